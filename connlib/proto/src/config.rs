@@ -1,0 +1,165 @@
+//! What a user may set on the device, and what can be read back from it.
+//!
+//! The types mirror the WireGuard cross-platform interface (UAPI) key by key, but are already
+//! parsed: text never reaches the state machine.
+
+use std::{
+    fmt,
+    net::{IpAddr, SocketAddr},
+    time::{Duration, SystemTime},
+};
+
+use zeroize::{Zeroize, ZeroizeOnDrop};
+
+use crate::counters::Counters;
+
+/// A Curve25519 private key; wiped from memory when dropped, never printed.
+#[derive(Clone, PartialEq, Eq, Zeroize, ZeroizeOnDrop)]
+pub struct PrivateKey(pub [u8; 32]);
+
+/// A preshared symmetric key; wiped from memory when dropped, never printed.
+#[derive(Clone, PartialEq, Eq, Zeroize, ZeroizeOnDrop)]
+pub struct PresharedKey(pub [u8; 32]);
+
+/// A Curve25519 public key: the identity of a peer.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PublicKey(pub [u8; 32]);
+
+impl fmt::Debug for PrivateKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PrivateKey(…)")
+    }
+}
+
+impl fmt::Debug for PresharedKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PresharedKey(…)")
+    }
+}
+
+impl fmt::Debug for PublicKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+/// The first four bytes in hexadecimal: enough to tell peers apart in a log.
+impl fmt::Display for PublicKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b, c, d, ..] = self.0;
+        write!(f, "{a:02x}{b:02x}{c:02x}{d:02x}…")
+    }
+}
+
+/// An IP prefix in canonical form: the bits behind the prefix length are zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct AllowedIp {
+    /// The network address.
+    pub address: IpAddr,
+    /// The prefix length in bits: 0..=32 for IPv4, 0..=128 for IPv6.
+    pub prefix: u8,
+}
+
+/// One change to a peer's allowed IPs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AllowedIpUpdate {
+    /// The prefix to add, or to take away.
+    pub network: AllowedIp,
+    /// Takes the prefix away if this peer has it.
+    pub remove: bool,
+}
+
+/// One `set` request of the UAPI: applied whole or not at all.
+#[derive(Clone, Debug, Default)]
+pub struct DeviceUpdate {
+    /// `Some(None)` takes the private key away, which stops the device.
+    pub private_key: Option<Option<PrivateKey>>,
+    /// The UDP port to listen on; 0 chooses one at random.
+    pub listen_port: Option<u16>,
+    /// The firewall mark of the UDP sockets; 0 takes it away.
+    pub fwmark: Option<u32>,
+    /// Removes all peers before `peers` are applied.
+    pub replace_peers: bool,
+    /// Changes to peers, applied in order.
+    pub peers: Vec<PeerUpdate>,
+}
+
+/// The changes to one peer within a [`DeviceUpdate`].
+#[derive(Clone, Debug)]
+pub struct PeerUpdate {
+    /// Which peer.
+    pub public_key: PublicKey,
+    /// Removes the peer; the other fields are then ignored.
+    pub remove: bool,
+    /// Ignores the whole update if there is no such peer yet.
+    pub update_only: bool,
+    /// `Some(None)` takes the preshared key away.
+    pub preshared_key: Option<Option<PresharedKey>>,
+    /// Where to send datagrams until the peer is heard from elsewhere.
+    pub endpoint: Option<SocketAddr>,
+    /// Seconds between persistent keepalives; 0 turns them off.
+    pub persistent_keepalive: Option<u16>,
+    /// Clears the allowed IPs before `allowed_ips` are applied.
+    pub replace_allowed_ips: bool,
+    /// Changes to the allowed IPs, applied in order.
+    pub allowed_ips: Vec<AllowedIpUpdate>,
+}
+
+impl PeerUpdate {
+    /// An update that changes nothing but creates the peer if it is not there.
+    #[must_use]
+    pub fn new(public_key: PublicKey) -> Self {
+        Self {
+            public_key,
+            remove: false,
+            update_only: false,
+            preshared_key: None,
+            endpoint: None,
+            persistent_keepalive: None,
+            replace_allowed_ips: false,
+            allowed_ips: Vec::new(),
+        }
+    }
+}
+
+/// The device and its peers at one moment: what a UAPI `get` answers.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    /// The device's private key, if one is set.
+    pub private_key: Option<PrivateKey>,
+    /// The port that the UDP sockets are bound to; 0 while there are none.
+    pub listen_port: u16,
+    /// The firewall mark; 0 for none.
+    pub fwmark: u32,
+    /// The MTU of the interface in bytes, as last heard.
+    pub mtu: u16,
+    /// All peers, in the order in which they were added.
+    pub peers: Vec<PeerSnapshot>,
+    /// What the data path has counted since it was started.
+    pub counters: Counters,
+}
+
+/// One peer at one moment.
+#[derive(Clone, Debug)]
+pub struct PeerSnapshot {
+    /// The peer's identity.
+    pub public_key: PublicKey,
+    /// The preshared key, if one is set.
+    pub preshared_key: Option<PresharedKey>,
+    /// Where the peer was last heard from, or was configured to be.
+    pub endpoint: Option<SocketAddr>,
+    /// When the last handshake was completed.
+    pub last_handshake: Option<SystemTime>,
+    /// The persistent keepalive interval; zero for none.
+    pub persistent_keepalive: Duration,
+    /// Bytes of datagrams received that were authentic, handshakes included.
+    pub rx_bytes: u64,
+    /// Bytes of datagrams sent, handshakes included.
+    pub tx_bytes: u64,
+    /// Authentic data datagrams received that carried a packet.
+    pub rx_packets: u64,
+    /// Data datagrams sent that carried a packet.
+    pub tx_packets: u64,
+    /// The allowed IPs, in ascending order.
+    pub allowed_ips: Vec<AllowedIp>,
+}

@@ -1,0 +1,171 @@
+//! What the data path counts: plain integers, read by snapshot.
+
+/// Declares the drop reasons once: the enum, its names and its size.
+macro_rules! drop_reasons {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {
+        /// Why a packet or a datagram was dropped.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum DropReason { $($(#[$doc])* $variant,)* }
+
+        impl DropReason {
+            /// Every reason, in declaration order.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
+
+            /// The name under which `convoy stats` shows the reason.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)* }
+            }
+        }
+    };
+}
+
+drop_reasons! {
+    /// Outbound: neither IPv4 nor IPv6, or shorter than its header says.
+    OutboundMalformed = "outbound_malformed",
+    /// Outbound: no peer's allowed IPs hold the destination.
+    OutboundNoRoute = "outbound_no_route",
+    /// Outbound: the peer has no endpoint yet.
+    OutboundNoEndpoint = "outbound_no_endpoint",
+    /// Outbound: the packets held for a handshake were over their bound; the oldest went.
+    OutboundHeldOverflow = "outbound_held_overflow",
+    /// Outbound: no handshake was completed in Rekey-Attempt-Time.
+    OutboundHandshakeTimeout = "outbound_handshake_timeout",
+    /// Outbound: the peer was removed while packets were held for it.
+    OutboundPeerRemoved = "outbound_peer_removed",
+    /// Outbound: the kernel refused the datagram (unreachable, not permitted, …).
+    OutboundSendFailed = "outbound_send_failed",
+    /// Outbound: longer than the path lets through, even alone.
+    OutboundTooBig = "outbound_too_big",
+    /// Outbound: no buffer space in the kernel after three retries.
+    OutboundNoBuffers = "outbound_no_buffers",
+    /// Inbound: not a WireGuard message: unknown type or wrong length.
+    InboundNotWireGuard = "inbound_not_wireguard",
+    /// Inbound: a handshake message whose MAC1 is wrong.
+    InboundBadMac = "inbound_bad_mac",
+    /// Inbound: a handshake message under load without a valid MAC2; a cookie was sent.
+    InboundUnderLoad = "inbound_under_load",
+    /// Inbound: a handshake from a public key that is no peer.
+    InboundUnknownPeer = "inbound_unknown_peer",
+    /// Inbound: a handshake message that does not authenticate, or is a replay.
+    InboundBadHandshake = "inbound_bad_handshake",
+    /// Inbound: a receiver index that no session has.
+    InboundUnknownSession = "inbound_unknown_session",
+    /// Inbound: a session older than Reject-After-Time.
+    InboundExpiredSession = "inbound_expired_session",
+    /// Inbound: the AEAD tag does not match.
+    InboundBadTag = "inbound_bad_tag",
+    /// Inbound: the counter was seen before, or is behind the window.
+    InboundReplay = "inbound_replay",
+    /// Inbound: the decrypted payload is no IP packet.
+    InboundMalformed = "inbound_malformed",
+    /// Inbound: the inner source address is not among the peer's allowed IPs.
+    InboundForeignSource = "inbound_foreign_source",
+    /// Inbound: outer congestion mark on an inner packet that is not ECN-capable (RFC 6040).
+    InboundEcn = "inbound_ecn",
+    /// Inbound: the kernel cut the datagram short.
+    InboundTruncated = "inbound_truncated",
+    /// Inbound: the device has no private key.
+    InboundNoKey = "inbound_no_key",
+    /// Inbound: the TUN write failed (link down, …).
+    InboundWriteFailed = "inbound_write_failed",
+}
+
+/// Counts by [`DropReason`].
+#[derive(Clone, Debug)]
+pub struct Drops([u64; DropReason::ALL.len()]);
+
+impl Default for Drops {
+    fn default() -> Self {
+        Self([0; DropReason::ALL.len()])
+    }
+}
+
+impl Drops {
+    /// Counts `n` drops for `reason`.
+    pub fn add(&mut self, reason: DropReason, n: u64) {
+        self.0[reason as usize] += n;
+    }
+
+    /// The count for `reason`.
+    #[must_use]
+    pub fn of(&self, reason: DropReason) -> u64 {
+        self.0[reason as usize]
+    }
+
+    /// Adds the counts of `other`.
+    pub fn merge(&mut self, other: &Self) {
+        for (mine, theirs) in self.0.iter_mut().zip(other.0) {
+            *mine += theirs;
+        }
+    }
+}
+
+/// How often each value of 0..=64 was seen; values above count as 64.
+#[derive(Clone, Debug)]
+pub struct Histogram {
+    /// `counts[v]` is how often `v` was seen.
+    pub counts: [u64; 65],
+}
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Self { counts: [0; 65] }
+    }
+}
+
+impl Histogram {
+    /// Counts one observation of `value`.
+    pub fn record(&mut self, value: usize) {
+        self.counts[value.min(64)] += 1;
+    }
+
+    /// How many observations there were.
+    #[must_use]
+    pub fn samples(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// The mean of the observations; `None` before the first.
+    #[must_use]
+    pub fn mean(&self) -> Option<f64> {
+        let total: u64 = (0u64..).zip(self.counts).map(|(v, n)| v * n).sum();
+        let samples = self.samples();
+        (samples > 0).then(|| total as f64 / samples as f64)
+    }
+}
+
+/// Everything that the data path counts, summed over all peers.
+#[derive(Clone, Debug, Default)]
+pub struct Counters {
+    /// Packets dropped, by reason.
+    pub drops: Drops,
+    /// Packets in one TUN read: more than one when the kernel handed over a super-packet.
+    pub packets_per_read: Histogram,
+    /// Packets in one batch from the TUN reader.
+    pub packets_per_batch: Histogram,
+    /// Datagrams in one send.
+    pub segments_per_send: Histogram,
+    /// Datagrams in one received buffer.
+    pub segments_per_receive: Histogram,
+    /// Packets in one TUN write: more than one when the write was coalesced.
+    pub packets_per_write: Histogram,
+    /// Turns of the event loop.
+    pub ticks: u64,
+    /// Data-path system calls by name: `tun_read`, `tun_write`, `udp_send`, `udp_receive`, …
+    pub syscalls: Vec<(&'static str, u64)>,
+    /// State that is not a count, for people: `gso`, `udp_gro`, `tun_offload_tcp`, …
+    pub state: Vec<(&'static str, String)>,
+    /// Bytes of packets that went outbound (before encryption).
+    pub outbound_bytes: u64,
+    /// Packets that went outbound.
+    pub outbound_packets: u64,
+    /// Bytes of packets that went inbound (after decryption).
+    pub inbound_bytes: u64,
+    /// Packets that went inbound.
+    pub inbound_packets: u64,
+    /// Cookie replies sent.
+    pub cookies_sent: u64,
+    /// Handshakes completed, both roles.
+    pub handshakes: u64,
+}

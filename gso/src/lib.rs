@@ -1,0 +1,1 @@
+//! The GSO queue and the UDP sockets it is flushed to.

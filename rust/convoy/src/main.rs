@@ -1,0 +1,2 @@
+//! The daemon and its tools.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Namespaces, veth and traffic generators for the speed test, the tests and the benches.
