@@ -130,13 +130,15 @@ impl Flusher {
         Flushed::Done
     }
 
-    /// Sends one datagram ahead of everything queued; drops it when that fails.
+    /// Sends one datagram ahead of everything queued; returns whether it is dealt with.
+    ///
+    /// False: the socket is not writable, call again. Other failures are counted drops.
     pub fn send_now(
         &mut self,
         destination: &Destination,
         datagram: &[u8],
         sockets: &mut impl SendDatagrams,
-    ) {
+    ) -> bool {
         let mut result = self.call(sockets, destination, datagram, None);
         if result.as_ref().is_err_and(is_source_error) && destination.from.is_some() {
             self.lost_sources.push(destination.to);
@@ -148,8 +150,10 @@ impl Flusher {
         }
         match result {
             Ok(()) => self.counters.segments[1] += 1,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
             Err(_) => self.counters.failed += 1,
         }
+        true
     }
 
     /// Addresses whose pinned source address turned out to be gone, since the last call.

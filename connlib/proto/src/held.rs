@@ -9,7 +9,7 @@ use crate::outbound::OutboundPacket;
 /// Most packets held for one peer; the reference holds as many.
 pub(crate) const HELD_PACKETS: usize = 128;
 /// Most bytes held for all peers together.
-pub(crate) const HELD_BYTES: usize = 4 * 1024 * 1024;
+pub const HELD_BYTES: usize = 4 * 1024 * 1024;
 
 /// The zeros kept behind a held packet so that it can be padded where it lies.
 const PADDING: usize = 15;

@@ -181,15 +181,11 @@ impl Node {
         let (reply, local) = match noise.handshake(inbound.datagram, &mut buffer)? {
             // A cookie proves nothing about who sent it: no roaming, no timers.
             Handshaken::Cookie => return Ok(()),
-            Handshaken::Respond {
-                response, local, ..
-            } => {
+            Handshaken::Respond { response, local } => {
                 peer.sessions.offer(local, now);
                 (response, local)
             }
-            Handshaken::Complete {
-                keepalive, local, ..
-            } => {
+            Handshaken::Complete { keepalive, local } => {
                 peer.sessions.complete(local, now);
                 peer.timers.handshake_complete();
                 peer.last_handshake = Some(now);

@@ -117,18 +117,10 @@ impl std::fmt::Debug for Noise {
 /// What a handshake message from the peer led to.
 #[derive(Debug)]
 pub(crate) enum Handshaken<'a> {
-    /// We answer an initiation with this response; the session has these indices.
-    Respond {
-        response: &'a [u8],
-        local: u32,
-        remote: u32,
-    },
+    /// We answer an initiation with this response; the session has this index.
+    Respond { response: &'a [u8], local: u32 },
     /// A response completed our handshake; `keepalive` confirms the session to the peer.
-    Complete {
-        keepalive: &'a [u8],
-        local: u32,
-        remote: u32,
-    },
+    Complete { keepalive: &'a [u8], local: u32 },
     /// A cookie for the next attempt.
     Cookie,
 }
@@ -229,13 +221,11 @@ impl Noise {
         match self.tunn.decapsulate(None, datagram, buffer) {
             TunnResult::WriteToNetwork(response) if message_type == 1 => Ok(Handshaken::Respond {
                 local: index_at(response, 4),
-                remote: index_at(response, 8),
                 response,
             }),
             TunnResult::WriteToNetwork(keepalive) if message_type == 2 => {
                 Ok(Handshaken::Complete {
                     local: index_at(datagram, 8),
-                    remote: index_at(datagram, 4),
                     keepalive,
                 })
             }

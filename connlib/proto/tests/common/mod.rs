@@ -215,7 +215,7 @@ impl Host {
 
 pub fn allow(address: IpAddr, prefix: u8) -> AllowedIpUpdate {
     AllowedIpUpdate {
-        network: AllowedIp::new(address, prefix).unwrap(),
+        network: AllowedIp::new(address, prefix).expect("a prefix length of the family"),
         remove: false,
     }
 }
