@@ -16,6 +16,7 @@
 //! 2. [`Lab::namespace`] and [`Lab::veth`] build the topology.
 //! 3. [`Namespace::command`] starts programs inside, [`Namespace::run`] runs code inside,
 //!    [`Namespace::link`] changes interfaces, addresses and routes.
+//! 4. [`wireguard`] starts a WireGuard daemon inside and configures it.
 //!
 //! Deliberately left out: name resolution, firewalls, and `/sys` (it shows the host's network).
 
@@ -30,6 +31,7 @@ mod netlink;
 mod privilege;
 mod require;
 mod sweep;
+pub mod wireguard;
 
 pub use address::{Cidr, ParseCidrError};
 pub use error::LabError;
