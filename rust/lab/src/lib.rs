@@ -40,4 +40,4 @@ pub use lab::Lab;
 pub use link::{Link, LinkStatistics};
 pub use namespace::Namespace;
 pub use nix::unistd::Pid;
-pub use require::{require_lab, require_programs};
+pub use require::{require_lab, require_programs, require_root_lab};

@@ -1,19 +1,21 @@
 //! A tunnel between two daemons, with wireguard-go for both: the lab tested without ours.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::{
     io::{Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
 };
 
 use convoy_lab::{
-    Lab, require_lab, require_programs,
+    Lab, require_lab, require_programs, require_root_lab,
     wireguard::{Implementation, Tunnel, TunnelOptions, Underlay},
 };
 
 #[test]
 fn a_tunnel_carries_tcp_over_either_underlay() {
     let test = "a_tunnel_carries_tcp_over_either_underlay";
-    if !require_lab(test) || !require_programs(test, &["wireguard-go"]) {
+    if !require_root_lab(test) || !require_programs(test, &["wireguard-go"]) {
         return;
     }
     let lab = Lab::new().unwrap();
