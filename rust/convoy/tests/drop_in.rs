@@ -1,7 +1,9 @@
 //! The program in place of `wireguard-go`: start, control and every way to end.
 //!
 //! Each test runs itself again in namespaces of its own (network, mounts, processes) with an empty
-//! /var/run, so that nothing is left behind, however it ends. Needs root; without, it says so and passes.
+//! /var/run, so that nothing is left behind, however it ends. Needs root; without, it says so and
+//! passes.
+#![allow(clippy::unwrap_used)]
 
 use std::{
     env, fs,
@@ -53,7 +55,7 @@ fn sigterm_and_sigint_end_it() {
     in_namespaces("sigterm_and_sigint_end_it", || {
         for signal in [Signal::SIGTERM, Signal::SIGINT] {
             let daemon = foreground();
-            kill(Pid::from_raw(daemon.id().cast_signed()), signal).unwrap();
+            daemon.signal(signal);
             assert_clean_end(daemon);
         }
     });
@@ -83,9 +85,7 @@ fn a_second_daemon_for_an_interface_is_refused() {
 #[test]
 fn the_socket_of_a_killed_daemon_is_replaced() {
     in_namespaces("the_socket_of_a_killed_daemon_is_replaced", || {
-        let mut killed = foreground();
-        killed.kill().unwrap();
-        killed.wait().unwrap();
+        drop(foreground());
         assert!(Path::new(SOCKET).exists());
         assert_success(&convoy().arg("wg0").output().unwrap());
         assert!(ask("get=1\n\n").ends_with("errno=0\n\n"));
@@ -133,11 +133,10 @@ fn every_line_of_a_json_log_is_an_object() {
     in_namespaces("every_line_of_a_json_log_is_an_object", || {
         let mut daemon = foreground();
         assert_eq!(ask("set=1\nnonsense\n\n"), "errno=-71\n\n");
-        kill(Pid::from_raw(daemon.id().cast_signed()), Signal::SIGTERM).unwrap();
+        daemon.signal(Signal::SIGTERM);
         let mut log = String::new();
-        let mut stdout = daemon.stdout.take().unwrap();
+        let mut stdout = daemon.0.stdout.take().unwrap();
         stdout.read_to_string(&mut log).unwrap();
-        daemon.wait().unwrap();
         assert!(log.lines().count() >= 3, "{log}");
         for line in log.lines() {
             let line: serde_json::Value = serde_json::from_str(line).unwrap();
@@ -152,7 +151,7 @@ fn every_line_of_a_json_log_is_an_object() {
 fn no_core_is_dumped() {
     in_namespaces("no_core_is_dumped", || {
         let daemon = foreground();
-        let limits = fs::read_to_string(format!("/proc/{}/limits", daemon.id())).unwrap();
+        let limits = fs::read_to_string(format!("/proc/{}/limits", daemon.0.id())).unwrap();
         let core = limits.lines().find(|line| line.starts_with("Max core"));
         let fields: Vec<_> = core.unwrap().split_whitespace().collect();
         assert_eq!(fields[4..6], ["0", "0"], "{limits}");
@@ -194,20 +193,37 @@ fn convoy() -> Command {
     command
 }
 
+/// A daemon in the foreground; ends with its test.
+struct Daemon(Child);
+
+impl Daemon {
+    fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(self.0.id().cast_signed());
+        kill(pid, signal).unwrap();
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// A daemon in the foreground that is ready.
-fn foreground() -> Child {
+fn foreground() -> Daemon {
     let mut command = convoy();
     command.args(["-f", "--log-format", "json", "wg0"]);
-    let daemon = command.stdout(Stdio::piped()).spawn().unwrap();
-    wait_until("the daemon answers", || UnixStream::connect(SOCKET).is_ok());
+    let daemon = Daemon(command.stdout(Stdio::piped()).spawn().unwrap());
+    wait_until("the daemon listens", || UnixStream::connect(SOCKET).is_ok());
     ask("get=1\n\n");
     daemon
 }
 
-fn assert_clean_end(mut daemon: Child) {
+fn assert_clean_end(mut daemon: Daemon) {
     let mut status = None;
     wait_until("the daemon ends", || {
-        status = daemon.try_wait().unwrap();
+        status = daemon.0.try_wait().unwrap();
         status.is_some()
     });
     assert_eq!(status.unwrap().code(), Some(0));
