@@ -241,6 +241,9 @@ impl Refusal {
             Self::Apply(ApplyError::Sockets { source, .. }) => source
                 .raw_os_error()
                 .map_or(Errno::EADDRINUSE, Errno::from_raw),
+            Self::Apply(ApplyError::Fwmark { source, .. }) => {
+                source.raw_os_error().map_or(Errno::EPERM, Errno::from_raw)
+            }
             Self::Apply(ApplyError::Closed) | Self::Closed(Closed) => Errno::ENODEV,
         }
     }
