@@ -1,2 +1,32 @@
 //! The daemon and its tools.
-fn main() {}
+
+mod background;
+mod cli;
+mod daemon;
+mod link_monitor;
+mod logging;
+mod process;
+mod stats;
+mod uapi;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use cli::{Cli, Command};
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let outcome = match (cli.command, cli.interface) {
+        (Some(Command::Stats(args)), _) => stats::run(&args),
+        (None, Some(interface)) => daemon::start(&interface, &cli.daemon),
+        (None, None) => unreachable!("INVARIANT: clap asks for a command or an interface"),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("convoy: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
