@@ -79,8 +79,7 @@ impl Resources {
             None => {
                 // Says what is the matter where the kernel would only say that the name is taken.
                 socket::ensure_unused(&socket::path(interface.as_str()))?;
-                Device::open(interface.as_str(), args.tun_offload.into())
-                    .with_context(|| format!("cannot open the interface {}", interface.as_str()))?
+                Device::open(interface.as_str(), args.tun_offload.into())?
             }
         };
         let interface = device.name().context("cannot read the interface's name")?;

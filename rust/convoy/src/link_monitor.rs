@@ -89,3 +89,36 @@ fn mtu_of(link: &LinkMessage, index: u32) -> Option<u16> {
             _ => None,
         })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_mtu_is_told_at_once() {
+        let index = nix::net::if_::if_nametoindex("lo").unwrap();
+        let (sender, mut heard) = tokio::sync::mpsc::unbounded_channel();
+        let watching = watch_mtu(index, move |mtu| sender.send(mtu).unwrap());
+        tokio::select! {
+            () = watching => panic!("the monitor has ended"),
+            mtu = heard.recv() => assert!(mtu.unwrap() > 0),
+        }
+    }
+
+    #[test]
+    fn only_the_mtu_of_the_own_interface_counts() {
+        let mut link = LinkMessage::default();
+        link.header.index = 7;
+        assert_eq!(mtu_of(&link, 7), None);
+        link.attributes.push(LinkAttribute::Mtu(1420));
+        assert_eq!(mtu_of(&link, 7), Some(1420));
+        assert_eq!(mtu_of(&link, 8), None);
+    }
+
+    #[test]
+    fn an_mtu_beyond_what_ip_knows_is_as_large_as_ip_knows() {
+        let mut link = LinkMessage::default();
+        link.attributes.push(LinkAttribute::Mtu(70_000));
+        assert_eq!(mtu_of(&link, 0), Some(u16::MAX));
+    }
+}

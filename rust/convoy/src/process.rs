@@ -67,3 +67,48 @@ pub(crate) fn inherited_fd(name: &str) -> anyhow::Result<Option<OwnedFd>> {
     }
     Ok(Some(fd))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{path::PathBuf, process::Command};
+
+    use super::*;
+    use crate::uapi::socket;
+
+    /// Names the socket file, and so tells the process that is to panic from the one that looks on.
+    const SOCKET: &str = "CONVOY_TEST_PANIC_SOCKET";
+
+    #[test]
+    fn a_panic_in_any_thread_is_one_line_and_the_end() {
+        if let Some(path) = env::var_os(SOCKET) {
+            panic_in_a_thread(PathBuf::from(path));
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("wg0.sock");
+        let name = "process::tests::a_panic_in_any_thread_is_one_line_and_the_end";
+        let output = Command::new(env::current_exe().unwrap())
+            .args(["--exact", name, "--nocapture"])
+            .env(SOCKET, &path)
+            .output()
+            .unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+        assert!(said.starts_with("convoy: thread tun-writer panicked at "));
+        assert!(said.ends_with(": two lines\n"), "{said}");
+        assert!(!path.exists());
+    }
+
+    fn panic_in_a_thread(path: PathBuf) -> ! {
+        let (_listener, file) = socket::bind(&path).unwrap();
+        end_on_panic(Some(file));
+        let thread = std::thread::Builder::new().name("tun-writer".to_owned());
+        let _ = thread.spawn(|| panic!("two\nlines")).unwrap().join();
+        unreachable!("the process has ended")
+    }
+
+    #[test]
+    fn a_variable_that_is_not_set_gives_no_descriptor() {
+        assert!(inherited_fd("CONVOY_TEST_NO_SUCH_FD").unwrap().is_none());
+    }
+}

@@ -6,6 +6,15 @@ use jiff::Timestamp;
 
 use super::report::{CountersReport, PeerReport, Report};
 
+/// The histograms, in the order of the packets' path: outbound, then inbound.
+const HISTOGRAMS: [(&str, &str); 5] = [
+    ("packets_per_read", "packets per TUN read"),
+    ("packets_per_batch", "packets per batch of the reader"),
+    ("segments_per_send", "segments per UDP send"),
+    ("segments_per_receive", "segments per UDP receive"),
+    ("packets_per_write", "packets per TUN write"),
+];
+
 /// The values of a histogram that share a bar. 50 is a full batch, 64 the most one send takes.
 const BUCKETS: [(usize, usize); 11] = [
     (0, 0),
@@ -36,8 +45,9 @@ fn write_report(out: &mut String, report: &Report, now: Timestamp) -> fmt::Resul
     let counters = &report.counters;
     writeln!(out, "{} (convoy {})", report.interface, report.version)?;
     write_totals(out, counters)?;
-    for (name, counts) in &counters.histograms {
-        write_histogram(out, &name.replace('_', " "), counts)?;
+    for (name, title) in HISTOGRAMS {
+        let counts = counters.histograms.get(name).map_or(&[][..], Vec::as_slice);
+        write_histogram(out, title, counts)?;
     }
     let drops: BTreeMap<_, _> = counters.drops.iter().filter(|(_, n)| **n > 0).collect();
     match drops.is_empty() {
@@ -73,15 +83,15 @@ fn write_totals(out: &mut String, counters: &CountersReport) -> fmt::Result {
     )
 }
 
-fn write_histogram(out: &mut String, name: &str, counts: &[u64]) -> fmt::Result {
+fn write_histogram(out: &mut String, title: &str, counts: &[u64]) -> fmt::Result {
     let samples: u64 = counts.iter().sum();
     if samples == 0 {
-        return writeln!(out, "\n{name}: none");
+        return writeln!(out, "\n{title}: none");
     }
     let total: u64 = (0u64..).zip(counts).map(|(value, n)| value * n).sum();
     writeln!(
         out,
-        "\n{name}: {} samples, mean {:.1}, p50 {}, p99 {}",
+        "\n{title}: {} samples, mean {:.1}, p50 {}, p99 {}",
         grouped(samples),
         total as f64 / samples as f64,
         percentile(counts, samples, 50),

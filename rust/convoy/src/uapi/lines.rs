@@ -20,8 +20,7 @@ pub(super) struct Limits {
     pub(super) bytes: usize,
 }
 
-/// The lines of one client; a line is kept in the one buffer and wiped with it.
-#[derive(Debug)]
+/// The lines of one client; they may hold keys, are kept in one buffer and are wiped with it.
 pub(super) struct Lines<'a> {
     stream: &'a UnixStream,
     limits: Limits,
