@@ -32,6 +32,8 @@ mod ip;
 mod outbound;
 mod pool;
 mod reader;
+#[cfg(test)]
+mod testing;
 mod vnet;
 mod write;
 mod writer;

@@ -318,3 +318,6 @@ fn put(io: &dyn PacketIo, stop: Option<&Stop>, bytes: &[u8], writes: &mut u64) -
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
