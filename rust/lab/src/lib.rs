@@ -1,3 +1,42 @@
 //! Namespaces, veth and traffic generators for the speed test, the tests and the benches.
+//!
+//! ```text
+//!  Lab ── Namespace "left" ──────── veth ──────── Namespace "right"
+//!          holder process                          holder process
+//!          own network, own /run                   own network, own /run
+//! ```
+//!
+//! A [`Lab`] is a set of anonymous namespaces, each kept alive by a *holder*, a process that does
+//! nothing but wait for the program to go. When the program ends, however it ends, the holders
+//! kill what still runs inside and the kernel removes the interfaces with the namespaces: nothing
+//! is named in `/run`, nothing has to be cleaned up.
+//!
+//! 1. [`Lab::new`] finds out whether namespaces can be had: directly as root, else through a user
+//!    namespace.
+//! 2. [`Lab::namespace`] and [`Lab::veth`] build the topology.
+//! 3. [`Namespace::command`] starts programs inside, [`Namespace::run`] runs code inside,
+//!    [`Namespace::link`] changes interfaces, addresses and routes.
+//!
+//! Deliberately left out: name resolution, firewalls, and `/sys` (it shows the host's network).
 
+mod address;
+mod error;
+mod eventually;
+mod holder;
+mod lab;
+mod link;
+mod namespace;
+mod netlink;
+mod privilege;
+mod require;
+mod sweep;
 pub mod traffic;
+
+pub use address::{Cidr, ParseCidrError};
+pub use error::LabError;
+pub use eventually::eventually;
+pub use lab::Lab;
+pub use link::{Link, LinkStatistics};
+pub use namespace::Namespace;
+pub use nix::unistd::Pid;
+pub use require::{require_lab, require_programs};

@@ -1,0 +1,51 @@
+//! Tests that need a lab: skipped loudly where there is none, or failed if that must not be.
+
+use std::{env, path::Path};
+
+use crate::lab::Lab;
+
+/// Set to `1`, this makes a test fail that would be skipped.
+const MUST: &str = "CONVOY_REQUIRE_LAB";
+
+/// Whether the test `test` can have a lab; says why not, where it cannot.
+///
+/// # Panics
+///
+/// Instead of answering `false` when `CONVOY_REQUIRE_LAB=1` is set.
+#[must_use]
+pub fn require_lab(test: &str) -> bool {
+    // Namespaces may be refused although the user namespace was had: so make one.
+    match Lab::new().and_then(|lab| lab.namespace("probe").map(|_| ())) {
+        Ok(()) => true,
+        Err(why) => skip(test, &why.to_string()),
+    }
+}
+
+/// Whether the test `test` finds all of `programs` in `PATH`; says which not, where it does not.
+///
+/// # Panics
+///
+/// Instead of answering `false` when `CONVOY_REQUIRE_LAB=1` is set.
+#[must_use]
+pub fn require_programs(test: &str, programs: &[&str]) -> bool {
+    let missing: Vec<_> = programs
+        .iter()
+        .copied()
+        .filter(|program| !installed(program))
+        .collect();
+    missing.is_empty() || skip(test, &format!("not installed: {}", missing.join(", ")))
+}
+
+fn installed(program: &str) -> bool {
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path).any(|directory| Path::new(&directory).join(program).is_file())
+}
+
+fn skip(test: &str, why: &str) -> bool {
+    assert!(
+        env::var_os(MUST).is_none_or(|value| value != "1"),
+        "{test} needs a lab: {why}"
+    );
+    eprintln!("SKIPPED {test}: {why} (set {MUST}=1 to make this a failure)");
+    false
+}
