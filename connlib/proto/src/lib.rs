@@ -32,10 +32,10 @@ mod sessions;
 mod timeout;
 mod timers;
 
+pub use held::HELD_BYTES;
 pub use inbound::PacketSink;
 pub use node::{Control, Node, Transmit};
 pub use outbound::{DatagramSink, OutboundPacket, STACK_BUFFER_BYTES};
-pub use held::HELD_BYTES;
 pub use plan::{Plan, Planner};
 
 /// The sink is full; what was offered is still the caller's.

@@ -43,10 +43,10 @@ impl Alarm {
             ClockId::CLOCK_BOOTTIME,
             TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC,
         )?;
-        Ok(Self {
-            timer: AsyncFd::with_interest(Fd(timer), Interest::READABLE)?,
-            armed: None,
-        })
+        // SAFETY: `Fd` owns the descriptor, keeps it open until it is dropped, and gives no other.
+        let timer = unsafe { AsyncFd::register_with_interest(Fd(timer), Interest::READABLE) };
+        let (timer, armed) = (timer?, None);
+        Ok(Self { timer, armed })
     }
 
     /// Sets the alarm for `at`, unless it goes off earlier anyway: the caller then sets it again.

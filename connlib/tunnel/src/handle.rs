@@ -188,7 +188,9 @@ impl Tunnel {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         let fwmark = update.fwmark.unwrap_or(configuration.fwmark);
-        let wanted = update.listen_port.filter(|port| *port != configuration.port);
+        let wanted = update
+            .listen_port
+            .filter(|port| *port != configuration.port);
         let sockets = wanted
             .map(|port| self.open_sockets(port, fwmark))
             .transpose()?;

@@ -62,7 +62,7 @@ impl Metrics {
 
 impl EventLoop {
     /// The device, its peers, and everything counted so far.
-    pub(crate) fn snapshot(&self, now: Duration) -> Snapshot {
+    pub(crate) fn snapshot(&mut self, now: Duration) -> Snapshot {
         let mut snapshot = self.node.snapshot(now, SystemTime::now());
         snapshot.listen_port = self.sockets.port();
         snapshot.fwmark = self.fwmark;
@@ -71,20 +71,24 @@ impl EventLoop {
         snapshot
     }
 
-    fn add_counts(&self, counters: &mut Counters) {
-        let flushed = self.flusher.counters();
+    fn add_counts(&mut self, counters: &mut Counters) {
         let written = self.writer.counters();
+        let flushed = self.flusher.counters();
+        let failed = written.failed;
+        let lost =
+            failed.link_down + failed.no_memory + failed.refused + failed.deleted + failed.other;
         for (reason, count) in [
             (DropReason::OutboundSendFailed, flushed.failed),
             (DropReason::OutboundTooBig, flushed.too_big),
             (DropReason::OutboundNoBuffers, flushed.no_buffers),
-            (DropReason::InboundWriteFailed, written.failed.total()),
+            (DropReason::InboundWriteFailed, lost),
         ] {
             counters.drops.add(reason, count);
         }
         const _: () = assert!(MAX_SEGMENTS == 64, "the histograms' last bucket");
         counters.segments_per_send.counts = flushed.segments;
-        counters.packets_per_write.counts = written.packets_per_write;
+        let per_write = &written.packets_per_write;
+        counters.packets_per_write.counts[..per_write.len()].copy_from_slice(per_write);
         counters.segments_per_receive = self.metrics.segments_per_receive.clone();
         counters.packets_per_read = self.metrics.packets_per_read.clone();
         counters.packets_per_batch = self.metrics.packets_per_batch.clone();
@@ -104,14 +108,17 @@ impl EventLoop {
         let offload = self.metrics.offload;
         counters.state = vec![
             ("gso", on(self.flusher.segmentation())),
-            ("gso_suspended_destinations", self.flusher.refusing().to_string()),
+            (
+                "gso_suspended_destinations",
+                self.flusher.refusing().to_string(),
+            ),
             ("gso_refused_batches", flushed.refused_batches.to_string()),
             ("udp_gro", on(self.sockets.receive_offload())),
             ("udp_kernel_drops", self.sockets.kernel_drops().to_string()),
             ("tun_vnet_hdr", on(offload.vnet_hdr)),
             ("tun_offload_tcp", on(offload.tcp)),
             ("tun_offload_udp", on(offload.udp)),
-            ("tun_coalescing", on(self.writer.counters().coalescing)),
+            ("tun_coalescing", on(self.writer.coalescing().tcp)),
         ];
     }
 }

@@ -5,6 +5,8 @@ use std::str::FromStr;
 use clap::{Args, Parser, Subcommand, ValueEnum, builder::FalseyValueParser};
 use convoy_tun::OffloadRequest;
 
+use crate::speedtest;
+
 const AFTER_HELP: &str = "\
 Environment, besides the above:
   LOG_LEVEL     verbose, debug, info, error or silent [default: info]. In the background, logs are
@@ -46,6 +48,11 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Show what the running daemon of an interface has counted
     Stats(StatsArgs),
+    /// Measure a tunnel on this machine, or one between two hosts that is already up
+    Speedtest(speedtest::SpeedtestArgs),
+    /// What the speed test starts inside its network namespaces
+    #[command(hide = true)]
+    LabInside(speedtest::InsideArgs),
 }
 
 /// The switches of the daemon.

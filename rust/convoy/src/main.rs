@@ -6,6 +6,7 @@ mod daemon;
 mod link_monitor;
 mod logging;
 mod process;
+mod speedtest;
 mod stats;
 mod uapi;
 
@@ -19,6 +20,8 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let outcome = match (cli.command, cli.interface) {
         (Some(Command::Stats(args)), _) => stats::run(&args),
+        (Some(Command::Speedtest(args)), _) => speedtest::run(&args),
+        (Some(Command::LabInside(args)), _) => speedtest::run_inside(&args),
         (None, Some(interface)) => daemon::start(&interface, &cli.daemon),
         (None, None) => unreachable!("INVARIANT: clap asks for a command or an interface"),
     };

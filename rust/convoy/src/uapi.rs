@@ -238,9 +238,11 @@ impl Refusal {
             Self::Read(_) => Errno::EIO,
             Self::NotBlank => Errno::EINVAL,
             Self::Parse(error) => error.errno(),
-            Self::Apply(ApplyError::Sockets { source, .. } | ApplyError::Fwmark { source, .. }) => {
-                let errno = source.raw_os_error();
-                errno.map_or(Errno::EADDRINUSE, Errno::from_raw)
+            Self::Apply(ApplyError::Sockets { source, .. }) => source
+                .raw_os_error()
+                .map_or(Errno::EADDRINUSE, Errno::from_raw),
+            Self::Apply(ApplyError::Fwmark { source, .. }) => {
+                source.raw_os_error().map_or(Errno::EPERM, Errno::from_raw)
             }
             Self::Apply(ApplyError::Closed) | Self::Closed(Closed) => Errno::ENODEV,
         }

@@ -31,6 +31,7 @@ mod netlink;
 mod privilege;
 mod require;
 mod sweep;
+pub mod traffic;
 pub mod wireguard;
 
 pub use address::{Cidr, ParseCidrError};

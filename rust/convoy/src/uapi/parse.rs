@@ -4,7 +4,7 @@
 //! <https://www.wireguard.com/xplatform/#configuration-protocol>. A key that is unknown, or known
 //! only in the other section, is an error, as in wireguard-go.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
 
 use convoy_proto::config::{
     AllowedIp, AllowedIpUpdate, DeviceUpdate, PeerUpdate, PresharedKey, PrivateKey, PublicKey,
@@ -234,27 +234,11 @@ fn endpoint_in_zone(value: &str) -> Option<SocketAddr> {
 fn allowed_ip(value: &str) -> Option<AllowedIpUpdate> {
     let removed = value.strip_prefix('-');
     let (address, prefix) = removed.unwrap_or(value).split_once('/')?;
-    let network = network(address.parse().ok()?, decimal(prefix)?)?;
+    let network = AllowedIp::new(address.parse().ok()?, decimal(prefix)?)?;
     Some(AllowedIpUpdate {
         network,
         remove: removed.is_some(),
     })
-}
-
-/// The network of `prefix` bits that `address` is in.
-fn network(address: IpAddr, prefix: u8) -> Option<AllowedIp> {
-    let host_bits = |width: u8| width.checked_sub(prefix).map(u32::from);
-    let address = match address {
-        IpAddr::V4(v4) => {
-            let mask = u32::MAX.checked_shl(host_bits(32)?).unwrap_or(0);
-            IpAddr::V4(Ipv4Addr::from_bits(v4.to_bits() & mask))
-        }
-        IpAddr::V6(v6) => {
-            let mask = u128::MAX.checked_shl(host_bits(128)?).unwrap_or(0);
-            IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & mask))
-        }
-    };
-    Some(AllowedIp { address, prefix })
 }
 
 /// Enough of an unknown key to find it by, and no more: what stands there may be anything.

@@ -1,0 +1,52 @@
+//! `convoy speedtest`: one command that measures a tunnel.
+//!
+//! By default between two namespaces of this machine, with two daemons of this program
+//! ([`bed`] draws it); with `--serve` and `--to` over a tunnel between two hosts that is already
+//! up. Traffic comes from [`convoy_lab::traffic`]. All that is started dies with this process.
+//!
+//! 1. [`args`]: what is asked for.
+//! 2. [`here`], [`compare`], [`remote`]: the three ways to measure.
+//! 3. [`measure`]: one test; [`search`] finds the highest UDP rate.
+//! 4. [`report`], [`table`]: what is printed.
+
+mod args;
+mod bed;
+mod compare;
+mod counters;
+mod daemon;
+mod ends;
+mod here;
+mod host;
+mod inside;
+mod link_loss;
+mod log_tail;
+mod measure;
+mod memory;
+mod offload;
+mod progress;
+mod remote;
+mod report;
+mod search;
+mod statistics;
+mod table;
+mod uapi;
+
+pub(crate) use args::SpeedtestArgs;
+pub(crate) use inside::{InsideArgs, run as run_inside};
+
+/// Measures, and prints what was found on the standard output.
+///
+/// # Errors
+/// When something is missing, with its fix, or when a daemon fails, with the end of its log.
+pub(crate) fn run(args: &SpeedtestArgs) -> anyhow::Result<()> {
+    let outcome = if let Some(address) = args.serve {
+        remote::serve(address)
+    } else if let Some(server) = &args.to {
+        remote::measure(args, server)
+    } else if let Some(what) = args.compare {
+        compare::run(args, what)
+    } else {
+        here::run(args)
+    };
+    outcome.map_err(memory::explain_shortage)
+}

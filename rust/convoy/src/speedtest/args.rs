@@ -1,0 +1,254 @@
+//! What can be asked of a speed test.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::{Args, ValueEnum};
+
+use super::bed::Conditions;
+use super::ends::Direction;
+use super::report::Settings;
+
+/// Measures a tunnel: TCP up, down and in four streams, the highest UDP rate with at most 1 % loss,
+/// latency without and under load, and the daemons' CPU time.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct SpeedtestArgs {
+    /// Counted seconds of each TCP run and of each UDP confirmation
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=600))]
+    pub(super) secs: u32,
+
+    /// Run only these tests [default: all; with --compare: tcp-up]
+    #[arg(long, value_name = "A,B", value_enum, value_delimiter = ',')]
+    tests: Vec<Test>,
+
+    /// Print one JSON object on the standard output and nothing else
+    #[arg(long)]
+    pub(super) json: bool,
+
+    /// Measure two configurations of the daemon in turns; `shape` is GSO and batches of 50 packets
+    /// against neither
+    #[arg(long, value_name = "WHAT", value_enum, conflicts_with_all = ["serve", "to"])]
+    pub(super) compare: Option<Contrast>,
+
+    /// Rounds of a comparison
+    #[arg(long, value_name = "N", default_value_t = 5, requires = "compare")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub(super) rounds: u32,
+
+    /// Passed to the daemons: several datagrams in one send
+    #[arg(long, value_name = "WHEN", value_enum, conflicts_with_all = ["serve", "to"])]
+    gso: Option<Switch>,
+
+    /// Passed to the daemons: super-packets on the TUN device
+    #[arg(long, value_name = "WHEN", value_enum, conflicts_with_all = ["serve", "to"])]
+    tun_offload: Option<Switch>,
+
+    /// Passed to the daemons: several datagrams in one receive
+    #[arg(long, value_name = "WHEN", value_enum, conflicts_with_all = ["serve", "to"])]
+    udp_gro: Option<Switch>,
+
+    /// Passed to the daemons: the most packets in one batch
+    #[arg(long, value_name = "PACKETS", conflicts_with_all = ["serve", "to"])]
+    #[arg(value_parser = clap::value_parser!(u8).range(1..=50))]
+    batch: Option<u8>,
+
+    /// Whether the veth takes a GSO datagram uncut, which no wire does [default: on; off with
+    /// --loss]
+    #[arg(long, value_name = "on|off", value_enum, conflicts_with_all = ["serve", "to"])]
+    veth_gso: Option<OnOff>,
+
+    /// Datagrams of the tunnel that the veth drops, in percent
+    #[arg(long, value_name = "P", default_value_t = 0.0, value_parser = percent)]
+    #[arg(conflicts_with_all = ["serve", "to"])]
+    loss: f64,
+
+    /// Answer the tests of `--to` from other hosts, on TCP port 5182 and free ports for the traffic
+    #[arg(long, value_name = "ADDR", num_args = 0..=1, default_missing_value = "::")]
+    #[arg(conflicts_with_all = ["to", "json", "tests"])]
+    pub(super) serve: Option<IpAddr>,
+
+    /// Measure the way to a host that runs `--serve`; give its address inside the tunnel
+    #[arg(long, value_name = "ADDR")]
+    pub(super) to: Option<String>,
+
+    /// Measure this program instead, which takes `-f IFACE` and UAPI
+    #[arg(long, value_name = "PATH", hide = true)]
+    daemon: Option<PathBuf>,
+}
+
+impl SpeedtestArgs {
+    /// The tests that are asked for, in the order in which they run.
+    pub(super) fn tests(&self) -> Vec<Test> {
+        if self.tests.is_empty() && self.compare.is_some() {
+            return vec![Test::TcpUp];
+        }
+        let asked = |test: &Test| self.tests.is_empty() || self.tests.contains(test);
+        Test::value_variants()
+            .iter()
+            .copied()
+            .filter(asked)
+            .collect()
+    }
+
+    pub(super) fn window(&self) -> Duration {
+        Duration::from_secs(self.secs.into())
+    }
+
+    /// How the veth is to behave. Loss by default comes without GSO on the veth: a datagram lost is
+    /// then one datagram, as on a wire, not a batch.
+    pub(super) fn conditions(&self) -> Conditions {
+        let veth_gso = match self.veth_gso {
+            Some(asked) => asked == OnOff::On,
+            None => self.loss == 0.0,
+        };
+        Conditions {
+            veth_gso,
+            loss_percent: self.loss,
+        }
+    }
+
+    /// The daemon's switches that are passed through.
+    pub(super) fn switches(&self) -> Vec<String> {
+        let batch = self.batch.map(|batch| batch.to_string());
+        let switches = [
+            ("--gso", self.gso.map(|switch| switch.to_string())),
+            (
+                "--tun-offload",
+                self.tun_offload.map(|switch| switch.to_string()),
+            ),
+            ("--udp-gro", self.udp_gro.map(|switch| switch.to_string())),
+            ("--batch", batch),
+        ];
+        let given = switches
+            .into_iter()
+            .filter_map(|(name, value)| Some((name, value?)));
+        given
+            .flat_map(|(name, value)| [name.to_owned(), value])
+            .collect()
+    }
+
+    /// The program that is measured.
+    pub(super) fn program(&self) -> anyhow::Result<PathBuf> {
+        match &self.daemon {
+            Some(path) => Ok(path.clone()),
+            None => std::env::current_exe().context("find this program's file"),
+        }
+    }
+
+    pub(super) fn settings(&self) -> Settings {
+        let Conditions {
+            veth_gso,
+            loss_percent,
+        } = self.conditions();
+        Settings {
+            secs: self.secs,
+            daemon: self.switches(),
+            veth_gso: self.to.is_none().then_some(veth_gso),
+            loss_percent,
+            to: self.to.clone(),
+        }
+    }
+}
+
+/// One test, as named by `--tests`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Test {
+    /// TCP from this end
+    #[value(name = "tcp-up")]
+    TcpUp,
+    /// TCP to this end
+    #[value(name = "tcp-down")]
+    TcpDown,
+    /// Four TCP streams from this end
+    #[value(name = "tcp-4")]
+    Tcp4,
+    /// The highest rate of 1,200-byte UDP packets
+    #[value(name = "udp-1200")]
+    Udp1200,
+    /// The highest rate of 64-byte UDP packets
+    #[value(name = "udp-64")]
+    Udp64,
+}
+
+/// What a test sends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Load {
+    Tcp {
+        direction: Direction,
+        streams: u32,
+    },
+    /// Bytes of UDP payload.
+    Udp {
+        payload: usize,
+    },
+}
+
+impl Test {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::TcpUp => "tcp-up",
+            Self::TcpDown => "tcp-down",
+            Self::Tcp4 => "tcp-4",
+            Self::Udp1200 => "udp-1200",
+            Self::Udp64 => "udp-64",
+        }
+    }
+
+    pub(super) fn load(self) -> Load {
+        let tcp = |direction, streams| Load::Tcp { direction, streams };
+        match self {
+            Self::TcpUp => tcp(Direction::Up, 1),
+            Self::TcpDown => tcp(Direction::Down, 1),
+            Self::Tcp4 => tcp(Direction::Up, 4),
+            Self::Udp1200 => Load::Udp { payload: 1_200 },
+            Self::Udp64 => Load::Udp { payload: 64 },
+        }
+    }
+}
+
+/// Two configurations of the daemon.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Contrast {
+    Gso,
+    TunOffload,
+    Batch,
+    Shape,
+}
+
+/// A switch of the daemon, as it takes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Switch {
+    Auto,
+    On,
+    Off,
+}
+
+impl fmt::Display for Switch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Auto => "auto",
+            Self::On => "on",
+            Self::Off => "off",
+        })
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum OnOff {
+    On,
+    Off,
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    match text.trim_end_matches('%').parse() {
+        Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(percent),
+        _ => Err("0 to 100".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

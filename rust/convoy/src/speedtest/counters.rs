@@ -1,0 +1,112 @@
+//! What a daemon counted between two moments, as `convoy stats --json` tells it.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+/// The counters of one daemon. A figure that it does not report is absent, not zero.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub(super) struct Counters {
+    /// Entry `v` of each is how often the value `v` was seen.
+    histograms: BTreeMap<String, Vec<u64>>,
+    /// Calls by name.
+    syscalls: BTreeMap<String, u64>,
+}
+
+impl Counters {
+    /// Reads what `convoy stats --json` prints.
+    pub(super) fn from_json(json: &str) -> serde_json::Result<Self> {
+        #[derive(Deserialize)]
+        struct Report {
+            counters: Counters,
+        }
+        serde_json::from_str(json).map(|report: Report| report.counters)
+    }
+
+    /// What was counted since `earlier`.
+    pub(super) fn since(&self, earlier: &Self) -> Self {
+        let histograms = self.histograms.iter().map(|(name, counts)| {
+            let before = earlier.histograms.get(name).map_or(&[][..], Vec::as_slice);
+            let before = before.iter().chain(std::iter::repeat(&0));
+            let counts = counts.iter().zip(before);
+            let counts = counts.map(|(now, before)| now.saturating_sub(*before));
+            (name.clone(), counts.collect())
+        });
+        let syscalls = self.syscalls.iter().map(|(name, now)| {
+            let before = earlier.syscalls.get(name).copied().unwrap_or(0);
+            (name.clone(), now.saturating_sub(before))
+        });
+        Self {
+            histograms: histograms.collect(),
+            syscalls: syscalls.collect(),
+        }
+    }
+
+    /// Packets in the average TUN read that returned any.
+    pub(super) fn packets_per_read(&self) -> Option<f64> {
+        self.mean("packets_per_read")
+    }
+
+    /// Segments in the average UDP send.
+    pub(super) fn segments_per_send(&self) -> Option<f64> {
+        self.mean("segments_per_send")
+    }
+
+    /// All system calls of the data path; none where they are not counted.
+    pub(super) fn syscalls(&self) -> Option<u64> {
+        (!self.syscalls.is_empty()).then(|| self.syscalls.values().sum())
+    }
+
+    fn mean(&self, histogram: &str) -> Option<f64> {
+        let counts = self.histograms.get(histogram)?;
+        let (mut times, mut sum) = (0, 0);
+        for (value, &count) in counts.iter().enumerate().skip(1) {
+            times += count;
+            sum += value as u64 * count;
+        }
+        (times > 0).then(|| sum as f64 / times as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counters(reads: &[u64], sendmsg: u64) -> Counters {
+        let json = serde_json::json!({
+            "version": "0.1.0",
+            "counters": {
+                "histograms": { "packets_per_read": reads },
+                "syscalls": { "sendmsg": sendmsg, "read": 1 },
+                "ticks": 7,
+            },
+        });
+        Counters::from_json(&json.to_string()).unwrap()
+    }
+
+    #[test]
+    fn a_difference_of_histograms_has_the_mean_of_what_happened_between() {
+        let before = counters(&[9, 100, 0, 0], 50);
+        let after = counters(&[90, 101, 0, 3], 80);
+        let between = after.since(&before);
+        assert_eq!(between.packets_per_read(), Some(10.0 / 4.0));
+        assert_eq!(between.syscalls(), Some(30));
+    }
+
+    #[test]
+    fn a_histogram_that_grew_longer_still_has_a_difference() {
+        let between = counters(&[0, 2, 4], 0).since(&counters(&[0, 1], 0));
+        assert_eq!(between.packets_per_read(), Some(9.0 / 5.0));
+    }
+
+    #[test]
+    fn what_is_not_reported_is_absent() {
+        let empty = Counters::from_json(r#"{"counters":{}}"#).unwrap();
+        let between = empty.since(&Counters::default());
+        assert_eq!(between.packets_per_read(), None);
+        assert_eq!(between.segments_per_send(), None);
+        assert_eq!(between.syscalls(), None);
+        assert_eq!(counters(&[5, 0], 0).packets_per_read(), None);
+    }
+}

@@ -1,0 +1,58 @@
+//! The machine that a result belongs to.
+
+use std::fs;
+
+use nix::sys::utsname::uname;
+use serde::Serialize;
+
+/// What a result depends on besides the daemon.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Host {
+    pub(super) kernel: String,
+    pub(super) cpu: Option<String>,
+    pub(super) cpus: usize,
+    pub(super) memory_mib: Option<u64>,
+    pub(super) root: bool,
+}
+
+impl Host {
+    pub(super) fn of_this_machine() -> Self {
+        Self {
+            kernel: uname()
+                .map(|name| name.release().to_string_lossy().into_owned())
+                .unwrap_or_default(),
+            cpu: value_of("/proc/cpuinfo", "model name"),
+            cpus: std::thread::available_parallelism().map_or(1, usize::from),
+            memory_mib: memory_kib("MemTotal").map(|kib| kib / 1024),
+            root: nix::unistd::geteuid().is_root(),
+        }
+    }
+}
+
+/// A line of `/proc/meminfo`, in KiB.
+pub(super) fn memory_kib(key: &str) -> Option<u64> {
+    let value = value_of("/proc/meminfo", key)?;
+    value.strip_suffix(" kB")?.parse().ok()
+}
+
+fn value_of(file: &str, key: &str) -> Option<String> {
+    let text = fs::read_to_string(file).ok()?;
+    let mut lines = text.lines().filter_map(|line| line.split_once(':'));
+    let (_, value) = lines.find(|(name, _)| name.trim() == key)?;
+    Some(value.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_machine_has_a_kernel_processors_and_memory() {
+        let host = Host::of_this_machine();
+        assert!(host.kernel.contains('.'), "{host:?}");
+        assert!(host.cpus >= 1);
+        assert!(host.memory_mib.unwrap() > 0);
+        assert!(memory_kib("MemAvailable").unwrap() <= memory_kib("MemTotal").unwrap());
+        assert_eq!(memory_kib("Nonsense"), None);
+    }
+}

@@ -1,0 +1,173 @@
+//! What a speed test found: the JSON that scripts read, and the source of the tables.
+
+use serde::Serialize;
+
+use super::host::Host;
+use super::statistics::Sample;
+
+/// The object that `--json` prints. A figure that does not apply is `null`.
+#[derive(Debug, Serialize)]
+pub(super) struct Report {
+    pub(super) version: &'static str,
+    pub(super) host: Host,
+    pub(super) settings: Settings,
+    pub(super) ceiling: Ceiling,
+    pub(super) runs: Vec<Run>,
+}
+
+/// The object that `--compare` with `--json` prints.
+#[derive(Debug, Serialize)]
+pub(super) struct ComparisonReport {
+    pub(super) version: &'static str,
+    pub(super) host: Host,
+    pub(super) settings: Settings,
+    pub(super) compare: Comparison,
+}
+
+/// What the tunnel was run with.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Settings {
+    /// Counted seconds of a TCP run, and of a UDP confirmation.
+    pub(super) secs: u32,
+    /// The daemons' switches, as on their command line.
+    pub(super) daemon: Vec<String>,
+    /// Whether the veth takes a GSO datagram uncut; none for a tunnel between two hosts.
+    pub(super) veth_gso: Option<bool>,
+    /// Packets that the veth drops, in percent.
+    pub(super) loss_percent: f64,
+    /// The server's address, for a tunnel between two hosts.
+    pub(super) to: Option<String>,
+}
+
+/// TCP without a tunnel.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(super) struct Ceiling {
+    pub(super) gbps: Option<f64>,
+}
+
+/// The figures of one test.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct Run {
+    pub(super) name: &'static str,
+    /// Payload that arrived, in 10⁹ bits a second.
+    pub(super) gbps: Option<f64>,
+    /// UDP: the highest rate with at most 1 % loss, in thousands of packets a second.
+    pub(super) kpps: Option<f64>,
+    /// UDP: packets lost at that rate, as a share of those sent.
+    pub(super) loss: Option<f64>,
+    /// UDP: packets overtaken by later ones.
+    pub(super) reordered: Option<u64>,
+    /// UDP: whether the rate lasted for `settings.secs`.
+    pub(super) confirmed: Option<bool>,
+    /// UDP: whether the generator, not loss, set the limit.
+    pub(super) generator_limited: Option<bool>,
+    /// CPU seconds of both daemons for 10⁹ bytes of payload.
+    pub(super) cpu_s_per_gb: Option<f64>,
+    /// Of the daemon that sends: packets that an average TUN read returned.
+    pub(super) packets_per_read: Option<f64>,
+    /// Of the daemon that sends: datagrams in an average UDP send.
+    pub(super) segments_per_send: Option<f64>,
+    /// System calls of both daemons' data paths for 10⁹ bytes of payload.
+    pub(super) syscalls_per_gb: Option<f64>,
+    /// Median round trip without load.
+    pub(super) ping_idle_ms: Option<f64>,
+    /// Median round trip under this test's load.
+    pub(super) ping_loaded_ms: Option<f64>,
+    /// 99th percentile under this test's load.
+    pub(super) ping_loaded_p99_ms: Option<f64>,
+}
+
+impl Run {
+    /// A run of which nothing is known yet.
+    pub(super) fn named(name: &'static str) -> Self {
+        Self {
+            name,
+            gbps: None,
+            kpps: None,
+            loss: None,
+            reordered: None,
+            confirmed: None,
+            generator_limited: None,
+            cpu_s_per_gb: None,
+            packets_per_read: None,
+            segments_per_send: None,
+            syscalls_per_gb: None,
+            ping_idle_ms: None,
+            ping_loaded_ms: None,
+            ping_loaded_p99_ms: None,
+        }
+    }
+}
+
+/// Two configurations of the daemon, measured in turns.
+#[derive(Debug, Serialize)]
+pub(super) struct Comparison {
+    pub(super) what: &'static str,
+    pub(super) rounds: u32,
+    pub(super) a: Side,
+    pub(super) b: Side,
+    pub(super) tests: Vec<Compared>,
+}
+
+/// One of the two configurations.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Side {
+    pub(super) name: &'static str,
+    /// The daemons' switches, as on their command line.
+    pub(super) daemon: Vec<String>,
+}
+
+/// One figure of one test in both configurations.
+#[derive(Debug, Serialize)]
+pub(super) struct Compared {
+    pub(super) name: &'static str,
+    /// `gbps`, `kpps` or `cpu_s_per_gb`.
+    pub(super) figure: &'static str,
+    pub(super) a: Option<Sample>,
+    pub(super) b: Option<Sample>,
+    /// A divided by B, within each round.
+    pub(super) ratio: Option<Sample>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_has_the_promised_keys_and_null_where_a_figure_does_not_apply() {
+        let report = Report {
+            version: "0.1.0",
+            host: Host::of_this_machine(),
+            settings: Settings {
+                secs: 5,
+                daemon: Vec::new(),
+                veth_gso: Some(true),
+                loss_percent: 0.0,
+                to: None,
+            },
+            ceiling: Ceiling { gbps: None },
+            runs: vec![Run {
+                gbps: Some(4.5),
+                ..Run::named("tcp-up")
+            }],
+        };
+        let json = serde_json::to_value(&report).unwrap();
+        assert_eq!(json["version"], "0.1.0");
+        assert!(json["host"].is_object());
+        assert!(json["ceiling"]["gbps"].is_null());
+        let run = json["runs"][0].as_object().unwrap();
+        assert_eq!(run["name"], "tcp-up");
+        assert_eq!(run["gbps"], 4.5);
+        for absent in [
+            "kpps",
+            "loss",
+            "cpu_s_per_gb",
+            "segments_per_send",
+            "packets_per_read",
+            "ping_idle_ms",
+            "ping_loaded_ms",
+        ] {
+            assert!(run[absent].is_null(), "{absent}");
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! Traffic generators: TCP streams, paced UDP and a latency probe, driven by one controller.
+//!
+//! ```text
+//!  controller ──requests, a JSON object a line──▶ agent ──TCP, UDP──▶ agent ◀── controller
+//!             ◀──events,   a JSON object a line──
+//! ```
+//!
+//! An *agent* is a process inside a namespace that talks over its standard input and output, or a
+//! connection to `convoy speedtest --serve` on another host: the protocol is the same. It does one
+//! job at a time (the echo runs beside them), so a controller opens one agent for the load and one
+//! for the latency.
+//!
+//! 1. Ask the listening end for its half of the job and wait for [`Event::Ready`] with the port.
+//! 2. Ask the connecting end for its half with that port.
+//! 3. Wait for [`Event::Started`] (the counted window begins), then for the reports.
+//!
+//! Every job ends by the clock, whatever happens to the network between the two ends.
+
+mod agent;
+mod controller;
+mod error;
+mod latency;
+mod protocol;
+mod server;
+mod tcp;
+mod udp;
+
+pub use agent::{Scope, serve};
+pub use controller::Agent;
+pub use error::TrafficError;
+pub use protocol::{
+    End, Event, Flow, LatencyReport, PROTOCOL, PingJob, Request, TcpJob, TcpReport, UdpJob,
+    UdpReceived, UdpSent,
+};
+pub use server::serve_connections;

@@ -1,0 +1,178 @@
+//! What a controller and an agent say to each other.
+
+use std::net::SocketAddr;
+
+use serde::{Deserialize, Serialize};
+
+/// Version of this protocol, announced in [`Event::Hello`]; it changes when a message does.
+pub const PROTOCOL: u32 = 1;
+
+/// One job for an agent.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "snake_case")]
+pub enum Request {
+    /// One end of a set of TCP streams.
+    Tcp(TcpJob),
+    /// One end of a paced UDP flow.
+    Udp(UdpJob),
+    /// Answer latency probes until the agent ends; only [`Event::Ready`] follows.
+    Echo,
+    /// Probe an [`Request::Echo`] of another agent.
+    Ping(PingJob),
+}
+
+/// Who opens the flow. In tests between hosts the caller connects whichever way the data goes,
+/// since its firewall may not let the other end in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum End {
+    /// Waits for the other end on a port of its own, told in [`Event::Ready`].
+    Listen,
+    /// Opens the flow to this address.
+    Connect(SocketAddr),
+}
+
+/// Which way the data goes, seen from the agent that is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Flow {
+    /// This end sends.
+    Send,
+    /// This end receives and counts.
+    Receive,
+}
+
+/// One end of `streams` parallel TCP streams.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct TcpJob {
+    /// Who connects.
+    pub end: End,
+    /// Which way the data goes.
+    pub flow: Flow,
+    /// Number of parallel connections, 1 to 64.
+    pub streams: u32,
+    /// Seconds after the last connection is open that are not counted.
+    pub warmup_s: f64,
+    /// Seconds that are counted, by the receiving end.
+    pub window_s: f64,
+}
+
+/// One end of a UDP flow at a constant rate.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct UdpJob {
+    /// Who speaks first.
+    pub end: End,
+    /// Which way the data goes.
+    pub flow: Flow,
+    /// UDP payload in bytes, 16 to 65,507.
+    pub payload: usize,
+    /// Packets a second.
+    pub rate_pps: f64,
+    /// Length of the schedule in seconds.
+    pub seconds: f64,
+    /// Marks this flow's packets, so that stragglers of an earlier one are not counted.
+    pub run: u64,
+}
+
+impl UdpJob {
+    /// Packets in the whole schedule.
+    #[must_use]
+    pub fn packets(&self) -> u64 {
+        (self.rate_pps * self.seconds).round() as u64
+    }
+}
+
+/// Probes of 32 bytes, one each interval.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct PingJob {
+    /// The echo.
+    pub to: SocketAddr,
+    /// Milliseconds between probes.
+    pub interval_ms: u64,
+    /// Length of the schedule in seconds.
+    pub seconds: f64,
+}
+
+/// What an agent answers.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum Event {
+    /// First line of every agent.
+    Hello {
+        /// Its [`PROTOCOL`].
+        protocol: u32,
+        /// The program's version, for messages.
+        version: String,
+    },
+    /// The listening end is bound.
+    Ready {
+        /// TCP or UDP port.
+        port: u16,
+    },
+    /// A receiving TCP end begins to count, or a sending UDP end begins to send.
+    Started,
+    /// The receiving TCP end is done.
+    TcpReceived(TcpReport),
+    /// The sending TCP end is done.
+    TcpSent(TcpReport),
+    /// The sending UDP end is done.
+    UdpSent(UdpSent),
+    /// The receiving UDP end is done.
+    UdpReceived(UdpReceived),
+    /// A [`PingJob`] is done.
+    Latency(LatencyReport),
+    /// The job could not be done.
+    Failed {
+        /// Why, in one line.
+        reason: String,
+    },
+}
+
+/// TCP payload moved within a window.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct TcpReport {
+    /// Payload in bytes.
+    pub bytes: u64,
+    /// Length of the window as it turned out, in seconds.
+    pub seconds: f64,
+}
+
+/// What a paced sender did.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct UdpSent {
+    /// Packets handed to the kernel.
+    pub packets: u64,
+    /// From the first packet to the end of the schedule, in seconds.
+    pub seconds: f64,
+    /// Whether at least 99 % of the schedule was sent in its time. Where not, the generator was
+    /// too slow, and the run says nothing about rates above `packets / seconds`.
+    pub held_rate: bool,
+}
+
+/// What arrived of a paced flow.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct UdpReceived {
+    /// Distinct packets.
+    pub packets: u64,
+    /// Packets that arrived once more.
+    pub duplicates: u64,
+    /// Packets that arrived after one with a higher number.
+    pub reordered: u64,
+    /// Packets that reached this host and found the receiving socket's buffer full.
+    pub socket_drops: u64,
+    /// From the first to the last packet, in seconds.
+    pub seconds: f64,
+}
+
+/// Round-trip times of a probe.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct LatencyReport {
+    /// Probes sent.
+    pub sent: u64,
+    /// Probes that came back.
+    pub received: u64,
+    /// Median round trip in milliseconds; none where nothing came back.
+    pub median_ms: Option<f64>,
+    /// 99th percentile in milliseconds.
+    pub p99_ms: Option<f64>,
+}
