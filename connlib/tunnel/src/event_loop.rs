@@ -272,10 +272,15 @@ impl EventLoop {
             }
             Err(TryRecv::Empty) => None,
             Err(TryRecv::Closed(exit)) => {
-                self.exit = Some(exit_for(exit));
+                self.end(exit);
                 None
             }
         }
+    }
+
+    /// The reader gives its reason once; later it has only stopped.
+    fn end(&mut self, exit: ReaderExit) {
+        self.exit.get_or_insert_with(|| exit_for(exit));
     }
 
     fn send_control(&mut self) {
@@ -339,7 +344,7 @@ impl EventLoop {
                     self.metrics.batch(&batch, self.node.counters());
                     self.outbound = Some(batch);
                 }
-                Err(exit) => self.exit = Some(exit_for(exit)),
+                Err(exit) => self.end(exit),
             },
             () = writable(&self.sockets, self.blocked) => {}
         }
