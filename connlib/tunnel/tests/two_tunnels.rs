@@ -162,8 +162,8 @@ fn exit_of(tunnel: &Tunnel) -> Exit {
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .build()
-            .unwrap();
-        sender.send(runtime.block_on(tunnel.wait())).unwrap();
+            .expect("a runtime");
+        let _ = sender.send(runtime.block_on(tunnel.wait()));
     });
     receiver.recv_timeout(PATIENCE).expect("the tunnel ends")
 }

@@ -108,7 +108,9 @@ pub fn udp(from: Ipv4Addr, to: Ipv4Addr, payload: &[u8]) -> Vec<u8> {
 /// A TCP super-packet as the kernel hands it over: virtio header, and a checksum to complete.
 pub fn tcp_super_packet(from: Ipv4Addr, to: Ipv4Addr, segment: u16, payload: &[u8]) -> Vec<u8> {
     let mut packet = ipv4_header(from, to, 6, 20 + payload.len());
-    packet.extend([0x10, 0, 0x20, 0, 0, 0, 0, 1, 0, 0, 0, 1, 0x50, 0x10, 0xff, 0xff]);
+    packet.extend([
+        0x10, 0, 0x20, 0, 0, 0, 0, 1, 0, 0, 0, 1, 0x50, 0x10, 0xff, 0xff,
+    ]);
     let pseudo = pseudo_header(&packet, 6, 20 + payload.len());
     packet.extend(pseudo.to_be_bytes());
     packet.extend([0, 0]);
