@@ -16,7 +16,7 @@ use crate::{
     counters::{Counters, DropReason},
     deadlines::Deadlines,
     noise::{CONTROL_BYTES, Identity, Noise},
-    peer::{Endpoint, Peer},
+    peer::{Endpoint, Keys, Peer},
     plan::{PeerPlan, Plan},
 };
 
@@ -175,7 +175,7 @@ impl Node {
     /// Begins a handshake with the peer, unless one was begun less than Rekey-Timeout ago.
     pub(crate) fn initiate(&mut self, id: usize, now: Duration, is_retry: bool) {
         let peer = &mut self.peers[id];
-        let (Some(endpoint), Some(noise)) = (peer.endpoint, peer.noise.as_mut()) else {
+        let (Some(endpoint), Some(keys)) = (peer.endpoint, peer.keys.as_mut()) else {
             return;
         };
         if !peer.timers.may_initiate(now) {
@@ -185,7 +185,7 @@ impl Node {
             peer.timers.begin_attempts();
         }
         let mut buffer = [0; CONTROL_BYTES];
-        let Some(initiation) = noise.initiate(&mut buffer) else {
+        let Some(initiation) = keys.noise.initiate(&mut buffer) else {
             return;
         };
         tracing::debug!(peer = %peer.public_key, endpoint = %endpoint.address, "Sending handshake initiation");
@@ -199,31 +199,23 @@ impl Node {
     /// Sends an empty data message, or begins a handshake if there is no session to send it in.
     pub(crate) fn send_keepalive(&mut self, id: usize, now: Duration) {
         let peer = &mut self.peers[id];
-        if !peer.can_send(now) {
-            return self.initiate(id, now, false);
-        }
-        let (Some(endpoint), Some(noise)) = (peer.endpoint, peer.noise.as_mut()) else {
+        let Some(endpoint) = peer.endpoint else {
             return;
+        };
+        let Some(keys) = peer.sending_keys(now) else {
+            return self.initiate(id, now, false);
         };
         let mut buffer = [0; CONTROL_BYTES];
-        let Some(keepalive) = noise.seal(&[], &mut buffer) else {
+        let Some(keepalive) = keys.noise.seal(&[], &mut buffer) else {
             return;
         };
+        let is_old = keys.sessions.count_sent(now);
         let len = keepalive.len();
         peer.tx_bytes += len as u64;
         peer.timers.authenticated_sent(now);
         self.deadlines.arm(id, &mut peer.timers);
         self.push_control(endpoint, &buffer[..len]);
-        self.after_sending(id, now);
-    }
-
-    /// Counts a message in the current session and begins a handshake when that is old.
-    pub(crate) fn after_sending(&mut self, id: usize, now: Duration) {
-        let Some(session) = self.peers[id].sessions.current() else {
-            return;
-        };
-        session.sent += 1;
-        if session.wants_rekey(now) {
+        if is_old {
             self.initiate(id, now, false);
         }
     }
@@ -231,8 +223,8 @@ impl Node {
     fn change_identity(&mut self, identity: Option<Identity>) {
         self.identity = identity;
         for (_, peer) in &mut self.peers {
-            peer.noise = None;
-            peer.sessions.clear();
+            peer.keys = None;
+            peer.former.clear();
         }
         self.by_index.clear();
         // Our own key is no peer's.
@@ -242,14 +234,18 @@ impl Node {
     }
 
     fn set_noise(&mut self, id: usize, noise: Noise) {
-        let peer = &mut self.peers[id];
-        if let Some(old) = &peer.noise {
-            self.by_index.remove(&old.index());
-        }
         self.by_index.insert(noise.index(), id);
-        peer.noise = Some(noise);
-        peer.sessions.clear();
+        let peer = &mut self.peers[id];
         peer.timers.allow_initiation();
+        let superfluous = peer.change_keys(noise);
+        self.forget_keys(superfluous);
+    }
+
+    /// Datagrams for these keys are no longer known.
+    pub(crate) fn forget_keys(&mut self, keys: impl IntoIterator<Item = Keys>) {
+        for keys in keys {
+            self.by_index.remove(&keys.noise.index());
+        }
     }
 
     fn apply_peer(&mut self, plan: PeerPlan, now: Duration) {
@@ -335,9 +331,7 @@ impl Node {
         peer.allowed_ips
             .into_iter()
             .for_each(|p| self.allowed_ips.remove(p));
-        if let Some(noise) = peer.noise {
-            self.by_index.remove(&noise.index());
-        }
+        self.forget_keys(peer.keys.into_iter().chain(peer.former));
         self.ready.retain(|ready| *ready != id);
         let dropped = peer.held.len() as u64;
         self.held_bytes -= peer.held.iter().map(crate::held::Held::cost).sum::<usize>();

@@ -124,8 +124,11 @@ impl Node {
         sink: &mut impl DatagramSink,
     ) {
         let peer = &mut self.peers[id];
-        let (Some(endpoint), Some(noise)) = (peer.endpoint, peer.noise.as_mut()) else {
+        let Some(endpoint) = peer.endpoint else {
             return self.counters.drops.add(DropReason::OutboundNoEndpoint, 1);
+        };
+        let Some(keys) = peer.sending_keys(now) else {
+            return self.counters.drops.add(DropReason::OutboundNoSession, 1);
         };
         let len = packet.bytes().len();
         let transmit = Transmit {
@@ -135,9 +138,10 @@ impl Node {
         };
         let padded = packet.padded(padded_len(len, self.mtu.into()));
         let buffer = sealing_buffer(buffer, &mut self.jumbo, padded.len());
-        let Some(datagram) = noise.seal(padded, buffer) else {
-            return self.counters.drops.add(DropReason::OutboundQueueFull, 1);
+        let Some(datagram) = keys.noise.seal(padded, buffer) else {
+            return self.counters.drops.add(DropReason::OutboundNoSession, 1);
         };
+        let is_old = keys.sessions.count_sent(now);
         if sink.append(&transmit, datagram).is_err() {
             self.counters.drops.add(DropReason::OutboundQueueFull, 1);
         }
@@ -147,7 +151,9 @@ impl Node {
         self.counters.outbound_packets += 1;
         peer.timers.data_sent(now, jitter);
         self.deadlines.arm(id, &mut peer.timers);
-        self.after_sending(id, now);
+        if is_old {
+            self.initiate(id, now, false);
+        }
     }
 }
 
