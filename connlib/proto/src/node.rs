@@ -22,6 +22,10 @@ use crate::{
 
 /// Most handshake messages, cookies and keepalives waiting for [`Node::poll_control`].
 const CONTROL_DATAGRAMS: usize = 4096;
+/// Most packets waiting for [`Node::poll_reply`]; a sender that is not answered tries again.
+const REPLIES: usize = 16;
+/// How long a path is believed to take no longer datagrams: as long as the kernel believes it.
+const PATH_LIMIT_TIME: Duration = Duration::from_secs(600);
 /// The MTU until one is told, in bytes: what `wg-quick` sets on a link of 1,500.
 const DEFAULT_MTU: u16 = 1420;
 
@@ -64,6 +68,7 @@ pub struct Node {
     /// For packets that the stack buffer is too short for.
     pub(crate) jumbo: Vec<u8>,
     control: VecDeque<Control>,
+    replies: VecDeque<Vec<u8>>,
     added: u64,
 }
 
@@ -82,6 +87,7 @@ impl Default for Node {
             counters: Counters::default(),
             jumbo: Vec::new(),
             control: VecDeque::new(),
+            replies: VecDeque::new(),
             added: 0,
         }
     }
@@ -115,6 +121,20 @@ impl Node {
     /// The next datagram that must not wait.
     pub fn poll_control(&mut self) -> Option<Control> {
         self.control.pop_front()
+    }
+
+    /// The next packet for the TUN that the node itself sends: an ICMP error.
+    pub fn poll_reply(&mut self) -> Option<Vec<u8>> {
+        self.replies.pop_front()
+    }
+
+    /// The path to `to` refused a datagram of `len` bytes: senders of such packets are told.
+    pub fn handle_too_big(&mut self, to: SocketAddr, len: usize, now: Duration) {
+        for (_, peer) in &mut self.peers {
+            if peer.endpoint.is_some_and(|e| e.address == to) {
+                peer.path_limit = Some((len.saturating_sub(1), now + PATH_LIMIT_TIME));
+            }
+        }
     }
 
     /// When [`Node::handle_timeout`] is to be called next.
@@ -170,6 +190,13 @@ impl Node {
             },
             datagram: Bytes::copy_from_slice(datagram),
         });
+    }
+
+    /// Queues a packet for the TUN.
+    pub(crate) fn push_reply(&mut self, packet: Option<Vec<u8>>) {
+        if self.replies.len() < REPLIES {
+            self.replies.extend(packet);
+        }
     }
 
     /// Begins a handshake with the peer, unless one was begun less than Rekey-Timeout ago.

@@ -10,6 +10,7 @@ use crate::{
     config::{AllowedIp, PeerSnapshot, PresharedKey, PublicKey},
     held::Held,
     noise::Noise,
+    outbound::MAX_DATAGRAM,
     sessions::Sessions,
     timers::Timers,
 };
@@ -58,6 +59,8 @@ pub(crate) struct Peer {
     pub(crate) timers: Timers,
     pub(crate) endpoint: Option<Endpoint>,
     pub(crate) held: VecDeque<Held>,
+    /// The longest datagram that the path took lately, in bytes, and until when that is believed.
+    pub(crate) path_limit: Option<(usize, Duration)>,
     pub(crate) allowed_ips: BTreeSet<AllowedIp>,
     /// Position in the order of adding.
     pub(crate) added: u64,
@@ -78,6 +81,7 @@ impl Peer {
             timers: Timers::default(),
             endpoint: None,
             held: VecDeque::new(),
+            path_limit: None,
             allowed_ips: BTreeSet::new(),
             added,
             last_handshake: None,
@@ -92,6 +96,12 @@ impl Peer {
     pub(crate) fn can_send(&self, now: Duration) -> bool {
         let mut all = self.keys.iter().chain(&self.former);
         all.any(|keys| keys.can_send(now))
+    }
+
+    /// The longest datagram that can be sent to the peer, in bytes.
+    pub(crate) fn max_datagram(&mut self, now: Duration) -> usize {
+        self.path_limit = self.path_limit.filter(|(_, until)| now < *until);
+        self.path_limit.map_or(MAX_DATAGRAM, |(limit, _)| limit)
     }
 
     /// The keys whose current session is to be sent with: the newest that have one.

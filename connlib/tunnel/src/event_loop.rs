@@ -314,9 +314,25 @@ impl EventLoop {
         for to in self.flusher.lost_sources() {
             self.node.forget_source(to);
         }
+        for (to, len) in self.flusher.too_big() {
+            self.node.handle_too_big(to, len, now);
+        }
     }
 
     fn deliver(&mut self) {
+        while let Some(reply) = self.node.poll_reply() {
+            if self.inbound.is_none() {
+                self.inbound = self.writer.take();
+            }
+            // With the writer full the reply is lost, as any ICMP error may be.
+            let Some(batch) = &mut self.inbound else {
+                break;
+            };
+            if let Some(slot) = batch.slot(reply.len()) {
+                slot[..reply.len()].copy_from_slice(&reply);
+                batch.commit(reply.len());
+            }
+        }
         if let Some(batch) = self.inbound.take_if(|batch| !batch.is_empty()) {
             self.writer.submit(batch);
         }
