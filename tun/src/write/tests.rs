@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    BATCH_BYTES, Coalesce, Device, Offload,
+    BATCH_BYTES, Coalesce, Device, FailedPackets, Offload,
     cut::{Cutter, Framing, unframe},
     device::memory::{self, Fault, Kernel},
     inbound::InboundBatch,
