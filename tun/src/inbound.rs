@@ -3,10 +3,10 @@
 use crate::{
     BATCH_BYTES, MAX_BATCH_PACKETS,
     coalesce::{Coalesce, Trains},
+    counters::WriterCounters,
     ip::MAX_PACKET,
     pool::Lease,
     vnet::VNET_LEN,
-    write::WriterCounters,
 };
 
 /// The longest slot, in bytes: the longest packet, the tag behind it and its padding.

@@ -12,10 +12,11 @@ use std::{
 
 use crate::{
     Coalesce, Device, INBOUND_BATCHES,
+    counters::WriterCounters,
     device::Stop,
     inbound::{Inbound, InboundBatch},
     pool::{Lease, Pool},
-    write::{BatchWriter, WriterCounters},
+    write::BatchWriter,
 };
 
 /// Starts the thread `tun-writer`. Only what the device has offload for is coalesced.

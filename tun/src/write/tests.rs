@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    BATCH_BYTES, Coalesce, Device, Offload,
+    BATCH_BYTES, Coalesce, Device, FailedPackets, Offload,
     cut::{Cutter, Framing, unframe},
     device::memory::{self, Fault, Kernel},
     inbound::InboundBatch,
@@ -407,8 +407,8 @@ fn cut(raw: &[u8]) -> Vec<Vec<u8>> {
 /// The packets from one source (0: those that are no packets), without what RFC 6864 leaves open.
 fn of_flow(packets: &[Vec<u8>], source: u8) -> Vec<Vec<u8>> {
     let source_of = |packet: &[u8]| match packet.first() {
-        Some(0x45 | 0x46) if packet.len() > 100 && packet[12] == 10 => packet[15],
-        Some(0x60) if packet.len() > 100 && packet[8] == 0xfd => packet[23],
+        Some(0x45 | 0x46) if packet.len() >= 20 && packet[12] == 10 => packet[15],
+        Some(0x60) if packet.len() >= 40 && packet[8] == 0xfd => packet[23],
         _ => 0,
     };
     let mut packets: Vec<Vec<u8>> = packets
