@@ -1,5 +1,69 @@
 //! The TUN device: reader and writer threads, batches, splitting and coalescing.
+//!
+//! ```text
+//!            ┌──────────── outbound ────────────┐
+//!  kernel ──▶│ reader: read until EAGAIN or full │──channel──▶ OutboundBatch::next ──▶ event loop
+//!            │ outbound, cut: sums of segments   │             cut: one segment after the other,
+//!            └──────────────────────────────────┘             in place
+//!            ┌──────────── inbound ─────────────┐
+//!  kernel ◀──│ writer, write: one write a train  │◀─channel─── InboundBatch::slot/commit ◀── event loop
+//!            │ checksums verified, then joined   │             coalesce: which packet continues
+//!            └──────────────────────────────────┘             which train
+//! ```
+//!
+//! 1. [`Device::open`], [`Device::adopt`] or [`memory::pair`] gives a [`Device`].
+//! 2. [`spawn_reader`] and [`spawn_writer`] start the two threads.
+//! 3. Outbound: [`Reader::try_recv`] gives an [`OutboundBatch`], and [`OutboundBatch::next`] its
+//!    packets one by one. Dropping the batch gives its buffer back.
+//! 4. Inbound: [`Writer::take`] gives an [`InboundBatch`]; each packet is decrypted into a
+//!    [`InboundBatch::slot`] and kept by [`InboundBatch::commit`]; [`Writer::submit`] sends the batch
+//!    off.
+//!
+//! Nothing allocates once every buffer of the two pools has been used. What is deliberately left out:
+//! which packets may pass (the state machine decides), routes and addresses, and any platform but
+//! Linux, which would be another implementation of the private `device::PacketIo`.
 
-/// Stub.
-#[derive(Debug)]
-pub struct Device {}
+mod checksum;
+mod coalesce;
+mod cut;
+mod device;
+mod inbound;
+mod ip;
+mod outbound;
+mod pool;
+mod reader;
+#[cfg(test)]
+mod testing;
+mod vnet;
+mod write;
+mod writer;
+
+pub use coalesce::Coalesce;
+pub use device::{Device, Offload, OffloadRequest, OpenError, TX_QUEUE_LEN, memory};
+pub use inbound::{InboundBatch, MAX_SLOT};
+pub use outbound::{OutboundBatch, OutboundPacket, ReadCalls};
+pub use reader::{Reader, ReaderExit, TryRecv, spawn_reader};
+pub use write::{FailedPackets, WriterCounters};
+pub use writer::{Writer, spawn_writer};
+
+/// Packets that a batch is closed at.
+pub const MAX_BATCH_PACKETS: usize = 50;
+
+/// Capacity of a batch's buffer, in bytes.
+pub const BATCH_BYTES: usize = 256 * 1024;
+
+/// Batches that each channel holds.
+pub const CHANNEL_DEPTH: usize = 4;
+
+/// Outbound batches: those in the channel, one being filled and one being handed out.
+pub(crate) const OUTBOUND_BATCHES: usize = CHANNEL_DEPTH + 2;
+
+/// Inbound batches: those in the channel and one being written or filled.
+pub(crate) const INBOUND_BATCHES: usize = CHANNEL_DEPTH + 1;
+
+/// All memory, in bytes, that one reader and one writer can ever hold.
+pub const POOL_BYTES: usize = OUTBOUND_BATCHES * (BATCH_BYTES + size_of::<outbound::Outbound>())
+    + INBOUND_BATCHES * (BATCH_BYTES + size_of::<inbound::Inbound>())
+    + 2 * write::JOINED_BYTES;
+
+const _: () = assert!(POOL_BYTES < 6 * 1024 * 1024);

@@ -39,6 +39,8 @@ drop_reasons! {
     OutboundTooBig = "outbound_too_big",
     /// Outbound: no buffer space in the kernel after three retries.
     OutboundNoBuffers = "outbound_no_buffers",
+    /// Outbound: a bounded queue was full (handshake messages, or the GSO queue).
+    OutboundQueueFull = "outbound_queue_full",
     /// Inbound: not a WireGuard message: unknown type or wrong length.
     InboundNotWireGuard = "inbound_not_wireguard",
     /// Inbound: a handshake message whose MAC1 is wrong.
@@ -63,8 +65,6 @@ drop_reasons! {
     InboundForeignSource = "inbound_foreign_source",
     /// Inbound: outer congestion mark on an inner packet that is not ECN-capable (RFC 6040).
     InboundEcn = "inbound_ecn",
-    /// Inbound: the kernel cut the datagram short.
-    InboundTruncated = "inbound_truncated",
     /// Inbound: the device has no private key.
     InboundNoKey = "inbound_no_key",
     /// Inbound: the TUN write failed (link down, …).

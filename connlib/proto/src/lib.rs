@@ -1,4 +1,43 @@
 //! WireGuard as a pure state machine: no socket, lock, clock or await.
+//!
+//! One [`Node`] is one interface with all its peers. A tick of the event loop drives it so:
+//!
+//! 1. [`Node::apply`] for a changed configuration (made by a [`Planner`] on another thread).
+//! 2. [`Node::handle_timeout`] if [`Node::poll_timeout`] has passed.
+//! 3. [`Node::handle_inbound`] for each datagram; packets come out through [`PacketSink`].
+//! 4. [`Node::drain_held`], then [`Node::handle_outbound`] for each packet from the TUN;
+//!    datagrams come out through [`DatagramSink`].
+//! 5. [`Node::poll_control`] until it is empty: handshakes, cookies and keepalives, which are to
+//!    be sent ahead of everything in the sink.
+//! 6. Sleep until [`Node::poll_timeout`].
+//!
+//! Time is given as the time since boot, suspend included (`CLOCK_BOOTTIME`), and never goes
+//! back. Left outside on purpose: sockets, the TUN, segmentation and coalescing, threads, text.
+//!
+//! The packet's path is [`outbound`] and [`inbound`]; [`noise`] alone names boringtun.
 
+pub mod allowed_ips;
 pub mod config;
 pub mod counters;
+mod deadlines;
+mod held;
+pub mod inbound;
+mod node;
+pub mod noise;
+pub mod outbound;
+mod packet;
+mod peer;
+mod plan;
+mod sessions;
+mod timeout;
+mod timers;
+
+pub use held::HELD_BYTES;
+pub use inbound::PacketSink;
+pub use node::{Control, Node, Transmit};
+pub use outbound::{DatagramSink, OutboundPacket, STACK_BUFFER_BYTES};
+pub use plan::{Plan, Planner};
+
+/// The sink is full; what was offered is still the caller's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full;

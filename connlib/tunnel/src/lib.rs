@@ -1,5 +1,32 @@
 //! The event loop: TUN, state machine and UDP, one tick at a time.
+//!
+//! ```text
+//!  Tunnel (handle, any thread)
+//!    │ commands, signals
+//!    ▼
+//!  EventLoop (thread "tunnel"): tick() = commands → timers → receive → TUN intake → send → deliver
+//!    ├── convoy_tun::Reader, Writer   threads "tun-reader" and "tun-writer"
+//!    ├── convoy_proto::Node           the state machine
+//!    └── convoy_gso::{GsoQueue, Flusher, UdpSockets}
+//! ```
+//!
+//! Read [`mod@event_loop`] first: its tick is the whole order of events.
 
+mod adapters;
+mod budget;
+mod clock;
+mod command;
+mod event_loop;
 mod handle;
+mod metrics;
 
-pub use handle::{ApplyError, Closed, Exit, Options, Switch, Tunnel};
+pub use handle::{ApplyError, Closed, Exit, Options, StartError, Switch, Tunnel};
+
+/// Upper bound of what the data path holds, in bytes: pools, queue, held packets and receive
+/// buffers.
+pub const DATA_PATH_BYTES: usize = convoy_tun::POOL_BYTES
+    + convoy_gso::queue::QUEUE_BYTES
+    + convoy_gso::receive::RECEIVE_BUFFERS * convoy_gso::receive::RECEIVE_BUFFER_BYTES
+    + convoy_proto::HELD_BYTES;
+
+const _: () = assert!(DATA_PATH_BYTES < 16 * 1024 * 1024);

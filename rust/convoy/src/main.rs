@@ -1,21 +1,35 @@
 //! The daemon and its tools.
 
+mod background;
+mod cli;
+mod daemon;
+mod link_monitor;
+mod logging;
+mod process;
 mod speedtest;
+mod stats;
+mod uapi;
+
+use std::process::ExitCode;
 
 use clap::Parser;
 
-#[derive(Parser)]
-#[command(version)]
-enum Cli {
-    /// Measure this machine's tunnel, or one between two hosts
-    Speedtest(speedtest::SpeedtestArgs),
-    #[command(hide = true)]
-    LabInside(speedtest::InsideArgs),
-}
+use cli::{Cli, Command};
 
-fn main() -> anyhow::Result<()> {
-    match Cli::parse() {
-        Cli::Speedtest(args) => speedtest::run(&args),
-        Cli::LabInside(args) => speedtest::run_inside(&args),
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let outcome = match (cli.command, cli.interface) {
+        (Some(Command::Stats(args)), _) => stats::run(&args),
+        (Some(Command::Speedtest(args)), _) => speedtest::run(&args),
+        (Some(Command::LabInside(args)), _) => speedtest::run_inside(&args),
+        (None, Some(interface)) => daemon::start(&interface, &cli.daemon),
+        (None, None) => unreachable!("INVARIANT: clap asks for a command or an interface"),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("convoy: {error:#}");
+            ExitCode::FAILURE
+        }
     }
 }

@@ -38,6 +38,13 @@ impl Lab {
         })
     }
 
+    /// Whether this lab does without a user namespace, so that
+    /// [`Namespace::run`](crate::Namespace::run) works.
+    #[must_use]
+    pub fn is_root(&self) -> bool {
+        self.privilege.user_namespace().is_none()
+    }
+
     /// Adds a namespace: a network of its own with nothing but `lo`, which is up, and an empty
     /// `/run` of its own. `label` is for messages and for `ps`.
     ///

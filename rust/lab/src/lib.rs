@@ -16,6 +16,8 @@
 //! 2. [`Lab::namespace`] and [`Lab::veth`] build the topology.
 //! 3. [`Namespace::command`] starts programs inside, [`Namespace::run`] runs code inside,
 //!    [`Namespace::link`] changes interfaces, addresses and routes.
+//! 4. [`wireguard`] starts a WireGuard daemon inside and configures it.
+//! 5. [`traffic`] measures what goes through: TCP, paced UDP, latency.
 //!
 //! Deliberately left out: name resolution, firewalls, and `/sys` (it shows the host's network).
 
@@ -31,6 +33,7 @@ mod privilege;
 mod require;
 mod sweep;
 pub mod traffic;
+pub mod wireguard;
 
 pub use address::{Cidr, ParseCidrError};
 pub use error::LabError;
@@ -39,4 +42,4 @@ pub use lab::Lab;
 pub use link::{Link, LinkStatistics};
 pub use namespace::Namespace;
 pub use nix::unistd::Pid;
-pub use require::{require_lab, require_programs};
+pub use require::{require_lab, require_programs, require_root_lab};

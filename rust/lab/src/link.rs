@@ -11,8 +11,8 @@ use rtnetlink::{
     AddressMessageBuilder, LinkMessageBuilder, LinkUnspec, LinkVeth, RouteMessageBuilder,
     packet_core::{NLM_F_CREATE, NLM_F_EXCL},
     packet_route::{
-        RouteNetlinkMessage as Message,
-        address::{AddressAttribute, AddressFlags},
+        AddressFamily, RouteNetlinkMessage as Message,
+        address::{AddressAttribute, AddressFlags, AddressMessage},
         link::{InfoData, InfoVeth, LinkAttribute, LinkMessage},
     },
 };
@@ -115,31 +115,25 @@ impl<'a> Link<'a> {
     ///
     /// See [`Link`].
     pub fn add_address(&self, name: &str, address: &str) -> Result<(), LabError> {
-        let Cidr {
-            address: ip,
-            prefix,
-        } = address.parse()?;
-        let index = self.index(name)?;
-        let mut message = match ip {
-            IpAddr::V4(ip) => AddressMessageBuilder::<Ipv4Addr>::new()
-                .index(index)
-                .address(ip, prefix)
-                .build(),
-            IpAddr::V6(ip) => AddressMessageBuilder::<Ipv6Addr>::new()
-                .index(index)
-                .address(ip, prefix)
-                .build(),
-        };
-        if ip.is_ipv6() {
-            message
-                .attributes
-                .push(AddressAttribute::Flags(AddressFlags::Nodad));
+        let mut message = self.address_of(name, address.parse()?)?;
+        if message.header.family == AddressFamily::Inet6 {
+            let nodad = AddressAttribute::Flags(AddressFlags::Nodad);
+            message.attributes.push(nodad);
         }
-        self.change(
-            format!("add {address} to {name}"),
-            Message::NewAddress(message),
-            NEW,
-        )
+        let what = format!("add {address} to {name}");
+        self.change(what, Message::NewAddress(message), NEW)
+    }
+
+    /// Takes an address from an interface, and with the first IPv4 address of a network all
+    /// others of it (net.ipv4.conf.*.promote_secondaries).
+    ///
+    /// # Errors
+    ///
+    /// See [`Link`].
+    pub fn remove_address(&self, name: &str, address: &str) -> Result<(), LabError> {
+        let message = self.address_of(name, address.parse()?)?;
+        let what = format!("remove {address} from {name}");
+        self.change(what, Message::DelAddress(message), 0)
     }
 
     /// Routes `destination` into an interface.
@@ -242,6 +236,20 @@ impl<'a> Link<'a> {
             .build();
         let what = format!("join {name} to {other_name} in {}", other.label());
         self.change(what, Message::NewLink(message), NEW)
+    }
+
+    fn address_of(&self, name: &str, address: Cidr) -> Result<AddressMessage, LabError> {
+        let index = self.index(name)?;
+        Ok(match address.address {
+            IpAddr::V4(ip) => AddressMessageBuilder::<Ipv4Addr>::new()
+                .index(index)
+                .address(ip, address.prefix)
+                .build(),
+            IpAddr::V6(ip) => AddressMessageBuilder::<Ipv6Addr>::new()
+                .index(index)
+                .address(ip, address.prefix)
+                .build(),
+        })
     }
 
     fn look_up(&self, name: &str) -> Result<LinkMessage, LabError> {

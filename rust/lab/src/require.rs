@@ -2,7 +2,7 @@
 
 use std::{env, path::Path};
 
-use crate::lab::Lab;
+use crate::{error::LabError, lab::Lab};
 
 /// Set to `1`, this makes a test fail that would be skipped.
 const MUST: &str = "CONVOY_REQUIRE_LAB";
@@ -18,6 +18,19 @@ pub fn require_lab(test: &str) -> bool {
     match Lab::new().and_then(|lab| lab.namespace("probe").map(|_| ())) {
         Ok(()) => true,
         Err(why) => skip(test, &why.to_string()),
+    }
+}
+
+/// As [`require_lab`], for a test that calls [`Namespace::run`](crate::Namespace::run).
+///
+/// # Panics
+///
+/// As [`require_lab`].
+#[must_use]
+pub fn require_root_lab(test: &str) -> bool {
+    match Lab::new() {
+        Ok(lab) if !lab.is_root() => skip(test, &LabError::RunNeedsRoot.to_string()),
+        _ => require_lab(test),
     }
 }
 

@@ -1,18 +1,20 @@
 //! Namespaces, links, and programs and code inside them.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::{
     io::{Read, Write},
     net::{TcpListener, TcpStream, UdpSocket},
     time::Duration,
 };
 
-use convoy_lab::{Lab, eventually, require_lab};
+use convoy_lab::{Lab, eventually, require_lab, require_root_lab};
 
 const DEADLINE: Duration = Duration::from_secs(10);
 
 #[test]
 fn two_namespaces_talk_over_a_veth() {
-    if !require_lab("two_namespaces_talk_over_a_veth") {
+    if !require_root_lab("two_namespaces_talk_over_a_veth") {
         return;
     }
     let lab = Lab::new().unwrap();
@@ -45,7 +47,7 @@ fn two_namespaces_talk_over_a_veth() {
 
 #[test]
 fn a_route_leads_through_a_neighbour() {
-    if !require_lab("a_route_leads_through_a_neighbour") {
+    if !require_root_lab("a_route_leads_through_a_neighbour") {
         return;
     }
     let lab = Lab::new().unwrap();
@@ -149,7 +151,7 @@ fn a_refused_change_says_what_was_asked_and_where() {
 
 #[test]
 fn a_panic_inside_continues_outside() {
-    if !require_lab("a_panic_inside_continues_outside") {
+    if !require_root_lab("a_panic_inside_continues_outside") {
         return;
     }
     let lab = Lab::new().unwrap();

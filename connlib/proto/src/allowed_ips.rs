@@ -1,0 +1,141 @@
+//! Cryptokey routing: the most specific prefix decides, for sending and as the filter on receive.
+
+use std::net::IpAddr;
+
+use ip_network::{IpNetwork, Ipv4Network, Ipv6Network};
+use ip_network_table::IpNetworkTable;
+
+use crate::config::AllowedIp;
+
+/// A map from prefixes to owners with longest-prefix match.
+pub struct AllowedIps<T> {
+    table: IpNetworkTable<T>,
+}
+
+impl<T> std::fmt::Debug for AllowedIps<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (v4, v6) = self.table.len();
+        write!(f, "AllowedIps({v4} IPv4, {v6} IPv6)")
+    }
+}
+
+impl<T> Default for AllowedIps<T> {
+    fn default() -> Self {
+        Self {
+            table: IpNetworkTable::new(),
+        }
+    }
+}
+
+impl<T: Copy> AllowedIps<T> {
+    /// Gives `prefix` to `owner`; returns the owner that it is taken from.
+    pub fn insert(&mut self, prefix: AllowedIp, owner: T) -> Option<T> {
+        self.table.insert(network(prefix), owner)
+    }
+
+    /// Takes `prefix` out.
+    pub fn remove(&mut self, prefix: AllowedIp) {
+        self.table.remove(network(prefix));
+    }
+
+    /// The owner of the most specific prefix that holds `address`.
+    #[must_use]
+    pub fn lookup(&self, address: IpAddr) -> Option<T> {
+        match address {
+            IpAddr::V4(v4) => self.table.longest_match_ipv4(v4).map(|(_, owner)| *owner),
+            IpAddr::V6(v6) => self.table.longest_match_ipv6(v6).map(|(_, owner)| *owner),
+        }
+    }
+}
+
+impl AllowedIp {
+    /// The prefix with the bits behind its length cleared; `None` if the length is too long.
+    #[must_use]
+    pub fn new(address: IpAddr, prefix: u8) -> Option<Self> {
+        let network = IpNetwork::new_truncate(address, prefix).ok()?;
+        Some(Self {
+            address: network.network_address(),
+            prefix,
+        })
+    }
+}
+
+fn network(prefix: AllowedIp) -> IpNetwork {
+    match prefix.address {
+        IpAddr::V4(v4) => Ipv4Network::new_truncate(v4, prefix.prefix.min(32))
+            .map_or(IpNetwork::V4(Ipv4Network::DEFAULT_ROUTE), IpNetwork::V4),
+        IpAddr::V6(v6) => Ipv6Network::new_truncate(v6, prefix.prefix.min(128))
+            .map_or(IpNetwork::V6(Ipv6Network::DEFAULT_ROUTE), IpNetwork::V6),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_most_specific_prefix_wins_and_removing_it_uncovers_the_next() {
+        let mut ips = AllowedIps::default();
+        ips.insert(prefix("10.0.0.0", 8), 1);
+        ips.insert(prefix("10.1.0.0", 16), 2);
+        ips.insert(prefix("0.0.0.0", 0), 3);
+        assert_eq!(lookup(&ips, "10.1.2.3"), Some(2));
+        assert_eq!(lookup(&ips, "10.2.2.3"), Some(1));
+        assert_eq!(lookup(&ips, "192.0.2.1"), Some(3));
+        assert_eq!(lookup(&ips, "2001:db8::1"), None);
+        ips.remove(prefix("10.1.0.0", 16));
+        assert_eq!(lookup(&ips, "10.1.2.3"), Some(1));
+    }
+
+    #[test]
+    fn a_prefix_given_to_another_owner_is_taken_from_the_first() {
+        let mut ips = AllowedIps::default();
+        assert_eq!(ips.insert(prefix("2001:db8::", 32), 1), None);
+        assert_eq!(ips.insert(prefix("2001:db8::", 32), 2), Some(1));
+        assert_eq!(lookup(&ips, "2001:db8::5"), Some(2));
+    }
+
+    #[test]
+    fn bits_behind_the_prefix_length_do_not_count() {
+        assert_eq!(prefix("10.1.2.3", 8), prefix("10.0.0.0", 8));
+        assert_eq!(AllowedIp::new([10, 0, 0, 0].into(), 33), None);
+    }
+
+    proptest! {
+        #[test]
+        fn lookup_agrees_with_a_search_of_all_prefixes(
+            prefixes in prop::collection::btree_map((0u32..8, 0u8..=32), 0u32..1000, 0..40),
+            probe in 0u32..8,
+            low in any::<u32>(),
+        ) {
+            // Three high bits from a small range, so that prefixes nest and overlap.
+            let spread = |high: u32| high << 29;
+            let mut ips = AllowedIps::default();
+            let mut model = std::collections::BTreeMap::new();
+            for ((high, len), owner) in prefixes {
+                let prefix = AllowedIp::new(std::net::Ipv4Addr::from(spread(high)).into(), len).unwrap();
+                ips.insert(prefix, owner);
+                model.insert((len, prefix.address), owner);
+            }
+            let address = std::net::Ipv4Addr::from(spread(probe) | (low >> 3));
+            let expected = model
+                .iter()
+                .rev()
+                .find(|((len, network), _)| {
+                    AllowedIp::new(address.into(), *len).unwrap().address == *network
+                })
+                .map(|(_, owner)| *owner);
+            prop_assert_eq!(ips.lookup(address.into()), expected);
+        }
+    }
+
+    fn prefix(address: &str, len: u8) -> AllowedIp {
+        AllowedIp::new(address.parse().unwrap(), len).unwrap()
+    }
+
+    fn lookup(ips: &AllowedIps<i32>, address: &str) -> Option<i32> {
+        ips.lookup(address.parse().unwrap())
+    }
+}

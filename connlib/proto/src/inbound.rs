@@ -1,0 +1,219 @@
+//! The way in: a datagram becomes a packet for the TUN.
+//!
+//! 1. The first four bytes and the length tell the message type.
+//! 2. A data message: its receiver index finds the session, which must not be too old.
+//! 3. It is opened straight into the sink's slot: the writer's batch.
+//! 4. The peer has spoken: endpoint (roaming), timers, confirmation of a new session.
+//! 5. ECN is carried inwards; the inner source must be among the peer's allowed IPs.
+//!
+//! Handshake messages take the other branch, [`Node::handle_handshake`].
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    time::Duration,
+};
+
+use crate::{
+    Full,
+    counters::DropReason,
+    node::Node,
+    noise::{CONTROL_BYTES, DATA_OVERHEAD, Handshaken, Opened, Screened, index_at},
+    packet,
+    peer::Endpoint,
+    sessions::REJECT_AFTER_TIME,
+    timers::{KEEPALIVE_TIMEOUT, REKEY_TIMEOUT},
+};
+
+/// Bytes of a data message in front of the ciphertext.
+const DATA_HEADER: usize = 16;
+
+/// Where packets go: the TUN writer's batch.
+pub trait PacketSink {
+    /// At least `len` bytes to decrypt into; `None` if the batch is full.
+    fn slot(&mut self, len: usize) -> Option<&mut [u8]>;
+
+    /// The first `len` bytes of the slot are a packet for the TUN.
+    ///
+    /// A slot that is not committed is given up.
+    fn commit(&mut self, len: usize);
+}
+
+/// A datagram as it came from the socket.
+#[derive(Clone, Copy, Debug)]
+pub struct Inbound<'a> {
+    /// The UDP payload.
+    pub datagram: &'a [u8],
+    /// Who sent it.
+    pub from: SocketAddr,
+    /// The local address that it was sent to.
+    pub local: Option<IpAddr>,
+    /// The two ECN bits of the outer header.
+    pub ecn: u8,
+}
+
+impl Node {
+    /// Handles one datagram.
+    ///
+    /// # Errors
+    /// [`Full`] if it carries data and `sink` has no slot: nothing has happened, call again.
+    pub fn handle_inbound(
+        &mut self,
+        inbound: Inbound<'_>,
+        now: Duration,
+        sink: &mut impl PacketSink,
+    ) -> Result<(), Full> {
+        let datagram = inbound.datagram;
+        let dropped = match (datagram.first_chunk(), datagram.len()) {
+            (Some([4, 0, 0, 0]), DATA_OVERHEAD..) => self.handle_data(inbound, now, sink)?,
+            (Some([1, 0, 0, 0]), 148) | (Some([2, 0, 0, 0]), 92) | (Some([3, 0, 0, 0]), 64) => {
+                self.handle_handshake(inbound, now)
+            }
+            _ => Err(DropReason::InboundNotWireGuard),
+        };
+        if let Err(reason) = dropped {
+            self.counters.drops.add(reason, 1);
+        }
+        Ok(())
+    }
+
+    fn handle_data(
+        &mut self,
+        inbound: Inbound<'_>,
+        now: Duration,
+        sink: &mut impl PacketSink,
+    ) -> Result<Result<(), DropReason>, Full> {
+        let receiver = index_at(inbound.datagram, 4);
+        let Some(&id) = self.by_index.get(&(receiver >> 8)) else {
+            return Ok(Err(DropReason::InboundUnknownSession));
+        };
+        let peer = &mut self.peers[id];
+        let Some(session) = peer.sessions.find(receiver) else {
+            return Ok(Err(DropReason::InboundUnknownSession));
+        };
+        if !session.is_alive(now) {
+            return Ok(Err(DropReason::InboundExpiredSession));
+        }
+        let Some(noise) = peer.noise.as_mut() else {
+            return Ok(Err(DropReason::InboundNoKey));
+        };
+        let ciphertext = inbound.datagram.len() - DATA_HEADER;
+        let slot = sink.slot(ciphertext).ok_or(Full)?;
+        let opened = match noise.open(inbound.datagram, slot) {
+            Ok(opened) => opened,
+            Err(reason) => return Ok(Err(reason)),
+        };
+        peer.heard_from(inbound.from, inbound.local, inbound.datagram.len(), now);
+        let delivered = match opened {
+            Opened::Keepalive => Ok(None),
+            Opened::Malformed => Err(DropReason::InboundMalformed),
+            Opened::Packet(len) => self.admit(id, &mut slot[..len], inbound.ecn).map(Some),
+        };
+        if let Ok(Some(len)) = delivered {
+            sink.commit(len);
+            let peer = &mut self.peers[id];
+            peer.rx_packets += 1;
+            self.counters.inbound_packets += 1;
+            self.counters.inbound_bytes += len as u64;
+        }
+        if !matches!(opened, Opened::Keepalive) {
+            self.peers[id].timers.data_received(now);
+        }
+        self.after_receiving(id, receiver, now);
+        Ok(delivered.map(|_| ()))
+    }
+
+    /// Whether a decrypted packet may enter; returns its length.
+    fn admit(&self, id: usize, packet: &mut [u8], outer_ecn: u8) -> Result<usize, DropReason> {
+        let source = packet::source(packet).ok_or(DropReason::InboundMalformed)?;
+        if self.allowed_ips.lookup(source) != Some(id) {
+            return Err(DropReason::InboundForeignSource);
+        }
+        if !packet::decapsulate_ecn(packet, outer_ecn) {
+            return Err(DropReason::InboundEcn);
+        }
+        Ok(packet.len())
+    }
+
+    /// A message of session `receiver` has authenticated.
+    fn after_receiving(&mut self, id: usize, receiver: u32, now: Duration) {
+        let peer = &mut self.peers[id];
+        if peer.sessions.confirm(receiver) {
+            peer.timers.handshake_complete();
+            peer.last_handshake = Some(now);
+            self.counters.handshakes += 1;
+            self.release_held(id);
+        }
+        let peer = &mut self.peers[id];
+        self.deadlines.arm(id, &mut peer.timers);
+        // Paper §6.2: the initiator renews in time for the other side to go on sending.
+        const LAST_MINUTE: Duration = Duration::from_secs(
+            REJECT_AFTER_TIME.as_secs() - KEEPALIVE_TIMEOUT.as_secs() - REKEY_TIMEOUT.as_secs(),
+        );
+        let is_last_minute = peer
+            .sessions
+            .find(receiver)
+            .is_some_and(|s| s.initiator && now.saturating_sub(s.established) >= LAST_MINUTE);
+        if is_last_minute {
+            self.initiate(id, now, false);
+        }
+    }
+
+    fn handle_handshake(&mut self, inbound: Inbound<'_>, now: Duration) -> Result<(), DropReason> {
+        let identity = self.identity.as_ref().ok_or(DropReason::InboundNoKey)?;
+        let id = match identity.screen(inbound.from.ip(), inbound.datagram)? {
+            Screened::Initiation(key) => *self
+                .by_key
+                .get(&key)
+                .ok_or(DropReason::InboundUnknownPeer)?,
+            Screened::Reply { receiver } => *self
+                .by_index
+                .get(&(receiver >> 8))
+                .ok_or(DropReason::InboundUnknownSession)?,
+            Screened::AskForCookie(reply) => {
+                self.counters.cookies_sent += 1;
+                self.push_control(endpoint(inbound), &reply);
+                return Err(DropReason::InboundUnderLoad);
+            }
+        };
+        let peer = &mut self.peers[id];
+        let noise = peer.noise.as_mut().ok_or(DropReason::InboundNoKey)?;
+        let mut buffer = [0; CONTROL_BYTES];
+        let (reply, local) = match noise.handshake(inbound.datagram, &mut buffer)? {
+            // A cookie proves nothing about who sent it: no roaming, no timers.
+            Handshaken::Cookie => return Ok(()),
+            Handshaken::Respond { response, local } => {
+                peer.sessions.offer(local, now);
+                (response, local)
+            }
+            Handshaken::Complete { keepalive, local } => {
+                peer.sessions.complete(local, now);
+                peer.timers.handshake_complete();
+                peer.last_handshake = Some(now);
+                self.counters.handshakes += 1;
+                // A held packet confirms the session to the peer as well.
+                (if peer.held.is_empty() { keepalive } else { &[] }, local)
+            }
+        };
+        tracing::debug!(peer = %peer.public_key, from = %inbound.from, session = local, "Handshake message received");
+        peer.heard_from(inbound.from, inbound.local, inbound.datagram.len(), now);
+        peer.timers.session_derived(now);
+        if !reply.is_empty() {
+            peer.tx_bytes += reply.len() as u64;
+            peer.timers.authenticated_sent(now);
+            let len = reply.len();
+            self.push_control(endpoint(inbound), &buffer[..len]);
+        }
+        self.deadlines.arm(id, &mut self.peers[id].timers);
+        if self.peers[id].can_send(now) {
+            self.release_held(id);
+        }
+        Ok(())
+    }
+}
+
+fn endpoint(inbound: Inbound<'_>) -> Endpoint {
+    Endpoint {
+        address: inbound.from,
+        local: inbound.local,
+    }
+}

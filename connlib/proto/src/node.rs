@@ -1,0 +1,353 @@
+//! One interface with all its peers.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    net::{IpAddr, SocketAddr},
+    time::{Duration, SystemTime},
+};
+
+use bytes::Bytes;
+use rustc_hash::FxHashMap;
+use slab::Slab;
+
+use crate::{
+    allowed_ips::AllowedIps,
+    config::{AllowedIp, PeerUpdate, PublicKey, Snapshot},
+    counters::{Counters, DropReason},
+    deadlines::Deadlines,
+    noise::{CONTROL_BYTES, Identity, Noise},
+    peer::{Endpoint, Peer},
+    plan::{PeerPlan, Plan},
+};
+
+/// Most handshake messages, cookies and keepalives waiting for [`Node::poll_control`].
+const CONTROL_DATAGRAMS: usize = 4096;
+/// The MTU until one is told, in bytes: what `wg-quick` sets on a link of 1,500.
+const DEFAULT_MTU: u16 = 1420;
+
+/// Where a datagram is to go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transmit {
+    /// The peer's endpoint.
+    pub to: SocketAddr,
+    /// The local address to send from, if the peer was heard on one.
+    pub from: Option<IpAddr>,
+    /// The two ECN bits for the outer header.
+    pub ecn: u8,
+}
+
+/// A datagram that must not wait behind bulk data.
+#[derive(Clone, Debug)]
+pub struct Control {
+    /// Where it goes.
+    pub transmit: Transmit,
+    /// The UDP payload.
+    pub datagram: Bytes,
+}
+
+/// The state machine of one interface.
+#[derive(Debug)]
+pub struct Node {
+    pub(crate) identity: Option<Identity>,
+    pub(crate) peers: Slab<Peer>,
+    pub(crate) by_key: HashMap<PublicKey, usize>,
+    /// By [`Noise::index`]: chosen here at random, so a fast hash is safe.
+    pub(crate) by_index: FxHashMap<u32, usize>,
+    pub(crate) allowed_ips: AllowedIps<usize>,
+    pub(crate) deadlines: Deadlines,
+    /// Peers with held packets whose session is there.
+    pub(crate) ready: VecDeque<usize>,
+    /// Bytes held for all peers together.
+    pub(crate) held_bytes: usize,
+    pub(crate) mtu: u16,
+    pub(crate) counters: Counters,
+    /// For packets that the stack buffer is too short for.
+    pub(crate) jumbo: Vec<u8>,
+    control: VecDeque<Control>,
+    added: u64,
+}
+
+impl Default for Node {
+    fn default() -> Self {
+        Self {
+            identity: None,
+            peers: Slab::new(),
+            by_key: HashMap::new(),
+            by_index: FxHashMap::default(),
+            allowed_ips: AllowedIps::default(),
+            deadlines: Deadlines::default(),
+            ready: VecDeque::new(),
+            held_bytes: 0,
+            mtu: DEFAULT_MTU,
+            counters: Counters::default(),
+            jumbo: Vec::new(),
+            control: VecDeque::new(),
+            added: 0,
+        }
+    }
+}
+
+impl Node {
+    /// Changes the configuration, whole, as the [`crate::Planner`] has prepared it.
+    pub fn apply(&mut self, plan: Plan, now: Duration) {
+        if plan.replace_peers {
+            let all: Vec<_> = self.by_key.keys().copied().collect();
+            all.iter().for_each(|key| self.remove_peer(key));
+        }
+        if let Some(identity) = plan.identity {
+            self.change_identity(identity);
+        }
+        for (key, noise) in plan.rekeyed {
+            if let Some(&id) = self.by_key.get(&key) {
+                self.set_noise(id, noise);
+            }
+        }
+        for peer in plan.peers {
+            self.apply_peer(peer, now);
+        }
+    }
+
+    /// Sets the interface's MTU in bytes: padding never passes it.
+    pub fn set_mtu(&mut self, mtu: u16) {
+        self.mtu = mtu;
+    }
+
+    /// The next datagram that must not wait.
+    pub fn poll_control(&mut self) -> Option<Control> {
+        self.control.pop_front()
+    }
+
+    /// When [`Node::handle_timeout`] is to be called next.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Duration> {
+        self.deadlines.next()
+    }
+
+    /// The source address that datagrams to `to` were sent from is gone: the kernel chooses.
+    pub fn forget_source(&mut self, to: SocketAddr) {
+        for (_, peer) in &mut self.peers {
+            if let Some(endpoint) = &mut peer.endpoint
+                && endpoint.address == to
+            {
+                endpoint.local = None;
+            }
+        }
+    }
+
+    /// What was counted; the event loop adds its own.
+    pub fn counters(&mut self) -> &mut Counters {
+        &mut self.counters
+    }
+
+    /// The device and its peers; `now` is the time since boot at the wall-clock time `wall`.
+    ///
+    /// Ports, marks and system calls are not the state machine's: the caller fills them in.
+    #[must_use]
+    pub fn snapshot(&self, now: Duration, wall: SystemTime) -> Snapshot {
+        let mut peers: Vec<_> = self.peers.iter().map(|(_, peer)| peer).collect();
+        peers.sort_unstable_by_key(|peer| peer.added);
+        Snapshot {
+            private_key: self.identity.as_ref().map(Identity::private_key),
+            listen_port: 0,
+            fwmark: 0,
+            mtu: self.mtu,
+            peers: peers.iter().map(|p| p.snapshot(now, wall)).collect(),
+            counters: self.counters.clone(),
+        }
+    }
+
+    /// Queues a datagram for `peer` that must not wait behind bulk data.
+    pub(crate) fn push_control(&mut self, endpoint: Endpoint, datagram: &[u8]) {
+        if self.control.len() >= CONTROL_DATAGRAMS {
+            self.counters.drops.add(DropReason::OutboundQueueFull, 1);
+            return;
+        }
+        self.control.push_back(Control {
+            transmit: Transmit {
+                to: endpoint.address,
+                from: endpoint.local,
+                ecn: 0,
+            },
+            datagram: Bytes::copy_from_slice(datagram),
+        });
+    }
+
+    /// Begins a handshake with the peer, unless one was begun less than Rekey-Timeout ago.
+    pub(crate) fn initiate(&mut self, id: usize, now: Duration, is_retry: bool) {
+        let peer = &mut self.peers[id];
+        let (Some(endpoint), Some(noise)) = (peer.endpoint, peer.noise.as_mut()) else {
+            return;
+        };
+        if !peer.timers.may_initiate(now) {
+            return;
+        }
+        if !is_retry {
+            peer.timers.begin_attempts();
+        }
+        let mut buffer = [0; CONTROL_BYTES];
+        let Some(initiation) = noise.initiate(&mut buffer) else {
+            return;
+        };
+        tracing::debug!(peer = %peer.public_key, endpoint = %endpoint.address, "Sending handshake initiation");
+        peer.tx_bytes += initiation.len() as u64;
+        peer.timers.initiation_sent(now, jitter());
+        self.deadlines.arm(id, &mut peer.timers);
+        let initiation = *initiation.first_chunk::<CONTROL_BYTES>().unwrap_or(&[0; _]);
+        self.push_control(endpoint, &initiation);
+    }
+
+    /// Sends an empty data message, or begins a handshake if there is no session to send it in.
+    pub(crate) fn send_keepalive(&mut self, id: usize, now: Duration) {
+        let peer = &mut self.peers[id];
+        if !peer.can_send(now) {
+            return self.initiate(id, now, false);
+        }
+        let (Some(endpoint), Some(noise)) = (peer.endpoint, peer.noise.as_mut()) else {
+            return;
+        };
+        let mut buffer = [0; CONTROL_BYTES];
+        let Some(keepalive) = noise.seal(&[], &mut buffer) else {
+            return;
+        };
+        let len = keepalive.len();
+        peer.tx_bytes += len as u64;
+        peer.timers.authenticated_sent(now);
+        self.deadlines.arm(id, &mut peer.timers);
+        self.push_control(endpoint, &buffer[..len]);
+        self.after_sending(id, now);
+    }
+
+    /// Counts a message in the current session and begins a handshake when that is old.
+    pub(crate) fn after_sending(&mut self, id: usize, now: Duration) {
+        let Some(session) = self.peers[id].sessions.current() else {
+            return;
+        };
+        session.sent += 1;
+        if session.wants_rekey(now) {
+            self.initiate(id, now, false);
+        }
+    }
+
+    fn change_identity(&mut self, identity: Option<Identity>) {
+        self.identity = identity;
+        for (_, peer) in &mut self.peers {
+            peer.noise = None;
+            peer.sessions.clear();
+        }
+        self.by_index.clear();
+        // Our own key is no peer's.
+        if let Some(own) = self.identity.as_ref().map(Identity::public_key) {
+            self.remove_peer(&own);
+        }
+    }
+
+    fn set_noise(&mut self, id: usize, noise: Noise) {
+        let peer = &mut self.peers[id];
+        if let Some(old) = &peer.noise {
+            self.by_index.remove(&old.index());
+        }
+        self.by_index.insert(noise.index(), id);
+        peer.noise = Some(noise);
+        peer.sessions.clear();
+        peer.timers.allow_initiation();
+    }
+
+    fn apply_peer(&mut self, plan: PeerPlan, now: Duration) {
+        let PeerPlan { update, noise } = plan;
+        if update.remove {
+            return self.remove_peer(&update.public_key);
+        }
+        let id = match self.by_key.get(&update.public_key) {
+            Some(&id) => id,
+            None => self.add_peer(update.public_key),
+        };
+        if let Some(noise) = noise {
+            self.set_noise(id, noise);
+        }
+        self.update_peer(id, update, now);
+    }
+
+    fn add_peer(&mut self, public_key: PublicKey) -> usize {
+        let id = self.peers.insert(Peer::new(public_key, self.added));
+        self.added += 1;
+        self.by_key.insert(public_key, id);
+        id
+    }
+
+    fn update_peer(&mut self, id: usize, update: PeerUpdate, now: Duration) {
+        let peer = &mut self.peers[id];
+        if let Some(preshared_key) = update.preshared_key {
+            peer.preshared_key = preshared_key;
+        }
+        if let Some(address) = update.endpoint {
+            let endpoint = Endpoint {
+                address,
+                local: None,
+            };
+            if peer.endpoint != Some(endpoint) {
+                peer.endpoint = Some(endpoint);
+                peer.timers.allow_initiation();
+            }
+        }
+        if update.replace_allowed_ips {
+            for prefix in std::mem::take(&mut peer.allowed_ips) {
+                self.allowed_ips.remove(prefix);
+            }
+        }
+        for change in update.allowed_ips {
+            if change.remove {
+                self.take_prefix(id, change.network);
+            } else {
+                self.give_prefix(id, change.network);
+            }
+        }
+        let peer = &mut self.peers[id];
+        let keepalive_now = update
+            .persistent_keepalive
+            .is_some_and(|seconds| peer.timers.set_persistent_keepalive(seconds));
+        if keepalive_now {
+            self.send_keepalive(id, now);
+        }
+        // Packets that were held for want of an endpoint or a key may go on.
+        if !self.peers[id].held.is_empty() {
+            self.initiate(id, now, false);
+        }
+    }
+
+    fn give_prefix(&mut self, id: usize, prefix: AllowedIp) {
+        if let Some(former) = self.allowed_ips.insert(prefix, id) {
+            self.peers[former].allowed_ips.remove(&prefix);
+        }
+        self.peers[id].allowed_ips.insert(prefix);
+    }
+
+    fn take_prefix(&mut self, id: usize, prefix: AllowedIp) {
+        if self.peers[id].allowed_ips.remove(&prefix) {
+            self.allowed_ips.remove(prefix);
+        }
+    }
+
+    fn remove_peer(&mut self, key: &PublicKey) {
+        let Some(id) = self.by_key.remove(key) else {
+            return;
+        };
+        let peer = self.peers.remove(id);
+        peer.allowed_ips
+            .into_iter()
+            .for_each(|p| self.allowed_ips.remove(p));
+        if let Some(noise) = peer.noise {
+            self.by_index.remove(&noise.index());
+        }
+        self.ready.retain(|ready| *ready != id);
+        let dropped = peer.held.len() as u64;
+        self.held_bytes -= peer.held.iter().map(crate::held::Held::cost).sum::<usize>();
+        self.counters
+            .drops
+            .add(DropReason::OutboundPeerRemoved, dropped);
+    }
+}
+
+/// Up to a third of a second, so that two peers do not go on colliding.
+pub(crate) fn jitter() -> Duration {
+    rand::random_range(Duration::ZERO..=crate::timers::JITTER)
+}

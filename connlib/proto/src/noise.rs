@@ -1,0 +1,255 @@
+//! The only file that names boringtun: handshakes, sessions' keys, replay windows and cookies.
+//!
+//! boringtun is used for cryptography and message formats. Its timers are not the paper's, so
+//! none of them decides anything here: `update_timers` is called before handshake messages only
+//! to advance its clock, and what it emits by itself is dropped (see [`Noise::advance_clock`]).
+
+use std::{net::IpAddr, sync::Arc};
+
+use boringtun::{
+    noise::{
+        Packet, Tunn, TunnResult, errors::WireGuardError, handshake::parse_handshake_anon,
+        rate_limiter::RateLimiter,
+    },
+    x25519,
+};
+
+use crate::{
+    config::{PresharedKey, PrivateKey, PublicKey},
+    counters::DropReason,
+};
+
+/// Handshake messages a second above which the node is under load and asks for cookies.
+const HANDSHAKES_PER_SECOND: u64 = 200;
+
+/// Room that any handshake message or keepalive needs, in bytes.
+pub(crate) const CONTROL_BYTES: usize = 148;
+/// What encryption adds to a packet, in bytes: header and AEAD tag.
+pub const DATA_OVERHEAD: usize = 32;
+/// Sessions that one peer's [`Noise`] keeps: the low bits of the local index choose the place.
+pub(crate) const SESSIONS: u32 = 8;
+
+/// The device's key pair, and the guard against handshake floods that belongs to it.
+pub struct Identity {
+    private: x25519::StaticSecret,
+    public: x25519::PublicKey,
+    limiter: RateLimiter,
+}
+
+impl std::fmt::Debug for Identity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Identity({})", self.public_key())
+    }
+}
+
+/// What the first look at a handshake message says.
+pub(crate) enum Screened {
+    /// An initiation by this peer; not yet authenticated beyond its static key.
+    Initiation(PublicKey),
+    /// A response, or a cookie reply, for the handshake with this local index.
+    Reply { receiver: u32 },
+    /// Under load, without a proof of its address: this cookie reply asks for one.
+    AskForCookie([u8; 64]),
+}
+
+impl Identity {
+    /// Derives the public key.
+    #[must_use]
+    pub fn new(key: &PrivateKey) -> Self {
+        let private = x25519::StaticSecret::from(key.0);
+        let public = x25519::PublicKey::from(&private);
+        Self {
+            limiter: RateLimiter::new(&public, HANDSHAKES_PER_SECOND),
+            private,
+            public,
+        }
+    }
+
+    /// The device's public key.
+    #[must_use]
+    pub fn public_key(&self) -> PublicKey {
+        PublicKey(self.public.to_bytes())
+    }
+
+    /// The device's private key.
+    #[must_use]
+    pub fn private_key(&self) -> PrivateKey {
+        PrivateKey(self.private.to_bytes())
+    }
+
+    /// Checks MAC1, the load, and under load MAC2, of a handshake message or cookie reply.
+    pub(crate) fn screen(&self, from: IpAddr, datagram: &[u8]) -> Result<Screened, DropReason> {
+        // Without this "under load" would never end.
+        self.limiter.reset_count();
+        let mut reply = [0; 64];
+        match self.limiter.verify_packet(Some(from), datagram, &mut reply) {
+            Ok(Packet::HandshakeInit(initiation)) => {
+                let half = parse_handshake_anon(&self.private, &self.public, &initiation)
+                    .map_err(|_| DropReason::InboundBadHandshake)?;
+                Ok(Screened::Initiation(PublicKey(half.peer_static_public)))
+            }
+            Ok(Packet::HandshakeResponse(response)) => Ok(Screened::Reply {
+                receiver: response.receiver_idx,
+            }),
+            Ok(Packet::PacketCookieReply(cookie)) => Ok(Screened::Reply {
+                receiver: cookie.receiver_idx,
+            }),
+            Ok(Packet::PacketData(_)) => Err(DropReason::InboundNotWireGuard),
+            Err(TunnResult::WriteToNetwork(_)) => Ok(Screened::AskForCookie(reply)),
+            Err(TunnResult::Err(WireGuardError::InvalidMac)) => Err(DropReason::InboundBadMac),
+            Err(_) => Err(DropReason::InboundNotWireGuard),
+        }
+    }
+}
+
+/// The cryptographic state towards one peer.
+pub struct Noise {
+    tunn: Tunn,
+    index: u32,
+}
+
+impl std::fmt::Debug for Noise {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Noise({:06x})", self.index)
+    }
+}
+
+/// What a handshake message from the peer led to.
+#[derive(Debug)]
+pub(crate) enum Handshaken<'a> {
+    /// We answer an initiation with this response; the session has this index.
+    Respond { response: &'a [u8], local: u32 },
+    /// A response completed our handshake; `keepalive` confirms the session to the peer.
+    Complete { keepalive: &'a [u8], local: u32 },
+    /// A cookie for the next attempt.
+    Cookie,
+}
+
+/// A data message that authenticated.
+#[derive(Debug)]
+pub(crate) enum Opened {
+    /// An empty one.
+    Keepalive,
+    /// An IP packet of this many bytes at the start of the buffer, padding cut off.
+    Packet(usize),
+    /// The contents are no IP packet, or shorter than it says.
+    Malformed,
+}
+
+impl Noise {
+    /// Does the Diffie-Hellman of the two static keys; `index` are 24 bits unique to the peer.
+    #[must_use]
+    pub fn new(
+        identity: &Identity,
+        peer: PublicKey,
+        preshared_key: Option<&PresharedKey>,
+        index: u32,
+    ) -> Self {
+        // The node's limiter has decided before a message comes here; this one must not.
+        let unlimited = Arc::new(RateLimiter::new(&identity.public, u64::MAX));
+        let tunn = Tunn::new(
+            identity.private.clone(),
+            x25519::PublicKey::from(peer.0),
+            preshared_key.map(|key| key.0),
+            None,
+            index,
+            Some(unlimited),
+        );
+        Self { tunn, index }
+    }
+
+    /// The 24 bits that all local session indices of this peer begin with.
+    #[must_use]
+    pub fn index(&self) -> u32 {
+        self.index
+    }
+
+    /// Encrypts `packet` in the current session into `buffer`; `None` if there is no session.
+    pub(crate) fn seal<'a>(&mut self, packet: &[u8], buffer: &'a mut [u8]) -> Option<&'a [u8]> {
+        match self.tunn.encapsulate(packet, buffer) {
+            TunnResult::WriteToNetwork(datagram) if is_data(datagram) => Some(datagram),
+            _ => None,
+        }
+    }
+
+    /// Decrypts a data message into `buffer`, which is at least as long as the ciphertext.
+    pub(crate) fn open(
+        &mut self,
+        datagram: &[u8],
+        buffer: &mut [u8],
+    ) -> Result<Opened, DropReason> {
+        match self.tunn.decapsulate(None, datagram, buffer) {
+            TunnResult::WriteToTunnelV4(packet, _) | TunnResult::WriteToTunnelV6(packet, _) => {
+                Ok(Opened::Packet(packet.len()))
+            }
+            TunnResult::Done => Ok(Opened::Keepalive),
+            // Type and length were checked before, so this is about the contents.
+            TunnResult::Err(WireGuardError::InvalidPacket) => Ok(Opened::Malformed),
+            TunnResult::Err(WireGuardError::InvalidAeadTag) => Err(DropReason::InboundBadTag),
+            TunnResult::Err(WireGuardError::InvalidCounter | WireGuardError::DuplicateCounter) => {
+                Err(DropReason::InboundReplay)
+            }
+            _ => Err(DropReason::InboundUnknownSession),
+        }
+    }
+
+    /// Writes a handshake initiation into `buffer`.
+    pub(crate) fn initiate<'a>(&mut self, buffer: &'a mut [u8; CONTROL_BYTES]) -> Option<&'a [u8]> {
+        // boringtun may begin the very handshake that is wanted: beginning another on top of it
+        // would make it forget the one before, whose response may be on its way.
+        let begun = matches!(
+            self.tunn.update_timers(&mut buffer[..]),
+            TunnResult::WriteToNetwork(message) if message.len() == CONTROL_BYTES
+        );
+        if begun {
+            return Some(&buffer[..]);
+        }
+        match self.tunn.format_handshake_initiation(buffer, true) {
+            TunnResult::WriteToNetwork(message) => Some(message),
+            _ => None,
+        }
+    }
+
+    /// Handles an initiation, a response or a cookie reply.
+    pub(crate) fn handshake<'a>(
+        &mut self,
+        datagram: &[u8],
+        buffer: &'a mut [u8; CONTROL_BYTES],
+    ) -> Result<Handshaken<'a>, DropReason> {
+        self.advance_clock();
+        let message_type = datagram[0];
+        match self.tunn.decapsulate(None, datagram, buffer) {
+            TunnResult::WriteToNetwork(response) if message_type == 1 => Ok(Handshaken::Respond {
+                local: index_at(response, 4),
+                response,
+            }),
+            TunnResult::WriteToNetwork(keepalive) if message_type == 2 => {
+                Ok(Handshaken::Complete {
+                    local: index_at(datagram, 8),
+                    keepalive,
+                })
+            }
+            TunnResult::Done => Ok(Handshaken::Cookie),
+            _ => Err(DropReason::InboundBadHandshake),
+        }
+    }
+
+    /// Sessions are stamped by a clock that only `update_timers` sets; what that emits is its
+    /// own idea of when to send, which the timers here decide instead.
+    pub(crate) fn advance_clock(&mut self) {
+        let mut unwanted = [0; CONTROL_BYTES];
+        let _ = self.tunn.update_timers(&mut unwanted);
+    }
+}
+
+/// The little-endian index at `offset` of a message; 0 if the message is too short.
+pub(crate) fn index_at(message: &[u8], offset: usize) -> u32 {
+    match message.get(offset..offset + 4) {
+        Some(&[a, b, c, d]) => u32::from_le_bytes([a, b, c, d]),
+        _ => 0,
+    }
+}
+
+fn is_data(datagram: &[u8]) -> bool {
+    datagram.first() == Some(&4)
+}

@@ -1,0 +1,192 @@
+//! The way out: a packet from the TUN becomes a datagram.
+//!
+//! 1. The destination address chooses the peer (allowed IPs).
+//! 2. Without a session, the packet is held and a handshake begun.
+//! 3. The packet is padded, and sealed into the caller's stack buffer.
+//! 4. The datagram is appended to the sink: the GSO queue.
+//! 5. The peer's timers hear of it; an old session begins a new handshake.
+
+use std::time::Duration;
+
+use crate::{
+    Full,
+    counters::DropReason,
+    held,
+    node::{Node, Transmit, jitter},
+    noise::{CONTROL_BYTES, DATA_OVERHEAD},
+    packet,
+};
+
+/// Size of the stack buffer that ordinary packets are sealed into, in bytes.
+pub const STACK_BUFFER_BYTES: usize = 2048;
+
+/// Plaintext is padded to a multiple of this many bytes (WireGuard paper, §5.4.6).
+const PADDING_MULTIPLE: usize = 16;
+
+/// A packet that lies in a buffer of the caller's.
+pub trait OutboundPacket {
+    /// The packet.
+    fn bytes(&self) -> &[u8];
+
+    /// The packet followed by zeros up to `len` bytes: at most 15 more than the packet has.
+    fn padded(&mut self, len: usize) -> &[u8];
+}
+
+/// Where datagrams go: the GSO queue.
+pub trait DatagramSink {
+    /// Whether a datagram of any length could be appended.
+    fn has_room(&self) -> bool;
+
+    /// Copies `datagram` out of the stack buffer.
+    ///
+    /// # Errors
+    /// [`Full`] if there is no room; nothing was appended.
+    fn append(&mut self, transmit: &Transmit, datagram: &[u8]) -> Result<(), Full>;
+}
+
+impl Node {
+    /// Handles one packet from the TUN; call only while `sink` has room.
+    ///
+    /// `buffer` is scratch: the caller's stack buffer.
+    pub fn handle_outbound(
+        &mut self,
+        packet: &mut impl OutboundPacket,
+        now: Duration,
+        buffer: &mut [u8; STACK_BUFFER_BYTES],
+        sink: &mut impl DatagramSink,
+    ) {
+        let Some(destination) = packet::destination(packet.bytes()) else {
+            return self.counters.drops.add(DropReason::OutboundMalformed, 1);
+        };
+        let Some(id) = self.allowed_ips.lookup(destination) else {
+            return self.counters.drops.add(DropReason::OutboundNoRoute, 1);
+        };
+        let peer = &mut self.peers[id];
+        if peer.endpoint.is_none() {
+            return self.counters.drops.add(DropReason::OutboundNoEndpoint, 1);
+        }
+        // A packet must not overtake those that are held.
+        if peer.held.is_empty() && peer.can_send(now) {
+            self.send(id, packet, now, buffer, sink);
+        } else {
+            self.hold(id, packet.bytes(), now);
+        }
+    }
+
+    /// Sends what was held for peers whose session has come, while `sink` has room.
+    pub fn drain_held(
+        &mut self,
+        now: Duration,
+        buffer: &mut [u8; STACK_BUFFER_BYTES],
+        sink: &mut impl DatagramSink,
+    ) {
+        while let Some(&id) = self.ready.front() {
+            while self.peers[id].can_send(now) {
+                if !sink.has_room() {
+                    return;
+                }
+                let Some(mut packet) = self.peers[id].held.pop_front() else {
+                    break;
+                };
+                self.held_bytes -= packet.cost();
+                self.send(id, &mut packet, now, buffer, sink);
+            }
+            self.ready.pop_front();
+        }
+    }
+
+    /// Held packets of the peer may go: its session is there.
+    pub(crate) fn release_held(&mut self, id: usize) {
+        if !self.peers[id].held.is_empty() && !self.ready.contains(&id) {
+            self.ready.push_back(id);
+        }
+    }
+
+    fn hold(&mut self, id: usize, packet: &[u8], now: Duration) {
+        let peer = &mut self.peers[id];
+        let dropped = held::hold(&mut peer.held, &mut self.held_bytes, packet);
+        self.counters
+            .drops
+            .add(DropReason::OutboundHeldOverflow, dropped);
+        if peer.can_send(now) {
+            self.release_held(id);
+        } else {
+            self.initiate(id, now, false);
+        }
+    }
+
+    fn send(
+        &mut self,
+        id: usize,
+        packet: &mut impl OutboundPacket,
+        now: Duration,
+        buffer: &mut [u8; STACK_BUFFER_BYTES],
+        sink: &mut impl DatagramSink,
+    ) {
+        let peer = &mut self.peers[id];
+        let (Some(endpoint), Some(noise)) = (peer.endpoint, peer.noise.as_mut()) else {
+            return self.counters.drops.add(DropReason::OutboundNoEndpoint, 1);
+        };
+        let len = packet.bytes().len();
+        let transmit = Transmit {
+            to: endpoint.address,
+            from: endpoint.local,
+            ecn: packet::ecn(packet.bytes()),
+        };
+        let padded = packet.padded(padded_len(len, self.mtu.into()));
+        let buffer = sealing_buffer(buffer, &mut self.jumbo, padded.len());
+        let Some(datagram) = noise.seal(padded, buffer) else {
+            return self.counters.drops.add(DropReason::OutboundQueueFull, 1);
+        };
+        if sink.append(&transmit, datagram).is_err() {
+            self.counters.drops.add(DropReason::OutboundQueueFull, 1);
+        }
+        peer.tx_bytes += datagram.len() as u64;
+        peer.tx_packets += 1;
+        self.counters.outbound_bytes += len as u64;
+        self.counters.outbound_packets += 1;
+        peer.timers.data_sent(now, jitter);
+        self.deadlines.arm(id, &mut peer.timers);
+        self.after_sending(id, now);
+    }
+}
+
+/// The stack buffer, or for jumbo packets one that is kept for reuse.
+fn sealing_buffer<'a>(
+    stack: &'a mut [u8; STACK_BUFFER_BYTES],
+    jumbo: &'a mut Vec<u8>,
+    padded: usize,
+) -> &'a mut [u8] {
+    const _: () = assert!(STACK_BUFFER_BYTES >= CONTROL_BYTES);
+    let needed = padded + DATA_OVERHEAD;
+    if needed <= STACK_BUFFER_BYTES {
+        return stack;
+    }
+    if jumbo.len() < needed {
+        jumbo.resize(needed, 0);
+    }
+    jumbo
+}
+
+/// The length of a packet with its padding: a multiple of 16, but never past the MTU.
+fn padded_len(len: usize, mtu: usize) -> usize {
+    len.next_multiple_of(PADDING_MULTIPLE).min(mtu.max(len))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn padding_goes_to_a_multiple_of_sixteen_but_not_past_the_mtu() {
+        assert_eq!(padded_len(84, 1420), 96);
+        assert_eq!(padded_len(96, 1420), 96);
+        assert_eq!(padded_len(1411, 1420), 1420);
+        assert_eq!(padded_len(1420, 1420), 1420);
+        assert_eq!(
+            padded_len(1500, 1420),
+            1500,
+            "longer than the MTU: as it is"
+        );
+    }
+}

@@ -1,0 +1,166 @@
+//! The few fields of an IP header that routing and ECN need.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Shortest IPv4 header in bytes (RFC 791).
+const IPV4_HEADER: usize = 20;
+/// IPv6 header in bytes (RFC 8200).
+const IPV6_HEADER: usize = 40;
+
+/// The destination address; `None` if `packet` is no IP packet, or shorter than its header says.
+#[must_use]
+pub(crate) fn destination(packet: &[u8]) -> Option<IpAddr> {
+    match packet.first()? >> 4 {
+        4 if is_whole_ipv4(packet) => Some(ipv4_at(packet, 16)),
+        6 if is_whole_ipv6(packet) => Some(ipv6_at(packet, 24)),
+        _ => None,
+    }
+}
+
+/// The source address; `None` as for [`destination`].
+#[must_use]
+pub(crate) fn source(packet: &[u8]) -> Option<IpAddr> {
+    match packet.first()? >> 4 {
+        4 if is_whole_ipv4(packet) => Some(ipv4_at(packet, 12)),
+        6 if is_whole_ipv6(packet) => Some(ipv6_at(packet, 8)),
+        _ => None,
+    }
+}
+
+/// The two ECN bits of a valid IP packet (RFC 3168).
+#[must_use]
+pub(crate) fn ecn(packet: &[u8]) -> u8 {
+    match packet[0] >> 4 {
+        4 => packet[1] & 0b11,
+        _ => (packet[1] >> 4) & 0b11,
+    }
+}
+
+/// Carries the outer header's mark into a valid IP packet as RFC 6040 §4.2 has it.
+///
+/// Returns whether the packet may be delivered: one that is not ECN-capable, but was marked for
+/// congestion, must be dropped.
+#[must_use]
+pub(crate) fn decapsulate_ecn(packet: &mut [u8], outer: u8) -> bool {
+    const NOT_ECT: u8 = 0b00;
+    const ECT_1: u8 = 0b01;
+    const ECT_0: u8 = 0b10;
+    const CE: u8 = 0b11;
+    match (ecn(packet), outer) {
+        (NOT_ECT, CE) => return false,
+        (ECT_0 | ECT_1, CE) => set_ecn(packet, CE),
+        (ECT_0, ECT_1) => set_ecn(packet, ECT_1),
+        _ => {}
+    }
+    true
+}
+
+fn set_ecn(packet: &mut [u8], ecn: u8) {
+    if packet[0] >> 4 == 6 {
+        packet[1] = (packet[1] & !0b0011_0000) | (ecn << 4);
+        return;
+    }
+    let old = packet[1];
+    packet[1] = (old & !0b11) | ecn;
+    // RFC 1624, equation 3: HC' = ~(~HC + ~m + m').
+    let checksum = u16::from_be_bytes([packet[10], packet[11]]);
+    let old_word = u16::from_be_bytes([packet[0], old]);
+    let new_word = u16::from_be_bytes([packet[0], packet[1]]);
+    let sum = u32::from(!checksum) + u32::from(!old_word) + u32::from(new_word);
+    let folded = (sum & 0xffff) + (sum >> 16);
+    let folded = (folded & 0xffff) + (folded >> 16);
+    packet[10..12].copy_from_slice(&(!(folded as u16)).to_be_bytes());
+}
+
+fn is_whole_ipv4(packet: &[u8]) -> bool {
+    packet.len() >= IPV4_HEADER
+        && usize::from(packet[0] & 0xf) * 4 >= IPV4_HEADER
+        && (IPV4_HEADER..=packet.len()).contains(&be16_at(packet, 2))
+}
+
+fn is_whole_ipv6(packet: &[u8]) -> bool {
+    packet.len() >= IPV6_HEADER && IPV6_HEADER + be16_at(packet, 4) <= packet.len()
+}
+
+fn be16_at(packet: &[u8], offset: usize) -> usize {
+    u16::from_be_bytes([packet[offset], packet[offset + 1]]).into()
+}
+
+fn ipv4_at(packet: &[u8], offset: usize) -> IpAddr {
+    let mut octets = [0; 4];
+    octets.copy_from_slice(&packet[offset..offset + 4]);
+    Ipv4Addr::from(octets).into()
+}
+
+fn ipv6_at(packet: &[u8], offset: usize) -> IpAddr {
+    let mut octets = [0; 16];
+    octets.copy_from_slice(&packet[offset..offset + 16]);
+    Ipv6Addr::from(octets).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_packet_shorter_than_its_header_says_has_no_addresses() {
+        let mut packet = ipv4(0);
+        assert_eq!(destination(&packet), Some([10, 0, 0, 2].into()));
+        assert_eq!(source(&packet), Some([10, 0, 0, 1].into()));
+        packet[3] = 21;
+        assert_eq!(destination(&packet), None);
+        packet[3] = 19;
+        assert_eq!(
+            destination(&packet),
+            None,
+            "total length below the header's"
+        );
+        assert_eq!(destination(&[]), None);
+        assert_eq!(destination(&[0x60; 39]), None);
+        assert_eq!(destination(&[0x50; 60]), None, "neither IPv4 nor IPv6");
+    }
+
+    /// RFC 6040 figure 4, one row an inner value, one column an outer value.
+    #[test]
+    fn decapsulation_follows_rfc_6040() {
+        let table = [
+            // outer:  Not-ECT   ECT(1)    ECT(0)    CE
+            (0b00, [Some(0b00), Some(0b00), Some(0b00), None]),
+            (0b01, [Some(0b01), Some(0b01), Some(0b01), Some(0b11)]),
+            (0b10, [Some(0b10), Some(0b01), Some(0b10), Some(0b11)]),
+            (0b11, [Some(0b11), Some(0b11), Some(0b11), Some(0b11)]),
+        ];
+        for (inner, row) in table {
+            for (outer, expected) in [0b00, 0b01, 0b10, 0b11].into_iter().zip(row) {
+                let (mut v4, mut v6) = (ipv4(inner), ipv6(inner));
+                for packet in [&mut v4[..], &mut v6[..]] {
+                    let delivered = decapsulate_ecn(packet, outer);
+                    assert_eq!(delivered.then(|| ecn(packet)), expected);
+                }
+                assert_eq!(header_sum(&v4), 0xffff, "the header checksum stays right");
+            }
+        }
+    }
+
+    fn ipv4(ecn: u8) -> [u8; 20] {
+        let mut packet = [
+            0x45, ecn, 0, 20, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2,
+        ];
+        let checksum = !header_sum(&packet);
+        packet[10..12].copy_from_slice(&checksum.to_be_bytes());
+        packet
+    }
+
+    fn ipv6(ecn: u8) -> [u8; 40] {
+        let mut packet = [0; 40];
+        packet[0] = 0x60;
+        packet[1] = 0x0f | (ecn << 4);
+        packet
+    }
+
+    fn header_sum(header: &[u8]) -> u16 {
+        let words = header.chunks(2).map(|w| u16::from_be_bytes([w[0], w[1]]));
+        let sum: u32 = words.map(u32::from).sum();
+        ((sum & 0xffff) + (sum >> 16)) as u16
+    }
+}

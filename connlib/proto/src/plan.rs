@@ -1,0 +1,141 @@
+//! Preparing a change of configuration on a thread that may take its time.
+//!
+//! Each new peer costs a Diffie-Hellman or two. The [`Planner`] mirrors what the node has been
+//! told, does that work, and hands the node a [`Plan`] that it can apply within one tick.
+
+use std::collections::HashMap;
+
+use crate::{
+    config::{DeviceUpdate, PeerUpdate, PresharedKey, PrivateKey, PublicKey},
+    noise::{Identity, Noise},
+};
+
+/// The bits of a session index that belong to the peer.
+const INDEX_BITS: u32 = 24;
+
+/// A change that [`crate::Node::apply`] makes whole.
+#[derive(Debug, Default)]
+pub struct Plan {
+    pub(crate) identity: Option<Option<Identity>>,
+    pub(crate) replace_peers: bool,
+    /// Present peers that a new private key concerns.
+    pub(crate) rekeyed: Vec<(PublicKey, Noise)>,
+    pub(crate) peers: Vec<PeerPlan>,
+}
+
+/// One peer's change, with the cryptographic state that it needs.
+#[derive(Debug)]
+pub(crate) struct PeerPlan {
+    pub(crate) update: PeerUpdate,
+    pub(crate) noise: Option<Noise>,
+}
+
+/// Prepares plans; mirrors the keys and peers of the node.
+#[derive(Debug, Default)]
+pub struct Planner {
+    private_key: Option<PrivateKey>,
+    peers: HashMap<PublicKey, Mirror>,
+    /// Which peer has an index.
+    indices: HashMap<u32, PublicKey>,
+}
+
+#[derive(Debug, Default)]
+struct Mirror {
+    preshared_key: Option<PresharedKey>,
+    index: Option<u32>,
+}
+
+impl Planner {
+    /// Prepares `update`. Plans must be applied in the order in which they were made.
+    pub fn plan(&mut self, update: DeviceUpdate) -> Plan {
+        let mut plan = Plan {
+            replace_peers: update.replace_peers,
+            ..Plan::default()
+        };
+        if update.replace_peers {
+            self.peers.clear();
+            self.indices.clear();
+        }
+        let identity = match update.private_key {
+            Some(key) if key != self.private_key => {
+                self.private_key = key;
+                let own = self.private_key.as_ref().map(Identity::new);
+                plan.rekeyed = self.rekey_all(own.as_ref());
+                plan.identity = Some(self.private_key.as_ref().map(Identity::new));
+                own
+            }
+            _ => self.private_key.as_ref().map(Identity::new),
+        };
+        plan.peers = update
+            .peers
+            .into_iter()
+            .filter_map(|peer| self.plan_peer(peer, identity.as_ref()))
+            .collect();
+        plan
+    }
+
+    fn rekey_all(&mut self, identity: Option<&Identity>) -> Vec<(PublicKey, Noise)> {
+        if let Some(identity) = identity {
+            self.forget(&identity.public_key());
+        }
+        let keys: Vec<_> = self.peers.keys().copied().collect();
+        keys.into_iter()
+            .filter_map(|key| Some((key, self.noise(key, identity?))))
+            .collect()
+    }
+
+    /// `None` if the update concerns nothing that is, or is to be, a peer.
+    fn plan_peer(&mut self, update: PeerUpdate, identity: Option<&Identity>) -> Option<PeerPlan> {
+        let key = update.public_key;
+        if identity.is_some_and(|own| own.public_key() == key) {
+            return None;
+        }
+        if update.remove {
+            self.forget(&key);
+            return Some(PeerPlan {
+                update,
+                noise: None,
+            });
+        }
+        let is_new = !self.peers.contains_key(&key);
+        if is_new && update.update_only {
+            return None;
+        }
+        let mirror = self.peers.entry(key).or_default();
+        let mut needs_noise = is_new;
+        if let Some(preshared_key) = &update.preshared_key {
+            needs_noise |= mirror.preshared_key != *preshared_key;
+            mirror.preshared_key.clone_from(preshared_key);
+        }
+        let noise = match identity {
+            Some(identity) if needs_noise => Some(self.noise(key, identity)),
+            _ => None,
+        };
+        Some(PeerPlan { update, noise })
+    }
+
+    fn noise(&mut self, key: PublicKey, identity: &Identity) -> Noise {
+        let index = self.unused_index();
+        let mirror = self.peers.entry(key).or_default();
+        if let Some(former) = mirror.index.replace(index) {
+            self.indices.remove(&former);
+        }
+        self.indices.insert(index, key);
+        Noise::new(identity, key, mirror.preshared_key.as_ref(), index)
+    }
+
+    fn unused_index(&self) -> u32 {
+        loop {
+            let index = rand::random_range(0..1 << INDEX_BITS);
+            if !self.indices.contains_key(&index) {
+                return index;
+            }
+        }
+    }
+
+    fn forget(&mut self, key: &PublicKey) {
+        if let Some(index) = self.peers.remove(key).and_then(|mirror| mirror.index) {
+            self.indices.remove(&index);
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! What happens when time passes.
+
+use std::time::Duration;
+
+use crate::{counters::DropReason, node::Node, timers::Due};
+
+impl Node {
+    /// Does what is due at `now`.
+    pub fn handle_timeout(&mut self, now: Duration) {
+        while let Some((at, id)) = self.deadlines.pop(now) {
+            let Some(peer) = self.peers.get_mut(id) else {
+                continue;
+            };
+            // An entry of a peer that was removed, or one that an earlier one has replaced.
+            if peer.timers.armed != Some(at) {
+                continue;
+            }
+            peer.timers.armed = None;
+            while let Some(due) = self.peers[id].timers.due(now) {
+                self.handle_due(id, due, now);
+            }
+            self.deadlines.arm(id, &mut self.peers[id].timers);
+        }
+    }
+
+    fn handle_due(&mut self, id: usize, due: Due, now: Duration) {
+        match due {
+            Due::Retransmit | Due::NewHandshake => {
+                // The address that was spoken to may be what no longer works.
+                if let Some(endpoint) = &mut self.peers[id].endpoint {
+                    endpoint.local = None;
+                }
+                self.initiate(id, now, due == Due::Retransmit);
+            }
+            Due::Keepalive => self.send_keepalive(id, now),
+            Due::GiveUp => {
+                tracing::debug!(peer = %self.peers[id].public_key, "Handshake given up");
+                let peer = &mut self.peers[id];
+                peer.timers.gave_up(now);
+                self.drop_held(id, DropReason::OutboundHandshakeTimeout);
+            }
+            Due::EraseKeys => {
+                let peer = &mut self.peers[id];
+                peer.sessions.clear();
+                // By its own clock boringtun wipes sessions of this age.
+                if let Some(noise) = &mut peer.noise {
+                    noise.advance_clock();
+                }
+            }
+        }
+    }
+
+    fn drop_held(&mut self, id: usize, reason: DropReason) {
+        let held = std::mem::take(&mut self.peers[id].held);
+        self.held_bytes -= held.iter().map(crate::held::Held::cost).sum::<usize>();
+        self.counters.drops.add(reason, held.len() as u64);
+    }
+}

@@ -1,0 +1,263 @@
+//! The timers of one peer: WireGuard paper §6.1–§6.5, as the reference has refined them.
+//!
+//! A timer is a point in time or nothing; events set and clear them, and [`Timers::due`] says what
+//! to do. Nothing here polls: [`crate::deadlines`] keeps one heap for all peers.
+
+use std::time::Duration;
+
+use crate::sessions::REJECT_AFTER_TIME;
+
+/// Time after which an initiation without a response is sent again.
+pub(crate) const REKEY_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time after which initiations are given up.
+pub(crate) const REKEY_ATTEMPT_TIME: Duration = Duration::from_secs(90);
+/// Silence after which received data is acknowledged by a keepalive.
+pub(crate) const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Bound of the random time added to a retransmission.
+pub(crate) const JITTER: Duration = Duration::from_millis(333);
+
+const ATTEMPTS: u32 = (REKEY_ATTEMPT_TIME.as_secs() / REKEY_TIMEOUT.as_secs()) as u32;
+
+/// What a timer that fired asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Due {
+    /// Send an initiation again.
+    Retransmit,
+    /// Give up: drop the packets held for the handshake.
+    GiveUp,
+    /// Data was sent and nothing came back: begin a handshake.
+    NewHandshake,
+    /// Send an empty data message.
+    Keepalive,
+    /// No new session for three times Reject-After-Time: wipe all keys.
+    EraseKeys,
+}
+
+/// Points in time since boot.
+#[derive(Debug, Default)]
+pub(crate) struct Timers {
+    retransmit: Option<Duration>,
+    new_handshake: Option<Duration>,
+    keepalive: Option<Duration>,
+    persistent_keepalive: Option<Duration>,
+    erase: Option<Duration>,
+    persistent_interval: Duration,
+    attempts: u32,
+    last_initiation: Option<Duration>,
+    /// The peer's earliest entry in the heap of deadlines.
+    pub(crate) armed: Option<Duration>,
+}
+
+impl Timers {
+    /// The earliest time at which [`Self::due`] may have something.
+    pub(crate) fn next(&self) -> Option<Duration> {
+        [
+            self.retransmit,
+            self.new_handshake,
+            self.keepalive,
+            self.persistent_keepalive,
+            self.erase,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+
+    /// The next thing to do at `now`; call until it is `None`.
+    pub(crate) fn due(&mut self, now: Duration) -> Option<Due> {
+        if take_due(&mut self.retransmit, now) {
+            let exhausted = self.attempts > ATTEMPTS;
+            return Some(if exhausted {
+                Due::GiveUp
+            } else {
+                Due::Retransmit
+            });
+        }
+        if take_due(&mut self.new_handshake, now) {
+            return Some(Due::NewHandshake);
+        }
+        if take_due(&mut self.keepalive, now) || take_due(&mut self.persistent_keepalive, now) {
+            return Some(Due::Keepalive);
+        }
+        take_due(&mut self.erase, now).then_some(Due::EraseKeys)
+    }
+
+    /// Seconds between persistent keepalives (zero for none). Returns whether one is to be sent
+    /// at once, because they were off before.
+    pub(crate) fn set_persistent_keepalive(&mut self, seconds: u16) -> bool {
+        let turned_on = self.persistent_interval.is_zero() && seconds > 0;
+        self.persistent_interval = Duration::from_secs(seconds.into());
+        if seconds == 0 {
+            self.persistent_keepalive = None;
+        }
+        turned_on
+    }
+
+    pub(crate) fn persistent_interval(&self) -> Duration {
+        self.persistent_interval
+    }
+
+    /// Whether an initiation may be sent: at most one in Rekey-Timeout.
+    pub(crate) fn may_initiate(&self, now: Duration) -> bool {
+        self.last_initiation
+            .is_none_or(|last| now.saturating_sub(last) >= REKEY_TIMEOUT)
+    }
+
+    /// A handshake is wanted by an event, not by a retransmission: it has all attempts left.
+    pub(crate) fn begin_attempts(&mut self) {
+        self.attempts = 0;
+    }
+
+    /// The endpoint was set anew: an initiation may go there at once.
+    pub(crate) fn allow_initiation(&mut self) {
+        self.last_initiation = None;
+    }
+
+    pub(crate) fn initiation_sent(&mut self, now: Duration, jitter: Duration) {
+        self.attempts += 1;
+        self.last_initiation = Some(now);
+        self.retransmit = Some(now + REKEY_TIMEOUT + jitter);
+        self.authenticated_sent(now);
+    }
+
+    /// A handshake was completed, by the response or by the first message of the initiator.
+    pub(crate) fn handshake_complete(&mut self) {
+        self.retransmit = None;
+        self.attempts = 0;
+    }
+
+    /// New keys were derived.
+    pub(crate) fn session_derived(&mut self, now: Duration) {
+        self.erase = Some(now + REJECT_AFTER_TIME * 3);
+    }
+
+    /// Initiations were given up.
+    pub(crate) fn gave_up(&mut self, now: Duration) {
+        self.erase.get_or_insert(now + REJECT_AFTER_TIME * 3);
+    }
+
+    /// A data message with a packet was sent.
+    pub(crate) fn data_sent(&mut self, now: Duration, jitter: impl FnOnce() -> Duration) {
+        self.new_handshake
+            .get_or_insert_with(|| now + KEEPALIVE_TIMEOUT + REKEY_TIMEOUT + jitter());
+        self.authenticated_sent(now);
+    }
+
+    /// A data message with a packet was received.
+    pub(crate) fn data_received(&mut self, now: Duration) {
+        self.keepalive.get_or_insert(now + KEEPALIVE_TIMEOUT);
+    }
+
+    /// Any message that the peer can authenticate was sent.
+    pub(crate) fn authenticated_sent(&mut self, now: Duration) {
+        self.keepalive = None;
+        self.traversed(now);
+    }
+
+    /// Any message that authenticates was received.
+    pub(crate) fn authenticated_received(&mut self, now: Duration) {
+        self.new_handshake = None;
+        self.traversed(now);
+    }
+
+    fn traversed(&mut self, now: Duration) {
+        if !self.persistent_interval.is_zero() {
+            self.persistent_keepalive = Some(now + self.persistent_interval);
+        }
+    }
+}
+
+fn take_due(timer: &mut Option<Duration>, now: Duration) -> bool {
+    timer.take_if(|at| *at <= now).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const T0: Duration = Duration::from_secs(1000);
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn an_unanswered_initiation_is_repeated_for_ninety_seconds_then_given_up() {
+        let mut timers = Timers::default();
+        timers.begin_attempts();
+        let mut now = T0;
+        let mut sent = 0;
+        loop {
+            timers.initiation_sent(now, JITTER);
+            sent += 1;
+            now = timers.next().unwrap();
+            match timers.due(now) {
+                Some(Due::Retransmit) => {}
+                other => {
+                    assert_eq!(other, Some(Due::GiveUp));
+                    break;
+                }
+            }
+        }
+        assert_eq!(
+            sent, 19,
+            "the first, and one for each five seconds of ninety"
+        );
+        assert!(now - T0 >= REKEY_ATTEMPT_TIME);
+    }
+
+    #[test]
+    fn received_data_is_answered_by_one_keepalive_after_ten_seconds_of_silence() {
+        let mut timers = Timers::default();
+        timers.data_received(T0);
+        assert_eq!(timers.due(T0 + 9 * SECOND), None);
+        assert_eq!(timers.due(T0 + 10 * SECOND), Some(Due::Keepalive));
+        timers.authenticated_sent(T0 + 10 * SECOND);
+        assert_eq!(timers.next(), None, "idle peers do not ping each other");
+    }
+
+    #[test]
+    fn sending_data_makes_a_keepalive_needless() {
+        let mut timers = Timers::default();
+        timers.data_received(T0);
+        timers.data_sent(T0 + SECOND, || Duration::ZERO);
+        assert_eq!(timers.due(T0 + 10 * SECOND), None);
+    }
+
+    #[test]
+    fn data_without_an_answer_for_fifteen_seconds_begins_a_handshake() {
+        let mut timers = Timers::default();
+        timers.data_sent(T0, || Duration::ZERO);
+        timers.data_sent(T0 + 14 * SECOND, || Duration::ZERO);
+        assert_eq!(timers.due(T0 + 15 * SECOND), Some(Due::NewHandshake));
+
+        timers.data_sent(T0, || Duration::ZERO);
+        timers.authenticated_received(T0 + SECOND);
+        assert_eq!(timers.next(), None);
+    }
+
+    #[test]
+    fn a_persistent_keepalive_counts_from_the_last_traffic_either_way() {
+        let mut timers = Timers::default();
+        assert!(timers.set_persistent_keepalive(25));
+        timers.authenticated_received(T0);
+        timers.authenticated_sent(T0 + 20 * SECOND);
+        assert_eq!(timers.due(T0 + 44 * SECOND), None);
+        assert_eq!(timers.due(T0 + 45 * SECOND), Some(Due::Keepalive));
+        assert!(!timers.set_persistent_keepalive(10), "they were on before");
+    }
+
+    #[test]
+    fn keys_are_erased_after_three_lives_of_a_session() {
+        let mut timers = Timers::default();
+        timers.session_derived(T0);
+        assert_eq!(timers.due(T0 + 539 * SECOND), None);
+        assert_eq!(timers.due(T0 + 540 * SECOND), Some(Due::EraseKeys));
+    }
+
+    #[test]
+    fn initiations_are_at_least_five_seconds_apart() {
+        let mut timers = Timers::default();
+        assert!(timers.may_initiate(T0));
+        timers.initiation_sent(T0, Duration::ZERO);
+        assert!(!timers.may_initiate(T0 + 4 * SECOND));
+        assert!(timers.may_initiate(T0 + 5 * SECOND));
+    }
+}

@@ -1,0 +1,300 @@
+//! Two nodes, a wire between them that the test looks into, and time that the test moves.
+
+#![allow(dead_code, unreachable_pub, reason = "each test binary uses its part")]
+
+use std::{
+    collections::VecDeque,
+    net::{IpAddr, SocketAddr},
+    time::{Duration, SystemTime},
+};
+
+use convoy_proto::{
+    DatagramSink, Full, Node, OutboundPacket, PacketSink, Planner, STACK_BUFFER_BYTES, Transmit,
+    config::{
+        AllowedIp, AllowedIpUpdate, DeviceUpdate, PeerUpdate, PresharedKey, PrivateKey, PublicKey,
+        Snapshot,
+    },
+    counters::DropReason,
+    inbound::Inbound,
+    noise::Identity,
+};
+
+pub const SECOND: Duration = Duration::from_secs(1);
+
+/// One node with everything around it.
+pub struct Host {
+    pub node: Node,
+    pub planner: Planner,
+    pub address: SocketAddr,
+    pub inner: IpAddr,
+    pub key: PrivateKey,
+    /// Packets that came out for the TUN.
+    pub delivered: Vec<Vec<u8>>,
+    /// Datagrams on their way to the other host.
+    pub wire: VecDeque<Vec<u8>>,
+    /// Slots that the packet sink has left.
+    pub slots: usize,
+}
+
+/// Two hosts that are each other's peer.
+pub struct Pair {
+    pub a: Host,
+    pub b: Host,
+    pub now: Duration,
+}
+
+impl Pair {
+    /// Both configured; only `a` knows the other's endpoint.
+    pub fn new() -> Self {
+        let mut pair = Self {
+            a: Host::new(1),
+            b: Host::new(2),
+            now: Duration::from_secs(10_000),
+        };
+        let mut to_b = pair.b.as_peer();
+        to_b.endpoint = Some(pair.b.address);
+        let to_a = pair.a.as_peer();
+        pair.a.set_peer(to_b, pair.now);
+        pair.b.set_peer(to_a, pair.now);
+        pair
+    }
+
+    /// A pair after its first handshake and one packet each way.
+    pub fn connected() -> Self {
+        let mut pair = Self::new();
+        pair.a_sends(b"hello");
+        pair.settle();
+        pair.b_sends(b"hello");
+        pair.settle();
+        assert_eq!((pair.a.delivered.len(), pair.b.delivered.len()), (1, 1));
+        pair.a.delivered.clear();
+        pair.b.delivered.clear();
+        pair
+    }
+
+    pub fn a_sends(&mut self, payload: &[u8]) {
+        let packet = ipv4(self.a.inner, self.b.inner, payload);
+        self.a.send(&packet, self.now);
+    }
+
+    pub fn b_sends(&mut self, payload: &[u8]) {
+        let packet = ipv4(self.b.inner, self.a.inner, payload);
+        self.b.send(&packet, self.now);
+    }
+
+    /// Lets time pass: what is due happens, and what is sent for it arrives.
+    pub fn pass(&mut self, time: Duration) {
+        let end = self.now + time;
+        loop {
+            let due = [self.a.node.poll_timeout(), self.b.node.poll_timeout()];
+            let next = due.into_iter().flatten().min();
+            let Some(next) = next.filter(|at| *at <= end) else {
+                break;
+            };
+            self.now = self.now.max(next);
+            self.a.tick(self.now);
+            self.b.tick(self.now);
+            self.settle();
+        }
+        self.now = end;
+    }
+
+    /// Carries datagrams both ways until there are none.
+    pub fn settle(&mut self) {
+        loop {
+            let (to_b, to_a) = (self.a.take_wire(self.now), self.b.take_wire(self.now));
+            if to_b.is_empty() && to_a.is_empty() {
+                return;
+            }
+            let (from_a, from_b) = (self.a.address, self.b.address);
+            to_b.iter()
+                .for_each(|d| self.b.receive(d, from_a, self.now));
+            to_a.iter()
+                .for_each(|d| self.a.receive(d, from_b, self.now));
+        }
+    }
+}
+
+impl Host {
+    pub fn new(n: u8) -> Self {
+        let mut host = Self {
+            node: Node::default(),
+            planner: Planner::default(),
+            address: ([192, 0, 2, n], 51820).into(),
+            inner: [10, 0, 0, n].into(),
+            key: PrivateKey([n; 32]),
+            delivered: Vec::new(),
+            wire: VecDeque::new(),
+            slots: usize::MAX,
+        };
+        host.update(
+            DeviceUpdate {
+                private_key: Some(Some(host.key.clone())),
+                ..DeviceUpdate::default()
+            },
+            Duration::ZERO,
+        );
+        host
+    }
+
+    pub fn public_key(&self) -> PublicKey {
+        Identity::new(&self.key).public_key()
+    }
+
+    /// What the other side configures for this host.
+    pub fn as_peer(&self) -> PeerUpdate {
+        let mut peer = PeerUpdate::new(self.public_key());
+        peer.allowed_ips = vec![allow(self.inner, 32)];
+        peer
+    }
+
+    pub fn update(&mut self, update: DeviceUpdate, now: Duration) {
+        let plan = self.planner.plan(update);
+        self.node.apply(plan, now);
+    }
+
+    pub fn set_peer(&mut self, peer: PeerUpdate, now: Duration) {
+        let update = DeviceUpdate {
+            peers: vec![peer],
+            ..DeviceUpdate::default()
+        };
+        self.update(update, now);
+    }
+
+    pub fn send(&mut self, packet: &[u8], now: Duration) {
+        let mut buffer = [0; STACK_BUFFER_BYTES];
+        let mut packet = TestPacket::new(packet);
+        let mut sink = WireSink(&mut self.wire);
+        self.node
+            .handle_outbound(&mut packet, now, &mut buffer, &mut sink);
+    }
+
+    pub fn receive(&mut self, datagram: &[u8], from: SocketAddr, now: Duration) {
+        assert_eq!(self.offer(datagram, from, now), Ok(()));
+    }
+
+    pub fn offer(&mut self, bytes: &[u8], from: SocketAddr, now: Duration) -> Result<(), Full> {
+        let inbound = Inbound {
+            datagram: bytes,
+            from,
+            local: Some(self.address.ip()),
+            ecn: 0,
+        };
+        let mut sink = Delivered {
+            packets: &mut self.delivered,
+            slots: &mut self.slots,
+            slot: Vec::new(),
+        };
+        self.node.handle_inbound(inbound, now, &mut sink)
+    }
+
+    pub fn tick(&mut self, now: Duration) {
+        self.node.handle_timeout(now);
+    }
+
+    /// Everything that is to be sent, in order.
+    pub fn take_wire(&mut self, now: Duration) -> Vec<Vec<u8>> {
+        let mut buffer = [0; STACK_BUFFER_BYTES];
+        let mut sink = WireSink(&mut self.wire);
+        self.node.drain_held(now, &mut buffer, &mut sink);
+        let mut sent: Vec<_> = std::iter::from_fn(|| self.node.poll_control())
+            .map(|control| control.datagram.to_vec())
+            .collect();
+        sent.extend(self.wire.drain(..));
+        sent
+    }
+
+    pub fn drops(&mut self, reason: DropReason) -> u64 {
+        self.node.counters().drops.of(reason)
+    }
+
+    pub fn snapshot(&self, now: Duration) -> Snapshot {
+        self.node.snapshot(now, SystemTime::now())
+    }
+}
+
+pub fn allow(address: IpAddr, prefix: u8) -> AllowedIpUpdate {
+    AllowedIpUpdate {
+        network: AllowedIp::new(address, prefix).expect("a prefix length of the family"),
+        remove: false,
+    }
+}
+
+pub fn preshared(byte: u8) -> Option<Option<PresharedKey>> {
+    Some(Some(PresharedKey([byte; 32])))
+}
+
+/// An IPv4 packet; header checksums do not matter to the state machine.
+pub fn ipv4(from: IpAddr, to: IpAddr, payload: &[u8]) -> Vec<u8> {
+    let (IpAddr::V4(from), IpAddr::V4(to)) = (from, to) else {
+        panic!("IPv4 addresses only");
+    };
+    let len = (20 + payload.len()) as u16;
+    let mut packet = vec![0x45, 0, 0, 0, 0, 0, 0, 0, 64, 253, 0, 0];
+    packet[2..4].copy_from_slice(&len.to_be_bytes());
+    packet.extend(from.octets());
+    packet.extend(to.octets());
+    packet.extend(payload);
+    packet
+}
+
+pub fn payload(packet: &[u8]) -> &[u8] {
+    &packet[20..]
+}
+
+struct TestPacket {
+    bytes: Vec<u8>,
+    len: usize,
+}
+
+impl TestPacket {
+    fn new(packet: &[u8]) -> Self {
+        let mut bytes = packet.to_vec();
+        bytes.extend([0; 15]);
+        Self {
+            bytes,
+            len: packet.len(),
+        }
+    }
+}
+
+impl OutboundPacket for TestPacket {
+    fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+
+    fn padded(&mut self, len: usize) -> &[u8] {
+        &self.bytes[..len]
+    }
+}
+
+struct WireSink<'a>(&'a mut VecDeque<Vec<u8>>);
+
+impl DatagramSink for WireSink<'_> {
+    fn has_room(&self) -> bool {
+        true
+    }
+
+    fn append(&mut self, _: &Transmit, datagram: &[u8]) -> Result<(), Full> {
+        self.0.push_back(datagram.to_vec());
+        Ok(())
+    }
+}
+
+struct Delivered<'a> {
+    packets: &'a mut Vec<Vec<u8>>,
+    slots: &'a mut usize,
+    slot: Vec<u8>,
+}
+
+impl PacketSink for Delivered<'_> {
+    fn slot(&mut self, len: usize) -> Option<&mut [u8]> {
+        *self.slots = self.slots.checked_sub(1)?;
+        self.slot = vec![0; len];
+        Some(&mut self.slot)
+    }
+
+    fn commit(&mut self, len: usize) {
+        self.packets.push(self.slot[..len].to_vec());
+    }
+}

@@ -1,0 +1,161 @@
+//! Packets through two nodes.
+
+mod common;
+
+use common::*;
+use convoy_proto::{Full, counters::DropReason};
+
+#[test]
+fn the_first_packets_wait_for_the_handshake_and_then_arrive_in_order() {
+    let mut pair = Pair::new();
+    for n in 0..10 {
+        pair.a_sends(&[n]);
+    }
+    pair.settle();
+    pair.a_sends(&[10]);
+    pair.settle();
+    let seen: Vec<u8> = pair.b.delivered.iter().map(|p| payload(p)[0]).collect();
+    assert_eq!(seen, (0..=10).collect::<Vec<_>>());
+}
+
+#[test]
+fn packets_travel_both_ways_and_are_counted_on_both_sides() {
+    let mut pair = Pair::connected();
+    for _ in 0..5 {
+        pair.a_sends(&[1; 100]);
+        pair.b_sends(&[2; 200]);
+    }
+    pair.settle();
+    assert_eq!((pair.a.delivered.len(), pair.b.delivered.len()), (5, 5));
+    let (a, b) = (pair.a.snapshot(pair.now), pair.b.snapshot(pair.now));
+    assert_eq!(a.peers[0].tx_packets, 6);
+    assert_eq!(b.peers[0].rx_packets, 6);
+    assert_eq!(a.peers[0].tx_bytes, b.peers[0].rx_bytes);
+    assert_eq!(b.peers[0].tx_bytes, a.peers[0].rx_bytes);
+    assert_eq!(a.counters.outbound_packets, 6);
+}
+
+#[test]
+fn a_datagram_is_padded_to_sixteen_bytes_and_the_packet_trimmed_again() {
+    let mut pair = Pair::connected();
+    pair.a_sends(&[7; 33]);
+    let wire = pair.a.take_wire(pair.now);
+    assert_eq!(wire[0].len(), 64 + 32, "53 bytes padded to 64");
+    let from = pair.a.address;
+    pair.b.receive(&wire[0], from, pair.now);
+    assert_eq!(payload(&pair.b.delivered[0]), [7; 33]);
+}
+
+#[test]
+fn the_largest_packets_pass() {
+    let mut pair = Pair::connected();
+    pair.a.node.set_mtu(65_455);
+    pair.a_sends(&vec![9; 65_455 - 20]);
+    pair.settle();
+    assert_eq!(pair.b.delivered[0].len(), 65_455);
+}
+
+#[test]
+fn what_cannot_be_sent_is_counted_by_its_reason() {
+    let mut pair = Pair::new();
+    let nowhere = ipv4(pair.a.inner, [10, 9, 9, 9].into(), &[]);
+    pair.a.send(&nowhere, pair.now);
+    pair.a.send(&[0x45, 0, 0], pair.now);
+    pair.a.send(&[0; 40], pair.now);
+    pair.b_sends(b"b does not know where a is");
+    assert_eq!(pair.a.drops(DropReason::OutboundNoRoute), 1);
+    assert_eq!(pair.a.drops(DropReason::OutboundMalformed), 2);
+    assert_eq!(pair.b.drops(DropReason::OutboundNoEndpoint), 1);
+}
+
+#[test]
+fn a_peer_cannot_speak_for_an_address_that_is_not_its_own() {
+    let mut pair = Pair::connected();
+    let forged = ipv4([10, 0, 0, 77].into(), pair.b.inner, &[]);
+    pair.a.send(&forged, pair.now);
+    pair.settle();
+    assert_eq!(pair.b.delivered.len(), 0);
+    assert_eq!(pair.b.drops(DropReason::InboundForeignSource), 1);
+}
+
+#[test]
+fn a_peer_cannot_speak_for_a_subnet_carved_out_for_another() {
+    let mut pair = Pair::connected();
+    let mut wide = pair.a.as_peer();
+    wide.allowed_ips = vec![allow([10, 0, 0, 0].into(), 24)];
+    pair.b.set_peer(wide, pair.now);
+    let mut other = Host::new(77).as_peer();
+    other.allowed_ips = vec![allow([10, 0, 0, 77].into(), 32)];
+    pair.b.set_peer(other, pair.now);
+
+    for (source, delivered) in [(78, 1), (77, 1)] {
+        let packet = ipv4([10, 0, 0, source].into(), pair.b.inner, &[]);
+        pair.a.send(&packet, pair.now);
+        pair.settle();
+        assert_eq!(pair.b.delivered.len(), delivered, "from 10.0.0.{source}");
+    }
+    assert_eq!(pair.b.drops(DropReason::InboundForeignSource), 1);
+}
+
+#[test]
+fn what_does_not_authenticate_is_counted_by_its_reason_and_changes_nothing() {
+    let mut pair = Pair::connected();
+    pair.a_sends(b"once");
+    let wire = pair.a.take_wire(pair.now);
+    let stranger = ([203, 0, 113, 5], 9).into();
+    let before = pair.b.snapshot(pair.now).peers[0].endpoint;
+
+    let mut forged = wire[0].clone();
+    *forged.last_mut().unwrap() ^= 1;
+    pair.b.receive(&forged, stranger, pair.now);
+    assert_eq!(pair.b.drops(DropReason::InboundBadTag), 1);
+
+    let from = pair.a.address;
+    pair.b.receive(&wire[0], from, pair.now);
+    pair.b.receive(&wire[0], stranger, pair.now);
+    assert_eq!(pair.b.drops(DropReason::InboundReplay), 1);
+
+    let mut unknown = wire[0].clone();
+    unknown[4..8].copy_from_slice(&[9; 4]);
+    pair.b.receive(&unknown, stranger, pair.now);
+    assert_eq!(pair.b.drops(DropReason::InboundUnknownSession), 1);
+
+    for rubbish in [
+        &[][..],
+        &[1],
+        &[4; 32],
+        &[1, 0, 0, 0],
+        &[4, 0, 0, 0],
+        &[0; 148],
+    ] {
+        pair.b.receive(rubbish, stranger, pair.now);
+    }
+    assert_eq!(pair.b.drops(DropReason::InboundNotWireGuard), 6);
+
+    assert_eq!(pair.b.delivered.len(), 1);
+    assert_eq!(pair.b.snapshot(pair.now).peers[0].endpoint, before);
+}
+
+#[test]
+fn a_full_sink_loses_nothing() {
+    let mut pair = Pair::connected();
+    pair.a_sends(b"wait");
+    let wire = pair.a.take_wire(pair.now);
+    let from = pair.a.address;
+    pair.b.slots = 0;
+    assert_eq!(pair.b.offer(&wire[0], from, pair.now), Err(Full));
+    assert_eq!(pair.b.offer(&wire[0], from, pair.now), Err(Full));
+    pair.b.slots = 1;
+    assert_eq!(pair.b.offer(&wire[0], from, pair.now), Ok(()));
+    assert_eq!(pair.b.delivered.len(), 1);
+}
+
+#[test]
+fn an_authenticated_datagram_from_elsewhere_moves_the_endpoint() {
+    let mut pair = Pair::connected();
+    pair.a_sends(b"I have moved");
+    let wire = pair.a.take_wire(pair.now);
+    let elsewhere = ([203, 0, 113, 5], 4321).into();
+    pair.b.receive(&wire[0], elsewhere, pair.now);
+    assert_eq!(pair.b.snapshot(pair.now).peers[0].endpoint, Some(elsewhere));
+}

@@ -1,0 +1,262 @@
+//! Handshakes, ages and configuration changes, on given time.
+
+mod common;
+
+use std::time::Duration;
+
+use common::*;
+use convoy_proto::{config::DeviceUpdate, counters::DropReason};
+
+#[test]
+fn an_idle_pair_falls_silent_and_asks_for_no_more_wake_ups_until_keys_are_erased() {
+    let mut pair = Pair::connected();
+    pair.pass(30 * SECOND);
+    let idle = pair.now;
+    for host in [&mut pair.a, &mut pair.b] {
+        host.tick(idle);
+        assert!(
+            host.node
+                .poll_timeout()
+                .is_none_or(|at| at > idle + 400 * SECOND)
+        );
+    }
+    let sent = pair.a.snapshot(idle).peers[0].tx_bytes;
+    pair.pass(100 * SECOND);
+    assert_eq!(pair.a.snapshot(pair.now).peers[0].tx_bytes, sent);
+}
+
+#[test]
+fn the_initiator_begins_a_new_handshake_after_two_minutes_of_use() {
+    let mut pair = Pair::connected();
+    pair.pass(119 * SECOND);
+    pair.a_sends(b"still the first session");
+    pair.settle();
+    assert_eq!(pair.a.node.counters().handshakes, 1);
+    pair.pass(SECOND);
+    pair.a_sends(b"time for the second");
+    pair.settle();
+    assert_eq!(pair.a.node.counters().handshakes, 2);
+    assert_eq!(pair.b.delivered.len(), 2);
+}
+
+#[test]
+fn the_responder_does_not_renew_on_sending() {
+    let mut pair = Pair::connected();
+    pair.pass(121 * SECOND);
+    pair.b_sends(b"from the responder");
+    let wire = pair.b.take_wire(pair.now);
+    assert_eq!(wire.len(), 1, "the packet and no initiation");
+}
+
+#[test]
+fn the_initiator_renews_on_receiving_in_the_last_minute() {
+    let mut pair = Pair::connected();
+    pair.pass(164 * SECOND);
+    pair.b_sends(b"early");
+    pair.settle();
+    assert_eq!(pair.a.node.counters().handshakes, 1);
+    pair.pass(SECOND);
+    pair.b_sends(b"late");
+    pair.settle();
+    assert_eq!(pair.a.node.counters().handshakes, 2);
+}
+
+#[test]
+fn a_session_past_its_age_neither_sends_nor_receives() {
+    let mut pair = Pair::connected();
+    pair.a_sends(b"on the way for too long");
+    let late = pair.a.take_wire(pair.now);
+    pair.now += 180 * SECOND;
+    let from = pair.a.address;
+    pair.b.receive(&late[0], from, pair.now);
+    assert_eq!(pair.b.drops(DropReason::InboundExpiredSession), 1);
+    pair.a_sends(b"needs a new session");
+    let wire = pair.a.take_wire(pair.now);
+    assert_eq!(wire.len(), 1);
+    assert_eq!(wire[0].len(), 148, "an initiation, not data");
+}
+
+#[test]
+fn an_unreachable_peer_costs_its_held_packets_after_ninety_seconds() {
+    let mut pair = Pair::new();
+    pair.a_sends(b"into the void");
+    let mut initiations = 0;
+    while let Some(at) = pair.a.node.poll_timeout() {
+        initiations += pair.a.take_wire(pair.now).len();
+        pair.now = at;
+        pair.a.tick(at);
+        if pair.a.drops(DropReason::OutboundHandshakeTimeout) > 0 {
+            break;
+        }
+    }
+    assert_eq!(initiations, 19);
+    assert_eq!(pair.a.drops(DropReason::OutboundHandshakeTimeout), 1);
+    pair.a_sends(b"try again");
+    pair.settle();
+    assert_eq!(pair.b.delivered.len(), 1, "a new packet begins anew");
+}
+
+#[test]
+fn persistent_keepalives_begin_at_once_and_go_on_for_ever() {
+    let mut pair = Pair::new();
+    let mut peer = pair.b.as_peer();
+    peer.persistent_keepalive = Some(25);
+    pair.a.set_peer(peer, pair.now);
+    pair.settle();
+    assert_eq!(pair.a.node.counters().handshakes, 1);
+    let mut seen = pair.b.snapshot(pair.now).peers[0].rx_bytes;
+    for _ in 0..40 {
+        pair.pass(30 * SECOND);
+        let now = pair.b.snapshot(pair.now).peers[0].rx_bytes;
+        assert!(now > seen, "silent at {:?}", pair.now);
+        seen = now;
+    }
+    assert!(
+        pair.a.node.counters().handshakes >= 8,
+        "renewed all the while"
+    );
+}
+
+#[test]
+fn another_preshared_key_on_one_side_lets_no_session_come_about() {
+    let mut pair = Pair::new();
+    let mut peer = pair.a.as_peer();
+    peer.preshared_key = preshared(3);
+    pair.b.set_peer(peer, pair.now);
+    pair.a_sends(b"?");
+    pair.settle();
+    assert_eq!(pair.b.delivered.len(), 0);
+    assert_eq!(pair.a.drops(DropReason::InboundBadHandshake), 1);
+
+    let mut peer = pair.b.as_peer();
+    peer.preshared_key = preshared(3);
+    pair.a.set_peer(peer, pair.now);
+    pair.pass(6 * SECOND);
+    assert_eq!(pair.b.delivered.len(), 1);
+}
+
+#[test]
+fn a_handshake_of_a_stranger_or_with_a_wrong_mac_is_dropped() {
+    let mut pair = Pair::new();
+    let stranger = pair.a.public_key();
+    let mut gone = pair.a.as_peer();
+    gone.remove = true;
+    pair.b.set_peer(gone, pair.now);
+    assert_ne!(stranger, pair.b.public_key());
+    pair.a_sends(b"knock");
+    let wire = pair.a.take_wire(pair.now);
+    let from = pair.a.address;
+    pair.b.receive(&wire[0], from, pair.now);
+    assert_eq!(pair.b.drops(DropReason::InboundUnknownPeer), 1);
+    let mut wrong = wire[0].clone();
+    wrong[120] ^= 1;
+    pair.b.receive(&wrong, from, pair.now);
+    assert_eq!(pair.b.drops(DropReason::InboundBadMac), 1);
+}
+
+#[test]
+fn a_replayed_initiation_is_dropped() {
+    let mut pair = Pair::new();
+    pair.a_sends(b"x");
+    let wire = pair.a.take_wire(pair.now);
+    let from = pair.a.address;
+    pair.b.receive(&wire[0], from, pair.now);
+    assert_eq!(pair.b.take_wire(pair.now).len(), 1);
+    pair.b.receive(&wire[0], from, pair.now);
+    assert_eq!(pair.b.take_wire(pair.now).len(), 0);
+    assert_eq!(pair.b.drops(DropReason::InboundBadHandshake), 1);
+}
+
+#[test]
+fn a_flood_of_initiations_is_answered_with_cookies() {
+    let mut pair = Pair::new();
+    pair.a_sends(b"x");
+    let wire = pair.a.take_wire(pair.now);
+    let from = pair.a.address;
+    for _ in 0..1000 {
+        pair.b.receive(&wire[0], from, pair.now);
+    }
+    assert!(pair.b.node.counters().cookies_sent > 0);
+    let answers = pair.b.take_wire(pair.now);
+    let cookies = answers.iter().filter(|d| d.len() == 64).count() as u64;
+    assert_eq!(cookies, pair.b.node.counters().cookies_sent);
+    assert_eq!(cookies, pair.b.drops(DropReason::InboundUnderLoad));
+}
+
+#[test]
+fn a_removed_peer_is_gone_with_what_it_held_and_its_prefixes() {
+    let mut pair = Pair::new();
+    pair.a_sends(b"held");
+    let mut peer = pair.b.as_peer();
+    peer.remove = true;
+    pair.a.set_peer(peer, pair.now);
+    assert_eq!(pair.a.drops(DropReason::OutboundPeerRemoved), 1);
+    pair.a_sends(b"no route any more");
+    assert_eq!(pair.a.drops(DropReason::OutboundNoRoute), 1);
+    assert!(pair.a.snapshot(pair.now).peers.is_empty());
+    pair.pass(600 * SECOND);
+}
+
+#[test]
+fn replacing_all_peers_and_adding_one_again_works() {
+    let mut pair = Pair::connected();
+    let mut peer = pair.b.as_peer();
+    peer.endpoint = Some(pair.b.address);
+    let update = DeviceUpdate {
+        replace_peers: true,
+        peers: vec![peer],
+        ..DeviceUpdate::default()
+    };
+    pair.a.update(update, pair.now);
+    pair.pass(6 * SECOND);
+    pair.a_sends(b"fresh");
+    pair.settle();
+    assert_eq!(payload(&pair.b.delivered[0]), b"fresh");
+}
+
+#[test]
+fn a_new_private_key_ends_the_sessions_and_our_own_key_is_no_peer() {
+    let mut pair = Pair::connected();
+    let new = Host::new(9);
+    pair.a.key = new.key.clone();
+    let update = DeviceUpdate {
+        private_key: Some(Some(new.key.clone())),
+        peers: vec![new.as_peer()],
+        ..DeviceUpdate::default()
+    };
+    pair.a.update(update, pair.now);
+    assert_eq!(pair.a.snapshot(pair.now).peers.len(), 1, "not ourselves");
+    let renamed = pair.a.as_peer();
+    pair.b.set_peer(renamed, pair.now);
+    pair.pass(6 * SECOND);
+    pair.a_sends(b"under a new name");
+    pair.settle();
+    assert_eq!(payload(&pair.b.delivered[0]), b"under a new name");
+}
+
+#[test]
+fn an_update_only_of_an_unknown_peer_and_a_prefix_that_moves_do_as_the_interface_says() {
+    let mut pair = Pair::new();
+    let mut unknown = Host::new(50).as_peer();
+    unknown.update_only = true;
+    pair.a.set_peer(unknown, pair.now);
+    assert_eq!(pair.a.snapshot(pair.now).peers.len(), 1);
+
+    let mut thief = Host::new(51).as_peer();
+    thief.allowed_ips = vec![allow(pair.b.inner, 32)];
+    pair.a.set_peer(thief, pair.now);
+    let peers = pair.a.snapshot(pair.now).peers;
+    assert!(peers[0].allowed_ips.is_empty());
+    assert_eq!(peers[1].allowed_ips.len(), 1);
+}
+
+#[test]
+fn the_time_of_the_last_handshake_is_told_on_both_sides() {
+    let mut pair = Pair::connected();
+    pair.pass(7 * SECOND);
+    for host in [&pair.a, &pair.b] {
+        let at = host.snapshot(pair.now).peers[0].last_handshake.unwrap();
+        let age = at.elapsed().unwrap();
+        assert!((Duration::from_secs(7)..Duration::from_secs(9)).contains(&age));
+    }
+}

@@ -1,0 +1,62 @@
+//! The state machine's seams, filled by the TUN's batches and the GSO queue.
+
+use convoy_gso::{Destination, GsoQueue};
+use convoy_proto::{DatagramSink, Full, OutboundPacket, PacketSink, Transmit};
+use convoy_tun::InboundBatch;
+
+/// A packet that lies in the TUN reader's batch.
+pub(crate) struct FromTun<'a>(pub(crate) convoy_tun::OutboundPacket<'a>);
+
+impl OutboundPacket for FromTun<'_> {
+    #[inline]
+    fn bytes(&self) -> &[u8] {
+        self.0.bytes()
+    }
+
+    #[inline]
+    fn padded(&mut self, len: usize) -> &[u8] {
+        self.0.padded(len)
+    }
+}
+
+/// The queue that is flushed at the end of the tick.
+pub(crate) struct ToUdp<'a>(pub(crate) &'a mut GsoQueue);
+
+impl DatagramSink for ToUdp<'_> {
+    #[inline]
+    fn has_room(&self) -> bool {
+        self.0.has_room()
+    }
+
+    #[inline]
+    fn append(&mut self, transmit: &Transmit, datagram: &[u8]) -> Result<(), Full> {
+        self.0
+            .append(&destination(transmit), datagram)
+            .map_err(|convoy_gso::Full| Full)
+    }
+}
+
+/// The batch that is handed to the TUN writer; none while all are in use.
+pub(crate) struct ToTun<'a>(pub(crate) Option<&'a mut InboundBatch>);
+
+impl PacketSink for ToTun<'_> {
+    #[inline]
+    fn slot(&mut self, len: usize) -> Option<&mut [u8]> {
+        self.0.as_mut()?.slot(len)
+    }
+
+    #[inline]
+    fn commit(&mut self, len: usize) {
+        if let Some(batch) = &mut self.0 {
+            batch.commit(len);
+        }
+    }
+}
+
+pub(crate) fn destination(transmit: &Transmit) -> Destination {
+    Destination {
+        to: transmit.to,
+        from: transmit.from,
+        ecn: transmit.ecn,
+    }
+}

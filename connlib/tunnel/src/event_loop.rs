@@ -1,0 +1,362 @@
+//! One tick, top to bottom, and the wait between ticks.
+//!
+//! - The writer is full: only receiving stops. What was received stays in its buffers.
+//! - The socket is full: only TUN intake stops. The kernel's TUN queue is where waiting happens.
+//! - Nothing awaits within a tick. The loop waits only when a tick found nothing to do.
+
+use std::time::Duration;
+
+use convoy_gso::{Flushed, Flusher, GsoQueue, ReceiveBuffers, UdpSockets, udp::Family};
+use convoy_proto::{Control, Node, STACK_BUFFER_BYTES, inbound::Inbound};
+use convoy_tun::{InboundBatch, OutboundBatch, Reader, ReaderExit, TryRecv, Writer};
+use tokio::sync::{mpsc, watch};
+
+use crate::{
+    adapters::{FromTun, ToTun, ToUdp, destination},
+    budget::Budget,
+    clock::{self, Alarm},
+    command::{Command, Signals},
+    handle::Exit,
+    metrics::Metrics,
+};
+
+/// Batches that one tick takes from the TUN reader.
+const BATCHES_PER_TICK: usize = 4;
+/// Ticks after which a loop that is never idle lets tokio look at its timers and sockets.
+const TICKS_PER_YIELD: u64 = 64;
+
+#[derive(Debug)]
+pub(crate) struct EventLoop {
+    pub(crate) node: Node,
+    pub(crate) reader: Reader,
+    pub(crate) writer: Writer,
+    pub(crate) sockets: UdpSockets,
+    pub(crate) flusher: Flusher,
+    pub(crate) metrics: Metrics,
+    pub(crate) fwmark: u32,
+    /// Packets that one intake takes out of a batch.
+    batch: usize,
+    queue: GsoQueue,
+    /// The batch from the TUN that is being worked off.
+    outbound: Option<OutboundBatch>,
+    received: ReceiveBuffers,
+    /// The batch for the TUN that is being filled.
+    inbound: Option<InboundBatch>,
+    /// A control datagram that the socket had no room for.
+    control: Option<Control>,
+    /// Which socket is served first in this tick.
+    first_family: usize,
+    blocked: Option<Family>,
+    retry_at: Option<Duration>,
+    writer_full: bool,
+    alarm: Alarm,
+    commands: mpsc::Receiver<Command>,
+    signals: watch::Receiver<Signals>,
+    exit: Option<Exit>,
+}
+
+/// Everything that an [`EventLoop`] starts with.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    pub(crate) reader: Reader,
+    pub(crate) writer: Writer,
+    pub(crate) sockets: UdpSockets,
+    pub(crate) segmentation: bool,
+    pub(crate) batch: usize,
+    pub(crate) metrics: Metrics,
+    pub(crate) commands: mpsc::Receiver<Command>,
+    pub(crate) signals: watch::Receiver<Signals>,
+}
+
+impl EventLoop {
+    pub(crate) fn new(parts: Parts) -> std::io::Result<Self> {
+        Ok(Self {
+            node: Node::default(),
+            reader: parts.reader,
+            writer: parts.writer,
+            sockets: parts.sockets,
+            flusher: Flusher::new(parts.segmentation),
+            metrics: parts.metrics,
+            fwmark: 0,
+            batch: parts.batch,
+            queue: GsoQueue::default(),
+            outbound: None,
+            received: ReceiveBuffers::default(),
+            inbound: None,
+            control: None,
+            first_family: 0,
+            blocked: None,
+            retry_at: None,
+            writer_full: false,
+            alarm: Alarm::new()?,
+            commands: parts.commands,
+            signals: parts.signals,
+            exit: None,
+        })
+    }
+
+    /// Runs until the tunnel ends.
+    pub(crate) async fn run(mut self) -> Exit {
+        loop {
+            let worked = self.tick();
+            if let Some(exit) = self.exit.take() {
+                return exit;
+            }
+            if !worked {
+                self.wait().await;
+            } else if self.metrics.ticks.is_multiple_of(TICKS_PER_YIELD) {
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+
+    /// One turn of everything. Returns whether there was anything to do.
+    #[inline(never)]
+    fn tick(&mut self) -> bool {
+        self.metrics.ticks += 1;
+        let now = clock::now();
+
+        // What the user has changed.
+        let commanded = self.run_commands(now);
+        // Handshakes and keepalives that are due.
+        self.node.handle_timeout(now);
+        // UDP → TUN: what one receive call a socket brings, as far as the writer has room.
+        let received = self.receive(now);
+        // TUN → UDP: at most a few batches, unless the socket is still full.
+        let sent = self.take_from_tun(now);
+        // What must not wait behind bulk data, then the queue: one send a batch.
+        self.send_control();
+        self.flush(now);
+        // One hand-over to the writer.
+        self.deliver();
+
+        commanded || received || sent
+    }
+
+    fn run_commands(&mut self, now: Duration) -> bool {
+        let mut commanded = false;
+        while let Ok(command) = self.commands.try_recv() {
+            commanded = true;
+            self.run_command(command, now);
+        }
+        if self.signals.has_changed().unwrap_or(true) {
+            let signals = *self.signals.borrow_and_update();
+            if let Some(mtu) = signals.mtu {
+                self.node.set_mtu(mtu);
+            }
+            if signals.stop || self.signals.has_changed().is_err() {
+                self.exit = Some(Exit::Stopped);
+            }
+        }
+        commanded
+    }
+
+    fn run_command(&mut self, command: Command, now: Duration) {
+        match command {
+            Command::Apply {
+                plan,
+                sockets,
+                done,
+            } => {
+                let result = sockets.map_or(Ok(()), |bound| {
+                    UdpSockets::register(bound).map(|sockets| self.sockets = sockets)
+                });
+                if result.is_ok() {
+                    self.node.apply(*plan, now);
+                }
+                let _ = done.send(result);
+            }
+            Command::SetFwmark { mark, done } => {
+                let result = self.sockets.set_fwmark(mark);
+                if result.is_ok() {
+                    self.fwmark = mark;
+                }
+                let _ = done.send(result);
+            }
+            Command::Snapshot { answer } => {
+                let _ = answer.send(Box::new(self.snapshot(now)));
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn receive(&mut self, now: Duration) -> bool {
+        self.first_family ^= 1;
+        let mut worked = self.work_off_received(now);
+        for n in 0..2 {
+            // A full writer leaves datagrams in the buffers: they come first.
+            if !self.received.is_finished() {
+                break;
+            }
+            let family = Family::BOTH[self.first_family ^ n];
+            self.metrics.receive_calls += 1;
+            if self.sockets.receive(family, &mut self.received).is_ok() {
+                self.metrics.received(&self.received);
+                self.work_off_received(now);
+                worked = true;
+            }
+        }
+        worked
+    }
+
+    /// Hands received datagrams to the state machine until the writer has no room.
+    fn work_off_received(&mut self, now: Duration) -> bool {
+        let mut worked = false;
+        self.writer_full = false;
+        while let Some(datagram) = self.received.datagram() {
+            if self.inbound.is_none() {
+                self.inbound = self.writer.take();
+            }
+            let inbound = Inbound {
+                datagram: datagram.bytes,
+                from: datagram.from,
+                local: datagram.to,
+                ecn: datagram.ecn,
+            };
+            let mut sink = ToTun(self.inbound.as_mut());
+            if self.node.handle_inbound(inbound, now, &mut sink).is_ok() {
+                self.received.advance();
+                worked = true;
+                continue;
+            }
+            // The batch is full: off with it, and the same datagram again.
+            let Some(full) = self.inbound.take() else {
+                self.writer_full = true;
+                break;
+            };
+            self.writer.submit(full);
+        }
+        worked
+    }
+
+    #[inline(never)]
+    fn take_from_tun(&mut self, now: Duration) -> bool {
+        let mut worked = false;
+        let mut budget = Budget::new(BATCHES_PER_TICK);
+        let mut buffer = [0; STACK_BUFFER_BYTES];
+        let can_send = self.blocked.is_none() && self.retry_at.is_none();
+        if can_send {
+            let mut sink = ToUdp(&mut self.queue);
+            self.node.drain_held(now, &mut buffer, &mut sink);
+        }
+        while can_send && self.queue.has_room() && budget.spend() {
+            let Some(mut batch) = self.next_outbound() else {
+                break;
+            };
+            worked = true;
+            for _ in 0..self.batch {
+                if !self.queue.has_room() {
+                    break;
+                }
+                let Some(packet) = batch.next() else { break };
+                let mut sink = ToUdp(&mut self.queue);
+                self.node
+                    .handle_outbound(&mut FromTun(packet), now, &mut buffer, &mut sink);
+            }
+            if batch.remaining() > 0 {
+                self.outbound = Some(batch);
+            }
+        }
+        worked
+    }
+
+    /// The batch that is not worked off yet, or the next one.
+    fn next_outbound(&mut self) -> Option<OutboundBatch> {
+        if let Some(batch) = self.outbound.take() {
+            return Some(batch);
+        }
+        match self.reader.try_recv() {
+            Ok(batch) => {
+                self.metrics.batch(&batch, self.node.counters());
+                Some(batch)
+            }
+            Err(TryRecv::Empty) => None,
+            Err(TryRecv::Closed(exit)) => {
+                self.exit = Some(exit_for(exit));
+                None
+            }
+        }
+    }
+
+    fn send_control(&mut self) {
+        while let Some(control) = self.control.take().or_else(|| self.node.poll_control()) {
+            let to = destination(&control.transmit);
+            let sent = self
+                .flusher
+                .send_now(&to, &control.datagram, &mut self.sockets);
+            if !sent {
+                self.blocked = Some(Family::of(to.to));
+                self.control = Some(control);
+                break;
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn flush(&mut self, now: Duration) {
+        if self.retry_at.is_some_and(|at| now < at) {
+            return;
+        }
+        self.retry_at = None;
+        if self.control.is_none() {
+            self.blocked = None;
+        }
+        match self.flusher.flush(&mut self.queue, &mut self.sockets, now) {
+            Flushed::Done => {}
+            Flushed::Blocked(to) => self.blocked = Some(Family::of(to)),
+            Flushed::RetryAt(at) => self.retry_at = Some(at),
+        }
+        for to in self.flusher.lost_sources() {
+            self.node.forget_source(to);
+        }
+    }
+
+    fn deliver(&mut self) {
+        if let Some(batch) = self.inbound.take_if(|batch| !batch.is_empty()) {
+            self.writer.submit(batch);
+        }
+    }
+
+    /// Waits for the first thing that a tick could work on.
+    async fn wait(&mut self) {
+        let deadline = [self.node.poll_timeout(), self.retry_at];
+        if let Some(at) = deadline.into_iter().flatten().min() {
+            self.alarm.arm(at);
+        }
+        let can_receive = !self.writer_full;
+        let can_send = self.blocked.is_none() && self.retry_at.is_none();
+        tokio::select! {
+            // The order of the tick; and no random number is drawn.
+            biased;
+            Some(command) = self.commands.recv() => self.run_command(command, clock::now()),
+            _ = self.signals.changed() => self.signals.mark_changed(),
+            () = self.alarm.rings() => {}
+            () = self.sockets.readable(Family::V4), if can_receive => {}
+            () = self.sockets.readable(Family::V6), if can_receive => {}
+            () = self.writer.room(), if self.writer_full => {}
+            batch = self.reader.recv(), if can_send => match batch {
+                Ok(batch) => {
+                    self.metrics.batch(&batch, self.node.counters());
+                    self.outbound = Some(batch);
+                }
+                Err(exit) => self.exit = Some(exit_for(exit)),
+            },
+            () = writable(&self.sockets, self.blocked) => {}
+        }
+    }
+}
+
+async fn writable(sockets: &UdpSockets, blocked: Option<Family>) {
+    match blocked {
+        Some(family) => sockets.writable(family).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn exit_for(exit: ReaderExit) -> Exit {
+    match exit {
+        ReaderExit::Stopped => Exit::Stopped,
+        ReaderExit::InterfaceDeleted => Exit::InterfaceDeleted,
+        ReaderExit::Failed(error) => Exit::Failed(format!("cannot read from the TUN: {error}")),
+    }
+}

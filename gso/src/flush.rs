@@ -1,0 +1,352 @@
+//! Emptying the queue into the sockets, and what to do when the kernel refuses.
+//!
+//! Pure over [`SendDatagrams`]: the real sockets and a test's failing ones run the same code.
+//!
+//! | the kernel says | reaction |
+//! |---|---|
+//! | `EAGAIN` | [`Flushed::Blocked`]: the rest stays queued |
+//! | `ENOBUFS` | [`Flushed::RetryAt`] 1 ms later, three times, then a counted drop |
+//! | `EINVAL`, `ENETUNREACH`, `EADDRNOTAVAIL` with a pinned source | the source is forgotten, the same batch sent again |
+//! | `EIO`, `EINVAL` on a batch | its segments one by one, segmentation off for that address for a minute |
+//! | `EMSGSIZE` on a batch | its segments one by one, segmentation off for that address for ten minutes |
+//! | anything else | a counted drop of that datagram or batch |
+
+use std::{collections::HashMap, io, net::SocketAddr, time::Duration};
+
+use crate::queue::{Batch, Destination, GsoQueue};
+
+/// How long segmentation stays off for an address after `EMSGSIZE`: the kernel's path MTU cache.
+const RETRY_AFTER_TOO_BIG: Duration = Duration::from_secs(600);
+/// How long segmentation stays off for an address after the device or driver refused it.
+const RETRY_AFTER_REFUSAL: Duration = Duration::from_secs(60);
+/// Pause before sending again after `ENOBUFS`.
+const NO_BUFFERS_PAUSE: Duration = Duration::from_millis(1);
+/// How often a batch is tried again after `ENOBUFS`.
+const NO_BUFFERS_RETRIES: u32 = 3;
+/// Bound of the addresses remembered as refusing segmentation; beyond it the memory starts anew.
+const MAX_REFUSING: usize = 1024;
+
+/// Sockets that send one datagram, or one batch that the kernel cuts into datagrams.
+pub trait SendDatagrams {
+    /// Sends `contents`; with `segment_len` as a batch of segments of that many bytes.
+    ///
+    /// # Errors
+    /// As `sendmsg(2)`; nothing of `contents` was sent.
+    fn send(
+        &mut self,
+        destination: &Destination,
+        contents: &[u8],
+        segment_len: Option<usize>,
+    ) -> io::Result<()>;
+
+    /// Undoes what the socket's owner may have switched off for good after `EIO` or `EINVAL`.
+    fn recover(&mut self);
+}
+
+/// How a flush ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flushed {
+    /// The queue is empty.
+    Done,
+    /// The socket to this address is not writable; the rest is still queued.
+    Blocked(SocketAddr),
+    /// The kernel had no buffers; the rest is still queued, try at this time (since boot).
+    RetryAt(Duration),
+}
+
+/// What flushing has counted since the start.
+#[derive(Clone, Debug)]
+pub struct FlushCounters {
+    /// `segments[n]`: sends that carried `n` datagrams.
+    pub segments: [u64; 65],
+    /// Send calls, refused ones included.
+    pub calls: u64,
+    /// Datagrams dropped because the kernel refused them.
+    pub failed: u64,
+    /// Datagrams dropped because they were too long, even alone.
+    pub too_big: u64,
+    /// Datagrams dropped because the kernel had no buffers after all retries.
+    pub no_buffers: u64,
+    /// Batches that were refused and went one by one.
+    pub refused_batches: u64,
+}
+
+impl Default for FlushCounters {
+    fn default() -> Self {
+        Self {
+            segments: [0; 65],
+            calls: 0,
+            failed: 0,
+            too_big: 0,
+            no_buffers: 0,
+            refused_batches: 0,
+        }
+    }
+}
+
+/// Sends what is queued, remembering which addresses refuse segmentation.
+#[derive(Debug)]
+pub struct Flusher {
+    segmentation: bool,
+    /// Until when segmentation is off, by address.
+    refusing: HashMap<SocketAddr, Duration>,
+    no_buffers_retries: u32,
+    counters: FlushCounters,
+    lost_sources: Vec<SocketAddr>,
+}
+
+/// What became of one batch.
+enum Sent {
+    Whole,
+    NotYet(Flushed),
+}
+
+impl Flusher {
+    /// `segmentation` is whether batches may be handed to the kernel whole (GSO).
+    #[must_use]
+    pub fn new(segmentation: bool) -> Self {
+        Self {
+            segmentation,
+            refusing: HashMap::new(),
+            no_buffers_retries: 0,
+            counters: FlushCounters::default(),
+            lost_sources: Vec::new(),
+        }
+    }
+
+    /// Sends batches, oldest first, until the queue is empty or the kernel takes no more.
+    pub fn flush(
+        &mut self,
+        queue: &mut GsoQueue,
+        sockets: &mut impl SendDatagrams,
+        now: Duration,
+    ) -> Flushed {
+        while let Some(batch) = queue.front() {
+            match self.send_batch(batch, sockets, now) {
+                Sent::Whole => queue.pop_front(),
+                Sent::NotYet(why) => return why,
+            }
+        }
+        Flushed::Done
+    }
+
+    /// Sends one datagram ahead of everything queued; returns whether it is dealt with.
+    ///
+    /// False: the socket is not writable, call again. Other failures are counted drops.
+    pub fn send_now(
+        &mut self,
+        destination: &Destination,
+        datagram: &[u8],
+        sockets: &mut impl SendDatagrams,
+    ) -> bool {
+        let mut result = self.call(sockets, destination, datagram, None);
+        if result.as_ref().is_err_and(is_source_error) && destination.from.is_some() {
+            self.lost_sources.push(destination.to);
+            let unpinned = Destination {
+                from: None,
+                ..*destination
+            };
+            result = self.call(sockets, &unpinned, datagram, None);
+        }
+        match result {
+            Ok(()) => self.counters.segments[1] += 1,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
+            Err(_) => self.counters.failed += 1,
+        }
+        true
+    }
+
+    /// Addresses whose pinned source address turned out to be gone, since the last call.
+    pub fn lost_sources(&mut self) -> impl Iterator<Item = SocketAddr> {
+        self.lost_sources.drain(..)
+    }
+
+    /// Whether batches are handed to the kernel whole, addresses that refuse it apart.
+    #[must_use]
+    pub fn segmentation(&self) -> bool {
+        self.segmentation
+    }
+
+    /// How many addresses have segmentation switched off at the moment.
+    #[must_use]
+    pub fn refusing(&self) -> usize {
+        self.refusing.len()
+    }
+
+    /// What was counted.
+    #[must_use]
+    pub fn counters(&self) -> &FlushCounters {
+        &self.counters
+    }
+
+    fn send_batch(
+        &mut self,
+        batch: &mut Batch,
+        sockets: &mut impl SendDatagrams,
+        now: Duration,
+    ) -> Sent {
+        while batch.segments() > 1 && self.may_segment(batch.destination.to, now) {
+            let result = self.call(
+                sockets,
+                &batch.destination,
+                batch.unsent(),
+                Some(batch.segment_len()),
+            );
+            let Err(error) = result else {
+                self.no_buffers_retries = 0;
+                self.counters.segments[batch.segments()] += 1;
+                return Sent::Whole;
+            };
+            match self.after_refused_batch(batch, &error, sockets, now) {
+                Reaction::Again => {}
+                Reaction::OneByOne => break,
+                Reaction::Drop => {
+                    self.counters.failed += batch.segments() as u64;
+                    return Sent::Whole;
+                }
+                Reaction::Wait(why) => return Sent::NotYet(why),
+                Reaction::NoBuffers => {
+                    self.counters.no_buffers += batch.segments() as u64;
+                    return Sent::Whole;
+                }
+            }
+        }
+        self.send_one_by_one(batch, sockets, now)
+    }
+
+    fn send_one_by_one(
+        &mut self,
+        batch: &mut Batch,
+        sockets: &mut impl SendDatagrams,
+        now: Duration,
+    ) -> Sent {
+        while !batch.first_segment().is_empty() {
+            let result = self.call(sockets, &batch.destination, batch.first_segment(), None);
+            match result.map_err(|error| self.after_refused_datagram(batch, &error, now)) {
+                Ok(()) => self.counters.segments[1] += 1,
+                Err(Reaction::Again) => continue,
+                Err(Reaction::Wait(why)) => return Sent::NotYet(why),
+                Err(Reaction::NoBuffers) => self.counters.no_buffers += 1,
+                Err(Reaction::OneByOne) => self.counters.too_big += 1,
+                Err(Reaction::Drop) => self.counters.failed += 1,
+            }
+            self.no_buffers_retries = 0;
+            batch.advance();
+        }
+        Sent::Whole
+    }
+
+    fn call(
+        &mut self,
+        sockets: &mut impl SendDatagrams,
+        destination: &Destination,
+        contents: &[u8],
+        segment_len: Option<usize>,
+    ) -> io::Result<()> {
+        self.counters.calls += 1;
+        sockets.send(destination, contents, segment_len)
+    }
+
+    fn may_segment(&mut self, to: SocketAddr, now: Duration) -> bool {
+        if self.refusing.is_empty() || !self.segmentation {
+            return self.segmentation;
+        }
+        match self.refusing.get(&to) {
+            Some(&until) if now < until => false,
+            Some(_) => {
+                self.refusing.remove(&to);
+                true
+            }
+            None => true,
+        }
+    }
+
+    fn after_refused_batch(
+        &mut self,
+        batch: &mut Batch,
+        error: &io::Error,
+        sockets: &mut impl SendDatagrams,
+        now: Duration,
+    ) -> Reaction {
+        if let Some(reaction) = self.after_any_refusal(batch, error, now) {
+            return reaction;
+        }
+        let pause = match error.raw_os_error() {
+            Some(libc::EMSGSIZE) => RETRY_AFTER_TOO_BIG,
+            Some(libc::EIO | libc::EINVAL) => {
+                sockets.recover();
+                RETRY_AFTER_REFUSAL
+            }
+            _ => return Reaction::Drop,
+        };
+        tracing::debug!(to = %batch.destination.to, %error, "Segmentation refused; sending one by one");
+        self.counters.refused_batches += 1;
+        if self.refusing.len() >= MAX_REFUSING {
+            self.refusing.clear();
+        }
+        self.refusing.insert(batch.destination.to, now + pause);
+        Reaction::OneByOne
+    }
+
+    fn after_refused_datagram(
+        &mut self,
+        batch: &mut Batch,
+        error: &io::Error,
+        now: Duration,
+    ) -> Reaction {
+        if let Some(reaction) = self.after_any_refusal(batch, error, now) {
+            return reaction;
+        }
+        match error.raw_os_error() {
+            Some(libc::EMSGSIZE) => Reaction::OneByOne,
+            _ => Reaction::Drop,
+        }
+    }
+
+    /// The reactions that do not depend on whether a batch or one datagram was refused.
+    fn after_any_refusal(
+        &mut self,
+        batch: &mut Batch,
+        error: &io::Error,
+        now: Duration,
+    ) -> Option<Reaction> {
+        if error.kind() == io::ErrorKind::WouldBlock {
+            return Some(Reaction::Wait(Flushed::Blocked(batch.destination.to)));
+        }
+        if error.raw_os_error() == Some(libc::ENOBUFS) {
+            if self.no_buffers_retries == NO_BUFFERS_RETRIES {
+                self.no_buffers_retries = 0;
+                return Some(Reaction::NoBuffers);
+            }
+            self.no_buffers_retries += 1;
+            return Some(Reaction::Wait(Flushed::RetryAt(now + NO_BUFFERS_PAUSE)));
+        }
+        if batch.destination.from.is_some() && is_source_error(error) {
+            batch.destination.from = None;
+            self.lost_sources.push(batch.destination.to);
+            return Some(Reaction::Again);
+        }
+        None
+    }
+}
+
+enum Reaction {
+    /// The same contents again, now.
+    Again,
+    /// The segments of a batch alone; for one datagram: it was too long even so.
+    OneByOne,
+    Wait(Flushed),
+    NoBuffers,
+    Drop,
+}
+
+/// Errors that a source address which is gone, or has no route, leads to.
+fn is_source_error(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EINVAL | libc::ENETUNREACH | libc::EADDRNOTAVAIL)
+    )
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,200 @@
+use super::*;
+use crate::queue::MAX_PAYLOAD;
+
+const NOW: Duration = Duration::from_secs(1000);
+
+#[test]
+fn a_batch_is_one_send() {
+    let mut rig = Rig::new(&[]);
+    rig.append(10, None);
+    assert_eq!(rig.flush(NOW), Flushed::Done);
+    assert_eq!(rig.socket.sends, [10]);
+    assert_eq!(rig.flusher.counters().segments[10], 1);
+}
+
+#[test]
+fn a_blocked_socket_keeps_the_batch() {
+    let mut rig = Rig::new(&[(0, libc::EAGAIN)]);
+    rig.append(10, None);
+    assert_eq!(rig.flush(NOW), Flushed::Blocked(to()));
+    assert_eq!(rig.flush(NOW), Flushed::Done);
+    assert_eq!(rig.socket.sends, [10]);
+}
+
+#[test]
+fn a_refused_batch_goes_one_by_one_and_nothing_is_lost() {
+    for (errno, pause) in [
+        (libc::EIO, RETRY_AFTER_REFUSAL),
+        (libc::EINVAL, RETRY_AFTER_REFUSAL),
+        (libc::EMSGSIZE, RETRY_AFTER_TOO_BIG),
+    ] {
+        let mut rig = Rig::new(&[(0, errno)]);
+        rig.append(5, None);
+        assert_eq!(rig.flush(NOW), Flushed::Done);
+        assert_eq!(rig.socket.sends, [1; 5], "errno {errno}");
+
+        rig.append(5, None);
+        rig.flush(NOW + pause / 2);
+        assert_eq!(rig.socket.sends, [1; 10], "segmentation is still off");
+
+        rig.append(5, None);
+        rig.flush(NOW + pause);
+        assert_eq!(rig.socket.sends.last(), Some(&5), "segmentation is back");
+        assert_eq!(rig.socket.recovered, errno != libc::EMSGSIZE);
+    }
+}
+
+#[test]
+fn a_refusal_in_the_middle_of_the_segments_does_not_repeat_any() {
+    let mut rig = Rig::new(&[(0, libc::EIO), (3, libc::EAGAIN)]);
+    rig.append(5, None);
+    assert_eq!(rig.flush(NOW), Flushed::Blocked(to()));
+    assert_eq!(rig.socket.sends, [1, 1]);
+    rig.flush(NOW);
+    assert_eq!(rig.socket.sends, [1; 5]);
+    assert_eq!(rig.socket.first_bytes, [0, 1, 2, 3, 4]);
+}
+
+#[test]
+fn a_lost_source_address_is_forgotten_and_the_same_batch_sent() {
+    for errno in [libc::EINVAL, libc::ENETUNREACH, libc::EADDRNOTAVAIL] {
+        let mut rig = Rig::new(&[(0, errno)]);
+        rig.append(5, Some([192, 0, 2, 1].into()));
+        assert_eq!(rig.flush(NOW), Flushed::Done);
+        assert_eq!(rig.socket.sends, [5], "segmentation was not suspected");
+        assert_eq!(rig.flusher.lost_sources().collect::<Vec<_>>(), [to()]);
+    }
+}
+
+#[test]
+fn no_buffers_is_tried_three_times_a_millisecond_apart_then_dropped() {
+    let mut rig = Rig::new(&[0, 1, 2, 3].map(|n| (n, libc::ENOBUFS)));
+    rig.append(5, None);
+    for n in 0..3 {
+        let now = NOW + NO_BUFFERS_PAUSE * n;
+        assert_eq!(rig.flush(now), Flushed::RetryAt(now + NO_BUFFERS_PAUSE));
+    }
+    assert_eq!(rig.flush(NOW), Flushed::Done);
+    assert_eq!(rig.flusher.counters().no_buffers, 5);
+    rig.append(5, None);
+    assert_eq!(rig.flush(NOW), Flushed::Done);
+    assert_eq!(rig.socket.sends, [5]);
+}
+
+#[test]
+fn one_datagram_that_is_too_long_is_counted_and_the_rest_goes_on() {
+    let mut rig = Rig::new(&[(0, libc::EMSGSIZE), (1, libc::EMSGSIZE)]);
+    rig.append(3, None);
+    assert_eq!(rig.flush(NOW), Flushed::Done);
+    assert_eq!(rig.socket.sends, [1, 1]);
+    assert_eq!(rig.flusher.counters().too_big, 1);
+}
+
+#[test]
+fn an_unreachable_destination_is_a_counted_drop_and_others_are_untouched() {
+    let mut rig = Rig::new(&[(0, libc::EHOSTUNREACH)]);
+    rig.append(3, None);
+    let other = Destination {
+        to: ([192, 0, 2, 77], 1).into(),
+        from: None,
+        ecn: 0,
+    };
+    rig.queue.append(&other, &[0; 100]).unwrap();
+    assert_eq!(rig.flush(NOW), Flushed::Done);
+    assert_eq!(rig.flusher.counters().failed, 3);
+    assert_eq!(rig.socket.sends, [1]);
+}
+
+#[test]
+fn without_segmentation_each_datagram_is_a_send() {
+    let mut rig = Rig::new(&[]);
+    rig.flusher = Flusher::new(false);
+    rig.append(4, None);
+    rig.flush(NOW);
+    assert_eq!(rig.socket.sends, [1; 4]);
+}
+
+#[test]
+fn the_memory_of_refusing_addresses_is_bounded() {
+    let mut rig = Rig::new(&[]);
+    for n in 0..u16::MAX {
+        rig.flusher
+            .refusing
+            .insert((to().ip(), n).into(), NOW + RETRY_AFTER_TOO_BIG);
+        if rig.flusher.refusing.len() == MAX_REFUSING {
+            break;
+        }
+    }
+    rig.socket.errors = vec![(0, libc::EIO)];
+    rig.append(2, None);
+    rig.flush(NOW);
+    assert_eq!(rig.flusher.refusing(), 1);
+}
+
+struct Rig {
+    queue: GsoQueue,
+    flusher: Flusher,
+    socket: FailingSocket,
+}
+
+impl Rig {
+    /// `errors`: on the nth call, this errno.
+    fn new(errors: &[(usize, i32)]) -> Self {
+        Self {
+            queue: GsoQueue::default(),
+            flusher: Flusher::new(true),
+            socket: FailingSocket {
+                errors: errors.to_vec(),
+                ..FailingSocket::default()
+            },
+        }
+    }
+
+    fn append(&mut self, segments: usize, from: Option<std::net::IpAddr>) {
+        let destination = Destination {
+            to: to(),
+            from,
+            ecn: 0,
+        };
+        for n in 0..segments {
+            self.queue.append(&destination, &[n as u8; 100]).unwrap();
+        }
+    }
+
+    fn flush(&mut self, now: Duration) -> Flushed {
+        self.flusher.flush(&mut self.queue, &mut self.socket, now)
+    }
+}
+
+#[derive(Default)]
+struct FailingSocket {
+    errors: Vec<(usize, i32)>,
+    calls: usize,
+    /// Segments of each successful send.
+    sends: Vec<usize>,
+    first_bytes: Vec<u8>,
+    recovered: bool,
+}
+
+impl SendDatagrams for FailingSocket {
+    fn send(&mut self, _: &Destination, bytes: &[u8], segment: Option<usize>) -> io::Result<()> {
+        let call = self.calls;
+        self.calls += 1;
+        if let Some((_, errno)) = self.errors.iter().find(|(n, _)| *n == call) {
+            return Err(io::Error::from_raw_os_error(*errno));
+        }
+        assert!(bytes.len() <= MAX_PAYLOAD);
+        self.sends
+            .push(segment.map_or(1, |s| bytes.len().div_ceil(s)));
+        self.first_bytes.push(bytes[0]);
+        Ok(())
+    }
+
+    fn recover(&mut self) {
+        self.recovered = true;
+    }
+}
+
+fn to() -> SocketAddr {
+    ([192, 0, 2, 2], 51820).into()
+}

@@ -1,0 +1,218 @@
+//! Datagrams waiting for the flush at the end of the tick, in batches that one send can carry.
+//!
+//! Pure: no socket, no clock. Appending copies the datagram out of the caller's stack buffer.
+//!
+//! INVARIANT: a datagram extends only the newest batch of its address. Batches leave in the order
+//! in which they were opened, so the datagrams to one address leave in the order of appending.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    net::{IpAddr, SocketAddr},
+};
+
+use crate::buffers::{Buffers, LARGE};
+
+/// Bound of the queue's memory in bytes, buffers kept for reuse included.
+pub const QUEUE_BYTES: usize = 2 * 1024 * 1024;
+/// Most segments in one batch (`UDP_MAX_SEGMENTS` of Linux before 6.9; later ones take 128).
+pub const MAX_SEGMENTS: usize = 64;
+/// Most bytes in one batch, and in one datagram: the largest UDP payload over IPv4 (RFC 768, 791).
+pub const MAX_PAYLOAD: usize = 65_507;
+
+const _: () = assert!(MAX_PAYLOAD <= LARGE);
+const _: () = assert!(
+    QUEUE_BYTES >= 2 * LARGE,
+    "a jumbo datagram must fit beside a batch"
+);
+
+/// Where a datagram goes, and what its IP header says beside that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Destination {
+    /// The peer's endpoint.
+    pub to: SocketAddr,
+    /// The source address to send from; `None` lets the kernel choose.
+    pub from: Option<IpAddr>,
+    /// The two ECN bits of the outer header (RFC 3168).
+    pub ecn: u8,
+}
+
+/// The queue is full, or the datagram is longer than [`MAX_PAYLOAD`]; it was not appended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full;
+
+/// Datagrams of one length to one destination; only the last may be shorter.
+#[derive(Debug)]
+pub struct Batch {
+    /// Where the batch goes.
+    pub destination: Destination,
+    segment_len: usize,
+    buffer: Box<[u8]>,
+    len: usize,
+    sent: usize,
+    sealed: bool,
+}
+
+/// Batches in the order in which they were opened.
+#[derive(Debug)]
+pub struct GsoQueue {
+    batches: VecDeque<Batch>,
+    /// How many batches have left: the id of the front batch.
+    left: u64,
+    /// The id of the newest batch to each address.
+    newest: HashMap<SocketAddr, u64>,
+    buffers: Buffers,
+}
+
+impl Default for GsoQueue {
+    fn default() -> Self {
+        Self {
+            batches: VecDeque::new(),
+            left: 0,
+            newest: HashMap::new(),
+            buffers: Buffers::new(QUEUE_BYTES),
+        }
+    }
+}
+
+impl GsoQueue {
+    /// Appends `datagram` to the newest batch of its destination, or opens a new one.
+    ///
+    /// # Errors
+    /// [`Full`] hands the datagram back: flush first.
+    pub fn append(&mut self, destination: &Destination, datagram: &[u8]) -> Result<(), Full> {
+        if datagram.is_empty() || datagram.len() > MAX_PAYLOAD {
+            return Err(Full);
+        }
+        if let Some(index) = self.newest_batch(destination.to) {
+            let batch = &mut self.batches[index];
+            if batch.can_append(destination, datagram.len())
+                && batch.make_room(datagram.len(), &mut self.buffers)
+            {
+                batch.push(datagram);
+                return Ok(());
+            }
+        }
+        self.open(destination, datagram)
+    }
+
+    /// Whether a datagram of any length could be appended now.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        self.buffers.has_room()
+    }
+
+    /// Whether nothing waits.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.batches.is_empty()
+    }
+
+    /// The oldest batch.
+    #[must_use]
+    pub fn front(&mut self) -> Option<&mut Batch> {
+        self.batches.front_mut()
+    }
+
+    /// Removes the oldest batch: it was sent, or given up.
+    pub fn pop_front(&mut self) {
+        let Some(batch) = self.batches.pop_front() else {
+            return;
+        };
+        if self.newest.get(&batch.destination.to) == Some(&self.left) {
+            self.newest.remove(&batch.destination.to);
+        }
+        self.left += 1;
+        self.buffers.give_back(batch.buffer);
+    }
+
+    fn newest_batch(&self, to: SocketAddr) -> Option<usize> {
+        let back = self.batches.back()?;
+        if back.destination.to == to {
+            return Some(self.batches.len() - 1);
+        }
+        let id = self.newest.get(&to)?;
+        Some((id - self.left) as usize)
+    }
+
+    fn open(&mut self, destination: &Destination, datagram: &[u8]) -> Result<(), Full> {
+        let buffer = self.buffers.take(datagram.len()).ok_or(Full)?;
+        let mut batch = Batch {
+            destination: *destination,
+            segment_len: datagram.len(),
+            buffer,
+            len: 0,
+            sent: 0,
+            sealed: false,
+        };
+        batch.push(datagram);
+        let id = self.left + self.batches.len() as u64;
+        self.newest.insert(destination.to, id);
+        self.batches.push_back(batch);
+        Ok(())
+    }
+}
+
+impl Batch {
+    /// The bytes not sent yet: segments of [`Self::segment_len`] bytes, the last may be shorter.
+    #[must_use]
+    pub fn unsent(&self) -> &[u8] {
+        &self.buffer[self.sent..self.len]
+    }
+
+    /// The length of all segments but the last, in bytes.
+    #[must_use]
+    pub fn segment_len(&self) -> usize {
+        self.segment_len
+    }
+
+    /// How many segments are not sent yet.
+    #[must_use]
+    pub fn segments(&self) -> usize {
+        self.unsent().len().div_ceil(self.segment_len)
+    }
+
+    /// The first segment not sent yet; empty when all are.
+    #[must_use]
+    pub fn first_segment(&self) -> &[u8] {
+        let unsent = self.unsent();
+        &unsent[..self.segment_len.min(unsent.len())]
+    }
+
+    /// Marks the first segment as sent (or given up).
+    pub fn advance(&mut self) {
+        self.sent += self.first_segment().len();
+        self.sealed = true;
+    }
+
+    fn can_append(&self, destination: &Destination, len: usize) -> bool {
+        // A shorter segment was the last that the kernel could cut off.
+        let is_open = !self.sealed;
+        let same_header = self.destination == *destination;
+        // All segments but the last have the same length.
+        let fits_the_segment = len <= self.segment_len;
+        let fits_one_send = self.len + len <= MAX_PAYLOAD && self.segments() < MAX_SEGMENTS;
+        is_open && same_header && fits_the_segment && fits_one_send
+    }
+
+    /// Moves the batch to a large buffer if the next `len` bytes do not fit the present one.
+    fn make_room(&mut self, len: usize, buffers: &mut Buffers) -> bool {
+        if self.len + len <= self.buffer.len() {
+            return true;
+        }
+        let Some(mut large) = buffers.take(LARGE) else {
+            return false;
+        };
+        large[..self.len].copy_from_slice(&self.buffer[..self.len]);
+        buffers.give_back(std::mem::replace(&mut self.buffer, large));
+        true
+    }
+
+    fn push(&mut self, datagram: &[u8]) {
+        self.buffer[self.len..][..datagram.len()].copy_from_slice(datagram);
+        self.len += datagram.len();
+        self.sealed |= datagram.len() < self.segment_len;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,145 @@
+//! The buffers that `recvmmsg` fills, and the datagrams in them.
+
+use std::{io::IoSliceMut, net::IpAddr, net::SocketAddr};
+
+use quinn_udp::RecvMeta;
+
+/// Buffers filled by one receive call.
+pub const RECEIVE_BUFFERS: usize = 32;
+/// Bytes in a buffer: no datagram, and no train that UDP GRO puts together, is longer.
+pub const RECEIVE_BUFFER_BYTES: usize = 65_535;
+
+const _: () = assert!(RECEIVE_BUFFERS <= quinn_udp::BATCH_SIZE);
+
+/// One datagram as it was received, to be decrypted where the caller likes.
+#[derive(Debug)]
+pub struct Datagram<'a> {
+    /// The UDP payload.
+    pub bytes: &'a [u8],
+    /// Who sent it.
+    pub from: SocketAddr,
+    /// The local address that it was sent to.
+    pub to: Option<IpAddr>,
+    /// The two ECN bits of the outer header.
+    pub ecn: u8,
+}
+
+/// What one receive call brought, with a cursor: it can be worked off in several ticks.
+pub struct ReceiveBuffers {
+    storage: Box<[u8]>,
+    meta: [RecvMeta; RECEIVE_BUFFERS],
+    received: usize,
+    current: usize,
+    offset: usize,
+}
+
+impl std::fmt::Debug for ReceiveBuffers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ReceiveBuffers")
+            .field("received", &self.received)
+            .field("current", &self.current)
+            .field("offset", &self.offset)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Default for ReceiveBuffers {
+    fn default() -> Self {
+        Self {
+            storage: vec![0; RECEIVE_BUFFERS * RECEIVE_BUFFER_BYTES].into_boxed_slice(),
+            meta: [RecvMeta::default(); RECEIVE_BUFFERS],
+            received: 0,
+            current: 0,
+            offset: 0,
+        }
+    }
+}
+
+impl ReceiveBuffers {
+    /// Whether every datagram was taken, so that the buffers can be filled anew.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.current == self.received
+    }
+
+    /// Fills the buffers by `receive`; returns its error and then holds nothing.
+    pub(crate) fn fill<E>(
+        &mut self,
+        receive: impl FnOnce(&mut [IoSliceMut<'_>], &mut [RecvMeta]) -> Result<usize, E>,
+    ) -> Result<usize, E> {
+        (self.received, self.current, self.offset) = (0, 0, 0);
+        let mut chunks = self.storage.chunks_exact_mut(RECEIVE_BUFFER_BYTES);
+        let mut slices: [IoSliceMut<'_>; RECEIVE_BUFFERS] =
+            std::array::from_fn(|_| IoSliceMut::new(chunks.next().unwrap_or_default()));
+        self.received = receive(&mut slices, &mut self.meta)?;
+        Ok(self.received)
+    }
+
+    /// How many datagrams each received buffer holds.
+    pub fn segments_per_buffer(&self) -> impl Iterator<Item = usize> {
+        self.meta[..self.received]
+            .iter()
+            .map(|meta| meta.len.div_ceil(meta.stride.max(1)))
+    }
+
+    /// The next datagram, in order of arrival; call [`Self::advance`] once it is dealt with.
+    #[must_use]
+    pub fn datagram(&self) -> Option<Datagram<'_>> {
+        let meta = self.meta[..self.received].get(self.current)?;
+        let buffer = &self.storage[self.current * RECEIVE_BUFFER_BYTES..][..meta.len];
+        let rest = &buffer[self.offset..];
+        Some(Datagram {
+            bytes: &rest[..stride(meta).min(rest.len())],
+            from: meta.addr,
+            to: meta.dst_ip,
+            ecn: meta.ecn.map_or(0, |ecn| ecn as u8),
+        })
+    }
+
+    /// Moves on to the datagram after the one that [`Self::datagram`] shows.
+    pub fn advance(&mut self) {
+        let Some(meta) = self.meta[..self.received].get(self.current) else {
+            return;
+        };
+        self.offset += stride(meta);
+        if self.offset >= meta.len {
+            self.current += 1;
+            self.offset = 0;
+        }
+    }
+}
+
+/// The kernel gives no stride, or zero, for a buffer that holds one datagram.
+fn stride(meta: &RecvMeta) -> usize {
+    if meta.stride == 0 {
+        meta.len.max(1)
+    } else {
+        meta.stride
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_train_is_cut_at_its_stride_and_an_empty_datagram_is_one() {
+        let mut buffers = ReceiveBuffers::default();
+        let received = buffers.fill(|slices, meta| {
+            slices[0][..7].copy_from_slice(&[1, 1, 1, 2, 2, 2, 3]);
+            (meta[0].len, meta[0].stride) = (7, 3);
+            (meta[1].len, meta[1].stride) = (0, 0);
+            slices[2][..2].copy_from_slice(&[9, 9]);
+            (meta[2].len, meta[2].stride) = (2, 2);
+            Ok::<_, ()>(3)
+        });
+        assert_eq!(received, Ok(3));
+        let mut seen = Vec::new();
+        while let Some(datagram) = buffers.datagram() {
+            seen.push(datagram.bytes.to_vec());
+            buffers.advance();
+        }
+        assert_eq!(seen, [&[1u8, 1, 1][..], &[2, 2, 2], &[3], &[], &[9, 9]]);
+        assert!(buffers.is_finished());
+    }
+}

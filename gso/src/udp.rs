@@ -1,0 +1,345 @@
+//! The UDP sockets: one for IPv4, one for IPv6, on the same port.
+
+use std::{
+    io,
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
+    os::fd::AsFd,
+};
+
+use quinn_udp::{EcnCodepoint, Transmit, UdpSocketState};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use tokio::{io::Interest, net::UdpSocket};
+
+use crate::{flush::SendDatagrams, queue::Destination, receive::ReceiveBuffers};
+
+mod options;
+
+/// Socket buffer asked for in each direction, in bytes; the reference asks for the same.
+const SOCKET_BUFFER_BYTES: usize = 7 * 1024 * 1024;
+/// How often a free port is looked for that both address families can have.
+const RANDOM_PORT_ATTEMPTS: usize = 16;
+
+/// How the sockets are opened.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SocketOptions {
+    /// The port; 0 lets the kernel choose.
+    pub port: u16,
+    /// The firewall mark; 0 for none.
+    pub fwmark: u32,
+    /// Whether the kernel may put received datagrams together (`UDP_GRO`).
+    pub receive_offload: bool,
+}
+
+/// Sockets that are bound, but not yet part of an event loop.
+#[derive(Debug)]
+pub struct BoundSockets {
+    v4: Option<Socket>,
+    v6: Option<Socket>,
+    port: u16,
+    receive_offload: bool,
+}
+
+impl BoundSockets {
+    /// Binds a socket for each address family that the machine has, on one port.
+    ///
+    /// # Errors
+    /// As `socket(2)`, `bind(2)`, and `setsockopt(2)` with `SO_MARK`.
+    pub fn open(options: SocketOptions) -> io::Result<Self> {
+        let mut attempts = 1..=RANDOM_PORT_ATTEMPTS;
+        loop {
+            let result = Self::open_pair(options);
+            let in_use = matches!(&result, Err(e) if e.kind() == io::ErrorKind::AddrInUse);
+            if in_use && options.port == 0 && attempts.next().is_some() {
+                continue;
+            }
+            return result;
+        }
+    }
+
+    /// The port that both sockets are bound to.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    fn open_pair(options: SocketOptions) -> io::Result<Self> {
+        let v4 = absent_family(bind(
+            (Ipv4Addr::UNSPECIFIED, options.port).into(),
+            options.fwmark,
+        ))?;
+        let mut port = options.port;
+        if let Some(v4) = &v4 {
+            port = bound_port(v4)?;
+        }
+        let v6 = absent_family(bind((Ipv6Addr::UNSPECIFIED, port).into(), options.fwmark))?;
+        if let Some(v6) = &v6 {
+            port = bound_port(v6)?;
+        }
+        if v4.is_none() && v6.is_none() {
+            return Err(io::Error::from_raw_os_error(libc::EAFNOSUPPORT));
+        }
+        Ok(Self {
+            v4,
+            v6,
+            port,
+            receive_offload: options.receive_offload,
+        })
+    }
+}
+
+/// The sockets of a running event loop.
+#[derive(Debug)]
+pub struct UdpSockets {
+    v4: Option<Endpoint>,
+    v6: Option<Endpoint>,
+    port: u16,
+}
+
+/// Which of the two sockets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// The IPv4 socket.
+    V4,
+    /// The IPv6 socket.
+    V6,
+}
+
+impl Family {
+    /// Both, in the order in which they are served.
+    pub const BOTH: [Self; 2] = [Self::V4, Self::V6];
+
+    /// The family of `address`.
+    #[must_use]
+    pub fn of(address: SocketAddr) -> Self {
+        if address.is_ipv4() {
+            Self::V4
+        } else {
+            Self::V6
+        }
+    }
+}
+
+impl UdpSockets {
+    /// Makes the sockets part of the current tokio runtime.
+    ///
+    /// # Errors
+    /// As `epoll_ctl(2)` and `setsockopt(2)`.
+    pub fn register(bound: BoundSockets) -> io::Result<Self> {
+        let register = |socket: Option<Socket>| {
+            socket
+                .map(|s| Endpoint::register(s, bound.receive_offload))
+                .transpose()
+        };
+        Ok(Self {
+            v4: register(bound.v4)?,
+            v6: register(bound.v6)?,
+            port: bound.port,
+        })
+    }
+
+    /// The port that both sockets are bound to.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Whether the kernel cuts batches into datagrams (`UDP_SEGMENT`), as probed at the start.
+    #[must_use]
+    pub fn segmentation(&self) -> bool {
+        self.endpoints().all(|e| e.max_segments > 1)
+    }
+
+    /// Whether the kernel puts received datagrams together (`UDP_GRO`).
+    #[must_use]
+    pub fn receive_offload(&self) -> bool {
+        self.endpoints().all(|e| e.receive_offload)
+    }
+
+    /// Sets the firewall mark; 0 takes it away.
+    ///
+    /// # Errors
+    /// As `setsockopt(2)` with `SO_MARK`: `EPERM` without `CAP_NET_ADMIN`.
+    pub fn set_fwmark(&self, mark: u32) -> io::Result<()> {
+        self.endpoints()
+            .try_for_each(|e| SockRef::from(&e.socket).set_mark(mark))
+    }
+
+    /// Receives what is there into `buffers`, without waiting; at most one system call.
+    ///
+    /// # Errors
+    /// `WouldBlock` when nothing is there, else as `recvmmsg(2)`.
+    pub fn receive(&self, family: Family, buffers: &mut ReceiveBuffers) -> io::Result<usize> {
+        match self.endpoint(family) {
+            Some(endpoint) => endpoint.receive(buffers),
+            None => Err(io::ErrorKind::WouldBlock.into()),
+        }
+    }
+
+    /// Waits until the socket can be read from; for ever if there is no such socket.
+    pub async fn readable(&self, family: Family) {
+        match self.endpoint(family) {
+            // An error shows itself again, and is dealt with, at the next receive.
+            Some(endpoint) => drop(endpoint.socket.readable().await),
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Waits until the socket can be written to; for ever if there is no such socket.
+    pub async fn writable(&self, family: Family) {
+        match self.endpoint(family) {
+            Some(endpoint) => drop(endpoint.socket.writable().await),
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Datagrams that the kernel dropped because a socket's receive buffer was full.
+    #[must_use]
+    pub fn kernel_drops(&self) -> u64 {
+        self.endpoints()
+            .map(|e| options::drops(e.socket.as_fd()))
+            .sum()
+    }
+
+    fn endpoint(&self, family: Family) -> Option<&Endpoint> {
+        match family {
+            Family::V4 => self.v4.as_ref(),
+            Family::V6 => self.v6.as_ref(),
+        }
+    }
+
+    fn endpoints(&self) -> impl Iterator<Item = &Endpoint> {
+        self.v4.iter().chain(&self.v6)
+    }
+}
+
+impl SendDatagrams for UdpSockets {
+    fn send(
+        &mut self,
+        destination: &Destination,
+        contents: &[u8],
+        segment_len: Option<usize>,
+    ) -> io::Result<()> {
+        let endpoint = self
+            .endpoint(Family::of(destination.to))
+            .ok_or_else(|| io::Error::from_raw_os_error(libc::EAFNOSUPPORT))?;
+        endpoint.send(&Transmit {
+            destination: destination.to,
+            ecn: EcnCodepoint::from_bits(destination.ecn),
+            contents,
+            segment_size: segment_len,
+            src_ip: destination.from,
+        })
+    }
+
+    fn recover(&mut self) {
+        for endpoint in self.v4.iter_mut().chain(&mut self.v6) {
+            endpoint.recreate_state();
+        }
+    }
+}
+
+/// One socket with quinn-udp's state for it.
+#[derive(Debug)]
+struct Endpoint {
+    socket: UdpSocket,
+    state: UdpSocketState,
+    /// Read once: the state's own value falls to 1 for good after one error.
+    max_segments: usize,
+    receive_offload: bool,
+}
+
+impl Endpoint {
+    fn register(socket: Socket, receive_offload: bool) -> io::Result<Self> {
+        socket.set_nonblocking(true)?;
+        let socket = UdpSocket::from_std(socket.into())?;
+        let state = UdpSocketState::new((&socket).into())?;
+        options::adjust(socket.as_fd(), receive_offload)?;
+        Ok(Self {
+            max_segments: state.max_gso_segments(),
+            receive_offload: receive_offload && state.gro_segments() > 1,
+            socket,
+            state,
+        })
+    }
+
+    /// quinn-udp leaves out the IPv4 TOS, and with it ECN, for good after `EIO` or `EINVAL`.
+    fn recreate_state(&mut self) {
+        let Ok(state) = UdpSocketState::new((&self.socket).into()) else {
+            return;
+        };
+        self.state = state;
+        if let Err(error) = options::adjust(self.socket.as_fd(), self.receive_offload) {
+            tracing::warn!(%error, "Cannot set the options of a UDP socket again");
+        }
+    }
+
+    fn send(&self, transmit: &Transmit<'_>) -> io::Result<()> {
+        now_or_when_ready(&self.socket, Interest::WRITABLE, || {
+            self.state.try_send((&self.socket).into(), transmit)
+        })
+    }
+
+    fn receive(&self, buffers: &mut ReceiveBuffers) -> io::Result<usize> {
+        now_or_when_ready(&self.socket, Interest::READABLE, || {
+            buffers.fill(|slices, meta| self.state.recv((&self.socket).into(), slices, meta))
+        })
+    }
+}
+
+/// Runs `operation` even if tokio has not yet heard that the socket is ready: a loop that is
+/// never idle rarely turns the reactor. `WouldBlock` clears what tokio believes.
+fn now_or_when_ready<T>(
+    socket: &UdpSocket,
+    interest: Interest,
+    mut operation: impl FnMut() -> io::Result<T>,
+) -> io::Result<T> {
+    let mut tried = false;
+    let result = socket.try_io(interest, || {
+        tried = true;
+        operation()
+    });
+    if tried { result } else { operation() }
+}
+
+fn bind(address: SocketAddr, fwmark: u32) -> io::Result<Socket> {
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::DGRAM.nonblocking().cloexec(),
+        Some(Protocol::UDP),
+    )?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    if fwmark != 0 {
+        socket.set_mark(fwmark)?;
+    }
+    options::grow_buffers(&socket, SOCKET_BUFFER_BYTES);
+    socket.bind(&address.into())?;
+    Ok(socket)
+}
+
+fn bound_port(socket: &Socket) -> io::Result<u16> {
+    let address = socket.local_addr()?.as_socket();
+    address
+        .map(|a| a.port())
+        .ok_or_else(|| io::Error::other("a UDP socket without an IP address"))
+}
+
+/// A machine without one of the address families still has the other.
+fn absent_family(result: io::Result<Socket>) -> io::Result<Option<Socket>> {
+    match result {
+        Ok(socket) => Ok(Some(socket)),
+        Err(e)
+            if matches!(
+                e.raw_os_error(),
+                Some(libc::EAFNOSUPPORT | libc::EADDRNOTAVAIL)
+            ) =>
+        {
+            Ok(None)
+        }
+        Err(e) => Err(e),
+    }
+}
+
+#[cfg(test)]
+mod tests;

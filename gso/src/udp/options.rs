@@ -1,0 +1,106 @@
+//! Socket options that quinn-udp and socket2 do not set as a tunnel needs them (Linux).
+
+use std::{
+    io,
+    os::fd::{AsRawFd, BorrowedFd},
+};
+
+use socket2::{SockRef, Socket};
+
+/// Corrects what quinn-udp's constructor has set.
+///
+/// - Timestamps off: their control message crowds out the ECN bits on a receive with GRO.
+/// - `IP_PMTUDISC_WANT` and no `IPV6_DONTFRAG`: the kernel fragments where a route's MTU is
+///   smaller, as the reference behaves, where quinn-udp's `PROBE` would be a black hole.
+/// - `UDP_GRO` as asked.
+pub(super) fn adjust(socket: BorrowedFd<'_>, receive_offload: bool) -> io::Result<()> {
+    let is_v6 = SockRef::from(&socket).domain()? == socket2::Domain::IPV6;
+    set(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 0)?;
+    if is_v6 {
+        let discover = libc::IPV6_PMTUDISC_WANT;
+        set(
+            socket,
+            libc::IPPROTO_IPV6,
+            libc::IPV6_MTU_DISCOVER,
+            discover,
+        )?;
+        set(socket, libc::IPPROTO_IPV6, libc::IPV6_DONTFRAG, 0)?;
+    } else {
+        let discover = libc::IP_PMTUDISC_WANT;
+        set(socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, discover)?;
+    }
+    match set(socket, libc::SOL_UDP, libc::UDP_GRO, receive_offload.into()) {
+        // Before Linux 5.0 there is no such option: nothing is put together.
+        Err(e) if e.raw_os_error() == Some(libc::ENOPROTOOPT) => Ok(()),
+        result => result,
+    }
+}
+
+/// Grows both buffers to `bytes`: past the system's limit with `CAP_NET_ADMIN`, else up to it.
+pub(super) fn grow_buffers(socket: &Socket, bytes: usize) {
+    let value = i32::try_from(bytes).unwrap_or(i32::MAX);
+    for (force, ordinary) in [
+        (libc::SO_RCVBUFFORCE, libc::SO_RCVBUF),
+        (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF),
+    ] {
+        let socket = SockRef::from(socket);
+        let fd = borrowed(&socket);
+        if set(fd, libc::SOL_SOCKET, force, value).is_err() {
+            // The kernel cuts the value down to its limit by itself.
+            let _ = set(fd, libc::SOL_SOCKET, ordinary, value);
+        }
+    }
+    tracing::debug!(
+        receive = socket.recv_buffer_size().unwrap_or(0),
+        send = socket.send_buffer_size().unwrap_or(0),
+        asked = bytes,
+        "UDP socket buffers in bytes (the kernel counts its own overhead, too)"
+    );
+}
+
+/// `SK_MEMINFO_DROPS` of `SO_MEMINFO` (linux/sock_diag.h): datagrams dropped on receive.
+pub(super) fn drops(socket: BorrowedFd<'_>) -> u64 {
+    const SK_MEMINFO_DROPS: usize = 8;
+    const SK_MEMINFO_VARS: usize = 9;
+    let mut info = [0u32; SK_MEMINFO_VARS];
+    let mut len = size_of_val(&info) as libc::socklen_t;
+    // SAFETY: `info` is writable for `len` bytes, and the kernel writes no more than that.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_MEMINFO,
+            info.as_mut_ptr().cast(),
+            &raw mut len,
+        )
+    };
+    let whole = result == 0 && len as usize == size_of_val(&info);
+    if whole {
+        info[SK_MEMINFO_DROPS].into()
+    } else {
+        0
+    }
+}
+
+fn borrowed<'a>(socket: &'a SockRef<'_>) -> BorrowedFd<'a> {
+    use std::os::fd::AsFd;
+    socket.as_fd()
+}
+
+fn set(socket: BorrowedFd<'_>, level: i32, name: i32, value: i32) -> io::Result<()> {
+    // SAFETY: `value` outlives the call, and its size is given.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            name,
+            (&raw const value).cast(),
+            size_of_val(&value) as libc::socklen_t,
+        )
+    };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}

@@ -1,0 +1,119 @@
+//! On loopback, with the kernel's own segmentation and receive offload.
+
+use std::time::Duration;
+
+use super::*;
+use crate::{flush::Flusher, queue::GsoQueue};
+
+#[test]
+fn a_batch_is_cut_by_the_kernel_and_comes_back_together_with_its_mark() {
+    on_runtime(async {
+        for loopback in [
+            SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+            (Ipv6Addr::LOCALHOST, 0).into(),
+        ] {
+            let mut sender = sockets(true);
+            let receiver = sockets(true);
+            assert!(sender.segmentation() && receiver.receive_offload());
+            let to = SocketAddr::new(loopback.ip(), receiver.port());
+            let mut queue = GsoQueue::default();
+            let destination = Destination {
+                to,
+                from: Some(loopback.ip()),
+                ecn: 1,
+            };
+            for n in 0..30u8 {
+                queue.append(&destination, &[n; 1000]).unwrap();
+            }
+            Flusher::new(true).flush(&mut queue, &mut sender, Duration::ZERO);
+
+            let received = receive(&receiver, Family::of(to), 30).await;
+            for (n, (bytes, from, local, ecn)) in received.into_iter().enumerate() {
+                assert_eq!(bytes, [n as u8; 1000]);
+                assert_eq!(from, SocketAddr::new(loopback.ip(), sender.port()));
+                assert_eq!((local, ecn), (Some(loopback.ip()), 1));
+            }
+        }
+    });
+}
+
+#[test]
+fn both_families_share_one_port_and_a_taken_port_is_an_error() {
+    on_runtime(async {
+        let first = sockets(true);
+        let options = SocketOptions {
+            port: first.port(),
+            ..SocketOptions::default()
+        };
+        let error = BoundSockets::open(options).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+    });
+}
+
+#[test]
+fn without_receive_offload_each_datagram_has_its_buffer() {
+    on_runtime(async {
+        let mut sender = sockets(true);
+        let receiver = sockets(false);
+        let to = (Ipv4Addr::LOCALHOST, receiver.port()).into();
+        let mut queue = GsoQueue::default();
+        let destination = Destination {
+            to,
+            from: None,
+            ecn: 0,
+        };
+        for n in 0..5u8 {
+            queue.append(&destination, &[n; 100]).unwrap();
+        }
+        Flusher::new(true).flush(&mut queue, &mut sender, Duration::ZERO);
+        assert_eq!(receive(&receiver, Family::V4, 5).await.len(), 5);
+        assert!(!receiver.receive_offload());
+        assert_eq!(receiver.kernel_drops(), 0);
+    });
+}
+
+#[test]
+fn a_recovered_socket_still_marks_and_segments() {
+    on_runtime(async {
+        let mut sender = sockets(true);
+        sender.recover();
+        assert!(sender.segmentation());
+    });
+}
+
+type Received = (Vec<u8>, SocketAddr, Option<std::net::IpAddr>, u8);
+
+async fn receive(sockets: &UdpSockets, family: Family, count: usize) -> Vec<Received> {
+    let mut buffers = ReceiveBuffers::default();
+    let mut received = Vec::new();
+    while received.len() < count {
+        if sockets.receive(family, &mut buffers).is_err() {
+            sockets.readable(family).await;
+        }
+        while let Some(d) = buffers.datagram() {
+            received.push((d.bytes.to_vec(), d.from, d.to, d.ecn));
+            buffers.advance();
+        }
+    }
+    received
+}
+
+fn sockets(receive_offload: bool) -> UdpSockets {
+    let options = SocketOptions {
+        receive_offload,
+        ..SocketOptions::default()
+    };
+    UdpSockets::register(BoundSockets::open(options).unwrap()).unwrap()
+}
+
+fn on_runtime(test: impl Future<Output = ()>) {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap()
+        .block_on(async {
+            tokio::time::timeout(Duration::from_secs(10), test)
+                .await
+                .expect("datagrams on loopback arrive");
+        });
+}

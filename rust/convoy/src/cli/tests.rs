@@ -1,0 +1,109 @@
+use clap::{CommandFactory, error::ErrorKind};
+
+use super::*;
+
+#[test]
+fn the_command_line_is_consistent() {
+    Cli::command().debug_assert();
+}
+
+#[test]
+fn an_interface_alone_starts_the_daemon_with_every_feature() {
+    let cli = parse(&["wg0"]).unwrap();
+    assert_eq!(cli.interface.unwrap().as_str(), "wg0");
+    assert!(cli.command.is_none());
+    assert!(!cli.daemon.foreground);
+    assert_eq!(cli.daemon.gso, Switch::Auto);
+    assert_eq!(cli.daemon.tun_offload, Switch::Auto);
+    assert_eq!(cli.daemon.udp_gro, Switch::Auto);
+    assert_eq!(cli.daemon.batch, 50);
+    assert_eq!(cli.daemon.log_format, LogFormat::Text);
+}
+
+#[test]
+fn every_switch_is_taken() {
+    let line = "-f --gso off --tun-offload on --udp-gro off --batch 1 --log-format json wg0";
+    let daemon = parse(&line.split(' ').collect::<Vec<_>>()).unwrap().daemon;
+    assert!(daemon.foreground);
+    assert_eq!(daemon.gso, Switch::Off);
+    assert_eq!(daemon.tun_offload, Switch::On);
+    assert_eq!(daemon.udp_gro, Switch::Off);
+    assert_eq!(daemon.batch, 1);
+    assert_eq!(daemon.log_format, LogFormat::Json);
+}
+
+#[test]
+fn every_switch_is_an_environment_variable() {
+    let command = Cli::command();
+    let variables: Vec<_> = command
+        .get_arguments()
+        .filter(|arg| arg.get_long().is_some_and(|long| long != "foreground"))
+        .map(|arg| (arg.get_long().unwrap(), arg.get_env().unwrap()))
+        .collect();
+    assert_eq!(variables.len(), 5);
+    for (long, variable) in variables {
+        let expected = format!("CONVOY_{}", long.replace('-', "_").to_uppercase());
+        assert_eq!(variable, expected.as_str());
+    }
+}
+
+#[test]
+fn a_batch_has_one_to_fifty_packets() {
+    for wrong in ["0", "51", "-1", "many"] {
+        let error = parse(&["--batch", wrong, "wg0"]).unwrap_err();
+        let kinds = [ErrorKind::ValueValidation, ErrorKind::UnknownArgument];
+        assert!(kinds.contains(&error.kind()), "{error}");
+    }
+}
+
+#[test]
+fn stats_needs_an_interface_of_its_own() {
+    let cli = parse(&["stats", "wg0", "--json"]).unwrap();
+    let Some(Command::Stats(args)) = cli.command else {
+        panic!("{:?}", cli.command)
+    };
+    assert_eq!(args.interface.as_str(), "wg0");
+    assert!(args.json);
+    parse(&["stats"]).unwrap_err();
+}
+
+#[test]
+fn an_interface_and_a_command_do_not_go_together() {
+    let error = parse(&["wg0", "stats", "wg0"]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ArgumentConflict);
+}
+
+#[test]
+fn an_interface_may_be_named_like_a_command() {
+    let cli = parse(&["--", "stats"]).unwrap();
+    assert!(cli.command.is_none());
+    assert_eq!(cli.interface.unwrap().as_str(), "stats");
+}
+
+#[test]
+fn nothing_at_all_is_an_error() {
+    parse(&[]).unwrap_err();
+}
+
+#[test]
+fn an_interface_name_is_no_path() {
+    for name in [
+        "",
+        ".",
+        "..",
+        "a/b",
+        "a b",
+        "a:b",
+        "sixteen-bytes-xx",
+        "a\n",
+    ] {
+        name.parse::<InterfaceName>().unwrap_err();
+    }
+    for name in ["wg0", "fifteen-bytes-x", "größe", "-"] {
+        name.parse::<InterfaceName>().unwrap();
+    }
+}
+
+fn parse(args: &[&str]) -> Result<Cli, clap::Error> {
+    Cli::try_parse_from([&["convoy"], args].concat())
+}

@@ -1,0 +1,200 @@
+//! The daemon's life: from opening the device to its end.
+
+use std::{os::unix::net::UnixListener, time::Duration};
+
+use anyhow::{Context, bail};
+use convoy_tun::Device;
+use convoy_tunnel::{Exit, Options, Tunnel};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tracing::{error, info, warn};
+
+use crate::{
+    background::{self, Parent},
+    cli::{DaemonArgs, InterfaceName, LogFormat},
+    link_monitor, logging, process,
+    uapi::{
+        Server,
+        socket::{self, SocketFile},
+    },
+};
+
+/// How long the threads may take to end once they were asked to.
+const STOP_TIME: Duration = Duration::from_secs(5);
+
+/// Starts the daemon of `interface`: in the background, or here until it ends.
+pub(crate) fn start(interface: &InterfaceName, args: &DaemonArgs) -> anyhow::Result<()> {
+    let mut parent = Parent::detach()?;
+    if parent.is_none() && !args.foreground {
+        return background::start();
+    }
+    let outcome = logging::init(args.log_format).and_then(|()| run(interface, args, &mut parent));
+    if let Err(error) = &outcome {
+        if let Some(parent) = parent {
+            parent.fail(error);
+        }
+        // Whoever reads the log by machine does not read what is printed for people.
+        if args.log_format == LogFormat::Json {
+            error!("{error:#}");
+        }
+    }
+    outcome
+}
+
+fn run(
+    interface: &InterfaceName,
+    args: &DaemonArgs,
+    parent: &mut Option<Parent>,
+) -> anyhow::Result<()> {
+    process::forbid_core_dumps();
+    process::end_on_panic(None);
+    let resources = Resources::acquire(interface, args)?;
+    process::end_on_panic(resources.socket_file.clone());
+    let socket_file = resources.socket_file.clone();
+
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the main thread's runtime")?;
+    let outcome = runtime.block_on(serve(resources, args, parent));
+    if let Some(file) = socket_file {
+        file.remove();
+    }
+    outcome
+}
+
+/// What has to be there before the tunnel starts.
+struct Resources {
+    device: Device,
+    /// What the kernel calls the interface, which an adopted device decides.
+    interface: String,
+    listener: UnixListener,
+    /// None where the UAPI socket is not a file.
+    socket_file: Option<SocketFile>,
+}
+
+impl Resources {
+    fn acquire(interface: &InterfaceName, args: &DaemonArgs) -> anyhow::Result<Self> {
+        let device = match process::inherited_fd("WG_TUN_FD")? {
+            Some(fd) => Device::adopt(fd).context("cannot use the TUN device of WG_TUN_FD")?,
+            None => {
+                // Says what is the matter where the kernel would only say that the name is taken.
+                socket::ensure_unused(&socket::path(interface.as_str()))?;
+                Device::open(interface.as_str(), args.tun_offload.into())?
+            }
+        };
+        let interface = device.name().context("cannot read the interface's name")?;
+        let (listener, socket_file) = match process::inherited_fd("WG_UAPI_FD")? {
+            Some(fd) => socket::adopt(fd)?,
+            None => {
+                let (listener, file) = socket::bind(&socket::path(&interface))?;
+                (listener, Some(file))
+            }
+        };
+        Ok(Self {
+            device,
+            interface,
+            listener,
+            socket_file,
+        })
+    }
+}
+
+/// Runs the tunnel until something ends it.
+async fn serve(
+    resources: Resources,
+    args: &DaemonArgs,
+    parent: &mut Option<Parent>,
+) -> anyhow::Result<()> {
+    let interface = resources.interface;
+    let mut interrupted = Interrupted::new()?;
+    let index = nix::net::if_::if_nametoindex(interface.as_str());
+    let options = Options {
+        gso: args.gso.into(),
+        udp_gro: args.udp_gro.into(),
+        batch: args.batch.into(),
+    };
+    let tunnel = Tunnel::start(resources.device, options).context("cannot start the tunnel")?;
+    let server = Server::new(resources.listener, interface.clone(), tunnel.clone())
+        .context("cannot serve the UAPI socket")?;
+
+    match index {
+        Ok(index) => {
+            let tunnel = tunnel.clone();
+            let on_mtu = move |mtu| tunnel.set_mtu(mtu);
+            tokio::spawn(link_monitor::watch_mtu(index, on_mtu));
+        }
+        Err(error) => warn!("changes of the interface's MTU go unnoticed: {error}"),
+    }
+    if let Some(parent) = parent.take() {
+        parent.ready()?;
+    }
+    info!(interface, version = env!("CARGO_PKG_VERSION"), "ready");
+
+    let exit = tokio::select! {
+        never = server.serve() => match never {},
+        exit = tunnel.wait() => exit,
+        signal = interrupted.next() => {
+            info!("ending on {signal}");
+            stop(&tunnel, &mut interrupted).await
+        }
+        () = removed(resources.socket_file.as_ref()) => {
+            info!("ending: the UAPI socket was removed");
+            stop(&tunnel, &mut interrupted).await
+        }
+    };
+    match exit {
+        Exit::Stopped => Ok(()),
+        Exit::InterfaceDeleted => {
+            info!("ending: the interface was deleted");
+            Ok(())
+        }
+        Exit::Failed(reason) => bail!("the tunnel has failed: {reason}"),
+    }
+}
+
+/// Ends the tunnel's threads; a second signal, or [`STOP_TIME`], ends the wait for them.
+async fn stop(tunnel: &Tunnel, interrupted: &mut Interrupted) -> Exit {
+    tunnel.stop();
+    tokio::select! {
+        exit = tunnel.wait() => exit,
+        _ = interrupted.next() => Exit::Stopped,
+        () = tokio::time::sleep(STOP_TIME) => {
+            Exit::Failed(format!("its threads did not end within {STOP_TIME:?}"))
+        }
+    }
+}
+
+/// Waits until someone removes the socket file; for ever where there is none, or no way to see it.
+async fn removed(file: Option<&SocketFile>) {
+    let Some(file) = file else {
+        return std::future::pending().await;
+    };
+    if let Err(error) = file.removed().await {
+        warn!("the removal of the UAPI socket goes unnoticed: {error}");
+        std::future::pending().await
+    }
+}
+
+/// The signals that end the daemon.
+struct Interrupted {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Interrupted {
+    fn new() -> anyhow::Result<Self> {
+        let listen = |kind| signal(kind).context("cannot listen to signals");
+        Ok(Self {
+            terminate: listen(SignalKind::terminate())?,
+            interrupt: listen(SignalKind::interrupt())?,
+        })
+    }
+
+    /// The name of the next signal.
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Logs on the standard output, as text or as JSON.
+
+mod json;
+
+use std::{env, io::IsTerminal};
+
+use anyhow::Context;
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::{EnvFilter, fmt, layer::SubscriberExt, util::SubscriberInitExt};
+
+use crate::cli::LogFormat;
+
+/// Sets the process's log up, as `RUST_LOG` or else `LOG_LEVEL` ask for.
+pub(crate) fn init(format: LogFormat) -> anyhow::Result<()> {
+    let filter = match env::var("RUST_LOG") {
+        Ok(directives) if !directives.is_empty() => EnvFilter::builder()
+            .parse(directives)
+            .context("RUST_LOG is no filter")?,
+        _ => EnvFilter::default().add_directive(level(env::var("LOG_LEVEL").ok()).into()),
+    };
+    let registry = tracing_subscriber::registry().with(filter);
+    match format {
+        LogFormat::Json => registry
+            .with(fmt::layer().event_format(json::Json))
+            .try_init(),
+        LogFormat::Text => {
+            let is_terminal = std::io::stdout().is_terminal();
+            let text = fmt::layer().with_target(false).with_ansi(is_terminal);
+            registry.with(text).try_init()
+        }
+    }
+    .context("cannot set the log up")
+}
+
+/// Whether the caller asked for logs, so that a daemon in the background keeps its output.
+pub(crate) fn is_asked_for() -> bool {
+    let is_set = |name| env::var(name).is_ok_and(|value| !value.is_empty());
+    match is_set("RUST_LOG") {
+        true => true,
+        false => is_set("LOG_LEVEL") && level(env::var("LOG_LEVEL").ok()) != LevelFilter::OFF,
+    }
+}
+
+/// The levels of wireguard-go, and `info`; what is unknown is `info`.
+fn level(log_level: Option<String>) -> LevelFilter {
+    match log_level.as_deref() {
+        Some("verbose" | "debug") => LevelFilter::DEBUG,
+        Some("error") => LevelFilter::ERROR,
+        Some("silent") => LevelFilter::OFF,
+        _ => LevelFilter::INFO,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_levels_are_those_of_the_reference() {
+        let level = |name: &str| level(Some(name.to_owned()));
+        assert_eq!(level("verbose"), LevelFilter::DEBUG);
+        assert_eq!(level("debug"), LevelFilter::DEBUG);
+        assert_eq!(level("info"), LevelFilter::INFO);
+        assert_eq!(level("error"), LevelFilter::ERROR);
+        assert_eq!(level("silent"), LevelFilter::OFF);
+        assert_eq!(level("loud"), LevelFilter::INFO);
+    }
+}

@@ -1,0 +1,190 @@
+//! What `convoy stats` prints for people.
+
+use std::{collections::BTreeMap, fmt, fmt::Write};
+
+use jiff::Timestamp;
+
+use super::report::{CountersReport, PeerReport, Report};
+
+/// The histograms, in the order of the packets' path: outbound, then inbound.
+const HISTOGRAMS: [(&str, &str); 5] = [
+    ("packets_per_read", "packets per TUN read"),
+    ("packets_per_batch", "packets per batch of the reader"),
+    ("segments_per_send", "segments per UDP send"),
+    ("segments_per_receive", "segments per UDP receive"),
+    ("packets_per_write", "packets per TUN write"),
+];
+
+/// The values of a histogram that share a bar. 50 is a full batch, 64 the most one send takes.
+const BUCKETS: [(usize, usize); 11] = [
+    (0, 0),
+    (1, 1),
+    (2, 2),
+    (3, 4),
+    (5, 8),
+    (9, 16),
+    (17, 32),
+    (33, 49),
+    (50, 50),
+    (51, 63),
+    (64, 64),
+];
+
+/// The bar of a bucket that holds all observations, in characters.
+const FULL_BAR: f64 = 40.0;
+
+/// The report in words, with the ages of handshakes as of `now`.
+pub(super) fn render(report: &Report, now: Timestamp) -> String {
+    let mut text = String::new();
+    // INVARIANT: writing to a String does not fail.
+    write_report(&mut text, report, now).expect("a String takes what is written");
+    text
+}
+
+fn write_report(out: &mut String, report: &Report, now: Timestamp) -> fmt::Result {
+    let counters = &report.counters;
+    writeln!(out, "{} (convoy {})", report.interface, report.version)?;
+    write_totals(out, counters)?;
+    for (name, title) in HISTOGRAMS {
+        let counts = counters.histograms.get(name).map_or(&[][..], Vec::as_slice);
+        write_histogram(out, title, counts)?;
+    }
+    let drops: BTreeMap<_, _> = counters.drops.iter().filter(|(_, n)| **n > 0).collect();
+    match drops.is_empty() {
+        true => writeln!(out, "\ndrops: none")?,
+        false => write_section(out, "drops", drops.iter().map(|(k, n)| (*k, grouped(**n))))?,
+    }
+    let syscalls = counters.syscalls.iter();
+    write_section(out, "system calls", syscalls.map(|(k, n)| (k, grouped(*n))))?;
+    let state = counters.state.iter();
+    write_section(out, "state", state.map(|(k, v)| (k, v.clone())))?;
+    report
+        .peers
+        .iter()
+        .try_for_each(|p| write_peer(out, p, now))
+}
+
+fn write_totals(out: &mut String, counters: &CountersReport) -> fmt::Result {
+    writeln!(out, "\n  {:<10}{:>18}{:>14}", "", "packets", "bytes")?;
+    let directions = [
+        ("outbound", &counters.outbound),
+        ("inbound", &counters.inbound),
+    ];
+    for (name, traffic) in directions {
+        let (packets, bytes) = (grouped(traffic.packets), binary(traffic.bytes));
+        writeln!(out, "  {name:<10}{packets:>18}{bytes:>14}")?;
+    }
+    writeln!(
+        out,
+        "  {} ticks, {} handshakes, {} cookie replies",
+        grouped(counters.ticks),
+        grouped(counters.handshakes),
+        grouped(counters.cookies_sent),
+    )
+}
+
+fn write_histogram(out: &mut String, title: &str, counts: &[u64]) -> fmt::Result {
+    let samples: u64 = counts.iter().sum();
+    if samples == 0 {
+        return writeln!(out, "\n{title}: none");
+    }
+    let total: u64 = (0u64..).zip(counts).map(|(value, n)| value * n).sum();
+    writeln!(
+        out,
+        "\n{title}: {} samples, mean {:.1}, p50 {}, p99 {}",
+        grouped(samples),
+        total as f64 / samples as f64,
+        percentile(counts, samples, 50),
+        percentile(counts, samples, 99),
+    )?;
+    for (low, high) in BUCKETS {
+        let count: u64 = counts.iter().take(high + 1).skip(low).sum();
+        if count > 0 {
+            let label = match low == high {
+                true => low.to_string(),
+                false => format!("{low}-{high}"),
+            };
+            let share = count as f64 / samples as f64;
+            let bar = "█".repeat((share * FULL_BAR).ceil() as usize);
+            writeln!(out, "  {label:>7} {:>5.1} %  {bar}", share * 100.0)?;
+        }
+    }
+    Ok(())
+}
+
+/// The least value that at least `percent` of the samples do not exceed.
+fn percentile(counts: &[u64], samples: u64, percent: u64) -> usize {
+    let rank = (samples * percent).div_ceil(100);
+    let mut seen = 0;
+    let reached = counts.iter().position(|count| {
+        seen += count;
+        seen >= rank
+    });
+    reached.unwrap_or(0)
+}
+
+fn write_section<'a>(
+    out: &mut String,
+    title: &str,
+    entries: impl Iterator<Item = (&'a String, String)> + Clone,
+) -> fmt::Result {
+    let width = entries.clone().map(|(name, _)| name.len()).max();
+    let Some(width) = width else { return Ok(()) };
+    writeln!(out, "\n{title}:")?;
+    for (name, value) in entries {
+        writeln!(out, "  {name:<width$}  {value:>14}")?;
+    }
+    Ok(())
+}
+
+fn write_peer(out: &mut String, peer: &PeerReport, now: Timestamp) -> fmt::Result {
+    let handshake = match peer.latest_handshake {
+        Some(time) => {
+            let age = now.as_second().saturating_sub_unsigned(time).max(0);
+            format!("{} s ago", grouped(age.unsigned_abs()))
+        }
+        None => "never".to_owned(),
+    };
+    let endpoint = peer.endpoint.as_deref().unwrap_or("none");
+    writeln!(out, "\npeer {}", peer.public_key)?;
+    writeln!(out, "  endpoint {endpoint}, latest handshake {handshake}")?;
+    let directions = [
+        ("outbound", peer.tx_packets, peer.tx_bytes),
+        ("inbound", peer.rx_packets, peer.rx_bytes),
+    ];
+    for (name, packets, bytes) in directions {
+        let (packets, bytes) = (grouped(packets), binary(bytes));
+        writeln!(
+            out,
+            "  {name:<10}{packets:>18} packets{bytes:>14} encrypted"
+        )?;
+    }
+    Ok(())
+}
+
+/// `1234567` as `1,234,567`.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut grouped = String::with_capacity(digits.len() * 4 / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}
+
+/// Bytes in the binary unit that leaves at most four digits before the point.
+fn binary(bytes: u64) -> String {
+    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    if bytes < 1024 {
+        return format!("{bytes} B");
+    }
+    let unit = (bytes.ilog2() / 10) as usize;
+    let value = bytes as f64 / 1024f64.powi(unit as i32);
+    format!("{value:.2} {}", UNITS[unit - 1])
+}
+
+#[cfg(test)]
+mod tests;

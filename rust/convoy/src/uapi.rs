@@ -1,0 +1,253 @@
+//! The WireGuard cross-platform interface (UAPI): how `wg` talks to the daemon.
+//!
+//! A client sends any number of requests over the socket, one after another, each ended by a blank
+//! line, and gets to each an answer that ends with `errno=N` and a blank line:
+//!
+//! | request | answer |
+//! |---|---|
+//! | `get=1` | the device and its peers, one `key=value` a line |
+//! | `set=1`, then `key=value` lines | nothing; applied whole, or not at all |
+//! | `get=convoy_stats` | `convoy_stats=` and one line of JSON ([`crate::stats`]); holds no key but public ones |
+//!
+//! Each client has a thread of its own, so that one that never ends its request holds up nobody
+//! else. What it may take is bounded in time, in bytes and in the number of clients.
+
+mod lines;
+mod parse;
+pub(crate) mod socket;
+mod write;
+
+use std::{
+    convert::Infallible,
+    io::{self, Write},
+    os::unix::net::{UnixListener, UnixStream},
+    sync::Arc,
+    thread,
+    time::Duration,
+};
+
+use convoy_proto::config::{DeviceUpdate, Snapshot};
+use convoy_tunnel::{ApplyError, Closed, Tunnel};
+use nix::errno::Errno;
+use tokio::sync::Semaphore;
+use tracing::{debug, warn};
+use zeroize::Zeroizing;
+
+use crate::stats::{self, Report};
+use lines::{Limits, Lines, ReadError};
+use parse::{ParseError, SetParser};
+
+/// How many clients are served at the same time; others wait in the socket's backlog.
+const MAX_CLIENTS: usize = 32;
+
+/// 130,000 allowed IPs take 8 MB.
+const LIMITS: Limits = Limits {
+    time: Duration::from_secs(60),
+    bytes: 64 << 20,
+};
+
+/// How long to wait when the process is out of file descriptors or threads.
+const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
+
+/// What the clients control: a running tunnel.
+pub(crate) trait Control: Send + Sync + 'static {
+    /// Applies `update`, whole or not at all.
+    fn apply(&self, update: DeviceUpdate) -> Result<(), ApplyError>;
+
+    /// The device and its peers now.
+    fn snapshot(&self) -> Result<Snapshot, Closed>;
+}
+
+impl Control for Tunnel {
+    fn apply(&self, update: DeviceUpdate) -> Result<(), ApplyError> {
+        self.apply(update)
+    }
+
+    fn snapshot(&self) -> Result<Snapshot, Closed> {
+        self.snapshot()
+    }
+}
+
+/// Answers the clients of one socket.
+#[derive(Debug)]
+pub(crate) struct Server<C> {
+    listener: tokio::net::UnixListener,
+    service: Arc<Service<C>>,
+}
+
+/// What every client's thread shares.
+#[derive(Debug)]
+struct Service<C> {
+    interface: String,
+    control: C,
+    limits: Limits,
+}
+
+/// Why a request was refused.
+#[derive(Debug, thiserror::Error)]
+enum Refusal {
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    #[error("a line behind the request where a blank one has to be")]
+    NotBlank,
+    #[error(transparent)]
+    Parse(#[from] ParseError),
+    #[error(transparent)]
+    Apply(#[from] ApplyError),
+    #[error(transparent)]
+    Closed(#[from] Closed),
+}
+
+impl<C: Control> Server<C> {
+    /// A server for the tunnel of `interface`, to be used within a tokio runtime.
+    pub(crate) fn new(listener: UnixListener, interface: String, control: C) -> io::Result<Self> {
+        Self::with_limits(listener, interface, control, LIMITS)
+    }
+
+    fn with_limits(
+        listener: UnixListener,
+        interface: String,
+        control: C,
+        limits: Limits,
+    ) -> io::Result<Self> {
+        listener.set_nonblocking(true)?;
+        let listener = tokio::net::UnixListener::from_std(listener)?;
+        let service = Arc::new(Service {
+            interface,
+            control,
+            limits,
+        });
+        Ok(Self { listener, service })
+    }
+
+    /// Accepts clients for ever.
+    pub(crate) async fn serve(self) -> Infallible {
+        let slots = Arc::new(Semaphore::new(MAX_CLIENTS));
+        loop {
+            // INVARIANT: the semaphore is never closed.
+            let slot = Arc::clone(&slots).acquire_owned().await;
+            let slot = slot.expect("the semaphore is open");
+            let accepted = self.listener.accept().await;
+            let service = Arc::clone(&self.service);
+            let started = accepted
+                .and_then(|(stream, _)| stream.into_std())
+                .and_then(|stream| {
+                    let serve = move || {
+                        service.converse(&stream);
+                        drop(slot);
+                    };
+                    thread::Builder::new().name("uapi".into()).spawn(serve)
+                });
+            if let Err(error) = started {
+                warn!("UAPI: cannot serve a client: {error}");
+                tokio::time::sleep(EXHAUSTED_PAUSE).await;
+            }
+        }
+    }
+}
+
+impl<C: Control> Service<C> {
+    /// Answers one client's requests until it ends, or until it says what cannot be understood.
+    fn converse(&self, stream: &UnixStream) {
+        let timeouts = stream
+            .set_nonblocking(false)
+            .and_then(|()| stream.set_write_timeout(Some(self.limits.time)));
+        if let Err(error) = timeouts {
+            warn!("UAPI: cannot set up a client: {error}");
+            return;
+        }
+        let mut lines = Lines::new(stream, self.limits);
+        loop {
+            lines.begin_request();
+            let outcome = match lines.next_line() {
+                Ok(b"get=1") => self.listing(&mut lines),
+                Ok(b"set=1") => self.set(&mut lines),
+                Ok(line) if line == stats::REQUEST.as_bytes() => self.stats(&mut lines),
+                Ok(_) => return warn!("UAPI: a client asked for an unknown operation"),
+                Err(ReadError::Ended) => return,
+                Err(error) => Err(error.into()),
+            };
+            if let Err(refusal) = &outcome {
+                warn!("UAPI: request refused: {refusal}");
+            }
+            let lost_track = matches!(outcome, Err(Refusal::Read(_)));
+            if answer(stream, outcome).is_err() || lost_track {
+                return;
+            }
+        }
+    }
+
+    fn listing(&self, lines: &mut Lines<'_>) -> Result<Zeroizing<String>, Refusal> {
+        blank_line(lines)?;
+        Ok(write::listing(&self.control.snapshot()?))
+    }
+
+    fn stats(&self, lines: &mut Lines<'_>) -> Result<Zeroizing<String>, Refusal> {
+        blank_line(lines)?;
+        let report = Report::new(&self.interface, &self.control.snapshot()?);
+        Ok(Zeroizing::new(stats::answer(&report)))
+    }
+
+    fn set(&self, lines: &mut Lines<'_>) -> Result<Zeroizing<String>, Refusal> {
+        let mut parser = SetParser::new();
+        let mut wrong = None;
+        loop {
+            let line = lines.next_line()?;
+            if line.is_empty() {
+                break;
+            }
+            // The rest of a wrong request is read over, so that the next one can be told from it.
+            if wrong.is_none() {
+                wrong = parser.line(line).err();
+            }
+        }
+        if let Some(error) = wrong {
+            return Err(error.into());
+        }
+        let update = parser.finish();
+        debug!(peers = update.peers.len(), "UAPI: set");
+        self.control.apply(update)?;
+        Ok(Zeroizing::default())
+    }
+}
+
+/// Reads to the blank line that ends a `get`; nothing may stand before it.
+fn blank_line(lines: &mut Lines<'_>) -> Result<(), Refusal> {
+    let mut blank = true;
+    while !lines.next_line()?.is_empty() {
+        blank = false;
+    }
+    blank.then_some(()).ok_or(Refusal::NotBlank)
+}
+
+fn answer(mut stream: &UnixStream, outcome: Result<Zeroizing<String>, Refusal>) -> io::Result<()> {
+    let errno = match outcome {
+        Ok(text) => {
+            stream.write_all(text.as_bytes())?;
+            0
+        }
+        Err(refusal) => -(refusal.errno() as i32),
+    };
+    stream.write_all(format!("errno={errno}\n\n").as_bytes())
+}
+
+impl Refusal {
+    fn errno(&self) -> Errno {
+        match self {
+            Self::Read(ReadError::Ended) => Errno::EPROTO,
+            Self::Read(_) => Errno::EIO,
+            Self::NotBlank => Errno::EINVAL,
+            Self::Parse(error) => error.errno(),
+            Self::Apply(ApplyError::Sockets { source, .. }) => source
+                .raw_os_error()
+                .map_or(Errno::EADDRINUSE, Errno::from_raw),
+            Self::Apply(ApplyError::Fwmark { source, .. }) => {
+                source.raw_os_error().map_or(Errno::EPERM, Errno::from_raw)
+            }
+            Self::Apply(ApplyError::Closed) | Self::Closed(Closed) => Errno::ENODEV,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,250 @@
+//! The `set` request: text in, a [`DeviceUpdate`] out; pure, and whole or nothing.
+//!
+//! The keys, and what each may hold, are those of
+//! <https://www.wireguard.com/xplatform/#configuration-protocol>. A key that is unknown, or known
+//! only in the other section, is an error, as in wireguard-go.
+
+use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
+
+use convoy_proto::config::{
+    AllowedIp, AllowedIpUpdate, DeviceUpdate, PeerUpdate, PresharedKey, PrivateKey, PublicKey,
+};
+use nix::errno::Errno;
+use zeroize::Zeroizing;
+
+/// Takes the lines of one `set` request, one by one.
+#[derive(Debug)]
+pub(super) struct SetParser {
+    update: DeviceUpdate,
+    line: usize,
+}
+
+/// What is wrong with a `set` request. Never holds a value, which might be a secret.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {reason}")]
+pub(super) struct ParseError {
+    /// Counted from 1, which is the line `set=1`.
+    line: usize,
+    reason: Reason,
+}
+
+/// Why one line was refused.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+enum Reason {
+    /// The line has no `=`, or is not UTF-8.
+    #[error("not of the form key=value")]
+    NotKeyValue,
+    /// The key may not stand before the first `public_key`.
+    #[error("no key of the device: {0:?}")]
+    UnknownDeviceKey(String),
+    /// The key may not stand behind a `public_key`.
+    #[error("no key of a peer: {0:?}")]
+    UnknownPeerKey(String),
+    /// The key is known, its value is not what it has to be.
+    #[error("{key} has to be {expected}")]
+    Value {
+        key: &'static str,
+        expected: &'static str,
+    },
+}
+
+const KEY: &str = "64 hexadecimal digits";
+const NUMBER_16: &str = "a number of 0..=65535";
+const NUMBER_32: &str = "a number of 0..=4294967295";
+const TRUE: &str = "true";
+const ENDPOINT: &str = "IPv4:port or [IPv6]:port";
+const ALLOWED_IP: &str = "address/prefix, or -address/prefix to remove it";
+
+impl ParseError {
+    /// What the client is told.
+    pub(super) fn errno(&self) -> Errno {
+        match self.reason {
+            Reason::NotKeyValue => Errno::EPROTO,
+            _ => Errno::EINVAL,
+        }
+    }
+}
+
+impl SetParser {
+    /// A parser that has seen the line `set=1`.
+    pub(super) fn new() -> Self {
+        Self {
+            update: DeviceUpdate::default(),
+            line: 1,
+        }
+    }
+
+    /// Takes the next line, without its line feed.
+    pub(super) fn line(&mut self, line: &[u8]) -> Result<(), ParseError> {
+        self.line += 1;
+        self.key_value(line).map_err(|reason| ParseError {
+            line: self.line,
+            reason,
+        })
+    }
+
+    /// The whole update, once the blank line was reached.
+    pub(super) fn finish(self) -> DeviceUpdate {
+        self.update
+    }
+
+    fn key_value(&mut self, line: &[u8]) -> Result<(), Reason> {
+        let text = std::str::from_utf8(line).map_err(|_| Reason::NotKeyValue)?;
+        let (key, value) = text.split_once('=').ok_or(Reason::NotKeyValue)?;
+        if key == "public_key" {
+            let peer = PeerUpdate::new(PublicKey(*key_32("public_key", value)?));
+            self.update.peers.push(peer);
+            return Ok(());
+        }
+        match self.update.peers.last_mut() {
+            None => device_line(&mut self.update, key, value),
+            Some(peer) => peer_line(peer, key, value),
+        }
+    }
+}
+
+fn device_line(update: &mut DeviceUpdate, key: &str, value: &str) -> Result<(), Reason> {
+    match key {
+        "private_key" => {
+            let key = key_32("private_key", value)?;
+            update.private_key = Some(non_zero(&key).map(|key| PrivateKey(clamped(**key))));
+        }
+        "listen_port" => update.listen_port = Some(number_16("listen_port", value)?),
+        "fwmark" => {
+            update.fwmark = Some(decimal(value).ok_or(Reason::Value {
+                key: "fwmark",
+                expected: NUMBER_32,
+            })?);
+        }
+        "replace_peers" => {
+            must_be_true("replace_peers", value)?;
+            update.replace_peers = true;
+        }
+        _ => return Err(Reason::UnknownDeviceKey(shown(key))),
+    }
+    Ok(())
+}
+
+fn peer_line(peer: &mut PeerUpdate, key: &str, value: &str) -> Result<(), Reason> {
+    match key {
+        "update_only" => {
+            must_be_true("update_only", value)?;
+            peer.update_only = true;
+        }
+        "remove" => {
+            must_be_true("remove", value)?;
+            peer.remove = true;
+        }
+        "preshared_key" => {
+            let key = key_32("preshared_key", value)?;
+            peer.preshared_key = Some(non_zero(&key).map(|key| PresharedKey(**key)));
+        }
+        "endpoint" => {
+            peer.endpoint = Some(endpoint(value).ok_or(Reason::Value {
+                key: "endpoint",
+                expected: ENDPOINT,
+            })?);
+        }
+        "persistent_keepalive_interval" => {
+            let seconds = number_16("persistent_keepalive_interval", value)?;
+            peer.persistent_keepalive = Some(seconds);
+        }
+        "replace_allowed_ips" => {
+            must_be_true("replace_allowed_ips", value)?;
+            peer.replace_allowed_ips = true;
+            // It clears what the request itself has named so far, too.
+            peer.allowed_ips.clear();
+        }
+        "allowed_ip" => peer
+            .allowed_ips
+            .push(allowed_ip(value).ok_or(Reason::Value {
+                key: "allowed_ip",
+                expected: ALLOWED_IP,
+            })?),
+        "protocol_version" if value == "1" => {}
+        "protocol_version" => {
+            return Err(Reason::Value {
+                key: "protocol_version",
+                expected: "1",
+            });
+        }
+        _ => return Err(Reason::UnknownPeerKey(shown(key))),
+    }
+    Ok(())
+}
+
+fn key_32(key: &'static str, value: &str) -> Result<Zeroizing<[u8; 32]>, Reason> {
+    let mut bytes = Zeroizing::new([0; 32]);
+    hex::decode_to_slice(value, &mut *bytes).map_err(|_| Reason::Value { key, expected: KEY })?;
+    Ok(bytes)
+}
+
+/// The UAPI writes "no key" as zeros.
+fn non_zero(key: &Zeroizing<[u8; 32]>) -> Option<&Zeroizing<[u8; 32]>> {
+    key.iter().any(|byte| *byte != 0).then_some(key)
+}
+
+/// The canonical form of a Curve25519 scalar (RFC 7748 §5), which is what is read back.
+fn clamped(mut key: [u8; 32]) -> [u8; 32] {
+    key[0] &= 248;
+    key[31] = (key[31] & 127) | 64;
+    key
+}
+
+fn must_be_true(key: &'static str, value: &str) -> Result<(), Reason> {
+    let expected = TRUE;
+    (value == "true")
+        .then_some(())
+        .ok_or(Reason::Value { key, expected })
+}
+
+fn number_16(key: &'static str, value: &str) -> Result<u16, Reason> {
+    let expected = NUMBER_16;
+    decimal(value).ok_or(Reason::Value { key, expected })
+}
+
+/// Digits only: unlike `from_str`, without a leading `+`.
+fn decimal<T: std::str::FromStr>(value: &str) -> Option<T> {
+    let digits_only = value.bytes().all(|byte| byte.is_ascii_digit());
+    digits_only.then(|| value.parse().ok()).flatten()
+}
+
+/// An IPv4-mapped address is sent to by IPv4: the IPv6 socket carries IPv6 only.
+fn endpoint(value: &str) -> Option<SocketAddr> {
+    let address = value
+        .parse::<SocketAddr>()
+        .ok()
+        .or_else(|| endpoint_in_zone(value))?;
+    let ip = address.ip().to_canonical();
+    Some(match address {
+        SocketAddr::V6(v6) if ip.is_ipv6() => SocketAddr::V6(v6),
+        _ => SocketAddr::new(ip, address.port()),
+    })
+}
+
+/// `[fe80::1%eth0]:51820`: the standard library reads zones only by number.
+fn endpoint_in_zone(value: &str) -> Option<SocketAddr> {
+    let (host, port) = value.strip_prefix('[')?.rsplit_once("]:")?;
+    let (address, zone) = host.split_once('%')?;
+    let scope = nix::net::if_::if_nametoindex(zone).ok()?;
+    let address: Ipv6Addr = address.parse().ok()?;
+    Some(SocketAddrV6::new(address, decimal(port)?, 0, scope).into())
+}
+
+fn allowed_ip(value: &str) -> Option<AllowedIpUpdate> {
+    let removed = value.strip_prefix('-');
+    let (address, prefix) = removed.unwrap_or(value).split_once('/')?;
+    let network = AllowedIp::new(address.parse().ok()?, decimal(prefix)?)?;
+    Some(AllowedIpUpdate {
+        network,
+        remove: removed.is_some(),
+    })
+}
+
+/// Enough of an unknown key to find it by, and no more: what stands there may be anything.
+fn shown(key: &str) -> String {
+    key.chars().take(32).collect()
+}
+
+#[cfg(test)]
+mod tests;

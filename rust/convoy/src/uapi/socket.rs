@@ -1,0 +1,200 @@
+//! The socket file: where it lies, who may own it, and when it goes.
+
+use std::{
+    fs, io,
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::{
+            fs::{DirBuilderExt, FileTypeExt, MetadataExt},
+            net::{UnixListener, UnixStream},
+        },
+    },
+    path::{Path, PathBuf},
+    sync::Mutex,
+};
+
+use anyhow::{Context, bail};
+use nix::sys::{
+    inotify::{AddWatchFlags, InitFlags, Inotify},
+    stat::{Mode, umask},
+};
+use tokio::io::unix::AsyncFd;
+
+/// Where `wg` looks for the sockets of userspace implementations.
+const DIRECTORY: &str = "/var/run/wireguard";
+
+/// The socket file of `interface`.
+pub(crate) fn path(interface: &str) -> PathBuf {
+    Path::new(DIRECTORY).join(format!("{interface}.sock"))
+}
+
+/// Makes sure that no living daemon answers on `path`.
+pub(crate) fn ensure_unused(path: &Path) -> anyhow::Result<()> {
+    if UnixStream::connect(path).is_ok() {
+        bail!("{} is already in use by a running daemon", path.display());
+    }
+    Ok(())
+}
+
+/// Listens on `path`, for the owner alone; a socket file that nobody answers on is replaced.
+pub(crate) fn bind(path: &Path) -> anyhow::Result<(UnixListener, SocketFile)> {
+    let context = || format!("cannot listen on {}", path.display());
+    if let Some(directory) = path.parent() {
+        let mut builder = fs::DirBuilder::new();
+        let created = builder.recursive(true).mode(0o755).create(directory);
+        created.with_context(context)?;
+    }
+    ensure_unused(path)?;
+    remove_stale(path).with_context(context)?;
+
+    let listener = bind_for_owner(path).with_context(context)?;
+    let file = SocketFile::of(path).with_context(context)?;
+    Ok((listener, file))
+}
+
+/// Listens on a socket that someone else has bound (`WG_UAPI_FD`).
+///
+/// An unnamed one has no file to remove.
+pub(crate) fn adopt(fd: OwnedFd) -> anyhow::Result<(UnixListener, Option<SocketFile>)> {
+    let listener = UnixListener::from(fd);
+    let address = listener.local_addr().context("WG_UAPI_FD is no socket")?;
+    let file = address.as_pathname().map(SocketFile::of).transpose()?;
+    Ok((listener, file))
+}
+
+/// A socket file made by this process; to be removed by it, once, and only if it is still the same.
+#[derive(Clone, Debug)]
+pub(crate) struct SocketFile {
+    path: PathBuf,
+    device: u64,
+    inode: u64,
+}
+
+impl SocketFile {
+    fn of(path: &Path) -> io::Result<Self> {
+        let metadata = fs::symlink_metadata(path)?;
+        Ok(Self {
+            path: path.to_owned(),
+            device: metadata.dev(),
+            inode: metadata.ino(),
+        })
+    }
+
+    /// Removes the file; one that another daemon has put in its place stays.
+    pub(crate) fn remove(&self) {
+        if self.is_there() {
+            // Nothing is left to be done about a file that cannot be removed.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+
+    /// Waits until someone else removes the file: that is how a userspace WireGuard is told to end.
+    pub(crate) async fn removed(&self) -> io::Result<()> {
+        let inotify = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC)?;
+        // The listener holds the inode, so that its removal shows as a change of its link count.
+        inotify.add_watch(&self.path, AddWatchFlags::IN_ATTRIB)?;
+        // SAFETY: `inotify` owns the descriptor, and is dropped after `events`, which borrows it.
+        let events = unsafe { AsyncFd::register(inotify.as_fd()) }?;
+        while self.is_there() {
+            let mut ready = events.readable().await?;
+            // What happened does not matter, only whether the file is still there.
+            let _ = inotify.read_events();
+            ready.clear_ready();
+        }
+        Ok(())
+    }
+
+    fn is_there(&self) -> bool {
+        Self::of(&self.path)
+            .is_ok_and(|found| found.device == self.device && found.inode == self.inode)
+    }
+}
+
+/// Binds with a mask that leaves others no permission; the mask is the whole process's.
+fn bind_for_owner(path: &Path) -> io::Result<UnixListener> {
+    static MASK: Mutex<()> = Mutex::new(());
+    let _one_at_a_time = MASK.lock();
+    let previous = umask(Mode::from_bits_truncate(0o077));
+    let listener = UnixListener::bind(path);
+    umask(previous);
+    listener
+}
+
+/// Removes a socket file; anything else of that name is none of ours.
+fn remove_stale(path: &Path) -> io::Result<()> {
+    match fs::symlink_metadata(path) {
+        Ok(metadata) if metadata.file_type().is_socket() => fs::remove_file(path),
+        Ok(_) => Err(io::Error::other("a file that is no socket is in the way")),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(e) => Err(e),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_stale_socket_file_is_replaced() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("run/wg0.sock");
+        let (listener, _file) = bind(&path).unwrap();
+        drop(listener);
+        assert!(path.exists(), "nobody has removed it");
+        bind(&path).unwrap();
+        UnixStream::connect(&path).unwrap_err();
+    }
+
+    #[test]
+    fn a_socket_that_answers_is_left_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("wg0.sock");
+        let (_listener, _file) = bind(&path).unwrap();
+        let error = bind(&path).unwrap_err();
+        assert!(error.to_string().contains("already in use"), "{error}");
+        UnixStream::connect(&path).unwrap();
+    }
+
+    #[test]
+    fn a_file_that_is_no_socket_is_left_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("wg0.sock");
+        fs::write(&path, "mine").unwrap();
+        bind(&path).unwrap_err();
+        assert_eq!(fs::read(&path).unwrap(), b"mine");
+    }
+
+    #[test]
+    fn only_the_owner_may_connect() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("wg0.sock");
+        let (_listener, _file) = bind(&path).unwrap();
+        let mode = fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o077, 0, "{mode:o}");
+    }
+
+    #[test]
+    fn the_file_of_a_successor_is_not_removed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("wg0.sock");
+        let (_listener, ours) = bind(&path).unwrap();
+        fs::remove_file(&path).unwrap();
+        let (_successor, theirs) = bind(&path).unwrap();
+        ours.remove();
+        assert!(path.exists());
+        theirs.remove();
+        assert!(!path.exists());
+    }
+
+    #[tokio::test]
+    async fn the_removal_of_the_file_is_noticed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("wg0.sock");
+        let (_listener, file) = bind(&path).unwrap();
+        let remove = async { fs::remove_file(&path).unwrap() };
+        let (noticed, ()) = tokio::join!(file.removed(), remove);
+        noticed.unwrap();
+    }
+}

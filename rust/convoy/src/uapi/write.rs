@@ -1,0 +1,182 @@
+//! The answer to `get=1`: a [`Snapshot`] in, text out, in the order in which wireguard-go writes it.
+
+use std::{
+    fmt::{self, Write},
+    time::{Duration, UNIX_EPOCH},
+};
+
+use convoy_proto::config::{PeerSnapshot, Snapshot};
+use zeroize::Zeroizing;
+
+/// The lines of the listing, without the closing `errno=0`.
+///
+/// The text holds keys: it is wiped when dropped, and it is never moved to a larger buffer.
+pub(super) fn listing(snapshot: &Snapshot) -> Zeroizing<String> {
+    let mut text = Zeroizing::new(String::with_capacity(length_bound(snapshot)));
+    // INVARIANT: writing to a String does not fail.
+    device(&mut text, snapshot).expect("a String takes what is written");
+    text
+}
+
+/// No listing of `snapshot` is longer, in bytes.
+fn length_bound(snapshot: &Snapshot) -> usize {
+    const DEVICE: usize = 160;
+    const PEER: usize = 512;
+    const ALLOWED_IP: usize = 64;
+    let allowed_ips: usize = snapshot.peers.iter().map(|p| p.allowed_ips.len()).sum();
+    DEVICE + PEER * snapshot.peers.len() + ALLOWED_IP * allowed_ips
+}
+
+fn device(text: &mut String, snapshot: &Snapshot) -> fmt::Result {
+    if let Some(key) = &snapshot.private_key {
+        key_line(text, "private_key", &key.0)?;
+    }
+    if snapshot.listen_port != 0 {
+        writeln!(text, "listen_port={}", snapshot.listen_port)?;
+    }
+    if snapshot.fwmark != 0 {
+        writeln!(text, "fwmark={}", snapshot.fwmark)?;
+    }
+    snapshot.peers.iter().try_for_each(|p| peer(text, p))
+}
+
+fn peer(text: &mut String, peer: &PeerSnapshot) -> fmt::Result {
+    let no_key = [0; 32];
+    let preshared_key = peer.preshared_key.as_ref().map_or(&no_key, |key| &key.0);
+    let last_handshake = peer
+        .last_handshake
+        .and_then(|time| time.duration_since(UNIX_EPOCH).ok())
+        .unwrap_or(Duration::ZERO);
+
+    key_line(text, "public_key", &peer.public_key.0)?;
+    key_line(text, "preshared_key", preshared_key)?;
+    text.push_str("protocol_version=1\n");
+    if let Some(endpoint) = peer.endpoint {
+        writeln!(text, "endpoint={endpoint}")?;
+    }
+    writeln!(text, "last_handshake_time_sec={}", last_handshake.as_secs())?;
+    let nanoseconds = last_handshake.subsec_nanos();
+    writeln!(text, "last_handshake_time_nsec={nanoseconds}")?;
+    writeln!(text, "tx_bytes={}", peer.tx_bytes)?;
+    writeln!(text, "rx_bytes={}", peer.rx_bytes)?;
+    let keepalive = peer.persistent_keepalive.as_secs();
+    writeln!(text, "persistent_keepalive_interval={keepalive}")?;
+    for network in &peer.allowed_ips {
+        writeln!(text, "allowed_ip={}/{}", network.address, network.prefix)?;
+    }
+    Ok(())
+}
+
+fn key_line(text: &mut String, name: &str, key: &[u8; 32]) -> fmt::Result {
+    let mut digits = Zeroizing::new([0; 64]);
+    // INVARIANT: 32 bytes are 64 digits, and hexadecimal digits are UTF-8.
+    hex::encode_to_slice(key, &mut *digits).expect("64 digits hold 32 bytes");
+    let digits = std::str::from_utf8(&*digits).expect("digits are UTF-8");
+    writeln!(text, "{name}={digits}")
+}
+
+#[cfg(test)]
+mod tests {
+    use convoy_proto::config::{AllowedIp, PresharedKey, PrivateKey, PublicKey};
+
+    use super::*;
+
+    #[test]
+    fn an_empty_device_lists_nothing() {
+        assert_eq!(*listing(&Snapshot::default()), "");
+    }
+
+    #[test]
+    fn a_listing_has_the_lines_of_the_reference_in_its_order() {
+        let snapshot = Snapshot {
+            private_key: Some(PrivateKey([0xe8; 32])),
+            listen_port: 12912,
+            fwmark: 51820,
+            peers: vec![full_peer(), quiet_peer()],
+            ..Snapshot::default()
+        };
+        let digits = |byte: &str| byte.repeat(32);
+        let expected = [
+            format!("private_key={}\n", digits("e8")),
+            "listen_port=12912\nfwmark=51820\n".to_owned(),
+            format!("public_key={}\n", digits("b8")),
+            format!("preshared_key={}\nprotocol_version=1\n", digits("18")),
+            "endpoint=[abcd:23::33]:51820\n\
+             last_handshake_time_sec=1700000000\nlast_handshake_time_nsec=5\n\
+             tx_bytes=38333\nrx_bytes=2224\npersistent_keepalive_interval=111\n\
+             allowed_ip=192.168.4.4/32\nallowed_ip=fd00::/64\n"
+                .to_owned(),
+            format!("public_key={}\n", digits("58")),
+            format!("preshared_key={}\nprotocol_version=1\n", digits("00")),
+            "last_handshake_time_sec=0\nlast_handshake_time_nsec=0\n\
+             tx_bytes=0\nrx_bytes=0\npersistent_keepalive_interval=0\n"
+                .to_owned(),
+        ]
+        .concat();
+        assert_eq!(*listing(&snapshot), expected);
+    }
+
+    #[test]
+    fn no_listing_outgrows_its_first_buffer() {
+        let widest = "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff".parse().unwrap();
+        let peer = PeerSnapshot {
+            endpoint: Some(std::net::SocketAddrV6::new(widest, u16::MAX, 0, u32::MAX).into()),
+            tx_bytes: u64::MAX,
+            rx_bytes: u64::MAX,
+            allowed_ips: vec![
+                AllowedIp {
+                    address: widest.into(),
+                    prefix: 128
+                };
+                3
+            ],
+            ..full_peer()
+        };
+        let snapshot = Snapshot {
+            private_key: Some(PrivateKey([1; 32])),
+            listen_port: u16::MAX,
+            fwmark: u32::MAX,
+            peers: vec![peer],
+            ..Snapshot::default()
+        };
+        assert!(listing(&snapshot).len() <= length_bound(&snapshot));
+    }
+
+    fn full_peer() -> PeerSnapshot {
+        PeerSnapshot {
+            public_key: PublicKey([0xb8; 32]),
+            preshared_key: Some(PresharedKey([0x18; 32])),
+            endpoint: Some("[abcd:23::33]:51820".parse().unwrap()),
+            last_handshake: Some(UNIX_EPOCH + Duration::new(1_700_000_000, 5)),
+            persistent_keepalive: Duration::from_secs(111),
+            rx_bytes: 2224,
+            tx_bytes: 38333,
+            rx_packets: 0,
+            tx_packets: 0,
+            allowed_ips: ["192.168.4.4/32", "fd00::/64"].map(network).to_vec(),
+        }
+    }
+
+    fn quiet_peer() -> PeerSnapshot {
+        PeerSnapshot {
+            public_key: PublicKey([0x58; 32]),
+            preshared_key: None,
+            endpoint: None,
+            last_handshake: None,
+            persistent_keepalive: Duration::ZERO,
+            rx_bytes: 0,
+            tx_bytes: 0,
+            rx_packets: 0,
+            tx_packets: 0,
+            allowed_ips: Vec::new(),
+        }
+    }
+
+    fn network(text: &str) -> AllowedIp {
+        let (address, prefix) = text.split_once('/').unwrap();
+        AllowedIp {
+            address: address.parse().unwrap(),
+            prefix: prefix.parse().unwrap(),
+        }
+    }
+}

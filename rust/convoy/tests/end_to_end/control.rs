@@ -1,0 +1,156 @@
+//! Configuration and counters, over the UAPI socket and by the programs that use it.
+
+use std::{net::UdpSocket, process::Stdio};
+
+use convoy_lab::eventually;
+use serde_json::Value;
+
+use crate::{
+    scene::{DEADLINE, Pairing, Scene, convoy_program, output_of, wg_dump},
+    traffic::ping,
+};
+
+#[test]
+fn rubbish_on_the_socket_leaves_the_daemon_running() {
+    let Some(mut scene) = Scene::new(Pairing::ConvoyToConvoy) else {
+        return;
+    };
+    let key = "0".repeat(63);
+    let long = "x".repeat(100_000);
+    for rubbish in [
+        "\n",
+        "rubbish\n\n",
+        "set=1\nrubbish\n\n",
+        "set=1\nlisten_port=-1\n\n",
+        "get=2",
+    ] {
+        // What it answers, and whether, is the parser's own tests' matter.
+        let _ = scene.left.daemon.request(rubbish);
+    }
+    for rubbish in [
+        format!("set=1\nprivate_key={key}\n\n"),
+        format!("set=1\n{long}=1\n\n"),
+    ] {
+        let _ = scene.left.daemon.request(&rubbish);
+    }
+    assert!(scene.left.daemon.ended().is_none());
+    ping(&scene.left, scene.right.inner_v4());
+}
+
+#[test]
+fn a_refused_wg_set_changes_nothing() {
+    let Some(scene) = Scene::new(Pairing::ConvoyToConvoy) else {
+        return;
+    };
+    let before = scene.left.daemon.request("get=1\n\n").unwrap();
+    let key = "00".repeat(32);
+    let request = format!("set=1\nlisten_port=7\npublic_key={key}\nallowed_ip=10.0.0.0/99\n\n");
+    let answer = scene.left.daemon.request(&request).unwrap();
+    assert!(!answer.contains("errno=0\n"), "{answer}");
+    assert_eq!(scene.left.daemon.request("get=1\n\n").unwrap(), before);
+}
+
+#[test]
+fn wg_setconf_and_showconf_agree() {
+    let Some(scene) = Scene::new(Pairing::ConvoyToConvoy) else {
+        return;
+    };
+    let left = &scene.left;
+    let shown = output_of(&left.namespace, "wg", &["showconf", "wg0"]);
+    let changed = shown.replace("ListenPort = 51820", "ListenPort = 51821");
+    assert_ne!(shown, changed);
+    let file = left.namespace.run_directory().join("wg0.conf");
+    std::fs::write(&file, &changed).unwrap();
+    output_of(&left.namespace, "wg", &["setconf", "wg0", "/run/wg0.conf"]);
+    assert_eq!(
+        output_of(&left.namespace, "wg", &["showconf", "wg0"]),
+        changed
+    );
+    ping(left, scene.right.inner_v4());
+    // The other end has heard from the new port.
+    assert_eq!(wg_dump(&scene.right, 1)[2], "10.9.0.1:51821");
+}
+
+#[test]
+fn a_peer_that_wg_removes_is_no_longer_served() {
+    let Some(scene) = Scene::new(Pairing::ConvoyToConvoy) else {
+        return;
+    };
+    ping(&scene.left, scene.right.inner_v4());
+    let key = scene.right.keys.public_base64();
+    output_of(
+        &scene.left.namespace,
+        "wg",
+        &["set", "wg0", "peer", &key, "remove"],
+    );
+    assert_eq!(
+        output_of(&scene.left.namespace, "wg", &["show", "wg0", "peers"]),
+        ""
+    );
+    let address = (scene.right.inner_v4(), 7_000);
+    let socket = scene
+        .left
+        .namespace
+        .run(|| UdpSocket::bind("0.0.0.0:0"))
+        .unwrap()
+        .unwrap();
+    let dropped = eventually(DEADLINE, || {
+        // Without a peer the daemon may also refuse the packet at once, by ICMP.
+        let _ = socket.send_to(b"lost", address);
+        (drops(&scene, "outbound_no_route") > 0).then_some(())
+    });
+    assert!(dropped.is_some());
+}
+
+#[test]
+fn stats_tell_why_a_packet_was_dropped() {
+    let Some(scene) = Scene::new(Pairing::ConvoyToConvoy) else {
+        return;
+    };
+    ping(&scene.left, scene.right.inner_v4());
+    assert_eq!(drops(&scene, "outbound_no_route"), 0);
+    // On the tunnel's network, and nobody's.
+    let socket = scene
+        .left
+        .namespace
+        .run(|| UdpSocket::bind("0.0.0.0:0"))
+        .unwrap()
+        .unwrap();
+    socket.send_to(b"lost", "10.8.0.99:7000").unwrap();
+    let counted = eventually(DEADLINE, || {
+        (drops(&scene, "outbound_no_route") == 1).then_some(())
+    });
+    assert!(counted.is_some(), "{}", stats(&scene));
+    assert_eq!(stats(&scene)["counters"]["handshakes"], 1);
+}
+
+#[test]
+fn stats_for_people_are_not_json() {
+    let Some(scene) = Scene::new(Pairing::ConvoyToConvoy) else {
+        return;
+    };
+    let text = output_of(&scene.left.namespace, convoy_program(), &["stats", "wg0"]);
+    assert!(text.contains("wg0"), "{text}");
+    let unknown = scene
+        .left
+        .namespace
+        .command(convoy_program())
+        .args(["stats", "wg7"])
+        .stderr(Stdio::null())
+        .status();
+    assert!(!unknown.unwrap().success());
+}
+
+fn drops(scene: &Scene, reason: &str) -> u64 {
+    stats(scene)["counters"]["drops"][reason].as_u64().unwrap()
+}
+
+/// What `convoy stats --json` says at the left end.
+fn stats(scene: &Scene) -> Value {
+    let json = output_of(
+        &scene.left.namespace,
+        convoy_program(),
+        &["stats", "wg0", "--json"],
+    );
+    serde_json::from_str(&json).unwrap()
+}

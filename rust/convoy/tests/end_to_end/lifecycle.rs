@@ -1,0 +1,87 @@
+//! How the daemon starts and ends. Only ours: wireguard-go's ways are its own.
+
+use convoy_lab::{
+    eventually,
+    wireguard::{Daemon, End},
+};
+use nix::sys::signal::Signal;
+
+use crate::{
+    scene::{DEADLINE, Pairing, Scene, convoy, convoy_program, lab, output_of},
+    traffic::ping,
+};
+
+#[test]
+fn sigterm_ends_the_daemon_and_leaves_nothing() {
+    ends_cleanly(|end| end.daemon.signal(Signal::SIGTERM).unwrap());
+}
+
+#[test]
+fn sigint_ends_the_daemon_and_leaves_nothing() {
+    ends_cleanly(|end| end.daemon.signal(Signal::SIGINT).unwrap());
+}
+
+#[test]
+fn removing_the_interface_ends_the_daemon_and_leaves_nothing() {
+    ends_cleanly(|end| end.namespace.link().remove(end.daemon.interface()).unwrap());
+}
+
+#[test]
+fn removing_the_socket_ends_the_daemon_and_leaves_nothing() {
+    ends_cleanly(|end| std::fs::remove_file(end.daemon.socket()).unwrap());
+}
+
+#[test]
+fn a_killed_daemon_can_be_started_again() {
+    let Some(mut scene) = Scene::new(Pairing::ConvoyToWireguardGo) else {
+        return;
+    };
+    ping(&scene.left, scene.right.inner_v4());
+    // Nobody has removed the socket of the killed one.
+    scene.left.replace_daemon(&convoy()).unwrap();
+    ping(&scene.left, scene.right.inner_v4());
+    ping(&scene.right, scene.left.inner_v6());
+}
+
+#[test]
+fn without_f_the_daemon_is_ready_when_the_command_returns() {
+    let Some((lab, _turn)) = lab(&["wg"]) else {
+        return;
+    };
+    let namespace = lab.namespace("left").unwrap();
+    output_of(&namespace, convoy_program(), &["wg0"]);
+    assert!(namespace.link().exists("wg0"));
+    assert!(output_of(&namespace, "wg", &["show", "wg0"]).contains("interface: wg0"));
+    namespace.link().remove("wg0").unwrap();
+    let socket = namespace.run_directory().join("wireguard/wg0.sock");
+    assert!(eventually(DEADLINE, || (!socket.exists()).then_some(())).is_some());
+}
+
+#[test]
+fn a_second_daemon_for_the_same_interface_is_refused() {
+    let Some((lab, _turn)) = lab(&[]) else { return };
+    let namespace = lab.namespace("left").unwrap();
+    let first = Daemon::start(&namespace, &convoy(), "wg0").unwrap();
+    let second = namespace
+        .command(convoy_program())
+        .args(["-f", "wg0"])
+        .output()
+        .unwrap();
+    assert!(!second.status.success());
+    assert!(!second.stderr.is_empty() || !second.stdout.is_empty());
+    assert!(first.request("get=1\n\n").unwrap().ends_with("errno=0\n\n"));
+}
+
+/// Exit code 0, and neither socket nor interface is left.
+fn ends_cleanly(end_it: impl FnOnce(&End)) {
+    let Some(mut scene) = Scene::new(Pairing::ConvoyToConvoy) else {
+        return;
+    };
+    ping(&scene.left, scene.right.inner_v4());
+    end_it(&scene.left);
+    let status = scene.left.daemon.wait().unwrap();
+    assert_eq!(status.code(), Some(0), "{status}");
+    let daemon = &scene.left.daemon;
+    assert!(!daemon.socket().exists(), "the socket is still there");
+    assert!(!scene.left.namespace.link().exists(daemon.interface()));
+}

@@ -1,0 +1,17 @@
+//! The real program in namespaces: against itself, and against wireguard-go from either side.
+//!
+//! Root is needed, and `wireguard-go`, `wg` and `ping`; without, the tests say so and pass, or
+//! fail under `CONVOY_REQUIRE_LAB=1`. Further switches:
+//!
+//! - `CONVOY_TEST_PROGRAM`: the program to test, instead of the one that cargo has built.
+//! - `CONVOY_TEST_MEGABYTES`: how much TCP carries in one direction, instead of 200.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod scene;
+mod traffic;
+
+mod control;
+mod interop;
+mod lifecycle;
+mod mtu;

@@ -1,0 +1,72 @@
+//! Tunnels with unusual MTUs.
+
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    thread,
+};
+
+use convoy_lab::{eventually, wireguard::TunnelOptions};
+
+use crate::{
+    scene::{DEADLINE, Scene, for_each_pairing},
+    traffic::{ping, ping_of, tcp, tcp_bytes, udp_echo},
+};
+
+/// The least MTU of IPv4 (RFC 791).
+const LEAST: u32 = 68;
+
+/// About the least MTU that TCP works with on Linux (net.ipv4.tcp_min_snd_mss).
+const LEAST_FOR_TCP: u32 = 100;
+
+/// What is left of 9,000 bytes under IPv6, UDP and WireGuard.
+const JUMBO: u32 = 8_920;
+
+for_each_pairing! {
+    fn the_least_mtu_of_ipv4_works(pairing: Pairing) {
+        let options = TunnelOptions { tunnel_mtu: LEAST, ..TunnelOptions::default() };
+        let Some(scene) = Scene::with(pairing, &options) else { return };
+        for size in [29, LEAST as usize] {
+            ping_of(&scene.left, scene.right.inner_v4(), size);
+        }
+    }
+
+    fn tcp_works_with_a_tiny_mtu(pairing: Pairing) {
+        let options = TunnelOptions { tunnel_mtu: LEAST_FOR_TCP, ..TunnelOptions::default() };
+        let Some(scene) = Scene::with(pairing, &options) else { return };
+        let (left, right) = (&scene.left, &scene.right);
+        tcp(&left.namespace, right, right.inner_v4(), 500_000, &AtomicU64::new(0));
+    }
+
+    fn jumbo_packets_go_through_whole(pairing: Pairing) {
+        let options =
+            TunnelOptions { cable_mtu: 9_000, tunnel_mtu: JUMBO, ..TunnelOptions::default() };
+        let Some(scene) = Scene::with(pairing, &options) else { return };
+        let (left, right) = (&scene.left, &scene.right);
+        ping_of(left, right.inner_v4(), JUMBO as usize);
+        ping_of(right, left.inner_v6(), JUMBO as usize);
+        tcp(&left.namespace, right, right.inner_v4(), tcp_bytes(), &AtomicU64::new(0));
+        udp_echo(&left.namespace, right, right.inner_v4(), 400, JUMBO as usize - 28);
+    }
+
+    fn the_mtu_may_change_while_tcp_runs(pairing: Pairing) {
+        let Some(scene) = Scene::new(pairing) else { return };
+        let (left, right) = (&scene.left, &scene.right);
+        ping(left, right.inner_v4());
+        let bytes = tcp_bytes();
+        let progress = AtomicU64::new(0);
+        let arrived = |part: u64| {
+            let enough = || (progress.load(Ordering::Relaxed) >= part).then_some(());
+            assert!(eventually(DEADLINE, enough).is_some(), "TCP stands still");
+        };
+        thread::scope(|scope| {
+            scope.spawn(|| tcp(&left.namespace, right, right.inner_v4(), bytes, &progress));
+            for (part, mtu) in [(1, 1_280), (2, 576), (3, 1_420)] {
+                arrived(bytes / 5 * part);
+                for end in [left, right] {
+                    end.namespace.link().set_mtu(end.daemon.interface(), mtu).unwrap();
+                }
+            }
+        });
+        ping_of(left, right.inner_v4(), 1_420);
+    }
+}

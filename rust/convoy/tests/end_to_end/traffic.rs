@@ -1,0 +1,199 @@
+//! Traffic through the tunnel, checked byte for byte.
+
+use std::{
+    env,
+    io::{self, Read, Write},
+    net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket},
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    thread,
+    time::Duration,
+};
+
+use convoy_lab::{Namespace, wireguard::End};
+
+use crate::scene::{DEADLINE, output_of};
+
+const PORT: u16 = 7_000;
+const BLOCK: usize = 64 * 1024;
+
+/// How many bytes TCP carries in one direction.
+pub(crate) fn tcp_bytes() -> u64 {
+    let megabytes = env::var("CONVOY_TEST_MEGABYTES").map_or(200, |text| text.parse().unwrap());
+    megabytes * 1_000_000
+}
+
+/// One packet of `size` bytes there and back, never fragmented; the first waits for the handshake.
+pub(crate) fn ping_of(from: &End, to: IpAddr, size: usize) {
+    let headers = if to.is_ipv4() { 20 + 8 } else { 40 + 8 };
+    let payload = (size - headers).to_string();
+    let arguments = [
+        "-n",
+        "-c1",
+        "-W20",
+        "-M",
+        "do",
+        "-s",
+        &payload,
+        &to.to_string(),
+    ];
+    output_of(&from.namespace, "ping", &arguments);
+}
+
+pub(crate) fn ping(from: &End, to: IpAddr) {
+    ping_of(from, to, 100);
+}
+
+/// `bytes` over one TCP connection, compared with what was sent; `progress` counts those that
+/// have arrived.
+pub(crate) fn tcp(from: &Namespace, to: &End, ip: IpAddr, bytes: u64, progress: &AtomicU64) {
+    let (sender, receiver) = connection(from, &to.namespace, ip);
+    thread::scope(|scope| {
+        scope.spawn(|| send(sender, Stream::new(1), bytes));
+        receive(receiver, Stream::new(1), bytes, progress);
+    });
+}
+
+/// `bytes` in both directions of one TCP connection at the same time.
+pub(crate) fn tcp_both_ways(from: &Namespace, to: &End, ip: IpAddr, bytes: u64) {
+    let (left, right) = connection(from, &to.namespace, ip);
+    let (left_too, right_too) = (left.try_clone().unwrap(), right.try_clone().unwrap());
+    let progress = AtomicU64::new(0);
+    thread::scope(|scope| {
+        scope.spawn(|| send(left, Stream::new(1), bytes));
+        scope.spawn(|| send(right, Stream::new(2), bytes));
+        scope.spawn(|| receive(left_too, Stream::new(2), bytes, &progress));
+        receive(right_too, Stream::new(1), bytes, &progress);
+    });
+}
+
+/// `count` datagrams with payloads of 1 to `largest` bytes, in bursts, echoed: all, and in order.
+pub(crate) fn udp_echo(from: &Namespace, to: &End, ip: IpAddr, count: usize, largest: usize) {
+    /// Fits every queue on the way.
+    const BURST: usize = 40;
+    let address = SocketAddr::new(ip, PORT);
+    let echo = to
+        .namespace
+        .run(|| UdpSocket::bind(address))
+        .unwrap()
+        .unwrap();
+    let socket = from
+        .run(|| UdpSocket::bind(if ip.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" }))
+        .unwrap()
+        .unwrap();
+    socket.connect(address).unwrap();
+    socket.set_read_timeout(Some(DEADLINE)).unwrap();
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| echo_until(&echo, &done));
+        // Ends the other thread also when this one panics.
+        let _end = SetOnDrop(&done);
+        let mut stream = Stream::new(3);
+        let mut payloads = (0..count).map(|i| stream.take(1 + i * 7 % largest));
+        loop {
+            let burst: Vec<_> = payloads.by_ref().take(BURST).collect();
+            if burst.is_empty() {
+                break;
+            }
+            for payload in &burst {
+                socket.send(payload).unwrap();
+            }
+            for payload in &burst {
+                let mut heard = vec![0; 65_535];
+                let length = socket.recv(&mut heard).unwrap();
+                assert_eq!(length, payload.len(), "the echo has another length");
+                assert!(
+                    heard.starts_with(payload),
+                    "the echo of {length} bytes differs"
+                );
+            }
+        }
+    });
+}
+
+fn connection(from: &Namespace, to: &Namespace, ip: IpAddr) -> (TcpStream, TcpStream) {
+    let address = SocketAddr::new(ip, PORT);
+    let listener = to.run(|| TcpListener::bind(address)).unwrap().unwrap();
+    let connect = || TcpStream::connect_timeout(&address, DEADLINE);
+    let sender = from.run(connect).unwrap().unwrap();
+    let (receiver, _) = listener.accept().unwrap();
+    for stream in [&sender, &receiver] {
+        stream.set_read_timeout(Some(DEADLINE)).unwrap();
+        stream.set_write_timeout(Some(DEADLINE)).unwrap();
+    }
+    (sender, receiver)
+}
+
+fn send(mut to: TcpStream, mut stream: Stream, bytes: u64) {
+    let mut left = bytes;
+    while left > 0 {
+        let block = stream.take(left.min(BLOCK as u64) as usize);
+        to.write_all(&block).unwrap();
+        left -= block.len() as u64;
+    }
+    to.shutdown(std::net::Shutdown::Write).unwrap();
+}
+
+fn receive(mut from: TcpStream, mut stream: Stream, bytes: u64, progress: &AtomicU64) {
+    let mut arrived = 0;
+    while arrived < bytes {
+        let expected = stream.take((bytes - arrived).min(BLOCK as u64) as usize);
+        let mut block = vec![0; expected.len()];
+        from.read_exact(&mut block).unwrap();
+        assert!(
+            block == expected,
+            "a byte differs in the block at {arrived}"
+        );
+        arrived += block.len() as u64;
+        progress.fetch_add(block.len() as u64, Ordering::Relaxed);
+    }
+    assert_eq!(
+        from.read(&mut [0]).unwrap(),
+        0,
+        "more arrived than was sent"
+    );
+}
+
+fn echo_until(socket: &UdpSocket, done: &AtomicBool) {
+    socket
+        .set_read_timeout(Some(Duration::from_millis(50)))
+        .unwrap();
+    let mut buffer = vec![0; 65_535];
+    while !done.load(Ordering::Relaxed) {
+        match socket.recv_from(&mut buffer) {
+            Ok((length, sender)) => {
+                socket.send_to(&buffer[..length], sender).unwrap();
+            }
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+            Err(e) => panic!("the echo failed: {e}"),
+        }
+    }
+}
+
+struct SetOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for SetOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Bytes that both ends can make: any loss, repetition or exchange shows (xorshift64*, Vigna 2016).
+struct Stream(u64);
+
+impl Stream {
+    fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    fn take(&mut self, length: usize) -> Vec<u8> {
+        let mut bytes = vec![0; length];
+        for chunk in bytes.chunks_mut(8) {
+            self.0 ^= self.0 >> 12;
+            self.0 ^= self.0 << 25;
+            self.0 ^= self.0 >> 27;
+            let word = self.0.wrapping_mul(0x2545_f491_4f6c_dd1d).to_le_bytes();
+            chunk.copy_from_slice(&word[..chunk.len()]);
+        }
+        bytes
+    }
+}

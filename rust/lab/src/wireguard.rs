@@ -1,0 +1,20 @@
+//! WireGuard daemons inside namespaces, configured over their UAPI sockets.
+//!
+//! Any program will do that behaves as `wireguard-go`: `PROGRAM --foreground INTERFACE`, and a
+//! socket at `/var/run/wireguard/INTERFACE.sock` once it is ready.
+//!
+//! ```text
+//!        left                                     right
+//!   10.8.0.1 fd08::1  ═══════ tunnel ═══════  10.8.0.2 fd08::2
+//!   10.9.0.1 fd09::1  ──────── veth ────────  10.9.0.2 fd09::2
+//! ```
+
+mod config;
+mod daemon;
+mod keys;
+mod tunnel;
+
+pub use config::{Config, Peer};
+pub use daemon::{Daemon, Implementation};
+pub use keys::KeyPair;
+pub use tunnel::{End, Tunnel, TunnelOptions, Underlay};

@@ -1,0 +1,96 @@
+//! What a device is told over its UAPI socket.
+
+use std::{
+    fmt::{self, Write},
+    net::SocketAddr,
+};
+
+/// The whole configuration of a device: what it had before is replaced.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The device's private key.
+    pub private_key: [u8; 32],
+    /// The UDP port to listen on; 0 lets the daemon choose.
+    pub listen_port: u16,
+    /// Whom it talks to.
+    pub peers: Vec<Peer>,
+}
+
+/// One peer of a [`Config`].
+#[derive(Clone, Debug)]
+pub struct Peer {
+    /// The peer's identity.
+    pub public_key: [u8; 32],
+    /// A secret shared by both, mixed into the handshake.
+    pub preshared_key: Option<[u8; 32]>,
+    /// Where it is; without, it has to speak first.
+    pub endpoint: Option<SocketAddr>,
+    /// Seconds between persistent keepalives; 0 for none.
+    pub persistent_keepalive: u16,
+    /// Which inner addresses are behind it: `10.0.0.2/32`.
+    pub allowed_ips: Vec<String>,
+}
+
+/// As a `set` request of the WireGuard cross-platform interface.
+impl fmt::Display for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "set=1\nprivate_key={}", hex(&self.private_key))?;
+        writeln!(f, "listen_port={}\nreplace_peers=true", self.listen_port)?;
+        for peer in &self.peers {
+            writeln!(f, "public_key={}", hex(&peer.public_key))?;
+            if let Some(key) = &peer.preshared_key {
+                writeln!(f, "preshared_key={}", hex(key))?;
+            }
+            if let Some(endpoint) = peer.endpoint {
+                writeln!(f, "endpoint={endpoint}")?;
+            }
+            writeln!(
+                f,
+                "persistent_keepalive_interval={}",
+                peer.persistent_keepalive
+            )?;
+            writeln!(f, "replace_allowed_ips=true")?;
+            for network in &peer.allowed_ips {
+                writeln!(f, "allowed_ip={network}")?;
+            }
+        }
+        f.write_char('\n')
+    }
+}
+
+fn hex(key: &[u8; 32]) -> String {
+    key.iter()
+        .fold(String::with_capacity(64), |mut text, byte| {
+            // Writing into a string does not fail.
+            let _ = write!(text, "{byte:02x}");
+            text
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_configuration_is_one_set_request() {
+        let config = Config {
+            private_key: [0x0a; 32],
+            listen_port: 51_820,
+            peers: vec![Peer {
+                public_key: [0xff; 32],
+                preshared_key: None,
+                endpoint: Some("[fd00::1]:7".parse().unwrap()),
+                persistent_keepalive: 0,
+                allowed_ips: vec!["10.0.0.2/32".to_owned()],
+            }],
+        };
+        let expected = format!(
+            "set=1\nprivate_key={}\nlisten_port=51820\nreplace_peers=true\npublic_key={}\n\
+             endpoint=[fd00::1]:7\npersistent_keepalive_interval=0\nreplace_allowed_ips=true\n\
+             allowed_ip=10.0.0.2/32\n\n",
+            "0a".repeat(32),
+            "ff".repeat(32)
+        );
+        assert_eq!(config.to_string(), expected);
+    }
+}

@@ -1,0 +1,258 @@
+//! The TUN driver of Linux (Documentation/networking/tuntap.rst).
+
+use std::{
+    io::{Error, ErrorKind, Result},
+    os::fd::{AsFd, AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd},
+    sync::Arc,
+};
+
+use nix::{
+    fcntl::{FcntlArg, OFlag, fcntl},
+    poll::PollFlags,
+    sys::socket::{AddressFamily, SockFlag, SockType, socket},
+};
+use tun_rs::DeviceBuilder;
+
+use super::{Device, Offload, OffloadRequest, OpenError, PacketIo, Stop, TX_QUEUE_LEN};
+
+/// Super-packets of TCP, with the ECN flag CWR as well.
+const TCP_OFFLOADS: libc::c_uint =
+    libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
+const UDP_OFFLOADS: libc::c_uint = libc::TUN_F_USO4 | libc::TUN_F_USO6;
+
+pub(super) fn open(name: &str, offload: OffloadRequest) -> std::result::Result<Device, OpenError> {
+    check_name(name)?;
+    let (fd, vnet_hdr) = match offload {
+        OffloadRequest::Off => (make(name, false)?, false),
+        OffloadRequest::On => (make(name, true)?, true),
+        OffloadRequest::Auto => match make(name, true) {
+            Ok(fd) => (fd, true),
+            Err(OpenError::NoOffload { source, .. }) => {
+                tracing::info!(name, error = %source, "the kernel refuses TUN offload");
+                (make(name, false)?, false)
+            }
+            Err(error) => return Err(error),
+        },
+    };
+    let (tun, offload) = LinuxTun::new(fd, vnet_hdr)?;
+    if let Err(error) = tun.set_queue_len() {
+        tracing::warn!(name, %error, "txqueuelen stays as it is");
+    }
+    Ok(Device {
+        io: Arc::new(tun),
+        offload,
+    })
+}
+
+pub(super) fn adopt(fd: OwnedFd) -> std::result::Result<Device, OpenError> {
+    let request = interface_of(fd.as_raw_fd()).map_err(|_| OpenError::NotATun)?;
+    // SAFETY: TUNGETIFF filled in the flags.
+    let flags = i32::from(unsafe { request.ifr_ifru.ifru_flags });
+    if flags & libc::IFF_TUN == 0 || flags & libc::IFF_NO_PI == 0 {
+        return Err(OpenError::NotATun);
+    }
+    let (tun, offload) = LinuxTun::new(fd, flags & libc::IFF_VNET_HDR != 0)?;
+    Ok(Device {
+        io: Arc::new(tun),
+        offload,
+    })
+}
+
+fn check_name(name: &str) -> std::result::Result<(), OpenError> {
+    if name.len() >= libc::IFNAMSIZ {
+        return Err(OpenError::NameTooLong(name.to_owned()));
+    }
+    let is_reserved = matches!(name, "" | "." | "..");
+    let is_forbidden = |c: char| c == '/' || c == ':' || c == '\0' || c.is_whitespace();
+    if is_reserved || name.contains(is_forbidden) {
+        return Err(OpenError::InvalidName(name.to_owned()));
+    }
+    Ok(())
+}
+
+/// Makes the interface through tun-rs, which also makes a missing device node where it may.
+fn make(name: &str, vnet_hdr: bool) -> std::result::Result<OwnedFd, OpenError> {
+    let built = DeviceBuilder::new()
+        .name(name)
+        .with(|builder| {
+            builder.offload(vnet_hdr);
+        })
+        .inherit_enable_state()
+        .build_sync();
+    match built {
+        // SAFETY: the descriptor is open, and the device that owned it gave it up.
+        Ok(device) => Ok(unsafe { OwnedFd::from_raw_fd(device.into_raw_fd()) }),
+        Err(error) => Err(open_error(name, vnet_hdr, error)),
+    }
+}
+
+fn open_error(name: &str, vnet_hdr: bool, error: Error) -> OpenError {
+    let name = name.to_owned();
+    match error.raw_os_error() {
+        Some(libc::ENOENT) => OpenError::Missing,
+        Some(libc::ENODEV | libc::ENXIO) => OpenError::NoDriver,
+        Some(libc::EACCES) => OpenError::NodeForbidden,
+        Some(libc::EPERM) => OpenError::NotPermitted(name),
+        Some(libc::EBUSY) => OpenError::Busy(name),
+        Some(libc::EINVAL) if exists(&name) => OpenError::Taken(name),
+        Some(libc::EINVAL) if vnet_hdr => OpenError::NoOffload {
+            name,
+            source: error,
+        },
+        _ => OpenError::Other(error),
+    }
+}
+
+fn exists(name: &str) -> bool {
+    nix::net::if_::if_nametoindex(name).is_ok()
+}
+
+#[derive(Debug)]
+struct LinuxTun {
+    fd: OwnedFd,
+    /// For requests about the interface: a socket of the network namespace it was opened in.
+    control: OwnedFd,
+}
+
+impl LinuxTun {
+    fn new(fd: OwnedFd, vnet_hdr: bool) -> std::result::Result<(Self, Offload), OpenError> {
+        let flags = OFlag::from_bits_retain(fcntl(&fd, FcntlArg::F_GETFL).map_err(Error::from)?);
+        fcntl(&fd, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK)).map_err(Error::from)?;
+        let control = socket(
+            AddressFamily::Inet,
+            SockType::Datagram,
+            SockFlag::SOCK_CLOEXEC,
+            None,
+        )
+        .map_err(Error::from)?;
+        let tun = Self { fd, control };
+        let offload = tun.probe_offload(vnet_hdr);
+        Ok((tun, offload))
+    }
+
+    /// Asks for TCP and for UDP apart: the latter came with Linux 6.2.
+    fn probe_offload(&self, vnet_hdr: bool) -> Offload {
+        if !vnet_hdr {
+            return Offload::default();
+        }
+        let accepts = |offloads: libc::c_uint| {
+            // SAFETY: the argument of this request is a number, and the descriptor is open.
+            unsafe {
+                libc::ioctl(
+                    self.fd.as_raw_fd(),
+                    libc::TUNSETOFFLOAD,
+                    libc::c_ulong::from(offloads),
+                ) == 0
+            }
+        };
+        let tcp = accepts(TCP_OFFLOADS);
+        let udp = tcp && accepts(TCP_OFFLOADS | UDP_OFFLOADS);
+        Offload { vnet_hdr, tcp, udp }
+    }
+
+    fn set_queue_len(&self) -> Result<()> {
+        let mut request = interface_of(self.fd.as_raw_fd())?;
+        request.ifr_ifru.ifru_metric = TX_QUEUE_LEN as i32;
+        self.request(libc::SIOCSIFTXQLEN, &mut request)
+    }
+
+    fn request(&self, number: libc::Ioctl, request: &mut libc::ifreq) -> Result<()> {
+        ioctl(self.control.as_raw_fd(), number, request)
+    }
+}
+
+impl PacketIo for LinuxTun {
+    fn read(&self, buffer: &mut [u8]) -> Result<usize> {
+        Ok(nix::unistd::read(&self.fd, buffer)?)
+    }
+
+    fn write(&self, bytes: &[u8]) -> Result<usize> {
+        Ok(nix::unistd::write(&self.fd, bytes)?)
+    }
+
+    fn wait_readable(&self, stop: &Stop) -> Result<bool> {
+        stop.wait_or(self.fd.as_fd(), PollFlags::POLLIN)
+    }
+
+    fn wait_writable(&self, stop: &Stop) -> Result<bool> {
+        stop.wait_or(self.fd.as_fd(), PollFlags::POLLOUT)
+    }
+
+    fn name(&self) -> Result<String> {
+        let request = interface_of(self.fd.as_raw_fd())?;
+        let name: Vec<u8> = request
+            .ifr_name
+            .iter()
+            .map(|byte| *byte as u8)
+            .take_while(|byte| *byte != 0)
+            .collect();
+        String::from_utf8(name).map_err(|error| Error::new(ErrorKind::InvalidData, error))
+    }
+
+    fn mtu(&self) -> Result<u16> {
+        let mut request = interface_of(self.fd.as_raw_fd())?;
+        self.request(libc::SIOCGIFMTU, &mut request)?;
+        // SAFETY: SIOCGIFMTU filled in the MTU.
+        let mtu = unsafe { request.ifr_ifru.ifru_mtu };
+        Ok(u16::try_from(mtu).unwrap_or(u16::MAX))
+    }
+
+    fn set_mtu(&self, mtu: u16) -> Result<()> {
+        let mut request = interface_of(self.fd.as_raw_fd())?;
+        request.ifr_ifru.ifru_mtu = i32::from(mtu);
+        self.request(libc::SIOCSIFMTU, &mut request)
+    }
+}
+
+/// The name, which follows renames, and the flags.
+fn interface_of(fd: RawFd) -> Result<libc::ifreq> {
+    // SAFETY: all zeros is an empty request.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    ioctl(fd, libc::TUNGETIFF as libc::Ioctl, &mut request)?;
+    Ok(request)
+}
+
+fn ioctl(fd: RawFd, number: libc::Ioctl, request: &mut libc::ifreq) -> Result<()> {
+    // SAFETY: the kernel reads and writes at most one `ifreq` there, for every request made here.
+    if unsafe { libc::ioctl(fd, number, std::ptr::from_mut(request)) } < 0 {
+        return Err(Error::last_os_error());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_the_kernel_would_refuse_are_refused_with_the_reason() {
+        assert!(matches!(
+            check_name("abcdefghijklmnop"),
+            Err(OpenError::NameTooLong(_))
+        ));
+        for name in ["", ".", "..", "a/b", "a b", "a:b", "a\0b"] {
+            assert!(
+                matches!(check_name(name), Err(OpenError::InvalidName(_))),
+                "{name:?}"
+            );
+        }
+        assert!(check_name("abcdefghijklmno").is_ok());
+    }
+
+    #[test]
+    fn each_errno_names_its_fix() {
+        let text = |errno| open_error("none0", true, Error::from_raw_os_error(errno)).to_string();
+        assert!(text(libc::ENOENT).contains("modprobe tun"));
+        assert!(text(libc::ENODEV).contains("modprobe tun"));
+        assert!(text(libc::EACCES).contains("chmod 0666"));
+        assert!(text(libc::EPERM).contains("CAP_NET_ADMIN"));
+        assert!(text(libc::EBUSY).contains("in use"));
+        assert!(text(libc::EINVAL).contains("offload"));
+    }
+
+    #[test]
+    fn a_descriptor_of_something_else_is_not_adopted() {
+        let fd = OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
+        assert!(matches!(adopt(fd), Err(OpenError::NotATun)));
+    }
+}

@@ -1,0 +1,304 @@
+//! A batch of packets on their way from the TUN to the event loop, in the order of their path: read,
+//! then cut and handed out one by one.
+
+use crate::{
+    BATCH_BYTES, MAX_BATCH_PACKETS,
+    checksum::sum,
+    cut::{Cutter, Framing, unframe},
+    ip::MAX_PACKET,
+    pool::Lease,
+    vnet::{VNET_LEN, VnetHeader},
+};
+
+/// Zeros that [`OutboundPacket::padded`] can put behind a packet.
+pub(crate) const MAX_PADDING: usize = 15;
+/// Where packets begin: on a cache line, and never within the padding of the one before.
+const ALIGN: usize = 64;
+/// Payload sums kept for the event loop: a batch of ordinary traffic needs about 100, one that ends
+/// with a super-packet of the smallest TCP segments 1,870. Beyond, the cutter sums for itself.
+const MAX_SUMS: usize = 2048;
+
+/// Packets read from the TUN. Super-packets are kept whole until [`OutboundBatch::next`] cuts them.
+///
+/// A batch is closed by the read that brings it to its limit of packets, so a super-packet that
+/// passes the limit is in it as a whole; what the reader of the batch takes at a time is a range of
+/// it, as short as it likes. Dropping the batch gives its buffer back to the reader thread.
+#[derive(Debug)]
+pub struct OutboundBatch(pub(crate) Lease<Outbound>);
+
+impl OutboundBatch {
+    /// Packets in the batch, handed out or not.
+    pub fn packets(&self) -> usize {
+        self.0.packets
+    }
+
+    /// Packets not yet handed out.
+    pub fn remaining(&self) -> usize {
+        self.0.packets - self.0.handed_out
+    }
+
+    /// How many packets each read brought, in order.
+    pub fn packets_per_read(&self) -> impl Iterator<Item = usize> {
+        self.0.entries[..self.0.len]
+            .iter()
+            .map(|entry| entry.packets)
+    }
+
+    /// System calls made to fill the batch.
+    pub fn calls(&self) -> ReadCalls {
+        self.0.calls
+    }
+
+    /// Reads that were thrown away because their virtio header does not fit the packet.
+    pub fn malformed(&self) -> u32 {
+        self.0.malformed
+    }
+
+    /// Cuts the next packet and hands it out.
+    #[inline]
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "each packet borrows the batch"
+    )]
+    pub fn next(&mut self) -> Option<OutboundPacket<'_>> {
+        self.0.next()
+    }
+}
+
+/// System calls of the reader thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReadCalls {
+    /// `read`, those that found nothing included.
+    pub reads: u32,
+    /// `poll`.
+    pub waits: u32,
+}
+
+/// One IP packet, with its checksums complete.
+#[derive(Debug)]
+pub struct OutboundPacket<'a> {
+    buffer: &'a mut [u8],
+    overwritten: &'a mut Overwritten,
+    start: usize,
+    end: usize,
+}
+
+impl OutboundPacket<'_> {
+    /// The packet.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        &self.buffer[self.start..self.end]
+    }
+
+    /// The packet followed by zeros, `len` bytes in all: from the packet's length to 15 more.
+    ///
+    /// # Panics
+    /// If `len` is not in that range.
+    #[inline]
+    pub fn padded(&mut self, len: usize) -> &[u8] {
+        let padding = self.end..self.start + len;
+        self.overwritten
+            .save(&self.buffer[padding.clone()], self.end);
+        self.buffer[padding.clone()].fill(0);
+        &self.buffer[self.start..padding.end]
+    }
+}
+
+/// What padding overwrote: it may be the payload of the segment that is cut next.
+#[derive(Debug, Default)]
+struct Overwritten {
+    bytes: [u8; MAX_PADDING],
+    len: usize,
+    at: usize,
+}
+
+impl Overwritten {
+    #[inline]
+    fn save(&mut self, bytes: &[u8], at: usize) {
+        // Padding the same packet again must not save the first padding.
+        if bytes.len() > self.len {
+            self.bytes[self.len..bytes.len()].copy_from_slice(&bytes[self.len..]);
+            self.len = bytes.len();
+            self.at = at;
+        }
+    }
+
+    #[inline]
+    fn restore(&mut self, buffer: &mut [u8]) {
+        if self.len > 0 {
+            buffer[self.at..self.at + self.len].copy_from_slice(&self.bytes[..self.len]);
+            self.len = 0;
+        }
+    }
+}
+
+/// One read within a batch.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    start: usize,
+    end: usize,
+    packets: usize,
+    /// Where the payload sums of its segments begin.
+    first_sum: usize,
+    /// Set if this is a super-packet.
+    cutter: Option<Cutter>,
+}
+
+const NO_ENTRY: Entry = Entry {
+    start: 0,
+    end: 0,
+    packets: 0,
+    first_sum: 0,
+    cutter: None,
+};
+
+/// The contents of an [`OutboundBatch`].
+#[derive(Debug)]
+pub(crate) struct Outbound {
+    buffer: Box<[u8]>,
+    filled: usize,
+    entries: [Entry; MAX_BATCH_PACKETS],
+    len: usize,
+    packets: usize,
+    sums: [u16; MAX_SUMS],
+    sums_len: usize,
+    malformed: u32,
+    pub(crate) calls: ReadCalls,
+    /// The entry and the segment within it that are handed out next.
+    entry: usize,
+    segment: usize,
+    handed_out: usize,
+    overwritten: Overwritten,
+}
+
+impl Outbound {
+    pub(crate) fn new() -> Self {
+        Self {
+            // Zeroed memory is mapped when first touched: a quiet tunnel uses a few pages.
+            buffer: vec![0; BATCH_BYTES].into_boxed_slice(),
+            filled: 0,
+            entries: [NO_ENTRY; MAX_BATCH_PACKETS],
+            len: 0,
+            packets: 0,
+            sums: [0; MAX_SUMS],
+            sums_len: 0,
+            malformed: 0,
+            calls: ReadCalls::default(),
+            entry: 0,
+            segment: 0,
+            handed_out: 0,
+            overwritten: Overwritten::default(),
+        }
+    }
+
+    /// Makes the batch ready to be filled again.
+    pub(crate) fn clear(&mut self) {
+        self.filled = 0;
+        self.len = 0;
+        self.packets = 0;
+        self.sums_len = 0;
+        self.malformed = 0;
+        self.calls = ReadCalls::default();
+        self.entry = 0;
+        self.segment = 0;
+        self.handed_out = 0;
+        self.overwritten.len = 0;
+    }
+
+    pub(crate) fn packets(&self) -> usize {
+        self.packets
+    }
+
+    /// Whether nothing was read that anyone would want to hear of.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.packets == 0 && self.malformed == 0
+    }
+
+    /// Room for one read of any length, if there is that much left.
+    pub(crate) fn room(&mut self, framing: usize) -> Option<&mut [u8]> {
+        let start = self.next_start();
+        let has_room = start + MAX_PACKET + MAX_PADDING <= self.buffer.len();
+        if !has_room || self.len == MAX_BATCH_PACKETS {
+            return None;
+        }
+        Some(&mut self.buffer[start - framing..start + MAX_PACKET])
+    }
+
+    /// Takes in what a read left in [`Outbound::room`]. `framing` is the length of the virtio header.
+    pub(crate) fn accept(&mut self, read: usize, framing: usize) {
+        let start = self.next_start();
+        let end = start - framing + read;
+        let header = match self.buffer[start - framing..].first_chunk() {
+            Some(bytes) if framing > 0 => VnetHeader::parse(*bytes),
+            _ => VnetHeader::default(),
+        };
+        let unframed = match self.buffer.get_mut(start..end) {
+            Some(packet) => unframe(header, packet),
+            None => Err(crate::cut::Malformed),
+        };
+        let Ok(unframed) = unframed else {
+            self.malformed += 1;
+            return;
+        };
+        let mut entry = Entry {
+            start,
+            end,
+            packets: 1,
+            ..NO_ENTRY
+        };
+        if let Framing::Super(shape) = unframed {
+            let packet = &self.buffer[start..end];
+            entry.packets = shape.segments();
+            entry.cutter = Some(Cutter::new(shape, packet));
+            entry.first_sum = self.sums_len;
+            // Summed here, on the reader thread: the event loop has enough to do.
+            for (index, slot) in self.sums[self.sums_len..]
+                .iter_mut()
+                .take(entry.packets)
+                .enumerate()
+            {
+                *slot = sum(&packet[shape.payload(index)]);
+            }
+            self.sums_len = (self.sums_len + entry.packets).min(MAX_SUMS);
+        }
+        self.entries[self.len] = entry;
+        self.len += 1;
+        self.packets += entry.packets;
+        self.filled = end;
+    }
+
+    fn next_start(&self) -> usize {
+        (self.filled + MAX_PADDING + VNET_LEN).next_multiple_of(ALIGN)
+    }
+
+    #[inline]
+    fn next(&mut self) -> Option<OutboundPacket<'_>> {
+        let entry = self.entries[..self.len].get(self.entry)?;
+        self.overwritten.restore(&mut self.buffer);
+        let (mut start, mut end) = (entry.start, entry.end);
+        if let Some(cutter) = &entry.cutter {
+            let packet = &mut self.buffer[start..end];
+            let sum = match self.sums.get(entry.first_sum + self.segment) {
+                Some(sum) => *sum,
+                None => sum(&packet[cutter.payload(self.segment)]),
+            };
+            let segment = cutter.cut(packet, self.segment, sum);
+            (start, end) = (entry.start + segment.start, entry.start + segment.end);
+        }
+        self.segment += 1;
+        if self.segment == entry.packets {
+            self.entry += 1;
+            self.segment = 0;
+        }
+        self.handed_out += 1;
+        Some(OutboundPacket {
+            buffer: &mut self.buffer,
+            overwritten: &mut self.overwritten,
+            start,
+            end,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

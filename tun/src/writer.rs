@@ -1,0 +1,171 @@
+//! The thread that writes the TUN, and the event loop's end of it.
+
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+        mpsc::{Receiver, SyncSender, sync_channel},
+    },
+    thread::JoinHandle,
+};
+
+use crate::{
+    Coalesce, Device, INBOUND_BATCHES,
+    device::Stop,
+    inbound::{Inbound, InboundBatch},
+    pool::{Lease, Pool},
+    write::{BatchWriter, WriterCounters},
+};
+
+/// Starts the thread `tun-writer`. Only what the device has offload for is coalesced.
+///
+/// # Errors
+/// When the thread or its eventfd cannot be made.
+pub fn spawn_writer(device: &Device, coalesce: Coalesce) -> io::Result<Writer> {
+    let offload = device.offload();
+    let coalesce = Coalesce {
+        tcp: coalesce.tcp && offload.tcp,
+        udp: coalesce.udp && offload.udp,
+    };
+    let stop = Arc::new(Stop::new()?);
+    let is_refused = Arc::new(AtomicBool::new(false));
+    let in_flight = Arc::new(AtomicUsize::new(0));
+    let batch_writer = |stop| {
+        BatchWriter::new(
+            Arc::clone(&device.io),
+            offload.vnet_hdr,
+            Arc::clone(&is_refused),
+            stop,
+        )
+    };
+    let (sender, receiver) = sync_channel(INBOUND_BATCHES);
+    let writing = Writing {
+        receiver,
+        to_device: batch_writer(Some(Arc::clone(&stop))),
+        in_flight: Arc::clone(&in_flight),
+    };
+    let thread = std::thread::Builder::new()
+        .name("tun-writer".to_owned())
+        .spawn(move || writing.run())?;
+    Ok(Writer {
+        sender: Some(sender),
+        pool: Pool::new(INBOUND_BATCHES, Inbound::new),
+        direct: batch_writer(None),
+        coalesce,
+        in_flight,
+        is_refused,
+        counters: WriterCounters::default(),
+        stop,
+        thread: Some(thread),
+    })
+}
+
+/// The sending end of the writer thread; dropping it writes what was submitted and ends the thread.
+#[derive(Debug)]
+pub struct Writer {
+    sender: Option<SyncSender<Lease<Inbound>>>,
+    pool: Arc<Pool<Inbound>>,
+    /// Writes on the event loop's thread.
+    direct: BatchWriter,
+    coalesce: Coalesce,
+    in_flight: Arc<AtomicUsize>,
+    is_refused: Arc<AtomicBool>,
+    counters: WriterCounters,
+    stop: Arc<Stop>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// A batch of at most so many packets and bytes is written by the event loop when the thread is idle:
+/// waking it takes longer.
+const DIRECT_PACKETS: usize = 4;
+const DIRECT_BYTES: usize = 8 * 1024;
+
+impl Writer {
+    /// An empty batch. `None`: all are on their way to the TUN; [`Writer::room`] tells when one is not.
+    pub fn take(&mut self) -> Option<InboundBatch> {
+        let mut batch = self.pool.take()?;
+        self.counters.absorb(&mut batch.counters);
+        batch.clear(self.coalescing());
+        Some(InboundBatch(batch))
+    }
+
+    /// Sends the batch to the TUN; never blocks.
+    ///
+    /// A small batch for an idle writer is written right here: that costs one call, and no other
+    /// thread has to wake up for it. Order is kept, for there is nothing that it could overtake.
+    pub fn submit(&mut self, batch: InboundBatch) {
+        let InboundBatch(mut batch) = batch;
+        let packets = batch.trains.packets();
+        if packets == 0 {
+            return;
+        }
+        let is_small = packets <= DIRECT_PACKETS && batch.bytes() <= DIRECT_BYTES;
+        if is_small && self.is_idle() {
+            self.direct.write(&mut batch);
+            return;
+        }
+        let Some(sender) = &self.sender else { return };
+        self.in_flight.fetch_add(1, Ordering::Relaxed);
+        // INVARIANT: the channel has room for every batch of the pool, and the thread lives as long
+        // as the sender, so this neither blocks nor fails.
+        let _ = sender.send(batch);
+    }
+
+    /// Whether everything submitted has been written.
+    pub fn is_idle(&self) -> bool {
+        self.in_flight.load(Ordering::Acquire) == 0
+    }
+
+    /// Completes once a batch came back after [`Writer::take`] had none. Cancel-safe.
+    pub async fn room(&self) {
+        self.pool.room().await;
+    }
+
+    /// What is coalesced: nothing any more once the kernel has refused a super-packet.
+    pub fn coalescing(&self) -> Coalesce {
+        if self.is_refused.load(Ordering::Relaxed) {
+            Coalesce::default()
+        } else {
+            self.coalesce
+        }
+    }
+
+    /// Totals, without the batches that are on their way.
+    pub fn counters(&mut self) -> &WriterCounters {
+        let Self { pool, counters, .. } = self;
+        pool.for_each_free(|batch| counters.absorb(&mut batch.counters));
+        counters
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.sender = None;
+        self.stop.signal();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What the thread holds.
+struct Writing {
+    receiver: Receiver<Lease<Inbound>>,
+    to_device: BatchWriter,
+    in_flight: Arc<AtomicUsize>,
+}
+
+impl Writing {
+    fn run(mut self) {
+        while let Ok(mut batch) = self.receiver.recv() {
+            self.to_device.write(&mut batch);
+            // Given back first: who sees the writer idle also sees the batch and its counters.
+            drop(batch);
+            self.in_flight.fetch_sub(1, Ordering::Release);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
