@@ -5,7 +5,7 @@ use std::str::FromStr;
 use clap::{Args, Parser, Subcommand, ValueEnum, builder::FalseyValueParser};
 use convoy_tun::OffloadRequest;
 
-use crate::speedtest;
+use crate::speedtest::{InsideArgs, SpeedtestArgs};
 
 const AFTER_HELP: &str = "\
 Environment, besides the above:
@@ -48,11 +48,11 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Show what the running daemon of an interface has counted
     Stats(StatsArgs),
-    /// Measure a tunnel on this machine, or one between two hosts that is already up
-    Speedtest(speedtest::SpeedtestArgs),
-    /// What the speed test starts inside its network namespaces
+    /// Measure this machine's tunnel, or one between two hosts
+    Speedtest(SpeedtestArgs),
+    /// What the speed test starts inside its namespaces
     #[command(hide = true)]
-    LabInside(speedtest::InsideArgs),
+    LabInside(InsideArgs),
 }
 
 /// The switches of the daemon.

@@ -17,6 +17,7 @@
 //! 3. [`Namespace::command`] starts programs inside, [`Namespace::run`] runs code inside,
 //!    [`Namespace::link`] changes interfaces, addresses and routes.
 //! 4. [`wireguard`] starts a WireGuard daemon inside and configures it.
+//! 5. [`traffic`] measures what goes through: TCP, paced UDP, latency.
 //!
 //! Deliberately left out: name resolution, firewalls, and `/sys` (it shows the host's network).
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::bail;
 
 use super::args::{Contrast, Load, SpeedtestArgs, Test};
-use super::bed::Bed;
+use super::bed::{Bed, implementation};
 use super::here::measure_tunnel;
 use super::host::Host;
 use super::measure::{IDLE_PLANNED, planned};
@@ -22,12 +22,17 @@ pub(super) fn run(args: &SpeedtestArgs, what: Contrast) -> anyhow::Result<()> {
     let one_turn: Duration = tests.iter().map(|&test| planned(test, args.window())).sum();
     let progress = Progress::new((one_turn + IDLE_PLANNED) * 2 * args.rounds);
 
-    let mut bed = Bed::new(args.conditions(), args.program()?)?;
+    let [a, b] = &sides;
+    let daemons = [
+        implementation(args, &a.daemon)?,
+        implementation(args, &b.daemon)?,
+    ];
+    let mut bed = Bed::new(args.conditions(), &daemons[0])?;
     let mut runs: [Vec<Run>; 2] = [Vec::new(), Vec::new()];
     for round in 0..args.rounds {
         for side in order(round) {
-            let switches = &sides[side].daemon;
-            runs[side].extend(measure_tunnel(&mut bed, args, switches, &tests, &progress)?);
+            bed.restart(&daemons[side])?;
+            runs[side].extend(measure_tunnel(&mut bed, args, &tests, &progress)?);
         }
     }
     drop(bed);

@@ -1,9 +1,11 @@
 //! Two daemons on this machine.
 
+use std::time::Duration;
+
 use anyhow::Context as _;
 
 use super::args::{SpeedtestArgs, Test};
-use super::bed::{BARE, Bed, TUNNELLED};
+use super::bed::{Bed, implementation};
 use super::host::Host;
 use super::measure::{IDLE_PLANNED, Path, planned};
 use super::progress::Progress;
@@ -14,14 +16,14 @@ use super::{memory, table};
 pub(super) fn run(args: &SpeedtestArgs) -> anyhow::Result<()> {
     memory::check()?;
     let tests = args.tests();
-    let planned_tests = tests.iter().map(|&test| planned(test, args.window()));
-    let ceiling = planned(Test::TcpUp, args.window());
-    let progress =
-        Progress::new(planned_tests.sum::<std::time::Duration>() + ceiling + IDLE_PLANNED);
+    let planned_tests: Duration = tests.iter().map(|&test| planned(test, args.window())).sum();
+    let planned_ceiling = planned(Test::TcpUp, args.window());
+    let progress = Progress::new(planned_ceiling + IDLE_PLANNED + planned_tests);
 
-    let mut bed = Bed::new(args.conditions(), args.program()?)?;
+    let daemon = implementation(args, &args.switches())?;
+    let mut bed = Bed::new(args.conditions(), &daemon)?;
     let ceiling = measure_ceiling(&mut bed, args, &progress)?;
-    let runs = measure_tunnel(&mut bed, args, &args.switches(), &tests, &progress)?;
+    let runs = measure_tunnel(&mut bed, args, &tests, &progress)?;
     drop(bed);
     drop(progress);
 
@@ -35,32 +37,22 @@ pub(super) fn run(args: &SpeedtestArgs) -> anyhow::Result<()> {
     table::print(&report, args.json)
 }
 
-/// Starts both daemons with `switches` and runs `tests` through them.
+/// Runs `tests` through the tunnel.
 pub(super) fn measure_tunnel(
     bed: &mut Bed,
     args: &SpeedtestArgs,
-    switches: &[String],
     tests: &[Test],
     progress: &Progress,
 ) -> anyhow::Result<Vec<Run>> {
-    let mut tunnel = bed.tunnel(switches)?;
+    bed.wait_until_up()?;
     let mut path = Path {
+        via: bed.tunnelled(),
         ends: &mut bed.ends,
-        via: TUNNELLED,
-        tunnel: Some(&mut tunnel),
+        tunnel: Some(&mut bed.tunnel),
         window: args.window(),
         progress,
     };
-    let ping_idle_ms = path.idle_latency()?;
-    let mut runs = Vec::new();
-    for &test in tests {
-        let run = path.run(test).context(test.name())?;
-        runs.push(Run {
-            ping_idle_ms,
-            ..run
-        });
-    }
-    Ok(runs)
+    path.run_all(tests)
 }
 
 fn measure_ceiling(
@@ -69,12 +61,13 @@ fn measure_ceiling(
     progress: &Progress,
 ) -> anyhow::Result<Ceiling> {
     let mut path = Path {
+        via: bed.bare(),
         ends: &mut bed.ends,
-        via: BARE,
         tunnel: None,
         window: args.window(),
         progress,
     };
+    progress.step("bare veth", planned(Test::TcpUp, args.window()));
     let run = path.run(Test::TcpUp).context("TCP over the bare veth")?;
     Ok(Ceiling { gbps: run.gbps })
 }

@@ -3,19 +3,21 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use convoy_lab::traffic::{LatencyReport, UdpReceived, UdpSent};
+use convoy_lab::wireguard::Tunnel;
 
 use super::args::{Load, Test};
-use super::bed::Tunnel;
 use super::counters::Counters;
-use super::daemon::Reading;
+use super::daemons::{self, Readings};
 use super::ends::{Direction, Ends, TcpLoad, UdpLoad};
 use super::progress::Progress;
 use super::report::Run;
 use super::search::{self, Attempt, Range, Stage, Trial};
 
 const WARMUP: Duration = Duration::from_millis(500);
-const IDLE_PING: Duration = Duration::from_secs(1);
+/// How long the latency without load is measured.
+pub(super) const IDLE_PLANNED: Duration = Duration::from_secs(1);
 /// Probing ends this much before the load does.
 const PING_MARGIN: Duration = Duration::from_millis(200);
 /// Length of a UDP probe; the confirmation takes as long as a TCP run.
@@ -49,25 +51,32 @@ pub(super) fn planned(test: Test, window: Duration) -> Duration {
     }
 }
 
-/// How long [`Path::idle_latency`] takes.
-pub(super) const IDLE_PLANNED: Duration = IDLE_PING;
-
 impl Path<'_> {
-    /// The median round trip without load, in milliseconds.
-    pub(super) fn idle_latency(&mut self) -> anyhow::Result<Option<f64>> {
+    /// Measures the idle latency, then runs `tests`.
+    pub(super) fn run_all(&mut self, tests: &[Test]) -> anyhow::Result<Vec<Run>> {
         self.progress.step("idle latency", IDLE_PLANNED);
-        Ok(self.ends.ping(self.via, IDLE_PING)?.median_ms)
+        let ping_idle_ms = self.ends.ping(self.via, IDLE_PLANNED)?.median_ms;
+        let mut runs = Vec::new();
+        for &test in tests {
+            self.progress.step(test.name(), planned(test, self.window));
+            let run = self.run(test).context(test.name())?;
+            runs.push(Run {
+                ping_idle_ms,
+                ..run
+            });
+        }
+        Ok(runs)
     }
 
+    /// Runs one test.
     pub(super) fn run(&mut self, test: Test) -> anyhow::Result<Run> {
-        self.progress.step(test.name(), planned(test, self.window));
         let run = match test.load() {
             Load::Tcp { direction, streams } => self.tcp(test.name(), direction, streams),
             Load::Udp { payload } => self.udp(test.name(), payload),
         };
         if let Some(tunnel) = &mut self.tunnel {
             // A daemon that ended is the reason for whatever else went wrong.
-            tunnel.check()?;
+            daemons::check(tunnel)?;
         }
         run
     }
@@ -160,19 +169,9 @@ impl Path<'_> {
         let Some(tunnel) = &mut self.tunnel else {
             return Ok(None);
         };
-        tunnel.check()?;
-        Ok(Some(Readings {
-            near: tunnel.left.read()?,
-            far: tunnel.right.read()?,
-        }))
+        daemons::check(tunnel)?;
+        daemons::read(tunnel).map(Some)
     }
-}
-
-/// Both daemons at one moment.
-#[derive(Debug)]
-struct Readings {
-    near: Reading,
-    far: Reading,
 }
 
 fn trial(sent: UdpSent, received: UdpReceived) -> Trial {
@@ -207,11 +206,11 @@ fn note_usage(
         return;
     }
     let gigabytes = bytes as f64 / 1e9;
-    let cpu = after.near.cpu + after.far.cpu - before.near.cpu - before.far.cpu;
+    let cpu = after.left.cpu + after.right.cpu - before.left.cpu - before.right.cpu;
     run.cpu_s_per_gb = Some(cpu.as_secs_f64() / gigabytes);
 
-    let near = between(before.near.counters, after.near.counters);
-    let far = between(before.far.counters, after.far.counters);
+    let near = between(before.left.counters, after.left.counters);
+    let far = between(before.right.counters, after.right.counters);
     let sender = match direction {
         Direction::Up => &near,
         Direction::Down => &far,
@@ -231,6 +230,7 @@ fn between(before: Option<Counters>, after: Option<Counters>) -> Option<Counters
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::speedtest::daemons::Reading;
 
     fn readings(cpu_ms: u64, counters: Option<&str>) -> Option<Readings> {
         let reading = || Reading {
@@ -238,8 +238,8 @@ mod tests {
             counters: counters.map(|json| Counters::from_json(json).unwrap()),
         };
         Some(Readings {
-            near: reading(),
-            far: reading(),
+            left: reading(),
+            right: reading(),
         })
     }
 

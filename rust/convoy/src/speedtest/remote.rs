@@ -12,7 +12,7 @@ use super::ends::Ends;
 use super::host::Host;
 use super::measure::{IDLE_PLANNED, Path, planned};
 use super::progress::Progress;
-use super::report::{Ceiling, Report, Run};
+use super::report::{Ceiling, Report};
 use super::{inside, table};
 
 /// The TCP port of `--serve`; the traffic takes free ports of the same host.
@@ -44,15 +44,7 @@ pub(super) fn measure(args: &SpeedtestArgs, server: &str) -> anyhow::Result<()> 
         window: args.window(),
         progress: &progress,
     };
-    let ping_idle_ms = path.idle_latency()?;
-    let mut runs = Vec::new();
-    for test in tests {
-        let run = path.run(test).context(test.name())?;
-        runs.push(Run {
-            ping_idle_ms,
-            ..run
-        });
-    }
+    let runs = path.run_all(&tests)?;
     drop(progress);
 
     let report = Report {

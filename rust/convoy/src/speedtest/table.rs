@@ -4,7 +4,6 @@ use std::io::Write as _;
 
 use serde::Serialize;
 
-use super::bed::{TUNNEL_MTU, VETH_MTU};
 use super::host::Host;
 use super::report::{Compared, ComparisonReport, Report, Run, Settings};
 use super::statistics::Sample;
@@ -75,7 +74,7 @@ fn headline(host: &Host, settings: &Settings) -> String {
     ];
     match &settings.to {
         Some(server) => parts.push(format!("to {server}")),
-        None => parts.push(format!("veth {VETH_MTU}, tunnel MTU {TUNNEL_MTU}")),
+        None => parts.push("two namespaces".to_owned()),
     }
     if settings.veth_gso == Some(false) {
         parts.push("no GSO on the veth".to_owned());
