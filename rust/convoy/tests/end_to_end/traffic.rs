@@ -43,6 +43,13 @@ pub(crate) fn ping(from: &End, to: IpAddr) {
     ping_of(from, to, 100);
 }
 
+/// Whether one ping is answered within a second.
+pub(crate) fn answers(from: &End, to: IpAddr) -> bool {
+    let mut ping = from.namespace.command("ping");
+    let ping = ping.args(["-n", "-c1", "-W1", &to.to_string()]);
+    ping.output().unwrap().status.success()
+}
+
 /// `bytes` over one TCP connection, compared with what was sent; `progress` counts those that
 /// have arrived.
 pub(crate) fn tcp(from: &Namespace, to: &End, ip: IpAddr, bytes: u64, progress: &AtomicU64) {
