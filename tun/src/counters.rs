@@ -24,7 +24,7 @@ pub struct WriterCounters {
 pub struct FailedPackets {
     /// `EIO`: the link is down.
     pub link_down: u64,
-    /// `ENOBUFS` or `ENOMEM`; `EAGAIN` where the event loop wrote and could not wait.
+    /// `ENOBUFS` or `ENOMEM`.
     pub no_memory: u64,
     /// `EINVAL`: the kernel takes it for no IP packet.
     pub refused: u64,
@@ -80,7 +80,7 @@ impl FailedPackets {
     fn count(&mut self, error: &io::Error, packets: usize) {
         let counter = match error.raw_os_error() {
             Some(libc::EIO) => &mut self.link_down,
-            Some(libc::ENOBUFS | libc::ENOMEM | libc::EAGAIN) => &mut self.no_memory,
+            Some(libc::ENOBUFS | libc::ENOMEM) => &mut self.no_memory,
             Some(libc::EINVAL) => &mut self.refused,
             Some(libc::EBADFD) => &mut self.deleted,
             _ => &mut self.other,

@@ -52,23 +52,29 @@ impl BatchWriter {
         }
     }
 
-    /// Writes everything in the batch, train by train.
-    pub(crate) fn write(&mut self, batch: &mut Inbound) {
+    /// Writes what is left of the batch, train by train.
+    ///
+    /// # Errors
+    /// [`Blocked`] where the kernel has no room: the batch remembers how far it was written.
+    pub(crate) fn write(&mut self, batch: &mut Inbound) -> Result<(), Blocked> {
         let Inbound {
             buffer,
             trains,
             counters,
+            written,
             ..
         } = batch;
-        for train in trains.trains() {
+        while let Some(train) = trains.trains().get(written.trains) {
             if train.packets > 1 && !self.is_refused.load(Ordering::Relaxed) {
-                self.write_train(buffer, trains, train, counters);
+                self.write_train(buffer, trains, train, &mut written.packets, counters)?;
             } else {
-                for packet in trains.packets_of(train) {
-                    self.write_single(buffer, packet, counters);
-                }
+                let whole = Run::of_rest(train, written.packets);
+                self.write_singles(buffer, trains, train, whole, &mut written.packets, counters)?;
             }
+            written.trains += 1;
+            written.packets = 0;
         }
+        Ok(())
     }
 
     /// Joins the packets whose checksums are right. A wrong one is written by itself, where it stood:
@@ -78,19 +84,18 @@ impl BatchWriter {
         buffer: &mut [u8],
         trains: &Trains,
         train: &Train,
+        written: &mut usize,
         counters: &mut WriterCounters,
-    ) {
-        let mut run = Run::default();
-        for (nth, packet) in trains.packets_of(train).enumerate() {
+    ) -> Result<(), Blocked> {
+        let mut run = Run::after(*written);
+        for (nth, packet) in trains.packets_of(train).enumerate().skip(*written) {
             let bytes = &buffer[packet.start..packet.end];
             if !is_intact(bytes, train.shape) {
+                self.write_run(buffer, trains, train, run, written, counters)?;
                 counters.bad_checksums += 1;
-                self.write_run(buffer, trains, train, run, counters);
-                self.write_single(buffer, packet, counters);
-                run = Run {
-                    first: nth + 1,
-                    ..Run::default()
-                };
+                self.write_single(buffer, packet, counters)?;
+                *written = nth + 1;
+                run = Run::after(*written);
                 continue;
             }
             let header_len = if run.packets == 0 {
@@ -104,7 +109,7 @@ impl BatchWriter {
             run.len += piece.len();
             run.packets += 1;
         }
-        self.write_run(buffer, trains, train, run, counters);
+        self.write_run(buffer, trains, train, run, written, counters)
     }
 
     fn write_run(
@@ -113,11 +118,12 @@ impl BatchWriter {
         trains: &Trains,
         train: &Train,
         run: Run,
+        written: &mut usize,
         counters: &mut WriterCounters,
-    ) {
-        let packets = || trains.packets_of(train).skip(run.first).take(run.packets);
+    ) -> Result<(), Blocked> {
+        let mut packets = trains.packets_of(train).skip(run.first).take(run.packets);
         if run.packets > 1 {
-            let is_pushed = packets().last().is_some_and(|last| {
+            let is_pushed = packets.nth(run.packets - 1).is_some_and(|last| {
                 train.shape.is_tcp
                     && buffer[last.start + train.shape.transport + tcp::FLAGS] & tcp::PSH != 0
             });
@@ -128,7 +134,7 @@ impl BatchWriter {
                 self.stop.as_deref(),
                 joined,
                 &mut counters.writes,
-            ) {
+            )? {
                 Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
                     tracing::warn!(
                         "the kernel refuses super-packets: coalescing is off from now on"
@@ -136,34 +142,87 @@ impl BatchWriter {
                     self.is_refused.store(true, Ordering::Relaxed);
                     counters.refused_trains += 1;
                 }
-                outcome => return counters.settle(outcome, run.packets),
+                outcome => {
+                    counters.settle(outcome, run.packets);
+                    *written = run.first + run.packets;
+                    return Ok(());
+                }
             }
         }
-        for packet in packets() {
-            self.write_single(buffer, packet, counters);
-        }
+        self.write_singles(buffer, trains, train, run, written, counters)
     }
 
-    fn write_single(&self, buffer: &mut [u8], packet: Packet, counters: &mut WriterCounters) {
+    fn write_singles(
+        &self,
+        buffer: &mut [u8],
+        trains: &Trains,
+        train: &Train,
+        run: Run,
+        written: &mut usize,
+        counters: &mut WriterCounters,
+    ) -> Result<(), Blocked> {
+        for packet in trains.packets_of(train).skip(run.first).take(run.packets) {
+            self.write_single(buffer, packet, counters)?;
+            *written += 1;
+        }
+        Ok(())
+    }
+
+    fn write_single(
+        &self,
+        buffer: &mut [u8],
+        packet: Packet,
+        counters: &mut WriterCounters,
+    ) -> Result<(), Blocked> {
         let mut start = packet.start;
         if self.vnet_hdr {
             start -= VNET_LEN;
             buffer[start..packet.start].copy_from_slice(&VnetHeader::default().to_bytes());
         }
         let bytes = &buffer[start..packet.end];
-        let outcome = put(&*self.io, self.stop.as_deref(), bytes, &mut counters.writes);
+        let outcome = put(&*self.io, self.stop.as_deref(), bytes, &mut counters.writes)?;
         counters.settle(outcome, 1);
+        Ok(())
     }
 }
 
-/// Successive packets of a train that are joined.
+/// The kernel has no room, and nobody may wait for it here.
+#[derive(Debug)]
+pub(crate) struct Blocked;
+
+/// How far a batch is written.
 #[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Written {
+    trains: usize,
+    /// Packets of the train behind those.
+    packets: usize,
+}
+
+/// Successive packets of a train that are joined.
+#[derive(Clone, Copy, Debug)]
 struct Run {
     /// Which packet of the train is the first.
     first: usize,
     packets: usize,
     /// Bytes joined so far.
     len: usize,
+}
+
+impl Run {
+    fn after(first: usize) -> Self {
+        Self {
+            first,
+            packets: 0,
+            len: 0,
+        }
+    }
+
+    fn of_rest(train: &Train, first: usize) -> Self {
+        Self {
+            packets: train.packets - first,
+            ..Self::after(first)
+        }
+    }
 }
 
 /// Whether the checksums are right that joining the packet would replace.
@@ -219,18 +278,27 @@ fn complete(joined: &mut [u8], shape: Shape, is_pushed: bool) {
 }
 
 /// Writes all of `bytes` in one call, and waits for the kernel to have room where `stop` allows it.
-fn put(io: &dyn PacketIo, stop: Option<&Stop>, bytes: &[u8], writes: &mut u64) -> io::Result<()> {
+fn put(
+    io: &dyn PacketIo,
+    stop: Option<&Stop>,
+    bytes: &[u8],
+    writes: &mut u64,
+) -> Result<io::Result<()>, Blocked> {
     loop {
         *writes += 1;
         let error = match io.write(bytes) {
-            Ok(len) if len == bytes.len() => return Ok(()),
-            Ok(_) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(len) if len == bytes.len() => return Ok(Ok(())),
+            Ok(_) => return Ok(Err(io::ErrorKind::WriteZero.into())),
             Err(error) => error,
         };
-        match (error.raw_os_error(), stop) {
-            (Some(libc::EINTR), _) => {}
-            (Some(libc::EAGAIN), Some(stop)) if io.wait_writable(stop)? => {}
-            _ => return Err(error),
+        match error.raw_os_error() {
+            Some(libc::EINTR) => {}
+            Some(libc::EAGAIN) => match stop.map(|stop| io.wait_writable(stop)) {
+                Some(Ok(true)) => {}
+                Some(Err(error)) => return Ok(Err(error)),
+                Some(Ok(false)) | None => return Err(Blocked),
+            },
+            _ => return Ok(Err(error)),
         }
     }
 }
