@@ -22,7 +22,8 @@ use super::{daemons, inside, link_loss};
 
 /// The veth's name at both ends.
 const VETH: &str = "veth0";
-const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(8);
+/// On a link that loses datagrams a handshake may be tried three times, five seconds apart.
+const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(17);
 const HANDSHAKE_PROBE: Duration = Duration::from_millis(30);
 
 /// Two namespaces with a veth and a tunnel between them, and traffic agents inside.

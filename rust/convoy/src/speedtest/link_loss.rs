@@ -1,5 +1,7 @@
 //! A link that loses datagrams: nftables, since network emulation is not in every kernel.
 
+use std::env;
+use std::ffi::OsString;
 use std::io::{ErrorKind, Write as _};
 use std::process::Stdio;
 
@@ -16,6 +18,7 @@ pub(super) fn drop_datagrams(
     let spawned = namespace
         .command("nft")
         .args(["-f", "-"])
+        .env("PATH", search_path())
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
@@ -41,12 +44,24 @@ pub(super) fn drop_datagrams(
     Ok(())
 }
 
+/// With the directories of root, where a user's shell does not look.
+fn search_path() -> OsString {
+    let mut path = env::var_os("PATH").unwrap_or_default();
+    path.push(":/usr/sbin:/sbin");
+    path
+}
+
 fn ruleset(interface: &str, port: u16, percent: f64) -> String {
     let of_ten_thousand = (percent * 100.0).round() as u32;
     format!(
-        "table inet convoy {{ chain loss {{ type filter hook input priority 0; \
-         iifname \"{interface}\" udp dport {port} \
-         numgen random mod 10000 < {of_ten_thousand} drop; }} }}\n"
+        "table inet convoy {{
+            chain loss {{
+                type filter hook input priority 0
+                iifname \"{interface}\" udp dport {port} \
+                    numgen random mod 10000 < {of_ten_thousand} drop
+            }}
+        }}
+"
     )
 }
 

@@ -140,7 +140,7 @@ impl Bracket {
     }
 }
 
-/// Doubles the rate until a probe fails, or halves it until one passes.
+/// Doubles the rate until a probe fails, or quarters it until one passes.
 fn bracket<E>(
     range: Range,
     probe: &mut impl FnMut(f64) -> Result<Verdict, E>,
@@ -152,7 +152,7 @@ fn bracket<E>(
             Verdict::Lost(_) if rate <= range.lowest => return Ok(None),
             Verdict::Lost(_) => {
                 failed = rate;
-                rate = (rate / 2.0).max(range.lowest);
+                rate = (rate / 4.0).max(range.lowest);
             }
             verdict => {
                 let mut bracket = Bracket::passed_at(0.0);

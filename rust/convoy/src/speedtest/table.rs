@@ -8,13 +8,29 @@ use super::host::Host;
 use super::report::{Compared, ComparisonReport, Report, Run, Settings};
 use super::statistics::Sample;
 
+const HEAD: [&str; 11] = [
+    "test",
+    "Gbit/s",
+    "kpps",
+    "loss %",
+    "CPU s/GB",
+    "pkts/read",
+    "segs/send",
+    "calls/GB",
+    "ping ms",
+    "loaded",
+    "p99",
+];
+
 const LEGEND: &str = "\
-rate      TCP: payload that arrived; UDP: the highest rate with at most 1 % loss, and its payload
-CPU       CPU seconds of both daemons for a gigabyte of payload
-pkts/rd   packets in an average read of the TUN device, by the daemon that sends
-segs/snd  datagrams in an average UDP send, by the daemon that sends
-calls/GB  system calls of both daemons' data paths for a gigabyte of payload
-ping      median round trip, without load and under that of the test (and its 99th percentile)
+Gbit/s     payload that arrived
+kpps       UDP: the highest rate with at most 1 % loss, in thousands of packets a second
+CPU s/GB   CPU seconds of both daemons for a gigabyte of payload
+pkts/read  packets in an average read of the TUN device, by the daemon that sends
+segs/send  datagrams in an average UDP send, by the daemon that sends
+calls/GB   system calls of both daemons' data paths for a gigabyte of payload
+ping ms    median round trip without load; under the test's load; 99th percentile under load
+bare veth  TCP between the same namespaces without a tunnel: the ceiling
 ";
 
 /// Prints a report on the standard output.
@@ -43,21 +59,12 @@ fn print_either(
 }
 
 fn text(report: &Report) -> String {
-    let head = [
-        "test", "rate", "", "CPU s/GB", "pkts/rd", "segs/snd", "calls/GB", "ping ms", "loaded",
-        "(p99)",
-    ];
-    let mut rows = vec![head.map(str::to_owned).to_vec()];
+    let mut rows = vec![HEAD.map(str::to_owned).to_vec()];
     rows.extend(report.runs.iter().map(row));
-    if let Some(gbps) = report.ceiling.gbps {
-        let rate = format!("{gbps:.2} Gbit/s");
-        rows.push(vec![
-            "bare veth".to_owned(),
-            rate,
-            "TCP without a tunnel".to_owned(),
-        ]);
+    if report.ceiling.gbps.is_some() {
+        rows.push(vec!["bare veth".to_owned(), figure(report.ceiling.gbps, 2)]);
     }
-    let notes = report.runs.iter().filter_map(note).collect::<String>();
+    let notes: String = report.runs.iter().filter_map(note).collect();
     format!(
         "{}\n\n{}{notes}\n{LEGEND}",
         headline(&report.host, &report.settings),
@@ -89,47 +96,30 @@ fn headline(host: &Host, settings: &Settings) -> String {
 }
 
 fn row(run: &Run) -> Vec<String> {
-    let (rate, detail) = match (run.kpps, run.confirmed, run.gbps) {
-        (Some(kpps), _, gbps) => (
-            format!("{} kpps", figure(Some(kpps), 1)),
-            format!(
-                "{} Gbit/s, {} % loss",
-                figure(gbps, 2),
-                figure(percent(run.loss), 2)
-            ),
-        ),
-        (None, Some(_), _) => ("–".to_owned(), "more than 1 % loss at any rate".to_owned()),
-        (None, None, gbps) => (format!("{} Gbit/s", figure(gbps, 2)), String::new()),
-    };
     vec![
         run.name.to_owned(),
-        rate,
-        detail,
+        figure(run.gbps, 2),
+        figure(run.kpps, 1),
+        figure(run.loss.map(|share| share * 100.0), 2),
         figure(run.cpu_s_per_gb, 2),
         figure(run.packets_per_read, 1),
         figure(run.segments_per_send, 1),
         figure(run.syscalls_per_gb, 0),
         figure(run.ping_idle_ms, 3),
         figure(run.ping_loaded_ms, 3),
-        format!("({})", figure(run.ping_loaded_p99_ms, 3)),
+        figure(run.ping_loaded_p99_ms, 3),
     ]
 }
 
 /// What must be known to read a UDP figure right.
 fn note(run: &Run) -> Option<String> {
-    if run.generator_limited == Some(true) {
-        Some(format!(
-            "{}: limited by the generator, not by the tunnel\n",
-            run.name
-        ))
-    } else if run.confirmed == Some(false) && run.kpps.is_some() {
-        Some(format!(
-            "{}: the rate held in short probes only\n",
-            run.name
-        ))
-    } else {
-        None
-    }
+    let note = match (run.kpps, run.confirmed, run.generator_limited) {
+        (None, Some(_), _) => "more than 1 % loss at any rate",
+        (Some(_), Some(false), _) => "the rate held in short probes only",
+        (Some(_), _, Some(true)) => "limited by the generator, not by the tunnel",
+        _ => return None,
+    };
+    Some(format!("  {}: {note}\n", run.name))
 }
 
 fn comparison_text(report: &ComparisonReport) -> String {
@@ -175,15 +165,11 @@ fn compared_row(compared: &Compared) -> Vec<String> {
     ]
 }
 
-fn percent(share: Option<f64>) -> Option<f64> {
-    share.map(|share| share * 100.0)
-}
-
 fn figure(value: Option<f64>, decimals: usize) -> String {
     value.map_or_else(|| "–".to_owned(), |value| format!("{value:.decimals$}"))
 }
 
-/// Columns as wide as their widest cell: text to the left, numbers to the right.
+/// Columns as wide as their widest cell: the name to the left, figures to the right.
 fn aligned(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
@@ -195,7 +181,7 @@ fn aligned(rows: &[Vec<String>]) -> String {
         let cells = row.iter().zip(&widths).enumerate();
         let cells: Vec<_> = cells
             .map(|(column, (cell, &width))| match column {
-                0 | 2 => format!("{cell:<width$}"),
+                0 => format!("{cell:<width$}"),
                 _ => format!("{cell:>width$}"),
             })
             .collect();

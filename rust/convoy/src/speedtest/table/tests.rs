@@ -25,12 +25,9 @@ fn a_table_shows_figures_with_their_units_and_dashes_for_none() {
         ..Run::named("tcp-up")
     }]));
     let line = text.lines().find(|line| line.contains("tcp-up")).unwrap();
-    assert!(line.contains("4.75 Gbit/s"), "{line}");
-    assert!(line.contains("2.50        –         –"), "{line}");
-    assert!(
-        text.contains("19.00 Gbit/s  TCP without a tunnel"),
-        "{text}"
-    );
+    let cells: Vec<_> = line.split_whitespace().collect();
+    assert_eq!(cells[..6], ["tcp-up", "4.75", "–", "–", "2.50", "–"]);
+    assert!(text.contains("bare veth   19.00\n"), "{text}");
     assert!(text.contains("no GSO on the veth · --gso off"), "{text}");
 }
 
@@ -44,10 +41,8 @@ fn a_rate_that_the_generator_limits_is_marked() {
         generator_limited: Some(true),
         ..Run::named("udp-1200")
     }]));
-    assert!(
-        text.contains("231.0 kpps  2.20 Gbit/s, 0.40 % loss"),
-        "{text}"
-    );
+    let line = text.lines().find(|line| line.contains("231.0")).unwrap();
+    assert!(line.contains("2.20  231.0    0.40"), "{line}");
     assert!(
         text.contains("udp-1200: limited by the generator"),
         "{text}"

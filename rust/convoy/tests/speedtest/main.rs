@@ -1,0 +1,159 @@
+//! `convoy speedtest` as a person or a script runs it. Needs a lab, not root.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod death;
+mod hosts;
+mod rootless;
+
+use std::process::{Command, Output};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use convoy_lab::{Lab, require_lab, require_programs};
+use serde_json::Value;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_convoy");
+
+#[test]
+fn json_is_one_object_with_the_promised_keys() {
+    let Some(_turn) = turn("json_is_one_object_with_the_promised_keys") else {
+        return;
+    };
+    let report = json(&["--secs", "1", "--tests", "tcp-up", "--json"]);
+    assert!(report["version"].is_string());
+    assert!(report["host"]["kernel"].is_string());
+    assert!(report["ceiling"]["gbps"].as_f64().unwrap() > 0.0);
+    let run = &report["runs"][0];
+    assert_eq!(run["name"], "tcp-up");
+    for figure in [
+        "gbps",
+        "cpu_s_per_gb",
+        "segments_per_send",
+        "packets_per_read",
+        "syscalls_per_gb",
+        "ping_idle_ms",
+        "ping_loaded_ms",
+    ] {
+        assert!(run[figure].as_f64().unwrap() > 0.0, "{figure}: {run}");
+    }
+    for none in ["kpps", "loss"] {
+        assert!(run.as_object().unwrap().contains_key(none), "{none}");
+        assert!(run[none].is_null(), "{none}");
+    }
+}
+
+#[test]
+fn udp_has_a_rate_and_a_loss_of_at_most_one_percent() {
+    let Some(_turn) = turn("udp_has_a_rate_and_a_loss_of_at_most_one_percent") else {
+        return;
+    };
+    let report = json(&["--secs", "1", "--tests", "udp-1200", "--json"]);
+    let run = &report["runs"][0];
+    assert!(run["kpps"].as_f64().unwrap() >= 1.0, "{run}");
+    let confirmed = run["confirmed"] == Value::Bool(true);
+    assert!(!confirmed || run["loss"].as_f64().unwrap() <= 0.01, "{run}");
+}
+
+#[test]
+fn a_comparison_has_medians_and_ratios() {
+    let Some(_turn) = turn("a_comparison_has_medians_and_ratios") else {
+        return;
+    };
+    let arguments = ["--compare", "shape", "--secs", "1", "--rounds", "2"];
+    let report = json(&[&arguments[..], &["--json"]].concat());
+    let test = &report["compare"]["tests"][0];
+    assert_eq!(
+        (&test["name"], &test["figure"]),
+        (&"tcp-up".into(), &"gbps".into())
+    );
+    assert_eq!(test["a"]["values"].as_array().unwrap().len(), 2);
+    assert!(test["ratio"]["median"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn a_link_can_lose_datagrams_and_cut_batches() {
+    let test = "a_link_can_lose_datagrams_and_cut_batches";
+    let Some(_turn) = turn(test).filter(|_| require_programs(test, &["nft"])) else {
+        return;
+    };
+    let arguments = ["--loss", "5", "--secs", "1", "--tests", "udp-64"];
+    let report = json(&[&arguments[..], &["--json"]].concat());
+    assert_eq!(report["settings"]["veth_gso"], false);
+    // No rate has at most one percent of loss where five are lost.
+    assert!(report["runs"][0]["kpps"].is_null(), "{report}");
+}
+
+#[test]
+fn a_veth_that_cuts_batches_has_no_udp_segmentation() {
+    let test = "a_veth_that_cuts_batches_has_no_udp_segmentation";
+    let Some(_turn) = turn(test).filter(|_| require_programs(test, &["ethtool"])) else {
+        return;
+    };
+    let lab = Lab::new().unwrap();
+    let (a, b) = (lab.namespace("a").unwrap(), lab.namespace("b").unwrap());
+    lab.veth(&a, "veth0", &[], &b, "veth0", &[], 1_500).unwrap();
+    let segmentation = || {
+        let output = a.command("ethtool").args(["-k", "veth0"]).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let mut lines = text.lines().map(str::trim).map(str::to_owned);
+        lines.find(|line| line.starts_with("tx-udp-segmentation"))
+    };
+    assert_eq!(segmentation().unwrap(), "tx-udp-segmentation: on");
+    let mut cut = a.command(PROGRAM);
+    cut.args(["lab-inside", "cut-datagrams", "veth0"]);
+    assert!(cut.status().unwrap().success());
+    assert_eq!(segmentation().unwrap(), "tx-udp-segmentation: off");
+}
+
+#[test]
+fn a_table_names_its_figures() {
+    let Some(_turn) = turn("a_table_names_its_figures") else {
+        return;
+    };
+    let output = speedtest(&["--secs", "1", "--tests", "tcp-down", "--gso", "off"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    for part in ["Gbit/s", "tcp-down", "bare veth", "--gso off"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
+#[test]
+fn a_daemon_that_does_not_start_is_an_error_with_its_reason() {
+    let Some(_turn) = turn("a_daemon_that_does_not_start_is_an_error_with_its_reason") else {
+        return;
+    };
+    let output = speedtest(&["--daemon", "/bin/false"]);
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success());
+    assert!(
+        errors.contains("/bin/false") && errors.contains("exit status: 1"),
+        "{errors}"
+    );
+    assert!(output.stdout.is_empty());
+}
+
+/// The right to be the only speed test; none where there can be none.
+fn turn(test: &str) -> Option<MutexGuard<'static, ()>> {
+    static ONE: Mutex<()> = Mutex::new(());
+    let turn = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    require_lab(test).then_some(turn)
+}
+
+fn speedtest(arguments: &[&str]) -> Output {
+    Command::new(PROGRAM)
+        .arg("speedtest")
+        .args(arguments)
+        .output()
+        .unwrap()
+}
+
+/// The object on the standard output, which must hold nothing else.
+fn json(arguments: &[&str]) -> Value {
+    parsed(&speedtest(arguments))
+}
+
+fn parsed(output: &Output) -> Value {
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
