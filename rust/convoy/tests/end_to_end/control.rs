@@ -126,7 +126,9 @@ fn stats_tell_why_a_packet_was_dropped() {
         (drops(&scene, "outbound_no_route") >= before + 50).then_some(())
     });
     assert!(counted.is_some(), "{}", stats(&scene));
-    assert_eq!(stats(&scene)["counters"]["handshakes"], 1);
+    let counters = &stats(&scene)["counters"];
+    assert_eq!(counters["handshakes"], 1);
+    assert_eq!(counters["state"]["tun_queue_drops"], "0");
 }
 
 #[test]
