@@ -1,15 +1,20 @@
 //! Cryptokey routing: the most specific prefix decides, for sending and as the filter on receive.
 
-use std::net::IpAddr;
+use std::{cell::Cell, net::IpAddr};
 
 use ip_network::{IpNetwork, Ipv4Network, Ipv6Network};
 use ip_network_table::IpNetworkTable;
 
 use crate::config::AllowedIp;
 
+/// Addresses whose owner is remembered: packets of one flow come one after another.
+const REMEMBERED: usize = 16;
+
 /// A map from prefixes to owners with longest-prefix match.
 pub struct AllowedIps<T> {
     table: IpNetworkTable<T>,
+    /// Recent answers, by the address's last bits; forgotten when a prefix changes.
+    recent: [Cell<Option<(IpAddr, T)>>; REMEMBERED],
 }
 
 impl<T> std::fmt::Debug for AllowedIps<T> {
@@ -23,6 +28,7 @@ impl<T> Default for AllowedIps<T> {
     fn default() -> Self {
         Self {
             table: IpNetworkTable::new(),
+            recent: std::array::from_fn(|_| Cell::new(None)),
         }
     }
 }
@@ -30,17 +36,39 @@ impl<T> Default for AllowedIps<T> {
 impl<T: Copy> AllowedIps<T> {
     /// Gives `prefix` to `owner`; returns the owner that it is taken from.
     pub fn insert(&mut self, prefix: AllowedIp, owner: T) -> Option<T> {
+        self.forget_recent();
         self.table.insert(network(prefix), owner)
     }
 
     /// Takes `prefix` out.
     pub fn remove(&mut self, prefix: AllowedIp) {
+        self.forget_recent();
         self.table.remove(network(prefix));
     }
 
     /// The owner of the most specific prefix that holds `address`.
     #[must_use]
     pub fn lookup(&self, address: IpAddr) -> Option<T> {
+        let last_bits = match address {
+            IpAddr::V4(v4) => v4.to_bits() as usize,
+            IpAddr::V6(v6) => v6.to_bits() as usize,
+        };
+        let recent = &self.recent[last_bits % REMEMBERED];
+        if let Some((known, owner)) = recent.get()
+            && known == address
+        {
+            return Some(owner);
+        }
+        let owner = self.search(address)?;
+        recent.set(Some((address, owner)));
+        Some(owner)
+    }
+
+    fn forget_recent(&mut self) {
+        self.recent.iter_mut().for_each(|cell| cell.set(None));
+    }
+
+    fn search(&self, address: IpAddr) -> Option<T> {
         match address {
             IpAddr::V4(v4) => self.table.longest_match_ipv4(v4).map(|(_, owner)| *owner),
             IpAddr::V6(v6) => self.table.longest_match_ipv6(v6).map(|(_, owner)| *owner),
