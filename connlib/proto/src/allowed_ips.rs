@@ -118,6 +118,17 @@ mod tests {
     }
 
     #[test]
+    fn a_change_shows_at_once_for_addresses_that_were_looked_up_before() {
+        let mut ips = AllowedIps::default();
+        ips.insert(prefix("10.0.0.0", 8), 1);
+        assert_eq!(lookup(&ips, "10.1.2.3"), Some(1));
+        ips.insert(prefix("10.1.2.3", 32), 2);
+        assert_eq!(lookup(&ips, "10.1.2.3"), Some(2));
+        ips.remove(prefix("10.1.2.3", 32));
+        assert_eq!(lookup(&ips, "10.1.2.3"), Some(1));
+    }
+
+    #[test]
     fn a_prefix_given_to_another_owner_is_taken_from_the_first() {
         let mut ips = AllowedIps::default();
         assert_eq!(ips.insert(prefix("2001:db8::", 32), 1), None);
