@@ -1,1 +1,1 @@
-//! One bench a stage.
+//! One bench a stage; run them by `make bench`.

@@ -93,6 +93,7 @@ pub struct Flusher {
     no_buffers_retries: u32,
     counters: FlushCounters,
     lost_sources: Vec<SocketAddr>,
+    too_big: Vec<(SocketAddr, usize)>,
 }
 
 /// What became of one batch.
@@ -111,6 +112,7 @@ impl Flusher {
             no_buffers_retries: 0,
             counters: FlushCounters::default(),
             lost_sources: Vec::new(),
+            too_big: Vec::new(),
         }
     }
 
@@ -159,6 +161,11 @@ impl Flusher {
     /// Addresses whose pinned source address turned out to be gone, since the last call.
     pub fn lost_sources(&mut self) -> impl Iterator<Item = SocketAddr> {
         self.lost_sources.drain(..)
+    }
+
+    /// Datagrams that the path refused for their length since the last call: address, bytes.
+    pub fn too_big(&mut self) -> impl Iterator<Item = (SocketAddr, usize)> {
+        self.too_big.drain(..)
     }
 
     /// Whether batches are handed to the kernel whole, addresses that refuse it apart.
@@ -227,7 +234,11 @@ impl Flusher {
                 Err(Reaction::Again) => continue,
                 Err(Reaction::Wait(why)) => return Sent::NotYet(why),
                 Err(Reaction::NoBuffers) => self.counters.no_buffers += 1,
-                Err(Reaction::OneByOne) => self.counters.too_big += 1,
+                Err(Reaction::OneByOne) => {
+                    self.counters.too_big += 1;
+                    let refused = (batch.destination.to, batch.first_segment().len());
+                    self.too_big.push(refused);
+                }
                 Err(Reaction::Drop) => self.counters.failed += 1,
             }
             self.no_buffers_retries = 0;

@@ -5,6 +5,8 @@
 //! open at a time, so flows may interleave; a packet may only continue the newest train of its flow,
 //! so no flow is reordered. Nothing is moved or rewritten here: that is done where it is written.
 
+use std::ops::Range;
+
 use crate::{
     MAX_BATCH_PACKETS,
     ip::{self, MAX_PACKET, long, tcp, udp, v4, v6, word},
@@ -214,7 +216,7 @@ impl Train {
     /// `first` is the first packet of the train, which is of the same flow as `packet`.
     #[inline]
     fn is_continued_by(&self, first: &[u8], packet: &[u8], shape: Shape) -> bool {
-        let is_same = |range: std::ops::Range<usize>| first[range.clone()] == packet[range];
+        let is_same = |range: Range<usize>| first[range.clone()] == packet[range];
         let fits = shape.header_len == self.shape.header_len
             && shape.payload_len <= self.shape.payload_len
             && self.len + shape.payload_len <= MAX_PACKET;
@@ -296,18 +298,19 @@ impl Shape {
         ports ^ long(packet, source).rotate_left(7) ^ long(packet, destination).rotate_left(19)
     }
 
-    /// Addresses and ports lie side by side, for want of options.
+    /// Addresses and ports lie side by side, for want of options. The ranges are constants so that
+    /// they are compared without a call.
     #[inline]
     fn is_same_flow(&self, packet: &[u8], other: Self, other_packet: &[u8]) -> bool {
-        let addresses = if self.is_v4 {
-            v4::ADDRESSES
-        } else {
-            v6::ADDRESSES
-        };
-        let range = addresses.start..addresses.end + 4;
-        self.is_v4 == other.is_v4
-            && self.is_tcp == other.is_tcp
-            && packet[range.clone()] == other_packet[range]
+        const V4: Range<usize> = v4::ADDRESSES.start..v4::ADDRESSES.end + 4;
+        const V6: Range<usize> = v6::ADDRESSES.start..v6::ADDRESSES.end + 4;
+        let is_same_kind = self.is_v4 == other.is_v4 && self.is_tcp == other.is_tcp;
+        is_same_kind
+            && if self.is_v4 {
+                packet[V4] == other_packet[V4]
+            } else {
+                packet[V6] == other_packet[V6]
+            }
     }
 }
 

@@ -57,6 +57,9 @@ impl Device {
     /// Takes over a descriptor of a TUN that somebody else opened (`WG_TUN_FD`), with or without
     /// `IFF_VNET_HDR`; offload is used where it has the flag. Makes the descriptor non-blocking.
     ///
+    /// It must have been opened with `IFF_NO_PI`. That cannot be checked: `TUNGETIFF` gives
+    /// `IFF_NOFILTER`, which is the same bit, for every TUN without a socket filter.
+    ///
     /// # Errors
     /// [`OpenError::NotATun`], or [`OpenError::Other`].
     pub fn adopt(fd: OwnedFd) -> Result<Self, OpenError> {
@@ -139,9 +142,7 @@ pub enum OpenError {
         source: std::io::Error,
     },
     /// The descriptor to adopt is something else.
-    #[error(
-        "the descriptor is not an attached TUN without packet information (IFF_TUN | IFF_NO_PI)"
-    )]
+    #[error("the descriptor is not that of a TUN interface")]
     NotATun,
     /// Anything else.
     #[error("opening the TUN failed")]

@@ -3,10 +3,11 @@
 use crate::{
     BATCH_BYTES, MAX_BATCH_PACKETS,
     coalesce::{Coalesce, Trains},
+    counters::WriterCounters,
     ip::MAX_PACKET,
     pool::Lease,
     vnet::VNET_LEN,
-    write::WriterCounters,
+    write::Written,
 };
 
 /// The longest slot, in bytes: the longest packet, the tag behind it and its padding.
@@ -65,6 +66,7 @@ pub(crate) struct Inbound {
     pub(crate) trains: Trains,
     /// What became of it, for the event loop to collect when the batch has come back.
     pub(crate) counters: WriterCounters,
+    pub(crate) written: Written,
     coalesce: Coalesce,
     filled: usize,
     bytes: usize,
@@ -79,6 +81,7 @@ impl Inbound {
             buffer: vec![0; BATCH_BYTES].into_boxed_slice(),
             trains: Trains::new(),
             counters: WriterCounters::default(),
+            written: Written::default(),
             coalesce: Coalesce::default(),
             filled: 0,
             bytes: 0,
@@ -90,6 +93,7 @@ impl Inbound {
     /// Makes the batch ready to be filled again.
     pub(crate) fn clear(&mut self, coalesce: Coalesce) {
         self.trains.clear();
+        self.written = Written::default();
         self.coalesce = coalesce;
         self.filled = 0;
         self.bytes = 0;

@@ -25,6 +25,7 @@
 
 mod checksum;
 mod coalesce;
+mod counters;
 mod cut;
 mod device;
 mod inbound;
@@ -39,11 +40,11 @@ mod write;
 mod writer;
 
 pub use coalesce::Coalesce;
+pub use counters::{FailedPackets, WriterCounters};
 pub use device::{Device, Offload, OffloadRequest, OpenError, TX_QUEUE_LEN, memory};
 pub use inbound::{InboundBatch, MAX_SLOT};
 pub use outbound::{OutboundBatch, OutboundPacket, ReadCalls};
 pub use reader::{Reader, ReaderExit, TryRecv, spawn_reader};
-pub use write::{FailedPackets, WriterCounters};
 pub use writer::{Writer, spawn_writer};
 
 /// Packets that a batch is closed at.

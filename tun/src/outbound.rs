@@ -20,9 +20,9 @@ const MAX_SUMS: usize = 2048;
 
 /// Packets read from the TUN. Super-packets are kept whole until [`OutboundBatch::next`] cuts them.
 ///
-/// A batch is closed by the read that brings it to its limit of packets, so a super-packet that
-/// passes the limit is in it as a whole; what the reader of the batch takes at a time is a range of
-/// it, as short as it likes. Dropping the batch gives its buffer back to the reader thread.
+/// A batch ends where another read like its last one would pass its limit of packets. A super-packet
+/// that passes the limit all the same is in it as a whole; what the reader of the batch takes at a
+/// time is a range of it, as short as it likes. Dropping the batch gives its buffer back to the reader thread.
 #[derive(Debug)]
 pub struct OutboundBatch(pub(crate) Lease<Outbound>);
 

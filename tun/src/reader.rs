@@ -151,8 +151,11 @@ impl Reading {
     }
 
     /// Reads until the batch is full or, once something is in it, until nothing is left to read.
+    ///
+    /// Full means that another read like the last one would pass the limit.
     fn fill(&mut self, batch: &mut Outbound) -> Result<(), ReaderExit> {
-        while batch.packets() < self.limit {
+        let mut last = 1;
+        while batch.packets() + last <= self.limit.max(last) {
             if self.is_drained {
                 if !batch.is_empty() {
                     return Ok(());
@@ -173,7 +176,11 @@ impl Reading {
             batch.calls.reads += 1;
             self.is_drained = false;
             match read {
-                Ok(len) => batch.accept(len, self.framing),
+                Ok(len) => {
+                    let before = batch.packets();
+                    batch.accept(len, self.framing);
+                    last = (batch.packets() - before).max(1);
+                }
                 Err(error) => match error.raw_os_error() {
                     Some(libc::EAGAIN) => self.is_drained = true,
                     Some(libc::EINTR) => {}

@@ -9,98 +9,14 @@ use std::{
 };
 
 use crate::{
-    MAX_BATCH_PACKETS,
     checksum::{fold, pseudo_header, sum},
     coalesce::{Packet, Shape, Train, Trains},
+    counters::WriterCounters,
     device::{PacketIo, Stop},
     inbound::Inbound,
     ip::{self, MAX_PACKET, set_word, tcp, udp, v4, v6},
     vnet::{GSO_TCPV4, GSO_TCPV6, GSO_UDP_L4, NEEDS_CSUM, VNET_LEN, VnetHeader},
 };
-
-/// What the writing of packets came to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WriterCounters {
-    /// System calls.
-    pub writes: u64,
-    /// Successful writes, by the number of packets that each carried.
-    pub packets_per_write: [u64; MAX_BATCH_PACKETS + 1],
-    /// Packets that were lost.
-    pub failed: FailedPackets,
-    /// Packets kept out of their train because a checksum of theirs is wrong; written as they are.
-    pub bad_checksums: u64,
-    /// Super-packets that the kernel refused, whose packets were then written one by one.
-    pub refused_trains: u64,
-}
-
-/// Packets that a write lost, by cause.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FailedPackets {
-    /// `EIO`: the link is down.
-    pub link_down: u64,
-    /// `ENOBUFS` or `ENOMEM`; `EAGAIN` where the event loop wrote and could not wait.
-    pub no_memory: u64,
-    /// `EINVAL`: the kernel takes it for no IP packet.
-    pub refused: u64,
-    /// `EBADFD`: the interface was deleted.
-    pub deleted: u64,
-    /// Only part of it was taken, or any other error.
-    pub other: u64,
-}
-
-impl Default for WriterCounters {
-    fn default() -> Self {
-        Self {
-            writes: 0,
-            packets_per_write: [0; MAX_BATCH_PACKETS + 1],
-            failed: FailedPackets::default(),
-            bad_checksums: 0,
-            refused_trains: 0,
-        }
-    }
-}
-
-impl WriterCounters {
-    fn settle(&mut self, outcome: io::Result<()>, packets: usize) {
-        match outcome {
-            Ok(()) => self.packets_per_write[packets] += 1,
-            Err(error) => self.failed.count(&error, packets),
-        }
-    }
-
-    /// Adds `other` to this, and sets it to zero.
-    pub(crate) fn absorb(&mut self, other: &mut Self) {
-        let other = std::mem::take(other);
-        self.writes += other.writes;
-        for (mine, theirs) in self
-            .packets_per_write
-            .iter_mut()
-            .zip(other.packets_per_write)
-        {
-            *mine += theirs;
-        }
-        self.failed.link_down += other.failed.link_down;
-        self.failed.no_memory += other.failed.no_memory;
-        self.failed.refused += other.failed.refused;
-        self.failed.deleted += other.failed.deleted;
-        self.failed.other += other.failed.other;
-        self.bad_checksums += other.bad_checksums;
-        self.refused_trains += other.refused_trains;
-    }
-}
-
-impl FailedPackets {
-    fn count(&mut self, error: &io::Error, packets: usize) {
-        let counter = match error.raw_os_error() {
-            Some(libc::EIO) => &mut self.link_down,
-            Some(libc::ENOBUFS | libc::ENOMEM | libc::EAGAIN) => &mut self.no_memory,
-            Some(libc::EINVAL) => &mut self.refused,
-            Some(libc::EBADFD) => &mut self.deleted,
-            _ => &mut self.other,
-        };
-        *counter += packets as u64;
-    }
-}
 
 /// Where the packets of a train are joined, behind a virtio header; the packet is on a cache line.
 pub(crate) const JOINED_BYTES: usize = JOINED_START + MAX_PACKET;
@@ -136,23 +52,29 @@ impl BatchWriter {
         }
     }
 
-    /// Writes everything in the batch, train by train.
-    pub(crate) fn write(&mut self, batch: &mut Inbound) {
+    /// Writes what is left of the batch, train by train.
+    ///
+    /// # Errors
+    /// [`Blocked`] where the kernel has no room: the batch remembers how far it was written.
+    pub(crate) fn write(&mut self, batch: &mut Inbound) -> Result<(), Blocked> {
         let Inbound {
             buffer,
             trains,
             counters,
+            written,
             ..
         } = batch;
-        for train in trains.trains() {
+        while let Some(train) = trains.trains().get(written.trains) {
             if train.packets > 1 && !self.is_refused.load(Ordering::Relaxed) {
-                self.write_train(buffer, trains, train, counters);
+                self.write_train(buffer, trains, train, &mut written.packets, counters)?;
             } else {
-                for packet in trains.packets_of(train) {
-                    self.write_single(buffer, packet, counters);
-                }
+                let whole = Run::of_rest(train, written.packets);
+                self.write_singles(buffer, trains, train, whole, &mut written.packets, counters)?;
             }
+            written.trains += 1;
+            written.packets = 0;
         }
+        Ok(())
     }
 
     /// Joins the packets whose checksums are right. A wrong one is written by itself, where it stood:
@@ -162,19 +84,18 @@ impl BatchWriter {
         buffer: &mut [u8],
         trains: &Trains,
         train: &Train,
+        written: &mut usize,
         counters: &mut WriterCounters,
-    ) {
-        let mut run = Run::default();
-        for (nth, packet) in trains.packets_of(train).enumerate() {
+    ) -> Result<(), Blocked> {
+        let mut run = Run::after(*written);
+        for (nth, packet) in trains.packets_of(train).enumerate().skip(*written) {
             let bytes = &buffer[packet.start..packet.end];
             if !is_intact(bytes, train.shape) {
+                self.write_run(buffer, trains, train, run, written, counters)?;
                 counters.bad_checksums += 1;
-                self.write_run(buffer, trains, train, run, counters);
-                self.write_single(buffer, packet, counters);
-                run = Run {
-                    first: nth + 1,
-                    ..Run::default()
-                };
+                self.write_single(buffer, packet, counters)?;
+                *written = nth + 1;
+                run = Run::after(*written);
                 continue;
             }
             let header_len = if run.packets == 0 {
@@ -188,7 +109,7 @@ impl BatchWriter {
             run.len += piece.len();
             run.packets += 1;
         }
-        self.write_run(buffer, trains, train, run, counters);
+        self.write_run(buffer, trains, train, run, written, counters)
     }
 
     fn write_run(
@@ -197,11 +118,12 @@ impl BatchWriter {
         trains: &Trains,
         train: &Train,
         run: Run,
+        written: &mut usize,
         counters: &mut WriterCounters,
-    ) {
-        let packets = || trains.packets_of(train).skip(run.first).take(run.packets);
+    ) -> Result<(), Blocked> {
+        let mut packets = trains.packets_of(train).skip(run.first).take(run.packets);
         if run.packets > 1 {
-            let is_pushed = packets().last().is_some_and(|last| {
+            let is_pushed = packets.nth(run.packets - 1).is_some_and(|last| {
                 train.shape.is_tcp
                     && buffer[last.start + train.shape.transport + tcp::FLAGS] & tcp::PSH != 0
             });
@@ -212,7 +134,7 @@ impl BatchWriter {
                 self.stop.as_deref(),
                 joined,
                 &mut counters.writes,
-            ) {
+            )? {
                 Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
                     tracing::warn!(
                         "the kernel refuses super-packets: coalescing is off from now on"
@@ -220,34 +142,87 @@ impl BatchWriter {
                     self.is_refused.store(true, Ordering::Relaxed);
                     counters.refused_trains += 1;
                 }
-                outcome => return counters.settle(outcome, run.packets),
+                outcome => {
+                    counters.settle(outcome, run.packets);
+                    *written = run.first + run.packets;
+                    return Ok(());
+                }
             }
         }
-        for packet in packets() {
-            self.write_single(buffer, packet, counters);
-        }
+        self.write_singles(buffer, trains, train, run, written, counters)
     }
 
-    fn write_single(&self, buffer: &mut [u8], packet: Packet, counters: &mut WriterCounters) {
+    fn write_singles(
+        &self,
+        buffer: &mut [u8],
+        trains: &Trains,
+        train: &Train,
+        run: Run,
+        written: &mut usize,
+        counters: &mut WriterCounters,
+    ) -> Result<(), Blocked> {
+        for packet in trains.packets_of(train).skip(run.first).take(run.packets) {
+            self.write_single(buffer, packet, counters)?;
+            *written += 1;
+        }
+        Ok(())
+    }
+
+    fn write_single(
+        &self,
+        buffer: &mut [u8],
+        packet: Packet,
+        counters: &mut WriterCounters,
+    ) -> Result<(), Blocked> {
         let mut start = packet.start;
         if self.vnet_hdr {
             start -= VNET_LEN;
             buffer[start..packet.start].copy_from_slice(&VnetHeader::default().to_bytes());
         }
         let bytes = &buffer[start..packet.end];
-        let outcome = put(&*self.io, self.stop.as_deref(), bytes, &mut counters.writes);
+        let outcome = put(&*self.io, self.stop.as_deref(), bytes, &mut counters.writes)?;
         counters.settle(outcome, 1);
+        Ok(())
     }
 }
 
-/// Successive packets of a train that are joined.
+/// The kernel has no room, and nobody may wait for it here.
+#[derive(Debug)]
+pub(crate) struct Blocked;
+
+/// How far a batch is written.
 #[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Written {
+    trains: usize,
+    /// Packets of the train behind those.
+    packets: usize,
+}
+
+/// Successive packets of a train that are joined.
+#[derive(Clone, Copy, Debug)]
 struct Run {
     /// Which packet of the train is the first.
     first: usize,
     packets: usize,
     /// Bytes joined so far.
     len: usize,
+}
+
+impl Run {
+    fn after(first: usize) -> Self {
+        Self {
+            first,
+            packets: 0,
+            len: 0,
+        }
+    }
+
+    fn of_rest(train: &Train, first: usize) -> Self {
+        Self {
+            packets: train.packets - first,
+            ..Self::after(first)
+        }
+    }
 }
 
 /// Whether the checksums are right that joining the packet would replace.
@@ -303,18 +278,27 @@ fn complete(joined: &mut [u8], shape: Shape, is_pushed: bool) {
 }
 
 /// Writes all of `bytes` in one call, and waits for the kernel to have room where `stop` allows it.
-fn put(io: &dyn PacketIo, stop: Option<&Stop>, bytes: &[u8], writes: &mut u64) -> io::Result<()> {
+fn put(
+    io: &dyn PacketIo,
+    stop: Option<&Stop>,
+    bytes: &[u8],
+    writes: &mut u64,
+) -> Result<io::Result<()>, Blocked> {
     loop {
         *writes += 1;
         let error = match io.write(bytes) {
-            Ok(len) if len == bytes.len() => return Ok(()),
-            Ok(_) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(len) if len == bytes.len() => return Ok(Ok(())),
+            Ok(_) => return Ok(Err(io::ErrorKind::WriteZero.into())),
             Err(error) => error,
         };
-        match (error.raw_os_error(), stop) {
-            (Some(libc::EINTR), _) => {}
-            (Some(libc::EAGAIN), Some(stop)) if io.wait_writable(stop)? => {}
-            _ => return Err(error),
+        match error.raw_os_error() {
+            Some(libc::EINTR) => {}
+            Some(libc::EAGAIN) => match stop.map(|stop| io.wait_writable(stop)) {
+                Some(Ok(true)) => {}
+                Some(Err(error)) => return Ok(Err(error)),
+                Some(Ok(false)) | None => return Err(Blocked),
+            },
+            _ => return Ok(Err(error)),
         }
     }
 }

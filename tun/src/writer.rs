@@ -12,10 +12,11 @@ use std::{
 
 use crate::{
     Coalesce, Device, INBOUND_BATCHES,
+    counters::WriterCounters,
     device::Stop,
     inbound::{Inbound, InboundBatch},
     pool::{Lease, Pool},
-    write::{BatchWriter, WriterCounters},
+    write::BatchWriter,
 };
 
 /// Starts the thread `tun-writer`. Only what the device has offload for is coalesced.
@@ -101,8 +102,8 @@ impl Writer {
             return;
         }
         let is_small = packets <= DIRECT_PACKETS && batch.bytes() <= DIRECT_BYTES;
-        if is_small && self.is_idle() {
-            self.direct.write(&mut batch);
+        // With the kernel full, what is left of the batch is for the thread, which can wait.
+        if is_small && self.is_idle() && self.direct.write(&mut batch).is_ok() {
             return;
         }
         let Some(sender) = &self.sender else { return };
@@ -159,7 +160,8 @@ struct Writing {
 impl Writing {
     fn run(mut self) {
         while let Ok(mut batch) = self.receiver.recv() {
-            self.to_device.write(&mut batch);
+            // It fails only when the thread is to end and the kernel takes no more.
+            let _ = self.to_device.write(&mut batch);
             // Given back first: who sees the writer idle also sees the batch and its counters.
             drop(batch);
             self.in_flight.fetch_sub(1, Ordering::Release);

@@ -87,18 +87,18 @@ impl Node {
             return Ok(Err(DropReason::InboundUnknownSession));
         };
         let peer = &mut self.peers[id];
-        let Some(session) = peer.sessions.find(receiver) else {
+        let Some(keys) = peer.keys_of(receiver) else {
+            return Ok(Err(DropReason::InboundUnknownSession));
+        };
+        let Some(session) = keys.sessions.find(receiver) else {
             return Ok(Err(DropReason::InboundUnknownSession));
         };
         if !session.is_alive(now) {
             return Ok(Err(DropReason::InboundExpiredSession));
         }
-        let Some(noise) = peer.noise.as_mut() else {
-            return Ok(Err(DropReason::InboundNoKey));
-        };
         let ciphertext = inbound.datagram.len() - DATA_HEADER;
         let slot = sink.slot(ciphertext).ok_or(Full)?;
-        let opened = match noise.open(inbound.datagram, slot) {
+        let opened = match keys.noise.open(inbound.datagram, slot) {
             Ok(opened) => opened,
             Err(reason) => return Ok(Err(reason)),
         };
@@ -137,25 +137,42 @@ impl Node {
     /// A message of session `receiver` has authenticated.
     fn after_receiving(&mut self, id: usize, receiver: u32, now: Duration) {
         let peer = &mut self.peers[id];
-        if peer.sessions.confirm(receiver) {
-            peer.timers.handshake_complete();
-            peer.last_handshake = Some(now);
-            self.counters.handshakes += 1;
-            self.release_held(id);
-        }
-        let peer = &mut self.peers[id];
         self.deadlines.arm(id, &mut peer.timers);
+        let Some(keys) = peer.keys_of(receiver) else {
+            return;
+        };
+        let is_new = keys.sessions.confirm(receiver);
         // Paper §6.2: the initiator renews in time for the other side to go on sending.
         const LAST_MINUTE: Duration = Duration::from_secs(
             REJECT_AFTER_TIME.as_secs() - KEEPALIVE_TIMEOUT.as_secs() - REKEY_TIMEOUT.as_secs(),
         );
-        let is_last_minute = peer
+        let is_last_minute = keys
             .sessions
             .find(receiver)
             .is_some_and(|s| s.initiator && now.saturating_sub(s.established) >= LAST_MINUTE);
+        if is_new {
+            self.session_begins(id, receiver, now);
+        }
         if is_last_minute {
             self.initiate(id, now, false);
         }
+    }
+
+    /// Both sides have session `local`, and this one sends with it from now on.
+    fn session_begins(&mut self, id: usize, local: u32, now: Duration) {
+        self.counters.handshakes += 1;
+        let peer = &mut self.peers[id];
+        peer.timers.handshake_complete();
+        peer.last_handshake = Some(now);
+        let is_present = peer
+            .keys
+            .as_ref()
+            .is_some_and(|k| k.noise.index() == local >> 8);
+        if is_present {
+            let retired = peer.retire_former();
+            self.forget_keys(retired);
+        }
+        self.release_held(id);
     }
 
     fn handle_handshake(&mut self, inbound: Inbound<'_>, now: Duration) -> Result<(), DropReason> {
@@ -176,24 +193,30 @@ impl Node {
             }
         };
         let peer = &mut self.peers[id];
-        let noise = peer.noise.as_mut().ok_or(DropReason::InboundNoKey)?;
         let mut buffer = [0; CONTROL_BYTES];
-        let (reply, local) = match noise.handshake(inbound.datagram, &mut buffer)? {
-            // A cookie proves nothing about who sent it: no roaming, no timers.
-            Handshaken::Cookie => return Ok(()),
-            Handshaken::Respond { response, local } => {
-                peer.sessions.offer(local, now);
-                (response, local)
+        // What a former preshared key's handshakes have seen must not be replayed to the present.
+        for former in &mut peer.former {
+            if inbound.datagram[0] == 1 {
+                former.noise.handshake(inbound.datagram, &mut buffer)?;
             }
-            Handshaken::Complete { keepalive, local } => {
-                peer.sessions.complete(local, now);
-                peer.timers.handshake_complete();
-                peer.last_handshake = Some(now);
-                self.counters.handshakes += 1;
-                // A held packet confirms the session to the peer as well.
-                (if peer.held.is_empty() { keepalive } else { &[] }, local)
-            }
-        };
+        }
+        let keys = peer.keys.as_mut().ok_or(DropReason::InboundNoKey)?;
+        let (reply, local, is_complete) =
+            match keys.noise.handshake(inbound.datagram, &mut buffer)? {
+                // A cookie proves nothing about who sent it: no roaming, no timers.
+                Handshaken::Cookie => return Ok(()),
+                Handshaken::Respond { response, local } => {
+                    keys.sessions.offer(local, now);
+                    keys.guards = true;
+                    (response, local, false)
+                }
+                Handshaken::Complete { keepalive, local } => {
+                    keys.sessions.complete(local, now);
+                    // A held packet confirms the session to the peer as well.
+                    let confirmation = if peer.held.is_empty() { keepalive } else { &[] };
+                    (confirmation, local, true)
+                }
+            };
         tracing::debug!(peer = %peer.public_key, from = %inbound.from, session = local, "Handshake message received");
         peer.heard_from(inbound.from, inbound.local, inbound.datagram.len(), now);
         peer.timers.session_derived(now);
@@ -203,10 +226,10 @@ impl Node {
             let len = reply.len();
             self.push_control(endpoint(inbound), &buffer[..len]);
         }
-        self.deadlines.arm(id, &mut self.peers[id].timers);
-        if self.peers[id].can_send(now) {
-            self.release_held(id);
+        if is_complete {
+            self.session_begins(id, local, now);
         }
+        self.deadlines.arm(id, &mut self.peers[id].timers);
         Ok(())
     }
 }

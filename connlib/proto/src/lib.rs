@@ -7,9 +7,10 @@
 //! 3. [`Node::handle_inbound`] for each datagram; packets come out through [`PacketSink`].
 //! 4. [`Node::drain_held`], then [`Node::handle_outbound`] for each packet from the TUN;
 //!    datagrams come out through [`DatagramSink`].
-//! 5. [`Node::poll_control`] until it is empty: handshakes, cookies and keepalives, which are to
+//! 5. [`Node::poll_reply`] until it is empty: packets for the TUN that the node itself sends.
+//! 6. [`Node::poll_control`] until it is empty: handshakes, cookies and keepalives, which are to
 //!    be sent ahead of everything in the sink.
-//! 6. Sleep until [`Node::poll_timeout`].
+//! 7. Sleep until [`Node::poll_timeout`].
 //!
 //! Time is given as the time since boot, suspend included (`CLOCK_BOOTTIME`), and never goes
 //! back. Left outside on purpose: sockets, the TUN, segmentation and coalescing, threads, text.
@@ -21,6 +22,7 @@ pub mod config;
 pub mod counters;
 mod deadlines;
 mod held;
+mod icmp;
 pub mod inbound;
 mod node;
 pub mod noise;
@@ -35,7 +37,7 @@ mod timers;
 pub use held::HELD_BYTES;
 pub use inbound::PacketSink;
 pub use node::{Control, Node, Transmit};
-pub use outbound::{DatagramSink, OutboundPacket, STACK_BUFFER_BYTES};
+pub use outbound::{DatagramSink, MAX_DATAGRAM, OutboundPacket, STACK_BUFFER_BYTES};
 pub use plan::{Plan, Planner};
 
 /// The sink is full; what was offered is still the caller's.

@@ -16,12 +16,16 @@ use crate::{
     counters::{Counters, DropReason},
     deadlines::Deadlines,
     noise::{CONTROL_BYTES, Identity, Noise},
-    peer::{Endpoint, Peer},
+    peer::{Endpoint, Keys, Peer},
     plan::{PeerPlan, Plan},
 };
 
 /// Most handshake messages, cookies and keepalives waiting for [`Node::poll_control`].
 const CONTROL_DATAGRAMS: usize = 4096;
+/// Most packets waiting for [`Node::poll_reply`]; a sender that is not answered tries again.
+const REPLIES: usize = 16;
+/// How long a path is believed to take no longer datagrams: as long as the kernel believes it.
+const PATH_LIMIT_TIME: Duration = Duration::from_secs(600);
 /// The MTU until one is told, in bytes: what `wg-quick` sets on a link of 1,500.
 const DEFAULT_MTU: u16 = 1420;
 
@@ -64,6 +68,7 @@ pub struct Node {
     /// For packets that the stack buffer is too short for.
     pub(crate) jumbo: Vec<u8>,
     control: VecDeque<Control>,
+    replies: VecDeque<Vec<u8>>,
     added: u64,
 }
 
@@ -82,6 +87,7 @@ impl Default for Node {
             counters: Counters::default(),
             jumbo: Vec::new(),
             control: VecDeque::new(),
+            replies: VecDeque::new(),
             added: 0,
         }
     }
@@ -115,6 +121,20 @@ impl Node {
     /// The next datagram that must not wait.
     pub fn poll_control(&mut self) -> Option<Control> {
         self.control.pop_front()
+    }
+
+    /// The next packet for the TUN that the node itself sends: an ICMP error.
+    pub fn poll_reply(&mut self) -> Option<Vec<u8>> {
+        self.replies.pop_front()
+    }
+
+    /// The path to `to` refused a datagram of `len` bytes: senders of such packets are told.
+    pub fn handle_too_big(&mut self, to: SocketAddr, len: usize, now: Duration) {
+        for (_, peer) in &mut self.peers {
+            if peer.endpoint.is_some_and(|e| e.address == to) {
+                peer.path_limit = Some((len.saturating_sub(1), now + PATH_LIMIT_TIME));
+            }
+        }
     }
 
     /// When [`Node::handle_timeout`] is to be called next.
@@ -172,10 +192,17 @@ impl Node {
         });
     }
 
+    /// Queues a packet for the TUN.
+    pub(crate) fn push_reply(&mut self, packet: Option<Vec<u8>>) {
+        if self.replies.len() < REPLIES {
+            self.replies.extend(packet);
+        }
+    }
+
     /// Begins a handshake with the peer, unless one was begun less than Rekey-Timeout ago.
     pub(crate) fn initiate(&mut self, id: usize, now: Duration, is_retry: bool) {
         let peer = &mut self.peers[id];
-        let (Some(endpoint), Some(noise)) = (peer.endpoint, peer.noise.as_mut()) else {
+        let (Some(endpoint), Some(keys)) = (peer.endpoint, peer.keys.as_mut()) else {
             return;
         };
         if !peer.timers.may_initiate(now) {
@@ -185,7 +212,7 @@ impl Node {
             peer.timers.begin_attempts();
         }
         let mut buffer = [0; CONTROL_BYTES];
-        let Some(initiation) = noise.initiate(&mut buffer) else {
+        let Some(initiation) = keys.noise.initiate(&mut buffer) else {
             return;
         };
         tracing::debug!(peer = %peer.public_key, endpoint = %endpoint.address, "Sending handshake initiation");
@@ -199,31 +226,23 @@ impl Node {
     /// Sends an empty data message, or begins a handshake if there is no session to send it in.
     pub(crate) fn send_keepalive(&mut self, id: usize, now: Duration) {
         let peer = &mut self.peers[id];
-        if !peer.can_send(now) {
-            return self.initiate(id, now, false);
-        }
-        let (Some(endpoint), Some(noise)) = (peer.endpoint, peer.noise.as_mut()) else {
+        let Some(endpoint) = peer.endpoint else {
             return;
+        };
+        let Some(keys) = peer.sending_keys(now) else {
+            return self.initiate(id, now, false);
         };
         let mut buffer = [0; CONTROL_BYTES];
-        let Some(keepalive) = noise.seal(&[], &mut buffer) else {
+        let Some(keepalive) = keys.noise.seal(&[], &mut buffer) else {
             return;
         };
+        let is_old = keys.sessions.count_sent(now);
         let len = keepalive.len();
         peer.tx_bytes += len as u64;
         peer.timers.authenticated_sent(now);
         self.deadlines.arm(id, &mut peer.timers);
         self.push_control(endpoint, &buffer[..len]);
-        self.after_sending(id, now);
-    }
-
-    /// Counts a message in the current session and begins a handshake when that is old.
-    pub(crate) fn after_sending(&mut self, id: usize, now: Duration) {
-        let Some(session) = self.peers[id].sessions.current() else {
-            return;
-        };
-        session.sent += 1;
-        if session.wants_rekey(now) {
+        if is_old {
             self.initiate(id, now, false);
         }
     }
@@ -231,8 +250,8 @@ impl Node {
     fn change_identity(&mut self, identity: Option<Identity>) {
         self.identity = identity;
         for (_, peer) in &mut self.peers {
-            peer.noise = None;
-            peer.sessions.clear();
+            peer.keys = None;
+            peer.former.clear();
         }
         self.by_index.clear();
         // Our own key is no peer's.
@@ -242,14 +261,18 @@ impl Node {
     }
 
     fn set_noise(&mut self, id: usize, noise: Noise) {
-        let peer = &mut self.peers[id];
-        if let Some(old) = &peer.noise {
-            self.by_index.remove(&old.index());
-        }
         self.by_index.insert(noise.index(), id);
-        peer.noise = Some(noise);
-        peer.sessions.clear();
+        let peer = &mut self.peers[id];
         peer.timers.allow_initiation();
+        let superfluous = peer.change_keys(noise);
+        self.forget_keys(superfluous);
+    }
+
+    /// Datagrams for these keys are no longer known.
+    pub(crate) fn forget_keys(&mut self, keys: impl IntoIterator<Item = Keys>) {
+        for keys in keys {
+            self.by_index.remove(&keys.noise.index());
+        }
     }
 
     fn apply_peer(&mut self, plan: PeerPlan, now: Duration) {
@@ -335,9 +358,7 @@ impl Node {
         peer.allowed_ips
             .into_iter()
             .for_each(|p| self.allowed_ips.remove(p));
-        if let Some(noise) = peer.noise {
-            self.by_index.remove(&noise.index());
-        }
+        self.forget_keys(peer.keys.into_iter().chain(peer.former));
         self.ready.retain(|ready| *ready != id);
         let dropped = peer.held.len() as u64;
         self.held_bytes -= peer.held.iter().map(crate::held::Held::cost).sum::<usize>();

@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::{
     Full,
     counters::DropReason,
-    held,
+    held, icmp,
     node::{Node, Transmit, jitter},
     noise::{CONTROL_BYTES, DATA_OVERHEAD},
     packet,
@@ -19,6 +19,9 @@ use crate::{
 
 /// Size of the stack buffer that ordinary packets are sealed into, in bytes.
 pub const STACK_BUFFER_BYTES: usize = 2048;
+
+/// The longest datagram, in bytes: the largest UDP payload over IPv4 (RFC 768, RFC 791).
+pub const MAX_DATAGRAM: usize = 65_507;
 
 /// Plaintext is padded to a multiple of this many bytes (WireGuard paper, §5.4.6).
 const PADDING_MULTIPLE: usize = 16;
@@ -64,6 +67,11 @@ impl Node {
         let peer = &mut self.peers[id];
         if peer.endpoint.is_none() {
             return self.counters.drops.add(DropReason::OutboundNoEndpoint, 1);
+        }
+        let longest = peer.max_datagram(now) - DATA_OVERHEAD;
+        if packet.bytes().len() > longest {
+            self.counters.drops.add(DropReason::OutboundTooBig, 1);
+            return self.push_reply(icmp::too_big(packet.bytes(), longest as u16));
         }
         // A packet must not overtake those that are held.
         if peer.held.is_empty() && peer.can_send(now) {
@@ -124,8 +132,12 @@ impl Node {
         sink: &mut impl DatagramSink,
     ) {
         let peer = &mut self.peers[id];
-        let (Some(endpoint), Some(noise)) = (peer.endpoint, peer.noise.as_mut()) else {
+        let Some(endpoint) = peer.endpoint else {
             return self.counters.drops.add(DropReason::OutboundNoEndpoint, 1);
+        };
+        let longest = peer.max_datagram(now) - DATA_OVERHEAD;
+        let Some(keys) = peer.sending_keys(now) else {
+            return self.counters.drops.add(DropReason::OutboundNoSession, 1);
         };
         let len = packet.bytes().len();
         let transmit = Transmit {
@@ -133,11 +145,12 @@ impl Node {
             from: endpoint.local,
             ecn: packet::ecn(packet.bytes()),
         };
-        let padded = packet.padded(padded_len(len, self.mtu.into()));
+        let padded = packet.padded(padded_len(len, longest.min(self.mtu.into())));
         let buffer = sealing_buffer(buffer, &mut self.jumbo, padded.len());
-        let Some(datagram) = noise.seal(padded, buffer) else {
-            return self.counters.drops.add(DropReason::OutboundQueueFull, 1);
+        let Some(datagram) = keys.noise.seal(padded, buffer) else {
+            return self.counters.drops.add(DropReason::OutboundNoSession, 1);
         };
+        let is_old = keys.sessions.count_sent(now);
         if sink.append(&transmit, datagram).is_err() {
             self.counters.drops.add(DropReason::OutboundQueueFull, 1);
         }
@@ -147,7 +160,9 @@ impl Node {
         self.counters.outbound_packets += 1;
         peer.timers.data_sent(now, jitter);
         self.deadlines.arm(id, &mut peer.timers);
-        self.after_sending(id, now);
+        if is_old {
+            self.initiate(id, now, false);
+        }
     }
 }
 

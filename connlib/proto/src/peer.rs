@@ -10,6 +10,7 @@ use crate::{
     config::{AllowedIp, PeerSnapshot, PresharedKey, PublicKey},
     held::Held,
     noise::Noise,
+    outbound::MAX_DATAGRAM,
     sessions::Sessions,
     timers::Timers,
 };
@@ -21,16 +22,45 @@ pub(crate) struct Endpoint {
     pub(crate) local: Option<IpAddr>,
 }
 
+/// Former keys kept of one peer: preshared keys do not change faster than handshakes are made.
+pub(crate) const FORMER_KEYS: usize = 4;
+
+/// What one preshared key has led to.
+#[derive(Debug)]
+pub(crate) struct Keys {
+    pub(crate) noise: Noise,
+    pub(crate) sessions: Sessions,
+    /// Whether an initiation was accepted, so that older ones are known as replays.
+    pub(crate) guards: bool,
+}
+
+impl Keys {
+    pub(crate) fn new(noise: Noise) -> Self {
+        Self {
+            noise,
+            sessions: Sessions::default(),
+            guards: false,
+        }
+    }
+
+    fn can_send(&self, now: Duration) -> bool {
+        self.sessions.current().is_some_and(|s| s.can_send(now))
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Peer {
     pub(crate) public_key: PublicKey,
     pub(crate) preshared_key: Option<PresharedKey>,
     /// `None` while the device has no private key.
-    pub(crate) noise: Option<Noise>,
-    pub(crate) sessions: Sessions,
+    pub(crate) keys: Option<Keys>,
+    /// Keys with preshared keys of before, newest last: see [`Peer::change_keys`].
+    pub(crate) former: Vec<Keys>,
     pub(crate) timers: Timers,
     pub(crate) endpoint: Option<Endpoint>,
     pub(crate) held: VecDeque<Held>,
+    /// The longest datagram that the path took lately, in bytes, and until when that is believed.
+    pub(crate) path_limit: Option<(usize, Duration)>,
     pub(crate) allowed_ips: BTreeSet<AllowedIp>,
     /// Position in the order of adding.
     pub(crate) added: u64,
@@ -46,11 +76,12 @@ impl Peer {
         Self {
             public_key,
             preshared_key: None,
-            noise: None,
-            sessions: Sessions::default(),
+            keys: None,
+            former: Vec::new(),
             timers: Timers::default(),
             endpoint: None,
             held: VecDeque::new(),
+            path_limit: None,
             allowed_ips: BTreeSet::new(),
             added,
             last_handshake: None,
@@ -62,8 +93,53 @@ impl Peer {
     }
 
     /// Whether a session is there to send with.
-    pub(crate) fn can_send(&mut self, now: Duration) -> bool {
-        self.sessions.current().is_some_and(|s| s.can_send(now))
+    pub(crate) fn can_send(&self, now: Duration) -> bool {
+        let mut all = self.keys.iter().chain(&self.former);
+        all.any(|keys| keys.can_send(now))
+    }
+
+    /// The longest datagram that can be sent to the peer, in bytes.
+    pub(crate) fn max_datagram(&mut self, now: Duration) -> usize {
+        self.path_limit = self.path_limit.filter(|(_, until)| now < *until);
+        self.path_limit.map_or(MAX_DATAGRAM, |(limit, _)| limit)
+    }
+
+    /// The keys whose current session is to be sent with: the newest that have one.
+    pub(crate) fn sending_keys(&mut self, now: Duration) -> Option<&mut Keys> {
+        let newest_first = self.keys.iter_mut().chain(self.former.iter_mut().rev());
+        newest_first.into_iter().find(|keys| keys.can_send(now))
+    }
+
+    /// The keys that own the session index `local`.
+    pub(crate) fn keys_of(&mut self, local: u32) -> Option<&mut Keys> {
+        let mut all = self.keys.iter_mut().chain(&mut self.former);
+        all.find(|keys| keys.noise.index() == local >> 8)
+    }
+
+    /// Uses `noise`, with another preshared key, from the next handshake on.
+    ///
+    /// The keys so far carry their sessions until the new ones have their first, and go on
+    /// guarding against replayed initiations until the new ones have accepted one themselves.
+    pub(crate) fn change_keys(&mut self, noise: Noise) -> Vec<Keys> {
+        self.former.extend(self.keys.replace(Keys::new(noise)));
+        let superfluous = self.former.len().saturating_sub(FORMER_KEYS);
+        self.former.drain(..superfluous).collect()
+    }
+
+    /// The present keys have a session that the peer has, too: former sessions end. Returns the
+    /// keys that are of no use any more.
+    pub(crate) fn retire_former(&mut self) -> Vec<Keys> {
+        if self.keys.as_ref().is_some_and(|keys| keys.guards) {
+            return std::mem::take(&mut self.former);
+        }
+        self.former.iter_mut().for_each(|k| k.sessions.clear());
+        Vec::new()
+    }
+
+    /// Forgets all sessions.
+    pub(crate) fn clear_sessions(&mut self) {
+        let all = self.keys.iter_mut().chain(&mut self.former);
+        all.for_each(|keys| keys.sessions.clear());
     }
 
     /// An authenticated message of `len` bytes came from `from`, sent to `local`.

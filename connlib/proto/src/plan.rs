@@ -3,15 +3,19 @@
 //! Each new peer costs a Diffie-Hellman or two. The [`Planner`] mirrors what the node has been
 //! told, does that work, and hands the node a [`Plan`] that it can apply within one tick.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::{
     config::{DeviceUpdate, PeerUpdate, PresharedKey, PrivateKey, PublicKey},
     noise::{Identity, Noise},
+    peer::FORMER_KEYS,
 };
 
 /// The bits of a session index that belong to the peer.
 const INDEX_BITS: u32 = 24;
+
+/// Indices of one peer that are not given to another: its present keys' and all former ones'.
+const REMEMBERED_INDICES: usize = 1 + FORMER_KEYS;
 
 /// A change that [`crate::Node::apply`] makes whole.
 #[derive(Debug, Default)]
@@ -35,14 +39,15 @@ pub(crate) struct PeerPlan {
 pub struct Planner {
     private_key: Option<PrivateKey>,
     peers: HashMap<PublicKey, Mirror>,
-    /// Which peer has an index.
-    indices: HashMap<u32, PublicKey>,
+    /// The indices that are taken.
+    indices: HashSet<u32>,
 }
 
 #[derive(Debug, Default)]
 struct Mirror {
     preshared_key: Option<PresharedKey>,
-    index: Option<u32>,
+    /// Every index given to the peer: the node may still know those of former keys.
+    indices: Vec<u32>,
 }
 
 impl Planner {
@@ -117,24 +122,26 @@ impl Planner {
     fn noise(&mut self, key: PublicKey, identity: &Identity) -> Noise {
         let index = self.unused_index();
         let mirror = self.peers.entry(key).or_default();
-        if let Some(former) = mirror.index.replace(index) {
+        mirror.indices.push(index);
+        let superfluous = mirror.indices.len().saturating_sub(REMEMBERED_INDICES);
+        for former in mirror.indices.drain(..superfluous) {
             self.indices.remove(&former);
         }
-        self.indices.insert(index, key);
+        self.indices.insert(index);
         Noise::new(identity, key, mirror.preshared_key.as_ref(), index)
     }
 
     fn unused_index(&self) -> u32 {
         loop {
             let index = rand::random_range(0..1 << INDEX_BITS);
-            if !self.indices.contains_key(&index) {
+            if !self.indices.contains(&index) {
                 return index;
             }
         }
     }
 
     fn forget(&mut self, key: &PublicKey) {
-        if let Some(index) = self.peers.remove(key).and_then(|mirror| mirror.index) {
+        for index in self.peers.remove(key).unwrap_or_default().indices {
             self.indices.remove(&index);
         }
     }

@@ -56,8 +56,17 @@ pub(crate) struct Sessions {
 
 impl Sessions {
     /// The session to send with.
-    pub(crate) fn current(&mut self) -> Option<&mut Session> {
-        self.slots[self.current?].as_mut()
+    pub(crate) fn current(&self) -> Option<&Session> {
+        self.slots[self.current?].as_ref()
+    }
+
+    /// Counts a message sent in the current session. Returns whether a new handshake is called for.
+    pub(crate) fn count_sent(&mut self, now: Duration) -> bool {
+        let Some(session) = self.current.and_then(|slot| self.slots[slot].as_mut()) else {
+            return false;
+        };
+        session.sent += 1;
+        session.wants_rekey(now)
     }
 
     /// The session that the peer addresses by `local`.

@@ -41,11 +41,10 @@ impl Node {
             }
             Due::EraseKeys => {
                 let peer = &mut self.peers[id];
-                peer.sessions.clear();
+                peer.clear_sessions();
                 // By its own clock boringtun wipes sessions of this age.
-                if let Some(noise) = &mut peer.noise {
-                    noise.advance_clock();
-                }
+                let all = peer.keys.iter_mut().chain(&mut peer.former);
+                all.for_each(|keys| keys.noise.advance_clock());
             }
         }
     }

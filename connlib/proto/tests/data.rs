@@ -56,6 +56,41 @@ fn the_largest_packets_pass() {
 }
 
 #[test]
+fn the_sender_of_a_packet_that_the_path_refuses_is_told_until_ten_minutes_have_passed() {
+    let mut pair = Pair::connected();
+    let mut long = ipv4(pair.a.inner, pair.b.inner, &[1; 1380]);
+    long[6] = 0x40;
+    let refused = 1400 + 8 + 32;
+    let to = pair.b.address;
+    pair.a.node.handle_too_big(to, refused, pair.now);
+    pair.a.send(&long, pair.now);
+    let wire = pair.a.take_wire(pair.now);
+    assert_eq!(wire[0].len(), refused - 1, "without some of its padding");
+
+    pair.a.node.handle_too_big(to, 1400, pair.now);
+    pair.a.send(&long, pair.now);
+    let reply = pair.a.node.poll_reply().expect("an ICMP error");
+    assert_eq!(reply[20..22], [3, 4]);
+    assert_eq!(reply[26..28], (1399u16 - 32).to_be_bytes());
+    assert_eq!(pair.a.drops(DropReason::OutboundTooBig), 1);
+
+    pair.pass(601 * SECOND);
+    pair.a.send(&long, pair.now);
+    assert!(pair.a.node.poll_reply().is_none());
+}
+
+#[test]
+fn a_packet_longer_than_any_datagram_is_refused_not_lost_silently() {
+    let mut pair = Pair::connected();
+    pair.a.node.set_mtu(u16::MAX);
+    let mut long = ipv4(pair.a.inner, pair.b.inner, &[1; 65_480 - 20]);
+    long[6] = 0x40;
+    pair.a.send(&long, pair.now);
+    let reply = pair.a.node.poll_reply().expect("an ICMP error");
+    assert_eq!(reply[26..28], 65_475u16.to_be_bytes());
+}
+
+#[test]
 fn what_cannot_be_sent_is_counted_by_its_reason() {
     let mut pair = Pair::new();
     let nowhere = ipv4(pair.a.inner, [10, 9, 9, 9].into(), &[]);

@@ -136,6 +136,51 @@ fn another_preshared_key_on_one_side_lets_no_session_come_about() {
 }
 
 #[test]
+fn a_changed_preshared_key_keeps_the_session_and_is_used_by_the_next_handshake() {
+    let mut pair = Pair::connected();
+    let with = |mut peer: convoy_proto::config::PeerUpdate| {
+        peer.preshared_key = preshared(5);
+        peer
+    };
+    let (to_a, to_b) = (with(pair.a.as_peer()), with(pair.b.as_peer()));
+    pair.a.set_peer(to_b, pair.now);
+    pair.a_sends(b"in the session so far");
+    pair.settle();
+    pair.b.set_peer(to_a, pair.now);
+    pair.a_sends(b"and still");
+    pair.b_sends(b"both ways");
+    pair.settle();
+    assert_eq!((pair.a.delivered.len(), pair.b.delivered.len()), (1, 2));
+    assert_eq!(pair.a.node.counters().handshakes, 1);
+
+    pair.pass(121 * SECOND);
+    pair.a_sends(b"old enough for a new handshake");
+    pair.settle();
+    pair.a_sends(b"in the new session");
+    pair.settle();
+    assert_eq!(pair.a.node.counters().handshakes, 2);
+    assert_eq!(pair.b.delivered.len(), 4);
+}
+
+#[test]
+fn an_initiation_from_before_a_changed_preshared_key_cannot_be_replayed() {
+    let mut pair = Pair::new();
+    pair.a_sends(b"x");
+    let wire = pair.a.take_wire(pair.now);
+    let from = pair.a.address;
+    pair.b.receive(&wire[0], from, pair.now);
+    for key in 1..4 {
+        let mut peer = pair.a.as_peer();
+        peer.preshared_key = preshared(key);
+        pair.b.set_peer(peer, pair.now);
+        let answered = pair.b.take_wire(pair.now).len();
+        pair.b.receive(&wire[0], from, pair.now);
+        assert_eq!(pair.b.drops(DropReason::InboundBadHandshake), key.into());
+        assert_eq!(pair.b.take_wire(pair.now).len(), 0, "after {answered}");
+    }
+}
+
+#[test]
 fn a_handshake_of_a_stranger_or_with_a_wrong_mac_is_dropped() {
     let mut pair = Pair::new();
     let stranger = pair.a.public_key();

@@ -272,10 +272,15 @@ impl EventLoop {
             }
             Err(TryRecv::Empty) => None,
             Err(TryRecv::Closed(exit)) => {
-                self.exit = Some(exit_for(exit));
+                self.end(exit);
                 None
             }
         }
+    }
+
+    /// The reader gives its reason once; later it has only stopped.
+    fn end(&mut self, exit: ReaderExit) {
+        self.exit.get_or_insert_with(|| exit_for(exit));
     }
 
     fn send_control(&mut self) {
@@ -309,9 +314,25 @@ impl EventLoop {
         for to in self.flusher.lost_sources() {
             self.node.forget_source(to);
         }
+        for (to, len) in self.flusher.too_big() {
+            self.node.handle_too_big(to, len, now);
+        }
     }
 
     fn deliver(&mut self) {
+        while let Some(reply) = self.node.poll_reply() {
+            if self.inbound.is_none() {
+                self.inbound = self.writer.take();
+            }
+            // With the writer full the reply is lost, as any ICMP error may be.
+            let Some(batch) = &mut self.inbound else {
+                break;
+            };
+            if let Some(slot) = batch.slot(reply.len()) {
+                slot[..reply.len()].copy_from_slice(&reply);
+                batch.commit(reply.len());
+            }
+        }
         if let Some(batch) = self.inbound.take_if(|batch| !batch.is_empty()) {
             self.writer.submit(batch);
         }
@@ -339,7 +360,7 @@ impl EventLoop {
                     self.metrics.batch(&batch, self.node.counters());
                     self.outbound = Some(batch);
                 }
-                Err(exit) => self.exit = Some(exit_for(exit)),
+                Err(exit) => self.end(exit),
             },
             () = writable(&self.sockets, self.blocked) => {}
         }

@@ -88,6 +88,7 @@ fn one_datagram_that_is_too_long_is_counted_and_the_rest_goes_on() {
     assert_eq!(rig.flush(NOW), Flushed::Done);
     assert_eq!(rig.socket.sends, [1, 1]);
     assert_eq!(rig.flusher.counters().too_big, 1);
+    assert_eq!(rig.flusher.too_big().collect::<Vec<_>>(), [(to(), 100)]);
 }
 
 #[test]

@@ -113,7 +113,7 @@ async fn serve(
         udp_gro: args.udp_gro.into(),
         batch: args.batch.into(),
     };
-    let tunnel = Tunnel::start(resources.device, options).context("cannot start the tunnel")?;
+    let tunnel = Tunnel::start(resources.device, options)?;
     let server = Server::new(resources.listener, interface.clone(), tunnel.clone())
         .context("cannot serve the UAPI socket")?;
 

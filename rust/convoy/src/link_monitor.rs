@@ -1,4 +1,4 @@
-//! Hears from the kernel (rtnetlink) when the interface's MTU changes.
+//! What the kernel says of the interface (rtnetlink): its MTU and what its queue has dropped.
 
 use anyhow::Context;
 use futures_util::{Stream, StreamExt, TryStreamExt};
@@ -20,6 +20,28 @@ pub(crate) async fn watch_mtu(index: u32, on_mtu: impl FnMut(u16)) {
     if let Err(error) = watch(index, on_mtu).await {
         warn!("changes of the interface's MTU go unnoticed: {error:#}");
     }
+}
+
+/// Packets that the kernel dropped because the interface's transmit queue was full, since it was
+/// made. `None` if the interface is not in this network namespace (any more). Blocks.
+pub(crate) fn queue_drops(index: u32) -> Option<u64> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .build()
+        .ok()?;
+    runtime.block_on(async {
+        let (connection, handle, _) = rtnetlink::new_connection().ok()?;
+        let connection = tokio::spawn(connection);
+        let mut links = handle.link().get().match_index(index).execute();
+        let link = links.try_next().await.ok()??;
+        connection.abort();
+        link.attributes
+            .iter()
+            .find_map(|attribute| match attribute {
+                LinkAttribute::Stats64(statistics) => Some(statistics.tx_dropped),
+                _ => None,
+            })
+    })
 }
 
 async fn watch(index: u32, mut on_mtu: impl FnMut(u16)) -> anyhow::Result<()> {

@@ -33,7 +33,10 @@ use tokio::sync::Semaphore;
 use tracing::{debug, warn};
 use zeroize::Zeroizing;
 
-use crate::stats::{self, Report};
+use crate::{
+    link_monitor,
+    stats::{self, Report},
+};
 use lines::{Limits, Lines, ReadError};
 use parse::{ParseError, SetParser};
 
@@ -79,6 +82,8 @@ pub(crate) struct Server<C> {
 #[derive(Debug)]
 struct Service<C> {
     interface: String,
+    /// Of the interface, as long as it is in this network namespace.
+    index: Option<u32>,
     control: C,
     limits: Limits,
 }
@@ -113,6 +118,7 @@ impl<C: Control> Server<C> {
         listener.set_nonblocking(true)?;
         let listener = tokio::net::UnixListener::from_std(listener)?;
         let service = Arc::new(Service {
+            index: nix::net::if_::if_nametoindex(interface.as_str()).ok(),
             interface,
             control,
             limits,
@@ -184,7 +190,12 @@ impl<C: Control> Service<C> {
 
     fn stats(&self, lines: &mut Lines<'_>) -> Result<Zeroizing<String>, Refusal> {
         blank_line(lines)?;
-        let report = Report::new(&self.interface, &self.control.snapshot()?);
+        let mut snapshot = self.control.snapshot()?;
+        if let Some(dropped) = self.index.and_then(link_monitor::queue_drops) {
+            let state = &mut snapshot.counters.state;
+            state.push(("tun_queue_drops", dropped.to_string()));
+        }
+        let report = Report::new(&self.interface, &snapshot);
         Ok(Zeroizing::new(stats::answer(&report)))
     }
 

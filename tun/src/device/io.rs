@@ -80,3 +80,32 @@ impl Stop {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn a_descriptor_with_nothing_but_an_error_is_not_asked_again_at_once() {
+        let (reader, writer) = nix::unistd::pipe().unwrap();
+        drop(reader);
+        let stop = Stop::new().unwrap();
+        let began = Instant::now();
+        assert!(stop.wait_or(writer.as_fd(), PollFlags::POLLIN).unwrap());
+        assert!(began.elapsed() >= PAUSE);
+        stop.signal();
+        assert!(!stop.wait_or(writer.as_fd(), PollFlags::POLLIN).unwrap());
+    }
+
+    #[test]
+    fn readiness_ends_a_wait_and_a_stop_wins_over_it() {
+        let (reader, writer) = nix::unistd::pipe().unwrap();
+        nix::unistd::write(&writer, b"x").unwrap();
+        let stop = Stop::new().unwrap();
+        assert!(stop.wait_or(reader.as_fd(), PollFlags::POLLIN).unwrap());
+        stop.signal();
+        assert!(!stop.wait_or(reader.as_fd(), PollFlags::POLLIN).unwrap());
+    }
+}

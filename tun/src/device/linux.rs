@@ -48,7 +48,7 @@ pub(super) fn adopt(fd: OwnedFd) -> std::result::Result<Device, OpenError> {
     let request = interface_of(fd.as_raw_fd()).map_err(|_| OpenError::NotATun)?;
     // SAFETY: TUNGETIFF filled in the flags.
     let flags = i32::from(unsafe { request.ifr_ifru.ifru_flags });
-    if flags & libc::IFF_TUN == 0 || flags & libc::IFF_NO_PI == 0 {
+    if flags & libc::IFF_TUN == 0 {
         return Err(OpenError::NotATun);
     }
     let (tun, offload) = LinuxTun::new(fd, flags & libc::IFF_VNET_HDR != 0)?;

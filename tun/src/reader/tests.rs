@@ -59,6 +59,19 @@ async fn a_super_packet_that_passes_the_limit_closes_its_batch() {
 }
 
 #[tokio::test]
+async fn a_batch_ends_where_another_super_packet_would_pass_its_limit() {
+    let (vnet, packet) = Headers::new(true, true).super_packet(&payload(20_000, 1), 1000);
+    let raw = [&vnet.to_bytes()[..], &packet].concat();
+    let (device, kernel) = memory::pair(VNET, 1420).unwrap();
+    (0..5).for_each(|_| kernel.send(&raw));
+    let mut reader = spawn_reader(&device, 50).unwrap();
+    for expected in [vec![20, 20], vec![20, 20], vec![20]] {
+        let batch = reader.recv().await.unwrap();
+        assert_eq!(batch.packets_per_read().collect::<Vec<_>>(), expected);
+    }
+}
+
+#[tokio::test]
 async fn what_waits_is_read_into_one_batch_with_no_wait_between() {
     let (device, kernel) = memory::pair(VNET, 1420).unwrap();
     (0..30).for_each(|nth| kernel.send(&numbered(nth)));

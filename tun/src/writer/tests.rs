@@ -61,6 +61,16 @@ fn a_batch_never_overtakes_one_that_is_on_its_way() {
     assert_eq!(firsts, [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2]);
 }
 
+#[test]
+fn a_small_batch_that_the_kernel_has_no_room_for_goes_on_where_it_stopped() {
+    let (mut writer, kernel) = start();
+    kernel.fail_write(2, Fault::Errno(libc::EAGAIN));
+    submit(&mut writer, &[1, 2, 3, 4].map(|n| vec![n; 100]));
+    let firsts = [0; 4].map(|_| kernel.receive(SOON).map(|raw| raw[10]));
+    assert_eq!(firsts, [Some(1), Some(2), Some(3), Some(4)]);
+    assert!(kernel.receive(Duration::from_millis(5)).is_none());
+}
+
 #[tokio::test]
 async fn a_full_writer_has_no_batch_until_one_was_written() {
     let (mut writer, kernel) = start();

@@ -12,7 +12,7 @@ use convoy_lab::{
 
 use crate::{
     scene::{DEADLINE, Scene, for_each_pairing, wg_dump},
-    traffic::{ping, tcp, tcp_both_ways, tcp_bytes, udp_echo},
+    traffic::{answers, ping, tcp, tcp_both_ways, tcp_bytes, udp_echo},
 };
 
 for_each_pairing! {
@@ -89,9 +89,7 @@ for_each_pairing! {
         link.add_address("veth0", "10.9.0.7/24").unwrap();
         // The left daemon may send once from the address that it no longer has.
         let answered = eventually(DEADLINE, || {
-            let ip = scene.right.inner_v4().to_string();
-            let mut ping = scene.left.namespace.command("ping");
-            ping.args(["-n", "-c1", "-W1", &ip]).output().unwrap().status.success().then_some(())
+            answers(&scene.left, scene.right.inner_v4()).then_some(())
         });
         assert!(answered.is_some());
         assert_eq!(wg_dump(&scene.right, 1)[2], "10.9.0.7:51820");

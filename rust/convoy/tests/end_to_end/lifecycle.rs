@@ -7,8 +7,8 @@ use convoy_lab::{
 use nix::sys::signal::Signal;
 
 use crate::{
-    scene::{DEADLINE, Pairing, Scene, convoy, convoy_program, lab, output_of},
-    traffic::ping,
+    scene::{DEADLINE, Pairing, Scene, convoy, convoy_program, lab, output_of, wireguard_go},
+    traffic::{answers, ping},
 };
 
 #[test]
@@ -41,6 +41,21 @@ fn a_killed_daemon_can_be_started_again() {
     scene.left.replace_daemon(&convoy()).unwrap();
     ping(&scene.left, scene.right.inner_v4());
     ping(&scene.right, scene.left.inner_v6());
+}
+
+/// The left end hears nothing for 15 seconds, and then shakes hands anew: Keepalive-Timeout and
+/// Rekey-Timeout (the paper, section 6).
+#[test]
+fn a_peer_that_has_forgotten_everything_is_found_again() {
+    let Some(mut scene) = Scene::new(Pairing::ConvoyToWireguardGo) else {
+        return;
+    };
+    ping(&scene.left, scene.right.inner_v4());
+    scene.right.replace_daemon(&wireguard_go()).unwrap();
+    let answered = eventually(2 * DEADLINE, || {
+        answers(&scene.left, scene.right.inner_v4()).then_some(())
+    });
+    assert!(answered.is_some());
 }
 
 #[test]

@@ -12,6 +12,7 @@ mod scene;
 mod traffic;
 
 mod control;
+mod drop_in;
 mod interop;
 mod lifecycle;
 mod mtu;

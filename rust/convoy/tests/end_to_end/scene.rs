@@ -143,7 +143,7 @@ pub(crate) fn convoy_program() -> PathBuf {
         .into()
 }
 
-fn wireguard_go() -> Implementation {
+pub(crate) fn wireguard_go() -> Implementation {
     Implementation::new("wireguard-go")
 }
 

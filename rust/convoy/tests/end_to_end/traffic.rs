@@ -43,6 +43,13 @@ pub(crate) fn ping(from: &End, to: IpAddr) {
     ping_of(from, to, 100);
 }
 
+/// Whether one ping is answered within a second.
+pub(crate) fn answers(from: &End, to: IpAddr) -> bool {
+    let mut ping = from.namespace.command("ping");
+    let ping = ping.args(["-n", "-c1", "-W1", &to.to_string()]);
+    ping.output().unwrap().status.success()
+}
+
 /// `bytes` over one TCP connection, compared with what was sent; `progress` counts those that
 /// have arrived.
 pub(crate) fn tcp(from: &Namespace, to: &End, ip: IpAddr, bytes: u64, progress: &AtomicU64) {
@@ -68,8 +75,8 @@ pub(crate) fn tcp_both_ways(from: &Namespace, to: &End, ip: IpAddr, bytes: u64) 
 
 /// `count` datagrams with payloads of 1 to `largest` bytes, in bursts, echoed: all, and in order.
 pub(crate) fn udp_echo(from: &Namespace, to: &End, ip: IpAddr, count: usize, largest: usize) {
-    /// Fits every queue on the way.
-    const BURST: usize = 40;
+    // Fits every queue on the way, the sockets' buffers of 208 KiB above all.
+    let burst_length = (65_536 / largest).min(40);
     let address = SocketAddr::new(ip, PORT);
     let echo = to
         .namespace
@@ -90,7 +97,7 @@ pub(crate) fn udp_echo(from: &Namespace, to: &End, ip: IpAddr, count: usize, lar
         let mut stream = Stream::new(3);
         let mut payloads = (0..count).map(|i| stream.take(1 + i * 7 % largest));
         loop {
-            let burst: Vec<_> = payloads.by_ref().take(BURST).collect();
+            let burst: Vec<_> = payloads.by_ref().take(burst_length).collect();
             if burst.is_empty() {
                 break;
             }

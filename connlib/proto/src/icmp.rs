@@ -1,0 +1,156 @@
+//! Telling a sender inside the tunnel that its packet is too long: ICMP "fragmentation needed"
+//! (RFC 792, RFC 1191) and ICMPv6 "packet too big" (RFC 4443).
+
+use crate::packet;
+
+const IPV4_HEADER: usize = 20;
+const IPV6_HEADER: usize = 40;
+const ICMP_HEADER: usize = 8;
+const ICMPV4: u8 = 1;
+const ICMPV6: u8 = 58;
+/// Every host takes an IPv4 packet of this many bytes (RFC 791), so none more is quoted.
+const IPV4_MINIMUM: usize = 576;
+/// Every link carries an IPv6 packet of this many bytes (RFC 8200), so none more is quoted.
+const IPV6_MINIMUM: usize = 1280;
+
+/// The answer to a valid IP packet that is longer than `mtu` bytes, sent in the name of its
+/// destination; `None` where none may be sent.
+pub(crate) fn too_big(packet: &[u8], mtu: u16) -> Option<Vec<u8>> {
+    match packet[0] >> 4 {
+        4 if may_answer_v4(packet) => Some(fragmentation_needed(packet, mtu)),
+        6 if may_answer_v6(packet) => Some(packet_too_big(packet, mtu)),
+        _ => None,
+    }
+}
+
+/// Only for a sender that forbids fragments, and never about an error message (RFC 1122 §3.2.2).
+fn may_answer_v4(packet: &[u8]) -> bool {
+    let forbids_fragments = packet[6] & 0x40 != 0;
+    let is_first_fragment = packet[6] & 0x1f == 0 && packet[7] == 0;
+    let header = usize::from(packet[0] & 0xf) * 4;
+    let is_query = packet[9] != ICMPV4 || matches!(packet.get(header), Some(0 | 8 | 13..=18));
+    let is_unicast = packet::source(packet).is_some_and(|ip| !ip.is_multicast())
+        && packet::destination(packet).is_some_and(|ip| !ip.is_multicast());
+    forbids_fragments && is_first_fragment && is_query && is_unicast
+}
+
+/// Multicast is answered, too (RFC 4443 §2.4 e.3); errors are those with types below 128.
+fn may_answer_v6(packet: &[u8]) -> bool {
+    let is_query = packet[6] != ICMPV6 || packet.get(IPV6_HEADER).is_some_and(|t| *t >= 128);
+    is_query && packet::source(packet).is_some_and(|ip| !ip.is_multicast())
+}
+
+fn fragmentation_needed(packet: &[u8], mtu: u16) -> Vec<u8> {
+    let quoted = packet.len().min(IPV4_MINIMUM - IPV4_HEADER - ICMP_HEADER);
+    let len = IPV4_HEADER + ICMP_HEADER + quoted;
+    let mut answer = vec![0x45, 0];
+    answer.extend((len as u16).to_be_bytes());
+    answer.extend([0, 0, 0, 0, 64, ICMPV4, 0, 0]);
+    answer.extend(&packet[16..20]);
+    answer.extend(&packet[12..16]);
+    let checksum = !sum(&answer, 0);
+    answer[10..12].copy_from_slice(&checksum.to_be_bytes());
+    answer.extend([3, 4, 0, 0, 0, 0]);
+    answer.extend(mtu.to_be_bytes());
+    answer.extend(&packet[..quoted]);
+    let checksum = !sum(&answer[IPV4_HEADER..], 0);
+    answer[IPV4_HEADER + 2..][..2].copy_from_slice(&checksum.to_be_bytes());
+    answer
+}
+
+fn packet_too_big(packet: &[u8], mtu: u16) -> Vec<u8> {
+    let quoted = packet.len().min(IPV6_MINIMUM - IPV6_HEADER - ICMP_HEADER);
+    let len = (ICMP_HEADER + quoted) as u16;
+    let mut answer = vec![0x60, 0, 0, 0];
+    answer.extend(len.to_be_bytes());
+    answer.extend([ICMPV6, 64]);
+    answer.extend(&packet[24..40]);
+    answer.extend(&packet[8..24]);
+    answer.extend([2, 0, 0, 0]);
+    answer.extend(u32::from(mtu).to_be_bytes());
+    answer.extend(&packet[..quoted]);
+    // The pseudo-header: addresses, length and next header (RFC 8200 §8.1).
+    let pseudo = u32::from(sum(&answer[8..IPV6_HEADER], 0)) + u32::from(len) + u32::from(ICMPV6);
+    let checksum = !sum(&answer[IPV6_HEADER..], pseudo);
+    answer[IPV6_HEADER + 2..][..2].copy_from_slice(&checksum.to_be_bytes());
+    answer
+}
+
+/// The ones' complement sum of 16-bit words (RFC 1071).
+fn sum(bytes: &[u8], initial: u32) -> u16 {
+    let words = bytes.chunks(2).map(|word| match *word {
+        [high, low] => u16::from_be_bytes([high, low]),
+        _ => u16::from_be_bytes([word[0], 0]),
+    });
+    let mut sum = initial + words.map(u32::from).sum::<u32>();
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    sum as u16
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_answer_quotes_the_packet_and_its_checksums_are_right() {
+        let packet = ipv4(1400, 17);
+        let answer = too_big(&packet, 1300).unwrap();
+        assert_eq!(answer.len(), IPV4_MINIMUM);
+        assert_eq!(packet::destination(&answer), packet::source(&packet));
+        assert_eq!(answer[20..22], [3, 4]);
+        assert_eq!(answer[26..28], 1300u16.to_be_bytes());
+        assert_eq!(answer[28..], packet[..IPV4_MINIMUM - 28]);
+        assert_eq!(sum(&answer[..20], 0), 0xffff);
+        assert_eq!(sum(&answer[20..], 0), 0xffff);
+    }
+
+    #[test]
+    fn ipv6_has_its_own_message() {
+        let packet = ipv6(1401, 17);
+        let answer = too_big(&packet, 1300).unwrap();
+        assert_eq!(answer.len(), IPV6_MINIMUM);
+        assert_eq!(packet::destination(&answer), packet::source(&packet));
+        assert_eq!(answer[40], 2);
+        assert_eq!(answer[44..48], 1300u32.to_be_bytes());
+        let pseudo = u32::from(sum(&answer[8..40], 0)) + (1280 - 40) + 58;
+        assert_eq!(sum(&answer[40..], pseudo), 0xffff);
+    }
+
+    #[test]
+    fn no_answer_to_errors_fragments_or_senders_that_allow_fragments() {
+        let mut error = ipv4(1400, ICMPV4);
+        error[20] = 3;
+        assert_eq!(too_big(&error, 1300), None);
+        let mut fragment = ipv4(1400, 17);
+        fragment[7] = 9;
+        assert_eq!(too_big(&fragment, 1300), None);
+        let mut lenient = ipv4(1400, 17);
+        lenient[6] = 0;
+        assert_eq!(too_big(&lenient, 1300), None);
+        let mut error = ipv6(1400, ICMPV6);
+        error[40] = 1;
+        assert_eq!(too_big(&error, 1300), None);
+    }
+
+    fn ipv4(len: usize, protocol: u8) -> Vec<u8> {
+        let mut packet = vec![7; len];
+        packet[0] = 0x45;
+        packet[2..4].copy_from_slice(&(len as u16).to_be_bytes());
+        packet[6..8].copy_from_slice(&[0x40, 0]);
+        packet[9] = protocol;
+        packet[12..20].copy_from_slice(&[10, 0, 0, 1, 10, 0, 0, 2]);
+        packet
+    }
+
+    fn ipv6(len: usize, protocol: u8) -> Vec<u8> {
+        let mut packet = vec![7; len];
+        packet[0] = 0x60;
+        packet[4..6].copy_from_slice(&((len - 40) as u16).to_be_bytes());
+        packet[6] = protocol;
+        packet[8..40].fill(0x20);
+        packet[39] = 9;
+        packet
+    }
+}

@@ -1,0 +1,86 @@
+//! Nothing allocates per packet after warm-up: not in the loop, nor in the two TUN threads.
+//!
+//! One test in a program of its own, for it counts every allocation of every thread but its own.
+
+mod common;
+
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    cell::Cell,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use common::*;
+use convoy_tunnel::Options;
+
+/// Packets that pass each way while allocations are counted.
+const PACKETS: usize = 20_000;
+/// What may be left over: a channel's block now and then, never one a packet.
+const TOLERATED: u64 = PACKETS as u64 / 100;
+
+thread_local! {
+    /// Whether this thread is the test's own.
+    static IS_EXEMPT: Cell<bool> = const { Cell::new(false) };
+}
+
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+
+struct Counting;
+
+// SAFETY: every call is passed on to the system's allocator unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if !IS_EXEMPT.get() {
+            ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        }
+        // SAFETY: as our caller promises.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: as our caller promises.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+#[test]
+fn packets_in_both_directions_allocate_nothing_after_warm_up() {
+    IS_EXEMPT.set(true);
+    let (a, b) = connected(&Options::default());
+    let there = udp(a.inner, b.inner, &[7; 1000]);
+    let back = udp(b.inner, a.inner, &[8; 100]);
+    let train = tcp_super_packet(a.inner, b.inner, 1380, &[9; 20 * 1380]);
+    let exchange = |packets: usize| {
+        for _ in 0..packets / 50 {
+            for _ in 0..15 {
+                a.send(&there);
+            }
+            a.kernel.send(&train);
+            for _ in 0..50 {
+                b.send(&back);
+            }
+            drain(&b, 15 * 1000 + 20 * 1380);
+            drain(&a, 50 * 100);
+        }
+    };
+    exchange(PACKETS);
+    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    exchange(PACKETS);
+    let counted = ALLOCATIONS.load(Ordering::Relaxed) - before;
+    eprintln!("{counted} allocations for {} packets", 2 * PACKETS);
+    assert!(counted <= TOLERATED, "{counted} allocations");
+}
+
+/// Takes writes until `payload` bytes have come.
+fn drain(end: &End, payload: usize) {
+    let mut seen = 0;
+    while seen < payload {
+        let raw = end.kernel.receive(PATIENCE).expect("the rest arrives");
+        let header = if raw[VNET + 9] == 6 { 40 } else { 28 };
+        seen += raw.len() - VNET - header;
+        end.kernel.recycle(raw);
+    }
+}
