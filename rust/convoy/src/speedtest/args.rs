@@ -66,7 +66,8 @@ pub(crate) struct SpeedtestArgs {
     #[arg(conflicts_with_all = ["serve", "to"])]
     loss: f64,
 
-    /// Answer the tests of `--to` from other hosts, on TCP port 5182 and free ports for the traffic
+    /// Answer the tests of `--to` from other hosts: on TCP port 5182, and on free ports for the
+    /// traffic. With this host's address inside the tunnel, only through the tunnel
     #[arg(long, value_name = "ADDR", num_args = 0..=1, default_missing_value = "::")]
     #[arg(conflicts_with_all = ["to", "json", "tests"])]
     pub(super) serve: Option<IpAddr>,

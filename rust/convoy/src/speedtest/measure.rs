@@ -176,10 +176,12 @@ impl Path<'_> {
 
 fn trial(sent: UdpSent, received: UdpReceived) -> Trial {
     let lost = sent.packets.saturating_sub(received.packets);
+    let share = |packets: u64| packets as f64 / sent.packets.max(1) as f64;
     Trial {
         sent_pps: sent.packets as f64 / sent.seconds,
         held_rate: sent.held_rate,
-        loss: lost as f64 / sent.packets.max(1) as f64,
+        loss: share(lost),
+        receiver_loss: share(received.socket_drops.min(lost)),
     }
 }
 
@@ -295,10 +297,11 @@ mod tests {
             packets: 990,
             duplicates: 3,
             reordered: 0,
-            socket_drops: 0,
+            socket_drops: 4,
             seconds: 0.5,
         };
         let trial = trial(sent, received);
         assert_eq!((trial.sent_pps, trial.loss), (2_000.0, 0.01));
+        assert_eq!(trial.receiver_loss, 0.004);
     }
 }

@@ -8,11 +8,22 @@ use anyhow::bail;
 
 use super::host::memory_kib;
 
-/// Two daemons, three agents and the kernel's buffers of sixteen megabytes and more.
-const NEEDED_MIB: u64 = 160;
+const MIB: u64 = 1_024 * 1_024;
+/// Two daemons and three agents take 16 at their peak, their sockets as much again and more.
+const NEEDED_MIB: u64 = 64;
+
+/// Address space: what threads' stacks and allocators reserve, most of which is never used.
+const NEEDED_ADDRESSES_MIB: u64 = 1_024;
 
 /// Fails when there is visibly less memory than a speed test takes.
 pub(super) fn check() -> anyhow::Result<()> {
+    let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
+    if let Some(limit) = address_space(&limits).filter(|&limit| limit < NEEDED_ADDRESSES_MIB) {
+        bail!(
+            "the limit of address space is {limit} MiB, {NEEDED_ADDRESSES_MIB} are needed (fix: \
+             `ulimit -v unlimited`)"
+        );
+    }
     let machine = memory_kib("MemAvailable").map(|kib| kib / 1024);
     if let Some(free) = machine.filter(|&free| free < NEEDED_MIB) {
         bail!("{free} MiB of memory are free, {NEEDED_MIB} are needed (fix: end other programs)");
@@ -48,32 +59,65 @@ pub(super) fn explain_shortage(error: anyhow::Error) -> anyhow::Error {
     }
 }
 
-/// MiB that the tightest limit above this process leaves (cgroup v2).
+/// MiB of address space that a process may have; none without a limit.
+fn address_space(limits: &str) -> Option<u64> {
+    let mut lines = limits.lines();
+    let values = lines.find_map(|line| line.strip_prefix("Max address space"))?;
+    let bytes: u64 = values.split_whitespace().next()?.parse().ok()?;
+    Some(bytes / MIB)
+}
+
+/// MiB that the tightest limit above this process leaves.
 fn control_group_headroom() -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
-    let group = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
-    let ancestors = Path::new(group).ancestors();
-    ancestors
-        .filter_map(|group| headroom(&Path::new("/sys/fs/cgroup").join(group)))
-        .min()
+    let hierarchies = [(&VERSION_2, "0::/"), (&VERSION_1, ":memory:/")];
+    let headrooms = hierarchies.into_iter().filter_map(|(files, mark)| {
+        let group = groups
+            .lines()
+            .find_map(|line| Some(line.split_once(mark)?.1))?;
+        let ancestors = Path::new(group).ancestors();
+        ancestors
+            .filter_map(|group| headroom(&Path::new(files.root).join(group), files))
+            .min()
+    });
+    headrooms.min()
 }
 
-fn headroom(group: &Path) -> Option<u64> {
-    let read = |name| -> Option<u64> {
-        let text = fs::read_to_string(group.join(name)).ok()?;
-        text.trim().parse().ok()
+/// Where a version of control groups tells a group's memory.
+struct Files {
+    root: &'static str,
+    limit: &'static str,
+    used: &'static str,
+    /// The line of `memory.stat` with the bytes of cached files, which count as used.
+    cached: &'static str,
+}
+
+const VERSION_2: Files = Files {
+    root: "/sys/fs/cgroup",
+    limit: "memory.max",
+    used: "memory.current",
+    cached: "inactive_file",
+};
+
+const VERSION_1: Files = Files {
+    root: "/sys/fs/cgroup/memory",
+    limit: "memory.limit_in_bytes",
+    used: "memory.usage_in_bytes",
+    cached: "total_inactive_file",
+};
+
+fn headroom(group: &Path, files: &Files) -> Option<u64> {
+    let read = |name| fs::read_to_string(group.join(name)).ok();
+    let number = |name| -> Option<u64> { read(name)?.trim().parse().ok() };
+    let cached = || -> Option<u64> {
+        let text = read("memory.stat")?;
+        let mut lines = text.lines().filter_map(|line| line.split_once(' '));
+        let (_, bytes) = lines.find(|(name, _)| *name == files.cached)?;
+        bytes.parse().ok()
     };
-    // Files that are cached count as used, and are given up when memory is needed.
-    let limit = read("memory.max")?;
-    let used = read("memory.current")?.saturating_sub(inactive_files(group).unwrap_or(0));
-    Some(limit.saturating_sub(used) / (1024 * 1024))
-}
-
-fn inactive_files(group: &Path) -> Option<u64> {
-    let text = fs::read_to_string(group.join("memory.stat")).ok()?;
-    let mut lines = text.lines().filter_map(|line| line.split_once(' '));
-    let (_, bytes) = lines.find(|(name, _)| *name == "inactive_file")?;
-    bytes.parse().ok()
+    // Cached files are given up when memory is needed.
+    let used = number(files.used)?.saturating_sub(cached().unwrap_or(0));
+    Some(number(files.limit)?.saturating_sub(used) / MIB)
 }
 
 #[cfg(test)]
@@ -86,11 +130,22 @@ mod tests {
         let write = |name, text| fs::write(group.path().join(name), text).unwrap();
         write("memory.max", "max\n");
         write("memory.current", "209715200\n");
-        assert_eq!(headroom(group.path()), None, "no limit");
+        assert_eq!(headroom(group.path(), &VERSION_2), None, "no limit");
         write("memory.max", "314572800\n");
-        assert_eq!(headroom(group.path()), Some(100));
+        assert_eq!(headroom(group.path(), &VERSION_2), Some(100));
         write("memory.stat", "anon 1\ninactive_file 104857600\n");
-        assert_eq!(headroom(group.path()), Some(200));
+        assert_eq!(headroom(group.path(), &VERSION_2), Some(200));
+    }
+
+    #[test]
+    fn a_limit_of_the_address_space_is_read() {
+        let limits =
+            "Limit   Soft   Hard   Units\nMax address space   104857600   unlimited   bytes\n";
+        assert_eq!(address_space(limits), Some(100));
+        assert_eq!(
+            address_space(&limits.replace("104857600", "unlimited")),
+            None
+        );
     }
 
     #[test]

@@ -7,6 +7,9 @@ use std::time::Duration;
 use anyhow::Context as _;
 use convoy_lab::traffic::{Agent, serve_connections};
 
+use crate::cli::LogFormat;
+use crate::logging;
+
 use super::args::SpeedtestArgs;
 use super::ends::Ends;
 use super::host::Host;
@@ -20,6 +23,7 @@ const PORT: u16 = 5_182;
 
 /// Serves tests until interrupted.
 pub(super) fn serve(address: IpAddr) -> anyhow::Result<()> {
+    logging::init(LogFormat::Text)?;
     let listener = listen(address)?;
     eprintln!(
         "serving speed tests on {} (Ctrl-C ends it)",
@@ -73,8 +77,8 @@ fn listen(address: IpAddr) -> anyhow::Result<TcpListener> {
 fn ends(to: SocketAddr) -> anyhow::Result<Ends> {
     let far = Agent::connect(to).with_context(|| {
         format!(
-            "is `convoy speedtest --serve` running on {}, and TCP port {PORT} open?",
-            to.ip()
+            "no speed test server answers at {to} (fix: start `convoy speedtest --serve` there, \
+             and open TCP port {PORT})"
         )
     })?;
     Ends::new(local_agent()?, local_agent()?, far)

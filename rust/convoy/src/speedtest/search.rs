@@ -43,6 +43,9 @@ pub(super) struct Trial {
     pub(super) held_rate: bool,
     /// Share of the packets sent that did not arrive.
     pub(super) loss: f64,
+    /// Share of the packets sent that arrived and that the receiver was too slow to take; part of
+    /// `loss`.
+    pub(super) receiver_loss: f64,
 }
 
 /// What a search found.
@@ -52,7 +55,7 @@ pub(super) struct Found {
     pub(super) rate_pps: f64,
     /// Whether the longer attempt at that rate passed too.
     pub(super) confirmed: bool,
-    /// Whether the generator, not loss, set the limit.
+    /// Whether the generator's sender or receiver set the limit, not loss on the way.
     pub(super) generator_limited: bool,
 }
 
@@ -75,20 +78,26 @@ pub(super) fn highest_rate<E>(
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Verdict {
     Passed,
-    /// Few losses, but the generator reached only this rate.
-    Limited(f64),
-    /// Too much loss, at this rate.
-    Lost(f64),
+    /// Few losses, but the sender reached only this rate.
+    Slow(f64),
+    /// Too much loss at this rate.
+    Lost {
+        rate_pps: f64,
+        by_receiver: bool,
+    },
 }
 
 impl Verdict {
     fn of(rate_pps: f64, trial: Trial) -> Self {
         if trial.loss > TOLERATED_LOSS {
-            Self::Lost(trial.sent_pps.min(rate_pps))
+            Self::Lost {
+                rate_pps: trial.sent_pps.min(rate_pps),
+                by_receiver: trial.loss - trial.receiver_loss <= TOLERATED_LOSS,
+            }
         } else if trial.held_rate {
             Self::Passed
         } else {
-            Self::Limited(trial.sent_pps)
+            Self::Slow(trial.sent_pps)
         }
     }
 }
@@ -105,13 +114,13 @@ fn try_twice<E>(
         return Ok(first);
     }
     Ok(match (first, verdict()?) {
-        (Verdict::Limited(first), Verdict::Limited(second)) => Verdict::Limited(first.max(second)),
-        (Verdict::Limited(rate), Verdict::Lost(_)) => Verdict::Limited(rate),
+        (Verdict::Slow(first), Verdict::Slow(second)) => Verdict::Slow(first.max(second)),
+        (slow @ Verdict::Slow(_), Verdict::Lost { .. }) => slow,
         (_, second) => second,
     })
 }
 
-/// The highest rate that passed and the lowest that did not.
+/// The highest rate that passed, the lowest that did not, and why not.
 #[derive(Debug)]
 struct Bracket {
     passed: f64,
@@ -120,22 +129,29 @@ struct Bracket {
 }
 
 impl Bracket {
-    fn passed_at(rate_pps: f64) -> Self {
+    fn open() -> Self {
         Self {
-            passed: rate_pps,
+            passed: 0.0,
             failed: f64::INFINITY,
             generator_limited: false,
         }
     }
 
-    fn narrow(&mut self, rate_pps: f64, verdict: Verdict) {
+    fn narrow(&mut self, rate: f64, verdict: Verdict) {
         match verdict {
-            Verdict::Passed => self.passed = rate_pps,
-            Verdict::Limited(reached) => {
+            Verdict::Passed => self.passed = rate,
+            Verdict::Slow(reached) => {
                 self.passed = self.passed.max(reached);
+                self.failed = rate;
                 self.generator_limited = true;
             }
-            Verdict::Lost(at) => self.failed = at.max(self.passed),
+            Verdict::Lost {
+                rate_pps,
+                by_receiver,
+            } => {
+                self.failed = rate_pps.max(self.passed);
+                self.generator_limited = by_receiver;
+            }
         }
     }
 }
@@ -146,23 +162,16 @@ fn bracket<E>(
     probe: &mut impl FnMut(f64) -> Result<Verdict, E>,
 ) -> Result<Option<Bracket>, E> {
     let mut rate = range.start;
-    let mut failed = f64::INFINITY;
-    let mut bracket = loop {
-        match probe(rate)? {
-            Verdict::Lost(_) if rate <= range.lowest => return Ok(None),
-            Verdict::Lost(_) => {
-                failed = rate;
-                rate = (rate / 4.0).max(range.lowest);
-            }
-            verdict => {
-                let mut bracket = Bracket::passed_at(0.0);
-                bracket.failed = failed;
-                bracket.narrow(rate, verdict);
-                break bracket;
-            }
+    let mut bracket = Bracket::open();
+    bracket.narrow(rate, probe(rate)?);
+    while bracket.passed == 0.0 {
+        if rate <= range.lowest {
+            return Ok(None);
         }
-    };
-    while bracket.failed.is_infinite() && !bracket.generator_limited && rate < range.highest {
+        rate = (rate / 4.0).max(range.lowest);
+        bracket.narrow(rate, probe(rate)?);
+    }
+    while bracket.failed.is_infinite() && rate < range.highest {
         rate = (rate * 2.0).min(range.highest);
         bracket.narrow(rate, probe(rate)?);
     }
@@ -174,10 +183,7 @@ fn bisect<E>(
     resolution: f64,
     probe: &mut impl FnMut(f64) -> Result<Verdict, E>,
 ) -> Result<(), E> {
-    while bracket.failed.is_finite()
-        && !bracket.generator_limited
-        && bracket.failed > bracket.passed * resolution
-    {
+    while bracket.failed.is_finite() && bracket.failed > bracket.passed * resolution {
         let middle = (bracket.passed * bracket.failed).sqrt();
         bracket.narrow(middle, probe(middle)?);
     }
@@ -201,15 +207,15 @@ fn confirm<E>(
                 found.confirmed = true;
                 return Ok(found);
             }
-            Verdict::Limited(reached) => {
+            Verdict::Slow(reached) => {
                 return Ok(Found {
                     rate_pps: reached,
                     confirmed: true,
                     generator_limited: true,
                 });
             }
-            Verdict::Lost(_) => {
-                found.generator_limited = false;
+            Verdict::Lost { by_receiver, .. } => {
+                found.generator_limited = by_receiver;
                 found.rate_pps *= 1.0 - step;
                 step *= 2.0;
             }

@@ -84,10 +84,12 @@ fn send<W: Write>(
     let deadline = begin + Duration::from_secs_f64(job.warmup_s + job.window_s) + SENDER_GRACE;
     let sent = AtomicU64::new(0);
     thread::scope(|scope| {
-        for stream in streams {
-            scope.spawn(|| send_until(stream, deadline, &sent));
-        }
-    });
+        streams.iter().try_for_each(|stream| {
+            let body = || send_until(stream, deadline, &sent);
+            let thread = thread::Builder::new().spawn_scoped(scope, body);
+            thread.map(drop).doing("start a sending thread")
+        })
+    })?;
     events.send(&Event::TcpSent(TcpReport {
         bytes: sent.into_inner(),
         seconds: begin.elapsed().as_secs_f64(),
@@ -116,10 +118,12 @@ fn receive<W: Write>(
     let received = AtomicU64::new(0);
     let done = AtomicBool::new(false);
     let report = thread::scope(|scope| {
-        for stream in streams {
-            scope.spawn(|| receive_until(stream, &done, &received));
-        }
-        let report = count_window(job, &received, events);
+        let started = streams.iter().try_for_each(|stream| {
+            let body = || receive_until(stream, &done, &received);
+            let thread = thread::Builder::new().spawn_scoped(scope, body);
+            thread.map(drop).doing("start a receiving thread")
+        });
+        let report = started.and_then(|()| count_window(job, &received, events));
         done.store(true, Ordering::Relaxed);
         for stream in streams {
             // The sender learns from it that the window is over; it may have hung up already.

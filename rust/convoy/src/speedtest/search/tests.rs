@@ -83,11 +83,33 @@ fn a_rate_that_never_lasts_is_reported_as_unconfirmed() {
 #[test]
 fn a_sender_that_is_too_slow_limits_the_result_and_not_the_link() {
     let mut link = Link::of(1_000_000.0);
-    link.generator = 300_000.0;
+    link.sender = 300_000.0;
     let found = link.search().unwrap();
     assert!(found.generator_limited && found.confirmed);
     assert!(
-        (299_000.0..=300_000.0).contains(&found.rate_pps),
+        (299_000.0..=303_000.0).contains(&found.rate_pps),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn a_sender_that_was_held_up_once_does_not_end_the_search() {
+    let mut link = Link::of(200_000.0);
+    link.held_up = vec![1, 2];
+    let found = link.search().unwrap();
+    assert!(found.rate_pps < 64_000.0, "the probes at 64 kpps failed");
+    assert!(found.rate_pps > 60_000.0, "{found:?}");
+    assert!(found.generator_limited);
+}
+
+#[test]
+fn a_receiver_that_is_too_slow_limits_the_result_and_not_the_link() {
+    let mut link = Link::of(1_000_000.0);
+    link.receiver = 150_000.0;
+    let found = link.search().unwrap();
+    assert!(found.generator_limited && found.confirmed);
+    assert!(
+        (145_000.0..=151_600.0).contains(&found.rate_pps),
         "{found:?}"
     );
 }
@@ -95,7 +117,7 @@ fn a_sender_that_is_too_slow_limits_the_result_and_not_the_link() {
 #[test]
 fn losses_at_a_rate_that_the_sender_reached_are_the_links() {
     let mut link = Link::of(200_000.0);
-    link.generator = 300_000.0;
+    link.sender = 300_000.0;
     let found = link.search().unwrap();
     assert!(!found.generator_limited, "{found:?}");
     assert!(
@@ -130,6 +152,7 @@ fn an_attempt_that_cannot_be_made_ends_the_search() {
             sent_pps: attempt.rate_pps,
             held_rate: true,
             loss: 0.0,
+            receiver_loss: 0.0,
         })
     });
     assert_eq!(outcome, Err("the daemon is gone"));
@@ -140,12 +163,16 @@ struct Link {
     capacity: f64,
     /// What it forwards in a longer attempt.
     lasting: f64,
-    /// What the generator reaches.
-    generator: f64,
+    /// What the sender reaches.
+    sender: f64,
+    /// What the receiver takes.
+    receiver: f64,
     /// Loss at any rate.
     floor: f64,
     /// The attempts that lose a tenth for no reason.
     hiccups: Vec<usize>,
+    /// The attempts in which the sender reaches half.
+    held_up: Vec<usize>,
     attempts: Vec<Attempt>,
 }
 
@@ -154,9 +181,11 @@ impl Link {
         Self {
             capacity,
             lasting: capacity,
-            generator: f64::INFINITY,
+            sender: f64::INFINITY,
+            receiver: f64::INFINITY,
             floor: 0.0,
             hiccups: Vec::new(),
+            held_up: Vec::new(),
             attempts: Vec::new(),
         }
     }
@@ -168,17 +197,23 @@ impl Link {
 
     fn trial(&mut self, attempt: Attempt) -> Trial {
         let hiccup = self.hiccups.contains(&self.attempts.len());
+        let held_up = self.held_up.contains(&self.attempts.len());
         self.attempts.push(attempt);
         let capacity = match attempt.stage {
             Stage::Probe => self.capacity,
             Stage::Confirm => self.lasting,
         };
-        let sent_pps = attempt.rate_pps.min(self.generator);
+        let reached = attempt.rate_pps * if held_up { 0.5 } else { 1.0 };
+        let sent_pps = reached.min(self.sender);
         let overflow = (1.0 - capacity / sent_pps).max(0.0);
+        let loss = overflow.max(self.floor) + if hiccup { 0.1 } else { 0.0 };
+        let arriving = sent_pps * (1.0 - loss);
+        let receiver_loss = ((arriving - self.receiver) / sent_pps).max(0.0);
         Trial {
             sent_pps,
             held_rate: sent_pps >= attempt.rate_pps * 0.99,
-            loss: overflow.max(self.floor) + if hiccup { 0.1 } else { 0.0 },
+            loss: loss + receiver_loss,
+            receiver_loss,
         }
     }
 }
