@@ -18,6 +18,9 @@ use crate::{
     },
 };
 
+/// The MTU of a new interface in bytes, as with wireguard-go: fits a link of 1,500 over IPv6.
+const DEFAULT_MTU: u16 = 1420;
+
 /// How long the threads may take to end once they were asked to.
 const STOP_TIME: Duration = Duration::from_secs(5);
 
