@@ -21,7 +21,7 @@ pub(super) const IDLE_PLANNED: Duration = Duration::from_secs(1);
 /// Probing ends this much before the load does.
 const PING_MARGIN: Duration = Duration::from_millis(200);
 /// Length of a UDP probe; the confirmation takes as long as a TCP run.
-const PROBE: Duration = Duration::from_secs(1);
+const PROBE: Duration = Duration::from_millis(800);
 /// Probes of an ordinary search, for the progress bar: doubling, bisection, repetitions.
 const USUAL_PROBES: u32 = 14;
 const RATES: Range = Range {

@@ -2,9 +2,8 @@
 
 /// The most loss with which a probe passes, as a share of the packets sent.
 pub(super) const TOLERATED_LOSS: f64 = 0.01;
-/// A confirmation that fails lowers the rate by this share, then by twice as much, and so on.
-const FIRST_STEP_DOWN: f64 = 0.05;
-const STEPS_DOWN: u32 = 4;
+/// A confirmation that fails lowers the rate by these shares, one after the other.
+const STEPS_DOWN: [f64; 4] = [0.05, 0.1, 0.2, 0.4];
 
 /// The range to search, in packets a second.
 #[derive(Debug, Clone, Copy)]
@@ -61,12 +60,12 @@ pub(super) struct Found {
 
 /// Searches `range` by attempts of the caller; none where even the lowest rate loses packets.
 ///
-/// An attempt that fails is repeated once.
+/// A probe that fails is repeated once; a confirmation is not, since that would take long.
 pub(super) fn highest_rate<E>(
     range: Range,
     mut attempt: impl FnMut(Attempt) -> Result<Trial, E>,
 ) -> Result<Option<Found>, E> {
-    let mut probe = |rate_pps| try_twice(rate_pps, Stage::Probe, &mut attempt);
+    let mut probe = |rate_pps| try_twice(rate_pps, &mut attempt);
     let Some(mut bracket) = bracket(range, &mut probe)? else {
         return Ok(None);
     };
@@ -104,9 +103,9 @@ impl Verdict {
 
 fn try_twice<E>(
     rate_pps: f64,
-    stage: Stage,
     attempt: &mut impl FnMut(Attempt) -> Result<Trial, E>,
 ) -> Result<Verdict, E> {
+    let stage = Stage::Probe;
     let mut verdict =
         || attempt(Attempt { rate_pps, stage }).map(|trial| Verdict::of(rate_pps, trial));
     let first = verdict()?;
@@ -200,9 +199,11 @@ fn confirm<E>(
         confirmed: false,
         generator_limited: bracket.generator_limited,
     };
-    let mut step = FIRST_STEP_DOWN;
-    for _ in 0..=STEPS_DOWN {
-        match try_twice(found.rate_pps, Stage::Confirm, attempt)? {
+    let mut steps_down = STEPS_DOWN.iter();
+    loop {
+        let rate_pps = found.rate_pps;
+        let stage = Stage::Confirm;
+        match Verdict::of(rate_pps, attempt(Attempt { rate_pps, stage })?) {
             Verdict::Passed => {
                 found.confirmed = true;
                 return Ok(found);
@@ -216,12 +217,13 @@ fn confirm<E>(
             }
             Verdict::Lost { by_receiver, .. } => {
                 found.generator_limited = by_receiver;
+                let Some(step) = steps_down.next() else {
+                    return Ok(found);
+                };
                 found.rate_pps *= 1.0 - step;
-                step *= 2.0;
             }
         }
     }
-    Ok(found)
 }
 
 #[cfg(test)]
