@@ -19,7 +19,7 @@ use serde_json::Value;
 use crate::scene::{convoy, convoy_program, lab, output_of};
 
 #[test]
-fn the_link_is_left_down() {
+fn the_link_is_left_down_with_the_mtu_of_the_reference() {
     let Some((lab, _turn)) = lab(&["ip"]) else {
         return;
     };
@@ -27,6 +27,7 @@ fn the_link_is_left_down() {
     output_of(&namespace, convoy_program(), &["wg0"]);
     let link = output_of(&namespace, "ip", &["link", "show", "wg0"]);
     assert!(link.contains("state DOWN"), "{link}");
+    assert!(link.contains("mtu 1420"), "{link}");
 }
 
 #[test]
