@@ -82,7 +82,11 @@ impl Resources {
             None => {
                 // Says what is the matter where the kernel would only say that the name is taken.
                 socket::ensure_unused(&socket::path(interface.as_str()))?;
-                Device::open(interface.as_str(), args.tun_offload.into())?
+                let device = Device::open(interface.as_str(), args.tun_offload.into())?;
+                if let Err(error) = device.set_mtu(DEFAULT_MTU) {
+                    warn!("the interface's MTU stays as it is: {error}");
+                }
+                device
             }
         };
         let interface = device.name().context("cannot read the interface's name")?;
