@@ -132,15 +132,17 @@ impl Flusher {
         Flushed::Done
     }
 
-    /// Sends one datagram ahead of everything queued; returns whether it is dealt with.
+    /// Sends one datagram ahead of everything queued.
     ///
-    /// False: the socket is not writable, call again. Other failures are counted drops.
+    /// Anything but [`Flushed::Done`]: it is still the caller's, to be sent again. Failures that
+    /// another attempt would not mend are counted drops.
     pub fn send_now(
         &mut self,
         destination: &Destination,
         datagram: &[u8],
         sockets: &mut impl SendDatagrams,
-    ) -> bool {
+        now: Duration,
+    ) -> Flushed {
         let mut result = self.call(sockets, destination, datagram, None);
         if result.as_ref().is_err_and(is_source_error) && destination.from.is_some() {
             self.lost_sources.push(destination.to);
@@ -150,12 +152,18 @@ impl Flusher {
             };
             result = self.call(sockets, &unpinned, datagram, None);
         }
-        match result {
-            Ok(()) => self.counters.segments[1] += 1,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
-            Err(_) => self.counters.failed += 1,
+        let Err(error) = result else {
+            self.counters.segments[1] += 1;
+            return Flushed::Done;
+        };
+        if let Some(not_yet) = self.try_again(destination.to, &error, now) {
+            return not_yet;
         }
-        true
+        match error.raw_os_error() {
+            Some(libc::ENOBUFS) => self.counters.no_buffers += 1,
+            _ => self.counters.failed += 1,
+        }
+        Flushed::Done
     }
 
     /// Addresses whose pinned source address turned out to be gone, since the last call.
@@ -204,7 +212,7 @@ impl Flusher {
                 self.counters.segments[batch.segments()] += 1;
                 return Sent::Whole;
             };
-            match self.after_refused_batch(batch, &error, sockets, now) {
+            match self.after_refused_batch(batch, &error, now) {
                 Reaction::Again => {}
                 Reaction::OneByOne => break,
                 Reaction::Drop => {
@@ -255,7 +263,11 @@ impl Flusher {
         segment_len: Option<usize>,
     ) -> io::Result<()> {
         self.counters.calls += 1;
-        sockets.send(destination, contents, segment_len)
+        let result = sockets.send(destination, contents, segment_len);
+        if matches!(&result, Err(e) if matches!(e.raw_os_error(), Some(libc::EIO | libc::EINVAL))) {
+            sockets.recover();
+        }
+        result
     }
 
     fn may_segment(&mut self, to: SocketAddr, now: Duration) -> bool {
@@ -276,7 +288,6 @@ impl Flusher {
         &mut self,
         batch: &mut Batch,
         error: &io::Error,
-        sockets: &mut impl SendDatagrams,
         now: Duration,
     ) -> Reaction {
         if let Some(reaction) = self.after_any_refusal(batch, error, now) {
@@ -284,10 +295,7 @@ impl Flusher {
         }
         let pause = match error.raw_os_error() {
             Some(libc::EMSGSIZE) => RETRY_AFTER_TOO_BIG,
-            Some(libc::EIO | libc::EINVAL) => {
-                sockets.recover();
-                RETRY_AFTER_REFUSAL
-            }
+            Some(libc::EIO | libc::EINVAL) => RETRY_AFTER_REFUSAL,
             _ => return Reaction::Drop,
         };
         tracing::debug!(to = %batch.destination.to, %error, "Segmentation refused; sending one by one");
@@ -321,16 +329,11 @@ impl Flusher {
         error: &io::Error,
         now: Duration,
     ) -> Option<Reaction> {
-        if error.kind() == io::ErrorKind::WouldBlock {
-            return Some(Reaction::Wait(Flushed::Blocked(batch.destination.to)));
+        if let Some(not_yet) = self.try_again(batch.destination.to, error, now) {
+            return Some(Reaction::Wait(not_yet));
         }
         if error.raw_os_error() == Some(libc::ENOBUFS) {
-            if self.no_buffers_retries == NO_BUFFERS_RETRIES {
-                self.no_buffers_retries = 0;
-                return Some(Reaction::NoBuffers);
-            }
-            self.no_buffers_retries += 1;
-            return Some(Reaction::Wait(Flushed::RetryAt(now + NO_BUFFERS_PAUSE)));
+            return Some(Reaction::NoBuffers);
         }
         if batch.destination.from.is_some() && is_source_error(error) {
             batch.destination.from = None;
@@ -338,6 +341,22 @@ impl Flusher {
             return Some(Reaction::Again);
         }
         None
+    }
+
+    /// When to send the same again, if that may help.
+    fn try_again(&mut self, to: SocketAddr, error: &io::Error, now: Duration) -> Option<Flushed> {
+        if error.kind() == io::ErrorKind::WouldBlock {
+            return Some(Flushed::Blocked(to));
+        }
+        if error.raw_os_error() != Some(libc::ENOBUFS) {
+            return None;
+        }
+        self.no_buffers_retries += 1;
+        if self.no_buffers_retries > NO_BUFFERS_RETRIES {
+            self.no_buffers_retries = 0;
+            return None;
+        }
+        Some(Flushed::RetryAt(now + NO_BUFFERS_PAUSE))
     }
 }
 

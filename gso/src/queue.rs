@@ -49,6 +49,7 @@ pub struct Batch {
     buffer: Box<[u8]>,
     len: usize,
     sent: usize,
+    appended: usize,
     sealed: bool,
 }
 
@@ -142,6 +143,7 @@ impl GsoQueue {
             buffer,
             len: 0,
             sent: 0,
+            appended: 0,
             sealed: false,
         };
         batch.push(datagram);
@@ -190,7 +192,7 @@ impl Batch {
         let same_header = self.destination == *destination;
         // All segments but the last have the same length.
         let fits_the_segment = len <= self.segment_len;
-        let fits_one_send = self.len + len <= MAX_PAYLOAD && self.segments() < MAX_SEGMENTS;
+        let fits_one_send = self.len + len <= MAX_PAYLOAD && self.appended < MAX_SEGMENTS;
         is_open && same_header && fits_the_segment && fits_one_send
     }
 
@@ -210,6 +212,7 @@ impl Batch {
     fn push(&mut self, datagram: &[u8]) {
         self.buffer[self.len..][..datagram.len()].copy_from_slice(datagram);
         self.len += datagram.len();
+        self.appended += 1;
         self.sealed |= datagram.len() < self.segment_len;
     }
 }

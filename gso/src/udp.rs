@@ -108,6 +108,15 @@ impl Family {
     /// Both, in the order in which they are served.
     pub const BOTH: [Self; 2] = [Self::V4, Self::V6];
 
+    /// The other one.
+    #[must_use]
+    pub fn other(self) -> Self {
+        match self {
+            Self::V4 => Self::V6,
+            Self::V6 => Self::V4,
+        }
+    }
+
     /// The family of `address`.
     #[must_use]
     pub fn of(address: SocketAddr) -> Self {
@@ -178,7 +187,7 @@ impl UdpSockets {
     /// Waits until the socket can be read from; for ever if there is no such socket.
     pub async fn readable(&self, family: Family) {
         match self.endpoint(family) {
-            // An error shows itself again, and is dealt with, at the next receive.
+            // An error shows itself again at the next receive.
             Some(endpoint) => drop(endpoint.socket.readable().await),
             None => std::future::pending().await,
         }
@@ -198,6 +207,12 @@ impl UdpSockets {
         self.endpoints()
             .map(|e| options::drops(e.socket.as_fd()))
             .sum()
+    }
+
+    /// Whether there is a socket of this family.
+    #[must_use]
+    pub fn has(&self, family: Family) -> bool {
+        self.endpoint(family).is_some()
     }
 
     fn endpoint(&self, family: Family) -> Option<&Endpoint> {

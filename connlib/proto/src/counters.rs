@@ -27,8 +27,6 @@ drop_reasons! {
     OutboundNoRoute = "outbound_no_route",
     /// Outbound: the peer has no endpoint yet.
     OutboundNoEndpoint = "outbound_no_endpoint",
-    /// Outbound: the session ended before the packet could be sealed.
-    OutboundNoSession = "outbound_no_session",
     /// Outbound: the packets held for a handshake were over their bound; the oldest went.
     OutboundHeldOverflow = "outbound_held_overflow",
     /// Outbound: no handshake was completed in Rekey-Attempt-Time.

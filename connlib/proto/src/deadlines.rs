@@ -49,7 +49,8 @@ mod tests {
     fn traffic_that_only_postpones_a_timer_leaves_the_heap_alone() {
         let mut deadlines = Deadlines::default();
         let mut timers = Timers::default();
-        timers.set_persistent_keepalive(25);
+        timers.set_persistent_keepalive(25, T0);
+        timers.due(T0);
         for second in 0..20 {
             timers.authenticated_received(T0 + Duration::from_secs(second));
             deadlines.arm(7, &mut timers);

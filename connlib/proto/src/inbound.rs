@@ -20,7 +20,7 @@ use crate::{
     noise::{CONTROL_BYTES, DATA_OVERHEAD, Handshaken, Opened, Screened, index_at},
     packet,
     peer::Endpoint,
-    sessions::REJECT_AFTER_TIME,
+    sessions::{REJECT_AFTER_MESSAGES, REJECT_AFTER_TIME},
     timers::{KEEPALIVE_TIMEOUT, REKEY_TIMEOUT},
 };
 
@@ -93,7 +93,8 @@ impl Node {
         let Some(session) = keys.sessions.find(receiver) else {
             return Ok(Err(DropReason::InboundUnknownSession));
         };
-        if !session.is_alive(now) {
+        let counter = u64_at(inbound.datagram, 8);
+        if !session.is_alive(now) || counter >= REJECT_AFTER_MESSAGES {
             return Ok(Err(DropReason::InboundExpiredSession));
         }
         let ciphertext = inbound.datagram.len() - DATA_HEADER;
@@ -196,11 +197,18 @@ impl Node {
         let mut buffer = [0; CONTROL_BYTES];
         // What a former preshared key's handshakes have seen must not be replayed to the present.
         for former in &mut peer.former {
-            if inbound.datagram[0] == 1 {
-                former.noise.handshake(inbound.datagram, &mut buffer)?;
+            if inbound.datagram[0] != 1 {
+                break;
+            }
+            former.advance_clock();
+            if let Handshaken::Respond { local, .. } =
+                former.noise.handshake(inbound.datagram, &mut buffer)?
+            {
+                former.sessions.forget(local);
             }
         }
         let keys = peer.keys.as_mut().ok_or(DropReason::InboundNoKey)?;
+        keys.advance_clock();
         let (reply, local, is_complete) =
             match keys.noise.handshake(inbound.datagram, &mut buffer)? {
                 // A cookie proves nothing about who sent it: no roaming, no timers.
@@ -232,6 +240,12 @@ impl Node {
         self.deadlines.arm(id, &mut self.peers[id].timers);
         Ok(())
     }
+}
+
+/// The little-endian counter at `offset` of a data message.
+fn u64_at(message: &[u8], offset: usize) -> u64 {
+    let bytes = message.get(offset..).and_then(<[u8]>::first_chunk);
+    bytes.map_or(u64::MAX, |bytes| u64::from_le_bytes(*bytes))
 }
 
 fn endpoint(inbound: Inbound<'_>) -> Endpoint {

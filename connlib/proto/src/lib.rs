@@ -36,9 +36,12 @@ mod timers;
 
 pub use held::HELD_BYTES;
 pub use inbound::PacketSink;
-pub use node::{Control, Node, Transmit};
+pub use node::{CONTROL_QUEUE_BYTES, Control, Node, Transmit};
 pub use outbound::{DatagramSink, MAX_DATAGRAM, OutboundPacket, STACK_BUFFER_BYTES};
 pub use plan::{Plan, Planner};
+
+#[cfg(all(feature = "mock-clock", not(debug_assertions)))]
+compile_error!("with mock-clock, time stands still: it is for tests only");
 
 /// The sink is full; what was offered is still the caller's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

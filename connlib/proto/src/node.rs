@@ -22,6 +22,9 @@ use crate::{
 
 /// Most handshake messages, cookies and keepalives waiting for [`Node::poll_control`].
 const CONTROL_DATAGRAMS: usize = 4096;
+/// Bound of their memory in bytes.
+pub const CONTROL_QUEUE_BYTES: usize =
+    CONTROL_DATAGRAMS * (size_of::<Control>() + CONTROL_BYTES.next_power_of_two());
 /// Most packets waiting for [`Node::poll_reply`]; a sender that is not answered tries again.
 const REPLIES: usize = 16;
 /// How long a path is believed to take no longer datagrams: as long as the kernel believes it.
@@ -132,7 +135,7 @@ impl Node {
     pub fn handle_too_big(&mut self, to: SocketAddr, len: usize, now: Duration) {
         for (_, peer) in &mut self.peers {
             if peer.endpoint.is_some_and(|e| e.address == to) {
-                peer.path_limit = Some((len.saturating_sub(1), now + PATH_LIMIT_TIME));
+                peer.path_limit = Some((below(len), now + PATH_LIMIT_TIME));
             }
         }
     }
@@ -212,20 +215,24 @@ impl Node {
             peer.timers.begin_attempts();
         }
         let mut buffer = [0; CONTROL_BYTES];
-        let Some(initiation) = keys.noise.initiate(&mut buffer) else {
+        let is_begun = keys.noise.initiate(&mut buffer).is_some();
+        keys.follow_noise();
+        if !is_begun {
             return;
-        };
+        }
         tracing::debug!(peer = %peer.public_key, endpoint = %endpoint.address, "Sending handshake initiation");
-        peer.tx_bytes += initiation.len() as u64;
+        peer.tx_bytes += buffer.len() as u64;
         peer.timers.initiation_sent(now, jitter());
         self.deadlines.arm(id, &mut peer.timers);
-        let initiation = *initiation.first_chunk::<CONTROL_BYTES>().unwrap_or(&[0; _]);
-        self.push_control(endpoint, &initiation);
+        self.push_control(endpoint, &buffer);
     }
 
     /// Sends an empty data message, or begins a handshake if there is no session to send it in.
     pub(crate) fn send_keepalive(&mut self, id: usize, now: Duration) {
         let peer = &mut self.peers[id];
+        // Without an endpoint or a key nothing is sent, but the next attempt comes.
+        peer.timers.traversed(now);
+        self.deadlines.arm(id, &mut peer.timers);
         let Some(endpoint) = peer.endpoint else {
             return;
         };
@@ -234,7 +241,8 @@ impl Node {
         };
         let mut buffer = [0; CONTROL_BYTES];
         let Some(keepalive) = keys.noise.seal(&[], &mut buffer) else {
-            return;
+            keys.sessions.forget_current();
+            return self.initiate(id, now, false);
         };
         let is_old = keys.sessions.count_sent(now);
         let len = keepalive.len();
@@ -309,6 +317,7 @@ impl Node {
             };
             if peer.endpoint != Some(endpoint) {
                 peer.endpoint = Some(endpoint);
+                peer.path_limit = None;
                 peer.timers.allow_initiation();
             }
         }
@@ -325,11 +334,9 @@ impl Node {
             }
         }
         let peer = &mut self.peers[id];
-        let keepalive_now = update
-            .persistent_keepalive
-            .is_some_and(|seconds| peer.timers.set_persistent_keepalive(seconds));
-        if keepalive_now {
-            self.send_keepalive(id, now);
+        if let Some(seconds) = update.persistent_keepalive {
+            peer.timers.set_persistent_keepalive(seconds, now);
+            self.deadlines.arm(id, &mut peer.timers);
         }
         // Packets that were held for want of an endpoint or a key may go on.
         if !self.peers[id].held.is_empty() {
@@ -366,6 +373,19 @@ impl Node {
             .drops
             .add(DropReason::OutboundPeerRemoved, dropped);
     }
+}
+
+/// The longest datagram that the next smaller kind of path takes, if one of `len` bytes did not
+/// pass (RFC 1191 §7.1).
+fn below(len: usize) -> usize {
+    const PATH_MTUS: [usize; 10] = [
+        32_000, 17_914, 8_166, 4_352, 2_002, 1_500, 1_492, 1_400, 1_280, 576,
+    ];
+    const OUTER_HEADERS: usize = 48;
+    let mut datagrams = PATH_MTUS.into_iter().map(|mtu| mtu - OUTER_HEADERS);
+    datagrams
+        .find(|datagram| *datagram < len)
+        .unwrap_or(len.saturating_sub(1))
 }
 
 /// Up to a third of a second, so that two peers do not go on colliding.

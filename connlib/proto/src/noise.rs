@@ -216,7 +216,6 @@ impl Noise {
         datagram: &[u8],
         buffer: &'a mut [u8; CONTROL_BYTES],
     ) -> Result<Handshaken<'a>, DropReason> {
-        self.advance_clock();
         let message_type = datagram[0];
         match self.tunn.decapsulate(None, datagram, buffer) {
             TunnResult::WriteToNetwork(response) if message_type == 1 => Ok(Handshaken::Respond {
@@ -232,6 +231,11 @@ impl Noise {
             TunnResult::Done => Ok(Handshaken::Cookie),
             _ => Err(DropReason::InboundBadHandshake),
         }
+    }
+
+    /// Whether boringtun still has a session to send with: 90 seconds into a handshake it wipes all.
+    pub(crate) fn has_session(&self) -> bool {
+        self.tunn.time_since_last_handshake().is_some()
     }
 
     /// Sessions are stamped by a clock that only `update_timers` sets; what that emits is its

@@ -74,7 +74,7 @@ impl Node {
             return self.push_reply(icmp::too_big(packet.bytes(), longest as u16));
         }
         // A packet must not overtake those that are held.
-        if peer.held.is_empty() && peer.can_send(now) {
+        if peer.held.is_empty() {
             self.send(id, packet, now, buffer, sink);
         } else {
             self.hold(id, packet.bytes(), now);
@@ -137,7 +137,7 @@ impl Node {
         };
         let longest = peer.max_datagram(now) - DATA_OVERHEAD;
         let Some(keys) = peer.sending_keys(now) else {
-            return self.counters.drops.add(DropReason::OutboundNoSession, 1);
+            return self.hold(id, packet.bytes(), now);
         };
         let len = packet.bytes().len();
         let transmit = Transmit {
@@ -148,11 +148,12 @@ impl Node {
         let padded = packet.padded(padded_len(len, longest.min(self.mtu.into())));
         let buffer = sealing_buffer(buffer, &mut self.jumbo, padded.len());
         let Some(datagram) = keys.noise.seal(padded, buffer) else {
-            return self.counters.drops.add(DropReason::OutboundNoSession, 1);
+            keys.sessions.forget_current();
+            return self.hold(id, packet.bytes(), now);
         };
         let is_old = keys.sessions.count_sent(now);
         if sink.append(&transmit, datagram).is_err() {
-            self.counters.drops.add(DropReason::OutboundQueueFull, 1);
+            return self.counters.drops.add(DropReason::OutboundQueueFull, 1);
         }
         peer.tx_bytes += datagram.len() as u64;
         peer.tx_packets += 1;

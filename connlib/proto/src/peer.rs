@@ -43,6 +43,19 @@ impl Keys {
         }
     }
 
+    /// To be called before a handshake message is handled: sessions are stamped by this clock.
+    pub(crate) fn advance_clock(&mut self) {
+        self.noise.advance_clock();
+        self.follow_noise();
+    }
+
+    /// Follows boringtun, which by its own timers forgets all sessions 90 seconds into a handshake.
+    pub(crate) fn follow_noise(&mut self) {
+        if !self.noise.has_session() {
+            self.sessions.forget_current();
+        }
+    }
+
     fn can_send(&self, now: Duration) -> bool {
         self.sessions.current().is_some_and(|s| s.can_send(now))
     }
@@ -150,6 +163,9 @@ impl Peer {
         len: usize,
         now: Duration,
     ) {
+        if self.endpoint.is_none_or(|e| e.address != from) {
+            self.path_limit = None;
+        }
         self.endpoint = Some(Endpoint {
             address: from,
             local,

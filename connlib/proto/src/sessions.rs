@@ -28,6 +28,8 @@ pub(crate) struct Session {
     pub(crate) initiator: bool,
     /// Messages sent in it.
     pub(crate) sent: u64,
+    /// Its place in the order of derivation.
+    order: u64,
 }
 
 impl Session {
@@ -52,6 +54,7 @@ impl Session {
 pub(crate) struct Sessions {
     slots: [Option<Session>; SESSIONS as usize],
     current: Option<usize>,
+    derived: u64,
 }
 
 impl Sessions {
@@ -96,9 +99,9 @@ impl Sessions {
         if self.current == Some(new) {
             return false;
         }
-        let established = |index: usize| self.slots[index].map(|s| s.established);
-        let is_newer = match self.current.and_then(established) {
-            Some(current) => established(new) >= Some(current),
+        let order = |index: usize| self.slots[index].map(|s| s.order);
+        let is_newer = match self.current.and_then(order) {
+            Some(current) => order(new) >= Some(current),
             None => true,
         };
         if is_newer {
@@ -107,17 +110,32 @@ impl Sessions {
         is_newer
     }
 
+    /// There is none to send with any more.
+    pub(crate) fn forget_current(&mut self) {
+        self.current = None;
+    }
+
+    /// The place of index `local` was taken by a session that is not to be used.
+    pub(crate) fn forget(&mut self, local: u32) {
+        self.slots[slot(local)] = None;
+        if self.current == Some(slot(local)) {
+            self.current = None;
+        }
+    }
+
     /// Forgets all sessions.
     pub(crate) fn clear(&mut self) {
         *self = Self::default();
     }
 
     fn insert(&mut self, local: u32, initiator: bool, now: Duration) {
+        self.derived += 1;
         self.slots[slot(local)] = Some(Session {
             local,
             established: now,
             initiator,
             sent: 0,
+            order: self.derived,
         });
     }
 }
@@ -174,6 +192,7 @@ mod tests {
             established: T0,
             initiator: false,
             sent: REKEY_AFTER_MESSAGES,
+            order: 1,
         };
         assert!(session.wants_rekey(T0) && session.can_send(T0));
         session.sent = REJECT_AFTER_MESSAGES;

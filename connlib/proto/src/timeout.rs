@@ -2,12 +2,18 @@
 
 use std::time::Duration;
 
-use crate::{counters::DropReason, node::Node, timers::Due};
+use crate::{counters::DropReason, node::Node, peer::Keys, timers::Due};
+
+/// Peers served by one call: each may cost a Diffie-Hellman, and packets wait meanwhile.
+const PEERS_PER_CALL: usize = 64;
 
 impl Node {
-    /// Does what is due at `now`.
+    /// Does what is due at `now`; if that is much, a part of it, and the rest when called again.
     pub fn handle_timeout(&mut self, now: Duration) {
-        while let Some((at, id)) = self.deadlines.pop(now) {
+        for _ in 0..PEERS_PER_CALL {
+            let Some((at, id)) = self.deadlines.pop(now) else {
+                break;
+            };
             let Some(peer) = self.peers.get_mut(id) else {
                 continue;
             };
@@ -44,7 +50,7 @@ impl Node {
                 peer.clear_sessions();
                 // By its own clock boringtun wipes sessions of this age.
                 let all = peer.keys.iter_mut().chain(&mut peer.former);
-                all.for_each(|keys| keys.noise.advance_clock());
+                all.for_each(Keys::advance_clock);
             }
         }
     }

@@ -82,15 +82,15 @@ impl Timers {
         take_due(&mut self.erase, now).then_some(Due::EraseKeys)
     }
 
-    /// Seconds between persistent keepalives (zero for none). Returns whether one is to be sent
-    /// at once, because they were off before.
-    pub(crate) fn set_persistent_keepalive(&mut self, seconds: u16) -> bool {
+    /// Seconds between persistent keepalives; zero for none. The first is due at once.
+    pub(crate) fn set_persistent_keepalive(&mut self, seconds: u16, now: Duration) {
         let turned_on = self.persistent_interval.is_zero() && seconds > 0;
         self.persistent_interval = Duration::from_secs(seconds.into());
-        if seconds == 0 {
+        if turned_on {
+            self.persistent_keepalive = Some(now);
+        } else if seconds == 0 {
             self.persistent_keepalive = None;
         }
-        turned_on
     }
 
     pub(crate) fn persistent_interval(&self) -> Duration {
@@ -160,7 +160,8 @@ impl Timers {
         self.traversed(now);
     }
 
-    fn traversed(&mut self, now: Duration) {
+    /// Persistent keepalives count from now: something was sent or received, or at least tried.
+    pub(crate) fn traversed(&mut self, now: Duration) {
         if !self.persistent_interval.is_zero() {
             self.persistent_keepalive = Some(now + self.persistent_interval);
         }
@@ -236,12 +237,15 @@ mod tests {
     #[test]
     fn a_persistent_keepalive_counts_from_the_last_traffic_either_way() {
         let mut timers = Timers::default();
-        assert!(timers.set_persistent_keepalive(25));
+        timers.set_persistent_keepalive(25, T0);
+        assert_eq!(timers.due(T0), Some(Due::Keepalive));
         timers.authenticated_received(T0);
         timers.authenticated_sent(T0 + 20 * SECOND);
         assert_eq!(timers.due(T0 + 44 * SECOND), None);
         assert_eq!(timers.due(T0 + 45 * SECOND), Some(Due::Keepalive));
-        assert!(!timers.set_persistent_keepalive(10), "they were on before");
+        timers.authenticated_sent(T0 + 45 * SECOND);
+        timers.set_persistent_keepalive(10, T0 + 46 * SECOND);
+        assert_eq!(timers.due(T0 + 46 * SECOND), None, "they were on before");
     }
 
     #[test]

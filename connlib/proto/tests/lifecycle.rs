@@ -118,6 +118,48 @@ fn persistent_keepalives_begin_at_once_and_go_on_for_ever() {
 }
 
 #[test]
+fn persistent_keepalives_begin_when_the_endpoint_comes_after_the_interval() {
+    let mut pair = Pair::new();
+    let mut update = pair.a.as_peer();
+    update.persistent_keepalive = Some(25);
+    pair.b.set_peer(update.clone(), pair.now);
+    pair.now += SECOND;
+    update.endpoint = Some(pair.a.address);
+    pair.b.set_peer(update, pair.now);
+    pair.pass(60 * SECOND);
+    assert!(pair.b.snapshot(pair.now).peers[0].tx_bytes > 0);
+}
+
+#[test]
+fn initiations_of_thousands_of_peers_are_spread_over_several_calls() {
+    let mut host = Host::new(1);
+    let peers = (0..500u16)
+        .map(|n| {
+            let mut key = [1; 32];
+            key[..2].copy_from_slice(&n.to_le_bytes());
+            let mut peer =
+                convoy_proto::config::PeerUpdate::new(convoy_proto::config::PublicKey(key));
+            peer.endpoint = Some(([192, 0, 2, 9], n).into());
+            peer.persistent_keepalive = Some(25);
+            peer
+        })
+        .collect();
+    let update = DeviceUpdate {
+        peers,
+        ..DeviceUpdate::default()
+    };
+    host.update(update, 10 * SECOND);
+    let mut sent = 0;
+    while host.node.poll_timeout() <= Some(10 * SECOND) {
+        host.tick(10 * SECOND);
+        let now = host.take_wire(10 * SECOND).len();
+        assert!((1..=64).contains(&now), "{now} in one call");
+        sent += now;
+    }
+    assert_eq!(sent, 500);
+}
+
+#[test]
 fn another_preshared_key_on_one_side_lets_no_session_come_about() {
     let mut pair = Pair::new();
     let mut peer = pair.a.as_peer();
@@ -178,6 +220,34 @@ fn an_initiation_from_before_a_changed_preshared_key_cannot_be_replayed() {
         assert_eq!(pair.b.drops(DropReason::InboundBadHandshake), key.into());
         assert_eq!(pair.b.take_wire(pair.now).len(), 0, "after {answered}");
     }
+}
+
+#[test]
+fn initiations_that_fail_after_a_changed_preshared_key_end_no_former_session_unnoticed() {
+    let mut pair = Pair::connected();
+    let mut peer = pair.b.as_peer();
+    peer.preshared_key = preshared(5);
+    pair.a.set_peer(peer, pair.now);
+    let from = pair.b.address;
+    for _ in 0..20 {
+        pair.now += 5 * SECOND;
+        // The other side's attempts, which its preshared key of before dooms.
+        let mut stale = Host::new(2);
+        let mut to_a = pair.a.as_peer();
+        to_a.endpoint = Some(pair.a.address);
+        to_a.persistent_keepalive = Some(1);
+        stale.set_peer(to_a, pair.now);
+        for initiation in stale.take_wire(pair.now) {
+            pair.a.receive(&initiation, from, pair.now);
+        }
+        pair.a.take_wire(pair.now);
+    }
+    pair.a_sends(b"not with keys that the other side has never had");
+    let sent = pair.a.take_wire(pair.now);
+    assert!(
+        sent.iter().all(|datagram| datagram.len() == 148),
+        "an initiation"
+    );
 }
 
 #[test]

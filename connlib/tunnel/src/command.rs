@@ -11,16 +11,17 @@ pub(crate) const COMMANDS: usize = 16;
 /// Each carries the channel for its answer.
 #[derive(Debug)]
 pub(crate) enum Command {
-    /// Applies what was prepared; new sockets replace the present ones.
-    Apply {
-        plan: Box<Plan>,
+    /// Does what may fail about a change: registers new sockets for the [`Command::Apply`] that
+    /// follows, or marks the present ones.
+    Prepare {
         sockets: Option<BoundSockets>,
+        fwmark: u32,
         done: SyncSender<io::Result<()>>,
     },
-    /// Marks the present sockets.
-    SetFwmark {
-        mark: u32,
-        done: SyncSender<io::Result<()>>,
+    /// Applies a plan, and uses the sockets that were prepared; cannot fail.
+    Apply {
+        plan: Box<Plan>,
+        done: SyncSender<()>,
     },
     /// Tells how things stand.
     Snapshot { answer: SyncSender<Box<Snapshot>> },

@@ -4,9 +4,11 @@
 //! - The socket is full: only TUN intake stops. The kernel's TUN queue is where waiting happens.
 //! - Nothing awaits within a tick. The loop waits only when a tick found nothing to do.
 
-use std::time::Duration;
+use std::{io, time::Duration};
 
-use convoy_gso::{Flushed, Flusher, GsoQueue, ReceiveBuffers, UdpSockets, udp::Family};
+use convoy_gso::{
+    BoundSockets, Flushed, Flusher, GsoQueue, ReceiveBuffers, UdpSockets, udp::Family,
+};
 use convoy_proto::{Control, Node, STACK_BUFFER_BYTES, inbound::Inbound};
 use convoy_tun::{InboundBatch, OutboundBatch, Reader, ReaderExit, TryRecv, Writer};
 use tokio::sync::{mpsc, watch};
@@ -22,6 +24,8 @@ use crate::{
 
 /// Batches that one tick takes from the TUN reader.
 const BATCHES_PER_TICK: usize = 4;
+/// Pause in receiving after an error that is not for want of datagrams.
+const RECEIVE_PAUSE: Duration = Duration::from_millis(10);
 /// Ticks after which a loop that is never idle lets tokio look at its timers and sockets.
 const TICKS_PER_YIELD: u64 = 64;
 
@@ -44,11 +48,17 @@ pub(crate) struct EventLoop {
     inbound: Option<InboundBatch>,
     /// A control datagram that the socket had no room for.
     control: Option<Control>,
-    /// Which socket is served first in this tick.
-    first_family: usize,
+    /// Which socket is served first.
+    first_family: Family,
+    /// The socket that the queue's oldest batch waits for.
     blocked: Option<Family>,
+    /// When to send again after the kernel had no buffers.
     retry_at: Option<Duration>,
+    /// When to receive again after an error.
+    receive_at: Option<Duration>,
     writer_full: bool,
+    /// Sockets that were registered for the next [`Command::Apply`].
+    next_sockets: Option<UdpSockets>,
     alarm: Alarm,
     commands: mpsc::Receiver<Command>,
     signals: watch::Receiver<Signals>,
@@ -69,7 +79,7 @@ pub(crate) struct Parts {
 }
 
 impl EventLoop {
-    pub(crate) fn new(parts: Parts) -> std::io::Result<Self> {
+    pub(crate) fn new(parts: Parts) -> io::Result<Self> {
         Ok(Self {
             node: Node::default(),
             reader: parts.reader,
@@ -84,10 +94,12 @@ impl EventLoop {
             received: ReceiveBuffers::default(),
             inbound: None,
             control: None,
-            first_family: 0,
+            first_family: Family::V4,
             blocked: None,
             retry_at: None,
+            receive_at: None,
             writer_full: false,
+            next_sockets: None,
             alarm: Alarm::new()?,
             commands: parts.commands,
             signals: parts.signals,
@@ -115,6 +127,7 @@ impl EventLoop {
     fn tick(&mut self) -> bool {
         self.metrics.ticks += 1;
         let now = clock::now();
+        let was_stopped = self.is_sending_stopped();
 
         // What the user has changed.
         let commanded = self.run_commands(now);
@@ -125,12 +138,24 @@ impl EventLoop {
         // TUN → UDP: at most a few batches, unless the socket is still full.
         let sent = self.take_from_tun(now);
         // What must not wait behind bulk data, then the queue: one send a batch.
-        self.send_control();
+        self.send_control(now);
         self.flush(now);
         // One hand-over to the writer.
         self.deliver();
 
-        commanded || received || sent
+        // Sending may go on: what it left behind is waited for by nobody.
+        let resumed = was_stopped && !self.is_sending_stopped();
+        commanded || received || sent || resumed
+    }
+
+    fn is_sending_stopped(&self) -> bool {
+        self.blocked.is_some() || self.control.is_some() || self.retry_at.is_some()
+    }
+
+    /// Whether something waits for this socket to be writable.
+    fn is_blocked(&self, family: Family) -> bool {
+        let control = self.control.as_ref();
+        self.blocked == Some(family) || control.is_some_and(|c| Family::of(c.transmit.to) == family)
     }
 
     fn run_commands(&mut self, now: Duration) -> bool {
@@ -153,25 +178,19 @@ impl EventLoop {
 
     fn run_command(&mut self, command: Command, now: Duration) {
         match command {
-            Command::Apply {
-                plan,
+            Command::Prepare {
                 sockets,
+                fwmark,
                 done,
             } => {
-                let result = sockets.map_or(Ok(()), |bound| {
-                    UdpSockets::register(bound).map(|sockets| self.sockets = sockets)
-                });
-                if result.is_ok() {
-                    self.node.apply(*plan, now);
-                }
-                let _ = done.send(result);
+                let _ = done.send(self.prepare(sockets, fwmark));
             }
-            Command::SetFwmark { mark, done } => {
-                let result = self.sockets.set_fwmark(mark);
-                if result.is_ok() {
-                    self.fwmark = mark;
+            Command::Apply { plan, done } => {
+                if let Some(sockets) = self.next_sockets.take() {
+                    self.sockets = sockets;
                 }
-                let _ = done.send(result);
+                self.node.apply(*plan, now);
+                let _ = done.send(());
             }
             Command::Snapshot { answer } => {
                 let _ = answer.send(Box::new(self.snapshot(now)));
@@ -179,24 +198,49 @@ impl EventLoop {
         }
     }
 
+    /// Everything about a change that may fail.
+    fn prepare(&mut self, sockets: Option<BoundSockets>, fwmark: u32) -> io::Result<()> {
+        match sockets {
+            // They have the mark already.
+            Some(bound) => self.next_sockets = Some(UdpSockets::register(bound)?),
+            None if fwmark != self.fwmark => self.sockets.set_fwmark(fwmark)?,
+            None => {}
+        }
+        self.fwmark = fwmark;
+        Ok(())
+    }
+
     #[inline(never)]
     fn receive(&mut self, now: Duration) -> bool {
-        self.first_family ^= 1;
+        self.receive_at = self.receive_at.filter(|at| now < *at);
         let mut worked = self.work_off_received(now);
-        for n in 0..2 {
+        for family in [self.first_family, self.first_family.other()] {
             // A full writer leaves datagrams in the buffers: they come first.
-            if !self.received.is_finished() {
-                break;
-            }
-            let family = Family::BOTH[self.first_family ^ n];
-            self.metrics.receive_calls += 1;
-            if self.sockets.receive(family, &mut self.received).is_ok() {
-                self.metrics.received(&self.received);
-                self.work_off_received(now);
-                worked = true;
+            let may_receive = self.received.is_finished() && self.receive_at.is_none();
+            if may_receive && self.sockets.has(family) {
+                // The other one is first in the next tick.
+                self.first_family = family.other();
+                worked |= self.receive_from(family, now);
             }
         }
         worked
+    }
+
+    fn receive_from(&mut self, family: Family, now: Duration) -> bool {
+        self.metrics.receive_calls += 1;
+        match self.sockets.receive(family, &mut self.received) {
+            Ok(_) => {
+                self.metrics.received(&self.received);
+                self.work_off_received(now);
+                return true;
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => {
+                self.metrics.receive_failed(&error);
+                self.receive_at = Some(now + RECEIVE_PAUSE);
+            }
+        }
+        false
     }
 
     /// Hands received datagrams to the state machine until the writer has no room.
@@ -234,11 +278,13 @@ impl EventLoop {
         let mut worked = false;
         let mut budget = Budget::new(BATCHES_PER_TICK);
         let mut buffer = [0; STACK_BUFFER_BYTES];
-        let can_send = self.blocked.is_none() && self.retry_at.is_none();
+        let can_send = !self.is_sending_stopped();
         if can_send {
             let mut sink = ToUdp(&mut self.queue);
             self.node.drain_held(now, &mut buffer, &mut sink);
         }
+        // Held packets alone have filled the queue: more may be left.
+        worked |= can_send && !self.queue.has_room();
         while can_send && self.queue.has_room() && budget.spend() {
             let Some(mut batch) = self.next_outbound() else {
                 break;
@@ -283,28 +329,29 @@ impl EventLoop {
         self.exit.get_or_insert_with(|| exit_for(exit));
     }
 
-    fn send_control(&mut self) {
+    fn send_control(&mut self, now: Duration) {
+        self.retry_at = self.retry_at.filter(|at| now < *at);
+        if self.retry_at.is_some() {
+            return;
+        }
         while let Some(control) = self.control.take().or_else(|| self.node.poll_control()) {
             let to = destination(&control.transmit);
-            let sent = self
-                .flusher
-                .send_now(&to, &control.datagram, &mut self.sockets);
-            if !sent {
-                self.blocked = Some(Family::of(to.to));
-                self.control = Some(control);
-                break;
+            let flusher = &mut self.flusher;
+            match flusher.send_now(&to, &control.datagram, &mut self.sockets, now) {
+                Flushed::Done => continue,
+                Flushed::Blocked(_) => {}
+                Flushed::RetryAt(at) => self.retry_at = Some(at),
             }
+            self.control = Some(control);
+            break;
         }
     }
 
     #[inline(never)]
     fn flush(&mut self, now: Duration) {
-        if self.retry_at.is_some_and(|at| now < at) {
+        self.blocked = None;
+        if self.retry_at.is_some() {
             return;
-        }
-        self.retry_at = None;
-        if self.control.is_none() {
-            self.blocked = None;
         }
         match self.flusher.flush(&mut self.queue, &mut self.sockets, now) {
             Flushed::Done => {}
@@ -340,12 +387,14 @@ impl EventLoop {
 
     /// Waits for the first thing that a tick could work on.
     async fn wait(&mut self) {
-        let deadline = [self.node.poll_timeout(), self.retry_at];
+        let deadline = [self.node.poll_timeout(), self.retry_at, self.receive_at];
         if let Some(at) = deadline.into_iter().flatten().min() {
             self.alarm.arm(at);
         }
-        let can_receive = !self.writer_full;
-        let can_send = self.blocked.is_none() && self.retry_at.is_none();
+        let can_receive = !self.writer_full && self.receive_at.is_none();
+        let can_send = !self.is_sending_stopped();
+        let may_retry = self.retry_at.is_none();
+        let blocked = Family::BOTH.map(|family| may_retry && self.is_blocked(family));
         tokio::select! {
             // The order of the tick; and no random number is drawn.
             biased;
@@ -355,22 +404,16 @@ impl EventLoop {
             () = self.sockets.readable(Family::V4), if can_receive => {}
             () = self.sockets.readable(Family::V6), if can_receive => {}
             () = self.writer.room(), if self.writer_full => {}
-            batch = self.reader.recv(), if can_send => match batch {
+            batch = self.reader.recv(), if can_send && self.outbound.is_none() => match batch {
                 Ok(batch) => {
                     self.metrics.batch(&batch, self.node.counters());
                     self.outbound = Some(batch);
                 }
                 Err(exit) => self.end(exit),
             },
-            () = writable(&self.sockets, self.blocked) => {}
+            () = self.sockets.writable(Family::V4), if blocked[0] => {}
+            () = self.sockets.writable(Family::V6), if blocked[1] => {}
         }
-    }
-}
-
-async fn writable(sockets: &UdpSockets, blocked: Option<Family>) {
-    match blocked {
-        Some(family) => sockets.writable(family).await,
-        None => std::future::pending().await,
     }
 }
 
@@ -381,3 +424,6 @@ fn exit_for(exit: ReaderExit) -> Exit {
         ReaderExit::Failed(error) => Exit::Failed(format!("cannot read from the TUN: {error}")),
     }
 }
+
+#[cfg(test)]
+mod tests;

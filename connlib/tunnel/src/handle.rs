@@ -196,24 +196,21 @@ impl Tunnel {
             .transpose()?;
         let port = sockets.as_ref().map(BoundSockets::port);
         // The last thing that can fail.
-        if fwmark != configuration.fwmark {
-            self.command(|done| Command::SetFwmark { mark: fwmark, done })?
-                .map_err(|source| ApplyError::Fwmark {
-                    mark: fwmark,
-                    source,
-                })?;
-            configuration.fwmark = fwmark;
-        }
-        let plan = Box::new(configuration.planner.plan(update));
-        self.command(|done| Command::Apply {
-            plan,
+        self.command(|done| Command::Prepare {
             sockets,
+            fwmark,
             done,
         })?
-        .map_err(|source| ApplyError::Sockets {
-            port: port.unwrap_or_default(),
-            source,
+        .map_err(|source| match port {
+            Some(port) => ApplyError::Sockets { port, source },
+            None => ApplyError::Fwmark {
+                mark: fwmark,
+                source,
+            },
         })?;
+        let plan = Box::new(configuration.planner.plan(update));
+        self.command(|done| Command::Apply { plan, done })?;
+        configuration.fwmark = fwmark;
         configuration.port = port.unwrap_or(configuration.port);
         Ok(())
     }

@@ -22,11 +22,12 @@ mod metrics;
 
 pub use handle::{ApplyError, Closed, Exit, Options, StartError, Switch, Tunnel};
 
-/// Upper bound of what the data path holds, in bytes: pools, queue, held packets and receive
+/// Upper bound of what the data path holds, in bytes: pools, queues, held packets and receive
 /// buffers.
 pub const DATA_PATH_BYTES: usize = convoy_tun::POOL_BYTES
     + convoy_gso::queue::QUEUE_BYTES
     + convoy_gso::receive::RECEIVE_BUFFERS * convoy_gso::receive::RECEIVE_BUFFER_BYTES
-    + convoy_proto::HELD_BYTES;
+    + convoy_proto::HELD_BYTES
+    + convoy_proto::CONTROL_QUEUE_BYTES;
 
 const _: () = assert!(DATA_PATH_BYTES < 16 * 1024 * 1024);

@@ -1,6 +1,9 @@
 //! What the event loop counts, and the snapshot of it.
 
-use std::time::{Duration, SystemTime};
+use std::{
+    io,
+    time::{Duration, SystemTime},
+};
 
 use convoy_gso::{ReceiveBuffers, queue::MAX_SEGMENTS};
 use convoy_proto::{
@@ -16,6 +19,7 @@ use crate::event_loop::EventLoop;
 pub(crate) struct Metrics {
     pub(crate) ticks: u64,
     pub(crate) receive_calls: u64,
+    receive_errors: u64,
     segments_per_receive: Histogram,
     packets_per_read: Histogram,
     packets_per_batch: Histogram,
@@ -29,6 +33,7 @@ impl Metrics {
         Self {
             ticks: 0,
             receive_calls: 0,
+            receive_errors: 0,
             segments_per_receive: Histogram::default(),
             packets_per_read: Histogram::default(),
             packets_per_batch: Histogram::default(),
@@ -43,6 +48,14 @@ impl Metrics {
         for segments in buffers.segments_per_buffer() {
             self.segments_per_receive.record(segments);
         }
+    }
+
+    /// Counts a failed receive call; the first is logged.
+    pub(crate) fn receive_failed(&mut self, error: &io::Error) {
+        if self.receive_errors == 0 {
+            tracing::warn!(%error, "Receiving failed; further failures are only counted");
+        }
+        self.receive_errors += 1;
     }
 
     /// Counts a batch from the TUN reader.
@@ -114,6 +127,10 @@ impl EventLoop {
             ),
             ("gso_refused_batches", flushed.refused_batches.to_string()),
             ("udp_gro", on(self.sockets.receive_offload())),
+            (
+                "udp_receive_errors",
+                self.metrics.receive_errors.to_string(),
+            ),
             ("udp_kernel_drops", self.sockets.kernel_drops().to_string()),
             ("tun_vnet_hdr", on(offload.vnet_hdr)),
             ("tun_offload_tcp", on(offload.tcp)),

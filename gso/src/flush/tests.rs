@@ -116,6 +116,21 @@ fn without_segmentation_each_datagram_is_a_send() {
 }
 
 #[test]
+fn a_datagram_sent_ahead_is_kept_while_the_kernel_has_no_room_for_it() {
+    let mut rig = Rig::new(&[(0, libc::EAGAIN), (1, libc::ENOBUFS)]);
+    let to = Destination {
+        to: to(),
+        from: None,
+        ecn: 0,
+    };
+    let mut send = || rig.flusher.send_now(&to, &[9; 148], &mut rig.socket, NOW);
+    assert_eq!(send(), Flushed::Blocked(to.to));
+    assert_eq!(send(), Flushed::RetryAt(NOW + NO_BUFFERS_PAUSE));
+    assert_eq!(send(), Flushed::Done);
+    assert_eq!(rig.socket.sends, [1]);
+}
+
+#[test]
 fn the_memory_of_refusing_addresses_is_bounded() {
     let mut rig = Rig::new(&[]);
     for n in 0..u16::MAX {

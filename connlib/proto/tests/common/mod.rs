@@ -159,6 +159,7 @@ impl Host {
             ..DeviceUpdate::default()
         };
         self.update(update, now);
+        self.tick(now);
     }
 
     pub fn send(&mut self, packet: &[u8], now: Duration) {
