@@ -6,7 +6,7 @@
 //! 4. The peer has spoken: endpoint (roaming), timers, confirmation of a new session.
 //! 5. ECN is carried inwards; the inner source must be among the peer's allowed IPs.
 //!
-//! Handshake messages take the other branch, [`Node::handle_handshake`].
+//! Handshake messages take the other branch, `handle_handshake`.
 
 use std::{
     net::{IpAddr, SocketAddr},

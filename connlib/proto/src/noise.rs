@@ -2,7 +2,7 @@
 //!
 //! boringtun is used for cryptography and message formats. Its timers are not the paper's, so
 //! none of them decides anything here: `update_timers` is called before handshake messages only
-//! to advance its clock, and what it emits by itself is dropped (see [`Noise::advance_clock`]).
+//! to advance its clock, and what it emits by itself is dropped (see `advance_clock`).
 
 use std::{net::IpAddr, sync::Arc};
 

@@ -10,7 +10,7 @@
 //!    └── convoy_gso::{GsoQueue, Flusher, UdpSockets}
 //! ```
 //!
-//! Read [`mod@event_loop`] first: its tick is the whole order of events.
+//! Read `event_loop.rs` first: its tick is the whole order of events.
 
 mod adapters;
 mod budget;
