@@ -75,7 +75,7 @@ impl Node {
         }
         // A packet must not overtake those that are held.
         if peer.held.is_empty() {
-            self.send(id, packet, now, buffer, sink);
+            self.send(id, packet, longest, now, buffer, sink);
         } else {
             self.hold(id, packet.bytes(), now);
         }
@@ -97,7 +97,8 @@ impl Node {
                     break;
                 };
                 self.held_bytes -= packet.cost();
-                self.send(id, &mut packet, now, buffer, sink);
+                let longest = self.peers[id].max_datagram(now) - DATA_OVERHEAD;
+                self.send(id, &mut packet, longest, now, buffer, sink);
             }
             self.ready.pop_front();
         }
@@ -123,10 +124,12 @@ impl Node {
         }
     }
 
+    /// `longest`: what a packet may have with its padding, in bytes.
     fn send(
         &mut self,
         id: usize,
         packet: &mut impl OutboundPacket,
+        longest: usize,
         now: Duration,
         buffer: &mut [u8; STACK_BUFFER_BYTES],
         sink: &mut impl DatagramSink,
@@ -135,7 +138,6 @@ impl Node {
         let Some(endpoint) = peer.endpoint else {
             return self.counters.drops.add(DropReason::OutboundNoEndpoint, 1);
         };
-        let longest = peer.max_datagram(now) - DATA_OVERHEAD;
         let Some(keys) = peer.sending_keys(now) else {
             return self.hold(id, packet.bytes(), now);
         };

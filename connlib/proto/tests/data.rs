@@ -174,6 +174,18 @@ fn what_does_not_authenticate_is_counted_by_its_reason_and_changes_nothing() {
 }
 
 #[test]
+fn a_counter_past_the_limit_of_a_session_is_not_even_opened() {
+    let mut pair = Pair::connected();
+    pair.a_sends(b"x");
+    let mut wire = pair.a.take_wire(pair.now);
+    wire[0][8..16].copy_from_slice(&u64::MAX.to_le_bytes());
+    let from = pair.a.address;
+    pair.b.receive(&wire[0], from, pair.now);
+    assert_eq!(pair.b.drops(DropReason::InboundExpiredSession), 1);
+    assert_eq!(pair.b.drops(DropReason::InboundBadTag), 0);
+}
+
+#[test]
 fn a_full_sink_loses_nothing() {
     let mut pair = Pair::connected();
     pair.a_sends(b"wait");
