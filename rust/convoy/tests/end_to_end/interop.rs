@@ -54,7 +54,7 @@ for_each_pairing! {
         tcp_both_ways(&left.namespace, right, right.inner_v4(), tcp_bytes() / 2);
     }
 
-    fn datagrams_of_all_sizes_are_echoed_in_order(pairing: Pairing) {
+    fn datagrams_of_all_sizes_are_echoed_byte_for_byte(pairing: Pairing) {
         let Some(scene) = Scene::new(pairing) else { return };
         let (left, right) = (&scene.left, &scene.right);
         // The MTU of 1,420 less the IP and UDP headers.
