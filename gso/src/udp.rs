@@ -146,7 +146,17 @@ impl UdpSockets {
         })
     }
 
-    /// The port that both sockets are bound to.
+    /// No socket of either family: nothing is received, and every send fails.
+    #[must_use]
+    pub fn closed() -> Self {
+        Self {
+            v4: None,
+            v6: None,
+            port: 0,
+        }
+    }
+
+    /// The port that both sockets are bound to; 0 without sockets.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port

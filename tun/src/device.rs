@@ -90,6 +90,14 @@ impl Device {
         self.io.set_mtu(mtu)
     }
 
+    /// The network namespace that the interface is in, which may not be the one it was opened in.
+    ///
+    /// # Errors
+    /// `EPERM` without `CAP_NET_ADMIN` there; `EINVAL` where the kernel has no `TUNGETDEVNETNS`.
+    pub fn network_namespace(&self) -> IoResult<OwnedFd> {
+        self.io.network_namespace()
+    }
+
     /// What the kernel granted.
     pub fn offload(&self) -> Offload {
         self.offload

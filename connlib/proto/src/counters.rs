@@ -31,6 +31,8 @@ drop_reasons! {
     OutboundHeldOverflow = "outbound_held_overflow",
     /// Outbound: no handshake was completed in Rekey-Attempt-Time.
     OutboundHandshakeTimeout = "outbound_handshake_timeout",
+    /// Outbound: the link was set down, or was down.
+    OutboundLinkDown = "outbound_link_down",
     /// Outbound: the peer was removed while packets were held for it.
     OutboundPeerRemoved = "outbound_peer_removed",
     /// Outbound: the kernel refused the datagram (unreachable, not permitted, …).
@@ -65,6 +67,8 @@ drop_reasons! {
     InboundForeignSource = "inbound_foreign_source",
     /// Inbound: outer congestion mark on an inner packet that is not ECN-capable (RFC 6040).
     InboundEcn = "inbound_ecn",
+    /// Inbound: received before the link was set down, and handled after it.
+    InboundLinkDown = "inbound_link_down",
     /// Inbound: the device has no private key.
     InboundNoKey = "inbound_no_key",
     /// Inbound: the TUN write failed (link down, …).

@@ -64,6 +64,7 @@ impl Node {
     ) -> Result<(), Full> {
         let datagram = inbound.datagram;
         let dropped = match (datagram.first_chunk(), datagram.len()) {
+            _ if !self.is_up => Err(DropReason::InboundLinkDown),
             (Some([4, 0, 0, 0]), DATA_OVERHEAD..) => self.handle_data(inbound, now, sink)?,
             (Some([1, 0, 0, 0]), 148) | (Some([2, 0, 0, 0]), 92) | (Some([3, 0, 0, 0]), 64) => {
                 self.handle_handshake(inbound, now)

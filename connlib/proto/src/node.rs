@@ -67,6 +67,7 @@ pub struct Node {
     /// Bytes held for all peers together.
     pub(crate) held_bytes: usize,
     pub(crate) mtu: u16,
+    pub(crate) is_up: bool,
     pub(crate) counters: Counters,
     /// For packets that the stack buffer is too short for.
     pub(crate) jumbo: Vec<u8>,
@@ -87,6 +88,7 @@ impl Default for Node {
             ready: VecDeque::new(),
             held_bytes: 0,
             mtu: DEFAULT_MTU,
+            is_up: true,
             counters: Counters::default(),
             jumbo: Vec::new(),
             control: VecDeque::new(),
@@ -121,6 +123,46 @@ impl Node {
         self.mtu = mtu;
     }
 
+    /// The link was set up or down; it is up at first.
+    ///
+    /// While it is down nothing is sent or received. Setting it down ends all sessions, as in the
+    /// reference; what guards against replayed initiations stays.
+    pub fn set_link(&mut self, is_up: bool, now: Duration) {
+        if self.is_up == is_up {
+            return;
+        }
+        self.is_up = is_up;
+        let ids: Vec<_> = self.by_key.values().copied().collect();
+        for id in ids {
+            if is_up {
+                let timers = &mut self.peers[id].timers;
+                timers.start(now);
+                self.deadlines.arm(id, timers);
+            } else {
+                self.drop_held(id, DropReason::OutboundLinkDown);
+                self.peers[id].clear_sessions();
+                self.peers[id].timers.stop();
+            }
+        }
+        if !is_up {
+            self.ready.clear();
+            self.control.clear();
+            self.replies.clear();
+        }
+    }
+
+    /// The interface's MTU in bytes, as last told.
+    #[must_use]
+    pub fn mtu(&self) -> u16 {
+        self.mtu
+    }
+
+    /// Whether the link is up.
+    #[must_use]
+    pub fn is_up(&self) -> bool {
+        self.is_up
+    }
+
     /// The next datagram that must not wait.
     pub fn poll_control(&mut self) -> Option<Control> {
         self.control.pop_front()
@@ -152,6 +194,15 @@ impl Node {
             if let Some(endpoint) = &mut peer.endpoint
                 && endpoint.address == to
             {
+                endpoint.local = None;
+            }
+        }
+    }
+
+    /// Routes may have changed: the kernel chooses all source addresses anew.
+    pub fn forget_sources(&mut self) {
+        for (_, peer) in &mut self.peers {
+            if let Some(endpoint) = &mut peer.endpoint {
                 endpoint.local = None;
             }
         }
@@ -208,7 +259,7 @@ impl Node {
         let (Some(endpoint), Some(keys)) = (peer.endpoint, peer.keys.as_mut()) else {
             return;
         };
-        if !peer.timers.may_initiate(now) {
+        if !self.is_up || !peer.timers.may_initiate(now) {
             return;
         }
         if !is_retry {
@@ -336,6 +387,9 @@ impl Node {
         let peer = &mut self.peers[id];
         if let Some(seconds) = update.persistent_keepalive {
             peer.timers.set_persistent_keepalive(seconds, now);
+            if !self.is_up {
+                peer.timers.stop();
+            }
             self.deadlines.arm(id, &mut peer.timers);
         }
         // Packets that were held for want of an endpoint or a key may go on.

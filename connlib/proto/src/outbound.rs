@@ -58,6 +58,9 @@ impl Node {
         buffer: &mut [u8; STACK_BUFFER_BYTES],
         sink: &mut impl DatagramSink,
     ) {
+        if !self.is_up {
+            return self.counters.drops.add(DropReason::OutboundLinkDown, 1);
+        }
         let Some(destination) = packet::destination(packet.bytes()) else {
             return self.counters.drops.add(DropReason::OutboundMalformed, 1);
         };

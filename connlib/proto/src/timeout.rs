@@ -55,7 +55,7 @@ impl Node {
         }
     }
 
-    fn drop_held(&mut self, id: usize, reason: DropReason) {
+    pub(crate) fn drop_held(&mut self, id: usize, reason: DropReason) {
         let held = std::mem::take(&mut self.peers[id].held);
         self.held_bytes -= held.iter().map(crate::held::Held::cost).sum::<usize>();
         self.counters.drops.add(reason, held.len() as u64);

@@ -87,10 +87,27 @@ impl Timers {
         let turned_on = self.persistent_interval.is_zero() && seconds > 0;
         self.persistent_interval = Duration::from_secs(seconds.into());
         if turned_on {
-            self.persistent_keepalive = Some(now);
+            self.start(now);
         } else if seconds == 0 {
             self.persistent_keepalive = None;
         }
+    }
+
+    /// The link came up: persistent keepalives begin at once.
+    pub(crate) fn start(&mut self, now: Duration) {
+        if !self.persistent_interval.is_zero() {
+            self.persistent_keepalive = Some(now);
+        }
+    }
+
+    /// The link went down: nothing is due but the end of the keys.
+    pub(crate) fn stop(&mut self) {
+        *self = Self {
+            erase: self.erase,
+            persistent_interval: self.persistent_interval,
+            armed: self.armed,
+            ..Self::default()
+        };
     }
 
     pub(crate) fn persistent_interval(&self) -> Duration {

@@ -375,3 +375,61 @@ fn the_time_of_the_last_handshake_is_told_on_both_sides() {
         assert!((Duration::from_secs(7)..Duration::from_secs(9)).contains(&age));
     }
 }
+
+#[test]
+fn a_link_that_goes_down_ends_the_sessions_and_falls_silent() {
+    let mut pair = Pair::connected();
+    let mut peer = pair.b.as_peer();
+    peer.persistent_keepalive = Some(25);
+    pair.a.set_peer(peer, pair.now);
+    pair.settle();
+    pair.a_sends(b"on its way");
+    let on_its_way = pair.a.take_wire(pair.now);
+    pair.a.node.set_link(false, pair.now);
+    pair.b_sends(b"too late");
+    for datagram in pair.b.take_wire(pair.now) {
+        let from = pair.b.address;
+        pair.a.receive(&datagram, from, pair.now);
+    }
+    pair.a_sends(b"not at all");
+    assert_eq!(pair.a.drops(DropReason::InboundLinkDown), 1);
+    assert_eq!(pair.a.drops(DropReason::OutboundLinkDown), 1);
+    pair.pass(300 * SECOND);
+    assert_eq!(pair.a.take_wire(pair.now).len(), 0);
+    assert_eq!(on_its_way.len(), 1);
+}
+
+#[test]
+fn a_link_that_comes_up_again_makes_a_new_session_and_takes_up_its_keepalives() {
+    let mut pair = Pair::connected();
+    pair.a.node.set_link(false, pair.now);
+    pair.now += SECOND;
+    pair.a.node.set_link(true, pair.now);
+    pair.a_sends(b"in a new session");
+    pair.settle();
+    assert_eq!(pair.a.node.counters().handshakes, 2);
+    assert_eq!(payload(&pair.b.delivered[0]), b"in a new session");
+
+    let mut peer = pair.b.as_peer();
+    peer.persistent_keepalive = Some(25);
+    pair.a.node.set_link(false, pair.now);
+    pair.a.set_peer(peer, pair.now);
+    assert_eq!(pair.a.take_wire(pair.now).len(), 0, "not while it is down");
+    pair.now += 6 * SECOND;
+    pair.a.node.set_link(true, pair.now);
+    pair.a.tick(pair.now);
+    assert_eq!(pair.a.take_wire(pair.now).len(), 1, "an initiation");
+}
+
+#[test]
+fn an_initiation_from_before_the_link_went_down_cannot_be_replayed() {
+    let mut pair = Pair::new();
+    pair.a_sends(b"x");
+    let wire = pair.a.take_wire(pair.now);
+    let from = pair.a.address;
+    pair.b.receive(&wire[0], from, pair.now);
+    pair.b.node.set_link(false, pair.now);
+    pair.b.node.set_link(true, pair.now);
+    pair.b.receive(&wire[0], from, pair.now);
+    assert_eq!(pair.b.drops(DropReason::InboundBadHandshake), 1);
+}

@@ -11,8 +11,8 @@ pub(crate) const COMMANDS: usize = 16;
 /// Each carries the channel for its answer.
 #[derive(Debug)]
 pub(crate) enum Command {
-    /// Does what may fail about a change: registers new sockets for the [`Command::Apply`] that
-    /// follows, or marks the present ones.
+    /// Does what may fail about a change: registers new sockets for the [`Command::Apply`] or
+    /// [`Command::Link`] that follows, or marks the present ones.
     Prepare {
         sockets: Option<BoundSockets>,
         fwmark: u32,
@@ -21,6 +21,13 @@ pub(crate) enum Command {
     /// Applies a plan, and uses the sockets that were prepared; cannot fail.
     Apply {
         plan: Box<Plan>,
+        port: u16,
+        done: SyncSender<()>,
+    },
+    /// The link is up, with the sockets that were prepared; or down, and they are closed.
+    Link {
+        is_up: bool,
+        port: u16,
         done: SyncSender<()>,
     },
     /// Tells how things stand.

@@ -6,9 +6,7 @@
 
 use std::{io, time::Duration};
 
-use convoy_gso::{
-    BoundSockets, Flushed, Flusher, GsoQueue, ReceiveBuffers, UdpSockets, udp::Family,
-};
+use convoy_gso::{Flushed, Flusher, GsoQueue, ReceiveBuffers, UdpSockets, udp::Family};
 use convoy_proto::{Control, Node, STACK_BUFFER_BYTES, inbound::Inbound};
 use convoy_tun::{InboundBatch, OutboundBatch, Reader, ReaderExit, TryRecv, Writer};
 use tokio::sync::{mpsc, watch};
@@ -21,6 +19,10 @@ use crate::{
     handle::Exit,
     metrics::Metrics,
 };
+
+mod commands;
+#[cfg(test)]
+mod tests;
 
 /// Batches that one tick takes from the TUN reader.
 const BATCHES_PER_TICK: usize = 4;
@@ -35,6 +37,8 @@ pub(crate) struct EventLoop {
     pub(crate) reader: Reader,
     pub(crate) writer: Writer,
     pub(crate) sockets: UdpSockets,
+    /// The port of the sockets, or the one they are to have.
+    pub(crate) port: u16,
     pub(crate) flusher: Flusher,
     pub(crate) metrics: Metrics,
     pub(crate) fwmark: u32,
@@ -70,7 +74,9 @@ pub(crate) struct EventLoop {
 pub(crate) struct Parts {
     pub(crate) reader: Reader,
     pub(crate) writer: Writer,
-    pub(crate) sockets: UdpSockets,
+    /// None if the link is down.
+    pub(crate) sockets: Option<UdpSockets>,
+    pub(crate) port: u16,
     pub(crate) segmentation: bool,
     pub(crate) batch: usize,
     pub(crate) metrics: Metrics,
@@ -80,11 +86,14 @@ pub(crate) struct Parts {
 
 impl EventLoop {
     pub(crate) fn new(parts: Parts) -> io::Result<Self> {
+        let mut node = Node::default();
+        node.set_link(parts.sockets.is_some(), Duration::ZERO);
         Ok(Self {
-            node: Node::default(),
+            node,
             reader: parts.reader,
             writer: parts.writer,
-            sockets: parts.sockets,
+            sockets: parts.sockets.unwrap_or_else(UdpSockets::closed),
+            port: parts.port,
             flusher: Flusher::new(parts.segmentation),
             metrics: parts.metrics,
             fwmark: 0,
@@ -158,58 +167,6 @@ impl EventLoop {
         self.blocked == Some(family) || control.is_some_and(|c| Family::of(c.transmit.to) == family)
     }
 
-    fn run_commands(&mut self, now: Duration) -> bool {
-        let mut commanded = false;
-        while let Ok(command) = self.commands.try_recv() {
-            commanded = true;
-            self.run_command(command, now);
-        }
-        if self.signals.has_changed().unwrap_or(true) {
-            let signals = *self.signals.borrow_and_update();
-            if let Some(mtu) = signals.mtu {
-                self.node.set_mtu(mtu);
-            }
-            if signals.stop || self.signals.has_changed().is_err() {
-                self.exit = Some(Exit::Stopped);
-            }
-        }
-        commanded
-    }
-
-    fn run_command(&mut self, command: Command, now: Duration) {
-        match command {
-            Command::Prepare {
-                sockets,
-                fwmark,
-                done,
-            } => {
-                let _ = done.send(self.prepare(sockets, fwmark));
-            }
-            Command::Apply { plan, done } => {
-                if let Some(sockets) = self.next_sockets.take() {
-                    self.sockets = sockets;
-                }
-                self.node.apply(*plan, now);
-                let _ = done.send(());
-            }
-            Command::Snapshot { answer } => {
-                let _ = answer.send(Box::new(self.snapshot(now)));
-            }
-        }
-    }
-
-    /// Everything about a change that may fail.
-    fn prepare(&mut self, sockets: Option<BoundSockets>, fwmark: u32) -> io::Result<()> {
-        match sockets {
-            // They have the mark already.
-            Some(bound) => self.next_sockets = Some(UdpSockets::register(bound)?),
-            None if fwmark != self.fwmark => self.sockets.set_fwmark(fwmark)?,
-            None => {}
-        }
-        self.fwmark = fwmark;
-        Ok(())
-    }
-
     #[inline(never)]
     fn receive(&mut self, now: Duration) -> bool {
         self.receive_at = self.receive_at.filter(|at| now < *at);
@@ -278,7 +235,7 @@ impl EventLoop {
         let mut worked = false;
         let mut budget = Budget::new(BATCHES_PER_TICK);
         let mut buffer = [0; STACK_BUFFER_BYTES];
-        let can_send = !self.is_sending_stopped();
+        let can_send = self.node.is_up() && !self.is_sending_stopped();
         if can_send {
             let mut sink = ToUdp(&mut self.queue);
             self.node.drain_held(now, &mut buffer, &mut sink);
@@ -392,7 +349,8 @@ impl EventLoop {
             self.alarm.arm(at);
         }
         let can_receive = !self.writer_full && self.receive_at.is_none();
-        let can_send = !self.is_sending_stopped();
+        let is_down = !self.node.is_up();
+        let has_room = !self.is_sending_stopped() && self.outbound.is_none();
         let may_retry = self.retry_at.is_none();
         let blocked = Family::BOTH.map(|family| may_retry && self.is_blocked(family));
         tokio::select! {
@@ -404,10 +362,14 @@ impl EventLoop {
             () = self.sockets.readable(Family::V4), if can_receive => {}
             () = self.sockets.readable(Family::V6), if can_receive => {}
             () = self.writer.room(), if self.writer_full => {}
-            batch = self.reader.recv(), if can_send && self.outbound.is_none() => match batch {
+            // A link that is down: the first batch may be ahead of the word that it is up.
+            batch = self.reader.recv(), if has_room || is_down => match batch {
                 Ok(batch) => {
                     self.metrics.batch(&batch, self.node.counters());
-                    self.outbound = Some(batch);
+                    match self.outbound {
+                        None => self.outbound = Some(batch),
+                        Some(_) => self.discard(&batch),
+                    }
                 }
                 Err(exit) => self.end(exit),
             },
@@ -424,6 +386,3 @@ fn exit_for(exit: ReaderExit) -> Exit {
         ReaderExit::Failed(error) => Exit::Failed(format!("cannot read from the TUN: {error}")),
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -2,7 +2,7 @@
 
 use std::{
     io,
-    sync::{Arc, Mutex, PoisonError, mpsc as answers},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc as answers},
     thread,
 };
 
@@ -44,6 +44,8 @@ pub struct Options {
     pub udp_gro: Switch,
     /// Packets in one batch: 1..=50.
     pub batch: usize,
+    /// Whether the link is up from the start, without a call of [`Tunnel::set_link`].
+    pub is_up: bool,
 }
 
 impl Default for Options {
@@ -52,6 +54,7 @@ impl Default for Options {
             gso: Switch::Auto,
             udp_gro: Switch::Auto,
             batch: convoy_tun::MAX_BATCH_PACKETS,
+            is_up: true,
         }
     }
 }
@@ -131,8 +134,12 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Configuration {
     planner: Planner,
+    /// What was asked for, or what the kernel has chosen; 0 for its choice to come.
     port: u16,
     fwmark: u32,
+    is_up: bool,
+    /// Whether there are sockets: the link is up, and the port could be had.
+    is_bound: bool,
 }
 
 impl Tunnel {
@@ -147,7 +154,8 @@ impl Tunnel {
             fwmark: 0,
             receive_offload,
         })?;
-        let port = bound.port();
+        let port = if options.is_up { bound.port() } else { 0 };
+        let is_up = options.is_up;
         let (commands, command_receiver) = mpsc::channel(COMMANDS);
         let (signals, signal_receiver) = watch::channel(Signals::default());
         let (exit_sender, exit) = watch::channel(None);
@@ -168,6 +176,8 @@ impl Tunnel {
                 exit,
                 configuration: Mutex::new(Configuration {
                     port,
+                    is_up,
+                    is_bound: is_up,
                     ..Configuration::default()
                 }),
                 receive_offload,
@@ -182,37 +192,45 @@ impl Tunnel {
     /// # Errors
     /// See [`ApplyError`]; then nothing was changed.
     pub fn apply(&self, update: DeviceUpdate) -> Result<(), ApplyError> {
-        let configuration = &mut *self
-            .shared
-            .configuration
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let configuration = &mut *self.configuration();
         let fwmark = update.fwmark.unwrap_or(configuration.fwmark);
-        let wanted = update
-            .listen_port
-            .filter(|port| *port != configuration.port);
-        let sockets = wanted
-            .map(|port| self.open_sockets(port, fwmark))
-            .transpose()?;
-        let port = sockets.as_ref().map(BoundSockets::port);
+        let port = update.listen_port.unwrap_or(configuration.port);
+        let is_asked = update.listen_port.is_some();
+        let is_other = port != configuration.port || !configuration.is_bound;
+        let is_rebound = configuration.is_up && is_asked && is_other;
         // The last thing that can fail.
-        self.command(|done| Command::Prepare {
-            sockets,
-            fwmark,
-            done,
-        })?
-        .map_err(|source| match port {
-            Some(port) => ApplyError::Sockets { port, source },
-            None => ApplyError::Fwmark {
-                mark: fwmark,
-                source,
-            },
-        })?;
+        let port = self
+            .prepare(is_rebound.then_some(port), fwmark)?
+            .unwrap_or(port);
         let plan = Box::new(configuration.planner.plan(update));
-        self.command(|done| Command::Apply { plan, done })?;
+        self.command(|done| Command::Apply { plan, port, done })?;
         configuration.fwmark = fwmark;
-        configuration.port = port.unwrap_or(configuration.port);
+        configuration.port = port;
+        if is_rebound && !configuration.is_bound {
+            self.link(configuration, true)?;
+        }
         Ok(())
+    }
+
+    /// The link was set up or down: sockets are open, and sessions live, only while it is up.
+    ///
+    /// Blocks until the data path has followed; not to be called on a tokio thread.
+    ///
+    /// # Errors
+    /// [`ApplyError::Sockets`] if the port cannot be had: the tunnel is as if down, until another
+    /// port is set. [`ApplyError::Closed`] once the tunnel has ended.
+    pub fn set_link(&self, is_up: bool) -> Result<(), ApplyError> {
+        let configuration = &mut *self.configuration();
+        if configuration.is_up == is_up {
+            return Ok(());
+        }
+        configuration.is_up = is_up;
+        if is_up {
+            let wanted = Some(configuration.port);
+            let bound = self.prepare(wanted, configuration.fwmark)?;
+            configuration.port = bound.unwrap_or(configuration.port);
+        }
+        self.link(configuration, is_up)
     }
 
     /// The device and its peers now; blocks until the data path answers.
@@ -241,6 +259,41 @@ impl Tunnel {
             Ok(exit) => exit.clone().unwrap_or(Exit::Stopped),
             Err(_) => Exit::Failed("the event loop panicked".to_owned()),
         }
+    }
+
+    fn configuration(&self) -> MutexGuard<'_, Configuration> {
+        self.shared
+            .configuration
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn link(&self, configuration: &mut Configuration, is_up: bool) -> Result<(), ApplyError> {
+        let port = configuration.port;
+        self.command(|done| Command::Link { is_up, port, done })?;
+        configuration.is_bound = is_up;
+        Ok(())
+    }
+
+    /// Opens sockets on `port` if there is one, and sets the mark; returns the port got.
+    fn prepare(&self, port: Option<u16>, fwmark: u32) -> Result<Option<u16>, ApplyError> {
+        let sockets = port
+            .map(|port| self.open_sockets(port, fwmark))
+            .transpose()?;
+        let port = sockets.as_ref().map(BoundSockets::port);
+        let prepared = self.command(|done| Command::Prepare {
+            sockets,
+            fwmark,
+            done,
+        })?;
+        prepared.map_err(|source| match port {
+            Some(port) => ApplyError::Sockets { port, source },
+            None => ApplyError::Fwmark {
+                mark: fwmark,
+                source,
+            },
+        })?;
+        Ok(port)
     }
 
     fn open_sockets(&self, port: u16, fwmark: u32) -> Result<BoundSockets, ApplyError> {
@@ -303,6 +356,7 @@ fn event_loop(
     commands: mpsc::Receiver<Command>,
     signals: watch::Receiver<Signals>,
 ) -> Result<EventLoop, StartError> {
+    let port = bound.port();
     let sockets = UdpSockets::register(bound)?;
     let supported = sockets.segmentation();
     let missing = |feature, option| StartError::Unsupported { feature, option };
@@ -312,6 +366,8 @@ fn event_loop(
     if options.udp_gro == Switch::On && !sockets.receive_offload() {
         return Err(missing("UDP receive offload (UDP_GRO)", "--udp-gro"));
     }
+    let port = if options.is_up { port } else { 0 };
+    let metrics = Metrics::new(device.offload(), sockets.receive_offload());
     let coalesce = Coalesce {
         tcp: true,
         udp: true,
@@ -319,10 +375,12 @@ fn event_loop(
     let event_loop = EventLoop::new(Parts {
         reader: spawn_reader(device, options.batch)?,
         writer: spawn_writer(device, coalesce)?,
-        sockets,
+        // Without a link they were opened only to see what the kernel has.
+        sockets: options.is_up.then_some(sockets),
+        port,
         segmentation: supported && options.gso != Switch::Off,
         batch: options.batch.clamp(1, convoy_tun::MAX_BATCH_PACKETS),
-        metrics: Metrics::new(device.offload()),
+        metrics,
         commands,
         signals,
     })?;

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use convoy_gso::{ReceiveBuffers, queue::MAX_SEGMENTS};
+use convoy_gso::{ReceiveBuffers, UdpSockets, queue::MAX_SEGMENTS};
 use convoy_proto::{
     config::Snapshot,
     counters::{Counters, DropReason, Histogram},
@@ -26,11 +26,16 @@ pub(crate) struct Metrics {
     tun_reads: u64,
     tun_waits: u64,
     offload: Offload,
+    udp_gro: bool,
+    /// Of sockets that are closed.
+    kernel_drops: u64,
 }
 
 impl Metrics {
-    pub(crate) fn new(offload: Offload) -> Self {
+    pub(crate) fn new(offload: Offload, udp_gro: bool) -> Self {
         Self {
+            udp_gro,
+            kernel_drops: 0,
             ticks: 0,
             receive_calls: 0,
             receive_errors: 0,
@@ -58,6 +63,11 @@ impl Metrics {
         self.receive_errors += 1;
     }
 
+    /// Keeps the counts of sockets that are about to be closed.
+    pub(crate) fn closing(&mut self, sockets: &UdpSockets) {
+        self.kernel_drops += sockets.kernel_drops();
+    }
+
     /// Counts a batch from the TUN reader.
     pub(crate) fn batch(&mut self, batch: &OutboundBatch, counters: &mut Counters) {
         self.packets_per_batch.record(batch.packets());
@@ -77,7 +87,7 @@ impl EventLoop {
     /// The device, its peers, and everything counted so far.
     pub(crate) fn snapshot(&mut self, now: Duration) -> Snapshot {
         let mut snapshot = self.node.snapshot(now, SystemTime::now());
-        snapshot.listen_port = self.sockets.port();
+        snapshot.listen_port = self.port;
         snapshot.fwmark = self.fwmark;
         self.add_counts(&mut snapshot.counters);
         self.add_state(&mut snapshot.counters);
@@ -119,19 +129,23 @@ impl EventLoop {
         let on = |on: bool| if on { "on" } else { "off" }.to_owned();
         let flushed = self.flusher.counters();
         let offload = self.metrics.offload;
+        let kernel_drops = self.metrics.kernel_drops + self.sockets.kernel_drops();
+        let link = if self.node.is_up() { "up" } else { "down" };
         counters.state = vec![
+            ("link", link.to_owned()),
+            ("mtu", self.node.mtu().to_string()),
             ("gso", on(self.flusher.segmentation())),
             (
                 "gso_suspended_destinations",
                 self.flusher.refusing().to_string(),
             ),
             ("gso_refused_batches", flushed.refused_batches.to_string()),
-            ("udp_gro", on(self.sockets.receive_offload())),
+            ("udp_gro", on(self.metrics.udp_gro)),
             (
                 "udp_receive_errors",
                 self.metrics.receive_errors.to_string(),
             ),
-            ("udp_kernel_drops", self.sockets.kernel_drops().to_string()),
+            ("udp_kernel_drops", kernel_drops.to_string()),
             ("tun_vnet_hdr", on(offload.vnet_hdr)),
             ("tun_offload_tcp", on(offload.tcp)),
             ("tun_offload_udp", on(offload.udp)),

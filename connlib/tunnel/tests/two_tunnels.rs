@@ -2,10 +2,7 @@
 
 mod common;
 
-use std::{
-    sync::mpsc,
-    time::{Duration, Instant},
-};
+use std::{sync::mpsc, time::Duration};
 
 use common::*;
 use convoy_proto::{config::DeviceUpdate, counters::DropReason};
@@ -20,6 +17,7 @@ fn packets_arrive_in_order_with_every_combination_of_switches() {
                     gso,
                     udp_gro,
                     batch,
+                    ..Options::default()
                 });
                 for n in 0..500u32 {
                     let len = 4 + (n as usize * 37) % 1300;
@@ -166,12 +164,4 @@ fn exit_of(tunnel: &Tunnel) -> Exit {
         let _ = sender.send(runtime.block_on(tunnel.wait()));
     });
     receiver.recv_timeout(PATIENCE).expect("the tunnel ends")
-}
-
-fn eventually(mut condition: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !condition() {
-        assert!(Instant::now() < deadline, "gave up after {PATIENCE:?}");
-        std::thread::sleep(Duration::from_millis(1));
-    }
 }

@@ -1,6 +1,6 @@
 //! The daemon's life: from opening the device to its end.
 
-use std::{os::unix::net::UnixListener, time::Duration};
+use std::{convert::Infallible, os::unix::net::UnixListener, time::Duration};
 
 use anyhow::{Context, bail};
 use convoy_tun::Device;
@@ -113,25 +113,23 @@ async fn serve(
     parent: &mut Option<Parent>,
 ) -> anyhow::Result<()> {
     let interface = resources.interface;
+    let device = resources.device;
     let mut interrupted = Interrupted::new()?;
-    let index = nix::net::if_::if_nametoindex(interface.as_str());
     let options = Options {
         gso: args.gso.into(),
         udp_gro: args.udp_gro.into(),
         batch: args.batch.into(),
+        is_up: false,
     };
-    let tunnel = Tunnel::start(resources.device, options)?;
+    let tunnel = Tunnel::start(device.clone(), options)?;
     let server = Server::new(resources.listener, interface.clone(), tunnel.clone())
         .context("cannot serve the UAPI socket")?;
 
-    match index {
-        Ok(index) => {
-            let tunnel = tunnel.clone();
-            let on_mtu = move |mtu| tunnel.set_mtu(mtu);
-            tokio::spawn(link_monitor::watch_mtu(index, on_mtu));
-        }
-        Err(error) => warn!("changes of the interface's MTU go unnoticed: {error}"),
-    }
+    let monitor = async {
+        link_monitor::follow(&device, &tunnel).await;
+        // The tunnel ends by itself when its interface is gone.
+        std::future::pending::<Infallible>().await
+    };
     if let Some(parent) = parent.take() {
         parent.ready()?;
     }
@@ -139,6 +137,7 @@ async fn serve(
 
     let exit = tokio::select! {
         never = server.serve() => match never {},
+        never = monitor => match never {},
         exit = tunnel.wait() => exit,
         signal = interrupted.next() => {
             info!("ending on {signal}");

@@ -1,24 +1,41 @@
-//! What the kernel says of the interface (rtnetlink): its MTU and what its queue has dropped.
+//! What the kernel says of the interface (rtnetlink): whether it is up, its MTU, what its queue has
+//! dropped; wherever it has been moved to.
+//!
+//! Nothing polls, and nothing keeps another network namespace alive: the kernel passes on what
+//! happens in one that has an identifier in ours (`NETLINK_LISTEN_ALL_NSID`).
+
+mod events;
+mod place;
 
 use anyhow::Context;
-use futures_util::{Stream, StreamExt, TryStreamExt};
-use rtnetlink::{
-    Handle, MulticastGroup,
-    packet_core::{NetlinkMessage, NetlinkPayload},
-    packet_route::{
-        RouteNetlinkMessage,
-        link::{LinkAttribute, LinkMessage},
-    },
-    sys::SocketAddr,
-};
-use tracing::warn;
+use convoy_tun::Device;
+use convoy_tunnel::Tunnel;
+use futures_util::TryStreamExt;
+use rtnetlink::packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
+use tracing::{error, info, warn};
 
-/// Calls `on_mtu` with the MTU in bytes of the interface `index` now, and after every change.
+use events::{Event, Events};
+use place::{Located, locate};
+
+/// The link at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct LinkState {
+    is_up: bool,
+    /// In bytes.
+    mtu: Option<u16>,
+}
+
+/// Tells the tunnel of every change of its link; returns when the interface is gone.
 ///
-/// Returns when there is no way to hear more, which is said in the log: the MTU only bounds padding.
-pub(crate) async fn watch_mtu(index: u32, on_mtu: impl FnMut(u16)) {
-    if let Err(error) = watch(index, on_mtu).await {
-        warn!("changes of the interface's MTU go unnoticed: {error:#}");
+/// Where the link cannot be watched, which is said in the log, it is taken for up.
+pub(crate) async fn follow(device: &Device, tunnel: &Tunnel) {
+    let outcome = watch(device, async |state: LinkState| {
+        state.mtu.into_iter().for_each(|mtu| tunnel.set_mtu(mtu));
+        set_link(tunnel, state.is_up).await;
+    });
+    if let Err(error) = outcome.await {
+        warn!("the link is taken for up, its changes go unnoticed: {error:#}");
+        set_link(tunnel, true).await;
     }
 }
 
@@ -44,103 +61,89 @@ pub(crate) fn queue_drops(index: u32) -> Option<u64> {
     })
 }
 
-async fn watch(index: u32, mut on_mtu: impl FnMut(u16)) -> anyhow::Result<()> {
-    let (connection, handle, mut messages) =
-        rtnetlink::new_multicast_connection(&[MulticastGroup::Link])
-            .context("cannot listen to rtnetlink")?;
-    let connection = tokio::spawn(connection);
+async fn set_link(tunnel: &Tunnel, is_up: bool) {
+    let tunnel = tunnel.clone();
+    // It waits for the data path.
+    let applied = tokio::task::spawn_blocking(move || tunnel.set_link(is_up)).await;
+    if let Ok(Err(refused)) = applied {
+        error!("the link is up and the tunnel is not: {refused}");
+    }
+}
+
+/// Calls `on_change` with the state now, and whenever it changes.
+async fn watch(device: &Device, mut on_change: impl AsyncFnMut(LinkState)) -> anyhow::Result<()> {
+    let events = Events::listen().context("cannot listen to rtnetlink")?;
+    let (connection, handle, _) =
+        rtnetlink::new_connection().context("cannot ask over rtnetlink")?;
+    let _connection = AbortOnDrop(tokio::spawn(connection));
     let mut known = None;
-    let mut mtu = current_mtu(&handle, index).await?;
-    loop {
-        if mtu.is_some() && mtu != known {
-            known = mtu;
-            mtu.into_iter().for_each(&mut on_mtu);
+    let mut tell = async |state| {
+        if known.replace(state) != Some(state) {
+            on_change(state).await;
         }
-        mtu = match next_event(&mut messages, index).await {
-            Event::Mtu(mtu) => Some(mtu),
-            Event::Lost => current_mtu(&handle, index).await?,
-            Event::Ended => break,
-        };
-    }
-    connection.abort();
-    anyhow::bail!("the rtnetlink socket has ended");
-}
-
-/// What the kernel says.
-enum Event {
-    /// The interface's MTU, changed or not.
-    Mtu(u16),
-    /// More was said than the socket could hold.
-    Lost,
-    /// The socket has failed.
-    Ended,
-}
-
-async fn next_event(
-    mut messages: impl Stream<Item = (NetlinkMessage<RouteNetlinkMessage>, SocketAddr)> + Unpin,
-    index: u32,
-) -> Event {
-    while let Some((message, _)) = messages.next().await {
-        match message.payload {
-            NetlinkPayload::Overrun(_) => return Event::Lost,
-            NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(link)) => {
-                if let Some(mtu) = mtu_of(&link, index) {
-                    return Event::Mtu(mtu);
+    };
+    // Each turn: where the interface is, then what happens to it there.
+    while let Located::At(place, link) = locate(&handle, device).await? {
+        events.follow(place)?;
+        tell(LinkState::of(&link)).await;
+        loop {
+            match events.next(place).await? {
+                Event::Changed(link) => tell(LinkState::of(&link)).await,
+                Event::Gone => {
+                    info!("the interface has left its network namespace");
+                    break;
                 }
+                Event::Lost => break,
             }
-            _ => {}
         }
     }
-    Event::Ended
+    Ok(())
 }
 
-async fn current_mtu(handle: &Handle, index: u32) -> anyhow::Result<Option<u16>> {
-    let mut links = handle.link().get().match_index(index).execute();
-    let link = links.try_next().await.context("cannot read the MTU")?;
-    Ok(link.and_then(|link| mtu_of(&link, index)))
-}
-
-fn mtu_of(link: &LinkMessage, index: u32) -> Option<u16> {
-    if link.header.index != index {
-        return None;
+impl LinkState {
+    fn of(link: &LinkMessage) -> Self {
+        let mtu = link
+            .attributes
+            .iter()
+            .find_map(|attribute| match attribute {
+                LinkAttribute::Mtu(mtu) => Some(u16::try_from(*mtu).unwrap_or(u16::MAX)),
+                _ => None,
+            });
+        Self {
+            is_up: link.header.flags.contains(LinkFlags::Up),
+            mtu,
+        }
     }
-    link.attributes
-        .iter()
-        .find_map(|attribute| match attribute {
-            LinkAttribute::Mtu(mtu) => Some(u16::try_from(*mtu).unwrap_or(u16::MAX)),
-            _ => None,
-        })
+}
+
+/// A task that ends with the scope it was started in.
+struct AbortOnDrop(tokio::task::JoinHandle<()>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[tokio::test]
-    async fn the_mtu_is_told_at_once() {
-        let index = nix::net::if_::if_nametoindex("lo").unwrap();
-        let (sender, mut heard) = tokio::sync::mpsc::unbounded_channel();
-        let watching = watch_mtu(index, move |mtu| sender.send(mtu).unwrap());
-        tokio::select! {
-            () = watching => panic!("the monitor has ended"),
-            mtu = heard.recv() => assert!(mtu.unwrap() > 0),
-        }
-    }
-
     #[test]
-    fn only_the_mtu_of_the_own_interface_counts() {
+    fn flags_and_mtu_are_read_from_a_message() {
         let mut link = LinkMessage::default();
-        link.header.index = 7;
-        assert_eq!(mtu_of(&link, 7), None);
+        let (is_up, mtu) = (false, None);
+        assert_eq!(LinkState::of(&link), LinkState { is_up, mtu });
+        link.header.flags = LinkFlags::Up;
         link.attributes.push(LinkAttribute::Mtu(1420));
-        assert_eq!(mtu_of(&link, 7), Some(1420));
-        assert_eq!(mtu_of(&link, 8), None);
+        let (is_up, mtu) = (true, Some(1420));
+        assert_eq!(LinkState::of(&link), LinkState { is_up, mtu });
     }
 
     #[test]
     fn an_mtu_beyond_what_ip_knows_is_as_large_as_ip_knows() {
         let mut link = LinkMessage::default();
         link.attributes.push(LinkAttribute::Mtu(70_000));
-        assert_eq!(mtu_of(&link, 0), Some(u16::MAX));
+        assert_eq!(LinkState::of(&link).mtu, Some(u16::MAX));
     }
 }

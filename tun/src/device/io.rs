@@ -3,7 +3,7 @@
 use std::{
     fmt::Debug,
     io::{Error, Result},
-    os::fd::{AsFd, BorrowedFd},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
     time::Duration,
 };
 
@@ -26,6 +26,7 @@ pub(crate) trait PacketIo: Debug + Send + Sync {
     fn name(&self) -> Result<String>;
     fn mtu(&self) -> Result<u16>;
     fn set_mtu(&self, mtu: u16) -> Result<()>;
+    fn network_namespace(&self) -> Result<OwnedFd>;
 }
 
 /// Ends the waits of a thread, from another.

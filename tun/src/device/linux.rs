@@ -197,6 +197,16 @@ impl PacketIo for LinuxTun {
         Ok(u16::try_from(mtu).unwrap_or(u16::MAX))
     }
 
+    fn network_namespace(&self) -> Result<OwnedFd> {
+        // SAFETY: this request takes no argument, and the descriptor is open.
+        let namespace = unsafe { libc::ioctl(self.fd.as_raw_fd(), libc::TUNGETDEVNETNS) };
+        if namespace < 0 {
+            return Err(Error::last_os_error());
+        }
+        // SAFETY: the kernel has just opened it for us alone.
+        Ok(unsafe { OwnedFd::from_raw_fd(namespace) })
+    }
+
     fn set_mtu(&self, mtu: u16) -> Result<()> {
         let mut request = interface_of(self.fd.as_raw_fd())?;
         request.ifr_ifru.ifru_mtu = i32::from(mtu);

@@ -5,8 +5,8 @@
 
 use std::{
     collections::VecDeque,
-    io::{Error, Result},
-    os::fd::AsFd,
+    io::{Error, ErrorKind, Result},
+    os::fd::{AsFd, OwnedFd},
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
@@ -196,6 +196,10 @@ impl PacketIo for Twin {
     fn set_mtu(&self, mtu: u16) -> Result<()> {
         self.lock().mtu = mtu;
         Ok(())
+    }
+
+    fn network_namespace(&self) -> Result<OwnedFd> {
+        Err(ErrorKind::Unsupported.into())
     }
 }
 

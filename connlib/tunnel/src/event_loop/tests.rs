@@ -1,5 +1,6 @@
-use convoy_proto::counters::DropReason;
 use convoy_tun::{Coalesce, Offload, memory, spawn_reader, spawn_writer};
+
+use convoy_proto::counters::DropReason;
 
 use super::*;
 
@@ -43,16 +44,17 @@ fn event_loop() -> (EventLoop, memory::Kernel, watch::Sender<Signals>) {
         udp: true,
     };
     let (device, kernel) = memory::pair(offload, 1420).unwrap();
-    let bound = BoundSockets::open(convoy_gso::SocketOptions::default()).unwrap();
+    let bound = convoy_gso::BoundSockets::open(convoy_gso::SocketOptions::default()).unwrap();
     let (_, commands) = mpsc::channel(1);
     let (handle, signals) = watch::channel(Signals::default());
     let parts = Parts {
         reader: spawn_reader(&device, 50).unwrap(),
         writer: spawn_writer(&device, Coalesce::default()).unwrap(),
-        sockets: UdpSockets::register(bound).unwrap(),
+        port: bound.port(),
+        sockets: Some(UdpSockets::register(bound).unwrap()),
         segmentation: true,
         batch: 50,
-        metrics: Metrics::new(offload),
+        metrics: Metrics::new(offload, true),
         commands,
         signals,
     };

@@ -2,7 +2,10 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses its part")]
 
-use std::{net::Ipv4Addr, time::Duration};
+use std::{
+    net::Ipv4Addr,
+    time::{Duration, Instant},
+};
 
 use convoy_proto::{
     config::{AllowedIp, AllowedIpUpdate, DeviceUpdate, PeerUpdate, PrivateKey, Snapshot},
@@ -92,6 +95,15 @@ impl End {
         let payload = raw[VNET + 28..].to_vec();
         self.kernel.recycle(raw);
         payload
+    }
+}
+
+/// Waits until `condition` holds.
+pub fn eventually(mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !condition() {
+        assert!(Instant::now() < deadline, "gave up after {PATIENCE:?}");
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 

@@ -15,4 +15,5 @@ mod control;
 mod drop_in;
 mod interop;
 mod lifecycle;
+mod link;
 mod mtu;

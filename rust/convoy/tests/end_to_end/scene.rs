@@ -61,7 +61,7 @@ pub(crate) use for_each_pairing;
 /// When the test fails, what the daemons wrote is shown.
 pub(crate) struct Scene {
     tunnel: Tunnel,
-    _lab: Lab,
+    lab: Lab,
     _turn: MutexGuard<'static, ()>,
 }
 
@@ -81,9 +81,14 @@ impl Scene {
         let tunnel = Tunnel::new(&lab, &left, &right, options).unwrap();
         Some(Self {
             tunnel,
-            _lab: lab,
+            lab,
             _turn: turn,
         })
+    }
+
+    /// For more namespaces beside the tunnel's two.
+    pub(crate) fn lab(&self) -> &Lab {
+        &self.lab
     }
 }
 

@@ -1,0 +1,110 @@
+//! What the user changes, between two packets.
+
+use std::{io, time::Duration};
+
+use convoy_gso::{BoundSockets, UdpSockets};
+use convoy_proto::counters::DropReason;
+use convoy_tun::OutboundBatch;
+
+use super::EventLoop;
+use crate::{command::Command, handle::Exit};
+
+impl EventLoop {
+    pub(super) fn run_commands(&mut self, now: Duration) -> bool {
+        let mut commanded = false;
+        while let Ok(command) = self.commands.try_recv() {
+            commanded = true;
+            self.run_command(command, now);
+        }
+        if self.signals.has_changed().unwrap_or(true) {
+            let signals = *self.signals.borrow_and_update();
+            if let Some(mtu) = signals.mtu {
+                self.node.set_mtu(mtu);
+            }
+            if signals.stop || self.signals.has_changed().is_err() {
+                self.exit = Some(Exit::Stopped);
+            }
+        }
+        commanded
+    }
+
+    pub(super) fn run_command(&mut self, command: Command, now: Duration) {
+        match command {
+            Command::Prepare {
+                sockets,
+                fwmark,
+                done,
+            } => {
+                let _ = done.send(self.prepare(sockets, fwmark));
+            }
+            Command::Apply { plan, port, done } => {
+                if let Some(sockets) = self.next_sockets.take() {
+                    self.use_sockets(sockets);
+                }
+                self.port = port;
+                self.node.apply(*plan, now);
+                let _ = done.send(());
+            }
+            Command::Link { is_up, port, done } => {
+                self.port = port;
+                match self.next_sockets.take() {
+                    Some(sockets) if is_up => self.use_sockets(sockets),
+                    _ if is_up => {}
+                    _ => {
+                        self.use_sockets(UdpSockets::closed());
+                        self.discard_outbound();
+                    }
+                }
+                self.node.set_link(is_up, now);
+                let _ = done.send(());
+            }
+            Command::Snapshot { answer } => {
+                let _ = answer.send(Box::new(self.snapshot(now)));
+            }
+        }
+    }
+
+    /// Everything about a change that may fail.
+    fn prepare(&mut self, sockets: Option<BoundSockets>, fwmark: u32) -> io::Result<()> {
+        match sockets {
+            // They have the mark already.
+            Some(bound) => self.next_sockets = Some(UdpSockets::register(bound)?),
+            None if fwmark != self.fwmark => {
+                self.sockets.set_fwmark(fwmark)?;
+                self.node.forget_sources();
+            }
+            None => {}
+        }
+        self.fwmark = fwmark;
+        Ok(())
+    }
+
+    fn use_sockets(&mut self, sockets: UdpSockets) {
+        self.metrics.closing(&self.sockets);
+        self.sockets = sockets;
+        self.node.forget_sources();
+    }
+
+    /// The link went down: what was on its way out is of no use when it is up again.
+    fn discard_outbound(&mut self) {
+        while let Some(batch) = self.next_outbound() {
+            self.discard(&batch);
+        }
+        let mut queued = 0;
+        while let Some(batch) = self.queue.front() {
+            queued += batch.segments() as u64;
+            self.queue.pop_front();
+        }
+        self.count_link_down(queued);
+        (self.control, self.blocked, self.retry_at) = (None, None, None);
+    }
+
+    pub(super) fn discard(&mut self, batch: &OutboundBatch) {
+        self.count_link_down(batch.remaining() as u64);
+    }
+
+    fn count_link_down(&mut self, packets: u64) {
+        let drops = &mut self.node.counters().drops;
+        drops.add(DropReason::OutboundLinkDown, packets);
+    }
+}

@@ -1,0 +1,141 @@
+//! Where the interface is: it may have been renamed, or moved to another network namespace.
+
+use std::{
+    fs::File,
+    os::{
+        fd::{AsRawFd, OwnedFd},
+        unix::fs::MetadataExt,
+    },
+};
+
+use anyhow::{Context, bail};
+use convoy_tun::Device;
+use futures_util::{StreamExt, TryStreamExt};
+use rtnetlink::{
+    Error, Handle,
+    packet_core::{NLM_F_ACK, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload},
+    packet_route::{
+        RouteNetlinkMessage,
+        link::{LinkAttribute, LinkMessage},
+        nsid::{NsidAttribute, NsidMessage},
+    },
+};
+
+/// How often it is looked for again when it was renamed or moved meanwhile.
+const ATTEMPTS: usize = 5;
+/// What the kernel calls a namespace without an identifier (`NETNSA_NSID_NOT_ASSIGNED`).
+const NOT_ASSIGNED: i32 = -1;
+
+/// An interface, as seen from this network namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    /// The identifier of the network namespace that it is in; `None` for this one.
+    pub(super) namespace: Option<i32>,
+    pub(super) index: u32,
+}
+
+pub(super) enum Located {
+    At(Place, LinkMessage),
+    /// It was deleted.
+    Gone,
+}
+
+/// Finds the interface of `device`, and how it is.
+pub(super) async fn locate(handle: &Handle, device: &Device) -> anyhow::Result<Located> {
+    for _ in 0..ATTEMPTS {
+        let Ok(name) = device.name() else {
+            return Ok(Located::Gone);
+        };
+        let namespace = namespace_of(handle, device).await?;
+        if let Some(link) = link_by_name(handle, name, namespace).await? {
+            let index = link.header.index;
+            return Ok(Located::At(Place { namespace, index }, link));
+        }
+    }
+    Ok(Located::Gone)
+}
+
+/// The identifier of the network namespace that the interface is in; `None` for this one.
+async fn namespace_of(handle: &Handle, device: &Device) -> anyhow::Result<Option<i32>> {
+    let Ok(theirs) = device.network_namespace() else {
+        // A kernel without TUNGETDEVNETNS, or no permission: here, as far as can be told.
+        return Ok(None);
+    };
+    let theirs = File::from(theirs);
+    let ours = File::open("/proc/thread-self/ns/net").context("cannot open this namespace")?;
+    let is_same = theirs.metadata()?.ino() == ours.metadata()?.ino();
+    if is_same {
+        return Ok(None);
+    }
+    let theirs = OwnedFd::from(theirs);
+    if identifier(handle, &theirs).await? == NOT_ASSIGNED {
+        assign_identifier(handle, &theirs).await?;
+    }
+    match identifier(handle, &theirs).await? {
+        NOT_ASSIGNED => bail!("the interface's network namespace has no identifier"),
+        assigned => Ok(Some(assigned)),
+    }
+}
+
+async fn identifier(handle: &Handle, namespace: &OwnedFd) -> anyhow::Result<i32> {
+    let message = RouteNetlinkMessage::GetNsId(about(namespace));
+    let mut request = NetlinkMessage::from(message);
+    request.header.flags = NLM_F_REQUEST;
+    let mut answers = handle.clone().request(request)?;
+    while let Some(answer) = answers.next().await {
+        match answer.payload {
+            NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewNsId(message)) => {
+                let id = message.attributes.iter().find_map(|a| match a {
+                    NsidAttribute::Id(id) => Some(*id),
+                    _ => None,
+                });
+                return Ok(id.unwrap_or(NOT_ASSIGNED));
+            }
+            NetlinkPayload::Error(error) => return Err(error.to_io().into()),
+            _ => {}
+        }
+    }
+    bail!("no answer about a network namespace")
+}
+
+async fn assign_identifier(handle: &Handle, namespace: &OwnedFd) -> anyhow::Result<()> {
+    let mut message = about(namespace);
+    // The kernel chooses.
+    message.attributes.push(NsidAttribute::Id(NOT_ASSIGNED));
+    let mut request = NetlinkMessage::from(RouteNetlinkMessage::NewNsId(message));
+    request.header.flags = NLM_F_REQUEST | NLM_F_ACK;
+    let mut answers = handle.clone().request(request)?;
+    while let Some(answer) = answers.next().await {
+        match answer.payload {
+            NetlinkPayload::Error(error) if error.code.is_some() => {
+                return Err(error.to_io()).context("cannot name the interface's namespace");
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn about(namespace: &OwnedFd) -> NsidMessage {
+    let mut message = NsidMessage::default();
+    // Descriptors are never negative.
+    let fd = namespace.as_raw_fd() as u32;
+    message.attributes.push(NsidAttribute::Fd(fd));
+    message
+}
+
+/// `None` if there is none of this name there.
+async fn link_by_name(
+    handle: &Handle,
+    name: String,
+    namespace: Option<i32>,
+) -> anyhow::Result<Option<LinkMessage>> {
+    let mut request = handle.link().get().match_name(name);
+    let there = namespace.map(LinkAttribute::IfNetnsId);
+    request.message_mut().attributes.extend(there);
+    match request.execute().try_next().await {
+        Ok(link) => Ok(link),
+        Err(Error::NetlinkError(error)) if error.raw_code() == -libc::ENODEV => Ok(None),
+        Err(error) => Err(error).context("cannot ask how the interface is"),
+    }
+}

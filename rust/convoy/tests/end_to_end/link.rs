@@ -1,0 +1,165 @@
+//! The interface is set down and up, renamed, and moved to other network namespaces.
+//!
+//! ```text
+//!  inside                left                       right
+//!  ┌──────┐  moved  ┌────┬────────┐           ┌────────┬────┐
+//!  │ wg0  │ ◀────── │ wg0│ daemon │           │ daemon │ wg0│
+//!  └──────┘         │    │ veth0 ─┼───────────┼─ veth0 │    │
+//!                   └────┴────────┘           └────────┴────┘
+//! ```
+
+use std::{net::UdpSocket, sync::atomic::AtomicU64, time::Duration};
+
+use convoy_lab::{Namespace, eventually, wireguard::End};
+
+use crate::{
+    scene::{DEADLINE, Pairing, Scene, output_of, wg_dump},
+    traffic::{answers, ping, tcp},
+};
+
+/// Where a link's transfer counter stands in `wg show dump`.
+const TX_BYTES: usize = 6;
+
+#[test]
+fn a_link_that_is_set_down_frees_its_port_and_comes_up_again() {
+    let Some(scene) = Scene::new(Pairing::ConvoyToConvoy) else {
+        return;
+    };
+    let (left, right) = (&scene.left, &scene.right);
+    ping(left, right.inner_v4());
+    for _ in 0..5 {
+        left.namespace.link().set_down("wg0").unwrap();
+        let bind = || UdpSocket::bind("0.0.0.0:51820").ok();
+        let is_free = eventually(DEADLINE, || left.namespace.run(bind).unwrap());
+        assert!(is_free.is_some(), "the daemon keeps its port");
+        drop(is_free);
+        left.namespace.link().set_up("wg0").unwrap();
+        // Addresses stay when a link is down; IPv6 ones do not.
+        ping(left, right.inner_v4());
+        ping(right, left.inner_v4());
+    }
+}
+
+#[test]
+fn a_link_that_is_down_sends_no_keepalives() {
+    let Some(mut scene) = Scene::new(Pairing::ConvoyToConvoy) else {
+        return;
+    };
+    let tunnel = &mut *scene;
+    tunnel.left.config.peers[0].persistent_keepalive = 1;
+    tunnel.left.daemon.configure(&tunnel.left.config).unwrap();
+    let sent = |scene: &Scene| wg_dump(&scene.left, 1)[TX_BYTES].parse::<u64>().unwrap();
+    let is_growing = |scene: &Scene| {
+        let before = sent(scene);
+        eventually(Duration::from_secs(3), || {
+            (sent(scene) > before).then_some(())
+        })
+        .is_some()
+    };
+    assert!(is_growing(&scene));
+    scene.left.namespace.link().set_down("wg0").unwrap();
+    let fell_silent = eventually(DEADLINE, || (!is_growing(&scene)).then_some(()));
+    assert!(fell_silent.is_some());
+    scene.left.namespace.link().set_up("wg0").unwrap();
+    assert!(is_growing(&scene));
+}
+
+#[test]
+fn a_renamed_interface_keeps_its_tunnel() {
+    let Some(scene) = Scene::new(Pairing::ConvoyToConvoy) else {
+        return;
+    };
+    let (left, right) = (&scene.left, &scene.right);
+    ping(left, right.inner_v4());
+    let ip = |arguments: &[&str]| output_of(&left.namespace, "ip", arguments);
+    ip(&["link", "set", "wg0", "down"]);
+    ip(&["link", "set", "wg0", "name", "office"]);
+    ip(&["link", "set", "office", "up"]);
+    ping(left, right.inner_v4());
+    ip(&["link", "set", "office", "mtu", "1300"]);
+    let is_told = || stats(&scene).contains("\"mtu\":\"1300\"").then_some(());
+    assert!(eventually(DEADLINE, is_told).is_some(), "{}", stats(&scene));
+}
+
+#[test]
+fn a_tunnel_goes_on_when_its_interface_is_moved_to_another_namespace_and_back() {
+    let Some(scene) = Scene::new(Pairing::ConvoyToConvoy) else {
+        return;
+    };
+    let (left, right) = (&scene.left, &scene.right);
+    let inside = scene.lab().namespace("inside").unwrap();
+    let elsewhere = scene.lab().namespace("elsewhere").unwrap();
+    ping(left, right.inner_v4());
+    let mut before = &left.namespace;
+    for after in [&inside, &elsewhere, &inside, &left.namespace] {
+        move_to(before, after, "1400");
+        ping_from(after, right);
+        tcp(
+            after,
+            right,
+            right.inner_v4(),
+            10_000_000,
+            &AtomicU64::new(0),
+        );
+        assert_eq!(wg_dump(right, 1)[2], "10.9.0.1:51820", "the sockets stay");
+        before = after;
+    }
+}
+
+#[test]
+fn a_moved_interface_is_followed_down_and_up_and_to_its_other_mtu() {
+    let Some(scene) = Scene::new(Pairing::ConvoyToConvoy) else {
+        return;
+    };
+    let (left, right) = (&scene.left, &scene.right);
+    let inside = scene.lab().namespace("inside").unwrap();
+    move_to(&left.namespace, &inside, "1350");
+    let is_told = || stats(&scene).contains("\"mtu\":\"1350\"").then_some(());
+    assert!(eventually(DEADLINE, is_told).is_some(), "{}", stats(&scene));
+    ping_from(&inside, right);
+    assert!(answers(right, left.inner_v4()));
+    inside.link().set_down("wg0").unwrap();
+    let bind = || UdpSocket::bind("0.0.0.0:51820").ok();
+    let is_free = eventually(DEADLINE, || left.namespace.run(bind).unwrap());
+    assert!(is_free.is_some(), "the daemon keeps its port");
+    drop(is_free);
+    inside.link().set_up("wg0").unwrap();
+    ping_from(&inside, right);
+}
+
+#[test]
+fn a_namespace_that_ends_takes_the_interface_and_the_daemon_with_it() {
+    let Some(mut scene) = Scene::new(Pairing::ConvoyToConvoy) else {
+        return;
+    };
+    let inside = scene.lab().namespace("inside").unwrap();
+    move_to(&scene.left.namespace, &inside, "1420");
+    ping_from(&inside, &scene.right);
+    nix::sys::signal::kill(inside.pid(), nix::sys::signal::Signal::SIGKILL).unwrap();
+    drop(inside);
+    let status = scene.left.daemon.wait().unwrap();
+    assert_eq!(status.code(), Some(0), "{status}");
+    assert!(!scene.left.daemon.socket().exists());
+}
+
+/// As a user would, step by step; the addresses go with the move.
+fn move_to(from: &Namespace, to: &Namespace, mtu: &str) {
+    let pid = to.pid().to_string();
+    output_of(from, "ip", &["link", "set", "wg0", "netns", &pid]);
+    for step in [
+        &["address", "add", "10.8.0.1/24", "dev", "wg0"][..],
+        &["link", "set", "wg0", "mtu", mtu, "up"],
+    ] {
+        output_of(to, "ip", step);
+    }
+}
+
+fn ping_from(namespace: &Namespace, to: &End) {
+    let to = to.inner_v4().to_string();
+    output_of(namespace, "ping", &["-n", "-c1", "-W20", &to]);
+}
+
+fn stats(scene: &Scene) -> String {
+    let answer = scene.left.daemon.request("get=convoy_stats\n\n").unwrap();
+    answer.replace(' ', "")
+}
