@@ -166,6 +166,21 @@ impl Flusher {
         Flushed::Done
     }
 
+    /// Sends one datagram ahead of everything queued, to an address that has proved nothing: one
+    /// attempt, and nothing is changed for anybody else if it fails, which is a counted drop.
+    pub fn send_once(
+        &mut self,
+        destination: &Destination,
+        datagram: &[u8],
+        sockets: &mut impl SendDatagrams,
+    ) {
+        self.counters.calls += 1;
+        match sockets.send(destination, datagram, None) {
+            Ok(()) => self.counters.segments[1] += 1,
+            Err(_) => self.counters.failed += 1,
+        }
+    }
+
     /// Addresses whose pinned source address turned out to be gone, since the last call.
     pub fn lost_sources(&mut self) -> impl Iterator<Item = SocketAddr> {
         self.lost_sources.drain(..)

@@ -47,7 +47,10 @@ drop_reasons! {
     InboundNotWireGuard = "inbound_not_wireguard",
     /// Inbound: a handshake message whose MAC1 is wrong.
     InboundBadMac = "inbound_bad_mac",
-    /// Inbound: a handshake message under load without a valid MAC2; a cookie was sent.
+    /// Inbound: from UDP port 0, which cannot be answered.
+    InboundPortZero = "inbound_port_zero",
+    /// Inbound: a handshake message under load, without a valid MAC2 (which is asked for by a
+    /// cookie) or beyond the share of its address.
     InboundUnderLoad = "inbound_under_load",
     /// Inbound: a handshake from a public key that is no peer.
     InboundUnknownPeer = "inbound_unknown_peer",

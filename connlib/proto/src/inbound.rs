@@ -65,6 +65,7 @@ impl Node {
         let datagram = inbound.datagram;
         let dropped = match (datagram.first_chunk(), datagram.len()) {
             _ if !self.is_up => Err(DropReason::InboundLinkDown),
+            _ if inbound.from.port() == 0 => Err(DropReason::InboundPortZero),
             (Some([4, 0, 0, 0]), DATA_OVERHEAD..) => self.handle_data(inbound, now, sink)?,
             (Some([1, 0, 0, 0]), 148) | (Some([2, 0, 0, 0]), 92) | (Some([3, 0, 0, 0]), 64) => {
                 self.handle_handshake(inbound, now)
@@ -150,7 +151,7 @@ impl Node {
         );
         let is_last_minute = keys
             .sessions
-            .find(receiver)
+            .current()
             .is_some_and(|s| s.initiator && now.saturating_sub(s.established) >= LAST_MINUTE);
         if is_new {
             self.session_begins(id, receiver, now);
@@ -179,7 +180,9 @@ impl Node {
 
     fn handle_handshake(&mut self, inbound: Inbound<'_>, now: Duration) -> Result<(), DropReason> {
         let identity = self.identity.as_ref().ok_or(DropReason::InboundNoKey)?;
-        let id = match identity.screen(inbound.from.ip(), inbound.datagram)? {
+        let from = inbound.from.ip();
+        let screened = identity.screen(from, inbound.datagram, &mut self.sources, now)?;
+        let id = match screened {
             Screened::Initiation(key) => *self
                 .by_key
                 .get(&key)
@@ -189,19 +192,19 @@ impl Node {
                 .get(&(receiver >> 8))
                 .ok_or(DropReason::InboundUnknownSession)?,
             Screened::AskForCookie(reply) => {
-                self.counters.cookies_sent += 1;
-                self.push_control(endpoint(inbound), &reply);
+                self.push_cookie(endpoint(inbound), &reply);
                 return Err(DropReason::InboundUnderLoad);
             }
         };
+        let is_initiation = inbound.datagram[0] == 1;
         let peer = &mut self.peers[id];
+        if is_initiation && peer.is_answered_just_now(now) {
+            return Err(DropReason::InboundBadHandshake);
+        }
         let mut buffer = [0; CONTROL_BYTES];
         // What a former preshared key's handshakes have seen must not be replayed to the present.
-        for former in &mut peer.former {
-            if inbound.datagram[0] != 1 {
-                break;
-            }
-            former.advance_clock();
+        for former in peer.former.iter_mut().filter(|_| is_initiation) {
+            former.spare_current(&mut buffer);
             if let Handshaken::Respond { local, .. } =
                 former.noise.handshake(inbound.datagram, &mut buffer)?
             {
@@ -209,29 +212,43 @@ impl Node {
             }
         }
         let keys = peer.keys.as_mut().ok_or(DropReason::InboundNoKey)?;
-        keys.advance_clock();
-        let (reply, local, is_complete) =
-            match keys.noise.handshake(inbound.datagram, &mut buffer)? {
-                // A cookie proves nothing about who sent it: no roaming, no timers.
-                Handshaken::Cookie => return Ok(()),
-                Handshaken::Respond { response, local } => {
-                    keys.sessions.offer(local, now);
-                    keys.guards = true;
-                    (response, local, false)
+        let mut begun = [0; CONTROL_BYTES];
+        let is_begun = is_initiation && keys.prepare_to_answer(&mut begun);
+        let handshaken = match keys.noise.handshake(inbound.datagram, &mut buffer) {
+            Ok(handshaken) => handshaken,
+            Err(reason) => {
+                if is_begun {
+                    self.initiate_with(id, &begun, now);
                 }
-                Handshaken::Complete { keepalive, local } => {
-                    keys.sessions.complete(local, now);
-                    // A held packet confirms the session to the peer as well.
-                    let confirmation = if peer.held.is_empty() { keepalive } else { &[] };
-                    (confirmation, local, true)
-                }
-            };
+                return Err(reason);
+            }
+        };
+        let (reply, local, is_complete) = match handshaken {
+            // A cookie proves nothing about who sent it: no roaming, no timers.
+            Handshaken::Cookie => return Ok(()),
+            Handshaken::Respond { response, local } => {
+                keys.sessions.offer(local, now);
+                keys.guards = true;
+                peer.last_answer = Some(now);
+                (response, local, false)
+            }
+            Handshaken::Complete { keepalive, local } => {
+                keys.sessions.complete(local, now);
+                // A held packet confirms the session to the peer as well.
+                let confirmation = if peer.held.is_empty() { keepalive } else { &[] };
+                (confirmation, local, true)
+            }
+        };
         tracing::debug!(peer = %peer.public_key, from = %inbound.from, session = local, "Handshake message received");
         peer.heard_from(inbound.from, inbound.local, inbound.datagram.len(), now);
         peer.timers.session_derived(now);
         if !reply.is_empty() {
             peer.tx_bytes += reply.len() as u64;
-            peer.timers.authenticated_sent(now);
+            if is_complete {
+                peer.timers.authenticated_sent(now);
+            } else {
+                peer.timers.response_sent(now);
+            }
             let len = reply.len();
             self.push_control(endpoint(inbound), &buffer[..len]);
         }

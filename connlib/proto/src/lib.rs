@@ -31,6 +31,7 @@ mod packet;
 mod peer;
 mod plan;
 mod sessions;
+mod sources;
 mod timeout;
 mod timers;
 

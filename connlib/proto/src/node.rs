@@ -15,13 +15,16 @@ use crate::{
     config::{AllowedIp, PeerUpdate, PublicKey, Snapshot},
     counters::{Counters, DropReason},
     deadlines::Deadlines,
-    noise::{CONTROL_BYTES, Identity, Noise},
+    noise::{CONTROL_BYTES, DATA_OVERHEAD, Identity, Noise},
     peer::{Endpoint, Keys, Peer},
     plan::{PeerPlan, Plan},
+    sources::Sources,
 };
 
 /// Most handshake messages, cookies and keepalives waiting for [`Node::poll_control`].
 const CONTROL_DATAGRAMS: usize = 4096;
+/// How many of them may be there for a cookie reply to be added.
+const COOKIE_REPLIES: usize = CONTROL_DATAGRAMS / 4;
 /// Bound of their memory in bytes.
 pub const CONTROL_QUEUE_BYTES: usize =
     CONTROL_DATAGRAMS * (size_of::<Control>() + CONTROL_BYTES.next_power_of_two());
@@ -50,6 +53,8 @@ pub struct Control {
     pub transmit: Transmit,
     /// The UDP payload.
     pub datagram: Bytes,
+    /// A cookie reply, to an address that has proved nothing: to be sent once or not at all.
+    pub is_cookie: bool,
 }
 
 /// The state machine of one interface.
@@ -69,6 +74,7 @@ pub struct Node {
     pub(crate) mtu: u16,
     pub(crate) is_up: bool,
     pub(crate) counters: Counters,
+    pub(crate) sources: Sources,
     /// For packets that the stack buffer is too short for.
     pub(crate) jumbo: Vec<u8>,
     control: VecDeque<Control>,
@@ -90,6 +96,7 @@ impl Default for Node {
             mtu: DEFAULT_MTU,
             is_up: true,
             counters: Counters::default(),
+            sources: Sources::default(),
             jumbo: Vec::new(),
             control: VecDeque::new(),
             replies: VecDeque::new(),
@@ -140,7 +147,7 @@ impl Node {
                 self.deadlines.arm(id, timers);
             } else {
                 self.drop_held(id, DropReason::OutboundLinkDown);
-                self.peers[id].clear_sessions();
+                self.peers[id].clear_sessions(self.identity.as_ref());
                 self.peers[id].timers.stop();
             }
         }
@@ -236,6 +243,18 @@ impl Node {
             self.counters.drops.add(DropReason::OutboundQueueFull, 1);
             return;
         }
+        self.push(endpoint, datagram, false);
+    }
+
+    /// Queues a cookie reply; handshakes keep most of the room.
+    pub(crate) fn push_cookie(&mut self, endpoint: Endpoint, reply: &[u8]) {
+        if self.control.len() < COOKIE_REPLIES {
+            self.counters.cookies_sent += 1;
+            self.push(endpoint, reply, true);
+        }
+    }
+
+    fn push(&mut self, endpoint: Endpoint, datagram: &[u8], is_cookie: bool) {
         self.control.push_back(Control {
             transmit: Transmit {
                 to: endpoint.address,
@@ -243,6 +262,7 @@ impl Node {
                 ecn: 0,
             },
             datagram: Bytes::copy_from_slice(datagram),
+            is_cookie,
         });
     }
 
@@ -256,26 +276,43 @@ impl Node {
     /// Begins a handshake with the peer, unless one was begun less than Rekey-Timeout ago.
     pub(crate) fn initiate(&mut self, id: usize, now: Duration, is_retry: bool) {
         let peer = &mut self.peers[id];
-        let (Some(endpoint), Some(keys)) = (peer.endpoint, peer.keys.as_mut()) else {
+        let (Some(_), Some(keys)) = (peer.endpoint, peer.keys.as_mut()) else {
             return;
         };
-        if !self.is_up || !peer.timers.may_initiate(now) {
-            return;
-        }
         if !is_retry {
             peer.timers.begin_attempts();
+        }
+        if !self.is_up || !peer.timers.may_initiate(now) {
+            return;
         }
         let mut buffer = [0; CONTROL_BYTES];
         let is_begun = keys.noise.initiate(&mut buffer).is_some();
         keys.follow_noise();
-        if !is_begun {
+        if is_begun {
+            self.initiate_with(id, &buffer, now);
+        }
+    }
+
+    /// Sends an initiation that was written.
+    pub(crate) fn initiate_with(
+        &mut self,
+        id: usize,
+        initiation: &[u8; CONTROL_BYTES],
+        now: Duration,
+    ) {
+        let peer = &mut self.peers[id];
+        let (Some(endpoint), Some(keys)) = (peer.endpoint, peer.keys.as_mut()) else {
+            return;
+        };
+        if !peer.timers.may_initiate(now) {
             return;
         }
+        keys.noise.await_response(initiation);
         tracing::debug!(peer = %peer.public_key, endpoint = %endpoint.address, "Sending handshake initiation");
-        peer.tx_bytes += buffer.len() as u64;
+        peer.tx_bytes += initiation.len() as u64;
         peer.timers.initiation_sent(now, jitter());
         self.deadlines.arm(id, &mut peer.timers);
-        self.push_control(endpoint, &buffer);
+        self.push_control(endpoint, initiation);
     }
 
     /// Sends an empty data message, or begins a handshake if there is no session to send it in.
@@ -393,7 +430,9 @@ impl Node {
             self.deadlines.arm(id, &mut peer.timers);
         }
         // Packets that were held for want of an endpoint or a key may go on.
-        if !self.peers[id].held.is_empty() {
+        if self.peers[id].can_send(now) {
+            self.release_held(id);
+        } else if !self.peers[id].held.is_empty() {
             self.initiate(id, now, false);
         }
     }
@@ -436,10 +475,13 @@ fn below(len: usize) -> usize {
         32_000, 17_914, 8_166, 4_352, 2_002, 1_500, 1_492, 1_400, 1_280, 576,
     ];
     const OUTER_HEADERS: usize = 48;
+    /// With the least packet that IPv4 must carry whole (RFC 791).
+    const LEAST_DATAGRAM: usize = 68 + DATA_OVERHEAD;
     let mut datagrams = PATH_MTUS.into_iter().map(|mtu| mtu - OUTER_HEADERS);
     datagrams
         .find(|datagram| *datagram < len)
         .unwrap_or(len.saturating_sub(1))
+        .max(LEAST_DATAGRAM)
 }
 
 /// Up to a third of a second, so that two peers do not go on colliding.

@@ -4,7 +4,7 @@
 //! none of them decides anything here: `update_timers` is called before handshake messages only
 //! to advance its clock, and what it emits by itself is dropped (see `advance_clock`).
 
-use std::{net::IpAddr, sync::Arc};
+use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use boringtun::{
     noise::{
@@ -17,10 +17,11 @@ use boringtun::{
 use crate::{
     config::{PresharedKey, PrivateKey, PublicKey},
     counters::DropReason,
+    sources::Sources,
 };
 
 /// Handshake messages a second above which the node is under load and asks for cookies.
-const HANDSHAKES_PER_SECOND: u64 = 200;
+pub(crate) const HANDSHAKES_PER_SECOND: u64 = 200;
 
 /// Room that any handshake message or keepalive needs, in bytes.
 pub(crate) const CONTROL_BYTES: usize = 148;
@@ -78,11 +79,29 @@ impl Identity {
     }
 
     /// Checks MAC1, the load, and under load MAC2, of a handshake message or cookie reply.
-    pub(crate) fn screen(&self, from: IpAddr, datagram: &[u8]) -> Result<Screened, DropReason> {
+    ///
+    /// `sources` has the last word before the first Diffie-Hellman.
+    pub(crate) fn screen(
+        &self,
+        from: IpAddr,
+        datagram: &[u8],
+        sources: &mut Sources,
+        now: Duration,
+    ) -> Result<Screened, DropReason> {
         // Without this "under load" would never end.
         self.limiter.reset_count();
         let mut reply = [0; 64];
-        match self.limiter.verify_packet(Some(from), datagram, &mut reply) {
+        let verified = self.limiter.verify_packet(Some(from), datagram, &mut reply);
+        let has_mac1 = matches!(
+            verified,
+            Ok(Packet::HandshakeInit(_) | Packet::HandshakeResponse(_))
+                | Err(TunnResult::WriteToNetwork(_))
+        );
+        let is_under_load = has_mac1 && sources.count(now);
+        if is_under_load && verified.is_ok() && !sources.admit(from, now) {
+            return Err(DropReason::InboundUnderLoad);
+        }
+        match verified {
             Ok(Packet::HandshakeInit(initiation)) => {
                 let half = parse_handshake_anon(&self.private, &self.public, &initiation)
                     .map_err(|_| DropReason::InboundBadHandshake)?;
@@ -106,6 +125,10 @@ impl Identity {
 pub struct Noise {
     tunn: Tunn,
     index: u32,
+    /// The local index in the last message written.
+    last: u32,
+    /// The local index of the initiation whose response is awaited.
+    awaited: Option<u32>,
 }
 
 impl std::fmt::Debug for Noise {
@@ -138,24 +161,35 @@ pub(crate) enum Opened {
 
 impl Noise {
     /// Does the Diffie-Hellman of the two static keys; `index` are 24 bits unique to the peer.
+    ///
+    /// `None` for a public key of low order: anybody could speak for such a peer.
     #[must_use]
     pub fn new(
         identity: &Identity,
         peer: PublicKey,
         preshared_key: Option<&PresharedKey>,
         index: u32,
-    ) -> Self {
-        // The node's limiter has decided before a message comes here; this one must not.
-        let unlimited = Arc::new(RateLimiter::new(&identity.public, u64::MAX));
+    ) -> Option<Self> {
+        let shared = identity
+            .private
+            .diffie_hellman(&x25519::PublicKey::from(peer.0));
+        if !shared.was_contributory() {
+            return None;
+        }
         let tunn = Tunn::new(
             identity.private.clone(),
             x25519::PublicKey::from(peer.0),
             preshared_key.map(|key| key.0),
             None,
             index,
-            Some(unlimited),
+            Some(unlimited(identity)),
         );
-        Self { tunn, index }
+        Some(Self {
+            tunn,
+            index,
+            last: index << 8,
+            awaited: None,
+        })
     }
 
     /// The 24 bits that all local session indices of this peer begin with.
@@ -201,28 +235,66 @@ impl Noise {
             self.tunn.update_timers(&mut buffer[..]),
             TunnResult::WriteToNetwork(message) if message.len() == CONTROL_BYTES
         );
-        if begun {
-            return Some(&buffer[..]);
+        if !begun {
+            self.begin_anew(buffer)?;
         }
+        self.await_response(buffer);
+        Some(&buffer[..])
+    }
+
+    /// The next local index that a handshake would get.
+    pub(crate) fn next_index(&self) -> u32 {
+        (self.index << 8) | (self.last.wrapping_add(1) & 0xff)
+    }
+
+    /// Uses up the next local index; `buffer` then holds an initiation with it.
+    pub(crate) fn skip_index(&mut self, buffer: &mut [u8; CONTROL_BYTES]) -> Option<()> {
+        self.begin_anew(buffer)?;
+        self.last = index_at(buffer, 4);
+        Some(())
+    }
+
+    /// Whether a response is awaited.
+    pub(crate) fn is_awaiting(&self) -> bool {
+        self.awaited.is_some()
+    }
+
+    /// The initiation in `buffer` is sent.
+    pub(crate) fn await_response(&mut self, buffer: &[u8; CONTROL_BYTES]) {
+        self.last = index_at(buffer, 4);
+        self.awaited = Some(self.last);
+    }
+
+    fn begin_anew(&mut self, buffer: &mut [u8; CONTROL_BYTES]) -> Option<()> {
         match self.tunn.format_handshake_initiation(buffer, true) {
-            TunnResult::WriteToNetwork(message) => Some(message),
+            TunnResult::WriteToNetwork(_) => Some(()),
             _ => None,
         }
     }
 
     /// Handles an initiation, a response or a cookie reply.
+    ///
+    /// Only the response to the last initiation counts, as in the reference: the peer may have
+    /// forgotten the session of one before.
     pub(crate) fn handshake<'a>(
         &mut self,
         datagram: &[u8],
         buffer: &'a mut [u8; CONTROL_BYTES],
     ) -> Result<Handshaken<'a>, DropReason> {
         let message_type = datagram[0];
+        if message_type == 2 && self.awaited != Some(index_at(datagram, 8)) {
+            return Err(DropReason::InboundUnknownSession);
+        }
         match self.tunn.decapsulate(None, datagram, buffer) {
-            TunnResult::WriteToNetwork(response) if message_type == 1 => Ok(Handshaken::Respond {
-                local: index_at(response, 4),
-                response,
-            }),
+            TunnResult::WriteToNetwork(response) if message_type == 1 => {
+                self.last = index_at(response, 4);
+                Ok(Handshaken::Respond {
+                    local: self.last,
+                    response,
+                })
+            }
             TunnResult::WriteToNetwork(keepalive) if message_type == 2 => {
+                self.awaited = None;
                 Ok(Handshaken::Complete {
                     local: index_at(datagram, 8),
                     keepalive,
@@ -238,12 +310,32 @@ impl Noise {
         self.tunn.time_since_last_handshake().is_some()
     }
 
-    /// Sessions are stamped by a clock that only `update_timers` sets; what that emits is its
-    /// own idea of when to send, which the timers here decide instead.
-    pub(crate) fn advance_clock(&mut self) {
-        let mut unwanted = [0; CONTROL_BYTES];
-        let _ = self.tunn.update_timers(&mut unwanted);
+    /// Sessions are stamped by a clock that only `update_timers` sets; what that emits is its own
+    /// idea of when to send, which the timers here decide instead.
+    ///
+    /// Returns whether it has begun a handshake of its own, whose initiation is in `buffer`.
+    pub(crate) fn advance_clock(&mut self, buffer: &mut [u8; CONTROL_BYTES]) -> bool {
+        let emitted = self.tunn.update_timers(&mut buffer[..]);
+        let is_begun = matches!(emitted, TunnResult::WriteToNetwork(m) if m.len() == CONTROL_BYTES);
+        if is_begun {
+            self.last = index_at(buffer, 4);
+        }
+        is_begun
     }
+
+    /// Forgets the keys of all sessions, but not what guards against replayed initiations.
+    pub(crate) fn forget_sessions(&mut self, identity: &Identity) {
+        self.tunn.set_static_private(
+            identity.private.clone(),
+            identity.public,
+            Some(unlimited(identity)),
+        );
+    }
+}
+
+/// The node's limiter has decided before a message comes to a peer; the peer's must not.
+fn unlimited(identity: &Identity) -> Arc<RateLimiter> {
+    Arc::new(RateLimiter::new(&identity.public, u64::MAX))
 }
 
 /// The little-endian index at `offset` of a message; 0 if the message is too short.

@@ -9,7 +9,7 @@ use std::{
 use crate::{
     config::{AllowedIp, PeerSnapshot, PresharedKey, PublicKey},
     held::Held,
-    noise::Noise,
+    noise::{CONTROL_BYTES, Identity, Noise},
     outbound::MAX_DATAGRAM,
     sessions::Sessions,
     timers::Timers,
@@ -24,6 +24,9 @@ pub(crate) struct Endpoint {
 
 /// Former keys kept of one peer: preshared keys do not change faster than handshakes are made.
 pub(crate) const FORMER_KEYS: usize = 4;
+
+/// The least time between two initiations of one peer; the reference accepts no more either.
+const BETWEEN_INITIATIONS: Duration = Duration::from_millis(20);
 
 /// What one preshared key has led to.
 #[derive(Debug)]
@@ -43,10 +46,30 @@ impl Keys {
         }
     }
 
-    /// To be called before a handshake message is handled: sessions are stamped by this clock.
-    pub(crate) fn advance_clock(&mut self) {
-        self.noise.advance_clock();
+    /// Lets boringtun wipe what is too old by its own clock.
+    pub(crate) fn wipe_expired(&mut self) {
+        let mut unwanted = [0; CONTROL_BYTES];
+        self.noise.advance_clock(&mut unwanted);
         self.follow_noise();
+    }
+
+    /// The next session must not take the place of the one that is sent with. Returns whether a
+    /// handshake was begun for it, whose initiation is in `buffer`.
+    pub(crate) fn spare_current(&mut self, buffer: &mut [u8; CONTROL_BYTES]) -> bool {
+        let is_in_the_way = self.sessions.is_current_slot(self.noise.next_index());
+        is_in_the_way && self.noise.skip_index(buffer).is_some()
+    }
+
+    /// To be called before an initiation is handled: its session is stamped by this clock, and must
+    /// not take the place of the one that is sent with.
+    ///
+    /// Returns whether boringtun has begun a handshake meanwhile, whose initiation is in `buffer`.
+    pub(crate) fn prepare_to_answer(&mut self, buffer: &mut [u8; CONTROL_BYTES]) -> bool {
+        // While a response is awaited, the clock stands where the initiation was written: advanced
+        // by somebody's replays, it could end that handshake.
+        let is_begun = !self.noise.is_awaiting() && self.noise.advance_clock(buffer);
+        self.follow_noise();
+        self.spare_current(buffer) || is_begun
     }
 
     /// Follows boringtun, which by its own timers forgets all sessions 90 seconds into a handshake.
@@ -78,6 +101,8 @@ pub(crate) struct Peer {
     /// Position in the order of adding.
     pub(crate) added: u64,
     pub(crate) last_handshake: Option<Duration>,
+    /// When an initiation of the peer's was last accepted.
+    pub(crate) last_answer: Option<Duration>,
     pub(crate) rx_bytes: u64,
     pub(crate) tx_bytes: u64,
     pub(crate) rx_packets: u64,
@@ -98,11 +123,18 @@ impl Peer {
             allowed_ips: BTreeSet::new(),
             added,
             last_handshake: None,
+            last_answer: None,
             rx_bytes: 0,
             tx_bytes: 0,
             rx_packets: 0,
             tx_packets: 0,
         }
+    }
+
+    /// Whether an initiation was accepted less than the least time between two ago.
+    pub(crate) fn is_answered_just_now(&self, now: Duration) -> bool {
+        let least = |at: Duration| now.saturating_sub(at) < BETWEEN_INITIATIONS;
+        self.last_answer.is_some_and(least)
     }
 
     /// Whether a session is there to send with.
@@ -135,8 +167,12 @@ impl Peer {
     /// guarding against replayed initiations until the new ones have accepted one themselves.
     pub(crate) fn change_keys(&mut self, noise: Noise) -> Vec<Keys> {
         self.former.extend(self.keys.replace(Keys::new(noise)));
-        let superfluous = self.former.len().saturating_sub(FORMER_KEYS);
-        self.former.drain(..superfluous).collect()
+        // The oldest stays: it has seen every initiation that any of them has.
+        let is_too_many = self.former.len() > FORMER_KEYS;
+        is_too_many
+            .then(|| self.former.remove(1))
+            .into_iter()
+            .collect()
     }
 
     /// The present keys have a session that the peer has, too: former sessions end. Returns the
@@ -149,10 +185,14 @@ impl Peer {
         Vec::new()
     }
 
-    /// Forgets all sessions.
-    pub(crate) fn clear_sessions(&mut self) {
-        let all = self.keys.iter_mut().chain(&mut self.former);
-        all.for_each(|keys| keys.sessions.clear());
+    /// Forgets all sessions, keys and all.
+    pub(crate) fn clear_sessions(&mut self, identity: Option<&Identity>) {
+        for keys in self.keys.iter_mut().chain(&mut self.former) {
+            keys.sessions.clear();
+            if let Some(identity) = identity {
+                keys.noise.forget_sessions(identity);
+            }
+        }
     }
 
     /// An authenticated message of `len` bytes came from `from`, sent to `local`.

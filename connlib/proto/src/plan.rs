@@ -85,7 +85,7 @@ impl Planner {
         }
         let keys: Vec<_> = self.peers.keys().copied().collect();
         keys.into_iter()
-            .filter_map(|key| Some((key, self.noise(key, identity?))))
+            .filter_map(|key| Some((key, self.noise(key, identity?)?)))
             .collect()
     }
 
@@ -112,20 +112,20 @@ impl Planner {
             needs_noise |= mirror.preshared_key != *preshared_key;
             mirror.preshared_key.clone_from(preshared_key);
         }
-        let noise = match identity {
-            Some(identity) if needs_noise => Some(self.noise(key, identity)),
-            _ => None,
-        };
+        let noise = identity
+            .filter(|_| needs_noise)
+            .and_then(|identity| self.noise(key, identity));
         Some(PeerPlan { update, noise })
     }
 
-    fn noise(&mut self, key: PublicKey, identity: &Identity) -> Noise {
+    /// `None` if nobody can be authenticated by that public key.
+    fn noise(&mut self, key: PublicKey, identity: &Identity) -> Option<Noise> {
         let index = self.unused_index();
         let mirror = self.peers.entry(key).or_default();
         mirror.indices.push(index);
-        let superfluous = mirror.indices.len().saturating_sub(REMEMBERED_INDICES);
-        for former in mirror.indices.drain(..superfluous) {
-            self.indices.remove(&former);
+        // The node keeps the oldest and the newest ones.
+        if mirror.indices.len() > REMEMBERED_INDICES {
+            self.indices.remove(&mirror.indices.remove(1));
         }
         self.indices.insert(index);
         Noise::new(identity, key, mirror.preshared_key.as_ref(), index)

@@ -63,6 +63,11 @@ impl Sessions {
         self.slots[self.current?].as_ref()
     }
 
+    /// Whether a session `local` would take the place of the one to send with.
+    pub(crate) fn is_current_slot(&self, local: u32) -> bool {
+        self.current == Some(slot(local))
+    }
+
     /// Counts a message sent in the current session. Returns whether a new handshake is called for.
     pub(crate) fn count_sent(&mut self, now: Duration) -> bool {
         let Some(session) = self.current.and_then(|slot| self.slots[slot].as_mut()) else {

@@ -47,10 +47,10 @@ impl Node {
             }
             Due::EraseKeys => {
                 let peer = &mut self.peers[id];
-                peer.clear_sessions();
+                peer.clear_sessions(None);
                 // By its own clock boringtun wipes sessions of this age.
                 let all = peer.keys.iter_mut().chain(&mut peer.former);
-                all.for_each(Keys::advance_clock);
+                all.for_each(Keys::wipe_expired);
             }
         }
     }

