@@ -1,5 +1,8 @@
-//! Telling a sender inside the tunnel that its packet is too long: ICMP "fragmentation needed"
-//! (RFC 792, RFC 1191) and ICMPv6 "packet too big" (RFC 4443).
+//! Telling a sender inside the tunnel what became of its packet (RFC 792, RFC 1191, RFC 4443).
+//!
+//! - Too long for the path: "fragmentation needed", "packet too big".
+//! - No peer for its destination, or no endpoint of that peer (WireGuard paper, §3): "host
+//!   unreachable", "address unreachable".
 
 use crate::packet;
 
@@ -17,30 +20,46 @@ const IPV6_MINIMUM: usize = 1280;
 /// destination; `None` where none may be sent.
 pub(crate) fn too_big(packet: &[u8], mtu: u16) -> Option<Vec<u8>> {
     match packet[0] >> 4 {
-        4 if may_answer_v4(packet) => Some(fragmentation_needed(packet, mtu)),
-        6 if may_answer_v6(packet) => Some(packet_too_big(packet, mtu)),
+        // Only a sender that forbids fragments.
+        4 if packet[6] & 0x40 != 0 && may_answer_v4(packet) => {
+            let [high, low] = mtu.to_be_bytes();
+            Some(error_v4(packet, [3, 4], [0, 0, high, low]))
+        }
+        // Multicast is answered, too (RFC 4443 §2.4 e.3).
+        6 if may_answer_v6(packet) => Some(error_v6(packet, [2, 0], u32::from(mtu).to_be_bytes())),
         _ => None,
     }
 }
 
-/// Only for a sender that forbids fragments, and never about an error message (RFC 1122 §3.2.2).
+/// The answer to a valid IP packet whose destination nobody can be reached for; `None` where none
+/// may be sent.
+pub(crate) fn unreachable(packet: &[u8]) -> Option<Vec<u8>> {
+    let is_multicast = packet::destination(packet).is_none_or(|ip| ip.is_multicast());
+    match packet[0] >> 4 {
+        4 if may_answer_v4(packet) => Some(error_v4(packet, [3, 1], [0; 4])),
+        6 if may_answer_v6(packet) && !is_multicast => Some(error_v6(packet, [1, 3], [0; 4])),
+        _ => None,
+    }
+}
+
+/// Never about an error message, a fragment but the first, or multicast (RFC 1122 §3.2.2).
 fn may_answer_v4(packet: &[u8]) -> bool {
-    let forbids_fragments = packet[6] & 0x40 != 0;
     let is_first_fragment = packet[6] & 0x1f == 0 && packet[7] == 0;
     let header = usize::from(packet[0] & 0xf) * 4;
     let is_query = packet[9] != ICMPV4 || matches!(packet.get(header), Some(0 | 8 | 13..=18));
     let is_unicast = packet::source(packet).is_some_and(|ip| !ip.is_multicast())
         && packet::destination(packet).is_some_and(|ip| !ip.is_multicast());
-    forbids_fragments && is_first_fragment && is_query && is_unicast
+    is_first_fragment && is_query && is_unicast
 }
 
-/// Multicast is answered, too (RFC 4443 §2.4 e.3); errors are those with types below 128.
+/// Never about an error message, which are those with types below 128 (RFC 4443 §2.4 e).
 fn may_answer_v6(packet: &[u8]) -> bool {
     let is_query = packet[6] != ICMPV6 || packet.get(IPV6_HEADER).is_some_and(|t| *t >= 128);
     is_query && packet::source(packet).is_some_and(|ip| !ip.is_multicast())
 }
 
-fn fragmentation_needed(packet: &[u8], mtu: u16) -> Vec<u8> {
+/// `kind`: type and code; `rest`: the second word of the ICMP header.
+fn error_v4(packet: &[u8], kind: [u8; 2], rest: [u8; 4]) -> Vec<u8> {
     let quoted = packet.len().min(IPV4_MINIMUM - IPV4_HEADER - ICMP_HEADER);
     let len = IPV4_HEADER + ICMP_HEADER + quoted;
     let mut answer = vec![0x45, 0];
@@ -50,15 +69,17 @@ fn fragmentation_needed(packet: &[u8], mtu: u16) -> Vec<u8> {
     answer.extend(&packet[12..16]);
     let checksum = !sum(&answer, 0);
     answer[10..12].copy_from_slice(&checksum.to_be_bytes());
-    answer.extend([3, 4, 0, 0, 0, 0]);
-    answer.extend(mtu.to_be_bytes());
+    answer.extend(kind);
+    answer.extend([0, 0]);
+    answer.extend(rest);
     answer.extend(&packet[..quoted]);
     let checksum = !sum(&answer[IPV4_HEADER..], 0);
     answer[IPV4_HEADER + 2..][..2].copy_from_slice(&checksum.to_be_bytes());
     answer
 }
 
-fn packet_too_big(packet: &[u8], mtu: u16) -> Vec<u8> {
+/// As [`error_v4`].
+fn error_v6(packet: &[u8], kind: [u8; 2], rest: [u8; 4]) -> Vec<u8> {
     let quoted = packet.len().min(IPV6_MINIMUM - IPV6_HEADER - ICMP_HEADER);
     let len = (ICMP_HEADER + quoted) as u16;
     let mut answer = vec![0x60, 0, 0, 0];
@@ -66,8 +87,9 @@ fn packet_too_big(packet: &[u8], mtu: u16) -> Vec<u8> {
     answer.extend([ICMPV6, 64]);
     answer.extend(&packet[24..40]);
     answer.extend(&packet[8..24]);
-    answer.extend([2, 0, 0, 0]);
-    answer.extend(u32::from(mtu).to_be_bytes());
+    answer.extend(kind);
+    answer.extend([0, 0]);
+    answer.extend(rest);
     answer.extend(&packet[..quoted]);
     // The pseudo-header: addresses, length and next header (RFC 8200 §8.1).
     let pseudo = u32::from(sum(&answer[8..IPV6_HEADER], 0)) + u32::from(len) + u32::from(ICMPV6);
@@ -132,6 +154,23 @@ mod tests {
         let mut error = ipv6(1400, ICMPV6);
         error[40] = 1;
         assert_eq!(too_big(&error, 1300), None);
+    }
+
+    #[test]
+    fn a_destination_without_a_peer_is_unreachable_but_for_multicast() {
+        let packet = ipv4(100, 17);
+        let answer = unreachable(&packet).unwrap();
+        assert_eq!(answer[20..22], [3, 1]);
+        assert_eq!(answer[24..28], [0; 4]);
+        assert_eq!(answer[28..], packet);
+        let packet = ipv6(100, 17);
+        let answer = unreachable(&packet).unwrap();
+        assert_eq!(answer[40..42], [1, 3]);
+        assert_eq!(answer[48..], packet);
+        let mut multicast = ipv6(100, ICMPV6);
+        multicast[40] = 133;
+        multicast[24] = 0xff;
+        assert_eq!(unreachable(&multicast), None);
     }
 
     fn ipv4(len: usize, protocol: u8) -> Vec<u8> {

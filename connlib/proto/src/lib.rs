@@ -30,6 +30,7 @@ pub mod outbound;
 mod packet;
 mod peer;
 mod plan;
+mod replies;
 mod sessions;
 mod sources;
 mod timeout;

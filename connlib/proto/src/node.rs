@@ -18,6 +18,7 @@ use crate::{
     noise::{CONTROL_BYTES, DATA_OVERHEAD, Identity, Noise},
     peer::{Endpoint, Keys, Peer},
     plan::{PeerPlan, Plan},
+    replies::Replies,
     sources::Sources,
 };
 
@@ -28,8 +29,6 @@ const COOKIE_REPLIES: usize = CONTROL_DATAGRAMS / 4;
 /// Bound of their memory in bytes.
 pub const CONTROL_QUEUE_BYTES: usize =
     CONTROL_DATAGRAMS * (size_of::<Control>() + CONTROL_BYTES.next_power_of_two());
-/// Most packets waiting for [`Node::poll_reply`]; a sender that is not answered tries again.
-const REPLIES: usize = 16;
 /// How long a path is believed to take no longer datagrams: as long as the kernel believes it.
 const PATH_LIMIT_TIME: Duration = Duration::from_secs(600);
 /// The MTU until one is told, in bytes: what `wg-quick` sets on a link of 1,500.
@@ -78,7 +77,7 @@ pub struct Node {
     /// For packets that the stack buffer is too short for.
     pub(crate) jumbo: Vec<u8>,
     control: VecDeque<Control>,
-    replies: VecDeque<Vec<u8>>,
+    pub(crate) replies: Replies,
     added: u64,
 }
 
@@ -99,7 +98,7 @@ impl Default for Node {
             sources: Sources::default(),
             jumbo: Vec::new(),
             control: VecDeque::new(),
-            replies: VecDeque::new(),
+            replies: Replies::default(),
             added: 0,
         }
     }
@@ -177,7 +176,7 @@ impl Node {
 
     /// The next packet for the TUN that the node itself sends: an ICMP error.
     pub fn poll_reply(&mut self) -> Option<Vec<u8>> {
-        self.replies.pop_front()
+        self.replies.pop()
     }
 
     /// The path to `to` refused a datagram of `len` bytes: senders of such packets are told.
@@ -264,13 +263,6 @@ impl Node {
             datagram: Bytes::copy_from_slice(datagram),
             is_cookie,
         });
-    }
-
-    /// Queues a packet for the TUN.
-    pub(crate) fn push_reply(&mut self, packet: Option<Vec<u8>>) {
-        if self.replies.len() < REPLIES {
-            self.replies.extend(packet);
-        }
     }
 
     /// Begins a handshake with the peer, unless one was begun less than Rekey-Timeout ago.

@@ -65,16 +65,17 @@ impl Node {
             return self.counters.drops.add(DropReason::OutboundMalformed, 1);
         };
         let Some(id) = self.allowed_ips.lookup(destination) else {
-            return self.counters.drops.add(DropReason::OutboundNoRoute, 1);
+            return self.refuse(packet.bytes(), DropReason::OutboundNoRoute, now);
         };
         let peer = &mut self.peers[id];
         if peer.endpoint.is_none() {
-            return self.counters.drops.add(DropReason::OutboundNoEndpoint, 1);
+            return self.refuse(packet.bytes(), DropReason::OutboundNoEndpoint, now);
         }
         let longest = peer.max_datagram(now) - DATA_OVERHEAD;
         if packet.bytes().len() > longest {
             self.counters.drops.add(DropReason::OutboundTooBig, 1);
-            return self.push_reply(icmp::too_big(packet.bytes(), longest as u16));
+            let reply = || icmp::too_big(packet.bytes(), longest as u16);
+            return self.replies.push(now, reply);
         }
         // A packet must not overtake those that are held.
         if peer.held.is_empty() {
@@ -82,6 +83,12 @@ impl Node {
         } else {
             self.hold(id, packet.bytes(), now);
         }
+    }
+
+    /// Drops a packet that nobody can be reached for, and tells its sender.
+    fn refuse(&mut self, packet: &[u8], reason: DropReason, now: Duration) {
+        self.counters.drops.add(reason, 1);
+        self.replies.push(now, || icmp::unreachable(packet));
     }
 
     /// Sends what was held for peers whose session has come, while `sink` has room.

@@ -22,7 +22,7 @@ const REMEMBERED_INDICES: usize = 1 + FORMER_KEYS;
 pub struct Plan {
     pub(crate) identity: Option<Option<Identity>>,
     pub(crate) replace_peers: bool,
-    /// Present peers that a new private key concerns.
+    /// Present peers that a new private key, or a step of the wall clock, concerns.
     pub(crate) rekeyed: Vec<(PublicKey, Noise)>,
     pub(crate) peers: Vec<PeerPlan>,
 }
@@ -77,6 +77,17 @@ impl Planner {
             .filter_map(|peer| self.plan_peer(peer, identity.as_ref()))
             .collect();
         plan
+    }
+
+    /// New handshakes of all peers carry the wall clock's time of now; sessions go on.
+    ///
+    /// boringtun reads that clock once, when its state for a peer is made.
+    pub fn stamp_anew(&mut self) -> Plan {
+        let identity = self.private_key.as_ref().map(Identity::new);
+        Plan {
+            rekeyed: self.rekey_all(identity.as_ref()),
+            ..Plan::default()
+        }
     }
 
     fn rekey_all(&mut self, identity: Option<&Identity>) -> Vec<(PublicKey, Noise)> {

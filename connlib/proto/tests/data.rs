@@ -103,6 +103,11 @@ fn what_cannot_be_sent_is_counted_by_its_reason() {
     assert_eq!(pair.a.drops(DropReason::OutboundNoRoute), 1);
     assert_eq!(pair.a.drops(DropReason::OutboundMalformed), 2);
     assert_eq!(pair.b.drops(DropReason::OutboundNoEndpoint), 1);
+    for host in [&mut pair.a, &mut pair.b] {
+        let reply = host.node.poll_reply().expect("an ICMP error");
+        assert_eq!(reply[20..22], [3, 1], "host unreachable");
+        assert_eq!(host.node.poll_reply(), None);
+    }
 }
 
 #[test]

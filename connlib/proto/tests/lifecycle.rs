@@ -213,6 +213,31 @@ fn a_changed_preshared_key_keeps_the_session_and_is_used_by_the_next_handshake()
 }
 
 #[test]
+fn handshakes_are_stamped_anew_without_ending_the_session_or_letting_replays_in() {
+    let mut pair = Pair::new();
+    pair.a_sends(b"hello");
+    let initiation = pair.a.take_wire(pair.now);
+    let from = pair.a.address;
+    pair.b.receive(&initiation[0], from, pair.now);
+    pair.settle();
+    for host in [&mut pair.a, &mut pair.b] {
+        let plan = host.planner.stamp_anew();
+        host.node.apply(plan, pair.now);
+    }
+    pair.a_sends(b"in the session so far");
+    pair.settle();
+    assert_eq!(pair.a.node.counters().handshakes, 1);
+    pair.now += SECOND;
+    pair.b.receive(&initiation[0], from, pair.now);
+    assert_eq!(pair.b.drops(DropReason::InboundBadHandshake), 1);
+    pair.pass(121 * SECOND);
+    pair.a_sends(b"time for the next");
+    pair.settle();
+    assert_eq!(pair.a.node.counters().handshakes, 2);
+    assert_eq!(pair.b.delivered.len(), 3);
+}
+
+#[test]
 fn an_initiation_from_before_a_changed_preshared_key_cannot_be_replayed() {
     let mut pair = Pair::new();
     pair.a_sends(b"x");

@@ -26,6 +26,9 @@ mod tests;
 
 /// Batches that one tick takes from the TUN reader.
 const BATCHES_PER_TICK: usize = 4;
+/// Handshake messages that one tick works off: each may cost several Diffie-Hellmans, and packets
+/// wait meanwhile.
+const HANDSHAKES_PER_TICK: usize = 32;
 /// Pause in receiving after an error that is not for want of datagrams.
 const RECEIVE_PAUSE: Duration = Duration::from_millis(10);
 /// Ticks after which a loop that is never idle lets tokio look at its timers and sockets.
@@ -203,8 +206,13 @@ impl EventLoop {
     /// Hands received datagrams to the state machine until the writer has no room.
     fn work_off_received(&mut self, now: Duration) -> bool {
         let mut worked = false;
+        let mut handshakes = Budget::new(HANDSHAKES_PER_TICK);
         self.writer_full = false;
         while let Some(datagram) = self.received.datagram() {
+            let is_data = datagram.bytes.first() == Some(&4);
+            if !is_data && !handshakes.spend() {
+                break;
+            }
             if self.inbound.is_none() {
                 self.inbound = self.writer.take();
             }

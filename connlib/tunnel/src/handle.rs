@@ -233,6 +233,19 @@ impl Tunnel {
         self.link(configuration, is_up)
     }
 
+    /// The wall clock was set forward: new handshakes are to carry its time, sessions go on.
+    ///
+    /// Blocks, as [`Tunnel::apply`] does.
+    ///
+    /// # Errors
+    /// [`Closed`] once the tunnel has ended.
+    pub fn stamp_anew(&self) -> Result<(), Closed> {
+        let configuration = &mut *self.configuration();
+        let plan = Box::new(configuration.planner.stamp_anew());
+        let port = configuration.port;
+        self.command(|done| Command::Apply { plan, port, done })
+    }
+
     /// The device and its peers now; blocks until the data path answers.
     ///
     /// # Errors

@@ -16,6 +16,7 @@ use crate::{
         Server,
         socket::{self, SocketFile},
     },
+    wall_clock,
 };
 
 /// The MTU of a new interface in bytes, as with wireguard-go: fits a link of 1,500 over IPv6.
@@ -130,6 +131,10 @@ async fn serve(
         // The tunnel ends by itself when its interface is gone.
         std::future::pending::<Infallible>().await
     };
+    let clock = async {
+        wall_clock::follow(&tunnel).await;
+        std::future::pending::<Infallible>().await
+    };
     if let Some(parent) = parent.take() {
         parent.ready()?;
     }
@@ -138,6 +143,7 @@ async fn serve(
     let exit = tokio::select! {
         never = server.serve() => match never {},
         never = monitor => match never {},
+        never = clock => match never {},
         exit = tunnel.wait() => exit,
         signal = interrupted.next() => {
             info!("ending on {signal}");

@@ -9,6 +9,7 @@ mod process;
 mod speedtest;
 mod stats;
 mod uapi;
+mod wall_clock;
 
 use std::process::ExitCode;
 

@@ -1,0 +1,105 @@
+//! Steps of the wall clock: handshakes carry its time, and peers remember the latest they have seen.
+//!
+//! A machine without a battery-backed clock boots in the past. What it sends before its clock is set
+//! looks like a replay to peers that knew it before; afterwards it must not.
+
+use std::{
+    os::fd::{AsFd, AsRawFd, RawFd},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use convoy_tunnel::Tunnel;
+use nix::{
+    errno::Errno,
+    sys::{
+        time::TimeSpec,
+        timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags},
+    },
+    time::clock_gettime,
+};
+use tokio::io::{Interest, unix::AsyncFd};
+use tracing::{info, warn};
+
+/// Shorter steps are not worth new keys: no machine was off for so short.
+const LEAST_STEP: Duration = Duration::from_secs(1);
+
+/// Never: the timer is there to be cancelled.
+const NEVER: Duration = Duration::from_secs(i32::MAX as u64 * 2);
+
+/// Tells the tunnel of every step of the wall clock into the future; ends where none can be heard.
+pub(crate) async fn follow(tunnel: &Tunnel) {
+    if let Err(error) = watch(tunnel).await {
+        warn!("steps of the wall clock go unnoticed: {error}");
+    }
+}
+
+async fn watch(tunnel: &Tunnel) -> std::io::Result<()> {
+    let timer = TimerFd::new(
+        ClockId::CLOCK_REALTIME,
+        TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC,
+    )?;
+    // SAFETY: `Fd` owns the descriptor, keeps it open until it is dropped, and gives no other.
+    let timer = unsafe { AsyncFd::register_with_interest(Fd(timer), Interest::READABLE) }?;
+    let mut latest = boot_time()?;
+    loop {
+        timer.get_ref().0.set(
+            Expiration::OneShot(TimeSpec::from_duration(NEVER)),
+            TimerSetTimeFlags::TFD_TIMER_ABSTIME | TimerSetTimeFlags::TFD_TIMER_CANCEL_ON_SET,
+        )?;
+        let mut ready = timer.readable().await?;
+        ready.clear_ready();
+        match timer.get_ref().0.wait() {
+            Ok(()) | Err(Errno::ECANCELED | Errno::EAGAIN) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        let boot = boot_time()?;
+        if is_step_forward(latest, boot) {
+            latest = boot;
+            info!("the wall clock was set forward: new handshakes carry its time");
+            let tunnel = tunnel.clone();
+            // It computes keys, and waits for the data path.
+            let _ = tokio::task::spawn_blocking(move || tunnel.stamp_anew()).await;
+        }
+    }
+}
+
+/// The wall-clock time at which the machine was booted: it changes only when the clock is set.
+fn boot_time() -> std::io::Result<Duration> {
+    let up = clock_gettime(nix::time::ClockId::CLOCK_BOOTTIME).map(Duration::from)?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    Ok(now.unwrap_or_default().saturating_sub(up))
+}
+
+/// After a step back the stamps go on from where they were: behind them would be a replay.
+fn is_step_forward(latest: Duration, boot: Duration) -> bool {
+    boot.saturating_sub(latest) >= LEAST_STEP
+}
+
+struct Fd(TimerFd);
+
+impl AsRawFd for Fd {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_fd().as_raw_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_step_into_the_future_counts() {
+        let boot = Duration::from_secs(1_000_000);
+        assert!(is_step_forward(boot, boot + Duration::from_secs(86_400)));
+        assert!(!is_step_forward(boot, boot + Duration::from_millis(300)));
+        assert!(!is_step_forward(boot, boot - Duration::from_secs(86_400)));
+    }
+
+    #[test]
+    fn the_time_of_boot_stands_still() {
+        let first = boot_time().unwrap();
+        let second = boot_time().unwrap();
+        assert!(first.abs_diff(second) < LEAST_STEP);
+        assert!(!first.is_zero());
+    }
+}
