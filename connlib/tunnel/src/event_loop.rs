@@ -361,7 +361,6 @@ impl EventLoop {
             self.alarm.arm(at);
         }
         let can_receive = !self.writer_full && self.receive_at.is_none();
-        let is_down = !self.node.is_up();
         let has_room = !self.is_sending_stopped() && self.outbound.is_none();
         let may_retry = self.retry_at.is_none();
         let blocked = Family::BOTH.map(|family| may_retry && self.is_blocked(family));
@@ -374,14 +373,11 @@ impl EventLoop {
             () = self.sockets.readable(Family::V4), if can_receive => {}
             () = self.sockets.readable(Family::V6), if can_receive => {}
             () = self.writer.room(), if self.writer_full => {}
-            // A link that is down: the first batch may be ahead of the word that it is up.
-            batch = self.reader.recv(), if has_room || is_down => match batch {
+            // Also while the link is down: packets may be ahead of the word that it is up.
+            batch = self.reader.recv(), if has_room => match batch {
                 Ok(batch) => {
                     self.metrics.batch(&batch, self.node.counters());
-                    match self.outbound {
-                        None => self.outbound = Some(batch),
-                        Some(_) => self.discard(&batch),
-                    }
+                    self.outbound = Some(batch);
                 }
                 Err(exit) => self.end(exit),
             },

@@ -198,6 +198,10 @@ impl Tunnel {
         let is_asked = update.listen_port.is_some();
         let is_other = port != configuration.port || !configuration.is_bound;
         let is_rebound = configuration.is_up && is_asked && is_other;
+        if is_asked && is_other && !configuration.is_up && port != 0 {
+            // The user hears of a port that is taken now, not only when the link comes up.
+            drop(self.open_sockets(port, fwmark)?);
+        }
         // The last thing that can fail.
         let port = self
             .prepare(is_rebound.then_some(port), fwmark)?
@@ -217,11 +221,11 @@ impl Tunnel {
     /// Blocks until the data path has followed; not to be called on a tokio thread.
     ///
     /// # Errors
-    /// [`ApplyError::Sockets`] if the port cannot be had: the tunnel is as if down, until another
-    /// port is set. [`ApplyError::Closed`] once the tunnel has ended.
+    /// [`ApplyError::Sockets`] if the port cannot be had: the tunnel is as if down, until this is
+    /// called again or another port is set. [`ApplyError::Closed`] once the tunnel has ended.
     pub fn set_link(&self, is_up: bool) -> Result<(), ApplyError> {
         let configuration = &mut *self.configuration();
-        if configuration.is_up == is_up {
+        if configuration.is_up == is_up && configuration.is_bound == is_up {
             return Ok(());
         }
         configuration.is_up = is_up;

@@ -78,20 +78,22 @@ struct Resources {
 
 impl Resources {
     fn acquire(interface: &InterfaceName, args: &DaemonArgs) -> anyhow::Result<Self> {
+        let uapi_fd = process::inherited_fd("WG_UAPI_FD")?;
         let device = match process::inherited_fd("WG_TUN_FD")? {
             Some(fd) => Device::adopt(fd).context("cannot use the TUN device of WG_TUN_FD")?,
             None => {
-                // Says what is the matter where the kernel would only say that the name is taken.
-                socket::ensure_unused(&socket::path(interface.as_str()))?;
-                let device = Device::open(interface.as_str(), args.tun_offload.into())?;
-                if let Err(error) = device.set_mtu(DEFAULT_MTU) {
-                    warn!("the interface's MTU stays as it is: {error}");
+                if uapi_fd.is_none() {
+                    // Says what is the matter where the kernel would only say that the name is taken.
+                    socket::ensure_unused(&socket::path(interface.as_str()))?;
                 }
-                device
+                Device::open(interface.as_str(), args.tun_offload.into())?
             }
         };
+        if let Err(error) = device.set_mtu(DEFAULT_MTU) {
+            warn!("the interface's MTU stays as it is: {error}");
+        }
         let interface = device.name().context("cannot read the interface's name")?;
-        let (listener, socket_file) = match process::inherited_fd("WG_UAPI_FD")? {
+        let (listener, socket_file) = match uapi_fd {
             Some(fd) => socket::adopt(fd)?,
             None => {
                 let (listener, file) = socket::bind(&socket::path(&interface))?;
@@ -126,11 +128,6 @@ async fn serve(
     let server = Server::new(resources.listener, interface.clone(), tunnel.clone())
         .context("cannot serve the UAPI socket")?;
 
-    let monitor = async {
-        link_monitor::follow(&device, &tunnel).await;
-        // The tunnel ends by itself when its interface is gone.
-        std::future::pending::<Infallible>().await
-    };
     let clock = async {
         wall_clock::follow(&tunnel).await;
         std::future::pending::<Infallible>().await
@@ -142,9 +139,12 @@ async fn serve(
 
     let exit = tokio::select! {
         never = server.serve() => match never {},
-        never = monitor => match never {},
         never = clock => match never {},
         exit = tunnel.wait() => exit,
+        () = link_monitor::follow(&device, &tunnel) => {
+            stop(&tunnel, &mut interrupted).await;
+            Exit::InterfaceDeleted
+        }
         signal = interrupted.next() => {
             info!("ending on {signal}");
             stop(&tunnel, &mut interrupted).await

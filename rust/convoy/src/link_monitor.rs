@@ -7,15 +7,20 @@
 mod events;
 mod place;
 
+use std::time::Duration;
+
 use anyhow::Context;
 use convoy_tun::Device;
-use convoy_tunnel::Tunnel;
+use convoy_tunnel::{ApplyError, Tunnel};
 use futures_util::TryStreamExt;
 use rtnetlink::packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
 use tracing::{error, info, warn};
 
 use events::{Event, Events};
 use place::{Located, locate};
+
+/// How often a port that somebody else has is asked for.
+const RETRY: Duration = Duration::from_secs(5);
 
 /// The link at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,11 +36,14 @@ struct LinkState {
 pub(crate) async fn follow(device: &Device, tunnel: &Tunnel) {
     let outcome = watch(device, async |state: LinkState| {
         state.mtu.into_iter().for_each(|mtu| tunnel.set_mtu(mtu));
-        set_link(tunnel, state.is_up).await;
+        set_link(tunnel, state.is_up).await
     });
     if let Err(error) = outcome.await {
         warn!("the link is taken for up, its changes go unnoticed: {error:#}");
-        set_link(tunnel, true).await;
+        while !set_link(tunnel, true).await {
+            tokio::time::sleep(RETRY).await;
+        }
+        std::future::pending::<()>().await;
     }
 }
 
@@ -61,34 +69,47 @@ pub(crate) fn queue_drops(index: u32) -> Option<u64> {
     })
 }
 
-async fn set_link(tunnel: &Tunnel, is_up: bool) {
+/// Returns whether the tunnel has followed.
+async fn set_link(tunnel: &Tunnel, is_up: bool) -> bool {
     let tunnel = tunnel.clone();
     // It waits for the data path.
     let applied = tokio::task::spawn_blocking(move || tunnel.set_link(is_up)).await;
-    if let Ok(Err(refused)) = applied {
+    if let Ok(Err(refused)) = &applied {
         error!("the link is up and the tunnel is not: {refused}");
     }
+    !matches!(applied, Ok(Err(ApplyError::Sockets { .. })))
 }
 
-/// Calls `on_change` with the state now, and whenever it changes.
-async fn watch(device: &Device, mut on_change: impl AsyncFnMut(LinkState)) -> anyhow::Result<()> {
+/// Calls `on_change` with the state now, and whenever it changes; again after a while as long as it
+/// returns false.
+async fn watch(
+    device: &Device,
+    mut on_change: impl AsyncFnMut(LinkState) -> bool,
+) -> anyhow::Result<()> {
     let events = Events::listen().context("cannot listen to rtnetlink")?;
     let (connection, handle, _) =
         rtnetlink::new_connection().context("cannot ask over rtnetlink")?;
     let _connection = AbortOnDrop(tokio::spawn(connection));
     let mut known = None;
+    let mut is_followed = true;
     let mut tell = async |state| {
-        if known.replace(state) != Some(state) {
-            on_change(state).await;
+        if known.replace(state) != Some(state) || !is_followed {
+            is_followed = on_change(state).await;
         }
+        is_followed
     };
     // Each turn: where the interface is, then what happens to it there.
     while let Located::At(place, link) = locate(&handle, device).await? {
         events.follow(place)?;
-        tell(LinkState::of(&link)).await;
+        let mut state = LinkState::of(&link);
         loop {
-            match events.next(place).await? {
-                Event::Changed(link) => tell(LinkState::of(&link)).await,
+            let is_followed = tell(state).await;
+            let event = tokio::select! {
+                event = events.next(place) => event?,
+                () = tokio::time::sleep(RETRY), if !is_followed => continue,
+            };
+            match event {
+                Event::Changed(link) => state = LinkState::of(&link),
                 Event::Gone => {
                     info!("the interface has left its network namespace");
                     break;

@@ -4,7 +4,6 @@ use std::{io, time::Duration};
 
 use convoy_gso::{BoundSockets, UdpSockets};
 use convoy_proto::counters::DropReason;
-use convoy_tun::OutboundBatch;
 
 use super::EventLoop;
 use crate::{command::Command, handle::Exit};
@@ -87,24 +86,16 @@ impl EventLoop {
 
     /// The link went down: what was on its way out is of no use when it is up again.
     fn discard_outbound(&mut self) {
+        let mut packets = 0;
         while let Some(batch) = self.next_outbound() {
-            self.discard(&batch);
+            packets += batch.remaining();
         }
-        let mut queued = 0;
         while let Some(batch) = self.queue.front() {
-            queued += batch.segments() as u64;
+            packets += batch.segments();
             self.queue.pop_front();
         }
-        self.count_link_down(queued);
-        (self.control, self.blocked, self.retry_at) = (None, None, None);
-    }
-
-    pub(super) fn discard(&mut self, batch: &OutboundBatch) {
-        self.count_link_down(batch.remaining() as u64);
-    }
-
-    fn count_link_down(&mut self, packets: u64) {
         let drops = &mut self.node.counters().drops;
-        drops.add(DropReason::OutboundLinkDown, packets);
+        drops.add(DropReason::OutboundLinkDown, packets as u64);
+        (self.control, self.blocked, self.retry_at) = (None, None, None);
     }
 }

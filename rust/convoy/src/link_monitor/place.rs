@@ -42,10 +42,11 @@ pub(super) enum Located {
 
 /// Finds the interface of `device`, and how it is.
 pub(super) async fn locate(handle: &Handle, device: &Device) -> anyhow::Result<Located> {
-    for _ in 0..ATTEMPTS {
-        let Ok(name) = device.name() else {
-            return Ok(Located::Gone);
-        };
+    let mut attempts = 0..ATTEMPTS;
+    while let Ok(name) = device.name() {
+        if attempts.next().is_none() {
+            bail!("the interface {name} is where it cannot be followed to");
+        }
         let namespace = namespace_of(handle, device).await?;
         if let Some(link) = link_by_name(handle, name, namespace).await? {
             let index = link.header.index;
