@@ -41,7 +41,7 @@ fn connected() -> Node {
             let inbound = Inbound {
                 datagram: &control.datagram,
                 from: ([192, 0, 2, from], 51820).into(),
-                local: None,
+                arrival: None,
                 ecn: 0,
             };
             let _ = node.handle_inbound(inbound, NOW, &mut Slot(vec![0; 2048]));

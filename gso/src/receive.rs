@@ -20,6 +20,8 @@ pub struct Datagram<'a> {
     pub from: SocketAddr,
     /// The local address that it was sent to.
     pub to: Option<IpAddr>,
+    /// The index of the interface that it came in by.
+    pub interface: Option<u32>,
     /// The two ECN bits of the outer header.
     pub ecn: u8,
 }
@@ -92,6 +94,7 @@ impl ReceiveBuffers {
             bytes: &rest[..stride(meta).min(rest.len())],
             from: meta.addr,
             to: meta.dst_ip,
+            interface: meta.interface_index,
             ecn: meta.ecn.map_or(0, |ecn| ecn as u8),
         })
     }

@@ -8,10 +8,7 @@
 //!
 //! Handshake messages take the other branch, `handle_handshake`.
 
-use std::{
-    net::{IpAddr, SocketAddr},
-    time::Duration,
-};
+use std::{net::SocketAddr, time::Duration};
 
 use crate::{
     Full,
@@ -21,6 +18,7 @@ use crate::{
     packet,
     peer::Endpoint,
     sessions::{REJECT_AFTER_MESSAGES, REJECT_AFTER_TIME},
+    sticky::Arrival,
     timers::{KEEPALIVE_TIMEOUT, REKEY_TIMEOUT},
 };
 
@@ -45,8 +43,8 @@ pub struct Inbound<'a> {
     pub datagram: &'a [u8],
     /// Who sent it.
     pub from: SocketAddr,
-    /// The local address that it was sent to.
-    pub local: Option<IpAddr>,
+    /// How it arrived, as far as that is known.
+    pub arrival: Option<Arrival>,
     /// The two ECN bits of the outer header.
     pub ecn: u8,
 }
@@ -105,7 +103,9 @@ impl Node {
             Ok(opened) => opened,
             Err(reason) => return Ok(Err(reason)),
         };
-        peer.heard_from(inbound.from, inbound.local, inbound.datagram.len(), now);
+        if peer.heard(&inbound, self.routes, now) {
+            self.source_questions.push_back(id);
+        }
         let delivered = match opened {
             Opened::Keepalive => Ok(None),
             Opened::Malformed => Err(DropReason::InboundMalformed),
@@ -240,7 +240,9 @@ impl Node {
             }
         };
         tracing::debug!(peer = %peer.public_key, from = %inbound.from, session = local, "Handshake message received");
-        peer.heard_from(inbound.from, inbound.local, inbound.datagram.len(), now);
+        if peer.heard(&inbound, self.routes, now) {
+            self.source_questions.push_back(id);
+        }
         peer.timers.session_derived(now);
         if !reply.is_empty() {
             peer.tx_bytes += reply.len() as u64;
@@ -250,7 +252,8 @@ impl Node {
                 peer.timers.response_sent(now);
             }
             let len = reply.len();
-            self.push_control(endpoint(inbound), &buffer[..len]);
+            let endpoint = peer.endpoint.unwrap_or(endpoint(inbound));
+            self.push_control(endpoint, &buffer[..len]);
         }
         if is_complete {
             self.session_begins(id, local, now);
@@ -269,6 +272,6 @@ fn u64_at(message: &[u8], offset: usize) -> u64 {
 fn endpoint(inbound: Inbound<'_>) -> Endpoint {
     Endpoint {
         address: inbound.from,
-        local: inbound.local,
+        local: inbound.arrival.map(|arrival| arrival.address),
     }
 }

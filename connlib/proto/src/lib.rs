@@ -7,10 +7,11 @@
 //! 3. [`Node::handle_inbound`] for each datagram; packets come out through [`PacketSink`].
 //! 4. [`Node::drain_held`], then [`Node::handle_outbound`] for each packet from the TUN;
 //!    datagrams come out through [`DatagramSink`].
-//! 5. [`Node::poll_reply`] until it is empty: packets for the TUN that the node itself sends.
-//! 6. [`Node::poll_control`] until it is empty: handshakes, cookies and keepalives, which are to
+//! 5. [`Node::poll_source_question`] until it is empty: which route would be taken.
+//! 6. [`Node::poll_reply`] until it is empty: packets for the TUN that the node itself sends.
+//! 7. [`Node::poll_control`] until it is empty: handshakes, cookies and keepalives, which are to
 //!    be sent ahead of everything in the sink.
-//! 7. Sleep until [`Node::poll_timeout`].
+//! 8. Sleep until [`Node::poll_timeout`].
 //!
 //! Time is given as the time since boot, suspend included (`CLOCK_BOOTTIME`), and never goes
 //! back. Left outside on purpose: sockets, the TUN, segmentation and coalescing, threads, text.
@@ -33,6 +34,7 @@ mod plan;
 mod replies;
 mod sessions;
 mod sources;
+mod sticky;
 mod timeout;
 mod timers;
 
@@ -41,6 +43,7 @@ pub use inbound::PacketSink;
 pub use node::{CONTROL_QUEUE_BYTES, Control, Node, Transmit};
 pub use outbound::{DatagramSink, MAX_DATAGRAM, OutboundPacket, STACK_BUFFER_BYTES};
 pub use plan::{Plan, Planner};
+pub use sticky::{Arrival, SourceQuestion};
 
 #[cfg(all(feature = "mock-clock", not(debug_assertions)))]
 compile_error!("with mock-clock, time stands still: it is for tests only");

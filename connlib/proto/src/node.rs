@@ -76,7 +76,11 @@ pub struct Node {
     pub(crate) sources: Sources,
     /// For packets that the stack buffer is too short for.
     pub(crate) jumbo: Vec<u8>,
-    control: VecDeque<Control>,
+    pub(crate) control: VecDeque<Control>,
+    /// Peers whose source address is to be asked about.
+    pub(crate) source_questions: VecDeque<usize>,
+    /// Counts changes of routes.
+    pub(crate) routes: u32,
     pub(crate) replies: Replies,
     added: u64,
 }
@@ -98,6 +102,8 @@ impl Default for Node {
             sources: Sources::default(),
             jumbo: Vec::new(),
             control: VecDeque::new(),
+            source_questions: VecDeque::new(),
+            routes: 0,
             replies: Replies::default(),
             added: 0,
         }
@@ -197,21 +203,17 @@ impl Node {
     /// The source address that datagrams to `to` were sent from is gone: the kernel chooses.
     pub fn forget_source(&mut self, to: SocketAddr) {
         for (_, peer) in &mut self.peers {
-            if let Some(endpoint) = &mut peer.endpoint
-                && endpoint.address == to
-            {
-                endpoint.local = None;
+            if peer.endpoint.is_some_and(|e| e.address == to) {
+                peer.forget_source();
             }
         }
     }
 
     /// Routes may have changed: the kernel chooses all source addresses anew.
     pub fn forget_sources(&mut self) {
-        for (_, peer) in &mut self.peers {
-            if let Some(endpoint) = &mut peer.endpoint {
-                endpoint.local = None;
-            }
-        }
+        self.peers
+            .iter_mut()
+            .for_each(|(_, peer)| peer.forget_source());
     }
 
     /// What was counted; the event loop adds its own.
@@ -304,6 +306,7 @@ impl Node {
         peer.tx_bytes += initiation.len() as u64;
         peer.timers.initiation_sent(now, jitter());
         self.deadlines.arm(id, &mut peer.timers);
+        self.check_source(id);
         self.push_control(endpoint, initiation);
     }
 
@@ -329,6 +332,7 @@ impl Node {
         peer.tx_bytes += len as u64;
         peer.timers.authenticated_sent(now);
         self.deadlines.arm(id, &mut peer.timers);
+        self.check_source(id);
         self.push_control(endpoint, &buffer[..len]);
         if is_old {
             self.initiate(id, now, false);
@@ -397,6 +401,7 @@ impl Node {
             };
             if peer.endpoint != Some(endpoint) {
                 peer.endpoint = Some(endpoint);
+                peer.asked = None;
                 peer.path_limit = None;
                 peer.timers.allow_initiation();
             }

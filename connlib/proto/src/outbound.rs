@@ -173,6 +173,7 @@ impl Node {
         self.counters.outbound_packets += 1;
         peer.timers.data_sent(now, jitter);
         self.deadlines.arm(id, &mut peer.timers);
+        self.check_source(id);
         if is_old {
             self.initiate(id, now, false);
         }

@@ -9,9 +9,11 @@ use std::{
 use crate::{
     config::{AllowedIp, PeerSnapshot, PresharedKey, PublicKey},
     held::Held,
+    inbound::Inbound,
     noise::{CONTROL_BYTES, Identity, Noise},
     outbound::MAX_DATAGRAM,
     sessions::Sessions,
+    sticky::Asked,
     timers::Timers,
 };
 
@@ -94,6 +96,8 @@ pub(crate) struct Peer {
     pub(crate) former: Vec<Keys>,
     pub(crate) timers: Timers,
     pub(crate) endpoint: Option<Endpoint>,
+    /// What the endpoint's source address was last asked about.
+    pub(crate) asked: Option<Asked>,
     pub(crate) held: VecDeque<Held>,
     /// The longest datagram that the path took lately, in bytes, and until when that is believed.
     pub(crate) path_limit: Option<(usize, Duration)>,
@@ -118,6 +122,7 @@ impl Peer {
             former: Vec::new(),
             timers: Timers::default(),
             endpoint: None,
+            asked: None,
             held: VecDeque::new(),
             path_limit: None,
             allowed_ips: BTreeSet::new(),
@@ -195,23 +200,38 @@ impl Peer {
         }
     }
 
-    /// An authenticated message of `len` bytes came from `from`, sent to `local`.
-    pub(crate) fn heard_from(
-        &mut self,
-        from: SocketAddr,
-        local: Option<IpAddr>,
-        len: usize,
-        now: Duration,
-    ) {
-        if self.endpoint.is_none_or(|e| e.address != from) {
+    /// An authenticated message came. Returns whether its arrival raises the question which way the
+    /// answer would go; `routes` is what the routes are known by now.
+    pub(crate) fn heard(&mut self, inbound: &Inbound<'_>, routes: u32, now: Duration) -> bool {
+        self.rx_bytes += inbound.datagram.len() as u64;
+        self.timers.authenticated_received(now);
+        let to = inbound.from;
+        let is_elsewhere = self.endpoint.is_none_or(|e| e.address != to);
+        let asked = inbound.arrival.map(|arrival| Asked {
+            to,
+            arrival,
+            routes,
+        });
+        if !is_elsewhere && self.asked == asked {
+            return false;
+        }
+        if is_elsewhere {
             self.path_limit = None;
         }
+        self.asked = asked;
         self.endpoint = Some(Endpoint {
-            address: from,
-            local,
+            address: to,
+            local: asked.map(|asked| asked.arrival.address),
         });
-        self.rx_bytes += len as u64;
-        self.timers.authenticated_received(now);
+        asked.is_some()
+    }
+
+    /// The kernel is to choose the source address, until the peer is heard again.
+    pub(crate) fn forget_source(&mut self) {
+        self.asked = None;
+        if let Some(endpoint) = &mut self.endpoint {
+            endpoint.local = None;
+        }
     }
 
     /// `now` is the time since boot at the wall-clock time `wall`.

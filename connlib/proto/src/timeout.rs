@@ -33,9 +33,7 @@ impl Node {
         match due {
             Due::Retransmit | Due::NewHandshake => {
                 // The address that was spoken to may be what no longer works.
-                if let Some(endpoint) = &mut self.peers[id].endpoint {
-                    endpoint.local = None;
-                }
+                self.peers[id].forget_source();
                 self.initiate(id, now, due == Due::Retransmit);
             }
             Due::Keepalive => self.send_keepalive(id, now),

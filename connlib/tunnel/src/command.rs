@@ -38,5 +38,7 @@ pub(crate) enum Command {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Signals {
     pub(crate) mtu: Option<u16>,
+    /// Counts changes of routes.
+    pub(crate) routes: u32,
     pub(crate) stop: bool,
 }

@@ -6,8 +6,8 @@
 
 use std::{io, time::Duration};
 
-use convoy_gso::{Flushed, Flusher, GsoQueue, ReceiveBuffers, UdpSockets, udp::Family};
-use convoy_proto::{Control, Node, STACK_BUFFER_BYTES, inbound::Inbound};
+use convoy_gso::{Datagram, Flushed, Flusher, GsoQueue, ReceiveBuffers, UdpSockets, udp::Family};
+use convoy_proto::{Arrival, Control, Node, STACK_BUFFER_BYTES, inbound::Inbound};
 use convoy_tun::{InboundBatch, OutboundBatch, Reader, ReaderExit, TryRecv, Writer};
 use tokio::sync::{mpsc, watch};
 
@@ -18,6 +18,7 @@ use crate::{
     command::{Command, Signals},
     handle::Exit,
     metrics::Metrics,
+    routes::Routes,
 };
 
 mod commands;
@@ -29,6 +30,8 @@ const BATCHES_PER_TICK: usize = 4;
 /// Handshake messages that one tick works off: each may cost several Diffie-Hellmans, and packets
 /// wait meanwhile.
 const HANDSHAKES_PER_TICK: usize = 32;
+/// Questions about routes that one tick asks the kernel.
+const ROUTES_PER_TICK: usize = 16;
 /// Pause in receiving after an error that is not for want of datagrams.
 const RECEIVE_PAUSE: Duration = Duration::from_millis(10);
 /// Ticks after which a loop that is never idle lets tokio look at its timers and sockets.
@@ -67,6 +70,9 @@ pub(crate) struct EventLoop {
     /// Sockets that were registered for the next [`Command::Apply`].
     next_sockets: Option<UdpSockets>,
     alarm: Alarm,
+    routes: Routes,
+    /// The last change of routes that the state machine was told of.
+    known_routes: u32,
     commands: mpsc::Receiver<Command>,
     signals: watch::Receiver<Signals>,
     exit: Option<Exit>,
@@ -113,6 +119,8 @@ impl EventLoop {
             writer_full: false,
             next_sockets: None,
             alarm: Alarm::new()?,
+            routes: Routes::new(),
+            known_routes: 0,
             commands: parts.commands,
             signals: parts.signals,
             exit: None,
@@ -149,6 +157,8 @@ impl EventLoop {
         let received = self.receive(now);
         // TUN → UDP: at most a few batches, unless the socket is still full.
         let sent = self.take_from_tun(now);
+        // Which way answers would go, where a peer was heard on another way.
+        let asked = self.ask_for_routes();
         // What must not wait behind bulk data, then the queue: one send a batch.
         self.send_control(now);
         self.flush(now);
@@ -157,7 +167,7 @@ impl EventLoop {
 
         // Sending may go on: what it left behind is waited for by nobody.
         let resumed = was_stopped && !self.is_sending_stopped();
-        commanded || received || sent || resumed
+        commanded || received || sent || asked || resumed
     }
 
     fn is_sending_stopped(&self) -> bool {
@@ -219,7 +229,7 @@ impl EventLoop {
             let inbound = Inbound {
                 datagram: datagram.bytes,
                 from: datagram.from,
-                local: datagram.to,
+                arrival: arrival(&datagram),
                 ecn: datagram.ecn,
             };
             let mut sink = ToTun(self.inbound.as_mut());
@@ -292,6 +302,22 @@ impl EventLoop {
     /// The reader gives its reason once; later it has only stopped.
     fn end(&mut self, exit: ReaderExit) {
         self.exit.get_or_insert_with(|| exit_for(exit));
+    }
+
+    fn ask_for_routes(&mut self) -> bool {
+        let mut budget = Budget::new(ROUTES_PER_TICK);
+        let mut asked = false;
+        while budget.spend()
+            && let Some(question) = self.node.poll_source_question()
+        {
+            let Arrival { address, interface } = question.arrival;
+            let is_same_way = self
+                .routes
+                .lead_out_by(interface, question.to, address, self.fwmark);
+            self.node.answer_source_question(&question, is_same_way);
+            asked = true;
+        }
+        asked
     }
 
     fn send_control(&mut self, now: Duration) {
@@ -385,6 +411,11 @@ impl EventLoop {
             () = self.sockets.writable(Family::V6), if blocked[1] => {}
         }
     }
+}
+
+fn arrival(datagram: &Datagram<'_>) -> Option<Arrival> {
+    let (address, interface) = (datagram.to?, datagram.interface?);
+    Some(Arrival { address, interface })
 }
 
 fn exit_for(exit: ReaderExit) -> Exit {

@@ -264,6 +264,12 @@ impl Tunnel {
         self.shared.signals.send_modify(|s| s.mtu = Some(mtu));
     }
 
+    /// Routes or rules have changed: source addresses are looked at again.
+    pub fn routes_changed(&self) {
+        let count = |s: &mut Signals| s.routes = s.routes.wrapping_add(1);
+        self.shared.signals.send_modify(count);
+    }
+
     /// Asks the threads to end; [`Tunnel::wait`] tells when they have.
     pub fn stop(&self) {
         self.shared.signals.send_modify(|s| s.stop = true);

@@ -19,6 +19,7 @@ mod command;
 mod event_loop;
 mod handle;
 mod metrics;
+mod routes;
 
 pub use handle::{ApplyError, Closed, Exit, Options, StartError, Switch, Tunnel};
 

@@ -14,6 +14,7 @@ use convoy_tun::Device;
 use convoy_tunnel::{ApplyError, Tunnel};
 use futures_util::TryStreamExt;
 use rtnetlink::packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
+use tokio::time::{Instant, sleep_until};
 use tracing::{error, info, warn};
 
 use events::{Event, Events};
@@ -21,6 +22,9 @@ use place::{Located, locate};
 
 /// How often a port that somebody else has is asked for.
 const RETRY: Duration = Duration::from_secs(5);
+
+/// How long the first change of routes waits for others: they come in swarms.
+const SETTLE: Duration = Duration::from_millis(50);
 
 /// The link at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,10 +38,12 @@ struct LinkState {
 ///
 /// Where the link cannot be watched, which is said in the log, it is taken for up.
 pub(crate) async fn follow(device: &Device, tunnel: &Tunnel) {
-    let outcome = watch(device, async |state: LinkState| {
+    let on_routes = || tunnel.routes_changed();
+    let on_change = async |state: LinkState| {
         state.mtu.into_iter().for_each(|mtu| tunnel.set_mtu(mtu));
         set_link(tunnel, state.is_up).await
-    });
+    };
+    let outcome = watch(device, on_change, on_routes);
     if let Err(error) = outcome.await {
         warn!("the link is taken for up, its changes go unnoticed: {error:#}");
         while !set_link(tunnel, true).await {
@@ -81,10 +87,11 @@ async fn set_link(tunnel: &Tunnel, is_up: bool) -> bool {
 }
 
 /// Calls `on_change` with the state now, and whenever it changes; again after a while as long as it
-/// returns false.
+/// returns false. Calls `on_routes` after routes or rules have changed.
 async fn watch(
     device: &Device,
     mut on_change: impl AsyncFnMut(LinkState) -> bool,
+    on_routes: impl Fn(),
 ) -> anyhow::Result<()> {
     let events = Events::listen().context("cannot listen to rtnetlink")?;
     let (connection, handle, _) =
@@ -102,14 +109,21 @@ async fn watch(
     while let Located::At(place, link) = locate(&handle, device).await? {
         events.follow(place)?;
         let mut state = LinkState::of(&link);
+        let mut settled: Option<Instant> = None;
         loop {
             let is_followed = tell(state).await;
             let event = tokio::select! {
                 event = events.next(place) => event?,
+                () = sleep_until(settled.unwrap_or_else(Instant::now)), if settled.is_some() => {
+                    settled = None;
+                    on_routes();
+                    continue;
+                }
                 () = tokio::time::sleep(RETRY), if !is_followed => continue,
             };
             match event {
                 Event::Changed(link) => state = LinkState::of(&link),
+                Event::Routes => settled = settled.or_else(|| Some(Instant::now() + SETTLE)),
                 Event::Gone => {
                     info!("the interface has left its network namespace");
                     break;

@@ -9,7 +9,8 @@ use std::{
 };
 
 use convoy_proto::{
-    DatagramSink, Full, Node, OutboundPacket, PacketSink, Planner, STACK_BUFFER_BYTES, Transmit,
+    Arrival, DatagramSink, Full, Node, OutboundPacket, PacketSink, Planner, STACK_BUFFER_BYTES,
+    Transmit,
     config::{
         AllowedIp, AllowedIpUpdate, DeviceUpdate, PeerUpdate, PresharedKey, PrivateKey, PublicKey,
         Snapshot,
@@ -178,7 +179,10 @@ impl Host {
         let inbound = Inbound {
             datagram: bytes,
             from,
-            local: Some(self.address.ip()),
+            arrival: Some(Arrival {
+                address: self.address.ip(),
+                interface: 2,
+            }),
             ecn: 0,
         };
         let mut sink = Delivered {

@@ -20,6 +20,10 @@ impl EventLoop {
             if let Some(mtu) = signals.mtu {
                 self.node.set_mtu(mtu);
             }
+            if signals.routes != self.known_routes {
+                self.known_routes = signals.routes;
+                self.node.handle_routes_changed();
+            }
             if signals.stop || self.signals.has_changed().is_err() {
                 self.exit = Some(Exit::Stopped);
             }

@@ -1,4 +1,5 @@
-//! The kernel's notifications about links, those of other network namespaces included.
+//! The kernel's notifications: about links, those of other network namespaces included, and about
+//! routes and rules in this one.
 
 use std::{
     io::{self, IoSliceMut},
@@ -20,18 +21,28 @@ use tokio::io::unix::AsyncFd;
 
 use super::place::Place;
 
-/// Longer than any notification about one link.
+/// Longer than any notification.
 const BUFFER_BYTES: usize = 32 * 1024;
 
-/// A socket that hears of every change of a link.
+const GROUPS: [MulticastGroup; 5] = [
+    MulticastGroup::Link,
+    MulticastGroup::Ipv4Route,
+    MulticastGroup::Ipv6Route,
+    MulticastGroup::Ipv4Rule,
+    MulticastGroup::Ipv6Rule,
+];
+
+/// A socket that hears of every change of a link, a route or a rule.
 pub(super) struct Events(AsyncFd<Socket>);
 
-/// What happened to the interface.
+/// What happened.
 pub(super) enum Event {
-    /// It is now so.
+    /// The interface is now so.
     Changed(Box<LinkMessage>),
-    /// It was deleted, or moved to another network namespace.
+    /// The interface was deleted, or moved to another network namespace.
     Gone,
+    /// A route or a rule changed in this network namespace.
+    Routes,
     /// More happened than the socket could hold.
     Lost,
 }
@@ -39,7 +50,8 @@ pub(super) enum Event {
 impl Events {
     pub(super) fn listen() -> io::Result<Self> {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
-        socket.bind(&SocketAddr::new(0, 1 << (MulticastGroup::Link as u32 - 1)))?;
+        let groups = GROUPS.map(|group| 1 << (group as u32 - 1));
+        socket.bind(&SocketAddr::new(0, groups.into_iter().sum()))?;
         socket.set_non_blocking(true)?;
         // SAFETY: the socket owns its descriptor, and nothing else closes it.
         Ok(Self(unsafe { AsyncFd::register(socket) }?))
@@ -51,7 +63,7 @@ impl Events {
         self.0.get_ref().set_listen_all_namespaces(is_elsewhere)
     }
 
-    /// The next thing that happens to the interface at `place`.
+    /// The next thing that happens to the interface at `place`, or to the routes here.
     pub(super) async fn next(&self, place: Place) -> io::Result<Event> {
         let mut buffer = vec![0; BUFFER_BYTES];
         loop {
@@ -65,12 +77,12 @@ impl Events {
                 Ok(Err(error)) => return Err(error),
                 Err(_would_block) => continue,
             };
-            if namespace != place.namespace {
-                continue;
-            }
-            if let Some(event) = event_of(&buffer[..len], place.index) {
-                return Ok(event);
-            }
+            let event = match event_of(&buffer[..len]) {
+                Some((event @ Event::Routes, _)) if namespace.is_none() => event,
+                Some((event, Some(index))) if is(place, namespace, index) => event,
+                _ => continue,
+            };
+            return Ok(event);
         }
     }
 }
@@ -101,16 +113,26 @@ fn receive(socket: RawFd, buffer: &mut [u8]) -> io::Result<(usize, Option<i32>)>
     Ok((message.bytes, namespace))
 }
 
-/// What a notification says of the interface `index`; each is a message of its own.
-fn event_of(notification: &[u8], index: u32) -> Option<Event> {
+fn is(place: Place, namespace: Option<i32>, index: u32) -> bool {
+    place == Place { namespace, index }
+}
+
+/// What a notification says, and of which interface; each is a message of its own.
+fn event_of(notification: &[u8]) -> Option<(Event, Option<u32>)> {
     let message = NetlinkMessage::<RouteNetlinkMessage>::deserialize(notification).ok()?;
-    match message.payload {
-        NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(link)) => {
-            (link.header.index == index).then(|| Event::Changed(Box::new(link)))
+    let NetlinkPayload::InnerMessage(message) = message.payload else {
+        return None;
+    };
+    match message {
+        RouteNetlinkMessage::NewLink(link) => {
+            let index = link.header.index;
+            Some((Event::Changed(Box::new(link)), Some(index)))
         }
-        NetlinkPayload::InnerMessage(RouteNetlinkMessage::DelLink(link)) => {
-            (link.header.index == index).then_some(Event::Gone)
-        }
+        RouteNetlinkMessage::DelLink(link) => Some((Event::Gone, Some(link.header.index))),
+        RouteNetlinkMessage::NewRoute(_)
+        | RouteNetlinkMessage::DelRoute(_)
+        | RouteNetlinkMessage::NewRule(_)
+        | RouteNetlinkMessage::DelRule(_) => Some((Event::Routes, None)),
         _ => None,
     }
 }

@@ -17,3 +17,4 @@ mod interop;
 mod lifecycle;
 mod link;
 mod mtu;
+mod sticky;
