@@ -11,6 +11,7 @@
 mod scene;
 mod traffic;
 
+mod changes;
 mod control;
 mod drop_in;
 mod interop;
