@@ -1,1 +1,180 @@
-//! One bench a stage; run them by `make bench`.
+//! What the benches share: state machines without a network, packets, and sinks that keep nothing.
+
+use std::{
+    hint::black_box,
+    net::{Ipv4Addr, SocketAddr},
+    time::Duration,
+};
+
+use convoy_proto::{
+    DatagramSink, Full, Node, OutboundPacket, PacketSink, Planner, STACK_BUFFER_BYTES, Transmit,
+    config::{AllowedIp, AllowedIpUpdate, DeviceUpdate, PeerUpdate, PrivateKey},
+    inbound::Inbound,
+    noise::Identity,
+};
+
+/// The time at which everything happens (since boot).
+pub const NOW: Duration = Duration::from_secs(1000);
+
+/// A host by its number: its key, its endpoint and its inner address follow from it.
+#[derive(Clone, Copy, Debug)]
+pub struct Host(pub u32);
+
+impl Host {
+    /// A state machine that has `peers`.
+    pub fn node(self, peers: impl IntoIterator<Item = Host>) -> Node {
+        let mut node = Node::default();
+        let plan = Planner::default().plan(DeviceUpdate {
+            private_key: Some(Some(self.key())),
+            peers: peers.into_iter().map(Host::as_peer).collect(),
+            ..DeviceUpdate::default()
+        });
+        node.apply(plan, NOW);
+        node
+    }
+
+    /// The address inside the tunnel.
+    pub fn inner(self) -> Ipv4Addr {
+        (u32::from(Ipv4Addr::new(10, 0, 0, 0)) + self.0).into()
+    }
+
+    /// The address outside.
+    pub fn outer(self) -> SocketAddr {
+        let ip = u32::from(Ipv4Addr::new(198, 18, 0, 0)) + self.0;
+        (Ipv4Addr::from(ip), 51820).into()
+    }
+
+    fn key(self) -> PrivateKey {
+        let mut key = [7; 32];
+        key[4..8].copy_from_slice(&self.0.to_le_bytes());
+        PrivateKey(key)
+    }
+
+    fn as_peer(self) -> PeerUpdate {
+        let mut peer = PeerUpdate::new(Identity::new(&self.key()).public_key());
+        peer.endpoint = Some(self.outer());
+        let network = AllowedIp::new(self.inner().into(), 32);
+        peer.allowed_ips = network
+            .map(|network| AllowedIpUpdate {
+                network,
+                remove: false,
+            })
+            .into_iter()
+            .collect();
+        peer
+    }
+}
+
+/// Makes a session of `a`, whose number is `from`, with `b`, whose number is `to`.
+pub fn shake_hands((from, a): (Host, &mut Node), (to, b): (Host, &mut Node)) {
+    let mut buffer = [0; STACK_BUFFER_BYTES];
+    a.handle_outbound(
+        &mut Packet::new(to.inner(), 64),
+        NOW,
+        &mut buffer,
+        &mut Nowhere,
+    );
+    loop {
+        let (from_a, from_b) = (a.poll_control(), b.poll_control());
+        if from_a.is_none() && from_b.is_none() {
+            break;
+        }
+        for (control, node, sender) in [(from_a, &mut *b, from), (from_b, &mut *a, to)] {
+            if let Some(control) = control {
+                receive(node, &control.datagram, sender);
+            }
+        }
+    }
+    // A held packet confirms the session.
+    let mut confirmation = Kept::default();
+    a.drain_held(NOW, &mut buffer, &mut confirmation);
+    receive(b, &confirmation.0, from);
+}
+
+/// Lets `node` handle a datagram from `sender`; the packet in it is thrown away.
+pub fn receive(node: &mut Node, datagram: &[u8], sender: Host) {
+    let inbound = Inbound {
+        datagram,
+        from: sender.outer(),
+        arrival: None,
+        ecn: 0,
+    };
+    // INVARIANT: the sink is never full.
+    let _ = node.handle_inbound(inbound, NOW, &mut Slot([0; STACK_BUFFER_BYTES]));
+}
+
+/// An IPv4 packet with room for its padding.
+#[derive(Debug)]
+pub struct Packet {
+    bytes: Vec<u8>,
+    len: usize,
+}
+
+impl Packet {
+    /// A packet of `len` bytes to `destination`, from nowhere.
+    pub fn new(destination: Ipv4Addr, len: usize) -> Self {
+        Self::between(Ipv4Addr::UNSPECIFIED, destination, len)
+    }
+
+    /// A packet of `len` bytes.
+    pub fn between(source: Ipv4Addr, destination: Ipv4Addr, len: usize) -> Self {
+        let mut bytes = vec![0; len + 15];
+        bytes[0] = 0x45;
+        bytes[2..4].copy_from_slice(&(len as u16).to_be_bytes());
+        bytes[12..16].copy_from_slice(&source.octets());
+        bytes[16..20].copy_from_slice(&destination.octets());
+        Self { bytes, len }
+    }
+}
+
+impl OutboundPacket for Packet {
+    fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+
+    fn padded(&mut self, len: usize) -> &[u8] {
+        &self.bytes[..len]
+    }
+}
+
+/// Throws datagrams away.
+#[derive(Debug)]
+pub struct Nowhere;
+
+impl DatagramSink for Nowhere {
+    fn has_room(&self) -> bool {
+        true
+    }
+
+    fn append(&mut self, _: &Transmit, datagram: &[u8]) -> Result<(), Full> {
+        black_box(datagram);
+        Ok(())
+    }
+}
+
+/// Keeps the last datagram.
+#[derive(Debug, Default)]
+pub struct Kept(pub Vec<u8>);
+
+impl DatagramSink for Kept {
+    fn has_room(&self) -> bool {
+        true
+    }
+
+    fn append(&mut self, _: &Transmit, datagram: &[u8]) -> Result<(), Full> {
+        datagram.clone_into(&mut self.0);
+        Ok(())
+    }
+}
+
+struct Slot([u8; STACK_BUFFER_BYTES]);
+
+impl PacketSink for Slot {
+    fn slot(&mut self, _: usize) -> Option<&mut [u8]> {
+        Some(&mut self.0)
+    }
+
+    fn commit(&mut self, len: usize) {
+        black_box(&self.0[..len]);
+    }
+}

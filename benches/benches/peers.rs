@@ -1,0 +1,66 @@
+//! What a packet costs in the state machine beside 1, 100 and 10,000 peers: all but one of them idle,
+//! or all of them busy in turn. `cargo bench -p convoy-benches --bench peers`
+
+use convoy_benches::{Host, Kept, NOW, Nowhere, Packet, receive, shake_hands};
+use convoy_proto::{Node, STACK_BUFFER_BYTES};
+use divan::{Bencher, counter::ItemsCount};
+
+const HUB: Host = Host(0);
+const PEERS: [u32; 3] = [1, 100, 10_000];
+const LEN: usize = 1420;
+
+fn main() {
+    divan::main();
+}
+
+#[divan::bench(args = PEERS)]
+fn outbound_to_the_only_busy_peer(bencher: Bencher<'_, '_>, peers: u32) {
+    let (mut hub, _, busy) = one_busy(peers);
+    let mut packet = Packet::new(busy.inner(), LEN);
+    let mut buffer = [0; STACK_BUFFER_BYTES];
+    bencher.counter(ItemsCount::new(1u32)).bench_local(|| {
+        hub.handle_outbound(&mut packet, NOW, &mut buffer, &mut Nowhere);
+    });
+}
+
+#[divan::bench(args = PEERS)]
+fn inbound_from_the_only_busy_peer(bencher: Bencher<'_, '_>, peers: u32) {
+    let (mut hub, mut spoke, busy) = one_busy(peers);
+    let mut packet = Packet::between(busy.inner(), HUB.inner(), LEN);
+    let mut buffer = [0; STACK_BUFFER_BYTES];
+    bencher
+        .counter(ItemsCount::new(1u32))
+        .with_inputs(|| {
+            let mut datagram = Kept::default();
+            spoke.handle_outbound(&mut packet, NOW, &mut buffer, &mut datagram);
+            datagram.0
+        })
+        .bench_local_refs(|datagram| receive(&mut hub, datagram, busy));
+}
+
+#[divan::bench(args = PEERS, sample_count = 20, sample_size = 20_000)]
+fn outbound_to_all_peers_in_turn(bencher: Bencher<'_, '_>, peers: u32) {
+    let mut hub = HUB.node((1..=peers).map(Host));
+    for n in 1..=peers {
+        let mut spoke = Host(n).node([HUB]);
+        shake_hands((HUB, &mut hub), (Host(n), &mut spoke));
+    }
+    let mut packets: Vec<_> = (1..=peers)
+        .map(|n| Packet::new(Host(n).inner(), LEN))
+        .collect();
+    let mut turn = 0;
+    let mut buffer = [0; STACK_BUFFER_BYTES];
+    bencher.counter(ItemsCount::new(1u32)).bench_local(|| {
+        turn = (turn + 1) % packets.len();
+        hub.handle_outbound(&mut packets[turn], NOW, &mut buffer, &mut Nowhere);
+    });
+}
+
+/// A hub with so many peers, and a session with one of them.
+fn one_busy(peers: u32) -> (Node, Node, Host) {
+    let busy = Host(peers / 2 + 1);
+    let mut hub = HUB.node((1..=peers).map(Host));
+    let mut spoke = busy.node([HUB]);
+    shake_hands((HUB, &mut hub), (busy, &mut spoke));
+    (hub, spoke, busy)
+}
