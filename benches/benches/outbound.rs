@@ -13,8 +13,8 @@ fn main() {
 
 #[divan::bench(args = [64, 512, 1420])]
 fn encapsulate(bencher: Bencher<'_, '_>, len: usize) {
-    let (mut here, mut there) = (HERE.node([THERE]), THERE.node([HERE]));
-    shake_hands((HERE, &mut here), (THERE, &mut there));
+    let mut here = HERE.node([THERE]);
+    shake_hands((HERE, &mut here), &mut [(THERE, THERE.node([HERE]))]);
     let mut packet = Packet::new(THERE.inner(), len);
     let mut buffer = [0; STACK_BUFFER_BYTES];
     bencher.counter(BytesCount::new(len)).bench_local(|| {

@@ -35,16 +35,16 @@ fn inbound_from_the_only_busy_peer(bencher: Bencher<'_, '_>, peers: u32) {
             spoke.handle_outbound(&mut packet, NOW, &mut buffer, &mut datagram);
             datagram.0
         })
-        .bench_local_refs(|datagram| receive(&mut hub, datagram, busy));
+        .bench_local_refs(|datagram| receive(&mut hub, datagram, busy, NOW));
 }
 
 #[divan::bench(args = PEERS, sample_count = 20, sample_size = 20_000)]
 fn outbound_to_all_peers_in_turn(bencher: Bencher<'_, '_>, peers: u32) {
     let mut hub = HUB.node((1..=peers).map(Host));
-    for n in 1..=peers {
-        let mut spoke = Host(n).node([HUB]);
-        shake_hands((HUB, &mut hub), (Host(n), &mut spoke));
-    }
+    let mut spokes: Vec<_> = (1..=peers)
+        .map(|n| (Host(n), Host(n).node([HUB])))
+        .collect();
+    shake_hands((HUB, &mut hub), &mut spokes);
     let mut packets: Vec<_> = (1..=peers)
         .map(|n| Packet::new(Host(n).inner(), LEN))
         .collect();
@@ -60,7 +60,8 @@ fn outbound_to_all_peers_in_turn(bencher: Bencher<'_, '_>, peers: u32) {
 fn one_busy(peers: u32) -> (Node, Node, Host) {
     let busy = Host(peers / 2 + 1);
     let mut hub = HUB.node((1..=peers).map(Host));
-    let mut spoke = busy.node([HUB]);
-    shake_hands((HUB, &mut hub), (busy, &mut spoke));
+    let mut spokes = [(busy, busy.node([HUB]))];
+    shake_hands((HUB, &mut hub), &mut spokes);
+    let [(_, spoke)] = spokes;
     (hub, spoke, busy)
 }

@@ -3,12 +3,12 @@
 use std::{
     hint::black_box,
     net::{Ipv4Addr, SocketAddr},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use convoy_proto::{
     DatagramSink, Full, Node, OutboundPacket, PacketSink, Planner, STACK_BUFFER_BYTES, Transmit,
-    config::{AllowedIp, AllowedIpUpdate, DeviceUpdate, PeerUpdate, PrivateKey},
+    config::{AllowedIp, AllowedIpUpdate, DeviceUpdate, PeerSnapshot, PeerUpdate, PrivateKey},
     inbound::Inbound,
     noise::Identity,
 };
@@ -65,34 +65,51 @@ impl Host {
     }
 }
 
-/// Makes a session of `a`, whose number is `from`, with `b`, whose number is `to`.
-pub fn shake_hands((from, a): (Host, &mut Node), (to, b): (Host, &mut Node)) {
+/// Makes a session of `hub`, which is `own`, with each of `spokes`.
+///
+/// Hundreds a second are a load that is answered by cookies: the next attempt then succeeds.
+pub fn shake_hands((own, hub): (Host, &mut Node), spokes: &mut [(Host, Node)]) {
     let mut buffer = [0; STACK_BUFFER_BYTES];
-    a.handle_outbound(
-        &mut Packet::new(to.inner(), 64),
-        NOW,
-        &mut buffer,
-        &mut Nowhere,
-    );
-    loop {
-        let (from_a, from_b) = (a.poll_control(), b.poll_control());
-        if from_a.is_none() && from_b.is_none() {
-            break;
-        }
-        for (control, node, sender) in [(from_a, &mut *b, from), (from_b, &mut *a, to)] {
-            if let Some(control) = control {
-                receive(node, &control.datagram, sender);
-            }
+    for n in 0..spokes.len() {
+        let mut packet = Packet::new(spokes[n].0.inner(), 64);
+        hub.handle_outbound(&mut packet, NOW, &mut buffer, &mut Nowhere);
+        // A tick takes no more either.
+        exchange((own, hub), spokes, NOW);
+    }
+    for attempt in 1..4 {
+        let now = NOW + attempt * Duration::from_secs(6);
+        while hub.poll_timeout().is_some_and(|at| at <= now) {
+            hub.handle_timeout(now);
+            exchange((own, hub), spokes, now);
         }
     }
-    // A held packet confirms the session.
-    let mut confirmation = Kept::default();
-    a.drain_held(NOW, &mut buffer, &mut confirmation);
-    receive(b, &confirmation.0, from);
+    let peers = hub.snapshot(NOW, SystemTime::now()).peers;
+    let is_connected = |peer: &PeerSnapshot| peer.last_handshake.is_some();
+    assert!(peers.iter().filter(|p| is_connected(p)).count() == spokes.len());
+}
+
+/// Carries handshakes both ways until there are none; what was held for them confirms them.
+fn exchange((own, hub): (Host, &mut Node), spokes: &mut [(Host, Node)], now: Duration) {
+    let mut buffer = [0; STACK_BUFFER_BYTES];
+    while let Some(control) = hub.poll_control() {
+        let to = control.transmit.to;
+        let Some((spoke, node)) = spokes.iter_mut().find(|(spoke, _)| spoke.outer() == to) else {
+            continue;
+        };
+        receive(node, &control.datagram, own, now);
+        while let Some(answer) = node.poll_control() {
+            receive(hub, &answer.datagram, *spoke, now);
+        }
+        let mut confirmation = Kept::default();
+        hub.drain_held(now, &mut buffer, &mut confirmation);
+        if !confirmation.0.is_empty() {
+            receive(node, &confirmation.0, own, now);
+        }
+    }
 }
 
 /// Lets `node` handle a datagram from `sender`; the packet in it is thrown away.
-pub fn receive(node: &mut Node, datagram: &[u8], sender: Host) {
+pub fn receive(node: &mut Node, datagram: &[u8], sender: Host, now: Duration) {
     let inbound = Inbound {
         datagram,
         from: sender.outer(),
@@ -100,7 +117,7 @@ pub fn receive(node: &mut Node, datagram: &[u8], sender: Host) {
         ecn: 0,
     };
     // INVARIANT: the sink is never full.
-    let _ = node.handle_inbound(inbound, NOW, &mut Slot([0; STACK_BUFFER_BYTES]));
+    let _ = node.handle_inbound(inbound, now, &mut Slot([0; STACK_BUFFER_BYTES]));
 }
 
 /// An IPv4 packet with room for its padding.
