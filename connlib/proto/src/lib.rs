@@ -30,6 +30,7 @@ pub mod outbound;
 mod packet;
 mod peer;
 mod plan;
+mod prefixes;
 mod sessions;
 mod timeout;
 mod timers;
