@@ -74,6 +74,8 @@ fn endpoint_line(text: &mut String, endpoint: SocketAddr) -> fmt::Result {
         && v6.scope_id() != 0
         && let Ok(zone) = nix::net::if_::if_indextoname(v6.scope_id())
         && let Ok(zone) = zone.to_str()
+        // What nix makes of an index that nobody has.
+        && !zone.is_empty()
     {
         return writeln!(text, "endpoint=[{}%{zone}]:{}", v6.ip(), v6.port());
     }
