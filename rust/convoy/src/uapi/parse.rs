@@ -33,7 +33,7 @@ pub(super) struct ParseError {
 /// Why one line was refused.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 enum Reason {
-    /// The line has no `=`, or is not UTF-8.
+    /// The line has no `=`.
     #[error("not of the form key=value")]
     NotKeyValue,
     /// The key may not stand before the first `public_key`.
@@ -94,7 +94,8 @@ impl SetParser {
     }
 
     fn key_value(&mut self, line: &[u8]) -> Result<(), Reason> {
-        let text = std::str::from_utf8(line).map_err(|_| Reason::NotKeyValue)?;
+        // What is no UTF-8 is no known key, and no value that a key may have.
+        let text = String::from_utf8_lossy(line);
         let (key, value) = text.split_once('=').ok_or(Reason::NotKeyValue)?;
         if key == "public_key" {
             let peer = PeerUpdate::new(PublicKey(*key_32("public_key", value)?));

@@ -19,3 +19,4 @@ mod golden;
 mod interop;
 mod lifecycle;
 mod mtu;
+mod uapi;

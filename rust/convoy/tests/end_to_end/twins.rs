@@ -1,6 +1,13 @@
 //! Convoy and the reference side by side: each in a namespace of its own, told the same.
 
-use std::{env, fs, process::Command, sync::MutexGuard};
+use std::{
+    env, fs,
+    io::{Read, Write},
+    net::Shutdown,
+    os::unix::net::UnixStream,
+    process::Command,
+    sync::MutexGuard,
+};
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use convoy_lab::{
@@ -8,7 +15,7 @@ use convoy_lab::{
     wireguard::{Daemon, Implementation},
 };
 
-use crate::scene::{convoy, lab};
+use crate::scene::{DEADLINE, convoy, lab};
 
 /// The interfaces of both.
 pub(crate) const INTERFACES: [&str; 2] = ["wg0", "wg1"];
@@ -96,6 +103,18 @@ impl Twin {
         let said = String::from_utf8(output.stdout).unwrap();
         format!("{}\n\n{said}", output.status.code().unwrap())
     }
+}
+
+/// Sends `request`, says that there will be no more, and reads all answers.
+pub(crate) fn ask(daemon: &Daemon, request: &[u8]) -> Vec<u8> {
+    let mut stream = UnixStream::connect(daemon.socket()).unwrap();
+    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    // A daemon may end the connection before it has all.
+    let _ = stream.write_all(request);
+    let _ = stream.shutdown(Shutdown::Write);
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    answer
 }
 
 /// A private key that is the same in every run, as `wg` reads it.

@@ -197,9 +197,13 @@ fn every_wrong_peer_line_is_refused_by_name() {
 #[test]
 fn a_line_without_an_equals_sign_is_a_protocol_error() {
     let mut parser = SetParser::new();
-    for line in [&b"private_key"[..], b"\xff=1"] {
-        let error = parser.line(line).unwrap_err();
-        assert_eq!(error.errno(), Errno::EPROTO);
+    for (line, errno) in [
+        (&b"private_key"[..], Errno::EPROTO),
+        (b"\xff", Errno::EPROTO),
+        (b"\xff=1", Errno::EINVAL),
+        (b"fwmark=\xff", Errno::EINVAL),
+    ] {
+        assert_eq!(parser.line(line).unwrap_err().errno(), errno);
     }
 }
 
