@@ -31,7 +31,7 @@ use tracing::{debug, warn};
 use zeroize::Zeroizing;
 
 use crate::{
-    link_monitor,
+    link_monitor, process,
     stats::{self, Report},
 };
 use clients::{Client, Clients};
@@ -46,6 +46,9 @@ const LIMITS: Limits = Limits {
     time: Duration::from_secs(60),
     bytes: 64 << 20,
 };
+
+/// Requests and answers from this size on, in bytes, are not left in the allocator's hands.
+const LARGE: usize = 1 << 20;
 
 /// How long to wait when the process is out of file descriptors or threads.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
@@ -188,7 +191,12 @@ impl<C: Control> Service<C> {
                 warn!("UAPI: request refused: {refusal}");
             }
             let lost_track = matches!(outcome, Err(Refusal::Read(_)));
-            if answer(client, outcome).is_err() || lost_track {
+            let text_bytes = outcome.as_ref().map_or(0, |text| text.len());
+            let is_lost = answer(client, outcome).is_err() || lost_track;
+            if text_bytes.max(lines.request_bytes()) >= LARGE {
+                process::return_freed_memory();
+            }
+            if is_lost {
                 return;
             }
         }

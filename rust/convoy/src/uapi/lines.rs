@@ -73,6 +73,11 @@ impl<'a> Lines<'a> {
         self.bytes_left = self.limits.bytes;
     }
 
+    /// The bytes of the present request that were read so far.
+    pub(super) fn request_bytes(&self) -> usize {
+        self.limits.bytes - self.bytes_left
+    }
+
     /// Blocks for the next line, and gives it without its line feed.
     pub(super) fn next_line(&mut self) -> Result<&[u8], ReadError> {
         let mut searched = 0;

@@ -13,6 +13,7 @@ mod scene;
 mod traffic;
 mod twins;
 
+mod abuse;
 mod control;
 mod drop_in;
 mod golden;
