@@ -20,4 +20,5 @@ mod golden;
 mod interop;
 mod lifecycle;
 mod mtu;
+mod scale;
 mod uapi;
