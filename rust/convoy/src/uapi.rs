@@ -27,7 +27,7 @@ use convoy_proto::config::{DeviceUpdate, Snapshot};
 use convoy_tunnel::{ApplyError, Closed, Tunnel};
 use nix::errno::Errno;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tracing::{debug, warn};
+use tracing::{debug, error, warn};
 use zeroize::Zeroizing;
 
 use crate::{
@@ -183,12 +183,12 @@ impl<C: Control> Service<C> {
                 Ok(b"get=1") => self.listing(&mut lines),
                 Ok(b"set=1") => self.set(&mut lines),
                 Ok(line) if line == stats::REQUEST.as_bytes() => self.stats(&mut lines),
-                Ok(_) => return warn!("UAPI: a client asked for an unknown operation"),
+                Ok(_) => return error!("UAPI: a client asked for an unknown operation"),
                 Err(ReadError::Ended) => return,
                 Err(error) => Err(error.into()),
             };
             if let Err(refusal) = &outcome {
-                warn!("UAPI: request refused: {refusal}");
+                error!("UAPI: request refused: {refusal}");
             }
             let lost_track = matches!(outcome, Err(Refusal::Read(_)));
             let text_bytes = outcome.as_ref().map_or(0, |text| text.len());

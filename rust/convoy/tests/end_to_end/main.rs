@@ -16,6 +16,7 @@ mod twins;
 mod abuse;
 mod control;
 mod drop_in;
+mod environment;
 mod golden;
 mod interop;
 mod lifecycle;

@@ -5,6 +5,7 @@ use std::{
     io::{Read, Write},
     net::Shutdown,
     os::unix::net::UnixStream,
+    path::Path,
     process::Command,
     sync::MutexGuard,
 };
@@ -107,7 +108,11 @@ impl Twin {
 
 /// Sends `request`, says that there will be no more, and reads all answers.
 pub(crate) fn ask(daemon: &Daemon, request: &[u8]) -> Vec<u8> {
-    let mut stream = UnixStream::connect(daemon.socket()).unwrap();
+    ask_at(daemon.socket(), request)
+}
+
+pub(crate) fn ask_at(socket: &Path, request: &[u8]) -> Vec<u8> {
+    let mut stream = UnixStream::connect(socket).unwrap();
     stream.set_read_timeout(Some(DEADLINE)).unwrap();
     // A daemon may end the connection before it has all.
     let _ = stream.write_all(request);
