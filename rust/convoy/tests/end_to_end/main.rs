@@ -23,3 +23,4 @@ mod lifecycle;
 mod mtu;
 mod scale;
 mod uapi;
+mod wg_quick;
