@@ -103,7 +103,9 @@ fn a_descriptor_that_is_none_is_an_error() {
         ("WG_UAPI_FD", &*socket),
     ] {
         for foreground in ["0", "1"] {
-            let mut command = daemon(&namespace);
+            // One that went on would go on for ever.
+            let mut command = namespace.command("timeout");
+            command.arg("20").arg(convoy_program()).arg("wg0");
             command.env("WG_PROCESS_FOREGROUND", foreground);
             let output = command.env(variable, value).output().unwrap();
             let said = String::from_utf8(output.stderr).unwrap();
