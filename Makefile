@@ -3,7 +3,7 @@
 CARGO ?= cargo
 # What the tests run beside Convoy itself.
 TEST_PACKAGES = iproute2 iputils-ping nftables procps util-linux wireguard-go wireguard-tools
-TEST_PROGRAMS = ip ping nft setpriv wireguard-go wg
+TEST_PROGRAMS = ip ping nft setpriv sysctl wireguard-go wg wg-quick
 
 .PHONY: help build speedtest test test-packages lint fmt-check clippy doc bench
 

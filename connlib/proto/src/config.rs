@@ -160,6 +160,6 @@ pub struct PeerSnapshot {
     pub rx_packets: u64,
     /// Data datagrams sent that carried a packet.
     pub tx_packets: u64,
-    /// The allowed IPs, in ascending order.
+    /// The allowed IPs, in the order in which they were last given to the peer.
     pub allowed_ips: Vec<AllowedIp>,
 }

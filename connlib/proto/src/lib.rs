@@ -31,6 +31,7 @@ pub mod outbound;
 mod packet;
 mod peer;
 mod plan;
+mod prefixes;
 mod replies;
 mod sessions;
 mod sources;

@@ -1,17 +1,18 @@
 //! What the node knows of one peer.
 
 use std::{
-    collections::{BTreeSet, VecDeque},
+    collections::VecDeque,
     net::{IpAddr, SocketAddr},
     time::{Duration, SystemTime},
 };
 
 use crate::{
-    config::{AllowedIp, PeerSnapshot, PresharedKey, PublicKey},
+    config::{PeerSnapshot, PresharedKey, PublicKey},
     held::Held,
     inbound::Inbound,
     noise::{CONTROL_BYTES, Identity, Noise},
     outbound::MAX_DATAGRAM,
+    prefixes::Prefixes,
     sessions::Sessions,
     sticky::Asked,
     timers::Timers,
@@ -101,7 +102,7 @@ pub(crate) struct Peer {
     pub(crate) held: VecDeque<Held>,
     /// The longest datagram that the path took lately, in bytes, and until when that is believed.
     pub(crate) path_limit: Option<(usize, Duration)>,
-    pub(crate) allowed_ips: BTreeSet<AllowedIp>,
+    pub(crate) allowed_ips: Prefixes,
     /// Position in the order of adding.
     pub(crate) added: u64,
     pub(crate) last_handshake: Option<Duration>,
@@ -125,7 +126,7 @@ impl Peer {
             asked: None,
             held: VecDeque::new(),
             path_limit: None,
-            allowed_ips: BTreeSet::new(),
+            allowed_ips: Prefixes::default(),
             added,
             last_handshake: None,
             last_answer: None,
@@ -248,7 +249,7 @@ impl Peer {
             tx_bytes: self.tx_bytes,
             rx_packets: self.rx_packets,
             tx_packets: self.tx_packets,
-            allowed_ips: self.allowed_ips.iter().copied().collect(),
+            allowed_ips: self.allowed_ips.in_order(),
         }
     }
 }

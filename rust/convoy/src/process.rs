@@ -68,6 +68,15 @@ pub(crate) fn inherited_fd(name: &str) -> anyhow::Result<Option<OwnedFd>> {
     Ok(Some(fd))
 }
 
+/// Gives the kernel back what was freed: a large request would stay in the allocator's hands.
+pub(crate) fn return_freed_memory() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: malloc_trim has no precondition, and locks what it touches.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::{path::PathBuf, process::Command};

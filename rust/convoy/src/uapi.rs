@@ -10,37 +10,35 @@
 //! | `get=convoy_stats` | `convoy_stats=` and one line of JSON ([`crate::stats`]); holds no key but public ones |
 //!
 //! Each client has a thread of its own, so that one that never ends its request holds up nobody
-//! else. What it may take is bounded in time, in bytes and in the number of clients.
+//! else. What it may take is bounded in time, in bytes and in the number of clients: one too many,
+//! and the one that was silent longest has to go.
 
+mod clients;
 mod lines;
 mod parse;
 pub(crate) mod socket;
 mod write;
 
 use std::{
-    convert::Infallible,
-    io::{self, Write},
-    os::unix::net::{UnixListener, UnixStream},
-    sync::Arc,
-    thread,
-    time::Duration,
+    convert::Infallible, io, os::unix::net::UnixListener, sync::Arc, thread, time::Duration,
 };
 
 use convoy_proto::config::{DeviceUpdate, Snapshot};
 use convoy_tunnel::{ApplyError, Closed, Tunnel};
 use nix::errno::Errno;
-use tokio::sync::Semaphore;
-use tracing::{debug, warn};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tracing::{debug, error, warn};
 use zeroize::Zeroizing;
 
 use crate::{
-    link_monitor,
+    link_monitor, process,
     stats::{self, Report},
 };
+use clients::{Client, Clients};
 use lines::{Limits, Lines, ReadError};
 use parse::{ParseError, SetParser};
 
-/// How many clients are served at the same time; others wait in the socket's backlog.
+/// How many clients are served at the same time.
 const MAX_CLIENTS: usize = 32;
 
 /// 130,000 allowed IPs take 8 MB.
@@ -49,8 +47,14 @@ const LIMITS: Limits = Limits {
     bytes: 64 << 20,
 };
 
+/// Requests and answers from this size on, in bytes, are not left in the allocator's hands.
+const LARGE: usize = 1 << 20;
+
 /// How long to wait when the process is out of file descriptors or threads.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
+
+/// How long to wait for a client to go before another one is asked to.
+const DISMISSAL_TIME: Duration = Duration::from_millis(100);
 
 /// What the clients control: a running tunnel.
 pub(crate) trait Control: Send + Sync + 'static {
@@ -129,18 +133,18 @@ impl<C: Control> Server<C> {
     /// Accepts clients for ever.
     pub(crate) async fn serve(self) -> Infallible {
         let slots = Arc::new(Semaphore::new(MAX_CLIENTS));
+        let clients = Arc::new(Clients::default());
         loop {
-            // INVARIANT: the semaphore is never closed.
-            let slot = Arc::clone(&slots).acquire_owned().await;
-            let slot = slot.expect("the semaphore is open");
             let accepted = self.listener.accept().await;
-            let service = Arc::clone(&self.service);
+            let slot = free_slot(&slots, &clients).await;
+            let (service, clients) = (Arc::clone(&self.service), Arc::clone(&clients));
             let started = accepted
                 .and_then(|(stream, _)| stream.into_std())
-                .and_then(|stream| {
+                .and_then(|stream| clients.admit(stream, service.limits.time))
+                .and_then(|client| {
                     let serve = move || {
-                        service.converse(&stream);
-                        drop(slot);
+                        service.converse(&client);
+                        drop((client, slot));
                     };
                     thread::Builder::new().name("uapi".into()).spawn(serve)
                 });
@@ -152,32 +156,47 @@ impl<C: Control> Server<C> {
     }
 }
 
+/// Waits for a slot; where all are taken, clients that say nothing lose theirs.
+async fn free_slot(slots: &Arc<Semaphore>, clients: &Clients) -> OwnedSemaphorePermit {
+    loop {
+        if let Ok(slot) = Arc::clone(slots).try_acquire_owned() {
+            return slot;
+        }
+        if let Some(silent) = clients.dismiss_one() {
+            debug!("UAPI: {MAX_CLIENTS} clients; let one go that was silent for {silent:?}");
+        }
+        let freed = Arc::clone(slots).acquire_owned();
+        if let Ok(slot) = tokio::time::timeout(DISMISSAL_TIME, freed).await {
+            // INVARIANT: the semaphore is never closed.
+            return slot.expect("the semaphore is open");
+        }
+    }
+}
+
 impl<C: Control> Service<C> {
     /// Answers one client's requests until it ends, or until it says what cannot be understood.
-    fn converse(&self, stream: &UnixStream) {
-        let timeouts = stream
-            .set_nonblocking(false)
-            .and_then(|()| stream.set_write_timeout(Some(self.limits.time)));
-        if let Err(error) = timeouts {
-            warn!("UAPI: cannot set up a client: {error}");
-            return;
-        }
-        let mut lines = Lines::new(stream, self.limits);
+    fn converse(&self, client: &Client) {
+        let mut lines = Lines::new(client, self.limits);
         loop {
             lines.begin_request();
             let outcome = match lines.next_line() {
                 Ok(b"get=1") => self.listing(&mut lines),
                 Ok(b"set=1") => self.set(&mut lines),
                 Ok(line) if line == stats::REQUEST.as_bytes() => self.stats(&mut lines),
-                Ok(_) => return warn!("UAPI: a client asked for an unknown operation"),
+                Ok(_) => return error!("UAPI: a client asked for an unknown operation"),
                 Err(ReadError::Ended) => return,
                 Err(error) => Err(error.into()),
             };
             if let Err(refusal) = &outcome {
-                warn!("UAPI: request refused: {refusal}");
+                error!("UAPI: request refused: {refusal}");
             }
             let lost_track = matches!(outcome, Err(Refusal::Read(_)));
-            if answer(stream, outcome).is_err() || lost_track {
+            let text_bytes = outcome.as_ref().map_or(0, |text| text.len());
+            let is_lost = answer(client, outcome).is_err() || lost_track;
+            if text_bytes.max(lines.request_bytes()) >= LARGE {
+                process::return_freed_memory();
+            }
+            if is_lost {
                 return;
             }
         }
@@ -203,7 +222,9 @@ impl<C: Control> Service<C> {
         let mut parser = SetParser::new();
         let mut wrong = None;
         loop {
+            // As the reference's reader of lines does.
             let line = lines.next_line()?;
+            let line = line.strip_suffix(b"\r").unwrap_or(line);
             if line.is_empty() {
                 break;
             }
@@ -231,15 +252,15 @@ fn blank_line(lines: &mut Lines<'_>) -> Result<(), Refusal> {
     blank.then_some(()).ok_or(Refusal::NotBlank)
 }
 
-fn answer(mut stream: &UnixStream, outcome: Result<Zeroizing<String>, Refusal>) -> io::Result<()> {
+fn answer(client: &Client, outcome: Result<Zeroizing<String>, Refusal>) -> io::Result<()> {
     let errno = match outcome {
         Ok(text) => {
-            stream.write_all(text.as_bytes())?;
+            client.write_all(text.as_bytes())?;
             0
         }
         Err(refusal) => -(refusal.errno() as i32),
     };
-    stream.write_all(format!("errno={errno}\n\n").as_bytes())
+    client.write_all(format!("errno={errno}\n\n").as_bytes())
 }
 
 impl Refusal {

@@ -1,12 +1,13 @@
 //! Reads requests line by line from a client that may be slow, silent or endless.
 
 use std::{
-    io::{self, Read},
-    os::unix::net::UnixStream,
+    io,
     time::{Duration, Instant},
 };
 
 use zeroize::Zeroizing;
+
+use super::clients::Client;
 
 /// The longest line that is read, in bytes with its line feed.
 pub(super) const MAX_LINE: usize = 4096;
@@ -14,7 +15,7 @@ pub(super) const MAX_LINE: usize = 4096;
 /// What one client may take.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
-    /// From the end of the last answer to the end of the request.
+    /// From the first byte of a request to its last, and for taking a part of an answer.
     pub(super) time: Duration,
     /// The longest request, in bytes.
     pub(super) bytes: usize,
@@ -22,9 +23,10 @@ pub(super) struct Limits {
 
 /// The lines of one client; they may hold keys, are kept in one buffer and are wiped with it.
 pub(super) struct Lines<'a> {
-    stream: &'a UnixStream,
+    client: &'a Client,
     limits: Limits,
-    deadline: Instant,
+    /// `None` before a request: a client may keep its connection for later.
+    deadline: Option<Instant>,
     bytes_left: usize,
     buffer: Zeroizing<Vec<u8>>,
     start: usize,
@@ -52,11 +54,11 @@ pub(super) enum ReadError {
 }
 
 impl<'a> Lines<'a> {
-    pub(super) fn new(stream: &'a UnixStream, limits: Limits) -> Self {
+    pub(super) fn new(client: &'a Client, limits: Limits) -> Self {
         Self {
-            stream,
+            client,
             limits,
-            deadline: Instant::now() + limits.time,
+            deadline: None,
             bytes_left: limits.bytes,
             buffer: Zeroizing::new(vec![0; 4 * MAX_LINE]),
             start: 0,
@@ -66,8 +68,14 @@ impl<'a> Lines<'a> {
 
     /// Starts the next request: its time and its bytes are counted from here.
     pub(super) fn begin_request(&mut self) {
-        self.deadline = Instant::now() + self.limits.time;
+        let is_begun = self.start < self.end;
+        self.deadline = is_begun.then(|| Instant::now() + self.limits.time);
         self.bytes_left = self.limits.bytes;
+    }
+
+    /// The bytes of the present request that were read so far.
+    pub(super) fn request_bytes(&self) -> usize {
+        self.limits.bytes - self.bytes_left
     }
 
     /// Blocks for the next line, and gives it without its line feed.
@@ -95,12 +103,13 @@ impl<'a> Lines<'a> {
         self.end -= self.start;
         self.start = 0;
 
-        let time_left = self.deadline.saturating_duration_since(Instant::now());
-        if time_left.is_zero() {
+        let time_left = self
+            .deadline
+            .map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        if time_left.is_some_and(|time| time.is_zero()) {
             return Err(ReadError::TimedOut(self.limits.time));
         }
-        self.stream.set_read_timeout(Some(time_left))?;
-        let read = match self.stream.read(&mut self.buffer[self.end..]) {
+        let read = match self.client.read(&mut self.buffer[self.end..], time_left) {
             Ok(0) => return Err(ReadError::Ended),
             Ok(read) => read,
             // A signal, or the time-out: the next turn tells which.
@@ -108,6 +117,8 @@ impl<'a> Lines<'a> {
             Err(e) => return Err(e.into()),
         };
         self.end += read;
+        self.deadline
+            .get_or_insert_with(|| Instant::now() + self.limits.time);
         let too_long = ReadError::RequestTooLong(self.limits.bytes);
         self.bytes_left = self.bytes_left.checked_sub(read).ok_or(too_long)?;
         Ok(())

@@ -17,6 +17,8 @@ use zeroize::Zeroizing;
 pub(super) struct SetParser {
     update: DeviceUpdate,
     line: usize,
+    /// How many of the last peer's allowed IPs a later `replace_allowed_ips` has taken back.
+    taken_back: usize,
 }
 
 /// What is wrong with a `set` request. Never holds a value, which might be a secret.
@@ -31,14 +33,14 @@ pub(super) struct ParseError {
 /// Why one line was refused.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 enum Reason {
-    /// The line has no `=`, or is not UTF-8.
+    /// The line has no `=`.
     #[error("not of the form key=value")]
     NotKeyValue,
     /// The key may not stand before the first `public_key`.
-    #[error("no key of the device: {0:?}")]
+    #[error("no key of the device: {0}")]
     UnknownDeviceKey(String),
     /// The key may not stand behind a `public_key`.
-    #[error("no key of a peer: {0:?}")]
+    #[error("no key of a peer: {0}")]
     UnknownPeerKey(String),
     /// The key is known, its value is not what it has to be.
     #[error("{key} has to be {expected}")]
@@ -53,6 +55,8 @@ const NUMBER_16: &str = "a number of 0..=65535";
 const NUMBER_32: &str = "a number of 0..=4294967295";
 const TRUE: &str = "true";
 const ENDPOINT: &str = "IPv4:port or [IPv6]:port";
+/// No key that there is, is longer.
+const LONGEST_SHOWN: usize = "persistent_keepalive_interval".len();
 const ALLOWED_IP: &str = "address/prefix, or -address/prefix to remove it";
 
 impl ParseError {
@@ -71,6 +75,7 @@ impl SetParser {
         Self {
             update: DeviceUpdate::default(),
             line: 1,
+            taken_back: 0,
         }
     }
 
@@ -89,17 +94,40 @@ impl SetParser {
     }
 
     fn key_value(&mut self, line: &[u8]) -> Result<(), Reason> {
-        let text = std::str::from_utf8(line).map_err(|_| Reason::NotKeyValue)?;
+        // What is no UTF-8 is no known key, and no value that a key may have.
+        let text = String::from_utf8_lossy(line);
         let (key, value) = text.split_once('=').ok_or(Reason::NotKeyValue)?;
         if key == "public_key" {
             let peer = PeerUpdate::new(PublicKey(*key_32("public_key", value)?));
             self.update.peers.push(peer);
+            self.taken_back = 0;
             return Ok(());
         }
         match self.update.peers.last_mut() {
-            None => device_line(&mut self.update, key, value),
-            Some(peer) => peer_line(peer, key, value),
+            None => device_line(&mut self.update, key, value)?,
+            Some(peer) => peer_line(peer, key, value)?,
         }
+        if key == "replace_allowed_ips" {
+            self.take_back_allowed_ips();
+        }
+        Ok(())
+    }
+
+    /// `replace_allowed_ips` clears what the request itself has named so far, too: it may have
+    /// taken it from another peer.
+    fn take_back_allowed_ips(&mut self) {
+        let Some(peer) = self.update.peers.last_mut() else {
+            return;
+        };
+        let removals: Vec<_> = peer.allowed_ips[self.taken_back..]
+            .iter()
+            .map(|change| AllowedIpUpdate {
+                remove: true,
+                ..*change
+            })
+            .collect();
+        peer.allowed_ips.extend(removals);
+        self.taken_back = peer.allowed_ips.len();
     }
 }
 
@@ -152,8 +180,6 @@ fn peer_line(peer: &mut PeerUpdate, key: &str, value: &str) -> Result<(), Reason
         "replace_allowed_ips" => {
             must_be_true("replace_allowed_ips", value)?;
             peer.replace_allowed_ips = true;
-            // It clears what the request itself has named so far, too.
-            peer.allowed_ips.clear();
         }
         "allowed_ip" => peer
             .allowed_ips
@@ -234,6 +260,10 @@ fn endpoint_in_zone(value: &str) -> Option<SocketAddr> {
 fn allowed_ip(value: &str) -> Option<AllowedIpUpdate> {
     let removed = value.strip_prefix('-');
     let (address, prefix) = removed.unwrap_or(value).split_once('/')?;
+    let is_padded = prefix.len() > 1 && prefix.starts_with('0');
+    if is_padded {
+        return None;
+    }
     let network = AllowedIp::new(address.parse().ok()?, decimal(prefix)?)?;
     Some(AllowedIpUpdate {
         network,
@@ -241,9 +271,13 @@ fn allowed_ip(value: &str) -> Option<AllowedIpUpdate> {
     })
 }
 
-/// Enough of an unknown key to find it by, and no more: what stands there may be anything.
+/// An unknown key, if it looks like one: what stands there may be a secret that lost its name.
 fn shown(key: &str) -> String {
-    key.chars().take(32).collect()
+    let is_name = key.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
+    match is_name && key.len() <= LONGEST_SHOWN {
+        true => format!("{key:?}"),
+        false => format!("one of {} bytes, not shown", key.len()),
+    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The socket file: where it lies, who may own it, and when it goes.
 
 use std::{
-    fs, io,
+    env, fs, io,
     os::{
         fd::{AsFd, OwnedFd},
         unix::{
@@ -13,9 +13,10 @@ use std::{
     sync::Mutex,
 };
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use nix::sys::{
     inotify::{AddWatchFlags, InitFlags, Inotify},
+    socket::{getsockopt, sockopt},
     stat::{Mode, umask},
 };
 use tokio::io::unix::AsyncFd;
@@ -29,8 +30,11 @@ pub(crate) fn path(interface: &str) -> PathBuf {
 }
 
 /// Makes sure that no living daemon answers on `path`.
+///
+/// The kernel answers there too where this process has inherited the listening socket.
 pub(crate) fn ensure_unused(path: &Path) -> anyhow::Result<()> {
-    if UnixStream::connect(path).is_ok() {
+    let is_inherited = env::var_os("WG_UAPI_FD").is_some_and(|number| !number.is_empty());
+    if !is_inherited && UnixStream::connect(path).is_ok() {
         bail!("{} is already in use by a running daemon", path.display());
     }
     Ok(())
@@ -56,8 +60,12 @@ pub(crate) fn bind(path: &Path) -> anyhow::Result<(UnixListener, SocketFile)> {
 ///
 /// An unnamed one has no file to remove.
 pub(crate) fn adopt(fd: OwnedFd) -> anyhow::Result<(UnixListener, Option<SocketFile>)> {
+    let is_listening = getsockopt(&fd, sockopt::AcceptConn).unwrap_or(false);
+    ensure!(is_listening, "WG_UAPI_FD is no listening socket");
     let listener = UnixListener::from(fd);
-    let address = listener.local_addr().context("WG_UAPI_FD is no socket")?;
+    let address = listener
+        .local_addr()
+        .context("WG_UAPI_FD is no Unix socket")?;
     let file = address.as_pathname().map(SocketFile::of).transpose()?;
     Ok((listener, file))
 }

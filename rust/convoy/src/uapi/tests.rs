@@ -1,6 +1,7 @@
 use std::{
     io::{Read, Write},
     net::Shutdown,
+    os::unix::net::UnixStream,
     path::PathBuf,
     sync::Mutex,
 };
@@ -147,6 +148,46 @@ fn more_clients_than_slots_are_all_served() {
         drop(clients);
         assert_eq!(waiting.join().unwrap(), "errno=0\n\n");
     });
+}
+
+#[test]
+fn silent_clients_make_room_for_others() {
+    let daemon = Daemon::start();
+    let silent: Vec<_> = (0..MAX_CLIENTS).map(|_| daemon.connect()).collect();
+    for (client, mut stream) in silent.iter().enumerate() {
+        stream
+            .write_all(&b"set=1\nlisten_port=9\n"[..client % 2 * 20])
+            .unwrap();
+    }
+    for _ in 0..2 * MAX_CLIENTS {
+        assert_eq!(daemon.ask("get=1\n\n"), "errno=0\n\n");
+    }
+    assert!(daemon.applied().is_empty());
+}
+
+#[test]
+fn a_client_may_keep_its_connection_for_later() {
+    let daemon = Daemon::start_with(Limits {
+        time: Duration::from_millis(50),
+        ..LIMITS
+    });
+    let mut stream = daemon.connect();
+    for _ in 0..2 {
+        thread::sleep(Duration::from_millis(150));
+        stream.write_all(b"get=1\n\n").unwrap();
+        let mut answer = [0; 9];
+        stream.read_exact(&mut answer).unwrap();
+        assert_eq!(&answer, b"errno=0\n\n");
+    }
+}
+
+#[test]
+fn lines_may_end_in_a_carriage_return_within_a_set() {
+    let daemon = Daemon::start();
+    let answers = daemon.ask("set=1\nlisten_port=7\r\n\r\nset=1\nlisten_port=8\r\r\n\n");
+    assert_eq!(answers, "errno=0\n\nerrno=-22\n\n");
+    assert_eq!(daemon.ask("set=1\r\nlisten_port=7\r\n\r\n"), "");
+    assert_eq!(daemon.applied().len(), 1);
 }
 
 #[test]

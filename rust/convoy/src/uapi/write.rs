@@ -2,6 +2,7 @@
 
 use std::{
     fmt::{self, Write},
+    net::SocketAddr,
     time::{Duration, UNIX_EPOCH},
 };
 
@@ -52,7 +53,7 @@ fn peer(text: &mut String, peer: &PeerSnapshot) -> fmt::Result {
     key_line(text, "preshared_key", preshared_key)?;
     text.push_str("protocol_version=1\n");
     if let Some(endpoint) = peer.endpoint {
-        writeln!(text, "endpoint={endpoint}")?;
+        endpoint_line(text, endpoint)?;
     }
     writeln!(text, "last_handshake_time_sec={}", last_handshake.as_secs())?;
     let nanoseconds = last_handshake.subsec_nanos();
@@ -65,6 +66,20 @@ fn peer(text: &mut String, peer: &PeerSnapshot) -> fmt::Result {
         writeln!(text, "allowed_ip={}/{}", network.address, network.prefix)?;
     }
     Ok(())
+}
+
+/// A zone is shown by name, as by the reference; by number if no interface has it any more.
+fn endpoint_line(text: &mut String, endpoint: SocketAddr) -> fmt::Result {
+    if let SocketAddr::V6(v6) = endpoint
+        && v6.scope_id() != 0
+        && let Ok(zone) = nix::net::if_::if_indextoname(v6.scope_id())
+        && let Ok(zone) = zone.to_str()
+        // What nix makes of an index that nobody has.
+        && !zone.is_empty()
+    {
+        return writeln!(text, "endpoint=[{}%{zone}]:{}", v6.ip(), v6.port());
+    }
+    writeln!(text, "endpoint={endpoint}")
 }
 
 fn key_line(text: &mut String, name: &str, key: &[u8; 32]) -> fmt::Result {
@@ -114,6 +129,21 @@ mod tests {
         ]
         .concat();
         assert_eq!(*listing(&snapshot), expected);
+    }
+
+    #[test]
+    fn a_zone_is_shown_by_name() {
+        let index = nix::net::if_::if_nametoindex("lo").unwrap();
+        for (zone, expected) in [
+            (index, "endpoint=[fe80::1%lo]:7\n"),
+            (4_000_000_000, "endpoint=[fe80::1%4000000000]:7\n"),
+            (0, "endpoint=[fe80::1]:7\n"),
+        ] {
+            let mut text = String::new();
+            let endpoint = std::net::SocketAddrV6::new("fe80::1".parse().unwrap(), 7, 0, zone);
+            endpoint_line(&mut text, endpoint.into()).unwrap();
+            assert_eq!(text, expected);
+        }
     }
 
     #[test]

@@ -9,14 +9,14 @@ use std::{
     },
 };
 
-use convoy_lab::wireguard::Daemon;
+use convoy_lab::{eventually, wireguard::Daemon};
 use nix::{
     fcntl::{FcntlArg, FdFlag, fcntl},
     sys::signal::Signal,
 };
 use serde_json::Value;
 
-use crate::scene::{convoy, convoy_program, lab, output_of};
+use crate::scene::{DEADLINE, convoy, convoy_program, lab, output_of};
 
 #[test]
 fn the_link_is_left_down_with_the_mtu_of_the_reference() {
@@ -99,6 +99,45 @@ fn every_line_of_a_json_log_is_an_object() {
     }
 }
 
+/// What a script does in its next line, the moment the command has returned.
+#[test]
+fn the_interface_and_the_socket_can_be_used_at_once() {
+    let Some((lab, _turn)) = lab(&["ip", "wg"]) else {
+        return;
+    };
+    let (left, right) = (
+        lab.namespace("left").unwrap(),
+        lab.namespace("right").unwrap(),
+    );
+    let socket = left.run_directory().join("wireguard/wg0.sock");
+    let program = convoy_program();
+    let elsewhere = format!("ip link set dev wg0 netns {}", right.pid());
+    let actions = [
+        (&left, "new0", "ip link set dev wg0 name new0"),
+        (&right, "wg0", &elsewhere),
+        (&left, "wg0", "wg set wg0 listen-port 51820 fwmark 7"),
+        (
+            &left,
+            "wg0",
+            "ip link set up dev wg0 && ip address add 10.8.0.1/24 dev wg0",
+        ),
+        (&left, "wg0", "ip link set wg0 mtu 1280"),
+    ];
+    for _ in 0..6 {
+        for (namespace, name, action) in actions {
+            let line = format!(
+                "{} wg0 && {action} && wg show wg0 listen-port",
+                program.display()
+            );
+            output_of(&left, "sh", &["-c", &line]);
+            assert!(namespace.link().exists(name), "{action}");
+            namespace.link().remove(name).unwrap();
+            let is_gone = eventually(DEADLINE, || (!socket.exists()).then_some(()));
+            assert!(is_gone.is_some(), "the daemon goes on after: {action}");
+        }
+    }
+}
+
 #[test]
 fn no_core_is_dumped() {
     let Some((lab, _turn)) = lab(&[]) else { return };
@@ -111,7 +150,7 @@ fn no_core_is_dumped() {
 }
 
 /// A TUN as another program would hand it over.
-fn open_tun(name: &str) -> io::Result<File> {
+pub(crate) fn open_tun(name: &str) -> io::Result<File> {
     let mut options = OpenOptions::new();
     let file = options.read(true).write(true).open("/dev/net/tun")?;
     // SAFETY: all zeros are a valid ifreq.

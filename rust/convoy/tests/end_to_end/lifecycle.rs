@@ -1,5 +1,13 @@
 //! How the daemon starts and ends. Only ours: wireguard-go's ways are its own.
 
+use std::{
+    io::{Read, Write},
+    net::UdpSocket,
+    os::unix::net::UnixStream,
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+};
+
 use convoy_lab::{
     eventually,
     wireguard::{Daemon, End},
@@ -29,6 +37,26 @@ fn removing_the_interface_ends_the_daemon_and_leaves_nothing() {
 #[test]
 fn removing_the_socket_ends_the_daemon_and_leaves_nothing() {
     ends_cleanly(|end| std::fs::remove_file(end.daemon.socket()).unwrap());
+}
+
+#[test]
+fn sigterm_ends_the_daemon_amid_work() {
+    ends_cleanly_amid_work(|end| end.daemon.signal(Signal::SIGTERM).unwrap());
+}
+
+#[test]
+fn sigint_ends_the_daemon_amid_work() {
+    ends_cleanly_amid_work(|end| end.daemon.signal(Signal::SIGINT).unwrap());
+}
+
+#[test]
+fn removing_the_interface_ends_the_daemon_amid_work() {
+    ends_cleanly_amid_work(|end| end.namespace.link().remove(end.daemon.interface()).unwrap());
+}
+
+#[test]
+fn removing_the_socket_ends_the_daemon_amid_work() {
+    ends_cleanly_amid_work(|end| std::fs::remove_file(end.daemon.socket()).unwrap());
 }
 
 #[test]
@@ -87,16 +115,68 @@ fn a_second_daemon_for_the_same_interface_is_refused() {
     assert!(first.request("get=1\n\n").unwrap().ends_with("errno=0\n\n"));
 }
 
-/// Exit code 0, and neither socket nor interface is left.
+/// With traffic both ways, and clients of the socket that are not done.
+fn ends_cleanly_amid_work(end_it: impl FnOnce(&End)) {
+    let Some(mut scene) = Scene::new(Pairing::ConvoyToConvoy) else {
+        return;
+    };
+    ping(&scene.left, scene.right.inner_v4());
+    let mut clients = [&b"set=1\nlisten_po"[..], b"get=1\n\n", b"get"].map(|request| {
+        let mut client = UnixStream::connect(scene.left.daemon.socket()).unwrap();
+        client.set_read_timeout(Some(DEADLINE)).unwrap();
+        client.write_all(request).unwrap();
+        client
+    });
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for (from, to) in [(&scene.left, &scene.right), (&scene.right, &scene.left)] {
+            let (namespace, address) = (from.namespace.clone(), (to.inner_v4(), 7_000));
+            let bind = || UdpSocket::bind("0.0.0.0:0");
+            let socket = namespace.run(bind).unwrap().unwrap();
+            let is_over = &is_over;
+            scope.spawn(move || {
+                while !is_over.load(Ordering::Relaxed) {
+                    // In the end there is no route any more.
+                    let _ = socket.send_to(&[0; 1_200], address);
+                }
+            });
+        }
+        let before = received(&scene.left);
+        let flows = eventually(DEADLINE, || {
+            (received(&scene.left) > before + 1_000).then_some(())
+        });
+        end_it(&scene.left);
+        let ended = eventually(DEADLINE, || scene.left.daemon.ended());
+        is_over.store(true, Ordering::Relaxed);
+        assert!(flows.is_some(), "there was no traffic");
+        assert!(ended.is_some(), "the daemon goes on");
+    });
+    is_gone(&mut scene.left);
+    for client in &mut clients {
+        client.read_to_end(&mut Vec::new()).unwrap();
+    }
+}
+
+/// Packets that have come out of the tunnel.
+fn received(end: &End) -> u64 {
+    let statistics = end.namespace.link().statistics(end.daemon.interface());
+    statistics.unwrap().rx_packets
+}
+
 fn ends_cleanly(end_it: impl FnOnce(&End)) {
     let Some(mut scene) = Scene::new(Pairing::ConvoyToConvoy) else {
         return;
     };
     ping(&scene.left, scene.right.inner_v4());
     end_it(&scene.left);
-    let status = scene.left.daemon.wait().unwrap();
+    is_gone(&mut scene.left);
+}
+
+/// Exit code 0, and neither socket nor interface is left.
+fn is_gone(end: &mut End) {
+    let status = end.daemon.wait().unwrap();
     assert_eq!(status.code(), Some(0), "{status}");
-    let daemon = &scene.left.daemon;
+    let daemon = &end.daemon;
     assert!(!daemon.socket().exists(), "the socket is still there");
-    assert!(!scene.left.namespace.link().exists(daemon.interface()));
+    assert!(!end.namespace.link().exists(daemon.interface()));
 }

@@ -4,18 +4,26 @@
 //! fail under `CONVOY_REQUIRE_LAB=1`. Further switches:
 //!
 //! - `CONVOY_TEST_PROGRAM`: the program to test, instead of the one that cargo has built.
+//! - `CONVOY_TEST_REFERENCE`: the program to compare with, instead of `wireguard-go`.
 //! - `CONVOY_TEST_MEGABYTES`: how much TCP carries in one direction, instead of 200.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod scene;
 mod traffic;
+mod twins;
 
+mod abuse;
 mod changes;
 mod control;
 mod drop_in;
+mod environment;
+mod golden;
 mod interop;
 mod lifecycle;
 mod link;
 mod mtu;
+mod scale;
 mod sticky;
+mod uapi;
+mod wg_quick;

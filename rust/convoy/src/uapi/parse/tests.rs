@@ -93,11 +93,23 @@ fn the_host_bits_of_an_allowed_ip_are_cut_off() {
 }
 
 #[test]
-fn replacing_the_allowed_ips_forgets_those_named_before() {
-    let update =
-        peer("allowed_ip=10.0.0.1/32\nreplace_allowed_ips=true\nallowed_ip=10.0.0.2/32\n").unwrap();
+fn replacing_the_allowed_ips_takes_those_named_before_back() {
+    let replace = "replace_allowed_ips=true\n".repeat(50);
+    let text = format!("allowed_ip=10.0.0.1/32\n{replace}allowed_ip=10.0.0.2/32\n{replace}");
+    let update = peer(&text).unwrap();
     assert!(update.replace_allowed_ips);
-    assert_eq!(update.allowed_ips, [added("10.0.0.2", 32)]);
+    let removed = |address| AllowedIpUpdate {
+        remove: true,
+        ..added(address, 32)
+    };
+    let [first, second] = ["10.0.0.1", "10.0.0.2"];
+    let expected = [
+        added(first, 32),
+        removed(first),
+        added(second, 32),
+        removed(second),
+    ];
+    assert_eq!(update.allowed_ips, expected);
 }
 
 #[test]
@@ -164,6 +176,7 @@ fn every_wrong_peer_line_is_refused_by_name() {
         ("allowed_ip=10.0.0.1/33", "allowed_ip"),
         ("allowed_ip=10.0.0.1/", "allowed_ip"),
         ("allowed_ip=10.0.0.1/+8", "allowed_ip"),
+        ("allowed_ip=10.0.0.1/08", "allowed_ip"),
         ("allowed_ip=fd00::/129", "allowed_ip"),
         ("allowed_ip=--10.0.0.0/8", "allowed_ip"),
         ("update_only=yes", "update_only"),
@@ -184,9 +197,13 @@ fn every_wrong_peer_line_is_refused_by_name() {
 #[test]
 fn a_line_without_an_equals_sign_is_a_protocol_error() {
     let mut parser = SetParser::new();
-    for line in [&b"private_key"[..], b"\xff=1"] {
-        let error = parser.line(line).unwrap_err();
-        assert_eq!(error.errno(), Errno::EPROTO);
+    for (line, errno) in [
+        (&b"private_key"[..], Errno::EPROTO),
+        (b"\xff", Errno::EPROTO),
+        (b"\xff=1", Errno::EINVAL),
+        (b"fwmark=\xff", Errno::EINVAL),
+    ] {
+        assert_eq!(parser.line(line).unwrap_err().errno(), errno);
     }
 }
 
@@ -199,10 +216,15 @@ fn no_error_shows_a_value() {
         format!("public_key={A}\npreshared_key={digits}"),
         digits.to_owned(),
         format!("endpoint={digits}"),
+        format!("{digits}="),
+        format!("public_key={A}\n{digits}="),
+        "yAnz5TF+lXXJte14tji3zlMNq+hd2rYUIgJBgB3fBmk=".to_owned(),
     ];
     for line in lines {
         let shown = parse(&format!("{line}\n")).unwrap_err().to_string();
-        assert!(!shown.contains(&digits[..8]), "{shown}");
+        for secret in [&digits[..8], "yAnz5TF"] {
+            assert!(!shown.contains(secret), "{shown}");
+        }
     }
 }
 

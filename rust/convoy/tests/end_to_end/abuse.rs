@@ -1,0 +1,193 @@
+//! Clients of the UAPI socket that behave badly, many at once: no harm comes of it.
+
+use std::{
+    fs,
+    io::{Read, Write},
+    net::Shutdown,
+    os::unix::net::UnixStream,
+    sync::MutexGuard,
+};
+
+use convoy_lab::{Lab, Namespace, eventually, wireguard::Daemon};
+
+use crate::{
+    scene::{DEADLINE, convoy, lab, output_of},
+    twins::ask,
+};
+
+/// What the daemon may have more of, in KiB, once the clients are gone.
+const TOLERANCE: u64 = 24 << 10;
+
+#[test]
+fn wg_works_beside_clients_that_do_nothing() {
+    let Some(bed) = Bed::new() else { return };
+    let mut half = bed.connect();
+    half.write_all(b"set=1\nlisten_po").unwrap();
+    let mut endless = bed.connect();
+    endless.write_all(b"set=1\nfwmark=7\n").unwrap();
+    let silent: Vec<_> = (0..40).map(|_| bed.connect()).collect();
+    bed.wg_works();
+    // They may have had to make room; if not, they are still served.
+    let _ = half.write_all(b"rt=7\n\n");
+    let _ = endless.write_all(b"\n");
+    drop(silent);
+    bed.wg_works();
+}
+
+#[test]
+fn wg_works_beside_clients_that_do_not_read_their_answers() {
+    let Some(bed) = Bed::new() else { return };
+    let key = "ab".repeat(32);
+    let allowed_ips: String = (0..20_000)
+        .map(|n| format!("allowed_ip=10.0.{}.{}/32\n", n / 256, n % 256))
+        .collect();
+    let request = format!("set=1\npublic_key={key}\n{allowed_ips}\n");
+    assert_eq!(ask(&bed.daemon, request.as_bytes()), b"errno=0\n\n");
+    let before = bed.resident();
+    let greedy: Vec<_> = (0..40)
+        .map(|_| {
+            let mut stream = bed.connect();
+            stream
+                .write_all("get=1\n\n".repeat(100).as_bytes())
+                .unwrap();
+            stream
+        })
+        .collect();
+    bed.wg_works();
+    drop(greedy);
+    bed.forgets(before);
+    bed.wg_works();
+}
+
+#[test]
+fn a_request_without_measure_leaves_no_trace() {
+    let Some(bed) = Bed::new() else { return };
+    bed.wg_works();
+    let before = bed.resident();
+    let peer = |n: usize| format!("public_key={n:064x}\nallowed_ip=10.0.0.0/32\n");
+    let peers: String = (0..700_000).map(peer).collect();
+    assert!(peers.len() > 64 << 20);
+    let one_peer = format!("public_key={}\n", "ab".repeat(32));
+    let allowed_ips = "allowed_ip=10.0.0.0/32\n".repeat(70_000_000 / 23);
+    let line = "x".repeat(1 << 20);
+    for endless in [
+        format!("set=1\n{line}\n\n"),
+        line,
+        format!("set=1\n{peers}\n"),
+        format!("set=1\n{one_peer}{allowed_ips}\n"),
+    ] {
+        let answer = String::from_utf8(ask(&bed.daemon, endless.as_bytes())).unwrap();
+        // What was not read yet when the daemon gave up may cost the client the answer.
+        assert!(answer == "errno=-5\n\n" || answer.is_empty(), "{answer}");
+        bed.wg_works();
+    }
+    bed.forgets(before);
+    assert_eq!(
+        output_of(&bed.namespace, "wg", &["show", "wg0", "peers"]),
+        ""
+    );
+}
+
+#[test]
+fn a_client_that_goes_away_in_the_middle_changes_nothing() {
+    let Some(bed) = Bed::new() else { return };
+    let before = ask(&bed.daemon, b"get=1\n\n");
+    let request = b"set=1\nfwmark=7\nreplace_peers=true\nlisten_port=7\n\n";
+    for length in 0..request.len() - 1 {
+        let mut stream = bed.connect();
+        stream.write_all(&request[..length]).unwrap();
+        match length % 2 {
+            0 => drop(stream),
+            _ => stream.shutdown(Shutdown::Both).unwrap(),
+        }
+    }
+    for _ in 0..100 {
+        let mut stream = bed.connect();
+        stream.write_all(b"get=1\n\n").unwrap();
+        drop(stream);
+    }
+    bed.wg_works();
+    assert_eq!(ask(&bed.daemon, b"get=1\n\n"), before);
+}
+
+#[test]
+fn bytes_that_are_no_text_are_refused() {
+    let Some(bed) = Bed::new() else { return };
+    let all: Vec<u8> = (0..=255).collect();
+    let requests: [&[u8]; 6] = [
+        &[0; 5000],
+        &all,
+        b"\r\n",
+        b"\xff\xff=\xff\n\n",
+        b"\0\n",
+        b"get=1\0\n\n",
+    ];
+    for bytes in requests {
+        ask(&bed.daemon, bytes);
+        ask(&bed.daemon, &[b"set=1\n", bytes, b"\n\n"].concat());
+        ask(&bed.daemon, &[b"set=1\nfwmark=", bytes, b"\n\n"].concat());
+    }
+    bed.wg_works();
+    assert_eq!(
+        output_of(&bed.namespace, "wg", &["show", "wg0", "fwmark"]),
+        "off\n"
+    );
+}
+
+/// A daemon, and its memory.
+struct Bed {
+    daemon: Daemon,
+    namespace: Namespace,
+    _lab: Lab,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl Bed {
+    fn new() -> Option<Self> {
+        let (lab, turn) = lab(&["wg"])?;
+        let namespace = lab.namespace("left").unwrap();
+        Some(Self {
+            daemon: Daemon::start(&namespace, &convoy(), "wg0").unwrap(),
+            namespace,
+            _lab: lab,
+            _turn: turn,
+        })
+    }
+
+    fn connect(&self) -> UnixStream {
+        UnixStream::connect(self.daemon.socket()).unwrap()
+    }
+
+    /// Without waiting for anybody else to be let go of, which takes a minute.
+    fn wg_works(&self) {
+        let mut stream = self.connect();
+        stream.set_read_timeout(Some(DEADLINE)).unwrap();
+        stream.write_all(b"get=1\n\n").unwrap();
+        assert!(stream.read(&mut [0]).unwrap() > 0);
+        let shown = output_of(&self.namespace, "timeout", &["20", "wg", "show", "wg0"]);
+        assert!(shown.contains("interface: wg0"), "{shown}");
+    }
+
+    /// In KiB.
+    fn resident(&self) -> u64 {
+        resident(&self.daemon)
+    }
+
+    fn forgets(&self, before: u64) {
+        let is_back = || (self.resident() <= before + TOLERANCE).then_some(());
+        let now = || format!("{before} KiB before, {} KiB now", self.resident());
+        assert!(eventually(DEADLINE, is_back).is_some(), "{}", now());
+    }
+}
+
+/// The memory that a daemon has at present (VmRSS), in KiB.
+pub(crate) fn resident(daemon: &Daemon) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{}/status", daemon.pid())).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+    line.unwrap()
+        .split_whitespace()
+        .nth(1)
+        .unwrap()
+        .parse()
+        .unwrap()
+}
