@@ -352,7 +352,7 @@ impl Node {
         }
     }
 
-    fn set_noise(&mut self, id: usize, noise: Noise) {
+    fn set_noise(&mut self, id: usize, noise: Box<Noise>) {
         self.by_index.insert(noise.index(), id);
         let peer = &mut self.peers[id];
         peer.timers.allow_initiation();

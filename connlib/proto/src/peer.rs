@@ -34,14 +34,15 @@ const BETWEEN_INITIATIONS: Duration = Duration::from_millis(20);
 /// What one preshared key has led to.
 #[derive(Debug)]
 pub(crate) struct Keys {
-    pub(crate) noise: Noise,
+    /// Ten kilobytes: never moved.
+    pub(crate) noise: Box<Noise>,
     pub(crate) sessions: Sessions,
     /// Whether an initiation was accepted, so that older ones are known as replays.
     pub(crate) guards: bool,
 }
 
 impl Keys {
-    pub(crate) fn new(noise: Noise) -> Self {
+    pub(crate) fn new(noise: Box<Noise>) -> Self {
         Self {
             noise,
             sessions: Sessions::default(),
@@ -171,7 +172,7 @@ impl Peer {
     ///
     /// The keys so far carry their sessions until the new ones have their first, and go on
     /// guarding against replayed initiations until the new ones have accepted one themselves.
-    pub(crate) fn change_keys(&mut self, noise: Noise) -> Vec<Keys> {
+    pub(crate) fn change_keys(&mut self, noise: Box<Noise>) -> Vec<Keys> {
         self.former.extend(self.keys.replace(Keys::new(noise)));
         // The oldest stays: it has seen every initiation that any of them has.
         let is_too_many = self.former.len() > FORMER_KEYS;

@@ -23,7 +23,7 @@ pub struct Plan {
     pub(crate) identity: Option<Option<Identity>>,
     pub(crate) replace_peers: bool,
     /// Present peers that a new private key, or a step of the wall clock, concerns.
-    pub(crate) rekeyed: Vec<(PublicKey, Noise)>,
+    pub(crate) rekeyed: Vec<(PublicKey, Box<Noise>)>,
     pub(crate) peers: Vec<PeerPlan>,
 }
 
@@ -31,7 +31,7 @@ pub struct Plan {
 #[derive(Debug)]
 pub(crate) struct PeerPlan {
     pub(crate) update: PeerUpdate,
-    pub(crate) noise: Option<Noise>,
+    pub(crate) noise: Option<Box<Noise>>,
 }
 
 /// Prepares plans; mirrors the keys and peers of the node.
@@ -90,7 +90,7 @@ impl Planner {
         }
     }
 
-    fn rekey_all(&mut self, identity: Option<&Identity>) -> Vec<(PublicKey, Noise)> {
+    fn rekey_all(&mut self, identity: Option<&Identity>) -> Vec<(PublicKey, Box<Noise>)> {
         if let Some(identity) = identity {
             self.forget(&identity.public_key());
         }
@@ -130,7 +130,7 @@ impl Planner {
     }
 
     /// `None` if nobody can be authenticated by that public key.
-    fn noise(&mut self, key: PublicKey, identity: &Identity) -> Option<Noise> {
+    fn noise(&mut self, key: PublicKey, identity: &Identity) -> Option<Box<Noise>> {
         let index = self.unused_index();
         let mirror = self.peers.entry(key).or_default();
         mirror.indices.push(index);
@@ -139,7 +139,7 @@ impl Planner {
             self.indices.remove(&mirror.indices.remove(1));
         }
         self.indices.insert(index);
-        Noise::new(identity, key, mirror.preshared_key.as_ref(), index)
+        Noise::new(identity, key, mirror.preshared_key.as_ref(), index).map(Box::new)
     }
 
     fn unused_index(&self) -> u32 {

@@ -1,7 +1,7 @@
 //! The socket file: where it lies, who may own it, and when it goes.
 
 use std::{
-    env, fs, io,
+    fs, io,
     os::{
         fd::{AsFd, OwnedFd},
         unix::{
@@ -30,11 +30,8 @@ pub(crate) fn path(interface: &str) -> PathBuf {
 }
 
 /// Makes sure that no living daemon answers on `path`.
-///
-/// The kernel answers there too where this process has inherited the listening socket.
 pub(crate) fn ensure_unused(path: &Path) -> anyhow::Result<()> {
-    let is_inherited = env::var_os("WG_UAPI_FD").is_some_and(|number| !number.is_empty());
-    if !is_inherited && UnixStream::connect(path).is_ok() {
+    if UnixStream::connect(path).is_ok() {
         bail!("{} is already in use by a running daemon", path.display());
     }
     Ok(())

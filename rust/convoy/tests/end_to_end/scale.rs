@@ -140,8 +140,10 @@ impl Bed {
         assert_eq!(String::from_utf8_lossy(&answer), "errno=0\n\n");
     }
 
+    /// Every line behind a line feed, the first one too.
     fn listing(&self) -> String {
-        String::from_utf8(ask(&self.daemon, b"get=1\n\n")).unwrap()
+        let answer = ask(&self.daemon, b"get=1\n\n");
+        format!("\n{}", String::from_utf8(answer).unwrap())
     }
 
     fn timed<T>(&self, what: &str, work: impl FnOnce() -> T) -> T {
