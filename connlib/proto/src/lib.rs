@@ -49,6 +49,12 @@ pub use sticky::{Arrival, SourceQuestion};
 #[cfg(all(feature = "mock-clock", not(debug_assertions)))]
 compile_error!("with mock-clock, time stands still: it is for tests only");
 
+#[cfg(test)]
+extern crate self as convoy_proto;
+#[cfg(test)]
+#[path = "../tests/common/mod.rs"]
+mod common;
+
 /// The sink is full; what was offered is still the caller's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;

@@ -205,6 +205,49 @@ fn padded_len(len: usize, mtu: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{
+        common::Pair,
+        sessions::{REJECT_AFTER_MESSAGES, REKEY_AFTER_MESSAGES},
+    };
+
+    #[test]
+    fn after_so_many_messages_the_session_is_renewed_by_either_side() {
+        for is_initiator in [true, false] {
+            let mut pair = Pair::connected();
+            let sender = if is_initiator {
+                &mut pair.a
+            } else {
+                &mut pair.b
+            };
+            set_sent(&mut sender.node, REKEY_AFTER_MESSAGES - 2);
+            let handshakes = |pair: &mut Pair| pair.a.node.counters().handshakes;
+            for expected in [1, 2] {
+                match is_initiator {
+                    true => pair.a_sends(b"one more"),
+                    false => pair.b_sends(b"one more"),
+                }
+                pair.now += crate::timers::REKEY_TIMEOUT;
+                pair.settle();
+                assert_eq!(handshakes(&mut pair), expected);
+            }
+            assert_eq!(pair.a.delivered.len() + pair.b.delivered.len(), 2);
+        }
+    }
+
+    #[test]
+    fn past_the_last_message_a_session_sends_nothing() {
+        let mut pair = Pair::connected();
+        set_sent(&mut pair.a.node, REJECT_AFTER_MESSAGES);
+        pair.now += crate::timers::REKEY_TIMEOUT;
+        pair.a_sends(b"in a new session only");
+        let sent = pair.a.take_wire(pair.now);
+        assert_eq!(sent.iter().map(Vec::len).collect::<Vec<_>>(), [148]);
+    }
+
+    fn set_sent(node: &mut Node, sent: u64) {
+        let keys = node.peers[0].keys.as_mut().expect("a private key is set");
+        keys.sessions.set_sent(sent);
+    }
 
     #[test]
     fn padding_goes_to_a_multiple_of_sixteen_but_not_past_the_mtu() {

@@ -133,6 +133,14 @@ impl Sessions {
         *self = Self::default();
     }
 
+    /// As if so many messages had been sent in the current session.
+    #[cfg(test)]
+    pub(crate) fn set_sent(&mut self, sent: u64) {
+        if let Some(session) = self.current.and_then(|slot| self.slots[slot].as_mut()) {
+            session.sent = sent;
+        }
+    }
+
     fn insert(&mut self, local: u32, initiator: bool, now: Duration) {
         self.derived += 1;
         self.slots[slot(local)] = Some(Session {
