@@ -8,11 +8,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod pairing;
 mod scene;
 mod traffic;
 
 mod control;
 mod drop_in;
+mod hub;
 mod interop;
 mod lifecycle;
 mod mtu;
+mod nat;
