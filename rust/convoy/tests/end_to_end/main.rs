@@ -19,3 +19,5 @@ mod interop;
 mod lifecycle;
 mod mtu;
 mod nat;
+mod rekey;
+mod roaming;

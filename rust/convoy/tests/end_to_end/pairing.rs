@@ -42,6 +42,26 @@ impl Program {
         }
     }
 
+    /// What it has to be told to follow its own host, or a peer, to another address.
+    pub(crate) fn argument_to_roam(self) -> Option<&'static str> {
+        match self {
+            // It connects a socket to each peer, which keeps the addresses that both had then.
+            Self::BoringTun => Some("--disable-connected-udp"),
+            _ => None,
+        }
+    }
+
+    /// Whether it goes on when the address that it has sent from is taken from its host.
+    pub(crate) fn notices_that_its_address_is_gone(self) -> bool {
+        // Two of its kind stand still.
+        self != Self::WireguardGo
+    }
+
+    /// Whether a peer that is there can be changed; otherwise only removed and added anew.
+    pub(crate) fn changes_peers(self) -> bool {
+        self != Self::BoringTun
+    }
+
     /// When the last handshake was, from the field that `wg show IFACE dump` gives.
     pub(crate) fn handshake_time(self, field: &str) -> SystemTime {
         let seconds = Duration::from_secs(field.parse().unwrap());
@@ -77,6 +97,18 @@ pub(crate) enum Pairing {
 }
 
 impl Pairing {
+    pub(crate) const ALL: [Self; 9] = [
+        Self::ConvoyToConvoy,
+        Self::ConvoyToWireguardGo,
+        Self::WireguardGoToConvoy,
+        Self::ConvoyToNewestWireguardGo,
+        Self::NewestWireguardGoToConvoy,
+        Self::ConvoyToBoringTun,
+        Self::BoringTunToConvoy,
+        Self::ConvoyToGotaTun,
+        Self::GotaTunToConvoy,
+    ];
+
     /// The left end and the right one.
     pub(crate) fn ends(self) -> (Program, Program) {
         use Program::{BoringTun, Convoy, GotaTun, NewestWireguardGo, WireguardGo};

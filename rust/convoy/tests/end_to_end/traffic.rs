@@ -181,7 +181,8 @@ fn receive(mut from: TcpStream, mut stream: Stream, bytes: u64, progress: &Atomi
     );
 }
 
-fn echo_until(socket: &UdpSocket, done: &AtomicBool) {
+/// Sends back what comes, until `done` is set.
+pub(crate) fn echo_until(socket: &UdpSocket, done: &AtomicBool) {
     socket
         .set_read_timeout(Some(Duration::from_millis(50)))
         .unwrap();
@@ -197,7 +198,8 @@ fn echo_until(socket: &UdpSocket, done: &AtomicBool) {
     }
 }
 
-struct SetOnDrop<'a>(&'a AtomicBool);
+/// Ends other threads also when this one panics.
+pub(crate) struct SetOnDrop<'a>(pub(crate) &'a AtomicBool);
 
 impl Drop for SetOnDrop<'_> {
     fn drop(&mut self) {
