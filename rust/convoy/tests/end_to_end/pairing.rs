@@ -51,6 +51,12 @@ impl Program {
         }
     }
 
+    /// Whether it carries packets longer than those of an Ethernet.
+    pub(crate) fn carries_jumbo_packets(self) -> bool {
+        // Two of the same kind do not, either.
+        !matches!(self, Self::BoringTun | Self::GotaTun)
+    }
+
     /// Whether it goes on when the address that it has sent from is taken from its host.
     pub(crate) fn notices_that_its_address_is_gone(self) -> bool {
         // Two of its kind stand still.
