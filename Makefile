@@ -5,7 +5,12 @@ CARGO ?= cargo
 TEST_PACKAGES = iproute2 iputils-ping nftables procps util-linux wireguard-go wireguard-tools
 TEST_PROGRAMS = ip ping nft setpriv sysctl wireguard-go wg wg-quick
 
-.PHONY: help build speedtest test test-packages lint fmt-check clippy doc bench
+# The programs that `make interop` tests against, as it installs them.
+PEERS = $(CURDIR)/target/peers
+PEER_VERSIONS = "$(PEERS)/bin/wireguard --version" "$(PEERS)/bin/boringtun-cli --version" \
+	"$(PEERS)/bin/gotatun --version"
+
+.PHONY: help build speedtest test test-packages interop peers lint fmt-check clippy doc bench
 
 help: ## This list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | column -t -s "$$(printf '\t')"
@@ -28,6 +33,25 @@ test-packages: # Installs what the tests run, when root and missing
 	if [ "$$(id -u)" = 0 ]; then apt-get update && apt-get install -y --no-install-recommends $(TEST_PACKAGES); \
 	else echo "Not installed, tests that need them are skipped:$$missing"; \
 		echo "To install them: sudo apt-get install $(TEST_PACKAGES)"; fi
+
+interop: test-packages peers ## The long tests, and those against newest wireguard-go, BoringTun and GotaTun; as root
+	CONVOY_REQUIRE_LAB=1 \
+	CONVOY_TEST_WIREGUARD_GO=$(PEERS)/bin/wireguard \
+	CONVOY_TEST_BORINGTUN=$(PEERS)/bin/boringtun-cli \
+	CONVOY_TEST_GOTATUN=$(PEERS)/bin/gotatun \
+	$(CARGO) test --locked -p convoy --test end_to_end -- --ignored --test-threads 1 $(ARGS)
+
+peers: # Installs the programs that interop needs, where missing, and says which they are
+	@if [ ! -x $(PEERS)/bin/wireguard ]; then \
+		minor=$$(go env GOVERSION 2>/dev/null | sed -n 's/^go1\.\([0-9]*\).*/\1/p'); \
+		if [ "$${minor:-0}" -lt 21 ]; then \
+			echo "Go 1.21 or newer is needed to build wireguard-go, and it is not in PATH:" >&2; \
+			echo "'apt-get install golang-go' has it from Debian 13 on" >&2; exit 1; fi; \
+		GOBIN=$(PEERS)/bin go install golang.zx2c4.com/wireguard@latest; fi
+	@for crate in boringtun-cli:boringtun-cli gotatun-cli:gotatun; do \
+		if [ ! -x $(PEERS)/bin/$${crate#*:} ]; then \
+			$(CARGO) install --locked --root $(PEERS) $${crate%:*} || exit 1; fi; done
+	@for version in $(PEER_VERSIONS) "wireguard-go --version"; do $$version 2>&1 | head -n 1; done
 
 lint: fmt-check clippy doc ## Formatting, clippy and documentation, warnings denied
 

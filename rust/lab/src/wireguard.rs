@@ -11,10 +11,12 @@
 
 mod config;
 mod daemon;
+mod end;
 mod keys;
 mod tunnel;
 
 pub use config::{Config, Peer};
 pub use daemon::{Daemon, Implementation};
+pub use end::{End, Identity};
 pub use keys::KeyPair;
-pub use tunnel::{End, Tunnel, TunnelOptions, Underlay};
+pub use tunnel::{Tunnel, TunnelOptions, Underlay};

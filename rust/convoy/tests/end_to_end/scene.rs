@@ -15,46 +15,11 @@ use convoy_lab::{
     wireguard::{End, Implementation, Tunnel, TunnelOptions},
 };
 
+use crate::pairing::Program;
+pub(crate) use crate::pairing::{Pairing, for_each_pairing};
+
 /// How long anything may take that is expected to happen.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
-
-/// Who is at which end; the left end speaks first.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Pairing {
-    ConvoyToConvoy,
-    ConvoyToWireguardGo,
-    WireguardGoToConvoy,
-}
-
-/// Makes of each function a module with one test a [`Pairing`].
-macro_rules! for_each_pairing {
-    ($($(#[doc = $doc:literal])* fn $name:ident($pairing:ident: Pairing) $body:block)*) => {$(
-        $(#[doc = $doc])*
-        mod $name {
-            #[allow(unused_imports, reason = "not every test needs all of its module")]
-            use super::*;
-            use $crate::scene::Pairing;
-
-            fn test($pairing: Pairing) $body
-
-            #[test]
-            fn from_convoy_to_convoy() {
-                test(Pairing::ConvoyToConvoy);
-            }
-
-            #[test]
-            fn from_convoy_to_wireguard_go() {
-                test(Pairing::ConvoyToWireguardGo);
-            }
-
-            #[test]
-            fn from_wireguard_go_to_convoy() {
-                test(Pairing::WireguardGoToConvoy);
-            }
-        }
-    )*};
-}
-pub(crate) use for_each_pairing;
 
 /// A tunnel, with the lab that it is in and the right to be the only one.
 ///
@@ -72,12 +37,9 @@ impl Scene {
     }
 
     pub(crate) fn with(pairing: Pairing, options: &TunnelOptions) -> Option<Self> {
-        let (left, right) = match pairing {
-            Pairing::ConvoyToConvoy => (convoy(), convoy()),
-            Pairing::ConvoyToWireguardGo => (convoy(), wireguard_go()),
-            Pairing::WireguardGoToConvoy => (wireguard_go(), convoy()),
-        };
-        let (lab, turn) = lab(&["wg", "ping", "wireguard-go"])?;
+        let (left, right) = pairing.ends();
+        let (lab, turn) = lab_with(&[left, right], &["wg", "ping"])?;
+        let (left, right) = (left.implementation(), right.implementation());
         let tunnel = Tunnel::new(&lab, &left, &right, options).unwrap();
         Some(Self {
             tunnel,
@@ -127,6 +89,16 @@ impl Drop for Scene {
     }
 }
 
+/// As [`lab`], for a test that also needs these daemons.
+pub(crate) fn lab_with(
+    daemons: &[Program],
+    programs: &[&str],
+) -> Option<(Lab, MutexGuard<'static, ()>)> {
+    let daemons: Vec<_> = daemons.iter().map(|daemon| daemon.path()).collect();
+    let daemons = daemons.iter().filter_map(|path| path.to_str());
+    lab(&programs.iter().copied().chain(daemons).collect::<Vec<_>>())
+}
+
 /// A lab for the test that runs, and the right to be the only one; `None` where there cannot be.
 pub(crate) fn lab(programs: &[&str]) -> Option<(Lab, MutexGuard<'static, ()>)> {
     static TURN: Mutex<()> = Mutex::new(());
@@ -139,7 +111,7 @@ pub(crate) fn lab(programs: &[&str]) -> Option<(Lab, MutexGuard<'static, ()>)> {
 
 /// The program under test.
 pub(crate) fn convoy() -> Implementation {
-    Implementation::new(convoy_program())
+    Program::Convoy.implementation()
 }
 
 pub(crate) fn convoy_program() -> PathBuf {
@@ -149,7 +121,7 @@ pub(crate) fn convoy_program() -> PathBuf {
 }
 
 pub(crate) fn wireguard_go() -> Implementation {
-    Implementation::new("wireguard-go")
+    Program::WireguardGo.implementation()
 }
 
 /// What a program inside wrote to its standard output; fails the test if the program fails.

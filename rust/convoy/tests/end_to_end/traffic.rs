@@ -73,7 +73,7 @@ pub(crate) fn tcp_both_ways(from: &Namespace, to: &End, ip: IpAddr, bytes: u64) 
     });
 }
 
-/// `count` datagrams with payloads of 1 to `largest` bytes, in bursts, echoed: all, and in order.
+/// `count` datagrams with payloads of 1 to `largest` bytes, in bursts, echoed.
 pub(crate) fn udp_echo(from: &Namespace, to: &End, ip: IpAddr, count: usize, largest: usize) {
     // Fits every queue on the way, the sockets' buffers of 208 KiB above all.
     let burst_length = (65_536 / largest).min(40);
@@ -105,8 +105,9 @@ pub(crate) fn udp_echo(from: &Namespace, to: &End, ip: IpAddr, count: usize, lar
     });
 }
 
-/// Sends each payload until its echo has come, byte for byte. The kernel promises neither order nor
-/// arrival between the hosts: that Convoy keeps both is shown where there is no kernel in between.
+/// Sends each payload until its echo has come, byte for byte. Order is not asked for: threads of
+/// BoringTun overtake one another, and those of wireguard-go where a session begins. That Convoy
+/// keeps it is shown where there is no other program in between.
 fn exchange(socket: &UdpSocket, burst: &[Vec<u8>]) {
     let deadline = Instant::now() + DEADLINE;
     socket
@@ -181,7 +182,8 @@ fn receive(mut from: TcpStream, mut stream: Stream, bytes: u64, progress: &Atomi
     );
 }
 
-fn echo_until(socket: &UdpSocket, done: &AtomicBool) {
+/// Sends back what comes, until `done` is set.
+pub(crate) fn echo_until(socket: &UdpSocket, done: &AtomicBool) {
     socket
         .set_read_timeout(Some(Duration::from_millis(50)))
         .unwrap();
@@ -197,7 +199,8 @@ fn echo_until(socket: &UdpSocket, done: &AtomicBool) {
     }
 }
 
-struct SetOnDrop<'a>(&'a AtomicBool);
+/// Ends other threads also when this one panics.
+pub(crate) struct SetOnDrop<'a>(pub(crate) &'a AtomicBool);
 
 impl Drop for SetOnDrop<'_> {
     fn drop(&mut self) {

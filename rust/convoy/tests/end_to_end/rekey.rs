@@ -1,0 +1,192 @@
+//! What takes minutes: new sessions after two of them, and silence.
+
+use std::{
+    fs,
+    net::{SocketAddr, UdpSocket},
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::{Duration, Instant, SystemTime},
+};
+
+use convoy_lab::{
+    Pid, eventually,
+    wireguard::{End, Tunnel, TunnelOptions},
+};
+
+use crate::{
+    pairing::{Pairing, Program},
+    scene::{DEADLINE, Scene, lab_with, wg_dump},
+    traffic::{SetOnDrop, echo_until, ping},
+};
+
+/// Rekey-After-Time (the paper, section 6.1), and some for the program that looks seldom.
+const REKEY_DEADLINE: Duration = Duration::from_secs(120 + 30);
+const PORT: u16 = 7_001;
+
+#[test]
+#[ignore = "make interop"]
+fn sessions_are_renewed_after_two_minutes_and_nothing_is_lost() {
+    let programs: Vec<_> = Pairing::ALL
+        .iter()
+        .flat_map(|p| <[_; 2]>::from(p.ends()))
+        .collect();
+    let Some((lab, _turn)) = lab_with(&programs, &["wg", "ping"]) else {
+        return;
+    };
+    thread::scope(|scope| {
+        for pairing in Pairing::ALL {
+            let (left, right) = pairing.ends();
+            let (left, right) = (left.implementation(), right.implementation());
+            let tunnel = Tunnel::new(&lab, &left, &right, &TunnelOptions::default()).unwrap();
+            scope.spawn(move || session_is_renewed(pairing, &tunnel));
+        }
+    });
+}
+
+/// A tunnel without persistent keepalives has nothing to do when nothing goes through it.
+#[test]
+#[ignore = "make interop"]
+fn idle_daemons_sleep() {
+    let Some(scene) = Scene::new(Pairing::ConvoyToConvoy) else {
+        return;
+    };
+    let ends = [&scene.left, &scene.right];
+    for end in ends {
+        stay_silent(end);
+    }
+    ping(ends[0], ends[1].inner_v4());
+    for end in ends {
+        assert!(eventually(3 * DEADLINE, || is_silent(end).then_some(())).is_some());
+    }
+    let before = ends.map(|end| context_switches(end.daemon.pid()));
+    thread::sleep(Duration::from_secs(60));
+    for (end, before) in ends.into_iter().zip(before) {
+        let switches = context_switches(end.daemon.pid()) - before;
+        assert!(
+            switches <= 3,
+            "{switches} context switches in a silent minute"
+        );
+    }
+}
+
+/// Echoes go to and fro all the while, and every one arrives.
+fn session_is_renewed(pairing: Pairing, tunnel: &Tunnel) {
+    let (left, right) = (&tunnel.left, &tunnel.right);
+    ping(left, right.inner_v4());
+    let programs = pairing.ends();
+    let handshakes = || {
+        [
+            handshake_time(programs.0, left),
+            handshake_time(programs.1, right),
+        ]
+    };
+    let first = handshakes();
+    // What tells how long ago, in whole seconds, is not exact.
+    let long_after = |i: usize, now: SystemTime| now > first[i] + Duration::from_secs(60);
+    let renewed = || {
+        handshakes()
+            .into_iter()
+            .enumerate()
+            .all(|(i, now)| long_after(i, now))
+    };
+
+    let done = AtomicBool::new(false);
+    let address = SocketAddr::new(right.inner_v4(), PORT);
+    let echo = right
+        .namespace
+        .run(|| UdpSocket::bind(address))
+        .unwrap()
+        .unwrap();
+    let socket = left
+        .namespace
+        .run(|| UdpSocket::bind("0.0.0.0:0"))
+        .unwrap()
+        .unwrap();
+    socket.connect(address).unwrap();
+    thread::scope(|scope| {
+        let end = SetOnDrop(&done);
+        scope.spawn(|| echo_until(&echo, &done));
+        scope.spawn(|| exchange_until(pairing, &socket, &done));
+        let moved = eventually(REKEY_DEADLINE, || {
+            thread::sleep(Duration::from_secs(1));
+            (renewed() || done.load(Ordering::Relaxed)).then_some(())
+        });
+        assert!(
+            moved.is_some(),
+            "{pairing:?}: no handshake after {first:?}, but {:?}",
+            handshakes()
+        );
+        // Into the new session.
+        thread::sleep(Duration::from_secs(5));
+        drop(end);
+    });
+}
+
+/// Bursts of datagrams, each of which has to come back before the next burst.
+fn exchange_until(pairing: Pairing, socket: &UdpSocket, done: &AtomicBool) {
+    const BURST: u64 = 8;
+    let begin = Instant::now();
+    socket.set_read_timeout(Some(DEADLINE)).unwrap();
+    let mut next = 0_u64;
+    while !done.load(Ordering::Relaxed) {
+        let burst = next..next + BURST;
+        for number in burst.clone() {
+            socket.send(&number.to_be_bytes()).unwrap();
+        }
+        let mut missing: Vec<_> = burst.collect();
+        while !missing.is_empty() {
+            let mut number = [0; 8];
+            let heard = socket.recv(&mut number);
+            let at = begin.elapsed();
+            assert!(heard.is_ok(), "{pairing:?}: lost {missing:?} after {at:?}");
+            let number = u64::from_be_bytes(number);
+            let position = missing.iter().position(|&n| n == number);
+            missing.remove(position.unwrap_or_else(|| panic!("{pairing:?}: {number} came twice")));
+        }
+        next += BURST;
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn handshake_time(program: Program, end: &End) -> SystemTime {
+    program.handshake_time(&wg_dump(end, 1)[4])
+}
+
+/// Takes from the kernel what it would send of its own accord.
+fn stay_silent(end: &End) {
+    for interface in [end.daemon.interface(), "veth0"] {
+        let setting = format!("/proc/sys/net/ipv6/conf/{interface}/router_solicitations");
+        // Below /proc/sys/net every thread sees the settings of its own namespace.
+        end.namespace
+            .run(|| fs::write(setting, "0"))
+            .unwrap()
+            .unwrap();
+    }
+}
+
+/// Whether nothing has gone in or out for longer than any timer of a live session runs
+/// (Keepalive-Timeout and Rekey-Timeout, 15 seconds).
+fn is_silent(end: &End) -> bool {
+    let traffic = || {
+        let link = end.namespace.link();
+        let outside = link.statistics("veth0").unwrap();
+        (outside, link.statistics(end.daemon.interface()).unwrap())
+    };
+    let before = traffic();
+    thread::sleep(Duration::from_secs(16));
+    traffic() == before
+}
+
+/// Of all threads, voluntary or not.
+fn context_switches(process: Pid) -> u64 {
+    let threads = fs::read_dir(format!("/proc/{process}/task")).unwrap();
+    let statuses = threads.map(|t| fs::read_to_string(t.unwrap().path().join("status")).unwrap());
+    let count = |status: String| {
+        let lines = status
+            .lines()
+            .filter(|line| line.contains("ctxt_switches:"));
+        let counts = lines.map(|line| line.rsplit('\t').next().unwrap().parse::<u64>().unwrap());
+        counts.sum::<u64>()
+    };
+    statuses.map(count).sum()
+}

@@ -1,0 +1,136 @@
+//! One end moves while TCP runs in both directions: nothing is lost but time.
+//!
+//! ```text
+//!   left: 10.9.0.1 fd09::1 ──────── veth ──────── right: 10.9.0.2 fd09::2
+//!         ↓ port
+//!         10.9.0.1:51999
+//!         ↓ address
+//!         10.9.0.7:51999
+//!         ↓ IP version
+//!         [fd09::1]:51999
+//! ```
+
+use std::{
+    net::{IpAddr, UdpSocket},
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    thread,
+    time::Duration,
+};
+
+use convoy_lab::{
+    eventually,
+    wireguard::{End, Underlay},
+};
+
+use crate::{
+    pairing::Program,
+    scene::{DEADLINE, Scene, for_each_pairing, wg_dump},
+    traffic::{SetOnDrop, ping, tcp, tcp_bytes},
+};
+
+const PORT: u16 = 51_999;
+
+for_each_pairing! {
+    fn tcp_survives_that_the_left_end_moves(pairing: Pairing) {
+        let Some(mut scene) = Scene::new(pairing) else { return };
+        let (program, other) = pairing.ends();
+        let tunnel = &mut *scene;
+        for (program, end) in [(program, &mut tunnel.left), (other, &mut tunnel.right)] {
+            if let Some(argument) = program.argument_to_roam() {
+                end.replace_daemon(&program.implementation().argument(argument)).unwrap();
+            }
+        }
+        let (left, right) = (&scene.left, &scene.right);
+        ping(left, right.inner_v4());
+        let (done, bytes) = (AtomicBool::new(false), tcp_bytes());
+        let (up, down) = (AtomicU64::new(0), AtomicU64::new(0));
+        thread::scope(|scope| {
+            let _end = SetOnDrop(&done);
+            scope.spawn(|| speak_until(left, right.inner_v4(), &done));
+            let transfers = [
+                scope.spawn(|| tcp(&left.namespace, right, right.inner_v4(), bytes, &up)),
+                scope.spawn(|| tcp(&right.namespace, left, left.inner_v6(), bytes, &down)),
+            ];
+            move_under_way(program, left, right, |part| {
+                let enough = |count: &AtomicU64| count.load(Ordering::Relaxed) >= bytes / 5 * part;
+                let both = || (enough(&up) && enough(&down)).then_some(());
+                let arrived = eventually(3 * DEADLINE, both);
+                assert!(arrived.is_some(), "TCP stands still: {up:?} {down:?}");
+            });
+            for transfer in transfers {
+                transfer.join().unwrap();
+            }
+        });
+        ping(right, left.inner_v4());
+    }
+}
+
+/// Moves the left end when so many fifths have `arrived` in both directions.
+fn move_under_way(program: Program, left: &End, right: &End, arrived: impl Fn(u64)) {
+    let seen_at = |endpoint: &str| {
+        let seen = || (wg_dump(right, 1)[2] == endpoint).then_some(());
+        assert!(
+            eventually(DEADLINE, seen).is_some(),
+            "not seen at {endpoint}"
+        );
+    };
+    arrived(1);
+    left.daemon
+        .request(&format!("set=1\nlisten_port={PORT}\n\n"))
+        .unwrap();
+    seen_at(&format!("10.9.0.1:{PORT}"));
+    if !program.notices_that_its_address_is_gone() {
+        return;
+    }
+    arrived(2);
+    move_to_another_address(left);
+    seen_at(&format!("10.9.0.7:{PORT}"));
+    arrived(3);
+    move_to_ipv6(left, right, program);
+    seen_at(&format!("[fd09::1]:{PORT}"));
+}
+
+/// A datagram that is overtaken while its sender moves takes the other end back to the old address,
+/// until the next one: so there is always a next one, also when all that TCP has to send has come.
+fn speak_until(end: &End, to: IpAddr, done: &AtomicBool) {
+    let socket = end
+        .namespace
+        .run(|| UdpSocket::bind("0.0.0.0:0"))
+        .unwrap()
+        .unwrap();
+    while !done.load(Ordering::Relaxed) {
+        socket.send_to(b"here", (to, PORT)).unwrap();
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn move_to_another_address(end: &End) {
+    let link = end.namespace.link();
+    link.remove_address("veth0", "10.9.0.1/24").unwrap();
+    link.add_address("veth0", "10.9.0.7/24").unwrap();
+}
+
+/// Gives up the IPv4 address, and talks to the other's IPv6 address.
+fn move_to_ipv6(end: &End, other: &End, program: Program) {
+    end.namespace
+        .link()
+        .remove_address("veth0", "10.9.0.7/24")
+        .unwrap();
+    let endpoint = other.outer(Underlay::V6);
+    if !program.changes_peers() {
+        let mut config = end.config.clone();
+        config.listen_port = PORT;
+        config.peers[0].endpoint = Some(endpoint);
+        end.daemon.configure(&config).unwrap();
+        return;
+    }
+    let key = hex::encode(other.keys.public);
+    let request = format!("set=1\npublic_key={key}\nupdate_only=true\nendpoint={endpoint}\n\n");
+    // A datagram that has come to the IPv4 address before is a reason to answer there.
+    let moved = eventually(DEADLINE, || {
+        assert_eq!(end.daemon.request(&request).unwrap().trim(), "errno=0");
+        thread::sleep(Duration::from_millis(50));
+        (wg_dump(end, 1)[2] == endpoint.to_string()).then_some(())
+    });
+    assert!(moved.is_some());
+}

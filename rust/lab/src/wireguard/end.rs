@@ -1,0 +1,154 @@
+//! A daemon with its interface up and its addresses: one end of a tunnel.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use crate::{
+    error::LabError,
+    namespace::Namespace,
+    wireguard::{Config, Daemon, Implementation, KeyPair, Peer, Underlay},
+};
+
+/// The interface of the tunnel, at every end.
+const INTERFACE: &str = "wg0";
+/// The UDP port of every end.
+const PORT: u16 = 51_820;
+
+/// Who an end is: its keys, and the number that its addresses are made of.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// The daemon's keys.
+    pub keys: KeyPair,
+    /// The last part of all its addresses; from 1 to 254.
+    pub number: u8,
+}
+
+/// One end of a tunnel.
+pub struct End {
+    /// Where the daemon runs.
+    pub namespace: Namespace,
+    /// The daemon.
+    pub daemon: Daemon,
+    /// The daemon's identity.
+    pub keys: KeyPair,
+    /// What the daemon has been told.
+    pub config: Config,
+    number: u8,
+    tunnel_mtu: u32,
+}
+
+impl Identity {
+    /// A new random identity.
+    #[must_use]
+    pub fn new(number: u8) -> Self {
+        let keys = KeyPair::generate();
+        Self { keys, number }
+    }
+
+    /// What another end is told of this one: its key, where it is (if that is known beforehand),
+    /// and that its inner addresses are behind it.
+    #[must_use]
+    pub fn as_peer(&self, endpoint: Option<SocketAddr>) -> Peer {
+        Peer {
+            public_key: self.keys.public,
+            preshared_key: None,
+            endpoint,
+            persistent_keepalive: 0,
+            allowed_ips: vec![
+                format!("{}/32", inner_v4(self.number)),
+                format!("{}/128", inner_v6(self.number)),
+            ],
+        }
+    }
+}
+
+impl End {
+    /// Starts a daemon that listens on port 51,820 and has these peers, and sets its interface up
+    /// with its addresses and an MTU in bytes.
+    ///
+    /// # Errors
+    ///
+    /// When the daemon does not start or refuses its configuration.
+    pub fn start(
+        namespace: &Namespace,
+        implementation: &Implementation,
+        identity: &Identity,
+        peers: Vec<Peer>,
+        tunnel_mtu: u32,
+    ) -> Result<Self, LabError> {
+        let end = Self {
+            namespace: namespace.clone(),
+            daemon: Daemon::start(namespace, implementation, INTERFACE)?,
+            keys: identity.keys.clone(),
+            config: Config {
+                private_key: identity.keys.private,
+                listen_port: PORT,
+                peers,
+            },
+            number: identity.number,
+            tunnel_mtu,
+        };
+        end.bring_up()?;
+        Ok(end)
+    }
+
+    /// This end's address inside the tunnel.
+    #[must_use]
+    pub fn inner_v4(&self) -> IpAddr {
+        inner_v4(self.number).into()
+    }
+
+    /// This end's IPv6 address inside the tunnel.
+    #[must_use]
+    pub fn inner_v6(&self) -> IpAddr {
+        inner_v6(self.number).into()
+    }
+
+    /// Where this end's daemon is to be found outside, if it is an end of a
+    /// [`Tunnel`](crate::wireguard::Tunnel).
+    #[must_use]
+    pub fn outer(&self, underlay: Underlay) -> SocketAddr {
+        outer(underlay, self.number)
+    }
+
+    /// Kills the daemon without notice, starts `implementation` in its place, and tells it the
+    /// same as before.
+    ///
+    /// # Errors
+    ///
+    /// When the new daemon does not start.
+    pub fn replace_daemon(&mut self, implementation: &Implementation) -> Result<(), LabError> {
+        self.daemon.signal(nix::sys::signal::Signal::SIGKILL)?;
+        self.daemon.wait()?;
+        self.daemon = Daemon::start(&self.namespace, implementation, INTERFACE)?;
+        self.bring_up()
+    }
+
+    /// Configures the daemon, and its interface as wg-quick(8) would.
+    fn bring_up(&self) -> Result<(), LabError> {
+        self.daemon.configure(&self.config)?;
+        let link = self.namespace.link();
+        link.set_mtu(INTERFACE, self.tunnel_mtu)?;
+        link.add_address(INTERFACE, &format!("{}/24", self.inner_v4()))?;
+        // Below the least MTU of IPv6 the kernel has no IPv6 on the link (RFC 8200, section 5).
+        if self.tunnel_mtu >= 1_280 {
+            link.add_address(INTERFACE, &format!("{}/64", self.inner_v6()))?;
+        }
+        link.set_up(INTERFACE)
+    }
+}
+
+pub(super) fn outer(underlay: Underlay, number: u8) -> SocketAddr {
+    let ip: IpAddr = match underlay {
+        Underlay::V4 => Ipv4Addr::new(10, 9, 0, number).into(),
+        Underlay::V6 => Ipv6Addr::new(0xfd09, 0, 0, 0, 0, 0, 0, number.into()).into(),
+    };
+    SocketAddr::new(ip, PORT)
+}
+
+fn inner_v4(number: u8) -> Ipv4Addr {
+    Ipv4Addr::new(10, 8, 0, number)
+}
+
+fn inner_v6(number: u8) -> Ipv6Addr {
+    Ipv6Addr::new(0xfd08, 0, 0, 0, 0, 0, 0, number.into())
+}
