@@ -224,16 +224,15 @@ impl Node {
     /// The device and its peers; `now` is the time since boot at the wall-clock time `wall`.
     ///
     /// Ports, marks and system calls are not the state machine's: the caller fills them in.
-    #[must_use]
-    pub fn snapshot(&self, now: Duration, wall: SystemTime) -> Snapshot {
-        let mut peers: Vec<_> = self.peers.iter().map(|(_, peer)| peer).collect();
+    pub fn snapshot(&mut self, now: Duration, wall: SystemTime) -> Snapshot {
+        let mut peers: Vec<_> = self.peers.iter_mut().map(|(_, peer)| peer).collect();
         peers.sort_unstable_by_key(|peer| peer.added);
         Snapshot {
             private_key: self.identity.as_ref().map(Identity::private_key),
             listen_port: 0,
             fwmark: 0,
             mtu: self.mtu,
-            peers: peers.iter().map(|p| p.snapshot(now, wall)).collect(),
+            peers: peers.into_iter().map(|p| p.snapshot(now, wall)).collect(),
             counters: self.counters.clone(),
         }
     }

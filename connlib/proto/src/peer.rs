@@ -107,6 +107,8 @@ pub(crate) struct Peer {
     /// Position in the order of adding.
     pub(crate) added: u64,
     pub(crate) last_handshake: Option<Duration>,
+    /// The wall-clock time that was told of a handshake: it stays, whatever the clock does.
+    told_handshake: Option<(Duration, SystemTime)>,
     /// When an initiation of the peer's was last accepted.
     pub(crate) last_answer: Option<Duration>,
     pub(crate) rx_bytes: u64,
@@ -130,6 +132,7 @@ impl Peer {
             allowed_ips: Prefixes::default(),
             added,
             last_handshake: None,
+            told_handshake: None,
             last_answer: None,
             rx_bytes: 0,
             tx_bytes: 0,
@@ -237,14 +240,17 @@ impl Peer {
     }
 
     /// `now` is the time since boot at the wall-clock time `wall`.
-    pub(crate) fn snapshot(&self, now: Duration, wall: SystemTime) -> PeerSnapshot {
+    pub(crate) fn snapshot(&mut self, now: Duration, wall: SystemTime) -> PeerSnapshot {
+        let told = self.told_handshake.take();
+        self.told_handshake = self.last_handshake.map(|at| match told {
+            Some(told) if told.0 == at => told,
+            _ => (at, wall - now.saturating_sub(at)),
+        });
         PeerSnapshot {
             public_key: self.public_key,
             preshared_key: self.preshared_key.clone(),
             endpoint: self.endpoint.map(|e| e.address),
-            last_handshake: self
-                .last_handshake
-                .map(|then| wall - now.saturating_sub(then)),
+            last_handshake: self.told_handshake.map(|(_, wall)| wall),
             persistent_keepalive: self.timers.persistent_interval(),
             rx_bytes: self.rx_bytes,
             tx_bytes: self.tx_bytes,

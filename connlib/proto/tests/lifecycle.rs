@@ -399,10 +399,14 @@ fn an_update_only_of_an_unknown_peer_and_a_prefix_that_moves_do_as_the_interface
 fn the_time_of_the_last_handshake_is_told_on_both_sides() {
     let mut pair = Pair::connected();
     pair.pass(7 * SECOND);
-    for host in [&pair.a, &pair.b] {
+    for host in [&mut pair.a, &mut pair.b] {
         let at = host.snapshot(pair.now).peers[0].last_handshake.unwrap();
         let age = at.elapsed().unwrap();
         assert!((Duration::from_secs(7)..Duration::from_secs(9)).contains(&age));
+        // Also when the wall clock is set meanwhile.
+        let later = std::time::SystemTime::now() + Duration::from_secs(86_400);
+        let again = host.node.snapshot(pair.now + SECOND, later);
+        assert_eq!(again.peers[0].last_handshake, Some(at));
     }
 }
 

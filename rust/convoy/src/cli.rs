@@ -29,6 +29,7 @@ An interface that is named like a command goes behind two hyphens: convoy -- sta
     version,
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true,
+    disable_help_subcommand = true,
     after_help = AFTER_HELP
 )]
 pub(crate) struct Cli {

@@ -84,7 +84,8 @@ impl Resources {
             None => {
                 if uapi_fd.is_none() {
                     // Says what is the matter where the kernel would only say that the name is taken.
-                    socket::ensure_unused(&socket::path(interface.as_str()))?;
+                    let is_gone = || nix::net::if_::if_nametoindex(interface.as_str()).is_err();
+                    socket::ensure_unused(&socket::path(interface.as_str()), is_gone)?;
                 }
                 Device::open(interface.as_str(), args.tun_offload.into())?
             }

@@ -213,7 +213,7 @@ impl Host {
         self.node.counters().drops.of(reason)
     }
 
-    pub fn snapshot(&self, now: Duration) -> Snapshot {
+    pub fn snapshot(&mut self, now: Duration) -> Snapshot {
         self.node.snapshot(now, SystemTime::now())
     }
 }

@@ -11,6 +11,8 @@ use std::{
     },
     path::{Path, PathBuf},
     sync::Mutex,
+    thread,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context, bail, ensure};
@@ -24,15 +26,23 @@ use tokio::io::unix::AsyncFd;
 /// Where `wg` looks for the sockets of userspace implementations.
 const DIRECTORY: &str = "/var/run/wireguard";
 
+/// How long a daemon may take to end whose interface is gone, and how often to look.
+const ENDING_TIME: Duration = Duration::from_secs(2);
+const ENDING_PAUSE: Duration = Duration::from_millis(10);
+
 /// The socket file of `interface`.
 pub(crate) fn path(interface: &str) -> PathBuf {
     Path::new(DIRECTORY).join(format!("{interface}.sock"))
 }
 
-/// Makes sure that no living daemon answers on `path`.
-pub(crate) fn ensure_unused(path: &Path) -> anyhow::Result<()> {
-    if UnixStream::connect(path).is_ok() {
-        bail!("{} is already in use by a running daemon", path.display());
+/// Makes sure that no living daemon answers on `path`; waits for one that `is_ending`.
+pub(crate) fn ensure_unused(path: &Path, is_ending: impl Fn() -> bool) -> anyhow::Result<()> {
+    let deadline = Instant::now() + ENDING_TIME;
+    while UnixStream::connect(path).is_ok() {
+        if !is_ending() || Instant::now() > deadline {
+            bail!("{} is already in use by a running daemon", path.display());
+        }
+        thread::sleep(ENDING_PAUSE);
     }
     Ok(())
 }
@@ -45,7 +55,7 @@ pub(crate) fn bind(path: &Path) -> anyhow::Result<(UnixListener, SocketFile)> {
         let created = builder.recursive(true).mode(0o755).create(directory);
         created.with_context(context)?;
     }
-    ensure_unused(path)?;
+    ensure_unused(path, || false)?;
     remove_stale(path).with_context(context)?;
 
     let listener = bind_for_owner(path).with_context(context)?;

@@ -71,6 +71,18 @@ fn a_killed_daemon_can_be_started_again() {
     ping(&scene.right, scene.left.inner_v6());
 }
 
+#[test]
+fn a_daemon_can_be_started_as_soon_as_its_interface_was_deleted() {
+    let Some((lab, _turn)) = lab(&[]) else { return };
+    let namespace = lab.namespace("left").unwrap();
+    let mut former = Daemon::start(&namespace, &convoy(), "wg0").unwrap();
+    for _ in 0..30 {
+        namespace.link().remove("wg0").unwrap();
+        former = Daemon::start(&namespace, &convoy(), "wg0").unwrap();
+    }
+    assert!(former.ended().is_none());
+}
+
 /// The left end hears nothing for 15 seconds, and then shakes hands anew: Keepalive-Timeout and
 /// Rekey-Timeout (the paper, section 6).
 #[test]

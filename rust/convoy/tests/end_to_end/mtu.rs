@@ -39,7 +39,7 @@ for_each_pairing! {
 
     fn jumbo_packets_go_through_whole(pairing: Pairing) {
         if !<[_; 2]>::from(pairing.ends()).iter().all(|program| program.carries_jumbo_packets()) {
-            return;
+            return eprintln!("{pairing:?}: left out, the other program does not carry them");
         }
         let options =
             TunnelOptions { cable_mtu: 9_000, tunnel_mtu: JUMBO, ..TunnelOptions::default() };
