@@ -78,15 +78,7 @@ fn an_idle_tunnel_wakes_up_after_hours() {
 #[test]
 fn a_peer_that_answers_a_cookie_gets_through_a_flood_from_elsewhere() {
     let mut pair = Pair::new();
-    pair.a_sends(b"held meanwhile");
-    let initiation = pair.a.take_wire(pair.now).remove(0);
-    let (from_a, from_b) = (pair.a.address, pair.b.address);
-    flood(&mut pair, &initiation);
-    pair.b.receive(&initiation, from_a, pair.now);
-    let cookie = pair.b.take_wire(pair.now).pop().expect("a cookie reply");
-    assert_eq!(cookie.len(), 64);
-    pair.a.receive(&cookie, from_b, pair.now);
-
+    let initiation = receive_a_cookie(&mut pair, b"held meanwhile");
     advance(&mut pair, 6 * SECOND);
     flood(&mut pair, &initiation);
     pair.b.take_wire(pair.now);
@@ -97,13 +89,8 @@ fn a_peer_that_answers_a_cookie_gets_through_a_flood_from_elsewhere() {
 #[test]
 fn a_cookie_is_of_no_use_after_two_minutes_nor_from_another_address() {
     let mut pair = Pair::new();
-    pair.a_sends(b"x");
-    let initiation = pair.a.take_wire(pair.now).remove(0);
-    let (from_a, from_b) = (pair.a.address, pair.b.address);
-    flood(&mut pair, &initiation);
-    pair.b.receive(&initiation, from_a, pair.now);
-    let cookie = pair.b.take_wire(pair.now).pop().expect("a cookie reply");
-    pair.a.receive(&cookie, from_b, pair.now);
+    let initiation = receive_a_cookie(&mut pair, b"x");
+    let from_a = pair.a.address;
     let mut elsewhere = from_a;
     elsewhere.set_ip([203, 0, 113, 9].into());
     for (from, later, len) in [(elsewhere, 6, 64), (from_a, 6, 92), (from_a, 150, 64)] {
@@ -121,13 +108,8 @@ fn a_cookie_is_of_no_use_after_two_minutes_nor_from_another_address() {
 #[test]
 fn one_address_cannot_have_more_than_its_share_even_with_a_cookie() {
     let mut pair = Pair::new();
-    pair.a_sends(b"x");
-    let initiation = pair.a.take_wire(pair.now).remove(0);
-    let (from_a, from_b) = (pair.a.address, pair.b.address);
-    flood(&mut pair, &initiation);
-    pair.b.receive(&initiation, from_a, pair.now);
-    let cookie = pair.b.take_wire(pair.now).pop().expect("a cookie reply");
-    pair.a.receive(&cookie, from_b, pair.now);
+    let initiation = receive_a_cookie(&mut pair, b"x");
+    let from_a = pair.a.address;
     advance(&mut pair, 6 * SECOND);
     let with_cookie = pair.a.take_wire(pair.now).pop().expect("an initiation");
     flood(&mut pair, &initiation);
@@ -207,6 +189,19 @@ fn replayed_initiations_do_not_end_a_session() {
         pair.settle();
         assert_eq!(pair.b.delivered.len(), n + 2, "at {:?}", pair.now);
     }
+}
+
+/// `a` initiates to `b`, which is under load and asks for a cookie. Returns the initiation.
+fn receive_a_cookie(pair: &mut Pair, payload: &[u8]) -> Vec<u8> {
+    pair.a_sends(payload);
+    let initiation = pair.a.take_wire(pair.now).remove(0);
+    let (from_a, from_b) = (pair.a.address, pair.b.address);
+    flood(pair, &initiation);
+    pair.b.receive(&initiation, from_a, pair.now);
+    let cookie = pair.b.take_wire(pair.now).pop().expect("a cookie reply");
+    assert_eq!(cookie.len(), 64);
+    pair.a.receive(&cookie, from_b, pair.now);
+    initiation
 }
 
 /// So many copies of an initiation, from another address, that the node is under load.

@@ -1,17 +1,15 @@
 //! Clients of the UAPI socket that behave badly, many at once: no harm comes of it.
 
 use std::{
-    fs,
     io::{Read, Write},
     net::Shutdown,
     os::unix::net::UnixStream,
-    sync::MutexGuard,
 };
 
-use convoy_lab::{Lab, Namespace, eventually, wireguard::Daemon};
+use convoy_lab::eventually;
 
 use crate::{
-    scene::{DEADLINE, convoy, lab, output_of},
+    scene::{Bed, DEADLINE, output_of},
     twins::ask,
 };
 
@@ -134,26 +132,7 @@ fn bytes_that_are_no_text_are_refused() {
     );
 }
 
-/// A daemon, and its memory.
-struct Bed {
-    daemon: Daemon,
-    namespace: Namespace,
-    _lab: Lab,
-    _turn: MutexGuard<'static, ()>,
-}
-
 impl Bed {
-    fn new() -> Option<Self> {
-        let (lab, turn) = lab(&["wg"])?;
-        let namespace = lab.namespace("left").unwrap();
-        Some(Self {
-            daemon: Daemon::start(&namespace, &convoy(), "wg0").unwrap(),
-            namespace,
-            _lab: lab,
-            _turn: turn,
-        })
-    }
-
     fn connect(&self) -> UnixStream {
         UnixStream::connect(self.daemon.socket()).unwrap()
     }
@@ -168,26 +147,9 @@ impl Bed {
         assert!(shown.contains("interface: wg0"), "{shown}");
     }
 
-    /// In KiB.
-    fn resident(&self) -> u64 {
-        resident(&self.daemon)
-    }
-
     fn forgets(&self, before: u64) {
         let is_back = || (self.resident() <= before + TOLERANCE).then_some(());
         let now = || format!("{before} KiB before, {} KiB now", self.resident());
         assert!(eventually(DEADLINE, is_back).is_some(), "{}", now());
     }
-}
-
-/// The memory that a daemon has at present (VmRSS), in KiB.
-pub(crate) fn resident(daemon: &Daemon) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{}/status", daemon.pid())).unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmRSS:"));
-    line.unwrap()
-        .split_whitespace()
-        .nth(1)
-        .unwrap()
-        .parse()
-        .unwrap()
 }

@@ -3,15 +3,11 @@
 
 use std::{
     fmt::Write,
-    sync::MutexGuard,
     time::{Duration, Instant},
 };
 
-use convoy_lab::{Lab, Namespace, wireguard::Daemon};
-
 use crate::{
-    abuse::resident,
-    scene::{convoy, lab, output_of},
+    scene::{Bed, output_of},
     twins::ask,
 };
 
@@ -24,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 #[test]
 fn ten_thousand_peers_are_set_and_listed() {
     let Some(bed) = Bed::new() else { return };
-    let before = resident(&bed.daemon);
+    let before = bed.resident();
     let mut request = "set=1\nprivate_key=".to_owned() + &"11".repeat(32) + "\nlisten_port=51820\n";
     for peer in 0..PEERS {
         let key = key(peer);
@@ -33,7 +29,7 @@ fn ten_thousand_peers_are_set_and_listed() {
     }
     request.push('\n');
     bed.timed("set 10,000 peers", || bed.set(&request));
-    let after = resident(&bed.daemon);
+    let after = bed.resident();
     let each = (after - before) * 1024 / PEERS as u64;
     println!("memory: {before} KiB without peers, {after} KiB with 10,000: {each} bytes a peer");
 
@@ -115,26 +111,7 @@ fn a_hundred_and_thirty_thousand_allowed_ips_are_set_and_listed() {
     assert_eq!(listing.matches("\nallowed_ip=").count(), ALLOWED_IPS);
 }
 
-/// A daemon that is told much.
-struct Bed {
-    daemon: Daemon,
-    namespace: Namespace,
-    _lab: Lab,
-    _turn: MutexGuard<'static, ()>,
-}
-
 impl Bed {
-    fn new() -> Option<Self> {
-        let (lab, turn) = lab(&["wg"])?;
-        let namespace = lab.namespace("left").unwrap();
-        Some(Self {
-            daemon: Daemon::start(&namespace, &convoy(), "wg0").unwrap(),
-            namespace,
-            _lab: lab,
-            _turn: turn,
-        })
-    }
-
     fn set(&self, request: &str) {
         let answer = ask(&self.daemon, request.as_bytes());
         assert_eq!(String::from_utf8_lossy(&answer), "errno=0\n\n");

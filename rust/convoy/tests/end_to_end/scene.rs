@@ -1,7 +1,7 @@
 //! The scene of a test: a tunnel between two daemons, alone on the machine.
 
 use std::{
-    env,
+    env, fs,
     ops::{Deref, DerefMut},
     path::PathBuf,
     process::Output,
@@ -12,7 +12,7 @@ use std::{
 
 use convoy_lab::{
     Lab, Namespace, require_programs, require_root_lab,
-    wireguard::{End, Implementation, Tunnel, TunnelOptions},
+    wireguard::{Daemon, End, Implementation, Tunnel, TunnelOptions},
 };
 
 use crate::pairing::Program;
@@ -97,6 +97,36 @@ pub(crate) fn lab_with(
     let daemons: Vec<_> = daemons.iter().map(|daemon| daemon.path()).collect();
     let daemons = daemons.iter().filter_map(|path| path.to_str());
     lab(&programs.iter().copied().chain(daemons).collect::<Vec<_>>())
+}
+
+/// A daemon alone in its namespace, and its right to be the only one.
+pub(crate) struct Bed {
+    pub(crate) daemon: Daemon,
+    pub(crate) namespace: Namespace,
+    _lab: Lab,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl Bed {
+    /// `None` where there cannot be one: then the test is to be skipped.
+    pub(crate) fn new() -> Option<Self> {
+        let (lab, turn) = lab(&["wg"])?;
+        let namespace = lab.namespace("left").unwrap();
+        Some(Self {
+            daemon: Daemon::start(&namespace, &convoy(), "wg0").unwrap(),
+            namespace,
+            _lab: lab,
+            _turn: turn,
+        })
+    }
+
+    /// The memory that the daemon has at present (VmRSS), in KiB.
+    pub(crate) fn resident(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.daemon.pid())).unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+        let number = line.unwrap().split_whitespace().nth(1).unwrap();
+        number.parse().unwrap()
+    }
 }
 
 /// A lab for the test that runs, and the right to be the only one; `None` where there cannot be.
