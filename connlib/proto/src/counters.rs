@@ -56,6 +56,8 @@ drop_reasons! {
     InboundUnknownPeer = "inbound_unknown_peer",
     /// Inbound: a handshake message that does not authenticate, or is a replay.
     InboundBadHandshake = "inbound_bad_handshake",
+    /// Inbound: an initiation less than 20 ms after the peer's last one.
+    InboundTooSoon = "inbound_too_soon",
     /// Inbound: a receiver index that no session has.
     InboundUnknownSession = "inbound_unknown_session",
     /// Inbound: a session older than Reject-After-Time.

@@ -4,6 +4,8 @@
 //! - No peer for its destination, or no endpoint of that peer (WireGuard paper, §3): "host
 //!   unreachable", "address unreachable".
 
+use std::net::{IpAddr, Ipv4Addr};
+
 use crate::packet;
 
 const IPV4_HEADER: usize = 20;
@@ -47,15 +49,20 @@ fn may_answer_v4(packet: &[u8]) -> bool {
     let is_first_fragment = packet[6] & 0x1f == 0 && packet[7] == 0;
     let header = usize::from(packet[0] & 0xf) * 4;
     let is_query = packet[9] != ICMPV4 || matches!(packet.get(header), Some(0 | 8 | 13..=18));
-    let is_unicast = packet::source(packet).is_some_and(|ip| !ip.is_multicast())
-        && packet::destination(packet).is_some_and(|ip| !ip.is_multicast());
-    is_first_fragment && is_query && is_unicast
+    let is_to_one = packet::destination(packet)
+        .is_some_and(|ip| !ip.is_multicast() && ip != IpAddr::V4(Ipv4Addr::BROADCAST));
+    is_first_fragment && is_query && is_to_one && is_from_one(packet)
 }
 
 /// Never about an error message, which are those with types below 128 (RFC 4443 §2.4 e).
 fn may_answer_v6(packet: &[u8]) -> bool {
     let is_query = packet[6] != ICMPV6 || packet.get(IPV6_HEADER).is_some_and(|t| *t >= 128);
-    is_query && packet::source(packet).is_some_and(|ip| !ip.is_multicast())
+    is_query && is_from_one(packet)
+}
+
+/// Whether there is somebody to answer to.
+fn is_from_one(packet: &[u8]) -> bool {
+    packet::source(packet).is_some_and(|ip| !ip.is_multicast() && !ip.is_unspecified())
 }
 
 /// `kind`: type and code; `rest`: the second word of the ICMP header.

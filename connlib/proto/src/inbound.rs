@@ -167,13 +167,16 @@ impl Node {
         let peer = &mut self.peers[id];
         peer.timers.handshake_complete();
         peer.last_handshake = Some(now);
+        if let Some(keys) = &mut peer.keys {
+            keys.noise.stop_awaiting();
+        }
         let is_present = peer
             .keys
             .as_ref()
             .is_some_and(|k| k.noise.index() == local >> 8);
         if is_present {
             let retired = peer.retire_former();
-            self.forget_keys(retired);
+            self.forget_keys(id, retired);
         }
         self.release_held(id);
     }
@@ -198,19 +201,13 @@ impl Node {
         };
         let is_initiation = inbound.datagram[0] == 1;
         let peer = &mut self.peers[id];
-        if is_initiation && peer.is_answered_just_now(now) {
-            return Err(DropReason::InboundBadHandshake);
+        if is_initiation {
+            if peer.is_answered_just_now(now) {
+                return Err(DropReason::InboundTooSoon);
+            }
+            peer.show_to_former(inbound.datagram)?;
         }
         let mut buffer = [0; CONTROL_BYTES];
-        // What a former preshared key's handshakes have seen must not be replayed to the present.
-        for former in peer.former.iter_mut().filter(|_| is_initiation) {
-            former.spare_current(&mut buffer);
-            if let Handshaken::Respond { local, .. } =
-                former.noise.handshake(inbound.datagram, &mut buffer)?
-            {
-                former.sessions.forget(local);
-            }
-        }
         let keys = peer.keys.as_mut().ok_or(DropReason::InboundNoKey)?;
         let mut begun = [0; CONTROL_BYTES];
         let is_begun = is_initiation && keys.prepare_to_answer(&mut begun);

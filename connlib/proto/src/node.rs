@@ -152,8 +152,11 @@ impl Node {
                 self.deadlines.arm(id, timers);
             } else {
                 self.drop_held(id, DropReason::OutboundLinkDown);
-                self.peers[id].clear_sessions(self.identity.as_ref());
-                self.peers[id].timers.stop();
+                let peer = &mut self.peers[id];
+                peer.clear_sessions();
+                peer.timers.stop();
+                peer.timers.erase_now(now);
+                self.deadlines.arm(id, &mut peer.timers);
             }
         }
         if !is_up {
@@ -298,14 +301,16 @@ impl Node {
             return;
         };
         if !peer.timers.may_initiate(now) {
-            return;
+            // boringtun waits for a response that cannot come: the next initiation ends that.
+            peer.timers.initiate_later();
+            return self.deadlines.arm(id, &mut peer.timers);
         }
         keys.noise.await_response(initiation);
         tracing::debug!(peer = %peer.public_key, endpoint = %endpoint.address, "Sending handshake initiation");
         peer.tx_bytes += initiation.len() as u64;
         peer.timers.initiation_sent(now, jitter());
         self.deadlines.arm(id, &mut peer.timers);
-        self.check_source(id);
+        self.check_source(id, now);
         self.push_control(endpoint, initiation);
     }
 
@@ -331,7 +336,7 @@ impl Node {
         peer.tx_bytes += len as u64;
         peer.timers.authenticated_sent(now);
         self.deadlines.arm(id, &mut peer.timers);
-        self.check_source(id);
+        self.check_source(id, now);
         self.push_control(endpoint, &buffer[..len]);
         if is_old {
             self.initiate(id, now, false);
@@ -356,13 +361,17 @@ impl Node {
         let peer = &mut self.peers[id];
         peer.timers.allow_initiation();
         let superfluous = peer.change_keys(noise);
-        self.forget_keys(superfluous);
+        self.forget_keys(id, superfluous);
     }
 
     /// Datagrams for these keys are no longer known.
-    pub(crate) fn forget_keys(&mut self, keys: impl IntoIterator<Item = Keys>) {
+    pub(crate) fn forget_keys(&mut self, id: usize, keys: impl IntoIterator<Item = Keys>) {
         for keys in keys {
-            self.by_index.remove(&keys.noise.index());
+            // It may have been given to another peer meanwhile.
+            let index = keys.noise.index();
+            if self.by_index.get(&index) == Some(&id) {
+                self.by_index.remove(&index);
+            }
         }
     }
 
@@ -400,7 +409,7 @@ impl Node {
             };
             if peer.endpoint != Some(endpoint) {
                 peer.endpoint = Some(endpoint);
-                peer.asked = None;
+                peer.way_back.asked = None;
                 peer.path_limit = None;
                 peer.timers.allow_initiation();
             }
@@ -454,7 +463,7 @@ impl Node {
         peer.allowed_ips
             .into_iter()
             .for_each(|p| self.allowed_ips.remove(p));
-        self.forget_keys(peer.keys.into_iter().chain(peer.former));
+        self.forget_keys(id, peer.keys.into_iter().chain(peer.former));
         self.ready.retain(|ready| *ready != id);
         let dropped = peer.held.len() as u64;
         self.held_bytes -= peer.held.iter().map(crate::held::Held::cost).sum::<usize>();

@@ -259,6 +259,11 @@ impl Noise {
         self.awaited.is_some()
     }
 
+    /// No response is awaited any more.
+    pub(crate) fn stop_awaiting(&mut self) {
+        self.awaited = None;
+    }
+
     /// The initiation in `buffer` is sent.
     pub(crate) fn await_response(&mut self, buffer: &[u8; CONTROL_BYTES]) {
         self.last = index_at(buffer, 4);
@@ -325,6 +330,7 @@ impl Noise {
 
     /// Forgets the keys of all sessions, but not what guards against replayed initiations.
     pub(crate) fn forget_sessions(&mut self, identity: &Identity) {
+        self.awaited = None;
         self.tunn.set_static_private(
             identity.private.clone(),
             identity.public,

@@ -173,7 +173,7 @@ impl Node {
         self.counters.outbound_packets += 1;
         peer.timers.data_sent(now, jitter);
         self.deadlines.arm(id, &mut peer.timers);
-        self.check_source(id);
+        self.check_source(id, now);
         if is_old {
             self.initiate(id, now, false);
         }

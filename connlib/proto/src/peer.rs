@@ -8,13 +8,14 @@ use std::{
 
 use crate::{
     config::{PeerSnapshot, PresharedKey, PublicKey},
+    counters::DropReason,
     held::Held,
     inbound::Inbound,
-    noise::{CONTROL_BYTES, Identity, Noise},
+    noise::{CONTROL_BYTES, Handshaken, Identity, Noise},
     outbound::MAX_DATAGRAM,
     prefixes::Prefixes,
     sessions::Sessions,
-    sticky::Asked,
+    sticky::{Asked, WayBack},
     timers::Timers,
 };
 
@@ -50,8 +51,8 @@ impl Keys {
         }
     }
 
-    /// Lets boringtun wipe what is too old by its own clock.
-    pub(crate) fn wipe_expired(&mut self) {
+    /// Lets boringtun wipe what is too old by its own clock: unfinished handshakes.
+    fn wipe_expired(&mut self) {
         let mut unwanted = [0; CONTROL_BYTES];
         self.noise.advance_clock(&mut unwanted);
         self.follow_noise();
@@ -98,8 +99,7 @@ pub(crate) struct Peer {
     pub(crate) former: Vec<Keys>,
     pub(crate) timers: Timers,
     pub(crate) endpoint: Option<Endpoint>,
-    /// What the endpoint's source address was last asked about.
-    pub(crate) asked: Option<Asked>,
+    pub(crate) way_back: WayBack,
     pub(crate) held: VecDeque<Held>,
     /// The longest datagram that the path took lately, in bytes, and until when that is believed.
     pub(crate) path_limit: Option<(usize, Duration)>,
@@ -126,7 +126,7 @@ impl Peer {
             former: Vec::new(),
             timers: Timers::default(),
             endpoint: None,
-            asked: None,
+            way_back: WayBack::default(),
             held: VecDeque::new(),
             path_limit: None,
             allowed_ips: Prefixes::default(),
@@ -145,6 +145,20 @@ impl Peer {
     pub(crate) fn is_answered_just_now(&self, now: Duration) -> bool {
         let least = |at: Duration| now.saturating_sub(at) < BETWEEN_INITIATIONS;
         self.last_answer.is_some_and(least)
+    }
+
+    /// An initiation that a former preshared key's handshakes have seen must not be replayed to the
+    /// present ones.
+    pub(crate) fn show_to_former(&mut self, initiation: &[u8]) -> Result<(), DropReason> {
+        let mut buffer = [0; CONTROL_BYTES];
+        for former in &mut self.former {
+            former.spare_current(&mut buffer);
+            let handshaken = former.noise.handshake(initiation, &mut buffer)?;
+            if let Handshaken::Respond { local, .. } = handshaken {
+                former.sessions.forget(local);
+            }
+        }
+        Ok(())
     }
 
     /// Whether a session is there to send with.
@@ -195,13 +209,18 @@ impl Peer {
         Vec::new()
     }
 
+    /// No session sends or receives any more.
+    pub(crate) fn clear_sessions(&mut self) {
+        let all = self.keys.iter_mut().chain(&mut self.former);
+        all.for_each(|keys| keys.sessions.clear());
+    }
+
     /// Forgets all sessions, keys and all.
-    pub(crate) fn clear_sessions(&mut self, identity: Option<&Identity>) {
+    pub(crate) fn erase_sessions(&mut self, identity: &Identity) {
         for keys in self.keys.iter_mut().chain(&mut self.former) {
             keys.sessions.clear();
-            if let Some(identity) = identity {
-                keys.noise.forget_sessions(identity);
-            }
+            keys.noise.forget_sessions(identity);
+            keys.wipe_expired();
         }
     }
 
@@ -217,23 +236,23 @@ impl Peer {
             arrival,
             routes,
         });
-        if !is_elsewhere && self.asked == asked {
+        if !is_elsewhere && self.way_back.asked == asked {
             return false;
         }
         if is_elsewhere {
             self.path_limit = None;
         }
-        self.asked = asked;
+        let is_asked = asked.is_some_and(|asked| self.way_back.ask(asked, now));
         self.endpoint = Some(Endpoint {
             address: to,
-            local: asked.map(|asked| asked.arrival.address),
+            local: asked.filter(|_| is_asked).map(|a| a.arrival.address),
         });
-        asked.is_some()
+        is_asked
     }
 
     /// The kernel is to choose the source address, until the peer is heard again.
     pub(crate) fn forget_source(&mut self) {
-        self.asked = None;
+        self.way_back.asked = None;
         if let Some(endpoint) = &mut self.endpoint {
             endpoint.local = None;
         }

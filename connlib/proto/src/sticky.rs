@@ -5,9 +5,15 @@
 //! where nobody lets the address through; then the kernel is to choose. Only the caller can ask for
 //! routes: [`Node::poll_source_question`].
 
-use std::net::{IpAddr, SocketAddr};
+use std::{
+    net::{IpAddr, SocketAddr},
+    time::Duration,
+};
 
 use crate::node::Node;
+
+/// The least time between two questions about one peer.
+const BETWEEN_QUESTIONS: Duration = Duration::from_millis(100);
 
 /// How a datagram has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,12 +43,43 @@ pub(crate) struct Asked {
     pub(crate) routes: u32,
 }
 
+/// What the node knows of the way back to a peer.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct WayBack {
+    /// What was asked last; the answer is in the endpoint.
+    pub(crate) asked: Option<Asked>,
+    /// Whether the question waits to be polled.
+    is_waiting: bool,
+    last_asked: Option<Duration>,
+}
+
+impl WayBack {
+    /// Another question arises. Returns whether it may be asked: a peer that is heard here and there
+    /// by turns is answered from wherever the kernel chooses.
+    pub(crate) fn ask(&mut self, asked: Asked, now: Duration) -> bool {
+        let is_too_often = |at: Duration| now.saturating_sub(at) < BETWEEN_QUESTIONS;
+        if self.is_waiting || self.last_asked.is_some_and(is_too_often) {
+            self.asked = None;
+            return false;
+        }
+        *self = Self {
+            asked: Some(asked),
+            is_waiting: true,
+            last_asked: Some(now),
+        };
+        true
+    }
+}
+
 impl Node {
     /// The next question about a route; answer it before [`Node::poll_control`].
     pub fn poll_source_question(&mut self) -> Option<SourceQuestion> {
         while let Some(id) = self.source_questions.pop_front() {
-            let peer = self.peers.get(id);
-            if let Some(Asked { to, arrival, .. }) = peer.and_then(|peer| peer.asked) {
+            let Some(way) = self.peers.get_mut(id).map(|peer| &mut peer.way_back) else {
+                continue;
+            };
+            way.is_waiting = false;
+            if let Some(Asked { to, arrival, .. }) = way.asked {
                 return Some(SourceQuestion {
                     peer: id,
                     to,
@@ -80,12 +117,17 @@ impl Node {
     }
 
     /// Asks about the peer's source address again if routes have changed.
-    pub(crate) fn check_source(&mut self, id: usize) {
-        if let Some(asked) = &mut self.peers[id].asked
+    pub(crate) fn check_source(&mut self, id: usize, now: Duration) {
+        let peer = &mut self.peers[id];
+        if let Some(asked) = peer.way_back.asked
             && asked.routes != self.routes
         {
-            asked.routes = self.routes;
-            self.source_questions.push_back(id);
+            let routes = self.routes;
+            if peer.way_back.ask(Asked { routes, ..asked }, now) {
+                self.source_questions.push_back(id);
+            } else {
+                peer.forget_source();
+            }
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{counters::DropReason, node::Node, peer::Keys, timers::Due};
+use crate::{counters::DropReason, node::Node, timers::Due};
 
 /// Peers served by one call: each may cost a Diffie-Hellman, and packets wait meanwhile.
 const PEERS_PER_CALL: usize = 64;
@@ -41,14 +41,15 @@ impl Node {
                 tracing::debug!(peer = %self.peers[id].public_key, "Handshake given up");
                 let peer = &mut self.peers[id];
                 peer.timers.gave_up(now);
+                if let Some(keys) = &mut peer.keys {
+                    keys.noise.stop_awaiting();
+                }
                 self.drop_held(id, DropReason::OutboundHandshakeTimeout);
             }
             Due::EraseKeys => {
-                let peer = &mut self.peers[id];
-                peer.clear_sessions(None);
-                // By its own clock boringtun wipes sessions of this age.
-                let all = peer.keys.iter_mut().chain(&mut peer.former);
-                all.for_each(Keys::wipe_expired);
+                if let Some(identity) = &self.identity {
+                    self.peers[id].erase_sessions(identity);
+                }
             }
         }
     }
@@ -57,5 +58,40 @@ impl Node {
         let held = std::mem::take(&mut self.peers[id].held);
         self.held_bytes -= held.iter().map(crate::held::Held::cost).sum::<usize>();
         self.counters.drops.add(reason, held.len() as u64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::common::Pair;
+
+    #[test]
+    fn a_link_that_goes_down_takes_the_keys_of_its_sessions_with_it() {
+        let mut pair = Pair::connected();
+        assert!(has_session_keys(&pair.a.node));
+        pair.a.node.set_link(false, pair.now);
+        pair.a.tick(pair.now);
+        assert!(!has_session_keys(&pair.a.node));
+    }
+
+    /// `cargo test -p convoy-proto --features mock-clock --lib keys_are_gone`
+    #[cfg(feature = "mock-clock")]
+    #[test]
+    fn keys_are_gone_nine_minutes_after_the_last_handshake() {
+        let mut pair = Pair::connected();
+        let nine_minutes = Duration::from_secs(540);
+        for (time, has_keys) in [(nine_minutes, true), (Duration::from_secs(2), false)] {
+            mock_instant::MockClock::advance(time);
+            pair.pass(time);
+            for host in [&pair.a, &pair.b] {
+                assert_eq!(has_session_keys(&host.node), has_keys, "{:?}", pair.now);
+            }
+        }
+    }
+
+    fn has_session_keys(node: &Node) -> bool {
+        let keys = node.peers[0].keys.as_ref();
+        keys.is_some_and(|keys| keys.noise.has_session())
     }
 }

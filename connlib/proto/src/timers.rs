@@ -130,9 +130,20 @@ impl Timers {
         self.attempts = 0;
     }
 
-    /// The endpoint was set anew: an initiation may go there at once.
+    /// The endpoint, or the keys, were set anew: an initiation may go at once.
     pub(crate) fn allow_initiation(&mut self) {
         self.last_initiation = None;
+    }
+
+    /// An initiation could not be sent so soon after the last.
+    pub(crate) fn initiate_later(&mut self) {
+        let at = self.last_initiation.unwrap_or_default() + REKEY_TIMEOUT;
+        self.retransmit.get_or_insert(at);
+    }
+
+    /// The link went down: keys go at once, many peers' a few at a time.
+    pub(crate) fn erase_now(&mut self, now: Duration) {
+        self.erase = Some(now);
     }
 
     /// An initiation was answered: the next handshake need not begin at once.

@@ -166,6 +166,36 @@ fn a_replayed_response_does_not_end_the_session_it_led_to() {
 }
 
 #[test]
+fn an_initiation_that_nobody_answered_does_not_end_a_later_session() {
+    let mut pair = Pair::new();
+    let mut to_a = pair.a.as_peer();
+    to_a.endpoint = Some(pair.a.address);
+    pair.b.set_peer(to_a, pair.now);
+    pair.b_sends(b"into the void");
+    assert_eq!(pair.b.take_wire(pair.now).len(), 1);
+    // The other side begins, and renews all the while.
+    for _ in 0..300 {
+        pass(&mut pair, SECOND);
+        pair.a_sends(b"and on");
+        pair.settle();
+    }
+    let arrived = pair.b.delivered.len();
+    // It falls silent: what is sent to it goes unanswered for long enough to ask.
+    for _ in 0..17 {
+        advance(&mut pair, SECOND);
+        pair.b.tick(pair.now);
+        pair.b_sends(b"anyone?");
+        pair.b.take_wire(pair.now);
+    }
+    pair.a_sends(b"here");
+    for datagram in pair.a.take_wire(pair.now) {
+        let from = pair.a.address;
+        pair.b.receive(&datagram, from, pair.now);
+    }
+    assert_eq!(pair.b.delivered.len(), arrived + 1);
+}
+
+#[test]
 fn replayed_initiations_do_not_end_a_session() {
     let mut pair = Pair::new();
     pair.a_sends(b"x");

@@ -235,3 +235,20 @@ fn an_authenticated_datagram_from_elsewhere_moves_the_endpoint() {
     pair.b.receive(&wire[0], elsewhere, pair.now);
     assert_eq!(pair.b.snapshot(pair.now).peers[0].endpoint, Some(elsewhere));
 }
+
+#[test]
+fn the_way_back_is_asked_for_once_and_a_peer_that_jumps_about_is_not_asked_for_all_the_time() {
+    let mut pair = Pair::connected();
+    while pair.b.node.poll_source_question().is_some() {}
+    pair.now += SECOND;
+    let mut from = pair.a.address;
+    for port in 1..=1000 {
+        from.set_port(port);
+        pair.a_sends(b"from here and there");
+        let datagram = pair.a.take_wire(pair.now).remove(0);
+        pair.b.receive(&datagram, from, pair.now);
+    }
+    let questions = std::iter::from_fn(|| pair.b.node.poll_source_question()).count();
+    assert!(questions <= 1, "{questions} questions");
+    assert_eq!(pair.b.snapshot(pair.now).peers[0].endpoint, Some(from));
+}

@@ -249,6 +249,7 @@ fn an_initiation_from_before_a_changed_preshared_key_cannot_be_replayed() {
         peer.preshared_key = preshared(key);
         pair.b.set_peer(peer, pair.now);
         let answered = pair.b.take_wire(pair.now).len();
+        pair.now += SECOND;
         pair.b.receive(&wire[0], from, pair.now);
         assert_eq!(pair.b.drops(DropReason::InboundBadHandshake), key.into());
         assert_eq!(pair.b.take_wire(pair.now).len(), 0, "after {answered}");
@@ -307,6 +308,7 @@ fn a_replayed_initiation_is_dropped() {
     let from = pair.a.address;
     pair.b.receive(&wire[0], from, pair.now);
     assert_eq!(pair.b.take_wire(pair.now).len(), 1);
+    pair.now += SECOND;
     pair.b.receive(&wire[0], from, pair.now);
     assert_eq!(pair.b.take_wire(pair.now).len(), 0);
     assert_eq!(pair.b.drops(DropReason::InboundBadHandshake), 1);
@@ -463,6 +465,7 @@ fn an_initiation_from_before_the_link_went_down_cannot_be_replayed() {
     let from = pair.a.address;
     pair.b.receive(&wire[0], from, pair.now);
     pair.b.node.set_link(false, pair.now);
+    pair.now += SECOND;
     pair.b.node.set_link(true, pair.now);
     pair.b.receive(&wire[0], from, pair.now);
     assert_eq!(pair.b.drops(DropReason::InboundBadHandshake), 1);

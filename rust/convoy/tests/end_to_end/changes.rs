@@ -61,6 +61,9 @@ for_each_pairing! {
     }
 
     fn packets_of_half_the_largest_mtu_and_all_of_it_go_through(pairing: Pairing) {
+        if !pairing.carries_jumbo_packets() {
+            return eprintln!("{pairing:?}: left out, the other program does not carry them");
+        }
         let options = TunnelOptions {
             cable_mtu: 65_535,
             tunnel_mtu: LARGEST,

@@ -38,7 +38,7 @@ for_each_pairing! {
     }
 
     fn jumbo_packets_go_through_whole(pairing: Pairing) {
-        if !<[_; 2]>::from(pairing.ends()).iter().all(|program| program.carries_jumbo_packets()) {
+        if !pairing.carries_jumbo_packets() {
             return eprintln!("{pairing:?}: left out, the other program does not carry them");
         }
         let options =

@@ -51,12 +51,6 @@ impl Program {
         }
     }
 
-    /// Whether it carries packets longer than those of an Ethernet.
-    pub(crate) fn carries_jumbo_packets(self) -> bool {
-        // Two of the same kind do not, either.
-        !matches!(self, Self::BoringTun | Self::GotaTun)
-    }
-
     /// Whether it goes on when the address that it has sent from is taken from its host.
     pub(crate) fn notices_that_its_address_is_gone(self) -> bool {
         // Two of its kind stand still.
@@ -114,6 +108,14 @@ impl Pairing {
         Self::ConvoyToGotaTun,
         Self::GotaTunToConvoy,
     ];
+
+    /// Whether both ends carry packets longer than those of an Ethernet.
+    pub(crate) fn carries_jumbo_packets(self) -> bool {
+        let (left, right) = self.ends();
+        // Two of the same kind do not, either.
+        let does_not = [Program::BoringTun, Program::GotaTun];
+        !does_not.contains(&left) && !does_not.contains(&right)
+    }
 
     /// The left end and the right one.
     pub(crate) fn ends(self) -> (Program, Program) {
