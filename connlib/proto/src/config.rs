@@ -127,7 +127,7 @@ impl PeerUpdate {
 pub struct Snapshot {
     /// The device's private key, if one is set.
     pub private_key: Option<PrivateKey>,
-    /// The port that the UDP sockets are bound to; 0 while there are none.
+    /// The port that the UDP sockets are bound to, or are to be bound to; 0 while there is none.
     pub listen_port: u16,
     /// The firewall mark; 0 for none.
     pub fwmark: u32,

@@ -19,6 +19,7 @@
 //! The packet's path is [`outbound`] and [`inbound`]; [`noise`] alone names boringtun.
 
 pub mod allowed_ips;
+mod apply;
 pub mod config;
 pub mod counters;
 mod deadlines;

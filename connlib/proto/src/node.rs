@@ -12,12 +12,11 @@ use slab::Slab;
 
 use crate::{
     allowed_ips::AllowedIps,
-    config::{AllowedIp, PeerUpdate, PublicKey, Snapshot},
+    config::{PublicKey, Snapshot},
     counters::{Counters, DropReason},
     deadlines::Deadlines,
-    noise::{CONTROL_BYTES, DATA_OVERHEAD, Identity, Noise},
-    peer::{Endpoint, Keys, Peer},
-    plan::{PeerPlan, Plan},
+    noise::{CONTROL_BYTES, DATA_OVERHEAD, Identity},
+    peer::{Endpoint, Peer},
     replies::Replies,
     sources::Sources,
 };
@@ -62,7 +61,7 @@ pub struct Node {
     pub(crate) identity: Option<Identity>,
     pub(crate) peers: Slab<Peer>,
     pub(crate) by_key: HashMap<PublicKey, usize>,
-    /// By [`Noise::index`]: chosen here at random, so a fast hash is safe.
+    /// By [`crate::noise::Noise::index`]: chosen here at random, so a fast hash is safe.
     pub(crate) by_index: FxHashMap<u32, usize>,
     pub(crate) allowed_ips: AllowedIps<usize>,
     pub(crate) deadlines: Deadlines,
@@ -82,7 +81,7 @@ pub struct Node {
     /// Counts changes of routes.
     pub(crate) routes: u32,
     pub(crate) replies: Replies,
-    added: u64,
+    pub(crate) added: u64,
 }
 
 impl Default for Node {
@@ -111,25 +110,6 @@ impl Default for Node {
 }
 
 impl Node {
-    /// Changes the configuration, whole, as the [`crate::Planner`] has prepared it.
-    pub fn apply(&mut self, plan: Plan, now: Duration) {
-        if plan.replace_peers {
-            let all: Vec<_> = self.by_key.keys().copied().collect();
-            all.iter().for_each(|key| self.remove_peer(key));
-        }
-        if let Some(identity) = plan.identity {
-            self.change_identity(identity);
-        }
-        for (key, noise) in plan.rekeyed {
-            if let Some(&id) = self.by_key.get(&key) {
-                self.set_noise(id, noise);
-            }
-        }
-        for peer in plan.peers {
-            self.apply_peer(peer, now);
-        }
-    }
-
     /// Sets the interface's MTU in bytes: padding never passes it.
     pub fn set_mtu(&mut self, mtu: u16) {
         self.mtu = mtu;
@@ -341,135 +321,6 @@ impl Node {
         if is_old {
             self.initiate(id, now, false);
         }
-    }
-
-    fn change_identity(&mut self, identity: Option<Identity>) {
-        self.identity = identity;
-        for (_, peer) in &mut self.peers {
-            peer.keys = None;
-            peer.former.clear();
-        }
-        self.by_index.clear();
-        // Our own key is no peer's.
-        if let Some(own) = self.identity.as_ref().map(Identity::public_key) {
-            self.remove_peer(&own);
-        }
-    }
-
-    fn set_noise(&mut self, id: usize, noise: Box<Noise>) {
-        self.by_index.insert(noise.index(), id);
-        let peer = &mut self.peers[id];
-        peer.timers.allow_initiation();
-        let superfluous = peer.change_keys(noise);
-        self.forget_keys(id, superfluous);
-    }
-
-    /// Datagrams for these keys are no longer known.
-    pub(crate) fn forget_keys(&mut self, id: usize, keys: impl IntoIterator<Item = Keys>) {
-        for keys in keys {
-            // It may have been given to another peer meanwhile.
-            let index = keys.noise.index();
-            if self.by_index.get(&index) == Some(&id) {
-                self.by_index.remove(&index);
-            }
-        }
-    }
-
-    fn apply_peer(&mut self, plan: PeerPlan, now: Duration) {
-        let PeerPlan { update, noise } = plan;
-        if update.remove {
-            return self.remove_peer(&update.public_key);
-        }
-        let id = match self.by_key.get(&update.public_key) {
-            Some(&id) => id,
-            None => self.add_peer(update.public_key),
-        };
-        if let Some(noise) = noise {
-            self.set_noise(id, noise);
-        }
-        self.update_peer(id, update, now);
-    }
-
-    fn add_peer(&mut self, public_key: PublicKey) -> usize {
-        let id = self.peers.insert(Peer::new(public_key, self.added));
-        self.added += 1;
-        self.by_key.insert(public_key, id);
-        id
-    }
-
-    fn update_peer(&mut self, id: usize, update: PeerUpdate, now: Duration) {
-        let peer = &mut self.peers[id];
-        if let Some(preshared_key) = update.preshared_key {
-            peer.preshared_key = preshared_key;
-        }
-        if let Some(address) = update.endpoint {
-            let endpoint = Endpoint {
-                address,
-                local: None,
-            };
-            if peer.endpoint != Some(endpoint) {
-                peer.endpoint = Some(endpoint);
-                peer.way_back.asked = None;
-                peer.path_limit = None;
-                peer.timers.allow_initiation();
-            }
-        }
-        if update.replace_allowed_ips {
-            for prefix in std::mem::take(&mut peer.allowed_ips) {
-                self.allowed_ips.remove(prefix);
-            }
-        }
-        for change in update.allowed_ips {
-            if change.remove {
-                self.take_prefix(id, change.network);
-            } else {
-                self.give_prefix(id, change.network);
-            }
-        }
-        let peer = &mut self.peers[id];
-        if let Some(seconds) = update.persistent_keepalive {
-            peer.timers.set_persistent_keepalive(seconds, now);
-            if !self.is_up {
-                peer.timers.stop();
-            }
-            self.deadlines.arm(id, &mut peer.timers);
-        }
-        // Packets that were held for want of an endpoint or a key may go on.
-        if self.peers[id].can_send(now) {
-            self.release_held(id);
-        } else if !self.peers[id].held.is_empty() {
-            self.initiate(id, now, false);
-        }
-    }
-
-    fn give_prefix(&mut self, id: usize, prefix: AllowedIp) {
-        if let Some(former) = self.allowed_ips.insert(prefix, id) {
-            self.peers[former].allowed_ips.remove(&prefix);
-        }
-        self.peers[id].allowed_ips.insert(prefix);
-    }
-
-    fn take_prefix(&mut self, id: usize, prefix: AllowedIp) {
-        if self.peers[id].allowed_ips.remove(&prefix) {
-            self.allowed_ips.remove(prefix);
-        }
-    }
-
-    fn remove_peer(&mut self, key: &PublicKey) {
-        let Some(id) = self.by_key.remove(key) else {
-            return;
-        };
-        let peer = self.peers.remove(id);
-        peer.allowed_ips
-            .into_iter()
-            .for_each(|p| self.allowed_ips.remove(p));
-        self.forget_keys(id, peer.keys.into_iter().chain(peer.former));
-        self.ready.retain(|ready| *ready != id);
-        let dropped = peer.held.len() as u64;
-        self.held_bytes -= peer.held.iter().map(crate::held::Held::cost).sum::<usize>();
-        self.counters
-            .drops
-            .add(DropReason::OutboundPeerRemoved, dropped);
     }
 }
 

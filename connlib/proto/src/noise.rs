@@ -2,7 +2,8 @@
 //!
 //! boringtun is used for cryptography and message formats. Its timers are not the paper's, so
 //! none of them decides anything here: `update_timers` is called before handshake messages only
-//! to advance its clock, and what it emits by itself is dropped (see `advance_clock`).
+//! to advance its clock. What it emits by itself is dropped, but for an initiation where one is
+//! wanted anyway, or where it would wait for the response for ever (see `advance_clock`).
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 

@@ -4,15 +4,15 @@
 //! - The socket is full: only TUN intake stops. The kernel's TUN queue is where waiting happens.
 //! - Nothing awaits within a tick. The loop waits only when a tick found nothing to do.
 
-use std::{io, time::Duration};
+use std::{io, net::SocketAddr, time::Duration};
 
-use convoy_gso::{Datagram, Flushed, Flusher, GsoQueue, ReceiveBuffers, UdpSockets, udp::Family};
-use convoy_proto::{Arrival, Control, Node, STACK_BUFFER_BYTES, inbound::Inbound};
+use convoy_gso::{Flushed, Flusher, GsoQueue, ReceiveBuffers, UdpSockets, udp::Family};
+use convoy_proto::{Arrival, Control, Node, STACK_BUFFER_BYTES};
 use convoy_tun::{InboundBatch, OutboundBatch, Reader, ReaderExit, TryRecv, Writer};
 use tokio::sync::{mpsc, watch};
 
 use crate::{
-    adapters::{FromTun, ToTun, ToUdp, destination},
+    adapters::{FromTun, ToUdp, destination},
     budget::Budget,
     clock::{self, Alarm},
     command::{Command, Signals},
@@ -22,18 +22,14 @@ use crate::{
 };
 
 mod commands;
+mod receive;
 #[cfg(test)]
 mod tests;
 
 /// Batches that one tick takes from the TUN reader.
 const BATCHES_PER_TICK: usize = 4;
-/// Handshake messages that one tick works off: each may cost several Diffie-Hellmans, and packets
-/// wait meanwhile.
-const HANDSHAKES_PER_TICK: usize = 32;
 /// Questions about routes that one tick asks the kernel.
 const ROUTES_PER_TICK: usize = 16;
-/// Pause in receiving after an error that is not for want of datagrams.
-const RECEIVE_PAUSE: Duration = Duration::from_millis(10);
 /// Ticks after which a loop that is never idle lets tokio look at its timers and sockets.
 const TICKS_PER_YIELD: u64 = 64;
 
@@ -67,7 +63,7 @@ pub(crate) struct EventLoop {
     /// When to receive again after an error.
     receive_at: Option<Duration>,
     writer_full: bool,
-    /// Sockets that were registered for the next [`Command::Apply`].
+    /// Sockets that were registered for the [`Command::Apply`] or [`Command::Link`] to come.
     next_sockets: Option<UdpSockets>,
     alarm: Alarm,
     routes: Routes,
@@ -155,10 +151,10 @@ impl EventLoop {
         self.node.handle_timeout(now);
         // UDP → TUN: what one receive call a socket brings, as far as the writer has room.
         let received = self.receive(now);
-        // TUN → UDP: at most a few batches, unless the socket is still full.
-        let sent = self.take_from_tun(now);
         // Which way answers would go, where a peer was heard on another way.
         let asked = self.ask_for_routes();
+        // TUN → UDP: at most a few batches, unless the socket is still full.
+        let sent = self.take_from_tun(now);
         // What must not wait behind bulk data, then the queue: one send a batch.
         self.send_control(now);
         self.flush(now);
@@ -178,74 +174,6 @@ impl EventLoop {
     fn is_blocked(&self, family: Family) -> bool {
         let control = self.control.as_ref();
         self.blocked == Some(family) || control.is_some_and(|c| Family::of(c.transmit.to) == family)
-    }
-
-    #[inline(never)]
-    fn receive(&mut self, now: Duration) -> bool {
-        self.receive_at = self.receive_at.filter(|at| now < *at);
-        let mut worked = self.work_off_received(now);
-        for family in [self.first_family, self.first_family.other()] {
-            // A full writer leaves datagrams in the buffers: they come first.
-            let may_receive = self.received.is_finished() && self.receive_at.is_none();
-            if may_receive && self.sockets.has(family) {
-                // The other one is first in the next tick.
-                self.first_family = family.other();
-                worked |= self.receive_from(family, now);
-            }
-        }
-        worked
-    }
-
-    fn receive_from(&mut self, family: Family, now: Duration) -> bool {
-        self.metrics.receive_calls += 1;
-        match self.sockets.receive(family, &mut self.received) {
-            Ok(_) => {
-                self.metrics.received(&self.received);
-                self.work_off_received(now);
-                return true;
-            }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(error) => {
-                self.metrics.receive_failed(&error);
-                self.receive_at = Some(now + RECEIVE_PAUSE);
-            }
-        }
-        false
-    }
-
-    /// Hands received datagrams to the state machine until the writer has no room.
-    fn work_off_received(&mut self, now: Duration) -> bool {
-        let mut worked = false;
-        let mut handshakes = Budget::new(HANDSHAKES_PER_TICK);
-        self.writer_full = false;
-        while let Some(datagram) = self.received.datagram() {
-            let is_data = datagram.bytes.first() == Some(&4);
-            if !is_data && !handshakes.spend() {
-                break;
-            }
-            if self.inbound.is_none() {
-                self.inbound = self.writer.take();
-            }
-            let inbound = Inbound {
-                datagram: datagram.bytes,
-                from: datagram.from,
-                arrival: arrival(&datagram),
-                ecn: datagram.ecn,
-            };
-            let mut sink = ToTun(self.inbound.as_mut());
-            if self.node.handle_inbound(inbound, now, &mut sink).is_ok() {
-                self.received.advance();
-                worked = true;
-                continue;
-            }
-            // The batch is full: off with it, and the same datagram again.
-            let Some(full) = self.inbound.take() else {
-                self.writer_full = true;
-                break;
-            };
-            self.writer.submit(full);
-        }
-        worked
     }
 
     #[inline(never)]
@@ -311,9 +239,10 @@ impl EventLoop {
             && let Some(question) = self.node.poll_source_question()
         {
             let Arrival { address, interface } = question.arrival;
+            let source = SocketAddr::new(address, self.port);
             let is_same_way = self
                 .routes
-                .lead_out_by(interface, question.to, address, self.fwmark);
+                .lead_out_by(interface, question.to, source, self.fwmark);
             self.node.answer_source_question(&question, is_same_way);
             asked = true;
         }
@@ -411,11 +340,6 @@ impl EventLoop {
             () = self.sockets.writable(Family::V6), if blocked[1] => {}
         }
     }
-}
-
-fn arrival(datagram: &Datagram<'_>) -> Option<Arrival> {
-    let (address, interface) = (datagram.to?, datagram.interface?);
-    Some(Arrival { address, interface })
 }
 
 fn exit_for(exit: ReaderExit) -> Exit {

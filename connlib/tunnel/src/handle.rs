@@ -6,21 +6,17 @@ use std::{
     thread,
 };
 
-use convoy_gso::{BoundSockets, SocketOptions, UdpSockets};
+use convoy_gso::{BoundSockets, SocketOptions};
 use convoy_proto::{
     Planner,
     config::{DeviceUpdate, Snapshot},
 };
-use convoy_tun::{Coalesce, Device, spawn_reader, spawn_writer};
-use tokio::{
-    runtime,
-    sync::{mpsc, watch},
-};
+use convoy_tun::Device;
+use tokio::sync::{mpsc, watch};
 
 use crate::{
     command::{COMMANDS, Command, Signals},
-    event_loop::{EventLoop, Parts},
-    metrics::Metrics,
+    start,
 };
 
 /// Whether a kernel feature is used.
@@ -164,7 +160,7 @@ impl Tunnel {
             .name("tunnel".to_owned())
             .spawn(move || {
                 let channels = (command_receiver, signal_receiver);
-                run(device, options, bound, channels, &started, &exit_sender);
+                start::run(device, options, bound, channels, &started, &exit_sender);
             })?;
         start
             .recv()
@@ -198,9 +194,18 @@ impl Tunnel {
         let is_asked = update.listen_port.is_some();
         let is_other = port != configuration.port || !configuration.is_bound;
         let is_rebound = configuration.is_up && is_asked && is_other;
-        if is_asked && is_other && !configuration.is_up && port != 0 {
-            // The user hears of a port that is taken now, not only when the link comes up.
-            drop(self.open_sockets(port, fwmark)?);
+        if !configuration.is_up {
+            // The user hears now of what cannot be had, not only when the link comes up.
+            if is_asked && is_other && port != 0 {
+                drop(self.open_sockets(port, configuration.fwmark)?);
+            }
+            if fwmark != configuration.fwmark {
+                let mark = |source| ApplyError::Fwmark {
+                    mark: fwmark,
+                    source,
+                };
+                drop(self.open(0, fwmark).map_err(mark)?);
+            }
         }
         // The last thing that can fail.
         let port = self
@@ -229,12 +234,20 @@ impl Tunnel {
             return Ok(());
         }
         configuration.is_up = is_up;
-        if is_up {
-            let wanted = Some(configuration.port);
-            let bound = self.prepare(wanted, configuration.fwmark)?;
-            configuration.port = bound.unwrap_or(configuration.port);
+        if !is_up {
+            return self.link(configuration, false);
         }
-        self.link(configuration, is_up)
+        match self.prepare(Some(configuration.port), configuration.fwmark) {
+            Ok(bound) => {
+                configuration.port = bound.unwrap_or(configuration.port);
+                self.link(configuration, true)
+            }
+            Err(refused) => {
+                // Packets that come from the interface meanwhile must not pile up.
+                self.link(configuration, false)?;
+                Err(refused)
+            }
+        }
     }
 
     /// The wall clock was set forward: new handshakes are to carry its time, sessions go on.
@@ -320,12 +333,16 @@ impl Tunnel {
     }
 
     fn open_sockets(&self, port: u16, fwmark: u32) -> Result<BoundSockets, ApplyError> {
+        self.open(port, fwmark)
+            .map_err(|source| ApplyError::Sockets { port, source })
+    }
+
+    fn open(&self, port: u16, fwmark: u32) -> io::Result<BoundSockets> {
         BoundSockets::open(SocketOptions {
             port,
             fwmark,
             receive_offload: self.shared.receive_offload,
         })
-        .map_err(|source| ApplyError::Sockets { port, source })
     }
 
     fn command<T>(
@@ -345,67 +362,4 @@ impl From<Closed> for ApplyError {
     fn from(Closed: Closed) -> Self {
         Self::Closed
     }
-}
-
-/// The thread `tunnel`.
-fn run(
-    device: Device,
-    options: Options,
-    bound: BoundSockets,
-    (commands, signals): (mpsc::Receiver<Command>, watch::Receiver<Signals>),
-    started: &answers::SyncSender<Result<(), StartError>>,
-    exit: &watch::Sender<Option<Exit>>,
-) {
-    let runtime = match runtime::Builder::new_current_thread().enable_io().build() {
-        Ok(runtime) => runtime,
-        Err(error) => return drop(started.send(Err(error.into()))),
-    };
-    runtime.block_on(async {
-        match event_loop(&device, &options, bound, commands, signals) {
-            Ok(event_loop) => {
-                let _ = started.send(Ok(()));
-                let why = event_loop.run().await;
-                exit.send_replace(Some(why));
-            }
-            Err(error) => drop(started.send(Err(error))),
-        }
-    });
-}
-
-fn event_loop(
-    device: &Device,
-    options: &Options,
-    bound: BoundSockets,
-    commands: mpsc::Receiver<Command>,
-    signals: watch::Receiver<Signals>,
-) -> Result<EventLoop, StartError> {
-    let port = bound.port();
-    let sockets = UdpSockets::register(bound)?;
-    let supported = sockets.segmentation();
-    let missing = |feature, option| StartError::Unsupported { feature, option };
-    if options.gso == Switch::On && !supported {
-        return Err(missing("UDP segmentation offload (UDP_SEGMENT)", "--gso"));
-    }
-    if options.udp_gro == Switch::On && !sockets.receive_offload() {
-        return Err(missing("UDP receive offload (UDP_GRO)", "--udp-gro"));
-    }
-    let port = if options.is_up { port } else { 0 };
-    let metrics = Metrics::new(device.offload(), sockets.receive_offload());
-    let coalesce = Coalesce {
-        tcp: true,
-        udp: true,
-    };
-    let event_loop = EventLoop::new(Parts {
-        reader: spawn_reader(device, options.batch)?,
-        writer: spawn_writer(device, coalesce)?,
-        // Without a link they were opened only to see what the kernel has.
-        sockets: options.is_up.then_some(sockets),
-        port,
-        segmentation: supported && options.gso != Switch::Off,
-        batch: options.batch.clamp(1, convoy_tun::MAX_BATCH_PACKETS),
-        metrics,
-        commands,
-        signals,
-    })?;
-    Ok(event_loop)
 }

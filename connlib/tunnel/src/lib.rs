@@ -4,7 +4,7 @@
 //!  Tunnel (handle, any thread)
 //!    │ commands, signals
 //!    ▼
-//!  EventLoop (thread "tunnel"): tick() = commands → timers → receive → TUN intake → send → deliver
+//!  EventLoop (thread "tunnel"): tick() = commands → timers → receive → routes → TUN intake → send → deliver
 //!    ├── convoy_tun::Reader, Writer   threads "tun-reader" and "tun-writer"
 //!    ├── convoy_proto::Node           the state machine
 //!    └── convoy_gso::{GsoQueue, Flusher, UdpSockets}
@@ -20,6 +20,7 @@ mod event_loop;
 mod handle;
 mod metrics;
 mod routes;
+mod start;
 
 pub use handle::{ApplyError, Closed, Exit, Options, StartError, Switch, Tunnel};
 

@@ -40,10 +40,10 @@ impl Routes {
         &mut self,
         interface: u32,
         to: SocketAddr,
-        source: IpAddr,
+        source: SocketAddr,
         mark: u32,
     ) -> bool {
-        match self.interface_to(to.ip(), source, mark) {
+        match self.interface_to(to, source, mark) {
             Ok(found) => found.is_none_or(|found| found == interface),
             Err(error) => {
                 tracing::debug!(%to, %source, %error, "No route from the address that was spoken to");
@@ -53,12 +53,17 @@ impl Routes {
     }
 
     /// `None` if the kernel does not say. The kernel answers before `send` returns: nothing waits.
-    fn interface_to(&mut self, to: IpAddr, source: IpAddr, mark: u32) -> io::Result<Option<u32>> {
+    fn interface_to(
+        &mut self,
+        to: SocketAddr,
+        source: SocketAddr,
+        mark: u32,
+    ) -> io::Result<Option<u32>> {
         let Some(socket) = &self.socket else {
             return Ok(None);
         };
         // The zone decides, not the route.
-        if matches!(to, IpAddr::V6(v6) if v6.is_unicast_link_local()) {
+        if matches!(to.ip(), IpAddr::V6(v6) if v6.is_unicast_link_local()) {
             return Ok(None);
         }
         self.sequence = self.sequence.wrapping_add(1);
@@ -94,18 +99,22 @@ impl Routes {
     }
 }
 
-fn question(to: IpAddr, source: IpAddr, mark: u32) -> RouteMessage {
+/// Rules and multipath routes may look at the ports, too.
+fn question(to: SocketAddr, source: SocketAddr, mark: u32) -> RouteMessage {
     let mut message = RouteMessage::default();
     let (family, bits) = match to {
-        IpAddr::V4(_) => (AddressFamily::Inet, 32),
-        IpAddr::V6(_) => (AddressFamily::Inet6, 128),
+        SocketAddr::V4(_) => (AddressFamily::Inet, 32),
+        SocketAddr::V6(_) => (AddressFamily::Inet6, 128),
     };
     message.header.address_family = family;
     message.header.destination_prefix_length = bits;
     message.header.source_prefix_length = bits;
     message.attributes = vec![
-        RouteAttribute::Destination(to.into()),
-        RouteAttribute::Source(source.into()),
+        RouteAttribute::Destination(to.ip().into()),
+        RouteAttribute::Source(source.ip().into()),
+        RouteAttribute::IpProto(libc::IPPROTO_UDP as u8),
+        RouteAttribute::Sport(source.port()),
+        RouteAttribute::Dport(to.port()),
         RouteAttribute::Mark(mark),
     ];
     message
@@ -135,9 +144,9 @@ mod tests {
             IpAddr::from(Ipv4Addr::LOCALHOST),
             Ipv6Addr::LOCALHOST.into(),
         ] {
-            let to = SocketAddr::new(ip, 1);
-            assert!(routes.lead_out_by(loopback, to, ip, 0));
-            assert!(!routes.lead_out_by(loopback + 1000, to, ip, 0));
+            let (to, source) = (SocketAddr::new(ip, 1), SocketAddr::new(ip, 2));
+            assert!(routes.lead_out_by(loopback, to, source, 0));
+            assert!(!routes.lead_out_by(loopback + 1000, to, source, 0));
         }
     }
 
@@ -145,6 +154,6 @@ mod tests {
     fn an_address_that_is_not_ours_is_no_source() {
         let mut routes = Routes::new();
         let to = (Ipv4Addr::LOCALHOST, 1).into();
-        assert!(!routes.lead_out_by(1, to, [192, 0, 2, 77].into(), 0));
+        assert!(!routes.lead_out_by(1, to, ([192, 0, 2, 77], 2).into(), 0));
     }
 }

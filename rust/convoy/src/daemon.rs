@@ -60,6 +60,8 @@ fn run(
         .build()
         .context("cannot start the main thread's runtime")?;
     let outcome = runtime.block_on(serve(resources, args, parent));
+    // What still waits for the data path, or computes keys, is not waited for.
+    runtime.shutdown_background();
     if let Some(file) = socket_file {
         file.remove();
     }

@@ -80,10 +80,13 @@ async fn set_link(tunnel: &Tunnel, is_up: bool) -> bool {
     let tunnel = tunnel.clone();
     // It waits for the data path.
     let applied = tokio::task::spawn_blocking(move || tunnel.set_link(is_up)).await;
-    if let Ok(Err(refused)) = &applied {
-        error!("the link is up and the tunnel is not: {refused}");
+    match applied {
+        Ok(Err(ApplyError::Closed) | Ok(())) | Err(_) => true,
+        Ok(Err(refused)) => {
+            error!("the link is up and the tunnel is not: {refused}");
+            false
+        }
     }
-    !matches!(applied, Ok(Err(ApplyError::Sockets { .. })))
 }
 
 /// Calls `on_change` with the state now, and whenever it changes; again after a while as long as it
@@ -93,7 +96,7 @@ async fn watch(
     mut on_change: impl AsyncFnMut(LinkState) -> bool,
     on_routes: impl Fn(),
 ) -> anyhow::Result<()> {
-    let events = Events::listen().context("cannot listen to rtnetlink")?;
+    let mut events = Events::listen().context("cannot listen to rtnetlink")?;
     let (connection, handle, _) =
         rtnetlink::new_connection().context("cannot ask over rtnetlink")?;
     let _connection = AbortOnDrop(tokio::spawn(connection));
@@ -107,11 +110,21 @@ async fn watch(
     };
     // Each turn: where the interface is, then what happens to it there.
     while let Located::At(place, link) = locate(&handle, device).await? {
-        events.follow(place)?;
+        let is_new = events
+            .follow(place)
+            .context("cannot listen to the network namespace that the interface is in")?;
+        if is_new {
+            // It may have changed between the two.
+            continue;
+        }
         let mut state = LinkState::of(&link);
         let mut settled: Option<Instant> = None;
+        let mut retry_at: Option<Instant> = None;
         loop {
-            let is_followed = tell(state).await;
+            if retry_at.is_none_or(|at| at <= Instant::now()) {
+                let is_followed = tell(state).await;
+                retry_at = (!is_followed).then(|| Instant::now() + RETRY);
+            }
             let event = tokio::select! {
                 event = events.next(place) => event?,
                 () = sleep_until(settled.unwrap_or_else(Instant::now)), if settled.is_some() => {
@@ -119,10 +132,17 @@ async fn watch(
                     on_routes();
                     continue;
                 }
-                () = tokio::time::sleep(RETRY), if !is_followed => continue,
+                () = sleep_until(retry_at.unwrap_or_else(Instant::now)), if retry_at.is_some() => {
+                    continue;
+                }
             };
             match event {
-                Event::Changed(link) => state = LinkState::of(&link),
+                Event::Changed(link) => {
+                    let changed = LinkState::of(&link);
+                    if changed != state {
+                        (state, retry_at) = (changed, None);
+                    }
+                }
                 Event::Routes => settled = settled.or_else(|| Some(Instant::now() + SETTLE)),
                 Event::Gone => {
                     info!("the interface has left its network namespace");

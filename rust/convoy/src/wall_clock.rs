@@ -23,8 +23,8 @@ use tracing::{info, warn};
 /// Shorter steps are not worth new keys: no machine was off for so short.
 const LEAST_STEP: Duration = Duration::from_secs(1);
 
-/// Never: the timer is there to be cancelled.
-const NEVER: Duration = Duration::from_secs(i32::MAX as u64 * 2);
+/// Never, or in the year 2242: the timer is there to be cancelled.
+const NEVER: Duration = Duration::from_secs(1 << 33);
 
 /// Tells the tunnel of every step of the wall clock into the future; ends where none can be heard.
 pub(crate) async fn follow(tunnel: &Tunnel) {
@@ -40,27 +40,34 @@ async fn watch(tunnel: &Tunnel) -> std::io::Result<()> {
     )?;
     // SAFETY: `Fd` owns the descriptor, keeps it open until it is dropped, and gives no other.
     let timer = unsafe { AsyncFd::register_with_interest(Fd(timer), Interest::READABLE) }?;
+    arm(&timer)?;
     let mut latest = boot_time()?;
     loop {
-        timer.get_ref().0.set(
-            Expiration::OneShot(TimeSpec::from_duration(NEVER)),
-            TimerSetTimeFlags::TFD_TIMER_ABSTIME | TimerSetTimeFlags::TFD_TIMER_CANCEL_ON_SET,
-        )?;
         let mut ready = timer.readable().await?;
         ready.clear_ready();
         match timer.get_ref().0.wait() {
             Ok(()) | Err(Errno::ECANCELED | Errno::EAGAIN) => {}
             Err(errno) => return Err(errno.into()),
         }
+        arm(&timer)?;
         let boot = boot_time()?;
-        if is_step_forward(latest, boot) {
-            latest = boot;
+        let is_step = is_step_forward(latest, boot);
+        latest = latest.max(boot);
+        if is_step {
             info!("the wall clock was set forward: new handshakes carry its time");
             let tunnel = tunnel.clone();
             // It computes keys, and waits for the data path.
             let _ = tokio::task::spawn_blocking(move || tunnel.stamp_anew()).await;
         }
     }
+}
+
+fn arm(timer: &AsyncFd<Fd>) -> std::io::Result<()> {
+    timer.get_ref().0.set(
+        Expiration::OneShot(TimeSpec::from_duration(NEVER)),
+        TimerSetTimeFlags::TFD_TIMER_ABSTIME | TimerSetTimeFlags::TFD_TIMER_CANCEL_ON_SET,
+    )?;
+    Ok(())
 }
 
 /// The wall-clock time at which the machine was booted: it changes only when the clock is set.

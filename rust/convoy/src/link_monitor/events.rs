@@ -33,7 +33,11 @@ const GROUPS: [MulticastGroup; 5] = [
 ];
 
 /// A socket that hears of every change of a link, a route or a rule.
-pub(super) struct Events(AsyncFd<Socket>);
+pub(super) struct Events {
+    socket: AsyncFd<Socket>,
+    hears_other_namespaces: bool,
+    buffer: Vec<u8>,
+}
 
 /// What happened.
 pub(super) enum Event {
@@ -43,7 +47,7 @@ pub(super) enum Event {
     Gone,
     /// A route or a rule changed in this network namespace.
     Routes,
-    /// More happened than the socket could hold.
+    /// More happened than the socket could hold, or something that cannot be read.
     Lost,
 }
 
@@ -53,22 +57,37 @@ impl Events {
         let groups = GROUPS.map(|group| 1 << (group as u32 - 1));
         socket.bind(&SocketAddr::new(0, groups.into_iter().sum()))?;
         socket.set_non_blocking(true)?;
-        // SAFETY: the socket owns its descriptor, and nothing else closes it.
-        Ok(Self(unsafe { AsyncFd::register(socket) }?))
+        Ok(Self {
+            // SAFETY: the socket owns its descriptor, and nothing else closes it.
+            socket: unsafe { AsyncFd::register(socket) }?,
+            hears_other_namespaces: false,
+            buffer: vec![0; BUFFER_BYTES],
+        })
     }
 
-    /// From now on `next` is to hear of `place`.
-    pub(super) fn follow(&self, place: Place) -> io::Result<()> {
+    /// From now on `next` is to hear of `place`. Returns whether that is news: what has happened there
+    /// before went unheard.
+    ///
+    /// # Errors
+    /// `EPERM` without `CAP_NET_BROADCAST`, which only another network namespace takes.
+    pub(super) fn follow(&mut self, place: Place) -> io::Result<bool> {
         let is_elsewhere = place.namespace.is_some();
-        self.0.get_ref().set_listen_all_namespaces(is_elsewhere)
+        if is_elsewhere == self.hears_other_namespaces {
+            return Ok(false);
+        }
+        self.socket
+            .get_ref()
+            .set_listen_all_namespaces(is_elsewhere)?;
+        self.hears_other_namespaces = is_elsewhere;
+        Ok(true)
     }
 
     /// The next thing that happens to the interface at `place`, or to the routes here.
-    pub(super) async fn next(&self, place: Place) -> io::Result<Event> {
-        let mut buffer = vec![0; BUFFER_BYTES];
+    pub(super) async fn next(&mut self, place: Place) -> io::Result<Event> {
+        let Self { socket, buffer, .. } = self;
         loop {
-            let mut ready = self.0.readable().await?;
-            let received = ready.try_io(|socket| receive(socket.as_raw_fd(), &mut buffer));
+            let mut ready = socket.readable().await?;
+            let received = ready.try_io(|socket| receive(socket.as_raw_fd(), buffer));
             let (len, namespace) = match received {
                 Ok(Ok(received)) => received,
                 Ok(Err(error)) if error.raw_os_error() == Some(libc::ENOBUFS) => {
@@ -78,7 +97,7 @@ impl Events {
                 Err(_would_block) => continue,
             };
             let event = match event_of(&buffer[..len]) {
-                Some((event @ Event::Routes, _)) if namespace.is_none() => event,
+                Some((event @ (Event::Routes | Event::Lost), _)) if namespace.is_none() => event,
                 Some((event, Some(index))) if is(place, namespace, index) => event,
                 _ => continue,
             };
@@ -119,7 +138,9 @@ fn is(place: Place, namespace: Option<i32>, index: u32) -> bool {
 
 /// What a notification says, and of which interface; each is a message of its own.
 fn event_of(notification: &[u8]) -> Option<(Event, Option<u32>)> {
-    let message = NetlinkMessage::<RouteNetlinkMessage>::deserialize(notification).ok()?;
+    let Ok(message) = NetlinkMessage::<RouteNetlinkMessage>::deserialize(notification) else {
+        return Some((Event::Lost, None));
+    };
     let NetlinkPayload::InnerMessage(message) = message.payload else {
         return None;
     };

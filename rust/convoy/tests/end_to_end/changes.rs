@@ -16,6 +16,7 @@ use convoy_lab::{
 };
 
 use crate::{
+    pairing::Program,
     scene::{DEADLINE, Scene, for_each_pairing, output_of, wg_dump},
     traffic::{ping_of, tcp, tcp_bytes, udp_echo},
 };
@@ -34,6 +35,7 @@ for_each_pairing! {
     }
 
     fn the_firewall_mark_may_change_under_a_transfer(pairing: Pairing) {
+        if !pairing.both(Program::changes_itself) { return }
         let Some(scene) = Scene::new(pairing) else { return };
         under_a_transfer(&scene, |step| {
             let mark = (step * 7).to_string();
@@ -44,6 +46,7 @@ for_each_pairing! {
     }
 
     fn the_private_key_may_change_under_a_transfer(pairing: Pairing) {
+        if !pairing.both(Program::changes_itself) { return }
         let Some(scene) = Scene::new(pairing) else { return };
         let (left, right) = (&scene.left, &scene.right);
         let known = Mutex::new(left.keys.clone());
@@ -61,9 +64,7 @@ for_each_pairing! {
     }
 
     fn packets_of_half_the_largest_mtu_and_all_of_it_go_through(pairing: Pairing) {
-        if !pairing.carries_jumbo_packets() {
-            return eprintln!("{pairing:?}: left out, the other program does not carry them");
-        }
+        if !pairing.both(Program::carries_jumbo_packets) { return }
         let options = TunnelOptions {
             cable_mtu: 65_535,
             tunnel_mtu: LARGEST,

@@ -8,12 +8,19 @@
 //!                   └────┴────────┘           └────────┴────┘
 //! ```
 
-use std::{net::UdpSocket, sync::atomic::AtomicU64, time::Duration};
+use std::{
+    io::{Read, Write},
+    net::{Shutdown, UdpSocket},
+    os::unix::net::UnixStream,
+    process::Stdio,
+    sync::atomic::AtomicU64,
+    time::Duration,
+};
 
 use convoy_lab::{Namespace, eventually, wireguard::End};
 
 use crate::{
-    scene::{DEADLINE, Pairing, Scene, output_of, wg_dump},
+    scene::{DEADLINE, Pairing, Scene, convoy_program, lab, output_of, wg_dump},
     traffic::{answers, ping, tcp},
 };
 
@@ -62,6 +69,52 @@ fn a_link_that_is_down_sends_no_keepalives() {
     assert!(fell_silent.is_some());
     scene.left.namespace.link().set_up("wg0").unwrap();
     assert!(is_growing(&scene));
+}
+
+/// As in a container that was given no more.
+#[test]
+fn cap_net_admin_is_enough_to_follow_the_link() {
+    let Some((lab, _turn)) = lab(&["setpriv"]) else {
+        return;
+    };
+    let namespace = lab.namespace("left").unwrap();
+    let mut command = namespace.command("setpriv");
+    command.args(["--bounding-set", "-all,+net_admin"]);
+    let mut daemon = command
+        .arg(convoy_program())
+        .args(["-f", "wg0"])
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let socket = namespace.run_directory().join("wireguard/wg0.sock");
+    for is_up in [true, false, true] {
+        let state = if is_up {
+            "\"link\":\"up\""
+        } else {
+            "\"link\":\"down\""
+        };
+        let is_so = || {
+            let mut stream = UnixStream::connect(&socket).ok()?;
+            stream.write_all(b"get=convoy_stats\n\n").unwrap();
+            stream.shutdown(Shutdown::Write).unwrap();
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).unwrap();
+            answer.contains(state).then_some(())
+        };
+        let there = || namespace.link().exists("wg0").then_some(());
+        eventually(DEADLINE, there).unwrap();
+        match is_up {
+            true => namespace.link().set_up("wg0").unwrap(),
+            false => namespace.link().set_down("wg0").unwrap(),
+        }
+        let followed = eventually(DEADLINE, is_so);
+        if followed.is_none() {
+            daemon.kill().unwrap();
+        }
+        assert!(followed.is_some(), "not {state}");
+    }
+    daemon.kill().unwrap();
+    daemon.wait().unwrap();
 }
 
 #[test]

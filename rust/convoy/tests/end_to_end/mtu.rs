@@ -8,6 +8,7 @@ use std::{
 use convoy_lab::{eventually, wireguard::TunnelOptions};
 
 use crate::{
+    pairing::Program,
     scene::{DEADLINE, Scene, for_each_pairing},
     traffic::{ping, ping_of, tcp, tcp_bytes, udp_echo},
 };
@@ -38,9 +39,7 @@ for_each_pairing! {
     }
 
     fn jumbo_packets_go_through_whole(pairing: Pairing) {
-        if !pairing.carries_jumbo_packets() {
-            return eprintln!("{pairing:?}: left out, the other program does not carry them");
-        }
+        if !pairing.both(Program::carries_jumbo_packets) { return }
         let options =
             TunnelOptions { cable_mtu: 9_000, tunnel_mtu: JUMBO, ..TunnelOptions::default() };
         let Some(scene) = Scene::with(pairing, &options) else { return };

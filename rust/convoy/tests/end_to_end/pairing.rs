@@ -62,6 +62,22 @@ impl Program {
         self != Self::BoringTun
     }
 
+    /// Whether it carries packets longer than those of an Ethernet.
+    pub(crate) fn carries_jumbo_packets(self) -> bool {
+        // Two of the same kind do not, either.
+        !matches!(self, Self::BoringTun | Self::GotaTun)
+    }
+
+    /// Whether `wg set` may change its key and its mark once it runs.
+    pub(crate) fn changes_itself(self) -> bool {
+        self != Self::GotaTun
+    }
+
+    /// Whether its answers leave from the address that it was spoken to.
+    pub(crate) fn keeps_its_source(self) -> bool {
+        matches!(self, Self::Convoy | Self::WireguardGo)
+    }
+
     /// When the last handshake was, from the field that `wg show IFACE dump` gives.
     pub(crate) fn handshake_time(self, field: &str) -> SystemTime {
         let seconds = Duration::from_secs(field.parse().unwrap());
@@ -109,12 +125,14 @@ impl Pairing {
         Self::GotaTunToConvoy,
     ];
 
-    /// Whether both ends carry packets longer than those of an Ethernet.
-    pub(crate) fn carries_jumbo_packets(self) -> bool {
+    /// Whether both ends are so; says that the test is left out if one of them is not.
+    pub(crate) fn both(self, are: impl Fn(Program) -> bool) -> bool {
         let (left, right) = self.ends();
-        // Two of the same kind do not, either.
-        let does_not = [Program::BoringTun, Program::GotaTun];
-        !does_not.contains(&left) && !does_not.contains(&right)
+        let both = are(left) && are(right);
+        if !both {
+            eprintln!("{self:?}: left out, the other program cannot do this");
+        }
+        both
     }
 
     /// The left end and the right one.

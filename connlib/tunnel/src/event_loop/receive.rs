@@ -1,0 +1,90 @@
+//! UDP → TUN: what one receive call a socket brings, as far as the writer has room.
+
+use std::{io, time::Duration};
+
+use convoy_gso::{Datagram, udp::Family};
+use convoy_proto::{Arrival, inbound::Inbound};
+
+use super::EventLoop;
+use crate::{adapters::ToTun, budget::Budget};
+
+/// Handshake messages worked off in one go: each may cost several Diffie-Hellmans, and packets wait
+/// meanwhile.
+const HANDSHAKES_AT_ONCE: usize = 32;
+/// Pause in receiving after an error that is not for want of datagrams.
+const RECEIVE_PAUSE: Duration = Duration::from_millis(10);
+
+impl EventLoop {
+    #[inline(never)]
+    pub(super) fn receive(&mut self, now: Duration) -> bool {
+        self.receive_at = self.receive_at.filter(|at| now < *at);
+        let mut worked = self.work_off_received(now);
+        for family in [self.first_family, self.first_family.other()] {
+            // A full writer leaves datagrams in the buffers: they come first.
+            let may_receive = self.received.is_finished() && self.receive_at.is_none();
+            if may_receive && self.sockets.has(family) {
+                // The other one is first in the next tick.
+                self.first_family = family.other();
+                worked |= self.receive_from(family, now);
+            }
+        }
+        worked
+    }
+
+    fn receive_from(&mut self, family: Family, now: Duration) -> bool {
+        self.metrics.receive_calls += 1;
+        match self.sockets.receive(family, &mut self.received) {
+            Ok(_) => {
+                self.metrics.received(&self.received);
+                self.work_off_received(now);
+                return true;
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => {
+                self.metrics.receive_failed(&error);
+                self.receive_at = Some(now + RECEIVE_PAUSE);
+            }
+        }
+        false
+    }
+
+    /// Hands received datagrams to the state machine until the writer has no room.
+    fn work_off_received(&mut self, now: Duration) -> bool {
+        let mut worked = false;
+        let mut handshakes = Budget::new(HANDSHAKES_AT_ONCE);
+        self.writer_full = false;
+        while let Some(datagram) = self.received.datagram() {
+            let is_data = datagram.bytes.first() == Some(&4);
+            if !is_data && !handshakes.spend() {
+                break;
+            }
+            if self.inbound.is_none() {
+                self.inbound = self.writer.take();
+            }
+            let inbound = Inbound {
+                datagram: datagram.bytes,
+                from: datagram.from,
+                arrival: arrival(&datagram),
+                ecn: datagram.ecn,
+            };
+            let mut sink = ToTun(self.inbound.as_mut());
+            if self.node.handle_inbound(inbound, now, &mut sink).is_ok() {
+                self.received.advance();
+                worked = true;
+                continue;
+            }
+            // The batch is full: off with it, and the same datagram again.
+            let Some(full) = self.inbound.take() else {
+                self.writer_full = true;
+                break;
+            };
+            self.writer.submit(full);
+        }
+        worked
+    }
+}
+
+fn arrival(datagram: &Datagram<'_>) -> Option<Arrival> {
+    let (address, interface) = (datagram.to?, datagram.interface?);
+    Some(Arrival { address, interface })
+}

@@ -1,0 +1,80 @@
+//! What the thread `tunnel` does before its first tick.
+
+use std::sync::mpsc as answers;
+
+use convoy_gso::{BoundSockets, UdpSockets};
+use convoy_tun::{Coalesce, Device, spawn_reader, spawn_writer};
+use tokio::{
+    runtime,
+    sync::{mpsc, watch},
+};
+
+use crate::{
+    command::{Command, Signals},
+    event_loop::{EventLoop, Parts},
+    handle::{Exit, Options, StartError, Switch},
+    metrics::Metrics,
+};
+
+/// The thread `tunnel`.
+pub(crate) fn run(
+    device: Device,
+    options: Options,
+    bound: BoundSockets,
+    (commands, signals): (mpsc::Receiver<Command>, watch::Receiver<Signals>),
+    started: &answers::SyncSender<Result<(), StartError>>,
+    exit: &watch::Sender<Option<Exit>>,
+) {
+    let runtime = match runtime::Builder::new_current_thread().enable_io().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return drop(started.send(Err(error.into()))),
+    };
+    runtime.block_on(async {
+        match event_loop(&device, &options, bound, commands, signals) {
+            Ok(event_loop) => {
+                let _ = started.send(Ok(()));
+                let why = event_loop.run().await;
+                exit.send_replace(Some(why));
+            }
+            Err(error) => drop(started.send(Err(error))),
+        }
+    });
+}
+
+fn event_loop(
+    device: &Device,
+    options: &Options,
+    bound: BoundSockets,
+    commands: mpsc::Receiver<Command>,
+    signals: watch::Receiver<Signals>,
+) -> Result<EventLoop, StartError> {
+    let port = bound.port();
+    let sockets = UdpSockets::register(bound)?;
+    let supported = sockets.segmentation();
+    let missing = |feature, option| StartError::Unsupported { feature, option };
+    if options.gso == Switch::On && !supported {
+        return Err(missing("UDP segmentation offload (UDP_SEGMENT)", "--gso"));
+    }
+    if options.udp_gro == Switch::On && !sockets.receive_offload() {
+        return Err(missing("UDP receive offload (UDP_GRO)", "--udp-gro"));
+    }
+    let port = if options.is_up { port } else { 0 };
+    let metrics = Metrics::new(device.offload(), sockets.receive_offload());
+    let coalesce = Coalesce {
+        tcp: true,
+        udp: true,
+    };
+    let event_loop = EventLoop::new(Parts {
+        reader: spawn_reader(device, options.batch)?,
+        writer: spawn_writer(device, coalesce)?,
+        // Without a link they were opened only to see what the kernel has.
+        sockets: options.is_up.then_some(sockets),
+        port,
+        segmentation: supported && options.gso != Switch::Off,
+        batch: options.batch.clamp(1, convoy_tun::MAX_BATCH_PACKETS),
+        metrics,
+        commands,
+        signals,
+    })?;
+    Ok(event_loop)
+}
