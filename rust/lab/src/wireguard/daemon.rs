@@ -2,7 +2,7 @@
 
 use std::{
     ffi::OsString,
-    fs::File,
+    fs::{self, File},
     io::{self, Read, Seek, Write},
     net::Shutdown,
     os::unix::net::UnixStream,
@@ -124,6 +124,25 @@ impl Daemon {
         Err(self
             .implementation
             .failed(format!("refused its configuration: {}", answer.trim())))
+    }
+
+    /// Waits until there is a UDP socket on `port` in the daemon's namespace.
+    ///
+    /// # Errors
+    ///
+    /// [`LabError::Daemon`] when there is none in time.
+    pub fn wait_until_listening(&self, port: u16) -> Result<(), LabError> {
+        // Documentation/networking/proc_net_tcp.rst: the local address, a colon, the port.
+        let local = format!(":{port:04X} ");
+        let is_listening = || {
+            let tables = ["udp", "udp6"].map(|table| format!("/proc/{}/net/{table}", self.pid()));
+            let has_it = |path| fs::read_to_string(path).is_ok_and(|table| table.contains(&local));
+            tables.into_iter().any(has_it).then_some(())
+        };
+        eventually(PATIENCE, is_listening).ok_or_else(|| {
+            let problem = format!("does not listen on port {port}");
+            self.implementation.failed(problem)
+        })
     }
 
     /// Sends `request` to the UAPI socket as it is, and reads to the end of the answer.

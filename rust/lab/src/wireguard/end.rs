@@ -133,7 +133,9 @@ impl End {
         if self.tunnel_mtu >= 1_280 {
             link.add_address(INTERFACE, &format!("{}/64", self.inner_v6()))?;
         }
-        link.set_up(INTERFACE)
+        link.set_up(INTERFACE)?;
+        // A daemon hears of it, and then opens its sockets.
+        self.daemon.wait_until_listening(self.config.listen_port)
     }
 }
 
