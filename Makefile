@@ -10,7 +10,7 @@ PEERS = $(CURDIR)/target/peers
 PEER_VERSIONS = "$(PEERS)/bin/wireguard --version" "$(PEERS)/bin/boringtun-cli --version" \
 	"$(PEERS)/bin/gotatun --version"
 
-.PHONY: help build speedtest test test-packages interop peers lint fmt-check clippy doc bench
+.PHONY: help build speedtest test test-packages interop peers lint fmt-check clippy doc bench fuzz
 
 help: ## This list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | column -t -s "$$(printf '\t')"
@@ -66,3 +66,6 @@ doc:
 
 bench: ## One bench a stage
 	$(CARGO) bench --locked -p convoy-benches
+
+fuzz: ## Look for failing inputs with libFuzzer: make fuzz SECS=600 [TARGET=part of a name]
+	rust/fuzz/run $(or $(SECS),60) $(TARGET)
