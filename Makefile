@@ -23,7 +23,7 @@ speedtest: build ## Build, set up two hosts, run the tunnel between them, print 
 
 test: test-packages ## Every test; as root with /dev/net/tun also those that need them
 	$(CARGO) test --workspace --locked
-	$(CARGO) test -p convoy-proto --locked --features mock-clock --test aging
+	$(CARGO) test -p convoy-proto --locked --features mock-clock --test aging --test fuzz_histories
 
 test-packages: # Installs what the tests run, when root and missing
 	@missing=; for program in $(TEST_PROGRAMS); do \
