@@ -40,6 +40,7 @@ fn histories(input: &mut Unstructured<'_>) -> Result<()> {
     let outcome = world.run(input);
     world.put_right();
     world.must_talk();
+    clock::set_right();
     outcome
 }
 
