@@ -122,6 +122,8 @@ fn stride(meta: &RecvMeta) -> usize {
 }
 
 #[cfg(test)]
+mod fuzz;
+#[cfg(test)]
 mod tests {
     use super::*;
 
