@@ -10,7 +10,7 @@ PEERS = $(CURDIR)/target/peers
 PEER_VERSIONS = "$(PEERS)/bin/wireguard --version" "$(PEERS)/bin/boringtun-cli --version" \
 	"$(PEERS)/bin/gotatun --version"
 
-.PHONY: help build speedtest test test-packages interop peers lint fmt-check clippy doc bench
+.PHONY: help build speedtest test test-packages interop peers lint fmt-check clippy doc bench fuzz
 
 help: ## This list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | column -t -s "$$(printf '\t')"
@@ -23,7 +23,7 @@ speedtest: build ## Build, set up two hosts, run the tunnel between them, print 
 
 test: test-packages ## Every test; as root with /dev/net/tun also those that need them
 	$(CARGO) test --workspace --locked
-	$(CARGO) test -p convoy-proto --locked --features mock-clock --test aging
+	$(CARGO) test -p convoy-proto --locked --features mock-clock --test aging --test fuzz_histories
 	$(CARGO) test -p convoy-proto --locked --features mock-clock --lib keys_are_gone
 
 test-packages: # Installs what the tests run, when root and missing
@@ -67,3 +67,6 @@ doc:
 
 bench: ## One bench a stage
 	$(CARGO) bench --locked -p convoy-benches
+
+fuzz: ## Look for failing inputs with libFuzzer: make fuzz SECS=600 [TARGET=part of a name]
+	rust/fuzz/run $(or $(SECS),60) $(TARGET)

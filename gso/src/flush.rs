@@ -90,7 +90,9 @@ pub struct Flusher {
     segmentation: bool,
     /// Until when segmentation is off, by address.
     refusing: HashMap<SocketAddr, Duration>,
-    no_buffers_retries: u32,
+    /// Retries after `ENOBUFS` of what is sent just now, until it is sent or given up.
+    queued_retries: u32,
+    ahead_retries: u32,
     counters: FlushCounters,
     lost_sources: Vec<SocketAddr>,
     too_big: Vec<(SocketAddr, usize)>,
@@ -109,7 +111,8 @@ impl Flusher {
         Self {
             segmentation,
             refusing: HashMap::new(),
-            no_buffers_retries: 0,
+            queued_retries: 0,
+            ahead_retries: 0,
             counters: FlushCounters::default(),
             lost_sources: Vec::new(),
             too_big: Vec::new(),
@@ -128,6 +131,7 @@ impl Flusher {
                 Sent::Whole => queue.pop_front(),
                 Sent::NotYet(why) => return why,
             }
+            self.queued_retries = 0;
         }
         Flushed::Done
     }
@@ -152,17 +156,18 @@ impl Flusher {
             };
             result = self.call(sockets, &unpinned, datagram, None);
         }
-        let Err(error) = result else {
+        if let Err(error) = result {
+            if let Some(wait) = try_again(&mut self.ahead_retries, destination.to, &error, now) {
+                return wait;
+            }
+            match error.raw_os_error() {
+                Some(libc::ENOBUFS) => self.counters.no_buffers += 1,
+                _ => self.counters.failed += 1,
+            }
+        } else {
             self.counters.segments[1] += 1;
-            return Flushed::Done;
-        };
-        if let Some(not_yet) = self.try_again(destination.to, &error, now) {
-            return not_yet;
         }
-        match error.raw_os_error() {
-            Some(libc::ENOBUFS) => self.counters.no_buffers += 1,
-            _ => self.counters.failed += 1,
-        }
+        self.ahead_retries = 0;
         Flushed::Done
     }
 
@@ -223,7 +228,6 @@ impl Flusher {
                 Some(batch.segment_len()),
             );
             let Err(error) = result else {
-                self.no_buffers_retries = 0;
                 self.counters.segments[batch.segments()] += 1;
                 return Sent::Whole;
             };
@@ -264,7 +268,7 @@ impl Flusher {
                 }
                 Err(Reaction::Drop) => self.counters.failed += 1,
             }
-            self.no_buffers_retries = 0;
+            self.queued_retries = 0;
             batch.advance();
         }
         Sent::Whole
@@ -344,8 +348,8 @@ impl Flusher {
         error: &io::Error,
         now: Duration,
     ) -> Option<Reaction> {
-        if let Some(not_yet) = self.try_again(batch.destination.to, error, now) {
-            return Some(Reaction::Wait(not_yet));
+        if let Some(wait) = try_again(&mut self.queued_retries, batch.destination.to, error, now) {
+            return Some(Reaction::Wait(wait));
         }
         if error.raw_os_error() == Some(libc::ENOBUFS) {
             return Some(Reaction::NoBuffers);
@@ -357,22 +361,6 @@ impl Flusher {
         }
         None
     }
-
-    /// When to send the same again, if that may help.
-    fn try_again(&mut self, to: SocketAddr, error: &io::Error, now: Duration) -> Option<Flushed> {
-        if error.kind() == io::ErrorKind::WouldBlock {
-            return Some(Flushed::Blocked(to));
-        }
-        if error.raw_os_error() != Some(libc::ENOBUFS) {
-            return None;
-        }
-        self.no_buffers_retries += 1;
-        if self.no_buffers_retries > NO_BUFFERS_RETRIES {
-            self.no_buffers_retries = 0;
-            return None;
-        }
-        Some(Flushed::RetryAt(now + NO_BUFFERS_PAUSE))
-    }
 }
 
 enum Reaction {
@@ -383,6 +371,21 @@ enum Reaction {
     Wait(Flushed),
     NoBuffers,
     Drop,
+}
+
+/// When to send the same again, if that may help; `retries` are those after `ENOBUFS` so far.
+fn try_again(
+    retries: &mut u32,
+    to: SocketAddr,
+    error: &io::Error,
+    now: Duration,
+) -> Option<Flushed> {
+    if error.raw_os_error() == Some(libc::ENOBUFS) {
+        *retries += 1;
+        return (*retries <= NO_BUFFERS_RETRIES)
+            .then_some(Flushed::RetryAt(now + NO_BUFFERS_PAUSE));
+    }
+    (error.kind() == io::ErrorKind::WouldBlock).then_some(Flushed::Blocked(to))
 }
 
 /// Errors that a source address which is gone, or has no route, leads to.

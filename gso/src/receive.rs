@@ -81,7 +81,7 @@ impl ReceiveBuffers {
     pub fn segments_per_buffer(&self) -> impl Iterator<Item = usize> {
         self.meta[..self.received]
             .iter()
-            .map(|meta| meta.len.div_ceil(meta.stride.max(1)))
+            .map(|meta| meta.len.div_ceil(stride(meta)).max(1))
     }
 
     /// The next datagram, in order of arrival; call [`Self::advance`] once it is dealt with.
@@ -122,6 +122,8 @@ fn stride(meta: &RecvMeta) -> usize {
 }
 
 #[cfg(test)]
+mod fuzz;
+#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -137,6 +139,8 @@ mod tests {
             Ok::<_, ()>(3)
         });
         assert_eq!(received, Ok(3));
+        let counted: Vec<_> = buffers.segments_per_buffer().collect();
+        assert_eq!(counted, [3, 1, 1]);
         let mut seen = Vec::new();
         while let Some(datagram) = buffers.datagram() {
             seen.push(datagram.bytes.to_vec());
@@ -144,5 +148,16 @@ mod tests {
         }
         assert_eq!(seen, [&[1u8, 1, 1][..], &[2, 2, 2], &[3], &[], &[9, 9]]);
         assert!(buffers.is_finished());
+    }
+
+    #[test]
+    fn a_buffer_without_a_stride_counts_as_one_datagram() {
+        let mut buffers = ReceiveBuffers::default();
+        let received = buffers.fill(|_, meta| {
+            (meta[0].len, meta[0].stride) = (1000, 0);
+            Ok::<_, ()>(1)
+        });
+        assert_eq!(received, Ok(1));
+        assert_eq!(buffers.segments_per_buffer().collect::<Vec<_>>(), [1]);
     }
 }

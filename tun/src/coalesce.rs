@@ -235,7 +235,8 @@ impl Train {
         }
         let at = shape.transport;
         let is_next = long(packet, at + tcp::SEQUENCE) == self.next_sequence;
-        let is_same_ack = is_same(at + 8..at + 12);
+        // With the data offset, and the bits beside it that are flags or may become some.
+        let is_same_ack = is_same(at + 8..at + 13);
         let is_same_window = is_same(at + 14..at + 16);
         let are_options_same = is_same(at + 18..shape.header_len);
         is_next && is_same_ack && is_same_window && are_options_same

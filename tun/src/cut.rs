@@ -83,10 +83,11 @@ impl SuperPacket {
             (GSO_UDP_L4, 4 | 6) => false,
             _ => return Err(Malformed),
         };
+        let protocol = if is_tcp { ip::TCP } else { ip::UDP };
         let network_fits = if is_v4 {
-            fits_v4(packet, transport, if is_tcp { ip::TCP } else { ip::UDP })
+            fits_v4(packet, transport, protocol)
         } else {
-            fits_v6(packet, transport)
+            fits_v6(packet, transport, protocol)
         };
         let (min, checksum) = if is_tcp {
             (tcp::HEADER_LEN, tcp::CHECKSUM)
@@ -140,12 +141,25 @@ fn fits_v4(packet: &[u8], transport: usize, protocol: u8) -> bool {
         && !is_fragment
 }
 
-/// Extension headers may stand in front of the transport header; they come in multiples of 8 bytes.
-fn fits_v6(packet: &[u8], transport: usize) -> bool {
-    packet.len() >= v6::HEADER_LEN
-        && transport >= v6::HEADER_LEN
-        && transport.is_multiple_of(8)
-        && usize::from(word(packet, v6::PAYLOAD_LEN)) + v6::HEADER_LEN == packet.len()
+/// Extension headers may stand in front of the transport header: those that the kernel segments past.
+fn fits_v6(packet: &[u8], transport: usize, protocol: u8) -> bool {
+    let is_whole = packet.len() >= v6::HEADER_LEN
+        && usize::from(word(packet, v6::PAYLOAD_LEN)) + v6::HEADER_LEN == packet.len();
+    if !is_whole {
+        return false;
+    }
+    let (mut at, mut next) = (v6::HEADER_LEN, packet[v6::NEXT_HEADER]);
+    while at < transport && v6::EXTENSIONS.contains(&next) {
+        let Some(&[following, units]) = packet[at..].first_chunk() else {
+            return false;
+        };
+        next = following;
+        at += (usize::from(units) + 1) * 8;
+        if at > packet.len() {
+            return false;
+        }
+    }
+    at == transport && next == protocol
 }
 
 /// What all segments of one super-packet have in common, computed once.

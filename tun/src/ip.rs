@@ -26,6 +26,9 @@ pub(crate) mod v6 {
     pub(crate) const PAYLOAD_LEN: usize = 4;
     pub(crate) const NEXT_HEADER: usize = 6;
     pub(crate) const ADDRESSES: std::ops::Range<usize> = 8..40;
+    /// Hop-by-hop options, routing and destination options: the next header's number and the length
+    /// in units of 8 bytes, without the first, come first in each.
+    pub(crate) const EXTENSIONS: [u8; 3] = [0, 43, 60];
 }
 
 pub(crate) mod tcp {

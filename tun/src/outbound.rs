@@ -301,4 +301,6 @@ impl Outbound {
 }
 
 #[cfg(test)]
+mod fuzz;
+#[cfg(test)]
 mod tests;

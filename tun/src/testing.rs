@@ -1,5 +1,7 @@
 //! Packets built the slow and obvious way, to compare with.
 
+pub(crate) mod reference;
+
 use proptest::prelude::*;
 
 use crate::{

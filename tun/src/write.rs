@@ -304,4 +304,6 @@ fn put(
 }
 
 #[cfg(test)]
+mod fuzz;
+#[cfg(test)]
 mod tests;

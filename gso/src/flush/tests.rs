@@ -82,6 +82,41 @@ fn no_buffers_is_tried_three_times_a_millisecond_apart_then_dropped() {
 }
 
 #[test]
+fn each_batch_has_three_retries_whatever_became_of_the_one_before() {
+    let no_buffers = [(0, libc::ENOBUFS), (1, libc::ENOBUFS), (3, libc::ENOBUFS)];
+    // The first is refused for good, or sent ahead.
+    for is_refused in [true, false] {
+        let mut errors = no_buffers.to_vec();
+        if is_refused {
+            errors.push((2, libc::EPERM));
+        }
+        errors.extend([4, 5].map(|n| (n, libc::ENOBUFS)));
+        let mut rig = Rig::new(&errors);
+        if is_refused {
+            rig.append(5, None);
+            (0..2).for_each(|_| assert_ne!(rig.flush(NOW), Flushed::Done));
+            rig.append_elsewhere(5);
+        } else {
+            let to = Destination {
+                to: to(),
+                from: None,
+                ecn: 0,
+            };
+            let mut send = || rig.flusher.send_now(&to, &[9; 148], &mut rig.socket, NOW);
+            (0..2).for_each(|_| assert_ne!(send(), Flushed::Done));
+            assert_eq!(send(), Flushed::Done);
+            rig.append_elsewhere(5);
+        }
+        for _ in 0..3 {
+            assert_eq!(rig.flush(NOW), Flushed::RetryAt(NOW + NO_BUFFERS_PAUSE));
+        }
+        assert_eq!(rig.flush(NOW), Flushed::Done);
+        assert_eq!(rig.flusher.counters().no_buffers, 0, "refused {is_refused}");
+        assert_eq!(rig.socket.sends.last(), Some(&5));
+    }
+}
+
+#[test]
 fn one_datagram_that_is_too_long_is_counted_and_the_rest_goes_on() {
     let mut rig = Rig::new(&[(0, libc::EMSGSIZE), (1, libc::EMSGSIZE)]);
     rig.append(3, None);
@@ -95,12 +130,7 @@ fn one_datagram_that_is_too_long_is_counted_and_the_rest_goes_on() {
 fn an_unreachable_destination_is_a_counted_drop_and_others_are_untouched() {
     let mut rig = Rig::new(&[(0, libc::EHOSTUNREACH)]);
     rig.append(3, None);
-    let other = Destination {
-        to: ([192, 0, 2, 77], 1).into(),
-        from: None,
-        ecn: 0,
-    };
-    rig.queue.append(&other, &[0; 100]).unwrap();
+    rig.append_elsewhere(1);
     assert_eq!(rig.flush(NOW), Flushed::Done);
     assert_eq!(rig.flusher.counters().failed, 3);
     assert_eq!(rig.socket.sends, [1]);
@@ -174,6 +204,17 @@ impl Rig {
         };
         for n in 0..segments {
             self.queue.append(&destination, &[n as u8; 100]).unwrap();
+        }
+    }
+
+    fn append_elsewhere(&mut self, segments: usize) {
+        let other = Destination {
+            to: ([192, 0, 2, 77], 1).into(),
+            from: None,
+            ecn: 0,
+        };
+        for _ in 0..segments {
+            self.queue.append(&other, &[0; 100]).unwrap();
         }
     }
 

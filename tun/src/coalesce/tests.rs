@@ -95,6 +95,20 @@ fn a_change_in_the_tcp_header_begins_a_new_train() {
 }
 
 #[test]
+fn a_change_in_the_bits_beside_the_data_offset_begins_a_new_train() {
+    // Of accurate ECN (RFC 9768), or reserved: the first packet's would be given to all.
+    for bit in 0..4 {
+        let headers = Headers::new(true, true);
+        let mut packets = headers.segments(&payload(3000, 1), 500);
+        for packet in &mut packets[3..] {
+            packet[32] |= 1 << bit;
+        }
+        assert_eq!(trains_of(&packets), [3, 3], "bit {bit}");
+        assert_eq!(trains_of(&packets[3..]), [3], "bit {bit}");
+    }
+}
+
+#[test]
 fn packets_that_are_more_than_data_stay_alone() {
     for flags in [0x02, 0x04, 0x11, 0x12, 0x30, 0x50, 0x90, 0x00] {
         assert_eq!(

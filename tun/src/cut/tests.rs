@@ -149,6 +149,33 @@ fn headers_that_contradict_each_other_are_malformed() {
     assert_eq!(check(VnetHeader::default(), &[]), Err(Malformed));
 }
 
+#[test]
+fn extension_headers_that_do_not_lead_to_the_transport_header_are_malformed() {
+    let headers = Headers {
+        network_options: 2,
+        ..Headers::new(false, true)
+    };
+    let (vnet, packet) = headers.super_packet(&payload(300, 0), 100);
+    let check = |at: usize, value: u8| {
+        let mut packet = packet.clone();
+        packet[at] = value;
+        unframe(vnet, &mut packet)
+    };
+    assert!(check(7, 64).is_ok());
+    for (at, value) in [
+        (6, 6),
+        (6, 17),
+        (6, 44),
+        (40, 6),
+        (41, 1),
+        (41, 255),
+        (48, 17),
+        (49, 1),
+    ] {
+        assert_eq!(check(at, value), Err(Malformed), "byte {at} = {value}");
+    }
+}
+
 fn cut_all(vnet: VnetHeader, packet: &mut [u8]) -> Result<Vec<Vec<u8>>, Malformed> {
     let Framing::Super(shape) = unframe(vnet, packet)? else {
         return Ok(vec![packet.to_vec()]);

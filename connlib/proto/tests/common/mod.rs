@@ -247,13 +247,13 @@ pub fn payload(packet: &[u8]) -> &[u8] {
     &packet[20..]
 }
 
-struct TestPacket {
+pub struct TestPacket {
     bytes: Vec<u8>,
     len: usize,
 }
 
 impl TestPacket {
-    fn new(packet: &[u8]) -> Self {
+    pub fn new(packet: &[u8]) -> Self {
         let mut bytes = packet.to_vec();
         bytes.extend([0; 15]);
         Self {

@@ -281,4 +281,6 @@ fn shown(key: &str) -> String {
 }
 
 #[cfg(test)]
+mod fuzz;
+#[cfg(test)]
 mod tests;

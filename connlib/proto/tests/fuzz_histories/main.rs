@@ -1,0 +1,172 @@
+//! Any history of two peers on a bad network, with boringtun's clock moved along:
+//! `cargo test -p convoy-proto --features mock-clock --test fuzz_histories`.
+//!
+//! When the network is whole again and both sides' settings agree, they can talk within minutes.
+
+mod clock;
+#[path = "../common/mod.rs"]
+mod common;
+mod world;
+
+use std::time::Duration;
+
+use common::*;
+use convoy_fuzz::{Result, Unstructured};
+use convoy_proto::{HELD_BYTES, counters::DropReason};
+use world::{End, World};
+
+/// Within this time after everything was put right, packets pass both ways.
+const RECOVERY: Duration = Duration::from_secs(180);
+const STEPS: [Duration; 10] = [
+    Duration::from_millis(10),
+    Duration::from_millis(400),
+    Duration::from_secs(1),
+    Duration::from_secs(5),
+    Duration::from_secs(12),
+    Duration::from_secs(40),
+    Duration::from_secs(125),
+    Duration::from_secs(185),
+    Duration::from_secs(600),
+    Duration::from_secs(2 * 3600),
+];
+
+#[test]
+fn fuzz_histories() {
+    convoy_fuzz::fuzz!(150, 300, histories);
+}
+
+fn histories(input: &mut Unstructured<'_>) -> Result<()> {
+    let mut world = World::new();
+    let outcome = world.run(input);
+    world.put_right();
+    world.must_talk();
+    clock::set_right();
+    outcome
+}
+
+impl World {
+    fn run(&mut self, input: &mut Unstructured<'_>) -> Result<()> {
+        while !input.is_empty() {
+            let [what, how]: [u8; 2] = input.arbitrary()?;
+            self.dice = self.dice.wrapping_mul(31).wrapping_add(how.into()) | 1;
+            let end = usize::from(what & 1);
+            match what >> 1 & 15 {
+                0..=2 => self.send(end),
+                3..=5 => self.pass(STEPS[usize::from(how) % STEPS.len()]),
+                6 => self.fate = [how & 15, how >> 4 & 3, how >> 6],
+                7 => self.fate = [0; 3],
+                8 => self.fate[0] = 16,
+                9 => self.come_again(how),
+                10 => self.set_preshared(end, how & 3),
+                11 => {
+                    // A new address, which the other side may be told, or has to hear of.
+                    self.ends[end]
+                        .host
+                        .address
+                        .set_port(1000 + u16::from(how & 7));
+                    let address = self.ends[end].host.address;
+                    if how & 8 == 8 {
+                        self.change(1 - end, |peer| peer.endpoint = Some(address));
+                    }
+                }
+                12 => self.set_link(end, how & 1 == 1),
+                13 if how & 1 == 1 => self.remove_peer(end),
+                13 => self.set_peer(end, how & 2 == 2),
+                14 => {
+                    self.ends[end].keepalive = [0, 10, 25, u16::MAX][usize::from(how & 3)];
+                    let seconds = self.ends[end].keepalive;
+                    self.change(end, |peer| peer.persistent_keepalive = Some(seconds));
+                }
+                _ => self.ends[end].host.node.forget_sources(),
+            }
+            self.carry();
+            self.check();
+        }
+        Ok(())
+    }
+
+    /// The network carries everything, and both sides' settings agree; nothing is set that need not
+    /// be, for that alone may begin a handshake.
+    fn put_right(&mut self) {
+        self.fate = [0; 3];
+        self.flying.clear();
+        for end in 0..2 {
+            self.set_link(end, true);
+            if !self.ends[end].has_peer {
+                self.set_peer(end, false);
+            }
+        }
+        if self.ends[0].preshared != self.ends[1].preshared {
+            self.set_preshared(1, self.ends[0].preshared);
+        }
+        // One that knows where the other is, is enough.
+        if !self.knows_endpoint(0) && !self.knows_endpoint(1) {
+            let address = self.ends[1].host.address;
+            self.change(0, |peer| peer.endpoint = Some(address));
+        }
+        self.carry();
+    }
+
+    fn must_talk(&mut self) {
+        let began = self.now;
+        let first = self.sent;
+        loop {
+            self.send(0);
+            self.send(1);
+            self.carry();
+            let has_heard = |end: &End| {
+                let mut packets = end.host.delivered.iter();
+                packets.any(|p| number(p) >= first)
+            };
+            if self.ends.iter().all(has_heard) {
+                return;
+            }
+            assert!(self.now - began < RECOVERY, "{}", self.story());
+            self.pass(Duration::from_secs(1));
+        }
+    }
+
+    /// No more packets are held than may be, and each is delivered once at most.
+    fn check(&mut self) {
+        for end in &mut self.ends {
+            let sent = end.host.node.counters().outbound_packets;
+            let dropped: u64 = DropReason::ALL
+                .iter()
+                .filter(|reason| reason.name().starts_with("outbound"))
+                .map(|&reason| end.host.drops(reason))
+                .sum();
+            let held = end
+                .offered
+                .checked_sub(sent + dropped)
+                .expect("counted twice");
+            assert!(
+                held <= 128 && held as usize * 24 <= HELD_BYTES,
+                "{held} held"
+            );
+            let mut numbers: Vec<_> = end.host.delivered.iter().map(|p| number(p)).collect();
+            numbers.sort_unstable();
+            assert!(
+                numbers.windows(2).all(|pair| pair[0] != pair[1]),
+                "delivered twice"
+            );
+        }
+    }
+
+    fn story(&mut self) -> String {
+        let now = self.now;
+        let mut story = String::from("no way to talk:");
+        for end in &mut self.ends {
+            let drops = DropReason::ALL
+                .iter()
+                .map(|&reason| (reason, end.host.drops(reason)));
+            let drops: Vec<_> = drops.filter(|(_, n)| *n > 0).collect();
+            let peers = end.host.snapshot(now).peers;
+            story += &format!("\n{} {} {drops:?} {peers:?}", end.is_up, end.has_peer);
+        }
+        story
+    }
+}
+
+fn number(packet: &[u8]) -> u32 {
+    u32::from_be_bytes(payload(packet).try_into().expect("four bytes"))
+}

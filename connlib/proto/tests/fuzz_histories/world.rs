@@ -1,0 +1,241 @@
+//! Two ends, the network between them, and time.
+
+use std::{net::SocketAddr, time::Duration};
+
+use convoy_proto::{
+    DatagramSink, Full, STACK_BUFFER_BYTES, Transmit,
+    config::{PeerUpdate, PresharedKey},
+};
+
+use crate::{clock, common::*};
+
+pub(crate) struct World {
+    pub(crate) ends: [End; 2],
+    pub(crate) now: Duration,
+    /// Datagrams on their way, oldest first.
+    pub(crate) flying: Vec<Flying>,
+    /// Datagrams of before, which may come again.
+    pub(crate) copies: Vec<Flying>,
+    /// Of sixteen datagrams, how many are lost, come twice, and are late.
+    pub(crate) fate: [u8; 3],
+    pub(crate) dice: u64,
+    pub(crate) sent: u32,
+}
+
+pub(crate) struct End {
+    pub(crate) host: Host,
+    pub(crate) is_up: bool,
+    pub(crate) has_peer: bool,
+    pub(crate) preshared: u8,
+    pub(crate) keepalive: u16,
+    /// Packets that were given to it.
+    pub(crate) offered: u64,
+}
+
+#[derive(Clone)]
+pub(crate) struct Flying {
+    pub(crate) from: SocketAddr,
+    pub(crate) to: SocketAddr,
+    pub(crate) datagram: Vec<u8>,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        let end = |n| End {
+            host: Host::new(n),
+            is_up: true,
+            has_peer: false,
+            preshared: 0,
+            keepalive: 0,
+            offered: 0,
+        };
+        let mut world = Self {
+            ends: [end(1), end(2)],
+            now: Duration::from_secs(10_000),
+            flying: Vec::new(),
+            copies: Vec::new(),
+            fate: [0; 3],
+            dice: 1,
+            sent: 0,
+        };
+        for end in 0..2 {
+            world.set_peer(end, true);
+        }
+        world
+    }
+
+    pub(crate) fn send(&mut self, end: usize) {
+        let number = self.sent;
+        self.sent += 1;
+        let (other, now) = (1 - end, self.now);
+        let to = self.ends[other].host.inner;
+        let end = &mut self.ends[end];
+        end.offered += 1;
+        let packet = ipv4(end.host.inner, to, &number.to_be_bytes());
+        let mut sink = Wire(Vec::new());
+        let mut packet = TestPacket::new(&packet);
+        let mut buffer = [0; STACK_BUFFER_BYTES];
+        let node = &mut end.host.node;
+        node.handle_outbound(&mut packet, now, &mut buffer, &mut sink);
+        self.launch(other, sink.0);
+    }
+
+    /// Takes what the ends want to send, and lets it arrive, or not.
+    pub(crate) fn carry(&mut self) {
+        for _ in 0..64 {
+            for end in 0..2 {
+                let node = &mut self.ends[end].host.node;
+                let mut sink = Wire(Vec::new());
+                node.drain_held(self.now, &mut [0; STACK_BUFFER_BYTES], &mut sink);
+                while node.poll_source_question().is_some() {}
+                while node.poll_reply().is_some() {}
+                let control = std::iter::from_fn(|| node.poll_control());
+                let mut sent: Vec<_> = control
+                    .map(|c| (c.transmit.to, c.datagram.to_vec()))
+                    .collect();
+                sent.extend(sink.0);
+                self.launch(1 - end, sent);
+            }
+            if self.flying.is_empty() {
+                return;
+            }
+            for flying in std::mem::take(&mut self.flying) {
+                self.arrive(&flying);
+            }
+        }
+        panic!("they go on answering each other at {:?}", self.now);
+    }
+
+    pub(crate) fn launch(&mut self, to: usize, sent: Vec<(SocketAddr, Vec<u8>)>) {
+        let from = self.ends[1 - to].host.address;
+        for (to, datagram) in sent {
+            let flying = Flying { from, to, datagram };
+            if self.copies.len() < 64 {
+                self.copies.push(flying.clone());
+            }
+            let [lost, twice, late] = self.fate;
+            if self.roll() < lost {
+                continue;
+            }
+            if self.roll() < twice {
+                self.flying.push(flying.clone());
+            }
+            if self.roll() < late {
+                let nth = usize::from(self.roll()) % (self.flying.len() + 1);
+                self.flying.insert(nth, flying);
+            } else {
+                self.flying.push(flying);
+            }
+        }
+    }
+
+    pub(crate) fn arrive(&mut self, flying: &Flying) {
+        let now = self.now;
+        let ends = self.ends.iter_mut().map(|end| &mut end.host);
+        for host in ends.filter(|host| host.address == flying.to) {
+            host.receive(&flying.datagram, flying.from, now);
+        }
+    }
+
+    /// A datagram of long ago comes again, or late for the first time.
+    pub(crate) fn come_again(&mut self, which: u8) {
+        if !self.copies.is_empty() {
+            let nth = usize::from(which) % self.copies.len();
+            let flying = self.copies.swap_remove(nth);
+            self.arrive(&flying);
+        }
+    }
+
+    pub(crate) fn pass(&mut self, time: Duration) {
+        let end = self.now + time;
+        for _ in 0..200_000 {
+            let due = self
+                .ends
+                .iter()
+                .filter_map(|end| end.host.node.poll_timeout());
+            let next = due.min().unwrap_or(end).clamp(self.now, end);
+            clock::advance(next - self.now);
+            self.now = next;
+            for end in &mut self.ends {
+                end.host.tick(next);
+            }
+            self.carry();
+            let is_more = self
+                .ends
+                .iter()
+                .any(|end| end.host.node.poll_timeout().is_some_and(|at| at <= next));
+            if next == end && !is_more {
+                return;
+            }
+        }
+        panic!("a timer fires all the time at {:?}", self.now);
+    }
+
+    pub(crate) fn set_link(&mut self, end: usize, is_up: bool) {
+        let now = self.now;
+        let end = &mut self.ends[end];
+        end.is_up = is_up;
+        end.host.node.set_link(is_up, now);
+    }
+
+    /// Adds the peer, or sets it anew, as this end's settings have it.
+    pub(crate) fn set_peer(&mut self, end: usize, with_endpoint: bool) {
+        let mut peer = self.ends[1 - end].host.as_peer();
+        let mine = &mut self.ends[end];
+        mine.has_peer = true;
+        peer.preshared_key = preshared_of(mine.preshared);
+        peer.persistent_keepalive = Some(mine.keepalive);
+        peer.endpoint = with_endpoint.then_some(self.ends[1 - end].host.address);
+        self.ends[end].host.set_peer(peer, self.now);
+    }
+
+    pub(crate) fn set_preshared(&mut self, end: usize, byte: u8) {
+        self.ends[end].preshared = byte;
+        self.change(end, |peer| peer.preshared_key = preshared_of(byte));
+    }
+
+    pub(crate) fn remove_peer(&mut self, end: usize) {
+        self.ends[end].has_peer = false;
+        let mut peer = PeerUpdate::new(self.ends[1 - end].host.public_key());
+        peer.remove = true;
+        self.ends[end].host.set_peer(peer, self.now);
+    }
+
+    pub(crate) fn change(&mut self, end: usize, change: impl FnOnce(&mut PeerUpdate)) {
+        let mut peer = PeerUpdate::new(self.ends[1 - end].host.public_key());
+        peer.update_only = true;
+        change(&mut peer);
+        self.ends[end].host.set_peer(peer, self.now);
+    }
+
+    pub(crate) fn knows_endpoint(&mut self, end: usize) -> bool {
+        let now = self.now;
+        let peers = self.ends[end].host.snapshot(now).peers;
+        peers[0].endpoint == Some(self.ends[1 - end].host.address)
+    }
+
+    pub(crate) fn roll(&mut self) -> u8 {
+        self.dice ^= self.dice << 13;
+        self.dice ^= self.dice >> 7;
+        self.dice ^= self.dice << 17;
+        (self.dice >> 32) as u8 & 15
+    }
+}
+
+/// Zero is none.
+pub(crate) fn preshared_of(byte: u8) -> Option<Option<PresharedKey>> {
+    Some((byte > 0).then_some(PresharedKey([byte; 32])))
+}
+
+struct Wire(Vec<(SocketAddr, Vec<u8>)>);
+
+impl DatagramSink for Wire {
+    fn has_room(&self) -> bool {
+        true
+    }
+
+    fn append(&mut self, transmit: &Transmit, datagram: &[u8]) -> std::result::Result<(), Full> {
+        self.0.push((transmit.to, datagram.to_vec()));
+        Ok(())
+    }
+}
