@@ -10,7 +10,7 @@ PEERS = $(CURDIR)/target/peers
 PEER_VERSIONS = "$(PEERS)/bin/wireguard --version" "$(PEERS)/bin/boringtun-cli --version" \
 	"$(PEERS)/bin/gotatun --version"
 
-.PHONY: help build speedtest test test-packages interop peers lint fmt-check clippy doc bench fuzz
+.PHONY: help build speedtest test test-packages interop peers lint fmt-check clippy doc bench fuzz miri asan
 
 help: ## This list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | column -t -s "$$(printf '\t')"
@@ -70,3 +70,15 @@ bench: ## One bench a stage
 
 fuzz: ## Look for failing inputs with libFuzzer: make fuzz SECS=600 [TARGET=part of a name]
 	rust/fuzz/run $(or $(SECS),60) $(TARGET)
+
+# Not what sums megabytes, nor what asks the kernel.
+MIRI_TESTS = queue:: flush:: receive:: buffers:: cut:: coalesce:: checksum:: outbound:: inbound:: write:: \
+	--skip fuzz --skip udp:: --skip every_length --skip all_ones --skip the_obvious_segmentation
+
+miri: ## Queue, flush, cutting and coalescing in Miri, on nightly (rustup component add miri rust-src)
+	MIRIFLAGS=-Zmiri-disable-isolation PROPTEST_CASES=2 $(CARGO) +nightly miri test --locked \
+		--target-dir target/miri -p convoy-gso -p convoy-tun --lib -- $(MIRI_TESTS)
+
+asan: ## The tests of tun and gso under AddressSanitizer, on nightly
+	RUSTFLAGS=-Zsanitizer=address $(CARGO) +nightly test --locked --target-dir target/asan \
+		--target $$(rustc -vV | sed -n 's/^host: //p') -p convoy-gso -p convoy-tun --lib
