@@ -17,7 +17,7 @@ use bolero::{ByteSliceGenerator, DefaultEngine, TestTarget};
 /// and `target` takes [`Unstructured`]; an error of it means that the input was used up.
 ///
 /// A macro because the test's name and file say where its corpus is:
-/// `__fuzz__/NAME_OF_THE_TEST/corpus` beside the file.
+/// `__fuzz__/NAME_OF_THE_TEST/corpus` beside the file, where a name loses its `fuzz_` in front.
 #[macro_export]
 macro_rules! fuzz {
     ($runs:expr, $max_len:expr, $target:expr) => {
