@@ -24,19 +24,22 @@ pub(crate) fn tcp_bytes() -> u64 {
 
 /// One packet of `size` bytes there and back, never fragmented; the first waits for the handshake.
 pub(crate) fn ping_of(from: &End, to: IpAddr, size: usize) {
-    let headers = if to.is_ipv4() { 20 + 8 } else { 40 + 8 };
-    let payload = (size - headers).to_string();
-    let arguments = [
-        "-n",
-        "-c1",
-        "-W20",
-        "-M",
-        "do",
-        "-s",
-        &payload,
-        &to.to_string(),
-    ];
+    let (payload, to) = (payload_of(to, size), to.to_string());
+    let arguments = ["-n", "-c1", "-W20", "-M", "do", "-s", &payload, &to];
     output_of(&from.namespace, "ping", &arguments);
+}
+
+/// Whether one packet of `size` bytes, never fragmented, is answered within a second.
+pub(crate) fn answers_of(from: &End, to: IpAddr, size: usize) -> bool {
+    let (payload, to) = (payload_of(to, size), to.to_string());
+    let mut ping = from.namespace.command("ping");
+    let ping = ping.args(["-n", "-c1", "-W1", "-M", "do", "-s", &payload, &to]);
+    ping.output().unwrap().status.success()
+}
+
+fn payload_of(to: IpAddr, size: usize) -> String {
+    let headers = if to.is_ipv4() { 20 + 8 } else { 40 + 8 };
+    (size - headers).to_string()
 }
 
 pub(crate) fn ping(from: &End, to: IpAddr) {
@@ -45,9 +48,7 @@ pub(crate) fn ping(from: &End, to: IpAddr) {
 
 /// Whether one ping is answered within a second.
 pub(crate) fn answers(from: &End, to: IpAddr) -> bool {
-    let mut ping = from.namespace.command("ping");
-    let ping = ping.args(["-n", "-c1", "-W1", &to.to_string()]);
-    ping.output().unwrap().status.success()
+    answers_of(from, to, 84)
 }
 
 /// `bytes` over one TCP connection, compared with what was sent; `progress` counts those that
