@@ -4,7 +4,7 @@ use std::{collections::VecDeque, time::Duration};
 
 /// Most that wait for [`crate::Node::poll_reply`].
 const WAITING: usize = 16;
-/// Net.ipv4.icmp_msgs_per_sec and icmp_msgs_burst, as the kernel has them by default.
+/// What the kernel has by default (`net.ipv4.icmp_msgs_per_sec`, `net.ipv4.icmp_msgs_burst`).
 const PER_SECOND: u32 = 1000;
 const BURST: u32 = 50;
 
