@@ -6,12 +6,13 @@ use std::{
     os::fd::AsFd,
 };
 
-use quinn_udp::{EcnCodepoint, Transmit, UdpSocketState};
+use quinn_udp::{EcnCodepoint, Transmit};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
-use tokio::{io::Interest, net::UdpSocket};
 
 use crate::{flush::SendDatagrams, queue::Destination, receive::ReceiveBuffers};
+use endpoint::Endpoint;
 
+mod endpoint;
 mod options;
 
 /// Socket buffer asked for in each direction, in bytes; the reference asks for the same.
@@ -165,13 +166,13 @@ impl UdpSockets {
     /// Whether the kernel cuts batches into datagrams (`UDP_SEGMENT`), as probed at the start.
     #[must_use]
     pub fn segmentation(&self) -> bool {
-        self.endpoints().all(|e| e.max_segments > 1)
+        self.endpoints().all(Endpoint::segmentation)
     }
 
     /// Whether the kernel puts received datagrams together (`UDP_GRO`).
     #[must_use]
     pub fn receive_offload(&self) -> bool {
-        self.endpoints().all(|e| e.receive_offload)
+        self.endpoints().all(Endpoint::receive_offload)
     }
 
     /// Sets the firewall mark; 0 takes it away.
@@ -180,7 +181,7 @@ impl UdpSockets {
     /// As `setsockopt(2)` with `SO_MARK`: `EPERM` without `CAP_NET_ADMIN`.
     pub fn set_fwmark(&self, mark: u32) -> io::Result<()> {
         self.endpoints()
-            .try_for_each(|e| SockRef::from(&e.socket).set_mark(mark))
+            .try_for_each(|e| SockRef::from(e).set_mark(mark))
     }
 
     /// Receives what is there into `buffers`, without waiting; at most one system call.
@@ -197,16 +198,23 @@ impl UdpSockets {
     /// Waits until the socket can be read from; for ever if there is no such socket.
     pub async fn readable(&self, family: Family) {
         match self.endpoint(family) {
-            // An error shows itself again at the next receive.
-            Some(endpoint) => drop(endpoint.socket.readable().await),
+            Some(endpoint) => endpoint.readable().await,
             None => std::future::pending().await,
         }
     }
 
-    /// Waits until the socket can be written to; for ever if there is no such socket.
+    /// Whether the runtime has heard that the socket can be read from, and no receive has found it
+    /// empty since.
+    #[must_use]
+    pub fn is_readable(&self, family: Family) -> bool {
+        self.endpoint(family).is_some_and(Endpoint::is_readable)
+    }
+
+    /// Waits until a socket that was full can be written to; for ever if it was not, or if there is
+    /// none.
     pub async fn writable(&self, family: Family) {
         match self.endpoint(family) {
-            Some(endpoint) => drop(endpoint.socket.writable().await),
+            Some(endpoint) => endpoint.writable().await,
             None => std::future::pending().await,
         }
     }
@@ -214,9 +222,7 @@ impl UdpSockets {
     /// Datagrams that the kernel dropped because a socket's receive buffer was full.
     #[must_use]
     pub fn kernel_drops(&self) -> u64 {
-        self.endpoints()
-            .map(|e| options::drops(e.socket.as_fd()))
-            .sum()
+        self.endpoints().map(|e| options::drops(e.as_fd())).sum()
     }
 
     /// Whether there is a socket of this family.
@@ -244,9 +250,11 @@ impl SendDatagrams for UdpSockets {
         contents: &[u8],
         segment_len: Option<usize>,
     ) -> io::Result<()> {
-        let endpoint = self
-            .endpoint(Family::of(destination.to))
-            .ok_or_else(|| io::Error::from_raw_os_error(libc::EAFNOSUPPORT))?;
+        let endpoint = match Family::of(destination.to) {
+            Family::V4 => self.v4.as_mut(),
+            Family::V6 => self.v6.as_mut(),
+        };
+        let endpoint = endpoint.ok_or_else(|| io::Error::from_raw_os_error(libc::EAFNOSUPPORT))?;
         endpoint.send(&Transmit {
             destination: destination.to,
             ecn: EcnCodepoint::from_bits(destination.ecn),
@@ -261,69 +269,6 @@ impl SendDatagrams for UdpSockets {
             endpoint.recreate_state();
         }
     }
-}
-
-/// One socket with quinn-udp's state for it.
-#[derive(Debug)]
-struct Endpoint {
-    socket: UdpSocket,
-    state: UdpSocketState,
-    /// Read once: the state's own value falls to 1 for good after one error.
-    max_segments: usize,
-    receive_offload: bool,
-}
-
-impl Endpoint {
-    fn register(socket: Socket, receive_offload: bool) -> io::Result<Self> {
-        socket.set_nonblocking(true)?;
-        let socket = UdpSocket::from_std(socket.into())?;
-        let state = UdpSocketState::new((&socket).into())?;
-        options::adjust(socket.as_fd(), receive_offload)?;
-        Ok(Self {
-            max_segments: state.max_gso_segments(),
-            receive_offload: receive_offload && state.gro_segments() > 1,
-            socket,
-            state,
-        })
-    }
-
-    /// quinn-udp leaves out the IPv4 TOS, and with it ECN, for good after `EIO` or `EINVAL`.
-    fn recreate_state(&mut self) {
-        let Ok(state) = UdpSocketState::new((&self.socket).into()) else {
-            return;
-        };
-        self.state = state;
-        if let Err(error) = options::adjust(self.socket.as_fd(), self.receive_offload) {
-            tracing::warn!(%error, "Cannot set the options of a UDP socket again");
-        }
-    }
-
-    fn send(&self, transmit: &Transmit<'_>) -> io::Result<()> {
-        now_or_when_ready(&self.socket, Interest::WRITABLE, || {
-            self.state.try_send((&self.socket).into(), transmit)
-        })
-    }
-
-    fn receive(&self, buffers: &mut ReceiveBuffers) -> io::Result<usize> {
-        now_or_when_ready(&self.socket, Interest::READABLE, || {
-            buffers.fill(|slices, meta| self.state.recv((&self.socket).into(), slices, meta))
-        })
-    }
-}
-
-/// Runs `operation` even if tokio has not yet heard that the socket is ready: a loop that is
-/// never idle rarely turns the reactor. `WouldBlock` clears what tokio believes.
-fn now_or_when_ready<T>(
-    socket: &UdpSocket,
-    interest: Interest,
-    mut operation: impl FnMut() -> io::Result<T>,
-) -> io::Result<T> {
-    let mut tried = false;
-    let result = socket.try_io(interest, || {
-        tried = true;
-        operation()
-    });
-    if tried { result } else { operation() }
 }
 
 fn bind(address: SocketAddr, fwmark: u32) -> io::Result<Socket> {

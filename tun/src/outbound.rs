@@ -164,6 +164,8 @@ pub(crate) struct Outbound {
     sums_len: usize,
     malformed: u32,
     pub(crate) calls: ReadCalls,
+    /// Whoever receives this batch reads the next one.
+    pub(crate) hands_over: bool,
     /// The entry and the segment within it that are handed out next.
     entry: usize,
     segment: usize,
@@ -184,6 +186,7 @@ impl Outbound {
             sums_len: 0,
             malformed: 0,
             calls: ReadCalls::default(),
+            hands_over: false,
             entry: 0,
             segment: 0,
             handed_out: 0,
@@ -199,6 +202,7 @@ impl Outbound {
         self.sums_len = 0;
         self.malformed = 0;
         self.calls = ReadCalls::default();
+        self.hands_over = false;
         self.entry = 0;
         self.segment = 0;
         self.handed_out = 0;

@@ -23,6 +23,8 @@ struct State<T> {
     free: Vec<Box<T>>,
     made: usize,
     closed: bool,
+    /// Threads in [`Pool::take_blocking`] that wait: to wake nobody would still be a system call.
+    waiting: usize,
     /// Somebody went away empty-handed and waits for [`Pool::room`].
     wanted: bool,
 }
@@ -34,6 +36,7 @@ impl<T> Pool<T> {
                 free: Vec::with_capacity(limit),
                 made: 0,
                 closed: false,
+                waiting: 0,
                 wanted: false,
             }),
             returned: Condvar::new(),
@@ -61,10 +64,12 @@ impl<T> Pool<T> {
             if let Some(item) = self.pick(&mut state) {
                 return Some(item);
             }
+            state.waiting += 1;
             state = self
                 .returned
                 .wait(state)
                 .unwrap_or_else(PoisonError::into_inner);
+            state.waiting -= 1;
         }
     }
 
@@ -103,8 +108,11 @@ impl<T> Pool<T> {
         let mut state = self.lock();
         state.free.push(item);
         let wanted = std::mem::take(&mut state.wanted);
+        let is_awaited = state.waiting > 0;
         drop(state);
-        self.returned.notify_one();
+        if is_awaited {
+            self.returned.notify_one();
+        }
         if wanted {
             self.room.notify_one();
         }

@@ -1,6 +1,8 @@
 //! The thread that reads the TUN: block for the first packet, take what else is there, hand it over.
 
-use std::{io, sync::Arc, thread::JoinHandle};
+mod turn;
+
+use std::{io, sync::Arc, thread::JoinHandle, time::Instant};
 
 use tokio::sync::mpsc::{self, error::TryRecvError};
 
@@ -11,6 +13,7 @@ use crate::{
     pool::{Lease, Pool},
     vnet::VNET_LEN,
 };
+use turn::{Direct, FAR_BETWEEN, FEW, Turn};
 
 /// Starts the thread `tun-reader`, which closes a batch at `batch` packets (1 to
 /// [`MAX_BATCH_PACKETS`]; others are brought into that range).
@@ -21,17 +24,22 @@ pub fn spawn_reader(device: &Device, batch: usize) -> io::Result<Reader> {
     let (sender, receiver) = mpsc::channel(CHANNEL_DEPTH);
     let stop = Arc::new(Stop::new()?);
     let pool = Pool::new(OUTBOUND_BATCHES, Outbound::new);
-    let reading = Reading {
+    let turn = Arc::new(Turn::default());
+    let source = Source {
         io: Arc::clone(&device.io),
-        stop: Arc::clone(&stop),
-        pool: Arc::clone(&pool),
-        sender,
-        limit: batch.clamp(1, MAX_BATCH_PACKETS),
         framing: if device.offload().vnet_hdr {
             VNET_LEN
         } else {
             0
         },
+    };
+    let reading = Reading {
+        source: source.clone(),
+        stop: Arc::clone(&stop),
+        turn: Arc::clone(&turn),
+        pool: Arc::clone(&pool),
+        sender,
+        limit: batch.clamp(1, MAX_BATCH_PACKETS),
         is_drained: false,
     };
     let thread = std::thread::Builder::new()
@@ -39,6 +47,8 @@ pub fn spawn_reader(device: &Device, batch: usize) -> io::Result<Reader> {
         .spawn(move || reading.run())?;
     Ok(Reader {
         receiver,
+        direct: Direct::new(source, Arc::clone(&turn), Arc::clone(&pool)),
+        turn,
         pool,
         stop,
         thread: Some(thread),
@@ -49,6 +59,8 @@ pub fn spawn_reader(device: &Device, batch: usize) -> io::Result<Reader> {
 #[derive(Debug)]
 pub struct Reader {
     receiver: mpsc::Receiver<Lease<Outbound>>,
+    direct: Direct,
+    turn: Arc<Turn>,
     pool: Arc<Pool<Outbound>>,
     stop: Arc<Stop>,
     thread: Option<JoinHandle<ReaderExit>>,
@@ -75,33 +87,50 @@ pub enum ReaderExit {
 }
 
 impl Reader {
-    /// Takes a batch if one is waiting.
+    /// Takes a batch if one is waiting, in the channel or, while packets are few, in the device.
     ///
     /// # Errors
     /// [`TryRecv`] says why there is none.
     pub fn try_recv(&mut self) -> Result<OutboundBatch, TryRecv> {
         match self.receiver.try_recv() {
-            Ok(batch) => Ok(OutboundBatch(batch)),
-            Err(TryRecvError::Empty) => Err(TryRecv::Empty),
+            Ok(batch) => Ok(self.take_over(batch)),
+            Err(TryRecvError::Empty) => self.direct.read().map(OutboundBatch).ok_or(TryRecv::Empty),
             Err(TryRecvError::Disconnected) => Err(TryRecv::Closed(self.exit())),
         }
     }
 
-    /// Waits for a batch. Cancel-safe.
+    /// Waits for a batch. Cancel-safe. To be called in a tokio runtime with I/O.
     ///
     /// # Errors
     /// The reason why none will come any more, as [`TryRecv::Closed`].
     pub async fn recv(&mut self) -> Result<OutboundBatch, ReaderExit> {
-        match self.receiver.recv().await {
-            Some(batch) => Ok(OutboundBatch(batch)),
-            None => Err(self.exit()),
+        loop {
+            tokio::select! {
+                biased;
+                batch = self.receiver.recv() => {
+                    return batch.map(|batch| self.take_over(batch)).ok_or_else(|| self.exit());
+                }
+                () = self.direct.readable() => {
+                    if let Some(batch) = self.direct.read() {
+                        return Ok(OutboundBatch(batch));
+                    }
+                }
+            }
         }
     }
 
     /// Tells the thread to end. Batches already in the channel can still be received.
     pub fn stop(&self) {
         self.stop.signal();
+        self.turn.stop();
         self.pool.close();
+    }
+
+    fn take_over(&mut self, batch: Lease<Outbound>) -> OutboundBatch {
+        if batch.hands_over {
+            self.direct.begin();
+        }
+        OutboundBatch(batch)
     }
 
     fn exit(&mut self) -> ReaderExit {
@@ -124,13 +153,12 @@ impl Drop for Reader {
 
 /// What the thread holds.
 struct Reading {
-    io: Arc<dyn PacketIo>,
+    source: Source,
     stop: Arc<Stop>,
+    turn: Arc<Turn>,
     pool: Arc<Pool<Outbound>>,
     sender: mpsc::Sender<Lease<Outbound>>,
     limit: usize,
-    /// Length of the virtio header.
-    framing: usize,
     /// The last read found nothing: wait before the next.
     is_drained: bool,
 }
@@ -140,41 +168,71 @@ impl Reading {
         while let Some(mut batch) = self.pool.take_blocking() {
             batch.clear();
             let filled = self.fill(&mut batch);
+            let hands_over = batch.hands_over;
+            if hands_over {
+                self.turn.hand_over();
+            }
             if !batch.is_empty() && self.sender.blocking_send(batch).is_err() {
                 return ReaderExit::Stopped;
             }
             if let Err(exit) = filled {
                 return exit;
             }
+            if hands_over && !self.turn.wait() {
+                return ReaderExit::Stopped;
+            }
         }
         ReaderExit::Stopped
     }
 
-    /// Reads until the batch is full or, once something is in it, until nothing is left to read.
-    ///
-    /// Full means that another read like the last one would pass the limit.
+    /// Waits for the first packet, and reads what else is there.
     fn fill(&mut self, batch: &mut Outbound) -> Result<(), ReaderExit> {
-        let mut last = 1;
-        while batch.packets() + last <= self.limit.max(last) {
+        let mut is_far_between = false;
+        while batch.is_empty() {
             if self.is_drained {
-                if !batch.is_empty() {
-                    return Ok(());
-                }
                 batch.calls.waits += 1;
-                if !self
-                    .io
-                    .wait_readable(&self.stop)
-                    .map_err(ReaderExit::Failed)?
-                {
+                let began = Instant::now();
+                let readable = self.source.io.wait_readable(&self.stop);
+                if !readable.map_err(ReaderExit::Failed)? {
                     return Err(ReaderExit::Stopped);
                 }
+                is_far_between = began.elapsed() >= FAR_BETWEEN;
             }
+            let filled = self.source.fill(batch, self.limit)?;
+            self.is_drained = matches!(filled, Filled::Drained);
+        }
+        batch.hands_over = is_far_between && self.is_drained && batch.packets() <= FEW;
+        Ok(())
+    }
+}
+
+/// What is read: by the thread, or by the event loop.
+#[derive(Clone, Debug)]
+struct Source {
+    io: Arc<dyn PacketIo>,
+    /// Length of the virtio header.
+    framing: usize,
+}
+
+/// Why reading into a batch has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Filled {
+    /// Another read like the last one would pass the limit.
+    Full,
+    /// Nothing is left to read.
+    Drained,
+}
+
+impl Source {
+    /// Reads without waiting, up to `limit` packets; a super-packet alone may pass it.
+    fn fill(&self, batch: &mut Outbound, limit: usize) -> Result<Filled, ReaderExit> {
+        let mut last = 1;
+        while batch.packets() + last <= limit.max(last) {
             let Some(room) = batch.room(self.framing) else {
-                return Ok(());
+                break;
             };
             let read = self.io.read(room);
             batch.calls.reads += 1;
-            self.is_drained = false;
             match read {
                 Ok(len) => {
                     let before = batch.packets();
@@ -182,7 +240,7 @@ impl Reading {
                     last = (batch.packets() - before).max(1);
                 }
                 Err(error) => match error.raw_os_error() {
-                    Some(libc::EAGAIN) => self.is_drained = true,
+                    Some(libc::EAGAIN) => return Ok(Filled::Drained),
                     Some(libc::EINTR) => {}
                     // The driver gives EFAULT to a reader that it wakes while it detaches the file,
                     // and EBADFD to every one after that.
@@ -191,7 +249,7 @@ impl Reading {
                 },
             }
         }
-        Ok(())
+        Ok(Filled::Full)
     }
 }
 

@@ -62,6 +62,9 @@ pub(crate) struct EventLoop {
     retry_at: Option<Duration>,
     /// When to receive again after an error.
     receive_at: Option<Duration>,
+    /// Receive calls on each socket since one that brought something.
+    calls_in_vain: [u32; 2],
+    ticks_since_wait: u32,
     writer_full: bool,
     /// Sockets that were registered for the [`Command::Apply`] or [`Command::Link`] to come.
     next_sockets: Option<UdpSockets>,
@@ -112,6 +115,8 @@ impl EventLoop {
             blocked: None,
             retry_at: None,
             receive_at: None,
+            calls_in_vain: [0; 2],
+            ticks_since_wait: 0,
             writer_full: false,
             next_sockets: None,
             alarm: Alarm::new()?,
@@ -130,8 +135,10 @@ impl EventLoop {
             if let Some(exit) = self.exit.take() {
                 return exit;
             }
+            self.ticks_since_wait = self.ticks_since_wait.saturating_add(1);
             if !worked {
                 self.wait().await;
+                self.ticks_since_wait = 0;
             } else if self.metrics.ticks.is_multiple_of(TICKS_PER_YIELD) {
                 tokio::task::yield_now().await;
             }

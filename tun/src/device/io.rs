@@ -19,8 +19,12 @@ pub(crate) trait PacketIo: Debug + Send + Sync {
     fn read(&self, buffer: &mut [u8]) -> Result<usize>;
     /// Writes one packet, with its virtio header where the device has them.
     fn write(&self, bytes: &[u8]) -> Result<usize>;
+    /// A descriptor that is readable when a packet may be read.
+    fn readable(&self) -> BorrowedFd<'_>;
     /// Waits until a read may succeed. False: stopped.
-    fn wait_readable(&self, stop: &Stop) -> Result<bool>;
+    fn wait_readable(&self, stop: &Stop) -> Result<bool> {
+        stop.wait_or(self.readable(), PollFlags::POLLIN)
+    }
     /// Waits until a write may succeed. False: stopped.
     fn wait_writable(&self, stop: &Stop) -> Result<bool>;
     fn name(&self) -> Result<String>;

@@ -2,7 +2,7 @@
 
 use std::{
     io::{Error, ErrorKind, Result},
-    os::fd::{AsFd, AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd},
+    os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd},
     sync::Arc,
 };
 
@@ -170,8 +170,8 @@ impl PacketIo for LinuxTun {
         Ok(nix::unistd::write(&self.fd, bytes)?)
     }
 
-    fn wait_readable(&self, stop: &Stop) -> Result<bool> {
-        stop.wait_or(self.fd.as_fd(), PollFlags::POLLIN)
+    fn readable(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
     }
 
     fn wait_writable(&self, stop: &Stop) -> Result<bool> {

@@ -6,15 +6,12 @@
 use std::{
     collections::VecDeque,
     io::{Error, ErrorKind, Result},
-    os::fd::{AsFd, OwnedFd},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
-use nix::{
-    poll::PollFlags,
-    sys::eventfd::{EfdFlags, EventFd},
-};
+use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use super::{Device, Offload, PacketIo, Stop};
 
@@ -177,8 +174,8 @@ impl PacketIo for Twin {
         Ok(bytes.len())
     }
 
-    fn wait_readable(&self, stop: &Stop) -> Result<bool> {
-        stop.wait_or(self.readable.as_fd(), PollFlags::POLLIN)
+    fn readable(&self) -> BorrowedFd<'_> {
+        self.readable.as_fd()
     }
 
     fn wait_writable(&self, stop: &Stop) -> Result<bool> {

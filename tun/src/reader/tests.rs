@@ -182,6 +182,65 @@ async fn a_stopped_reader_says_so() {
     assert!(matches!(reader.recv().await, Err(ReaderExit::Stopped)));
 }
 
+#[tokio::test]
+async fn packets_that_come_alone_are_read_without_the_thread() {
+    let (mut reader, kernel) = start(50);
+    take_the_turn(&mut reader, &kernel).await;
+    for nth in 1..20 {
+        kernel.send(&numbered(nth));
+        let mut batch = reader.recv().await.unwrap();
+        assert_eq!(batch.next().unwrap().bytes(), &numbered(nth)[VNET_LEN..]);
+        assert_eq!((batch.packets(), batch.calls().waits), (1, 0));
+    }
+    assert!(matches!(reader.try_recv(), Err(TryRecv::Empty)));
+}
+
+#[tokio::test]
+async fn a_burst_makes_it_the_threads_turn_again_and_nothing_is_reordered() {
+    let (mut reader, kernel) = start(50);
+    for _ in 0..3 {
+        take_the_turn(&mut reader, &kernel).await;
+        (0..200).for_each(|nth| kernel.send(&numbered(nth)));
+        let mut received = 0;
+        while received < 200 {
+            let mut batch = reader.recv().await.unwrap();
+            while let Some(packet) = batch.next() {
+                assert_eq!(packet.bytes(), &numbered(received)[VNET_LEN..]);
+                received += 1;
+            }
+        }
+        assert!(!reader.direct.has_turn());
+    }
+}
+
+#[tokio::test]
+async fn a_super_packet_makes_it_the_threads_turn_again() {
+    let (vnet, packet) = Headers::new(true, true).super_packet(&payload(20_000, 1), 1000);
+    let (mut reader, kernel) = start(50);
+    take_the_turn(&mut reader, &kernel).await;
+    kernel.send(&[&vnet.to_bytes()[..], &packet].concat());
+    assert_eq!(reader.recv().await.unwrap().packets(), 20);
+    assert!(!reader.direct.has_turn());
+}
+
+#[tokio::test]
+async fn what_goes_wrong_in_the_event_loops_turn_is_told_as_in_the_threads() {
+    let (mut reader, kernel) = start(50);
+    take_the_turn(&mut reader, &kernel).await;
+    kernel.delete();
+    assert!(matches!(
+        reader.recv().await,
+        Err(ReaderExit::InterfaceDeleted)
+    ));
+}
+
+#[tokio::test]
+async fn dropping_the_reader_ends_a_thread_that_has_no_turn() {
+    let (mut reader, kernel) = start(50);
+    take_the_turn(&mut reader, &kernel).await;
+    drop(reader);
+}
+
 #[test]
 fn dropping_the_reader_ends_a_thread_that_waits_for_anything() {
     let (waits_for_packets, _kernel) = start(50);
@@ -191,6 +250,15 @@ fn dropping_the_reader_ends_a_thread_that_waits_for_anything() {
     (0..100).for_each(|nth| kernel.send(&numbered(nth)));
     until(|| kernel.unread() < 96);
     drop(waits_for_the_channel);
+}
+
+/// Lets packets come alone until the thread hands the turn over.
+async fn take_the_turn(reader: &mut Reader, kernel: &Kernel) {
+    while !reader.direct.has_turn() {
+        std::thread::sleep(turn::FAR_BETWEEN);
+        kernel.send(&numbered(0));
+        assert_eq!(reader.recv().await.unwrap().packets(), 1);
+    }
 }
 
 fn start(batch: usize) -> (Reader, Kernel) {

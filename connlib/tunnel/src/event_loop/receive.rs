@@ -11,6 +11,8 @@ use crate::{adapters::ToTun, budget::Budget};
 /// Handshake messages worked off in one go: each may cost several Diffie-Hellmans, and packets wait
 /// meanwhile.
 const HANDSHAKES_AT_ONCE: usize = 32;
+/// Successive calls without a datagram after which a socket is left alone until it is readable.
+const CALLS_IN_VAIN: u32 = 64;
 /// Pause in receiving after an error that is not for want of datagrams.
 const RECEIVE_PAUSE: Duration = Duration::from_millis(10);
 
@@ -22,7 +24,7 @@ impl EventLoop {
         for family in [self.first_family, self.first_family.other()] {
             // A full writer leaves datagrams in the buffers: they come first.
             let may_receive = self.received.is_finished() && self.receive_at.is_none();
-            if may_receive && self.sockets.has(family) {
+            if may_receive && self.is_worth_a_call(family) {
                 // The other one is first in the next tick.
                 self.first_family = family.other();
                 worked |= self.receive_from(family, now);
@@ -31,15 +33,29 @@ impl EventLoop {
         worked
     }
 
+    /// Whether a receive call may bring something.
+    ///
+    /// A loop that has just waited knows which sockets are readable. One that is never idle rarely
+    /// asks: then a socket that was in use lately is tried in every tick.
+    fn is_worth_a_call(&self, family: Family) -> bool {
+        let is_asking_rarely = self.ticks_since_wait > 1;
+        let is_in_use = self.calls_in_vain[family as usize] < CALLS_IN_VAIN;
+        let is_tried = is_asking_rarely && is_in_use && self.sockets.has(family);
+        is_tried || self.sockets.is_readable(family)
+    }
+
     fn receive_from(&mut self, family: Family, now: Duration) -> bool {
         self.metrics.receive_calls += 1;
         match self.sockets.receive(family, &mut self.received) {
             Ok(_) => {
+                self.calls_in_vain[family as usize] = 0;
                 self.metrics.received(&self.received);
                 self.work_off_received(now);
                 return true;
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                self.calls_in_vain[family as usize] += 1;
+            }
             Err(error) => {
                 self.metrics.receive_failed(&error);
                 self.receive_at = Some(now + RECEIVE_PAUSE);
