@@ -253,8 +253,12 @@ impl SendDatagrams for UdpSockets {
         contents: &[u8],
         segment_len: Option<usize>,
     ) -> io::Result<()> {
-        let endpoint = self
-            .endpoint(Family::of(destination.to))
+        let endpoint = match Family::of(destination.to) {
+            Family::V4 => &mut self.v4,
+            Family::V6 => &mut self.v6,
+        };
+        let endpoint = endpoint
+            .as_mut()
             .ok_or_else(|| io::Error::from_raw_os_error(libc::EAFNOSUPPORT))?;
         endpoint.send(&Transmit {
             destination: destination.to,
@@ -262,7 +266,11 @@ impl SendDatagrams for UdpSockets {
             contents,
             segment_size: segment_len,
             src_ip: destination.from,
-        })
+        })?;
+        if endpoint.has_fallen_back() {
+            endpoint.recreate_state();
+        }
+        Ok(())
     }
 
     fn recover(&mut self) {
@@ -294,6 +302,11 @@ impl Endpoint {
             socket,
             state,
         })
+    }
+
+    /// Whether quinn-udp has met `EIO` or `EINVAL`, and made good for it by trying without the TOS.
+    fn has_fallen_back(&self) -> bool {
+        self.state.max_gso_segments() < self.max_segments
     }
 
     /// quinn-udp leaves out the IPv4 TOS, and with it ECN, for good after `EIO` or `EINVAL`.
