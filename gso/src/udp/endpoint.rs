@@ -119,6 +119,11 @@ impl Endpoint {
         Ok(())
     }
 
+    /// Whether quinn-udp has met `EIO` or `EINVAL`, and made good for it by trying without the TOS.
+    pub(super) fn has_fallen_back(&self) -> bool {
+        self.state.max_gso_segments() < self.max_segments
+    }
+
     /// quinn-udp leaves out the IPv4 TOS, and with it ECN, for good after `EIO` or `EINVAL`.
     pub(super) fn recreate_state(&mut self) {
         let socket = &self.socket.get_ref().0;
