@@ -18,6 +18,7 @@
 //!    [`Namespace::link`] changes interfaces, addresses and routes.
 //! 4. [`wireguard`] starts a WireGuard daemon inside and configures it.
 //! 5. [`traffic`] measures what goes through: TCP, paced UDP, latency.
+//! 6. [`relay`] stands between two ends as a network that is bad.
 //!
 //! Deliberately left out: name resolution, firewalls, and `/sys` (it shows the host's network).
 
@@ -30,6 +31,7 @@ mod link;
 mod namespace;
 mod netlink;
 mod privilege;
+pub mod relay;
 mod require;
 mod sweep;
 pub mod traffic;
