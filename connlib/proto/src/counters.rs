@@ -64,8 +64,10 @@ drop_reasons! {
     InboundExpiredSession = "inbound_expired_session",
     /// Inbound: the AEAD tag does not match.
     InboundBadTag = "inbound_bad_tag",
-    /// Inbound: the counter was seen before, or is behind the window.
+    /// Inbound: the counter was seen before.
     InboundReplay = "inbound_replay",
+    /// Inbound: more than 1,023 counters behind the newest, so that nobody knows whether it was seen.
+    InboundBehindWindow = "inbound_behind_window",
     /// Inbound: the decrypted payload is no IP packet.
     InboundMalformed = "inbound_malformed",
     /// Inbound: the inner source address is not among the peer's allowed IPs.

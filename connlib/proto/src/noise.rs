@@ -221,9 +221,8 @@ impl Noise {
             // Type and length were checked before, so this is about the contents.
             TunnResult::Err(WireGuardError::InvalidPacket) => Ok(Opened::Malformed),
             TunnResult::Err(WireGuardError::InvalidAeadTag) => Err(DropReason::InboundBadTag),
-            TunnResult::Err(WireGuardError::InvalidCounter | WireGuardError::DuplicateCounter) => {
-                Err(DropReason::InboundReplay)
-            }
+            TunnResult::Err(WireGuardError::DuplicateCounter) => Err(DropReason::InboundReplay),
+            TunnResult::Err(WireGuardError::InvalidCounter) => Err(DropReason::InboundBehindWindow),
             _ => Err(DropReason::InboundUnknownSession),
         }
     }

@@ -190,28 +190,6 @@ fn a_counter_past_the_limit_of_a_session_is_not_even_opened() {
     assert_eq!(pair.b.drops(DropReason::InboundBadTag), 0);
 }
 
-/// boringtun's window is 1,024 counters: the newest, and so many behind it.
-#[test]
-fn so_much_reordering_is_borne_and_no_repetition() {
-    const BORNE: usize = 1023;
-    let mut pair = Pair::connected();
-    let mut wire = Vec::new();
-    for _ in 0..2000 {
-        pair.a_sends(b"in another order");
-        wire.extend(pair.a.take_wire(pair.now));
-    }
-    let from = pair.a.address;
-    let mut receive = |datagram: &[u8]| {
-        pair.b.receive(datagram, from, pair.now);
-        std::mem::take(&mut pair.b.delivered).len()
-    };
-    assert_eq!(receive(&wire[1999]), 1, "the newest first");
-    let early = wire[1999 - BORNE..1999].iter().rev();
-    assert_eq!(early.map(|d| receive(d)).sum::<usize>(), BORNE);
-    assert_eq!(wire.iter().map(|d| receive(d)).sum::<usize>(), 0);
-    assert_eq!(pair.b.drops(DropReason::InboundReplay), 2000);
-}
-
 #[test]
 fn a_full_sink_loses_nothing() {
     let mut pair = Pair::connected();

@@ -18,7 +18,6 @@ mod ends;
 mod here;
 mod host;
 mod inside;
-mod link_loss;
 mod measure;
 mod memory;
 mod offload;

@@ -65,6 +65,14 @@ pub enum LabError {
          Namespace::command)"
     )]
     RunNeedsRoot,
+    /// A program that the lab needs is not there, or failed.
+    #[error("{program}: {problem}")]
+    Program {
+        /// The program.
+        program: &'static str,
+        /// What went wrong.
+        problem: String,
+    },
     /// A WireGuard daemon could not be started, or did not do what it was told.
     #[error("{program}: {problem}")]
     Daemon {

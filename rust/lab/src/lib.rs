@@ -18,8 +18,9 @@
 //!    [`Namespace::link`] changes interfaces, addresses and routes.
 //! 4. [`wireguard`] starts a WireGuard daemon inside and configures it.
 //! 5. [`traffic`] measures what goes through: TCP, paced UDP, latency.
+//! 6. [`loss`] makes a link lose packets; [`relay`] is a bad network between two ends.
 //!
-//! Deliberately left out: name resolution, firewalls, and `/sys` (it shows the host's network).
+//! Deliberately left out: name resolution, and `/sys` (it shows the host's network).
 
 mod address;
 mod error;
@@ -27,9 +28,11 @@ mod eventually;
 mod holder;
 mod lab;
 mod link;
+pub mod loss;
 mod namespace;
 mod netlink;
 mod privilege;
+pub mod relay;
 mod require;
 mod sweep;
 pub mod traffic;

@@ -56,12 +56,12 @@ pub(crate) struct SpeedtestArgs {
     #[arg(value_parser = clap::value_parser!(u8).range(1..=50))]
     batch: Option<u8>,
 
-    /// Whether the veth takes a GSO datagram uncut, which no wire does [default: on; off with
-    /// --loss]
+    /// Whether the veth takes GSO datagrams and TCP super-packets uncut, which no wire does [default:
+    /// on; off with --loss]
     #[arg(long, value_name = "on|off", value_enum, conflicts_with_all = ["serve", "to"])]
     veth_gso: Option<OnOff>,
 
-    /// Datagrams of the tunnel that the veth drops, in percent
+    /// Packets that the veth drops, in percent; TCP without a tunnel is then measured under it, too
     #[arg(long, value_name = "P", default_value_t = 0.0, value_parser = percent)]
     #[arg(conflicts_with_all = ["serve", "to"])]
     loss: f64,
@@ -99,8 +99,8 @@ impl SpeedtestArgs {
         Duration::from_secs(self.secs.into())
     }
 
-    /// How the veth is to behave. Loss by default comes without GSO on the veth: a datagram lost is
-    /// then one datagram, as on a wire, not a batch.
+    /// How the veth is to behave. Loss by default comes without GSO on the veth: a packet lost is
+    /// then one packet, as on a wire, not a batch.
     pub(super) fn conditions(&self) -> Conditions {
         let veth_gso = match self.veth_gso {
             Some(asked) => asked == OnOff::On,

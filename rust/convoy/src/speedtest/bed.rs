@@ -13,12 +13,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use convoy_lab::traffic::Agent;
-use convoy_lab::wireguard::{End, Implementation, Tunnel, TunnelOptions, Underlay};
-use convoy_lab::{Lab, Namespace};
+use convoy_lab::wireguard::{Implementation, Tunnel, TunnelOptions, Underlay};
+use convoy_lab::{Lab, Namespace, loss};
 
 use super::args::SpeedtestArgs;
 use super::ends::Ends;
-use super::{daemons, inside, link_loss};
+use super::{daemons, inside};
 
 /// The veth's name at both ends.
 const VETH: &str = "veth0";
@@ -34,23 +34,20 @@ pub(super) struct Bed {
     _lab: Lab,
 }
 
-/// How the veth behaves.
+/// How the veth behaves; at first it takes everything and loses nothing.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Conditions {
-    /// Whether it takes a GSO datagram uncut, which no wire does.
+    /// Whether it takes GSO datagrams and TCP super-packets uncut, which no wire does.
     pub(super) veth_gso: bool,
-    /// Datagrams of the tunnel that it drops, in percent.
+    /// Packets that it drops, in percent.
     pub(super) loss_percent: f64,
 }
 
 impl Bed {
     /// Builds the namespaces and starts a daemon at each end.
-    pub(super) fn new(conditions: Conditions, daemon: &Implementation) -> anyhow::Result<Self> {
+    pub(super) fn new(daemon: &Implementation) -> anyhow::Result<Self> {
         let lab = Lab::new()?;
         let tunnel = Tunnel::new(&lab, daemon, daemon, &TunnelOptions::default())?;
-        for end in [&tunnel.left, &tunnel.right] {
-            apply(conditions, end)?;
-        }
         let (left, right) = (&tunnel.left.namespace, &tunnel.right.namespace);
         let ends = Ends::new(agent(left)?, agent(left)?, agent(right)?)?;
         Ok(Self {
@@ -58,6 +55,20 @@ impl Bed {
             tunnel,
             _lab: lab,
         })
+    }
+
+    /// Makes the veth behave so from now on.
+    pub(super) fn impose(&self, conditions: Conditions) -> anyhow::Result<()> {
+        for end in [&self.tunnel.left, &self.tunnel.right] {
+            if !conditions.veth_gso {
+                inside::cut_veth_batches(&end.namespace, VETH)?;
+            }
+            if conditions.loss_percent > 0.0 {
+                loss::lose_arriving(&end.namespace, VETH, conditions.loss_percent)
+                    .context("--loss")?;
+            }
+        }
+        Ok(())
     }
 
     /// Replaces both daemons.
@@ -103,18 +114,6 @@ pub(super) fn implementation(
 ) -> anyhow::Result<Implementation> {
     let daemon = Implementation::new(args.program()?);
     Ok(switches.iter().fold(daemon, Implementation::argument))
-}
-
-fn apply(conditions: Conditions, end: &End) -> anyhow::Result<()> {
-    let namespace = &end.namespace;
-    if !conditions.veth_gso {
-        inside::cut_veth_datagrams(namespace, VETH)?;
-    }
-    if conditions.loss_percent > 0.0 {
-        let port = end.config.listen_port;
-        link_loss::drop_datagrams(namespace, VETH, port, conditions.loss_percent)?;
-    }
-    Ok(())
 }
 
 fn agent(namespace: &Namespace) -> anyhow::Result<Agent> {

@@ -27,7 +27,8 @@ pub(super) fn run(args: &SpeedtestArgs, what: Contrast) -> anyhow::Result<()> {
         implementation(args, &a.daemon)?,
         implementation(args, &b.daemon)?,
     ];
-    let mut bed = Bed::new(args.conditions(), &daemons[0])?;
+    let mut bed = Bed::new(&daemons[0])?;
+    bed.impose(args.conditions())?;
     let mut runs: [Vec<Run>; 2] = [Vec::new(), Vec::new()];
     for round in 0..args.rounds {
         for side in order(round) {

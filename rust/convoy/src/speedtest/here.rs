@@ -18,11 +18,23 @@ pub(super) fn run(args: &SpeedtestArgs) -> anyhow::Result<()> {
     let tests = args.tests();
     let planned_tests: Duration = tests.iter().map(|&test| planned(test, args.window())).sum();
     let planned_ceiling = planned(Test::TcpUp, args.window());
-    let progress = Progress::new(planned_ceiling + IDLE_PLANNED + planned_tests);
+    let conditions = args.conditions();
+    let is_lossy = conditions.loss_percent > 0.0;
+    let planned_bare = planned_ceiling * (1 + u32::from(is_lossy));
+    let progress = Progress::new(planned_bare + IDLE_PLANNED + planned_tests);
 
     let daemon = implementation(args, &args.switches())?;
-    let mut bed = Bed::new(args.conditions(), &daemon)?;
-    let ceiling = measure_ceiling(&mut bed, args, &progress)?;
+    let mut bed = Bed::new(&daemon)?;
+    let gbps = measure_bare("bare veth", &mut bed, args, &progress)?;
+    bed.impose(conditions)?;
+    let gbps_same_loss = match is_lossy {
+        true => measure_bare("bare veth, same loss", &mut bed, args, &progress)?,
+        false => None,
+    };
+    let ceiling = Ceiling {
+        gbps,
+        gbps_same_loss,
+    };
     let runs = measure_tunnel(&mut bed, args, &tests, &progress)?;
     drop(bed);
     drop(progress);
@@ -55,11 +67,13 @@ pub(super) fn measure_tunnel(
     path.run_all(tests)
 }
 
-fn measure_ceiling(
+/// TCP throughput without a tunnel.
+fn measure_bare(
+    what: &str,
     bed: &mut Bed,
     args: &SpeedtestArgs,
     progress: &Progress,
-) -> anyhow::Result<Ceiling> {
+) -> anyhow::Result<Option<f64>> {
     let mut path = Path {
         via: bed.bare(),
         ends: &mut bed.ends,
@@ -67,7 +81,7 @@ fn measure_ceiling(
         window: args.window(),
         progress,
     };
-    progress.step("bare veth", planned(Test::TcpUp, args.window()));
-    let run = path.run(Test::TcpUp).context("TCP over the bare veth")?;
-    Ok(Ceiling { gbps: run.gbps })
+    progress.step(what, planned(Test::TcpUp, args.window()));
+    let run = path.run(Test::TcpUp);
+    Ok(run.with_context(|| format!("TCP over the {what}"))?.gbps)
 }

@@ -14,8 +14,12 @@ use super::offload;
 
 /// The hidden subcommand's name, as `main` has it.
 const SUBCOMMAND: &str = "lab-inside";
-/// The kernel's name of UDP segmentation offload (`ethtool -k`).
-const UDP_SEGMENTATION: &str = "tx-udp-segmentation";
+/// The kernel's names of what lets an interface take several packets in one (`ethtool -k`).
+const SEGMENTATION: [&str; 3] = [
+    "tx-udp-segmentation",
+    "tx-tcp-segmentation",
+    "tx-tcp6-segmentation",
+];
 
 /// Arguments of the hidden subcommand.
 #[derive(Debug, Args)]
@@ -28,8 +32,8 @@ pub(crate) struct InsideArgs {
 enum Role {
     /// Do the traffic jobs that arrive on the standard input
     Traffic,
-    /// Turn UDP segmentation off on an interface
-    CutDatagrams { interface: String },
+    /// Turn segmentation off on an interface
+    CutBatches { interface: String },
 }
 
 /// Does what this process was started for.
@@ -41,7 +45,9 @@ pub(crate) fn run(args: &InsideArgs) -> anyhow::Result<()> {
             let (input, output) = (io::stdin().lock(), io::stdout().lock());
             Ok(traffic::serve(input, output, &Scope::namespace())?)
         }
-        Role::CutDatagrams { interface } => offload::turn_off(interface, UDP_SEGMENTATION),
+        Role::CutBatches { interface } => SEGMENTATION
+            .iter()
+            .try_for_each(|feature| offload::turn_off(interface, feature)),
     }
 }
 
@@ -56,15 +62,15 @@ pub(super) fn traffic(mut command: Command) -> Command {
     command
 }
 
-/// Makes the veth cut GSO datagrams before they leave, as hardware must.
-pub(super) fn cut_veth_datagrams(namespace: &Namespace, interface: &str) -> anyhow::Result<()> {
+/// Makes the veth cut GSO datagrams and TCP super-packets before they leave, as hardware must.
+pub(super) fn cut_veth_batches(namespace: &Namespace, interface: &str) -> anyhow::Result<()> {
     let output = this_program(namespace)?
-        .args([SUBCOMMAND, "cut-datagrams", interface])
+        .args([SUBCOMMAND, "cut-batches", interface])
         .output()
         .context("start a process inside the namespace")?;
     if !output.status.success() {
         let reason = String::from_utf8_lossy(&output.stderr);
-        bail!("turn {UDP_SEGMENTATION} off: {}", reason.trim());
+        bail!("turn segmentation off: {}", reason.trim());
     }
     Ok(())
 }

@@ -55,7 +55,7 @@ pub(super) fn measure(args: &SpeedtestArgs, server: &str) -> anyhow::Result<()> 
         version: env!("CARGO_PKG_VERSION"),
         host: Host::of_this_machine(),
         settings: args.settings(),
-        ceiling: Ceiling { gbps: None },
+        ceiling: Ceiling::default(),
         runs,
     };
     table::print(&report, args.json)

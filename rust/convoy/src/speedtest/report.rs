@@ -31,7 +31,7 @@ pub(super) struct Settings {
     pub(super) secs: u32,
     /// The daemons' switches, as on their command line.
     pub(super) daemon: Vec<String>,
-    /// Whether the veth takes a GSO datagram uncut; none for a tunnel between two hosts.
+    /// Whether the veth takes batches uncut; none for a tunnel between two hosts.
     pub(super) veth_gso: Option<bool>,
     /// Packets that the veth drops, in percent.
     pub(super) loss_percent: f64,
@@ -40,9 +40,11 @@ pub(super) struct Settings {
 }
 
 /// TCP without a tunnel.
-#[derive(Debug, Clone, Copy, Serialize)]
+#[derive(Debug, Clone, Copy, Default, Serialize)]
 pub(super) struct Ceiling {
     pub(super) gbps: Option<f64>,
+    /// Where the veth loses packets as it does with the tunnel.
+    pub(super) gbps_same_loss: Option<f64>,
 }
 
 /// The figures of one test.
@@ -145,7 +147,7 @@ mod tests {
                 loss_percent: 0.0,
                 to: None,
             },
-            ceiling: Ceiling { gbps: None },
+            ceiling: Ceiling::default(),
             runs: vec![Run {
                 gbps: Some(4.5),
                 ..Run::named("tcp-up")

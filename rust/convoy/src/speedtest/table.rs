@@ -5,7 +5,7 @@ use std::io::Write as _;
 use serde::Serialize;
 
 use super::host::Host;
-use super::report::{Compared, ComparisonReport, Report, Run, Settings};
+use super::report::{Ceiling, Compared, ComparisonReport, Report, Run, Settings};
 use super::statistics::Sample;
 
 const HEAD: [&str; 11] = [
@@ -31,6 +31,7 @@ segs/send  datagrams in an average UDP send, by the daemon that sends
 calls/GB   system calls of both daemons' data paths for a gigabyte of payload
 ping ms    median round trip without load; under the test's load; 99th percentile under load
 bare veth  TCP between the same namespaces without a tunnel: the ceiling
+same loss  the same while the veth drops as many of its packets as of the tunnel's (--loss)
 ";
 
 /// Prints a report on the standard output.
@@ -61,8 +62,16 @@ fn print_either(
 fn text(report: &Report) -> String {
     let mut rows = vec![HEAD.map(str::to_owned).to_vec()];
     rows.extend(report.runs.iter().map(row));
-    if report.ceiling.gbps.is_some() {
-        rows.push(vec!["bare veth".to_owned(), figure(report.ceiling.gbps, 2)]);
+    let Ceiling {
+        gbps,
+        gbps_same_loss,
+    } = report.ceiling;
+    let bare = [
+        ("bare veth", gbps),
+        ("bare veth, same loss", gbps_same_loss),
+    ];
+    for (name, gbps) in bare.into_iter().filter(|(_, gbps)| gbps.is_some()) {
+        rows.push(vec![name.to_owned(), figure(gbps, 2)]);
     }
     let notes: String = report.runs.iter().filter_map(note).collect();
     format!(

@@ -8,6 +8,7 @@
 //! - `CONVOY_TEST_REFERENCE`: the program to compare with, instead of `wireguard-go`.
 //! - `CONVOY_TEST_WIREGUARD_GO`, `CONVOY_TEST_BORINGTUN`, `CONVOY_TEST_GOTATUN`: the peers,
 //!   instead of those in `target/peers/bin`.
+//! - `CONVOY_TEST_SEED`: what a bad network does follows from it.
 //! - `CONVOY_TEST_MEGABYTES`: how much TCP carries in one direction, instead of 200.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -20,6 +21,7 @@ mod traffic;
 mod twins;
 
 mod abuse;
+mod bad_network;
 mod changes;
 mod control;
 mod drop_in;

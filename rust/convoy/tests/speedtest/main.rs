@@ -23,6 +23,7 @@ fn json_is_one_object_with_the_promised_keys() {
     assert!(report["version"].is_string());
     assert!(report["host"]["kernel"].is_string());
     assert!(report["ceiling"]["gbps"].as_f64().unwrap() > 0.0);
+    assert!(report["ceiling"]["gbps_same_loss"].is_null());
     let run = &report["runs"][0];
     assert_eq!(run["name"], "tcp-up");
     for figure in [
@@ -81,11 +82,12 @@ fn a_link_can_lose_datagrams_and_cut_batches() {
     assert_eq!(report["settings"]["veth_gso"], false);
     // No rate has at most one percent of loss where five are lost.
     assert!(report["runs"][0]["kpps"].is_null(), "{report}");
+    assert!(report["ceiling"]["gbps_same_loss"].as_f64().unwrap() > 0.0);
 }
 
 #[test]
-fn a_veth_that_cuts_batches_has_no_udp_segmentation() {
-    let test = "a_veth_that_cuts_batches_has_no_udp_segmentation";
+fn a_veth_that_cuts_batches_has_no_segmentation() {
+    let test = "a_veth_that_cuts_batches_has_no_segmentation";
     let Some(_turn) = turn(test).filter(|_| require_programs(test, &["ethtool"])) else {
         return;
     };
@@ -95,14 +97,14 @@ fn a_veth_that_cuts_batches_has_no_udp_segmentation() {
     let segmentation = || {
         let output = a.command("ethtool").args(["-k", "veth0"]).output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
-        let mut lines = text.lines().map(str::trim).map(str::to_owned);
-        lines.find(|line| line.starts_with("tx-udp-segmentation"))
+        let features = ["tx-udp-segmentation", "tx-tcp-segmentation"];
+        features.map(|feature| text.contains(&format!("{feature}: on")))
     };
-    assert_eq!(segmentation().unwrap(), "tx-udp-segmentation: on");
+    assert_eq!(segmentation(), [true, true]);
     let mut cut = a.command(PROGRAM);
-    cut.args(["lab-inside", "cut-datagrams", "veth0"]);
+    cut.args(["lab-inside", "cut-batches", "veth0"]);
     assert!(cut.status().unwrap().success());
-    assert_eq!(segmentation().unwrap(), "tx-udp-segmentation: off");
+    assert_eq!(segmentation(), [false, false]);
 }
 
 #[test]

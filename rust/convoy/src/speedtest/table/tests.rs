@@ -1,5 +1,4 @@
 use super::*;
-use crate::speedtest::report::Ceiling;
 
 fn report(runs: Vec<Run>) -> Report {
     Report {
@@ -12,7 +11,10 @@ fn report(runs: Vec<Run>) -> Report {
             loss_percent: 0.0,
             to: None,
         },
-        ceiling: Ceiling { gbps: Some(19.0) },
+        ceiling: Ceiling {
+            gbps: Some(19.0),
+            gbps_same_loss: Some(1.5),
+        },
         runs,
     }
 }
@@ -27,7 +29,8 @@ fn a_table_shows_figures_with_their_units_and_dashes_for_none() {
     let line = text.lines().find(|line| line.contains("tcp-up")).unwrap();
     let cells: Vec<_> = line.split_whitespace().collect();
     assert_eq!(cells[..6], ["tcp-up", "4.75", "–", "–", "2.50", "–"]);
-    assert!(text.contains("bare veth   19.00\n"), "{text}");
+    assert!(text.contains("bare veth              19.00\n"), "{text}");
+    assert!(text.contains("bare veth, same loss    1.50\n"), "{text}");
     assert!(text.contains("no GSO on the veth · --gso off"), "{text}");
 }
 

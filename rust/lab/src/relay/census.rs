@@ -1,0 +1,133 @@
+//! What a receiver must make of what a relay sends to it.
+
+use std::collections::{HashMap, HashSet};
+
+/// How far behind the newest counter of a session a receiver still tells new from repeated: so far
+/// as boringtun does.
+const WINDOW: u64 = 1_023;
+/// Type, receiver index, counter, and the tag of an empty packet (WireGuard paper, section 5.4.6).
+const EMPTY: usize = 32;
+
+/// The datagrams that were sent to an end, by what it must make of them.
+///
+/// An altered one is [`altered`](Self::altered), whatever else it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Census {
+    /// Data messages with a packet that had not been sent before.
+    pub packets: u64,
+    /// Keepalives that had not been sent before.
+    pub keepalives: u64,
+    /// Data messages that had been sent before.
+    pub repeated: u64,
+    /// Data messages more than 1,023 counters behind the newest of their session.
+    pub behind_window: u64,
+    /// What is not as it was.
+    pub altered: u64,
+    /// Handshake messages and anything else.
+    pub others: u64,
+}
+
+/// Counts what passes.
+#[derive(Debug, Default)]
+pub(super) struct Registrar {
+    census: Census,
+    sessions: HashMap<u32, Session>,
+}
+
+#[derive(Debug, Default)]
+struct Session {
+    newest: u64,
+    seen: HashSet<u64>,
+}
+
+impl Registrar {
+    /// Counts `datagram`, which is sent now.
+    pub(super) fn count(&mut self, datagram: &[u8], is_altered: bool) {
+        *self.field(datagram, is_altered) += 1;
+    }
+
+    pub(super) fn census(&self) -> Census {
+        self.census.clone()
+    }
+
+    fn field(&mut self, datagram: &[u8], is_altered: bool) -> &mut u64 {
+        let census = &mut self.census;
+        if is_altered {
+            return &mut census.altered;
+        }
+        let Some((receiver, counter)) = data_message(datagram) else {
+            return &mut census.others;
+        };
+        let session = self.sessions.entry(receiver).or_default();
+        session.newest = session.newest.max(counter);
+        if counter + WINDOW < session.newest {
+            &mut census.behind_window
+        } else if !session.seen.insert(counter) {
+            &mut census.repeated
+        } else if datagram.len() == EMPTY {
+            &mut census.keepalives
+        } else {
+            &mut census.packets
+        }
+    }
+}
+
+/// The receiver index and the counter of a data message.
+fn data_message(datagram: &[u8]) -> Option<(u32, u64)> {
+    let rest = datagram.strip_prefix(&[4, 0, 0, 0])?;
+    let (receiver, rest) = rest.split_first_chunk()?;
+    let (counter, tag) = rest.split_first_chunk()?;
+    let is_whole = tag.len() >= EMPTY - 16;
+    is_whole.then(|| (u32::from_le_bytes(*receiver), u64::from_le_bytes(*counter)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn data(receiver: u32, counter: u64, payload: usize) -> Vec<u8> {
+        let mut datagram = vec![4, 0, 0, 0];
+        datagram.extend(receiver.to_le_bytes());
+        datagram.extend(counter.to_le_bytes());
+        datagram.extend(vec![0; 16 + payload]);
+        datagram
+    }
+
+    fn census(datagrams: &[(Vec<u8>, bool)]) -> Census {
+        let mut registrar = Registrar::default();
+        for (datagram, is_altered) in datagrams {
+            registrar.count(datagram, *is_altered);
+        }
+        registrar.census()
+    }
+
+    #[test]
+    fn every_kind_has_its_place() {
+        let found = census(&[
+            (data(1, 0, 16), false),
+            (data(1, 1, 0), false),
+            (data(1, 1, 0), false),
+            (data(1, 2, 16), true),
+            (data(1, 2, 16), false),
+            (data(2, 0, 16), false),
+            (vec![1; 148], false),
+            (data(1, 3, 0)[..31].to_vec(), false),
+        ]);
+        let expected = Census {
+            packets: 3,
+            keepalives: 1,
+            repeated: 1,
+            behind_window: 0,
+            altered: 1,
+            others: 2,
+        };
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn the_window_has_the_edge_that_the_protocol_has() {
+        let late = |counter| census(&[(data(1, 5_000, 16), false), (data(1, counter, 16), false)]);
+        assert_eq!(late(5_000 - 1_023).packets, 2);
+        assert_eq!(late(5_000 - 1_024).behind_window, 1);
+    }
+}

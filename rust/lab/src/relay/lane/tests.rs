@@ -1,0 +1,128 @@
+use super::*;
+use crate::relay::Direction;
+
+const MILLISECOND: Duration = Duration::from_millis(1);
+
+#[test]
+fn without_impairments_everything_passes_at_once_and_in_order() {
+    let mut bench = Bench::new(Impairments::default());
+    assert_eq!(bench.pass(0..100), (0..100).collect::<Vec<_>>());
+    assert_eq!(bench.lane.poll_timeout(), None);
+    let tally = bench.lane.tally();
+    assert_eq!((tally.received, tally.sent, tally.waiting), (100, 100, 0));
+}
+
+#[test]
+fn what_is_dropped_and_doubled_is_counted() {
+    let mut bench = Bench::new(Impairments {
+        drop: 0.3,
+        duplicate: 0.3,
+        ..Impairments::default()
+    });
+    let passed = bench.pass(0..255);
+    let tally = bench.lane.tally();
+    assert!(tally.dropped > 30 && tally.duplicated > 30, "{tally:?}");
+    assert_eq!(tally.sent, 255 - tally.dropped + tally.duplicated);
+    let repeated = passed.windows(2).filter(|two| two[0] == two[1]).count();
+    assert_eq!(repeated as u64, tally.duplicated);
+}
+
+#[test]
+fn what_is_held_back_is_overtaken_by_as_many_as_asked() {
+    let mut bench = Bench::new(Impairments {
+        hold: 1.0,
+        overtaken_by: 3..=3,
+        ..Impairments::default()
+    });
+    assert!(bench.pass([7]).is_empty());
+    bench.lane.impair(Impairments::default());
+    assert_eq!(bench.pass([8, 9]), [8, 9]);
+    assert_eq!(bench.pass([10, 11]), [10, 7, 11]);
+    assert_eq!(bench.lane.tally().held, 1);
+}
+
+#[test]
+fn what_nothing_overtakes_goes_after_a_while_of_silence() {
+    let mut bench = Bench::new(Impairments {
+        hold: 1.0,
+        overtaken_by: 10..=1_000,
+        ..Impairments::default()
+    });
+    assert!(bench.pass([1, 2, 3]).is_empty());
+    let due = bench.lane.poll_timeout().unwrap();
+    assert_eq!(due, bench.now + SILENCE);
+    bench.now = due;
+    let mut released = bench.pass([]);
+    released.sort_unstable();
+    assert_eq!(released, [1, 2, 3]);
+}
+
+#[test]
+fn what_is_delayed_goes_when_it_is_due() {
+    let mut bench = Bench::new(Impairments {
+        delay: 10 * MILLISECOND,
+        ..Impairments::default()
+    });
+    let mut passed = bench.pass(0..50);
+    while let Some(due) = bench.lane.poll_timeout() {
+        assert!(due > bench.now && due <= bench.start + 10 * MILLISECOND);
+        bench.now = due;
+        passed.extend(bench.pass([]));
+    }
+    assert_ne!(passed, (0..50).collect::<Vec<_>>(), "in another order");
+    passed.sort_unstable();
+    assert_eq!(passed, (0..50).collect::<Vec<_>>());
+}
+
+#[test]
+fn what_is_altered_is_counted_as_that() {
+    let mut bench = Bench::new(Impairments {
+        corrupt: 1.0,
+        ..Impairments::default()
+    });
+    bench.pass(0..20);
+    assert_eq!(bench.lane.tally().census.altered, 20);
+}
+
+#[test]
+fn no_more_waits_than_the_bound_allows() {
+    let mut bench = Bench::new(Impairments {
+        delay: 10 * MILLISECOND,
+        ..Impairments::default()
+    });
+    let datagrams = QUEUE + 100;
+    for _ in 0..datagrams {
+        bench.lane.handle_datagram(&[0], bench.now);
+    }
+    let tally = bench.lane.tally();
+    assert_eq!((tally.waiting, tally.overflowed), (QUEUE as u64, 100));
+    bench.now += 10 * MILLISECOND;
+    assert_eq!(bench.pass([]).len(), QUEUE);
+}
+
+struct Bench {
+    lane: Lane,
+    start: Instant,
+    now: Instant,
+}
+
+impl Bench {
+    fn new(impairments: Impairments) -> Self {
+        let now = Instant::now();
+        Self {
+            lane: Lane::new(Fates::new(5, Direction::ToRight, impairments)),
+            start: now,
+            now,
+        }
+    }
+
+    /// Which datagrams of one byte come out while these go in.
+    fn pass(&mut self, datagrams: impl IntoIterator<Item = u8>) -> Vec<u8> {
+        for byte in datagrams {
+            self.lane.handle_datagram(&[byte], self.now);
+        }
+        std::iter::from_fn(|| self.lane.poll_datagram(self.now))
+            .map(|datagram| datagram.first().copied().unwrap_or_default())
+            .collect()
+    }
+}
