@@ -73,6 +73,9 @@ pub enum LabError {
         /// What went wrong.
         problem: String,
     },
+    /// Packet rules could not be set.
+    #[error("{0}")]
+    Rules(String),
 }
 
 /// What helps against a shortage, which the bare error text does not tell.

@@ -17,16 +17,20 @@
 //! 3. [`Namespace::command`] starts programs inside, [`Namespace::run`] runs code inside,
 //!    [`Namespace::link`] changes interfaces, addresses and routes.
 //! 4. [`wireguard`] starts a WireGuard daemon inside and configures it.
-//! 5. [`traffic`] measures what goes through: TCP, paced UDP, latency.
+//! 5. [`traffic`] sends and counts what goes through: TCP, paced UDP, latency.
+//! 6. [`measure`] measures a tunnel between two such daemons.
 //!
 //! Deliberately left out: name resolution, firewalls, and `/sys` (it shows the host's network).
 
 mod address;
 mod error;
 mod eventually;
+mod features;
 mod holder;
 mod lab;
 mod link;
+mod link_loss;
+pub mod measure;
 mod namespace;
 mod netlink;
 mod privilege;
@@ -38,8 +42,10 @@ pub mod wireguard;
 pub use address::{Cidr, ParseCidrError};
 pub use error::LabError;
 pub use eventually::eventually;
+pub use features::{FeatureError, UDP_SEGMENTATION, set_feature};
 pub use lab::Lab;
 pub use link::{Link, LinkStatistics};
+pub use link_loss::drop_datagrams;
 pub use namespace::Namespace;
 pub use nix::unistd::Pid;
 pub use require::{require_lab, require_programs, require_root_lab};

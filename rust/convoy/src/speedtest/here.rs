@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use anyhow::Context as _;
+use convoy_lab::measure::{Bed, Host};
 
 use super::args::{SpeedtestArgs, Test};
-use super::bed::{Bed, implementation};
-use super::host::Host;
+use super::bed::{self, implementation};
 use super::measure::{IDLE_PLANNED, Path, planned};
 use super::progress::Progress;
 use super::report::{Ceiling, Report, Run};
@@ -21,7 +21,7 @@ pub(super) fn run(args: &SpeedtestArgs) -> anyhow::Result<()> {
     let progress = Progress::new(planned_ceiling + IDLE_PLANNED + planned_tests);
 
     let daemon = implementation(args, &args.switches())?;
-    let mut bed = Bed::new(args.conditions(), &daemon)?;
+    let mut bed = bed::build(args.conditions(), &daemon)?;
     let ceiling = measure_ceiling(&mut bed, args, &progress)?;
     let runs = measure_tunnel(&mut bed, args, &tests, &progress)?;
     drop(bed);

@@ -3,11 +3,11 @@
 use std::os::unix::process::ExitStatusExt as _;
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
-use convoy_lab::wireguard::{Daemon, End, Tunnel};
 use nix::time::ClockId;
 
-use super::counters::Counters;
+use super::Counters;
+use crate::LabError;
+use crate::wireguard::{Daemon, End, Tunnel};
 
 /// Lines of a daemon's log in an error message.
 const LOG_LINES: usize = 20;
@@ -17,29 +17,40 @@ const STATS_ANSWER: &str = "convoy_stats=";
 
 /// Both daemons at one moment.
 #[derive(Debug)]
-pub(super) struct Readings {
-    pub(super) left: Reading,
-    pub(super) right: Reading,
+pub struct Readings {
+    /// The left one.
+    pub left: Reading,
+    /// The right one.
+    pub right: Reading,
 }
 
 /// What a daemon had used and counted.
 #[derive(Debug)]
-pub(super) struct Reading {
-    pub(super) cpu: Duration,
-    /// None where the daemon is not Convoy.
-    pub(super) counters: Option<Counters>,
+pub struct Reading {
+    /// CPU time of all its threads since it was started.
+    pub cpu: Duration,
+    /// What it has counted; none where the daemon is not Convoy.
+    pub counters: Option<Counters>,
 }
 
 /// Reads both daemons.
-pub(super) fn read(tunnel: &Tunnel) -> anyhow::Result<Readings> {
+///
+/// # Errors
+///
+/// [`LabError::Daemon`] when one is gone, or does not answer.
+pub fn read(tunnel: &Tunnel) -> Result<Readings, LabError> {
     Ok(Readings {
         left: read_one(&tunnel.left.daemon)?,
         right: read_one(&tunnel.right.daemon)?,
     })
 }
 
-/// Fails, with the end of its log, when a daemon has ended.
-pub(super) fn check(tunnel: &mut Tunnel) -> anyhow::Result<()> {
+/// Fails when a daemon has ended.
+///
+/// # Errors
+///
+/// [`LabError::Daemon`], with the end of its log.
+pub fn check(tunnel: &mut Tunnel) -> Result<(), LabError> {
     for end in [&mut tunnel.left, &mut tunnel.right] {
         let Some(status) = end.daemon.ended() else {
             continue;
@@ -48,13 +59,15 @@ pub(super) fn check(tunnel: &mut Tunnel) -> anyhow::Result<()> {
             Some(libc::SIGKILL) => " (out of memory? fix: free some, or raise the limit)",
             _ => "",
         };
-        bail!("the daemon ended with {status}{hint}; {}", log_tail(end));
+        let problem = format!("ended with {status}{hint}; {}", log_tail(end));
+        return Err(end.daemon.failed(problem));
     }
     Ok(())
 }
 
 /// What the daemon at `end` wrote last, for a message.
-pub(super) fn log_tail(end: &End) -> String {
+#[must_use]
+pub fn log_tail(end: &End) -> String {
     let label = end.namespace.label();
     let log = end.daemon.log();
     let lines: Vec<_> = log.lines().collect();
@@ -68,16 +81,19 @@ pub(super) fn log_tail(end: &End) -> String {
     )
 }
 
-fn read_one(daemon: &Daemon) -> anyhow::Result<Reading> {
-    let clock = ClockId::pid_cpu_clock_id(daemon.pid()).context("find the daemon's CPU clock")?;
-    let cpu = clock.now().context("read the daemon's CPU clock")?;
+fn read_one(daemon: &Daemon) -> Result<Reading, LabError> {
+    let cpu = ClockId::pid_cpu_clock_id(daemon.pid()).and_then(ClockId::now);
+    let cpu =
+        cpu.map_err(|errno| daemon.failed(format!("its CPU clock cannot be read: {errno}")))?;
     let answer = daemon.request(STATS_REQUEST)?;
     let counters = answer
         .lines()
         .find_map(|line| line.strip_prefix(STATS_ANSWER))
-        .map(Counters::from_json);
+        .map(Counters::from_json)
+        .transpose()
+        .map_err(|error| daemon.failed(format!("its counters cannot be read: {error}")))?;
     Ok(Reading {
         cpu: cpu.into(),
-        counters: counters.transpose().context("read the daemon's counters")?,
+        counters,
     })
 }

@@ -1,10 +1,13 @@
 //! Features of an interface, by the ethtool ioctl (`linux/ethtool.h`).
 
+use std::io;
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd as _;
 
-use anyhow::Context as _;
 use nix::errno::Errno;
+
+/// The kernel's name of UDP segmentation offload (`ethtool -k`).
+pub const UDP_SEGMENTATION: &str = "tx-udp-segmentation";
 
 const SIOCETHTOOL: libc::Ioctl = 0x8946;
 const ETHTOOL_GSTRINGS: u32 = 0x1b;
@@ -16,21 +19,60 @@ const ETH_GSTRING_LEN: usize = 32;
 /// Set in the answer to `ETHTOOL_SFEATURES` when the feature cannot be changed.
 const ETHTOOL_F_UNSUPPORTED: i32 = 1;
 
-/// Turns the feature `feature` of `interface` off.
-pub(super) fn turn_off(interface: &str, feature: &str) -> anyhow::Result<()> {
+/// Why a feature of an interface is as it was.
+#[derive(Debug, thiserror::Error)]
+pub enum FeatureError {
+    /// No interface has such a name.
+    #[error("{0} is too long for an interface")]
+    TooLong(String),
+    /// The kernel does not know the feature.
+    #[error("this kernel has no feature {feature} (fix: Linux 4.18)")]
+    Unknown {
+        /// The feature.
+        feature: String,
+    },
+    /// The interface has it for good, or not at all.
+    #[error("{interface} does not let {feature} be changed")]
+    Fixed {
+        /// The interface.
+        interface: String,
+        /// The feature.
+        feature: String,
+    },
+    /// A system call failed.
+    #[error("{doing}: {source}")]
+    Io {
+        /// What was being done.
+        doing: String,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+}
+
+/// Turns the feature `feature` of `interface` on or off, in the network namespace of the calling
+/// thread.
+///
+/// # Errors
+///
+/// When there is no such interface or feature, or when it cannot be changed.
+pub fn set_feature(interface: &str, feature: &str, on: bool) -> Result<(), FeatureError> {
     let device = Device::open(interface)?;
-    let names = device.feature_names().context("list its features")?;
-    let bit = names
-        .iter()
-        .position(|name| name == feature)
-        .with_context(|| format!("this kernel has no feature {feature} (fix: Linux 4.18)"))?;
-    let answer = device
-        .clear_feature(bit, names.len())
-        .with_context(|| format!("change {feature} of {interface}"))?;
-    anyhow::ensure!(
-        answer & ETHTOOL_F_UNSUPPORTED == 0,
-        "{interface} does not let {feature} be changed"
-    );
+    let failed = |errno: Errno| FeatureError::Io {
+        doing: format!("change {feature} of {interface}"),
+        source: errno.into(),
+    };
+    let names = device.feature_names().map_err(failed)?;
+    let unknown = || FeatureError::Unknown {
+        feature: feature.to_owned(),
+    };
+    let bit = names.iter().position(|name| name == feature);
+    let answer = device.set(bit.ok_or_else(unknown)?, on, names.len());
+    if answer.map_err(failed)? & ETHTOOL_F_UNSUPPORTED != 0 {
+        return Err(FeatureError::Fixed {
+            interface: interface.to_owned(),
+            feature: feature.to_owned(),
+        });
+    }
     Ok(())
 }
 
@@ -40,16 +82,18 @@ struct Device {
 }
 
 impl Device {
-    fn open(interface: &str) -> anyhow::Result<Self> {
-        anyhow::ensure!(
-            interface.len() < libc::IFNAMSIZ,
-            "{interface} is too long for an interface"
-        );
+    fn open(interface: &str) -> Result<Self, FeatureError> {
+        if interface.len() >= libc::IFNAMSIZ {
+            return Err(FeatureError::TooLong(interface.to_owned()));
+        }
         let mut name = [0; libc::IFNAMSIZ];
         for (to, from) in name.iter_mut().zip(interface.bytes()) {
             *to = from.cast_signed();
         }
-        let socket = UdpSocket::bind("0.0.0.0:0").context("open a socket")?;
+        let socket = UdpSocket::bind("0.0.0.0:0").map_err(|source| FeatureError::Io {
+            doing: "open a socket".to_owned(),
+            source,
+        })?;
         Ok(Self { socket, name })
     }
 
@@ -75,12 +119,14 @@ impl Device {
         Ok(bytes.chunks_exact(ETH_GSTRING_LEN).map(text).collect())
     }
 
-    fn clear_feature(&self, bit: usize, features: usize) -> Result<i32, Errno> {
+    fn set(&self, bit: usize, on: bool, features: usize) -> Result<i32, Errno> {
         // struct ethtool_sfeatures: cmd, size, then a pair (valid, requested) for each 32 bits.
         let blocks = features.div_ceil(32);
         let mut request = vec![0; 2 + blocks * 2];
         request[..2].copy_from_slice(&[ETHTOOL_SFEATURES, blocks as u32]);
-        request[2 + bit / 32 * 2] = 1 << (bit % 32);
+        let (block, mask) = (2 + bit / 32 * 2, 1 << (bit % 32));
+        request[block] = mask;
+        request[block + 1] = if on { mask } else { 0 };
         self.ethtool(&mut request)
     }
 
@@ -121,9 +167,9 @@ mod tests {
 
     #[test]
     fn an_unknown_interface_or_feature_is_an_error() {
-        assert!(turn_off("nonsense0", "tx-udp-segmentation").is_err());
-        assert!(turn_off("an-overlong-interface", "tx-udp-segmentation").is_err());
-        let error = turn_off("lo", "nonsense").unwrap_err();
+        assert!(set_feature("nonsense0", UDP_SEGMENTATION, false).is_err());
+        assert!(set_feature("an-overlong-interface", UDP_SEGMENTATION, false).is_err());
+        let error = set_feature("lo", "nonsense", false).unwrap_err();
         assert!(error.to_string().contains("no feature nonsense"));
     }
 }

@@ -2,46 +2,54 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::io::{ErrorKind, Write as _};
-use std::process::Stdio;
+use std::io::{self, ErrorKind, Write as _};
+use std::process::{Output, Stdio};
 
-use anyhow::{Context as _, bail};
-use convoy_lab::Namespace;
+use crate::{error::LabError, namespace::Namespace};
 
 /// Drops `percent` of the UDP datagrams to `port` that arrive on `interface`.
-pub(super) fn drop_datagrams(
+///
+/// # Errors
+///
+/// [`LabError::Rules`] when there is no `nft`, or when it refuses the rule.
+pub fn drop_datagrams(
     namespace: &Namespace,
     interface: &str,
     port: u16,
     percent: f64,
-) -> anyhow::Result<()> {
-    let spawned = namespace
+) -> Result<(), LabError> {
+    let output = apply(namespace, &ruleset(interface, port, percent)).map_err(|error| {
+        LabError::Rules(if error.kind() == ErrorKind::NotFound {
+            "the program `nft` is needed (fix: apt-get install nftables, or your distribution's \
+             package of nftables)"
+                .to_owned()
+        } else {
+            error.to_string()
+        })
+    })?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let reason = String::from_utf8_lossy(&output.stderr);
+    Err(LabError::Rules(format!(
+        "nft refused the rule: {} (fix: `sudo modprobe nf_tables nft_numgen`)",
+        reason.trim()
+    )))
+}
+
+fn apply(namespace: &Namespace, rules: &str) -> io::Result<Output> {
+    let mut nft = namespace
         .command("nft")
         .args(["-f", "-"])
         .env("PATH", search_path())
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
-        .spawn();
-    let mut nft = match spawned {
-        Err(error) if error.kind() == ErrorKind::NotFound => bail!(
-            "--loss needs the program `nft` (fix: apt-get install nftables, or your \
-             distribution's package of nftables)"
-        ),
-        other => other.context("start nft")?,
-    };
+        .spawn()?;
     if let Some(mut input) = nft.stdin.take() {
-        input.write_all(ruleset(interface, port, percent).as_bytes())?;
+        input.write_all(rules.as_bytes())?;
     }
-    let output = nft.wait_with_output()?;
-    if !output.status.success() {
-        let reason = String::from_utf8_lossy(&output.stderr);
-        bail!(
-            "--loss: nft refused the rule: {} (fix: `sudo modprobe nf_tables nft_numgen`)",
-            reason.trim()
-        );
-    }
-    Ok(())
+    nft.wait_with_output()
 }
 
 /// With the directories of root, where a user's shell does not look.
