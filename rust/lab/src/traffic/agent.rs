@@ -87,6 +87,11 @@ impl Scope {
         SocketAddr::new(self.bind, 0)
     }
 
+    /// Whether the controller is on the same host.
+    pub(super) fn is_namespace(&self) -> bool {
+        self.peer.is_none()
+    }
+
     pub(super) fn admits(&self, address: SocketAddr) -> bool {
         self.peer
             .is_none_or(|peer| peer == address.ip().to_canonical())
