@@ -12,6 +12,7 @@ pub const UDP_SEGMENTATION: &str = "tx-udp-segmentation";
 const SIOCETHTOOL: libc::Ioctl = 0x8946;
 const ETHTOOL_GSTRINGS: u32 = 0x1b;
 const ETHTOOL_GSSET_INFO: u32 = 0x37;
+const ETHTOOL_GFEATURES: u32 = 0x3a;
 const ETHTOOL_SFEATURES: u32 = 0x3b;
 /// The string set that names the features.
 const ETH_SS_FEATURES: u32 = 4;
@@ -57,23 +58,38 @@ pub enum FeatureError {
 /// When there is no such interface or feature, or when it cannot be changed.
 pub fn set_feature(interface: &str, feature: &str, on: bool) -> Result<(), FeatureError> {
     let device = Device::open(interface)?;
-    let failed = |errno: Errno| FeatureError::Io {
-        doing: format!("change {feature} of {interface}"),
-        source: errno.into(),
-    };
-    let names = device.feature_names().map_err(failed)?;
-    let unknown = || FeatureError::Unknown {
-        feature: feature.to_owned(),
-    };
-    let bit = names.iter().position(|name| name == feature);
-    let answer = device.set(bit.ok_or_else(unknown)?, on, names.len());
-    if answer.map_err(failed)? & ETHTOOL_F_UNSUPPORTED != 0 {
+    let (bit, features) = device.find(interface, feature)?;
+    let answer = device
+        .set(bit, on, features)
+        .map_err(|errno| failed("change", feature, interface, errno))?;
+    if answer & ETHTOOL_F_UNSUPPORTED != 0 {
         return Err(FeatureError::Fixed {
             interface: interface.to_owned(),
             feature: feature.to_owned(),
         });
     }
     Ok(())
+}
+
+/// Whether the feature `feature` of `interface` is on, in the network namespace of the calling
+/// thread.
+///
+/// # Errors
+///
+/// When there is no such interface or feature.
+pub fn has_feature(interface: &str, feature: &str) -> Result<bool, FeatureError> {
+    let device = Device::open(interface)?;
+    let (bit, features) = device.find(interface, feature)?;
+    device
+        .is_on(bit, features)
+        .map_err(|errno| failed("look at", feature, interface, errno))
+}
+
+fn failed(verb: &str, feature: &str, interface: &str, errno: Errno) -> FeatureError {
+    FeatureError::Io {
+        doing: format!("{verb} {feature} of {interface}"),
+        source: errno.into(),
+    }
 }
 
 struct Device {
@@ -97,6 +113,18 @@ impl Device {
         Ok(Self { socket, name })
     }
 
+    /// The number of the bit of `feature`, and of how many.
+    fn find(&self, interface: &str, feature: &str) -> Result<(usize, usize), FeatureError> {
+        let names = self
+            .feature_names()
+            .map_err(|errno| failed("look for", feature, interface, errno))?;
+        let bit = names.iter().position(|name| name == feature);
+        let bit = bit.ok_or_else(|| FeatureError::Unknown {
+            feature: feature.to_owned(),
+        })?;
+        Ok((bit, names.len()))
+    }
+
     /// The names of all features, by the number of their bit.
     fn feature_names(&self) -> Result<Vec<String>, Errno> {
         // struct ethtool_sset_info: cmd, reserved, sset_mask (64 bits), data.
@@ -117,6 +145,17 @@ impl Device {
             .flat_map(|word| word.to_ne_bytes())
             .collect();
         Ok(bytes.chunks_exact(ETH_GSTRING_LEN).map(text).collect())
+    }
+
+    fn is_on(&self, bit: usize, features: usize) -> Result<bool, Errno> {
+        // struct ethtool_gfeatures: cmd, size, then for each 32 bits which of them are available,
+        // requested, active, and never changed.
+        let blocks = features.div_ceil(32);
+        let mut request = vec![0; 2 + blocks * 4];
+        request[..2].copy_from_slice(&[ETHTOOL_GFEATURES, blocks as u32]);
+        self.ethtool(&mut request)?;
+        let active = request[2 + bit / 32 * 4 + 2];
+        Ok(active & (1 << (bit % 32)) != 0)
     }
 
     fn set(&self, bit: usize, on: bool, features: usize) -> Result<i32, Errno> {

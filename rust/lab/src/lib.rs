@@ -42,7 +42,7 @@ pub mod wireguard;
 pub use address::{Cidr, ParseCidrError};
 pub use error::LabError;
 pub use eventually::eventually;
-pub use features::{FeatureError, UDP_SEGMENTATION, set_feature};
+pub use features::{FeatureError, UDP_SEGMENTATION, has_feature, set_feature};
 pub use lab::Lab;
 pub use link::{Link, LinkStatistics};
 pub use link_loss::drop_datagrams;

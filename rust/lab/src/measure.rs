@@ -17,9 +17,11 @@ mod statistics;
 
 pub use bed::Bed;
 pub use counters::Counters;
-pub use daemons::{Reading, Readings, check, log_tail, read};
+pub use daemons::{Reading, Readings, check, cpu_time, log_tail, peak_memory, read};
 pub use ends::{Direction, Ends, TcpLoad, UdpLoad};
 pub use error::MeasureError;
 pub use host::{Host, memory_kib};
-pub use search::{Attempt, Found, Range, Stage, TOLERATED_LOSS, Trial, highest_rate};
+pub use search::{
+    Attempt, Found, Range, Stage, TOLERATED_LOSS, Trial, highest_probed_rate, highest_rate,
+};
 pub use statistics::Sample;

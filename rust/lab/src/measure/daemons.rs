@@ -1,5 +1,6 @@
 //! The two daemons of a tunnel: whether they live, and what they have used.
 
+use std::fs;
 use std::os::unix::process::ExitStatusExt as _;
 use std::time::Duration;
 
@@ -45,6 +46,33 @@ pub fn read(tunnel: &Tunnel) -> Result<Readings, LabError> {
     })
 }
 
+/// CPU time of all threads of a daemon since it was started.
+///
+/// # Errors
+///
+/// [`LabError::Daemon`] when it is gone.
+pub fn cpu_time(daemon: &Daemon) -> Result<Duration, LabError> {
+    let cpu = ClockId::pid_cpu_clock_id(daemon.pid()).and_then(ClockId::now);
+    cpu.map(Duration::from)
+        .map_err(|errno| daemon.failed(format!("its CPU clock cannot be read: {errno}")))
+}
+
+/// The most memory that a daemon has had so far, in bytes (`VmHWM`, proc_pid_status(5)).
+///
+/// # Errors
+///
+/// [`LabError::Daemon`] when it is gone.
+pub fn peak_memory(daemon: &Daemon) -> Result<u64, LabError> {
+    let status = fs::read_to_string(format!("/proc/{}/status", daemon.pid()));
+    let kib = status.ok().and_then(|status| {
+        let mut lines = status.lines();
+        let line = lines.find_map(|line| line.strip_prefix("VmHWM:"))?;
+        line.trim().strip_suffix(" kB")?.parse::<u64>().ok()
+    });
+    kib.map(|kib| kib * 1_024)
+        .ok_or_else(|| daemon.failed("its memory cannot be read"))
+}
+
 /// Fails when a daemon has ended.
 ///
 /// # Errors
@@ -82,9 +110,6 @@ pub fn log_tail(end: &End) -> String {
 }
 
 fn read_one(daemon: &Daemon) -> Result<Reading, LabError> {
-    let cpu = ClockId::pid_cpu_clock_id(daemon.pid()).and_then(ClockId::now);
-    let cpu =
-        cpu.map_err(|errno| daemon.failed(format!("its CPU clock cannot be read: {errno}")))?;
     let answer = daemon.request(STATS_REQUEST)?;
     let counters = answer
         .lines()
@@ -93,7 +118,7 @@ fn read_one(daemon: &Daemon) -> Result<Reading, LabError> {
         .transpose()
         .map_err(|error| daemon.failed(format!("its counters cannot be read: {error}")))?;
     Ok(Reading {
-        cpu: cpu.into(),
+        cpu: cpu_time(daemon)?,
         counters,
     })
 }

@@ -1,7 +1,9 @@
-//! The highest rate with little loss: doubling, bisection, confirmation. Pure: the caller probes.
+//! The highest rate with little loss: steps up or down, bisection, confirmation. Pure: the caller
+//! probes.
 
 /// The most loss with which a probe passes, as a share of the packets sent.
 pub const TOLERATED_LOSS: f64 = 0.01;
+const LONGEST_STEP: f64 = 2.0;
 /// A confirmation that fails lowers the rate by these shares, one after the other.
 const STEPS_DOWN: [f64; 4] = [0.05, 0.1, 0.2, 0.4];
 
@@ -14,6 +16,9 @@ pub struct Range {
     pub lowest: f64,
     /// Above this the search stops.
     pub highest: f64,
+    /// How far the second probe is above the first, as a ratio; below it is twice as far. Each
+    /// further step is twice as long (on a scale of ratios), up to a doubling.
+    pub step: f64,
     /// The search ends when the rates that passed and failed are this close, as a ratio.
     pub resolution: f64,
 }
@@ -71,12 +76,30 @@ pub fn highest_rate<E>(
     range: Range,
     mut attempt: impl FnMut(Attempt) -> Result<Trial, E>,
 ) -> Result<Option<Found>, E> {
+    let Some(found) = highest_probed_rate(range, &mut attempt)? else {
+        return Ok(None);
+    };
+    confirm(found, &mut attempt).map(Some)
+}
+
+/// As [`highest_rate`] without the confirmation: for searches that are themselves repeated.
+///
+/// # Errors
+/// Those of the caller's attempts.
+pub fn highest_probed_rate<E>(
+    range: Range,
+    mut attempt: impl FnMut(Attempt) -> Result<Trial, E>,
+) -> Result<Option<Found>, E> {
     let mut probe = |rate_pps| try_twice(rate_pps, &mut attempt);
     let Some(mut bracket) = bracket(range, &mut probe)? else {
         return Ok(None);
     };
     bisect(&mut bracket, range.resolution, &mut probe)?;
-    confirm(&bracket, &mut attempt).map(Some)
+    Ok(Some(Found {
+        rate_pps: bracket.passed,
+        confirmed: false,
+        generator_limited: bracket.generator_limited,
+    }))
 }
 
 /// What an attempt says about its rate.
@@ -161,26 +184,33 @@ impl Bracket {
     }
 }
 
-/// Doubles the rate until a probe fails, or quarters it until one passes.
+/// Raises the rate until a probe fails, or lowers it until one passes.
 fn bracket<E>(
     range: Range,
     probe: &mut impl FnMut(f64) -> Result<Verdict, E>,
 ) -> Result<Option<Bracket>, E> {
     let mut rate = range.start;
+    let mut step = range.step;
     let mut bracket = Bracket::open();
     bracket.narrow(rate, probe(rate)?);
     while bracket.passed == 0.0 {
         if rate <= range.lowest {
             return Ok(None);
         }
-        rate = (rate / 4.0).max(range.lowest);
+        rate = (rate / (step * step)).max(range.lowest);
+        step = longer(step);
         bracket.narrow(rate, probe(rate)?);
     }
     while bracket.failed.is_infinite() && rate < range.highest {
-        rate = (rate * 2.0).min(range.highest);
+        rate = (rate * step).min(range.highest);
+        step = longer(step);
         bracket.narrow(rate, probe(rate)?);
     }
     Ok(Some(bracket))
+}
+
+fn longer(step: f64) -> f64 {
+    (step * step).min(LONGEST_STEP)
 }
 
 fn bisect<E>(
@@ -197,14 +227,9 @@ fn bisect<E>(
 
 /// Tries the rate for longer, and lower ones while it fails.
 fn confirm<E>(
-    bracket: &Bracket,
+    mut found: Found,
     attempt: &mut impl FnMut(Attempt) -> Result<Trial, E>,
 ) -> Result<Found, E> {
-    let mut found = Found {
-        rate_pps: bracket.passed,
-        confirmed: false,
-        generator_limited: bracket.generator_limited,
-    };
     let mut steps_down = STEPS_DOWN.iter();
     loop {
         let rate_pps = found.rate_pps;
