@@ -1,31 +1,24 @@
 //! `convoy speedtest`: one command that measures a tunnel.
 //!
 //! By default between two namespaces of this machine, with two daemons of this program
-//! ([`bed`] draws it); with `--serve` and `--to` over a tunnel between two hosts that is already
+//! ([`convoy_lab::measure::Bed`] draws it); with `--serve` and `--to` over a tunnel between two hosts that is already
 //! up. Traffic comes from [`convoy_lab::traffic`]. All that is started dies with this process.
 //!
 //! 1. [`args`]: what is asked for.
 //! 2. [`here`], [`compare`], [`remote`]: the three ways to measure.
-//! 3. [`measure`]: one test; [`search`] finds the highest UDP rate.
+//! 3. [`measure`]: one test, with the means of [`convoy_lab::measure`].
 //! 4. [`report`], [`table`]: what is printed.
 
 mod args;
 mod bed;
 mod compare;
-mod counters;
-mod daemons;
-mod ends;
 mod here;
-mod host;
 mod inside;
 mod measure;
 mod memory;
-mod offload;
 mod progress;
 mod remote;
 mod report;
-mod search;
-mod statistics;
 mod table;
 
 pub(crate) use args::SpeedtestArgs;

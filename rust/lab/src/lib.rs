@@ -17,18 +17,21 @@
 //! 3. [`Namespace::command`] starts programs inside, [`Namespace::run`] runs code inside,
 //!    [`Namespace::link`] changes interfaces, addresses and routes.
 //! 4. [`wireguard`] starts a WireGuard daemon inside and configures it.
-//! 5. [`traffic`] measures what goes through: TCP, paced UDP, latency.
+//! 5. [`traffic`] sends and counts what goes through: TCP, paced UDP, latency.
 //! 6. [`loss`] makes a link lose packets; [`relay`] is a bad network between two ends.
+//! 7. [`measure`] measures a tunnel between two such daemons.
 //!
 //! Deliberately left out: name resolution, and `/sys` (it shows the host's network).
 
 mod address;
 mod error;
 mod eventually;
+mod features;
 mod holder;
 mod lab;
 mod link;
 pub mod loss;
+pub mod measure;
 mod namespace;
 mod netlink;
 mod privilege;
@@ -41,6 +44,7 @@ pub mod wireguard;
 pub use address::{Cidr, ParseCidrError};
 pub use error::LabError;
 pub use eventually::eventually;
+pub use features::{FeatureError, UDP_SEGMENTATION, has_feature, set_feature};
 pub use lab::Lab;
 pub use link::{Link, LinkStatistics};
 pub use namespace::Namespace;

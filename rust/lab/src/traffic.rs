@@ -25,7 +25,7 @@ mod server;
 mod tcp;
 mod udp;
 
-pub use agent::{Scope, serve};
+pub use agent::{Scope, serve, serve_child};
 pub use controller::Agent;
 pub use error::TrafficError;
 pub use protocol::{

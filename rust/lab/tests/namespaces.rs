@@ -8,7 +8,9 @@ use std::{
     time::Duration,
 };
 
-use convoy_lab::{Lab, eventually, require_lab, require_root_lab};
+use convoy_lab::{
+    Lab, UDP_SEGMENTATION, eventually, has_feature, require_lab, require_root_lab, set_feature,
+};
 
 const DEADLINE: Duration = Duration::from_secs(10);
 
@@ -43,6 +45,29 @@ fn two_namespaces_talk_over_a_veth() {
         assert_eq!(heard, "over the veth");
     }
     assert!(left.link().statistics("veth").unwrap().tx_bytes > 0);
+}
+
+#[test]
+fn a_feature_of_a_veth_is_turned_off_and_on_again() {
+    if !require_root_lab("a_feature_of_a_veth_is_turned_off_and_on_again") {
+        return;
+    }
+    let lab = Lab::new().unwrap();
+    let (left, right) = (
+        lab.namespace("left").unwrap(),
+        lab.namespace("right").unwrap(),
+    );
+    lab.veth(&left, "veth", &[], &right, "veth", &[], 1_500)
+        .unwrap();
+    let is_on = || has_feature("veth", UDP_SEGMENTATION).unwrap();
+    let inside = || {
+        let before = is_on();
+        set_feature("veth", UDP_SEGMENTATION, false).unwrap();
+        let off = !is_on();
+        set_feature("veth", UDP_SEGMENTATION, true).unwrap();
+        (before, off, is_on())
+    };
+    assert_eq!(left.run(inside).unwrap(), (true, true, true));
 }
 
 #[test]

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
+use convoy_lab::measure::Direction;
 
 use super::bed::Conditions;
-use super::ends::Direction;
 use super::report::Settings;
 
 /// Measures a tunnel: TCP up, down and in four streams, the highest UDP rate with at most 1 % loss,

@@ -3,15 +3,14 @@
 use std::time::Duration;
 
 use anyhow::bail;
+use convoy_lab::measure::{Host, Sample};
 
 use super::args::{Contrast, Load, SpeedtestArgs, Test};
-use super::bed::{Bed, implementation};
+use super::bed::{self, implementation};
 use super::here::measure_tunnel;
-use super::host::Host;
 use super::measure::{IDLE_PLANNED, planned};
 use super::progress::Progress;
 use super::report::{Compared, Comparison, ComparisonReport, Run, Side};
-use super::statistics::Sample;
 use super::{memory, table};
 
 /// Measures and prints.
@@ -27,8 +26,8 @@ pub(super) fn run(args: &SpeedtestArgs, what: Contrast) -> anyhow::Result<()> {
         implementation(args, &a.daemon)?,
         implementation(args, &b.daemon)?,
     ];
-    let mut bed = Bed::new(&daemons[0])?;
-    bed.impose(args.conditions())?;
+    let mut bed = bed::build(&daemons[0])?;
+    bed::impose(&bed, args.conditions())?;
     let mut runs: [Vec<Run>; 2] = [Vec::new(), Vec::new()];
     for round in 0..args.rounds {
         for side in order(round) {

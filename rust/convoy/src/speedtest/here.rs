@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use anyhow::Context as _;
+use convoy_lab::measure::{Bed, Host};
 
 use super::args::{SpeedtestArgs, Test};
-use super::bed::{Bed, implementation};
-use super::host::Host;
+use super::bed::{self, implementation};
 use super::measure::{IDLE_PLANNED, Path, planned};
 use super::progress::Progress;
 use super::report::{Ceiling, Report, Run};
@@ -24,9 +24,9 @@ pub(super) fn run(args: &SpeedtestArgs) -> anyhow::Result<()> {
     let progress = Progress::new(planned_bare + IDLE_PLANNED + planned_tests);
 
     let daemon = implementation(args, &args.switches())?;
-    let mut bed = Bed::new(&daemon)?;
+    let mut bed = bed::build(&daemon)?;
     let gbps = measure_bare("bare veth", &mut bed, args, &progress)?;
-    bed.impose(conditions)?;
+    bed::impose(&bed, conditions)?;
     let gbps_same_loss = match is_lossy {
         true => measure_bare("bare veth, same loss", &mut bed, args, &progress)?,
         false => None,

@@ -1,22 +1,17 @@
 //! What this program does when the speed test starts it inside a namespace.
 
-use std::io;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand};
-use convoy_lab::Namespace;
-use convoy_lab::traffic::{self, Scope};
-use nix::sys::prctl::set_pdeathsig;
-use nix::sys::signal::Signal;
-
-use super::offload;
+use convoy_lab::{Namespace, UDP_SEGMENTATION, set_feature, traffic};
 
 /// The hidden subcommand's name, as `main` has it.
 const SUBCOMMAND: &str = "lab-inside";
 /// The kernel's names of what lets an interface take several packets in one (`ethtool -k`).
 const SEGMENTATION: [&str; 3] = [
-    "tx-udp-segmentation",
+    UDP_SEGMENTATION,
     "tx-tcp-segmentation",
     "tx-tcp6-segmentation",
 ];
@@ -39,21 +34,21 @@ enum Role {
 /// Does what this process was started for.
 pub(crate) fn run(args: &InsideArgs) -> anyhow::Result<()> {
     match &args.role {
-        Role::Traffic => {
-            // An agent that is sending would not notice otherwise that nobody waits for it.
-            set_pdeathsig(Signal::SIGKILL)?;
-            let (input, output) = (io::stdin().lock(), io::stdout().lock());
-            Ok(traffic::serve(input, output, &Scope::namespace())?)
-        }
-        Role::CutBatches { interface } => SEGMENTATION
+        Role::Traffic => Ok(traffic::serve_child()?),
+        Role::CutBatches { interface } => Ok(SEGMENTATION
             .iter()
-            .try_for_each(|feature| offload::turn_off(interface, feature)),
+            .try_for_each(|feature| set_feature(interface, feature, false))?),
     }
 }
 
+/// This program, as it is to be started inside.
+pub(super) fn program() -> anyhow::Result<PathBuf> {
+    std::env::current_exe().context("find this program's file")
+}
+
 /// A traffic agent inside `namespace`.
-pub(super) fn traffic_command(namespace: &Namespace) -> anyhow::Result<Command> {
-    Ok(traffic(this_program(namespace)?))
+pub(super) fn traffic_command(namespace: &Namespace, program: &Path) -> Command {
+    traffic(namespace.command(program))
 }
 
 /// Makes `command`, which starts this program, a traffic agent.
@@ -64,7 +59,8 @@ pub(super) fn traffic(mut command: Command) -> Command {
 
 /// Makes the veth cut GSO datagrams and TCP super-packets before they leave, as hardware must.
 pub(super) fn cut_veth_batches(namespace: &Namespace, interface: &str) -> anyhow::Result<()> {
-    let output = this_program(namespace)?
+    let output = namespace
+        .command(program()?)
         .args([SUBCOMMAND, "cut-batches", interface])
         .output()
         .context("start a process inside the namespace")?;
@@ -73,9 +69,4 @@ pub(super) fn cut_veth_batches(namespace: &Namespace, interface: &str) -> anyhow
         bail!("turn segmentation off: {}", reason.trim());
     }
     Ok(())
-}
-
-fn this_program(namespace: &Namespace) -> anyhow::Result<Command> {
-    let program = std::env::current_exe().context("find this program's file")?;
-    Ok(namespace.command(program))
 }

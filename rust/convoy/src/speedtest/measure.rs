@@ -4,16 +4,16 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use convoy_lab::measure::{
+    self, Attempt, Counters, Direction, Ends, Range, Readings, Stage, TcpLoad, Trial, UdpLoad,
+    highest_rate,
+};
 use convoy_lab::traffic::{LatencyReport, UdpReceived, UdpSent};
 use convoy_lab::wireguard::Tunnel;
 
 use super::args::{Load, Test};
-use super::counters::Counters;
-use super::daemons::{self, Readings};
-use super::ends::{Direction, Ends, TcpLoad, UdpLoad};
 use super::progress::Progress;
 use super::report::Run;
-use super::search::{self, Attempt, Range, Stage, Trial};
 
 const WARMUP: Duration = Duration::from_millis(500);
 /// How long the latency without load is measured.
@@ -28,6 +28,7 @@ const RATES: Range = Range {
     start: 32_000.0,
     lowest: 1_000.0,
     highest: 4_000_000.0,
+    step: 2.0,
     resolution: 1.03,
 };
 
@@ -76,7 +77,7 @@ impl Path<'_> {
         };
         if let Some(tunnel) = &mut self.tunnel {
             // A daemon that ended is the reason for whatever else went wrong.
-            daemons::check(tunnel)?;
+            measure::check(tunnel)?;
         }
         run
     }
@@ -110,7 +111,7 @@ impl Path<'_> {
 
     fn udp(&mut self, name: &'static str, payload: usize) -> anyhow::Result<Run> {
         let mut confirmation = Run::named(name);
-        let found = search::highest_rate(RATES, |attempt| {
+        let found = highest_rate(RATES, |attempt| {
             let (trial, run) = self.udp_attempt(name, payload, attempt)?;
             if attempt.stage == Stage::Confirm {
                 confirmation = run;
@@ -169,8 +170,8 @@ impl Path<'_> {
         let Some(tunnel) = &mut self.tunnel else {
             return Ok(None);
         };
-        daemons::check(tunnel)?;
-        daemons::read(tunnel).map(Some)
+        measure::check(tunnel)?;
+        Ok(Some(measure::read(tunnel)?))
     }
 }
 
@@ -232,7 +233,7 @@ fn between(before: Option<Counters>, after: Option<Counters>) -> Option<Counters
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::speedtest::daemons::Reading;
+    use convoy_lab::measure::Reading;
 
     fn readings(cpu_ms: u64, counters: Option<&str>) -> Option<Readings> {
         let reading = || Reading {

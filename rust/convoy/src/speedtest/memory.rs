@@ -5,8 +5,7 @@ use std::io;
 use std::path::Path;
 
 use anyhow::bail;
-
-use super::host::memory_kib;
+use convoy_lab::measure::memory_kib;
 
 const MIB: u64 = 1_024 * 1_024;
 /// Two daemons and three agents take 16 at their peak, their sockets as much again and more.

@@ -1,18 +1,17 @@
 //! A tunnel between two hosts that is already up.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, ToSocketAddrs as _};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use convoy_lab::measure::{Ends, Host};
 use convoy_lab::traffic::{Agent, serve_connections};
 
 use crate::cli::LogFormat;
 use crate::logging;
 
 use super::args::SpeedtestArgs;
-use super::ends::Ends;
-use super::host::Host;
 use super::measure::{IDLE_PLANNED, Path, planned};
 use super::progress::Progress;
 use super::report::{Ceiling, Report};
@@ -81,17 +80,12 @@ fn ends(to: SocketAddr) -> anyhow::Result<Ends> {
              and open TCP port {PORT})"
         )
     })?;
-    Ends::new(local_agent()?, local_agent()?, far)
+    Ok(Ends::new(local_agent()?, local_agent()?, far)?)
 }
 
 fn local_agent() -> anyhow::Result<Agent> {
-    let program = std::env::current_exe().context("find this program's file")?;
-    let child = inside::traffic(Command::new(program))
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .context("start a traffic agent")?;
-    Ok(Agent::from_child(child)?)
+    let command = inside::traffic(Command::new(inside::program()?));
+    Ok(Agent::spawn(command)?)
 }
 
 /// The address of `server`, a name or an address, with or without a port.

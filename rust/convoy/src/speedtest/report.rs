@@ -1,9 +1,7 @@
 //! What a speed test found: the JSON that scripts read, and the source of the tables.
 
+use convoy_lab::measure::{Host, Sample};
 use serde::Serialize;
-
-use super::host::Host;
-use super::statistics::Sample;
 
 /// The object that `--json` prints. A figure that does not apply is `null`.
 #[derive(Debug, Serialize)]

@@ -2,11 +2,10 @@
 
 use std::io::Write as _;
 
+use convoy_lab::measure::{Host, Sample};
 use serde::Serialize;
 
-use super::host::Host;
 use super::report::{Ceiling, Compared, ComparisonReport, Report, Run, Settings};
-use super::statistics::Sample;
 
 const HEAD: [&str; 11] = [
     "test",

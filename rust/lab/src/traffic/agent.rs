@@ -1,7 +1,10 @@
 //! The side that does the work: one request in, events out.
 
-use std::io::{BufRead, Write};
+use std::io::{BufRead, Write, stdin, stdout};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use nix::sys::prctl::set_pdeathsig;
+use nix::sys::signal::Signal;
 
 use super::error::Doing as _;
 use super::latency::{self, Echo};
@@ -41,6 +44,17 @@ pub fn serve(input: impl BufRead, output: impl Write, scope: &Scope) -> Result<(
     Ok(())
 }
 
+/// Makes this process the agent of the one that started it by [`Agent::spawn`](super::Agent::spawn):
+/// as [`serve`], on the standard input and output.
+///
+/// # Errors
+/// As [`serve`].
+pub fn serve_child() -> Result<(), TrafficError> {
+    // An agent that is sending would not notice otherwise that nobody waits for it.
+    set_pdeathsig(Signal::SIGKILL).doing("hang on the controller")?;
+    serve(stdin().lock(), stdout().lock(), &Scope::namespace())
+}
+
 /// Where an agent may listen and whom it may talk to.
 #[derive(Debug, Clone, Copy)]
 pub struct Scope {
@@ -71,6 +85,11 @@ impl Scope {
     /// Where a listening end binds: any free port.
     pub(super) fn bind(&self) -> SocketAddr {
         SocketAddr::new(self.bind, 0)
+    }
+
+    /// Whether the controller is on the same host.
+    pub(super) fn is_namespace(&self) -> bool {
+        self.peer.is_none()
     }
 
     pub(super) fn admits(&self, address: SocketAddr) -> bool {

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::process::{Child, ChildStdin, ChildStdout};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
@@ -27,12 +27,16 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Takes over a child process that runs [`super::serve`] on its piped standard input and
-    /// output.
+    /// Starts `command`, which runs [`super::serve_child`].
     ///
     /// # Errors
-    /// When the child's ends are not piped, or it does not speak [`PROTOCOL`].
-    pub fn from_child(mut child: Child) -> Result<Self, TrafficError> {
+    /// When it cannot be started, or does not speak [`PROTOCOL`].
+    pub fn spawn(mut command: Command) -> Result<Self, TrafficError> {
+        let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        Self::from_child(piped.spawn().doing("start a traffic agent")?)
+    }
+
+    fn from_child(mut child: Child) -> Result<Self, TrafficError> {
         let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(TrafficError::Refused("an agent without pipes"));
         };

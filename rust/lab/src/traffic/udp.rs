@@ -4,6 +4,7 @@
 
 mod batch;
 mod pace;
+mod priority;
 mod receiver;
 mod sender;
 
@@ -30,6 +31,12 @@ pub(super) fn run<W: Write>(
     events: &mut Events<W>,
 ) -> Result<(), TrafficError> {
     let socket = open(job.end, scope, events)?;
+    // Whoever calls from another host shall not have this one's processors before their owner.
+    let _precedence = if scope.is_namespace() {
+        priority::Precedence::take()
+    } else {
+        None
+    };
     match job.flow {
         Flow::Send => {
             if job.end == End::Listen {

@@ -220,6 +220,11 @@ impl Daemon {
         }
     }
 
+    /// An error about this daemon.
+    pub(crate) fn failed(&self, problem: impl Into<String>) -> LabError {
+        self.implementation.failed(problem)
+    }
+
     fn wait_until_ready(&mut self) -> Result<(), LabError> {
         let outcome = eventually(PATIENCE, || match self.ended() {
             Some(status) => Some(Err(status)),

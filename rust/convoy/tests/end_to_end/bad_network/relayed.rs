@@ -5,7 +5,7 @@
 //!     10.9.1.1 ── veth ── 10.9.1.9  relay  10.9.2.9 ── veth ── 10.9.2.2
 //! ```
 
-use std::{process::Stdio, sync::MutexGuard, thread};
+use std::{sync::MutexGuard, thread};
 
 use convoy_lab::{
     Lab, Namespace, eventually,
@@ -189,7 +189,6 @@ pub(crate) fn stats(end: &End) -> Value {
 
 fn agent(namespace: &Namespace) -> Agent {
     let mut command = namespace.command(convoy_program());
-    let command = command.args(["lab-inside", "traffic"]);
-    let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
-    Agent::from_child(child.unwrap()).unwrap()
+    command.args(["lab-inside", "traffic"]);
+    Agent::spawn(command).unwrap()
 }

@@ -6,10 +6,10 @@ use std::{mem, ptr};
 
 use nix::errno::Errno;
 
-use super::header;
+use super::{HEADER, header};
 
 /// Datagrams in one call.
-const BATCH: usize = 64;
+pub(super) const BATCH: usize = 64;
 
 /// Packets of one flow, ready to be numbered and sent.
 pub(super) struct Outbox {
@@ -44,23 +44,24 @@ impl Outbox {
     }
 }
 
-/// Room for one batch of received packets.
+/// Room for the beginnings of one batch of received packets: what is behind the header is not
+/// looked at, and so not copied.
 pub(super) struct Inbox {
     slots: Slots,
 }
 
 impl Inbox {
-    pub(super) fn new(payload: usize) -> Self {
+    pub(super) fn new() -> Self {
         Self {
-            slots: Slots::new(payload),
+            slots: Slots::new(HEADER),
         }
     }
 
-    /// Waits for a packet and takes all that are there; `EAGAIN` at the socket's timeout.
+    /// Waits for a packet and takes those that are there, [`BATCH`] at most; `EAGAIN` at the socket's timeout.
     pub(super) fn receive(
         &mut self,
         socket: &UdpSocket,
-    ) -> Result<impl Iterator<Item = &[u8]>, Errno> {
+    ) -> Result<impl ExactSizeIterator<Item = &[u8]>, Errno> {
         let headers = self.slots.headers.as_mut_ptr();
         // SAFETY: `headers` points to `BATCH` headers, whose buffers `slots` keeps alive.
         let received = Errno::result(unsafe {
@@ -140,7 +141,7 @@ impl Slots {
     }
 
     /// The received part of each buffer.
-    fn filled(&self) -> impl Iterator<Item = &[u8]> {
+    fn filled(&self) -> impl ExactSizeIterator<Item = &[u8]> {
         self.bytes
             .chunks_exact(self.payload)
             .zip(&self.headers)
@@ -162,12 +163,12 @@ mod tests {
         let mut outbox = Outbox::new(100, 9);
         assert_eq!(outbox.send(&sender, 40, 5), Ok(5));
 
-        let mut inbox = Inbox::new(100);
+        let mut inbox = Inbox::new();
         let mut numbers = Vec::new();
         while numbers.len() < 5 {
             let packets = inbox.receive(&receiver).unwrap();
             numbers.extend(packets.map(|packet| {
-                assert_eq!(packet.len(), 100);
+                assert_eq!(packet.len(), HEADER);
                 parse(packet).unwrap()
             }));
         }

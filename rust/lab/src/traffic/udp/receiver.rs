@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::sys::socket::{getsockopt, setsockopt, sockopt};
 
-use super::batch::{Inbox, socket_drops};
+use super::batch::{BATCH, Inbox, socket_drops};
 use super::{FIRST_PACKET_PATIENCE, HELLO, HELLO_INTERVAL, header, parse};
 use crate::traffic::error::Doing as _;
 use crate::traffic::{End, TrafficError, UdpJob, UdpReceived};
@@ -15,8 +15,8 @@ use crate::traffic::{End, TrafficError, UdpJob, UdpReceived};
 const BUFFER_BYTES: usize = 16 * 1024 * 1024;
 /// With this much the receiver can sleep between two reads without losing packets.
 const ROOMY_BYTES: usize = 4 * 1024 * 1024;
-/// Between two reads: a wake-up for each packet would take CPU time from what is measured.
-const NAP: Duration = Duration::from_micros(250);
+/// When all is read: a wake-up for each packet would take CPU time from what is measured.
+const NAP: Duration = Duration::from_micros(500);
 /// A flow whose schedule is over and that has been silent for this long has ended.
 const SILENCE: Duration = Duration::from_millis(300);
 /// How long packets that waited in queues are accepted after the schedule's end.
@@ -38,7 +38,7 @@ pub(super) fn receive(socket: &UdpSocket, job: &UdpJob) -> Result<UdpReceived, T
     let buffer = getsockopt(socket, sockopt::RcvBuf).doing("read the receive buffer's size")?;
     let nap = (buffer >= ROOMY_BYTES).then_some(NAP);
 
-    let mut inbox = Inbox::new(job.payload);
+    let mut inbox = Inbox::new();
     let mut arrivals = Arrivals::new(job.run, job.packets());
     let mut clock = Clock::start(job.seconds);
     while !clock.is_over(Instant::now()) && !arrivals.is_complete() {
@@ -50,12 +50,13 @@ pub(super) fn receive(socket: &UdpSocket, job: &UdpJob) -> Result<UdpReceived, T
         }
         match inbox.receive(socket) {
             Ok(packets) => {
+                let drained = packets.len() < BATCH;
                 let before = arrivals.packets;
                 packets.for_each(|packet| arrivals.note(packet));
                 if arrivals.packets > before {
                     clock.heard(Instant::now());
                 }
-                if let Some(nap) = nap {
+                if let Some(nap) = nap.filter(|_| drained) {
                     thread::sleep(nap);
                 }
             }

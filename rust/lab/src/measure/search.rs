@@ -1,32 +1,40 @@
-//! The highest rate with little loss: doubling, bisection, confirmation. Pure: the caller probes.
+//! The highest rate with little loss: steps up or down, bisection, confirmation. Pure: the caller
+//! probes.
 
 /// The most loss with which a probe passes, as a share of the packets sent.
-pub(super) const TOLERATED_LOSS: f64 = 0.01;
+pub const TOLERATED_LOSS: f64 = 0.01;
+const LONGEST_STEP: f64 = 2.0;
 /// A confirmation that fails lowers the rate by these shares, one after the other.
 const STEPS_DOWN: [f64; 4] = [0.05, 0.1, 0.2, 0.4];
 
 /// The range to search, in packets a second.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Range {
+pub struct Range {
     /// The first probe.
-    pub(super) start: f64,
+    pub start: f64,
     /// Below this the search gives up.
-    pub(super) lowest: f64,
+    pub lowest: f64,
     /// Above this the search stops.
-    pub(super) highest: f64,
+    pub highest: f64,
+    /// How far the second probe is above the first, as a ratio; below it is twice as far. Each
+    /// further step is twice as long (on a scale of ratios), up to a doubling.
+    pub step: f64,
     /// The search ends when the rates that passed and failed are this close, as a ratio.
-    pub(super) resolution: f64,
+    pub resolution: f64,
 }
 
 /// What the caller is to try.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Attempt {
-    pub(super) rate_pps: f64,
-    pub(super) stage: Stage,
+pub struct Attempt {
+    /// Packets a second.
+    pub rate_pps: f64,
+    /// How long it takes.
+    pub stage: Stage,
 }
 
+/// How long an attempt takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stage {
+pub enum Stage {
     /// A short probe.
     Probe,
     /// The result, over a longer time.
@@ -35,33 +43,50 @@ pub(super) enum Stage {
 
 /// What came of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Trial {
+pub struct Trial {
     /// What the sender reached, in packets a second.
-    pub(super) sent_pps: f64,
+    pub sent_pps: f64,
     /// Whether that is the rate asked for.
-    pub(super) held_rate: bool,
+    pub held_rate: bool,
     /// Share of the packets sent that did not arrive.
-    pub(super) loss: f64,
+    pub loss: f64,
     /// Share of the packets sent that arrived and that the receiver was too slow to take; part of
     /// `loss`.
-    pub(super) receiver_loss: f64,
+    pub receiver_loss: f64,
 }
 
 /// What a search found.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Found {
+pub struct Found {
     /// The highest rate in packets a second.
-    pub(super) rate_pps: f64,
+    pub rate_pps: f64,
     /// Whether the longer attempt at that rate passed too.
-    pub(super) confirmed: bool,
+    pub confirmed: bool,
     /// Whether the generator's sender or receiver set the limit, not loss on the way.
-    pub(super) generator_limited: bool,
+    pub generator_limited: bool,
 }
 
 /// Searches `range` by attempts of the caller; none where even the lowest rate loses packets.
 ///
 /// A probe that fails is repeated once; a confirmation is not, since that would take long.
-pub(super) fn highest_rate<E>(
+///
+/// # Errors
+/// Those of the caller's attempts.
+pub fn highest_rate<E>(
+    range: Range,
+    mut attempt: impl FnMut(Attempt) -> Result<Trial, E>,
+) -> Result<Option<Found>, E> {
+    let Some(found) = highest_probed_rate(range, &mut attempt)? else {
+        return Ok(None);
+    };
+    confirm(found, &mut attempt).map(Some)
+}
+
+/// As [`highest_rate`] without the confirmation: for searches that are themselves repeated.
+///
+/// # Errors
+/// Those of the caller's attempts.
+pub fn highest_probed_rate<E>(
     range: Range,
     mut attempt: impl FnMut(Attempt) -> Result<Trial, E>,
 ) -> Result<Option<Found>, E> {
@@ -70,7 +95,11 @@ pub(super) fn highest_rate<E>(
         return Ok(None);
     };
     bisect(&mut bracket, range.resolution, &mut probe)?;
-    confirm(&bracket, &mut attempt).map(Some)
+    Ok(Some(Found {
+        rate_pps: bracket.passed,
+        confirmed: false,
+        generator_limited: bracket.generator_limited,
+    }))
 }
 
 /// What an attempt says about its rate.
@@ -155,26 +184,33 @@ impl Bracket {
     }
 }
 
-/// Doubles the rate until a probe fails, or quarters it until one passes.
+/// Raises the rate until a probe fails, or lowers it until one passes.
 fn bracket<E>(
     range: Range,
     probe: &mut impl FnMut(f64) -> Result<Verdict, E>,
 ) -> Result<Option<Bracket>, E> {
     let mut rate = range.start;
+    let mut step = range.step;
     let mut bracket = Bracket::open();
     bracket.narrow(rate, probe(rate)?);
     while bracket.passed == 0.0 {
         if rate <= range.lowest {
             return Ok(None);
         }
-        rate = (rate / 4.0).max(range.lowest);
+        rate = (rate / (step * step)).max(range.lowest);
+        step = longer(step);
         bracket.narrow(rate, probe(rate)?);
     }
     while bracket.failed.is_infinite() && rate < range.highest {
-        rate = (rate * 2.0).min(range.highest);
+        rate = (rate * step).min(range.highest);
+        step = longer(step);
         bracket.narrow(rate, probe(rate)?);
     }
     Ok(Some(bracket))
+}
+
+fn longer(step: f64) -> f64 {
+    (step * step).min(LONGEST_STEP)
 }
 
 fn bisect<E>(
@@ -191,14 +227,9 @@ fn bisect<E>(
 
 /// Tries the rate for longer, and lower ones while it fails.
 fn confirm<E>(
-    bracket: &Bracket,
+    mut found: Found,
     attempt: &mut impl FnMut(Attempt) -> Result<Trial, E>,
 ) -> Result<Found, E> {
-    let mut found = Found {
-        rate_pps: bracket.passed,
-        confirmed: false,
-        generator_limited: bracket.generator_limited,
-    };
     let mut steps_down = STEPS_DOWN.iter();
     loop {
         let rate_pps = found.rate_pps;

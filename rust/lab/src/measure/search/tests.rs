@@ -8,6 +8,7 @@ const RANGE: Range = Range {
     start: 32_000.0,
     lowest: 1_000.0,
     highest: 4_000_000.0,
+    step: 2.0,
     resolution: 1.03,
 };
 
@@ -138,6 +139,27 @@ fn a_link_that_loses_at_every_rate_has_none() {
 fn a_link_without_limit_ends_the_search_at_its_highest_rate() {
     let found = Link::of(1e12).search().unwrap();
     assert_eq!(found.rate_pps, RANGE.highest);
+}
+
+#[test]
+fn a_search_that_begins_near_the_rate_takes_few_probes() {
+    for capacity in [80_000.0, 96_000.0, 104_000.0, 125_000.0] {
+        let mut link = Link::of(capacity);
+        let near = Range {
+            start: 100_000.0,
+            step: 1.12,
+            resolution: 1.04,
+            ..RANGE
+        };
+        let Ok(found) =
+            highest_probed_rate(near, |attempt| Ok::<_, Infallible>(link.trial(attempt)));
+        let ratio = capacity / found.unwrap().rate_pps;
+        assert!((0.98..1.05).contains(&ratio), "{capacity}: {found:?}");
+        let probes = link.attempts.len();
+        assert!(probes <= 9, "{capacity}: {probes} probes");
+        let is_probe = |attempt: &Attempt| attempt.stage == Stage::Probe;
+        assert!(link.attempts.iter().all(is_probe), "nothing is confirmed");
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use serde::Deserialize;
 /// The counters of one daemon. A figure that it does not report is absent, not zero.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
-pub(super) struct Counters {
+pub struct Counters {
     /// Entry `v` of each is how often the value `v` was seen.
     histograms: BTreeMap<String, Vec<u64>>,
     /// Calls by name.
@@ -16,7 +16,11 @@ pub(super) struct Counters {
 
 impl Counters {
     /// Reads what `convoy stats --json` prints.
-    pub(super) fn from_json(json: &str) -> serde_json::Result<Self> {
+    ///
+    /// # Errors
+    ///
+    /// When it is no such JSON.
+    pub fn from_json(json: &str) -> serde_json::Result<Self> {
         #[derive(Deserialize)]
         struct Report {
             counters: Counters,
@@ -25,7 +29,8 @@ impl Counters {
     }
 
     /// What was counted since `earlier`.
-    pub(super) fn since(&self, earlier: &Self) -> Self {
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
         let histograms = self.histograms.iter().map(|(name, counts)| {
             let before = earlier.histograms.get(name).map_or(&[][..], Vec::as_slice);
             let before = before.iter().chain(std::iter::repeat(&0));
@@ -44,17 +49,20 @@ impl Counters {
     }
 
     /// Packets in the average TUN read that returned any.
-    pub(super) fn packets_per_read(&self) -> Option<f64> {
+    #[must_use]
+    pub fn packets_per_read(&self) -> Option<f64> {
         self.mean("packets_per_read")
     }
 
     /// Segments in the average UDP send.
-    pub(super) fn segments_per_send(&self) -> Option<f64> {
+    #[must_use]
+    pub fn segments_per_send(&self) -> Option<f64> {
         self.mean("segments_per_send")
     }
 
     /// All system calls of the data path; none where they are not counted.
-    pub(super) fn syscalls(&self) -> Option<u64> {
+    #[must_use]
+    pub fn syscalls(&self) -> Option<u64> {
         (!self.syscalls.is_empty()).then(|| self.syscalls.values().sum())
     }
 

@@ -4,17 +4,21 @@ use serde::Serialize;
 
 /// Repeated measurements of one figure.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub(super) struct Sample {
-    pub(super) median: f64,
-    pub(super) min: f64,
-    pub(super) max: f64,
+pub struct Sample {
+    /// The middle one; between the middle two where their number is even.
+    pub median: f64,
+    /// The lowest.
+    pub min: f64,
+    /// The highest.
+    pub max: f64,
     /// In the order in which they were measured.
-    pub(super) values: Vec<f64>,
+    pub values: Vec<f64>,
 }
 
 impl Sample {
     /// None where nothing was measured.
-    pub(super) fn of(values: Vec<f64>) -> Option<Self> {
+    #[must_use]
+    pub fn of(values: Vec<f64>) -> Option<Self> {
         let mut sorted = values.clone();
         sorted.sort_unstable_by(f64::total_cmp);
         Some(Self {
@@ -25,14 +29,17 @@ impl Sample {
         })
     }
 
-    /// The ratios of two figures that were measured in pairs, one of each a round.
-    pub(super) fn of_ratios(a: &[f64], b: &[f64]) -> Option<Self> {
+    /// The ratios of two figures that were measured in pairs, one of each a round. A pair without a
+    /// finite ratio is left out.
+    #[must_use]
+    pub fn of_ratios(a: &[f64], b: &[f64]) -> Option<Self> {
         let ratios = a.iter().zip(b).map(|(a, b)| a / b);
         Self::of(ratios.filter(|ratio| ratio.is_finite()).collect())
     }
 
     /// From the lowest to the highest, as a share of the median.
-    pub(super) fn spread(&self) -> f64 {
+    #[must_use]
+    pub fn spread(&self) -> f64 {
         (self.max - self.min) / self.median
     }
 }

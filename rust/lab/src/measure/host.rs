@@ -7,16 +7,23 @@ use serde::Serialize;
 
 /// What a result depends on besides the daemon.
 #[derive(Debug, Clone, Serialize)]
-pub(super) struct Host {
-    pub(super) kernel: String,
-    pub(super) cpu: Option<String>,
-    pub(super) cpus: usize,
-    pub(super) memory_mib: Option<u64>,
-    pub(super) root: bool,
+pub struct Host {
+    /// The kernel's release.
+    pub kernel: String,
+    /// The processor's model name.
+    pub cpu: Option<String>,
+    /// Processors that this process may use.
+    pub cpus: usize,
+    /// Memory in MiB.
+    pub memory_mib: Option<u64>,
+    /// Whether this process is root's.
+    pub root: bool,
 }
 
 impl Host {
-    pub(super) fn of_this_machine() -> Self {
+    /// What can be learned of this machine.
+    #[must_use]
+    pub fn of_this_machine() -> Self {
         Self {
             kernel: uname()
                 .map(|name| name.release().to_string_lossy().into_owned())
@@ -30,7 +37,8 @@ impl Host {
 }
 
 /// A line of `/proc/meminfo`, in KiB.
-pub(super) fn memory_kib(key: &str) -> Option<u64> {
+#[must_use]
+pub fn memory_kib(key: &str) -> Option<u64> {
     let value = value_of("/proc/meminfo", key)?;
     value.strip_suffix(" kB")?.parse().ok()
 }

@@ -6,8 +6,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
-use convoy_lab::traffic::{
+use crate::traffic::{
     Agent, End, Event, Flow, LatencyReport, PingJob, Request, TcpJob, TcpReport, TrafficError,
     UdpJob, UdpReceived, UdpSent,
 };
@@ -18,7 +17,7 @@ const PING_INTERVAL_MS: u64 = 10;
 
 /// Which way the data goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Direction {
+pub enum Direction {
     /// From the near end to the far one.
     Up,
     /// From the far end to the near one.
@@ -27,25 +26,33 @@ pub(super) enum Direction {
 
 /// TCP for a while.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct TcpLoad {
-    pub(super) direction: Direction,
-    pub(super) streams: u32,
-    pub(super) warmup: Duration,
-    pub(super) window: Duration,
+pub struct TcpLoad {
+    /// Which way the data goes.
+    pub direction: Direction,
+    /// Parallel connections, 1 to 64.
+    pub streams: u32,
+    /// Time that is not counted first.
+    pub warmup: Duration,
+    /// Time that is counted.
+    pub window: Duration,
 }
 
 /// UDP packets from the near end to the far one, at a constant rate.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct UdpLoad {
+pub struct UdpLoad {
     /// Bytes of UDP payload.
-    pub(super) payload: usize,
-    pub(super) rate_pps: f64,
-    pub(super) duration: Duration,
+    pub payload: usize,
+    /// Packets a second.
+    pub rate_pps: f64,
+    /// Length of the schedule.
+    pub duration: Duration,
 }
 
 /// Agents at both ends of a path: one a side for the load, and one more for the latency.
+///
+/// All calls fail when an agent does, or when it does not answer in time.
 #[derive(Debug)]
-pub(super) struct Ends {
+pub struct Ends {
     near: Agent,
     prober: Agent,
     far: Agent,
@@ -54,9 +61,13 @@ pub(super) struct Ends {
 }
 
 impl Ends {
-    pub(super) fn new(near: Agent, prober: Agent, mut far: Agent) -> anyhow::Result<Self> {
+    /// Agents at the near end, for the load and for the latency, and one at the far end.
+    ///
+    /// # Errors
+    /// See [`Ends`].
+    pub fn new(near: Agent, prober: Agent, mut far: Agent) -> Result<Self, TrafficError> {
         far.ask(&Request::Echo)?;
-        let echo_port = far.ready(PATIENCE).context("start the echo")?;
+        let echo_port = far.ready(PATIENCE)?;
         // Marks differ between callers of one server as well as between runs.
         let runs = u64::from(std::process::id()) << 32;
         Ok(Self {
@@ -69,17 +80,19 @@ impl Ends {
     }
 
     /// Round-trip time to the far end's address `via`, without load of ours.
-    pub(super) fn ping(
-        &mut self,
-        via: IpAddr,
-        duration: Duration,
-    ) -> anyhow::Result<LatencyReport> {
+    ///
+    /// # Errors
+    /// See [`Ends`].
+    pub fn ping(&mut self, via: IpAddr, duration: Duration) -> Result<LatencyReport, TrafficError> {
         self.begin_ping(via, duration)?;
         self.finish_ping(duration)
     }
 
     /// Starts to probe beside a load.
-    pub(super) fn begin_ping(&mut self, via: IpAddr, duration: Duration) -> anyhow::Result<()> {
+    ///
+    /// # Errors
+    /// See [`Ends`].
+    pub fn begin_ping(&mut self, via: IpAddr, duration: Duration) -> Result<(), TrafficError> {
         self.prober.ask(&Request::Ping(PingJob {
             to: SocketAddr::new(via, self.echo_port),
             interval_ms: PING_INTERVAL_MS,
@@ -88,15 +101,22 @@ impl Ends {
         Ok(())
     }
 
-    pub(super) fn finish_ping(&mut self, duration: Duration) -> anyhow::Result<LatencyReport> {
+    /// Waits for the end of what [`Self::begin_ping`] started.
+    ///
+    /// # Errors
+    /// See [`Ends`].
+    pub fn finish_ping(&mut self, duration: Duration) -> Result<LatencyReport, TrafficError> {
         match self.prober.event(duration + PATIENCE)? {
             Event::Latency(latency) => Ok(latency),
-            other => bail!("the latency probe answered {other:?}"),
+            other => Err(unexpected("latency probe", &other)),
         }
     }
 
     /// Starts TCP to the far end's address `via`; returns when the counted window begins.
-    pub(super) fn begin_tcp(&mut self, via: IpAddr, load: TcpLoad) -> anyhow::Result<()> {
+    ///
+    /// # Errors
+    /// See [`Ends`].
+    pub fn begin_tcp(&mut self, via: IpAddr, load: TcpLoad) -> Result<(), TrafficError> {
         let job = |end, flow| {
             Request::Tcp(TcpJob {
                 end,
@@ -113,26 +133,32 @@ impl Ends {
         let patience = load.warmup + PATIENCE;
         match self.receiver(load.direction).event(patience) {
             Ok(Event::Started) => Ok(()),
-            Ok(other) => bail!("the TCP receiver answered {other:?}"),
+            Ok(other) => Err(unexpected("TCP receiver", &other)),
             Err(error) => Err(self.other_reason(load.direction, error)),
         }
     }
 
     /// Waits for the end of what [`Self::begin_tcp`] started.
-    pub(super) fn finish_tcp(&mut self, load: TcpLoad) -> anyhow::Result<TcpReport> {
+    ///
+    /// # Errors
+    /// See [`Ends`].
+    pub fn finish_tcp(&mut self, load: TcpLoad) -> Result<TcpReport, TrafficError> {
         let patience = load.window + PATIENCE;
         let received = match self.receiver(load.direction).event(patience)? {
             Event::TcpReceived(report) => report,
-            other => bail!("the TCP receiver answered {other:?}"),
+            other => return Err(unexpected("TCP receiver", &other)),
         };
         match self.sender(load.direction).event(PATIENCE)? {
             Event::TcpSent(_) => Ok(received),
-            other => bail!("the TCP sender answered {other:?}"),
+            other => Err(unexpected("TCP sender", &other)),
         }
     }
 
     /// Starts UDP to the far end's address `via`; returns when the first packet is sent.
-    pub(super) fn begin_udp(&mut self, via: IpAddr, load: UdpLoad) -> anyhow::Result<()> {
+    ///
+    /// # Errors
+    /// See [`Ends`].
+    pub fn begin_udp(&mut self, via: IpAddr, load: UdpLoad) -> Result<(), TrafficError> {
         self.runs += 1;
         let run = self.runs;
         let job = |end, flow| {
@@ -150,23 +176,29 @@ impl Ends {
         self.near.ask(&job(End::Connect(to), Flow::Send))?;
         match self.near.event(PATIENCE)? {
             Event::Started => Ok(()),
-            other => bail!("the UDP sender answered {other:?}"),
+            other => Err(unexpected("UDP sender", &other)),
         }
     }
 
     /// Waits until what [`Self::begin_udp`] started is sent.
-    pub(super) fn finish_sending_udp(&mut self, load: UdpLoad) -> anyhow::Result<UdpSent> {
+    ///
+    /// # Errors
+    /// See [`Ends`].
+    pub fn finish_sending_udp(&mut self, load: UdpLoad) -> Result<UdpSent, TrafficError> {
         match self.near.event(load.duration + PATIENCE)? {
             Event::UdpSent(sent) => Ok(sent),
-            other => bail!("the UDP sender answered {other:?}"),
+            other => Err(unexpected("UDP sender", &other)),
         }
     }
 
     /// Waits until what was sent has arrived or is lost.
-    pub(super) fn finish_receiving_udp(&mut self) -> anyhow::Result<UdpReceived> {
+    ///
+    /// # Errors
+    /// See [`Ends`].
+    pub fn finish_receiving_udp(&mut self) -> Result<UdpReceived, TrafficError> {
         match self.far.event(PATIENCE)? {
             Event::UdpReceived(received) => Ok(received),
-            other => bail!("the UDP receiver answered {other:?}"),
+            other => Err(unexpected("UDP receiver", &other)),
         }
     }
 
@@ -185,12 +217,16 @@ impl Ends {
     }
 
     /// A receiver that waited in vain knows less than the sender that could not connect.
-    fn other_reason(&mut self, direction: Direction, error: TrafficError) -> anyhow::Error {
+    fn other_reason(&mut self, direction: Direction, error: TrafficError) -> TrafficError {
         match self.sender(direction).event(Duration::ZERO) {
-            Err(reason @ TrafficError::Agent(_)) => reason.into(),
-            Ok(_) | Err(_) => error.into(),
+            Err(reason @ TrafficError::Agent(_)) => reason,
+            Ok(_) | Err(_) => error,
         }
     }
+}
+
+fn unexpected(who: &str, event: &Event) -> TrafficError {
+    TrafficError::Protocol(format!("the {who} answered {event:?}"))
 }
 
 /// What the near and the far end do.

@@ -1,0 +1,27 @@
+//! Measuring a tunnel: for the speed test and the benches.
+//!
+//! 1. [`Bed`]: two namespaces, a daemon at each end of a tunnel between them, agents beside them.
+//! 2. [`Ends`]: TCP, paced UDP and latency between those agents.
+//! 3. [`highest_rate`]: what a path carries with little loss.
+//! 4. [`read`]: what both daemons have used and counted so far; [`check`]: whether they live.
+//! 5. [`Sample`]: medians, spreads and ratios of what was measured; [`Host`]: on what machine.
+
+mod bed;
+mod counters;
+mod daemons;
+mod ends;
+mod error;
+mod host;
+mod search;
+mod statistics;
+
+pub use bed::Bed;
+pub use counters::Counters;
+pub use daemons::{Reading, Readings, check, cpu_time, log_tail, peak_memory, read};
+pub use ends::{Direction, Ends, TcpLoad, UdpLoad};
+pub use error::MeasureError;
+pub use host::{Host, memory_kib};
+pub use search::{
+    Attempt, Found, Range, Stage, TOLERATED_LOSS, Trial, highest_probed_rate, highest_rate,
+};
+pub use statistics::Sample;

@@ -1,0 +1,124 @@
+//! The two daemons of a tunnel: whether they live, and what they have used.
+
+use std::fs;
+use std::os::unix::process::ExitStatusExt as _;
+use std::time::Duration;
+
+use nix::time::ClockId;
+
+use super::Counters;
+use crate::LabError;
+use crate::wireguard::{Daemon, End, Tunnel};
+
+/// Lines of a daemon's log in an error message.
+const LOG_LINES: usize = 20;
+/// Convoy answers on one line, which is what `convoy stats --json` prints.
+const STATS_REQUEST: &str = "get=convoy_stats\n\n";
+const STATS_ANSWER: &str = "convoy_stats=";
+
+/// Both daemons at one moment.
+#[derive(Debug)]
+pub struct Readings {
+    /// The left one.
+    pub left: Reading,
+    /// The right one.
+    pub right: Reading,
+}
+
+/// What a daemon had used and counted.
+#[derive(Debug)]
+pub struct Reading {
+    /// CPU time of all its threads since it was started.
+    pub cpu: Duration,
+    /// What it has counted; none where the daemon is not Convoy.
+    pub counters: Option<Counters>,
+}
+
+/// Reads both daemons.
+///
+/// # Errors
+///
+/// [`LabError::Daemon`] when one is gone, or does not answer.
+pub fn read(tunnel: &Tunnel) -> Result<Readings, LabError> {
+    Ok(Readings {
+        left: read_one(&tunnel.left.daemon)?,
+        right: read_one(&tunnel.right.daemon)?,
+    })
+}
+
+/// CPU time of all threads of a daemon since it was started.
+///
+/// # Errors
+///
+/// [`LabError::Daemon`] when it is gone.
+pub fn cpu_time(daemon: &Daemon) -> Result<Duration, LabError> {
+    let cpu = ClockId::pid_cpu_clock_id(daemon.pid()).and_then(ClockId::now);
+    cpu.map(Duration::from)
+        .map_err(|errno| daemon.failed(format!("its CPU clock cannot be read: {errno}")))
+}
+
+/// The most memory that a daemon has had so far, in bytes (`VmHWM`, proc_pid_status(5)).
+///
+/// # Errors
+///
+/// [`LabError::Daemon`] when it is gone.
+pub fn peak_memory(daemon: &Daemon) -> Result<u64, LabError> {
+    let status = fs::read_to_string(format!("/proc/{}/status", daemon.pid()));
+    let kib = status.ok().and_then(|status| {
+        let mut lines = status.lines();
+        let line = lines.find_map(|line| line.strip_prefix("VmHWM:"))?;
+        line.trim().strip_suffix(" kB")?.parse::<u64>().ok()
+    });
+    kib.map(|kib| kib * 1_024)
+        .ok_or_else(|| daemon.failed("its memory cannot be read"))
+}
+
+/// Fails when a daemon has ended.
+///
+/// # Errors
+///
+/// [`LabError::Daemon`], with the end of its log.
+pub fn check(tunnel: &mut Tunnel) -> Result<(), LabError> {
+    for end in [&mut tunnel.left, &mut tunnel.right] {
+        let Some(status) = end.daemon.ended() else {
+            continue;
+        };
+        let hint = match status.signal() {
+            Some(libc::SIGKILL) => " (out of memory? fix: free some, or raise the limit)",
+            _ => "",
+        };
+        let problem = format!("ended with {status}{hint}; {}", log_tail(end));
+        return Err(end.daemon.failed(problem));
+    }
+    Ok(())
+}
+
+/// What the daemon at `end` wrote last, for a message.
+#[must_use]
+pub fn log_tail(end: &End) -> String {
+    let label = end.namespace.label();
+    let log = end.daemon.log();
+    let lines: Vec<_> = log.lines().collect();
+    if lines.is_empty() {
+        return format!("the {label} one logged nothing (LOG_LEVEL=debug tells more)");
+    }
+    let tail = &lines[lines.len().saturating_sub(LOG_LINES)..];
+    format!(
+        "the log of the {label} one ends:\n    {}",
+        tail.join("\n    ")
+    )
+}
+
+fn read_one(daemon: &Daemon) -> Result<Reading, LabError> {
+    let answer = daemon.request(STATS_REQUEST)?;
+    let counters = answer
+        .lines()
+        .find_map(|line| line.strip_prefix(STATS_ANSWER))
+        .map(Counters::from_json)
+        .transpose()
+        .map_err(|error| daemon.failed(format!("its counters cannot be read: {error}")))?;
+    Ok(Reading {
+        cpu: cpu_time(daemon)?,
+        counters,
+    })
+}

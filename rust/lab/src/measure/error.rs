@@ -1,0 +1,24 @@
+use std::time::Duration;
+
+use crate::{error::LabError, traffic::TrafficError};
+
+/// Why nothing could be measured.
+#[derive(Debug, thiserror::Error)]
+pub enum MeasureError {
+    /// The lab, or a daemon in it.
+    #[error(transparent)]
+    Lab(#[from] LabError),
+    /// The traffic.
+    #[error(transparent)]
+    Traffic(#[from] TrafficError),
+    /// The two ends of the tunnel do not find each other.
+    #[error("no packet passed the tunnel within {patience:?}\n{left}\n{right}")]
+    NoPassage {
+        /// How long was tried.
+        patience: Duration,
+        /// What the left daemon wrote last.
+        left: String,
+        /// What the right daemon wrote last.
+        right: String,
+    },
+}

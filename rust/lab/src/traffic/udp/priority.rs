@@ -1,0 +1,55 @@
+//! A generator that does not wait for the daemons to leave it the CPU.
+
+use nix::errno::Errno;
+
+/// While it lives, the calling thread comes before all ordinary ones.
+///
+/// On a machine that the daemons share with the generator, the load is then what is asked for, as
+/// if it came from another machine, and not what they leave time for.
+#[derive(Debug)]
+pub(super) struct Precedence(());
+
+impl Precedence {
+    /// None where this user may not have it: without root.
+    pub(super) fn take() -> Option<Self> {
+        schedule(libc::SCHED_RR, 1).ok().map(|()| Self(()))
+    }
+}
+
+impl Drop for Precedence {
+    fn drop(&mut self) {
+        // What could be raised can be lowered.
+        let _ = schedule(libc::SCHED_OTHER, 0);
+    }
+}
+
+fn schedule(policy: i32, priority: i32) -> Result<(), Errno> {
+    let parameters = libc::sched_param {
+        sched_priority: priority,
+    };
+    // SAFETY: process 0 is the calling thread, and `parameters` outlives the call.
+    let result = unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) };
+    Errno::result(result).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn policy() -> i32 {
+        // SAFETY: process 0 is the calling thread; the call has no other precondition.
+        unsafe { libc::sched_getscheduler(0) }
+    }
+
+    #[test]
+    fn precedence_ends_when_it_is_dropped() {
+        let before = policy();
+        let Some(precedence) = Precedence::take() else {
+            assert!(!nix::unistd::geteuid().is_root(), "root may have it");
+            return;
+        };
+        assert_eq!(policy(), libc::SCHED_RR);
+        drop(precedence);
+        assert_eq!(policy(), before);
+    }
+}
