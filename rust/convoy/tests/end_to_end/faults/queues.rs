@@ -62,7 +62,7 @@ fn a_full_transmit_queue_holds_packets_back_and_the_socket_loses_none() {
     let sent = stats.outbound_packets() - sent;
     until(right, "every datagram arrives or is counted", |stats| {
         // Let go, those that have waited are overtaken by others.
-        let late = stats.dropped("inbound_replay");
+        let late = stats.dropped("inbound_behind_window");
         let missing = sent - (stats.inbound_packets() - arrived) - late;
         // What the kernel drops on receive may be a whole train.
         let drops = stats.number("udp_kernel_drops");
