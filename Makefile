@@ -5,12 +5,15 @@ CARGO ?= cargo
 TEST_PACKAGES = iproute2 iputils-ping nftables procps util-linux wireguard-go wireguard-tools
 TEST_PROGRAMS = ip ping nft setpriv sysctl wireguard-go wg wg-quick
 
-# The programs that `make interop` tests against, as it installs them.
+# The programs that `make interop` tests against and `make bench-peers` measures, as it installs them.
 PEERS = $(CURDIR)/target/peers
 PEER_VERSIONS = "$(PEERS)/bin/wireguard --version" "$(PEERS)/bin/boringtun-cli --version" \
 	"$(PEERS)/bin/gotatun --version"
+# Tailscale's fork of wireguard-go. It has no releases: the one that the newest Tailscale is built with.
+FORK = github.com/tailscale/wireguard-go
+FORK_VERSION = sed -n 's|^[[:space:]]*$(FORK) \(v[^ ]*\).*|\1|p' "$$(go list -m -f '{{.GoMod}}' tailscale.com@latest)"
 
-.PHONY: help build speedtest test test-packages interop peers lint fmt-check clippy doc bench fuzz miri asan
+.PHONY: help build speedtest test test-packages interop peers lint fmt-check clippy doc bench bench-peers fuzz miri asan
 
 help: ## This list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | column -t -s "$$(printf '\t')"
@@ -42,17 +45,24 @@ interop: test-packages peers ## The long tests, and those against newest wiregua
 	CONVOY_TEST_GOTATUN=$(PEERS)/bin/gotatun \
 	$(CARGO) test --locked -p convoy --test end_to_end -- --ignored --test-threads 1 $(ARGS)
 
-peers: # Installs the programs that interop needs, where missing, and says which they are
-	@if [ ! -x $(PEERS)/bin/wireguard ]; then \
+peers: # Installs the programs that these need, where missing, and says which they are
+	@if [ ! -x $(PEERS)/bin/wireguard ] || [ ! -x $(PEERS)/bin/wireguard-tailscale ]; then \
 		minor=$$(go env GOVERSION 2>/dev/null | sed -n 's/^go1\.\([0-9]*\).*/\1/p'); \
 		if [ "$${minor:-0}" -lt 21 ]; then \
 			echo "Go 1.21 or newer is needed to build wireguard-go, and it is not in PATH:" >&2; \
-			echo "'apt-get install golang-go' has it from Debian 13 on" >&2; exit 1; fi; \
-		GOBIN=$(PEERS)/bin go install golang.zx2c4.com/wireguard@latest; fi
+			echo "'apt-get install golang-go' has it from Debian 13 on" >&2; exit 1; fi; fi
+	@[ -x $(PEERS)/bin/wireguard ] || GOBIN=$(PEERS)/bin go install golang.zx2c4.com/wireguard@latest
+	@if [ ! -x $(PEERS)/bin/wireguard-tailscale ]; then \
+		version=$$($(FORK_VERSION)); \
+		if [ -z "$$version" ]; then \
+			echo "go.mod of the newest tailscale.com names no version of $(FORK)" >&2; exit 1; fi; \
+		GOBIN=$(PEERS)/fork go install $(FORK)@$$version && \
+		mv $(PEERS)/fork/wireguard-go $(PEERS)/bin/wireguard-tailscale && rmdir $(PEERS)/fork; fi
 	@for crate in boringtun-cli:boringtun-cli gotatun-cli:gotatun; do \
 		if [ ! -x $(PEERS)/bin/$${crate#*:} ]; then \
 			$(CARGO) install --locked --root $(PEERS) $${crate%:*} || exit 1; fi; done
 	@for version in $(PEER_VERSIONS) "wireguard-go --version"; do $$version 2>&1 | head -n 1; done
+	@go version -m $(PEERS)/bin/wireguard-tailscale | awk '$$1 == "mod" { print $$2, $$3 }'
 
 lint: fmt-check clippy doc ## Formatting, clippy and documentation, warnings denied
 
@@ -67,6 +77,10 @@ doc:
 
 bench: ## One bench a stage
 	$(CARGO) bench --locked -p convoy-benches
+
+bench-peers: build peers ## Convoy against its newest peers, measured in turns (35 minutes; as root)
+	$(CARGO) build --release --locked -p convoy-benches --bin bench_peers
+	./target/release/bench_peers $(ARGS)
 
 fuzz: ## Look for failing inputs with libFuzzer: make fuzz SECS=600 [TARGET=part of a name]
 	rust/fuzz/run $(or $(SECS),60) $(TARGET)

@@ -1,0 +1,62 @@
+//! `make bench-peers`: Convoy and its peers, measured in turns on one machine.
+//!
+//! ```text
+//!    left                                          right
+//!    daemon wg0 ═══════════ tunnel ═══════════ wg0 daemon
+//!         veth0 ──────────── veth ──────────── veth0
+//!    iperf3, ping, paced UDP                   iperf3, UDP receiver
+//! ```
+//!
+//! Both ends run the same program. Each repetition runs every contestant once, in an order that
+//! turns from one repetition to the next; ratios are taken within a repetition.
+//!
+//! 1. [`args`], [`contestants`]: what is asked for, and who takes part.
+//! 2. [`suite`]: the repetitions; [`turn`]: all tests of one contestant in one of them.
+//! 3. [`iperf`], [`ping`], [`udp`]: the generators, the same for all.
+//! 4. [`rows`], [`interval`], [`verdict`]: what is compared, how surely, and against what.
+//! 5. [`report`], [`table`]: what is written.
+
+mod args;
+mod contestants;
+mod interval;
+mod iperf;
+mod ping;
+mod report;
+mod rows;
+mod suite;
+mod table;
+mod turn;
+mod udp;
+mod verdict;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use args::Args;
+
+/// The hidden argument that makes this program a traffic agent.
+const AGENT: &str = "traffic-agent";
+
+fn main() -> ExitCode {
+    let outcome = if std::env::args().nth(1).as_deref() == Some(AGENT) {
+        convoy_lab::traffic::serve_child().map_err(Into::into)
+    } else {
+        run(&Args::parse())
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("bench_peers: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: &Args) -> anyhow::Result<()> {
+    let report = suite::run(args)?;
+    report.write(&args.json)?;
+    print!("{}", table::markdown(&report));
+    eprintln!("every single value: {}", args.json.display());
+    Ok(())
+}
