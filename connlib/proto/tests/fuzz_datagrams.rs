@@ -168,13 +168,15 @@ impl Attack {
             Side::B => &mut self.pair.b,
         };
         let (drops, handshakes) = (all_drops(host), host.node.counters().handshakes);
-        let delivered = host.delivered.len();
+        let (delivered, endpoint) = (host.delivered.len(), endpoint(host, now));
         assert_eq!(host.offer(datagram, from, now), Ok(()));
         let dropped = all_drops(host) - drops;
         let delivered = host.delivered.len() - delivered;
+        let has_handshaken = host.node.counters().handshakes > handshakes;
         let is_data = datagram.first() == Some(&4);
+        let is_cookie = datagram.first() == Some(&3);
         match (dropped, delivered) {
-            (1, 0) => assert_eq!(host.node.counters().handshakes, handshakes),
+            (1, 0) => assert!(!has_handshaken),
             (0, 1) => assert!(is_genuine && is_data && from.port() != 0),
             (0, 0) => assert!(
                 is_genuine && from.port() != 0 && (!is_data || datagram.len() == 32),
@@ -182,7 +184,18 @@ impl Attack {
             ),
             other => panic!("counted more than once: {other:?}"),
         }
+        // Who has proved who it is, is where it was heard of last.
+        let is_proof = dropped == 0 && !is_cookie;
+        let expected = if is_proof { Some(from) } else { endpoint };
+        assert_eq!(self::endpoint(host, now), expected, "{datagram:?}");
+        let before = self.seen.len();
         self.collect();
+        let answers = &self.seen[before..];
+        assert!(
+            dropped == 0 || answers.iter().all(|(_, d)| d[0] == 3 && d.len() == 64),
+            "more than a cookie for who has proved nothing"
+        );
+        assert!(answers.len() <= 1 || dropped == 0 && !is_data && !is_cookie);
     }
 
     /// No packet came out twice, and none that was not sent.
@@ -193,6 +206,10 @@ impl Attack {
             assert!(number < self.sent && numbers.insert(number));
         }
     }
+}
+
+fn endpoint(host: &mut Host, now: Duration) -> Option<SocketAddr> {
+    host.snapshot(now).peers[0].endpoint
 }
 
 fn all_drops(host: &mut Host) -> u64 {

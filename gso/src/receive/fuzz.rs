@@ -28,8 +28,9 @@ fn trains(buffers: &mut ReceiveBuffers, input: &mut Unstructured<'_>) -> Result<
         let len = input.int_in_range(0..=longest)?;
         let stride = match input.arbitrary::<u8>()? {
             0 => usize::MAX,
+            1 => input.arbitrary()?,
             // Of a buffer that holds one datagram.
-            1..64 => 0,
+            2..64 => 0,
             _ => input.int_in_range(1..=len + 1)?,
         };
         let first: u8 = input.arbitrary()?;

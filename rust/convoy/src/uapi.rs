@@ -282,4 +282,6 @@ impl Refusal {
 }
 
 #[cfg(test)]
+mod fuzz;
+#[cfg(test)]
 mod tests;

@@ -195,10 +195,12 @@ fn segments(packet: &[u8], layout: Layout, segment_len: usize) -> Vec<Vec<u8>> {
             if ![0, 0xffff].contains(&wrong) {
                 let checksum = layout.checksum();
                 let right = word(&segment, checksum) as u16;
-                let mut as_wrong = sub(right, wrong);
-                if !layout.is_tcp && as_wrong == 0 {
-                    as_wrong = 0xffff;
-                }
+                // Of the two zeros, that of a completed sum, and for UDP the one that is not "none".
+                let as_wrong = match sub(right, wrong) {
+                    0xffff if layout.is_tcp => 0,
+                    0 if !layout.is_tcp => 0xffff,
+                    other => other,
+                };
                 put(&mut segment, checksum, usize::from(as_wrong));
             }
             segment

@@ -49,7 +49,7 @@ fn batches(input: &mut Unstructured<'_>) -> Result<()> {
     let packets = packets(input)?;
     let mut writer = BatchWriter::new(device.io.clone(), true, Arc::default(), None);
     let counters = write_all(&mut writer, &packets, coalesce);
-    let written = cut_all(&kernel);
+    let written = cut_all(&kernel, coalesce);
 
     assert_eq!(
         written.len() as u64 + counters.failed.refused,
@@ -93,14 +93,20 @@ fn write_all(writer: &mut BatchWriter, packets: &[Vec<u8>], coalesce: Coalesce) 
     total
 }
 
-fn cut_all(kernel: &Kernel) -> Vec<Vec<u8>> {
+fn cut_all(kernel: &Kernel, coalesce: Coalesce) -> Vec<Vec<u8>> {
     let writes = std::iter::from_fn(|| kernel.receive(Duration::ZERO));
     writes
         .flat_map(|raw| {
             let packets = reference::packets_of(&raw).expect("the kernel would refuse it");
             assert!(packets.len() <= crate::MAX_BATCH_PACKETS);
-            let is_super = raw[1] != 0;
-            assert!(!is_super || packets.iter().all(|p| reference::is_valid(p) == Some(true)));
+            // As in `struct virtio_net_hdr`.
+            match raw[1] {
+                0 => return packets,
+                5 => assert!(coalesce.udp),
+                _ => assert!(coalesce.tcp),
+            }
+            assert!(packets.len() > 1, "a train of one");
+            assert!(packets.iter().all(|p| reference::is_valid(p) == Some(true)));
             packets
         })
         .collect()

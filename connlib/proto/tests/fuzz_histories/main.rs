@@ -8,14 +8,14 @@ mod clock;
 mod common;
 mod world;
 
-use std::time::Duration;
+use std::{collections::HashSet, time::Duration};
 
 use common::*;
 use convoy_fuzz::{Result, Unstructured};
 use convoy_proto::{HELD_BYTES, counters::DropReason};
 use world::{End, World};
 
-/// Within this time after everything was put right, packets pass both ways.
+/// Within this time after everything was put right, packets pass both ways; after that, all do.
 const RECOVERY: Duration = Duration::from_secs(180);
 const STEPS: [Duration; 10] = [
     Duration::from_millis(10),
@@ -40,6 +40,7 @@ fn histories(input: &mut Unstructured<'_>) -> Result<()> {
     let outcome = world.run(input);
     world.put_right();
     world.must_talk();
+    world.must_go_on();
     clock::set_right();
     outcome
 }
@@ -109,7 +110,7 @@ impl World {
 
     fn must_talk(&mut self) {
         let began = self.now;
-        let first = self.sent;
+        let first = self.senders.len() as u32;
         loop {
             self.send(0);
             self.send(1);
@@ -119,16 +120,42 @@ impl World {
                 packets.any(|p| number(p) >= first)
             };
             if self.ends.iter().all(has_heard) {
-                return;
+                return self.check();
             }
             assert!(self.now - began < RECOVERY, "{}", self.story());
             self.pass(Duration::from_secs(1));
         }
     }
 
-    /// No more packets are held than may be, and each is delivered once at most.
+    /// Nothing is lost any more, nor waits; sessions are renewed once in two minutes.
+    fn must_go_on(&mut self) {
+        let first = self.senders.len();
+        let initiations = self.initiations;
+        for _ in 0..25 {
+            self.pass(Duration::from_secs(10));
+            // One after the other: if both send at the same time, both may renew the session.
+            for end in 0..2 {
+                self.send(end);
+                self.carry();
+            }
+        }
+        self.check();
+        let last = self.senders.len() as u32;
+        for (nth, end) in self.ends.iter().enumerate() {
+            let heard: HashSet<_> = end.host.delivered.iter().map(|p| number(p)).collect();
+            let lost = (first as u32..last)
+                .find(|n| self.senders[*n as usize] != nth && !heard.contains(n));
+            assert_eq!(lost, None, "to {nth}");
+        }
+        let renewals = self.initiations - initiations;
+        let at_the_same_time = self.ends.iter().all(|end| end.keepalive > 0);
+        let bound = if at_the_same_time { 6 } else { 3 };
+        assert!(renewals <= bound, "{renewals} handshakes begun");
+    }
+
+    /// No more packets are held than may be, and each is delivered once at most, to the other end.
     fn check(&mut self) {
-        for end in &mut self.ends {
+        for (nth, end) in self.ends.iter_mut().enumerate() {
             let sent = end.host.node.counters().outbound_packets;
             let dropped: u64 = DropReason::ALL
                 .iter()
@@ -144,6 +171,9 @@ impl World {
                 "{held} held"
             );
             let mut numbers: Vec<_> = end.host.delivered.iter().map(|p| number(p)).collect();
+            let (other, senders) = (1 - nth, &self.senders);
+            let is_for_it = |number: &u32| senders.get(*number as usize) == Some(&other);
+            assert!(numbers.iter().all(is_for_it), "delivered, and never sent");
             numbers.sort_unstable();
             assert!(
                 numbers.windows(2).all(|pair| pair[0] != pair[1]),

@@ -1,13 +1,17 @@
 //! Two ends, the network between them, and time.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{collections::HashSet, net::SocketAddr, time::Duration};
 
 use convoy_proto::{
     DatagramSink, Full, STACK_BUFFER_BYTES, Transmit,
     config::{PeerUpdate, PresharedKey},
+    counters::DropReason,
 };
 
 use crate::{clock, common::*};
+
+/// No session is older (WireGuard paper, §6.1).
+const REJECT_AFTER_TIME: Duration = Duration::from_secs(180);
 
 pub(crate) struct World {
     pub(crate) ends: [End; 2],
@@ -19,7 +23,10 @@ pub(crate) struct World {
     /// Of sixteen datagrams, how many are lost, come twice, and are late.
     pub(crate) fate: [u8; 3],
     pub(crate) dice: u64,
-    pub(crate) sent: u32,
+    /// Of each packet, by its number.
+    pub(crate) senders: Vec<usize>,
+    /// Initiations that were sent.
+    pub(crate) initiations: u32,
 }
 
 pub(crate) struct End {
@@ -30,10 +37,13 @@ pub(crate) struct End {
     pub(crate) keepalive: u16,
     /// Packets that were given to it.
     pub(crate) offered: u64,
+    /// Datagrams that it has taken, since it knows its peer.
+    taken: HashSet<Vec<u8>>,
 }
 
 #[derive(Clone)]
 pub(crate) struct Flying {
+    sent: Duration,
     pub(crate) from: SocketAddr,
     pub(crate) to: SocketAddr,
     pub(crate) datagram: Vec<u8>,
@@ -48,6 +58,7 @@ impl World {
             preshared: 0,
             keepalive: 0,
             offered: 0,
+            taken: HashSet::new(),
         };
         let mut world = Self {
             ends: [end(1), end(2)],
@@ -56,7 +67,8 @@ impl World {
             copies: Vec::new(),
             fate: [0; 3],
             dice: 1,
-            sent: 0,
+            senders: Vec::new(),
+            initiations: 0,
         };
         for end in 0..2 {
             world.set_peer(end, true);
@@ -65,8 +77,8 @@ impl World {
     }
 
     pub(crate) fn send(&mut self, end: usize) {
-        let number = self.sent;
-        self.sent += 1;
+        let number = self.senders.len() as u32;
+        self.senders.push(end);
         let (other, now) = (1 - end, self.now);
         let to = self.ends[other].host.inner;
         let end = &mut self.ends[end];
@@ -109,7 +121,13 @@ impl World {
     pub(crate) fn launch(&mut self, to: usize, sent: Vec<(SocketAddr, Vec<u8>)>) {
         let from = self.ends[1 - to].host.address;
         for (to, datagram) in sent {
-            let flying = Flying { from, to, datagram };
+            self.initiations += u32::from(datagram[0] == 1);
+            let flying = Flying {
+                sent: self.now,
+                from,
+                to,
+                datagram,
+            };
             if self.copies.len() < 64 {
                 self.copies.push(flying.clone());
             }
@@ -129,11 +147,23 @@ impl World {
         }
     }
 
+    /// What is taken is new, and data is of a session that is not too old.
     pub(crate) fn arrive(&mut self, flying: &Flying) {
         let now = self.now;
-        let ends = self.ends.iter_mut().map(|end| &mut end.host);
-        for host in ends.filter(|host| host.address == flying.to) {
+        let ends = self.ends.iter_mut();
+        for end in ends.filter(|end| end.host.address == flying.to) {
+            let host = &mut end.host;
+            let (drops, delivered) = (all_drops(host), host.delivered.len());
             host.receive(&flying.datagram, flying.from, now);
+            let is_taken = all_drops(host) == drops;
+            let is_cookie = flying.datagram[0] == 3;
+            if is_taken && !is_cookie {
+                let is_new = end.taken.insert(flying.datagram.clone());
+                assert!(is_new, "taken again: {:?}", flying.datagram);
+            }
+            let age = now - flying.sent;
+            let is_delivered = host.delivered.len() > delivered;
+            assert!(!is_delivered || age < REJECT_AFTER_TIME, "after {age:?}");
         }
     }
 
@@ -196,6 +226,7 @@ impl World {
 
     pub(crate) fn remove_peer(&mut self, end: usize) {
         self.ends[end].has_peer = false;
+        self.ends[end].taken.clear();
         let mut peer = PeerUpdate::new(self.ends[1 - end].host.public_key());
         peer.remove = true;
         self.ends[end].host.set_peer(peer, self.now);
@@ -220,6 +251,13 @@ impl World {
         self.dice ^= self.dice << 17;
         (self.dice >> 32) as u8 & 15
     }
+}
+
+fn all_drops(host: &mut Host) -> u64 {
+    DropReason::ALL
+        .iter()
+        .map(|&reason| host.drops(reason))
+        .sum()
 }
 
 /// Zero is none.

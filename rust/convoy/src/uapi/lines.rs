@@ -82,12 +82,13 @@ impl<'a> Lines<'a> {
     pub(super) fn next_line(&mut self) -> Result<&[u8], ReadError> {
         let mut searched = 0;
         let length = loop {
-            let unsearched = &self.buffer[self.start + searched..self.end];
+            let longest = self.end.min(self.start + MAX_LINE);
+            let unsearched = &self.buffer[self.start + searched..longest];
             if let Some(at) = unsearched.iter().position(|byte| *byte == b'\n') {
                 break searched + at;
             }
             searched += unsearched.len();
-            if searched >= MAX_LINE {
+            if searched == MAX_LINE {
                 return Err(ReadError::LineTooLong);
             }
             self.fill()?;

@@ -281,6 +281,6 @@ fn shown(key: &str) -> String {
 }
 
 #[cfg(test)]
-mod fuzz;
+pub(super) mod fuzz;
 #[cfg(test)]
 mod tests;

@@ -98,6 +98,14 @@ fn the_longest_line_is_taken() {
 }
 
 #[test]
+fn a_line_one_byte_too_long_is_refused_even_if_it_arrives_whole() {
+    let daemon = Daemon::start();
+    let key = "k".repeat(MAX_LINE - "=".len());
+    let answers = daemon.ask(&format!("set=1\n{key}=\n\nget=1\n\n"));
+    assert_eq!(answers, "errno=-5\n\n");
+}
+
+#[test]
 fn a_request_over_the_bound_is_refused() {
     let daemon = Daemon::start_with(Limits {
         bytes: 1 << 16,
@@ -235,10 +243,16 @@ struct Daemon {
 
 /// What was applied, in order.
 #[derive(Default)]
-struct Memory(Mutex<Vec<DeviceUpdate>>);
+pub(super) struct Memory(Mutex<Vec<DeviceUpdate>>);
 
-const TAKEN_PORT: u16 = 53;
-const ENDING_PORT: u16 = 54;
+pub(super) const TAKEN_PORT: u16 = 53;
+pub(super) const ENDING_PORT: u16 = 54;
+
+impl Memory {
+    pub(super) fn applied(&self) -> Vec<DeviceUpdate> {
+        self.0.lock().unwrap().clone()
+    }
+}
 
 impl Control for Arc<Memory> {
     fn apply(&self, update: DeviceUpdate) -> Result<(), ApplyError> {
@@ -320,6 +334,6 @@ impl Daemon {
     }
 
     fn applied(&self) -> Vec<DeviceUpdate> {
-        self.control.0.lock().unwrap().clone()
+        self.control.applied()
     }
 }

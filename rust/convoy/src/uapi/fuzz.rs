@@ -1,0 +1,214 @@
+//! All that one client says, of any lines and with any end, against what it must hear.
+
+use std::{
+    io::{Read, Write},
+    net::Shutdown,
+    os::unix::net::UnixStream,
+};
+
+use convoy_fuzz::{Result, Unstructured};
+
+use super::{
+    lines::MAX_LINE,
+    parse::fuzz::{book::Request, generate, text_of},
+    tests::{ENDING_PORT, Memory, TAKEN_PORT},
+    *,
+};
+
+#[test]
+fn fuzz_conversations() {
+    convoy_fuzz::fuzz!(1000, 1500, conversations);
+}
+
+/// Each request is applied whole or not at all, and answered once, in order.
+fn conversations(input: &mut Unstructured<'_>) -> Result<()> {
+    let said = said(input);
+    let memory = Arc::new(Memory::default());
+    let service = Service {
+        interface: "wg0".to_owned(),
+        index: None,
+        control: Arc::clone(&memory),
+        limits: LIMITS,
+    };
+    let heard = converse(&service, &said);
+    let mut expected = Expected::default();
+    expected.follow(&said);
+    let heard = String::from_utf8_lossy(&heard);
+    assert_eq!(
+        heard,
+        expected.answers,
+        "{}",
+        String::from_utf8_lossy(&said)
+    );
+    let applied = memory.applied();
+    let applied: Vec<_> = applied.iter().map(text_of).collect();
+    assert_eq!(applied, expected.applied);
+    Ok(())
+}
+
+fn converse(service: &Service<Arc<Memory>>, said: &[u8]) -> Vec<u8> {
+    let (ours, mut theirs) = UnixStream::pair().expect("a descriptor is left");
+    // Few enough for the socket's buffer, both ways.
+    theirs.write_all(said).expect("the other end is open");
+    theirs.shutdown(Shutdown::Write).expect("it is connected");
+    let clients = Arc::new(Clients::default());
+    let client = clients.admit(ours, LIMITS.time).expect("a socket");
+    service.converse(&client);
+    drop(client);
+    let mut heard = Vec::new();
+    // What was not read when the daemon left makes it an error behind the last answer.
+    let _ = theirs.read_to_end(&mut heard);
+    heard
+}
+
+/// A few requests, of lines that mostly make sense.
+fn said(input: &mut Unstructured<'_>) -> Vec<u8> {
+    let mut said = Vec::new();
+    for _ in 0..12 {
+        if request(input, &mut said).is_err() {
+            break;
+        }
+    }
+    said
+}
+
+fn request(input: &mut Unstructured<'_>, said: &mut Vec<u8>) -> Result<()> {
+    let operation: &[u8] = match input.arbitrary::<u8>()? {
+        0..=159 => b"set=1",
+        160..=239 => b"get=1",
+        240..=249 => stats::REQUEST.as_bytes(),
+        _ => b"get=2",
+    };
+    said.extend([operation, b"\n"].concat());
+    let lines = match operation {
+        b"set=1" => input.int_in_range(0..=8)?,
+        _ => u8::from(input.ratio(1, 16)?),
+    };
+    let mut so_far = Request::new();
+    for _ in 0..lines {
+        let mut line = generate::line(input, so_far.has_peers())?;
+        so_far.take(&line);
+        if input.ratio(1, 32)? {
+            let len = input.int_in_range(MAX_LINE - 3..=MAX_LINE + 3)?;
+            line.resize(len * input.int_in_range(1..=4)?, b'x');
+        }
+        let end: &[u8] = if input.ratio(1, 16)? { b"\r\n" } else { b"\n" };
+        said.extend([&line, end].concat());
+    }
+    let is_ended = !input.ratio(1, 32)?;
+    said.extend(is_ended.then_some(b'\n'));
+    Ok(())
+}
+
+/// What a client must hear, and what must be applied.
+#[derive(Default)]
+struct Expected {
+    answers: String,
+    applied: Vec<String>,
+}
+
+/// Nothing more is read from this client.
+struct Over;
+
+impl Expected {
+    fn follow(&mut self, said: &[u8]) {
+        let mut rest = said;
+        while let Ok(line) = next_line(&mut rest, self, "") {
+            let outcome = match line {
+                b"get=1" => self.get(&mut rest, Self::listing),
+                b"set=1" => self.set(&mut rest),
+                line if line == stats::REQUEST.as_bytes() => self.get(&mut rest, Self::stats),
+                _ => Err(Over),
+            };
+            if outcome.is_err() {
+                return;
+            }
+        }
+    }
+
+    fn answer(&mut self, text: &str, errno: Option<Errno>) {
+        let errno = errno.map_or(0, |errno| -(errno as i32));
+        self.answers += &format!("{text}errno={errno}\n\n");
+    }
+
+    fn get(
+        &mut self,
+        rest: &mut &[u8],
+        text: fn(&Self) -> String,
+    ) -> std::result::Result<(), Over> {
+        let mut is_alone = true;
+        while !next_line(rest, self, CUT_OFF)?.is_empty() {
+            is_alone = false;
+        }
+        let text = if is_alone { text(self) } else { String::new() };
+        self.answer(&text, (!is_alone).then_some(Errno::EINVAL));
+        Ok(())
+    }
+
+    fn set(&mut self, rest: &mut &[u8]) -> std::result::Result<(), Over> {
+        let (mut request, mut wrong) = (Request::new(), None);
+        loop {
+            let line = next_line(rest, self, CUT_OFF)?;
+            let line = line.strip_suffix(b"\r").unwrap_or(line);
+            if line.is_empty() {
+                break;
+            }
+            if !request.take(line) {
+                let has_value = line.contains(&b'=');
+                let errno = if has_value {
+                    Errno::EINVAL
+                } else {
+                    Errno::EPROTO
+                };
+                wrong = wrong.or(Some(errno));
+            }
+        }
+        let text = request.canonical();
+        let has_port = |port| text.lines().any(|l| l == format!("listen_port={port}"));
+        let taken = has_port(TAKEN_PORT).then_some(Errno::EADDRINUSE);
+        let ending = has_port(ENDING_PORT).then_some(Errno::ENODEV);
+        let errno = wrong.or(taken).or(ending);
+        self.answer("", errno);
+        self.applied.extend(errno.is_none().then_some(text));
+        Ok(())
+    }
+
+    /// What was last set of the device.
+    fn listing(&self) -> String {
+        let last = self.applied.last().map_or("", String::as_str);
+        let device = last.lines().take_while(|l| !l.starts_with("public_key="));
+        let is_listed = |line: &&str| {
+            let value = line.split_once('=').map_or("", |(_, value)| value);
+            value != "true" && value.bytes().any(|digit| digit != b'0')
+        };
+        device.filter(is_listed).map(|l| format!("{l}\n")).collect()
+    }
+
+    #[expect(clippy::unused_self, reason = "one of the texts of `get`")]
+    fn stats(&self) -> String {
+        stats::answer(&Report::new("wg0", &Snapshot::default()))
+    }
+}
+
+/// What who ends in the middle of a request is told.
+const CUT_OFF: &str = "errno=-71\n\n";
+
+/// The next line, or the last that is heard: `cut_off`, if there are no more.
+fn next_line<'a>(
+    rest: &mut &'a [u8],
+    expected: &mut Expected,
+    cut_off: &str,
+) -> std::result::Result<&'a [u8], Over> {
+    let end = rest.iter().position(|byte| *byte == b'\n');
+    if end.unwrap_or(rest.len()) >= MAX_LINE {
+        expected.answer("", Some(Errno::EIO));
+        return Err(Over);
+    }
+    let Some(end) = end else {
+        expected.answers += cut_off;
+        return Err(Over);
+    };
+    let line = &rest[..end];
+    *rest = &rest[end + 1..];
+    Ok(line)
+}
