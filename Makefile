@@ -10,7 +10,7 @@ PEERS = $(CURDIR)/target/peers
 PEER_VERSIONS = "$(PEERS)/bin/wireguard --version" "$(PEERS)/bin/boringtun-cli --version" \
 	"$(PEERS)/bin/gotatun --version"
 
-.PHONY: help build speedtest test test-packages interop peers lint fmt-check clippy doc bench fuzz miri asan
+.PHONY: help build speedtest test test-packages interop peers lint fmt-check clippy doc bench soak fuzz miri asan
 
 help: ## This list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | column -t -s "$$(printf '\t')"
@@ -67,6 +67,10 @@ doc:
 
 bench: ## One bench a stage
 	$(CARGO) bench --locked -p convoy-benches
+
+soak: build ## Load, rekeys and changes for ten minutes, judged and plotted; as root: make soak [SECS=600]
+	$(CARGO) build --release --locked -p convoy-benches --bin soak
+	./target/release/soak --secs $(or $(SECS),600) $(ARGS)
 
 fuzz: ## Look for failing inputs with libFuzzer: make fuzz SECS=600 [TARGET=part of a name]
 	rust/fuzz/run $(or $(SECS),60) $(TARGET)
