@@ -1,4 +1,7 @@
-//! What the benches share: state machines without a network, packets, and sinks that keep nothing.
+//! What the benches share: state machines without a network, packets, sinks that keep nothing, and
+//! plots of what was measured.
+
+pub mod plot;
 
 use std::{
     hint::black_box,

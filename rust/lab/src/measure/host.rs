@@ -3,10 +3,10 @@
 use std::fs;
 
 use nix::sys::utsname::uname;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// What a result depends on besides the daemon.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Host {
     /// The kernel's release.
     pub kernel: String,

@@ -1,0 +1,104 @@
+//! Hub and spokes, with their daemons.
+
+use std::{fs, net::IpAddr, path::Path};
+
+use anyhow::{Context as _, ensure};
+use convoy_lab::{
+    Lab, Namespace,
+    wireguard::{Daemon, End, Identity, Implementation},
+};
+
+/// The numbers that the spokes' addresses are made of.
+pub(crate) const SPOKES: [u8; 4] = [2, 3, 4, 5];
+/// The hub's, and the port at which the spokes look for it at first.
+const HUB: u8 = 1;
+pub(crate) const PORT: u16 = 51_820;
+/// A spoke's end of its cable.
+pub(crate) const CABLE: &str = "veth0";
+/// Ethernet, and WireGuard's usual MTU over it.
+const CABLE_MTU: u32 = 1_500;
+const TUNNEL_MTU: u32 = 1_420;
+
+/// A hub and its spokes; no packet has gone through the tunnels yet.
+pub(crate) struct Bed {
+    pub(crate) hub: End,
+    /// In the order of [`SPOKES`].
+    pub(crate) spokes: Vec<End>,
+    // Last: everything inside ends with it.
+    _lab: Lab,
+}
+
+impl Bed {
+    pub(crate) fn new(program: &Path) -> anyhow::Result<Self> {
+        let lab = Lab::new()?;
+        ensure!(
+            lab.is_root(),
+            "the soak opens sockets in namespaces: run it as root"
+        );
+        let daemon = Implementation::new(program);
+        let hub_identity = Identity::new(HUB);
+        let identities = SPOKES.map(Identity::new);
+        let outer = |network: u8, host: u8| ([10, 9, network, host], PORT).into();
+
+        let middle = lab.namespace("hub")?;
+        stay_silent(&middle)?;
+        let mut namespaces = Vec::new();
+        for n in SPOKES {
+            let spoke = lab.namespace(&format!("spoke {n}"))?;
+            stay_silent(&spoke)?;
+            let (inside, outside) = (format!("10.9.{n}.1/24"), format!("10.9.{n}.{n}/24"));
+            let at_hub = format!("veth{n}");
+            lab.veth(
+                &middle,
+                &at_hub,
+                &[&inside],
+                &spoke,
+                CABLE,
+                &[&outside],
+                CABLE_MTU,
+            )?;
+            namespaces.push(spoke);
+        }
+        let peers = identities
+            .iter()
+            .map(|spoke| spoke.as_peer(Some(outer(spoke.number, spoke.number))));
+        let hub = End::start(&middle, &daemon, &hub_identity, peers.collect(), TUNNEL_MTU)
+            .context("start the hub")?;
+        let spokes = namespaces
+            .iter()
+            .zip(&identities)
+            .map(|(namespace, identity)| {
+                let to_hub = hub_identity.as_peer(Some(outer(identity.number, HUB)));
+                End::start(namespace, &daemon, identity, vec![to_hub], TUNNEL_MTU)
+            });
+        let spokes = spokes.collect::<Result<_, _>>().context("start a spoke")?;
+        Ok(Self {
+            hub,
+            spokes,
+            _lab: lab,
+        })
+    }
+
+    /// All daemons with their names, the hub's first.
+    pub(crate) fn daemons(&self) -> impl Iterator<Item = (&str, &Daemon)> {
+        let ends = std::iter::once(&self.hub).chain(&self.spokes);
+        ends.map(|end| (end.namespace.label(), &end.daemon))
+    }
+
+    /// The address at which a spoke talks to the hub inside the tunnel.
+    pub(crate) fn hub_address(&self, spoke: u8) -> IpAddr {
+        if spoke.is_multiple_of(2) {
+            self.hub.inner_v4()
+        } else {
+            self.hub.inner_v6()
+        }
+    }
+}
+
+/// The kernel would look for IPv6 routers in the tunnel, where such packets have no way to go.
+fn stay_silent(namespace: &Namespace) -> anyhow::Result<()> {
+    // Below /proc/sys/net every thread sees the settings of its own namespace.
+    let setting = "/proc/sys/net/ipv6/conf/default/router_solicitations";
+    let written = namespace.run(|| fs::write(setting, "0"))?;
+    written.with_context(|| format!("write {setting}"))
+}
