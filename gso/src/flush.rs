@@ -13,7 +13,11 @@
 
 use std::{collections::HashMap, io, net::SocketAddr, time::Duration};
 
+pub use counters::FlushCounters;
+
 use crate::queue::{Batch, Destination, GsoQueue};
+
+mod counters;
 
 /// How long segmentation stays off for an address after `EMSGSIZE`: the kernel's path MTU cache.
 const RETRY_AFTER_TOO_BIG: Duration = Duration::from_secs(600);
@@ -54,45 +58,14 @@ pub enum Flushed {
     RetryAt(Duration),
 }
 
-/// What flushing has counted since the start.
-#[derive(Clone, Debug)]
-pub struct FlushCounters {
-    /// `segments[n]`: sends that carried `n` datagrams.
-    pub segments: [u64; 65],
-    /// Send calls, refused ones included.
-    pub calls: u64,
-    /// Datagrams dropped because the kernel refused them.
-    pub failed: u64,
-    /// Datagrams dropped because they were too long, even alone.
-    pub too_big: u64,
-    /// Datagrams dropped because the kernel had no buffers after all retries.
-    pub no_buffers: u64,
-    /// Batches that were refused and went one by one.
-    pub refused_batches: u64,
-}
-
-impl Default for FlushCounters {
-    fn default() -> Self {
-        Self {
-            segments: [0; 65],
-            calls: 0,
-            failed: 0,
-            too_big: 0,
-            no_buffers: 0,
-            refused_batches: 0,
-        }
-    }
-}
-
 /// Sends what is queued, remembering which addresses refuse segmentation.
 #[derive(Debug)]
 pub struct Flusher {
     segmentation: bool,
     /// Until when segmentation is off, by address.
     refusing: HashMap<SocketAddr, Duration>,
-    /// Retries after `ENOBUFS` of what is sent just now, until it is sent or given up.
-    queued_retries: u32,
-    ahead_retries: u32,
+    /// How often the kernel had no buffers for the datagram that is sent ahead just now.
+    ahead_no_buffers: u32,
     counters: FlushCounters,
     lost_sources: Vec<SocketAddr>,
     too_big: Vec<(SocketAddr, usize)>,
@@ -111,8 +84,7 @@ impl Flusher {
         Self {
             segmentation,
             refusing: HashMap::new(),
-            queued_retries: 0,
-            ahead_retries: 0,
+            ahead_no_buffers: 0,
             counters: FlushCounters::default(),
             lost_sources: Vec::new(),
             too_big: Vec::new(),
@@ -131,7 +103,6 @@ impl Flusher {
                 Sent::Whole => queue.pop_front(),
                 Sent::NotYet(why) => return why,
             }
-            self.queued_retries = 0;
         }
         Flushed::Done
     }
@@ -149,26 +120,34 @@ impl Flusher {
     ) -> Flushed {
         let mut result = self.call(sockets, destination, datagram, None);
         if result.as_ref().is_err_and(is_source_error) && destination.from.is_some() {
-            self.lost_sources.push(destination.to);
+            self.lose_source(destination.to);
             let unpinned = Destination {
                 from: None,
                 ..*destination
             };
             result = self.call(sockets, &unpinned, datagram, None);
         }
-        if let Err(error) = result {
-            if let Some(wait) = try_again(&mut self.ahead_retries, destination.to, &error, now) {
-                return wait;
+        match result {
+            Ok(()) => self.counters.segments[1] += 1,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                return self.block(destination.to);
             }
-            match error.raw_os_error() {
-                Some(libc::ENOBUFS) => self.counters.no_buffers += 1,
-                _ => self.counters.failed += 1,
+            Err(error) if is_no_buffers(&error) => {
+                self.ahead_no_buffers += 1;
+                if let Some(later) = self.put_off(self.ahead_no_buffers, now) {
+                    return later;
+                }
+                self.counters.no_buffers += 1;
             }
-        } else {
-            self.counters.segments[1] += 1;
+            Err(_) => self.counters.failed += 1,
         }
-        self.ahead_retries = 0;
+        self.ahead_no_buffers = 0;
         Flushed::Done
+    }
+
+    /// What [`Flusher::send_now`] was to send again is given up.
+    pub fn forget_ahead(&mut self) {
+        self.ahead_no_buffers = 0;
     }
 
     /// Sends one datagram ahead of everything queued, to an address that has proved nothing: one
@@ -196,6 +175,11 @@ impl Flusher {
         self.too_big.drain(..)
     }
 
+    /// Routes have changed: every address may take batches again, and is asked by the next one.
+    pub fn forget_refusals(&mut self) {
+        self.refusing.clear();
+    }
+
     /// Whether batches are handed to the kernel whole, addresses that refuse it apart.
     #[must_use]
     pub fn segmentation(&self) -> bool {
@@ -220,7 +204,7 @@ impl Flusher {
         sockets: &mut impl SendDatagrams,
         now: Duration,
     ) -> Sent {
-        while batch.segments() > 1 && self.may_segment(batch.destination.to, now) {
+        while batch.is_whole() && self.may_segment(batch.destination.to, now) {
             let result = self.call(
                 sockets,
                 &batch.destination,
@@ -254,6 +238,9 @@ impl Flusher {
         sockets: &mut impl SendDatagrams,
         now: Duration,
     ) -> Sent {
+        if batch.segments() > 1 {
+            batch.split();
+        }
         while !batch.first_segment().is_empty() {
             let result = self.call(sockets, &batch.destination, batch.first_segment(), None);
             match result.map_err(|error| self.after_refused_datagram(batch, &error, now)) {
@@ -268,7 +255,6 @@ impl Flusher {
                 }
                 Err(Reaction::Drop) => self.counters.failed += 1,
             }
-            self.queued_retries = 0;
             batch.advance();
         }
         Sent::Whole
@@ -348,18 +334,38 @@ impl Flusher {
         error: &io::Error,
         now: Duration,
     ) -> Option<Reaction> {
-        if let Some(wait) = try_again(&mut self.queued_retries, batch.destination.to, error, now) {
-            return Some(Reaction::Wait(wait));
+        let to = batch.destination.to;
+        if error.kind() == io::ErrorKind::WouldBlock {
+            return Some(Reaction::Wait(self.block(to)));
         }
-        if error.raw_os_error() == Some(libc::ENOBUFS) {
-            return Some(Reaction::NoBuffers);
+        if is_no_buffers(error) {
+            let later = self.put_off(batch.count_no_buffers(), now);
+            return Some(later.map_or(Reaction::NoBuffers, Reaction::Wait));
         }
         if batch.destination.from.is_some() && is_source_error(error) {
             batch.destination.from = None;
-            self.lost_sources.push(batch.destination.to);
+            self.lose_source(to);
             return Some(Reaction::Again);
         }
         None
+    }
+
+    fn block(&mut self, to: SocketAddr) -> Flushed {
+        self.counters.blocked += 1;
+        Flushed::Blocked(to)
+    }
+
+    /// When to send the same again after the kernel had no buffers for it so many times; `None`: no
+    /// more.
+    fn put_off(&mut self, times: u32, now: Duration) -> Option<Flushed> {
+        let is_tried_again = times <= NO_BUFFERS_RETRIES;
+        self.counters.put_off += u64::from(is_tried_again);
+        is_tried_again.then_some(Flushed::RetryAt(now + NO_BUFFERS_PAUSE))
+    }
+
+    fn lose_source(&mut self, to: SocketAddr) {
+        self.counters.lost_sources += 1;
+        self.lost_sources.push(to);
     }
 }
 
@@ -373,19 +379,8 @@ enum Reaction {
     Drop,
 }
 
-/// When to send the same again, if that may help; `retries` are those after `ENOBUFS` so far.
-fn try_again(
-    retries: &mut u32,
-    to: SocketAddr,
-    error: &io::Error,
-    now: Duration,
-) -> Option<Flushed> {
-    if error.raw_os_error() == Some(libc::ENOBUFS) {
-        *retries += 1;
-        return (*retries <= NO_BUFFERS_RETRIES)
-            .then_some(Flushed::RetryAt(now + NO_BUFFERS_PAUSE));
-    }
-    (error.kind() == io::ErrorKind::WouldBlock).then_some(Flushed::Blocked(to))
+fn is_no_buffers(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::ENOBUFS)
 }
 
 /// Errors that a source address which is gone, or has no route, leads to.

@@ -51,6 +51,10 @@ pub struct Batch {
     sent: usize,
     appended: usize,
     sealed: bool,
+    /// Its segments go one by one, to the last.
+    split: bool,
+    /// How often the kernel had no buffers for the whole of it or, once split, for the next segment.
+    no_buffers: u32,
 }
 
 /// Batches in the order in which they were opened.
@@ -145,6 +149,8 @@ impl GsoQueue {
             sent: 0,
             appended: 0,
             sealed: false,
+            split: false,
+            no_buffers: 0,
         };
         batch.push(datagram);
         let id = self.left + self.batches.len() as u64;
@@ -184,6 +190,27 @@ impl Batch {
     pub fn advance(&mut self) {
         self.sent += self.first_segment().len();
         self.sealed = true;
+        self.no_buffers = 0;
+    }
+
+    /// Its segments are to go one by one from now on.
+    pub fn split(&mut self) {
+        self.split = true;
+    }
+
+    /// Whether one send may take all that is left.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        !self.split && self.segments() > 1
+    }
+
+    /// Counts that the kernel had no buffers for what was to be sent; returns how often by now.
+    ///
+    /// Nothing is appended any more: it would have fewer tries than others.
+    pub fn count_no_buffers(&mut self) -> u32 {
+        self.sealed = true;
+        self.no_buffers += 1;
+        self.no_buffers
     }
 
     fn can_append(&self, destination: &Destination, len: usize) -> bool {

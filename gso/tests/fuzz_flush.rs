@@ -181,7 +181,6 @@ impl SendDatagrams for Twin {
         // Those to this address that were neither sent nor passed over, in order.
         let mut offered = self.queued.iter_mut().filter(|(d, _, _)| d.to == to.to);
         let mut last_sent = true;
-        let mut no_buffers = 0;
         for segment in segments.iter().copied() {
             let (destination, _, fate) = offered
                 .find(|(_, datagram, fate)| !fate.sent && datagram == segment)
@@ -192,9 +191,7 @@ impl SendDatagrams for Twin {
             fate.refused = error
                 .map(|errno| (errno, segments.len() > 1))
                 .or(fate.refused);
-            no_buffers = no_buffers.max(fate.no_buffers + u32::from(error == Some(libc::ENOBUFS)));
-            // Those that came to the batch later share its retries.
-            fate.no_buffers = no_buffers;
+            fate.no_buffers += u32::from(error == Some(libc::ENOBUFS));
             fate.sent = error.is_none();
             last_sent = fate.sent;
         }

@@ -1,6 +1,8 @@
 use super::*;
 use crate::queue::MAX_PAYLOAD;
 
+mod refusals;
+
 const NOW: Duration = Duration::from_secs(1000);
 
 #[test]
@@ -117,6 +119,19 @@ fn each_batch_has_three_retries_whatever_became_of_the_one_before() {
 }
 
 #[test]
+fn a_datagram_behind_a_batch_that_waits_for_buffers_has_three_retries_of_its_own() {
+    let mut rig = Rig::new(&[0, 1, 2, 3, 4, 5, 6].map(|n| (n, libc::ENOBUFS)));
+    rig.append(5, None);
+    (0..3).for_each(|_| assert_ne!(rig.flush(NOW), Flushed::Done));
+    rig.append(5, None);
+    // The first five are given up here, and these begin to wait.
+    (0..3).for_each(|_| assert_ne!(rig.flush(NOW), Flushed::Done));
+    assert_eq!(rig.flusher.counters().no_buffers, 5);
+    assert_eq!(rig.flush(NOW), Flushed::Done);
+    assert_eq!(rig.socket.sends, [5]);
+}
+
+#[test]
 fn one_datagram_that_is_too_long_is_counted_and_the_rest_goes_on() {
     let mut rig = Rig::new(&[(0, libc::EMSGSIZE), (1, libc::EMSGSIZE)]);
     rig.append(3, None);
@@ -209,7 +224,7 @@ impl Rig {
 
     fn append_elsewhere(&mut self, segments: usize) {
         let other = Destination {
-            to: ([192, 0, 2, 77], 1).into(),
+            to: elsewhere(),
             from: None,
             ecn: 0,
         };
@@ -230,11 +245,13 @@ struct FailingSocket {
     /// Segments of each successful send.
     sends: Vec<usize>,
     first_bytes: Vec<u8>,
+    /// Where each successful send went.
+    to: Vec<SocketAddr>,
     recovered: bool,
 }
 
 impl SendDatagrams for FailingSocket {
-    fn send(&mut self, _: &Destination, bytes: &[u8], segment: Option<usize>) -> io::Result<()> {
+    fn send(&mut self, to: &Destination, bytes: &[u8], segment: Option<usize>) -> io::Result<()> {
         let call = self.calls;
         self.calls += 1;
         if let Some((_, errno)) = self.errors.iter().find(|(n, _)| *n == call) {
@@ -244,6 +261,7 @@ impl SendDatagrams for FailingSocket {
         self.sends
             .push(segment.map_or(1, |s| bytes.len().div_ceil(s)));
         self.first_bytes.push(bytes[0]);
+        self.to.push(to.to);
         Ok(())
     }
 
@@ -254,4 +272,8 @@ impl SendDatagrams for FailingSocket {
 
 fn to() -> SocketAddr {
     ([192, 0, 2, 2], 51820).into()
+}
+
+fn elsewhere() -> SocketAddr {
+    ([192, 0, 2, 77], 1).into()
 }
