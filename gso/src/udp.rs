@@ -225,6 +225,15 @@ impl UdpSockets {
         self.endpoints().map(|e| options::drops(e.as_fd())).sum()
     }
 
+    /// The smallest receive buffer and the smallest send buffer of the sockets, in bytes, the kernel's
+    /// own overhead included; `None` without sockets.
+    #[must_use]
+    pub fn buffer_bytes(&self) -> Option<(usize, usize)> {
+        let sizes = |e: &Endpoint| options::buffer_bytes(&SockRef::from(e));
+        let smaller = |a: (usize, usize), b: (usize, usize)| (a.0.min(b.0), a.1.min(b.1));
+        self.endpoints().map(sizes).reduce(smaller)
+    }
+
     /// Whether there is a socket of this family.
     #[must_use]
     pub fn has(&self, family: Family) -> bool {

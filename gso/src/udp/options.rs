@@ -50,12 +50,25 @@ pub(super) fn grow_buffers(socket: &Socket, bytes: usize) {
             let _ = set(fd, libc::SOL_SOCKET, ordinary, value);
         }
     }
-    tracing::debug!(
-        receive = socket.recv_buffer_size().unwrap_or(0),
-        send = socket.send_buffer_size().unwrap_or(0),
-        asked = bytes,
-        "UDP socket buffers in bytes (the kernel counts its own overhead, too)"
-    );
+    let (receive, send) = buffer_bytes(&SockRef::from(socket));
+    // The kernel doubles what it grants.
+    let asked = 2 * bytes;
+    if receive.min(send) < asked {
+        tracing::info!(
+            receive,
+            send,
+            asked,
+            "UDP socket buffers are smaller than asked for (net.core.rmem_max, wmem_max)"
+        );
+    } else {
+        tracing::debug!(receive, send, "UDP socket buffers in bytes");
+    }
+}
+
+/// Receive and send buffer in bytes, with the overhead that the kernel counts; 0 if it does not say.
+pub(super) fn buffer_bytes(socket: &SockRef<'_>) -> (usize, usize) {
+    let receive = socket.recv_buffer_size().unwrap_or(0);
+    (receive, socket.send_buffer_size().unwrap_or(0))
 }
 
 /// `SK_MEMINFO_DROPS` of `SO_MEMINFO` (linux/sock_diag.h): datagrams dropped on receive.

@@ -81,6 +81,39 @@ fn a_recovered_socket_still_marks_and_segments() {
     });
 }
 
+#[test]
+fn what_a_tiny_receive_buffer_loses_is_counted() {
+    const SENT: usize = 500;
+    on_runtime(async {
+        let mut sender = sockets(true);
+        let receiver = sockets(false);
+        let asked = 2 * SOCKET_BUFFER_BYTES;
+        let (receive_bytes, send_bytes) = receiver.buffer_bytes().unwrap();
+        assert!(receive_bytes <= asked && send_bytes <= asked);
+        let v4 = receiver.v4.as_ref().unwrap();
+        SockRef::from(v4).set_recv_buffer_size(20_000).unwrap();
+        assert_eq!(receiver.buffer_bytes().unwrap().0, 40_000);
+
+        let destination = Destination {
+            to: (Ipv4Addr::LOCALHOST, receiver.port()).into(),
+            from: None,
+            ecn: 0,
+        };
+        // One by one: a batch would be received, or dropped, as one.
+        let mut flusher = Flusher::new(false);
+        let mut queue = GsoQueue::default();
+        for _ in 0..SENT {
+            queue.append(&destination, &[7; 1000]).unwrap();
+        }
+        let flushed = flusher.flush(&mut queue, &mut sender, Duration::ZERO);
+        assert_eq!(flushed, crate::Flushed::Done);
+        let dropped = receiver.kernel_drops() as usize;
+        assert!(0 < dropped && dropped < SENT, "{dropped}");
+        let received = receive(&receiver, Family::V4, SENT - dropped).await;
+        assert_eq!(received.len(), SENT - dropped);
+    });
+}
+
 type Received = (Vec<u8>, SocketAddr, Option<std::net::IpAddr>, u8);
 
 async fn receive(sockets: &UdpSockets, family: Family, count: usize) -> Vec<Received> {
