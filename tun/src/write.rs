@@ -28,7 +28,7 @@ pub(crate) struct BatchWriter {
     pub(crate) io: Arc<dyn PacketIo>,
     /// Whether virtio headers are written.
     pub(crate) vnet_hdr: bool,
-    /// Set for good when the kernel refuses a super-packet.
+    /// Set when the kernel refuses a super-packet.
     pub(crate) is_refused: Arc<AtomicBool>,
     /// Ends a wait for the kernel; where there is none, nothing is waited for.
     pub(crate) stop: Option<Arc<Stop>>,
@@ -137,7 +137,7 @@ impl BatchWriter {
             )? {
                 Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
                     tracing::warn!(
-                        "the kernel refuses super-packets: coalescing is off from now on"
+                        "the kernel refuses a super-packet: coalescing is off for ten minutes"
                     );
                     self.is_refused.store(true, Ordering::Relaxed);
                     counters.refused_trains += 1;

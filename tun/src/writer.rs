@@ -8,6 +8,7 @@ use std::{
         mpsc::{Receiver, SyncSender, sync_channel},
     },
     thread::JoinHandle,
+    time::Duration,
 };
 
 use crate::{
@@ -56,6 +57,7 @@ pub fn spawn_writer(device: &Device, coalesce: Coalesce) -> io::Result<Writer> {
         coalesce,
         in_flight,
         is_refused,
+        rests_until: None,
         counters: WriterCounters::default(),
         stop,
         thread: Some(thread),
@@ -72,6 +74,8 @@ pub struct Writer {
     coalesce: Coalesce,
     in_flight: Arc<AtomicUsize>,
     is_refused: Arc<AtomicBool>,
+    /// Until when nothing is coalesced.
+    rests_until: Option<Duration>,
     counters: WriterCounters,
     stop: Arc<Stop>,
     thread: Option<JoinHandle<()>>,
@@ -81,12 +85,18 @@ pub struct Writer {
 /// waking it takes longer.
 const DIRECT_PACKETS: usize = 4;
 const DIRECT_BYTES: usize = 8 * 1024;
+/// How long nothing is coalesced after the kernel has refused a super-packet. One that refuses them
+/// always costs a call in so much time.
+const RETRY_AFTER_REFUSAL: Duration = Duration::from_secs(600);
 
 impl Writer {
     /// An empty batch. `None`: all are on their way to the TUN; [`Writer::room`] tells when one is not.
-    pub fn take(&mut self) -> Option<InboundBatch> {
+    ///
+    /// `now` is any clock that goes forward: after a refusal coalescing rests for ten minutes of it.
+    pub fn take(&mut self, now: Duration) -> Option<InboundBatch> {
         let mut batch = self.pool.take()?;
         self.counters.absorb(&mut batch.counters);
+        self.end_of_rest(now);
         batch.clear(self.coalescing());
         Some(InboundBatch(batch))
     }
@@ -123,12 +133,25 @@ impl Writer {
         self.pool.room().await;
     }
 
-    /// What is coalesced: nothing any more once the kernel has refused a super-packet.
+    /// What is coalesced: nothing for a while after the kernel has refused a super-packet.
     pub fn coalescing(&self) -> Coalesce {
         if self.is_refused.load(Ordering::Relaxed) {
             Coalesce::default()
         } else {
             self.coalesce
+        }
+    }
+
+    /// Lets the writer try super-packets again when they have rested long enough since the first
+    /// batch after the refusal.
+    fn end_of_rest(&mut self, now: Duration) {
+        if !self.is_refused.load(Ordering::Relaxed) {
+            return;
+        }
+        let until = *self.rests_until.get_or_insert(now + RETRY_AFTER_REFUSAL);
+        if now >= until {
+            self.rests_until = None;
+            self.is_refused.store(false, Ordering::Relaxed);
         }
     }
 

@@ -102,7 +102,7 @@ fn a_reader_survives_a_link_that_goes_down_and_does_not_spin() {
         assert!(matches!(reader.try_recv(), Err(TryRecv::Empty)));
 
         let mut writer = spawn_writer(&device, Coalesce::default()).unwrap();
-        let mut batch = writer.take().unwrap();
+        let mut batch = writer.take(Duration::ZERO).unwrap();
         batch.slot(20).unwrap().copy_from_slice(&[0x45; 20]);
         batch.commit(20);
         writer.submit(batch);
@@ -135,7 +135,7 @@ fn deleting_the_interface_ends_a_reader_that_waits() {
         assert!(device.name().is_err());
 
         let mut writer = spawn_writer(&device, Coalesce::default()).unwrap();
-        let mut batch = writer.take().unwrap();
+        let mut batch = writer.take(Duration::ZERO).unwrap();
         batch.slot(20).unwrap().copy_from_slice(&[0x45; 20]);
         batch.commit(20);
         writer.submit(batch);
@@ -292,7 +292,7 @@ fn turn_around(reader: &mut Reader, writer: &mut Writer, most_per_read: &mut usi
 
 fn take(writer: &mut Writer) -> convoy_tun::InboundBatch {
     loop {
-        if let Some(batch) = writer.take() {
+        if let Some(batch) = writer.take(Duration::ZERO) {
             return batch;
         }
         std::thread::yield_now();

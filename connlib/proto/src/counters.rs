@@ -78,6 +78,8 @@ drop_reasons! {
     InboundNoKey = "inbound_no_key",
     /// Inbound: the TUN write failed (link down, …).
     InboundWriteFailed = "inbound_write_failed",
+    /// Inbound: an ICMP error of our own for which the TUN writer had no room.
+    InboundReplyLost = "inbound_reply_lost",
 }
 
 /// Counts by [`DropReason`].

@@ -7,7 +7,7 @@
 use std::{io, net::SocketAddr, time::Duration};
 
 use convoy_gso::{Flushed, Flusher, GsoQueue, ReceiveBuffers, UdpSockets, udp::Family};
-use convoy_proto::{Arrival, Control, Node, STACK_BUFFER_BYTES};
+use convoy_proto::{Arrival, Control, Node, STACK_BUFFER_BYTES, counters::DropReason};
 use convoy_tun::{InboundBatch, OutboundBatch, Reader, ReaderExit, TryRecv, Writer};
 use tokio::sync::{mpsc, watch};
 
@@ -166,7 +166,7 @@ impl EventLoop {
         self.send_control(now);
         self.flush(now);
         // One hand-over to the writer.
-        self.deliver();
+        self.deliver(now);
 
         // Sending may go on: what it left behind is waited for by nobody.
         let resumed = was_stopped && !self.is_sending_stopped();
@@ -297,22 +297,37 @@ impl EventLoop {
         }
     }
 
-    fn deliver(&mut self) {
+    fn deliver(&mut self, now: Duration) {
         while let Some(reply) = self.node.poll_reply() {
-            if self.inbound.is_none() {
-                self.inbound = self.writer.take();
-            }
-            // With the writer full the reply is lost, as any ICMP error may be.
-            let Some(batch) = &mut self.inbound else {
-                break;
-            };
-            if let Some(slot) = batch.slot(reply.len()) {
-                slot[..reply.len()].copy_from_slice(&reply);
-                batch.commit(reply.len());
+            // With the writer full it is lost, as any ICMP error may be.
+            if !self.deliver_reply(&reply, now) {
+                let drops = &mut self.node.counters().drops;
+                drops.add(DropReason::InboundReplyLost, 1);
             }
         }
         if let Some(batch) = self.inbound.take_if(|batch| !batch.is_empty()) {
             self.writer.submit(batch);
+        }
+    }
+
+    /// Puts an ICMP error into the batch for the TUN or, if that is full, into another one.
+    fn deliver_reply(&mut self, reply: &[u8], now: Duration) -> bool {
+        loop {
+            let batch = match &mut self.inbound {
+                Some(batch) => batch,
+                None => match self.writer.take(now) {
+                    Some(batch) => self.inbound.insert(batch),
+                    None => return false,
+                },
+            };
+            if let Some(slot) = batch.slot(reply.len()) {
+                slot[..reply.len()].copy_from_slice(reply);
+                batch.commit(reply.len());
+                return true;
+            }
+            if let Some(full) = self.inbound.take() {
+                self.writer.submit(full);
+            }
         }
     }
 

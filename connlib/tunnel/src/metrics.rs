@@ -125,8 +125,10 @@ impl EventLoop {
         ];
     }
 
-    fn add_state(&self, counters: &mut Counters) {
+    fn add_state(&mut self, counters: &mut Counters) {
         let on = |on: bool| if on { "on" } else { "off" }.to_owned();
+        let refused_trains = self.writer.counters().refused_trains;
+        let (receive_buffer, send_buffer) = self.sockets.buffer_bytes().unwrap_or_default();
         let flushed = self.flusher.counters();
         let offload = self.metrics.offload;
         let kernel_drops = self.metrics.kernel_drops + self.sockets.kernel_drops();
@@ -140,6 +142,11 @@ impl EventLoop {
                 self.flusher.refusing().to_string(),
             ),
             ("gso_refused_batches", flushed.refused_batches.to_string()),
+            ("udp_send_blocked", flushed.blocked.to_string()),
+            ("udp_send_put_off", flushed.put_off.to_string()),
+            ("udp_sources_lost", flushed.lost_sources.to_string()),
+            ("udp_send_buffer", send_buffer.to_string()),
+            ("udp_receive_buffer", receive_buffer.to_string()),
             ("udp_gro", on(self.metrics.udp_gro)),
             (
                 "udp_receive_errors",
@@ -150,6 +157,7 @@ impl EventLoop {
             ("tun_offload_tcp", on(offload.tcp)),
             ("tun_offload_udp", on(offload.udp)),
             ("tun_coalescing", on(self.writer.coalescing().tcp)),
+            ("tun_refused_trains", refused_trains.to_string()),
         ];
     }
 }

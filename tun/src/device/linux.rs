@@ -22,18 +22,7 @@ const UDP_OFFLOADS: libc::c_uint = libc::TUN_F_USO4 | libc::TUN_F_USO6;
 
 pub(super) fn open(name: &str, offload: OffloadRequest) -> std::result::Result<Device, OpenError> {
     check_name(name)?;
-    let (fd, vnet_hdr) = match offload {
-        OffloadRequest::Off => (make(name, false)?, false),
-        OffloadRequest::On => (make(name, true)?, true),
-        OffloadRequest::Auto => match make(name, true) {
-            Ok(fd) => (fd, true),
-            Err(OpenError::NoOffload { source, .. }) => {
-                tracing::info!(name, error = %source, "the kernel refuses TUN offload");
-                (make(name, false)?, false)
-            }
-            Err(error) => return Err(error),
-        },
-    };
+    let (fd, vnet_hdr) = with_what_there_is(offload, |vnet_hdr| make(name, vnet_hdr))?;
     let (tun, offload) = LinuxTun::new(fd, vnet_hdr)?;
     if let Err(error) = tun.set_queue_len() {
         tracing::warn!(name, %error, "txqueuelen stays as it is");
@@ -68,6 +57,21 @@ fn check_name(name: &str) -> std::result::Result<(), OpenError> {
         return Err(OpenError::InvalidName(name.to_owned()));
     }
     Ok(())
+}
+
+/// What `make` gives with a virtio header or, where it is refused and need not be, without one.
+fn with_what_there_is<T>(
+    offload: OffloadRequest,
+    make: impl Fn(bool) -> std::result::Result<T, OpenError>,
+) -> std::result::Result<(T, bool), OpenError> {
+    let vnet_hdr = offload != OffloadRequest::Off;
+    match make(vnet_hdr) {
+        Err(OpenError::NoOffload { name, source }) if offload == OffloadRequest::Auto => {
+            tracing::info!(name, error = %source, "the kernel refuses TUN offload");
+            Ok((make(false)?, false))
+        }
+        made => Ok((made?, vnet_hdr)),
+    }
 }
 
 /// Makes the interface through tun-rs, which also makes a missing device node where it may.
@@ -126,28 +130,19 @@ impl LinuxTun {
         )
         .map_err(Error::from)?;
         let tun = Self { fd, control };
-        let offload = tun.probe_offload(vnet_hdr);
+        let offload = probe_offload(vnet_hdr, |offloads| tun.set_offload(offloads));
         Ok((tun, offload))
     }
 
-    /// Asks for TCP and for UDP apart: the latter came with Linux 6.2.
-    fn probe_offload(&self, vnet_hdr: bool) -> Offload {
-        if !vnet_hdr {
-            return Offload::default();
+    fn set_offload(&self, offloads: libc::c_uint) -> bool {
+        // SAFETY: the argument of this request is a number, and the descriptor is open.
+        unsafe {
+            libc::ioctl(
+                self.fd.as_raw_fd(),
+                libc::TUNSETOFFLOAD,
+                libc::c_ulong::from(offloads),
+            ) == 0
         }
-        let accepts = |offloads: libc::c_uint| {
-            // SAFETY: the argument of this request is a number, and the descriptor is open.
-            unsafe {
-                libc::ioctl(
-                    self.fd.as_raw_fd(),
-                    libc::TUNSETOFFLOAD,
-                    libc::c_ulong::from(offloads),
-                ) == 0
-            }
-        };
-        let tcp = accepts(TCP_OFFLOADS);
-        let udp = tcp && accepts(TCP_OFFLOADS | UDP_OFFLOADS);
-        Offload { vnet_hdr, tcp, udp }
     }
 
     fn set_queue_len(&self) -> Result<()> {
@@ -214,6 +209,13 @@ impl PacketIo for LinuxTun {
     }
 }
 
+/// Asks for TCP and for UDP apart: the latter came with Linux 6.2.
+fn probe_offload(vnet_hdr: bool, accepts: impl Fn(libc::c_uint) -> bool) -> Offload {
+    let tcp = vnet_hdr && accepts(TCP_OFFLOADS);
+    let udp = tcp && accepts(TCP_OFFLOADS | UDP_OFFLOADS);
+    Offload { vnet_hdr, tcp, udp }
+}
+
 /// The name, which follows renames, and the flags.
 fn interface_of(fd: RawFd) -> Result<libc::ifreq> {
     // SAFETY: all zeros is an empty request.
@@ -258,6 +260,49 @@ mod tests {
         assert!(text(libc::EPERM).contains("CAP_NET_ADMIN"));
         assert!(text(libc::EBUSY).contains("in use"));
         assert!(text(libc::EINVAL).contains("offload"));
+    }
+
+    #[test]
+    fn a_kernel_that_refuses_offload_gives_a_plain_tun_unless_offload_was_asked_for() {
+        let refuses = |vnet_hdr: bool| match vnet_hdr {
+            true => Err(open_error(
+                "none0",
+                true,
+                Error::from_raw_os_error(libc::EINVAL),
+            )),
+            false => Ok("plain"),
+        };
+        let has_all = |_| Ok("made");
+        let busy = |_| Err::<&str, _>(OpenError::Busy("none0".to_owned()));
+        let made = with_what_there_is(OffloadRequest::Auto, refuses).unwrap();
+        assert_eq!(made, ("plain", false));
+        let refused = with_what_there_is(OffloadRequest::On, refuses);
+        assert!(matches!(refused, Err(OpenError::NoOffload { .. })));
+        for (asked, vnet_hdr) in [
+            (OffloadRequest::Auto, true),
+            (OffloadRequest::On, true),
+            (OffloadRequest::Off, false),
+        ] {
+            let made = with_what_there_is(asked, has_all).unwrap();
+            assert_eq!(made, ("made", vnet_hdr));
+            let taken = with_what_there_is(asked, busy);
+            assert!(matches!(taken, Err(OpenError::Busy(_))));
+        }
+    }
+
+    #[test]
+    fn what_the_kernel_accepts_is_what_the_device_has() {
+        let accepts = |most: libc::c_uint| move |offloads: libc::c_uint| offloads & !most == 0;
+        let all = TCP_OFFLOADS | UDP_OFFLOADS;
+        for (vnet_hdr, most, tcp, udp) in [
+            (true, all, true, true),
+            (true, TCP_OFFLOADS, true, false),
+            (true, 0, false, false),
+            (false, all, false, false),
+        ] {
+            let probed = probe_offload(vnet_hdr, accepts(most));
+            assert_eq!(probed, Offload { vnet_hdr, tcp, udp });
+        }
     }
 
     #[test]

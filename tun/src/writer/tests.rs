@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::{
-    Offload,
+    FailedPackets, Offload,
     device::memory::{self, Fault, Kernel},
     testing::{Headers, payload},
 };
@@ -78,7 +78,7 @@ async fn a_full_writer_has_no_batch_until_one_was_written() {
     for _ in 0..INBOUND_BATCHES {
         submit(&mut writer, &vec![vec![1; 100]; 5]);
     }
-    assert!(writer.take().is_none());
+    assert!(writer.take(Duration::ZERO).is_none());
     assert!(
         tokio::time::timeout(Duration::from_millis(20), writer.room())
             .await
@@ -86,7 +86,7 @@ async fn a_full_writer_has_no_batch_until_one_was_written() {
     );
     kernel.hold_writes(false);
     tokio::time::timeout(SOON, writer.room()).await.unwrap();
-    assert!(writer.take().is_some());
+    assert!(writer.take(Duration::ZERO).is_some());
     let written = (0..INBOUND_BATCHES * 5)
         .filter_map(|_| kernel.receive(SOON))
         .count();
@@ -122,6 +122,37 @@ fn a_refused_super_packet_turns_coalescing_off_and_loses_nothing() {
     assert_eq!(writer.coalescing(), Coalesce::default());
     let counters = writer.counters();
     assert_eq!((counters.refused_trains, counters.writes), (1, 81));
+}
+
+#[test]
+fn coalescing_comes_back_ten_minutes_after_the_refusal_was_heard_of() {
+    let (mut writer, kernel) = start();
+    let packets = Headers::new(true, true).segments(&payload(40_000, 1), 1000);
+    kernel.fail_write(0, Fault::Errno(libc::EINVAL));
+    submit(&mut writer, &packets);
+    until(|| writer.is_idle());
+    let heard = Duration::from_secs(5000);
+    let almost = heard + RETRY_AFTER_REFUSAL - Duration::from_secs(1);
+    for (now, coalescing) in [
+        (heard, Coalesce::default()),
+        (almost, Coalesce::default()),
+        (heard + RETRY_AFTER_REFUSAL, TCP),
+    ] {
+        drop(writer.take(now));
+        assert_eq!(writer.coalescing(), coalescing, "{now:?}");
+    }
+    (0..packets.len()).for_each(|_| drop(kernel.receive(SOON).unwrap()));
+    submit(&mut writer, &packets);
+    until(|| writer.is_idle());
+    assert_eq!(writer.counters().packets_per_write[40], 1);
+    assert_eq!(writer.counters().failed, FailedPackets::default());
+
+    // A kernel that still refuses is heard again.
+    kernel.fail_write(0, Fault::Errno(libc::EINVAL));
+    submit(&mut writer, &packets);
+    until(|| writer.is_idle());
+    assert_eq!(writer.coalescing(), Coalesce::default());
+    assert_eq!(writer.counters().refused_trains, 2);
 }
 
 #[test]
@@ -183,7 +214,7 @@ fn start() -> (Writer, Kernel) {
 
 fn take(writer: &mut Writer) -> InboundBatch {
     loop {
-        if let Some(batch) = writer.take() {
+        if let Some(batch) = writer.take(Duration::ZERO) {
             return batch;
         }
         std::thread::yield_now();

@@ -23,6 +23,7 @@ impl EventLoop {
             if signals.routes != self.known_routes {
                 self.known_routes = signals.routes;
                 self.node.handle_routes_changed();
+                self.flusher.forget_refusals();
             }
             if signals.stop || self.signals.has_changed().is_err() {
                 self.exit = Some(Exit::Stopped);
@@ -101,5 +102,6 @@ impl EventLoop {
         let drops = &mut self.node.counters().drops;
         drops.add(DropReason::OutboundLinkDown, packets as u64);
         (self.control, self.blocked, self.retry_at) = (None, None, None);
+        self.flusher.forget_ahead();
     }
 }

@@ -75,7 +75,7 @@ impl EventLoop {
                 break;
             }
             if self.inbound.is_none() {
-                self.inbound = self.writer.take();
+                self.inbound = self.writer.take(now);
             }
             let inbound = Inbound {
                 datagram: datagram.bytes,

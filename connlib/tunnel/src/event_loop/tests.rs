@@ -1,3 +1,4 @@
+use convoy_gso::{Destination, SendDatagrams};
 use convoy_tun::{Coalesce, Offload, memory, spawn_reader, spawn_writer};
 
 use convoy_proto::counters::DropReason;
@@ -26,6 +27,67 @@ fn a_batch_that_was_left_when_the_socket_was_full_goes_on_when_it_is_not() {
         }
         assert_eq!(handled(&mut event_loop), 1);
     });
+}
+
+#[test]
+fn an_icmp_error_is_delivered_or_counted_when_the_writer_is_full() {
+    const PACKETS: u64 = 12;
+    on_runtime(async {
+        let (mut event_loop, kernel, _handle) = event_loop();
+        while event_loop.tick() {}
+        kernel.hold_writes(true);
+        for nth in 1..=PACKETS {
+            kernel.send(&[&[0; 10][..], &PACKET].concat());
+            while handled(&mut event_loop) < nth {
+                event_loop.wait().await;
+                event_loop.tick();
+            }
+        }
+        let drops = &event_loop.node.counters().drops;
+        let lost = drops.of(DropReason::InboundReplyLost);
+        // Each reply took a batch of its own, of the few that there are.
+        assert!(0 < lost && lost < PACKETS, "{lost}");
+        kernel.hold_writes(false);
+        for _ in lost..PACKETS {
+            let reply = kernel.receive(Duration::from_secs(10)).expect("a reply");
+            assert_eq!(reply[10 + 9], 1, "ICMP");
+        }
+        assert!(kernel.receive(Duration::ZERO).is_none());
+    });
+}
+
+#[test]
+fn a_changed_route_brings_segmentation_back_to_those_who_refused_it() {
+    on_runtime(async {
+        let (mut event_loop, _kernel, handle) = event_loop();
+        let mut queue = GsoQueue::default();
+        let to = Destination {
+            to: ([192, 0, 2, 1], 1).into(),
+            from: None,
+            ecn: 0,
+        };
+        (0..2).for_each(|_| queue.append(&to, &[0; 100]).unwrap());
+        let flusher = &mut event_loop.flusher;
+        let flushed = flusher.flush(&mut queue, &mut Refusing, clock::now());
+        assert_eq!((flushed, flusher.refusing()), (Flushed::Done, 1));
+        handle.send_modify(|signals| signals.routes += 1);
+        event_loop.tick();
+        assert_eq!(event_loop.flusher.refusing(), 0);
+    });
+}
+
+/// Takes one datagram at a time.
+struct Refusing;
+
+impl SendDatagrams for Refusing {
+    fn send(&mut self, _: &Destination, _: &[u8], segment_len: Option<usize>) -> io::Result<()> {
+        match segment_len {
+            Some(_) => Err(io::Error::from_raw_os_error(libc::EMSGSIZE)),
+            None => Ok(()),
+        }
+    }
+
+    fn recover(&mut self) {}
 }
 
 fn handled(event_loop: &mut EventLoop) -> u64 {
