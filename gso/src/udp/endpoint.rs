@@ -104,6 +104,9 @@ impl Endpoint {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.watch_room()?,
             _ => self.full = None,
         }
+        if result.is_ok() && self.has_fallen_back() {
+            self.recreate_state();
+        }
         result
     }
 
@@ -117,6 +120,11 @@ impl Endpoint {
             self.full = Some(full.map_err(|_| io::Error::from_raw_os_error(libc::ENOBUFS))?);
         }
         Ok(())
+    }
+
+    /// Whether quinn-udp has met `EIO` or `EINVAL`, and made good for it by trying without the TOS.
+    fn has_fallen_back(&self) -> bool {
+        self.state.max_gso_segments() < self.max_segments
     }
 
     /// quinn-udp leaves out the IPv4 TOS, and with it ECN, for good after `EIO` or `EINVAL`.

@@ -2,23 +2,16 @@
 
 use std::{
     fs,
-    sync::{
-        Mutex,
-        atomic::{AtomicU64, Ordering},
-    },
-    thread,
+    sync::{Mutex, atomic::AtomicU64},
 };
 
 use base64::{Engine, prelude::BASE64_STANDARD};
-use convoy_lab::{
-    eventually,
-    wireguard::{End, KeyPair, TunnelOptions, Underlay},
-};
+use convoy_lab::wireguard::{End, KeyPair, TunnelOptions, Underlay};
 
 use crate::{
     pairing::Program,
-    scene::{DEADLINE, Scene, for_each_pairing, output_of, wg_dump},
-    traffic::{ping_of, tcp, tcp_bytes, udp_echo},
+    scene::{Scene, for_each_pairing, output_of, wg_dump},
+    traffic::{during_tcp, ping_of, tcp, tcp_bytes, udp_echo},
 };
 
 /// What is left of a cable's 65,535 bytes under IPv6, UDP and WireGuard.
@@ -100,19 +93,7 @@ fn a_destination_without_a_peer_is_said_to_be_unreachable() {
 
 /// Makes three changes, numbered from 1, while `left` sends to `right`.
 fn under_a_transfer(scene: &Scene, change: impl Fn(u16)) {
-    let (left, right) = (&scene.left, &scene.right);
-    let bytes = tcp_bytes();
-    let progress = AtomicU64::new(0);
-    let send = || tcp(&left.namespace, right, right.inner_v4(), bytes, &progress);
-    thread::scope(|scope| {
-        scope.spawn(send);
-        for step in 1..=3 {
-            let part = bytes / 5 * u64::from(step);
-            let enough = || (progress.load(Ordering::Relaxed) >= part).then_some(());
-            assert!(eventually(DEADLINE, enough).is_some(), "TCP stands still");
-            change(step);
-        }
-    });
+    during_tcp(&scene.left, &scene.right, 3, change);
 }
 
 fn wg_set(end: &End, arguments: &[&str]) {

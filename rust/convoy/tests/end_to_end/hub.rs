@@ -1,29 +1,14 @@
-//! Three peers of one hub, which talk to each other through it.
+//! Three peers of one hub (a [`Star`]), which talk to each other through it.
 //!
-//! ```text
-//!   spoke 2                    hub 1                     spoke 3
-//!   10.8.0.2 fd08::2 ═══ 10.8.0.1 fd08::1 ═════════ 10.8.0.3 fd08::3
-//!   10.9.2.2 ── veth ── 10.9.2.1  10.9.3.1 ── veth ──── 10.9.3.3
-//!                            10.9.4.1
-//!                               │ veth
-//!                            10.9.4.4
-//!                        10.8.0.4 fd08::4
-//!                             spoke 4
-//! ```
-//!
-//! The spokes know the hub only, as the way to all of 10.8.0.0/24 and fd08::/64; the hub's kernel
-//! forwards what comes out of its tunnel back into it.
+//! The hub's kernel forwards what comes out of its tunnel back into it.
 
 use std::{fs, sync::atomic::AtomicU64, thread};
 
-use convoy_lab::{
-    Namespace,
-    wireguard::{End, Identity},
-};
+use convoy_lab::{Namespace, wireguard::End};
 
 use crate::{
     pairing::Program::{self, BoringTun, Convoy, GotaTun, NewestWireguardGo, WireguardGo},
-    scene::lab_with,
+    star::Star,
     traffic::{ping, tcp, udp_echo},
 };
 
@@ -58,50 +43,17 @@ fn gotatun_boringtun_and_convoy_talk_to_each_other_through_convoy() {
 }
 
 fn spokes_talk_through_the_hub(hub: Program, spokes: [Program; 3]) {
-    let programs: Vec<_> = spokes.into_iter().chain([hub]).collect();
-    let Some((lab, _turn)) = lab_with(&programs, &["wg", "ping"]) else {
+    let Some(star) = Star::new(hub, &spokes) else {
         return;
     };
-    let middle = lab.namespace("hub").unwrap();
-    forward(&middle);
-    let identities = [2, 3, 4].map(Identity::new);
-    let hub_identity = Identity::new(1);
-    let peers = identities.iter().map(|i| i.as_peer(None)).collect();
-    let _hub = End::start(&middle, &hub.implementation(), &hub_identity, peers, 1_420).unwrap();
-    let spokes: Vec<_> = identities
-        .iter()
-        .zip(spokes)
-        .map(|(identity, program)| {
-            let n = identity.number;
-            let namespace = lab.namespace(&format!("spoke {n}")).unwrap();
-            let (inside, outside) = (format!("10.9.{n}.1/24"), format!("10.9.{n}.{n}/24"));
-            let cable = format!("veth{n}");
-            lab.veth(
-                &middle,
-                &cable,
-                &[&inside],
-                &namespace,
-                "veth0",
-                &[&outside],
-                1_500,
-            )
-            .unwrap();
-            let mut to_hub = hub_identity.as_peer(Some(([10, 9, n, 1], 51_820).into()));
-            to_hub.allowed_ips = vec!["10.8.0.0/24".to_owned(), "fd08::/64".to_owned()];
-            let implementation = program.implementation();
-            End::start(&namespace, &implementation, identity, vec![to_hub], 1_420).unwrap()
-        })
-        .collect();
-    // The hub does not know where a spoke is until the spoke has spoken.
-    for spoke in &spokes {
-        ping(spoke, "10.8.0.1".parse().unwrap());
-    }
-    for_each_two(&spokes, |a, b| {
+    forward(&star.hub.namespace);
+    let spokes = &star.spokes;
+    for_each_two(spokes, |a, b| {
         ping(a, b.inner_v4());
         ping(b, a.inner_v6());
         udp_echo(&a.namespace, b, b.inner_v6(), 200, 1_372);
     });
-    all_at_once(&spokes);
+    all_at_once(spokes);
 }
 
 fn for_each_two(ends: &[End], mut f: impl FnMut(&End, &End)) {
@@ -130,7 +82,7 @@ fn all_at_once(spokes: &[End]) {
     });
 }
 
-fn forward(namespace: &Namespace) {
+pub(crate) fn forward(namespace: &Namespace) {
     for switch in ["ipv4/ip_forward", "ipv6/conf/all/forwarding"] {
         // Below /proc/sys/net every thread sees the settings of its own namespace.
         let write = || fs::write(format!("/proc/sys/net/{switch}"), "1");

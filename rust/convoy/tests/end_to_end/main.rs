@@ -14,6 +14,8 @@
 
 mod pairing;
 mod scene;
+mod star;
+mod stats;
 mod traffic;
 mod twins;
 
@@ -22,6 +24,7 @@ mod changes;
 mod control;
 mod drop_in;
 mod environment;
+mod faults;
 mod golden;
 mod hub;
 mod interop;

@@ -12,11 +12,11 @@
 use std::net::SocketAddr;
 
 use convoy_lab::{Namespace, eventually, wireguard::TunnelOptions, wireguard::Underlay};
-use serde_json::Value;
 
 use crate::{
     pairing::Program,
     scene::{DEADLINE, Pairing, Scene, for_each_pairing, output_of, wg_dump},
+    stats::Stats,
     traffic::{answers, ping},
 };
 
@@ -122,16 +122,12 @@ fn add_address(namespace: &Namespace, address: &str) {
     namespace.link().add_address("veth0", address).unwrap();
 }
 
-fn speak_to(scene: &mut Scene, endpoint: &str) {
+pub(crate) fn speak_to(scene: &mut Scene, endpoint: &str) {
     let left = &mut scene.left;
     left.config.peers[0].endpoint = Some(endpoint.parse::<SocketAddr>().unwrap());
     left.daemon.configure(&left.config).unwrap();
 }
 
 fn handshakes(scene: &Scene) -> u64 {
-    let answer = scene.right.daemon.request("get=convoy_stats\n\n").unwrap();
-    let json = answer.lines().next().unwrap();
-    let json = json.strip_prefix("convoy_stats=").unwrap();
-    let stats: Value = serde_json::from_str(json).unwrap();
-    stats["counters"]["handshakes"].as_u64().unwrap()
+    Stats::of(&scene.right).handshakes()
 }

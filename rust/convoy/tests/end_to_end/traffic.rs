@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use convoy_lab::{Namespace, wireguard::End};
+use convoy_lab::{Namespace, eventually, wireguard::End};
 
 use crate::scene::{DEADLINE, output_of};
 
@@ -58,6 +58,23 @@ pub(crate) fn tcp(from: &Namespace, to: &End, ip: IpAddr, bytes: u64, progress: 
     thread::scope(|scope| {
         scope.spawn(|| send(sender, Stream::new(1), bytes));
         receive(receiver, Stream::new(1), bytes, progress);
+    });
+}
+
+/// Makes so many changes, numbered from 1, while `from` sends to `to` over one TCP connection, evenly
+/// spread over its length.
+pub(crate) fn during_tcp(from: &End, to: &End, changes: u16, change: impl Fn(u16)) {
+    let bytes = tcp_bytes();
+    let progress = AtomicU64::new(0);
+    let send = || tcp(&from.namespace, to, to.inner_v4(), bytes, &progress);
+    thread::scope(|scope| {
+        scope.spawn(send);
+        for step in 1..=changes {
+            let part = bytes / u64::from(changes + 2) * u64::from(step);
+            let enough = || (progress.load(Ordering::Relaxed) >= part).then_some(());
+            assert!(eventually(DEADLINE, enough).is_some(), "TCP stands still");
+            change(step);
+        }
     });
 }
 

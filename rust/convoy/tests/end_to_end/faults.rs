@@ -1,0 +1,75 @@
+//! What the kernel refuses, provoked: each fault, what the daemon does about it, what it counts, and
+//! that it is as fast as before when the fault is gone. `rust/README.md` has the whole list.
+//!
+//! Errors that no kernel gives when asked to come from `strace`, which puts them in the place of a
+//! system call's answer.
+
+mod device;
+mod injected;
+mod queues;
+mod route;
+
+use std::{fs, net::UdpSocket, os::unix::fs::PermissionsExt, sync::atomic::AtomicU64};
+
+use convoy_lab::{
+    Namespace, eventually,
+    wireguard::{End, Implementation},
+};
+
+use crate::{
+    scene::{DEADLINE, convoy_program},
+    stats::Stats,
+    traffic::tcp,
+};
+
+/// What one TCP connection carries where more would show nothing more.
+const BYTES: u64 = 20_000_000;
+
+/// Where packets go that nobody waits for.
+const SINK_PORT: u16 = 9;
+
+/// Sends with more than one datagram that `from` needs to carry [`BYTES`] over TCP.
+fn batches_sent(from: &End, to: &End) -> u64 {
+    let batches = || Stats::of(from).at_least(2, "segments_per_send");
+    let before = batches();
+    tcp(
+        &from.namespace,
+        to,
+        to.inner_v4(),
+        BYTES,
+        &AtomicU64::new(0),
+    );
+    batches() - before
+}
+
+/// As fast as the kernel takes them.
+fn send_into_the_tunnel(from: &End, to: &End, packets: u64) {
+    let socket = udp_socket(from);
+    for _ in 0..packets {
+        socket
+            .send_to(&[7; 1_300], (to.inner_v4(), SINK_PORT))
+            .unwrap();
+    }
+}
+
+fn udp_socket(end: &End) -> UdpSocket {
+    let bind = || UdpSocket::bind("0.0.0.0:0");
+    end.namespace.run(bind).unwrap().unwrap()
+}
+
+/// Waits until the counters of `end` are so.
+fn until(end: &End, what: &str, are_so: impl Fn(&Stats) -> bool) {
+    let look = || are_so(&Stats::of(end)).then_some(());
+    let is_so = eventually(DEADLINE, look).is_some();
+    assert!(is_so, "not so: {what}; {:?}", Stats::of(end));
+}
+
+/// Convoy as a shell script starts it: `before` stands in front of the program.
+fn convoy_after(namespace: &Namespace, before: &str) -> Implementation {
+    let script = namespace.run_directory().join("start");
+    let program = convoy_program();
+    let text = format!("#!/bin/sh\n{before} {} \"$@\"\n", program.display());
+    fs::write(&script, text).unwrap();
+    fs::set_permissions(&script, PermissionsExt::from_mode(0o755)).unwrap();
+    Implementation::new("/var/run/start")
+}

@@ -1,0 +1,194 @@
+//! The way to a peer gets narrow, or is gone for a while.
+
+use std::{sync::atomic::AtomicU64, thread, time::Duration};
+
+use convoy_lab::{
+    eventually,
+    wireguard::{End, Identity},
+};
+use nix::sys::signal::Signal;
+
+use super::{BYTES, batches_sent, send_into_the_tunnel, until};
+use crate::{
+    hub::forward,
+    pairing::Program::Convoy,
+    scene::{DEADLINE, Pairing, Scene, lab_with, output_of, wg_dump},
+    star::Star,
+    stats::Stats,
+    sticky::speak_to,
+    traffic::{answers_of, during_tcp, ping, tcp},
+};
+
+#[test]
+fn a_narrow_route_takes_segmentation_from_its_peer_alone_and_gives_it_back() {
+    let Some(star) = Star::new(Convoy, &[Convoy; 2]) else {
+        return;
+    };
+    let (hub, narrow, wide) = (&star.hub, &star.spokes[0], &star.spokes[1]);
+    assert!(batches_sent(hub, narrow) > 0);
+    assert_eq!(Stats::of(hub).number("gso_refused_batches"), 0);
+
+    set_route_mtu(hub, "1280");
+    assert_eq!(batches_sent(hub, narrow), 0, "the kernel fragments");
+    let stats = Stats::of(hub);
+    let refused = stats.number("gso_refused_batches");
+    assert!(refused > 0);
+    assert_eq!(stats.number("gso_suspended_destinations"), 1);
+    assert!(batches_sent(hub, wide) > 0, "the other peer is untouched");
+
+    // Zero is the interface's.
+    set_route_mtu(hub, "0");
+    until(hub, "segmentation is tried again", |stats| {
+        stats.number("gso_suspended_destinations") == 0
+    });
+    assert!(batches_sent(hub, narrow) > 0);
+    let stats = Stats::of(hub);
+    assert_eq!(stats.number("gso_refused_batches"), refused);
+    assert_eq!(stats.number("udp_sources_lost"), 0, "not suspected");
+    assert_eq!((stats.lost_outbound(), stats.state("gso")), (0, "on"));
+}
+
+/// The first large datagram that goes alone is lost there, and the kernel hears why. Without it the
+/// hop would fragment: the kernel lets what it segments be fragmented.
+///
+/// ```text
+///   left 10.9.1.1 ── 1,500 bytes ── hop ── 1,280 bytes ── 10.9.2.2 right
+/// ```
+#[test]
+fn tcp_goes_through_a_narrow_hop() {
+    let Some((lab, _turn)) = lab_with(&[Convoy], &["wg", "ping"]) else {
+        return;
+    };
+    let [left, hop, right] = ["left", "hop", "right"].map(|label| lab.namespace(label).unwrap());
+    forward(&hop);
+    for (end, name, n, mtu) in [(&left, "veth1", 1, 1_500), (&right, "veth2", 2, 1_280)] {
+        let (near, far) = (format!("10.9.{n}.{n}/24"), format!("10.9.{n}.9/24"));
+        lab.veth(end, "veth0", &[&near], &hop, name, &[&far], mtu)
+            .unwrap();
+        let gateway = [10, 9, n, 9].into();
+        let link = end.link();
+        link.add_route_through("10.9.0.0/16", gateway).unwrap();
+    }
+    let (own, other) = (Identity::new(1), Identity::new(2));
+    let to_right = other.as_peer(Some(([10, 9, 2, 2], 51_820).into()));
+    let convoy = Convoy.implementation();
+    let right = End::start(&right, &convoy, &other, vec![own.as_peer(None)], 1_420).unwrap();
+    let left = End::start(&left, &convoy, &own, vec![to_right], 1_420).unwrap();
+    let is_answered = || answers_of(&left, right.inner_v4(), 1_420).then_some(());
+    assert!(eventually(DEADLINE, is_answered).is_some());
+    for (from, to) in [(&left, &right), (&right, &left)] {
+        tcp(
+            &from.namespace,
+            to,
+            to.inner_v4(),
+            BYTES,
+            &AtomicU64::new(0),
+        );
+        let stats = Stats::of(from);
+        assert!(stats.number("gso_refused_batches") > 0, "{stats:?}");
+        assert_eq!(stats.number("gso_suspended_destinations"), 1);
+        assert_eq!(stats.lost_outbound(), 0);
+    }
+}
+
+#[test]
+fn a_source_address_that_is_gone_costs_neither_segmentation_nor_a_handshake() {
+    let Some(mut scene) = Scene::new(Pairing::ConvoyToConvoy) else {
+        return;
+    };
+    let address = "10.9.0.22/24";
+    let link = scene.right.namespace.link();
+    link.add_address("veth0", address).unwrap();
+    // Routes have changed with it: the daemon may first let go of it.
+    let is_kept = eventually(DEADLINE, || {
+        speak_to(&mut scene, "10.9.0.22:51820");
+        ping(&scene.left, scene.right.inner_v4());
+        thread::sleep(Duration::from_millis(200));
+        ping(&scene.right, scene.left.inner_v4());
+        (wg_dump(&scene.left, 1)[2] == "10.9.0.22:51820").then_some(())
+    });
+    assert!(is_kept.is_some());
+    let (left, right) = (&scene.left, &scene.right);
+    let handshakes = Stats::of(right).handshakes();
+    during_tcp(right, left, 1, |_| {
+        // Stopped, the daemon cannot hear of it by rtnetlink before it has to send.
+        right.daemon.signal(Signal::SIGSTOP).unwrap();
+        send_into_the_tunnel(right, left, 10);
+        let link = right.namespace.link();
+        link.remove_address("veth0", address).unwrap();
+        right.daemon.signal(Signal::SIGCONT).unwrap();
+        until(right, "the source is lost", |stats| {
+            stats.number("udp_sources_lost") > 0
+        });
+    });
+    let stats = Stats::of(right);
+    assert_eq!(stats.number("gso_refused_batches"), 0, "not suspected");
+    assert_eq!(stats.lost_outbound(), 0);
+    assert_eq!(stats.handshakes(), handshakes, "the session goes on");
+    assert_eq!(wg_dump(left, 1)[2], "10.9.0.2:51820");
+    assert!(batches_sent(right, left) > 0);
+}
+
+#[test]
+fn a_network_that_is_gone_for_a_while_costs_counted_drops_and_no_session() {
+    let Some(scene) = Scene::new(Pairing::ConvoyToConvoy) else {
+        return;
+    };
+    let (left, right) = (&scene.left, &scene.right);
+    during_tcp(left, right, 3, |_| {
+        let link = left.namespace.link();
+        let before = Stats::of(left).dropped("outbound_send_failed");
+        link.remove_address("veth0", "10.9.0.1/24").unwrap();
+        until(left, "the network is gone", |stats| {
+            stats.dropped("outbound_send_failed") > before
+        });
+        link.add_address("veth0", "10.9.0.1/24").unwrap();
+    });
+    went_on_as_before(left, right);
+}
+
+#[test]
+fn a_cable_that_is_pulled_again_and_again_under_tcp_keeps_the_session() {
+    let Some(scene) = Scene::new(Pairing::ConvoyToConvoy) else {
+        return;
+    };
+    let (left, right) = (&scene.left, &scene.right);
+    during_tcp(left, right, 4, |step| {
+        // With its own end down the kernel has no route; with the other one it drops what it sends.
+        let (end, lost): (_, fn(&End) -> u64) = match step % 2 {
+            1 => (left, |left| Stats::of(left).dropped("outbound_send_failed")),
+            _ => (right, dropped_by_the_cable),
+        };
+        let before = lost(left);
+        end.namespace.link().set_down("veth0").unwrap();
+        let look = || (lost(left) > before).then_some(());
+        let is_felt = eventually(DEADLINE, look);
+        end.namespace.link().set_up("veth0").unwrap();
+        assert!(is_felt.is_some(), "nobody felt it in step {step}");
+    });
+    went_on_as_before(left, right);
+}
+
+fn went_on_as_before(left: &End, right: &End) {
+    let stats = Stats::of(left);
+    assert_eq!(stats.handshakes(), 1, "the session goes on");
+    assert_eq!(stats.number("gso_refused_batches"), 0, "not suspected");
+    assert!(batches_sent(left, right) > 0);
+    let lost = stats.dropped("outbound_send_failed");
+    assert_eq!(Stats::of(left).lost_outbound(), lost, "and no more");
+}
+
+fn dropped_by_the_cable(left: &End) -> u64 {
+    left.namespace
+        .link()
+        .statistics("veth0")
+        .unwrap()
+        .tx_dropped
+}
+
+/// Of the hub's route to its first spoke.
+fn set_route_mtu(hub: &End, mtu: &str) {
+    let route = "route replace 10.9.2.0/24 dev veth2 proto kernel scope link src 10.9.2.1 mtu";
+    let arguments: Vec<_> = route.split(' ').chain([mtu]).collect();
+    output_of(&hub.namespace, "ip", &arguments);
+}
