@@ -2,8 +2,8 @@
 
 CARGO ?= cargo
 # What the tests run beside Convoy itself.
-TEST_PACKAGES = iproute2 iputils-ping nftables procps util-linux wireguard-go wireguard-tools
-TEST_PROGRAMS = ip ping nft setpriv sysctl wireguard-go wg wg-quick
+TEST_PACKAGES = iproute2 iputils-ping nftables procps strace util-linux wireguard-go wireguard-tools
+TEST_PROGRAMS = ip ping nft setpriv strace sysctl wireguard-go wg wg-quick
 
 # The programs that `make interop` tests against and `make bench-peers` measures, as it installs them.
 PEERS = $(CURDIR)/target/peers

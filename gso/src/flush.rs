@@ -5,7 +5,7 @@
 //! | the kernel says | reaction |
 //! |---|---|
 //! | `EAGAIN` | [`Flushed::Blocked`]: the rest stays queued |
-//! | `ENOBUFS` | [`Flushed::RetryAt`] 1 ms later, three times, then a counted drop |
+//! | `ENOBUFS` | [`Flushed::RetryAt`] 1 ms later, three times, then a counted drop; the batch is closed |
 //! | `EINVAL`, `ENETUNREACH`, `EADDRNOTAVAIL` with a pinned source | the source is forgotten, the same batch sent again |
 //! | `EIO`, `EINVAL` on a batch | its segments one by one, segmentation off for that address for a minute |
 //! | `EMSGSIZE` on a batch | its segments one by one, segmentation off for that address for ten minutes |

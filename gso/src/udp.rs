@@ -270,11 +270,7 @@ impl SendDatagrams for UdpSockets {
             contents,
             segment_size: segment_len,
             src_ip: destination.from,
-        })?;
-        if endpoint.has_fallen_back() {
-            endpoint.recreate_state();
-        }
-        Ok(())
+        })
     }
 
     fn recover(&mut self) {

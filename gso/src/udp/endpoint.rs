@@ -104,6 +104,9 @@ impl Endpoint {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.watch_room()?,
             _ => self.full = None,
         }
+        if result.is_ok() && self.has_fallen_back() {
+            self.recreate_state();
+        }
         result
     }
 
@@ -120,7 +123,7 @@ impl Endpoint {
     }
 
     /// Whether quinn-udp has met `EIO` or `EINVAL`, and made good for it by trying without the TOS.
-    pub(super) fn has_fallen_back(&self) -> bool {
+    fn has_fallen_back(&self) -> bool {
         self.state.max_gso_segments() < self.max_segments
     }
 

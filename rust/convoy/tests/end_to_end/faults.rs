@@ -13,11 +13,11 @@ use std::{fs, net::UdpSocket, os::unix::fs::PermissionsExt, sync::atomic::Atomic
 
 use convoy_lab::{
     Namespace, eventually,
-    wireguard::{End, Implementation},
+    wireguard::{End, Identity, Implementation},
 };
 
 use crate::{
-    scene::{DEADLINE, convoy_program},
+    scene::{DEADLINE, convoy, convoy_program},
     stats::Stats,
     traffic::tcp,
 };
@@ -32,14 +32,14 @@ const SINK_PORT: u16 = 9;
 fn batches_sent(from: &End, to: &End) -> u64 {
     let batches = || Stats::of(from).at_least(2, "segments_per_send");
     let before = batches();
-    tcp(
-        &from.namespace,
-        to,
-        to.inner_v4(),
-        BYTES,
-        &AtomicU64::new(0),
-    );
+    carry(from, to);
     batches() - before
+}
+
+/// [`BYTES`] over TCP.
+fn carry(from: &End, to: &End) {
+    let progress = AtomicU64::new(0);
+    tcp(&from.namespace, to, to.inner_v4(), BYTES, &progress);
 }
 
 /// As fast as the kernel takes them.
@@ -62,6 +62,21 @@ fn until(end: &End, what: &str, are_so: impl Fn(&Stats) -> bool) {
     let look = || are_so(&Stats::of(end)).then_some(());
     let is_so = eventually(DEADLINE, look).is_some();
     assert!(is_so, "not so: {what}; {:?}", Stats::of(end));
+}
+
+/// Two ends of a tunnel, the right one at `to`; the left one is run by `implementation`.
+fn ends(
+    left: &Namespace,
+    implementation: &Implementation,
+    right: &Namespace,
+    to: [u8; 4],
+) -> (End, End) {
+    let (own, other) = (Identity::new(1), Identity::new(2));
+    let to_right = other.as_peer(Some((to, 51_820).into()));
+    let left = End::start(left, implementation, &own, vec![to_right], 1_420).unwrap();
+    let to_left = own.as_peer(None);
+    let right = End::start(right, &convoy(), &other, vec![to_left], 1_420).unwrap();
+    (left, right)
 }
 
 /// Convoy as a shell script starts it: `before` stands in front of the program.

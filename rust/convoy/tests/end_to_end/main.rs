@@ -1,8 +1,8 @@
 //! The real program in namespaces: against itself, and against other programs from either side.
 //!
-//! Root is needed, and `wireguard-go`, `wg` and `ping`; without, the tests say so and pass, or
-//! fail under `CONVOY_REQUIRE_LAB=1`. Those that `make interop` runs are ignored otherwise: they
-//! need what it installs, or take long. Further switches:
+//! Root is needed, and `wireguard-go`, `wg`, `ping`, and for some `strace` or `setpriv`; without, the
+//! tests say so and pass, or fail under `CONVOY_REQUIRE_LAB=1`. Those that `make interop` runs are
+//! ignored otherwise: they need what it installs, or take long. Further switches:
 //!
 //! - `CONVOY_TEST_PROGRAM`: the program to test, instead of the one that cargo has built.
 //! - `CONVOY_TEST_REFERENCE`: the program to compare with, instead of `wireguard-go`.

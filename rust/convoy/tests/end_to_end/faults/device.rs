@@ -1,20 +1,17 @@
 //! A TUN that can do less, and one that is set down.
 
-use std::{net::UdpSocket, os::fd::AsRawFd, sync::atomic::AtomicU64};
+use std::{net::UdpSocket, os::fd::AsRawFd};
 
-use convoy_lab::{
-    Lab, Namespace, eventually,
-    wireguard::{End, Identity, Implementation},
-};
+use convoy_lab::{Lab, eventually, wireguard::End};
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 
-use super::{BYTES, batches_sent, convoy_after, until};
+use super::{BYTES, batches_sent, carry, convoy_after, ends, until};
 use crate::{
     drop_in::open_tun,
     pairing::Program::Convoy,
     scene::{DEADLINE, Pairing, Scene, lab_with},
     stats::Stats,
-    traffic::{during_tcp, ping, tcp, tcp_both_ways},
+    traffic::{during_tcp, ping, tcp_both_ways},
 };
 
 #[test]
@@ -56,13 +53,7 @@ fn without_cap_net_admin_the_socket_buffers_are_what_anybody_gets_and_the_log_sa
     is_right(&left, ["rmem_max", "wmem_max"].map(limit));
     is_right(&right, [u64::MAX; 2]);
     for (from, to) in [(&left, &right), (&right, &left)] {
-        tcp(
-            &from.namespace,
-            to,
-            to.inner_v4(),
-            BYTES,
-            &AtomicU64::new(0),
-        );
+        carry(from, to);
     }
 }
 
@@ -102,15 +93,9 @@ fn with_an_inherited_tun(lab: &Lab, before: &str) -> (End, End) {
     fcntl(&tun, FcntlArg::F_SETFD(FdFlag::empty())).unwrap();
     let variable = format!("WG_TUN_FD={}", tun.as_raw_fd());
     let inheriting = convoy_after(&left, &format!("export {variable}; {before}"));
-    let (own, other) = (Identity::new(1), Identity::new(2));
-    let start = |namespace: &Namespace, program: &Implementation, own: &Identity, peer| {
-        End::start(namespace, program, own, vec![peer], 1_420).unwrap()
-    };
-    let to_right = other.as_peer(Some(([10, 9, 0, 2], 51_820).into()));
-    let left = start(&left, &inheriting, &own, to_right);
+    let both = ends(&left, &inheriting, &right, [10, 9, 0, 2]);
     drop(tun);
-    let right = start(&right, &Convoy.implementation(), &other, own.as_peer(None));
-    (left, right)
+    both
 }
 
 /// The limits of the machine: no namespace has its own.

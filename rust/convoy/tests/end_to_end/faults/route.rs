@@ -1,22 +1,19 @@
 //! The way to a peer gets narrow, or is gone for a while.
 
-use std::{sync::atomic::AtomicU64, thread, time::Duration};
+use std::{thread, time::Duration};
 
-use convoy_lab::{
-    eventually,
-    wireguard::{End, Identity},
-};
+use convoy_lab::{eventually, wireguard::End};
 use nix::sys::signal::Signal;
 
-use super::{BYTES, batches_sent, send_into_the_tunnel, until};
+use super::{batches_sent, carry, ends, send_into_the_tunnel, until};
 use crate::{
     hub::forward,
     pairing::Program::Convoy,
-    scene::{DEADLINE, Pairing, Scene, lab_with, output_of, wg_dump},
+    scene::{DEADLINE, Pairing, Scene, convoy, lab_with, output_of, wg_dump},
     star::Star,
     stats::Stats,
     sticky::speak_to,
-    traffic::{answers_of, during_tcp, ping, tcp},
+    traffic::{answers_of, during_tcp, ping},
 };
 
 #[test]
@@ -69,21 +66,11 @@ fn tcp_goes_through_a_narrow_hop() {
         let link = end.link();
         link.add_route_through("10.9.0.0/16", gateway).unwrap();
     }
-    let (own, other) = (Identity::new(1), Identity::new(2));
-    let to_right = other.as_peer(Some(([10, 9, 2, 2], 51_820).into()));
-    let convoy = Convoy.implementation();
-    let right = End::start(&right, &convoy, &other, vec![own.as_peer(None)], 1_420).unwrap();
-    let left = End::start(&left, &convoy, &own, vec![to_right], 1_420).unwrap();
+    let (left, right) = ends(&left, &convoy(), &right, [10, 9, 2, 2]);
     let is_answered = || answers_of(&left, right.inner_v4(), 1_420).then_some(());
     assert!(eventually(DEADLINE, is_answered).is_some());
     for (from, to) in [(&left, &right), (&right, &left)] {
-        tcp(
-            &from.namespace,
-            to,
-            to.inner_v4(),
-            BYTES,
-            &AtomicU64::new(0),
-        );
+        carry(from, to);
         let stats = Stats::of(from);
         assert!(stats.number("gso_refused_batches") > 0, "{stats:?}");
         assert_eq!(stats.number("gso_suspended_destinations"), 1);
