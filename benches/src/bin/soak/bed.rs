@@ -5,7 +5,7 @@ use std::{fs, net::IpAddr, path::Path};
 use anyhow::{Context as _, ensure};
 use convoy_lab::{
     Lab, Namespace,
-    wireguard::{Daemon, End, Identity, Implementation},
+    wireguard::{End, Identity, Implementation},
 };
 
 /// The numbers that the spokes' addresses are made of.
@@ -79,10 +79,9 @@ impl Bed {
         })
     }
 
-    /// All daemons with their names, the hub's first.
-    pub(crate) fn daemons(&self) -> impl Iterator<Item = (&str, &Daemon)> {
-        let ends = std::iter::once(&self.hub).chain(&self.spokes);
-        ends.map(|end| (end.namespace.label(), &end.daemon))
+    /// The hub, then the spokes.
+    pub(crate) fn ends(&self) -> impl Iterator<Item = &End> {
+        std::iter::once(&self.hub).chain(&self.spokes)
     }
 
     /// The address at which a spoke talks to the hub inside the tunnel.

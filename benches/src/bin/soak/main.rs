@@ -62,24 +62,23 @@ struct Args {
     /// Where soak.json and soak.svg are put
     #[arg(long, default_value = "benches/results")]
     out: PathBuf,
-    /// Only draw soak.svg again, from the soak.json that is there
+    /// Only judge and draw again the soak.json that is there
     #[arg(long)]
-    draw: bool,
+    again: bool,
 }
 
 fn main() -> anyhow::Result<ExitCode> {
     let args = Args::parse();
     let file = args.out.join("soak.json");
-    if args.draw {
-        draw(&Record::load(&file)?, &args.out)?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    let plan = run::Plan {
-        program: program(&args)?,
-        secs: args.secs,
-        rate_mbps: args.rate,
+    let mut record = if args.again {
+        Record::load(&file)?
+    } else {
+        run::run(&run::Plan {
+            program: program(&args)?,
+            secs: args.secs,
+            rate_mbps: args.rate,
+        })?
     };
-    let mut record = run::run(&plan)?;
     record.verdicts = verdict::judge(&record);
     fs::create_dir_all(&args.out).with_context(|| format!("make {}", args.out.display()))?;
     record.save(&file)?;

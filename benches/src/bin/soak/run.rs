@@ -24,7 +24,10 @@ pub(crate) struct Plan {
 /// Runs it; the verdicts are still to be found.
 pub(crate) fn run(plan: &Plan) -> anyhow::Result<Record> {
     let bed = Bed::new(&plan.program)?;
-    let daemons = bed.daemons().map(|(name, _)| name.to_owned()).collect();
+    let daemons = bed
+        .ends()
+        .map(|end| end.namespace.label().to_owned())
+        .collect();
     let header = Header::new(&plan.program, plan.secs, plan.rate_mbps, daemons)?;
     let open = |(number, spoke)| Connection::open(&bed, number, spoke);
     let connections: Vec<_> = SPOKES

@@ -1,6 +1,7 @@
 //! A look at everything, every second.
 
-use convoy_lab::wireguard::Daemon;
+use anyhow::Context as _;
+use convoy_lab::{measure::log_tail, wireguard::End};
 
 use crate::{
     bed::{Bed, SPOKES},
@@ -18,8 +19,6 @@ use crate::{
 const HANDSHAKES_EVERY: u64 = 4;
 /// Seconds between two lines for whoever watches.
 const LINE_EVERY: u64 = 10;
-/// Lines of a log that a dead daemon leaves.
-const LOG_LINES: usize = 20;
 
 /// All that is looked at.
 pub(crate) struct Sampler<'a> {
@@ -46,7 +45,7 @@ pub(crate) struct Seen {
 
 impl<'a> Sampler<'a> {
     pub(crate) fn new(bed: &'a Bed, load: &'a Load, probes: &'a Probes) -> anyhow::Result<Self> {
-        let counters = bed.daemons().map(|(_, daemon)| Counters::read(daemon));
+        let counters = bed.ends().map(|end| Counters::read(&end.daemon));
         let keys = bed.spokes.iter().map(|spoke| spoke.keys.public_base64());
         Ok(Self {
             bed,
@@ -68,8 +67,8 @@ impl<'a> Sampler<'a> {
             self.load.clock.sleep_until(second as f64);
             match self.sample() {
                 Ok(sample) => self.seen.samples.push(sample),
-                Err((name, error)) => {
-                    self.seen.death = Some(format!("{name}: {error:#}"));
+                Err(error) => {
+                    self.seen.death = Some(format!("{error:#}"));
                     break;
                 }
             }
@@ -89,8 +88,8 @@ impl<'a> Sampler<'a> {
         self.seen
     }
 
-    /// The error has the name of the daemon that is gone.
-    fn sample(&mut self) -> Result<Sample, (String, anyhow::Error)> {
+    /// Fails when a daemon has ended, with what it wrote last.
+    fn sample(&mut self) -> anyhow::Result<Sample> {
         let before = self.seen.samples.last().map_or(0.0, |sample| sample.at_s);
         let now = self.load.clock.now();
         let arrived = [Direction::Up, Direction::Down].map(|way| self.load.arrived(way));
@@ -104,24 +103,28 @@ impl<'a> Sampler<'a> {
             down_mbps: mbps(1),
             ..Sample::default()
         };
-        for (number, (name, daemon)) in self.bed.daemons().enumerate() {
-            let failed = |error: anyhow::Error| (name.to_owned(), error.context(log_tail(daemon)));
-            // First, so that our own question is not among the descriptors.
-            let process = Process::read(daemon.pid()).map_err(failed)?;
-            let counters = Counters::read(daemon).map_err(failed)?;
-            sample.take_process(&process);
-            let drops = counters.drops_since(&self.counters[number]);
-            if !drops.is_empty() {
-                sample.drops.insert(name.to_owned(), drops);
-            }
-            if number == 0 {
-                sample.hub_bytes = [counters.inbound.bytes, counters.outbound.bytes];
-            }
-            self.counters[number] = counters;
+        for (number, end) in self.bed.ends().enumerate() {
+            self.look_at(number, end, &mut sample)
+                .with_context(|| log_tail(end))?;
         }
         self.arrived = arrived;
         sample.others_cpus = rounded(self.others_cpu(&sample) / (now - before), 1e2);
         Ok(sample)
+    }
+
+    fn look_at(&mut self, number: usize, end: &End, sample: &mut Sample) -> anyhow::Result<()> {
+        // First, so that our own question is not among the descriptors.
+        sample.take_process(&Process::read(end.daemon.pid())?);
+        let counters = Counters::read(&end.daemon)?;
+        let drops = counters.drops_since(&self.counters[number]);
+        if !drops.is_empty() {
+            sample.drops.insert(end.namespace.label().to_owned(), drops);
+        }
+        if number == 0 {
+            sample.hub_bytes = [counters.inbound.bytes, counters.outbound.bytes];
+        }
+        self.counters[number] = counters;
+        Ok(())
     }
 
     /// CPU seconds of other programs since the sample before.
@@ -180,11 +183,4 @@ impl Sample {
 
 fn rounded(value: f64, to: f64) -> f64 {
     (value * to).round() / to
-}
-
-fn log_tail(daemon: &Daemon) -> String {
-    let log = daemon.log();
-    let lines: Vec<_> = log.lines().collect();
-    let tail = &lines[lines.len().saturating_sub(LOG_LINES)..];
-    format!("its log ends: {}", tail.join(" | "))
 }

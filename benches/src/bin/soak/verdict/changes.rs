@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{SETTLING, Verdict, verdict};
+use super::{LATE, SETTLING, Verdict, verdict};
 use crate::{
     bed::SPOKES,
     events::{Event, Kind},
@@ -130,9 +130,9 @@ fn at_start(sample: &Sample, reason: &str) -> bool {
     sample.at_s < STARTING && reason == "outbound_no_route"
 }
 
-/// Whether an event can have an effect in the second before a sample.
+/// Whether an event can have an effect in the second before a sample, or while it is taken.
 fn felt(event: &Event, sample: &Sample) -> bool {
-    event.from_s <= sample.at_s && sample.at_s - 1.0 <= event.until_s + SETTLING
+    event.from_s <= sample.at_s + LATE && sample.at_s - 1.0 <= event.until_s + SETTLING
 }
 
 /// What an event lets a daemon drop.

@@ -62,7 +62,7 @@ fn stream(spoke: u8, direction: Direction) -> Stream {
 
 fn event(at: u64, kind: Kind) -> Event {
     Event {
-        from_s: at as f64,
+        from_s: at as f64 + 0.001,
         until_s: at as f64 + 2.0,
         kind,
         spoke: (kind != Kind::Port).then_some(2),
@@ -218,6 +218,11 @@ fn a_drop_is_explained_by_its_event_and_only_while_that_is_felt() {
                 .insert("hub".to_owned(), by_reason);
         })
     };
+    assert_eq!(
+        dropped(49, "outbound_no_route"),
+        [""; 0],
+        "begins while all is looked at"
+    );
     assert_eq!(dropped(51, "outbound_no_route"), [""; 0]);
     assert_eq!(dropped(70, "outbound_no_route"), ["drops explained"]);
     assert_eq!(dropped(31, "outbound_no_route"), ["drops explained"]);
