@@ -4,7 +4,7 @@ use std::{
     ffi::OsString,
     fs::{self, File},
     io::{self, Read, Seek, Write},
-    net::Shutdown,
+    net::{Ipv6Addr, Shutdown},
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
     process::{Child, ExitStatus, Stdio},
@@ -141,6 +141,26 @@ impl Daemon {
         };
         eventually(PATIENCE, is_listening).ok_or_else(|| {
             let problem = format!("does not listen on port {port}");
+            self.implementation.failed(problem)
+        })
+    }
+
+    /// Waits until the kernel takes packets to `address`, which the daemon's interface has: where the
+    /// link was down when it got the address, that is some time after the link is up.
+    ///
+    /// # Errors
+    ///
+    /// [`LabError::Daemon`] when it does not in time.
+    pub(super) fn wait_until_addressed(&self, address: Ipv6Addr) -> Result<(), LabError> {
+        // The destination and its length in hexadecimal (net/ipv6/route.c, rt6_info_route).
+        let local = format!("{:032x} 80 ", address.to_bits());
+        let path = format!("/proc/{}/net/ipv6_route", self.pid());
+        let is_local = || {
+            let routes = fs::read_to_string(&path).unwrap_or_default();
+            routes.contains(&local).then_some(())
+        };
+        eventually(PATIENCE, is_local).ok_or_else(|| {
+            let problem = format!("its host does not take packets to {address}");
             self.implementation.failed(problem)
         })
     }

@@ -130,12 +130,17 @@ impl End {
         link.set_mtu(INTERFACE, self.tunnel_mtu)?;
         link.add_address(INTERFACE, &format!("{}/24", self.inner_v4()))?;
         // Below the least MTU of IPv6 the kernel has no IPv6 on the link (RFC 8200, section 5).
-        if self.tunnel_mtu >= 1_280 {
+        let has_ipv6 = self.tunnel_mtu >= 1_280;
+        if has_ipv6 {
             link.add_address(INTERFACE, &format!("{}/64", self.inner_v6()))?;
         }
         link.set_up(INTERFACE)?;
         // A daemon hears of it, and then opens its sockets.
-        self.daemon.wait_until_listening(self.config.listen_port)
+        self.daemon.wait_until_listening(self.config.listen_port)?;
+        if has_ipv6 {
+            self.daemon.wait_until_addressed(inner_v6(self.number))?;
+        }
+        Ok(())
     }
 }
 
