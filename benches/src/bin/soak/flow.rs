@@ -2,7 +2,7 @@
 
 use std::{
     fmt,
-    io::{Read, Write},
+    io::{ErrorKind, Read, Write},
     net::{Shutdown, SocketAddr, TcpListener, TcpStream},
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
     thread::{self, Scope, ScopedJoinHandle},
@@ -203,6 +203,9 @@ impl Load {
             let read = match from.read(&mut buffer) {
                 Ok(0) => break None,
                 Ok(read) => read,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    break Some(format!("nothing arrived for {STREAM_PATIENCE:?}"));
+                }
                 Err(error) => break Some(format!("receiving: {error}")),
             };
             let now = self.clock.now();
