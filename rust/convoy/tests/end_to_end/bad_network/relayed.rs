@@ -5,23 +5,34 @@
 //!     10.9.1.1 ── veth ── 10.9.1.9  relay  10.9.2.9 ── veth ── 10.9.2.2
 //! ```
 
-use std::{sync::MutexGuard, thread};
+use std::{
+    collections::HashSet,
+    net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket},
+    sync::MutexGuard,
+    thread,
+    time::Duration,
+};
 
 use convoy_lab::{
-    Lab, Namespace, eventually,
-    relay::{Census, Direction, Impairments, Relay, Side},
-    traffic::{self, Agent, Event, Flow, Request, UdpJob, UdpReceived},
+    Lab, eventually,
+    relay::{Census, Direction, Impairments, Relay, Side, Tally},
     wireguard::{End, Identity},
 };
+use nix::sys::socket::{setsockopt, sockopt};
 use serde_json::Value;
 
 use crate::{
-    scene::{DEADLINE, convoy, convoy_program, lab},
+    scene::{DEADLINE, convoy, lab},
     traffic::ping,
 };
 
 const PORT: u16 = 51_820;
 const MTU: u32 = 1_420;
+const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+
+/// Packets of a flow: all of them fit into every buffer on the way.
+const FLOW: u32 = 4_000;
+const SOCKET_BUFFER: usize = 16 * 1024 * 1024;
 
 /// The tunnel and the relay; when the test fails, what happened to the datagrams is shown.
 pub(crate) struct Relayed {
@@ -70,48 +81,58 @@ impl Relayed {
         Some(scene)
     }
 
-    /// Numbered packets from left to right, and which of them arrived.
-    pub(crate) fn flow(&self, packets: u32) -> UdpReceived {
-        let rate = 10_000.0;
-        let job = |end, flow| {
-            Request::Udp(UdpJob {
-                end,
-                flow,
-                payload: 1_000,
-                rate_pps: rate,
-                seconds: f64::from(packets) / rate,
-                run: 1,
-            })
+    /// Numbered packets from left to right: exactly those arrive, each once, that were in the
+    /// datagrams which the relay's account says are new.
+    pub(crate) fn flow_arrives(&self) {
+        let address = SocketAddr::new(self.right.inner_v4(), 7_000);
+        let bind = |end: &End, to| end.namespace.run(|| UdpSocket::bind(to)).unwrap().unwrap();
+        let (receiver, sender) = (bind(&self.right, address), bind(&self.left, ANY));
+        setsockopt(&receiver, sockopt::RcvBufForce, &SOCKET_BUFFER).unwrap();
+        let taken = || {
+            let link = self.left.namespace.link();
+            let refused = link.statistics(self.left.daemon.interface()).unwrap();
+            let outbound = &stats(&self.left)["counters"]["outbound"]["packets"];
+            outbound.as_u64().unwrap() + refused.tx_dropped
         };
-        let mut receiver = agent(&self.right.namespace);
-        let mut sender = agent(&self.left.namespace);
-        receiver
-            .ask(&job(traffic::End::Listen, Flow::Receive))
-            .unwrap();
-        let to = (self.right.inner_v4(), receiver.ready(DEADLINE).unwrap());
-        sender
-            .ask(&job(traffic::End::Connect(to.into()), Flow::Send))
-            .unwrap();
-        match receiver.event(DEADLINE).unwrap() {
-            Event::UdpReceived(received) => received,
-            other => panic!("{other:?}"),
+        let before = (taken(), self.all_is_counted().census.packets);
+        for number in 0..FLOW {
+            let mut packet = [0; 1_000];
+            packet[..4].copy_from_slice(&number.to_le_bytes());
+            sender.send_to(&packet, address).unwrap();
+            if number % 20 == 0 {
+                // Much more at once would be lost before it is a datagram.
+                thread::sleep(Duration::from_millis(1));
+            }
         }
+        let all_taken = || (taken() - before.0 == u64::from(FLOW)).then_some(());
+        assert!(eventually(DEADLINE, all_taken).is_some());
+        let expected = self.all_is_counted().census.packets - before.1;
+        let mut seen = HashSet::new();
+        while let Some(number) = hear(&receiver, seen.len() as u64 == expected) {
+            assert!(seen.insert(number), "{number} came twice");
+        }
+        assert_eq!(seen.len() as u64, expected, "packets");
     }
 
-    /// Every datagram that the relay has sent on is counted by its receiver as what it is.
-    pub(crate) fn all_is_counted(&self) {
-        for (direction, receiver) in [
-            (Direction::ToRight, &self.right),
-            (Direction::ToLeft, &self.left),
-        ] {
-            let accounts = || (self.relay.tally(direction), Counted::of(receiver));
-            let agree = || {
-                let (tally, counted) = accounts();
-                (tally.waiting == 0 && counted.agrees_with(&tally.census)).then_some(())
-            };
-            let agreed = eventually(DEADLINE, agree);
-            assert!(agreed.is_some(), "{direction:?}: {:#?}", accounts());
-        }
+    /// Waits until every datagram has gone through the relay, and is counted by its receiver as what
+    /// it is; returns what happened to those on the way to the right.
+    pub(crate) fn all_is_counted(&self) -> Tally {
+        self.is_counted(Direction::ToLeft, &self.right, &self.left);
+        self.is_counted(Direction::ToRight, &self.left, &self.right)
+    }
+
+    fn is_counted(&self, direction: Direction, sender: &End, receiver: &End) -> Tally {
+        let accounts = || {
+            let sent = datagrams(sender, "segments_per_send");
+            let tally = self.relay.tally(direction);
+            (sent, tally, Counted::of(receiver))
+        };
+        let agreed = eventually(DEADLINE, || {
+            let (sent, tally, counted) = accounts();
+            let all_through = tally.received == sent && tally.waiting == 0;
+            (all_through && counted.agrees_with(&tally.census)).then_some(tally)
+        });
+        agreed.unwrap_or_else(|| panic!("{direction:?}: {:#?}", accounts()))
     }
 }
 
@@ -187,8 +208,26 @@ pub(crate) fn stats(end: &End) -> Value {
     serde_json::from_str(json.unwrap()).unwrap()
 }
 
-fn agent(namespace: &Namespace) -> Agent {
-    let mut command = namespace.command(convoy_program());
-    command.args(["lab-inside", "traffic"]);
-    Agent::spawn(command).unwrap()
+/// How many datagrams an end has sent, or received, by the histogram of its system calls.
+pub(crate) fn datagrams(end: &End, histogram: &str) -> u64 {
+    let stats = stats(end);
+    let counts = &stats["counters"]["histograms"][histogram];
+    let counts = counts.as_array().unwrap().iter();
+    (0..)
+        .zip(counts)
+        .map(|(size, count): (u64, _)| size * count.as_u64().unwrap())
+        .sum()
+}
+
+/// The next number; `None` if none comes in time, which is short where none should.
+fn hear(socket: &UdpSocket, is_complete: bool) -> Option<u32> {
+    let patience = match is_complete {
+        true => Duration::from_millis(100),
+        false => DEADLINE,
+    };
+    socket.set_read_timeout(Some(patience)).unwrap();
+    let mut packet = [0; 1_001];
+    let length = socket.recv(&mut packet).ok()?;
+    assert_eq!(length, 1_000);
+    packet.first_chunk().copied().map(u32::from_le_bytes)
 }
