@@ -13,7 +13,7 @@ PEER_VERSIONS = "$(PEERS)/bin/wireguard --version" "$(PEERS)/bin/boringtun-cli -
 FORK = github.com/tailscale/wireguard-go
 FORK_VERSION = sed -n 's|^[[:space:]]*$(FORK) \(v[^ ]*\).*|\1|p' "$$(go list -m -f '{{.GoMod}}' tailscale.com@latest)"
 
-.PHONY: help build speedtest test test-packages interop peers lint fmt-check clippy doc bench bench-peers soak fuzz miri asan
+.PHONY: help build speedtest test test-packages interop peers lint fmt-check clippy doc bench bench-peers soak flood fuzz miri asan
 
 help: ## This list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | column -t -s "$$(printf '\t')"
@@ -85,6 +85,10 @@ bench-peers: build peers ## Convoy against its newest peers, measured in turns (
 soak: build ## Load, rekeys and changes for ten minutes, judged and plotted; as root: make soak [SECS=600]
 	$(CARGO) build --release --locked -p convoy-benches --bin soak
 	./target/release/soak --secs $(or $(SECS),600) $(ARGS)
+
+flood: build ## What floods of datagrams cost a tunnel's traffic; as root
+	$(CARGO) build --release --locked -p convoy-benches --bin flood
+	./target/release/flood $(ARGS)
 
 fuzz: ## Look for failing inputs with libFuzzer: make fuzz SECS=600 [TARGET=part of a name]
 	rust/fuzz/run $(or $(SECS),60) $(TARGET)

@@ -49,6 +49,16 @@ pub struct Inbound<'a> {
     pub ecn: u8,
 }
 
+/// Whether a datagram is, by its type and length, a handshake message or a cookie reply: each may
+/// cost several Diffie-Hellmans, anything else at most a decryption.
+#[must_use]
+pub fn is_handshake(datagram: &[u8]) -> bool {
+    matches!(
+        (datagram.first_chunk(), datagram.len()),
+        (Some([1, 0, 0, 0]), 148) | (Some([2, 0, 0, 0]), 92) | (Some([3, 0, 0, 0]), 64)
+    )
+}
+
 impl Node {
     /// Handles one datagram.
     ///
@@ -65,9 +75,7 @@ impl Node {
             _ if !self.is_up => Err(DropReason::InboundLinkDown),
             _ if inbound.from.port() == 0 => Err(DropReason::InboundPortZero),
             (Some([4, 0, 0, 0]), DATA_OVERHEAD..) => self.handle_data(inbound, now, sink)?,
-            (Some([1, 0, 0, 0]), 148) | (Some([2, 0, 0, 0]), 92) | (Some([3, 0, 0, 0]), 64) => {
-                self.handle_handshake(inbound, now)
-            }
+            _ if is_handshake(datagram) => self.handle_handshake(inbound, now),
             _ => Err(DropReason::InboundNotWireGuard),
         };
         if let Err(reason) = dropped {

@@ -31,6 +31,7 @@ pub mod noise;
 pub mod outbound;
 mod packet;
 mod peer;
+mod places;
 mod plan;
 mod prefixes;
 mod replies;

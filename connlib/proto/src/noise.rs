@@ -28,6 +28,8 @@ pub(crate) const HANDSHAKES_PER_SECOND: u64 = 200;
 pub(crate) const CONTROL_BYTES: usize = 148;
 /// What encryption adds to a packet, in bytes: header and AEAD tag.
 pub const DATA_OVERHEAD: usize = 32;
+/// Of MAC1 and of MAC2, in bytes; without a cookie MAC2 is zero (paper §5.4.4).
+const MAC_BYTES: usize = 16;
 /// Sessions that one peer's [`Noise`] keeps: the low bits of the local index choose the place.
 pub(crate) const SESSIONS: u32 = 8;
 
@@ -91,14 +93,26 @@ impl Identity {
     ) -> Result<Screened, DropReason> {
         // Without this "under load" would never end.
         self.limiter.reset_count();
-        let mut reply = [0; 64];
-        let verified = self.limiter.verify_packet(Some(from), datagram, &mut reply);
-        let has_mac1 = matches!(
+        // Without an address only MAC1 is looked at: what is under load is then refused for little.
+        let mut verified = self.limiter.verify_packet(None, datagram, &mut []);
+        let is_refused = matches!(verified, Err(TunnResult::Err(WireGuardError::UnderLoad)));
+        let is_handshake = matches!(
             verified,
             Ok(Packet::HandshakeInit(_) | Packet::HandshakeResponse(_))
-                | Err(TunnResult::WriteToNetwork(_))
         );
-        let is_under_load = has_mac1 && sources.count(now);
+        let is_under_load = (is_refused || is_handshake) && sources.count(now);
+        let claims_proof = !datagram.ends_with(&[0; MAC_BYTES]);
+        let mut reply = [0; 64];
+        if is_refused {
+            let is_looked_at = match claims_proof {
+                true => sources.may_claim(from, now),
+                false => sources.may_be_asked(from, now),
+            };
+            if !is_looked_at {
+                return Err(DropReason::InboundUnderLoad);
+            }
+            verified = self.limiter.verify_packet(Some(from), datagram, &mut reply);
+        }
         if is_under_load && verified.is_ok() && !sources.admit(from, now) {
             return Err(DropReason::InboundUnderLoad);
         }
@@ -115,6 +129,11 @@ impl Identity {
                 receiver: cookie.receiver_idx,
             }),
             Ok(Packet::PacketData(_)) => Err(DropReason::InboundNotWireGuard),
+            Err(TunnResult::WriteToNetwork(_))
+                if claims_proof && !sources.may_be_asked(from, now) =>
+            {
+                Err(DropReason::InboundUnderLoad)
+            }
             Err(TunnResult::WriteToNetwork(_)) => Ok(Screened::AskForCookie(reply)),
             Err(TunnResult::Err(WireGuardError::InvalidMac)) => Err(DropReason::InboundBadMac),
             Err(_) => Err(DropReason::InboundNotWireGuard),

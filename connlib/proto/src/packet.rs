@@ -73,9 +73,11 @@ fn set_ecn(packet: &mut [u8], ecn: u8) {
 }
 
 fn is_whole_ipv4(packet: &[u8]) -> bool {
-    packet.len() >= IPV4_HEADER
-        && usize::from(packet[0] & 0xf) * 4 >= IPV4_HEADER
-        && (IPV4_HEADER..=packet.len()).contains(&be16_at(packet, 2))
+    if packet.len() < IPV4_HEADER {
+        return false;
+    }
+    let header = usize::from(packet[0] & 0xf) * 4;
+    header >= IPV4_HEADER && (header..=packet.len()).contains(&be16_at(packet, 2))
 }
 
 fn is_whole_ipv6(packet: &[u8]) -> bool {

@@ -1,11 +1,11 @@
-//! What handshake messages may cost while the node is under load (WireGuard paper §5.3): so many
-//! for each address that has proved to be one's own.
+//! What handshake messages may cost while the node is under load (WireGuard paper §5.3).
 //!
-//! boringtun asks for that proof (a cookie), but does not count behind it.
+//! boringtun asks an address for the proof that it is the sender's own (a cookie), but does not
+//! count: neither what it answers and checks before there is that proof, nor what comes behind it.
 
 use std::{collections::HashMap, net::IpAddr, time::Duration};
 
-use crate::noise::HANDSHAKES_PER_SECOND;
+use crate::{noise::HANDSHAKES_PER_SECOND, places::Places};
 
 /// Handshake messages a second from one address; the reference allows as many.
 const PER_SECOND: u32 = 20;
@@ -14,17 +14,36 @@ const BURST: u32 = 5;
 /// Addresses that are remembered.
 const SOURCES: usize = 8192;
 
+/// Cookie replies a second from each of 1,024 places: about 6 µs each.
+const COOKIES_PER_SECOND: u32 = 10;
+/// Claimed proofs that are checked a second, likewise: about 4 µs each if they are wrong.
+const CLAIMS_PER_SECOND: u32 = 20;
+
 const INTERVAL: Duration = Duration::from_millis(1000 / PER_SECOND as u64);
 const SECOND: Duration = Duration::from_secs(1);
 
 /// Counts handshake messages whose MAC1 is right, by address.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Sources {
     second: Duration,
     seen: u64,
     /// When an address will have used up nothing of its share any more. An attacker chooses the
     /// keys: the hash is not a fast one.
     idle_at: HashMap<IpAddr, Duration>,
+    cookies: Places,
+    claims: Places,
+}
+
+impl Default for Sources {
+    fn default() -> Self {
+        Self {
+            second: Duration::ZERO,
+            seen: 0,
+            idle_at: HashMap::new(),
+            cookies: Places::new(COOKIES_PER_SECOND),
+            claims: Places::new(CLAIMS_PER_SECOND),
+        }
+    }
 }
 
 impl Sources {
@@ -41,7 +60,18 @@ impl Sources {
         self.seen > HANDSHAKES_PER_SECOND
     }
 
-    /// Takes one message from the share of `address`, or says that there is nothing left of it.
+    /// Whether a cookie reply may go to `address`, which has proved nothing.
+    pub(crate) fn may_be_asked(&mut self, address: IpAddr, now: Duration) -> bool {
+        self.cookies.admit(address, now)
+    }
+
+    /// Whether what `address` presents as its proof is to be looked at.
+    pub(crate) fn may_claim(&mut self, address: IpAddr, now: Duration) -> bool {
+        self.claims.admit(address, now)
+    }
+
+    /// Takes one message from the share of `address`, which is the sender's own, or says that there
+    /// is nothing left of it.
     pub(crate) fn admit(&mut self, address: IpAddr, now: Duration) -> bool {
         let source = source(address);
         if self.idle_at.len() >= SOURCES && !self.idle_at.contains_key(&source) {
@@ -51,17 +81,22 @@ impl Sources {
             }
         }
         let idle_at = self.idle_at.entry(source).or_default();
-        let next = (*idle_at).max(now) + INTERVAL;
-        let is_admitted = next <= now + INTERVAL * BURST;
-        if is_admitted {
-            *idle_at = next;
-        }
-        is_admitted
+        take(idle_at, INTERVAL, BURST, now)
     }
 }
 
+/// Takes one from a share of one each `interval`, of which `burst` may come at once.
+pub(crate) fn take(idle_at: &mut Duration, interval: Duration, burst: u32, now: Duration) -> bool {
+    let next = (*idle_at).max(now) + interval;
+    let is_admitted = next <= now + interval * burst;
+    if is_admitted {
+        *idle_at = next;
+    }
+    is_admitted
+}
+
 /// Who holds one IPv6 address holds its /64.
-fn source(address: IpAddr) -> IpAddr {
+pub(crate) fn source(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(_) => address,
         IpAddr::V6(v6) => IpAddr::V6((v6.to_bits() & (u128::MAX << 64)).into()),

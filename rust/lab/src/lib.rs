@@ -20,6 +20,7 @@
 //! 5. [`traffic`] sends and counts what goes through: TCP, paced UDP, latency.
 //! 6. [`loss`] makes a link lose packets; [`relay`] is a bad network between two ends.
 //! 7. [`measure`] measures a tunnel between two such daemons.
+//! 8. [`flood`] attacks a daemon; a [`PacketSocket`] sends and hears what no IP stack lets pass.
 //!
 //! Deliberately left out: name resolution, and `/sys` (it shows the host's network).
 
@@ -27,6 +28,7 @@ mod address;
 mod error;
 mod eventually;
 mod features;
+pub mod flood;
 mod holder;
 mod lab;
 mod link;
@@ -34,6 +36,7 @@ pub mod loss;
 pub mod measure;
 mod namespace;
 mod netlink;
+mod packet_socket;
 mod privilege;
 pub mod relay;
 mod require;
@@ -49,4 +52,5 @@ pub use lab::Lab;
 pub use link::{Link, LinkStatistics};
 pub use namespace::Namespace;
 pub use nix::unistd::Pid;
+pub use packet_socket::{Frame, PacketSocket};
 pub use require::{require_lab, require_programs, require_root_lab};

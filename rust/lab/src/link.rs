@@ -193,6 +193,22 @@ impl<'a> Link<'a> {
         Ok(mtu.unwrap_or_default())
     }
 
+    /// An interface's Ethernet address.
+    ///
+    /// # Errors
+    ///
+    /// See [`Link`]; also for an interface that has none.
+    pub fn ethernet_address(&self, name: &str) -> Result<[u8; 6], LabError> {
+        let link = self.look_up(name)?;
+        let mut attributes = link.attributes.iter();
+        let address = attributes.find_map(|attribute| match attribute {
+            LinkAttribute::Address(address) => address.as_slice().try_into().ok(),
+            _ => None,
+        });
+        let none = || io::ErrorKind::AddrNotAvailable.into();
+        address.ok_or_else(|| self.refused(format!("read the address of {name}"), none()))
+    }
+
     /// What an interface has counted.
     ///
     /// # Errors

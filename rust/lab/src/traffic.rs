@@ -25,6 +25,8 @@ mod server;
 mod tcp;
 mod udp;
 
+pub(crate) use udp::pace::Pace;
+
 pub use agent::{Scope, serve, serve_child};
 pub use controller::Agent;
 pub use error::TrafficError;

@@ -164,11 +164,14 @@ impl Host {
     }
 
     pub fn send(&mut self, packet: &[u8], now: Duration) {
+        self.send_from(&mut TestPacket::new(packet), now);
+    }
+
+    pub fn send_from(&mut self, packet: &mut impl OutboundPacket, now: Duration) {
         let mut buffer = [0; STACK_BUFFER_BYTES];
-        let mut packet = TestPacket::new(packet);
         let mut sink = WireSink(&mut self.wire);
         self.node
-            .handle_outbound(&mut packet, now, &mut buffer, &mut sink);
+            .handle_outbound(packet, now, &mut buffer, &mut sink);
     }
 
     pub fn receive(&mut self, datagram: &[u8], from: SocketAddr, now: Duration) {

@@ -3,7 +3,10 @@
 use std::{io, time::Duration};
 
 use convoy_gso::{Datagram, udp::Family};
-use convoy_proto::{Arrival, inbound::Inbound};
+use convoy_proto::{
+    Arrival,
+    inbound::{Inbound, is_handshake},
+};
 
 use super::EventLoop;
 use crate::{adapters::ToTun, budget::Budget};
@@ -70,8 +73,7 @@ impl EventLoop {
         let mut handshakes = Budget::new(HANDSHAKES_AT_ONCE);
         self.writer_full = false;
         while let Some(datagram) = self.received.datagram() {
-            let is_data = datagram.bytes.first() == Some(&4);
-            if !is_data && !handshakes.spend() {
+            if is_handshake(datagram.bytes) && !handshakes.spend() {
                 break;
             }
             if self.inbound.is_none() {

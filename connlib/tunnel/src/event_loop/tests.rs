@@ -1,4 +1,4 @@
-use convoy_gso::{Destination, SendDatagrams};
+use convoy_gso::{BoundSockets, Destination, SendDatagrams, SocketOptions};
 use convoy_tun::{Coalesce, Offload, memory, spawn_reader, spawn_writer};
 
 use convoy_proto::counters::DropReason;
@@ -90,12 +90,46 @@ impl SendDatagrams for Refusing {
     fn recover(&mut self) {}
 }
 
+/// A train is received whole; a handshake message of it may cost much, and rubbish costs nothing.
+#[test]
+fn a_tick_works_off_a_whole_train_of_rubbish_but_not_of_handshake_messages() {
+    on_runtime(async {
+        let (mut event_loop, _kernel, _handle) = event_loop();
+        let mut initiation = [0; 148];
+        initiation[0] = 1;
+        for (message, reason, first_tick) in [
+            (&[7; 148], DropReason::InboundNotWireGuard, 64),
+            (&initiation, DropReason::InboundNoKey, 32),
+        ] {
+            send_train(&event_loop, message);
+            // On loopback it is there when the send returns.
+            assert!(event_loop.tick());
+            assert_eq!(dropped(&mut event_loop, reason), first_tick, "{reason:?}");
+            while event_loop.tick() {}
+            assert_eq!(dropped(&mut event_loop, reason), 64, "{reason:?}");
+        }
+    });
+}
+
+/// Sends 64 copies of `message` to the loop in one send.
+fn send_train(event_loop: &EventLoop, message: &[u8; 148]) {
+    let bound = BoundSockets::open(SocketOptions::default()).unwrap();
+    let mut sender = UdpSockets::register(bound).unwrap();
+    assert!(sender.segmentation() && event_loop.sockets.receive_offload());
+    let to = Destination {
+        to: ([127, 0, 0, 1], event_loop.port).into(),
+        from: None,
+        ecn: 0,
+    };
+    sender.send(&to, &message.repeat(64), Some(148)).unwrap();
+}
+
 fn handled(event_loop: &mut EventLoop) -> u64 {
-    event_loop
-        .node
-        .counters()
-        .drops
-        .of(DropReason::OutboundNoRoute)
+    dropped(event_loop, DropReason::OutboundNoRoute)
+}
+
+fn dropped(event_loop: &mut EventLoop, reason: DropReason) -> u64 {
+    event_loop.node.counters().drops.of(reason)
 }
 
 /// The last of the three keeps the loop from taking its handles for gone.
@@ -106,7 +140,11 @@ fn event_loop() -> (EventLoop, memory::Kernel, watch::Sender<Signals>) {
         udp: true,
     };
     let (device, kernel) = memory::pair(offload, 1420).unwrap();
-    let bound = convoy_gso::BoundSockets::open(convoy_gso::SocketOptions::default()).unwrap();
+    let bound = BoundSockets::open(SocketOptions {
+        receive_offload: true,
+        ..SocketOptions::default()
+    });
+    let bound = bound.unwrap();
     let (_, commands) = mpsc::channel(1);
     let (handle, signals) = watch::channel(Signals::default());
     let parts = Parts {

@@ -2,7 +2,7 @@
 
 use std::{net::UdpSocket, process::Stdio};
 
-use convoy_lab::eventually;
+use convoy_lab::{eventually, wireguard::End};
 use serde_json::Value;
 
 use crate::{
@@ -125,8 +125,8 @@ fn stats_tell_why_a_packet_was_dropped() {
     let counted = eventually(DEADLINE, || {
         (drops(&scene, "outbound_no_route") >= before + 50).then_some(())
     });
-    assert!(counted.is_some(), "{}", stats(&scene));
-    let counters = &stats(&scene)["counters"];
+    assert!(counted.is_some(), "{}", stats(&scene.left));
+    let counters = &stats(&scene.left)["counters"];
     assert_eq!(counters["handshakes"], 1);
     assert_eq!(counters["state"]["tun_queue_drops"], "0");
 }
@@ -149,15 +149,14 @@ fn stats_for_people_are_not_json() {
 }
 
 fn drops(scene: &Scene, reason: &str) -> u64 {
-    stats(scene)["counters"]["drops"][reason].as_u64().unwrap()
+    stats(&scene.left)["counters"]["drops"][reason]
+        .as_u64()
+        .unwrap()
 }
 
-/// What `convoy stats --json` says at the left end.
-fn stats(scene: &Scene) -> Value {
-    let json = output_of(
-        &scene.left.namespace,
-        convoy_program(),
-        &["stats", "wg0", "--json"],
-    );
+/// What `convoy stats --json` says.
+pub(crate) fn stats(end: &End) -> Value {
+    let arguments = ["stats", "wg0", "--json"];
+    let json = output_of(&end.namespace, convoy_program(), &arguments);
     serde_json::from_str(&json).unwrap()
 }

@@ -32,6 +32,7 @@ mod hub;
 mod interop;
 mod lifecycle;
 mod link;
+mod malice;
 mod mtu;
 mod nat;
 mod rekey;

@@ -31,7 +31,7 @@ pub struct Bed {
     /// The daemons.
     pub tunnel: Tunnel,
     // Last: everything inside ends with it.
-    _lab: Lab,
+    lab: Lab,
 }
 
 impl Bed {
@@ -50,11 +50,13 @@ impl Bed {
         let (left, right) = (&tunnel.left.namespace, &tunnel.right.namespace);
         let start = |namespace| Agent::spawn(agent(namespace));
         let ends = Ends::new(start(left)?, start(left)?, start(right)?)?;
-        Ok(Self {
-            ends,
-            tunnel,
-            _lab: lab,
-        })
+        Ok(Self { ends, tunnel, lab })
+    }
+
+    /// For more namespaces beside the tunnel's two.
+    #[must_use]
+    pub fn lab(&self) -> &Lab {
+        &self.lab
     }
 
     /// Replaces both daemons.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer, de::Error as _};
 
 /// The counters of one daemon. A figure that it does not report is absent, not zero.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -12,6 +12,22 @@ pub struct Counters {
     histograms: BTreeMap<String, Vec<u64>>,
     /// Calls by name.
     syscalls: BTreeMap<String, u64>,
+    /// By reason.
+    drops: BTreeMap<String, u64>,
+    cookies_sent: u64,
+    state: State,
+}
+
+/// Of what is a word for people, what is a number.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+struct State {
+    #[serde(deserialize_with = "number")]
+    udp_kernel_drops: u64,
+}
+
+fn number<'a, D: Deserializer<'a>>(text: D) -> Result<u64, D::Error> {
+    String::deserialize(text)?.parse().map_err(D::Error::custom)
 }
 
 impl Counters {
@@ -38,13 +54,15 @@ impl Counters {
             let counts = counts.map(|(now, before)| now.saturating_sub(*before));
             (name.clone(), counts.collect())
         });
-        let syscalls = self.syscalls.iter().map(|(name, now)| {
-            let before = earlier.syscalls.get(name).copied().unwrap_or(0);
-            (name.clone(), now.saturating_sub(before))
-        });
+        let kernel_drops = |counters: &Self| counters.state.udp_kernel_drops;
         Self {
             histograms: histograms.collect(),
-            syscalls: syscalls.collect(),
+            syscalls: difference(&self.syscalls, &earlier.syscalls),
+            drops: difference(&self.drops, &earlier.drops),
+            cookies_sent: self.cookies_sent.saturating_sub(earlier.cookies_sent),
+            state: State {
+                udp_kernel_drops: kernel_drops(self).saturating_sub(kernel_drops(earlier)),
+            },
         }
     }
 
@@ -66,6 +84,25 @@ impl Counters {
         (!self.syscalls.is_empty()).then(|| self.syscalls.values().sum())
     }
 
+    /// Received datagrams that were dropped, by reason; only reasons that there were.
+    pub fn inbound_drops(&self) -> impl Iterator<Item = (&str, u64)> {
+        let drops = self.drops.iter().map(|(reason, n)| (reason.as_str(), *n));
+        drops.filter(|(reason, n)| reason.starts_with("inbound") && *n > 0)
+    }
+
+    /// Cookie replies sent.
+    #[must_use]
+    pub fn cookies_sent(&self) -> u64 {
+        self.cookies_sent
+    }
+
+    /// Datagrams that the kernel dropped because a socket's receive buffer was full; it counts a
+    /// train as one.
+    #[must_use]
+    pub fn kernel_drops(&self) -> u64 {
+        self.state.udp_kernel_drops
+    }
+
     fn mean(&self, histogram: &str) -> Option<f64> {
         let counts = self.histograms.get(histogram)?;
         let (mut times, mut sum) = (0, 0);
@@ -75,6 +112,17 @@ impl Counters {
         }
         (times > 0).then(|| sum as f64 / times as f64)
     }
+}
+
+fn difference(
+    now: &BTreeMap<String, u64>,
+    earlier: &BTreeMap<String, u64>,
+) -> BTreeMap<String, u64> {
+    let differences = now.iter().map(|(name, now)| {
+        let earlier = earlier.get(name).copied().unwrap_or(0);
+        (name.clone(), now.saturating_sub(earlier))
+    });
+    differences.collect()
 }
 
 #[cfg(test)]
@@ -116,5 +164,21 @@ mod tests {
         assert_eq!(between.segments_per_send(), None);
         assert_eq!(between.syscalls(), None);
         assert_eq!(counters(&[5, 0], 0).packets_per_read(), None);
+    }
+
+    #[test]
+    fn drops_are_told_apart_by_direction_and_those_of_the_kernel_are_a_number() {
+        let counters = |n: u64| {
+            let json = serde_json::json!({"counters": {
+                "drops": { "inbound_replay": n, "inbound_ecn": 4, "outbound_too_big": n },
+                "cookies_sent": n * 2,
+                "state": { "mtu": "1420", "udp_kernel_drops": (n * 3).to_string() },
+            }});
+            Counters::from_json(&json.to_string()).unwrap()
+        };
+        let between = counters(9).since(&counters(4));
+        let drops: Vec<_> = between.inbound_drops().collect();
+        assert_eq!(drops, [("inbound_replay", 5)]);
+        assert_eq!((between.cookies_sent(), between.kernel_drops()), (10, 15));
     }
 }

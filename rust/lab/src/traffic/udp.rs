@@ -3,7 +3,7 @@
 //! Every packet begins with 16 bytes: the flow's mark and the packet's number, little-endian.
 
 mod batch;
-mod pace;
+pub(crate) mod pace;
 mod priority;
 mod receiver;
 mod sender;

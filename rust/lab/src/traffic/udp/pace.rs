@@ -13,7 +13,7 @@ const CATCH_UP: f64 = 2.0;
 
 /// The schedule of one flow, on a clock that begins with its first packet.
 #[derive(Debug)]
-pub(super) struct Pace {
+pub(crate) struct Pace {
     rate_pps: f64,
     packets: u64,
     sent: u64,
@@ -21,7 +21,7 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    pub(super) fn new(rate_pps: f64, packets: u64) -> Self {
+    pub(crate) fn new(rate_pps: f64, packets: u64) -> Self {
         Self {
             rate_pps,
             packets,
@@ -31,7 +31,7 @@ impl Pace {
     }
 
     /// Packets to send at `now`.
-    pub(super) fn due(&mut self, now: Duration) -> u64 {
+    pub(crate) fn due(&mut self, now: Duration) -> u64 {
         let scheduled = (now.as_secs_f64() * self.rate_pps) as u64 + 1;
         let behind = scheduled.min(self.packets).saturating_sub(self.sent);
         let since_last = now.saturating_sub(self.last_turn);
@@ -40,16 +40,16 @@ impl Pace {
     }
 
     /// Counts packets that were sent.
-    pub(super) fn sent(&mut self, packets: u64) {
+    pub(crate) fn sent(&mut self, packets: u64) {
         self.sent += packets;
     }
 
-    pub(super) fn is_complete(&self) -> bool {
+    pub(crate) fn is_complete(&self) -> bool {
         self.sent >= self.packets
     }
 
     /// When the next turn is.
-    pub(super) fn next_turn(&self, now: Duration) -> Duration {
+    pub(crate) fn next_turn(&self, now: Duration) -> Duration {
         let next_packet = Duration::from_secs_f64(self.sent as f64 / self.rate_pps);
         next_packet.max(now + TURN)
     }

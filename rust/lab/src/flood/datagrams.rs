@@ -1,0 +1,140 @@
+//! What a flood consists of.
+
+use rand::{Rng, RngExt, SeedableRng, rngs::StdRng};
+
+/// Different payloads of a kind; sent again when all have been.
+const PAYLOADS: usize = 4096;
+/// Of trains, which are long.
+const TRAINS: usize = 64;
+/// Longest UDP payload on Ethernet.
+const LONGEST: usize = 1500 - 28;
+/// What a handshake initiation is long (paper §5.4.2).
+const INITIATION: usize = 148;
+
+/// Payloads for a flood: datagrams, or trains of them.
+#[derive(Clone, Debug)]
+pub struct Datagrams {
+    payloads: Vec<Vec<u8>>,
+    segment: Option<u16>,
+}
+
+impl Datagrams {
+    /// Random bytes of random lengths.
+    #[must_use]
+    pub fn noise() -> Self {
+        let mut random = random();
+        Self::each((0..PAYLOADS).map(|_| {
+            let len = random.random_range(0..=LONGEST);
+            bytes(&mut random, len)
+        }))
+    }
+
+    /// Handshake initiations by their type and length, with random contents: both MACs are wrong.
+    #[must_use]
+    pub fn wrong_macs() -> Self {
+        let mut random = random();
+        Self::each((0..PAYLOADS).map(|_| {
+            let mut initiation = bytes(&mut random, INITIATION);
+            initiation[..4].copy_from_slice(&[1, 0, 0, 0]);
+            initiation
+        }))
+    }
+
+    /// What somebody has sent before, once more.
+    #[must_use]
+    pub fn replayed(captured: Vec<Vec<u8>>) -> Self {
+        Self::each(captured.into_iter())
+    }
+
+    /// Initiations that somebody has sent before, now with the proof of an address (MAC2) that is
+    /// wrong.
+    #[must_use]
+    pub fn wrong_cookies(captured: &[Vec<u8>]) -> Self {
+        let mut random = random();
+        let initiations = captured.iter().cycle().take(PAYLOADS).cloned();
+        Self::each(initiations.map(|mut initiation| {
+            let mac2 = initiation.len().saturating_sub(16);
+            random.fill_bytes(&mut initiation[mac2..]);
+            initiation
+        }))
+    }
+
+    /// Data messages of a running session with counters yet to come: only their tag is wrong.
+    #[must_use]
+    pub fn forged(mut captured: Vec<Vec<u8>>) -> Self {
+        // Further ahead than the session itself comes meanwhile, and all different.
+        const AHEAD: u64 = 1 << 40;
+        for (n, message) in (AHEAD..).zip(&mut captured) {
+            if let Some(counter) = message.get_mut(8..16) {
+                counter.copy_from_slice(&n.to_le_bytes());
+            }
+        }
+        Self::each(captured.into_iter())
+    }
+
+    /// Trains of up to 64 KiB, whose last segment is shorter: data messages for no session and noise
+    /// in turns.
+    ///
+    /// At most 64 segments of `segment` bytes go into a train: more would be refused by kernels
+    /// before Linux 6.9.
+    #[must_use]
+    pub fn trains(segment: u16) -> Self {
+        let mut random = random();
+        let whole = usize::from(segment);
+        let segments = (65_507 / whole).min(64);
+        let len = (segments - 1) * whole + whole.div_ceil(3);
+        let payloads = (0..TRAINS).map(|_| {
+            let mut train = bytes(&mut random, len);
+            for message in train.chunks_mut(whole).step_by(2) {
+                let header = message.len().min(4);
+                message[..header].copy_from_slice(&[4, 0, 0, 0][..header]);
+            }
+            train
+        });
+        Self {
+            payloads: payloads.collect(),
+            segment: Some(segment),
+        }
+    }
+
+    /// The payload of frame `number`.
+    pub(super) fn payload(&self, number: u64) -> &[u8] {
+        let count = self.payloads.len().max(1) as u64;
+        let payload = self.payloads.get((number % count) as usize);
+        payload.map_or(&[], Vec::as_slice)
+    }
+
+    pub(super) fn segment(&self) -> Option<u16> {
+        self.segment
+    }
+
+    /// Datagrams in the average frame.
+    pub(super) fn per_frame(&self) -> f64 {
+        let datagrams: u64 = self.payloads.iter().map(|p| self.in_payload(p)).sum();
+        datagrams as f64 / self.payloads.len().max(1) as f64
+    }
+
+    /// Datagrams in a payload.
+    pub(super) fn in_payload(&self, payload: &[u8]) -> u64 {
+        let segment = self.segment.map_or(payload.len(), usize::from);
+        payload.len().div_ceil(segment.max(1)).max(1) as u64
+    }
+
+    fn each(payloads: impl Iterator<Item = Vec<u8>>) -> Self {
+        Self {
+            payloads: payloads.collect(),
+            segment: None,
+        }
+    }
+}
+
+fn bytes(random: &mut StdRng, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    random.fill_bytes(&mut bytes);
+    bytes
+}
+
+/// The same each time: one flood is as another.
+fn random() -> StdRng {
+    StdRng::seed_from_u64(1)
+}

@@ -1,0 +1,172 @@
+//! Sockets below the IP stack (packet(7)): what an interface carries, byte for byte.
+
+use std::{
+    io::{self, IoSlice},
+    mem,
+    os::fd::{AsRawFd, OwnedFd},
+    time::Duration,
+};
+
+use nix::{
+    errno::Errno,
+    sys::{
+        socket::{
+            AddressFamily, LinkAddr, MsgFlags, MultiHeaders, SockFlag, SockType, SockaddrLike,
+            bind, sendmmsg, setsockopt, socket, sockopt,
+        },
+        time::TimeVal,
+    },
+};
+
+use crate::{error::LabError, namespace::Namespace};
+
+/// Bytes of `struct virtio_net_hdr`, which stands before every frame.
+pub(crate) const VNET_HEADER: usize = 10;
+/// No frame is longer: a super-packet with its Ethernet header.
+const LONGEST_FRAME: usize = VNET_HEADER + 14 + 65_535;
+/// Room for the frames that come while nobody reads, in bytes.
+const BUFFER_BYTES: usize = 64 * 1024 * 1024;
+
+/// A packet socket on one interface: sends frames past every check of the IP stack, and hears what
+/// others send and receive there.
+///
+/// Frames begin as the interface has it: with an Ethernet header on a veth, with the IP header on a
+/// TUN. Root is needed.
+#[derive(Debug)]
+pub struct PacketSocket {
+    socket: OwnedFd,
+}
+
+/// A frame that was on the interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Frame {
+    /// From its first header on.
+    pub bytes: Vec<u8>,
+    /// Bytes of payload in a segment, if it is a super-packet.
+    pub segment: Option<u16>,
+}
+
+impl PacketSocket {
+    /// Hears everything that `interface` carries from now on, in either direction; can send, too.
+    ///
+    /// # Errors
+    /// [`LabError::Link`] when the kernel refuses it.
+    pub fn hearing(namespace: &Namespace, interface: &str) -> Result<Self, LabError> {
+        Self::open(namespace, interface, (libc::ETH_P_ALL as u16).to_be())
+    }
+
+    /// Sends only: what the interface carries costs it nothing.
+    ///
+    /// # Errors
+    /// As [`PacketSocket::hearing`].
+    pub fn sending(namespace: &Namespace, interface: &str) -> Result<Self, LabError> {
+        Self::open(namespace, interface, 0)
+    }
+
+    /// Sends one frame without a virtio header.
+    ///
+    /// # Errors
+    /// As `send(2)`: `EMSGSIZE` for a frame longer than the interface takes.
+    pub fn send(&self, frame: &[u8]) -> io::Result<()> {
+        let whole = [IoSlice::new(&[0; VNET_HEADER]), IoSlice::new(frame)];
+        self.send_many(&[whole]).map(drop)
+    }
+
+    /// Sends frames, each of two parts of which the first begins with its virtio header; returns
+    /// how many went.
+    ///
+    /// # Errors
+    /// As `sendmmsg(2)`, when not even the first went.
+    pub(crate) fn send_many(&self, frames: &[[IoSlice<'_>; 2]]) -> io::Result<usize> {
+        let to: Vec<Option<LinkAddr>> = vec![None; frames.len()];
+        let mut headers = MultiHeaders::preallocate(frames.len(), None);
+        let (fd, flags) = (self.socket.as_raw_fd(), MsgFlags::empty());
+        let sent = sendmmsg(fd, &mut headers, frames, to, [], flags)?;
+        Ok(sent.count())
+    }
+
+    /// The next frame; `None` if none comes within `patience`.
+    ///
+    /// # Errors
+    /// As `recv(2)`.
+    pub fn receive(&self, patience: Duration) -> io::Result<Option<Frame>> {
+        // Zero would wait for ever.
+        let patience = patience.max(Duration::from_micros(1));
+        let timeout = TimeVal::new(
+            patience.as_secs() as i64,
+            i64::from(patience.subsec_micros()),
+        );
+        setsockopt(&self.socket, sockopt::ReceiveTimeout, &timeout)?;
+        let mut buffer = vec![0; LONGEST_FRAME];
+        let flags = MsgFlags::empty();
+        let received = nix::sys::socket::recv(self.socket.as_raw_fd(), &mut buffer, flags);
+        match received {
+            Ok(len) => Ok(frame(&buffer[..len])),
+            Err(Errno::EAGAIN) => Ok(None),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    fn open(namespace: &Namespace, interface: &str, protocol: u16) -> Result<Self, LabError> {
+        let refused = |source: Errno| LabError::Link {
+            label: namespace.label().to_owned(),
+            what: format!("open a packet socket on {interface}"),
+            source: source.into(),
+        };
+        let index = namespace.link().index(interface)?;
+        // Without a protocol it hears nothing until it is bound to its interface.
+        let open = || {
+            socket(
+                AddressFamily::Packet,
+                SockType::Raw,
+                SockFlag::SOCK_CLOEXEC,
+                None,
+            )
+        };
+        let socket = namespace.run(open)?.map_err(refused)?;
+        put_vnet_headers_before_frames(&socket).map_err(refused)?;
+        // Without CAP_NET_ADMIN over the whole machine, the default has to do.
+        let _ = setsockopt(&socket, sockopt::RcvBufForce, &BUFFER_BYTES);
+        let address = address(index, protocol)
+            .ok_or(Errno::EINVAL)
+            .map_err(refused)?;
+        bind(socket.as_raw_fd(), &address).map_err(refused)?;
+        Ok(Self { socket })
+    }
+}
+
+/// Super-packets then come and go whole.
+fn put_vnet_headers_before_frames(socket: &OwnedFd) -> Result<(), Errno> {
+    let on: libc::c_int = 1;
+    // SAFETY: `on` outlives the call, and its size is given.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_PACKET,
+            libc::PACKET_VNET_HDR,
+            (&raw const on).cast(),
+            mem::size_of_val(&on) as libc::socklen_t,
+        )
+    };
+    Errno::result(result).map(drop)
+}
+
+fn address(interface: u32, protocol: u16) -> Option<LinkAddr> {
+    // SAFETY: all zero is a valid `sockaddr_ll`.
+    let mut address: libc::sockaddr_ll = unsafe { mem::zeroed() };
+    address.sll_family = libc::AF_PACKET as u16;
+    address.sll_protocol = protocol;
+    address.sll_ifindex = interface as i32;
+    let len = mem::size_of_val(&address) as libc::socklen_t;
+    // SAFETY: it points to a `sockaddr_ll` of this length, and its family says so.
+    unsafe { LinkAddr::from_raw((&raw const address).cast(), Some(len)) }
+}
+
+fn frame(received: &[u8]) -> Option<Frame> {
+    // linux/virtio_net.h: flags, kind of segmentation, header's length, segment's length, …
+    let (header, bytes) = received.split_first_chunk::<VNET_HEADER>()?;
+    Some(Frame {
+        bytes: bytes.to_vec(),
+        segment: (header[1] != 0).then(|| u16::from_ne_bytes([header[4], header[5]])),
+    })
+}
