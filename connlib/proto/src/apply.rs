@@ -31,7 +31,7 @@ impl Node {
         }
     }
 
-    fn change_identity(&mut self, identity: Option<Identity>) {
+    fn change_identity(&mut self, identity: Option<Box<Identity>>) {
         self.identity = identity;
         for (_, peer) in &mut self.peers {
             peer.keys = None;
@@ -39,7 +39,7 @@ impl Node {
         }
         self.by_index.clear();
         // Our own key is no peer's.
-        if let Some(own) = self.identity.as_ref().map(Identity::public_key) {
+        if let Some(own) = self.identity.as_deref().map(Identity::public_key) {
             self.remove_peer(&own);
         }
     }
@@ -64,7 +64,11 @@ impl Node {
     }
 
     fn apply_peer(&mut self, plan: PeerPlan, now: Duration) {
-        let PeerPlan { update, noise } = plan;
+        let PeerPlan {
+            update,
+            preshared_key,
+            noise,
+        } = plan;
         if update.remove {
             return self.remove_peer(&update.public_key);
         }
@@ -74,6 +78,9 @@ impl Node {
         };
         if let Some(noise) = noise {
             self.set_noise(id, noise);
+        }
+        if let Some(preshared_key) = preshared_key {
+            self.peers[id].preshared_key = preshared_key;
         }
         self.update_peer(id, update, now);
     }
@@ -87,9 +94,6 @@ impl Node {
 
     fn update_peer(&mut self, id: usize, update: PeerUpdate, now: Duration) {
         let peer = &mut self.peers[id];
-        if let Some(preshared_key) = update.preshared_key {
-            peer.preshared_key = preshared_key;
-        }
         if let Some(address) = update.endpoint {
             let endpoint = Endpoint {
                 address,

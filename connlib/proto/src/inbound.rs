@@ -233,7 +233,6 @@ impl Node {
             Handshaken::Cookie => return Ok(()),
             Handshaken::Respond { response, local } => {
                 keys.sessions.offer(local, now);
-                keys.guards = true;
                 peer.last_answer = Some(now);
                 (response, local, false)
             }

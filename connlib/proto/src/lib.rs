@@ -40,6 +40,7 @@ mod sources;
 mod sticky;
 mod timeout;
 mod timers;
+mod wipe;
 
 pub use held::HELD_BYTES;
 pub use inbound::PacketSink;
@@ -47,6 +48,7 @@ pub use node::{CONTROL_QUEUE_BYTES, Control, Node, Transmit};
 pub use outbound::{DatagramSink, MAX_DATAGRAM, OutboundPacket, STACK_BUFFER_BYTES};
 pub use plan::{Plan, Planner};
 pub use sticky::{Arrival, SourceQuestion};
+pub use wipe::leave_no_trace;
 
 #[cfg(all(feature = "mock-clock", not(debug_assertions)))]
 compile_error!("with mock-clock, time stands still: it is for tests only");

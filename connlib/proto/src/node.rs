@@ -58,7 +58,7 @@ pub struct Control {
 /// The state machine of one interface.
 #[derive(Debug)]
 pub struct Node {
-    pub(crate) identity: Option<Identity>,
+    pub(crate) identity: Option<Box<Identity>>,
     pub(crate) peers: Slab<Peer>,
     pub(crate) by_key: HashMap<PublicKey, usize>,
     /// By [`crate::noise::Noise::index`]: chosen here at random, so a fast hash is safe.
@@ -211,7 +211,7 @@ impl Node {
         let mut peers: Vec<_> = self.peers.iter_mut().map(|(_, peer)| peer).collect();
         peers.sort_unstable_by_key(|peer| peer.added);
         Snapshot {
-            private_key: self.identity.as_ref().map(Identity::private_key),
+            private_key: self.identity.as_deref().map(Identity::private_key),
             listen_port: 0,
             fwmark: 0,
             mtu: self.mtu,

@@ -19,6 +19,7 @@ use crate::{
     config::{PresharedKey, PrivateKey, PublicKey},
     counters::DropReason,
     sources::Sources,
+    wipe::leave_no_trace,
 };
 
 /// Handshake messages a second above which the node is under load and asks for cookies.
@@ -118,8 +119,10 @@ impl Identity {
         }
         match verified {
             Ok(Packet::HandshakeInit(initiation)) => {
-                let half = parse_handshake_anon(&self.private, &self.public, &initiation)
-                    .map_err(|_| DropReason::InboundBadHandshake)?;
+                let half = leave_no_trace(|| {
+                    parse_handshake_anon(&self.private, &self.public, &initiation)
+                });
+                let half = half.map_err(|_| DropReason::InboundBadHandshake)?;
                 Ok(Screened::Initiation(PublicKey(half.peer_static_public)))
             }
             Ok(Packet::HandshakeResponse(response)) => Ok(Screened::Reply {
@@ -144,7 +147,11 @@ impl Identity {
 /// The cryptographic state towards one peer.
 pub struct Noise {
     tunn: Tunn,
+    peer: PublicKey,
+    preshared_key: Option<PresharedKey>,
     index: u32,
+    /// The last initiation that was accepted: older ones are replays.
+    accepted: Option<[u8; CONTROL_BYTES]>,
     /// The local index in the last message written.
     last: u32,
     /// The local index of the initiation whose response is awaited.
@@ -189,7 +196,7 @@ impl Noise {
         peer: PublicKey,
         preshared_key: Option<&PresharedKey>,
         index: u32,
-    ) -> Option<Self> {
+    ) -> Option<Box<Self>> {
         let shared = identity
             .private
             .diffie_hellman(&x25519::PublicKey::from(peer.0));
@@ -204,12 +211,15 @@ impl Noise {
             index,
             Some(unlimited(identity)),
         );
-        Some(Self {
+        Some(Box::new(Self {
             tunn,
+            peer,
+            preshared_key: preshared_key.cloned(),
             index,
+            accepted: None,
             last: index << 8,
             awaited: None,
-        })
+        }))
     }
 
     /// The 24 bits that all local session indices of this peer begin with.
@@ -250,11 +260,7 @@ impl Noise {
     pub(crate) fn initiate<'a>(&mut self, buffer: &'a mut [u8; CONTROL_BYTES]) -> Option<&'a [u8]> {
         // boringtun may begin the very handshake that is wanted: beginning another on top of it
         // would make it forget the one before, whose response may be on its way.
-        let begun = matches!(
-            self.tunn.update_timers(&mut buffer[..]),
-            TunnResult::WriteToNetwork(message) if message.len() == CONTROL_BYTES
-        );
-        if !begun {
+        if !self.update_timers(buffer) {
             self.begin_anew(buffer)?;
         }
         self.await_response(buffer);
@@ -290,10 +296,14 @@ impl Noise {
     }
 
     fn begin_anew(&mut self, buffer: &mut [u8; CONTROL_BYTES]) -> Option<()> {
-        match self.tunn.format_handshake_initiation(buffer, true) {
-            TunnResult::WriteToNetwork(_) => Some(()),
-            _ => None,
-        }
+        let written = leave_no_trace(|| self.tunn.format_handshake_initiation(buffer, true));
+        matches!(written, TunnResult::WriteToNetwork(_)).then_some(())
+    }
+
+    /// Returns whether boringtun has begun a handshake, whose initiation is in `buffer`.
+    fn update_timers(&mut self, buffer: &mut [u8; CONTROL_BYTES]) -> bool {
+        let emitted = leave_no_trace(|| self.tunn.update_timers(&mut buffer[..]));
+        matches!(emitted, TunnResult::WriteToNetwork(message) if message.len() == CONTROL_BYTES)
     }
 
     /// Handles an initiation, a response or a cookie reply.
@@ -309,9 +319,11 @@ impl Noise {
         if message_type == 2 && self.awaited != Some(index_at(datagram, 8)) {
             return Err(DropReason::InboundUnknownSession);
         }
-        match self.tunn.decapsulate(None, datagram, buffer) {
+        let tunn = &mut self.tunn;
+        match leave_no_trace(move || tunn.decapsulate(None, datagram, buffer)) {
             TunnResult::WriteToNetwork(response) if message_type == 1 => {
                 self.last = index_at(response, 4);
+                self.accepted = datagram.first_chunk().copied();
                 Ok(Handshaken::Respond {
                     local: self.last,
                     response,
@@ -339,22 +351,33 @@ impl Noise {
     ///
     /// Returns whether it has begun a handshake of its own, whose initiation is in `buffer`.
     pub(crate) fn advance_clock(&mut self, buffer: &mut [u8; CONTROL_BYTES]) -> bool {
-        let emitted = self.tunn.update_timers(&mut buffer[..]);
-        let is_begun = matches!(emitted, TunnResult::WriteToNetwork(m) if m.len() == CONTROL_BYTES);
+        let is_begun = self.update_timers(buffer);
         if is_begun {
             self.last = index_at(buffer, 4);
         }
         is_begun
     }
 
-    /// Forgets the keys of all sessions, but not what guards against replayed initiations.
-    pub(crate) fn forget_sessions(&mut self, identity: &Identity) {
-        self.awaited = None;
-        self.tunn.set_static_private(
-            identity.private.clone(),
-            identity.public,
-            Some(unlimited(identity)),
-        );
+    /// The last initiation that was accepted.
+    pub(crate) fn accepted(&self) -> Option<[u8; CONTROL_BYTES]> {
+        self.accepted
+    }
+
+    /// The same without sessions, elsewhere in memory: boringtun leaves the keys of those that it
+    /// ends where they are. It knows `accepted`, and all initiations before it, as replays.
+    pub(crate) fn renewed(
+        &self,
+        identity: &Identity,
+        accepted: Option<&[u8; CONTROL_BYTES]>,
+    ) -> Option<Box<Self>> {
+        let preshared_key = self.preshared_key.as_ref();
+        let mut renewed =
+            leave_no_trace(|| Self::new(identity, self.peer, preshared_key, self.index))?;
+        if let Some(initiation) = accepted {
+            // The answer goes nowhere, so nobody gets the keys of that session.
+            let _ = renewed.handshake(initiation, &mut [0; CONTROL_BYTES]);
+        }
+        Some(renewed)
     }
 }
 

@@ -38,8 +38,6 @@ pub(crate) struct Keys {
     /// Ten kilobytes: never moved.
     pub(crate) noise: Box<Noise>,
     pub(crate) sessions: Sessions,
-    /// Whether an initiation was accepted, so that older ones are known as replays.
-    pub(crate) guards: bool,
 }
 
 impl Keys {
@@ -47,15 +45,7 @@ impl Keys {
         Self {
             noise,
             sessions: Sessions::default(),
-            guards: false,
         }
-    }
-
-    /// Lets boringtun wipe what is too old by its own clock: unfinished handshakes.
-    fn wipe_expired(&mut self) {
-        let mut unwanted = [0; CONTROL_BYTES];
-        self.noise.advance_clock(&mut unwanted);
-        self.follow_noise();
     }
 
     /// The next session must not take the place of the one that is sent with. Returns whether a
@@ -84,6 +74,23 @@ impl Keys {
         }
     }
 
+    /// From now on `initiation`, and all before it, are replays.
+    fn learn(&mut self, initiation: &[u8]) -> Result<(), DropReason> {
+        let mut buffer = [0; CONTROL_BYTES];
+        self.spare_current(&mut buffer);
+        let handshaken = self.noise.handshake(initiation, &mut buffer)?;
+        if let Handshaken::Respond { local, .. } = handshaken {
+            self.sessions.forget(local);
+        }
+        Ok(())
+    }
+
+    /// Whether they may still carry or begin a session, or know of replays.
+    fn is_of_use(&self) -> bool {
+        let guards = self.noise.accepted().is_some();
+        guards || !self.sessions.is_empty() || self.noise.is_awaiting()
+    }
+
     fn can_send(&self, now: Duration) -> bool {
         self.sessions.current().is_some_and(|s| s.can_send(now))
     }
@@ -92,7 +99,8 @@ impl Keys {
 #[derive(Debug)]
 pub(crate) struct Peer {
     pub(crate) public_key: PublicKey,
-    pub(crate) preshared_key: Option<PresharedKey>,
+    /// Boxed, so that nothing that is moved takes it along.
+    pub(crate) preshared_key: Option<Box<PresharedKey>>,
     /// `None` while the device has no private key.
     pub(crate) keys: Option<Keys>,
     /// Keys with preshared keys of before, newest last: see [`Peer::change_keys`].
@@ -150,15 +158,14 @@ impl Peer {
     /// An initiation that a former preshared key's handshakes have seen must not be replayed to the
     /// present ones.
     pub(crate) fn show_to_former(&mut self, initiation: &[u8]) -> Result<(), DropReason> {
-        let mut buffer = [0; CONTROL_BYTES];
-        for former in &mut self.former {
-            former.spare_current(&mut buffer);
-            let handshaken = former.noise.handshake(initiation, &mut buffer)?;
-            if let Handshaken::Respond { local, .. } = handshaken {
-                former.sessions.forget(local);
-            }
-        }
-        Ok(())
+        let mut former = self.former.iter_mut();
+        former.try_for_each(|keys| keys.learn(initiation))
+    }
+
+    /// The last initiation that was accepted: the oldest keys have seen them all.
+    fn last_accepted(&self) -> Option<[u8; CONTROL_BYTES]> {
+        let oldest = self.former.first().or(self.keys.as_ref());
+        oldest.and_then(|keys| keys.noise.accepted())
     }
 
     /// Whether a session is there to send with.
@@ -187,10 +194,14 @@ impl Peer {
 
     /// Uses `noise`, with another preshared key, from the next handshake on.
     ///
-    /// The keys so far carry their sessions until the new ones have their first, and go on
-    /// guarding against replayed initiations until the new ones have accepted one themselves.
+    /// The keys so far carry their sessions, and guard against replayed initiations, until the new
+    /// ones have their first session. Returns the keys that are of no use any more.
     pub(crate) fn change_keys(&mut self, noise: Box<Noise>) -> Vec<Keys> {
-        self.former.extend(self.keys.replace(Keys::new(noise)));
+        let replaced = self.keys.replace(Keys::new(noise));
+        if !replaced.as_ref().is_some_and(Keys::is_of_use) {
+            return Vec::from_iter(replaced);
+        }
+        self.former.extend(replaced);
         // The oldest stays: it has seen every initiation that any of them has.
         let is_too_many = self.former.len() > FORMER_KEYS;
         is_too_many
@@ -199,14 +210,17 @@ impl Peer {
             .collect()
     }
 
-    /// The present keys have a session that the peer has, too: former sessions end. Returns the
-    /// keys that are of no use any more.
+    /// The present keys have a session that the peer has, too: they know from now on what the
+    /// former ones have known, which are returned.
     pub(crate) fn retire_former(&mut self) -> Vec<Keys> {
-        if self.keys.as_ref().is_some_and(|keys| keys.guards) {
-            return std::mem::take(&mut self.former);
+        let accepted = self.last_accepted();
+        if let (Some(keys), Some(initiation)) = (&mut self.keys, accepted)
+            && keys.noise.accepted().is_none()
+        {
+            // The former ones have accepted it: it fails only where it is known already.
+            let _ = keys.learn(&initiation);
         }
-        self.former.iter_mut().for_each(|k| k.sessions.clear());
-        Vec::new()
+        std::mem::take(&mut self.former)
     }
 
     /// No session sends or receives any more.
@@ -215,13 +229,15 @@ impl Peer {
         all.for_each(|keys| keys.sessions.clear());
     }
 
-    /// Forgets all sessions, keys and all.
-    pub(crate) fn erase_sessions(&mut self, identity: &Identity) {
-        for keys in self.keys.iter_mut().chain(&mut self.former) {
-            keys.sessions.clear();
-            keys.noise.forget_sessions(identity);
-            keys.wipe_expired();
+    /// Forgets all sessions, keys and all, but not what was accepted. Returns the former keys.
+    pub(crate) fn erase_sessions(&mut self, identity: &Identity) -> Vec<Keys> {
+        let accepted = self.last_accepted();
+        if let Some(keys) = &mut self.keys
+            && let Some(renewed) = keys.noise.renewed(identity, accepted.as_ref())
+        {
+            *keys = Keys::new(renewed);
         }
+        std::mem::take(&mut self.former)
     }
 
     /// An authenticated message came. Returns whether its arrival raises the question which way the
@@ -267,7 +283,7 @@ impl Peer {
         });
         PeerSnapshot {
             public_key: self.public_key,
-            preshared_key: self.preshared_key.clone(),
+            preshared_key: self.preshared_key.as_deref().cloned(),
             endpoint: self.endpoint.map(|e| e.address),
             last_handshake: self.told_handshake.map(|(_, wall)| wall),
             persistent_keepalive: self.timers.persistent_interval(),
@@ -277,5 +293,50 @@ impl Peer {
             tx_packets: self.tx_packets,
             allowed_ips: self.allowed_ips.in_order(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use crate::{common::Pair, config::PresharedKey, counters::DropReason};
+
+    #[test]
+    fn former_keys_go_with_the_next_session_and_what_they_have_seen_stays_a_replay() {
+        let mut pair = Pair::new();
+        pair.a_sends(b"hello");
+        let initiation = pair.a.take_wire(pair.now);
+        let from = pair.a.address;
+        pair.b.receive(&initiation[0], from, pair.now);
+        pair.settle();
+        let (mut to_a, mut to_b) = (pair.a.as_peer(), pair.b.as_peer());
+        for peer in [&mut to_a, &mut to_b] {
+            peer.preshared_key = Some(Some(PresharedKey([5; 32])));
+        }
+        pair.a.set_peer(to_b, pair.now);
+        pair.b.set_peer(to_a, pair.now);
+        assert_eq!(pair.b.node.peers[0].former.len(), 1);
+
+        // Too late for the session so far, and it is the other side now that begins.
+        pair.pass(Duration::from_secs(181));
+        pair.b_sends(b"in the next session");
+        pair.settle();
+        assert!(pair.b.node.peers[0].former.is_empty());
+        pair.b.receive(&initiation[0], from, pair.now);
+        assert_eq!(pair.b.drops(DropReason::InboundBadHandshake), 1);
+        pair.a_sends(b"both");
+        pair.b_sends(b"ways");
+        pair.settle();
+        assert_eq!((pair.a.delivered.len(), pair.b.delivered.len()), (2, 2));
+    }
+
+    #[test]
+    fn keys_that_were_never_used_are_not_kept() {
+        let mut pair = Pair::new();
+        let mut peer = pair.b.as_peer();
+        peer.preshared_key = Some(Some(PresharedKey([5; 32])));
+        pair.a.set_peer(peer, pair.now);
+        assert!(pair.a.node.peers[0].former.is_empty());
     }
 }

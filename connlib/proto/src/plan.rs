@@ -9,6 +9,7 @@ use crate::{
     config::{DeviceUpdate, PeerUpdate, PresharedKey, PrivateKey, PublicKey},
     noise::{Identity, Noise},
     peer::FORMER_KEYS,
+    wipe::leave_no_trace,
 };
 
 /// The bits of a session index that belong to the peer.
@@ -20,7 +21,7 @@ const REMEMBERED_INDICES: usize = 1 + FORMER_KEYS;
 /// A change that [`crate::Node::apply`] makes whole.
 #[derive(Debug, Default)]
 pub struct Plan {
-    pub(crate) identity: Option<Option<Identity>>,
+    pub(crate) identity: Option<Option<Box<Identity>>>,
     pub(crate) replace_peers: bool,
     /// Present peers that a new private key, or a step of the wall clock, concerns.
     pub(crate) rekeyed: Vec<(PublicKey, Box<Noise>)>,
@@ -30,7 +31,9 @@ pub struct Plan {
 /// One peer's change, with the cryptographic state that it needs.
 #[derive(Debug)]
 pub(crate) struct PeerPlan {
+    /// Without the preshared key.
     pub(crate) update: PeerUpdate,
+    pub(crate) preshared_key: Option<Option<Box<PresharedKey>>>,
     pub(crate) noise: Option<Box<Noise>>,
 }
 
@@ -45,7 +48,7 @@ pub struct Planner {
 
 #[derive(Debug, Default)]
 struct Mirror {
-    preshared_key: Option<PresharedKey>,
+    preshared_key: Option<Box<PresharedKey>>,
     /// Every index given to the peer: the node may still know those of former keys.
     indices: Vec<u32>,
 }
@@ -53,6 +56,10 @@ struct Mirror {
 impl Planner {
     /// Prepares `update`. Plans must be applied in the order in which they were made.
     pub fn plan(&mut self, update: DeviceUpdate) -> Plan {
+        leave_no_trace(|| self.plan_update(update))
+    }
+
+    fn plan_update(&mut self, update: DeviceUpdate) -> Plan {
         let mut plan = Plan {
             replace_peers: update.replace_peers,
             ..Plan::default()
@@ -64,12 +71,12 @@ impl Planner {
         let identity = match update.private_key {
             Some(key) if key != self.private_key => {
                 self.private_key = key;
-                let own = self.private_key.as_ref().map(Identity::new);
+                let own = self.identity();
                 plan.rekeyed = self.rekey_all(own.as_ref());
-                plan.identity = Some(self.private_key.as_ref().map(Identity::new));
+                plan.identity = Some(self.identity().map(Box::new));
                 own
             }
-            _ => self.private_key.as_ref().map(Identity::new),
+            _ => self.identity(),
         };
         plan.peers = update
             .peers
@@ -83,11 +90,15 @@ impl Planner {
     ///
     /// boringtun reads that clock once, when its state for a peer is made.
     pub fn stamp_anew(&mut self) -> Plan {
-        let identity = self.private_key.as_ref().map(Identity::new);
+        let rekeyed = leave_no_trace(|| self.rekey_all(self.identity().as_ref()));
         Plan {
-            rekeyed: self.rekey_all(identity.as_ref()),
+            rekeyed,
             ..Plan::default()
         }
+    }
+
+    fn identity(&self) -> Option<Identity> {
+        self.private_key.as_ref().map(Identity::new)
     }
 
     fn rekey_all(&mut self, identity: Option<&Identity>) -> Vec<(PublicKey, Box<Noise>)> {
@@ -101,7 +112,11 @@ impl Planner {
     }
 
     /// `None` if the update concerns nothing that is, or is to be, a peer.
-    fn plan_peer(&mut self, update: PeerUpdate, identity: Option<&Identity>) -> Option<PeerPlan> {
+    fn plan_peer(
+        &mut self,
+        mut update: PeerUpdate,
+        identity: Option<&Identity>,
+    ) -> Option<PeerPlan> {
         let key = update.public_key;
         if identity.is_some_and(|own| own.public_key() == key) {
             return None;
@@ -110,6 +125,7 @@ impl Planner {
             self.forget(&key);
             return Some(PeerPlan {
                 update,
+                preshared_key: None,
                 noise: None,
             });
         }
@@ -119,14 +135,21 @@ impl Planner {
         }
         let mirror = self.peers.entry(key).or_default();
         let mut needs_noise = is_new;
-        if let Some(preshared_key) = &update.preshared_key {
+        let preshared_key = update.preshared_key.clone().map(|key| key.map(Box::new));
+        // Unlike `take`, this wipes it where it is.
+        update.preshared_key = None;
+        if let Some(preshared_key) = &preshared_key {
             needs_noise |= mirror.preshared_key != *preshared_key;
             mirror.preshared_key.clone_from(preshared_key);
         }
         let noise = identity
             .filter(|_| needs_noise)
             .and_then(|identity| self.noise(key, identity));
-        Some(PeerPlan { update, noise })
+        Some(PeerPlan {
+            update,
+            preshared_key,
+            noise,
+        })
     }
 
     /// `None` if nobody can be authenticated by that public key.
@@ -139,7 +162,8 @@ impl Planner {
             self.indices.remove(&mirror.indices.remove(1));
         }
         self.indices.insert(index);
-        Noise::new(identity, key, mirror.preshared_key.as_ref(), index).map(Box::new)
+        // What one peer's keys leave must not come to lie in what the next one keeps.
+        leave_no_trace(|| Noise::new(identity, key, mirror.preshared_key.as_deref(), index))
     }
 
     fn unused_index(&self) -> u32 {

@@ -128,6 +128,11 @@ impl Sessions {
         }
     }
 
+    /// Whether there is none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.slots.iter().all(Option::is_none)
+    }
+
     /// Forgets all sessions.
     pub(crate) fn clear(&mut self) {
         *self = Self::default();

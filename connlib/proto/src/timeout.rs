@@ -48,7 +48,8 @@ impl Node {
             }
             Due::EraseKeys => {
                 if let Some(identity) = &self.identity {
-                    self.peers[id].erase_sessions(identity);
+                    let former = self.peers[id].erase_sessions(identity);
+                    self.forget_keys(id, former);
                 }
             }
         }

@@ -1,9 +1,14 @@
 //! The daemon's life: from opening the device to its end.
 
-use std::{convert::Infallible, os::unix::net::UnixListener, time::Duration};
+use std::{
+    convert::Infallible,
+    os::unix::net::UnixListener,
+    thread,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context, bail};
-use convoy_tun::Device;
+use convoy_tun::{Device, OpenError};
 use convoy_tunnel::{Exit, Options, Tunnel};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{error, info, warn};
@@ -11,7 +16,7 @@ use tracing::{error, info, warn};
 use crate::{
     background::{self, Parent},
     cli::{DaemonArgs, InterfaceName, LogFormat},
-    link_monitor, logging, process,
+    link_monitor, logging, panics, process,
     uapi::{
         Server,
         socket::{self, SocketFile},
@@ -50,9 +55,9 @@ fn run(
     parent: &mut Option<Parent>,
 ) -> anyhow::Result<()> {
     process::forbid_core_dumps();
-    process::end_on_panic(None);
+    panics::end_process(None);
     let resources = Resources::acquire(interface, args)?;
-    process::end_on_panic(resources.socket_file.clone());
+    panics::end_process(resources.socket_file.clone());
     let socket_file = resources.socket_file.clone();
 
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -89,7 +94,7 @@ impl Resources {
                     let is_gone = || nix::net::if_::if_nametoindex(interface.as_str()).is_err();
                     socket::ensure_unused(&socket::path(interface.as_str()), is_gone)?;
                 }
-                Device::open(interface.as_str(), args.tun_offload.into())?
+                open(interface, args)?
             }
         };
         if let Err(error) = device.set_mtu(DEFAULT_MTU) {
@@ -109,6 +114,19 @@ impl Resources {
             listener,
             socket_file,
         })
+    }
+}
+
+/// Opens a new device; waits for a daemon that was killed, and still has one of that name, to die.
+fn open(interface: &InterfaceName, args: &DaemonArgs) -> Result<Device, OpenError> {
+    let deadline = Instant::now() + socket::ENDING_TIME;
+    loop {
+        match Device::open(interface.as_str(), args.tun_offload.into()) {
+            Err(OpenError::Busy(_)) if Instant::now() < deadline => {
+                thread::sleep(socket::ENDING_PAUSE);
+            }
+            outcome => return outcome,
+        }
     }
 }
 
@@ -188,6 +206,7 @@ async fn removed(file: Option<&SocketFile>) {
         warn!("the removal of the UAPI socket goes unnoticed: {error}");
         std::future::pending().await
     }
+    panics::let_it_end().await;
 }
 
 /// The signals that end the daemon.

@@ -5,17 +5,23 @@ mod cli;
 mod daemon;
 mod link_monitor;
 mod logging;
+mod panics;
 mod process;
 mod speedtest;
 mod stats;
 mod uapi;
 mod wall_clock;
+mod wiping;
 
 use std::process::ExitCode;
 
 use clap::Parser;
 
 use cli::{Cli, Command};
+use wiping::Wiping;
+
+#[global_allocator]
+static ALLOCATOR: Wiping = Wiping(std::alloc::System);
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -29,7 +35,7 @@ fn main() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("convoy: {error:#}");
+            panics::say(&format!("convoy: {error:#}"));
             ExitCode::FAILURE
         }
     }

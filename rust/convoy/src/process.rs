@@ -1,9 +1,8 @@
-//! What concerns the process as a whole: core dumps, panics, inherited file descriptors.
+//! What concerns the process as a whole: core dumps, inherited file descriptors, freed memory.
 
 use std::{
-    env,
+    env, fs,
     os::fd::{FromRawFd, OwnedFd, RawFd},
-    panic,
 };
 
 use anyhow::{Context, ensure};
@@ -11,38 +10,22 @@ use nix::{
     fcntl::{FcntlArg, FdFlag, fcntl},
     sys::resource::{Resource, setrlimit},
 };
-use tracing::{error, warn};
-
-use crate::uapi::socket::SocketFile;
+use tracing::warn;
 
 /// A core dump would hold private keys.
 ///
-/// `PR_SET_DUMPABLE` would do it too, but would also keep the user's own `perf` away.
+/// A limit of 0 stops only dumps to files: a program that the kernel's `core_pattern` names would
+/// still get one (core(5)). A limit of 1 byte stops both. And should there be a dump after all, no
+/// memory is in it. `PR_SET_DUMPABLE` would do it too, but would also keep the user's own `perf` away.
 pub(crate) fn forbid_core_dumps() {
-    if let Err(error) = setrlimit(Resource::RLIMIT_CORE, 0, 0) {
+    // Whoever has set the limit to 0 before may have taken away the right to raise it.
+    let limited =
+        setrlimit(Resource::RLIMIT_CORE, 1, 1).or_else(|_| setrlimit(Resource::RLIMIT_CORE, 0, 0));
+    if let Err(error) = limited {
         warn!("cannot turn core dumps off: {error}");
     }
-}
-
-/// Makes a panic in any thread the end of the process: one line, no socket file, exit status 1.
-pub(crate) fn end_on_panic(socket_file: Option<SocketFile>) {
-    panic::set_hook(Box::new(move |panic| {
-        let thread = std::thread::current();
-        let thread = thread.name().unwrap_or("unnamed").to_owned();
-        let place = panic.location().map(ToString::to_string);
-        let place = place.unwrap_or_else(|| "an unknown place".to_owned());
-        let message = panic.payload_as_str().unwrap_or("no message");
-        let message = message.replace('\n', " ");
-        if tracing::enabled!(tracing::Level::ERROR) {
-            error!("thread {thread} panicked at {place}: {message}");
-        } else {
-            eprintln!("convoy: thread {thread} panicked at {place}: {message}");
-        }
-        if let Some(file) = &socket_file {
-            file.remove();
-        }
-        std::process::exit(1);
-    }));
+    // Kernels are built without it.
+    let _ = fs::write("/proc/self/coredump_filter", "0");
 }
 
 /// Takes over the open file descriptor whose number is in the environment variable `name`.
@@ -79,42 +62,7 @@ pub(crate) fn return_freed_memory() {
 
 #[cfg(test)]
 mod tests {
-    use std::{path::PathBuf, process::Command};
-
     use super::*;
-    use crate::uapi::socket;
-
-    /// Names the socket file, and so tells the process that is to panic from the one that looks on.
-    const SOCKET: &str = "CONVOY_TEST_PANIC_SOCKET";
-
-    #[test]
-    fn a_panic_in_any_thread_is_one_line_and_the_end() {
-        if let Some(path) = env::var_os(SOCKET) {
-            panic_in_a_thread(PathBuf::from(path));
-        }
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("wg0.sock");
-        let name = "process::tests::a_panic_in_any_thread_is_one_line_and_the_end";
-        let output = Command::new(env::current_exe().unwrap())
-            .args(["--exact", name, "--nocapture"])
-            .env(SOCKET, &path)
-            .output()
-            .unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(1), "{said}");
-        assert_eq!(said.lines().count(), 1, "{said}");
-        assert!(said.starts_with("convoy: thread tun-writer panicked at "));
-        assert!(said.ends_with(": two lines\n"), "{said}");
-        assert!(!path.exists());
-    }
-
-    fn panic_in_a_thread(path: PathBuf) -> ! {
-        let (_listener, file) = socket::bind(&path).unwrap();
-        end_on_panic(Some(file));
-        let thread = std::thread::Builder::new().name("tun-writer".to_owned());
-        let _ = thread.spawn(|| panic!("two\nlines")).unwrap().join();
-        unreachable!("the process has ended")
-    }
 
     #[test]
     fn a_variable_that_is_not_set_gives_no_descriptor() {

@@ -20,10 +20,14 @@ pub(crate) mod socket;
 mod write;
 
 use std::{
-    convert::Infallible, io, os::unix::net::UnixListener, sync::Arc, thread, time::Duration,
+    convert::Infallible, io, ops::ControlFlow, os::unix::net::UnixListener, sync::Arc, thread,
+    time::Duration,
 };
 
-use convoy_proto::config::{DeviceUpdate, Snapshot};
+use convoy_proto::{
+    config::{DeviceUpdate, Snapshot},
+    leave_no_trace,
+};
 use convoy_tunnel::{ApplyError, Closed, Tunnel};
 use nix::errno::Errno;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -177,28 +181,35 @@ impl<C: Control> Service<C> {
     /// Answers one client's requests until it ends, or until it says what cannot be understood.
     fn converse(&self, client: &Client) {
         let mut lines = Lines::new(client, self.limits);
-        loop {
-            lines.begin_request();
-            let outcome = match lines.next_line() {
-                Ok(b"get=1") => self.listing(&mut lines),
-                Ok(b"set=1") => self.set(&mut lines),
-                Ok(line) if line == stats::REQUEST.as_bytes() => self.stats(&mut lines),
-                Ok(_) => return error!("UAPI: a client asked for an unknown operation"),
-                Err(ReadError::Ended) => return,
-                Err(error) => Err(error.into()),
-            };
-            if let Err(refusal) = &outcome {
-                error!("UAPI: request refused: {refusal}");
+        while leave_no_trace(|| self.answer_one(client, &mut lines)).is_continue() {}
+    }
+
+    fn answer_one(&self, client: &Client, lines: &mut Lines<'_>) -> ControlFlow<()> {
+        lines.begin_request();
+        let outcome = match lines.next_line() {
+            Ok(b"get=1") => self.listing(lines),
+            Ok(b"set=1") => self.set(lines),
+            Ok(line) if line == stats::REQUEST.as_bytes() => self.stats(lines),
+            Ok(_) => {
+                error!("UAPI: a client asked for an unknown operation");
+                return ControlFlow::Break(());
             }
-            let lost_track = matches!(outcome, Err(Refusal::Read(_)));
-            let text_bytes = outcome.as_ref().map_or(0, |text| text.len());
-            let is_lost = answer(client, outcome).is_err() || lost_track;
-            if text_bytes.max(lines.request_bytes()) >= LARGE {
-                process::return_freed_memory();
-            }
-            if is_lost {
-                return;
-            }
+            Err(ReadError::Ended) => return ControlFlow::Break(()),
+            Err(error) => Err(error.into()),
+        };
+        if let Err(refusal) = &outcome {
+            error!("UAPI: request refused: {refusal}");
+        }
+        let lost_track = matches!(outcome, Err(Refusal::Read(_)));
+        let text_bytes = outcome.as_ref().map_or(0, |text| text.len());
+        lines.end_request();
+        let is_lost = answer(client, outcome).is_err() || lost_track;
+        if text_bytes.max(lines.request_bytes()) >= LARGE {
+            process::return_freed_memory();
+        }
+        match is_lost {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
         }
     }
 

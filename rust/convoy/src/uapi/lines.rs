@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use zeroize::Zeroizing;
+use zeroize::{Zeroize, Zeroizing};
 
 use super::clients::Client;
 
@@ -71,6 +71,12 @@ impl<'a> Lines<'a> {
         let is_begun = self.start < self.end;
         self.deadline = is_begun.then(|| Instant::now() + self.limits.time);
         self.bytes_left = self.limits.bytes;
+    }
+
+    /// Wipes what was read of the request: its client may keep its connection for long.
+    pub(super) fn end_request(&mut self) {
+        self.buffer[..self.start].zeroize();
+        self.buffer[self.end..].zeroize();
     }
 
     /// The bytes of the present request that were read so far.

@@ -1,7 +1,8 @@
 //! The socket file: where it lies, who may own it, and when it goes.
 
 use std::{
-    fs, io,
+    fs,
+    io::{self, Read},
     os::{
         fd::{AsFd, OwnedFd},
         unix::{
@@ -27,24 +28,35 @@ use tokio::io::unix::AsyncFd;
 const DIRECTORY: &str = "/var/run/wireguard";
 
 /// How long a daemon may take to end whose interface is gone, and how often to look.
-const ENDING_TIME: Duration = Duration::from_secs(2);
-const ENDING_PAUSE: Duration = Duration::from_millis(10);
+pub(crate) const ENDING_TIME: Duration = Duration::from_secs(2);
+pub(crate) const ENDING_PAUSE: Duration = Duration::from_millis(10);
+
+/// How long a process that was killed may take to close its socket.
+const DYING_TIME: Duration = Duration::from_millis(100);
 
 /// The socket file of `interface`.
 pub(crate) fn path(interface: &str) -> PathBuf {
     Path::new(DIRECTORY).join(format!("{interface}.sock"))
 }
 
-/// Makes sure that no living daemon answers on `path`; waits for one that `is_ending`.
+/// Makes sure that no living daemon listens on `path`; waits for one that `is_ending` or dying.
 pub(crate) fn ensure_unused(path: &Path, is_ending: impl Fn() -> bool) -> anyhow::Result<()> {
     let deadline = Instant::now() + ENDING_TIME;
-    while UnixStream::connect(path).is_ok() {
-        if !is_ending() || Instant::now() > deadline {
+    while let Ok(connection) = UnixStream::connect(path) {
+        if !(is_ending() || hangs_up(connection)) || Instant::now() > deadline {
             bail!("{} is already in use by a running daemon", path.display());
         }
         thread::sleep(ENDING_PAUSE);
     }
     Ok(())
+}
+
+/// Whether the other end closes; a living daemon waits for a request.
+fn hangs_up(mut connection: UnixStream) -> bool {
+    let read = connection
+        .set_read_timeout(Some(DYING_TIME))
+        .and_then(|()| connection.read(&mut [0]));
+    !matches!(read, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
 }
 
 /// Listens on `path`, for the owner alone; a socket file that nobody answers on is replaced.
@@ -170,6 +182,22 @@ mod tests {
         let error = bind(&path).unwrap_err();
         assert!(error.to_string().contains("already in use"), "{error}");
         UnixStream::connect(&path).unwrap();
+    }
+
+    #[test]
+    fn a_socket_whose_daemon_is_dying_is_waited_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("wg0.sock");
+        let dying = UnixListener::bind(&path).unwrap();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                // A connection that nobody will serve is ended with the listener.
+                thread::sleep(ENDING_PAUSE);
+                drop(dying);
+            });
+            bind(&path).unwrap();
+        });
+        assert!(path.exists());
     }
 
     #[test]

@@ -11,6 +11,10 @@
 use std::{env, fs, path::Path};
 
 use convoy_lab::{Lab, Namespace, eventually, wireguard::Daemon};
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
 
 use crate::{
     scene::{DEADLINE, convoy_program, lab, output_of, wireguard_go},
@@ -73,6 +77,23 @@ fn a_configuration_is_saved_stripped_and_synchronised_as_with_the_reference() {
         let mut saved: Vec<_> = saved.split("\n\n").map(str::trim).collect();
         saved.sort_unstable();
         format!("{stripped}\n{}\n{shown}", saved.join("\n\n"))
+    });
+}
+
+#[test]
+fn after_kill_9_the_interface_comes_up_again_as_with_the_reference() {
+    let peer = "AllowedIPs = 198.51.100.0/24, 10.8.0.2/32\n";
+    as_with_the_reference("Address = 10.8.0.1/24\n", peer, |client| {
+        client.reaches("198.51.100.1");
+        client.kill_daemon();
+        let left = client.host();
+        let down = client.shell(&format!("wg-quick down {FILE} 2>&1 || echo failed: $?"));
+        client.shell(&format!("wg-quick up {FILE}"));
+        client.reaches("198.51.100.1");
+        client.kill_daemon();
+        client.shell(&format!("wg-quick up {FILE}"));
+        client.reaches("198.51.100.1");
+        format!("{left}\n{down}")
     });
 }
 
@@ -182,6 +203,15 @@ impl<'a> Client<'a> {
 
     fn reaches(&self, address: &str) {
         self.shell(&format!("ping -c 3 -i 0.2 -W 5 {address}"));
+    }
+
+    fn kill_daemon(&self) {
+        for pid in self.processes() {
+            kill(Pid::from_raw(pid.parse().unwrap()), Signal::SIGKILL).unwrap();
+        }
+        // A process that dies is no longer in the namespace before its interface is gone.
+        let is_gone = || (!self.namespace.link().exists("wg0")).then_some(());
+        assert!(eventually(DEADLINE, is_gone).is_some());
     }
 
     fn has_kernel_wireguard(&self) -> bool {

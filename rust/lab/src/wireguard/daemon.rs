@@ -29,6 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub struct Implementation {
     program: PathBuf,
     arguments: Vec<OsString>,
+    variables: Vec<(OsString, OsString)>,
 }
 
 impl Implementation {
@@ -37,6 +38,7 @@ impl Implementation {
         Self {
             program: program.into(),
             arguments: vec!["-f".into()],
+            variables: Vec::new(),
         }
     }
 
@@ -44,6 +46,13 @@ impl Implementation {
     #[must_use]
     pub fn argument(mut self, argument: impl Into<OsString>) -> Self {
         self.arguments.push(argument.into());
+        self
+    }
+
+    /// One more variable of its environment.
+    #[must_use]
+    pub fn variable(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        self.variables.push((name.into(), value.into()));
         self
     }
 
@@ -89,6 +98,7 @@ impl Daemon {
         let child = namespace
             .command(&implementation.program)
             .args(&implementation.arguments)
+            .envs(implementation.variables.iter().cloned())
             .arg(interface)
             .stdin(Stdio::null())
             .stdout(writer()?)

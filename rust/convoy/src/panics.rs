@@ -1,0 +1,129 @@
+//! A panic in any thread is one line and the end of the process, whoever reads its log or does not.
+
+use std::{
+    fmt::Write as _,
+    io::Write as _,
+    panic,
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::Duration,
+};
+
+use tracing::error;
+
+use crate::uapi::socket::SocketFile;
+
+/// How long the line may take to be written: its reader may have stopped reading.
+const SPEAKING_TIME: Duration = Duration::from_secs(1);
+
+static HAS_PANICKED: AtomicBool = AtomicBool::new(false);
+
+/// Makes a panic in any thread the end of the process: one line, no socket file, exit status 1.
+pub(crate) fn end_process(socket_file: Option<SocketFile>) {
+    panic::set_hook(Box::new(move |panic| {
+        if HAS_PANICKED.swap(true, Ordering::SeqCst) {
+            // Another thread was first: the process ends with its line.
+            wait_for_ever();
+        }
+        end_in_time(socket_file.clone());
+        let thread = thread::current();
+        let thread = thread.name().unwrap_or("unnamed");
+        let mut line = format!("thread {thread} panicked");
+        if let Some(place) = panic.location() {
+            // Writing to a string does not fail.
+            let _ = write!(line, " at {place}");
+        }
+        let message = panic.payload_as_str().unwrap_or("no message");
+        line.extend([": ", &message.replace(char::is_control, " ")]);
+        if tracing::enabled!(tracing::Level::ERROR) {
+            error!("{line}");
+        } else {
+            say(&format!("convoy: {line}"));
+        }
+        end(socket_file.as_ref());
+    }));
+}
+
+/// Waits for ever once a thread has panicked, so that nobody takes that end for another.
+pub(crate) async fn let_it_end() {
+    if HAS_PANICKED.load(Ordering::SeqCst) {
+        std::future::pending().await
+    }
+}
+
+/// Writes a line to the standard error, if that can be written to: `eprintln!` would panic.
+pub(crate) fn say(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+/// Ends the process after [`SPEAKING_TIME`].
+fn end_in_time(socket_file: Option<SocketFile>) {
+    // Without a thread to be had, the line has to be read.
+    let _ = thread::Builder::new().spawn(move || {
+        thread::sleep(SPEAKING_TIME);
+        end(socket_file.as_ref());
+    });
+}
+
+fn end(socket_file: Option<&SocketFile>) -> ! {
+    if let Some(file) = socket_file {
+        file.remove();
+    }
+    // SAFETY: it returns to nobody. Unlike exit(3) it waits for no lock: what was written has left
+    // the process line by line.
+    unsafe { libc::_exit(1) }
+}
+
+fn wait_for_ever() -> ! {
+    loop {
+        thread::park();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        env,
+        path::PathBuf,
+        process::{Command, Stdio},
+    };
+
+    use super::*;
+    use crate::uapi::socket;
+
+    /// Names the socket file, and so tells the process that is to panic from the one that looks on.
+    const SOCKET: &str = "CONVOY_TEST_PANIC_SOCKET";
+
+    #[test]
+    fn a_panic_in_any_thread_is_one_line_and_the_end() {
+        if let Some(path) = env::var_os(SOCKET) {
+            panic_in_two_threads(PathBuf::from(path));
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("wg0.sock");
+        let name = "panics::tests::a_panic_in_any_thread_is_one_line_and_the_end";
+        let output = Command::new(env::current_exe().unwrap())
+            .args(["--exact", name, "--nocapture"])
+            .env(SOCKET, &path)
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+        assert!(said.starts_with("convoy: thread tun-writer panicked at "));
+        assert!(said.ends_with(": two lines\n"), "{said}");
+        assert!(!path.exists());
+    }
+
+    fn panic_in_two_threads(path: PathBuf) -> ! {
+        let (_listener, file) = socket::bind(&path).unwrap();
+        end_process(Some(file));
+        let threads = [0, 1].map(|_| {
+            let thread = thread::Builder::new().name("tun-writer".to_owned());
+            thread.spawn(|| panic!("two\nlines")).unwrap()
+        });
+        let _ = threads.map(thread::JoinHandle::join);
+        unreachable!("the process has ended")
+    }
+}

@@ -1,0 +1,313 @@
+//! Ends that nobody has asked for: panics, faults, logs that nobody reads. The next start works.
+
+mod kill;
+
+use std::{
+    fs,
+    io::{Read, Write, pipe},
+    os::unix::{net::UnixStream, process::ExitStatusExt},
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    ptr,
+};
+
+use convoy_lab::{Namespace, eventually, wireguard::Daemon};
+use nix::sys::signal::Signal;
+use tempfile::TempDir;
+
+use crate::{
+    scene::{DEADLINE, convoy, convoy_program, lab, output_of},
+    twins::ask_at,
+};
+
+/// The names that the kernel has of the threads; the first is the program's own.
+const THREADS: [(&str, &str); 4] = [
+    ("convoy", "main"),
+    ("tokio-rt-worker", "tokio-rt-worker"),
+    ("uapi", "uapi"),
+    ("tunnel", "tunnel"),
+];
+
+#[test]
+fn a_panic_in_any_thread_is_one_line_and_leaves_nothing() {
+    let Some((lab, _turn)) = lab(&["cc", "wg"]) else {
+        return;
+    };
+    let namespace = lab.namespace("left").unwrap();
+    let liar = Liar::new();
+    for (thread, name) in THREADS {
+        for (format, background) in [("text", false), ("json", false), ("text", true)] {
+            let mut command = liar.daemon(&namespace, thread);
+            command.args(["--log-format", format]).arg("wg0");
+            command.env("WG_PROCESS_FOREGROUND", if background { "0" } else { "1" });
+            let mut child = piped(&mut command);
+            if background {
+                assert!(child.wait().unwrap().success());
+            }
+            liar.begin(&namespace);
+            let said = read_all(&mut child);
+            let code = child.wait().unwrap().code();
+            assert_eq!(code, Some(i32::from(!background)), "{said}");
+            let panics: Vec<_> = said.lines().filter(|l| l.contains("panicked")).collect();
+            assert_eq!(panics.len(), 1, "{thread}: {said}");
+            assert!(
+                panics[0].contains(&format!("thread {name} panicked at ")),
+                "{said}"
+            );
+            assert_eq!(said.lines().last(), Some(panics[0]));
+            assert!(format == "text" || panics[0].starts_with('{'), "{said}");
+            leaves_nothing(&namespace);
+        }
+    }
+    starts(&namespace);
+}
+
+#[test]
+fn a_panic_ends_the_daemon_although_its_log_is_closed_or_full() {
+    let Some((lab, _turn)) = lab(&["cc", "wg"]) else {
+        return;
+    };
+    let namespace = lab.namespace("left").unwrap();
+    let liar = Liar::new();
+    for level in ["silent", "error"] {
+        for is_read in [false, true] {
+            let mut command = liar.daemon(&namespace, "uapi");
+            let (reader, writer) = pipe().unwrap();
+            let log = || writer.try_clone().unwrap();
+            command.args(["-f", "wg0"]).env("LOG_LEVEL", level);
+            let mut child = command.stdout(log()).stderr(log()).spawn().unwrap();
+            drop(command);
+            wait_for_socket(&namespace);
+            let reader = match is_read {
+                false => None,
+                true => {
+                    fill(&writer);
+                    Some(reader)
+                }
+            };
+            liar.begin(&namespace);
+            let status = eventually(DEADLINE, || child.try_wait().unwrap());
+            let _ = child.kill();
+            drop(reader);
+            let code = status.map(|status| status.code());
+            assert_eq!(code, Some(Some(1)), "{level}, read: {is_read}");
+            leaves_nothing(&namespace);
+        }
+    }
+}
+
+#[test]
+fn a_daemon_whose_log_nobody_reads_goes_on() {
+    let Some((lab, _turn)) = lab(&["wg"]) else {
+        return;
+    };
+    let namespace = lab.namespace("left").unwrap();
+    for format in ["text", "json"] {
+        let mut command = namespace.command(convoy_program());
+        command
+            .args(["-f", "--log-format", format, "wg0"])
+            .env("LOG_LEVEL", "debug");
+        let (reader, writer) = pipe().unwrap();
+        command.stdout(writer.try_clone().unwrap()).stderr(writer);
+        let mut child = command.spawn().unwrap();
+        drop((command, reader));
+        let socket = wait_for_socket(&namespace);
+        for _ in 0..10 {
+            assert_eq!(ask_at(&socket, b"set=1\nnonsense\n\n"), b"errno=-71\n\n");
+        }
+        output_of(&namespace, "wg", &["set", "wg0", "listen-port", "7"]);
+        namespace.link().remove("wg0").unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(0));
+        leaves_nothing(&namespace);
+    }
+}
+
+#[test]
+fn after_a_fault_nothing_is_dumped_and_the_next_start_works() {
+    let Some((lab, _turn)) = lab(&["wg", "sh"]) else {
+        return;
+    };
+    let namespace = lab.namespace("left").unwrap();
+    // Where there is room and right for a dump, to see that there is none.
+    let directory = tempfile::tempdir().unwrap();
+    let unlimited = "ulimit -c unlimited; exec \"$0\" -f wg0";
+    for fault in [
+        Fault::Signal(Signal::SIGABRT),
+        Fault::Signal(Signal::SIGSEGV),
+        Fault::Memory,
+    ] {
+        let mut command = namespace.command("sh");
+        command.args(["-c", unlimited]).arg(convoy_program());
+        let mut child = piped(command.current_dir(directory.path()));
+        let socket = wait_for_socket(&namespace);
+        let status = eventually(DEADLINE, || {
+            fault.strike(&child, &socket);
+            child.try_wait().unwrap()
+        });
+        if status.is_none() {
+            child.kill().unwrap();
+        }
+        let said = read_all(&mut child);
+        let status = status.unwrap();
+        assert!(status.signal().is_some(), "{fault:?}: {status}: {said}");
+        assert!(!status.core_dumped(), "{fault:?}");
+        assert_eq!(
+            fs::read_dir(directory.path()).unwrap().count(),
+            0,
+            "{fault:?}"
+        );
+        starts(&namespace);
+    }
+}
+
+/// What ends a process at once.
+#[derive(Debug)]
+enum Fault {
+    Signal(Signal),
+    /// No memory is to be had any more.
+    Memory,
+}
+
+impl Fault {
+    fn strike(&self, child: &Child, socket: &PathBuf) {
+        let pid = child.id().cast_signed();
+        match self {
+            // The runtime's own handler gives back the first SIGSEGV that is no stack's end.
+            Self::Signal(signal) => {
+                let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), *signal);
+            }
+            Self::Memory => {
+                // Its thread is to be there already.
+                let Ok(mut client) = UnixStream::connect(socket) else {
+                    return;
+                };
+                let _ = client.write_all(b"get=1\n\n");
+                let _ = client.read(&mut [0; 64]);
+                let none = libc::rlimit {
+                    rlim_cur: 0,
+                    rlim_max: 0,
+                };
+                // SAFETY: it reads `none`, and writes nothing.
+                unsafe { libc::prlimit(pid, libc::RLIMIT_AS, &raw const none, ptr::null_mut()) };
+                let allowed_ips = "allowed_ip=10.0.0.0/32\n".repeat(2_600_000);
+                let key = "ab".repeat(32);
+                let request = format!("set=1\npublic_key={key}\n{allowed_ips}\n");
+                let _ = client.write_all(request.as_bytes());
+            }
+        }
+    }
+}
+
+/// A library that lets a daemon hear one lie of the kernel's.
+struct Liar {
+    directory: TempDir,
+}
+
+impl Liar {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/end_to_end/crash/lies.c");
+        let library = directory.path().join("lies.so");
+        let mut command = Command::new("cc");
+        command.args(["-shared", "-fPIC", "-Wall", "-Werror", source, "-o"]);
+        assert!(command.arg(library).status().unwrap().success());
+        Self { directory }
+    }
+
+    /// The daemon of no interface yet, which will hear it in `thread`.
+    fn daemon(&self, namespace: &Namespace, thread: &str) -> Command {
+        let mut command = namespace.command(convoy_program());
+        command.env("LD_PRELOAD", self.directory.path().join("lies.so"));
+        command
+            .env("LIE_THREAD", thread)
+            .env("LIE_WHEN", self.when());
+        command.env("LOG_LEVEL", "info");
+        command
+    }
+
+    fn when(&self) -> PathBuf {
+        self.directory.path().join("now")
+    }
+
+    /// Gives every thread something to do, and lets the daemon hear the lie meanwhile.
+    fn begin(&self, namespace: &Namespace) {
+        let socket = wait_for_socket(namespace);
+        fs::write(self.when(), "").unwrap();
+        let heard = eventually(DEADLINE, || {
+            // Any of it may fail: the daemon ends.
+            let _ = namespace.link().set_up("wg0");
+            let _ = namespace.link().set_down("wg0");
+            if let Ok(mut client) = UnixStream::connect(&socket) {
+                let _ = client.write_all(b"get=1\n\n");
+                let _ = client.read(&mut [0]);
+            }
+            (!self.when().exists()).then_some(())
+        });
+        assert!(heard.is_some(), "nobody has asked the kernel");
+    }
+}
+
+/// Starts the command, whose standard output and error are one pipe.
+fn piped(command: &mut Command) -> Child {
+    command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+/// What it says on its standard output and then on its standard error, until both are closed.
+fn read_all(child: &mut Child) -> String {
+    let mut said = String::new();
+    child
+        .stdout
+        .take()
+        .unwrap()
+        .read_to_string(&mut said)
+        .unwrap();
+    child
+        .stderr
+        .take()
+        .unwrap()
+        .read_to_string(&mut said)
+        .unwrap();
+    said
+}
+
+fn fill(writer: &std::io::PipeWriter) {
+    use nix::fcntl::{FcntlArg, OFlag, fcntl};
+    fcntl(writer, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).unwrap();
+    while nix::unistd::write(writer, &[b'x'; 4096]).is_ok() {}
+    // The daemon's end is the same open file.
+    fcntl(writer, FcntlArg::F_SETFL(OFlag::empty())).unwrap();
+}
+
+fn socket_of(namespace: &Namespace) -> PathBuf {
+    namespace.run_directory().join("wireguard/wg0.sock")
+}
+
+fn wait_for_socket(namespace: &Namespace) -> PathBuf {
+    let socket = socket_of(namespace);
+    let answers = || UnixStream::connect(&socket).is_ok().then_some(());
+    assert!(eventually(DEADLINE, answers).is_some());
+    socket
+}
+
+fn leaves_nothing(namespace: &Namespace) {
+    assert!(!socket_of(namespace).exists(), "the socket is still there");
+    // It goes when the last thread of the process has gone.
+    let is_gone = || (!namespace.link().exists("wg0")).then_some(());
+    assert!(eventually(DEADLINE, is_gone).is_some());
+}
+
+/// A daemon of the same interface starts at once, works, and ends.
+fn starts(namespace: &Namespace) {
+    let mut daemon = Daemon::start(namespace, &convoy(), "wg0").unwrap();
+    // What has answered may be one that was killed and is not dead yet.
+    let is_ready = || daemon.log().contains(" ready ").then_some(());
+    assert!(eventually(DEADLINE, is_ready).is_some(), "{}", daemon.log());
+    output_of(namespace, "wg", &["set", "wg0", "listen-port", "7"]);
+    daemon.signal(Signal::SIGTERM).unwrap();
+    assert_eq!(daemon.wait().unwrap().code(), Some(0), "{}", daemon.log());
+    leaves_nothing(namespace);
+}
