@@ -13,7 +13,8 @@ PEER_VERSIONS = "$(PEERS)/bin/wireguard --version" "$(PEERS)/bin/boringtun-cli -
 FORK = github.com/tailscale/wireguard-go
 FORK_VERSION = sed -n 's|^[[:space:]]*$(FORK) \(v[^ ]*\).*|\1|p' "$$(go list -m -f '{{.GoMod}}' tailscale.com@latest)"
 
-.PHONY: help build speedtest test test-packages interop peers lint fmt-check clippy doc bench bench-peers soak flood fuzz miri asan
+.PHONY: help build speedtest test test-packages interop peers lint fmt-check clippy doc deny audit bench \
+	bench-peers soak flood fuzz fuzz-merge miri asan tsan
 
 help: ## This list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | column -t -s "$$(printf '\t')"
@@ -75,6 +76,13 @@ clippy:
 doc:
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --document-private-items --locked
 
+deny: ## Licences, sources and banned crates, without the network (cargo install cargo-deny)
+	$(CARGO) deny --offline check bans licenses sources
+
+audit: ## Known vulnerabilities, by the newest list (cargo install cargo-deny cargo-audit)
+	$(CARGO) deny check
+	$(CARGO) audit --deny warnings
+
 bench: ## One bench a stage
 	$(CARGO) bench --locked -p convoy-benches
 
@@ -93,14 +101,27 @@ flood: build ## What floods of datagrams cost a tunnel's traffic; as root
 fuzz: ## Look for failing inputs with libFuzzer: make fuzz SECS=600 [TARGET=part of a name]
 	rust/fuzz/run $(or $(SECS),60) $(TARGET)
 
+fuzz-merge: ## Make the committed corpora of what was found the smallest that reach as much
+	rust/fuzz/run merge $(TARGET)
+
 # Not what sums megabytes, nor what asks the kernel.
-MIRI_TESTS = queue:: flush:: receive:: buffers:: cut:: coalesce:: checksum:: outbound:: inbound:: write:: \
+MIRI_TESTS = queue:: flush:: receive:: buffers:: cut:: coalesce:: checksum:: outbound:: inbound:: write:: pool:: \
 	--skip fuzz --skip udp:: --skip every_length --skip all_ones --skip the_obvious_segmentation
 
 miri: ## Queue, flush, cutting and coalescing in Miri, on nightly (rustup component add miri rust-src)
 	MIRIFLAGS=-Zmiri-disable-isolation PROPTEST_CASES=2 $(CARGO) +nightly miri test --locked \
 		--target-dir target/miri -p convoy-gso -p convoy-tun --lib -- $(MIRI_TESTS)
 
-asan: ## The tests of tun and gso under AddressSanitizer, on nightly
+HOST = $$(rustc -vV | sed -n 's/^host: //p')
+# The libraries of the data path, with the tests beside them.
+DATA_PATH = -p convoy-gso -p convoy-tun -p convoy-proto -p convoy-tunnel --lib --tests
+
+asan: ## The data path's tests under AddressSanitizer, on nightly
 	RUSTFLAGS=-Zsanitizer=address $(CARGO) +nightly test --locked --target-dir target/asan \
-		--target $$(rustc -vV | sed -n 's/^host: //p') -p convoy-gso -p convoy-tun --lib
+		--target $(HOST) $(DATA_PATH)
+
+tsan: ## The tests of what has threads under ThreadSanitizer, on nightly (rustup component add rust-src)
+	RUSTFLAGS=-Zsanitizer=thread $(CARGO) +nightly test --locked --target-dir target/tsan \
+		--target $(HOST) -Zbuild-std -p convoy-gso -p convoy-tun -p convoy-tunnel --lib --tests
+	RUSTFLAGS=-Zsanitizer=thread $(CARGO) +nightly test --locked --target-dir target/tsan \
+		--target $(HOST) -Zbuild-std -p convoy --bin convoy uapi::

@@ -1,6 +1,10 @@
 //! Two ends, the network between them, and time.
 
-use std::{collections::HashSet, net::SocketAddr, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    net::SocketAddr,
+    time::Duration,
+};
 
 use convoy_proto::{
     DatagramSink, Full, STACK_BUFFER_BYTES, Transmit,
@@ -12,6 +16,8 @@ use crate::{clock, common::*};
 
 /// No session is older (WireGuard paper, §6.1).
 const REJECT_AFTER_TIME: Duration = Duration::from_secs(180);
+/// Longer than an initiation waits for its response (§6.4).
+const ANSWER_TIME: Duration = Duration::from_secs(95);
 
 pub(crate) struct World {
     pub(crate) ends: [End; 2],
@@ -39,11 +45,12 @@ pub(crate) struct End {
     pub(crate) offered: u64,
     /// Datagrams that it has taken, since it knows its peer.
     taken: HashSet<Vec<u8>>,
+    /// Its sessions, by the index that it gave them, and when they are too old.
+    sessions: HashMap<[u8; 4], Duration>,
 }
 
 #[derive(Clone)]
 pub(crate) struct Flying {
-    sent: Duration,
     pub(crate) from: SocketAddr,
     pub(crate) to: SocketAddr,
     pub(crate) datagram: Vec<u8>,
@@ -59,6 +66,7 @@ impl World {
             keepalive: 0,
             offered: 0,
             taken: HashSet::new(),
+            sessions: HashMap::new(),
         };
         let mut world = Self {
             ends: [end(1), end(2)],
@@ -118,16 +126,11 @@ impl World {
         panic!("they go on answering each other at {:?}", self.now);
     }
 
-    pub(crate) fn launch(&mut self, to: usize, sent: Vec<(SocketAddr, Vec<u8>)>) {
-        let from = self.ends[1 - to].host.address;
+    pub(crate) fn launch(&mut self, to_end: usize, sent: Vec<(SocketAddr, Vec<u8>)>) {
+        let from = self.ends[1 - to_end].host.address;
         for (to, datagram) in sent {
-            self.initiations += u32::from(datagram[0] == 1);
-            let flying = Flying {
-                sent: self.now,
-                from,
-                to,
-                datagram,
-            };
+            self.announce(1 - to_end, &datagram);
+            let flying = Flying { from, to, datagram };
             if self.copies.len() < 64 {
                 self.copies.push(flying.clone());
             }
@@ -147,23 +150,34 @@ impl World {
         }
     }
 
-    /// What is taken is new, and data is of a session that is not too old.
+    /// Notes until when the session may be used that a handshake message of `end` leads to.
+    fn announce(&mut self, end: usize, datagram: &[u8]) {
+        let longest = match datagram[0] {
+            1 => ANSWER_TIME + REJECT_AFTER_TIME,
+            2 => REJECT_AFTER_TIME,
+            _ => return,
+        };
+        self.initiations += u32::from(datagram[0] == 1);
+        let sessions = &mut self.ends[end].sessions;
+        sessions.insert(index(datagram), self.now + longest);
+    }
+
+    /// What is taken is new, and of a session that is not too old.
     pub(crate) fn arrive(&mut self, flying: &Flying) {
-        let now = self.now;
+        let (now, datagram) = (self.now, &flying.datagram);
         let ends = self.ends.iter_mut();
         for end in ends.filter(|end| end.host.address == flying.to) {
             let host = &mut end.host;
-            let (drops, delivered) = (all_drops(host), host.delivered.len());
-            host.receive(&flying.datagram, flying.from, now);
-            let is_taken = all_drops(host) == drops;
-            let is_cookie = flying.datagram[0] == 3;
-            if is_taken && !is_cookie {
-                let is_new = end.taken.insert(flying.datagram.clone());
-                assert!(is_new, "taken again: {:?}", flying.datagram);
+            let drops = all_drops(host);
+            host.receive(datagram, flying.from, now);
+            let is_cookie = datagram[0] == 3;
+            if is_cookie || all_drops(host) > drops {
+                continue;
             }
-            let age = now - flying.sent;
-            let is_delivered = host.delivered.len() > delivered;
-            assert!(!is_delivered || age < REJECT_AFTER_TIME, "after {age:?}");
+            assert!(end.taken.insert(datagram.clone()), "again: {datagram:?}");
+            let session = end.sessions.get(&index(datagram));
+            let is_in_time = datagram[0] != 4 || session.is_some_and(|end| now < *end);
+            assert!(is_in_time, "until {session:?} only: {datagram:?}");
         }
     }
 
@@ -251,6 +265,23 @@ impl World {
         self.dice ^= self.dice << 17;
         (self.dice >> 32) as u8 & 15
     }
+}
+
+impl End {
+    /// How many packets wait for a session: neither sent nor dropped.
+    pub(crate) fn held(&mut self) -> u64 {
+        let sent = self.host.node.counters().outbound_packets;
+        let outbound = |reason: &&DropReason| reason.name().starts_with("outbound");
+        let reasons = DropReason::ALL.iter().filter(outbound);
+        let dropped: u64 = reasons.map(|&reason| self.host.drops(reason)).sum();
+        let held = self.offered.checked_sub(sent + dropped);
+        held.expect("counted twice")
+    }
+}
+
+/// The sender's index in a handshake message; the receiver's in a data message.
+fn index(datagram: &[u8]) -> [u8; 4] {
+    *datagram[4..].first_chunk().expect("a message")
 }
 
 fn all_drops(host: &mut Host) -> u64 {
