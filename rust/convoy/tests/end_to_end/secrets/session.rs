@@ -9,7 +9,7 @@ use blake2::{
     Blake2s256, Blake2sMac, Digest,
     digest::{FixedOutput, KeyInit, Update, consts::U16},
 };
-use convoy_lab::{Namespace, wireguard::KeyPair};
+use convoy_lab::{Namespace, eventually, wireguard::KeyPair};
 use snow::{Builder, HandshakeState};
 
 use crate::{scene::DEADLINE, secrets::memory::Secret};
@@ -61,21 +61,16 @@ impl Peer {
     /// Has a session with the daemon on `port`, confirmed by a keepalive; tells its keys.
     pub(super) fn session(&mut self, port: u16) -> Vec<Secret> {
         let daemon = SocketAddr::from(([127, 0, 0, 1], port));
-        let mut noise = self.handshake();
-        let mut message = [vec![1, 0, 0, 0], 7_u32.to_le_bytes().to_vec()].concat();
-        self.time += 1;
-        let timestamp = [&self.time.to_be_bytes()[..], &[0; 4]].concat();
-        append(&mut message, |rest| {
-            noise.write_message(&timestamp, rest).unwrap()
-        });
-        let mac = mac1(&self.daemon.public, &message);
-        message.extend(mac);
-        message.extend([0; 16]);
-        self.socket.send_to(&message, daemon).unwrap();
-
-        self.socket.set_read_timeout(Some(DEADLINE)).unwrap();
         let mut response = [0; 2_048];
-        let length = self.socket.recv(&mut response).unwrap();
+        // One that comes too soon after the last is not answered.
+        let answered = eventually(DEADLINE, || {
+            let noise = self.initiate(daemon);
+            let shortly = Some(Duration::from_millis(500));
+            self.socket.set_read_timeout(shortly).unwrap();
+            let length = self.socket.recv(&mut response).ok()?;
+            Some((noise, length))
+        });
+        let (mut noise, length) = answered.expect("the daemon answers");
         assert_eq!((length, response[0]), (92, 2));
         noise.read_message(&response[12..60], &mut []).unwrap();
         let (sending, receiving) = noise.dangerously_get_raw_split();
@@ -89,6 +84,22 @@ impl Peer {
             Secret::new("receiving key", sending),
             Secret::new("sending key", receiving),
         ]
+    }
+
+    /// Sends an initiation.
+    fn initiate(&mut self, daemon: SocketAddr) -> HandshakeState {
+        let mut noise = self.handshake();
+        let mut message = [vec![1, 0, 0, 0], 7_u32.to_le_bytes().to_vec()].concat();
+        self.time += 1;
+        let timestamp = [&self.time.to_be_bytes()[..], &[0; 4]].concat();
+        append(&mut message, |rest| {
+            noise.write_message(&timestamp, rest).unwrap()
+        });
+        let mac = mac1(&self.daemon.public, &message);
+        message.extend(mac);
+        message.extend([0; 16]);
+        self.socket.send_to(&message, daemon).unwrap();
+        noise
     }
 
     /// Whether the daemon has sent a packet meanwhile.
