@@ -11,7 +11,10 @@ use std::{
     time::Duration,
 };
 
-use tokio::io::{Interest, unix::AsyncFd};
+use tokio::{
+    io::{Interest, unix::AsyncFd},
+    runtime::Handle,
+};
 
 use super::{Filled, Source};
 use crate::{device::PacketIo, outbound::Outbound, pool::Lease, pool::Pool};
@@ -104,8 +107,11 @@ impl Direct {
         }
     }
 
-    /// The thread has handed the turn over.
+    /// The thread has handed the turn over. Without a runtime it gets it back at once.
     pub(super) fn begin(&mut self) {
+        if Handle::try_current().is_err() {
+            return self.end();
+        }
         let readable = Readable(Arc::clone(&self.source.io));
         // SAFETY: `Readable` keeps the device, and with it the descriptor, open until it is dropped,
         // and always gives the same one.
