@@ -258,8 +258,13 @@ impl Node {
         if !is_retry {
             peer.timers.begin_attempts();
         }
-        if !self.is_up || !peer.timers.may_initiate(now) {
+        if !self.is_up {
             return;
+        }
+        if !peer.timers.may_initiate(now) {
+            // The peer's initiation was answered just now, perhaps, and the answer may get lost.
+            peer.timers.initiate_later();
+            return self.deadlines.arm(id, &mut peer.timers);
         }
         let mut buffer = [0; CONTROL_BYTES];
         let is_begun = keys.noise.initiate(&mut buffer).is_some();

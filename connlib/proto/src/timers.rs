@@ -135,7 +135,7 @@ impl Timers {
         self.last_initiation = None;
     }
 
-    /// An initiation could not be sent so soon after the last.
+    /// An initiation could not be sent so soon after the last, or after an answer.
     pub(crate) fn initiate_later(&mut self) {
         let at = self.last_initiation.unwrap_or_default() + REKEY_TIMEOUT;
         self.retransmit.get_or_insert(at);

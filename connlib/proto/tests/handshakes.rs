@@ -69,6 +69,40 @@ fn after_answering_nobody_begins_a_handshake_of_their_own_at_once() {
 }
 
 #[test]
+fn a_packet_that_came_just_after_an_answer_does_not_wait_for_ever() {
+    let mut pair = both_know_each_other();
+    a_begins_and_the_answer_gets_lost(&mut pair);
+    pair.b_sends(b"waits");
+    assert!(pair.b.take_wire(pair.now).is_empty());
+    pair.now += 6 * SECOND;
+    pair.b.tick(pair.now);
+    let sent = pair.b.take_wire(pair.now);
+    assert_eq!(sent.iter().map(Vec::len).collect::<Vec<_>>(), [148]);
+    for _ in 0..130 {
+        pair.now += SECOND;
+        pair.b.tick(pair.now);
+        pair.b.take_wire(pair.now);
+    }
+    assert_eq!(pair.b.drops(DropReason::OutboundHandshakeTimeout), 1);
+}
+
+#[test]
+fn an_answer_does_not_end_the_attempts_of_ones_own() {
+    let mut pair = both_know_each_other();
+    pair.b_sends(b"waits");
+    assert_eq!(pair.b.take_wire(pair.now).len(), 1, "an initiation, lost");
+    pair.now += 4 * SECOND;
+    a_begins_and_the_answer_gets_lost(&mut pair);
+    let mut initiations = 0;
+    for _ in 0..12 {
+        pair.now += SECOND;
+        pair.b.tick(pair.now);
+        initiations += pair.b.take_wire(pair.now).len();
+    }
+    assert_eq!(initiations, 2);
+}
+
+#[test]
 fn initiations_of_one_peer_are_accepted_at_most_every_twenty_milliseconds() {
     let mut pair = Pair::new();
     let from = pair.a.address;
@@ -177,6 +211,16 @@ fn a_new_packet_gives_a_handshake_all_its_attempts_again() {
         pair.now = end;
     }
     assert_eq!(pair.a.drops(DropReason::OutboundHandshakeTimeout), 0);
+}
+
+fn a_begins_and_the_answer_gets_lost(pair: &mut Pair) {
+    pair.a_sends(b"begins a handshake");
+    for datagram in pair.a.take_wire(pair.now) {
+        let from = pair.a.address;
+        pair.b.receive(&datagram, from, pair.now);
+    }
+    let lost = pair.b.take_wire(pair.now);
+    assert_eq!(lost.iter().map(Vec::len).collect::<Vec<_>>(), [92]);
 }
 
 fn both_know_each_other() -> Pair {
