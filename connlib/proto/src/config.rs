@@ -163,3 +163,32 @@ pub struct PeerSnapshot {
     /// The allowed IPs, in the order in which they were last given to the peer.
     pub allowed_ips: Vec<AllowedIp>,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_that_holds_a_secret_key_prints_it() {
+        let preshared_key = Some(PresharedKey([0xa5; 32]));
+        let mut peer = PeerUpdate::new(PublicKey([7; 32]));
+        peer.preshared_key = Some(preshared_key.clone());
+        let update = DeviceUpdate {
+            private_key: Some(Some(PrivateKey([0xa5; 32]))),
+            peers: vec![peer],
+            ..DeviceUpdate::default()
+        };
+        let mut planner = crate::Planner::default();
+        let plan = planner.plan(update.clone());
+        let before = format!("{update:?} {update:#?} {plan:?} {planner:?}");
+        let mut node = crate::Node::default();
+        node.apply(plan, Duration::ZERO);
+        let snapshot = node.snapshot(Duration::ZERO, SystemTime::now());
+        assert_eq!(snapshot.peers[0].preshared_key, preshared_key);
+        let printed = format!("{before} {snapshot:?} {snapshot:#?} {node:?}");
+        assert!(printed.contains("07070707"), "{printed}");
+        for form in ["165, 165", "a5a5", "A5A5", "165,\n"] {
+            assert!(!printed.contains(form), "{form} in {printed}");
+        }
+    }
+}

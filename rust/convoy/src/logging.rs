@@ -1,6 +1,7 @@
 //! Logs on the standard output, as text or as JSON.
 
 mod json;
+mod unhurried;
 
 use std::{env, io::IsTerminal};
 
@@ -9,6 +10,7 @@ use tracing::level_filters::LevelFilter;
 use tracing_subscriber::{EnvFilter, fmt, layer::SubscriberExt, util::SubscriberInitExt};
 
 use crate::cli::LogFormat;
+use unhurried::Unhurried;
 
 /// Sets the process's log up, as `RUST_LOG` or else `LOG_LEVEL` ask for.
 pub(crate) fn init(format: LogFormat) -> anyhow::Result<()> {
@@ -21,12 +23,16 @@ pub(crate) fn init(format: LogFormat) -> anyhow::Result<()> {
     let registry = tracing_subscriber::registry().with(filter);
     match format {
         LogFormat::Json => registry
-            .with(fmt::layer().event_format(json::Json))
+            .with(
+                fmt::layer()
+                    .event_format(json::Json)
+                    .with_writer(|| Unhurried),
+            )
             .try_init(),
         LogFormat::Text => {
             let is_terminal = std::io::stdout().is_terminal();
             let text = fmt::layer().with_target(false).with_ansi(is_terminal);
-            registry.with(text).try_init()
+            registry.with(text.with_writer(|| Unhurried)).try_init()
         }
     }
     .context("cannot set the log up")
