@@ -55,6 +55,7 @@ fn run(
     parent: &mut Option<Parent>,
 ) -> anyhow::Result<()> {
     process::forbid_core_dumps();
+    process::bound_freed_memory();
     panics::end_process(None);
     let resources = Resources::acquire(interface, args)?;
     panics::end_process(resources.socket_file.clone());

@@ -51,6 +51,23 @@ pub(crate) fn inherited_fd(name: &str) -> anyhow::Result<Option<OwnedFd>> {
     Ok(Some(fd))
 }
 
+/// From this size on, in bytes, a block is the kernel's own, and goes back to it when it is freed.
+#[cfg(target_env = "gnu")]
+const OWN_MAPPING: libc::c_int = 128 << 10;
+
+/// Keeps what was once needed for a large request from staying in the allocator's hands.
+///
+/// Left alone, glibc raises both limits to 32 and 64 MiB, for good, when so large a block is freed
+/// (mallopt(3)), and `malloc_trim` does not look at the free end of a thread's heap.
+pub(crate) fn bound_freed_memory() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: both are numbers that mallopt takes, and no other thread runs yet.
+    unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, OWN_MAPPING);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, OWN_MAPPING);
+    }
+}
+
 /// Gives the kernel back what was freed: a large request would stay in the allocator's hands.
 pub(crate) fn return_freed_memory() {
     #[cfg(target_env = "gnu")]

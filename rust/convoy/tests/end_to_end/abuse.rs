@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// What the daemon may have more of, in KiB, once the clients are gone.
-const TOLERANCE: u64 = 24 << 10;
+const TOLERANCE: u64 = 8 << 10;
 
 #[test]
 fn wg_works_beside_clients_that_do_nothing() {
