@@ -17,7 +17,7 @@
 //!    packets one by one. Dropping the batch gives its buffer back.
 //! 4. Inbound: [`Writer::take`] gives an [`InboundBatch`]; each packet is decrypted into a
 //!    [`InboundBatch::slot`] and kept by [`InboundBatch::commit`]; [`Writer::submit`] sends the batch
-//!    off.
+//!    off, [`Writer::enqueue`] and [`Writer::wake`] several at once.
 //!
 //! Nothing allocates once every buffer of the two pools has been used. What is deliberately left out:
 //! which packets may pass (the state machine decides), routes and addresses, and any platform but
@@ -28,6 +28,7 @@ mod coalesce;
 mod counters;
 mod cut;
 mod device;
+mod hand_over;
 mod inbound;
 mod ip;
 mod outbound;
@@ -53,14 +54,11 @@ pub const MAX_BATCH_PACKETS: usize = 50;
 /// Capacity of a batch's buffer, in bytes.
 pub const BATCH_BYTES: usize = 256 * 1024;
 
-/// Batches that each channel holds.
-pub const CHANNEL_DEPTH: usize = 4;
+/// Outbound batches: one being filled, those in the channel and one being handed out.
+pub const OUTBOUND_BATCHES: usize = 6;
 
-/// Outbound batches: those in the channel, one being filled and one being handed out.
-pub(crate) const OUTBOUND_BATCHES: usize = CHANNEL_DEPTH + 2;
-
-/// Inbound batches: those in the channel and one being written or filled.
-pub(crate) const INBOUND_BATCHES: usize = CHANNEL_DEPTH + 1;
+/// Inbound batches: one being filled, those on their way and one being written.
+pub const INBOUND_BATCHES: usize = 6;
 
 /// All memory, in bytes, that one reader and one writer can ever hold.
 pub const POOL_BYTES: usize = OUTBOUND_BATCHES * (BATCH_BYTES + size_of::<outbound::Outbound>())

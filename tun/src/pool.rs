@@ -54,7 +54,8 @@ impl<T> Pool<T> {
         item
     }
 
-    /// Takes an item, and waits for one where there is none. `None`: the pool was closed.
+    /// Takes an item. Where there is none it waits until half of them are back: to be woken for each
+    /// would cost more than what is done with it. `None`: the pool was closed.
     pub(crate) fn take_blocking(self: &Arc<Self>) -> Option<Lease<T>> {
         let mut state = self.lock();
         loop {
@@ -108,10 +109,10 @@ impl<T> Pool<T> {
         let mut state = self.lock();
         state.free.push(item);
         let wanted = std::mem::take(&mut state.wanted);
-        let is_awaited = state.waiting > 0;
+        let is_awaited = state.waiting > 0 && state.free.len() >= self.limit.div_ceil(2);
         drop(state);
         if is_awaited {
-            self.returned.notify_one();
+            self.returned.notify_all();
         }
         if wanted {
             self.room.notify_one();

@@ -7,13 +7,13 @@ use std::{io, sync::Arc, thread::JoinHandle, time::Instant};
 use tokio::sync::mpsc::{self, error::TryRecvError};
 
 use crate::{
-    CHANNEL_DEPTH, Device, MAX_BATCH_PACKETS, OUTBOUND_BATCHES,
+    Device, MAX_BATCH_PACKETS, OUTBOUND_BATCHES,
     device::{PacketIo, Stop},
     outbound::{Outbound, OutboundBatch},
     pool::{Lease, Pool},
     vnet::VNET_LEN,
 };
-use turn::{Direct, FAR_BETWEEN, FEW, Turn};
+use turn::{Direct, FAR_BETWEEN, FEW, IN_A_ROW, Turn};
 
 /// Starts the thread `tun-reader`, which closes a batch at `batch` packets (1 to
 /// [`MAX_BATCH_PACKETS`]; others are brought into that range).
@@ -21,7 +21,8 @@ use turn::{Direct, FAR_BETWEEN, FEW, Turn};
 /// # Errors
 /// When the thread or its eventfd cannot be made.
 pub fn spawn_reader(device: &Device, batch: usize) -> io::Result<Reader> {
-    let (sender, receiver) = mpsc::channel(CHANNEL_DEPTH);
+    // Room for every batch of the pool: that is where the thread waits.
+    let (sender, receiver) = mpsc::channel(OUTBOUND_BATCHES);
     let stop = Arc::new(Stop::new()?);
     let pool = Pool::new(OUTBOUND_BATCHES, Outbound::new);
     let turn = Arc::new(Turn::default());
@@ -41,6 +42,7 @@ pub fn spawn_reader(device: &Device, batch: usize) -> io::Result<Reader> {
         sender,
         limit: batch.clamp(1, MAX_BATCH_PACKETS),
         is_drained: false,
+        few_in_a_row: 0,
     };
     let thread = std::thread::Builder::new()
         .name("tun-reader".to_owned())
@@ -161,6 +163,8 @@ struct Reading {
     limit: usize,
     /// The last read found nothing: wait before the next.
     is_drained: bool,
+    /// Batches, up to the last, that were a few packets after a wait.
+    few_in_a_row: u32,
 }
 
 impl Reading {
@@ -172,7 +176,7 @@ impl Reading {
             if hands_over {
                 self.turn.hand_over();
             }
-            if !batch.is_empty() && self.sender.blocking_send(batch).is_err() {
+            if !batch.is_empty() && self.sender.try_send(batch).is_err() {
                 return ReaderExit::Stopped;
             }
             if let Err(exit) = filled {
@@ -187,7 +191,7 @@ impl Reading {
 
     /// Waits for the first packet, and reads what else is there.
     fn fill(&mut self, batch: &mut Outbound) -> Result<(), ReaderExit> {
-        let mut is_far_between = false;
+        let mut waited = None;
         while batch.is_empty() {
             if self.is_drained {
                 batch.calls.waits += 1;
@@ -196,12 +200,18 @@ impl Reading {
                 if !readable.map_err(ReaderExit::Failed)? {
                     return Err(ReaderExit::Stopped);
                 }
-                is_far_between = began.elapsed() >= FAR_BETWEEN;
+                waited = Some(began.elapsed());
             }
             let filled = self.source.fill(batch, self.limit)?;
             self.is_drained = matches!(filled, Filled::Drained);
         }
-        batch.hands_over = is_far_between && self.is_drained && batch.packets() <= FEW;
+        let is_few = waited.is_some() && self.is_drained && batch.packets() <= FEW;
+        let is_far_between = waited >= Some(FAR_BETWEEN);
+        self.few_in_a_row = if is_few { self.few_in_a_row + 1 } else { 0 };
+        batch.hands_over = is_few && (is_far_between || self.few_in_a_row >= IN_A_ROW);
+        if batch.hands_over {
+            self.few_in_a_row = 0;
+        }
         Ok(())
     }
 }

@@ -5,7 +5,6 @@ use std::{
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
-        mpsc::{Receiver, SyncSender, sync_channel},
     },
     thread::JoinHandle,
     time::Duration,
@@ -15,6 +14,7 @@ use crate::{
     Coalesce, Device, INBOUND_BATCHES,
     counters::WriterCounters,
     device::Stop,
+    hand_over::HandOver,
     inbound::{Inbound, InboundBatch},
     pool::{Lease, Pool},
     write::BatchWriter,
@@ -41,9 +41,9 @@ pub fn spawn_writer(device: &Device, coalesce: Coalesce) -> io::Result<Writer> {
             stop,
         )
     };
-    let (sender, receiver) = sync_channel(INBOUND_BATCHES);
+    let queue = HandOver::new(INBOUND_BATCHES);
     let writing = Writing {
-        receiver,
+        queue: Arc::clone(&queue),
         to_device: batch_writer(Some(Arc::clone(&stop))),
         in_flight: Arc::clone(&in_flight),
     };
@@ -51,7 +51,8 @@ pub fn spawn_writer(device: &Device, coalesce: Coalesce) -> io::Result<Writer> {
         .name("tun-writer".to_owned())
         .spawn(move || writing.run())?;
     Ok(Writer {
-        sender: Some(sender),
+        queue,
+        is_enqueued: false,
         pool: Pool::new(INBOUND_BATCHES, Inbound::new),
         direct: batch_writer(None),
         coalesce,
@@ -67,7 +68,9 @@ pub fn spawn_writer(device: &Device, coalesce: Coalesce) -> io::Result<Writer> {
 /// The sending end of the writer thread; dropping it writes what was submitted and ends the thread.
 #[derive(Debug)]
 pub struct Writer {
-    sender: Option<SyncSender<Lease<Inbound>>>,
+    queue: Arc<HandOver<Lease<Inbound>>>,
+    /// The thread may sleep beside what is in the queue.
+    is_enqueued: bool,
     pool: Arc<Pool<Inbound>>,
     /// Writes on the event loop's thread.
     direct: BatchWriter,
@@ -116,11 +119,25 @@ impl Writer {
         if is_small && self.is_idle() && self.direct.write(&mut batch).is_ok() {
             return;
         }
-        let Some(sender) = &self.sender else { return };
+        self.enqueue(InboundBatch(batch));
+        self.wake();
+    }
+
+    /// Sends the batch to the TUN when [`Writer::wake`] is called, or before; never blocks.
+    ///
+    /// Waking the thread costs as much as writing some packets: once for several batches is enough.
+    pub fn enqueue(&mut self, batch: InboundBatch) {
         self.in_flight.fetch_add(1, Ordering::Relaxed);
-        // INVARIANT: the channel has room for every batch of the pool, and the thread lives as long
-        // as the sender, so this neither blocks nor fails.
-        let _ = sender.send(batch);
+        self.is_enqueued = true;
+        // INVARIANT: the queue has room for every batch of the pool.
+        let _ = self.queue.put(batch.0);
+    }
+
+    /// Wakes the thread if something was enqueued since.
+    pub fn wake(&mut self) {
+        if std::mem::take(&mut self.is_enqueued) {
+            self.queue.wake();
+        }
     }
 
     /// Whether everything submitted has been written.
@@ -165,7 +182,7 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        self.sender = None;
+        self.queue.close();
         self.stop.signal();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -175,14 +192,14 @@ impl Drop for Writer {
 
 /// What the thread holds.
 struct Writing {
-    receiver: Receiver<Lease<Inbound>>,
+    queue: Arc<HandOver<Lease<Inbound>>>,
     to_device: BatchWriter,
     in_flight: Arc<AtomicUsize>,
 }
 
 impl Writing {
     fn run(mut self) {
-        while let Ok(mut batch) = self.receiver.recv() {
+        while let Some(mut batch) = self.queue.take_blocking() {
             // It fails only when the thread is to end and the kernel takes no more.
             let _ = self.to_device.write(&mut batch);
             // Given back first: who sees the writer idle also sees the batch and its counters.

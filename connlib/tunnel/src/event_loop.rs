@@ -308,6 +308,7 @@ impl EventLoop {
         if let Some(batch) = self.inbound.take_if(|batch| !batch.is_empty()) {
             self.writer.submit(batch);
         }
+        self.writer.wake();
     }
 
     /// Puts an ICMP error into the batch for the TUN or, if that is full, into another one.
@@ -326,7 +327,7 @@ impl EventLoop {
                 return true;
             }
             if let Some(full) = self.inbound.take() {
-                self.writer.submit(full);
+                self.writer.enqueue(full);
             }
         }
     }

@@ -97,8 +97,7 @@ async fn what_waits_is_read_into_one_batch_with_no_wait_between() {
 async fn a_full_channel_stops_the_reader_and_loses_nothing() {
     let (mut reader, kernel) = start(1);
     (0..100).for_each(|nth| kernel.send(&numbered(nth)));
-    // Those in the channel, and one that waits to get in.
-    let taken = CHANNEL_DEPTH + 1;
+    let taken = OUTBOUND_BATCHES;
     until(|| kernel.unread() == 100 - taken);
     std::thread::sleep(Duration::from_millis(20));
     assert_eq!(kernel.unread(), 100 - taken);

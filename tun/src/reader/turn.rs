@@ -1,11 +1,12 @@
 //! Whose turn it is to read the device.
 //!
 //! Under load the thread reads, beside the event loop. A packet that comes alone would then wake two
-//! threads, one after the other: so where packets are few and far between, the thread hands the turn
-//! over, in the batch itself, and sleeps until the event loop gives it back.
+//! threads, one after the other: so where packets are few and far between, or come a few at a time
+//! again and again, as acknowledgements do, the thread hands the turn over, in the batch itself, and
+//! sleeps until the event loop gives it back.
 
 use std::{
-    io,
+    io, mem,
     os::fd::{AsFd, AsRawFd, RawFd},
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -23,6 +24,12 @@ use crate::{device::PacketIo, outbound::Outbound, pool::Lease, pool::Pool};
 pub(super) const FEW: usize = 4;
 /// A wait this long for a few packets makes the turn the event loop's.
 pub(super) const FAR_BETWEEN: Duration = Duration::from_millis(2);
+/// So many waits in a row for a few packets, however short, do it, too.
+pub(super) const IN_A_ROW: u32 = 32;
+/// Calls that two ticks after a wait make of [`Direct::read`].
+const CALLS_OF_TWO_TICKS: u32 = 4;
+/// Successive reads in vain after which a busy event loop reads only what is known to be readable.
+const READS_IN_VAIN: u32 = 64;
 
 /// Who reads; shared by the thread and the event loop.
 #[derive(Debug, Default)]
@@ -83,6 +90,11 @@ pub(super) struct Direct {
     pool: Arc<Pool<Outbound>>,
     /// Set while it is the event loop's turn.
     readiness: Option<AsyncFd<Readable>>,
+    /// Calls of [`Direct::read`] since the event loop last waited.
+    calls_since_wait: u32,
+    reads_in_vain: u32,
+    /// The last call has emptied the device: the next one, in the same tick, would find nothing.
+    is_drained: bool,
 }
 
 #[derive(Debug)]
@@ -104,6 +116,9 @@ impl Direct {
             turn,
             pool,
             readiness: None,
+            calls_since_wait: 0,
+            reads_in_vain: 0,
+            is_drained: false,
         }
     }
 
@@ -116,7 +131,10 @@ impl Direct {
         // SAFETY: `Readable` keeps the device, and with it the descriptor, open until it is dropped,
         // and always gives the same one.
         match unsafe { AsyncFd::register_with_interest(readable, READABLE) } {
-            Ok(readiness) => self.readiness = Some(readiness),
+            Ok(readiness) => {
+                self.readiness = Some(readiness);
+                self.reads_in_vain = 0;
+            }
             Err(error) => {
                 tracing::debug!(%error, "The TUN is read by its thread alone");
                 self.end();
@@ -127,6 +145,7 @@ impl Direct {
     /// Waits until [`Direct::read`] may find something; for ever while it is the thread's turn.
     /// Cancel-safe.
     pub(super) async fn readable(&mut self) {
+        self.calls_since_wait = 0;
         let ready = match &self.readiness {
             Some(readiness) => readiness.ready(READABLE).await,
             None => std::future::pending().await,
@@ -138,13 +157,20 @@ impl Direct {
     }
 
     /// Reads the few packets that are waiting, if it is the event loop's turn.
+    ///
+    /// After a wait the device is read where it is known to be readable. A loop that is never idle
+    /// rarely asks for that: then it tries, as long as that brings something now and then.
     pub(super) fn read(&mut self) -> Option<Lease<Outbound>> {
         let readiness = self.readiness.as_ref()?;
+        self.calls_since_wait = self.calls_since_wait.saturating_add(1);
+        if mem::take(&mut self.is_drained) {
+            return None;
+        }
+        let is_asking_rarely = self.calls_since_wait > CALLS_OF_TWO_TICKS;
+        let is_in_use = self.reads_in_vain < READS_IN_VAIN;
         let mut read = None;
         let mut is_over = false;
-        // Calls the closure only where the device was readable when the event loop last looked. That
-        // works for one interest at a time: tokio takes two for none here.
-        let _ = readiness.try_io(Interest::READABLE, |_| {
+        let mut fill = || {
             let Some(mut batch) = self.pool.take() else {
                 is_over = true;
                 return Ok(());
@@ -160,11 +186,24 @@ impl Direct {
                     Ok(())
                 }
             }
-        });
+        };
+        let _ = if is_asking_rarely && is_in_use {
+            fill()
+        } else {
+            // Works for one interest at a time: tokio takes two for none here.
+            readiness.try_io(Interest::READABLE, |_| fill())
+        };
         if is_over {
             self.end();
         }
-        read.filter(|batch| !batch.is_empty())
+        let batch = read?;
+        self.is_drained = !batch.is_empty();
+        self.reads_in_vain = if batch.is_empty() {
+            self.reads_in_vain + 1
+        } else {
+            0
+        };
+        (!batch.is_empty()).then_some(batch)
     }
 
     #[cfg(test)]

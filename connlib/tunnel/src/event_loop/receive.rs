@@ -96,7 +96,7 @@ impl EventLoop {
                 self.writer_full = true;
                 break;
             };
-            self.writer.submit(full);
+            self.writer.enqueue(full);
         }
         worked
     }
