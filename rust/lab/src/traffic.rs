@@ -35,3 +35,4 @@ pub use protocol::{
     UdpReceived, UdpSent,
 };
 pub use server::serve_connections;
+pub use tcp::{CONGESTION_CONTROL, use_one_congestion_control};

@@ -22,7 +22,7 @@ const HEAD: [&str; 11] = [
 ];
 
 const LEGEND: &str = "\
-Gbit/s     payload that arrived
+Gbit/s     payload that arrived; TCP with cubic, whatever the host's default is
 kpps       UDP: the highest rate with at most 1 % loss, in thousands of packets a second
 CPU s/GB   CPU seconds of both daemons for a gigabyte of payload
 pkts/read  packets in an average read of the TUN device, by the daemon that sends
