@@ -48,17 +48,22 @@ fn conversations(input: &mut Unstructured<'_>) -> Result<()> {
 
 fn converse(service: &Service<Arc<Memory>>, said: &[u8]) -> Vec<u8> {
     let (ours, mut theirs) = UnixStream::pair().expect("a descriptor is left");
-    // Few enough for the socket's buffer, both ways.
-    theirs.write_all(said).expect("the other end is open");
-    theirs.shutdown(Shutdown::Write).expect("it is connected");
     let clients = Arc::new(Clients::default());
     let client = clients.admit(ours, LIMITS.time).expect("a socket");
-    service.converse(&client);
-    drop(client);
-    let mut heard = Vec::new();
-    // What was not read when the daemon left makes it an error behind the last answer.
-    let _ = theirs.read_to_end(&mut heard);
-    heard
+    thread::scope(|scope| {
+        // What is said may be more than the socket's buffer holds, what is heard is not.
+        scope.spawn(move || {
+            service.converse(&client);
+            drop(client);
+        });
+        // A daemon that has heard enough leaves, and what it has not read makes it an error behind
+        // the last answer.
+        let _ = theirs.write_all(said);
+        let _ = theirs.shutdown(Shutdown::Write);
+        let mut heard = Vec::new();
+        let _ = theirs.read_to_end(&mut heard);
+        heard
+    })
 }
 
 /// A few requests, of lines that mostly make sense.
