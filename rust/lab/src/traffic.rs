@@ -35,4 +35,3 @@ pub use protocol::{
     UdpReceived, UdpSent,
 };
 pub use server::serve_connections;
-pub use tcp::{CONGESTION_CONTROL, use_one_congestion_control};

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, ensure};
-use convoy_lab::{Namespace, eventually, traffic::CONGESTION_CONTROL};
+use convoy_lab::{Namespace, eventually};
 use serde::Deserialize;
 
 /// Its port, 5201, and the state LISTEN, as /proc/net/tcp shows them
@@ -45,7 +45,6 @@ pub(crate) fn run(
     let server = Server::start(at)?;
     let output = limited(from, window + STUCK)
         .args(["--client", &to.to_string(), "--json", "--interval", "0"])
-        .args(["--congestion", CONGESTION_CONTROL])
         .args(["--time", &window.as_secs().to_string()])
         .args(load.arguments())
         .output()

@@ -9,7 +9,7 @@ Figures are medians over the repetitions. The ratio is Convoy's figure divided b
 with the best median in the row, taken within each repetition: its median and the interval of 95 %
 (between two order statistics). `yes` keeps the must in the whole interval, `median` at the median.
 `+q`: with Convoy's txqueuelen on its interface. CPU time is that of both daemons, memory that of the
-greater one. TCP (cubic) by iperf3; ping by ping(8), 100 a second.
+greater one. TCP by iperf3; ping by ping(8), 100 a second.
 ";
 const LIMITED: &str =
     "\\* In at least one repetition the generator, not the tunnel, set the limit.\n";
@@ -39,10 +39,11 @@ pub(crate) fn markdown(report: &Report) -> String {
 fn headline(report: &Report) -> String {
     let host = &report.host;
     let mut text = format!(
-        "{} × {} · Linux {} · {} repetitions · commit {}\n",
+        "{} × {} · Linux {} · TCP {} · {} repetitions · commit {}\n",
         host.cpus,
         host.cpu.as_deref().unwrap_or("unknown CPU"),
         host.kernel,
+        host.congestion_control.as_deref().unwrap_or("unknown"),
         report.repetitions,
         report.commit.as_deref().unwrap_or("unknown"),
     );

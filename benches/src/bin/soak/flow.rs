@@ -10,7 +10,6 @@ use std::{
 };
 
 use anyhow::Context as _;
-use convoy_lab::traffic::use_one_congestion_control;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -102,7 +101,6 @@ impl Connection {
             .with_context(|| format!("connect spoke {spoke} to the hub"))?;
         let (at_hub, _) = listener.accept().context("accept at the hub")?;
         for socket in [&at_spoke, &at_hub] {
-            use_one_congestion_control(socket);
             socket.set_read_timeout(Some(STREAM_PATIENCE))?;
             socket.set_write_timeout(Some(STREAM_PATIENCE))?;
         }

@@ -22,7 +22,7 @@ const HEAD: [&str; 11] = [
 ];
 
 const LEGEND: &str = "\
-Gbit/s     payload that arrived; TCP with cubic, whatever the host's default is
+Gbit/s     payload that arrived
 kpps       UDP: the highest rate with at most 1 % loss, in thousands of packets a second
 CPU s/GB   CPU seconds of both daemons for a gigabyte of payload
 pkts/read  packets in an average read of the TUN device, by the daemon that sends
@@ -89,7 +89,10 @@ fn headline(host: &Host, settings: &Settings) -> String {
     ];
     match &settings.to {
         Some(server) => parts.push(format!("to {server}")),
-        None => parts.push("two namespaces".to_owned()),
+        None => {
+            parts.push("two namespaces".to_owned());
+            parts.extend(host.congestion_control.as_ref().map(|c| format!("TCP {c}")));
+        }
     }
     if settings.veth_gso == Some(false) {
         parts.push("no GSO on the veth".to_owned());

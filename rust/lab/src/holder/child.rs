@@ -42,6 +42,7 @@ pub(super) fn hold_network(control: RawFd, plan: &Plan<'_>) -> Result<(), Failed
             Step::UnshareNetwork,
             libc::unshare(libc::CLONE_NEWNET | libc::CLONE_NEWNS),
         )?;
+        prefer_cubic();
         mount_privately(plan.private_directories)?;
         // Else the holder would pin the parent's working directory.
         libc::chdir(c"/".as_ptr());
@@ -106,6 +107,19 @@ fn keep_only(control: RawFd) {
     unsafe {
         libc::dup2(control, CONTROL);
         libc::syscall(libc::SYS_close_range, CONTROL + 1, libc::c_uint::MAX, 0);
+    }
+}
+
+/// Makes TCP inside use the kernel's default congestion control. A new namespace has the host's: with
+/// BBR, which paces itself, processors stay idle that a tunnel would use. Where the host keeps cubic
+/// from its users, nothing changes; [`crate::measure::Host`] tells which it is.
+fn prefer_cubic() {
+    let setting = c"/proc/sys/net/ipv4/tcp_congestion_control";
+    // SAFETY: `setting` is NUL-terminated, and as many bytes are written as there are.
+    unsafe {
+        let fd = libc::open(setting.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
+        libc::write(fd, c"cubic".as_ptr().cast(), 5);
+        libc::close(fd);
     }
 }
 

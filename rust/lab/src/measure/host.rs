@@ -18,6 +18,8 @@ pub struct Host {
     pub memory_mib: Option<u64>,
     /// Whether this process is root's.
     pub root: bool,
+    /// What TCP uses in a lab's namespaces.
+    pub congestion_control: Option<String>,
 }
 
 impl Host {
@@ -32,8 +34,19 @@ impl Host {
             cpus: std::thread::available_parallelism().map_or(1, usize::from),
             memory_mib: memory_kib("MemTotal").map(|kib| kib / 1024),
             root: nix::unistd::geteuid().is_root(),
+            congestion_control: congestion_control(),
         }
     }
+}
+
+/// Namespaces prefer cubic, and may use what the host lets everyone use.
+fn congestion_control() -> Option<String> {
+    let read = |name| fs::read_to_string(format!("/proc/sys/net/ipv4/tcp_{name}")).ok();
+    let allowed = read("allowed_congestion_control")?;
+    if allowed.split_whitespace().any(|name| name == "cubic") {
+        return Some("cubic".to_owned());
+    }
+    Some(read("congestion_control")?.trim().to_owned())
 }
 
 /// A line of `/proc/meminfo`, in KiB.

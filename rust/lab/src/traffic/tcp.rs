@@ -1,13 +1,10 @@
 //! Bulk TCP: one blocking thread a stream, counted where it arrives.
 
-use std::ffi::OsString;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
-
-use nix::sys::socket::{setsockopt, sockopt::TcpCongestion};
 
 use super::agent::Events;
 use super::error::Doing as _;
@@ -21,15 +18,6 @@ const SENDER_GRACE: Duration = Duration::from_secs(2);
 /// One write; a super-packet holds 64 KiB, so that the kernel cuts several from each.
 const WRITE_BYTES: usize = 256 * 1024;
 const READ_BYTES: usize = 256 * 1024;
-
-/// What the streams of every measurement use, whatever the host's default is: the kernel's own
-/// default. BBR, for one, paces itself and leaves processors idle.
-pub const CONGESTION_CONTROL: &str = "cubic";
-
-/// Makes a stream use [`CONGESTION_CONTROL`]. On a host that keeps it from its users, nothing changes.
-pub fn use_one_congestion_control(stream: &TcpStream) {
-    let _ = setsockopt(stream, TcpCongestion, &OsString::from(CONGESTION_CONTROL));
-}
 
 /// Opens the streams and sends, or receives and counts, for the length of the job.
 pub(super) fn run<W: Write>(
@@ -45,7 +33,6 @@ pub(super) fn run<W: Write>(
             .doing("connect over TCP")?,
     };
     for stream in &streams {
-        use_one_congestion_control(stream);
         stream
             .set_read_timeout(Some(STALL_CHECK))
             .and_then(|()| stream.set_write_timeout(Some(STALL_CHECK)))
