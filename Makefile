@@ -124,4 +124,4 @@ tsan: ## The tests of what has threads under ThreadSanitizer, on nightly (rustup
 	RUSTFLAGS=-Zsanitizer=thread $(CARGO) +nightly test --locked --target-dir target/tsan \
 		--target $(HOST) -Zbuild-std -p convoy-gso -p convoy-tun -p convoy-tunnel --lib --tests
 	RUSTFLAGS=-Zsanitizer=thread $(CARGO) +nightly test --locked --target-dir target/tsan \
-		--target $(HOST) -Zbuild-std -p convoy --bin convoy uapi::
+		--target $(HOST) -Zbuild-std -p convoy --lib uapi::

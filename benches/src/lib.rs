@@ -1,7 +1,10 @@
-//! What the benches share: state machines without a network, packets, sinks that keep nothing, and
-//! plots of what was measured.
+//! What the benches share: state machines without a network, packets, sinks that keep nothing; and
+//! what the programs share: where results come from, their files, and plots of them.
 
+pub mod origin;
+pub mod packets;
 pub mod plot;
+pub mod results;
 
 use std::{
     hint::black_box,
@@ -16,6 +19,13 @@ use convoy_proto::{
     noise::Identity,
 };
 
+/// Runs what a bench measures. Its instructions are counted between its call and its return: it is
+/// never inlined, so that the counter finds it by its name.
+#[inline(never)]
+pub fn measured<T>(stage: impl FnOnce() -> T) -> T {
+    black_box(stage())
+}
+
 /// The time at which everything happens (since boot).
 pub const NOW: Duration = Duration::from_secs(1000);
 
@@ -27,13 +37,34 @@ impl Host {
     /// A state machine that has `peers`.
     pub fn node(self, peers: impl IntoIterator<Item = Host>) -> Node {
         let mut node = Node::default();
-        let plan = Planner::default().plan(DeviceUpdate {
-            private_key: Some(Some(self.key())),
-            peers: peers.into_iter().map(Host::as_peer).collect(),
-            ..DeviceUpdate::default()
-        });
+        let peers = peers.into_iter().map(|peer| peer.as_peer(peer.outer()));
+        let plan = Planner::default().plan(self.configuration(peers.collect()));
         node.apply(plan, NOW);
         node
+    }
+
+    /// This host's key, and `peers`.
+    pub fn configuration(self, peers: Vec<PeerUpdate>) -> DeviceUpdate {
+        DeviceUpdate {
+            private_key: Some(Some(self.key())),
+            peers,
+            ..DeviceUpdate::default()
+        }
+    }
+
+    /// This host as a peer of another one, which finds it at `endpoint`.
+    pub fn as_peer(self, endpoint: SocketAddr) -> PeerUpdate {
+        let mut peer = PeerUpdate::new(Identity::new(&self.key()).public_key());
+        peer.endpoint = Some(endpoint);
+        let network = AllowedIp::new(self.inner().into(), 32);
+        peer.allowed_ips = network
+            .map(|network| AllowedIpUpdate {
+                network,
+                remove: false,
+            })
+            .into_iter()
+            .collect();
+        peer
     }
 
     /// The address inside the tunnel.
@@ -51,20 +82,6 @@ impl Host {
         let mut key = [7; 32];
         key[4..8].copy_from_slice(&self.0.to_le_bytes());
         PrivateKey(key)
-    }
-
-    fn as_peer(self) -> PeerUpdate {
-        let mut peer = PeerUpdate::new(Identity::new(&self.key()).public_key());
-        peer.endpoint = Some(self.outer());
-        let network = AllowedIp::new(self.inner().into(), 32);
-        peer.allowed_ips = network
-            .map(|network| AllowedIpUpdate {
-                network,
-                remove: false,
-            })
-            .into_iter()
-            .collect();
-        peer
     }
 }
 
@@ -113,14 +130,26 @@ fn exchange((own, hub): (Host, &mut Node), spokes: &mut [(Host, Node)], now: Dur
 
 /// Lets `node` handle a datagram from `sender`; the packet in it is thrown away.
 pub fn receive(node: &mut Node, datagram: &[u8], sender: Host, now: Duration) {
+    let mut slot = Slot([0; STACK_BUFFER_BYTES]);
+    receive_into(node, datagram, sender, now, &mut slot);
+}
+
+/// Lets `node` handle a datagram from `sender`, and `sink` have the packet in it.
+pub fn receive_into(
+    node: &mut Node,
+    datagram: &[u8],
+    sender: Host,
+    now: Duration,
+    sink: &mut impl PacketSink,
+) {
     let inbound = Inbound {
         datagram,
         from: sender.outer(),
         arrival: None,
         ecn: 0,
     };
-    // INVARIANT: the sink is never full.
-    let _ = node.handle_inbound(inbound, now, &mut Slot([0; STACK_BUFFER_BYTES]));
+    // INVARIANT: no sink of a bench is full.
+    let _ = node.handle_inbound(inbound, now, sink);
 }
 
 /// An IPv4 packet with room for its padding.
@@ -175,6 +204,21 @@ impl DatagramSink for Nowhere {
 /// Keeps the last datagram.
 #[derive(Debug, Default)]
 pub struct Kept(pub Vec<u8>);
+
+/// Keeps all datagrams, in order.
+#[derive(Debug, Default)]
+pub struct KeptAll(pub Vec<Vec<u8>>);
+
+impl DatagramSink for KeptAll {
+    fn has_room(&self) -> bool {
+        true
+    }
+
+    fn append(&mut self, _: &Transmit, datagram: &[u8]) -> Result<(), Full> {
+        self.0.push(datagram.to_vec());
+        Ok(())
+    }
+}
 
 impl DatagramSink for Kept {
     fn has_room(&self) -> bool {
