@@ -1,6 +1,7 @@
 //! What the benches share: state machines without a network, packets, sinks that keep nothing; and
 //! what the programs share: where results come from, their files, and plots of them.
 
+pub mod markdown;
 pub mod origin;
 pub mod packets;
 pub mod plot;

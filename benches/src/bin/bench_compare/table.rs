@@ -1,7 +1,6 @@
 //! A report in Markdown.
 
-use std::fmt::Write as _;
-
+use convoy_benches::markdown;
 use convoy_lab::measure::Sample;
 
 use crate::compare::{Figure, Report, Row, Verdict};
@@ -25,12 +24,20 @@ pub(crate) fn markdown(report: &Report) -> String {
         host.cpu.as_deref().unwrap_or("an unnamed CPU"),
         host.kernel
     );
-    text += "| stage | base | head | head ÷ base | noise | change | instructions | head ÷ base |\n";
-    text += "|---|---:|---:|---:|---:|---|---:|---:|\n";
-    for row in &report.rows {
-        // INVARIANT: writing to a String does not fail.
-        let _ = writeln!(text, "| {} |", cells(row).join(" | "));
-    }
+    let head = [
+        "stage",
+        "base",
+        "head",
+        "head ÷ base",
+        "noise",
+        "change",
+        "instructions",
+        "head ÷ base",
+    ];
+    let head = head.map(str::to_owned);
+    let rows = report.rows.iter().map(cells);
+    let rows: Vec<_> = [head].into_iter().chain(rows).map(Vec::from).collect();
+    text += &markdown::table(&rows);
     text + "\n" + LEGEND
 }
 
@@ -106,10 +113,22 @@ mod tests {
         let text = markdown(&report);
         let lines: Vec<_> = text.lines().filter(|line| line.starts_with('|')).collect();
         assert!(lines.iter().all(|line| line.matches('|').count() == 9));
-        assert_eq!(
-            lines[2],
-            "| path::outbound | 40.00 µs | 44.00 µs | 1.100 (1.100–1.100) | 1.0 % | **worse** | – | – |"
-        );
-        assert_eq!(lines[3], "| new | 3.0 ns | – | – | 1.0 % | – | – | – |");
+        let cells = |line: &str| -> Vec<String> {
+            let cells = line.split('|').map(str::trim);
+            cells
+                .map(str::to_owned)
+                .filter(|cell| !cell.is_empty())
+                .collect()
+        };
+        let slower = [
+            "path::outbound",
+            "40.00 µs",
+            "44.00 µs",
+            "1.100 (1.100–1.100)",
+        ];
+        assert_eq!(cells(lines[2])[..4], slower);
+        assert_eq!(cells(lines[2])[4..], ["1.0 %", "**worse**", "–", "–"]);
+        let only_here = ["new", "3.0 ns", "–", "–", "1.0 %", "–", "–", "–"];
+        assert_eq!(cells(lines[3]), only_here);
     }
 }
