@@ -97,7 +97,7 @@ RESULTS = benches/results
 BENCH_COMPARE = $(CARGO) run --quiet --locked -p convoy-benches --bin bench_compare --
 
 bench: ## One bench a stage: make bench [ARGS=part of a name]
-	$(CARGO) bench --locked -p convoy-benches --bench stages -- $(ARGS)
+	$(CARGO) bench --locked -p convoy-stages --bench stages -- $(ARGS)
 
 bench-stages: ## The same against itself, for the noise, with instructions, into benches/results/stages.json
 	$(BENCH_COMPARE) $(ARGS)

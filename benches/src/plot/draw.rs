@@ -169,7 +169,7 @@ where
         .label_style((FONT, 13).into_font())
         .x_labels(13)
         .y_labels(5)
-        .x_label_formatter(&|x| format!("{x:.0}"))
+        .x_label_formatter(&|x| number(*x))
         .y_label_formatter(&|y| number(*y))
         .draw()?;
     draw_marks(figure, chart.plotting_area())?;

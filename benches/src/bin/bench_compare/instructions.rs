@@ -1,7 +1,7 @@
 //! How many instructions a stage takes, by valgrind: the same on every run of the same program, on a
 //! busy machine too.
 //!
-//! Callgrind counts between the call of [`convoy_benches::measured`] and its return, whatever the
+//! Callgrind counts between the call of `convoy_stages::measured` and its return, whatever the
 //! bench prepares. Benches written anew for a framework that does this itself (gungraun) would be
 //! the same stages a second time.
 
@@ -17,8 +17,8 @@ use anyhow::Context as _;
 
 use crate::{compare::Row, tree::Tree};
 
-/// [`convoy_benches::measured`], whatever the compiler puts around its name.
-const MEASURED: &str = "*convoy_benches*measured*";
+/// `convoy_stages::measured`, whatever the compiler puts around its name.
+const MEASURED: &str = "*convoy_stages*measured*";
 /// Repetitions that are counted: what is done only the first time weighs little.
 const REPETITIONS: u64 = 32;
 /// A stage whose preparation takes longer, a fiftieth of which is usual, is left out.

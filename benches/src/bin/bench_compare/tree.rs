@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 /// What is made for the other commit; all of it may be deleted.
 const DIRECTORY: &str = "target/compare";
-const PACKAGE: &str = "convoy-benches";
+const PACKAGE: &str = "convoy-stages";
 const BENCH: &str = "stages";
 
 /// A built commit.

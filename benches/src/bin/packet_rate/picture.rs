@@ -70,7 +70,7 @@ fn lines(
     x: fn(&Series) -> usize,
     y: fn(&Series) -> Option<f64>,
 ) -> Vec<Line> {
-    let colours = [Colour::Grey, Colour::Vermilion, Colour::Blue];
+    let colours = [Colour::Green, Colour::Vermilion, Colour::Blue];
     let methods = Method::ALL.into_iter().zip(colours);
     methods
         .map(|(method, colour)| {
@@ -94,7 +94,8 @@ fn lines(
 fn panel(y_label: String, lines: Vec<Line>) -> Panel {
     Panel {
         y_label,
-        scale: Scale::Linear,
+        // What the methods reach is a hundredfold apart.
+        scale: Scale::Logarithmic,
         lines,
     }
 }

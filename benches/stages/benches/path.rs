@@ -3,9 +3,9 @@
 
 use std::io;
 
-use convoy_benches::{Host, KeptAll, NOW, measured, packets::Flow, receive_into, shake_hands};
 use convoy_gso::{Destination, Flusher, GsoQueue, SendDatagrams};
 use convoy_proto::{Node, STACK_BUFFER_BYTES};
+use convoy_stages::{Host, KeptAll, NOW, measured, packets::Flow, receive_into, shake_hands};
 use convoy_tun::{
     Coalesce, OutboundBatch,
     stages::{Intake, Outlet},

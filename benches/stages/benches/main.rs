@@ -1,7 +1,7 @@
 //! One bench a stage, in the order of a packet's path. `make bench` runs all of them,
-//! `cargo bench -p convoy-benches -- checksum` those with this name.
+//! `cargo bench -p convoy-stages -- checksum` those with this name.
 //!
-//! Each passes what it measures to [`convoy_benches::measured`], which is what `make bench-compare`
+//! Each passes what it measures to [`convoy_stages::measured`], which is what `make bench-compare`
 //! counts instructions of. All are one program: it is linked once, for each link takes a minute.
 
 mod checksum;
@@ -24,7 +24,7 @@ mod uapi;
 
 use std::net::Ipv4Addr;
 
-use convoy_benches::packets::Flow;
+use convoy_stages::packets::Flow;
 
 /// Segments of a super-packet, and payload of each, as TCP makes them for an MTU of 1,420.
 const SEGMENTS: usize = 46;

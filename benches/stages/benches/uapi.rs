@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use convoy_benches::measured;
+use convoy_stages::measured;
 use divan::{Bencher, counter::BytesCount};
 
 #[divan::bench(args = [1, 1_000, 130_000])]

@@ -1,8 +1,8 @@
 //! A packet through the state machine: routing, padding, encryption; the datagram is thrown away.
 //! Beside it what encrypting alone takes.
 
-use convoy_benches::{Host, NOW, Nowhere, Packet, measured, shake_hands};
 use convoy_proto::STACK_BUFFER_BYTES;
+use convoy_stages::{Host, NOW, Nowhere, Packet, measured, shake_hands};
 use divan::{Bencher, black_box, counter::BytesCount};
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 

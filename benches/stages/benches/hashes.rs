@@ -9,8 +9,8 @@ use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
 };
 
-use convoy_benches::measured;
 use convoy_proto::config::PublicKey;
+use convoy_stages::measured;
 use divan::{Bencher, black_box, counter::ItemsCount};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use rustc_hash::FxBuildHasher;

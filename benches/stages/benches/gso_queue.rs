@@ -2,8 +2,8 @@
 
 use std::net::SocketAddr;
 
-use convoy_benches::measured;
 use convoy_gso::{Destination, GsoQueue};
+use convoy_stages::measured;
 use divan::{Bencher, black_box, counter::ItemsCount};
 
 /// Datagrams in one tick.

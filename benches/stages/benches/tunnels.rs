@@ -2,7 +2,7 @@
 
 use std::{net::Ipv4Addr, time::Duration};
 
-use convoy_benches::{
+use convoy_stages::{
     Host, measured,
     packets::{Flow, VNET_LEN, unsegmented},
 };

@@ -1,6 +1,6 @@
 //! Packets put into a batch for the TUN, and the batch written: to a device that takes everything.
 
-use convoy_benches::{measured, packets::Flow};
+use convoy_stages::{measured, packets::Flow};
 use convoy_tun::{Coalesce, InboundBatch, stages::Outlet};
 use divan::{Bencher, counter::ItemsCount};
 

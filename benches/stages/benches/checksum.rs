@@ -1,6 +1,6 @@
 //! The checksum of a header, of a segment, and of a whole super-packet.
 
-use convoy_benches::measured;
+use convoy_stages::measured;
 use convoy_tun::stages;
 use divan::{Bencher, black_box, counter::BytesCount};
 

@@ -1,6 +1,6 @@
 //! From what was read to packets: the reader thread's part, and the event loop's.
 
-use convoy_benches::{measured, packets::unsegmented};
+use convoy_stages::{measured, packets::unsegmented};
 use convoy_tun::{MAX_BATCH_PACKETS, OutboundBatch, stages::Intake};
 use divan::{Bencher, black_box, counter::ItemsCount};
 

@@ -1,8 +1,8 @@
 //! A datagram through the state machine: its session, decryption, replay window, allowed IPs.
 //! Beside it what decrypting alone takes.
 
-use convoy_benches::{Host, Kept, NOW, Packet, measured, receive, shake_hands};
 use convoy_proto::STACK_BUFFER_BYTES;
+use convoy_stages::{Host, Kept, NOW, Packet, measured, receive, shake_hands};
 use divan::{Bencher, counter::BytesCount};
 use ring::aead::{Aad, Nonce};
 

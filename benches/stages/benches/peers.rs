@@ -1,8 +1,8 @@
 //! What a packet costs in the state machine beside 1, 100 and 10,000 peers: all but one of them idle,
 //! or all of them busy in turn.
 
-use convoy_benches::{Host, Kept, NOW, Nowhere, Packet, measured, receive, shake_hands};
 use convoy_proto::{Node, STACK_BUFFER_BYTES};
+use convoy_stages::{Host, Kept, NOW, Nowhere, Packet, measured, receive, shake_hands};
 use divan::{Bencher, counter::ItemsCount};
 
 const HUB: Host = Host(0);

@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use convoy_benches::measured;
 use convoy_proto::{allowed_ips::AllowedIps, config::AllowedIp};
+use convoy_stages::measured;
 use divan::{Bencher, black_box, counter::ItemsCount};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 

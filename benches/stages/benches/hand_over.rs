@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use convoy_benches::{measured, packets::unsegmented};
+use convoy_stages::{measured, packets::unsegmented};
 use convoy_tun::{
     Coalesce, MAX_BATCH_PACKETS, Offload, TryRecv,
     memory::{self, Kernel},
