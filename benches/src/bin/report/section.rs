@@ -5,7 +5,7 @@ use std::{fmt::Display, path::Path};
 use convoy_benches::{origin::Origin, results};
 use serde::de::DeserializeOwned;
 
-/// A section of one result file: `body` is its text, `origin` where the file comes from.
+/// A section about one result file.
 pub(crate) struct Section<'a> {
     pub(crate) title: &'a str,
     /// What makes the file.
