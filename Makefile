@@ -13,8 +13,8 @@ PEER_VERSIONS = "$(PEERS)/bin/wireguard --version" "$(PEERS)/bin/boringtun-cli -
 FORK = github.com/tailscale/wireguard-go
 FORK_VERSION = sed -n 's|^[[:space:]]*$(FORK) \(v[^ ]*\).*|\1|p' "$$(go list -m -f '{{.GoMod}}' tailscale.com@latest)"
 
-.PHONY: help build speedtest test test-packages interop peers lint fmt-check clippy doc deny audit bench \
-	bench-peers soak flood fuzz fuzz-merge miri asan tsan
+.PHONY: help build speedtest speedtest-results test test-packages interop peers lint fmt-check clippy doc deny \
+	audit bench bench-stages bench-compare bench-peers packet-rate report soak flood fuzz fuzz-merge miri asan tsan
 
 help: ## This list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | column -t -s "$$(printf '\t')"
@@ -24,6 +24,14 @@ build: ## The release build: target/release/convoy
 
 speedtest: build ## Build, set up two hosts, run the tunnel between them, print the result
 	./target/release/convoy speedtest $(ARGS)
+
+speedtest-results: build ## The speed test and its comparisons, into benches/results; as root
+	@mkdir -p $(RESULTS)
+	./target/release/convoy speedtest --json $(ARGS) > $(RESULTS)/speedtest.json
+	./target/release/convoy speedtest --json --secs 3 --compare gso > $(RESULTS)/speedtest-gso.json
+	./target/release/convoy speedtest --json --secs 3 --compare tun-offload > $(RESULTS)/speedtest-tun-offload.json
+	./target/release/convoy speedtest --json --secs 3 --compare shape --tun-offload off \
+		> $(RESULTS)/speedtest-shape.json
 
 test: test-packages ## Every test; as root with /dev/net/tun also those that need them
 	$(CARGO) test --workspace --locked
@@ -83,8 +91,27 @@ audit: ## Known vulnerabilities, by the newest list (cargo install cargo-deny ca
 	$(CARGO) deny check
 	$(CARGO) audit --deny warnings
 
-bench: ## One bench a stage
-	$(CARGO) bench --locked -p convoy-benches
+# Where results are committed.
+RESULTS = benches/results
+# What only runs other programs and reads what they print need not be fast itself.
+BENCH_COMPARE = $(CARGO) run --quiet --locked -p convoy-benches --bin bench_compare --
+
+bench: ## One bench a stage: make bench [ARGS=part of a name]
+	$(CARGO) bench --locked -p convoy-stages --bench stages -- $(ARGS)
+
+bench-stages: ## The same against itself, for the noise, with instructions, into benches/results/stages.json
+	$(BENCH_COMPARE) $(ARGS)
+
+bench-compare: ## This tree against another commit, in turns: make bench-compare BASE=main; as root the tunnel, too
+	@[ -n "$(BASE)" ] || { echo "Which commit? make bench-compare BASE=REF" >&2; exit 2; }
+	$(BENCH_COMPARE) --base $(BASE) $(ARGS)
+
+packet-rate: ## How many datagrams a second this machine sends, in at most three minutes; as root over veth, too
+	$(CARGO) build --release --locked -p convoy-benches --bin packet_rate
+	./target/release/packet_rate $(ARGS)
+
+report: ## benches/RESULTS.md, made anew of the files in benches/results
+	$(CARGO) run --quiet --locked -p convoy-benches --bin report
 
 bench-peers: build peers ## Convoy against its newest peers, measured in turns (35 minutes; as root)
 	$(CARGO) build --release --locked -p convoy-benches --bin bench_peers
@@ -124,4 +151,4 @@ tsan: ## The tests of what has threads under ThreadSanitizer, on nightly (rustup
 	RUSTFLAGS=-Zsanitizer=thread $(CARGO) +nightly test --locked --target-dir target/tsan \
 		--target $(HOST) -Zbuild-std -p convoy-gso -p convoy-tun -p convoy-tunnel --lib --tests
 	RUSTFLAGS=-Zsanitizer=thread $(CARGO) +nightly test --locked --target-dir target/tsan \
-		--target $(HOST) -Zbuild-std -p convoy --bin convoy uapi::
+		--target $(HOST) -Zbuild-std -p convoy --lib uapi::

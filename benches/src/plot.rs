@@ -1,4 +1,4 @@
-//! Figures of panels over one time axis, as SVG.
+//! Figures of panels over one horizontal axis, as SVG.
 //!
 //! ```text
 //!  title
@@ -27,6 +27,8 @@ pub struct Figure {
     pub subtitle: String,
     /// The horizontal axis with its unit.
     pub x_label: String,
+    /// How it is placed.
+    pub x_scale: Scale,
     /// From top to bottom.
     pub panels: Vec<Panel>,
     /// What happened, drawn through all panels.
@@ -53,14 +55,14 @@ pub enum Scale {
     Logarithmic,
 }
 
-/// One quantity over time.
+/// One quantity over time, or over whatever the horizontal axis is.
 #[derive(Clone, Debug)]
 pub struct Line {
     /// For the legend; lines of an empty name are left out of it.
     pub name: String,
     /// What it is drawn with.
     pub colour: Colour,
-    /// In order of time; a value that is not finite leaves a gap.
+    /// From left to right; a value that is not finite leaves a gap.
     pub points: Vec<(f64, f64)>,
 }
 
@@ -126,6 +128,7 @@ mod tests {
             title: "A title".to_owned(),
             subtitle: "somewhere".to_owned(),
             x_label: "time (s)".to_owned(),
+            x_scale: Scale::Linear,
             panels: vec![
                 Panel {
                     y_label: "rate (Mbit/s)".to_owned(),
@@ -172,6 +175,23 @@ mod tests {
         let mut whole = figure();
         whole.panels[0].lines[0].points[2].1 = 2.0;
         assert_eq!(lines(&figure()), lines(&whole) + 1);
+    }
+
+    #[test]
+    fn a_logarithmic_axis_begins_at_the_first_point_and_not_at_zero() {
+        let mut sizes = figure();
+        sizes.x_scale = Scale::Logarithmic;
+        sizes.marks.clear();
+        for line in sizes.panels.iter_mut().flat_map(|panel| &mut panel.lines) {
+            for (n, point) in line.points.iter_mut().enumerate() {
+                point.0 = 10f64.powi(n as i32 + 1);
+            }
+        }
+        let svg = svg(&sizes).unwrap();
+        for tick in ["10", "100", "1000", "10000"] {
+            assert!(svg.lines().any(|line| line == tick), "{tick} is missing");
+        }
+        assert!(!svg.contains("NaN"));
     }
 
     #[test]

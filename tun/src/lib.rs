@@ -34,6 +34,8 @@ mod ip;
 mod outbound;
 mod pool;
 mod reader;
+#[doc(hidden)]
+pub mod stages;
 #[cfg(test)]
 mod testing;
 mod vnet;

@@ -40,14 +40,10 @@ pub(super) fn figure(figure: &Figure, document: &mut String) -> Drawn {
         let is_last = number + 1 == figure.panels.len();
         let (area, under) = rest.split_vertically(if is_last { PANEL + FOOT } else { PANEL });
         let axis = if is_last { FOOT } else { 0 };
-        let (from, until) = span;
-        let (low, high) = vertical_span(panel)?;
-        match panel.scale {
-            Scale::Linear => draw_panel(figure, panel, &area, axis, from..until, low..high)?,
-            Scale::Logarithmic => {
-                let range = (low..high).log_scale();
-                draw_panel(figure, panel, &area, axis, from..until, range)?;
-            }
+        let x = span.0..span.1;
+        match figure.x_scale {
+            Scale::Linear => draw_scaled(figure, panel, &area, axis, x)?,
+            Scale::Logarithmic => draw_scaled(figure, panel, &area, axis, x.log_scale())?,
         }
         rest = under;
     }
@@ -57,9 +53,12 @@ pub(super) fn figure(figure: &Figure, document: &mut String) -> Drawn {
 
 fn horizontal_span(figure: &Figure) -> Result<(f64, f64), PlotError> {
     let lines = figure.panels.iter().flat_map(|panel| &panel.lines);
-    let times = lines.flat_map(|line| line.points.iter().map(|point| point.0));
-    // Time begins at 0.
-    let span = span_of(times).map(|(from, until)| (from.min(0.0), until));
+    let places = lines.flat_map(|line| line.points.iter().map(|point| point.0));
+    let span = span_of(places).map(|(from, until)| match figure.x_scale {
+        // Time begins at 0.
+        Scale::Linear => (from.min(0.0), until),
+        Scale::Logarithmic => (from, until),
+    });
     span.ok_or_else(|| PlotError("it has no panel with points".to_owned()))
 }
 
@@ -116,15 +115,37 @@ fn draw_head(figure: &Figure, area: &Area<'_>) -> Drawn {
     Ok(())
 }
 
-fn draw_panel<Y>(
+/// A panel with its vertical axis as it is to be.
+fn draw_scaled<X>(
     figure: &Figure,
     panel: &Panel,
     area: &Area<'_>,
     x_axis: u32,
-    horizontal: std::ops::Range<f64>,
+    horizontal: X,
+) -> Drawn
+where
+    X: AsRangedCoord<Value = f64>,
+    X::CoordDescType: ValueFormatter<f64>,
+{
+    let (low, high) = vertical_span(panel)?;
+    let y = low..high;
+    match panel.scale {
+        Scale::Linear => draw_panel(figure, panel, area, x_axis, horizontal, y),
+        Scale::Logarithmic => draw_panel(figure, panel, area, x_axis, horizontal, y.log_scale()),
+    }
+}
+
+fn draw_panel<X, Y>(
+    figure: &Figure,
+    panel: &Panel,
+    area: &Area<'_>,
+    x_axis: u32,
+    horizontal: X,
     vertical: Y,
 ) -> Drawn
 where
+    X: AsRangedCoord<Value = f64>,
+    X::CoordDescType: ValueFormatter<f64>,
     Y: AsRangedCoord<Value = f64>,
     Y::CoordDescType: ValueFormatter<f64>,
 {
@@ -148,7 +169,7 @@ where
         .label_style((FONT, 13).into_font())
         .x_labels(13)
         .y_labels(5)
-        .x_label_formatter(&|x| format!("{x:.0}"))
+        .x_label_formatter(&|x| number(*x))
         .y_label_formatter(&|y| number(*y))
         .draw()?;
     draw_marks(figure, chart.plotting_area())?;

@@ -7,7 +7,6 @@ use std::{
 };
 
 use bytes::Bytes;
-use rustc_hash::FxHashMap;
 use slab::Slab;
 
 use crate::{
@@ -55,14 +54,21 @@ pub struct Control {
     pub is_cookie: bool,
 }
 
+/// Peers by what is chosen here at random, so that nobody else can choose keys that collide.
+#[expect(
+    clippy::disallowed_types,
+    reason = "the one map whose keys no peer and no attacker chooses"
+)]
+type ByIndex = rustc_hash::FxHashMap<u32, usize>;
+
 /// The state machine of one interface.
 #[derive(Debug)]
 pub struct Node {
     pub(crate) identity: Option<Box<Identity>>,
     pub(crate) peers: Slab<Peer>,
     pub(crate) by_key: HashMap<PublicKey, usize>,
-    /// By [`crate::noise::Noise::index`]: chosen here at random, so a fast hash is safe.
-    pub(crate) by_index: FxHashMap<u32, usize>,
+    /// By [`crate::noise::Noise::index`].
+    pub(crate) by_index: ByIndex,
     pub(crate) allowed_ips: AllowedIps<usize>,
     pub(crate) deadlines: Deadlines,
     /// Peers with held packets whose session is there.
@@ -90,7 +96,7 @@ impl Default for Node {
             identity: None,
             peers: Slab::new(),
             by_key: HashMap::new(),
-            by_index: FxHashMap::default(),
+            by_index: ByIndex::default(),
             allowed_ips: AllowedIps::default(),
             deadlines: Deadlines::default(),
             ready: VecDeque::new(),

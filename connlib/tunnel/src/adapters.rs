@@ -5,7 +5,8 @@ use convoy_proto::{DatagramSink, Full, OutboundPacket, PacketSink, Transmit};
 use convoy_tun::InboundBatch;
 
 /// A packet that lies in the TUN reader's batch.
-pub(crate) struct FromTun<'a>(pub(crate) convoy_tun::OutboundPacket<'a>);
+#[derive(Debug)]
+pub struct FromTun<'a>(pub convoy_tun::OutboundPacket<'a>);
 
 impl OutboundPacket for FromTun<'_> {
     #[inline]
@@ -20,7 +21,8 @@ impl OutboundPacket for FromTun<'_> {
 }
 
 /// The queue that is flushed at the end of the tick.
-pub(crate) struct ToUdp<'a>(pub(crate) &'a mut GsoQueue);
+#[derive(Debug)]
+pub struct ToUdp<'a>(pub &'a mut GsoQueue);
 
 impl DatagramSink for ToUdp<'_> {
     #[inline]
@@ -37,7 +39,8 @@ impl DatagramSink for ToUdp<'_> {
 }
 
 /// The batch that is handed to the TUN writer; none while all are in use.
-pub(crate) struct ToTun<'a>(pub(crate) Option<&'a mut InboundBatch>);
+#[derive(Debug)]
+pub struct ToTun<'a>(pub Option<&'a mut InboundBatch>);
 
 impl PacketSink for ToTun<'_> {
     #[inline]

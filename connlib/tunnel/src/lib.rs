@@ -12,7 +12,8 @@
 //!
 //! Read `event_loop.rs` first: its tick is the whole order of events.
 
-mod adapters;
+#[doc(hidden)]
+pub mod adapters;
 mod budget;
 mod clock;
 mod command;

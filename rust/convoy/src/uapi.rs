@@ -292,6 +292,18 @@ impl Refusal {
     }
 }
 
+/// What the lines of a `set` request ask for; `None` where one of them is wrong.
+///
+/// The parser by itself: for benches.
+#[must_use]
+pub fn parse_set(lines: &[u8]) -> Option<DeviceUpdate> {
+    let mut parser = SetParser::new();
+    for line in lines.split(|byte| *byte == b'\n') {
+        parser.line(line).ok()?;
+    }
+    Some(parser.finish())
+}
+
 #[cfg(test)]
 mod fuzz;
 #[cfg(test)]

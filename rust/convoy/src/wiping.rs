@@ -7,7 +7,8 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 
 /// The system's allocator, whose blocks are zeroed before they can be had again.
-pub(crate) struct Wiping<A = System>(pub(crate) A);
+#[derive(Debug)]
+pub struct Wiping<A = System>(pub A);
 
 // SAFETY: every block comes from the inner allocator and goes back to it with its own layout.
 // `realloc` is the provided one: a new block, a copy, and the old block given back, and so wiped.

@@ -1,11 +1,11 @@
 //! What a run found: the JSON file, and the source of the table.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::SystemTime;
 
-use anyhow::Context as _;
+use convoy_benches::origin::{commit, first_line_of};
+use convoy_benches::results;
 use convoy_lab::measure::Host;
 use serde::Serialize;
 
@@ -91,21 +91,12 @@ impl Report {
         let rows = rows.iter().map(row).collect();
         Self {
             command: std::env::args().collect(),
-            commit: output_of(
-                "git",
-                &[
-                    "describe",
-                    "--always",
-                    "--exclude=*",
-                    "--abbrev=40",
-                    "--dirty",
-                ],
-            ),
+            commit: commit().ok(),
             ended: SystemTime::now()
                 .duration_since(SystemTime::UNIX_EPOCH)
                 .map_or(0, |time| time.as_secs()),
             host: Host::of_this_machine(),
-            iperf3: output_of("iperf3", &["--version"]),
+            iperf3: first_line_of(Command::new("iperf3").arg("--version")).ok(),
             repetitions,
             secs,
             contestants: contestants.iter().map(Entry::new).collect(),
@@ -120,13 +111,7 @@ impl Report {
     /// # Errors
     /// When it cannot be written.
     pub(crate) fn write(&self, path: &Path) -> anyhow::Result<()> {
-        let write = || -> anyhow::Result<()> {
-            if let Some(directory) = path.parent() {
-                fs::create_dir_all(directory)?;
-            }
-            Ok(fs::write(path, serde_json::to_string_pretty(self)? + "\n")?)
-        };
-        write().with_context(|| format!("write {}", path.display()))
+        Ok(results::save(self, path)?)
     }
 }
 
@@ -204,14 +189,4 @@ impl Cell {
             values: self.values.clone(),
         }
     }
-}
-
-/// The first line that a program prints.
-fn output_of(program: &str, arguments: &[&str]) -> Option<String> {
-    let output = Command::new(program).args(arguments).output().ok()?;
-    let line = String::from_utf8_lossy(&output.stdout)
-        .lines()
-        .next()?
-        .to_owned();
-    output.status.success().then_some(line)
 }

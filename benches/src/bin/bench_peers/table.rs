@@ -1,5 +1,7 @@
 //! A report in Markdown.
 
+use convoy_benches::markdown;
+
 use crate::report::{Cell, Report, RowReport};
 use crate::rows::Row;
 use crate::verdict::{Comparison, Estimate, Verdict};
@@ -17,7 +19,7 @@ const LIMITED: &str =
 /// The table, with what must be known to read it.
 pub(crate) fn markdown(report: &Report) -> String {
     let mut text = headline(report) + "\n";
-    text += &lines(&cells(report));
+    text += &markdown::table(&cells(report));
     text += "\n";
     text += LEGEND;
     let mut all = report.rows.iter().flat_map(|row| &row.cells);
@@ -107,36 +109,6 @@ fn number(value: Option<f64>, decimals: usize) -> String {
 
 fn none() -> String {
     "–".to_owned()
-}
-
-/// Columns as wide as their widest cell; the first is flush left, the others flush right.
-fn lines(rows: &[Vec<String>]) -> String {
-    let width = |column: usize| {
-        let cells = rows.iter().filter_map(|row| row.get(column));
-        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
-    };
-    let widths: Vec<_> = (0..rows.first().map_or(0, Vec::len)).map(width).collect();
-    let mut text = String::new();
-    for (number, row) in rows.iter().enumerate() {
-        for (column, (cell, &width)) in row.iter().zip(&widths).enumerate() {
-            let gap = " ".repeat(width - cell.chars().count());
-            let padded = if column == 0 {
-                format!("{cell}{gap}")
-            } else {
-                format!("{gap}{cell}")
-            };
-            text += &format!("| {padded} ");
-        }
-        text += "|\n";
-        if number == 0 {
-            for (column, &width) in widths.iter().enumerate() {
-                let colon = if column == 0 { "-" } else { ":" };
-                text += &format!("|{}{colon}", "-".repeat(width + 1));
-            }
-            text += "|\n";
-        }
-    }
-    text
 }
 
 #[cfg(test)]

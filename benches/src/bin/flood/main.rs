@@ -22,6 +22,7 @@ use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::{Context as _, ensure};
 use clap::{Parser, Subcommand, ValueEnum as _};
+use convoy_benches::results;
 use convoy_lab::{measure::Host, traffic, wireguard::Implementation};
 
 use kind::Kind;
@@ -96,8 +97,7 @@ fn flood(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     }
     report.print_foot();
     if let Some(file) = &arguments.json {
-        let json = serde_json::to_string_pretty(&report)?;
-        std::fs::write(file, json).with_context(|| format!("write {}", file.display()))?;
+        results::save(&report, file)?;
     }
     let mut failures = report.failures().peekable();
     if failures.peek().is_none() {

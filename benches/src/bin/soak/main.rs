@@ -37,13 +37,14 @@ mod sampler;
 mod verdict;
 
 use std::{
-    env, fs,
+    env,
     path::{Path, PathBuf},
     process::ExitCode,
 };
 
 use anyhow::Context as _;
 use clap::Parser;
+use convoy_benches::results;
 
 use record::Record;
 
@@ -80,7 +81,6 @@ fn main() -> anyhow::Result<ExitCode> {
         })?
     };
     record.verdicts = verdict::judge(&record);
-    fs::create_dir_all(&args.out).with_context(|| format!("make {}", args.out.display()))?;
     record.save(&file)?;
     draw(&record, &args.out)?;
 
@@ -114,5 +114,5 @@ fn program(args: &Args) -> anyhow::Result<PathBuf> {
 fn draw(record: &Record, out: &Path) -> anyhow::Result<()> {
     let file = out.join("soak.svg");
     let svg = convoy_benches::plot::svg(&picture::of(record))?;
-    fs::write(&file, svg).with_context(|| format!("write {}", file.display()))
+    Ok(results::save_text(&svg, &file)?)
 }

@@ -53,6 +53,7 @@ pub(crate) fn of(record: &Record) -> Figure {
         title: title(record),
         subtitle: subtitle(record),
         x_label: "time (s)".to_owned(),
+        x_scale: Scale::Linear,
         panels: vec![
             panel(
                 "TCP goodput (Mbit/s)",
@@ -118,10 +119,11 @@ fn title(record: &Record) -> String {
 
 fn subtitle(record: &Record) -> String {
     let header = &record.header;
-    let host = &header.host;
+    let origin = &header.origin;
+    let host = &origin.host;
     let cpu = host.cpu.as_deref().unwrap_or("unknown CPU");
     format!(
         "{} × {cpu} · Linux {} · commit {} · {}",
-        host.cpus, host.kernel, header.commit, header.started
+        host.cpus, host.kernel, origin.commit, origin.started
     )
 }

@@ -1,8 +1,8 @@
 //! The result file: all that was seen, and what was concluded.
 
-use std::{collections::BTreeMap, fmt::Write as _, fs, path::Path};
+use std::{collections::BTreeMap, fmt::Write as _, path::Path};
 
-use anyhow::Context as _;
+use convoy_benches::results;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -52,14 +52,12 @@ pub(crate) struct Sample {
 impl Record {
     /// Reads what [`Self::save`] wrote.
     pub(crate) fn load(file: &Path) -> anyhow::Result<Self> {
-        let text = fs::read_to_string(file);
-        let text = text.with_context(|| format!("read {}", file.display()))?;
-        serde_json::from_str(&text).with_context(|| format!("{}", file.display()))
+        Ok(results::load(file)?)
     }
 
     /// Writes JSON with a line for each thing in a list.
     pub(crate) fn save(&self, file: &Path) -> anyhow::Result<()> {
-        fs::write(file, self.to_json()?).with_context(|| format!("write {}", file.display()))
+        Ok(results::save_text(&self.to_json()?, file)?)
     }
 
     fn to_json(&self) -> anyhow::Result<String> {

@@ -94,7 +94,7 @@ fn undisturbed(record: &Record) -> Verdict {
     let late = due.map(|(sample, second)| sample.at_s - f64::from(second));
     let latest = late.fold(0.0, f64::max);
     let others = median(record.samples.iter().map(|sample| sample.others_cpus));
-    let share = others / record.header.host.cpus as f64;
+    let share = others / record.header.origin.host.cpus as f64;
     verdict(
         "machine undisturbed",
         latest <= LATE && share <= OTHERS,

@@ -1,9 +1,9 @@
 //! Medians and spreads over repeated runs.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Repeated measurements of one figure.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// The middle one; between the middle two where their number is even.
     pub median: f64,

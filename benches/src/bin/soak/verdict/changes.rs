@@ -82,7 +82,7 @@ fn ages(record: &Record, spoke: u8) -> Vec<u64> {
         .filter(|handshake| handshake.spoke == spoke);
     let mut times: Vec<_> = own.map(|handshake| handshake.unix_s).collect();
     times.sort_unstable();
-    times.push(record.header.began_unix_s + record.header.secs);
+    times.push(record.header.origin.began_unix_s + record.header.secs);
     times
         .windows(2)
         .map(|pair| pair[1].saturating_sub(pair[0]))

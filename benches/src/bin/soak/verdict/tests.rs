@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 
+use convoy_benches::origin::Origin;
 use convoy_lab::measure::Host;
 
 use super::*;
@@ -28,12 +29,14 @@ pub(crate) fn record(secs: u64) -> Record {
     });
     Record {
         header: Header {
-            host: Host::of_this_machine(),
-            commit: "0123456".to_owned(),
-            started: String::new(),
-            began_unix_s: BEGAN,
-            command: Vec::new(),
-            versions: Vec::new(),
+            origin: Origin {
+                host: Host::of_this_machine(),
+                commit: "0123456".to_owned(),
+                started: String::new(),
+                began_unix_s: BEGAN,
+                command: Vec::new(),
+                versions: Vec::new(),
+            },
             secs,
             rate_mbps: 100.0,
             daemons: ["hub", "spoke 2"].map(str::to_owned).into(),
@@ -236,7 +239,7 @@ fn a_machine_that_stood_still_or_worked_for_others_is_told() {
     assert_eq!(failed_after(60, late(1.1)), ["machine undisturbed"]);
     let busy = |share: f64| {
         move |record: &mut Record| {
-            let cpus = record.header.host.cpus as f64;
+            let cpus = record.header.origin.host.cpus as f64;
             let samples = record.samples.iter_mut();
             samples.for_each(|sample| sample.others_cpus = share * cpus);
         }

@@ -3,14 +3,11 @@
 use std::net::SocketAddr;
 
 use convoy_gso::{Destination, GsoQueue};
+use convoy_stages::measured;
 use divan::{Bencher, black_box, counter::ItemsCount};
 
 /// Datagrams in one tick.
 const DATAGRAMS: usize = 180;
-
-fn main() {
-    divan::main();
-}
 
 #[divan::bench(args = [1, 4, 64])]
 fn append_and_drain(bencher: Bencher<'_, '_>, destinations: usize) {
@@ -18,31 +15,37 @@ fn append_and_drain(bencher: Bencher<'_, '_>, destinations: usize) {
     let datagram = [7; 1452];
     let mut queue = GsoQueue::default();
     bencher.counter(ItemsCount::new(DATAGRAMS)).bench_local(|| {
-        for n in 0..DATAGRAMS {
-            let _ = queue.append(&to[n % destinations], black_box(&datagram));
-        }
-        while let Some(batch) = queue.front() {
-            black_box(batch.unsent());
-            queue.pop_front();
-        }
+        measured(|| {
+            for n in 0..DATAGRAMS {
+                let _ = queue.append(&to[n % destinations], black_box(&datagram));
+            }
+            drain(&mut queue);
+        });
     });
 }
 
+/// Every eighth is an acknowledgement.
 #[divan::bench]
 fn mixed_lengths(bencher: Bencher<'_, '_>) {
     let to = destination(1);
     let datagram = [7; 1452];
     let mut queue = GsoQueue::default();
     bencher.counter(ItemsCount::new(DATAGRAMS)).bench_local(|| {
-        for n in 0..DATAGRAMS {
-            // Every eighth is an acknowledgement.
-            let len = if n % 8 == 0 { 96 } else { 1452 };
-            let _ = queue.append(&to, black_box(&datagram[..len]));
-        }
-        while queue.front().is_some() {
-            queue.pop_front();
-        }
+        measured(|| {
+            for n in 0..DATAGRAMS {
+                let len = if n % 8 == 0 { 96 } else { 1452 };
+                let _ = queue.append(&to, black_box(&datagram[..len]));
+            }
+            drain(&mut queue);
+        });
     });
+}
+
+fn drain(queue: &mut GsoQueue) {
+    while let Some(batch) = queue.front() {
+        black_box(batch.unsent());
+        queue.pop_front();
+    }
 }
 
 fn destination(n: usize) -> Destination {

@@ -1,17 +1,13 @@
 //! What a packet costs in the state machine beside 1, 100 and 10,000 peers: all but one of them idle,
-//! or all of them busy in turn. `cargo bench -p convoy-benches --bench peers`
+//! or all of them busy in turn.
 
-use convoy_benches::{Host, Kept, NOW, Nowhere, Packet, receive, shake_hands};
 use convoy_proto::{Node, STACK_BUFFER_BYTES};
+use convoy_stages::{Host, Kept, NOW, Nowhere, Packet, measured, receive, shake_hands};
 use divan::{Bencher, counter::ItemsCount};
 
 const HUB: Host = Host(0);
 const PEERS: [u32; 3] = [1, 100, 10_000];
 const LEN: usize = 1420;
-
-fn main() {
-    divan::main();
-}
 
 #[divan::bench(args = PEERS)]
 fn outbound_to_the_only_busy_peer(bencher: Bencher<'_, '_>, peers: u32) {
@@ -19,7 +15,7 @@ fn outbound_to_the_only_busy_peer(bencher: Bencher<'_, '_>, peers: u32) {
     let mut packet = Packet::new(busy.inner(), LEN);
     let mut buffer = [0; STACK_BUFFER_BYTES];
     bencher.counter(ItemsCount::new(1u32)).bench_local(|| {
-        hub.handle_outbound(&mut packet, NOW, &mut buffer, &mut Nowhere);
+        measured(|| hub.handle_outbound(&mut packet, NOW, &mut buffer, &mut Nowhere));
     });
 }
 
@@ -35,7 +31,7 @@ fn inbound_from_the_only_busy_peer(bencher: Bencher<'_, '_>, peers: u32) {
             spoke.handle_outbound(&mut packet, NOW, &mut buffer, &mut datagram);
             datagram.0
         })
-        .bench_local_refs(|datagram| receive(&mut hub, datagram, busy, NOW));
+        .bench_local_refs(|datagram| measured(|| receive(&mut hub, datagram, busy, NOW)));
 }
 
 #[divan::bench(args = PEERS, sample_count = 20, sample_size = 20_000)]
@@ -52,7 +48,7 @@ fn outbound_to_all_peers_in_turn(bencher: Bencher<'_, '_>, peers: u32) {
     let mut buffer = [0; STACK_BUFFER_BYTES];
     bencher.counter(ItemsCount::new(1u32)).bench_local(|| {
         turn = (turn + 1) % packets.len();
-        hub.handle_outbound(&mut packets[turn], NOW, &mut buffer, &mut Nowhere);
+        measured(|| hub.handle_outbound(&mut packets[turn], NOW, &mut buffer, &mut Nowhere));
     });
 }
 

@@ -1,0 +1,83 @@
+//! The stage benches of one or two trees, in turns.
+
+use std::{
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use anyhow::{Context as _, ensure};
+
+use crate::{
+    compare::{Figure, Row},
+    divan::{self, Timed},
+    tree::Tree,
+};
+
+/// How they are run.
+#[derive(Clone, Debug)]
+pub(crate) struct Turns {
+    pub(crate) rounds: u32,
+    /// Most time of one bench in a round.
+    pub(crate) secs: f64,
+    pub(crate) filter: Option<String>,
+}
+
+/// Measures the base (or, without one, the head) against itself, then against the head.
+pub(crate) fn measure(head: &Tree, base: Option<&Tree>, turns: &Turns) -> anyhow::Result<Vec<Row>> {
+    let first = base.unwrap_or(head);
+    let noise = in_turns([&first.stages; 2], turns, "noise")?;
+    let compared = match base {
+        Some(base) => Some(in_turns([&base.stages, &head.stages], turns, "comparison")?),
+        None => None,
+    };
+    let names = noise[0].first().map_or(&[][..], Vec::as_slice);
+    let row = |timed: &Timed| {
+        let values = |runs: &[Vec<Timed>]| values_of(&timed.name, runs);
+        let itself = [values(&noise[0]), values(&noise[1])];
+        let compared = compared
+            .as_ref()
+            .map(|[base, head]| [values(base), values(head)]);
+        Row::new(timed.name.clone(), Figure::Nanoseconds, itself, compared)
+    };
+    Ok(names.iter().map(row).collect())
+}
+
+/// What each of two programs took, round by round; each goes first in every other round.
+fn in_turns(
+    programs: [&Path; 2],
+    turns: &Turns,
+    what: &str,
+) -> anyhow::Result<[Vec<Vec<Timed>>; 2]> {
+    let mut runs = [Vec::new(), Vec::new()];
+    for round in 0..turns.rounds {
+        eprintln!("{what}: round {} of {}", round + 1, turns.rounds);
+        let order = if round % 2 == 0 { [0, 1] } else { [1, 0] };
+        for side in order {
+            runs[side].push(run(programs[side], turns)?);
+        }
+    }
+    Ok(runs)
+}
+
+fn run(program: &Path, turns: &Turns) -> anyhow::Result<Vec<Timed>> {
+    let output = Command::new(program)
+        .args(["--bench", "--color", "never", "--max-time"])
+        .arg(turns.secs.to_string())
+        .args(&turns.filter)
+        .stderr(Stdio::null())
+        .output()
+        .with_context(|| format!("start {}", program.display()))?;
+    ensure!(
+        output.status.success(),
+        "{} ended with {}",
+        program.display(),
+        output.status
+    );
+    divan::parse(&String::from_utf8_lossy(&output.stdout))
+}
+
+/// Round by round; empty where one side has no such bench.
+fn values_of(name: &str, runs: &[Vec<Timed>]) -> Vec<f64> {
+    let found = runs.iter().flatten().filter(|timed| timed.name == name);
+    found.map(|timed| timed.nanoseconds).collect()
+}

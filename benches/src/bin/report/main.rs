@@ -1,0 +1,107 @@
+//! `make report`: `benches/RESULTS.md`, made anew of the result files.
+//!
+//! A section is what one command has found: it names the command, says on what machine and at which
+//! commit it ran, and shows its figures and plots. Where the result file is missing, the section says
+//! how to make it. Nothing is measured here, and nothing written by hand.
+//!
+//! 1. [`section`]: what all sections have in common.
+//! 2. [`claims`]: what the design promises, row by row, from all files.
+//! 3. [`peers`], [`tunnel`], [`packet_rate`], [`stages`], [`soak`]: a section each.
+
+mod claims;
+mod packet_rate;
+mod peers;
+mod section;
+mod soak;
+mod stages;
+mod tunnel;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use anyhow::ensure;
+use clap::Parser;
+use convoy_benches::results;
+
+/// Writes the report of all committed results.
+#[derive(Debug, Parser)]
+struct Args {
+    /// Where the result files are
+    #[arg(long, value_name = "DIR", default_value = results::DIRECTORY)]
+    results: PathBuf,
+    /// The report
+    #[arg(long, value_name = "FILE", default_value = "benches/RESULTS.md")]
+    out: PathBuf,
+    /// Write nothing; fail if the report is not what it would be
+    #[arg(long)]
+    check: bool,
+}
+
+const HEAD: &str = "\
+# Results
+
+Made by `make report` of the files in [results](results); do not edit. Absolute figures belong to the
+machine that a section names: compare within a section.
+";
+
+fn main() -> ExitCode {
+    match run(&Args::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("report: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: &Args) -> anyhow::Result<()> {
+    let text = text(&args.results)?;
+    if !args.check {
+        return Ok(results::save_text(&text, &args.out)?);
+    }
+    let present = fs::read_to_string(&args.out).unwrap_or_default();
+    ensure!(
+        present == text,
+        "{} is not what the result files say (fix: make report)",
+        args.out.display()
+    );
+    Ok(())
+}
+
+/// The whole page.
+fn text(results: &Path) -> anyhow::Result<String> {
+    let sections = [
+        claims::section(results)?,
+        peers::section(results)?,
+        tunnel::section(results)?,
+        packet_rate::section(results)?,
+        stages::section(results)?,
+        stages::comparison(results)?,
+        soak::section(results)?,
+    ];
+    Ok(HEAD.to_owned() + &sections.concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_results_every_section_names_its_command() {
+        let text = text(Path::new("/nowhere")).unwrap();
+        let sections: Vec<_> = text.split("\n## ").skip(1).collect();
+        assert_eq!(sections.len(), 7);
+        for section in sections {
+            assert!(section.contains("`make "), "{section}");
+        }
+    }
+
+    #[test]
+    fn the_committed_results_can_be_read() {
+        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("results");
+        text(&directory).unwrap();
+    }
+}

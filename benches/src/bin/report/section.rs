@@ -1,0 +1,71 @@
+//! What all sections have in common.
+
+use std::{fmt::Display, path::Path};
+
+use convoy_benches::{origin::Origin, results};
+use serde::de::DeserializeOwned;
+
+/// A section about one result file.
+pub(crate) struct Section<'a> {
+    pub(crate) title: &'a str,
+    /// What makes the file.
+    pub(crate) command: &'a str,
+    pub(crate) file: &'a str,
+}
+
+impl Section<'_> {
+    /// The section of the file in `results`, or how to make that.
+    ///
+    /// # Errors
+    /// Where the file is malformed: with its name and the place.
+    pub(crate) fn of<T: DeserializeOwned>(
+        &self,
+        results: &Path,
+        body: impl FnOnce(&T) -> String,
+    ) -> anyhow::Result<String> {
+        let found = results::load_if_there(&results.join(self.file))?;
+        let body = match &found {
+            Some(result) => body(result),
+            None => format!("There is no `{}` yet.\n", self.file),
+        };
+        let Self { title, command, .. } = self;
+        Ok(format!("\n## {title}\n\n`{command}`\n\n{body}"))
+    }
+}
+
+/// Where and when a result was measured, in one line.
+pub(crate) fn told(origin: &Origin) -> String {
+    let host = &origin.host;
+    let cpu = host.cpu.as_deref().unwrap_or("an unnamed CPU");
+    let versions = match &origin.versions[..] {
+        [] => String::new(),
+        versions => format!(", {}", versions.join(", ")),
+    };
+    format!(
+        "{} × {cpu}, Linux {}, commit {}, {}{versions}. Called as `{}`.\n",
+        host.cpus,
+        host.kernel,
+        origin.commit,
+        origin.started,
+        origin.command.join(" ")
+    )
+}
+
+/// A cell; a dash for what was not measured.
+pub(crate) fn cell(value: Option<impl Display>) -> String {
+    value.map_or_else(|| "–".to_owned(), |value| value.to_string())
+}
+
+/// A number for a cell.
+pub(crate) fn number(value: Option<f64>, decimals: usize) -> String {
+    cell(value.map(|value| format!("{value:.decimals$}")))
+}
+
+/// The rows of a table, its head first.
+pub(crate) fn rows<const N: usize>(
+    head: [&str; N],
+    rows: impl IntoIterator<Item = [String; N]>,
+) -> Vec<Vec<String>> {
+    let head = head.map(str::to_owned);
+    [head].into_iter().chain(rows).map(Vec::from).collect()
+}

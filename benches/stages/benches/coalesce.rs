@@ -1,0 +1,82 @@
+//! Packets put into a batch for the TUN, and the batch written: to a device that takes everything.
+
+use convoy_stages::{measured, packets::Flow};
+use convoy_tun::{Coalesce, InboundBatch, stages::Outlet};
+use divan::{Bencher, counter::ItemsCount};
+
+use crate::{FLOW, SEGMENT_PAYLOAD};
+
+const PACKETS: usize = 40;
+
+/// What a batch consists of.
+#[derive(Clone, Copy, Debug)]
+enum Packets {
+    OneTcpFlow,
+    FourTcpFlows,
+    Udp,
+}
+
+const ALL: [Packets; 3] = [Packets::OneTcpFlow, Packets::FourTcpFlows, Packets::Udp];
+
+/// Copying stands for decrypting; finding each packet's train is ours.
+#[divan::bench(args = ALL)]
+fn fill(bencher: Bencher<'_, '_>, packets: Packets) {
+    let (outlet, packets) = (outlet(), packets.build());
+    bencher
+        .counter(ItemsCount::new(PACKETS))
+        .bench_local(|| measured(|| filled(&outlet, &packets)));
+}
+
+/// Checking checksums and joining.
+#[divan::bench(args = ALL)]
+fn write(bencher: Bencher<'_, '_>, packets: Packets) {
+    let packets = packets.build();
+    let from = outlet();
+    let mut to = outlet();
+    bencher
+        .counter(ItemsCount::new(PACKETS))
+        .with_inputs(|| filled(&from, &packets))
+        .bench_local_values(|batch| measured(|| batch.map(|batch| to.write(batch))));
+}
+
+fn outlet() -> Outlet {
+    Outlet::new(Coalesce {
+        tcp: true,
+        udp: true,
+    })
+}
+
+fn filled(outlet: &Outlet, packets: &[Vec<u8>]) -> Option<InboundBatch> {
+    let mut batch = outlet.take()?;
+    for packet in packets {
+        let Some(slot) = batch.slot(packet.len()) else {
+            break;
+        };
+        slot.copy_from_slice(packet);
+        batch.commit(packet.len());
+    }
+    Some(batch)
+}
+
+impl Packets {
+    fn build(self) -> Vec<Vec<u8>> {
+        match self {
+            Self::OneTcpFlow => FLOW.tcp_train(PACKETS, SEGMENT_PAYLOAD),
+            Self::FourTcpFlows => interleaved(4),
+            Self::Udp => vec![FLOW.udp(1420); PACKETS],
+        }
+    }
+}
+
+fn interleaved(flows: u8) -> Vec<Vec<u8>> {
+    let train = |n: u8| {
+        let flow = Flow {
+            from: [10, 0, 1, n].into(),
+            ..FLOW
+        };
+        flow.tcp_train(PACKETS / usize::from(flows), SEGMENT_PAYLOAD)
+    };
+    let trains: Vec<_> = (0..flows).map(train).collect();
+    let nth = |n: usize| trains.iter().map(move |train| train[n].clone());
+    (0..trains[0].len()).flat_map(nth).collect()
+}

@@ -1,0 +1,60 @@
+//! From what was read to packets: the reader thread's part, and the event loop's.
+
+use convoy_stages::{measured, packets::unsegmented};
+use convoy_tun::{MAX_BATCH_PACKETS, OutboundBatch, stages::Intake};
+use divan::{Bencher, black_box, counter::ItemsCount};
+
+use crate::{FLOW, SEGMENT_PAYLOAD, SEGMENTS};
+
+/// What a batch consists of.
+#[derive(Clone, Copy, Debug)]
+enum Reads {
+    TcpSuperPacket,
+    UdpSuperPacket,
+    SinglePackets,
+}
+
+const ALL: [Reads; 3] = [
+    Reads::TcpSuperPacket,
+    Reads::UdpSuperPacket,
+    Reads::SinglePackets,
+];
+
+/// Copying is the kernel's part, and is in this; checking the virtio header and summing are ours.
+#[divan::bench(args = ALL)]
+fn take_in(bencher: Bencher<'_, '_>, reads: Reads) {
+    let intake = Intake::default();
+    let reads = reads.raw();
+    let reads: Vec<&[u8]> = reads.iter().map(Vec::as_slice).collect();
+    let packets = intake.batch(&reads).map_or(0, |batch| batch.packets());
+    bencher
+        .counter(ItemsCount::new(packets))
+        .bench_local(|| measured(|| intake.batch(&reads)));
+}
+
+#[divan::bench(args = ALL)]
+fn cut(bencher: Bencher<'_, '_>, reads: Reads) {
+    let intake = Intake::default();
+    let reads = reads.raw();
+    let reads: Vec<&[u8]> = reads.iter().map(Vec::as_slice).collect();
+    bencher
+        .with_inputs(|| intake.batch(&reads))
+        .input_counter(|batch| ItemsCount::new(batch.as_ref().map_or(0, OutboundBatch::packets)))
+        .bench_local_refs(|batch| {
+            measured(|| {
+                while let Some(packet) = batch.as_mut().and_then(OutboundBatch::next) {
+                    black_box(packet.bytes());
+                }
+            });
+        });
+}
+
+impl Reads {
+    fn raw(self) -> Vec<Vec<u8>> {
+        match self {
+            Self::TcpSuperPacket => vec![FLOW.tcp_super_packet(SEGMENTS, SEGMENT_PAYLOAD)],
+            Self::UdpSuperPacket => vec![FLOW.udp_super_packet(SEGMENTS, SEGMENT_PAYLOAD)],
+            Self::SinglePackets => vec![unsegmented(&FLOW.udp(1420)); MAX_BATCH_PACKETS],
+        }
+    }
+}

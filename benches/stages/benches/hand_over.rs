@@ -1,0 +1,80 @@
+//! Fifty packets from the reader's thread to the loop's, and from the loop's to the writer's, with
+//! whatever it takes to wake up who waits.
+
+use std::time::Duration;
+
+use convoy_stages::{measured, packets::unsegmented};
+use convoy_tun::{
+    Coalesce, MAX_BATCH_PACKETS, Offload, TryRecv,
+    memory::{self, Kernel},
+    spawn_reader, spawn_writer,
+};
+use divan::{Bencher, counter::ItemsCount};
+
+use crate::FLOW;
+
+const OFFLOAD: Offload = Offload {
+    vnet_hdr: true,
+    tcp: true,
+    udp: true,
+};
+const MTU: u16 = 1420;
+const PATIENCE: Duration = Duration::from_secs(5);
+
+#[divan::bench]
+fn from_the_reader(bencher: Bencher<'_, '_>) {
+    let (device, kernel) = memory::pair(OFFLOAD, MTU).expect("a descriptor");
+    let mut reader = spawn_reader(&device, MAX_BATCH_PACKETS).expect("a thread");
+    let raw = unsegmented(&FLOW.udp(usize::from(MTU)));
+    bencher
+        .counter(ItemsCount::new(MAX_BATCH_PACKETS))
+        .bench_local(|| {
+            measured(|| {
+                for _ in 0..MAX_BATCH_PACKETS {
+                    kernel.send(&raw);
+                }
+                let mut packets = 0;
+                while packets < MAX_BATCH_PACKETS {
+                    match reader.try_recv() {
+                        Ok(batch) => packets += batch.packets(),
+                        Err(TryRecv::Empty) => std::thread::yield_now(),
+                        Err(TryRecv::Closed(exit)) => panic!("the reader ended: {exit:?}"),
+                    }
+                }
+            });
+        });
+}
+
+#[divan::bench]
+fn to_the_writer(bencher: Bencher<'_, '_>) {
+    let (device, kernel) = memory::pair(OFFLOAD, MTU).expect("a descriptor");
+    let mut writer = spawn_writer(&device, Coalesce::default()).expect("a thread");
+    let packet = FLOW.udp(usize::from(MTU));
+    bencher
+        .counter(ItemsCount::new(MAX_BATCH_PACKETS))
+        .bench_local(|| {
+            measured(|| {
+                let mut batch = writer
+                    .take(Duration::ZERO)
+                    .expect("an idle writer has room");
+                for _ in 0..MAX_BATCH_PACKETS {
+                    batch
+                        .slot(packet.len())
+                        .expect("room")
+                        .copy_from_slice(&packet);
+                    batch.commit(packet.len());
+                }
+                writer.submit(batch);
+                take_all(&kernel);
+                while !writer.is_idle() {
+                    std::thread::yield_now();
+                }
+            });
+        });
+}
+
+fn take_all(kernel: &Kernel) {
+    for _ in 0..MAX_BATCH_PACKETS {
+        kernel.recycle(kernel.receive(PATIENCE).expect("a packet is written"));
+    }
+}

@@ -1,0 +1,69 @@
+//! The two hashes on the keys that are really looked up: the standard library's SipHash, for keys that
+//! others may choose, and FxHash, for those that nobody else chooses.
+//!
+//! Clippy refuses FxHash where no reason is given (`clippy.toml`).
+
+use std::{
+    collections::HashMap,
+    hash::{BuildHasher, Hash, RandomState},
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+};
+
+use convoy_proto::config::PublicKey;
+use convoy_stages::measured;
+use divan::{Bencher, black_box, counter::ItemsCount};
+use rand::{RngExt, SeedableRng, rngs::StdRng};
+use rustc_hash::FxBuildHasher;
+
+const KEYS: usize = 10_000;
+/// Looked up in a turn.
+const LOOKED_UP: usize = 256;
+
+/// As in `Node::by_index`: every data message looks one up.
+#[divan::bench(types = [RandomState, FxBuildHasher])]
+fn session_index<S: BuildHasher + Default>(bencher: Bencher<'_, '_>) {
+    // 24 bits, as boringtun leaves them to whoever makes a tunnel.
+    look_up::<S, _>(bencher, |random| random.random::<u32>() >> 8);
+}
+
+/// As in `GsoQueue::newest`: a datagram looks one up where the last went elsewhere.
+#[divan::bench(types = [RandomState, FxBuildHasher])]
+fn endpoint<S: BuildHasher + Default>(bencher: Bencher<'_, '_>) {
+    look_up::<S, _>(bencher, |random| {
+        SocketAddr::from((Ipv4Addr::from(random.random::<u32>()), 51820))
+    });
+}
+
+/// As in `Sources::idle_at`: an initiation looks one up under load.
+#[divan::bench(types = [RandomState, FxBuildHasher])]
+fn source_address<S: BuildHasher + Default>(bencher: Bencher<'_, '_>) {
+    look_up::<S, _>(bencher, |random| {
+        IpAddr::from(Ipv4Addr::from(random.random::<u32>()))
+    });
+}
+
+/// As in `Node::by_key`: an initiation looks one up.
+#[divan::bench(types = [RandomState, FxBuildHasher])]
+fn public_key<S: BuildHasher + Default>(bencher: Bencher<'_, '_>) {
+    look_up::<S, _>(bencher, |random| PublicKey(random.random()));
+}
+
+fn look_up<S, K>(bencher: Bencher<'_, '_>, key: impl Fn(&mut StdRng) -> K)
+where
+    S: BuildHasher + Default,
+    K: Hash + Eq + Copy,
+{
+    let mut random = StdRng::seed_from_u64(7);
+    let keys: Vec<K> = (0..KEYS).map(|_| key(&mut random)).collect();
+    let map: HashMap<K, usize, S> = keys.iter().copied().zip(0..).collect();
+    let asked: Vec<K> = (0..LOOKED_UP)
+        .map(|_| keys[random.random_range(0..KEYS)])
+        .collect();
+    bencher.counter(ItemsCount::new(LOOKED_UP)).bench_local(|| {
+        measured(|| {
+            for key in &asked {
+                black_box(map.get(key));
+            }
+        });
+    });
+}

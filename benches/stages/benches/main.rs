@@ -1,0 +1,41 @@
+//! One bench a stage, in the order of a packet's path. `make bench` runs all of them,
+//! `cargo bench -p convoy-stages -- checksum` those with this name.
+//!
+//! Each passes what it measures to [`convoy_stages::measured`], which is what `make bench-compare`
+//! counts instructions of. All are one program: it is linked once, for each link takes a minute.
+
+mod checksum;
+mod cut;
+
+mod allowed_ips;
+mod gso_queue;
+mod hashes;
+mod outbound;
+mod peers;
+
+mod coalesce;
+mod inbound;
+
+mod hand_over;
+mod path;
+mod tunnels;
+
+mod uapi;
+
+use std::net::Ipv4Addr;
+
+use convoy_stages::packets::Flow;
+
+/// Segments of a super-packet, and payload of each, as TCP makes them for an MTU of 1,420.
+const SEGMENTS: usize = 46;
+const SEGMENT_PAYLOAD: usize = 1380;
+
+/// From one host to another, wherever that does not matter.
+const FLOW: Flow = Flow {
+    from: Ipv4Addr::new(10, 0, 0, 1),
+    to: Ipv4Addr::new(10, 0, 0, 2),
+};
+
+fn main() {
+    divan::main();
+}

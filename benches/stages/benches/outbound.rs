@@ -1,0 +1,40 @@
+//! A packet through the state machine: routing, padding, encryption; the datagram is thrown away.
+//! Beside it what encrypting alone takes.
+
+use convoy_proto::STACK_BUFFER_BYTES;
+use convoy_stages::{Host, NOW, Nowhere, Packet, measured, shake_hands};
+use divan::{Bencher, black_box, counter::BytesCount};
+use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
+
+const HERE: Host = Host(1);
+const THERE: Host = Host(2);
+const LENGTHS: [usize; 3] = [64, 512, 1420];
+
+#[divan::bench(args = LENGTHS)]
+fn encapsulate(bencher: Bencher<'_, '_>, len: usize) {
+    let mut here = HERE.node([THERE]);
+    shake_hands((HERE, &mut here), &mut [(THERE, THERE.node([HERE]))]);
+    let mut packet = Packet::new(THERE.inner(), len);
+    let mut buffer = [0; STACK_BUFFER_BYTES];
+    bencher.counter(BytesCount::new(len)).bench_local(|| {
+        measured(|| here.handle_outbound(&mut packet, NOW, &mut buffer, &mut Nowhere));
+    });
+}
+
+#[divan::bench(args = LENGTHS)]
+fn seal(bencher: Bencher<'_, '_>, len: usize) {
+    let key = key();
+    let mut bytes = vec![7; len];
+    bencher.counter(BytesCount::new(len)).bench_local(|| {
+        measured(|| {
+            let nonce = Nonce::assume_unique_for_key([0; 12]);
+            key.seal_in_place_separate_tag(nonce, Aad::empty(), black_box(&mut bytes))
+        })
+    });
+}
+
+/// The cipher of WireGuard's data messages, with any key.
+pub(crate) fn key() -> LessSafeKey {
+    let key = UnboundKey::new(&CHACHA20_POLY1305, &[7; 32]);
+    LessSafeKey::new(key.expect("32 bytes are a key"))
+}

@@ -1,0 +1,104 @@
+//! All stages of each direction one after another, as a tick calls them: no thread, no socket, no
+//! device.
+
+use std::io;
+
+use convoy_gso::{Destination, Flusher, GsoQueue, SendDatagrams};
+use convoy_proto::{Node, STACK_BUFFER_BYTES};
+use convoy_stages::{Host, KeptAll, NOW, measured, packets::Flow, receive_into, shake_hands};
+use convoy_tun::{
+    Coalesce, OutboundBatch,
+    stages::{Intake, Outlet},
+};
+use convoy_tunnel::adapters::{FromTun, ToTun, ToUdp};
+use divan::{Bencher, black_box, counter::ItemsCount};
+
+use crate::{SEGMENT_PAYLOAD, SEGMENTS};
+
+const HERE: Host = Host(1);
+const THERE: Host = Host(2);
+
+/// A super-packet: cut, routed, encrypted, queued and flushed.
+#[divan::bench]
+fn outbound(bencher: Bencher<'_, '_>) {
+    let (mut here, _) = connected();
+    let intake = Intake::default();
+    let read = super_packet();
+    let mut queue = GsoQueue::default();
+    let mut flusher = Flusher::new(true);
+    let mut buffer = [0; STACK_BUFFER_BYTES];
+    bencher
+        .counter(ItemsCount::new(SEGMENTS))
+        .with_inputs(|| intake.batch(&[&read]))
+        .bench_local_refs(|batch| {
+            measured(|| {
+                while let Some(packet) = batch.as_mut().and_then(OutboundBatch::next) {
+                    let mut sink = ToUdp(&mut queue);
+                    here.handle_outbound(&mut FromTun(packet), NOW, &mut buffer, &mut sink);
+                }
+                flusher.flush(&mut queue, &mut NoSocket, NOW)
+            })
+        });
+}
+
+/// The datagrams of that super-packet: their session found, decrypted, admitted, coalesced and written.
+#[divan::bench]
+fn inbound(bencher: Bencher<'_, '_>) {
+    let (mut here, mut there) = connected();
+    let intake = Intake::default();
+    let read = super_packet();
+    let coalesce = Coalesce {
+        tcp: true,
+        udp: true,
+    };
+    let mut outlet = Outlet::new(coalesce);
+    let mut buffer = [0; STACK_BUFFER_BYTES];
+    bencher
+        .counter(ItemsCount::new(SEGMENTS))
+        .with_inputs(|| {
+            let mut batch = intake.batch(&[&read]);
+            let mut datagrams = KeptAll::default();
+            while let Some(packet) = batch.as_mut().and_then(OutboundBatch::next) {
+                here.handle_outbound(&mut FromTun(packet), NOW, &mut buffer, &mut datagrams);
+            }
+            datagrams.0
+        })
+        .bench_local_refs(|datagrams| {
+            measured(|| {
+                let mut batch = outlet.take();
+                for datagram in datagrams.iter() {
+                    let mut sink = ToTun(batch.as_mut());
+                    receive_into(&mut there, datagram, HERE, NOW, &mut sink);
+                }
+                batch.map(|batch| outlet.write(batch))
+            })
+        });
+}
+
+fn connected() -> (Node, Node) {
+    let mut here = HERE.node([THERE]);
+    let mut spokes = [(THERE, THERE.node([HERE]))];
+    shake_hands((HERE, &mut here), &mut spokes);
+    let [(_, there)] = spokes;
+    (here, there)
+}
+
+fn super_packet() -> Vec<u8> {
+    let flow = Flow {
+        from: HERE.inner(),
+        to: THERE.inner(),
+    };
+    flow.tcp_super_packet(SEGMENTS, SEGMENT_PAYLOAD)
+}
+
+/// Takes every batch.
+struct NoSocket;
+
+impl SendDatagrams for NoSocket {
+    fn send(&mut self, _: &Destination, contents: &[u8], _: Option<usize>) -> io::Result<()> {
+        black_box(contents);
+        Ok(())
+    }
+
+    fn recover(&mut self) {}
+}

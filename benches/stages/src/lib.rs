@@ -1,0 +1,243 @@
+//! What the stage benches share: state machines without a network, packets, sinks that keep nothing.
+//!
+//! A package of its own: Cargo builds every program of a package before its benches, and linking the
+//! others takes minutes.
+
+pub mod packets;
+
+use std::{
+    hint::black_box,
+    net::{Ipv4Addr, SocketAddr},
+    time::{Duration, SystemTime},
+};
+
+use convoy_proto::{
+    DatagramSink, Full, Node, OutboundPacket, PacketSink, Planner, STACK_BUFFER_BYTES, Transmit,
+    config::{AllowedIp, AllowedIpUpdate, DeviceUpdate, PeerSnapshot, PeerUpdate, PrivateKey},
+    inbound::Inbound,
+    noise::Identity,
+};
+
+/// Runs what a bench measures. Its instructions are counted between its call and its return: it is
+/// never inlined, so that the counter finds it by its name.
+#[inline(never)]
+pub fn measured<T>(stage: impl FnOnce() -> T) -> T {
+    black_box(stage())
+}
+
+/// The time at which everything happens (since boot).
+pub const NOW: Duration = Duration::from_secs(1000);
+
+/// A host by its number: its key, its endpoint and its inner address follow from it.
+#[derive(Clone, Copy, Debug)]
+pub struct Host(pub u32);
+
+impl Host {
+    /// A state machine that has `peers`.
+    pub fn node(self, peers: impl IntoIterator<Item = Host>) -> Node {
+        let mut node = Node::default();
+        let peers = peers.into_iter().map(|peer| peer.as_peer(peer.outer()));
+        let plan = Planner::default().plan(self.configuration(peers.collect()));
+        node.apply(plan, NOW);
+        node
+    }
+
+    /// This host's key, and `peers`.
+    pub fn configuration(self, peers: Vec<PeerUpdate>) -> DeviceUpdate {
+        DeviceUpdate {
+            private_key: Some(Some(self.key())),
+            peers,
+            ..DeviceUpdate::default()
+        }
+    }
+
+    /// This host as a peer of another one, which finds it at `endpoint`.
+    pub fn as_peer(self, endpoint: SocketAddr) -> PeerUpdate {
+        let mut peer = PeerUpdate::new(Identity::new(&self.key()).public_key());
+        peer.endpoint = Some(endpoint);
+        let network = AllowedIp::new(self.inner().into(), 32);
+        peer.allowed_ips = network
+            .map(|network| AllowedIpUpdate {
+                network,
+                remove: false,
+            })
+            .into_iter()
+            .collect();
+        peer
+    }
+
+    /// The address inside the tunnel.
+    pub fn inner(self) -> Ipv4Addr {
+        (u32::from(Ipv4Addr::new(10, 0, 0, 0)) + self.0).into()
+    }
+
+    /// The address outside.
+    pub fn outer(self) -> SocketAddr {
+        let ip = u32::from(Ipv4Addr::new(198, 18, 0, 0)) + self.0;
+        (Ipv4Addr::from(ip), 51820).into()
+    }
+
+    fn key(self) -> PrivateKey {
+        let mut key = [7; 32];
+        key[4..8].copy_from_slice(&self.0.to_le_bytes());
+        PrivateKey(key)
+    }
+}
+
+/// Makes a session of `hub`, which is `own`, with each of `spokes`.
+///
+/// Hundreds a second are a load that is answered by cookies: the next attempt then succeeds.
+pub fn shake_hands((own, hub): (Host, &mut Node), spokes: &mut [(Host, Node)]) {
+    let mut buffer = [0; STACK_BUFFER_BYTES];
+    for n in 0..spokes.len() {
+        let mut packet = Packet::new(spokes[n].0.inner(), 64);
+        hub.handle_outbound(&mut packet, NOW, &mut buffer, &mut Nowhere);
+        // A tick takes no more either.
+        exchange((own, hub), spokes, NOW);
+    }
+    for attempt in 1..4 {
+        let now = NOW + attempt * Duration::from_secs(6);
+        while hub.poll_timeout().is_some_and(|at| at <= now) {
+            hub.handle_timeout(now);
+            exchange((own, hub), spokes, now);
+        }
+    }
+    let peers = hub.snapshot(NOW, SystemTime::now()).peers;
+    let is_connected = |peer: &PeerSnapshot| peer.last_handshake.is_some();
+    assert!(peers.iter().filter(|p| is_connected(p)).count() == spokes.len());
+}
+
+/// Carries handshakes both ways until there are none; what was held for them confirms them.
+fn exchange((own, hub): (Host, &mut Node), spokes: &mut [(Host, Node)], now: Duration) {
+    let mut buffer = [0; STACK_BUFFER_BYTES];
+    while let Some(control) = hub.poll_control() {
+        let to = control.transmit.to;
+        let Some((spoke, node)) = spokes.iter_mut().find(|(spoke, _)| spoke.outer() == to) else {
+            continue;
+        };
+        receive(node, &control.datagram, own, now);
+        while let Some(answer) = node.poll_control() {
+            receive(hub, &answer.datagram, *spoke, now);
+        }
+        let mut confirmation = Kept::default();
+        hub.drain_held(now, &mut buffer, &mut confirmation);
+        if !confirmation.0.is_empty() {
+            receive(node, &confirmation.0, own, now);
+        }
+    }
+}
+
+/// Lets `node` handle a datagram from `sender`; the packet in it is thrown away.
+pub fn receive(node: &mut Node, datagram: &[u8], sender: Host, now: Duration) {
+    let mut slot = Slot([0; STACK_BUFFER_BYTES]);
+    receive_into(node, datagram, sender, now, &mut slot);
+}
+
+/// Lets `node` handle a datagram from `sender`, and `sink` have the packet in it.
+pub fn receive_into(
+    node: &mut Node,
+    datagram: &[u8],
+    sender: Host,
+    now: Duration,
+    sink: &mut impl PacketSink,
+) {
+    let inbound = Inbound {
+        datagram,
+        from: sender.outer(),
+        arrival: None,
+        ecn: 0,
+    };
+    // INVARIANT: no sink of a bench is full.
+    let _ = node.handle_inbound(inbound, now, sink);
+}
+
+/// An IPv4 packet with room for its padding.
+#[derive(Debug)]
+pub struct Packet {
+    bytes: Vec<u8>,
+    len: usize,
+}
+
+impl Packet {
+    /// A packet of `len` bytes to `destination`, from nowhere.
+    pub fn new(destination: Ipv4Addr, len: usize) -> Self {
+        Self::between(Ipv4Addr::UNSPECIFIED, destination, len)
+    }
+
+    /// A packet of `len` bytes.
+    pub fn between(source: Ipv4Addr, destination: Ipv4Addr, len: usize) -> Self {
+        let mut bytes = vec![0; len + 15];
+        bytes[0] = 0x45;
+        bytes[2..4].copy_from_slice(&(len as u16).to_be_bytes());
+        bytes[12..16].copy_from_slice(&source.octets());
+        bytes[16..20].copy_from_slice(&destination.octets());
+        Self { bytes, len }
+    }
+}
+
+impl OutboundPacket for Packet {
+    fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+
+    fn padded(&mut self, len: usize) -> &[u8] {
+        &self.bytes[..len]
+    }
+}
+
+/// Throws datagrams away.
+#[derive(Debug)]
+pub struct Nowhere;
+
+impl DatagramSink for Nowhere {
+    fn has_room(&self) -> bool {
+        true
+    }
+
+    fn append(&mut self, _: &Transmit, datagram: &[u8]) -> Result<(), Full> {
+        black_box(datagram);
+        Ok(())
+    }
+}
+
+/// Keeps the last datagram.
+#[derive(Debug, Default)]
+pub struct Kept(pub Vec<u8>);
+
+/// Keeps all datagrams, in order.
+#[derive(Debug, Default)]
+pub struct KeptAll(pub Vec<Vec<u8>>);
+
+impl DatagramSink for KeptAll {
+    fn has_room(&self) -> bool {
+        true
+    }
+
+    fn append(&mut self, _: &Transmit, datagram: &[u8]) -> Result<(), Full> {
+        self.0.push(datagram.to_vec());
+        Ok(())
+    }
+}
+
+impl DatagramSink for Kept {
+    fn has_room(&self) -> bool {
+        true
+    }
+
+    fn append(&mut self, _: &Transmit, datagram: &[u8]) -> Result<(), Full> {
+        datagram.clone_into(&mut self.0);
+        Ok(())
+    }
+}
+
+struct Slot([u8; STACK_BUFFER_BYTES]);
+
+impl PacketSink for Slot {
+    fn slot(&mut self, _: usize) -> Option<&mut [u8]> {
+        Some(&mut self.0)
+    }
+
+    fn commit(&mut self, len: usize) {
+        black_box(&self.0[..len]);
+    }
+}

@@ -1,0 +1,150 @@
+//! Packets as a kernel makes them, built by a library that the data path does not use.
+
+use std::net::Ipv4Addr;
+
+use etherparse::PacketBuilder;
+
+/// Bytes of the virtio header in front of what is read from a TUN.
+pub const VNET_LEN: usize = 10;
+
+/// The checksum behind the virtio header is to be completed; `VIRTIO_NET_HDR_GSO_*`.
+const NEEDS_CSUM: u8 = 1;
+const GSO_TCPV4: u8 = 1;
+const GSO_UDP_L4: u8 = 5;
+const IPV4_HEADER: usize = 20;
+const TCP_HEADER: usize = 20;
+const UDP_HEADER: usize = 8;
+const TTL: u8 = 64;
+const PORTS: (u16, u16) = (4242, 5201);
+const WINDOW: u16 = 65_000;
+
+/// From where to where packets go, inside the tunnel.
+#[derive(Clone, Copy, Debug)]
+pub struct Flow {
+    /// The source.
+    pub from: Ipv4Addr,
+    /// The destination.
+    pub to: Ipv4Addr,
+}
+
+impl Flow {
+    /// A UDP packet of `len` bytes, headers included.
+    pub fn udp(self, len: usize) -> Vec<u8> {
+        let payload = vec![7; len - IPV4_HEADER - UDP_HEADER];
+        let mut packet = Vec::new();
+        // INVARIANT: a Vec takes what is written, and no bench asks for more than a packet holds.
+        PacketBuilder::ipv4(self.from.octets(), self.to.octets(), TTL)
+            .udp(PORTS.0, PORTS.1)
+            .write(&mut packet, &payload)
+            .expect("a packet of that length");
+        packet
+    }
+
+    /// A TCP segment with `payload` that begins at `sequence`.
+    pub fn tcp(self, sequence: u32, payload: &[u8]) -> Vec<u8> {
+        let mut packet = Vec::new();
+        PacketBuilder::ipv4(self.from.octets(), self.to.octets(), TTL)
+            .tcp(PORTS.0, PORTS.1, sequence, WINDOW)
+            .ack(1)
+            .write(&mut packet, payload)
+            .expect("a packet of that length");
+        packet
+    }
+
+    /// TCP segments of one stream, each with `payload_len` bytes, one after the other.
+    pub fn tcp_train(self, segments: usize, payload_len: usize) -> Vec<Vec<u8>> {
+        let payload = vec![7; payload_len];
+        let sequence = |n: usize| (n * payload_len) as u32;
+        (0..segments)
+            .map(|n| self.tcp(sequence(n), &payload))
+            .collect()
+    }
+
+    /// A TCP super-packet behind its virtio header.
+    pub fn tcp_super_packet(self, segments: usize, payload_len: usize) -> Vec<u8> {
+        let packet = self.tcp(0, &vec![7; segments * payload_len]);
+        framed(packet, GSO_TCPV4, TCP_HEADER, payload_len)
+    }
+
+    /// A UDP super-packet behind its virtio header.
+    pub fn udp_super_packet(self, segments: usize, payload_len: usize) -> Vec<u8> {
+        let packet = self.udp(IPV4_HEADER + UDP_HEADER + segments * payload_len);
+        framed(packet, GSO_UDP_L4, UDP_HEADER, payload_len)
+    }
+}
+
+/// A packet that is no super-packet behind an empty virtio header.
+pub fn unsegmented(packet: &[u8]) -> Vec<u8> {
+    [&[0; VNET_LEN], packet].concat()
+}
+
+/// Puts the virtio header of a super-packet in front, and the sum of the pseudo-header where the
+/// checksum was, which is how the kernel leaves it to be completed.
+fn framed(mut packet: Vec<u8>, gso_type: u8, transport_len: usize, segment_len: usize) -> Vec<u8> {
+    let (protocol, field) = match gso_type {
+        GSO_TCPV4 => (6, 16),
+        _ => (17, 6),
+    };
+    let pseudo = pseudo_header(&packet, protocol);
+    let at = IPV4_HEADER + field;
+    packet[at..at + 2].copy_from_slice(&pseudo.to_be_bytes());
+    let words = [
+        (IPV4_HEADER + transport_len) as u16,
+        segment_len as u16,
+        IPV4_HEADER as u16,
+        field as u16,
+    ];
+    let words = words.into_iter().flat_map(u16::to_ne_bytes);
+    let header = [NEEDS_CSUM, gso_type].into_iter().chain(words);
+    header.chain(packet).collect()
+}
+
+fn pseudo_header(packet: &[u8], protocol: u8) -> u16 {
+    let len = (packet.len() - IPV4_HEADER) as u32;
+    let addresses = packet[12..IPV4_HEADER].chunks(2);
+    let words = addresses.map(|word| u32::from(word[0]) << 8 | u32::from(word[1]));
+    let sum = words.sum::<u32>() + u32::from(protocol) + len;
+    let once = (sum & 0xffff) + (sum >> 16);
+    ((once & 0xffff) + (once >> 16)) as u16
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use convoy_tun::{Coalesce, stages};
+
+    const FLOW: Flow = Flow {
+        from: Ipv4Addr::new(10, 0, 0, 1),
+        to: Ipv4Addr::new(10, 0, 0, 2),
+    };
+
+    #[test]
+    fn a_super_packet_is_cut_into_the_train_that_it_stands_for() {
+        let read = FLOW.tcp_super_packet(45, 1380);
+        let mut batch = stages::Intake::default().batch(&[&read]).unwrap();
+        let mut train = FLOW.tcp_train(45, 1380).into_iter();
+        while let Some(packet) = batch.next() {
+            let segment = train.next().unwrap();
+            // The kernel counts the identification up; whoever may not be fragmented needs none.
+            assert_eq!(packet.bytes()[20..], segment[20..]);
+        }
+        assert!(train.next().is_none());
+        let read = FLOW.udp_super_packet(10, 1000);
+        let batch = stages::Intake::default().batch(&[&read]).unwrap();
+        assert_eq!((batch.packets(), batch.malformed()), (10, 0));
+    }
+
+    #[test]
+    fn a_train_is_coalesced_into_one_write() {
+        let mut outlet = stages::Outlet::new(Coalesce {
+            tcp: true,
+            udp: true,
+        });
+        let mut batch = outlet.take().unwrap();
+        for packet in FLOW.tcp_train(40, 1380) {
+            batch.slot(packet.len()).unwrap().copy_from_slice(&packet);
+            batch.commit(packet.len());
+        }
+        assert_eq!(outlet.write(batch), 1);
+    }
+}

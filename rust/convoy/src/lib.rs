@@ -1,0 +1,44 @@
+//! The daemon and its tools: all of the program but its allocator, so that benches reach its stages.
+
+mod background;
+mod cli;
+mod daemon;
+mod link_monitor;
+mod logging;
+mod panics;
+mod process;
+mod speedtest;
+mod stats;
+mod uapi;
+mod wall_clock;
+mod wiping;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use cli::{Cli, Command};
+
+#[doc(hidden)]
+pub use uapi::parse_set;
+pub use wiping::Wiping;
+
+/// Runs the program that the command line asks for.
+#[must_use]
+pub fn run() -> ExitCode {
+    let cli = Cli::parse();
+    let outcome = match (cli.command, cli.interface) {
+        (Some(Command::Stats(args)), _) => stats::run(&args),
+        (Some(Command::Speedtest(args)), _) => speedtest::run(&args),
+        (Some(Command::LabInside(args)), _) => speedtest::run_inside(&args),
+        (None, Some(interface)) => daemon::start(&interface, &cli.daemon),
+        (None, None) => unreachable!("INVARIANT: clap asks for a command or an interface"),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            panics::say(&format!("convoy: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
