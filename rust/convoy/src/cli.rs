@@ -5,6 +5,7 @@ use std::str::FromStr;
 use clap::{Args, Parser, Subcommand, ValueEnum, builder::FalseyValueParser};
 use convoy_tun::OffloadRequest;
 
+use crate::profile::ProfileArgs;
 use crate::speedtest::{InsideArgs, SpeedtestArgs};
 
 const AFTER_HELP: &str = "\
@@ -49,6 +50,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Show what the running daemon of an interface has counted
     Stats(StatsArgs),
+    /// Look into a running daemon: where its CPU time goes, which system calls it makes
+    Profile(ProfileArgs),
     /// Measure this machine's tunnel, or one between two hosts
     Speedtest(SpeedtestArgs),
     /// What the speed test starts inside its namespaces

@@ -5,7 +5,7 @@
 //! up. Traffic comes from [`convoy_lab::traffic`]. All that is started dies with this process.
 //!
 //! 1. [`args`]: what is asked for.
-//! 2. [`here`], [`compare`], [`remote`]: the three ways to measure.
+//! 2. [`here`], [`compare`], [`remote`], [`profiled`]: the four ways to measure.
 //! 3. [`measure`]: one test, with the means of [`convoy_lab::measure`].
 //! 4. [`report`], [`table`]: what is printed.
 
@@ -16,6 +16,7 @@ mod here;
 mod inside;
 mod measure;
 mod memory;
+mod profiled;
 mod progress;
 mod remote;
 mod report;
@@ -33,6 +34,8 @@ pub(crate) fn run(args: &SpeedtestArgs) -> anyhow::Result<()> {
         remote::serve(address)
     } else if let Some(server) = &args.to {
         remote::measure(args, server)
+    } else if let Some(out) = &args.profile {
+        profiled::run(args, out)
     } else if let Some(what) = args.compare {
         compare::run(args, what)
     } else {
