@@ -62,6 +62,7 @@ impl Directory {
         };
         // Before the load, not after it, is the time to find out.
         directory.write(FILES[0], b"")?;
+        directory.remove(FILES[0])?;
         Ok(directory)
     }
 

@@ -46,6 +46,8 @@ fn write(lines: &[String], subtitle: String, path: &Path) -> Result<(), ProfileE
     let mut options = flamegraph::Options::default();
     options.title = "Convoy".to_owned();
     options.subtitle = Some(subtitle);
+    // In percent; what is narrower cannot be seen, and makes the picture high.
+    options.min_width = 0.1;
     // Colours tell user code and the kernel apart no better than names do; the same each time.
     options.deterministic = true;
     let file = File::create(path).map_err(ProfileError::file(path))?;

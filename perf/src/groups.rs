@@ -117,7 +117,9 @@ const NAMES: [(Group, &[&str]); 9] = [
             "_int_free",
             "cfree",
             "realloc",
-            "__rust_",
+            "__rust_alloc",
+            "__rust_dealloc",
+            "__rust_realloc",
             "__rdl_",
             "Wiping",
         ],
@@ -205,7 +207,11 @@ mod tests {
         ];
         assert_eq!(group(&open), Group::Aead);
         assert_eq!(group(&["csum_and_copy_from_iter_full"]), Group::Checksums);
-        assert_eq!(group(&["convoy_tunnel::event_loop::tick"]), Group::Other);
+        let start = "std::sys::backtrace::__rust_begin_short_backtrace";
+        assert_eq!(
+            group(&["convoy_tunnel::event_loop::tick", start]),
+            Group::Other
+        );
         assert_eq!(group(&[]), Group::Other);
     }
 

@@ -4,6 +4,9 @@ use std::{collections::BTreeMap, fs::File, io::BufRead, io::BufReader, path::Pat
 
 use crate::{ProfileError, Sample, Samples, TextError};
 
+/// What `perf` calls a function whose name or whose caller it cannot find.
+const UNKNOWN: &str = "[unknown]";
+
 /// How often each stack was seen.
 ///
 /// A stack is the thread's name and its functions from the outermost on, with semicolons between
@@ -74,7 +77,9 @@ fn folded(sample: &Sample) -> String {
         .rev()
         .map(|frame| frame.function.as_str());
     let names = std::iter::once(sample.thread.as_str()).chain(functions);
-    let names: Vec<_> = names.map(|name| name.replace(';', ",")).collect();
+    let mut names: Vec<_> = names.map(|name| name.replace(';', ",")).collect();
+    // Where callers cannot be found there are many, of which none says anything.
+    names.dedup_by(|next, last| next == UNKNOWN && last == UNKNOWN);
     names.join(";")
 }
 
@@ -92,6 +97,15 @@ mod tests {
         let lines: Vec<_> = stacks.lines().collect();
         assert_eq!(lines, ["tunnel 1", "tunnel;<[u8, 4]>::outer;inner 2"]);
         assert_eq!((stacks.total(), stacks.event()), (3, "cycles"));
+    }
+
+    #[test]
+    fn functions_without_a_name_are_one() {
+        let frames = "\t1 seal (a)\n\t2 [unknown] (a)\n\t3 [unknown] ([unknown])\n";
+        let text = format!("tunnel 1/2 1.5: 100 cycles: \n{frames}\n");
+        let stacks = Stacks::of(text.as_bytes()).unwrap();
+        let lines: Vec<_> = stacks.lines().collect();
+        assert_eq!(lines, ["tunnel;[unknown];seal 1"]);
     }
 
     #[test]
