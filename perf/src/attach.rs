@@ -27,7 +27,7 @@ pub(crate) struct Attachment {
     what: &'static str,
     child: Child,
     pids: Vec<Pid>,
-    /// The tool's standard error: apart from what it is asked for.
+    /// What the tool writes besides what it is asked for, which goes to a file.
     said: File,
 }
 
@@ -42,8 +42,8 @@ impl Attachment {
         let failed = |error: std::io::Error| tools::failed(what, error.to_string());
         let said = memfd_create(c"said", MFdFlags::MFD_CLOEXEC);
         let said = File::from(said.map_err(|errno| failed(errno.into()))?);
-        let stderr = said.try_clone().map_err(failed)?;
-        let child = command.stdout(Stdio::null()).stderr(stderr).spawn();
+        let writer = || said.try_clone().map(Stdio::from).map_err(failed);
+        let child = command.stdout(writer()?).stderr(writer()?).spawn();
         let mut attachment = Self {
             what,
             child: child.map_err(failed)?,

@@ -30,9 +30,11 @@ pub(crate) fn draw_difference(
 ) -> Result<(), ProfileError> {
     let text = |stacks: &Stacks| stacks.lines().map(|line| line + "\n").collect::<String>();
     let (before, now) = (text(before), text(stacks));
-    let mut options = differential::Options::default();
-    // The two may have been recorded for different times.
-    options.normalize = true;
+    let options = differential::Options {
+        // The two may have been recorded for different times.
+        normalize: true,
+        ..Default::default()
+    };
     let mut lines = Vec::new();
     differential::from_readers(options, before.as_bytes(), now.as_bytes(), &mut lines)
         .map_err(ProfileError::Drawing)?;

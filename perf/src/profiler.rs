@@ -1,6 +1,6 @@
 //! A profile from its beginning to its end.
 
-use std::{path::Path, time::Duration};
+use std::{fs, path::Path, time::Duration};
 
 use convoy_lab::Pid;
 
@@ -183,7 +183,7 @@ impl Attached {
     }
 }
 
-/// Reads a text of `perf script`, and writes flame graphs and a report into `directory`.
+/// Reads a text of `perf script`, and writes it with flame graphs and a report into `directory`.
 ///
 /// # Errors
 ///
@@ -192,6 +192,8 @@ pub fn read(text: &Path, directory: Directory, before: Option<&Path>) -> Result<
     let stacks = Stacks::of_file(text)?;
     let before = before.map(|directory| Stacks::of_file(&directory.join(record::TEXT)));
     let before = before.transpose()?;
+    let copy = directory.file(record::TEXT);
+    fs::copy(text, &copy).map_err(ProfileError::file(copy))?;
     let findings = Findings {
         what: &text.display().to_string(),
         stacks: &stacks,

@@ -20,6 +20,8 @@ const RAW: &str = "stat.txt";
 pub(crate) const FILE: &str = "stat.json";
 const EVENTS: &str = "task-clock,context-switches,cpu-migrations,cycles,instructions,\
                       cache-references,cache-misses,branches,branch-misses";
+/// Those of them that the scheduler counts.
+const SCHEDULING: [&str; 2] = ["context-switches", "cpu-migrations"];
 
 /// The counters of all threads together. What the machine does not count is `null`, never zero.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -72,9 +74,13 @@ impl Stat {
         });
         for counter in counters {
             let counter = counter?;
+            let event = plain_event(counter.event);
+            // These happen in the kernel: who may count only his own code is told zero.
+            let is_hidden = SCHEDULING.contains(&event) && counter.event.ends_with(":u");
             // A kind of core that ran nothing has counted nothing; others may have.
-            if let Ok(value) = counter.value.parse::<f64>() {
-                *counted.entry(plain_event(counter.event)).or_default() += value;
+            let value = counter.value.parse::<f64>().ok().filter(|_| !is_hidden);
+            if let Some(value) = value {
+                *counted.entry(event).or_default() += value;
             }
         }
         let value = |event| counted.get(event).copied();
@@ -127,7 +133,8 @@ mod tests {
             + &line("cycles", "<not supported>")
             + &line("instructions", "<not counted>")
             + &line("task-clock", "1500.5")
-            + &line("cpu-migrations:u", "0.000000");
+            + &line("context-switches:u", "0.000000")
+            + &line("cpu-migrations", "0.000000");
         let stat = Stat::read(&text).unwrap();
         assert_eq!(stat.cpu_seconds, Some(1.5005));
         assert_eq!(stat.migrations, Some(0.0));
@@ -136,6 +143,7 @@ mod tests {
             "cycles",
             "instructions",
             "ipc",
+            "context_switches",
             "cache_misses",
             "branch_misses",
         ] {
