@@ -25,7 +25,7 @@ const FILES: [&str; 8] = [
 /// Written last: with it the profile is whole.
 const LAST: &str = "report.md";
 
-/// An empty directory; what is in it goes again, unless [`Directory::keep`] is called.
+/// An empty directory; what is in it goes again, unless a whole profile has been written.
 #[derive(Debug)]
 pub struct Directory {
     unfinished: Unfinished,

@@ -92,7 +92,8 @@ const INTERRUPTS: [&str; 4] = [
     "el1h_64_irq",
 ];
 
-/// Parts of names, of the kernel's functions, the C library's and ours. The first that fits counts.
+/// Parts of names, of the kernel's functions, the C library's and ours; behind `^`, their beginning.
+/// The first that fits counts.
 const NAMES: [(Group, &[&str]); 9] = [
     (Group::Aead, &["chacha20", "poly1305", "aead"]),
     (Group::Checksums, &["checksum", "csum"]),
@@ -113,14 +114,17 @@ const NAMES: [(Group, &[&str]); 9] = [
     (
         Group::Allocator,
         &[
-            "malloc",
-            "_int_free",
+            "^malloc",
+            "_malloc",
+            "^calloc",
+            "_calloc",
+            "^realloc",
+            "libc_realloc",
             "cfree",
-            "realloc",
+            "_int_free",
             "__rust_alloc",
             "__rust_dealloc",
             "__rust_realloc",
-            "__rdl_",
             "Wiping",
         ],
     ),
@@ -171,7 +175,11 @@ const NAMES: [(Group, &[&str]); 9] = [
 ];
 
 fn told_by(function: &str) -> Option<Group> {
-    let fits = |(_, parts): &&(Group, &[&str])| parts.iter().any(|part| function.contains(part));
+    let is_in = |part: &&str| match part.strip_prefix('^') {
+        Some(beginning) => function.starts_with(beginning),
+        None => function.contains(part),
+    };
+    let fits = |(_, parts): &&(Group, &[&str])| parts.iter().any(is_in);
     NAMES.iter().find(fits).map(|&(group, _)| group)
 }
 
@@ -212,6 +220,8 @@ mod tests {
             group(&["convoy_tunnel::event_loop::tick", start]),
             Group::Other
         );
+        assert_eq!(group(&["malloc"]), Group::Allocator);
+        assert_eq!(group(&["__kmalloc", "udp_sendmsg"]), Group::UdpSend);
         assert_eq!(group(&[]), Group::Other);
     }
 

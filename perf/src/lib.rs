@@ -10,11 +10,11 @@
 //!
 //! | file | written by | what it is |
 //! |---|---|---|
-//! | `stat.json` | [`stat`] | the processor's and the scheduler's counters |
-//! | `profile.perf` | [`record`] | the samples, as Firefox Profiler takes them |
-//! | `flamegraph.svg`, `flamegraph-diff.svg` | [`flame_graph`] | the samples, drawn |
-//! | `syscalls.json` | [`syscalls`] | system calls by name |
-//! | `report.md` | [`report`] | these together |
+//! | `stat.json` | `stat` | the processor's and the scheduler's counters |
+//! | `profile.perf` | `record` | the samples, as Firefox Profiler takes them |
+//! | `flamegraph.svg`, `flamegraph-diff.svg` | `flame_graph` | the samples, drawn |
+//! | `syscalls.json` | `syscalls` | system calls by name |
+//! | `report.md` | `report` | these together |
 //!
 //! Deliberately left out: the load, and what the daemons carried meanwhile, which the caller says.
 

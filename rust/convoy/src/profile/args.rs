@@ -11,12 +11,7 @@ use crate::cli::InterfaceName;
 
 use super::windows::Request;
 
-/// Looks into a running daemon with perf and strace, while it carries your own load: counters, samples
-/// and system calls, one after the other. Needs root, or a daemon of one's own and
-/// kernel.perf_event_paranoid=1.
-///
-/// DIR then holds report.md, to be read first; profile.perf, for profiler.firefox.com;
-/// flamegraph.svg; syscalls.json; stat.json.
+/// The arguments of `convoy profile`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ProfileArgs {
     /// The interface that the daemon was started for
@@ -96,5 +91,56 @@ impl From<CallGraph> for convoy_perf::CallGraph {
             CallGraph::Fp => Self::FramePointers,
             CallGraph::Dwarf => Self::Dwarf,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        args: ProfileArgs,
+    }
+
+    fn parse(line: &str) -> Result<ProfileArgs, clap::Error> {
+        let words = std::iter::once("profile").chain(line.split_whitespace());
+        Cli::try_parse_from(words).map(|cli| cli.args)
+    }
+
+    #[test]
+    fn a_daemon_is_named_by_its_interface_or_its_process_or_a_text_is_read() {
+        let interface = "wg0".parse().unwrap();
+        let args = parse("wg0").unwrap();
+        assert_eq!(args.target().unwrap(), Target::Interface(&interface));
+        let args = parse("--pid 12").unwrap();
+        assert_eq!(args.target().unwrap(), Target::Process(Pid::from_raw(12)));
+        let args = parse("--read a.perf").unwrap();
+        assert_eq!(args.target().unwrap(), Target::Text(Path::new("a.perf")));
+        assert!(parse("").unwrap().target().is_err());
+        for line in [
+            "wg0 --pid 12",
+            "wg0 --read a",
+            "--pid 12 --read a",
+            "--pid 0",
+        ] {
+            assert!(parse(line).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_profile_takes_ten_seconds_a_tool_and_frame_pointers_unless_told() {
+        let args = parse("wg0").unwrap();
+        assert_eq!(args.window(), Duration::from_secs(10));
+        let request = args.request();
+        assert_eq!(request.out, Path::new("convoy-profile"));
+        assert_eq!(request.call_graph, convoy_perf::CallGraph::FramePointers);
+        let args = parse("wg0 --secs 3 --call-graph dwarf --compare old").unwrap();
+        assert_eq!(args.window(), Duration::from_secs(3));
+        assert_eq!(args.request().before, Some(Path::new("old")));
+        assert_eq!(args.request().call_graph, convoy_perf::CallGraph::Dwarf);
     }
 }
