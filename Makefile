@@ -61,7 +61,7 @@ endef
 
 test-profiler: profile-packages profiling ## That Firefox Profiler takes what is recorded (needs npx)
 	CONVOY_REQUIRE_LAB=1 CONVOY_TEST_PROGRAM=$(CURDIR)/target/profiling/convoy \
-	$(CARGO) test --locked -p convoy --test speedtest -- --ignored firefox_profiler
+	$(CARGO) test --workspace --locked --test speedtest -- --ignored firefox_profiler
 
 interop: test-packages peers ## The long tests, and those against newest wireguard-go, BoringTun and GotaTun; as root
 	CONVOY_REQUIRE_LAB=1 \
