@@ -133,7 +133,7 @@ fn hottest(stacks: &Stacks) -> String {
 fn system_calls(syscalls: &Syscalls) -> String {
     let traffic = match syscalls.gigabytes {
         Some(gigabytes) => format!("{gigabytes:.2} GB went through the tunnel meanwhile"),
-        None => "what went through the tunnel meanwhile is not known".to_owned(),
+        None => "nothing went through the tunnel meanwhile, as far as is known".to_owned(),
     };
     let per_gb = optional(syscalls.total.calls_per_gb, 0);
     let mut text = format!(

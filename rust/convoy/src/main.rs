@@ -10,6 +10,7 @@ mod process;
 mod profile;
 mod speedtest;
 mod stats;
+mod told_once;
 mod uapi;
 mod wall_clock;
 mod wiping;

@@ -19,6 +19,8 @@ pub(crate) use args::{CallGraph, ProfileArgs};
 pub(crate) use daemon::Daemon;
 pub(crate) use windows::{Profile, Request};
 
+use crate::told_once::told_once;
+
 /// Profiles a daemon, or reads what was recorded before, and says where the result is.
 ///
 /// # Errors
@@ -26,6 +28,10 @@ pub(crate) use windows::{Profile, Request};
 /// When there is no such daemon, a tool is missing or may not look, the daemon ends, or the directory
 /// cannot be written; with the fix.
 pub(crate) fn run(args: &ProfileArgs) -> anyhow::Result<()> {
+    profile(args).map_err(|error| told_once(&error))
+}
+
+fn profile(args: &ProfileArgs) -> anyhow::Result<()> {
     let daemon = match args.target()? {
         Target::Text(text) => {
             let directory = Directory::open(&args.out)?;

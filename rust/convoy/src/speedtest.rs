@@ -25,6 +25,8 @@ mod table;
 pub(crate) use args::SpeedtestArgs;
 pub(crate) use inside::{InsideArgs, run as run_inside};
 
+use crate::told_once::told_once;
+
 /// Measures, and prints what was found on the standard output.
 ///
 /// # Errors
@@ -42,33 +44,4 @@ pub(crate) fn run(args: &SpeedtestArgs) -> anyhow::Result<()> {
         here::run(args)
     };
     outcome.map_err(|error| told_once(&memory::explain_shortage(error)))
-}
-
-/// The chain of reasons in one message: many messages name their cause already.
-fn told_once(error: &anyhow::Error) -> anyhow::Error {
-    let mut message = String::new();
-    for cause in error.chain().map(ToString::to_string) {
-        if !message.contains(&cause) {
-            let separator = if message.is_empty() { "" } else { ": " };
-            message = message + separator + &cause;
-        }
-    }
-    anyhow::Error::msg(message)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_cause_that_a_message_names_is_not_repeated() {
-        let error = anyhow::Error::msg("No such file")
-            .context("open the TUN: No such file (fix: modprobe)")
-            .context("build the bed");
-        let told = told_once(&error).to_string();
-        assert_eq!(
-            told,
-            "build the bed: open the TUN: No such file (fix: modprobe)"
-        );
-    }
 }
