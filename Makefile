@@ -2,8 +2,14 @@
 
 CARGO ?= cargo
 # What the tests run beside Convoy itself.
-TEST_PACKAGES = iproute2 iputils-ping nftables procps strace util-linux wireguard-go wireguard-tools
-TEST_PROGRAMS = ip ping nft setpriv strace sysctl wireguard-go wg wg-quick
+TEST_PACKAGES = iproute2 iputils-ping nftables procps util-linux wireguard-go wireguard-tools \
+	$(PROFILE_PACKAGES)
+TEST_PROGRAMS = ip ping nft setpriv sysctl wireguard-go wg wg-quick $(PROFILE_PROGRAMS)
+# What looks into a running daemon.
+PROFILE_PACKAGES = strace $(PERF_PACKAGE)
+PROFILE_PROGRAMS = strace perf
+PERF_PACKAGE = $(shell . /etc/os-release 2>/dev/null; \
+	case "$$ID $$ID_LIKE" in (*ubuntu*) echo linux-tools-generic;; (*) echo linux-perf;; esac)
 
 # The programs that `make interop` tests against and `make bench-peers` measures, as it installs them.
 PEERS = $(CURDIR)/target/peers
@@ -13,8 +19,9 @@ PEER_VERSIONS = "$(PEERS)/bin/wireguard --version" "$(PEERS)/bin/boringtun-cli -
 FORK = github.com/tailscale/wireguard-go
 FORK_VERSION = sed -n 's|^[[:space:]]*$(FORK) \(v[^ ]*\).*|\1|p' "$$(go list -m -f '{{.GoMod}}' tailscale.com@latest)"
 
-.PHONY: help build speedtest speedtest-results test test-packages interop peers lint fmt-check clippy doc deny \
-	audit bench bench-stages bench-compare bench-peers packet-rate report soak flood fuzz fuzz-merge miri asan tsan
+.PHONY: help build speedtest speedtest-results profile profiling test test-packages test-profiler profile-packages \
+	interop peers lint fmt-check clippy doc deny audit bench bench-stages bench-compare bench-peers packet-rate \
+	report soak flood fuzz fuzz-merge miri asan tsan
 
 help: ## This list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | column -t -s "$$(printf '\t')"
@@ -33,19 +40,37 @@ speedtest-results: build ## The speed test and its comparisons, into benches/res
 	./target/release/convoy speedtest --json --secs 3 --compare shape --tun-offload off \
 		> $(RESULTS)/speedtest-shape.json
 
+profile: profile-packages profiling ## Look into both daemons while the speed test runs: report, flame graph
+	@mkdir -p target/profiles
+	./target/profiling/convoy speedtest --profile target/profiles/$$(date +%Y-%m-%dT%H-%M-%S) $(ARGS)
+
+profiling: # The release build with symbols and frame pointers: target/profiling/convoy
+	RUSTFLAGS="-C force-frame-pointers=yes" $(CARGO) build --profile profiling --locked -p convoy
+
 test: test-packages ## Every test; as root with /dev/net/tun also those that need them
 	$(CARGO) test --workspace --locked
 	$(CARGO) test -p convoy-proto --locked --features mock-clock --test aging --test fuzz_histories
 	$(CARGO) test -p convoy-proto --locked --features mock-clock --lib keys_are_gone
 
 test-packages: # Installs what the tests run, when root and missing
-	@missing=; for program in $(TEST_PROGRAMS); do \
+	$(call install,$(TEST_PROGRAMS),$(TEST_PACKAGES),tests that need them are skipped)
+
+profile-packages: # Installs what looks into a daemon, when root and missing
+	$(call install,$(PROFILE_PROGRAMS),$(PROFILE_PACKAGES),a profile needs them)
+
+# $(1): programs; $(2): their packages; $(3): what follows where they are not installed.
+define install
+	@missing=; for program in $(1); do \
 		command -v $$program >/dev/null || PATH=$$PATH:/usr/sbin:/sbin command -v $$program >/dev/null \
 			|| missing="$$missing $$program"; done; \
 	if [ -z "$$missing" ]; then exit 0; fi; \
-	if [ "$$(id -u)" = 0 ]; then apt-get update && apt-get install -y --no-install-recommends $(TEST_PACKAGES); \
-	else echo "Not installed, tests that need them are skipped:$$missing"; \
-		echo "To install them: sudo apt-get install $(TEST_PACKAGES)"; fi
+	if [ "$$(id -u)" = 0 ]; then apt-get update && apt-get install -y --no-install-recommends $(2); \
+	else echo "Not installed, $(3):$$missing"; echo "To install them: sudo apt-get install $(2)"; fi
+endef
+
+test-profiler: profile-packages profiling ## That Firefox Profiler takes what is recorded (needs npx)
+	CONVOY_REQUIRE_LAB=1 CONVOY_TEST_PROGRAM=$(CURDIR)/target/profiling/convoy \
+	$(CARGO) test --workspace --locked --test speedtest -- --ignored firefox_profiler
 
 interop: test-packages peers ## The long tests, and those against newest wireguard-go, BoringTun and GotaTun; as root
 	CONVOY_REQUIRE_LAB=1 \

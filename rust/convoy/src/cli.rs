@@ -5,6 +5,7 @@ use std::str::FromStr;
 use clap::{Args, Parser, Subcommand, ValueEnum, builder::FalseyValueParser};
 use convoy_tun::OffloadRequest;
 
+use crate::profile::ProfileArgs;
 use crate::speedtest::{InsideArgs, SpeedtestArgs};
 
 const AFTER_HELP: &str = "\
@@ -49,6 +50,13 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Show what the running daemon of an interface has counted
     Stats(StatsArgs),
+    /// Look into a running daemon: where its CPU time goes, which system calls it makes
+    ///
+    /// perf and strace look at it one after the other, while it carries what there is to carry. DIR then
+    /// holds report.md, to be read first; profile.perf, for profiler.firefox.com; flamegraph.svg;
+    /// syscalls.json; and stat.json. Needs root; or a daemon of one's own and
+    /// `sysctl kernel.perf_event_paranoid=1 kernel.kptr_restrict=0 kernel.yama.ptrace_scope=0`.
+    Profile(ProfileArgs),
     /// Measure this machine's tunnel, or one between two hosts
     Speedtest(SpeedtestArgs),
     /// What the speed test starts inside its namespaces

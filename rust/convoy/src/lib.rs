@@ -7,8 +7,10 @@ mod link_monitor;
 mod logging;
 mod panics;
 mod process;
+mod profile;
 mod speedtest;
 mod stats;
+mod told_once;
 mod uapi;
 mod wall_clock;
 mod wiping;
@@ -29,6 +31,7 @@ pub fn run() -> ExitCode {
     let cli = Cli::parse();
     let outcome = match (cli.command, cli.interface) {
         (Some(Command::Stats(args)), _) => stats::run(&args),
+        (Some(Command::Profile(args)), _) => profile::run(&args),
         (Some(Command::Speedtest(args)), _) => speedtest::run(&args),
         (Some(Command::LabInside(args)), _) => speedtest::run_inside(&args),
         (None, Some(interface)) => daemon::start(&interface, &cli.daemon),

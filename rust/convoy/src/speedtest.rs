@@ -5,7 +5,7 @@
 //! up. Traffic comes from [`convoy_lab::traffic`]. All that is started dies with this process.
 //!
 //! 1. [`args`]: what is asked for.
-//! 2. [`here`], [`compare`], [`remote`]: the three ways to measure.
+//! 2. [`here`], [`compare`], [`remote`], [`profiled`]: the four ways to measure.
 //! 3. [`measure`]: one test, with the means of [`convoy_lab::measure`].
 //! 4. [`report`], [`table`]: what is printed.
 
@@ -16,6 +16,7 @@ mod here;
 mod inside;
 mod measure;
 mod memory;
+mod profiled;
 mod progress;
 mod remote;
 mod report;
@@ -23,6 +24,8 @@ mod table;
 
 pub(crate) use args::SpeedtestArgs;
 pub(crate) use inside::{InsideArgs, run as run_inside};
+
+use crate::told_once::told_once;
 
 /// Measures, and prints what was found on the standard output.
 ///
@@ -33,39 +36,12 @@ pub(crate) fn run(args: &SpeedtestArgs) -> anyhow::Result<()> {
         remote::serve(address)
     } else if let Some(server) = &args.to {
         remote::measure(args, server)
+    } else if let Some(out) = &args.profile {
+        profiled::run(args, out)
     } else if let Some(what) = args.compare {
         compare::run(args, what)
     } else {
         here::run(args)
     };
     outcome.map_err(|error| told_once(&memory::explain_shortage(error)))
-}
-
-/// The chain of reasons in one message: many messages name their cause already.
-fn told_once(error: &anyhow::Error) -> anyhow::Error {
-    let mut message = String::new();
-    for cause in error.chain().map(ToString::to_string) {
-        if !message.contains(&cause) {
-            let separator = if message.is_empty() { "" } else { ": " };
-            message = message + separator + &cause;
-        }
-    }
-    anyhow::Error::msg(message)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_cause_that_a_message_names_is_not_repeated() {
-        let error = anyhow::Error::msg("No such file")
-            .context("open the TUN: No such file (fix: modprobe)")
-            .context("build the bed");
-        let told = told_once(&error).to_string();
-        assert_eq!(
-            told,
-            "build the bed: open the TUN: No such file (fix: modprobe)"
-        );
-    }
 }

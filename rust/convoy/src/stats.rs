@@ -48,6 +48,12 @@ pub(crate) fn answer(report: &Report) -> String {
     format!("{PREFIX}{json}\n")
 }
 
+/// Bytes of the packets that the daemon that listens on `path` has carried, both ways.
+pub(crate) fn bytes_carried(path: &Path) -> anyhow::Result<u64> {
+    let report: Report = serde_json::from_str(&query(path)?)?;
+    Ok(report.bytes_carried())
+}
+
 /// Asks the daemon that listens on `path` for its report, as one line of JSON.
 fn query(path: &Path) -> anyhow::Result<String> {
     let mut stream = UnixStream::connect(path)

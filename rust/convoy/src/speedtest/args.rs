@@ -9,6 +9,8 @@ use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use convoy_lab::measure::Direction;
 
+use crate::profile::CallGraph;
+
 use super::bed::Conditions;
 use super::report::Settings;
 
@@ -21,7 +23,7 @@ pub(crate) struct SpeedtestArgs {
     #[arg(value_parser = clap::value_parser!(u32).range(1..=600))]
     pub(super) secs: u32,
 
-    /// Run only these tests [default: all; with --compare: tcp-up]
+    /// Run only these tests [default: all; with --compare or --profile: tcp-up]
     #[arg(long, value_name = "A,B", value_enum, value_delimiter = ',')]
     tests: Vec<Test>,
 
@@ -38,6 +40,18 @@ pub(crate) struct SpeedtestArgs {
     #[arg(long, value_name = "N", default_value_t = 5, requires = "compare")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(super) rounds: u32,
+
+    /// Look into both daemons meanwhile, as `convoy profile` does, and write what is seen to this
+    /// directory, which must be empty, or not there yet. The tests run three times: counted, which the
+    /// table is about; recorded; and under strace. With --compare: once for each configuration, and
+    /// what makes the difference
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["serve", "to", "rounds"])]
+    pub(super) profile: Option<PathBuf>,
+
+    /// How a profile finds callers: `dwarf` works without frame pointers, but is slow
+    #[arg(long, value_name = "HOW", value_enum, default_value_t = CallGraph::Fp)]
+    #[arg(requires = "profile")]
+    pub(super) call_graph: CallGraph,
 
     /// Passed to the daemons: several datagrams in one send
     #[arg(long, value_name = "WHEN", value_enum, conflicts_with_all = ["serve", "to"])]
@@ -84,7 +98,8 @@ pub(crate) struct SpeedtestArgs {
 impl SpeedtestArgs {
     /// The tests that are asked for, in the order in which they run.
     pub(super) fn tests(&self) -> Vec<Test> {
-        if self.tests.is_empty() && self.compare.is_some() {
+        let is_one_enough = self.compare.is_some() || self.profile.is_some();
+        if self.tests.is_empty() && is_one_enough {
             return vec![Test::TcpUp];
         }
         let asked = |test: &Test| self.tests.is_empty() || self.tests.contains(test);

@@ -76,7 +76,7 @@ fn name(what: Contrast) -> &'static str {
 }
 
 /// The two configurations, on top of what is passed through to both.
-fn sides(what: Contrast, common: &[String]) -> anyhow::Result<[Side; 2]> {
+pub(super) fn sides(what: Contrast, common: &[String]) -> anyhow::Result<[Side; 2]> {
     let (a, b): ((_, &[&str]), (_, &[&str])) = match what {
         Contrast::Gso => (("gso", &["--gso", "on"]), ("no gso", &["--gso", "off"])),
         Contrast::TunOffload => (

@@ -78,6 +78,11 @@ impl Report {
             peers: snapshot.peers.iter().map(peer).collect(),
         }
     }
+
+    /// Bytes of all packets in the clear, both ways.
+    pub(super) fn bytes_carried(&self) -> u64 {
+        self.counters.outbound.bytes + self.counters.inbound.bytes
+    }
 }
 
 fn counters(counters: &Counters) -> CountersReport {

@@ -12,7 +12,7 @@ use nix::sys::signal::{Signal, kill};
 use crate::{PROGRAM, turn};
 
 /// Marks all that a speed test starts, by its environment.
-const MARK: &str = "CONVOY_SPEEDTEST_DEATH";
+pub(crate) const MARK: &str = "CONVOY_SPEEDTEST_DEATH";
 const DEADLINE: Duration = Duration::from_secs(10);
 /// While the namespaces are built, the agents and daemons start, and traffic flows.
 const MOMENTS_MS: [u64; 8] = [0, 5, 20, 60, 150, 400, 1_200, 2_600];
@@ -65,7 +65,7 @@ fn start(mark: &str, arguments: &[&str]) -> Child {
         .unwrap()
 }
 
-fn assert_nothing_left(mark: &str, before: &BTreeSet<String>) {
+pub(crate) fn assert_nothing_left(mark: &str, before: &BTreeSet<String>) {
     let gone = eventually(DEADLINE, || marked(mark).is_empty().then_some(()));
     assert!(gone.is_some(), "{mark} left {:?}", marked(mark));
     let new: Vec<_> = interfaces()
@@ -94,7 +94,7 @@ fn marked(mark: &str) -> Vec<String> {
         .collect()
 }
 
-fn interfaces() -> BTreeSet<String> {
+pub(crate) fn interfaces() -> BTreeSet<String> {
     let entries = fs::read_dir("/sys/class/net").unwrap();
     entries
         .filter_map(|entry| entry.ok()?.file_name().into_string().ok())

@@ -1,9 +1,10 @@
-//! `convoy speedtest` as a person or a script runs it. Needs a lab, not root.
+//! `convoy speedtest` and `convoy profile` as a person or a script runs them. Needs a lab, not root.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod death;
 mod hosts;
+mod profile;
 mod rootless;
 
 use std::process::{Command, Output};

@@ -57,6 +57,21 @@ fn loss_comes_without_gso_on_the_veth_unless_asked_for() {
 }
 
 #[test]
+fn a_profile_is_of_tcp_up_unless_told_and_of_daemons_of_this_machine() {
+    assert_eq!(parse("--profile d").unwrap().tests(), [Test::TcpUp]);
+    let args = parse("--profile d --tests udp-64 --compare gso").unwrap();
+    assert_eq!(args.tests(), [Test::Udp64]);
+    for line in [
+        "--profile d --serve",
+        "--profile d --to 10.0.0.1",
+        "--profile d --compare gso --rounds 2",
+        "--call-graph dwarf",
+    ] {
+        assert!(parse(line).is_err(), "{line}");
+    }
+}
+
+#[test]
 fn a_comparison_measures_tcp_up_unless_told() {
     assert_eq!(parse("--compare gso").unwrap().tests(), [Test::TcpUp]);
     let args = parse("--compare shape --rounds 7 --tests udp-64").unwrap();
