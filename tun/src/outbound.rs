@@ -22,7 +22,8 @@ const MAX_SUMS: usize = 2048;
 ///
 /// A batch ends where another read like its last one would pass its limit of packets. A super-packet
 /// that passes the limit all the same is in it as a whole; what the reader of the batch takes at a
-/// time is a range of it, as short as it likes. Dropping the batch gives its buffer back to the reader thread.
+/// time is a range of it, as short as it likes. Dropping the batch gives its buffer back to the reader
+/// thread, which once it has none waits for half of them.
 #[derive(Debug)]
 pub struct OutboundBatch(pub(crate) Lease<Outbound>);
 
