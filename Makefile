@@ -34,11 +34,13 @@ speedtest: build ## Build, set up two hosts, run the tunnel between them, print 
 
 speedtest-results: build ## The speed test and its comparisons, into benches/results; as root
 	@mkdir -p $(RESULTS)
-	./target/release/convoy speedtest --json $(ARGS) > $(RESULTS)/speedtest.json
-	./target/release/convoy speedtest --json --secs 3 --compare gso > $(RESULTS)/speedtest-gso.json
-	./target/release/convoy speedtest --json --secs 3 --compare tun-offload > $(RESULTS)/speedtest-tun-offload.json
-	./target/release/convoy speedtest --json --secs 3 --compare shape --tun-offload off \
-		> $(RESULTS)/speedtest-shape.json
+	$(call result,speedtest,$(ARGS))
+	$(call result,speedtest-gso,--secs 3 --compare gso)
+	$(call result,speedtest-tun-offload,--secs 3 --compare tun-offload)
+	$(call result,speedtest-shape,--secs 3 --compare shape --tun-offload off)
+
+# A run that fails leaves the former result alone.
+result = ./target/release/convoy speedtest --json $(2) > target/$(1).json && mv target/$(1).json $(RESULTS)/$(1).json
 
 profile: profile-packages profiling ## Look into both daemons while the speed test runs: report, flame graph
 	@mkdir -p target/profiles

@@ -175,6 +175,10 @@ const NAMES: [(Group, &[&str]); 9] = [
 ];
 
 fn told_by(function: &str) -> Option<Group> {
+    // Whatever runs under tokio has its scheduler among its callers.
+    if function.contains("tokio::runtime::scheduler") {
+        return None;
+    }
     let is_in = |part: &&str| match part.strip_prefix('^') {
         Some(beginning) => function.starts_with(beginning),
         None => function.contains(part),
@@ -189,6 +193,15 @@ mod tests {
 
     fn group(innermost_first: &[&str]) -> Group {
         Group::of(innermost_first.iter().copied())
+    }
+
+    #[test]
+    fn the_scheduler_that_everything_runs_under_tells_nothing() {
+        let stack = [
+            "convoy_proto::node",
+            "tokio::runtime::scheduler::current_thread::Context::enter",
+        ];
+        assert_eq!(group(&stack), Group::Other);
     }
 
     #[test]

@@ -197,6 +197,23 @@ mod tests {
         assert_eq!(taker.join().unwrap(), (Some(7), (), true));
     }
 
+    #[test]
+    fn a_blocked_taker_sleeps_until_half_of_the_items_are_back() {
+        let pool = Pool::new(4, || 0u8);
+        let mut held: Vec<_> = (0..4).filter_map(|_| pool.take()).collect();
+        let taker = std::thread::spawn({
+            let pool = Arc::clone(&pool);
+            move || pool.take_blocking().is_some()
+        });
+        while pool.lock().waiting == 0 {
+            std::thread::yield_now();
+        }
+        held.pop();
+        assert_eq!(pool.lock().waiting, 1);
+        held.pop();
+        assert!(taker.join().unwrap());
+    }
+
     #[tokio::test]
     async fn room_is_reported_to_whoever_found_none() {
         let pool = Pool::new(1, || 0u8);

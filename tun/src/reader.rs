@@ -176,6 +176,7 @@ impl Reading {
             if hands_over {
                 self.turn.hand_over();
             }
+            // INVARIANT: the channel has room for every batch of the pool: it fails only when closed.
             if !batch.is_empty() && self.sender.try_send(batch).is_err() {
                 return ReaderExit::Stopped;
             }

@@ -9,9 +9,10 @@
 #![allow(clippy::unwrap_used, reason = "a step that fails, fails the test")]
 
 use std::{
+    fs::File,
     io::{Read, Write},
     net::{SocketAddr, TcpListener, TcpStream, UdpSocket},
-    os::fd::OwnedFd,
+    os::{fd::OwnedFd, unix::fs::MetadataExt},
     process::Command,
     time::{Duration, Instant},
 };
@@ -157,6 +158,17 @@ fn an_opened_device_is_down_and_has_the_name_the_queue_and_the_mtu_asked_for() {
         ip("link set cv0 name cv1");
         assert_eq!(device.name().unwrap(), "cv1");
         assert!(Device::open("cv0", OffloadRequest::Off).unwrap().offload() == Default::default());
+    });
+}
+
+#[test]
+fn a_device_tells_the_network_namespace_that_it_is_in() {
+    in_namespace(|| {
+        let device = Device::open("cv0", OffloadRequest::Auto).unwrap();
+        let theirs = File::from(device.network_namespace().unwrap());
+        let ours = File::open("/proc/thread-self/ns/net").unwrap();
+        let inode = |file: &File| file.metadata().unwrap().ino();
+        assert_eq!(inode(&theirs), inode(&ours));
     });
 }
 

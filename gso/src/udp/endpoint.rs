@@ -163,3 +163,30 @@ where
     });
     if tried { result } else { operation() }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use socket2::{Domain, Type};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_socket_is_watched_for_room_until_a_datagram_went() {
+        let receiver = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let socket = Socket::new(Domain::IPV4, Type::DGRAM, None).unwrap();
+        let mut endpoint = Endpoint::register(socket, false).unwrap();
+        endpoint.watch_room().unwrap();
+        endpoint.writable().await;
+        let transmit = Transmit {
+            destination: receiver.local_addr().unwrap(),
+            ecn: None,
+            contents: b"there is room",
+            segment_size: None,
+            src_ip: None,
+        };
+        endpoint.send(&transmit).unwrap();
+        assert!(endpoint.full.is_none());
+    }
+}

@@ -51,6 +51,11 @@ pub(crate) async fn let_it_end() {
     }
 }
 
+/// Whether the process is about to end by a panic, and writes its line: that has a time limit of its own.
+pub(crate) fn is_ending() -> bool {
+    HAS_PANICKED.load(Ordering::SeqCst)
+}
+
 /// Writes a line to the standard error, if that can be written to: `eprintln!` would panic.
 pub(crate) fn say(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");

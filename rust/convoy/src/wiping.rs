@@ -59,6 +59,23 @@ mod tests {
         assert_eq!(unwiped.into_inner(), 0);
     }
 
+    #[test]
+    fn a_block_that_is_asked_for_zeroed_is_zeroed_and_comes_back_wiped() {
+        let inspected = Wiping(Inspecting::default());
+        let layout = Layout::from_size_align(4_096, 8).unwrap();
+        // SAFETY: the size is not zero, all is read and written within it, and the block is given
+        // back once, with its own layout.
+        unsafe {
+            let block = inspected.alloc_zeroed(layout);
+            let bytes = std::slice::from_raw_parts(block, layout.size());
+            assert!(bytes.iter().all(|byte| *byte == 0));
+            block.write_bytes(0x5e, layout.size());
+            inspected.dealloc(block, layout);
+        }
+        let Inspecting { blocks, unwiped } = inspected.0;
+        assert_eq!((blocks.into_inner(), unwiped.into_inner()), (1, 0));
+    }
+
     /// Looks at what it is given back.
     #[derive(Default)]
     struct Inspecting {

@@ -193,11 +193,11 @@ impl Direct {
             // Works for one interest at a time: tokio takes two for none here.
             readiness.try_io(Interest::READABLE, |_| fill())
         };
+        self.is_drained = read.as_ref().is_some_and(|batch| !batch.is_empty());
         if is_over {
             self.end();
         }
         let batch = read?;
-        self.is_drained = !batch.is_empty();
         self.reads_in_vain = if batch.is_empty() {
             self.reads_in_vain + 1
         } else {
@@ -213,6 +213,7 @@ impl Direct {
 
     fn end(&mut self) {
         self.readiness = None;
+        self.is_drained = false;
         self.turn.give_back();
     }
 }

@@ -40,6 +40,26 @@ fn batches_are_written_in_order_by_either_thread() {
 }
 
 #[test]
+fn several_batches_are_written_in_order_once_the_thread_is_woken() {
+    let (mut writer, kernel) = start();
+    for _ in 0..100 {
+        for nth in 0..3 {
+            let mut batch = loop {
+                match writer.take(Duration::ZERO) {
+                    Some(batch) => break batch,
+                    None => std::thread::yield_now(),
+                }
+            };
+            push(&mut batch, &[nth; 100]);
+            writer.enqueue(batch);
+        }
+        writer.wake();
+        let firsts = [0; 3].map(|_| kernel.receive(SOON).unwrap()[10]);
+        assert_eq!(firsts, [0, 1, 2]);
+    }
+}
+
+#[test]
 fn a_small_batch_for_an_idle_writer_is_written_at_once() {
     let (mut writer, kernel) = start();
     submit(&mut writer, &[vec![1; 100]]);

@@ -49,7 +49,8 @@ struct Args {
     /// Do not measure the tunnel (as root only)
     #[arg(long)]
     no_tunnel: bool,
-    /// Where every value is written to [default: benches/results/stages.json, compare.json with a base]
+    /// Where every value is written to [default: benches/results/stages.json, compare.json with a base;
+    /// nowhere with --quick or --filter]
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }
@@ -101,7 +102,11 @@ fn run(args: &Args) -> anyhow::Result<()> {
             .join(name)
             .with_extension("json")
     });
-    results::save(&report, &file)?;
-    eprintln!("every single value: {}", file.display());
+    // A part of the stages, or a trial, is no result to keep.
+    let is_whole = !args.quick && args.filter.is_none();
+    if is_whole || args.json.is_some() {
+        results::save(&report, &file)?;
+        eprintln!("every single value: {}", file.display());
+    }
     Ok(())
 }

@@ -39,7 +39,9 @@ pub(crate) fn measure(head: &Tree, base: Option<&Tree>, turns: &Turns) -> anyhow
             .map(|[base, head]| [values(base), values(head)]);
         Row::new(timed.name.clone(), Figure::Nanoseconds, itself, compared)
     };
-    Ok(names.iter().map(row).collect())
+    let of_head = compared.iter().flat_map(|[_, head]| head.first()).flatten();
+    let only_of_head = of_head.filter(|timed| names.iter().all(|known| known.name != timed.name));
+    Ok(names.iter().chain(only_of_head).map(row).collect())
 }
 
 /// What each of two programs took, round by round; each goes first in every other round.

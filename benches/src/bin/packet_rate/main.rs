@@ -25,7 +25,10 @@ mod run;
 mod sender;
 mod sink;
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use clap::Parser;
 use convoy_benches::{origin::Origin, plot, results};
@@ -41,7 +44,7 @@ struct Args {
     /// Four sizes, a tenth of a second each: shows that all works
     #[arg(long)]
     quick: bool,
-    /// Where `packet_rate.json`, `.csv` and the plots are put
+    /// Where `packet_rate.json`, `.csv` and the plots are put; with --quick they are only if this is given
     #[arg(long, default_value = results::DIRECTORY)]
     out: PathBuf,
     /// Only draw again the `packet_rate.json` that is there
@@ -66,12 +69,16 @@ fn study(args: &Args) -> anyhow::Result<()> {
     } else {
         measure(args)?
     };
+    print!("{}", record.summary());
+    // A trial is no result to keep.
+    if args.quick && args.out == Path::new(results::DIRECTORY) {
+        return Ok(());
+    }
     results::save(&record, &file)?;
     results::save_text(&record.csv(), &file.with_extension("csv"))?;
     for (name, figure) in picture::all(&record) {
         results::save_text(&plot::svg(&figure)?, &args.out.join(name))?;
     }
-    print!("{}", record.summary());
     eprintln!("all of it: {}", file.display());
     Ok(())
 }

@@ -29,7 +29,7 @@ struct Shares {
 }
 
 const PROFILE: &str = "profile.json";
-const PROFILE_COMMAND: &str = "convoy speedtest --profile DIR";
+const PROFILE_COMMAND: &str = "convoy speedtest --profile DIR --compare gso";
 /// At these sizes the rate of plain `send_to` is said to be the same.
 const FLAT: std::ops::RangeInclusive<usize> = 2..=256;
 
@@ -67,7 +67,7 @@ pub(crate) fn section(results: &Path) -> anyhow::Result<String> {
     ];
     let head = ["claim", "measured", "by"];
     let row = |(claim, measured, command): (&str, Option<String>, &str)| {
-        let missing = || format!("no result yet: `{command}` makes it");
+        let missing = || format!("no result yet: see `{command}`");
         let measured = measured.unwrap_or_else(missing);
         [claim.to_owned(), measured, format!("`{command}`")]
     };

@@ -2,7 +2,8 @@
 //!
 //! A section is what one command has found: it names the command, says on what machine and at which
 //! commit it ran, and shows its figures and plots. Where the result file is missing, the section says
-//! how to make it. Nothing is measured here, and nothing written by hand.
+//! how to make it. Nothing is measured here, and only `profile.json` is
+//! written by hand.
 //!
 //! 1. [`section`]: what all sections have in common.
 //! 2. [`claims`]: what the design promises, row by row, from all files.

@@ -3,7 +3,7 @@
 use convoy_benches::plot::{Colour, Figure, Line, Mark, Panel, Scale};
 
 use crate::{
-    events::Kind,
+    events::{Event, Kind},
     probe::Latency,
     record::{Record, Sample},
 };
@@ -91,20 +91,20 @@ pub(crate) fn of(record: &Record) -> Figure {
                 })],
             ),
         ],
-        marks: record
-            .events
-            .iter()
-            .map(|event| Mark {
-                kind: event.kind.to_string(),
-                colour: match event.kind {
-                    Kind::Port => Colour::Green,
-                    Kind::Flap => Colour::Purple,
-                    Kind::Syncconf => Colour::Orange,
-                },
-                from: event.from_s,
-                until: event.until_s,
-            })
-            .collect(),
+        marks: record.events.iter().map(mark).collect(),
+    }
+}
+
+fn mark(event: &Event) -> Mark {
+    Mark {
+        kind: event.kind.to_string(),
+        colour: match event.kind {
+            Kind::Port => Colour::Green,
+            Kind::Flap => Colour::Purple,
+            Kind::Syncconf => Colour::Orange,
+        },
+        from: event.from_s,
+        until: event.until_s,
     }
 }
 

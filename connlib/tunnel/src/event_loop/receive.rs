@@ -94,6 +94,8 @@ impl EventLoop {
             // The batch is full: off with it, and the same datagram again.
             let Some(full) = self.inbound.take() else {
                 self.writer_full = true;
+                // Nothing more can join what was enqueued.
+                self.writer.wake();
                 break;
             };
             self.writer.enqueue(full);

@@ -7,7 +7,9 @@ use std::{
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-/// Writes each line whole, or loses it where it would have to wait.
+use crate::panics;
+
+/// Writes each line whole, or loses it where it would have to wait; only that of a panic may.
 #[derive(Debug)]
 pub(super) struct Unhurried;
 
@@ -15,7 +17,7 @@ impl Write for Unhurried {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         // Held from the question to the write, so that no other thread fills the room meanwhile.
         let mut output = io::stdout().lock();
-        if has_room(&output) {
+        if panics::is_ending() || has_room(&output) {
             output.write_all(line)?;
         }
         Ok(line.len())

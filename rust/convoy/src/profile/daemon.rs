@@ -42,7 +42,13 @@ impl Daemon {
                 path.display()
             )
         })?;
-        ensure_ours(pid)?;
+        // A socket that was inherited is that of whoever made it.
+        ensure_ours(pid).with_context(|| {
+            format!(
+                "{} was not made by a daemon (fix: give --pid)",
+                path.display()
+            )
+        })?;
         Ok(Self::new(pid, &path))
     }
 

@@ -1,6 +1,11 @@
 //! SIGINT, SIGTERM and SIGHUP while a profile is made.
 
-use std::{io, process, task::Poll, thread};
+use std::{
+    io, process,
+    sync::{Mutex, PoisonError},
+    task::Poll,
+    thread,
+};
 
 use anyhow::Context as _;
 use convoy_perf::Unfinished;
@@ -9,9 +14,17 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 /// What a shell shows for a program that was interrupted.
 const STATUS: i32 = 130;
 
+/// Every profile of this process; one that is whole by now is left alone.
+static PROFILES: Mutex<Vec<Unfinished>> = Mutex::new(Vec::new());
+
 /// From now on an interrupt removes what is unfinished, says so, and ends the program; the tools and
 /// namespaces die with it.
 pub(super) fn discard(unfinished: Unfinished) -> anyhow::Result<()> {
+    let mut profiles = PROFILES.lock().unwrap_or_else(PoisonError::into_inner);
+    profiles.push(unfinished);
+    if profiles.len() > 1 {
+        return Ok(());
+    }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .build()
@@ -31,7 +44,8 @@ pub(super) fn discard(unfinished: Unfinished) -> anyhow::Result<()> {
     };
     let wait = move || {
         runtime.block_on(any(signals));
-        unfinished.discard();
+        let profiles = PROFILES.lock().unwrap_or_else(PoisonError::into_inner);
+        profiles.iter().for_each(Unfinished::discard);
         eprintln!("convoy: interrupted; the unfinished profile was removed");
         process::exit(STATUS);
     };

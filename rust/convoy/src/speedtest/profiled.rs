@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::ensure;
 use convoy_lab::measure::{Bed, Host};
 use convoy_lab::wireguard::End;
-use convoy_perf::Window;
+use convoy_perf::{Directory, Window};
 
 use crate::profile::{Daemon, Profile, Request};
 
@@ -30,6 +30,8 @@ pub(super) fn run(args: &SpeedtestArgs, out: &Path) -> anyhow::Result<()> {
         !args.json,
         "--json with --profile shows one configuration, not --compare"
     );
+    // Refuses one that is not empty; it goes again if nothing stays in it.
+    let _outer = Directory::open(out)?;
     let [with, without] = sides(contrast, &args.switches())?;
     let [with_out, without_out] = [&with, &without].map(|side| out.join(directory_name(side.name)));
     profile(args, &without.daemon, &without_out, None)?;

@@ -2,7 +2,11 @@
 
 use std::fs;
 
-use nix::sys::utsname::uname;
+use nix::{
+    errno::Errno,
+    sys::utsname::uname,
+    unistd::{AccessFlags, access},
+};
 use serde::{Deserialize, Serialize};
 
 /// What a result depends on besides the daemon.
@@ -39,11 +43,13 @@ impl Host {
     }
 }
 
-/// Namespaces prefer cubic, and may use what the host lets everyone use.
+/// Namespaces prefer cubic, and may use what the host lets everyone use, where settings can be written.
 fn congestion_control() -> Option<String> {
     let read = |name| fs::read_to_string(format!("/proc/sys/net/ipv4/tcp_{name}")).ok();
     let allowed = read("allowed_congestion_control")?;
-    if allowed.split_whitespace().any(|name| name == "cubic") {
+    let setting = "/proc/sys/net/ipv4/tcp_congestion_control";
+    let is_read_only = access(setting, AccessFlags::W_OK) == Err(Errno::EROFS);
+    if !is_read_only && allowed.split_whitespace().any(|name| name == "cubic") {
         return Some("cubic".to_owned());
     }
     Some(read("congestion_control")?.trim().to_owned())
