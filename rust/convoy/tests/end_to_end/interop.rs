@@ -11,8 +11,8 @@ use convoy_lab::{
 };
 
 use crate::{
-    scene::{DEADLINE, Scene, for_each_pairing, wg_dump},
-    traffic::{answers, ping, tcp, tcp_both_ways, tcp_bytes, udp_echo},
+    scene::{DEADLINE, Pairing, Scene, for_each_pairing, wg_dump},
+    traffic::{answers, ping, tcp, tcp_both_ways, tcp_bytes, udp_echo, udp_echo_of_every_checksum},
 };
 
 for_each_pairing! {
@@ -92,6 +92,15 @@ for_each_pairing! {
             assert!(number(6) > 0, "nothing sent");
         }
     }
+}
+
+#[test]
+fn udp_over_ipv6_arrives_whatever_its_checksum_is() {
+    let Some(scene) = Scene::new(Pairing::ConvoyToConvoy) else {
+        return;
+    };
+    let (left, right) = (&scene.left, &scene.right);
+    udp_echo_of_every_checksum(&left.namespace, right, right.inner_v6());
 }
 
 fn set_preshared_key(end: &mut End) {

@@ -3,7 +3,7 @@
 use std::{
     env,
     io::{self, Read, Write},
-    net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket},
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
     thread,
     time::{Duration, Instant},
@@ -93,26 +93,44 @@ pub(crate) fn tcp_both_ways(from: &Namespace, to: &End, ip: IpAddr, bytes: u64) 
 
 /// `count` datagrams with payloads of 1 to `largest` bytes, in bursts, echoed.
 pub(crate) fn udp_echo(from: &Namespace, to: &End, ip: IpAddr, count: usize, largest: usize) {
+    let mut stream = Stream::new(3);
+    let payloads = (0..count).map(|i| stream.take(1 + i * 7 % largest));
     // Fits every queue on the way, the sockets' buffers of 208 KiB above all.
-    let burst_length = (65_536 / largest).min(40);
+    echoed(from, to, ip, payloads, (65_536 / largest).min(40));
+}
+
+/// A datagram of each checksum, echoed.
+pub(crate) fn udp_echo_of_every_checksum(from: &Namespace, to: &End, ip: IpAddr) {
+    let payloads = (0..=u16::MAX).map(|payload| payload.to_be_bytes().to_vec());
+    echoed(from, to, ip, payloads, 40);
+}
+
+fn echoed(
+    from: &Namespace,
+    to: &End,
+    ip: IpAddr,
+    mut payloads: impl Iterator<Item = Vec<u8>>,
+    burst_length: usize,
+) {
     let address = SocketAddr::new(ip, PORT);
     let echo = to
         .namespace
         .run(|| UdpSocket::bind(address))
         .unwrap()
         .unwrap();
-    let socket = from
-        .run(|| UdpSocket::bind(if ip.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" }))
-        .unwrap()
-        .unwrap();
+    let any: IpAddr = match ip {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    // With a port of its own it has the same checksums in every run: where one should be 0xffff,
+    // wireguard-go puts 0, and then the kernel drops the datagram (RFC 8200, section 8.1).
+    let socket = from.run(|| UdpSocket::bind((any, PORT))).unwrap().unwrap();
     socket.connect(address).unwrap();
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| echo_until(&echo, &done));
         // Ends the other thread also when this one panics.
         let _end = SetOnDrop(&done);
-        let mut stream = Stream::new(3);
-        let mut payloads = (0..count).map(|i| stream.take(1 + i * 7 % largest));
         loop {
             let burst: Vec<_> = payloads.by_ref().take(burst_length).collect();
             if burst.is_empty() {
