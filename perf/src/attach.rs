@@ -133,6 +133,8 @@ pub(crate) fn is_alive(pid: Pid) -> bool {
 mod tests {
     use std::process;
 
+    use nix::sys::signal::{SigHandler, signal};
+
     use super::*;
 
     const SHORT: Duration = Duration::from_millis(1);
@@ -146,6 +148,9 @@ mod tests {
 
     #[test]
     fn a_tool_is_stopped_by_the_signal_that_makes_it_write() {
+        // As a script's background job has it.
+        // SAFETY: nothing in this process has a handler for it.
+        unsafe { signal(Signal::SIGINT, SigHandler::SigIgn) }.unwrap();
         let file = tempfile::NamedTempFile::new().unwrap();
         let path = file.path().display();
         let script = format!(

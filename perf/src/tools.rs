@@ -7,7 +7,10 @@ use std::{
 };
 
 use nix::{
-    sys::{prctl::set_pdeathsig, signal::Signal},
+    sys::{
+        prctl::set_pdeathsig,
+        signal::{SigHandler, Signal, signal},
+    },
     unistd::{getpid, getppid},
 };
 
@@ -31,15 +34,18 @@ pub(crate) fn command(program: &str) -> Command {
     let mut command = Command::new(program);
     command.env("LC_ALL", "C").stdin(Stdio::null());
     let parent = getpid();
-    let die_with_parent = move || {
+    let prepare = move || {
+        // Tools are told to stop by it, and a script's background job has it ignored.
+        // SAFETY: no handler is left behind that would have to be safe.
+        unsafe { signal(Signal::SIGINT, SigHandler::SigDfl) }?;
         set_pdeathsig(Signal::SIGKILL)?;
         if getppid() != parent {
             return Err(io::ErrorKind::Interrupted.into());
         }
         Ok(())
     };
-    // SAFETY: prctl(2) and getppid(2) are plain system calls, as a forked child must make.
-    unsafe { command.pre_exec(die_with_parent) };
+    // SAFETY: signal(2), prctl(2) and getppid(2) are async-signal-safe, as a forked child's calls must be.
+    unsafe { command.pre_exec(prepare) };
     command
 }
 
