@@ -15,6 +15,7 @@ mod stages;
 mod table;
 mod tree;
 mod tunnel;
+mod turns;
 
 use std::{path::PathBuf, process::ExitCode};
 

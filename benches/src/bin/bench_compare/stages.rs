@@ -11,6 +11,7 @@ use crate::{
     compare::{Figure, Row},
     divan::{self, Timed},
     tree::Tree,
+    turns::in_turns,
 };
 
 /// How they are run.
@@ -25,9 +26,12 @@ pub(crate) struct Turns {
 /// Measures the base (or, without one, the head) against itself, then against the head.
 pub(crate) fn measure(head: &Tree, base: Option<&Tree>, turns: &Turns) -> anyhow::Result<Vec<Row>> {
     let first = base.unwrap_or(head);
-    let noise = in_turns([&first.stages; 2], turns, "noise")?;
+    let run_each = |what, programs: [&Path; 2]| {
+        in_turns(turns.rounds, what, |side| run(programs[side], turns))
+    };
+    let noise = run_each("noise", [&first.stages; 2])?;
     let compared = match base {
-        Some(base) => Some(in_turns([&base.stages, &head.stages], turns, "comparison")?),
+        Some(base) => Some(run_each("comparison", [&base.stages, &head.stages])?),
         None => None,
     };
     let names = noise[0].first().map_or(&[][..], Vec::as_slice);
@@ -42,23 +46,6 @@ pub(crate) fn measure(head: &Tree, base: Option<&Tree>, turns: &Turns) -> anyhow
     let of_head = compared.iter().flat_map(|[_, head]| head.first()).flatten();
     let only_of_head = of_head.filter(|timed| names.iter().all(|known| known.name != timed.name));
     Ok(names.iter().chain(only_of_head).map(row).collect())
-}
-
-/// What each of two programs took, round by round; each goes first in every other round.
-fn in_turns(
-    programs: [&Path; 2],
-    turns: &Turns,
-    what: &str,
-) -> anyhow::Result<[Vec<Vec<Timed>>; 2]> {
-    let mut runs = [Vec::new(), Vec::new()];
-    for round in 0..turns.rounds {
-        eprintln!("{what}: round {} of {}", round + 1, turns.rounds);
-        let order = if round % 2 == 0 { [0, 1] } else { [1, 0] };
-        for side in order {
-            runs[side].push(run(programs[side], turns)?);
-        }
-    }
-    Ok(runs)
 }
 
 fn run(program: &Path, turns: &Turns) -> anyhow::Result<Vec<Timed>> {

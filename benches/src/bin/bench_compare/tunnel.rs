@@ -8,6 +8,7 @@ use serde::Deserialize;
 use crate::{
     compare::{Figure, Row},
     tree::Tree,
+    turns::in_turns,
 };
 
 /// Counted seconds of a run.
@@ -33,8 +34,10 @@ pub(crate) fn measure(head: &Tree, base: &Tree, rounds: u32) -> anyhow::Result<V
     }
     let program = |tree: &'_ Tree| tree.convoy.clone().context("the daemon was not built");
     let (generator, old) = (program(head)?, program(base)?);
-    let noise = in_turns(&generator, [&old, &old], rounds)?;
-    let compared = in_turns(&generator, [&old, &generator], rounds)?;
+    let run_each =
+        |what, daemons: [&Path; 2]| in_turns(rounds, what, |side| run(&generator, daemons[side]));
+    let noise = run_each("tunnel, noise", [&old, &old])?;
+    let compared = run_each("tunnel, comparison", [&old, &generator])?;
     let row = |name: &str, figure, value: fn(&Run) -> f64| {
         let values = |runs: &[Vec<Run>; 2]| {
             runs.each_ref()
@@ -53,19 +56,6 @@ pub(crate) fn measure(head: &Tree, base: &Tree, rounds: u32) -> anyhow::Result<V
             run.cpu_s_per_gb
         }),
     ])
-}
-
-/// Each daemon goes first in every other round.
-fn in_turns(generator: &Path, daemons: [&Path; 2], rounds: u32) -> anyhow::Result<[Vec<Run>; 2]> {
-    let mut runs = [Vec::new(), Vec::new()];
-    for round in 0..rounds {
-        eprintln!("tunnel: round {} of {rounds}", round + 1);
-        let order = if round % 2 == 0 { [0, 1] } else { [1, 0] };
-        for side in order {
-            runs[side].push(run(generator, daemons[side])?);
-        }
-    }
-    Ok(runs)
 }
 
 /// The generator is the same for both: only the daemon differs.
