@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Context as _;
-use convoy_lab::measure::{Bed, Host};
+use convoy_lab::measure::Bed;
 
 use super::args::{SpeedtestArgs, Test};
 use super::bed::{self, implementation};
@@ -39,13 +39,7 @@ pub(super) fn run(args: &SpeedtestArgs) -> anyhow::Result<()> {
     drop(bed);
     drop(progress);
 
-    let report = Report {
-        version: env!("CARGO_PKG_VERSION"),
-        host: Host::of_this_machine(),
-        settings: args.settings(),
-        ceiling,
-        runs,
-    };
+    let report = Report::new(args.settings(), ceiling, runs);
     table::print(&report, args.json)
 }
 

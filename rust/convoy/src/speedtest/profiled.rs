@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::ensure;
-use convoy_lab::measure::{Bed, Host};
+use convoy_lab::measure::Bed;
 use convoy_lab::wireguard::End;
 use convoy_perf::{Directory, Window};
 
@@ -85,12 +85,6 @@ fn directory_name(side: &str) -> String {
 }
 
 fn print(args: &SpeedtestArgs, runs: Vec<Run>) -> anyhow::Result<()> {
-    let report = Report {
-        version: env!("CARGO_PKG_VERSION"),
-        host: Host::of_this_machine(),
-        settings: args.settings(),
-        ceiling: Ceiling::default(),
-        runs,
-    };
+    let report = Report::new(args.settings(), Ceiling::default(), runs);
     table::print(&report, args.json)
 }

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use convoy_lab::measure::{Ends, Host};
+use convoy_lab::measure::Ends;
 use convoy_lab::traffic::{Agent, serve_connections};
 
 use crate::cli::LogFormat;
@@ -50,13 +50,7 @@ pub(super) fn measure(args: &SpeedtestArgs, server: &str) -> anyhow::Result<()> 
     let runs = path.run_all(&tests)?;
     drop(progress);
 
-    let report = Report {
-        version: env!("CARGO_PKG_VERSION"),
-        host: Host::of_this_machine(),
-        settings: args.settings(),
-        ceiling: Ceiling::default(),
-        runs,
-    };
+    let report = Report::new(args.settings(), Ceiling::default(), runs);
     table::print(&report, args.json)
 }
 

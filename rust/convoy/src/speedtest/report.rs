@@ -99,6 +99,19 @@ impl Run {
     }
 }
 
+impl Report {
+    /// What this program has measured on this machine.
+    pub(super) fn new(settings: Settings, ceiling: Ceiling, runs: Vec<Run>) -> Self {
+        Self {
+            version: env!("CARGO_PKG_VERSION"),
+            host: Host::of_this_machine(),
+            settings,
+            ceiling,
+            runs,
+        }
+    }
+}
+
 /// Two configurations of the daemon, measured in turns.
 #[derive(Debug, Serialize)]
 pub(super) struct Comparison {
