@@ -26,6 +26,7 @@ pub fn spawn_reader(device: &Device, batch: usize) -> io::Result<Reader> {
     let stop = Arc::new(Stop::new()?);
     let pool = Pool::new(OUTBOUND_BATCHES, Outbound::new);
     let turn = Arc::new(Turn::default());
+    let limit = batch.clamp(1, MAX_BATCH_PACKETS);
     let source = Source {
         io: Arc::clone(&device.io),
         framing: if device.offload().vnet_hdr {
@@ -40,7 +41,7 @@ pub fn spawn_reader(device: &Device, batch: usize) -> io::Result<Reader> {
         turn: Arc::clone(&turn),
         pool: Arc::clone(&pool),
         sender,
-        limit: batch.clamp(1, MAX_BATCH_PACKETS),
+        limit,
         is_drained: false,
         few_in_a_row: 0,
     };
@@ -49,7 +50,7 @@ pub fn spawn_reader(device: &Device, batch: usize) -> io::Result<Reader> {
         .spawn(move || reading.run())?;
     Ok(Reader {
         receiver,
-        direct: Direct::new(source, Arc::clone(&turn), Arc::clone(&pool)),
+        direct: Direct::new(source, Arc::clone(&turn), Arc::clone(&pool), limit),
         turn,
         pool,
         stop,
@@ -89,7 +90,8 @@ pub enum ReaderExit {
 }
 
 impl Reader {
-    /// Takes a batch if one is waiting, in the channel or, while packets are few, in the device.
+    /// Takes a batch if one is waiting, in the channel or, while it is the event loop's turn, in the
+    /// device.
     ///
     /// # Errors
     /// [`TryRecv`] says why there is none.
@@ -119,6 +121,12 @@ impl Reader {
                 }
             }
         }
+    }
+
+    /// Whether the caller reads the device alone, from the thread's next batch on. At first it does
+    /// not: the thread reads beside it, unless packets are few.
+    pub fn set_alone(&self, is_alone: bool) {
+        self.turn.set_alone(is_alone);
     }
 
     /// Tells the thread to end. Batches already in the channel can still be received.
@@ -209,7 +217,8 @@ impl Reading {
         let is_few = waited.is_some() && self.is_drained && batch.packets() <= FEW;
         let is_far_between = waited >= Some(FAR_BETWEEN);
         self.few_in_a_row = if is_few { self.few_in_a_row + 1 } else { 0 };
-        batch.hands_over = is_few && (is_far_between || self.few_in_a_row >= IN_A_ROW);
+        let is_seldom = is_few && (is_far_between || self.few_in_a_row >= IN_A_ROW);
+        batch.hands_over = is_seldom || self.turn.is_alone();
         if batch.hands_over {
             self.few_in_a_row = 0;
         }

@@ -17,6 +17,7 @@ use crate::{
     clock::{self, Alarm},
     command::{Command, Signals},
     handle::Exit,
+    load::Load,
     metrics::Metrics,
     routes::Routes,
 };
@@ -65,6 +66,7 @@ pub(crate) struct EventLoop {
     /// Receive calls on each socket since one that brought something.
     calls_in_vain: [u32; 2],
     ticks_since_wait: u32,
+    load: Load,
     writer_full: bool,
     /// Sockets that were registered for the [`Command::Apply`] or [`Command::Link`] to come.
     next_sockets: Option<UdpSockets>,
@@ -117,6 +119,7 @@ impl EventLoop {
             receive_at: None,
             calls_in_vain: [0; 2],
             ticks_since_wait: 0,
+            load: Load::new(clock::now(), clock::thread_time()),
             writer_full: false,
             next_sockets: None,
             alarm: Alarm::new()?,
@@ -160,6 +163,10 @@ impl EventLoop {
         let received = self.receive(now);
         // Which way answers would go, where a peer was heard on another way.
         let asked = self.ask_for_routes();
+        // Who reads the TUN: the reader's thread, too, where this one has no time left.
+        if let Some(is_bottleneck) = self.load.judge(now, clock::thread_time) {
+            self.reader.set_alone(!is_bottleneck);
+        }
         // TUN → UDP: at most a few batches, unless the socket is still full.
         let sent = self.take_from_tun(now);
         // What must not wait behind bulk data, then the queue: one send a batch.

@@ -19,6 +19,7 @@ mod clock;
 mod command;
 mod event_loop;
 mod handle;
+mod load;
 mod metrics;
 mod routes;
 mod start;

@@ -158,11 +158,11 @@ impl LinuxTun {
 
 impl PacketIo for LinuxTun {
     fn read(&self, buffer: &mut [u8]) -> Result<usize> {
-        Ok(nix::unistd::read(&self.fd, buffer)?)
+        Ok(rustix::io::read(&self.fd, buffer)?)
     }
 
     fn write(&self, bytes: &[u8]) -> Result<usize> {
-        Ok(nix::unistd::write(&self.fd, bytes)?)
+        Ok(rustix::io::write(&self.fd, bytes)?)
     }
 
     fn readable(&self) -> BorrowedFd<'_> {

@@ -253,6 +253,27 @@ async fn a_super_packet_makes_it_the_threads_turn_again() {
 }
 
 #[tokio::test]
+async fn whoever_reads_alone_keeps_the_turn_through_bursts_until_it_asks_for_the_thread() {
+    let (mut reader, kernel) = start(50);
+    reader.set_alone(true);
+    for burst in 0..4 {
+        (0..200).for_each(|nth| kernel.send(&numbered(burst * 200 + nth)));
+        reader.set_alone(burst < 3);
+        let mut received = 0;
+        while received < 200 {
+            let mut batch = reader.recv().await.unwrap();
+            assert!(batch.packets() <= 50);
+            while let Some(packet) = batch.next() {
+                let expected = numbered(burst * 200 + received);
+                assert_eq!(packet.bytes(), &expected[VNET_LEN..]);
+                received += 1;
+            }
+        }
+        assert_eq!(reader.direct.has_turn(), burst < 3);
+    }
+}
+
+#[tokio::test]
 async fn what_goes_wrong_in_the_event_loops_turn_is_told_as_in_the_threads() {
     let (mut reader, kernel) = start(50);
     take_the_turn(&mut reader, &kernel).await;

@@ -3,12 +3,16 @@
 //! Under load the thread reads, beside the event loop. A packet that comes alone would then wake two
 //! threads, one after the other: so where packets are few and far between, or come a few at a time
 //! again and again, as acknowledgements do, the thread hands the turn over, in the batch itself, and
-//! sleeps until the event loop gives it back.
+//! sleeps until the event loop gives it back. It does so in any case while the event loop reads
+//! alone, having time for it: two threads that take turns cost more than one.
 
 use std::{
     io, mem,
     os::fd::{AsFd, AsRawFd, RawFd},
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -20,7 +24,8 @@ use tokio::{
 use super::{Filled, Source};
 use crate::{device::PacketIo, outbound::Outbound, pool::Lease, pool::Pool};
 
-/// Packets that the event loop reads in one go. Where more are waiting, the turn is the thread's again.
+/// Packets that the event loop reads in one go unless it reads alone. Where more are waiting, the
+/// turn is the thread's again.
 pub(super) const FEW: usize = 4;
 /// A wait this long for a few packets makes the turn the event loop's.
 pub(super) const FAR_BETWEEN: Duration = Duration::from_millis(2);
@@ -36,6 +41,8 @@ const READS_IN_VAIN: u32 = 64;
 pub(super) struct Turn {
     holder: Mutex<Holder>,
     changed: Condvar,
+    /// Whether the event loop reads alone. It only says who is to read next, and orders nothing.
+    is_alone: AtomicBool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,6 +61,14 @@ impl Turn {
         if *holder == Holder::Thread {
             *holder = Holder::EventLoop;
         }
+    }
+
+    pub(super) fn set_alone(&self, is_alone: bool) {
+        self.is_alone.store(is_alone, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_alone(&self) -> bool {
+        self.is_alone.load(Ordering::Relaxed)
     }
 
     /// Waits until it is the thread's turn. False: stopped.
@@ -88,6 +103,8 @@ pub(super) struct Direct {
     source: Source,
     turn: Arc<Turn>,
     pool: Arc<Pool<Outbound>>,
+    /// Packets in a batch.
+    limit: usize,
     /// Set while it is the event loop's turn.
     readiness: Option<AsyncFd<Readable>>,
     /// Calls of [`Direct::read`] since the event loop last waited.
@@ -110,11 +127,17 @@ impl AsRawFd for Readable {
 const READABLE: Interest = Interest::READABLE.add(Interest::ERROR);
 
 impl Direct {
-    pub(super) fn new(source: Source, turn: Arc<Turn>, pool: Arc<Pool<Outbound>>) -> Self {
+    pub(super) fn new(
+        source: Source,
+        turn: Arc<Turn>,
+        pool: Arc<Pool<Outbound>>,
+        limit: usize,
+    ) -> Self {
         Self {
             source,
             turn,
             pool,
+            limit,
             readiness: None,
             calls_since_wait: 0,
             reads_in_vain: 0,
@@ -156,7 +179,8 @@ impl Direct {
         }
     }
 
-    /// Reads the few packets that are waiting, if it is the event loop's turn.
+    /// Reads packets that are waiting, if it is the event loop's turn: a few, or a batch of them where
+    /// it reads alone.
     ///
     /// After a wait the device is read where it is known to be readable. A loop that is never idle
     /// rarely asks for that: then it tries, as long as that brings something now and then.
@@ -168,7 +192,10 @@ impl Direct {
         }
         let is_asking_rarely = self.calls_since_wait > CALLS_OF_TWO_TICKS;
         let is_in_use = self.reads_in_vain < READS_IN_VAIN;
+        let is_alone = self.turn.is_alone();
+        let limit = if is_alone { self.limit } else { FEW };
         let mut read = None;
+        let mut is_drained = false;
         let mut is_over = false;
         let mut fill = || {
             let Some(mut batch) = self.pool.take() else {
@@ -176,16 +203,18 @@ impl Direct {
                 return Ok(());
             };
             batch.clear();
-            let filled = self.source.fill(&mut batch, FEW);
+            let filled = self.source.fill(&mut batch, limit);
             read = Some(batch);
             match filled {
-                Ok(Filled::Drained) => Err(io::ErrorKind::WouldBlock.into()),
-                // More is waiting; or the thread will meet the same error.
-                Ok(Filled::Full) | Err(_) => {
-                    is_over = true;
-                    Ok(())
+                Ok(Filled::Drained) => {
+                    is_drained = true;
+                    return Err(io::ErrorKind::WouldBlock.into());
                 }
+                Ok(Filled::Full) => is_over = !is_alone,
+                // The thread will meet the same error.
+                Err(_) => is_over = true,
             }
+            Ok(())
         };
         let _ = if is_asking_rarely && is_in_use {
             fill()
@@ -193,11 +222,11 @@ impl Direct {
             // Works for one interest at a time: tokio takes two for none here.
             readiness.try_io(Interest::READABLE, |_| fill())
         };
-        self.is_drained = read.as_ref().is_some_and(|batch| !batch.is_empty());
         if is_over {
             self.end();
         }
         let batch = read?;
+        self.is_drained = is_drained && !batch.is_empty();
         self.reads_in_vain = if batch.is_empty() {
             self.reads_in_vain + 1
         } else {
