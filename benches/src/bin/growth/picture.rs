@@ -19,7 +19,7 @@ pub(crate) fn of(record: &Record, axis: Axis) -> Figure {
         .collect();
     panels.retain(|panel| panel.lines.iter().any(|line| !line.points.is_empty()));
     Figure {
-        title: format!("How cost grows: {}", axis.title().to_lowercase()),
+        title: format!("{}: how cost grows", axis.title()),
         subtitle: format!(
             "{} · {} rounds: medians; grey: lowest and highest",
             record.origin.line(),

@@ -27,7 +27,7 @@ fn rounds(
         for &number in turned(&numbers, round) {
             let (call, runs) = &mut found[number];
             eprintln!(
-                "round {} of {}: MTU {}, {} peers: {}",
+                "round {} of {}: MTU {}, peers {}: {}",
                 round + 1,
                 plan.rounds,
                 call.tunnel.mtu,
