@@ -4,7 +4,7 @@
 //! ([`convoy_lab::measure::Bed`] draws it); with `--serve` and `--to` over a tunnel between two hosts that is already
 //! up. Traffic comes from [`convoy_lab::traffic`]. All that is started dies with this process.
 //!
-//! 1. [`args`], [`test`]: what is asked for.
+//! 1. [`args`], [`mod@test`]: what is asked for.
 //! 2. [`here`], [`compare`], [`remote`], [`profiled`]: the four ways to measure.
 //! 3. [`measure`]: one test, with the means of [`convoy_lab::measure`].
 //! 4. [`report`], [`table`]: what is printed.
