@@ -20,7 +20,7 @@ FORK = github.com/tailscale/wireguard-go
 FORK_VERSION = sed -n 's|^[[:space:]]*$(FORK) \(v[^ ]*\).*|\1|p' "$$(go list -m -f '{{.GoMod}}' tailscale.com@latest)"
 
 .PHONY: help build speedtest speedtest-results profile profiling test test-packages test-profiler profile-packages \
-	interop peers lint fmt-check clippy doc deny audit bench bench-stages bench-compare bench-peers packet-rate \
+	interop peers lint fmt-check clippy doc deny audit bench bench-stages bench-compare bench-peers packet-rate growth \
 	report soak flood fuzz fuzz-merge miri asan tsan
 
 help: ## This list
@@ -136,6 +136,10 @@ bench-compare: ## This tree against another commit, in turns: make bench-compare
 packet-rate: ## How many datagrams a second this machine sends, in at most three minutes; as root over veth, too
 	$(CARGO) build --release --locked -p convoy-benches --bin packet_rate
 	./target/release/packet_rate $(ARGS)
+
+growth: build ## How cost grows with packet size, flows, peers and MTU, with plots (eight minutes; as root)
+	$(CARGO) build --release --locked -p convoy-benches --bin growth
+	./target/release/growth $(ARGS)
 
 report: ## benches/RESULTS.md, made anew of the files in benches/results
 	$(CARGO) run --quiet --locked -p convoy-benches --bin report

@@ -178,6 +178,16 @@ mod tests {
     }
 
     #[test]
+    fn few_points_are_dots_too_and_many_are_not() {
+        let dots = |figure: &Figure| svg(figure).unwrap().matches("<circle").count();
+        // One value is missing, and a zero has no logarithm.
+        assert_eq!(dots(&figure()), 6);
+        let mut many = figure();
+        many.panels[0].lines[0].points = (0..100).map(|n| (f64::from(n), 1.0)).collect();
+        assert_eq!(dots(&many), 3);
+    }
+
+    #[test]
     fn a_logarithmic_axis_begins_at_the_first_point_and_not_at_zero() {
         let mut sizes = figure();
         sizes.x_scale = Scale::Logarithmic;

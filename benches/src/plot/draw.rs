@@ -22,6 +22,9 @@ const Y_AXIS: u32 = 78;
 /// About the width of a letter.
 const LETTER: i32 = 7;
 const FONT: &str = "sans-serif";
+/// Up to so many points of a line are dots, too: that is where something was measured.
+const FEW: usize = 32;
+const DOT: i32 = 3;
 /// How much of a linear axis lies above the highest value.
 const HEADROOM: f64 = 1.12;
 
@@ -57,6 +60,8 @@ fn horizontal_span(figure: &Figure) -> Result<(f64, f64), PlotError> {
     let span = span_of(places).map(|(from, until)| match figure.x_scale {
         // Time begins at 0.
         Scale::Linear => (from.min(0.0), until),
+        // A single place has room to both sides.
+        Scale::Logarithmic if from == until => (from / 2.0, until * 2.0),
         Scale::Logarithmic => (from, until),
     });
     span.ok_or_else(|| PlotError("it has no panel with points".to_owned()))
@@ -177,6 +182,11 @@ where
         let style = rgb(line.colour).stroke_width(1);
         for points in stretches(panel.scale, line) {
             chart.draw_series(LineSeries::new(points, style))?;
+        }
+        if line.points.len() <= FEW {
+            let shown = line.points.iter().copied();
+            let shown = shown.filter(|point| is_shown(panel.scale, point.1));
+            chart.draw_series(shown.map(|point| Circle::new(point, DOT, style.filled())))?;
         }
     }
     draw_legend(panel, area)

@@ -55,6 +55,34 @@ fn a_tunnel_carries_tcp_over_either_underlay() {
 }
 
 #[test]
+fn a_tunnel_has_the_mtu_and_the_idle_peers_that_are_asked_for() {
+    let test = "a_tunnel_has_the_mtu_and_the_idle_peers_that_are_asked_for";
+    if !require_root_lab(test) || !require_programs(test, &["wireguard-go"]) {
+        return;
+    }
+    let lab = Lab::new().unwrap();
+    let daemon = Implementation::new("wireguard-go");
+    let options = TunnelOptions {
+        idle_peers: 20,
+        ..TunnelOptions::of_mtu(8_920)
+    };
+    let tunnel = Tunnel::new(&lab, &daemon, &daemon, &options).unwrap();
+    for end in [&tunnel.left, &tunnel.right] {
+        let link = end.namespace.link();
+        let mtus = ["wg0", "veth0"].map(|name| link.mtu(name).unwrap());
+        assert_eq!(mtus, [8_920, 9_000]);
+        let listing = end.daemon.request("get=1\n\n").unwrap();
+        let lines = |start| {
+            listing
+                .lines()
+                .filter(|line| line.starts_with(start))
+                .count()
+        };
+        assert_eq!((lines("public_key="), lines("allowed_ip=")), (21, 42));
+    }
+}
+
+#[test]
 fn a_daemon_that_ends_at_once_is_reported_with_what_it_wrote() {
     let test = "a_daemon_that_ends_at_once_is_reported_with_what_it_wrote";
     if !require_lab(test) {

@@ -1,9 +1,9 @@
 //! The whole tunnel: TCP through two daemons, by the speed test of this tree.
 
-use std::{path::Path, process::Command};
+use std::path::Path;
 
-use anyhow::{Context as _, ensure};
-use serde::Deserialize;
+use anyhow::Context as _;
+use convoy_benches::speedtest::Speedtest;
 
 use crate::{
     compare::{Figure, Row},
@@ -14,13 +14,9 @@ use crate::{
 /// Counted seconds of a run.
 const SECS: &str = "3";
 
-/// What `convoy speedtest --json` prints, as far as it matters here.
-#[derive(Debug, Deserialize)]
-struct Speedtest {
-    runs: Vec<Run>,
-}
+const TEST: &str = "tcp-up";
 
-#[derive(Clone, Copy, Debug, Deserialize)]
+#[derive(Clone, Copy, Debug)]
 struct Run {
     gbps: f64,
     cpu_s_per_gb: f64,
@@ -60,18 +56,10 @@ pub(crate) fn measure(head: &Tree, base: &Tree, rounds: u32) -> anyhow::Result<V
 
 /// The generator is the same for both: only the daemon differs.
 fn run(generator: &Path, daemon: &Path) -> anyhow::Result<Run> {
-    let output = Command::new(generator)
-        .args(["speedtest", "--json", "--tests", "tcp-up", "--secs", SECS])
-        .arg("--daemon")
-        .arg(daemon)
-        .output()
-        .with_context(|| format!("start {}", generator.display()))?;
-    let reason = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "speedtest: {}", reason.trim());
-    let found: Speedtest = serde_json::from_slice(&output.stdout).context("speedtest --json")?;
-    found
-        .runs
-        .first()
-        .copied()
-        .context("the speed test measured nothing")
+    let daemon = daemon.to_str().context("a path that is no text")?;
+    let arguments = ["--tests", TEST, "--secs", SECS, "--daemon", daemon];
+    let found = Speedtest::run(generator, arguments)?;
+    let run = found.of(TEST)?;
+    let (gbps, cpu_s_per_gb) = run.gbps.zip(run.cpu_s_per_gb).context("no figures")?;
+    Ok(Run { gbps, cpu_s_per_gb })
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::Context as _;
+use convoy_benches::turns::turned;
 use convoy_lab::Namespace;
 use convoy_lab::measure::Bed;
 use convoy_lab::wireguard::Underlay;
@@ -35,7 +36,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Report> {
     let begin = Instant::now();
     let total = repetitions as usize * contestants.len();
     for repetition in 0..repetitions {
-        for contestant in order(&contestants, repetition) {
+        for contestant in turned(&contestants, repetition) {
             let name = &contestant.name;
             let known = known.entry(name.clone()).or_default();
             let turn = Turn::new(&mut bed, Some(contestant), window, known);
@@ -84,14 +85,6 @@ fn bed(contestants: &[Contestant]) -> anyhow::Result<Bed> {
     Ok(bed)
 }
 
-/// Each contestant is at each place about equally often: what drifts with time favours nobody, nor
-/// does who comes before.
-fn order(contestants: &[Contestant], repetition: u32) -> impl Iterator<Item = &Contestant> {
-    let first = repetition as usize % contestants.len();
-    let (before, from) = contestants.split_at(first);
-    from.iter().chain(before)
-}
-
 fn summary(outcome: &Outcome) -> String {
     let figures = Row::ALL.into_iter().filter_map(|row| {
         let value = outcome.figures.get(&row)?;
@@ -121,7 +114,7 @@ mod tests {
     fn the_order_turns_from_one_repetition_to_the_next() {
         let all = contestants::all(Path::new("convoy"), Path::new("bin"));
         let names = |repetition| -> Vec<&str> {
-            order(&all, repetition)
+            turned(&all, repetition)
                 .map(|one| one.name.as_str())
                 .collect()
         };

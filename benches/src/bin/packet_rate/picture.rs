@@ -103,17 +103,9 @@ fn panel(y_label: String, lines: Vec<Line>) -> Panel {
 /// Panels of which nothing was measured are left out.
 fn of(record: &Record, title: String, x_label: &str, mut panels: Vec<Panel>) -> Figure {
     panels.retain(|panel| panel.lines.iter().any(|line| !line.points.is_empty()));
-    let origin = &record.origin;
     Figure {
         title,
-        subtitle: format!(
-            "{} × {} · Linux {} · {} · {}",
-            origin.host.cpus,
-            origin.host.cpu.as_deref().unwrap_or("an unnamed CPU"),
-            origin.host.kernel,
-            origin.commit,
-            origin.started
-        ),
+        subtitle: record.origin.line(),
         x_label: x_label.to_owned(),
         x_scale: if x_label == "threads" {
             Scale::Linear

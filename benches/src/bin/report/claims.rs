@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use convoy_benches::{markdown, results};
+use convoy_benches::{markdown, results, speedtest::Speedtest};
 use serde::Deserialize;
 
 use crate::{
     packet_rate::{self, PacketRates},
     section::rows,
-    tunnel::{self, Contrast, Speedtest},
+    tunnel::{self, Contrast},
 };
 
 /// CPU time by group, of a profile under TCP; a share is of all samples, from 0 to 1.

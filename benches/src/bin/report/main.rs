@@ -7,9 +7,10 @@
 //!
 //! 1. [`section`]: what all sections have in common.
 //! 2. [`claims`]: what the design promises, row by row, from all files.
-//! 3. [`peers`], [`tunnel`], [`packet_rate`], [`stages`], [`soak`]: a section each.
+//! 3. [`peers`], [`tunnel`], [`growth`], [`packet_rate`], [`stages`], [`soak`]: a section each.
 
 mod claims;
+mod growth;
 mod packet_rate;
 mod peers;
 mod section;
@@ -78,6 +79,7 @@ fn text(results: &Path) -> anyhow::Result<String> {
         claims::section(results)?,
         peers::section(results)?,
         tunnel::section(results)?,
+        growth::section(results)?,
         packet_rate::section(results)?,
         stages::section(results)?,
         stages::comparison(results)?,
@@ -94,7 +96,7 @@ mod tests {
     fn without_results_every_section_names_its_command() {
         let text = text(Path::new("/nowhere")).unwrap();
         let sections: Vec<_> = text.split("\n## ").skip(1).collect();
-        assert_eq!(sections.len(), 7);
+        assert_eq!(sections.len(), 8);
         for section in sections {
             assert!(section.contains("`make "), "{section}");
         }

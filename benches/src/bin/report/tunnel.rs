@@ -2,8 +2,11 @@
 
 use std::path::Path;
 
-use convoy_benches::{markdown, results};
-use convoy_lab::measure::{Host, Sample};
+use convoy_benches::{
+    markdown, results,
+    speedtest::{Run, Speedtest},
+};
+use convoy_lab::measure::Sample;
 use serde::Deserialize;
 
 use crate::section::{Section, cell, number, rows};
@@ -13,25 +16,6 @@ pub(crate) const SHAPE: &str = "speedtest-shape.json";
 pub(crate) const COMMAND: &str = "make speedtest-results";
 /// Each is a comparison of its own.
 const CONTRASTS: [&str; 3] = ["speedtest-gso.json", "speedtest-tun-offload.json", SHAPE];
-
-/// What `convoy speedtest --json` prints, as far as it is shown.
-#[derive(Debug, Deserialize)]
-pub(crate) struct Speedtest {
-    version: String,
-    host: Host,
-    pub(crate) runs: Vec<Run>,
-}
-
-#[derive(Debug, Deserialize)]
-pub(crate) struct Run {
-    pub(crate) name: String,
-    gbps: Option<f64>,
-    kpps: Option<f64>,
-    cpu_s_per_gb: Option<f64>,
-    pub(crate) packets_per_read: Option<f64>,
-    pub(crate) segments_per_send: Option<f64>,
-    ping_loaded_ms: Option<f64>,
-}
 
 /// What `convoy speedtest --compare … --json` prints, as far as it is shown.
 #[derive(Debug, Deserialize)]

@@ -7,12 +7,15 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
-use convoy_lab::measure::Direction;
+use convoy_lab::wireguard::TunnelOptions;
 
 use crate::profile::CallGraph;
 
 use super::bed::Conditions;
 use super::report::Settings;
+use super::test::{MTUS, TooLarge};
+
+pub(super) use super::test::{Load, Test};
 
 /// Measures a tunnel: TCP up, down and in four streams, the highest UDP rate with at most 1 % loss,
 /// latency without and under load, and the daemons' CPU time.
@@ -23,8 +26,10 @@ pub(crate) struct SpeedtestArgs {
     #[arg(value_parser = clap::value_parser!(u32).range(1..=600))]
     pub(super) secs: u32,
 
-    /// Run only these tests [default: all; with --compare or --profile: tcp-up]
-    #[arg(long, value_name = "A,B", value_enum, value_delimiter = ',')]
+    /// Run these tests, in this order: tcp-up and tcp-down; tcp-N, N streams up, 1 to 64; udp-SIZE, SIZE
+    /// bytes of payload, 16 to the MTU less 28 [default: tcp-up,tcp-down,tcp-4,udp-1200,udp-64; with
+    /// --compare or --profile: tcp-up]
+    #[arg(long, value_name = "A,B", value_delimiter = ',')]
     tests: Vec<Test>,
 
     /// Print one JSON object on the standard output and nothing else
@@ -70,6 +75,18 @@ pub(crate) struct SpeedtestArgs {
     #[arg(value_parser = clap::value_parser!(u8).range(1..=50))]
     batch: Option<u8>,
 
+    /// MTU of the tunnel; the veth's is raised where that does not fit
+    #[arg(long, value_name = "BYTES", default_value_t = TunnelOptions::default().tunnel_mtu)]
+    #[arg(conflicts_with_all = ["serve", "to"])]
+    #[arg(value_parser = clap::value_parser!(u32).range(MTUS))]
+    mtu: u32,
+
+    /// Peers of each daemon, 1 to 10,000. All but one are only configured, with keys and addresses of
+    /// their own: nobody speaks to them
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with_all = ["serve", "to"])]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(super) peers: u32,
+
     /// Whether the veth takes GSO datagrams and TCP super-packets uncut, which no wire does [default:
     /// on; off with --loss]
     #[arg(long, value_name = "on|off", value_enum, conflicts_with_all = ["serve", "to"])]
@@ -99,15 +116,30 @@ impl SpeedtestArgs {
     /// The tests that are asked for, in the order in which they run.
     pub(super) fn tests(&self) -> Vec<Test> {
         let is_one_enough = self.compare.is_some() || self.profile.is_some();
-        if self.tests.is_empty() && is_one_enough {
-            return vec![Test::TcpUp];
+        if self.tests.is_empty() {
+            let usual = if is_one_enough { 1 } else { Test::USUAL.len() };
+            return Test::USUAL[..usual].to_vec();
         }
-        let asked = |test: &Test| self.tests.is_empty() || self.tests.contains(test);
-        Test::value_variants()
-            .iter()
-            .copied()
-            .filter(asked)
-            .collect()
+        let mut tests = Vec::new();
+        for test in &self.tests {
+            if !tests.contains(test) {
+                tests.push(*test);
+            }
+        }
+        tests
+    }
+
+    /// Whether what is asked for goes together, as far as the command line's grammar cannot tell.
+    ///
+    /// # Errors
+    /// When packets of a test would be fragmented. Between hosts that is not known: the MTU is theirs.
+    pub(super) fn check(&self) -> Result<(), TooLarge> {
+        if self.serve.is_some() || self.to.is_some() {
+            return Ok(());
+        }
+        self.tests()
+            .into_iter()
+            .try_for_each(|test| test.fits(self.mtu))
     }
 
     pub(super) fn window(&self) -> Duration {
@@ -124,6 +156,14 @@ impl SpeedtestArgs {
         Conditions {
             veth_gso,
             loss_percent: self.loss,
+        }
+    }
+
+    /// The tunnel between the namespaces.
+    pub(super) fn tunnel(&self) -> TunnelOptions {
+        TunnelOptions {
+            idle_peers: self.peers - 1,
+            ..TunnelOptions::of_mtu(self.mtu)
         }
     }
 
@@ -160,68 +200,15 @@ impl SpeedtestArgs {
             veth_gso,
             loss_percent,
         } = self.conditions();
+        let is_here = self.to.is_none();
         Settings {
             secs: self.secs,
             daemon: self.switches(),
-            veth_gso: self.to.is_none().then_some(veth_gso),
+            mtu: is_here.then_some(self.mtu),
+            peers: is_here.then_some(self.peers),
+            veth_gso: is_here.then_some(veth_gso),
             loss_percent,
             to: self.to.clone(),
-        }
-    }
-}
-
-/// One test, as named by `--tests`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum Test {
-    /// TCP from this end
-    #[value(name = "tcp-up")]
-    TcpUp,
-    /// TCP to this end
-    #[value(name = "tcp-down")]
-    TcpDown,
-    /// Four TCP streams from this end
-    #[value(name = "tcp-4")]
-    Tcp4,
-    /// The highest rate of 1,200-byte UDP packets
-    #[value(name = "udp-1200")]
-    Udp1200,
-    /// The highest rate of 64-byte UDP packets
-    #[value(name = "udp-64")]
-    Udp64,
-}
-
-/// What a test sends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Load {
-    Tcp {
-        direction: Direction,
-        streams: u32,
-    },
-    /// Bytes of UDP payload.
-    Udp {
-        payload: usize,
-    },
-}
-
-impl Test {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::TcpUp => "tcp-up",
-            Self::TcpDown => "tcp-down",
-            Self::Tcp4 => "tcp-4",
-            Self::Udp1200 => "udp-1200",
-            Self::Udp64 => "udp-64",
-        }
-    }
-
-    pub(super) fn load(self) -> Load {
-        let tcp = |direction, streams| Load::Tcp { direction, streams };
-        match self {
-            Self::TcpUp => tcp(Direction::Up, 1),
-            Self::TcpDown => tcp(Direction::Down, 1),
-            Self::Tcp4 => tcp(Direction::Up, 4),
-            Self::Udp1200 => Load::Udp { payload: 1_200 },
-            Self::Udp64 => Load::Udp { payload: 64 },
         }
     }
 }

@@ -20,11 +20,11 @@ pub(super) struct Conditions {
     pub(super) loss_percent: f64,
 }
 
-/// Builds the namespaces and starts `daemon` at each end.
-pub(super) fn build(daemon: &Implementation) -> anyhow::Result<Bed> {
+/// Builds the namespaces and the tunnel that `args` ask for, with `daemon` at each end.
+pub(super) fn build(args: &SpeedtestArgs, daemon: &Implementation) -> anyhow::Result<Bed> {
     let program = inside::program()?;
     let agent = |namespace: &_| inside::traffic_command(namespace, &program);
-    Ok(Bed::new(daemon, agent)?)
+    Ok(Bed::with(daemon, agent, &args.tunnel())?)
 }
 
 /// Makes the veth behave so from now on.

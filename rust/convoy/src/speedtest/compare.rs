@@ -15,7 +15,7 @@ use super::{memory, table};
 
 /// Measures and prints.
 pub(super) fn run(args: &SpeedtestArgs, what: Contrast) -> anyhow::Result<()> {
-    memory::check()?;
+    memory::check(args.peers)?;
     let sides = sides(what, &args.switches())?;
     let tests = args.tests();
     let one_turn: Duration = tests.iter().map(|&test| planned(test, args.window())).sum();
@@ -26,7 +26,7 @@ pub(super) fn run(args: &SpeedtestArgs, what: Contrast) -> anyhow::Result<()> {
         implementation(args, &a.daemon)?,
         implementation(args, &b.daemon)?,
     ];
-    let mut bed = bed::build(&daemons[0])?;
+    let mut bed = bed::build(args, &daemons[0])?;
     bed::impose(&bed, args.conditions())?;
     let mut runs: [Vec<Run>; 2] = [Vec::new(), Vec::new()];
     for round in 0..args.rounds {
@@ -115,13 +115,13 @@ fn compared(test: Test, runs: &[Vec<Run>; 2]) -> [Compared; 2] {
     };
     [rate, "cpu_s_per_gb"].map(|figure| {
         let [a, b] = runs.each_ref().map(|runs| {
-            let runs = runs.iter().filter(|run| run.name == test.name());
+            let runs = runs.iter().filter(|run| run.name == test.to_string());
             // A rate that was not found is none; as zero it keeps its place among the rounds.
             runs.map(|run| value(run, figure).unwrap_or(0.0))
                 .collect::<Vec<_>>()
         });
         Compared {
-            name: test.name(),
+            name: test.to_string(),
             figure,
             ratio: Sample::of_ratios(&a, &b),
             a: Sample::of(a),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Context as _;
-use convoy_lab::measure::Bed;
+use convoy_lab::measure::{Bed, peak_memory};
 
 use super::args::{SpeedtestArgs, Test};
 use super::bed::{self, implementation};
@@ -14,7 +14,7 @@ use super::{memory, table};
 
 /// Measures and prints.
 pub(super) fn run(args: &SpeedtestArgs) -> anyhow::Result<()> {
-    memory::check()?;
+    memory::check(args.peers)?;
     let tests = args.tests();
     let planned_tests: Duration = tests.iter().map(|&test| planned(test, args.window())).sum();
     let planned_ceiling = planned(Test::TcpUp, args.window());
@@ -24,7 +24,7 @@ pub(super) fn run(args: &SpeedtestArgs) -> anyhow::Result<()> {
     let progress = Progress::new(planned_bare + IDLE_PLANNED + planned_tests);
 
     let daemon = implementation(args, &args.switches())?;
-    let mut bed = bed::build(&daemon)?;
+    let mut bed = bed::build(args, &daemon)?;
     let gbps = measure_bare("bare veth", &mut bed, args, &progress)?;
     bed::impose(&bed, conditions)?;
     let gbps_same_loss = match is_lossy {
@@ -36,10 +36,14 @@ pub(super) fn run(args: &SpeedtestArgs) -> anyhow::Result<()> {
         gbps_same_loss,
     };
     let runs = measure_tunnel(&mut bed, args, &tests, &progress)?;
+    let daemons = [&bed.tunnel.left.daemon, &bed.tunnel.right.daemon];
+    let [left, right] = daemons.map(peak_memory);
+    let report = Report {
+        peak_memory_bytes: Some(left?.max(right?)),
+        ..Report::new(args.settings(), ceiling, runs)
+    };
     drop(bed);
     drop(progress);
-
-    let report = Report::new(args.settings(), ceiling, runs);
     table::print(&report, args.json)
 }
 

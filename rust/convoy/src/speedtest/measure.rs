@@ -59,8 +59,9 @@ impl Path<'_> {
         let ping_idle_ms = self.ends.ping(self.via, IDLE_PLANNED)?.median_ms;
         let mut runs = Vec::new();
         for &test in tests {
-            self.progress.step(test.name(), planned(test, self.window));
-            let run = self.run(test).context(test.name())?;
+            let name = test.to_string();
+            self.progress.step(&name, planned(test, self.window));
+            let run = self.run(test).context(name)?;
             runs.push(Run {
                 ping_idle_ms,
                 ..run
@@ -71,9 +72,10 @@ impl Path<'_> {
 
     /// Runs one test.
     pub(super) fn run(&mut self, test: Test) -> anyhow::Result<Run> {
+        let name = test.to_string();
         let run = match test.load() {
-            Load::Tcp { direction, streams } => self.tcp(test.name(), direction, streams),
-            Load::Udp { payload } => self.udp(test.name(), payload),
+            Load::Tcp { direction, streams } => self.tcp(&name, direction, streams),
+            Load::Udp { payload } => self.udp(&name, payload),
         };
         if let Some(tunnel) = &mut self.tunnel {
             // A daemon that ended is the reason for whatever else went wrong.
@@ -82,12 +84,7 @@ impl Path<'_> {
         run
     }
 
-    fn tcp(
-        &mut self,
-        name: &'static str,
-        direction: Direction,
-        streams: u32,
-    ) -> anyhow::Result<Run> {
+    fn tcp(&mut self, name: &str, direction: Direction, streams: u32) -> anyhow::Result<Run> {
         let load = TcpLoad {
             direction,
             streams,
@@ -109,7 +106,7 @@ impl Path<'_> {
         Ok(run)
     }
 
-    fn udp(&mut self, name: &'static str, payload: usize) -> anyhow::Result<Run> {
+    fn udp(&mut self, name: &str, payload: usize) -> anyhow::Result<Run> {
         let mut confirmation = Run::named(name);
         let found = highest_rate(RATES, |attempt| {
             let (trial, run) = self.udp_attempt(name, payload, attempt)?;
@@ -127,7 +124,7 @@ impl Path<'_> {
 
     fn udp_attempt(
         &mut self,
-        name: &'static str,
+        name: &str,
         payload: usize,
         attempt: Attempt,
     ) -> anyhow::Result<(Trial, Run)> {

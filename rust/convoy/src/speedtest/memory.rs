@@ -10,12 +10,15 @@ use convoy_lab::measure::memory_kib;
 const MIB: u64 = 1_024 * 1_024;
 /// Two daemons and three agents take 16 at their peak, their sockets as much again and more.
 const NEEDED_MIB: u64 = 64;
+/// Both daemons' memory for a peer, and what it takes to tell them of it.
+const PEER_KIB: u64 = 32;
 
 /// Address space: what threads' stacks and allocators reserve, most of which is never used.
 const NEEDED_ADDRESSES_MIB: u64 = 1_024;
 
-/// Fails when there is visibly less memory than a speed test takes.
-pub(super) fn check() -> anyhow::Result<()> {
+/// Fails when there is visibly less memory than a speed test with so many peers takes.
+pub(super) fn check(peers: u32) -> anyhow::Result<()> {
+    let needed = needed_mib(peers);
     let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
     if let Some(limit) = address_space(&limits).filter(|&limit| limit < NEEDED_ADDRESSES_MIB) {
         bail!(
@@ -24,16 +27,20 @@ pub(super) fn check() -> anyhow::Result<()> {
         );
     }
     let machine = memory_kib("MemAvailable").map(|kib| kib / 1024);
-    if let Some(free) = machine.filter(|&free| free < NEEDED_MIB) {
-        bail!("{free} MiB of memory are free, {NEEDED_MIB} are needed (fix: end other programs)");
+    if let Some(free) = machine.filter(|&free| free < needed) {
+        bail!("{free} MiB of memory are free, {needed} are needed (fix: end other programs)");
     }
-    if let Some(free) = control_group_headroom().filter(|&free| free < NEEDED_MIB) {
+    if let Some(free) = control_group_headroom().filter(|&free| free < needed) {
         bail!(
-            "{free} MiB are left of this control group's memory limit, {NEEDED_MIB} are needed \
+            "{free} MiB are left of this control group's memory limit, {needed} are needed \
              (fix: raise the container's or the unit's limit: `docker run --memory`, `MemoryMax=`)"
         );
     }
     Ok(())
+}
+
+fn needed_mib(peers: u32) -> u64 {
+    NEEDED_MIB + u64::from(peers) * PEER_KIB / 1_024
 }
 
 /// Adds the fix to an error that comes from a shortage.
@@ -134,6 +141,11 @@ mod tests {
         assert_eq!(headroom(group.path(), &VERSION_2), Some(100));
         write("memory.stat", "anon 1\ninactive_file 104857600\n");
         assert_eq!(headroom(group.path(), &VERSION_2), Some(200));
+    }
+
+    #[test]
+    fn ten_thousand_peers_need_more_than_one() {
+        assert_eq!((needed_mib(1), needed_mib(10_000)), (64, 376));
     }
 
     #[test]

@@ -21,7 +21,7 @@ use super::{memory, table};
 
 /// Measures, prints, and writes the profile into `out`; with `--compare`, one for each side below it.
 pub(super) fn run(args: &SpeedtestArgs, out: &Path) -> anyhow::Result<()> {
-    memory::check()?;
+    memory::check(args.peers)?;
     let Some(contrast) = args.compare else {
         let runs = profile(args, &args.switches(), out, None)?;
         return print(args, runs);
@@ -46,7 +46,7 @@ fn profile(
     out: &Path,
     before: Option<&Path>,
 ) -> anyhow::Result<Vec<Run>> {
-    let mut bed = bed::build(&implementation(args, switches)?)?;
+    let mut bed = bed::build(args, &implementation(args, switches)?)?;
     bed::impose(&bed, args.conditions())?;
     bed.wait_until_up()?;
     let request = Request {
@@ -69,7 +69,7 @@ fn profile(
         }
     }
     drop(progress);
-    let names: Vec<_> = tests.iter().map(|test| test.name()).collect();
+    let names: Vec<_> = tests.iter().map(ToString::to_string).collect();
     let command = ["convoy speedtest", &switches.join(" ")].join(" ");
     profile.report(&format!("`{}`: {}", command.trim_end(), names.join(", ")))?;
     Ok(counted)

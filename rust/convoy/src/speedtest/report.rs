@@ -11,6 +11,8 @@ pub(super) struct Report {
     pub(super) settings: Settings,
     pub(super) ceiling: Ceiling,
     pub(super) runs: Vec<Run>,
+    /// The most memory that one of the daemons had; none where they are not ours.
+    pub(super) peak_memory_bytes: Option<u64>,
 }
 
 /// The object that `--compare` with `--json` prints.
@@ -29,6 +31,10 @@ pub(super) struct Settings {
     pub(super) secs: u32,
     /// The daemons' switches, as on their command line.
     pub(super) daemon: Vec<String>,
+    /// MTU of the tunnel in bytes; none for a tunnel between two hosts.
+    pub(super) mtu: Option<u32>,
+    /// Peers of each daemon, idle ones included; none for a tunnel between two hosts.
+    pub(super) peers: Option<u32>,
     /// Whether the veth takes batches uncut; none for a tunnel between two hosts.
     pub(super) veth_gso: Option<bool>,
     /// Packets that the veth drops, in percent.
@@ -48,7 +54,7 @@ pub(super) struct Ceiling {
 /// The figures of one test.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Run {
-    pub(super) name: &'static str,
+    pub(super) name: String,
     /// Payload that arrived, in 10⁹ bits a second.
     pub(super) gbps: Option<f64>,
     /// UDP: the highest rate with at most 1 % loss, in thousands of packets a second.
@@ -79,9 +85,9 @@ pub(super) struct Run {
 
 impl Run {
     /// A run of which nothing is known yet.
-    pub(super) fn named(name: &'static str) -> Self {
+    pub(super) fn named(name: &str) -> Self {
         Self {
-            name,
+            name: name.to_owned(),
             gbps: None,
             kpps: None,
             loss: None,
@@ -108,6 +114,7 @@ impl Report {
             settings,
             ceiling,
             runs,
+            peak_memory_bytes: None,
         }
     }
 }
@@ -133,7 +140,7 @@ pub(super) struct Side {
 /// One figure of one test in both configurations.
 #[derive(Debug, Serialize)]
 pub(super) struct Compared {
-    pub(super) name: &'static str,
+    pub(super) name: String,
     /// `gbps`, `kpps` or `cpu_s_per_gb`.
     pub(super) figure: &'static str,
     pub(super) a: Option<Sample>,
@@ -154,6 +161,8 @@ mod tests {
             settings: Settings {
                 secs: 5,
                 daemon: Vec::new(),
+                mtu: Some(1_420),
+                peers: Some(1),
                 veth_gso: Some(true),
                 loss_percent: 0.0,
                 to: None,
@@ -163,6 +172,7 @@ mod tests {
                 gbps: Some(4.5),
                 ..Run::named("tcp-up")
             }],
+            peak_memory_bytes: Some(16_000_000),
         };
         let json = serde_json::to_value(&report).unwrap();
         assert_eq!(json["version"], "0.1.0");

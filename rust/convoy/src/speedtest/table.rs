@@ -3,6 +3,7 @@
 use std::io::Write as _;
 
 use convoy_lab::measure::{Host, Sample};
+use convoy_lab::wireguard::TunnelOptions;
 use serde::Serialize;
 
 use super::report::{Ceiling, Compared, ComparisonReport, Report, Run, Settings};
@@ -94,6 +95,11 @@ fn headline(host: &Host, settings: &Settings) -> String {
             parts.extend(host.congestion_control.as_ref().map(|c| format!("TCP {c}")));
         }
     }
+    let usual = TunnelOptions::default().tunnel_mtu;
+    let mtu = settings.mtu.filter(|&mtu| mtu != usual);
+    parts.extend(mtu.map(|mtu| format!("MTU {mtu}")));
+    let peers = settings.peers.filter(|&peers| peers != 1);
+    parts.extend(peers.map(|peers| format!("{peers} peers")));
     if settings.veth_gso == Some(false) {
         parts.push("no GSO on the veth".to_owned());
     }
@@ -108,7 +114,7 @@ fn headline(host: &Host, settings: &Settings) -> String {
 
 fn row(run: &Run) -> Vec<String> {
     vec![
-        run.name.to_owned(),
+        run.name.clone(),
         figure(run.gbps, 2),
         figure(run.kpps, 1),
         figure(run.loss.map(|share| share * 100.0), 2),
@@ -168,7 +174,7 @@ fn compared_row(compared: &Compared) -> Vec<String> {
         None => "–".to_owned(),
     };
     vec![
-        compared.name.to_owned(),
+        compared.name.clone(),
         unit.to_owned(),
         sample(&compared.a),
         sample(&compared.b),

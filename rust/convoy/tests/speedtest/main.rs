@@ -57,6 +57,41 @@ fn udp_has_a_rate_and_a_loss_of_at_most_one_percent() {
 }
 
 #[test]
+fn tests_of_any_size_run_in_a_tunnel_of_any_mtu_among_many_peers() {
+    let Some(_turn) = turn("tests_of_any_size_run_in_a_tunnel_of_any_mtu_among_many_peers") else {
+        return;
+    };
+    let tunnel = ["--mtu", "8920", "--peers", "100"];
+    let arguments = ["--tests", "udp-512,tcp-2", "--secs", "1", "--json"];
+    let report = json(&[&tunnel[..], &arguments].concat());
+    let settings = &report["settings"];
+    assert_eq!(
+        (&settings["mtu"], &settings["peers"]),
+        (&8_920.into(), &100.into())
+    );
+    let runs = report["runs"].as_array().unwrap();
+    let names: Vec<_> = runs
+        .iter()
+        .map(|run| run["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["udp-512", "tcp-2"]);
+    for run in runs {
+        assert!(run["gbps"].as_f64().unwrap() > 0.0, "{run}");
+        assert!(run["cpu_s_per_gb"].as_f64().unwrap() > 0.0, "{run}");
+    }
+    assert!(report["peak_memory_bytes"].as_u64().unwrap() > 1_000_000);
+}
+
+#[test]
+fn packets_that_would_be_fragmented_are_refused_before_anything_is_set_up() {
+    let output = speedtest(&["--tests", "tcp-up,udp-1300", "--mtu", "1280"]);
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success());
+    assert!(errors.contains("udp-1252 at most"), "{errors}");
+    assert!(output.stdout.is_empty());
+}
+
+#[test]
 fn a_comparison_has_medians_and_ratios() {
     let Some(_turn) = turn("a_comparison_has_medians_and_ratios") else {
         return;

@@ -35,18 +35,31 @@ pub struct Bed {
 }
 
 impl Bed {
-    /// Builds the namespaces and starts `daemon` at each end. `agent` gives the command, inside a
+    /// A bed with the usual tunnel, see [`Self::with`].
+    ///
+    /// # Errors
+    ///
+    /// See [`Self::with`].
+    pub fn new(
+        daemon: &Implementation,
+        agent: impl Fn(&Namespace) -> Command,
+    ) -> Result<Self, MeasureError> {
+        Self::with(daemon, agent, &TunnelOptions::default())
+    }
+
+    /// Builds the namespaces and the tunnel, and starts `daemon` at each end. `agent` gives the command, inside a
     /// namespace, that runs [`traffic::serve_child`](crate::traffic::serve_child).
     ///
     /// # Errors
     ///
     /// When a namespace cannot be had, or a daemon or an agent does not start.
-    pub fn new(
+    pub fn with(
         daemon: &Implementation,
         agent: impl Fn(&Namespace) -> Command,
+        options: &TunnelOptions,
     ) -> Result<Self, MeasureError> {
         let lab = Lab::new()?;
-        let tunnel = Tunnel::new(&lab, daemon, daemon, &TunnelOptions::default())?;
+        let tunnel = Tunnel::new(&lab, daemon, daemon, options)?;
         let (left, right) = (&tunnel.left.namespace, &tunnel.right.namespace);
         let start = |namespace| Agent::spawn(agent(namespace));
         let ends = Ends::new(start(left)?, start(left)?, start(right)?)?;

@@ -1,16 +1,23 @@
 //! Two daemons that are each other's peer.
 
+use std::net::{Ipv4Addr, Ipv6Addr};
+
 use crate::{
     error::LabError,
     lab::Lab,
     wireguard::{
-        Identity, Implementation,
+        Identity, Implementation, KeyPair, Peer,
         end::{self, End},
     },
 };
 
 /// The cable between the ends.
 const CABLE: &str = "veth0";
+/// What a packet gets on its way out, in bytes: the headers of IPv6, UDP and WireGuard, and a tag.
+const OVERHEAD: u32 = 40 + 8 + 16 + 16;
+/// Idle peers have the addresses from here on.
+const FIRST_IDLE_V4: Ipv4Addr = Ipv4Addr::new(10, 128, 0, 0);
+const FIRST_IDLE_V6: Ipv6Addr = Ipv6Addr::new(0xfd08, 0, 0, 1, 0, 0, 0, 0);
 
 /// Which IP version carries the tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +37,9 @@ pub struct TunnelOptions {
     pub cable_mtu: u32,
     /// The MTU of the tunnel in bytes.
     pub tunnel_mtu: u32,
+    /// Peers of each daemon besides the other one, with addresses and no endpoint: nobody speaks to
+    /// them.
+    pub idle_peers: u32,
 }
 
 /// Ethernet, and WireGuard's usual MTU over it.
@@ -39,6 +49,20 @@ impl Default for TunnelOptions {
             underlay: Underlay::V4,
             cable_mtu: 1_500,
             tunnel_mtu: 1_420,
+            idle_peers: 0,
+        }
+    }
+}
+
+impl TunnelOptions {
+    /// A tunnel with this MTU in bytes, and a cable that carries it; Ethernet's unless that is too small.
+    #[must_use]
+    pub fn of_mtu(tunnel_mtu: u32) -> Self {
+        let usual = Self::default();
+        Self {
+            cable_mtu: usual.cable_mtu.max(tunnel_mtu + OVERHEAD),
+            tunnel_mtu,
+            ..usual
         }
     }
 }
@@ -80,9 +104,61 @@ impl Tunnel {
         let to_right = other.as_peer(Some(end::outer(options.underlay, other.number)));
         let to_left = own.as_peer(None);
         let mtu = options.tunnel_mtu;
+        let idle = idle_peers(options.idle_peers);
+        let with_idle = |peer| [vec![peer], idle.clone()].concat();
         Ok(Self {
-            left: End::start(&a, left, &own, vec![to_right], mtu)?,
-            right: End::start(&b, right, &other, vec![to_left], mtu)?,
+            left: End::start(&a, left, &own, with_idle(to_right), mtu)?,
+            right: End::start(&b, right, &other, with_idle(to_left), mtu)?,
         })
+    }
+}
+
+fn idle_peers(count: u32) -> Vec<Peer> {
+    let peer = |number| Peer {
+        public_key: KeyPair::generate().public,
+        preshared_key: None,
+        endpoint: None,
+        persistent_keepalive: 0,
+        allowed_ips: vec![
+            format!(
+                "{}/32",
+                Ipv4Addr::from_bits(FIRST_IDLE_V4.to_bits() + number)
+            ),
+            format!(
+                "{}/128",
+                Ipv6Addr::from_bits(FIRST_IDLE_V6.to_bits() + u128::from(number))
+            ),
+        ],
+    };
+    (0..count).map(peer).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn idle_peers_have_keys_and_addresses_of_their_own() {
+        let peers = idle_peers(300);
+        let keys: HashSet<_> = peers.iter().map(|peer| peer.public_key).collect();
+        let addresses: HashSet<_> = peers.iter().flat_map(|peer| &peer.allowed_ips).collect();
+        assert_eq!((keys.len(), addresses.len()), (300, 600));
+        assert_eq!(
+            peers[299].allowed_ips,
+            ["10.128.1.43/32", "fd08:0:0:1::12b/128"]
+        );
+        assert!(peers.iter().all(|peer| peer.endpoint.is_none()));
+    }
+
+    #[test]
+    fn a_cable_carries_what_the_tunnel_takes_over_either_ip_version() {
+        let cable = |mtu| TunnelOptions::of_mtu(mtu).cable_mtu;
+        assert_eq!(
+            [cable(1_280), cable(1_420), cable(1_421)],
+            [1_500, 1_500, 1_501]
+        );
+        assert_eq!([cable(8_920), cable(65_455)], [9_000, 65_535]);
     }
 }

@@ -17,17 +17,55 @@ fn parse(line: &str) -> Result<SpeedtestArgs, clap::Error> {
 fn without_arguments_every_test_runs_for_five_seconds() {
     let args = parse("").unwrap();
     assert_eq!(args.secs, 5);
-    assert_eq!(args.tests(), Test::value_variants());
+    assert_eq!(args.tests(), Test::USUAL);
     assert!(args.switches().is_empty());
     assert!(args.conditions().veth_gso);
 }
 
 #[test]
-fn tests_are_chosen_by_the_names_that_the_report_has() {
-    let args = parse("--tests udp-64,tcp-4,udp-1200,tcp-down,tcp-up").unwrap();
-    let names: Vec<_> = args.tests().into_iter().map(Test::name).collect();
-    assert_eq!(names, ["tcp-up", "tcp-down", "tcp-4", "udp-1200", "udp-64"]);
-    assert!(parse("--tests tcp-5").is_err());
+fn tests_run_once_each_in_the_order_in_which_they_are_named() {
+    let args = parse("--tests udp-512,tcp-16,tcp-up,udp-512,tcp-down").unwrap();
+    let names: Vec<_> = args.tests().iter().map(Test::to_string).collect();
+    assert_eq!(names, ["udp-512", "tcp-16", "tcp-up", "tcp-down"]);
+}
+
+#[test]
+fn a_wrong_name_is_refused_with_the_names_that_there_are() {
+    let refusal = parse("--tests tcp-up,tcp-65").unwrap_err().to_string();
+    assert!(refusal.contains("'tcp-65'"), "{refusal}");
+    assert!(refusal.contains("tcp-N of N = 1 to 64"), "{refusal}");
+}
+
+#[test]
+fn a_tunnel_has_the_mtu_and_the_peers_that_are_asked_for() {
+    let usual = parse("").unwrap().tunnel();
+    assert_eq!((usual.tunnel_mtu, usual.cable_mtu), (1_420, 1_500));
+    assert_eq!(usual.idle_peers, 0);
+    let jumbo = parse("--mtu 8920 --peers 10000").unwrap().tunnel();
+    assert_eq!((jumbo.tunnel_mtu, jumbo.cable_mtu), (8_920, 9_000));
+    assert_eq!(jumbo.idle_peers, 9_999);
+    assert_eq!(parse("--mtu 1280").unwrap().tunnel().cable_mtu, 1_500);
+    for line in ["--mtu 575", "--mtu 65456", "--peers 0", "--peers 10001"] {
+        assert!(parse(line).is_err(), "{line}");
+    }
+}
+
+#[test]
+fn a_test_that_would_be_fragmented_is_refused_where_the_mtu_is_known() {
+    assert!(parse("--tests udp-1392").unwrap().check().is_ok());
+    assert!(parse("--tests udp-1393").unwrap().check().is_err());
+    assert!(
+        parse("--tests udp-8892 --mtu 8920")
+            .unwrap()
+            .check()
+            .is_ok()
+    );
+    assert!(
+        parse("--mtu 1000").unwrap().check().is_err(),
+        "udp-1200 is usual"
+    );
+    let between_hosts = parse("--to 198.18.0.2 --tests udp-8892").unwrap();
+    assert!(between_hosts.check().is_ok());
 }
 
 #[test]
@@ -60,7 +98,7 @@ fn loss_comes_without_gso_on_the_veth_unless_asked_for() {
 fn a_profile_is_of_tcp_up_unless_told_and_of_daemons_of_this_machine() {
     assert_eq!(parse("--profile d").unwrap().tests(), [Test::TcpUp]);
     let args = parse("--profile d --tests udp-64 --compare gso").unwrap();
-    assert_eq!(args.tests(), [Test::Udp64]);
+    assert_eq!(args.tests(), [Test::Udp(64)]);
     for line in [
         "--profile d --serve",
         "--profile d --to 10.0.0.1",
@@ -75,7 +113,7 @@ fn a_profile_is_of_tcp_up_unless_told_and_of_daemons_of_this_machine() {
 fn a_comparison_measures_tcp_up_unless_told() {
     assert_eq!(parse("--compare gso").unwrap().tests(), [Test::TcpUp]);
     let args = parse("--compare shape --rounds 7 --tests udp-64").unwrap();
-    assert_eq!((args.rounds, args.tests()), (7, vec![Test::Udp64]));
+    assert_eq!((args.rounds, args.tests()), (7, vec![Test::Udp(64)]));
     assert!(parse("--compare nonsense").is_err());
 }
 
@@ -93,6 +131,10 @@ fn a_server_takes_an_address_or_none() {
 #[test]
 fn a_tunnel_that_is_up_takes_no_switches() {
     assert!(parse("--to 198.18.0.2 --secs 2 --tests tcp-up --json").is_ok());
-    assert!(parse("--to 198.18.0.2 --gso off").is_err());
+    for option in ["--gso off", "--mtu 1420", "--peers 1", "--loss 1"] {
+        for way in ["--to 198.18.0.2", "--serve"] {
+            assert!(parse(&format!("{way} {option}")).is_err(), "{way} {option}");
+        }
+    }
     assert!(parse("--to 198.18.0.2 --compare gso").is_err());
 }

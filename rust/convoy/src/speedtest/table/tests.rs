@@ -7,6 +7,8 @@ fn report(runs: Vec<Run>) -> Report {
         settings: Settings {
             secs: 5,
             daemon: vec!["--gso".to_owned(), "off".to_owned()],
+            mtu: Some(8_920),
+            peers: Some(100),
             veth_gso: Some(false),
             loss_percent: 0.0,
             to: None,
@@ -16,6 +18,7 @@ fn report(runs: Vec<Run>) -> Report {
             gbps_same_loss: Some(1.5),
         },
         runs,
+        peak_memory_bytes: None,
     }
 }
 
@@ -31,7 +34,8 @@ fn a_table_shows_figures_with_their_units_and_dashes_for_none() {
     assert_eq!(cells[..6], ["tcp-up", "4.75", "–", "–", "2.50", "–"]);
     assert!(text.contains("bare veth              19.00\n"), "{text}");
     assert!(text.contains("bare veth, same loss    1.50\n"), "{text}");
-    assert!(text.contains("no GSO on the veth · --gso off"), "{text}");
+    let told = "MTU 8920 · 100 peers · no GSO on the veth · --gso off";
+    assert!(text.contains(told), "{text}");
 }
 
 #[test]
