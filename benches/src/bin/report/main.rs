@@ -7,11 +7,12 @@
 //!
 //! 1. [`section`]: what all sections have in common.
 //! 2. [`claims`]: what the design promises, row by row, from all files.
-//! 3. [`peers`], [`tunnel`], [`packet_rate`], [`stages`], [`soak`]: a section each.
+//! 3. [`peers`], [`peers_wide`], [`tunnel`], [`packet_rate`], [`stages`], [`soak`]: a section each.
 
 mod claims;
 mod packet_rate;
 mod peers;
+mod peers_wide;
 mod section;
 mod soak;
 mod stages;
@@ -77,6 +78,7 @@ fn text(results: &Path) -> anyhow::Result<String> {
     let sections = [
         claims::section(results)?,
         peers::section(results)?,
+        peers_wide::section(results)?,
         tunnel::section(results)?,
         packet_rate::section(results)?,
         stages::section(results)?,
@@ -94,7 +96,7 @@ mod tests {
     fn without_results_every_section_names_its_command() {
         let text = text(Path::new("/nowhere")).unwrap();
         let sections: Vec<_> = text.split("\n## ").skip(1).collect();
-        assert_eq!(sections.len(), 7);
+        assert_eq!(sections.len(), 8);
         for section in sections {
             assert!(section.contains("`make "), "{section}");
         }
