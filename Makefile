@@ -5,6 +5,9 @@ CARGO ?= cargo
 TEST_PACKAGES = iproute2 iputils-ping nftables procps util-linux wireguard-go wireguard-tools \
 	$(PROFILE_PACKAGES)
 TEST_PROGRAMS = ip ping nft setpriv sysctl wireguard-go wg wg-quick $(PROFILE_PROGRAMS)
+# What `make bench-peers` measures with, and what it measures that distributions have.
+BENCH_PACKAGES = iperf3 iputils-ping nftables openssl openvpn $(PERF_PACKAGE)
+BENCH_PROGRAMS = iperf3 ping nft openssl openvpn perf
 # What looks into a running daemon.
 PROFILE_PACKAGES = strace $(PERF_PACKAGE)
 PROFILE_PROGRAMS = strace perf
@@ -20,8 +23,8 @@ FORK = github.com/tailscale/wireguard-go
 FORK_VERSION = sed -n 's|^[[:space:]]*$(FORK) \(v[^ ]*\).*|\1|p' "$$(go list -m -f '{{.GoMod}}' tailscale.com@latest)"
 
 .PHONY: help build speedtest speedtest-results profile profiling test test-packages test-profiler profile-packages \
-	interop peers lint fmt-check clippy doc deny audit bench bench-stages bench-compare bench-peers packet-rate growth \
-	report soak flood fuzz fuzz-merge miri asan tsan
+	interop peers lint fmt-check clippy doc deny audit bench bench-stages bench-compare bench-peers bench-packages \
+	packet-rate growth report soak flood fuzz fuzz-merge miri asan tsan
 
 help: ## This list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | column -t -s "$$(printf '\t')"
@@ -144,9 +147,12 @@ growth: build ## How cost grows with packet size, flows, peers and MTU, with plo
 report: ## benches/RESULTS.md, made anew of the files in benches/results
 	$(CARGO) run --quiet --locked -p convoy-benches --bin report
 
-bench-peers: build peers ## Convoy against its newest peers, measured in turns (35 minutes; as root)
+bench-peers: build peers bench-packages ## Convoy against its newest peers and OpenVPN, measured in turns (50 minutes; as root)
 	$(CARGO) build --release --locked -p convoy-benches --bin bench_peers
 	./target/release/bench_peers $(ARGS)
+
+bench-packages: # Installs what is measured and what measures, when root and missing
+	$(call install,$(BENCH_PROGRAMS),$(BENCH_PACKAGES),rows that need them stay empty)
 
 soak: build ## Load, rekeys and changes for ten minutes, judged and plotted; as root: make soak [SECS=600]
 	$(CARGO) build --release --locked -p convoy-benches --bin soak

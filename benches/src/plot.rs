@@ -92,6 +92,10 @@ pub enum Colour {
     Purple,
     /// `#E69F00`
     Orange,
+    /// `#56B4E9`
+    Sky,
+    /// `#000000`
+    Black,
     /// `#BBBBBB`, for what is of less interest.
     Grey,
 }

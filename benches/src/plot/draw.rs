@@ -244,6 +244,8 @@ fn rgb(colour: Colour) -> RGBColor {
         Colour::Green => RGBColor(0x00, 0x9E, 0x73),
         Colour::Purple => RGBColor(0xCC, 0x79, 0xA7),
         Colour::Orange => RGBColor(0xE6, 0x9F, 0x00),
+        Colour::Sky => RGBColor(0x56, 0xB4, 0xE9),
+        Colour::Black => RGBColor(0x00, 0x00, 0x00),
         Colour::Grey => RGBColor(0xBB, 0xBB, 0xBB),
     }
 }

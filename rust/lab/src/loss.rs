@@ -25,6 +25,16 @@ pub fn lose_arriving(namespace: &Namespace, interface: &str, percent: f64) -> Re
     nft(namespace, &["-f", "-"], &ruleset(interface, percent)).map(|_| ())
 }
 
+/// Ends what [`lose_arriving`] began.
+///
+/// # Errors
+///
+/// [`LabError::Program`] when `nft` is not installed, or refuses.
+pub fn lose_nothing(namespace: &Namespace) -> Result<(), LabError> {
+    let rules = format!("table {TABLE}\ndelete table {TABLE}\n");
+    nft(namespace, &["-f", "-"], &rules).map(|_| ())
+}
+
 /// How many packets [`lose_arriving`] has dropped in `namespace`.
 ///
 /// # Errors

@@ -3,7 +3,8 @@
 //! 1. [`Bed`]: two namespaces, a daemon at each end of a tunnel between them, agents beside them.
 //! 2. [`Ends`]: TCP, paced UDP and latency between those agents.
 //! 3. [`highest_rate`]: what a path carries with little loss.
-//! 4. [`read`]: what both daemons have used and counted so far; [`check`]: whether they live.
+//! 4. [`read`]: what both daemons have used and counted so far; [`check`]: whether they live;
+//!    [`process`]: the same of any program.
 //! 5. [`Sample`]: medians, spreads and ratios of what was measured; [`Host`]: on what machine.
 
 mod bed;
@@ -12,6 +13,7 @@ mod daemons;
 mod ends;
 mod error;
 mod host;
+pub mod process;
 mod search;
 mod statistics;
 

@@ -1,4 +1,5 @@
-//! Traffic generators: TCP streams, paced UDP and a latency probe, driven by one controller.
+//! Traffic generators: TCP streams, paced UDP, a latency probe and requests with answers, driven by one
+//! controller.
 //!
 //! ```text
 //!  controller ──requests, a JSON object a line──▶ agent ──TCP, UDP──▶ agent ◀── controller
@@ -7,7 +8,7 @@
 //!
 //! An *agent* is a process inside a namespace that talks over its standard input and output, or a
 //! connection to `convoy speedtest --serve` on another host: the protocol is the same. It does one
-//! job at a time (the echo runs beside them), so a controller opens one agent for the load and one
+//! job at a time (the echo and the answerer run beside them), so a controller opens one agent for the load and one
 //! for the latency.
 //!
 //! 1. Ask the listening end for its half of the job and wait for [`Event::Ready`] with the port.
@@ -17,10 +18,12 @@
 //! Every job ends by the clock, whatever happens to the network between the two ends.
 
 mod agent;
+mod answerer;
 mod controller;
 mod error;
 mod latency;
 mod protocol;
+mod round_trip;
 mod server;
 mod tcp;
 mod udp;
@@ -31,7 +34,7 @@ pub use agent::{Scope, serve, serve_child};
 pub use controller::Agent;
 pub use error::TrafficError;
 pub use protocol::{
-    End, Event, Flow, LatencyReport, PROTOCOL, PingJob, Request, TcpJob, TcpReport, UdpJob,
-    UdpReceived, UdpSent,
+    End, Event, Exchange, Flow, LatencyReport, PROTOCOL, PingJob, Request, RoundTripJob,
+    RoundTripReport, TcpJob, TcpReport, UdpJob, UdpReceived, UdpSent,
 };
 pub use server::serve_connections;

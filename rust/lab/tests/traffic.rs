@@ -1,11 +1,13 @@
 //! The generators over loopback: every flow in both directions, as between two hosts.
 
-use std::net::{SocketAddr, TcpListener};
+use std::fs;
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::thread;
 use std::time::Duration;
 
 use convoy_lab::traffic::{
-    Agent, End, Event, Flow, PingJob, Request, TcpJob, TrafficError, UdpJob, serve_connections,
+    Agent, End, Event, Exchange, Flow, PingJob, Request, RoundTripJob, TcpJob, TrafficError,
+    UdpJob, serve_connections,
 };
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -92,6 +94,64 @@ fn probes_come_back_from_an_echo() {
     };
     assert_eq!((latency.sent, latency.received), (40, 40));
     assert!(latency.median_ms.unwrap() < 50.0);
+}
+
+#[test]
+fn requests_are_answered_over_tcp_over_udp_and_over_a_connection_each() {
+    let mut ends = Ends::start();
+    ends.far.ask(&Request::Answer).unwrap();
+    let port = ends.far.ready(PATIENCE).unwrap();
+    for exchange in [Exchange::Tcp, Exchange::Udp, Exchange::TcpConnect] {
+        let job = RoundTripJob {
+            to: ends.at(port),
+            exchange,
+            seconds: 0.2,
+        };
+        ends.near.ask(&Request::RoundTrips(job)).unwrap();
+        let Event::RoundTrips(report) = ends.near.event(PATIENCE).unwrap() else {
+            panic!("the asking end reports the round trips");
+        };
+        assert!(report.answered > 10, "{exchange:?}: {report:?}");
+        assert_eq!(report.lost, 0, "{exchange:?}");
+        assert!(report.seconds >= 0.2);
+        assert!(report.p50_us.unwrap() <= report.p99_us.unwrap());
+        assert!(report.p99_us.unwrap() <= report.p999_us.unwrap());
+    }
+}
+
+#[test]
+fn short_connections_leave_no_port_behind() {
+    let mut ends = Ends::start();
+    ends.far.ask(&Request::Answer).unwrap();
+    let port = ends.far.ready(PATIENCE).unwrap();
+    let job = RoundTripJob {
+        to: ends.at(port),
+        exchange: Exchange::TcpConnect,
+        seconds: 0.3,
+    };
+    ends.near.ask(&Request::RoundTrips(job)).unwrap();
+    ends.near.event(PATIENCE).unwrap();
+    // Documentation/networking/proc_net_tcp.rst: the remote address, then the state; 06 is TIME_WAIT.
+    let waiting = format!(":{port:04X} 06");
+    let table = fs::read_to_string("/proc/self/net/tcp").unwrap();
+    assert_eq!(table.matches(&waiting).count(), 0, "{table}");
+}
+
+#[test]
+fn udp_requests_that_nobody_answers_are_lost() {
+    let mut ends = Ends::start();
+    let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let job = RoundTripJob {
+        to: silent.local_addr().unwrap(),
+        exchange: Exchange::Udp,
+        seconds: 0.1,
+    };
+    ends.near.ask(&Request::RoundTrips(job)).unwrap();
+    let Event::RoundTrips(report) = ends.near.event(PATIENCE).unwrap() else {
+        panic!("the asking end reports the round trips");
+    };
+    assert_eq!((report.answered, report.lost), (0, 1));
+    assert_eq!(report.p50_us, None);
 }
 
 #[test]

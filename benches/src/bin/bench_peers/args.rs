@@ -4,19 +4,20 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::bail;
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 
-use crate::contestants::{self, Contestant};
+use crate::contestants::{self, Contestant, Protocol};
 use crate::rows::Row;
+use crate::wide::Test;
 
 /// Measures Convoy and other WireGuard programs in turns, and prints a table.
 #[derive(Debug, Clone, Parser)]
 #[command(after_help = BUDGET)]
 pub(crate) struct Args {
-    /// Repetitions; an interval of 95 % takes six
-    #[arg(long, value_name = "N", default_value_t = 9)]
+    /// Repetitions, 9 of the narrow set and 5 of the wide one by default; an interval of 95 % takes six
+    #[arg(long, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000))]
-    reps: u32,
+    reps: Option<u32>,
 
     /// Seconds of each TCP run
     #[arg(long, value_name = "N", default_value_t = 2)]
@@ -27,21 +28,37 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with_all = ["reps", "secs"])]
     quick: bool,
 
-    /// Only these rows
+    /// Only this set; else both, but for what --rows or --tests leave out
+    #[arg(long, value_name = "SET", value_enum)]
+    set: Option<Set>,
+
+    /// Of the narrow set only these rows; without --tests nothing of the wide one
     #[arg(long, value_name = "A,B", value_enum, value_delimiter = ',')]
     rows: Vec<Row>,
+
+    /// Of the wide set only these tests; without --rows nothing of the narrow one
+    #[arg(long, value_name = "A,B", value_enum, value_delimiter = ',')]
+    tests: Vec<Test>,
 
     /// Only these programs, and Convoy; `NAME+q` is NAME with Convoy's txqueuelen on its interface
     #[arg(long, value_name = "A,B", value_delimiter = ',')]
     contestants: Vec<String>,
 
-    /// Where every single value is written to
+    /// Where every single value of the narrow set is written to
     #[arg(
         long,
         value_name = "FILE",
         default_value = "benches/results/peers.json"
     )]
     pub(crate) json: PathBuf,
+
+    /// The same of the wide set; its plots lie beside
+    #[arg(
+        long,
+        value_name = "FILE",
+        default_value = "benches/results/peers-wide.json"
+    )]
+    pub(crate) wide_json: PathBuf,
 
     /// Convoy
     #[arg(long, value_name = "PROGRAM", default_value = "target/release/convoy")]
@@ -53,18 +70,50 @@ pub(crate) struct Args {
 }
 
 const BUDGET: &str = "\
-Time, by default, for one contestant in one repetition:
+Narrow set: time, by default, for one contestant in one repetition:
   start, handshake, end                  1 s
   CPU without traffic, ping              2 s
   TCP: up, down, 4 streams, both ways,
        up with the veth cutting         12 s   5 x (--secs + iperf3's 0.4)
   200 kpps of 1,200 B                    1 s
   two searches of a UDP rate            10 s   about 7 probes of 0.5 s each
-9 contestants in 9 repetitions: about 35 minutes.";
+9 contestants in 9 repetitions: about 35 minutes.
+
+Wide set: time, by default, for one contestant in one repetition:
+  start, handshake, end                  1 s
+  requests, idle and loaded; connections 6 s
+  TCP: 8 streams up and down, 1 % loss  11 s   3 x (--secs + 1 with calls counted + iperf3's 0.8)
+  UDP: 8 rates of 3 sizes               16 s   less where most is lost
+5 contestants in 5 repetitions, and two OpenVPNs that take half as long: about 15 minutes.";
+
+/// What is measured in one go, with a table and a file of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Set {
+    /// What is asked of Convoy, row by row
+    Narrow,
+    /// More loads, curves and system calls; and VPNs of another protocol
+    Wide,
+}
 
 impl Args {
-    pub(crate) fn repetitions(&self) -> u32 {
-        if self.quick { 1 } else { self.reps }
+    pub(crate) fn includes(&self, set: Set) -> bool {
+        let (own, other) = match set {
+            Set::Narrow => (self.rows.is_empty(), self.tests.is_empty()),
+            Set::Wide => (self.tests.is_empty(), self.rows.is_empty()),
+        };
+        self.set.map_or(!own || other, |only| only == set)
+    }
+
+    pub(crate) fn repetitions(&self, set: Set) -> u32 {
+        let usual = match set {
+            Set::Narrow => 9,
+            Set::Wide => 5,
+        };
+        if self.quick {
+            1
+        } else {
+            self.reps.unwrap_or(usual)
+        }
     }
 
     pub(crate) fn window(&self) -> Duration {
@@ -77,12 +126,33 @@ impl Args {
         Row::ALL.into_iter().filter(asked).collect()
     }
 
+    /// The tests of the wide set, in their order.
+    pub(crate) fn tests(&self) -> Vec<Test> {
+        let asked = |test: &Test| self.tests.is_empty() || self.tests.contains(test);
+        Test::ALL.into_iter().filter(asked).collect()
+    }
+
     /// Who takes part; Convoy is the first.
     ///
     /// # Errors
     /// When a name is nobody's, or a program is not there.
     pub(crate) fn contestants(&self) -> anyhow::Result<Vec<Contestant>> {
-        let all = contestants::all(&self.convoy, &self.peers);
+        self.chosen(contestants::all(&self.convoy, &self.peers))
+    }
+
+    /// The same of the wide set; VPNs of another protocol need not be there.
+    ///
+    /// # Errors
+    /// As [`Self::contestants`].
+    pub(crate) fn wide_contestants(&self) -> anyhow::Result<Vec<Contestant>> {
+        self.chosen(contestants::wide(&self.convoy, &self.peers))
+    }
+
+    fn chosen(&self, of: Vec<Contestant>) -> anyhow::Result<Vec<Contestant>> {
+        let mut all = contestants::all(&self.convoy, &self.peers);
+        let wide = contestants::wide(&self.convoy, &self.peers);
+        let others = wide.into_iter();
+        all.extend(others.filter(|one| one.protocol != Protocol::WireGuard));
         let is_known = |name: &&String| all.iter().any(|one| one.name == **name);
         if let Some(stranger) = self.contestants.iter().find(|name| !is_known(name)) {
             let names: Vec<_> = all.iter().map(|one| one.name.as_str()).collect();
@@ -94,9 +164,9 @@ impl Args {
         let asked = |one: &Contestant| {
             one.is_convoy() || self.contestants.is_empty() || self.contestants.contains(&one.name)
         };
-        let chosen: Vec<_> = all.into_iter().filter(asked).collect();
+        let chosen: Vec<_> = of.into_iter().filter(asked).collect();
         for one in &chosen {
-            if !one.program.is_file() {
+            if one.protocol == Protocol::WireGuard && !one.program.is_file() {
                 let program = one.program.display();
                 bail!("{program} is not there (fix: make bench-peers, which installs it)");
             }
@@ -116,9 +186,27 @@ mod tests {
     #[test]
     fn quick_is_one_repetition_of_a_second() {
         let args = parse(&["--quick"]);
-        assert_eq!(args.repetitions(), 1);
+        assert_eq!(args.repetitions(Set::Narrow), 1);
         assert_eq!(args.window(), Duration::from_secs(1));
-        assert_eq!(parse(&[]).repetitions(), 9);
+        let usual = [Set::Narrow, Set::Wide].map(|set| parse(&[]).repetitions(set));
+        assert_eq!(usual, [9, 5]);
+        assert_eq!(parse(&["--reps", "7"]).repetitions(Set::Wide), 7);
+    }
+
+    #[test]
+    fn both_sets_are_measured_unless_one_is_asked_for() {
+        let sets = |arguments: &[&str]| {
+            let args = parse(arguments);
+            [Set::Narrow, Set::Wide].map(|set| args.includes(set))
+        };
+        assert_eq!(sets(&[]), [true, true]);
+        assert_eq!(sets(&["--set", "wide"]), [false, true]);
+        assert_eq!(sets(&["--rows", "cpu"]), [true, false]);
+        assert_eq!(sets(&["--tests", "tcp-8-up"]), [false, true]);
+        assert_eq!(
+            sets(&["--rows", "cpu", "--tests", "tcp-8-up"]),
+            [true, true]
+        );
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Who takes part, and how each is started.
 
+use std::env;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -18,10 +19,27 @@ const PEERS: [(&str, &str, &[&str]); 4] = [
     ("boringtun", "boringtun-cli", &["--disable-drop-privileges"]),
 ];
 
+/// VPNs of another protocol: a name, the program that a distribution has, and what it is started with.
+const ORDINARY: [(&str, &str, &[&str]); 2] = [
+    ("openvpn", "openvpn", &["--disable-dco"]),
+    // Its data channel in the kernel, where the kernel has that part.
+    ("openvpn-dco", "openvpn", &[]),
+];
+/// Where distributions put what root runs, which may not be in `PATH`.
+const OF_ROOT: [&str; 2] = ["/usr/sbin", "/sbin"];
+
+/// What a contestant speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    WireGuard,
+    OpenVpn,
+}
+
 /// A program with its settings.
 #[derive(Debug, Clone)]
 pub(crate) struct Contestant {
     pub(crate) name: String,
+    pub(crate) protocol: Protocol,
     pub(crate) program: PathBuf,
     pub(crate) arguments: Vec<String>,
     /// Set on its interface after the start; none leaves what the program sets.
@@ -32,6 +50,7 @@ pub(crate) struct Contestant {
 pub(crate) fn all(convoy: &Path, peers: &Path) -> Vec<Contestant> {
     let convoy = Contestant {
         name: CONVOY.to_owned(),
+        protocol: Protocol::WireGuard,
         program: convoy.to_owned(),
         arguments: Vec::new(),
         queue_length: None,
@@ -40,12 +59,42 @@ pub(crate) fn all(convoy: &Path, peers: &Path) -> Vec<Contestant> {
     let others = PEERS.iter().flat_map(|&(name, program, arguments)| {
         variants.map(|(suffix, queue_length)| Contestant {
             name: format!("{name}{suffix}"),
+            protocol: Protocol::WireGuard,
             program: peers.join(program),
-            arguments: arguments.iter().map(|&one| one.to_owned()).collect(),
+            arguments: owned(arguments),
             queue_length,
         })
     });
     std::iter::once(convoy).chain(others).collect()
+}
+
+/// Convoy, each peer at its defaults, and the VPNs of another protocol, installed or not.
+pub(crate) fn wide(convoy: &Path, peers: &Path) -> Vec<Contestant> {
+    let at_defaults = all(convoy, peers)
+        .into_iter()
+        .filter(|one| one.queue_length.is_none());
+    let ordinary = ORDINARY.map(|(name, program, arguments)| Contestant {
+        name: name.to_owned(),
+        protocol: Protocol::OpenVpn,
+        program: find(program),
+        arguments: owned(arguments),
+        queue_length: None,
+    });
+    at_defaults.chain(ordinary).collect()
+}
+
+/// Where a program is; its name where it is nowhere.
+fn find(program: &str) -> PathBuf {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let directories = env::split_paths(&path).chain(OF_ROOT.map(PathBuf::from));
+    let mut files = directories.map(|directory| directory.join(program));
+    files
+        .find(|file| file.is_file())
+        .unwrap_or_else(|| program.into())
+}
+
+fn owned(arguments: &[&str]) -> Vec<String> {
+    arguments.iter().map(|&one| one.to_owned()).collect()
 }
 
 impl Contestant {
@@ -103,5 +152,23 @@ mod tests {
         );
         assert_eq!(all[1].queue_length, None);
         assert_eq!(all[2].queue_length, Some(TX_QUEUE_LEN));
+    }
+
+    #[test]
+    fn the_wide_set_has_each_program_once_and_other_vpns_behind_them() {
+        let wide = wide(Path::new("convoy"), Path::new("bin"));
+        let names: Vec<_> = wide.iter().map(|one| one.name.as_str()).collect();
+        let expected = [
+            "convoy",
+            "wireguard-go",
+            "tailscale",
+            "gotatun",
+            "boringtun",
+            "openvpn",
+            "openvpn-dco",
+        ];
+        assert_eq!(names, expected);
+        assert_eq!(wide[4].protocol, Protocol::WireGuard);
+        assert_eq!(wide[5].protocol, Protocol::OpenVpn);
     }
 }

@@ -25,6 +25,8 @@ pub(crate) enum Load {
     Down,
     FourStreams,
     BothWays,
+    EightUp,
+    EightDown,
 }
 
 /// Payload that arrived, of all streams.
@@ -60,6 +62,8 @@ impl Load {
             Self::Down => &["--reverse"],
             Self::FourStreams => &["--parallel", "4"],
             Self::BothWays => &["--bidir"],
+            Self::EightUp => &["--parallel", "8"],
+            Self::EightDown => &["--parallel", "8", "--reverse"],
         }
     }
 }

@@ -11,13 +11,17 @@
 //! turns from one repetition to the next; ratios are taken within a repetition.
 //!
 //! 1. [`args`], [`contestants`]: what is asked for, and who takes part.
-//! 2. [`suite`]: the repetitions; [`turn`]: all tests of one contestant in one of them.
+//! 2. [`turns`]: who is measured when.
 //! 3. [`iperf`], [`ping`], [`udp`]: the generators, the same for all.
-//! 4. [`rows`], [`interval`], [`verdict`]: what is compared, how surely, and against what.
-//! 5. [`report`], [`table`]: what is written.
+//! 4. The narrow set, which has to be kept: [`suite`]: the repetitions; [`turn`]: all tests of one
+//!    contestant in one of them; [`rows`], [`interval`], [`verdict`]: what is compared, how surely, and
+//!    against what.
+//! 5. [`wide`]: the wide set.
+//! 6. [`header`], [`report`], [`table`]: what is written.
 
 mod args;
 mod contestants;
+mod header;
 mod interval;
 mod iperf;
 mod ping;
@@ -26,14 +30,16 @@ mod rows;
 mod suite;
 mod table;
 mod turn;
+mod turns;
 mod udp;
 mod verdict;
+mod wide;
 
 use std::process::ExitCode;
 
 use clap::Parser as _;
 
-use args::Args;
+use args::{Args, Set};
 
 /// The hidden argument that makes this program a traffic agent.
 const AGENT: &str = "traffic-agent";
@@ -54,9 +60,14 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &Args) -> anyhow::Result<()> {
-    let report = suite::run(args)?;
-    report.write(&args.json)?;
-    print!("{}", table::markdown(&report));
-    eprintln!("every single value: {}", args.json.display());
+    if args.includes(Set::Narrow) {
+        let report = suite::run(args)?;
+        report.write(&args.json)?;
+        println!("{}", table::markdown(&report));
+        eprintln!("every single value: {}", args.json.display());
+    }
+    if args.includes(Set::Wide) {
+        wide::run(args)?;
+    }
     Ok(())
 }

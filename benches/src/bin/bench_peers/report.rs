@@ -1,15 +1,12 @@
 //! What a run found: the JSON file, and the source of the table.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::SystemTime;
+use std::path::Path;
 
-use convoy_benches::origin::{commit, first_line_of};
 use convoy_benches::results;
-use convoy_lab::measure::Host;
 use serde::Serialize;
 
 use crate::contestants::Contestant;
+use crate::header::Header;
 use crate::rows::Row;
 use crate::turn::Outcome;
 use crate::verdict::{Comparison, Series, compare};
@@ -17,33 +14,13 @@ use crate::verdict::{Comparison, Series, compare};
 /// The object in the JSON file.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
-    pub(crate) command: Vec<String>,
-    /// Of this repository, `-dirty` where files are changed; none outside of one.
-    pub(crate) commit: Option<String>,
-    /// Seconds since 1970 (UTC) when the run ended.
-    pub(crate) ended: u64,
-    pub(crate) host: Host,
-    pub(crate) iperf3: Option<String>,
-    pub(crate) repetitions: u32,
-    /// Seconds of a TCP run.
-    pub(crate) secs: u64,
-    pub(crate) contestants: Vec<Entry>,
+    #[serde(flatten)]
+    pub(crate) header: Header,
     pub(crate) rows: Vec<RowReport>,
     /// The veth without a tunnel, once, before the repetitions.
     pub(crate) bare_veth: Outcome,
     /// In the order in which they were measured.
     pub(crate) turns: Vec<TurnReport>,
-}
-
-/// Who took part.
-#[derive(Debug, Serialize)]
-pub(crate) struct Entry {
-    pub(crate) name: String,
-    pub(crate) version: Option<String>,
-    program: PathBuf,
-    arguments: Vec<String>,
-    /// What was set on its interface; none is what the program sets.
-    txqueuelen: Option<u32>,
 }
 
 /// One contestant in one repetition.
@@ -90,16 +67,7 @@ impl Report {
         let row = |&row| RowReport::new(row, contestants, repetitions, &bare_veth, &turns);
         let rows = rows.iter().map(row).collect();
         Self {
-            command: std::env::args().collect(),
-            commit: commit().ok(),
-            ended: SystemTime::now()
-                .duration_since(SystemTime::UNIX_EPOCH)
-                .map_or(0, |time| time.as_secs()),
-            host: Host::of_this_machine(),
-            iperf3: first_line_of(Command::new("iperf3").arg("--version")).ok(),
-            repetitions,
-            secs,
-            contestants: contestants.iter().map(Entry::new).collect(),
+            header: Header::of_this_run(contestants, repetitions, secs),
             rows,
             bare_veth,
             turns,
@@ -112,18 +80,6 @@ impl Report {
     /// When it cannot be written.
     pub(crate) fn write(&self, path: &Path) -> anyhow::Result<()> {
         Ok(results::save(self, path)?)
-    }
-}
-
-impl Entry {
-    fn new(contestant: &Contestant) -> Self {
-        Self {
-            name: contestant.name.clone(),
-            version: contestant.version(),
-            program: contestant.program.clone(),
-            arguments: contestant.arguments.clone(),
-            txqueuelen: contestant.queue_length,
-        }
     }
 }
 

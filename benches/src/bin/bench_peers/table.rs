@@ -13,12 +13,12 @@ with the best median in the row, taken within each repetition: its median and th
 `+q`: with Convoy's txqueuelen on its interface. CPU time is that of both daemons, memory that of the
 greater one. TCP by iperf3; ping by ping(8), 100 a second.
 ";
-const LIMITED: &str =
+pub(crate) const LIMITED: &str =
     "\\* In at least one repetition the generator, not the tunnel, set the limit.\n";
 
 /// The table, with what must be known to read it.
 pub(crate) fn markdown(report: &Report) -> String {
-    let mut text = headline(report) + "\n";
+    let mut text = report.header.markdown() + "\n";
     text += &markdown::table(&cells(report));
     text += "\n";
     text += LEGEND;
@@ -38,33 +38,9 @@ pub(crate) fn markdown(report: &Report) -> String {
     text
 }
 
-fn headline(report: &Report) -> String {
-    let host = &report.host;
-    let mut text = format!(
-        "{} × {} · Linux {} · TCP {} · {} repetitions · commit {}\n",
-        host.cpus,
-        host.cpu.as_deref().unwrap_or("unknown CPU"),
-        host.kernel,
-        host.congestion_control.as_deref().unwrap_or("unknown"),
-        report.repetitions,
-        report.commit.as_deref().unwrap_or("unknown"),
-    );
-    for one in &report.contestants {
-        // The version is that of the program: its variants have the same.
-        if !one.name.contains('+') {
-            text += &format!(
-                "- {}: {}\n",
-                one.name,
-                one.version.as_deref().unwrap_or("unknown")
-            );
-        }
-    }
-    text
-}
-
 fn cells(report: &Report) -> Vec<Vec<String>> {
     let mut head = vec![String::new(), "bare veth".to_owned()];
-    head.extend(report.contestants.iter().map(|one| one.name.clone()));
+    head.extend(report.header.contestants.iter().map(|one| one.name.clone()));
     head.extend(["best peer", "ratio", "95 %", "must", "kept"].map(str::to_owned));
     let mut rows = vec![head];
     rows.extend(report.rows.iter().map(row));
@@ -103,11 +79,11 @@ fn comparison(row: Row, comparison: &Comparison) -> [String; 5] {
     ]
 }
 
-fn number(value: Option<f64>, decimals: usize) -> String {
+pub(crate) fn number(value: Option<f64>, decimals: usize) -> String {
     value.map_or_else(none, |value| format!("{value:.decimals$}"))
 }
 
-fn none() -> String {
+pub(crate) fn none() -> String {
     "–".to_owned()
 }
 

@@ -21,8 +21,8 @@ use crate::udp::{self, Probe};
 use plan::Test;
 
 /// The interfaces at both ends, as the lab names them.
-const TUNNEL: &str = "wg0";
-const VETH: &str = "veth0";
+pub(crate) const TUNNEL: &str = "wg0";
+pub(crate) const VETH: &str = "veth0";
 /// How long the CPU time without traffic is counted, and after which rest.
 const IDLE: Duration = Duration::from_millis(750);
 const REST: Duration = Duration::from_millis(250);
@@ -233,7 +233,7 @@ impl<'a> Turn<'a> {
     }
 
     fn offered(&mut self) -> anyhow::Result<()> {
-        let probe = udp::probe(&mut self.bed.ends, self.via, 1_200, OFFERED_PPS)?;
+        let probe = udp::probe(&mut self.bed.ends, self.via, 1_200, OFFERED_PPS, udp::PROBE)?;
         self.figure(Row::Udp200k, probe.arrived_kpps);
         if !probe.held_rate {
             self.outcome.generator_limited.push(Row::Udp200k);

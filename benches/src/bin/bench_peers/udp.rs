@@ -10,8 +10,8 @@ use std::time::Duration;
 use convoy_lab::measure::{Attempt, Ends, Found, Range, Trial, UdpLoad, highest_probed_rate};
 use serde::Serialize;
 
-/// Length of a probe: long enough that queues do not hide a loss, short enough for many.
-const PROBE: Duration = Duration::from_millis(500);
+/// Length of a probe of a search: long enough that queues do not hide a loss, short enough for many.
+pub(crate) const PROBE: Duration = Duration::from_millis(500);
 /// Of a search that knows nothing yet.
 const RATES: Range = Range {
     start: 64_000.0,
@@ -23,7 +23,7 @@ const RATES: Range = Range {
 /// The first step from a rate that an earlier search found.
 const STEP_FROM_KNOWN: f64 = 1.12;
 
-/// One rate tried for half a second, as it was.
+/// One rate tried, as it was.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(crate) struct Probe {
     pub(crate) payload: usize,
@@ -36,17 +36,18 @@ pub(crate) struct Probe {
     pub(crate) held_rate: bool,
 }
 
-/// Sends `payload` bytes at `rate_pps` to the far end's address `via`.
+/// Sends `payload` bytes at `rate_pps` to the far end's address `via`, for `duration`.
 pub(crate) fn probe(
     ends: &mut Ends,
     via: IpAddr,
     payload: usize,
     rate_pps: f64,
+    duration: Duration,
 ) -> anyhow::Result<Probe> {
     let load = UdpLoad {
         payload,
         rate_pps,
-        duration: PROBE,
+        duration,
     };
     ends.begin_udp(via, load)?;
     let sent = ends.finish_sending_udp(load)?;
@@ -72,7 +73,7 @@ pub(crate) fn highest_rate(
 ) -> anyhow::Result<(Option<Found>, Vec<Probe>)> {
     let mut probes = Vec::new();
     let found = highest_probed_rate(range(known), |Attempt { rate_pps, .. }| {
-        let probe = probe(ends, via, payload, rate_pps)?;
+        let probe = probe(ends, via, payload, rate_pps, PROBE)?;
         probes.push(probe);
         anyhow::Ok(trial(probe))
     })?;

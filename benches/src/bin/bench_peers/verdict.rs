@@ -49,7 +49,7 @@ pub(crate) enum Verdict {
 
 /// Compares `convoy` with the best of `peers`.
 pub(crate) fn compare(row: Row, convoy: &Series, peers: &[Series]) -> Comparison {
-    let best = best(row, peers);
+    let best = best(row.more_is_better(), peers);
     let ratio = best.and_then(|best| Estimate::of(ratios(convoy, best)));
     let must = row.must();
     let verdict = match must {
@@ -82,16 +82,17 @@ impl Estimate {
     }
 }
 
-fn best(row: Row, peers: &[Series]) -> Option<&Series> {
+/// The one with the best median.
+pub(crate) fn best(more_is_better: bool, peers: &[Series]) -> Option<&Series> {
     let medians = peers.iter().filter_map(|peer| Some((peer.median()?, peer)));
-    let sign = if row.more_is_better() { 1.0 } else { -1.0 };
+    let sign = if more_is_better { 1.0 } else { -1.0 };
     medians
         .max_by(|(a, _), (b, _)| (a * sign).total_cmp(&(b * sign)))
         .map(|(_, peer)| peer)
 }
 
 /// Of the repetitions in which both have a figure, and the peer's is not zero.
-fn ratios(convoy: &Series, peer: &Series) -> Vec<f64> {
+pub(crate) fn ratios(convoy: &Series, peer: &Series) -> Vec<f64> {
     let pairs = convoy.values.iter().zip(&peer.values);
     let ratios = pairs.filter_map(|(convoy, peer)| Some((*convoy)? / (*peer)?));
     ratios.filter(|ratio| ratio.is_finite()).collect()
@@ -145,7 +146,7 @@ mod tests {
             series("lucky", &[1.0, 2.0, 9.0]),
             series("steady", &[3.0, 3.0, 3.0]),
         ];
-        let best = |row| best(row, &peers).unwrap().name.clone();
+        let best = |row: Row| best(row.more_is_better(), &peers).unwrap().name.clone();
         assert_eq!(best(Row::TcpUp), "steady");
         assert_eq!(best(Row::PingIdle), "lucky", "less is better");
     }
@@ -155,8 +156,8 @@ mod tests {
         let mut absent = series("absent", &[]);
         absent.values = vec![None, None];
         let peers = [absent, series("slow", &[1.0, 1.0])];
-        assert_eq!(best(Row::TcpUp, &peers).unwrap().name, "slow");
-        assert_eq!(best(Row::Cpu, &peers).unwrap().name, "slow");
+        assert_eq!(best(true, &peers).unwrap().name, "slow");
+        assert_eq!(best(false, &peers).unwrap().name, "slow");
     }
 
     #[test]

@@ -7,12 +7,14 @@
 //!
 //! 1. [`section`]: what all sections have in common.
 //! 2. [`claims`]: what the design promises, row by row, from all files.
-//! 3. [`peers`], [`tunnel`], [`growth`], [`packet_rate`], [`stages`], [`soak`]: a section each.
+//! 3. [`peers`], [`peers_wide`], [`tunnel`], [`growth`], [`packet_rate`], [`stages`], [`soak`]: a section
+//!    each.
 
 mod claims;
 mod growth;
 mod packet_rate;
 mod peers;
+mod peers_wide;
 mod section;
 mod soak;
 mod stages;
@@ -78,6 +80,7 @@ fn text(results: &Path) -> anyhow::Result<String> {
     let sections = [
         claims::section(results)?,
         peers::section(results)?,
+        peers_wide::section(results)?,
         tunnel::section(results)?,
         growth::section(results)?,
         packet_rate::section(results)?,

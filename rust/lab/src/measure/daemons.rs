@@ -1,12 +1,9 @@
 //! The two daemons of a tunnel: whether they live, and what they have used.
 
-use std::fs;
 use std::os::unix::process::ExitStatusExt as _;
 use std::time::Duration;
 
-use nix::time::ClockId;
-
-use super::Counters;
+use super::{Counters, process};
 use crate::LabError;
 use crate::wireguard::{Daemon, End, Tunnel};
 
@@ -52,9 +49,8 @@ pub fn read(tunnel: &Tunnel) -> Result<Readings, LabError> {
 ///
 /// [`LabError::Daemon`] when it is gone.
 pub fn cpu_time(daemon: &Daemon) -> Result<Duration, LabError> {
-    let cpu = ClockId::pid_cpu_clock_id(daemon.pid()).and_then(ClockId::now);
-    cpu.map(Duration::from)
-        .map_err(|errno| daemon.failed(format!("its CPU clock cannot be read: {errno}")))
+    process::cpu_time(daemon.pid())
+        .map_err(|error| daemon.failed(format!("its CPU clock cannot be read: {error}")))
 }
 
 /// The most memory that a daemon has had so far, in bytes (`VmHWM`, proc_pid_status(5)).
@@ -63,14 +59,8 @@ pub fn cpu_time(daemon: &Daemon) -> Result<Duration, LabError> {
 ///
 /// [`LabError::Daemon`] when it is gone.
 pub fn peak_memory(daemon: &Daemon) -> Result<u64, LabError> {
-    let status = fs::read_to_string(format!("/proc/{}/status", daemon.pid()));
-    let kib = status.ok().and_then(|status| {
-        let mut lines = status.lines();
-        let line = lines.find_map(|line| line.strip_prefix("VmHWM:"))?;
-        line.trim().strip_suffix(" kB")?.parse::<u64>().ok()
-    });
-    kib.map(|kib| kib * 1_024)
-        .ok_or_else(|| daemon.failed("its memory cannot be read"))
+    process::peak_memory(daemon.pid())
+        .map_err(|error| daemon.failed(format!("its memory cannot be read: {error}")))
 }
 
 /// Fails when a daemon has ended.

@@ -7,8 +7,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use crate::traffic::{
-    Agent, End, Event, Flow, LatencyReport, PingJob, Request, TcpJob, TcpReport, TrafficError,
-    UdpJob, UdpReceived, UdpSent,
+    Agent, End, Event, Exchange, Flow, LatencyReport, PingJob, Request, RoundTripJob,
+    RoundTripReport, TcpJob, TcpReport, TrafficError, UdpJob, UdpReceived, UdpSent,
 };
 
 /// How much longer than its schedule a job may take before it is given up.
@@ -57,6 +57,8 @@ pub struct Ends {
     prober: Agent,
     far: Agent,
     echo_port: u16,
+    /// None until requests are to be answered.
+    answer_port: Option<u16>,
     runs: u64,
 }
 
@@ -75,6 +77,7 @@ impl Ends {
             prober,
             far,
             echo_port,
+            answer_port: None,
             runs,
         })
     }
@@ -110,6 +113,42 @@ impl Ends {
             Event::Latency(latency) => Ok(latency),
             other => Err(unexpected("latency probe", &other)),
         }
+    }
+
+    /// Requests and answers with the far end's address `via`, one in flight; also beside a load.
+    ///
+    /// # Errors
+    /// See [`Ends`].
+    pub fn round_trips(
+        &mut self,
+        via: IpAddr,
+        exchange: Exchange,
+        duration: Duration,
+    ) -> Result<RoundTripReport, TrafficError> {
+        let port = self.answer_port.ok_or(TrafficError::Refused(
+            "round trips before `answer_round_trips`",
+        ))?;
+        self.prober.ask(&Request::RoundTrips(RoundTripJob {
+            to: SocketAddr::new(via, port),
+            exchange,
+            seconds: duration.as_secs_f64(),
+        }))?;
+        match self.prober.event(duration + PATIENCE)? {
+            Event::RoundTrips(report) => Ok(report),
+            other => Err(unexpected("asking agent", &other)),
+        }
+    }
+
+    /// Lets the far end answer [`Self::round_trips`] from now on; not while it has a load.
+    ///
+    /// # Errors
+    /// See [`Ends`].
+    pub fn answer_round_trips(&mut self) -> Result<(), TrafficError> {
+        if self.answer_port.is_none() {
+            self.far.ask(&Request::Answer)?;
+            self.answer_port = Some(self.far.ready(PATIENCE)?);
+        }
+        Ok(())
     }
 
     /// Starts TCP to the far end's address `via`; returns when the counted window begins.

@@ -6,14 +6,17 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::Signal;
 
+use super::answerer::Answerer;
 use super::error::Doing as _;
 use super::latency::{self, Echo};
-use super::{End, Event, PROTOCOL, Request, TcpJob, TrafficError, UdpJob, tcp, udp};
+use super::{End, Event, PROTOCOL, Request, TcpJob, TrafficError, UdpJob, round_trip, tcp, udp};
 
 /// Bounds what a caller can make an agent read, in bytes: a request is about 150.
 const LONGEST_CONVERSATION: u64 = 16 * 1024 * 1024;
 /// Longest job that an agent accepts, in seconds.
 const LONGEST: f64 = 3_600.0;
+/// Each round trip is remembered: 60 seconds are some ten million.
+const LONGEST_OF_ROUND_TRIPS: f64 = 60.0;
 const MOST_STREAMS: u32 = 64;
 const MOST_PACKETS_PER_SECOND: f64 = 20_000_000.0;
 /// Sequence numbers are remembered in one bit each: 1 GiB of them at most.
@@ -31,11 +34,11 @@ pub fn serve(input: impl BufRead, output: impl Write, scope: &Scope) -> Result<(
         protocol: PROTOCOL,
         version: env!("CARGO_PKG_VERSION").to_owned(),
     })?;
-    let mut echo = None;
+    let mut services = Services::default();
     for line in input.take(LONGEST_CONVERSATION).lines() {
         let line = line.doing("read a request")?;
         let request = serde_json::from_str(&line).map_err(|_| TrafficError::Protocol(line))?;
-        if let Err(error) = perform(&request, scope, &mut echo, &mut events) {
+        if let Err(error) = perform(&request, scope, &mut services, &mut events) {
             events.send(&Event::Failed {
                 reason: error.to_string(),
             })?;
@@ -98,6 +101,13 @@ impl Scope {
     }
 }
 
+/// What answers beside the jobs.
+#[derive(Default)]
+struct Services {
+    echo: Option<Echo>,
+    answerer: Option<Answerer>,
+}
+
 /// The events of one agent.
 pub(super) struct Events<W> {
     output: W,
@@ -115,7 +125,7 @@ impl<W: Write> Events<W> {
 fn perform<W: Write>(
     request: &Request,
     scope: &Scope,
-    echo: &mut Option<Echo>,
+    services: &mut Services,
     events: &mut Events<W>,
 ) -> Result<(), TrafficError> {
     check(request, scope)?;
@@ -123,10 +133,15 @@ fn perform<W: Write>(
         Request::Tcp(job) => tcp::run(job, scope, events),
         Request::Udp(job) => udp::run(job, scope, events),
         Request::Echo => {
-            *echo = Some(Echo::start(scope, events)?);
+            services.echo = Some(Echo::start(scope, events)?);
             Ok(())
         }
         Request::Ping(job) => latency::ping(job, events),
+        Request::Answer => {
+            services.answerer = Some(Answerer::start(scope, events)?);
+            Ok(())
+        }
+        Request::RoundTrips(job) => round_trip::run(job, scope, events),
     }
 }
 
@@ -134,9 +149,15 @@ fn check(request: &Request, scope: &Scope) -> Result<(), TrafficError> {
     match request {
         Request::Tcp(job) => check_tcp(job, scope),
         Request::Udp(job) => check_udp(job, scope),
-        Request::Echo => Ok(()),
+        Request::Echo | Request::Answer => Ok(()),
         Request::Ping(job) => {
             check_length(job.seconds)?;
+            check_end(End::Connect(job.to), scope)
+        }
+        Request::RoundTrips(job) => {
+            if !(0.0..=LONGEST_OF_ROUND_TRIPS).contains(&job.seconds) {
+                return Err(TrafficError::Refused("round trips for at most a minute"));
+            }
             check_end(End::Connect(job.to), scope)
         }
     }

@@ -125,17 +125,20 @@ fn collect(
 
 fn summary(sent: u64, mut round_trips: Vec<Duration>) -> LatencyReport {
     round_trips.sort_unstable();
-    let quantile = |share: f64| {
-        let last = round_trips.len().checked_sub(1)?;
-        let index = (share * last as f64).round() as usize;
-        Some(round_trips[index].as_secs_f64() * 1e3)
-    };
+    let milliseconds = |share| Some(quantile(&round_trips, share)?.as_secs_f64() * 1e3);
     LatencyReport {
         sent,
         received: round_trips.len() as u64,
-        median_ms: quantile(0.5),
-        p99_ms: quantile(0.99),
+        median_ms: milliseconds(0.5),
+        p99_ms: milliseconds(0.99),
     }
+}
+
+/// Of what is in order; none of nothing.
+pub(super) fn quantile(sorted: &[Duration], share: f64) -> Option<Duration> {
+    let last = sorted.len().checked_sub(1)?;
+    let index = (share * last as f64).round() as usize;
+    sorted.get(index).copied()
 }
 
 #[cfg(test)]

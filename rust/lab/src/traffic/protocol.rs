@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use serde::{Deserialize, Serialize};
 
 /// Version of this protocol, announced in [`Event::Hello`]; it changes when a message does.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 
 /// One job for an agent.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -19,6 +19,11 @@ pub enum Request {
     Echo,
     /// Probe an [`Request::Echo`] of another agent.
     Ping(PingJob),
+    /// Answer requests over TCP and UDP, on one port, until the agent ends; only [`Event::Ready`]
+    /// follows.
+    Answer,
+    /// Send requests to an [`Request::Answer`] of another agent.
+    RoundTrips(RoundTripJob),
 }
 
 /// Who opens the flow. In tests between hosts the caller connects whichever way the data goes,
@@ -93,6 +98,29 @@ pub struct PingJob {
     pub seconds: f64,
 }
 
+/// Requests of 32 bytes with answers as long, one in flight.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct RoundTripJob {
+    /// Who answers.
+    pub to: SocketAddr,
+    /// How they travel.
+    pub exchange: Exchange,
+    /// For how many seconds; at most 60.
+    pub seconds: f64,
+}
+
+/// How a request and its answer travel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Exchange {
+    /// All over one TCP connection.
+    Tcp,
+    /// Each over a TCP connection of its own, which the asking end resets.
+    TcpConnect,
+    /// A UDP datagram each way.
+    Udp,
+}
+
 /// What an agent answers.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
@@ -121,6 +149,8 @@ pub enum Event {
     UdpReceived(UdpReceived),
     /// A [`PingJob`] is done.
     Latency(LatencyReport),
+    /// A [`RoundTripJob`] is done.
+    RoundTrips(RoundTripReport),
     /// The job could not be done.
     Failed {
         /// Why, in one line.
@@ -175,4 +205,21 @@ pub struct LatencyReport {
     pub median_ms: Option<f64>,
     /// 99th percentile in milliseconds.
     pub p99_ms: Option<f64>,
+}
+
+/// How long answers took.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct RoundTripReport {
+    /// Requests that were answered.
+    pub answered: u64,
+    /// UDP requests without an answer within 250 ms.
+    pub lost: u64,
+    /// Length of the run as it turned out, in seconds.
+    pub seconds: f64,
+    /// Median round trip in microseconds; none where nothing was answered.
+    pub p50_us: Option<f64>,
+    /// 99th percentile in microseconds.
+    pub p99_us: Option<f64>,
+    /// 99.9th percentile in microseconds.
+    pub p999_us: Option<f64>,
 }

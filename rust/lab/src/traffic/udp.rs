@@ -4,7 +4,7 @@
 
 mod batch;
 pub(crate) mod pace;
-mod priority;
+pub(super) mod priority;
 mod receiver;
 mod sender;
 

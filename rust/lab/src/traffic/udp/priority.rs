@@ -7,11 +7,11 @@ use nix::errno::Errno;
 /// On a machine that the daemons share with the generator, the load is then what is asked for, as
 /// if it came from another machine, and not what they leave time for.
 #[derive(Debug)]
-pub(super) struct Precedence(());
+pub(in crate::traffic) struct Precedence(());
 
 impl Precedence {
     /// None where this user may not have it: without root.
-    pub(super) fn take() -> Option<Self> {
+    pub(in crate::traffic) fn take() -> Option<Self> {
         schedule(libc::SCHED_RR, 1).ok().map(|()| Self(()))
     }
 }

@@ -1,0 +1,231 @@
+//! What a run of the wide set found: the JSON file, and the source of tables and plots.
+
+use convoy_lab::measure::Sample;
+use serde::Serialize;
+
+use super::curve::Curve;
+use super::plan::Test;
+use super::rows::Row;
+use super::turn::Outcome;
+use crate::contestants::{Contestant, Protocol};
+use crate::header::Header;
+use crate::udp::Probe;
+use crate::verdict::{Series, best, ratios};
+
+/// The object in the JSON file.
+#[derive(Debug, Serialize)]
+pub(super) struct Report {
+    #[serde(flatten)]
+    pub(super) header: Header,
+    /// Who was asked for and could not be measured.
+    pub(super) absent: Vec<Absent>,
+    pub(super) tables: [Table; 2],
+    pub(super) curves: Vec<Line>,
+    /// The veth without a tunnel, once, before the repetitions.
+    bare_veth: Outcome,
+    /// In the order in which they were measured.
+    pub(super) turns: Vec<TurnReport>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct Absent {
+    pub(super) name: String,
+    pub(super) why: String,
+}
+
+/// One contestant in one repetition.
+#[derive(Debug, Serialize)]
+pub(super) struct TurnReport {
+    /// From 0.
+    pub(super) repetition: u32,
+    pub(super) contestant: String,
+    pub(super) outcome: Outcome,
+}
+
+/// Convoy beside others.
+#[derive(Debug, Serialize)]
+pub(super) struct Table {
+    pub(super) title: &'static str,
+    /// Convoy is the first.
+    pub(super) contestants: Vec<String>,
+    pub(super) rows: Vec<RowReport>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct RowReport {
+    pub(super) row: Row,
+    pub(super) title: String,
+    pub(super) decimals: usize,
+    pub(super) bare_veth: Option<f64>,
+    /// In the order of the contestants.
+    pub(super) cells: Vec<Cell>,
+    /// The other with the best median.
+    pub(super) best_other: Option<String>,
+    /// Convoy's figure divided by that one's in the same repetition.
+    pub(super) ratio: Option<Sample>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct Cell {
+    pub(super) median: Option<f64>,
+    /// In at least one repetition.
+    pub(super) generator_limited: bool,
+    /// By repetition.
+    pub(super) values: Vec<Option<f64>>,
+}
+
+/// A curve of a plot.
+#[derive(Debug, Serialize)]
+pub(super) struct Line {
+    pub(super) payload: usize,
+    pub(super) contestant: String,
+    /// What was sent and what arrived of it, in kpps: medians over the repetitions that reached the rate.
+    pub(super) points: Vec<(f64, f64)>,
+}
+
+/// What the report is made of.
+pub(super) struct Measured {
+    pub(super) tests: Vec<Test>,
+    pub(super) absent: Vec<Absent>,
+    pub(super) bare_veth: Outcome,
+    pub(super) turns: Vec<TurnReport>,
+}
+
+/// As the bare veth is called among the curves.
+pub(super) const BARE: &str = "bare veth";
+
+impl Report {
+    /// Compares what `measured` holds of `contestants`, of whom Convoy is the first.
+    pub(super) fn new(
+        contestants: &[Contestant],
+        repetitions: u32,
+        secs: u64,
+        measured: Measured,
+    ) -> Self {
+        let table = |title, is_in: fn(Test) -> bool, protocol| {
+            let is_asked = |one: &&Contestant| one.is_convoy() || one.protocol == protocol;
+            let names = contestants.iter().filter(is_asked);
+            let names: Vec<_> = names.map(|one| one.name.clone()).collect();
+            let tests = measured.tests.iter().filter(|test| is_in(**test));
+            let rows = tests.flat_map(|test| test.rows());
+            Table {
+                title,
+                rows: rows
+                    .map(|row| RowReport::new(row, &names, repetitions, &measured))
+                    .collect(),
+                contestants: names,
+            }
+        };
+        Self {
+            header: Header::of_this_run(contestants, repetitions, secs),
+            tables: [
+                table("WireGuard", Test::is_for_peers, Protocol::WireGuard),
+                table("Ordinary VPNs", Test::is_for_others, Protocol::OpenVpn),
+            ],
+            curves: lines(contestants, &measured),
+            absent: measured.absent,
+            bare_veth: measured.bare_veth,
+            turns: measured.turns,
+        }
+    }
+}
+
+impl RowReport {
+    fn new(row: Row, names: &[String], repetitions: u32, measured: &Measured) -> Self {
+        let series = names.iter().map(|name| Series {
+            name: name.clone(),
+            values: values(row, name, repetitions, &measured.turns),
+        });
+        let series: Vec<_> = series.collect();
+        let (best_other, ratio) = compare(row, &series);
+        let cell = |series: &Series| Cell {
+            median: series.median(),
+            generator_limited: is_limited(row, &series.name, &measured.turns),
+            values: series.values.clone(),
+        };
+        Self {
+            row,
+            title: row.title(),
+            decimals: row.decimals(),
+            bare_veth: measured.bare_veth.figures.get(&row).copied(),
+            cells: series.iter().map(cell).collect(),
+            best_other,
+            ratio,
+        }
+    }
+}
+
+fn values(row: Row, name: &str, repetitions: u32, turns: &[TurnReport]) -> Vec<Option<f64>> {
+    let value = |repetition| {
+        let mut turns = turns.iter();
+        let turn = turns.find(|turn| turn.contestant == name && turn.repetition == repetition)?;
+        turn.outcome.figures.get(&row).copied()
+    };
+    (0..repetitions).map(value).collect()
+}
+
+fn is_limited(row: Row, name: &str, turns: &[TurnReport]) -> bool {
+    let mut own = turns.iter().filter(|turn| turn.contestant == name);
+    own.any(|turn| turn.outcome.generator_limited.contains(&row))
+}
+
+fn compare(row: Row, series: &[Series]) -> (Option<String>, Option<Sample>) {
+    let Some((convoy, others)) = series.split_first() else {
+        return (None, None);
+    };
+    let best = best(row.more_is_better(), others);
+    let ratio = best.and_then(|best| Sample::of(ratios(convoy, best)));
+    (best.map(|best| best.name.clone()), ratio)
+}
+
+/// Sizes from the smallest, the contestants of each in their order, the bare veth last.
+fn lines(contestants: &[Contestant], measured: &Measured) -> Vec<Line> {
+    let of = |name: &str| -> Vec<&Curve> {
+        let own = measured.turns.iter().filter(|turn| turn.contestant == name);
+        own.flat_map(|turn| &turn.outcome.curves).collect()
+    };
+    let mut by_name: Vec<_> = contestants
+        .iter()
+        .map(|one| (one.name.as_str(), of(&one.name)))
+        .collect();
+    by_name.push((BARE, measured.bare_veth.curves.iter().collect()));
+    let mut lines: Vec<_> = by_name
+        .into_iter()
+        .flat_map(|(name, curves)| lines_of(name, &curves))
+        .collect();
+    // Stable: those of a size stay in their order.
+    lines.sort_by_key(|line| line.payload);
+    lines
+}
+
+fn lines_of(name: &str, curves: &[&Curve]) -> Vec<Line> {
+    let mut payloads: Vec<_> = curves.iter().map(|curve| curve.payload).collect();
+    payloads.sort_unstable();
+    payloads.dedup();
+    let line = |payload| {
+        let own: Vec<_> = curves
+            .iter()
+            .filter(|curve| curve.payload == payload)
+            .collect();
+        let longest = own.iter().map(|curve| curve.points.len()).max();
+        let point = |number: usize| {
+            let median = |value: fn(&Probe) -> f64| {
+                let points = own.iter().filter_map(|curve| curve.points.get(number));
+                Some(Sample::of(points.map(value).collect())?.median)
+            };
+            Some((
+                median(|point| point.sent_kpps)?,
+                median(|point| point.arrived_kpps)?,
+            ))
+        };
+        Line {
+            payload,
+            contestant: name.to_owned(),
+            points: (0..longest.unwrap_or(0)).filter_map(point).collect(),
+        }
+    };
+    payloads.into_iter().map(line).collect()
+}
+
+#[cfg(test)]
+pub(super) mod tests;
