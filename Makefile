@@ -22,9 +22,9 @@ PEER_VERSIONS = "$(PEERS)/bin/wireguard --version" "$(PEERS)/bin/boringtun-cli -
 FORK = github.com/tailscale/wireguard-go
 FORK_VERSION = sed -n 's|^[[:space:]]*$(FORK) \(v[^ ]*\).*|\1|p' "$$(go list -m -f '{{.GoMod}}' tailscale.com@latest)"
 
-.PHONY: help build speedtest speedtest-results profile profiling test test-packages test-profiler profile-packages \
-	interop peers lint fmt-check clippy doc deny audit bench bench-stages bench-compare bench-peers bench-packages \
-	packet-rate growth report soak flood fuzz fuzz-merge miri asan tsan
+.PHONY: help build speedtest speedtest-results profile profile-results profiling test test-packages test-profiler \
+	profile-packages interop peers lint fmt-check clippy doc deny audit bench bench-stages bench-compare bench-peers \
+	bench-packages packet-rate growth report soak flood fuzz fuzz-merge miri asan tsan
 
 help: ## This list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | column -t -s "$$(printf '\t')"
@@ -36,18 +36,23 @@ speedtest: build ## Build, set up two hosts, run the tunnel between them, print 
 	./target/release/convoy speedtest $(ARGS)
 
 speedtest-results: build ## The speed test and its comparisons, into benches/results; as root
-	@mkdir -p $(RESULTS)
 	$(call result,speedtest,$(ARGS))
 	$(call result,speedtest-gso,--secs 3 --compare gso)
 	$(call result,speedtest-tun-offload,--secs 3 --compare tun-offload)
 	$(call result,speedtest-shape,--secs 3 --compare shape --tun-offload off)
 
 # A run that fails leaves the former result alone.
-result = ./target/release/convoy speedtest --json $(2) > target/$(1).json && mv target/$(1).json $(RESULTS)/$(1).json
+result = $(RECORD) --out $(RESULTS)/$(1).json -- ./target/release/convoy speedtest --json $(2)
 
 profile: profile-packages profiling ## Look into both daemons while the speed test runs: report, flame graph
 	@mkdir -p target/profiles
 	./target/profiling/convoy speedtest --profile target/profiles/$$(date +%Y-%m-%dT%H-%M-%S) $(ARGS)
+
+profile-results: profile-packages profiling ## Profiles with GSO and without, into benches/results; as root
+	@mkdir -p target/profiles
+	profiles=target/profiles/$$(date +%Y-%m-%dT%H-%M-%S) && \
+	$(RECORD) --out $(RESULTS)/profile.json --profiles $$profiles -- \
+		./target/profiling/convoy speedtest --profile $$profiles --compare gso $(ARGS)
 
 profiling: # The release build with symbols and frame pointers: target/profiling/convoy
 	RUSTFLAGS="-C force-frame-pointers=yes" $(CARGO) build --profile profiling --locked -p convoy
@@ -125,6 +130,7 @@ audit: ## Known vulnerabilities, by the newest list (cargo install cargo-deny ca
 RESULTS = benches/results
 # What only runs other programs and reads what they print need not be fast itself.
 BENCH_COMPARE = $(CARGO) run --quiet --locked -p convoy-benches --bin bench_compare --
+RECORD = $(CARGO) run --quiet --locked -p convoy-benches --bin record --
 
 bench: ## One bench a stage: make bench [ARGS=part of a name]
 	$(CARGO) bench --locked -p convoy-stages --bench stages -- $(ARGS)
@@ -144,8 +150,13 @@ growth: build ## How cost grows with packet size, flows, peers and MTU, with plo
 	$(CARGO) build --release --locked -p convoy-benches --bin growth
 	./target/release/growth $(ARGS)
 
-report: ## benches/RESULTS.md, made anew of the files in benches/results
+report: ## benches/RESULTS.md and all plots, made anew of the files in benches/results
+	$(call draw,packet_rate)
+	$(call draw,soak)
 	$(CARGO) run --quiet --locked -p convoy-benches --bin report
+
+# Only the program that has measured knows its whole result.
+draw = @[ ! -e $(RESULTS)/$(1).json ] || $(CARGO) run --quiet --locked -p convoy-benches --bin $(1) -- --draw
 
 bench-peers: build peers bench-packages ## Convoy against its newest peers and OpenVPN, measured in turns (50 minutes; as root)
 	$(CARGO) build --release --locked -p convoy-benches --bin bench_peers

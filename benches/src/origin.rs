@@ -1,10 +1,12 @@
 //! What a result belongs to: machine, versions, command line.
 
-use std::{env, process::Command};
+use std::{env, path::Path, process::Command};
 
 use anyhow::{Context as _, ensure};
 use convoy_lab::measure::Host;
 use serde::{Deserialize, Serialize};
+
+use crate::results;
 
 /// What a result belongs to.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -27,13 +29,19 @@ impl Origin {
     /// That of a run of this program which begins now.
     #[must_use]
     pub fn of_this_run(versions: Vec<String>) -> Self {
+        Self::of_command(env::args().collect(), versions)
+    }
+
+    /// That of a run of `command` which begins now.
+    #[must_use]
+    pub fn of_command(command: Vec<String>, versions: Vec<String>) -> Self {
         let now = jiff::Timestamp::now();
         Self {
             host: Host::of_this_machine(),
             commit: commit().unwrap_or_else(|_| "unknown".to_owned()),
             started: now.strftime("%Y-%m-%d %H:%M UTC").to_string(),
             began_unix_s: now.as_second().cast_unsigned(),
-            command: env::args().collect(),
+            command,
             versions,
         }
     }
@@ -54,19 +62,26 @@ impl Origin {
     }
 }
 
-/// The commit of this source tree; `-dirty` where it has changes.
+/// The commit of this source tree; `-dirty` where it has changes, besides those that results make.
 ///
 /// # Errors
 /// Outside of a repository, or without git.
 pub fn commit() -> anyhow::Result<String> {
-    let describe = [
-        "describe",
-        "--always",
-        "--dirty",
-        "--abbrev=12",
-        "--exclude=*",
-    ];
-    first_line_of(Command::new("git").args(describe))
+    commit_of(Path::new("."))
+}
+
+fn commit_of(tree: &Path) -> anyhow::Result<String> {
+    let git = |arguments: &[&str]| {
+        let mut git = Command::new("git");
+        first_line_of(git.arg("-C").arg(tree).args(arguments))
+    };
+    let commit = git(&["describe", "--always", "--abbrev=12", "--exclude=*"])?;
+    let results = format!(":(top,exclude){}", results::DIRECTORY);
+    let page = format!(":(top,exclude){}", results::PAGE);
+    let status = ["status", "--porcelain", "--untracked-files=no", "--"];
+    let changed = git(&[&status[..], &[":/", &results, &page]].concat())?;
+    let mark = if changed.is_empty() { "" } else { "-dirty" };
+    Ok(commit + mark)
 }
 
 /// The first line of what a program prints.
@@ -83,4 +98,39 @@ pub fn first_line_of(command: &mut Command) -> anyhow::Result<String> {
     );
     let text = String::from_utf8_lossy(&output.stdout);
     Ok(text.lines().next().unwrap_or_default().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_tree_is_dirty_by_its_sources_and_not_by_new_results() {
+        let tree = tempfile::tempdir().unwrap();
+        let git = |arguments: &[&str]| {
+            let mut git = Command::new("git");
+            git.arg("-C").arg(tree.path());
+            git.args(["-c", "user.name=a", "-c", "user.email=a@b"]);
+            first_line_of(git.args(arguments)).unwrap()
+        };
+        let source = tree.path().join("source");
+        let result = tree.path().join(results::DIRECTORY).join("a.json");
+        let write = |file: &Path, text| results::save_text(text, file).unwrap();
+        git(&["init", "--quiet"]);
+        write(&source, "1");
+        write(&result, "1");
+        git(&["add", "."]);
+        git(&["commit", "--quiet", "-m", "first"]);
+        let clean = commit_of(tree.path()).unwrap();
+        assert_eq!(clean.len(), 12, "{clean}");
+        write(&result, "2");
+        assert_eq!(commit_of(tree.path()).unwrap(), clean);
+        write(&source, "2");
+        assert_eq!(commit_of(tree.path()).unwrap(), clean + "-dirty");
+        assert!(commit_of(&tree.path().join("none")).is_err());
+        fs::remove_dir_all(tree.path().join(".git")).unwrap();
+        assert!(commit_of(tree.path()).is_err());
+    }
 }

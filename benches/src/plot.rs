@@ -11,12 +11,17 @@
 //!                   x label
 //! ```
 //!
-//! Text is left to whatever shows the picture: no font is needed to draw it.
+//! [`Bars`] compare instead, as SVG or in pixels. The font of an SVG's text is left to whatever shows
+//! the picture.
 
+mod bars;
 mod draw;
+mod fonts;
 mod thin;
 
 use thiserror::Error;
+
+pub use bars::{BarSeries, Bars, bars_png, bars_svg};
 
 /// Several panels, one below the other, that share their horizontal axis.
 #[derive(Clone, Debug)]
@@ -111,6 +116,7 @@ pub struct PlotError(String);
 ///
 /// When the figure has no panel, or a panel has nothing to draw.
 pub fn svg(figure: &Figure) -> Result<String, PlotError> {
+    fonts::register()?;
     let mut document = String::new();
     draw::figure(figure, &mut document)?;
     // The drawing's end is written when its backend is dropped.

@@ -10,6 +10,8 @@ use thiserror::Error;
 
 /// Where result files are committed, from the root of the source tree.
 pub const DIRECTORY: &str = "benches/results";
+/// What `make report` makes of them, likewise.
+pub const PAGE: &str = "benches/RESULTS.md";
 
 /// Why a result file could not be read or written.
 #[derive(Debug, Error)]
@@ -81,9 +83,17 @@ pub fn save(result: &impl Serialize, file: &Path) -> Result<(), ResultError> {
 /// # Errors
 /// [`ResultError::Io`].
 pub fn save_text(text: &str, file: &Path) -> Result<(), ResultError> {
+    save_bytes(text.as_bytes(), file)
+}
+
+/// The same of a picture.
+///
+/// # Errors
+/// [`ResultError::Io`].
+pub fn save_bytes(bytes: &[u8], file: &Path) -> Result<(), ResultError> {
     let directory = file.parent().map_or(Ok(()), fs::create_dir_all);
     directory
-        .and_then(|()| fs::write(file, text))
+        .and_then(|()| fs::write(file, bytes))
         .map_err(|source| failed(file, source))
 }
 

@@ -1,14 +1,22 @@
 //! The speed test as a process, and what it prints.
 
+mod histograms;
+
 use std::{ffi::OsStr, path::Path, process::Command};
 
 use anyhow::{Context as _, ensure};
 use convoy_lab::measure::Host;
 use serde::Deserialize;
 
+pub use histograms::{Histogram, Histograms};
+
+use crate::origin::Origin;
+
 /// What `convoy speedtest --json` prints, as far as it is used here.
 #[derive(Debug, Deserialize)]
 pub struct Speedtest {
+    /// How it came about: in a result file, not as printed.
+    pub origin: Option<Origin>,
     /// Of the program.
     pub version: String,
     /// Where it was measured.
@@ -38,6 +46,8 @@ pub struct Run {
     pub segments_per_send: Option<f64>,
     /// Median round trip under the test's load.
     pub ping_loaded_ms: Option<f64>,
+    /// Of the daemon that sends.
+    pub histograms: Option<Histograms>,
 }
 
 impl Speedtest {

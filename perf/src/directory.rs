@@ -12,7 +12,7 @@ use std::{
 use crate::ProfileError;
 
 /// All that a profile may write there.
-const FILES: [&str; 8] = [
+const FILES: [&str; 9] = [
     "perf.data",
     "stat.txt",
     "syscalls.txt",
@@ -21,6 +21,7 @@ const FILES: [&str; 8] = [
     "flamegraph-diff.svg",
     "syscalls.json",
     "stat.json",
+    "shares.json",
 ];
 /// Written last: with it the profile is whole.
 const LAST: &str = "report.md";

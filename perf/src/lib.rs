@@ -14,6 +14,7 @@
 //! | `profile.perf` | `record` | the samples, as Firefox Profiler takes them |
 //! | `flamegraph.svg`, `flamegraph-diff.svg` | `flame_graph` | the samples, drawn |
 //! | `syscalls.json` | `syscalls` | system calls by name |
+//! | `shares.json` | `shares` | shares of the CPU time, for programs |
 //! | `report.md` | `report` | these together |
 //!
 //! Deliberately left out: the load, and what the daemons carried meanwhile, which the caller says.
@@ -28,6 +29,7 @@ mod profiler;
 mod record;
 mod report;
 mod samples;
+mod shares;
 mod stacks;
 mod stat;
 mod syscalls;

@@ -10,6 +10,7 @@ use crate::{
     flame_graph, permission,
     record::{self, Recorder},
     report::{self, Findings},
+    shares,
     stat::{self, Stat},
     syscalls::{self, Syscalls},
     tools,
@@ -168,7 +169,12 @@ impl Profiler {
             stat: self.stat.as_ref(),
             syscalls: self.syscalls.as_ref(),
         };
-        write(self.directory, &findings)
+        let pids: Vec<_> = self
+            .pids
+            .iter()
+            .map(|pid| pid.as_raw().cast_unsigned())
+            .collect();
+        write(self.directory, &findings, Some(&pids))
     }
 }
 
@@ -202,15 +208,20 @@ pub fn read(text: &Path, directory: Directory, before: Option<&Path>) -> Result<
         stat: None,
         syscalls: None,
     };
-    write(directory, &findings)
+    write(directory, &findings, None)
 }
 
-fn write(directory: Directory, findings: &Findings<'_>) -> Result<(), ProfileError> {
+fn write(
+    directory: Directory,
+    findings: &Findings<'_>,
+    pids: Option<&[u32]>,
+) -> Result<(), ProfileError> {
     flame_graph::draw(findings.stacks, &directory.file(flame_graph::FILE))?;
     if let Some(before) = findings.before {
         let path = directory.file(flame_graph::DIFFERENCE_FILE);
         flame_graph::draw_difference(before, findings.stacks, &path)?;
     }
+    shares::write(&directory, findings, pids)?;
     directory.write(report::FILE, report::text(findings).as_bytes())?;
     directory.keep();
     Ok(())

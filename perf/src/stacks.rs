@@ -1,6 +1,12 @@
 //! The samples, each stack once with its count.
 
-use std::{collections::BTreeMap, fs::File, io::BufRead, io::BufReader, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs::File,
+    io::BufRead,
+    io::BufReader,
+    path::Path,
+};
 
 use crate::{ProfileError, Sample, Samples, TextError};
 
@@ -13,7 +19,8 @@ const UNKNOWN: &str = "[unknown]";
 /// them: what flame graphs are drawn from.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Stacks {
-    counts: BTreeMap<String, u64>,
+    /// By process.
+    counts: BTreeMap<String, BTreeMap<u32, u64>>,
     event: String,
 }
 
@@ -40,7 +47,7 @@ impl Stacks {
         let mut stacks = Self::default();
         for sample in Samples::new(text) {
             let sample = sample?;
-            *stacks.counts.entry(folded(&sample)).or_default() += 1;
+            stacks.add(folded(&sample), sample.pid, 1);
             stacks.event = sample.event;
         }
         Ok(stacks)
@@ -48,7 +55,7 @@ impl Stacks {
 
     /// Samples in all.
     pub fn total(&self) -> u64 {
-        self.counts.values().sum()
+        self.iter().map(|(_, count)| count).sum()
     }
 
     /// What was counted between two samples.
@@ -56,17 +63,47 @@ impl Stacks {
         &self.event
     }
 
+    /// The processes that were seen running.
+    pub fn processes(&self) -> BTreeSet<u32> {
+        let processes = self.counts.values().flat_map(BTreeMap::keys);
+        processes.copied().collect()
+    }
+
+    /// Those of one process.
+    #[must_use]
+    pub fn of_process(&self, pid: u32) -> Self {
+        let mut stacks = Self {
+            event: self.event.clone(),
+            ..Self::default()
+        };
+        for (stack, by_process) in &self.counts {
+            if let Some(&count) = by_process.get(&pid) {
+                stacks.add(stack.clone(), pid, count);
+            }
+        }
+        stacks
+    }
+
     /// Every stack with its count: the thread first, then the functions from the outermost on.
     pub fn iter(&self) -> impl Iterator<Item = (impl DoubleEndedIterator<Item = &str>, u64)> {
         let counts = self.counts.iter();
-        counts.map(|(stack, &count)| (stack.split(';'), count))
+        counts.map(|(stack, by_process)| (stack.split(';'), by_process.values().sum()))
     }
 
     /// One line a stack, as programs that draw flame graphs take them.
     pub(crate) fn lines(&self) -> impl Iterator<Item = String> {
         self.counts
             .iter()
-            .map(|(stack, count)| format!("{stack} {count}"))
+            .map(|(stack, by_process)| format!("{stack} {}", by_process.values().sum::<u64>()))
+    }
+
+    fn add(&mut self, stack: String, pid: u32, count: u64) {
+        *self
+            .counts
+            .entry(stack)
+            .or_default()
+            .entry(pid)
+            .or_default() += count;
     }
 }
 
@@ -97,6 +134,18 @@ mod tests {
         let lines: Vec<_> = stacks.lines().collect();
         assert_eq!(lines, ["tunnel 1", "tunnel;<[u8, 4]>::outer;inner 2"]);
         assert_eq!((stacks.total(), stacks.event()), (3, "cycles"));
+    }
+
+    #[test]
+    fn the_stacks_of_processes_are_together_and_can_be_told_apart() {
+        let sample = |pid: u32| format!("tunnel {pid}/9 1.5: 100 cycles: \n\t1 send (a)\n\n");
+        let text = [7, 8, 7].map(sample).concat();
+        let stacks = Stacks::of(text.as_bytes()).unwrap();
+        assert_eq!(stacks.lines().collect::<Vec<_>>(), ["tunnel;send 3"]);
+        assert_eq!(stacks.processes().into_iter().collect::<Vec<_>>(), [7, 8]);
+        let counts = [7, 8, 9].map(|pid| stacks.of_process(pid).total());
+        assert_eq!(counts, [2, 1, 0]);
+        assert_eq!(stacks.of_process(7).event(), "cycles");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use plotters::{
     style::text_anchor::{HPos, Pos, VPos},
 };
 
-use super::{Colour, Figure, Line, Panel, PlotError, Scale, thin::thin};
+use super::{Colour, Figure, Line, Panel, PlotError, Scale, fonts::SANS as FONT, thin::thin};
 
 const WIDTH: u32 = 1_200;
 const HEAD: u32 = 84;
@@ -21,7 +21,6 @@ const LEGEND: u32 = 26;
 const Y_AXIS: u32 = 78;
 /// About the width of a letter.
 const LETTER: i32 = 7;
-const FONT: &str = "sans-serif";
 /// Up to so many points of a line are dots, too: that is where something was measured.
 const FEW: usize = 32;
 const DOT: i32 = 3;
@@ -237,7 +236,7 @@ fn draw_legend(panel: &Panel, area: &Area<'_>) -> Drawn {
     Ok(())
 }
 
-fn rgb(colour: Colour) -> RGBColor {
+pub(super) fn rgb(colour: Colour) -> RGBColor {
     match colour {
         Colour::Blue => RGBColor(0x00, 0x72, 0xB2),
         Colour::Vermilion => RGBColor(0xD5, 0x5E, 0x00),

@@ -49,7 +49,7 @@ struct Args {
     out: PathBuf,
     /// Only draw again the `packet_rate.json` that is there
     #[arg(long)]
-    again: bool,
+    draw: bool,
 }
 
 fn main() -> ExitCode {
@@ -64,11 +64,10 @@ fn main() -> ExitCode {
 
 fn study(args: &Args) -> anyhow::Result<()> {
     let file = args.out.join("packet_rate.json");
-    let record = if args.again {
-        results::load(&file)?
-    } else {
-        measure(args)?
-    };
+    if args.draw {
+        return draw(&results::load(&file)?, &args.out);
+    }
+    let record = measure(args)?;
     print!("{}", record.summary());
     // A trial is no result to keep.
     if args.quick && args.out == Path::new(results::DIRECTORY) {
@@ -76,10 +75,15 @@ fn study(args: &Args) -> anyhow::Result<()> {
     }
     results::save(&record, &file)?;
     results::save_text(&record.csv(), &file.with_extension("csv"))?;
-    for (name, figure) in picture::all(&record) {
-        results::save_text(&plot::svg(&figure)?, &args.out.join(name))?;
-    }
+    draw(&record, &args.out)?;
     eprintln!("all of it: {}", file.display());
+    Ok(())
+}
+
+fn draw(record: &Record, out: &Path) -> anyhow::Result<()> {
+    for (name, figure) in picture::all(record) {
+        results::save_text(&plot::svg(&figure)?, &out.join(name))?;
+    }
     Ok(())
 }
 

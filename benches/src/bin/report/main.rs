@@ -1,20 +1,23 @@
-//! `make report`: `benches/RESULTS.md`, made anew of the result files.
+//! `make report`: `benches/RESULTS.md`, made anew of the result files, and what is drawn of several.
 //!
 //! A section is what one command has found: it names the command, says on what machine and at which
 //! commit it ran, and shows its figures and plots. Where the result file is missing, the section says
-//! how to make it. Nothing is measured here, and only `profile.json` is
-//! written by hand.
+//! how to make it. Nothing is measured here.
 //!
 //! 1. [`section`]: what all sections have in common.
 //! 2. [`claims`]: what the design promises, row by row, from all files.
-//! 3. [`peers`], [`peers_wide`], [`tunnel`], [`growth`], [`packet_rate`], [`stages`], [`soak`]: a section
-//!    each.
+//! 3. [`peers`], [`peers_wide`], [`tunnel`] with [`batches`], [`profile`], [`growth`], [`packet_rate`],
+//!    [`stages`], [`soak`]: a section each.
+//! 4. [`chart`]: the picture of the README.
 
+mod batches;
+mod chart;
 mod claims;
 mod growth;
 mod packet_rate;
 mod peers;
 mod peers_wide;
+mod profile;
 mod section;
 mod soak;
 mod stages;
@@ -37,7 +40,7 @@ struct Args {
     #[arg(long, value_name = "DIR", default_value = results::DIRECTORY)]
     results: PathBuf,
     /// The report
-    #[arg(long, value_name = "FILE", default_value = "benches/RESULTS.md")]
+    #[arg(long, value_name = "FILE", default_value = results::PAGE)]
     out: PathBuf,
     /// Write nothing; fail if the report is not what it would be
     #[arg(long)]
@@ -62,26 +65,33 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &Args) -> anyhow::Result<()> {
-    let text = text(&args.results)?;
-    if !args.check {
-        return Ok(results::save_text(&text, &args.out)?);
+    let pictures = chart::pictures(&args.results)?;
+    let page = text(&args.results, &pictures)?.into_bytes();
+    let pictures = pictures.into_iter();
+    let pictures = pictures.map(|(name, bytes)| (args.results.join(name), bytes));
+    for (file, bytes) in [(args.out.clone(), page)].into_iter().chain(pictures) {
+        if !args.check {
+            results::save_bytes(&bytes, &file)?;
+            continue;
+        }
+        let present = fs::read(&file).unwrap_or_default();
+        ensure!(
+            present == bytes,
+            "{} is not what the result files say (fix: make report)",
+            file.display()
+        );
     }
-    let present = fs::read_to_string(&args.out).unwrap_or_default();
-    ensure!(
-        present == text,
-        "{} is not what the result files say (fix: make report)",
-        args.out.display()
-    );
     Ok(())
 }
 
 /// The whole page.
-fn text(results: &Path) -> anyhow::Result<String> {
+fn text(results: &Path, pictures: &[chart::Picture]) -> anyhow::Result<String> {
     let sections = [
         claims::section(results)?,
-        peers::section(results)?,
+        peers::section(results)? + chart::link(pictures),
         peers_wide::section(results)?,
         tunnel::section(results)?,
+        profile::section(results)?,
         growth::section(results)?,
         packet_rate::section(results)?,
         stages::section(results)?,
@@ -97,9 +107,9 @@ mod tests {
 
     #[test]
     fn without_results_every_section_names_its_command() {
-        let text = text(Path::new("/nowhere")).unwrap();
+        let text = text(Path::new("/nowhere"), &[]).unwrap();
         let sections: Vec<_> = text.split("\n## ").skip(1).collect();
-        assert_eq!(sections.len(), 8);
+        assert_eq!(sections.len(), 10);
         for section in sections {
             assert!(section.contains("`make "), "{section}");
         }
@@ -108,6 +118,7 @@ mod tests {
     #[test]
     fn the_committed_results_can_be_read() {
         let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("results");
-        text(&directory).unwrap();
+        let pictures = chart::pictures(&directory).unwrap();
+        text(&directory, &pictures).unwrap();
     }
 }

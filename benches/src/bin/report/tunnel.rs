@@ -3,23 +3,33 @@
 use std::path::Path;
 
 use convoy_benches::{
-    markdown, results,
-    speedtest::{Run, Speedtest},
+    markdown,
+    origin::Origin,
+    results,
+    speedtest::{Histograms, Run, Speedtest},
 };
 use convoy_lab::measure::Sample;
 use serde::Deserialize;
 
-use crate::section::{Section, cell, number, rows};
+use crate::{
+    batches,
+    section::{Section, cell, number, rows, told},
+};
 
 pub(crate) const SPEEDTEST: &str = "speedtest.json";
 pub(crate) const SHAPE: &str = "speedtest-shape.json";
 pub(crate) const COMMAND: &str = "make speedtest-results";
+pub(crate) const GSO: &str = "speedtest-gso.json";
+pub(crate) const TUN_OFFLOAD: &str = "speedtest-tun-offload.json";
 /// Each is a comparison of its own.
-const CONTRASTS: [&str; 3] = ["speedtest-gso.json", "speedtest-tun-offload.json", SHAPE];
+const CONTRASTS: [&str; 3] = [GSO, TUN_OFFLOAD, SHAPE];
+/// The test that the claims and the histograms are about.
+const UPLOAD: &str = "tcp-up";
 
-/// What `convoy speedtest --compare … --json` prints, as far as it is shown.
+/// What `convoy speedtest --compare … --json` prints, as far as it is shown, with its origin.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Contrast {
+    origin: Origin,
     compare: Comparison,
 }
 
@@ -40,6 +50,8 @@ struct Side {
 struct Compared {
     name: String,
     figure: String,
+    a: Option<Sample>,
+    b: Option<Sample>,
     ratio: Option<Sample>,
 }
 
@@ -71,7 +83,9 @@ pub(crate) fn section(results: &Path) -> anyhow::Result<String> {
             .iter()
             .flat_map(|contrast| contrast.compare.rows()),
     );
-    Ok(text + "\n" + &markdown::table(&rows))
+    let origins = contrasts.iter().map(|contrast| told(&contrast.origin));
+    let origins: Vec<_> = origins.collect();
+    Ok(text + "\n" + &markdown::table(&rows) + "\n" + &origins.join("\n"))
 }
 
 fn speedtest(found: &Speedtest) -> String {
@@ -95,23 +109,42 @@ fn speedtest(found: &Speedtest) -> String {
             number(run.ping_loaded_ms, 3),
         ]
     };
-    let host = &found.host;
-    format!(
-        "convoy {}, {} × {}, Linux {}.\n\n{}",
-        found.version,
-        host.cpus,
-        cell(host.cpu.as_ref()),
-        host.kernel,
-        markdown::table(&rows(head, found.runs.iter().map(row)))
-    )
+    let table = markdown::table(&rows(head, found.runs.iter().map(row)));
+    let origin = found.origin.as_ref().map(told);
+    let text = cell(origin) + "\n" + &table;
+    let Some(histograms) = upload(found) else {
+        return text;
+    };
+    text + "\nHow full batches are during `tcp-up`: of the TUN reads of the daemon that sends, of the batches \
+            that go from its reader to its event loop, and of its UDP sends.\n\n"
+        + &batches::table(histograms)
+}
+
+/// How full batches were during an upload.
+pub(crate) fn upload(found: &Speedtest) -> Option<&Histograms> {
+    found.of(UPLOAD).ok()?.histograms.as_ref()
+}
+
+/// The throughput of two configurations, measured in turns.
+#[derive(Debug)]
+pub(crate) struct Gain<'a> {
+    /// Medians, in Gbit/s.
+    pub(crate) with: f64,
+    pub(crate) without: f64,
+    /// Within each round.
+    pub(crate) ratio: &'a Sample,
 }
 
 impl Contrast {
-    /// The ratio of the first configuration's throughput to the second's.
-    pub(crate) fn throughput(&self) -> Option<&Sample> {
+    /// What the first configuration carries, compared with the second.
+    pub(crate) fn gain(&self) -> Option<Gain<'_>> {
         let mut tests = self.compare.tests.iter();
-        let throughput = tests.find(|test| test.name == "tcp-up" && test.figure == "gbps")?;
-        throughput.ratio.as_ref()
+        let throughput = tests.find(|test| test.name == UPLOAD && test.figure == "gbps")?;
+        Some(Gain {
+            with: throughput.a.as_ref()?.median,
+            without: throughput.b.as_ref()?.median,
+            ratio: throughput.ratio.as_ref()?,
+        })
     }
 }
 

@@ -66,11 +66,18 @@ struct Args {
     /// Only judge and draw again the soak.json that is there
     #[arg(long)]
     again: bool,
+    /// Only draw again the soak.json that is there
+    #[arg(long, conflicts_with = "again")]
+    draw: bool,
 }
 
 fn main() -> anyhow::Result<ExitCode> {
     let args = Args::parse();
     let file = args.out.join("soak.json");
+    if args.draw {
+        draw(&Record::load(&file)?, &args.out)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let mut record = if args.again {
         Record::load(&file)?
     } else {

@@ -13,7 +13,7 @@ use convoy_lab::wireguard::Tunnel;
 
 use super::args::{Load, Test};
 use super::progress::Progress;
-use super::report::Run;
+use super::report::{Histograms, Run};
 
 const WARMUP: Duration = Duration::from_millis(500);
 /// How long the latency without load is measured.
@@ -217,6 +217,7 @@ fn note_usage(
     };
     run.packets_per_read = sender.as_ref().and_then(Counters::packets_per_read);
     run.segments_per_send = sender.as_ref().and_then(Counters::segments_per_send);
+    run.histograms = sender.as_ref().and_then(histograms);
     let syscalls = |counters: &Option<Counters>| counters.as_ref()?.syscalls();
     run.syscalls_per_gb = syscalls(&near)
         .zip(syscalls(&far))
@@ -225,6 +226,15 @@ fn note_usage(
 
 fn between(before: Option<Counters>, after: Option<Counters>) -> Option<Counters> {
     Some(after?.since(&before?))
+}
+
+fn histograms(counters: &Counters) -> Option<Histograms> {
+    let histogram = |name| Some(counters.histogram(name)?.to_vec());
+    Some(Histograms {
+        packets_per_read: histogram("packets_per_read")?,
+        packets_per_batch: histogram("packets_per_batch")?,
+        segments_per_send: histogram("segments_per_send")?,
+    })
 }
 
 #[cfg(test)]
@@ -260,6 +270,31 @@ mod tests {
         assert_eq!(run.syscalls_per_gb, Some(300.0));
         assert_eq!(run.packets_per_read, Some(2.0));
         assert_eq!(run.segments_per_send, None);
+    }
+
+    #[test]
+    fn batches_are_shown_value_by_value_of_the_daemon_that_sends() {
+        let nothing = r#"{"counters":{}}"#;
+        let after = r#"{"counters":{"histograms":{"packets_per_read":[0,0,8],
+            "packets_per_batch":[0,3,0],"segments_per_send":[0]}}}"#;
+        let readings = |left: &str, right: &str| {
+            let [left, right] = [left, right].map(|json| readings(0, Some(json)));
+            left.zip(right).map(|(left, right)| Readings {
+                right: right.right,
+                ..left
+            })
+        };
+        let histograms = |direction| {
+            let mut run = Run::named("tcp");
+            let before = readings(nothing, nothing);
+            note_usage(&mut run, before, readings(after, nothing), direction, 1);
+            run.histograms
+        };
+        let found = histograms(Direction::Up).unwrap();
+        assert_eq!(found.packets_per_read, [0, 0, 8]);
+        assert_eq!(found.packets_per_batch, [0, 3]);
+        assert_eq!(found.segments_per_send, [] as [u64; 0]);
+        assert_eq!(histograms(Direction::Down), None);
     }
 
     #[test]

@@ -73,6 +73,8 @@ pub(super) struct Run {
     pub(super) packets_per_read: Option<f64>,
     /// Of the daemon that sends: datagrams in an average UDP send.
     pub(super) segments_per_send: Option<f64>,
+    /// Of the daemon that sends.
+    pub(super) histograms: Option<Histograms>,
     /// System calls of both daemons' data paths for 10⁹ bytes of payload.
     pub(super) syscalls_per_gb: Option<f64>,
     /// Median round trip without load.
@@ -81,6 +83,18 @@ pub(super) struct Run {
     pub(super) ping_loaded_ms: Option<f64>,
     /// 99th percentile under this test's load.
     pub(super) ping_loaded_p99_ms: Option<f64>,
+}
+
+/// How full batches were. Entry `v` of each is how often the value `v` was seen, entry 64 also what is
+/// above; values behind the last entry were not seen.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct Histograms {
+    /// Packets that a TUN read returned: segments, of a super-packet.
+    pub(super) packets_per_read: Vec<u64>,
+    /// Packets in a batch from the reader to the event loop.
+    pub(super) packets_per_batch: Vec<u64>,
+    /// Datagrams in a UDP send.
+    pub(super) segments_per_send: Vec<u64>,
 }
 
 impl Run {
@@ -97,6 +111,7 @@ impl Run {
             cpu_s_per_gb: None,
             packets_per_read: None,
             segments_per_send: None,
+            histograms: None,
             syscalls_per_gb: None,
             ping_idle_ms: None,
             ping_loaded_ms: None,
@@ -187,6 +202,7 @@ mod tests {
             "cpu_s_per_gb",
             "segments_per_send",
             "packets_per_read",
+            "histograms",
             "ping_idle_ms",
             "ping_loaded_ms",
         ] {

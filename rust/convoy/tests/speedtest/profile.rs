@@ -38,6 +38,7 @@ fn a_speed_test_writes_a_profile_of_both_daemons() {
             "flamegraph.svg",
             "profile.perf",
             "report.md",
+            "shares.json",
             "stat.json",
             "syscalls.json"
         ]
@@ -66,6 +67,12 @@ fn a_speed_test_writes_a_profile_of_both_daemons() {
             .unwrap()
             > 0
     );
+    let shares = json(&out, "shares.json");
+    assert_eq!(shares["all"]["samples"], samples.len());
+    assert!(shares["sends_per_gb"].as_f64().unwrap() > 0.0, "{shares}");
+    let [sender, receiver] = [0, 1].map(|daemon| &shares["daemons"][daemon]);
+    let sending = |daemon: &Value| daemon["udp_sendmsg"].as_f64().unwrap();
+    assert!(sending(sender) > sending(receiver), "{shares}");
     let stat = json(&out, "stat.json");
     assert!(stat["cpu_seconds"].as_f64().unwrap() > 0.0, "{stat}");
     assert!(stat["context_switches"].as_f64().unwrap() > 0.0, "{stat}");

@@ -78,6 +78,14 @@ impl Counters {
         self.mean("segments_per_send")
     }
 
+    /// How often each value was seen, from 0 on to the last that was; none where it is not reported.
+    #[must_use]
+    pub fn histogram(&self, name: &str) -> Option<&[u64]> {
+        let counts = self.histograms.get(name)?;
+        let len = counts.iter().rposition(|&count| count > 0);
+        Some(&counts[..len.map_or(0, |last| last + 1)])
+    }
+
     /// All system calls of the data path; none where they are not counted.
     #[must_use]
     pub fn syscalls(&self) -> Option<u64> {
@@ -154,6 +162,15 @@ mod tests {
     fn a_histogram_that_grew_longer_still_has_a_difference() {
         let between = counters(&[0, 2, 4], 0).since(&counters(&[0, 1], 0));
         assert_eq!(between.packets_per_read(), Some(9.0 / 5.0));
+    }
+
+    #[test]
+    fn a_histogram_ends_with_the_last_value_that_was_seen() {
+        let between = counters(&[9, 7, 3, 5, 0], 0).since(&counters(&[4, 7, 0, 5], 0));
+        assert_eq!(between.histogram("packets_per_read"), Some(&[5, 0, 3][..]));
+        let nothing = between.since(&between);
+        assert_eq!(nothing.histogram("packets_per_read"), Some(&[][..]));
+        assert_eq!(nothing.histogram("segments_per_send"), None);
     }
 
     #[test]

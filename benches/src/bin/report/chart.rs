@@ -1,0 +1,152 @@
+//! The speed against other programs as bars: `peers.svg`, and `peers.png` for the README.
+
+use std::path::Path;
+
+use convoy_benches::{
+    plot::{BarSeries, Bars, Colour, bars_png, bars_svg},
+    results,
+};
+use convoy_lab::measure::Host;
+use serde::Deserialize;
+
+use crate::section::cell;
+
+/// `peers.json`, as far as it is drawn.
+#[derive(Debug, Deserialize)]
+struct Peers {
+    commit: Option<String>,
+    host: Host,
+    repetitions: u32,
+    contestants: Vec<Contestant>,
+    rows: Vec<Row>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Contestant {
+    name: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct Row {
+    row: String,
+    /// In the order of the contestants.
+    cells: Vec<Cell>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Cell {
+    median: Option<f64>,
+}
+
+/// The rows that are drawn, with what they are called.
+const GROUPS: [(&str, &str); 4] = [
+    ("tcp-up", "TCP up"),
+    ("tcp-down", "TCP down"),
+    ("tcp-4", "TCP up, 4 streams"),
+    ("tcp-both", "TCP both ways, the sum"),
+];
+/// Convoy's is the first.
+const COLOURS: [Colour; 5] = [
+    Colour::Blue,
+    Colour::Orange,
+    Colour::Vermilion,
+    Colour::Green,
+    Colour::Purple,
+];
+
+/// A file that is drawn, by its name in the results.
+pub(crate) type Picture = (&'static str, Vec<u8>);
+
+/// What there is to draw; nothing where nobody was compared.
+pub(crate) fn pictures(results: &Path) -> anyhow::Result<Vec<Picture>> {
+    let peers: Option<Peers> = results::load_if_there(&results.join("peers.json"))?;
+    let Some(bars) = peers.as_ref().and_then(bars) else {
+        return Ok(Vec::new());
+    };
+    Ok(vec![
+        ("peers.svg", bars_svg(&bars)?.into_bytes()),
+        ("peers.png", bars_png(&bars)?),
+    ])
+}
+
+/// The end of the section about other programs.
+pub(crate) fn link(pictures: &[Picture]) -> &'static str {
+    match pictures {
+        [] => "",
+        _ => "\n![TCP throughput by program](results/peers.svg)\n",
+    }
+}
+
+/// Every contestant as it is by default, in every group that was measured.
+fn bars(peers: &Peers) -> Option<Bars> {
+    let shown = |(row, title): &(&str, &str)| {
+        let row = peers.rows.iter().find(|found| found.row == *row)?;
+        row.cells
+            .iter()
+            .any(|cell| cell.median.is_some())
+            .then(|| ((*title).to_owned(), row))
+    };
+    let (groups, rows): (Vec<_>, Vec<_>) = GROUPS.iter().filter_map(shown).unzip();
+    let contestants = peers.contestants.iter().enumerate();
+    let defaults = contestants.filter(|(_, one)| !one.name.contains('+'));
+    let series = defaults.zip(COLOURS.into_iter().cycle());
+    let series = series.map(|((place, contestant), colour)| BarSeries {
+        name: contestant.name.clone(),
+        colour,
+        values: rows
+            .iter()
+            .map(|row| row.cells.get(place)?.median)
+            .collect(),
+    });
+    let host = &peers.host;
+    let bars = Bars {
+        title: "TCP through a tunnel between two namespaces of one machine".to_owned(),
+        subtitle: format!(
+            "medians of {} repetitions in turns · {} × {} · Linux {} · commit {}",
+            peers.repetitions,
+            host.cpus,
+            cell(host.cpu.as_ref()),
+            host.kernel,
+            cell(peers.commit.as_ref())
+        ),
+        y_label: "Gbit/s".to_owned(),
+        groups,
+        series: series.collect(),
+    };
+    (!bars.groups.is_empty()).then_some(bars)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peers(median: &str) -> Peers {
+        let json = format!(
+            r#"{{"commit": "abc", "host": {{"kernel": "6", "cpu": null, "cpus": 2,
+                "memory_mib": null, "root": true}}, "repetitions": 5,
+                "contestants": [{{"name": "convoy"}}, {{"name": "gotatun+q"}}, {{"name": "gotatun"}}],
+                "rows": [{{"row": "cpu", "cells": []}}, {{"row": "tcp-both", "cells": []}},
+                    {{"row": "tcp-up", "cells": [
+                    {{"median": {median}}}, {{"median": null}}, {{"median": {median}}}]}}]}}"#
+        );
+        serde_json::from_str(&json).unwrap()
+    }
+
+    #[test]
+    fn every_program_is_drawn_as_it_is_by_default_in_what_was_measured() {
+        let bars = bars(&peers("5.5")).unwrap();
+        assert_eq!(bars.groups, ["TCP up"]);
+        let names: Vec<_> = bars.series.iter().map(|one| &one.name[..]).collect();
+        assert_eq!(names, ["convoy", "gotatun"]);
+        assert_eq!(bars.series[1].values, [Some(5.5)]);
+        assert!(bars.subtitle.contains("commit abc"), "{}", bars.subtitle);
+    }
+
+    #[test]
+    fn without_figures_nothing_is_drawn() {
+        assert!(bars(&peers("null")).is_none());
+        let pictures = pictures(Path::new("/nowhere")).unwrap();
+        assert!(pictures.is_empty());
+        assert_eq!(link(&pictures), "");
+    }
+}
