@@ -245,6 +245,7 @@ enum Filled {
 
 impl Source {
     /// Reads without waiting, up to `limit` packets; a super-packet alone may pass it.
+    #[inline(never)]
     fn fill(&self, batch: &mut Outbound, limit: usize) -> Result<Filled, ReaderExit> {
         let mut last = 1;
         while batch.packets() + last <= limit.max(last) {

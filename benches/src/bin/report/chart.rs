@@ -6,37 +6,11 @@ use convoy_benches::{
     plot::{BarSeries, Bars, Colour, bars_png, bars_svg},
     results,
 };
-use convoy_lab::measure::Host;
-use serde::Deserialize;
 
-use crate::section::cell;
-
-/// `peers.json`, as far as it is drawn.
-#[derive(Debug, Deserialize)]
-struct Peers {
-    commit: Option<String>,
-    host: Host,
-    repetitions: u32,
-    contestants: Vec<Contestant>,
-    rows: Vec<Row>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Contestant {
-    name: String,
-}
-
-#[derive(Debug, Deserialize)]
-struct Row {
-    row: String,
-    /// In the order of the contestants.
-    cells: Vec<Cell>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Cell {
-    median: Option<f64>,
-}
+use crate::{
+    peers::{self, Peers},
+    section::cell,
+};
 
 /// The rows that are drawn, with what they are called.
 const GROUPS: [(&str, &str); 4] = [
@@ -59,7 +33,7 @@ pub(crate) type Picture = (&'static str, Vec<u8>);
 
 /// What there is to draw; nothing where nobody was compared.
 pub(crate) fn pictures(results: &Path) -> anyhow::Result<Vec<Picture>> {
-    let peers: Option<Peers> = results::load_if_there(&results.join("peers.json"))?;
+    let peers: Option<Peers> = results::load_if_there(&results.join(peers::FILE))?;
     let Some(bars) = peers.as_ref().and_then(bars) else {
         return Ok(Vec::new());
     };
@@ -80,15 +54,15 @@ pub(crate) fn link(pictures: &[Picture]) -> &'static str {
 /// Every contestant as it is by default, in every group that was measured.
 fn bars(peers: &Peers) -> Option<Bars> {
     let shown = |(row, title): &(&str, &str)| {
-        let row = peers.rows.iter().find(|found| found.row == *row)?;
+        let row = peers.rows.iter().find(|found| found.name == *row)?;
         row.cells
             .iter()
             .any(|cell| cell.median.is_some())
             .then(|| ((*title).to_owned(), row))
     };
     let (groups, rows): (Vec<_>, Vec<_>) = GROUPS.iter().filter_map(shown).unzip();
-    let contestants = peers.contestants.iter().enumerate();
-    let defaults = contestants.filter(|(_, one)| !one.name.contains('+'));
+    let contestants = peers.measured.contestants.iter().enumerate();
+    let defaults = contestants.filter(|(_, one)| one.is_default());
     let series = defaults.zip(COLOURS.into_iter().cycle());
     let series = series.map(|((place, contestant), colour)| BarSeries {
         name: contestant.name.clone(),
@@ -98,16 +72,17 @@ fn bars(peers: &Peers) -> Option<Bars> {
             .map(|row| row.cells.get(place)?.median)
             .collect(),
     });
-    let host = &peers.host;
+    let measured = &peers.measured;
+    let host = &measured.host;
     let bars = Bars {
         title: "TCP through a tunnel between two namespaces of one machine".to_owned(),
         subtitle: format!(
             "medians of {} repetitions in turns · {} × {} · Linux {} · commit {}",
-            peers.repetitions,
+            measured.repetitions,
             host.cpus,
             cell(host.cpu.as_ref()),
             host.kernel,
-            cell(peers.commit.as_ref())
+            cell(measured.commit.as_ref())
         ),
         y_label: "Gbit/s".to_owned(),
         groups,
@@ -119,16 +94,20 @@ fn bars(peers: &Peers) -> Option<Bars> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::measured::tests::HEAD;
 
     fn peers(median: &str) -> Peers {
-        let json = format!(
-            r#"{{"commit": "abc", "host": {{"kernel": "6", "cpu": null, "cpus": 2,
-                "memory_mib": null, "root": true}}, "repetitions": 5,
-                "contestants": [{{"name": "convoy"}}, {{"name": "gotatun+q"}}, {{"name": "gotatun"}}],
-                "rows": [{{"row": "cpu", "cells": []}}, {{"row": "tcp-both", "cells": []}},
-                    {{"row": "tcp-up", "cells": [
-                    {{"median": {median}}}, {{"median": null}}, {{"median": {median}}}]}}]}}"#
-        );
+        let cell = |median| format!(r#"{{"median": {median}, "generator_limited": false}}"#);
+        let row = |name, cells: &[String]| {
+            let cells = cells.join(",");
+            format!(
+                r#"{{"row": "{name}", "title": "", "cells": [{cells}], "convoy_to_best":
+                    {{"best_peer": null, "ratio": null, "must": "", "verdict": ""}}}}"#
+            )
+        };
+        let cells = [median, "null", median].map(cell);
+        let rows = [row("cpu", &[]), row("tcp-both", &[]), row("tcp-up", &cells)];
+        let json = format!(r#"{{{HEAD}, "rows": [{}]}}"#, rows.join(","));
         serde_json::from_str(&json).unwrap()
     }
 

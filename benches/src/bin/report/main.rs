@@ -6,14 +6,15 @@
 //!
 //! 1. [`section`]: what all sections have in common.
 //! 2. [`claims`]: what the design promises, row by row, from all files.
-//! 3. [`peers`], [`peers_wide`], [`tunnel`] with [`batches`], [`profile`], [`growth`], [`packet_rate`],
-//!    [`stages`], [`soak`]: a section each.
+//! 3. [`peers`] and [`peers_wide`] with [`measured`], [`tunnel`] with [`batches`], [`profile`],
+//!    [`growth`], [`packet_rate`], [`stages`], [`soak`]: a section each.
 //! 4. [`chart`]: the picture of the README.
 
 mod batches;
 mod chart;
 mod claims;
 mod growth;
+mod measured;
 mod packet_rate;
 mod peers;
 mod peers_wide;

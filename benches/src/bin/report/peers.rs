@@ -3,38 +3,37 @@
 use std::path::Path;
 
 use convoy_benches::markdown;
-use convoy_lab::measure::Host;
 use serde::Deserialize;
 
-use crate::section::{Section, cell, number};
+use crate::{
+    measured::Measured,
+    section::{Section, cell, number},
+};
+
+pub(crate) const FILE: &str = "peers.json";
 
 /// `peers.json`, as far as it is shown.
 #[derive(Debug, Deserialize)]
-struct Peers {
-    command: Vec<String>,
-    commit: Option<String>,
-    host: Host,
-    repetitions: u32,
-    contestants: Vec<Contestant>,
-    rows: Vec<Row>,
+pub(crate) struct Peers {
+    #[serde(flatten)]
+    pub(crate) measured: Measured,
+    pub(crate) rows: Vec<Row>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Contestant {
-    name: String,
-    version: Option<String>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Row {
+pub(crate) struct Row {
+    /// As it is called in the file.
+    #[serde(rename = "row")]
+    pub(crate) name: String,
     title: String,
-    cells: Vec<Cell>,
+    /// In the order of the contestants.
+    pub(crate) cells: Vec<Cell>,
     convoy_to_best: Comparison,
 }
 
 #[derive(Debug, Deserialize)]
-struct Cell {
-    median: Option<f64>,
+pub(crate) struct Cell {
+    pub(crate) median: Option<f64>,
     generator_limited: bool,
 }
 
@@ -67,37 +66,21 @@ pub(crate) fn section(results: &Path) -> anyhow::Result<String> {
     let section = Section {
         title: "Against other programs",
         command: "make bench-peers",
-        file: "peers.json",
+        file: FILE,
     };
     section.of(results, |peers: &Peers| {
-        let names = peers.contestants.iter().map(|one| one.name.clone());
+        let names = peers
+            .measured
+            .contestants
+            .iter()
+            .map(|one| one.name.clone());
         let mut head = vec![String::new()];
         head.extend(names);
         head.extend(["best peer", "ratio", "95 %", "must", "verdict"].map(str::to_owned));
         let rows = peers.rows.iter().map(row);
         let rows: Vec<_> = [head].into_iter().chain(rows).collect();
-        told(peers) + "\n" + &markdown::table(&rows) + LEGEND
+        peers.measured.told() + "\n" + &markdown::table(&rows) + LEGEND
     })
-}
-
-fn told(peers: &Peers) -> String {
-    let Host {
-        cpus, cpu, kernel, ..
-    } = &peers.host;
-    let version = |one: &Contestant| {
-        let version = one.version.as_ref()?;
-        // A variant is the same program.
-        (!one.name.contains('+')).then(|| format!("{} ({version})", one.name))
-    };
-    let versions: Vec<_> = peers.contestants.iter().filter_map(version).collect();
-    format!(
-        "{cpus} × {}, Linux {kernel}, commit {}, {} repetitions; {}. Called as `{}`.\n",
-        cell(cpu.as_ref()),
-        cell(peers.commit.as_ref()),
-        peers.repetitions,
-        versions.join(", "),
-        peers.command.join(" ")
-    )
 }
 
 fn row(row: &Row) -> Vec<String> {

@@ -3,28 +3,22 @@
 use std::path::Path;
 
 use convoy_benches::markdown;
-use convoy_lab::measure::{Host, Sample};
+use convoy_lab::measure::Sample;
 use serde::Deserialize;
 
-use crate::section::{Section, cell, number};
+use crate::{
+    measured::Measured,
+    section::{Section, cell, number},
+};
 
 /// `peers-wide.json`, as far as it is shown.
 #[derive(Debug, Deserialize)]
 struct Wide {
-    command: Vec<String>,
-    commit: Option<String>,
-    host: Host,
-    repetitions: u32,
-    contestants: Vec<Contestant>,
+    #[serde(flatten)]
+    measured: Measured,
     absent: Vec<Absent>,
     tables: Vec<Table>,
     curves: Vec<Curve>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Contestant {
-    name: String,
-    version: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -80,24 +74,8 @@ pub(crate) fn section(results: &Path) -> anyhow::Result<String> {
             let rows = markdown::table(&rows(table));
             format!("\n### {}\n\n{rows}", table.title)
         });
-        told(wide) + &tables.collect::<String>() + &absent(wide) + LEGEND + &plots(wide)
+        wide.measured.told() + &tables.collect::<String>() + &absent(wide) + LEGEND + &plots(wide)
     })
-}
-
-fn told(wide: &Wide) -> String {
-    let Host {
-        cpus, cpu, kernel, ..
-    } = &wide.host;
-    let version = |one: &Contestant| Some(format!("{} ({})", one.name, one.version.as_ref()?));
-    let versions: Vec<_> = wide.contestants.iter().filter_map(version).collect();
-    format!(
-        "{cpus} × {}, Linux {kernel}, commit {}, {} repetitions; {}. Called as `{}`.\n",
-        cell(cpu.as_ref()),
-        cell(wide.commit.as_ref()),
-        wide.repetitions,
-        versions.join(", "),
-        wide.command.join(" ")
-    )
 }
 
 fn rows(table: &Table) -> Vec<Vec<String>> {
@@ -145,6 +123,7 @@ fn plots(wide: &Wide) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::measured::tests::HEAD;
 
     const TABLE: &str = r#"{"title": "Ordinary VPNs", "contestants": ["convoy", "openvpn"],
         "rows": [{"row": "tcp-up-gbps", "title": "TCP up, Gbit/s", "decimals": 2, "bare_veth": 20.1,
@@ -174,11 +153,7 @@ mod tests {
     fn every_size_that_was_sent_has_its_plot_once() {
         let curve = |payload, points| Curve { payload, points };
         let wide = Wide {
-            command: Vec::new(),
-            commit: None,
-            host: Host::of_this_machine(),
-            repetitions: 1,
-            contestants: Vec::new(),
+            measured: serde_json::from_str(&format!("{{{HEAD}}}")).unwrap(),
             absent: vec![Absent {
                 name: "openvpn".to_owned(),
                 why: "not installed".to_owned(),

@@ -141,7 +141,7 @@ fn a_text_that_is_truncated_or_polluted_is_told_with_its_line() {
     assert!(read(&text, &out).output().unwrap().status.success());
     assert_eq!(
         super::files(&out),
-        ["flamegraph.svg", "profile.perf", "report.md"]
+        ["flamegraph.svg", "profile.perf", "report.md", "shares.json"]
     );
 }
 
