@@ -104,7 +104,7 @@ fn gain(what: &str, contrast: &Contrast) -> Option<String> {
     let gain = contrast.gain()?;
     let percent = |ratio: f64| (ratio - 1.0) * 100.0;
     Some(format!(
-        "{what} give {:+.0} % ({:+.0} to {:+.0} %), {:.1} to {:.1} Gbit/s",
+        "{what}: {:+.0} % ({:+.0} to {:+.0} %), {:.1} to {:.1} Gbit/s",
         percent(gain.ratio.median),
         percent(gain.ratio.min),
         percent(gain.ratio.max),
@@ -182,7 +182,7 @@ mod tests {
             "tests": [{{"name": "tcp-up", "figure": "gbps", "a": {a}, "b": {b}, "ratio": {ratio}}}]}}}}"#
         );
         let told = gain("GSO", &serde_json::from_str(&json).unwrap()).unwrap();
-        assert_eq!(told, "GSO give +60 % (+50 to +75 %), 3.0 to 4.8 Gbit/s");
+        assert_eq!(told, "GSO: +60 % (+50 to +75 %), 3.0 to 4.8 Gbit/s");
     }
 
     #[test]
