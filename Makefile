@@ -158,7 +158,7 @@ report: ## benches/RESULTS.md and all plots, made anew of the files in benches/r
 # Only the program that has measured knows its whole result.
 draw = @[ ! -e $(RESULTS)/$(1).json ] || $(CARGO) run --quiet --locked -p convoy-benches --bin $(1) -- --draw
 
-bench-peers: build peers bench-packages ## Convoy against its newest peers and OpenVPN, measured in turns (50 minutes; as root)
+bench-peers: build peers bench-packages ## Convoy against its newest peers and OpenVPN, measured in turns (an hour; as root)
 	$(CARGO) build --release --locked -p convoy-benches --bin bench_peers
 	./target/release/bench_peers $(ARGS)
 

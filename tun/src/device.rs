@@ -10,9 +10,8 @@ pub(crate) use io::{PacketIo, Stop};
 
 /// Packets that wait in the kernel for the reader thread (`txqueuelen`).
 ///
-/// More lose fewer packets of a burst, and make those behind it wait longer. Two thousand small packets
-/// come in the 7 ms for which threads that share a processor may keep the event loop waiting, at the
-/// rate that it then carries; the kernel's choice is 500 for a TUN, and 1,000 for Ethernet.
+/// More lose fewer packets of a burst, or while other threads have the processor, and make those behind
+/// them wait longer. The kernel's choice is 500 for a TUN, and 1,000 for Ethernet.
 pub const TX_QUEUE_LEN: u32 = 2000;
 
 /// Whether the kernel may hand over super-packets, and take them.

@@ -84,7 +84,7 @@ Wide set: time, by default, for one contestant in one repetition:
   requests, idle and loaded; connections 6 s
   TCP: 8 streams up and down, 1 % loss  11 s   3 x (--secs + 1 with calls counted + iperf3's 0.8)
   UDP: 8 rates of 3 sizes               16 s   less where most is lost
-5 contestants in 5 repetitions, and two OpenVPNs that take half as long: about 15 minutes.";
+5 contestants in 5 repetitions, and two OpenVPNs that take half as long: 15 minutes by this sum.";
 
 /// What is measured in one go, with a table and a file of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -23,7 +23,6 @@ use crate::contestants::Contestant;
 const INTERFACE: &str = "vpn0";
 const PORT: &str = "1194";
 const NEAR: &str = "10.7.0.1";
-const FAR: &str = "10.7.0.2";
 /// OpenVPN tries again after a second, then later and later.
 const PATIENCE: Duration = Duration::from_secs(20);
 const PROBE: Duration = Duration::from_millis(30);
@@ -122,12 +121,13 @@ impl OpenVpn {
         let to = right.outer(Underlay::V4).ip().to_string();
         let waits = ["--tls-server", "--dh", "none", "--port", PORT];
         let calls = ["--tls-client", "--nobind", "--remote", &to, PORT];
+        let far = Self::FAR.to_string();
         let right = Daemon::start(&right.namespace, contestant, directory, |command| {
-            command.args(waits).args(["--ifconfig", FAR, NEAR]);
+            command.args(waits).args(["--ifconfig", &far, NEAR]);
             command.args(["--peer-fingerprint", &certificates.left]);
         })?;
         let left = Daemon::start(&left.namespace, contestant, directory, |command| {
-            command.args(calls).args(["--ifconfig", NEAR, FAR]);
+            command.args(calls).args(["--ifconfig", NEAR, &far]);
             command.args(["--peer-fingerprint", &certificates.right]);
         })?;
         Ok(Self { left, right })
