@@ -30,6 +30,29 @@ fn a_batch_that_was_left_when_the_socket_was_full_goes_on_when_it_is_not() {
 }
 
 #[test]
+fn a_loop_that_has_time_reads_bursts_without_the_readers_thread() {
+    on_runtime(async {
+        let (mut event_loop, kernel, _handle) = event_loop();
+        // Hours in which its thread had next to nothing of a processor.
+        event_loop.load = Load::new(Duration::ZERO, Duration::ZERO);
+        while event_loop.tick() {}
+        for burst in [1, 20, 20, 20] {
+            (0..burst).for_each(|_| kernel.send(&[&[0; 10][..], &PACKET].concat()));
+            let mut left = burst;
+            while left > 0 {
+                let batch = event_loop.reader.recv().await.expect("a batch");
+                left -= batch.packets();
+                // The first batch is the thread's, with which it hands the turn over.
+                assert!(
+                    burst == 1 || batch.calls().waits == 0,
+                    "the thread has read"
+                );
+            }
+        }
+    });
+}
+
+#[test]
 fn an_icmp_error_is_delivered_or_counted_when_the_writer_is_full() {
     const PACKETS: u64 = 12;
     on_runtime(async {
