@@ -200,12 +200,13 @@ mod tests {
                 &["try_to_wake_up", "udp_sendmsg", "__sys_sendmsg"],
             ),
             sample(7, "tunnel", &["udpv6_sendmsg.isra.0"]),
+            sample(7, "tunnel", &["udpv6_sendmsg"]),
             sample(7, "tunnel", &["udp_sendmsg_but_another"]),
             sample(7, "tunnel", &["__sys_sendmsg"]),
         ];
         let shares = written(&samples, None, None);
-        assert_eq!(shares["all"]["udp_sendmsg"], 0.5);
-        assert_eq!(shares["all"]["groups"]["wake-ups"], 0.25);
+        assert_eq!(shares["all"]["udp_sendmsg"], 0.6);
+        assert_eq!(shares["all"]["groups"]["wake-ups"], 0.2);
     }
 
     #[test]
