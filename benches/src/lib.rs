@@ -3,6 +3,7 @@
 pub mod growth;
 pub mod markdown;
 pub mod origin;
+pub mod peers;
 pub mod plot;
 pub mod results;
 pub mod speedtest;

@@ -1,5 +1,7 @@
 //! Tables that are read as they are, and as Markdown.
 
+use std::fmt::Display;
+
 /// A table whose first row is its head. Columns are as wide as their widest cell; the first is flush left, the others flush right.
 pub fn table(rows: &[Vec<String>]) -> String {
     let width = |column: usize| {
@@ -28,6 +30,17 @@ pub fn table(rows: &[Vec<String>]) -> String {
         }
     }
     text
+}
+
+/// A cell; a dash for what was not measured.
+pub fn cell(value: Option<impl Display>) -> String {
+    value.map_or_else(|| "–".to_owned(), |value| value.to_string())
+}
+
+/// A number for a cell.
+#[must_use]
+pub fn number(value: Option<f64>, decimals: usize) -> String {
+    cell(value.map(|value| format!("{value:.decimals$}")))
 }
 
 #[cfg(test)]

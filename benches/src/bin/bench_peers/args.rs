@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use anyhow::bail;
 use clap::{Parser, ValueEnum};
+use convoy_benches::peers::Row;
 
 use crate::contestants::{self, Contestant, Protocol};
-use crate::rows::Row;
 use crate::wide::Test;
 
 /// Measures Convoy and other WireGuard programs in turns, and prints a table.

@@ -14,25 +14,21 @@
 //! 2. [`turns`]: who is measured when.
 //! 3. [`iperf`], [`ping`], [`udp`]: the generators, the same for all.
 //! 4. The narrow set, which has to be kept: [`suite`]: the repetitions; [`turn`]: all tests of one
-//!    contestant in one of them; [`rows`], [`interval`], [`verdict`]: what is compared, how surely, and
-//!    against what.
+//!    contestant in one of them; [`convoy_benches::peers`]: what is compared, how surely, and against what.
 //! 5. [`wide`]: the wide set.
 //! 6. [`header`], [`report`], [`table`]: what is written.
 
 mod args;
 mod contestants;
 mod header;
-mod interval;
 mod iperf;
 mod ping;
 mod report;
-mod rows;
 mod suite;
 mod table;
 mod turn;
 mod turns;
 mod udp;
-mod verdict;
 mod wide;
 
 use std::process::ExitCode;

@@ -2,21 +2,22 @@
 
 use std::path::Path;
 
-use convoy_benches::results;
+use convoy_benches::{
+    peers::{Cell, NarrowRow, Row, Series, compare},
+    results,
+};
 use serde::Serialize;
 
 use crate::contestants::Contestant;
 use crate::header::Header;
-use crate::rows::Row;
 use crate::turn::Outcome;
-use crate::verdict::{Comparison, Series, compare};
 
 /// The object in the JSON file.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
     #[serde(flatten)]
     pub(crate) header: Header,
-    pub(crate) rows: Vec<RowReport>,
+    pub(crate) rows: Vec<NarrowRow>,
     /// The veth without a tunnel, once, before the repetitions.
     pub(crate) bare_veth: Outcome,
     /// In the order in which they were measured.
@@ -32,28 +33,6 @@ pub(crate) struct TurnReport {
     pub(crate) outcome: Outcome,
 }
 
-/// One row of the table.
-#[derive(Debug, Serialize)]
-pub(crate) struct RowReport {
-    pub(crate) row: Row,
-    pub(crate) title: &'static str,
-    pub(crate) bare_veth: Option<f64>,
-    /// In the order of the contestants.
-    pub(crate) cells: Vec<Cell>,
-    pub(crate) convoy_to_best: Comparison,
-}
-
-/// One contestant in a row.
-#[derive(Debug, Serialize)]
-pub(crate) struct Cell {
-    pub(crate) contestant: String,
-    pub(crate) median: Option<f64>,
-    /// In at least one repetition.
-    pub(crate) generator_limited: bool,
-    /// By repetition.
-    pub(crate) values: Vec<Option<f64>>,
-}
-
 impl Report {
     /// Compares what `turns` measured in `rows`. Convoy is the first of `contestants`.
     pub(crate) fn new(
@@ -64,7 +43,7 @@ impl Report {
         bare_veth: Outcome,
         turns: Vec<TurnReport>,
     ) -> Self {
-        let row = |&row| RowReport::new(row, contestants, repetitions, &bare_veth, &turns);
+        let row = |&row| narrow_row(row, contestants, repetitions, &bare_veth, &turns);
         let rows = rows.iter().map(row).collect();
         Self {
             header: Header::of_this_run(contestants, repetitions, secs),
@@ -83,66 +62,41 @@ impl Report {
     }
 }
 
-impl RowReport {
-    fn new(
-        row: Row,
-        contestants: &[Contestant],
-        repetitions: u32,
-        bare_veth: &Outcome,
-        turns: &[TurnReport],
-    ) -> Self {
-        let cells: Vec<_> = contestants
-            .iter()
-            .map(|one| Cell::new(row, &one.name, repetitions, turns))
-            .collect();
-        let series: Vec<_> = cells.iter().map(Cell::series).collect();
-        let is_convoy = contestants.iter().map(Contestant::is_convoy);
-        let (convoy, peers): (Vec<_>, Vec<_>) =
-            series.into_iter().zip(is_convoy).partition(|(_, is)| *is);
-        let peers: Vec<_> = peers.into_iter().map(|(series, _)| series).collect();
-        let nobody = Series {
-            name: String::new(),
-            values: Vec::new(),
-        };
-        let convoy = convoy
-            .into_iter()
-            .next()
-            .map_or(nobody, |(series, _)| series);
-        Self {
-            row,
-            title: row.title(),
-            bare_veth: bare_veth.figures.get(&row).copied(),
-            convoy_to_best: compare(row, &convoy, &peers),
-            cells,
-        }
+fn narrow_row(
+    row: Row,
+    contestants: &[Contestant],
+    repetitions: u32,
+    bare_veth: &Outcome,
+    turns: &[TurnReport],
+) -> NarrowRow {
+    let series = |one: &Contestant| Series {
+        name: one.name.clone(),
+        values: values(row, &one.name, repetitions, turns),
+    };
+    let all: Vec<_> = contestants.iter().map(series).collect();
+    // INVARIANT: Convoy always takes part.
+    let (convoy, peers) = all.split_first().expect("Convoy is the first");
+    let cell = |series: &Series| Cell::new(series.clone(), is_limited(row, &series.name, turns));
+    NarrowRow {
+        row,
+        title: row.title().to_owned(),
+        bare_veth: bare_veth.figures.get(&row).copied(),
+        cells: all.iter().map(cell).collect(),
+        convoy_to_best: compare(row, convoy, peers),
     }
 }
 
-impl Cell {
-    fn new(row: Row, contestant: &str, repetitions: u32, turns: &[TurnReport]) -> Self {
-        let own = |turn: &&TurnReport| turn.contestant == contestant;
-        let turns: Vec<_> = turns.iter().filter(own).collect();
-        let value = |repetition| {
-            let mut turns = turns.iter();
-            let turn = turns.find(|turn| turn.repetition == repetition)?;
-            turn.outcome.figures.get(&row).copied()
-        };
-        let values: Vec<_> = (0..repetitions).map(value).collect();
-        let is_limited = |turn: &&TurnReport| turn.outcome.generator_limited.contains(&row);
-        let mut cell = Self {
-            contestant: contestant.to_owned(),
-            median: None,
-            generator_limited: turns.iter().any(is_limited),
-            values,
-        };
-        cell.median = cell.series().median();
-        cell
-    }
+fn values(row: Row, contestant: &str, repetitions: u32, turns: &[TurnReport]) -> Vec<Option<f64>> {
+    let value = |repetition| {
+        let mut turns = turns.iter();
+        let turn =
+            turns.find(|turn| turn.contestant == contestant && turn.repetition == repetition)?;
+        turn.outcome.figures.get(&row).copied()
+    };
+    (0..repetitions).map(value).collect()
+}
 
-    fn series(&self) -> Series {
-        Series {
-            name: self.contestant.clone(),
-            values: self.values.clone(),
-        }
-    }
+fn is_limited(row: Row, contestant: &str, turns: &[TurnReport]) -> bool {
+    let mut own = turns.iter().filter(|turn| turn.contestant == contestant);
+    own.any(|turn| turn.outcome.generator_limited.contains(&row))
 }

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use convoy_benches::peers::Row;
+
 use crate::args::{Args, Set};
 use crate::report::{Report, TurnReport};
-use crate::rows::Row;
 use crate::turn::{KnownRates, Outcome, Turn};
 use crate::turns::{bed, in_turns};
 

@@ -8,6 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use convoy_benches::peers::Row;
 use convoy_lab::measure::{self, Bed};
 use convoy_lab::{UDP_SEGMENTATION, set_feature};
 use serde::Serialize;
@@ -15,7 +16,6 @@ use serde::Serialize;
 use crate::contestants::Contestant;
 use crate::iperf::{self, Load};
 use crate::ping;
-use crate::rows::Row;
 use crate::udp::{self, Probe};
 
 use plan::Test;

@@ -2,9 +2,12 @@
 
 use std::ops::RangeInclusive;
 
-use convoy_benches::{markdown, speedtest::Histograms};
+use convoy_benches::{
+    markdown::{self, number},
+    speedtest::Histograms,
+};
 
-use crate::section::{number, rows};
+use crate::section::rows;
 
 /// The daemon counts what is above 64 as 64.
 const RANGES: [(&str, RangeInclusive<usize>); 6] = [

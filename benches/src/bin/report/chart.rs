@@ -3,21 +3,20 @@
 use std::path::Path;
 
 use convoy_benches::{
+    markdown::cell,
+    peers::Row,
     plot::{BarSeries, Bars, Colour, bars_png, bars_svg},
     results,
 };
 
-use crate::{
-    peers::{self, Peers},
-    section::cell,
-};
+use crate::peers::{self, Peers};
 
 /// The rows that are drawn, with what they are called.
-const GROUPS: [(&str, &str); 4] = [
-    ("tcp-up", "TCP up"),
-    ("tcp-down", "TCP down"),
-    ("tcp-4", "TCP up, 4 streams"),
-    ("tcp-both", "TCP both ways, the sum"),
+const GROUPS: [(Row, &str); 4] = [
+    (Row::TcpUp, "TCP up"),
+    (Row::TcpDown, "TCP down"),
+    (Row::Tcp4, "TCP up, 4 streams"),
+    (Row::TcpBoth, "TCP both ways, the sum"),
 ];
 /// Convoy's is the first.
 const COLOURS: [Colour; 5] = [
@@ -53,8 +52,8 @@ pub(crate) fn link(pictures: &[Picture]) -> &'static str {
 
 /// Every contestant as it is by default, in every group that was measured.
 fn bars(peers: &Peers) -> Option<Bars> {
-    let shown = |(row, title): &(&str, &str)| {
-        let row = peers.rows.iter().find(|found| found.name == *row)?;
+    let shown = |(row, title): &(Row, &str)| {
+        let row = peers.rows.iter().find(|found| found.row == *row)?;
         row.cells
             .iter()
             .any(|cell| cell.median.is_some())
@@ -97,12 +96,13 @@ mod tests {
     use crate::measured::tests::HEAD;
 
     fn peers(median: &str) -> Peers {
-        let cell = |median| format!(r#"{{"median": {median}, "generator_limited": false}}"#);
+        let cell =
+            |median| format!(r#"{{"median": {median}, "generator_limited": false, "values": []}}"#);
         let row = |name, cells: &[String]| {
             let cells = cells.join(",");
             format!(
-                r#"{{"row": "{name}", "title": "", "cells": [{cells}], "convoy_to_best":
-                    {{"best_peer": null, "ratio": null, "must": "", "verdict": ""}}}}"#
+                r#"{{"row": "{name}", "title": "", "bare_veth": null, "cells": [{cells}], "convoy_to_best":
+                    {{"best_peer": null, "ratio": null, "must": "", "verdict": "unknown"}}}}"#
             )
         };
         let cells = [median, "null", median].map(cell);

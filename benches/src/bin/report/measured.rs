@@ -1,9 +1,8 @@
 //! What a comparison with other programs says of itself.
 
+use convoy_benches::markdown::cell;
 use convoy_lab::measure::Host;
 use serde::Deserialize;
-
-use crate::section::cell;
 
 /// The head of `peers.json` and `peers-wide.json`.
 #[derive(Debug, Deserialize)]

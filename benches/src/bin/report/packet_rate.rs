@@ -2,11 +2,14 @@
 
 use std::path::Path;
 
-use convoy_benches::{markdown, origin::Origin};
+use convoy_benches::{
+    markdown::{self, number},
+    origin::Origin,
+};
 use convoy_lab::measure::Sample;
 use serde::Deserialize;
 
-use crate::section::{Section, number, rows, told};
+use crate::section::{Section, rows, told};
 
 pub(crate) const FILE: &str = "packet_rate.json";
 pub(crate) const COMMAND: &str = "make packet-rate";

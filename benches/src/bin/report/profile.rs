@@ -2,10 +2,13 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use convoy_benches::{markdown, origin::Origin};
+use convoy_benches::{
+    markdown::{self, number},
+    origin::Origin,
+};
 use serde::Deserialize;
 
-use crate::section::{Section, number, rows, told};
+use crate::section::{Section, rows, told};
 
 pub(crate) const FILE: &str = "profile.json";
 pub(crate) const COMMAND: &str = "make profile-results";

@@ -1,6 +1,6 @@
 //! What all sections have in common.
 
-use std::{fmt::Display, path::Path};
+use std::path::Path;
 
 use convoy_benches::{origin::Origin, results};
 use serde::de::DeserializeOwned;
@@ -49,16 +49,6 @@ pub(crate) fn told(origin: &Origin) -> String {
         origin.started,
         origin.command.join(" ")
     )
-}
-
-/// A cell; a dash for what was not measured.
-pub(crate) fn cell(value: Option<impl Display>) -> String {
-    value.map_or_else(|| "–".to_owned(), |value| value.to_string())
-}
-
-/// A number for a cell.
-pub(crate) fn number(value: Option<f64>, decimals: usize) -> String {
-    cell(value.map(|value| format!("{value:.decimals$}")))
 }
 
 /// The rows of a table, its head first.

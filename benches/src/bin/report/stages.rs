@@ -2,11 +2,14 @@
 
 use std::path::Path;
 
-use convoy_benches::{markdown, origin::Origin};
+use convoy_benches::{
+    markdown::{self, cell, number},
+    origin::Origin,
+};
 use convoy_lab::measure::Sample;
 use serde::Deserialize;
 
-use crate::section::{Section, cell, number, rows, told};
+use crate::section::{Section, rows, told};
 
 /// `stages.json` and `compare.json`, as far as they are shown.
 #[derive(Debug, Deserialize)]

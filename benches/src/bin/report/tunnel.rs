@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use convoy_benches::{
-    markdown,
+    markdown::{self, cell, number},
     origin::Origin,
     results,
     speedtest::{Histograms, Run, Speedtest},
@@ -13,7 +13,7 @@ use serde::Deserialize;
 
 use crate::{
     batches,
-    section::{Section, cell, number, rows, told},
+    section::{Section, rows, told},
 };
 
 pub(crate) const SPEEDTEST: &str = "speedtest.json";

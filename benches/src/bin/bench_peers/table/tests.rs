@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use convoy_benches::peers::Row;
+
 use super::*;
 use crate::contestants;
 use crate::report::TurnReport;
@@ -82,7 +84,7 @@ fn a_figure_that_the_generator_limits_is_marked() {
     let cells = line(Row::Udp200k);
     assert_eq!(cells[2..4], ["195.0 \\*", "50.0"]);
     assert_eq!(cells[5], "4.00", "only the first repetition has both");
-    assert!(markdown(&report()).contains(LIMITED));
+    assert!(markdown(&report()).contains("the generator, not the tunnel, set the limit"));
 }
 
 #[test]

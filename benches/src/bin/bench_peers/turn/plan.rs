@@ -1,6 +1,6 @@
 //! Which test gives which rows.
 
-use crate::rows::Row;
+use convoy_benches::peers::Row;
 
 /// What is run for one or more rows, in this order.
 #[derive(Debug, Clone, Copy)]

@@ -1,5 +1,6 @@
 //! What a run of the wide set found: the JSON file, and the source of tables and plots.
 
+use convoy_benches::peers::{Absent, Cell, Series, Table, WideRow, best, ratios};
 use convoy_lab::measure::Sample;
 use serde::Serialize;
 
@@ -10,7 +11,6 @@ use super::turn::Outcome;
 use crate::contestants::{Contestant, Protocol};
 use crate::header::Header;
 use crate::udp::Probe;
-use crate::verdict::{Series, best, ratios};
 
 /// The object in the JSON file.
 #[derive(Debug, Serialize)]
@@ -27,12 +27,6 @@ pub(super) struct Report {
     pub(super) turns: Vec<TurnReport>,
 }
 
-#[derive(Debug, Serialize)]
-pub(super) struct Absent {
-    pub(super) name: String,
-    pub(super) why: String,
-}
-
 /// One contestant in one repetition.
 #[derive(Debug, Serialize)]
 pub(super) struct TurnReport {
@@ -40,38 +34,6 @@ pub(super) struct TurnReport {
     pub(super) repetition: u32,
     pub(super) contestant: String,
     pub(super) outcome: Outcome,
-}
-
-/// Convoy beside others.
-#[derive(Debug, Serialize)]
-pub(super) struct Table {
-    pub(super) title: &'static str,
-    /// Convoy is the first.
-    pub(super) contestants: Vec<String>,
-    pub(super) rows: Vec<RowReport>,
-}
-
-#[derive(Debug, Serialize)]
-pub(super) struct RowReport {
-    pub(super) row: Row,
-    pub(super) title: String,
-    pub(super) decimals: usize,
-    pub(super) bare_veth: Option<f64>,
-    /// In the order of the contestants.
-    pub(super) cells: Vec<Cell>,
-    /// The other with the best median.
-    pub(super) best_other: Option<String>,
-    /// Convoy's figure divided by that one's in the same repetition.
-    pub(super) ratio: Option<Sample>,
-}
-
-#[derive(Debug, Serialize)]
-pub(super) struct Cell {
-    pub(super) median: Option<f64>,
-    /// In at least one repetition.
-    pub(super) generator_limited: bool,
-    /// By repetition.
-    pub(super) values: Vec<Option<f64>>,
 }
 
 /// A curve of a plot.
@@ -102,16 +64,16 @@ impl Report {
         secs: u64,
         measured: Measured,
     ) -> Self {
-        let table = |title, is_in: fn(Test) -> bool, protocol| {
+        let table = |title: &str, is_in: fn(Test) -> bool, protocol| {
             let is_asked = |one: &&Contestant| one.is_convoy() || one.protocol == protocol;
             let names = contestants.iter().filter(is_asked);
             let names: Vec<_> = names.map(|one| one.name.clone()).collect();
             let tests = measured.tests.iter().filter(|test| is_in(**test));
             let rows = tests.flat_map(|test| test.rows());
             Table {
-                title,
+                title: title.to_owned(),
                 rows: rows
-                    .map(|row| RowReport::new(row, &names, repetitions, &measured))
+                    .map(|row| wide_row(row, &names, repetitions, &measured))
                     .collect(),
                 contestants: names,
             }
@@ -130,28 +92,25 @@ impl Report {
     }
 }
 
-impl RowReport {
-    fn new(row: Row, names: &[String], repetitions: u32, measured: &Measured) -> Self {
-        let series = names.iter().map(|name| Series {
-            name: name.clone(),
-            values: values(row, name, repetitions, &measured.turns),
-        });
-        let series: Vec<_> = series.collect();
-        let (best_other, ratio) = compare(row, &series);
-        let cell = |series: &Series| Cell {
-            median: series.median(),
-            generator_limited: is_limited(row, &series.name, &measured.turns),
-            values: series.values.clone(),
-        };
-        Self {
-            row,
-            title: row.title(),
-            decimals: row.decimals(),
-            bare_veth: measured.bare_veth.figures.get(&row).copied(),
-            cells: series.iter().map(cell).collect(),
-            best_other,
-            ratio,
-        }
+fn wide_row(row: Row, names: &[String], repetitions: u32, measured: &Measured) -> WideRow {
+    let series = names.iter().map(|name| Series {
+        name: name.clone(),
+        values: values(row, name, repetitions, &measured.turns),
+    });
+    let series: Vec<_> = series.collect();
+    let (best_other, ratio) = compare(row, &series);
+    let cell = |series: Series| {
+        let limited = is_limited(row, &series.name, &measured.turns);
+        Cell::new(series, limited)
+    };
+    WideRow {
+        row: row.name(),
+        title: row.title(),
+        decimals: row.decimals(),
+        bare_veth: measured.bare_veth.figures.get(&row).copied(),
+        cells: series.into_iter().map(cell).collect(),
+        best_other,
+        ratio,
     }
 }
 

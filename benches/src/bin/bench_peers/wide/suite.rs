@@ -1,8 +1,10 @@
 //! The wide set: its repetitions.
 
+use convoy_benches::peers::Absent;
+
 use super::openvpn::{self, Certificates};
 use super::plan::Test;
-use super::report::{Absent, Measured, Report, TurnReport};
+use super::report::{Measured, Report, TurnReport};
 use super::turn::{Outcome, Turn};
 use super::way::Way;
 use crate::args::{Args, Set};

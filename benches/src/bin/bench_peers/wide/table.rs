@@ -1,36 +1,25 @@
 //! A report of the wide set in Markdown.
 
-use convoy_benches::markdown;
+use convoy_benches::{
+    markdown,
+    peers::{self, WIDE_LEGEND},
+};
 
-use super::report::{Cell, Report, RowReport, Table};
-use crate::table::{LIMITED, none, number};
-
-const LEGEND: &str = "
-Figures are medians over the repetitions. The ratio is Convoy's figure divided by that of the other
-with the best median in the row, taken within each repetition: its median, the least and the most. CPU
-time and system calls are those of both daemons for a gigabyte that arrived (the calls counted in a run of
-their own), memory is the peak of the greater daemon in that run. Requests and answers are 32 bytes, one
-in flight.
-";
+use super::report::Report;
 
 /// Both tables, with what must be known to read them.
 pub(super) fn markdown(report: &Report) -> String {
     let mut text = report.header.markdown();
     for table in &report.tables {
         text += &format!("\n### {}\n\n", table.title);
-        text += &markdown::table(&cells(table));
+        text += &markdown::table(&peers::wide(table));
     }
     for absent in &report.absent {
-        text += &format!("\n**Not measured: {}**: {}\n", absent.name, absent.why);
+        text += &absent.told();
     }
-    text += LEGEND;
+    text += WIDE_LEGEND;
     let rows = report.tables.iter().flat_map(|table| &table.rows);
-    if rows
-        .flat_map(|row| &row.cells)
-        .any(|cell| cell.generator_limited)
-    {
-        text += LIMITED;
-    }
+    text += peers::limited(rows.flat_map(|row| &row.cells));
     for turn in &report.turns {
         for failure in &turn.outcome.failures {
             let (who, when) = (&turn.contestant, turn.repetition + 1);
@@ -38,31 +27,6 @@ pub(super) fn markdown(report: &Report) -> String {
         }
     }
     text
-}
-
-fn cells(table: &Table) -> Vec<Vec<String>> {
-    let mut head = vec![String::new(), "bare veth".to_owned()];
-    head.extend(table.contestants.iter().cloned());
-    head.extend(["best other", "ratio", "least–most"].map(str::to_owned));
-    [head]
-        .into_iter()
-        .chain(table.rows.iter().map(row))
-        .collect()
-}
-
-fn row(row: &RowReport) -> Vec<String> {
-    let figure = |value| number(value, row.decimals);
-    let cell = |cell: &Cell| figure(cell.median) + if cell.generator_limited { " \\*" } else { "" };
-    let ratio = row.ratio.as_ref();
-    let span = ratio.map(|ratio| format!("{:.2}–{:.2}", ratio.min, ratio.max));
-    let mut cells = vec![row.title.clone(), figure(row.bare_veth)];
-    cells.extend(row.cells.iter().map(cell));
-    cells.extend([
-        row.best_other.clone().unwrap_or_else(none),
-        number(ratio.map(|ratio| ratio.median), 2),
-        span.unwrap_or_else(none),
-    ]);
-    cells
 }
 
 #[cfg(test)]
@@ -73,8 +37,8 @@ mod tests {
     #[test]
     fn a_row_has_medians_and_a_ratio_that_is_paired_by_repetition() {
         let report = report();
-        let rows = &report.tables[0].rows;
-        let rate = rows.iter().find(|one| one.row == RATE).unwrap();
+        let rows = peers::wide(&report.tables[0]);
+        let rate = rows.iter().find(|cells| cells[0] == RATE.title());
         let expected = [
             "TCP up, 8 streams, Gbit/s",
             "20.00",
@@ -85,7 +49,7 @@ mod tests {
             "2.50",
             "2.00–3.00",
         ];
-        assert_eq!(row(rate), expected);
+        assert_eq!(rate.unwrap()[..], expected);
     }
 
     #[test]
@@ -96,15 +60,6 @@ mod tests {
         let failed = "Failed: tailscale in repetition 2: Udp64: the daemon ended";
         assert!(text.contains(failed), "{text}");
         assert!(text.contains("### Ordinary VPNs"));
-        assert!(text.contains(LIMITED));
-    }
-
-    #[test]
-    fn a_table_is_as_wide_in_every_line() {
-        let report = report();
-        for table in &report.tables {
-            let rows = cells(table);
-            assert!(rows.iter().all(|row| row.len() == rows[0].len()));
-        }
+        assert!(text.contains("the generator, not the tunnel, set the limit"));
     }
 }

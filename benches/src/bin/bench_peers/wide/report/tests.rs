@@ -70,14 +70,14 @@ fn each_table_has_its_own_contestants_and_rows() {
     assert_eq!(peers.contestants, ["convoy", "wireguard-go", "tailscale"]);
     assert_eq!(others.contestants, ["convoy", "openvpn"]);
     assert_eq!((peers.rows.len(), others.rows.len()), (5, 4));
-    assert_eq!(peers.rows[0].row, RATE);
+    assert_eq!(peers.rows[0].row, RATE.name());
 }
 
 #[test]
 fn the_best_is_the_one_with_more_speed_or_less_memory() {
     let [peers, _] = report().tables;
-    let best = |row| {
-        let row = peers.rows.iter().find(|one| one.row == row).unwrap();
+    let best = |row: Row| {
+        let row = peers.rows.iter().find(|one| one.row == row.name()).unwrap();
         let ratio = row.ratio.as_ref().unwrap();
         (row.best_other.clone().unwrap(), ratio.values.clone())
     };

@@ -1,15 +1,17 @@
 //! How sure a median is.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The share of intervals that hold the true median.
-pub(crate) const CONFIDENCE: f64 = 0.95;
+const CONFIDENCE: f64 = 0.95;
 
-/// Where a median lies with [`CONFIDENCE`].
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub(crate) struct Interval {
-    pub(crate) low: f64,
-    pub(crate) high: f64,
+/// Where a median lies with a confidence of 95 %.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Interval {
+    /// Its lower end.
+    pub low: f64,
+    /// Its upper end.
+    pub high: f64,
 }
 
 impl Interval {
@@ -19,7 +21,7 @@ impl Interval {
     /// Each value lies below the true median with probability ½, so the number that do is binomial;
     /// leaving `k` values out at each end misses the median with twice the probability of at most
     /// `k`. Of 9 values that is the second to the eighth (96.1 %).
-    pub(crate) fn of_median(values: &[f64]) -> Option<Self> {
+    pub(super) fn of_median(values: &[f64]) -> Option<Self> {
         let mut sorted = values.to_vec();
         sorted.sort_unstable_by(f64::total_cmp);
         let left_out = left_out(sorted.len())?;

@@ -1,12 +1,12 @@
 //! What is compared, and what is asked of Convoy.
 
 use clap::ValueEnum;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// A figure that is compared.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Row {
+pub enum Row {
     /// TCP from left to right, one stream
     TcpUp,
     /// TCP from right to left, one stream
@@ -45,7 +45,7 @@ pub(crate) enum Row {
 
 /// What is asked of Convoy in a row.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Must {
+pub enum Must {
     /// This ratio to the best peer, or more.
     RatioAtLeast(f64),
     /// This ratio to the best peer, or less.
@@ -55,7 +55,8 @@ pub(crate) enum Must {
 }
 
 impl Row {
-    pub(crate) const ALL: [Self; 13] = [
+    /// In the order of the table.
+    pub const ALL: [Self; 13] = [
         Self::TcpUp,
         Self::TcpDown,
         Self::Tcp4,
@@ -72,7 +73,8 @@ impl Row {
     ];
 
     /// For people, with the unit.
-    pub(crate) fn title(self) -> &'static str {
+    #[must_use]
+    pub fn title(self) -> &'static str {
         match self {
             Self::TcpUp => "TCP up, Gbit/s",
             Self::TcpDown => "TCP down, Gbit/s",
@@ -90,7 +92,9 @@ impl Row {
         }
     }
 
-    pub(crate) fn must(self) -> Must {
+    /// What is asked of Convoy.
+    #[must_use]
+    pub fn must(self) -> Must {
         match self {
             Self::TcpUp | Self::TcpDown | Self::Tcp4 | Self::TcpBoth => Must::RatioAtLeast(1.25),
             Self::Cpu => Must::RatioAtMost(0.8),
@@ -104,12 +108,14 @@ impl Row {
     }
 
     /// Whether more is better.
-    pub(crate) fn more_is_better(self) -> bool {
+    #[must_use]
+    pub fn more_is_better(self) -> bool {
         matches!(self.must(), Must::RatioAtLeast(_))
     }
 
     /// Digits behind the point in a table.
-    pub(crate) fn decimals(self) -> usize {
+    #[must_use]
+    pub fn decimals(self) -> usize {
         match self {
             Self::Udp1200 | Self::Udp64 | Self::Udp200k | Self::Memory => 1,
             Self::PingIdle | Self::PingTcp => 3,

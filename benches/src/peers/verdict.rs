@@ -1,54 +1,63 @@
 //! Convoy against the best peer of a row. Pure.
 
 use convoy_lab::measure::Sample;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use crate::interval::Interval;
-use crate::rows::{Must, Row};
+use super::{
+    interval::Interval,
+    rows::{Must, Row},
+};
 
 /// One contestant's figures of a row, by repetition; none where a test failed.
 #[derive(Debug, Clone)]
-pub(crate) struct Series {
-    pub(crate) name: String,
-    pub(crate) values: Vec<Option<f64>>,
+pub struct Series {
+    /// Of the contestant.
+    pub name: String,
+    /// By repetition.
+    pub values: Vec<Option<f64>>,
 }
 
 /// What came out of a row.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub(crate) struct Comparison {
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Comparison {
     /// The peer with the best median.
-    pub(crate) best_peer: Option<String>,
+    pub best_peer: Option<String>,
     /// Convoy's figure divided by that peer's in the same repetition.
-    pub(crate) ratio: Option<Estimate>,
-    pub(crate) must: String,
-    pub(crate) verdict: Verdict,
+    pub ratio: Option<Estimate>,
+    /// What is asked of Convoy, for people.
+    pub must: String,
+    /// Whether that holds.
+    pub verdict: Verdict,
 }
 
 /// A median of what was measured.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub(crate) struct Estimate {
-    pub(crate) median: f64,
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Estimate {
+    /// Of `values`.
+    pub median: f64,
     /// None of fewer than six values.
-    pub(crate) interval: Option<Interval>,
+    pub interval: Option<Interval>,
     /// By repetition, without those that failed.
-    pub(crate) values: Vec<f64>,
+    pub values: Vec<f64>,
 }
 
 /// Whether the must holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Verdict {
+pub enum Verdict {
     /// In the whole interval.
     Holds,
     /// At the median; the interval reaches beyond the limit, or there is none.
     HoldsAtTheMedian,
+    /// Not at the median.
     Fails,
     /// Nothing to compare.
     Unknown,
 }
 
 /// Compares `convoy` with the best of `peers`.
-pub(crate) fn compare(row: Row, convoy: &Series, peers: &[Series]) -> Comparison {
+#[must_use]
+pub fn compare(row: Row, convoy: &Series, peers: &[Series]) -> Comparison {
     let best = best(row.more_is_better(), peers);
     let ratio = best.and_then(|best| Estimate::of(ratios(convoy, best)));
     let must = row.must();
@@ -65,7 +74,9 @@ pub(crate) fn compare(row: Row, convoy: &Series, peers: &[Series]) -> Comparison
 }
 
 impl Series {
-    pub(crate) fn median(&self) -> Option<f64> {
+    /// Of the repetitions that have a figure.
+    #[must_use]
+    pub fn median(&self) -> Option<f64> {
         Sample::of(present(self)).map(|sample| sample.median)
     }
 }
@@ -83,7 +94,8 @@ impl Estimate {
 }
 
 /// The one with the best median.
-pub(crate) fn best(more_is_better: bool, peers: &[Series]) -> Option<&Series> {
+#[must_use]
+pub fn best(more_is_better: bool, peers: &[Series]) -> Option<&Series> {
     let medians = peers.iter().filter_map(|peer| Some((peer.median()?, peer)));
     let sign = if more_is_better { 1.0 } else { -1.0 };
     medians
@@ -92,7 +104,8 @@ pub(crate) fn best(more_is_better: bool, peers: &[Series]) -> Option<&Series> {
 }
 
 /// Of the repetitions in which both have a figure, and the peer's is not zero.
-pub(crate) fn ratios(convoy: &Series, peer: &Series) -> Vec<f64> {
+#[must_use]
+pub fn ratios(convoy: &Series, peer: &Series) -> Vec<f64> {
     let pairs = convoy.values.iter().zip(&peer.values);
     let ratios = pairs.filter_map(|(convoy, peer)| Some((*convoy)? / (*peer)?));
     ratios.filter(|ratio| ratio.is_finite()).collect()
