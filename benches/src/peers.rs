@@ -2,7 +2,8 @@
 //!
 //! 1. [`Row`]: what the narrow set compares; [`Must`]: what is asked of Convoy there.
 //! 2. [`Interval`], [`compare`]: how surely, and against whom.
-//! 3. [`NarrowRow`], [`Table`]: rows of the two files; [`narrow`], [`wide`]: the same as cells for people.
+//! 3. [`NarrowRow`], [`Table`]: rows of the two files; [`narrow`], [`brief`], [`wide`]: the same as cells for
+//!    people.
 
 mod interval;
 mod rows;
@@ -134,6 +135,38 @@ pub fn narrow<'a>(
         .collect()
 }
 
+/// The narrow set in brief, Convoy and the best of its peers, its head first. Convoy is the first of
+/// `contestants`, which are in the order of the cells.
+#[must_use]
+pub fn brief(contestants: &[&str], rows: &[NarrowRow]) -> Vec<Vec<String>> {
+    let head = [
+        "",
+        "Convoy",
+        "best of the others",
+        "ratio",
+        "95 %",
+        "must",
+        "kept",
+    ];
+    let row = |row: &NarrowRow| {
+        let figure = |place: usize| {
+            let median = row.cells.get(place).and_then(|cell| cell.median);
+            number(median, row.row.decimals())
+        };
+        let best = row.convoy_to_best.best_peer.as_ref();
+        let place = best.and_then(|best| contestants.iter().position(|name| name == best));
+        let others = cell(
+            best.zip(place)
+                .map(|(best, place)| format!("{best}: {}", figure(place))),
+        );
+        let mut cells = vec![row.title.clone(), figure(0), others];
+        cells.extend(comparison(row));
+        cells
+    };
+    let head = head.map(str::to_owned).to_vec();
+    [head].into_iter().chain(rows.iter().map(row)).collect()
+}
+
 /// A table of the wide set for people, its head first.
 #[must_use]
 pub fn wide(table: &Table) -> Vec<Vec<String>> {
@@ -163,6 +196,13 @@ fn head<'a>(contestants: impl IntoIterator<Item = &'a str>, comparison: &[&str])
 
 fn narrow_row(row: &NarrowRow) -> Vec<String> {
     let mut cells = figures(&row.title, row.bare_veth, &row.cells, row.row.decimals());
+    cells.push(cell(row.convoy_to_best.best_peer.as_ref()));
+    cells.extend(comparison(row));
+    cells
+}
+
+/// The ratio, its interval, what it must be, and whether it is.
+fn comparison(row: &NarrowRow) -> [String; 4] {
     let comparison = &row.convoy_to_best;
     // Where nobody uses any, a ratio says nothing.
     let ratio = comparison
@@ -176,14 +216,12 @@ fn narrow_row(row: &NarrowRow) -> Vec<String> {
         Verdict::Fails => "**no**",
         Verdict::Unknown => "–",
     };
-    cells.extend([
-        cell(comparison.best_peer.as_ref()),
+    [
         number(ratio.map(|ratio| ratio.median), 2),
         cell(interval.map(|Interval { low, high }| format!("{low:.2}–{high:.2}"))),
         comparison.must.clone(),
         verdict.to_owned(),
-    ]);
-    cells
+    ]
 }
 
 fn wide_row(row: &WideRow) -> Vec<String> {

@@ -36,15 +36,23 @@ pub enum ResultError {
     },
 }
 
+/// Reads a text.
+///
+/// # Errors
+/// [`ResultError::Io`] names the file.
+pub fn load_text(file: &Path) -> Result<String, ResultError> {
+    fs::read_to_string(file).map_err(|source| ResultError::Io {
+        file: file.to_owned(),
+        source,
+    })
+}
+
 /// Reads a result file.
 ///
 /// # Errors
 /// [`ResultError`] names the file, and the place in it that is wrong.
 pub fn load<T: DeserializeOwned>(file: &Path) -> Result<T, ResultError> {
-    let text = fs::read_to_string(file).map_err(|source| ResultError::Io {
-        file: file.to_owned(),
-        source,
-    })?;
+    let text = load_text(file)?;
     let mut json = serde_json::Deserializer::from_str(&text);
     let malformed = |place: String, reason: String| ResultError::Malformed {
         file: file.to_owned(),

@@ -25,6 +25,10 @@ fn a_narrow_row_has_its_figures_the_ratio_and_the_verdict() {
         "yes",
     ];
     assert_eq!(table[1], expected);
+    let in_brief = brief(&["convoy", "tailscale"], &rows);
+    assert_eq!(in_brief[1][..3], ["TCP up, Gbit/s", "5.20", "tailscale: –"]);
+    assert_eq!(in_brief[1][3..], table[1][5..]);
+    assert_eq!(in_brief[0].len(), in_brief[1].len());
     assert_eq!(limited(&rows[0].cells), LIMITED);
     assert_eq!(limited(&rows[0].cells[..1]), "");
 }

@@ -8,7 +8,7 @@
 //! 2. [`claims`]: what the design promises, row by row, from all files.
 //! 3. [`peers`] and [`peers_wide`] with [`measured`], [`tunnel`] with [`batches`], [`profile`],
 //!    [`growth`], [`packet_rate`], [`stages`], [`soak`]: a section each.
-//! 4. [`chart`]: the picture of the README.
+//! 4. [`readme`]: the table of the README; [`chart`]: its picture.
 
 mod batches;
 mod chart;
@@ -19,6 +19,7 @@ mod packet_rate;
 mod peers;
 mod peers_wide;
 mod profile;
+mod readme;
 mod section;
 mod soak;
 mod stages;
@@ -30,7 +31,7 @@ use std::{
     process::ExitCode,
 };
 
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
 use clap::Parser;
 use convoy_benches::results;
 
@@ -43,6 +44,9 @@ struct Args {
     /// The report
     #[arg(long, value_name = "FILE", default_value = results::PAGE)]
     out: PathBuf,
+    /// What has a table between marks
+    #[arg(long, value_name = "FILE", default_value = "README.md")]
+    readme: PathBuf,
     /// Write nothing; fail if the report is not what it would be
     #[arg(long)]
     check: bool,
@@ -68,9 +72,14 @@ fn main() -> ExitCode {
 fn run(args: &Args) -> anyhow::Result<()> {
     let pictures = chart::pictures(&args.results)?;
     let page = text(&args.results, &pictures)?.into_bytes();
+    let readme = results::load_text(&args.readme)?;
+    let readme = readme::updated(&readme, &args.results)
+        .with_context(|| args.readme.display().to_string())?;
     let pictures = pictures.into_iter();
     let pictures = pictures.map(|(name, bytes)| (args.results.join(name), bytes));
-    for (file, bytes) in [(args.out.clone(), page)].into_iter().chain(pictures) {
+    let texts = [(&args.out, page), (&args.readme, readme.into_bytes())];
+    let texts = texts.map(|(file, bytes)| (file.clone(), bytes));
+    for (file, bytes) in texts.into_iter().chain(pictures) {
         if !args.check {
             results::save_bytes(&bytes, &file)?;
             continue;
