@@ -4,7 +4,9 @@
 //! 2. [`Interval`], [`compare`]: how surely, and against whom.
 //! 3. [`NarrowRow`], [`Table`]: rows of the two files; [`narrow`], [`brief`], [`wide`]: the same as cells for
 //!    people.
+//! 4. [`Curve`], [`plots`]: what arrives of what is sent.
 
+mod curves;
 mod interval;
 mod rows;
 mod verdict;
@@ -12,12 +14,26 @@ mod verdict;
 use convoy_lab::measure::Sample;
 use serde::{Deserialize, Serialize};
 
-use crate::markdown::{cell, number};
+use crate::{
+    markdown::{cell, number},
+    plot::Colour,
+};
 
+pub use curves::{BARE, Curve, plots};
 pub use interval::Interval;
 pub use rows::{Must, Row};
 pub use verdict::{Comparison, Estimate, Series, Verdict, best, compare, ratios};
 
+/// Of the contestants in their order, variants left out; Convoy's is the first.
+pub const COLOURS: [Colour; 7] = [
+    Colour::Blue,
+    Colour::Orange,
+    Colour::Vermilion,
+    Colour::Green,
+    Colour::Purple,
+    Colour::Sky,
+    Colour::Black,
+];
 /// How [`narrow`] is read.
 pub const NARROW_LEGEND: &str = "
 Figures are medians over the repetitions. The ratio is Convoy's figure divided by that of the peer

@@ -15,6 +15,8 @@ const WIDTH: u32 = 1_200;
 const HEAD: u32 = 84;
 const FOOT: u32 = 46;
 const PANEL: u32 = 196;
+/// Of a panel that is the only one.
+const ONLY_PANEL: u32 = 340;
 /// Above each panel.
 const LEGEND: u32 = 26;
 /// Room for the numbers and the name of a vertical axis.
@@ -32,7 +34,12 @@ type Drawn = Result<(), PlotError>;
 
 pub(super) fn figure(figure: &Figure, document: &mut String) -> Drawn {
     let span = horizontal_span(figure)?;
-    let height = HEAD + PANEL * figure.panels.len() as u32 + FOOT;
+    let panel_height = if figure.panels.len() == 1 {
+        ONLY_PANEL
+    } else {
+        PANEL
+    };
+    let height = HEAD + panel_height * figure.panels.len() as u32 + FOOT;
     let whole = SVGBackend::with_string(document, (WIDTH, height)).into_drawing_area();
     whole.fill(&WHITE)?;
     let (head, below) = whole.split_vertically(HEAD);
@@ -40,7 +47,7 @@ pub(super) fn figure(figure: &Figure, document: &mut String) -> Drawn {
     let mut rest = below;
     for (number, panel) in figure.panels.iter().enumerate() {
         let is_last = number + 1 == figure.panels.len();
-        let (area, under) = rest.split_vertically(if is_last { PANEL + FOOT } else { PANEL });
+        let (area, under) = rest.split_vertically(panel_height + if is_last { FOOT } else { 0 });
         let axis = if is_last { FOOT } else { 0 };
         let x = span.0..span.1;
         match figure.x_scale {

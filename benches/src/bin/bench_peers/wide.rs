@@ -4,11 +4,10 @@
 //! 2. [`suite`]: the repetitions; [`turn`]: all tests of one contestant in one of them.
 //! 3. [`way`]: what carries a contestant's packets; [`openvpn`]: those that are no WireGuard.
 //! 4. [`tcp`], [`syscalls`], [`curve`]: what the tests measure with.
-//! 5. [`report`], [`table`], [`picture`]: what is written.
+//! 5. [`report`], [`table`]: what is written.
 
 mod curve;
 mod openvpn;
-mod picture;
 mod plan;
 mod report;
 mod rows;
@@ -21,7 +20,7 @@ mod way;
 
 use std::path::{Path, PathBuf};
 
-use convoy_benches::{plot, results};
+use convoy_benches::{peers, plot, results};
 
 use crate::args::Args;
 
@@ -34,7 +33,11 @@ pub(crate) use plan::Test;
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let report = suite::run(args)?;
     results::save(&report, &args.wide_json)?;
-    for (payload, figure) in picture::all(&report) {
+    let header = &report.header;
+    let contestants = header.contestants.iter().map(|one| &one.name[..]);
+    let contestants: Vec<_> = contestants.collect();
+    let commit = header.commit.as_deref();
+    for (payload, figure) in peers::plots(&report.curves, &contestants, &header.host, commit) {
         results::save_text(&plot::svg(&figure)?, &beside(&args.wide_json, payload))?;
     }
     print!("{}", table::markdown(&report));

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use convoy_benches::{
     markdown::cell,
-    peers::Row,
-    plot::{BarSeries, Bars, Colour, bars_png, bars_svg},
+    peers::{COLOURS, Row},
+    plot::{BarSeries, Bars, bars_png, bars_svg},
     results,
 };
 
@@ -18,17 +18,9 @@ const GROUPS: [(Row, &str); 4] = [
     (Row::Tcp4, "TCP up, 4 streams"),
     (Row::TcpBoth, "TCP both ways, the sum"),
 ];
-/// Convoy's is the first.
-const COLOURS: [Colour; 5] = [
-    Colour::Blue,
-    Colour::Orange,
-    Colour::Vermilion,
-    Colour::Green,
-    Colour::Purple,
-];
 
 /// A file that is drawn, by its name in the results.
-pub(crate) type Picture = (&'static str, Vec<u8>);
+pub(crate) type Picture = (String, Vec<u8>);
 
 /// What there is to draw; nothing where nobody was compared.
 pub(crate) fn pictures(results: &Path) -> anyhow::Result<Vec<Picture>> {
@@ -37,8 +29,8 @@ pub(crate) fn pictures(results: &Path) -> anyhow::Result<Vec<Picture>> {
         return Ok(Vec::new());
     };
     Ok(vec![
-        ("peers.svg", bars_svg(&bars)?.into_bytes()),
-        ("peers.png", bars_png(&bars)?),
+        ("peers.svg".to_owned(), bars_svg(&bars)?.into_bytes()),
+        ("peers.png".to_owned(), bars_png(&bars)?),
     ])
 }
 

@@ -75,7 +75,9 @@ fn run(args: &Args) -> anyhow::Result<()> {
     let readme = results::load_text(&args.readme)?;
     let readme = readme::updated(&readme, &args.results)
         .with_context(|| args.readme.display().to_string())?;
-    let pictures = pictures.into_iter();
+    let pictures = pictures
+        .into_iter()
+        .chain(peers_wide::pictures(&args.results)?);
     let pictures = pictures.map(|(name, bytes)| (args.results.join(name), bytes));
     let texts = [(&args.out, page), (&args.readme, readme.into_bytes())];
     let texts = texts.map(|(file, bytes)| (file.clone(), bytes));

@@ -4,11 +4,14 @@ use std::path::Path;
 
 use convoy_benches::{
     markdown,
-    peers::{self, Absent, Table, WIDE_LEGEND},
+    peers::{self, Absent, Curve, Table, WIDE_LEGEND},
+    plot, results,
 };
 use serde::Deserialize;
 
-use crate::{measured::Measured, section::Section};
+use crate::{chart::Picture, measured::Measured, section::Section};
+
+const FILE: &str = "peers-wide.json";
 
 /// `peers-wide.json`, as far as it is shown.
 #[derive(Debug, Deserialize)]
@@ -20,17 +23,11 @@ struct Wide {
     curves: Vec<Curve>,
 }
 
-#[derive(Debug, Deserialize)]
-struct Curve {
-    payload: usize,
-    points: Vec<(f64, f64)>,
-}
-
 pub(crate) fn section(results: &Path) -> anyhow::Result<String> {
     let section = Section {
         title: "Against other programs, more widely",
         command: "make bench-peers",
-        file: "peers-wide.json",
+        file: FILE,
     };
     section.of(results, |wide: &Wide| {
         let mut text = wide.measured.told();
@@ -40,19 +37,42 @@ pub(crate) fn section(results: &Path) -> anyhow::Result<String> {
         }
         text.extend(wide.absent.iter().map(Absent::told));
         let rows = wide.tables.iter().flat_map(|table| &table.rows);
-        text + WIDE_LEGEND + peers::limited(rows.flat_map(|row| &row.cells)) + &plots(wide)
+        text + WIDE_LEGEND + peers::limited(rows.flat_map(|row| &row.cells)) + &links(wide)
     })
 }
 
-/// One for each size of which anything was sent; the suite names the files.
-fn plots(wide: &Wide) -> String {
+/// The plots, by the names of their files.
+pub(crate) fn pictures(results: &Path) -> anyhow::Result<Vec<Picture>> {
+    let wide: Option<Wide> = results::load_if_there(&results.join(FILE))?;
+    let Some(Wide {
+        measured, curves, ..
+    }) = wide
+    else {
+        return Ok(Vec::new());
+    };
+    let names = measured.contestants.iter().map(|one| &one.name[..]);
+    let names: Vec<_> = names.collect();
+    let commit = measured.commit.as_deref();
+    peers::plots(&curves, &names, &measured.host, commit)
+        .into_iter()
+        .map(|(payload, figure)| Ok((file_of(payload), plot::svg(&figure)?.into_bytes())))
+        .collect()
+}
+
+/// As the suite names them, too.
+fn file_of(payload: usize) -> String {
+    format!("peers-wide-udp-{payload}.svg")
+}
+
+fn links(wide: &Wide) -> String {
     let drawn = wide.curves.iter().filter(|curve| !curve.points.is_empty());
     let mut payloads: Vec<_> = drawn.map(|curve| curve.payload).collect();
     payloads.dedup();
-    let plot = |payload| {
-        format!("\n![UDP, {payload} bytes: what arrives](results/peers-wide-udp-{payload}.svg)\n")
+    let link = |payload| {
+        let file = file_of(payload);
+        format!("\n![UDP, {payload} bytes: what arrives](results/{file})\n")
     };
-    payloads.into_iter().map(plot).collect()
+    payloads.into_iter().map(link).collect()
 }
 
 #[cfg(test)]
@@ -61,21 +81,24 @@ mod tests {
     use crate::measured::tests::HEAD;
 
     #[test]
-    fn every_size_that_was_sent_has_its_plot_once() {
-        let curve = |payload, points| Curve { payload, points };
-        let wide = Wide {
-            measured: serde_json::from_str(&format!("{{{HEAD}}}")).unwrap(),
-            absent: Vec::new(),
-            tables: Vec::new(),
-            curves: vec![
-                curve(64, vec![(25.0, 25.0)]),
-                curve(64, vec![(25.0, 24.0)]),
-                curve(512, Vec::new()),
-                curve(1_200, vec![(25.0, 20.0)]),
-            ],
+    fn what_is_drawn_is_what_is_linked() {
+        let directory = tempfile::tempdir().unwrap();
+        let curve = |payload, points| {
+            format!(r#"{{"payload": {payload}, "contestant": "convoy", "points": {points}}}"#)
         };
-        let plots = plots(&wide);
-        assert_eq!(plots.matches("udp-64.svg").count(), 1);
-        assert!(!plots.contains("udp-512") && plots.contains("udp-1200.svg"));
+        let curves = [
+            curve(64, "[[25.0, 24.0]]"),
+            curve(512, "[]"),
+            curve(1_200, "[[25.0, 20.0]]"),
+        ];
+        let curves = curves.join(",");
+        let json = format!(r#"{{{HEAD}, "absent": [], "tables": [], "curves": [{curves}]}}"#);
+        std::fs::write(directory.path().join(FILE), json).unwrap();
+        let drawn = pictures(directory.path()).unwrap();
+        let names: Vec<_> = drawn.iter().map(|(name, _)| &name[..]).collect();
+        assert_eq!(names, ["peers-wide-udp-64.svg", "peers-wide-udp-1200.svg"]);
+        let section = section(directory.path()).unwrap();
+        assert_eq!(section.matches("](results/peers-wide").count(), 2);
+        assert!(names.iter().all(|name| section.contains(name)), "{section}");
     }
 }

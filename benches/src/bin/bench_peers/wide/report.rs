@@ -1,6 +1,6 @@
 //! What a run of the wide set found: the JSON file, and the source of tables and plots.
 
-use convoy_benches::peers::{Absent, Cell, Series, Table, WideRow, best, ratios};
+use convoy_benches::peers::{self, Absent, BARE, Cell, Series, Table, WideRow, best, ratios};
 use convoy_lab::measure::Sample;
 use serde::Serialize;
 
@@ -20,7 +20,7 @@ pub(super) struct Report {
     /// Who was asked for and could not be measured.
     pub(super) absent: Vec<Absent>,
     pub(super) tables: [Table; 2],
-    pub(super) curves: Vec<Line>,
+    pub(super) curves: Vec<peers::Curve>,
     /// The veth without a tunnel, once, before the repetitions.
     bare_veth: Outcome,
     /// In the order in which they were measured.
@@ -36,15 +36,6 @@ pub(super) struct TurnReport {
     pub(super) outcome: Outcome,
 }
 
-/// A curve of a plot.
-#[derive(Debug, Serialize)]
-pub(super) struct Line {
-    pub(super) payload: usize,
-    pub(super) contestant: String,
-    /// What was sent and what arrived of it, in kpps: medians over the repetitions that reached the rate.
-    pub(super) points: Vec<(f64, f64)>,
-}
-
 /// What the report is made of.
 pub(super) struct Measured {
     pub(super) tests: Vec<Test>,
@@ -52,9 +43,6 @@ pub(super) struct Measured {
     pub(super) bare_veth: Outcome,
     pub(super) turns: Vec<TurnReport>,
 }
-
-/// As the bare veth is called among the curves.
-pub(super) const BARE: &str = "bare veth";
 
 impl Report {
     /// Compares what `measured` holds of `contestants`, of whom Convoy is the first.
@@ -138,7 +126,7 @@ fn compare(row: Row, series: &[Series]) -> (Option<String>, Option<Sample>) {
 }
 
 /// Sizes from the smallest, the contestants of each in their order, the bare veth last.
-fn lines(contestants: &[Contestant], measured: &Measured) -> Vec<Line> {
+fn lines(contestants: &[Contestant], measured: &Measured) -> Vec<peers::Curve> {
     let of = |name: &str| -> Vec<&Curve> {
         let own = measured.turns.iter().filter(|turn| turn.contestant == name);
         own.flat_map(|turn| &turn.outcome.curves).collect()
@@ -157,7 +145,7 @@ fn lines(contestants: &[Contestant], measured: &Measured) -> Vec<Line> {
     lines
 }
 
-fn lines_of(name: &str, curves: &[&Curve]) -> Vec<Line> {
+fn lines_of(name: &str, curves: &[&Curve]) -> Vec<peers::Curve> {
     let mut payloads: Vec<_> = curves.iter().map(|curve| curve.payload).collect();
     payloads.sort_unstable();
     payloads.dedup();
@@ -177,7 +165,7 @@ fn lines_of(name: &str, curves: &[&Curve]) -> Vec<Line> {
                 median(|point| point.arrived_kpps)?,
             ))
         };
-        Line {
+        peers::Curve {
             payload,
             contestant: name.to_owned(),
             points: (0..longest.unwrap_or(0)).filter_map(point).collect(),
