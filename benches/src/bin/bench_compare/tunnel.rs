@@ -1,4 +1,4 @@
-//! The whole tunnel: TCP through two daemons, by the speed test of this tree.
+//! The whole tunnel: TCP and UDP through two daemons, by the speed test of this tree.
 
 use std::path::Path;
 
@@ -11,16 +11,20 @@ use crate::{
     turns::in_turns,
 };
 
-/// Counted seconds of a run.
+/// Counted seconds of a TCP run.
 const SECS: &str = "3";
 
-const TEST: &str = "tcp-up";
+/// As the speed test calls them, and for people. The rate of UDP is the highest with at most 1 % loss.
+const TESTS: [(&str, &str); 2] = [("tcp-up", "TCP up"), ("udp-1200", "UDP 1,200 B")];
 
 #[derive(Clone, Copy, Debug)]
 struct Run {
     gbps: f64,
     cpu_s_per_gb: f64,
 }
+
+/// One of each test.
+type Runs = [Run; TESTS.len()];
 
 /// Throughput and CPU time: the base against itself, then against the head.
 pub(crate) fn measure(head: &Tree, base: &Tree, rounds: u32) -> anyhow::Result<Vec<Row>> {
@@ -34,32 +38,37 @@ pub(crate) fn measure(head: &Tree, base: &Tree, rounds: u32) -> anyhow::Result<V
         |what, daemons: [&Path; 2]| in_turns(rounds, what, |side| run(&generator, daemons[side]));
     let noise = run_each("tunnel, noise", [&old, &old])?;
     let compared = run_each("tunnel, comparison", [&old, &generator])?;
-    let row = |name: &str, figure, value: fn(&Run) -> f64| {
-        let values = |runs: &[Vec<Run>; 2]| {
+    let row = |test: usize, name: &str, figure, value: fn(&Run) -> f64| {
+        let of_test = |runs: &Runs| value(&runs[test]);
+        let values = |runs: &[Vec<Runs>; 2]| {
             runs.each_ref()
-                .map(|runs| runs.iter().map(value).collect::<Vec<_>>())
+                .map(|runs| runs.iter().map(of_test).collect::<Vec<_>>())
         };
-        Row::new(
-            name.to_owned(),
-            figure,
-            values(&noise),
-            Some(values(&compared)),
-        )
+        let name = format!("tunnel, {}{name}", TESTS[test].1);
+        Row::new(name, figure, values(&noise), Some(values(&compared)))
     };
-    Ok(vec![
-        row("tunnel, TCP up", Figure::GigabitsPerSecond, |run| run.gbps),
-        row("tunnel, CPU time", Figure::CpuSecondsPerGigabyte, |run| {
-            run.cpu_s_per_gb
-        }),
-    ])
+    let rows = (0..TESTS.len()).flat_map(|test| {
+        let cpu_s_per_gb = |run: &Run| run.cpu_s_per_gb;
+        [
+            row(test, "", Figure::GigabitsPerSecond, |run| run.gbps),
+            row(test, ", CPU", Figure::CpuSecondsPerGigabyte, cpu_s_per_gb),
+        ]
+    });
+    Ok(rows.collect())
 }
 
 /// The generator is the same for both: only the daemon differs.
-fn run(generator: &Path, daemon: &Path) -> anyhow::Result<Run> {
+fn run(generator: &Path, daemon: &Path) -> anyhow::Result<Runs> {
     let daemon = daemon.to_str().context("a path that is no text")?;
-    let arguments = ["--tests", TEST, "--secs", SECS, "--daemon", daemon];
+    let tests = TESTS.map(|(test, _)| test);
+    let asked = tests.join(",");
+    let arguments = ["--tests", &asked, "--secs", SECS, "--daemon", daemon];
     let found = Speedtest::run(generator, arguments)?;
-    let run = found.of(TEST)?;
-    let (gbps, cpu_s_per_gb) = run.gbps.zip(run.cpu_s_per_gb).context("no figures")?;
-    Ok(Run { gbps, cpu_s_per_gb })
+    let run = |test| {
+        let run = found.of(test)?;
+        let (gbps, cpu_s_per_gb) = run.gbps.zip(run.cpu_s_per_gb).context("no figures")?;
+        anyhow::Ok(Run { gbps, cpu_s_per_gb })
+    };
+    let [tcp, udp] = tests.map(run);
+    Ok([tcp?, udp?])
 }
