@@ -19,7 +19,7 @@ use crate::{
     plot::Colour,
 };
 
-pub use curves::{BARE, Curve, plots};
+pub use curves::{BARE, Curve, plots, sizes};
 pub use interval::Interval;
 pub use rows::{Must, Row};
 pub use verdict::{Comparison, Estimate, Series, Verdict, best, compare, ratios};

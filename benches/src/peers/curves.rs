@@ -20,8 +20,7 @@ pub struct Curve {
     pub points: Vec<(f64, f64)>,
 }
 
-/// A plot for each size of which anything was sent, with that size in bytes. `curves` begin with the
-/// smallest.
+/// A plot for each of the [`sizes`], with that size.
 #[must_use]
 pub fn plots(
     curves: &[Curve],
@@ -29,9 +28,6 @@ pub fn plots(
     host: &Host,
     commit: Option<&str>,
 ) -> Vec<(usize, Figure)> {
-    let drawn = curves.iter().filter(|curve| !curve.points.is_empty());
-    let mut payloads: Vec<_> = drawn.map(|curve| curve.payload).collect();
-    payloads.dedup();
     let subtitle = format!(
         "{} × {} · Linux {} · commit {}",
         host.cpus,
@@ -51,10 +47,19 @@ pub fn plots(
         }],
         marks: Vec::new(),
     };
-    payloads
+    sizes(curves)
         .into_iter()
         .map(|payload| (payload, figure(payload)))
         .collect()
+}
+
+/// The sizes of which anything was sent, in bytes. `curves` begin with the smallest.
+#[must_use]
+pub fn sizes(curves: &[Curve]) -> Vec<usize> {
+    let drawn = curves.iter().filter(|curve| !curve.points.is_empty());
+    let mut sizes: Vec<_> = drawn.map(|curve| curve.payload).collect();
+    sizes.dedup();
+    sizes
 }
 
 fn lines(curves: &[Curve], contestants: &[&str], payload: usize) -> Vec<Line> {

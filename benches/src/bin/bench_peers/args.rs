@@ -1,11 +1,11 @@
 //! What can be asked for.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::bail;
 use clap::{Parser, ValueEnum};
-use convoy_benches::peers::Row;
+use convoy_benches::{peers::Row, results};
 
 use crate::contestants::{self, Contestant, Protocol};
 use crate::wide::Test;
@@ -44,21 +44,14 @@ pub(crate) struct Args {
     #[arg(long, value_name = "A,B", value_delimiter = ',')]
     contestants: Vec<String>,
 
-    /// Where every single value of the narrow set is written to
-    #[arg(
-        long,
-        value_name = "FILE",
-        default_value = "benches/results/peers.json"
-    )]
-    pub(crate) json: PathBuf,
+    /// Where every single value of the narrow set is written to [default: benches/results/peers.json;
+    /// nowhere of a trial, or of some rows or programs]
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
 
-    /// The same of the wide set; its plots lie beside
-    #[arg(
-        long,
-        value_name = "FILE",
-        default_value = "benches/results/peers-wide.json"
-    )]
-    pub(crate) wide_json: PathBuf,
+    /// The same of the wide set, peers-wide.json; its plots lie beside
+    #[arg(long, value_name = "FILE")]
+    wide_json: Option<PathBuf>,
 
     /// Convoy
     #[arg(long, value_name = "PROGRAM", default_value = "target/release/convoy")]
@@ -102,6 +95,17 @@ impl Args {
             Set::Wide => (self.tests.is_empty(), self.rows.is_empty()),
         };
         self.set.map_or(!own || other, |only| only == set)
+    }
+
+    /// Where a set is written to. A part of it, or a trial, is no result to keep unless a file is named.
+    pub(crate) fn file(&self, set: Set) -> Option<PathBuf> {
+        let (named, usual, is_part) = match set {
+            Set::Narrow => (&self.json, "peers.json", !self.rows.is_empty()),
+            Set::Wide => (&self.wide_json, "peers-wide.json", !self.tests.is_empty()),
+        };
+        let is_whole = !self.quick && !is_part && self.contestants.is_empty();
+        let usual = || is_whole.then(|| Path::new(results::DIRECTORY).join(usual));
+        named.clone().or_else(usual)
     }
 
     pub(crate) fn repetitions(&self, set: Set) -> u32 {
@@ -191,6 +195,23 @@ mod tests {
         let usual = [Set::Narrow, Set::Wide].map(|set| parse(&[]).repetitions(set));
         assert_eq!(usual, [9, 5]);
         assert_eq!(parse(&["--reps", "7"]).repetitions(Set::Wide), 7);
+    }
+
+    #[test]
+    fn only_a_whole_set_is_kept_without_being_asked() {
+        let files = |arguments: &[&str]| {
+            let args = parse(arguments);
+            [Set::Narrow, Set::Wide].map(|set| args.file(set))
+        };
+        let [narrow, wide] = ["peers.json", "peers-wide.json"]
+            .map(|name| Some(Path::new("benches/results").join(name)));
+        assert_eq!(files(&[]), [narrow.clone(), wide.clone()]);
+        assert_eq!(files(&["--rows", "cpu"]), [None, wide]);
+        assert_eq!(files(&["--tests", "tcp-up"]), [narrow, None]);
+        assert_eq!(files(&["--quick"]), [None, None]);
+        assert_eq!(files(&["--contestants", "gotatun"]), [None, None]);
+        let named = files(&["--quick", "--json", "a.json"]);
+        assert_eq!(named, [Some(PathBuf::from("a.json")), None]);
     }
 
     #[test]

@@ -16,12 +16,13 @@
 //! 4. The narrow set, which has to be kept: [`suite`]: the repetitions; [`turn`]: all tests of one
 //!    contestant in one of them; [`convoy_benches::peers`]: what is compared, how surely, and against what.
 //! 5. [`wide`]: the wide set.
-//! 6. [`header`], [`report`], [`table`]: what is written.
+//! 6. [`outcome`], [`header`], [`report`], [`table`]: what is written.
 
 mod args;
 mod contestants;
 mod header;
 mod iperf;
+mod outcome;
 mod ping;
 mod report;
 mod suite;
@@ -34,6 +35,7 @@ mod wide;
 use std::process::ExitCode;
 
 use clap::Parser as _;
+use convoy_benches::results;
 
 use args::{Args, Set};
 
@@ -58,9 +60,11 @@ fn main() -> ExitCode {
 fn run(args: &Args) -> anyhow::Result<()> {
     if args.includes(Set::Narrow) {
         let report = suite::run(args)?;
-        report.write(&args.json)?;
         println!("{}", table::markdown(&report));
-        eprintln!("every single value: {}", args.json.display());
+        if let Some(file) = args.file(Set::Narrow) {
+            results::save(&report, &file)?;
+            eprintln!("every single value: {}", file.display());
+        }
     }
     if args.includes(Set::Wide) {
         wide::run(args)?;

@@ -1,15 +1,11 @@
 //! What a run found: the JSON file, and the source of the table.
 
-use std::path::Path;
-
-use convoy_benches::{
-    peers::{Cell, NarrowRow, Row, Series, compare},
-    results,
-};
+use convoy_benches::peers::{Cell, NarrowRow, Row, Series, compare};
 use serde::Serialize;
 
 use crate::contestants::Contestant;
 use crate::header::Header;
+use crate::outcome;
 use crate::turn::Outcome;
 
 /// The object in the JSON file.
@@ -24,14 +20,7 @@ pub(crate) struct Report {
     pub(crate) turns: Vec<TurnReport>,
 }
 
-/// One contestant in one repetition.
-#[derive(Debug, Serialize)]
-pub(crate) struct TurnReport {
-    /// From 0.
-    pub(crate) repetition: u32,
-    pub(crate) contestant: String,
-    pub(crate) outcome: Outcome,
-}
+pub(crate) type TurnReport = outcome::TurnReport<Outcome>;
 
 impl Report {
     /// Compares what `turns` measured in `rows`. Convoy is the first of `contestants`.
@@ -52,14 +41,6 @@ impl Report {
             turns,
         }
     }
-
-    /// Writes the JSON file.
-    ///
-    /// # Errors
-    /// When it cannot be written.
-    pub(crate) fn write(&self, path: &Path) -> anyhow::Result<()> {
-        Ok(results::save(self, path)?)
-    }
 }
 
 fn narrow_row(
@@ -69,14 +50,14 @@ fn narrow_row(
     bare_veth: &Outcome,
     turns: &[TurnReport],
 ) -> NarrowRow {
-    let series = |one: &Contestant| Series {
-        name: one.name.clone(),
-        values: values(row, &one.name, repetitions, turns),
-    };
+    let series = |one: &Contestant| outcome::series(turns, &one.name, row, repetitions);
     let all: Vec<_> = contestants.iter().map(series).collect();
     // INVARIANT: Convoy always takes part.
     let (convoy, peers) = all.split_first().expect("Convoy is the first");
-    let cell = |series: &Series| Cell::new(series.clone(), is_limited(row, &series.name, turns));
+    let cell = |series: &Series| {
+        let is_limited = outcome::is_limited(turns, &series.name, row);
+        Cell::new(series.clone(), is_limited)
+    };
     NarrowRow {
         row,
         title: row.title().to_owned(),
@@ -84,19 +65,4 @@ fn narrow_row(
         cells: all.iter().map(cell).collect(),
         convoy_to_best: compare(row, convoy, peers),
     }
-}
-
-fn values(row: Row, contestant: &str, repetitions: u32, turns: &[TurnReport]) -> Vec<Option<f64>> {
-    let value = |repetition| {
-        let mut turns = turns.iter();
-        let turn =
-            turns.find(|turn| turn.contestant == contestant && turn.repetition == repetition)?;
-        turn.outcome.figures.get(&row).copied()
-    };
-    (0..repetitions).map(value).collect()
-}
-
-fn is_limited(row: Row, contestant: &str, turns: &[TurnReport]) -> bool {
-    let mut own = turns.iter().filter(|turn| turn.contestant == contestant);
-    own.any(|turn| turn.outcome.generator_limited.contains(&row))
 }

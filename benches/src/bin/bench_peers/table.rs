@@ -5,6 +5,7 @@ use convoy_benches::{
     peers::{self, NARROW_LEGEND},
 };
 
+use crate::outcome::told_failures;
 use crate::report::Report;
 
 /// The table, with what must be known to read it.
@@ -15,16 +16,7 @@ pub(crate) fn markdown(report: &Report) -> String {
     text += &markdown::table(&peers::narrow(names, &report.rows));
     text += NARROW_LEGEND;
     text += peers::limited(cells);
-    for turn in &report.turns {
-        for failure in &turn.outcome.failures {
-            text += &format!(
-                "\nFailed: {} in repetition {}: {failure}\n",
-                turn.contestant,
-                turn.repetition + 1
-            );
-        }
-    }
-    text
+    text + &told_failures(&report.turns)
 }
 
 #[cfg(test)]

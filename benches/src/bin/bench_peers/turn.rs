@@ -15,6 +15,7 @@ use serde::Serialize;
 
 use crate::contestants::Contestant;
 use crate::iperf::{self, Load};
+use crate::outcome::Found;
 use crate::ping;
 use crate::udp::{self, Probe};
 
@@ -45,6 +46,22 @@ pub(crate) struct Outcome {
     pub(crate) udp: Vec<Probe>,
     /// Why figures are absent.
     pub(crate) failures: Vec<String>,
+}
+
+impl Found for Outcome {
+    type Row = Row;
+
+    fn figure(&self, row: Row) -> Option<f64> {
+        self.figures.get(&row).copied()
+    }
+
+    fn is_limited(&self, row: Row) -> bool {
+        self.generator_limited.contains(&row)
+    }
+
+    fn failures(&self) -> &[String] {
+        &self.failures
+    }
 }
 
 /// One run of iperf3.

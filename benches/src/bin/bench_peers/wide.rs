@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 
 use convoy_benches::{peers, plot, results};
 
-use crate::args::Args;
+use crate::args::{Args, Set};
 
 pub(crate) use plan::Test;
 
@@ -32,16 +32,19 @@ pub(crate) use plan::Test;
 /// When the lab cannot be had, Convoy does not start at all, or a file cannot be written.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let report = suite::run(args)?;
-    results::save(&report, &args.wide_json)?;
+    print!("{}", table::markdown(&report));
+    let Some(file) = args.file(Set::Wide) else {
+        return Ok(());
+    };
+    results::save(&report, &file)?;
     let header = &report.header;
     let contestants = header.contestants.iter().map(|one| &one.name[..]);
     let contestants: Vec<_> = contestants.collect();
     let commit = header.commit.as_deref();
     for (payload, figure) in peers::plots(&report.curves, &contestants, &header.host, commit) {
-        results::save_text(&plot::svg(&figure)?, &beside(&args.wide_json, payload))?;
+        results::save_text(&plot::svg(&figure)?, &beside(&file, payload))?;
     }
-    print!("{}", table::markdown(&report));
-    eprintln!("every single value: {}", args.wide_json.display());
+    eprintln!("every single value: {}", file.display());
     Ok(())
 }
 

@@ -65,14 +65,11 @@ fn file_of(payload: usize) -> String {
 }
 
 fn links(wide: &Wide) -> String {
-    let drawn = wide.curves.iter().filter(|curve| !curve.points.is_empty());
-    let mut payloads: Vec<_> = drawn.map(|curve| curve.payload).collect();
-    payloads.dedup();
     let link = |payload| {
         let file = file_of(payload);
         format!("\n![UDP, {payload} bytes: what arrives](results/{file})\n")
     };
-    payloads.into_iter().map(link).collect()
+    peers::sizes(&wide.curves).into_iter().map(link).collect()
 }
 
 #[cfg(test)]

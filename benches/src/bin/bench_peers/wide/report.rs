@@ -10,6 +10,7 @@ use super::rows::Row;
 use super::turn::Outcome;
 use crate::contestants::{Contestant, Protocol};
 use crate::header::Header;
+use crate::outcome;
 use crate::udp::Probe;
 
 /// The object in the JSON file.
@@ -27,14 +28,7 @@ pub(super) struct Report {
     pub(super) turns: Vec<TurnReport>,
 }
 
-/// One contestant in one repetition.
-#[derive(Debug, Serialize)]
-pub(super) struct TurnReport {
-    /// From 0.
-    pub(super) repetition: u32,
-    pub(super) contestant: String,
-    pub(super) outcome: Outcome,
-}
+pub(super) type TurnReport = outcome::TurnReport<Outcome>;
 
 /// What the report is made of.
 pub(super) struct Measured {
@@ -81,15 +75,14 @@ impl Report {
 }
 
 fn wide_row(row: Row, names: &[String], repetitions: u32, measured: &Measured) -> WideRow {
-    let series = names.iter().map(|name| Series {
-        name: name.clone(),
-        values: values(row, name, repetitions, &measured.turns),
-    });
+    let turns = &measured.turns;
+    let series = names.iter();
+    let series = series.map(|name| outcome::series(turns, name, row, repetitions));
     let series: Vec<_> = series.collect();
     let (best_other, ratio) = compare(row, &series);
     let cell = |series: Series| {
-        let limited = is_limited(row, &series.name, &measured.turns);
-        Cell::new(series, limited)
+        let is_limited = outcome::is_limited(turns, &series.name, row);
+        Cell::new(series, is_limited)
     };
     WideRow {
         row: row.name(),
@@ -100,20 +93,6 @@ fn wide_row(row: Row, names: &[String], repetitions: u32, measured: &Measured) -
         best_other,
         ratio,
     }
-}
-
-fn values(row: Row, name: &str, repetitions: u32, turns: &[TurnReport]) -> Vec<Option<f64>> {
-    let value = |repetition| {
-        let mut turns = turns.iter();
-        let turn = turns.find(|turn| turn.contestant == name && turn.repetition == repetition)?;
-        turn.outcome.figures.get(&row).copied()
-    };
-    (0..repetitions).map(value).collect()
-}
-
-fn is_limited(row: Row, name: &str, turns: &[TurnReport]) -> bool {
-    let mut own = turns.iter().filter(|turn| turn.contestant == name);
-    own.any(|turn| turn.outcome.generator_limited.contains(&row))
 }
 
 fn compare(row: Row, series: &[Series]) -> (Option<String>, Option<Sample>) {

@@ -6,6 +6,7 @@ use convoy_benches::{
 };
 
 use super::report::Report;
+use crate::outcome::told_failures;
 
 /// Both tables, with what must be known to read them.
 pub(super) fn markdown(report: &Report) -> String {
@@ -20,13 +21,7 @@ pub(super) fn markdown(report: &Report) -> String {
     text += WIDE_LEGEND;
     let rows = report.tables.iter().flat_map(|table| &table.rows);
     text += peers::limited(rows.flat_map(|row| &row.cells));
-    for turn in &report.turns {
-        for failure in &turn.outcome.failures {
-            let (who, when) = (&turn.contestant, turn.repetition + 1);
-            text += &format!("\nFailed: {who} in repetition {when}: {failure}\n");
-        }
-    }
-    text
+    text + &told_failures(&report.turns)
 }
 
 #[cfg(test)]

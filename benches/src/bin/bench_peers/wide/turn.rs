@@ -13,6 +13,7 @@ use super::plan::{Method, REQUESTS, Test};
 use super::rows::{Beside, Figure, Over, Percentile, Row, Stream};
 use super::tcp::{self, Run};
 use super::way::Way;
+use crate::outcome::Found;
 
 /// Before the first request beside a TCP stream.
 const WARMUP: Duration = Duration::from_millis(300);
@@ -33,6 +34,22 @@ pub(super) struct Outcome {
     pub(super) curves: Vec<Curve>,
     /// Why figures are absent.
     pub(super) failures: Vec<String>,
+}
+
+impl Found for Outcome {
+    type Row = Row;
+
+    fn figure(&self, row: Row) -> Option<f64> {
+        self.figures.get(&row).copied()
+    }
+
+    fn is_limited(&self, row: Row) -> bool {
+        self.generator_limited.contains(&row)
+    }
+
+    fn failures(&self) -> &[String] {
+        &self.failures
+    }
 }
 
 /// Tests on a way.
