@@ -101,10 +101,6 @@ impl Inbound {
         self.is_full = false;
     }
 
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes
-    }
-
     #[inline]
     fn slot(&mut self, len: usize) -> Option<&mut [u8]> {
         self.slot_len = 0;

@@ -56,6 +56,7 @@ impl BatchWriter {
     ///
     /// # Errors
     /// [`Blocked`] where the kernel has no room: the batch remembers how far it was written.
+    #[inline(never)]
     pub(crate) fn write(&mut self, batch: &mut Inbound) -> Result<(), Blocked> {
         let Inbound {
             buffer,

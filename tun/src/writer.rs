@@ -55,6 +55,7 @@ pub fn spawn_writer(device: &Device, coalesce: Coalesce) -> io::Result<Writer> {
         is_enqueued: false,
         pool: Pool::new(INBOUND_BATCHES, Inbound::new),
         direct: batch_writer(None),
+        is_alone: false,
         coalesce,
         in_flight,
         is_refused,
@@ -74,6 +75,8 @@ pub struct Writer {
     pool: Arc<Pool<Inbound>>,
     /// Writes on the event loop's thread.
     direct: BatchWriter,
+    /// Every batch is written there, where it overtakes none.
+    is_alone: bool,
     coalesce: Coalesce,
     in_flight: Arc<AtomicUsize>,
     is_refused: Arc<AtomicBool>,
@@ -109,17 +112,12 @@ impl Writer {
     /// A small batch for an idle writer is written right here: that costs one call, and no other
     /// thread has to wake up for it. Order is kept, for there is nothing that it could overtake.
     pub fn submit(&mut self, batch: InboundBatch) {
-        let InboundBatch(mut batch) = batch;
-        let packets = batch.trains.packets();
+        let packets = batch.packets();
         if packets == 0 {
             return;
         }
         let is_small = packets <= DIRECT_PACKETS && batch.bytes() <= DIRECT_BYTES;
-        // With the kernel full, what is left of the batch is for the thread, which can wait.
-        if is_small && self.is_idle() && self.direct.write(&mut batch).is_ok() {
-            return;
-        }
-        self.enqueue(InboundBatch(batch));
+        self.send(batch.0, is_small || self.is_alone);
         self.wake();
     }
 
@@ -127,10 +125,24 @@ impl Writer {
     ///
     /// Waking the thread costs as much as writing some packets: once for several batches is enough.
     pub fn enqueue(&mut self, batch: InboundBatch) {
+        self.send(batch.0, self.is_alone);
+    }
+
+    /// Whether the caller writes every batch, unless the kernel has no room for it. At first it writes
+    /// small ones only.
+    pub fn set_alone(&mut self, is_alone: bool) {
+        self.is_alone = is_alone;
+    }
+
+    fn send(&mut self, mut batch: Lease<Inbound>, is_direct: bool) {
+        // With the kernel full, what is left of the batch is for the thread, which can wait.
+        if is_direct && self.is_idle() && self.direct.write(&mut batch).is_ok() {
+            return;
+        }
         self.in_flight.fetch_add(1, Ordering::Relaxed);
         self.is_enqueued = true;
         // INVARIANT: the queue has room for every batch of the pool.
-        let _ = self.queue.put(batch.0);
+        let _ = self.queue.put(batch);
     }
 
     /// Wakes the thread if something was enqueued since.

@@ -163,9 +163,10 @@ impl EventLoop {
         let received = self.receive(now);
         // Which way answers would go, where a peer was heard on another way.
         let asked = self.ask_for_routes();
-        // Who reads the TUN: the reader's thread, too, where this one has no time left.
-        if let Some(is_bottleneck) = self.load.judge(now, clock::thread_time) {
-            self.reader.set_alone(!is_bottleneck);
+        // Who reads and writes the TUN: other threads, too, where this one has no time left.
+        if let Some(spare) = self.load.judge(now, clock::thread_time) {
+            self.reader.set_alone(spare.reads);
+            self.writer.set_alone(spare.writes);
         }
         // TUN → UDP: at most a few batches, unless the socket is still full.
         let sent = self.take_from_tun(now);

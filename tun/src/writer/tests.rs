@@ -30,6 +30,7 @@ fn batches_are_written_in_order_by_either_thread() {
             push(&mut batch, &packet);
             sent.push(packet);
         }
+        writer.set_alone(nth % 5 == 0);
         writer.submit(batch);
     }
     for packet in &sent {
@@ -69,16 +70,32 @@ fn a_small_batch_for_an_idle_writer_is_written_at_once() {
 }
 
 #[test]
-fn a_batch_never_overtakes_one_that_is_on_its_way() {
+fn who_writes_alone_writes_any_batch_at_once() {
     let (mut writer, kernel) = start();
-    kernel.hold_writes(true);
-    submit(&mut writer, &vec![vec![1; 100]; 10]);
-    assert!(!writer.is_idle());
-    submit(&mut writer, &[vec![2; 100]]);
-    assert!(kernel.receive(Duration::from_millis(5)).is_none());
-    kernel.hold_writes(false);
-    let firsts: Vec<u8> = (0..11).map(|_| kernel.receive(SOON).unwrap()[10]).collect();
-    assert_eq!(firsts, [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2]);
+    writer.set_alone(true);
+    submit(&mut writer, &vec![vec![1; 1000]; 50]);
+    let mut batch = take(&mut writer);
+    push(&mut batch, &[2; 1000]);
+    writer.enqueue(batch);
+    assert!(writer.is_idle());
+    let firsts = std::iter::from_fn(|| Some(kernel.receive(Duration::ZERO)?[10]));
+    assert_eq!(firsts.collect::<Vec<_>>(), [&[1; 50][..], &[2]].concat());
+}
+
+#[test]
+fn a_batch_never_overtakes_one_that_is_on_its_way() {
+    for is_alone in [false, true] {
+        let (mut writer, kernel) = start();
+        writer.set_alone(is_alone);
+        kernel.hold_writes(true);
+        submit(&mut writer, &vec![vec![1; 100]; 10]);
+        assert!(!writer.is_idle());
+        submit(&mut writer, &[vec![2; 100]]);
+        assert!(kernel.receive(Duration::from_millis(5)).is_none());
+        kernel.hold_writes(false);
+        let firsts: Vec<u8> = (0..11).map(|_| kernel.receive(SOON).unwrap()[10]).collect();
+        assert_eq!(firsts, [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2]);
+    }
 }
 
 #[test]

@@ -53,6 +53,26 @@ fn a_loop_that_has_time_reads_bursts_without_the_readers_thread() {
 }
 
 #[test]
+fn a_loop_that_has_time_writes_bursts_without_the_writers_thread() {
+    on_runtime(async {
+        let (mut event_loop, kernel, _handle) = event_loop();
+        // Hours in which its thread had next to nothing of a processor.
+        event_loop.load = Load::new(Duration::ZERO, Duration::ZERO);
+        while event_loop.tick() {}
+        let mut batch = event_loop.writer.take(Duration::ZERO).expect("a batch");
+        for _ in 0..20 {
+            batch.slot(PACKET.len()).unwrap().copy_from_slice(&PACKET);
+            batch.commit(PACKET.len());
+        }
+        event_loop.inbound = Some(batch);
+        event_loop.tick();
+        assert!(event_loop.writer.is_idle());
+        let written = std::iter::from_fn(|| kernel.receive(Duration::ZERO));
+        assert_eq!(written.count(), 20);
+    });
+}
+
+#[test]
 fn an_icmp_error_is_delivered_or_counted_when_the_writer_is_full() {
     const PACKETS: u64 = 12;
     on_runtime(async {
