@@ -40,7 +40,8 @@ Figures are medians over the repetitions. The ratio is Convoy's figure divided b
 with the best median in the row, taken within each repetition: its median and the interval of 95 %
 (between two order statistics). `yes` keeps the must in the whole interval, `median` at the median.
 `+q`: with Convoy's txqueuelen on its interface. CPU time is that of both daemons, memory that of the
-greater one. TCP by iperf3; ping by ping(8), 100 a second.
+greater one. TCP by iperf3; ping by ping(8), 100 a second. The highest rate of UDP is that at which half
+of the probes lose at most 1 %.
 ";
 /// How [`wide`] is read.
 pub const WIDE_LEGEND: &str = "

@@ -2,7 +2,8 @@
 //!
 //! 1. [`Bed`]: two namespaces, a daemon at each end of a tunnel between them, agents beside them.
 //! 2. [`Ends`]: TCP, paced UDP and latency between those agents.
-//! 3. [`highest_rate`]: what a path carries with little loss.
+//! 3. [`highest_rate`]: what a path carries with little loss; [`rate_that_half_pass`]: the same as an
+//!    average, to be repeated.
 //! 4. [`read`]: what both daemons have used and counted so far; [`check`]: whether they live;
 //!    [`process`]: the same of any program.
 //! 5. [`Sample`]: medians, spreads and ratios of what was measured; [`Host`]: on what machine.
@@ -16,6 +17,7 @@ mod host;
 pub mod process;
 mod search;
 mod statistics;
+mod up_and_down;
 
 pub use bed::Bed;
 pub use counters::Counters;
@@ -23,7 +25,6 @@ pub use daemons::{Reading, Readings, check, cpu_time, log_tail, peak_memory, rea
 pub use ends::{Direction, Ends, TcpLoad, UdpLoad};
 pub use error::MeasureError;
 pub use host::{Host, memory_kib};
-pub use search::{
-    Attempt, Found, Range, Stage, TOLERATED_LOSS, Trial, highest_probed_rate, highest_rate,
-};
+pub use search::{Attempt, Found, Range, Stage, TOLERATED_LOSS, Trial, highest_rate};
 pub use statistics::Sample;
+pub use up_and_down::rate_that_half_pass;

@@ -69,8 +69,8 @@ Narrow set: time, by default, for one contestant in one repetition:
   TCP: up, down, 4 streams, both ways,
        up with the veth cutting         12 s   5 x (--secs + iperf3's 0.4)
   200 kpps of 1,200 B                    1 s
-  two searches of a UDP rate            10 s   about 7 probes of 0.5 s each
-9 contestants in 9 repetitions: about 35 minutes.
+  two searches of a UDP rate            12 s   10 probes of 0.5 s each
+9 contestants in 9 repetitions: about 42 minutes.
 
 Wide set: time, by default, for one contestant in one repetition:
   start, handshake, end                  1 s

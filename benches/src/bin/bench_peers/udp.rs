@@ -7,21 +7,19 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use convoy_lab::measure::{Attempt, Ends, Found, Range, Trial, UdpLoad, highest_probed_rate};
+use convoy_lab::measure::{Attempt, Ends, Found, Range, Trial, UdpLoad, rate_that_half_pass};
 use serde::Serialize;
 
 /// Length of a probe of a search: long enough that queues do not hide a loss, short enough for many.
 pub(crate) const PROBE: Duration = Duration::from_millis(500);
-/// Of a search that knows nothing yet.
+/// Of a search that finds out where to begin.
 const RATES: Range = Range {
     start: 64_000.0,
     lowest: 1_000.0,
     highest: 2_000_000.0,
     step: 2.0,
-    resolution: 1.04,
+    resolution: 1.2,
 };
-/// The first step from a rate that an earlier search found.
-const STEP_FROM_KNOWN: f64 = 1.12;
 
 /// One rate tried, as it was.
 #[derive(Debug, Clone, Copy, Serialize)]
@@ -64,7 +62,8 @@ pub(crate) fn probe(
     })
 }
 
-/// The highest rate with at most 1 % loss, looked for around `known`; and all that was tried.
+/// The highest rate with at most 1 % loss in half of the probes, looked for around `known`; and all that
+/// was tried.
 pub(crate) fn highest_rate(
     ends: &mut Ends,
     via: IpAddr,
@@ -72,20 +71,12 @@ pub(crate) fn highest_rate(
     known: Option<f64>,
 ) -> anyhow::Result<(Option<Found>, Vec<Probe>)> {
     let mut probes = Vec::new();
-    let found = highest_probed_rate(range(known), |Attempt { rate_pps, .. }| {
+    let found = rate_that_half_pass(RATES, known, |Attempt { rate_pps, .. }| {
         let probe = probe(ends, via, payload, rate_pps, PROBE)?;
         probes.push(probe);
         anyhow::Ok(trial(probe))
     })?;
     Ok((found, probes))
-}
-
-fn range(known: Option<f64>) -> Range {
-    known.map_or(RATES, |start| Range {
-        start,
-        step: STEP_FROM_KNOWN,
-        ..RATES
-    })
 }
 
 fn trial(probe: Probe) -> Trial {
@@ -114,12 +105,5 @@ mod tests {
         assert_eq!(trial.sent_pps, 200_000.0);
         assert!((trial.loss - 0.05).abs() < 1e-9, "{trial:?}");
         assert!(!trial.held_rate);
-    }
-
-    #[test]
-    fn a_search_begins_at_the_rate_that_is_known() {
-        let known = range(Some(87_000.0));
-        assert_eq!((known.start, known.step), (87_000.0, STEP_FROM_KNOWN));
-        assert_eq!(range(None).step, RATES.step);
     }
 }

@@ -76,35 +76,43 @@ pub fn highest_rate<E>(
     range: Range,
     mut attempt: impl FnMut(Attempt) -> Result<Trial, E>,
 ) -> Result<Option<Found>, E> {
-    let Some(found) = highest_probed_rate(range, &mut attempt)? else {
+    let Some(bracket) = probed(range, &mut attempt)? else {
         return Ok(None);
+    };
+    let found = Found {
+        rate_pps: bracket.passed,
+        confirmed: false,
+        generator_limited: bracket.generator_limited,
     };
     confirm(found, &mut attempt).map(Some)
 }
 
-/// As [`highest_rate`] without the confirmation: for searches that are themselves repeated.
+/// The highest rate that passed in a search like [`highest_rate`], not confirmed.
 ///
 /// # Errors
 /// Those of the caller's attempts.
-pub fn highest_probed_rate<E>(
+pub(super) fn bracketed<E>(
     range: Range,
-    mut attempt: impl FnMut(Attempt) -> Result<Trial, E>,
-) -> Result<Option<Found>, E> {
-    let mut probe = |rate_pps| try_twice(rate_pps, &mut attempt);
+    attempt: &mut impl FnMut(Attempt) -> Result<Trial, E>,
+) -> Result<Option<f64>, E> {
+    Ok(probed(range, attempt)?.map(|bracket| bracket.passed))
+}
+
+fn probed<E>(
+    range: Range,
+    attempt: &mut impl FnMut(Attempt) -> Result<Trial, E>,
+) -> Result<Option<Bracket>, E> {
+    let mut probe = |rate_pps| try_twice(rate_pps, attempt);
     let Some(mut bracket) = bracket(range, &mut probe)? else {
         return Ok(None);
     };
     bisect(&mut bracket, range.resolution, &mut probe)?;
-    Ok(Some(Found {
-        rate_pps: bracket.passed,
-        confirmed: false,
-        generator_limited: bracket.generator_limited,
-    }))
+    Ok(Some(bracket))
 }
 
 /// What an attempt says about its rate.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Verdict {
+pub(super) enum Verdict {
     Passed,
     /// Few losses, but the sender reached only this rate.
     Slow(f64),
@@ -116,7 +124,7 @@ enum Verdict {
 }
 
 impl Verdict {
-    fn of(rate_pps: f64, trial: Trial) -> Self {
+    pub(super) fn of(rate_pps: f64, trial: Trial) -> Self {
         if trial.loss > TOLERATED_LOSS {
             Self::Lost {
                 rate_pps: trial.sent_pps.min(rate_pps),
