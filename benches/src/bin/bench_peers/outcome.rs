@@ -1,42 +1,55 @@
 //! What a turn has found: the same questions to both sets.
 
+use std::collections::BTreeMap;
+
 use convoy_benches::peers::Series;
 use serde::Serialize;
 
+/// What all tests of a turn gave, by the rows `R` of the set.
+#[derive(Debug, Serialize)]
+pub(crate) struct Outcome<R: Ord, D> {
+    /// Absent where a test failed.
+    pub(crate) figures: BTreeMap<R, f64>,
+    /// Where the generator, not the tunnel, set the limit.
+    pub(crate) generator_limited: Vec<R>,
+    /// What the figures were made of.
+    #[serde(flatten)]
+    pub(crate) details: D,
+    /// Why figures are absent.
+    pub(crate) failures: Vec<String>,
+}
+
+impl<R: Ord, D: Default> Default for Outcome<R, D> {
+    fn default() -> Self {
+        Self {
+            figures: BTreeMap::new(),
+            generator_limited: Vec::new(),
+            details: D::default(),
+            failures: Vec::new(),
+        }
+    }
+}
+
 /// One contestant in one repetition.
 #[derive(Debug, Serialize)]
-pub(crate) struct TurnReport<O> {
+pub(crate) struct TurnReport<R: Ord, D> {
     /// From 0.
     pub(crate) repetition: u32,
     pub(crate) contestant: String,
-    pub(crate) outcome: O,
-}
-
-/// What all tests of a turn gave.
-pub(crate) trait Found {
-    type Row: Copy;
-
-    /// None where the test failed.
-    fn figure(&self, row: Self::Row) -> Option<f64>;
-
-    /// Whether the generator, not the tunnel, set the limit.
-    fn is_limited(&self, row: Self::Row) -> bool;
-
-    /// Why figures are absent.
-    fn failures(&self) -> &[String];
+    pub(crate) outcome: Outcome<R, D>,
 }
 
 /// The figures of the contestant `name` in a row.
-pub(crate) fn series<O: Found>(
-    turns: &[TurnReport<O>],
+pub(crate) fn series<R: Ord, D>(
+    turns: &[TurnReport<R, D>],
     name: &str,
-    row: O::Row,
+    row: R,
     repetitions: u32,
 ) -> Series {
     let value = |repetition| {
         let mut turns = turns.iter();
         let turn = turns.find(|turn| turn.contestant == name && turn.repetition == repetition)?;
-        turn.outcome.figure(row)
+        turn.outcome.figures.get(&row).copied()
     };
     Series {
         name: name.to_owned(),
@@ -45,16 +58,16 @@ pub(crate) fn series<O: Found>(
 }
 
 /// Whether the generator set the contestant's limit in at least one repetition.
-pub(crate) fn is_limited<O: Found>(turns: &[TurnReport<O>], name: &str, row: O::Row) -> bool {
+pub(crate) fn is_limited<R: Ord, D>(turns: &[TurnReport<R, D>], name: &str, row: R) -> bool {
     let mut own = turns.iter().filter(|turn| turn.contestant == name);
-    own.any(|turn| turn.outcome.is_limited(row))
+    own.any(|turn| turn.outcome.generator_limited.contains(&row))
 }
 
 /// A paragraph for each test that failed.
-pub(crate) fn told_failures<O: Found>(turns: &[TurnReport<O>]) -> String {
-    let of_turn = |turn: &TurnReport<O>| {
+pub(crate) fn told_failures<R: Ord, D>(turns: &[TurnReport<R, D>]) -> String {
+    let of_turn = |turn: &TurnReport<R, D>| {
         let (who, when) = (&turn.contestant, turn.repetition + 1);
-        let failures = turn.outcome.failures().iter();
+        let failures = turn.outcome.failures.iter();
         let told =
             failures.map(|failure| format!("\nFailed: {who} in repetition {when}: {failure}\n"));
         told.collect::<String>()

@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::contestants::Contestant;
 use crate::header::Header;
 use crate::outcome;
-use crate::turn::Outcome;
+use crate::turn::{Details, Outcome};
 
 /// The object in the JSON file.
 #[derive(Debug, Serialize)]
@@ -20,7 +20,7 @@ pub(crate) struct Report {
     pub(crate) turns: Vec<TurnReport>,
 }
 
-pub(crate) type TurnReport = outcome::TurnReport<Outcome>;
+pub(crate) type TurnReport = outcome::TurnReport<Row, Details>;
 
 impl Report {
     /// Compares what `turns` measured in `rows`. Convoy is the first of `contestants`.

@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use crate::contestants::Contestant;
 use crate::iperf::{self, Load};
-use crate::outcome::Found;
+use crate::outcome;
 use crate::ping;
 use crate::udp::{self, Probe};
 
@@ -36,32 +36,13 @@ const OFFERED_PPS: f64 = 200_000.0;
 pub(crate) type KnownRates = BTreeMap<usize, f64>;
 
 /// What a turn measured.
+pub(crate) type Outcome = outcome::Outcome<Row, Details>;
+
+/// Beside the figures.
 #[derive(Debug, Default, Serialize)]
-pub(crate) struct Outcome {
-    /// Absent where a test failed.
-    pub(crate) figures: BTreeMap<Row, f64>,
-    /// Where the generator, not the tunnel, set the limit.
-    pub(crate) generator_limited: Vec<Row>,
+pub(crate) struct Details {
     pub(crate) tcp: Vec<TcpRun>,
     pub(crate) udp: Vec<Probe>,
-    /// Why figures are absent.
-    pub(crate) failures: Vec<String>,
-}
-
-impl Found for Outcome {
-    type Row = Row;
-
-    fn figure(&self, row: Row) -> Option<f64> {
-        self.figures.get(&row).copied()
-    }
-
-    fn is_limited(&self, row: Row) -> bool {
-        self.generator_limited.contains(&row)
-    }
-
-    fn failures(&self) -> &[String] {
-        &self.failures
-    }
 }
 
 /// One run of iperf3.
@@ -229,7 +210,7 @@ impl<'a> Turn<'a> {
         if let (Row::TcpUp, Some(seconds)) = (row, cpu_seconds) {
             self.figure(Row::Cpu, seconds / (received.bytes as f64 / 1e9));
         }
-        self.outcome.tcp.push(TcpRun {
+        self.outcome.details.tcp.push(TcpRun {
             row,
             bytes: received.bytes,
             gbps: received.gbps,
@@ -255,14 +236,14 @@ impl<'a> Turn<'a> {
         if !probe.held_rate {
             self.outcome.generator_limited.push(Row::Udp200k);
         }
-        self.outcome.udp.push(probe);
+        self.outcome.details.udp.push(probe);
         Ok(())
     }
 
     fn highest_rate(&mut self, row: Row, payload: usize) -> anyhow::Result<()> {
         let known = self.known.get(&payload).copied();
         let (found, probes) = udp::highest_rate(&mut self.bed.ends, self.via, payload, known)?;
-        self.outcome.udp.extend(probes);
+        self.outcome.details.udp.extend(probes);
         // More than 1 % loss at any rate is a rate of none.
         self.figure(row, found.map_or(0.0, |found| found.rate_pps / 1e3));
         if let Some(found) = found {

@@ -76,38 +76,30 @@ pub fn highest_rate<E>(
     range: Range,
     mut attempt: impl FnMut(Attempt) -> Result<Trial, E>,
 ) -> Result<Option<Found>, E> {
-    let Some(bracket) = probed(range, &mut attempt)? else {
+    let Some(found) = highest_probed_rate(range, &mut attempt)? else {
         return Ok(None);
-    };
-    let found = Found {
-        rate_pps: bracket.passed,
-        confirmed: false,
-        generator_limited: bracket.generator_limited,
     };
     confirm(found, &mut attempt).map(Some)
 }
 
-/// The highest rate that passed in a search like [`highest_rate`], not confirmed.
+/// As [`highest_rate`] without the confirmation.
 ///
 /// # Errors
 /// Those of the caller's attempts.
-pub(super) fn bracketed<E>(
+pub(super) fn highest_probed_rate<E>(
     range: Range,
     attempt: &mut impl FnMut(Attempt) -> Result<Trial, E>,
-) -> Result<Option<f64>, E> {
-    Ok(probed(range, attempt)?.map(|bracket| bracket.passed))
-}
-
-fn probed<E>(
-    range: Range,
-    attempt: &mut impl FnMut(Attempt) -> Result<Trial, E>,
-) -> Result<Option<Bracket>, E> {
+) -> Result<Option<Found>, E> {
     let mut probe = |rate_pps| try_twice(rate_pps, attempt);
     let Some(mut bracket) = bracket(range, &mut probe)? else {
         return Ok(None);
     };
     bisect(&mut bracket, range.resolution, &mut probe)?;
-    Ok(Some(bracket))
+    Ok(Some(Found {
+        rate_pps: bracket.passed,
+        confirmed: false,
+        generator_limited: bracket.generator_limited,
+    }))
 }
 
 /// What an attempt says about its rate.

@@ -4,7 +4,7 @@
 //! Near the limit of a whole machine a probe fails or passes by chance. A bisection is misled for good
 //! by one that does; here it costs a step back.
 
-use super::search::{Attempt, Found, Range, Stage, Trial, Verdict, bracketed};
+use super::search::{Attempt, Found, Range, Stage, Trial, Verdict, highest_probed_rate};
 
 /// Probes of a sequence.
 const PROBES: usize = 10;
@@ -28,25 +28,24 @@ pub fn rate_that_half_pass<E>(
 ) -> Result<Option<Found>, E> {
     if let Some(start) = known {
         let sequence = Sequence::run(start, range, &mut attempt)?;
-        if sequence.turns {
+        if sequence.has_turned() {
             return Ok(Some(sequence.found()));
         }
     }
-    let Some(start) = bracketed(range, &mut attempt)? else {
+    let Some(start) = highest_probed_rate(range, &mut attempt)? else {
         return Ok(None);
     };
-    let sequence = Sequence::run(start, range, &mut attempt)?;
+    let sequence = Sequence::run(start.rate_pps, range, &mut attempt)?;
     Ok(Some(sequence.found()))
 }
 
 /// Probes one after the other, each a step from the one before.
 struct Sequence {
-    /// The rates since it first turned, with the one that would have been next.
+    /// The rates from the first turn on, with the one that would be next.
     rates: Vec<f64>,
-    /// Whether it went both up and down.
-    turns: bool,
-    /// Probes that failed, and those of them that the generator's own end made fail.
+    passed: usize,
     failed: usize,
+    /// Of those that failed: where the sender or the receiver was too slow.
     by_generator: usize,
 }
 
@@ -56,45 +55,47 @@ impl Sequence {
         range: Range,
         attempt: &mut impl FnMut(Attempt) -> Result<Trial, E>,
     ) -> Result<Self, E> {
+        let mut sequence = Self {
+            rates: vec![start],
+            passed: 0,
+            failed: 0,
+            by_generator: 0,
+        };
         let mut rate_pps = start;
-        let mut rates = Vec::with_capacity(PROBES + 1);
-        let (mut passed, mut failed, mut by_generator) = (0, 0, 0);
         for _ in 0..PROBES {
             let stage = Stage::Probe;
             let verdict = Verdict::of(rate_pps, attempt(Attempt { rate_pps, stage })?);
-            let had_turned = passed > 0 && failed > 0;
-            match verdict {
-                Verdict::Passed => passed += 1,
-                Verdict::Slow(_) => {
-                    failed += 1;
-                    by_generator += 1;
-                }
-                Verdict::Lost { by_receiver, .. } => {
-                    failed += 1;
-                    by_generator += usize::from(by_receiver);
-                }
-            }
-            if !had_turned {
-                rates.clear();
-            }
-            rates.push(rate_pps);
-            let step = if passed > 0 && failed > 0 {
+            let direction = sequence.note(verdict);
+            let step = if sequence.has_turned() {
                 STEP
             } else {
+                sequence.rates.clear();
                 STEP_AT_FIRST
             };
-            rate_pps = match verdict {
-                Verdict::Passed => (rate_pps * step).min(range.highest),
-                _ => (rate_pps / step).max(range.lowest),
-            };
+            rate_pps = (rate_pps * step.powi(direction)).clamp(range.lowest, range.highest);
+            sequence.rates.push(rate_pps);
         }
-        rates.push(rate_pps);
-        Ok(Self {
-            rates,
-            turns: passed > 0 && failed > 0,
-            failed,
-            by_generator,
-        })
+        Ok(sequence)
+    }
+
+    /// Counts a probe, and returns where to go after it: up (1) or down (-1).
+    fn note(&mut self, verdict: Verdict) -> i32 {
+        let is_of_generator = match verdict {
+            Verdict::Passed => {
+                self.passed += 1;
+                return 1;
+            }
+            Verdict::Slow(_) => true,
+            Verdict::Lost { by_receiver, .. } => by_receiver,
+        };
+        self.failed += 1;
+        self.by_generator += usize::from(is_of_generator);
+        -1
+    }
+
+    /// Whether it went both up and down.
+    fn has_turned(&self) -> bool {
+        self.passed > 0 && self.failed > 0
     }
 
     /// The mean of the rates, on the scale on which the steps are equal.

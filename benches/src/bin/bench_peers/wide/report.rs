@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::curve::Curve;
 use super::plan::Test;
 use super::rows::Row;
-use super::turn::Outcome;
+use super::turn::{Details, Outcome};
 use crate::contestants::{Contestant, Protocol};
 use crate::header::Header;
 use crate::outcome;
@@ -28,7 +28,7 @@ pub(super) struct Report {
     pub(super) turns: Vec<TurnReport>,
 }
 
-pub(super) type TurnReport = outcome::TurnReport<Outcome>;
+pub(super) type TurnReport = outcome::TurnReport<Row, Details>;
 
 /// What the report is made of.
 pub(super) struct Measured {
@@ -108,13 +108,13 @@ fn compare(row: Row, series: &[Series]) -> (Option<String>, Option<Sample>) {
 fn lines(contestants: &[Contestant], measured: &Measured) -> Vec<peers::Curve> {
     let of = |name: &str| -> Vec<&Curve> {
         let own = measured.turns.iter().filter(|turn| turn.contestant == name);
-        own.flat_map(|turn| &turn.outcome.curves).collect()
+        own.flat_map(|turn| &turn.outcome.details.curves).collect()
     };
     let mut by_name: Vec<_> = contestants
         .iter()
         .map(|one| (one.name.as_str(), of(&one.name)))
         .collect();
-    by_name.push((BARE, measured.bare_veth.curves.iter().collect()));
+    by_name.push((BARE, measured.bare_veth.details.curves.iter().collect()));
     let mut lines: Vec<_> = by_name
         .into_iter()
         .flat_map(|(name, curves)| lines_of(name, &curves))

@@ -13,7 +13,7 @@ use super::plan::{Method, REQUESTS, Test};
 use super::rows::{Beside, Figure, Over, Percentile, Row, Stream};
 use super::tcp::{self, Run};
 use super::way::Way;
-use crate::outcome::Found;
+use crate::outcome;
 
 /// Before the first request beside a TCP stream.
 const WARMUP: Duration = Duration::from_millis(300);
@@ -21,35 +21,16 @@ const WARMUP: Duration = Duration::from_millis(300);
 const MARGIN: Duration = Duration::from_millis(300);
 
 /// What a turn measured.
+pub(super) type Outcome = outcome::Outcome<Row, Details>;
+
+/// Beside the figures.
 #[derive(Debug, Default, Serialize)]
-pub(super) struct Outcome {
-    /// Absent where a test failed.
-    pub(super) figures: BTreeMap<Row, f64>,
-    /// Where the generator, not the tunnel, set the limit.
-    pub(super) generator_limited: Vec<Row>,
+pub(super) struct Details {
     /// By the row of their rates.
     pub(super) tcp: BTreeMap<Row, Run>,
     /// By the row of their medians; of connections by theirs.
     pub(super) requests: BTreeMap<Row, RoundTripReport>,
     pub(super) curves: Vec<Curve>,
-    /// Why figures are absent.
-    pub(super) failures: Vec<String>,
-}
-
-impl Found for Outcome {
-    type Row = Row;
-
-    fn figure(&self, row: Row) -> Option<f64> {
-        self.figures.get(&row).copied()
-    }
-
-    fn is_limited(&self, row: Row) -> bool {
-        self.generator_limited.contains(&row)
-    }
-
-    fn failures(&self) -> &[String] {
-        &self.failures
-    }
 }
 
 /// Tests on a way.
@@ -132,7 +113,7 @@ impl<'a> Turn<'a> {
                 self.figure(row, found);
             }
             let median = Row::RoundTrip(over, beside, Percentile::P50);
-            self.outcome.requests.insert(median, report);
+            self.outcome.details.requests.insert(median, report);
         }
         Ok(())
     }
@@ -141,7 +122,10 @@ impl<'a> Turn<'a> {
         let report = self.round_trips(Exchange::TcpConnect)?;
         let rate = report.answered as f64 / report.seconds;
         self.figure(Row::Connections, Some(rate));
-        self.outcome.requests.insert(Row::Connections, report);
+        self.outcome
+            .details
+            .requests
+            .insert(Row::Connections, report);
         Ok(())
     }
 
@@ -163,7 +147,7 @@ impl<'a> Turn<'a> {
             self.figure(Row::Tcp(stream, figure), run.figure(figure));
         }
         let rate = Row::Tcp(stream, Figure::Rate);
-        self.outcome.tcp.insert(rate, run);
+        self.outcome.details.tcp.insert(rate, run);
         if let Some(error) = uncounted {
             self.note(&error.context(format!("{stream:?}, system calls")));
         }
@@ -180,7 +164,7 @@ impl<'a> Turn<'a> {
                 self.outcome.generator_limited.push(row);
             }
         }
-        self.outcome.curves.push(curve);
+        self.outcome.details.curves.push(curve);
         Ok(())
     }
 

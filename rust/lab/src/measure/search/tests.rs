@@ -151,10 +151,10 @@ fn a_search_that_begins_near_the_rate_takes_few_probes() {
             resolution: 1.04,
             ..RANGE
         };
-        let Ok(found) = bracketed(near, &mut |attempt| {
+        let Ok(found) = highest_probed_rate(near, &mut |attempt| {
             Ok::<_, Infallible>(link.trial(attempt))
         });
-        let ratio = capacity / found.unwrap();
+        let ratio = capacity / found.unwrap().rate_pps;
         assert!((0.98..1.05).contains(&ratio), "{capacity}: {found:?}");
         let probes = link.attempts.len();
         assert!(probes <= 9, "{capacity}: {probes} probes");

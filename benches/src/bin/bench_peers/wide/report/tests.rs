@@ -18,7 +18,10 @@ fn outcome(rate: f64, memory: f64, points: &[(f64, f64)]) -> Outcome {
     };
     Outcome {
         figures: [(RATE, rate), (MEMORY, memory)].into(),
-        curves: vec![curve],
+        details: Details {
+            curves: vec![curve],
+            ..Details::default()
+        },
         ..Outcome::default()
     }
 }
