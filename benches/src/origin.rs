@@ -51,14 +51,13 @@ impl Origin {
     /// Where and when, in a line for plots.
     #[must_use]
     pub fn line(&self) -> String {
-        let Host {
-            cpus, cpu, kernel, ..
-        } = &self.host;
-        let cpu = cpu.as_deref().unwrap_or("an unnamed CPU");
         let Self {
-            commit, started, ..
+            host,
+            commit,
+            started,
+            ..
         } = self;
-        format!("{cpus} × {cpu} · Linux {kernel} · {commit} · {started}")
+        format!("{host} · {commit} · {started}")
     }
 }
 

@@ -28,13 +28,7 @@ pub fn plots(
     host: &Host,
     commit: Option<&str>,
 ) -> Vec<(usize, Figure)> {
-    let subtitle = format!(
-        "{} × {} · Linux {} · commit {}",
-        host.cpus,
-        host.cpu.as_deref().unwrap_or("an unnamed CPU"),
-        host.kernel,
-        commit.unwrap_or("unknown"),
-    );
+    let subtitle = format!("{host} · commit {}", commit.unwrap_or("unknown"));
     let figure = |payload| Figure {
         title: format!("UDP, {payload} bytes: what arrives"),
         subtitle: subtitle.clone(),

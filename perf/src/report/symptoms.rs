@@ -51,7 +51,7 @@ pub(super) fn of(group: Group) -> Symptom {
         Group::Copies => symptom(
             0.20,
             "bytes are moved between the kernel and here",
-            "two copies a direction are the floor; a caller in user code is worth a look",
+            "two copies a direction are the floor; a caller in user code is worth a look; cold pages? `perf/README.md`",
         ),
         Group::Checksums => symptom(
             0.08,

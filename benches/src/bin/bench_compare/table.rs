@@ -14,15 +14,10 @@ repetition: they differ only where the code does.
 /// The table, with what must be known to read it.
 pub(crate) fn markdown(report: &Report) -> String {
     let origin = &report.origin;
-    let host = &origin.host;
     let against = report.base.as_deref().unwrap_or("itself");
     let mut text = format!(
-        "{} against {against}, {} rounds, {} × {}, Linux {}\n\n",
-        origin.commit,
-        report.rounds,
-        host.cpus,
-        host.cpu.as_deref().unwrap_or("an unnamed CPU"),
-        host.kernel
+        "{} against {against}, {} rounds, {}\n\n",
+        origin.commit, report.rounds, origin.host
     );
     let head = [
         "stage",

@@ -57,10 +57,7 @@ impl Header {
     pub(crate) fn markdown(&self) -> String {
         let host = &self.host;
         let mut text = format!(
-            "{} × {} · Linux {} · TCP {} · {} repetitions · commit {}\n",
-            host.cpus,
-            host.cpu.as_deref().unwrap_or("unknown CPU"),
-            host.kernel,
+            "{host} · TCP {} · {} repetitions · commit {}\n",
             host.congestion_control.as_deref().unwrap_or("unknown"),
             self.repetitions,
             self.commit.as_deref().unwrap_or("unknown"),

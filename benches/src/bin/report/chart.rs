@@ -64,15 +64,12 @@ fn bars(peers: &Peers) -> Option<Bars> {
             .collect(),
     });
     let measured = &peers.measured;
-    let host = &measured.host;
     let bars = Bars {
         title: "TCP through a tunnel between two namespaces of one machine".to_owned(),
         subtitle: format!(
-            "medians of {} repetitions in turns · {} × {} · Linux {} · commit {}",
+            "medians of {} repetitions in turns · {} · commit {}",
             measured.repetitions,
-            host.cpus,
-            cell(host.cpu.as_ref()),
-            host.kernel,
+            measured.host,
             cell(measured.commit.as_ref())
         ),
         y_label: "Gbit/s".to_owned(),

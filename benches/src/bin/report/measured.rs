@@ -24,9 +24,6 @@ pub(crate) struct Contestant {
 impl Measured {
     /// Where, of what, and how, in a line.
     pub(crate) fn told(&self) -> String {
-        let Host {
-            cpus, cpu, kernel, ..
-        } = &self.host;
         let version = |one: &Contestant| {
             let version = one.version.as_ref()?;
             // A variant is the same program.
@@ -35,8 +32,8 @@ impl Measured {
         };
         let versions: Vec<_> = self.contestants.iter().filter_map(version).collect();
         format!(
-            "{cpus} × {}, Linux {kernel}, commit {}, {} repetitions; {}. Called as `{}`.\n",
-            cell(cpu.as_ref()),
+            "{} · commit {}, {} repetitions; {}. Called as `{}`.\n",
+            self.host,
             cell(self.commit.as_ref()),
             self.repetitions,
             versions.join(", "),

@@ -35,16 +35,13 @@ impl Section<'_> {
 
 /// Where and when a result was measured, in one line.
 pub(crate) fn told(origin: &Origin) -> String {
-    let host = &origin.host;
-    let cpu = host.cpu.as_deref().unwrap_or("an unnamed CPU");
     let versions = match &origin.versions[..] {
         [] => String::new(),
         versions => format!(", {}", versions.join(", ")),
     };
     format!(
-        "{} × {cpu}, Linux {}, commit {}, {}{versions}. Called as `{}`.\n",
-        host.cpus,
-        host.kernel,
+        "{} · commit {}, {}{versions}. Called as `{}`.\n",
+        origin.host,
         origin.commit,
         origin.started,
         origin.command.join(" ")

@@ -51,7 +51,7 @@ pub(crate) fn of(record: &Record) -> Figure {
     };
     Figure {
         title: title(record),
-        subtitle: subtitle(record),
+        subtitle: record.header.origin.line(),
         x_label: "time (s)".to_owned(),
         x_scale: Scale::Linear,
         panels: vec![
@@ -115,15 +115,4 @@ fn title(record: &Record) -> String {
         mbps => format!("{mbps} Mbit/s each"),
     };
     format!("Convoy soak: hub with {spokes} spokes, TCP both ways, {rate}")
-}
-
-fn subtitle(record: &Record) -> String {
-    let header = &record.header;
-    let origin = &header.origin;
-    let host = &origin.host;
-    let cpu = host.cpu.as_deref().unwrap_or("unknown CPU");
-    format!(
-        "{} × {cpu} · Linux {} · commit {} · {}",
-        host.cpus, host.kernel, origin.commit, origin.started
-    )
 }

@@ -82,11 +82,9 @@ fn text(report: &Report) -> String {
 }
 
 fn headline(host: &Host, settings: &Settings) -> String {
-    let cpu = host.cpu.as_deref().unwrap_or("unknown CPU");
     let mut parts = vec![
         format!("convoy {}", env!("CARGO_PKG_VERSION")),
-        format!("{} × {cpu}", host.cpus),
-        format!("Linux {}", host.kernel),
+        host.to_string(),
     ];
     match &settings.to {
         Some(server) => parts.push(format!("to {server}")),

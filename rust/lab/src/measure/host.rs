@@ -1,6 +1,6 @@
 //! The machine that a result belongs to.
 
-use std::fs;
+use std::{fmt, fs};
 
 use nix::{
     errno::Errno,
@@ -24,6 +24,9 @@ pub struct Host {
     pub root: bool,
     /// What TCP uses in a lab's namespaces.
     pub congestion_control: Option<String>,
+    /// `vm.percpu_pagelist_high_fraction`, which bounds the free pages that a processor keeps for itself.
+    /// With 0, what it is unless set, the kernel chooses as it runs, and keeps up to an eighth of memory so.
+    pub percpu_pagelist_high_fraction: Option<u32>,
 }
 
 impl Host {
@@ -39,20 +42,40 @@ impl Host {
             memory_mib: memory_kib("MemTotal").map(|kib| kib / 1024),
             root: nix::unistd::geteuid().is_root(),
             congestion_control: congestion_control(),
+            percpu_pagelist_high_fraction: setting("vm/percpu_pagelist_high_fraction")
+                .and_then(|value| value.parse().ok()),
+        }
+    }
+}
+
+/// In a line: processors, kernel, and what was set that sets the speed.
+impl fmt::Display for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let cpu = self.cpu.as_deref().unwrap_or("an unnamed CPU");
+        write!(f, "{} × {cpu} · Linux {}", self.cpus, self.kernel)?;
+        let pages = self.percpu_pagelist_high_fraction;
+        match pages.filter(|&fraction| fraction != 0) {
+            Some(fraction) => write!(f, " · vm.percpu_pagelist_high_fraction={fraction}"),
+            None => Ok(()),
         }
     }
 }
 
 /// Namespaces prefer cubic, and may use what the host lets everyone use, where settings can be written.
 fn congestion_control() -> Option<String> {
-    let read = |name| fs::read_to_string(format!("/proc/sys/net/ipv4/tcp_{name}")).ok();
-    let allowed = read("allowed_congestion_control")?;
-    let setting = "/proc/sys/net/ipv4/tcp_congestion_control";
-    let is_read_only = access(setting, AccessFlags::W_OK) == Err(Errno::EROFS);
+    let allowed = setting("net/ipv4/tcp_allowed_congestion_control")?;
+    let file = "/proc/sys/net/ipv4/tcp_congestion_control";
+    let is_read_only = access(file, AccessFlags::W_OK) == Err(Errno::EROFS);
     if !is_read_only && allowed.split_whitespace().any(|name| name == "cubic") {
         return Some("cubic".to_owned());
     }
-    Some(read("congestion_control")?.trim().to_owned())
+    setting("net/ipv4/tcp_congestion_control")
+}
+
+/// What the kernel is set to.
+fn setting(name: &str) -> Option<String> {
+    let value = fs::read_to_string(format!("/proc/sys/{name}")).ok()?;
+    Some(value.trim().to_owned())
 }
 
 /// A line of `/proc/meminfo`, in KiB.
@@ -81,5 +104,23 @@ mod tests {
         assert!(host.memory_mib.unwrap() > 0);
         assert!(memory_kib("MemAvailable").unwrap() <= memory_kib("MemTotal").unwrap());
         assert_eq!(memory_kib("Nonsense"), None);
+    }
+
+    #[test]
+    fn what_was_set_is_told_beside_the_kernel() {
+        let mut host = Host {
+            kernel: "6.18".to_owned(),
+            cpu: Some("A CPU".to_owned()),
+            cpus: 2,
+            percpu_pagelist_high_fraction: Some(0),
+            ..Host::of_this_machine()
+        };
+        assert_eq!(host.to_string(), "2 × A CPU · Linux 6.18");
+        host.cpu = None;
+        host.percpu_pagelist_high_fraction = Some(2000);
+        assert_eq!(
+            host.to_string(),
+            "2 × an unnamed CPU · Linux 6.18 · vm.percpu_pagelist_high_fraction=2000"
+        );
     }
 }
