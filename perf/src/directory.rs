@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-use crate::ProfileError;
+use crate::{ProfileError, at_work::AtWork};
 
 /// All that a profile may write there.
 const FILES: [&str; 9] = [
@@ -38,6 +38,8 @@ pub struct Unfinished {
     path: PathBuf,
     is_new: bool,
     is_whole: Arc<AtomicBool>,
+    /// The tools that write it.
+    at_work: AtWork,
 }
 
 impl Directory {
@@ -59,6 +61,7 @@ impl Directory {
                 path: path.to_owned(),
                 is_new,
                 is_whole: Arc::default(),
+                at_work: AtWork::default(),
             },
         };
         // Before the load, not after it, is the time to find out.
@@ -76,6 +79,10 @@ impl Directory {
     #[must_use]
     pub fn unfinished(&self) -> &Unfinished {
         &self.unfinished
+    }
+
+    pub(crate) fn at_work(&self) -> &AtWork {
+        &self.unfinished.at_work
     }
 
     pub(crate) fn write(&self, name: &'static str, bytes: &[u8]) -> Result<(), ProfileError> {
@@ -112,11 +119,12 @@ impl Drop for Directory {
 }
 
 impl Unfinished {
-    /// Removes what has been written so far, unless the profile is whole by now.
+    /// Ends the tools, and removes what has been written so far, unless the profile is whole by now.
     pub fn discard(&self) {
         if self.is_whole.load(Ordering::Relaxed) {
             return;
         }
+        self.at_work.close();
         // What cannot be removed was not written, or somebody else has removed it.
         for name in FILES.into_iter().chain([LAST]) {
             let _ = fs::remove_file(self.path.join(name));

@@ -19,6 +19,7 @@
 //!
 //! Deliberately left out: the load, and what the daemons carried meanwhile, which the caller says.
 
+mod at_work;
 mod attach;
 mod directory;
 mod error;

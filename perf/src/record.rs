@@ -70,7 +70,13 @@ impl Recorder {
         // Else it would be kept under another name.
         directory.remove(DATA)?;
         let command = self.command(directory, pids);
-        Attachment::start("perf record", command, pids, has_events)
+        Attachment::start(
+            directory.at_work(),
+            "perf record",
+            command,
+            pids,
+            has_events,
+        )
     }
 
     /// Writes the recording as text.

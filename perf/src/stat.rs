@@ -52,7 +52,13 @@ pub(crate) fn attach(directory: &Directory, pids: &[Pid]) -> Result<Attachment, 
         "--output",
     ]);
     command.arg(directory.file(RAW));
-    Attachment::start("perf stat -j", command, pids, has_events)
+    Attachment::start(
+        directory.at_work(),
+        "perf stat -j",
+        command,
+        pids,
+        has_events,
+    )
 }
 
 /// Reads what `perf` wrote, and writes what is kept.

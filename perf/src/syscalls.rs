@@ -71,9 +71,13 @@ pub(crate) fn attach(directory: &Directory, pids: &[Pid]) -> Result<Attachment, 
         command.args(["-p", &pid.to_string()]);
     }
     let targets = pids.to_vec();
-    Attachment::start("strace -c -f", command, pids, move |_| {
-        targets.iter().all(is_traced)
-    })
+    Attachment::start(
+        directory.at_work(),
+        "strace -c -f",
+        command,
+        pids,
+        move |_| targets.iter().all(is_traced),
+    )
 }
 
 /// Reads what `strace` wrote, and writes what is kept.
