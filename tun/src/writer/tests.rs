@@ -25,7 +25,7 @@ fn batches_are_written_in_order_by_either_thread() {
     let mut sent = Vec::new();
     for nth in 0..500usize {
         let mut batch = take(&mut writer);
-        for _ in 0..=(nth % 9) {
+        for _ in 0..=(nth % 40) {
             let packet = headers.packet(&sent.len().to_be_bytes());
             push(&mut batch, &packet);
             sent.push(packet);
@@ -67,6 +67,16 @@ fn a_small_batch_for_an_idle_writer_is_written_at_once() {
     assert!(kernel.receive(Duration::ZERO).is_some());
     assert!(writer.is_idle());
     assert_eq!(writer.counters().writes, 1);
+}
+
+#[test]
+fn the_acknowledgements_of_a_tick_are_written_at_once() {
+    let (mut writer, kernel) = start();
+    let acknowledgements: Vec<_> = (0..32).map(|nth| vec![nth; 52]).collect();
+    submit(&mut writer, &acknowledgements);
+    let firsts = std::iter::from_fn(|| Some(kernel.receive(Duration::ZERO)?[10]));
+    assert_eq!(firsts.collect::<Vec<_>>(), Vec::from_iter(0..32));
+    assert!(writer.is_idle());
 }
 
 #[test]
