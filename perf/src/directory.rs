@@ -150,6 +150,15 @@ mod tests {
     }
 
     #[test]
+    fn an_interrupt_lets_no_tool_start_any_more() {
+        let outer = tempfile::tempdir().unwrap();
+        let directory = Directory::open(outer.path()).unwrap();
+        directory.unfinished().discard();
+        let mut tool = std::process::Command::new("true");
+        assert!(directory.at_work().spawn(&mut tool).is_err());
+    }
+
+    #[test]
     fn what_is_not_whole_does_not_stay() {
         let outer = tempfile::tempdir().unwrap();
         let path = outer.path().join("new");

@@ -110,8 +110,8 @@ impl Writer {
 
     /// Sends the batch to the TUN; never blocks.
     ///
-    /// A small batch for an idle writer is written right here: that costs one call, and no other
-    /// thread has to wake up for it. Order is kept, for there is nothing that it could overtake.
+    /// A small batch for an idle writer is written right here: that costs a few calls, and no
+    /// other thread has to wake up for it. Order is kept, for there is nothing that it could overtake.
     pub fn submit(&mut self, batch: InboundBatch) {
         let packets = batch.packets();
         if packets == 0 {

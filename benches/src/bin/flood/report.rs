@@ -70,12 +70,11 @@ pub(crate) struct Row {
 
 impl Report {
     pub(crate) fn print_head(&self, silent_ports: bool) {
-        let Host { kernel, cpus, .. } = &self.host;
         let Settings {
             rounds, secs, rate, ..
         } = self.settings;
         println!("{rate} datagrams a second from 65,536 addresses · {rounds} pairs of {secs} s");
-        println!("Linux {kernel} · {cpus} processors");
+        println!("{}", self.host);
         if !silent_ports {
             println!("the closed port answers some datagrams by ICMP errors");
         }

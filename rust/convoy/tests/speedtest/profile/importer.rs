@@ -62,10 +62,10 @@ fn firefox_profiler_shows_our_threads_and_functions() {
             "{shown}"
         );
     }
-    let mut event_loops = threads.iter().filter(|thread| thread["name"] == EVENT_LOOP);
-    let (first, second) = (event_loops.next().unwrap(), event_loops.next());
-    assert!(second.is_some() && event_loops.next().is_none(), "{info}");
-
+    let event_loops = threads.iter().filter(|thread| thread["name"] == EVENT_LOOP);
+    let [first, _second] = event_loops.collect::<Vec<_>>()[..] else {
+        panic!("{info}");
+    };
     let handle = first["threadHandle"].as_str().unwrap();
     let functions = session.ask(&["thread", "functions", "--thread", handle, "--limit", "0"]);
     let functions = functions["functions"].as_array().unwrap();
