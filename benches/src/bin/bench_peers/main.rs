@@ -36,6 +36,7 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 use convoy_benches::results;
+use convoy_lab::measure::Host;
 
 use args::{Args, Set};
 
@@ -58,6 +59,9 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &Args) -> anyhow::Result<()> {
+    if let Some(advice) = Host::of_this_machine().cubic_advice() {
+        eprintln!("bench_peers: {advice}");
+    }
     if args.includes(Set::Narrow) {
         let report = suite::run(args)?;
         println!("{}", table::markdown(&report));

@@ -46,7 +46,22 @@ impl Host {
                 .and_then(|value| value.parse().ok()),
         }
     }
+
+    /// What lets namespaces use cubic where the host keeps it from them: their TCP is then another one.
+    #[must_use]
+    pub fn cubic_advice(&self) -> Option<String> {
+        let used = self.congestion_control.as_deref()?;
+        (used != "cubic").then(|| {
+            format!(
+                "TCP uses {used}: this host keeps cubic from its namespaces \
+                 (fix: sysctl -w \"{ALLOWED}=$(sysctl -n {ALLOWED}) cubic\")"
+            )
+        })
+    }
 }
+
+/// Congestion controls that all may use, and a namespace as its default.
+const ALLOWED: &str = "net.ipv4.tcp_allowed_congestion_control";
 
 /// In a line: processors, kernel, and what was set that sets the speed.
 impl fmt::Display for Host {
@@ -63,7 +78,7 @@ impl fmt::Display for Host {
 
 /// Namespaces prefer cubic, and may use what the host lets everyone use, where settings can be written.
 fn congestion_control() -> Option<String> {
-    let allowed = setting("net/ipv4/tcp_allowed_congestion_control")?;
+    let allowed = setting(&ALLOWED.replace('.', "/"))?;
     let file = "/proc/sys/net/ipv4/tcp_congestion_control";
     let is_read_only = access(file, AccessFlags::W_OK) == Err(Errno::EROFS);
     if !is_read_only && allowed.split_whitespace().any(|name| name == "cubic") {
@@ -122,5 +137,13 @@ mod tests {
             host.to_string(),
             "2 × an unnamed CPU · Linux 6.18 · vm.percpu_pagelist_high_fraction=2000"
         );
+    }
+    #[test]
+    fn where_tcp_is_not_cubic_there_is_advice() {
+        let mut host = Host::of_this_machine();
+        for (used, is_advised) in [(Some("cubic"), false), (Some("bbr"), true), (None, false)] {
+            host.congestion_control = used.map(ToOwned::to_owned);
+            assert_eq!(host.cubic_advice().is_some(), is_advised, "{used:?}");
+        }
     }
 }
