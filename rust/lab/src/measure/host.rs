@@ -47,21 +47,21 @@ impl Host {
         }
     }
 
-    /// What lets namespaces use cubic where the host keeps it from them: their TCP is then another one.
+    /// What to do about a lab's TCP that is not cubic.
     #[must_use]
     pub fn cubic_advice(&self) -> Option<String> {
         let used = self.congestion_control.as_deref()?;
         (used != "cubic").then(|| {
             format!(
-                "TCP uses {used}: this host keeps cubic from its namespaces \
-                 (fix: sysctl -w \"{ALLOWED}=$(sysctl -n {ALLOWED}) cubic\")"
+                "TCP uses {used}, not cubic (fix, where the host keeps it from its namespaces: \
+                 sysctl -w \"{ALLOWED}=$(sysctl -n {ALLOWED}) cubic\")"
             )
         })
     }
 }
 
 /// Congestion controls that all may use, and a namespace as its default.
-const ALLOWED: &str = "net.ipv4.tcp_allowed_congestion_control";
+const ALLOWED: &str = "net/ipv4/tcp_allowed_congestion_control";
 
 /// In a line: processors, kernel, and what was set that sets the speed.
 impl fmt::Display for Host {
@@ -78,7 +78,7 @@ impl fmt::Display for Host {
 
 /// Namespaces prefer cubic, and may use what the host lets everyone use, where settings can be written.
 fn congestion_control() -> Option<String> {
-    let allowed = setting(&ALLOWED.replace('.', "/"))?;
+    let allowed = setting(ALLOWED)?;
     let file = "/proc/sys/net/ipv4/tcp_congestion_control";
     let is_read_only = access(file, AccessFlags::W_OK) == Err(Errno::EROFS);
     if !is_read_only && allowed.split_whitespace().any(|name| name == "cubic") {
@@ -138,6 +138,7 @@ mod tests {
             "2 × an unnamed CPU · Linux 6.18 · vm.percpu_pagelist_high_fraction=2000"
         );
     }
+
     #[test]
     fn where_tcp_is_not_cubic_there_is_advice() {
         let mut host = Host::of_this_machine();
