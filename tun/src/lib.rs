@@ -34,6 +34,7 @@ mod ip;
 mod outbound;
 mod pool;
 mod reader;
+mod sparse;
 #[doc(hidden)]
 pub mod stages;
 #[cfg(test)]

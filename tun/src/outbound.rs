@@ -55,6 +55,11 @@ impl OutboundBatch {
         self.0.malformed
     }
 
+    /// Whether the event loop has read it by itself, as traffic is sparse.
+    pub fn is_sparse(&self) -> bool {
+        self.0.is_sparse
+    }
+
     /// Cuts the next packet and hands it out.
     #[inline]
     #[expect(
@@ -165,8 +170,10 @@ pub(crate) struct Outbound {
     sums_len: usize,
     malformed: u32,
     pub(crate) calls: ReadCalls,
-    /// Whoever receives this batch reads the next one.
-    pub(crate) hands_over: bool,
+    /// The reader thread lends the device to whoever receives this batch.
+    pub(crate) lends_device: bool,
+    /// Read by the event loop itself.
+    pub(crate) is_sparse: bool,
     /// The entry and the segment within it that are handed out next.
     entry: usize,
     segment: usize,
@@ -187,7 +194,8 @@ impl Outbound {
             sums_len: 0,
             malformed: 0,
             calls: ReadCalls::default(),
-            hands_over: false,
+            lends_device: false,
+            is_sparse: false,
             entry: 0,
             segment: 0,
             handed_out: 0,
@@ -203,7 +211,8 @@ impl Outbound {
         self.sums_len = 0;
         self.malformed = 0;
         self.calls = ReadCalls::default();
-        self.hands_over = false;
+        self.lends_device = false;
+        self.is_sparse = false;
         self.entry = 0;
         self.segment = 0;
         self.handed_out = 0;

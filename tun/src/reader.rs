@@ -1,7 +1,5 @@
 //! The thread that reads the TUN: block for the first packet, take what else is there, hand it over.
 
-mod turn;
-
 use std::{io, sync::Arc, thread::JoinHandle, time::Instant};
 
 use tokio::sync::mpsc::{self, error::TryRecvError};
@@ -11,9 +9,9 @@ use crate::{
     device::{PacketIo, Stop},
     outbound::{Outbound, OutboundBatch},
     pool::{Lease, Pool},
+    sparse::{FEW, Loan, PAUSE, Read, Sparse},
     vnet::VNET_LEN,
 };
-use turn::{Direct, FAR_BETWEEN, FEW, IN_A_ROW, Turn};
 
 /// Starts the thread `tun-reader`, which closes a batch at `batch` packets (1 to
 /// [`MAX_BATCH_PACKETS`]; others are brought into that range).
@@ -25,7 +23,7 @@ pub fn spawn_reader(device: &Device, batch: usize) -> io::Result<Reader> {
     let (sender, receiver) = mpsc::channel(OUTBOUND_BATCHES);
     let stop = Arc::new(Stop::new()?);
     let pool = Pool::new(OUTBOUND_BATCHES, Outbound::new);
-    let turn = Arc::new(Turn::default());
+    let loan = Arc::new(Loan::default());
     let limit = batch.clamp(1, MAX_BATCH_PACKETS);
     let source = Source {
         io: Arc::clone(&device.io),
@@ -38,20 +36,21 @@ pub fn spawn_reader(device: &Device, batch: usize) -> io::Result<Reader> {
     let reading = Reading {
         source: source.clone(),
         stop: Arc::clone(&stop),
-        turn: Arc::clone(&turn),
+        loan: Arc::clone(&loan),
         pool: Arc::clone(&pool),
         sender,
         limit,
         is_drained: false,
-        few_in_a_row: 0,
     };
     let thread = std::thread::Builder::new()
         .name("tun-reader".to_owned())
         .spawn(move || reading.run())?;
     Ok(Reader {
         receiver,
-        direct: Direct::new(source, Arc::clone(&turn), Arc::clone(&pool), limit),
-        turn,
+        source,
+        sparse: Sparse::new(Arc::clone(&loan), Arc::clone(&device.io)),
+        loan,
+        next: None,
         pool,
         stop,
         thread: Some(thread),
@@ -62,8 +61,11 @@ pub fn spawn_reader(device: &Device, batch: usize) -> io::Result<Reader> {
 #[derive(Debug)]
 pub struct Reader {
     receiver: mpsc::Receiver<Lease<Outbound>>,
-    direct: Direct,
-    turn: Arc<Turn>,
+    source: Source,
+    sparse: Sparse,
+    loan: Arc<Loan>,
+    /// Received by [`Reader::ready`], for [`Reader::try_recv`].
+    next: Option<OutboundBatch>,
     pool: Arc<Pool<Outbound>>,
     stop: Arc<Stop>,
     thread: Option<JoinHandle<ReaderExit>>,
@@ -90,57 +92,84 @@ pub enum ReaderExit {
 }
 
 impl Reader {
-    /// Takes a batch if one is waiting, in the channel or, while it is the event loop's turn, in the
-    /// device.
+    /// Takes a batch if one is waiting: in the channel or, while traffic is sparse, in the device.
     ///
     /// # Errors
     /// [`TryRecv`] says why there is none.
     pub fn try_recv(&mut self) -> Result<OutboundBatch, TryRecv> {
+        if let Some(batch) = self.next.take() {
+            return Ok(batch);
+        }
         match self.receiver.try_recv() {
-            Ok(batch) => Ok(self.take_over(batch)),
-            Err(TryRecvError::Empty) => self.direct.read().map(OutboundBatch).ok_or(TryRecv::Empty),
+            Ok(batch) => Ok(self.accept(batch)),
+            Err(TryRecvError::Empty) => self.read_sparse().ok_or(TryRecv::Empty),
             Err(TryRecvError::Disconnected) => Err(TryRecv::Closed(self.exit())),
         }
     }
 
-    /// Waits for a batch. Cancel-safe. To be called in a tokio runtime with I/O.
-    ///
-    /// # Errors
-    /// The reason why none will come any more, as [`TryRecv::Closed`].
-    pub async fn recv(&mut self) -> Result<OutboundBatch, ReaderExit> {
-        loop {
+    /// Waits until [`Reader::try_recv`] has a batch, or the reason why none will come any more.
+    /// Cancel-safe. To be called in a tokio runtime with I/O.
+    pub async fn ready(&mut self) {
+        while self.next.is_none() {
             tokio::select! {
                 biased;
-                batch = self.receiver.recv() => {
-                    return batch.map(|batch| self.take_over(batch)).ok_or_else(|| self.exit());
-                }
-                () = self.direct.readable() => {
-                    if let Some(batch) = self.direct.read() {
-                        return Ok(OutboundBatch(batch));
-                    }
-                }
+                batch = self.receiver.recv() => match batch {
+                    Some(batch) => self.next = Some(self.accept(batch)),
+                    None => return,
+                },
+                () = self.sparse.readable() => self.next = self.read_sparse(),
             }
         }
     }
 
-    /// Whether the caller reads the device alone, from the thread's next batch on. At first it does
-    /// not: the thread reads beside it, unless packets are few.
-    pub fn set_alone(&self, is_alone: bool) {
-        self.turn.set_alone(is_alone);
+    /// Whether traffic is sparse: the caller reads the device itself, and may write it, too.
+    #[inline]
+    pub fn is_sparse(&self) -> bool {
+        self.sparse.is_on()
+    }
+
+    /// Ends sparse traffic where packets flow: a step of the event loop has handled this many inbound,
+    /// and is the latest of `busy_ticks` without a wait.
+    #[inline]
+    pub fn observe(&mut self, inbound: usize, busy_ticks: u32) {
+        let is_burst = inbound > FEW;
+        let is_busy = busy_ticks as usize > FEW;
+        if is_burst || is_busy {
+            self.sparse.end();
+        }
     }
 
     /// Tells the thread to end. Batches already in the channel can still be received.
     pub fn stop(&self) {
         self.stop.signal();
-        self.turn.stop();
+        self.loan.stop();
         self.pool.close();
     }
 
-    fn take_over(&mut self, batch: Lease<Outbound>) -> OutboundBatch {
-        if batch.hands_over {
-            self.direct.begin();
+    fn accept(&mut self, batch: Lease<Outbound>) -> OutboundBatch {
+        if batch.lends_device {
+            self.sparse.begin();
         }
         OutboundBatch(batch)
+    }
+
+    fn read_sparse(&mut self) -> Option<OutboundBatch> {
+        let Self { source, pool, .. } = self;
+        let mut read = None;
+        self.sparse.read_with(|| {
+            let Some(mut batch) = pool.take() else {
+                return Read::Burst;
+            };
+            batch.clear();
+            batch.is_sparse = true;
+            let filled = source.fill(&mut batch, FEW);
+            read = (!batch.is_empty()).then_some(OutboundBatch(batch));
+            match filled {
+                Ok(Filled::Drained) => Read::Empty,
+                Ok(Filled::Full) | Err(_) => Read::Burst,
+            }
+        });
+        read
     }
 
     fn exit(&mut self) -> ReaderExit {
@@ -165,14 +194,12 @@ impl Drop for Reader {
 struct Reading {
     source: Source,
     stop: Arc<Stop>,
-    turn: Arc<Turn>,
+    loan: Arc<Loan>,
     pool: Arc<Pool<Outbound>>,
     sender: mpsc::Sender<Lease<Outbound>>,
     limit: usize,
-    /// The last read found nothing: wait before the next.
+    /// Drained: wait for readability before reading again.
     is_drained: bool,
-    /// Batches, up to the last, that were a few packets after a wait.
-    few_in_a_row: u32,
 }
 
 impl Reading {
@@ -180,9 +207,9 @@ impl Reading {
         while let Some(mut batch) = self.pool.take_blocking() {
             batch.clear();
             let filled = self.fill(&mut batch);
-            let hands_over = batch.hands_over;
-            if hands_over {
-                self.turn.hand_over();
+            let lends_device = batch.lends_device;
+            if lends_device {
+                self.loan.lend();
             }
             // INVARIANT: the channel has room for every batch of the pool: it fails only when closed.
             if !batch.is_empty() && self.sender.try_send(batch).is_err() {
@@ -191,7 +218,7 @@ impl Reading {
             if let Err(exit) = filled {
                 return exit;
             }
-            if hands_over && !self.turn.wait() {
+            if lends_device && !self.loan.wait_for_return() {
                 return ReaderExit::Stopped;
             }
         }
@@ -214,19 +241,13 @@ impl Reading {
             let filled = self.source.fill(batch, self.limit)?;
             self.is_drained = matches!(filled, Filled::Drained);
         }
-        let is_few = waited.is_some() && self.is_drained && batch.packets() <= FEW;
-        let is_far_between = waited >= Some(FAR_BETWEEN);
-        self.few_in_a_row = if is_few { self.few_in_a_row + 1 } else { 0 };
-        let is_seldom = is_few && (is_far_between || self.few_in_a_row >= IN_A_ROW);
-        batch.hands_over = is_seldom || self.turn.is_alone();
-        if batch.hands_over {
-            self.few_in_a_row = 0;
-        }
+        let has_paused = waited >= Some(PAUSE);
+        batch.lends_device = has_paused && self.is_drained && batch.packets() <= FEW;
         Ok(())
     }
 }
 
-/// What is read: by the thread, or by the event loop.
+/// Reads the device: for the thread or, while traffic is sparse, for the event loop.
 #[derive(Clone, Debug)]
 struct Source {
     io: Arc<dyn PacketIo>,

@@ -55,7 +55,6 @@ pub fn spawn_writer(device: &Device, coalesce: Coalesce) -> io::Result<Writer> {
         is_enqueued: false,
         pool: Pool::new(INBOUND_BATCHES, Inbound::new),
         direct: batch_writer(None),
-        is_alone: false,
         coalesce,
         in_flight,
         is_refused,
@@ -73,10 +72,8 @@ pub struct Writer {
     /// The thread may sleep beside what is in the queue.
     is_enqueued: bool,
     pool: Arc<Pool<Inbound>>,
-    /// Writes on the event loop's thread.
+    /// Writes on the event loop's thread while traffic is sparse.
     direct: BatchWriter,
-    /// Every batch is written there, where it overtakes none.
-    is_alone: bool,
     coalesce: Coalesce,
     in_flight: Arc<AtomicUsize>,
     is_refused: Arc<AtomicBool>,
@@ -87,11 +84,6 @@ pub struct Writer {
     thread: Option<JoinHandle<()>>,
 }
 
-/// A batch of at most so many packets and bytes is written by the event loop when the thread is idle:
-/// waking it takes longer. That holds for a tick's acknowledgements, too; and what they acknowledge
-/// the kernel then frees on the processor on which the event loop allocates what it sends.
-const DIRECT_PACKETS: usize = 32;
-const DIRECT_BYTES: usize = 8 * 1024;
 /// How long nothing is coalesced after the kernel has refused a super-packet. One that refuses them
 /// always costs a call in so much time.
 const RETRY_AFTER_REFUSAL: Duration = Duration::from_secs(600);
@@ -109,16 +101,8 @@ impl Writer {
     }
 
     /// Sends the batch to the TUN; never blocks.
-    ///
-    /// A small batch for an idle writer is written right here: that costs a few calls, and no
-    /// other thread has to wake up for it. Order is kept, for there is nothing that it could overtake.
     pub fn submit(&mut self, batch: InboundBatch) {
-        let packets = batch.packets();
-        if packets == 0 {
-            return;
-        }
-        let is_small = packets <= DIRECT_PACKETS && batch.bytes() <= DIRECT_BYTES;
-        self.send(batch.0, is_small || self.is_alone);
+        self.enqueue(batch);
         self.wake();
     }
 
@@ -126,24 +110,22 @@ impl Writer {
     ///
     /// Waking the thread costs as much as writing some packets: once for several batches is enough.
     pub fn enqueue(&mut self, batch: InboundBatch) {
-        self.send(batch.0, self.is_alone);
-    }
-
-    /// Whether the caller writes every batch, unless the kernel has no room for it. At first it writes
-    /// small ones only.
-    pub fn set_alone(&mut self, is_alone: bool) {
-        self.is_alone = is_alone;
-    }
-
-    fn send(&mut self, mut batch: Lease<Inbound>, is_direct: bool) {
-        // With the kernel full, what is left of the batch is for the thread, which can wait.
-        if is_direct && self.is_idle() && self.direct.write(&mut batch).is_ok() {
+        if batch.is_empty() {
             return;
         }
         self.in_flight.fetch_add(1, Ordering::Relaxed);
         self.is_enqueued = true;
         // INVARIANT: the queue has room for every batch of the pool.
-        let _ = self.queue.put(batch);
+        let _ = self.queue.put(batch.0);
+    }
+
+    /// Writes the batch to the TUN on the caller's thread, as long as the kernel has room and there
+    /// is nothing that the batch would overtake; else as [`Writer::submit`]. For sparse traffic.
+    pub fn write(&mut self, mut batch: InboundBatch) {
+        if self.is_idle() && self.direct.write(&mut batch.0).is_ok() {
+            return;
+        }
+        self.submit(batch);
     }
 
     /// Wakes the thread if something was enqueued since.

@@ -148,6 +148,7 @@ fn deleting_the_interface_ends_a_reader_that_waits() {
         batch.slot(20).unwrap().copy_from_slice(&[0x45; 20]);
         batch.commit(20);
         writer.submit(batch);
+        wait_until(|| writer.is_idle());
         assert_eq!(writer.counters().failed.deleted, 1);
     });
 }

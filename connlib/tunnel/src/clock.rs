@@ -21,13 +21,6 @@ pub(crate) fn now() -> Duration {
     clock_gettime(nix::time::ClockId::CLOCK_BOOTTIME).map_or(Duration::ZERO, Duration::from)
 }
 
-/// The time that this thread has had a processor for.
-pub(crate) fn thread_time() -> Duration {
-    // INVARIANT: as above; and only a thread that has ended has none.
-    clock_gettime(nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID)
-        .map_or(Duration::ZERO, Duration::from)
-}
-
 /// One alarm that a task can wait for.
 #[derive(Debug)]
 pub(crate) struct Alarm {

@@ -1,9 +1,10 @@
-//! What the handle asks of the event loop.
+//! Requests from the handle to the event loop.
 
 use std::{io, sync::mpsc::SyncSender};
 
 use convoy_gso::BoundSockets;
 use convoy_proto::{Plan, config::Snapshot};
+use tokio::sync::{mpsc, watch};
 
 /// Commands waiting for the event loop; more make their senders wait.
 pub(crate) const COMMANDS: usize = 16;
@@ -41,4 +42,54 @@ pub(crate) struct Signals {
     /// Counts changes of routes.
     pub(crate) routes: u32,
     pub(crate) stop: bool,
+}
+
+/// The event loop's end of both.
+#[derive(Debug)]
+pub(crate) struct Requests {
+    commands: mpsc::Receiver<Command>,
+    signals: watch::Receiver<Signals>,
+    /// Received by [`Requests::ready`], for [`Requests::next_command`].
+    next: Option<Command>,
+}
+
+impl Requests {
+    pub(crate) fn new(
+        commands: mpsc::Receiver<Command>,
+        signals: watch::Receiver<Signals>,
+    ) -> Self {
+        Self {
+            commands,
+            signals,
+            next: None,
+        }
+    }
+
+    /// Waits for a command or a signal. Cancel-safe.
+    pub(crate) async fn ready(&mut self) {
+        if self.next.is_some() {
+            return;
+        }
+        tokio::select! {
+            biased;
+            Some(command) = self.commands.recv() => self.next = Some(command),
+            _ = self.signals.changed() => self.signals.mark_changed(),
+        }
+    }
+
+    /// The oldest command that is waiting.
+    pub(crate) fn next_command(&mut self) -> Option<Command> {
+        self.next.take().or_else(|| self.commands.try_recv().ok())
+    }
+
+    /// The signals if they have changed since the last call; `stop` once every handle is gone.
+    pub(crate) fn changed_signals(&mut self) -> Option<Signals> {
+        let changed = self.signals.has_changed();
+        if matches!(changed, Ok(false)) {
+            return None;
+        }
+        let mut signals = *self.signals.borrow_and_update();
+        signals.stop |= changed.is_err();
+        Some(signals)
+    }
 }

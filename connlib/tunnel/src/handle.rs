@@ -15,101 +15,11 @@ use convoy_tun::Device;
 use tokio::sync::{mpsc, watch};
 
 use crate::{
-    command::{COMMANDS, Command, Signals},
+    command::{COMMANDS, Command, Requests, Signals},
+    error::{ApplyError, Closed, Exit, StartError},
+    options::{Options, Switch},
     start,
 };
-
-/// Whether a kernel feature is used.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Switch {
-    /// Used where the kernel has it.
-    #[default]
-    Auto,
-    /// Used; starting fails where the kernel does not have it.
-    On,
-    /// Not used.
-    Off,
-}
-
-/// How the data path is to run.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// UDP segmentation offload on send.
-    pub gso: Switch,
-    /// UDP receive offload.
-    pub udp_gro: Switch,
-    /// Packets in one batch: 1..=50.
-    pub batch: usize,
-    /// Whether the link is up from the start, without a call of [`Tunnel::set_link`].
-    pub is_up: bool,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            gso: Switch::Auto,
-            udp_gro: Switch::Auto,
-            batch: convoy_tun::MAX_BATCH_PACKETS,
-            is_up: true,
-        }
-    }
-}
-
-/// Why the tunnel could not be started.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// The kernel does not have what was switched on.
-    #[error("this kernel has no {feature}: leave {option} on auto")]
-    Unsupported {
-        /// What is missing.
-        feature: &'static str,
-        /// The option that asked for it.
-        option: &'static str,
-    },
-    /// A thread, a socket or the event loop could not be had.
-    #[error("cannot start the data path: {0}")]
-    Io(#[from] io::Error),
-}
-
-/// Why a [`DeviceUpdate`] was refused; nothing was changed.
-#[derive(Debug, thiserror::Error)]
-pub enum ApplyError {
-    /// The UDP sockets could not be opened on the port asked for.
-    #[error("cannot open the UDP sockets on port {port}: {source}")]
-    Sockets {
-        /// The port asked for.
-        port: u16,
-        /// The kernel's answer.
-        source: io::Error,
-    },
-    /// The firewall mark could not be set on the UDP sockets.
-    #[error("cannot set the firewall mark {mark:#x}: {source}")]
-    Fwmark {
-        /// The mark asked for.
-        mark: u32,
-        /// The kernel's answer.
-        source: io::Error,
-    },
-    /// The tunnel has ended.
-    #[error("the tunnel has ended")]
-    Closed,
-}
-
-/// The tunnel has ended.
-#[derive(Debug, thiserror::Error)]
-#[error("the tunnel has ended")]
-pub struct Closed;
-
-/// Why the tunnel ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Exit {
-    /// [`Tunnel::stop`] was called, or every handle is gone.
-    Stopped,
-    /// The interface was deleted.
-    InterfaceDeleted,
-    /// Something failed that cannot be repaired.
-    Failed(String),
-}
 
 /// A running tunnel: a handle that may be cloned and used from any thread.
 #[derive(Clone, Debug)]
@@ -159,8 +69,8 @@ impl Tunnel {
         thread::Builder::new()
             .name("tunnel".to_owned())
             .spawn(move || {
-                let channels = (command_receiver, signal_receiver);
-                start::run(device, options, bound, channels, &started, &exit_sender);
+                let requests = Requests::new(command_receiver, signal_receiver);
+                start::run(device, options, bound, requests, &started, &exit_sender);
             })?;
         start
             .recv()
@@ -355,11 +265,5 @@ impl Tunnel {
             .blocking_send(command(answer))
             .map_err(|_| Closed)?;
         answered.recv().map_err(|_| Closed)
-    }
-}
-
-impl From<Closed> for ApplyError {
-    fn from(Closed: Closed) -> Self {
-        Self::Closed
     }
 }

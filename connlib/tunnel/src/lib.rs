@@ -17,14 +17,17 @@ pub mod adapters;
 mod budget;
 mod clock;
 mod command;
+mod error;
 mod event_loop;
 mod handle;
-mod load;
 mod metrics;
+mod options;
 mod routes;
 mod start;
 
-pub use handle::{ApplyError, Closed, Exit, Options, StartError, Switch, Tunnel};
+pub use error::{ApplyError, Closed, Exit, StartError};
+pub use handle::Tunnel;
+pub use options::{Options, Switch};
 
 /// Upper bound of what the data path holds, in bytes: pools, queues, held packets and receive
 /// buffers.

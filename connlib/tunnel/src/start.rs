@@ -4,16 +4,14 @@ use std::sync::mpsc as answers;
 
 use convoy_gso::{BoundSockets, UdpSockets};
 use convoy_tun::{Coalesce, Device, spawn_reader, spawn_writer};
-use tokio::{
-    runtime,
-    sync::{mpsc, watch},
-};
+use tokio::{runtime, sync::watch};
 
 use crate::{
-    command::{Command, Signals},
+    command::Requests,
+    error::{Exit, StartError},
     event_loop::{EventLoop, Parts},
-    handle::{Exit, Options, StartError, Switch},
     metrics::Metrics,
+    options::{Options, Switch},
 };
 
 /// The thread `tunnel`.
@@ -21,7 +19,7 @@ pub(crate) fn run(
     device: Device,
     options: Options,
     bound: BoundSockets,
-    (commands, signals): (mpsc::Receiver<Command>, watch::Receiver<Signals>),
+    requests: Requests,
     started: &answers::SyncSender<Result<(), StartError>>,
     exit: &watch::Sender<Option<Exit>>,
 ) {
@@ -30,7 +28,7 @@ pub(crate) fn run(
         Err(error) => return drop(started.send(Err(error.into()))),
     };
     runtime.block_on(async {
-        match event_loop(&device, &options, bound, commands, signals) {
+        match event_loop(&device, &options, bound, requests) {
             Ok(event_loop) => {
                 let _ = started.send(Ok(()));
                 let why = event_loop.run().await;
@@ -45,8 +43,7 @@ fn event_loop(
     device: &Device,
     options: &Options,
     bound: BoundSockets,
-    commands: mpsc::Receiver<Command>,
-    signals: watch::Receiver<Signals>,
+    requests: Requests,
 ) -> Result<EventLoop, StartError> {
     let port = bound.port();
     let sockets = UdpSockets::register(bound)?;
@@ -73,8 +70,7 @@ fn event_loop(
         segmentation: supported && options.gso != Switch::Off,
         batch: options.batch.clamp(1, convoy_tun::MAX_BATCH_PACKETS),
         metrics,
-        commands,
-        signals,
+        requests,
     })?;
     Ok(event_loop)
 }

@@ -21,7 +21,7 @@ async fn packets_come_out_in_order_and_none_is_lost() {
     }
     let mut received = 0;
     while received < 1000 {
-        let mut batch = reader.recv().await.unwrap();
+        let mut batch = recv(&mut reader).await.unwrap();
         while let Some(packet) = batch.next() {
             assert_eq!(packet.bytes(), &numbered(received)[VNET_LEN..]);
             received += 1;
@@ -37,7 +37,7 @@ async fn no_batch_has_more_packets_than_it_may() {
         (0..200).for_each(|nth| kernel.send(&numbered(nth)));
         let mut left = 200;
         while left > 0 {
-            let batch = reader.recv().await.unwrap();
+            let batch = recv(&mut reader).await.unwrap();
             assert!(batch.packets() <= limit);
             left -= batch.packets();
         }
@@ -53,7 +53,7 @@ async fn a_super_packet_that_passes_the_limit_closes_its_batch() {
     (0..3).for_each(|_| kernel.send(&raw));
     let mut reader = spawn_reader(&device, 50).unwrap();
     for expected in [vec![1, 60], vec![60], vec![60]] {
-        let batch = reader.recv().await.unwrap();
+        let batch = recv(&mut reader).await.unwrap();
         assert_eq!(batch.packets_per_read().collect::<Vec<_>>(), expected);
     }
 }
@@ -66,7 +66,7 @@ async fn a_batch_ends_where_another_super_packet_would_pass_its_limit() {
     (0..5).for_each(|_| kernel.send(&raw));
     let mut reader = spawn_reader(&device, 50).unwrap();
     for expected in [vec![20, 20], vec![20, 20], vec![20]] {
-        let batch = reader.recv().await.unwrap();
+        let batch = recv(&mut reader).await.unwrap();
         assert_eq!(batch.packets_per_read().collect::<Vec<_>>(), expected);
     }
 }
@@ -76,7 +76,7 @@ async fn what_waits_is_read_into_one_batch_with_no_wait_between() {
     let (device, kernel) = memory::pair(VNET, 1420).unwrap();
     (0..30).for_each(|nth| kernel.send(&numbered(nth)));
     let mut reader = spawn_reader(&device, 50).unwrap();
-    let batch = reader.recv().await.unwrap();
+    let batch = recv(&mut reader).await.unwrap();
     assert_eq!(batch.packets(), 30);
     assert_eq!(
         batch.calls(),
@@ -86,7 +86,7 @@ async fn what_waits_is_read_into_one_batch_with_no_wait_between() {
         }
     );
     kernel.send(&numbered(30));
-    let batch = reader.recv().await.unwrap();
+    let batch = recv(&mut reader).await.unwrap();
     assert_eq!(
         (batch.packets(), batch.calls()),
         (1, ReadCalls { reads: 2, waits: 1 })
@@ -102,7 +102,7 @@ async fn a_full_channel_stops_the_reader_and_loses_nothing() {
     std::thread::sleep(Duration::from_millis(20));
     assert_eq!(kernel.unread(), 100 - taken);
     for nth in 0..100 {
-        let mut batch = reader.recv().await.unwrap();
+        let mut batch = recv(&mut reader).await.unwrap();
         assert_eq!(batch.next().unwrap().bytes(), &numbered(nth)[VNET_LEN..]);
     }
 }
@@ -113,22 +113,22 @@ async fn whoever_keeps_all_batches_stops_the_reader_until_half_are_dropped() {
     (0..20).for_each(|nth| kernel.send(&numbered(nth)));
     let mut held = Vec::new();
     for _ in 0..OUTBOUND_BATCHES {
-        held.push(reader.recv().await.unwrap());
+        held.push(recv(&mut reader).await.unwrap());
     }
     assert!(
-        tokio::time::timeout(Duration::from_millis(20), reader.recv())
+        tokio::time::timeout(Duration::from_millis(20), recv(&mut reader))
             .await
             .is_err()
     );
     held.truncate(OUTBOUND_BATCHES / 2);
-    assert_eq!(reader.recv().await.unwrap().packets(), 1);
+    assert_eq!(recv(&mut reader).await.unwrap().packets(), 1);
 }
 
 #[tokio::test]
 async fn malformed_reads_are_reported_even_when_nothing_else_was_read() {
     let (mut reader, kernel) = start(50);
     kernel.send(&[0xff; 40]);
-    let batch = reader.recv().await.unwrap();
+    let batch = recv(&mut reader).await.unwrap();
     assert_eq!((batch.malformed(), batch.packets()), (1, 0));
 }
 
@@ -139,9 +139,9 @@ async fn a_deleted_interface_ends_the_thread_after_what_was_read() {
     kernel.send(&numbered(1));
     kernel.fail_read(1, libc::EBADFD);
     let mut reader = spawn_reader(&device, 50).unwrap();
-    assert_eq!(reader.recv().await.unwrap().packets(), 1);
+    assert_eq!(recv(&mut reader).await.unwrap().packets(), 1);
     assert!(matches!(
-        reader.recv().await,
+        recv(&mut reader).await,
         Err(ReaderExit::InterfaceDeleted)
     ));
     assert!(matches!(
@@ -155,7 +155,7 @@ async fn an_interface_deleted_while_the_reader_waits_ends_it() {
     let (mut reader, kernel) = start(50);
     kernel.delete();
     assert!(matches!(
-        reader.recv().await,
+        recv(&mut reader).await,
         Err(ReaderExit::InterfaceDeleted)
     ));
 }
@@ -167,8 +167,8 @@ async fn an_unknown_error_ends_the_thread_and_an_interrupted_read_does_not() {
     kernel.fail_read(0, libc::EINTR);
     kernel.fail_read(2, libc::ENOTCONN);
     let mut reader = spawn_reader(&device, 50).unwrap();
-    assert_eq!(reader.recv().await.unwrap().packets(), 1);
-    let Err(ReaderExit::Failed(error)) = reader.recv().await else {
+    assert_eq!(recv(&mut reader).await.unwrap().packets(), 1);
+    let Err(ReaderExit::Failed(error)) = recv(&mut reader).await else {
         panic!("the thread should have failed");
     };
     assert_eq!(error.raw_os_error(), Some(libc::ENOTCONN));
@@ -178,16 +178,16 @@ async fn an_unknown_error_ends_the_thread_and_an_interrupted_read_does_not() {
 async fn a_stopped_reader_says_so() {
     let (mut reader, _kernel) = start(50);
     reader.stop();
-    assert!(matches!(reader.recv().await, Err(ReaderExit::Stopped)));
+    assert!(matches!(recv(&mut reader).await, Err(ReaderExit::Stopped)));
 }
 
 #[tokio::test]
-async fn packets_that_come_alone_are_read_without_the_thread() {
+async fn lone_packets_are_read_without_the_thread() {
     let (mut reader, kernel) = start(50);
-    take_the_turn(&mut reader, &kernel).await;
+    become_sparse(&mut reader, &kernel).await;
     for nth in 1..20 {
         kernel.send(&numbered(nth));
-        let mut batch = reader.recv().await.unwrap();
+        let mut batch = recv(&mut reader).await.unwrap();
         assert_eq!(batch.next().unwrap().bytes(), &numbered(nth)[VNET_LEN..]);
         assert_eq!((batch.packets(), batch.calls().waits), (1, 0));
     }
@@ -195,99 +195,75 @@ async fn packets_that_come_alone_are_read_without_the_thread() {
 }
 
 #[tokio::test]
-async fn packets_that_come_a_few_at_a_time_again_and_again_are_read_without_the_thread() {
-    let (mut reader, kernel) = start(50);
-    let mut received = 0;
-    while !reader.direct.has_turn() {
-        // The thread has emptied the device, and waits, before it can be the event loop's turn.
-        until(|| kernel.unread() == 0);
-        kernel.send(&numbered(received));
-        let mut batch = reader.recv().await.unwrap();
-        assert_eq!(
-            batch.next().unwrap().bytes(),
-            &numbered(received)[VNET_LEN..]
-        );
-        received += 1;
-    }
-    // An event loop that never waits still finds what comes, until nothing has come for long.
-    for nth in 0..1000 {
-        kernel.send(&numbered(nth));
-        let mut batch = loop {
-            if let Ok(batch) = reader.try_recv() {
-                break batch;
-            }
-        };
-        assert_eq!(batch.next().unwrap().bytes(), &numbered(nth)[VNET_LEN..]);
-    }
-    (0..200).for_each(|_| assert!(reader.try_recv().is_err()));
-    kernel.send(&numbered(0));
-    assert_eq!(reader.recv().await.unwrap().packets(), 1);
-}
-
-#[tokio::test]
-async fn a_burst_makes_it_the_threads_turn_again_and_nothing_is_reordered() {
+async fn a_burst_ends_sparse_traffic_and_nothing_is_reordered() {
     let (mut reader, kernel) = start(50);
     for _ in 0..3 {
-        take_the_turn(&mut reader, &kernel).await;
+        become_sparse(&mut reader, &kernel).await;
         (0..200).for_each(|nth| kernel.send(&numbered(nth)));
         let mut received = 0;
         while received < 200 {
-            let mut batch = reader.recv().await.unwrap();
+            let mut batch = recv(&mut reader).await.unwrap();
             while let Some(packet) = batch.next() {
                 assert_eq!(packet.bytes(), &numbered(received)[VNET_LEN..]);
                 received += 1;
             }
         }
-        assert!(!reader.direct.has_turn());
+        assert!(!reader.is_sparse());
     }
 }
 
 #[tokio::test]
-async fn a_super_packet_makes_it_the_threads_turn_again() {
+async fn a_super_packet_ends_sparse_traffic() {
     let (vnet, packet) = Headers::new(true, true).super_packet(&payload(20_000, 1), 1000);
     let (mut reader, kernel) = start(50);
-    take_the_turn(&mut reader, &kernel).await;
+    become_sparse(&mut reader, &kernel).await;
     kernel.send(&[&vnet.to_bytes()[..], &packet].concat());
-    assert_eq!(reader.recv().await.unwrap().packets(), 20);
-    assert!(!reader.direct.has_turn());
+    assert_eq!(recv(&mut reader).await.unwrap().packets(), 20);
+    assert!(!reader.is_sparse());
 }
 
 #[tokio::test]
-async fn whoever_reads_alone_keeps_the_turn_through_bursts_until_it_asks_for_the_thread() {
+async fn an_inbound_burst_or_a_loop_that_never_waits_ends_sparse_traffic() {
     let (mut reader, kernel) = start(50);
-    reader.set_alone(true);
-    for burst in 0..4 {
-        (0..200).for_each(|nth| kernel.send(&numbered(burst * 200 + nth)));
-        reader.set_alone(burst < 3);
-        let mut received = 0;
-        while received < 200 {
-            let mut batch = reader.recv().await.unwrap();
-            assert!(batch.packets() <= 50);
-            while let Some(packet) = batch.next() {
-                let expected = numbered(burst * 200 + received);
-                assert_eq!(packet.bytes(), &expected[VNET_LEN..]);
-                received += 1;
-            }
-        }
-        assert_eq!(reader.direct.has_turn(), burst < 3);
+    for (inbound, busy_ticks) in [(FEW + 1, 0), (0, FEW as u32 + 1)] {
+        become_sparse(&mut reader, &kernel).await;
+        reader.observe(FEW, FEW as u32);
+        assert!(reader.is_sparse());
+        reader.observe(inbound, busy_ticks);
+        assert!(!reader.is_sparse());
+        kernel.send(&numbered(0));
+        let batch = recv(&mut reader).await.unwrap();
+        assert!(!batch.is_sparse());
     }
 }
 
 #[tokio::test]
-async fn what_goes_wrong_in_the_event_loops_turn_is_told_as_in_the_threads() {
+async fn packets_that_flow_are_read_by_the_thread_however_few_at_a_time() {
     let (mut reader, kernel) = start(50);
-    take_the_turn(&mut reader, &kernel).await;
+    for _ in 0..200 {
+        kernel.send(&numbered(0));
+        let mut batch = recv(&mut reader).await.unwrap();
+        assert!(!batch.is_sparse() && batch.next().is_some());
+        // A machine that is slow to schedule makes a pause of its own.
+        reader.observe(FEW + 1, 0);
+    }
+}
+
+#[tokio::test]
+async fn a_deleted_interface_is_reported_while_traffic_is_sparse() {
+    let (mut reader, kernel) = start(50);
+    become_sparse(&mut reader, &kernel).await;
     kernel.delete();
     assert!(matches!(
-        reader.recv().await,
+        recv(&mut reader).await,
         Err(ReaderExit::InterfaceDeleted)
     ));
 }
 
 #[tokio::test]
-async fn dropping_the_reader_ends_a_thread_that_has_no_turn() {
+async fn dropping_the_reader_ends_a_thread_that_has_lent_the_device() {
     let (mut reader, kernel) = start(50);
-    take_the_turn(&mut reader, &kernel).await;
+    become_sparse(&mut reader, &kernel).await;
     drop(reader);
 }
 
@@ -302,12 +278,23 @@ fn dropping_the_reader_ends_a_thread_that_waits_for_anything() {
     drop(waits_for_the_channel);
 }
 
-/// Lets packets come alone until the thread hands the turn over.
-async fn take_the_turn(reader: &mut Reader, kernel: &Kernel) {
-    while !reader.direct.has_turn() {
-        std::thread::sleep(turn::FAR_BETWEEN);
+/// Sends lone packets until the thread lends the device.
+async fn become_sparse(reader: &mut Reader, kernel: &Kernel) {
+    while !reader.is_sparse() {
+        std::thread::sleep(PAUSE);
         kernel.send(&numbered(0));
-        assert_eq!(reader.recv().await.unwrap().packets(), 1);
+        assert_eq!(recv(reader).await.unwrap().packets(), 1);
+    }
+}
+
+/// The next batch, or the reason why there is none.
+async fn recv(reader: &mut Reader) -> Result<OutboundBatch, ReaderExit> {
+    loop {
+        match reader.try_recv() {
+            Ok(batch) => return Ok(batch),
+            Err(TryRecv::Closed(exit)) => return Err(exit),
+            Err(TryRecv::Empty) => reader.ready().await,
+        }
     }
 }
 

@@ -30,8 +30,11 @@ fn batches_are_written_in_order_by_either_thread() {
             push(&mut batch, &packet);
             sent.push(packet);
         }
-        writer.set_alone(nth % 5 == 0);
-        writer.submit(batch);
+        if nth % 5 == 0 {
+            writer.write(batch);
+        } else {
+            writer.submit(batch);
+        }
     }
     for packet in &sent {
         assert_eq!(&kernel.receive(SOON).unwrap()[10..], packet);
@@ -61,35 +64,12 @@ fn several_batches_are_written_in_order_once_the_thread_is_woken() {
 }
 
 #[test]
-fn a_small_batch_for_an_idle_writer_is_written_at_once() {
+fn a_sparse_packet_is_written_at_once_by_the_caller() {
     let (mut writer, kernel) = start();
-    submit(&mut writer, &[vec![1; 100]]);
+    write(&mut writer, &[vec![1; 100]]);
     assert!(kernel.receive(Duration::ZERO).is_some());
     assert!(writer.is_idle());
     assert_eq!(writer.counters().writes, 1);
-}
-
-#[test]
-fn the_acknowledgements_of_a_tick_are_written_at_once() {
-    let (mut writer, kernel) = start();
-    let acknowledgements: Vec<_> = (0..32).map(|nth| vec![nth; 52]).collect();
-    submit(&mut writer, &acknowledgements);
-    let firsts = std::iter::from_fn(|| Some(kernel.receive(Duration::ZERO)?[10]));
-    assert_eq!(firsts.collect::<Vec<_>>(), Vec::from_iter(0..32));
-    assert!(writer.is_idle());
-}
-
-#[test]
-fn who_writes_alone_writes_any_batch_at_once() {
-    let (mut writer, kernel) = start();
-    writer.set_alone(true);
-    submit(&mut writer, &vec![vec![1; 1000]; 50]);
-    let mut batch = take(&mut writer);
-    push(&mut batch, &[2; 1000]);
-    writer.enqueue(batch);
-    assert!(writer.is_idle());
-    let firsts = std::iter::from_fn(|| Some(kernel.receive(Duration::ZERO)?[10]));
-    assert_eq!(firsts.collect::<Vec<_>>(), [&[1; 50][..], &[2]].concat());
 }
 
 #[test]
@@ -98,7 +78,7 @@ fn a_batch_never_overtakes_one_that_is_on_its_way() {
     kernel.hold_writes(true);
     submit(&mut writer, &vec![vec![1; 100]; 10]);
     assert!(!writer.is_idle());
-    submit(&mut writer, &[vec![2; 100]]);
+    write(&mut writer, &[vec![2; 100]]);
     assert!(kernel.receive(Duration::from_millis(5)).is_none());
     kernel.hold_writes(false);
     let firsts: Vec<u8> = (0..11).map(|_| kernel.receive(SOON).unwrap()[10]).collect();
@@ -106,10 +86,10 @@ fn a_batch_never_overtakes_one_that_is_on_its_way() {
 }
 
 #[test]
-fn a_small_batch_that_the_kernel_has_no_room_for_goes_on_where_it_stopped() {
+fn a_sparse_batch_that_the_kernel_has_no_room_for_goes_on_where_it_stopped() {
     let (mut writer, kernel) = start();
     kernel.fail_write(2, Fault::Errno(libc::EAGAIN));
-    submit(&mut writer, &[1, 2, 3, 4].map(|n| vec![n; 100]));
+    write(&mut writer, &[1, 2, 3, 4].map(|n| vec![n; 100]));
     let firsts = [0; 4].map(|_| kernel.receive(SOON).map(|raw| raw[10]));
     assert_eq!(firsts, [Some(1), Some(2), Some(3), Some(4)]);
     assert!(kernel.receive(Duration::from_millis(5)).is_none());
@@ -271,9 +251,19 @@ fn push(batch: &mut InboundBatch, packet: &[u8]) {
 }
 
 fn submit(writer: &mut Writer, packets: &[Vec<u8>]) {
+    let batch = filled(writer, packets);
+    writer.submit(batch);
+}
+
+fn write(writer: &mut Writer, packets: &[Vec<u8>]) {
+    let batch = filled(writer, packets);
+    writer.write(batch);
+}
+
+fn filled(writer: &mut Writer, packets: &[Vec<u8>]) -> InboundBatch {
     let mut batch = take(writer);
     packets.iter().for_each(|packet| push(&mut batch, packet));
-    writer.submit(batch);
+    batch
 }
 
 fn until(done: impl Fn() -> bool) {

@@ -1,40 +1,35 @@
-//! What the user changes, between two packets.
+//! Changes by the user, between two packets.
 
 use std::{io, time::Duration};
 
 use convoy_gso::{BoundSockets, UdpSockets};
-use convoy_proto::{counters::DropReason, leave_no_trace};
+use convoy_proto::leave_no_trace;
 
 use super::EventLoop;
-use crate::{command::Command, handle::Exit};
+use crate::{command::Command, error::Exit};
 
 impl EventLoop {
     pub(super) fn run_commands(&mut self, now: Duration) -> bool {
         let mut commanded = false;
-        while let Ok(command) = self.commands.try_recv() {
+        while let Some(command) = self.requests.next_command() {
             commanded = true;
-            self.run_command(command, now);
+            // Some bring keys, some ask for them.
+            leave_no_trace(|| self.obey(command, now));
         }
-        if self.signals.has_changed().unwrap_or(true) {
-            let signals = *self.signals.borrow_and_update();
+        if let Some(signals) = self.requests.changed_signals() {
             if let Some(mtu) = signals.mtu {
                 self.node.set_mtu(mtu);
             }
             if signals.routes != self.known_routes {
                 self.known_routes = signals.routes;
                 self.node.handle_routes_changed();
-                self.flusher.forget_refusals();
+                self.outbound.flusher.forget_refusals();
             }
-            if signals.stop || self.signals.has_changed().is_err() {
+            if signals.stop {
                 self.exit = Some(Exit::Stopped);
             }
         }
         commanded
-    }
-
-    pub(super) fn run_command(&mut self, command: Command, now: Duration) {
-        // Some bring keys, some ask for them.
-        leave_no_trace(|| self.obey(command, now));
     }
 
     fn obey(&mut self, command: Command, now: Duration) {
@@ -92,21 +87,5 @@ impl EventLoop {
         self.metrics.closing(&self.sockets);
         self.sockets = sockets;
         self.node.forget_sources();
-    }
-
-    /// The link went down: what was on its way out is of no use when it is up again.
-    fn discard_outbound(&mut self) {
-        let mut packets = 0;
-        while let Some(batch) = self.next_outbound() {
-            packets += batch.remaining();
-        }
-        while let Some(batch) = self.queue.front() {
-            packets += batch.segments();
-            self.queue.pop_front();
-        }
-        let drops = &mut self.node.counters().drops;
-        drops.add(DropReason::OutboundLinkDown, packets as u64);
-        (self.control, self.blocked, self.retry_at) = (None, None, None);
-        self.flusher.forget_ahead();
     }
 }

@@ -1,0 +1,200 @@
+//! UDP → TUN: receiving as far as the writer has room, and the hand-over to it.
+
+use std::{io, time::Duration};
+
+use convoy_gso::{Datagram, ReceiveBuffers, udp::Family};
+use convoy_proto::{
+    Arrival,
+    counters::DropReason,
+    inbound::{Inbound, is_handshake},
+};
+use convoy_tun::{InboundBatch, Writer};
+
+use super::EventLoop;
+use crate::{adapters::ToTun, budget::Budget};
+
+/// Handshake messages that one receive call may work off: each may cost several Diffie-Hellmans,
+/// and packets wait meanwhile.
+const HANDSHAKES_AT_ONCE: usize = 32;
+/// Successive calls without a datagram after which a socket is left alone until it is readable.
+const CALLS_IN_VAIN: u32 = 64;
+/// Pause in receiving after an error that is not for want of datagrams.
+const RECEIVE_PAUSE: Duration = Duration::from_millis(10);
+
+/// Everything between the sockets and the TUN writer.
+#[derive(Debug)]
+pub(super) struct InboundHalf {
+    pub(super) writer: Writer,
+    received: ReceiveBuffers,
+    /// The batch for the TUN that is being filled.
+    batch: Option<InboundBatch>,
+    /// The writer has no batch to fill: received datagrams wait.
+    is_writer_full: bool,
+    /// When to receive again after an error.
+    retry_at: Option<Duration>,
+    /// The socket served first.
+    first_family: Family,
+    /// Receive calls on each socket since the last that brought something.
+    calls_in_vain: [u32; 2],
+}
+
+impl InboundHalf {
+    pub(super) fn new(writer: Writer) -> Self {
+        Self {
+            writer,
+            received: ReceiveBuffers::default(),
+            batch: None,
+            is_writer_full: false,
+            retry_at: None,
+            first_family: Family::V4,
+            calls_in_vain: [0; 2],
+        }
+    }
+
+    pub(super) fn can_receive(&self) -> bool {
+        !self.is_writer_full && self.retry_at.is_none()
+    }
+
+    pub(super) fn is_writer_full(&self) -> bool {
+        self.is_writer_full
+    }
+
+    pub(super) fn retry_at(&self) -> Option<Duration> {
+        self.retry_at
+    }
+
+    /// Puts an ICMP error into the batch for the TUN or, if that is full, into another one. Returns
+    /// false if the writer is full.
+    fn put_reply(&mut self, reply: &[u8], now: Duration) -> bool {
+        loop {
+            let batch = match &mut self.batch {
+                Some(batch) => batch,
+                None => match self.writer.take(now) {
+                    Some(batch) => self.batch.insert(batch),
+                    None => return false,
+                },
+            };
+            if let Some(slot) = batch.slot(reply.len()) {
+                slot[..reply.len()].copy_from_slice(reply);
+                batch.commit(reply.len());
+                return true;
+            }
+            if let Some(full) = self.batch.take() {
+                self.writer.enqueue(full);
+            }
+        }
+    }
+}
+
+impl EventLoop {
+    #[inline(never)]
+    pub(super) fn receive(&mut self, now: Duration) -> bool {
+        self.inbound.retry_at = self.inbound.retry_at.filter(|at| now < *at);
+        let mut datagrams = self.work_off_received(now);
+        for family in [self.inbound.first_family, self.inbound.first_family.other()] {
+            // A full writer leaves datagrams in the buffers: they come first.
+            let may_receive = self.inbound.received.is_finished() && self.inbound.can_receive();
+            if may_receive && self.is_worth_a_call(family) {
+                // The other one is first in the next tick.
+                self.inbound.first_family = family.other();
+                datagrams += self.receive_from(family, now);
+            }
+        }
+        self.outbound.reader.observe(datagrams, self.busy_ticks);
+        datagrams > 0
+    }
+
+    /// Whether a receive call may bring something.
+    ///
+    /// A loop that has just waited knows which sockets are readable. One that is never idle rarely
+    /// asks: then a socket that was in use lately is tried in every tick.
+    fn is_worth_a_call(&self, family: Family) -> bool {
+        let is_asking_rarely = self.busy_ticks > 1;
+        let is_in_use = self.inbound.calls_in_vain[family as usize] < CALLS_IN_VAIN;
+        let is_tried = is_asking_rarely && is_in_use && self.sockets.has(family);
+        is_tried || self.sockets.is_readable(family)
+    }
+
+    fn receive_from(&mut self, family: Family, now: Duration) -> usize {
+        self.metrics.receive_calls += 1;
+        let received = &mut self.inbound.received;
+        match self.sockets.receive(family, received) {
+            Ok(_) => {
+                self.inbound.calls_in_vain[family as usize] = 0;
+                self.metrics.received(received);
+                return self.work_off_received(now);
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                self.inbound.calls_in_vain[family as usize] += 1;
+            }
+            Err(error) => {
+                self.metrics.receive_failed(&error);
+                self.inbound.retry_at = Some(now + RECEIVE_PAUSE);
+            }
+        }
+        0
+    }
+
+    /// Hands received datagrams to the state machine until the writer has no room. Returns how many.
+    fn work_off_received(&mut self, now: Duration) -> usize {
+        let Self { node, inbound, .. } = self;
+        let mut datagrams = 0;
+        let mut handshakes = Budget::new(HANDSHAKES_AT_ONCE);
+        inbound.is_writer_full = false;
+        while let Some(datagram) = inbound.received.datagram() {
+            if is_handshake(datagram.bytes) && !handshakes.spend() {
+                break;
+            }
+            if inbound.batch.is_none() {
+                inbound.batch = inbound.writer.take(now);
+            }
+            let arrived = Inbound {
+                datagram: datagram.bytes,
+                from: datagram.from,
+                arrival: arrival(&datagram),
+                ecn: datagram.ecn,
+            };
+            let mut sink = ToTun(inbound.batch.as_mut());
+            if node.handle_inbound(arrived, now, &mut sink).is_ok() {
+                inbound.received.advance();
+                datagrams += 1;
+                continue;
+            }
+            // The batch is full: send it off, and try the same datagram again.
+            let Some(full) = inbound.batch.take() else {
+                inbound.is_writer_full = true;
+                // Nothing more can join the enqueued batches.
+                inbound.writer.wake();
+                break;
+            };
+            inbound.writer.enqueue(full);
+        }
+        datagrams
+    }
+
+    /// Hands the tick's packets to the writer, ICMP errors of our own included.
+    pub(super) fn deliver(&mut self, now: Duration) {
+        let Self { node, inbound, .. } = self;
+        while let Some(reply) = node.poll_reply() {
+            // With the writer full it is lost, as any ICMP error may be.
+            if !inbound.put_reply(&reply, now) {
+                let drops = &mut node.counters().drops;
+                drops.add(DropReason::InboundReplyLost, 1);
+            }
+        }
+        if let Some(batch) = inbound.batch.take_if(|batch| !batch.is_empty()) {
+            if self.outbound.reader.is_sparse() {
+                self.metrics.sparse_inbound += batch.packets() as u64;
+                inbound.writer.write(batch);
+            } else {
+                inbound.writer.enqueue(batch);
+            }
+        }
+        inbound.writer.wake();
+    }
+}
+
+fn arrival(datagram: &Datagram<'_>) -> Option<Arrival> {
+    let (address, interface) = (datagram.to?, datagram.interface?);
+    Some(Arrival { address, interface })
+}

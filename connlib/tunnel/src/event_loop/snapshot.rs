@@ -1,0 +1,98 @@
+//! The state of the tunnel at one moment.
+
+use std::time::{Duration, SystemTime};
+
+use convoy_gso::queue::MAX_SEGMENTS;
+use convoy_proto::{
+    config::Snapshot,
+    counters::{Counters, DropReason},
+};
+
+use super::EventLoop;
+
+impl EventLoop {
+    /// The device, its peers, and everything counted so far.
+    pub(super) fn snapshot(&mut self, now: Duration) -> Snapshot {
+        let mut snapshot = self.node.snapshot(now, SystemTime::now());
+        snapshot.listen_port = self.port;
+        snapshot.fwmark = self.fwmark;
+        self.add_counts(&mut snapshot.counters);
+        self.add_state(&mut snapshot.counters);
+        snapshot
+    }
+
+    fn add_counts(&mut self, counters: &mut Counters) {
+        let written = self.inbound.writer.counters();
+        let flushed = self.outbound.flusher.counters();
+        let failed = written.failed;
+        let lost =
+            failed.link_down + failed.no_memory + failed.refused + failed.deleted + failed.other;
+        for (reason, count) in [
+            (DropReason::OutboundSendFailed, flushed.failed),
+            (DropReason::OutboundTooBig, flushed.too_big),
+            (DropReason::OutboundNoBuffers, flushed.no_buffers),
+            (DropReason::InboundWriteFailed, lost),
+        ] {
+            counters.drops.add(reason, count);
+        }
+        const _: () = assert!(MAX_SEGMENTS == 64, "the histograms' last bucket");
+        counters.segments_per_send.counts = flushed.segments;
+        let per_write = &written.packets_per_write;
+        counters.packets_per_write.counts[..per_write.len()].copy_from_slice(per_write);
+        counters.segments_per_receive = self.metrics.segments_per_receive.clone();
+        counters.packets_per_read = self.metrics.packets_per_read.clone();
+        counters.packets_per_batch = self.metrics.packets_per_batch.clone();
+        counters.ticks = self.metrics.ticks;
+        counters.syscalls = vec![
+            ("tun_read", self.metrics.tun_reads),
+            ("tun_poll", self.metrics.tun_waits),
+            ("tun_write", written.writes),
+            ("udp_send", flushed.calls),
+            ("udp_receive", self.metrics.receive_calls),
+        ];
+    }
+
+    fn add_state(&mut self, counters: &mut Counters) {
+        let on = |on: bool| if on { "on" } else { "off" }.to_owned();
+        let refused_trains = self.inbound.writer.counters().refused_trains;
+        let (receive_buffer, send_buffer) = self.sockets.buffer_bytes().unwrap_or_default();
+        let flushed = self.outbound.flusher.counters();
+        let offload = self.metrics.offload;
+        let kernel_drops = self.metrics.kernel_drops + self.sockets.kernel_drops();
+        let link = if self.node.is_up() { "up" } else { "down" };
+        counters.state = vec![
+            ("link", link.to_owned()),
+            ("mtu", self.node.mtu().to_string()),
+            ("gso", on(self.outbound.flusher.segmentation())),
+            (
+                "gso_suspended_destinations",
+                self.outbound.flusher.refusing().to_string(),
+            ),
+            ("gso_refused_batches", flushed.refused_batches.to_string()),
+            ("udp_send_blocked", flushed.blocked.to_string()),
+            ("udp_send_put_off", flushed.put_off.to_string()),
+            ("udp_sources_lost", flushed.lost_sources.to_string()),
+            ("udp_send_buffer", send_buffer.to_string()),
+            ("udp_receive_buffer", receive_buffer.to_string()),
+            ("udp_gro", on(self.metrics.udp_gro)),
+            (
+                "udp_receive_errors",
+                self.metrics.receive_errors.to_string(),
+            ),
+            ("udp_kernel_drops", kernel_drops.to_string()),
+            ("tun_vnet_hdr", on(offload.vnet_hdr)),
+            ("tun_offload_tcp", on(offload.tcp)),
+            ("tun_offload_udp", on(offload.udp)),
+            ("tun_coalescing", on(self.inbound.writer.coalescing().tcp)),
+            ("tun_refused_trains", refused_trains.to_string()),
+            (
+                "tun_sparse_outbound",
+                self.metrics.sparse_outbound.to_string(),
+            ),
+            (
+                "tun_sparse_inbound",
+                self.metrics.sparse_inbound.to_string(),
+            ),
+        ];
+    }
+}

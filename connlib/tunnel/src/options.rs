@@ -1,0 +1,38 @@
+//! How the data path is to run.
+
+/// Whether a kernel feature is used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Switch {
+    /// Used where the kernel has it.
+    #[default]
+    Auto,
+    /// Used; starting fails where the kernel does not have it.
+    On,
+    /// Not used.
+    Off,
+}
+
+/// How the data path is to run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// UDP segmentation offload on send.
+    pub gso: Switch,
+    /// UDP receive offload.
+    pub udp_gro: Switch,
+    /// Packets in one batch: 1..=50.
+    pub batch: usize,
+    /// Whether the link is up from the start, without a call of
+    /// [`Tunnel::set_link`](crate::Tunnel::set_link).
+    pub is_up: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            gso: Switch::Auto,
+            udp_gro: Switch::Auto,
+            batch: convoy_tun::MAX_BATCH_PACKETS,
+            is_up: true,
+        }
+    }
+}
