@@ -34,6 +34,7 @@ mod ip;
 mod outbound;
 mod pool;
 mod reader;
+mod schedule;
 mod sparse;
 #[doc(hidden)]
 pub mod stages;

@@ -23,8 +23,8 @@ struct State<T> {
     free: Vec<Box<T>>,
     made: usize,
     closed: bool,
-    /// Threads in [`Pool::take_blocking`] that wait: to wake nobody would still be a system call.
-    waiting: usize,
+    /// A thread sleeps in [`Pool::take_blocking`]: to wake nobody would still be a system call.
+    is_awaited: bool,
     /// Somebody went away empty-handed and waits for [`Pool::room`].
     wanted: bool,
 }
@@ -36,7 +36,7 @@ impl<T> Pool<T> {
                 free: Vec::with_capacity(limit),
                 made: 0,
                 closed: false,
-                waiting: 0,
+                is_awaited: false,
                 wanted: false,
             }),
             returned: Condvar::new(),
@@ -65,12 +65,11 @@ impl<T> Pool<T> {
             if let Some(item) = self.pick(&mut state) {
                 return Some(item);
             }
-            state.waiting += 1;
+            state.is_awaited = true;
             state = self
                 .returned
                 .wait(state)
                 .unwrap_or_else(PoisonError::into_inner);
-            state.waiting -= 1;
         }
     }
 
@@ -109,9 +108,10 @@ impl<T> Pool<T> {
         let mut state = self.lock();
         state.free.push(item);
         let wanted = std::mem::take(&mut state.wanted);
-        let is_awaited = state.waiting > 0 && state.free.len() >= self.limit.div_ceil(2);
+        let is_half_back = state.free.len() >= self.limit.div_ceil(2);
+        let wakes = is_half_back && std::mem::take(&mut state.is_awaited);
         drop(state);
-        if is_awaited {
+        if wakes {
             self.returned.notify_all();
         }
         if wanted {
@@ -205,11 +205,11 @@ mod tests {
             let pool = Arc::clone(&pool);
             move || pool.take_blocking().is_some()
         });
-        while pool.lock().waiting == 0 {
+        while !pool.lock().is_awaited {
             std::thread::yield_now();
         }
         held.pop();
-        assert_eq!(pool.lock().waiting, 1);
+        assert!(pool.lock().is_awaited);
         held.pop();
         assert!(taker.join().unwrap());
     }

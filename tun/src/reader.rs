@@ -9,6 +9,7 @@ use crate::{
     device::{PacketIo, Stop},
     outbound::{Outbound, OutboundBatch},
     pool::{Lease, Pool},
+    schedule::preempt_nobody,
     sparse::{FEW, Loan, PAUSE, Read, Sparse},
     vnet::VNET_LEN,
 };
@@ -44,7 +45,10 @@ pub fn spawn_reader(device: &Device, batch: usize) -> io::Result<Reader> {
     };
     let thread = std::thread::Builder::new()
         .name("tun-reader".to_owned())
-        .spawn(move || reading.run())?;
+        .spawn(move || {
+            preempt_nobody();
+            reading.run()
+        })?;
     Ok(Reader {
         receiver,
         source,

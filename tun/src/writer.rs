@@ -17,6 +17,7 @@ use crate::{
     hand_over::HandOver,
     inbound::{Inbound, InboundBatch},
     pool::{Lease, Pool},
+    schedule::preempt_nobody,
     write::BatchWriter,
 };
 
@@ -49,7 +50,10 @@ pub fn spawn_writer(device: &Device, coalesce: Coalesce) -> io::Result<Writer> {
     };
     let thread = std::thread::Builder::new()
         .name("tun-writer".to_owned())
-        .spawn(move || writing.run())?;
+        .spawn(move || {
+            preempt_nobody();
+            writing.run()
+        })?;
     Ok(Writer {
         queue,
         is_enqueued: false,
