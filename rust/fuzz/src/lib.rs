@@ -1,8 +1,8 @@
-//! Runs fuzz targets: tests that decode their actions from bytes.
+//! Fuzz targets: tests that read what they do from bytes.
 //!
-//! `cargo test` runs each target on its corpus, then on a fixed number of seeded inputs, the same
-//! every time. `make fuzz` builds the same test with libFuzzer, which looks for inputs that reach
-//! new code and adds them to the corpus.
+//! `cargo test` runs each with the files of its corpus, then with a fixed number of inputs from a
+//! fixed seed: the same ones every time. `make fuzz` builds the same test with libFuzzer inside,
+//! which looks for inputs that reach new code and adds them to the corpus.
 
 use std::{panic::RefUnwindSafe, time::Duration};
 
@@ -11,13 +11,13 @@ pub use arbitrary::{self, Result, Unstructured};
 pub use bolero;
 use bolero::{ByteSliceGenerator, DefaultEngine, TestTarget};
 
-/// Expands to the body of a test: `fuzz!(runs, max_len, target)`.
+/// Makes the body of a test: `fuzz!(runs, max_len, target)`.
 ///
-/// `runs` is the number of seeded inputs in a plain test and `max_len` their maximum length in
-/// bytes. `target` takes [`Unstructured`]; it returns an error when the input is used up.
+/// `runs` is how many seeded inputs a plain test runs, `max_len` how many bytes they have at most,
+/// and `target` takes [`Unstructured`]; an error of it means that the input was used up.
 ///
-/// A macro, because the test's name and file determine its corpus:
-/// `__fuzz__/NAME_OF_THE_TEST/corpus` beside the file, with `fuzz_` removed from the name.
+/// A macro because the test's name and file say where its corpus is:
+/// `__fuzz__/NAME_OF_THE_TEST/corpus` beside the file, where a name loses its `fuzz_` in front.
 #[macro_export]
 macro_rules! fuzz {
     ($runs:expr, $max_len:expr, $target:expr) => {
@@ -25,10 +25,10 @@ macro_rules! fuzz {
     };
 }
 
-/// The type of `check!()`.
+/// What `check!()` makes.
 pub type Check = TestTarget<ByteSliceGenerator, DefaultEngine, bolero::BorrowedInput>;
 
-/// Runs one target, for [`fuzz!`].
+/// What [`fuzz!`] calls.
 pub fn run(
     check: Check,
     runs: u64,
@@ -38,7 +38,7 @@ pub fn run(
     let one = |bytes: &[u8]| {
         let _ = target(&mut Unstructured::new(bytes));
     };
-    // No random inputs here: the corpus, and further down the same seeded inputs every time.
+    // Nothing at random here: the corpus, and further down the same inputs every time.
     let check = check
         .with_iterations(0)
         .with_test_time(Duration::MAX)
@@ -48,23 +48,23 @@ pub fn run(
         return;
     }
     for seed in 0..runs {
-        let _on_panic = PrintSeed(seed);
+        let _told = TellSeed(seed);
         one(&seeded(seed, max_len));
     }
 }
 
-/// Prints the seed of the input on which a test fails.
-struct PrintSeed(u64);
+/// Tells which seeded input a failing test had.
+struct TellSeed(u64);
 
-impl Drop for PrintSeed {
+impl Drop for TellSeed {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("failed on seeded input {}", self.0);
+            eprintln!("with the seeded input {}", self.0);
         }
     }
 }
 
-/// Up to `max_len` bytes from splitmix64, which works with any seed.
+/// Up to `max_len` bytes: splitmix64, of which every seed is as good as any.
 fn seeded(seed: u64, max_len: usize) -> Vec<u8> {
     let mut state = seed;
     let mut next = || {
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn seeded_inputs_are_reproducible_and_differ_from_each_other() {
+    fn seeded_inputs_are_the_same_every_time_and_differ_from_each_other() {
         assert_eq!(seeded(7, 100), seeded(7, 100));
         assert_ne!(seeded(7, 100), seeded(8, 100));
         assert!((0..1000).all(|seed| seeded(seed, 10).len() <= 10));

@@ -39,7 +39,7 @@ pub(super) struct Events {
     buffer: Vec<u8>,
 }
 
-/// What happened.
+/// A change of the interface or of the routes.
 pub(super) enum Event {
     /// The interface changed; this is its new state.
     Changed(Box<LinkMessage>),
