@@ -18,7 +18,7 @@ use tracing::warn;
 /// still get one (core(5)). A limit of 1 byte stops both, and the filter keeps all memory out of a
 /// dump that happens anyway. `PR_SET_DUMPABLE` would lock out the user's own `perf` as well.
 pub(crate) fn forbid_core_dumps() {
-    // A limit that is already 0 may not be raised.
+    // If the limit is already 0, raising it may not be permitted.
     let limited =
         setrlimit(Resource::RLIMIT_CORE, 1, 1).or_else(|_| setrlimit(Resource::RLIMIT_CORE, 0, 0));
     if let Err(error) = limited {

@@ -33,7 +33,7 @@ impl Write for NeverBlocking {
 fn has_room(output: &impl AsFd) -> bool {
     let mut fds = [PollFd::new(output.as_fd(), PollFlags::POLLOUT)];
     let is_known = poll(&mut fds, PollTimeout::ZERO).is_ok();
-    // If poll fails, rather block than lose the line.
+    // If poll fails, block rather than lose the line.
     !is_known || fds[0].any().unwrap_or(true)
 }
 

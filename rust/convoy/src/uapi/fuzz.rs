@@ -47,7 +47,7 @@ fn conversations(input: &mut Unstructured<'_>) -> Result<()> {
 }
 
 fn converse(service: &Service<Arc<Memory>>, said: &[u8]) -> Vec<u8> {
-    let (ours, mut theirs) = UnixStream::pair().expect("a descriptor is left");
+    let (ours, mut theirs) = UnixStream::pair().expect("a free descriptor");
     let clients = Arc::new(Clients::default());
     let client = clients.admit(ours, LIMITS.time).expect("a socket");
     thread::scope(|scope| {

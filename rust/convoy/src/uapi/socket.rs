@@ -39,8 +39,8 @@ pub(crate) fn path(interface: &str) -> PathBuf {
     Path::new(DIRECTORY).join(format!("{interface}.sock"))
 }
 
-/// Fails if a running daemon listens on `path`. Waits for one that is dying, or that ends as
-/// `is_ending` says.
+/// Fails if a running daemon listens on `path`. Waits for one that is dying, or for which
+/// `is_ending` returns true.
 pub(crate) fn ensure_unused(path: &Path, is_ending: impl Fn() -> bool) -> anyhow::Result<()> {
     let deadline = Instant::now() + ENDING_TIME;
     while let Ok(connection) = UnixStream::connect(path) {
@@ -138,7 +138,7 @@ impl SocketFile {
     }
 }
 
-/// Binds with a umask that gives others no permission; the lock is there because it is process-wide.
+/// Binds with a umask that gives others no permission. The umask is process-wide, hence the lock.
 fn bind_for_owner(path: &Path) -> io::Result<UnixListener> {
     static MASK: Mutex<()> = Mutex::new(());
     let _one_at_a_time = MASK.lock();

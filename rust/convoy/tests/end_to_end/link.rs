@@ -109,7 +109,7 @@ fn cap_net_admin_is_enough_to_follow_the_link() {
         if followed.is_none() {
             daemon.kill().unwrap();
         }
-        assert!(followed.is_some(), "not {state}");
+        assert!(followed.is_some(), "the daemon does not report {state}");
     }
     daemon.kill().unwrap();
     daemon.wait().unwrap();

@@ -146,7 +146,7 @@ impl Malice {
         let mut heard = 0;
         while let Some(frame) = self.tap.receive(Duration::ZERO).unwrap() {
             heard += 1;
-            // An ICMP error about one has it behind two headers.
+            // In an ICMP error, the packet follows two headers.
             let payloads = [IPV4, IPV6].map(|header| frame.bytes.get(header..));
             if payloads.iter().flatten().any(|p| p.starts_with(MARK)) {
                 marked.push(frame.bytes);

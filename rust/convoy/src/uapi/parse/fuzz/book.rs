@@ -47,12 +47,12 @@ impl Request {
         if !is_allowed(line, self.has_peers()) {
             return false;
         }
-        let text = str::from_utf8(line).expect("what is allowed is text");
+        let text = str::from_utf8(line).expect("an allowed line is UTF-8");
         let (key, value) = text.split_once('=').expect("a key and a value");
         if key == "public_key" {
             self.0.push(Section::default());
         }
-        let section = self.0.last_mut().expect("that of the device");
+        let section = self.0.last_mut().expect("the device's section");
         section.take(key, value);
         true
     }
@@ -84,8 +84,7 @@ impl Section {
             self.revoked = self.allowed_ips.len();
         }
         let place = KEYS.iter().position(|other| *other == key);
-        self.values
-            .insert(place.expect("a key that is allowed"), value);
+        self.values.insert(place.expect("an allowed key"), value);
     }
 
     fn lines(&self) -> impl Iterator<Item = String> {
