@@ -1,24 +1,24 @@
-# For people: what can be done here, one target each. `make help` lists them.
+# One target for each task. `make help` lists them.
 
 CARGO ?= cargo
-# What the tests run beside Convoy itself.
+# Programs that the tests run besides Convoy.
 TEST_PACKAGES = iproute2 iputils-ping nftables procps util-linux wireguard-go wireguard-tools \
 	$(PROFILE_PACKAGES)
 TEST_PROGRAMS = ip ping nft setpriv sysctl wireguard-go wg wg-quick $(PROFILE_PROGRAMS)
-# What `make bench-peers` measures with, and what it measures that distributions have.
+# Programs that `make bench-peers` measures with, and peers that distributions package.
 BENCH_PACKAGES = iperf3 iputils-ping nftables openssl openvpn $(PERF_PACKAGE)
 BENCH_PROGRAMS = iperf3 ping nft openssl openvpn perf
-# What looks into a running daemon.
+# Programs that profile a running daemon.
 PROFILE_PACKAGES = strace $(PERF_PACKAGE)
 PROFILE_PROGRAMS = strace perf
 PERF_PACKAGE = $(shell . /etc/os-release 2>/dev/null; \
 	case "$$ID $$ID_LIKE" in (*ubuntu*) echo linux-tools-generic;; (*) echo linux-perf;; esac)
 
-# The programs that `make interop` tests against and `make bench-peers` measures, as it installs them.
+# Where `make peers` installs the programs for `make interop` and `make bench-peers`.
 PEERS = $(CURDIR)/target/peers
 PEER_VERSIONS = "$(PEERS)/bin/wireguard --version" "$(PEERS)/bin/boringtun-cli --version" \
 	"$(PEERS)/bin/gotatun --version"
-# Tailscale's fork of wireguard-go. It has no releases: the one that the newest Tailscale is built with.
+# Tailscale's fork of wireguard-go has no releases: use the version that the newest Tailscale requires.
 FORK = github.com/tailscale/wireguard-go
 FORK_VERSION = sed -n 's|^[[:space:]]*$(FORK) \(v[^ ]*\).*|\1|p' "$$(go list -m -f '{{.GoMod}}' tailscale.com@latest)"
 
@@ -26,80 +26,80 @@ FORK_VERSION = sed -n 's|^[[:space:]]*$(FORK) \(v[^ ]*\).*|\1|p' "$$(go list -m 
 	profile-packages interop peers lint fmt-check clippy doc deny audit bench bench-stages bench-compare bench-peers \
 	bench-packages packet-rate growth report soak flood fuzz fuzz-merge miri asan tsan
 
-help: ## This list
+help: ## List these targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | column -t -s "$$(printf '\t')"
 
-build: ## The release build: target/release/convoy
+build: ## Build target/release/convoy
 	$(CARGO) build --release --locked -p convoy
 
-speedtest: build ## Build, set up two hosts, run the tunnel between them, print the result
+speedtest: build ## Build Convoy, connect two network namespaces by a tunnel and print its speed
 	./target/release/convoy speedtest $(ARGS)
 
-speedtest-results: build ## The speed test and its comparisons, into benches/results; as root
+speedtest-results: build ## Run the speed test and its comparisons and keep the results (root)
 	$(call result,speedtest,$(ARGS))
 	$(call result,speedtest-gso,--secs 3 --compare gso)
 	$(call result,speedtest-tun-offload,--secs 3 --compare tun-offload)
 	$(call result,speedtest-shape,--secs 3 --compare shape --tun-offload off)
 
-# A run that fails leaves the former result alone.
+# A run that fails keeps the previous result.
 result = $(RECORD) --out $(RESULTS)/$(1).json -- ./target/release/convoy speedtest --json $(2)
 
-profile: profile-packages profiling ## Look into both daemons while the speed test runs: report, flame graph
+profile: profile-packages profiling ## Profile both daemons of a speed test: report, flame graph
 	@mkdir -p target/profiles
 	./target/profiling/convoy speedtest --profile target/profiles/$$(date +%Y-%m-%dT%H-%M-%S) $(ARGS)
 
-profile-results: profile-packages profiling ## Profiles with GSO and without, into benches/results; as root
+profile-results: profile-packages profiling ## Profile with GSO and without and keep the results (root)
 	@mkdir -p target/profiles
 	profiles=target/profiles/$$(date +%Y-%m-%dT%H-%M-%S) && \
 	$(RECORD) --out $(RESULTS)/profile.json --profiles $$profiles -- \
 		./target/profiling/convoy speedtest --profile $$profiles --compare gso $(ARGS)
 
-profiling: # The release build with symbols and frame pointers: target/profiling/convoy
+profiling: # Build target/profiling/convoy: a release build with symbols and frame pointers
 	RUSTFLAGS="-C force-frame-pointers=yes" $(CARGO) build --profile profiling --locked -p convoy
 
-test: test-packages ## Every test; as root with /dev/net/tun also those that need them
+test: test-packages ## Run every test; those with network namespaces need root and /dev/net/tun
 	$(CARGO) test --workspace --locked
 	$(CARGO) test -p convoy-proto --locked --features mock-clock --test aging --test fuzz_histories
 	$(CARGO) test -p convoy-proto --locked --features mock-clock --lib keys_are_gone
 
-test-packages: # Installs what the tests run, when root and missing
+test-packages: # Install missing programs for the tests, if root
 	$(call install,$(TEST_PROGRAMS),$(TEST_PACKAGES),tests that need them are skipped)
 
-profile-packages: # Installs what looks into a daemon, when root and missing
+profile-packages: # Install missing programs for profiles, if root
 	$(call install,$(PROFILE_PROGRAMS),$(PROFILE_PACKAGES),a profile needs them)
 
-# $(1): programs; $(2): their packages; $(3): what follows where they are not installed.
+# $(1): programs; $(2): their packages; $(3): the consequence of their absence.
 define install
 	@missing=; for program in $(1); do \
 		command -v $$program >/dev/null || PATH=$$PATH:/usr/sbin:/sbin command -v $$program >/dev/null \
 			|| missing="$$missing $$program"; done; \
 	if [ -z "$$missing" ]; then exit 0; fi; \
 	if [ "$$(id -u)" = 0 ]; then apt-get update && apt-get install -y --no-install-recommends $(2); \
-	else echo "Not installed, $(3):$$missing"; echo "To install them: sudo apt-get install $(2)"; fi
+	else echo "Not installed ($(3)):$$missing"; echo "To install: sudo apt-get install $(2)"; fi
 endef
 
-test-profiler: profile-packages profiling ## That Firefox Profiler takes what is recorded (needs npx)
+test-profiler: profile-packages profiling ## Test that Firefox Profiler accepts a profile (needs npx)
 	CONVOY_REQUIRE_LAB=1 CONVOY_TEST_PROGRAM=$(CURDIR)/target/profiling/convoy \
 	$(CARGO) test --workspace --locked --test speedtest -- --ignored firefox_profiler
 
-interop: test-packages peers ## The long tests, and those against newest wireguard-go, BoringTun and GotaTun; as root
+interop: test-packages peers ## Run slow tests, and tests against the newest WireGuard programs (ten minutes; root)
 	CONVOY_REQUIRE_LAB=1 \
 	CONVOY_TEST_WIREGUARD_GO=$(PEERS)/bin/wireguard \
 	CONVOY_TEST_BORINGTUN=$(PEERS)/bin/boringtun-cli \
 	CONVOY_TEST_GOTATUN=$(PEERS)/bin/gotatun \
 	$(CARGO) test --locked -p convoy --test end_to_end -- --ignored --test-threads 1 $(ARGS)
 
-peers: # Installs the programs that these need, where missing, and says which they are
+peers: # Install missing peers and print their versions
 	@if [ ! -x $(PEERS)/bin/wireguard ] || [ ! -x $(PEERS)/bin/wireguard-tailscale ]; then \
 		minor=$$(go env GOVERSION 2>/dev/null | sed -n 's/^go1\.\([0-9]*\).*/\1/p'); \
 		if [ "$${minor:-0}" -lt 21 ]; then \
-			echo "Go 1.21 or newer is needed to build wireguard-go, and it is not in PATH:" >&2; \
-			echo "'apt-get install golang-go' has it from Debian 13 on" >&2; exit 1; fi; fi
+			echo "Building wireguard-go needs Go 1.21 or newer, which is not in PATH." >&2; \
+			echo "Debian 13 and newer have it: apt-get install golang-go" >&2; exit 1; fi; fi
 	@[ -x $(PEERS)/bin/wireguard ] || GOBIN=$(PEERS)/bin go install golang.zx2c4.com/wireguard@latest
 	@if [ ! -x $(PEERS)/bin/wireguard-tailscale ]; then \
 		version=$$($(FORK_VERSION)); \
 		if [ -z "$$version" ]; then \
-			echo "go.mod of the newest tailscale.com names no version of $(FORK)" >&2; exit 1; fi; \
+			echo "The go.mod of the newest tailscale.com does not name $(FORK)" >&2; exit 1; fi; \
 		GOBIN=$(PEERS)/fork go install $(FORK)@$$version && \
 		mv $(PEERS)/fork/wireguard-go $(PEERS)/bin/wireguard-tailscale && rmdir $(PEERS)/fork; fi
 	@for crate in boringtun-cli:boringtun-cli gotatun-cli:gotatun; do \
@@ -108,7 +108,7 @@ peers: # Installs the programs that these need, where missing, and says which th
 	@for version in $(PEER_VERSIONS) "wireguard-go --version"; do $$version 2>&1 | head -n 1; done
 	@go version -m $(PEERS)/bin/wireguard-tailscale | awk '$$1 == "mod" { print $$2, $$3 }'
 
-lint: fmt-check clippy doc ## Formatting, clippy and documentation, warnings denied
+lint: fmt-check clippy doc ## Check formatting, clippy and documentation; warnings are errors
 
 fmt-check:
 	$(CARGO) fmt --all --check
@@ -119,83 +119,83 @@ clippy:
 doc:
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --document-private-items --locked
 
-deny: ## Licences, sources and banned crates, without the network (cargo install cargo-deny)
+deny: ## Check licences, sources and banned crates offline (cargo install cargo-deny)
 	$(CARGO) deny --offline check bans licenses sources
 
-audit: ## Known vulnerabilities, by the newest list (cargo install cargo-deny cargo-audit)
+audit: ## Check for known vulnerabilities (cargo install cargo-deny cargo-audit)
 	$(CARGO) deny check
 	$(CARGO) audit --deny warnings
 
-# Where results are committed.
+# Committed results.
 RESULTS = benches/results
-# What only runs other programs and reads what they print need not be fast itself.
+# These only run other programs and read their output: a debug build will do.
 BENCH_COMPARE = $(CARGO) run --quiet --locked -p convoy-benches --bin bench_compare --
 RECORD = $(CARGO) run --quiet --locked -p convoy-benches --bin record --
 
-bench: ## One bench a stage: make bench [ARGS=part of a name]
+bench: ## Measure each stage: make bench [ARGS=part of a name]
 	$(CARGO) bench --locked -p convoy-stages --bench stages -- $(ARGS)
 
-bench-stages: ## The same against itself, for the noise, with instructions, into benches/results/stages.json
+bench-stages: ## Measure each stage with its noise and instruction count and keep the results
 	$(BENCH_COMPARE) $(ARGS)
 
-bench-compare: ## This tree against another commit, in turns: make bench-compare BASE=main; as root the tunnel, too
-	@[ -n "$(BASE)" ] || { echo "Which commit? make bench-compare BASE=REF" >&2; exit 2; }
+bench-compare: ## Compare this tree with another commit: make bench-compare BASE=main (root: the tunnel, too)
+	@[ -n "$(BASE)" ] || { echo "Usage: make bench-compare BASE=REF" >&2; exit 2; }
 	$(BENCH_COMPARE) --base $(BASE) $(ARGS)
 
-packet-rate: ## How many datagrams a second this machine sends, in at most three minutes; as root over veth, too
+packet-rate: ## Measure how many datagrams per second this machine sends (three minutes; root: over veth, too)
 	$(CARGO) build --release --locked -p convoy-benches --bin packet_rate
 	./target/release/packet_rate $(ARGS)
 
-growth: build ## How cost grows with packet size, flows, peers and MTU, with plots (eight minutes; as root)
+growth: build ## Measure how cost grows with packet size, flows, peers and MTU (eight minutes; root)
 	$(CARGO) build --release --locked -p convoy-benches --bin growth
 	./target/release/growth $(ARGS)
 
-report: ## benches/RESULTS.md and all plots, made anew of the files in benches/results
+report: ## Write benches/RESULTS.md and all plots from the files in benches/results
 	$(call draw,packet_rate)
 	$(call draw,soak)
 	$(CARGO) run --quiet --locked -p convoy-benches --bin report
 
-# Only the program that has measured knows its whole result.
+# Only the program that measures can read its whole result.
 draw = @[ ! -e $(RESULTS)/$(1).json ] || $(CARGO) run --quiet --locked -p convoy-benches --bin $(1) -- --draw
 
-bench-peers: build peers bench-packages ## Convoy against its newest peers and OpenVPN, measured in turns (an hour; as root)
+bench-peers: build peers bench-packages ## Compare Convoy with the newest WireGuard programs and OpenVPN (an hour; root)
 	$(CARGO) build --release --locked -p convoy-benches --bin bench_peers
 	./target/release/bench_peers $(ARGS)
 
-bench-packages: # Installs what is measured and what measures, when root and missing
+bench-packages: # Install missing programs for bench-peers, if root
 	$(call install,$(BENCH_PROGRAMS),$(BENCH_PACKAGES),rows that need them stay empty)
 
-soak: build ## Load, rekeys and changes for ten minutes, judged and plotted; as root: make soak [SECS=600]
+soak: build ## Run five daemons under load and changes and judge them: make soak [SECS=600] (root)
 	$(CARGO) build --release --locked -p convoy-benches --bin soak
 	./target/release/soak --secs $(or $(SECS),600) $(ARGS)
 
-flood: build ## What floods of datagrams cost a tunnel's traffic; as root
+flood: build ## Measure what floods of datagrams cost a tunnel's traffic (seven minutes; root)
 	$(CARGO) build --release --locked -p convoy-benches --bin flood
 	./target/release/flood $(ARGS)
 
-fuzz: ## Look for failing inputs with libFuzzer: make fuzz SECS=600 [TARGET=part of a name]
+fuzz: ## Search for failing inputs with libFuzzer: make fuzz SECS=600 [TARGET=part of a name]
 	rust/fuzz/run $(or $(SECS),60) $(TARGET)
 
-fuzz-merge: ## Make the committed corpora of what was found the smallest that reach as much
+fuzz-merge: ## Replace the committed corpora by the smallest that cover everything found
 	rust/fuzz/run merge $(TARGET)
 
-# Not what sums megabytes, nor what asks the kernel.
+# Without tests that sum megabytes or make system calls.
 MIRI_TESTS = queue:: flush:: receive:: buffers:: cut:: coalesce:: checksum:: outbound:: inbound:: write:: pool:: \
 	--skip fuzz --skip udp:: --skip every_length --skip all_ones --skip the_obvious_segmentation
 
-miri: ## Queue, flush, cutting and coalescing in Miri, on nightly (rustup component add miri rust-src)
+miri: ## Test queue, flush, cutting and coalescing under Miri (nightly; rustup component add miri rust-src)
 	MIRIFLAGS=-Zmiri-disable-isolation PROPTEST_CASES=2 $(CARGO) +nightly miri test --locked \
 		--target-dir target/miri -p convoy-gso -p convoy-tun --lib -- $(MIRI_TESTS)
 
 HOST = $$(rustc -vV | sed -n 's/^host: //p')
-# The libraries of the data path, with the tests beside them.
+# The libraries of the data path and their tests.
 DATA_PATH = -p convoy-gso -p convoy-tun -p convoy-proto -p convoy-tunnel --lib --tests
 
-asan: ## The data path's tests under AddressSanitizer, on nightly
+asan: ## Test the data path under AddressSanitizer (nightly)
 	RUSTFLAGS=-Zsanitizer=address $(CARGO) +nightly test --locked --target-dir target/asan \
 		--target $(HOST) $(DATA_PATH)
 
-tsan: ## The tests of what has threads under ThreadSanitizer, on nightly (rustup component add rust-src)
+tsan: ## Test everything with threads under ThreadSanitizer (nightly; rustup component add rust-src)
 	RUSTFLAGS=-Zsanitizer=thread $(CARGO) +nightly test --locked --target-dir target/tsan \
 		--target $(HOST) -Zbuild-std -p convoy-gso -p convoy-tun -p convoy-tunnel --lib --tests
 	RUSTFLAGS=-Zsanitizer=thread $(CARGO) +nightly test --locked --target-dir target/tsan \

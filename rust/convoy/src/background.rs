@@ -1,8 +1,8 @@
-//! `convoy IFACE` returns once the daemon is ready, which then goes on in the background.
+//! `convoy IFACE` returns once the daemon is ready; the daemon keeps running in the background.
 //!
-//! Threads do not survive a fork, so the program starts itself again. The new process finds the
-//! writing end of a pipe as its standard input, and says there, once, how its start went: either
-//! the one byte [`READY`], or what is wrong.
+//! Threads do not survive a fork, so the program starts itself again. The new process gets the
+//! write end of a pipe as its standard input and reports there once: either the single byte
+//! [`READY`] or an error message.
 
 use std::{
     env,
@@ -17,17 +17,17 @@ use nix::unistd;
 
 use crate::logging;
 
-/// Tells a process that it was started by [`start`].
+/// Set in the environment of the process that [`start`] starts.
 const MARKER: &str = "CONVOY_BACKGROUND";
 
-/// What the daemon says when all is well; no error begins with it.
+/// Reported once the daemon is ready; no error message begins with it.
 const READY: u8 = 0;
 
-/// Starts this program again, with the same arguments, and waits until it is ready.
+/// Starts this program again with the same arguments and waits until it is ready.
 pub(crate) fn start() -> anyhow::Result<()> {
-    let program = env::current_exe().context("cannot find the program's own file")?;
+    let program = env::current_exe().context("cannot find this program's executable")?;
     let (mut reader, writer) = io::pipe()?;
-    let output = || match logging::is_asked_for() {
+    let output = || match logging::is_requested() {
         true => Stdio::inherit(),
         false => Stdio::null(),
     };
@@ -39,7 +39,7 @@ pub(crate) fn start() -> anyhow::Result<()> {
         .stdout(output())
         .stderr(output());
     let mut child = command.spawn().context("cannot start the daemon")?;
-    // It holds the writing end, which has to be the daemon's alone for the pipe to end with it.
+    // It holds the write end; the pipe closes with the daemon only if nobody else does.
     drop(command);
 
     let mut outcome = Vec::new();
@@ -57,12 +57,12 @@ pub(crate) fn start() -> anyhow::Result<()> {
     bail!("{}", String::from_utf8_lossy(&outcome));
 }
 
-/// The way back to the process that waits in [`start`].
+/// Reports to the process that waits in [`start`].
 #[derive(Debug)]
 pub(crate) struct Parent(File);
 
 impl Parent {
-    /// Leaves the caller's session and directory, if this process was started by [`start`].
+    /// Leaves the caller's session and directory if [`start`] started this process.
     pub(crate) fn detach() -> anyhow::Result<Option<Self>> {
         if env::var_os(MARKER).is_none() {
             return Ok(None);
@@ -77,16 +77,16 @@ impl Parent {
     /// Lets the parent return.
     ///
     /// # Errors
-    /// When the parent is gone: then whoever called it has given up.
+    /// If the parent is gone: its caller has given up.
     pub(crate) fn ready(mut self) -> anyhow::Result<()> {
         self.0
             .write_all(&[READY])
-            .context("the process that asked for the daemon is gone")
+            .context("the process that started the daemon is gone")
     }
 
-    /// Ends this process, and lets the parent say why there will be no daemon.
+    /// Ends this process and has the parent report the error.
     pub(crate) fn fail(mut self, error: &anyhow::Error) -> ! {
-        // Without a parent there is nobody to tell.
+        // If the parent is gone, nobody is left to report to.
         let _ = write!(self.0, "{error:#}");
         process::exit(1)
     }

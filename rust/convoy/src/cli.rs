@@ -1,4 +1,4 @@
-//! The command line. Every switch of the daemon is an environment variable too, for wg-quick.
+//! The command line. Each daemon switch can also be set in the environment, for use under wg-quick.
 
 use std::str::FromStr;
 
@@ -9,21 +9,21 @@ use crate::profile::ProfileArgs;
 use crate::speedtest::{InsideArgs, SpeedtestArgs};
 
 const AFTER_HELP: &str = "\
-Environment, besides the above:
-  LOG_LEVEL     verbose, debug, info, error or silent [default: info]. In the background, logs are
-                kept (on the standard output and error of the caller) only if this is set.
-  RUST_LOG      a filter as of tracing-subscriber; wins over LOG_LEVEL
-  WG_TUN_FD     the number of an open file descriptor of a TUN device, used instead of a new one
-  WG_UAPI_FD    the number of a listening UAPI socket, used instead of a new one
+Other environment variables:
+  LOG_LEVEL     verbose, debug, info, error or silent [default: info]. In the background the daemon
+                logs only if LOG_LEVEL or RUST_LOG is set, to the caller's stdout and stderr.
+  RUST_LOG      a tracing-subscriber filter; overrides LOG_LEVEL
+  WG_TUN_FD     file descriptor of an open TUN device to use instead of creating one
+  WG_UAPI_FD    file descriptor of a listening UAPI socket to use instead of creating one
 
 With wg-quick: WG_QUICK_USERSPACE_IMPLEMENTATION=convoy CONVOY_BATCH=20 wg-quick up wg0
-An interface that is named like a command goes behind two hyphens: convoy -- stats";
+For an interface that has the name of a command, put -- before it: convoy -- stats";
 
-/// WireGuard in userspace: makes the interface IFACE and carries its packets.
+/// Userspace WireGuard: creates the interface IFACE and carries its packets.
 ///
-/// Returns once the interface is there and `wg` can configure it; the interface is left down. Ends
-/// when the interface is deleted, when its socket in /var/run/wireguard is removed, and on SIGTERM
-/// and SIGINT.
+/// Returns once the interface exists and `wg` can configure it; the link is left down. The daemon
+/// ends when the interface is deleted, when its socket in /var/run/wireguard is removed, and on
+/// SIGTERM or SIGINT.
 #[derive(Debug, Parser)]
 #[command(
     name = "convoy",
@@ -34,7 +34,7 @@ An interface that is named like a command goes behind two hyphens: convoy -- sta
     after_help = AFTER_HELP
 )]
 pub(crate) struct Cli {
-    /// The interface, at most 15 bytes
+    /// Name of the interface, at most 15 bytes
     #[arg(value_name = "IFACE", required = true)]
     pub(crate) interface: Option<InterfaceName>,
 
@@ -45,26 +45,26 @@ pub(crate) struct Cli {
     pub(crate) command: Option<Command>,
 }
 
-/// What can be done besides running the daemon.
+/// Commands other than running the daemon.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Show what the running daemon of an interface has counted
+    /// Show the counters of a running daemon
     Stats(StatsArgs),
-    /// Look into a running daemon: where its CPU time goes, which system calls it makes
+    /// Profile a running daemon: where its CPU time goes and which system calls it makes
     ///
-    /// perf and strace look at it one after the other, while it carries what there is to carry. DIR then
-    /// holds report.md, to be read first; profile.perf, for profiler.firefox.com; flamegraph.svg;
-    /// syscalls.json; and stat.json. Needs root; or a daemon of one's own and
+    /// Runs perf, then strace, on the daemon while it carries its usual traffic. Writes to DIR:
+    /// report.md (read it first), profile.perf (for profiler.firefox.com), flamegraph.svg,
+    /// syscalls.json and stat.json. Needs root, or a daemon that you own and
     /// `sysctl kernel.perf_event_paranoid=1 kernel.kptr_restrict=0 kernel.yama.ptrace_scope=0`.
     Profile(ProfileArgs),
-    /// Measure this machine's tunnel, or one between two hosts
+    /// Measure a tunnel on this machine, or one between two hosts
     Speedtest(SpeedtestArgs),
-    /// What the speed test starts inside its namespaces
+    /// Run part of the speed test inside one of its namespaces
     #[command(hide = true)]
     LabInside(InsideArgs),
 }
 
-/// The switches of the daemon.
+/// Switches of the daemon.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct DaemonArgs {
     /// Stay in the foreground
@@ -72,28 +72,28 @@ pub(crate) struct DaemonArgs {
     #[arg(value_parser = FalseyValueParser::new())]
     pub(crate) foreground: bool,
 
-    /// Hand the kernel several datagrams in one send (UDP_SEGMENT)
+    /// Send several datagrams in one call (UDP_SEGMENT)
     #[arg(long, env = "CONVOY_GSO", hide_env_values = true)]
     #[arg(value_name = "WHEN", value_enum, default_value_t = Switch::Auto)]
     pub(crate) gso: Switch,
 
-    /// Take and give super-packets on the TUN device (TSO, USO)
+    /// Exchange super-packets with the TUN device (TSO, USO)
     #[arg(long, env = "CONVOY_TUN_OFFLOAD", hide_env_values = true)]
     #[arg(value_name = "WHEN", value_enum, default_value_t = Switch::Auto)]
     pub(crate) tun_offload: Switch,
 
-    /// Take several datagrams in one receive (UDP_GRO)
+    /// Receive several datagrams in one call (UDP_GRO)
     #[arg(long, env = "CONVOY_UDP_GRO", hide_env_values = true)]
     #[arg(value_name = "WHEN", value_enum, default_value_t = Switch::Auto)]
     pub(crate) udp_gro: Switch,
 
-    /// The most packets in one batch, 1 to 50
+    /// Most packets in one batch, 1 to 50
     #[arg(long, env = "CONVOY_BATCH", hide_env_values = true)]
     #[arg(value_name = "PACKETS", default_value_t = 50)]
     #[arg(value_parser = clap::value_parser!(u8).range(1..=50))]
     pub(crate) batch: u8,
 
-    /// How logs are written to the standard output
+    /// Format of the log on stdout
     #[arg(long, env = "CONVOY_LOG_FORMAT", hide_env_values = true)]
     #[arg(value_name = "FORMAT", value_enum, default_value_t = LogFormat::Text)]
     pub(crate) log_format: LogFormat,
@@ -102,36 +102,36 @@ pub(crate) struct DaemonArgs {
 /// The arguments of `convoy stats`.
 #[derive(Debug, Args)]
 pub(crate) struct StatsArgs {
-    /// The interface that the daemon was started for
+    /// Interface of the daemon
     #[arg(value_name = "IFACE")]
     pub(crate) interface: InterfaceName,
 
-    /// One line of JSON instead of text
+    /// Print one line of JSON instead of text
     #[arg(long)]
     pub(crate) json: bool,
 }
 
-/// Whether a kernel feature is used.
+/// Whether to use a kernel feature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Switch {
-    /// Where the kernel has it
+    /// Use it if the kernel supports it
     Auto,
-    /// Fail where the kernel does not have it
+    /// Fail if the kernel does not support it
     On,
-    /// Never
+    /// Do not use it
     Off,
 }
 
-/// How logs are written.
+/// Log format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogFormat {
-    /// For people
+    /// Human-readable
     Text,
-    /// One JSON object a line, always with time, severity and message
+    /// One JSON object per line, always with time, severity and message
     Json,
 }
 
-/// A name that the kernel takes for an interface, and that is no path.
+/// A name that the kernel accepts for an interface and that is not a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct InterfaceName(String);
 
@@ -147,10 +147,10 @@ impl FromStr for InterfaceName {
     fn from_str(name: &str) -> Result<Self, Self::Err> {
         let is_forbidden = |c: char| c == '/' || c == ':' || c.is_whitespace() || c.is_control();
         if !(1..=15).contains(&name.len()) {
-            return Err("an interface's name has 1 to 15 bytes");
+            return Err("an interface name has 1 to 15 bytes");
         }
         if matches!(name, "." | "..") || name.contains(is_forbidden) {
-            return Err("an interface's name has no slash, colon or white space");
+            return Err("an interface name contains no slash, colon or white space");
         }
         Ok(Self(name.to_owned()))
     }

@@ -1,4 +1,4 @@
-//! The daemon's life: from opening the device to its end.
+//! The daemon's life cycle, from opening the device to shutdown.
 
 use std::{
     convert::Infallible,
@@ -24,13 +24,13 @@ use crate::{
     wall_clock,
 };
 
-/// The MTU of a new interface in bytes, as with wireguard-go: fits a link of 1,500 over IPv6.
+/// MTU of a new interface in bytes, as in wireguard-go: fits a 1,500-byte link over IPv6.
 const DEFAULT_MTU: u16 = 1420;
 
-/// How long the threads may take to end once they were asked to.
+/// How long the threads may take to end after they are asked to.
 const STOP_TIME: Duration = Duration::from_secs(5);
 
-/// Starts the daemon of `interface`: in the background, or here until it ends.
+/// Starts the daemon for `interface` in the background, or runs it here until it ends.
 pub(crate) fn start(interface: &InterfaceName, args: &DaemonArgs) -> anyhow::Result<()> {
     let mut parent = Parent::detach()?;
     if parent.is_none() && !args.foreground {
@@ -41,7 +41,7 @@ pub(crate) fn start(interface: &InterfaceName, args: &DaemonArgs) -> anyhow::Res
         if let Some(parent) = parent {
             parent.fail(error);
         }
-        // Whoever reads the log by machine does not read what is printed for people.
+        // A program that reads the JSON log does not read the text on stderr.
         if args.log_format == LogFormat::Json {
             error!("{error:#}");
         }
@@ -66,7 +66,7 @@ fn run(
         .build()
         .context("cannot start the main thread's runtime")?;
     let outcome = runtime.block_on(serve(resources, args, parent));
-    // What still waits for the data path, or computes keys, is not waited for.
+    // Do not wait for tasks that wait for the data path or compute keys.
     runtime.shutdown_background();
     if let Some(file) = socket_file {
         file.remove();
@@ -74,13 +74,13 @@ fn run(
     outcome
 }
 
-/// What has to be there before the tunnel starts.
+/// Everything the tunnel needs before it starts.
 struct Resources {
     device: Device,
-    /// What the kernel calls the interface, which an adopted device decides.
+    /// The kernel's name for the interface; an adopted device brings its own.
     interface: String,
     listener: UnixListener,
-    /// None where the UAPI socket is not a file.
+    /// `None` if the UAPI socket has no file.
     socket_file: Option<SocketFile>,
 }
 
@@ -91,7 +91,7 @@ impl Resources {
             Some(fd) => Device::adopt(fd).context("cannot use the TUN device of WG_TUN_FD")?,
             None => {
                 if uapi_fd.is_none() {
-                    // Says what is the matter where the kernel would only say that the name is taken.
+                    // Reports the cause where the kernel would only say that the name is taken.
                     let is_gone = || nix::net::if_::if_nametoindex(interface.as_str()).is_err();
                     socket::ensure_unused(&socket::path(interface.as_str()), is_gone)?;
                 }
@@ -99,7 +99,7 @@ impl Resources {
             }
         };
         if let Err(error) = device.set_mtu(DEFAULT_MTU) {
-            warn!("the interface's MTU stays as it is: {error}");
+            warn!("cannot set the interface's MTU: {error}");
         }
         let interface = device.name().context("cannot read the interface's name")?;
         let (listener, socket_file) = match uapi_fd {
@@ -118,7 +118,7 @@ impl Resources {
     }
 }
 
-/// Opens a new device; waits for a daemon that was killed, and still has one of that name, to die.
+/// Opens a new device. If a killed daemon still holds one of that name, waits for it to die.
 fn open(interface: &InterfaceName, args: &DaemonArgs) -> Result<Device, OpenError> {
     let deadline = Instant::now() + socket::ENDING_TIME;
     loop {
@@ -182,11 +182,11 @@ async fn serve(
             info!("ending: the interface was deleted");
             Ok(())
         }
-        Exit::Failed(reason) => bail!("the tunnel has failed: {reason}"),
+        Exit::Failed(reason) => bail!("the tunnel failed: {reason}"),
     }
 }
 
-/// Ends the tunnel's threads; a second signal, or [`STOP_TIME`], ends the wait for them.
+/// Stops the tunnel's threads. Waits for them until [`STOP_TIME`] is over or a second signal comes.
 async fn stop(tunnel: &Tunnel, interrupted: &mut Interrupted) -> Exit {
     tunnel.stop();
     tokio::select! {
@@ -198,13 +198,13 @@ async fn stop(tunnel: &Tunnel, interrupted: &mut Interrupted) -> Exit {
     }
 }
 
-/// Waits until someone removes the socket file; for ever where there is none, or no way to see it.
+/// Waits until someone removes the socket file; forever if there is none or it cannot be watched.
 async fn removed(file: Option<&SocketFile>) {
     let Some(file) = file else {
         return std::future::pending().await;
     };
     if let Err(error) = file.removed().await {
-        warn!("the removal of the UAPI socket goes unnoticed: {error}");
+        warn!("cannot watch the UAPI socket for removal: {error}");
         std::future::pending().await
     }
     panics::let_it_end().await;
@@ -218,7 +218,7 @@ struct Interrupted {
 
 impl Interrupted {
     fn new() -> anyhow::Result<Self> {
-        let listen = |kind| signal(kind).context("cannot listen to signals");
+        let listen = |kind| signal(kind).context("cannot listen for signals");
         Ok(Self {
             terminate: listen(SignalKind::terminate())?,
             interrupt: listen(SignalKind::interrupt())?,

@@ -1,4 +1,5 @@
-//! The daemon and its tools: all of the program but its allocator, so that benches reach its stages.
+//! The daemon and its tools, as a library so that benches can reach their stages. The program adds
+//! only the allocator.
 
 mod background;
 mod cli;
@@ -35,7 +36,7 @@ pub fn run() -> ExitCode {
         (Some(Command::Speedtest(args)), _) => speedtest::run(&args),
         (Some(Command::LabInside(args)), _) => speedtest::run_inside(&args),
         (None, Some(interface)) => daemon::start(&interface, &cli.daemon),
-        (None, None) => unreachable!("INVARIANT: clap asks for a command or an interface"),
+        (None, None) => unreachable!("INVARIANT: clap requires a command or an interface"),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

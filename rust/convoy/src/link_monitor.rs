@@ -1,8 +1,8 @@
-//! What the kernel says of the interface (rtnetlink): whether it is up, its MTU, what its queue has
-//! dropped; wherever it has been moved to.
+//! Watches the interface over rtnetlink: whether it is up, its MTU, what its queue has dropped, and
+//! where it is when it moves to another network namespace.
 //!
-//! Nothing polls, and nothing keeps another network namespace alive: the kernel passes on what
-//! happens in one that has an identifier in ours (`NETLINK_LISTEN_ALL_NSID`).
+//! Nothing polls, and nothing keeps another network namespace alive: the kernel forwards the events
+//! of every namespace that has an identifier in ours (`NETLINK_LISTEN_ALL_NSID`).
 
 mod events;
 mod place;
@@ -20,10 +20,10 @@ use tracing::{error, info, warn};
 use events::{Event, Events};
 use place::{Located, locate};
 
-/// How often a port that somebody else has is asked for.
+/// How long to wait before trying again to bind a port that is in use.
 const RETRY: Duration = Duration::from_secs(5);
 
-/// How long the first change of routes waits for others: they come in swarms.
+/// How long to collect route changes before acting on them: they come in bursts.
 const SETTLE: Duration = Duration::from_millis(50);
 
 /// The link at one moment.
@@ -34,9 +34,9 @@ struct LinkState {
     mtu: Option<u16>,
 }
 
-/// Tells the tunnel of every change of its link; returns when the interface is gone.
+/// Passes every change of the link to the tunnel; returns when the interface is gone.
 ///
-/// Where the link cannot be watched, which is said in the log, it is taken for up.
+/// If the link cannot be watched, logs that and treats the link as up.
 pub(crate) async fn follow(device: &Device, tunnel: &Tunnel) {
     let on_routes = || tunnel.routes_changed();
     let on_change = async |state: LinkState| {
@@ -45,7 +45,7 @@ pub(crate) async fn follow(device: &Device, tunnel: &Tunnel) {
     };
     let outcome = watch(device, on_change, on_routes);
     if let Err(error) = outcome.await {
-        warn!("the link is taken for up, its changes go unnoticed: {error:#}");
+        warn!("cannot watch the link, assuming that it is up: {error:#}");
         while !set_link(tunnel, true).await {
             tokio::time::sleep(RETRY).await;
         }
@@ -53,8 +53,8 @@ pub(crate) async fn follow(device: &Device, tunnel: &Tunnel) {
     }
 }
 
-/// Packets that the kernel dropped because the interface's transmit queue was full, since it was
-/// made. `None` if the interface is not in this network namespace (any more). Blocks.
+/// Packets that the kernel has dropped so far because the interface's transmit queue was full.
+/// `None` if the interface is not, or no longer, in this network namespace. Blocks.
 pub(crate) fn queue_drops(index: u32) -> Option<u64> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
@@ -75,30 +75,29 @@ pub(crate) fn queue_drops(index: u32) -> Option<u64> {
     })
 }
 
-/// Returns whether the tunnel has followed.
+/// Returns whether the tunnel now follows the link.
 async fn set_link(tunnel: &Tunnel, is_up: bool) -> bool {
     let tunnel = tunnel.clone();
-    // It waits for the data path.
+    // Blocks: it waits for the data path.
     let applied = tokio::task::spawn_blocking(move || tunnel.set_link(is_up)).await;
     match applied {
         Ok(Err(ApplyError::Closed) | Ok(())) | Err(_) => true,
         Ok(Err(refused)) => {
-            error!("the link is up and the tunnel is not: {refused}");
+            error!("the link is up but the tunnel is not: {refused}");
             false
         }
     }
 }
 
-/// Calls `on_change` with the state now, and whenever it changes; again after a while as long as it
-/// returns false. Calls `on_routes` after routes or rules have changed.
+/// Calls `on_change` with the current state and on every change, and again after [`RETRY`] while it
+/// returns false. Calls `on_routes` after routes or rules change.
 async fn watch(
     device: &Device,
     mut on_change: impl AsyncFnMut(LinkState) -> bool,
     on_routes: impl Fn(),
 ) -> anyhow::Result<()> {
     let mut events = Events::listen().context("cannot listen to rtnetlink")?;
-    let (connection, handle, _) =
-        rtnetlink::new_connection().context("cannot ask over rtnetlink")?;
+    let (connection, handle, _) = rtnetlink::new_connection().context("cannot query rtnetlink")?;
     let _connection = AbortOnDrop(tokio::spawn(connection));
     let mut known = None;
     let mut is_followed = true;
@@ -108,13 +107,13 @@ async fn watch(
         }
         is_followed
     };
-    // Each turn: where the interface is, then what happens to it there.
+    // Each round finds the interface, then follows it until it is gone from there.
     while let Located::At(place, link) = locate(&handle, device).await? {
         let is_new = events
             .follow(place)
-            .context("cannot listen to the network namespace that the interface is in")?;
+            .context("cannot listen to the interface's network namespace")?;
         if is_new {
-            // It may have changed between the two.
+            // The link may have changed before we listened.
             continue;
         }
         let mut state = LinkState::of(&link);
@@ -171,7 +170,7 @@ impl LinkState {
     }
 }
 
-/// A task that ends with the scope it was started in.
+/// Aborts a task when dropped.
 struct AbortOnDrop(tokio::task::JoinHandle<()>);
 
 impl Drop for AbortOnDrop {
@@ -196,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn an_mtu_beyond_what_ip_knows_is_as_large_as_ip_knows() {
+    fn an_mtu_beyond_the_limit_of_ip_is_capped() {
         let mut link = LinkMessage::default();
         link.attributes.push(LinkAttribute::Mtu(70_000));
         assert_eq!(LinkState::of(&link).mtu, Some(u16::MAX));

@@ -1,7 +1,7 @@
-//! Logs on the standard output, as text or as JSON.
+//! The log on stdout, as text or JSON.
 
 mod json;
-mod unhurried;
+mod stdout;
 
 use std::{env, io::IsTerminal};
 
@@ -10,14 +10,14 @@ use tracing::level_filters::LevelFilter;
 use tracing_subscriber::{EnvFilter, fmt, layer::SubscriberExt, util::SubscriberInitExt};
 
 use crate::cli::LogFormat;
-use unhurried::Unhurried;
+use stdout::NeverBlocking;
 
-/// Sets the process's log up, as `RUST_LOG` or else `LOG_LEVEL` ask for.
+/// Sets up logging as `RUST_LOG`, or else `LOG_LEVEL`, asks for.
 pub(crate) fn init(format: LogFormat) -> anyhow::Result<()> {
     let filter = match env::var("RUST_LOG") {
         Ok(directives) if !directives.is_empty() => EnvFilter::builder()
             .parse(directives)
-            .context("RUST_LOG is no filter")?,
+            .context("RUST_LOG is not a valid filter")?,
         _ => EnvFilter::default().add_directive(level(env::var("LOG_LEVEL").ok()).into()),
     };
     let registry = tracing_subscriber::registry().with(filter);
@@ -26,20 +26,20 @@ pub(crate) fn init(format: LogFormat) -> anyhow::Result<()> {
             .with(
                 fmt::layer()
                     .event_format(json::Json)
-                    .with_writer(|| Unhurried),
+                    .with_writer(|| NeverBlocking),
             )
             .try_init(),
         LogFormat::Text => {
             let is_terminal = std::io::stdout().is_terminal();
             let text = fmt::layer().with_target(false).with_ansi(is_terminal);
-            registry.with(text.with_writer(|| Unhurried)).try_init()
+            registry.with(text.with_writer(|| NeverBlocking)).try_init()
         }
     }
-    .context("cannot set the log up")
+    .context("cannot set up logging")
 }
 
-/// Whether the caller asked for logs, so that a daemon in the background keeps its output.
-pub(crate) fn is_asked_for() -> bool {
+/// Whether the caller asked for logs. Only then does a daemon in the background keep its output.
+pub(crate) fn is_requested() -> bool {
     let is_set = |name| env::var(name).is_ok_and(|value| !value.is_empty());
     match is_set("RUST_LOG") {
         true => true,
@@ -47,7 +47,7 @@ pub(crate) fn is_asked_for() -> bool {
     }
 }
 
-/// The levels of wireguard-go, and `info`; what is unknown is `info`.
+/// The levels of wireguard-go plus `info`, which is also the default.
 fn level(log_level: Option<String>) -> LevelFilter {
     match log_level.as_deref() {
         Some("verbose" | "debug") => LevelFilter::DEBUG,

@@ -1,4 +1,4 @@
-//! The program `convoy`: its library, and the allocator that wipes.
+//! The `convoy` program: runs the library under an allocator that wipes freed memory.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! A panic in any thread is one line and the end of the process, whoever reads its log or does not.
+//! A panic in any thread logs one line and ends the process, whether or not anyone reads the log.
 
 use std::{
     fmt::Write as _,
@@ -13,16 +13,16 @@ use tracing::error;
 
 use crate::uapi::socket::SocketFile;
 
-/// How long the line may take to be written: its reader may have stopped reading.
-const SPEAKING_TIME: Duration = Duration::from_secs(1);
+/// Time limit for writing the line: its reader may have stopped reading.
+const REPORT_TIME: Duration = Duration::from_secs(1);
 
 static HAS_PANICKED: AtomicBool = AtomicBool::new(false);
 
-/// Makes a panic in any thread the end of the process: one line, no socket file, exit status 1.
+/// Makes a panic in any thread log one line, remove the socket file and exit with status 1.
 pub(crate) fn end_process(socket_file: Option<SocketFile>) {
     panic::set_hook(Box::new(move |panic| {
         if HAS_PANICKED.swap(true, Ordering::SeqCst) {
-            // Another thread was first: the process ends with its line.
+            // Another thread panicked first; its line ends the process.
             wait_for_ever();
         }
         end_in_time(socket_file.clone());
@@ -44,28 +44,28 @@ pub(crate) fn end_process(socket_file: Option<SocketFile>) {
     }));
 }
 
-/// Waits for ever once a thread has panicked, so that nobody takes that end for another.
+/// Waits forever if a thread has panicked, so that only the panic decides how the process ends.
 pub(crate) async fn let_it_end() {
     if HAS_PANICKED.load(Ordering::SeqCst) {
         std::future::pending().await
     }
 }
 
-/// Whether the process is about to end by a panic, and writes its line: that has a time limit of its own.
+/// Whether a panic is ending the process. Its line may block: it has a time limit of its own.
 pub(crate) fn is_ending() -> bool {
     HAS_PANICKED.load(Ordering::SeqCst)
 }
 
-/// Writes a line to the standard error, if that can be written to: `eprintln!` would panic.
+/// Writes a line to stderr and ignores errors, on which `eprintln!` would panic.
 pub(crate) fn say(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
-/// Ends the process after [`SPEAKING_TIME`].
+/// Ends the process after [`REPORT_TIME`].
 fn end_in_time(socket_file: Option<SocketFile>) {
-    // Without a thread to be had, the line has to be read.
+    // If no thread can be started, the process ends once the line is read.
     let _ = thread::Builder::new().spawn(move || {
-        thread::sleep(SPEAKING_TIME);
+        thread::sleep(REPORT_TIME);
         end(socket_file.as_ref());
     });
 }
@@ -74,8 +74,8 @@ fn end(socket_file: Option<&SocketFile>) -> ! {
     if let Some(file) = socket_file {
         file.remove();
     }
-    // SAFETY: it returns to nobody. Unlike exit(3) it waits for no lock: what was written has left
-    // the process line by line.
+    // SAFETY: it does not return. Unlike exit(3) it takes no lock; all output has already left the
+    // process line by line.
     unsafe { libc::_exit(1) }
 }
 
@@ -96,17 +96,17 @@ mod tests {
     use super::*;
     use crate::uapi::socket;
 
-    /// Names the socket file, and so tells the process that is to panic from the one that looks on.
+    /// Names the socket file. Set only in the process that is to panic.
     const SOCKET: &str = "CONVOY_TEST_PANIC_SOCKET";
 
     #[test]
-    fn a_panic_in_any_thread_is_one_line_and_the_end() {
+    fn a_panic_in_any_thread_logs_one_line_and_ends_the_process() {
         if let Some(path) = env::var_os(SOCKET) {
             panic_in_two_threads(PathBuf::from(path));
         }
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("wg0.sock");
-        let name = "panics::tests::a_panic_in_any_thread_is_one_line_and_the_end";
+        let name = "panics::tests::a_panic_in_any_thread_logs_one_line_and_ends_the_process";
         let output = Command::new(env::current_exe().unwrap())
             .args(["--exact", name, "--nocapture"])
             .env(SOCKET, &path)

@@ -1,6 +1,6 @@
-//! An error as a person wants to read it.
+//! Error messages without repetition.
 
-/// The chain of reasons in one message: many messages name their cause already.
+/// Joins the chain of causes into one message, without causes that it already names.
 pub(crate) fn told_once(error: &anyhow::Error) -> anyhow::Error {
     let mut message = String::new();
     for cause in error.chain().map(ToString::to_string) {
@@ -17,7 +17,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cause_that_a_message_names_is_not_repeated() {
+    fn a_cause_that_is_already_named_is_not_repeated() {
         let error = anyhow::Error::msg("No such file")
             .context("open the TUN: No such file (fix: modprobe)")
             .context("build the bed");

@@ -1,17 +1,17 @@
 //! The WireGuard cross-platform interface (UAPI): how `wg` talks to the daemon.
 //!
-//! A client sends any number of requests over the socket, one after another, each ended by a blank
-//! line, and gets to each an answer that ends with `errno=N` and a blank line:
+//! A client sends any number of requests, one after another, each ended by a blank line. Each gets
+//! an answer that ends with `errno=N` and a blank line:
 //!
 //! | request | answer |
 //! |---|---|
-//! | `get=1` | the device and its peers, one `key=value` a line |
+//! | `get=1` | the device and its peers, one `key=value` per line |
 //! | `set=1`, then `key=value` lines | nothing; applied whole, or not at all |
-//! | `get=convoy_stats` | `convoy_stats=` and one line of JSON ([`crate::stats`]); holds no key but public ones |
+//! | `get=convoy_stats` | `convoy_stats=` and one line of JSON ([`crate::stats`]); its only keys are public |
 //!
-//! Each client has a thread of its own, so that one that never ends its request holds up nobody
-//! else. What it may take is bounded in time, in bytes and in the number of clients: one too many,
-//! and the one that was silent longest has to go.
+//! Each client has a thread of its own, so that one that never finishes its request delays nobody
+//! else. Time, bytes and the number of clients are bounded: when one client too many connects, the
+//! one that has been silent longest is disconnected.
 
 mod clients;
 mod lines;
@@ -42,7 +42,7 @@ use clients::{Client, Clients};
 use lines::{Limits, Lines, ReadError};
 use parse::{ParseError, SetParser};
 
-/// How many clients are served at the same time.
+/// Clients served at the same time.
 const MAX_CLIENTS: usize = 32;
 
 /// 130,000 allowed IPs take 8 MB.
@@ -51,16 +51,16 @@ const LIMITS: Limits = Limits {
     bytes: 64 << 20,
 };
 
-/// Requests and answers from this size on, in bytes, are not left in the allocator's hands.
+/// After a request or an answer of at least this many bytes, freed memory goes back to the kernel.
 const LARGE: usize = 1 << 20;
 
 /// How long to wait when the process is out of file descriptors or threads.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
 
-/// How long to wait for a client to go before another one is asked to.
+/// How long a disconnected client's slot may take to become free before another one has to go.
 const DISMISSAL_TIME: Duration = Duration::from_millis(100);
 
-/// What the clients control: a running tunnel.
+/// A running tunnel, as the clients control it.
 pub(crate) trait Control: Send + Sync + 'static {
     /// Applies `update`, whole or not at all.
     fn apply(&self, update: DeviceUpdate) -> Result<(), ApplyError>;
@@ -86,11 +86,11 @@ pub(crate) struct Server<C> {
     service: Arc<Service<C>>,
 }
 
-/// What every client's thread shares.
+/// Shared by all clients' threads.
 #[derive(Debug)]
 struct Service<C> {
     interface: String,
-    /// Of the interface, as long as it is in this network namespace.
+    /// Index of the interface while it is in this network namespace.
     index: Option<u32>,
     control: C,
     limits: Limits,
@@ -101,7 +101,7 @@ struct Service<C> {
 enum Refusal {
     #[error(transparent)]
     Read(#[from] ReadError),
-    #[error("a line behind the request where a blank one has to be")]
+    #[error("the request is not followed by a blank line")]
     NotBlank,
     #[error(transparent)]
     Parse(#[from] ParseError),
@@ -112,7 +112,7 @@ enum Refusal {
 }
 
 impl<C: Control> Server<C> {
-    /// A server for the tunnel of `interface`, to be used within a tokio runtime.
+    /// Creates a server for the tunnel of `interface`; call it within a tokio runtime.
     pub(crate) fn new(listener: UnixListener, interface: String, control: C) -> io::Result<Self> {
         Self::with_limits(listener, interface, control, LIMITS)
     }
@@ -134,7 +134,7 @@ impl<C: Control> Server<C> {
         Ok(Self { listener, service })
     }
 
-    /// Accepts clients for ever.
+    /// Accepts clients forever.
     pub(crate) async fn serve(self) -> Infallible {
         let slots = Arc::new(Semaphore::new(MAX_CLIENTS));
         let clients = Arc::new(Clients::default());
@@ -160,14 +160,14 @@ impl<C: Control> Server<C> {
     }
 }
 
-/// Waits for a slot; where all are taken, clients that say nothing lose theirs.
+/// Waits for a slot; if all are taken, silent clients lose theirs.
 async fn free_slot(slots: &Arc<Semaphore>, clients: &Clients) -> OwnedSemaphorePermit {
     loop {
         if let Ok(slot) = Arc::clone(slots).try_acquire_owned() {
             return slot;
         }
         if let Some(silent) = clients.dismiss_one() {
-            debug!("UAPI: {MAX_CLIENTS} clients; let one go that was silent for {silent:?}");
+            debug!("UAPI: {MAX_CLIENTS} clients; disconnected one that was silent for {silent:?}");
         }
         let freed = Arc::clone(slots).acquire_owned();
         if let Ok(slot) = tokio::time::timeout(DISMISSAL_TIME, freed).await {
@@ -178,7 +178,7 @@ async fn free_slot(slots: &Arc<Semaphore>, clients: &Clients) -> OwnedSemaphoreP
 }
 
 impl<C: Control> Service<C> {
-    /// Answers one client's requests until it ends, or until it says what cannot be understood.
+    /// Answers one client's requests until it disconnects or sends something unintelligible.
     fn converse(&self, client: &Client) {
         let mut lines = Lines::new(client, self.limits);
         while leave_no_trace(|| self.answer_one(client, &mut lines)).is_continue() {}
@@ -191,7 +191,7 @@ impl<C: Control> Service<C> {
             Ok(b"set=1") => self.set(lines),
             Ok(line) if line == stats::REQUEST.as_bytes() => self.stats(lines),
             Ok(_) => {
-                error!("UAPI: a client asked for an unknown operation");
+                error!("UAPI: a client requested an unknown operation");
                 return ControlFlow::Break(());
             }
             Err(ReadError::Ended) => return ControlFlow::Break(()),
@@ -233,13 +233,13 @@ impl<C: Control> Service<C> {
         let mut parser = SetParser::new();
         let mut wrong = None;
         loop {
-            // As the reference's reader of lines does.
+            // The reference's line reader strips one carriage return as well.
             let line = lines.next_line()?;
             let line = line.strip_suffix(b"\r").unwrap_or(line);
             if line.is_empty() {
                 break;
             }
-            // The rest of a wrong request is read over, so that the next one can be told from it.
+            // Skip the rest of an invalid request to find where the next one begins.
             if wrong.is_none() {
                 wrong = parser.line(line).err();
             }
@@ -254,7 +254,7 @@ impl<C: Control> Service<C> {
     }
 }
 
-/// Reads to the blank line that ends a `get`; nothing may stand before it.
+/// Reads up to the blank line that ends a `get`; other lines before it are an error.
 fn blank_line(lines: &mut Lines<'_>) -> Result<(), Refusal> {
     let mut blank = true;
     while !lines.next_line()?.is_empty() {
@@ -292,9 +292,9 @@ impl Refusal {
     }
 }
 
-/// What the lines of a `set` request ask for; `None` where one of them is wrong.
+/// Parses the lines of a `set` request; `None` if one of them is invalid.
 ///
-/// The parser by itself: for benches.
+/// Exposes the parser to benches.
 #[must_use]
 pub fn parse_set(lines: &[u8]) -> Option<DeviceUpdate> {
     let mut parser = SetParser::new();

@@ -1,7 +1,8 @@
-//! Steps of the wall clock: handshakes carry its time, and peers remember the latest they have seen.
+//! Watches for steps of the wall clock: handshakes carry its time, and peers remember the latest
+//! they have seen.
 //!
-//! A machine without a battery-backed clock boots in the past. What it sends before its clock is set
-//! looks like a replay to peers that knew it before; afterwards it must not.
+//! A machine without a battery-backed clock boots in the past. Until its clock is set, peers that
+//! knew it before take its handshakes for replays; from then on they must accept them.
 
 use std::{
     os::fd::{AsFd, AsRawFd, RawFd},
@@ -20,16 +21,16 @@ use nix::{
 use tokio::io::{Interest, unix::AsyncFd};
 use tracing::{info, warn};
 
-/// Shorter steps are not worth new keys: no machine was off for so short.
+/// Ignore shorter steps: no machine is switched off for so short a time.
 const LEAST_STEP: Duration = Duration::from_secs(1);
 
-/// Never, or in the year 2242: the timer is there to be cancelled.
+/// Never, that is the year 2242: the timer exists only to be cancelled by a step.
 const NEVER: Duration = Duration::from_secs(1 << 33);
 
-/// Tells the tunnel of every step of the wall clock into the future; ends where none can be heard.
+/// Notifies the tunnel of every forward step of the wall clock; returns if it cannot watch for steps.
 pub(crate) async fn follow(tunnel: &Tunnel) {
     if let Err(error) = watch(tunnel).await {
-        warn!("steps of the wall clock go unnoticed: {error}");
+        warn!("cannot watch for steps of the wall clock: {error}");
     }
 }
 
@@ -38,7 +39,7 @@ async fn watch(tunnel: &Tunnel) -> std::io::Result<()> {
         ClockId::CLOCK_REALTIME,
         TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC,
     )?;
-    // SAFETY: `Fd` owns the descriptor, keeps it open until it is dropped, and gives no other.
+    // SAFETY: `Fd` owns the descriptor, keeps it open until dropped, and never returns another.
     let timer = unsafe { AsyncFd::register_with_interest(Fd(timer), Interest::READABLE) }?;
     arm(&timer)?;
     let mut latest = boot_time()?;
@@ -54,9 +55,9 @@ async fn watch(tunnel: &Tunnel) -> std::io::Result<()> {
         let is_step = is_step_forward(latest, boot);
         latest = latest.max(boot);
         if is_step {
-            info!("the wall clock was set forward: new handshakes carry its time");
+            info!("the wall clock was set forward; new handshakes carry the new time");
             let tunnel = tunnel.clone();
-            // It computes keys, and waits for the data path.
+            // Blocks: it computes keys and waits for the data path.
             let _ = tokio::task::spawn_blocking(move || tunnel.stamp_anew()).await;
         }
     }
@@ -70,14 +71,14 @@ fn arm(timer: &AsyncFd<Fd>) -> std::io::Result<()> {
     Ok(())
 }
 
-/// The wall-clock time at which the machine was booted: it changes only when the clock is set.
+/// Wall-clock time of boot; changes only when the clock is set.
 fn boot_time() -> std::io::Result<Duration> {
     let up = clock_gettime(nix::time::ClockId::CLOCK_BOOTTIME).map(Duration::from)?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     Ok(now.unwrap_or_default().saturating_sub(up))
 }
 
-/// After a step back the stamps go on from where they were: behind them would be a replay.
+/// After a backward step the stamps continue from the latest: an earlier one would be a replay.
 fn is_step_forward(latest: Duration, boot: Duration) -> bool {
     boot.saturating_sub(latest) >= LEAST_STEP
 }
@@ -95,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_step_into_the_future_counts() {
+    fn only_a_forward_step_counts() {
         let boot = Duration::from_secs(1_000_000);
         assert!(is_step_forward(boot, boot + Duration::from_secs(86_400)));
         assert!(!is_step_forward(boot, boot + Duration::from_millis(300)));
@@ -103,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_of_boot_stands_still() {
+    fn the_boot_time_does_not_change() {
         let first = boot_time().unwrap();
         let second = boot_time().unwrap();
         assert!(first.abs_diff(second) < LEAST_STEP);

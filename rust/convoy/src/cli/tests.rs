@@ -21,7 +21,7 @@ fn an_interface_alone_starts_the_daemon_with_every_feature() {
 }
 
 #[test]
-fn every_switch_is_taken() {
+fn every_switch_is_accepted() {
     let line = "-f --gso off --tun-offload on --udp-gro off --batch 1 --log-format json wg0";
     let daemon = parse(&line.split(' ').collect::<Vec<_>>()).unwrap().daemon;
     assert!(daemon.foreground);
@@ -33,7 +33,7 @@ fn every_switch_is_taken() {
 }
 
 #[test]
-fn every_switch_is_an_environment_variable() {
+fn every_switch_has_an_environment_variable() {
     let command = Cli::command();
     let variables: Vec<_> = command
         .get_arguments()
@@ -68,7 +68,7 @@ fn stats_needs_an_interface_of_its_own() {
 }
 
 #[test]
-fn an_interface_and_a_command_do_not_go_together() {
+fn an_interface_and_a_command_are_mutually_exclusive() {
     let error = parse(&["wg0", "stats", "wg0"]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ArgumentConflict);
 }
@@ -81,12 +81,12 @@ fn an_interface_may_be_named_like_a_command() {
 }
 
 #[test]
-fn nothing_at_all_is_an_error() {
+fn an_empty_command_line_is_an_error() {
     parse(&[]).unwrap_err();
 }
 
 #[test]
-fn an_interface_name_is_no_path() {
+fn an_interface_name_is_not_a_path() {
     for name in [
         "",
         ".",

@@ -1,5 +1,5 @@
-//! The kernel's notifications: about links, those of other network namespaces included, and about
-//! routes and rules in this one.
+//! The kernel's notifications about links, in other network namespaces too, and about routes and
+//! rules in this one.
 
 use std::{
     io::{self, IoSliceMut},
@@ -32,22 +32,22 @@ const GROUPS: [MulticastGroup; 5] = [
     MulticastGroup::Ipv6Rule,
 ];
 
-/// A socket that hears of every change of a link, a route or a rule.
+/// A socket that is notified of every change of a link, a route or a rule.
 pub(super) struct Events {
     socket: AsyncFd<Socket>,
     hears_other_namespaces: bool,
     buffer: Vec<u8>,
 }
 
-/// What happened.
+/// A change of the interface or of the routes.
 pub(super) enum Event {
-    /// The interface is now so.
+    /// The interface changed; this is its new state.
     Changed(Box<LinkMessage>),
     /// The interface was deleted, or moved to another network namespace.
     Gone,
     /// A route or a rule changed in this network namespace.
     Routes,
-    /// More happened than the socket could hold, or something that cannot be read.
+    /// Notifications were lost: the socket overflowed, or one could not be parsed.
     Lost,
 }
 
@@ -65,11 +65,11 @@ impl Events {
         })
     }
 
-    /// From now on `next` is to hear of `place`. Returns whether that is news: what has happened there
-    /// before went unheard.
+    /// Makes `next` report what happens at `place`. Returns whether it did not before, so that
+    /// earlier events there were missed.
     ///
     /// # Errors
-    /// `EPERM` without `CAP_NET_BROADCAST`, which only another network namespace takes.
+    /// `EPERM` without `CAP_NET_BROADCAST`, which is needed only for another network namespace.
     pub(super) fn follow(&mut self, place: Place) -> io::Result<bool> {
         let is_elsewhere = place.namespace.is_some();
         if is_elsewhere == self.hears_other_namespaces {
@@ -82,7 +82,7 @@ impl Events {
         Ok(true)
     }
 
-    /// The next thing that happens to the interface at `place`, or to the routes here.
+    /// Waits for the next event of the interface at `place`, or of the routes here.
     pub(super) async fn next(&mut self, place: Place) -> io::Result<Event> {
         let Self { socket, buffer, .. } = self;
         loop {
@@ -106,7 +106,7 @@ impl Events {
     }
 }
 
-/// A notification's length, and the network namespace that it is from if that is another one.
+/// Returns a notification's length, and its network namespace if that is not our own.
 fn receive(socket: RawFd, buffer: &mut [u8]) -> io::Result<(usize, Option<i32>)> {
     let mut slices = [IoSliceMut::new(buffer)];
     let mut control = cmsg_space!(libc::c_int);
@@ -136,7 +136,7 @@ fn is(place: Place, namespace: Option<i32>, index: u32) -> bool {
     place == Place { namespace, index }
 }
 
-/// What a notification says, and of which interface; each is a message of its own.
+/// Parses a notification, which is a single message, into an event and the interface it concerns.
 fn event_of(notification: &[u8]) -> Option<(Event, Option<u32>)> {
     let Ok(message) = NetlinkMessage::<RouteNetlinkMessage>::deserialize(notification) else {
         return Some((Event::Lost, None));

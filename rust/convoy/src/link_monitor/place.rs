@@ -1,4 +1,4 @@
-//! Where the interface is: it may have been renamed, or moved to another network namespace.
+//! Finds the interface, which may have been renamed or moved to another network namespace.
 
 use std::{
     fs::File,
@@ -21,15 +21,15 @@ use rtnetlink::{
     },
 };
 
-/// How often it is looked for again when it was renamed or moved meanwhile.
+/// Attempts to find the interface while it is being renamed or moved.
 const ATTEMPTS: usize = 5;
-/// What the kernel calls a namespace without an identifier (`NETNSA_NSID_NOT_ASSIGNED`).
+/// Stands for a namespace without an identifier (`NETNSA_NSID_NOT_ASSIGNED`).
 const NOT_ASSIGNED: i32 = -1;
 
 /// An interface, as seen from this network namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
-    /// The identifier of the network namespace that it is in; `None` for this one.
+    /// Identifier of its network namespace; `None` for our own.
     pub(super) namespace: Option<i32>,
     pub(super) index: u32,
 }
@@ -40,12 +40,12 @@ pub(super) enum Located {
     Gone,
 }
 
-/// Finds the interface of `device`, and how it is.
+/// Finds the interface of `device` and its current state.
 pub(super) async fn locate(handle: &Handle, device: &Device) -> anyhow::Result<Located> {
     let mut attempts = 0..ATTEMPTS;
     while let Ok(name) = device.name() {
         if attempts.next().is_none() {
-            bail!("the interface {name} is where it cannot be followed to");
+            bail!("cannot find the interface {name} in any network namespace within reach");
         }
         let namespace = namespace_of(handle, device).await?;
         if let Some(link) = link_by_name(handle, name, namespace).await? {
@@ -56,10 +56,10 @@ pub(super) async fn locate(handle: &Handle, device: &Device) -> anyhow::Result<L
     Ok(Located::Gone)
 }
 
-/// The identifier of the network namespace that the interface is in; `None` for this one.
+/// Returns the identifier of the interface's network namespace; `None` for our own.
 async fn namespace_of(handle: &Handle, device: &Device) -> anyhow::Result<Option<i32>> {
     let Ok(theirs) = device.network_namespace() else {
-        // A kernel without TUNGETDEVNETNS, or no permission: here, as far as can be told.
+        // The kernel lacks TUNGETDEVNETNS, or there is no permission: assume it is here.
         return Ok(None);
     };
     let theirs = File::from(theirs);
@@ -96,12 +96,12 @@ async fn identifier(handle: &Handle, namespace: &OwnedFd) -> anyhow::Result<i32>
             _ => {}
         }
     }
-    bail!("no answer about a network namespace")
+    bail!("the kernel did not answer about a network namespace")
 }
 
 async fn assign_identifier(handle: &Handle, namespace: &OwnedFd) -> anyhow::Result<()> {
     let mut message = about(namespace);
-    // The kernel chooses.
+    // Lets the kernel choose.
     message.attributes.push(NsidAttribute::Id(NOT_ASSIGNED));
     let mut request = NetlinkMessage::from(RouteNetlinkMessage::NewNsId(message));
     request.header.flags = NLM_F_REQUEST | NLM_F_ACK;
@@ -109,7 +109,8 @@ async fn assign_identifier(handle: &Handle, namespace: &OwnedFd) -> anyhow::Resu
     while let Some(answer) = answers.next().await {
         match answer.payload {
             NetlinkPayload::Error(error) if error.code.is_some() => {
-                return Err(error.to_io()).context("cannot name the interface's namespace");
+                return Err(error.to_io())
+                    .context("cannot assign an identifier to the interface's network namespace");
             }
             _ => {}
         }
@@ -125,7 +126,7 @@ fn about(namespace: &OwnedFd) -> NsidMessage {
     message
 }
 
-/// `None` if there is none of this name there.
+/// `None` if no link has this name there.
 async fn link_by_name(
     handle: &Handle,
     name: String,
@@ -137,6 +138,6 @@ async fn link_by_name(
     match request.execute().try_next().await {
         Ok(link) => Ok(link),
         Err(Error::NetlinkError(error)) if error.raw_code() == -libc::ENODEV => Ok(None),
-        Err(error) => Err(error).context("cannot ask how the interface is"),
+        Err(error) => Err(error).context("cannot query the interface"),
     }
 }

@@ -1,4 +1,4 @@
-//! One JSON object a line: `time` (RFC 3339, UTC), `severity`, `message`, and the fields.
+//! One JSON object per line: `time` (RFC 3339, UTC), `severity`, `message` and the event's fields.
 
 use std::{error::Error, fmt};
 
@@ -56,7 +56,7 @@ fn object(event: &Event<'_>, time: Timestamp) -> serde_json::Result<Vec<u8>> {
     Ok(line)
 }
 
-/// Picks the message out of an event: it stands first, and it is a string even if it is not there.
+/// Extracts the message, which precedes the fields and is an empty string if there is none.
 #[derive(Default)]
 struct Message(String);
 
@@ -74,7 +74,7 @@ impl Visit for Message {
     }
 }
 
-/// Writes all fields but the message, numbers and booleans as such.
+/// Writes all fields except the message; numbers and booleans keep their types.
 struct Fields<M: SerializeMap> {
     map: M,
     outcome: Result<(), M::Error>,
@@ -86,7 +86,7 @@ impl<M: SerializeMap> Fields<M> {
             return;
         }
         self.outcome = match field.name() {
-            // A field may not pass for what every line has.
+            // A field must not pose as a key that every line has.
             name @ ("time" | "severity" | "target" | "thread") => {
                 self.map.serialize_entry(&format!("field.{name}"), value)
             }
@@ -189,19 +189,19 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_is_a_number_is_a_string() {
+    fn a_numeric_message_is_written_as_a_string() {
         let lines = logged(|| info!(message = 7));
         assert_eq!(lines[0]["message"], "7");
     }
 
     #[test]
-    fn a_field_does_not_replace_what_every_line_has() {
+    fn a_field_does_not_replace_a_key_that_every_line_has() {
         let lines = logged(|| info!(time = "noon", severity = "none", "ok"));
         assert_eq!(lines[0]["field.time"], "noon");
         assert_eq!(lines[0]["severity"], "INFO");
     }
 
-    /// What `events` logs, line by line.
+    /// The lines that `events` logs.
     fn logged(events: impl FnOnce()) -> Vec<Value> {
         let log = Log::default();
         let writer = log.clone();

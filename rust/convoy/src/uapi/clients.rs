@@ -1,4 +1,4 @@
-//! The clients that are served at present, and which of them makes room when there are too many.
+//! The connected clients, and which of them is disconnected when there are too many.
 
 use std::{
     io::{self, Read, Write},
@@ -8,14 +8,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How much of an answer is written before the client counts as heard of again, in bytes.
+/// Bytes of an answer after which the client counts as active again.
 const CHUNK: usize = 64 << 10;
 
-/// Everyone who is served.
+/// All connected clients.
 #[derive(Debug, Default)]
 pub(super) struct Clients(Mutex<Vec<Arc<Connection>>>);
 
-/// One client; dropping it ends the connection.
+/// One client; dropping it closes the connection.
 #[derive(Debug)]
 pub(super) struct Client {
     connection: Arc<Connection>,
@@ -25,12 +25,12 @@ pub(super) struct Client {
 #[derive(Debug)]
 struct Connection {
     stream: UnixStream,
-    /// Since when the daemon waits for the client to write or to read; `None` while it works.
+    /// When the daemon began to wait for the client to write or read; `None` while it works.
     waiting_since: Mutex<Option<Instant>>,
 }
 
 impl Clients {
-    /// Takes `stream` in, whose writes may each take `write_time`.
+    /// Adds the client of `stream`; each write to it may take `write_time`.
     pub(super) fn admit(
         self: Arc<Self>,
         stream: UnixStream,
@@ -50,16 +50,16 @@ impl Clients {
         })
     }
 
-    /// Ends the connection of the client that has been waited for longest, and says how long.
+    /// Disconnects the client that the daemon has waited for longest; returns how long that was.
     ///
-    /// Whoever is being worked for is left alone.
+    /// A client whose request is in progress is left alone.
     pub(super) fn dismiss_one(&self) -> Option<Duration> {
         let clients = lock(&self.0);
         let waiting = clients
             .iter()
             .filter_map(|client| Some(((*lock(&client.waiting_since))?, client)));
         let (since, client) = waiting.min_by_key(|(since, _)| *since)?;
-        // It ends at its client's end then, too; there is nothing else to do about it.
+        // If this fails, the client has closed its end already.
         let _ = client.stream.shutdown(Shutdown::Both);
         Some(since.elapsed())
     }
@@ -108,7 +108,7 @@ mod tests {
     const DEADLINE: Option<Duration> = Some(Duration::from_secs(20));
 
     #[test]
-    fn the_client_that_was_silent_longest_makes_room() {
+    fn the_client_that_was_silent_longest_is_disconnected() {
         let clients = Arc::new(Clients::default());
         let (first, second) = (admit(&clients), admit(&clients));
         assert!(clients.dismiss_one().is_some());
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_is_being_worked_for_stays() {
+    fn a_client_whose_request_is_in_progress_stays() {
         let clients = Arc::new(Clients::default());
         let (client, other_end) = admit(&clients);
         (&other_end).write_all(b"x").unwrap();

@@ -1,4 +1,4 @@
-//! All that one client says, of any lines and with any end, against what it must hear.
+//! Compares the answers to whole conversations, valid or not, with those of a model.
 
 use std::{
     io::{Read, Write},
@@ -47,17 +47,16 @@ fn conversations(input: &mut Unstructured<'_>) -> Result<()> {
 }
 
 fn converse(service: &Service<Arc<Memory>>, said: &[u8]) -> Vec<u8> {
-    let (ours, mut theirs) = UnixStream::pair().expect("a descriptor is left");
+    let (ours, mut theirs) = UnixStream::pair().expect("a free descriptor");
     let clients = Arc::new(Clients::default());
     let client = clients.admit(ours, LIMITS.time).expect("a socket");
     thread::scope(|scope| {
-        // What is said may be more than the socket's buffer holds, what is heard is not.
+        // The requests may exceed the socket's buffer; the answers do not.
         scope.spawn(move || {
             service.converse(&client);
             drop(client);
         });
-        // A daemon that has heard enough leaves, and what it has not read makes it an error behind
-        // the last answer.
+        // If the daemon closes early, its unread input becomes an error after the last answer.
         let _ = theirs.write_all(said);
         let _ = theirs.shutdown(Shutdown::Write);
         let mut heard = Vec::new();
@@ -66,7 +65,7 @@ fn converse(service: &Service<Arc<Memory>>, said: &[u8]) -> Vec<u8> {
     })
 }
 
-/// A few requests, of lines that mostly make sense.
+/// A few requests of mostly valid lines.
 fn said(input: &mut Unstructured<'_>) -> Vec<u8> {
     let mut said = Vec::new();
     for _ in 0..12 {
@@ -105,14 +104,14 @@ fn request(input: &mut Unstructured<'_>, said: &mut Vec<u8>) -> Result<()> {
     Ok(())
 }
 
-/// What a client must hear, and what must be applied.
+/// The expected answers and updates.
 #[derive(Default)]
 struct Expected {
     answers: String,
     applied: Vec<String>,
 }
 
-/// Nothing more is read from this client.
+/// The daemon reads nothing more from this client.
 struct Over;
 
 impl Expected {
@@ -178,7 +177,7 @@ impl Expected {
         Ok(())
     }
 
-    /// What was last set of the device.
+    /// The device's settings after the last update.
     fn listing(&self) -> String {
         let last = self.applied.last().map_or("", String::as_str);
         let device = last.lines().take_while(|l| !l.starts_with("public_key="));
@@ -189,16 +188,16 @@ impl Expected {
         device.filter(is_listed).map(|l| format!("{l}\n")).collect()
     }
 
-    #[expect(clippy::unused_self, reason = "one of the texts of `get`")]
+    #[expect(clippy::unused_self, reason = "passed to `get`, like `listing`")]
     fn stats(&self) -> String {
         stats::answer(&Report::new("wg0", &Snapshot::default()))
     }
 }
 
-/// What who ends in the middle of a request is told.
+/// The answer to a request that ends in the middle.
 const CUT_OFF: &str = "errno=-71\n\n";
 
-/// The next line, or the last that is heard: `cut_off`, if there are no more.
+/// Returns the next line. If there is none, `cut_off` is the last answer.
 fn next_line<'a>(
     rest: &mut &'a [u8],
     expected: &mut Expected,

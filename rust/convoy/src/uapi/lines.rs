@@ -1,4 +1,4 @@
-//! Reads requests line by line from a client that may be slow, silent or endless.
+//! Reads requests line by line from a client that may be slow, silent or never finish.
 
 use std::{
     io,
@@ -9,23 +9,23 @@ use zeroize::{Zeroize, Zeroizing};
 
 use super::clients::Client;
 
-/// The longest line that is read, in bytes with its line feed.
+/// Longest accepted line in bytes, its line feed included.
 pub(super) const MAX_LINE: usize = 4096;
 
-/// What one client may take.
+/// Limits on each request of a client.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
-    /// From the first byte of a request to its last, and for taking a part of an answer.
+    /// From the first byte of a request to its last, and for reading one chunk of an answer.
     pub(super) time: Duration,
-    /// The longest request, in bytes.
+    /// Longest request in bytes.
     pub(super) bytes: usize,
 }
 
-/// The lines of one client; they may hold keys, are kept in one buffer and are wiped with it.
+/// One client's lines. They may hold keys, so they stay in one buffer, which is wiped.
 pub(super) struct Lines<'a> {
     client: &'a Client,
     limits: Limits,
-    /// `None` before a request: a client may keep its connection for later.
+    /// `None` between requests: a client may keep its connection open.
     deadline: Option<Instant>,
     bytes_left: usize,
     buffer: Zeroizing<Vec<u8>>,
@@ -33,11 +33,11 @@ pub(super) struct Lines<'a> {
     end: usize,
 }
 
-/// Why there is no next line. None of it can be recovered from on the same connection.
+/// Why there is no next line. The connection cannot recover from any of these.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ReadError {
     /// The client has closed its end.
-    #[error("the client closed before its request was complete")]
+    #[error("the client disconnected before its request was complete")]
     Ended,
     /// See [`MAX_LINE`].
     #[error("a line is longer than {MAX_LINE} bytes")]
@@ -48,7 +48,7 @@ pub(super) enum ReadError {
     /// See [`Limits::time`].
     #[error("the request was not complete after {0:?}")]
     TimedOut(Duration),
-    /// The kernel's answer to reading.
+    /// The kernel failed the read.
     #[error("cannot read the request: {0}")]
     Io(#[from] io::Error),
 }
@@ -66,25 +66,25 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// Starts the next request: its time and its bytes are counted from here.
+    /// Starts the next request: its time and byte limits count from here.
     pub(super) fn begin_request(&mut self) {
         let is_begun = self.start < self.end;
         self.deadline = is_begun.then(|| Instant::now() + self.limits.time);
         self.bytes_left = self.limits.bytes;
     }
 
-    /// Wipes what was read of the request: its client may keep its connection for long.
+    /// Wipes the lines of the finished request: its client may stay connected for long.
     pub(super) fn end_request(&mut self) {
         self.buffer[..self.start].zeroize();
         self.buffer[self.end..].zeroize();
     }
 
-    /// The bytes of the present request that were read so far.
+    /// Bytes read so far of the current request.
     pub(super) fn request_bytes(&self) -> usize {
         self.limits.bytes - self.bytes_left
     }
 
-    /// Blocks for the next line, and gives it without its line feed.
+    /// Blocks for the next line and returns it without its line feed.
     pub(super) fn next_line(&mut self) -> Result<&[u8], ReadError> {
         let mut searched = 0;
         let length = loop {
@@ -104,7 +104,7 @@ impl<'a> Lines<'a> {
         Ok(&self.buffer[line])
     }
 
-    /// Reads once, behind what is there. At most [`MAX_LINE`] unread bytes may be there.
+    /// Reads once and appends to the unread bytes, of which there may be at most [`MAX_LINE`].
     fn fill(&mut self) -> Result<(), ReadError> {
         self.buffer.copy_within(self.start..self.end, 0);
         self.end -= self.start;
@@ -119,7 +119,7 @@ impl<'a> Lines<'a> {
         let read = match self.client.read(&mut self.buffer[self.end..], time_left) {
             Ok(0) => return Err(ReadError::Ended),
             Ok(read) => read,
-            // A signal, or the time-out: the next turn tells which.
+            // A signal or the timeout: the next iteration finds out which.
             Err(e) if is_retryable(&e) => 0,
             Err(e) => return Err(e.into()),
         };

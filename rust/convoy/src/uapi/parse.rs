@@ -1,8 +1,8 @@
-//! The `set` request: text in, a [`DeviceUpdate`] out; pure, and whole or nothing.
+//! Parses a `set` request into a [`DeviceUpdate`]. Pure, and all or nothing.
 //!
-//! The keys, and what each may hold, are those of
-//! <https://www.wireguard.com/xplatform/#configuration-protocol>. A key that is unknown, or known
-//! only in the other section, is an error, as in wireguard-go.
+//! Keys and values are those of
+//! <https://www.wireguard.com/xplatform/#configuration-protocol>. As in wireguard-go, an unknown
+//! key, or a key of the other section, is an error.
 
 use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
 
@@ -12,20 +12,20 @@ use convoy_proto::config::{
 use nix::errno::Errno;
 use zeroize::Zeroizing;
 
-/// Takes the lines of one `set` request, one by one.
+/// Parses one `set` request line by line.
 #[derive(Debug)]
 pub(super) struct SetParser {
     update: DeviceUpdate,
     line: usize,
-    /// How many of the last peer's allowed IPs a later `replace_allowed_ips` has taken back.
-    taken_back: usize,
+    /// How many of the last peer's allowed IPs a later `replace_allowed_ips` has revoked.
+    revoked: usize,
 }
 
-/// What is wrong with a `set` request. Never holds a value, which might be a secret.
+/// An error in a `set` request. Never contains a value, which might be a secret.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {reason}")]
 pub(super) struct ParseError {
-    /// Counted from 1, which is the line `set=1`.
+    /// Number of the line; `set=1` is line 1.
     line: usize,
     reason: Reason,
 }
@@ -36,14 +36,14 @@ enum Reason {
     /// The line has no `=`.
     #[error("not of the form key=value")]
     NotKeyValue,
-    /// The key may not stand before the first `public_key`.
-    #[error("no key of the device: {0}")]
+    /// The key is not valid before the first `public_key`.
+    #[error("not a device key: {0}")]
     UnknownDeviceKey(String),
-    /// The key may not stand behind a `public_key`.
-    #[error("no key of a peer: {0}")]
+    /// The key is not valid after a `public_key`.
+    #[error("not a peer key: {0}")]
     UnknownPeerKey(String),
-    /// The key is known, its value is not what it has to be.
-    #[error("{key} has to be {expected}")]
+    /// The key is known, but its value is invalid.
+    #[error("{key} must be {expected}")]
     Value {
         key: &'static str,
         expected: &'static str,
@@ -51,16 +51,16 @@ enum Reason {
 }
 
 const KEY: &str = "64 hexadecimal digits";
-const NUMBER_16: &str = "a number of 0..=65535";
-const NUMBER_32: &str = "a number of 0..=4294967295";
+const NUMBER_16: &str = "a number from 0 to 65535";
+const NUMBER_32: &str = "a number from 0 to 4294967295";
 const TRUE: &str = "true";
 const ENDPOINT: &str = "IPv4:port or [IPv6]:port";
-/// No key that there is, is longer.
+/// Length of the longest known key.
 const LONGEST_SHOWN: usize = "persistent_keepalive_interval".len();
 const ALLOWED_IP: &str = "address/prefix, or -address/prefix to remove it";
 
 impl ParseError {
-    /// What the client is told.
+    /// The errno to answer with.
     pub(super) fn errno(&self) -> Errno {
         match self.reason {
             Reason::NotKeyValue => Errno::EPROTO,
@@ -70,16 +70,16 @@ impl ParseError {
 }
 
 impl SetParser {
-    /// A parser that has seen the line `set=1`.
+    /// Creates a parser that has seen the line `set=1`.
     pub(super) fn new() -> Self {
         Self {
             update: DeviceUpdate::default(),
             line: 1,
-            taken_back: 0,
+            revoked: 0,
         }
     }
 
-    /// Takes the next line, without its line feed.
+    /// Parses the next line, without its line feed.
     pub(super) fn line(&mut self, line: &[u8]) -> Result<(), ParseError> {
         self.line += 1;
         self.key_value(line).map_err(|reason| ParseError {
@@ -88,19 +88,19 @@ impl SetParser {
         })
     }
 
-    /// The whole update, once the blank line was reached.
+    /// Returns the update once the blank line is reached.
     pub(super) fn finish(self) -> DeviceUpdate {
         self.update
     }
 
     fn key_value(&mut self, line: &[u8]) -> Result<(), Reason> {
-        // What is no UTF-8 is no known key, and no value that a key may have.
+        // Text that is not UTF-8 is neither a known key nor a valid value.
         let text = String::from_utf8_lossy(line);
         let (key, value) = text.split_once('=').ok_or(Reason::NotKeyValue)?;
         if key == "public_key" {
             let peer = PeerUpdate::new(PublicKey(*key_32("public_key", value)?));
             self.update.peers.push(peer);
-            self.taken_back = 0;
+            self.revoked = 0;
             return Ok(());
         }
         match self.update.peers.last_mut() {
@@ -108,18 +108,18 @@ impl SetParser {
             Some(peer) => peer_line(peer, key, value)?,
         }
         if key == "replace_allowed_ips" {
-            self.take_back_allowed_ips();
+            self.revoke_allowed_ips();
         }
         Ok(())
     }
 
-    /// `replace_allowed_ips` clears what the request itself has named so far, too: it may have
-    /// taken it from another peer.
-    fn take_back_allowed_ips(&mut self) {
+    /// `replace_allowed_ips` also clears what the request has added so far: it may have taken that
+    /// from another peer.
+    fn revoke_allowed_ips(&mut self) {
         let Some(peer) = self.update.peers.last_mut() else {
             return;
         };
-        let removals: Vec<_> = peer.allowed_ips[self.taken_back..]
+        let removals: Vec<_> = peer.allowed_ips[self.revoked..]
             .iter()
             .map(|change| AllowedIpUpdate {
                 remove: true,
@@ -127,7 +127,7 @@ impl SetParser {
             })
             .collect();
         peer.allowed_ips.extend(removals);
-        self.taken_back = peer.allowed_ips.len();
+        self.revoked = peer.allowed_ips.len();
     }
 }
 
@@ -210,7 +210,7 @@ fn non_zero(key: &Zeroizing<[u8; 32]>) -> Option<&Zeroizing<[u8; 32]>> {
     key.iter().any(|byte| *byte != 0).then_some(key)
 }
 
-/// The canonical form of a Curve25519 scalar (RFC 7748 §5), which is what is read back.
+/// Returns the canonical form of a Curve25519 scalar (RFC 7748 §5), which `get` lists.
 fn clamped(mut key: [u8; 32]) -> [u8; 32] {
     key[0] &= 248;
     key[31] = (key[31] & 127) | 64;
@@ -229,13 +229,13 @@ fn number_16(key: &'static str, value: &str) -> Result<u16, Reason> {
     decimal(value).ok_or(Reason::Value { key, expected })
 }
 
-/// Digits only: unlike `from_str`, without a leading `+`.
+/// Accepts digits only; `from_str` would accept a leading `+`.
 fn decimal<T: std::str::FromStr>(value: &str) -> Option<T> {
     let digits_only = value.bytes().all(|byte| byte.is_ascii_digit());
     digits_only.then(|| value.parse().ok()).flatten()
 }
 
-/// An IPv4-mapped address is sent to by IPv4: the IPv6 socket carries IPv6 only.
+/// Turns an IPv4-mapped address into an IPv4 one: the IPv6 socket carries IPv6 only.
 fn endpoint(value: &str) -> Option<SocketAddr> {
     let address = value
         .parse::<SocketAddr>()
@@ -248,7 +248,7 @@ fn endpoint(value: &str) -> Option<SocketAddr> {
     })
 }
 
-/// `[fe80::1%eth0]:51820`: the standard library reads zones only by number.
+/// `[fe80::1%eth0]:51820`: the standard library parses only numeric zones.
 fn endpoint_in_zone(value: &str) -> Option<SocketAddr> {
     let (host, port) = value.strip_prefix('[')?.rsplit_once("]:")?;
     let (address, zone) = host.split_once('%')?;
@@ -271,12 +271,12 @@ fn allowed_ip(value: &str) -> Option<AllowedIpUpdate> {
     })
 }
 
-/// An unknown key, if it looks like one: what stands there may be a secret that lost its name.
+/// Shows an unknown key only if it looks like one: it may be a secret whose key name is missing.
 fn shown(key: &str) -> String {
     let is_name = key.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
     match is_name && key.len() <= LONGEST_SHOWN {
         true => format!("{key:?}"),
-        false => format!("one of {} bytes, not shown", key.len()),
+        false => format!("{} bytes, not shown", key.len()),
     }
 }
 

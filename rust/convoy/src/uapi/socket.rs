@@ -1,4 +1,4 @@
-//! The socket file: where it lies, who may own it, and when it goes.
+//! The socket file: where it is, who may use it and when it is removed.
 
 use std::{
     fs,
@@ -27,11 +27,11 @@ use tokio::io::unix::AsyncFd;
 /// Where `wg` looks for the sockets of userspace implementations.
 const DIRECTORY: &str = "/var/run/wireguard";
 
-/// How long a daemon may take to end whose interface is gone, and how often to look.
+/// How long a daemon whose interface is gone may take to end, and how often to check.
 pub(crate) const ENDING_TIME: Duration = Duration::from_secs(2);
 pub(crate) const ENDING_PAUSE: Duration = Duration::from_millis(10);
 
-/// How long a process that was killed may take to close its socket.
+/// How long a killed process may take to close its socket.
 const DYING_TIME: Duration = Duration::from_millis(100);
 
 /// The socket file of `interface`.
@@ -39,7 +39,8 @@ pub(crate) fn path(interface: &str) -> PathBuf {
     Path::new(DIRECTORY).join(format!("{interface}.sock"))
 }
 
-/// Makes sure that no living daemon listens on `path`; waits for one that `is_ending` or dying.
+/// Fails if a running daemon listens on `path`. Waits for one that is dying, or for which
+/// `is_ending` returns true.
 pub(crate) fn ensure_unused(path: &Path, is_ending: impl Fn() -> bool) -> anyhow::Result<()> {
     let deadline = Instant::now() + ENDING_TIME;
     while let Ok(connection) = UnixStream::connect(path) {
@@ -51,7 +52,7 @@ pub(crate) fn ensure_unused(path: &Path, is_ending: impl Fn() -> bool) -> anyhow
     Ok(())
 }
 
-/// Whether the other end closes; a living daemon waits for a request.
+/// Whether the other end closes the connection; a running daemon waits for a request.
 fn hangs_up(mut connection: UnixStream) -> bool {
     let read = connection
         .set_read_timeout(Some(DYING_TIME))
@@ -59,7 +60,7 @@ fn hangs_up(mut connection: UnixStream) -> bool {
     !matches!(read, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
 }
 
-/// Listens on `path`, for the owner alone; a socket file that nobody answers on is replaced.
+/// Listens on `path`, for the owner only. Replaces a socket file that nobody listens on.
 pub(crate) fn bind(path: &Path) -> anyhow::Result<(UnixListener, SocketFile)> {
     let context = || format!("cannot listen on {}", path.display());
     if let Some(directory) = path.parent() {
@@ -75,21 +76,21 @@ pub(crate) fn bind(path: &Path) -> anyhow::Result<(UnixListener, SocketFile)> {
     Ok((listener, file))
 }
 
-/// Listens on a socket that someone else has bound (`WG_UAPI_FD`).
+/// Listens on a socket that another process has bound (`WG_UAPI_FD`).
 ///
-/// An unnamed one has no file to remove.
+/// An unnamed socket has no file to remove.
 pub(crate) fn adopt(fd: OwnedFd) -> anyhow::Result<(UnixListener, Option<SocketFile>)> {
     let is_listening = getsockopt(&fd, sockopt::AcceptConn).unwrap_or(false);
-    ensure!(is_listening, "WG_UAPI_FD is no listening socket");
+    ensure!(is_listening, "WG_UAPI_FD is not a listening socket");
     let listener = UnixListener::from(fd);
     let address = listener
         .local_addr()
-        .context("WG_UAPI_FD is no Unix socket")?;
+        .context("WG_UAPI_FD is not a Unix socket")?;
     let file = address.as_pathname().map(SocketFile::of).transpose()?;
     Ok((listener, file))
 }
 
-/// A socket file made by this process; to be removed by it, once, and only if it is still the same.
+/// This process's socket file, which it removes only if it is still the same file.
 #[derive(Clone, Debug)]
 pub(crate) struct SocketFile {
     path: PathBuf,
@@ -107,18 +108,18 @@ impl SocketFile {
         })
     }
 
-    /// Removes the file; one that another daemon has put in its place stays.
+    /// Removes the file, unless another daemon has replaced it.
     pub(crate) fn remove(&self) {
         if self.is_there() {
-            // Nothing is left to be done about a file that cannot be removed.
+            // Nothing can be done about a file that cannot be removed.
             let _ = fs::remove_file(&self.path);
         }
     }
 
-    /// Waits until someone else removes the file: that is how a userspace WireGuard is told to end.
+    /// Waits until someone removes the file, which is how a userspace WireGuard is stopped.
     pub(crate) async fn removed(&self) -> io::Result<()> {
         let inotify = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC)?;
-        // The listener holds the inode, so that its removal shows as a change of its link count.
+        // The listener keeps the inode alive, so a removal shows as a change of its link count.
         inotify.add_watch(&self.path, AddWatchFlags::IN_ATTRIB)?;
         // SAFETY: `inotify` owns the descriptor, and is dropped after `events`, which borrows it.
         let events = unsafe { AsyncFd::register(inotify.as_fd()) }?;
@@ -137,7 +138,7 @@ impl SocketFile {
     }
 }
 
-/// Binds with a mask that leaves others no permission; the mask is the whole process's.
+/// Binds with a umask that gives others no permission. The umask is process-wide, hence the lock.
 fn bind_for_owner(path: &Path) -> io::Result<UnixListener> {
     static MASK: Mutex<()> = Mutex::new(());
     let _one_at_a_time = MASK.lock();
@@ -147,11 +148,11 @@ fn bind_for_owner(path: &Path) -> io::Result<UnixListener> {
     listener
 }
 
-/// Removes a socket file; anything else of that name is none of ours.
+/// Removes a stale socket file; fails if the path is something else.
 fn remove_stale(path: &Path) -> io::Result<()> {
     match fs::symlink_metadata(path) {
         Ok(metadata) if metadata.file_type().is_socket() => fs::remove_file(path),
-        Ok(_) => Err(io::Error::other("a file that is no socket is in the way")),
+        Ok(_) => Err(io::Error::other("the file exists and is not a socket")),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(e) => Err(e),
     }
@@ -169,7 +170,10 @@ mod tests {
         let path = directory.path().join("run/wg0.sock");
         let (listener, _file) = bind(&path).unwrap();
         drop(listener);
-        assert!(path.exists(), "nobody has removed it");
+        assert!(
+            path.exists(),
+            "dropping the listener does not remove the file"
+        );
         bind(&path).unwrap();
         UnixStream::connect(&path).unwrap_err();
     }
@@ -185,13 +189,13 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_whose_daemon_is_dying_is_waited_for() {
+    fn bind_waits_for_a_dying_daemon() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("wg0.sock");
         let dying = UnixListener::bind(&path).unwrap();
         thread::scope(|scope| {
             scope.spawn(|| {
-                // A connection that nobody will serve is ended with the listener.
+                // Dropping the listener ends connections that it has not accepted.
                 thread::sleep(ENDING_PAUSE);
                 drop(dying);
             });
@@ -201,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_no_socket_is_left_alone() {
+    fn a_file_that_is_not_a_socket_is_left_alone() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("wg0.sock");
         fs::write(&path, "mine").unwrap();
@@ -219,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_of_a_successor_is_not_removed() {
+    fn a_successors_file_is_not_removed() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("wg0.sock");
         let (_listener, ours) = bind(&path).unwrap();

@@ -49,7 +49,7 @@ fn a_request_that_is_cut_off_changes_nothing() {
 }
 
 #[test]
-fn a_get_with_a_line_too_many_is_invalid() {
+fn a_get_with_an_extra_line_is_invalid() {
     let daemon = Daemon::start();
     let answers = daemon.ask("get=1\nlisten_port=7\n\nget=1\n\n");
     assert_eq!(answers, "errno=-22\n\nerrno=0\n\n");
@@ -70,7 +70,7 @@ fn an_unknown_operation_ends_the_connection() {
 }
 
 #[test]
-fn a_refused_port_is_told_with_the_kernels_own_number() {
+fn a_refused_port_is_answered_with_the_kernels_errno() {
     let daemon = Daemon::start();
     let taken = format!("set=1\nlisten_port={TAKEN_PORT}\n\n");
     assert_eq!(daemon.ask(&taken), "errno=-98\n\n");
@@ -82,7 +82,7 @@ fn an_endless_line_is_refused() {
     let line = "x".repeat(1 << 20);
     let mut stream = daemon.connect();
     stream.write_all(b"set=1\n").unwrap();
-    // The daemon ends the connection before it has all.
+    // The daemon closes the connection before it has read everything.
     let _ = stream.write_all(line.as_bytes());
     let mut answer = [0; 10];
     stream.read_exact(&mut answer).unwrap();
@@ -90,7 +90,7 @@ fn an_endless_line_is_refused() {
 }
 
 #[test]
-fn the_longest_line_is_taken() {
+fn the_longest_line_is_accepted() {
     let daemon = Daemon::start();
     let key = "k".repeat(MAX_LINE - "=\n".len());
     let answers = daemon.ask(&format!("set=1\n{key}=\n\nget=1\n\n"));
@@ -106,7 +106,7 @@ fn a_line_one_byte_too_long_is_refused_even_if_it_arrives_whole() {
 }
 
 #[test]
-fn a_request_over_the_bound_is_refused() {
+fn a_request_over_the_size_limit_is_refused() {
     let daemon = Daemon::start_with(Limits {
         bytes: 1 << 16,
         ..LIMITS
@@ -121,7 +121,7 @@ fn a_request_over_the_bound_is_refused() {
 }
 
 #[test]
-fn a_client_that_never_ends_its_request_holds_up_nobody() {
+fn a_client_that_never_finishes_its_request_delays_nobody() {
     let daemon = Daemon::start();
     let mut stuck = daemon.connect();
     stuck.write_all(b"set=1\nlisten_port=9\n").unwrap();
@@ -135,7 +135,7 @@ fn a_client_that_never_ends_its_request_holds_up_nobody() {
 }
 
 #[test]
-fn a_client_that_never_ends_its_request_is_let_go_of() {
+fn a_client_that_never_finishes_its_request_is_disconnected() {
     let daemon = Daemon::start_with(Limits {
         time: Duration::from_millis(50),
         ..LIMITS
@@ -226,13 +226,13 @@ fn the_counters_hold_no_secret() {
 }
 
 #[test]
-fn once_the_tunnel_has_ended_clients_are_told() {
+fn once_the_tunnel_has_ended_requests_fail() {
     let daemon = Daemon::start();
     let ended = format!("set=1\nlisten_port={ENDING_PORT}\n\n");
     assert_eq!(daemon.ask(&ended), "errno=-19\n\n");
 }
 
-/// A server on a socket of its own, in front of a tunnel that only remembers.
+/// A server on a socket of its own, in front of a fake tunnel that records updates.
 struct Daemon {
     path: PathBuf,
     control: Arc<Memory>,
@@ -241,7 +241,7 @@ struct Daemon {
     _stop: oneshot::Sender<Infallible>,
 }
 
-/// What was applied, in order.
+/// Records the applied updates, in order.
 #[derive(Default)]
 pub(super) struct Memory(Mutex<Vec<DeviceUpdate>>);
 
@@ -317,7 +317,7 @@ impl Daemon {
         stream
     }
 
-    /// Sends `request`, says that there will be no more, and reads all answers.
+    /// Sends `request`, shuts down writing and reads all answers.
     fn ask(&self, request: &str) -> String {
         let mut stream = self.connect();
         let mut reader = stream.try_clone().unwrap();
@@ -327,7 +327,7 @@ impl Daemon {
                 let _ = stream.shutdown(Shutdown::Write);
             });
             let mut answer = Vec::new();
-            // A connection that the daemon ends early may end in an error.
+            // If the daemon closes early, reading may fail.
             let _ = reader.read_to_end(&mut answer);
             String::from_utf8(answer).unwrap()
         })

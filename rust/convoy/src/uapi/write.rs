@@ -1,4 +1,4 @@
-//! The answer to `get=1`: a [`Snapshot`] in, text out, in the order in which wireguard-go writes it.
+//! Writes the answer to `get=1` from a [`Snapshot`], in wireguard-go's order.
 
 use std::{
     fmt::{self, Write},
@@ -9,17 +9,17 @@ use std::{
 use convoy_proto::config::{PeerSnapshot, Snapshot};
 use zeroize::Zeroizing;
 
-/// The lines of the listing, without the closing `errno=0`.
+/// Returns the lines of the listing, without the final `errno=0`.
 ///
-/// The text holds keys: it is wiped when dropped, and it is never moved to a larger buffer.
+/// The text holds keys: it is wiped when dropped, and never moves to a larger buffer.
 pub(super) fn listing(snapshot: &Snapshot) -> Zeroizing<String> {
     let mut text = Zeroizing::new(String::with_capacity(length_bound(snapshot)));
     // INVARIANT: writing to a String does not fail.
-    device(&mut text, snapshot).expect("a String takes what is written");
+    device(&mut text, snapshot).expect("a String accepts any write");
     text
 }
 
-/// No listing of `snapshot` is longer, in bytes.
+/// Upper bound of the listing's length in bytes.
 fn length_bound(snapshot: &Snapshot) -> usize {
     const DEVICE: usize = 160;
     const PEER: usize = 512;
@@ -68,13 +68,13 @@ fn peer(text: &mut String, peer: &PeerSnapshot) -> fmt::Result {
     Ok(())
 }
 
-/// A zone is shown by name, as by the reference; by number if no interface has it any more.
+/// Shows a zone by name, as the reference does, or by number if no interface has it any more.
 fn endpoint_line(text: &mut String, endpoint: SocketAddr) -> fmt::Result {
     if let SocketAddr::V6(v6) = endpoint
         && v6.scope_id() != 0
         && let Ok(zone) = nix::net::if_::if_indextoname(v6.scope_id())
         && let Ok(zone) = zone.to_str()
-        // What nix makes of an index that nobody has.
+        // nix returns an empty name for an unknown index.
         && !zone.is_empty()
     {
         return writeln!(text, "endpoint=[{}%{zone}]:{}", v6.ip(), v6.port());
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listing_has_the_lines_of_the_reference_in_its_order() {
+    fn a_listing_has_the_references_lines_in_its_order() {
         let snapshot = Snapshot {
             private_key: Some(PrivateKey([0xe8; 32])),
             listen_port: 12912,
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn no_listing_outgrows_its_first_buffer() {
+    fn no_listing_outgrows_its_buffer() {
         let widest = "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff".parse().unwrap();
         let peer = PeerSnapshot {
             endpoint: Some(std::net::SocketAddrV6::new(widest, u16::MAX, 0, u32::MAX).into()),

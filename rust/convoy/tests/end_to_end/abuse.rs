@@ -1,4 +1,4 @@
-//! Clients of the UAPI socket that behave badly, many at once: no harm comes of it.
+//! Many misbehaving clients of the UAPI socket at once do no harm.
 
 use std::{
     io::{Read, Write},
@@ -13,7 +13,7 @@ use crate::{
     twins::ask,
 };
 
-/// What the daemon may have more of, in KiB, once the clients are gone.
+/// How much the daemon's memory may have grown once the clients are gone, in KiB.
 const TOLERANCE: u64 = 8 << 10;
 
 #[test]
@@ -25,7 +25,7 @@ fn wg_works_beside_clients_that_do_nothing() {
     endless.write_all(b"set=1\nfwmark=7\n").unwrap();
     let silent: Vec<_> = (0..40).map(|_| bed.connect()).collect();
     bed.wg_works();
-    // They may have had to make room; if not, they are still served.
+    // The daemon may have disconnected them; if not, they are still served.
     let _ = half.write_all(b"rt=7\n\n");
     let _ = endless.write_all(b"\n");
     drop(silent);
@@ -58,7 +58,7 @@ fn wg_works_beside_clients_that_do_not_read_their_answers() {
 }
 
 #[test]
-fn a_request_without_measure_leaves_no_trace() {
+fn an_oversized_request_leaves_no_trace() {
     let Some(bed) = Bed::new() else { return };
     bed.wg_works();
     let before = bed.resident();
@@ -75,7 +75,7 @@ fn a_request_without_measure_leaves_no_trace() {
         format!("set=1\n{one_peer}{allowed_ips}\n"),
     ] {
         let answer = String::from_utf8(ask(&bed.daemon, endless.as_bytes())).unwrap();
-        // What was not read yet when the daemon gave up may cost the client the answer.
+        // Input still unread when the daemon gave up may cost the client the answer.
         assert!(answer == "errno=-5\n\n" || answer.is_empty(), "{answer}");
         bed.wg_works();
     }
@@ -87,7 +87,7 @@ fn a_request_without_measure_leaves_no_trace() {
 }
 
 #[test]
-fn a_client_that_goes_away_in_the_middle_changes_nothing() {
+fn a_client_that_disconnects_midway_changes_nothing() {
     let Some(bed) = Bed::new() else { return };
     let before = ask(&bed.daemon, b"get=1\n\n");
     let request = b"set=1\nfwmark=7\nreplace_peers=true\nlisten_port=7\n\n";
@@ -109,7 +109,7 @@ fn a_client_that_goes_away_in_the_middle_changes_nothing() {
 }
 
 #[test]
-fn bytes_that_are_no_text_are_refused() {
+fn bytes_that_are_not_text_are_refused() {
     let Some(bed) = Bed::new() else { return };
     let all: Vec<u8> = (0..=255).collect();
     let requests: [&[u8]; 6] = [
@@ -137,7 +137,7 @@ impl Bed {
         UnixStream::connect(self.daemon.socket()).unwrap()
     }
 
-    /// Without waiting for anybody else to be let go of, which takes a minute.
+    /// Requires that `wg` works without waiting for another client to time out, which takes a minute.
     fn wg_works(&self) {
         let mut stream = self.connect();
         stream.set_read_timeout(Some(DEADLINE)).unwrap();

@@ -1,8 +1,9 @@
-//! A network that loses, repeats, reorders, delays and alters datagrams: what is inside arrives
-//! whole and unaltered, none of it twice, and every datagram is counted as what it is.
+//! A network that loses, duplicates, reorders, delays and alters datagrams. What the tunnel delivers
+//! is unaltered and comes once, and every datagram is counted correctly.
 //!
-//! A relay between the ends does what a seed says, and keeps its own account of what the receiver
-//! must make of it (`convoy_lab::relay`). On the veth, nftables drops at random.
+//! A relay between the ends impairs the traffic as a seed determines, and keeps its own account of
+//! how the receiver must count each datagram (`convoy_lab::relay`). On the veth, nftables drops
+//! packets at random.
 
 mod relayed;
 
@@ -24,10 +25,10 @@ use crate::{
 };
 use relayed::{Relayed, datagrams, stats};
 
-/// What TCP carries in each direction.
+/// Bytes that TCP carries in each direction.
 const BYTES: u64 = 30_000_000;
 
-/// What goes wrong here does not go wrong for want of a good network.
+/// The baseline: a failure here is not due to the impairments.
 #[test]
 fn a_relay_that_does_nothing_changes_nothing() {
     all_is_well_through(&Impairments::default(), |tally| {
@@ -47,7 +48,7 @@ fn each_datagram_lost_is_one_packet_lost() {
 }
 
 #[test]
-fn datagrams_that_come_twice_are_delivered_once() {
+fn duplicated_datagrams_are_delivered_once() {
     let impairments = Impairments {
         duplicate: 0.2,
         ..Impairments::default()
@@ -59,7 +60,7 @@ fn datagrams_that_come_twice_are_delivered_once() {
 }
 
 #[test]
-fn what_is_overtaken_within_the_window_is_delivered() {
+fn datagrams_reordered_within_the_window_are_delivered() {
     let impairments = Impairments {
         hold: 0.02,
         overtaken_by: 1..=900,
@@ -72,7 +73,7 @@ fn what_is_overtaken_within_the_window_is_delivered() {
 }
 
 #[test]
-fn what_is_overtaken_beyond_the_window_is_lost_and_counted() {
+fn datagrams_reordered_beyond_the_window_are_dropped_and_counted() {
     let impairments = Impairments {
         hold: 0.005,
         overtaken_by: 1_100..=1_500,
@@ -84,7 +85,7 @@ fn what_is_overtaken_beyond_the_window_is_lost_and_counted() {
 }
 
 #[test]
-fn datagrams_that_are_late_by_milliseconds_arrive() {
+fn datagrams_delayed_by_milliseconds_arrive() {
     let impairments = Impairments {
         delay: Duration::from_millis(4),
         ..Impairments::default()
@@ -106,7 +107,7 @@ fn altered_datagrams_are_refused() {
 }
 
 #[test]
-fn everything_bad_at_once_is_borne() {
+fn traffic_survives_all_impairments_at_once() {
     let impairments = Impairments {
         drop: 0.01,
         duplicate: 0.02,
@@ -134,21 +135,21 @@ fn everything_bad_at_once_is_borne() {
     });
 }
 
-/// Which initiation is answered follows from the seed: the first is lost, so is the answer to the
-/// second, and the third and its answer arrive.
+/// The seed determines which initiation succeeds: the first is lost, the response to the second is
+/// lost, the third and its response arrive.
 #[test]
-fn a_handshake_comes_about_where_three_in_ten_datagrams_are_lost() {
+fn a_handshake_completes_under_30_percent_loss() {
     const SEED: u64 = 39;
-    /// Rekey-Timeout and the most that is added to it (the paper, section 6.1; the reference).
+    /// Rekey-Timeout plus its largest jitter (the paper, section 6.1; the reference).
     const BETWEEN_INITIATIONS: Duration = Duration::from_millis(5_000 + 333);
-    /// For a machine that does other things as well.
+    /// For a machine with other work.
     const SLACK: Duration = Duration::from_secs(10);
     let impairments = Impairments {
         drop: 0.3,
         ..Impairments::default()
     };
     let attempts = attempts_until_answered(SEED, &impairments);
-    assert_eq!(attempts, 3, "another seed");
+    assert_eq!(attempts, 3, "choose another seed");
     let Some(scene) = Relayed::new(SEED, &impairments) else {
         return;
     };
@@ -162,7 +163,7 @@ fn a_handshake_comes_about_where_three_in_ten_datagrams_are_lost() {
         "{:?}",
         begun.elapsed()
     );
-    // Two of the initiations went through, and the second answer.
+    // Two of the initiations got through, and the second response.
     let handshakes = Direction::BOTH.map(|direction| scene.relay.tally(direction).census.others);
     assert_eq!(handshakes, [2, 1]);
     let is_answered = || answers(left, right.inner_v4()).then_some(());
@@ -171,10 +172,10 @@ fn a_handshake_comes_about_where_three_in_ten_datagrams_are_lost() {
     scene.all_is_counted();
 }
 
-/// The new session's handshake is lost as the rest is, while echoes go on.
+/// The new session's handshake suffers the same loss as the echoes.
 #[test]
 #[ignore = "make interop"]
-fn a_session_is_renewed_where_three_in_ten_datagrams_are_lost() {
+fn a_session_is_renewed_under_30_percent_loss() {
     // Rekey-After-Time, then Rekey-Attempt-Time at most (the paper, section 6.1).
     const RENEWED: Duration = Duration::from_secs(120 + 90);
     let Some(scene) = Relayed::connected(seed()) else {
@@ -194,8 +195,8 @@ fn a_session_is_renewed_where_three_in_ten_datagrams_are_lost() {
 }
 
 #[test]
-fn tcp_arrives_unharmed_where_the_veth_loses() {
-    let test = "tcp_arrives_unharmed_where_the_veth_loses";
+fn tcp_arrives_intact_over_a_lossy_veth() {
+    let test = "tcp_arrives_intact_over_a_lossy_veth";
     let scene = require_programs(test, &["nft"]).then(|| Scene::new(Pairing::ConvoyToConvoy));
     let Some(scene) = scene.flatten() else {
         return;
@@ -203,7 +204,7 @@ fn tcp_arrives_unharmed_where_the_veth_loses() {
     let (left, right) = (&scene.left, &scene.right);
     ping(left, right.inner_v4());
     for end in [left, right] {
-        // A batch lost whole is one packet to the veth; on a wire it is many.
+        // To the veth a whole batch is one packet; on a wire it would be many.
         output_of(
             &end.namespace,
             convoy_program(),
@@ -237,8 +238,8 @@ fn tcp_arrives_unharmed_where_the_veth_loses() {
     }
 }
 
-/// A flow of numbered packets, then TCP in both directions; `check` is told what happened to the
-/// datagrams on the way to the right.
+/// Runs a flow of numbered packets, then TCP in both directions; `check` gets the relay's account of
+/// the datagrams to the right.
 fn all_is_well_through(impairments: &Impairments, check: impl FnOnce(&Tally)) {
     let Some(scene) = Relayed::connected(seed()) else {
         return;
@@ -250,12 +251,12 @@ fn all_is_well_through(impairments: &Impairments, check: impl FnOnce(&Tally)) {
     check(&scene.all_is_counted());
 }
 
-/// The relay's seed: the same in every run, unless told.
+/// The relay's seed, the same in every run unless set.
 fn seed() -> u64 {
     env::var("CONVOY_TEST_SEED").map_or(1, |text| text.parse().unwrap())
 }
 
-/// Initiations until one arrives whose response arrives, if nothing else is sent.
+/// Number of initiations until one and its response both arrive, if nothing else is sent.
 fn attempts_until_answered(seed: u64, impairments: &Impairments) -> u32 {
     let [mut initiations, mut responses] =
         Direction::BOTH.map(|direction| Fates::new(seed, direction, impairments.clone()));
@@ -264,7 +265,7 @@ fn attempts_until_answered(seed: u64, impairments: &Impairments) -> u32 {
     (1..).find(is_answered).unwrap()
 }
 
-/// Datagrams that one end has sent and the other one has not received.
+/// Datagrams that one end has sent and the other has not received.
 fn missing(from: &End, to: &End) -> u64 {
     datagrams(from, "segments_per_send") - datagrams(to, "segments_per_receive")
 }

@@ -1,4 +1,4 @@
-//! What is changed while TCP runs: nothing is lost but time.
+//! Changes of the configuration while TCP runs; no data is lost.
 
 use std::{
     fs,
@@ -14,23 +14,23 @@ use crate::{
     traffic::{during_tcp, ping_of, tcp, tcp_bytes, udp_echo},
 };
 
-/// What is left of a cable's 65,535 bytes under IPv6, UDP and WireGuard.
+/// A veth's 65,535 bytes less IPv6, UDP and WireGuard headers.
 const LARGEST: u32 = 65_455;
 
 for_each_pairing! {
-    fn the_listen_port_may_change_under_a_transfer(pairing: Pairing) {
+    fn the_listen_port_may_change_during_a_transfer(pairing: Pairing) {
         let Some(scene) = Scene::new(pairing) else { return };
-        under_a_transfer(&scene, |step| {
+        during_a_transfer(&scene, |step| {
             let port = (40_000 + step).to_string();
             wg_set(&scene.left, &["listen-port", &port]);
         });
         assert_eq!(wg_dump(&scene.right, 1)[2], "10.9.0.1:40003");
     }
 
-    fn the_firewall_mark_may_change_under_a_transfer(pairing: Pairing) {
+    fn the_firewall_mark_may_change_during_a_transfer(pairing: Pairing) {
         if !pairing.both(Program::changes_itself) { return }
         let Some(scene) = Scene::new(pairing) else { return };
-        under_a_transfer(&scene, |step| {
+        during_a_transfer(&scene, |step| {
             let mark = (step * 7).to_string();
             wg_set(&scene.left, &["fwmark", &mark]);
             wg_set(&scene.right, &["fwmark", &mark]);
@@ -38,12 +38,12 @@ for_each_pairing! {
         assert_eq!(wg_dump(&scene.left, 0)[3], "0x15");
     }
 
-    fn the_private_key_may_change_under_a_transfer(pairing: Pairing) {
+    fn the_private_key_may_change_during_a_transfer(pairing: Pairing) {
         if !pairing.both(Program::changes_itself) { return }
         let Some(scene) = Scene::new(pairing) else { return };
         let (left, right) = (&scene.left, &scene.right);
         let known = Mutex::new(left.keys.clone());
-        under_a_transfer(&scene, |_| {
+        during_a_transfer(&scene, |_| {
             let keys = KeyPair::generate();
             let mut known = known.lock().unwrap();
             let file = left.namespace.run_directory().join("key");
@@ -56,7 +56,7 @@ for_each_pairing! {
         });
     }
 
-    fn packets_of_half_the_largest_mtu_and_all_of_it_go_through(pairing: Pairing) {
+    fn packets_of_the_largest_mtu_and_half_of_it_go_through(pairing: Pairing) {
         if !pairing.both(Program::carries_jumbo_packets) { return }
         let options = TunnelOptions {
             cable_mtu: 65_535,
@@ -76,7 +76,7 @@ for_each_pairing! {
 }
 
 #[test]
-fn a_destination_without_a_peer_is_said_to_be_unreachable() {
+fn a_destination_without_a_peer_is_reported_unreachable() {
     let Some(scene) = Scene::new(crate::scene::Pairing::ConvoyToConvoy) else {
         return;
     };
@@ -92,7 +92,7 @@ fn a_destination_without_a_peer_is_said_to_be_unreachable() {
 }
 
 /// Makes three changes, numbered from 1, while `left` sends to `right`.
-fn under_a_transfer(scene: &Scene, change: impl Fn(u16)) {
+fn during_a_transfer(scene: &Scene, change: impl Fn(u16)) {
     during_tcp(&scene.left, &scene.right, 3, change);
 }
 

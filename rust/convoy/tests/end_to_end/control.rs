@@ -1,4 +1,4 @@
-//! Configuration and counters, over the UAPI socket and by the programs that use it.
+//! Configuration and counters, over the UAPI socket and through the programs that use it.
 
 use std::{net::UdpSocket, process::Stdio};
 
@@ -24,7 +24,7 @@ fn rubbish_on_the_socket_leaves_the_daemon_running() {
         "set=1\nlisten_port=-1\n\n",
         "get=2",
     ] {
-        // What it answers, and whether, is the parser's own tests' matter.
+        // The parser's own tests check the answers.
         let _ = scene.left.daemon.request(rubbish);
     }
     for rubbish in [
@@ -67,7 +67,7 @@ fn wg_setconf_and_showconf_agree() {
         changed
     );
     ping(left, scene.right.inner_v4());
-    // The other end has heard from the new port.
+    // The other end has received from the new port.
     assert_eq!(wg_dump(&scene.right, 1)[2], "10.9.0.1:51821");
 }
 
@@ -105,12 +105,12 @@ fn a_peer_that_wg_removes_is_no_longer_served() {
 }
 
 #[test]
-fn stats_tell_why_a_packet_was_dropped() {
+fn stats_show_why_a_packet_was_dropped() {
     let Some(scene) = Scene::new(Pairing::ConvoyToConvoy) else {
         return;
     };
     ping(&scene.left, scene.right.inner_v4());
-    // The kernel's own multicast has no route either, so that there may be some already.
+    // The kernel's own multicast has no route either, so the counter may not start at zero.
     let before = drops(&scene, "outbound_no_route");
     let socket = scene
         .left
@@ -118,7 +118,7 @@ fn stats_tell_why_a_packet_was_dropped() {
         .run(|| UdpSocket::bind("0.0.0.0:0"))
         .unwrap()
         .unwrap();
-    // On the tunnel's network, and nobody's.
+    // In the tunnel's network, but not a peer's address.
     for _ in 0..50 {
         socket.send_to(b"lost", "10.8.0.99:7000").unwrap();
     }
@@ -132,7 +132,7 @@ fn stats_tell_why_a_packet_was_dropped() {
 }
 
 #[test]
-fn stats_for_people_are_not_json() {
+fn stats_are_text_unless_json_is_requested() {
     let Some(scene) = Scene::new(Pairing::ConvoyToConvoy) else {
         return;
     };
@@ -154,7 +154,7 @@ fn drops(scene: &Scene, reason: &str) -> u64 {
         .unwrap()
 }
 
-/// What `convoy stats --json` says.
+/// The output of `convoy stats --json`.
 pub(crate) fn stats(end: &End) -> Value {
     let arguments = ["stats", "wg0", "--json"];
     let json = output_of(&end.namespace, convoy_program(), &arguments);

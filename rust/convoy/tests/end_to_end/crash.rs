@@ -1,4 +1,4 @@
-//! Ends that nobody has asked for: panics, faults, logs that nobody reads. The next start works.
+//! Unplanned ends: panics, faults and logs that nobody reads. The next start works.
 
 mod kill;
 
@@ -24,7 +24,7 @@ use crate::{
 const THREADS: [&str; 4] = ["main", "tokio-rt-worker", "uapi", "tunnel"];
 
 #[test]
-fn a_panic_in_any_thread_is_one_line_and_leaves_nothing() {
+fn a_panic_in_any_thread_logs_one_line_and_leaves_nothing_behind() {
     let Some((lab, _turn)) = lab(&["cc", "wg"]) else {
         return;
     };
@@ -49,7 +49,7 @@ fn a_panic_in_any_thread_is_one_line_and_leaves_nothing() {
                 panics[0].contains(&format!("thread {thread} panicked at ")),
                 "{said}"
             );
-            // Whose request the panic has cut off may hear of that after it.
+            // A client whose request the panic cut off may log a refusal after it.
             let mut behind = said.lines().skip_while(|line| *line != panics[0]).skip(1);
             assert!(
                 behind.all(|line| line.contains("UAPI: request refused: ")),
@@ -63,7 +63,7 @@ fn a_panic_in_any_thread_is_one_line_and_leaves_nothing() {
 }
 
 #[test]
-fn a_panic_ends_the_daemon_although_its_log_is_closed_or_full() {
+fn a_panic_ends_the_daemon_even_if_its_log_is_closed_or_full() {
     let Some((lab, _turn)) = lab(&["cc", "wg"]) else {
         return;
     };
@@ -97,7 +97,7 @@ fn a_panic_ends_the_daemon_although_its_log_is_closed_or_full() {
 }
 
 #[test]
-fn a_daemon_whose_log_nobody_reads_goes_on() {
+fn a_daemon_whose_log_nobody_reads_keeps_running() {
     let Some((lab, _turn)) = lab(&["wg"]) else {
         return;
     };
@@ -143,7 +143,7 @@ fn after_a_fault_nothing_is_dumped_and_the_next_start_works() {
         return;
     };
     let namespace = lab.namespace("left").unwrap();
-    // Where there is room and right for a dump, to see that there is none.
+    // In a directory where a dump could be written, to see that there is none.
     let directory = tempfile::tempdir().unwrap();
     let unlimited = "ulimit -c unlimited; exec \"$0\" -f wg0";
     for fault in [
@@ -175,11 +175,11 @@ fn after_a_fault_nothing_is_dumped_and_the_next_start_works() {
     }
 }
 
-/// What ends a process at once.
+/// Ends a process at once.
 #[derive(Debug)]
 enum Fault {
     Signal(Signal),
-    /// No memory is to be had any more.
+    /// No more memory can be allocated.
     Memory,
 }
 
@@ -187,12 +187,13 @@ impl Fault {
     fn strike(&self, child: &Child, socket: &PathBuf) {
         let pid = child.id().cast_signed();
         match self {
-            // The runtime's own handler gives back the first SIGSEGV that is no stack's end.
+            // Rust's own handler passes on a SIGSEGV that is not a stack overflow only the second
+            // time.
             Self::Signal(signal) => {
                 let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), *signal);
             }
             Self::Memory => {
-                // Threads are to be there already: one that starts without memory panics.
+                // All threads must exist already: one that starts without memory panics.
                 let Ok(mut client) = UnixStream::connect(socket) else {
                     return;
                 };
@@ -224,7 +225,7 @@ fn all_threads_sleep(child: &Child) -> bool {
     })
 }
 
-/// A library that lets a daemon hear one lie of the kernel's.
+/// A preloaded library that fakes one wrong answer of the kernel.
 struct Liar {
     directory: TempDir,
 }
@@ -240,11 +241,11 @@ impl Liar {
         Self { directory }
     }
 
-    /// The daemon of no interface yet, which will hear it in `thread`.
+    /// The daemon, without an interface argument yet, which will get the wrong answer in `thread`.
     fn daemon(&self, namespace: &Namespace, thread: &str) -> Command {
         let mut command = namespace.command(convoy_program());
         command.env("LD_PRELOAD", self.directory.path().join("lies.so"));
-        // The kernel knows the main thread by the program's name.
+        // To the kernel the main thread has the program's name.
         let program = convoy_program().file_name().unwrap().to_owned();
         let name = if thread == "main" {
             &program
@@ -260,12 +261,12 @@ impl Liar {
         self.directory.path().join("now")
     }
 
-    /// Gives every thread something to do, and lets the daemon hear the lie meanwhile.
+    /// Gives every thread work and makes the daemon get the wrong answer meanwhile.
     fn begin(&self, namespace: &Namespace) {
         let socket = wait_for_socket(namespace);
         fs::write(self.when(), "").unwrap();
         let heard = eventually(DEADLINE, || {
-            // Any of it may fail: the daemon ends.
+            // Any of this may fail, since the daemon ends.
             let _ = namespace.link().set_up("wg0");
             let _ = namespace.link().set_down("wg0");
             if let Ok(mut client) = UnixStream::connect(&socket) {
@@ -275,11 +276,11 @@ impl Liar {
             }
             (!self.when().exists()).then_some(())
         });
-        assert!(heard.is_some(), "nobody has asked the kernel");
+        assert!(heard.is_some(), "the thread never made the call");
     }
 }
 
-/// Starts the command, whose standard output and error are one pipe.
+/// Starts the command with pipes for stdout and stderr.
 fn piped(command: &mut Command) -> Child {
     command
         .stdout(Stdio::piped())
@@ -288,7 +289,7 @@ fn piped(command: &mut Command) -> Child {
         .unwrap()
 }
 
-/// What it says on its standard output and then on its standard error, until both are closed.
+/// Reads stdout and then stderr until both are closed.
 fn read_all(child: &mut Child) -> String {
     let mut said = String::new();
     child
@@ -310,7 +311,7 @@ fn fill(writer: &std::io::PipeWriter) {
     use nix::fcntl::{FcntlArg, OFlag, fcntl};
     fcntl(writer, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).unwrap();
     while nix::unistd::write(writer, &[b'x'; 4096]).is_ok() {}
-    // The daemon's end is the same open file.
+    // The daemon shares this open file description.
     fcntl(writer, FcntlArg::F_SETFL(OFlag::empty())).unwrap();
 }
 
@@ -327,15 +328,15 @@ fn wait_for_socket(namespace: &Namespace) -> PathBuf {
 
 fn leaves_nothing(namespace: &Namespace) {
     assert!(!socket_of(namespace).exists(), "the socket is still there");
-    // It goes when the last thread of the process has gone.
+    // The interface disappears with the last thread of the process.
     let is_gone = || (!namespace.link().exists("wg0")).then_some(());
     assert!(eventually(DEADLINE, is_gone).is_some());
 }
 
-/// A daemon of the same interface starts at once, works, and ends.
+/// Requires that a daemon for the same interface starts at once, works and ends.
 fn starts(namespace: &Namespace) {
     let mut daemon = Daemon::start(namespace, &convoy(), "wg0").unwrap();
-    // What has answered may be one that was killed and is not dead yet.
+    // A killed daemon that is not dead yet may have answered instead.
     let is_ready = || daemon.log().contains(" ready ").then_some(());
     assert!(eventually(DEADLINE, is_ready).is_some(), "{}", daemon.log());
     output_of(namespace, "wg", &["set", "wg0", "listen-port", "7"]);

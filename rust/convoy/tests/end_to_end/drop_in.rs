@@ -1,4 +1,4 @@
-//! What scripts and supervisors that know `wireguard-go` rely on.
+//! Behaviour on which scripts and supervisors written for `wireguard-go` rely.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -19,7 +19,7 @@ use serde_json::Value;
 use crate::scene::{DEADLINE, convoy, convoy_program, lab, output_of};
 
 #[test]
-fn the_link_is_left_down_with_the_mtu_of_the_reference() {
+fn the_link_is_left_down_with_the_references_mtu() {
     let Some((lab, _turn)) = lab(&["ip"]) else {
         return;
     };
@@ -31,7 +31,7 @@ fn the_link_is_left_down_with_the_mtu_of_the_reference() {
 }
 
 #[test]
-fn the_caller_hears_why_there_is_no_daemon() {
+fn a_failed_start_is_reported_to_the_caller() {
     let Some((lab, _turn)) = lab(&[]) else { return };
     let namespace = lab.namespace("left").unwrap();
     let mut command = namespace.command(convoy_program());
@@ -45,7 +45,7 @@ fn the_caller_hears_why_there_is_no_daemon() {
 }
 
 #[test]
-fn a_second_daemon_is_told_that_the_first_one_runs() {
+fn a_second_daemon_reports_that_the_first_one_is_running() {
     let Some((lab, _turn)) = lab(&[]) else { return };
     let namespace = lab.namespace("left").unwrap();
     let _first = Daemon::start(&namespace, &convoy(), "wg0").unwrap();
@@ -99,9 +99,9 @@ fn every_line_of_a_json_log_is_an_object() {
     }
 }
 
-/// What a script does in its next line, the moment the command has returned.
+/// A script uses both in its next line, as soon as the command has returned.
 #[test]
-fn the_interface_and_the_socket_can_be_used_at_once() {
+fn the_interface_and_the_socket_are_usable_once_the_command_returns() {
     let Some((lab, _turn)) = lab(&["ip", "wg"]) else {
         return;
     };
@@ -133,7 +133,10 @@ fn the_interface_and_the_socket_can_be_used_at_once() {
             assert!(namespace.link().exists(name), "{action}");
             namespace.link().remove(name).unwrap();
             let is_gone = eventually(DEADLINE, || (!socket.exists()).then_some(()));
-            assert!(is_gone.is_some(), "the daemon goes on after: {action}");
+            assert!(
+                is_gone.is_some(),
+                "the daemon is still running after: {action}"
+            );
         }
     }
 }
@@ -146,13 +149,13 @@ fn no_core_is_dumped() {
     let limits = fs::read_to_string(format!("/proc/{}/limits", daemon.pid())).unwrap();
     let core = limits.lines().find(|line| line.starts_with("Max core"));
     let fields: Vec<_> = core.unwrap().split_whitespace().collect();
-    // 1 byte stops also what is piped to a program (core(5)), which 0 does not.
+    // A limit of 1 byte also stops dumps piped to a program (core(5)); 0 does not.
     assert_eq!(fields[4..6], ["1", "1"], "{limits}");
     let kept = fs::read_to_string(format!("/proc/{}/coredump_filter", daemon.pid())).unwrap();
     assert_eq!(kept.trim(), "00000000");
 }
 
-/// A TUN as another program would hand it over.
+/// Opens a TUN device as another program would before handing it over.
 pub(crate) fn open_tun(name: &str) -> io::Result<File> {
     let mut options = OpenOptions::new();
     let file = options.read(true).write(true).open("/dev/net/tun")?;

@@ -1,4 +1,4 @@
-//! What the daemon reads from its environment, and how it ends where that is wrong.
+//! Environment variables of the daemon, and how it fails if one is invalid.
 
 use std::{
     fs::File,
@@ -22,7 +22,7 @@ use crate::{
 };
 
 #[test]
-fn the_daemon_stays_in_the_foreground_where_the_environment_asks_for_it() {
+fn the_environment_can_keep_the_daemon_in_the_foreground() {
     let Some((lab, _turn)) = lab(&[]) else { return };
     let namespace = lab.namespace("left").unwrap();
     let mut command = daemon(&namespace);
@@ -31,7 +31,7 @@ fn the_daemon_stays_in_the_foreground_where_the_environment_asks_for_it() {
 }
 
 #[test]
-fn the_log_level_is_as_in_the_reference() {
+fn log_levels_match_the_reference() {
     let Some((lab, _turn)) = lab(&[]) else { return };
     let namespace = lab.namespace("left").unwrap();
     let (ready, refused, debug) = ("ready", "request refused", "UAPI: set");
@@ -58,7 +58,7 @@ fn the_log_level_is_as_in_the_reference() {
 }
 
 #[test]
-fn in_the_background_the_log_is_kept_only_where_it_is_asked_for() {
+fn a_daemon_in_the_background_logs_only_on_request() {
     let Some((lab, _turn)) = lab(&[]) else { return };
     let namespace = lab.namespace("left").unwrap();
     for (level, is_kept) in [
@@ -68,7 +68,7 @@ fn in_the_background_the_log_is_kept_only_where_it_is_asked_for() {
     ] {
         let mut command = daemon(&namespace);
         level.map(|level| command.env("LOG_LEVEL", level));
-        // The pipe ends with the last one who holds it: the daemon, if it has kept it.
+        // The pipe closes when the last process lets go of it: the daemon, if it kept it.
         let child = command.stdout(Stdio::piped()).spawn().unwrap();
         wait_for_socket(&namespace);
         namespace.link().remove("wg0").unwrap();
@@ -79,7 +79,7 @@ fn in_the_background_the_log_is_kept_only_where_it_is_asked_for() {
 }
 
 #[test]
-fn a_descriptor_that_is_none_is_an_error() {
+fn an_invalid_descriptor_is_an_error() {
     let Some((lab, _turn)) = lab(&[]) else { return };
     let namespace = lab.namespace("left").unwrap();
     let file = File::open("/dev/null").unwrap();
@@ -103,7 +103,7 @@ fn a_descriptor_that_is_none_is_an_error() {
         ("WG_UAPI_FD", &*socket),
     ] {
         for foreground in ["0", "1"] {
-            // One that went on would go on for ever.
+            // A daemon that started anyway would run forever.
             let mut command = namespace.command("timeout");
             command.arg("20").arg(convoy_program()).arg("wg0");
             command.env("WG_PROCESS_FOREGROUND", foreground);
@@ -123,7 +123,7 @@ fn a_descriptor_that_is_none_is_an_error() {
 }
 
 #[test]
-fn an_empty_variable_is_as_none() {
+fn an_empty_variable_counts_as_unset() {
     let Some((lab, _turn)) = lab(&[]) else { return };
     let namespace = lab.namespace("left").unwrap();
     let mut command = daemon(&namespace);
@@ -154,7 +154,7 @@ fn daemon(namespace: &Namespace) -> Command {
     command
 }
 
-/// Starts a daemon that stays in the foreground, says `requests` to it, and ends it by SIGTERM.
+/// Starts a daemon in the foreground, sends it `requests` and ends it with SIGTERM.
 fn run(namespace: &Namespace, command: &mut Command, requests: &[u8]) -> Output {
     let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn().unwrap();

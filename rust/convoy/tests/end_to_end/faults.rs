@@ -1,8 +1,7 @@
-//! What the kernel refuses, provoked: each fault, what the daemon does about it, what it counts, and
-//! that it is as fast as before when the fault is gone. `rust/README.md` has the whole list.
+//! Provokes refusals by the kernel. Each test checks the daemon's reaction, its counters, and that it
+//! is as fast as before once the fault is gone. `rust/README.md` lists all faults.
 //!
-//! Errors that no kernel gives when asked to come from `strace`, which puts them in the place of a
-//! system call's answer.
+//! `strace` injects errors that a kernel cannot be made to return.
 
 mod device;
 mod injected;
@@ -22,13 +21,13 @@ use crate::{
     traffic::tcp,
 };
 
-/// What one TCP connection carries where more would show nothing more.
+/// Bytes over one TCP connection; more would show nothing new.
 const BYTES: u64 = 20_000_000;
 
-/// Where packets go that nobody waits for.
+/// Port for packets that nobody waits for.
 const SINK_PORT: u16 = 9;
 
-/// Sends with more than one datagram that `from` needs to carry [`BYTES`] over TCP.
+/// Carries [`BYTES`] over TCP; returns how many sends of `from` had more than one datagram.
 fn batches_sent(from: &End, to: &End) -> u64 {
     let batches = || Stats::of(from).at_least(2, "segments_per_send");
     let before = batches();
@@ -36,13 +35,13 @@ fn batches_sent(from: &End, to: &End) -> u64 {
     batches() - before
 }
 
-/// [`BYTES`] over TCP.
+/// Carries [`BYTES`] over TCP.
 fn carry(from: &End, to: &End) {
     let progress = AtomicU64::new(0);
     tcp(&from.namespace, to, to.inner_v4(), BYTES, &progress);
 }
 
-/// As fast as the kernel takes them.
+/// Sends packets as fast as the kernel accepts them.
 fn send_into_the_tunnel(from: &End, to: &End, packets: u64) {
     let socket = udp_socket(from);
     for _ in 0..packets {
@@ -57,14 +56,18 @@ fn udp_socket(end: &End) -> UdpSocket {
     end.namespace.run(bind).unwrap().unwrap()
 }
 
-/// Waits until the counters of `end` are so.
-fn until(end: &End, what: &str, are_so: impl Fn(&Stats) -> bool) {
-    let look = || are_so(&Stats::of(end)).then_some(());
-    let is_so = eventually(DEADLINE, look).is_some();
-    assert!(is_so, "not so: {what}; {:?}", Stats::of(end));
+/// Waits until the counters of `end` meet the condition that `what` describes.
+fn until(end: &End, what: &str, is_met: impl Fn(&Stats) -> bool) {
+    let look = || is_met(&Stats::of(end)).then_some(());
+    let in_time = eventually(DEADLINE, look).is_some();
+    assert!(
+        in_time,
+        "timed out waiting until {what}; {:?}",
+        Stats::of(end)
+    );
 }
 
-/// Two ends of a tunnel, the right one at `to`; the left one is run by `implementation`.
+/// Two ends of a tunnel: the left one runs `implementation`, the right one is at `to`.
 fn ends(
     left: &Namespace,
     implementation: &Implementation,
@@ -79,7 +82,7 @@ fn ends(
     (left, right)
 }
 
-/// Convoy as a shell script starts it: `before` stands in front of the program.
+/// Convoy started by a shell script that puts `before` in front of the program.
 fn convoy_after(namespace: &Namespace, before: &str) -> Implementation {
     let script = namespace.run_directory().join("start");
     let program = convoy_program();

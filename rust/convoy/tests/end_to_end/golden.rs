@@ -1,4 +1,4 @@
-//! `wg` says the same of Convoy as of the reference, whatever it was told to do before.
+//! `wg` shows the same for Convoy as for the reference after any sequence of commands.
 
 use crate::{
     scene::{Pairing, Scene, output_of},
@@ -6,7 +6,7 @@ use crate::{
     twins::{Twins, private_key, public_key},
 };
 
-/// Every way in which `wg` shows something.
+/// Every `wg` command that shows something.
 const FORMS: [&str; 38] = [
     "show",
     "show wg0",
@@ -80,7 +80,7 @@ fn wg_set_shows_the_same_with_every_option() {
 }
 
 #[test]
-fn what_wg_cannot_do_fails_the_same() {
+fn invalid_wg_commands_fail_the_same() {
     history(&[
         "wg set wg0 listen-port 51820 private-key $K1 && wg set wg1 listen-port 51821 peer $P8",
         "wg set wg0 peer $P2 allowed-ips 10.0.0.0/8",
@@ -119,7 +119,7 @@ fn wg_setconf_addconf_and_syncconf_show_the_same() {
     ]);
 }
 
-/// What cannot be compared with the other one's: it takes traffic.
+/// Needs traffic, so one end is compared with the other instead of Convoy with the reference.
 #[test]
 fn both_ends_show_the_same_transfer_and_handshake() {
     let Some(scene) = Scene::new(Pairing::ConvoyToWireguardGo) else {
@@ -140,7 +140,7 @@ fn both_ends_show_the_same_transfer_and_handshake() {
     });
     assert!(
         counted.is_some(),
-        "what one end has sent, the other has not received"
+        "one end has not received what the other has sent"
     );
     let [ours, theirs] = [&scene.left, &scene.right].map(|end| show(end, "latest-handshakes")[0]);
     assert!(ours.abs_diff(theirs) <= 1, "{ours} {theirs}");
@@ -150,8 +150,8 @@ fn both_ends_show_the_same_transfer_and_handshake() {
     }
 }
 
-/// Compares after each step. `$K1` is a file with a private key and `$P1` its public key, `$F1` a
-/// file of rubbish, `$F2` and `$F3` are configurations.
+/// Compares both after each step. `$K1` is a file with a private key and `$P1` its public key, `$F1`
+/// a file with rubbish; `$F2` and `$F3` are configurations.
 fn history(steps: &[&str]) {
     let Some(twins) = Twins::new() else { return };
     let mut variables = String::new();
@@ -170,7 +170,7 @@ fn history(steps: &[&str]) {
     }
 }
 
-/// A configuration with everything that `wg` knows.
+/// A configuration that uses every setting of `wg`.
 fn whole() -> String {
     format!(
         "[Interface]\nListenPort = 51820\nFwMark = 0x20\nPrivateKey = {}\n\
@@ -186,7 +186,7 @@ fn whole() -> String {
     )
 }
 
-/// One that takes an allowed IP from a peer of [`whole`], and lacks the rest.
+/// A configuration that takes an allowed IP from a peer of [`whole`] and omits the rest.
 fn partial() -> String {
     format!(
         "[Peer]\nPublicKey = {}\nAllowedIPs = 10.2.0.0/16, 10.4.0.0/16\n\

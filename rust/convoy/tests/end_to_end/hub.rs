@@ -1,6 +1,5 @@
-//! Three peers of one hub (a [`Star`]), which talk to each other through it.
-//!
-//! The hub's kernel forwards what comes out of its tunnel back into it.
+//! Three peers talk to each other through one hub (a [`Star`]), whose kernel forwards packets from
+//! the tunnel back into it.
 
 use std::{fs, sync::atomic::AtomicU64, thread};
 
@@ -64,7 +63,7 @@ fn for_each_two(ends: &[End], mut f: impl FnMut(&End, &End)) {
     }
 }
 
-/// TCP around the circle, so that each spoke sends and receives.
+/// TCP from each spoke to the next, so that each one sends and receives.
 fn all_at_once(spokes: &[End]) {
     thread::scope(|scope| {
         for (number, from) in spokes.iter().enumerate() {
@@ -84,7 +83,7 @@ fn all_at_once(spokes: &[End]) {
 
 pub(crate) fn forward(namespace: &Namespace) {
     for switch in ["ipv4/ip_forward", "ipv6/conf/all/forwarding"] {
-        // Below /proc/sys/net every thread sees the settings of its own namespace.
+        // /proc/sys/net shows each thread the settings of its own network namespace.
         let write = || fs::write(format!("/proc/sys/net/{switch}"), "1");
         namespace.run(write).unwrap().unwrap();
     }

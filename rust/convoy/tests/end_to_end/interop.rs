@@ -1,4 +1,4 @@
-//! Packets through the tunnel, whoever is at its other end.
+//! Traffic through the tunnel, whichever program is at the other end.
 
 use std::{
     sync::atomic::AtomicU64,
@@ -16,7 +16,7 @@ use crate::{
 };
 
 for_each_pairing! {
-    fn the_first_packet_brings_about_a_handshake_and_is_answered(pairing: Pairing) {
+    fn the_first_packet_starts_a_handshake_and_is_answered(pairing: Pairing) {
         let Some(scene) = Scene::new(pairing) else { return };
         ping(&scene.left, scene.right.inner_v4());
         ping(&scene.right, scene.left.inner_v6());
@@ -27,7 +27,7 @@ for_each_pairing! {
             let options = TunnelOptions { underlay, ..TunnelOptions::default() };
             let Some(scene) = Scene::with(pairing, &options) else { return };
             let (left, right) = (&scene.left, &scene.right);
-            // The first one brings about the handshake.
+            // The first ping starts the handshake.
             for (inner, mtu_less_headers) in [(right.inner_v4(), 1_392), (right.inner_v6(), 1_372)] {
                 ping(left, inner);
                 tcp(&left.namespace, right, inner, 2_000_000, &AtomicU64::new(0));
@@ -51,7 +51,7 @@ for_each_pairing! {
         ping(&scene.right, scene.left.inner_v6());
     }
 
-    fn tcp_arrives_unharmed(pairing: Pairing) {
+    fn tcp_arrives_intact(pairing: Pairing) {
         let Some(scene) = Scene::new(pairing) else { return };
         let (left, right) = (&scene.left, &scene.right);
         let progress = AtomicU64::new(0);
@@ -59,7 +59,7 @@ for_each_pairing! {
         tcp(&right.namespace, left, left.inner_v6(), tcp_bytes(), &progress);
     }
 
-    fn tcp_in_both_directions_at_once_arrives_unharmed(pairing: Pairing) {
+    fn tcp_in_both_directions_at_once_arrives_intact(pairing: Pairing) {
         let Some(scene) = Scene::new(pairing) else { return };
         let (left, right) = (&scene.left, &scene.right);
         tcp_both_ways(&left.namespace, right, right.inner_v4(), tcp_bytes() / 2);

@@ -1,4 +1,4 @@
-//! How the daemon starts and ends. Only ours: wireguard-go's ways are its own.
+//! How the daemon starts and ends.
 
 use std::{
     io::{Read, Write},
@@ -20,43 +20,43 @@ use crate::{
 };
 
 #[test]
-fn sigterm_ends_the_daemon_and_leaves_nothing() {
+fn sigterm_ends_the_daemon_and_leaves_nothing_behind() {
     ends_cleanly(|end| end.daemon.signal(Signal::SIGTERM).unwrap());
 }
 
 #[test]
-fn sigint_ends_the_daemon_and_leaves_nothing() {
+fn sigint_ends_the_daemon_and_leaves_nothing_behind() {
     ends_cleanly(|end| end.daemon.signal(Signal::SIGINT).unwrap());
 }
 
 #[test]
-fn removing_the_interface_ends_the_daemon_and_leaves_nothing() {
+fn removing_the_interface_ends_the_daemon_and_leaves_nothing_behind() {
     ends_cleanly(|end| end.namespace.link().remove(end.daemon.interface()).unwrap());
 }
 
 #[test]
-fn removing_the_socket_ends_the_daemon_and_leaves_nothing() {
+fn removing_the_socket_ends_the_daemon_and_leaves_nothing_behind() {
     ends_cleanly(|end| std::fs::remove_file(end.daemon.socket()).unwrap());
 }
 
 #[test]
-fn sigterm_ends_the_daemon_amid_work() {
-    ends_cleanly_amid_work(|end| end.daemon.signal(Signal::SIGTERM).unwrap());
+fn sigterm_ends_the_daemon_under_load() {
+    ends_cleanly_under_load(|end| end.daemon.signal(Signal::SIGTERM).unwrap());
 }
 
 #[test]
-fn sigint_ends_the_daemon_amid_work() {
-    ends_cleanly_amid_work(|end| end.daemon.signal(Signal::SIGINT).unwrap());
+fn sigint_ends_the_daemon_under_load() {
+    ends_cleanly_under_load(|end| end.daemon.signal(Signal::SIGINT).unwrap());
 }
 
 #[test]
-fn removing_the_interface_ends_the_daemon_amid_work() {
-    ends_cleanly_amid_work(|end| end.namespace.link().remove(end.daemon.interface()).unwrap());
+fn removing_the_interface_ends_the_daemon_under_load() {
+    ends_cleanly_under_load(|end| end.namespace.link().remove(end.daemon.interface()).unwrap());
 }
 
 #[test]
-fn removing_the_socket_ends_the_daemon_amid_work() {
-    ends_cleanly_amid_work(|end| std::fs::remove_file(end.daemon.socket()).unwrap());
+fn removing_the_socket_ends_the_daemon_under_load() {
+    ends_cleanly_under_load(|end| std::fs::remove_file(end.daemon.socket()).unwrap());
 }
 
 #[test]
@@ -65,19 +65,19 @@ fn a_killed_daemon_can_be_started_again() {
         return;
     };
     ping(&scene.left, scene.right.inner_v4());
-    // Nobody has removed the socket of the killed one.
+    // The socket of the killed daemon is still there.
     scene.left.replace_daemon(&convoy()).unwrap();
     ping(&scene.left, scene.right.inner_v4());
     ping(&scene.right, scene.left.inner_v6());
 }
 
 #[test]
-fn a_daemon_can_be_started_as_soon_as_its_interface_was_deleted() {
+fn a_daemon_can_be_started_as_soon_as_the_interface_is_deleted() {
     let Some((lab, _turn)) = lab(&[]) else { return };
     let namespace = lab.namespace("left").unwrap();
     let mut former = Daemon::start(&namespace, &convoy(), "wg0").unwrap();
     for _ in 0..30 {
-        // Who answers may still be the one before, and the interface not there yet.
+        // The answer may come from the previous daemon, before the interface exists.
         let removed = eventually(DEADLINE, || namespace.link().remove("wg0").ok());
         assert!(removed.is_some());
         former = Daemon::start(&namespace, &convoy(), "wg0").unwrap();
@@ -85,10 +85,10 @@ fn a_daemon_can_be_started_as_soon_as_its_interface_was_deleted() {
     assert!(former.ended().is_none());
 }
 
-/// The left end hears nothing for 15 seconds, and then shakes hands anew: Keepalive-Timeout and
-/// Rekey-Timeout (the paper, section 6).
+/// The left end receives nothing for 15 seconds (Keepalive-Timeout plus Rekey-Timeout, section 6 of
+/// the paper) and starts a new handshake.
 #[test]
-fn a_peer_that_has_forgotten_everything_is_found_again() {
+fn a_peer_that_has_lost_its_sessions_is_reached_again() {
     let Some(mut scene) = Scene::new(Pairing::ConvoyToWireguardGo) else {
         return;
     };
@@ -129,8 +129,8 @@ fn a_second_daemon_for_the_same_interface_is_refused() {
     assert!(first.request("get=1\n\n").unwrap().ends_with("errno=0\n\n"));
 }
 
-/// With traffic both ways, and clients of the socket that are not done.
-fn ends_cleanly_amid_work(end_it: impl FnOnce(&End)) {
+/// With traffic both ways and unfinished requests on the socket.
+fn ends_cleanly_under_load(end_it: impl FnOnce(&End)) {
     let Some(mut scene) = Scene::new(Pairing::ConvoyToConvoy) else {
         return;
     };
@@ -150,13 +150,13 @@ fn ends_cleanly_amid_work(end_it: impl FnOnce(&End)) {
             let is_over = &is_over;
             scope.spawn(move || {
                 while !is_over.load(Ordering::Relaxed) {
-                    // In the end there is no route any more.
+                    // Once the interface is gone there is no route.
                     let _ = socket.send_to(&[0; 1_200], address);
                 }
             });
         }
         let before = received(&scene.left);
-        // The senders take what the processors give, also from those who are waited for.
+        // The senders use all CPU time there is, so this may take long.
         let flows = eventually(3 * DEADLINE, || {
             (received(&scene.left) > before + 1_000).then_some(())
         });
@@ -164,7 +164,7 @@ fn ends_cleanly_amid_work(end_it: impl FnOnce(&End)) {
         let ended = eventually(3 * DEADLINE, || scene.left.daemon.ended());
         is_over.store(true, Ordering::Relaxed);
         assert!(flows.is_some(), "there was no traffic");
-        assert!(ended.is_some(), "the daemon goes on");
+        assert!(ended.is_some(), "the daemon is still running");
     });
     is_gone(&mut scene.left);
     for client in &mut clients {
@@ -172,7 +172,7 @@ fn ends_cleanly_amid_work(end_it: impl FnOnce(&End)) {
     }
 }
 
-/// Packets that have come out of the tunnel.
+/// Packets that came out of the tunnel.
 fn received(end: &End) -> u64 {
     let statistics = end.namespace.link().statistics(end.daemon.interface());
     statistics.unwrap().rx_packets
@@ -187,7 +187,7 @@ fn ends_cleanly(end_it: impl FnOnce(&End)) {
     is_gone(&mut scene.left);
 }
 
-/// Exit code 0, and neither socket nor interface is left.
+/// Requires exit status 0, and that neither socket nor interface is left.
 fn is_gone(end: &mut End) {
     let status = end.daemon.wait().unwrap();
     assert_eq!(status.code(), Some(0), "{status}");

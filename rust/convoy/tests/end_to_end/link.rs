@@ -24,7 +24,7 @@ use crate::{
     traffic::{answers, ping, tcp},
 };
 
-/// Where a link's transfer counter stands in `wg show dump`.
+/// Index of a peer's sent bytes in `wg show IFACE dump`.
 const TX_BYTES: usize = 6;
 
 #[test]
@@ -38,10 +38,10 @@ fn a_link_that_is_set_down_frees_its_port_and_comes_up_again() {
         left.namespace.link().set_down("wg0").unwrap();
         let bind = || UdpSocket::bind("0.0.0.0:51820").ok();
         let is_free = eventually(DEADLINE, || left.namespace.run(bind).unwrap());
-        assert!(is_free.is_some(), "the daemon keeps its port");
+        assert!(is_free.is_some(), "the daemon still has its port");
         drop(is_free);
         left.namespace.link().set_up("wg0").unwrap();
-        // Addresses stay when a link is down; IPv6 ones do not.
+        // A link that goes down keeps its IPv4 addresses, but not its IPv6 addresses.
         ping(left, right.inner_v4());
         ping(right, left.inner_v4());
     }
@@ -69,7 +69,7 @@ fn a_link_that_is_down_sends_no_keepalives() {
     assert!(sends_within(DEADLINE));
 }
 
-/// As in a container that was given no more.
+/// As in a container that has no other capability.
 #[test]
 fn cap_net_admin_is_enough_to_follow_the_link() {
     let Some((lab, _turn)) = lab(&["setpriv"]) else {
@@ -109,7 +109,7 @@ fn cap_net_admin_is_enough_to_follow_the_link() {
         if followed.is_none() {
             daemon.kill().unwrap();
         }
-        assert!(followed.is_some(), "not {state}");
+        assert!(followed.is_some(), "the daemon does not report {state}");
     }
     daemon.kill().unwrap();
     daemon.wait().unwrap();
@@ -128,12 +128,16 @@ fn a_renamed_interface_keeps_its_tunnel() {
     ip(&["link", "set", "office", "up"]);
     ping(left, right.inner_v4());
     ip(&["link", "set", "office", "mtu", "1300"]);
-    let is_told = || stats(&scene).contains("\"mtu\":\"1300\"").then_some(());
-    assert!(eventually(DEADLINE, is_told).is_some(), "{}", stats(&scene));
+    let is_known = || stats(&scene).contains("\"mtu\":\"1300\"").then_some(());
+    assert!(
+        eventually(DEADLINE, is_known).is_some(),
+        "{}",
+        stats(&scene)
+    );
 }
 
 #[test]
-fn a_tunnel_goes_on_when_its_interface_is_moved_to_another_namespace_and_back() {
+fn a_tunnel_survives_moving_its_interface_to_another_namespace_and_back() {
     let Some(scene) = Scene::new(Pairing::ConvoyToConvoy) else {
         return;
     };
@@ -152,27 +156,35 @@ fn a_tunnel_goes_on_when_its_interface_is_moved_to_another_namespace_and_back() 
             10_000_000,
             &AtomicU64::new(0),
         );
-        assert_eq!(wg_dump(right, 1)[2], "10.9.0.1:51820", "the sockets stay");
+        assert_eq!(
+            wg_dump(right, 1)[2],
+            "10.9.0.1:51820",
+            "the sockets must stay"
+        );
         before = after;
     }
 }
 
 #[test]
-fn a_moved_interface_is_followed_down_and_up_and_to_its_other_mtu() {
+fn the_state_and_the_mtu_of_a_moved_interface_are_followed() {
     let Some(scene) = Scene::new(Pairing::ConvoyToConvoy) else {
         return;
     };
     let (left, right) = (&scene.left, &scene.right);
     let inside = scene.lab().namespace("inside").unwrap();
     move_to(&left.namespace, &inside, "1350");
-    let is_told = || stats(&scene).contains("\"mtu\":\"1350\"").then_some(());
-    assert!(eventually(DEADLINE, is_told).is_some(), "{}", stats(&scene));
+    let is_known = || stats(&scene).contains("\"mtu\":\"1350\"").then_some(());
+    assert!(
+        eventually(DEADLINE, is_known).is_some(),
+        "{}",
+        stats(&scene)
+    );
     ping_from(&inside, right);
     assert!(answers(right, left.inner_v4()));
     inside.link().set_down("wg0").unwrap();
     let bind = || UdpSocket::bind("0.0.0.0:51820").ok();
     let is_free = eventually(DEADLINE, || left.namespace.run(bind).unwrap());
-    assert!(is_free.is_some(), "the daemon keeps its port");
+    assert!(is_free.is_some(), "the daemon still has its port");
     drop(is_free);
     inside.link().set_up("wg0").unwrap();
     ping_from(&inside, right);
@@ -193,7 +205,7 @@ fn a_namespace_that_ends_takes_the_interface_and_the_daemon_with_it() {
     assert!(!scene.left.daemon.socket().exists());
 }
 
-/// As a user would, step by step; the addresses go with the move.
+/// Moves the interface step by step, as a user would; a move removes its addresses.
 fn move_to(from: &Namespace, to: &Namespace, mtu: &str) {
     let pid = to.pid().to_string();
     output_of(from, "ip", &["link", "set", "wg0", "netns", &pid]);

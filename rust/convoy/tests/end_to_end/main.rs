@@ -1,15 +1,17 @@
-//! The real program in namespaces: against itself, and against other programs from either side.
+//! End-to-end tests of the real program in network namespaces: against itself, and against other
+//! programs at either end.
 //!
-//! Root is needed, and `wireguard-go`, `wg`, `ping`, and for some `strace` or `setpriv`; without, the
-//! tests say so and pass, or fail under `CONVOY_REQUIRE_LAB=1`. Those that `make interop` runs are
-//! ignored otherwise: they need what it installs, or take long. Further switches:
+//! They need root, `wireguard-go`, `wg` and `ping`, and some need `strace` or `setpriv`. A test that
+//! lacks something says so and passes, or fails under `CONVOY_REQUIRE_LAB=1`. Tests marked
+//! `make interop` are ignored otherwise: they take long or need the programs that it installs.
+//! Environment variables:
 //!
-//! - `CONVOY_TEST_PROGRAM`: the program to test, instead of the one that cargo has built.
-//! - `CONVOY_TEST_REFERENCE`: the program to compare with, instead of `wireguard-go`.
-//! - `CONVOY_TEST_WIREGUARD_GO`, `CONVOY_TEST_BORINGTUN`, `CONVOY_TEST_GOTATUN`: the peers,
+//! - `CONVOY_TEST_PROGRAM`: the program to test instead of the one that cargo has built.
+//! - `CONVOY_TEST_REFERENCE`: the program to compare with instead of `wireguard-go`.
+//! - `CONVOY_TEST_WIREGUARD_GO`, `CONVOY_TEST_BORINGTUN`, `CONVOY_TEST_GOTATUN`: the peers to use
 //!   instead of those in `target/peers/bin`.
-//! - `CONVOY_TEST_SEED`: what a bad network does follows from it.
-//! - `CONVOY_TEST_MEGABYTES`: how much TCP carries in one direction, instead of 200.
+//! - `CONVOY_TEST_SEED`: the seed of the simulated bad network.
+//! - `CONVOY_TEST_MEGABYTES`: how much TCP carries in each direction, instead of 200.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

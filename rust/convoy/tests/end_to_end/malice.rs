@@ -1,13 +1,13 @@
-//! A peer with valid keys that sends what no honest one would: none of it comes out of the tunnel,
-//! and all of it is counted.
+//! A peer with valid keys sends packets that no honest one would. None comes out of the tunnel, and
+//! all are counted.
 //!
 //! ```text
 //!        left                                        right
 //!  packet socket ─▶ wg0 wireguard-go ══ tunnel ══ Convoy wg0 ─▶ packet socket
 //! ```
 //!
-//! wireguard-go seals whatever has a version, a length and a destination that it knows. What it
-//! does not let pass either is shown in `connlib/proto/tests/malice.rs`.
+//! wireguard-go seals any packet with a valid version and length and a known destination.
+//! `connlib/proto/tests/malice.rs` has the packets that it would not let pass.
 
 use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
@@ -19,17 +19,17 @@ use crate::{
     traffic::{ping, tcp_both_ways},
 };
 
-/// At the beginning of every payload; the number of its case follows.
+/// Begins every payload.
 const MARK: &[u8] = b"of a malicious peer";
-/// Bytes of the headers in front of it.
+/// Bytes of the headers before it.
 const IPV4: usize = 20;
 const IPV6: usize = 40;
 const WG: &str = "wg0";
-/// An address that the right end has given to somebody else.
+/// An address that the right end assigns to another peer.
 const THIRD: &str = "10.8.0.3";
 
 #[test]
-fn what_a_malicious_peer_puts_into_the_tunnel_is_counted_and_does_not_come_out() {
+fn a_malicious_peers_packets_are_counted_and_do_not_come_out() {
     let Some(mut bed) = Malice::new() else { return };
     let (foreign, malformed) = ("inbound_foreign_source", "inbound_malformed");
     for (reason, packet) in [
@@ -43,16 +43,16 @@ fn what_a_malicious_peer_puts_into_the_tunnel_is_counted_and_does_not_come_out()
         (foreign, v6("fd08::2")),
         (foreign, v6("::1")),
         (foreign, v6("::ffff:10.8.0.1")),
-        // Header lengths: less than an IPv4 header has, and more than there is.
+        // Header lengths: shorter than an IPv4 header, and longer than the packet.
         (malformed, changed(v4("10.8.0.1"), 0, &[0x40])),
         (malformed, changed(v4("10.8.0.1"), 0, &[0x44])),
         (malformed, changed(v4("10.8.0.1"), 0, &[0x4f])),
-        // Total lengths: nothing, less than the header, more than came.
+        // Total lengths: zero, shorter than the header, longer than the packet.
         (malformed, changed(v4("10.8.0.1"), 2, &[0, 0])),
         (malformed, changed(v4("10.8.0.1"), 2, &[0, 19])),
         (malformed, changed(v4("10.8.0.1"), 2, &[0, 49])),
         (malformed, changed(v4("10.8.0.1"), 2, &[0xff, 0xff])),
-        // Payload lengths of IPv6: more than came.
+        // IPv6 payload lengths: longer than the packet.
         (malformed, changed(v6("fd08::1"), 4, &[0, 25])),
         (malformed, changed(v6("fd08::1"), 4, &[0xff, 0xff])),
     ] {
@@ -64,7 +64,7 @@ fn what_a_malicious_peer_puts_into_the_tunnel_is_counted_and_does_not_come_out()
 }
 
 #[test]
-fn a_packet_that_says_less_than_came_is_cut_where_it_says() {
+fn a_packet_longer_than_its_header_says_is_truncated() {
     let Some(bed) = Malice::new() else { return };
     let (short_v4, short_v6) = (
         changed(v4("10.8.0.1"), 2, &[0, 41]),
@@ -78,7 +78,7 @@ fn a_packet_that_says_less_than_came_is_cut_where_it_says() {
     assert_eq!(bed.new_drops(), BTreeMap::new());
 }
 
-/// A tunnel from wireguard-go to Convoy, and sockets below their IP stacks.
+/// A tunnel from wireguard-go to Convoy, and packet sockets below both IP stacks.
 struct Malice {
     scene: Scene,
     wire: PacketSocket,
@@ -105,12 +105,12 @@ impl Malice {
         Some(malice)
     }
 
-    /// Puts a packet into the left tunnel as if its host had sent it.
+    /// Injects a packet into the left end as if its host had sent it.
     fn inject(&self, packet: &[u8]) {
         self.wire.send(packet).unwrap();
     }
 
-    /// Puts `packet` in, and waits until it is counted once, under `reason` and no other.
+    /// Injects `packet` and waits until it is counted once, under `reason` and no other.
     fn is_dropped(&mut self, packet: Vec<u8>, reason: &str) {
         self.inject(&packet);
         let drops = eventually(DEADLINE, || {
@@ -121,7 +121,7 @@ impl Malice {
         assert_eq!(drops, Some(expected), "{packet:x?}");
     }
 
-    /// What the right end has received and dropped since this was asked last, by reason.
+    /// Packets that the right end has received and dropped since the last call, by reason.
     fn new_drops(&mut self) -> BTreeMap<String, u64> {
         let stats = stats(&self.scene.right);
         let drops: BTreeMap<String, u64> =
@@ -140,19 +140,19 @@ impl Malice {
         self
     }
 
-    /// What came out of the right end's TUN since it was opened, and was no honest packet.
+    /// Malicious packets that came out of the right end's TUN.
     fn marked_packets(&self) -> Vec<Vec<u8>> {
         let mut marked = Vec::new();
         let mut heard = 0;
         while let Some(frame) = self.tap.receive(Duration::ZERO).unwrap() {
             heard += 1;
-            // In an ICMP error about it, it is behind two headers.
+            // In an ICMP error, the packet follows two headers.
             let payloads = [IPV4, IPV6].map(|header| frame.bytes.get(header..));
             if payloads.iter().flatten().any(|p| p.starts_with(MARK)) {
                 marked.push(frame.bytes);
             }
         }
-        assert!(heard > 0, "not even the honest packets were heard");
+        assert!(heard > 0, "not even the honest packets were captured");
         marked
     }
 }
@@ -162,7 +162,7 @@ fn v4(source: &str) -> Vec<u8> {
     let mut packet = vec![0x45, 0, 0, 48, 0, 0, 0, 0, 64, 253, 0, 0];
     for address in [source, "10.8.0.2"] {
         let IpAddr::V4(address) = address.parse().unwrap() else {
-            panic!("no IPv4 address");
+            panic!("not an IPv4 address");
         };
         packet.extend(address.octets());
     }
@@ -174,7 +174,7 @@ fn v6(source: &str) -> Vec<u8> {
     let mut packet = vec![0x60, 0, 0, 0, 0, 24, 253, 64];
     for address in [source, "fd08::2"] {
         let IpAddr::V6(address) = address.parse().unwrap() else {
-            panic!("no IPv6 address");
+            panic!("not an IPv6 address");
         };
         packet.extend(address.octets());
     }

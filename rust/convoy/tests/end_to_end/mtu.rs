@@ -13,32 +13,32 @@ use crate::{
     traffic::{answers_of, ping, ping_of, tcp, tcp_bytes, udp_echo},
 };
 
-/// The least MTU of IPv4 (RFC 791).
-const LEAST: u32 = 68;
+/// The smallest MTU of IPv4 (RFC 791).
+const SMALLEST: u32 = 68;
 
-/// About the least MTU that TCP works with on Linux (net.ipv4.tcp_min_snd_mss).
-const LEAST_FOR_TCP: u32 = 100;
+/// About the smallest MTU with which TCP works on Linux (net.ipv4.tcp_min_snd_mss).
+const SMALLEST_FOR_TCP: u32 = 100;
 
-/// What is left of 9,000 bytes under IPv6, UDP and WireGuard.
+/// 9,000 bytes less IPv6, UDP and WireGuard headers.
 const JUMBO: u32 = 8_920;
 
 for_each_pairing! {
-    fn the_least_mtu_of_ipv4_works(pairing: Pairing) {
-        let options = TunnelOptions { tunnel_mtu: LEAST, ..TunnelOptions::default() };
+    fn the_minimum_ipv4_mtu_works(pairing: Pairing) {
+        let options = TunnelOptions { tunnel_mtu: SMALLEST, ..TunnelOptions::default() };
         let Some(scene) = Scene::with(pairing, &options) else { return };
-        for size in [29, LEAST as usize] {
+        for size in [29, SMALLEST as usize] {
             ping_of(&scene.left, scene.right.inner_v4(), size);
         }
     }
 
     fn tcp_works_with_a_tiny_mtu(pairing: Pairing) {
-        let options = TunnelOptions { tunnel_mtu: LEAST_FOR_TCP, ..TunnelOptions::default() };
+        let options = TunnelOptions { tunnel_mtu: SMALLEST_FOR_TCP, ..TunnelOptions::default() };
         let Some(scene) = Scene::with(pairing, &options) else { return };
         let (left, right) = (&scene.left, &scene.right);
         tcp(&left.namespace, right, right.inner_v4(), 500_000, &AtomicU64::new(0));
     }
 
-    fn jumbo_packets_go_through_whole(pairing: Pairing) {
+    fn jumbo_packets_go_through_unfragmented(pairing: Pairing) {
         if !pairing.both(Program::carries_jumbo_packets) { return }
         let options =
             TunnelOptions { cable_mtu: 9_000, tunnel_mtu: JUMBO, ..TunnelOptions::default() };
@@ -58,7 +58,7 @@ for_each_pairing! {
         let progress = AtomicU64::new(0);
         let arrived = |part: u64| {
             let enough = || (progress.load(Ordering::Relaxed) >= part).then_some(());
-            assert!(eventually(DEADLINE, enough).is_some(), "TCP stands still");
+            assert!(eventually(DEADLINE, enough).is_some(), "TCP has stalled");
         };
         thread::scope(|scope| {
             scope.spawn(|| tcp(&left.namespace, right, right.inner_v4(), bytes, &progress));
@@ -69,7 +69,7 @@ for_each_pairing! {
                 }
             }
         });
-        // The first one after TCP is sometimes lost where BoringTun receives.
+        // BoringTun sometimes loses the first packet after TCP.
         let is_answered = || answers_of(left, right.inner_v4(), 1_420).then_some(());
         assert!(eventually(DEADLINE, is_answered).is_some());
     }

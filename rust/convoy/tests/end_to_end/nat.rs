@@ -1,4 +1,4 @@
-//! A client behind a router that translates addresses, and soon forgets for whom.
+//! A client behind NAT, whose router soon forgets idle flows.
 //!
 //! ```text
 //!   client 10.8.0.1 ══════════════════════════════════════════ server 10.8.0.2
@@ -6,8 +6,8 @@
 //!                                  masquerade ──▶
 //! ```
 //!
-//! The server has no route to 192.168.0.0/24: it can reach the client only while the router
-//! remembers to whom what comes back is to go, which is [`MEMORY`] after the last datagram.
+//! The server has no route to 192.168.0.0/24. It can reach the client only while the router keeps
+//! the mapping, for [`MAPPING_TIME`] after the last datagram.
 
 use std::{fs, thread, time::Duration};
 
@@ -22,38 +22,38 @@ use crate::{
     traffic::{answers, ping},
 };
 
-/// How long the router remembers a UDP flow.
-const MEMORY: Duration = Duration::from_secs(2);
-/// Seconds between persistent keepalives where there are some: less than [`MEMORY`].
+/// How long the router keeps the mapping of an idle UDP flow.
+const MAPPING_TIME: Duration = Duration::from_secs(2);
+/// Seconds between persistent keepalives, if enabled: less than [`MAPPING_TIME`].
 const KEEPALIVE: u16 = 1;
 
 for_each_pairing_at_length! {
-    fn persistent_keepalives_keep_the_way_to_a_client_behind_nat_open(pairing: Pairing) {
+    fn persistent_keepalives_keep_the_nat_mapping_of_a_client_alive(pairing: Pairing) {
         let Some((lab, _turn)) = lab_with(&both(pairing), &["nft", "wg", "ping"]) else { return };
         let (client, server) = behind_nat(&lab, pairing, KEEPALIVE);
         ping(&client, server.inner_v4());
-        // Some programs count what was in a datagram, so none of a keepalive: the cable counts all.
+        // Some programs count payload bytes, and a keepalive has none: count on the veth instead.
         let received = || server.namespace.link().statistics("veth0").unwrap().rx_packets;
-        let (before, keepalives) = (received(), 6 * MEMORY.as_secs() / u64::from(KEEPALIVE));
+        let (before, keepalives) = (received(), 6 * MAPPING_TIME.as_secs() / u64::from(KEEPALIVE));
         let long_after = || (received() >= before + keepalives).then_some(());
         assert!(eventually(2 * DEADLINE, long_after).is_some(), "no keepalives");
         assert!(answers(&server, client.inner_v4()));
-        // From the router's address, and from whatever port it chose.
+        // The router's address, with the port that it chose.
         assert!(wg_dump(&server, 1)[2].starts_with("10.9.0.1:"));
     }
 
-    fn without_keepalives_the_way_to_a_client_behind_nat_closes(pairing: Pairing) {
+    fn without_keepalives_the_nat_mapping_of_a_client_expires(pairing: Pairing) {
         let Some((lab, _turn)) = lab_with(&both(pairing), &["nft", "wg", "ping"]) else { return };
         let (client, server) = behind_nat(&lab, pairing, 0);
         ping(&client, server.inner_v4());
         assert!(answers(&server, client.inner_v4()));
-        // What the server sends may keep the way open, if it comes in time; and 10 seconds after
-        // it has last heard from the server the client says so, once.
+        // A datagram from the server renews the mapping if it comes in time, and 10 seconds after the
+        // last one the client sends a keepalive.
         let closed = (0..4).any(|_| {
-            thread::sleep(3 * MEMORY);
+            thread::sleep(3 * MAPPING_TIME);
             !answers(&server, client.inner_v4())
         });
-        assert!(closed, "the router never forgets");
+        assert!(closed, "the mapping never expires");
         ping(&client, server.inner_v4());
         assert!(answers(&server, client.inner_v4()));
     }
@@ -63,7 +63,7 @@ fn both(pairing: Pairing) -> [Program; 2] {
     pairing.ends().into()
 }
 
-/// The client is the left one of the pairing; nothing has been sent yet.
+/// Starts the client (the pairing's left end) and the server; nothing has been sent yet.
 fn behind_nat(lab: &Lab, pairing: Pairing, keepalive: u16) -> (End, End) {
     let [inside, router, outside] =
         ["client", "router", "server"].map(|label| lab.namespace(label).unwrap());
@@ -120,13 +120,13 @@ fn translate(router: &Namespace) {
         type nat hook postrouting priority srcnat; oifname \"wan\" masquerade; }; }";
     let mut nft = router.command("nft");
     assert!(nft.arg(RULES).status().unwrap().success());
-    let seconds = MEMORY.as_secs().to_string();
+    let seconds = MAPPING_TIME.as_secs().to_string();
     for (setting, value) in [
         ("ipv4/ip_forward", "1"),
         ("netfilter/nf_conntrack_udp_timeout", &seconds),
         ("netfilter/nf_conntrack_udp_timeout_stream", &seconds),
     ] {
-        // Below /proc/sys/net every thread sees the settings of its own namespace.
+        // /proc/sys/net shows each thread the settings of its own network namespace.
         let write = || fs::write(format!("/proc/sys/net/{setting}"), value);
         router.run(write).unwrap().unwrap();
     }

@@ -1,4 +1,4 @@
-//! Who is at which end of a tunnel, and one test for each such pairing.
+//! Which program is at which end of a tunnel, and one test for each pairing.
 
 use std::{
     env,
@@ -14,7 +14,7 @@ use crate::scene::convoy_program;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Program {
     Convoy,
-    /// As the system has it.
+    /// The one installed on the system.
     WireguardGo,
     NewestWireguardGo,
     BoringTun,
@@ -22,7 +22,7 @@ pub(crate) enum Program {
 }
 
 impl Program {
-    /// Where it is: a path, or a name to be found in `PATH`.
+    /// Its path, or a name to look up in `PATH`.
     pub(crate) fn path(self) -> PathBuf {
         match self {
             Self::Convoy => convoy_program(),
@@ -37,59 +37,59 @@ impl Program {
         let implementation = Implementation::new(self.path());
         match self {
             Self::Convoy | Self::WireguardGo | Self::NewestWireguardGo => implementation,
-            // They ask for the user who has logged in, and end where nobody has.
+            // They look up the logged-in user and exit if there is none.
             Self::BoringTun | Self::GotaTun => implementation.argument("--disable-drop-privileges"),
         }
     }
 
-    /// What it has to be told to follow its own host, or a peer, to another address.
+    /// The argument that it needs to follow its own host, or a peer, to another address.
     pub(crate) fn argument_to_roam(self) -> Option<&'static str> {
         match self {
-            // It connects a socket to each peer, which keeps the addresses that both had then.
+            // It connects a socket to each peer, which pins both addresses.
             Self::BoringTun => Some("--disable-connected-udp"),
             _ => None,
         }
     }
 
-    /// Whether it goes on when the address that it has sent from is taken from its host.
-    pub(crate) fn notices_that_its_address_is_gone(self) -> bool {
-        // Two of its kind stand still.
+    /// Whether it keeps working when its host loses the address that it sends from.
+    pub(crate) fn survives_losing_its_address(self) -> bool {
+        // Two of them get stuck with each other, too.
         self != Self::WireguardGo
     }
 
-    /// Whether a peer that is there can be changed; otherwise only removed and added anew.
+    /// Whether an existing peer can be changed, rather than only removed and added again.
     pub(crate) fn changes_peers(self) -> bool {
         self != Self::BoringTun
     }
 
-    /// Whether it carries packets longer than those of an Ethernet.
+    /// Whether it carries packets longer than an Ethernet frame's.
     pub(crate) fn carries_jumbo_packets(self) -> bool {
-        // Two of the same kind do not, either.
+        // Two of them do not carry them between each other, either.
         !matches!(self, Self::BoringTun | Self::GotaTun)
     }
 
-    /// Whether `wg set` may change its key and its mark once it runs.
+    /// Whether `wg set` can change its private key and its firewall mark while it runs.
     pub(crate) fn changes_itself(self) -> bool {
         self != Self::GotaTun
     }
 
-    /// Whether its answers leave from the address that it was spoken to.
+    /// Whether its replies leave from the address that the peer sent to.
     pub(crate) fn keeps_its_source(self) -> bool {
         matches!(self, Self::Convoy | Self::WireguardGo)
     }
 
-    /// When the last handshake was, from the field that `wg show IFACE dump` gives.
+    /// The time of the last handshake, from its field in `wg show IFACE dump`.
     pub(crate) fn handshake_time(self, field: &str) -> SystemTime {
         let seconds = Duration::from_secs(field.parse().unwrap());
         match self {
-            // It tells how long ago.
+            // It reports the age instead.
             Self::BoringTun => SystemTime::now() - seconds,
             _ => SystemTime::UNIX_EPOCH + seconds,
         }
     }
 }
 
-/// The path that a variable names, else where `make interop` installs the program.
+/// The path in the variable, or where `make interop` installs the program.
 fn installed(variable: &str, program: &str) -> PathBuf {
     let default = || {
         let peers = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/peers/bin");
@@ -98,7 +98,7 @@ fn installed(variable: &str, program: &str) -> PathBuf {
     env::var_os(variable).map_or_else(default, PathBuf::from)
 }
 
-/// Who is at which end; the left end speaks first.
+/// The programs at the two ends; the left end sends first.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Pairing {
     ConvoyToConvoy,
@@ -125,17 +125,17 @@ impl Pairing {
         Self::GotaTunToConvoy,
     ];
 
-    /// Whether both ends are so; says that the test is left out if one of them is not.
-    pub(crate) fn both(self, are: impl Fn(Program) -> bool) -> bool {
+    /// Whether both programs can do this; says that the test is skipped if one of them cannot.
+    pub(crate) fn both(self, can: impl Fn(Program) -> bool) -> bool {
         let (left, right) = self.ends();
-        let both = are(left) && are(right);
+        let both = can(left) && can(right);
         if !both {
-            eprintln!("{self:?}: left out, the other program cannot do this");
+            eprintln!("{self:?}: skipped, the other program does not support this");
         }
         both
     }
 
-    /// The left end and the right one.
+    /// The left end and the right end.
     pub(crate) fn ends(self) -> (Program, Program) {
         use Program::{BoringTun, Convoy, GotaTun, NewestWireguardGo, WireguardGo};
         match self {
@@ -152,8 +152,8 @@ impl Pairing {
     }
 }
 
-/// Makes of each function a module with one test a [`Pairing`]: those with programs that
-/// `make interop` installs are for it alone.
+/// Turns each function into a module with one test per [`Pairing`]. Only `make interop` runs the
+/// tests that need the programs it installs.
 macro_rules! for_each_pairing {
     ($($(#[doc = $doc:literal])* fn $name:ident($pairing:ident: Pairing) $body:block)*) => {$(
         $(#[doc = $doc])*
@@ -174,7 +174,7 @@ macro_rules! for_each_pairing {
     )*};
 }
 
-/// The same for tests that wait long: all of them are for `make interop`.
+/// The same for slow tests: only `make interop` runs them.
 macro_rules! for_each_pairing_at_length {
     ($($(#[doc = $doc:literal])* fn $name:ident($pairing:ident: Pairing) $body:block)*) => {$(
         $(#[doc = $doc])*

@@ -1,4 +1,4 @@
-//! What takes minutes: new sessions after two of them, and silence.
+//! Tests that take minutes: session renewal and silence.
 
 use std::{
     fs,
@@ -19,13 +19,13 @@ use crate::{
     traffic::{SetOnDrop, echo_until, ping},
 };
 
-/// Rekey-After-Time (the paper, section 6.1), and some for the program that looks seldom.
+/// Rekey-After-Time (the paper, section 6.1) plus a margin for a program that polls rarely.
 const REKEY_DEADLINE: Duration = Duration::from_secs(120 + 30);
 const PORT: u16 = 7_001;
 
 #[test]
 #[ignore = "make interop"]
-fn sessions_are_renewed_after_two_minutes_and_nothing_is_lost() {
+fn sessions_are_renewed_after_two_minutes_without_loss() {
     let programs: Vec<_> = Pairing::ALL
         .iter()
         .flat_map(|p| <[_; 2]>::from(p.ends()))
@@ -43,7 +43,7 @@ fn sessions_are_renewed_after_two_minutes_and_nothing_is_lost() {
     });
 }
 
-/// A tunnel without persistent keepalives has nothing to do when nothing goes through it.
+/// A tunnel without traffic and persistent keepalives has nothing to do.
 #[test]
 #[ignore = "make interop"]
 fn idle_daemons_sleep() {
@@ -64,12 +64,12 @@ fn idle_daemons_sleep() {
         let switches = context_switches(end.daemon.pid()) - before;
         assert!(
             switches <= 3,
-            "{switches} context switches in a silent minute"
+            "{switches} context switches in an idle minute"
         );
     }
 }
 
-/// Echoes go to and fro all the while, and every one arrives.
+/// Exchanges echoes all the while, none of which may be lost.
 fn session_is_renewed(pairing: Pairing, tunnel: &Tunnel) {
     let (left, right) = (&tunnel.left, &tunnel.right);
     ping(left, right.inner_v4());
@@ -81,7 +81,7 @@ fn session_is_renewed(pairing: Pairing, tunnel: &Tunnel) {
         ]
     };
     let first = handshakes();
-    // What tells how long ago, in whole seconds, is not exact.
+    // A program that reports an age in whole seconds is not exact.
     let long_after = |i: usize, now: SystemTime| now > first[i] + Duration::from_secs(60);
     let renewed = || {
         handshakes()
@@ -113,16 +113,16 @@ fn session_is_renewed(pairing: Pairing, tunnel: &Tunnel) {
         });
         assert!(
             moved.is_some(),
-            "{pairing:?}: no handshake after {first:?}, but {:?}",
+            "{pairing:?}: no new handshake after {first:?}: {:?}",
             handshakes()
         );
-        // Into the new session.
+        // Continue into the new session.
         thread::sleep(Duration::from_secs(5));
         drop(end);
     });
 }
 
-/// Bursts of datagrams, each of which has to come back before the next burst.
+/// Sends bursts of datagrams; each burst must come back whole before the next.
 fn exchange_until(pairing: Pairing, socket: &UdpSocket, done: &AtomicBool) {
     const BURST: u64 = 8;
     let begin = Instant::now();
@@ -152,11 +152,11 @@ fn handshake_time(program: Program, end: &End) -> SystemTime {
     program.handshake_time(&wg_dump(end, 1)[4])
 }
 
-/// Takes from the kernel what it would send of its own accord.
+/// Stops the kernel from sending anything on its own.
 fn stay_silent(end: &End) {
     for interface in [end.daemon.interface(), "veth0"] {
         let setting = format!("/proc/sys/net/ipv6/conf/{interface}/router_solicitations");
-        // Below /proc/sys/net every thread sees the settings of its own namespace.
+        // /proc/sys/net shows each thread the settings of its own network namespace.
         end.namespace
             .run(|| fs::write(setting, "0"))
             .unwrap()
@@ -164,8 +164,8 @@ fn stay_silent(end: &End) {
     }
 }
 
-/// Whether nothing has gone in or out for longer than any timer of a live session runs
-/// (Keepalive-Timeout and Rekey-Timeout, 15 seconds).
+/// Whether nothing goes in or out for longer than any timer of a live session (Keepalive-Timeout
+/// plus Rekey-Timeout, 15 seconds).
 fn is_silent(end: &End) -> bool {
     let traffic = || {
         let link = end.namespace.link();
@@ -177,7 +177,7 @@ fn is_silent(end: &End) -> bool {
     traffic() == before
 }
 
-/// Of all threads, voluntary or not.
+/// Context switches of all threads, voluntary or not.
 fn context_switches(process: Pid) -> u64 {
     let threads = fs::read_dir(format!("/proc/{process}/task")).unwrap();
     let statuses = threads.map(|t| fs::read_to_string(t.unwrap().path().join("status")).unwrap());

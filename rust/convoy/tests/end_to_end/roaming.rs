@@ -1,4 +1,4 @@
-//! One end moves while TCP runs in both directions: nothing is lost but time.
+//! One end roams while TCP runs in both directions; no data is lost.
 //!
 //! ```text
 //!   left: 10.9.0.1 fd09::1 ──────── veth ──────── right: 10.9.0.2 fd09::2
@@ -31,7 +31,7 @@ use crate::{
 const PORT: u16 = 51_999;
 
 for_each_pairing! {
-    fn tcp_survives_that_the_left_end_moves(pairing: Pairing) {
+    fn tcp_survives_the_left_end_roaming(pairing: Pairing) {
         let Some(mut scene) = Scene::new(pairing) else { return };
         let (program, other) = pairing.ends();
         let tunnel = &mut *scene;
@@ -55,7 +55,7 @@ for_each_pairing! {
                 let enough = |count: &AtomicU64| count.load(Ordering::Relaxed) >= bytes / 5 * part;
                 let both = || (enough(&up) && enough(&down)).then_some(());
                 let arrived = eventually(3 * DEADLINE, both);
-                assert!(arrived.is_some(), "TCP stands still: {up:?} {down:?}");
+                assert!(arrived.is_some(), "TCP has stalled: {up:?} {down:?}");
             });
             for transfer in transfers {
                 transfer.join().unwrap();
@@ -65,13 +65,13 @@ for_each_pairing! {
     }
 }
 
-/// Moves the left end when so many fifths have `arrived` in both directions.
+/// Moves the left end once 1, 2 and 3 fifths of the data have `arrived` in both directions.
 fn move_under_way(program: Program, left: &End, right: &End, arrived: impl Fn(u64)) {
     let seen_at = |endpoint: &str| {
         let seen = || (wg_dump(right, 1)[2] == endpoint).then_some(());
         assert!(
             eventually(DEADLINE, seen).is_some(),
-            "not seen at {endpoint}"
+            "the right end does not see the left one at {endpoint}"
         );
     };
     arrived(1);
@@ -79,7 +79,7 @@ fn move_under_way(program: Program, left: &End, right: &End, arrived: impl Fn(u6
         .request(&format!("set=1\nlisten_port={PORT}\n\n"))
         .unwrap();
     seen_at(&format!("10.9.0.1:{PORT}"));
-    if !program.notices_that_its_address_is_gone() {
+    if !program.survives_losing_its_address() {
         return;
     }
     arrived(2);
@@ -90,8 +90,8 @@ fn move_under_way(program: Program, left: &End, right: &End, arrived: impl Fn(u6
     seen_at(&format!("[fd09::1]:{PORT}"));
 }
 
-/// A datagram that is overtaken while its sender moves takes the other end back to the old address,
-/// until the next one: so there is always a next one, also when all that TCP has to send has come.
+/// Keeps sending. A datagram overtaken during a move points the other end back to the old address
+/// until the next datagram, so there must be a next one even after TCP is done.
 fn speak_until(end: &End, to: IpAddr, done: &AtomicBool) {
     let socket = end
         .namespace
@@ -110,7 +110,7 @@ fn move_to_another_address(end: &End) {
     link.add_address("veth0", "10.9.0.7/24").unwrap();
 }
 
-/// Gives up the IPv4 address, and talks to the other's IPv6 address.
+/// Removes the IPv4 address and switches to the other end's IPv6 address.
 fn move_to_ipv6(end: &End, other: &End, program: Program) {
     end.namespace
         .link()
@@ -126,7 +126,7 @@ fn move_to_ipv6(end: &End, other: &End, program: Program) {
     }
     let key = hex::encode(other.keys.public);
     let request = format!("set=1\npublic_key={key}\nupdate_only=true\nendpoint={endpoint}\n\n");
-    // A datagram that has come to the IPv4 address before is a reason to answer there.
+    // A datagram that arrived over IPv4 just before sets the endpoint back.
     let moved = eventually(DEADLINE, || {
         assert_eq!(end.daemon.request(&request).unwrap().trim(), "errno=0");
         thread::sleep(Duration::from_millis(50));

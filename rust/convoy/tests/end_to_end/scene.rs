@@ -1,4 +1,4 @@
-//! The scene of a test: a tunnel between two daemons, alone on the machine.
+//! The scene of a test: a tunnel between two daemons, with no other test running beside it.
 
 use std::{
     env, fs,
@@ -18,12 +18,12 @@ use convoy_lab::{
 use crate::pairing::Program;
 pub(crate) use crate::pairing::{Pairing, for_each_pairing};
 
-/// How long anything may take that is expected to happen.
+/// How long to wait for anything that is expected to happen.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
 
-/// A tunnel, with the lab that it is in and the right to be the only one.
+/// A tunnel, its lab, and a lock that keeps other tests from running.
 ///
-/// When the test fails, what the daemons wrote is shown.
+/// Prints the daemons' logs when the test fails.
 pub(crate) struct Scene {
     tunnel: Tunnel,
     lab: Lab,
@@ -31,7 +31,7 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
-    /// `None` where there cannot be one: then the test is to be skipped.
+    /// `None` if the machine cannot provide it; the caller then skips its test.
     pub(crate) fn new(pairing: Pairing) -> Option<Self> {
         Self::with(pairing, &TunnelOptions::default())
     }
@@ -48,7 +48,7 @@ impl Scene {
         })
     }
 
-    /// For more namespaces beside the tunnel's two.
+    /// For namespaces besides the tunnel's two.
     pub(crate) fn lab(&self) -> &Lab {
         &self.lab
     }
@@ -80,7 +80,7 @@ impl Drop for Scene {
             let end_of_daemon = end
                 .daemon
                 .ended()
-                .map_or("runs".to_owned(), |s| s.to_string());
+                .map_or("running".to_owned(), |s| s.to_string());
             eprintln!(
                 "--- {side} daemon ({end_of_daemon}) wrote:\n{}",
                 end.daemon.log()
@@ -89,7 +89,7 @@ impl Drop for Scene {
     }
 }
 
-/// As [`lab`], for a test that also needs these daemons.
+/// Like [`lab`], for a test that also needs these daemons.
 pub(crate) fn lab_with(
     daemons: &[Program],
     programs: &[&str],
@@ -99,7 +99,7 @@ pub(crate) fn lab_with(
     lab(&programs.iter().copied().chain(daemons).collect::<Vec<_>>())
 }
 
-/// A daemon alone in its namespace, and its right to be the only one.
+/// A single daemon in its namespace, and a lock that keeps other tests from running.
 pub(crate) struct Bed {
     pub(crate) daemon: Daemon,
     pub(crate) namespace: Namespace,
@@ -108,7 +108,7 @@ pub(crate) struct Bed {
 }
 
 impl Bed {
-    /// `None` where there cannot be one: then the test is to be skipped.
+    /// `None` if the machine cannot provide it; the caller then skips its test.
     pub(crate) fn new() -> Option<Self> {
         let (lab, turn) = lab(&["wg"])?;
         let namespace = lab.namespace("left").unwrap();
@@ -120,7 +120,7 @@ impl Bed {
         })
     }
 
-    /// The memory that the daemon has at present (VmRSS), in KiB.
+    /// The daemon's resident memory (VmRSS) in KiB.
     pub(crate) fn resident(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.daemon.pid())).unwrap();
         let line = status.lines().find(|line| line.starts_with("VmRSS:"));
@@ -129,7 +129,8 @@ impl Bed {
     }
 }
 
-/// A lab for the test that runs, and the right to be the only one; `None` where there cannot be.
+/// A lab for the current test and a lock that keeps other tests from running; `None` if the machine
+/// cannot provide it.
 pub(crate) fn lab(programs: &[&str]) -> Option<(Lab, MutexGuard<'static, ()>)> {
     static TURN: Mutex<()> = Mutex::new(());
     let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -154,7 +155,7 @@ pub(crate) fn wireguard_go() -> Implementation {
     Program::WireguardGo.implementation()
 }
 
-/// What a program inside wrote to its standard output; fails the test if the program fails.
+/// Runs a program in the namespace and returns its standard output; fails the test if it fails.
 pub(crate) fn output_of(
     namespace: &Namespace,
     program: impl AsRef<std::ffi::OsStr>,
@@ -180,7 +181,7 @@ pub(crate) fn output_of(
     stdout
 }
 
-/// One line of `wg show IFACE dump`, split; line 0 is the interface, line 1 the peer.
+/// The fields of one line of `wg show IFACE dump`; line 0 is the interface, line 1 the peer.
 pub(crate) fn wg_dump(end: &End, line: usize) -> Vec<String> {
     let dump = output_of(
         &end.namespace,

@@ -1,4 +1,4 @@
-//! Where keys are, and where they are not: the daemon's memory once they were taken back, its log.
+//! Keys leave no copy in the daemon's memory once they are removed, and none in its log.
 
 mod memory;
 mod session;
@@ -13,11 +13,11 @@ use crate::scene::{Bed, DEADLINE, convoy, lab, output_of};
 use memory::{Secret, places};
 use session::Peer;
 
-/// Enough that what holds them grows while they are read.
+/// Enough that the parser's vectors grow while it reads them.
 const PEERS: usize = 40;
 
 #[test]
-fn keys_that_were_taken_back_are_nowhere_in_memory() {
+fn keys_that_were_removed_are_nowhere_in_memory() {
     let Some(bed) = Bed::new() else { return };
     let keys = Keys::generate();
     let pid = bed.daemon.pid();
@@ -25,7 +25,7 @@ fn keys_that_were_taken_back_are_nowhere_in_memory() {
 
     bed.file("setconf", &keys.configuration());
     bed.wg("setconf wg0 /run/setconf");
-    // The answer is a text that holds them all.
+    // The answer contains all keys as text.
     assert!(bed.wg("show wg0 dump").contains(&keys.preshared_base64()));
     assert_eq!(places(pid, &keys.texts()), "");
     let found = places(pid, &keys.all());
@@ -94,7 +94,7 @@ fn keys_of_sessions_that_have_ended_are_nowhere_in_memory() {
         bed.wg(&add);
         bed.daemon.wait_until_listening(7_777).unwrap();
         let session = peer.session(7_777);
-        // The packet that a ping sends is sealed in the session, once the keepalive was opened.
+        // Once the keepalive has arrived, the session seals the packet of a ping.
         let has_sent = || {
             let mut ping = bed.namespace.command("ping");
             let _ = ping.args(["-c", "1", "-W", "1", "10.8.0.2"]).output();
@@ -120,7 +120,7 @@ fn keys_of_sessions_that_have_ended_are_nowhere_in_memory() {
 }
 
 #[test]
-fn a_preshared_key_that_was_replaced_is_nowhere_after_the_next_handshake() {
+fn a_replaced_preshared_key_is_gone_after_the_next_handshake() {
     let Some(bed) = Bed::new() else { return };
     let keys = Keys::generate();
     let mut peer = Peer::new(&bed.namespace, &keys.own, keys.preshared);
@@ -150,7 +150,7 @@ fn a_preshared_key_that_was_replaced_is_nowhere_after_the_next_handshake() {
 }
 
 #[test]
-fn no_log_tells_a_key() {
+fn no_log_contains_a_key() {
     let Some((lab, _turn)) = lab(&["wg"]) else {
         return;
     };
@@ -178,7 +178,7 @@ fn no_log_tells_a_key() {
                 "listen_port=",
                 &of_peer,
             ] {
-                // What a hand makes of a line: too long, too short, another place.
+                // Typical mistakes: too long, too short, under the wrong key.
                 requests.push(format!("{line}{text}0\n"));
                 requests.push(format!("{line}{}\n", &text[1..]));
                 requests.push(format!("{line}{text}\n"));
@@ -221,13 +221,13 @@ fn no_log_tells_a_key() {
     }
 }
 
-/// As `{:?}` writes bytes.
+/// Bytes as `{:?}` prints them.
 fn list(bytes: &[u8]) -> String {
     let list = format!("{bytes:?}");
     list[1..list.len() - 1].to_owned()
 }
 
-/// The device's, and its peers'.
+/// The device's keys and its peers'.
 struct Keys {
     own: KeyPair,
     preshared: [u8; 32],
@@ -237,7 +237,7 @@ struct Keys {
 impl Keys {
     fn generate() -> Self {
         let mut own = KeyPair::generate();
-        // The canonical form, which the daemon keeps.
+        // Clamped, the form that the daemon keeps.
         own.private[0] &= 248;
         own.private[31] = (own.private[31] & 127) | 64;
         Self {
@@ -247,7 +247,7 @@ impl Keys {
         }
     }
 
-    /// As wg(8) reads it.
+    /// A configuration file of wg(8).
     fn configuration(&self) -> String {
         let own = BASE64_STANDARD.encode(self.own.private);
         let peers = self.peers.iter().map(|peer| {
@@ -272,7 +272,7 @@ impl Keys {
         Secret::new("preshared key", self.preshared)
     }
 
-    /// What both static keys of the first peer's handshakes make.
+    /// The shared secret of the static keys in the first peer's handshakes.
     fn shared(&self) -> Secret {
         let own = x25519_dalek::StaticSecret::from(self.own.private);
         let shared = own.diffie_hellman(&self.peers[0].public.into());
@@ -283,7 +283,7 @@ impl Keys {
         vec![self.private(), self.preshared(), self.shared()]
     }
 
-    /// As the UAPI writes them, and as `wg` does.
+    /// The private and preshared keys as text, in the UAPI's and in `wg`'s format.
     fn texts(&self) -> Vec<Secret> {
         let all = self.all().into_iter().take(2);
         all.flat_map(|Secret { name, bytes }| {
@@ -295,7 +295,7 @@ impl Keys {
 }
 
 impl Bed {
-    /// What `wg` says.
+    /// Runs `wg` and returns its output.
     fn wg(&self, arguments: &str) -> String {
         let arguments: Vec<_> = arguments.split(' ').collect();
         output_of(&self.namespace, "wg", &arguments)

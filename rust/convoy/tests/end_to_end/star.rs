@@ -11,7 +11,7 @@
 //!                             spoke 4
 //! ```
 //!
-//! The spokes know the hub only, as the way to all of 10.8.0.0/24 and fd08::/64.
+//! The spokes' only peer is the hub, through which they route all of 10.8.0.0/24 and fd08::/64.
 
 use std::sync::MutexGuard;
 
@@ -22,7 +22,7 @@ use convoy_lab::{
 
 use crate::{pairing::Program, scene::lab_with, traffic::ping};
 
-/// A daemon with several peers, each on a cable of its own, and the right to be the only ones.
+/// A hub with several peers, each on its own veth, and a lock that keeps other tests from running.
 pub(crate) struct Star {
     pub(crate) hub: End,
     pub(crate) spokes: Vec<End>,
@@ -31,8 +31,8 @@ pub(crate) struct Star {
 }
 
 impl Star {
-    /// All spokes have spoken to the hub. `None` where there cannot be any: then the test is to be
-    /// skipped.
+    /// All spokes have contacted the hub. `None` if the machine cannot provide them; the caller then
+    /// skips its test.
     pub(crate) fn new(hub: Program, spokes: &[Program]) -> Option<Self> {
         let programs: Vec<_> = spokes.iter().copied().chain([hub]).collect();
         let (lab, turn) = lab_with(&programs, &["wg", "ping"])?;
@@ -45,7 +45,7 @@ impl Star {
         let spokes: Vec<_> = spokes
             .map(|(identity, program)| spoke(&lab, &middle, &hub_identity, identity, *program))
             .collect();
-        // The hub does not know where a spoke is until the spoke has spoken.
+        // The hub learns a spoke's endpoint from its first datagram.
         spokes.iter().for_each(|spoke| ping(spoke, hub.inner_v4()));
         Some(Self {
             hub,

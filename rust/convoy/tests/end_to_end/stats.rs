@@ -1,14 +1,14 @@
-//! What a daemon has counted.
+//! A daemon's counters.
 
 use std::fmt;
 
 use convoy_lab::wireguard::End;
 use serde_json::Value;
 
-/// The answer of the daemon to what `convoy stats --json` asks.
+/// The daemon's answer to the request of `convoy stats --json`.
 pub(crate) struct Stats(Value);
 
-/// Without the histograms, and without what is zero.
+/// Omits histograms and zeros.
 impl fmt::Debug for Stats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let parts = ["outbound", "inbound", "drops", "state"];
@@ -49,7 +49,7 @@ impl Stats {
         self.0["drops"][reason].as_u64().unwrap()
     }
 
-    /// Packets that were accepted, and then lost on their way out.
+    /// Packets that were accepted and then lost on their way out.
     pub(crate) fn lost_outbound(&self) -> u64 {
         let reasons = ["send_failed", "too_big", "no_buffers", "queue_full"];
         reasons
@@ -62,7 +62,7 @@ impl Stats {
         self.0["state"][name].as_str().unwrap()
     }
 
-    /// A state that is a number.
+    /// A numeric state.
     pub(crate) fn number(&self, name: &str) -> u64 {
         self.state(name).parse().unwrap()
     }

@@ -1,4 +1,4 @@
-//! Hosts with several addresses: which one an answer leaves from.
+//! Hosts with several addresses: which one replies come from.
 //!
 //! ```text
 //!  left                                       right
@@ -21,21 +21,21 @@ use crate::{
 };
 
 for_each_pairing! {
-    fn an_answer_leaves_from_the_address_that_was_spoken_to(pairing: Pairing) {
+    fn replies_come_from_the_address_that_was_contacted(pairing: Pairing) {
         if !pairing.both(Program::keeps_its_source) { return }
         let Some(mut scene) = Scene::new(pairing) else { return };
         add_address(&scene.right.namespace, "10.9.0.22/24");
-        speak_to(&mut scene, "10.9.0.22:51820");
+        contact_at(&mut scene, "10.9.0.22:51820");
         ping(&scene.left, scene.right.inner_v4());
         assert_eq!(wg_dump(&scene.left, 1)[2], "10.9.0.22:51820");
     }
 
-    fn over_ipv6_too(pairing: Pairing) {
+    fn replies_over_ipv6_come_from_the_address_that_was_contacted(pairing: Pairing) {
         if !pairing.both(Program::keeps_its_source) { return }
         let options = TunnelOptions { underlay: Underlay::V6, ..TunnelOptions::default() };
         let Some(mut scene) = Scene::with(pairing, &options) else { return };
         add_address(&scene.right.namespace, "fd09::22/64");
-        speak_to(&mut scene, "[fd09::22]:51820");
+        contact_at(&mut scene, "[fd09::22]:51820");
         ping(&scene.left, scene.right.inner_v4());
         assert_eq!(wg_dump(&scene.left, 1)[2], "[fd09::22]:51820");
     }
@@ -47,33 +47,33 @@ fn an_address_that_vanishes_does_not_stop_the_tunnel() {
         return;
     };
     add_address(&scene.right.namespace, "10.9.0.22/24");
-    speak_to(&mut scene, "10.9.0.22:51820");
+    contact_at(&mut scene, "10.9.0.22:51820");
     ping(&scene.left, scene.right.inner_v4());
     let link = scene.right.namespace.link();
     link.remove_address("veth0", "10.9.0.22/24").unwrap();
     ping(&scene.right, scene.left.inner_v4());
     assert_eq!(wg_dump(&scene.left, 1)[2], "10.9.0.2:51820");
-    assert_eq!(handshakes(&scene), 1, "the session goes on");
+    assert_eq!(handshakes(&scene), 1, "the session must survive");
 }
 
 #[test]
-fn a_host_with_two_uplinks_is_reached_on_the_one_that_its_default_route_does_not_use() {
+fn a_host_is_reachable_by_an_uplink_that_its_default_route_does_not_use() {
     let Some(mut scene) = Scene::new(Pairing::ConvoyToConvoy) else {
         return;
     };
     two_uplinks(&scene);
-    speak_to(&mut scene, "10.10.0.2:51820");
+    contact_at(&mut scene, "10.10.0.2:51820");
     ping(&scene.left, scene.right.inner_v4());
     assert_eq!(handshakes(&scene), 1);
 }
 
 #[test]
-fn a_tunnel_follows_its_routes_without_another_handshake() {
+fn a_tunnel_follows_route_changes_without_a_new_handshake() {
     let Some(mut scene) = Scene::new(Pairing::ConvoyToConvoy) else {
         return;
     };
     two_uplinks(&scene);
-    speak_to(&mut scene, "10.9.0.2:51820");
+    contact_at(&mut scene, "10.9.0.2:51820");
     ping(&scene.left, scene.right.inner_v4());
     let ip = |arguments: &[&str]| output_of(&scene.right.namespace, "ip", arguments);
     let changes: [&[&str]; 3] = [
@@ -89,8 +89,8 @@ fn a_tunnel_follows_its_routes_without_another_handshake() {
     }
 }
 
-/// The second cable; the left end speaks from an address that is on neither, and takes nothing that
-/// comes by the wrong one.
+/// Adds a second veth. The left end sends from an address on neither, and drops packets that arrive
+/// on the wrong one.
 fn two_uplinks(scene: &Scene) {
     let (left, right) = (&scene.left.namespace, &scene.right.namespace);
     let lab = scene.lab();
@@ -122,7 +122,7 @@ fn add_address(namespace: &Namespace, address: &str) {
     namespace.link().add_address("veth0", address).unwrap();
 }
 
-pub(crate) fn speak_to(scene: &mut Scene, endpoint: &str) {
+pub(crate) fn contact_at(scene: &mut Scene, endpoint: &str) {
     let left = &mut scene.left;
     left.config.peers[0].endpoint = Some(endpoint.parse::<SocketAddr>().unwrap());
     left.daemon.configure(&left.config).unwrap();

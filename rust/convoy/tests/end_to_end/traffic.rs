@@ -16,20 +16,20 @@ use crate::scene::{DEADLINE, output_of};
 const PORT: u16 = 7_000;
 const BLOCK: usize = 64 * 1024;
 
-/// How many bytes TCP carries in one direction.
+/// Bytes that TCP carries in each direction.
 pub(crate) fn tcp_bytes() -> u64 {
     let megabytes = env::var("CONVOY_TEST_MEGABYTES").map_or(200, |text| text.parse().unwrap());
     megabytes * 1_000_000
 }
 
-/// One packet of `size` bytes there and back, never fragmented; the first waits for the handshake.
+/// Pings once with an unfragmented packet of `size` bytes, long enough to wait for a handshake.
 pub(crate) fn ping_of(from: &End, to: IpAddr, size: usize) {
     let (payload, to) = (payload_of(to, size), to.to_string());
     let arguments = ["-n", "-c1", "-W20", "-M", "do", "-s", &payload, &to];
     output_of(&from.namespace, "ping", &arguments);
 }
 
-/// Whether one packet of `size` bytes, never fragmented, is answered within a second.
+/// Whether an unfragmented packet of `size` bytes is answered within a second.
 pub(crate) fn answers_of(from: &End, to: IpAddr, size: usize) -> bool {
     let (payload, to) = (payload_of(to, size), to.to_string());
     let mut ping = from.namespace.command("ping");
@@ -51,7 +51,7 @@ pub(crate) fn answers(from: &End, to: IpAddr) -> bool {
     answers_of(from, to, 84)
 }
 
-/// `bytes` over one TCP connection, compared with what was sent; `progress` counts those that
+/// Sends `bytes` over one TCP connection and compares them on arrival; `progress` counts those that
 /// have arrived.
 pub(crate) fn tcp(from: &Namespace, to: &End, ip: IpAddr, bytes: u64, progress: &AtomicU64) {
     let (sender, receiver) = connection(from, &to.namespace, ip);
@@ -61,8 +61,8 @@ pub(crate) fn tcp(from: &Namespace, to: &End, ip: IpAddr, bytes: u64, progress: 
     });
 }
 
-/// Makes so many changes, numbered from 1, while `from` sends to `to` over one TCP connection, evenly
-/// spread over its length.
+/// Makes `changes` changes, numbered from 1 and evenly spread, while `from` sends to `to` over one
+/// TCP connection.
 pub(crate) fn during_tcp(from: &End, to: &End, changes: u16, change: impl Fn(u16)) {
     let bytes = tcp_bytes();
     let progress = AtomicU64::new(0);
@@ -72,13 +72,13 @@ pub(crate) fn during_tcp(from: &End, to: &End, changes: u16, change: impl Fn(u16
         for step in 1..=changes {
             let part = bytes / u64::from(changes + 2) * u64::from(step);
             let enough = || (progress.load(Ordering::Relaxed) >= part).then_some(());
-            assert!(eventually(DEADLINE, enough).is_some(), "TCP stands still");
+            assert!(eventually(DEADLINE, enough).is_some(), "TCP has stalled");
             change(step);
         }
     });
 }
 
-/// `bytes` in both directions of one TCP connection at the same time.
+/// Sends `bytes` in both directions of one TCP connection at the same time.
 pub(crate) fn tcp_both_ways(from: &Namespace, to: &End, ip: IpAddr, bytes: u64) {
     let (left, right) = connection(from, &to.namespace, ip);
     let (left_too, right_too) = (left.try_clone().unwrap(), right.try_clone().unwrap());
@@ -91,15 +91,15 @@ pub(crate) fn tcp_both_ways(from: &Namespace, to: &End, ip: IpAddr, bytes: u64) 
     });
 }
 
-/// `count` datagrams with payloads of 1 to `largest` bytes, in bursts, echoed.
+/// Exchanges echoes of `count` datagrams with payloads of 1 to `largest` bytes, in bursts.
 pub(crate) fn udp_echo(from: &Namespace, to: &End, ip: IpAddr, count: usize, largest: usize) {
     let mut stream = Stream::new(3);
     let payloads = (0..count).map(|i| stream.take(1 + i * 7 % largest));
-    // Fits every queue on the way, the sockets' buffers of 208 KiB above all.
+    // A burst fits every queue on the way, above all the socket buffers of 208 KiB.
     echoed(from, to, ip, payloads, (65_536 / largest).min(40));
 }
 
-/// A datagram of each checksum, echoed.
+/// Exchanges echoes of one datagram for each possible checksum.
 pub(crate) fn udp_echo_of_every_checksum(from: &Namespace, to: &End, ip: IpAddr) {
     let payloads = (0..=u16::MAX).map(|payload| payload.to_be_bytes().to_vec());
     echoed(from, to, ip, payloads, 40);
@@ -122,14 +122,14 @@ fn echoed(
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     };
-    // With a port of its own it has the same checksums in every run: where one should be 0xffff,
-    // wireguard-go puts 0, and then the kernel drops the datagram (RFC 8200, section 8.1).
+    // A fixed port gives the same checksums in every run. Where one should be 0xffff, wireguard-go
+    // writes 0 and the kernel drops the datagram (RFC 8200, section 8.1).
     let socket = from.run(|| UdpSocket::bind((any, PORT))).unwrap().unwrap();
     socket.connect(address).unwrap();
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| echo_until(&echo, &done));
-        // Ends the other thread also when this one panics.
+        // Stops the other thread even if this one panics.
         let _end = SetOnDrop(&done);
         loop {
             let burst: Vec<_> = payloads.by_ref().take(burst_length).collect();
@@ -141,9 +141,9 @@ fn echoed(
     });
 }
 
-/// Sends each payload until its echo has come, byte for byte. Order is not asked for: threads of
-/// BoringTun overtake one another, and those of wireguard-go where a session begins. That Convoy
-/// keeps it is shown where there is no other program in between.
+/// Sends each payload until its exact echo arrives. Order does not matter: BoringTun's threads
+/// overtake one another, and so do wireguard-go's at the start of a session. Tests without other
+/// programs show that Convoy keeps the order.
 fn exchange(socket: &UdpSocket, burst: &[Vec<u8>]) {
     let deadline = Instant::now() + DEADLINE;
     socket
@@ -218,7 +218,7 @@ fn receive(mut from: TcpStream, mut stream: Stream, bytes: u64, progress: &Atomi
     );
 }
 
-/// Sends back what comes, until `done` is set.
+/// Echoes datagrams until `done` is set.
 pub(crate) fn echo_until(socket: &UdpSocket, done: &AtomicBool) {
     socket
         .set_read_timeout(Some(Duration::from_millis(50)))
@@ -235,7 +235,7 @@ pub(crate) fn echo_until(socket: &UdpSocket, done: &AtomicBool) {
     }
 }
 
-/// Ends other threads also when this one panics.
+/// Stops other threads even if this one panics.
 pub(crate) struct SetOnDrop<'a>(pub(crate) &'a AtomicBool);
 
 impl Drop for SetOnDrop<'_> {
@@ -244,7 +244,8 @@ impl Drop for SetOnDrop<'_> {
     }
 }
 
-/// Bytes that both ends can make: any loss, repetition or exchange shows (xorshift64*, Vigna 2016).
+/// Bytes that both ends can generate, so that any loss, repetition or reordering shows
+/// (xorshift64*, Vigna 2016).
 struct Stream(u64);
 
 impl Stream {

@@ -1,4 +1,4 @@
-//! Convoy and the reference side by side: each in a namespace of its own, told the same.
+//! Convoy and the reference side by side, each in its own namespace, given the same commands.
 
 use std::{
     env, fs,
@@ -18,10 +18,10 @@ use convoy_lab::{
 
 use crate::scene::{DEADLINE, convoy, lab};
 
-/// The interfaces of both.
+/// The interfaces that each of them has.
 pub(crate) const INTERFACES: [&str; 2] = ["wg0", "wg1"];
 
-/// Two namespaces, with a daemon an interface in each; all links are down.
+/// Two namespaces with one daemon per interface in each; all links are down.
 pub(crate) struct Twins {
     pub(crate) convoy: Twin,
     pub(crate) reference: Twin,
@@ -32,18 +32,18 @@ pub(crate) struct Twins {
 /// Convoy, or the reference.
 pub(crate) struct Twin {
     pub(crate) namespace: Namespace,
-    /// One an interface.
+    /// One per interface.
     pub(crate) daemons: [Daemon; 2],
 }
 
-/// The reference: `wireguard-go`, or what `CONVOY_TEST_REFERENCE` names.
+/// The reference: `wireguard-go`, or the program that `CONVOY_TEST_REFERENCE` names.
 pub(crate) fn reference() -> Implementation {
     let program = env::var_os("CONVOY_TEST_REFERENCE");
     Implementation::new(program.unwrap_or_else(|| "wireguard-go".into()))
 }
 
 impl Twins {
-    /// `None` where there cannot be any: then the test is to be skipped.
+    /// `None` if the machine cannot provide them; the caller then skips its test.
     pub(crate) fn new() -> Option<Self> {
         let (lab, turn) = lab(&["wg", "wireguard-go"])?;
         Some(Self {
@@ -54,8 +54,8 @@ impl Twins {
         })
     }
 
-    /// Both must do the same when told `line` by a shell; where it may be in another order,
-    /// lines and paragraphs are sorted. Returns what both said.
+    /// Runs the shell command `line` on both, requires the same outcome and returns the output.
+    /// Lines and paragraphs are sorted where their order may differ.
     pub(crate) fn same(&self, line: &str) -> String {
         let [ours, theirs] = [&self.convoy, &self.reference].map(|twin| sorted(&twin.shell(line)));
         assert_eq!(
@@ -65,7 +65,7 @@ impl Twins {
         ours
     }
 
-    /// Both must answer the same to each of `forms` of `wg`.
+    /// Requires the same answer from both to each of these `wg` commands.
     pub(crate) fn show_the_same(&self, forms: &[&str], after: &str) {
         const MARK: &str = "=====";
         let script: String = forms
@@ -80,7 +80,7 @@ impl Twins {
         }
     }
 
-    /// Puts `text` into the file `name` of both.
+    /// Writes `text` to the file `name` of both.
     pub(crate) fn write(&self, name: &str, text: &str) {
         for twin in [&self.convoy, &self.reference] {
             fs::write(twin.namespace.run_directory().join(name), text).unwrap();
@@ -96,7 +96,7 @@ impl Twin {
         Self { namespace, daemons }
     }
 
-    /// How a shell ends, and what it has said.
+    /// Runs a shell command; returns its exit status and output.
     pub(crate) fn shell(&self, line: &str) -> String {
         let mut shell = self.namespace.command("sh");
         let script = format!("cd /run; exec 2>&1; {line}");
@@ -106,7 +106,7 @@ impl Twin {
     }
 }
 
-/// Sends `request`, says that there will be no more, and reads all answers.
+/// Sends `request`, shuts down writing and reads all answers.
 pub(crate) fn ask(daemon: &Daemon, request: &[u8]) -> Vec<u8> {
     ask_at(daemon.socket(), request)
 }
@@ -114,7 +114,7 @@ pub(crate) fn ask(daemon: &Daemon, request: &[u8]) -> Vec<u8> {
 pub(crate) fn ask_at(socket: &Path, request: &[u8]) -> Vec<u8> {
     let mut stream = UnixStream::connect(socket).unwrap();
     stream.set_read_timeout(Some(DEADLINE)).unwrap();
-    // A daemon may end the connection before it has all.
+    // The daemon may close the connection before it has read everything.
     let _ = stream.write_all(request);
     let _ = stream.shutdown(Shutdown::Write);
     let mut answer = Vec::new();
@@ -122,7 +122,7 @@ pub(crate) fn ask_at(socket: &Path, request: &[u8]) -> Vec<u8> {
     answer
 }
 
-/// A private key that is the same in every run, as `wg` reads it.
+/// A private key in the format of `wg`, the same in every run.
 pub(crate) fn private_key(number: u8) -> String {
     BASE64_STANDARD.encode([number; 32])
 }
@@ -134,8 +134,8 @@ pub(crate) fn public_key(number: u8) -> String {
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
-/// The order of peers is a Go map's: sorts the paragraphs behind the first one or, where there is
-/// only one, its lines.
+/// Sorts the paragraphs after the first one or, if there is only one, its lines: the reference
+/// lists peers in the random order of a Go map.
 fn sorted(text: &str) -> String {
     let (first, rest) = text
         .trim_matches('\n')

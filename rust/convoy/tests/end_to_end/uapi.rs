@@ -1,4 +1,4 @@
-//! The UAPI at the socket: the same requests to Convoy and to the reference, the same answers.
+//! The UAPI at the socket: Convoy and the reference give the same answers to the same requests.
 
 mod cases;
 
@@ -25,20 +25,20 @@ fn every_set_is_answered_as_by_the_reference() {
             answer(&twins.reference, &request),
         ];
         if ours != theirs {
-            writeln!(differences, "{lines:?}: {ours:?}, the reference {theirs:?}").unwrap();
+            writeln!(differences, "{lines:?}: {ours:?}; reference: {theirs:?}").unwrap();
         }
         let [ours_after, theirs_after] = [&twins.convoy, &twins.reference].map(listing);
         if ours == "errno=0\n\n" && ours_after != theirs_after {
             writeln!(
                 differences,
-                "{lines:?}:\n{ours_after}, the reference:\n{theirs_after}"
+                "{lines:?}:\n{ours_after}reference:\n{theirs_after}"
             )
             .unwrap();
         }
         if ours != "errno=0\n\n" && ours_after != before {
             writeln!(
                 differences,
-                "{lines:?} was refused and changed:\n{ours_after}"
+                "{lines:?} was refused but changed the device:\n{ours_after}"
             )
             .unwrap();
         }
@@ -47,7 +47,7 @@ fn every_set_is_answered_as_by_the_reference() {
 }
 
 #[test]
-fn what_is_no_request_is_answered_as_by_the_reference() {
+fn malformed_requests_are_answered_as_by_the_reference() {
     let Some(twins) = Twins::new() else { return };
     for request in SAME_RAW {
         listing_of_baseline(&twins);
@@ -58,7 +58,7 @@ fn what_is_no_request_is_answered_as_by_the_reference() {
 }
 
 #[test]
-fn where_convoy_differs_it_is_on_purpose() {
+fn deliberate_differences_from_the_reference_hold() {
     let Some(twins) = Twins::new() else { return };
     for (request, errno, listed, why) in DIFFERENT {
         let before = listing_of_baseline(&twins);
@@ -71,7 +71,7 @@ fn where_convoy_differs_it_is_on_purpose() {
         }
         let same = answer(&twins.reference, &filled_in(request)) == answered
             && listing(&twins.reference) == after;
-        assert!(!same, "the reference does the same: {request}");
+        assert!(!same, "the reference no longer differs: {request}");
     }
 }
 
@@ -93,7 +93,7 @@ fn a_single_allowed_ip_is_removed_from_its_owner_only() {
 }
 
 #[test]
-fn the_log_names_what_was_refused_and_no_value() {
+fn the_log_names_the_refused_key_but_no_value() {
     let Some((lab, _turn)) = lab(&["wg"]) else {
         return;
     };
@@ -103,42 +103,39 @@ fn the_log_names_what_was_refused_and_no_value() {
     for (line, logged) in [
         (
             "private_key=",
-            "line 2: private_key has to be 64 hexadecimal digits",
+            "line 2: private_key must be 64 hexadecimal digits",
         ),
         (
             "fwmark=",
-            "line 2: fwmark has to be a number of 0..=4294967295",
+            "line 2: fwmark must be a number from 0 to 4294967295",
         ),
         (
             "public_key={A}\npreshared_key=",
-            "line 3: preshared_key has to be",
+            "line 3: preshared_key must be",
         ),
         (
             "public_key={A}\nendpoint=",
-            "line 3: endpoint has to be IPv4:port",
+            "line 3: endpoint must be IPv4:port",
         ),
         (
             "public_key={A}\nallowed_ip=",
-            "line 3: allowed_ip has to be address/prefix",
+            "line 3: allowed_ip must be address/prefix",
         ),
         (
             "public_key={A}\nfwmark=",
-            "line 3: no key of a peer: \"fwmark\"",
+            "line 3: not a peer key: \"fwmark\"",
         ),
-        (
-            "",
-            "line 2: no key of the device: one of 43 bytes, not shown",
-        ),
+        ("", "line 2: not a device key: 43 bytes, not shown"),
     ] {
         let request = filled_in(&format!("set=1\n{line}{secret}\n\n"));
         assert_eq!(daemon.request(&request).unwrap(), "errno=-22\n\n");
         let log = daemon.log();
-        assert!(log.contains(logged), "{logged} is missing in:\n{log}");
+        assert!(log.contains(logged), "{logged} is missing from:\n{log}");
     }
     assert!(!daemon.log().contains("c2Vj"), "{}", daemon.log());
 }
 
-/// What both are told before each request, however the last one ended.
+/// Sent to both before each request, whatever the last one did.
 fn baseline() -> String {
     "set=1\nprivate_key={KEY}\nlisten_port=51820\nfwmark=0\nreplace_peers=true\n\
      public_key={A}\nallowed_ip=10.1.0.0/16\nallowed_ip=10.2.0.0/16\n\
@@ -169,7 +166,7 @@ fn listing(twin: &Twin) -> String {
     sorted_peers(&answer(twin, "get=1\n\n"))
 }
 
-/// The order of peers is a Go map's.
+/// The reference lists peers in the random order of a Go map.
 fn sorted_peers(listing: &str) -> String {
     let listing = listing.strip_suffix("errno=0\n\n").unwrap();
     let mut parts: Vec<_> = listing.split("public_key=").collect();
@@ -177,7 +174,7 @@ fn sorted_peers(listing: &str) -> String {
     parts.join("public_key=")
 }
 
-/// `request` with keys in the place of their names.
+/// Replaces names of keys in `request` by keys.
 fn filled_in(request: &str) -> String {
     static KEYS: LazyLock<[(&str, String); 7]> = LazyLock::new(|| {
         [

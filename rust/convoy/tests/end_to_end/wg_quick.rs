@@ -1,4 +1,5 @@
-//! `wg-quick` with Convoy in the place of `wireguard-go`: the same host, before, during and after.
+//! `wg-quick` with Convoy instead of `wireguard-go` leaves the host in the same state, before, during
+//! and after.
 //!
 //! ```text
 //!  client                                server
@@ -32,7 +33,7 @@ fn everything_goes_through_the_tunnel_as_with_the_reference() {
     as_with_the_reference(interface, peer, |client| {
         client.reaches("198.51.100.1");
         client.reaches("2001:db8:ffff::1");
-        // What the peer is reached by, from outside of the tunnel: the mark lets it pass the rule.
+        // Marked packets reach the endpoint outside the tunnel: the rule lets the mark pass.
         let marked = client.shell("ip -4 route get 203.0.113.1 mark 51820");
         assert!(marked.contains("dev veth0"), "{marked}");
         let unmarked = client.shell("ip -4 route get 203.0.113.1");
@@ -42,7 +43,7 @@ fn everything_goes_through_the_tunnel_as_with_the_reference() {
 }
 
 #[test]
-fn a_table_of_its_own_is_as_with_the_reference() {
+fn a_custom_routing_table_works_as_with_the_reference() {
     let interface = "Address = 10.8.0.1/24\nAddress = fd08::1/64\nTable = 1234\nFwMark = 0x55\n\
                      PostUp = ip -4 rule add to 198.51.100.0/24 table 1234\n\
                      PostDown = ip -4 rule delete to 198.51.100.0/24 table 1234\n";
@@ -73,7 +74,7 @@ fn a_configuration_is_saved_stripped_and_synchronised_as_with_the_reference() {
         ));
         client.reaches("10.8.0.2");
         let shown = client.shell("wg show wg0 allowed-ips | sort; wg show wg0 fwmark");
-        // The order of peers is a Go map's.
+        // The reference lists peers in the random order of a Go map.
         let mut saved: Vec<_> = saved.split("\n\n").map(str::trim).collect();
         saved.sort_unstable();
         format!("{stripped}\n{}\n{shown}", saved.join("\n\n"))
@@ -97,8 +98,8 @@ fn after_kill_9_the_interface_comes_up_again_as_with_the_reference() {
     });
 }
 
-/// Brings the interface up and down with Convoy and with the reference. Before, while it is up and
-/// after, the host is the same, and so is what `meanwhile` tells.
+/// Brings the interface up and down with Convoy and with the reference. The state of the host before,
+/// meanwhile and after must be the same, and so must the result of `meanwhile`.
 fn as_with_the_reference(interface: &str, peer: &str, meanwhile: impl Fn(&Client) -> String) {
     let programs = [convoy_program(), reference().program().to_owned()];
     let needed = [
@@ -116,7 +117,7 @@ fn as_with_the_reference(interface: &str, peer: &str, meanwhile: impl Fn(&Client
     let [ours, theirs] = programs.map(|program| {
         let client = Client::new(&lab, &program, interface, peer);
         if client.has_kernel_wireguard() {
-            eprintln!("this kernel has WireGuard of its own, which wg-quick prefers: skipped");
+            eprintln!("skipped: wg-quick prefers the WireGuard of this kernel");
             return Vec::new();
         }
         let before = client.host();
@@ -135,7 +136,7 @@ fn as_with_the_reference(interface: &str, peer: &str, meanwhile: impl Fn(&Client
     }
 }
 
-/// A host that gets a tunnel by `wg-quick`, and the server at its other end.
+/// A host whose tunnel `wg-quick` sets up, and the server at the other end.
 struct Client<'a> {
     namespace: Namespace,
     server: Namespace,
@@ -159,7 +160,7 @@ impl<'a> Client<'a> {
             program,
             _daemon: daemon,
         };
-        // Link-local addresses are random, and come and go in their own time.
+        // Link-local addresses are random and appear at random times.
         client.shell(
             "sysctl -q net.ipv6.conf.default.addr_gen_mode=1; ip link set veth0 addrgenmode none; \
              ip address flush dev veth0 scope link",
@@ -184,7 +185,7 @@ impl<'a> Client<'a> {
         client
     }
 
-    /// What a shell says, in which `wg-quick` finds the daemon by its name.
+    /// Runs a shell command in which `wg-quick` finds the daemon by its name; returns its output.
     fn shell(&self, line: &str) -> String {
         let name = self.program.file_name().unwrap().to_str().unwrap();
         let mut path = self.program.parent().unwrap().as_os_str().to_owned();
@@ -209,7 +210,7 @@ impl<'a> Client<'a> {
         for pid in self.processes() {
             kill(Pid::from_raw(pid.parse().unwrap()), Signal::SIGKILL).unwrap();
         }
-        // A process that dies is no longer in the namespace before its interface is gone.
+        // A dying process leaves the namespace before its interface is gone.
         let is_gone = || (!self.namespace.link().exists("wg0")).then_some(());
         assert!(eventually(DEADLINE, is_gone).is_some());
     }
@@ -226,14 +227,14 @@ impl<'a> Client<'a> {
              ip -brief address; ip -oneline link | sed 's/qdisc.*//'; \
              ls /run/wireguard 2>/dev/null || true; nft list ruleset; wg show interfaces",
         );
-        // The kernel adds an IPv6 address's own route in its own time.
+        // The kernel adds the local route of an IPv6 address asynchronously.
         let is_settled = |line: &&str| !line.starts_with("local fd08::");
         let mut lines: Vec<_> = all.lines().filter(is_settled).collect();
         lines.sort_unstable();
         lines.join("\n")
     }
 
-    /// Nothing is left of the tunnel, the daemon's process neither.
+    /// Requires that nothing is left of the tunnel, not even the daemon's process.
     fn is_left_as(&self, before: &str) {
         let is_as_before = || (self.host() == before).then_some(());
         assert!(
@@ -249,7 +250,7 @@ impl<'a> Client<'a> {
         );
     }
 
-    /// What runs in the namespace besides its holder.
+    /// Processes in the namespace other than its holder.
     fn processes(&self) -> Vec<String> {
         let network = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/net")).ok();
         let holder = self.namespace.pid().to_string();

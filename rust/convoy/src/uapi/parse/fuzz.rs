@@ -1,5 +1,5 @@
-//! Any bytes as the lines of a request: what is taken is what the specification allows, and comes
-//! back when it is listed and read again.
+//! Parses arbitrary lines: the parser accepts what the specification allows, and an accepted update
+//! survives being listed and parsed again.
 
 pub(in crate::uapi) mod book;
 pub(in crate::uapi) mod generate;
@@ -29,7 +29,7 @@ fn requests(input: &mut Unstructured<'_>) -> Result<()> {
         let shown = String::from_utf8_lossy(&line);
         assert_eq!(taken.is_ok(), request.take(&line), "{shown:?}: {taken:?}");
     }
-    // A refused line ends the request; here it must only have changed nothing.
+    // In the daemon a refused line fails the request; here it must only change nothing.
     let update = parser.finish();
     let text = request.canonical();
     assert_eq!(text_of(&update), text);
@@ -45,12 +45,12 @@ fn parsed(text: &str) -> DeviceUpdate {
     for line in text.lines() {
         parser
             .line(line.as_bytes())
-            .expect("it was written by the book");
+            .expect("canonical lines are valid");
     }
     parser.finish()
 }
 
-/// The request that asks for just this, as [`Request::canonical`] has it.
+/// The request for `update`, in the form of [`Request::canonical`].
 pub(in crate::uapi) fn text_of(update: &DeviceUpdate) -> String {
     let zero = [0; 32];
     let mut lines = Vec::new();
@@ -89,7 +89,7 @@ pub(in crate::uapi) fn text_of(update: &DeviceUpdate) -> String {
     lines.join("\n")
 }
 
-/// A device that the update was made on, each peer by itself.
+/// An empty device after the update, with each peer's section taken by itself.
 fn snapshot_of(update: &DeviceUpdate) -> Snapshot {
     let peers = update.peers.iter().map(|peer| PeerSnapshot {
         public_key: peer.public_key,
@@ -116,20 +116,20 @@ fn snapshot_of(update: &DeviceUpdate) -> Snapshot {
     }
 }
 
-/// Without the lines that only tell.
+/// Removes the read-only lines from a listing.
 fn settable(listing: &str) -> String {
-    let told = [
+    let read_only = [
         "last_handshake_time_sec=",
         "last_handshake_time_nsec=",
         "tx_bytes=",
         "rx_bytes=",
     ];
-    let is_settable = |line: &&str| !told.iter().any(|key| line.starts_with(key));
+    let is_settable = |line: &&str| !read_only.iter().any(|key| line.starts_with(key));
     let lines: Vec<_> = listing.lines().filter(is_settable).collect();
     lines.join("\n")
 }
 
-/// Everything that a listing holds, keys included, which do not show themselves.
+/// Everything that a listing holds, including keys, whose `Debug` hides them.
 fn facts(snapshot: &Snapshot) -> String {
     let device = snapshot.private_key.as_ref().map(|key| key.0);
     let peers = snapshot.peers.iter().map(|peer| {

@@ -5,7 +5,7 @@ const SECRET: &str = "e84b5a6d2717c1003a13b431570353dbaca9146cf150c5f8575680feba
 const ZERO: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 
 #[test]
-fn the_example_of_the_specification_is_understood() {
+fn the_specifications_example_is_parsed() {
     let update = parse(&format!(
         "private_key={SECRET}\nfwmark=0\nlisten_port=12912\nreplace_peers=true\n\
          public_key={A}\npreshared_key={SECRET}\nreplace_allowed_ips=true\n\
@@ -44,7 +44,7 @@ fn an_empty_request_changes_nothing() {
 }
 
 #[test]
-fn keys_of_zeros_take_keys_away() {
+fn all_zero_keys_clear_keys() {
     let text = format!("private_key={ZERO}\npublic_key={A}\npreshared_key={ZERO}\n");
     let update = parse(&text).unwrap();
     assert_eq!(update.private_key, Some(None));
@@ -59,7 +59,7 @@ fn a_private_key_is_clamped() {
 }
 
 #[test]
-fn update_only_and_the_protocol_version_are_taken() {
+fn update_only_and_the_protocol_version_are_accepted() {
     let update = peer("update_only=true\nprotocol_version=1\n").unwrap();
     assert!(update.update_only);
 }
@@ -76,7 +76,7 @@ fn an_allowed_ip_with_a_hyphen_is_removed() {
 }
 
 #[test]
-fn the_host_bits_of_an_allowed_ip_are_cut_off() {
+fn the_host_bits_of_an_allowed_ip_are_masked() {
     let update = peer(
         "allowed_ip=10.1.2.3/8\nallowed_ip=1.2.3.4/0\nallowed_ip=fd00:1::1/16\n\
          allowed_ip=::1/0\nallowed_ip=::1/128\n",
@@ -93,7 +93,7 @@ fn the_host_bits_of_an_allowed_ip_are_cut_off() {
 }
 
 #[test]
-fn replacing_the_allowed_ips_takes_those_named_before_back() {
+fn replacing_the_allowed_ips_revokes_those_added_before() {
     let replace = "replace_allowed_ips=true\n".repeat(50);
     let text = format!("allowed_ip=10.0.0.1/32\n{replace}allowed_ip=10.0.0.2/32\n{replace}");
     let update = peer(&text).unwrap();
@@ -127,7 +127,7 @@ fn a_zone_may_be_given_by_name() {
 }
 
 #[test]
-fn every_wrong_device_line_is_refused_by_name() {
+fn every_invalid_device_line_is_refused_by_name() {
     let short = &SECRET[1..];
     let long = format!("{SECRET}00");
     let cases = [
@@ -143,9 +143,9 @@ fn every_wrong_device_line_is_refused_by_name() {
         ("fwmark=0x1".to_owned(), "fwmark"),
         ("replace_peers=false".to_owned(), "replace_peers"),
         ("public_key=00".to_owned(), "public_key"),
-        ("remove=true".to_owned(), "no key of the device"),
-        ("Fwmark=1".to_owned(), "no key of the device"),
-        ("=".to_owned(), "no key of the device"),
+        ("remove=true".to_owned(), "not a device key"),
+        ("Fwmark=1".to_owned(), "not a device key"),
+        ("=".to_owned(), "not a device key"),
     ];
     for (line, expected) in cases {
         let error = parse(&format!("{line}\n")).unwrap_err();
@@ -157,7 +157,7 @@ fn every_wrong_device_line_is_refused_by_name() {
 }
 
 #[test]
-fn every_wrong_peer_line_is_refused_by_name() {
+fn every_invalid_peer_line_is_refused_by_name() {
     let cases = [
         ("preshared_key=00", "preshared_key"),
         ("endpoint=192.0.2.1", "endpoint"),
@@ -182,8 +182,8 @@ fn every_wrong_peer_line_is_refused_by_name() {
         ("update_only=yes", "update_only"),
         ("remove=false", "remove"),
         ("protocol_version=2", "protocol_version"),
-        ("listen_port=1", "no key of a peer"),
-        ("last_handshake_time_sec=1", "no key of a peer"),
+        ("listen_port=1", "not a peer key"),
+        ("last_handshake_time_sec=1", "not a peer key"),
     ];
     for (line, expected) in cases {
         let error = peer(&format!("{line}\n")).unwrap_err();
@@ -244,7 +244,7 @@ fn ten_thousand_peers_are_one_update() {
     assert_eq!(allowed_ips, 130_000);
 }
 
-/// A whole request, without the lines that frame it.
+/// Parses a whole request without its framing lines.
 fn parse(text: &str) -> Result<DeviceUpdate, ParseError> {
     let mut parser = SetParser::new();
     for line in text.lines() {
@@ -253,7 +253,7 @@ fn parse(text: &str) -> Result<DeviceUpdate, ParseError> {
     Ok(parser.finish())
 }
 
-/// The one peer of a request.
+/// Parses a request with one peer and returns the peer.
 fn peer(text: &str) -> Result<PeerUpdate, ParseError> {
     let mut update = parse(&format!("public_key={A}\n{text}"))?;
     assert_eq!(update.peers.len(), 1);

@@ -1,4 +1,4 @@
-//! Two ends that know each other only through a relay.
+//! Two ends that reach each other only through a relay.
 //!
 //! ```text
 //!   left 10.8.0.1 ═════════════════ tunnel ═════════════════ 10.8.0.2 right
@@ -30,11 +30,11 @@ const PORT: u16 = 51_820;
 const MTU: u32 = 1_420;
 const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
-/// Packets of a flow: all of them fit into every buffer on the way.
+/// Packets of a flow, few enough to fit into every buffer on the way.
 const FLOW: u32 = 4_000;
 const SOCKET_BUFFER: usize = 16 * 1024 * 1024;
 
-/// The tunnel and the relay; when the test fails, what happened to the datagrams is shown.
+/// The tunnel and the relay. Prints the relay's account when the test fails.
 pub(crate) struct Relayed {
     pub(crate) left: End,
     pub(crate) right: End,
@@ -44,7 +44,7 @@ pub(crate) struct Relayed {
 }
 
 impl Relayed {
-    /// Nothing has been sent yet; `None` where there cannot be a lab.
+    /// Nothing has been sent yet. `None` if the machine cannot provide a lab.
     pub(crate) fn new(seed: u64, impairments: &Impairments) -> Option<Self> {
         let (lab, turn) = lab(&["wg", "ping"])?;
         let [a, middle, b] = ["left", "relay", "right"].map(|label| lab.namespace(label).unwrap());
@@ -73,7 +73,7 @@ impl Relayed {
         })
     }
 
-    /// Both ends have a session, and the network is still a good one.
+    /// Both ends have a session; no impairments yet.
     pub(crate) fn connected(seed: u64) -> Option<Self> {
         let scene = Self::new(seed, &Impairments::default())?;
         ping(&scene.left, scene.right.inner_v4());
@@ -81,8 +81,8 @@ impl Relayed {
         Some(scene)
     }
 
-    /// Numbered packets from left to right: exactly those arrive, each once, that were in the
-    /// datagrams which the relay's account says are new.
+    /// Sends numbered packets from left to right. Exactly those must arrive, each once, whose
+    /// datagrams are new by the relay's account.
     pub(crate) fn flow_arrives(&self) {
         let address = SocketAddr::new(self.right.inner_v4(), 7_000);
         let bind = |end: &End, to| end.namespace.run(|| UdpSocket::bind(to)).unwrap().unwrap();
@@ -100,7 +100,7 @@ impl Relayed {
             packet[..4].copy_from_slice(&number.to_le_bytes());
             sender.send_to(&packet, address).unwrap();
             if number % 20 == 0 {
-                // Much more at once would be lost before it is a datagram.
+                // A longer burst would overflow queues before encryption.
                 thread::sleep(Duration::from_millis(1));
             }
         }
@@ -114,8 +114,8 @@ impl Relayed {
         assert_eq!(seen.len() as u64, expected, "packets");
     }
 
-    /// Waits until every datagram has gone through the relay, and is counted by its receiver as what
-    /// it is; returns what happened to those on the way to the right.
+    /// Waits until every datagram has passed the relay and its receiver has counted it correctly;
+    /// returns the account of those to the right.
     pub(crate) fn all_is_counted(&self) -> Tally {
         self.is_counted(Direction::ToLeft, &self.right, &self.left);
         self.is_counted(Direction::ToRight, &self.left, &self.right)
@@ -153,15 +153,15 @@ impl Drop for Relayed {
     }
 }
 
-/// What an end has counted of what came to it.
+/// How an end has counted the datagrams that it received.
 #[derive(Debug)]
 struct Counted {
     packets: u64,
     replay: u64,
     behind_window: u64,
-    /// What is no message, or does not authenticate, or belongs to no session.
+    /// Not a message, not authentic, or of no session.
     foreign: u64,
-    /// Any other reason, and what the kernel dropped before.
+    /// Any other reason, and drops by the kernel.
     others: u64,
 }
 
@@ -194,21 +194,21 @@ impl Counted {
     fn agrees_with(&self, census: &Census) -> bool {
         let apart = [self.replay, self.behind_window, self.foreign];
         let expected = [census.repeated, census.behind_window, census.altered];
-        // A counter that was altered may look like a late or a repeated one.
+        // A datagram whose counter was altered may count as late or repeated.
         let all_refused = apart.iter().sum::<u64>() == expected.iter().sum::<u64>();
         let is_refused_right = apart == expected || (census.altered > 0 && all_refused);
         self.packets == census.packets && self.others == 0 && is_refused_right
     }
 }
 
-/// What `convoy stats --json` shows of an end.
+/// The report of `convoy stats --json` for an end.
 pub(crate) fn stats(end: &End) -> Value {
     let answer = end.daemon.request("get=convoy_stats\n\n").unwrap();
     let json = answer.lines().next().unwrap().strip_prefix("convoy_stats=");
     serde_json::from_str(json.unwrap()).unwrap()
 }
 
-/// How many datagrams an end has sent, or received, by the histogram of its system calls.
+/// Datagrams that an end has sent or received, from the histogram of its system calls.
 pub(crate) fn datagrams(end: &End, histogram: &str) -> u64 {
     let stats = stats(end);
     let counts = &stats["counters"]["histograms"][histogram];
@@ -219,7 +219,7 @@ pub(crate) fn datagrams(end: &End, histogram: &str) -> u64 {
         .sum()
 }
 
-/// The next number; `None` if none comes in time, which is short where none should.
+/// The next packet's number; `None` if none comes. Waits only briefly once all have come.
 fn hear(socket: &UdpSocket, is_complete: bool) -> Option<u32> {
     let patience = match is_complete {
         true => Duration::from_millis(100),

@@ -1,4 +1,4 @@
-//! `kill -9` at random moments: nothing stands in the way of the next start.
+//! `kill -9` at random moments never prevents the next start.
 
 use std::{
     env, fs,
@@ -23,11 +23,11 @@ use crate::{
     traffic::answers,
 };
 
-/// How often at each moment, unless `CONVOY_TEST_KILLS` says otherwise.
+/// Kills at each moment, unless `CONVOY_TEST_KILLS` says otherwise.
 const ROUNDS: u64 = 4;
 const SEED: u64 = 0x6b11;
 
-/// What the daemon is about when it is killed.
+/// What the daemon is doing when it is killed.
 #[derive(Clone, Copy, Debug)]
 enum Moment {
     Start,
@@ -48,10 +48,10 @@ fn after_kill_9_at_any_moment_the_next_start_works() {
     let mut random = StdRng::seed_from_u64(SEED);
     for round in 0..rounds() {
         for moment in [Start, StartInBackground, Configuration, End, Deletion] {
-            // A start takes a few milliseconds, and so does an end.
+            // Starting takes a few milliseconds, and so does ending.
             let delay = Duration::from_micros(random.random_range(0..12_000));
             moment.kill_after(&namespace, delay);
-            // At once: the killed one may not be dead yet.
+            // At once: the killed daemon may not be dead yet.
             let case = format!("round {round}, {moment:?}, {delay:?}");
             eprintln!("{case}");
             starts(&namespace);
@@ -62,7 +62,7 @@ fn after_kill_9_at_any_moment_the_next_start_works() {
 }
 
 #[test]
-fn after_kill_9_under_traffic_the_next_daemon_carries_it() {
+fn after_kill_9_under_traffic_the_next_daemon_takes_over() {
     let Some(mut scene) = Scene::new(Pairing::ConvoyToConvoy) else {
         return;
     };
@@ -70,13 +70,13 @@ fn after_kill_9_under_traffic_the_next_daemon_carries_it() {
     let bind = || std::net::UdpSocket::bind("0.0.0.0:0");
     let socket = scene.left.namespace.run(bind).unwrap().unwrap();
     let address = (scene.right.inner_v4(), 7_000);
-    // Its other end goes with the scope, also where a panic ends that.
+    // Dropped with the scope, even if that ends by a panic.
     let (end, is_over) = mpsc::channel::<()>();
     thread::scope(|scope| {
         let _end = end;
         scope.spawn(move || {
             while is_over.try_recv() == Err(TryRecvError::Empty) {
-                // There is no route while there is no daemon.
+                // Without a daemon there is no route.
                 let _ = socket.send_to(&[0; 1_200], address);
                 thread::sleep(Duration::from_micros(100));
             }
@@ -110,7 +110,7 @@ impl Moment {
                 let mut child = command.arg("wg0").stdout(Stdio::null()).spawn().unwrap();
                 thread::sleep(delay);
                 kill_all(namespace);
-                // It may have started the daemon just then.
+                // It may have just started the daemon.
                 child.wait().unwrap();
                 kill_all(namespace);
             }
@@ -140,12 +140,12 @@ impl Moment {
 
 fn kill_all(namespace: &Namespace) {
     for pid in processes(namespace) {
-        // It may have ended meanwhile.
+        // It may have ended in the meantime.
         let _ = kill(pid, Signal::SIGKILL);
     }
 }
 
-/// What runs in the namespace besides its holder.
+/// Processes in the namespace other than its holder.
 fn processes(namespace: &Namespace) -> Vec<Pid> {
     let network = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/net")).ok();
     let inside = network(&namespace.pid().to_string());

@@ -1,5 +1,5 @@
-/* A kernel that tells one lie: in the thread that LIE_THREAD names, once the file that LIE_WHEN
- * names is there. What std and the daemon believe of the kernel then makes them panic. */
+/* Fakes one failing system call: in the thread named LIE_THREAD, once the file LIE_WHEN exists. std
+ * and the daemon rely on the call never failing, so the thread panics. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-//! A TUN that can do less, and one that is set down.
+//! A TUN device with fewer features, and one that is set down.
 
 use std::{net::UdpSocket, os::fd::AsRawFd};
 
@@ -15,7 +15,7 @@ use crate::{
 };
 
 #[test]
-fn a_tun_without_a_virtio_header_carries_tcp_one_packet_a_call() {
+fn a_tun_without_a_virtio_header_carries_tcp_one_packet_per_call() {
     let Some((lab, _turn)) = lab_with(&[Convoy], &["wg", "ping"]) else {
         return;
     };
@@ -29,13 +29,13 @@ fn a_tun_without_a_virtio_header_carries_tcp_one_packet_a_call() {
     for calls in ["packets_per_read", "packets_per_write"] {
         assert_eq!(stats.at_least(2, calls), 0, "{calls}");
     }
-    assert!(stats.at_least(2, "segments_per_send") > 0, "GSO is there");
+    assert!(stats.at_least(2, "segments_per_send") > 0, "no GSO");
     assert_eq!(stats.lost_outbound(), 0);
 }
 
-/// What it got is `min(net.core.[rw]mem_max, 7 MiB)`; the kernel doubles it.
+/// The buffers are `min(net.core.[rw]mem_max, 7 MiB)`, which the kernel doubles.
 #[test]
-fn without_cap_net_admin_the_socket_buffers_are_what_anybody_gets_and_the_log_says_so() {
+fn without_cap_net_admin_socket_buffers_are_limited_and_the_log_says_so() {
     let Some((lab, _turn)) = lab_with(&[Convoy], &["wg", "ping", "setpriv"]) else {
         return;
     };
@@ -58,7 +58,7 @@ fn without_cap_net_admin_the_socket_buffers_are_what_anybody_gets_and_the_log_sa
 }
 
 #[test]
-fn an_interface_that_is_set_down_under_tcp_goes_on_when_it_is_up() {
+fn tcp_continues_when_an_interface_that_was_set_down_is_up_again() {
     let Some(scene) = Scene::new(Pairing::ConvoyToConvoy) else {
         return;
     };
@@ -66,14 +66,16 @@ fn an_interface_that_is_set_down_under_tcp_goes_on_when_it_is_up() {
     during_tcp(left, right, 2, |step| {
         let link = left.namespace.link();
         link.set_down("wg0").unwrap();
-        until(left, "it follows", |stats| stats.state("link") == "down");
+        until(left, "it follows the link", |stats| {
+            stats.state("link") == "down"
+        });
         let bind = || UdpSocket::bind("0.0.0.0:51820").ok();
         let is_free = eventually(DEADLINE, || left.namespace.run(bind).unwrap());
-        assert!(is_free.is_some(), "it keeps its port");
+        assert!(is_free.is_some(), "the daemon still has its port");
         drop(is_free);
         link.set_up("wg0").unwrap();
         let handshakes = u64::from(step) + 1;
-        until(left, "it shakes hands anew", |stats| {
+        until(left, "there is a new handshake", |stats| {
             stats.handshakes() == handshakes
         });
     });
@@ -82,8 +84,8 @@ fn an_interface_that_is_set_down_under_tcp_goes_on_when_it_is_up() {
     assert_eq!((stats.lost_outbound(), stats.state("link")), (0, "up"));
 }
 
-/// Two ends of a tunnel; the left one has got its TUN, which has no virtio header, from this test,
-/// and is started behind `before`.
+/// Two ends of a tunnel. The left one is started with `before` and inherits from this test a TUN
+/// without a virtio header.
 fn with_an_inherited_tun(lab: &Lab, before: &str) -> (End, End) {
     let [left, right] = ["left", "right"].map(|label| lab.namespace(label).unwrap());
     let (near, far) = (["10.9.0.1/24"], ["10.9.0.2/24"]);
@@ -98,7 +100,7 @@ fn with_an_inherited_tun(lab: &Lab, before: &str) -> (End, End) {
     both
 }
 
-/// The limits of the machine: no namespace has its own.
+/// A machine-wide limit: namespaces have none of their own.
 fn limit(name: &str) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/sys/net/core/{name}")).unwrap();
     text.trim().parse().unwrap()

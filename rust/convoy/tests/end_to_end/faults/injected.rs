@@ -1,4 +1,4 @@
-//! Errors in the place of a system call's answer, put there by `strace`.
+//! Errors of system calls, injected by `strace`.
 
 use std::fs;
 
@@ -12,19 +12,19 @@ use crate::{
 };
 
 #[test]
-fn a_send_that_fails_with_eio_is_made_good_one_by_one_until_routes_change() {
+fn a_batch_that_fails_with_eio_is_sent_one_by_one_until_routes_change() {
     let Some(mut scene) = scene("a send that fails with EIO") else {
         return;
     };
-    // Few enough that those of a batch that goes one by one are met in one go: TCP waits longer after
-    // each that it misses alone.
+    // Few enough that one batch sent one by one uses them up: TCP waits longer after each isolated
+    // loss.
     inject(&mut scene, "sendmsg", "EIO:when=200..219");
     let (left, right) = (&scene.left, &scene.right);
     batches_sent(left, right);
     let stats = Stats::of(left);
     let refused = stats.number("gso_refused_batches");
     assert!(refused > 0, "{stats:?}");
-    // A batch loses nothing, a datagram alone is lost; quinn-udp itself tries each twice.
+    // A refused batch loses nothing, a refused single datagram is lost; quinn-udp tries each twice.
     assert_eq!(2 * (refused + stats.lost_outbound()), injected(left));
 
     let route = ["route", "add", "192.0.2.0/24", "dev", "veth0"];
@@ -35,9 +35,9 @@ fn a_send_that_fails_with_eio_is_made_good_one_by_one_until_routes_change() {
     assert!(batches_sent(left, right) > 0);
 }
 
-/// quinn-udp then tries without them, and would go on without them.
+/// quinn-udp then retries without them, and on its own would leave them out from then on.
 #[test]
-fn a_send_that_fails_with_eio_only_once_does_not_cost_the_ecn_bits() {
+fn a_single_eio_does_not_cost_the_ecn_bits() {
     let Some(mut scene) = scene("a send that fails with EIO once") else {
         return;
     };
@@ -53,7 +53,7 @@ fn a_send_that_fails_with_eio_only_once_does_not_cost_the_ecn_bits() {
 }
 
 #[test]
-fn a_send_that_finds_no_buffers_three_times_loses_nothing_and_the_fourth_time_one_batch() {
+fn a_send_without_buffers_is_retried_three_times_then_dropped() {
     let Some(mut scene) = scene("a send that finds no buffers") else {
         return;
     };
@@ -66,12 +66,16 @@ fn a_send_that_finds_no_buffers_three_times_loses_nothing_and_the_fourth_time_on
         let is_lost = injected(left) > tries;
         assert_eq!(stats.dropped("outbound_no_buffers") > 0, is_lost);
         assert_eq!(stats.lost_outbound(), stats.dropped("outbound_no_buffers"));
-        assert_eq!(stats.number("gso_refused_batches"), 0, "not suspected");
+        assert_eq!(
+            stats.number("gso_refused_batches"),
+            0,
+            "GSO must not be blamed"
+        );
     }
 }
 
 #[test]
-fn a_refused_coalesced_write_is_made_good_one_by_one() {
+fn a_refused_coalesced_write_is_repeated_packet_by_packet() {
     let Some(mut scene) = scene("a refused coalesced write") else {
         return;
     };
@@ -82,7 +86,7 @@ fn a_refused_coalesced_write_is_made_good_one_by_one() {
     }
     let stats = Stats::of(left);
     let refused = stats.number("tun_refused_trains");
-    // Two threads write, and each counts for itself.
+    // Two threads write, and each has its own counters.
     assert_eq!(
         refused + stats.dropped("inbound_write_failed"),
         injected(left)
@@ -93,7 +97,7 @@ fn a_refused_coalesced_write_is_made_good_one_by_one() {
 }
 
 #[test]
-fn a_write_that_fails_with_eio_is_a_counted_drop_and_the_daemon_stays() {
+fn a_write_that_fails_with_eio_is_a_counted_drop_and_nothing_more() {
     let Some(mut scene) = scene("a write that fails with EIO") else {
         return;
     };
@@ -104,7 +108,7 @@ fn a_write_that_fails_with_eio_is_a_counted_drop_and_the_daemon_stays() {
     }
     let stats = Stats::of(left);
     assert!(stats.dropped("inbound_write_failed") >= injected(left));
-    assert_eq!(stats.state("tun_coalescing"), "on", "not suspected");
+    assert_eq!(stats.state("tun_coalescing"), "on", "must not be blamed");
     assert!(stats.at_least(2, "packets_per_write") > 0);
 }
 
@@ -115,8 +119,8 @@ fn scene(test: &str) -> Option<Scene> {
     Scene::new(Pairing::ConvoyToConvoy)
 }
 
-/// Starts the left daemon anew, with an error for some of its calls as strace(1) describes it; of
-/// those that write, for those that write the TUN.
+/// Restarts the left daemon with an injected error in strace(1)'s syntax; of `write` calls, only
+/// those to the TUN count.
 fn inject(scene: &mut Scene, call: &str, error: &str) {
     let only = match call {
         "write" => "-P /dev/net/tun",
@@ -126,11 +130,11 @@ fn inject(scene: &mut Scene, call: &str, error: &str) {
     let before = format!("{strace} {only} -e trace={call} -e inject={call}:error={error}");
     let program = convoy_after(&scene.left.namespace, &before);
     scene.left.replace_daemon(&program).unwrap();
-    // The other end has to hear where it is.
+    // The other end must learn its endpoint.
     ping(&scene.left, scene.right.inner_v4());
 }
 
-/// Calls that were given an error.
+/// Calls into which an error was injected.
 fn injected(end: &End) -> u64 {
     trace(end).matches("(INJECTED)").count() as u64
 }

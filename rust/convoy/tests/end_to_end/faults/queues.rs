@@ -1,4 +1,4 @@
-//! Queues of the kernel that are full: every packet arrives, or is counted.
+//! Full kernel queues: every packet arrives or is counted.
 
 use std::net::UdpSocket;
 
@@ -13,10 +13,10 @@ use crate::{
     traffic::ping,
 };
 
-/// While nobody says where the other end is, the kernel holds the sender's datagrams at its expense,
-/// until its socket is full (`EAGAIN`), then the queue of the TUN.
+/// While the next hop's link address is unknown, the kernel holds datagrams on the sender's account
+/// until its socket is full (`EAGAIN`), and then the TUN's queue fills.
 #[test]
-fn a_full_transmit_queue_holds_packets_back_and_the_socket_loses_none() {
+fn a_full_transmit_queue_stops_the_intake_and_the_socket_loses_nothing() {
     const PACKETS: u64 = 40_000;
     let Some(scene) = Scene::new(Pairing::ConvoyToConvoy) else {
         return;
@@ -24,14 +24,14 @@ fn a_full_transmit_queue_holds_packets_back_and_the_socket_loses_none() {
     let (left, right) = (&scene.left, &scene.right);
     ping(left, right.inner_v4());
     let (near, far) = (link_address(left), link_address(right));
-    // So that only one direction stands still.
+    // Stall only one direction.
     neighbour(right, "10.9.0.1", &near);
     sysctl(right, "ipv4.conf.veth0.arp_ignore=8");
     for patience in ["mcast_solicit=1000", "unres_qlen_bytes=1000000000"] {
         sysctl(left, &format!("ipv4.neigh.veth0.{patience}"));
     }
     output_of(&left.namespace, "ip", &["neigh", "flush", "dev", "veth0"]);
-    // With somebody there, the kernels answer nothing.
+    // With a listener there, the kernels send no ICMP errors.
     let _sinks = [left, right].map(|end| {
         let bind = || UdpSocket::bind(("0.0.0.0", SINK_PORT));
         end.namespace.run(bind).unwrap().unwrap()
@@ -48,7 +48,7 @@ fn a_full_transmit_queue_holds_packets_back_and_the_socket_loses_none() {
     });
     let came = Stats::of(left).inbound_packets();
     send_into_the_tunnel(right, left, 100);
-    until(left, "the other direction goes on", |stats| {
+    until(left, "the other direction has continued", |stats| {
         stats.inbound_packets() == came + 100
     });
 
@@ -61,19 +61,23 @@ fn a_full_transmit_queue_holds_packets_back_and_the_socket_loses_none() {
     assert_eq!(stats.lost_outbound(), 0);
     let sent = stats.outbound_packets() - sent;
     until(right, "every datagram arrives or is counted", |stats| {
-        // Let go, those that have waited are overtaken by others.
+        // When released, the held datagrams are overtaken by others.
         let late = stats.dropped("inbound_behind_window");
         let missing = sent - (stats.inbound_packets() - arrived) - late;
-        // What the kernel drops on receive may be a whole train.
+        // A drop on receive may be a whole train.
         let drops = stats.number("udp_kernel_drops");
         (drops..=64 * drops).contains(&missing)
     });
-    assert_eq!(stats.number("gso_refused_batches"), 0, "not suspected");
+    assert_eq!(
+        stats.number("gso_refused_batches"),
+        0,
+        "GSO must not be blamed"
+    );
     assert!(batches_sent(left, right) > 0);
 }
 
 #[test]
-fn what_a_full_receive_buffer_loses_is_counted_by_the_kernel_and_shown() {
+fn losses_in_a_full_receive_buffer_are_counted() {
     const DATAGRAMS: u64 = 20_000;
     let Some(scene) = Scene::new(Pairing::ConvoyToConvoy) else {
         return;
@@ -101,7 +105,7 @@ fn link_address(end: &End) -> String {
     links[0]["address"].as_str().unwrap().to_owned()
 }
 
-/// Tells the kernel at `end` where `ip` is.
+/// Sets the link address of `ip` in the kernel at `end`.
 fn neighbour(end: &End, ip: &str, link_address: &str) {
     let line = format!("neigh replace {ip} lladdr {link_address} dev veth0 nud permanent");
     let arguments: Vec<_> = line.split(' ').collect();

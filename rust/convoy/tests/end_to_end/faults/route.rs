@@ -1,4 +1,4 @@
-//! The way to a peer gets narrow, or is gone for a while.
+//! The path to a peer gets narrow, or is gone for a while.
 
 use std::{thread, time::Duration};
 
@@ -12,12 +12,12 @@ use crate::{
     scene::{DEADLINE, Pairing, Scene, convoy, lab_with, output_of, wg_dump},
     star::Star,
     stats::Stats,
-    sticky::speak_to,
+    sticky::contact_at,
     traffic::{answers_of, during_tcp, ping},
 };
 
 #[test]
-fn a_narrow_route_takes_segmentation_from_its_peer_alone_and_gives_it_back() {
+fn a_narrow_route_suspends_segmentation_for_its_own_peer_only() {
     let Some(star) = Star::new(Convoy, &[Convoy; 2]) else {
         return;
     };
@@ -26,14 +26,17 @@ fn a_narrow_route_takes_segmentation_from_its_peer_alone_and_gives_it_back() {
     assert_eq!(Stats::of(hub).number("gso_refused_batches"), 0);
 
     set_route_mtu(hub, "1280");
-    assert_eq!(batches_sent(hub, narrow), 0, "the kernel fragments");
+    assert_eq!(batches_sent(hub, narrow), 0, "the kernel must fragment");
     let stats = Stats::of(hub);
     let refused = stats.number("gso_refused_batches");
     assert!(refused > 0);
     assert_eq!(stats.number("gso_suspended_destinations"), 1);
-    assert!(batches_sent(hub, wide) > 0, "the other peer is untouched");
+    assert!(
+        batches_sent(hub, wide) > 0,
+        "the other peer must be unaffected"
+    );
 
-    // Zero is the interface's.
+    // Zero means the interface's MTU.
     set_route_mtu(hub, "0");
     until(hub, "segmentation is tried again", |stats| {
         stats.number("gso_suspended_destinations") == 0
@@ -41,12 +44,12 @@ fn a_narrow_route_takes_segmentation_from_its_peer_alone_and_gives_it_back() {
     assert!(batches_sent(hub, narrow) > 0);
     let stats = Stats::of(hub);
     assert_eq!(stats.number("gso_refused_batches"), refused);
-    assert_eq!(stats.number("udp_sources_lost"), 0, "not suspected");
+    assert_eq!(stats.number("udp_sources_lost"), 0, "not to blame");
     assert_eq!((stats.lost_outbound(), stats.state("gso")), (0, "on"));
 }
 
-/// The first large datagram that goes alone is lost there, and the kernel hears why. Without it the
-/// hop would fragment: the kernel lets what it segments be fragmented.
+/// The first large single datagram is lost at the hop, which tells the kernel why. Without that, the
+/// hop would fragment: the kernel allows fragmentation of datagrams that it segments.
 ///
 /// ```text
 ///   left 10.9.1.1 ── 1,500 bytes ── hop ── 1,280 bytes ── 10.9.2.2 right
@@ -86,9 +89,9 @@ fn a_source_address_that_is_gone_costs_neither_segmentation_nor_a_handshake() {
     let address = "10.9.0.22/24";
     let link = scene.right.namespace.link();
     link.add_address("veth0", address).unwrap();
-    // Routes have changed with it: the daemon may first let go of it.
+    // Adding the address changes routes, upon which the daemon may forget its source once.
     let is_kept = eventually(DEADLINE, || {
-        speak_to(&mut scene, "10.9.0.22:51820");
+        contact_at(&mut scene, "10.9.0.22:51820");
         ping(&scene.left, scene.right.inner_v4());
         thread::sleep(Duration::from_millis(200));
         ping(&scene.right, scene.left.inner_v4());
@@ -98,7 +101,7 @@ fn a_source_address_that_is_gone_costs_neither_segmentation_nor_a_handshake() {
     let (left, right) = (&scene.left, &scene.right);
     let handshakes = Stats::of(right).handshakes();
     during_tcp(right, left, 1, |_| {
-        // Stopped, the daemon cannot hear of it by rtnetlink before it has to send.
+        // While stopped, the daemon cannot learn this from rtnetlink before it must send.
         right.daemon.signal(Signal::SIGSTOP).unwrap();
         send_into_the_tunnel(right, left, 10);
         let link = right.namespace.link();
@@ -109,15 +112,15 @@ fn a_source_address_that_is_gone_costs_neither_segmentation_nor_a_handshake() {
         });
     });
     let stats = Stats::of(right);
-    assert_eq!(stats.number("gso_refused_batches"), 0, "not suspected");
+    assert_eq!(stats.number("gso_refused_batches"), 0, "not to blame");
     assert_eq!(stats.lost_outbound(), 0);
-    assert_eq!(stats.handshakes(), handshakes, "the session goes on");
+    assert_eq!(stats.handshakes(), handshakes, "the session must survive");
     assert_eq!(wg_dump(left, 1)[2], "10.9.0.2:51820");
     assert!(batches_sent(right, left) > 0);
 }
 
 #[test]
-fn a_network_that_is_gone_for_a_while_costs_counted_drops_and_no_session() {
+fn a_network_outage_costs_counted_drops_but_no_session() {
     let Some(scene) = Scene::new(Pairing::ConvoyToConvoy) else {
         return;
     };
@@ -135,13 +138,13 @@ fn a_network_that_is_gone_for_a_while_costs_counted_drops_and_no_session() {
 }
 
 #[test]
-fn a_cable_that_is_pulled_again_and_again_under_tcp_keeps_the_session() {
+fn a_cable_pulled_repeatedly_under_tcp_does_not_cost_the_session() {
     let Some(scene) = Scene::new(Pairing::ConvoyToConvoy) else {
         return;
     };
     let (left, right) = (&scene.left, &scene.right);
     during_tcp(left, right, 4, |step| {
-        // With its own end down the kernel has no route; with the other one it drops what it sends.
+        // With the near end down the kernel has no route; with the far end down it drops on send.
         let (end, lost): (_, fn(&End) -> u64) = match step % 2 {
             1 => (left, |left| Stats::of(left).dropped("outbound_send_failed")),
             _ => (right, dropped_by_the_cable),
@@ -151,18 +154,22 @@ fn a_cable_that_is_pulled_again_and_again_under_tcp_keeps_the_session() {
         let look = || (lost(left) > before).then_some(());
         let is_felt = eventually(DEADLINE, look);
         end.namespace.link().set_up("veth0").unwrap();
-        assert!(is_felt.is_some(), "nobody felt it in step {step}");
+        assert!(is_felt.is_some(), "step {step} lost nothing");
     });
     went_on_as_before(left, right);
 }
 
 fn went_on_as_before(left: &End, right: &End) {
     let stats = Stats::of(left);
-    assert_eq!(stats.handshakes(), 1, "the session goes on");
-    assert_eq!(stats.number("gso_refused_batches"), 0, "not suspected");
+    assert_eq!(stats.handshakes(), 1, "the session must survive");
+    assert_eq!(stats.number("gso_refused_batches"), 0, "not to blame");
     assert!(batches_sent(left, right) > 0);
     let lost = stats.dropped("outbound_send_failed");
-    assert_eq!(Stats::of(left).lost_outbound(), lost, "and no more");
+    assert_eq!(
+        Stats::of(left).lost_outbound(),
+        lost,
+        "nothing else may be lost"
+    );
 }
 
 fn dropped_by_the_cable(left: &End) -> u64 {
@@ -173,7 +180,7 @@ fn dropped_by_the_cable(left: &End) -> u64 {
         .tx_dropped
 }
 
-/// Of the hub's route to its first spoke.
+/// Sets the MTU of the hub's route to its first spoke.
 fn set_route_mtu(hub: &End, mtu: &str) {
     let route = "route replace 10.9.2.0/24 dev veth2 proto kernel scope link src 10.9.2.1 mtu";
     let arguments: Vec<_> = route.split(' ').chain([mtu]).collect();

@@ -1,4 +1,4 @@
-//! Looks for secrets in the memory of a process.
+//! Searches the memory of a process for secrets.
 
 use std::{
     fmt::Write,
@@ -9,7 +9,7 @@ use std::{
 use memchr::memmem::Finder;
 use nix::unistd::Pid;
 
-/// What is looked for, and what it is called.
+/// Bytes to search for, and their name.
 pub(super) struct Secret {
     pub(super) name: &'static str,
     pub(super) bytes: Vec<u8>,
@@ -22,7 +22,7 @@ impl Secret {
     }
 }
 
-/// Where either half of one of `secrets` stands in what `pid` may write to; a line each.
+/// Lists, one per line, where either half of a secret is in the writable memory of `pid`.
 pub(super) fn places(pid: Pid, secrets: &[Secret]) -> String {
     let halves = secrets.iter().flat_map(|secret| {
         let halves = secret.bytes.chunks(secret.bytes.len().div_ceil(2));
@@ -41,7 +41,7 @@ pub(super) fn places(pid: Pid, secrets: &[Secret]) -> String {
         let (start, end) = range.split_once('-').unwrap();
         let [start, end] = [start, end].map(|address| u64::from_str_radix(address, 16).unwrap());
         let mut bytes = vec![0; (end - start) as usize];
-        // What was unmapped meanwhile holds nothing any more.
+        // Memory unmapped in the meantime holds nothing any more.
         let Ok(length) = memory.read_at(&mut bytes, start) else {
             continue;
         };

@@ -1,4 +1,4 @@
-//! A peer that tells the keys of its sessions, by another implementation of Noise.
+//! A peer that reveals its session keys, built on another implementation of Noise.
 
 use std::{
     net::{SocketAddr, UdpSocket},
@@ -19,7 +19,7 @@ const PATTERN: &str = "Noise_IKpsk2_25519_ChaChaPoly_BLAKE2s";
 const PROLOGUE: &[u8] = b"WireGuard v1 zx2c4 Jason@zx2c4.com";
 const LABEL_MAC1: &[u8] = b"mac1----";
 
-/// One that begins handshakes.
+/// A peer that initiates handshakes.
 pub(super) struct Peer {
     keys: KeyPair,
     preshared: [u8; 32],
@@ -58,11 +58,11 @@ impl Peer {
         self.socket.local_addr().unwrap()
     }
 
-    /// Has a session with the daemon on `port`, confirmed by a keepalive; tells its keys.
+    /// Sets up a session with the daemon on `port`, confirms it by a keepalive and returns its keys.
     pub(super) fn session(&mut self, port: u16) -> Vec<Secret> {
         let daemon = SocketAddr::from(([127, 0, 0, 1], port));
         let mut response = [0; 2_048];
-        // One that comes too soon after the last is not answered.
+        // The daemon does not answer an initiation too soon after the last.
         let answered = eventually(DEADLINE, || {
             let noise = self.initiate(daemon);
             let shortly = Some(Duration::from_millis(500));
@@ -102,7 +102,7 @@ impl Peer {
         noise
     }
 
-    /// Whether the daemon has sent a packet meanwhile.
+    /// Whether the daemon has sent a packet since.
     pub(super) fn has_received_data(&self) -> bool {
         let mut datagram = [0; 2_048];
         let shortly = Some(Duration::from_millis(100));

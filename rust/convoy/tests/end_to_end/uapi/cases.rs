@@ -1,10 +1,10 @@
-//! What is asked.
+//! The requests of the comparison.
 
-/// Lines of a `set` that both answer with the same errno; if they take it, both list the same
-/// after it. `{A}` and `{B}` are peers of the [`super::baseline`], `{C}` is none, `{OWN}` is the device.
+/// Lines of a `set` that both answer with the same errno and, if they accept it, list the same way.
+/// `{A}` and `{B}` are peers of the [`super::baseline`], `{C}` is not, `{OWN}` is the device.
 pub(super) const SAME: &[&str] = &[
     "",
-    // The device's keys, and what each may hold.
+    // Device keys and their values.
     "private_key={KEY}",
     "private_key={ZERO}",
     "private_key={KEY_OF_A}",
@@ -61,7 +61,7 @@ pub(super) const SAME: &[&str] = &[
     "public_key={A}\nreplace_peers=true",
     "public_key={A}\nlast_handshake_time_sec=1",
     "public_key={A}\ntx_bytes=1",
-    // Which peer.
+    // Selecting a peer.
     "public_key={C}",
     "public_key={ZERO}",
     "public_key=",
@@ -97,7 +97,7 @@ pub(super) const SAME: &[&str] = &[
     "public_key={OWN}\nremove=true",
     "public_key={OWN}\nallowed_ip=nonsense",
     "public_key={OWN}\nunknown=1",
-    // What a peer may have.
+    // Peer keys and their values.
     "public_key={A}\npreshared_key={KEY}",
     "public_key={B}\npreshared_key={ZERO}",
     "public_key={A}\npreshared_key=",
@@ -128,7 +128,7 @@ pub(super) const SAME: &[&str] = &[
     "public_key={A}\nendpoint=localhost:7",
     "public_key={A}\nendpoint=:7",
     "public_key={A}\nendpoint=",
-    // Allowed IPs, and their order.
+    // Allowed IPs and their order.
     "public_key={A}\nallowed_ip=10.9.0.0/16\nallowed_ip=10.8.0.0/16\nallowed_ip=fd00::/64",
     "public_key={A}\nallowed_ip=10.1.0.0/16",
     "public_key={A}\nallowed_ip=10.1.2.3/16\nallowed_ip=10.2.0.0/16",
@@ -155,12 +155,12 @@ pub(super) const SAME: &[&str] = &[
      replace_allowed_ips=true\nallowed_ip=10.8.0.0/16",
     "public_key={A}\nreplace_allowed_ips=false",
     "public_key={A}\nreplace_allowed_ips=",
-    // Lines.
+    // Line ends.
     "fwmark=7\r",
     "fwmark=7\r\r",
 ];
 
-/// Requests that are not a `set` with a blank line at its end; the answers are the same.
+/// Requests other than a `set` that ends with a blank line; the answers are the same.
 pub(super) const SAME_RAW: &[&[u8]] = &[
     b"",
     b"\n",
@@ -183,48 +183,49 @@ pub(super) const SAME_RAW: &[&[u8]] = &[
     b"set=1\n\0\n\n",
 ];
 
-/// Where Convoy differs on purpose: the request, its answer, what it lists then, and why.
+/// Deliberate differences: the request, Convoy's errno, a line of its listing afterwards (empty:
+/// nothing changed), and the reason.
 pub(super) const DIFFERENT: &[(&str, i32, &str, &str)] = &[
     (
         "set=1\nfwmark=7\n",
         -71,
         "",
-        "a request that is cut off changes nothing; the reference applies what there was",
+        "a truncated request changes nothing; the reference applies the part that it got",
     ),
     (
         "set=1\nfwmark=7\nfwmark=x\n\n",
         -22,
         "",
-        "a refused request changes nothing; the reference keeps what stood before the wrong line",
+        "a refused request changes nothing; the reference keeps the lines before the invalid one",
     ),
     (
         "set=1\npublic_key={C}\nallowed_ip=10.3.0.0/16\nupdate_only=true\n\n",
         0,
         "",
-        "a peer that is not to be made takes nothing from others",
+        "a peer that is not created takes nothing from others",
     ),
     (
         "set=1\npublic_key={C}\nallowed_ip=10.3.0.0/16\nremove=true\n\n",
         0,
         "",
-        "a peer that is to be removed takes nothing from others",
+        "a peer that is removed takes nothing from others",
     ),
     (
         "set=1\npublic_key={A}\nendpoint=[::ffff:192.0.2.1]:7\n\n",
         0,
         "endpoint=192.0.2.1:7\n",
-        "a mapped address is sent to by IPv4; the reference cannot send to it",
+        "a mapped address is used as IPv4; the reference cannot send to it",
     ),
     (
         "set=1\npublic_key={A}\nendpoint=[fe80::1%1]:7\n\n",
         0,
         "endpoint=[fe80::1%lo]:7\n",
-        "a zone is listed by name; by the reference as it was given, or not at all",
+        "a zone is listed by name; the reference lists it as it was given, or not at all",
     ),
     (
         "get=1\n",
         -71,
         "",
-        "a request that is cut off is answered; the reference only closes",
+        "a truncated request is answered; the reference only closes the connection",
     ),
 ];

@@ -1,11 +1,11 @@
-//! The specification, once more: which lines a request may hold, and what they ask for.
+//! A second implementation of the specification: which lines a request may hold and what they mean.
 
 use std::{
     collections::BTreeMap,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
 };
 
-/// In the order of the canonical text, which ends with the allowed IPs.
+/// In the order of the canonical text, which lists the allowed IPs last.
 const KEYS: [&str; 11] = [
     "private_key",
     "listen_port",
@@ -20,17 +20,17 @@ const KEYS: [&str; 11] = [
     "replace_allowed_ips",
 ];
 
-/// What the lines so far ask for.
+/// The request so far.
 pub(in crate::uapi) struct Request(Vec<Section>);
 
 /// The device, or one peer.
 #[derive(Default)]
 struct Section {
-    /// By their places in [`KEYS`].
+    /// By position in [`KEYS`].
     values: BTreeMap<usize, String>,
     allowed_ips: Vec<String>,
-    /// How many of them a later line has taken back.
-    taken_back: usize,
+    /// How many of them a later line has revoked.
+    revoked: usize,
 }
 
 impl Request {
@@ -42,22 +42,22 @@ impl Request {
         self.0.len() > 1
     }
 
-    /// Takes a line, if it may stand here.
+    /// Takes a line if it is valid here.
     pub(in crate::uapi) fn take(&mut self, line: &[u8]) -> bool {
         if !is_allowed(line, self.has_peers()) {
             return false;
         }
-        let text = str::from_utf8(line).expect("what is allowed is text");
+        let text = str::from_utf8(line).expect("an allowed line is UTF-8");
         let (key, value) = text.split_once('=').expect("a key and a value");
         if key == "public_key" {
             self.0.push(Section::default());
         }
-        let section = self.0.last_mut().expect("that of the device");
+        let section = self.0.last_mut().expect("the device's section");
         section.take(key, value);
         true
     }
 
-    /// Each thing once, in one order and spelling.
+    /// Each setting once, in one order and spelling.
     pub(in crate::uapi) fn canonical(&self) -> String {
         let lines = self.0.iter().flat_map(Section::lines);
         lines.collect::<Vec<_>>().join("\n")
@@ -76,16 +76,15 @@ impl Section {
             _ => value.to_owned(),
         };
         if key == "replace_allowed_ips" {
-            let removals: Vec<_> = self.allowed_ips[self.taken_back..]
+            let removals: Vec<_> = self.allowed_ips[self.revoked..]
                 .iter()
                 .map(|change| format!("-{}", change.trim_start_matches('-')))
                 .collect();
             self.allowed_ips.extend(removals);
-            self.taken_back = self.allowed_ips.len();
+            self.revoked = self.allowed_ips.len();
         }
         let place = KEYS.iter().position(|other| *other == key);
-        self.values
-            .insert(place.expect("a key that is allowed"), value);
+        self.values.insert(place.expect("an allowed key"), value);
     }
 
     fn lines(&self) -> impl Iterator<Item = String> {

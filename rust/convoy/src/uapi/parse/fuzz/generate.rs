@@ -1,4 +1,4 @@
-//! Lines that look like those of a request, and others.
+//! Generates lines of requests, valid and invalid.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -20,7 +20,7 @@ const KEYS: [&str; 13] = [
     "replace_peers",
 ];
 
-/// Anything, or a line that looks like one of a request.
+/// Random bytes, or a line that resembles one of a request.
 pub(in crate::uapi) fn line(input: &mut Unstructured<'_>, in_peer: bool) -> Result<Vec<u8>> {
     if input.is_empty() {
         return Err(convoy_fuzz::arbitrary::Error::NotEnoughData);
@@ -87,7 +87,7 @@ fn host(input: &mut Unstructured<'_>) -> Result<String> {
 fn address(input: &mut Unstructured<'_>) -> Result<IpAddr> {
     Ok(match input.int_in_range(0..=3u8)? {
         0 => IpAddr::from(input.arbitrary::<[u8; 16]>()?),
-        // Mapped: an endpoint becomes one of IPv4.
+        // IPv4-mapped: as an endpoint it becomes IPv4.
         1 => IpAddr::V6(Ipv4Addr::from(input.arbitrary::<[u8; 4]>()?).to_ipv6_mapped()),
         _ => IpAddr::from(input.arbitrary::<[u8; 4]>()?),
     })

@@ -1,4 +1,4 @@
-//! The standard output, for a log whose reader may stand still: the daemon does not wait for it.
+//! Standard output for the log. A reader that stalls never blocks the daemon.
 
 use std::{
     io::{self, Write},
@@ -9,13 +9,13 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::panics;
 
-/// Writes each line whole, or loses it where it would have to wait; only that of a panic may.
+/// Writes each line whole, or drops it if writing would block. Only a panic's line may block.
 #[derive(Debug)]
-pub(super) struct Unhurried;
+pub(super) struct NeverBlocking;
 
-impl Write for Unhurried {
+impl Write for NeverBlocking {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        // Held from the question to the write, so that no other thread fills the room meanwhile.
+        // Locked from the check to the write, so that no other thread fills the pipe in between.
         let mut output = io::stdout().lock();
         if panics::is_ending() || has_room(&output) {
             output.write_all(line)?;
@@ -24,7 +24,7 @@ impl Write for Unhurried {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        // The standard output flushes itself at the end of a line.
+        // Stdout flushes at the end of each line.
         Ok(())
     }
 }
@@ -33,7 +33,7 @@ impl Write for Unhurried {
 fn has_room(output: &impl AsFd) -> bool {
     let mut fds = [PollFd::new(output.as_fd(), PollFlags::POLLOUT)];
     let is_known = poll(&mut fds, PollTimeout::ZERO).is_ok();
-    // Where it cannot be known, waiting is better than saying nothing.
+    // If poll fails, block rather than lose the line.
     !is_known || fds[0].any().unwrap_or(true)
 }
 
@@ -54,6 +54,9 @@ mod tests {
         reader.read_exact(&mut vec![0; written]).unwrap();
         assert!(has_room(&writer));
         drop(reader);
-        assert!(has_room(&writer), "it is closed: writing tells so at once");
+        assert!(
+            has_room(&writer),
+            "a closed pipe counts as writable: the write fails at once"
+        );
     }
 }
