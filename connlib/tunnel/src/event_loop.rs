@@ -12,7 +12,7 @@ use convoy_tun::{InboundBatch, OutboundBatch, Reader, ReaderExit, TryRecv, Write
 use tokio::sync::{mpsc, watch};
 
 use crate::{
-    adapters::{FromTun, ToUdp, destination},
+    adapters::{FromTun, ToUdp},
     budget::Budget,
     clock::{self, Alarm},
     command::{Command, Signals},
@@ -188,7 +188,8 @@ impl EventLoop {
     /// Whether something waits for this socket to be writable.
     fn is_blocked(&self, family: Family) -> bool {
         let control = self.control.as_ref();
-        self.blocked == Some(family) || control.is_some_and(|c| Family::of(c.transmit.to) == family)
+        self.blocked == Some(family)
+            || control.is_some_and(|c| Family::of(c.destination.to) == family)
     }
 
     #[inline(never)]
@@ -270,7 +271,7 @@ impl EventLoop {
             return;
         }
         while let Some(control) = self.control.take().or_else(|| self.node.poll_control()) {
-            let to = destination(&control.transmit);
+            let to = control.destination;
             let flusher = &mut self.flusher;
             if control.is_cookie {
                 flusher.send_once(&to, &control.datagram, &mut self.sockets);

@@ -2,11 +2,8 @@
 
 use std::{io, time::Duration};
 
-use convoy_gso::{Datagram, udp::Family};
-use convoy_proto::{
-    Arrival,
-    inbound::{Inbound, is_handshake},
-};
+use convoy_gso::udp::Family;
+use convoy_proto::inbound::is_handshake;
 
 use super::EventLoop;
 use crate::{adapters::ToTun, budget::Budget};
@@ -79,14 +76,8 @@ impl EventLoop {
             if self.inbound.is_none() {
                 self.inbound = self.writer.take(now);
             }
-            let inbound = Inbound {
-                datagram: datagram.bytes,
-                from: datagram.from,
-                arrival: arrival(&datagram),
-                ecn: datagram.ecn,
-            };
             let mut sink = ToTun(self.inbound.as_mut());
-            if self.node.handle_inbound(inbound, now, &mut sink).is_ok() {
+            if self.node.handle_inbound(datagram, now, &mut sink).is_ok() {
                 self.received.advance();
                 worked = true;
                 continue;
@@ -102,9 +93,4 @@ impl EventLoop {
         }
         worked
     }
-}
-
-fn arrival(datagram: &Datagram<'_>) -> Option<Arrival> {
-    let (address, interface) = (datagram.to?, datagram.interface?);
-    Some(Arrival { address, interface })
 }

@@ -106,7 +106,7 @@ fn a_changed_route_brings_segmentation_back_to_those_who_refused_it() {
         let mut queue = GsoQueue::default();
         let to = Destination {
             to: ([192, 0, 2, 1], 1).into(),
-            from: None,
+            source: None,
             ecn: 0,
         };
         (0..2).for_each(|_| queue.append(&to, &[0; 100]).unwrap());
@@ -162,7 +162,7 @@ fn send_train(event_loop: &EventLoop, message: &[u8; 148]) {
     assert!(sender.segmentation() && event_loop.sockets.receive_offload());
     let to = Destination {
         to: ([127, 0, 0, 1], event_loop.port).into(),
-        from: None,
+        source: None,
         ecn: 0,
     };
     sender.send(&to, &message.repeat(64), Some(148)).unwrap();
