@@ -29,7 +29,7 @@ const RETRY_AFTER_REFUSAL: Duration = Duration::from_secs(60);
 const NO_BUFFERS_PAUSE: Duration = Duration::from_millis(1);
 /// How often a batch is retried after `ENOBUFS`.
 const NO_BUFFERS_RETRIES: u32 = 3;
-/// Bound of the addresses remembered as refusing segmentation; at the bound all are forgotten.
+/// Bound of the remembered addresses that refuse segmentation; at the bound all are forgotten.
 const MAX_REFUSING: usize = 1024;
 
 /// Sockets that send one datagram, or one batch that the kernel cuts into datagrams.
@@ -74,16 +74,16 @@ pub struct Flusher {
 }
 
 /// Whether a batch leaves the queue.
-enum Outcome {
+enum BatchOutcome {
     /// Each datagram of it was sent, or dropped and counted.
     Finished,
     /// The rest of it stays queued.
     Paused(Flushed),
 }
 
-/// The next step after the kernel has refused a batch or a datagram.
+/// The reaction to a batch or a datagram that the kernel has refused.
 enum Reaction {
-    /// Send what is left of the batch again, now.
+    /// Send the rest of the batch again, now.
     Resend,
     /// Keep it queued.
     Pause(Flushed),
@@ -121,8 +121,8 @@ impl Flusher {
     ) -> Flushed {
         while let Some(batch) = queue.front() {
             match self.send_batch(batch, sockets, now) {
-                Outcome::Finished => queue.pop_front(),
-                Outcome::Paused(why) => return why,
+                BatchOutcome::Finished => queue.pop_front(),
+                BatchOutcome::Paused(why) => return why,
             }
         }
         Flushed::Done
@@ -131,7 +131,7 @@ impl Flusher {
     /// Sends one datagram ahead of everything queued.
     ///
     /// Unless this returns [`Flushed::Done`], the caller keeps the datagram and sends it again.
-    /// Failures that another attempt would not mend are counted drops.
+    /// A failure that another attempt cannot mend is a counted drop.
     pub fn send_now(
         &mut self,
         destination: &Destination,
@@ -224,7 +224,7 @@ impl Flusher {
         batch: &mut Batch,
         sockets: &mut impl SendDatagrams,
         now: Duration,
-    ) -> Outcome {
+    ) -> BatchOutcome {
         while batch.is_whole() && self.may_segment(batch.destination.to, now) {
             let result = self.call(
                 sockets,
@@ -234,14 +234,14 @@ impl Flusher {
             );
             let Err(error) = result else {
                 self.counters.segments[batch.segments()] += 1;
-                return Outcome::Finished;
+                return BatchOutcome::Finished;
             };
             match self.after_refused_batch(batch, &error, now) {
                 Reaction::Resend => {}
-                Reaction::Pause(why) => return Outcome::Paused(why),
+                Reaction::Pause(why) => return BatchOutcome::Paused(why),
                 Reaction::Drop(loss) => {
                     self.count_lost(&loss, batch.segments());
-                    return Outcome::Finished;
+                    return BatchOutcome::Finished;
                 }
             }
         }
@@ -253,7 +253,7 @@ impl Flusher {
         batch: &mut Batch,
         sockets: &mut impl SendDatagrams,
         now: Duration,
-    ) -> Outcome {
+    ) -> BatchOutcome {
         if batch.segments() > 1 {
             batch.split();
         }
@@ -262,12 +262,12 @@ impl Flusher {
             match result.map_err(|error| self.after_refused_datagram(batch, &error, now)) {
                 Ok(()) => self.counters.segments[1] += 1,
                 Err(Reaction::Resend) => continue,
-                Err(Reaction::Pause(why)) => return Outcome::Paused(why),
+                Err(Reaction::Pause(why)) => return BatchOutcome::Paused(why),
                 Err(Reaction::Drop(loss)) => self.count_lost(&loss, 1),
             }
             batch.advance();
         }
-        Outcome::Finished
+        BatchOutcome::Finished
     }
 
     fn call(

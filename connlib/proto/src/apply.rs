@@ -90,7 +90,7 @@ impl Node {
             };
             if peer.endpoint != Some(endpoint) {
                 peer.endpoint = Some(endpoint);
-                peer.way_back.asked = None;
+                peer.return_route.asked = None;
                 peer.path_limit = None;
                 peer.timers.allow_initiation();
             }

@@ -17,11 +17,11 @@ const CONTROL_DATAGRAMS: usize = 4096;
 const COOKIE_REPLIES: usize = CONTROL_DATAGRAMS / 4;
 /// Bound of the memory of waiting control datagrams, in bytes.
 pub const CONTROL_QUEUE_BYTES: usize =
-    CONTROL_DATAGRAMS * (size_of::<Control>() + CONTROL_BYTES.next_power_of_two());
+    CONTROL_DATAGRAMS * (size_of::<ControlDatagram>() + CONTROL_BYTES.next_power_of_two());
 
 /// A datagram to be sent ahead of bulk data.
 #[derive(Clone, Debug)]
-pub struct Control {
+pub struct ControlDatagram {
     /// Where to send it.
     pub destination: Destination,
     /// The UDP payload.
@@ -32,7 +32,7 @@ pub struct Control {
 
 #[derive(Debug, Default)]
 pub(crate) struct ControlQueue {
-    waiting: VecDeque<Control>,
+    waiting: VecDeque<ControlDatagram>,
 }
 
 impl ControlQueue {
@@ -54,7 +54,7 @@ impl ControlQueue {
         has_room
     }
 
-    pub(crate) fn pop(&mut self) -> Option<Control> {
+    pub(crate) fn pop(&mut self) -> Option<ControlDatagram> {
         self.waiting.pop_front()
     }
 
@@ -64,7 +64,7 @@ impl ControlQueue {
 
     /// Lets the kernel choose the source of waiting datagrams from `source` to `to`.
     pub(crate) fn forget_source(&mut self, to: SocketAddr, source: IpAddr) {
-        for Control { destination, .. } in &mut self.waiting {
+        for ControlDatagram { destination, .. } in &mut self.waiting {
             if destination.to == to && destination.source == Some(source) {
                 destination.source = None;
             }
@@ -72,7 +72,7 @@ impl ControlQueue {
     }
 
     fn push_back(&mut self, destination: Destination, datagram: &[u8], is_cookie: bool) {
-        self.waiting.push_back(Control {
+        self.waiting.push_back(ControlDatagram {
             destination,
             datagram: Bytes::copy_from_slice(datagram),
             is_cookie,

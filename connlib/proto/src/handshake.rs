@@ -102,7 +102,7 @@ impl Node {
             }
         };
         tracing::debug!(peer = %peer.public_key, from = %datagram.from, session = local, "Handshake message received");
-        if peer.heard(&datagram, self.routes, now) {
+        if peer.record_received(&datagram, self.routes, now) {
             self.source_questions.push_back(id);
         }
         peer.timers.session_derived(now);

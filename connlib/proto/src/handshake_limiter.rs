@@ -15,7 +15,7 @@ pub(crate) const HANDSHAKES_PER_SECOND: u64 = 200;
 
 /// Handshake messages from one address under load: 20 a second, 5 at once, as the reference allows.
 const PER_ADDRESS: Rate = Rate::per_second(20, 5);
-/// Bound of the addresses counted at a time.
+/// Bound of the addresses counted at any time.
 const ADDRESSES: usize = 8192;
 /// Cookie replies a second from each of 1,024 buckets: about 6 µs each.
 const COOKIES_PER_SECOND: u32 = 10;
@@ -29,7 +29,7 @@ const SECOND: Duration = Duration::from_secs(1);
 pub(crate) struct HandshakeLimiter {
     second: Duration,
     seen: u64,
-    /// An attacker chooses the keys, so the hash is not a fast one.
+    /// An attacker chooses the keys, so the hash must be a keyed one.
     addresses: HashMap<IpAddr, TokenBucket>,
     cookies: HashedRateLimiter,
     checks: HashedRateLimiter,
@@ -85,7 +85,7 @@ impl HandshakeLimiter {
     }
 }
 
-/// The addresses that one sender commands: an IPv4 address, or a whole IPv6 /64.
+/// All the addresses that one sender controls: an IPv4 address, or an IPv6 /64.
 fn network(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(_) => address,

@@ -1,4 +1,4 @@
-//! Limits the rate of more addresses than can be counted one by one: an attacker can have any number.
+//! Limits the rate of addresses without counting each: an attacker can forge any number of them.
 
 use std::{
     hash::{BuildHasher, RandomState},

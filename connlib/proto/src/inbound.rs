@@ -87,7 +87,7 @@ impl Node {
             Ok(opened) => opened,
             Err(reason) => return Ok(Err(reason)),
         };
-        if peer.heard(&datagram, self.routes, now) {
+        if peer.record_received(&datagram, self.routes, now) {
             self.source_questions.push_back(id);
         }
         let delivered = match opened {

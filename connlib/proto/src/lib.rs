@@ -13,7 +13,7 @@
 //!    of everything in the sink.
 //! 8. Sleep until [`Node::poll_timeout`].
 //!
-//! The caller gives the time since boot, suspend included (`CLOCK_BOOTTIME`), which never goes back.
+//! The caller passes the time since boot, suspend included (`CLOCK_BOOTTIME`), which never goes back.
 //! Deliberately left outside: sockets, the TUN, segmentation and coalescing, threads, text.
 //!
 //! A packet's path is [`outbound`] or [`inbound`]. Only [`noise`] names boringtun.
@@ -38,16 +38,16 @@ mod peer;
 mod plan;
 mod prefixes;
 mod replies;
+mod return_route;
 mod seams;
 mod sessions;
 mod sticky;
 mod timeout;
 mod timers;
 mod token_bucket;
-mod way_back;
 mod wipe;
 
-pub use control::{CONTROL_QUEUE_BYTES, Control};
+pub use control::{CONTROL_QUEUE_BYTES, ControlDatagram};
 pub use convoy_datagram::{Arrival, Datagram, Destination};
 pub use held::HELD_BYTES;
 pub use node::Node;

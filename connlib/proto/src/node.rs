@@ -11,7 +11,7 @@ use slab::Slab;
 use crate::{
     allowed_ips::AllowedIps,
     config::{PublicKey, Snapshot},
-    control::{Control, ControlQueue},
+    control::{ControlDatagram, ControlQueue},
     counters::{Counters, DropReason},
     deadlines::Deadlines,
     handshake_limiter::HandshakeLimiter,
@@ -138,7 +138,7 @@ impl Node {
     }
 
     /// The next datagram to be sent ahead of bulk data.
-    pub fn poll_control(&mut self) -> Option<Control> {
+    pub fn poll_control(&mut self) -> Option<ControlDatagram> {
         self.control.pop()
     }
 

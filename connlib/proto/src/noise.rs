@@ -50,7 +50,7 @@ pub(crate) enum Screened {
     Initiation(PublicKey),
     /// A response, or a cookie reply, for the handshake with this local index.
     Reply { receiver: u32 },
-    /// Under load, and the sender has not proved its address: this reply gives it a cookie.
+    /// Under load the sender must prove its address: this reply gives it a cookie.
     AskForCookie([u8; 64]),
 }
 
@@ -378,7 +378,7 @@ impl Noise {
     }
 }
 
-/// A rate limiter that admits all: the identity's has decided before a message comes to a peer.
+/// A rate limiter that admits everything: the identity's has already decided on the message.
 fn unlimited(identity: &Identity) -> Arc<RateLimiter> {
     Arc::new(RateLimiter::new(&identity.public, u64::MAX))
 }

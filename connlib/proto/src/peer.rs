@@ -14,9 +14,9 @@ use crate::{
     held::Held,
     noise::{CONTROL_BYTES, Handshaken, Identity, Noise},
     prefixes::Prefixes,
+    return_route::{Asked, ReturnRoute},
     sessions::Sessions,
     timers::Timers,
-    way_back::{Asked, WayBack},
 };
 
 /// A peer's endpoint, and the local address to send to it from (the sticky source).
@@ -27,7 +27,7 @@ pub(crate) struct Endpoint {
 }
 
 impl Endpoint {
-    /// The endpoint that answers to `datagram` go to.
+    /// The endpoint to send answers to `datagram` to.
     pub(crate) fn of_sender(datagram: &Datagram<'_>) -> Self {
         Self {
             address: datagram.from,
@@ -126,7 +126,7 @@ pub(crate) struct Peer {
     pub(crate) former: Vec<Keys>,
     pub(crate) timers: Timers,
     pub(crate) endpoint: Option<Endpoint>,
-    pub(crate) way_back: WayBack,
+    pub(crate) return_route: ReturnRoute,
     pub(crate) held: VecDeque<Held>,
     /// The longest datagram that the path takes, in bytes, and until when that is remembered.
     pub(crate) path_limit: Option<(usize, Duration)>,
@@ -134,7 +134,7 @@ pub(crate) struct Peer {
     /// The peer's place in the order of adding.
     pub(crate) added: u64,
     pub(crate) last_handshake: Option<Duration>,
-    /// The wall-clock time shown for the last handshake: it stays even if the clock is set.
+    /// The wall-clock time shown for the last handshake: stays even if the clock is set.
     shown_handshake: Option<(Duration, SystemTime)>,
     /// When the peer's last initiation was accepted.
     pub(crate) last_answer: Option<Duration>,
@@ -153,7 +153,7 @@ impl Peer {
             former: Vec::new(),
             timers: Timers::default(),
             endpoint: None,
-            way_back: WayBack::default(),
+            return_route: ReturnRoute::default(),
             held: VecDeque::new(),
             path_limit: None,
             allowed_ips: Prefixes::default(),
@@ -229,8 +229,8 @@ impl Peer {
             .collect()
     }
 
-    /// Call once both sides have a session under the present keys. Hands them what the former keys
-    /// know of replays, and returns the former keys.
+    /// Call once both sides have a session under the present keys. Shows them the last initiation that
+    /// the former keys accepted, and returns the former keys.
     pub(crate) fn retire_former(&mut self) -> Vec<Keys> {
         let accepted = self.last_accepted();
         if let (Some(keys), Some(initiation)) = (&mut self.keys, accepted)
@@ -262,7 +262,12 @@ impl Peer {
 
     /// Records an authenticated message. Returns whether its arrival raises a question about the route
     /// back; `routes` is the number of route changes so far.
-    pub(crate) fn heard(&mut self, datagram: &Datagram<'_>, routes: u32, now: Duration) -> bool {
+    pub(crate) fn record_received(
+        &mut self,
+        datagram: &Datagram<'_>,
+        routes: u32,
+        now: Duration,
+    ) -> bool {
         self.rx_bytes += datagram.bytes.len() as u64;
         self.timers.authenticated_received(now);
         let to = datagram.from;
@@ -272,13 +277,13 @@ impl Peer {
             arrival,
             routes,
         });
-        if !is_elsewhere && self.way_back.asked == asked {
+        if !is_elsewhere && self.return_route.asked == asked {
             return false;
         }
         if is_elsewhere {
             self.path_limit = None;
         }
-        let is_asked = asked.is_some_and(|asked| self.way_back.ask(asked, now));
+        let is_asked = asked.is_some_and(|asked| self.return_route.ask(asked, now));
         self.endpoint = Some(Endpoint {
             address: to,
             source: asked.filter(|_| is_asked).map(|a| a.arrival.address),
@@ -286,9 +291,9 @@ impl Peer {
         is_asked
     }
 
-    /// Lets the kernel choose the source address until the peer is heard again.
+    /// Lets the kernel choose the source address until the peer sends again.
     pub(crate) fn forget_source(&mut self) {
-        self.way_back.asked = None;
+        self.return_route.asked = None;
         if let Some(endpoint) = &mut self.endpoint {
             endpoint.source = None;
         }

@@ -1,4 +1,4 @@
-//! Prepares a change of configuration on a thread that is not in a hurry.
+//! Prepares a change of configuration on a thread of its own, which may take its time.
 //!
 //! Each new peer costs one or two Diffie-Hellman operations. The [`Planner`] mirrors the keys and peers
 //! of the node, does that work, and makes a [`Plan`] that the node can apply within one tick.

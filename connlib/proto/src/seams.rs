@@ -1,8 +1,8 @@
-//! The seams of the state machine: the caller's packets, and the sinks for what it produces.
+//! The seams of the state machine: the caller's packets, and the sinks for its output.
 
 use convoy_datagram::Destination;
 
-/// A packet in a buffer of the caller's that has room for padding.
+/// A packet in the caller's buffer, with room for padding.
 pub trait PaddablePacket {
     /// The packet.
     fn bytes(&self) -> &[u8];
@@ -34,6 +34,6 @@ pub trait PacketSink {
     fn commit(&mut self, len: usize);
 }
 
-/// The sink has no room; the caller still owns what it offered.
+/// The sink has no room; the caller keeps the packet or datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SinkFull;

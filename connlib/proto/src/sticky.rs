@@ -1,15 +1,15 @@
 //! Sticky sources: an answer leaves from the local address that the peer has sent to, as long as it
-//! leaves by the interface that the peer was heard on.
+//! leaves by the interface that the peer's datagrams arrive on.
 //!
 //! On a host with one address on each of two uplinks, the route may lead out by the other uplink,
-//! whose network drops packets from this address. The kernel must choose the source then. Only the
+//! whose network drops packets from this address. Then the kernel must choose the source. Only the
 //! caller can look up routes: [`Node::poll_source_question`].
 
 use std::{net::SocketAddr, time::Duration};
 
 use convoy_datagram::Arrival;
 
-use crate::{node::Node, way_back::Asked};
+use crate::{node::Node, return_route::Asked};
 
 /// Does the route to `to`, with the source address `arrival.address`, lead out by
 /// `arrival.interface`?
@@ -26,11 +26,11 @@ impl Node {
     /// The next question about a route; answer it before [`Node::poll_control`].
     pub fn poll_source_question(&mut self) -> Option<SourceQuestion> {
         while let Some(id) = self.source_questions.pop_front() {
-            let Some(way) = self.peers.get_mut(id).map(|peer| &mut peer.way_back) else {
+            let Some(route) = self.peers.get_mut(id).map(|peer| &mut peer.return_route) else {
                 continue;
             };
-            way.is_waiting = false;
-            if let Some(Asked { to, arrival, .. }) = way.asked {
+            route.is_waiting = false;
+            if let Some(Asked { to, arrival, .. }) = route.asked {
                 return Some(SourceQuestion {
                     peer: id,
                     to,
@@ -42,8 +42,8 @@ impl Node {
     }
 
     /// Answers a question; without an answer the source address stays.
-    pub fn answer_source_question(&mut self, question: &SourceQuestion, is_same_way: bool) {
-        if is_same_way {
+    pub fn answer_source_question(&mut self, question: &SourceQuestion, is_same_interface: bool) {
+        if is_same_interface {
             return;
         }
         let SourceQuestion { peer, to, arrival } = *question;
@@ -61,7 +61,7 @@ impl Node {
         self.routes = self.routes.wrapping_add(1);
     }
 
-    /// The source address of datagrams to `to` is gone: the kernel chooses.
+    /// The source address of datagrams to `to` is gone: lets the kernel choose.
     pub fn forget_source(&mut self, to: SocketAddr) {
         for (_, peer) in &mut self.peers {
             if peer.endpoint.is_some_and(|e| e.address == to) {
@@ -70,7 +70,7 @@ impl Node {
         }
     }
 
-    /// Lets the kernel choose all source addresses, until the peers are heard again.
+    /// Lets the kernel choose each source address until the peer sends again.
     pub fn forget_sources(&mut self) {
         self.peers
             .iter_mut()
@@ -80,11 +80,11 @@ impl Node {
     /// Asks about the peer's source address again if routes have changed.
     pub(crate) fn check_source(&mut self, id: usize, now: Duration) {
         let peer = &mut self.peers[id];
-        if let Some(asked) = peer.way_back.asked
+        if let Some(asked) = peer.return_route.asked
             && asked.routes != self.routes
         {
             let routes = self.routes;
-            if peer.way_back.ask(Asked { routes, ..asked }, now) {
+            if peer.return_route.ask(Asked { routes, ..asked }, now) {
                 self.source_questions.push_back(id);
             } else {
                 peer.forget_source();

@@ -207,7 +207,7 @@ impl Timers {
     }
 }
 
-/// A random time of up to a third of a second, so that two peers do not go on colliding.
+/// A random time of up to a third of a second, so that two peers do not keep colliding.
 pub(crate) fn jitter() -> Duration {
     rand::random_range(Duration::ZERO..=JITTER)
 }

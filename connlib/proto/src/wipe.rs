@@ -41,8 +41,8 @@ mod tests {
     fn a_key_that_was_on_the_stack_is_gone() {
         let mut place = 0;
         leave_no_trace(|| place = leave_a_key());
-        // SAFETY: the address is on this thread's stack, whose pages stay mapped; whatever lies
-        // there now, a byte can be read.
+        // SAFETY: the address is on this thread's stack, whose pages stay mapped; any byte
+        // there can be read.
         let left = unsafe { std::ptr::without_provenance::<u8>(place).read_volatile() };
         assert_ne!(left, KEY);
     }

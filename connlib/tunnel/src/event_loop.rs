@@ -7,7 +7,7 @@
 use std::{io, net::SocketAddr, time::Duration};
 
 use convoy_gso::{Flushed, Flusher, GsoQueue, ReceiveBuffers, UdpSockets, udp::Family};
-use convoy_proto::{Arrival, Control, Node, STACK_BUFFER_BYTES, counters::DropReason};
+use convoy_proto::{Arrival, ControlDatagram, Node, STACK_BUFFER_BYTES, counters::DropReason};
 use convoy_tun::{InboundBatch, OutboundBatch, Reader, ReaderExit, TryRecv, Writer};
 use tokio::sync::{mpsc, watch};
 
@@ -54,7 +54,7 @@ pub(crate) struct EventLoop {
     /// The batch for the TUN that is being filled.
     inbound: Option<InboundBatch>,
     /// A control datagram that the socket had no room for.
-    control: Option<Control>,
+    control: Option<ControlDatagram>,
     /// Which socket is served first.
     first_family: Family,
     /// The socket that the queue's oldest batch waits for.

@@ -114,8 +114,8 @@ impl World {
         self.carry();
     }
 
-    /// Checks that held packets leave or are given up even if no more are sent. Mostly skipped, since
-    /// handshakes must also work without that pause.
+    /// Checks that held packets leave or are given up even if no more are sent. Mostly skipped, so that
+    /// the other checks also begin without this pause.
     fn must_let_go(&mut self) {
         if self.roll() < 12 {
             return;

@@ -1,4 +1,4 @@
-//! Whether the way back to a peer has been checked: the state behind its sticky source address.
+//! The route back to a peer: the state behind its sticky source address.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -16,9 +16,9 @@ pub(crate) struct Asked {
     pub(crate) routes: u32,
 }
 
-/// What the node knows of the way back to a peer.
+/// Whether the route back to a peer has been asked about.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct WayBack {
+pub(crate) struct ReturnRoute {
     /// The last question; its answer is in the endpoint.
     pub(crate) asked: Option<Asked>,
     /// Whether the question waits to be polled.
@@ -26,10 +26,10 @@ pub(crate) struct WayBack {
     last_asked: Option<Duration>,
 }
 
-impl WayBack {
+impl ReturnRoute {
     /// Records a new question; returns whether it may be asked now.
     ///
-    /// A peer that keeps moving raises questions too often. The kernel then chooses its source.
+    /// A peer that keeps moving raises questions too often; then the kernel chooses the source.
     pub(crate) fn ask(&mut self, asked: Asked, now: Duration) -> bool {
         let is_too_soon = |at: Duration| now.saturating_sub(at) < BETWEEN_QUESTIONS;
         if self.is_waiting || self.last_asked.is_some_and(is_too_soon) {
