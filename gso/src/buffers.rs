@@ -1,11 +1,11 @@
 //! The queue's memory: two classes of buffers, recycled last-in-first-out.
 
-/// Holds one datagram of an ordinary MTU: what a quiet destination costs.
+/// Holds one datagram of an ordinary MTU: all that a quiet destination costs.
 pub(crate) const SMALL: usize = 2048;
 /// Holds the largest UDP payload: a full GSO batch.
 pub(crate) const LARGE: usize = 64 * 1024;
 
-/// Buffers handed out and kept, never more than `limit` bytes together.
+/// Buffers in use and buffers kept for reuse, never more than `limit` bytes together.
 #[derive(Debug)]
 pub(crate) struct Buffers {
     small: Vec<Box<[u8]>>,
@@ -26,12 +26,12 @@ impl Buffers {
         }
     }
 
-    /// Whether a large buffer could be handed out now.
+    /// Whether a large buffer is available now.
     pub(crate) fn has_room(&self) -> bool {
         self.in_use + LARGE <= self.limit
     }
 
-    /// A buffer of at least `len` bytes; `None` when the limit would be passed.
+    /// A buffer of at least `len` bytes; `None` if that would exceed the limit.
     pub(crate) fn take(&mut self, len: usize) -> Option<Box<[u8]>> {
         let class = if len <= SMALL { SMALL } else { LARGE };
         if self.in_use + class > self.limit {
@@ -55,7 +55,7 @@ impl Buffers {
         }
     }
 
-    /// A new buffer; unused ones of the other class make room for it.
+    /// Allocates a buffer; frees unused ones of the other class to stay below the limit.
     fn allocate(&mut self, class: usize) -> Box<[u8]> {
         while self.allocated + class > self.limit {
             let Some(unused) = self.small.pop().or_else(|| self.large.pop()) else {

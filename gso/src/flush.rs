@@ -1,21 +1,23 @@
-//! Emptying the queue into the sockets, and what to do when the kernel refuses.
+//! Sends the queue's batches, and reacts when the kernel refuses one.
 //!
 //! Pure over [`SendDatagrams`]: the real sockets and a test's failing ones run the same code.
 //!
 //! | the kernel says | reaction |
 //! |---|---|
 //! | `EAGAIN` | [`Flushed::Blocked`]: the rest stays queued |
-//! | `ENOBUFS` | [`Flushed::RetryAt`] 1 ms later, three times, then a counted drop; the batch is closed |
-//! | `EINVAL`, `ENETUNREACH`, `EADDRNOTAVAIL` with a pinned source | the source is forgotten, the same batch sent again |
-//! | `EIO`, `EINVAL` on a batch | its segments one by one, segmentation off for that address for a minute |
-//! | `EMSGSIZE` on a batch | its segments one by one, segmentation off for that address for ten minutes |
+//! | `ENOBUFS` | [`Flushed::RetryAt`] 1 ms later, three times, then a counted drop; nothing more joins the batch |
+//! | `EINVAL`, `ENETUNREACH`, `EADDRNOTAVAIL` with a pinned source | forget the source, send the same batch again |
+//! | `EIO`, `EINVAL` on a batch | send its datagrams one by one, segmentation off for that address for a minute |
+//! | `EMSGSIZE` on a batch | send its datagrams one by one, segmentation off for that address for ten minutes |
 //! | anything else | a counted drop of that datagram or batch |
 
 use std::{collections::HashMap, io, net::SocketAddr, time::Duration};
 
+use convoy_datagram::Destination;
+
 pub use counters::FlushCounters;
 
-use crate::queue::{Batch, Destination, GsoQueue};
+use crate::queue::{Batch, GsoQueue};
 
 mod counters;
 
@@ -25,9 +27,9 @@ const RETRY_AFTER_TOO_BIG: Duration = Duration::from_secs(600);
 const RETRY_AFTER_REFUSAL: Duration = Duration::from_secs(60);
 /// Pause before sending again after `ENOBUFS`.
 const NO_BUFFERS_PAUSE: Duration = Duration::from_millis(1);
-/// How often a batch is tried again after `ENOBUFS`.
+/// How often a batch is retried after `ENOBUFS`.
 const NO_BUFFERS_RETRIES: u32 = 3;
-/// Bound of the addresses remembered as refusing segmentation; beyond it the memory starts anew.
+/// Bound of the remembered addresses that refuse segmentation; at the bound all are forgotten.
 const MAX_REFUSING: usize = 1024;
 
 /// Sockets that send one datagram, or one batch that the kernel cuts into datagrams.
@@ -43,7 +45,7 @@ pub trait SendDatagrams {
         segment_len: Option<usize>,
     ) -> io::Result<()>;
 
-    /// Undoes what the socket's owner may have switched off for good after `EIO` or `EINVAL`.
+    /// Restores what the sockets may have switched off for good after `EIO` or `EINVAL`.
     fn recover(&mut self);
 }
 
@@ -54,31 +56,50 @@ pub enum Flushed {
     Done,
     /// The socket to this address is not writable; the rest is still queued.
     Blocked(SocketAddr),
-    /// The kernel had no buffers; the rest is still queued, try at this time (since boot).
+    /// The kernel lacked buffers; the rest is still queued. Retry at this time (since boot).
     RetryAt(Duration),
 }
 
-/// Sends what is queued, remembering which addresses refuse segmentation.
+/// Sends queued batches, and remembers which addresses refuse segmentation.
 #[derive(Debug)]
 pub struct Flusher {
     segmentation: bool,
     /// Until when segmentation is off, by address.
     refusing: HashMap<SocketAddr, Duration>,
-    /// How often the kernel had no buffers for the datagram that is sent ahead just now.
+    /// How often the kernel lacked buffers for the datagram of the present [`Flusher::send_now`].
     ahead_no_buffers: u32,
     counters: FlushCounters,
     lost_sources: Vec<SocketAddr>,
     too_big: Vec<(SocketAddr, usize)>,
 }
 
-/// What became of one batch.
-enum Sent {
-    Whole,
-    NotYet(Flushed),
+/// Whether a batch leaves the queue.
+enum BatchOutcome {
+    /// Each datagram of it was sent, or dropped and counted.
+    Finished,
+    /// The rest of it stays queued.
+    Paused(Flushed),
+}
+
+/// The reaction to a batch or a datagram that the kernel has refused.
+enum Reaction {
+    /// Send the rest of the batch again, now.
+    Resend,
+    /// Keep it queued.
+    Pause(Flushed),
+    /// Drop it, and count it here.
+    Drop(Loss),
+}
+
+/// The counter that a dropped datagram goes to.
+enum Loss {
+    Refused,
+    TooBig,
+    NoBuffers,
 }
 
 impl Flusher {
-    /// `segmentation` is whether batches may be handed to the kernel whole (GSO).
+    /// `segmentation`: whether the kernel may be given whole batches (GSO).
     #[must_use]
     pub fn new(segmentation: bool) -> Self {
         Self {
@@ -100,8 +121,8 @@ impl Flusher {
     ) -> Flushed {
         while let Some(batch) = queue.front() {
             match self.send_batch(batch, sockets, now) {
-                Sent::Whole => queue.pop_front(),
-                Sent::NotYet(why) => return why,
+                BatchOutcome::Finished => queue.pop_front(),
+                BatchOutcome::Paused(why) => return why,
             }
         }
         Flushed::Done
@@ -109,8 +130,8 @@ impl Flusher {
 
     /// Sends one datagram ahead of everything queued.
     ///
-    /// Anything but [`Flushed::Done`]: it is still the caller's, to be sent again. Failures that
-    /// another attempt would not mend are counted drops.
+    /// Unless this returns [`Flushed::Done`], the caller keeps the datagram and sends it again.
+    /// A failure that another attempt cannot mend is a counted drop.
     pub fn send_now(
         &mut self,
         destination: &Destination,
@@ -119,10 +140,10 @@ impl Flusher {
         now: Duration,
     ) -> Flushed {
         let mut result = self.call(sockets, destination, datagram, None);
-        if result.as_ref().is_err_and(is_source_error) && destination.from.is_some() {
+        if result.as_ref().is_err_and(is_source_error) && destination.source.is_some() {
             self.lose_source(destination.to);
             let unpinned = Destination {
-                from: None,
+                source: None,
                 ..*destination
             };
             result = self.call(sockets, &unpinned, datagram, None);
@@ -145,13 +166,13 @@ impl Flusher {
         Flushed::Done
     }
 
-    /// What [`Flusher::send_now`] was to send again is given up.
+    /// Tells the flusher that the caller gives up the datagram of [`Flusher::send_now`].
     pub fn forget_ahead(&mut self) {
         self.ahead_no_buffers = 0;
     }
 
-    /// Sends one datagram ahead of everything queued, to an address that has proved nothing: one
-    /// attempt, and nothing is changed for anybody else if it fails, which is a counted drop.
+    /// Sends one datagram ahead of everything queued, in one attempt: for an address that has proved
+    /// nothing. A failure is a counted drop and affects no other datagram.
     pub fn send_once(
         &mut self,
         destination: &Destination,
@@ -165,7 +186,7 @@ impl Flusher {
         }
     }
 
-    /// Addresses whose pinned source address turned out to be gone, since the last call.
+    /// Addresses whose pinned source turned out to be gone since the last call.
     pub fn lost_sources(&mut self) -> impl Iterator<Item = SocketAddr> {
         self.lost_sources.drain(..)
     }
@@ -175,24 +196,24 @@ impl Flusher {
         self.too_big.drain(..)
     }
 
-    /// Routes have changed: every address may take batches again, and is asked by the next one.
+    /// Routes have changed: tries segmentation again for every address.
     pub fn forget_refusals(&mut self) {
         self.refusing.clear();
     }
 
-    /// Whether batches are handed to the kernel whole, addresses that refuse it apart.
+    /// Whether the kernel is given whole batches, except to addresses that refuse them.
     #[must_use]
     pub fn segmentation(&self) -> bool {
         self.segmentation
     }
 
-    /// How many addresses have segmentation switched off at the moment.
+    /// The number of addresses for which segmentation is off at the moment.
     #[must_use]
     pub fn refusing(&self) -> usize {
         self.refusing.len()
     }
 
-    /// What was counted.
+    /// The counts since the start.
     #[must_use]
     pub fn counters(&self) -> &FlushCounters {
         &self.counters
@@ -203,7 +224,7 @@ impl Flusher {
         batch: &mut Batch,
         sockets: &mut impl SendDatagrams,
         now: Duration,
-    ) -> Sent {
+    ) -> BatchOutcome {
         while batch.is_whole() && self.may_segment(batch.destination.to, now) {
             let result = self.call(
                 sockets,
@@ -213,19 +234,14 @@ impl Flusher {
             );
             let Err(error) = result else {
                 self.counters.segments[batch.segments()] += 1;
-                return Sent::Whole;
+                return BatchOutcome::Finished;
             };
             match self.after_refused_batch(batch, &error, now) {
-                Reaction::Again => {}
-                Reaction::OneByOne => break,
-                Reaction::Drop => {
-                    self.counters.failed += batch.segments() as u64;
-                    return Sent::Whole;
-                }
-                Reaction::Wait(why) => return Sent::NotYet(why),
-                Reaction::NoBuffers => {
-                    self.counters.no_buffers += batch.segments() as u64;
-                    return Sent::Whole;
+                Reaction::Resend => {}
+                Reaction::Pause(why) => return BatchOutcome::Paused(why),
+                Reaction::Drop(loss) => {
+                    self.count_lost(&loss, batch.segments());
+                    return BatchOutcome::Finished;
                 }
             }
         }
@@ -237,7 +253,7 @@ impl Flusher {
         batch: &mut Batch,
         sockets: &mut impl SendDatagrams,
         now: Duration,
-    ) -> Sent {
+    ) -> BatchOutcome {
         if batch.segments() > 1 {
             batch.split();
         }
@@ -245,19 +261,13 @@ impl Flusher {
             let result = self.call(sockets, &batch.destination, batch.first_segment(), None);
             match result.map_err(|error| self.after_refused_datagram(batch, &error, now)) {
                 Ok(()) => self.counters.segments[1] += 1,
-                Err(Reaction::Again) => continue,
-                Err(Reaction::Wait(why)) => return Sent::NotYet(why),
-                Err(Reaction::NoBuffers) => self.counters.no_buffers += 1,
-                Err(Reaction::OneByOne) => {
-                    self.counters.too_big += 1;
-                    let refused = (batch.destination.to, batch.first_segment().len());
-                    self.too_big.push(refused);
-                }
-                Err(Reaction::Drop) => self.counters.failed += 1,
+                Err(Reaction::Resend) => continue,
+                Err(Reaction::Pause(why)) => return BatchOutcome::Paused(why),
+                Err(Reaction::Drop(loss)) => self.count_lost(&loss, 1),
             }
             batch.advance();
         }
-        Sent::Whole
+        BatchOutcome::Finished
     }
 
     fn call(
@@ -301,15 +311,16 @@ impl Flusher {
         let pause = match error.raw_os_error() {
             Some(libc::EMSGSIZE) => RETRY_AFTER_TOO_BIG,
             Some(libc::EIO | libc::EINVAL) => RETRY_AFTER_REFUSAL,
-            _ => return Reaction::Drop,
+            _ => return Reaction::Drop(Loss::Refused),
         };
-        tracing::debug!(to = %batch.destination.to, %error, "Segmentation refused; sending one by one");
+        tracing::debug!(to = %batch.destination.to, %error, "Segmentation refused; sending datagrams one by one");
         self.counters.refused_batches += 1;
         if self.refusing.len() >= MAX_REFUSING {
             self.refusing.clear();
         }
         self.refusing.insert(batch.destination.to, now + pause);
-        Reaction::OneByOne
+        batch.split();
+        Reaction::Resend
     }
 
     fn after_refused_datagram(
@@ -321,13 +332,15 @@ impl Flusher {
         if let Some(reaction) = self.after_any_refusal(batch, error, now) {
             return reaction;
         }
-        match error.raw_os_error() {
-            Some(libc::EMSGSIZE) => Reaction::OneByOne,
-            _ => Reaction::Drop,
+        if error.raw_os_error() != Some(libc::EMSGSIZE) {
+            return Reaction::Drop(Loss::Refused);
         }
+        self.too_big
+            .push((batch.destination.to, batch.first_segment().len()));
+        Reaction::Drop(Loss::TooBig)
     }
 
-    /// The reactions that do not depend on whether a batch or one datagram was refused.
+    /// The reactions that are the same for a batch and for one datagram.
     fn after_any_refusal(
         &mut self,
         batch: &mut Batch,
@@ -336,16 +349,16 @@ impl Flusher {
     ) -> Option<Reaction> {
         let to = batch.destination.to;
         if error.kind() == io::ErrorKind::WouldBlock {
-            return Some(Reaction::Wait(self.block(to)));
+            return Some(Reaction::Pause(self.block(to)));
         }
         if is_no_buffers(error) {
             let later = self.put_off(batch.count_no_buffers(), now);
-            return Some(later.map_or(Reaction::NoBuffers, Reaction::Wait));
+            return Some(later.map_or(Reaction::Drop(Loss::NoBuffers), Reaction::Pause));
         }
-        if batch.destination.from.is_some() && is_source_error(error) {
-            batch.destination.from = None;
+        if batch.destination.source.is_some() && is_source_error(error) {
+            batch.destination.source = None;
             self.lose_source(to);
-            return Some(Reaction::Again);
+            return Some(Reaction::Resend);
         }
         None
     }
@@ -355,35 +368,33 @@ impl Flusher {
         Flushed::Blocked(to)
     }
 
-    /// When to send the same again after the kernel had no buffers for it so many times; `None`: no
-    /// more.
+    /// When to retry after the kernel has lacked buffers `times` times; `None`: not again.
     fn put_off(&mut self, times: u32, now: Duration) -> Option<Flushed> {
-        let is_tried_again = times <= NO_BUFFERS_RETRIES;
-        self.counters.put_off += u64::from(is_tried_again);
-        is_tried_again.then_some(Flushed::RetryAt(now + NO_BUFFERS_PAUSE))
+        let is_retried = times <= NO_BUFFERS_RETRIES;
+        self.counters.put_off += u64::from(is_retried);
+        is_retried.then_some(Flushed::RetryAt(now + NO_BUFFERS_PAUSE))
     }
 
     fn lose_source(&mut self, to: SocketAddr) {
         self.counters.lost_sources += 1;
         self.lost_sources.push(to);
     }
-}
 
-enum Reaction {
-    /// The same contents again, now.
-    Again,
-    /// The segments of a batch alone; for one datagram: it was too long even so.
-    OneByOne,
-    Wait(Flushed),
-    NoBuffers,
-    Drop,
+    fn count_lost(&mut self, loss: &Loss, datagrams: usize) {
+        let counter = match loss {
+            Loss::Refused => &mut self.counters.failed,
+            Loss::TooBig => &mut self.counters.too_big,
+            Loss::NoBuffers => &mut self.counters.no_buffers,
+        };
+        *counter += datagrams as u64;
+    }
 }
 
 fn is_no_buffers(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::ENOBUFS)
 }
 
-/// Errors that a source address which is gone, or has no route, leads to.
+/// The errors of a source address that is gone or has no route.
 fn is_source_error(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),

@@ -1,16 +1,16 @@
-//! The GSO queue and the UDP sockets it is flushed to.
+//! The GSO queue and the UDP sockets that it is flushed to.
 //!
 //! ```text
 //!  append(destination, datagram)          flush, once per tick
 //!  ───────────▶ GsoQueue ── front() ──▶ Flusher ── sendmsg(UDP_SEGMENT) ──▶ UdpSockets
 //!                (batches keyed by            │
-//!                 destination, length)        └─ what the kernel refuses goes one by one
+//!                 destination, length)        └─ a refused batch goes one datagram at a time
 //!
-//!  UdpSockets ── recvmmsg + UDP_GRO ──▶ ReceiveBuffers ── next_datagram() ──▶
+//!  UdpSockets ── recvmmsg + UDP_GRO ──▶ ReceiveBuffers ── datagram() ──▶
 //! ```
 //!
-//! [`queue`] and [`flush`] are pure: no socket, no clock. [`udp`] is the only module of Convoy
-//! that names quinn-udp and socket2.
+//! [`queue`] and [`flush`] are pure: no socket, no clock. No other crate of Convoy names quinn-udp
+//! or socket2.
 
 mod buffers;
 pub mod flush;
@@ -18,7 +18,8 @@ pub mod queue;
 pub mod receive;
 pub mod udp;
 
+pub use convoy_datagram::{Datagram, Destination};
 pub use flush::{Flushed, Flusher, SendDatagrams};
-pub use queue::{Batch, Destination, Full, GsoQueue};
-pub use receive::{Datagram, ReceiveBuffers};
+pub use queue::{Batch, GsoQueue, NotAppended};
+pub use receive::ReceiveBuffers;
 pub use udp::{BoundSockets, SocketOptions, UdpSockets};

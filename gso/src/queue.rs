@@ -1,14 +1,16 @@
-//! Datagrams waiting for the flush at the end of the tick, in batches that one send can carry.
+//! Queues datagrams for the flush at the end of the tick, in batches that one send can carry.
 //!
 //! Pure: no socket, no clock. Appending copies the datagram out of the caller's stack buffer.
 //!
 //! INVARIANT: a datagram extends only the newest batch of its address. Batches leave in the order
-//! in which they were opened, so the datagrams to one address leave in the order of appending.
+//! in which they were opened, so datagrams to one address leave in the order of appending.
 
 use std::{
     collections::{HashMap, VecDeque},
-    net::{IpAddr, SocketAddr},
+    net::SocketAddr,
 };
+
+use convoy_datagram::{Destination, MAX_UDP_PAYLOAD};
 
 use crate::buffers::{Buffers, LARGE};
 
@@ -16,34 +18,22 @@ use crate::buffers::{Buffers, LARGE};
 pub const QUEUE_BYTES: usize = 2 * 1024 * 1024;
 /// Most segments in one batch (`UDP_MAX_SEGMENTS` of Linux before 6.9; later ones take 128).
 pub const MAX_SEGMENTS: usize = 64;
-/// Most bytes in one batch, and in one datagram: the largest UDP payload over IPv4 (RFC 768, 791).
-pub const MAX_PAYLOAD: usize = 65_507;
 
-const _: () = assert!(MAX_PAYLOAD <= LARGE);
+const _: () = assert!(MAX_UDP_PAYLOAD <= LARGE);
 const _: () = assert!(
     QUEUE_BYTES >= 2 * LARGE,
     "a jumbo datagram must fit beside a batch"
 );
 
-/// Where a datagram goes, and what its IP header says beside that.
+/// The queue did not take a datagram: it has no room, or the datagram is empty or longer than
+/// [`MAX_UDP_PAYLOAD`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Destination {
-    /// The peer's endpoint.
-    pub to: SocketAddr,
-    /// The source address to send from; `None` lets the kernel choose.
-    pub from: Option<IpAddr>,
-    /// The two ECN bits of the outer header (RFC 3168).
-    pub ecn: u8,
-}
-
-/// The queue is full, or the datagram is longer than [`MAX_PAYLOAD`]; it was not appended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Full;
+pub struct NotAppended;
 
 /// Datagrams of one length to one destination; only the last may be shorter.
 #[derive(Debug)]
 pub struct Batch {
-    /// Where the batch goes.
+    /// The destination of all its datagrams.
     pub destination: Destination,
     segment_len: usize,
     buffer: Box<[u8]>,
@@ -51,9 +41,9 @@ pub struct Batch {
     sent: usize,
     appended: usize,
     sealed: bool,
-    /// Its segments go one by one, to the last.
+    /// Its segments go one by one, until the last.
     split: bool,
-    /// How often the kernel had no buffers for the whole of it or, once split, for the next segment.
+    /// How often the kernel lacked buffers for the whole batch or, once split, for the next segment.
     no_buffers: u32,
 }
 
@@ -61,7 +51,7 @@ pub struct Batch {
 #[derive(Debug)]
 pub struct GsoQueue {
     batches: VecDeque<Batch>,
-    /// How many batches have left: the id of the front batch.
+    /// The number of batches that have left: the id of the front batch.
     left: u64,
     /// The id of the newest batch to each address.
     newest: HashMap<SocketAddr, u64>,
@@ -83,10 +73,14 @@ impl GsoQueue {
     /// Appends `datagram` to the newest batch of its destination, or opens a new one.
     ///
     /// # Errors
-    /// [`Full`] hands the datagram back: flush first.
-    pub fn append(&mut self, destination: &Destination, datagram: &[u8]) -> Result<(), Full> {
-        if datagram.is_empty() || datagram.len() > MAX_PAYLOAD {
-            return Err(Full);
+    /// [`NotAppended`]: flush, then append it again.
+    pub fn append(
+        &mut self,
+        destination: &Destination,
+        datagram: &[u8],
+    ) -> Result<(), NotAppended> {
+        if datagram.is_empty() || datagram.len() > MAX_UDP_PAYLOAD {
+            return Err(NotAppended);
         }
         if let Some(index) = self.newest_batch(destination.to) {
             let batch = &mut self.batches[index];
@@ -100,13 +94,13 @@ impl GsoQueue {
         self.open(destination, datagram)
     }
 
-    /// Whether a datagram of any length could be appended now.
+    /// Whether there is room for a datagram of any length.
     #[must_use]
     pub fn has_room(&self) -> bool {
         self.buffers.has_room()
     }
 
-    /// Whether nothing waits.
+    /// Whether nothing is queued.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.batches.is_empty()
@@ -118,7 +112,7 @@ impl GsoQueue {
         self.batches.front_mut()
     }
 
-    /// Removes the oldest batch: it was sent, or given up.
+    /// Removes the oldest batch, sent or given up.
     pub fn pop_front(&mut self) {
         let Some(batch) = self.batches.pop_front() else {
             return;
@@ -139,8 +133,8 @@ impl GsoQueue {
         Some((id - self.left) as usize)
     }
 
-    fn open(&mut self, destination: &Destination, datagram: &[u8]) -> Result<(), Full> {
-        let buffer = self.buffers.take(datagram.len()).ok_or(Full)?;
+    fn open(&mut self, destination: &Destination, datagram: &[u8]) -> Result<(), NotAppended> {
+        let buffer = self.buffers.take(datagram.len()).ok_or(NotAppended)?;
         let mut batch = Batch {
             destination: *destination,
             segment_len: datagram.len(),
@@ -161,52 +155,52 @@ impl GsoQueue {
 }
 
 impl Batch {
-    /// The bytes not sent yet: segments of [`Self::segment_len`] bytes, the last may be shorter.
+    /// The bytes not sent yet: segments of [`Self::segment_len`] bytes, of which the last may be shorter.
     #[must_use]
     pub fn unsent(&self) -> &[u8] {
         &self.buffer[self.sent..self.len]
     }
 
-    /// The length of all segments but the last, in bytes.
+    /// The length of every segment except the last, in bytes.
     #[must_use]
     pub fn segment_len(&self) -> usize {
         self.segment_len
     }
 
-    /// How many segments are not sent yet.
+    /// The number of segments not sent yet.
     #[must_use]
     pub fn segments(&self) -> usize {
         self.unsent().len().div_ceil(self.segment_len)
     }
 
-    /// The first segment not sent yet; empty when all are.
+    /// The first segment not sent yet; empty once all are sent.
     #[must_use]
     pub fn first_segment(&self) -> &[u8] {
         let unsent = self.unsent();
         &unsent[..self.segment_len.min(unsent.len())]
     }
 
-    /// Marks the first segment as sent (or given up).
+    /// Marks the first segment as sent or given up.
     pub fn advance(&mut self) {
         self.sent += self.first_segment().len();
         self.sealed = true;
         self.no_buffers = 0;
     }
 
-    /// Its segments are to go one by one from now on.
+    /// From now on its segments go one by one.
     pub fn split(&mut self) {
         self.split = true;
     }
 
-    /// Whether one send may take all that is left.
+    /// Whether one send may carry all unsent segments together.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         !self.split && self.segments() > 1
     }
 
-    /// Counts that the kernel had no buffers for what was to be sent; returns how often by now.
+    /// Counts that the kernel lacked buffers for the next send; returns how often so far.
     ///
-    /// Nothing is appended any more: it would have fewer tries than others.
+    /// Seals the batch: a datagram appended now would get fewer retries than others.
     pub fn count_no_buffers(&mut self) -> u32 {
         self.sealed = true;
         self.no_buffers += 1;
@@ -214,16 +208,16 @@ impl Batch {
     }
 
     fn can_append(&self, destination: &Destination, len: usize) -> bool {
-        // A shorter segment was the last that the kernel could cut off.
+        // The kernel cuts equal segments; only the last may be shorter.
         let is_open = !self.sealed;
         let same_header = self.destination == *destination;
-        // All segments but the last have the same length.
+        // No segment may be longer than the first.
         let fits_the_segment = len <= self.segment_len;
-        let fits_one_send = self.len + len <= MAX_PAYLOAD && self.appended < MAX_SEGMENTS;
+        let fits_one_send = self.len + len <= MAX_UDP_PAYLOAD && self.appended < MAX_SEGMENTS;
         is_open && same_header && fits_the_segment && fits_one_send
     }
 
-    /// Moves the batch to a large buffer if the next `len` bytes do not fit the present one.
+    /// Moves the batch to a large buffer if `len` more bytes do not fit its present one.
     fn make_room(&mut self, len: usize, buffers: &mut Buffers) -> bool {
         if self.len + len <= self.buffer.len() {
             return true;

@@ -1,32 +1,18 @@
 //! The buffers that `recvmmsg` fills, and the datagrams in them.
 
-use std::{io::IoSliceMut, net::IpAddr, net::SocketAddr};
+use std::io::IoSliceMut;
 
+use convoy_datagram::{Arrival, Datagram};
 use quinn_udp::RecvMeta;
 
 /// Buffers filled by one receive call.
 pub const RECEIVE_BUFFERS: usize = 32;
-/// Bytes in a buffer: no datagram, and no train that UDP GRO puts together, is longer.
+/// Bytes in a buffer: neither a datagram nor a batch coalesced by UDP GRO is longer.
 pub const RECEIVE_BUFFER_BYTES: usize = 65_535;
 
 const _: () = assert!(RECEIVE_BUFFERS <= quinn_udp::BATCH_SIZE);
 
-/// One datagram as it was received, to be decrypted where the caller likes.
-#[derive(Debug)]
-pub struct Datagram<'a> {
-    /// The UDP payload.
-    pub bytes: &'a [u8],
-    /// Who sent it.
-    pub from: SocketAddr,
-    /// The local address that it was sent to.
-    pub to: Option<IpAddr>,
-    /// The index of the interface that it came in by.
-    pub interface: Option<u32>,
-    /// The two ECN bits of the outer header.
-    pub ecn: u8,
-}
-
-/// What one receive call brought, with a cursor: it can be worked off in several ticks.
+/// The datagrams of one receive call, with a cursor: the caller may take several ticks over them.
 pub struct ReceiveBuffers {
     storage: Box<[u8]>,
     meta: [RecvMeta; RECEIVE_BUFFERS],
@@ -58,13 +44,13 @@ impl Default for ReceiveBuffers {
 }
 
 impl ReceiveBuffers {
-    /// Whether every datagram was taken, so that the buffers can be filled anew.
+    /// Whether every datagram was taken, so that the buffers can be filled again.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.current == self.received
     }
 
-    /// Fills the buffers by `receive`; returns its error and then holds nothing.
+    /// Fills the buffers by `receive`; if that fails, they hold nothing.
     pub(crate) fn fill<E>(
         &mut self,
         receive: impl FnOnce(&mut [IoSliceMut<'_>], &mut [RecvMeta]) -> Result<usize, E>,
@@ -77,14 +63,14 @@ impl ReceiveBuffers {
         Ok(self.received)
     }
 
-    /// How many datagrams each received buffer holds.
+    /// The number of datagrams in each received buffer.
     pub fn segments_per_buffer(&self) -> impl Iterator<Item = usize> {
         self.meta[..self.received]
             .iter()
             .map(|meta| meta.len.div_ceil(stride(meta)).max(1))
     }
 
-    /// The next datagram, in order of arrival; call [`Self::advance`] once it is dealt with.
+    /// The next datagram, in order of arrival; call [`Self::advance`] once it is handled.
     #[must_use]
     pub fn datagram(&self) -> Option<Datagram<'_>> {
         let meta = self.meta[..self.received].get(self.current)?;
@@ -93,13 +79,12 @@ impl ReceiveBuffers {
         Some(Datagram {
             bytes: &rest[..stride(meta).min(rest.len())],
             from: meta.addr,
-            to: meta.dst_ip,
-            interface: meta.interface_index,
+            arrival: arrival(meta),
             ecn: meta.ecn.map_or(0, |ecn| ecn as u8),
         })
     }
 
-    /// Moves on to the datagram after the one that [`Self::datagram`] shows.
+    /// Moves on to the datagram after [`Self::datagram`].
     pub fn advance(&mut self) {
         let Some(meta) = self.meta[..self.received].get(self.current) else {
             return;
@@ -110,6 +95,11 @@ impl ReceiveBuffers {
             self.offset = 0;
         }
     }
+}
+
+fn arrival(meta: &RecvMeta) -> Option<Arrival> {
+    let (address, interface) = (meta.dst_ip?, meta.interface_index?);
+    Some(Arrival { address, interface })
 }
 
 /// The kernel gives no stride, or zero, for a buffer that holds one datagram.
@@ -128,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_train_is_cut_at_its_stride_and_an_empty_datagram_is_one() {
+    fn a_received_batch_is_cut_at_its_stride_and_an_empty_datagram_is_one() {
         let mut buffers = ReceiveBuffers::default();
         let received = buffers.fill(|slices, meta| {
             slices[0][..7].copy_from_slice(&[1, 1, 1, 2, 2, 2, 3]);

@@ -6,18 +6,19 @@ use std::{
     os::fd::AsFd,
 };
 
+use convoy_datagram::Destination;
 use quinn_udp::{EcnCodepoint, Transmit};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
-use crate::{flush::SendDatagrams, queue::Destination, receive::ReceiveBuffers};
-use endpoint::Endpoint;
+use crate::{flush::SendDatagrams, receive::ReceiveBuffers};
+use socket::AsyncSocket;
 
-mod endpoint;
 mod options;
+mod socket;
 
-/// Socket buffer asked for in each direction, in bytes; the reference asks for the same.
+/// Socket buffer requested in each direction, in bytes; the reference requests the same.
 const SOCKET_BUFFER_BYTES: usize = 7 * 1024 * 1024;
-/// How often a free port is looked for that both address families can have.
+/// Attempts to find a port that is free for both address families.
 const RANDOM_PORT_ATTEMPTS: usize = 16;
 
 /// How the sockets are opened.
@@ -27,11 +28,11 @@ pub struct SocketOptions {
     pub port: u16,
     /// The firewall mark; 0 for none.
     pub fwmark: u32,
-    /// Whether the kernel may put received datagrams together (`UDP_GRO`).
+    /// Whether the kernel may coalesce received datagrams (`UDP_GRO`).
     pub receive_offload: bool,
 }
 
-/// Sockets that are bound, but not yet part of an event loop.
+/// Sockets that are bound but not yet part of an event loop.
 #[derive(Debug)]
 pub struct BoundSockets {
     v4: Option<Socket>,
@@ -91,12 +92,12 @@ impl BoundSockets {
 /// The sockets of a running event loop.
 #[derive(Debug)]
 pub struct UdpSockets {
-    v4: Option<Endpoint>,
-    v6: Option<Endpoint>,
+    v4: Option<AsyncSocket>,
+    v6: Option<AsyncSocket>,
     port: u16,
 }
 
-/// Which of the two sockets.
+/// One of the two sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
     /// The IPv4 socket.
@@ -106,7 +107,7 @@ pub enum Family {
 }
 
 impl Family {
-    /// Both, in the order in which they are served.
+    /// Both, IPv4 first.
     pub const BOTH: [Self; 2] = [Self::V4, Self::V6];
 
     /// The other one.
@@ -130,14 +131,14 @@ impl Family {
 }
 
 impl UdpSockets {
-    /// Makes the sockets part of the current tokio runtime.
+    /// Registers the sockets with the current tokio runtime.
     ///
     /// # Errors
     /// As `epoll_ctl(2)` and `setsockopt(2)`.
     pub fn register(bound: BoundSockets) -> io::Result<Self> {
         let register = |socket: Option<Socket>| {
             socket
-                .map(|s| Endpoint::register(s, bound.receive_offload))
+                .map(|s| AsyncSocket::register(s, bound.receive_offload))
                 .transpose()
         };
         Ok(Self {
@@ -147,7 +148,7 @@ impl UdpSockets {
         })
     }
 
-    /// No socket of either family: nothing is received, and every send fails.
+    /// No socket of either family: receives nothing, and every send fails.
     #[must_use]
     pub fn closed() -> Self {
         Self {
@@ -166,55 +167,55 @@ impl UdpSockets {
     /// Whether the kernel cuts batches into datagrams (`UDP_SEGMENT`), as probed at the start.
     #[must_use]
     pub fn segmentation(&self) -> bool {
-        self.endpoints().all(Endpoint::segmentation)
+        self.sockets().all(AsyncSocket::segmentation)
     }
 
-    /// Whether the kernel puts received datagrams together (`UDP_GRO`).
+    /// Whether the kernel coalesces received datagrams (`UDP_GRO`).
     #[must_use]
     pub fn receive_offload(&self) -> bool {
-        self.endpoints().all(Endpoint::receive_offload)
+        self.sockets().all(AsyncSocket::receive_offload)
     }
 
-    /// Sets the firewall mark; 0 takes it away.
+    /// Sets the firewall mark; 0 clears it.
     ///
     /// # Errors
     /// As `setsockopt(2)` with `SO_MARK`: `EPERM` without `CAP_NET_ADMIN`.
     pub fn set_fwmark(&self, mark: u32) -> io::Result<()> {
-        self.endpoints()
-            .try_for_each(|e| SockRef::from(e).set_mark(mark))
+        self.sockets()
+            .try_for_each(|s| SockRef::from(s).set_mark(mark))
     }
 
-    /// Receives what is there into `buffers`, without waiting; at most one system call.
+    /// Receives pending datagrams into `buffers` without waiting, in at most one system call.
     ///
     /// # Errors
-    /// `WouldBlock` when nothing is there, else as `recvmmsg(2)`.
+    /// `WouldBlock` if there are none, else as `recvmmsg(2)`.
     pub fn receive(&self, family: Family, buffers: &mut ReceiveBuffers) -> io::Result<usize> {
-        match self.endpoint(family) {
-            Some(endpoint) => endpoint.receive(buffers),
+        match self.socket(family) {
+            Some(socket) => socket.receive(buffers),
             None => Err(io::ErrorKind::WouldBlock.into()),
         }
     }
 
-    /// Waits until the socket can be read from; for ever if there is no such socket.
+    /// Waits until the socket is readable; for ever if there is no such socket.
     pub async fn readable(&self, family: Family) {
-        match self.endpoint(family) {
-            Some(endpoint) => endpoint.readable().await,
+        match self.socket(family) {
+            Some(socket) => socket.readable().await,
             None => std::future::pending().await,
         }
     }
 
-    /// Whether the runtime has heard that the socket can be read from, and no receive has found it
-    /// empty since.
+    /// Whether the runtime has seen the socket become readable, and no receive has found it empty
+    /// since.
     #[must_use]
     pub fn is_readable(&self, family: Family) -> bool {
-        self.endpoint(family).is_some_and(Endpoint::is_readable)
+        self.socket(family).is_some_and(AsyncSocket::is_readable)
     }
 
-    /// Waits until a socket that was full can be written to; for ever if it was not, or if there is
-    /// none.
+    /// Waits until a full socket is writable again; for ever if it is not full, or if there is no such
+    /// socket.
     pub async fn writable(&self, family: Family) {
-        match self.endpoint(family) {
-            Some(endpoint) => endpoint.writable().await,
+        match self.socket(family) {
+            Some(socket) => socket.writable().await,
             None => std::future::pending().await,
         }
     }
@@ -222,32 +223,32 @@ impl UdpSockets {
     /// Datagrams that the kernel dropped because a socket's receive buffer was full.
     #[must_use]
     pub fn kernel_drops(&self) -> u64 {
-        self.endpoints().map(|e| options::drops(e.as_fd())).sum()
+        self.sockets().map(|s| options::drops(s.as_fd())).sum()
     }
 
-    /// The smallest receive buffer and the smallest send buffer of the sockets, in bytes, the kernel's
-    /// own overhead included; `None` without sockets.
+    /// The smallest receive buffer and the smallest send buffer of the sockets, in bytes, including
+    /// the kernel's own overhead; `None` without sockets.
     #[must_use]
     pub fn buffer_bytes(&self) -> Option<(usize, usize)> {
-        let sizes = |e: &Endpoint| options::buffer_bytes(&SockRef::from(e));
+        let sizes = |s: &AsyncSocket| options::buffer_bytes(&SockRef::from(s));
         let smaller = |a: (usize, usize), b: (usize, usize)| (a.0.min(b.0), a.1.min(b.1));
-        self.endpoints().map(sizes).reduce(smaller)
+        self.sockets().map(sizes).reduce(smaller)
     }
 
     /// Whether there is a socket of this family.
     #[must_use]
     pub fn has(&self, family: Family) -> bool {
-        self.endpoint(family).is_some()
+        self.socket(family).is_some()
     }
 
-    fn endpoint(&self, family: Family) -> Option<&Endpoint> {
+    fn socket(&self, family: Family) -> Option<&AsyncSocket> {
         match family {
             Family::V4 => self.v4.as_ref(),
             Family::V6 => self.v6.as_ref(),
         }
     }
 
-    fn endpoints(&self) -> impl Iterator<Item = &Endpoint> {
+    fn sockets(&self) -> impl Iterator<Item = &AsyncSocket> {
         self.v4.iter().chain(&self.v6)
     }
 }
@@ -259,23 +260,23 @@ impl SendDatagrams for UdpSockets {
         contents: &[u8],
         segment_len: Option<usize>,
     ) -> io::Result<()> {
-        let endpoint = match Family::of(destination.to) {
+        let socket = match Family::of(destination.to) {
             Family::V4 => self.v4.as_mut(),
             Family::V6 => self.v6.as_mut(),
         };
-        let endpoint = endpoint.ok_or_else(|| io::Error::from_raw_os_error(libc::EAFNOSUPPORT))?;
-        endpoint.send(&Transmit {
+        let socket = socket.ok_or_else(|| io::Error::from_raw_os_error(libc::EAFNOSUPPORT))?;
+        socket.send(&Transmit {
             destination: destination.to,
             ecn: EcnCodepoint::from_bits(destination.ecn),
             contents,
             segment_size: segment_len,
-            src_ip: destination.from,
+            src_ip: destination.source,
         })
     }
 
     fn recover(&mut self) {
-        for endpoint in self.v4.iter_mut().chain(&mut self.v6) {
-            endpoint.recreate_state();
+        for socket in self.v4.iter_mut().chain(&mut self.v6) {
+            socket.recreate_state();
         }
     }
 }
@@ -301,10 +302,10 @@ fn bound_port(socket: &Socket) -> io::Result<u16> {
     let address = socket.local_addr()?.as_socket();
     address
         .map(|a| a.port())
-        .ok_or_else(|| io::Error::other("a UDP socket without an IP address"))
+        .ok_or_else(|| io::Error::other("the UDP socket has no IP address"))
 }
 
-/// A machine without one of the address families still has the other.
+/// `None` for an address family that the machine lacks; it may still have the other.
 fn absent_family(result: io::Result<Socket>) -> io::Result<Option<Socket>> {
     match result {
         Ok(socket) => Ok(Some(socket)),

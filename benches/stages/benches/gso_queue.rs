@@ -51,7 +51,7 @@ fn drain(queue: &mut GsoQueue) {
 fn destination(n: usize) -> Destination {
     Destination {
         to: SocketAddr::from(([192, 0, 2, n as u8], 51820)),
-        from: None,
+        source: None,
         ecn: 0,
     }
 }

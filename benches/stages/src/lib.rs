@@ -12,9 +12,9 @@ use std::{
 };
 
 use convoy_proto::{
-    DatagramSink, Full, Node, OutboundPacket, PacketSink, Planner, STACK_BUFFER_BYTES, Transmit,
+    Datagram, DatagramSink, Destination, Node, PacketSink, PaddablePacket, Planner,
+    STACK_BUFFER_BYTES, SinkFull,
     config::{AllowedIp, AllowedIpUpdate, DeviceUpdate, PeerSnapshot, PeerUpdate, PrivateKey},
-    inbound::Inbound,
     noise::Identity,
 };
 
@@ -111,7 +111,7 @@ pub fn shake_hands((own, hub): (Host, &mut Node), spokes: &mut [(Host, Node)]) {
 fn exchange((own, hub): (Host, &mut Node), spokes: &mut [(Host, Node)], now: Duration) {
     let mut buffer = [0; STACK_BUFFER_BYTES];
     while let Some(control) = hub.poll_control() {
-        let to = control.transmit.to;
+        let to = control.destination.to;
         let Some((spoke, node)) = spokes.iter_mut().find(|(spoke, _)| spoke.outer() == to) else {
             continue;
         };
@@ -141,14 +141,14 @@ pub fn receive_into(
     now: Duration,
     sink: &mut impl PacketSink,
 ) {
-    let inbound = Inbound {
-        datagram,
+    let datagram = Datagram {
+        bytes: datagram,
         from: sender.outer(),
         arrival: None,
         ecn: 0,
     };
     // INVARIANT: no sink of a bench is full.
-    let _ = node.handle_inbound(inbound, now, sink);
+    let _ = node.handle_inbound(datagram, now, sink);
 }
 
 /// An IPv4 packet with room for its padding.
@@ -175,7 +175,7 @@ impl Packet {
     }
 }
 
-impl OutboundPacket for Packet {
+impl PaddablePacket for Packet {
     fn bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
@@ -194,7 +194,7 @@ impl DatagramSink for Nowhere {
         true
     }
 
-    fn append(&mut self, _: &Transmit, datagram: &[u8]) -> Result<(), Full> {
+    fn append(&mut self, _: &Destination, datagram: &[u8]) -> Result<(), SinkFull> {
         black_box(datagram);
         Ok(())
     }
@@ -213,7 +213,7 @@ impl DatagramSink for KeptAll {
         true
     }
 
-    fn append(&mut self, _: &Transmit, datagram: &[u8]) -> Result<(), Full> {
+    fn append(&mut self, _: &Destination, datagram: &[u8]) -> Result<(), SinkFull> {
         self.0.push(datagram.to_vec());
         Ok(())
     }
@@ -224,7 +224,7 @@ impl DatagramSink for Kept {
         true
     }
 
-    fn append(&mut self, _: &Transmit, datagram: &[u8]) -> Result<(), Full> {
+    fn append(&mut self, _: &Destination, datagram: &[u8]) -> Result<(), SinkFull> {
         datagram.clone_into(&mut self.0);
         Ok(())
     }

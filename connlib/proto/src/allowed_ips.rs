@@ -1,4 +1,5 @@
-//! Cryptokey routing: the most specific prefix decides, for sending and as the filter on receive.
+//! Cryptokey routing: the most specific prefix selects the peer to send to, and filters received
+//! packets.
 
 use std::{cell::Cell, net::IpAddr};
 
@@ -7,13 +8,13 @@ use ip_network_table::IpNetworkTable;
 
 use crate::config::AllowedIp;
 
-/// Addresses whose owner is remembered: packets of one flow come one after another.
+/// Number of cached lookups: successive packets often belong to one flow.
 const REMEMBERED: usize = 16;
 
 /// A map from prefixes to owners with longest-prefix match.
 pub struct AllowedIps<T> {
     table: IpNetworkTable<T>,
-    /// Recent answers, by the address's last bits; forgotten when a prefix changes.
+    /// Recent lookups, by the address's last bits; cleared when a prefix changes.
     recent: [Cell<Option<(IpAddr, T)>>; REMEMBERED],
 }
 
@@ -34,19 +35,19 @@ impl<T> Default for AllowedIps<T> {
 }
 
 impl<T: Copy> AllowedIps<T> {
-    /// Gives `prefix` to `owner`; returns the owner that it is taken from.
+    /// Gives `prefix` to `owner`; returns its former owner.
     pub fn insert(&mut self, prefix: AllowedIp, owner: T) -> Option<T> {
         self.forget_recent();
         self.table.insert(network(prefix), owner)
     }
 
-    /// Takes `prefix` out.
+    /// Removes `prefix`.
     pub fn remove(&mut self, prefix: AllowedIp) {
         self.forget_recent();
         self.table.remove(network(prefix));
     }
 
-    /// The owner of the most specific prefix that holds `address`.
+    /// The owner of the most specific prefix that contains `address`.
     #[must_use]
     pub fn lookup(&self, address: IpAddr) -> Option<T> {
         let last_bits = match address {
@@ -77,7 +78,7 @@ impl<T: Copy> AllowedIps<T> {
 }
 
 impl AllowedIp {
-    /// The prefix with the bits behind its length cleared; `None` if the length is too long.
+    /// The prefix with the bits beyond its length cleared; `None` if the length is too long.
     #[must_use]
     pub fn new(address: IpAddr, prefix: u8) -> Option<Self> {
         let network = IpNetwork::new_truncate(address, prefix).ok()?;
@@ -118,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_shows_at_once_for_addresses_that_were_looked_up_before() {
+    fn a_change_applies_at_once_to_addresses_looked_up_before() {
         let mut ips = AllowedIps::default();
         ips.insert(prefix("10.0.0.0", 8), 1);
         assert_eq!(lookup(&ips, "10.1.2.3"), Some(1));
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn bits_behind_the_prefix_length_do_not_count() {
+    fn bits_beyond_the_prefix_length_do_not_count() {
         assert_eq!(prefix("10.1.2.3", 8), prefix("10.0.0.0", 8));
         assert_eq!(AllowedIp::new([10, 0, 0, 0].into(), 33), None);
     }
@@ -149,7 +150,7 @@ mod tests {
             probe in 0u32..8,
             low in any::<u32>(),
         ) {
-            // Three high bits from a small range, so that prefixes nest and overlap.
+            // Only the three high bits vary, so that prefixes nest and overlap.
             let spread = |high: u32| high << 29;
             let mut ips = AllowedIps::default();
             let mut model = std::collections::BTreeMap::new();

@@ -1,4 +1,4 @@
-//! Changes of the configuration, as the [`crate::Planner`] has prepared them.
+//! Applies changes of the configuration that the [`crate::Planner`] has prepared.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use crate::{
     counters::DropReason,
     node::Node,
     noise::{Identity, Noise},
-    peer::{Endpoint, Keys, Peer},
+    peer::{Endpoint, Peer},
     plan::{PeerPlan, Plan},
 };
 
 impl Node {
-    /// Changes the configuration, whole, as the [`crate::Planner`] has prepared it.
+    /// Applies a change as a whole.
     pub fn apply(&mut self, plan: Plan, now: Duration) {
         if plan.replace_peers {
             let all: Vec<_> = self.by_key.keys().copied().collect();
@@ -38,7 +38,7 @@ impl Node {
             peer.former.clear();
         }
         self.by_index.clear();
-        // Our own key is no peer's.
+        // A device is not its own peer.
         if let Some(own) = self.identity.as_deref().map(Identity::public_key) {
             self.remove_peer(&own);
         }
@@ -48,19 +48,8 @@ impl Node {
         self.by_index.insert(noise.index(), id);
         let peer = &mut self.peers[id];
         peer.timers.allow_initiation();
-        let superfluous = peer.change_keys(noise);
-        self.forget_keys(id, superfluous);
-    }
-
-    /// Datagrams for these keys are no longer known.
-    pub(crate) fn forget_keys(&mut self, id: usize, keys: impl IntoIterator<Item = Keys>) {
-        for keys in keys {
-            // It may have been given to another peer meanwhile.
-            let index = keys.noise.index();
-            if self.by_index.get(&index) == Some(&id) {
-                self.by_index.remove(&index);
-            }
-        }
+        let useless = peer.change_keys(noise);
+        self.forget_keys(id, useless);
     }
 
     fn apply_peer(&mut self, plan: PeerPlan, now: Duration) {
@@ -97,11 +86,11 @@ impl Node {
         if let Some(address) = update.endpoint {
             let endpoint = Endpoint {
                 address,
-                local: None,
+                source: None,
             };
             if peer.endpoint != Some(endpoint) {
                 peer.endpoint = Some(endpoint);
-                peer.way_back.asked = None;
+                peer.return_route.asked = None;
                 peer.path_limit = None;
                 peer.timers.allow_initiation();
             }
@@ -126,7 +115,7 @@ impl Node {
             }
             self.deadlines.arm(id, &mut peer.timers);
         }
-        // Packets that were held for want of an endpoint or a key may go on.
+        // Packets held for lack of an endpoint or a key may proceed.
         if self.peers[id].can_send(now) {
             self.release_held(id);
         } else if !self.peers[id].held.is_empty() {
@@ -151,16 +140,12 @@ impl Node {
         let Some(id) = self.by_key.remove(key) else {
             return;
         };
+        self.drop_held(id, DropReason::OutboundPeerRemoved);
         let peer = self.peers.remove(id);
         peer.allowed_ips
             .into_iter()
             .for_each(|p| self.allowed_ips.remove(p));
         self.forget_keys(id, peer.keys.into_iter().chain(peer.former));
         self.ready.retain(|ready| *ready != id);
-        let dropped = peer.held.len() as u64;
-        self.held_bytes -= peer.held.iter().map(crate::held::Held::cost).sum::<usize>();
-        self.counters
-            .drops
-            .add(DropReason::OutboundPeerRemoved, dropped);
     }
 }

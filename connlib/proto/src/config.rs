@@ -1,7 +1,7 @@
-//! What a user may set on the device, and what can be read back from it.
+//! The configuration that a user can set on the device, and the state that can be read back.
 //!
-//! The types mirror the WireGuard cross-platform interface (UAPI) key by key, but are already
-//! parsed: text never reaches the state machine.
+//! The types mirror the WireGuard cross-platform interface (UAPI) key by key, but are already parsed:
+//! text never reaches the state machine.
 
 use std::{
     fmt,
@@ -51,7 +51,7 @@ impl fmt::Display for PublicKey {
     }
 }
 
-/// An IP prefix in canonical form: the bits behind the prefix length are zero.
+/// An IP prefix in canonical form: the bits beyond the prefix length are zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct AllowedIp {
     /// The network address.
@@ -63,22 +63,22 @@ pub struct AllowedIp {
 /// One change to a peer's allowed IPs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AllowedIpUpdate {
-    /// The prefix to add, or to take away.
+    /// The prefix to add or remove.
     pub network: AllowedIp,
-    /// Takes the prefix away if this peer has it.
+    /// Removes the prefix if this peer has it.
     pub remove: bool,
 }
 
-/// One `set` request of the UAPI: applied whole or not at all.
+/// One `set` request of the UAPI: applied as a whole or not at all.
 #[derive(Clone, Debug, Default)]
 pub struct DeviceUpdate {
-    /// `Some(None)` takes the private key away, which stops the device.
+    /// `Some(None)` removes the private key, which stops the device.
     pub private_key: Option<Option<PrivateKey>>,
     /// The UDP port to listen on; 0 chooses one at random.
     pub listen_port: Option<u16>,
-    /// The firewall mark of the UDP sockets; 0 takes it away.
+    /// The firewall mark of the UDP sockets; 0 clears it.
     pub fwmark: Option<u32>,
-    /// Removes all peers before `peers` are applied.
+    /// Removes all peers before applying `peers`.
     pub replace_peers: bool,
     /// Changes to peers, applied in order.
     pub peers: Vec<PeerUpdate>,
@@ -87,26 +87,26 @@ pub struct DeviceUpdate {
 /// The changes to one peer within a [`DeviceUpdate`].
 #[derive(Clone, Debug)]
 pub struct PeerUpdate {
-    /// Which peer.
+    /// The peer's identity.
     pub public_key: PublicKey,
     /// Removes the peer; the other fields are then ignored.
     pub remove: bool,
     /// Ignores the whole update if there is no such peer yet.
     pub update_only: bool,
-    /// `Some(None)` takes the preshared key away.
+    /// `Some(None)` removes the preshared key.
     pub preshared_key: Option<Option<PresharedKey>>,
-    /// Where to send datagrams until the peer is heard from elsewhere.
+    /// Where to send datagrams until one from the peer comes from elsewhere.
     pub endpoint: Option<SocketAddr>,
     /// Seconds between persistent keepalives; 0 turns them off.
     pub persistent_keepalive: Option<u16>,
-    /// Clears the allowed IPs before `allowed_ips` are applied.
+    /// Clears the allowed IPs before applying `allowed_ips`.
     pub replace_allowed_ips: bool,
     /// Changes to the allowed IPs, applied in order.
     pub allowed_ips: Vec<AllowedIpUpdate>,
 }
 
 impl PeerUpdate {
-    /// An update that changes nothing but creates the peer if it is not there.
+    /// An update that only creates the peer if it does not exist.
     #[must_use]
     pub fn new(public_key: PublicKey) -> Self {
         Self {
@@ -122,20 +122,20 @@ impl PeerUpdate {
     }
 }
 
-/// The device and its peers at one moment: what a UAPI `get` answers.
+/// The device and its peers at one moment: the answer to a `get` request of the UAPI.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     /// The device's private key, if one is set.
     pub private_key: Option<PrivateKey>,
-    /// The port that the UDP sockets are bound to, or are to be bound to; 0 while there is none.
+    /// The port of the UDP sockets, or the one chosen for them; 0 if there is none.
     pub listen_port: u16,
     /// The firewall mark; 0 for none.
     pub fwmark: u32,
-    /// The MTU of the interface in bytes, as last heard.
+    /// The MTU of the interface, in bytes.
     pub mtu: u16,
     /// All peers, in the order in which they were added.
     pub peers: Vec<PeerSnapshot>,
-    /// What the data path has counted since it was started.
+    /// The counts of the data path since its start.
     pub counters: Counters,
 }
 
@@ -146,21 +146,21 @@ pub struct PeerSnapshot {
     pub public_key: PublicKey,
     /// The preshared key, if one is set.
     pub preshared_key: Option<PresharedKey>,
-    /// Where the peer was last heard from, or was configured to be.
+    /// The last sender address of the peer, or the configured one.
     pub endpoint: Option<SocketAddr>,
-    /// When the last handshake was completed.
+    /// When the last handshake completed.
     pub last_handshake: Option<SystemTime>,
     /// The persistent keepalive interval; zero for none.
     pub persistent_keepalive: Duration,
-    /// Bytes of datagrams received that were authentic, handshakes included.
+    /// Bytes of authentic datagrams received, handshakes included.
     pub rx_bytes: u64,
     /// Bytes of datagrams sent, handshakes included.
     pub tx_bytes: u64,
-    /// Authentic data datagrams received that carried a packet.
+    /// Authentic datagrams received that carried a packet.
     pub rx_packets: u64,
-    /// Data datagrams sent that carried a packet.
+    /// Datagrams sent that carried a packet.
     pub tx_packets: u64,
-    /// The allowed IPs, in the order in which they were last given to the peer.
+    /// The allowed IPs, in the order in which they were last added.
     pub allowed_ips: Vec<AllowedIp>,
 }
 
@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_that_holds_a_secret_key_prints_it() {
+    fn no_type_that_holds_a_secret_key_prints_it() {
         let preshared_key = Some(PresharedKey([0xa5; 32]));
         let mut peer = PeerUpdate::new(PublicKey([7; 32]));
         peer.preshared_key = Some(preshared_key.clone());

@@ -1,4 +1,4 @@
-//! What the data path counts: plain integers, read by snapshot.
+//! The counters of the data path: plain integers, read by snapshot.
 
 /// Declares the drop reasons once: the enum, its names and its size.
 macro_rules! drop_reasons {
@@ -21,44 +21,44 @@ macro_rules! drop_reasons {
 }
 
 drop_reasons! {
-    /// Outbound: neither IPv4 nor IPv6, or shorter than its header says.
+    /// Outbound: neither IPv4 nor IPv6, or shorter than the header says.
     OutboundMalformed = "outbound_malformed",
-    /// Outbound: no peer's allowed IPs hold the destination.
+    /// Outbound: no peer's allowed IPs contain the destination.
     OutboundNoRoute = "outbound_no_route",
     /// Outbound: the peer has no endpoint yet.
     OutboundNoEndpoint = "outbound_no_endpoint",
-    /// Outbound: the packets held for a handshake were over their bound; the oldest went.
+    /// Outbound: the packets held for a handshake exceeded their bound; the oldest was dropped.
     OutboundHeldOverflow = "outbound_held_overflow",
-    /// Outbound: no handshake was completed in Rekey-Attempt-Time.
+    /// Outbound: no handshake completed within Rekey-Attempt-Time.
     OutboundHandshakeTimeout = "outbound_handshake_timeout",
-    /// Outbound: the link was set down, or was down.
+    /// Outbound: the link was down, or was set down.
     OutboundLinkDown = "outbound_link_down",
     /// Outbound: the peer was removed while packets were held for it.
     OutboundPeerRemoved = "outbound_peer_removed",
     /// Outbound: the kernel refused the datagram (unreachable, not permitted, …).
     OutboundSendFailed = "outbound_send_failed",
-    /// Outbound: longer than the path lets through, even alone.
+    /// Outbound: too long for the path, even alone.
     OutboundTooBig = "outbound_too_big",
-    /// Outbound: no buffer space in the kernel after three retries.
+    /// Outbound: the kernel lacked buffers, even after three retries.
     OutboundNoBuffers = "outbound_no_buffers",
-    /// Outbound: a bounded queue was full (handshake messages, or the GSO queue).
+    /// Outbound: a bounded queue was full (control datagrams, or the GSO queue).
     OutboundQueueFull = "outbound_queue_full",
-    /// Inbound: not a WireGuard message: unknown type or wrong length.
+    /// Inbound: not a WireGuard message, by its type or length.
     InboundNotWireGuard = "inbound_not_wireguard",
     /// Inbound: a handshake message whose MAC1 is wrong.
     InboundBadMac = "inbound_bad_mac",
     /// Inbound: from UDP port 0, which cannot be answered.
     InboundPortZero = "inbound_port_zero",
-    /// Inbound: a handshake message under load, without a valid MAC2 (which is asked for by a
-    /// cookie) or beyond the share of its address.
+    /// Inbound: a handshake message under load, without a valid MAC2 (which needs a cookie) or above
+    /// the rate limit of its address.
     InboundUnderLoad = "inbound_under_load",
-    /// Inbound: a handshake from a public key that is no peer.
+    /// Inbound: a handshake from a public key that belongs to no peer.
     InboundUnknownPeer = "inbound_unknown_peer",
-    /// Inbound: a handshake message that does not authenticate, or is a replay.
+    /// Inbound: a handshake message that is a replay or does not authenticate.
     InboundBadHandshake = "inbound_bad_handshake",
     /// Inbound: an initiation less than 20 ms after the peer's last one.
     InboundTooSoon = "inbound_too_soon",
-    /// Inbound: a receiver index that no session has.
+    /// Inbound: a receiver index that belongs to no session.
     InboundUnknownSession = "inbound_unknown_session",
     /// Inbound: a session older than Reject-After-Time.
     InboundExpiredSession = "inbound_expired_session",
@@ -66,21 +66,21 @@ drop_reasons! {
     InboundBadTag = "inbound_bad_tag",
     /// Inbound: the counter was seen before.
     InboundReplay = "inbound_replay",
-    /// Inbound: more than 1,023 counters behind the newest, so that nobody knows whether it was seen.
+    /// Inbound: a counter behind the replay window: more than 1,023 below the newest.
     InboundBehindWindow = "inbound_behind_window",
-    /// Inbound: the decrypted payload is no IP packet.
+    /// Inbound: the decrypted payload is not an IP packet.
     InboundMalformed = "inbound_malformed",
     /// Inbound: the inner source address is not among the peer's allowed IPs.
     InboundForeignSource = "inbound_foreign_source",
     /// Inbound: outer congestion mark on an inner packet that is not ECN-capable (RFC 6040).
     InboundEcn = "inbound_ecn",
-    /// Inbound: received before the link was set down, and handled after it.
+    /// Inbound: received before the link was set down, but handled after.
     InboundLinkDown = "inbound_link_down",
     /// Inbound: the device has no private key.
     InboundNoKey = "inbound_no_key",
     /// Inbound: the TUN write failed (link down, …).
     InboundWriteFailed = "inbound_write_failed",
-    /// Inbound: an ICMP error of our own for which the TUN writer had no room.
+    /// Inbound: an ICMP error of our own that the TUN writer had no room for.
     InboundReplyLost = "inbound_reply_lost",
 }
 
@@ -114,10 +114,10 @@ impl Drops {
     }
 }
 
-/// How often each value of 0..=64 was seen; values above count as 64.
+/// Counts observations of each value from 0 to 64; larger values count as 64.
 #[derive(Clone, Debug)]
 pub struct Histogram {
-    /// `counts[v]` is how often `v` was seen.
+    /// `counts[v]`: the number of observations of `v`.
     pub counts: [u64; 65],
 }
 
@@ -133,7 +133,7 @@ impl Histogram {
         self.counts[value.min(64)] += 1;
     }
 
-    /// How many observations there were.
+    /// The number of observations.
     #[must_use]
     pub fn samples(&self) -> u64 {
         self.counts.iter().sum()
@@ -148,12 +148,12 @@ impl Histogram {
     }
 }
 
-/// Everything that the data path counts, summed over all peers.
+/// All counters of the data path, summed over all peers.
 #[derive(Clone, Debug, Default)]
 pub struct Counters {
     /// Packets dropped, by reason.
     pub drops: Drops,
-    /// Packets in one TUN read: more than one when the kernel handed over a super-packet.
+    /// Packets in one TUN read: more than one if the read was a super-packet.
     pub packets_per_read: Histogram,
     /// Packets in one batch from the TUN reader.
     pub packets_per_batch: Histogram,
@@ -161,24 +161,24 @@ pub struct Counters {
     pub segments_per_send: Histogram,
     /// Datagrams in one received buffer.
     pub segments_per_receive: Histogram,
-    /// Packets in one TUN write: more than one when the write was coalesced.
+    /// Packets in one TUN write: more than one if the write was coalesced.
     pub packets_per_write: Histogram,
-    /// Turns of the event loop.
+    /// Ticks of the event loop.
     pub ticks: u64,
     /// Data-path system calls by name: `tun_read`, `tun_write`, `udp_send`, `udp_receive`, …
     pub syscalls: Vec<(&'static str, u64)>,
-    /// State that is not a count, for people: `gso`, `udp_gro`, `tun_offload_tcp`, …
+    /// State that is not a count, in words: `gso`, `udp_gro`, `tun_offload_tcp`, …
     pub state: Vec<(&'static str, String)>,
-    /// Bytes of packets that went outbound (before encryption).
+    /// Bytes of packets sent outbound (before encryption).
     pub outbound_bytes: u64,
-    /// Packets that went outbound.
+    /// Packets sent outbound.
     pub outbound_packets: u64,
-    /// Bytes of packets that went inbound (after decryption).
+    /// Bytes of packets delivered inbound (after decryption).
     pub inbound_bytes: u64,
-    /// Packets that went inbound.
+    /// Packets delivered inbound.
     pub inbound_packets: u64,
     /// Cookie replies sent.
     pub cookies_sent: u64,
-    /// Handshakes completed, both roles.
+    /// Handshakes completed, in either role.
     pub handshakes: u64,
 }

@@ -1,7 +1,7 @@
 //! One heap of deadlines for all peers.
 //!
-//! Lazy: a deadline that moves later keeps its entry, which is moved when it comes up. So traffic,
-//! which only postpones timers, does not touch the heap.
+//! Lazy: a postponed deadline keeps its entry, which is moved only when it comes up. Traffic, which
+//! only postpones timers, therefore does not touch the heap.
 
 use std::{cmp::Reverse, collections::BinaryHeap, time::Duration};
 
@@ -13,12 +13,12 @@ pub(crate) struct Deadlines {
 }
 
 impl Deadlines {
-    /// The earliest time at which [`Self::pop`] has something.
+    /// The earliest time at which [`Self::pop`] returns a peer.
     pub(crate) fn next(&self) -> Option<Duration> {
         self.heap.peek().map(|Reverse((at, _))| *at)
     }
 
-    /// Makes sure that `peer` comes up when the first of its timers is due.
+    /// Ensures that `peer` comes up when the first of its timers is due.
     pub(crate) fn arm(&mut self, peer: usize, timers: &mut Timers) {
         let Some(next) = timers.next() else { return };
         let is_covered = timers.armed.is_some_and(|armed| armed <= next);
@@ -28,7 +28,7 @@ impl Deadlines {
         }
     }
 
-    /// A peer with an entry that is due at `now`. The caller arms it again.
+    /// Takes an entry that is due at `now`; the caller arms the peer again.
     pub(crate) fn pop(&mut self, now: Duration) -> Option<(Duration, usize)> {
         let Reverse((at, peer)) = *self.heap.peek()?;
         if at > now {

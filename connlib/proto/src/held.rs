@@ -1,17 +1,17 @@
-//! Packets that wait for a handshake.
+//! Packets held until a handshake completes.
 
 use std::collections::VecDeque;
 
 use bytes::Bytes;
 
-use crate::outbound::OutboundPacket;
+use crate::seams::PaddablePacket;
 
 /// Most packets held for one peer; the reference holds as many.
 pub(crate) const HELD_PACKETS: usize = 128;
 /// Most bytes held for all peers together.
 pub const HELD_BYTES: usize = 4 * 1024 * 1024;
 
-/// The zeros kept behind a held packet so that it can be padded where it lies.
+/// Zeros kept behind a held packet, so that it can be padded in place.
 const PADDING: usize = 15;
 
 /// One packet, with room for its padding.
@@ -32,13 +32,13 @@ impl Held {
         }
     }
 
-    /// What the packet counts against [`HELD_BYTES`].
+    /// The bytes that the packet counts against [`HELD_BYTES`].
     pub(crate) fn cost(&self) -> usize {
         self.bytes.len()
     }
 }
 
-impl OutboundPacket for Held {
+impl PaddablePacket for Held {
     fn bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
@@ -48,10 +48,10 @@ impl OutboundPacket for Held {
     }
 }
 
-/// Adds `packet`, and makes room for it by dropping the oldest ones of the same peer.
+/// Adds `packet`, and makes room for it by dropping the oldest packets of the same peer.
 ///
-/// `total` is what all peers hold together. Returns how many packets were dropped, `packet`
-/// itself included if nothing of this peer's could make room.
+/// `total`: the bytes held for all peers. Returns the number of packets dropped, including `packet`
+/// itself if dropping all others of this peer made no room.
 pub(crate) fn hold(queue: &mut VecDeque<Held>, total: &mut usize, packet: &[u8]) -> u64 {
     let held = Held::new(packet);
     let mut dropped = 0;
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bound_of_all_peers_together_holds() {
+    fn the_bound_for_all_peers_together_holds() {
         let (mut others, mut mine, mut total) = (VecDeque::new(), VecDeque::new(), 0);
         while total + 60_000 + PADDING <= HELD_BYTES {
             assert_eq!(hold(&mut others, &mut total, &[0; 60_000]), 0);

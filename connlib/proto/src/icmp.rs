@@ -1,6 +1,6 @@
-//! Telling a sender inside the tunnel what became of its packet (RFC 792, RFC 1191, RFC 4443).
+//! ICMP errors for senders inside the tunnel (RFC 792, RFC 1191, RFC 4443).
 //!
-//! - Too long for the path: "fragmentation needed", "packet too big".
+//! - Packet too long for the path: "fragmentation needed", "packet too big".
 //! - No peer for its destination, or no endpoint of that peer (WireGuard paper, §3): "host
 //!   unreachable", "address unreachable".
 
@@ -13,28 +13,27 @@ const IPV6_HEADER: usize = 40;
 const ICMP_HEADER: usize = 8;
 const ICMPV4: u8 = 1;
 const ICMPV6: u8 = 58;
-/// Every host takes an IPv4 packet of this many bytes (RFC 791), so none more is quoted.
+/// Every host accepts an IPv4 packet of this many bytes (RFC 791): the bound of an answer.
 const IPV4_MINIMUM: usize = 576;
-/// Every link carries an IPv6 packet of this many bytes (RFC 8200), so none more is quoted.
+/// Every link carries an IPv6 packet of this many bytes (RFC 8200): the bound of an answer.
 const IPV6_MINIMUM: usize = 1280;
 
-/// The answer to a valid IP packet that is longer than `mtu` bytes, sent in the name of its
-/// destination; `None` where none may be sent.
+/// The answer to a valid IP packet that is longer than `mtu` bytes, with its destination as sender;
+/// `None` where the RFCs forbid one.
 pub(crate) fn too_big(packet: &[u8], mtu: u16) -> Option<Vec<u8>> {
     match packet[0] >> 4 {
-        // Only a sender that forbids fragments.
+        // Answer only a sender that forbids fragmentation.
         4 if packet[6] & 0x40 != 0 && may_answer_v4(packet) => {
             let [high, low] = mtu.to_be_bytes();
             Some(error_v4(packet, [3, 4], [0, 0, high, low]))
         }
-        // Multicast is answered, too (RFC 4443 §2.4 e.3).
+        // Even multicast is answered (RFC 4443 §2.4 e.3).
         6 if may_answer_v6(packet) => Some(error_v6(packet, [2, 0], u32::from(mtu).to_be_bytes())),
         _ => None,
     }
 }
 
-/// The answer to a valid IP packet whose destination nobody can be reached for; `None` where none
-/// may be sent.
+/// The answer to a valid IP packet whose destination is unreachable; `None` where the RFCs forbid one.
 pub(crate) fn unreachable(packet: &[u8]) -> Option<Vec<u8>> {
     let is_multicast = packet::destination(packet).is_none_or(|ip| ip.is_multicast());
     match packet[0] >> 4 {
@@ -44,28 +43,28 @@ pub(crate) fn unreachable(packet: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// Never about an error message, a fragment but the first, or multicast (RFC 1122 §3.2.2).
+/// Never answer an error message, a fragment other than the first, or multicast (RFC 1122 §3.2.2).
 fn may_answer_v4(packet: &[u8]) -> bool {
     let is_first_fragment = packet[6] & 0x1f == 0 && packet[7] == 0;
     let header = usize::from(packet[0] & 0xf) * 4;
     let is_query = packet[9] != ICMPV4 || matches!(packet.get(header), Some(0 | 8 | 13..=18));
-    let is_to_one = packet::destination(packet)
+    let is_unicast = packet::destination(packet)
         .is_some_and(|ip| !ip.is_multicast() && ip != IpAddr::V4(Ipv4Addr::BROADCAST));
-    is_first_fragment && is_query && is_to_one && is_from_one(packet)
+    is_first_fragment && is_query && is_unicast && has_unicast_source(packet)
 }
 
-/// Never about an error message, which are those with types below 128 (RFC 4443 §2.4 e).
+/// Never answer an error message: those have types below 128 (RFC 4443 §2.4 e).
 fn may_answer_v6(packet: &[u8]) -> bool {
     let is_query = packet[6] != ICMPV6 || packet.get(IPV6_HEADER).is_some_and(|t| *t >= 128);
-    is_query && is_from_one(packet)
+    is_query && has_unicast_source(packet)
 }
 
-/// Whether there is somebody to answer to.
-fn is_from_one(packet: &[u8]) -> bool {
+/// Whether the source address is one host that can be answered.
+fn has_unicast_source(packet: &[u8]) -> bool {
     packet::source(packet).is_some_and(|ip| !ip.is_multicast() && !ip.is_unspecified())
 }
 
-/// `kind`: type and code; `rest`: the second word of the ICMP header.
+/// Builds an error; `kind`: type and code, `rest`: the second word of the ICMP header.
 fn error_v4(packet: &[u8], kind: [u8; 2], rest: [u8; 4]) -> Vec<u8> {
     let quoted = packet.len().min(IPV4_MINIMUM - IPV4_HEADER - ICMP_HEADER);
     let len = IPV4_HEADER + ICMP_HEADER + quoted;
@@ -123,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_answer_quotes_the_packet_and_its_checksums_are_right() {
+    fn the_answer_quotes_the_packet_and_has_right_checksums() {
         let packet = ipv4(1400, 17);
         let answer = too_big(&packet, 1300).unwrap();
         assert_eq!(answer.len(), IPV4_MINIMUM);
@@ -148,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn no_answer_to_errors_fragments_or_senders_that_allow_fragments() {
+    fn errors_fragments_and_senders_that_allow_fragmentation_get_no_answer() {
         let mut error = ipv4(1400, ICMPV4);
         error[20] = 3;
         assert_eq!(too_big(&error, 1300), None);
@@ -164,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_destination_without_a_peer_is_unreachable_but_for_multicast() {
+    fn a_destination_without_a_peer_is_unreachable_unless_multicast() {
         let packet = ipv4(100, 17);
         let answer = unreachable(&packet).unwrap();
         assert_eq!(answer[20..22], [3, 1]);

@@ -1,9 +1,9 @@
-//! The only file that names boringtun: handshakes, sessions' keys, replay windows and cookies.
+//! The only file that names boringtun: handshakes, session keys, replay windows and cookies.
 //!
-//! boringtun is used for cryptography and message formats. Its timers are not the paper's, so
-//! none of them decides anything here: `update_timers` is called before handshake messages only
-//! to advance its clock. What it emits by itself is dropped, but for an initiation where one is
-//! wanted anyway, or where it would wait for the response for ever (see `advance_clock`).
+//! boringtun does the cryptography and the message formats. Its timers are not the paper's, so none
+//! of them decides anything here: `update_timers` runs before handshake messages only to advance
+//! its clock. Messages that it emits by itself are dropped, except an initiation that is wanted
+//! anyway, or whose response it would await for ever (see `advance_clock`).
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
@@ -18,23 +18,20 @@ use boringtun::{
 use crate::{
     config::{PresharedKey, PrivateKey, PublicKey},
     counters::DropReason,
-    sources::Sources,
+    handshake_limiter::{HANDSHAKES_PER_SECOND, HandshakeLimiter},
     wipe::leave_no_trace,
 };
 
-/// Handshake messages a second above which the node is under load and asks for cookies.
-pub(crate) const HANDSHAKES_PER_SECOND: u64 = 200;
-
-/// Room that any handshake message or keepalive needs, in bytes.
+/// Length of the longest handshake message, in bytes; a keepalive is shorter.
 pub(crate) const CONTROL_BYTES: usize = 148;
-/// What encryption adds to a packet, in bytes: header and AEAD tag.
+/// Bytes that encryption adds to a packet: header and AEAD tag.
 pub const DATA_OVERHEAD: usize = 32;
-/// Of MAC1 and of MAC2, in bytes; without a cookie MAC2 is zero (paper §5.4.4).
+/// Length of MAC1 and of MAC2, in bytes; without a cookie MAC2 is zero (paper §5.4.4).
 const MAC_BYTES: usize = 16;
-/// Sessions that one peer's [`Noise`] keeps: the low bits of the local index choose the place.
+/// Sessions that one peer's [`Noise`] keeps: the low bits of the local index choose the slot.
 pub(crate) const SESSIONS: u32 = 8;
 
-/// The device's key pair, and the guard against handshake floods that belongs to it.
+/// The device's key pair, and boringtun's rate limiter for it.
 pub struct Identity {
     private: x25519::StaticSecret,
     public: x25519::PublicKey,
@@ -47,13 +44,13 @@ impl std::fmt::Debug for Identity {
     }
 }
 
-/// What the first look at a handshake message says.
+/// The result of screening a handshake message.
 pub(crate) enum Screened {
-    /// An initiation by this peer; not yet authenticated beyond its static key.
+    /// An initiation that claims this static key; not yet authenticated.
     Initiation(PublicKey),
     /// A response, or a cookie reply, for the handshake with this local index.
     Reply { receiver: u32 },
-    /// Under load, without a proof of its address: this cookie reply asks for one.
+    /// Under load the sender must prove its address: this reply gives it a cookie.
     AskForCookie([u8; 64]),
 }
 
@@ -82,39 +79,39 @@ impl Identity {
         PrivateKey(self.private.to_bytes())
     }
 
-    /// Checks MAC1, the load, and under load MAC2, of a handshake message or cookie reply.
+    /// Checks MAC1 of a handshake message or cookie reply, and under load MAC2.
     ///
-    /// `sources` has the last word before the first Diffie-Hellman.
+    /// `handshakes` has the last word before the first Diffie-Hellman operation.
     pub(crate) fn screen(
         &self,
         from: IpAddr,
         datagram: &[u8],
-        sources: &mut Sources,
+        handshakes: &mut HandshakeLimiter,
         now: Duration,
     ) -> Result<Screened, DropReason> {
-        // Without this "under load" would never end.
+        // Without this, boringtun stays "under load" for ever.
         self.limiter.reset_count();
-        // Without an address only MAC1 is looked at: what is under load is then refused for little.
+        // Without an address boringtun checks only MAC1, so a refusal under load costs little.
         let mut verified = self.limiter.verify_packet(None, datagram, &mut []);
         let is_refused = matches!(verified, Err(TunnResult::Err(WireGuardError::UnderLoad)));
         let is_handshake = matches!(
             verified,
             Ok(Packet::HandshakeInit(_) | Packet::HandshakeResponse(_))
         );
-        let is_under_load = (is_refused || is_handshake) && sources.count(now);
-        let claims_proof = !datagram.ends_with(&[0; MAC_BYTES]);
+        let is_under_load = (is_refused || is_handshake) && handshakes.count(now);
+        let has_mac2 = !datagram.ends_with(&[0; MAC_BYTES]);
         let mut reply = [0; 64];
         if is_refused {
-            let is_looked_at = match claims_proof {
-                true => sources.may_claim(from, now),
-                false => sources.may_be_asked(from, now),
+            let may_verify = match has_mac2 {
+                true => handshakes.may_check_cookie(from, now),
+                false => handshakes.may_send_cookie(from, now),
             };
-            if !is_looked_at {
+            if !may_verify {
                 return Err(DropReason::InboundUnderLoad);
             }
             verified = self.limiter.verify_packet(Some(from), datagram, &mut reply);
         }
-        if is_under_load && verified.is_ok() && !sources.admit(from, now) {
+        if is_under_load && verified.is_ok() && !handshakes.admit(from, now) {
             return Err(DropReason::InboundUnderLoad);
         }
         match verified {
@@ -133,7 +130,7 @@ impl Identity {
             }),
             Ok(Packet::PacketData(_)) => Err(DropReason::InboundNotWireGuard),
             Err(TunnResult::WriteToNetwork(_))
-                if claims_proof && !sources.may_be_asked(from, now) =>
+                if has_mac2 && !handshakes.may_send_cookie(from, now) =>
             {
                 Err(DropReason::InboundUnderLoad)
             }
@@ -150,7 +147,7 @@ pub struct Noise {
     peer: PublicKey,
     preshared_key: Option<PresharedKey>,
     index: u32,
-    /// The last initiation that was accepted: older ones are replays.
+    /// The last accepted initiation: older ones are replays.
     accepted: Option<[u8; CONTROL_BYTES]>,
     /// The local index in the last message written.
     last: u32,
@@ -164,32 +161,32 @@ impl std::fmt::Debug for Noise {
     }
 }
 
-/// What a handshake message from the peer led to.
+/// The result of a handshake message from the peer.
 #[derive(Debug)]
 pub(crate) enum Handshaken<'a> {
-    /// We answer an initiation with this response; the session has this index.
+    /// Answer the initiation with this response; the session has this index.
     Respond { response: &'a [u8], local: u32 },
-    /// A response completed our handshake; `keepalive` confirms the session to the peer.
+    /// The response completed our handshake; `keepalive` confirms the session to the peer.
     Complete { keepalive: &'a [u8], local: u32 },
     /// A cookie for the next attempt.
     Cookie,
 }
 
-/// A data message that authenticated.
+/// An authenticated data message.
 #[derive(Debug)]
 pub(crate) enum Opened {
-    /// An empty one.
+    /// An empty message.
     Keepalive,
-    /// An IP packet of this many bytes at the start of the buffer, padding cut off.
+    /// An IP packet of this many bytes at the start of the buffer, without padding.
     Packet(usize),
-    /// The contents are no IP packet, or shorter than it says.
+    /// Contents that are no IP packet, or shorter than the packet's header says.
     Malformed,
 }
 
 impl Noise {
-    /// Does the Diffie-Hellman of the two static keys; `index` are 24 bits unique to the peer.
+    /// Does the Diffie-Hellman operation of the two static keys; `index` are 24 bits unique to the peer.
     ///
-    /// `None` for a public key of low order: anybody could speak for such a peer.
+    /// `None` for a public key of low order: anybody could impersonate such a peer.
     #[must_use]
     pub fn new(
         identity: &Identity,
@@ -247,7 +244,7 @@ impl Noise {
                 Ok(Opened::Packet(packet.len()))
             }
             TunnResult::Done => Ok(Opened::Keepalive),
-            // Type and length were checked before, so this is about the contents.
+            // Type and length were checked before, so the contents are malformed.
             TunnResult::Err(WireGuardError::InvalidPacket) => Ok(Opened::Malformed),
             TunnResult::Err(WireGuardError::InvalidAeadTag) => Err(DropReason::InboundBadTag),
             TunnResult::Err(WireGuardError::DuplicateCounter) => Err(DropReason::InboundReplay),
@@ -258,23 +255,23 @@ impl Noise {
 
     /// Writes a handshake initiation into `buffer`.
     pub(crate) fn initiate<'a>(&mut self, buffer: &'a mut [u8; CONTROL_BYTES]) -> Option<&'a [u8]> {
-        // boringtun may begin the very handshake that is wanted: beginning another on top of it
-        // would make it forget the one before, whose response may be on its way.
+        // boringtun may itself begin the handshake that is wanted. To begin another would make it
+        // forget the one before, whose response may be on its way.
         if !self.update_timers(buffer) {
-            self.begin_anew(buffer)?;
+            self.begin_another(buffer)?;
         }
         self.await_response(buffer);
         Some(&buffer[..])
     }
 
-    /// The next local index that a handshake would get.
+    /// The local index that the next handshake would get.
     pub(crate) fn next_index(&self) -> u32 {
         (self.index << 8) | (self.last.wrapping_add(1) & 0xff)
     }
 
-    /// Uses up the next local index; `buffer` then holds an initiation with it.
+    /// Skips the next local index; `buffer` then holds an initiation with it.
     pub(crate) fn skip_index(&mut self, buffer: &mut [u8; CONTROL_BYTES]) -> Option<()> {
-        self.begin_anew(buffer)?;
+        self.begin_another(buffer)?;
         self.last = index_at(buffer, 4);
         Some(())
     }
@@ -284,23 +281,23 @@ impl Noise {
         self.awaited.is_some()
     }
 
-    /// No response is awaited any more.
+    /// Stops awaiting a response.
     pub(crate) fn stop_awaiting(&mut self) {
         self.awaited = None;
     }
 
-    /// The initiation in `buffer` is sent.
+    /// Awaits the response to the initiation in `buffer`, which is sent.
     pub(crate) fn await_response(&mut self, buffer: &[u8; CONTROL_BYTES]) {
         self.last = index_at(buffer, 4);
         self.awaited = Some(self.last);
     }
 
-    fn begin_anew(&mut self, buffer: &mut [u8; CONTROL_BYTES]) -> Option<()> {
+    fn begin_another(&mut self, buffer: &mut [u8; CONTROL_BYTES]) -> Option<()> {
         let written = leave_no_trace(|| self.tunn.format_handshake_initiation(buffer, true));
         matches!(written, TunnResult::WriteToNetwork(_)).then_some(())
     }
 
-    /// Returns whether boringtun has begun a handshake, whose initiation is in `buffer`.
+    /// Returns whether boringtun has begun a handshake, whose initiation is then in `buffer`.
     fn update_timers(&mut self, buffer: &mut [u8; CONTROL_BYTES]) -> bool {
         let emitted = leave_no_trace(|| self.tunn.update_timers(&mut buffer[..]));
         matches!(emitted, TunnResult::WriteToNetwork(message) if message.len() == CONTROL_BYTES)
@@ -308,8 +305,8 @@ impl Noise {
 
     /// Handles an initiation, a response or a cookie reply.
     ///
-    /// Only the response to the last initiation counts, as in the reference: the peer may have
-    /// forgotten the session of one before.
+    /// Takes only the response to the last initiation, as in the reference: the peer may have
+    /// forgotten the session of an earlier one.
     pub(crate) fn handshake<'a>(
         &mut self,
         datagram: &[u8],
@@ -341,15 +338,15 @@ impl Noise {
         }
     }
 
-    /// Whether boringtun still has a session to send with: 90 seconds into a handshake it wipes all.
+    /// Whether boringtun still has a session to send in: 90 seconds into a handshake it wipes all.
     pub(crate) fn has_session(&self) -> bool {
         self.tunn.time_since_last_handshake().is_some()
     }
 
-    /// Sessions are stamped by a clock that only `update_timers` sets; what that emits is its own
-    /// idea of when to send, which the timers here decide instead.
+    /// Advances the clock that stamps sessions, which only `update_timers` sets. Ignores what that
+    /// emits: the timers here decide when to send.
     ///
-    /// Returns whether it has begun a handshake of its own, whose initiation is in `buffer`.
+    /// Returns whether it has begun a handshake of its own, whose initiation is then in `buffer`.
     pub(crate) fn advance_clock(&mut self, buffer: &mut [u8; CONTROL_BYTES]) -> bool {
         let is_begun = self.update_timers(buffer);
         if is_begun {
@@ -358,13 +355,13 @@ impl Noise {
         is_begun
     }
 
-    /// The last initiation that was accepted.
+    /// The last accepted initiation.
     pub(crate) fn accepted(&self) -> Option<[u8; CONTROL_BYTES]> {
         self.accepted
     }
 
-    /// The same without sessions, elsewhere in memory: boringtun leaves the keys of those that it
-    /// ends where they are. It knows `accepted`, and all initiations before it, as replays.
+    /// The same state without sessions, elsewhere in memory: boringtun does not wipe the keys of
+    /// sessions that it ends. It refuses `accepted`, and all initiations before it, as replays.
     pub(crate) fn renewed(
         &self,
         identity: &Identity,
@@ -374,14 +371,14 @@ impl Noise {
         let mut renewed =
             leave_no_trace(|| Self::new(identity, self.peer, preshared_key, self.index))?;
         if let Some(initiation) = accepted {
-            // The answer goes nowhere, so nobody gets the keys of that session.
+            // The response is not sent, so nobody gets the keys of that session.
             let _ = renewed.handshake(initiation, &mut [0; CONTROL_BYTES]);
         }
         Some(renewed)
     }
 }
 
-/// The node's limiter has decided before a message comes to a peer; the peer's must not.
+/// A rate limiter that admits everything: the identity's has already decided on the message.
 fn unlimited(identity: &Identity) -> Arc<RateLimiter> {
     Arc::new(RateLimiter::new(&identity.public, u64::MAX))
 }

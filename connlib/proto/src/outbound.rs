@@ -1,51 +1,28 @@
-//! The way out: a packet from the TUN becomes a datagram.
+//! The outbound path: a packet from the TUN becomes a datagram.
 //!
-//! 1. The destination address chooses the peer (allowed IPs).
-//! 2. Without a session, the packet is held and a handshake begun.
-//! 3. The packet is padded, and sealed into the caller's stack buffer.
+//! 1. The destination address selects the peer (allowed IPs).
+//! 2. Without a session, the packet is held and a handshake begins.
+//! 3. The packet is padded, and encrypted into the caller's stack buffer.
 //! 4. The datagram is appended to the sink: the GSO queue.
-//! 5. The peer's timers hear of it; an old session begins a new handshake.
+//! 5. The peer's timers are updated; if the session is old, a new handshake begins.
 
 use std::time::Duration;
 
 use crate::{
-    Full,
     counters::DropReason,
     held, icmp,
-    node::{Node, Transmit, jitter},
+    node::Node,
     noise::{CONTROL_BYTES, DATA_OVERHEAD},
     packet,
+    seams::{DatagramSink, PaddablePacket},
+    timers::jitter,
 };
 
-/// Size of the stack buffer that ordinary packets are sealed into, in bytes.
+/// Size of the stack buffer that ordinary packets are encrypted into, in bytes.
 pub const STACK_BUFFER_BYTES: usize = 2048;
-
-/// The longest datagram, in bytes: the largest UDP payload over IPv4 (RFC 768, RFC 791).
-pub const MAX_DATAGRAM: usize = 65_507;
 
 /// Plaintext is padded to a multiple of this many bytes (WireGuard paper, §5.4.6).
 const PADDING_MULTIPLE: usize = 16;
-
-/// A packet that lies in a buffer of the caller's.
-pub trait OutboundPacket {
-    /// The packet.
-    fn bytes(&self) -> &[u8];
-
-    /// The packet followed by zeros up to `len` bytes: at most 15 more than the packet has.
-    fn padded(&mut self, len: usize) -> &[u8];
-}
-
-/// Where datagrams go: the GSO queue.
-pub trait DatagramSink {
-    /// Whether a datagram of any length could be appended.
-    fn has_room(&self) -> bool;
-
-    /// Copies `datagram` out of the stack buffer.
-    ///
-    /// # Errors
-    /// [`Full`] if there is no room; nothing was appended.
-    fn append(&mut self, transmit: &Transmit, datagram: &[u8]) -> Result<(), Full>;
-}
 
 impl Node {
     /// Handles one packet from the TUN; call only while `sink` has room.
@@ -53,7 +30,7 @@ impl Node {
     /// `buffer` is scratch: the caller's stack buffer.
     pub fn handle_outbound(
         &mut self,
-        packet: &mut impl OutboundPacket,
+        packet: &mut impl PaddablePacket,
         now: Duration,
         buffer: &mut [u8; STACK_BUFFER_BYTES],
         sink: &mut impl DatagramSink,
@@ -85,13 +62,13 @@ impl Node {
         }
     }
 
-    /// Drops a packet that nobody can be reached for, and tells its sender.
+    /// Drops a packet whose destination is unreachable, and answers its sender by ICMP.
     fn refuse(&mut self, packet: &[u8], reason: DropReason, now: Duration) {
         self.counters.drops.add(reason, 1);
         self.replies.push(now, || icmp::unreachable(packet));
     }
 
-    /// Sends what was held for peers whose session has come, while `sink` has room.
+    /// Sends held packets to peers that have a session now, while `sink` has room.
     pub fn drain_held(
         &mut self,
         now: Duration,
@@ -114,13 +91,6 @@ impl Node {
         }
     }
 
-    /// Held packets of the peer may go: its session is there.
-    pub(crate) fn release_held(&mut self, id: usize) {
-        if !self.peers[id].held.is_empty() && !self.ready.contains(&id) {
-            self.ready.push_back(id);
-        }
-    }
-
     fn hold(&mut self, id: usize, packet: &[u8], now: Duration) {
         let peer = &mut self.peers[id];
         let dropped = held::hold(&mut peer.held, &mut self.held_bytes, packet);
@@ -134,11 +104,11 @@ impl Node {
         }
     }
 
-    /// `longest`: what a packet may have with its padding, in bytes.
+    /// `longest`: the bound of the packet and its padding, in bytes.
     fn send(
         &mut self,
         id: usize,
-        packet: &mut impl OutboundPacket,
+        packet: &mut impl PaddablePacket,
         longest: usize,
         now: Duration,
         buffer: &mut [u8; STACK_BUFFER_BYTES],
@@ -152,11 +122,7 @@ impl Node {
             return self.hold(id, packet.bytes(), now);
         };
         let len = packet.bytes().len();
-        let transmit = Transmit {
-            to: endpoint.address,
-            from: endpoint.local,
-            ecn: packet::ecn(packet.bytes()),
-        };
+        let destination = endpoint.destination(packet::ecn(packet.bytes()));
         let padded = packet.padded(padded_len(len, longest.min(self.mtu.into())));
         let buffer = sealing_buffer(buffer, &mut self.jumbo, padded.len());
         let Some(datagram) = keys.noise.seal(padded, buffer) else {
@@ -164,7 +130,7 @@ impl Node {
             return self.hold(id, packet.bytes(), now);
         };
         let is_old = keys.sessions.count_sent(now);
-        if sink.append(&transmit, datagram).is_err() {
+        if sink.append(&destination, datagram).is_err() {
             return self.counters.drops.add(DropReason::OutboundQueueFull, 1);
         }
         peer.tx_bytes += datagram.len() as u64;
@@ -180,7 +146,7 @@ impl Node {
     }
 }
 
-/// The stack buffer, or for jumbo packets one that is kept for reuse.
+/// The stack buffer; for jumbo packets a buffer that is kept for reuse.
 fn sealing_buffer<'a>(
     stack: &'a mut [u8; STACK_BUFFER_BYTES],
     jumbo: &'a mut Vec<u8>,
@@ -197,7 +163,7 @@ fn sealing_buffer<'a>(
     jumbo
 }
 
-/// The length of a packet with its padding: a multiple of 16, but never past the MTU.
+/// The length of a packet with its padding: a multiple of 16, but at most the MTU.
 fn padded_len(len: usize, mtu: usize) -> usize {
     len.next_multiple_of(PADDING_MULTIPLE).min(mtu.max(len))
 }
@@ -211,7 +177,7 @@ mod tests {
     };
 
     #[test]
-    fn after_so_many_messages_the_session_is_renewed_by_either_side() {
+    fn either_side_renews_the_session_after_rekey_after_messages() {
         for is_initiator in [true, false] {
             let mut pair = Pair::connected();
             let sender = if is_initiator {
@@ -235,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn past_the_last_message_a_session_sends_nothing() {
+    fn a_session_sends_nothing_after_reject_after_messages() {
         let mut pair = Pair::connected();
         set_sent(&mut pair.a.node, REJECT_AFTER_MESSAGES);
         pair.now += crate::timers::REKEY_TIMEOUT;
@@ -250,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn padding_goes_to_a_multiple_of_sixteen_but_not_past_the_mtu() {
+    fn padding_reaches_a_multiple_of_sixteen_but_not_beyond_the_mtu() {
         assert_eq!(padded_len(84, 1420), 96);
         assert_eq!(padded_len(96, 1420), 96);
         assert_eq!(padded_len(1411, 1420), 1420);
@@ -258,7 +224,7 @@ mod tests {
         assert_eq!(
             padded_len(1500, 1420),
             1500,
-            "longer than the MTU: as it is"
+            "a packet longer than the MTU is not padded"
         );
     }
 }

@@ -1,13 +1,13 @@
-//! The few fields of an IP header that routing and ECN need.
+//! The fields of an IP header that routing and ECN need.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Shortest IPv4 header in bytes (RFC 791).
+/// Shortest IPv4 header, in bytes (RFC 791).
 const IPV4_HEADER: usize = 20;
-/// IPv6 header in bytes (RFC 8200).
+/// IPv6 header, in bytes (RFC 8200).
 const IPV6_HEADER: usize = 40;
 
-/// The destination address; `None` if `packet` is no IP packet, or shorter than its header says.
+/// The destination address; `None` if `packet` is not an IP packet, or shorter than its header says.
 #[must_use]
 pub(crate) fn destination(packet: &[u8]) -> Option<IpAddr> {
     match packet.first()? >> 4 {
@@ -36,10 +36,10 @@ pub(crate) fn ecn(packet: &[u8]) -> u8 {
     }
 }
 
-/// Carries the outer header's mark into a valid IP packet as RFC 6040 §4.2 has it.
+/// Applies the outer header's ECN mark to a valid IP packet, by RFC 6040 §4.2.
 ///
-/// Returns whether the packet may be delivered: one that is not ECN-capable, but was marked for
-/// congestion, must be dropped.
+/// Returns whether the packet may be delivered: a packet that is not ECN-capable but was marked for
+/// congestion must be dropped.
 #[must_use]
 pub(crate) fn decapsulate_ecn(packet: &mut [u8], outer: u8) -> bool {
     const NOT_ECT: u8 = 0b00;
@@ -115,14 +115,14 @@ mod tests {
         assert_eq!(
             destination(&packet),
             None,
-            "total length below the header's"
+            "total length below the header length"
         );
         assert_eq!(destination(&[]), None);
         assert_eq!(destination(&[0x60; 39]), None);
         assert_eq!(destination(&[0x50; 60]), None, "neither IPv4 nor IPv6");
     }
 
-    /// RFC 6040 figure 4, one row an inner value, one column an outer value.
+    /// RFC 6040 figure 4: one row per inner value, one column per outer value.
     #[test]
     fn decapsulation_follows_rfc_6040() {
         let table = [
@@ -139,7 +139,7 @@ mod tests {
                     let delivered = decapsulate_ecn(packet, outer);
                     assert_eq!(delivered.then(|| ecn(packet)), expected);
                 }
-                assert_eq!(header_sum(&v4), 0xffff, "the header checksum stays right");
+                assert_eq!(header_sum(&v4), 0xffff, "the header checksum stays valid");
             }
         }
     }

@@ -1,4 +1,4 @@
-//! What the node knows of one peer.
+//! The state of one peer.
 
 use std::{
     collections::VecDeque,
@@ -6,36 +6,55 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use convoy_datagram::{Datagram, Destination, MAX_UDP_PAYLOAD};
+
 use crate::{
     config::{PeerSnapshot, PresharedKey, PublicKey},
     counters::DropReason,
     held::Held,
-    inbound::Inbound,
     noise::{CONTROL_BYTES, Handshaken, Identity, Noise},
-    outbound::MAX_DATAGRAM,
     prefixes::Prefixes,
+    return_route::{Asked, ReturnRoute},
     sessions::Sessions,
-    sticky::{Asked, WayBack},
     timers::Timers,
 };
 
-/// Where a peer is, and the local address that it speaks to (the sticky source).
+/// A peer's endpoint, and the local address to send to it from (the sticky source).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Endpoint {
     pub(crate) address: SocketAddr,
-    pub(crate) local: Option<IpAddr>,
+    pub(crate) source: Option<IpAddr>,
 }
 
-/// Former keys kept of one peer: preshared keys do not change faster than handshakes are made.
+impl Endpoint {
+    /// The endpoint to send answers to `datagram` to.
+    pub(crate) fn of_sender(datagram: &Datagram<'_>) -> Self {
+        Self {
+            address: datagram.from,
+            source: datagram.arrival.map(|arrival| arrival.address),
+        }
+    }
+
+    /// The destination of a datagram with these ECN bits.
+    pub(crate) fn destination(self, ecn: u8) -> Destination {
+        Destination {
+            to: self.address,
+            source: self.source,
+            ecn,
+        }
+    }
+}
+
+/// Former keys kept for one peer: preshared keys change more slowly than handshakes complete.
 pub(crate) const FORMER_KEYS: usize = 4;
 
-/// The least time between two initiations of one peer; the reference accepts no more either.
+/// The least time between two initiations of one peer, as in the reference.
 const BETWEEN_INITIATIONS: Duration = Duration::from_millis(20);
 
-/// What one preshared key has led to.
+/// The cryptographic state and the sessions under one preshared key.
 #[derive(Debug)]
 pub(crate) struct Keys {
-    /// Ten kilobytes: never moved.
+    /// Boxed: ten kilobytes, never moved.
     pub(crate) noise: Box<Noise>,
     pub(crate) sessions: Sessions,
 }
@@ -48,33 +67,33 @@ impl Keys {
         }
     }
 
-    /// The next session must not take the place of the one that is sent with. Returns whether a
-    /// handshake was begun for it, whose initiation is in `buffer`.
+    /// Keeps the next session out of the slot of the current one. Returns whether that began a
+    /// handshake, whose initiation is in `buffer`.
     pub(crate) fn spare_current(&mut self, buffer: &mut [u8; CONTROL_BYTES]) -> bool {
         let is_in_the_way = self.sessions.is_current_slot(self.noise.next_index());
         is_in_the_way && self.noise.skip_index(buffer).is_some()
     }
 
-    /// To be called before an initiation is handled: its session is stamped by this clock, and must
-    /// not take the place of the one that is sent with.
+    /// Call before handling an initiation: advances the clock that stamps its session, and keeps it
+    /// out of the slot of the current one.
     ///
-    /// Returns whether boringtun has begun a handshake meanwhile, whose initiation is in `buffer`.
+    /// Returns whether boringtun began a handshake meanwhile, whose initiation is in `buffer`.
     pub(crate) fn prepare_to_answer(&mut self, buffer: &mut [u8; CONTROL_BYTES]) -> bool {
-        // While a response is awaited, the clock stands where the initiation was written: advanced
-        // by somebody's replays, it could end that handshake.
+        // While a response is awaited, the clock stands still: replays that advance it could end that
+        // handshake.
         let is_begun = !self.noise.is_awaiting() && self.noise.advance_clock(buffer);
         self.follow_noise();
         self.spare_current(buffer) || is_begun
     }
 
-    /// Follows boringtun, which by its own timers forgets all sessions 90 seconds into a handshake.
+    /// Follows boringtun, whose own timers forget all sessions 90 seconds into a handshake.
     pub(crate) fn follow_noise(&mut self) {
         if !self.noise.has_session() {
             self.sessions.forget_current();
         }
     }
 
-    /// From now on `initiation`, and all before it, are replays.
+    /// Makes `initiation`, and all before it, replays from now on.
     fn learn(&mut self, initiation: &[u8]) -> Result<(), DropReason> {
         let mut buffer = [0; CONTROL_BYTES];
         self.spare_current(&mut buffer);
@@ -85,7 +104,7 @@ impl Keys {
         Ok(())
     }
 
-    /// Whether they may still carry or begin a session, or know of replays.
+    /// Whether these keys can still carry or begin a session, or detect replays.
     fn is_of_use(&self) -> bool {
         let guards = self.noise.accepted().is_some();
         guards || !self.sessions.is_empty() || self.noise.is_awaiting()
@@ -99,25 +118,25 @@ impl Keys {
 #[derive(Debug)]
 pub(crate) struct Peer {
     pub(crate) public_key: PublicKey,
-    /// Boxed, so that nothing that is moved takes it along.
+    /// Boxed, so that no move leaves a copy behind.
     pub(crate) preshared_key: Option<Box<PresharedKey>>,
     /// `None` while the device has no private key.
     pub(crate) keys: Option<Keys>,
-    /// Keys with preshared keys of before, newest last: see [`Peer::change_keys`].
+    /// Keys with former preshared keys, newest last: see [`Peer::change_keys`].
     pub(crate) former: Vec<Keys>,
     pub(crate) timers: Timers,
     pub(crate) endpoint: Option<Endpoint>,
-    pub(crate) way_back: WayBack,
+    pub(crate) return_route: ReturnRoute,
     pub(crate) held: VecDeque<Held>,
-    /// The longest datagram that the path took lately, in bytes, and until when that is believed.
+    /// The longest datagram that the path takes, in bytes, and until when that is remembered.
     pub(crate) path_limit: Option<(usize, Duration)>,
     pub(crate) allowed_ips: Prefixes,
-    /// Position in the order of adding.
+    /// The peer's place in the order of adding.
     pub(crate) added: u64,
     pub(crate) last_handshake: Option<Duration>,
-    /// The wall-clock time that was told of a handshake: it stays, whatever the clock does.
-    told_handshake: Option<(Duration, SystemTime)>,
-    /// When an initiation of the peer's was last accepted.
+    /// The wall-clock time shown for the last handshake: stays even if the clock is set.
+    shown_handshake: Option<(Duration, SystemTime)>,
+    /// When the peer's last initiation was accepted.
     pub(crate) last_answer: Option<Duration>,
     pub(crate) rx_bytes: u64,
     pub(crate) tx_bytes: u64,
@@ -134,13 +153,13 @@ impl Peer {
             former: Vec::new(),
             timers: Timers::default(),
             endpoint: None,
-            way_back: WayBack::default(),
+            return_route: ReturnRoute::default(),
             held: VecDeque::new(),
             path_limit: None,
             allowed_ips: Prefixes::default(),
             added,
             last_handshake: None,
-            told_handshake: None,
+            shown_handshake: None,
             last_answer: None,
             rx_bytes: 0,
             tx_bytes: 0,
@@ -149,38 +168,38 @@ impl Peer {
         }
     }
 
-    /// Whether an initiation was accepted less than the least time between two ago.
+    /// Whether an initiation was accepted less than 20 ms ago.
     pub(crate) fn is_answered_just_now(&self, now: Duration) -> bool {
         let least = |at: Duration| now.saturating_sub(at) < BETWEEN_INITIATIONS;
         self.last_answer.is_some_and(least)
     }
 
-    /// An initiation that a former preshared key's handshakes have seen must not be replayed to the
-    /// present ones.
+    /// Shows an initiation to the former keys, which refuse it if they have seen it: it must not be
+    /// replayed to the present ones.
     pub(crate) fn show_to_former(&mut self, initiation: &[u8]) -> Result<(), DropReason> {
         let mut former = self.former.iter_mut();
         former.try_for_each(|keys| keys.learn(initiation))
     }
 
-    /// The last initiation that was accepted: the oldest keys have seen them all.
+    /// The last accepted initiation, from the oldest keys, which have seen them all.
     fn last_accepted(&self) -> Option<[u8; CONTROL_BYTES]> {
         let oldest = self.former.first().or(self.keys.as_ref());
         oldest.and_then(|keys| keys.noise.accepted())
     }
 
-    /// Whether a session is there to send with.
+    /// Whether there is a session to send in.
     pub(crate) fn can_send(&self, now: Duration) -> bool {
         let mut all = self.keys.iter().chain(&self.former);
         all.any(|keys| keys.can_send(now))
     }
 
-    /// The longest datagram that can be sent to the peer, in bytes.
+    /// The longest datagram that the path to the peer takes, in bytes.
     pub(crate) fn max_datagram(&mut self, now: Duration) -> usize {
         self.path_limit = self.path_limit.filter(|(_, until)| now < *until);
-        self.path_limit.map_or(MAX_DATAGRAM, |(limit, _)| limit)
+        self.path_limit.map_or(MAX_UDP_PAYLOAD, |(limit, _)| limit)
     }
 
-    /// The keys whose current session is to be sent with: the newest that have one.
+    /// The newest keys that have a session to send in.
     pub(crate) fn sending_keys(&mut self, now: Duration) -> Option<&mut Keys> {
         let newest_first = self.keys.iter_mut().chain(self.former.iter_mut().rev());
         newest_first.into_iter().find(|keys| keys.can_send(now))
@@ -194,15 +213,15 @@ impl Peer {
 
     /// Uses `noise`, with another preshared key, from the next handshake on.
     ///
-    /// The keys so far carry their sessions, and guard against replayed initiations, until the new
-    /// ones have their first session. Returns the keys that are of no use any more.
+    /// Until the new keys have their first session, the former ones carry their sessions and guard
+    /// against replayed initiations. Returns the keys that are no longer of use.
     pub(crate) fn change_keys(&mut self, noise: Box<Noise>) -> Vec<Keys> {
         let replaced = self.keys.replace(Keys::new(noise));
         if !replaced.as_ref().is_some_and(Keys::is_of_use) {
             return Vec::from_iter(replaced);
         }
         self.former.extend(replaced);
-        // The oldest stays: it has seen every initiation that any of them has.
+        // Keep the oldest: it has seen every initiation that any of them has seen.
         let is_too_many = self.former.len() > FORMER_KEYS;
         is_too_many
             .then(|| self.former.remove(1))
@@ -210,26 +229,27 @@ impl Peer {
             .collect()
     }
 
-    /// The present keys have a session that the peer has, too: they know from now on what the
-    /// former ones have known, which are returned.
+    /// Call once both sides have a session under the present keys. Shows them the last initiation that
+    /// the former keys accepted, and returns the former keys.
     pub(crate) fn retire_former(&mut self) -> Vec<Keys> {
         let accepted = self.last_accepted();
         if let (Some(keys), Some(initiation)) = (&mut self.keys, accepted)
             && keys.noise.accepted().is_none()
         {
-            // The former ones have accepted it: it fails only where it is known already.
+            // The former keys have accepted it, so this fails only if it is known already.
             let _ = keys.learn(&initiation);
         }
         std::mem::take(&mut self.former)
     }
 
-    /// No session sends or receives any more.
+    /// Ends all sessions: none sends or receives any more.
     pub(crate) fn clear_sessions(&mut self) {
         let all = self.keys.iter_mut().chain(&mut self.former);
         all.for_each(|keys| keys.sessions.clear());
     }
 
-    /// Forgets all sessions, keys and all, but not what was accepted. Returns the former keys.
+    /// Erases all sessions with their keys, but not the last accepted initiation. Returns the former
+    /// keys.
     pub(crate) fn erase_sessions(&mut self, identity: &Identity) -> Vec<Keys> {
         let accepted = self.last_accepted();
         if let Some(keys) = &mut self.keys
@@ -240,52 +260,57 @@ impl Peer {
         std::mem::take(&mut self.former)
     }
 
-    /// An authenticated message came. Returns whether its arrival raises the question which way the
-    /// answer would go; `routes` is what the routes are known by now.
-    pub(crate) fn heard(&mut self, inbound: &Inbound<'_>, routes: u32, now: Duration) -> bool {
-        self.rx_bytes += inbound.datagram.len() as u64;
+    /// Records an authenticated message. Returns whether its arrival raises a question about the route
+    /// back; `routes` is the number of route changes so far.
+    pub(crate) fn record_received(
+        &mut self,
+        datagram: &Datagram<'_>,
+        routes: u32,
+        now: Duration,
+    ) -> bool {
+        self.rx_bytes += datagram.bytes.len() as u64;
         self.timers.authenticated_received(now);
-        let to = inbound.from;
+        let to = datagram.from;
         let is_elsewhere = self.endpoint.is_none_or(|e| e.address != to);
-        let asked = inbound.arrival.map(|arrival| Asked {
+        let asked = datagram.arrival.map(|arrival| Asked {
             to,
             arrival,
             routes,
         });
-        if !is_elsewhere && self.way_back.asked == asked {
+        if !is_elsewhere && self.return_route.asked == asked {
             return false;
         }
         if is_elsewhere {
             self.path_limit = None;
         }
-        let is_asked = asked.is_some_and(|asked| self.way_back.ask(asked, now));
+        let is_asked = asked.is_some_and(|asked| self.return_route.ask(asked, now));
         self.endpoint = Some(Endpoint {
             address: to,
-            local: asked.filter(|_| is_asked).map(|a| a.arrival.address),
+            source: asked.filter(|_| is_asked).map(|a| a.arrival.address),
         });
         is_asked
     }
 
-    /// The kernel is to choose the source address, until the peer is heard again.
+    /// Lets the kernel choose the source address until the peer sends again.
     pub(crate) fn forget_source(&mut self) {
-        self.way_back.asked = None;
+        self.return_route.asked = None;
         if let Some(endpoint) = &mut self.endpoint {
-            endpoint.local = None;
+            endpoint.source = None;
         }
     }
 
-    /// `now` is the time since boot at the wall-clock time `wall`.
+    /// `now` and `wall` are the same moment by both clocks.
     pub(crate) fn snapshot(&mut self, now: Duration, wall: SystemTime) -> PeerSnapshot {
-        let told = self.told_handshake.take();
-        self.told_handshake = self.last_handshake.map(|at| match told {
-            Some(told) if told.0 == at => told,
+        let shown = self.shown_handshake.take();
+        self.shown_handshake = self.last_handshake.map(|at| match shown {
+            Some(shown) if shown.0 == at => shown,
             _ => (at, wall - now.saturating_sub(at)),
         });
         PeerSnapshot {
             public_key: self.public_key,
             preshared_key: self.preshared_key.as_deref().cloned(),
             endpoint: self.endpoint.map(|e| e.address),
-            last_handshake: self.told_handshake.map(|(_, wall)| wall),
+            last_handshake: self.shown_handshake.map(|(_, wall)| wall),
             persistent_keepalive: self.timers.persistent_interval(),
             rx_bytes: self.rx_bytes,
             tx_bytes: self.tx_bytes,
@@ -303,7 +328,7 @@ mod tests {
     use crate::{common::Pair, config::PresharedKey, counters::DropReason};
 
     #[test]
-    fn former_keys_go_with_the_next_session_and_what_they_have_seen_stays_a_replay() {
+    fn former_keys_go_with_the_next_session_and_initiations_they_have_seen_stay_replays() {
         let mut pair = Pair::new();
         pair.a_sends(b"hello");
         let initiation = pair.a.take_wire(pair.now);
@@ -318,7 +343,7 @@ mod tests {
         pair.b.set_peer(to_a, pair.now);
         assert_eq!(pair.b.node.peers[0].former.len(), 1);
 
-        // Too late for the session so far, and it is the other side now that begins.
+        // The session so far is too old, and the other side begins the next one.
         pair.pass(Duration::from_secs(181));
         pair.b_sends(b"in the next session");
         pair.settle();

@@ -1,7 +1,7 @@
-//! Preparing a change of configuration on a thread that may take its time.
+//! Prepares a change of configuration on a thread of its own, which may take its time.
 //!
-//! Each new peer costs a Diffie-Hellman or two. The [`Planner`] mirrors what the node has been
-//! told, does that work, and hands the node a [`Plan`] that it can apply within one tick.
+//! Each new peer costs one or two Diffie-Hellman operations. The [`Planner`] mirrors the keys and peers
+//! of the node, does that work, and makes a [`Plan`] that the node can apply within one tick.
 
 use std::collections::{HashMap, HashSet};
 
@@ -15,15 +15,15 @@ use crate::{
 /// The bits of a session index that belong to the peer.
 const INDEX_BITS: u32 = 24;
 
-/// Indices of one peer that are not given to another: its present keys' and all former ones'.
+/// Indices reserved for one peer: those of its present and of all its former keys.
 const REMEMBERED_INDICES: usize = 1 + FORMER_KEYS;
 
-/// A change that [`crate::Node::apply`] makes whole.
+/// A change that [`crate::Node::apply`] applies as a whole.
 #[derive(Debug, Default)]
 pub struct Plan {
     pub(crate) identity: Option<Option<Box<Identity>>>,
     pub(crate) replace_peers: bool,
-    /// Present peers that a new private key, or a step of the wall clock, concerns.
+    /// New state for present peers, after a new private key or a step of the wall clock.
     pub(crate) rekeyed: Vec<(PublicKey, Box<Noise>)>,
     pub(crate) peers: Vec<PeerPlan>,
 }
@@ -31,7 +31,7 @@ pub struct Plan {
 /// One peer's change, with the cryptographic state that it needs.
 #[derive(Debug)]
 pub(crate) struct PeerPlan {
-    /// Without the preshared key.
+    /// The change, without the preshared key.
     pub(crate) update: PeerUpdate,
     pub(crate) preshared_key: Option<Option<Box<PresharedKey>>>,
     pub(crate) noise: Option<Box<Noise>>,
@@ -42,14 +42,14 @@ pub(crate) struct PeerPlan {
 pub struct Planner {
     private_key: Option<PrivateKey>,
     peers: HashMap<PublicKey, Mirror>,
-    /// The indices that are taken.
+    /// The indices in use.
     indices: HashSet<u32>,
 }
 
 #[derive(Debug, Default)]
 struct Mirror {
     preshared_key: Option<Box<PresharedKey>>,
-    /// Every index given to the peer: the node may still know those of former keys.
+    /// Every index given to the peer: the node may still use those of former keys.
     indices: Vec<u32>,
 }
 
@@ -86,10 +86,10 @@ impl Planner {
         plan
     }
 
-    /// New handshakes of all peers carry the wall clock's time of now; sessions go on.
+    /// Makes new handshakes of all peers carry the present wall-clock time; sessions go on.
     ///
-    /// boringtun reads that clock once, when its state for a peer is made.
-    pub fn stamp_anew(&mut self) -> Plan {
+    /// boringtun reads that clock only once, when it creates its state for a peer.
+    pub fn restamp(&mut self) -> Plan {
         let rekeyed = leave_no_trace(|| self.rekey_all(self.identity().as_ref()));
         Plan {
             rekeyed,
@@ -111,7 +111,7 @@ impl Planner {
             .collect()
     }
 
-    /// `None` if the update concerns nothing that is, or is to be, a peer.
+    /// `None` if the update concerns neither a present nor a new peer.
     fn plan_peer(
         &mut self,
         mut update: PeerUpdate,
@@ -136,7 +136,7 @@ impl Planner {
         let mirror = self.peers.entry(key).or_default();
         let mut needs_noise = is_new;
         let preshared_key = update.preshared_key.clone().map(|key| key.map(Box::new));
-        // Unlike `take`, this wipes it where it is.
+        // Unlike `take`, this wipes the key in place.
         update.preshared_key = None;
         if let Some(preshared_key) = &preshared_key {
             needs_noise |= mirror.preshared_key != *preshared_key;
@@ -152,17 +152,17 @@ impl Planner {
         })
     }
 
-    /// `None` if nobody can be authenticated by that public key.
+    /// `None` if `key` is of low order and can authenticate nobody.
     fn noise(&mut self, key: PublicKey, identity: &Identity) -> Option<Box<Noise>> {
         let index = self.unused_index();
         let mirror = self.peers.entry(key).or_default();
         mirror.indices.push(index);
-        // The node keeps the oldest and the newest ones.
+        // The node keeps the oldest keys and the newest ones.
         if mirror.indices.len() > REMEMBERED_INDICES {
             self.indices.remove(&mirror.indices.remove(1));
         }
         self.indices.insert(index);
-        // What one peer's keys leave must not come to lie in what the next one keeps.
+        // The leftovers of one peer's keys must not end up in the state of the next peer.
         leave_no_trace(|| Noise::new(identity, key, mirror.preshared_key.as_deref(), index))
     }
 

@@ -1,4 +1,4 @@
-//! The allowed IPs of one peer: found fast, listed in the order in which they were given.
+//! The allowed IPs of one peer, listed in the order in which they were added.
 
 use std::collections::{BTreeMap, btree_map};
 
@@ -6,11 +6,10 @@ use crate::config::AllowedIp;
 
 /// A set of prefixes that remembers when each was last inserted.
 ///
-/// Every change is logarithmic, whatever its order; only [`Prefixes::in_order`] has to sort, which
-/// is rare beside changes and lookups.
+/// Every change is logarithmic; only [`Prefixes::in_order`], which is rarely called, sorts.
 #[derive(Debug, Default)]
 pub(crate) struct Prefixes {
-    /// Each with its position in the order of inserting.
+    /// Each with its position in the order of insertion.
     positions: BTreeMap<AllowedIp, u64>,
     next: u64,
 }
@@ -22,12 +21,12 @@ impl Prefixes {
         self.next += 1;
     }
 
-    /// Takes `prefix` out; says whether it was there.
+    /// Removes `prefix`; returns whether it was there.
     pub(crate) fn remove(&mut self, prefix: &AllowedIp) -> bool {
         self.positions.remove(prefix).is_some()
     }
 
-    /// All prefixes, the one inserted last at the end.
+    /// All prefixes, in the order of their last insertion.
     pub(crate) fn in_order(&self) -> Vec<AllowedIp> {
         let mut all: Vec<_> = self.positions.iter().collect();
         all.sort_unstable_by_key(|(_, position)| **position);

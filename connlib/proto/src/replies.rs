@@ -1,31 +1,28 @@
-//! Packets for the TUN that the node itself sends: ICMP errors, as many as the kernel would send.
+//! ICMP errors that the node itself sends to the TUN, as many as the kernel would send.
 
 use std::{collections::VecDeque, time::Duration};
 
+use crate::token_bucket::{Rate, TokenBucket};
+
 /// Most that wait for [`crate::Node::poll_reply`].
 const WAITING: usize = 16;
-/// What the kernel has by default (`net.ipv4.icmp_msgs_per_sec`, `net.ipv4.icmp_msgs_burst`).
-const PER_SECOND: u32 = 1000;
-const BURST: u32 = 50;
-
-const INTERVAL: Duration = Duration::from_micros(1_000_000 / PER_SECOND as u64);
+/// The kernel's defaults (`net.ipv4.icmp_msgs_per_sec`, `net.ipv4.icmp_msgs_burst`).
+const RATE: Rate = Rate::per_second(1000, 50);
 
 #[derive(Debug, Default)]
 pub(crate) struct Replies {
     waiting: VecDeque<Vec<u8>>,
-    /// When none of the burst will be used up any more.
-    idle_at: Duration,
+    bucket: TokenBucket,
 }
 
 impl Replies {
-    /// Queues a packet that `reply` makes, unless there were too many lately.
+    /// Queues the packet that `reply` makes, unless that exceeds the rate or the queue's bound.
     pub(crate) fn push(&mut self, now: Duration, reply: impl FnOnce() -> Option<Vec<u8>>) {
-        let next = self.idle_at.max(now) + INTERVAL;
-        if self.waiting.len() >= WAITING || next > now + INTERVAL * BURST {
+        if self.waiting.len() >= WAITING || !self.bucket.has_token(RATE, now) {
             return;
         }
         if let Some(packet) = reply() {
-            self.idle_at = next;
+            self.bucket.take(RATE, now);
             self.waiting.push_back(packet);
         }
     }
@@ -52,12 +49,21 @@ mod tests {
         };
         let start = Duration::from_secs(100);
         assert_eq!((0..200).map(|_| made(start)).sum::<usize>(), 50);
-        let second = (1..=10_000).map(|n| made(start + INTERVAL * n / 10));
+        let second = (1..=10_000).map(|n| made(start + Duration::from_micros(100) * n));
         assert_eq!(second.sum::<usize>(), 1000);
     }
 
     #[test]
-    fn what_nobody_takes_does_not_pile_up() {
+    fn a_packet_without_a_reply_costs_no_token() {
+        let mut replies = Replies::default();
+        let start = Duration::from_secs(100);
+        (0..1000).for_each(|_| replies.push(start, || None));
+        replies.push(start, || Some(vec![0]));
+        assert!(replies.pop().is_some());
+    }
+
+    #[test]
+    fn replies_that_nobody_polls_do_not_pile_up() {
         let mut replies = Replies::default();
         for n in 0..100 {
             replies.push(Duration::from_secs(n), || Some(vec![0]));

@@ -1,34 +1,34 @@
-//! Which sessions a peer has: their indices, ages and roles, but not their keys.
+//! The sessions of a peer: their indices, ages and roles, but not their keys.
 //!
-//! [`crate::noise`] keeps the keys of the last [`SESSIONS`] sessions and chooses the one to send
-//! with; this table follows that choice by the same rule, so that ages and message counts can be
-//! enforced (WireGuard paper, §6.2).
+//! [`crate::noise`] keeps the keys of the last [`SESSIONS`] sessions and chooses the one to send in.
+//! This table follows that choice by the same rule, to enforce ages and message counts (WireGuard
+//! paper, §6.2).
 
 use std::time::Duration;
 
 use crate::noise::SESSIONS;
 
-/// Age after which the initiator begins a new handshake when it sends.
+/// Age at which the initiator begins a new handshake when it sends.
 pub(crate) const REKEY_AFTER_TIME: Duration = Duration::from_secs(120);
-/// Age after which a session neither sends nor receives.
+/// Age at which a session neither sends nor receives any more.
 pub(crate) const REJECT_AFTER_TIME: Duration = Duration::from_secs(180);
-/// Messages after which the initiator begins a new handshake.
+/// Messages after which a sender begins a new handshake.
 pub(crate) const REKEY_AFTER_MESSAGES: u64 = 1 << 60;
-/// Messages after which a session neither sends nor receives.
+/// Messages after which a session neither sends nor receives any more.
 pub(crate) const REJECT_AFTER_MESSAGES: u64 = u64::MAX - (1 << 13);
 
 /// One session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Session {
-    /// The index by which the peer addresses it.
+    /// The index by which the peer addresses this session.
     pub(crate) local: u32,
     /// When it was derived (time since boot).
     pub(crate) established: Duration,
     /// Whether this side began the handshake.
     pub(crate) initiator: bool,
-    /// Messages sent in it.
+    /// Messages sent in this session.
     pub(crate) sent: u64,
-    /// Its place in the order of derivation.
+    /// The session's place in the order of derivation.
     order: u64,
 }
 
@@ -41,7 +41,7 @@ impl Session {
         self.is_alive(now) && self.sent < REJECT_AFTER_MESSAGES
     }
 
-    /// Whether sending now calls for a new handshake.
+    /// Whether to begin a new handshake when sending now.
     pub(crate) fn wants_rekey(&self, now: Duration) -> bool {
         let too_many = self.sent >= REKEY_AFTER_MESSAGES;
         let too_old = self.initiator && now.saturating_sub(self.established) >= REKEY_AFTER_TIME;
@@ -58,17 +58,17 @@ pub(crate) struct Sessions {
 }
 
 impl Sessions {
-    /// The session to send with.
+    /// The session to send in.
     pub(crate) fn current(&self) -> Option<&Session> {
         self.slots[self.current?].as_ref()
     }
 
-    /// Whether a session `local` would take the place of the one to send with.
+    /// Whether session `local` would replace the current one.
     pub(crate) fn is_current_slot(&self, local: u32) -> bool {
         self.current == Some(slot(local))
     }
 
-    /// Counts a message sent in the current session. Returns whether a new handshake is called for.
+    /// Counts a message sent in the current session; returns whether to begin a new handshake.
     pub(crate) fn count_sent(&mut self, now: Duration) -> bool {
         let Some(session) = self.current.and_then(|slot| self.slots[slot].as_mut()) else {
             return false;
@@ -84,13 +84,13 @@ impl Sessions {
             .filter(|s| s.local == local)
     }
 
-    /// A handshake that this side began is complete: the session may be sent with at once.
+    /// Adds the session of a completed handshake that this side began, and makes it the current one.
     pub(crate) fn complete(&mut self, local: u32, now: Duration) {
         self.insert(local, true, now);
         self.current = Some(slot(local));
     }
 
-    /// A handshake was answered: the session is sent with once the peer has used it.
+    /// Adds the session of an answered handshake: it becomes current once the peer has used it.
     pub(crate) fn offer(&mut self, local: u32, now: Duration) {
         self.insert(local, false, now);
         if self.current == Some(slot(local)) {
@@ -98,7 +98,7 @@ impl Sessions {
         }
     }
 
-    /// The peer has used session `local`. Returns whether it is now, newly, the current one.
+    /// Notes that the peer has used session `local`; returns whether that made it the current one.
     pub(crate) fn confirm(&mut self, local: u32) -> bool {
         let new = slot(local);
         if self.current == Some(new) {
@@ -115,12 +115,12 @@ impl Sessions {
         is_newer
     }
 
-    /// There is none to send with any more.
+    /// Leaves no session to send in.
     pub(crate) fn forget_current(&mut self) {
         self.current = None;
     }
 
-    /// The place of index `local` was taken by a session that is not to be used.
+    /// Empties the slot of `local`, which a session that must not be used has taken.
     pub(crate) fn forget(&mut self, local: u32) {
         self.slots[slot(local)] = None;
         if self.current == Some(slot(local)) {
@@ -128,7 +128,7 @@ impl Sessions {
         }
     }
 
-    /// Whether there is none.
+    /// Whether there are no sessions.
     pub(crate) fn is_empty(&self) -> bool {
         self.slots.iter().all(Option::is_none)
     }
@@ -138,7 +138,7 @@ impl Sessions {
         *self = Self::default();
     }
 
-    /// As if so many messages had been sent in the current session.
+    /// Pretends that the current session has sent this many messages.
     #[cfg(test)]
     pub(crate) fn set_sent(&mut self, sent: u64) {
         if let Some(session) = self.current.and_then(|slot| self.slots[slot].as_mut()) {
@@ -169,12 +169,12 @@ mod tests {
     const T0: Duration = Duration::from_secs(500);
 
     #[test]
-    fn an_offered_session_is_used_once_the_peer_has_used_it() {
+    fn an_offered_session_becomes_current_once_the_peer_has_used_it() {
         let mut sessions = Sessions::default();
         sessions.offer(0x101, T0);
         assert_eq!(sessions.current(), None);
         assert!(sessions.confirm(0x101));
-        assert!(!sessions.confirm(0x101), "only the first use is news");
+        assert!(!sessions.confirm(0x101), "only the first use confirms");
         assert_eq!(sessions.current().map(|s| s.local), Some(0x101));
     }
 
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn age_ends_a_session_and_calls_the_initiator_to_rekey_before() {
+    fn age_ends_a_session_after_the_initiator_wants_to_rekey() {
         let mut sessions = Sessions::default();
         sessions.complete(0x101, T0);
         let session = *sessions.current().unwrap();

@@ -1,28 +1,15 @@
-//! Sticky sources: an answer leaves from the local address that the peer has spoken to, as long as
-//! it then leaves by the interface that the peer was heard on.
+//! Sticky sources: an answer leaves from the local address that the peer has sent to, as long as it
+//! leaves by the interface that the peer's datagrams arrive on.
 //!
-//! On a host with one address on each of two uplinks the route may lead out by the other uplink,
-//! where nobody lets the address through; then the kernel is to choose. Only the caller can ask for
-//! routes: [`Node::poll_source_question`].
+//! On a host with one address on each of two uplinks, the route may lead out by the other uplink,
+//! whose network drops packets from this address. Then the kernel must choose the source. Only the
+//! caller can look up routes: [`Node::poll_source_question`].
 
-use std::{
-    net::{IpAddr, SocketAddr},
-    time::Duration,
-};
+use std::{net::SocketAddr, time::Duration};
 
-use crate::node::Node;
+use convoy_datagram::Arrival;
 
-/// The least time between two questions about one peer.
-const BETWEEN_QUESTIONS: Duration = Duration::from_millis(100);
-
-/// How a datagram has arrived.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Arrival {
-    /// The local address that it was sent to.
-    pub address: IpAddr,
-    /// The index of the interface that it came in by.
-    pub interface: u32,
-}
+use crate::{node::Node, return_route::Asked};
 
 /// Does the route to `to`, with the source address `arrival.address`, lead out by
 /// `arrival.interface`?
@@ -31,55 +18,19 @@ pub struct SourceQuestion {
     peer: usize,
     /// The peer's endpoint.
     pub to: SocketAddr,
-    /// Where it was heard.
+    /// How the peer's last datagram arrived.
     pub arrival: Arrival,
-}
-
-/// What was asked, and when: an answer holds as long as nothing of this changes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Asked {
-    pub(crate) to: SocketAddr,
-    pub(crate) arrival: Arrival,
-    pub(crate) routes: u32,
-}
-
-/// What the node knows of the way back to a peer.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct WayBack {
-    /// What was asked last; the answer is in the endpoint.
-    pub(crate) asked: Option<Asked>,
-    /// Whether the question waits to be polled.
-    is_waiting: bool,
-    last_asked: Option<Duration>,
-}
-
-impl WayBack {
-    /// Another question arises. Returns whether it may be asked: a peer that is heard here and there
-    /// by turns is answered from wherever the kernel chooses.
-    pub(crate) fn ask(&mut self, asked: Asked, now: Duration) -> bool {
-        let is_too_often = |at: Duration| now.saturating_sub(at) < BETWEEN_QUESTIONS;
-        if self.is_waiting || self.last_asked.is_some_and(is_too_often) {
-            self.asked = None;
-            return false;
-        }
-        *self = Self {
-            asked: Some(asked),
-            is_waiting: true,
-            last_asked: Some(now),
-        };
-        true
-    }
 }
 
 impl Node {
     /// The next question about a route; answer it before [`Node::poll_control`].
     pub fn poll_source_question(&mut self) -> Option<SourceQuestion> {
         while let Some(id) = self.source_questions.pop_front() {
-            let Some(way) = self.peers.get_mut(id).map(|peer| &mut peer.way_back) else {
+            let Some(route) = self.peers.get_mut(id).map(|peer| &mut peer.return_route) else {
                 continue;
             };
-            way.is_waiting = false;
-            if let Some(Asked { to, arrival, .. }) = way.asked {
+            route.is_waiting = false;
+            if let Some(Asked { to, arrival, .. }) = route.asked {
                 return Some(SourceQuestion {
                     peer: id,
                     to,
@@ -91,39 +42,49 @@ impl Node {
     }
 
     /// Answers a question; without an answer the source address stays.
-    pub fn answer_source_question(&mut self, question: &SourceQuestion, is_same_way: bool) {
-        if is_same_way {
+    pub fn answer_source_question(&mut self, question: &SourceQuestion, is_same_interface: bool) {
+        if is_same_interface {
             return;
         }
         let SourceQuestion { peer, to, arrival } = *question;
-        let source = Some(arrival.address);
         if let Some(endpoint) = self.peers.get_mut(peer).and_then(|p| p.endpoint.as_mut())
             && endpoint.address == to
-            && endpoint.local == source
+            && endpoint.source == Some(arrival.address)
         {
-            endpoint.local = None;
+            endpoint.source = None;
         }
-        for control in &mut self.control {
-            let transmit = &mut control.transmit;
-            if transmit.to == to && transmit.from == source {
-                transmit.from = None;
+        self.control.forget_source(to, arrival.address);
+    }
+
+    /// Routes have changed: checks each source address again before its next use.
+    pub fn handle_routes_changed(&mut self) {
+        self.routes = self.routes.wrapping_add(1);
+    }
+
+    /// The source address of datagrams to `to` is gone: lets the kernel choose.
+    pub fn forget_source(&mut self, to: SocketAddr) {
+        for (_, peer) in &mut self.peers {
+            if peer.endpoint.is_some_and(|e| e.address == to) {
+                peer.forget_source();
             }
         }
     }
 
-    /// Routes have changed: sources are looked at again when they are next used.
-    pub fn handle_routes_changed(&mut self) {
-        self.routes = self.routes.wrapping_add(1);
+    /// Lets the kernel choose each source address until the peer sends again.
+    pub fn forget_sources(&mut self) {
+        self.peers
+            .iter_mut()
+            .for_each(|(_, peer)| peer.forget_source());
     }
 
     /// Asks about the peer's source address again if routes have changed.
     pub(crate) fn check_source(&mut self, id: usize, now: Duration) {
         let peer = &mut self.peers[id];
-        if let Some(asked) = peer.way_back.asked
+        if let Some(asked) = peer.return_route.asked
             && asked.routes != self.routes
         {
             let routes = self.routes;
-            if peer.way_back.ask(Asked { routes, ..asked }, now) {
+            if peer.return_route.ask(Asked { routes, ..asked }, now) {
                 self.source_questions.push_back(id);
             } else {
                 peer.forget_source();

@@ -1,14 +1,15 @@
-//! What happens when time passes.
+//! Handles due timers.
 
 use std::time::Duration;
 
-use crate::{counters::DropReason, node::Node, timers::Due};
+use crate::{counters::DropReason, node::Node, noise::CONTROL_BYTES, timers::Due};
 
-/// Peers served by one call: each may cost a Diffie-Hellman, and packets wait meanwhile.
+/// Peers served by one call: each may cost a Diffie-Hellman operation, and packets wait meanwhile.
 const PEERS_PER_CALL: usize = 64;
 
 impl Node {
-    /// Does what is due at `now`; if that is much, a part of it, and the rest when called again.
+    /// Handles timers that are due at `now`. If many are due, handles some, and the rest when called
+    /// again.
     pub fn handle_timeout(&mut self, now: Duration) {
         for _ in 0..PEERS_PER_CALL {
             let Some((at, id)) = self.deadlines.pop(now) else {
@@ -17,7 +18,7 @@ impl Node {
             let Some(peer) = self.peers.get_mut(id) else {
                 continue;
             };
-            // An entry of a peer that was removed, or one that an earlier one has replaced.
+            // The entry is of a removed peer, or an earlier entry has replaced it.
             if peer.timers.armed != Some(at) {
                 continue;
             }
@@ -32,13 +33,13 @@ impl Node {
     fn handle_due(&mut self, id: usize, due: Due, now: Duration) {
         match due {
             Due::Retransmit | Due::NewHandshake => {
-                // The address that was spoken to may be what no longer works.
+                // The source address may be the reason that no answer came.
                 self.peers[id].forget_source();
                 self.initiate(id, now, due == Due::Retransmit);
             }
             Due::Keepalive => self.send_keepalive(id, now),
             Due::GiveUp => {
-                tracing::debug!(peer = %self.peers[id].public_key, "Handshake given up");
+                tracing::debug!(peer = %self.peers[id].public_key, "Giving up handshake");
                 let peer = &mut self.peers[id];
                 peer.timers.gave_up(now);
                 if let Some(keys) = &mut peer.keys {
@@ -55,10 +56,33 @@ impl Node {
         }
     }
 
-    pub(crate) fn drop_held(&mut self, id: usize, reason: DropReason) {
-        let held = std::mem::take(&mut self.peers[id].held);
-        self.held_bytes -= held.iter().map(crate::held::Held::cost).sum::<usize>();
-        self.counters.drops.add(reason, held.len() as u64);
+    /// Sends an empty data message, or begins a handshake if there is no session to send it in.
+    fn send_keepalive(&mut self, id: usize, now: Duration) {
+        let peer = &mut self.peers[id];
+        // Even without an endpoint or a key, the timer runs on.
+        peer.timers.traversed(now);
+        self.deadlines.arm(id, &mut peer.timers);
+        let Some(endpoint) = peer.endpoint else {
+            return;
+        };
+        let Some(keys) = peer.sending_keys(now) else {
+            return self.initiate(id, now, false);
+        };
+        let mut buffer = [0; CONTROL_BYTES];
+        let Some(keepalive) = keys.noise.seal(&[], &mut buffer) else {
+            keys.sessions.forget_current();
+            return self.initiate(id, now, false);
+        };
+        let is_old = keys.sessions.count_sent(now);
+        let len = keepalive.len();
+        peer.tx_bytes += len as u64;
+        peer.timers.authenticated_sent(now);
+        self.deadlines.arm(id, &mut peer.timers);
+        self.check_source(id, now);
+        self.push_control(endpoint, &buffer[..len]);
+        if is_old {
+            self.initiate(id, now, false);
+        }
     }
 }
 
@@ -68,7 +92,7 @@ mod tests {
     use crate::common::Pair;
 
     #[test]
-    fn a_link_that_goes_down_takes_the_keys_of_its_sessions_with_it() {
+    fn setting_the_link_down_erases_the_keys_of_its_sessions() {
         let mut pair = Pair::connected();
         assert!(has_session_keys(&pair.a.node));
         pair.a.node.set_link(false, pair.now);

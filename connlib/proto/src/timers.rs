@@ -1,35 +1,35 @@
-//! The timers of one peer: WireGuard paper §6.1–§6.5, as the reference has refined them.
+//! The timers of one peer: WireGuard paper §6.1–§6.5, as refined by the reference.
 //!
-//! A timer is a point in time or nothing; events set and clear them, and [`Timers::due`] says what
-//! to do. Nothing here polls: [`crate::deadlines`] keeps one heap for all peers.
+//! A timer is an optional point in time. Events set and clear it, and [`Timers::due`] returns the
+//! actions that are due. Nothing here polls: [`crate::deadlines`] keeps one heap for all peers.
 
 use std::time::Duration;
 
 use crate::sessions::REJECT_AFTER_TIME;
 
-/// Time after which an initiation without a response is sent again.
+/// Time after which an unanswered initiation is retransmitted.
 pub(crate) const REKEY_TIMEOUT: Duration = Duration::from_secs(5);
-/// Time after which initiations are given up.
+/// Time after which a handshake is given up.
 pub(crate) const REKEY_ATTEMPT_TIME: Duration = Duration::from_secs(90);
-/// Silence after which received data is acknowledged by a keepalive.
+/// Silence after which a keepalive acknowledges received data.
 pub(crate) const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bound of the random time added to a retransmission.
-pub(crate) const JITTER: Duration = Duration::from_millis(333);
+const JITTER: Duration = Duration::from_millis(333);
 
-/// Time without a new session after which all keys are wiped: paper §6.3, and a second for boringtun,
-/// whose stamp may be a moment later than ours.
+/// Time without a new session after which all keys are wiped: paper §6.3, and one second because
+/// boringtun's timestamp may be slightly later than ours.
 const ERASE_AFTER: Duration = Duration::from_secs(3 * REJECT_AFTER_TIME.as_secs() + 1);
 
 const ATTEMPTS: u32 = (REKEY_ATTEMPT_TIME.as_secs() / REKEY_TIMEOUT.as_secs()) as u32;
 
-/// What a timer that fired asks for.
+/// The action of a timer that fired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
-    /// Send an initiation again.
+    /// Retransmit the initiation.
     Retransmit,
-    /// Give up: drop the packets held for the handshake.
+    /// Give up the handshake: drop the packets held for it.
     GiveUp,
-    /// Data was sent and nothing came back: begin a handshake.
+    /// Data went unanswered: begin a handshake.
     NewHandshake,
     /// Send an empty data message.
     Keepalive,
@@ -37,7 +37,7 @@ pub(crate) enum Due {
     EraseKeys,
 }
 
-/// Points in time since boot.
+/// The timers of one peer, as times since boot.
 #[derive(Debug, Default)]
 pub(crate) struct Timers {
     retransmit: Option<Duration>,
@@ -53,7 +53,7 @@ pub(crate) struct Timers {
 }
 
 impl Timers {
-    /// The earliest time at which [`Self::due`] may have something.
+    /// The earliest time at which [`Self::due`] may return an action.
     pub(crate) fn next(&self) -> Option<Duration> {
         [
             self.retransmit,
@@ -67,7 +67,7 @@ impl Timers {
         .min()
     }
 
-    /// The next thing to do at `now`; call until it is `None`.
+    /// The next action due at `now`; call until it is `None`.
     pub(crate) fn due(&mut self, now: Duration) -> Option<Due> {
         if take_due(&mut self.retransmit, now) {
             let exhausted = self.attempts > ATTEMPTS + 1;
@@ -87,7 +87,7 @@ impl Timers {
         take_due(&mut self.erase, now).then_some(Due::EraseKeys)
     }
 
-    /// Seconds between persistent keepalives; zero for none. The first is due at once.
+    /// Sets the seconds between persistent keepalives; zero turns them off. The first is due at once.
     pub(crate) fn set_persistent_keepalive(&mut self, seconds: u16, now: Duration) {
         let turned_on = self.persistent_interval.is_zero() && seconds > 0;
         self.persistent_interval = Duration::from_secs(seconds.into());
@@ -98,14 +98,14 @@ impl Timers {
         }
     }
 
-    /// The link came up: persistent keepalives begin at once.
+    /// Call when the link comes up: persistent keepalives begin at once.
     pub(crate) fn start(&mut self, now: Duration) {
         if !self.persistent_interval.is_zero() {
             self.persistent_keepalive = Some(now);
         }
     }
 
-    /// The link went down: nothing is due but the end of the keys.
+    /// Call when the link goes down: stops all timers except the erasure of keys.
     pub(crate) fn stop(&mut self) {
         *self = Self {
             erase: self.erase,
@@ -125,28 +125,28 @@ impl Timers {
             .is_none_or(|last| now.saturating_sub(last) >= REKEY_TIMEOUT)
     }
 
-    /// A handshake is wanted by an event, not by a retransmission: it has all attempts left.
+    /// Call when an event other than a retransmission begins a handshake: it has all attempts left.
     pub(crate) fn begin_attempts(&mut self) {
         self.attempts = 0;
     }
 
-    /// The endpoint, or the keys, were set anew: an initiation may go at once.
+    /// Call when the endpoint or the keys have changed: an initiation may be sent at once.
     pub(crate) fn allow_initiation(&mut self) {
         self.last_initiation = None;
     }
 
-    /// An initiation could not be sent so soon after the last, or after an answer.
+    /// Call when an initiation is too soon after the last one or after an answer: retries it later.
     pub(crate) fn initiate_later(&mut self) {
         let at = self.last_initiation.unwrap_or_default() + REKEY_TIMEOUT;
         self.retransmit.get_or_insert(at);
     }
 
-    /// The link went down: keys go at once, many peers' a few at a time.
+    /// Makes the erasure of keys due at once: with many peers, it is spread over several calls.
     pub(crate) fn erase_now(&mut self, now: Duration) {
         self.erase = Some(now);
     }
 
-    /// An initiation was answered: the next handshake need not begin at once.
+    /// Call after answering an initiation: the next handshake need not begin at once.
     pub(crate) fn response_sent(&mut self, now: Duration) {
         self.last_initiation = Some(now);
         self.authenticated_sent(now);
@@ -159,52 +159,57 @@ impl Timers {
         self.authenticated_sent(now);
     }
 
-    /// A handshake was completed, by the response or by the first message of the initiator.
+    /// Call when a handshake completes, by the response or by the initiator's first message.
     pub(crate) fn handshake_complete(&mut self) {
         self.retransmit = None;
         self.attempts = 0;
     }
 
-    /// New keys were derived.
+    /// Call when session keys have been derived.
     pub(crate) fn session_derived(&mut self, now: Duration) {
         self.erase = Some(now + ERASE_AFTER);
     }
 
-    /// Initiations were given up.
+    /// Call after giving up a handshake.
     pub(crate) fn gave_up(&mut self, now: Duration) {
         self.erase.get_or_insert(now + ERASE_AFTER);
     }
 
-    /// A data message with a packet was sent.
+    /// Call after sending a data message with a packet.
     pub(crate) fn data_sent(&mut self, now: Duration, jitter: impl FnOnce() -> Duration) {
         self.new_handshake
             .get_or_insert_with(|| now + KEEPALIVE_TIMEOUT + REKEY_TIMEOUT + jitter());
         self.authenticated_sent(now);
     }
 
-    /// A data message with a packet was received.
+    /// Call after receiving a data message with a packet.
     pub(crate) fn data_received(&mut self, now: Duration) {
         self.keepalive.get_or_insert(now + KEEPALIVE_TIMEOUT);
     }
 
-    /// Any message that the peer can authenticate was sent.
+    /// Call after sending any message that the peer can authenticate.
     pub(crate) fn authenticated_sent(&mut self, now: Duration) {
         self.keepalive = None;
         self.traversed(now);
     }
 
-    /// Any message that authenticates was received.
+    /// Call after receiving any authenticated message.
     pub(crate) fn authenticated_received(&mut self, now: Duration) {
         self.new_handshake = None;
         self.traversed(now);
     }
 
-    /// Persistent keepalives count from now: something was sent or received, or at least tried.
+    /// Restarts the persistent keepalive: a message was sent or received, or at least attempted.
     pub(crate) fn traversed(&mut self, now: Duration) {
         if !self.persistent_interval.is_zero() {
             self.persistent_keepalive = Some(now + self.persistent_interval);
         }
     }
+}
+
+/// A random time of up to a third of a second, so that two peers do not keep colliding.
+pub(crate) fn jitter() -> Duration {
+    rand::random_range(Duration::ZERO..=JITTER)
 }
 
 fn take_due(timer: &mut Option<Duration>, now: Duration) -> bool {
@@ -219,7 +224,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn an_unanswered_initiation_is_repeated_for_ninety_seconds_then_given_up() {
+    fn an_unanswered_initiation_is_retransmitted_for_ninety_seconds_then_given_up() {
         let mut timers = Timers::default();
         timers.begin_attempts();
         let mut now = T0;
@@ -236,10 +241,7 @@ mod tests {
                 }
             }
         }
-        assert_eq!(
-            sent, 20,
-            "as in the reference: the first, and nineteen more"
-        );
+        assert_eq!(sent, 20, "the first and nineteen more, as in the reference");
         assert!(now - T0 >= REKEY_ATTEMPT_TIME);
     }
 
@@ -254,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn sending_data_makes_a_keepalive_needless() {
+    fn sending_data_makes_a_keepalive_unnecessary() {
         let mut timers = Timers::default();
         timers.data_received(T0);
         timers.data_sent(T0 + SECOND, || Duration::ZERO);
@@ -262,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn data_without_an_answer_for_fifteen_seconds_begins_a_handshake() {
+    fn data_unanswered_for_fifteen_seconds_begins_a_handshake() {
         let mut timers = Timers::default();
         timers.data_sent(T0, || Duration::ZERO);
         timers.data_sent(T0 + 14 * SECOND, || Duration::ZERO);
@@ -284,11 +286,15 @@ mod tests {
         assert_eq!(timers.due(T0 + 45 * SECOND), Some(Due::Keepalive));
         timers.authenticated_sent(T0 + 45 * SECOND);
         timers.set_persistent_keepalive(10, T0 + 46 * SECOND);
-        assert_eq!(timers.due(T0 + 46 * SECOND), None, "they were on before");
+        assert_eq!(
+            timers.due(T0 + 46 * SECOND),
+            None,
+            "already on, so not due at once"
+        );
     }
 
     #[test]
-    fn keys_are_erased_after_three_lives_of_a_session() {
+    fn keys_are_erased_after_three_session_lifetimes() {
         let mut timers = Timers::default();
         timers.session_derived(T0);
         assert_eq!(timers.due(T0 + 540 * SECOND), None);

@@ -1,17 +1,17 @@
-//! Wiping what computations with keys leave on the stack.
+//! Wipes the traces of computations with keys from the stack.
 //!
-//! A value that is moved stays where it was, and boringtun passes keys by value. Nobody looks below
-//! the end of the stack, but what comes to lie there next may take it along: the unused bytes of an
-//! enum are copied with it.
+//! A move leaves the value's bytes where they were, and boringtun passes keys by value. Nothing reads
+//! below the end of the stack, but the next value there may carry leftover bytes along: a copy of an
+//! enum includes its unused bytes.
 
 use std::hint::black_box;
 
-/// No handshake, and no change of keys, reaches deeper; in bytes.
+/// Stack that a handshake or a change of keys uses at most, in bytes.
 const DEPTH: usize = 48 << 10;
 
-/// Does `work` on a stack that is wiped before and after, as far as it may reach.
+/// Does `work`, and wipes the stack that it may use before and after.
 ///
-/// It must not be called where the stack may have less than 64 KiB left.
+/// Call it only where at least 64 KiB of stack are left.
 pub fn leave_no_trace<T>(work: impl FnOnce() -> T) -> T {
     wipe();
     let outcome = apart(work);
@@ -19,7 +19,7 @@ pub fn leave_no_trace<T>(work: impl FnOnce() -> T) -> T {
     outcome
 }
 
-/// Keeps the frame of `work` out of the caller's, which is not wiped.
+/// Keeps the frame of `work` out of the caller's frame, which is not wiped.
 #[inline(never)]
 fn apart<T>(work: impl FnOnce() -> T) -> T {
     work()
@@ -27,7 +27,7 @@ fn apart<T>(work: impl FnOnce() -> T) -> T {
 
 #[inline(never)]
 fn wipe() {
-    // Nothing is read from it again, which must not be a reason to leave it out.
+    // Nothing reads the array again; the compiler must write it nevertheless.
     black_box([0_u8; DEPTH].as_mut_slice());
 }
 
@@ -41,8 +41,8 @@ mod tests {
     fn a_key_that_was_on_the_stack_is_gone() {
         let mut place = 0;
         leave_no_trace(|| place = leave_a_key());
-        // SAFETY: the address is on this thread's stack, whose pages stay mapped; whatever lies
-        // there now, a byte can be read.
+        // SAFETY: the address is on this thread's stack, whose pages stay mapped; any byte
+        // there can be read.
         let left = unsafe { std::ptr::without_provenance::<u8>(place).read_volatile() };
         assert_ne!(left, KEY);
     }

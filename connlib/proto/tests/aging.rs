@@ -1,7 +1,7 @@
-//! What time does, with boringtun's clock moved along:
+//! The effects of time, with boringtun's clock advanced along:
 //! `cargo test -p convoy-proto --features mock-clock`.
 //!
-//! By its own timers boringtun forgets all sessions 90 seconds into a handshake.
+//! boringtun's own timers forget all sessions 90 seconds into a handshake.
 
 mod common;
 
@@ -27,7 +27,7 @@ fn an_outage_does_not_end_persistent_keepalives() {
     pair.a_sends(b"into the void");
     pass_in_outage(&mut pair, 600 * SECOND);
     let late = pass_in_outage(&mut pair, 300 * SECOND);
-    assert!(late >= 10, "{late} signs of life in five minutes");
+    assert!(late >= 10, "{late} datagrams in five minutes");
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn a_peer_that_answers_a_cookie_gets_through_a_flood_from_elsewhere() {
 }
 
 #[test]
-fn a_cookie_is_of_no_use_after_two_minutes_nor_from_another_address() {
+fn a_cookie_expires_after_two_minutes_and_is_useless_from_another_address() {
     let mut pair = Pair::new();
     let initiation = receive_a_cookie(&mut pair, b"x");
     let from_a = pair.a.address;
@@ -106,7 +106,7 @@ fn a_cookie_is_of_no_use_after_two_minutes_nor_from_another_address() {
 }
 
 #[test]
-fn one_address_cannot_have_more_than_its_share_even_with_a_cookie() {
+fn one_address_cannot_exceed_its_rate_even_with_a_cookie() {
     let mut pair = Pair::new();
     let initiation = receive_a_cookie(&mut pair, b"x");
     let from_a = pair.a.address;
@@ -121,7 +121,7 @@ fn one_address_cannot_have_more_than_its_share_even_with_a_cookie() {
 }
 
 #[test]
-fn load_is_over_a_second_after_the_flood() {
+fn load_ends_a_second_after_the_flood() {
     let mut pair = Pair::new();
     pair.a_sends(b"x");
     let initiation = pair.a.take_wire(pair.now).remove(0);
@@ -146,7 +146,7 @@ fn a_replayed_response_does_not_end_the_session_it_led_to() {
     pair.settle();
     for n in 0..110 {
         advance(&mut pair, SECOND);
-        // Twice where boringtun would take a packet for unanswered, and once 90 seconds later.
+        // When boringtun would take a packet for unanswered, and again 90 seconds later.
         let is_replayed = [16, 107].contains(&n);
         if is_replayed {
             pair.a.receive(&response, from_b, pair.now);
@@ -173,14 +173,14 @@ fn an_initiation_that_nobody_answered_does_not_end_a_later_session() {
     pair.b.set_peer(to_a, pair.now);
     pair.b_sends(b"into the void");
     assert_eq!(pair.b.take_wire(pair.now).len(), 1);
-    // The other side begins, and renews all the while.
+    // The other side begins the session, and renews it throughout.
     for _ in 0..300 {
         pass(&mut pair, SECOND);
         pair.a_sends(b"and on");
         pair.settle();
     }
     let arrived = pair.b.delivered.len();
-    // It falls silent: what is sent to it goes unanswered for long enough to ask.
+    // It falls silent: packets to it go unanswered for long enough to begin a handshake.
     for _ in 0..17 {
         advance(&mut pair, SECOND);
         pair.b.tick(pair.now);
@@ -234,7 +234,7 @@ fn receive_a_cookie(pair: &mut Pair, payload: &[u8]) -> Vec<u8> {
     initiation
 }
 
-/// So many copies of an initiation, from another address, that the node is under load.
+/// Sends enough copies of an initiation, from another address, to put the node under load.
 fn flood(pair: &mut Pair, initiation: &[u8]) {
     let from = ([198, 51, 100, 7], 7).into();
     for _ in 0..250 {
@@ -242,7 +242,7 @@ fn flood(pair: &mut Pair, initiation: &[u8]) {
     }
 }
 
-/// Lets time pass on both sides: what is due happens, and what is sent for it arrives.
+/// Lets time pass on both sides: handles due timers and carries the datagrams that they send.
 fn pass(pair: &mut Pair, time: Duration) {
     let end = pair.now + time;
     loop {
@@ -262,7 +262,7 @@ fn pass(pair: &mut Pair, time: Duration) {
     pair.settle();
 }
 
-/// Returns how many datagrams `a` sends meanwhile, all of which are lost.
+/// Lets time pass while all datagrams of `a` are lost; returns their number.
 fn pass_in_outage(pair: &mut Pair, time: Duration) -> usize {
     let end = pair.now + time;
     let mut lost = 0;

@@ -1,9 +1,9 @@
-//! Packets through two nodes.
+//! Carries packets through two nodes.
 
 mod common;
 
 use common::*;
-use convoy_proto::{Full, counters::DropReason};
+use convoy_proto::{SinkFull, counters::DropReason};
 
 #[test]
 fn the_first_packets_wait_for_the_handshake_and_then_arrive_in_order() {
@@ -56,7 +56,7 @@ fn the_largest_packets_pass() {
 }
 
 #[test]
-fn the_sender_of_a_packet_that_the_path_refuses_is_told_until_ten_minutes_have_passed() {
+fn a_packet_too_long_for_the_path_is_answered_by_icmp_for_ten_minutes() {
     let mut pair = Pair::connected();
     let mut long = ipv4(pair.a.inner, pair.b.inner, &[1; 1380]);
     long[6] = 0x40;
@@ -66,7 +66,7 @@ fn the_sender_of_a_packet_that_the_path_refuses_is_told_until_ten_minutes_have_p
     pair.a.send(&long, pair.now);
     let reply = pair.a.node.poll_reply().expect("an ICMP error");
     assert_eq!(reply[20..22], [3, 4]);
-    // The next smaller path takes 1,400 bytes: without outer headers, and without ours.
+    // The next smaller path MTU is 1,400 bytes, outer headers and ours included.
     let fits = 1400 - 48 - 32;
     assert_eq!(reply[26..28], u16::to_be_bytes(fits));
     assert_eq!(pair.a.drops(DropReason::OutboundTooBig), 1);
@@ -74,7 +74,11 @@ fn the_sender_of_a_packet_that_the_path_refuses_is_told_until_ten_minutes_have_p
     let shorter = ipv4(pair.a.inner, pair.b.inner, &vec![1; fits as usize - 20]);
     pair.a.send(&shorter, pair.now);
     let wire = pair.a.take_wire(pair.now);
-    assert_eq!(wire[0].len(), 1400 - 48, "padding does not pass the limit");
+    assert_eq!(
+        wire[0].len(),
+        1400 - 48,
+        "padding does not exceed the limit"
+    );
 
     pair.pass(601 * SECOND);
     pair.a.send(&long, pair.now);
@@ -82,7 +86,7 @@ fn the_sender_of_a_packet_that_the_path_refuses_is_told_until_ten_minutes_have_p
 }
 
 #[test]
-fn a_packet_longer_than_any_datagram_is_refused_not_lost_silently() {
+fn a_packet_longer_than_any_datagram_is_answered_not_lost_silently() {
     let mut pair = Pair::connected();
     pair.a.node.set_mtu(u16::MAX);
     let mut long = ipv4(pair.a.inner, pair.b.inner, &[1; 65_480 - 20]);
@@ -93,13 +97,13 @@ fn a_packet_longer_than_any_datagram_is_refused_not_lost_silently() {
 }
 
 #[test]
-fn what_cannot_be_sent_is_counted_by_its_reason() {
+fn unsendable_packets_are_counted_by_reason() {
     let mut pair = Pair::new();
     let nowhere = ipv4(pair.a.inner, [10, 9, 9, 9].into(), &[]);
     pair.a.send(&nowhere, pair.now);
     pair.a.send(&[0x45, 0, 0], pair.now);
     pair.a.send(&[0; 40], pair.now);
-    pair.b_sends(b"b does not know where a is");
+    pair.b_sends(b"b does not know the endpoint of a");
     assert_eq!(pair.a.drops(DropReason::OutboundNoRoute), 1);
     assert_eq!(pair.a.drops(DropReason::OutboundMalformed), 2);
     assert_eq!(pair.b.drops(DropReason::OutboundNoEndpoint), 1);
@@ -111,7 +115,7 @@ fn what_cannot_be_sent_is_counted_by_its_reason() {
 }
 
 #[test]
-fn a_peer_cannot_speak_for_an_address_that_is_not_its_own() {
+fn a_peer_cannot_send_from_an_address_that_is_not_its_own() {
     let mut pair = Pair::connected();
     let forged = ipv4([10, 0, 0, 77].into(), pair.b.inner, &[]);
     pair.a.send(&forged, pair.now);
@@ -121,7 +125,7 @@ fn a_peer_cannot_speak_for_an_address_that_is_not_its_own() {
 }
 
 #[test]
-fn a_peer_cannot_speak_for_a_subnet_carved_out_for_another() {
+fn a_peer_cannot_send_from_a_subnet_carved_out_for_another() {
     let mut pair = Pair::connected();
     let mut wide = pair.a.as_peer();
     wide.allowed_ips = vec![allow([10, 0, 0, 0].into(), 24)];
@@ -140,7 +144,7 @@ fn a_peer_cannot_speak_for_a_subnet_carved_out_for_another() {
 }
 
 #[test]
-fn what_does_not_authenticate_is_counted_by_its_reason_and_changes_nothing() {
+fn unauthentic_datagrams_are_counted_by_reason_and_change_nothing() {
     let mut pair = Pair::connected();
     pair.a_sends(b"once");
     let wire = pair.a.take_wire(pair.now);
@@ -179,7 +183,7 @@ fn what_does_not_authenticate_is_counted_by_its_reason_and_changes_nothing() {
 }
 
 #[test]
-fn a_counter_past_the_limit_of_a_session_is_not_even_opened() {
+fn a_counter_beyond_the_limit_of_a_session_is_not_even_decrypted() {
     let mut pair = Pair::connected();
     pair.a_sends(b"x");
     let mut wire = pair.a.take_wire(pair.now);
@@ -197,8 +201,8 @@ fn a_full_sink_loses_nothing() {
     let wire = pair.a.take_wire(pair.now);
     let from = pair.a.address;
     pair.b.slots = 0;
-    assert_eq!(pair.b.offer(&wire[0], from, pair.now), Err(Full));
-    assert_eq!(pair.b.offer(&wire[0], from, pair.now), Err(Full));
+    assert_eq!(pair.b.offer(&wire[0], from, pair.now), Err(SinkFull));
+    assert_eq!(pair.b.offer(&wire[0], from, pair.now), Err(SinkFull));
     pair.b.slots = 1;
     assert_eq!(pair.b.offer(&wire[0], from, pair.now), Ok(()));
     assert_eq!(pair.b.delivered.len(), 1);
@@ -215,7 +219,7 @@ fn an_authenticated_datagram_from_elsewhere_moves_the_endpoint() {
 }
 
 #[test]
-fn the_way_back_is_asked_for_once_and_a_peer_that_jumps_about_is_not_asked_for_all_the_time() {
+fn a_peer_that_keeps_moving_raises_at_most_one_question_about_its_route() {
     let mut pair = Pair::connected();
     while pair.b.node.poll_source_question().is_some() {}
     pair.now += SECOND;

@@ -1,5 +1,5 @@
-//! Datagrams of any kind, into a node that has a session: none but what the peer has sent is taken
-//! for it, each is accounted for once, and traffic goes on.
+//! Fuzzes a node that has a session with datagrams of any kind: it accepts none that the peer has not
+//! sent, accounts for each once, and goes on carrying traffic.
 
 mod common;
 
@@ -14,14 +14,14 @@ fn fuzz_datagrams() {
     convoy_fuzz::fuzz!(300, 400, datagrams);
 }
 
-/// Far from the age at which a session is renewed: what is lost meanwhile is lost for good.
+/// Well below the age at which a session is renewed, so that no renewal gets lost.
 const LONGEST: Duration = Duration::from_secs(100);
 
 fn datagrams(input: &mut Unstructured<'_>) -> Result<()> {
     let mut attack = Attack::new();
     let outcome = attack.run(input);
     attack.settle();
-    // Whatever came before.
+    // Whatever happened before, packets must pass now.
     for _ in 0..2 {
         attack.send(Side::A);
         attack.send(Side::B);
@@ -32,7 +32,7 @@ fn datagrams(input: &mut Unstructured<'_>) -> Result<()> {
     assert_eq!(
         (before.0 + 2, before.1 + 2),
         after,
-        "the sessions are broken"
+        "packets no longer pass"
     );
     attack.check_deliveries();
     outcome
@@ -46,9 +46,9 @@ enum Side {
 
 struct Attack {
     pair: Pair,
-    /// Everything that either side has sent, and to whom.
+    /// Everything that either side has sent, with its receiver.
     seen: Vec<(Side, Vec<u8>)>,
-    /// Of those, what has not arrived.
+    /// Those that have not arrived.
     withheld: Vec<(Side, Vec<u8>)>,
     sent: u32,
     began: Duration,
@@ -70,7 +70,7 @@ impl Attack {
         }
         assert!(
             attack.seen.len() >= 4,
-            "two handshake messages, two packets"
+            "expected two handshake messages and two packets"
         );
         attack
     }
@@ -111,7 +111,7 @@ impl Attack {
         Ok(())
     }
 
-    /// Handshake messages with a right MAC1, until cookies are asked for.
+    /// Sends handshake messages with a valid MAC1 until the node is under load.
     fn flood(&mut self, to: Side, input: &mut Unstructured<'_>) -> Result<()> {
         let is_rare = input.ratio(1, 16)?;
         let initiation = self.seen.iter().find(|(at, d)| *at == to && d.len() == 148);
@@ -134,7 +134,7 @@ impl Attack {
         self.collect();
     }
 
-    /// Takes what both sides have sent off the wire.
+    /// Takes the datagrams of both sides off the wire.
     fn collect(&mut self) {
         let now = self.pair.now;
         let to_b = self.pair.a.take_wire(now).into_iter().map(|d| (Side::B, d));
@@ -144,7 +144,7 @@ impl Attack {
         self.withheld.extend(sent);
     }
 
-    /// Lets everything arrive that was sent.
+    /// Delivers everything that was sent.
     fn settle(&mut self) {
         self.collect();
         while !self.withheld.is_empty() {
@@ -184,7 +184,7 @@ impl Attack {
             ),
             other => panic!("counted more than once: {other:?}"),
         }
-        // Who has proved who it is, is where it was heard of last.
+        // Only an authenticated datagram moves the endpoint.
         let is_proof = dropped == 0 && !is_cookie;
         let expected = if is_proof { Some(from) } else { endpoint };
         assert_eq!(self::endpoint(host, now), expected, "{datagram:?}");
@@ -193,12 +193,12 @@ impl Attack {
         let answers = &self.seen[before..];
         assert!(
             dropped == 0 || answers.iter().all(|(_, d)| d[0] == 3 && d.len() == 64),
-            "more than a cookie for who has proved nothing"
+            "more than a cookie for an unauthenticated sender"
         );
         assert!(answers.len() <= 1 || dropped == 0 && !is_data && !is_cookie);
     }
 
-    /// No packet came out twice, and none that was not sent.
+    /// Checks that no packet was delivered twice, and none that was not sent.
     fn check_deliveries(&self) {
         let mut numbers = HashSet::new();
         for packet in self.pair.a.delivered.iter().chain(&self.pair.b.delivered) {
@@ -219,7 +219,7 @@ fn all_drops(host: &mut Host) -> u64 {
         .sum()
 }
 
-/// A datagram without its MAC2, which nobody looks at who is not under load.
+/// A datagram without its MAC2, which is checked only under load.
 fn authenticated(datagram: &[u8]) -> &[u8] {
     match (datagram.first(), datagram.len()) {
         (Some(1), 148) | (Some(2), 92) => &datagram[..datagram.len() - 16],

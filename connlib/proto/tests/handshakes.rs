@@ -23,7 +23,7 @@ fn initiations_that_cross_lead_to_a_tunnel_that_carries_both_ways() {
 }
 
 #[test]
-fn a_lost_response_is_made_good_by_the_next_initiation() {
+fn the_next_initiation_makes_up_for_a_lost_response() {
     let mut pair = Pair::new();
     pair.a_sends(b"held meanwhile");
     for datagram in pair.a.take_wire(pair.now) {
@@ -56,20 +56,20 @@ fn only_the_response_to_the_last_initiation_counts() {
 }
 
 #[test]
-fn after_answering_nobody_begins_a_handshake_of_their_own_at_once() {
+fn a_side_that_has_just_answered_does_not_begin_a_handshake() {
     let mut pair = both_know_each_other();
     pair.a_sends(b"x");
     for datagram in pair.a.take_wire(pair.now) {
         let from = pair.a.address;
         pair.b.receive(&datagram, from, pair.now);
     }
-    pair.b_sends(b"waits for the first word in the new session");
+    pair.b_sends(b"waits for the first packet in the new session");
     let sent = pair.b.take_wire(pair.now);
     assert_eq!(sent.iter().map(Vec::len).collect::<Vec<_>>(), [92]);
 }
 
 #[test]
-fn a_packet_that_came_just_after_an_answer_does_not_wait_for_ever() {
+fn a_packet_that_comes_just_after_an_answer_does_not_wait_for_ever() {
     let mut pair = both_know_each_other();
     a_begins_and_the_answer_gets_lost(&mut pair);
     pair.b_sends(b"waits");
@@ -87,7 +87,7 @@ fn a_packet_that_came_just_after_an_answer_does_not_wait_for_ever() {
 }
 
 #[test]
-fn an_answer_does_not_end_the_attempts_of_ones_own() {
+fn an_answer_does_not_end_attempts_of_ones_own() {
     let mut pair = both_know_each_other();
     pair.b_sends(b"waits");
     assert_eq!(pair.b.take_wire(pair.now).len(), 1, "an initiation, lost");
@@ -121,10 +121,10 @@ fn initiations_of_one_peer_are_accepted_at_most_every_twenty_milliseconds() {
 }
 
 #[test]
-fn nine_unanswered_initiations_do_not_push_out_the_session_that_is_used() {
+fn nine_unanswered_initiations_do_not_push_out_the_current_session() {
     let mut pair = Pair::connected();
     let from = pair.a.address;
-    // The way back to `a` is cut: it goes on asking, and its packets go on arriving.
+    // The way back to `a` is cut: its initiations and its packets go on arriving.
     for n in 0..20u32 {
         pair.now += 5 * SECOND;
         let mut again = Host::new(1);
@@ -145,7 +145,7 @@ fn nine_unanswered_initiations_do_not_push_out_the_session_that_is_used() {
 }
 
 #[test]
-fn a_peer_whose_public_key_anybody_could_speak_for_gets_no_keys() {
+fn a_peer_whose_public_key_anybody_could_impersonate_gets_no_keys() {
     let mut host = Host::new(1);
     let low_order = [[0; 32], {
         let mut one = [0; 32];
@@ -163,12 +163,12 @@ fn a_peer_whose_public_key_anybody_could_speak_for_gets_no_keys() {
     assert_eq!(
         host.snapshot(10 * SECOND).peers.len(),
         2,
-        "but they are peers"
+        "they are peers nevertheless"
     );
 }
 
 #[test]
-fn no_number_of_changed_preshared_keys_lets_an_old_initiation_in_again() {
+fn no_number_of_preshared_key_changes_lets_an_old_initiation_in_again() {
     let mut pair = Pair::new();
     pair.a_sends(b"x");
     let wire = pair.a.take_wire(pair.now);
@@ -186,7 +186,7 @@ fn no_number_of_changed_preshared_keys_lets_an_old_initiation_in_again() {
 }
 
 #[test]
-fn nothing_is_said_to_udp_port_zero() {
+fn nothing_is_sent_to_udp_port_zero() {
     let mut pair = Pair::new();
     pair.a_sends(b"x");
     let wire = pair.a.take_wire(pair.now);

@@ -1,4 +1,4 @@
-//! Handshakes, ages and configuration changes, on given time.
+//! Handshakes, session ages and configuration changes, with time under control.
 
 mod common;
 
@@ -8,7 +8,7 @@ use common::*;
 use convoy_proto::{config::DeviceUpdate, counters::DropReason};
 
 #[test]
-fn an_idle_pair_falls_silent_and_asks_for_no_more_wake_ups_until_keys_are_erased() {
+fn an_idle_pair_falls_silent_and_needs_no_wake_up_until_keys_are_erased() {
     let mut pair = Pair::connected();
     pair.pass(30 * SECOND);
     let idle = pair.now;
@@ -45,7 +45,7 @@ fn the_responder_does_not_renew_on_sending() {
     pair.pass(121 * SECOND);
     pair.b_sends(b"from the responder");
     let wire = pair.b.take_wire(pair.now);
-    assert_eq!(wire.len(), 1, "the packet and no initiation");
+    assert_eq!(wire.len(), 1, "the packet without an initiation");
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn the_initiator_renews_on_receiving_in_the_last_minute() {
 }
 
 #[test]
-fn a_session_past_its_age_neither_sends_nor_receives() {
+fn an_expired_session_neither_sends_nor_receives() {
     let mut pair = Pair::connected();
     pair.a_sends(b"on the way for too long");
     let late = pair.a.take_wire(pair.now);
@@ -93,7 +93,11 @@ fn an_unreachable_peer_costs_its_held_packets_after_ninety_seconds() {
     assert_eq!(pair.a.drops(DropReason::OutboundHandshakeTimeout), 1);
     pair.a_sends(b"try again");
     pair.settle();
-    assert_eq!(pair.b.delivered.len(), 1, "a new packet begins anew");
+    assert_eq!(
+        pair.b.delivered.len(),
+        1,
+        "a new packet begins a new handshake"
+    );
 }
 
 #[test]
@@ -113,12 +117,12 @@ fn persistent_keepalives_begin_at_once_and_go_on_for_ever() {
     }
     assert!(
         pair.a.node.counters().handshakes >= 8,
-        "renewed all the while"
+        "the session was renewed throughout"
     );
 }
 
 #[test]
-fn persistent_keepalives_begin_when_the_endpoint_comes_after_the_interval() {
+fn persistent_keepalives_begin_once_the_endpoint_is_set_after_the_interval() {
     let mut pair = Pair::new();
     let mut update = pair.a.as_peer();
     update.persistent_keepalive = Some(25);
@@ -160,7 +164,7 @@ fn initiations_of_thousands_of_peers_are_spread_over_several_calls() {
 }
 
 #[test]
-fn another_preshared_key_on_one_side_lets_no_session_come_about() {
+fn a_preshared_key_on_one_side_only_allows_no_session() {
     let mut pair = Pair::new();
     let mut peer = pair.a.as_peer();
     peer.preshared_key = preshared(3);
@@ -173,7 +177,7 @@ fn another_preshared_key_on_one_side_lets_no_session_come_about() {
     let mut peer = pair.b.as_peer();
     peer.preshared_key = preshared(3);
     pair.a.set_peer(peer, pair.now);
-    // Timestamps are real time's, and one that another `Tunn` has made may be a moment ahead.
+    // Timestamps are real time, and one from an earlier `Tunn` may be slightly ahead.
     for _ in 0..1000 {
         pair.pass(6 * SECOND);
         pair.a_sends(b"?");
@@ -213,7 +217,7 @@ fn a_changed_preshared_key_keeps_the_session_and_is_used_by_the_next_handshake()
 }
 
 #[test]
-fn handshakes_are_stamped_anew_without_ending_the_session_or_letting_replays_in() {
+fn handshakes_are_restamped_without_ending_the_session_or_letting_replays_in() {
     let mut pair = Pair::new();
     pair.a_sends(b"hello");
     let initiation = pair.a.take_wire(pair.now);
@@ -221,7 +225,7 @@ fn handshakes_are_stamped_anew_without_ending_the_session_or_letting_replays_in(
     pair.b.receive(&initiation[0], from, pair.now);
     pair.settle();
     for host in [&mut pair.a, &mut pair.b] {
-        let plan = host.planner.stamp_anew();
+        let plan = host.planner.restamp();
         host.node.apply(plan, pair.now);
     }
     pair.a_sends(b"in the session so far");
@@ -265,7 +269,7 @@ fn doomed_initiations_after_a_changed_preshared_key_do_not_end_the_former_sessio
     let from = pair.b.address;
     for _ in 0..20 {
         pair.now += 5 * SECOND;
-        // The other side's attempts, which its preshared key of before dooms.
+        // The other side's attempts, doomed by its former preshared key.
         let mut stale = Host::new(2);
         let mut to_a = pair.a.as_peer();
         to_a.endpoint = Some(pair.a.address);
@@ -282,7 +286,7 @@ fn doomed_initiations_after_a_changed_preshared_key_do_not_end_the_former_sessio
 }
 
 #[test]
-fn a_handshake_of_a_stranger_or_with_a_wrong_mac_is_dropped() {
+fn a_handshake_from_a_stranger_or_with_a_wrong_mac_is_dropped() {
     let mut pair = Pair::new();
     let stranger = pair.a.public_key();
     let mut gone = pair.a.as_peer();
@@ -315,7 +319,7 @@ fn a_replayed_initiation_is_dropped() {
 }
 
 #[test]
-fn a_flood_of_initiations_is_answered_with_cookies_but_not_all_of_it() {
+fn a_flood_of_initiations_gets_a_limited_number_of_cookies() {
     let mut pair = Pair::new();
     pair.a_sends(b"x");
     let wire = pair.a.take_wire(pair.now);
@@ -332,7 +336,7 @@ fn a_flood_of_initiations_is_answered_with_cookies_but_not_all_of_it() {
             }
         }
     }
-    // 1,024 places, ten for each.
+    // 1,024 buckets of ten tokens.
     assert_eq!(cookies, 10_240);
     assert_eq!(pair.b.node.counters().cookies_sent, 10_240);
 }
@@ -347,21 +351,21 @@ fn an_address_that_floods_does_not_keep_others_from_their_cookies() {
         pair.b.receive(&wire[0], from, pair.now);
     }
     pair.b.take_wire(pair.now);
-    // Should one of them have the flood's place.
+    // One of them may share the flood's bucket.
     let others = (0..3).map(|n| ([192, 0, n, 1], 51_820).into());
     others.for_each(|from| pair.b.receive(&wire[0], from, pair.now));
     assert!(pair.b.take_wire(pair.now).len() >= 2);
 }
 
 #[test]
-fn a_removed_peer_is_gone_with_what_it_held_and_its_prefixes() {
+fn a_removed_peer_takes_its_held_packets_and_prefixes_along() {
     let mut pair = Pair::new();
     pair.a_sends(b"held");
     let mut peer = pair.b.as_peer();
     peer.remove = true;
     pair.a.set_peer(peer, pair.now);
     assert_eq!(pair.a.drops(DropReason::OutboundPeerRemoved), 1);
-    pair.a_sends(b"no route any more");
+    pair.a_sends(b"there is no route left");
     assert_eq!(pair.a.drops(DropReason::OutboundNoRoute), 1);
     assert!(pair.a.snapshot(pair.now).peers.is_empty());
     pair.pass(600 * SECOND);
@@ -385,7 +389,7 @@ fn replacing_all_peers_and_adding_one_again_works() {
 }
 
 #[test]
-fn a_new_private_key_ends_the_sessions_and_our_own_key_is_no_peer() {
+fn a_new_private_key_ends_the_sessions_and_the_devices_own_key_is_no_peer() {
     let mut pair = Pair::connected();
     let new = Host::new(9);
     pair.a.key = new.key.clone();
@@ -395,7 +399,11 @@ fn a_new_private_key_ends_the_sessions_and_our_own_key_is_no_peer() {
         ..DeviceUpdate::default()
     };
     pair.a.update(update, pair.now);
-    assert_eq!(pair.a.snapshot(pair.now).peers.len(), 1, "not ourselves");
+    assert_eq!(
+        pair.a.snapshot(pair.now).peers.len(),
+        1,
+        "the device is not its own peer"
+    );
     let renamed = pair.a.as_peer();
     pair.b.set_peer(renamed, pair.now);
     pair.pass(6 * SECOND);
@@ -405,7 +413,7 @@ fn a_new_private_key_ends_the_sessions_and_our_own_key_is_no_peer() {
 }
 
 #[test]
-fn an_update_only_of_an_unknown_peer_and_a_prefix_that_moves_do_as_the_interface_says() {
+fn update_only_ignores_unknown_peers_and_a_prefix_moves_to_its_new_peer() {
     let mut pair = Pair::new();
     let mut unknown = Host::new(50).as_peer();
     unknown.update_only = true;
@@ -421,14 +429,14 @@ fn an_update_only_of_an_unknown_peer_and_a_prefix_that_moves_do_as_the_interface
 }
 
 #[test]
-fn the_time_of_the_last_handshake_is_told_on_both_sides() {
+fn both_sides_show_the_time_of_the_last_handshake() {
     let mut pair = Pair::connected();
     pair.pass(7 * SECOND);
     for host in [&mut pair.a, &mut pair.b] {
         let at = host.snapshot(pair.now).peers[0].last_handshake.unwrap();
         let age = at.elapsed().unwrap();
         assert!((Duration::from_secs(7)..Duration::from_secs(9)).contains(&age));
-        // Also when the wall clock is set meanwhile.
+        // Even if the wall clock is set meanwhile.
         let later = std::time::SystemTime::now() + Duration::from_secs(86_400);
         let again = host.node.snapshot(pair.now + SECOND, later);
         assert_eq!(again.peers[0].last_handshake, Some(at));
@@ -459,7 +467,7 @@ fn a_link_that_goes_down_ends_the_sessions_and_falls_silent() {
 }
 
 #[test]
-fn a_link_that_comes_up_again_makes_a_new_session_and_takes_up_its_keepalives() {
+fn a_link_that_comes_up_again_begins_a_new_session_and_resumes_keepalives() {
     let mut pair = Pair::connected();
     pair.a.node.set_link(false, pair.now);
     pair.now += SECOND;
@@ -473,7 +481,11 @@ fn a_link_that_comes_up_again_makes_a_new_session_and_takes_up_its_keepalives() 
     peer.persistent_keepalive = Some(25);
     pair.a.node.set_link(false, pair.now);
     pair.a.set_peer(peer, pair.now);
-    assert_eq!(pair.a.take_wire(pair.now).len(), 0, "not while it is down");
+    assert_eq!(
+        pair.a.take_wire(pair.now).len(),
+        0,
+        "nothing is sent while the link is down"
+    );
     pair.now += 6 * SECOND;
     pair.a.node.set_link(true, pair.now);
     pair.a.tick(pair.now);

@@ -1,14 +1,14 @@
-//! A peer that has valid keys, and puts into its datagrams what no honest one would.
+//! A malicious peer: valid keys, and plaintexts that no honest peer sends.
 
 mod common;
 
 use std::net::IpAddr;
 
 use common::*;
-use convoy_proto::{OutboundPacket, counters::DropReason};
+use convoy_proto::{PaddablePacket, counters::DropReason};
 
 #[test]
-fn what_is_no_ip_packet_is_dropped_and_counted() {
+fn plaintexts_that_are_no_ip_packets_are_dropped_and_counted() {
     let (v4, v6) = (honest_v4(), honest_v6());
     let with = |packet: &[u8], at: usize, bytes: &[u8]| {
         let mut packet = packet.to_vec();
@@ -29,16 +29,16 @@ fn what_is_no_ip_packet_is_dropped_and_counted() {
         ("version 5", with(&v4, 0, &[0x55])),
         ("version 15", with(&v4, 0, &[0xf5])),
         ("an IPv4 header of 16 bytes", with(&v4, 0, &[0x44])),
-        ("an IPv4 header of no bytes", with(&v4, 0, &[0x40])),
+        ("an IPv4 header of zero bytes", with(&v4, 0, &[0x40])),
         (
             "an IPv4 header longer than the packet",
             with(&v4, 0, &[0x4f]),
         ),
-        ("IPv4 of no length", with(&v4, 2, &[0, 0])),
+        ("IPv4 of length zero", with(&v4, 2, &[0, 0])),
         ("IPv4 shorter than its header", with(&v4, 2, &[0, 19])),
-        ("IPv4 longer than what came", with(&v4, 2, &[0, 49])),
+        ("IPv4 longer than the plaintext", with(&v4, 2, &[0, 49])),
         ("IPv4 of the greatest length", with(&v4, 2, &[0xff, 0xff])),
-        ("IPv6 longer than what came", with(&v6, 4, &[0, 9])),
+        ("IPv6 longer than the plaintext", with(&v6, 4, &[0, 9])),
         ("IPv6 of the greatest length", with(&v6, 4, &[0xff, 0xff])),
     ];
     for (case, plaintext) in cases {
@@ -51,7 +51,7 @@ fn what_is_no_ip_packet_is_dropped_and_counted() {
 }
 
 #[test]
-fn a_packet_ends_where_its_header_says_and_nothing_behind_it_comes_out() {
+fn a_packet_ends_where_its_header_says_and_nothing_beyond_is_delivered() {
     let mut v4 = honest_v4();
     v4[3] = 30;
     assert_eq!(outcome_of(v4.clone()), Ok(Some(v4[..30].to_vec())));
@@ -61,7 +61,7 @@ fn a_packet_ends_where_its_header_says_and_nothing_behind_it_comes_out() {
 }
 
 #[test]
-fn an_address_that_is_not_the_peers_own_is_none_of_its_packets() {
+fn a_packet_from_an_address_that_is_not_the_peers_is_dropped() {
     let addresses = [
         "192.0.2.1",
         "10.0.0.2",
@@ -94,7 +94,8 @@ fn an_empty_plaintext_is_a_keepalive_and_nothing_else() {
     assert_eq!(outcome_of(Vec::new()), Ok(None));
 }
 
-/// What comes out at `b` when `a` seals this; whatever that is, honest packets go on afterwards.
+/// Lets `a` encrypt this plaintext, and returns what `b` delivers; checks that honest packets still
+/// pass afterwards.
 fn outcome_of(plaintext: Vec<u8>) -> Result<Option<Vec<u8>>, DropReason> {
     let mut pair = Pair::new();
     let mut to_a = pair.a.as_peer();
@@ -135,7 +136,7 @@ fn drops(host: &mut Host) -> Vec<u64> {
 
 const V6_OF_A: &str = "fd00::1";
 
-/// 48 bytes: nothing is padded.
+/// 48 bytes: needs no padding.
 fn honest_v4() -> Vec<u8> {
     ipv4([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), &[7; 28])
 }
@@ -151,7 +152,7 @@ fn honest_v6() -> Vec<u8> {
 fn octets(address_of_ipv6: &str) -> [u8; 16] {
     match address(address_of_ipv6) {
         IpAddr::V6(address) => address.octets(),
-        IpAddr::V4(_) => panic!("an IPv6 address"),
+        IpAddr::V4(_) => panic!("the address must be IPv6"),
     }
 }
 
@@ -159,13 +160,13 @@ fn address(text: &str) -> IpAddr {
     text.parse().expect("an address")
 }
 
-/// A packet that is another one when it is sealed.
+/// A packet that turns into another one when it is encrypted.
 struct Liar {
     claimed: Vec<u8>,
     plaintext: Vec<u8>,
 }
 
-impl OutboundPacket for Liar {
+impl PaddablePacket for Liar {
     fn bytes(&self) -> &[u8] {
         &self.claimed
     }

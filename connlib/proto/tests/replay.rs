@@ -1,4 +1,4 @@
-//! The replay window: what is late is borne, what is repeated is not.
+//! The replay window: accepts late datagrams, rejects repeated ones.
 
 mod common;
 
@@ -7,53 +7,53 @@ use std::collections::HashSet;
 use common::*;
 use convoy_proto::counters::DropReason;
 
-/// boringtun's window is 1,024 counters: the newest, and so many behind it.
-const BORNE: usize = 1023;
+/// The counters that boringtun's window of 1,024 holds behind the newest.
+const WINDOW_BEHIND: usize = 1023;
 
 #[test]
-fn so_much_reordering_is_borne_and_no_repetition() {
+fn the_whole_window_may_be_reordered_but_not_repeated() {
     let mut receiver = Receiver::of(2000);
-    receiver.hears(1999, Outcome::Delivered);
-    for late in (1999 - BORNE..1999).rev() {
-        receiver.hears(late, Outcome::Delivered);
+    receiver.receives(1999, Outcome::Delivered);
+    for late in (1999 - WINDOW_BEHIND..1999).rev() {
+        receiver.receives(late, Outcome::Delivered);
     }
-    for behind in 0..1999 - BORNE {
-        receiver.hears(behind, Outcome::BehindWindow);
+    for behind in 0..1999 - WINDOW_BEHIND {
+        receiver.receives(behind, Outcome::BehindWindow);
     }
-    for seen in 1999 - BORNE..2000 {
-        receiver.hears(seen, Outcome::Replay);
+    for counter in 1999 - WINDOW_BEHIND..2000 {
+        receiver.receives(counter, Outcome::Replay);
     }
 }
 
 #[test]
 fn the_window_has_sharp_edges() {
     let mut receiver = Receiver::of(2000);
-    receiver.hears(1500, Outcome::Delivered);
-    receiver.hears(1500 - BORNE + 1, Outcome::Delivered);
-    receiver.hears(1500 - BORNE, Outcome::Delivered);
-    receiver.hears(1500 - BORNE - 1, Outcome::BehindWindow);
-    receiver.hears(1500 - BORNE, Outcome::Replay);
-    // One further on, the edge is one further on.
-    receiver.hears(1501, Outcome::Delivered);
-    receiver.hears(1500 - BORNE, Outcome::BehindWindow);
-    receiver.hears(1501, Outcome::Replay);
+    receiver.receives(1500, Outcome::Delivered);
+    receiver.receives(1500 - WINDOW_BEHIND + 1, Outcome::Delivered);
+    receiver.receives(1500 - WINDOW_BEHIND, Outcome::Delivered);
+    receiver.receives(1500 - WINDOW_BEHIND - 1, Outcome::BehindWindow);
+    receiver.receives(1500 - WINDOW_BEHIND, Outcome::Replay);
+    // One counter later, the edge is one counter later.
+    receiver.receives(1501, Outcome::Delivered);
+    receiver.receives(1500 - WINDOW_BEHIND, Outcome::BehindWindow);
+    receiver.receives(1501, Outcome::Replay);
 }
 
 #[test]
-fn a_datagram_that_does_not_authenticate_moves_no_edge() {
+fn an_unauthentic_datagram_does_not_move_the_window() {
     let mut receiver = Receiver::of(1100);
-    receiver.hears(0, Outcome::Delivered);
+    receiver.receives(0, Outcome::Delivered);
     let forged = &mut receiver.wire[1099];
     *forged.last_mut().unwrap() ^= 1;
-    receiver.hears(1099, Outcome::BadTag);
-    receiver.hears(1, Outcome::Delivered);
+    receiver.receives(1099, Outcome::BadTag);
+    receiver.receives(1, Outcome::Delivered);
     *receiver.wire[1099].last_mut().unwrap() ^= 1;
-    receiver.hears(1099, Outcome::Delivered);
-    receiver.hears(2, Outcome::BehindWindow);
+    receiver.receives(1099, Outcome::Delivered);
+    receiver.receives(2, Outcome::BehindWindow);
 }
 
-/// Jumps about the lengths of the bitmap and of its words, again and again, so that they begin at
-/// every place in both; each is compared with a list of what was heard.
+/// Jumps by lengths around those of the bitmap and of its words, repeatedly, so that jumps begin at
+/// many places in both; compares each result with a list of the counters received.
 #[test]
 fn the_window_is_right_after_jumps_of_every_length() {
     const JUMPS: [usize; 15] = [
@@ -63,29 +63,29 @@ fn the_window_is_right_after_jumps_of_every_length() {
     let last = ROUNDS * JUMPS.iter().sum::<usize>();
     let mut receiver = Receiver::of(last + 1);
     let mut newest = 0;
-    receiver.hears(newest, Outcome::Delivered);
-    let mut heard = HashSet::from([newest]);
+    receiver.receives(newest, Outcome::Delivered);
+    let mut seen = HashSet::from([newest]);
     for (round, jump) in JUMPS.repeat(ROUNDS).into_iter().enumerate() {
         newest += jump;
-        receiver.hears(newest, Outcome::Delivered);
-        heard.insert(newest);
-        for counter in newest.saturating_sub(BORNE + 65)..=newest {
-            // Every third stays unheard until after the next jump.
+        receiver.receives(newest, Outcome::Delivered);
+        seen.insert(newest);
+        for counter in newest.saturating_sub(WINDOW_BEHIND + 65)..=newest {
+            // Withhold every third until after the next jump.
             if (counter + round).is_multiple_of(3) {
                 continue;
             }
             let expected = match newest - counter {
-                0..=BORNE if heard.insert(counter) => Outcome::Delivered,
-                0..=BORNE => Outcome::Replay,
+                0..=WINDOW_BEHIND if seen.insert(counter) => Outcome::Delivered,
+                0..=WINDOW_BEHIND => Outcome::Replay,
                 _ => Outcome::BehindWindow,
             };
-            receiver.hears(counter, expected);
+            receiver.receives(counter, expected);
         }
     }
     assert_eq!(newest, last);
 }
 
-/// What becomes of a datagram.
+/// The outcome of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     Delivered,
@@ -94,7 +94,7 @@ enum Outcome {
     BadTag,
 }
 
-/// A host with a session, and the next datagrams of its peer by their order.
+/// A host with a session, and the next datagrams of its peer, in order.
 struct Receiver {
     pair: Pair,
     wire: Vec<Vec<u8>>,
@@ -111,9 +111,9 @@ impl Receiver {
         Self { pair, wire }
     }
 
-    /// Exactly this happens to the datagram, and one counter says so.
+    /// Checks that the datagram has exactly this outcome, by exactly one counter.
     #[track_caller]
-    fn hears(&mut self, datagram: usize, expected: Outcome) {
+    fn receives(&mut self, datagram: usize, expected: Outcome) {
         const DROPS: [(DropReason, Outcome); 3] = [
             (DropReason::InboundReplay, Outcome::Replay),
             (DropReason::InboundBehindWindow, Outcome::BehindWindow),

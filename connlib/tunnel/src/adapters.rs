@@ -1,14 +1,14 @@
-//! The state machine's seams, filled by the TUN's batches and the GSO queue.
+//! Fills the state machine's seams with the TUN's batches and the GSO queue.
 
-use convoy_gso::{Destination, GsoQueue};
-use convoy_proto::{DatagramSink, Full, OutboundPacket, PacketSink, Transmit};
-use convoy_tun::InboundBatch;
+use convoy_gso::{GsoQueue, NotAppended};
+use convoy_proto::{DatagramSink, Destination, PacketSink, PaddablePacket, SinkFull};
+use convoy_tun::{InboundBatch, OutboundPacket};
 
 /// A packet that lies in the TUN reader's batch.
 #[derive(Debug)]
-pub struct FromTun<'a>(pub convoy_tun::OutboundPacket<'a>);
+pub struct FromTun<'a>(pub OutboundPacket<'a>);
 
-impl OutboundPacket for FromTun<'_> {
+impl PaddablePacket for FromTun<'_> {
     #[inline]
     fn bytes(&self) -> &[u8] {
         self.0.bytes()
@@ -31,10 +31,9 @@ impl DatagramSink for ToUdp<'_> {
     }
 
     #[inline]
-    fn append(&mut self, transmit: &Transmit, datagram: &[u8]) -> Result<(), Full> {
-        self.0
-            .append(&destination(transmit), datagram)
-            .map_err(|convoy_gso::Full| Full)
+    fn append(&mut self, destination: &Destination, datagram: &[u8]) -> Result<(), SinkFull> {
+        let appended = self.0.append(destination, datagram);
+        appended.map_err(|NotAppended| SinkFull)
     }
 }
 
@@ -53,13 +52,5 @@ impl PacketSink for ToTun<'_> {
         if let Some(batch) = &mut self.0 {
             batch.commit(len);
         }
-    }
-}
-
-pub(crate) fn destination(transmit: &Transmit) -> Destination {
-    Destination {
-        to: transmit.to,
-        from: transmit.from,
-        ecn: transmit.ecn,
     }
 }

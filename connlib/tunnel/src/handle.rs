@@ -168,7 +168,7 @@ impl Tunnel {
     /// [`Closed`] once the tunnel has ended.
     pub fn stamp_anew(&self) -> Result<(), Closed> {
         let configuration = &mut *self.configuration();
-        let plan = Box::new(configuration.planner.stamp_anew());
+        let plan = Box::new(configuration.planner.restamp());
         let port = configuration.port;
         self.command(|done| Command::Apply { plan, port, done })
     }

@@ -1,6 +1,6 @@
-//! What flushing counts.
+//! Counters of the flush.
 
-/// What flushing has counted since the start.
+/// Counts since the start.
 #[derive(Clone, Debug)]
 pub struct FlushCounters {
     /// `segments[n]`: sends that carried `n` datagrams.
@@ -9,17 +9,17 @@ pub struct FlushCounters {
     pub calls: u64,
     /// Datagrams dropped because the kernel refused them.
     pub failed: u64,
-    /// Datagrams dropped because they were too long, even alone.
+    /// Datagrams dropped because they were too long for the path, even one by one.
     pub too_big: u64,
-    /// Datagrams dropped because the kernel had no buffers after all retries.
+    /// Datagrams dropped because the kernel still lacked buffers after all retries.
     pub no_buffers: u64,
-    /// Batches that were refused and went one by one.
+    /// Batches that the kernel refused, so that their datagrams went one by one.
     pub refused_batches: u64,
     /// Sends put off because the socket was full (`EAGAIN`).
     pub blocked: u64,
-    /// Sends put off because the kernel had no buffers (`ENOBUFS`).
+    /// Sends put off because the kernel lacked buffers (`ENOBUFS`).
     pub put_off: u64,
-    /// Source addresses forgotten because they were gone.
+    /// Pinned source addresses that were gone.
     pub lost_sources: u64,
 }
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::queue::MAX_PAYLOAD;
+use convoy_datagram::MAX_UDP_PAYLOAD;
 
 mod refusals;
 
@@ -84,9 +84,9 @@ fn no_buffers_is_tried_three_times_a_millisecond_apart_then_dropped() {
 }
 
 #[test]
-fn each_batch_has_three_retries_whatever_became_of_the_one_before() {
+fn each_batch_has_three_retries_whatever_happened_to_the_one_before() {
     let no_buffers = [(0, libc::ENOBUFS), (1, libc::ENOBUFS), (3, libc::ENOBUFS)];
-    // The first is refused for good, or sent ahead.
+    // The one before is a batch that is refused for good, or a datagram that is sent ahead.
     for is_refused in [true, false] {
         let mut errors = no_buffers.to_vec();
         if is_refused {
@@ -101,7 +101,7 @@ fn each_batch_has_three_retries_whatever_became_of_the_one_before() {
         } else {
             let to = Destination {
                 to: to(),
-                from: None,
+                source: None,
                 ecn: 0,
             };
             let mut send = || rig.flusher.send_now(&to, &[9; 148], &mut rig.socket, NOW);
@@ -124,7 +124,7 @@ fn a_datagram_behind_a_batch_that_waits_for_buffers_has_three_retries_of_its_own
     rig.append(5, None);
     (0..3).for_each(|_| assert_ne!(rig.flush(NOW), Flushed::Done));
     rig.append(5, None);
-    // The first five are given up here, and these begin to wait.
+    // The first flush gives up the first five; then these begin to wait.
     (0..3).for_each(|_| assert_ne!(rig.flush(NOW), Flushed::Done));
     assert_eq!(rig.flusher.counters().no_buffers, 5);
     assert_eq!(rig.flush(NOW), Flushed::Done);
@@ -132,7 +132,7 @@ fn a_datagram_behind_a_batch_that_waits_for_buffers_has_three_retries_of_its_own
 }
 
 #[test]
-fn one_datagram_that_is_too_long_is_counted_and_the_rest_goes_on() {
+fn one_datagram_that_is_too_long_is_counted_and_the_rest_is_sent() {
     let mut rig = Rig::new(&[(0, libc::EMSGSIZE), (1, libc::EMSGSIZE)]);
     rig.append(3, None);
     assert_eq!(rig.flush(NOW), Flushed::Done);
@@ -165,7 +165,7 @@ fn a_datagram_sent_ahead_is_kept_while_the_kernel_has_no_room_for_it() {
     let mut rig = Rig::new(&[(0, libc::EAGAIN), (1, libc::ENOBUFS)]);
     let to = Destination {
         to: to(),
-        from: None,
+        source: None,
         ecn: 0,
     };
     let mut send = || rig.flusher.send_now(&to, &[9; 148], &mut rig.socket, NOW);
@@ -199,7 +199,7 @@ struct Rig {
 }
 
 impl Rig {
-    /// `errors`: on the nth call, this errno.
+    /// `errors`: pairs of a call and the errno that it fails with.
     fn new(errors: &[(usize, i32)]) -> Self {
         Self {
             queue: GsoQueue::default(),
@@ -211,10 +211,10 @@ impl Rig {
         }
     }
 
-    fn append(&mut self, segments: usize, from: Option<std::net::IpAddr>) {
+    fn append(&mut self, segments: usize, source: Option<std::net::IpAddr>) {
         let destination = Destination {
             to: to(),
-            from,
+            source,
             ecn: 0,
         };
         for n in 0..segments {
@@ -225,7 +225,7 @@ impl Rig {
     fn append_elsewhere(&mut self, segments: usize) {
         let other = Destination {
             to: elsewhere(),
-            from: None,
+            source: None,
             ecn: 0,
         };
         for _ in 0..segments {
@@ -257,7 +257,7 @@ impl SendDatagrams for FailingSocket {
         if let Some((_, errno)) = self.errors.iter().find(|(n, _)| *n == call) {
             return Err(io::Error::from_raw_os_error(*errno));
         }
-        assert!(bytes.len() <= MAX_PAYLOAD);
+        assert!(bytes.len() <= MAX_UDP_PAYLOAD);
         self.sends
             .push(segment.map_or(1, |s| bytes.len().div_ceil(s)));
         self.first_bytes.push(bytes[0]);

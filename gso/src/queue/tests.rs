@@ -47,7 +47,7 @@ fn a_batch_holds_at_most_64_segments() {
 }
 
 #[test]
-fn a_batch_holds_at_most_one_datagrams_payload() {
+fn a_batch_holds_at_most_one_udp_payload() {
     let lengths: Vec<_> = sends_of(&[(1, 1452); 46]).iter().map(Vec::len).collect();
     assert_eq!(lengths, [45, 1]);
 }
@@ -58,7 +58,7 @@ fn another_source_or_mark_opens_a_new_batch() {
     let plain = destination(1);
     let marked = Destination { ecn: 1, ..plain };
     let pinned = Destination {
-        from: Some([192, 0, 2, 9].into()),
+        source: Some([192, 0, 2, 9].into()),
         ..plain
     };
     for to in [plain, marked, pinned, pinned] {
@@ -99,9 +99,9 @@ fn a_partly_sent_batch_is_not_extended() {
 #[test]
 fn an_oversized_datagram_is_refused() {
     let mut queue = GsoQueue::default();
-    let refused = queue.append(&destination(1), &[0; MAX_PAYLOAD + 1]);
-    assert_eq!(refused, Err(Full));
-    assert_eq!(queue.append(&destination(1), &[0; MAX_PAYLOAD]), Ok(()));
+    let refused = queue.append(&destination(1), &[0; MAX_UDP_PAYLOAD + 1]);
+    assert_eq!(refused, Err(NotAppended));
+    assert_eq!(queue.append(&destination(1), &[0; MAX_UDP_PAYLOAD]), Ok(()));
 }
 
 proptest! {
@@ -136,19 +136,19 @@ proptest! {
         }
         flush(&mut queue);
         prop_assert_eq!(expected, left);
-        prop_assert!(queue.newest.is_empty(), "nothing is remembered of an empty queue");
+        prop_assert!(queue.newest.is_empty(), "an empty queue remembers no address");
     }
 }
 
 fn destination(n: u8) -> Destination {
     Destination {
         to: ([192, 0, 2, n], 51820).into(),
-        from: None,
+        source: None,
         ecn: 0,
     }
 }
 
-/// The segment lengths of each send that appending `(destination, length)` pairs leads to.
+/// Appends `(destination, length)` pairs; returns the segment lengths of each send.
 fn sends_of(appends: &[(u8, usize)]) -> Vec<Vec<usize>> {
     let mut queue = GsoQueue::default();
     for &(to, len) in appends {
@@ -160,11 +160,11 @@ fn sends_of(appends: &[(u8, usize)]) -> Vec<Vec<usize>> {
         .collect()
 }
 
-/// Empties the queue, cutting each batch as the kernel would; checks the bounds of a send.
+/// Empties the queue, cuts each batch as the kernel would, and checks the bounds of a send.
 fn drain(queue: &mut GsoQueue) -> Vec<(Destination, Vec<Vec<u8>>)> {
     let mut sends = Vec::new();
     while let Some(batch) = queue.front() {
-        assert!(batch.segments() <= MAX_SEGMENTS && batch.unsent().len() <= MAX_PAYLOAD);
+        assert!(batch.segments() <= MAX_SEGMENTS && batch.unsent().len() <= MAX_UDP_PAYLOAD);
         let segments = batch.unsent().chunks(batch.segment_len());
         sends.push((batch.destination, segments.map(<[u8]>::to_vec).collect()));
         queue.pop_front();

@@ -1,4 +1,4 @@
-//! Received buffers of any length and stride.
+//! Fuzzes received buffers of any length and stride.
 
 use convoy_fuzz::{Result, Unstructured};
 
@@ -15,8 +15,8 @@ fn fuzz_trains() {
     });
 }
 
-/// The datagrams of a buffer are the buffer; none is longer than the stride, and only the last is
-/// shorter.
+/// Checks that the datagrams of a buffer make up the buffer, that none is longer than the stride, and
+/// that only the last is shorter.
 fn trains(buffers: &mut ReceiveBuffers, input: &mut Unstructured<'_>) -> Result<()> {
     let mut received = Vec::new();
     for _ in 0..input.int_in_range(0..=RECEIVE_BUFFERS)? {
@@ -29,7 +29,7 @@ fn trains(buffers: &mut ReceiveBuffers, input: &mut Unstructured<'_>) -> Result<
         let stride = match input.arbitrary::<u8>()? {
             0 => usize::MAX,
             1 => input.arbitrary()?,
-            // Of a buffer that holds one datagram.
+            // The buffer holds one datagram.
             2..64 => 0,
             _ => input.int_in_range(1..=len + 1)?,
         };

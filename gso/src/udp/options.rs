@@ -1,4 +1,4 @@
-//! Socket options that quinn-udp and socket2 do not set as a tunnel needs them (Linux).
+//! Sets the socket options that a tunnel needs otherwise than quinn-udp sets them (Linux).
 
 use std::{
     io,
@@ -7,12 +7,12 @@ use std::{
 
 use socket2::{SockRef, Socket};
 
-/// Corrects what quinn-udp's constructor has set.
+/// Corrects the options that quinn-udp's constructor sets.
 ///
 /// - Timestamps off: their control message crowds out the ECN bits on a receive with GRO.
 /// - `IP_PMTUDISC_WANT` and no `IPV6_DONTFRAG`: the kernel fragments where a route's MTU is
-///   smaller, as the reference behaves, where quinn-udp's `PROBE` would be a black hole.
-/// - `UDP_GRO` as asked.
+///   smaller, as for the reference. With quinn-udp's `PROBE` such a route would be a black hole.
+/// - `UDP_GRO` on if `receive_offload`, else off.
 pub(super) fn adjust(socket: BorrowedFd<'_>, receive_offload: bool) -> io::Result<()> {
     let is_v6 = SockRef::from(&socket).domain()? == socket2::Domain::IPV6;
     set(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 0)?;
@@ -30,13 +30,13 @@ pub(super) fn adjust(socket: BorrowedFd<'_>, receive_offload: bool) -> io::Resul
         set(socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, discover)?;
     }
     match set(socket, libc::SOL_UDP, libc::UDP_GRO, receive_offload.into()) {
-        // Before Linux 5.0 there is no such option: nothing is put together.
+        // Linux before 5.0 lacks the option and coalesces nothing.
         Err(e) if e.raw_os_error() == Some(libc::ENOPROTOOPT) => Ok(()),
         result => result,
     }
 }
 
-/// Grows both buffers to `bytes`: past the system's limit with `CAP_NET_ADMIN`, else up to it.
+/// Grows both buffers to `bytes`: beyond the system's limit with `CAP_NET_ADMIN`, else up to it.
 pub(super) fn grow_buffers(socket: &Socket, bytes: usize) {
     let value = i32::try_from(bytes).unwrap_or(i32::MAX);
     for (force, ordinary) in [
@@ -46,38 +46,38 @@ pub(super) fn grow_buffers(socket: &Socket, bytes: usize) {
         let socket = SockRef::from(socket);
         let fd = borrowed(&socket);
         if set(fd, libc::SOL_SOCKET, force, value).is_err() {
-            // The kernel cuts the value down to its limit by itself.
+            // The kernel itself caps the value at its limit.
             let _ = set(fd, libc::SOL_SOCKET, ordinary, value);
         }
     }
     let (receive, send) = buffer_bytes(&SockRef::from(socket));
-    // The kernel doubles what it grants.
-    let asked = 2 * bytes;
-    if receive.min(send) < asked {
+    // The kernel doubles the size that it grants.
+    let requested = 2 * bytes;
+    if receive.min(send) < requested {
         tracing::info!(
             receive,
             send,
-            asked,
-            "UDP socket buffers are smaller than asked for (net.core.rmem_max, wmem_max)"
+            requested,
+            "UDP socket buffers are smaller than requested (net.core.rmem_max, wmem_max)"
         );
     } else {
         tracing::debug!(receive, send, "UDP socket buffers in bytes");
     }
 }
 
-/// Receive and send buffer in bytes, with the overhead that the kernel counts; 0 if it does not say.
+/// Receive and send buffer in bytes, including the overhead that the kernel adds; 0 if unknown.
 pub(super) fn buffer_bytes(socket: &SockRef<'_>) -> (usize, usize) {
     let receive = socket.recv_buffer_size().unwrap_or(0);
     (receive, socket.send_buffer_size().unwrap_or(0))
 }
 
-/// `SK_MEMINFO_DROPS` of `SO_MEMINFO` (linux/sock_diag.h): datagrams dropped on receive.
+/// Datagrams dropped on receive: `SK_MEMINFO_DROPS` of `SO_MEMINFO` (linux/sock_diag.h).
 pub(super) fn drops(socket: BorrowedFd<'_>) -> u64 {
     const SK_MEMINFO_DROPS: usize = 8;
     const SK_MEMINFO_VARS: usize = 9;
     let mut info = [0u32; SK_MEMINFO_VARS];
     let mut len = size_of_val(&info) as libc::socklen_t;
-    // SAFETY: `info` is writable for `len` bytes, and the kernel writes no more than that.
+    // SAFETY: `info` is writable for `len` bytes, and the kernel writes no more.
     let result = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),

@@ -1,4 +1,4 @@
-//! On loopback, with the kernel's own segmentation and receive offload.
+//! Over loopback, with the kernel's own segmentation and receive offload.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ fn a_batch_is_cut_by_the_kernel_and_comes_back_together_with_its_mark() {
             let mut queue = GsoQueue::default();
             let destination = Destination {
                 to,
-                from: Some(loopback.ip()),
+                source: Some(loopback.ip()),
                 ecn: 1,
             };
             for n in 0..30u8 {
@@ -59,7 +59,7 @@ fn without_receive_offload_each_datagram_has_its_buffer() {
         let mut queue = GsoQueue::default();
         let destination = Destination {
             to,
-            from: None,
+            source: None,
             ecn: 0,
         };
         for n in 0..5u8 {
@@ -82,24 +82,24 @@ fn a_recovered_socket_still_marks_and_segments() {
 }
 
 #[test]
-fn what_a_tiny_receive_buffer_loses_is_counted() {
+fn losses_of_a_tiny_receive_buffer_are_counted() {
     const SENT: usize = 500;
     on_runtime(async {
         let mut sender = sockets(true);
         let receiver = sockets(false);
-        let asked = 2 * SOCKET_BUFFER_BYTES;
+        let requested = 2 * SOCKET_BUFFER_BYTES;
         let (receive_bytes, send_bytes) = receiver.buffer_bytes().unwrap();
-        assert!(receive_bytes <= asked && send_bytes <= asked);
+        assert!(receive_bytes <= requested && send_bytes <= requested);
         let v4 = receiver.v4.as_ref().unwrap();
         SockRef::from(v4).set_recv_buffer_size(20_000).unwrap();
         assert_eq!(receiver.buffer_bytes().unwrap().0, 40_000);
 
         let destination = Destination {
             to: (Ipv4Addr::LOCALHOST, receiver.port()).into(),
-            from: None,
+            source: None,
             ecn: 0,
         };
-        // One by one: a batch would be received, or dropped, as one.
+        // One by one: the kernel would receive, or drop, a batch as a whole.
         let mut flusher = Flusher::new(false);
         let mut queue = GsoQueue::default();
         for _ in 0..SENT {
@@ -124,7 +124,8 @@ async fn receive(sockets: &UdpSockets, family: Family, count: usize) -> Vec<Rece
             sockets.readable(family).await;
         }
         while let Some(d) = buffers.datagram() {
-            received.push((d.bytes.to_vec(), d.from, d.to, d.ecn));
+            let local = d.arrival.map(|arrival| arrival.address);
+            received.push((d.bytes.to_vec(), d.from, local, d.ecn));
             buffers.advance();
         }
     }
@@ -147,6 +148,6 @@ fn on_runtime(test: impl Future<Output = ()>) {
         .block_on(async {
             tokio::time::timeout(Duration::from_secs(10), test)
                 .await
-                .expect("datagrams on loopback arrive");
+                .expect("datagrams arrive over loopback");
         });
 }

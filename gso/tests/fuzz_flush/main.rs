@@ -1,15 +1,13 @@
-//! The queue and the flush, before sockets that refuse at any time for any reason.
+//! Fuzzes the queue and the flush against sockets that refuse at any time for any reason.
 
 mod model;
 mod twin;
 
 use std::{net::SocketAddr, time::Duration};
 
+use convoy_datagram::MAX_UDP_PAYLOAD;
 use convoy_fuzz::{Result, Unstructured};
-use convoy_gso::{
-    Destination, Flushed, Flusher, GsoQueue,
-    queue::{MAX_PAYLOAD, QUEUE_BYTES},
-};
+use convoy_gso::{Destination, Flushed, Flusher, GsoQueue, queue::QUEUE_BYTES};
 use model::Model;
 use twin::{ERRORS, Twin};
 
@@ -21,8 +19,8 @@ fn fuzz_flushes() {
 
 const PINNED: [u8; 4] = [192, 0, 2, 200];
 
-/// Every datagram leaves in the order of its address, or was refused for good and is counted; where
-/// nobody refuses anything, in just the batches that the model makes.
+/// Checks that the datagrams to each address leave in order, except those refused for good, which are
+/// counted; and that without refusals they leave in exactly the batches that the model makes.
 fn flushes(input: &mut Unstructured<'_>) -> Result<()> {
     let mut attempt = Attempt::new(input.ratio(7, 8)?);
     while !input.is_empty() {
@@ -52,10 +50,10 @@ struct Attempt {
     queue: GsoQueue,
     flusher: Flusher,
     twin: Twin,
-    /// The batches that wait; `None` once the queue was full, or a part of it was sent.
+    /// The queued batches; `None` once the queue was full or was sent in part.
     model: Option<Model>,
     number: u32,
-    /// Bytes that the queue took since the last flush.
+    /// Bytes appended since the last flush.
     since_flush: usize,
 }
 
@@ -78,7 +76,7 @@ impl Attempt {
         self.number += 1;
         match self.queue.append(&to, &datagram) {
             Ok(()) => {
-                assert!((1..=MAX_PAYLOAD).contains(&len));
+                assert!((1..=MAX_UDP_PAYLOAD).contains(&len));
                 self.since_flush += len;
                 self.model = self.model.take().filter(|_| had_room);
                 if let Some(model) = &mut self.model {
@@ -86,12 +84,12 @@ impl Attempt {
                 }
                 self.twin.expect(to, datagram);
             }
-            Err(_) => assert!(!had_room || len > MAX_PAYLOAD),
+            Err(_) => assert!(!had_room || len > MAX_UDP_PAYLOAD),
         }
         assert!(self.since_flush <= QUEUE_BYTES);
     }
 
-    /// The next calls are refused, or not.
+    /// Chooses the results of the next calls.
     fn refuse(&mut self, input: &mut Unstructured<'_>) -> Result<()> {
         for _ in 0..input.int_in_range(1..=8)? {
             let error = ERRORS.get(usize::from(input.arbitrary::<u8>()?) % 12);
@@ -100,7 +98,7 @@ impl Attempt {
         Ok(())
     }
 
-    /// A handshake message; its owner sends it again before anything else, unless only `once`.
+    /// Sends a handshake message ahead: in one attempt if `once`, else until the flusher is done with it.
     fn send_ahead(&mut self, to: Destination, once: bool) {
         let mut datagram = self.number.to_be_bytes().to_vec();
         datagram.resize(148, 0xc0);
@@ -117,8 +115,8 @@ impl Attempt {
 
     fn flush(&mut self) {
         let now = self.twin.now;
-        let nobody_refuses = self.twin.errors.is_empty() && !self.twin.is_refusing();
-        let expected = self.model.take().filter(|_| nobody_refuses);
+        let is_accepting_all = self.twin.errors.is_empty() && !self.twin.is_refusing();
+        let expected = self.model.take().filter(|_| is_accepting_all);
         self.since_flush = 0;
         self.twin.sends.clear();
         let flushed = self.flusher.flush(&mut self.queue, &mut self.twin, now);
@@ -129,7 +127,7 @@ impl Attempt {
         self.model = self.queue.is_empty().then(Model::default);
     }
 
-    /// The owner hears of what it has to know, once.
+    /// Checks that the flusher reports lost sources and long datagrams, each once.
     fn check(&mut self) {
         let lost: Vec<_> = self.flusher.lost_sources().collect();
         assert_eq!(lost, std::mem::take(&mut self.twin.lost_sources));
@@ -153,14 +151,14 @@ fn destination(input: &mut Unstructured<'_>) -> Result<Destination> {
     let [which, how]: [u8; 2] = input.arbitrary()?;
     Ok(Destination {
         to: SocketAddr::from(([192, 0, 2, which % 3], 51820)),
-        from: (how & 3 == 3).then_some(PINNED.into()),
+        source: (how & 3 == 3).then_some(PINNED.into()),
         ecn: u8::from(how & 12 == 12),
     })
 }
 
 fn len(input: &mut Unstructured<'_>) -> Result<usize> {
     Ok(match input.arbitrary::<u8>()? {
-        0 => input.int_in_range(4..=MAX_PAYLOAD + 1)?,
+        0 => input.int_in_range(4..=MAX_UDP_PAYLOAD + 1)?,
         short @ 1..16 => 32 + usize::from(short),
         16..128 => 1452,
         _ => 128,

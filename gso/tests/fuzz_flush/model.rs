@@ -1,11 +1,9 @@
-//! The rules of the queue, without its buffers, map and copies.
+//! The rules of the queue without its buffers, map and copies.
 
-use convoy_gso::{
-    Destination,
-    queue::{MAX_PAYLOAD, MAX_SEGMENTS},
-};
+use convoy_datagram::MAX_UDP_PAYLOAD;
+use convoy_gso::{Destination, queue::MAX_SEGMENTS};
 
-/// The batches that wait, in the order in which they were opened.
+/// The queued batches, in the order in which they were opened.
 #[derive(Default)]
 pub(crate) struct Model(Vec<(Destination, Vec<usize>)>);
 
@@ -13,22 +11,22 @@ impl Model {
     pub(crate) fn append(&mut self, to: Destination, len: usize) {
         let newest = self.0.iter_mut().rev().find(|(d, _)| d.to == to.to);
         match newest {
-            Some((destination, lens)) if *destination == to && goes_behind(lens, len) => {
+            Some((destination, lens)) if *destination == to && may_extend(lens, len) => {
                 lens.push(len);
             }
             _ => self.0.push((to, vec![len])),
         }
     }
 
-    /// What is sent when the kernel takes everything.
+    /// The sends of a flush in which the kernel accepts everything.
     pub(crate) fn sends(self) -> Vec<(Destination, Vec<usize>)> {
         self.0
     }
 }
 
 /// The kernel cuts a send into equal segments, of which only the last may be shorter.
-fn goes_behind(lens: &[usize], len: usize) -> bool {
+fn may_extend(lens: &[usize], len: usize) -> bool {
     let are_equal = lens.iter().all(|other| *other == lens[0]);
-    let fits = lens.iter().sum::<usize>() + len <= MAX_PAYLOAD && lens.len() < MAX_SEGMENTS;
+    let fits = lens.iter().sum::<usize>() + len <= MAX_UDP_PAYLOAD && lens.len() < MAX_SEGMENTS;
     are_equal && len <= lens[0] && fits
 }

@@ -1,4 +1,4 @@
-//! Sockets in memory that refuse, and know what may be sent when.
+//! Sockets in memory that refuse, and that check each send against the rules.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -7,12 +7,10 @@ use std::{
     time::Duration,
 };
 
-use convoy_gso::{
-    Destination, SendDatagrams,
-    queue::{MAX_PAYLOAD, MAX_SEGMENTS},
-};
+use convoy_datagram::MAX_UDP_PAYLOAD;
+use convoy_gso::{Destination, SendDatagrams, queue::MAX_SEGMENTS};
 
-/// What a socket may say.
+/// The errors of a socket.
 pub(crate) const ERRORS: [i32; 9] = [
     libc::EAGAIN,
     libc::ENOBUFS,
@@ -26,15 +24,15 @@ pub(crate) const ERRORS: [i32; 9] = [
 ];
 const ABOUT_SOURCE: [i32; 3] = [libc::EINVAL, libc::ENETUNREACH, libc::EADDRNOTAVAIL];
 
-/// What became of one datagram.
+/// The fate of one datagram.
 #[derive(Clone, Debug, Default)]
 struct Fate {
     sent: bool,
-    /// The last refusal, and whether it was of a batch.
+    /// The errno of the last refusal, and whether it refused a batch.
     refused: Option<(i32, bool)>,
-    /// Whether it was last offered with its source address.
+    /// Whether it was last sent with a pinned source.
     is_pinned: bool,
-    /// Its source address was refused, or that of one which may be in the same batch.
+    /// Its pinned source was refused, or that of a datagram that may be in the same batch.
     lost_source: bool,
     no_buffers: u32,
 }
@@ -42,11 +40,11 @@ struct Fate {
 pub(crate) struct Twin {
     pub(crate) now: Duration,
     pub(crate) errors: VecDeque<Option<i32>>,
-    /// What was sent of the queue since it was last cleared.
+    /// Successful sends of queued datagrams since the owner last cleared this.
     pub(crate) sends: Vec<(Destination, Vec<usize>)>,
-    /// Addresses whose pinned source was refused since it was last taken.
+    /// Addresses whose pinned source was refused since the owner last took this.
     pub(crate) lost_sources: Vec<SocketAddr>,
-    /// Datagrams that were too long alone since it was last taken.
+    /// Datagrams that were too long even alone since the owner last took this.
     pub(crate) too_big: Vec<(SocketAddr, usize)>,
     pub(crate) calls: u64,
     pub(crate) segments: [u64; 65],
@@ -55,12 +53,12 @@ pub(crate) struct Twin {
     /// In the order of appending.
     queued: Vec<(Destination, Vec<u8>, Fate)>,
     segmentation: bool,
-    /// Until when no batch may be sent to an address.
+    /// Until when an address takes no batches.
     refusing: HashMap<SocketAddr, Duration>,
     ahead: Option<Ahead>,
 }
 
-/// The datagram that is sent ahead just now.
+/// The datagram that is being sent ahead.
 struct Ahead {
     number: u32,
     once: bool,
@@ -102,16 +100,16 @@ impl Twin {
         self.ahead = None;
     }
 
-    /// Whether batches go one by one to some address, or to all.
+    /// Whether segmentation is off for some address, or for all.
     pub(crate) fn is_refusing(&self) -> bool {
         !self.segmentation || self.refusing.values().any(|until| self.now < *until)
     }
 
-    /// Those that were not sent were refused for good. Returns how many.
+    /// Checks that each datagram not sent was refused for good; returns their number.
     pub(crate) fn check_queued(&self) -> usize {
         let lost = self.queued.iter().filter(|(_, _, fate)| !fate.sent);
         lost.inspect(|(_, _, fate)| {
-            let (errno, was_batch) = fate.refused.expect("lost, and nobody refused it");
+            let (errno, was_batch) = fate.refused.expect("lost without a refusal");
             let is_final = match errno {
                 libc::EAGAIN => false,
                 libc::ENOBUFS => fate.no_buffers >= 4,
@@ -126,7 +124,7 @@ impl Twin {
     }
 
     fn send_ahead(&mut self, to: &Destination, contents: &[u8], error: Option<i32>) {
-        let ahead = self.ahead.as_mut().expect("looked at before");
+        let ahead = self.ahead.as_mut().expect("a datagram is sent ahead");
         assert_eq!(contents[..4], ahead.number.to_be_bytes());
         ahead.no_buffers += u32::from(error == Some(libc::ENOBUFS));
         let is_kept = match error {
@@ -134,7 +132,7 @@ impl Twin {
             Some(_) if ahead.once => false,
             Some(libc::EAGAIN) => true,
             Some(libc::ENOBUFS) => ahead.no_buffers < 4,
-            Some(errno) if ABOUT_SOURCE.contains(&errno) && to.from.is_some() => {
+            Some(errno) if ABOUT_SOURCE.contains(&errno) && to.source.is_some() => {
                 self.lost_sources.push(to.to);
                 true
             }
@@ -144,23 +142,24 @@ impl Twin {
     }
 
     fn send_queued(&mut self, to: &Destination, segments: &[&[u8]], error: Option<i32>) {
-        // Those to this address that were neither sent nor passed over, in order.
+        // Those to this address, in the order of appending.
         let mut offered = self.queued.iter_mut().filter(|(d, _, _)| d.to == to.to);
-        let is_source_lost = to.from.is_some() && error.is_some_and(|e| ABOUT_SOURCE.contains(&e));
+        let is_source_lost =
+            to.source.is_some() && error.is_some_and(|e| ABOUT_SOURCE.contains(&e));
         for segment in segments.iter().copied() {
             let (destination, _, fate) = offered
                 .find(|(_, datagram, fate)| !fate.sent && datagram == segment)
-                .expect("the next one, or one behind those that were given up");
+                .expect("the next one, or one after those given up");
             assert!(destination.ecn == to.ecn);
-            let is_unpinned = to.from.is_none() && fate.lost_source;
-            assert!(is_unpinned || to.from == destination.from);
-            fate.is_pinned = to.from.is_some();
+            let is_unpinned = to.source.is_none() && fate.lost_source;
+            assert!(is_unpinned || to.source == destination.source);
+            fate.is_pinned = to.source.is_some();
             let refused = error.map(|errno| (errno, segments.len() > 1));
             fate.refused = refused.or(fate.refused);
             fate.no_buffers += u32::from(error == Some(libc::ENOBUFS));
             fate.sent = error.is_none();
         }
-        // None may be sent behind this one that was appended before it.
+        // No datagram appended later may have been sent before.
         assert!(offered.all(|(_, _, fate)| !fate.sent), "overtaken");
         if is_source_lost {
             self.lost_sources.push(to.to);
@@ -172,14 +171,17 @@ impl Twin {
         self.note_batch(to, segments, error);
     }
 
-    /// A batch that is refused for being one means that there is none for a while.
+    /// After a batch is refused for being a batch, its address gets none for a while.
     fn note_batch(&mut self, to: &Destination, segments: &[&[u8]], error: Option<i32>) {
         if segments.len() > 1 {
             let is_off = self.refusing.get(&to.to).is_some_and(|t| self.now < *t);
-            assert!(self.segmentation && !is_off, "a batch to who refuses them");
+            assert!(
+                self.segmentation && !is_off,
+                "a batch to an address that refuses them"
+            );
             let seconds = match error {
                 Some(libc::EMSGSIZE) => 600,
-                Some(libc::EINVAL) if to.from.is_some() => 0,
+                Some(libc::EINVAL) if to.source.is_some() => 0,
                 Some(libc::EIO | libc::EINVAL) => 60,
                 _ => 0,
             };
@@ -207,7 +209,7 @@ impl SendDatagrams for Twin {
         let error = self.errors.pop_front().flatten();
         let len = segment.unwrap_or(contents.len());
         let segments: Vec<&[u8]> = contents.chunks(len).collect();
-        assert!(contents.len() <= MAX_PAYLOAD && (1..=MAX_SEGMENTS).contains(&segments.len()));
+        assert!(contents.len() <= MAX_UDP_PAYLOAD && (1..=MAX_SEGMENTS).contains(&segments.len()));
         assert!(segment.is_none() || segments.len() > 1, "a batch of one");
         self.segments[segments.len()] += u64::from(error.is_none());
         if self.ahead.is_some() {

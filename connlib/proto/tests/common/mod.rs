@@ -1,4 +1,4 @@
-//! Two nodes, a wire between them that the test looks into, and time that the test moves.
+//! Two nodes, a wire between them that the test can inspect, and time that the test advances.
 
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses its part")]
 
@@ -9,14 +9,13 @@ use std::{
 };
 
 use convoy_proto::{
-    Arrival, DatagramSink, Full, Node, OutboundPacket, PacketSink, Planner, STACK_BUFFER_BYTES,
-    Transmit,
+    Arrival, Datagram, DatagramSink, Destination, Node, PacketSink, PaddablePacket, Planner,
+    STACK_BUFFER_BYTES, SinkFull,
     config::{
         AllowedIp, AllowedIpUpdate, DeviceUpdate, PeerUpdate, PresharedKey, PrivateKey, PublicKey,
         Snapshot,
     },
     counters::DropReason,
-    inbound::Inbound,
     noise::Identity,
 };
 
@@ -29,11 +28,11 @@ pub struct Host {
     pub address: SocketAddr,
     pub inner: IpAddr,
     pub key: PrivateKey,
-    /// Packets that came out for the TUN.
+    /// Packets delivered to the TUN.
     pub delivered: Vec<Vec<u8>>,
     /// Datagrams on their way to the other host.
     pub wire: VecDeque<Vec<u8>>,
-    /// Slots that the packet sink has left.
+    /// Slots left in the packet sink.
     pub slots: usize,
 }
 
@@ -45,7 +44,7 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// Both configured; only `a` knows the other's endpoint.
+    /// Both are configured; only `a` knows the other's endpoint.
     pub fn new() -> Self {
         let mut pair = Self {
             a: Host::new(1),
@@ -83,7 +82,7 @@ impl Pair {
         self.b.send(&packet, self.now);
     }
 
-    /// Lets time pass: what is due happens, and what is sent for it arrives.
+    /// Lets time pass: handles due timers and carries the datagrams that they send.
     pub fn pass(&mut self, time: Duration) {
         let end = self.now + time;
         loop {
@@ -142,7 +141,7 @@ impl Host {
         Identity::new(&self.key).public_key()
     }
 
-    /// What the other side configures for this host.
+    /// This host as the other side configures it.
     pub fn as_peer(&self) -> PeerUpdate {
         let mut peer = PeerUpdate::new(self.public_key());
         peer.allowed_ips = vec![allow(self.inner, 32)];
@@ -167,7 +166,7 @@ impl Host {
         self.send_from(&mut TestPacket::new(packet), now);
     }
 
-    pub fn send_from(&mut self, packet: &mut impl OutboundPacket, now: Duration) {
+    pub fn send_from(&mut self, packet: &mut impl PaddablePacket, now: Duration) {
         let mut buffer = [0; STACK_BUFFER_BYTES];
         let mut sink = WireSink(&mut self.wire);
         self.node
@@ -178,9 +177,9 @@ impl Host {
         assert_eq!(self.offer(datagram, from, now), Ok(()));
     }
 
-    pub fn offer(&mut self, bytes: &[u8], from: SocketAddr, now: Duration) -> Result<(), Full> {
-        let inbound = Inbound {
-            datagram: bytes,
+    pub fn offer(&mut self, bytes: &[u8], from: SocketAddr, now: Duration) -> Result<(), SinkFull> {
+        let datagram = Datagram {
+            bytes,
             from,
             arrival: Some(Arrival {
                 address: self.address.ip(),
@@ -193,14 +192,14 @@ impl Host {
             slots: &mut self.slots,
             slot: Vec::new(),
         };
-        self.node.handle_inbound(inbound, now, &mut sink)
+        self.node.handle_inbound(datagram, now, &mut sink)
     }
 
     pub fn tick(&mut self, now: Duration) {
         self.node.handle_timeout(now);
     }
 
-    /// Everything that is to be sent, in order.
+    /// Everything that the host sends, in order.
     pub fn take_wire(&mut self, now: Duration) -> Vec<Vec<u8>> {
         let mut buffer = [0; STACK_BUFFER_BYTES];
         let mut sink = WireSink(&mut self.wire);
@@ -223,7 +222,7 @@ impl Host {
 
 pub fn allow(address: IpAddr, prefix: u8) -> AllowedIpUpdate {
     AllowedIpUpdate {
-        network: AllowedIp::new(address, prefix).expect("a prefix length of the family"),
+        network: AllowedIp::new(address, prefix).expect("a prefix length within the family"),
         remove: false,
     }
 }
@@ -232,10 +231,10 @@ pub fn preshared(byte: u8) -> Option<Option<PresharedKey>> {
     Some(Some(PresharedKey([byte; 32])))
 }
 
-/// An IPv4 packet; header checksums do not matter to the state machine.
+/// An IPv4 packet; the state machine ignores header checksums.
 pub fn ipv4(from: IpAddr, to: IpAddr, payload: &[u8]) -> Vec<u8> {
     let (IpAddr::V4(from), IpAddr::V4(to)) = (from, to) else {
-        panic!("IPv4 addresses only");
+        panic!("the addresses must be IPv4");
     };
     let len = (20 + payload.len()) as u16;
     let mut packet = vec![0x45, 0, 0, 0, 0, 0, 0, 0, 64, 253, 0, 0];
@@ -266,7 +265,7 @@ impl TestPacket {
     }
 }
 
-impl OutboundPacket for TestPacket {
+impl PaddablePacket for TestPacket {
     fn bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
@@ -283,7 +282,7 @@ impl DatagramSink for WireSink<'_> {
         true
     }
 
-    fn append(&mut self, _: &Transmit, datagram: &[u8]) -> Result<(), Full> {
+    fn append(&mut self, _: &Destination, datagram: &[u8]) -> Result<(), SinkFull> {
         self.0.push_back(datagram.to_vec());
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! The clocks that boringtun looks at.
+//! The clocks that boringtun reads.
 
 use std::{
     cell::Cell,
@@ -8,7 +8,7 @@ use std::{
 use mock_instant::MockClock;
 
 thread_local! {
-    /// How far the wall clock of this thread is ahead, in nanoseconds.
+    /// How far the wall clock of this thread runs ahead, in nanoseconds.
     static AHEAD: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -17,24 +17,24 @@ pub(crate) fn advance(time: Duration) {
     AHEAD.set(AHEAD.get() + time.as_nanos() as u64);
 }
 
-/// The wall clock is right again, which an engine that fuzzes looks at, too.
-pub(crate) fn set_right() {
+/// Resets the wall clock, which the fuzzing engine reads as well.
+pub(crate) fn reset() {
     AHEAD.set(0);
 }
 
-/// The wall clock goes along with boringtun's, which the feature leaves out: handshakes of keys made
-/// after hours must not seem older than those before.
-// SAFETY: it does what that of the C library does, by the same system call, and then adds.
+/// Advances the wall clock along with boringtun's clock, which the feature does not: handshakes of
+/// keys made hours later must not seem older than earlier ones.
+// SAFETY: it makes the same system call as the function of the C library, and then adds to the result.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn clock_gettime(
     clock: libc::clockid_t,
     time: *mut libc::timespec,
 ) -> libc::c_int {
-    // SAFETY: the arguments are passed on as they came.
+    // SAFETY: passes the arguments on unchanged.
     let result = unsafe { libc::syscall(libc::SYS_clock_gettime, clock, time) } as libc::c_int;
     if clock == libc::CLOCK_REALTIME && result == 0 {
         let ahead = AHEAD.get() as i64;
-        // SAFETY: the kernel has just written there.
+        // SAFETY: the kernel has just written to it, so the pointer is valid.
         let time = unsafe { &mut *time };
         let nanoseconds = time.tv_nsec + ahead % 1_000_000_000;
         time.tv_sec += ahead / 1_000_000_000 + nanoseconds / 1_000_000_000;

@@ -1,7 +1,7 @@
-//! Any history of two peers on a bad network, with boringtun's clock moved along:
+//! Fuzzes the history of two peers on a bad network, with boringtun's clock advanced along:
 //! `cargo test -p convoy-proto --features mock-clock --test fuzz_histories`.
 //!
-//! When the network is whole again and both sides' settings agree, they can talk within minutes.
+//! Once the network is repaired and the settings of both sides agree, they can talk within minutes.
 
 mod clock;
 #[path = "../common/mod.rs"]
@@ -18,9 +18,9 @@ use convoy_fuzz::{Result, Unstructured};
 use convoy_proto::{HELD_BYTES, counters::DropReason};
 use world::{End, World};
 
-/// Within this time after everything was put right, packets pass both ways; after that, all do.
+/// Within this time after the repair, packets pass both ways; from then on, all of them do.
 const RECOVERY: Duration = Duration::from_secs(180);
-/// Within this time every attempt at a handshake ends.
+/// Every attempt at a handshake ends within this time.
 const GIVEN_UP: Duration = Duration::from_secs(125);
 const STEPS: [Duration; 10] = [
     Duration::from_millis(10),
@@ -43,11 +43,11 @@ fn fuzz_histories() {
 fn histories(input: &mut Unstructured<'_>) -> Result<()> {
     let mut world = World::new();
     let outcome = world.run(input);
-    world.put_right();
+    world.repair();
     world.must_let_go();
     world.must_talk();
     world.must_go_on();
-    clock::set_right();
+    clock::reset();
     outcome
 }
 
@@ -66,7 +66,7 @@ impl World {
                 9 => self.come_again(how),
                 10 => self.set_preshared(end, how & 3),
                 11 => {
-                    // A new address, which the other side may be told, or has to hear of.
+                    // A new address, which the other side is configured with or has to learn.
                     self.ends[end]
                         .host
                         .address
@@ -92,9 +92,9 @@ impl World {
         Ok(())
     }
 
-    /// The network carries everything, and both sides' settings agree; nothing is set that need not
-    /// be, for that alone may begin a handshake.
-    fn put_right(&mut self) {
+    /// Repairs the network, and makes the settings of both sides agree. Changes no more than necessary,
+    /// since a change alone may begin a handshake.
+    fn repair(&mut self) {
         self.fate = [0; 3];
         self.flying.clear();
         for end in 0..2 {
@@ -106,7 +106,7 @@ impl World {
         if self.ends[0].preshared != self.ends[1].preshared {
             self.set_preshared(1, self.ends[0].preshared);
         }
-        // One that knows where the other is, is enough.
+        // It is enough if one side knows the other's endpoint.
         if !self.knows_endpoint(0) && !self.knows_endpoint(1) {
             let address = self.ends[1].host.address;
             self.change(0, |peer| peer.endpoint = Some(address));
@@ -114,14 +114,15 @@ impl World {
         self.carry();
     }
 
-    /// What waits leaves, or is given up, without anything being sent for it; mostly there was no time.
+    /// Checks that held packets leave or are given up even if no more are sent. Mostly skipped, so that
+    /// the other checks also begin without this pause.
     fn must_let_go(&mut self) {
         if self.roll() < 12 {
             return;
         }
         self.pass(GIVEN_UP);
         for end in &mut self.ends {
-            assert_eq!(end.held(), 0, "for no handshake");
+            assert_eq!(end.held(), 0, "still held after every handshake ended");
         }
     }
 
@@ -132,11 +133,11 @@ impl World {
             self.send(0);
             self.send(1);
             self.carry();
-            let has_heard = |end: &End| {
+            let has_received = |end: &End| {
                 let mut packets = end.host.delivered.iter();
                 packets.any(|p| number(p) >= first)
             };
-            if self.ends.iter().all(has_heard) {
+            if self.ends.iter().all(has_received) {
                 return self.check();
             }
             assert!(self.now - began < RECOVERY, "{}", self.story());
@@ -144,10 +145,10 @@ impl World {
         }
     }
 
-    /// Nothing is lost any more, nor waits; sessions are renewed once in two minutes.
+    /// Checks that no packet is lost or held any more, and that sessions are renewed every two minutes.
     fn must_go_on(&mut self) {
         for end in &mut self.ends {
-            assert_eq!(end.held(), 0, "with a session to send them in");
+            assert_eq!(end.held(), 0, "still held although there is a session");
             let shown = end.host.snapshot(self.now).peers[0].last_handshake;
             let age = shown.and_then(|time| SystemTime::now().duration_since(time).ok());
             assert!(age.is_some_and(|age| age < RECOVERY), "{age:?}");
@@ -155,8 +156,8 @@ impl World {
         let first = self.senders.len();
         let initiations = self.initiations;
         for _ in 0..36 {
-            // No keepalive is due meanwhile, and one sends after the other: if both did at the same
-            // time, both might renew the session.
+            // Too short for a keepalive. One side sends after the other: if both sent at the same time,
+            // both might renew the session.
             self.pass(Duration::from_secs(7));
             for end in 0..2 {
                 self.send(end);
@@ -166,16 +167,17 @@ impl World {
         self.check();
         let last = self.senders.len() as u32;
         for (nth, end) in self.ends.iter().enumerate() {
-            let heard: HashSet<_> = end.host.delivered.iter().map(|p| number(p)).collect();
+            let received: HashSet<_> = end.host.delivered.iter().map(|p| number(p)).collect();
             let lost = (first as u32..last)
-                .find(|n| self.senders[*n as usize] != nth && !heard.contains(n));
-            assert_eq!(lost, None, "to {nth}");
+                .find(|n| self.senders[*n as usize] != nth && !received.contains(n));
+            assert_eq!(lost, None, "packet lost on the way to {nth}");
         }
         let renewals = self.initiations - initiations;
         assert!(renewals <= 3, "{renewals} handshakes begun");
     }
 
-    /// No more packets are held than may be, and each is delivered once at most, to the other end.
+    /// Checks the bound of held packets, and that each packet is delivered at most once, to the other
+    /// end.
     fn check(&mut self) {
         for (nth, end) in self.ends.iter_mut().enumerate() {
             let held = end.held();
@@ -186,7 +188,7 @@ impl World {
             let mut numbers: Vec<_> = end.host.delivered.iter().map(|p| number(p)).collect();
             let (other, senders) = (1 - nth, &self.senders);
             let is_for_it = |number: &u32| senders.get(*number as usize) == Some(&other);
-            assert!(numbers.iter().all(is_for_it), "delivered, and never sent");
+            assert!(numbers.iter().all(is_for_it), "delivered but never sent");
             numbers.sort_unstable();
             assert!(
                 numbers.windows(2).all(|pair| pair[0] != pair[1]),
@@ -197,7 +199,7 @@ impl World {
 
     fn story(&mut self) -> String {
         let now = self.now;
-        let mut story = String::from("no way to talk:");
+        let mut story = String::from("the peers cannot talk:");
         for end in &mut self.ends {
             let drops = DropReason::ALL
                 .iter()

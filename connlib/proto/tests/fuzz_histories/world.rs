@@ -7,31 +7,31 @@ use std::{
 };
 
 use convoy_proto::{
-    DatagramSink, Full, STACK_BUFFER_BYTES, Transmit,
+    DatagramSink, Destination, STACK_BUFFER_BYTES, SinkFull,
     config::{PeerUpdate, PresharedKey},
     counters::DropReason,
 };
 
 use crate::{clock, common::*};
 
-/// No session is older (WireGuard paper, §6.1).
+/// The age at which a session ends (WireGuard paper, §6.1).
 const REJECT_AFTER_TIME: Duration = Duration::from_secs(180);
-/// Longer than an initiation waits for its response (§6.4).
+/// Longer than an initiation awaits its response (§6.4).
 const ANSWER_TIME: Duration = Duration::from_secs(95);
 
 pub(crate) struct World {
     pub(crate) ends: [End; 2],
     pub(crate) now: Duration,
-    /// Datagrams on their way, oldest first.
+    /// Datagrams in flight, oldest first.
     pub(crate) flying: Vec<Flying>,
-    /// Datagrams of before, which may come again.
+    /// Copies of earlier datagrams, which may arrive again.
     pub(crate) copies: Vec<Flying>,
-    /// Of sixteen datagrams, how many are lost, come twice, and are late.
+    /// The numbers of sixteen datagrams that are lost, duplicated and late.
     pub(crate) fate: [u8; 3],
     pub(crate) dice: u64,
-    /// Of each packet, by its number.
+    /// The sender of each packet, by its number.
     pub(crate) senders: Vec<usize>,
-    /// Initiations that were sent.
+    /// The number of initiations sent.
     pub(crate) initiations: u32,
 }
 
@@ -41,11 +41,11 @@ pub(crate) struct End {
     pub(crate) has_peer: bool,
     pub(crate) preshared: u8,
     pub(crate) keepalive: u16,
-    /// Packets that were given to it.
+    /// The number of packets offered to it.
     pub(crate) offered: u64,
-    /// Datagrams that it has taken, since it knows its peer.
-    taken: HashSet<Vec<u8>>,
-    /// Its sessions, by the index that it gave them, and when they are too old.
+    /// Datagrams accepted since the peer was added.
+    accepted: HashSet<Vec<u8>>,
+    /// When its sessions expire at the latest, by the index that it gave them.
     sessions: HashMap<[u8; 4], Duration>,
 }
 
@@ -65,7 +65,7 @@ impl World {
             preshared: 0,
             keepalive: 0,
             offered: 0,
-            taken: HashSet::new(),
+            accepted: HashSet::new(),
             sessions: HashMap::new(),
         };
         let mut world = Self {
@@ -100,7 +100,7 @@ impl World {
         self.launch(other, sink.0);
     }
 
-    /// Takes what the ends want to send, and lets it arrive, or not.
+    /// Carries the datagrams of both ends, subject to `fate`.
     pub(crate) fn carry(&mut self) {
         for _ in 0..64 {
             for end in 0..2 {
@@ -111,7 +111,7 @@ impl World {
                 while node.poll_reply().is_some() {}
                 let control = std::iter::from_fn(|| node.poll_control());
                 let mut sent: Vec<_> = control
-                    .map(|c| (c.transmit.to, c.datagram.to_vec()))
+                    .map(|c| (c.destination.to, c.datagram.to_vec()))
                     .collect();
                 sent.extend(sink.0);
                 self.launch(1 - end, sent);
@@ -123,7 +123,7 @@ impl World {
                 self.arrive(&flying);
             }
         }
-        panic!("they go on answering each other at {:?}", self.now);
+        panic!("the ends answer each other endlessly at {:?}", self.now);
     }
 
     pub(crate) fn launch(&mut self, to_end: usize, sent: Vec<(SocketAddr, Vec<u8>)>) {
@@ -150,7 +150,7 @@ impl World {
         }
     }
 
-    /// Notes until when the session may be used that a handshake message of `end` leads to.
+    /// Notes when the session that a handshake message of `end` leads to expires.
     fn announce(&mut self, end: usize, datagram: &[u8]) {
         let longest = match datagram[0] {
             1 => ANSWER_TIME + REJECT_AFTER_TIME,
@@ -162,7 +162,7 @@ impl World {
         sessions.insert(index(datagram), self.now + longest);
     }
 
-    /// What is taken is new, and of a session that is not too old.
+    /// Delivers a datagram; if it is accepted, checks that it is new and its session not expired.
     pub(crate) fn arrive(&mut self, flying: &Flying) {
         let (now, datagram) = (self.now, &flying.datagram);
         let ends = self.ends.iter_mut();
@@ -174,14 +174,17 @@ impl World {
             if is_cookie || all_drops(host) > drops {
                 continue;
             }
-            assert!(end.taken.insert(datagram.clone()), "again: {datagram:?}");
+            assert!(
+                end.accepted.insert(datagram.clone()),
+                "accepted twice: {datagram:?}"
+            );
             let session = end.sessions.get(&index(datagram));
             let is_in_time = datagram[0] != 4 || session.is_some_and(|end| now < *end);
-            assert!(is_in_time, "until {session:?} only: {datagram:?}");
+            assert!(is_in_time, "accepted after {session:?}: {datagram:?}");
         }
     }
 
-    /// A datagram of long ago comes again, or late for the first time.
+    /// Delivers a copy of an earlier datagram.
     pub(crate) fn come_again(&mut self, which: u8) {
         if !self.copies.is_empty() {
             let nth = usize::from(which) % self.copies.len();
@@ -212,7 +215,7 @@ impl World {
                 return;
             }
         }
-        panic!("a timer fires all the time at {:?}", self.now);
+        panic!("a timer fires endlessly at {:?}", self.now);
     }
 
     pub(crate) fn set_link(&mut self, end: usize, is_up: bool) {
@@ -222,7 +225,7 @@ impl World {
         end.host.node.set_link(is_up, now);
     }
 
-    /// Adds the peer, or sets it anew, as this end's settings have it.
+    /// Adds the peer, or configures it again, by this end's settings.
     pub(crate) fn set_peer(&mut self, end: usize, with_endpoint: bool) {
         let mut peer = self.ends[1 - end].host.as_peer();
         let mine = &mut self.ends[end];
@@ -240,7 +243,7 @@ impl World {
 
     pub(crate) fn remove_peer(&mut self, end: usize) {
         self.ends[end].has_peer = false;
-        self.ends[end].taken.clear();
+        self.ends[end].accepted.clear();
         let mut peer = PeerUpdate::new(self.ends[1 - end].host.public_key());
         peer.remove = true;
         self.ends[end].host.set_peer(peer, self.now);
@@ -268,14 +271,14 @@ impl World {
 }
 
 impl End {
-    /// How many packets wait for a session: neither sent nor dropped.
+    /// The number of packets held for a session: neither sent nor dropped.
     pub(crate) fn held(&mut self) -> u64 {
         let sent = self.host.node.counters().outbound_packets;
         let outbound = |reason: &&DropReason| reason.name().starts_with("outbound");
         let reasons = DropReason::ALL.iter().filter(outbound);
         let dropped: u64 = reasons.map(|&reason| self.host.drops(reason)).sum();
         let held = self.offered.checked_sub(sent + dropped);
-        held.expect("counted twice")
+        held.expect("a packet was counted twice")
     }
 }
 
@@ -291,7 +294,7 @@ fn all_drops(host: &mut Host) -> u64 {
         .sum()
 }
 
-/// Zero is none.
+/// No key if `byte` is zero.
 pub(crate) fn preshared_of(byte: u8) -> Option<Option<PresharedKey>> {
     Some((byte > 0).then_some(PresharedKey([byte; 32])))
 }
@@ -303,8 +306,8 @@ impl DatagramSink for Wire {
         true
     }
 
-    fn append(&mut self, transmit: &Transmit, datagram: &[u8]) -> std::result::Result<(), Full> {
-        self.0.push((transmit.to, datagram.to_vec()));
+    fn append(&mut self, destination: &Destination, datagram: &[u8]) -> Result<(), SinkFull> {
+        self.0.push((destination.to, datagram.to_vec()));
         Ok(())
     }
 }

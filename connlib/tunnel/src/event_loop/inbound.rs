@@ -2,12 +2,8 @@
 
 use std::{io, time::Duration};
 
-use convoy_gso::{Datagram, ReceiveBuffers, udp::Family};
-use convoy_proto::{
-    Arrival,
-    counters::DropReason,
-    inbound::{Inbound, is_handshake},
-};
+use convoy_gso::{ReceiveBuffers, udp::Family};
+use convoy_proto::{counters::DropReason, inbound::is_handshake};
 use convoy_tun::{InboundBatch, Writer};
 
 use super::EventLoop;
@@ -148,14 +144,8 @@ impl EventLoop {
             if inbound.batch.is_none() {
                 inbound.batch = inbound.writer.take(now);
             }
-            let arrived = Inbound {
-                datagram: datagram.bytes,
-                from: datagram.from,
-                arrival: arrival(&datagram),
-                ecn: datagram.ecn,
-            };
             let mut sink = ToTun(inbound.batch.as_mut());
-            if node.handle_inbound(arrived, now, &mut sink).is_ok() {
+            if node.handle_inbound(datagram, now, &mut sink).is_ok() {
                 inbound.received.advance();
                 datagrams += 1;
                 continue;
@@ -192,9 +182,4 @@ impl EventLoop {
         }
         inbound.writer.wake();
     }
-}
-
-fn arrival(datagram: &Datagram<'_>) -> Option<Arrival> {
-    let (address, interface) = (datagram.to?, datagram.interface?);
-    Some(Arrival { address, interface })
 }

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use convoy_gso::{Flushed, Flusher, GsoQueue, UdpSockets, udp::Family};
-use convoy_proto::{Control, Node, STACK_BUFFER_BYTES, counters::DropReason};
+use convoy_proto::{ControlDatagram, Node, STACK_BUFFER_BYTES, counters::DropReason};
 use convoy_tun::{OutboundBatch, Reader, ReaderExit, TryRecv};
 
 use super::EventLoop;
 use crate::{
-    adapters::{FromTun, ToUdp, destination},
+    adapters::{FromTun, ToUdp},
     budget::Budget,
     error::Exit,
     metrics::Metrics,
@@ -28,7 +28,7 @@ pub(super) struct OutboundHalf {
     pub(super) batch: Option<OutboundBatch>,
     queue: GsoQueue,
     /// A control datagram that its socket had no room for.
-    pub(super) control: Option<Control>,
+    pub(super) control: Option<ControlDatagram>,
     pub(super) sending: [Sending; 2],
 }
 
@@ -63,7 +63,8 @@ impl OutboundHalf {
 
     /// Whether a control datagram was held back and need not be any more.
     pub(super) fn can_send_control(&self) -> bool {
-        let is_open = |control: &Control| self.state(control_family(control)) == Sending::Open;
+        let is_open =
+            |control: &ControlDatagram| self.state(control_family(control)) == Sending::Open;
         self.control.as_ref().is_some_and(is_open)
     }
 
@@ -129,7 +130,7 @@ impl OutboundHalf {
             return;
         }
         while let Some(control) = self.control.take().or_else(|| node.poll_control()) {
-            let to = destination(&control.transmit);
+            let to = control.destination;
             if control.is_cookie {
                 self.flusher.send_once(&to, &control.datagram, sockets);
                 continue;
@@ -158,8 +159,8 @@ impl OutboundHalf {
     }
 }
 
-fn control_family(control: &Control) -> Family {
-    Family::of(control.transmit.to)
+fn control_family(control: &ControlDatagram) -> Family {
+    Family::of(control.destination.to)
 }
 
 fn sending_after(flushed: &Flushed) -> Sending {

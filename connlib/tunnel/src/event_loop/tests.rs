@@ -1,7 +1,7 @@
 use std::{net::UdpSocket, time::Duration};
 
 use convoy_gso::{BoundSockets, Destination, Flushed, GsoQueue, SendDatagrams, SocketOptions};
-use convoy_proto::{Control, Transmit, counters::DropReason};
+use convoy_proto::{ControlDatagram, counters::DropReason};
 use convoy_tun::{Coalesce, Offload, memory, spawn_reader, spawn_writer};
 use tokio::sync::{mpsc, watch};
 
@@ -40,10 +40,10 @@ fn a_control_datagram_held_back_by_a_socket_that_is_open_again_is_sent() {
         while event_loop.tick() {}
         let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
         // A full socket refused the control datagram, and then took the whole queue.
-        event_loop.outbound.control = Some(Control {
-            transmit: Transmit {
+        event_loop.outbound.control = Some(ControlDatagram {
+            destination: Destination {
                 to: receiver.local_addr().unwrap(),
-                from: None,
+                source: None,
                 ecn: 0,
             },
             datagram: vec![1; 10].into(),
@@ -109,7 +109,7 @@ fn a_changed_route_brings_segmentation_back_to_those_who_refused_it() {
         let mut queue = GsoQueue::default();
         let to = Destination {
             to: ([192, 0, 2, 1], 1).into(),
-            from: None,
+            source: None,
             ecn: 0,
         };
         (0..2).for_each(|_| queue.append(&to, &[0; 100]).unwrap());
@@ -165,7 +165,7 @@ fn send_train(event_loop: &EventLoop, message: &[u8; 148]) {
     assert!(sender.segmentation() && event_loop.sockets.receive_offload());
     let to = Destination {
         to: ([127, 0, 0, 1], event_loop.port).into(),
-        from: None,
+        source: None,
         ecn: 0,
     };
     sender.send(&to, &message.repeat(64), Some(148)).unwrap();

@@ -1,15 +1,15 @@
-//! Each refusal at the first, a middle and the last send of a flush, with another destination's
-//! batches in between.
+//! Each refusal, at the first, a middle and the last send of a flush, interleaved with batches to
+//! another destination.
 
 use super::*;
 
-/// Sends of a flush of [`queued`] that nobody refuses: one a batch.
+/// Sends of a flush of [`queued`] without refusals: one per batch.
 const SENDS: usize = 6;
 /// Datagrams in a batch of [`queued`].
 const LEN: usize = 5;
 
 #[test]
-fn a_refused_batch_costs_one_address_its_segmentation_for_a_while_and_nobody_a_datagram() {
+fn a_refused_batch_costs_its_address_segmentation_for_a_while_and_loses_no_datagram() {
     for (errno, pause) in [
         (libc::EIO, RETRY_AFTER_REFUSAL),
         (libc::EINVAL, RETRY_AFTER_REFUSAL),
@@ -37,7 +37,7 @@ fn a_refused_batch_costs_one_address_its_segmentation_for_a_while_and_nobody_a_d
 }
 
 #[test]
-fn a_changed_route_is_reason_enough_to_try_segmentation_again() {
+fn segmentation_is_tried_again_after_a_route_change() {
     let mut rig = queued(&[(0, libc::EMSGSIZE)]);
     rig.flush(NOW);
     assert_eq!(rig.flusher.refusing(), 1);
@@ -48,7 +48,7 @@ fn a_changed_route_is_reason_enough_to_try_segmentation_again() {
 }
 
 #[test]
-fn a_kernel_that_has_buffers_again_in_time_loses_nothing() {
+fn nothing_is_lost_if_the_kernel_has_buffers_again_in_time() {
     for nth in [0, 2, SENDS - 1] {
         let mut rig = queued(&[0, 1, 2].map(|n| (nth + n, libc::ENOBUFS)));
         for n in 1..=NO_BUFFERS_RETRIES {
@@ -64,7 +64,7 @@ fn a_kernel_that_has_buffers_again_in_time_loses_nothing() {
 }
 
 #[test]
-fn a_kernel_that_has_no_buffers_four_times_costs_one_batch() {
+fn a_kernel_that_lacks_buffers_four_times_costs_one_batch() {
     for nth in [0, 2, SENDS - 1] {
         let mut rig = queued(&[0, 1, 2, 3].map(|n| (nth + n, libc::ENOBUFS)));
         (0..3).for_each(|_| assert_ne!(rig.flush(NOW), Flushed::Done));
@@ -77,7 +77,7 @@ fn a_kernel_that_has_no_buffers_four_times_costs_one_batch() {
 }
 
 #[test]
-fn a_full_socket_is_counted_and_goes_on_where_it_stopped() {
+fn a_full_socket_is_counted_and_sending_resumes_where_it_stopped() {
     for nth in [0, 2, SENDS - 1] {
         let mut rig = queued(&[(nth, libc::EAGAIN)]);
         assert!(matches!(rig.flush(NOW), Flushed::Blocked(_)));
@@ -89,7 +89,7 @@ fn a_full_socket_is_counted_and_goes_on_where_it_stopped() {
 
 #[test]
 fn datagrams_too_long_even_alone_are_counted_one_by_one_and_others_are_untouched() {
-    // The first batch, and then two of its five datagrams.
+    // Refuse the first batch, and then two of its five datagrams.
     let mut rig = queued(&[0, 2, 5].map(|n| (n, libc::EMSGSIZE)));
     assert_eq!(rig.flush(NOW), Flushed::Done);
     assert_eq!(rig.sends_to(to()), [1; 3 * LEN - 2]);
@@ -102,7 +102,7 @@ fn datagrams_too_long_even_alone_are_counted_one_by_one_and_others_are_untouched
 }
 
 #[test]
-fn an_error_of_no_known_kind_drops_the_batch_that_met_it_and_no_other() {
+fn an_unknown_error_drops_the_batch_that_met_it_and_no_other() {
     for nth in [0, 2, SENDS - 1] {
         let mut rig = queued(&[(nth, libc::EPERM)]);
         assert_eq!(rig.flush(NOW), Flushed::Done);
@@ -125,11 +125,11 @@ fn a_lost_source_address_is_counted_and_costs_nothing() {
 }
 
 #[test]
-fn what_is_given_up_while_it_waits_leaves_its_tries_to_nobody() {
+fn a_datagram_given_up_while_it_waits_passes_its_retries_to_no_other() {
     let mut rig = Rig::new(&[0, 1, 2, 3, 4].map(|n| (n, libc::ENOBUFS)));
     let ahead = Destination {
         to: to(),
-        from: None,
+        source: None,
         ecn: 0,
     };
     let mut send = |flusher: &mut Flusher| {
@@ -142,7 +142,7 @@ fn what_is_given_up_while_it_waits_leaves_its_tries_to_nobody() {
     assert_eq!(rig.lost(), 0);
 }
 
-/// Batches of five to two addresses in turn.
+/// Batches of five datagrams, alternating between two addresses.
 fn queued(errors: &[(usize, i32)]) -> Rig {
     let mut rig = Rig::new(errors);
     rig.queue_again();
@@ -154,17 +154,17 @@ impl Rig {
         for to in [to(), elsewhere()].into_iter().cycle().take(SENDS) {
             let destination = Destination {
                 to,
-                from: None,
+                source: None,
                 ecn: 0,
             };
-            // The shorter one closes the batch.
+            // The shorter one seals the batch.
             for len in [100, 100, 100, 100, 50] {
                 self.queue.append(&destination, &vec![7; len]).unwrap();
             }
         }
     }
 
-    /// Datagrams of each send there.
+    /// The number of datagrams of each send to `to`.
     fn sends_to(&self, to: SocketAddr) -> Vec<usize> {
         let sends = self.socket.to.iter().zip(&self.socket.sends);
         sends

@@ -1,7 +1,7 @@
-//! One socket in the event loop, which is woken for as little as possible.
+//! One UDP socket, registered so that it wakes the event loop as rarely as possible.
 //!
-//! The loop waits to read for as long as the socket lives. To write it waits only while the socket is
-//! full: a registration for both would wake it for every datagram that leaves the send buffer.
+//! The loop watches it for readability all its life, and for writability only while it is full: a
+//! registration for both would wake the loop for every datagram that leaves the send buffer.
 
 use std::{
     io,
@@ -16,19 +16,19 @@ use tokio::io::{Interest, unix::AsyncFd};
 use super::options;
 use crate::receive::ReceiveBuffers;
 
-/// A socket with quinn-udp's state for it.
+/// A socket that tokio watches, with quinn-udp's state for it.
 #[derive(Debug)]
-pub(super) struct Endpoint {
+pub(super) struct AsyncSocket {
     socket: AsyncFd<Fd<UdpSocket>>,
-    /// The same socket, while it is full.
+    /// A duplicate of its descriptor, watched for writability; only while the socket is full.
     full: Option<AsyncFd<Fd<OwnedFd>>>,
     state: UdpSocketState,
-    /// Read once: the state's own value falls to 1 for good after one error.
+    /// Read once: quinn-udp's own value falls to 1 for good after one error.
     max_segments: usize,
     receive_offload: bool,
 }
 
-/// A descriptor that is registered.
+/// A registered descriptor.
 #[derive(Debug)]
 struct Fd<T>(T);
 
@@ -38,14 +38,14 @@ impl<T: AsFd> AsRawFd for Fd<T> {
     }
 }
 
-impl AsFd for Endpoint {
+impl AsFd for AsyncSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.get_ref().0.as_fd()
     }
 }
 
-impl Endpoint {
-    /// Makes the socket part of the current tokio runtime.
+impl AsyncSocket {
+    /// Registers the socket with the current tokio runtime.
     pub(super) fn register(socket: Socket, receive_offload: bool) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         let socket = UdpSocket::from(socket);
@@ -73,7 +73,7 @@ impl Endpoint {
     }
 
     pub(super) async fn readable(&self) {
-        // An error shows itself again at the next receive.
+        // The next receive reports any error.
         drop(self.socket.readable().await);
     }
 
@@ -84,8 +84,8 @@ impl Endpoint {
         }
     }
 
-    /// Receives even if tokio has not heard yet that the socket is readable: a loop that is never
-    /// idle rarely turns the reactor.
+    /// Receives even if tokio has not seen the socket become readable: a loop that is never idle
+    /// rarely turns the reactor.
     pub(super) fn receive(&self, buffers: &mut ReceiveBuffers) -> io::Result<usize> {
         let socket = &self.socket.get_ref().0;
         now_or_when_ready(&self.socket, Interest::READABLE, || {
@@ -110,9 +110,9 @@ impl Endpoint {
         result
     }
 
-    /// Lets [`Endpoint::writable`] complete when the socket has room.
+    /// Lets [`AsyncSocket::writable`] complete once the socket has room.
     ///
-    /// Without a descriptor to spare the kernel is said to lack buffers: then it is asked again soon.
+    /// If no descriptor is left to watch, reports `ENOBUFS`, so that the caller retries soon.
     fn watch_room(&mut self) -> io::Result<()> {
         if self.full.is_none() {
             let again = self.as_fd().try_clone_to_owned();
@@ -122,12 +122,13 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Whether quinn-udp has met `EIO` or `EINVAL`, and made good for it by trying without the TOS.
+    /// Whether quinn-udp has met `EIO` or `EINVAL` and has fallen back to sending without the TOS.
     fn has_fallen_back(&self) -> bool {
         self.state.max_gso_segments() < self.max_segments
     }
 
-    /// quinn-udp leaves out the IPv4 TOS, and with it ECN, for good after `EIO` or `EINVAL`.
+    /// Starts quinn-udp's state afresh: after `EIO` or `EINVAL` it omits the IPv4 TOS, and with it ECN,
+    /// for good.
     pub(super) fn recreate_state(&mut self) {
         let socket = &self.socket.get_ref().0;
         let Ok(state) = UdpSocketState::new(socket.into()) else {
@@ -135,19 +136,19 @@ impl Endpoint {
         };
         self.state = state;
         if let Err(error) = options::adjust(self.as_fd(), self.receive_offload) {
-            tracing::warn!(%error, "Cannot set the options of a UDP socket again");
+            tracing::warn!(%error, "Cannot restore the options of a UDP socket");
         }
     }
 }
 
 fn register<T: AsFd>(fd: T, interest: Interest) -> io::Result<AsyncFd<Fd<T>>> {
-    // SAFETY: the descriptors that are registered own theirs, keep it open until they are dropped,
-    // and give no other.
+    // SAFETY: `Fd` wraps only types that own their descriptor, keep it open until they are dropped,
+    // and always return the same one.
     Ok(unsafe { AsyncFd::register_with_interest(Fd(fd), interest) }?)
 }
 
-/// Runs `operation` even if tokio has not heard that the descriptor is ready. `WouldBlock` clears
-/// what tokio believes.
+/// Runs `operation` even if tokio has not seen the descriptor become ready. `WouldBlock` clears the
+/// readiness that tokio remembers.
 fn now_or_when_ready<T, R>(
     fd: &AsyncFd<Fd<T>>,
     interest: Interest,
@@ -176,9 +177,9 @@ mod tests {
     async fn a_socket_is_watched_for_room_until_a_datagram_went() {
         let receiver = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let socket = Socket::new(Domain::IPV4, Type::DGRAM, None).unwrap();
-        let mut endpoint = Endpoint::register(socket, false).unwrap();
-        endpoint.watch_room().unwrap();
-        endpoint.writable().await;
+        let mut socket = AsyncSocket::register(socket, false).unwrap();
+        socket.watch_room().unwrap();
+        socket.writable().await;
         let transmit = Transmit {
             destination: receiver.local_addr().unwrap(),
             ecn: None,
@@ -186,7 +187,7 @@ mod tests {
             segment_size: None,
             src_ip: None,
         };
-        endpoint.send(&transmit).unwrap();
-        assert!(endpoint.full.is_none());
+        socket.send(&transmit).unwrap();
+        assert!(socket.full.is_none());
     }
 }

@@ -1,0 +1,101 @@
+//! Control datagrams: handshake messages, cookie replies and keepalives, which do not wait behind
+//! bulk data.
+
+use std::{
+    collections::VecDeque,
+    net::{IpAddr, SocketAddr},
+};
+
+use bytes::Bytes;
+use convoy_datagram::Destination;
+
+use crate::noise::CONTROL_BYTES;
+
+/// Most control datagrams waiting for [`crate::Node::poll_control`].
+const CONTROL_DATAGRAMS: usize = 4096;
+/// Above this number, cookie replies are left out: handshakes keep most of the room.
+const COOKIE_REPLIES: usize = CONTROL_DATAGRAMS / 4;
+/// Bound of the memory of waiting control datagrams, in bytes.
+pub const CONTROL_QUEUE_BYTES: usize =
+    CONTROL_DATAGRAMS * (size_of::<ControlDatagram>() + CONTROL_BYTES.next_power_of_two());
+
+/// A datagram to be sent ahead of bulk data.
+#[derive(Clone, Debug)]
+pub struct ControlDatagram {
+    /// Where to send it.
+    pub destination: Destination,
+    /// The UDP payload.
+    pub datagram: Bytes,
+    /// A cookie reply goes to an address that has proved nothing: send it once or not at all.
+    pub is_cookie: bool,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct ControlQueue {
+    waiting: VecDeque<ControlDatagram>,
+}
+
+impl ControlQueue {
+    /// Queues a handshake message or a keepalive; returns whether there was room.
+    pub(crate) fn push(&mut self, destination: Destination, datagram: &[u8]) -> bool {
+        let has_room = self.waiting.len() < CONTROL_DATAGRAMS;
+        if has_room {
+            self.push_back(destination, datagram, false);
+        }
+        has_room
+    }
+
+    /// Queues a cookie reply; returns whether there was room.
+    pub(crate) fn push_cookie(&mut self, destination: Destination, reply: &[u8]) -> bool {
+        let has_room = self.waiting.len() < COOKIE_REPLIES;
+        if has_room {
+            self.push_back(destination, reply, true);
+        }
+        has_room
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<ControlDatagram> {
+        self.waiting.pop_front()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.waiting.clear();
+    }
+
+    /// Lets the kernel choose the source of waiting datagrams from `source` to `to`.
+    pub(crate) fn forget_source(&mut self, to: SocketAddr, source: IpAddr) {
+        for ControlDatagram { destination, .. } in &mut self.waiting {
+            if destination.to == to && destination.source == Some(source) {
+                destination.source = None;
+            }
+        }
+    }
+
+    fn push_back(&mut self, destination: Destination, datagram: &[u8], is_cookie: bool) {
+        self.waiting.push_back(ControlDatagram {
+            destination,
+            datagram: Bytes::copy_from_slice(datagram),
+            is_cookie,
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_queue_is_bounded_and_cookies_leave_room_for_handshakes() {
+        let destination = Destination {
+            to: ([192, 0, 2, 1], 51820).into(),
+            source: None,
+            ecn: 0,
+        };
+        let mut queue = ControlQueue::default();
+        let cookies = (0..5000).filter(|_| queue.push_cookie(destination, &[3; 64]));
+        assert_eq!(cookies.count(), COOKIE_REPLIES);
+        let handshakes = (0..5000).filter(|_| queue.push(destination, &[1; 148]));
+        assert_eq!(handshakes.count(), CONTROL_DATAGRAMS - COOKIE_REPLIES);
+        assert!(!queue.push_cookie(destination, &[3; 64]));
+    }
+}

@@ -1,0 +1,159 @@
+//! Limits the cost of handshake messages while the node is under load (WireGuard paper §5.3).
+//!
+//! boringtun sends a cookie to an address and checks that the address returns it, but limits neither
+//! the cookies that it sends and checks nor the handshakes of an address that returned one.
+
+use std::{collections::HashMap, net::IpAddr, time::Duration};
+
+use crate::{
+    hashed_rate_limiter::HashedRateLimiter,
+    token_bucket::{Rate, TokenBucket},
+};
+
+/// Handshake messages a second above which the node is under load and asks for cookies.
+pub(crate) const HANDSHAKES_PER_SECOND: u64 = 200;
+
+/// Handshake messages from one address under load: 20 a second, 5 at once, as the reference allows.
+const PER_ADDRESS: Rate = Rate::per_second(20, 5);
+/// Bound of the addresses counted at any time.
+const ADDRESSES: usize = 8192;
+/// Cookie replies a second from each of 1,024 buckets: about 6 µs each.
+const COOKIES_PER_SECOND: u32 = 10;
+/// Cookies checked a second, likewise: about 4 µs for each wrong one.
+const CHECKS_PER_SECOND: u32 = 20;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Counts handshake messages whose MAC1 is right, and limits them by address under load.
+#[derive(Debug)]
+pub(crate) struct HandshakeLimiter {
+    second: Duration,
+    seen: u64,
+    /// An attacker chooses the keys, so the hash must be a keyed one.
+    addresses: HashMap<IpAddr, TokenBucket>,
+    cookies: HashedRateLimiter,
+    checks: HashedRateLimiter,
+}
+
+impl Default for HandshakeLimiter {
+    fn default() -> Self {
+        Self {
+            second: Duration::ZERO,
+            seen: 0,
+            addresses: HashMap::new(),
+            cookies: HashedRateLimiter::new(COOKIES_PER_SECOND),
+            checks: HashedRateLimiter::new(CHECKS_PER_SECOND),
+        }
+    }
+}
+
+impl HandshakeLimiter {
+    /// Counts a message; returns whether the node is under load.
+    pub(crate) fn count(&mut self, now: Duration) -> bool {
+        if now.saturating_sub(self.second) >= SECOND {
+            if self.seen <= HANDSHAKES_PER_SECOND {
+                self.addresses.clear();
+            }
+            self.second = now;
+            self.seen = 0;
+        }
+        self.seen += 1;
+        self.seen > HANDSHAKES_PER_SECOND
+    }
+
+    /// Whether to send a cookie reply to `address`, which may be forged.
+    pub(crate) fn may_send_cookie(&mut self, address: IpAddr, now: Duration) -> bool {
+        self.cookies.admit(network(address), now)
+    }
+
+    /// Whether to check the cookie that a message from `address` claims to hold.
+    pub(crate) fn may_check_cookie(&mut self, address: IpAddr, now: Duration) -> bool {
+        self.checks.admit(network(address), now)
+    }
+
+    /// Whether to handle a message from `address`, which has returned its cookie.
+    pub(crate) fn admit(&mut self, address: IpAddr, now: Duration) -> bool {
+        let network = network(address);
+        if self.addresses.len() >= ADDRESSES && !self.addresses.contains_key(&network) {
+            self.addresses.retain(|_, bucket| !bucket.is_full(now));
+            if self.addresses.len() >= ADDRESSES {
+                return false;
+            }
+        }
+        let bucket = self.addresses.entry(network).or_default();
+        bucket.take(PER_ADDRESS, now)
+    }
+}
+
+/// All the addresses that one sender controls: an IPv4 address, or an IPv6 /64.
+fn network(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(_) => address,
+        IpAddr::V6(v6) => IpAddr::V6((v6.to_bits() & (u128::MAX << 64)).into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const T0: Duration = Duration::from_secs(1000);
+
+    #[test]
+    fn an_address_has_a_burst_of_five_and_then_twenty_a_second() {
+        let mut limiter = HandshakeLimiter::default();
+        let mut admitted = |at: Duration| limiter.admit([192, 0, 2, 1].into(), at);
+        assert_eq!((0..10).filter(|_| admitted(T0)).count(), 5);
+        let later = (1..=1000).filter(|ms| admitted(T0 + Duration::from_millis(*ms)));
+        assert_eq!(later.count(), 20);
+    }
+
+    #[test]
+    fn each_ipv4_address_and_each_ipv6_network_has_tokens_of_its_own() {
+        let mut limiter = HandshakeLimiter::default();
+        let mut burst = |address: &str| {
+            let address = address.parse().unwrap();
+            (0..10).filter(|_| limiter.admit(address, T0)).count()
+        };
+        assert_eq!(burst("192.0.2.1"), 5);
+        assert_eq!(burst("192.0.2.2"), 5);
+        assert_eq!(burst("2001:db8::1"), 5);
+        assert_eq!(burst("2001:db8::ffff:1"), 0);
+        assert_eq!(burst("2001:db8:0:1::1"), 5);
+    }
+
+    #[test]
+    fn an_ipv6_network_shares_its_cookies_and_checks() {
+        let mut limiter = HandshakeLimiter::default();
+        let hosts: Vec<IpAddr> = (0..100u128)
+            .map(|host| IpAddr::V6(((0x2001_0db8 << 96) | host).into()))
+            .collect();
+        let cookies = hosts.iter().filter(|a| limiter.may_send_cookie(**a, T0));
+        assert_eq!(cookies.count(), COOKIES_PER_SECOND as usize);
+        let checks = hosts.iter().filter(|a| limiter.may_check_cookie(**a, T0));
+        assert_eq!(checks.count(), CHECKS_PER_SECOND as usize);
+    }
+
+    #[test]
+    fn at_the_bound_new_addresses_are_refused_until_known_ones_are_idle() {
+        let mut limiter = HandshakeLimiter::default();
+        for n in 0..ADDRESSES as u32 {
+            assert!(limiter.admit(IpAddr::V4(n.into()), T0));
+        }
+        let new = [192, 0, 2, 1].into();
+        assert!(!limiter.admit(new, T0));
+        assert!(limiter.admit([0, 0, 0, 1].into(), T0), "a known one");
+        assert!(limiter.admit(new, T0 + SECOND));
+        assert!(limiter.addresses.len() < 10);
+    }
+
+    #[test]
+    fn load_begins_above_the_limit_and_ends_with_the_second() {
+        let mut limiter = HandshakeLimiter::default();
+        for _ in 0..HANDSHAKES_PER_SECOND {
+            assert!(!limiter.count(T0));
+        }
+        assert!(limiter.count(T0));
+        assert!(!limiter.count(T0 + SECOND));
+    }
+}
