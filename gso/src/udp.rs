@@ -15,6 +15,7 @@ use socket::AsyncSocket;
 
 mod options;
 mod socket;
+mod watched;
 
 /// Socket buffer requested in each direction, in bytes; the reference requests the same.
 const SOCKET_BUFFER_BYTES: usize = 7 * 1024 * 1024;
@@ -189,8 +190,8 @@ impl UdpSockets {
     ///
     /// # Errors
     /// `WouldBlock` if there are none, else as `recvmmsg(2)`.
-    pub fn receive(&self, family: Family, buffers: &mut ReceiveBuffers) -> io::Result<usize> {
-        match self.socket(family) {
+    pub fn receive(&mut self, family: Family, buffers: &mut ReceiveBuffers) -> io::Result<usize> {
+        match self.socket_mut(family) {
             Some(socket) => socket.receive(buffers),
             None => Err(io::ErrorKind::WouldBlock.into()),
         }
@@ -204,11 +205,12 @@ impl UdpSockets {
         }
     }
 
-    /// Whether the runtime has seen the socket become readable, and no receive has found it empty
-    /// since.
+    /// Whether a receive may bring something. `is_busy`: the event loop has not waited lately, and
+    /// tokio has had no chance to see the socket become readable.
     #[must_use]
-    pub fn is_readable(&self, family: Family) -> bool {
-        self.socket(family).is_some_and(AsyncSocket::is_readable)
+    pub fn is_worth_receiving(&self, family: Family, is_busy: bool) -> bool {
+        self.socket(family)
+            .is_some_and(|socket| socket.is_worth_receiving(is_busy))
     }
 
     /// Waits until a full socket is writable again; for ever if it is not full, or if there is no such
@@ -235,16 +237,17 @@ impl UdpSockets {
         self.sockets().map(sizes).reduce(smaller)
     }
 
-    /// Whether there is a socket of this family.
-    #[must_use]
-    pub fn has(&self, family: Family) -> bool {
-        self.socket(family).is_some()
-    }
-
     fn socket(&self, family: Family) -> Option<&AsyncSocket> {
         match family {
             Family::V4 => self.v4.as_ref(),
             Family::V6 => self.v6.as_ref(),
+        }
+    }
+
+    fn socket_mut(&mut self, family: Family) -> Option<&mut AsyncSocket> {
+        match family {
+            Family::V4 => self.v4.as_mut(),
+            Family::V6 => self.v6.as_mut(),
         }
     }
 
@@ -260,10 +263,7 @@ impl SendDatagrams for UdpSockets {
         contents: &[u8],
         segment_len: Option<usize>,
     ) -> io::Result<()> {
-        let socket = match Family::of(destination.to) {
-            Family::V4 => self.v4.as_mut(),
-            Family::V6 => self.v6.as_mut(),
-        };
+        let socket = self.socket_mut(Family::of(destination.to));
         let socket = socket.ok_or_else(|| io::Error::from_raw_os_error(libc::EAFNOSUPPORT))?;
         socket.send(&Transmit {
             destination: destination.to,

@@ -22,7 +22,7 @@ const ENOUGH_PACKETS: usize = 32;
 
 /// Packets for the TUN. Dropping the batch gives it up, and its buffer back.
 #[derive(Debug)]
-pub struct InboundBatch(pub(crate) Lease<Inbound>);
+pub struct InboundBatch(pub(crate) Lease<InboundBuffer>);
 
 impl InboundBatch {
     /// `len` bytes to decrypt into. A slot that is not committed is given up by the next call.
@@ -61,7 +61,7 @@ impl InboundBatch {
 
 /// The contents of an [`InboundBatch`].
 #[derive(Debug)]
-pub(crate) struct Inbound {
+pub(crate) struct InboundBuffer {
     pub(crate) buffer: Box<[u8]>,
     pub(crate) trains: Trains,
     /// What became of it, for the event loop to collect when the batch has come back.
@@ -74,7 +74,7 @@ pub(crate) struct Inbound {
     is_full: bool,
 }
 
-impl Inbound {
+impl InboundBuffer {
     pub(crate) fn new() -> Self {
         Self {
             // Zeroed memory is mapped when first touched: a quiet tunnel uses a few pages.

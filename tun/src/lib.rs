@@ -65,8 +65,9 @@ pub const OUTBOUND_BATCHES: usize = 6;
 pub const INBOUND_BATCHES: usize = 6;
 
 /// All memory, in bytes, that one reader and one writer can ever hold.
-pub const POOL_BYTES: usize = OUTBOUND_BATCHES * (BATCH_BYTES + size_of::<outbound::Outbound>())
-    + INBOUND_BATCHES * (BATCH_BYTES + size_of::<inbound::Inbound>())
+pub const POOL_BYTES: usize = OUTBOUND_BATCHES
+    * (BATCH_BYTES + size_of::<outbound::OutboundBuffer>())
+    + INBOUND_BATCHES * (BATCH_BYTES + size_of::<inbound::InboundBuffer>())
     + 2 * write::JOINED_BYTES;
 
 const _: () = assert!(POOL_BYTES < 6 * 1024 * 1024);

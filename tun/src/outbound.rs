@@ -25,7 +25,7 @@ const MAX_SUMS: usize = 2048;
 /// time is a range of it, as short as it likes. Dropping the batch gives its buffer back to the reader
 /// thread, which once it has none waits for half of them.
 #[derive(Debug)]
-pub struct OutboundBatch(pub(crate) Lease<Outbound>);
+pub struct OutboundBatch(pub(crate) Lease<OutboundBuffer>);
 
 impl OutboundBatch {
     /// Packets in the batch, handed out or not.
@@ -160,7 +160,7 @@ const NO_ENTRY: Entry = Entry {
 
 /// The contents of an [`OutboundBatch`].
 #[derive(Debug)]
-pub(crate) struct Outbound {
+pub(crate) struct OutboundBuffer {
     buffer: Box<[u8]>,
     filled: usize,
     entries: [Entry; MAX_BATCH_PACKETS],
@@ -181,7 +181,7 @@ pub(crate) struct Outbound {
     overwritten: Overwritten,
 }
 
-impl Outbound {
+impl OutboundBuffer {
     pub(crate) fn new() -> Self {
         Self {
             // Zeroed memory is mapped when first touched: a quiet tunnel uses a few pages.
@@ -238,7 +238,7 @@ impl Outbound {
         Some(&mut self.buffer[start - framing..start + MAX_PACKET])
     }
 
-    /// Takes in what a read left in [`Outbound::room`]. `framing` is the length of the virtio header.
+    /// Takes in what a read left in [`OutboundBuffer::room`]. `framing` is the length of the virtio header.
     pub(crate) fn accept(&mut self, read: usize, framing: usize) {
         let start = self.next_start();
         let end = start - framing + read;

@@ -7,7 +7,7 @@ use tokio::sync::mpsc::{self, error::TryRecvError};
 use crate::{
     Device, MAX_BATCH_PACKETS, OUTBOUND_BATCHES,
     device::{PacketIo, Stop},
-    outbound::{Outbound, OutboundBatch},
+    outbound::{OutboundBatch, OutboundBuffer},
     pool::{Lease, Pool},
     schedule::preempt_nobody,
     sparse::{FEW, Loan, PAUSE, Read, Sparse},
@@ -23,7 +23,7 @@ pub fn spawn_reader(device: &Device, batch: usize) -> io::Result<Reader> {
     // Room for every batch of the pool: that is where the thread waits.
     let (sender, receiver) = mpsc::channel(OUTBOUND_BATCHES);
     let stop = Arc::new(Stop::new()?);
-    let pool = Pool::new(OUTBOUND_BATCHES, Outbound::new);
+    let pool = Pool::new(OUTBOUND_BATCHES, OutboundBuffer::new);
     let loan = Arc::new(Loan::default());
     let limit = batch.clamp(1, MAX_BATCH_PACKETS);
     let source = Source {
@@ -64,13 +64,13 @@ pub fn spawn_reader(device: &Device, batch: usize) -> io::Result<Reader> {
 /// The receiving end of the reader thread; dropping it ends the thread.
 #[derive(Debug)]
 pub struct Reader {
-    receiver: mpsc::Receiver<Lease<Outbound>>,
+    receiver: mpsc::Receiver<Lease<OutboundBuffer>>,
     source: Source,
     sparse: Sparse,
     loan: Arc<Loan>,
     /// Received by [`Reader::ready`], for [`Reader::try_recv`].
     next: Option<OutboundBatch>,
-    pool: Arc<Pool<Outbound>>,
+    pool: Arc<Pool<OutboundBuffer>>,
     stop: Arc<Stop>,
     thread: Option<JoinHandle<ReaderExit>>,
 }
@@ -150,7 +150,7 @@ impl Reader {
         self.pool.close();
     }
 
-    fn accept(&mut self, batch: Lease<Outbound>) -> OutboundBatch {
+    fn accept(&mut self, batch: Lease<OutboundBuffer>) -> OutboundBatch {
         if batch.lends_device {
             self.sparse.begin();
         }
@@ -199,8 +199,8 @@ struct Reading {
     source: Source,
     stop: Arc<Stop>,
     loan: Arc<Loan>,
-    pool: Arc<Pool<Outbound>>,
-    sender: mpsc::Sender<Lease<Outbound>>,
+    pool: Arc<Pool<OutboundBuffer>>,
+    sender: mpsc::Sender<Lease<OutboundBuffer>>,
     limit: usize,
     /// Drained: wait for readability before reading again.
     is_drained: bool,
@@ -230,7 +230,7 @@ impl Reading {
     }
 
     /// Waits for the first packet, and reads what else is there.
-    fn fill(&mut self, batch: &mut Outbound) -> Result<(), ReaderExit> {
+    fn fill(&mut self, batch: &mut OutboundBuffer) -> Result<(), ReaderExit> {
         let mut waited = None;
         while batch.is_empty() {
             if self.is_drained {
@@ -271,7 +271,7 @@ enum Filled {
 impl Source {
     /// Reads without waiting, up to `limit` packets; a super-packet alone may pass it.
     #[inline(never)]
-    fn fill(&self, batch: &mut Outbound, limit: usize) -> Result<Filled, ReaderExit> {
+    fn fill(&self, batch: &mut OutboundBuffer, limit: usize) -> Result<Filled, ReaderExit> {
         let mut last = 1;
         while batch.packets() + last <= limit.max(last) {
             let Some(room) = batch.room(self.framing) else {

@@ -10,8 +10,8 @@ use crate::{
     Coalesce, InboundBatch, OutboundBatch,
     checksum::sum,
     device::{PacketIo, Stop},
-    inbound::Inbound,
-    outbound::Outbound,
+    inbound::InboundBuffer,
+    outbound::OutboundBuffer,
     pool::Pool,
     vnet::VNET_LEN,
     write::BatchWriter,
@@ -28,11 +28,11 @@ pub fn checksum(data: &[u8]) -> u16 {
 
 /// What the reader thread does with what it has read.
 #[derive(Debug)]
-pub struct Intake(Arc<Pool<Outbound>>);
+pub struct Intake(Arc<Pool<OutboundBuffer>>);
 
 impl Default for Intake {
     fn default() -> Self {
-        Self(Pool::new(BATCHES, Outbound::new))
+        Self(Pool::new(BATCHES, OutboundBuffer::new))
     }
 }
 
@@ -56,7 +56,7 @@ impl Intake {
 /// What the writer thread does with a batch; the device takes everything and keeps nothing.
 #[derive(Debug)]
 pub struct Outlet {
-    pool: Arc<Pool<Inbound>>,
+    pool: Arc<Pool<InboundBuffer>>,
     writer: BatchWriter,
     coalesce: Coalesce,
 }
@@ -66,7 +66,7 @@ impl Outlet {
     #[must_use]
     pub fn new(coalesce: Coalesce) -> Self {
         Self {
-            pool: Pool::new(BATCHES, Inbound::new),
+            pool: Pool::new(BATCHES, InboundBuffer::new),
             writer: BatchWriter::new(Arc::new(Nothing), true, Arc::default(), None),
             coalesce,
         }

@@ -13,7 +13,7 @@ use crate::{
     coalesce::{Packet, Shape, Train, Trains},
     counters::WriterCounters,
     device::{PacketIo, Stop},
-    inbound::Inbound,
+    inbound::InboundBuffer,
     ip::{self, MAX_PACKET, set_word, tcp, udp, v4, v6},
     vnet::{GSO_TCPV4, GSO_TCPV6, GSO_UDP_L4, NEEDS_CSUM, VNET_LEN, VnetHeader},
 };
@@ -57,8 +57,8 @@ impl BatchWriter {
     /// # Errors
     /// [`Blocked`] where the kernel has no room: the batch remembers how far it was written.
     #[inline(never)]
-    pub(crate) fn write(&mut self, batch: &mut Inbound) -> Result<(), Blocked> {
-        let Inbound {
+    pub(crate) fn write(&mut self, batch: &mut InboundBuffer) -> Result<(), Blocked> {
+        let InboundBuffer {
             buffer,
             trains,
             counters,

@@ -15,7 +15,7 @@ use crate::{
     counters::WriterCounters,
     device::Stop,
     hand_over::HandOver,
-    inbound::{Inbound, InboundBatch},
+    inbound::{InboundBatch, InboundBuffer},
     pool::{Lease, Pool},
     schedule::preempt_nobody,
     write::BatchWriter,
@@ -57,7 +57,7 @@ pub fn spawn_writer(device: &Device, coalesce: Coalesce) -> io::Result<Writer> {
     Ok(Writer {
         queue,
         is_enqueued: false,
-        pool: Pool::new(INBOUND_BATCHES, Inbound::new),
+        pool: Pool::new(INBOUND_BATCHES, InboundBuffer::new),
         direct: batch_writer(None),
         coalesce,
         in_flight,
@@ -72,10 +72,10 @@ pub fn spawn_writer(device: &Device, coalesce: Coalesce) -> io::Result<Writer> {
 /// The sending end of the writer thread; dropping it writes what was submitted and ends the thread.
 #[derive(Debug)]
 pub struct Writer {
-    queue: Arc<HandOver<Lease<Inbound>>>,
+    queue: Arc<HandOver<Lease<InboundBuffer>>>,
     /// The thread may sleep beside what is in the queue.
     is_enqueued: bool,
-    pool: Arc<Pool<Inbound>>,
+    pool: Arc<Pool<InboundBuffer>>,
     /// Writes on the event loop's thread while traffic is sparse.
     direct: BatchWriter,
     coalesce: Coalesce,
@@ -191,7 +191,7 @@ impl Drop for Writer {
 
 /// What the thread holds.
 struct Writing {
-    queue: Arc<HandOver<Lease<Inbound>>>,
+    queue: Arc<HandOver<Lease<InboundBuffer>>>,
     to_device: BatchWriter,
     in_flight: Arc<AtomicUsize>,
 }

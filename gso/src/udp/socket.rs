@@ -6,41 +6,31 @@
 use std::{
     io,
     net::UdpSocket,
-    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
 };
 
 use quinn_udp::{Transmit, UdpSocketState};
 use socket2::Socket;
-use tokio::io::{Interest, unix::AsyncFd};
+use tokio::io::Interest;
 
-use super::options;
+use super::{options, watched::Watched};
 use crate::receive::ReceiveBuffers;
 
 /// A socket that tokio watches, with quinn-udp's state for it.
 #[derive(Debug)]
 pub(super) struct AsyncSocket {
-    socket: AsyncFd<Fd<UdpSocket>>,
+    socket: Watched<UdpSocket>,
     /// A duplicate of its descriptor, watched for writability; only while the socket is full.
-    full: Option<AsyncFd<Fd<OwnedFd>>>,
+    full: Option<Watched<OwnedFd>>,
     state: UdpSocketState,
     /// Read once: quinn-udp's own value falls to 1 for good after one error.
     max_segments: usize,
     receive_offload: bool,
 }
 
-/// A registered descriptor.
-#[derive(Debug)]
-struct Fd<T>(T);
-
-impl<T: AsFd> AsRawFd for Fd<T> {
-    fn as_raw_fd(&self) -> RawFd {
-        self.0.as_fd().as_raw_fd()
-    }
-}
-
 impl AsFd for AsyncSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.get_ref().0.as_fd()
+        self.socket.inner().as_fd()
     }
 }
 
@@ -54,7 +44,7 @@ impl AsyncSocket {
         Ok(Self {
             max_segments: state.max_gso_segments(),
             receive_offload: receive_offload && state.gro_segments() > 1,
-            socket: register(socket, Interest::READABLE)?,
+            socket: Watched::new(socket, Interest::READABLE)?,
             full: None,
             state,
         })
@@ -68,36 +58,32 @@ impl AsyncSocket {
         self.receive_offload
     }
 
-    pub(super) fn is_readable(&self) -> bool {
-        self.socket.try_io(Interest::READABLE, |_| Ok(())).is_ok()
+    /// Whether a receive may bring something; `is_busy` if the event loop has not waited lately.
+    pub(super) fn is_worth_receiving(&self, is_busy: bool) -> bool {
+        self.socket.is_worth_trying(is_busy)
     }
 
     pub(super) async fn readable(&self) {
-        // The next receive reports any error.
-        drop(self.socket.readable().await);
+        self.socket.ready().await;
     }
 
     pub(super) async fn writable(&self) {
         match &self.full {
-            Some(full) => drop(full.writable().await),
+            Some(full) => full.ready().await,
             None => std::future::pending().await,
         }
     }
 
-    /// Receives even if tokio has not seen the socket become readable: a loop that is never idle
-    /// rarely turns the reactor.
-    pub(super) fn receive(&self, buffers: &mut ReceiveBuffers) -> io::Result<usize> {
-        let socket = &self.socket.get_ref().0;
-        now_or_when_ready(&self.socket, Interest::READABLE, || {
-            buffers.fill(|slices, meta| self.state.recv(socket.into(), slices, meta))
-        })
+    pub(super) fn receive(&mut self, buffers: &mut ReceiveBuffers) -> io::Result<usize> {
+        let Self { socket, state, .. } = self;
+        socket.run(|socket| buffers.fill(|slices, meta| state.recv(socket.into(), slices, meta)))
     }
 
     pub(super) fn send(&mut self, transmit: &Transmit<'_>) -> io::Result<()> {
-        let socket = &self.socket.get_ref().0;
+        let socket = self.socket.inner();
         let send = || self.state.try_send(socket.into(), transmit);
-        let result = match &self.full {
-            Some(full) => now_or_when_ready(full, Interest::WRITABLE, send),
+        let result = match &mut self.full {
+            Some(full) => full.run(|_| send()),
             None => send(),
         };
         match &result {
@@ -116,7 +102,7 @@ impl AsyncSocket {
     fn watch_room(&mut self) -> io::Result<()> {
         if self.full.is_none() {
             let again = self.as_fd().try_clone_to_owned();
-            let full = again.and_then(|fd| register(fd, Interest::WRITABLE));
+            let full = again.and_then(|fd| Watched::new(fd, Interest::WRITABLE));
             self.full = Some(full.map_err(|_| io::Error::from_raw_os_error(libc::ENOBUFS))?);
         }
         Ok(())
@@ -130,7 +116,7 @@ impl AsyncSocket {
     /// Starts quinn-udp's state afresh: after `EIO` or `EINVAL` it omits the IPv4 TOS, and with it ECN,
     /// for good.
     pub(super) fn recreate_state(&mut self) {
-        let socket = &self.socket.get_ref().0;
+        let socket = self.socket.inner();
         let Ok(state) = UdpSocketState::new(socket.into()) else {
             return;
         };
@@ -139,30 +125,6 @@ impl AsyncSocket {
             tracing::warn!(%error, "Cannot restore the options of a UDP socket");
         }
     }
-}
-
-fn register<T: AsFd>(fd: T, interest: Interest) -> io::Result<AsyncFd<Fd<T>>> {
-    // SAFETY: `Fd` wraps only types that own their descriptor, keep it open until they are dropped,
-    // and always return the same one.
-    Ok(unsafe { AsyncFd::register_with_interest(Fd(fd), interest) }?)
-}
-
-/// Runs `operation` even if tokio has not seen the descriptor become ready. `WouldBlock` clears the
-/// readiness that tokio remembers.
-fn now_or_when_ready<T, R>(
-    fd: &AsyncFd<Fd<T>>,
-    interest: Interest,
-    mut operation: impl FnMut() -> io::Result<R>,
-) -> io::Result<R>
-where
-    T: AsFd,
-{
-    let mut tried = false;
-    let result = fd.try_io(interest, |_| {
-        tried = true;
-        operation()
-    });
-    if tried { result } else { operation() }
 }
 
 #[cfg(test)]

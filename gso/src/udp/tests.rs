@@ -13,7 +13,7 @@ fn a_batch_is_cut_by_the_kernel_and_comes_back_together_with_its_mark() {
             (Ipv6Addr::LOCALHOST, 0).into(),
         ] {
             let mut sender = sockets(true);
-            let receiver = sockets(true);
+            let mut receiver = sockets(true);
             assert!(sender.segmentation() && receiver.receive_offload());
             let to = SocketAddr::new(loopback.ip(), receiver.port());
             let mut queue = GsoQueue::default();
@@ -27,7 +27,7 @@ fn a_batch_is_cut_by_the_kernel_and_comes_back_together_with_its_mark() {
             }
             Flusher::new(true).flush(&mut queue, &mut sender, Duration::ZERO);
 
-            let received = receive(&receiver, Family::of(to), 30).await;
+            let received = receive(&mut receiver, Family::of(to), 30).await;
             for (n, (bytes, from, local, ecn)) in received.into_iter().enumerate() {
                 assert_eq!(bytes, [n as u8; 1000]);
                 assert_eq!(from, SocketAddr::new(loopback.ip(), sender.port()));
@@ -54,7 +54,7 @@ fn both_families_share_one_port_and_a_taken_port_is_an_error() {
 fn without_receive_offload_each_datagram_has_its_buffer() {
     on_runtime(async {
         let mut sender = sockets(true);
-        let receiver = sockets(false);
+        let mut receiver = sockets(false);
         let to = (Ipv4Addr::LOCALHOST, receiver.port()).into();
         let mut queue = GsoQueue::default();
         let destination = Destination {
@@ -66,7 +66,7 @@ fn without_receive_offload_each_datagram_has_its_buffer() {
             queue.append(&destination, &[n; 100]).unwrap();
         }
         Flusher::new(true).flush(&mut queue, &mut sender, Duration::ZERO);
-        assert_eq!(receive(&receiver, Family::V4, 5).await.len(), 5);
+        assert_eq!(receive(&mut receiver, Family::V4, 5).await.len(), 5);
         assert!(!receiver.receive_offload());
         assert_eq!(receiver.kernel_drops(), 0);
     });
@@ -86,7 +86,7 @@ fn losses_of_a_tiny_receive_buffer_are_counted() {
     const SENT: usize = 500;
     on_runtime(async {
         let mut sender = sockets(true);
-        let receiver = sockets(false);
+        let mut receiver = sockets(false);
         let requested = 2 * SOCKET_BUFFER_BYTES;
         let (receive_bytes, send_bytes) = receiver.buffer_bytes().unwrap();
         assert!(receive_bytes <= requested && send_bytes <= requested);
@@ -109,14 +109,14 @@ fn losses_of_a_tiny_receive_buffer_are_counted() {
         assert_eq!(flushed, crate::Flushed::Done);
         let dropped = receiver.kernel_drops() as usize;
         assert!(0 < dropped && dropped < SENT, "{dropped}");
-        let received = receive(&receiver, Family::V4, SENT - dropped).await;
+        let received = receive(&mut receiver, Family::V4, SENT - dropped).await;
         assert_eq!(received.len(), SENT - dropped);
     });
 }
 
 type Received = (Vec<u8>, SocketAddr, Option<std::net::IpAddr>, u8);
 
-async fn receive(sockets: &UdpSockets, family: Family, count: usize) -> Vec<Received> {
+async fn receive(sockets: &mut UdpSockets, family: Family, count: usize) -> Vec<Received> {
     let mut buffers = ReceiveBuffers::default();
     let mut received = Vec::new();
     while received.len() < count {

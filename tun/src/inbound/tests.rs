@@ -83,7 +83,7 @@ fn more_than_the_slot_cannot_be_committed() {
 }
 
 fn batch(coalesce: Coalesce) -> InboundBatch {
-    let mut batch = InboundBatch(Pool::new(1, Inbound::new).take().unwrap());
+    let mut batch = InboundBatch(Pool::new(1, InboundBuffer::new).take().unwrap());
     batch.0.clear(coalesce);
     batch
 }

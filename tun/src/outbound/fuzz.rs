@@ -9,7 +9,7 @@ use crate::{
 };
 
 thread_local! {
-    static POOL: std::sync::Arc<Pool<Outbound>> = Pool::new(1, Outbound::new);
+    static POOL: std::sync::Arc<Pool<OutboundBuffer>> = Pool::new(1, OutboundBuffer::new);
 }
 
 #[test]

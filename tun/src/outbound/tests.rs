@@ -132,7 +132,7 @@ fn padding_beyond_fifteen_bytes_is_refused() {
 }
 
 fn batch() -> OutboundBatch {
-    OutboundBatch(Pool::new(1, Outbound::new).take().unwrap())
+    OutboundBatch(Pool::new(1, OutboundBuffer::new).take().unwrap())
 }
 
 /// False: no room.

@@ -14,7 +14,7 @@ use crate::{
 };
 
 thread_local! {
-    static POOL: Arc<Pool<Inbound>> = Pool::new(1, Inbound::new);
+    static POOL: Arc<Pool<InboundBuffer>> = Pool::new(1, InboundBuffer::new);
 }
 
 const ALL: Offload = Offload {

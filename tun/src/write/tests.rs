@@ -357,7 +357,7 @@ fn write_all(
             .sum::<usize>()
             < BATCH_BYTES
     );
-    let pool = Pool::new(1, Inbound::new);
+    let pool = Pool::new(1, InboundBuffer::new);
     let vnet_hdr = device.offload().vnet_hdr;
     let mut writer = BatchWriter::new(device.io.clone(), vnet_hdr, Arc::default(), None);
     let mut total = WriterCounters::default();

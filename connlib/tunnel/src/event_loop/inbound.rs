@@ -12,8 +12,6 @@ use crate::{adapters::ToTun, budget::Budget};
 /// Handshake messages that one receive call may work off: each may cost several Diffie-Hellmans,
 /// and packets wait meanwhile.
 const HANDSHAKES_AT_ONCE: usize = 32;
-/// Successive calls without a datagram after which a socket is left alone until it is readable.
-const CALLS_IN_VAIN: u32 = 64;
 /// Pause in receiving after an error that is not for want of datagrams.
 const RECEIVE_PAUSE: Duration = Duration::from_millis(10);
 
@@ -30,8 +28,6 @@ pub(super) struct InboundHalf {
     retry_at: Option<Duration>,
     /// The socket served first.
     first_family: Family,
-    /// Receive calls on each socket since the last that brought something.
-    calls_in_vain: [u32; 2],
 }
 
 impl InboundHalf {
@@ -43,7 +39,6 @@ impl InboundHalf {
             is_writer_full: false,
             retry_at: None,
             first_family: Family::V4,
-            calls_in_vain: [0; 2],
         }
     }
 
@@ -87,10 +82,12 @@ impl EventLoop {
     pub(super) fn receive(&mut self, now: Duration) -> bool {
         self.inbound.retry_at = self.inbound.retry_at.filter(|at| now < *at);
         let mut datagrams = self.work_off_received(now);
+        // The tick after a wait is often followed by one that finds nothing.
+        let is_busy = self.busy_ticks > 1;
         for family in [self.inbound.first_family, self.inbound.first_family.other()] {
             // A full writer leaves datagrams in the buffers: they come first.
             let may_receive = self.inbound.received.is_finished() && self.inbound.can_receive();
-            if may_receive && self.is_worth_a_call(family) {
+            if may_receive && self.sockets.is_worth_receiving(family, is_busy) {
                 // The other one is first in the next tick.
                 self.inbound.first_family = family.other();
                 datagrams += self.receive_from(family, now);
@@ -100,29 +97,15 @@ impl EventLoop {
         datagrams > 0
     }
 
-    /// Whether a receive call may bring something.
-    ///
-    /// A loop that has just waited knows which sockets are readable. One that is never idle rarely
-    /// asks: then a socket that was in use lately is tried in every tick.
-    fn is_worth_a_call(&self, family: Family) -> bool {
-        let is_asking_rarely = self.busy_ticks > 1;
-        let is_in_use = self.inbound.calls_in_vain[family as usize] < CALLS_IN_VAIN;
-        let is_tried = is_asking_rarely && is_in_use && self.sockets.has(family);
-        is_tried || self.sockets.is_readable(family)
-    }
-
     fn receive_from(&mut self, family: Family, now: Duration) -> usize {
         self.metrics.receive_calls += 1;
         let received = &mut self.inbound.received;
         match self.sockets.receive(family, received) {
             Ok(_) => {
-                self.inbound.calls_in_vain[family as usize] = 0;
                 self.metrics.received(received);
                 return self.work_off_received(now);
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                self.inbound.calls_in_vain[family as usize] += 1;
-            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) => {
                 self.metrics.receive_failed(&error);
                 self.inbound.retry_at = Some(now + RECEIVE_PAUSE);
