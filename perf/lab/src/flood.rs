@@ -1,12 +1,12 @@
-//! Attacks on a daemon's port: datagrams at a constant rate, from ten thousands of addresses.
+//! Attacks on a daemon's port: datagrams at a constant rate, from tens of thousands of addresses.
 //!
 //! ```text
 //!  Generator ── Ethernet frames (packet socket) ──▶ veth ──▶ IP stack ──▶ the daemon's UDP socket
 //!    198.18.0.0/16 as sources
 //! ```
 //!
-//! Frames are made here and handed to the interface below the sender's IP stack: a source address
-//! is whatever the frame says, and a datagram costs the sender about a microsecond.
+//! Frames are made here and handed to the interface below the sender's IP stack, so that they may
+//! claim any source address, and a datagram costs the sender about a microsecond.
 
 mod capture;
 mod datagrams;
@@ -43,7 +43,7 @@ pub struct Generator {
     frames: u64,
 }
 
-/// What a flood was.
+/// The size of a flood.
 #[derive(Clone, Copy, Debug)]
 pub struct Flooded {
     /// Datagrams sent; each segment of a train is one.
@@ -58,7 +58,7 @@ impl Generator {
     /// Opens a packet socket on `interface`, whose other end has the Ethernet address `neighbour`.
     ///
     /// # Errors
-    /// [`LabError::Link`] when the kernel refuses it.
+    /// When the kernel refuses it.
     pub fn new(
         namespace: &Namespace,
         interface: &str,
@@ -127,7 +127,7 @@ impl Generator {
             .collect();
         let sent = match self.socket.send_many(&parts) {
             Ok(sent) => sent,
-            // A full queue on the way: lost like what a router drops.
+            // A full queue on the way: lost, as in a router.
             Err(e) if e.raw_os_error() == Some(libc::ENOBUFS) => 0,
             Err(e) => return Err(e),
         };

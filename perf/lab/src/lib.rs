@@ -24,10 +24,8 @@
 //!
 //! Deliberately left out: name resolution, and `/sys` (it shows the host's network).
 
-mod address;
 mod error;
 mod eventually;
-mod features;
 pub mod flood;
 mod holder;
 mod lab;
@@ -35,22 +33,20 @@ mod link;
 pub mod loss;
 pub mod measure;
 mod namespace;
-mod netlink;
 mod packet_socket;
 mod privilege;
 pub mod relay;
 mod require;
-mod sweep;
+mod tool;
 pub mod traffic;
 pub mod wireguard;
 
-pub use address::{Cidr, ParseCidrError};
 pub use error::LabError;
 pub use eventually::eventually;
-pub use features::{FeatureError, UDP_SEGMENTATION, has_feature, set_feature};
 pub use lab::Lab;
 pub use link::{Link, LinkStatistics};
 pub use namespace::Namespace;
 pub use nix::unistd::Pid;
 pub use packet_socket::{Frame, PacketSocket};
 pub use require::{require_lab, require_programs, require_root_lab};
+pub use tool::{UDP_SEGMENTATION, set_feature};

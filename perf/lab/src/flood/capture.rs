@@ -6,6 +6,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use etherparse::{NetSlice, SlicedPacket, TransportSlice};
+
 use crate::packet_socket::{Frame, PacketSocket};
 
 /// Hears up to `count` WireGuard messages of this type that go to `to`; fewer if there are no more
@@ -45,48 +47,46 @@ fn datagrams(frame: &Frame, to: SocketAddrV4) -> impl Iterator<Item = &[u8]> {
 }
 
 fn payload(frame: &[u8], to: SocketAddrV4) -> Option<&[u8]> {
-    const UDP: u8 = 17;
-    let (ethernet, packet) = frame.split_at_checked(14)?;
-    let is_udp = ethernet[12..] == [0x08, 0x00] && *packet.get(9)? == UDP;
-    let header = usize::from(packet[0] & 0xf) * 4;
-    let total = u16::from_be_bytes([packet[2], packet[3]]).into();
-    let udp = packet.get(header..total)?;
-    let is_to =
-        packet.get(16..20)? == to.ip().octets() && udp.get(2..4)? == to.port().to_be_bytes();
-    (is_udp && is_to).then(|| udp.get(8..)).flatten()
+    let packet = SlicedPacket::from_ethernet(frame).ok()?;
+    let (Some(NetSlice::Ipv4(ip)), Some(TransportSlice::Udp(udp))) = (packet.net, packet.transport)
+    else {
+        return None;
+    };
+    let is_to = ip.header().destination_addr() == *to.ip() && udp.destination_port() == to.port();
+    is_to.then(|| udp.payload())
 }
 
 #[cfg(test)]
 mod tests {
+    use etherparse::PacketBuilder;
+
     use super::*;
 
     #[test]
-    fn a_captured_train_is_cut_and_what_goes_elsewhere_is_left_out() {
-        let mut bytes = vec![0; 14 + 20 + 8];
-        bytes[12..14].copy_from_slice(&[0x08, 0x00]);
-        bytes[14] = 0x45;
-        bytes[14 + 2..][..2].copy_from_slice(&33u16.to_be_bytes());
-        bytes[14 + 9] = 17;
-        bytes[14 + 16..][..4].copy_from_slice(&[10, 0, 0, 1]);
-        bytes[14 + 22..][..2].copy_from_slice(&7u16.to_be_bytes());
-        // Five bytes, and the padding of a short frame.
-        bytes.extend([1, 2, 3, 4, 5, 0, 0, 0]);
+    fn a_captured_train_is_cut_and_datagrams_to_others_are_left_out() {
+        let packet =
+            PacketBuilder::ethernet2([1; 6], [2; 6]).ipv4([10, 0, 0, 2], [10, 0, 0, 1], 64);
+        let mut bytes = Vec::new();
+        packet
+            .udp(9, 7)
+            .write(&mut bytes, &[1, 2, 3, 4, 5])
+            .unwrap();
+        let whole = bytes.len();
+        // The padding of a short frame.
+        bytes.extend([0; 3]);
         let frame = |bytes: &[u8]| Frame {
             bytes: bytes.to_vec(),
             segment: Some(2),
         };
-        let whole = frame(&bytes);
+        let train = frame(&bytes);
         let to = |host, port| SocketAddrV4::new([10, 0, 0, host].into(), port);
-        let cut: Vec<_> = datagrams(&whole, to(1, 7)).collect();
+        let cut: Vec<_> = datagrams(&train, to(1, 7)).collect();
         assert_eq!(cut, [&[1, 2][..], &[3, 4], &[5]]);
-        assert_eq!(datagrams(&whole, to(1, 8)).count(), 0);
-        assert_eq!(datagrams(&whole, to(2, 7)).count(), 0);
-        for len in 0..14 + 33 {
-            assert_eq!(
-                datagrams(&frame(&bytes[..len]), to(1, 7)).count(),
-                0,
-                "{len}"
-            );
+        assert_eq!(datagrams(&train, to(1, 8)).count(), 0);
+        assert_eq!(datagrams(&train, to(2, 7)).count(), 0);
+        for len in 0..whole {
+            let none = datagrams(&frame(&bytes[..len]), to(1, 7)).count();
+            assert_eq!(none, 0, "{len}");
         }
     }
 }

@@ -2,6 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use nix::sys::signal::Signal;
+
 use crate::{
     error::LabError,
     namespace::Namespace,
@@ -13,7 +15,7 @@ const INTERFACE: &str = "wg0";
 /// The UDP port of every end.
 const PORT: u16 = 51_820;
 
-/// Who an end is: its keys, and the number that its addresses are made of.
+/// The identity of an end: its keys, and the number that its addresses are made of.
 #[derive(Clone, Debug)]
 pub struct Identity {
     /// The daemon's keys.
@@ -30,7 +32,7 @@ pub struct End {
     pub daemon: Daemon,
     /// The daemon's identity.
     pub keys: KeyPair,
-    /// What the daemon has been told.
+    /// The daemon's configuration.
     pub config: Config,
     number: u8,
     tunnel_mtu: u32,
@@ -38,15 +40,13 @@ pub struct End {
 
 impl Identity {
     /// A new random identity.
-    #[must_use]
     pub fn new(number: u8) -> Self {
         let keys = KeyPair::generate();
         Self { keys, number }
     }
 
-    /// What another end is told of this one: its key, where it is (if that is known beforehand),
-    /// and that its inner addresses are behind it.
-    #[must_use]
+    /// This end as a peer of another one: its key, its address (if that is known beforehand), and its
+    /// inner addresses.
     pub fn as_peer(&self, endpoint: Option<SocketAddr>) -> Peer {
         Peer {
             public_key: self.keys.public,
@@ -66,7 +66,6 @@ impl End {
     /// with its addresses and an MTU in bytes.
     ///
     /// # Errors
-    ///
     /// When the daemon does not start or refuses its configuration.
     pub fn start(
         namespace: &Namespace,
@@ -92,32 +91,27 @@ impl End {
     }
 
     /// This end's address inside the tunnel.
-    #[must_use]
     pub fn inner_v4(&self) -> IpAddr {
         inner_v4(self.number).into()
     }
 
     /// This end's IPv6 address inside the tunnel.
-    #[must_use]
     pub fn inner_v6(&self) -> IpAddr {
         inner_v6(self.number).into()
     }
 
-    /// Where this end's daemon is to be found outside, if it is an end of a
-    /// [`Tunnel`](crate::wireguard::Tunnel).
-    #[must_use]
+    /// This end's address outside, if it is an end of a [`Tunnel`](crate::wireguard::Tunnel).
     pub fn outer(&self, underlay: Underlay) -> SocketAddr {
         outer(underlay, self.number)
     }
 
-    /// Kills the daemon without notice, starts `implementation` in its place, and tells it the
-    /// same as before.
+    /// Kills the daemon without notice, starts `implementation` in its place, and configures it as
+    /// before.
     ///
     /// # Errors
-    ///
     /// When the new daemon does not start.
     pub fn replace_daemon(&mut self, implementation: &Implementation) -> Result<(), LabError> {
-        self.daemon.signal(nix::sys::signal::Signal::SIGKILL)?;
+        self.daemon.signal(Signal::SIGKILL)?;
         self.daemon.wait()?;
         self.daemon = Daemon::start(&self.namespace, implementation, INTERFACE)?;
         self.bring_up()
@@ -135,7 +129,7 @@ impl End {
             link.add_address(INTERFACE, &format!("{}/64", self.inner_v6()))?;
         }
         link.set_up(INTERFACE)?;
-        // A daemon hears of it, and then opens its sockets.
+        // The daemon opens its sockets when it hears of it.
         self.daemon.wait_until_listening(self.config.listen_port)?;
         if has_ipv6 {
             self.daemon.wait_until_addressed(inner_v6(self.number))?;

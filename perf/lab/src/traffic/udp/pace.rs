@@ -1,4 +1,4 @@
-//! An absolute schedule: how many packets are due, and when to look again.
+//! An absolute schedule: how many packets are due, and when the next ones are.
 
 use std::time::Duration;
 

@@ -1,16 +1,22 @@
 //! Receives a flow and counts what is missing, repeated or late.
 
-use std::net::UdpSocket;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::{
+    net::UdpSocket,
+    thread,
+    time::{Duration, Instant},
+};
 
-use nix::errno::Errno;
-use nix::sys::socket::{getsockopt, setsockopt, sockopt};
+use nix::{
+    errno::Errno,
+    sys::socket::{getsockopt, setsockopt, sockopt},
+};
 
-use super::batch::{BATCH, Inbox, socket_drops};
-use super::{FIRST_PACKET_PATIENCE, HELLO, HELLO_INTERVAL, header, parse};
-use crate::traffic::error::Doing as _;
-use crate::traffic::{End, TrafficError, UdpJob, UdpReceived};
+use super::{
+    FIRST_PACKET_PATIENCE, HELLO, HELLO_INTERVAL,
+    batch::{BATCH, Inbox, socket_drops},
+    header,
+};
+use crate::traffic::{End, TrafficError, UdpJob, UdpReceived, error::Doing as _};
 
 const BUFFER_BYTES: usize = 16 * 1024 * 1024;
 /// With this much the receiver can sleep between two reads without losing packets.
@@ -32,9 +38,8 @@ pub(super) fn enlarge_buffer(socket: &UdpSocket) -> Result<(), TrafficError> {
 
 /// Receives `job`'s packets until all are there or its time is over.
 pub(super) fn receive(socket: &UdpSocket, job: &UdpJob) -> Result<UdpReceived, TrafficError> {
-    socket
-        .set_read_timeout(Some(HELLO_INTERVAL))
-        .doing("set a socket timeout")?;
+    let timeout = socket.set_read_timeout(Some(HELLO_INTERVAL));
+    timeout.doing("set a socket timeout")?;
     let buffer = getsockopt(socket, sockopt::RcvBuf).doing("read the receive buffer's size")?;
     let nap = (buffer >= ROOMY_BYTES).then_some(NAP);
 
@@ -52,7 +57,8 @@ pub(super) fn receive(socket: &UdpSocket, job: &UdpJob) -> Result<UdpReceived, T
             Ok(packets) => {
                 let drained = packets.len() < BATCH;
                 let before = arrivals.packets;
-                packets.for_each(|packet| arrivals.note(packet));
+                let marked = packets.into_iter().flatten();
+                marked.for_each(|(run, number)| arrivals.note(run, number));
                 if arrivals.packets > before {
                     clock.heard(Instant::now());
                 }
@@ -112,6 +118,7 @@ impl Clock {
 }
 
 /// Which packets have arrived: one bit each.
+#[derive(Default)]
 struct Arrivals {
     run: u64,
     expected: u64,
@@ -127,18 +134,11 @@ impl Arrivals {
         Self {
             run,
             expected,
-            seen: Vec::new(),
-            next: 0,
-            packets: 0,
-            duplicates: 0,
-            reordered: 0,
+            ..Self::default()
         }
     }
 
-    fn note(&mut self, packet: &[u8]) {
-        let Some((run, number)) = parse(packet) else {
-            return;
-        };
+    fn note(&mut self, run: u64, number: u64) {
         if run != self.run || number >= self.expected {
             return;
         }
@@ -171,7 +171,7 @@ mod tests {
     fn arrivals(numbers: &[u64]) -> Arrivals {
         let mut arrivals = Arrivals::new(1, 1_000);
         for &number in numbers {
-            arrivals.note(&header(1, number));
+            arrivals.note(1, number);
         }
         arrivals
     }
@@ -192,8 +192,7 @@ mod tests {
     #[test]
     fn packets_of_other_flows_and_absurd_numbers_are_ignored() {
         let mut arrivals = arrivals(&[1_000, u64::MAX]);
-        arrivals.note(&header(2, 0));
-        arrivals.note(&[0; 3]);
+        arrivals.note(2, 0);
         assert_eq!(arrivals.packets, 0);
         assert!(arrivals.seen.is_empty());
     }
