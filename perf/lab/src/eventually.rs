@@ -1,9 +1,7 @@
 //! Waiting for a condition, with a deadline.
 
-use std::{
-    thread,
-    time::{Duration, Instant},
-};
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// How often the condition is checked.
 const INTERVAL: Duration = Duration::from_millis(5);

@@ -7,23 +7,18 @@
 //! End-of-file comes when the program closes the pipe or dies, however it dies. The shell finds
 //! processes by namespace, not by parentage, since daemons put themselves into the background.
 
-use std::{
-    ffi::CString,
-    fs::{self, File},
-    io,
-    os::{
-        fd::OwnedFd,
-        unix::{ffi::OsStringExt, process::CommandExt},
-    },
-    process::{Child, Command, Stdio},
-    sync::Arc,
-};
+use std::ffi::CString;
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 
-use nix::{
-    mount::{MsFlags, mount},
-    sched::{CloneFlags, setns, unshare},
-    unistd::{Pid, chdir, getegid, geteuid, setsid},
-};
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, setns, unshare};
+use nix::unistd::{Pid, chdir, getegid, geteuid, setsid};
 
 /// Looks several times, for those that are being forked meanwhile or take time to die.
 const HOLD: &str = r#"

@@ -1,9 +1,7 @@
 //! A set of namespaces and the links between them.
 
-use std::{
-    os::fd::OwnedFd,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::{error::LabError, holder::Holder, namespace::Namespace, privilege};
 
@@ -36,9 +34,6 @@ impl Lab {
 
     /// Adds a namespace: a network of its own with nothing but `lo`, which is up, and an empty
     /// `/run` of its own. `label` is for messages and for `ps`.
-    ///
-    /// # Errors
-    /// When the kernel refuses it.
     pub fn namespace(&self, label: &str) -> Result<Namespace, LabError> {
         let opened = Holder::start(format!("lab:{label}"), self.user.clone()).and_then(|holder| {
             let namespace = Namespace::open(label, holder.pid(), self.user.clone())?;
@@ -59,9 +54,6 @@ impl Lab {
     /// their addresses and `mtu` in bytes, both up when this returns.
     ///
     /// IPv6 addresses are usable at once: duplicate address detection is off for them.
-    ///
-    /// # Errors
-    /// When the kernel refuses a link or an address.
     #[expect(
         clippy::too_many_arguments,
         reason = "three things for each end of a cable"

@@ -1,4 +1,6 @@
 //! A link that loses packets: nftables, since network emulation is not in every kernel.
+//!
+//! Calls fail with [`LabError::Tool`] when `nft` is not installed, or refuses.
 
 use serde_json::Value;
 
@@ -10,27 +12,18 @@ const TABLE: &str = "inet convoy_loss";
 /// Drops `percent` of the TCP and UDP packets that arrive on `interface`, from now on and instead of
 /// an earlier share. A packet is the unit that the kernel hands over: a whole batch, where the
 /// sender's interface does not cut it.
-///
-/// # Errors
-/// [`LabError::Tool`] when `nft` is not installed, or refuses the rule.
 pub fn lose_arriving(namespace: &Namespace, interface: &str, percent: f64) -> Result<(), LabError> {
     NFT.run(Some(namespace), &["-f", "-"], &ruleset(interface, percent))
         .map(drop)
 }
 
 /// Ends what [`lose_arriving`] began.
-///
-/// # Errors
-/// [`LabError::Tool`] when `nft` is not installed, or refuses.
 pub fn lose_nothing(namespace: &Namespace) -> Result<(), LabError> {
     let rules = format!("table {TABLE}\ndelete table {TABLE}\n");
     NFT.run(Some(namespace), &["-f", "-"], &rules).map(drop)
 }
 
 /// How many packets [`lose_arriving`] has dropped in `namespace`; 0 without its rule.
-///
-/// # Errors
-/// [`LabError::Tool`] when `nft` is not installed, or refuses.
 pub fn lost(namespace: &Namespace) -> Result<u64, LabError> {
     let listed = NFT.run(Some(namespace), &["-j", "list ruleset"], "")?;
     let ruleset: Value = serde_json::from_slice(&listed).unwrap_or_default();

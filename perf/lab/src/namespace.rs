@@ -1,21 +1,19 @@
 //! One namespace: programs and code inside it.
 
-use std::{
-    ffi::{CStr, OsStr},
-    fs::{self, File},
-    io,
-    os::{fd::OwnedFd, unix::process::CommandExt},
-    path::PathBuf,
-    process::Command,
-    sync::Arc,
-    thread,
-};
+use std::ffi::{CStr, OsStr};
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::Arc;
+use std::thread;
 
-use nix::{
-    sched::{CloneFlags, setns},
-    sys::{prctl::set_pdeathsig, signal::Signal},
-    unistd::{Pid, chdir, getpid, getppid},
-};
+use nix::sched::{CloneFlags, setns};
+use nix::sys::prctl::set_pdeathsig;
+use nix::sys::signal::Signal;
+use nix::unistd::{Pid, chdir, getpid, getppid};
 
 use crate::{error::LabError, link::Link};
 

@@ -1,23 +1,17 @@
 //! Sockets below the IP stack (packet(7)): the frames of an interface, byte for byte.
 
-use std::{
-    io::{self, IoSlice},
-    mem,
-    os::fd::{AsRawFd, OwnedFd},
-    time::Duration,
-};
+use std::io::{self, IoSlice};
+use std::mem;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::time::Duration;
 
-use nix::{
-    errno::Errno,
-    net::if_::if_nametoindex,
-    sys::{
-        socket::{
-            AddressFamily, LinkAddr, MsgFlags, MultiHeaders, SockFlag, SockType, SockaddrLike,
-            bind, recv, sendmmsg, setsockopt, socket, sockopt,
-        },
-        time::{TimeVal, TimeValLike},
-    },
+use nix::errno::Errno;
+use nix::net::if_::if_nametoindex;
+use nix::sys::socket::{
+    AddressFamily, LinkAddr, MsgFlags, MultiHeaders, SockFlag, SockType, SockaddrLike, bind, recv,
+    sendmmsg, setsockopt, socket, sockopt,
 };
+use nix::sys::time::{TimeVal, TimeValLike};
 
 use crate::{error::LabError, namespace::Namespace};
 
@@ -32,7 +26,8 @@ const BUFFER_BYTES: usize = 64 * 1024 * 1024;
 /// others send and receive there.
 ///
 /// Frames begin as the interface has it: with an Ethernet header on a veth, with the IP header on a
-/// TUN. Root is needed.
+/// TUN. Root is needed. Calls fail as the system calls do: `EMSGSIZE` for a frame longer than the
+/// interface takes.
 #[derive(Debug)]
 pub struct PacketSocket(OwnedFd);
 
@@ -47,17 +42,11 @@ pub struct Frame {
 
 impl PacketSocket {
     /// Hears everything that `interface` carries from now on, in either direction; can send, too.
-    ///
-    /// # Errors
-    /// [`LabError::Namespace`] when the kernel refuses it.
     pub fn hearing(namespace: &Namespace, interface: &str) -> Result<Self, LabError> {
         Self::open(namespace, interface, (libc::ETH_P_ALL as u16).to_be())
     }
 
     /// Sends only: frames of others cost it nothing.
-    ///
-    /// # Errors
-    /// As [`PacketSocket::hearing`].
     pub fn sending(namespace: &Namespace, interface: &str) -> Result<Self, LabError> {
         Self::open(namespace, interface, 0)
     }
@@ -81,9 +70,6 @@ impl PacketSocket {
     }
 
     /// Sends one frame without a virtio header.
-    ///
-    /// # Errors
-    /// As `send(2)`: `EMSGSIZE` for a frame longer than the interface takes.
     pub fn send(&self, frame: &[u8]) -> io::Result<()> {
         let whole = [IoSlice::new(&[0; VNET_HEADER]), IoSlice::new(frame)];
         self.send_many(&[whole]).map(drop)
@@ -91,9 +77,6 @@ impl PacketSocket {
 
     /// Sends frames, each of two parts of which the first begins with its virtio header; returns
     /// how many went.
-    ///
-    /// # Errors
-    /// As `sendmmsg(2)`, when not even the first went.
     pub(crate) fn send_many(&self, frames: &[[IoSlice<'_>; 2]]) -> io::Result<usize> {
         let to: Vec<Option<LinkAddr>> = vec![None; frames.len()];
         let mut headers = MultiHeaders::preallocate(frames.len(), None);
@@ -103,9 +86,6 @@ impl PacketSocket {
     }
 
     /// The next frame; `None` if none comes within `patience`.
-    ///
-    /// # Errors
-    /// As `recv(2)`.
     pub fn receive(&self, patience: Duration) -> io::Result<Option<Frame>> {
         // Zero would wait for ever.
         let patience = patience.as_micros().max(1) as i64;

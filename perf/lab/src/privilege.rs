@@ -1,10 +1,8 @@
 //! How this process may have namespaces: as root, or through a user namespace.
 
-use std::{
-    fs::{self, OpenOptions},
-    os::fd::OwnedFd,
-    sync::Arc,
-};
+use std::fs::{self, OpenOptions};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use crate::{error::LabError, holder};
 
@@ -42,32 +40,24 @@ fn has_capabilities() -> bool {
 
 /// The settings that stand in the way, as commands.
 fn fix() -> String {
-    /// A setting, the value that forbids, and the command that allows.
+    /// A setting, the value that forbids, and the value that allows.
     const SETTINGS: [(&str, &str, &str); 3] = [
-        (
-            "/proc/sys/user/max_user_namespaces",
-            "0",
-            "`sudo sysctl -w user.max_user_namespaces=15000`",
-        ),
-        (
-            "/proc/sys/kernel/unprivileged_userns_clone",
-            "0",
-            "`sudo sysctl -w kernel.unprivileged_userns_clone=1`",
-        ),
-        (
-            "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
-            "1",
-            "`sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0` (Ubuntu 24.04)",
-        ),
+        ("user.max_user_namespaces", "0", "15000"),
+        ("kernel.unprivileged_userns_clone", "0", "1"),
+        // Ubuntu 24.04.
+        ("kernel.apparmor_restrict_unprivileged_userns", "1", "0"),
     ];
-    let in_the_way: Vec<_> = SETTINGS
-        .iter()
-        .filter(|(path, forbids, _)| fs::read_to_string(path).is_ok_and(|v| v.trim() == *forbids))
-        .map(|(_, _, fix)| *fix)
+    let in_the_way = SETTINGS.iter().filter(|(name, forbids, _)| {
+        let value = fs::read_to_string(format!("/proc/sys/{}", name.replace('.', "/")));
+        value.is_ok_and(|value| value.trim() == *forbids)
+    });
+    let fixes: Vec<_> = in_the_way
+        .map(|(name, _, allows)| format!("`sudo sysctl -w {name}={allows}`"))
         .collect();
-    if in_the_way.is_empty() {
-        "run as root; in a container, allow user namespaces in its seccomp profile".to_owned()
-    } else {
-        format!("{}, or run as root", in_the_way.join(" and "))
+    match fixes.is_empty() {
+        true => {
+            "run as root; in a container, allow user namespaces in its seccomp profile".to_owned()
+        }
+        false => format!("{}, or run as root", fixes.join(" and ")),
     }
 }

@@ -17,23 +17,16 @@ mod census;
 mod fates;
 mod lane;
 
-use std::{
-    io,
-    net::{SocketAddr, UdpSocket},
-    os::fd::{AsFd, AsRawFd},
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
-    thread::{self, JoinHandle},
-    time::{Duration, Instant},
-};
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
 
-use nix::{
-    errno::Errno,
-    poll::{PollFd, PollFlags, ppoll},
-    sys::socket::{MsgFlags, recv, setsockopt, sockopt},
-};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::socket::{MsgFlags, recv, setsockopt, sockopt};
 
 use crate::{error::LabError, namespace::Namespace};
 pub use census::Census;
@@ -60,16 +53,11 @@ pub struct Side {
 /// A relay that runs on a thread of its own until it is dropped.
 pub struct Relay {
     lanes: Arc<Mutex<[Lane; 2]>>,
-    is_over: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
     seed: u64,
 }
 
 impl Relay {
-    /// Starts a relay in `namespace` with these impairments.
-    ///
-    /// # Errors
-    /// When a socket cannot be bound, or without root (see [`Namespace::run`]).
+    /// Starts a relay in `namespace`, as root, with these impairments.
     pub fn start(
         namespace: &Namespace,
         left: Side,
@@ -82,19 +70,13 @@ impl Relay {
         let sockets = sockets.map_err(|source| namespace.refused("start a relay", source))?;
         let lane = |direction| Lane::new(Fates::new(seed, direction, impairments.clone()));
         let lanes = Arc::new(Mutex::new(Direction::BOTH.map(lane)));
-        let is_over = Arc::new(AtomicBool::new(false));
-        let (shared, over) = (Arc::clone(&lanes), Arc::clone(&is_over));
-        let thread = thread::spawn(move || {
-            while !over.load(Ordering::Relaxed) {
-                forward(&sockets, &shared);
+        let relays = Arc::downgrade(&lanes);
+        thread::spawn(move || {
+            while let Some(lanes) = relays.upgrade() {
+                forward(&sockets, &lanes);
             }
         });
-        Ok(Self {
-            lanes,
-            is_over,
-            thread: Some(thread),
-            seed,
-        })
+        Ok(Self { lanes, seed })
     }
 
     /// Changes the impairments of datagrams that come from now on, in both directions.
@@ -112,16 +94,6 @@ impl Relay {
     /// The seed that every decision follows from.
     pub fn seed(&self) -> u64 {
         self.seed
-    }
-}
-
-impl Drop for Relay {
-    fn drop(&mut self) {
-        self.is_over.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            // It has panicked: then a test that needs it has failed.
-            let _ = thread.join();
-        }
     }
 }
 

@@ -1,9 +1,7 @@
 //! Tests that need a lab: skipped loudly where there is none, or failed if that must not be.
 
-use std::{
-    env,
-    io::{self, Write},
-};
+use std::env;
+use std::io::{self, Write};
 
 use crate::{error::LabError, lab::Lab};
 

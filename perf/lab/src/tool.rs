@@ -1,10 +1,8 @@
 //! Standard programs that set a network up: `ip`, `nft`, `ethtool`.
 
-use std::{
-    env,
-    io::{ErrorKind, Write as _},
-    process::{Command, Stdio},
-};
+use std::env;
+use std::io::{ErrorKind, Write as _};
+use std::process::{Command, Stdio};
 
 use crate::{error::LabError, namespace::Namespace};
 

@@ -1,10 +1,8 @@
 //! Takes datagrams from the wire, to be sent once more.
 
-use std::{
-    io,
-    net::SocketAddrV4,
-    time::{Duration, Instant},
-};
+use std::io;
+use std::net::SocketAddrV4;
+use std::time::{Duration, Instant};
 
 use etherparse::{NetSlice, SlicedPacket, TransportSlice};
 
@@ -12,9 +10,6 @@ use crate::packet_socket::{Frame, PacketSocket};
 
 /// Hears up to `count` WireGuard messages of this type that go to `to`; fewer if there are no more
 /// within `patience`.
-///
-/// # Errors
-/// As `recv(2)`.
 pub fn capture(
     socket: &PacketSocket,
     to: SocketAddrV4,
@@ -64,29 +59,21 @@ mod tests {
 
     #[test]
     fn a_captured_train_is_cut_and_datagrams_to_others_are_left_out() {
-        let packet =
-            PacketBuilder::ethernet2([1; 6], [2; 6]).ipv4([10, 0, 0, 2], [10, 0, 0, 1], 64);
+        let packet = PacketBuilder::ethernet2([1; 6], [2; 6]);
+        let packet = packet.ipv4([10, 0, 0, 2], [10, 0, 0, 1], 64).udp(9, 7);
         let mut bytes = Vec::new();
-        packet
-            .udp(9, 7)
-            .write(&mut bytes, &[1, 2, 3, 4, 5])
-            .unwrap();
+        packet.write(&mut bytes, &[1, 2, 3, 4, 5]).unwrap();
         let whole = bytes.len();
         // The padding of a short frame.
         bytes.extend([0; 3]);
-        let frame = |bytes: &[u8]| Frame {
-            bytes: bytes.to_vec(),
-            segment: Some(2),
+        let cut = |len: usize, host, port| -> Vec<Vec<u8>> {
+            let (bytes, segment) = (bytes[..len].to_vec(), Some(2));
+            let to = SocketAddrV4::new([10, 0, 0, host].into(), port);
+            let frame = Frame { bytes, segment };
+            datagrams(&frame, to).map(<[u8]>::to_vec).collect()
         };
-        let train = frame(&bytes);
-        let to = |host, port| SocketAddrV4::new([10, 0, 0, host].into(), port);
-        let cut: Vec<_> = datagrams(&train, to(1, 7)).collect();
-        assert_eq!(cut, [&[1, 2][..], &[3, 4], &[5]]);
-        assert_eq!(datagrams(&train, to(1, 8)).count(), 0);
-        assert_eq!(datagrams(&train, to(2, 7)).count(), 0);
-        for len in 0..whole {
-            let none = datagrams(&frame(&bytes[..len]), to(1, 7)).count();
-            assert_eq!(none, 0, "{len}");
-        }
+        assert_eq!(cut(whole + 3, 1, 7), [&[1, 2][..], &[3, 4], &[5]]);
+        assert!(cut(whole + 3, 1, 8).is_empty() && cut(whole + 3, 2, 7).is_empty());
+        assert!((0..whole).all(|len| cut(len, 1, 7).is_empty()));
     }
 }

@@ -1,14 +1,10 @@
 //! One direction of a relay: the datagrams that wait in it, and when they go on.
 
-use std::{
-    collections::{BTreeMap, VecDeque},
-    time::{Duration, Instant},
-};
+use std::collections::{BTreeMap, VecDeque};
+use std::time::{Duration, Instant};
 
-use super::{
-    census::{Census, Registrar},
-    fates::{Fates, Impairments, Passage},
-};
+use super::census::{Census, Registrar};
+use super::fates::{Fates, Impairments, Passage};
 
 /// The most datagrams that wait in a direction; another one is dropped, and counted.
 pub const QUEUE: usize = 4_096;

@@ -1,24 +1,20 @@
 //! The working side: one request in, events out.
 
-use std::{
-    io::{BufRead, BufReader, Write, stdin, stdout},
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket},
-    sync::Arc,
-    thread,
-    time::Duration,
-};
+use std::io::{BufRead, BufReader, Write, stdin, stdout};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
-use nix::sys::{
-    prctl::set_pdeathsig,
-    signal::Signal,
-    socket::{setsockopt, sockopt},
-    time::{TimeVal, TimeValLike},
-};
+use nix::sys::prctl::set_pdeathsig;
+use nix::sys::signal::Signal;
+use nix::sys::socket::{setsockopt, sockopt};
+use nix::sys::time::{TimeVal, TimeValLike};
 
-use super::{
-    End, Event, PROTOCOL, Request, TrafficError, answerer::Answerer, error::Doing as _,
-    priority::Precedence, probe, tcp, udp,
-};
+use super::answerer::Answerer;
+use super::error::Doing as _;
+use super::priority::Precedence;
+use super::{End, Event, PROTOCOL, Request, TrafficError, probe, tcp, udp};
 
 /// Bounds the memory that a caller can make an agent use, in bytes: a request is about 150.
 pub(super) const LONGEST_CONVERSATION: u64 = 16 * 1024 * 1024;
@@ -35,9 +31,6 @@ const MOST_PACKETS: f64 = 8_589_934_592.0;
 
 /// Makes this process the agent of the one that started it by [`Agent::spawn`](super::Agent::spawn):
 /// does the jobs that arrive on the standard input, one at a time, until it ends.
-///
-/// # Errors
-/// When the standard input or output fails, or a line is not a [`Request`].
 pub fn serve_child() -> Result<(), TrafficError> {
     // An agent that is sending would not notice otherwise that nobody waits for it.
     set_pdeathsig(Signal::SIGKILL).doing("hang on the controller")?;
@@ -45,9 +38,6 @@ pub fn serve_child() -> Result<(), TrafficError> {
 }
 
 /// Serves each caller of `listener` by an agent of its own that sends traffic only to that caller.
-///
-/// # Errors
-/// When the listener fails; it does not return otherwise.
 pub fn serve_connections(listener: &TcpListener) -> Result<(), TrafficError> {
     let slots = Arc::new(());
     loop {

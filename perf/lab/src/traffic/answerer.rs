@@ -1,23 +1,17 @@
 //! Answers the probes and requests of [`probe`](super::probe): a port over TCP and UDP.
 
-use std::{
-    collections::VecDeque,
-    io::{Read as _, Write as _},
-    net::{TcpListener, TcpStream, UdpSocket},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    thread,
-    time::Duration,
-};
+use std::collections::VecDeque;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
 
-use super::{
-    End, Event, TrafficError,
-    agent::{Events, Scope},
-    error::Doing as _,
-    probe::{BYTES, LAST, prepare},
-};
+use super::agent::{Events, Scope};
+use super::error::Doing as _;
+use super::probe::{BYTES, LAST, prepare};
+use super::{End, Event, TrafficError};
 
 /// How often an idle answerer checks whether it is to end.
 const END_CHECK: Duration = Duration::from_millis(250);

@@ -1,24 +1,23 @@
 //! The asking side: one agent, wherever it is.
 
-use std::{
-    io::{BufRead as _, BufReader, Read, Write},
-    net::{Shutdown, SocketAddr, TcpStream},
-    process::{Child, ChildStdin, Command, Stdio},
-    sync::mpsc::{Receiver, RecvTimeoutError, channel},
-    thread,
-    time::Duration,
-};
+use std::io::{BufRead as _, BufReader, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
 
-use super::{
-    Event, PROTOCOL, Request, TrafficError, agent::LONGEST_CONVERSATION, error::Doing as _,
-};
+use super::agent::LONGEST_CONVERSATION;
+use super::error::Doing as _;
+use super::{Event, PROTOCOL, Request, TrafficError};
 
 const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
 const HELLO_PATIENCE: Duration = Duration::from_secs(10);
 
 /// A traffic agent that does one job at a time.
 ///
-/// Dropping it ends it: a child process is killed, a connection closed.
+/// Dropping it ends it: a child process is killed, a connection closed. Calls fail when the agent has
+/// ended, or does not speak [`PROTOCOL`].
 #[derive(Debug)]
 pub struct Agent {
     link: Link,
@@ -33,9 +32,6 @@ enum Link {
 
 impl Agent {
     /// Starts `command`, which runs [`super::serve_child`].
-    ///
-    /// # Errors
-    /// When it cannot be started, or does not speak [`PROTOCOL`].
     pub fn spawn(mut command: Command) -> Result<Self, TrafficError> {
         let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = piped.spawn().doing("start a traffic agent")?;
@@ -46,9 +42,6 @@ impl Agent {
     }
 
     /// Connects to an agent on another host.
-    ///
-    /// # Errors
-    /// When it cannot be reached or does not speak [`PROTOCOL`].
     pub fn connect(to: SocketAddr) -> Result<Self, TrafficError> {
         let doing = "connect to the server";
         let stream = TcpStream::connect_timeout(&to, CONNECT_PATIENCE).doing(doing)?;
@@ -77,9 +70,6 @@ impl Agent {
     }
 
     /// Gives it a job; its events follow by [`Self::event`].
-    ///
-    /// # Errors
-    /// When the agent has ended.
     pub fn ask(&mut self, request: &Request) -> Result<(), TrafficError> {
         let mut line = serde_json::to_vec(request).doing("encode a request")?;
         line.push(b'\n');
@@ -108,9 +98,6 @@ impl Agent {
     }
 
     /// Waits for the port of a listening job.
-    ///
-    /// # Errors
-    /// As [`Self::event`], and [`TrafficError::Protocol`] for any other event.
     pub fn ready(&mut self, patience: Duration) -> Result<u16, TrafficError> {
         match self.event(patience)? {
             Event::Ready { port } => Ok(port),

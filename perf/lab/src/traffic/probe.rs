@@ -1,20 +1,16 @@
 //! Round-trip times: probes at an interval, and requests one after the other, as an application
 //! sends them.
 
-use std::{
-    io::{ErrorKind, Read as _, Write as _},
-    net::{SocketAddr, TcpStream, UdpSocket},
-    thread,
-    time::{Duration, Instant},
-};
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use nix::sys::socket::{setsockopt, sockopt};
 
-use super::{
-    Event, Exchange, LatencyReport, PingJob, RoundTripJob, RoundTripReport, TrafficError,
-    agent::{Events, Scope, connected_udp},
-    error::Doing as _,
-};
+use super::agent::{Events, Scope, connected_udp};
+use super::error::Doing as _;
+use super::{Event, Exchange, LatencyReport, PingJob, RoundTripJob, RoundTripReport, TrafficError};
 
 /// A probe or request, and its answer.
 pub(super) const BYTES: usize = 32;

@@ -1,18 +1,14 @@
 //! Bulk TCP: one blocking thread a stream, counted where it arrives.
 
-use std::{
-    io::{self, ErrorKind, Read, Write},
-    net::{Shutdown, TcpStream},
-    sync::atomic::{AtomicU64, Ordering},
-    thread,
-    time::{Duration, Instant},
-};
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
-use super::{
-    End, Event, Flow, TcpJob, TcpReport, TrafficError,
-    agent::{Events, Scope},
-    error::Doing as _,
-};
+use super::agent::{Events, Scope};
+use super::error::Doing as _;
+use super::{End, Event, Flow, TcpJob, TcpReport, TrafficError};
 
 const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
 /// How often a stalled stream checks the clock.

@@ -6,20 +6,15 @@ mod batch;
 pub(crate) mod pace;
 mod receiver;
 
-use std::{
-    io::ErrorKind,
-    net::UdpSocket,
-    thread,
-    time::{Duration, Instant},
-};
+use std::io::ErrorKind;
+use std::net::UdpSocket;
+use std::time::{Duration, Instant};
 
-use nix::{errno::Errno, sys::prctl::set_timerslack};
+use nix::errno::Errno;
 
-use super::{
-    End, Event, Flow, TrafficError, UdpJob, UdpSent,
-    agent::{Events, Scope},
-    error::Doing as _,
-};
+use super::agent::{Events, Scope};
+use super::error::Doing as _;
+use super::{End, Event, Flow, TrafficError, UdpJob, UdpSent};
 use batch::Outbox;
 use pace::Pace;
 
@@ -86,19 +81,10 @@ fn wait_for_hello(socket: &UdpSocket, job: &UdpJob, scope: &Scope) -> Result<(),
 
 /// Sends `job`'s schedule over a connected socket.
 fn send(socket: &UdpSocket, job: &UdpJob) -> Result<UdpSent, TrafficError> {
-    // The kernel may otherwise let each short sleep run 50 µs late to spare wake-ups.
-    set_timerslack(1).doing("set the timer slack")?;
     let mut outbox = Outbox::new(job.payload, job.run);
-    let mut pace = Pace::new(job.rate_pps, job.packets());
     let mut number = 0;
-    let begin = Instant::now();
     let deadline = Duration::from_secs_f64(job.seconds) + GRACE;
-    while !pace.is_complete() {
-        let now = begin.elapsed();
-        if now > deadline {
-            break;
-        }
-        let due = pace.due(now);
+    let send = |due| {
         let end = number + due;
         while number < end {
             number += match outbox.send(socket, number, end - number) {
@@ -107,16 +93,16 @@ fn send(socket: &UdpSocket, job: &UdpJob) -> Result<UdpSent, TrafficError> {
                 Err(Errno::ENOBUFS) => 1,
                 // An ICMP message about an earlier packet; nothing was sent.
                 Err(Errno::ECONNREFUSED | Errno::EINTR) => 0,
-                Err(errno) => return Err(errno).doing("send over UDP"),
+                Err(errno) => return Err(errno),
             };
         }
-        pace.sent(due);
-        let wait = pace.next_turn(now).min(deadline);
-        thread::sleep(wait.saturating_sub(begin.elapsed()));
-    }
+        Ok(())
+    };
+    let pace = Pace::new(job.rate_pps, job.packets());
+    let took = pace.drive(|now| now > deadline, send);
     Ok(UdpSent {
+        seconds: took.doing("send over UDP")?.as_secs_f64(),
         packets: number,
-        seconds: begin.elapsed().as_secs_f64(),
         held_rate: number as f64 >= HELD * job.packets() as f64,
     })
 }

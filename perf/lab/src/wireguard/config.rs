@@ -1,9 +1,7 @@
 //! The configuration of a device, as its UAPI socket takes it, and keys.
 
-use std::{
-    fmt::{self, Write},
-    net::SocketAddr,
-};
+use std::fmt::{self, Write};
+use std::net::SocketAddr;
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use hex::encode as hex;

@@ -1,28 +1,24 @@
 //! A running daemon: start, configure, signal, wait.
 
-use std::{
-    ffi::OsString,
-    fs::{self, File},
-    io::{self, Read, Seek, Write},
-    net::{Ipv6Addr, Shutdown},
-    os::{fd::AsRawFd, unix::net::UnixStream},
-    path::{Path, PathBuf},
-    process::{Child, ExitStatus, Stdio},
-    time::Duration,
-};
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, Write};
+use std::net::{Ipv6Addr, Shutdown};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ExitStatus, Stdio};
+use std::time::Duration;
 
-use nix::{
-    sys::{
-        memfd::{MFdFlags, memfd_create},
-        signal::{Signal, kill},
-    },
-    unistd::Pid,
-};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
-use crate::{
-    error::LabError, eventually::eventually, holder::process_id, namespace::Namespace,
-    wireguard::Config,
-};
+use crate::error::LabError;
+use crate::eventually::eventually;
+use crate::holder::process_id;
+use crate::namespace::Namespace;
+use crate::wireguard::Config;
 
 /// How long a daemon may take to start, to answer, and to end.
 const PATIENCE: Duration = Duration::from_secs(20);

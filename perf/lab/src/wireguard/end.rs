@@ -4,11 +4,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use nix::sys::signal::Signal;
 
-use crate::{
-    error::LabError,
-    namespace::Namespace,
-    wireguard::{Config, Daemon, Implementation, KeyPair, Peer, Underlay},
-};
+use crate::error::LabError;
+use crate::namespace::Namespace;
+use crate::wireguard::{Config, Daemon, Implementation, KeyPair, Peer, Underlay};
 
 /// The interface of the tunnel, at every end.
 const INTERFACE: &str = "wg0";
@@ -64,9 +62,6 @@ impl Identity {
 impl End {
     /// Starts a daemon that listens on port 51,820 and has these peers, and sets its interface up
     /// with its addresses and an MTU in bytes.
-    ///
-    /// # Errors
-    /// When the daemon does not start or refuses its configuration.
     pub fn start(
         namespace: &Namespace,
         implementation: &Implementation,
@@ -107,9 +102,6 @@ impl End {
 
     /// Kills the daemon without notice, starts `implementation` in its place, and configures it as
     /// before.
-    ///
-    /// # Errors
-    /// When the new daemon does not start.
     pub fn replace_daemon(&mut self, implementation: &Implementation) -> Result<(), LabError> {
         self.daemon.signal(Signal::SIGKILL)?;
         self.daemon.wait()?;

@@ -2,14 +2,10 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use crate::{
-    error::LabError,
-    lab::Lab,
-    wireguard::{
-        Identity, Implementation, KeyPair, Peer,
-        end::{self, End},
-    },
-};
+use crate::error::LabError;
+use crate::lab::Lab;
+use crate::wireguard::end::{self, End};
+use crate::wireguard::{Identity, Implementation, KeyPair, Peer};
 
 /// The cable between the ends.
 const CABLE: &str = "veth0";
@@ -76,9 +72,6 @@ pub struct Tunnel {
 impl Tunnel {
     /// Builds the tunnel: the cable, the daemons, keys, addresses and routes. No packet has gone
     /// through it yet.
-    ///
-    /// # Errors
-    /// When the kernel refuses a namespace or a link, or a daemon does not start.
     pub fn new(
         lab: &Lab,
         left: &Implementation,

@@ -1,12 +1,11 @@
 //! A killed program takes its lab with it.
 
-use std::{
-    collections::BTreeSet,
-    env, fs,
-    io::{self, BufRead, BufReader, Read},
-    os::unix::fs::MetadataExt,
-    process::{Command, Stdio},
-};
+use std::collections::BTreeSet;
+use std::env;
+use std::fs;
+use std::io::{self, BufRead, BufReader, Read};
+use std::os::unix::fs::MetadataExt;
+use std::process::{Command, Stdio};
 
 use convoy_lab::{eventually, require_lab, require_programs};
 

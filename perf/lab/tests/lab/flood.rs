@@ -1,17 +1,13 @@
 //! Floods between two namespaces.
 
-use std::{
-    collections::HashSet,
-    net::{IpAddr, SocketAddrV4, UdpSocket},
-    sync::atomic::{AtomicBool, Ordering},
-    thread,
-    time::{Duration, Instant},
-};
+use std::collections::HashSet;
+use std::net::{IpAddr, SocketAddrV4, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
-use convoy_lab::{
-    PacketSocket,
-    flood::{Datagrams, Flooded, Generator, SOURCES, capture},
-};
+use convoy_lab::PacketSocket;
+use convoy_lab::flood::{Datagrams, Flooded, Generator, SOURCES, capture};
 
 use crate::{DEADLINE, Pair};
 

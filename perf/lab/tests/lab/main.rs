@@ -15,12 +15,10 @@ mod rootless;
 mod traffic;
 mod wireguard;
 
-use std::{
-    env,
-    io::{Read, Write},
-    net::{SocketAddr, TcpListener, TcpStream},
-    time::Duration,
-};
+use std::env;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
 
 use convoy_lab::{Lab, Namespace, require_root_lab};
 

@@ -1,11 +1,9 @@
 //! Namespaces, links, and programs and code inside them.
 
-use std::{
-    fs,
-    net::UdpSocket,
-    panic::{AssertUnwindSafe, catch_unwind},
-    path::Path,
-};
+use std::fs;
+use std::net::UdpSocket;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 
 use convoy_lab::{Lab, UDP_SEGMENTATION, eventually, require_lab, require_programs, set_feature};
 

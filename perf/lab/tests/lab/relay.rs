@@ -2,11 +2,8 @@
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 
-use convoy_lab::{
-    Lab, eventually,
-    relay::{Direction, Impairments, Relay, Side},
-    require_root_lab,
-};
+use convoy_lab::relay::{Direction, Impairments, Relay, Side};
+use convoy_lab::{Lab, eventually, require_root_lab};
 
 use crate::DEADLINE;
 

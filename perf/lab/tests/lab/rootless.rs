@@ -3,15 +3,12 @@
 //! Root plays a user: in a private mount namespace, with a TUN node of its own (whose mode is
 //! then independent of the machine's), as `nobody`. The same test binary is started again there.
 
-use std::{
-    env, fs,
-    process::{Command, Output},
-};
+use std::env;
+use std::fs;
+use std::process::{Command, Output};
 
-use convoy_lab::{
-    Lab, LabError, require_programs, require_root_lab,
-    wireguard::{Implementation, Tunnel, TunnelOptions},
-};
+use convoy_lab::wireguard::{Implementation, Tunnel, TunnelOptions};
+use convoy_lab::{Lab, LabError, require_programs, require_root_lab};
 
 use crate::{CHILD, is_child, only};
 

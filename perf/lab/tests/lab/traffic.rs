@@ -1,11 +1,9 @@
 //! The generators over loopback: every flow in both directions, as between two hosts.
 
-use std::{
-    fs,
-    net::{SocketAddr, TcpListener, UdpSocket},
-    thread,
-    time::Duration,
-};
+use std::fs;
+use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::thread;
+use std::time::Duration;
 
 use convoy_lab::traffic::{
     Agent, End, Event, Exchange, Flow, PingJob, Request, RoundTripJob, RoundTripReport, TcpJob,

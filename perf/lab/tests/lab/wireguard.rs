@@ -2,10 +2,8 @@
 
 use std::net::SocketAddr;
 
-use convoy_lab::{
-    Lab, require_lab, require_programs, require_root_lab,
-    wireguard::{Daemon, Implementation, Tunnel, TunnelOptions, Underlay},
-};
+use convoy_lab::wireguard::{Daemon, Implementation, Tunnel, TunnelOptions, Underlay};
+use convoy_lab::{Lab, require_lab, require_programs, require_root_lab};
 
 use crate::talk;
 
