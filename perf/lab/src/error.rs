@@ -1,8 +1,8 @@
-//! Why a lab cannot be had, with the fix in the message.
+//! Errors of a lab, with the fix in the message.
 
 use std::io;
 
-/// Why a lab, or something in it, cannot be had.
+/// An error of a lab or of something in it.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
     /// `/dev/net/tun` cannot be opened.

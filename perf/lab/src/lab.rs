@@ -15,7 +15,7 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// Finds out how namespaces can be had; makes none yet.
+    /// Decides how to make namespaces, as root or through a user namespace; makes none yet.
     ///
     /// # Errors
     /// When no TUN device can be opened, or when this is not root and the kernel refuses a user

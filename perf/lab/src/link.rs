@@ -123,7 +123,7 @@ impl Link<'_> {
     }
 }
 
-/// A line of `/proc/net/dev`: the name, eight counts of what came in, eight of what went out.
+/// A line of `/proc/net/dev`: the name, eight counts of incoming packets, eight of outgoing ones.
 fn counts(table: &str, name: &str) -> Option<LinkStatistics> {
     let line = table
         .lines()

@@ -17,7 +17,7 @@ pub fn lose_arriving(namespace: &Namespace, interface: &str, percent: f64) -> Re
         .map(drop)
 }
 
-/// Ends what [`lose_arriving`] began.
+/// Ends the loss that [`lose_arriving`] began.
 pub fn lose_nothing(namespace: &Namespace) -> Result<(), LabError> {
     let rules = format!("table {TABLE}\ndelete table {TABLE}\n");
     NFT.run(Some(namespace), &["-f", "-"], &rules).map(drop)

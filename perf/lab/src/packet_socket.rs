@@ -22,8 +22,8 @@ const LONGEST_FRAME: usize = VNET_HEADER + 14 + 65_535;
 /// Room for the frames that come while nobody reads, in bytes.
 const BUFFER_BYTES: usize = 64 * 1024 * 1024;
 
-/// A packet socket on one interface: sends frames past every check of the IP stack, and hears what
-/// others send and receive there.
+/// A packet socket on one interface: sends frames past every check of the IP stack, and hears the
+/// frames that others send and receive there.
 ///
 /// Frames begin as the interface has it: with an Ethernet header on a veth, with the IP header on a
 /// TUN. Root is needed. Calls fail as the system calls do: `EMSGSIZE` for a frame longer than the

@@ -9,7 +9,7 @@
 //!
 //! Each end takes the relay for the other one. Decisions need no socket and no clock: [`Fates`] makes
 //! them for the n-th datagram of a direction from the seed alone, a lane holds datagrams that wait,
-//! and [`Census`] counts what a WireGuard receiver must make of those that went on.
+//! and [`Census`] classifies those that went on, as a WireGuard receiver must.
 //!
 //! Deliberately left out: rates and queues of a bottleneck, and more than two ends.
 

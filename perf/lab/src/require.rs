@@ -14,7 +14,7 @@ const MUST: &str = "CONVOY_REQUIRE_LAB";
 /// Instead of answering `false` when `CONVOY_REQUIRE_LAB=1` is set.
 #[must_use]
 pub fn require_lab(test: &str) -> bool {
-    // Namespaces may be refused although the user namespace was had: so make one.
+    // The kernel may refuse a namespace although it granted the user namespace: so make one.
     match Lab::new().and_then(|lab| lab.namespace("probe")) {
         Ok(_) => true,
         Err(why) => skip(test, &why.to_string()),

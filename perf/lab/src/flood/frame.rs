@@ -28,7 +28,7 @@ pub(super) struct Template {
 impl Template {
     pub(super) fn new(own: [u8; 6], neighbour: [u8; 6], target: SocketAddrV4) -> Self {
         let mut header = [0; HEADER];
-        // linux/virtio_net.h: the checksum is to be completed, from the UDP header on, at its place.
+        // linux/virtio_net.h: complete the checksum from the UDP header on, at offset 6.
         header[0] = 1;
         header[6..8].copy_from_slice(&((UDP - ETHERNET) as u16).to_ne_bytes());
         header[8..10].copy_from_slice(&6u16.to_ne_bytes());

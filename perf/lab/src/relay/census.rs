@@ -1,4 +1,4 @@
-//! What a receiver must make of the datagrams that a relay sends to it.
+//! Classifies the datagrams that a relay sends on, as their receiver must.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,16 +8,16 @@ const WINDOW: u64 = 1_023;
 /// Type, receiver index, counter, and the tag of an empty packet (WireGuard paper, section 5.4.6).
 const EMPTY: usize = 32;
 
-/// The datagrams that were sent to an end, by what it must make of them.
+/// The datagrams sent to an end, by the class in which it must count them.
 ///
 /// An altered one is [`altered`](Self::altered), whatever else it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Census {
-    /// Data messages with a packet that had not been sent before.
+    /// Data messages with a packet, sent for the first time.
     pub packets: u64,
-    /// Keepalives that had not been sent before.
+    /// Keepalives sent for the first time.
     pub keepalives: u64,
-    /// Data messages that had been sent before.
+    /// Data messages sent again.
     pub repeated: u64,
     /// Data messages more than 1,023 counters behind the newest of their session.
     pub behind_window: u64,

@@ -1,4 +1,4 @@
-//! What happens to the n-th datagram of a direction, from a seed.
+//! Decides the fate of the n-th datagram of a direction, from a seed.
 
 use std::{ops::RangeInclusive, time::Duration};
 
@@ -7,7 +7,7 @@ use rand::{Rng, RngExt, SeedableRng, rngs::Xoshiro256PlusPlus, seq::index};
 /// The most bits that are flipped in one datagram.
 const MOST_FLIPS: usize = 4;
 
-/// What a network does to datagrams; shares of all of them, from 0 to 1.
+/// The harm that a network does to datagrams; shares of all of them, from 0 to 1.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Impairments {
     /// The share that is lost.

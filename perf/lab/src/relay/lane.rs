@@ -29,7 +29,7 @@ pub struct Tally {
     pub waiting: u64,
     /// Copies sent on.
     pub sent: u64,
-    /// The same, by what the receiver must make of them.
+    /// The same, by class.
     pub census: Census,
 }
 

@@ -14,7 +14,7 @@ use nix::sys::time::{TimeVal, TimeValLike};
 use super::answerer::Answerer;
 use super::error::Doing as _;
 use super::priority::Precedence;
-use super::{End, Event, PROTOCOL, Request, TrafficError, probe, tcp, udp};
+use super::{End, Event, PROTOCOL, Request, TrafficError, UdpJob, probe, tcp, udp};
 
 /// Bounds the memory that a caller can make an agent use, in bytes: a request is about 150.
 pub(super) const LONGEST_CONVERSATION: u64 = 16 * 1024 * 1024;
@@ -108,55 +108,38 @@ fn perform(
 }
 
 fn check(request: &Request, scope: &Scope) -> Result<(), TrafficError> {
-    let ensure = |holds: bool, limit| {
-        let refused = || TrafficError::Refused(limit);
-        holds.then_some(()).ok_or_else(refused)
-    };
-    let check_length = |seconds: f64, longest| {
-        ensure(
-            (0.0..=longest).contains(&seconds),
-            "jobs of at most an hour, round trips of at most a minute",
-        )
-    };
-    let check_end = |end: End| {
-        let is_admitted = !matches!(end, End::Connect(to) if !scope.admits(to));
-        ensure(
-            is_admitted,
-            "traffic goes only to the host that asks for it",
-        )
-    };
-    match request {
-        Request::Tcp(job) => {
-            check_length(job.warmup_s, LONGEST)?;
-            check_length(job.window_s, LONGEST)?;
-            ensure(
-                (1..=MOST_STREAMS).contains(&job.streams),
-                "1 to 64 TCP streams",
-            )?;
-            check_end(job.end)
-        }
-        Request::Udp(job) => {
-            check_length(job.seconds, LONGEST)?;
-            let payload_fits = (udp::HEADER..=65_507).contains(&job.payload);
-            ensure(payload_fits, "UDP payload of 16 to 65,507 bytes")?;
-            let rate_fits = job.rate_pps > 0.0 && job.rate_pps <= MOST_PACKETS_PER_SECOND;
-            let number_fits = job.rate_pps * job.seconds <= MOST_PACKETS;
-            ensure(
-                rate_fits && number_fits,
-                "at most 20 million packets a second",
-            )?;
-            check_end(job.end)
-        }
-        Request::Echo | Request::Answer => Ok(()),
-        Request::Ping(job) => {
-            check_length(job.seconds, LONGEST)?;
-            check_end(End::Connect(job.to))
-        }
+    let (lengths, longest, end) = match request {
+        Request::Echo | Request::Answer => return Ok(()),
+        Request::Tcp(job) => ([job.warmup_s, job.window_s], LONGEST, job.end),
+        Request::Udp(job) => ([job.seconds; 2], LONGEST, job.end),
+        Request::Ping(job) => ([job.seconds; 2], LONGEST, End::Connect(job.to)),
         Request::RoundTrips(job) => {
-            check_length(job.seconds, LONGEST_OF_ROUND_TRIPS)?;
-            check_end(End::Connect(job.to))
+            let longest = LONGEST_OF_ROUND_TRIPS;
+            ([job.seconds; 2], longest, End::Connect(job.to))
         }
+    };
+    let refused = |reason| Err(TrafficError::Refused(reason));
+    if !lengths.iter().all(|s| (0.0..=longest).contains(s)) {
+        return refused("jobs of at most an hour, round trips of at most a minute");
     }
+    if matches!(end, End::Connect(to) if !scope.admits(to)) {
+        return refused("traffic goes only to the host that asks for it");
+    }
+    match request {
+        Request::Tcp(job) if !(1..=MOST_STREAMS).contains(&job.streams) => {
+            refused("1 to 64 TCP streams")
+        }
+        Request::Udp(job) if !(udp::HEADER..=65_507).contains(&job.payload) => {
+            refused("UDP payload of 16 to 65,507 bytes")
+        }
+        Request::Udp(job) if !is_sendable(job) => refused("at most 20 million packets a second"),
+        _ => Ok(()),
+    }
+}
+
+fn is_sendable(job: &UdpJob) -> bool {
+    let is_rate = job.rate_pps > 0.0 && job.rate_pps <= MOST_PACKETS_PER_SECOND;
+    is_rate && job.rate_pps * job.seconds <= MOST_PACKETS
 }
 
 /// Where an agent may listen, and the only host that it may talk to.
@@ -228,7 +211,7 @@ impl Events<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::traffic::{Flow, UdpJob};
+    use crate::traffic::Flow;
 
     #[test]
     fn a_caller_cannot_direct_traffic_at_a_third_host() {

@@ -10,7 +10,7 @@ use nix::sys::prctl::set_timerslack;
 /// overrun a queue, many enough that a wake-up, which costs as much as 10 packets, is not paid for
 /// each.
 const TURN: Duration = Duration::from_micros(200);
-/// A burst never holds more than what the schedule has in this time.
+/// A burst never holds more than the schedule has in this time.
 const LONGEST_BURST: Duration = Duration::from_millis(1);
 /// A sender that was held up catches up at this multiple of its rate.
 const CATCH_UP: f64 = 2.0;

@@ -1,4 +1,4 @@
-//! Receives a flow and counts what is missing, repeated or late.
+//! Receives a flow and counts the packets that arrive, once, again, or late.
 
 use std::net::UdpSocket;
 use std::thread;
@@ -22,7 +22,7 @@ const SILENCE: Duration = Duration::from_millis(300);
 const TAIL_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Asks for a receive buffer that outlasts being off the CPU: with root as much as is useful, else
-/// what `net.core.rmem_max` allows.
+/// as much as `net.core.rmem_max` allows.
 pub(super) fn enlarge_buffer(socket: &UdpSocket) -> Result<(), TrafficError> {
     setsockopt(socket, sockopt::RcvBufForce, &BUFFER_BYTES)
         .or_else(|_| setsockopt(socket, sockopt::RcvBuf, &BUFFER_BYTES))
