@@ -12,7 +12,6 @@ mod flood;
 mod namespaces;
 mod relay;
 mod rootless;
-mod traffic;
 mod wireguard;
 
 use std::env;
