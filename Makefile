@@ -2,12 +2,12 @@
 
 CARGO ?= cargo
 # Programs that the tests run besides Convoy.
-TEST_PACKAGES = iproute2 iputils-ping nftables procps util-linux wireguard-go wireguard-tools \
+TEST_PACKAGES = ethtool iproute2 iputils-ping nftables procps util-linux wireguard-go wireguard-tools \
 	$(PROFILE_PACKAGES)
-TEST_PROGRAMS = ip ping nft setpriv sysctl wireguard-go wg wg-quick $(PROFILE_PROGRAMS)
+TEST_PROGRAMS = ethtool ip ping nft setpriv sysctl wireguard-go wg wg-quick $(PROFILE_PROGRAMS)
 # Programs that `make bench-peers` measures with, and peers that distributions package.
-BENCH_PACKAGES = iperf3 iputils-ping nftables openssl openvpn $(PERF_PACKAGE)
-BENCH_PROGRAMS = iperf3 ping nft openssl openvpn perf
+BENCH_PACKAGES = ethtool iperf3 iproute2 iputils-ping nftables openssl openvpn $(PERF_PACKAGE)
+BENCH_PROGRAMS = ethtool iperf3 ip ping nft openssl openvpn perf
 # Programs that profile a running daemon.
 PROFILE_PACKAGES = strace $(PERF_PACKAGE)
 PROFILE_PROGRAMS = strace perf

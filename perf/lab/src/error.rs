@@ -1,63 +1,31 @@
-//! Why a lab cannot be had, with the fix in the message.
+//! Errors of a lab, with the fix in the message.
 
 use std::io;
 
-use crate::address::ParseCidrError;
-
-/// Why a lab, or something in it, cannot be had.
+/// An error of a lab or of something in it.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
-    /// `/dev/net/tun` does not exist, or no driver is behind it.
-    #[error(
-        "there is no TUN device: {source} (fix: `sudo modprobe tun`; in a container, pass \
-         --device /dev/net/tun)"
-    )]
-    TunMissing {
-        /// What opening the node returned.
-        source: io::Error,
-    },
-    /// `/dev/net/tun` may not be opened by this user.
-    #[error(
-        "/dev/net/tun may not be opened: {source} (fix: `sudo chmod 0666 /dev/net/tun`, or run as \
-         root)"
-    )]
-    TunForbidden {
-        /// What opening the node returned.
-        source: io::Error,
-    },
-    /// Not root, and the system does not let this user have a user namespace.
-    #[error("not root, and no user namespace can be had: {step}: {source} (fix: {fix})")]
+    /// `/dev/net/tun` cannot be opened.
+    #[error("/dev/net/tun cannot be opened: {0} (fix: {fix})", fix = tun_fix(.0))]
+    Tun(#[source] io::Error),
+    /// Not root, and the system refuses this user a user namespace.
+    #[error("not root, and the kernel refuses a user namespace: {source} (fix: {fix})")]
     UserNamespace {
-        /// What was tried.
-        step: &'static str,
-        /// The settings that stand in the way, or all that may.
+        /// The settings that stand in the way.
         fix: String,
-        /// What the kernel answered.
+        /// The kernel's answer.
         source: io::Error,
     },
-    /// A namespace could not be set up.
-    #[error("namespace {label}: {step}: {source}{}", hint(.source))]
+    /// A namespace, or a socket in it, could not be set up.
+    #[error("namespace {label}: {doing}: {source}{}", hint(.source))]
     Namespace {
         /// The label of the namespace.
         label: String,
-        /// What was tried.
-        step: &'static str,
-        /// What the kernel answered.
+        /// The step that failed.
+        doing: String,
+        /// The kernel's answer.
         source: io::Error,
     },
-    /// An interface, address or route could not be changed.
-    #[error("namespace {label}: {what}: {source}")]
-    Link {
-        /// The label of the namespace.
-        label: String,
-        /// What was asked of the kernel, as a person would say it.
-        what: String,
-        /// What the kernel answered.
-        source: io::Error,
-    },
-    /// An address or a prefix that is none.
-    #[error(transparent)]
-    Cidr(#[from] ParseCidrError),
     /// [`Namespace::run`](crate::Namespace::run) without root.
     #[error(
         "code of this process can only run inside a namespace as root: a process with several \
@@ -65,25 +33,34 @@ pub enum LabError {
          Namespace::command)"
     )]
     RunNeedsRoot,
-    /// A program that the lab needs is not there, or failed.
-    #[error("{program}: {problem}")]
-    Program {
-        /// The program.
-        program: &'static str,
-        /// What went wrong.
+    /// A standard program such as `ip` is missing, or refused its task.
+    #[error("namespace {label}: {command}: {problem}")]
+    Tool {
+        /// The label of the namespace.
+        label: String,
+        /// The program and its arguments.
+        command: String,
+        /// The reason, in the program's words where it ran.
         problem: String,
     },
-    /// A WireGuard daemon could not be started, or did not do what it was told.
+    /// A WireGuard daemon did not start, or did not do as asked.
     #[error("{program}: {problem}")]
     Daemon {
         /// The program.
         program: String,
-        /// What went wrong.
+        /// The problem.
         problem: String,
     },
 }
 
-/// What helps against a shortage, which the bare error text does not tell.
+fn tun_fix(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::PermissionDenied => "`sudo chmod 0666 /dev/net/tun`, or run as root",
+        _ => "`sudo modprobe tun`; in a container, pass --device /dev/net/tun",
+    }
+}
+
+/// The fix for a shortage, which the kernel's error text does not name.
 fn hint(source: &io::Error) -> &'static str {
     match source.raw_os_error() {
         Some(libc::ENOMEM) => " (fix: free some memory; the kernel has none for a namespace)",

@@ -1,26 +1,20 @@
-//! Attacks on a daemon's port: datagrams at a constant rate, from ten thousands of addresses.
+//! Attacks on a daemon's port: datagrams at a constant rate, from tens of thousands of addresses.
 //!
 //! ```text
 //!  Generator ── Ethernet frames (packet socket) ──▶ veth ──▶ IP stack ──▶ the daemon's UDP socket
 //!    198.18.0.0/16 as sources
 //! ```
 //!
-//! Frames are made here and handed to the interface below the sender's IP stack: a source address
-//! is whatever the frame says, and a datagram costs the sender about a microsecond.
+//! Frames are made here and handed to the interface below the sender's IP stack, so that they may
+//! claim any source address, and a datagram costs the sender about a microsecond.
 
 mod capture;
 mod datagrams;
 mod frame;
 
-use std::{
-    io::{self, IoSlice},
-    net::SocketAddrV4,
-    sync::atomic::{AtomicBool, Ordering},
-    thread,
-    time::Instant,
-};
-
-use nix::sys::prctl::set_timerslack;
+use std::io::{self, IoSlice};
+use std::net::SocketAddrV4;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 pub use capture::capture;
 pub use datagrams::Datagrams;
@@ -43,8 +37,8 @@ pub struct Generator {
     frames: u64,
 }
 
-/// What a flood was.
-#[derive(Clone, Copy, Debug)]
+/// The size of a flood.
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Flooded {
     /// Datagrams sent; each segment of a train is one.
     pub datagrams: u64,
@@ -56,9 +50,6 @@ pub struct Flooded {
 
 impl Generator {
     /// Opens a packet socket on `interface`, whose other end has the Ethernet address `neighbour`.
-    ///
-    /// # Errors
-    /// [`LabError::Link`] when the kernel refuses it.
     pub fn new(
         namespace: &Namespace,
         interface: &str,
@@ -74,36 +65,24 @@ impl Generator {
     }
 
     /// Sends `datagrams` again and again, `rate` of them a second, until `end` is set.
-    ///
-    /// # Errors
-    /// As `sendmmsg(2)`.
     pub fn run(
         &mut self,
         datagrams: &Datagrams,
         rate: f64,
         end: &AtomicBool,
     ) -> io::Result<Flooded> {
-        // The kernel may otherwise let each short sleep run 50 µs late to spare wake-ups.
-        set_timerslack(1)?;
-        let mut pace = Pace::new(rate / datagrams.per_frame(), u64::MAX);
-        let mut flooded = Flooded {
-            datagrams: 0,
-            refused: 0,
-            seconds: 0.0,
-        };
-        let begin = Instant::now();
-        while !end.load(Ordering::Relaxed) {
-            let now = begin.elapsed();
-            let mut due = pace.due(now);
-            pace.sent(due);
+        let pace = Pace::new(rate / datagrams.per_frame(), u64::MAX);
+        let mut flooded = Flooded::default();
+        let is_over = |_| end.load(Ordering::Relaxed);
+        let took = pace.drive(is_over, |mut due| {
             while due > 0 {
                 let frames = due.min(BATCH as u64);
                 self.send(datagrams, frames, &mut flooded)?;
                 due -= frames;
             }
-            thread::sleep(pace.next_turn(now).saturating_sub(begin.elapsed()));
-        }
-        flooded.seconds = begin.elapsed().as_secs_f64();
+            Ok::<_, io::Error>(())
+        })?;
+        flooded.seconds = took.as_secs_f64();
         Ok(flooded)
     }
 
@@ -127,18 +106,14 @@ impl Generator {
             .collect();
         let sent = match self.socket.send_many(&parts) {
             Ok(sent) => sent,
-            // A full queue on the way: lost like what a router drops.
+            // A full queue on the way: lost, as in a router.
             Err(e) if e.raw_os_error() == Some(libc::ENOBUFS) => 0,
             Err(e) => return Err(e),
         };
-        let count = |payloads: &[&[u8]]| {
-            payloads
-                .iter()
-                .map(|p| datagrams.in_payload(p))
-                .sum::<u64>()
-        };
-        flooded.datagrams += count(&payloads[..sent]);
-        flooded.refused += count(&payloads[sent..]);
+        let count = |payloads: &[&[u8]]| payloads.iter().map(|p| datagrams.in_payload(p)).sum();
+        let (sent, refused): (u64, u64) = (count(&payloads[..sent]), count(&payloads[sent..]));
+        flooded.datagrams += sent;
+        flooded.refused += refused;
         Ok(())
     }
 }

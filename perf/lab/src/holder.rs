@@ -1,128 +1,142 @@
-//! The processes behind a lab: forked, never exec'd, so that no other program is needed.
+//! The process that keeps a namespace alive: a shell that waits for the program to end.
 //!
-//! The lab's program and its child talk over a socket pair. The child sets up, sends one
-//! report with the descriptors it opened, and waits. End-of-file means that the program has
-//! let go or has died: the child kills everything inside its namespaces and exits.
+//! ```text
+//!  program ── pipe ──▶ sh, in the new namespaces: wait for end-of-file, kill everyone inside, exit
+//! ```
 //!
-//! The program may have several threads, so between `fork` and `_exit` the child makes
-//! async-signal-safe calls only (signal-safety(7)): no allocation, no lock, no panic.
+//! End-of-file comes when the program closes the pipe or dies, however it dies. The shell finds
+//! processes by namespace, not by parentage, since daemons put themselves into the background.
 
-mod child;
-mod report;
+use std::ffi::CString;
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 
-use std::{
-    ffi::{CStr, CString},
-    io,
-    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd},
-};
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, setns, unshare};
+use nix::unistd::{Pid, chdir, getegid, geteuid, setsid};
 
-use nix::{
-    errno::Errno,
-    sys::{
-        socket::{AddressFamily, SockFlag, SockType, socketpair},
-        wait::waitpid,
-    },
-    unistd::{ForkResult, Pid, fork},
-};
+/// Looks several times, for those that are being forked meanwhile or take time to die.
+const HOLD: &str = r#"
+    trap '' HUP INT QUIT TERM
+    while read -r _; do :; done
+    looks=0
+    while [ $((looks += 1)) -le 500 ]; do
+        found=
+        for process in /proc/[0-9]*; do
+            [ "$process" = /proc/$$ ] && continue
+            if [ "$process/ns/net" -ef /proc/$$/ns/net ] || [ "$process/ns/mnt" -ef /proc/$$/ns/mnt ]; then
+                kill -9 "${process#/proc/}"
+                found=yes
+            fi
+        done
+        [ "$found" ] || exit
+        sleep 0.01
+    done
+"#;
 
-use report::{Failed, incomplete};
-pub(crate) use report::{Failure, Step};
-
-/// A child of this process that goes when this is dropped, with everything inside its namespaces.
-pub(crate) struct Holder {
-    pid: Pid,
-    /// `None` once the child has been told to go.
-    control: Option<OwnedFd>,
-}
-
-/// What a namespace's holder opened inside and handed out.
-pub(crate) struct Inside {
-    pub(crate) network: OwnedFd,
-    pub(crate) mounts: OwnedFd,
-    /// An rtnetlink socket of the namespace.
-    pub(crate) netlink: OwnedFd,
-}
-
-/// What a namespace's holder is to do; prepared before the fork, since the child may not allocate.
-pub(crate) struct Plan<'a> {
-    /// The user namespace to enter first.
-    pub(crate) user: Option<BorrowedFd<'a>>,
-    /// Where to mount a tmpfs.
-    pub(crate) private_directories: &'a [CString],
-    /// The process's name in `ps`; the kernel keeps 15 bytes.
-    pub(crate) name: &'a CStr,
-}
-
-/// Starts the holder of a new network and mount namespace.
-pub(crate) fn network_namespace(plan: &Plan<'_>) -> Result<(Holder, Inside), Failure> {
-    let holder = Holder::start(|control| child::hold_network(control, plan))?;
-    let fds: [OwnedFd; 3] = holder.hear()?.try_into().map_err(|_| incomplete())?;
-    let [network, mounts, netlink] = fds;
-    Ok((
-        holder,
-        Inside {
-            network,
-            mounts,
-            netlink,
-        },
-    ))
-}
-
-/// Starts a process in a new user namespace, whose identities are still to be mapped.
-pub(crate) fn user_namespace() -> Result<(Holder, OwnedFd), Failure> {
-    let holder = Holder::start(child::hold_user)?;
-    let fd = holder.hear()?.pop().ok_or_else(incomplete)?;
-    Ok((holder, fd))
-}
+/// A shell in a new network and mount namespace; dropping it kills everyone inside.
+pub(crate) struct Holder(Child);
 
 impl Holder {
+    /// Starts the shell, within the user namespace `user` if there is one. `name` is for `ps`.
+    pub(crate) fn start(name: String, user: Option<Arc<OwnedFd>>) -> io::Result<Self> {
+        let run = run_directories();
+        let mut command = waiting("sh");
+        command.arg0(name).args(["-c", HOLD]);
+        // SAFETY: `unshare_network` makes system calls only, as a forked child must.
+        unsafe { command.pre_exec(move || unshare_network(user.as_deref(), &run)) };
+        command.spawn().map(Self)
+    }
+
     pub(crate) fn pid(&self) -> Pid {
-        self.pid
-    }
-
-    /// Tells the process in a new user namespace that it is mapped; it then tries what the lab
-    /// needs, since AppArmor gives out user namespaces in which nothing is allowed.
-    pub(crate) fn probe(&self) -> Result<(), Failure> {
-        let told = self.control.as_ref().map(|fd| nix::unistd::write(fd, &[0]));
-        if let Some(Err(e)) = told {
-            return Err((Step::Report, e.into()));
-        }
-        self.hear().map(|_| ())
-    }
-
-    fn start(work: impl FnOnce(RawFd) -> Result<(), Failed>) -> Result<Self, Failure> {
-        let (ours, theirs) = socketpair(
-            AddressFamily::Unix,
-            SockType::SeqPacket,
-            None,
-            SockFlag::SOCK_CLOEXEC,
-        )
-        .map_err(|e| (Step::Fork, e.into()))?;
-        // SAFETY: the child makes async-signal-safe calls only, and never returns from here.
-        match unsafe { fork() }.map_err(|e| (Step::Fork, e.into()))? {
-            ForkResult::Parent { child: pid } => Ok(Self {
-                pid,
-                control: Some(ours),
-            }),
-            ForkResult::Child => child::run(|| work(theirs.as_raw_fd())),
-        }
-    }
-
-    fn hear(&self) -> Result<Vec<OwnedFd>, Failure> {
-        let control = self.control.as_ref().ok_or_else(incomplete)?;
-        loop {
-            match report::receive(control.as_fd()) {
-                Err((_, e)) if e.kind() == io::ErrorKind::Interrupted => {}
-                outcome => return outcome,
-            }
-        }
+        process_id(&self.0)
     }
 }
 
 impl Drop for Holder {
     fn drop(&mut self) {
-        self.control = None;
-        // Another error means that somebody else has reaped it: it is gone either way.
-        while waitpid(self.pid, None) == Err(Errno::EINTR) {}
+        // Closes the pipe first. An error means that it is gone.
+        let _ = self.0.wait();
     }
+}
+
+/// Makes a user namespace in which this user is root and may make namespaces.
+pub(crate) fn user_namespace() -> io::Result<OwnedFd> {
+    let maps = [
+        ("/proc/self/uid_map", format!("0 {} 1", geteuid())),
+        // Without it the kernel refuses a group map to users that are not root.
+        ("/proc/self/setgroups", "deny".to_owned()),
+        ("/proc/self/gid_map", format!("0 {} 1", getegid())),
+    ];
+    let mut command = waiting("cat");
+    let enter = move || {
+        unshare(CloneFlags::CLONE_NEWUSER)?;
+        maps.iter()
+            .try_for_each(|(file, text)| fs::write(file, text))?;
+        // AppArmor gives out user namespaces in which nothing is allowed.
+        Ok(unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWNS)?)
+    };
+    // SAFETY: `enter` makes system calls only (short paths do not allocate), as a forked child must.
+    unsafe { command.pre_exec(enter) };
+    let mut child = command.spawn()?;
+    let user = File::open(format!("/proc/{}/ns/user", child.id()));
+    child.wait()?;
+    user.map(OwnedFd::from)
+}
+
+pub(crate) fn process_id(child: &Child) -> Pid {
+    // Process numbers are below 2²² (PID_MAX_LIMIT).
+    Pid::from_raw(child.id() as libc::pid_t)
+}
+
+/// A command that ends when its standard input does, and has no other descriptor of this process.
+fn waiting(program: &str) -> Command {
+    let mut command = Command::new(program);
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    command
+}
+
+/// Moves this process into new namespaces. Called between fork and exec.
+fn unshare_network(user: Option<&OwnedFd>, run: &[CString]) -> io::Result<()> {
+    // Ctrl-C is for the program; the shell follows it.
+    setsid()?;
+    if let Some(user) = user {
+        setns(user, CloneFlags::CLONE_NEWUSER)?;
+    }
+    unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWNS)?;
+    // A new namespace has the host's congestion control. BBR, which paces itself, leaves CPUs idle
+    // that a tunnel would use. Where the host keeps cubic from its users, nothing changes;
+    // `measure::Host` says which it is.
+    let _ = fs::write("/proc/sys/net/ipv4/tcp_congestion_control", "cubic");
+    let (none, private) = (None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE);
+    mount(none, "/", none, private, none)?;
+    for directory in run {
+        let (tmpfs, options) = (Some("tmpfs"), Some("mode=0755,size=16m"));
+        let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
+        mount(tmpfs, directory.as_c_str(), tmpfs, flags, options)?;
+    }
+    // Otherwise the shell would pin the program's working directory.
+    Ok(chdir("/")?)
+}
+
+/// `/run`, and `/var/run` where it is a directory of its own.
+fn run_directories() -> Vec<CString> {
+    let paths = ["/run", "/var/run"].iter();
+    let mut directories: Vec<_> = paths
+        .filter_map(|path| fs::canonicalize(path).ok())
+        .collect();
+    directories.dedup();
+    let path = |directory: std::path::PathBuf| CString::new(directory.into_os_string().into_vec());
+    directories
+        .into_iter()
+        .filter_map(|d| path(d).ok())
+        .collect()
 }

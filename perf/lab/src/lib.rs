@@ -6,28 +6,27 @@
 //!          own network, own /run                   own network, own /run
 //! ```
 //!
-//! A [`Lab`] is a set of anonymous namespaces, each kept alive by a *holder*, a process that does
-//! nothing but wait for the program to go. When the program ends, however it ends, the holders
-//! kill what still runs inside and the kernel removes the interfaces with the namespaces: nothing
-//! is named in `/run`, nothing has to be cleaned up.
+//! A [`Lab`] is a set of anonymous namespaces, each kept alive by a *holder*, a shell that only waits
+//! for the program to end. When the program ends, however it ends, the holders kill every process that
+//! still runs inside, and the kernel removes the interfaces with the namespaces: nothing is named in
+//! `/run`, nothing has to be cleaned up.
 //!
-//! 1. [`Lab::new`] finds out whether namespaces can be had: directly as root, else through a user
-//!    namespace.
+//! 1. [`Lab::new`] decides how to make namespaces: directly as root, else through a user namespace.
 //! 2. [`Lab::namespace`] and [`Lab::veth`] build the topology.
 //! 3. [`Namespace::command`] starts programs inside, [`Namespace::run`] runs code inside,
 //!    [`Namespace::link`] changes interfaces, addresses and routes.
 //! 4. [`wireguard`] starts a WireGuard daemon inside and configures it.
-//! 5. [`traffic`] sends and counts what goes through: TCP, paced UDP, latency.
+//! 5. [`traffic`] generates and counts TCP, paced UDP and latency probes.
 //! 6. [`loss`] makes a link lose packets; [`relay`] is a bad network between two ends.
 //! 7. [`measure`] measures a tunnel between two such daemons.
-//! 8. [`flood`] attacks a daemon; a [`PacketSocket`] sends and hears what no IP stack lets pass.
+//! 8. [`flood`] attacks a daemon; a [`PacketSocket`] sends and hears frames below the IP stack.
+//!
+//! It needs iproute2 (`ip`), and nftables and ethtool for loss and for interfaces that cut batches.
 //!
 //! Deliberately left out: name resolution, and `/sys` (it shows the host's network).
 
-mod address;
 mod error;
 mod eventually;
-mod features;
 pub mod flood;
 mod holder;
 mod lab;
@@ -35,22 +34,20 @@ mod link;
 pub mod loss;
 pub mod measure;
 mod namespace;
-mod netlink;
 mod packet_socket;
 mod privilege;
 pub mod relay;
 mod require;
-mod sweep;
+mod tool;
 pub mod traffic;
 pub mod wireguard;
 
-pub use address::{Cidr, ParseCidrError};
 pub use error::LabError;
 pub use eventually::eventually;
-pub use features::{FeatureError, UDP_SEGMENTATION, has_feature, set_feature};
 pub use lab::Lab;
 pub use link::{Link, LinkStatistics};
 pub use namespace::Namespace;
 pub use nix::unistd::Pid;
 pub use packet_socket::{Frame, PacketSocket};
 pub use require::{require_lab, require_programs, require_root_lab};
+pub use tool::{UDP_SEGMENTATION, set_feature};

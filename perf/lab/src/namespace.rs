@@ -1,82 +1,57 @@
 //! One namespace: programs and code inside it.
 
-use std::{
-    ffi::{CStr, OsStr},
-    io,
-    os::{
-        fd::{AsFd, OwnedFd},
-        unix::process::CommandExt,
-    },
-    path::PathBuf,
-    process::Command,
-    sync::{Arc, Mutex},
-    thread,
-};
+use std::ffi::{CStr, OsStr};
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::Arc;
+use std::thread;
 
-use nix::{
-    sched::{CloneFlags, setns},
-    unistd::Pid,
-};
+use nix::sched::{CloneFlags, setns};
+use nix::sys::prctl::set_pdeathsig;
+use nix::sys::signal::Signal;
+use nix::unistd::{Pid, chdir, getpid, getppid};
 
-use crate::{error::LabError, holder::Inside, link::Link, netlink::Netlink, privilege::Privilege};
+use crate::{error::LabError, link::Link};
 
 /// A network namespace with its own `/run`, kept alive by a holder process.
 ///
-/// Clones are the same namespace. It is empty and of no more use once its [`Lab`](crate::Lab)
-/// has been dropped.
+/// Clones are the same namespace. Once its [`Lab`](crate::Lab) has been dropped it is empty and of
+/// no more use.
 #[derive(Clone)]
-pub struct Namespace(Arc<Shared>);
+pub struct Namespace(Arc<Inner>);
 
-struct Shared {
+struct Inner {
     label: String,
     holder: Pid,
-    doors: Arc<Doors>,
-    netlink: Mutex<Netlink>,
-}
-
-/// What there is to enter.
-struct Doors {
-    privilege: Arc<Privilege>,
-    network: OwnedFd,
-    mounts: OwnedFd,
+    user: Option<Arc<OwnedFd>>,
+    network: File,
+    mounts: File,
 }
 
 impl Namespace {
-    pub(crate) fn new(
-        label: String,
-        holder: Pid,
-        inside: Inside,
-        privilege: Arc<Privilege>,
-    ) -> Self {
-        let Inside {
-            network,
-            mounts,
-            netlink,
-        } = inside;
-        Self(Arc::new(Shared {
-            label,
+    pub(crate) fn open(label: &str, holder: Pid, user: Option<Arc<OwnedFd>>) -> io::Result<Self> {
+        Ok(Self(Arc::new(Inner {
+            label: label.to_owned(),
             holder,
-            doors: Arc::new(Doors {
-                privilege,
-                network,
-                mounts,
-            }),
-            netlink: Mutex::new(Netlink::new(netlink)),
-        }))
+            user,
+            network: File::open(format!("/proc/{holder}/ns/net"))?,
+            mounts: File::open(format!("/proc/{holder}/ns/mnt"))?,
+        })))
     }
 
     /// A command that runs inside: same files and working directory, but this namespace's
     /// network and `/run`. Without root, it runs as root of the lab's user namespace.
     ///
-    /// Whatever it starts is killed with the lab, also what puts itself into the background.
-    #[must_use]
+    /// Whatever it starts dies with the lab, also a process that puts itself into the background.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
-        let doors = Arc::clone(&self.0.doors);
-        // SAFETY: getppid(2) has no failure and no precondition; so has getpid(2).
-        let parent = unsafe { libc::getpid() };
+        let (inside, parent) = (Arc::clone(&self.0), getpid());
         let mut command = Command::new(program);
         // SAFETY: `enter` makes async-signal-safe calls only, as a forked child must.
-        unsafe { command.pre_exec(move || doors.enter(parent)) };
+        unsafe { command.pre_exec(move || inside.enter(parent)) };
         command
     }
 
@@ -86,98 +61,76 @@ impl Namespace {
     /// A panic in `f` continues in the caller.
     ///
     /// # Errors
-    ///
     /// Without root: a thread may not enter a user namespace; use [`Namespace::command`].
     pub fn run<T: Send>(&self, f: impl FnOnce() -> T + Send) -> Result<T, LabError> {
-        let doors = &self.0.doors;
-        if doors.privilege.user_namespace().is_some() {
+        if self.0.user.is_some() {
             return Err(LabError::RunNeedsRoot);
         }
-        let refused = |source: io::Error| LabError::Namespace {
-            label: self.0.label.clone(),
-            step: "enter it on a new thread",
-            source,
+        let inside = || -> io::Result<T> {
+            setns(&self.0.network, CloneFlags::CLONE_NEWNET)?;
+            Ok(f())
         };
-        thread::scope(|scope| {
-            let inside = || {
-                setns(&doors.network, CloneFlags::CLONE_NEWNET)?;
-                Ok(f())
-            };
-            let thread = thread::Builder::new()
-                .name(format!("lab:{}", self.0.label))
-                .spawn_scoped(scope, inside)
-                .map_err(refused)?;
-            match thread.join() {
-                Ok(outcome) => outcome.map_err(|e: nix::Error| refused(e.into())),
-                Err(panic) => std::panic::resume_unwind(panic),
-            }
-        })
+        let outcome = thread::scope(|scope| scope.spawn(inside).join());
+        outcome
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            .map_err(|source| self.refused("enter it on a new thread", source))
     }
 
     /// The interfaces, addresses and routes inside.
-    #[must_use]
     pub fn link(&self) -> Link<'_> {
-        Link::new(&self.0.label, &self.0.netlink)
+        Link(self)
     }
 
-    /// What [`Lab::namespace`](crate::Lab::namespace) was given.
-    #[must_use]
+    /// The label that [`Lab::namespace`](crate::Lab::namespace) got.
     pub fn label(&self) -> &str {
         &self.0.label
     }
 
     /// The holder, for `nsenter --target`.
-    #[must_use]
     pub fn pid(&self) -> Pid {
         self.0.holder
     }
 
     /// Where this process sees the namespace's `/var/run`.
-    #[must_use]
     pub fn run_directory(&self) -> PathBuf {
         // Resolved here: an absolute link below /proc/PID/root would lead to this process's root.
-        let var_run = std::fs::canonicalize("/var/run").unwrap_or_else(|_| "/run".into());
+        let var_run = fs::canonicalize("/var/run").unwrap_or_else(|_| "/run".into());
         let mut seen = PathBuf::from(format!("/proc/{}/root", self.0.holder));
         seen.extend(var_run.components().skip(1));
         seen
     }
 
-    pub(crate) fn network(&self) -> impl AsFd {
-        &self.0.doors.network
+    /// An error about this namespace.
+    pub(crate) fn refused(&self, doing: impl Into<String>, source: io::Error) -> LabError {
+        LabError::Namespace {
+            label: self.0.label.clone(),
+            doing: doing.into(),
+            source,
+        }
     }
 }
 
-impl Doors {
+impl Inner {
     /// Moves this process inside. Called between fork and exec.
-    fn enter(&self, parent: libc::pid_t) -> io::Result<()> {
+    fn enter(&self, parent: Pid) -> io::Result<()> {
         // Until it is inside, the holder could not find this process if the parent died now. The
         // death signal hangs on the parent's thread, so it must not stay.
-        die_with_parent(true)?;
-        // SAFETY: a plain system call.
-        if unsafe { libc::getppid() } != parent {
+        set_pdeathsig(Signal::SIGKILL)?;
+        if getppid() != parent {
             return Err(io::ErrorKind::Interrupted.into());
         }
         let mut path = [0u8; libc::PATH_MAX as usize];
         // SAFETY: the kernel writes at most the length of `path`, and ends it with NUL.
         let length = unsafe { libc::syscall(libc::SYS_getcwd, path.as_mut_ptr(), path.len()) };
-        if let Some(user) = self.privilege.user_namespace() {
+        if let Some(user) = &self.user {
             setns(user, CloneFlags::CLONE_NEWUSER)?;
         }
         setns(&self.mounts, CloneFlags::CLONE_NEWNS)?;
         setns(&self.network, CloneFlags::CLONE_NEWNET)?;
         // Entering a mount namespace leads to its root directory.
         if let (1.., Ok(directory)) = (length, CStr::from_bytes_until_nul(&path)) {
-            nix::unistd::chdir(directory)?;
+            chdir(directory)?;
         }
-        die_with_parent(false)
-    }
-}
-
-fn die_with_parent(on: bool) -> io::Result<()> {
-    let signal = if on { libc::SIGKILL } else { 0 };
-    // SAFETY: a plain system call.
-    match unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, signal) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
+        Ok(set_pdeathsig(None)?)
     }
 }

@@ -1,22 +1,17 @@
-//! Sockets below the IP stack (packet(7)): what an interface carries, byte for byte.
+//! Sockets below the IP stack (packet(7)): the frames of an interface, byte for byte.
 
-use std::{
-    io::{self, IoSlice},
-    mem,
-    os::fd::{AsRawFd, OwnedFd},
-    time::Duration,
-};
+use std::io::{self, IoSlice};
+use std::mem;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::time::Duration;
 
-use nix::{
-    errno::Errno,
-    sys::{
-        socket::{
-            AddressFamily, LinkAddr, MsgFlags, MultiHeaders, SockFlag, SockType, SockaddrLike,
-            bind, sendmmsg, setsockopt, socket, sockopt,
-        },
-        time::TimeVal,
-    },
+use nix::errno::Errno;
+use nix::net::if_::if_nametoindex;
+use nix::sys::socket::{
+    AddressFamily, LinkAddr, MsgFlags, MultiHeaders, SockFlag, SockType, SockaddrLike, bind, recv,
+    sendmmsg, setsockopt, socket, sockopt,
 };
+use nix::sys::time::{TimeVal, TimeValLike};
 
 use crate::{error::LabError, namespace::Namespace};
 
@@ -27,15 +22,14 @@ const LONGEST_FRAME: usize = VNET_HEADER + 14 + 65_535;
 /// Room for the frames that come while nobody reads, in bytes.
 const BUFFER_BYTES: usize = 64 * 1024 * 1024;
 
-/// A packet socket on one interface: sends frames past every check of the IP stack, and hears what
-/// others send and receive there.
+/// A packet socket on one interface: sends frames past every check of the IP stack, and hears the
+/// frames that others send and receive there.
 ///
 /// Frames begin as the interface has it: with an Ethernet header on a veth, with the IP header on a
-/// TUN. Root is needed.
+/// TUN. Root is needed. Calls fail as the system calls do: `EMSGSIZE` for a frame longer than the
+/// interface takes.
 #[derive(Debug)]
-pub struct PacketSocket {
-    socket: OwnedFd,
-}
+pub struct PacketSocket(OwnedFd);
 
 /// A frame that was on the interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,25 +42,34 @@ pub struct Frame {
 
 impl PacketSocket {
     /// Hears everything that `interface` carries from now on, in either direction; can send, too.
-    ///
-    /// # Errors
-    /// [`LabError::Link`] when the kernel refuses it.
     pub fn hearing(namespace: &Namespace, interface: &str) -> Result<Self, LabError> {
         Self::open(namespace, interface, (libc::ETH_P_ALL as u16).to_be())
     }
 
-    /// Sends only: what the interface carries costs it nothing.
-    ///
-    /// # Errors
-    /// As [`PacketSocket::hearing`].
+    /// Sends only: frames of others cost it nothing.
     pub fn sending(namespace: &Namespace, interface: &str) -> Result<Self, LabError> {
         Self::open(namespace, interface, 0)
     }
 
+    fn open(namespace: &Namespace, interface: &str, protocol: u16) -> Result<Self, LabError> {
+        let open = || -> io::Result<OwnedFd> {
+            let index = if_nametoindex(interface)?;
+            // Without a protocol it hears nothing until it is bound to its interface.
+            let (packets, close) = (AddressFamily::Packet, SockFlag::SOCK_CLOEXEC);
+            let socket = socket(packets, SockType::Raw, close, None)?;
+            put_vnet_headers_before_frames(&socket)?;
+            // Without CAP_NET_ADMIN over the whole machine, the default has to do.
+            let _ = setsockopt(&socket, sockopt::RcvBufForce, &BUFFER_BYTES);
+            let address = address(index, protocol).ok_or(Errno::EINVAL)?;
+            bind(socket.as_raw_fd(), &address)?;
+            Ok(socket)
+        };
+        let doing = || format!("open a packet socket on {interface}");
+        let socket = namespace.run(open)?;
+        socket.map(Self).map_err(|e| namespace.refused(doing(), e))
+    }
+
     /// Sends one frame without a virtio header.
-    ///
-    /// # Errors
-    /// As `send(2)`: `EMSGSIZE` for a frame longer than the interface takes.
     pub fn send(&self, frame: &[u8]) -> io::Result<()> {
         let whole = [IoSlice::new(&[0; VNET_HEADER]), IoSlice::new(frame)];
         self.send_many(&[whole]).map(drop)
@@ -74,64 +77,30 @@ impl PacketSocket {
 
     /// Sends frames, each of two parts of which the first begins with its virtio header; returns
     /// how many went.
-    ///
-    /// # Errors
-    /// As `sendmmsg(2)`, when not even the first went.
     pub(crate) fn send_many(&self, frames: &[[IoSlice<'_>; 2]]) -> io::Result<usize> {
         let to: Vec<Option<LinkAddr>> = vec![None; frames.len()];
         let mut headers = MultiHeaders::preallocate(frames.len(), None);
-        let (fd, flags) = (self.socket.as_raw_fd(), MsgFlags::empty());
+        let (fd, flags) = (self.0.as_raw_fd(), MsgFlags::empty());
         let sent = sendmmsg(fd, &mut headers, frames, to, [], flags)?;
         Ok(sent.count())
     }
 
     /// The next frame; `None` if none comes within `patience`.
-    ///
-    /// # Errors
-    /// As `recv(2)`.
     pub fn receive(&self, patience: Duration) -> io::Result<Option<Frame>> {
         // Zero would wait for ever.
-        let patience = patience.max(Duration::from_micros(1));
-        let timeout = TimeVal::new(
-            patience.as_secs() as i64,
-            i64::from(patience.subsec_micros()),
-        );
-        setsockopt(&self.socket, sockopt::ReceiveTimeout, &timeout)?;
+        let patience = patience.as_micros().max(1) as i64;
+        setsockopt(
+            &self.0,
+            sockopt::ReceiveTimeout,
+            &TimeVal::microseconds(patience),
+        )?;
         let mut buffer = vec![0; LONGEST_FRAME];
-        let flags = MsgFlags::empty();
-        let received = nix::sys::socket::recv(self.socket.as_raw_fd(), &mut buffer, flags);
+        let received = recv(self.0.as_raw_fd(), &mut buffer, MsgFlags::empty());
         match received {
             Ok(len) => Ok(frame(&buffer[..len])),
             Err(Errno::EAGAIN) => Ok(None),
             Err(errno) => Err(errno.into()),
         }
-    }
-
-    fn open(namespace: &Namespace, interface: &str, protocol: u16) -> Result<Self, LabError> {
-        let refused = |source: Errno| LabError::Link {
-            label: namespace.label().to_owned(),
-            what: format!("open a packet socket on {interface}"),
-            source: source.into(),
-        };
-        let index = namespace.link().index(interface)?;
-        // Without a protocol it hears nothing until it is bound to its interface.
-        let open = || {
-            socket(
-                AddressFamily::Packet,
-                SockType::Raw,
-                SockFlag::SOCK_CLOEXEC,
-                None,
-            )
-        };
-        let socket = namespace.run(open)?.map_err(refused)?;
-        put_vnet_headers_before_frames(&socket).map_err(refused)?;
-        // Without CAP_NET_ADMIN over the whole machine, the default has to do.
-        let _ = setsockopt(&socket, sockopt::RcvBufForce, &BUFFER_BYTES);
-        let address = address(index, protocol)
-            .ok_or(Errno::EINVAL)
-            .map_err(refused)?;
-        bind(socket.as_raw_fd(), &address).map_err(refused)?;
-        Ok(Self { socket })
     }
 }
 
@@ -145,7 +114,7 @@ fn put_vnet_headers_before_frames(socket: &OwnedFd) -> Result<(), Errno> {
             libc::SOL_PACKET,
             libc::PACKET_VNET_HDR,
             (&raw const on).cast(),
-            mem::size_of_val(&on) as libc::socklen_t,
+            size_of_val(&on) as libc::socklen_t,
         )
     };
     Errno::result(result).map(drop)
@@ -157,7 +126,7 @@ fn address(interface: u32, protocol: u16) -> Option<LinkAddr> {
     address.sll_family = libc::AF_PACKET as u16;
     address.sll_protocol = protocol;
     address.sll_ifindex = interface as i32;
-    let len = mem::size_of_val(&address) as libc::socklen_t;
+    let len = size_of_val(&address) as libc::socklen_t;
     // SAFETY: it points to a `sockaddr_ll` of this length, and its family says so.
     unsafe { LinkAddr::from_raw((&raw const address).cast(), Some(len)) }
 }

@@ -1,5 +1,5 @@
 //! A bad network: a UDP relay between two hosts that drops, repeats, holds back, delays and alters
-//! datagrams, as a seed says.
+//! datagrams, as a seed decides.
 //!
 //! ```text
 //!   left ── UDP ──▶ ┌ lane ─────────────────────────────────────┐ ── UDP ──▶ right
@@ -7,9 +7,9 @@
 //!        ◀── UDP ── └───────────────────────────────────── lane ┘ ◀── UDP ──
 //! ```
 //!
-//! Each end takes the relay for the other one. What happens is decided without sockets or clocks:
-//! [`Fates`] decides it for the n-th datagram of a direction from the seed alone, a lane holds what
-//! is to wait, and [`Census`] counts what a WireGuard receiver must make of what was sent on.
+//! Each end takes the relay for the other one. Decisions need no socket and no clock: [`Fates`] makes
+//! them for the n-th datagram of a direction from the seed alone, a lane holds datagrams that wait,
+//! and [`Census`] classifies those that went on, as a WireGuard receiver must.
 //!
 //! Deliberately left out: rates and queues of a bottleneck, and more than two ends.
 
@@ -17,38 +17,31 @@ mod census;
 mod fates;
 mod lane;
 
-use std::{
-    io,
-    net::{SocketAddr, UdpSocket},
-    os::fd::{AsFd, AsRawFd},
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
-    thread::{self, JoinHandle},
-    time::{Duration, Instant},
-};
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
 
-use nix::{
-    errno::Errno,
-    poll::{PollFd, PollFlags, ppoll},
-    sys::socket::{MsgFlags, recv, setsockopt, sockopt},
-};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::socket::{MsgFlags, recv, setsockopt, sockopt};
 
 use crate::{error::LabError, namespace::Namespace};
 pub use census::Census;
-pub use fates::{Corruption, Direction, Fate, Fates, Impairments, Passage};
+pub use fates::{Direction, Fates, Impairments, Passage};
 use lane::Lane;
 pub use lane::{QUEUE, Tally};
 
-/// Datagrams that are taken from a socket before the other one has its turn.
+/// Datagrams taken from a socket before the other one is read.
 const BURST: usize = 64;
 /// Bytes that wait in a socket while the relay is off the CPU.
 const SOCKET_BUFFER: usize = 16 * 1024 * 1024;
-/// How often the relay looks whether it is to end.
-const LOOK: Duration = Duration::from_millis(20);
+/// How often the relay checks whether it is to end.
+const END_CHECK: Duration = Duration::from_millis(20);
 
-/// One side of a relay: where it is, and whom it talks to there.
+/// One side of a relay.
 #[derive(Clone, Copy, Debug)]
 pub struct Side {
     /// The relay's address towards this end.
@@ -60,17 +53,11 @@ pub struct Side {
 /// A relay that runs on a thread of its own until it is dropped.
 pub struct Relay {
     lanes: Arc<Mutex<[Lane; 2]>>,
-    is_over: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
     seed: u64,
 }
 
 impl Relay {
-    /// Starts a relay in `namespace` that does no harm yet, unless told by `impairments`.
-    ///
-    /// # Errors
-    ///
-    /// When a socket cannot be bound, or without root (see [`Namespace::run`]).
+    /// Starts a relay in `namespace`, as root, with these impairments.
     pub fn start(
         namespace: &Namespace,
         left: Side,
@@ -78,60 +65,35 @@ impl Relay {
         seed: u64,
         impairments: &Impairments,
     ) -> Result<Self, LabError> {
-        let refused = |source: io::Error| LabError::Namespace {
-            label: namespace.label().to_owned(),
-            step: "start a relay",
-            source,
-        };
         let open = || Ok([socket(left)?, socket(right)?]);
-        let sockets = namespace.run(open)?.map_err(refused)?;
+        let sockets = namespace.run(open)?;
+        let sockets = sockets.map_err(|source| namespace.refused("start a relay", source))?;
         let lane = |direction| Lane::new(Fates::new(seed, direction, impairments.clone()));
         let lanes = Arc::new(Mutex::new(Direction::BOTH.map(lane)));
-        let is_over = Arc::new(AtomicBool::new(false));
-        let (shared, over) = (Arc::clone(&lanes), Arc::clone(&is_over));
-        let thread = thread::Builder::new()
-            .name("lab:relay".to_owned())
-            .spawn(move || {
-                while !over.load(Ordering::Relaxed) {
-                    turn(&sockets, &shared);
-                }
-            })
-            .map_err(refused)?;
-        Ok(Self {
-            lanes,
-            is_over,
-            thread: Some(thread),
-            seed,
-        })
+        let relays = Arc::downgrade(&lanes);
+        thread::spawn(move || {
+            while let Some(lanes) = relays.upgrade() {
+                forward(&sockets, &lanes);
+            }
+        });
+        Ok(Self { lanes, seed })
     }
 
-    /// Changes what happens to datagrams that come from now on, in both directions.
+    /// Changes the impairments of datagrams that come from now on, in both directions.
     pub fn impair(&self, impairments: &Impairments) {
         for lane in &mut *lock(&self.lanes) {
             lane.impair(impairments.clone());
         }
     }
 
-    /// What has happened to datagrams in `direction`.
-    #[must_use]
+    /// Counts of the datagrams in `direction`.
     pub fn tally(&self, direction: Direction) -> Tally {
         lock(&self.lanes)[direction as usize].tally()
     }
 
-    /// What every decision follows from.
-    #[must_use]
+    /// The seed that every decision follows from.
     pub fn seed(&self) -> u64 {
         self.seed
-    }
-}
-
-impl Drop for Relay {
-    fn drop(&mut self) {
-        self.is_over.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            // It has panicked: then a test that needs it has failed.
-            let _ = thread.join();
-        }
     }
 }
 
@@ -144,8 +106,8 @@ fn socket(side: Side) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
-/// Waits until a datagram has come or is due, takes a burst from each side, and sends what is due.
-fn turn(sockets: &[UdpSocket; 2], lanes: &Mutex<[Lane; 2]>) {
+/// Waits until a datagram has come or is due, takes a burst from each side, and sends those due.
+fn forward(sockets: &[UdpSocket; 2], lanes: &Mutex<[Lane; 2]>) {
     let due = lock(lanes).iter().filter_map(Lane::poll_timeout).min();
     wait(sockets, due);
     let mut lanes = lock(lanes);
@@ -161,12 +123,14 @@ fn turn(sockets: &[UdpSocket; 2], lanes: &Mutex<[Lane; 2]>) {
 }
 
 fn wait(sockets: &[UdpSocket; 2], due: Option<Instant>) {
-    let left = due.map_or(LOOK, |due| due.saturating_duration_since(Instant::now()));
+    let left = due.map_or(END_CHECK, |due| {
+        due.saturating_duration_since(Instant::now())
+    });
     let mut fds = sockets
         .each_ref()
         .map(|socket| PollFd::new(socket.as_fd(), PollFlags::POLLIN));
-    // Interrupted: looks at the sockets all the same.
-    let _ = ppoll(&mut fds, Some(left.min(LOOK).into()), None);
+    // Interrupted: the sockets are read all the same.
+    let _ = ppoll(&mut fds, Some(left.min(END_CHECK).into()), None);
 }
 
 fn take_burst(from: &UdpSocket, lane: &mut Lane) {
@@ -174,7 +138,7 @@ fn take_burst(from: &UdpSocket, lane: &mut Lane) {
     for _ in 0..BURST {
         match recv(from.as_raw_fd(), &mut buffer, MsgFlags::MSG_DONTWAIT) {
             Ok(length) => lane.handle_datagram(&buffer[..length], Instant::now()),
-            // What was sent before found nobody there.
+            // An earlier datagram found nobody there.
             Err(Errno::ECONNREFUSED | Errno::EINTR) => {}
             Err(_) => return,
         }

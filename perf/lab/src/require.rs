@@ -1,35 +1,27 @@
 //! Tests that need a lab: skipped loudly where there is none, or failed if that must not be.
 
-use std::{
-    env,
-    io::{self, Write},
-    path::Path,
-};
+use std::env;
+use std::io::{self, Write};
 
 use crate::{error::LabError, lab::Lab};
 
 /// Set to `1`, this makes a test fail that would be skipped.
 const MUST: &str = "CONVOY_REQUIRE_LAB";
 
-/// Whether the test `test` can have a lab; says why not, where it cannot.
+/// Whether the test `test` can have a lab; prints the reason where it cannot.
 ///
 /// # Panics
-///
 /// Instead of answering `false` when `CONVOY_REQUIRE_LAB=1` is set.
 #[must_use]
 pub fn require_lab(test: &str) -> bool {
-    // Namespaces may be refused although the user namespace was had: so make one.
-    match Lab::new().and_then(|lab| lab.namespace("probe").map(|_| ())) {
-        Ok(()) => true,
+    // The kernel may refuse a namespace although it granted the user namespace: so make one.
+    match Lab::new().and_then(|lab| lab.namespace("probe")) {
+        Ok(_) => true,
         Err(why) => skip(test, &why.to_string()),
     }
 }
 
 /// As [`require_lab`], for a test that calls [`Namespace::run`](crate::Namespace::run).
-///
-/// # Panics
-///
-/// As [`require_lab`].
 #[must_use]
 pub fn require_root_lab(test: &str) -> bool {
     match Lab::new() {
@@ -38,24 +30,17 @@ pub fn require_root_lab(test: &str) -> bool {
     }
 }
 
-/// Whether the test `test` finds all of `programs` in `PATH`; says which not, where it does not.
-///
-/// # Panics
-///
-/// Instead of answering `false` when `CONVOY_REQUIRE_LAB=1` is set.
+/// As [`require_lab`], for `programs` in `PATH`.
 #[must_use]
 pub fn require_programs(test: &str, programs: &[&str]) -> bool {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let is_installed = |name| env::split_paths(&path).any(|place| place.join(name).is_file());
     let missing: Vec<_> = programs
         .iter()
         .copied()
-        .filter(|program| !installed(program))
+        .filter(|name| !is_installed(*name))
         .collect();
     missing.is_empty() || skip(test, &format!("not installed: {}", missing.join(", ")))
-}
-
-fn installed(program: &str) -> bool {
-    let path = env::var_os("PATH").unwrap_or_default();
-    env::split_paths(&path).any(|directory| Path::new(&directory).join(program).is_file())
 }
 
 fn skip(test: &str, why: &str) -> bool {

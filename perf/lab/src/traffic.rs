@@ -1,5 +1,5 @@
-//! Traffic generators: TCP streams, paced UDP, a latency probe and requests with answers, driven by one
-//! controller.
+//! Traffic generators: TCP streams, paced UDP, latency probes and requests with answers, driven by
+//! one controller.
 //!
 //! ```text
 //!  controller ──requests, a JSON object a line──▶ agent ──TCP, UDP──▶ agent ◀── controller
@@ -8,7 +8,7 @@
 //!
 //! An *agent* is a process inside a namespace that talks over its standard input and output, or a
 //! connection to `convoy speedtest --serve` on another host: the protocol is the same. It does one
-//! job at a time (the echo and the answerer run beside them), so a controller opens one agent for the load and one
+//! job at a time (answering runs beside them), so a controller opens one agent for the load and one
 //! for the latency.
 //!
 //! 1. Ask the listening end for its half of the job and wait for [`Event::Ready`] with the port.
@@ -21,20 +21,18 @@ mod agent;
 mod answerer;
 mod controller;
 mod error;
-mod latency;
+mod priority;
+mod probe;
 mod protocol;
-mod round_trip;
-mod server;
 mod tcp;
 mod udp;
 
 pub(crate) use udp::pace::Pace;
 
-pub use agent::{Scope, serve, serve_child};
+pub use agent::{serve_child, serve_connections};
 pub use controller::Agent;
 pub use error::TrafficError;
 pub use protocol::{
     End, Event, Exchange, Flow, LatencyReport, PROTOCOL, PingJob, Request, RoundTripJob,
     RoundTripReport, TcpJob, TcpReport, UdpJob, UdpReceived, UdpSent,
 };
-pub use server::serve_connections;

@@ -12,11 +12,9 @@
 mod config;
 mod daemon;
 mod end;
-mod keys;
 mod tunnel;
 
-pub use config::{Config, Peer};
+pub use config::{Config, KeyPair, Peer};
 pub use daemon::{Daemon, Implementation};
 pub use end::{End, Identity};
-pub use keys::KeyPair;
 pub use tunnel::{Tunnel, TunnelOptions, Underlay};

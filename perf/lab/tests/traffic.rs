@@ -1,4 +1,7 @@
-//! The generators over loopback: every flow in both directions, as between two hosts.
+//! The generators over loopback: every flow in both directions, as between two hosts. A program of its
+//! own, since a paced flow suffers from other tests that run beside it.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
@@ -6,16 +9,15 @@ use std::thread;
 use std::time::Duration;
 
 use convoy_lab::traffic::{
-    Agent, End, Event, Exchange, Flow, PingJob, Request, RoundTripJob, TcpJob, TrafficError,
-    UdpJob, serve_connections,
+    Agent, End, Event, Exchange, Flow, PingJob, Request, RoundTripJob, RoundTripReport, TcpJob,
+    TrafficError, UdpJob, serve_connections,
 };
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const DEADLINE: Duration = Duration::from_secs(20);
 
 #[test]
 fn tcp_is_counted_by_the_receiver_in_both_directions() {
-    for (far, near) in [(Flow::Receive, Flow::Send), (Flow::Send, Flow::Receive)] {
-        let mut ends = Ends::start();
+    in_both_directions(|ends, near, far| {
         let job = |end, flow| {
             Request::Tcp(TcpJob {
                 end,
@@ -25,71 +27,48 @@ fn tcp_is_counted_by_the_receiver_in_both_directions() {
                 window_s: 0.5,
             })
         };
-        ends.far.ask(&job(End::Listen, far)).unwrap();
-        let port = ends.far.ready(PATIENCE).unwrap();
-        ends.near
-            .ask(&job(End::Connect(ends.at(port)), near))
-            .unwrap();
-        let (sender, receiver) = ends.by_flow(near);
-        assert!(matches!(receiver.event(PATIENCE), Ok(Event::Started)));
-        let Event::TcpReceived(received) = receiver.event(PATIENCE).unwrap() else {
+        let (sender, receiver) = ends.begin(near, far, job);
+        assert!(matches!(receiver.event(DEADLINE), Ok(Event::Started)));
+        let Ok(Event::TcpReceived(received)) = receiver.event(DEADLINE) else {
             panic!("the receiver reports what it received");
         };
-        let Event::TcpSent(sent) = sender.event(PATIENCE).unwrap() else {
+        let Ok(Event::TcpSent(sent)) = sender.event(DEADLINE) else {
             panic!("the sender reports what it sent");
         };
         assert!(received.bytes > 1_000_000, "{received:?}");
         assert!(sent.bytes >= received.bytes);
         assert!((0.5..0.8).contains(&received.seconds), "{received:?}");
-    }
+    });
 }
 
 #[test]
 fn a_udp_flow_arrives_whole_in_both_directions() {
-    for (far, near) in [(Flow::Receive, Flow::Send), (Flow::Send, Flow::Receive)] {
-        let mut ends = Ends::start();
-        let job = |end, flow| {
-            Request::Udp(UdpJob {
-                end,
-                flow,
-                payload: 200,
-                rate_pps: 2_000.0,
-                seconds: 0.5,
-                run: 77,
-            })
-        };
-        ends.far.ask(&job(End::Listen, far)).unwrap();
-        let port = ends.far.ready(PATIENCE).unwrap();
-        ends.near
-            .ask(&job(End::Connect(ends.at(port)), near))
-            .unwrap();
-        let (sender, receiver) = ends.by_flow(near);
-        assert!(matches!(sender.event(PATIENCE), Ok(Event::Started)));
-        let Event::UdpSent(sent) = sender.event(PATIENCE).unwrap() else {
+    in_both_directions(|ends, near, far| {
+        let (sender, receiver) = ends.begin(near, far, udp);
+        assert!(matches!(sender.event(DEADLINE), Ok(Event::Started)));
+        let Ok(Event::UdpSent(sent)) = sender.event(DEADLINE) else {
             panic!("the sender reports what it sent");
         };
-        let Event::UdpReceived(received) = receiver.event(PATIENCE).unwrap() else {
+        let Ok(Event::UdpReceived(received)) = receiver.event(DEADLINE) else {
             panic!("the receiver reports what it received");
         };
         assert_eq!(sent.packets, 1_000);
         assert!(sent.held_rate);
         assert_eq!(received.packets, 1_000);
         assert_eq!((received.duplicates, received.socket_drops), (0, 0));
-    }
+    });
 }
 
 #[test]
 fn probes_come_back_from_an_echo() {
     let mut ends = Ends::start();
-    ends.far.ask(&Request::Echo).unwrap();
-    let port = ends.far.ready(PATIENCE).unwrap();
     let ping = PingJob {
-        to: ends.at(port),
+        to: ends.listen(&Request::Echo),
         interval_ms: 5,
         seconds: 0.2,
     };
     ends.near.ask(&Request::Ping(ping)).unwrap();
-    let Event::Latency(latency) = ends.near.event(PATIENCE).unwrap() else {
+    let Ok(Event::Latency(latency)) = ends.near.event(DEADLINE) else {
         panic!("the prober reports the latency");
     };
     assert_eq!((latency.sent, latency.received), (40, 40));
@@ -99,57 +78,27 @@ fn probes_come_back_from_an_echo() {
 #[test]
 fn requests_are_answered_over_tcp_over_udp_and_over_a_connection_each() {
     let mut ends = Ends::start();
-    ends.far.ask(&Request::Answer).unwrap();
-    let port = ends.far.ready(PATIENCE).unwrap();
+    let to = ends.listen(&Request::Answer);
     for exchange in [Exchange::Tcp, Exchange::Udp, Exchange::TcpConnect] {
-        let job = RoundTripJob {
-            to: ends.at(port),
-            exchange,
-            seconds: 0.2,
-        };
-        ends.near.ask(&Request::RoundTrips(job)).unwrap();
-        let Event::RoundTrips(report) = ends.near.event(PATIENCE).unwrap() else {
-            panic!("the asking end reports the round trips");
-        };
+        let report = ends.round_trips(to, exchange, 0.2);
         assert!(report.answered > 10, "{exchange:?}: {report:?}");
         assert_eq!(report.lost, 0, "{exchange:?}");
         assert!(report.seconds >= 0.2);
         assert!(report.p50_us.unwrap() <= report.p99_us.unwrap());
         assert!(report.p99_us.unwrap() <= report.p999_us.unwrap());
     }
-}
-
-#[test]
-fn short_connections_leave_no_port_behind() {
-    let mut ends = Ends::start();
-    ends.far.ask(&Request::Answer).unwrap();
-    let port = ends.far.ready(PATIENCE).unwrap();
-    let job = RoundTripJob {
-        to: ends.at(port),
-        exchange: Exchange::TcpConnect,
-        seconds: 0.3,
-    };
-    ends.near.ask(&Request::RoundTrips(job)).unwrap();
-    ends.near.event(PATIENCE).unwrap();
     // Documentation/networking/proc_net_tcp.rst: the remote address, then the state; 06 is TIME_WAIT.
-    let waiting = format!(":{port:04X} 06");
+    let waiting = format!(":{:04X} 06", to.port());
     let table = fs::read_to_string("/proc/self/net/tcp").unwrap();
-    assert_eq!(table.matches(&waiting).count(), 0, "{table}");
+    let left = table.matches(&waiting).count();
+    assert_eq!(left, 0, "short connections leave no port behind: {table}");
 }
 
 #[test]
 fn udp_requests_that_nobody_answers_are_lost() {
     let mut ends = Ends::start();
     let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let job = RoundTripJob {
-        to: silent.local_addr().unwrap(),
-        exchange: Exchange::Udp,
-        seconds: 0.1,
-    };
-    ends.near.ask(&Request::RoundTrips(job)).unwrap();
-    let Event::RoundTrips(report) = ends.near.event(PATIENCE).unwrap() else {
-        panic!("the asking end reports the round trips");
-    };
+    let report = ends.round_trips(silent.local_addr().unwrap(), Exchange::Udp, 0.1);
     assert_eq!((report.answered, report.lost), (0, 1));
     assert_eq!(report.p50_us, None);
 }
@@ -157,17 +106,8 @@ fn udp_requests_that_nobody_answers_are_lost() {
 #[test]
 fn a_job_whose_other_end_never_comes_fails_with_the_reason() {
     let mut ends = Ends::start();
-    let job = UdpJob {
-        end: End::Listen,
-        flow: Flow::Send,
-        payload: 64,
-        rate_pps: 10.0,
-        seconds: 0.1,
-        run: 1,
-    };
-    ends.far.ask(&Request::Udp(job)).unwrap();
-    ends.far.ready(PATIENCE).unwrap();
-    let error = ends.far.event(PATIENCE).unwrap_err();
+    ends.listen(&udp(End::Listen, Flow::Send));
+    let error = ends.far.event(DEADLINE).unwrap_err();
     assert!(matches!(&error, TrafficError::Agent(reason) if reason.contains("UDP receiver")));
 }
 
@@ -178,6 +118,22 @@ fn a_silent_agent_is_not_waited_for_longer_than_asked() {
     assert!(matches!(error, TrafficError::Timeout(_)));
 }
 
+fn udp(end: End, flow: Flow) -> Request {
+    Request::Udp(UdpJob {
+        end,
+        flow,
+        payload: 200,
+        rate_pps: 2_000.0,
+        seconds: 0.5,
+        run: 77,
+    })
+}
+
+fn in_both_directions(check: impl Fn(&mut Ends, Flow, Flow)) {
+    check(&mut Ends::start(), Flow::Send, Flow::Receive);
+    check(&mut Ends::start(), Flow::Receive, Flow::Send);
+}
+
 struct Ends {
     near: Agent,
     far: Agent,
@@ -185,23 +141,47 @@ struct Ends {
 
 impl Ends {
     fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has ports");
-        let address = listener.local_addr().expect("it is bound");
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
         thread::spawn(move || serve_connections(&listener));
+        let connect = || Agent::connect(address).unwrap();
         Self {
-            near: Agent::connect(address).expect("it listens"),
-            far: Agent::connect(address).expect("it listens"),
+            near: connect(),
+            far: connect(),
         }
     }
 
-    fn at(&self, port: u16) -> SocketAddr {
-        ([127, 0, 0, 1], port).into()
+    /// Gives the far end a job, and returns where it listens.
+    fn listen(&mut self, request: &Request) -> SocketAddr {
+        self.far.ask(request).unwrap();
+        ([127, 0, 0, 1], self.far.ready(DEADLINE).unwrap()).into()
     }
 
-    fn by_flow(&mut self, near: Flow) -> (&mut Agent, &mut Agent) {
+    /// Gives both ends their half of a job; the sender comes first.
+    fn begin(
+        &mut self,
+        near: Flow,
+        far: Flow,
+        job: impl Fn(End, Flow) -> Request,
+    ) -> (&mut Agent, &mut Agent) {
+        let to = self.listen(&job(End::Listen, far));
+        self.near.ask(&job(End::Connect(to), near)).unwrap();
         match near {
             Flow::Send => (&mut self.near, &mut self.far),
             Flow::Receive => (&mut self.far, &mut self.near),
+        }
+    }
+
+    fn round_trips(&mut self, to: SocketAddr, exchange: Exchange, seconds: f64) -> RoundTripReport {
+        let job = RoundTripJob {
+            to,
+            exchange,
+            seconds,
+        };
+        self.near.ask(&Request::RoundTrips(job)).unwrap();
+        match self.near.event(DEADLINE) {
+            Ok(Event::RoundTrips(report)) => report,
+            other => panic!("the asking end reports the round trips: {other:?}"),
         }
     }
 }

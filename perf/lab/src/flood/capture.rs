@@ -1,18 +1,15 @@
 //! Takes datagrams from the wire, to be sent once more.
 
-use std::{
-    io,
-    net::SocketAddrV4,
-    time::{Duration, Instant},
-};
+use std::io;
+use std::net::SocketAddrV4;
+use std::time::{Duration, Instant};
+
+use etherparse::{NetSlice, SlicedPacket, TransportSlice};
 
 use crate::packet_socket::{Frame, PacketSocket};
 
 /// Hears up to `count` WireGuard messages of this type that go to `to`; fewer if there are no more
 /// within `patience`.
-///
-/// # Errors
-/// As `recv(2)`.
 pub fn capture(
     socket: &PacketSocket,
     to: SocketAddrV4,
@@ -45,48 +42,38 @@ fn datagrams(frame: &Frame, to: SocketAddrV4) -> impl Iterator<Item = &[u8]> {
 }
 
 fn payload(frame: &[u8], to: SocketAddrV4) -> Option<&[u8]> {
-    const UDP: u8 = 17;
-    let (ethernet, packet) = frame.split_at_checked(14)?;
-    let is_udp = ethernet[12..] == [0x08, 0x00] && *packet.get(9)? == UDP;
-    let header = usize::from(packet[0] & 0xf) * 4;
-    let total = u16::from_be_bytes([packet[2], packet[3]]).into();
-    let udp = packet.get(header..total)?;
-    let is_to =
-        packet.get(16..20)? == to.ip().octets() && udp.get(2..4)? == to.port().to_be_bytes();
-    (is_udp && is_to).then(|| udp.get(8..)).flatten()
+    let packet = SlicedPacket::from_ethernet(frame).ok()?;
+    let (Some(NetSlice::Ipv4(ip)), Some(TransportSlice::Udp(udp))) = (packet.net, packet.transport)
+    else {
+        return None;
+    };
+    let is_to = ip.header().destination_addr() == *to.ip() && udp.destination_port() == to.port();
+    is_to.then(|| udp.payload())
 }
 
 #[cfg(test)]
 mod tests {
+    use etherparse::PacketBuilder;
+
     use super::*;
 
     #[test]
-    fn a_captured_train_is_cut_and_what_goes_elsewhere_is_left_out() {
-        let mut bytes = vec![0; 14 + 20 + 8];
-        bytes[12..14].copy_from_slice(&[0x08, 0x00]);
-        bytes[14] = 0x45;
-        bytes[14 + 2..][..2].copy_from_slice(&33u16.to_be_bytes());
-        bytes[14 + 9] = 17;
-        bytes[14 + 16..][..4].copy_from_slice(&[10, 0, 0, 1]);
-        bytes[14 + 22..][..2].copy_from_slice(&7u16.to_be_bytes());
-        // Five bytes, and the padding of a short frame.
-        bytes.extend([1, 2, 3, 4, 5, 0, 0, 0]);
-        let frame = |bytes: &[u8]| Frame {
-            bytes: bytes.to_vec(),
-            segment: Some(2),
+    fn a_captured_train_is_cut_and_datagrams_to_others_are_left_out() {
+        let packet = PacketBuilder::ethernet2([1; 6], [2; 6]);
+        let packet = packet.ipv4([10, 0, 0, 2], [10, 0, 0, 1], 64).udp(9, 7);
+        let mut bytes = Vec::new();
+        packet.write(&mut bytes, &[1, 2, 3, 4, 5]).unwrap();
+        let whole = bytes.len();
+        // The padding of a short frame.
+        bytes.extend([0; 3]);
+        let cut = |len: usize, host, port| -> Vec<Vec<u8>> {
+            let (bytes, segment) = (bytes[..len].to_vec(), Some(2));
+            let to = SocketAddrV4::new([10, 0, 0, host].into(), port);
+            let frame = Frame { bytes, segment };
+            datagrams(&frame, to).map(<[u8]>::to_vec).collect()
         };
-        let whole = frame(&bytes);
-        let to = |host, port| SocketAddrV4::new([10, 0, 0, host].into(), port);
-        let cut: Vec<_> = datagrams(&whole, to(1, 7)).collect();
-        assert_eq!(cut, [&[1, 2][..], &[3, 4], &[5]]);
-        assert_eq!(datagrams(&whole, to(1, 8)).count(), 0);
-        assert_eq!(datagrams(&whole, to(2, 7)).count(), 0);
-        for len in 0..14 + 33 {
-            assert_eq!(
-                datagrams(&frame(&bytes[..len]), to(1, 7)).count(),
-                0,
-                "{len}"
-            );
-        }
+        assert_eq!(cut(whole + 3, 1, 7), [&[1, 2][..], &[3, 4], &[5]]);
+        assert!(cut(whole + 3, 1, 8).is_empty() && cut(whole + 3, 2, 7).is_empty());
+        assert!((0..whole).all(|len| cut(len, 1, 7).is_empty()));
     }
 }

@@ -1,14 +1,14 @@
-//! What a flood consists of.
+//! The payloads of a flood.
 
 use rand::{Rng, RngExt, SeedableRng, rngs::StdRng};
 
-/// Different payloads of a kind; sent again when all have been.
+/// Different payloads of a kind, repeated in a cycle.
 const PAYLOADS: usize = 4096;
-/// Of trains, which are long.
+/// The same for trains, which are long.
 const TRAINS: usize = 64;
 /// Longest UDP payload on Ethernet.
 const LONGEST: usize = 1500 - 28;
-/// What a handshake initiation is long (paper §5.4.2).
+/// Bytes of a handshake initiation (paper §5.4.2).
 const INITIATION: usize = 148;
 
 /// Payloads for a flood: datagrams, or trains of them.
@@ -20,7 +20,6 @@ pub struct Datagrams {
 
 impl Datagrams {
     /// Random bytes of random lengths.
-    #[must_use]
     pub fn noise() -> Self {
         let mut random = random();
         Self::each((0..PAYLOADS).map(|_| {
@@ -30,7 +29,6 @@ impl Datagrams {
     }
 
     /// Handshake initiations by their type and length, with random contents: both MACs are wrong.
-    #[must_use]
     pub fn wrong_macs() -> Self {
         let mut random = random();
         Self::each((0..PAYLOADS).map(|_| {
@@ -40,15 +38,12 @@ impl Datagrams {
         }))
     }
 
-    /// What somebody has sent before, once more.
-    #[must_use]
+    /// Datagrams captured before, unchanged.
     pub fn replayed(captured: Vec<Vec<u8>>) -> Self {
         Self::each(captured.into_iter())
     }
 
-    /// Initiations that somebody has sent before, now with the proof of an address (MAC2) that is
-    /// wrong.
-    #[must_use]
+    /// Captured initiations with a wrong proof of address (MAC2).
     pub fn wrong_cookies(captured: &[Vec<u8>]) -> Self {
         let mut random = random();
         let initiations = captured.iter().cycle().take(PAYLOADS).cloned();
@@ -59,10 +54,9 @@ impl Datagrams {
         }))
     }
 
-    /// Data messages of a running session with counters yet to come: only their tag is wrong.
-    #[must_use]
+    /// Captured data messages with counters that their session has not reached: only the tag is wrong.
     pub fn forged(mut captured: Vec<Vec<u8>>) -> Self {
-        // Further ahead than the session itself comes meanwhile, and all different.
+        // Further ahead than the session gets meanwhile, and all different.
         const AHEAD: u64 = 1 << 40;
         for (n, message) in (AHEAD..).zip(&mut captured) {
             if let Some(counter) = message.get_mut(8..16) {
@@ -72,12 +66,11 @@ impl Datagrams {
         Self::each(captured.into_iter())
     }
 
-    /// Trains of up to 64 KiB, whose last segment is shorter: data messages for no session and noise
-    /// in turns.
+    /// Trains of up to 64 KiB, whose last segment is shorter: data messages for no session,
+    /// interleaved with noise.
     ///
     /// At most 64 segments of `segment` bytes go into a train: more would be refused by kernels
     /// before Linux 6.9.
-    #[must_use]
     pub fn trains(segment: u16) -> Self {
         let mut random = random();
         let whole = usize::from(segment);
@@ -134,7 +127,7 @@ fn bytes(random: &mut StdRng, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// The same each time: one flood is as another.
+/// The same each time, so that floods can be compared.
 fn random() -> StdRng {
     StdRng::seed_from_u64(1)
 }

@@ -1,22 +1,18 @@
-//! One direction of a relay: what waits in it, and when it goes on.
+//! One direction of a relay: the datagrams that wait in it, and when they go on.
 
-use std::{
-    collections::{BTreeMap, VecDeque},
-    time::{Duration, Instant},
-};
+use std::collections::{BTreeMap, VecDeque};
+use std::time::{Duration, Instant};
 
-use super::{
-    census::{Census, Registrar},
-    fates::{Fates, Impairments, Passage},
-};
+use super::census::{Census, Registrar};
+use super::fates::{Fates, Impairments, Passage};
 
 /// The most datagrams that wait in a direction; another one is dropped, and counted.
 pub const QUEUE: usize = 4_096;
 
-/// A direction that has been silent for so long has nothing that could overtake what is held back.
+/// After this much silence nothing will overtake the datagrams that are held back.
 const SILENCE: Duration = Duration::from_millis(50);
 
-/// What happened to the datagrams of a direction.
+/// Counts of the datagrams of a direction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Datagrams that came.
@@ -33,31 +29,24 @@ pub struct Tally {
     pub waiting: u64,
     /// Copies sent on.
     pub sent: u64,
-    /// The same, by what the receiver must make of them.
+    /// The same, by class.
     pub census: Census,
 }
 
 /// One direction. The order in which to call: [`Self::handle_datagram`] for each that comes, then
-/// [`Self::poll_datagram`] until there is none; again when [`Self::poll_timeout`] says so.
+/// [`Self::poll_datagram`] until there is none; again at [`Self::poll_timeout`].
 #[derive(Debug)]
 pub(super) struct Lane {
     fates: Fates,
     /// By the time at which they are due, and by arrival.
-    delayed: BTreeMap<(Instant, u64), Waiting>,
+    delayed: BTreeMap<(Instant, u64), Passage>,
     /// Due, but to be overtaken: by the number in `sent` at which they go, and by arrival.
-    held: BTreeMap<(u64, u64), Waiting>,
-    ready: VecDeque<Waiting>,
+    held: BTreeMap<(u64, u64), Passage>,
+    ready: VecDeque<Passage>,
     tally: Tally,
     registrar: Registrar,
     arrivals: u64,
     last_sent: Option<Instant>,
-}
-
-#[derive(Debug)]
-struct Waiting {
-    datagram: Vec<u8>,
-    is_altered: bool,
-    overtaken_by: u64,
 }
 
 impl Lane {
@@ -74,30 +63,70 @@ impl Lane {
         }
     }
 
-    /// See [`Fates::impair`].
+    /// Changes the fates of datagrams that come from now on.
     pub(super) fn impair(&mut self, impairments: Impairments) {
         self.fates.impair(impairments);
     }
 
     /// A datagram has come.
     pub(super) fn handle_datagram(&mut self, datagram: &[u8], now: Instant) {
-        let fate = self.fates.next(datagram.len());
+        let passages = self.fates.next(datagram);
         self.tally.received += 1;
-        self.tally.dropped += u64::from(fate.is_dropped());
-        self.tally.duplicated += fate.passages().len().saturating_sub(1) as u64;
-        for passage in fate.passages() {
-            self.enqueue(datagram, passage, now);
+        self.tally.dropped += u64::from(passages.is_empty());
+        self.tally.duplicated += passages.len().saturating_sub(1) as u64;
+        for passage in passages {
+            self.enqueue(passage, now);
         }
+    }
+
+    fn enqueue(&mut self, passage: Passage, now: Instant) {
+        if self.waiting() == QUEUE {
+            self.tally.overflowed += 1;
+            return;
+        }
+        self.tally.held += u64::from(passage.overtaken_by > 0);
+        self.arrivals += 1;
+        // Silence is counted from now where nothing has been sent yet.
+        self.last_sent.get_or_insert(now);
+        let key = (now + passage.delay, self.arrivals);
+        self.delayed.insert(key, passage);
     }
 
     /// The next datagram to send on, if one is due at `now`.
     pub(super) fn poll_datagram(&mut self, now: Instant) -> Option<Vec<u8>> {
-        self.make_ready(now);
-        let next = self.ready.pop_front()?;
+        let next = self.next(now)?;
         self.tally.sent += 1;
         self.last_sent = Some(now);
         self.registrar.count(&next.datagram, next.is_altered);
         Some(next.datagram)
+    }
+
+    fn next(&mut self, now: Instant) -> Option<Passage> {
+        loop {
+            if let Some(ready) = self.ready.pop_front() {
+                return Some(ready);
+            }
+            if let Some(held) = self
+                .held
+                .first_entry()
+                .filter(|h| h.key().0 <= self.tally.sent)
+            {
+                return Some(held.remove());
+            }
+            if let Some(due) = self.delayed.first_entry().filter(|d| d.key().0 <= now) {
+                let ((_, arrival), passage) = due.remove_entry();
+                if passage.overtaken_by == 0 {
+                    return Some(passage);
+                }
+                let at = self.tally.sent + passage.overtaken_by;
+                self.held.insert((at, arrival), passage);
+            } else if self.last_sent? + SILENCE <= now && !self.held.is_empty() {
+                self.ready
+                    .extend(std::mem::take(&mut self.held).into_values());
+            } else {
+                return None;
+            }
+        }
     }
 
     /// When there may be something to send on, if nothing else comes.
@@ -111,62 +140,8 @@ impl Lane {
     pub(super) fn tally(&self) -> Tally {
         Tally {
             waiting: self.waiting() as u64,
-            census: self.registrar.census(),
+            census: self.registrar.census.clone(),
             ..self.tally.clone()
-        }
-    }
-
-    fn enqueue(&mut self, datagram: &[u8], passage: &Passage, now: Instant) {
-        if self.waiting() == QUEUE {
-            self.tally.overflowed += 1;
-            return;
-        }
-        self.tally.held += u64::from(passage.overtaken_by > 0);
-        let mut datagram = datagram.to_vec();
-        if let Some(corruption) = &passage.corruption {
-            corruption.apply(&mut datagram);
-        }
-        let waiting = Waiting {
-            datagram,
-            is_altered: passage.corruption.is_some(),
-            overtaken_by: passage.overtaken_by,
-        };
-        self.arrivals += 1;
-        // Silence is counted from now where nothing has been sent yet.
-        self.last_sent.get_or_insert(now);
-        self.delayed
-            .insert((now + passage.delay, self.arrivals), waiting);
-    }
-
-    /// Moves one datagram that is due to where it is sent from, or to those held back.
-    fn make_ready(&mut self, now: Instant) {
-        while self.ready.is_empty() {
-            let is_overtaken = |&(at, _): &(u64, u64)| at <= self.tally.sent;
-            if self.held.keys().next().is_some_and(is_overtaken) {
-                self.ready.extend(self.held.pop_first().map(|(_, w)| w));
-            } else if self
-                .delayed
-                .keys()
-                .next()
-                .is_some_and(|&(due, _)| due <= now)
-            {
-                let Some(((_, arrival), waiting)) = self.delayed.pop_first() else {
-                    return;
-                };
-                match waiting.overtaken_by {
-                    0 => self.ready.push_back(waiting),
-                    others => {
-                        let at = self.tally.sent + others;
-                        self.held.insert((at, arrival), waiting);
-                    }
-                }
-            } else if self.last_sent.is_some_and(|last| last + SILENCE <= now) {
-                let released = std::mem::take(&mut self.held);
-                self.ready.extend(released.into_values());
-                return;
-            } else {
-                return;
-            }
         }
     }
 

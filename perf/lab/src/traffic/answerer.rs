@@ -1,57 +1,56 @@
-//! Who answers [`round_trip`](super::round_trip): a port over TCP and UDP.
+//! Answers the probes and requests of [`probe`](super::probe): a port over TCP and UDP.
 
-use std::io::Write;
-use std::net::{TcpListener, UdpSocket};
+use std::collections::VecDeque;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use nix::sys::socket::{setsockopt, sockopt};
-use nix::sys::time::{TimeVal, TimeValLike as _};
-
-use super::agent::Events;
+use super::agent::{Events, Scope};
 use super::error::Doing as _;
-use super::round_trip::{BYTES, Closing, answer_stream};
-use super::udp::priority::Precedence;
-use super::{Event, Scope, TrafficError};
+use super::probe::{BYTES, LAST, prepare};
+use super::{End, Event, TrafficError};
 
-/// How often an idle answerer looks whether it is still wanted.
+/// How often an idle answerer checks whether it is to end.
 const END_CHECK: Duration = Duration::from_millis(250);
+/// Answered connections that are kept open for their clients to close: the answerer does not wait for
+/// that, since a client's reset may get lost.
+const CLOSING: usize = 64;
 
-/// Answers requests from threads of its own until it is dropped; over TCP one connection at a time.
+/// Answers from threads of its own until it is dropped; over TCP one connection at a time.
 #[derive(Debug)]
 pub(super) struct Answerer {
     done: Arc<AtomicBool>,
 }
 
 impl Answerer {
-    pub(super) fn start<W: Write>(
+    /// `comes_first`: its threads go before ordinary ones, so that a round trip is the network's.
+    pub(super) fn start(
         scope: &Scope,
-        events: &mut Events<W>,
+        comes_first: bool,
+        events: &mut Events<'_>,
     ) -> Result<Self, TrafficError> {
         let doing = "bind the answerer";
-        let listener = TcpListener::bind(scope.bind()).doing(doing)?;
-        let local = listener.local_addr().doing(doing)?;
-        // Linux: accept(2) keeps to the receive timeout too (socket(7)).
-        let check = TimeVal::milliseconds(END_CHECK.as_millis() as i64);
-        setsockopt(&listener, sockopt::ReceiveTimeout, &check).doing(doing)?;
-        let socket = UdpSocket::bind(local).doing(doing)?;
+        let listener = scope.listen(END_CHECK)?;
+        let port = listener.local_addr().doing(doing)?.port();
+        let socket = scope.open_udp(End::Listen, port)?;
         socket.set_read_timeout(Some(END_CHECK)).doing(doing)?;
-
-        let done = Arc::new(AtomicBool::new(false));
-        let answerer = Self {
-            done: Arc::clone(&done),
+        let (scope, done) = (*scope, Arc::new(AtomicBool::new(false)));
+        let start = |answer: Box<dyn FnOnce(&AtomicBool) + Send>| {
+            let done = Arc::clone(&done);
+            let body = move || {
+                let _precedence = comes_first.then(|| scope.precedence());
+                answer(&done);
+            };
+            let thread = thread::Builder::new().name("answerer".to_owned());
+            thread.spawn(body).doing("start an answerer's thread")
         };
-        let (scope, seen) = (*scope, Arc::clone(&done));
-        start("answer-tcp", &scope, move || {
-            answer_tcp(&listener, scope, &seen);
-        })?;
-        start("answer-udp", &scope, move || {
-            answer_udp(&socket, scope, &done);
-        })?;
-        events.send(&Event::Ready { port: local.port() })?;
-        Ok(answerer)
+        start(Box::new(move |done| answer_tcp(&listener, scope, done)))?;
+        start(Box::new(move |done| answer_udp(&socket, scope, done)))?;
+        events.send(&Event::Ready { port })?;
+        Ok(Self { done })
     }
 }
 
@@ -61,40 +60,41 @@ impl Drop for Answerer {
     }
 }
 
-fn start(
-    name: &str,
-    scope: &Scope,
-    body: impl FnOnce() + Send + 'static,
-) -> Result<(), TrafficError> {
-    // Whoever calls from another host shall not have this one's processors before their owner.
-    let comes_first = scope.is_namespace();
-    let body = move || {
-        let _precedence = comes_first.then(Precedence::take);
-        body();
-    };
-    let thread = thread::Builder::new().name(name.to_owned()).spawn(body);
-    thread.map(drop).doing("start an answerer's thread")
-}
-
-fn answer_tcp(listener: &TcpListener, scope: Scope, done: &AtomicBool) {
-    let mut closing = Closing::default();
-    while !done.load(Ordering::Relaxed) {
-        // Errors are timeouts, and connections that broke: whoever asks notices.
-        if let Ok((stream, from)) = listener.accept()
-            && scope.admits(from)
-        {
-            let _ = answer_stream(stream, &mut closing);
-        }
-    }
-}
-
 fn answer_udp(socket: &UdpSocket, scope: Scope, done: &AtomicBool) {
     let mut request = [0; BYTES];
     while !done.load(Ordering::Relaxed) {
+        // Errors are timeouts and ICMP messages about earlier answers: the asking end counts losses.
         if let Ok((length, from)) = socket.recv_from(&mut request)
             && scope.admits(from)
         {
             let _ = socket.send_to(&request[..length], from);
         }
     }
+}
+
+fn answer_tcp(listener: &TcpListener, scope: Scope, done: &AtomicBool) {
+    let mut closing = VecDeque::new();
+    while !done.load(Ordering::Relaxed) {
+        // Errors are timeouts, and connections that broke: the asking end notices.
+        if let Ok((stream, from)) = listener.accept()
+            && scope.admits(from)
+            && let Ok(answered) = answer_stream(stream)
+        {
+            closing.push_back(answered);
+            if closing.len() > CLOSING {
+                closing.pop_front();
+            }
+        }
+    }
+}
+
+/// Answers requests on `stream` up to the last.
+fn answer_stream(mut stream: TcpStream) -> Result<TcpStream, TrafficError> {
+    prepare(&stream)?;
+    let mut message = [0; BYTES];
+    while message[0] != LAST {
+        stream.read_exact(&mut message).doing("answer over TCP")?;
+        stream.write_all(&message).doing("answer over TCP")?;
+    }
+    Ok(stream)
 }

@@ -1,3 +1,5 @@
+//! Why a job was not done.
+
 use std::io;
 
 /// Why a job was not done.
@@ -6,12 +8,12 @@ pub enum TrafficError {
     /// A system call failed.
     #[error("{doing}: {source}")]
     Io {
-        /// What was being done.
+        /// The step that failed.
         doing: &'static str,
         /// The kernel's answer.
         source: io::Error,
     },
-    /// The other side of the control connection said something unexpected.
+    /// The other side of the control connection sent an unexpected message.
     #[error("unexpected message: {0}")]
     Protocol(String),
     /// The other side speaks another version.
@@ -40,7 +42,7 @@ pub enum TrafficError {
     Ended,
 }
 
-/// Names what was being done when a system call fails.
+/// Names the step in which a system call fails.
 pub(super) trait Doing<T> {
     fn doing(self, doing: &'static str) -> Result<T, TrafficError>;
 }

@@ -1,4 +1,4 @@
-//! What a controller and an agent say to each other.
+//! The messages between a controller and an agent.
 
 use std::net::SocketAddr;
 
@@ -15,23 +15,23 @@ pub enum Request {
     Tcp(TcpJob),
     /// One end of a paced UDP flow.
     Udp(UdpJob),
-    /// Answer latency probes until the agent ends; only [`Event::Ready`] follows.
+    /// Answer latency probes, as [`Request::Answer`] does but at ordinary priority.
     Echo,
     /// Probe an [`Request::Echo`] of another agent.
     Ping(PingJob),
-    /// Answer requests over TCP and UDP, on one port, until the agent ends; only [`Event::Ready`]
-    /// follows.
+    /// Answer requests over TCP and UDP, on one port and before ordinary threads, until the agent
+    /// ends; only [`Event::Ready`] follows.
     Answer,
     /// Send requests to an [`Request::Answer`] of another agent.
     RoundTrips(RoundTripJob),
 }
 
-/// Who opens the flow. In tests between hosts the caller connects whichever way the data goes,
+/// Which end opens the flow. In tests between hosts the caller connects whichever way the data goes,
 /// since its firewall may not let the other end in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum End {
-    /// Waits for the other end on a port of its own, told in [`Event::Ready`].
+    /// Waits for the other end on a port of its own, which [`Event::Ready`] names.
     Listen,
     /// Opens the flow to this address.
     Connect(SocketAddr),
@@ -50,7 +50,7 @@ pub enum Flow {
 /// One end of `streams` parallel TCP streams.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct TcpJob {
-    /// Who connects.
+    /// Which end connects.
     pub end: End,
     /// Which way the data goes.
     pub flow: Flow,
@@ -65,7 +65,7 @@ pub struct TcpJob {
 /// One end of a UDP flow at a constant rate.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct UdpJob {
-    /// Who speaks first.
+    /// Which end speaks first.
     pub end: End,
     /// Which way the data goes.
     pub flow: Flow,
@@ -81,7 +81,6 @@ pub struct UdpJob {
 
 impl UdpJob {
     /// Packets in the whole schedule.
-    #[must_use]
     pub fn packets(&self) -> u64 {
         (self.rate_pps * self.seconds).round() as u64
     }
@@ -101,7 +100,7 @@ pub struct PingJob {
 /// Requests of 32 bytes with answers as long, one in flight.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RoundTripJob {
-    /// Who answers.
+    /// The answering agent.
     pub to: SocketAddr,
     /// How they travel.
     pub exchange: Exchange,
@@ -121,7 +120,7 @@ pub enum Exchange {
     Udp,
 }
 
-/// What an agent answers.
+/// Messages of an agent.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
@@ -167,7 +166,7 @@ pub struct TcpReport {
     pub seconds: f64,
 }
 
-/// What a paced sender did.
+/// The report of a paced sender.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct UdpSent {
     /// Packets handed to the kernel.
@@ -179,12 +178,12 @@ pub struct UdpSent {
     pub held_rate: bool,
 }
 
-/// What arrived of a paced flow.
+/// The part of a paced flow that arrived.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct UdpReceived {
     /// Distinct packets.
     pub packets: u64,
-    /// Packets that arrived once more.
+    /// Packets that arrived again.
     pub duplicates: u64,
     /// Packets that arrived after one with a higher number.
     pub reordered: u64,

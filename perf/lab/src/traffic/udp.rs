@@ -4,17 +4,19 @@
 
 mod batch;
 pub(crate) mod pace;
-pub(super) mod priority;
 mod receiver;
-mod sender;
 
-use std::io::{ErrorKind, Write};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::io::ErrorKind;
+use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
-use super::agent::Events;
+use nix::errno::Errno;
+
+use super::agent::{Events, Scope};
 use super::error::Doing as _;
-use super::{End, Event, Flow, Scope, TrafficError, UdpJob};
+use super::{End, Event, Flow, TrafficError, UdpJob, UdpSent};
+use batch::Outbox;
+use pace::Pace;
 
 /// Mark and number at the beginning of each packet.
 pub(super) const HEADER: usize = 16;
@@ -23,27 +25,32 @@ const HELLO: u64 = u64::MAX;
 const HELLO_INTERVAL: Duration = Duration::from_millis(100);
 /// How long the first packet of the other end is waited for.
 const FIRST_PACKET_PATIENCE: Duration = Duration::from_secs(5);
+/// The share of its schedule that a sender must have sent in time to have held the rate.
+const HELD: f64 = 0.99;
+/// How much longer than its schedule a sender goes on, to make up for the last wake-up.
+const GRACE: Duration = Duration::from_millis(2);
 
 /// Sends or receives one flow.
-pub(super) fn run<W: Write>(
+pub(super) fn run(
     job: &UdpJob,
     scope: &Scope,
-    events: &mut Events<W>,
+    events: &mut Events<'_>,
 ) -> Result<(), TrafficError> {
-    let socket = open(job.end, scope, events)?;
-    // Whoever calls from another host shall not have this one's processors before their owner.
-    let _precedence = if scope.is_namespace() {
-        priority::Precedence::take()
-    } else {
-        None
-    };
+    let socket = scope.open_udp(job.end, 0)?;
+    receiver::enlarge_buffer(&socket)?;
+    if job.end == End::Listen {
+        // Announced only when the buffer is large: the flow may begin at once.
+        let port = socket.local_addr().doing("bind a UDP socket")?.port();
+        events.send(&Event::Ready { port })?;
+    }
+    let _precedence = scope.precedence();
     match job.flow {
         Flow::Send => {
             if job.end == End::Listen {
                 wait_for_hello(&socket, job, scope)?;
             }
             events.send(&Event::Started)?;
-            let sent = sender::send(&socket, job)?;
+            let sent = send(&socket, job)?;
             events.send(&Event::UdpSent(sent))
         }
         Flow::Receive => {
@@ -53,49 +60,51 @@ pub(super) fn run<W: Write>(
     }
 }
 
-fn open<W: Write>(
-    end: End,
-    scope: &Scope,
-    events: &mut Events<W>,
-) -> Result<UdpSocket, TrafficError> {
-    let local: SocketAddr = match end {
-        End::Listen => scope.bind(),
-        End::Connect(SocketAddr::V4(_)) => (Ipv4Addr::UNSPECIFIED, 0).into(),
-        End::Connect(SocketAddr::V6(_)) => (Ipv6Addr::UNSPECIFIED, 0).into(),
-    };
-    let socket = UdpSocket::bind(local).doing("bind a UDP socket")?;
-    match end {
-        End::Listen => {
-            // Announced only when the buffer is large: the flow may begin at once.
-            receiver::enlarge_buffer(&socket)?;
-            let port = socket.local_addr().doing("bind a UDP socket")?.port();
-            events.send(&Event::Ready { port })?;
-        }
-        End::Connect(to) => {
-            receiver::enlarge_buffer(&socket)?;
-            socket.connect(to).doing("connect a UDP socket")?;
-        }
-    }
-    Ok(socket)
-}
-
 /// Learns the receiver's address from its first packet.
 fn wait_for_hello(socket: &UdpSocket, job: &UdpJob, scope: &Scope) -> Result<(), TrafficError> {
+    use ErrorKind::{ConnectionRefused, Interrupted, TimedOut, WouldBlock};
     let mut packet = [0; HEADER];
     let deadline = Instant::now() + FIRST_PACKET_PATIENCE;
-    socket
-        .set_read_timeout(Some(HELLO_INTERVAL))
-        .doing("set a socket timeout")?;
+    let timeout = socket.set_read_timeout(Some(HELLO_INTERVAL));
+    timeout.doing("set a socket timeout")?;
     while Instant::now() < deadline {
-        match socket.recv_from(&mut packet) {
-            Ok((_, from)) if scope.admits(from) && parse(&packet) == Some((job.run, HELLO)) => {
+        match socket.recv_from(&mut packet).map_err(|e| (e.kind(), e)) {
+            Ok((_, from)) if scope.admits(from) && packet == header(job.run, HELLO) => {
                 return socket.connect(from).doing("connect a UDP socket");
             }
-            Err(error) if !is_timeout(&error) => return Err(error).doing("receive over UDP"),
-            Ok(_) | Err(_) => {}
+            Ok(_) | Err((WouldBlock | TimedOut | Interrupted | ConnectionRefused, _)) => {}
+            Err((_, error)) => return Err(error).doing("receive over UDP"),
         }
     }
     Err(TrafficError::Timeout("waiting for the UDP receiver"))
+}
+
+/// Sends `job`'s schedule over a connected socket.
+fn send(socket: &UdpSocket, job: &UdpJob) -> Result<UdpSent, TrafficError> {
+    let mut outbox = Outbox::new(job.payload, job.run);
+    let mut number = 0;
+    let deadline = Duration::from_secs_f64(job.seconds) + GRACE;
+    let send = |due| {
+        let end = number + due;
+        while number < end {
+            number += match outbox.send(socket, number, end - number) {
+                Ok(sent) => sent,
+                // A full queue on the way: this packet is lost, as in a router.
+                Err(Errno::ENOBUFS) => 1,
+                // An ICMP message about an earlier packet; nothing was sent.
+                Err(Errno::ECONNREFUSED | Errno::EINTR) => 0,
+                Err(errno) => return Err(errno),
+            };
+        }
+        Ok(())
+    };
+    let pace = Pace::new(job.rate_pps, job.packets());
+    let took = pace.drive(|now| now > deadline, send);
+    Ok(UdpSent {
+        seconds: took.doing("send over UDP")?.as_secs_f64(),
+        packets: number,
+        held_rate: number as f64 >= HELD * job.packets() as f64,
+    })
 }
 
 fn header(run: u64, number: u64) -> [u8; HEADER] {
@@ -110,25 +119,4 @@ fn parse(packet: &[u8]) -> Option<(u64, u64)> {
     let (run, rest) = packet.split_first_chunk()?;
     let number = rest.first_chunk()?;
     Some((u64::from_le_bytes(*run), u64::from_le_bytes(*number)))
-}
-
-fn is_timeout(error: &std::io::Error) -> bool {
-    matches!(
-        error.kind(),
-        ErrorKind::WouldBlock
-            | ErrorKind::TimedOut
-            | ErrorKind::Interrupted
-            | ErrorKind::ConnectionRefused
-    )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_header_reads_back() {
-        assert_eq!(parse(&header(7, 1 << 40)), Some((7, 1 << 40)));
-        assert_eq!(parse(&[0; HEADER - 1]), None);
-    }
 }

@@ -1,18 +1,20 @@
-//! What a device is told over its UAPI socket.
+//! The configuration of a device, as its UAPI socket takes it, and keys.
 
-use std::{
-    fmt::{self, Write},
-    net::SocketAddr,
-};
+use std::fmt::{self, Write};
+use std::net::SocketAddr;
 
-/// The whole configuration of a device: what it had before is replaced.
+use base64::{Engine, prelude::BASE64_STANDARD};
+use hex::encode as hex;
+use x25519_dalek::{PublicKey, StaticSecret};
+
+/// The whole configuration of a device: it replaces the former one.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The device's private key.
     pub private_key: [u8; 32],
     /// The UDP port to listen on; 0 lets the daemon choose.
     pub listen_port: u16,
-    /// Whom it talks to.
+    /// Its peers.
     pub peers: Vec<Peer>,
 }
 
@@ -23,7 +25,7 @@ pub struct Peer {
     pub public_key: [u8; 32],
     /// A secret shared by both, mixed into the handshake.
     pub preshared_key: Option<[u8; 32]>,
-    /// Where it is; without, it has to speak first.
+    /// Its address; without one, it has to speak first.
     pub endpoint: Option<SocketAddr>,
     /// Seconds between persistent keepalives; 0 for none.
     pub persistent_keepalive: u16,
@@ -34,21 +36,18 @@ pub struct Peer {
 /// As a `set` request of the WireGuard cross-platform interface.
 impl fmt::Display for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "set=1\nprivate_key={}", hex(&self.private_key))?;
+        writeln!(f, "set=1\nprivate_key={}", hex(self.private_key))?;
         writeln!(f, "listen_port={}\nreplace_peers=true", self.listen_port)?;
         for peer in &self.peers {
-            writeln!(f, "public_key={}", hex(&peer.public_key))?;
-            if let Some(key) = &peer.preshared_key {
+            writeln!(f, "public_key={}", hex(peer.public_key))?;
+            if let Some(key) = peer.preshared_key {
                 writeln!(f, "preshared_key={}", hex(key))?;
             }
             if let Some(endpoint) = peer.endpoint {
                 writeln!(f, "endpoint={endpoint}")?;
             }
-            writeln!(
-                f,
-                "persistent_keepalive_interval={}",
-                peer.persistent_keepalive
-            )?;
+            let keepalive = peer.persistent_keepalive;
+            writeln!(f, "persistent_keepalive_interval={keepalive}")?;
             writeln!(f, "replace_allowed_ips=true")?;
             for network in &peer.allowed_ips {
                 writeln!(f, "allowed_ip={network}")?;
@@ -58,13 +57,36 @@ impl fmt::Display for Config {
     }
 }
 
-fn hex(key: &[u8; 32]) -> String {
-    key.iter()
-        .fold(String::with_capacity(64), |mut text, byte| {
-            // Writing into a string does not fail.
-            let _ = write!(text, "{byte:02x}");
-            text
-        })
+/// A private key and its public key.
+#[derive(Clone)]
+pub struct KeyPair {
+    /// The private key.
+    pub private: [u8; 32],
+    /// The public key.
+    pub public: [u8; 32],
+}
+
+impl KeyPair {
+    /// A new random pair.
+    pub fn generate() -> Self {
+        let private = StaticSecret::from(rand::random::<[u8; 32]>());
+        Self {
+            private: private.to_bytes(),
+            public: PublicKey::from(&private).to_bytes(),
+        }
+    }
+
+    /// The public key as `wg` shows it.
+    pub fn public_base64(&self) -> String {
+        BASE64_STANDARD.encode(self.public)
+    }
+}
+
+/// The public key only.
+impl fmt::Debug for KeyPair {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "KeyPair({})", self.public_base64())
+    }
 }
 
 #[cfg(test)]

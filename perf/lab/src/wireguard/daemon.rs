@@ -1,25 +1,24 @@
 //! A running daemon: start, configure, signal, wait.
 
-use std::{
-    ffi::OsString,
-    fs::{self, File},
-    io::{self, Read, Seek, Write},
-    net::{Ipv6Addr, Shutdown},
-    os::unix::net::UnixStream,
-    path::{Path, PathBuf},
-    process::{Child, ExitStatus, Stdio},
-    time::Duration,
-};
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, Write};
+use std::net::{Ipv6Addr, Shutdown};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ExitStatus, Stdio};
+use std::time::Duration;
 
-use nix::{
-    sys::{
-        memfd::{MFdFlags, memfd_create},
-        signal::{Signal, kill},
-    },
-    unistd::Pid,
-};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
-use crate::{error::LabError, eventually::eventually, namespace::Namespace, wireguard::Config};
+use crate::error::LabError;
+use crate::eventually::eventually;
+use crate::holder::process_id;
+use crate::namespace::Namespace;
+use crate::wireguard::Config;
 
 /// How long a daemon may take to start, to answer, and to end.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -57,7 +56,6 @@ impl Implementation {
     }
 
     /// The program.
-    #[must_use]
     pub fn program(&self) -> &Path {
         &self.program
     }
@@ -71,6 +69,8 @@ impl Implementation {
 }
 
 /// A daemon in the foreground of its namespace; killed when dropped.
+///
+/// Calls that ask something of it fail with [`LabError::Daemon`] when it does not do so in 20 seconds.
 pub struct Daemon {
     implementation: Implementation,
     child: Child,
@@ -83,17 +83,16 @@ impl Daemon {
     /// Starts `implementation` for a new interface, and waits until it answers.
     ///
     /// # Errors
-    ///
-    /// [`LabError::Daemon`] when it cannot be started, ends at once, or does not answer in time;
-    /// with what it wrote.
+    /// [`LabError::Daemon`], with its output, when it cannot be started, ends at once, or does not
+    /// answer in time.
     pub fn start(
         namespace: &Namespace,
         implementation: &Implementation,
         interface: &str,
     ) -> Result<Self, LabError> {
         let failed = |e: io::Error| implementation.failed(e.to_string());
-        let log =
-            File::from(memfd_create(c"log", MFdFlags::MFD_CLOEXEC).map_err(|e| failed(e.into()))?);
+        let log = memfd_create(c"log", MFdFlags::MFD_CLOEXEC).map_err(|e| failed(e.into()))?;
+        let log = File::from(log);
         let writer = || log.try_clone().map(Stdio::from).map_err(failed);
         let child = namespace
             .command(&implementation.program)
@@ -105,124 +104,114 @@ impl Daemon {
             .stderr(writer()?)
             .spawn()
             .map_err(failed)?;
-        let socket = namespace
-            .run_directory()
-            .join("wireguard")
-            .join(format!("{interface}.sock"));
-        let implementation = implementation.clone();
+        let sockets = namespace.run_directory().join("wireguard");
         let mut daemon = Self {
-            implementation,
+            implementation: implementation.clone(),
             child,
             interface: interface.to_owned(),
-            socket,
+            socket: sockets.join(format!("{interface}.sock")),
             log,
         };
         daemon.wait_until_ready()?;
         Ok(daemon)
     }
 
+    fn wait_until_ready(&mut self) -> Result<(), LabError> {
+        let outcome = eventually(PATIENCE, || match self.ended() {
+            Some(status) => Some(Err(format!("ended with {status}"))),
+            None => UnixStream::connect(&self.socket).ok().map(|_| Ok(())),
+        });
+        let silent = || Err(format!("does not answer at {}", self.socket.display()));
+        outcome
+            .unwrap_or_else(silent)
+            .map_err(|problem| self.failed(format!("{problem}; {}", self.log())))
+    }
+
     /// Replaces the whole configuration.
-    ///
-    /// # Errors
-    ///
-    /// [`LabError::Daemon`] when the daemon does not take it.
     pub fn configure(&self, config: &Config) -> Result<(), LabError> {
         let answer = self.request(&config.to_string())?;
-        if answer.trim() == "errno=0" {
-            return Ok(());
+        match answer.trim() {
+            "errno=0" => Ok(()),
+            other => Err(self.failed(format!("refused its configuration: {other}"))),
         }
-        Err(self
-            .implementation
-            .failed(format!("refused its configuration: {}", answer.trim())))
     }
 
     /// Waits until there is a UDP socket on `port` in the daemon's namespace.
-    ///
-    /// # Errors
-    ///
-    /// [`LabError::Daemon`] when there is none in time.
     pub fn wait_until_listening(&self, port: u16) -> Result<(), LabError> {
         // Documentation/networking/proc_net_tcp.rst: the local address, a colon, the port.
         let local = format!(":{port:04X} ");
         let is_listening = || {
-            let tables = ["udp", "udp6"].map(|table| format!("/proc/{}/net/{table}", self.pid()));
-            let has_it = |path| fs::read_to_string(path).is_ok_and(|table| table.contains(&local));
-            tables.into_iter().any(has_it).then_some(())
+            ["udp", "udp6"]
+                .map(|table| self.has_in(table, &local))
+                .contains(&true)
         };
-        eventually(PATIENCE, is_listening).ok_or_else(|| {
-            let problem = format!("does not listen on port {port}");
-            self.implementation.failed(problem)
-        })
+        self.wait_until(is_listening, || format!("does not listen on port {port}"))
     }
 
     /// Waits until the kernel takes packets to `address`, which the daemon's interface has: where the
     /// link was down when it got the address, that is some time after the link is up.
-    ///
-    /// # Errors
-    ///
-    /// [`LabError::Daemon`] when it does not in time.
     pub(super) fn wait_until_addressed(&self, address: Ipv6Addr) -> Result<(), LabError> {
         // The destination and its length in hexadecimal (net/ipv6/route.c, rt6_info_route).
         let local = format!("{:032x} 80 ", address.to_bits());
-        let path = format!("/proc/{}/net/ipv6_route", self.pid());
-        let is_local = || {
-            let routes = fs::read_to_string(&path).unwrap_or_default();
-            routes.contains(&local).then_some(())
-        };
-        eventually(PATIENCE, is_local).ok_or_else(|| {
-            let problem = format!("its host does not take packets to {address}");
-            self.implementation.failed(problem)
-        })
+        let problem = || format!("its host does not take packets to {address}");
+        self.wait_until(|| self.has_in("ipv6_route", &local), problem)
+    }
+
+    /// Whether a table of the daemon's network in `/proc` has this text.
+    fn has_in(&self, table: &str, text: &str) -> bool {
+        let table = fs::read_to_string(format!("/proc/{}/net/{table}", self.pid()));
+        table.is_ok_and(|table| table.contains(text))
+    }
+
+    fn wait_until(
+        &self,
+        holds: impl Fn() -> bool,
+        problem: impl Fn() -> String,
+    ) -> Result<(), LabError> {
+        eventually(PATIENCE, || holds().then_some(())).ok_or_else(|| self.failed(problem()))
     }
 
     /// Sends `request` to the UAPI socket as it is, and reads to the end of the answer.
-    ///
-    /// # Errors
-    ///
-    /// [`LabError::Daemon`] when the daemon does not answer.
     pub fn request(&self, request: &str) -> Result<String, LabError> {
         self.ask(request)
-            .map_err(|e| self.implementation.failed(format!("no answer: {e}")))
+            .map_err(|e| self.failed(format!("no answer: {e}")))
+    }
+
+    fn ask(&self, request: &str) -> io::Result<String> {
+        let mut stream = UnixStream::connect(&self.socket)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        stream.write_all(request.as_bytes())?;
+        stream.shutdown(Shutdown::Write)?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok(answer)
     }
 
     /// The daemon's process.
-    #[must_use]
     pub fn pid(&self) -> Pid {
-        // Process numbers are below 2²² (PID_MAX_LIMIT).
-        Pid::from_raw(self.child.id() as libc::pid_t)
+        process_id(&self.child)
     }
 
     /// The interface that it was started for.
-    #[must_use]
     pub fn interface(&self) -> &str {
         &self.interface
     }
 
     /// The UAPI socket, as seen from outside the namespace.
-    #[must_use]
     pub fn socket(&self) -> &Path {
         &self.socket
     }
 
-    /// Sends `signal` to the daemon.
-    ///
-    /// # Errors
-    ///
-    /// [`LabError::Daemon`] when it has been waited for already.
+    /// Sends `signal` to the daemon, unless it has been waited for already.
     pub fn signal(&self, signal: Signal) -> Result<(), LabError> {
-        kill(self.pid(), signal).map_err(|e| self.implementation.failed(format!("{signal}: {e}")))
+        kill(self.pid(), signal).map_err(|e| self.failed(format!("{signal}: {e}")))
     }
 
-    /// How the daemon ended, once it has.
-    ///
-    /// # Errors
-    ///
-    /// [`LabError::Daemon`] when it still runs after 20 seconds.
+    /// Waits for the end of the daemon.
     pub fn wait(&mut self) -> Result<ExitStatus, LabError> {
-        eventually(PATIENCE, || self.ended()).ok_or_else(|| {
-            self.implementation
-                .failed(format!("does not end; {}", self.log()))
-        })
+        eventually(PATIENCE, || self.ended())
+            .ok_or_else(|| self.failed(format!("does not end; {}", self.log())))
     }
 
     /// How the daemon ended; `None` while it runs.
@@ -230,16 +219,12 @@ impl Daemon {
         self.child.try_wait().ok().flatten()
     }
 
-    /// What the daemon has written to its standard output and error so far.
-    #[must_use]
+    /// The daemon's standard output and error so far.
     pub fn log(&self) -> String {
+        // The daemon writes at the offset of the descriptor that it shares with this process: read
+        // through one with an offset of its own.
+        let path = format!("/proc/self/fd/{}", self.log.as_raw_fd());
         let mut bytes = Vec::new();
-        // The daemon writes at the offset of the descriptor that it shares with us: read through
-        // one with an offset of its own.
-        let path = format!(
-            "/proc/self/fd/{}",
-            std::os::fd::AsRawFd::as_raw_fd(&self.log)
-        );
         let read = File::open(path).and_then(|mut file| {
             file.rewind()?;
             file.read_to_end(&mut bytes)
@@ -253,35 +238,6 @@ impl Daemon {
     /// An error about this daemon.
     pub(crate) fn failed(&self, problem: impl Into<String>) -> LabError {
         self.implementation.failed(problem)
-    }
-
-    fn wait_until_ready(&mut self) -> Result<(), LabError> {
-        let outcome = eventually(PATIENCE, || match self.ended() {
-            Some(status) => Some(Err(status)),
-            None => UnixStream::connect(&self.socket).ok().map(Ok),
-        });
-        match outcome {
-            Some(Ok(_)) => Ok(()),
-            Some(Err(status)) => Err(self
-                .implementation
-                .failed(format!("ended with {status}; {}", self.log()))),
-            None => Err(self.implementation.failed(format!(
-                "does not answer at {}; {}",
-                self.socket.display(),
-                self.log()
-            ))),
-        }
-    }
-
-    fn ask(&self, request: &str) -> io::Result<String> {
-        let mut stream = UnixStream::connect(&self.socket)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
-        stream.write_all(request.as_bytes())?;
-        stream.shutdown(Shutdown::Write)?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer)?;
-        Ok(answer)
     }
 }
 

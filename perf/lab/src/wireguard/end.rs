@@ -2,18 +2,18 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use crate::{
-    error::LabError,
-    namespace::Namespace,
-    wireguard::{Config, Daemon, Implementation, KeyPair, Peer, Underlay},
-};
+use nix::sys::signal::Signal;
+
+use crate::error::LabError;
+use crate::namespace::Namespace;
+use crate::wireguard::{Config, Daemon, Implementation, KeyPair, Peer, Underlay};
 
 /// The interface of the tunnel, at every end.
 const INTERFACE: &str = "wg0";
 /// The UDP port of every end.
 const PORT: u16 = 51_820;
 
-/// Who an end is: its keys, and the number that its addresses are made of.
+/// The identity of an end: its keys, and the number that its addresses are made of.
 #[derive(Clone, Debug)]
 pub struct Identity {
     /// The daemon's keys.
@@ -30,7 +30,7 @@ pub struct End {
     pub daemon: Daemon,
     /// The daemon's identity.
     pub keys: KeyPair,
-    /// What the daemon has been told.
+    /// The daemon's configuration.
     pub config: Config,
     number: u8,
     tunnel_mtu: u32,
@@ -38,15 +38,13 @@ pub struct End {
 
 impl Identity {
     /// A new random identity.
-    #[must_use]
     pub fn new(number: u8) -> Self {
         let keys = KeyPair::generate();
         Self { keys, number }
     }
 
-    /// What another end is told of this one: its key, where it is (if that is known beforehand),
-    /// and that its inner addresses are behind it.
-    #[must_use]
+    /// This end as a peer of another one: its key, its address (if that is known beforehand), and its
+    /// inner addresses.
     pub fn as_peer(&self, endpoint: Option<SocketAddr>) -> Peer {
         Peer {
             public_key: self.keys.public,
@@ -64,10 +62,6 @@ impl Identity {
 impl End {
     /// Starts a daemon that listens on port 51,820 and has these peers, and sets its interface up
     /// with its addresses and an MTU in bytes.
-    ///
-    /// # Errors
-    ///
-    /// When the daemon does not start or refuses its configuration.
     pub fn start(
         namespace: &Namespace,
         implementation: &Implementation,
@@ -92,32 +86,24 @@ impl End {
     }
 
     /// This end's address inside the tunnel.
-    #[must_use]
     pub fn inner_v4(&self) -> IpAddr {
         inner_v4(self.number).into()
     }
 
     /// This end's IPv6 address inside the tunnel.
-    #[must_use]
     pub fn inner_v6(&self) -> IpAddr {
         inner_v6(self.number).into()
     }
 
-    /// Where this end's daemon is to be found outside, if it is an end of a
-    /// [`Tunnel`](crate::wireguard::Tunnel).
-    #[must_use]
+    /// This end's address outside, if it is an end of a [`Tunnel`](crate::wireguard::Tunnel).
     pub fn outer(&self, underlay: Underlay) -> SocketAddr {
         outer(underlay, self.number)
     }
 
-    /// Kills the daemon without notice, starts `implementation` in its place, and tells it the
-    /// same as before.
-    ///
-    /// # Errors
-    ///
-    /// When the new daemon does not start.
+    /// Kills the daemon without notice, starts `implementation` in its place, and configures it as
+    /// before.
     pub fn replace_daemon(&mut self, implementation: &Implementation) -> Result<(), LabError> {
-        self.daemon.signal(nix::sys::signal::Signal::SIGKILL)?;
+        self.daemon.signal(Signal::SIGKILL)?;
         self.daemon.wait()?;
         self.daemon = Daemon::start(&self.namespace, implementation, INTERFACE)?;
         self.bring_up()
@@ -135,7 +121,7 @@ impl End {
             link.add_address(INTERFACE, &format!("{}/64", self.inner_v6()))?;
         }
         link.set_up(INTERFACE)?;
-        // A daemon hears of it, and then opens its sockets.
+        // The daemon opens its sockets when it hears of it.
         self.daemon.wait_until_listening(self.config.listen_port)?;
         if has_ipv6 {
             self.daemon.wait_until_addressed(inner_v6(self.number))?;

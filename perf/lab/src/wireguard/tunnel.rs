@@ -2,18 +2,14 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use crate::{
-    error::LabError,
-    lab::Lab,
-    wireguard::{
-        Identity, Implementation, KeyPair, Peer,
-        end::{self, End},
-    },
-};
+use crate::error::LabError;
+use crate::lab::Lab;
+use crate::wireguard::end::{self, End};
+use crate::wireguard::{Identity, Implementation, KeyPair, Peer};
 
 /// The cable between the ends.
 const CABLE: &str = "veth0";
-/// What a packet gets on its way out, in bytes: the headers of IPv6, UDP and WireGuard, and a tag.
+/// Bytes around a packet on its way out: the headers of IPv6, UDP and WireGuard, and a tag.
 const OVERHEAD: u32 = 40 + 8 + 16 + 16;
 /// Idle peers have the addresses from here on.
 const FIRST_IDLE_V4: Ipv4Addr = Ipv4Addr::new(10, 128, 0, 0);
@@ -28,7 +24,7 @@ pub enum Underlay {
     V6,
 }
 
-/// How a [`Tunnel`] is to be.
+/// The shape of a [`Tunnel`].
 #[derive(Clone, Copy, Debug)]
 pub struct TunnelOptions {
     /// Which IP version carries the tunnel.
@@ -37,8 +33,7 @@ pub struct TunnelOptions {
     pub cable_mtu: u32,
     /// The MTU of the tunnel in bytes.
     pub tunnel_mtu: u32,
-    /// Peers of each daemon besides the other one, with addresses and no endpoint: nobody speaks to
-    /// them.
+    /// Peers of each daemon besides the other one, with addresses and no endpoint: they stay silent.
     pub idle_peers: u32,
 }
 
@@ -56,7 +51,6 @@ impl Default for TunnelOptions {
 
 impl TunnelOptions {
     /// A tunnel with this MTU in bytes, and a cable that carries it; Ethernet's unless that is too small.
-    #[must_use]
     pub fn of_mtu(tunnel_mtu: u32) -> Self {
         let usual = Self::default();
         Self {
@@ -69,7 +63,7 @@ impl TunnelOptions {
 
 /// Two namespaces joined by a cable, and a WireGuard daemon in each.
 pub struct Tunnel {
-    /// The end that knows where the other is, and so speaks first.
+    /// The end that knows the other's address, and so speaks first.
     pub left: End,
     /// The end that waits to be spoken to.
     pub right: End,
@@ -78,10 +72,6 @@ pub struct Tunnel {
 impl Tunnel {
     /// Builds the tunnel: the cable, the daemons, keys, addresses and routes. No packet has gone
     /// through it yet.
-    ///
-    /// # Errors
-    ///
-    /// When a namespace or a link cannot be had, or a daemon does not start.
     pub fn new(
         lab: &Lab,
         left: &Implementation,
@@ -89,17 +79,8 @@ impl Tunnel {
         options: &TunnelOptions,
     ) -> Result<Self, LabError> {
         let (a, b) = (lab.namespace("left")?, lab.namespace("right")?);
-        let outer = |n: u8| [format!("10.9.0.{n}/24"), format!("fd09::{n}/64")];
-        let (outer_a, outer_b) = (outer(1), outer(2));
-        lab.veth(
-            &a,
-            CABLE,
-            &outer_a.each_ref().map(String::as_str),
-            &b,
-            CABLE,
-            &outer_b.each_ref().map(String::as_str),
-            options.cable_mtu,
-        )?;
+        let (outer_a, outer_b) = (["10.9.0.1/24", "fd09::1/64"], ["10.9.0.2/24", "fd09::2/64"]);
+        lab.veth(&a, CABLE, &outer_a, &b, CABLE, &outer_b, options.cable_mtu)?;
         let (own, other) = (Identity::new(1), Identity::new(2));
         let to_right = other.as_peer(Some(end::outer(options.underlay, other.number)));
         let to_left = own.as_peer(None);
@@ -114,21 +95,16 @@ impl Tunnel {
 }
 
 fn idle_peers(count: u32) -> Vec<Peer> {
-    let peer = |number| Peer {
-        public_key: KeyPair::generate().public,
-        preshared_key: None,
-        endpoint: None,
-        persistent_keepalive: 0,
-        allowed_ips: vec![
-            format!(
-                "{}/32",
-                Ipv4Addr::from_bits(FIRST_IDLE_V4.to_bits() + number)
-            ),
-            format!(
-                "{}/128",
-                Ipv6Addr::from_bits(FIRST_IDLE_V6.to_bits() + u128::from(number))
-            ),
-        ],
+    let peer = |number: u32| {
+        let v4 = Ipv4Addr::from_bits(FIRST_IDLE_V4.to_bits() + number);
+        let v6 = Ipv6Addr::from_bits(FIRST_IDLE_V6.to_bits() + u128::from(number));
+        Peer {
+            public_key: KeyPair::generate().public,
+            preshared_key: None,
+            endpoint: None,
+            persistent_keepalive: 0,
+            allowed_ips: vec![format!("{v4}/32"), format!("{v6}/128")],
+        }
     };
     (0..count).map(peer).collect()
 }
@@ -145,20 +121,15 @@ mod tests {
         let keys: HashSet<_> = peers.iter().map(|peer| peer.public_key).collect();
         let addresses: HashSet<_> = peers.iter().flat_map(|peer| &peer.allowed_ips).collect();
         assert_eq!((keys.len(), addresses.len()), (300, 600));
-        assert_eq!(
-            peers[299].allowed_ips,
-            ["10.128.1.43/32", "fd08:0:0:1::12b/128"]
-        );
+        let last = ["10.128.1.43/32", "fd08:0:0:1::12b/128"];
+        assert_eq!(peers[299].allowed_ips, last);
         assert!(peers.iter().all(|peer| peer.endpoint.is_none()));
     }
 
     #[test]
     fn a_cable_carries_what_the_tunnel_takes_over_either_ip_version() {
-        let cable = |mtu| TunnelOptions::of_mtu(mtu).cable_mtu;
-        assert_eq!(
-            [cable(1_280), cable(1_420), cable(1_421)],
-            [1_500, 1_500, 1_501]
-        );
-        assert_eq!([cable(8_920), cable(65_455)], [9_000, 65_535]);
+        let cables = [1_280, 1_420, 1_421, 8_920, 65_455];
+        let cables = cables.map(|mtu| TunnelOptions::of_mtu(mtu).cable_mtu);
+        assert_eq!(cables, [1_500, 1_500, 1_501, 9_000, 65_535]);
     }
 }

@@ -261,7 +261,7 @@ fn attempts_until_answered(seed: u64, impairments: &Impairments) -> u32 {
     let [mut initiations, mut responses] =
         Direction::BOTH.map(|direction| Fates::new(seed, direction, impairments.clone()));
     let is_answered =
-        |_: &u32| !initiations.next(148).is_dropped() && !responses.next(92).is_dropped();
+        |_: &u32| !initiations.next(&[1; 148]).is_empty() && !responses.next(&[2; 92]).is_empty();
     (1..).find(is_answered).unwrap()
 }
 

@@ -1,4 +1,4 @@
-//! Receives a flow and counts what is missing, repeated or late.
+//! Receives a flow and counts the packets that arrive, once, again, or late.
 
 use std::net::UdpSocket;
 use std::thread;
@@ -8,9 +8,8 @@ use nix::errno::Errno;
 use nix::sys::socket::{getsockopt, setsockopt, sockopt};
 
 use super::batch::{BATCH, Inbox, socket_drops};
-use super::{FIRST_PACKET_PATIENCE, HELLO, HELLO_INTERVAL, header, parse};
-use crate::traffic::error::Doing as _;
-use crate::traffic::{End, TrafficError, UdpJob, UdpReceived};
+use super::{FIRST_PACKET_PATIENCE, HELLO, HELLO_INTERVAL, header};
+use crate::traffic::{End, TrafficError, UdpJob, UdpReceived, error::Doing as _};
 
 const BUFFER_BYTES: usize = 16 * 1024 * 1024;
 /// With this much the receiver can sleep between two reads without losing packets.
@@ -23,7 +22,7 @@ const SILENCE: Duration = Duration::from_millis(300);
 const TAIL_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Asks for a receive buffer that outlasts being off the CPU: with root as much as is useful, else
-/// what `net.core.rmem_max` allows.
+/// as much as `net.core.rmem_max` allows.
 pub(super) fn enlarge_buffer(socket: &UdpSocket) -> Result<(), TrafficError> {
     setsockopt(socket, sockopt::RcvBufForce, &BUFFER_BYTES)
         .or_else(|_| setsockopt(socket, sockopt::RcvBuf, &BUFFER_BYTES))
@@ -32,17 +31,17 @@ pub(super) fn enlarge_buffer(socket: &UdpSocket) -> Result<(), TrafficError> {
 
 /// Receives `job`'s packets until all are there or its time is over.
 pub(super) fn receive(socket: &UdpSocket, job: &UdpJob) -> Result<UdpReceived, TrafficError> {
-    socket
-        .set_read_timeout(Some(HELLO_INTERVAL))
-        .doing("set a socket timeout")?;
+    let timeout = socket.set_read_timeout(Some(HELLO_INTERVAL));
+    timeout.doing("set a socket timeout")?;
     let buffer = getsockopt(socket, sockopt::RcvBuf).doing("read the receive buffer's size")?;
     let nap = (buffer >= ROOMY_BYTES).then_some(NAP);
 
     let mut inbox = Inbox::new();
-    let mut arrivals = Arrivals::new(job.run, job.packets());
+    let mut arrivals = Arrivals::default();
     let mut clock = Clock::start(job.seconds);
-    while !clock.is_over(Instant::now()) && !arrivals.is_complete() {
-        if clock.first.is_none()
+    let expected = job.packets();
+    while !clock.is_over(Instant::now()) && arrivals.packets < expected {
+        if clock.heard.is_none()
             && let End::Connect(_) = job.end
         {
             // Lost where the other end is not there yet; the next one follows.
@@ -52,9 +51,14 @@ pub(super) fn receive(socket: &UdpSocket, job: &UdpJob) -> Result<UdpReceived, T
             Ok(packets) => {
                 let drained = packets.len() < BATCH;
                 let before = arrivals.packets;
-                packets.for_each(|packet| arrivals.note(packet));
+                for (run, number) in packets.into_iter().flatten() {
+                    // Stragglers of an earlier flow, and strangers, do not count.
+                    if run == job.run && number < expected {
+                        arrivals.note(number);
+                    }
+                }
                 if arrivals.packets > before {
-                    clock.heard(Instant::now());
+                    clock.hear(Instant::now());
                 }
                 if let Some(nap) = nap.filter(|_| drained) {
                     thread::sleep(nap);
@@ -77,44 +81,41 @@ pub(super) fn receive(socket: &UdpSocket, job: &UdpJob) -> Result<UdpReceived, T
 struct Clock {
     begin: Instant,
     schedule: Duration,
-    first: Option<Instant>,
-    last: Instant,
+    /// When the first and the latest packet came.
+    heard: Option<(Instant, Instant)>,
 }
 
 impl Clock {
     fn start(seconds: f64) -> Self {
-        let begin = Instant::now();
         Self {
-            begin,
+            begin: Instant::now(),
             schedule: Duration::from_secs_f64(seconds),
-            first: None,
-            last: begin,
+            heard: None,
         }
     }
 
-    fn heard(&mut self, now: Instant) {
-        self.first.get_or_insert(now);
-        self.last = now;
+    fn hear(&mut self, now: Instant) {
+        self.heard.get_or_insert((now, now)).1 = now;
     }
 
     fn is_over(&self, now: Instant) -> bool {
-        let Some(first) = self.first else {
+        let Some((first, last)) = self.heard else {
             return now > self.begin + FIRST_PACKET_PATIENCE;
         };
-        let schedule_over = now > first + self.schedule;
-        let silent = now > self.last + SILENCE;
-        (schedule_over && silent) || now > first + self.schedule + TAIL_PATIENCE
+        let end = first + self.schedule;
+        let is_silent = now > last + SILENCE;
+        (now > end && is_silent) || now > end + TAIL_PATIENCE
     }
 
     fn span(&self) -> Duration {
-        self.first.map_or(Duration::ZERO, |first| self.last - first)
+        self.heard
+            .map_or(Duration::ZERO, |(first, last)| last - first)
     }
 }
 
 /// Which packets have arrived: one bit each.
+#[derive(Default)]
 struct Arrivals {
-    run: u64,
-    expected: u64,
     seen: Vec<u64>,
     next: u64,
     packets: u64,
@@ -123,25 +124,7 @@ struct Arrivals {
 }
 
 impl Arrivals {
-    fn new(run: u64, expected: u64) -> Self {
-        Self {
-            run,
-            expected,
-            seen: Vec::new(),
-            next: 0,
-            packets: 0,
-            duplicates: 0,
-            reordered: 0,
-        }
-    }
-
-    fn note(&mut self, packet: &[u8]) {
-        let Some((run, number)) = parse(packet) else {
-            return;
-        };
-        if run != self.run || number >= self.expected {
-            return;
-        }
+    fn note(&mut self, number: u64) {
         let (word, bit) = ((number / 64) as usize, 1 << (number % 64));
         if self.seen.len() <= word {
             self.seen.resize(word + 1, 0);
@@ -152,15 +135,8 @@ impl Arrivals {
         }
         self.seen[word] |= bit;
         self.packets += 1;
-        if number < self.next {
-            self.reordered += 1;
-        } else {
-            self.next = number + 1;
-        }
-    }
-
-    fn is_complete(&self) -> bool {
-        self.packets == self.expected
+        self.reordered += u64::from(number < self.next);
+        self.next = self.next.max(number + 1);
     }
 }
 
@@ -168,44 +144,25 @@ impl Arrivals {
 mod tests {
     use super::*;
 
-    fn arrivals(numbers: &[u64]) -> Arrivals {
-        let mut arrivals = Arrivals::new(1, 1_000);
-        for &number in numbers {
-            arrivals.note(&header(1, number));
-        }
-        arrivals
-    }
-
     #[test]
-    fn repeated_packets_count_once() {
-        let arrivals = arrivals(&[0, 1, 1, 0, 2]);
-        assert_eq!((arrivals.packets, arrivals.duplicates), (3, 2));
-        assert_eq!(arrivals.reordered, 0);
-    }
-
-    #[test]
-    fn a_packet_behind_a_later_one_is_reordered() {
-        let arrivals = arrivals(&[0, 5, 3, 4, 6]);
-        assert_eq!((arrivals.packets, arrivals.reordered), (5, 2));
-    }
-
-    #[test]
-    fn packets_of_other_flows_and_absurd_numbers_are_ignored() {
-        let mut arrivals = arrivals(&[1_000, u64::MAX]);
-        arrivals.note(&header(2, 0));
-        arrivals.note(&[0; 3]);
-        assert_eq!(arrivals.packets, 0);
-        assert!(arrivals.seen.is_empty());
+    fn repeated_packets_count_once_and_those_behind_a_later_one_are_reordered() {
+        let count = |numbers: &[u64]| {
+            let mut arrivals = Arrivals::default();
+            numbers.iter().for_each(|&number| arrivals.note(number));
+            (arrivals.packets, arrivals.duplicates, arrivals.reordered)
+        };
+        assert_eq!(count(&[0, 1, 1, 0, 2]), (3, 2, 0));
+        assert_eq!(count(&[0, 5, 3, 4, 6]), (5, 0, 2));
     }
 
     #[test]
     fn a_flow_ends_when_its_schedule_is_over_and_it_is_silent() {
         let mut clock = Clock::start(1.0);
         let first = clock.begin + Duration::from_millis(10);
-        clock.heard(first);
+        clock.hear(first);
         let second = Duration::from_secs(1);
         assert!(!clock.is_over(first + second / 2), "a pause is no end");
-        clock.heard(first + second);
+        clock.hear(first + second);
         assert!(!clock.is_over(first + second + SILENCE));
         assert!(clock.is_over(first + second + SILENCE * 2));
     }

@@ -4,31 +4,31 @@ use nix::errno::Errno;
 
 /// While it lives, the calling thread comes before all ordinary ones.
 ///
-/// On a machine that the daemons share with the generator, the load is then what is asked for, as
-/// if it came from another machine, and not what they leave time for.
+/// On a machine that the daemons share with the generator, the load is then as asked, as if it came
+/// from another machine, and not limited to the time that they leave.
 #[derive(Debug)]
-pub(in crate::traffic) struct Precedence(());
+pub(super) struct Precedence(());
 
 impl Precedence {
     /// None where this user may not have it: without root.
-    pub(in crate::traffic) fn take() -> Option<Self> {
+    pub(super) fn take() -> Option<Self> {
         schedule(libc::SCHED_RR, 1).ok().map(|()| Self(()))
     }
 }
 
 impl Drop for Precedence {
     fn drop(&mut self) {
-        // What could be raised can be lowered.
+        // A priority that could be raised can be lowered.
         let _ = schedule(libc::SCHED_OTHER, 0);
     }
 }
 
-fn schedule(policy: i32, priority: i32) -> Result<(), Errno> {
-    let parameters = libc::sched_param {
-        sched_priority: priority,
-    };
-    // SAFETY: process 0 is the calling thread, and `parameters` outlives the call.
-    let result = unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) };
+fn schedule(policy: libc::c_int, priority: libc::c_int) -> Result<(), Errno> {
+    // The system call, since musl's sched_setscheduler does nothing. The kernel's `struct sched_param`
+    // is the priority alone.
+    // SAFETY: process 0 is the calling thread, and `priority` outlives the call.
+    let result =
+        unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &raw const priority) };
     Errno::result(result).map(drop)
 }
 
@@ -36,9 +36,9 @@ fn schedule(policy: i32, priority: i32) -> Result<(), Errno> {
 mod tests {
     use super::*;
 
-    fn policy() -> i32 {
+    fn policy() -> libc::c_long {
         // SAFETY: process 0 is the calling thread; the call has no other precondition.
-        unsafe { libc::sched_getscheduler(0) }
+        unsafe { libc::syscall(libc::SYS_sched_getscheduler, 0) }
     }
 
     #[test]
@@ -48,7 +48,7 @@ mod tests {
             assert!(!nix::unistd::geteuid().is_root(), "root may have it");
             return;
         };
-        assert_eq!(policy(), libc::SCHED_RR);
+        assert_eq!(policy(), libc::c_long::from(libc::SCHED_RR));
         drop(precedence);
         assert_eq!(policy(), before);
     }

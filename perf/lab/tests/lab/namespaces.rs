@@ -1,0 +1,128 @@
+//! Namespaces, links, and programs and code inside them.
+
+use std::fs;
+use std::net::UdpSocket;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+
+use convoy_lab::{Lab, UDP_SEGMENTATION, eventually, require_lab, require_programs, set_feature};
+
+use crate::{DEADLINE, Pair, talk};
+
+#[test]
+fn two_namespaces_talk_over_a_veth() {
+    let Some(pair) = Pair::as_root("two_namespaces_talk_over_a_veth") else {
+        return;
+    };
+    for address in ["10.9.0.2:7000", "[fd09::2]:7000"] {
+        talk(&pair.left, &pair.right, address.parse().unwrap());
+    }
+    assert!(pair.left.link().statistics("veth").unwrap().tx_packets > 0);
+}
+
+#[test]
+fn a_feature_of_a_veth_is_turned_off_and_on_again() {
+    let test = "a_feature_of_a_veth_is_turned_off_and_on_again";
+    if !require_programs(test, &["ethtool"]) {
+        return;
+    }
+    let Some(pair) = Pair::as_root(test) else {
+        return;
+    };
+    for state in ["off", "on"] {
+        let set = || set_feature("veth", UDP_SEGMENTATION, state == "on");
+        pair.left.run(set).unwrap().unwrap();
+        let shown = pair.left.command("ethtool").args(["-k", "veth"]).output();
+        let shown = String::from_utf8(shown.unwrap().stdout).unwrap();
+        let line = format!("\n{UDP_SEGMENTATION}: {state}\n");
+        assert!(shown.contains(&line), "{shown}");
+    }
+    let set_unknown = || set_feature("veth", "nonsense", false);
+    assert!(pair.left.run(set_unknown).unwrap().is_err());
+}
+
+#[test]
+fn a_route_leads_through_a_neighbour() {
+    let Some(Pair { left, right, _lab }) = Pair::as_root("a_route_leads_through_a_neighbour")
+    else {
+        return;
+    };
+    right.link().add_address("lo", "10.7.7.7/32").unwrap();
+    let send = || {
+        let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+        socket.send_to(b"hi", "10.7.7.7:7000")
+    };
+    assert!(left.run(send).unwrap().is_err());
+    let gateway = "10.9.0.2".parse().unwrap();
+    left.link()
+        .add_route_through("10.7.0.0/16", gateway)
+        .unwrap();
+    let bind = || UdpSocket::bind("10.7.7.7:7000");
+    let receiver = right.run(bind).unwrap().unwrap();
+    receiver.set_read_timeout(Some(DEADLINE)).unwrap();
+    left.run(send).unwrap().unwrap();
+    assert_eq!(receiver.recv(&mut [0; 16]).unwrap(), 2);
+}
+
+#[test]
+fn each_namespace_has_its_own_run_directory_and_keeps_the_working_directory() {
+    if !require_lab("each_namespace_has_its_own_run_directory") {
+        return;
+    }
+    let Pair { left, right, _lab } = Pair::new();
+    let here = std::env::current_dir().unwrap();
+    let shell = |script: &str| left.command("sh").args(["-c", script]).output().unwrap();
+    assert_eq!(shell("ls /run").stdout, b"");
+    let line = format!("{}\n", here.display());
+    assert_eq!(shell("pwd -P").stdout, line.into_bytes());
+    assert!(shell("echo here > /var/run/note").status.success());
+    assert!(left.run_directory().join("note").exists());
+    assert!(!right.run_directory().join("note").exists());
+    assert!(!Path::new("/var/run/note").exists());
+}
+
+#[test]
+fn dropping_the_lab_kills_a_process_in_the_background() {
+    if !require_lab("dropping_the_lab_kills_a_process_in_the_background") {
+        return;
+    }
+    let lab = Lab::new().unwrap();
+    let namespace = lab.namespace("left").unwrap();
+    let script = "setsid sleep 1000 >/dev/null 2>&1 & echo $!";
+    let shell = namespace.command("sh").args(["-c", script]).output();
+    let daemon = String::from_utf8(shell.unwrap().stdout).unwrap();
+    let daemon = format!("/proc/{}/cmdline", daemon.trim());
+    let runs = || fs::read(&daemon).is_ok_and(|line| !line.is_empty());
+    assert!(runs());
+    let holder = format!("/proc/{}", namespace.pid());
+    drop(lab);
+    assert!(!Path::new(&holder).exists());
+    assert!(eventually(DEADLINE, || (!runs()).then_some(())).is_some());
+}
+
+#[test]
+fn a_refused_change_says_what_was_asked_and_where() {
+    if !require_lab("a_refused_change_says_what_was_asked_and_where") {
+        return;
+    }
+    let lab = Lab::new().unwrap();
+    let namespace = lab.namespace("left").unwrap();
+    let link = namespace.link();
+    let refused = link.set_up("nothing").unwrap_err().to_string();
+    let expected = "namespace left: ip link set nothing up: Cannot find device";
+    assert!(refused.starts_with(expected), "{refused}");
+    assert!(link.add_address("lo", "ten").is_err());
+    assert!(!link.exists("nothing"));
+    assert!(link.exists("lo"));
+    assert_eq!(link.mtu("lo").unwrap(), 65_536);
+}
+
+#[test]
+fn a_panic_inside_continues_outside() {
+    let Some(pair) = Pair::as_root("a_panic_inside_continues_outside") else {
+        return;
+    };
+    let panic = AssertUnwindSafe(|| pair.left.run(|| panic!("inside")));
+    let outcome = catch_unwind(panic);
+    assert_eq!(outcome.unwrap_err().downcast_ref(), Some(&"inside"));
+}
