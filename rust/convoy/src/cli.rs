@@ -5,8 +5,11 @@ use std::str::FromStr;
 use clap::{Args, Parser, Subcommand, ValueEnum, builder::FalseyValueParser};
 use convoy_tun::OffloadRequest;
 
-use crate::profile::ProfileArgs;
-use crate::speedtest::{InsideArgs, SpeedtestArgs};
+#[cfg(feature = "measure")]
+use convoy_perf::{
+    profile::ProfileArgs,
+    speedtest::{InsideArgs, SpeedtestArgs},
+};
 
 const AFTER_HELP: &str = "\
 Environment, besides the above:
@@ -50,6 +53,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Show what the running daemon of an interface has counted
     Stats(StatsArgs),
+    #[cfg(feature = "measure")]
     /// Look into a running daemon: where its CPU time goes, which system calls it makes
     ///
     /// perf and strace look at it one after the other, while it carries what there is to carry. DIR then
@@ -57,10 +61,12 @@ pub(crate) enum Command {
     /// syscalls.json; and stat.json. Needs root; or a daemon of one's own and
     /// `sysctl kernel.perf_event_paranoid=1 kernel.kptr_restrict=0 kernel.yama.ptrace_scope=0`.
     Profile(ProfileArgs),
+    #[cfg(feature = "measure")]
     /// Measure this machine's tunnel, or one between two hosts
     Speedtest(SpeedtestArgs),
-    /// What the speed test starts inside its namespaces
-    #[command(hide = true)]
+    #[cfg(feature = "measure")]
+    /// The part of the speed test that runs inside its namespaces
+    #[command(name = convoy_perf::speedtest::INSIDE, hide = true)]
     LabInside(InsideArgs),
 }
 

@@ -1,10 +1,13 @@
 //! Bulk TCP: one blocking thread a stream, counted where it arrives.
 
+use std::ffi::OsString;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use nix::sys::socket::{getsockopt, setsockopt, sockopt::TcpCongestion};
 
 use super::agent::Events;
 use super::error::Doing as _;
@@ -80,6 +83,12 @@ fn send<W: Write>(
     streams: &[TcpStream],
     events: &mut Events<W>,
 ) -> Result<(), TrafficError> {
+    if let Some(name) = &job.congestion_control {
+        for stream in streams {
+            // A refusal shows in the report, which names the congestion control that was used.
+            let _ = setsockopt(stream, TcpCongestion, &OsString::from(name));
+        }
+    }
     let begin = Instant::now();
     let deadline = begin + Duration::from_secs_f64(job.warmup_s + job.window_s) + SENDER_GRACE;
     let sent = AtomicU64::new(0);
@@ -93,7 +102,14 @@ fn send<W: Write>(
     events.send(&Event::TcpSent(TcpReport {
         bytes: sent.into_inner(),
         seconds: begin.elapsed().as_secs_f64(),
+        congestion_control: streams.first().and_then(congestion_control),
     }))
+}
+
+/// The name as the kernel gives it, without the zeros that pad it.
+fn congestion_control(stream: &TcpStream) -> Option<String> {
+    let name = getsockopt(stream, TcpCongestion).ok()?;
+    Some(name.to_string_lossy().trim_end_matches('\0').to_owned())
 }
 
 /// Sends until the receiver hangs up.
@@ -147,6 +163,7 @@ fn count_window<W: Write>(
     Ok(TcpReport {
         bytes: received.load(Ordering::Relaxed) - before,
         seconds: begin.elapsed().as_secs_f64(),
+        congestion_control: None,
     })
 }
 
