@@ -91,10 +91,12 @@ mod tests {
 
     #[test]
     fn a_report_survives_the_way_to_its_reader() {
-        let mut report = Report::default();
-        report.interface = "wg0".to_owned();
+        let mut report = Report {
+            interface: "wg0".to_owned(),
+            peers: vec![crate::Peer::default()],
+            ..Report::default()
+        };
         report.counters.drops.insert("inbound_replay".to_owned(), 3);
-        report.peers.push(crate::Peer::default());
         let json = asked(&(answer(&report) + "errno=0\n\n")).unwrap();
         assert_eq!(serde_json::from_str::<Report>(&json).unwrap(), report);
     }

@@ -171,37 +171,29 @@ fn system_calls(syscalls: &Syscalls) -> String {
 fn counters(stat: &Stat) -> String {
     let share = |part, whole| ratio(part, whole).map(|share| share * 100.0);
     let a_second = |count| ratio(count, stat.cpu_seconds);
+    let memory = "below 1: it waits for memory; encryption alone has 2 to 3";
+    let cache = "over 20: batches do not stay in the cache between stages";
+    let mixed = "over 2: traffic is mixed, or small";
+    let alternate = "over 20,000: threads alternate for single packets";
+    let migrate = "over 100: try `taskset`, or fewer other programs";
+    let cache_misses = share(stat.cache_misses, stat.cache_references);
+    let branch_misses = share(stat.branch_misses, stat.branches);
     let rows = [
         ("CPU seconds", stat.cpu_seconds, 2, "of all threads"),
-        (
-            "instructions a cycle",
-            stat.ipc,
-            2,
-            "below 1: it waits for memory; encryption alone has 2 to 3",
-        ),
-        (
-            "cache misses, %",
-            share(stat.cache_misses, stat.cache_references),
-            1,
-            "over 20: batches do not stay in the cache between stages",
-        ),
-        (
-            "branch misses, %",
-            share(stat.branch_misses, stat.branches),
-            1,
-            "over 2: traffic is mixed, or small",
-        ),
+        ("instructions a cycle", stat.ipc, 2, memory),
+        ("cache misses, %", cache_misses, 1, cache),
+        ("branch misses, %", branch_misses, 1, mixed),
         (
             "context switches a CPU second",
             a_second(stat.context_switches),
             0,
-            "over 20,000: threads alternate for single packets",
+            alternate,
         ),
         (
             "migrations a CPU second",
             a_second(stat.migrations),
             0,
-            "over 100: try `taskset`, or fewer other programs",
+            migrate,
         ),
     ];
     let mut text = format!(
@@ -263,21 +255,14 @@ mod tests {
             context_switches: Some(500.0),
             ..Stat::default()
         };
-        let call = |name: &str| Call {
-            name: name.to_owned(),
-            count: 10,
-            errors: 1,
-            seconds: 0.1,
-            calls_per_gb: Some(20.0),
-        };
         let syscalls = Syscalls {
             gigabytes: Some(0.5),
             total: syscalls::Total {
                 calls_per_gb: Some(20.0),
                 ..syscalls::Total::default()
             },
-            calls: vec![call("sendmsg")],
-            waits: vec![call("futex")],
+            calls: vec![Call::counted(("sendmsg", 10))],
+            waits: vec![Call::counted(("futex", 10))],
         };
         let page = text(&Findings {
             stat: Some(&stat),

@@ -196,17 +196,10 @@ mod tests {
 
     #[test]
     fn all_calls_that_send_are_counted_for_a_gigabyte() {
-        let call = |(name, count): (&str, u64)| Call {
-            name: name.to_owned(),
-            count,
-            errors: 0,
-            seconds: 0.0,
-            calls_per_gb: None,
-        };
         let mut syscalls = Syscalls {
             gigabytes: Some(2.0),
             calls: [("sendmsg", 10), ("read", 30), ("sendmmsg", 20)]
-                .map(call)
+                .map(Call::counted)
                 .to_vec(),
             ..Syscalls::default()
         };

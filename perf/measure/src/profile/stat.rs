@@ -93,14 +93,13 @@ impl Stat {
             }
         }
         let value = |event| counted.get(event).copied();
-        let (cycles, instructions) = (value("cycles"), value("instructions"));
         Ok(Self {
             cpu_seconds: value("task-clock").map(|milliseconds| milliseconds / 1e3),
             context_switches: value("context-switches"),
             migrations: value("cpu-migrations"),
-            cycles,
-            instructions,
-            ipc: ratio(instructions, cycles),
+            cycles: value("cycles"),
+            instructions: value("instructions"),
+            ipc: ratio(value("instructions"), value("cycles")),
             cache_references: value("cache-references"),
             cache_misses: value("cache-misses"),
             branches: value("branches"),

@@ -329,31 +329,16 @@ mod tests {
     fn options_that_do_not_go_together_are_refused() {
         assert!(parse("--to 198.18.0.2 --secs 2 --tests tcp-up --json").is_ok());
         assert!(parse("--compare shape --rounds 7").is_ok());
-        for option in [
-            "--gso off",
-            "--mtu 1420",
-            "--peers 1",
-            "--loss 1",
-            "--profile d",
-            "--compare gso",
-        ] {
+        let here = "--gso off,--mtu 1420,--peers 1,--loss 1,--profile d,--compare gso";
+        for option in here.split(',') {
             for way in ["--to 198.18.0.2", "--serve"] {
                 assert!(parse(&format!("{way} {option}")).is_err(), "{way} {option}");
             }
         }
-        for line in [
-            "--serve --to 198.18.0.1",
-            "--profile d --compare gso --rounds 2",
-            "--call-graph dwarf",
-            "--compare nonsense",
-            "--batch 51",
-            "--loss 101",
-            "--loss nan",
-            "--mtu 575",
-            "--mtu 65456",
-            "--peers 0",
-            "--peers 10001",
-        ] {
+        let wrong = "--serve --to 198.18.0.1,--profile d --compare gso --rounds 2,--call-graph dwarf,\
+                     --compare nonsense,--batch 51,--loss 101,--loss nan,--mtu 575,--mtu 65456,--peers 0,\
+                     --peers 10001";
+        for line in wrong.split(',') {
             assert!(parse(line).is_err(), "{line}");
         }
     }

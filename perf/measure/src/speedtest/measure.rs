@@ -306,75 +306,55 @@ mod tests {
 
     use super::*;
 
-    /// One daemon after `cpu_ms`; none of its counters where `counters` is null.
-    fn reading(cpu_ms: u64, counters: &Value) -> Reading {
-        Reading {
-            cpu: Duration::from_millis(cpu_ms),
-            counters: serde_json::from_value(counters.clone()).unwrap(),
-        }
-    }
-
-    fn noted(direction: Direction, bytes: u64, [before, after]: [(u64, Value, Value); 2]) -> Run {
-        let readings = |(cpu_ms, left, right): (u64, Value, Value)| Readings {
-            left: reading(cpu_ms, &left),
-            right: reading(cpu_ms, &right),
-        };
+    /// The costs of a gigabyte after two readings, each of both daemons: CPU milliseconds, counters.
+    fn noted(direction: Direction, readings: [(u64, [&Value; 2]); 2]) -> Run {
+        let [before, after] = readings.map(|(cpu_ms, counters)| {
+            let [left, right] = counters.map(|counters| Reading {
+                cpu: Duration::from_millis(cpu_ms),
+                counters: serde_json::from_value(counters.clone()).unwrap(),
+            });
+            Some(Readings { left, right })
+        });
         let mut run = Run::default();
-        note_usage(
-            &mut run,
-            Some(readings(before)),
-            Some(readings(after)),
-            direction,
-            bytes,
-        );
+        note_usage(&mut run, before, after, direction, 1_000_000_000);
         run
     }
 
     #[test]
-    fn cpu_time_and_system_calls_are_of_both_daemons_and_a_gigabyte() {
+    fn costs_are_of_both_daemons_and_batches_of_the_one_that_sends() {
         let before = json!({"syscalls": {"read": 100}});
-        let after =
-            json!({"syscalls": {"read": 400}, "histograms": {"packets_per_read": [0, 0, 8]}});
-        let readings = [
-            (1_000, before.clone(), before),
-            (2_500, after.clone(), after),
-        ];
-        let run = noted(Direction::Up, 2_000_000_000, readings);
+        let after = json!({"syscalls": {"read": 400}, "histograms": {"packets_per_read": [0, 0, 8],
+            "packets_per_batch": [0, 3, 0], "segments_per_send": [0]}});
+        let idle = json!({"syscalls": {"read": 100}});
+        let readings = [(1_000, [&before, &before]), (2_500, [&after, &idle])];
+        let up = noted(Direction::Up, readings);
         assert_eq!(
-            (run.cpu_s_per_gb, run.syscalls_per_gb),
-            (Some(1.5), Some(300.0))
+            (up.cpu_s_per_gb, up.syscalls_per_gb),
+            (Some(3.0), Some(300.0))
         );
         assert_eq!(
-            (run.packets_per_read, run.segments_per_send),
+            (up.packets_per_read, up.segments_per_send),
             (Some(2.0), None)
         );
-    }
-
-    #[test]
-    fn batches_are_those_of_the_daemon_that_sends() {
-        let after = json!({"histograms": {"packets_per_read": [0, 0, 8],
-            "packets_per_batch": [0, 3, 0], "segments_per_send": [0]}});
-        let histograms = |direction| {
-            let readings = [(0, json!({}), json!({})), (0, after.clone(), json!({}))];
-            noted(direction, 1, readings).histograms
-        };
-        let found = histograms(Direction::Up).unwrap();
-        assert_eq!(found.packets_per_read, [0, 0, 8]);
-        assert_eq!(found.packets_per_batch, [0, 3]);
+        let found = up.histograms.unwrap();
+        assert_eq!(
+            (found.packets_per_read, found.packets_per_batch),
+            (vec![0, 0, 8], vec![0, 3])
+        );
         assert_eq!(found.segments_per_send, [] as [u64; 0]);
-        assert_eq!(histograms(Direction::Down), None);
+        assert_eq!(noted(Direction::Down, readings).histograms, None);
     }
 
     #[test]
     fn a_daemon_without_counters_has_cpu_time_and_a_run_that_delivered_nothing_no_costs() {
-        let run = |bytes| {
-            let none = Value::Null;
-            let readings = [(0, none.clone(), none.clone()), (500, none.clone(), none)];
-            noted(Direction::Up, bytes, readings)
-        };
-        assert_eq!(run(1_000_000_000).cpu_s_per_gb, Some(1.0));
-        assert_eq!(run(1_000_000_000).syscalls_per_gb, None);
-        assert_eq!(run(0), Run::default());
+        let run = noted(
+            Direction::Up,
+            [(0, [&Value::Null; 2]), (500, [&Value::Null; 2])],
+        );
+        assert_eq!((run.cpu_s_per_gb, run.syscalls_per_gb), (Some(1.0), None));
+        let mut nothing = Run::default();
+        note_usage(&mut nothing, None, None, Direction::Up, 0);
+        assert_eq!(nothing, Run::default());
     }
 
     #[test]

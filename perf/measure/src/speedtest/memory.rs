@@ -74,13 +74,12 @@ pub(super) fn explain_shortage(error: Error) -> Error {
 /// MiB that the tightest limit above this process leaves.
 fn control_group_headroom() -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
-    let hierarchies = [(&VERSION_2, "0::/"), (&VERSION_1, ":memory:/")];
-    let headrooms = hierarchies.into_iter().filter_map(|(files, mark)| {
+    let headrooms = [&VERSION_2, &VERSION_1].into_iter().filter_map(|files| {
         let group = groups
             .lines()
-            .find_map(|line| Some(line.split_once(mark)?.1))?;
-        let ancestors = Path::new(group).ancestors();
-        ancestors
+            .find_map(|line| Some(line.split_once(files.mark)?.1))?;
+        let groups = Path::new(group).ancestors();
+        groups
             .filter_map(|group| headroom(&Path::new(files.root).join(group), files))
             .min()
     });
@@ -89,6 +88,8 @@ fn control_group_headroom() -> Option<u64> {
 
 /// Where a version of control groups shows a group's memory.
 struct Files {
+    /// Before the group in a line of `/proc/self/cgroup`.
+    mark: &'static str,
     root: &'static str,
     limit: &'static str,
     used: &'static str,
@@ -97,34 +98,31 @@ struct Files {
 }
 
 const VERSION_2: Files = Files {
+    mark: "0::/",
     root: "/sys/fs/cgroup",
     limit: "memory.max",
     used: "memory.current",
-    cached: "inactive_file",
+    cached: "inactive_file ",
 };
 
 const VERSION_1: Files = Files {
+    mark: ":memory:/",
     root: "/sys/fs/cgroup/memory",
     limit: "memory.limit_in_bytes",
     used: "memory.usage_in_bytes",
-    cached: "total_inactive_file",
+    cached: "total_inactive_file ",
 };
 
 fn headroom(group: &Path, files: &Files) -> Option<u64> {
-    let read = |name| fs::read_to_string(group.join(name)).ok();
-    let number = |name| -> Option<u64> { read(name)?.trim().parse().ok() };
-    let cached = || -> Option<u64> {
-        let text = read("memory.stat")?;
-        let mut lines = text.lines().filter_map(|line| line.split_once(' '));
-        lines
-            .find(|(name, _)| *name == files.cached)?
-            .1
-            .parse()
-            .ok()
-    };
+    let read = |name| fs::read_to_string(group.join(name)).unwrap_or_default();
+    let number = |text: &str| text.trim().parse::<u64>().ok();
+    let stat = read("memory.stat");
     // Cached files are given up when memory is needed.
-    let used = number(files.used)?.saturating_sub(cached().unwrap_or(0));
-    Some(number(files.limit)?.saturating_sub(used) / MIB)
+    let cached = stat
+        .lines()
+        .find_map(|line| number(line.strip_prefix(files.cached)?));
+    let used = number(&read(files.used))?.saturating_sub(cached.unwrap_or(0));
+    Some(number(&read(files.limit))?.saturating_sub(used) / MIB)
 }
 
 #[cfg(test)]

@@ -14,9 +14,7 @@ use tempfile::TempDir;
 use crate::{PROGRAM, parsed, speedtest, turn_with_perf};
 
 pub(crate) const EVENT_LOOP: &str = "tunnel";
-/// On the thread that reads the TUN.
 pub(crate) const READING: &str = "PacketIo>::read";
-/// On the thread that writes the TUN.
 const WRITING: &str = "PacketIo>::write";
 
 #[test]
