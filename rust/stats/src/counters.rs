@@ -42,7 +42,7 @@ pub struct Traffic {
 }
 
 impl Counters {
-    /// What was counted since `earlier`; the state is that of `self`, except for its one counter.
+    /// The difference to an `earlier` reading; the state is that of `self`, except for its one counter.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let histograms = self.histograms.iter().map(|(name, counts)| {

@@ -1,4 +1,4 @@
-//! What a daemon has counted: the type that `convoy stats --json` prints and every reader parses.
+//! A daemon's counters: the type that `convoy stats --json` prints and every reader parses.
 //!
 //! A daemon answers on its UAPI socket. [`REQUEST`] and a blank line ask for its [`Report`]; the
 //! answer is [`answer`]'s line of JSON, `errno=0` and a blank line.
@@ -17,7 +17,7 @@ pub use query::{QueryError, REQUEST, answer, json_of, query};
 
 use serde::{Deserialize, Serialize};
 
-/// What a daemon has counted since it was started; holds no secret.
+/// The counters of a daemon since its start; holds no secret.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Report {

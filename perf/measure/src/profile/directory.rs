@@ -26,7 +26,7 @@ pub(crate) struct Directory {
     unfinished: Unfinished,
 }
 
-/// The files of a profile and the tools that write them, for whoever cleans up.
+/// The files of a profile and the tools that write them, shared with the interrupt handler.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Unfinished(Arc<Mutex<State>>);
 

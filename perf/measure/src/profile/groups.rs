@@ -8,9 +8,9 @@ pub(super) struct Group {
     pub(super) name: &'static str,
     /// The share that TCP at full speed does not exceed, measured with `convoy speedtest`.
     pub(super) usual: f64,
-    /// What a greater share means.
+    /// The meaning of a greater share.
     pub(super) means: &'static str,
-    /// What to try.
+    /// The remedy.
     pub(super) attempt: &'static str,
     /// Parts of the names of the kernel's functions, the C library's and ours; `^` marks a beginning.
     functions: &'static str,

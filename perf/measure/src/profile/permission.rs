@@ -26,7 +26,7 @@ struct Settings {
     ptrace_scope: i32,
 }
 
-/// What a profile lacks because of a setting; none where it has everything.
+/// The part of a profile that a setting hides, with the fix; none where nothing is hidden.
 pub(super) fn note() -> Option<String> {
     Settings::read().note()
 }

@@ -18,12 +18,12 @@ const CALLS: usize = 12;
 /// Everything there is to report.
 #[derive(Debug)]
 pub(super) struct Findings<'a> {
-    /// What was profiled, for people.
+    /// The subject of the profile, for people.
     pub(super) what: &'a str,
     pub(super) stacks: &'a Stacks,
     /// The profile to compare with.
     pub(super) before: Option<&'a Stacks>,
-    /// What is missing, and why.
+    /// A remark on missing parts.
     pub(super) note: Option<String>,
     pub(super) stat: Option<&'a Stat>,
     pub(super) syscalls: Option<&'a Syscalls>,

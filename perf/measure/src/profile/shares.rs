@@ -21,7 +21,7 @@ const KERNEL_ENTRIES: [&str; 4] = ["entry_SYSCALL", "asm_", "do_syscall", "el0"]
 /// The findings of a profile; each share is of all samples of its daemons, from 0 to 1.
 #[derive(Debug, Serialize)]
 struct Shares<'a> {
-    /// What was profiled.
+    /// The subject of the profile.
     what: &'a str,
     /// As this program was called.
     command: Vec<String>,

@@ -1,4 +1,4 @@
-//! What `convoy stats` prints for people.
+//! The text that `convoy stats` prints for people.
 
 use std::{collections::BTreeMap, fmt, fmt::Write};
 
