@@ -1,6 +1,6 @@
 //! `convoy profile`: where a daemon's CPU time goes, and its system calls.
 //!
-//! Three tools look at the daemon one after the other, since each disturbs the next ([`Window`]):
+//! Three tools look at the daemon one after the other, since each disturbs the next (`Window`):
 //!
 //! | file | written by | contents |
 //! |---|---|---|
