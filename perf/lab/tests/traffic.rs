@@ -25,6 +25,7 @@ fn tcp_is_counted_by_the_receiver_in_both_directions() {
                 streams: 2,
                 warmup_s: 0.1,
                 window_s: 0.5,
+                congestion_control: Some("reno".to_owned()),
             })
         };
         let (sender, receiver) = ends.begin(near, far, job);
@@ -37,6 +38,7 @@ fn tcp_is_counted_by_the_receiver_in_both_directions() {
         };
         assert!(received.bytes > 1_000_000, "{received:?}");
         assert!(sent.bytes >= received.bytes);
+        assert_eq!(sent.congestion_control.as_deref(), Some("reno"));
         assert!((0.5..0.8).contains(&received.seconds), "{received:?}");
     });
 }

@@ -1,10 +1,40 @@
-//! Why there is no profile, with the fix in the message.
+//! Why there is no measurement and no profile; where something helps, the message ends with the fix.
 
-use std::{io, path::PathBuf};
+use std::{error::Error as StdError, io, path::PathBuf};
 
-/// Why a profile cannot be had.
+use convoy_lab::{LabError, Pid, measure::MeasureError, traffic::TrafficError};
+
+use crate::speedtest::TooLarge;
+
+/// Why a speed test or a profile failed.
 #[derive(Debug, thiserror::Error)]
-pub enum ProfileError {
+pub enum Error {
+    /// A step failed.
+    #[error("{step}")]
+    Step {
+        /// The step, or a remark with its fix.
+        step: String,
+        /// The reason.
+        source: Box<dyn StdError + Send + Sync>,
+    },
+    /// The request cannot be met.
+    #[error("{0}")]
+    Refused(String),
+    /// The packets of a test would be fragmented.
+    #[error(transparent)]
+    TooLarge(#[from] TooLarge),
+    /// The namespaces, or a daemon in them.
+    #[error(transparent)]
+    Lab(#[from] LabError),
+    /// The traffic.
+    #[error(transparent)]
+    Traffic(#[from] TrafficError),
+    /// The tunnel that is measured.
+    #[error(transparent)]
+    Measure(#[from] MeasureError),
+    /// Output that cannot be written.
+    #[error(transparent)]
+    Io(#[from] io::Error),
     /// A program that is needed does not run.
     #[error("{program} is not installed, or not for this kernel (fix: {fix})")]
     NotInstalled {
@@ -16,43 +46,37 @@ pub enum ProfileError {
     /// A program could not be run, or failed.
     #[error("{program} failed: {said}{hint}")]
     Failed {
-        /// `perf` or `strace`, with what it was to do.
+        /// `perf` or `strace`, with its task.
         program: String,
-        /// What it wrote to its standard error, or why it could not be run.
+        /// Its standard error, or why it could not be run.
         said: String,
-        /// What may help, in parentheses.
+        /// The fix in parentheses, or nothing.
         hint: String,
     },
     /// A daemon ended, or was not there.
-    #[error("the daemon (process {pid}) ended while it was profiled")]
-    Ended {
-        /// The daemon's process.
-        pid: i32,
-    },
+    #[error("the daemon (process {0}) ended while it was profiled")]
+    Ended(Pid),
     /// The directory holds files that would be mixed up with new ones.
-    #[error("{path} is not empty (fix: name another directory, or remove it)")]
-    NotEmpty {
-        /// The directory.
-        path: PathBuf,
-    },
+    #[error("{} is not empty (fix: name another directory, or remove it)", .0.display())]
+    NotEmpty(PathBuf),
     /// A file or directory could not be read or written.
-    #[error("{path}: {source}")]
+    #[error("{}: {source}", path.display())]
     File {
         /// The file or the directory.
         path: PathBuf,
-        /// What the kernel answered.
+        /// The kernel's answer.
         source: io::Error,
     },
-    /// A file that is no text of `perf script`.
-    #[error("{path}, {source}")]
+    /// A file that is not the output of `perf script`.
+    #[error("{}, {source}", path.display())]
     Text {
         /// The file.
         path: PathBuf,
-        /// The line, and what is wrong with it.
+        /// The line and its fault.
         source: TextError,
     },
-    /// The tools' own output was not understood.
-    #[error("what {program} wrote is not understood: {line}")]
+    /// A tool wrote a line of unknown form.
+    #[error("cannot parse a line that {program} wrote: {line}")]
     Output {
         /// `perf stat` or `strace`.
         program: &'static str,
@@ -60,48 +84,37 @@ pub enum ProfileError {
         line: String,
     },
     /// A flame graph could not be drawn.
-    #[error("no flame graph can be drawn: {0}")]
+    #[error("cannot draw a flame graph: {0}")]
     Drawing(io::Error),
 }
 
-/// Why a text is none of `perf script`.
+/// Why a text is not the output of `perf script`.
 #[derive(Debug, thiserror::Error)]
-pub enum TextError {
-    /// The file could not be read.
-    #[error("line {line}: {source}")]
-    Unreadable {
-        /// Counted from 1.
-        line: usize,
-        /// What the kernel answered.
-        source: io::Error,
-    },
-    /// Something that `perf script` does not write, at least not with the fields that are needed.
-    #[error("line {line}: {problem}: {text:?}")]
-    Line {
-        /// Counted from 1.
-        line: usize,
-        /// What is wrong.
-        problem: &'static str,
-        /// The line's beginning.
-        text: String,
-    },
-    /// The text ends where `perf script` does not end it.
-    #[error("line {line}: the text ends in the middle of a sample: it is truncated")]
-    Truncated {
-        /// The last line, counted from 1.
-        line: usize,
-    },
-    /// A text without a single sample.
-    #[error("line {line}: the text ends without a sample: nothing ran while it was recorded")]
-    Empty {
-        /// The last line, counted from 1.
-        line: usize,
-    },
+#[error("line {line}: {fault}")]
+pub struct TextError {
+    /// Counted from 1.
+    pub line: usize,
+    /// The fault.
+    pub fault: String,
 }
 
-impl ProfileError {
+impl Error {
     pub(crate) fn file(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| Self::File { path, source }
+    }
+}
+
+/// Names the step that failed.
+pub(crate) trait Step<T> {
+    fn step(self, step: impl Into<String>) -> Result<T, Error>;
+}
+
+impl<T, E: Into<Box<dyn StdError + Send + Sync>>> Step<T> for Result<T, E> {
+    fn step(self, step: impl Into<String>) -> Result<T, Error> {
+        self.map_err(|source| Error::Step {
+            step: step.into(),
+            source: source.into(),
+        })
     }
 }

@@ -1,44 +1,16 @@
-//! Looks into running daemons: where their CPU time goes, and what they ask of the kernel.
+//! Measures tunnels and looks into daemons: `convoy speedtest` and `convoy profile`.
 //!
-//! 1. [`Directory::open`]: where to write.
-//! 2. [`Profiler::new`] finds the tools, and an event that works, before any load is made.
-//! 3. [`Profiler::attach`], once for each of [`Window::ALL`] while the daemons work; then
-//!    [`Profiler::finish`]. One after the other: what one tool does would be counted by the next.
-//! 4. [`Profiler::report`] reads what was written together.
+//! 1. [`speedtest::run`] measures a tunnel between two namespaces, or between two hosts.
+//! 2. [`profile::run`] attaches perf and strace to a running daemon, reads their output together, and
+//!    writes a report and flame graphs. A speed test does the same with both of its daemons.
 //!
-//! [`read`] does the last step for a text of `perf script` from anywhere.
+//! The speed test starts the program that called it again inside its namespaces: the program routes the
+//! subcommand [`speedtest::INSIDE`] to [`speedtest::run_inside`].
 //!
-//! | file | written by | what it is |
-//! |---|---|---|
-//! | `stat.json` | `stat` | the processor's and the scheduler's counters |
-//! | `profile.perf` | `record` | the samples, as Firefox Profiler takes them |
-//! | `flamegraph.svg`, `flamegraph-diff.svg` | `flame_graph` | the samples, drawn |
-//! | `syscalls.json` | `syscalls` | system calls by name |
-//! | `shares.json` | `shares` | shares of the CPU time, for programs |
-//! | `report.md` | `report` | these together |
-//!
-//! Deliberately left out: the load, and what the daemons carried meanwhile, which the caller says.
+//! Deliberately left out: the daemon. It is a program like any other here, known by its socket.
 
-mod at_work;
-mod attach;
-mod directory;
 mod error;
-mod flame_graph;
-mod groups;
-mod permission;
-mod profiler;
-mod record;
-mod report;
-mod samples;
-mod shares;
-mod stacks;
-mod stat;
-mod syscalls;
-mod tools;
+pub mod profile;
+pub mod speedtest;
 
-pub use directory::{Directory, Unfinished};
-pub use error::{ProfileError, TextError};
-pub use groups::Group;
-pub use profiler::{Attached, CallGraph, Profiler, Window, read};
-pub use samples::{Frame, Sample, Samples};
-pub use stacks::Stacks;
+pub use error::{Error, TextError};

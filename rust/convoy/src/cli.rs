@@ -5,8 +5,11 @@ use std::str::FromStr;
 use clap::{Args, Parser, Subcommand, ValueEnum, builder::FalseyValueParser};
 use convoy_tun::OffloadRequest;
 
-use crate::profile::ProfileArgs;
-use crate::speedtest::{InsideArgs, SpeedtestArgs};
+#[cfg(feature = "measure")]
+use convoy_perf::{
+    profile::ProfileArgs,
+    speedtest::{InsideArgs, SpeedtestArgs},
+};
 
 const AFTER_HELP: &str = "\
 Other environment variables:
@@ -50,6 +53,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Show the counters of a running daemon
     Stats(StatsArgs),
+    #[cfg(feature = "measure")]
     /// Profile a running daemon: where its CPU time goes and which system calls it makes
     ///
     /// Runs perf, then strace, on the daemon while it carries its usual traffic. Writes to DIR:
@@ -57,10 +61,12 @@ pub(crate) enum Command {
     /// syscalls.json and stat.json. Needs root, or a daemon that you own and
     /// `sysctl kernel.perf_event_paranoid=1 kernel.kptr_restrict=0 kernel.yama.ptrace_scope=0`.
     Profile(ProfileArgs),
+    #[cfg(feature = "measure")]
     /// Measure a tunnel on this machine, or one between two hosts
     Speedtest(SpeedtestArgs),
+    #[cfg(feature = "measure")]
     /// Run part of the speed test inside one of its namespaces
-    #[command(hide = true)]
+    #[command(name = convoy_perf::speedtest::INSIDE, hide = true)]
     LabInside(InsideArgs),
 }
 

@@ -6,12 +6,11 @@ mod cli;
 mod daemon;
 mod link_monitor;
 mod logging;
+#[cfg(feature = "measure")]
+mod measure;
 mod panics;
 mod process;
-mod profile;
-mod speedtest;
 mod stats;
-mod told_once;
 mod uapi;
 mod wall_clock;
 mod wiping;
@@ -32,9 +31,12 @@ pub fn run() -> ExitCode {
     let cli = Cli::parse();
     let outcome = match (cli.command, cli.interface) {
         (Some(Command::Stats(args)), _) => stats::run(&args),
-        (Some(Command::Profile(args)), _) => profile::run(&args),
-        (Some(Command::Speedtest(args)), _) => speedtest::run(&args),
-        (Some(Command::LabInside(args)), _) => speedtest::run_inside(&args),
+        #[cfg(feature = "measure")]
+        (Some(Command::Profile(args)), _) => measure::profile(&args),
+        #[cfg(feature = "measure")]
+        (Some(Command::Speedtest(args)), _) => measure::speedtest(&args),
+        #[cfg(feature = "measure")]
+        (Some(Command::LabInside(args)), _) => measure::inside(&args),
         (None, Some(interface)) => daemon::start(&interface, &cli.daemon),
         (None, None) => unreachable!("INVARIANT: clap requires a command or an interface"),
     };

@@ -156,6 +156,20 @@ impl Ends {
     /// # Errors
     /// See [`Ends`].
     pub fn begin_tcp(&mut self, via: IpAddr, load: TcpLoad) -> Result<(), TrafficError> {
+        self.begin_tcp_under(via, load, None)
+    }
+
+    /// As [`Self::begin_tcp`], under a congestion control of this name. Where the kernel does not allow it the
+    /// default is used: [`TcpReport::congestion_control`] tells.
+    ///
+    /// # Errors
+    /// See [`Ends`].
+    pub fn begin_tcp_under(
+        &mut self,
+        via: IpAddr,
+        load: TcpLoad,
+        congestion_control: Option<&str>,
+    ) -> Result<(), TrafficError> {
         let job = |end, flow| {
             Request::Tcp(TcpJob {
                 end,
@@ -163,6 +177,7 @@ impl Ends {
                 streams: load.streams,
                 warmup_s: load.warmup.as_secs_f64(),
                 window_s: load.window.as_secs_f64(),
+                congestion_control: congestion_control.map(str::to_owned),
             })
         };
         let (near, far) = flows(load.direction);
@@ -188,7 +203,10 @@ impl Ends {
             other => return Err(unexpected("TCP receiver", &other)),
         };
         match self.sender(load.direction).event(PATIENCE)? {
-            Event::TcpSent(_) => Ok(received),
+            Event::TcpSent(sent) => Ok(TcpReport {
+                congestion_control: sent.congestion_control,
+                ..received
+            }),
             other => Err(unexpected("TCP sender", &other)),
         }
     }

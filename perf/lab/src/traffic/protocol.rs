@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use serde::{Deserialize, Serialize};
 
 /// Version of this protocol, announced in [`Event::Hello`]; it changes when a message does.
-pub const PROTOCOL: u32 = 2;
+pub const PROTOCOL: u32 = 3;
 
 /// One job for an agent.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -60,6 +60,9 @@ pub struct TcpJob {
     pub warmup_s: f64,
     /// Seconds that are counted, by the receiving end.
     pub window_s: f64,
+    /// Congestion control that the sending end asks its kernel for, as `bbr`; none takes the default.
+    #[serde(default)]
+    pub congestion_control: Option<String>,
 }
 
 /// One end of a UDP flow at a constant rate.
@@ -158,12 +161,15 @@ pub enum Event {
 }
 
 /// TCP payload moved within a window.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct TcpReport {
     /// Payload in bytes.
     pub bytes: u64,
     /// Length of the window as it turned out, in seconds.
     pub seconds: f64,
+    /// Congestion control of the sending end's sockets; none from the receiving end.
+    #[serde(default)]
+    pub congestion_control: Option<String>,
 }
 
 /// The report of a paced sender.

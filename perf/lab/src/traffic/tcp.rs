@@ -1,10 +1,13 @@
 //! Bulk TCP: one blocking thread a stream, counted where it arrives.
 
+use std::ffi::OsString;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use nix::sys::socket::{getsockopt, setsockopt, sockopt::TcpCongestion};
 
 use super::agent::{Events, Scope};
 use super::error::Doing as _;
@@ -30,6 +33,10 @@ pub(super) fn run(
             .set_read_timeout(Some(STALL_CHECK))
             .and_then(|()| stream.set_write_timeout(Some(STALL_CHECK)))
             .doing("set a socket timeout")?;
+        if let (Flow::Send, Some(name)) = (job.flow, &job.congestion_control) {
+            // A refusal shows in the report, which names the congestion control that was used.
+            let _ = setsockopt(stream, TcpCongestion, &OsString::from(name));
+        }
     }
     let begin = Instant::now();
     let deadline = begin + Duration::from_secs_f64(job.warmup_s + job.window_s) + GRACE;
@@ -57,6 +64,7 @@ pub(super) fn run(
         Event::TcpSent(TcpReport {
             bytes: moved.into_inner(),
             seconds: begin.elapsed().as_secs_f64(),
+            congestion_control: streams.first().and_then(congestion_control),
         })
     };
     events.send(&event.unwrap_or_else(sent))
@@ -97,6 +105,12 @@ fn accept(
     Ok(streams)
 }
 
+/// The name as the kernel gives it, without the zeros that pad it.
+fn congestion_control(stream: &TcpStream) -> Option<String> {
+    let name = getsockopt(stream, TcpCongestion).ok()?;
+    Some(name.to_string_lossy().trim_end_matches('\0').to_owned())
+}
+
 /// Moves blocks until the other end hangs up, and counts the bytes.
 fn pump(deadline: Instant, moved: &AtomicU64, mut step: impl FnMut() -> io::Result<usize>) {
     while Instant::now() < deadline {
@@ -123,6 +137,7 @@ fn count_window(
     Ok(TcpReport {
         bytes: moved.load(Ordering::Relaxed) - before,
         seconds: begin.elapsed().as_secs_f64(),
+        congestion_control: None,
     })
 }
 

@@ -190,7 +190,7 @@ impl Expected {
 
     #[expect(clippy::unused_self, reason = "passed to `get`, like `listing`")]
     fn stats(&self) -> String {
-        stats::answer(&Report::new("wg0", &Snapshot::default()))
+        stats::answer(&stats::report("wg0", &Snapshot::default()))
     }
 }
 

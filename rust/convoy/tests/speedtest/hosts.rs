@@ -26,15 +26,9 @@ fn a_tunnel_between_two_hosts_is_measured_in_both_directions() {
         .unwrap();
 
     let server = tunnel.right.inner_v4().to_string();
-    let arguments = [
-        "--secs",
-        "1",
-        "--tests",
-        "tcp-up,tcp-down,udp-1200",
-        "--json",
-    ];
     let mut client = tunnel.left.namespace.command(PROGRAM);
-    client.args(["speedtest", "--to", &server]).args(arguments);
+    client.args(["speedtest", "--to", &server, "--secs", "1", "--json"]);
+    client.args(["--tests", "tcp-up,tcp-down,udp-1200"]);
     // Until the server listens, the client says that it does not.
     let output = eventually(Duration::from_secs(20), || {
         let output = client.output().unwrap();
@@ -56,7 +50,7 @@ fn a_tunnel_between_two_hosts_is_measured_in_both_directions() {
 
 #[test]
 fn a_host_that_serves_nothing_is_an_error_that_says_what_to_start() {
-    let output = crate::speedtest(&["--to", "127.0.0.1:9"]);
+    let output = crate::speedtest("--to 127.0.0.1:9");
     let errors = String::from_utf8(output.stderr).unwrap();
     assert!(!output.status.success());
     assert!(errors.contains("convoy speedtest --serve"), "{errors}");

@@ -4,7 +4,9 @@
 
 mod death;
 mod hosts;
+mod importer;
 mod profile;
+mod refusals;
 mod rootless;
 
 use std::process::{Command, Output};
@@ -20,13 +22,18 @@ fn json_is_one_object_with_the_promised_keys() {
     let Some(_turn) = turn("json_is_one_object_with_the_promised_keys") else {
         return;
     };
-    let report = json(&["--secs", "1", "--tests", "tcp-up", "--json"]);
+    let report = json("--secs 1 --tests tcp-up,tcp-up-ping,tcp-up-bbr --json");
     assert!(report["version"].is_string());
     assert!(report["host"]["kernel"].is_string());
     assert!(report["ceiling"]["gbps"].as_f64().unwrap() > 0.0);
     assert!(report["ceiling"]["gbps_same_loss"].is_null());
-    let run = &report["runs"][0];
-    assert_eq!(run["name"], "tcp-up");
+    let [plain, ping, bbr] = &report["runs"].as_array().unwrap()[..] else {
+        panic!("{report}");
+    };
+    assert_eq!(
+        [&plain["name"], &ping["name"], &bbr["name"]],
+        ["tcp-up", "tcp-up-ping", "tcp-up-bbr"]
+    );
     for figure in [
         "gbps",
         "cpu_s_per_gb",
@@ -35,13 +42,19 @@ fn json_is_one_object_with_the_promised_keys() {
         "syscalls_per_gb",
         "ping_idle_ms",
         "ping_loaded_ms",
+        "ping_loaded_p99_ms",
     ] {
-        assert!(run[figure].as_f64().unwrap() > 0.0, "{figure}: {run}");
+        for run in [plain, ping] {
+            assert!(run[figure].as_f64().unwrap() > 0.0, "{figure}: {run}");
+        }
     }
     for none in ["kpps", "loss"] {
-        assert!(run.as_object().unwrap().contains_key(none), "{none}");
-        assert!(run[none].is_null(), "{none}");
+        assert!(plain.as_object().unwrap().contains_key(none), "{none}");
+        assert!(plain[none].is_null(), "{none}");
     }
+    // Where the kernel does not allow BBR there is no figure under another congestion control.
+    let is_bbr = bbr["congestion_control"] == "bbr";
+    assert_eq!(is_bbr, bbr["gbps"].is_number(), "{bbr}");
 }
 
 #[test]
@@ -49,7 +62,7 @@ fn udp_has_a_rate_and_a_loss_of_at_most_one_percent() {
     let Some(_turn) = turn("udp_has_a_rate_and_a_loss_of_at_most_one_percent") else {
         return;
     };
-    let report = json(&["--secs", "1", "--tests", "udp-1200", "--json"]);
+    let report = json("--secs 1 --tests udp-1200 --json");
     let run = &report["runs"][0];
     assert!(run["kpps"].as_f64().unwrap() >= 1.0, "{run}");
     let confirmed = run["confirmed"] == Value::Bool(true);
@@ -61,20 +74,14 @@ fn tests_of_any_size_run_in_a_tunnel_of_any_mtu_among_many_peers() {
     let Some(_turn) = turn("tests_of_any_size_run_in_a_tunnel_of_any_mtu_among_many_peers") else {
         return;
     };
-    let tunnel = ["--mtu", "8920", "--peers", "100"];
-    let arguments = ["--tests", "udp-512,tcp-2", "--secs", "1", "--json"];
-    let report = json(&[&tunnel[..], &arguments].concat());
+    let report = json("--mtu 8920 --peers 100 --tests udp-512,tcp-2 --secs 1 --json");
     let settings = &report["settings"];
     assert_eq!(
         (&settings["mtu"], &settings["peers"]),
         (&8_920.into(), &100.into())
     );
     let runs = report["runs"].as_array().unwrap();
-    let names: Vec<_> = runs
-        .iter()
-        .map(|run| run["name"].as_str().unwrap())
-        .collect();
-    assert_eq!(names, ["udp-512", "tcp-2"]);
+    assert_eq!([&runs[0]["name"], &runs[1]["name"]], ["udp-512", "tcp-2"]);
     for run in runs {
         assert!(run["gbps"].as_f64().unwrap() > 0.0, "{run}");
         assert!(run["cpu_s_per_gb"].as_f64().unwrap() > 0.0, "{run}");
@@ -84,7 +91,7 @@ fn tests_of_any_size_run_in_a_tunnel_of_any_mtu_among_many_peers() {
 
 #[test]
 fn packets_that_would_be_fragmented_are_refused_before_anything_is_set_up() {
-    let output = speedtest(&["--tests", "tcp-up,udp-1300", "--mtu", "1280"]);
+    let output = speedtest("--tests tcp-up,udp-1300 --mtu 1280");
     let errors = String::from_utf8(output.stderr).unwrap();
     assert!(!output.status.success());
     assert!(errors.contains("udp-1252 at most"), "{errors}");
@@ -96,13 +103,9 @@ fn a_comparison_has_medians_and_ratios() {
     let Some(_turn) = turn("a_comparison_has_medians_and_ratios") else {
         return;
     };
-    let arguments = ["--compare", "shape", "--secs", "1", "--rounds", "2"];
-    let report = json(&[&arguments[..], &["--json"]].concat());
+    let report = json("--compare shape --secs 1 --rounds 2 --json");
     let test = &report["compare"]["tests"][0];
-    assert_eq!(
-        (&test["name"], &test["figure"]),
-        (&"tcp-up".into(), &"gbps".into())
-    );
+    assert_eq!([&test["name"], &test["figure"]], ["tcp-up", "gbps"]);
     assert_eq!(test["a"]["values"].as_array().unwrap().len(), 2);
     assert!(test["ratio"]["median"].as_f64().unwrap() > 0.0);
 }
@@ -113,8 +116,7 @@ fn a_link_can_lose_datagrams_and_cut_batches() {
     let Some(_turn) = turn(test).filter(|_| require_programs(test, &["nft"])) else {
         return;
     };
-    let arguments = ["--loss", "5", "--secs", "1", "--tests", "udp-64"];
-    let report = json(&[&arguments[..], &["--json"]].concat());
+    let report = json("--loss 5 --secs 1 --tests udp-64 --json");
     assert_eq!(report["settings"]["veth_gso"], false);
     // No rate has at most one percent of loss where five are lost.
     assert!(report["runs"][0]["kpps"].is_null(), "{report}");
@@ -148,7 +150,7 @@ fn a_table_names_its_figures() {
     let Some(_turn) = turn("a_table_names_its_figures") else {
         return;
     };
-    let output = speedtest(&["--secs", "1", "--tests", "tcp-down", "--gso", "off"]);
+    let output = speedtest("--secs 1 --tests tcp-down --gso off");
     let text = String::from_utf8(output.stdout).unwrap();
     for part in ["Gbit/s", "tcp-down", "bare veth", "--gso off"] {
         assert!(text.contains(part), "{part}: {text}");
@@ -160,7 +162,7 @@ fn a_daemon_that_does_not_start_is_an_error_with_its_reason() {
     let Some(_turn) = turn("a_daemon_that_does_not_start_is_an_error_with_its_reason") else {
         return;
     };
-    let output = speedtest(&["--daemon", "/bin/false"]);
+    let output = speedtest("--daemon /bin/false");
     let errors = String::from_utf8(output.stderr).unwrap();
     assert!(!output.status.success());
     assert!(
@@ -177,16 +179,23 @@ fn turn(test: &str) -> Option<MutexGuard<'static, ()>> {
     require_lab(test).then_some(turn)
 }
 
-fn speedtest(arguments: &[&str]) -> Output {
-    Command::new(PROGRAM)
+/// The same, where there are perf and strace.
+fn turn_with_perf(test: &str) -> Option<MutexGuard<'static, ()>> {
+    turn(test).filter(|_| require_programs(test, &["perf", "strace"]))
+}
+
+/// Runs a speed test with these arguments, separated by spaces.
+fn speedtest(arguments: &str) -> Output {
+    let mut command = Command::new(PROGRAM);
+    command
         .arg("speedtest")
-        .args(arguments)
+        .args(arguments.split(' '))
         .output()
         .unwrap()
 }
 
 /// The object on the standard output, which must hold nothing else.
-fn json(arguments: &[&str]) -> Value {
+fn json(arguments: &str) -> Value {
     parsed(&speedtest(arguments))
 }
 

@@ -21,8 +21,8 @@ fn a_user_can_measure() {
 }
 
 #[test]
-fn a_user_who_may_not_open_the_tun_node_is_told_the_fix() {
-    let test = "a_user_who_may_not_open_the_tun_node_is_told_the_fix";
+fn a_user_who_may_not_open_the_tun_node_gets_the_fix() {
+    let test = "a_user_who_may_not_open_the_tun_node_gets_the_fix";
     let Some(output) = as_nobody(test, "600") else {
         return;
     };

@@ -1,0 +1,243 @@
+//! `convoy profile`: where a daemon's CPU time goes, and its system calls.
+//!
+//! Three tools look at the daemon one after the other, since each disturbs the next (`Window`):
+//!
+//! | file | written by | contents |
+//! |---|---|---|
+//! | `stat.json` | `stat` | counters of the processor and of the scheduler |
+//! | `profile.perf` | `record` | the samples, as Firefox Profiler takes them |
+//! | `flamegraph.svg`, `flamegraph-diff.svg` | `flame_graph` | the samples, drawn |
+//! | `syscalls.json` | `syscalls` | system calls by name |
+//! | `shares.json` | `shares` | shares of the CPU time, for programs |
+//! | `report.md` | `report` | these together |
+//!
+//! 1. `args`, `daemon`: which daemon is asked for.
+//! 2. `directory`: where to write; an unfinished profile goes again.
+//! 3. `attach`, `tools`, `permission`: a tool from its start to its end.
+//! 4. `stacks`, `groups`: the samples, and the kinds of work in them.
+
+mod args;
+mod attach;
+mod daemon;
+mod directory;
+mod flame_graph;
+mod groups;
+mod permission;
+mod record;
+mod report;
+mod shares;
+mod stacks;
+mod stat;
+mod syscalls;
+mod tools;
+
+use std::{fs, path::Path};
+
+use convoy_lab::Pid;
+
+use crate::{Error, error::Step as _};
+use attach::Attachment;
+use record::Recorder;
+use report::Findings;
+use stat::Stat;
+use syscalls::Syscalls;
+
+pub use args::{CallGraph, ProfileArgs};
+pub(crate) use daemon::Daemon;
+pub(crate) use directory::Directory;
+pub use stacks::Stacks;
+
+/// Profiles a running daemon, or reads an earlier recording, and says where the result is.
+///
+/// # Errors
+///
+/// When there is no such daemon, a tool is missing or may not look, the daemon ends, or the directory
+/// cannot be written; with the fix.
+pub fn run(args: &ProfileArgs) -> Result<(), Error> {
+    let before = args.compare.as_deref();
+    if let Some(text) = &args.read {
+        read(text, Directory::open(&args.out)?, before)?;
+        say_where(&args.out);
+        return Ok(());
+    }
+    let daemon = args.daemon()?;
+    let what = daemon.to_string();
+    let mut profiler = Profiler::new(vec![daemon], &args.out, before, args.call_graph)?;
+    for window in Window::ALL {
+        eprintln!("{} …", window.name());
+        profiler.look(window, |attachment| attachment.watch(args.window()))?;
+    }
+    profiler.report(&what)
+}
+
+/// A tool, and when it looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Window {
+    /// `perf stat`, which costs nothing.
+    Counters,
+    /// `perf record`, which costs a few percent.
+    Samples,
+    /// `strace -c`, under which the daemons are several times slower.
+    Syscalls,
+}
+
+impl Window {
+    /// All, in the order in which they disturb.
+    pub(crate) const ALL: [Self; 3] = [Self::Counters, Self::Samples, Self::Syscalls];
+
+    /// The progress line.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Counters => "counting (perf stat)",
+            Self::Samples => "recording (perf record)",
+            Self::Syscalls => "counting system calls (strace -c)",
+        }
+    }
+}
+
+/// A profile of daemons of which each carries all traffic: one, or the two ends of a tunnel.
+pub(crate) struct Profiler {
+    daemons: Vec<Daemon>,
+    pids: Vec<Pid>,
+    directory: Directory,
+    recorder: Recorder,
+    before: Option<Stacks>,
+    stat: Option<Stat>,
+    syscalls: Option<Syscalls>,
+}
+
+impl Profiler {
+    /// Prepares a profile in the directory `out`, to be compared with the one in `before`.
+    ///
+    /// Each tool looks at the daemons for a moment, so that whatever is missing shows before the load.
+    pub(crate) fn new(
+        daemons: Vec<Daemon>,
+        out: &Path,
+        before: Option<&Path>,
+        call_graph: CallGraph,
+    ) -> Result<Self, Error> {
+        let pids: Vec<Pid> = daemons.iter().map(Daemon::pid).collect();
+        let directory = Directory::open(out)?;
+        tools::require("perf")?;
+        tools::require("strace")?;
+        if let Some(&pid) = pids.iter().find(|&&pid| !attach::is_alive(pid)) {
+            return Err(Error::Ended(pid));
+        }
+        let before = before.map(stacks_of).transpose()?;
+        let recorder = Recorder::find(&directory, &pids, call_graph.perf_name())?;
+        if recorder.event() != "cycles" {
+            let event = recorder.event();
+            eprintln!("this machine does not count cycles; {event} is recorded instead");
+        }
+        let profiler = Self {
+            daemons,
+            pids,
+            directory,
+            recorder,
+            before,
+            stat: None,
+            syscalls: None,
+        };
+        for window in Window::ALL {
+            profiler.attach(window)?.finish()?;
+        }
+        Ok(profiler)
+    }
+
+    /// Lets a tool look while `load` runs, and hands out the load's outcome.
+    pub(crate) fn look<T>(
+        &mut self,
+        window: Window,
+        load: impl FnOnce(&mut Attachment) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let mut attachment = self.attach(window)?;
+        let before = self.bytes_carried();
+        let outcome = load(&mut attachment)?;
+        let bytes = self.bytes_carried().zip(before);
+        let bytes = bytes.map(|(after, before)| after.saturating_sub(before));
+        // A packet is carried by each end of the tunnel.
+        let gigabytes = bytes.map(|bytes| bytes as f64 / 1e9 / self.daemons.len() as f64);
+        attachment.finish()?;
+        match window {
+            Window::Counters => self.stat = Some(stat::write(&self.directory)?),
+            Window::Samples => Recorder::write_text(&self.directory)?,
+            Window::Syscalls => self.syscalls = Some(syscalls::write(&self.directory, gigabytes)?),
+        }
+        Ok(outcome)
+    }
+
+    /// Writes the report about `what`, and says where it is.
+    pub(crate) fn report(self, what: &str) -> Result<(), Error> {
+        let out = self.directory.path().to_owned();
+        let stacks = stacks_of(&out).step("read the recording")?;
+        let findings = Findings {
+            what,
+            stacks: &stacks,
+            before: self.before.as_ref(),
+            note: permission::note(),
+            stat: self.stat.as_ref(),
+            syscalls: self.syscalls.as_ref(),
+        };
+        let pids: Vec<_> = self
+            .pids
+            .iter()
+            .map(|pid| pid.as_raw().cast_unsigned())
+            .collect();
+        write(self.directory, &findings, Some(&pids))?;
+        say_where(&out);
+        Ok(())
+    }
+
+    fn attach(&self, window: Window) -> Result<Attachment, Error> {
+        match window {
+            Window::Counters => stat::attach(&self.directory, &self.pids),
+            Window::Samples => self.recorder.attach(&self.directory, &self.pids),
+            Window::Syscalls => syscalls::attach(&self.directory, &self.pids),
+        }
+    }
+
+    /// By all daemons, both ways; none where one does not say.
+    fn bytes_carried(&self) -> Option<u64> {
+        self.daemons.iter().map(Daemon::bytes_carried).sum()
+    }
+}
+
+fn read(text: &Path, directory: Directory, before: Option<&Path>) -> Result<(), Error> {
+    let stacks = Stacks::of_file(text)?;
+    let before = before.map(stacks_of).transpose()?;
+    let copy = directory.file(record::TEXT);
+    fs::copy(text, &copy).map_err(Error::file(copy))?;
+    let findings = Findings {
+        what: &text.display().to_string(),
+        stacks: &stacks,
+        before: before.as_ref(),
+        note: None,
+        stat: None,
+        syscalls: None,
+    };
+    write(directory, &findings, None)
+}
+
+/// The samples of the profile in `directory`.
+fn stacks_of(directory: &Path) -> Result<Stacks, Error> {
+    Stacks::of_file(&directory.join(record::TEXT))
+}
+
+fn write(directory: Directory, findings: &Findings<'_>, pids: Option<&[u32]>) -> Result<(), Error> {
+    flame_graph::draw(findings.stacks, &directory.file(flame_graph::FILE))?;
+    if let Some(before) = findings.before {
+        let path = directory.file(flame_graph::DIFFERENCE_FILE);
+        flame_graph::draw_difference(before, findings.stacks, &path)?;
+    }
+    shares::write(&directory, findings, pids)?;
+    directory.write(report::FILE, report::text(findings).as_bytes())?;
+    directory.keep();
+    Ok(())
+}
+
+fn say_where(out: &Path) {
+    eprintln!(
+        "the profile is in {0}: read {0}/report.md first",
+        out.display()
+    );
+}

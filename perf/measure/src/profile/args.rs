@@ -1,0 +1,136 @@
+//! The options of a profile.
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::{Args, ValueEnum};
+use convoy_lab::Pid;
+
+use super::daemon::Daemon;
+use crate::Error;
+
+/// The arguments of `convoy profile`.
+#[derive(Debug, Clone, Args)]
+pub struct ProfileArgs {
+    /// The interface that the daemon was started for
+    #[arg(value_name = "IFACE")]
+    interface: Option<String>,
+
+    /// The daemon's process, in any network namespace
+    #[arg(long, value_name = "PID", conflicts_with = "interface")]
+    #[arg(value_parser = clap::value_parser!(i32).range(1..))]
+    pid: Option<i32>,
+
+    /// Record nothing: read this text of `perf script -F +pid`
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["interface", "pid"])]
+    pub(super) read: Option<PathBuf>,
+
+    /// Seconds that each of the three tools looks at the daemon
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=600))]
+    secs: u32,
+
+    /// Where to write; must be empty, or not there yet
+    #[arg(long, value_name = "DIR", default_value = "convoy-profile")]
+    pub(super) out: PathBuf,
+
+    /// Compare with the profile in this directory: flamegraph-diff.svg, and both shares in report.md
+    #[arg(long, value_name = "DIR")]
+    pub(super) compare: Option<PathBuf>,
+
+    /// How callers are found: `dwarf` works without frame pointers, but is slow
+    #[arg(long, value_name = "HOW", value_enum, default_value_t = CallGraph::Fp)]
+    pub(super) call_graph: CallGraph,
+}
+
+/// How callers are found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum CallGraph {
+    /// By frame pointers, which the program must have been built with
+    Fp,
+    /// By debug information, from 16 KiB of each stack
+    Dwarf,
+}
+
+impl ProfileArgs {
+    pub(super) fn daemon(&self) -> Result<Daemon, Error> {
+        match (&self.interface, self.pid) {
+            (Some(interface), _) => Daemon::of_interface(interface),
+            (None, Some(pid)) => Daemon::of_process(Pid::from_raw(pid)),
+            (None, None) => {
+                let question = "which daemon? Give IFACE, or --pid PID; or --read FILE";
+                Err(Error::Refused(question.to_owned()))
+            }
+        }
+    }
+
+    pub(super) fn window(&self) -> Duration {
+        Duration::from_secs(self.secs.into())
+    }
+}
+
+impl CallGraph {
+    /// As `perf record --call-graph` takes it.
+    pub(super) fn perf_name(self) -> &'static str {
+        match self {
+            Self::Fp => "fp",
+            Self::Dwarf => "dwarf,16384",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        args: ProfileArgs,
+    }
+
+    fn parse(line: &str) -> Result<ProfileArgs, clap::Error> {
+        let words = std::iter::once("profile").chain(line.split_whitespace());
+        Cli::try_parse_from(words).map(|cli| cli.args)
+    }
+
+    #[test]
+    fn a_daemon_is_named_by_one_of_its_interface_and_its_process_or_a_text_is_read() {
+        let error = |line| parse(line).unwrap().daemon().unwrap_err().to_string();
+        let said = error("no-such-one");
+        assert!(
+            said.contains("no-such-one on /var/run/wireguard/no-such-one.sock"),
+            "{said}"
+        );
+        let me = format!("--pid {}", Pid::this());
+        let said = error(&me);
+        assert!(said.contains("is no convoy daemon"), "{said}");
+        assert!(error("--pid 2147483647").starts_with("there is no process"));
+        assert!(error("").starts_with("which daemon?"));
+        for line in [
+            "wg0 --pid 12",
+            "wg0 --read a",
+            "--pid 12 --read a",
+            "--pid 0",
+        ] {
+            assert!(parse(line).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_profile_takes_ten_seconds_a_tool_and_frame_pointers_by_default() {
+        let args = parse("wg0").unwrap();
+        assert_eq!(
+            (args.window().as_secs(), args.call_graph),
+            (10, CallGraph::Fp)
+        );
+        assert_eq!(args.out.to_str(), Some("convoy-profile"));
+        let args = parse("wg0 --secs 3 --call-graph dwarf --compare old").unwrap();
+        assert_eq!(
+            (args.window().as_secs(), args.call_graph),
+            (3, CallGraph::Dwarf)
+        );
+        assert_eq!(args.compare, Some("old".into()));
+    }
+}

@@ -1,0 +1,223 @@
+//! A tool that looks at running processes, from when it has begun until it is stopped.
+
+use std::{
+    fs::{self, File},
+    io::{self, Read as _, Seek as _},
+    os::unix::process::ExitStatusExt as _,
+    process::{Child, Command, ExitStatus, Stdio},
+    time::Duration,
+};
+
+use convoy_lab::{Pid, eventually};
+use nix::sys::{
+    memfd::{MFdFlags, memfd_create},
+    signal::{Signal, kill},
+};
+
+use super::{directory::Unfinished, tools};
+use crate::Error;
+
+/// How long a tool may take to attach.
+const ATTACH_PATIENCE: Duration = Duration::from_secs(20);
+/// How long it may take to write its result.
+const STOP_PATIENCE: Duration = Duration::from_secs(120);
+
+/// A tool at work; killed when dropped, with all that it has started.
+#[derive(Debug)]
+pub(crate) struct Attachment {
+    what: &'static str,
+    child: Child,
+    unfinished: Unfinished,
+    pids: Vec<Pid>,
+    /// The tool's output besides its result, which goes to a file.
+    said: File,
+}
+
+impl Attachment {
+    /// Starts `command`, called `what` in messages, and waits until it looks at all of `pids`.
+    pub(super) fn start(
+        unfinished: &Unfinished,
+        what: &'static str,
+        mut command: Command,
+        pids: &[Pid],
+        is_attached: impl Fn(Pid) -> bool,
+    ) -> Result<Self, Error> {
+        let failed = |error: io::Error| tools::failed(what, error.to_string());
+        let said = memfd_create(c"said", MFdFlags::MFD_CLOEXEC);
+        let said = File::from(said.map_err(|errno| failed(errno.into()))?);
+        let writer = || said.try_clone().map(Stdio::from).map_err(failed);
+        let child = unfinished.spawn(command.stdout(writer()?).stderr(writer()?));
+        let mut attachment = Self {
+            what,
+            child: child.map_err(failed)?,
+            unfinished: unfinished.clone(),
+            pids: pids.to_vec(),
+            said,
+        };
+        let tool = attachment.tool();
+        let begun = eventually(ATTACH_PATIENCE, || match attachment.ended() {
+            Some(status) => Some(Err(attachment.unexpected(status))),
+            None => is_attached(tool).then_some(Ok(())),
+        });
+        match begun {
+            Some(outcome) => outcome.map(|()| attachment),
+            None => Err(tools::failed(what, "it does not attach")),
+        }
+    }
+
+    /// Lets the tool look for `time`; fails when it or a process ends before.
+    pub(crate) fn watch(&mut self, time: Duration) -> Result<(), Error> {
+        let trouble = eventually(time, || {
+            let gone = self.pids.iter().copied().find(|&pid| !is_alive(pid));
+            match (gone, self.ended()) {
+                (Some(pid), _) => Some(Error::Ended(pid)),
+                (None, Some(status)) => Some(self.unexpected(status)),
+                (None, None) => None,
+            }
+        });
+        trouble.map_or(Ok(()), Err)
+    }
+
+    /// Stops the tool and waits until it has written its result.
+    pub(super) fn finish(mut self) -> Result<(), Error> {
+        self.watch(Duration::ZERO)?;
+        // kill(2) fails only for a process that has been waited for.
+        let _ = kill(self.tool(), Signal::SIGINT);
+        let status = eventually(STOP_PATIENCE, || self.ended());
+        let status = status.ok_or_else(|| tools::failed(self.what, "it does not end"))?;
+        // Some tools end by the signal once they have written everything.
+        match status.success() || status.signal() == Some(libc::SIGINT) {
+            true => Ok(()),
+            false => Err(self.unexpected(status)),
+        }
+    }
+
+    fn tool(&self) -> Pid {
+        Pid::from_raw(self.child.id().cast_signed())
+    }
+
+    fn ended(&mut self) -> Option<ExitStatus> {
+        let status = self.child.try_wait().ok().flatten()?;
+        self.unfinished.forget(self.tool());
+        Some(status)
+    }
+
+    fn unexpected(&self, status: ExitStatus) -> Error {
+        if let Some(&pid) = self.pids.iter().find(|&&pid| !is_alive(pid)) {
+            return Error::Ended(pid);
+        }
+        let mut said = Vec::new();
+        let mut file = &self.said;
+        let read = file.rewind().and_then(|()| file.read_to_end(&mut said));
+        match read {
+            Ok(1..) => tools::failed(self.what, String::from_utf8_lossy(&said)),
+            _ => tools::failed(self.what, status.to_string()),
+        }
+    }
+}
+
+impl Drop for Attachment {
+    fn drop(&mut self) {
+        self.unfinished.kill(self.tool());
+        // Waiting fails only for a child that has been waited for.
+        let _ = self.child.wait();
+        self.unfinished.forget(self.tool());
+    }
+}
+
+/// Whether the process `pid` runs, and is more than an entry for its parent to collect.
+pub(super) fn is_alive(pid: Pid) -> bool {
+    // The state is behind the name in parentheses, which may hold anything (proc_pid_stat(5)).
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let rest = stat.rsplit_once(") ").map(|(_, rest)| rest);
+    rest.is_some_and(|rest| !rest.starts_with(['Z', 'X']))
+}
+
+#[cfg(test)]
+mod tests {
+    use nix::sys::signal::{SigHandler, signal};
+
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(30);
+
+    #[test]
+    fn a_tool_that_ends_by_itself_is_an_error_with_its_output() {
+        let shell = shell("echo no such thing >&2; exit 1");
+        let unfinished = Unfinished::default();
+        let error = Attachment::start(&unfinished, "perf record", shell, &[me()], |_| false);
+        assert_eq!(
+            error.unwrap_err().to_string(),
+            "perf record failed: no such thing"
+        );
+    }
+
+    #[test]
+    fn a_tool_is_stopped_by_the_signal_that_makes_it_write() {
+        // As in a script's background job.
+        // SAFETY: nothing in this process has a handler for it.
+        unsafe { signal(Signal::SIGINT, SigHandler::SigIgn) }.unwrap();
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let path = file.path().display();
+        let script = format!(
+            "trap 'echo seen > {path}; exit 0' INT; echo > {path}; while :; do sleep 0.01; done"
+        );
+        let begun = |_| fs::read(file.path()).is_ok_and(|bytes| !bytes.is_empty());
+        let unfinished = Unfinished::default();
+        let tool = Attachment::start(&unfinished, "a shell", shell(&script), &[me()], begun);
+        tool.unwrap().finish().unwrap();
+        assert_eq!(fs::read_to_string(file.path()).unwrap(), "seen\n");
+    }
+
+    #[test]
+    fn a_daemon_that_ends_is_the_reason() {
+        let mut daemon = Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = Pid::from_raw(daemon.id().cast_signed());
+        let (unfinished, sleeper) = (Unfinished::default(), shell("sleep 60"));
+        let tool = Attachment::start(&unfinished, "a shell", sleeper, &[pid], |_| true);
+        let mut tool = tool.unwrap();
+        tool.watch(Duration::from_millis(1)).unwrap();
+        daemon.kill().unwrap();
+        let error = tool.watch(LONG).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            format!("the daemon (process {pid}) ended while it was profiled")
+        );
+        assert!(tool.finish().is_err());
+        daemon.wait().unwrap();
+        assert!(!is_alive(pid));
+    }
+
+    #[test]
+    fn a_tool_takes_all_that_it_has_started_with_it() {
+        for is_interrupted in [false, true] {
+            let unfinished = Unfinished::default();
+            let file = tempfile::NamedTempFile::new().unwrap();
+            let script = format!("sleep 600 & echo $! > {}; wait", file.path().display());
+            let started = || fs::read_to_string(file.path()).unwrap().trim().parse().ok();
+            let begun = |_| started().is_some();
+            let tool = Attachment::start(&unfinished, "a shell", shell(&script), &[me()], begun);
+            let sleeper = Pid::from_raw(started().unwrap());
+            assert!(is_alive(sleeper));
+            if is_interrupted {
+                unfinished.discard();
+                // As after the end of this process.
+                std::mem::forget(tool.unwrap());
+            } else {
+                drop(tool.unwrap());
+            }
+            let gone = eventually(LONG, || (!is_alive(sleeper)).then_some(()));
+            assert!(gone.is_some(), "interrupted: {is_interrupted}");
+        }
+    }
+
+    fn me() -> Pid {
+        Pid::this()
+    }
+
+    fn shell(script: &str) -> Command {
+        let mut command = tools::command("sh");
+        command.args(["-c", script]);
+        command
+    }
+}

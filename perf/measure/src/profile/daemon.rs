@@ -1,0 +1,101 @@
+//! Which process a daemon is, and how much it has carried.
+
+use std::{
+    fmt, fs,
+    os::unix::net::UnixStream,
+    path::{Path, PathBuf},
+};
+
+use convoy_lab::Pid;
+use convoy_stats::Report;
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+
+use crate::{Error, error::Step as _};
+
+/// The thread that every daemon has, and no other program of ours.
+const EVENT_LOOP: &str = "tunnel";
+/// Where daemons have their sockets, also seen from outside of their namespace.
+const SOCKETS: &str = "run/wireguard";
+
+/// A running daemon.
+#[derive(Debug)]
+pub(crate) struct Daemon {
+    pid: Pid,
+    /// Where it answers; none where that is not known.
+    socket: Option<PathBuf>,
+}
+
+impl Daemon {
+    /// A daemon that this program has started.
+    pub(crate) fn new(pid: Pid, socket: &Path) -> Self {
+        let socket = Some(socket.to_owned());
+        Self { pid, socket }
+    }
+
+    /// The daemon that answers for `interface`.
+    pub(super) fn of_interface(interface: &str) -> Result<Self, Error> {
+        let path = Path::new("/var")
+            .join(SOCKETS)
+            .join(format!("{interface}.sock"));
+        let shown = path.display();
+        let pid = listener(&path).step(format!(
+            "no daemon answers for {interface} on {shown} (fix: start it, or give --pid for one in \
+             another namespace)"
+        ))?;
+        // An inherited socket belongs to the process that made it.
+        ensure_ours(pid).step(format!(
+            "{shown} was not made by a daemon (fix: give --pid)"
+        ))?;
+        Ok(Self::new(pid, &path))
+    }
+
+    /// The daemon that the process `pid` is.
+    pub(super) fn of_process(pid: Pid) -> Result<Self, Error> {
+        ensure_ours(pid)?;
+        // As the process sees it: it may be in another namespace.
+        let directory = format!("/proc/{pid}/root/{SOCKETS}");
+        let sockets = fs::read_dir(directory).into_iter().flatten();
+        let mut sockets = sockets.filter_map(|entry| Some(entry.ok()?.path()));
+        let socket = sockets.find(|path| listener(path).is_ok_and(|listener| listener == pid));
+        Ok(Self { pid, socket })
+    }
+
+    pub(super) fn pid(&self) -> Pid {
+        self.pid
+    }
+
+    /// Bytes of the packets that it has carried, both ways; none where it does not say.
+    pub(super) fn bytes_carried(&self) -> Option<u64> {
+        let json = convoy_stats::query(self.socket.as_ref()?).ok()?;
+        let report: Report = serde_json::from_str(&json).ok()?;
+        Some(report.counters.bytes_carried())
+    }
+}
+
+impl fmt::Display for Daemon {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(name) = self.socket.as_ref().and_then(|path| path.file_stem()) {
+            write!(f, "{}, ", name.display())?;
+        }
+        write!(f, "process {}", self.pid)
+    }
+}
+
+/// The process that listens on `path` (unix(7), SO_PEERCRED).
+fn listener(path: &Path) -> std::io::Result<Pid> {
+    let credentials = getsockopt(&UnixStream::connect(path)?, PeerCredentials)?;
+    Ok(Pid::from_raw(credentials.pid()))
+}
+
+fn ensure_ours(pid: Pid) -> Result<(), Error> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task"));
+    let threads = threads.map_err(|_| Error::Refused(format!("there is no process {pid}")))?;
+    let mut names =
+        threads.filter_map(|entry| fs::read_to_string(entry.ok()?.path().join("comm")).ok());
+    match names.any(|name| name.trim_end() == EVENT_LOOP) {
+        true => Ok(()),
+        false => Err(Error::Refused(format!(
+            "process {pid} is no convoy daemon: it has no thread named {EVENT_LOOP}"
+        ))),
+    }
+}

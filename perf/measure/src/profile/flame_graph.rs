@@ -1,0 +1,55 @@
+//! Flame graphs: the width of a function is its share of the samples.
+
+use std::{fs::File, io, path::Path};
+
+use inferno::{differential, flamegraph};
+
+use super::stacks::Stacks;
+use crate::Error;
+
+/// All samples.
+pub(super) const FILE: &str = "flamegraph.svg";
+/// All samples, coloured by the change since another profile.
+pub(super) const DIFFERENCE_FILE: &str = "flamegraph-diff.svg";
+
+/// Draws `stacks` into `path`.
+pub(super) fn draw(stacks: &Stacks, path: &Path) -> Result<(), Error> {
+    let subtitle = format!(
+        "{} samples of {}, by thread",
+        stacks.total(),
+        stacks.event()
+    );
+    write(&text(stacks), subtitle, path)
+}
+
+/// Draws `stacks` into `path`: red where the share has grown since `before`, blue where it has shrunk.
+pub(super) fn draw_difference(before: &Stacks, stacks: &Stacks, path: &Path) -> Result<(), Error> {
+    let options = differential::Options {
+        // The two may have been recorded for different times.
+        normalize: true,
+        ..Default::default()
+    };
+    let (before, now) = (text(before), text(stacks));
+    let mut lines = Vec::new();
+    differential::from_readers(options, before.as_bytes(), now.as_bytes(), &mut lines)
+        .map_err(Error::Drawing)?;
+    let subtitle = "red: a greater share than before; blue: a smaller one";
+    write(&String::from_utf8_lossy(&lines), subtitle.to_owned(), path)
+}
+
+fn text(stacks: &Stacks) -> String {
+    stacks.lines().map(|line| line + "\n").collect()
+}
+
+fn write(text: &str, subtitle: String, path: &Path) -> Result<(), Error> {
+    let mut options = flamegraph::Options::default();
+    options.title = "Convoy".to_owned();
+    options.subtitle = Some(subtitle);
+    // In percent; a narrower function cannot be seen, and makes the picture high.
+    options.min_width = 0.1;
+    // The same colours each time.
+    options.deterministic = true;
+    let file = File::create(path).map_err(Error::file(path))?;
+    flamegraph::from_lines(&mut options, text.lines(), io::BufWriter::new(file))
+        .map_err(Error::Drawing)
+}

@@ -1,0 +1,191 @@
+//! Kinds of work, and how the names of functions tell them apart.
+
+use super::stacks::Stacks;
+
+/// A kind of work.
+#[derive(Debug)]
+pub(super) struct Group {
+    pub(super) name: &'static str,
+    /// The share that TCP at full speed does not exceed, measured with `convoy speedtest`.
+    pub(super) usual: f64,
+    /// The meaning of a greater share.
+    pub(super) means: &'static str,
+    /// The remedy.
+    pub(super) attempt: &'static str,
+    /// Parts of the names of the kernel's functions, the C library's and ours; `^` marks a beginning.
+    functions: &'static str,
+}
+
+/// All groups, as the report lists them. A name that fits several belongs to the first.
+pub(super) static GROUPS: [Group; 10] = [
+    Group {
+        name: "AEAD",
+        usual: 1.0,
+        means: "encryption: the more the better",
+        attempt: "nothing: it is the floor",
+        functions: "chacha20 poly1305 aead",
+    },
+    Group {
+        name: "UDP send",
+        usual: 0.10,
+        means: "few datagrams share a send, or the kernel cuts them again",
+        attempt: "`convoy stats`: segments per send; is GSO on (`--gso`)? does the link cut (`ethtool -k`)?",
+        functions: "udp_sendmsg udpv6_sendmsg sys_sendm sendmsg",
+    },
+    Group {
+        name: "UDP receive",
+        usual: 0.05,
+        means: "few datagrams share a receive",
+        attempt: "`convoy stats`: segments per receive; is GRO on (`--udp-gro`)?",
+        functions: "udp_recvmsg udpv6_recvmsg sys_recvm recvmsg recvmmsg",
+    },
+    Group {
+        name: "TUN read",
+        usual: 0.05,
+        means: "few packets share a read",
+        attempt: "`convoy stats`: packets per read; is TUN offload on (`--tun-offload`)? small packets?",
+        functions: "tun_chr_read tun_do_read tun_put_user tun_ring_recv",
+    },
+    Group {
+        name: "TUN write",
+        usual: 0.10,
+        means: "few packets share a write; on the receiving host it includes the kernel's TCP",
+        attempt: "`convoy stats`: packets per write; many flows, or packets out of order, do not coalesce",
+        functions: "tun_chr_write tun_get_user",
+    },
+    Group {
+        name: "wake-ups",
+        usual: 0.30,
+        means: "threads sleep and wake each other for little",
+        attempt: "normal for little traffic; else too few processors, or `--batch` is small",
+        functions: "futex epoll ep_poll ep_item_poll ep_send_events eventfd wake_up schedule task_switch \
+                    do_sys_poll do_poll sys_poll nanosleep mpmc Parker",
+    },
+    Group {
+        name: "checksums",
+        usual: 0.08,
+        means: "segments are summed here instead of by the device",
+        attempt: "TUN offload asks for it; a link without checksum offload sums again (`ethtool -k`)",
+        functions: "checksum csum",
+    },
+    Group {
+        name: "copies",
+        usual: 0.20,
+        means: "bytes are moved between the kernel and here",
+        attempt: "two copies a direction are the floor; look at callers in user code; cold pages? `perf/README.md`",
+        functions: "memcpy memmove rep_movs copy_user copy_to_iter copy_from_iter copy_to_user \
+                    copy_from_user copy_bits",
+    },
+    Group {
+        name: "allocator",
+        usual: 0.01,
+        means: "something allocates for every packet",
+        attempt: "look for its caller in the flame graph; `connlib/tunnel/tests/allocations.rs` should fail",
+        functions: "^malloc _malloc ^calloc _calloc ^realloc libc_realloc cfree _int_free __rust_alloc \
+                    __rust_dealloc __rust_realloc Wiping",
+    },
+    Group {
+        name: "other",
+        usual: 0.20,
+        means: "the state machine, cutting, coalescing, interrupts; or functions without names",
+        attempt: "the hottest functions; `[unknown]`: build with frame pointers, or `--call-graph dwarf`",
+        functions: "",
+    },
+];
+
+/// An interrupt's caller did not ask for it.
+const INTERRUPTS: [&str; 4] = [
+    "asm_sysvec",
+    "asm_common_interrupt",
+    "el0t_64_irq",
+    "el1h_64_irq",
+];
+/// Everything under tokio has its scheduler among its callers.
+const SCHEDULER: &str = "tokio::runtime::scheduler";
+
+/// The group of a stack, whose functions begin with the outermost: the innermost one whose name is
+/// known decides. A copy inside a send is a copy; a wake-up inside a TUN write is a wake-up.
+pub(super) fn of(functions: &[&str]) -> &'static Group {
+    for function in functions.iter().rev() {
+        if let Some(group) = GROUPS.iter().find(|group| group.includes(function)) {
+            return group;
+        }
+        if INTERRUPTS.iter().any(|name| function.starts_with(name)) {
+            break;
+        }
+    }
+    &GROUPS[GROUPS.len() - 1]
+}
+
+/// The samples of each group, in the order of [`GROUPS`].
+pub(super) fn counts(stacks: &Stacks) -> Vec<(&'static Group, u64)> {
+    let mut counts: Vec<_> = GROUPS.iter().map(|group| (group, 0)).collect();
+    for (_, functions, count) in stacks.iter() {
+        let group = of(&functions);
+        let entry = counts
+            .iter_mut()
+            .find(|(other, _)| other.name == group.name);
+        entry.into_iter().for_each(|(_, sum)| *sum += count);
+    }
+    counts
+}
+
+impl Group {
+    fn includes(&self, function: &str) -> bool {
+        let mut parts = self.functions.split_ascii_whitespace();
+        !function.contains(SCHEDULER)
+            && parts.any(|part| match part.strip_prefix('^') {
+                Some(beginning) => function.starts_with(beginning),
+                None => function.contains(part),
+            })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_innermost_function_whose_name_is_known_decides() {
+        let start = "std::sys::backtrace::__rust_begin_short_backtrace";
+        let open = "ring_core_0_17_14__chacha20_poly1305_open_avx2";
+        let scheduler = "tokio::runtime::scheduler::current_thread::Context::enter";
+        let cases: [(&[&str], &str); 10] = [
+            (
+                &[
+                    "convoy_gso::flush",
+                    "__sys_sendmsg",
+                    "udp_sendmsg",
+                    "ip_output",
+                ],
+                "UDP send",
+            ),
+            (
+                &["udp_sendmsg", "_copy_from_iter", "rep_movs_alternative"],
+                "copies",
+            ),
+            (
+                &["tun_get_user", "tcp_v4_rcv", "try_to_wake_up"],
+                "wake-ups",
+            ),
+            (&["[unknown]", open], "AEAD"),
+            (&["csum_and_copy_from_iter_full"], "checksums"),
+            (&[start, "convoy_tunnel::event_loop::tick"], "other"),
+            (&["malloc"], "allocator"),
+            (&["udp_sendmsg", "__kmalloc"], "UDP send"),
+            (
+                &[
+                    "chacha20_poly1305_seal",
+                    "asm_sysvec_apic_timer_interrupt",
+                    "net_rx_action",
+                ],
+                "other",
+            ),
+            (&[scheduler, "convoy_proto::node"], "other"),
+        ];
+        for (functions, name) in cases {
+            assert_eq!(of(functions).name, name, "{functions:?}");
+        }
+        assert_eq!(of(&[]).name, "other");
+    }
+}

@@ -1,0 +1,210 @@
+//! `shares.json`: the shares of the report, for programs.
+
+use std::{collections::BTreeMap, env};
+
+use convoy_lab::measure::Host;
+use serde::Serialize;
+
+use super::{directory::Directory, groups, report::Findings, stacks::Stacks, syscalls::Syscalls};
+use crate::Error;
+
+pub(super) const FILE: &str = "shares.json";
+/// The kernel's functions that send a datagram, or a batch of them.
+const SENDS: [&str; 2] = ["udp_sendmsg", "udpv6_sendmsg"];
+/// System calls that send.
+const SEND_CALLS: [&str; 3] = ["sendmsg", "sendmmsg", "sendto"];
+/// The C library's functions that copy, whatever instructions they use.
+const COPIES: [&str; 2] = ["memcpy", "memmove"];
+/// The ways into the kernel, of this processor and of others.
+const KERNEL_ENTRIES: [&str; 4] = ["entry_SYSCALL", "asm_", "do_syscall", "el0"];
+
+/// The findings of a profile; each share is of all samples of its daemons, from 0 to 1.
+#[derive(Debug, Serialize)]
+struct Shares<'a> {
+    /// The subject of the profile.
+    what: &'a str,
+    /// As this program was called.
+    command: Vec<String>,
+    /// Where it was recorded; none for a text from elsewhere.
+    host: Option<Host>,
+    /// The event that was counted between two samples.
+    event: &'a str,
+    /// System calls that send, of all daemons together, for 10⁹ bytes of packets that went through the
+    /// tunnel: from the run under strace.
+    sends_per_gb: Option<f64>,
+    all: Part,
+    /// In the order in which they were named; of a speed test first the one that sends in `tcp-up`.
+    daemons: Vec<Part>,
+}
+
+/// Samples of one daemon, or of all.
+#[derive(Debug, Serialize)]
+struct Part {
+    /// None for all.
+    pid: Option<u32>,
+    samples: u64,
+    /// As in the report, by the group's name.
+    groups: BTreeMap<&'static str, f64>,
+    /// Everything below `udp_sendmsg` and `udpv6_sendmsg`, copies and wake-ups too. Where the
+    /// interface hands packets on within the call, as a veth does, that ends where they lie in the
+    /// receiver's socket.
+    udp_sendmsg: f64,
+    /// Copying outside of the kernel (`memcpy` and `memmove` of the C library), by thread.
+    ///
+    /// On the thread `tunnel` that is, of outbound traffic, each packet into the stack buffer and,
+    /// sealed, out of it into the queue; of inbound traffic, each datagram into the writer's batch. A
+    /// sample does not show which: these functions keep no frame.
+    user_copies: BTreeMap<String, f64>,
+}
+
+/// Writes `findings` about the daemons `pids`; without pids, about all that were seen.
+pub(super) fn write(
+    directory: &Directory,
+    findings: &Findings<'_>,
+    pids: Option<&[u32]>,
+) -> Result<(), Error> {
+    let stacks = findings.stacks;
+    let seen = || stacks.processes().into_iter().collect();
+    let daemons = pids.map_or_else(seen, <[u32]>::to_vec);
+    let daemon = |&pid: &u32| Part::of(&stacks.of_process(pid), Some(pid));
+    let shares = Shares {
+        what: findings.what,
+        command: env::args().collect(),
+        host: pids.map(|_| Host::of_this_machine()),
+        event: stacks.event(),
+        sends_per_gb: findings.syscalls.and_then(sends_per_gb),
+        all: Part::of(stacks, None),
+        daemons: daemons.iter().map(daemon).collect(),
+    };
+    directory.write_json(FILE, &shares)
+}
+
+impl Part {
+    fn of(stacks: &Stacks, pid: Option<u32>) -> Self {
+        let samples = stacks.total();
+        let share = |count: u64| count as f64 / samples.max(1) as f64;
+        let mut sending = 0;
+        let mut copies: BTreeMap<&str, u64> = BTreeMap::new();
+        for (thread, functions, count) in stacks.iter() {
+            if functions.iter().any(is_send) {
+                sending += count;
+            }
+            if is_user_copy(&functions) {
+                *copies.entry(thread).or_default() += count;
+            }
+        }
+        let groups = groups::counts(stacks).into_iter();
+        let copies = copies.into_iter();
+        Self {
+            pid,
+            samples,
+            groups: groups
+                .map(|(group, count)| (group.name, share(count)))
+                .collect(),
+            udp_sendmsg: share(sending),
+            user_copies: copies
+                .map(|(name, count)| (name.to_owned(), share(count)))
+                .collect(),
+        }
+    }
+}
+
+fn is_send(function: &&str) -> bool {
+    // The compiler's suffix begins with a dot.
+    let name = function.split('.').next().unwrap_or(function);
+    SENDS.contains(&name)
+}
+
+/// `functions` begin with the outermost.
+fn is_user_copy(functions: &[&str]) -> bool {
+    let is_kernels = |name: &&str| KERNEL_ENTRIES.iter().any(|entry| name.starts_with(entry));
+    let copies = |name: &&str| COPIES.iter().any(|copy| name.contains(copy));
+    functions.last().is_some_and(copies) && !functions.iter().any(is_kernels)
+}
+
+fn sends_per_gb(syscalls: &Syscalls) -> Option<f64> {
+    let is_send = |name: &String| SEND_CALLS.contains(&name.as_str());
+    let sends = syscalls.calls.iter().filter(|call| is_send(&call.name));
+    let count: u64 = sends.map(|call| call.count).sum();
+    Some(count as f64 / syscalls.gigabytes?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::syscalls::Call;
+
+    fn part(samples: &[(u32, &str, &[&str])]) -> (Stacks, Part) {
+        let text = samples.iter().map(|(pid, thread, functions)| {
+            let frames = functions.iter().map(|name| format!("\t1 {name} (a)\n"));
+            format!(
+                "{thread} {pid}/9 1.5: 100 cycles: \n{}\n",
+                frames.collect::<String>()
+            )
+        });
+        let stacks = Stacks::of(text.collect::<String>().as_bytes()).unwrap();
+        let part = Part::of(&stacks, None);
+        (stacks, part)
+    }
+
+    /// Functions begin with the innermost one.
+    #[test]
+    fn a_send_is_all_below_it_whichever_group_that_is() {
+        let (stacks, all) = part(&[
+            (
+                7,
+                "tunnel",
+                &["try_to_wake_up", "udp_sendmsg", "__sys_sendmsg"],
+            ),
+            (7, "tunnel", &["udpv6_sendmsg.isra.0"]),
+            (8, "tunnel", &["udpv6_sendmsg"]),
+            (8, "tunnel", &["udp_sendmsg_but_another"]),
+            (8, "tunnel", &["__sys_sendmsg"]),
+        ]);
+        assert_eq!((all.samples, all.udp_sendmsg), (5, 0.6));
+        assert_eq!(all.groups["wake-ups"], 0.2);
+        assert_eq!(Part::of(&stacks.of_process(7), Some(7)).udp_sendmsg, 1.0);
+    }
+
+    #[test]
+    fn copies_of_the_kernel_are_left_out_and_ours_are_told_apart_by_thread() {
+        let ours = "__memmove_avx_unaligned_erms";
+        let (_, all) = part(&[
+            (7, "tunnel", &[ours, "tick"]),
+            (7, "tunnel", &[ours, "tick"]),
+            (7, "tun-writer", &["__memcpy_generic"]),
+            (
+                7,
+                "tunnel",
+                &["memcpy_orig", "entry_SYSCALL_64_after_hwframe"],
+            ),
+            (7, "tunnel", &["rep_movs_alternative", "udp_sendmsg", "x64"]),
+            (
+                7,
+                "tunnel",
+                &["irq", "asm_sysvec_apic_timer_interrupt", ours],
+            ),
+            (7, "tunnel", &["tick", ours]),
+            (7, "tunnel", &[]),
+        ]);
+        let expected = [
+            ("tun-writer".to_owned(), 0.125),
+            ("tunnel".to_owned(), 0.25),
+        ];
+        assert_eq!(all.user_copies, BTreeMap::from(expected));
+    }
+
+    #[test]
+    fn all_calls_that_send_are_counted_for_a_gigabyte() {
+        let mut syscalls = Syscalls {
+            gigabytes: Some(2.0),
+            calls: [("sendmsg", 10), ("read", 30), ("sendmmsg", 20)]
+                .map(Call::counted)
+                .to_vec(),
+            ..Syscalls::default()
+        };
+        assert_eq!(sends_per_gb(&syscalls), Some(15.0));
+        syscalls.gigabytes = None;
+        assert_eq!(sends_per_gb(&syscalls), None);
+    }
+}

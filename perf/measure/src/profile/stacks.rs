@@ -1,0 +1,309 @@
+//! The samples in the output of `perf script -F +pid`: each stack once, with its count.
+//!
+//! ```text
+//! # comments, at the beginning only
+//! tunnel 1234/1236 [001] 12402.012311:     100000 cpu-clock:
+//!         ffffffff8172f2cc ep_item_poll.isra.0+0x3c ([kernel.kallsyms])
+//!                   2fb73f convoy_tunnel::start::run+0x5f (/usr/local/bin/convoy)
+//!
+//! ```
+//!
+//! A line of any other form is an error, so that half a profile does not look like a whole one.
+//! Firefox Profiler and inferno's collapser skip it; the latter also skips samples without a stack and
+//! those from a second kind of core, and it counts periods instead of samples.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs::File,
+    io::{BufRead, BufReader},
+    path::Path,
+};
+
+use crate::{Error, TextError};
+
+/// `perf` gives this name to a function whose name or whose caller it cannot find.
+pub(super) const UNKNOWN: &str = "[unknown]";
+/// Characters of a wrong line in a message.
+const SHOWN: usize = 60;
+const TRUNCATED: &str = "the text ends in the middle of a sample: it is truncated";
+
+/// How often each stack was seen.
+///
+/// A stack is the thread's name and its functions from the outermost one on, with semicolons between
+/// them: the form from which flame graphs are drawn.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Stacks {
+    /// By stack and process.
+    counts: BTreeMap<(String, u32), u64>,
+    event: String,
+}
+
+/// A sample of which not all lines have been read.
+struct Sample {
+    pid: u32,
+    /// The thread's name, then its functions from the innermost one on.
+    names: Vec<String>,
+}
+
+impl Stacks {
+    /// Reads the file `path`.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such file, or it holds something else; with the line.
+    pub fn of_file(path: &Path) -> Result<Self, Error> {
+        let file = File::open(path).map_err(Error::file(path))?;
+        Self::of(BufReader::new(file)).map_err(|source| {
+            let path = path.to_owned();
+            Error::Text { path, source }
+        })
+    }
+
+    /// Reads the output of `perf script`.
+    ///
+    /// # Errors
+    ///
+    /// When there is something else in it; with the line.
+    pub fn of(mut text: impl BufRead) -> Result<Self, TextError> {
+        let (mut stacks, mut sample) = (Self::default(), None);
+        let (mut line, mut bytes) = (0, Vec::new());
+        let fault = |line, fault: &str| TextError {
+            line,
+            fault: fault.to_owned(),
+        };
+        loop {
+            bytes.clear();
+            let read = text.read_until(b'\n', &mut bytes);
+            if read.map_err(|error| fault(line + 1, &error.to_string()))? == 0 {
+                break;
+            }
+            line += 1;
+            let Some(content) = bytes.strip_suffix(b"\n") else {
+                return Err(fault(line, TRUNCATED));
+            };
+            if let Err(problem) = stacks.accept(content, &mut sample) {
+                let start: String = String::from_utf8_lossy(content)
+                    .chars()
+                    .take(SHOWN)
+                    .collect();
+                return Err(fault(line, &format!("{problem}: {start:?}")));
+            }
+        }
+        match sample {
+            Some(_) => Err(fault(line, TRUNCATED)),
+            None if stacks.event.is_empty() => {
+                let problem = "the text ends without a sample: nothing ran while it was recorded";
+                Err(fault(line, problem))
+            }
+            None => Ok(stacks),
+        }
+    }
+
+    /// Samples in all.
+    pub fn total(&self) -> u64 {
+        self.counts.values().sum()
+    }
+
+    /// The event that was counted between two samples.
+    pub fn event(&self) -> &str {
+        &self.event
+    }
+
+    /// The processes that were seen running.
+    pub fn processes(&self) -> BTreeSet<u32> {
+        self.counts.keys().map(|(_, pid)| *pid).collect()
+    }
+
+    /// The samples of one process.
+    #[must_use]
+    pub fn of_process(&self, pid: u32) -> Self {
+        let mut stacks = self.clone();
+        stacks.counts.retain(|(_, of), _| *of == pid);
+        stacks
+    }
+
+    /// Every stack with its count: the thread, then its functions from the outermost one on.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, Vec<&str>, u64)> {
+        self.counts.iter().map(|((stack, _), &count)| {
+            let mut names = stack.split(';');
+            (names.next().unwrap_or_default(), names.collect(), count)
+        })
+    }
+
+    /// One line a stack, as programs that draw flame graphs take them.
+    pub(super) fn lines(&self) -> impl Iterator<Item = String> {
+        let counts = self.counts.iter();
+        counts.map(|((stack, _), count)| format!("{stack} {count}"))
+    }
+
+    fn accept(&mut self, line: &[u8], sample: &mut Option<Sample>) -> Result<(), &'static str> {
+        let line = str::from_utf8(line).map_err(|_| "this is not UTF-8")?;
+        let is_comment = self.event.is_empty() && line.starts_with('#');
+        match sample.take() {
+            None if line.trim().is_empty() || is_comment => {}
+            None => {
+                let (event, begun) = head(line)?;
+                if self.event.is_empty() {
+                    self.event = event.to_owned();
+                } else if self.event != event {
+                    return Err("a second event (fix: record one, `perf record -e cycles`)");
+                }
+                *sample = Some(begun);
+            }
+            Some(whole) if line.trim().is_empty() => self.add(whole),
+            Some(mut part) => {
+                part.names
+                    .push(frame(line).ok_or("this is no frame of a stack")?);
+                *sample = Some(part);
+            }
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, mut sample: Sample) {
+        sample.names[1..].reverse();
+        // Where callers cannot be found there are many of them, all without a name.
+        sample
+            .names
+            .dedup_by(|next, last| next == UNKNOWN && last == UNKNOWN);
+        let key = (sample.names.join(";"), sample.pid);
+        *self.counts.entry(key).or_default() += 1;
+    }
+}
+
+/// `cpu_core/cycles/P` and `cycles:u` are both `cycles`.
+pub(super) fn plain_event(event: &str) -> &str {
+    let event = event.split('/').nth(1).unwrap_or(event);
+    event.split(':').next().unwrap_or(event)
+}
+
+/// Reads from the end: the thread's name comes first, and it may hold anything.
+fn head(line: &str) -> Result<(&str, Sample), &'static str> {
+    const NO_HEAD: &str = "this is no part of a sample";
+    let mut rest = line.trim_end();
+    let mut word = || {
+        let (before, word) = rest.rsplit_once(' ').ok_or(NO_HEAD)?;
+        rest = before.trim_end();
+        Ok(word)
+    };
+    let event = word()?.strip_suffix(':').ok_or(NO_HEAD)?;
+    let mut time = word()?;
+    if time.parse::<u64>().is_ok() {
+        // That was the period.
+        time = word()?;
+    }
+    let seconds = time.strip_suffix(':').filter(|time| time.contains('.'));
+    seconds
+        .and_then(|time| time.parse::<f64>().ok())
+        .ok_or(NO_HEAD)?;
+    let mut ids = word()?;
+    if ids.starts_with('[') {
+        // That was the processor.
+        ids = word()?;
+    }
+    let pid = match ids.split_once('/') {
+        Some((pid, tid)) if tid.parse::<u32>().is_ok() => pid.parse().map_err(|_| NO_HEAD)?,
+        None if ids.parse::<u32>().is_ok() => {
+            return Err("no process (fix: `perf script -F +pid`)");
+        }
+        _ => return Err(NO_HEAD),
+    };
+    let names = vec![rest.trim().replace(';', ",")];
+    Ok((plain_event(event), Sample { pid, names }))
+}
+
+/// The function's name, without its address, its offset and its module.
+fn frame(line: &str) -> Option<String> {
+    let indented = line.strip_prefix(['\t', ' '])?;
+    let (address, rest) = indented.trim().split_once(' ')?;
+    u64::from_str_radix(address, 16).ok()?;
+    let rest = rest.strip_suffix(')')?;
+    // A program that was replaced while it ran.
+    let rest = rest.strip_suffix(" (deleted)").unwrap_or(rest);
+    let (function, _module) = rest.rsplit_once(" (")?;
+    let is_hex = |offset: &str| u64::from_str_radix(offset, 16).is_ok();
+    let name = match function.rsplit_once("+0x") {
+        Some((name, offset)) if is_hex(offset) => name,
+        _ => function,
+    };
+    Some(name.trim().replace(';', ","))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "\
+# captured on    : Sat Nov 21 15:07:19 2026
+#
+tun-writer 31269/31272 12402.007309:     100000 cpu-clock: \n\
+\tffffffff8172f2cc ep_item_poll.isra.0+0x3c ([kernel.kallsyms])
+\t          2cee7b <a::B as c::D<[u8; 4]>>::e (f)+0xdb (/usr/bin/convoy (deleted))
+\t               0 [unknown] ([unknown])
+\t               1 [unknown] (/usr/lib/libc.so.6)
+
+my thread 5 7/8 [001] 12403.5:     cpu-clock:u: \n\n";
+
+    fn fault(text: &[u8]) -> String {
+        Stacks::of(text).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn threads_and_functions_are_counted_from_the_outermost_on_and_by_process() {
+        let last = &TEXT[TEXT.find("my thread").unwrap()..];
+        let stacks = Stacks::of([TEXT, last].concat().as_bytes()).unwrap();
+        let lines: Vec<_> = stacks.lines().collect();
+        let first = "tun-writer;[unknown];<a::B as c::D<[u8, 4]>>::e (f);ep_item_poll.isra.0 1";
+        assert_eq!(lines, ["my thread 5 2", first]);
+        assert_eq!((stacks.total(), stacks.event()), (3, "cpu-clock"));
+        assert_eq!(
+            stacks.processes().into_iter().collect::<Vec<_>>(),
+            [7, 31_269]
+        );
+        assert_eq!([7, 8].map(|pid| stacks.of_process(pid).total()), [2, 0]);
+    }
+
+    #[test]
+    fn a_text_that_is_cut_anywhere_is_an_error_unless_it_ends_between_two_samples() {
+        let whole = TEXT.find("\n\n").unwrap() + 2;
+        for end in (0..TEXT.len()).filter(|end| *end != whole) {
+            let lines = TEXT[..end].lines().count();
+            let error = fault(&TEXT.as_bytes()[..end]);
+            assert!(
+                error.starts_with(&format!("line {lines}: the text ends")),
+                "{end}: {error}"
+            );
+        }
+        assert_eq!(Stacks::of(&TEXT.as_bytes()[..whole]).unwrap().total(), 1);
+    }
+
+    #[test]
+    fn a_line_that_does_not_belong_is_named_wherever_it_is() {
+        let lines: Vec<_> = TEXT.lines().collect();
+        for place in 0..=lines.len() {
+            let mut lines = lines.clone();
+            lines.insert(place, "[ perf record: Woken up 3 times ]");
+            let error = fault((lines.join("\n") + "\n").as_bytes());
+            let expected = format!("line {}: this is no ", place + 1);
+            assert!(
+                error.starts_with(&expected) && error.contains("Woken"),
+                "{place}: {error}"
+            );
+        }
+        let error = fault(&[TEXT.as_bytes(), b"\xff\xfe\n"].concat());
+        assert!(error.contains("not UTF-8"), "{error}");
+    }
+
+    #[test]
+    fn a_second_event_is_an_error_and_another_kind_of_core_is_none() {
+        let sample = |event: &str| format!("tunnel 1/2 1.5: 100 {event}: \n\n");
+        let hybrid = ["cpu_core/cycles/P", "cpu_atom/cycles/P", "cycles:u"]
+            .map(sample)
+            .concat();
+        assert_eq!(Stacks::of(hybrid.as_bytes()).unwrap().total(), 3);
+        let error = fault((hybrid + &sample("cpu-clock")).as_bytes());
+        assert!(error.starts_with("line 7: a second event"), "{error}");
+        let error = fault(b"tunnel 12 1.5: 100 cycles: \n\n");
+        assert!(error.contains("fix: `perf script -F +pid`"), "{error}");
+    }
+}

@@ -1,0 +1,192 @@
+//! `strace -c`: system calls by name.
+//!
+//! strace stops the daemon at every call, which makes it several times slower: it gets a run of its own, of
+//! which only the counts a gigabyte mean anything.
+
+use std::fs;
+
+use convoy_lab::Pid;
+use serde::Serialize;
+
+use super::{attach::Attachment, directory::Directory, tools};
+use crate::Error;
+
+/// Written by `strace`.
+const RAW: &str = "syscalls.txt";
+pub(super) const FILE: &str = "syscalls.json";
+/// Calls that wait: threads sleep in them, or wake others that do.
+const WAITS: &str = "clock_nanosleep epoll_pwait epoll_pwait2 epoll_wait futex futex_wait nanosleep pause \
+                     poll ppoll pselect6 restart_syscall rt_sigtimedwait select";
+
+/// The system calls of all threads together.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub(super) struct Syscalls {
+    /// 10⁹ bytes of packets that went through the tunnel meanwhile; none where that is not known.
+    pub(super) gigabytes: Option<f64>,
+    /// Calls that do not wait.
+    pub(super) total: Total,
+    /// Of those, the most frequent first.
+    pub(super) calls: Vec<Call>,
+    /// Calls that wait: not a cost, but each may be a thread that had to be woken.
+    pub(super) waits: Vec<Call>,
+}
+
+/// All calls of one kind.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub(super) struct Total {
+    pub(super) count: u64,
+    pub(super) errors: u64,
+    pub(super) calls_per_gb: Option<f64>,
+}
+
+/// All calls of one name.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct Call {
+    pub(super) name: String,
+    pub(super) count: u64,
+    pub(super) errors: u64,
+    /// CPU time inside the kernel, tracing included: good for comparing calls, not for adding up.
+    pub(super) seconds: f64,
+    pub(super) calls_per_gb: Option<f64>,
+}
+
+pub(super) fn attach(directory: &Directory, pids: &[Pid]) -> Result<Attachment, Error> {
+    let mut command = tools::command("strace");
+    command.args(["-c", "-f", "-o"]).arg(directory.file(RAW));
+    for pid in pids {
+        command.args(["-p", &pid.to_string()]);
+    }
+    let is_attached = |_| pids.iter().all(is_traced);
+    Attachment::start(
+        directory.unfinished(),
+        "strace -c -f",
+        command,
+        pids,
+        is_attached,
+    )
+}
+
+/// Reads the output of `strace`, and writes [`FILE`].
+pub(super) fn write(directory: &Directory, gigabytes: Option<f64>) -> Result<Syscalls, Error> {
+    let syscalls = Syscalls::read(&directory.take(RAW)?, gigabytes)?;
+    directory.write_json(FILE, &syscalls)?;
+    Ok(syscalls)
+}
+
+impl Syscalls {
+    fn read(table: &str, gigabytes: Option<f64>) -> Result<Self, Error> {
+        let gigabytes = gigabytes.filter(|&gigabytes| gigabytes > 0.0);
+        let is_rule = |line: &&str| line.starts_with("---");
+        let rows = table.lines().skip_while(|line| !is_rule(line)).skip(1);
+        let calls = rows.take_while(|line| !is_rule(line)).map(|line| {
+            call(line, gigabytes).ok_or_else(|| Error::Output {
+                program: "strace -c",
+                line: line.to_owned(),
+            })
+        });
+        let mut calls = calls.collect::<Result<Vec<_>, _>>()?;
+        calls.sort_by_key(|call| std::cmp::Reverse(call.count));
+        let waits = |call: &Call| WAITS.split(' ').any(|name| name == call.name);
+        let (waits, calls): (Vec<_>, Vec<_>) = calls.into_iter().partition(waits);
+        let count = calls.iter().map(|call| call.count).sum();
+        Ok(Self {
+            gigabytes,
+            total: Total {
+                count,
+                errors: calls.iter().map(|call| call.errors).sum(),
+                calls_per_gb: gigabytes.map(|gigabytes| count as f64 / gigabytes),
+            },
+            calls,
+            waits,
+        })
+    }
+}
+
+/// `% time, seconds, usecs/call, calls, errors, syscall`; without errors that column is blank.
+fn call(line: &str, gigabytes: Option<f64>) -> Option<Call> {
+    let words: Vec<_> = line.split_whitespace().collect();
+    let (seconds, count, errors, name) = match words[..] {
+        [_, seconds, _, count, name] => (seconds, count, "0", name),
+        [_, seconds, _, count, errors, name] => (seconds, count, errors, name),
+        _ => return None,
+    };
+    let count = count.parse().ok()?;
+    Some(Call {
+        name: name.to_owned(),
+        count,
+        errors: errors.parse().ok()?,
+        seconds: seconds.parse().ok()?,
+        calls_per_gb: gigabytes.map(|gigabytes| count as f64 / gigabytes),
+    })
+}
+
+/// Whether every thread of `pid` is traced.
+fn is_traced(pid: &Pid) -> bool {
+    let threads = fs::read_dir(format!("/proc/{pid}/task"))
+        .into_iter()
+        .flatten();
+    let mut statuses =
+        threads.filter_map(|entry| fs::read_to_string(entry.ok()?.path().join("status")).ok());
+    statuses.all(|status| !status.contains("TracerPid:\t0\n"))
+}
+
+#[cfg(test)]
+impl Call {
+    pub(super) fn counted((name, count): (&str, u64)) -> Self {
+        Self {
+            name: name.to_owned(),
+            count,
+            errors: 1,
+            seconds: 0.1,
+            calls_per_gb: Some(20.0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TABLE: &str = "\
+% time     seconds  usecs/call     calls    errors syscall
+------ ----------- ----------- --------- --------- ----------------
+ 38.74    0.616143          92      6667       201 futex
+  6.59    0.104874          14      7055           sendmsg
+ 11.98    0.190512          16     11514      4087 read
+------ ----------- ----------- --------- --------- ----------------
+100.00    1.590540          32     49278      6506 total
+";
+
+    #[test]
+    fn calls_are_counted_a_gigabyte_and_waits_are_apart() {
+        let syscalls = Syscalls::read(TABLE, Some(2.0)).unwrap();
+        let [read, sendmsg] = &syscalls.calls[..] else {
+            panic!("{syscalls:?}");
+        };
+        assert_eq!(
+            (read.name.as_str(), read.count, read.errors),
+            ("read", 11_514, 4_087)
+        );
+        assert_eq!((read.seconds, read.calls_per_gb), (0.190512, Some(5_757.0)));
+        assert_eq!((sendmsg.name.as_str(), sendmsg.errors), ("sendmsg", 0));
+        assert_eq!(syscalls.waits[0].name, "futex");
+        let total = &syscalls.total;
+        assert_eq!((total.count, total.calls_per_gb), (18_569, Some(9_284.5)));
+    }
+
+    #[test]
+    fn without_traffic_or_calls_there_are_no_figures() {
+        for gigabytes in [None, Some(0.0)] {
+            let syscalls = Syscalls::read(TABLE, gigabytes).unwrap();
+            assert_eq!(
+                (syscalls.gigabytes, syscalls.total.calls_per_gb),
+                (None, None)
+            );
+        }
+        assert_eq!(Syscalls::read("", None).unwrap(), Syscalls::default());
+        let error = Syscalls::read(&TABLE.replace("11514", "many"), None)
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("a line that strace -c wrote:"), "{error}");
+    }
+}

@@ -1,0 +1,106 @@
+//! A tunnel between two hosts that is already up.
+
+use std::{
+    net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, ToSocketAddrs as _},
+    process::Command,
+};
+
+use convoy_lab::{
+    measure::Ends,
+    traffic::{Agent, serve_connections},
+};
+
+use super::{
+    args::SpeedtestArgs,
+    inside,
+    measure::{Path, planned},
+    progress::Progress,
+    report::{Ceiling, Report},
+    table,
+};
+use crate::{Error, error::Step as _};
+
+/// The TCP port of `--serve`; the traffic takes free ports of the same host.
+const PORT: u16 = 5_182;
+
+/// Serves tests until interrupted.
+pub(super) fn serve(address: IpAddr) -> Result<(), Error> {
+    let listener = listen(address).step(format!("listen on {address}, TCP port {PORT}"))?;
+    let at = listener.local_addr()?;
+    eprintln!("serving speed tests on {at} (Ctrl-C ends it)");
+    eprintln!("on the other host: convoy speedtest --to ADDRESS-OF-THIS-HOST-IN-THE-TUNNEL");
+    Ok(serve_connections(&listener)?)
+}
+
+/// Measures the way to `server` and prints.
+pub(super) fn measure(args: &SpeedtestArgs, server: &str) -> Result<(), Error> {
+    let to = resolve(server)?;
+    let tests = args.tests();
+    let progress = Progress::new(planned(&tests, args.window()));
+    let mut ends = ends(to)?;
+    let mut path = Path {
+        ends: &mut ends,
+        via: to.ip(),
+        tunnel: None,
+        window: args.window(),
+        progress: &progress,
+    };
+    let runs = path.run_all(&tests)?;
+    drop(progress);
+    let report = Report::new(args.settings(), Ceiling::default(), runs);
+    table::print(&report, args.json)
+}
+
+fn listen(address: IpAddr) -> std::io::Result<TcpListener> {
+    TcpListener::bind((address, PORT)).or_else(|error| {
+        let everywhere = address.is_unspecified() && address.is_ipv6();
+        // A host may have no IPv6 at all.
+        match everywhere && error.raw_os_error() == Some(libc::EAFNOSUPPORT) {
+            true => TcpListener::bind((Ipv4Addr::UNSPECIFIED, PORT)),
+            false => Err(error),
+        }
+    })
+}
+
+fn ends(to: SocketAddr) -> Result<Ends, Error> {
+    let far = Agent::connect(to).step(format!(
+        "no speed test server answers at {to} (fix: start `convoy speedtest --serve` there, and open \
+         TCP port {PORT})"
+    ))?;
+    let near = || {
+        Ok::<_, Error>(Agent::spawn(inside::traffic(Command::new(
+            inside::program()?,
+        )))?)
+    };
+    Ok(Ends::new(near()?, near()?, far)?)
+}
+
+/// The address of `server`, a name or an address, with or without a port.
+fn resolve(server: &str) -> Result<SocketAddr, Error> {
+    if let Ok(address) = server.trim_matches(['[', ']']).parse::<IpAddr>() {
+        return Ok((address, PORT).into());
+    }
+    let addresses = match server.rsplit_once(':') {
+        Some((_, port)) if port.parse::<u16>().is_ok() => server.to_socket_addrs(),
+        _ => (server, PORT).to_socket_addrs(),
+    };
+    let mut addresses = addresses.step(format!("find the address of {server}"))?;
+    addresses
+        .next()
+        .ok_or_else(|| Error::Refused(format!("{server} has no address")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_is_named_with_or_without_a_port() {
+        let resolved = |server| resolve(server).unwrap().to_string();
+        assert_eq!(resolved("198.18.0.2"), "198.18.0.2:5182");
+        assert_eq!(resolved("198.18.0.2:99"), "198.18.0.2:99");
+        assert_eq!(resolved("fd00::2"), "[fd00::2]:5182");
+        assert_eq!(resolved("[fd00::2]"), "[fd00::2]:5182");
+        assert_eq!(resolved("[fd00::2]:99"), "[fd00::2]:99");
+    }
+}

@@ -1,0 +1,154 @@
+//! The results of a speed test: the JSON that scripts read, and the source of the tables.
+
+use convoy_lab::measure::{Host, Sample};
+use serde::Serialize;
+
+/// The object that `--json` prints. A figure that does not apply is `null`.
+#[derive(Debug, Serialize)]
+pub(super) struct Report {
+    pub(super) version: &'static str,
+    pub(super) host: Host,
+    pub(super) settings: Settings,
+    pub(super) ceiling: Ceiling,
+    pub(super) runs: Vec<Run>,
+    /// The greater peak of the two daemons; none where they are not ours.
+    pub(super) peak_memory_bytes: Option<u64>,
+}
+
+/// The object that `--compare` with `--json` prints.
+#[derive(Debug, Serialize)]
+pub(super) struct ComparisonReport {
+    pub(super) version: &'static str,
+    pub(super) host: Host,
+    pub(super) settings: Settings,
+    pub(super) compare: Comparison,
+}
+
+/// How the tunnel was run.
+#[derive(Debug, Clone, Default, Serialize)]
+pub(super) struct Settings {
+    /// Counted seconds of a TCP run, and of a UDP confirmation.
+    pub(super) secs: u32,
+    /// The daemons' switches, as on their command line.
+    pub(super) daemon: Vec<String>,
+    /// MTU of the tunnel in bytes; none for a tunnel between two hosts.
+    pub(super) mtu: Option<u32>,
+    /// Peers of each daemon, idle ones included; none for a tunnel between two hosts.
+    pub(super) peers: Option<u32>,
+    /// Whether the veth takes batches uncut; none for a tunnel between two hosts.
+    pub(super) veth_gso: Option<bool>,
+    /// Packets that the veth drops, in percent.
+    pub(super) loss_percent: f64,
+    /// The server's address, for a tunnel between two hosts.
+    pub(super) to: Option<String>,
+}
+
+/// TCP without a tunnel.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub(super) struct Ceiling {
+    pub(super) gbps: Option<f64>,
+    /// Where the veth loses packets as it does with the tunnel.
+    pub(super) gbps_same_loss: Option<f64>,
+}
+
+/// The figures of one test.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub(super) struct Run {
+    pub(super) name: String,
+    /// Payload that arrived, in 10⁹ bits a second.
+    pub(super) gbps: Option<f64>,
+    /// TCP: the congestion control of the sender's sockets.
+    pub(super) congestion_control: Option<String>,
+    /// UDP: the highest rate with at most 1 % loss, in thousands of packets a second.
+    pub(super) kpps: Option<f64>,
+    /// UDP: packets lost at that rate, as a share of those sent.
+    pub(super) loss: Option<f64>,
+    /// UDP: packets overtaken by later ones.
+    pub(super) reordered: Option<u64>,
+    /// UDP: whether the rate lasted for `settings.secs`.
+    pub(super) confirmed: Option<bool>,
+    /// UDP: whether the generator, not loss, set the limit.
+    pub(super) generator_limited: Option<bool>,
+    /// CPU seconds of both daemons for 10⁹ bytes of payload.
+    pub(super) cpu_s_per_gb: Option<f64>,
+    /// Of the daemon that sends: packets that an average TUN read returned.
+    pub(super) packets_per_read: Option<f64>,
+    /// Of the daemon that sends: datagrams in an average UDP send.
+    pub(super) segments_per_send: Option<f64>,
+    /// Of the daemon that sends.
+    pub(super) histograms: Option<Histograms>,
+    /// System calls of both daemons' data paths for 10⁹ bytes of payload.
+    pub(super) syscalls_per_gb: Option<f64>,
+    /// Median round trip without load.
+    pub(super) ping_idle_ms: Option<f64>,
+    /// Median round trip under this test's load.
+    pub(super) ping_loaded_ms: Option<f64>,
+    /// 99th percentile under this test's load.
+    pub(super) ping_loaded_p99_ms: Option<f64>,
+}
+
+/// How full batches were. Entry `v` of each is how often the value `v` was seen, entry 64 also everything
+/// above; values behind the last entry were not seen.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct Histograms {
+    /// Packets that a TUN read returned: segments, of a super-packet.
+    pub(super) packets_per_read: Vec<u64>,
+    /// Packets in a batch from the reader to the event loop.
+    pub(super) packets_per_batch: Vec<u64>,
+    /// Datagrams in a UDP send.
+    pub(super) segments_per_send: Vec<u64>,
+}
+
+impl Run {
+    /// A run of which nothing is known yet.
+    pub(super) fn named(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            ..Self::default()
+        }
+    }
+}
+
+impl Report {
+    /// A report on this program and this machine.
+    pub(super) fn new(settings: Settings, ceiling: Ceiling, runs: Vec<Run>) -> Self {
+        Self {
+            version: env!("CARGO_PKG_VERSION"),
+            host: Host::of_this_machine(),
+            settings,
+            ceiling,
+            runs,
+            peak_memory_bytes: None,
+        }
+    }
+}
+
+/// Two configurations of the daemon, interleaved.
+#[derive(Debug, Serialize)]
+pub(super) struct Comparison {
+    pub(super) what: String,
+    pub(super) rounds: u32,
+    pub(super) a: Side,
+    pub(super) b: Side,
+    pub(super) tests: Vec<Compared>,
+}
+
+/// One of the two configurations.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Side {
+    pub(super) name: &'static str,
+    /// The daemons' switches, as on their command line.
+    pub(super) daemon: Vec<String>,
+}
+
+/// One figure of one test in both configurations.
+#[derive(Debug, Serialize)]
+pub(super) struct Compared {
+    pub(super) name: String,
+    /// `gbps`, `kpps` or `cpu_s_per_gb`.
+    pub(super) figure: &'static str,
+    pub(super) a: Option<Sample>,
+    pub(super) b: Option<Sample>,
+    /// A divided by B, within each round.
+    pub(super) ratio: Option<Sample>,
+}
