@@ -9,7 +9,6 @@
 //! 5. [`Sample`]: medians, spreads and ratios of what was measured; [`Host`]: on what machine.
 
 mod bed;
-mod counters;
 mod daemons;
 mod ends;
 mod error;
@@ -20,7 +19,7 @@ mod statistics;
 mod up_and_down;
 
 pub use bed::Bed;
-pub use counters::Counters;
+pub use convoy_stats::Counters;
 pub use daemons::{Reading, Readings, check, cpu_time, log_tail, peak_memory, read};
 pub use ends::{Direction, Ends, TcpLoad, UdpLoad};
 pub use error::MeasureError;

@@ -1,31 +1,19 @@
-//! `convoy stats`: asks a running daemon what it has counted.
-//!
-//! The daemon answers on its UAPI socket: to [`REQUEST`] and a blank line with `convoy_stats=`, one
-//! line of JSON (a [`Report`]), `errno=0` and a blank line.
+//! `convoy stats`: asks a running daemon for its counters, and the daemon's answer.
 
-mod report;
 mod text;
 
-use std::{
-    io::{Read, Write},
-    os::unix::net::UnixStream,
-    path::Path,
-    time::Duration,
-};
+use std::{collections::BTreeMap, io::Write, time::UNIX_EPOCH};
 
-use anyhow::{Context, bail};
+use anyhow::Context;
+use base64::{Engine, prelude::BASE64_STANDARD};
+use convoy_proto::{
+    config::{PeerSnapshot, Snapshot},
+    counters::{self, DropReason},
+};
+use convoy_stats::{Counters, Peer, Report, Traffic, query};
 
 use crate::{cli::StatsArgs, uapi::socket};
-pub(crate) use report::Report;
-
-/// The first line of the request.
-pub(crate) const REQUEST: &str = "get=convoy_stats";
-
-/// What the line of JSON begins with.
-const PREFIX: &str = "convoy_stats=";
-
-/// How long a daemon may take: its answer comes from between two turns of its event loop.
-const TIMEOUT: Duration = Duration::from_secs(10);
+pub(crate) use convoy_stats::{REQUEST, answer};
 
 /// Prints the counters of the daemon of an interface.
 pub(crate) fn run(args: &StatsArgs) -> anyhow::Result<()> {
@@ -35,41 +23,68 @@ pub(crate) fn run(args: &StatsArgs) -> anyhow::Result<()> {
         writeln!(stdout, "{json}")?;
     } else {
         let report: Report = serde_json::from_str(&json)
-            .context("the daemon's answer is not of this version of convoy")?;
+            .context("the daemon's answer does not fit this version of convoy")?;
         stdout.write_all(text::render(&report, jiff::Timestamp::now()).as_bytes())?;
     }
     Ok(())
 }
 
-/// The daemon's side: the lines that answer [`REQUEST`].
-pub(crate) fn answer(report: &Report) -> String {
-    // INVARIANT: a report's keys are strings and its values numbers, strings, lists and maps.
-    let json = serde_json::to_string(report).expect("a report is JSON");
-    format!("{PREFIX}{json}\n")
+/// The report of the daemon that this process is.
+pub(crate) fn report(interface: &str, snapshot: &Snapshot) -> Report {
+    Report {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        interface: interface.to_owned(),
+        counters: totals(&snapshot.counters),
+        peers: snapshot.peers.iter().map(peer).collect(),
+    }
 }
 
-/// Bytes of the packets that the daemon that listens on `path` has carried, both ways.
-pub(crate) fn bytes_carried(path: &Path) -> anyhow::Result<u64> {
-    let report: Report = serde_json::from_str(&query(path)?)?;
-    Ok(report.bytes_carried())
+fn totals(counters: &counters::Counters) -> Counters {
+    let traffic = |packets, bytes| Traffic { packets, bytes };
+    let histograms = [
+        ("packets_per_read", &counters.packets_per_read),
+        ("packets_per_batch", &counters.packets_per_batch),
+        ("segments_per_send", &counters.segments_per_send),
+        ("segments_per_receive", &counters.segments_per_receive),
+        ("packets_per_write", &counters.packets_per_write),
+    ];
+    let drops = DropReason::ALL.iter();
+    Counters {
+        outbound: traffic(counters.outbound_packets, counters.outbound_bytes),
+        inbound: traffic(counters.inbound_packets, counters.inbound_bytes),
+        histograms: histograms
+            .map(|(name, histogram)| (name.to_owned(), histogram.counts.to_vec()))
+            .into(),
+        drops: drops
+            .map(|reason| (reason.name().to_owned(), counters.drops.of(*reason)))
+            .collect(),
+        syscalls: by_name(&counters.syscalls),
+        ticks: counters.ticks,
+        handshakes: counters.handshakes,
+        cookies_sent: counters.cookies_sent,
+        state: by_name(&counters.state),
+    }
 }
 
-/// Asks the daemon that listens on `path` for its report, as one line of JSON.
-fn query(path: &Path) -> anyhow::Result<String> {
-    let mut stream = UnixStream::connect(path)
-        .with_context(|| format!("no daemon answers on {}", path.display()))?;
-    stream.set_read_timeout(Some(TIMEOUT))?;
-    stream.set_write_timeout(Some(TIMEOUT))?;
-    write!(stream, "{REQUEST}\n\n")?;
-    stream.shutdown(std::net::Shutdown::Write)?;
-    let mut answer = String::new();
-    stream
-        .read_to_string(&mut answer)
-        .context("the daemon did not answer")?;
+fn by_name<T: Clone>(entries: &[(&'static str, T)]) -> BTreeMap<String, T> {
+    let entries = entries.iter();
+    entries
+        .map(|(name, value)| ((*name).to_owned(), value.clone()))
+        .collect()
+}
 
-    let json = answer.lines().find_map(|line| line.strip_prefix(PREFIX));
-    match json {
-        Some(json) => Ok(json.to_owned()),
-        None => bail!("the daemon on {} is not convoy", path.display()),
+fn peer(peer: &PeerSnapshot) -> Peer {
+    let since_epoch = |time: std::time::SystemTime| time.duration_since(UNIX_EPOCH).ok();
+    Peer {
+        public_key: BASE64_STANDARD.encode(peer.public_key.0),
+        endpoint: peer.endpoint.map(|endpoint| endpoint.to_string()),
+        latest_handshake: peer
+            .last_handshake
+            .and_then(since_epoch)
+            .map(|since_epoch| since_epoch.as_secs()),
+        rx_bytes: peer.rx_bytes,
+        tx_bytes: peer.tx_bytes,
+        rx_packets: peer.rx_packets,
+        tx_packets: peer.tx_packets,
     }
 }

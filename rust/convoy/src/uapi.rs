@@ -34,10 +34,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::{debug, error, warn};
 use zeroize::Zeroizing;
 
-use crate::{
-    link_monitor, process,
-    stats::{self, Report},
-};
+use crate::{link_monitor, process, stats};
 use clients::{Client, Clients};
 use lines::{Limits, Lines, ReadError};
 use parse::{ParseError, SetParser};
@@ -225,7 +222,7 @@ impl<C: Control> Service<C> {
             let state = &mut snapshot.counters.state;
             state.push(("tun_queue_drops", dropped.to_string()));
         }
-        let report = Report::new(&self.interface, &snapshot);
+        let report = stats::report(&self.interface, &snapshot);
         Ok(Zeroizing::new(stats::answer(&report)))
     }
 

@@ -151,7 +151,7 @@ fn summary(
         counted: reasons.values().sum(),
         drops: reasons,
         kernel_drops: sum(|run| run.counters.kernel_drops()),
-        cookies: sum(|run| run.counters.cookies_sent()),
+        cookies: sum(|run| run.counters.cookies_sent),
         resident_kib,
         log_lines,
     })

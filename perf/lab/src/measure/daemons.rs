@@ -3,15 +3,14 @@
 use std::os::unix::process::ExitStatusExt as _;
 use std::time::Duration;
 
-use super::{Counters, process};
+use convoy_stats::{Counters, Report};
+
+use super::process;
 use crate::LabError;
 use crate::wireguard::{Daemon, End, Tunnel};
 
 /// Lines of a daemon's log in an error message.
 const LOG_LINES: usize = 20;
-/// Convoy answers on one line, which is what `convoy stats --json` prints.
-const STATS_REQUEST: &str = "get=convoy_stats\n\n";
-const STATS_ANSWER: &str = "convoy_stats=";
 
 /// Both daemons at one moment.
 #[derive(Debug)]
@@ -100,15 +99,13 @@ pub fn log_tail(end: &End) -> String {
 }
 
 fn read_one(daemon: &Daemon) -> Result<Reading, LabError> {
-    let answer = daemon.request(STATS_REQUEST)?;
-    let counters = answer
-        .lines()
-        .find_map(|line| line.strip_prefix(STATS_ANSWER))
-        .map(Counters::from_json)
+    let answer = daemon.request(&format!("{}\n\n", convoy_stats::REQUEST))?;
+    let report = convoy_stats::json_of(&answer)
+        .map(serde_json::from_str::<Report>)
         .transpose()
         .map_err(|error| daemon.failed(format!("its counters cannot be read: {error}")))?;
     Ok(Reading {
         cpu: cpu_time(daemon)?,
-        counters,
+        counters: report.map(|report| report.counters),
     })
 }

@@ -10,7 +10,6 @@ use convoy_lab::Pid;
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 
 use crate::cli::InterfaceName;
-use crate::stats;
 use crate::uapi::socket;
 
 /// The thread that every daemon has, and no other program of ours.
@@ -69,7 +68,9 @@ impl Daemon {
 
     /// Bytes of the packets that it has carried, both ways; none where it does not say.
     pub(super) fn bytes_carried(&self) -> Option<u64> {
-        stats::bytes_carried(self.socket.as_ref()?).ok()
+        let json = convoy_stats::query(self.socket.as_ref()?).ok()?;
+        let report: convoy_stats::Report = serde_json::from_str(&json).ok()?;
+        Some(report.counters.bytes_carried())
     }
 }
 

@@ -218,7 +218,7 @@ fn note_usage(
     run.packets_per_read = sender.as_ref().and_then(Counters::packets_per_read);
     run.segments_per_send = sender.as_ref().and_then(Counters::segments_per_send);
     run.histograms = sender.as_ref().and_then(histograms);
-    let syscalls = |counters: &Option<Counters>| counters.as_ref()?.syscalls();
+    let syscalls = |counters: &Option<Counters>| counters.as_ref()?.total_syscalls();
     run.syscalls_per_gb = syscalls(&near)
         .zip(syscalls(&far))
         .map(|(near, far)| (near + far) as f64 / gigabytes);
@@ -245,7 +245,11 @@ mod tests {
     fn readings(cpu_ms: u64, counters: Option<&str>) -> Option<Readings> {
         let reading = || Reading {
             cpu: Duration::from_millis(cpu_ms),
-            counters: counters.map(|json| Counters::from_json(json).unwrap()),
+            counters: counters.map(|json| {
+                serde_json::from_str::<convoy_stats::Report>(json)
+                    .unwrap()
+                    .counters
+            }),
         };
         Some(Readings {
             left: reading(),

@@ -2,9 +2,8 @@
 
 use std::{collections::BTreeMap, fmt, fmt::Write};
 
+use convoy_stats::{Counters, Peer, Report};
 use jiff::Timestamp;
-
-use super::report::{CountersReport, PeerReport, Report};
 
 /// The histograms, in the order of the packets' path: outbound, then inbound.
 const HISTOGRAMS: [(&str, &str); 5] = [
@@ -64,7 +63,7 @@ fn write_report(out: &mut String, report: &Report, now: Timestamp) -> fmt::Resul
         .try_for_each(|p| write_peer(out, p, now))
 }
 
-fn write_totals(out: &mut String, counters: &CountersReport) -> fmt::Result {
+fn write_totals(out: &mut String, counters: &Counters) -> fmt::Result {
     writeln!(out, "\n  {:<10}{:>18}{:>14}", "", "packets", "bytes")?;
     let directions = [
         ("outbound", &counters.outbound),
@@ -137,7 +136,7 @@ fn write_section<'a>(
     Ok(())
 }
 
-fn write_peer(out: &mut String, peer: &PeerReport, now: Timestamp) -> fmt::Result {
+fn write_peer(out: &mut String, peer: &Peer, now: Timestamp) -> fmt::Result {
     let handshake = match peer.latest_handshake {
         Some(time) => {
             let age = now.as_second().saturating_sub_unsigned(time).max(0);

@@ -191,7 +191,7 @@ impl Expected {
 
     #[expect(clippy::unused_self, reason = "one of the texts of `get`")]
     fn stats(&self) -> String {
-        stats::answer(&Report::new("wg0", &Snapshot::default()))
+        stats::answer(&stats::report("wg0", &Snapshot::default()))
     }
 }
 

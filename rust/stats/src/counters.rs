@@ -1,0 +1,208 @@
+//! Sums over all peers, and the difference of two readings.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// The entry of [`Counters::state`] that holds a number: datagrams that the kernel dropped.
+const KERNEL_DROPS: &str = "udp_kernel_drops";
+
+/// Sums over all peers.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Counters {
+    /// Packets that went from the TUN to the UDP socket.
+    pub outbound: Traffic,
+    /// Packets that went from the UDP socket to the TUN.
+    pub inbound: Traffic,
+    /// By name; entry `v` of each is how often the value `v` was seen.
+    pub histograms: BTreeMap<String, Vec<u64>>,
+    /// By reason; every reason is there.
+    pub drops: BTreeMap<String, u64>,
+    /// By name.
+    pub syscalls: BTreeMap<String, u64>,
+    /// Turns of the event loop.
+    pub ticks: u64,
+    /// Handshakes completed.
+    pub handshakes: u64,
+    /// Cookie replies sent.
+    pub cookies_sent: u64,
+    /// Offloads and the like, by name, in words.
+    pub state: BTreeMap<String, String>,
+}
+
+/// Packets in the clear, and their bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Traffic {
+    /// Number of packets.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+impl Counters {
+    /// What was counted since `earlier`; the state is that of `self`, except for its one counter.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let histograms = self.histograms.iter().map(|(name, counts)| {
+            let before = earlier.histograms.get(name).map_or(&[][..], Vec::as_slice);
+            let before = before.iter().chain(std::iter::repeat(&0));
+            let counts = counts.iter().zip(before);
+            let counts = counts.map(|(now, before)| now.saturating_sub(*before));
+            (name.clone(), counts.collect())
+        });
+        let mut state = self.state.clone();
+        if let Some(drops) = state.get_mut(KERNEL_DROPS) {
+            let difference = self.kernel_drops().saturating_sub(earlier.kernel_drops());
+            *drops = difference.to_string();
+        }
+        Self {
+            outbound: self.outbound.since(earlier.outbound),
+            inbound: self.inbound.since(earlier.inbound),
+            histograms: histograms.collect(),
+            drops: difference(&self.drops, &earlier.drops),
+            syscalls: difference(&self.syscalls, &earlier.syscalls),
+            ticks: self.ticks.saturating_sub(earlier.ticks),
+            handshakes: self.handshakes.saturating_sub(earlier.handshakes),
+            cookies_sent: self.cookies_sent.saturating_sub(earlier.cookies_sent),
+            state,
+        }
+    }
+
+    /// Bytes of all packets in the clear, both ways.
+    #[must_use]
+    pub fn bytes_carried(&self) -> u64 {
+        self.outbound.bytes + self.inbound.bytes
+    }
+
+    /// How often each value was seen, from 0 to the last that was; none where it is not reported.
+    #[must_use]
+    pub fn histogram(&self, name: &str) -> Option<&[u64]> {
+        let counts = self.histograms.get(name)?;
+        let len = counts.iter().rposition(|&count| count > 0);
+        Some(&counts[..len.map_or(0, |last| last + 1)])
+    }
+
+    /// The mean of a histogram's values above zero; none where there were none.
+    #[must_use]
+    pub fn mean(&self, histogram: &str) -> Option<f64> {
+        let counts = self.histograms.get(histogram)?;
+        let counted = (0_u64..).zip(counts).skip(1);
+        let (times, sum) = counted.fold((0, 0), |(times, sum), (value, count)| {
+            (times + count, sum + value * count)
+        });
+        (times > 0).then(|| sum as f64 / times as f64)
+    }
+
+    /// Packets in the average TUN read that returned any.
+    #[must_use]
+    pub fn packets_per_read(&self) -> Option<f64> {
+        self.mean("packets_per_read")
+    }
+
+    /// Segments in the average UDP send.
+    #[must_use]
+    pub fn segments_per_send(&self) -> Option<f64> {
+        self.mean("segments_per_send")
+    }
+
+    /// All system calls of the data path; none where they are not counted.
+    #[must_use]
+    pub fn total_syscalls(&self) -> Option<u64> {
+        (!self.syscalls.is_empty()).then(|| self.syscalls.values().sum())
+    }
+
+    /// Received datagrams that were dropped, by reason; only reasons that occurred.
+    pub fn inbound_drops(&self) -> impl Iterator<Item = (&str, u64)> {
+        let drops = self.drops.iter().map(|(reason, n)| (reason.as_str(), *n));
+        drops.filter(|(reason, n)| reason.starts_with("inbound") && *n > 0)
+    }
+
+    /// Datagrams that the kernel dropped because a socket's receive buffer was full; it counts a
+    /// GRO batch as one.
+    #[must_use]
+    pub fn kernel_drops(&self) -> u64 {
+        let drops = self.state.get(KERNEL_DROPS);
+        drops.and_then(|drops| drops.parse().ok()).unwrap_or(0)
+    }
+}
+
+impl Traffic {
+    fn since(self, earlier: Self) -> Self {
+        Self {
+            packets: self.packets.saturating_sub(earlier.packets),
+            bytes: self.bytes.saturating_sub(earlier.bytes),
+        }
+    }
+}
+
+fn difference(
+    now: &BTreeMap<String, u64>,
+    earlier: &BTreeMap<String, u64>,
+) -> BTreeMap<String, u64> {
+    let differences = now.iter().map(|(name, now)| {
+        let earlier = earlier.get(name).copied().unwrap_or(0);
+        (name.clone(), now.saturating_sub(earlier))
+    });
+    differences.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counters(json: serde_json::Value) -> Counters {
+        serde_json::from_value(json).unwrap()
+    }
+
+    fn reads(counts: &[u64], sendmsg: u64) -> Counters {
+        counters(serde_json::json!({
+            "histograms": { "packets_per_read": counts },
+            "syscalls": { "sendmsg": sendmsg, "read": 1 },
+            "ticks": 7,
+        }))
+    }
+
+    #[test]
+    fn a_difference_has_the_means_of_what_happened_in_between() {
+        let between = reads(&[90, 101, 0, 3], 80).since(&reads(&[9, 100, 0, 0], 50));
+        assert_eq!(between.packets_per_read(), Some(10.0 / 4.0));
+        assert_eq!((between.total_syscalls(), between.ticks), (Some(30), 0));
+        let grown = reads(&[0, 2, 4], 0).since(&reads(&[0, 1], 0));
+        assert_eq!(grown.packets_per_read(), Some(9.0 / 5.0));
+    }
+
+    #[test]
+    fn a_histogram_ends_with_the_last_value_that_was_seen() {
+        let between = reads(&[9, 7, 3, 5, 0], 0).since(&reads(&[4, 7, 0, 5], 0));
+        assert_eq!(between.histogram("packets_per_read"), Some(&[5, 0, 3][..]));
+        let nothing = between.since(&between);
+        assert_eq!(nothing.histogram("packets_per_read"), Some(&[][..]));
+        assert_eq!(nothing.histogram("segments_per_send"), None);
+    }
+
+    #[test]
+    fn a_figure_that_is_not_reported_is_absent() {
+        let between = counters(serde_json::json!({})).since(&Counters::default());
+        assert_eq!(between.packets_per_read(), None);
+        assert_eq!(between.segments_per_send(), None);
+        assert_eq!(between.total_syscalls(), None);
+        assert_eq!(reads(&[5, 0], 0).packets_per_read(), None);
+    }
+
+    #[test]
+    fn inbound_drops_are_told_from_outbound_ones_and_kernel_drops_are_a_number() {
+        let counters = |n: u64| {
+            counters(serde_json::json!({
+                "drops": { "inbound_replay": n, "inbound_ecn": 4, "outbound_too_big": n },
+                "cookies_sent": n * 2,
+                "state": { "mtu": "1420", "udp_kernel_drops": (n * 3).to_string() },
+            }))
+        };
+        let between = counters(9).since(&counters(4));
+        let drops: Vec<_> = between.inbound_drops().collect();
+        assert_eq!(drops, [("inbound_replay", 5)]);
+        assert_eq!((between.cookies_sent, between.kernel_drops()), (10, 15));
+    }
+}
