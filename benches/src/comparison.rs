@@ -61,7 +61,10 @@ pub(crate) enum Verdict {
 impl Record {
     /// The rows that the program still knows.
     pub(crate) fn rows(&self) -> Vec<&'static Row> {
-        self.rows.iter().filter_map(|name| Row::named(name)).collect()
+        self.rows
+            .iter()
+            .filter_map(|name| Row::named(name))
+            .collect()
     }
 
     /// A contender's figures in a row, by round; none where a test failed.
@@ -102,7 +105,10 @@ impl Record {
 
     /// `one`'s figure divided by `other`'s in the same round.
     pub(crate) fn ratio(&self, one: &str, other: &str, row: &Row) -> Option<Ratio> {
-        let pairs = self.values(one, row).into_iter().zip(self.values(other, row));
+        let pairs = self
+            .values(one, row)
+            .into_iter()
+            .zip(self.values(other, row));
         let ratios = pairs.filter_map(|(one, other)| Some(one? / other?));
         Ratio::of(ratios.filter(|ratio| ratio.is_finite()).collect())
     }
@@ -201,22 +207,38 @@ pub(crate) mod tests {
 
     #[test]
     fn the_best_peer_has_the_best_median_and_not_the_best_single_value() {
-        let figures: [(&str, &[f64]); 3] =
-            [("lucky", &[1.0, 2.0, 9.0]), ("steady", &[3.0; 3]), ("convoy", &[1.0; 3])];
+        let figures: [(&str, &[f64]); 3] = [
+            ("lucky", &[1.0, 2.0, 9.0]),
+            ("steady", &[3.0; 3]),
+            ("convoy", &[1.0; 3]),
+        ];
         for (row, expected) in [("tcp-up", "steady"), ("ping-idle", "lucky")] {
             let record = record(row, &figures);
             let among = ["absent", "lucky", "steady"];
-            assert_eq!(record.best(&among, record.rows()[0]), Some(expected), "{row}");
+            assert_eq!(
+                record.best(&among, record.rows()[0]),
+                Some(expected),
+                "{row}"
+            );
         }
     }
 
     #[test]
     fn ratios_are_taken_within_a_round_and_one_without_a_figure_is_left_out() {
-        let mut record = record("tcp-up", &[("a", &[2.0, 9.0, 8.0]), ("b", &[1.0, 3.0, 0.0])]);
+        let mut record = record(
+            "tcp-up",
+            &[("a", &[2.0, 9.0, 8.0]), ("b", &[1.0, 3.0, 0.0])],
+        );
         let row = record.rows()[0];
-        assert_eq!(record.ratio("a", "b", row).unwrap().sample.values, [2.0, 3.0]);
+        assert_eq!(
+            record.ratio("a", "b", row).unwrap().sample.values,
+            [2.0, 3.0]
+        );
         record.turns[0].outcome.figures.clear();
-        assert_eq!(record.ratio("a", "b", row).unwrap().text(), "3.00 (3.00–3.00)");
+        assert_eq!(
+            record.ratio("a", "b", row).unwrap().text(),
+            "3.00 (3.00–3.00)"
+        );
     }
 
     #[test]
@@ -224,7 +246,10 @@ pub(crate) mod tests {
         let mut values = [1.5; 9];
         assert_eq!(verdict("tcp-up", &values, &[1.0; 9]), Verdict::Holds);
         values[..2].fill(1.2);
-        assert_eq!(verdict("tcp-up", &values, &[1.0; 9]), Verdict::HoldsAtTheMedian);
+        assert_eq!(
+            verdict("tcp-up", &values, &[1.0; 9]),
+            Verdict::HoldsAtTheMedian
+        );
         assert_eq!(verdict("tcp-up", &[1.2; 9], &[1.0; 9]), Verdict::Fails);
         assert_eq!(verdict("tcp-up-cpu", &[0.7; 9], &[1.0; 9]), Verdict::Holds);
         assert_eq!(verdict("tcp-8-up", &[9.0; 9], &[1.0; 9]), Verdict::Unknown);
@@ -232,7 +257,10 @@ pub(crate) mod tests {
 
     #[test]
     fn memory_is_judged_by_itself_and_few_rounds_are_never_sure() {
-        assert_eq!(verdict("memory", &[23.0], &[1.0]), Verdict::HoldsAtTheMedian);
+        assert_eq!(
+            verdict("memory", &[23.0], &[1.0]),
+            Verdict::HoldsAtTheMedian
+        );
         assert_eq!(verdict("memory", &[25.0], &[900.0]), Verdict::Fails);
     }
 }

@@ -1,6 +1,5 @@
 //! How sure a median is.
 
-
 /// The share of intervals that hold the true median.
 const CONFIDENCE: f64 = 0.95;
 

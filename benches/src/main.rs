@@ -7,10 +7,19 @@
 
 mod commits;
 mod comparison;
+mod flood;
+mod growth;
 mod interval;
 mod origin;
+mod packets;
+mod peers;
+mod plot;
+mod record;
+mod report;
 mod results;
 mod rounds;
+mod soak;
+mod speedtest;
 mod table;
 mod tunnel;
 
@@ -31,8 +40,14 @@ struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// This tree against another commit, or two programs against each other
     Commits(commits::Args),
+    Flood(flood::Args),
+    Growth(growth::Args),
+    Packets(packets::Args),
+    Peers(peers::Args),
+    Soak(soak::Args),
+    Record(record::Args),
+    Report(report::Args),
     #[command(name = AGENT, hide = true)]
     TrafficAgent,
 }
@@ -40,6 +55,13 @@ enum Command {
 fn main() -> ExitCode {
     let outcome = match Args::parse().command {
         Command::Commits(args) => commits::run(&args),
+        Command::Flood(args) => flood::run(&args),
+        Command::Growth(args) => growth::run(&args),
+        Command::Packets(args) => packets::run(&args),
+        Command::Peers(args) => peers::run(&args),
+        Command::Record(args) => record::run(&args),
+        Command::Report(args) => report::run(&args),
+        Command::Soak(args) => soak::run(&args),
         Command::TrafficAgent => convoy_lab::traffic::serve_child().map_err(Into::into),
     };
     match outcome {

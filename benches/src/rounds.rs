@@ -30,7 +30,10 @@ impl Progress {
         self.done += 1;
         let left = self.begin.elapsed() / self.done * self.total.saturating_sub(self.done);
         let minutes = left.as_secs_f64() / 60.0;
-        eprintln!("[{}/{}, {minutes:.1} min left] {what}", self.done, self.total);
+        eprintln!(
+            "[{}/{}, {minutes:.1} min left] {what}",
+            self.done, self.total
+        );
     }
 }
 
@@ -40,7 +43,11 @@ mod tests {
 
     #[test]
     fn each_round_begins_with_another_one() {
-        let order = |round| rotated(&["a", "b", "c"], round).copied().collect::<String>();
+        let order = |round| {
+            rotated(&["a", "b", "c"], round)
+                .copied()
+                .collect::<String>()
+        };
         assert_eq!([order(0), order(1), order(5)], ["abc", "bca", "cab"]);
         assert_eq!(rotated::<u8>(&[], 3).count(), 0);
     }

@@ -15,8 +15,14 @@ pub(crate) fn markdown(rows: Vec<Vec<String>>) -> String {
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
     }
-    let text = table.to_string();
-    text.lines().map(|line| line.trim_end().to_owned() + "\n").collect()
+    let mut lines: Vec<_> = table
+        .lines()
+        .map(|line| line.trim_end().to_owned() + "\n")
+        .collect();
+    if let Some((first, others)) = lines.get(1).and_then(|rule| rule[1..].split_once('|')) {
+        lines[1] = format!("|{first}|{}", others.replace("-|", ":|"));
+    }
+    lines.concat()
 }
 
 /// A cell; a dash where nothing was measured.
@@ -36,7 +42,7 @@ mod tests {
     #[test]
     fn columns_are_aligned_in_the_text_too() {
         let rows = [["", "kpps"], ["64 B", "1.5"]].map(|row| row.map(str::to_owned).to_vec());
-        let expected = "|      | kpps |\n|------|------|\n| 64 B |  1.5 |\n";
+        let expected = "|      | kpps |\n|------|-----:|\n| 64 B |  1.5 |\n";
         assert_eq!(markdown(rows.into()), expected);
     }
 }

@@ -81,7 +81,11 @@ impl Outcome {
 
     fn take(&mut self, found: Found, rows: &[&Row]) {
         for row in rows {
-            if let Some(&(_, value)) = found.figures.iter().find(|(figure, _)| *figure == row.figure) {
+            if let Some(&(_, value)) = found
+                .figures
+                .iter()
+                .find(|(figure, _)| *figure == row.figure)
+            {
                 self.figures.insert(row.name.to_owned(), value);
                 if found.generator_limited {
                     self.generator_limited.push(row.name.to_owned());
@@ -102,7 +106,10 @@ impl Outcome {
             let mark = if is_limited { "*" } else { "" };
             Some(format!("{} {value:.*}{mark}", row.name, row.decimals))
         });
-        let failures = self.failures.iter().filter_map(|failure| failure.lines().next());
+        let failures = self
+            .failures
+            .iter()
+            .filter_map(|failure| failure.lines().next());
         let failures = failures.map(|failure| format!("FAILED {failure}"));
         figures.chain(failures).collect::<Vec<_>>().join("; ")
     }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use anyhow::{Context as _, ensure};
+use anyhow::ensure;
 use convoy_lab::wireguard::TunnelOptions;
 
 use crate::comparison::{Record, Turn};
@@ -21,14 +21,10 @@ brackets the interval of 95 % (of six rounds or more), or the lowest and the hig
 
 /// The rows called `names`; without any, those that tell two builds apart.
 pub(super) fn rows_named(names: &[String]) -> anyhow::Result<Vec<&'static Row>> {
-    let named = |name: &str| {
-        let known = || rows::ROWS.iter().map(|row| row.name).collect::<Vec<_>>();
-        Row::named(name).with_context(|| format!("no row is called {name}: {}", known().join(", ")))
-    };
-    if names.is_empty() {
-        return OF_COMMITS.into_iter().map(named).collect();
+    match names {
+        [] => rows::named(&OF_COMMITS),
+        names => rows::named(names),
     }
-    names.iter().map(|name| named(name)).collect()
 }
 
 /// Measures `rows` on each of `contenders` in `rounds` interleaved rounds.
@@ -54,7 +50,11 @@ pub(super) fn measure(
             for &number in rotated(&order, round) {
                 outcomes[number].measure(&mut stands[number], test, rows)?;
             }
-            progress.step(&format!("round {}: {}", round + 1, told(test, rows, &outcomes)));
+            progress.step(&format!(
+                "round {}: {}",
+                round + 1,
+                told(test, rows, &outcomes)
+            ));
         }
         let named = contenders.iter().zip(outcomes);
         turns.extend(named.map(|(contender, outcome)| Turn {
@@ -76,7 +76,11 @@ pub(super) fn measure(
 
 /// The figures of a test, contender by contender.
 fn told(test: rows::Test, rows: &[&Row], outcomes: &[Outcome]) -> String {
-    let own: Vec<&Row> = rows.iter().filter(|row| row.test == test).copied().collect();
+    let own: Vec<&Row> = rows
+        .iter()
+        .filter(|row| row.test == test)
+        .copied()
+        .collect();
     let of_row = |row: &&Row| {
         let figures = outcomes
             .iter()
@@ -97,10 +101,17 @@ pub(super) fn markdown(record: &Record) -> String {
     head.extend(others.iter().map(|other| format!("{other} ÷ {first}")));
     let row = |row: &'static Row| {
         let figure = |name: &&str| {
-            let mark = if record.is_limited(name, row) { " \\*" } else { "" };
+            let mark = if record.is_limited(name, row) {
+                " \\*"
+            } else {
+                ""
+            };
             cell(record.sample(name, row).map(|sample| {
                 let (digits, min, max) = (row.decimals, sample.min, sample.max);
-                format!("{:.digits$} ({min:.digits$}–{max:.digits$}){mark}", sample.median)
+                format!(
+                    "{:.digits$} ({min:.digits$}–{max:.digits$}){mark}",
+                    sample.median
+                )
             }))
         };
         let ratio = |other: &&str| cell(record.ratio(other, first, row).map(|it| it.text()));

@@ -74,7 +74,10 @@ pub(crate) fn all(convoy: &Path, peers: &Path) -> Vec<Contender> {
         arguments: owned(arguments),
         ..Contender::wireguard(name, &find(program))
     });
-    std::iter::once(convoy).chain(peers).chain(openvpns).collect()
+    std::iter::once(convoy)
+        .chain(peers)
+        .chain(openvpns)
+        .collect()
 }
 
 impl Contender {

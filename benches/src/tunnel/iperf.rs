@@ -71,9 +71,16 @@ pub(crate) fn start(
     let limit = (window + STUCK).as_secs().to_string();
     let mut client = from.command("timeout");
     client
-        .args(["--signal=KILL", &limit, "iperf3", "--json", "--interval", "0"])
+        .args([
+            "--signal=KILL",
+            &limit,
+            "iperf3",
+            "--json",
+            "--interval",
+            "0",
+        ])
         .args(["--client", &to.to_string()])
-        .args(["--time", &window.as_secs().max(1).to_string()])
+        .args(["--time", &window.as_secs_f64().ceil().max(1.0).to_string()])
         .args(["--parallel", &load.streams.to_string()])
         .args(load.way.argument())
         .args(load.congestion.map(|name| format!("--congestion={name}")))

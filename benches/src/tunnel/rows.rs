@@ -1,6 +1,8 @@
 //! The rows of a comparison: one line each says what is measured, by which test, of whom, and what is
 //! asked of Convoy.
 
+use anyhow::Context as _;
+
 use super::iperf::{Load, Way};
 use super::{Contender, Kind, contender::CONVOY};
 
@@ -29,7 +31,9 @@ pub(crate) enum Test {
     PingIdle,
     Tcp(Tcp),
     /// Requests of 32 bytes with answers, one in flight, over TCP and then UDP; perhaps beside one TCP stream.
-    Requests { beside_tcp: bool },
+    Requests {
+        beside_tcp: bool,
+    },
     /// A new TCP connection for each request.
     Connections,
     /// UDP with this payload at a constant rate, in kpps.
@@ -162,22 +166,22 @@ pub(crate) const ROWS: &[Row] = &[
     row("request-udp-loaded-p99", "UDP request beside TCP, p99, µs", 0, LOADED, UdpP99, WithOpenVpn, Less),
     row("request-udp-loaded-p99.9", "UDP request beside TCP, p99.9, µs", 0, LOADED, UdpP999, WithOpenVpn, Less),
     row("connections", "connections with a request, 1/s", 0, Test::Connections, Main, Programs, More),
-    row("tcp-up-syscalls", "TCP up, thousand calls/GB", 1, UP.test(), Syscalls, WithOpenVpn, Less),
+    row("tcp-up-syscalls", "TCP up, kcalls/GB", 1, UP.test(), Syscalls, WithOpenVpn, Less),
     row("tcp-up-memory", "TCP up, peak memory, MB", 1, UP.test(), Memory, WithOpenVpn, Less),
     row("tcp-down-cpu", "TCP down, CPU s/GB", 2, DOWN.test(), Cpu, WithOpenVpn, Less),
-    row("tcp-down-syscalls", "TCP down, thousand calls/GB", 1, DOWN.test(), Syscalls, WithOpenVpn, Less),
+    row("tcp-down-syscalls", "TCP down, kcalls/GB", 1, DOWN.test(), Syscalls, WithOpenVpn, Less),
     row("tcp-down-memory", "TCP down, peak memory, MB", 1, DOWN.test(), Memory, WithOpenVpn, Less),
     row("tcp-8-up", "TCP up, 8 streams, Gbit/s", 2, UP.streams(8).test(), Main, Programs, More),
     row("tcp-8-up-cpu", "TCP up, 8 streams, CPU s/GB", 2, UP.streams(8).test(), Cpu, Programs, Less),
-    row("tcp-8-up-syscalls", "TCP up, 8 streams, thousand calls/GB", 1, UP.streams(8).test(), Syscalls, Programs, Less),
+    row("tcp-8-up-syscalls", "TCP up, 8 streams, kcalls/GB", 1, UP.streams(8).test(), Syscalls, Programs, Less),
     row("tcp-8-up-memory", "TCP up, 8 streams, peak memory, MB", 1, UP.streams(8).test(), Memory, Programs, Less),
     row("tcp-8-down", "TCP down, 8 streams, Gbit/s", 2, DOWN.streams(8).test(), Main, Programs, More),
     row("tcp-8-down-cpu", "TCP down, 8 streams, CPU s/GB", 2, DOWN.streams(8).test(), Cpu, Programs, Less),
-    row("tcp-8-down-syscalls", "TCP down, 8 streams, thousand calls/GB", 1, DOWN.streams(8).test(), Syscalls, Programs, Less),
+    row("tcp-8-down-syscalls", "TCP down, 8 streams, kcalls/GB", 1, DOWN.streams(8).test(), Syscalls, Programs, Less),
     row("tcp-8-down-memory", "TCP down, 8 streams, peak memory, MB", 1, DOWN.streams(8).test(), Memory, Programs, Less),
     row("tcp-loss", "TCP up, 1 % lost, Gbit/s", 2, LOST.test(), Main, Programs, More),
     row("tcp-loss-cpu", "TCP up, 1 % lost, CPU s/GB", 2, LOST.test(), Cpu, Programs, Less),
-    row("tcp-loss-syscalls", "TCP up, 1 % lost, thousand calls/GB", 1, LOST.test(), Syscalls, Programs, Less),
+    row("tcp-loss-syscalls", "TCP up, 1 % lost, kcalls/GB", 1, LOST.test(), Syscalls, Programs, Less),
     row("tcp-loss-memory", "TCP up, 1 % lost, peak memory, MB", 1, LOST.test(), Memory, Programs, Less),
     row("udp-64-most", "UDP 64 B, most that arrived, kpps", 1, Test::UdpCurve(64), Main, Programs, More),
     row("udp-512-most", "UDP 512 B, most that arrived, kpps", 1, Test::UdpCurve(512), Main, Programs, More),
@@ -186,10 +190,40 @@ pub(crate) const ROWS: &[Row] = &[
 
 /// The rows that tell two builds of Convoy apart, for `commits`.
 pub(crate) const OF_COMMITS: [&str; 16] = [
-    "tcp-up", "tcp-down", "tcp-4", "tcp-up-cpu", "tcp-ping", "ping-tcp", "ping-tcp-p99",
-    "tcp-bbr-up", "tcp-bbr-down", "tcp-bbr-ping", "ping-bbr", "ping-bbr-p99", "tcp-cut",
-    "udp-1200", "udp-64", "ping-idle",
+    "tcp-up",
+    "tcp-down",
+    "tcp-4",
+    "tcp-up-cpu",
+    "tcp-ping",
+    "ping-tcp",
+    "ping-tcp-p99",
+    "tcp-bbr-up",
+    "tcp-bbr-down",
+    "tcp-bbr-ping",
+    "ping-bbr",
+    "ping-bbr-p99",
+    "tcp-cut",
+    "udp-1200",
+    "udp-64",
+    "ping-idle",
 ];
+
+/// The rows called `names`.
+///
+/// # Errors
+/// With all names, where one is not among them.
+pub(crate) fn named(names: &[impl AsRef<str>]) -> anyhow::Result<Vec<&'static Row>> {
+    let named = |name: &str| {
+        let known = || {
+            ROWS.iter()
+                .map(|row| row.name)
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
+        Row::named(name).with_context(|| format!("no row is called {name}: {}", known()))
+    };
+    names.iter().map(|name| named(name.as_ref())).collect()
+}
 
 const fn row(
     name: &'static str,
@@ -303,7 +337,8 @@ mod tests {
 
     #[test]
     fn a_test_runs_once_for_all_its_rows_and_memory_comes_last() {
-        let rows = ["memory", "tcp-up", "tcp-up-cpu", "cpu-idle"].map(|name| Row::named(name).unwrap());
+        let rows =
+            ["memory", "tcp-up", "tcp-up-cpu", "cpu-idle"].map(|name| Row::named(name).unwrap());
         assert_eq!(tests_of(&rows), [Test::CpuIdle, UP.test(), Test::Memory]);
     }
 

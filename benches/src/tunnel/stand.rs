@@ -274,9 +274,17 @@ impl Stand {
             return Ok((running.finish()?, None));
         }
         thread::sleep(MARGIN);
-        let latency = self.bed.ends.ping(self.via(), window.saturating_sub(2 * MARGIN));
+        let latency = self
+            .bed
+            .ends
+            .ping(self.via(), window.saturating_sub(2 * MARGIN));
         let received = running.finish()?;
         Ok((received, Some(latency?)))
+    }
+
+    /// Starts one TCP stream up for `window`.
+    pub(crate) fn one_stream(&self, window: Duration) -> anyhow::Result<iperf::Running> {
+        self.load(ONE_STREAM, window)
     }
 
     fn load(&self, load: Load, window: Duration) -> anyhow::Result<iperf::Running> {
@@ -314,7 +322,7 @@ impl Stand {
         use Figure::{P50, P99, P999, UdpP50, UdpP99, UdpP999};
         self.bed.ends.answer_round_trips()?;
         let load = match beside_tcp {
-            true => Some(self.load(ONE_STREAM, REQUESTS * 2 + 2 * MARGIN)?),
+            true => Some(self.one_stream(REQUESTS * 2 + 2 * MARGIN)?),
             false => None,
         };
         if load.is_some() {
@@ -328,9 +336,15 @@ impl Stand {
         let (tcp, udp) = (tcp?, udp?);
         let figures = [(P50, tcp.p50_us), (P99, tcp.p99_us), (P999, tcp.p999_us)]
             .into_iter()
-            .chain([(UdpP50, udp.p50_us), (UdpP99, udp.p99_us), (UdpP999, udp.p999_us)]);
+            .chain([
+                (UdpP50, udp.p50_us),
+                (UdpP99, udp.p99_us),
+                (UdpP999, udp.p999_us),
+            ]);
         Ok(Found {
-            figures: figures.filter_map(|(figure, us)| Some((figure, us?))).collect(),
+            figures: figures
+                .filter_map(|(figure, us)| Some((figure, us?)))
+                .collect(),
             ..Found::raw([tcp, udp])
         })
     }
@@ -363,7 +377,8 @@ impl Stand {
     fn udp_curve(&mut self, payload: usize) -> anyhow::Result<Found> {
         let via = self.via();
         let points = udp::curve(&mut self.bed.ends, via, payload)?;
-        let by_arrived = |a: &&udp::Probe, b: &&udp::Probe| a.arrived_kpps.total_cmp(&b.arrived_kpps);
+        let by_arrived =
+            |a: &&udp::Probe, b: &&udp::Probe| a.arrived_kpps.total_cmp(&b.arrived_kpps);
         let most = points.iter().max_by(by_arrived);
         let most = most.context("nothing was sent")?;
         Ok(Found {

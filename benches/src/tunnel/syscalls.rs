@@ -38,7 +38,10 @@ impl Count {
             false => has_counter(pid).then_some(true),
         });
         if attached != Some(true) {
-            bail!("perf does not count: {}", count.end(Signal::SIGKILL)?.trim());
+            bail!(
+                "perf does not count: {}",
+                count.end(Signal::SIGKILL)?.trim()
+            );
         }
         Ok(count)
     }
@@ -81,7 +84,9 @@ fn has_counter(pid: u32) -> bool {
 
 /// The first field of the event's line: perf-stat(1), "CSV FORMAT".
 fn counted(printed: &str) -> anyhow::Result<u64> {
-    let mut lines = printed.lines().map(|line| line.split(',').collect::<Vec<_>>());
+    let mut lines = printed
+        .lines()
+        .map(|line| line.split(',').collect::<Vec<_>>());
     let line = lines.find(|fields| fields.contains(&EVENT));
     let counted = line.and_then(|fields| fields.first()?.parse().ok());
     counted.with_context(|| format!("perf counted nothing: {}", printed.trim()))

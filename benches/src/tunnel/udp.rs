@@ -79,7 +79,9 @@ pub(crate) fn curve(ends: &mut Ends, via: IpAddr, payload: usize) -> anyhow::Res
 
 fn is_over(points: &[Probe]) -> bool {
     let last = points.iter().rev().take(USELESS_POINTS);
-    let lossy = last.clone().filter(|point| point.arrived_kpps < point.sent_kpps / 2.0);
+    let lossy = last
+        .clone()
+        .filter(|point| point.arrived_kpps < point.sent_kpps / 2.0);
     let slow = last.filter(|point| !point.held_rate);
     lossy.count() == USELESS_POINTS || slow.count() == USELESS_POINTS
 }

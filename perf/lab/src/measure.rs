@@ -20,7 +20,7 @@ mod up_and_down;
 
 pub use bed::Bed;
 pub use convoy_stats::Counters;
-pub use daemons::{Reading, Readings, check, cpu_time, log_tail, peak_memory, read};
+pub use daemons::{Reading, Readings, check, counters, cpu_time, log_tail, peak_memory, read};
 pub use ends::{Direction, Ends, TcpLoad, UdpLoad};
 pub use error::MeasureError;
 pub use host::{Host, memory_kib};

@@ -98,14 +98,23 @@ pub fn log_tail(end: &End) -> String {
     )
 }
 
-fn read_one(daemon: &Daemon) -> Result<Reading, LabError> {
+/// The counters of a daemon; none where it is not Convoy.
+///
+/// # Errors
+///
+/// [`LabError::Daemon`] when it is gone, or does not answer.
+pub fn counters(daemon: &Daemon) -> Result<Option<Counters>, LabError> {
     let answer = daemon.request(&format!("{}\n\n", convoy_stats::REQUEST))?;
     let report = convoy_stats::json_of(&answer)
         .map(serde_json::from_str::<Report>)
         .transpose()
         .map_err(|error| daemon.failed(format!("its counters cannot be read: {error}")))?;
+    Ok(report.map(|report| report.counters))
+}
+
+fn read_one(daemon: &Daemon) -> Result<Reading, LabError> {
     Ok(Reading {
         cpu: cpu_time(daemon)?,
-        counters: report.map(|report| report.counters),
+        counters: counters(daemon)?,
     })
 }
