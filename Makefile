@@ -128,50 +128,41 @@ audit: ## Known vulnerabilities, by the newest list (cargo install cargo-deny ca
 
 # Where results are committed.
 RESULTS = benches/results
-# What only runs other programs and reads what they print need not be fast itself.
-BENCH_COMPARE = $(CARGO) run --quiet --locked -p convoy-benches --bin bench_compare --
-RECORD = $(CARGO) run --quiet --locked -p convoy-benches --bin record --
+# Measures and shows everything that takes long; built for speed where it sends traffic itself.
+BENCH = $(CARGO) run --quiet --locked -p convoy-benches --
+FAST_BENCH = $(CARGO) run --quiet --release --locked -p convoy-benches --
+RECORD = $(BENCH) record
 
 bench: ## One bench a stage: make bench [ARGS=part of a name]
 	$(CARGO) bench --locked -p convoy-stages --bench stages -- $(ARGS)
 
 bench-stages: ## The same against itself, for the noise, with instructions, into benches/results/stages.json
-	$(BENCH_COMPARE) $(ARGS)
+	$(BENCH) commits $(ARGS)
 
-bench-compare: ## This tree against another commit, in turns: make bench-compare BASE=main; as root the tunnel, too
+bench-compare: ## This tree against another commit, interleaved: make bench-compare BASE=main; as root the tunnel, too
 	@[ -n "$(BASE)" ] || { echo "Which commit? make bench-compare BASE=REF" >&2; exit 2; }
-	$(BENCH_COMPARE) --base $(BASE) $(ARGS)
+	$(FAST_BENCH) commits --base $(BASE) $(ARGS)
 
 packet-rate: ## How many datagrams a second this machine sends, in at most three minutes; as root over veth, too
-	$(CARGO) build --release --locked -p convoy-benches --bin packet_rate
-	./target/release/packet_rate $(ARGS)
+	$(FAST_BENCH) packets $(ARGS)
 
 growth: build ## How cost grows with packet size, flows, peers and MTU, with plots (eight minutes; as root)
-	$(CARGO) build --release --locked -p convoy-benches --bin growth
-	./target/release/growth $(ARGS)
+	$(BENCH) growth $(ARGS)
 
-report: ## benches/RESULTS.md and all plots, made anew of the files in benches/results
-	$(call draw,packet_rate)
-	$(call draw,soak)
-	$(CARGO) run --quiet --locked -p convoy-benches --bin report
+report: ## benches/RESULTS.md and its plots, from the files in benches/results
+	$(BENCH) report $(ARGS)
 
-# Only the program that has measured knows its whole result.
-draw = @[ ! -e $(RESULTS)/$(1).json ] || $(CARGO) run --quiet --locked -p convoy-benches --bin $(1) -- --draw
-
-bench-peers: build peers bench-packages ## Convoy against its newest peers and OpenVPN, measured in turns (an hour; as root)
-	$(CARGO) build --release --locked -p convoy-benches --bin bench_peers
-	./target/release/bench_peers $(ARGS)
+bench-peers: build peers bench-packages ## Convoy against its newest peers and OpenVPN, interleaved (50 minutes; as root)
+	$(FAST_BENCH) peers $(ARGS)
 
 bench-packages: # Installs what is measured and what measures, when root and missing
 	$(call install,$(BENCH_PROGRAMS),$(BENCH_PACKAGES),rows that need them stay empty)
 
 soak: build ## Load, rekeys and changes for ten minutes, judged and plotted; as root: make soak [SECS=600]
-	$(CARGO) build --release --locked -p convoy-benches --bin soak
-	./target/release/soak --secs $(or $(SECS),600) $(ARGS)
+	$(FAST_BENCH) soak --secs $(or $(SECS),600) $(ARGS)
 
 flood: build ## What floods of datagrams cost a tunnel's traffic; as root
-	$(CARGO) build --release --locked -p convoy-benches --bin flood
-	./target/release/flood $(ARGS)
+	$(FAST_BENCH) flood $(ARGS)
 
 fuzz: ## Look for failing inputs with libFuzzer: make fuzz SECS=600 [TARGET=part of a name]
 	rust/fuzz/run $(or $(SECS),60) $(TARGET)

@@ -80,6 +80,9 @@ pub(super) struct Sample {
     pub(super) drops: BTreeMap<String, BTreeMap<String, u64>>,
 }
 
+/// A line: its name, its colour and its value in a sample.
+type Drawn<'a> = (&'a str, RGBColor, &'a dyn Fn(&Sample) -> f64);
+
 impl Record {
     /// Goodput, latency, memory, descriptors and drops over time, with marks for the events.
     pub(crate) fn figure(&self) -> Figure {
@@ -151,13 +154,8 @@ impl Record {
         }
     }
 
-    fn panel(
-        &self,
-        y_label: &str,
-        scale: Scale,
-        lines: &[(&str, RGBColor, &dyn Fn(&Sample) -> f64)],
-    ) -> Panel {
-        let line = |&(name, colour, value): &(&str, RGBColor, &dyn Fn(&Sample) -> f64)| Line {
+    fn panel(&self, y_label: &str, scale: Scale, lines: &[Drawn<'_>]) -> Panel {
+        let line = |&(name, colour, value): &Drawn<'_>| Line {
             name: name.to_owned(),
             colour,
             points: self

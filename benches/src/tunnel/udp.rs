@@ -17,8 +17,6 @@ const RATES: Range = Range {
     start: 64_000.0,
     lowest: 1_000.0,
     highest: 2_000_000.0,
-    step: 2.0,
-    resolution: 1.2,
 };
 /// A curve's rates, in thousands of packets a second, and the length of its points.
 const CURVE_KPPS: [f64; 8] = [25.0, 50.0, 100.0, 150.0, 200.0, 300.0, 400.0, 600.0];
