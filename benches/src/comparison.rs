@@ -1,4 +1,4 @@
-//! Contenders side by side: the record of a run, and what it says row by row.
+//! Contenders side by side: the record of a run, and its conclusions row by row.
 
 use std::collections::BTreeMap;
 

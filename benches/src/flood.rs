@@ -1,4 +1,4 @@
-//! `make flood`: what a flood of datagrams costs the traffic of a tunnel.
+//! `make flood`: the cost of a flood of datagrams to the traffic of a tunnel.
 //!
 //! ```text
 //!   attacker                                   right                          left

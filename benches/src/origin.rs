@@ -86,7 +86,7 @@ fn commit_of(tree: &Path) -> anyhow::Result<String> {
     Ok(commit + mark)
 }
 
-/// The first line of what a program prints.
+/// The first line of a program's output.
 ///
 /// # Errors
 /// When it cannot be started, or ends with a failure.

@@ -26,7 +26,7 @@ pub(crate) struct Args {
     /// The page
     #[arg(long, value_name = "FILE", default_value = results::PAGE)]
     out: PathBuf,
-    /// Write nothing; fail if a file is not what it would be
+    /// Write nothing; fail if a file is out of date
     #[arg(long)]
     check: bool,
 }
@@ -61,7 +61,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         let is_equal = present == text.as_bytes();
         ensure!(
             is_equal,
-            "{} is not what the result files say (fix: make report)",
+            "{} does not match the result files (fix: make report)",
             file.display()
         );
     }
@@ -138,7 +138,7 @@ impl Page {
                     );
                 }
                 for (file, svg) in tables::curves(record)? {
-                    text += &page.picture("UDP: what arrives", &file, svg);
+                    text += &page.picture("UDP: arrived by sent", &file, svg);
                 }
                 Ok(text)
             },
@@ -149,7 +149,7 @@ impl Page {
         use growth::record::{AXES, LEGEND, Record};
         self.section("How cost grows", "make growth", growth::FILE, |page, record: &Record| {
             let mut text = format!(
-                "{}\n{} interleaved rounds, {} s a test. {LEGEND} All peers busy in turn: `make bench ARGS=peers`.\n",
+                "{}\n{} interleaved rounds, {} s a test. {LEGEND} All peers busy one after the other: `make bench ARGS=peers`.\n",
                 record.origin.paragraph(), record.rounds, record.secs
             );
             for axis in &AXES {

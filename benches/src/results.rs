@@ -36,14 +36,14 @@ pub(crate) fn load<T: DeserializeOwned>(file: &Path) -> anyhow::Result<Option<T>
     Ok(Some(value))
 }
 
-/// Writes a result file, one line for each record in a list, and tells where.
+/// Writes a result file, one line for each record in a list, and prints its path.
 pub(crate) fn save(result: &impl Serialize, file: &Path) -> anyhow::Result<()> {
     save_bytes(lines(&serde_json::to_value(result)?).as_bytes(), file)?;
     eprintln!("every single value: {}", file.display());
     Ok(())
 }
 
-/// Writes what belongs to a result: a plot, a table.
+/// Writes a plot or a table of a result.
 pub(crate) fn save_bytes(bytes: &[u8], file: &Path) -> anyhow::Result<()> {
     let directory = file.parent().map_or(Ok(()), fs::create_dir_all);
     let written = directory.and_then(|()| fs::write(file, bytes));

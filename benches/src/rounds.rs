@@ -1,4 +1,4 @@
-//! Interleaved rounds: drift over time, and the effect of what ran before, then favour no contender.
+//! Interleaved rounds: drift over time, and the effect of the run before, then favour no contender.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! What a tunnel carries, and what that costs: the rows that contenders are compared in.
+//! Throughput, latency and cost of a tunnel: the rows in which contenders are compared.
 //!
 //! ```text
 //!    left                                          right
@@ -9,7 +9,7 @@
 //!
 //! Both ends run the same program.
 //!
-//! 1. [`rows`]: one table of all rows; [`contender`]: who takes part.
+//! 1. [`rows`]: one table of all rows; [`contender`]: the programs that take part.
 //! 2. [`Stand`]: a contender between two namespaces; it runs the tests of the rows.
 //! 3. [`iperf`], [`udp`], [`syscalls`]: the generators and counters; [`openvpn`]: VPNs of another protocol.
 //! 4. [`Outcome`]: the figures of one contender in one round.
@@ -41,7 +41,7 @@ pub(crate) struct Outcome {
     pub(crate) generator_limited: Vec<String>,
     /// Why figures are absent.
     pub(crate) failures: Vec<String>,
-    /// What the figures were computed from, by the first row of each test.
+    /// The measurements behind the figures, by the first row of each test.
     pub(crate) raw: BTreeMap<String, Value>,
 }
 

@@ -1,4 +1,4 @@
-//! What is a change and what is noise, and how both are shown.
+//! Changes and noise, and how both are shown.
 
 use convoy_lab::measure::Sample;
 use serde::{Deserialize, Serialize};

@@ -49,7 +49,7 @@ impl Tree {
         let object = format!("{reference}^{{commit}}");
         let full = first_line_of(Command::new("git").args(["rev-parse", "--verify", &object]))
             .with_context(|| format!("there is no commit {reference}"))?;
-        // Without this file git would take the repository around it, and lose what is not committed.
+        // Without this file git would check out the repository around it, and lose uncommitted changes.
         if tree.join(".git").is_file() {
             let mut checkout = Command::new("git");
             checkout.current_dir(&tree);

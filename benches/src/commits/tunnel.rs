@@ -53,7 +53,7 @@ pub(super) fn measure(
             progress.step(&format!(
                 "round {}: {}",
                 round + 1,
-                told(test, rows, &outcomes)
+                figures_of(test, rows, &outcomes)
             ));
         }
         let named = contenders.iter().zip(outcomes);
@@ -75,7 +75,7 @@ pub(super) fn measure(
 }
 
 /// The figures of a test, contender by contender.
-fn told(test: rows::Test, rows: &[&Row], outcomes: &[Outcome]) -> String {
+fn figures_of(test: rows::Test, rows: &[&Row], outcomes: &[Outcome]) -> String {
     let own: Vec<&Row> = rows
         .iter()
         .filter(|row| row.test == test)

@@ -25,7 +25,7 @@ const LIMITED: &str = "\\* In at least one round the generator, not the tunnel, 
 const BARS: [&str; 4] = ["tcp-up", "tcp-down", "tcp-4", "tcp-both"];
 const COLOURS: [RGBColor; 7] = [BLUE, ORANGE, VERMILION, GREEN, PURPLE, SKY, BLACK];
 
-/// All tables with what is needed to read them.
+/// All tables, with their legend.
 pub(crate) fn all(record: &Record) -> String {
     let mut text = origin(record);
     let programs = names(record, |one| one.kind == Kind::WireGuard);
@@ -222,7 +222,7 @@ pub(crate) fn bars(record: &Record) -> Option<Bars> {
     })
 }
 
-/// What arrives of UDP by the rate at which it is sent: the file's name, and its document.
+/// UDP that arrives by the rate at which it is sent: the file's name, and its document.
 pub(crate) fn curves(record: &Record) -> anyhow::Result<Vec<(String, String)>> {
     let rows = record
         .rows()
@@ -232,7 +232,9 @@ pub(crate) fn curves(record: &Record) -> anyhow::Result<Vec<(String, String)>> {
         let lines = lines(record, row);
         (!lines.is_empty()).then(|| {
             let figure = Figure {
-                title: row.title.replace("most that arrived, kpps", "what arrives"),
+                title: row
+                    .title
+                    .replace("most that arrived, kpps", "arrived by sent"),
                 subtitle: record.origin.line(),
                 x_label: "sent (kpps)".to_owned(),
                 x_scale: Scale::Linear,

@@ -91,7 +91,7 @@ fn sending(Profile { gso, no_gso, .. }: &Profile) -> [String; 2] {
     ]
 }
 
-/// The copies into the buffer count, too: they cannot be told apart.
+/// The copies into the buffer count, too: they cannot be separated.
 fn copies(profile: &Profile) -> String {
     format!(
         "≤ {:.1} % of the sender, with copies into them",

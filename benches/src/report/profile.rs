@@ -13,7 +13,7 @@ const FLAME_GRAPH: &str = "flamegraph-gso.svg";
 /// The event loop's thread.
 const EVENT_LOOP: &str = "tunnel";
 
-/// `profile.json`, as far as it is shown; `perf/README.md` says what each figure counts.
+/// `profile.json`, as far as it is shown; `perf/README.md` explains the figures.
 #[derive(Debug, Deserialize)]
 pub(super) struct Profile {
     origin: Origin,

@@ -41,7 +41,7 @@ pub(super) struct Stream {
     /// Arrived, and equal to the bytes sent.
     pub(super) verified_bytes: u64,
     pub(super) stalls: Vec<Stall>,
-    /// Why it ended early, or what differed.
+    /// Why it ended early, or the first byte that differed.
     pub(super) error: Option<String>,
 }
 

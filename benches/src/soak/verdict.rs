@@ -1,4 +1,4 @@
-//! What a run shows, each with its number and its bound.
+//! The verdicts on a run, each with its figure and its bound.
 
 mod changes;
 mod flat;
@@ -12,9 +12,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::soak::record::{Record, Sample};
 
-/// An event may be felt for so long after its end, in seconds.
+/// How long an event may have effects after its end, in seconds.
 const SETTLING: f64 = 5.0;
-/// What is measured before is not counted, in seconds; in a short run a quarter of it.
+/// The warm-up, which is not counted, in seconds; in a short run a quarter of it.
 const WARM_UP: f64 = 120.0;
 
 /// A sample may be so late, in seconds.
@@ -79,7 +79,7 @@ fn alive(record: &Record) -> Verdict {
         Some(death) => death.clone(),
         None => format!("all for {} s", record.samples.len()),
     };
-    let bound = "no daemon ends before it is told to".to_owned();
+    let bound = "no daemon ends early".to_owned();
     verdict(
         "daemons alive",
         record.death.is_none() && enough,

@@ -1,4 +1,4 @@
-//! Who is measured, and how each is started.
+//! The programs that are measured, and how each is started.
 
 use std::env;
 use std::path::{Path, PathBuf};

@@ -215,7 +215,7 @@ impl Drop for Daemon {
     }
 }
 
-/// Loads the kernel's part; what modprobe(8) reports against each module. It may be built in, too.
+/// Loads the kernel's part, and returns modprobe(8)'s errors. It may be built in, too.
 pub(super) fn load_kernel_part() -> String {
     let refusals = KERNEL_MODULES.into_iter().filter_map(|module| {
         let mut modprobe = Command::new("/sbin/modprobe");

@@ -1,5 +1,4 @@
-//! The rows of a comparison: one line each says what is measured, by which test, of whom, and what is
-//! asked of Convoy.
+//! The rows of a comparison, one line each: name, unit, test, contenders, and the aim for Convoy.
 
 use anyhow::Context as _;
 
@@ -66,7 +65,7 @@ pub(crate) enum Veth {
     Loses,
 }
 
-/// What is taken of a test.
+/// A figure of a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Figure {
     /// The test's main figure.
@@ -87,7 +86,7 @@ pub(crate) enum Figure {
     UdpP999,
 }
 
-/// Who takes part in a row; Convoy always does.
+/// The contenders of a row; Convoy is always among them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Field {
     /// WireGuard programs with their defaults.
@@ -99,7 +98,7 @@ pub(crate) enum Field {
     Everyone,
 }
 
-/// What is better, and what is asked of Convoy.
+/// Which figures are better, and the ratio asked of Convoy.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Aim {
     More,

@@ -56,7 +56,7 @@ pub(crate) struct Stand {
     earlier_peak: u64,
 }
 
-/// What a test gave.
+/// The outcome of a test.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     pub(crate) figures: Vec<(Figure, f64)>,

@@ -57,7 +57,7 @@ impl Count {
         !matches!(ended, Some(Ok(None)))
     }
 
-    /// Ends perf, and returns what it printed.
+    /// Ends perf, and returns its output.
     fn end(&mut self, signal: Signal) -> anyhow::Result<String> {
         let child = self.0.take().context("perf has been waited for")?;
         // Fails only for one that has ended; the process number is below 2²² (PID_MAX_LIMIT).

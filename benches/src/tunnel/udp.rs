@@ -1,4 +1,4 @@
-//! UDP at a constant rate: what arrives, and the highest rate with little loss.
+//! UDP at a constant rate: the packets that arrive, and the highest rate with little loss.
 //!
 //! Plain packets of one connected socket, as applications send them (no `UDP_SEGMENT`), and a receiver
 //! without `UDP_GRO`. Both run at a higher priority than the daemons, as if the load came from another
@@ -33,7 +33,7 @@ pub(crate) struct Probe {
     pub(crate) arrived_kpps: f64,
     /// Share of the packets sent that reached the receiver's full socket buffer.
     pub(crate) receiver_loss: f64,
-    /// Whether the sender sent what was asked. Where not, `sent_kpps` counts.
+    /// Whether the sender held the rate. Where not, `sent_kpps` counts.
     pub(crate) held_rate: bool,
 }
 

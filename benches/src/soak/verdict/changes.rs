@@ -1,4 +1,4 @@
-//! What was done to the tunnels, and what followed from it.
+//! The changes to the tunnels, and their effects.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ const REKEY_AFTER: u64 = 120;
 /// An attempt that is lost is repeated after five seconds; an outage takes two.
 const REKEY_SLACK: u64 = 12;
 
-/// For so long the kernel has something to say about new interfaces, in seconds.
+/// How long the kernel sends packets of its own on new interfaces, in seconds.
 const STARTING: f64 = 10.0;
 
 /// Everything that was planned could be done.
@@ -60,7 +60,7 @@ pub(super) fn handshakes(record: &Record) -> Verdict {
         let ended = ages.iter().rev().skip(1);
         ended.filter(|age| **age >= REKEY_AFTER).count()
     });
-    // A spoke whose peer was taken away begins anew, and waits for two minutes again.
+    // A spoke whose peer was taken away starts again with a new session.
     let long_enough = record.header.secs >= 2 * limit + 60 * SPOKES.len() as u64;
     let expected = usize::from(long_enough);
     verdict(
@@ -89,7 +89,7 @@ fn ages(record: &Record, spoke: u8) -> Vec<u64> {
         .collect()
 }
 
-/// Nothing was dropped but what an event explains, and when it does.
+/// Every drop has a reason that an event explains, near that event.
 pub(super) fn drops(record: &Record) -> Verdict {
     let (mut explained, mut others) = (BTreeMap::new(), BTreeMap::new());
     for sample in &record.samples {
@@ -135,7 +135,7 @@ fn felt(event: &Event, sample: &Sample) -> bool {
     event.from_s <= sample.at_s + LATE && sample.at_s - 1.0 <= event.until_s + SETTLING
 }
 
-/// What an event lets a daemon drop.
+/// The reasons for which a daemon may drop packets after an event.
 fn reasons(kind: Kind) -> &'static [&'static str] {
     match kind {
         // The spokes' datagrams to the port that was.

@@ -1,4 +1,4 @@
-//! What must not grow: memory, descriptors, threads.
+//! Memory, descriptors and threads, which must not grow.
 
 use super::{Verdict, after_warm_up, median, verdict, warm_up};
 use crate::soak::record::{Record, Sample};
@@ -7,9 +7,9 @@ use crate::soak::record::{Record, Sample};
 const GROWTH_KIB: f64 = 1_024.0;
 /// How steep its memory may rise.
 const SLOPE_KIB_PER_MINUTE: f64 = 100.0;
-/// Below so many seconds after the warm-up a slope says nothing.
+/// A slope over fewer seconds after the warm-up says nothing.
 const SLOPE_SECONDS: usize = 180;
-/// A slope is that of the medians of so many stretches.
+/// The number of stretches whose medians give a slope.
 const STRETCHES: usize = 200;
 /// Descriptors that UAPI clients and a change of port need for a moment.
 const MOMENTARY: f64 = 8.0;

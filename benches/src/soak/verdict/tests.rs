@@ -96,7 +96,7 @@ fn failed(record: &Record) -> Vec<String> {
     verdicts.filter(|v| !v.passed).map(|v| v.what).collect()
 }
 
-/// What fails after `change`.
+/// The verdicts that fail after `change`.
 fn failed_after(secs: u64, change: impl FnOnce(&mut Record)) -> Vec<String> {
     let mut record = record(secs);
     change(&mut record);

@@ -1,4 +1,4 @@
-//! What went through: data, stalls, round trips.
+//! The traffic: data, stalls, round trips.
 
 use super::{Verdict, median as median_of, quantile, quiet, verdict};
 use crate::soak::{

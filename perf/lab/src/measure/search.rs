@@ -28,7 +28,7 @@ pub struct Range {
     pub highest: f64,
 }
 
-/// What the caller is to try.
+/// A request to the caller.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Attempt {
     /// Packets a second.
@@ -111,7 +111,7 @@ pub fn rate_that_half_pass<E>(
     Ok(Some(Sequence::run(start, range, &mut probe)?.found()))
 }
 
-/// What an attempt says about its rate.
+/// The verdict of an attempt on its rate.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Verdict {
     Passed,
