@@ -128,50 +128,41 @@ audit: ## Check for known vulnerabilities (cargo install cargo-deny cargo-audit)
 
 # Committed results.
 RESULTS = benches/results
-# These only run other programs and read their output: a debug build will do.
-BENCH_COMPARE = $(CARGO) run --quiet --locked -p convoy-benches --bin bench_compare --
-RECORD = $(CARGO) run --quiet --locked -p convoy-benches --bin record --
+# Run everything that takes long; the fast build is for commands that send traffic themselves.
+BENCH = $(CARGO) run --quiet --locked -p convoy-benches --
+FAST_BENCH = $(CARGO) run --quiet --release --locked -p convoy-benches --
+RECORD = $(BENCH) record
 
 bench: ## Measure each stage: make bench [ARGS=part of a name]
 	$(CARGO) bench --locked -p convoy-stages --bench stages -- $(ARGS)
 
 bench-stages: ## Measure each stage with its noise and instruction count and keep the results
-	$(BENCH_COMPARE) $(ARGS)
+	$(BENCH) commits $(ARGS)
 
 bench-compare: ## Compare this tree with another commit: make bench-compare BASE=main (root: the tunnel, too)
 	@[ -n "$(BASE)" ] || { echo "Usage: make bench-compare BASE=REF" >&2; exit 2; }
-	$(BENCH_COMPARE) --base $(BASE) $(ARGS)
+	$(FAST_BENCH) commits --base $(BASE) $(ARGS)
 
 packet-rate: ## Measure how many datagrams per second this machine sends (three minutes; root: over veth, too)
-	$(CARGO) build --release --locked -p convoy-benches --bin packet_rate
-	./target/release/packet_rate $(ARGS)
+	$(FAST_BENCH) packets $(ARGS)
 
 growth: build ## Measure how cost grows with packet size, flows, peers and MTU (eight minutes; root)
-	$(CARGO) build --release --locked -p convoy-benches --bin growth
-	./target/release/growth $(ARGS)
+	$(BENCH) growth $(ARGS)
 
-report: ## Write benches/RESULTS.md and all plots from the files in benches/results
-	$(call draw,packet_rate)
-	$(call draw,soak)
-	$(CARGO) run --quiet --locked -p convoy-benches --bin report
-
-# Only the program that measures can read its whole result.
-draw = @[ ! -e $(RESULTS)/$(1).json ] || $(CARGO) run --quiet --locked -p convoy-benches --bin $(1) -- --draw
+report: ## Write benches/RESULTS.md and its plots from the files in benches/results
+	$(BENCH) report $(ARGS)
 
 bench-peers: build peers bench-packages ## Compare Convoy with the newest WireGuard programs and OpenVPN (an hour; root)
-	$(CARGO) build --release --locked -p convoy-benches --bin bench_peers
-	./target/release/bench_peers $(ARGS)
+	$(FAST_BENCH) peers $(ARGS)
 
 bench-packages: # Install missing programs for bench-peers, if root
 	$(call install,$(BENCH_PROGRAMS),$(BENCH_PACKAGES),rows that need them stay empty)
 
 soak: build ## Run five daemons under load and changes and judge them: make soak [SECS=600] (root)
-	$(CARGO) build --release --locked -p convoy-benches --bin soak
-	./target/release/soak --secs $(or $(SECS),600) $(ARGS)
+	$(FAST_BENCH) soak --secs $(or $(SECS),600) $(ARGS)
 
 flood: build ## Measure what floods of datagrams cost a tunnel's traffic (seven minutes; root)
-	$(CARGO) build --release --locked -p convoy-benches --bin flood
-	./target/release/flood $(ARGS)
+	$(FAST_BENCH) flood $(ARGS)
 
 fuzz: ## Search for failing inputs with libFuzzer: make fuzz SECS=600 [TARGET=part of a name]
 	rust/fuzz/run $(or $(SECS),60) $(TARGET)

@@ -1,4 +1,4 @@
-//! What a result belongs to: machine, versions, command line.
+//! The machine, the versions and the command line that a result belongs to.
 
 use std::{env, path::Path, process::Command};
 
@@ -8,33 +8,30 @@ use serde::{Deserialize, Serialize};
 
 use crate::results;
 
-/// What a result belongs to.
+/// Where a result comes from.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Origin {
+pub(crate) struct Origin {
     /// The machine.
-    pub host: Host,
+    pub(crate) host: Host,
     /// Of the source tree; `-dirty` where it had changes.
-    pub commit: String,
+    pub(crate) commit: String,
     /// UTC.
-    pub started: String,
+    pub(crate) started: String,
     /// The same in seconds since 1970-01-01.
-    pub began_unix_s: u64,
-    /// As it was called.
-    pub command: Vec<String>,
-    /// Of the programs that took part, as they tell them.
-    pub versions: Vec<String>,
+    pub(crate) began_unix_s: u64,
+    pub(crate) command: Vec<String>,
+    /// Of the programs that took part, as they print them.
+    pub(crate) versions: Vec<String>,
 }
 
 impl Origin {
     /// That of a run of this program which begins now.
-    #[must_use]
-    pub fn of_this_run(versions: Vec<String>) -> Self {
+    pub(crate) fn of_this_run(versions: Vec<String>) -> Self {
         Self::of_command(env::args().collect(), versions)
     }
 
     /// That of a run of `command` which begins now.
-    #[must_use]
-    pub fn of_command(command: Vec<String>, versions: Vec<String>) -> Self {
+    pub(crate) fn of_command(command: Vec<String>, versions: Vec<String>) -> Self {
         let now = jiff::Timestamp::now();
         Self {
             host: Host::of_this_machine(),
@@ -45,27 +42,33 @@ impl Origin {
             versions,
         }
     }
-}
 
-impl Origin {
     /// Where and when, in a line for plots.
-    #[must_use]
-    pub fn line(&self) -> String {
+    pub(crate) fn line(&self) -> String {
+        format!("{} · {} · {}", self.host, self.commit, self.started)
+    }
+
+    /// The same for the page, with versions and the call.
+    pub(crate) fn paragraph(&self) -> String {
         let Self {
             host,
             commit,
             started,
+            command,
+            versions,
             ..
         } = self;
-        format!("{host} · {commit} · {started}")
+        let versions = versions.iter().map(|version| format!(", {version}"));
+        let (versions, command) = (versions.collect::<String>(), command.join(" "));
+        format!("{host} · commit {commit}, {started}{versions}. Called as `{command}`.\n")
     }
 }
 
-/// The commit of this source tree; `-dirty` where it has changes, besides those that results make.
+/// The commit of this source tree; `-dirty` where it has changes beside those of results.
 ///
 /// # Errors
 /// Outside of a repository, or without git.
-pub fn commit() -> anyhow::Result<String> {
+pub(crate) fn commit() -> anyhow::Result<String> {
     commit_of(Path::new("."))
 }
 
@@ -83,11 +86,11 @@ fn commit_of(tree: &Path) -> anyhow::Result<String> {
     Ok(commit + mark)
 }
 
-/// The first line of what a program prints.
+/// The first line of a program's output.
 ///
 /// # Errors
 /// When it cannot be started, or ends with a failure.
-pub fn first_line_of(command: &mut Command) -> anyhow::Result<String> {
+pub(crate) fn first_line_of(command: &mut Command) -> anyhow::Result<String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command.output().with_context(|| format!("start {name}"))?;
     ensure!(
@@ -116,7 +119,7 @@ mod tests {
         };
         let source = tree.path().join("source");
         let result = tree.path().join(results::DIRECTORY).join("a.json");
-        let write = |file: &Path, text| results::save_text(text, file).unwrap();
+        let write = |file: &Path, text: &str| results::save_bytes(text.as_bytes(), file).unwrap();
         git(&["init", "--quiet"]);
         write(&source, "1");
         write(&result, "1");

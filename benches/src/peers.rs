@@ -1,267 +1,198 @@
-//! Programs beside each other: what `bench_peers` writes and the report shows.
+//! `make bench-peers`: Convoy and other programs, on one machine, in interleaved rounds.
 //!
-//! 1. [`Row`]: what the narrow set compares; [`Must`]: what is asked of Convoy there.
-//! 2. [`Interval`], [`compare`]: how surely, and against whom.
-//! 3. [`NarrowRow`], [`Table`]: rows of the two files; [`narrow`], [`brief`], [`wide`]: the same as cells for
-//!    people.
-//! 4. [`Curve`], [`plots`]: what arrives of what is sent.
+//! Each round measures every contender once, with daemons of its own, in an order that rotates from one round to
+//! the next; ratios are taken within a round.
 
-mod curves;
-mod interval;
-mod rows;
-mod verdict;
+pub(crate) mod tables;
 
-use convoy_lab::measure::Sample;
-use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
 
-use crate::{
-    markdown::{cell, number},
-    plot::Colour,
-};
+use anyhow::{bail, ensure};
+use convoy_lab::wireguard::TunnelOptions;
 
-pub use curves::{BARE, Curve, plots, sizes};
-pub use interval::Interval;
-pub use rows::{Must, Row};
-pub use verdict::{Comparison, Estimate, Series, Verdict, best, compare, ratios};
+use crate::comparison::{Record, Turn};
+use crate::origin::{Origin, first_line_of};
+use crate::results;
+use crate::rounds::{Progress, rotated};
+use crate::tunnel::contender::{self, CONVOY};
+use crate::tunnel::{Contender, Kind, Outcome, Row, Stand, rows};
 
-/// Of the contestants in their order, variants left out; Convoy's is the first.
-pub const COLOURS: [Colour; 7] = [
-    Colour::Blue,
-    Colour::Orange,
-    Colour::Vermilion,
-    Colour::Green,
-    Colour::Purple,
-    Colour::Sky,
-    Colour::Black,
-];
-/// How [`narrow`] is read.
-pub const NARROW_LEGEND: &str = "
-Figures are medians over the repetitions. The ratio is Convoy's figure divided by that of the peer
-with the best median in the row, taken within each repetition: its median and the interval of 95 %
-(between two order statistics). `yes` keeps the must in the whole interval, `median` at the median.
-`+q`: with Convoy's txqueuelen on its interface. CPU time is that of both daemons, memory that of the
-greater one. TCP by iperf3; ping by ping(8), 100 a second. The highest rate of UDP is that at which half
-of the probes lose at most 1 %.
-";
-/// How [`wide`] is read.
-pub const WIDE_LEGEND: &str = "
-Figures are medians over the repetitions. The ratio is Convoy's figure divided by that of the other
-with the best median in the row, taken within each repetition: its median, the least and the most. CPU
-time and system calls are those of both daemons for a gigabyte that arrived (the calls counted in a run of
-their own), memory is the peak of the greater daemon in that run. Requests and answers are 32 bytes, one
-in flight.
-";
-const LIMITED: &str =
-    "\\* In at least one repetition the generator, not the tunnel, set the limit.\n";
+/// The result file.
+pub(crate) const FILE: &str = "peers.json";
 
-/// One contestant in a row.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct Cell {
-    /// Of the repetitions that have a figure.
-    pub median: Option<f64>,
-    /// In at least one repetition.
-    pub generator_limited: bool,
-    /// By repetition.
-    pub values: Vec<Option<f64>>,
+/// Measures Convoy, other WireGuard programs and OpenVPN, and prints the tables
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+About 8 minutes a round with all contenders and rows: 70 s for each program, half of that for a variant \
+(`NAME+q`, with Convoy's txqueuelen) and for OpenVPN. An interval of 95 % needs six rounds.")]
+pub(crate) struct Args {
+    /// Rounds
+    #[arg(long, value_name = "N", default_value_t = 6)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    reps: u32,
+    /// Seconds of a TCP run
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=600))]
+    secs: u64,
+    /// Only these rows
+    #[arg(long, value_name = "ROW", value_delimiter = ',')]
+    only: Vec<String>,
+    /// Only these contenders, and Convoy; `NAME+q` is NAME with Convoy's txqueuelen on its interface
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    contenders: Vec<String>,
+    /// Where every value is written to [default: benches/results/peers.json; nowhere of some rows or
+    /// contenders, or of fewer than six rounds]
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Convoy
+    #[arg(long, value_name = "PROGRAM", default_value = "target/release/convoy")]
+    convoy: PathBuf,
+    /// The directory of the other programs, as `make peers` fills it
+    #[arg(long, value_name = "DIR", default_value = "target/peers/bin")]
+    peers: PathBuf,
 }
 
-/// A row of the narrow set.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct NarrowRow {
-    /// What is compared.
-    pub row: Row,
-    /// Its name for people, with the unit.
-    pub title: String,
-    /// Without a tunnel.
-    pub bare_veth: Option<f64>,
-    /// In the order of the contestants.
-    pub cells: Vec<Cell>,
-    /// What came out of it.
-    pub convoy_to_best: Comparison,
+/// Measures and prints.
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    let rows = match &args.only[..] {
+        [] => rows::ROWS.iter().collect(),
+        names => rows::named(names)?,
+    };
+    let record = measure(args, &rows)?;
+    println!("{}", tables::all(&record));
+    let is_whole = args.only.is_empty() && args.contenders.is_empty() && args.reps >= 6;
+    if let Some(file) = results::file(args.json.as_deref(), FILE, is_whole) {
+        results::save(&record, &file)?;
+    }
+    Ok(())
 }
 
-/// A table of the wide set.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct Table {
-    /// What the others are.
-    pub title: String,
-    /// Convoy is the first.
-    pub contestants: Vec<String>,
-    /// What was compared.
-    pub rows: Vec<WideRow>,
-}
-
-/// A row of the wide set.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct WideRow {
-    /// What is compared.
-    pub row: String,
-    /// Its name for people, with the unit.
-    pub title: String,
-    /// Digits behind the point.
-    pub decimals: usize,
-    /// Without a tunnel.
-    pub bare_veth: Option<f64>,
-    /// In the order of the contestants.
-    pub cells: Vec<Cell>,
-    /// The other with the best median.
-    pub best_other: Option<String>,
-    /// Convoy's figure divided by that one's in the same repetition.
-    pub ratio: Option<Sample>,
-}
-
-/// A contestant of the wide set that was asked for and could not be measured.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct Absent {
-    /// Of the contestant.
-    pub name: String,
-    /// The reason.
-    pub why: String,
-}
-
-impl Cell {
-    /// The cell of a contestant's figures.
-    #[must_use]
-    pub fn new(series: Series, generator_limited: bool) -> Self {
-        Self {
-            median: series.median(),
-            generator_limited,
-            values: series.values,
+fn measure(args: &Args, rows: &[&Row]) -> anyhow::Result<Record> {
+    ensure!(nix::unistd::geteuid().is_root(), "tunnels need root");
+    let asked = chosen(args)?;
+    let window = Duration::from_secs(args.secs);
+    let mut stand = Stand::new(&asked[0], window, &TunnelOptions::default())?;
+    let (contenders, absent) = present(asked, &mut stand);
+    let iperf3 = first_line_of(Command::new("iperf3").arg("--version")).ok();
+    let mut turns = Vec::new();
+    let mut measured = |round, contender: &Contender| {
+        let outcome = turn(&mut stand, contender, rows);
+        let told = format!("{}: {}", contender.name, outcome.summary(rows));
+        turns.push(Turn {
+            round,
+            contender: contender.name.clone(),
+            outcome,
+        });
+        told
+    };
+    eprintln!("{}", measured(0, &Contender::bare()));
+    let mut progress = Progress::of(contenders.len() * args.reps as usize);
+    for round in 0..args.reps {
+        for contender in rotated(&contenders, round) {
+            progress.step(&measured(round, contender));
         }
     }
+    Ok(Record {
+        origin: Origin::of_this_run(iperf3.into_iter().collect()),
+        rounds: args.reps,
+        secs: args.secs,
+        contenders: contenders
+            .into_iter()
+            .map(Contender::with_version)
+            .collect(),
+        absent,
+        rows: rows.iter().map(|row| row.name.to_owned()).collect(),
+        turns,
+    })
 }
 
-impl Absent {
-    /// As a paragraph.
-    #[must_use]
-    pub fn told(&self) -> String {
-        format!("\n**Not measured: {}**: {}\n", self.name, self.why)
+/// All tests of one contender.
+fn turn(stand: &mut Stand, contender: &Contender, rows: &[&Row]) -> Outcome {
+    let mut outcome = Outcome::default();
+    let measured = stand.start(contender).and_then(|()| {
+        let mut tests = rows::tests_of(rows).into_iter();
+        tests.try_for_each(|test| outcome.measure(stand, test, rows))
+    });
+    if let Err(error) = measured {
+        outcome.failures.push(format!("{error:#}"));
     }
+    outcome
 }
 
-/// The narrow set for people, its head first. `contestants` are in the order of the cells.
-#[must_use]
-pub fn narrow<'a>(
-    contestants: impl IntoIterator<Item = &'a str>,
-    rows: &[NarrowRow],
-) -> Vec<Vec<String>> {
-    let head = head(contestants, &["best peer", "ratio", "95 %", "must", "kept"]);
-    [head]
-        .into_iter()
-        .chain(rows.iter().map(narrow_row))
-        .collect()
-}
-
-/// The narrow set in brief, Convoy and the best of its peers, its head first. Convoy is the first of
-/// `contestants`, which are in the order of the cells.
-#[must_use]
-pub fn brief(contestants: &[&str], rows: &[NarrowRow]) -> Vec<Vec<String>> {
-    let head = [
-        "",
-        "Convoy",
-        "best of the others",
-        "ratio",
-        "95 %",
-        "must",
-        "kept",
-    ];
-    let row = |row: &NarrowRow| {
-        let figure = |place: usize| {
-            let median = row.cells.get(place).and_then(|cell| cell.median);
-            number(median, row.row.decimals())
-        };
-        let best = row.convoy_to_best.best_peer.as_ref();
-        let place = best.and_then(|best| contestants.iter().position(|name| name == best));
-        let others = cell(
-            best.zip(place)
-                .map(|(best, place)| format!("{best}: {}", figure(place))),
+/// Those who are asked for; Convoy is the first.
+fn chosen(args: &Args) -> anyhow::Result<Vec<Contender>> {
+    let mut all = contender::all(&args.convoy, &args.peers);
+    let names: Vec<_> = all.iter().map(|one| one.name.clone()).collect();
+    if let Some(stranger) = args.contenders.iter().find(|name| !names.contains(name)) {
+        bail!("no contender is called {stranger}: {}", names.join(", "));
+    }
+    let all_asked = args.contenders.is_empty();
+    all.retain(|one| all_asked || one.name == CONVOY || args.contenders.contains(&one.name));
+    for one in &all {
+        let is_there = one.kind != Kind::WireGuard || one.program.is_file();
+        ensure!(
+            is_there,
+            "{} is not there (fix: make build peers)",
+            one.program.display()
         );
-        let mut cells = vec![row.title.clone(), figure(0), others];
-        cells.extend(comparison(row));
-        cells
-    };
-    let head = head.map(str::to_owned).to_vec();
-    [head].into_iter().chain(rows.iter().map(row)).collect()
-}
-
-/// A table of the wide set for people, its head first.
-#[must_use]
-pub fn wide(table: &Table) -> Vec<Vec<String>> {
-    let contestants = table.contestants.iter().map(String::as_str);
-    let head = head(contestants, &["best other", "ratio", "least–most"]);
-    [head]
-        .into_iter()
-        .chain(table.rows.iter().map(wide_row))
-        .collect()
-}
-
-/// What the mark at a figure means, if one of `cells` has it.
-pub fn limited<'a>(cells: impl IntoIterator<Item = &'a Cell>) -> &'static str {
-    let mut cells = cells.into_iter();
-    match cells.any(|cell| cell.generator_limited) {
-        true => LIMITED,
-        false => "",
     }
+    Ok(all)
 }
 
-fn head<'a>(contestants: impl IntoIterator<Item = &'a str>, comparison: &[&str]) -> Vec<String> {
-    let mut head = vec![String::new(), "bare veth".to_owned()];
-    head.extend(contestants.into_iter().map(str::to_owned));
-    head.extend(comparison.iter().map(|&title| title.to_owned()));
-    head
-}
-
-fn narrow_row(row: &NarrowRow) -> Vec<String> {
-    let mut cells = figures(&row.title, row.bare_veth, &row.cells, row.row.decimals());
-    cells.push(cell(row.convoy_to_best.best_peer.as_ref()));
-    cells.extend(comparison(row));
-    cells
-}
-
-/// The ratio, its interval, what it must be, and whether it is.
-fn comparison(row: &NarrowRow) -> [String; 4] {
-    let comparison = &row.convoy_to_best;
-    // Where nobody uses any, a ratio says nothing.
-    let ratio = comparison
-        .ratio
-        .as_ref()
-        .filter(|_| row.row != Row::CpuIdle);
-    let interval = ratio.and_then(|ratio| ratio.interval);
-    let verdict = match comparison.verdict {
-        Verdict::Holds => "yes",
-        Verdict::HoldsAtTheMedian => "median",
-        Verdict::Fails => "**no**",
-        Verdict::Unknown => "–",
-    };
-    [
-        number(ratio.map(|ratio| ratio.median), 2),
-        cell(interval.map(|Interval { low, high }| format!("{low:.2}–{high:.2}"))),
-        comparison.must.clone(),
-        verdict.to_owned(),
-    ]
-}
-
-fn wide_row(row: &WideRow) -> Vec<String> {
-    let mut cells = figures(&row.title, row.bare_veth, &row.cells, row.decimals);
-    let ratio = row.ratio.as_ref();
-    cells.extend([
-        cell(row.best_other.as_ref()),
-        number(ratio.map(|ratio| ratio.median), 2),
-        cell(ratio.map(|ratio| format!("{:.2}–{:.2}", ratio.min, ratio.max))),
-    ]);
-    cells
-}
-
-/// What a row begins with.
-fn figures(title: &str, bare_veth: Option<f64>, cells: &[Cell], decimals: usize) -> Vec<String> {
-    let figure = |cell: &Cell| {
-        let mark = if cell.generator_limited { " \\*" } else { "" };
-        number(cell.median, decimals) + mark
-    };
-    let mut row = vec![title.to_owned(), number(bare_veth, decimals)];
-    row.extend(cells.iter().map(figure));
-    row
+/// Those who can take part here, and why the others cannot.
+fn present(asked: Vec<Contender>, stand: &mut Stand) -> (Vec<Contender>, BTreeMap<String, String>) {
+    let mut absent = BTreeMap::new();
+    let mut contenders = Vec::new();
+    for one in asked {
+        let why = match one.kind {
+            Kind::OpenVpn => stand.absence(&one),
+            Kind::Bare | Kind::WireGuard => None,
+        };
+        if let Some(why) = why {
+            eprintln!("NOT MEASURED: {}: {why}", one.name);
+            absent.insert(one.name, why);
+        } else {
+            contenders.push(one);
+        }
+    }
+    (contenders, absent)
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+
+    #[derive(clap::Parser)]
+    struct Program {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    #[test]
+    fn convoy_takes_part_in_any_choice_and_a_stranger_is_refused() {
+        let here = std::env::current_exe().unwrap();
+        let mut args = Program::parse_from(["peers", "--contenders", "openvpn"]).args;
+        args.convoy = here;
+        let names: Vec<_> = chosen(&args)
+            .unwrap()
+            .into_iter()
+            .map(|one| one.name)
+            .collect();
+        assert_eq!(names, ["convoy", "openvpn"]);
+        args.contenders = vec!["gotatun+q".to_owned()];
+        let missing = chosen(&args).unwrap_err().to_string();
+        assert!(missing.contains("gotatun is not there"), "{missing}");
+        args.contenders = vec!["nobody".to_owned()];
+        assert!(
+            chosen(&args)
+                .unwrap_err()
+                .to_string()
+                .contains("boringtun+q")
+        );
+    }
+}

@@ -1,193 +1,123 @@
 //! Result files: JSON that is written once, committed, and read again by the report.
 
-use std::{
-    fs, io,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
+use std::{fs, io};
 
+use anyhow::Context as _;
 use serde::{Serialize, de::DeserializeOwned};
-use thiserror::Error;
+use serde_json::Value;
 
 /// Where result files are committed, from the root of the source tree.
-pub const DIRECTORY: &str = "benches/results";
-/// What `make report` makes of them, likewise.
-pub const PAGE: &str = "benches/RESULTS.md";
+pub(crate) const DIRECTORY: &str = "benches/results";
+/// The page that `make report` makes of them, likewise.
+pub(crate) const PAGE: &str = "benches/RESULTS.md";
 
-/// Why a result file could not be read or written.
-#[derive(Debug, Error)]
-pub enum ResultError {
-    /// The file is not there, or not for us.
-    #[error("{}: {source}", file.display())]
-    Io {
-        /// Which file.
-        file: PathBuf,
-        /// The kernel's answer.
-        source: io::Error,
-    },
-    /// Something in it is not what it has to be.
-    #[error("{}: at {place}: {reason}", file.display())]
-    Malformed {
-        /// Which file.
-        file: PathBuf,
-        /// Where in it, as `samples[3].rss_kib`; `.` is the whole.
-        place: String,
-        /// What is wrong, with line and column.
-        reason: String,
-    },
+/// Where a result is written: to `named`, or to `name` in the results if it is `whole`; a part or a trial is
+/// kept only where a file is named.
+pub(crate) fn file(named: Option<&Path>, name: &str, whole: bool) -> Option<PathBuf> {
+    let usual = || whole.then(|| Path::new(DIRECTORY).join(name));
+    named.map(Path::to_owned).or_else(usual)
 }
 
-/// Reads a text.
+/// Reads a result file; none where there is none.
 ///
 /// # Errors
-/// [`ResultError::Io`] names the file.
-pub fn load_text(file: &Path) -> Result<String, ResultError> {
-    fs::read_to_string(file).map_err(|source| ResultError::Io {
-        file: file.to_owned(),
-        source,
-    })
-}
-
-/// Reads a result file.
-///
-/// # Errors
-/// [`ResultError`] names the file, and the place in it that is wrong.
-pub fn load<T: DeserializeOwned>(file: &Path) -> Result<T, ResultError> {
-    let text = load_text(file)?;
-    let mut json = serde_json::Deserializer::from_str(&text);
-    let malformed = |place: String, reason: String| ResultError::Malformed {
-        file: file.to_owned(),
-        place,
-        reason,
+/// Names the file, and the place in it that is wrong.
+pub(crate) fn load<T: DeserializeOwned>(file: &Path) -> anyhow::Result<Option<T>> {
+    let text = match fs::read_to_string(file) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        read => read.with_context(|| file.display().to_string())?,
     };
-    let value = serde_path_to_error::deserialize(&mut json)
-        .map_err(|error| malformed(error.path().to_string(), error.inner().to_string()))?;
-    json.end()
-        .map_err(|error| malformed(".".to_owned(), error.to_string()))?;
-    Ok(value)
+    let mut json = serde_json::Deserializer::from_str(&text);
+    let value = serde_path_to_error::deserialize(&mut json).map_err(|error| {
+        anyhow::anyhow!("{}: at {}: {}", file.display(), error.path(), error.inner())
+    })?;
+    json.end().with_context(|| file.display().to_string())?;
+    Ok(Some(value))
 }
 
-/// Reads a result file; `None` where there is none.
-///
-/// # Errors
-/// As [`load`].
-pub fn load_if_there<T: DeserializeOwned>(file: &Path) -> Result<Option<T>, ResultError> {
-    match load(file) {
-        Err(ResultError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(None),
-        loaded => loaded.map(Some),
-    }
+/// Writes a result file, one line for each record in a list, and prints its path.
+pub(crate) fn save(result: &impl Serialize, file: &Path) -> anyhow::Result<()> {
+    save_bytes(lines(&serde_json::to_value(result)?).as_bytes(), file)?;
+    eprintln!("every single value: {}", file.display());
+    Ok(())
 }
 
-/// Writes a result file, and makes its directory.
-///
-/// # Errors
-/// [`ResultError::Io`].
-pub fn save(result: &impl Serialize, file: &Path) -> Result<(), ResultError> {
-    let text = serde_json::to_string_pretty(result).map_err(io::Error::other);
-    save_text(&(text.map_err(|source| failed(file, source))? + "\n"), file)
-}
-
-/// Writes what belongs to a result: a plot, a table.
-///
-/// # Errors
-/// [`ResultError::Io`].
-pub fn save_text(text: &str, file: &Path) -> Result<(), ResultError> {
-    save_bytes(text.as_bytes(), file)
-}
-
-/// The same of a picture.
-///
-/// # Errors
-/// [`ResultError::Io`].
-pub fn save_bytes(bytes: &[u8], file: &Path) -> Result<(), ResultError> {
+/// Writes a plot or a table of a result.
+pub(crate) fn save_bytes(bytes: &[u8], file: &Path) -> anyhow::Result<()> {
     let directory = file.parent().map_or(Ok(()), fs::create_dir_all);
-    directory
-        .and_then(|()| fs::write(file, bytes))
-        .map_err(|source| failed(file, source))
+    let written = directory.and_then(|()| fs::write(file, bytes));
+    written.with_context(|| file.display().to_string())
 }
 
-fn failed(file: &Path, source: io::Error) -> ResultError {
-    ResultError::Io {
-        file: file.to_owned(),
-        source,
-    }
+/// An object with a line for each entry, and for each element of lists of objects and lists in it.
+fn lines(result: &Value) -> String {
+    let Value::Object(entries) = result else {
+        return format!("{result}\n");
+    };
+    let entry = |(key, value): (&String, &Value)| match value {
+        Value::Array(list) if list.iter().any(|one| one.is_object() || one.is_array()) => {
+            let list: Vec<_> = list.iter().map(Value::to_string).collect();
+            format!("\"{key}\": [\n{}]", list.join(",\n"))
+        }
+        value => format!("\"{key}\": {value}"),
+    };
+    let entries: Vec<_> = entries.iter().map(entry).collect();
+    format!("{{\n{}\n}}\n", entries.join(",\n"))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::env;
-
-    use serde::Deserialize;
+    use std::collections::BTreeMap;
 
     use super::*;
 
-    #[derive(Debug, Serialize, Deserialize)]
-    struct Run {
-        values: Vec<Value>,
-    }
+    type Run = BTreeMap<String, Vec<BTreeMap<String, f64>>>;
 
-    #[derive(Debug, Serialize, Deserialize)]
-    struct Value {
-        kpps: f64,
-    }
-
-    /// A file of its own for each test, removed with it.
-    struct File(PathBuf);
-
-    impl File {
-        fn with(name: &str, text: &str) -> Self {
-            let file = env::temp_dir().join(format!("convoy-{name}-{}", std::process::id()));
-            save_text(text, &file).unwrap();
-            Self(file)
-        }
-    }
-
-    impl Drop for File {
-        fn drop(&mut self) {
-            let _ = fs::remove_file(&self.0);
-        }
+    fn loaded(text: &str) -> anyhow::Result<Option<Run>> {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("a.json");
+        fs::write(&file, text).unwrap();
+        load(&file)
     }
 
     #[test]
-    fn what_is_saved_can_be_loaded() {
-        let file = File::with("saved", "");
-        let values = vec![Value { kpps: 450.5 }];
-        save(&Run { values }, &file.0).unwrap();
-        assert_eq!(load::<Run>(&file.0).unwrap().values[0].kpps, 450.5);
-    }
-
-    #[test]
-    fn a_malformed_file_is_refused_with_its_name_and_the_place() {
-        let refusal = |name, text: &str| {
-            let file = File::with(name, text);
-            let refusal = load::<Run>(&file.0).unwrap_err().to_string();
-            assert!(
-                refusal.starts_with(&file.0.display().to_string()),
-                "{refusal}"
-            );
-            refusal
-        };
-        let wrong = refusal(
-            "wrong-value",
-            r#"{"values": [{"kpps": 1.0}, {"kpps": "x"}]}"#,
+    fn a_result_has_one_line_a_record_and_reads_back() {
+        let run = Run::from([(
+            "runs".to_owned(),
+            vec![BTreeMap::from([("kpps".to_owned(), 450.5)]); 2],
+        )]);
+        let text = lines(&serde_json::to_value(&run).unwrap());
+        assert_eq!(
+            text,
+            "{\n\"runs\": [\n{\"kpps\":450.5},\n{\"kpps\":450.5}]\n}\n"
         );
-        assert!(wrong.contains("at values[1].kpps: invalid type"), "{wrong}");
-        let missing = refusal("missing", r#"{"values": [{}]}"#);
+        assert_eq!(loaded(&text).unwrap().unwrap(), run);
+    }
+
+    #[test]
+    fn a_malformed_file_is_refused_with_the_place() {
+        let refusal = |text| format!("{:#}", loaded(text).unwrap_err());
+        let wrong = refusal(r#"{"runs": [{"kpps": 1.0}, {"kpps": "x"}]}"#);
         assert!(
-            missing.contains("at values[0]: missing field `kpps`"),
-            "{missing}"
+            wrong.contains("a.json: at runs[1].kpps: invalid type"),
+            "{wrong}"
         );
-        let cut = refusal("cut-short", r#"{"values": [{"kpps": 1.0}"#);
-        assert!(cut.contains("line 1"), "{cut}");
-        let more = refusal("two-values", r#"{"values": []} {}"#);
-        assert!(more.contains("trailing characters"), "{more}");
+        assert!(refusal(r#"{"runs": []} {}"#).contains("trailing characters"));
+        assert!(refusal(r#"{"runs": ["#).contains("line 1"));
     }
 
     #[test]
-    fn a_file_that_is_not_there_is_no_result() {
-        let nowhere = Path::new("/nowhere/at/all.json");
-        assert!(load_if_there::<Run>(nowhere).unwrap().is_none());
-        assert!(load::<Run>(nowhere).is_err());
-        let file = File::with("empty", "");
-        assert!(load_if_there::<Run>(&file.0).is_err());
+    fn only_a_whole_result_is_kept_without_a_named_file() {
+        let usual = Path::new(DIRECTORY).join("a.json");
+        assert_eq!(file(None, "a.json", true), Some(usual));
+        assert_eq!(file(None, "a.json", false), None);
+        let named = Path::new("b.json");
+        assert_eq!(file(Some(named), "a.json", false), Some(named.to_owned()));
+        assert!(
+            load::<Run>(Path::new("/nowhere/at/all.json"))
+                .unwrap()
+                .is_none()
+        );
     }
 }

@@ -1,64 +1,64 @@
-//! The speed test as a process, and what it prints.
+//! The speed test as a process, and the part of its output that is used here.
 
-mod histograms;
-
-use std::{ffi::OsStr, path::Path, process::Command};
+use std::ops::RangeInclusive;
+use std::path::Path;
+use std::process::Command;
 
 use anyhow::{Context as _, ensure};
-use convoy_lab::measure::Host;
 use serde::Deserialize;
-
-pub use histograms::{Histogram, Histograms};
 
 use crate::origin::Origin;
 
-/// What `convoy speedtest --json` prints, as far as it is used here.
+/// The output of `convoy speedtest --json`.
 #[derive(Debug, Deserialize)]
-pub struct Speedtest {
-    /// How it came about: in a result file, not as printed.
-    pub origin: Option<Origin>,
-    /// Of the program.
-    pub version: String,
-    /// Where it was measured.
-    pub host: Host,
+pub(crate) struct Speedtest {
+    /// In a result file, not as printed.
+    pub(crate) origin: Option<Origin>,
     /// A run for each test, in their order.
-    pub runs: Vec<Run>,
+    pub(crate) runs: Vec<Run>,
     /// The most memory that one of the two daemons had.
-    pub peak_memory_bytes: Option<u64>,
+    pub(crate) peak_memory_bytes: Option<u64>,
 }
 
 /// The figures of one test; none where they do not apply.
 #[derive(Clone, Debug, Deserialize)]
-pub struct Run {
-    /// As the test was asked for.
-    pub name: String,
+pub(crate) struct Run {
+    pub(crate) name: String,
     /// Payload that arrived.
-    pub gbps: Option<f64>,
+    pub(crate) gbps: Option<f64>,
     /// UDP: the highest rate with at most 1 % loss.
-    pub kpps: Option<f64>,
+    pub(crate) kpps: Option<f64>,
     /// UDP: whether the generator, not loss, set the limit.
-    pub generator_limited: Option<bool>,
+    pub(crate) generator_limited: Option<bool>,
     /// CPU seconds of both daemons for a gigabyte of payload.
-    pub cpu_s_per_gb: Option<f64>,
-    /// Of the daemon that sends.
-    pub packets_per_read: Option<f64>,
-    /// Of the daemon that sends.
-    pub segments_per_send: Option<f64>,
-    /// Median round trip under the test's load.
-    pub ping_loaded_ms: Option<f64>,
-    /// Of the daemon that sends.
-    pub histograms: Option<Histograms>,
+    pub(crate) cpu_s_per_gb: Option<f64>,
+    // Of the daemon that sends.
+    pub(crate) packets_per_read: Option<f64>,
+    pub(crate) segments_per_send: Option<f64>,
+    pub(crate) histograms: Option<Histograms>,
+    /// Median and 99th percentile of round trips beside the load.
+    pub(crate) ping_loaded_ms: Option<f64>,
+    pub(crate) ping_loaded_p99_ms: Option<f64>,
 }
 
+/// How full batches were, of the daemon that sends.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Histograms {
+    /// Packets in a TUN read.
+    pub(crate) packets_per_read: Histogram,
+    /// Packets in a batch that went to the event loop.
+    pub(crate) packets_per_batch: Histogram,
+    /// Datagrams in a UDP send.
+    pub(crate) segments_per_send: Histogram,
+}
+
+/// Entry `v` is how often the value `v` was seen.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Histogram(pub(crate) Vec<u64>);
+
 impl Speedtest {
-    /// Runs `program speedtest --json` with these arguments, and reads what it prints.
-    ///
-    /// # Errors
-    /// When it cannot be started, fails, or prints something else.
-    pub fn run(
-        program: &Path,
-        arguments: impl IntoIterator<Item = impl AsRef<OsStr>>,
-    ) -> anyhow::Result<Self> {
+    /// Runs `program speedtest --json` with these arguments.
+    pub(crate) fn run(program: &Path, arguments: &[String]) -> anyhow::Result<Self> {
         let output = Command::new(program)
             .args(["speedtest", "--json"])
             .args(arguments)
@@ -66,21 +66,32 @@ impl Speedtest {
             .with_context(|| format!("start {}", program.display()))?;
         let reason = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "speedtest: {}", reason.trim());
-        Self::read(&output.stdout)
+        serde_json::from_slice(&output.stdout).context("read the output of speedtest --json")
     }
 
     /// The run of a test.
-    ///
-    /// # Errors
-    /// When the test was not run.
-    pub fn of(&self, test: &str) -> anyhow::Result<&Run> {
-        let mut runs = self.runs.iter();
-        runs.find(|run| run.name == test)
-            .with_context(|| format!("the speed test has not run {test}"))
+    pub(crate) fn of(&self, test: &str) -> anyhow::Result<&Run> {
+        let run = self.runs.iter().find(|run| run.name == test);
+        run.with_context(|| format!("the speed test has not run {test}"))
+    }
+}
+
+impl Histogram {
+    /// The share of reads, batches or sends with a number of packets in `range`; empty ones do not count.
+    pub(crate) fn share(&self, range: &RangeInclusive<usize>) -> Option<f64> {
+        let within = self.filled().filter(|(value, _)| range.contains(value));
+        let within: u64 = within.map(|(_, count)| count).sum();
+        let all: u64 = self.filled().map(|(_, count)| count).sum();
+        (all > 0).then(|| within as f64 / all as f64)
     }
 
-    fn read(printed: &[u8]) -> anyhow::Result<Self> {
-        serde_json::from_slice(printed).context("what speedtest --json printed")
+    pub(crate) fn median(&self) -> Option<usize> {
+        let mut upper = self.filled().map(|(value, _)| value);
+        upper.find(|value| self.share(&(0..=*value)).is_some_and(|share| share >= 0.5))
+    }
+
+    fn filled(&self) -> impl Iterator<Item = (usize, u64)> {
+        self.0.iter().copied().enumerate().skip(1)
     }
 }
 
@@ -88,31 +99,25 @@ impl Speedtest {
 mod tests {
     use super::*;
 
-    const PRINTED: &str = r#"{"version": "0.1.0", "host": {"kernel": "6", "cpu": null, "cpus": 2,
-        "memory_mib": null, "root": true}, "settings": {"mtu": 1420}, "ceiling": {"gbps": 40.0},
-        "runs": [
-            {"name": "tcp-1", "gbps": 5.5, "kpps": null, "loss": null, "cpu_s_per_gb": 2.5},
-            {"name": "udp-64", "gbps": 0.25, "kpps": 480.0, "generator_limited": false}],
-        "peak_memory_bytes": 12000000}"#;
-
     #[test]
-    fn what_the_speed_test_prints_is_read_by_the_names_of_its_tests() {
-        let found = Speedtest::read(PRINTED.as_bytes()).unwrap();
-        assert_eq!(found.peak_memory_bytes, Some(12_000_000));
-        let tcp = found.of("tcp-1").unwrap();
-        assert_eq!((tcp.gbps, tcp.kpps), (Some(5.5), None));
-        assert_eq!(found.of("udp-64").unwrap().kpps, Some(480.0));
-        assert!(found.of("udp-65").is_err());
-        assert!(Speedtest::read(b"idle latency").is_err());
+    fn shares_and_the_median_leave_empty_batches_out() {
+        let mut counts = vec![0; 65];
+        (counts[0], counts[1], counts[20], counts[64]) = (1_000, 2, 5, 3);
+        let histogram = Histogram(counts);
+        assert_eq!(histogram.share(&(10..=20)), Some(0.5));
+        assert_eq!(histogram.share(&(21..=usize::MAX)), Some(0.3));
+        assert_eq!(
+            (histogram.median(), Histogram(vec![7]).median()),
+            (Some(20), None)
+        );
     }
 
     #[test]
     fn a_speed_test_that_fails_says_why() {
-        let shell = |script| Speedtest::run(Path::new("/bin/sh"), ["-c", script]);
+        let refusal = Speedtest::run(Path::new("/bin/sh"), &[])
+            .unwrap_err()
+            .to_string();
         // `sh speedtest` looks for a script of that name.
-        let refusal = shell("").unwrap_err().to_string();
         assert!(refusal.starts_with("speedtest: "), "{refusal}");
-        let missing = Speedtest::run(Path::new("/nowhere/convoy"), [""]).unwrap_err();
-        assert_eq!(missing.to_string(), "start /nowhere/convoy");
     }
 }

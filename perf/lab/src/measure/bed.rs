@@ -1,4 +1,4 @@
-//! Where a tunnel is measured: what [`wireguard`](crate::wireguard) draws, with traffic agents.
+//! A tunnel to be measured: that of [`wireguard`](crate::wireguard), with traffic agents.
 
 use std::{
     net::IpAddr,

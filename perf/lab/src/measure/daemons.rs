@@ -1,4 +1,4 @@
-//! The two daemons of a tunnel: whether they live, and what they have used.
+//! The two daemons of a tunnel: whether they live, their CPU time and their counters.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::time::Duration;
@@ -21,12 +21,12 @@ pub struct Readings {
     pub right: Reading,
 }
 
-/// What a daemon had used and counted.
+/// A daemon's CPU time and counters.
 #[derive(Debug)]
 pub struct Reading {
     /// CPU time of all its threads since it was started.
     pub cpu: Duration,
-    /// What it has counted; none where the daemon is not Convoy.
+    /// Its counters; none where the daemon is not Convoy.
     pub counters: Option<Counters>,
 }
 
@@ -82,14 +82,14 @@ pub fn check(tunnel: &mut Tunnel) -> Result<(), LabError> {
     Ok(())
 }
 
-/// What the daemon at `end` wrote last, for a message.
+/// The end of the log of the daemon at `end`, for a message.
 #[must_use]
 pub fn log_tail(end: &End) -> String {
     let label = end.namespace.label();
     let log = end.daemon.log();
     let lines: Vec<_> = log.lines().collect();
     if lines.is_empty() {
-        return format!("the {label} one logged nothing (LOG_LEVEL=debug tells more)");
+        return format!("the {label} one logged nothing (LOG_LEVEL=debug shows more)");
     }
     let tail = &lines[lines.len().saturating_sub(LOG_LINES)..];
     format!(
@@ -98,14 +98,23 @@ pub fn log_tail(end: &End) -> String {
     )
 }
 
-fn read_one(daemon: &Daemon) -> Result<Reading, LabError> {
+/// The counters of a daemon; none where it is not Convoy.
+///
+/// # Errors
+///
+/// [`LabError::Daemon`] when it is gone, or does not answer.
+pub fn counters(daemon: &Daemon) -> Result<Option<Counters>, LabError> {
     let answer = daemon.request(&format!("{}\n\n", convoy_stats::REQUEST))?;
     let report = convoy_stats::json_of(&answer)
         .map(serde_json::from_str::<Report>)
         .transpose()
         .map_err(|error| daemon.failed(format!("its counters cannot be read: {error}")))?;
+    Ok(report.map(|report| report.counters))
+}
+
+fn read_one(daemon: &Daemon) -> Result<Reading, LabError> {
     Ok(Reading {
         cpu: cpu_time(daemon)?,
-        counters: report.map(|report| report.counters),
+        counters: counters(daemon)?,
     })
 }

@@ -1,4 +1,4 @@
-//! The two ends of a path and what is sent between them.
+//! The two ends of a path, and the traffic between them.
 //!
 //! The near end connects and the far end listens, whichever way the data goes: between two hosts
 //! the near one's firewall then lets everything in.
@@ -104,7 +104,7 @@ impl Ends {
         Ok(())
     }
 
-    /// Waits for the end of what [`Self::begin_ping`] started.
+    /// Waits for the probes that [`Self::begin_ping`] started.
     ///
     /// # Errors
     /// See [`Ends`].
@@ -192,7 +192,7 @@ impl Ends {
         }
     }
 
-    /// Waits for the end of what [`Self::begin_tcp`] started.
+    /// Waits for the end of the load that [`Self::begin_tcp`] started.
     ///
     /// # Errors
     /// See [`Ends`].
@@ -237,7 +237,7 @@ impl Ends {
         }
     }
 
-    /// Waits until what [`Self::begin_udp`] started is sent.
+    /// Waits until the packets of [`Self::begin_udp`] are sent.
     ///
     /// # Errors
     /// See [`Ends`].
@@ -248,7 +248,7 @@ impl Ends {
         }
     }
 
-    /// Waits until what was sent has arrived or is lost.
+    /// Waits until all packets have arrived or are lost.
     ///
     /// # Errors
     /// See [`Ends`].
@@ -286,7 +286,7 @@ fn unexpected(who: &str, event: &Event) -> TrafficError {
     TrafficError::Protocol(format!("the {who} answered {event:?}"))
 }
 
-/// What the near and the far end do.
+/// The roles of the near and the far end.
 fn flows(direction: Direction) -> (Flow, Flow) {
     match direction {
         Direction::Up => (Flow::Send, Flow::Receive),

@@ -16,9 +16,9 @@ pub enum MeasureError {
     NoPassage {
         /// How long was tried.
         patience: Duration,
-        /// What the left daemon wrote last.
+        /// The end of the left daemon's log.
         left: String,
-        /// What the right daemon wrote last.
+        /// The end of the right daemon's log.
         right: String,
     },
 }

@@ -9,7 +9,7 @@ use nix::{
 };
 use serde::{Deserialize, Serialize};
 
-/// What a result depends on besides the daemon.
+/// The machine, as far as results depend on it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Host {
     /// The kernel's release.
@@ -22,15 +22,15 @@ pub struct Host {
     pub memory_mib: Option<u64>,
     /// Whether this process is root's.
     pub root: bool,
-    /// What TCP uses in a lab's namespaces.
+    /// TCP's congestion control in a lab's namespaces.
     pub congestion_control: Option<String>,
     /// `vm.percpu_pagelist_high_fraction`, which bounds the free pages that a processor keeps for itself.
-    /// With 0, what it is unless set, the kernel chooses as it runs, and keeps up to an eighth of memory so.
+    /// With 0, the default, the kernel chooses as it runs, and keeps up to an eighth of memory so.
     pub percpu_pagelist_high_fraction: Option<u32>,
 }
 
 impl Host {
-    /// What can be learned of this machine.
+    /// This machine.
     #[must_use]
     pub fn of_this_machine() -> Self {
         Self {
@@ -47,7 +47,7 @@ impl Host {
         }
     }
 
-    /// What to do about a lab's TCP that is not cubic.
+    /// The fix for a lab's TCP that is not cubic.
     #[must_use]
     pub fn cubic_advice(&self) -> Option<String> {
         let used = self.congestion_control.as_deref()?;
@@ -63,7 +63,7 @@ impl Host {
 /// Congestion controls that all may use, and a namespace as its default.
 const ALLOWED: &str = "net/ipv4/tcp_allowed_congestion_control";
 
-/// In a line: processors, kernel, and what was set that sets the speed.
+/// In a line: processors, kernel, and settings that decide the speed.
 impl fmt::Display for Host {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let cpu = self.cpu.as_deref().unwrap_or("an unnamed CPU");
@@ -87,7 +87,7 @@ fn congestion_control() -> Option<String> {
     setting("net/ipv4/tcp_congestion_control")
 }
 
-/// What the kernel is set to.
+/// A setting of the kernel.
 fn setting(name: &str) -> Option<String> {
     let value = fs::read_to_string(format!("/proc/sys/{name}")).ok()?;
     Some(value.trim().to_owned())
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_set_is_told_beside_the_kernel() {
+    fn settings_are_shown_beside_the_kernel() {
         let mut host = Host {
             kernel: "6.18".to_owned(),
             cpu: Some("A CPU".to_owned()),

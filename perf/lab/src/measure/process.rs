@@ -1,11 +1,43 @@
-//! What a process has used, whatever it is.
+//! The resources that a process has used, whichever program it runs.
 
 use std::{fs, io, time::Duration};
 
 use nix::{time::ClockId, unistd::Pid};
+use procfs::{CurrentSI as _, KernelStats, ProcError, process::Process};
 
 /// To `/proc/PID/clear_refs`: forget the peak (proc_pid_clear_refs(5)).
 const FORGET_PEAK: &str = "5";
+
+/// A process at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Usage {
+    /// Memory, in KiB (`VmRSS`).
+    pub resident_kib: u64,
+    /// The most memory that it had, in KiB (`VmHWM`).
+    pub peak_kib: u64,
+    /// Its threads.
+    pub threads: u64,
+    /// Its open descriptors.
+    pub descriptors: u64,
+}
+
+/// Memory, threads and descriptors.
+///
+/// # Errors
+///
+/// When it is gone.
+pub fn usage(pid: Pid) -> io::Result<Usage> {
+    let process = Process::new(pid.as_raw()).map_err(error)?;
+    let status = process.status().map_err(error)?;
+    // A process that has ended and was not waited for yet has no memory.
+    let ended = || io::Error::new(io::ErrorKind::NotFound, "the process has ended");
+    Ok(Usage {
+        resident_kib: status.vmrss.ok_or_else(ended)?,
+        peak_kib: status.vmhwm.ok_or_else(ended)?,
+        threads: status.threads,
+        descriptors: process.fd_count().map_err(error)? as u64,
+    })
+}
 
 /// CPU time of all its threads since it was started.
 ///
@@ -23,22 +55,36 @@ pub fn cpu_time(pid: Pid) -> io::Result<Duration> {
 ///
 /// When it is gone.
 pub fn peak_memory(pid: Pid) -> io::Result<u64> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let peak = status.lines().find_map(|line| {
-        let kib = line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?;
-        kib.parse::<u64>().ok()
-    });
-    let missing = || io::Error::new(io::ErrorKind::InvalidData, "no VmHWM in its status");
-    peak.map(|kib| kib * 1_024).ok_or_else(missing)
+    Ok(usage(pid)?.peak_kib * 1_024)
 }
 
-/// Lets [`peak_memory`] tell the peak from now on.
+/// Makes [`peak_memory`] report the peak from now on.
 ///
 /// # Errors
 ///
 /// When it is gone, or is another user's.
 pub fn forget_peak_memory(pid: Pid) -> io::Result<()> {
     fs::write(format!("/proc/{pid}/clear_refs"), FORGET_PEAK)
+}
+
+/// CPU time of all processes since the start of the machine, and stolen time; without interrupts, which traffic
+/// causes.
+///
+/// # Errors
+///
+/// When `/proc/stat` cannot be read.
+pub fn machine_busy() -> io::Result<Duration> {
+    let total = KernelStats::current().map_err(error)?.total;
+    let stolen = total.steal_ms().unwrap_or(0);
+    let busy_ms = total.user_ms() + total.nice_ms() + total.system_ms() + stolen;
+    Ok(Duration::from_millis(busy_ms))
+}
+
+fn error(error: ProcError) -> io::Error {
+    match error {
+        ProcError::Io(error, _) => error,
+        other => io::Error::other(other),
+    }
 }
 
 #[cfg(test)]
@@ -56,14 +102,16 @@ mod tests {
         forget_peak_memory(own).unwrap();
         let after = peak_memory(own).unwrap();
         assert!(after + BYTES as u64 / 2 < with_block, "{after}");
-        assert!(cpu_time(own).unwrap() > Duration::ZERO);
+        let usage = usage(own).unwrap();
+        assert!(
+            usage.threads >= 1 && usage.descriptors >= 1 && cpu_time(own).unwrap() > Duration::ZERO
+        );
     }
 
     #[test]
-    fn a_process_that_is_gone_has_used_nothing_that_can_be_told() {
+    fn a_process_that_is_gone_is_an_error() {
         // Above PID_MAX_LIMIT.
         let nobody = Pid::from_raw((1 << 22) + 1);
-        assert!(cpu_time(nobody).is_err());
-        assert!(peak_memory(nobody).is_err());
+        assert!(cpu_time(nobody).is_err() && usage(nobody).is_err());
     }
 }

@@ -1,9 +1,19 @@
-//! The highest rate with little loss: steps up or down, bisection, confirmation. Pure: the caller
-//! probes.
+//! The highest rate with little loss: up after a probe that passes, down after one that fails, averaged over the
+//! turns (W. J. Dixon and A. M. Mood, "A method for obtaining and analyzing sensitivity data", 1948). Pure: the
+//! caller probes.
+//!
+//! Near the limit of a whole machine a probe fails or passes by chance. That misleads a bisection for good; here it
+//! costs a step back.
 
 /// The most loss with which a probe passes, as a share of the packets sent.
 pub const TOLERATED_LOSS: f64 = 0.01;
-const LONGEST_STEP: f64 = 2.0;
+/// Without a known rate: doubled until a probe fails, else quartered until one passes.
+const COARSE: f64 = 2.0;
+/// Probes of a sequence.
+const PROBES: usize = 10;
+/// From one rate to the next, as a ratio: until the sequence turns for the first time, and from then on.
+const FIRST_STEP: f64 = 1.12;
+const STEP: f64 = 1.05;
 /// A confirmation that fails lowers the rate by these shares, one after the other.
 const STEPS_DOWN: [f64; 4] = [0.05, 0.1, 0.2, 0.4];
 
@@ -16,14 +26,9 @@ pub struct Range {
     pub lowest: f64,
     /// Above this the search stops.
     pub highest: f64,
-    /// How far the second probe is above the first, as a ratio; below it is twice as far. Each
-    /// further step is twice as long (on a scale of ratios), up to a doubling.
-    pub step: f64,
-    /// The search ends when the rates that passed and failed are this close, as a ratio.
-    pub resolution: f64,
 }
 
-/// What the caller is to try.
+/// A request to the caller.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Attempt {
     /// Packets a second.
@@ -41,21 +46,20 @@ pub enum Stage {
     Confirm,
 }
 
-/// What came of an attempt.
+/// The outcome of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Trial {
-    /// What the sender reached, in packets a second.
+    /// The rate that the sender reached, in packets a second.
     pub sent_pps: f64,
     /// Whether that is the rate asked for.
     pub held_rate: bool,
     /// Share of the packets sent that did not arrive.
     pub loss: f64,
-    /// Share of the packets sent that arrived and that the receiver was too slow to take; part of
-    /// `loss`.
+    /// Share of the packets sent that arrived and that the receiver was too slow to take; part of `loss`.
     pub receiver_loss: f64,
 }
 
-/// What a search found.
+/// The outcome of a search.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Found {
     /// The highest rate in packets a second.
@@ -66,9 +70,8 @@ pub struct Found {
     pub generator_limited: bool,
 }
 
-/// Searches `range` by attempts of the caller; none where even the lowest rate loses packets.
-///
-/// A probe that fails is repeated once; a confirmation is not, since that would take long.
+/// The rate in `range` that half of the probes pass, confirmed by a longer attempt or lowered until one passes;
+/// none where even the lowest rate loses packets.
 ///
 /// # Errors
 /// Those of the caller's attempts.
@@ -76,153 +79,162 @@ pub fn highest_rate<E>(
     range: Range,
     mut attempt: impl FnMut(Attempt) -> Result<Trial, E>,
 ) -> Result<Option<Found>, E> {
-    let Some(found) = highest_probed_rate(range, &mut attempt)? else {
-        return Ok(None);
-    };
-    confirm(found, &mut attempt).map(Some)
+    match rate_that_half_pass(range, None, &mut attempt)? {
+        Some(found) => confirm(found, &mut attempt).map(Some),
+        None => Ok(None),
+    }
 }
 
-/// As [`highest_rate`] without the confirmation.
+/// The rate in `range` that half of the probes pass, looked for around `known`, a rate found before; none where even
+/// the lowest rate loses packets. Nothing is confirmed: it is an average.
 ///
 /// # Errors
 /// Those of the caller's attempts.
-pub(super) fn highest_probed_rate<E>(
+pub fn rate_that_half_pass<E>(
     range: Range,
-    attempt: &mut impl FnMut(Attempt) -> Result<Trial, E>,
+    known: Option<f64>,
+    mut attempt: impl FnMut(Attempt) -> Result<Trial, E>,
 ) -> Result<Option<Found>, E> {
-    let mut probe = |rate_pps| try_twice(rate_pps, attempt);
-    let Some(mut bracket) = bracket(range, &mut probe)? else {
+    let mut probe = |rate_pps| {
+        let stage = Stage::Probe;
+        attempt(Attempt { rate_pps, stage }).map(|trial| Verdict::of(rate_pps, trial))
+    };
+    if let Some(start) = known {
+        let sequence = Sequence::run(start, range, &mut probe)?;
+        if sequence.has_turned() {
+            return Ok(Some(sequence.found()));
+        }
+    }
+    let Some(start) = coarse(range, &mut probe)? else {
         return Ok(None);
     };
-    bisect(&mut bracket, range.resolution, &mut probe)?;
-    Ok(Some(Found {
-        rate_pps: bracket.passed,
-        confirmed: false,
-        generator_limited: bracket.generator_limited,
-    }))
+    Ok(Some(Sequence::run(start, range, &mut probe)?.found()))
 }
 
-/// What an attempt says about its rate.
+/// The verdict of an attempt on its rate.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Verdict {
+enum Verdict {
     Passed,
     /// Few losses, but the sender reached only this rate.
     Slow(f64),
-    /// Too much loss at this rate.
+    /// Too much loss.
     Lost {
-        rate_pps: f64,
         by_receiver: bool,
     },
 }
 
 impl Verdict {
-    pub(super) fn of(rate_pps: f64, trial: Trial) -> Self {
+    fn of(rate_pps: f64, trial: Trial) -> Self {
         if trial.loss > TOLERATED_LOSS {
-            Self::Lost {
-                rate_pps: trial.sent_pps.min(rate_pps),
-                by_receiver: trial.loss - trial.receiver_loss <= TOLERATED_LOSS,
-            }
+            let by_receiver = trial.loss - trial.receiver_loss <= TOLERATED_LOSS;
+            Self::Lost { by_receiver }
         } else if trial.held_rate {
             Self::Passed
         } else {
-            Self::Slow(trial.sent_pps)
+            Self::Slow(trial.sent_pps.min(rate_pps))
         }
     }
 }
 
-fn try_twice<E>(
-    rate_pps: f64,
-    attempt: &mut impl FnMut(Attempt) -> Result<Trial, E>,
-) -> Result<Verdict, E> {
-    let stage = Stage::Probe;
-    let mut verdict =
-        || attempt(Attempt { rate_pps, stage }).map(|trial| Verdict::of(rate_pps, trial));
-    let first = verdict()?;
-    if first == Verdict::Passed {
-        return Ok(first);
-    }
-    Ok(match (first, verdict()?) {
-        (Verdict::Slow(first), Verdict::Slow(second)) => Verdict::Slow(first.max(second)),
-        (slow @ Verdict::Slow(_), Verdict::Lost { .. }) => slow,
-        (_, second) => second,
-    })
-}
-
-/// The highest rate that passed, the lowest that did not, and why not.
-#[derive(Debug)]
-struct Bracket {
-    passed: f64,
-    failed: f64,
-    generator_limited: bool,
-}
-
-impl Bracket {
-    fn open() -> Self {
-        Self {
-            passed: 0.0,
-            failed: f64::INFINITY,
-            generator_limited: false,
-        }
-    }
-
-    fn narrow(&mut self, rate: f64, verdict: Verdict) {
-        match verdict {
-            Verdict::Passed => self.passed = rate,
-            Verdict::Slow(reached) => {
-                self.passed = self.passed.max(reached);
-                self.failed = rate;
-                self.generator_limited = true;
-            }
-            Verdict::Lost {
-                rate_pps,
-                by_receiver,
-            } => {
-                self.failed = rate_pps.max(self.passed);
-                self.generator_limited = by_receiver;
-            }
-        }
-    }
-}
-
-/// Raises the rate until a probe fails, or lowers it until one passes.
-fn bracket<E>(
+/// About the highest rate that passes, within a factor of two. A probe that fails is repeated once.
+fn coarse<E>(
     range: Range,
     probe: &mut impl FnMut(f64) -> Result<Verdict, E>,
-) -> Result<Option<Bracket>, E> {
+) -> Result<Option<f64>, E> {
+    let mut twice = |rate| match probe(rate)? {
+        Verdict::Passed => Ok(Verdict::Passed),
+        _ => probe(rate),
+    };
     let mut rate = range.start;
-    let mut step = range.step;
-    let mut bracket = Bracket::open();
-    bracket.narrow(rate, probe(rate)?);
-    while bracket.passed == 0.0 {
+    let mut verdict = twice(rate)?;
+    while let Verdict::Lost { .. } = verdict {
         if rate <= range.lowest {
             return Ok(None);
         }
-        rate = (rate / (step * step)).max(range.lowest);
-        step = longer(step);
-        bracket.narrow(rate, probe(rate)?);
+        rate = (rate / (COARSE * COARSE)).max(range.lowest);
+        verdict = twice(rate)?;
     }
-    while bracket.failed.is_infinite() && rate < range.highest {
-        rate = (rate * step).min(range.highest);
-        step = longer(step);
-        bracket.narrow(rate, probe(rate)?);
+    while verdict == Verdict::Passed && rate < range.highest {
+        let next = (rate * COARSE).min(range.highest);
+        verdict = twice(next)?;
+        if verdict == Verdict::Passed {
+            rate = next;
+        }
     }
-    Ok(Some(bracket))
+    Ok(Some(match verdict {
+        Verdict::Passed => rate,
+        Verdict::Slow(reached) => reached.max(rate),
+        // Between the rate that passed and the one that failed.
+        Verdict::Lost { .. } => rate * COARSE.sqrt(),
+    }))
 }
 
-fn longer(step: f64) -> f64 {
-    (step * step).min(LONGEST_STEP)
+/// Probes one after the other, each a step from the one before.
+struct Sequence {
+    /// The rates from the first turn on, with the one that would be next.
+    rates: Vec<f64>,
+    passed: usize,
+    failed: usize,
+    /// Failures in which the sender or the receiver was too slow.
+    by_generator: usize,
 }
 
-fn bisect<E>(
-    bracket: &mut Bracket,
-    resolution: f64,
-    probe: &mut impl FnMut(f64) -> Result<Verdict, E>,
-) -> Result<(), E> {
-    while bracket.failed.is_finite() && bracket.failed > bracket.passed * resolution {
-        let middle = (bracket.passed * bracket.failed).sqrt();
-        bracket.narrow(middle, probe(middle)?);
+impl Sequence {
+    fn run<E>(
+        start: f64,
+        range: Range,
+        probe: &mut impl FnMut(f64) -> Result<Verdict, E>,
+    ) -> Result<Self, E> {
+        let mut sequence = Self {
+            rates: vec![start],
+            passed: 0,
+            failed: 0,
+            by_generator: 0,
+        };
+        let mut rate = start;
+        for _ in 0..PROBES {
+            let direction = sequence.note(probe(rate)?);
+            let step = if sequence.has_turned() {
+                STEP
+            } else {
+                sequence.rates.clear();
+                FIRST_STEP
+            };
+            rate = (rate * step.powi(direction)).clamp(range.lowest, range.highest);
+            sequence.rates.push(rate);
+        }
+        Ok(sequence)
     }
-    Ok(())
+
+    /// Counts a probe, and returns where to go after it: up (1) or down (-1).
+    fn note(&mut self, verdict: Verdict) -> i32 {
+        let is_of_generator = match verdict {
+            Verdict::Passed => {
+                self.passed += 1;
+                return 1;
+            }
+            Verdict::Slow(_) => true,
+            Verdict::Lost { by_receiver } => by_receiver,
+        };
+        self.failed += 1;
+        self.by_generator += usize::from(is_of_generator);
+        -1
+    }
+
+    /// Whether it went both up and down.
+    fn has_turned(&self) -> bool {
+        self.passed > 0 && self.failed > 0
+    }
+
+    /// The mean of the rates, on the scale on which the steps are equal.
+    fn found(&self) -> Found {
+        let logarithms: f64 = self.rates.iter().map(|rate| rate.ln()).sum();
+        Found {
+            rate_pps: (logarithms / self.rates.len() as f64).exp(),
+            confirmed: false,
+            generator_limited: self.by_generator * 2 > self.failed,
+        }
+    }
 }
 
 /// Tries the rate for longer, and lower ones while it fails.
@@ -235,27 +247,140 @@ fn confirm<E>(
         let rate_pps = found.rate_pps;
         let stage = Stage::Confirm;
         match Verdict::of(rate_pps, attempt(Attempt { rate_pps, stage })?) {
-            Verdict::Passed => {
-                found.confirmed = true;
-                return Ok(found);
-            }
+            Verdict::Passed => found.confirmed = true,
             Verdict::Slow(reached) => {
-                return Ok(Found {
-                    rate_pps: reached,
-                    confirmed: true,
-                    generator_limited: true,
-                });
+                (found.rate_pps, found.confirmed) = (reached, true);
+                found.generator_limited = true;
             }
-            Verdict::Lost { by_receiver, .. } => {
+            Verdict::Lost { by_receiver } => {
                 found.generator_limited = by_receiver;
-                let Some(step) = steps_down.next() else {
-                    return Ok(found);
-                };
-                found.rate_pps *= 1.0 - step;
+                if let Some(step) = steps_down.next() {
+                    found.rate_pps *= 1.0 - step;
+                    continue;
+                }
             }
         }
+        return Ok(found);
     }
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use std::convert::Infallible;
+
+    use super::*;
+
+    const RANGE: Range = Range {
+        start: 64_000.0,
+        lowest: 1_000.0,
+        highest: 4_000_000.0,
+    };
+
+    fn trial(rate_pps: f64, loss: f64) -> Trial {
+        Trial {
+            sent_pps: rate_pps,
+            held_rate: true,
+            loss,
+            receiver_loss: 0.0,
+        }
+    }
+
+    fn overflow(capacity: f64, rate: f64) -> f64 {
+        (1.0 - capacity / rate).max(0.0)
+    }
+
+    /// The result on a link, and the number of probes. `link` gives the loss of a probe by its number and rate.
+    fn half_pass(known: Option<f64>, link: impl Fn(usize, f64) -> f64) -> (f64, usize) {
+        let mut probes = 0;
+        let Ok(found) = rate_that_half_pass(RANGE, known, |Attempt { rate_pps, .. }| {
+            probes += 1;
+            Ok::<_, Infallible>(trial(rate_pps, link(probes, rate_pps)))
+        });
+        (found.unwrap().rate_pps, probes)
+    }
+
+    #[test]
+    fn the_rate_of_a_link_is_found_within_a_step() {
+        for capacity in [1_500.0, 9_000.0, 64_000.0, 97_000.0, 231_000.0, 3_000_000.0] {
+            let near = [0.9, 1.0, 1.1].map(|off| Some(capacity * off));
+            for known in [None, Some(10_000.0), near[0], near[1], near[2]] {
+                let (rate, probes) = half_pass(known, |_, rate| overflow(capacity, rate));
+                let ratio = rate / capacity;
+                assert!(
+                    (0.94..1.06).contains(&ratio),
+                    "{capacity} {known:?}: {ratio}"
+                );
+                assert!(probes == PROBES || !near.contains(&known), "{probes}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_probe_that_fails_by_chance_costs_a_step() {
+        for hiccup in 1..=PROBES {
+            let link = |probe, rate| overflow(200_000.0, rate) + f64::from(probe == hiccup);
+            for (known, least) in [(None, 0.85), (Some(200_000.0), 0.92)] {
+                let (rate, _) = half_pass(known, link);
+                assert!(
+                    (least..1.06).contains(&(rate / 200_000.0)),
+                    "{known:?}: {rate}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn of_a_limit_that_wavers_neither_end_is_found() {
+        let wavering = |probe, rate| overflow([150_000.0, 250_000.0][probe % 2], rate);
+        for known in [None, Some(160_000.0), Some(200_000.0), Some(240_000.0)] {
+            let (rate, _) = half_pass(known, wavering);
+            assert!((155e3..245e3).contains(&rate), "{known:?}: {rate}");
+        }
+    }
+
+    #[test]
+    fn a_generator_that_sets_the_limit_is_reported() {
+        for (held_rate, loss) in [(false, 0.0), (true, 0.5)] {
+            let Ok(found) = highest_rate(RANGE, |attempt| {
+                let is_over = attempt.rate_pps > 310_000.0;
+                let loss = if is_over { loss } else { 0.0 };
+                Ok::<_, Infallible>(Trial {
+                    held_rate: held_rate || !is_over,
+                    receiver_loss: loss,
+                    ..trial(attempt.rate_pps.min(310_000.0), loss)
+                })
+            });
+            let found = found.unwrap();
+            assert!(found.generator_limited, "{found:?}");
+            assert!((280e3..330e3).contains(&found.rate_pps), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn a_confirmation_that_fails_lowers_the_rate_until_one_passes() {
+        let searched = |confirmed_below: f64| {
+            let Ok(found) = highest_rate(RANGE, |Attempt { rate_pps, stage }| {
+                let capacity = match stage {
+                    Stage::Probe => 100_000.0,
+                    Stage::Confirm => confirmed_below,
+                };
+                Ok::<_, Infallible>(trial(rate_pps, overflow(capacity, rate_pps)))
+            });
+            found.unwrap()
+        };
+        assert!(searched(200_000.0).confirmed);
+        let lowered = searched(80_000.0);
+        assert!(
+            lowered.confirmed && (60e3..81e3).contains(&lowered.rate_pps),
+            "{lowered:?}"
+        );
+        assert!(!searched(1_000.0).confirmed);
+    }
+
+    #[test]
+    fn a_link_that_loses_at_every_rate_has_none() {
+        let lossy = |attempt: Attempt| Ok::<_, Infallible>(trial(attempt.rate_pps, 0.5));
+        assert_eq!(rate_that_half_pass(RANGE, Some(2_000.0), lossy), Ok(None));
+        assert_eq!(highest_rate(RANGE, lossy), Ok(None));
+    }
+}

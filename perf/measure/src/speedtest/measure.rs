@@ -33,8 +33,6 @@ const RATES: Range = Range {
     start: 32_000.0,
     lowest: 1_000.0,
     highest: 4_000_000.0,
-    step: 2.0,
-    resolution: 1.03,
 };
 
 /// Where tests run.

@@ -1,0 +1,244 @@
+//! Changes and noise, and how both are shown.
+
+use convoy_lab::measure::Sample;
+use serde::{Deserialize, Serialize};
+
+use super::{Record, tunnel};
+use crate::table::{self, cell, number};
+
+/// The least noise: no run resolves less, whatever another run says.
+const LEAST_NOISE: f64 = 0.01;
+/// A time with more noise is not shown: it could not show a change either.
+const MOST_NOISE: f64 = 0.1;
+const LEGEND: &str = "
+Medians over the rounds. Noise is the furthest from 1 that the base's ratio to itself was in any round; times with
+more than 10 % are not shown. A change lies beyond the noise, and points the same way in every round. Instructions are
+those of one repetition: they differ only where the code does.
+";
+
+/// One stage.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Row {
+    pub(super) name: String,
+    /// Nanoseconds; without a base, those of this tree.
+    base: Option<Sample>,
+    head: Option<Sample>,
+    /// The furthest from 1 that a ratio of the base to itself was, in any round.
+    noise: Option<f64>,
+    /// The head divided by the base, within each round.
+    pub(super) compared: Option<Sample>,
+    pub(super) instructions: Instructions,
+}
+
+/// Of one repetition, where they were counted.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Instructions {
+    pub(super) base: Option<f64>,
+    pub(super) head: Option<f64>,
+}
+
+impl Row {
+    /// `itself` are two series of the base, `head` one of the head; each has a value a round.
+    pub(super) fn new(name: String, itself: [Vec<f64>; 2], head: Option<Vec<f64>>) -> Self {
+        let noise = Sample::of_ratios(&itself[0], &itself[1]).map(|ratios| {
+            let distances = ratios.values.iter().map(|ratio| distance(*ratio));
+            distances.fold(LEAST_NOISE, f64::max)
+        });
+        Self {
+            name,
+            compared: head
+                .as_ref()
+                .and_then(|head| Sample::of_ratios(head, &itself[0])),
+            base: Sample::of(itself.concat()),
+            head: head.and_then(Sample::of),
+            noise,
+            instructions: Instructions::default(),
+        }
+    }
+
+    fn is_clear(&self) -> bool {
+        self.noise.is_some_and(|noise| noise <= MOST_NOISE)
+    }
+
+    /// `faster`, `slower`, or nothing where no change is sure.
+    fn change(&self) -> &'static str {
+        let Some((ratio, noise)) = self.compared.as_ref().zip(self.noise) else {
+            return "";
+        };
+        let is_unanimous = ratio.min > 1.0 || ratio.max < 1.0;
+        match is_unanimous && distance(ratio.median) > noise {
+            false => "",
+            true if ratio.median > 1.0 => "**slower**",
+            true => "faster",
+        }
+    }
+
+    fn name(&self) -> String {
+        self.name.trim_start_matches("stages::").to_owned()
+    }
+
+    fn time(&self, of: Option<&Sample>) -> String {
+        cell(
+            of.filter(|_| self.is_clear())
+                .map(|sample| time(sample.median)),
+        )
+    }
+
+    fn noise(&self) -> String {
+        cell(self.noise.map(|noise| format!("{:.1} %", noise * 100.0)))
+    }
+}
+
+/// How far a ratio is from 1, either way the same: of 2 as of ½.
+fn distance(ratio: f64) -> f64 {
+    ratio.max(1.0 / ratio) - 1.0
+}
+
+fn time(nanoseconds: f64) -> String {
+    match nanoseconds {
+        ns if ns < 1e3 => format!("{ns:.1} ns"),
+        ns if ns < 1e6 => format!("{:.2} µs", ns / 1e3),
+        ns => format!("{:.2} ms", ns / 1e6),
+    }
+}
+
+impl Record {
+    pub(super) fn text(&self) -> String {
+        match self.base {
+            Some(_) => comparison_section(self),
+            None => stages_section(self),
+        }
+    }
+}
+
+/// Every stage of one tree.
+pub(crate) fn stages_section(record: &Record) -> String {
+    let head = ["stage", "median", "noise", "instructions"].map(str::to_owned);
+    let row = |row: &Row| {
+        let counted = number(row.instructions.head, 0);
+        vec![
+            row.name(),
+            row.time(row.base.as_ref()),
+            row.noise(),
+            counted,
+        ]
+    };
+    let rows = [head.to_vec()]
+        .into_iter()
+        .chain(record.rows.iter().map(row));
+    format!(
+        "{}\n{} rounds.\n\n{}{LEGEND}",
+        record.origin.paragraph(),
+        record.rounds,
+        table::markdown(rows.collect())
+    )
+}
+
+/// Every stage of both trees, and their tunnels.
+pub(crate) fn comparison_section(record: &Record) -> String {
+    let head = [
+        "stage",
+        "base",
+        "head",
+        "head ÷ base",
+        "noise",
+        "",
+        "instructions",
+        "head ÷ base",
+    ];
+    let head = head.map(str::to_owned);
+    let row = |row: &Row| {
+        let ratio = row.compared.as_ref().filter(|_| row.is_clear());
+        let ratio = ratio.map(|it| format!("{:.3} ({:.3}–{:.3})", it.median, it.min, it.max));
+        let counted = row.instructions;
+        let counted_ratio = counted
+            .head
+            .zip(counted.base)
+            .map(|(head, base)| head / base);
+        vec![
+            row.name(),
+            row.time(row.base.as_ref()),
+            row.time(row.head.as_ref()),
+            cell(ratio),
+            row.noise(),
+            row.change().to_owned(),
+            number(counted.head.or(counted.base), 0),
+            number(counted_ratio, 4),
+        ]
+    };
+    let rows = [head.to_vec()]
+        .into_iter()
+        .chain(record.rows.iter().map(row));
+    let (base, rounds) = (cell(record.base.as_ref()), record.rounds);
+    let stages = table::markdown(rows.collect());
+    let tunnel = record
+        .tunnel
+        .as_ref()
+        .map(tunnel::markdown)
+        .unwrap_or_default();
+    format!(
+        "{}\nAgainst {base}, {rounds} rounds.\n\n{stages}{LEGEND}\n{tunnel}",
+        record.origin.paragraph()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::origin::Origin;
+
+    fn row(itself: [[f64; 3]; 2], head: [f64; 3]) -> Row {
+        Row::new(
+            "stages::a".to_owned(),
+            itself.map(Vec::from),
+            Some(head.into()),
+        )
+    }
+
+    const STEADY: [[f64; 3]; 2] = [[10.0; 3]; 2];
+
+    #[test]
+    fn a_change_lies_beyond_the_noise_and_is_in_every_round() {
+        let noisy = [[10.0, 10.0, 11.0], [10.0; 3]];
+        assert_eq!(row(noisy, [9.2; 3]).change(), "");
+        assert_eq!(row(STEADY, [9.2; 3]).change(), "faster");
+        assert_eq!(row(STEADY, [10.8; 3]).change(), "**slower**");
+        assert_eq!(
+            row(STEADY, [9.95; 3]).change(),
+            "",
+            "below what a run resolves"
+        );
+        assert_eq!(
+            row(STEADY, [8.0, 8.0, 10.1]).change(),
+            "",
+            "not in every round"
+        );
+    }
+
+    #[test]
+    fn noise_is_the_same_either_way_and_hides_times_but_not_instructions() {
+        let mut noisy = row([[5.0; 3], [10.0; 3]], [5.0; 3]);
+        assert_eq!(noisy.noise, Some(1.0));
+        assert_eq!(row([[10.0; 3], [5.0; 3]], [5.0; 3]).noise, Some(1.0));
+        noisy.instructions.head = Some(77.0);
+        let record = Record {
+            origin: Origin::of_this_run(Vec::new()),
+            base: None,
+            rounds: 3,
+            rows: vec![noisy, row(STEADY, [10.0; 3])],
+            tunnel: None,
+        };
+        let text = stages_section(&record);
+        assert!(
+            text.contains("| a     |       – | 100.0 % |           77 |"),
+            "{text}"
+        );
+        assert!(text.contains("| 10.0 ns |   1.0 % |"), "{text}");
+    }
+
+    #[test]
+    fn a_stage_that_only_one_side_has_is_not_compared() {
+        let only_base = Row::new("a".to_owned(), [vec![10.0], vec![10.0]], None);
+        assert_eq!((only_base.change(), only_base.compared), ("", None));
+    }
+}

@@ -1,0 +1,126 @@
+//! Whole tunnels of two programs or more, each with daemons of its own that are up at the same time: every
+//! test is run on one after the other before the next test.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::ensure;
+use convoy_lab::wireguard::TunnelOptions;
+
+use crate::comparison::{Record, Turn};
+use crate::origin::Origin;
+use crate::rounds::{Progress, rotated};
+use crate::table::{self, cell, number};
+use crate::tunnel::rows::{self, OF_COMMITS};
+use crate::tunnel::{Contender, Outcome, Row, Stand};
+
+const LEGEND: &str = "
+Medians over the rounds, in brackets the lowest and the highest. Ratios are taken within each round; in
+brackets the interval of 95 % (of six rounds or more), or the lowest and the highest ratio.
+";
+
+/// The rows called `names`; without any, those that tell two builds apart.
+pub(super) fn rows_named(names: &[String]) -> anyhow::Result<Vec<&'static Row>> {
+    match names {
+        [] => rows::named(&OF_COMMITS),
+        names => rows::named(names),
+    }
+}
+
+/// Measures `rows` on each of `contenders` in `rounds` interleaved rounds.
+pub(super) fn measure(
+    contenders: Vec<Contender>,
+    rows: &[&Row],
+    rounds: u32,
+    window: Duration,
+) -> anyhow::Result<Record> {
+    ensure!(nix::unistd::geteuid().is_root(), "tunnels need root");
+    let tests = rows::tests_of(rows);
+    let mut progress = Progress::of(tests.len() * rounds as usize);
+    let stand = |one: &Contender| Stand::new(one, window, &TunnelOptions::default());
+    let mut stands: Vec<Stand> = contenders.iter().map(stand).collect::<Result<_, _>>()?;
+    let order: Vec<usize> = (0..stands.len()).collect();
+    let mut turns = Vec::new();
+    for round in 0..rounds {
+        for stand in &mut stands {
+            stand.restart()?;
+        }
+        let mut outcomes = vec![Outcome::default(); stands.len()];
+        for &test in &tests {
+            for &number in rotated(&order, round) {
+                outcomes[number].measure(&mut stands[number], test, rows)?;
+            }
+            progress.step(&format!(
+                "round {}: {}",
+                round + 1,
+                figures_of(test, rows, &outcomes)
+            ));
+        }
+        let named = contenders.iter().zip(outcomes);
+        turns.extend(named.map(|(contender, outcome)| Turn {
+            round,
+            contender: contender.name.clone(),
+            outcome,
+        }));
+    }
+    Ok(Record {
+        origin: Origin::of_this_run(Vec::new()),
+        rounds,
+        secs: window.as_secs(),
+        contenders,
+        absent: BTreeMap::new(),
+        rows: rows.iter().map(|row| row.name.to_owned()).collect(),
+        turns,
+    })
+}
+
+/// The figures of a test, contender by contender.
+fn figures_of(test: rows::Test, rows: &[&Row], outcomes: &[Outcome]) -> String {
+    let own: Vec<&Row> = rows
+        .iter()
+        .filter(|row| row.test == test)
+        .copied()
+        .collect();
+    let of_row = |row: &&Row| {
+        let figures = outcomes
+            .iter()
+            .map(|outcome| number(outcome.figures.get(row.name).copied(), row.decimals));
+        format!("{} {}", row.name, figures.collect::<Vec<_>>().join(" : "))
+    };
+    own.iter().map(of_row).collect::<Vec<_>>().join(", ")
+}
+
+/// A row each, the others beside the first contender.
+pub(super) fn markdown(record: &Record) -> String {
+    let names: Vec<_> = record.contenders.iter().map(|one| &one.name[..]).collect();
+    let Some((first, others)) = names.split_first() else {
+        return String::new();
+    };
+    let mut head = vec![String::new()];
+    head.extend(names.iter().map(|&name| name.to_owned()));
+    head.extend(others.iter().map(|other| format!("{other} ÷ {first}")));
+    let row = |row: &'static Row| {
+        let figure = |name: &&str| {
+            let mark = if record.is_limited(name, row) {
+                " \\*"
+            } else {
+                ""
+            };
+            cell(record.sample(name, row).map(|sample| {
+                let (digits, min, max) = (row.decimals, sample.min, sample.max);
+                format!(
+                    "{:.digits$} ({min:.digits$}–{max:.digits$}){mark}",
+                    sample.median
+                )
+            }))
+        };
+        let ratio = |other: &&str| cell(record.ratio(other, first, row).map(|it| it.text()));
+        let mut cells = vec![row.title.to_owned()];
+        cells.extend(names.iter().map(figure));
+        cells.extend(others.iter().map(ratio));
+        cells
+    };
+    let rows = [head].into_iter().chain(record.rows().into_iter().map(row));
+    let failures = record.failures().join("\n");
+    format!("{}{LEGEND}{failures}", table::markdown(rows.collect()))
+}

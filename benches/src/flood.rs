@@ -1,0 +1,222 @@
+//! `make flood`: the cost of a flood of datagrams to the traffic of a tunnel.
+//!
+//! ```text
+//!   attacker                                   right                          left
+//!   generator                                  daemon wg0 ══════ tunnel ══════ wg0 daemon
+//!   198.18.0.0/16 10.10.0.1 ── veth ── 10.10.0.2   veth0 ───────── veth ────── veth0
+//!                                              TCP receiver                    TCP sender
+//! ```
+//!
+//! For each kind of flood, interleaved pairs of runs: TCP through the tunnel while the generator aims at a closed
+//! port of the right host, and while it aims at the daemon's port. The first shows the cost to the kernel and
+//! of the generator; the ratio of the two is the daemon's.
+//!
+//! Fails if a kind fails; the message names it.
+
+mod row;
+mod scene;
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow, bail, ensure};
+use clap::ValueEnum;
+use convoy_lab::flood::{Datagrams, Flooded};
+use convoy_lab::measure::{Counters, process};
+
+use crate::origin::Origin;
+use crate::results;
+use crate::rounds::rotated;
+use row::{Report, Row};
+use scene::{Captured, Scene};
+
+/// Floods a daemon's port while TCP goes through its tunnel, and compares with a closed port
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The daemon
+    #[arg(long, value_name = "PROGRAM", default_value = "target/release/convoy")]
+    program: PathBuf,
+    /// The kinds of flood, instead of all
+    #[arg(long, value_delimiter = ',')]
+    kinds: Vec<Kind>,
+    /// Pairs of runs a kind
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// Seconds of a run
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=600))]
+    secs: u64,
+    /// Datagrams a second
+    #[arg(long, default_value_t = 100_000)]
+    rate: u32,
+    /// Also write the results to this file
+    #[arg(long)]
+    json: Option<PathBuf>,
+}
+
+/// A kind of flood.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Kind {
+    /// Random bytes of random lengths
+    Noise,
+    /// Handshake initiations by type and length, with wrong MACs
+    WrongMac,
+    /// Initiations that the peer has sent before
+    ReplayedHandshakes,
+    /// The same with a wrong answer to a cookie
+    WrongCookies,
+    /// Data that the peer has sent before, in the running session
+    ReplayedData,
+    /// Data for the running session with counters to come: every one is decrypted in vain
+    ForgedData,
+    /// Trains of 64 KiB in segments of 1,472 bytes, the last one shorter
+    Trains,
+    /// Trains of 64 segments of 100 bytes, the last one shorter
+    ShortTrains,
+}
+
+/// The port that a flood is aimed at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Aim {
+    ClosedPort,
+    Daemon,
+}
+
+/// One run.
+struct Run {
+    gbps: f64,
+    flooded: Flooded,
+    /// CPU seconds of the right daemon a second.
+    cpu: f64,
+    /// Counted by the right daemon, from before the flood until it was worked off.
+    counters: Counters,
+}
+
+/// Measures, prints and judges.
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    let is_there = args.program.is_file();
+    ensure!(
+        is_there,
+        "{} is not there (fix: make build, or --program)",
+        args.program.display()
+    );
+    let kinds = match &args.kinds[..] {
+        [] => Kind::value_variants(),
+        kinds => kinds,
+    };
+    let mut scene = Scene::new(&args.program)?;
+    let mut report = Report {
+        origin: Origin::of_this_run(Vec::new()),
+        rounds: args.rounds,
+        secs: args.secs,
+        rate: args.rate,
+        rows: Vec::new(),
+    };
+    for &kind in kinds {
+        let row = measure(&mut scene, kind, args).with_context(|| format!("{kind:?}"))?;
+        eprintln!("{}", row.line());
+        report.rows.push(row);
+    }
+    println!("{}", report.text());
+    if !scene.has_silent_ports {
+        println!("The closed port answers some datagrams by ICMP errors.");
+    }
+    if let Some(file) = &args.json {
+        results::save(&report, file)?;
+    }
+    match &report.failures()[..] {
+        [] => Ok(()),
+        failures => bail!("failed:\n{}", failures.join("\n")),
+    }
+}
+
+fn measure(scene: &mut Scene, kind: Kind, args: &Args) -> anyhow::Result<Row> {
+    let lines = scene.log_lines();
+    let (mut closed, mut open, mut resident_kib) = (Vec::new(), Vec::new(), Vec::new());
+    for round in 0..args.rounds {
+        scene.stand.check()?;
+        // Taken in every round, since sessions are renewed.
+        scene.capture_data()?;
+        let datagrams = kind.datagrams(&scene.captured);
+        for &aim in rotated(&[Aim::ClosedPort, Aim::Daemon], round) {
+            let run = one(scene, &datagrams, aim, args)?;
+            match aim {
+                Aim::ClosedPort => closed.push(run),
+                Aim::Daemon => open.push(run),
+            }
+        }
+        resident_kib.push(process::usage(scene.right().daemon.pid())?.resident_kib);
+    }
+    // The daemons have survived, and the tunnel still works.
+    scene.stand.check()?;
+    scene.stand.bed().wait_until_up()?;
+    let log_lines = scene.log_lines() - lines;
+    Row::of(kind, &closed, &open, resident_kib, log_lines).context("nothing was measured")
+}
+
+/// TCP through the tunnel while a flood is aimed at `aim`.
+fn one(scene: &mut Scene, datagrams: &Datagrams, aim: Aim, args: &Args) -> anyhow::Result<Run> {
+    let before = scene.settled()?;
+    let pid = scene.right().daemon.pid();
+    let window = Duration::from_secs(args.secs);
+    let Scene {
+        stand,
+        at_daemon,
+        at_closed_port,
+        ..
+    } = scene;
+    let generator = match aim {
+        Aim::ClosedPort => at_closed_port,
+        Aim::Daemon => at_daemon,
+    };
+    let end = AtomicBool::new(false);
+    let (received, cpu, flooded) = thread::scope(|scope| {
+        let flood = scope.spawn(|| generator.run(datagrams, args.rate.into(), &end));
+        let transfer = || {
+            let before = process::cpu_time(pid)?;
+            let received = stand.one_stream(window)?.finish()?;
+            anyhow::Ok((received, process::cpu_time(pid)? - before))
+        };
+        let transferred = transfer();
+        end.store(true, Ordering::Relaxed);
+        let flooded = flood
+            .join()
+            .map_err(|_| anyhow!("the generator panicked"))?;
+        let (received, cpu) = transferred?;
+        anyhow::Ok((received, cpu, flooded.context("send the flood")?))
+    })?;
+    let counters = scene.settled()?.since(&before);
+    let cpu = cpu.as_secs_f64() / window.as_secs_f64();
+    Ok(Run {
+        gbps: received.gbps,
+        flooded,
+        cpu,
+        counters,
+    })
+}
+
+impl Kind {
+    fn name(self) -> String {
+        let value = self.to_possible_value();
+        value.map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+
+    /// Whether the daemon must ask for cookies: the first MAC is right.
+    fn brings_cookies(self) -> bool {
+        matches!(self, Self::ReplayedHandshakes | Self::WrongCookies)
+    }
+
+    fn datagrams(self, captured: &Captured) -> Datagrams {
+        match self {
+            Self::Noise => Datagrams::noise(),
+            Self::WrongMac => Datagrams::wrong_macs(),
+            Self::ReplayedHandshakes => Datagrams::replayed(captured.initiations.clone()),
+            Self::WrongCookies => Datagrams::wrong_cookies(&captured.initiations),
+            Self::ReplayedData => Datagrams::replayed(captured.data.clone()),
+            Self::ForgedData => Datagrams::forged(captured.data.clone()),
+            Self::Trains => Datagrams::trains(1472),
+            Self::ShortTrains => Datagrams::trains(100),
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! The tunnel, the attacker beside it, and the datagrams that the attacker has captured.
+
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::ops::RangeInclusive;
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use convoy_lab::flood::{self, Generator};
+use convoy_lab::measure::{self, Counters};
+use convoy_lab::wireguard::{End, TunnelOptions, Underlay};
+use convoy_lab::{Namespace, PacketSocket, eventually};
+
+use crate::tunnel::{Contender, Stand};
+
+/// The cable between the attacker and the right host, and that of the tunnel.
+const CABLE: &str = "veth1";
+const TUNNEL_CABLE: &str = "veth0";
+const ATTACKER: Ipv4Addr = Ipv4Addr::new(10, 10, 0, 1);
+const TARGET: Ipv4Addr = Ipv4Addr::new(10, 10, 0, 2);
+/// Nothing listens there.
+const CLOSED: u16 = 9;
+/// WireGuard message types (paper §5.4).
+const INITIATION: u8 = 1;
+const DATA: u8 = 4;
+/// Different data messages to replay: at least, and at most.
+const DATA_MESSAGES: RangeInclusive<usize> = 64..=2048;
+/// Different initiations to replay.
+const INITIATIONS: u8 = 8;
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a transfer with too few of them is listened to.
+const HEARING: Duration = Duration::from_secs(2);
+/// Two readings this far apart are equal once the daemon has worked off all that it received.
+const QUIET: Duration = Duration::from_millis(50);
+
+/// A tunnel, and an attacker who reaches the right host by a cable of its own.
+pub(super) struct Scene {
+    pub(super) stand: Stand,
+    pub(super) captured: Captured,
+    pub(super) at_daemon: Generator,
+    pub(super) at_closed_port: Generator,
+    /// Whether closed ports of the right host send no ICMP errors.
+    pub(super) has_silent_ports: bool,
+}
+
+/// Datagrams of the tunnel, to be replayed.
+#[derive(Default)]
+pub(super) struct Captured {
+    pub(super) initiations: Vec<Vec<u8>>,
+    pub(super) data: Vec<Vec<u8>>,
+}
+
+impl Scene {
+    pub(super) fn new(program: &Path) -> anyhow::Result<Self> {
+        let contender = Contender::wireguard("convoy", program);
+        let mut stand = Stand::new(&contender, Duration::ZERO, &TunnelOptions::default())?;
+        let bed = stand.bed();
+        ensure!(bed.lab().is_root(), "packet sockets need root");
+        let attacker = bed.lab().namespace("attacker")?;
+        let right = bed.tunnel.right.namespace.clone();
+        let (a, b) = (format!("{ATTACKER}/24"), format!("{TARGET}/24"));
+        bed.lab()
+            .veth(&attacker, CABLE, &[&a], &right, CABLE, &[&b], 1_500)?;
+        right
+            .link()
+            .add_route_through(flood::SOURCES, ATTACKER.into())?;
+        // Answers go nowhere.
+        set(&attacker, "net.ipv4.ip_forward=0")?;
+        let neighbour = right.link().ethernet_address(CABLE)?;
+        let port = bed.tunnel.right.config.listen_port;
+        let generator = |port| {
+            let target = SocketAddrV4::new(TARGET, port);
+            Generator::new(&attacker, CABLE, neighbour, target)
+        };
+        let (at_daemon, at_closed_port) = (generator(port)?, generator(CLOSED)?);
+        // Otherwise the closed port costs the kernel an ICMP error now and then.
+        let has_silent_ports = set(&right, "net.ipv4.icmp_msgs_per_sec=0").is_ok();
+        let initiations = initiations(&mut stand)?;
+        let captured = Captured {
+            initiations,
+            data: Vec::new(),
+        };
+        Ok(Self {
+            stand,
+            captured,
+            at_daemon,
+            at_closed_port,
+            has_silent_ports,
+        })
+    }
+
+    /// Takes data messages of the running session from the wire.
+    pub(super) fn capture_data(&mut self) -> anyhow::Result<()> {
+        let right = self.right();
+        let (wire, to) = (
+            PacketSocket::hearing(&right.namespace, TUNNEL_CABLE)?,
+            outer(right),
+        );
+        let data = thread::scope(|scope| {
+            let capture = || flood::capture(&wire, to, DATA, *DATA_MESSAGES.end(), HEARING);
+            let capture = scope.spawn(capture);
+            self.stand.one_stream(Duration::from_secs(1))?.finish()?;
+            let captured = capture.join();
+            anyhow::Ok(captured.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?)
+        })?;
+        let heard = data.len();
+        ensure!(
+            heard >= *DATA_MESSAGES.start(),
+            "only {heard} datagrams of the transfer were heard"
+        );
+        self.captured.data = data;
+        Ok(())
+    }
+
+    /// The right daemon's counters, once it has worked off all that it has received.
+    pub(super) fn settled(&mut self) -> anyhow::Result<Counters> {
+        let drops = |counters: &Counters| counters.inbound_drops().map(|(_, n)| n).sum::<u64>();
+        let tunnel = &self.stand.bed().tunnel;
+        let read = || {
+            let counters = measure::read(tunnel)?.right.counters;
+            counters.context("this daemon does not report its counters")
+        };
+        let mut last = read()?;
+        let settled = eventually(PATIENCE, || {
+            thread::sleep(QUIET);
+            match read() {
+                Ok(now) if drops(&now) != drops(&last) => {
+                    last = now;
+                    None
+                }
+                now => Some(now),
+            }
+        });
+        settled.context("the right daemon does not come to rest")?
+    }
+
+    pub(super) fn right(&mut self) -> &End {
+        &self.stand.bed().tunnel.right
+    }
+
+    /// Lines that both daemons have logged.
+    pub(super) fn log_lines(&mut self) -> usize {
+        let tunnel = &self.stand.bed().tunnel;
+        let ends = [&tunnel.left, &tunnel.right];
+        ends.iter()
+            .map(|end| end.daemon.log().lines().count())
+            .sum()
+    }
+}
+
+/// Lets the left daemon begin several handshakes, and captures their initiations.
+fn initiations(stand: &mut Stand) -> anyhow::Result<Vec<Vec<u8>>> {
+    let bed = stand.bed();
+    let wire = PacketSocket::hearing(&bed.tunnel.right.namespace, TUNNEL_CABLE)?;
+    let to = outer(&bed.tunnel.right);
+    let mut initiations = Vec::new();
+    for _ in 0..INITIATIONS {
+        let left = &bed.tunnel.left;
+        // A peer that is configured again has no session.
+        left.daemon.configure(&left.config)?;
+        bed.wait_until_up()?;
+        initiations.extend(flood::capture(&wire, to, INITIATION, 1, PATIENCE)?);
+    }
+    ensure!(!initiations.is_empty(), "no initiation was heard");
+    Ok(initiations)
+}
+
+/// An end's address and port on the cable of the tunnel.
+fn outer(end: &End) -> SocketAddrV4 {
+    match end.outer(Underlay::V4) {
+        SocketAddr::V4(address) => address,
+        SocketAddr::V6(_) => unreachable!("asked for IPv4"),
+    }
+}
+
+/// Sets a sysctl of a namespace.
+fn set(namespace: &Namespace, setting: &str) -> anyhow::Result<()> {
+    let mut sysctl = namespace.command("sysctl");
+    let output = sysctl.args(["-q", "-w", setting]).output();
+    let output = output.context("start sysctl (fix: apt-get install procps)")?;
+    let reason = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{setting}: {}", reason.trim());
+    Ok(())
+}

@@ -1,0 +1,74 @@
+//! `convoy-bench`: everything that is measured at length, and the page that shows it.
+//!
+//! 1. [`tunnel`]: the rows that programs are compared in, and the tests behind them.
+//! 2. [`comparison`], [`interval`]: figures side by side, and how sure they are; [`rounds`]: their order.
+//! 3. A subcommand each: [`peers`], [`commits`], …
+//! 4. [`origin`], [`results`]: where a result belongs, and its file; [`table`]: how it is printed.
+
+mod commits;
+mod comparison;
+mod flood;
+mod growth;
+mod interval;
+mod origin;
+mod packets;
+mod peers;
+mod plot;
+mod record;
+mod report;
+mod results;
+mod rounds;
+mod soak;
+mod speedtest;
+mod table;
+mod tunnel;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// The hidden argument that makes this program a traffic agent.
+const AGENT: &str = "traffic-agent";
+
+/// Measures Convoy: against other programs and commits, at length, and under attack.
+#[derive(Debug, Parser)]
+#[command(name = "convoy-bench")]
+struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Commits(commits::Args),
+    Flood(flood::Args),
+    Growth(growth::Args),
+    Packets(packets::Args),
+    Peers(peers::Args),
+    Soak(soak::Args),
+    Record(record::Args),
+    Report(report::Args),
+    #[command(name = AGENT, hide = true)]
+    TrafficAgent,
+}
+
+fn main() -> ExitCode {
+    let outcome = match Args::parse().command {
+        Command::Commits(args) => commits::run(&args),
+        Command::Flood(args) => flood::run(&args),
+        Command::Growth(args) => growth::run(&args),
+        Command::Packets(args) => packets::run(&args),
+        Command::Peers(args) => peers::run(&args),
+        Command::Record(args) => record::run(&args),
+        Command::Report(args) => report::run(&args),
+        Command::Soak(args) => soak::run(&args),
+        Command::TrafficAgent => convoy_lab::traffic::serve_child().map_err(Into::into),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("convoy-bench: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

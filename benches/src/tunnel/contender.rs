@@ -1,0 +1,172 @@
+//! The programs that are measured, and how each is started.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use convoy_lab::wireguard::Implementation;
+use convoy_tun::TX_QUEUE_LEN;
+use serde::{Deserialize, Serialize};
+
+/// The contender that the others are compared with.
+pub(crate) const CONVOY: &str = "convoy";
+/// The veth without a tunnel.
+pub(crate) const BARE: &str = "bare veth";
+/// Marks a variant: the same program, with Convoy's queue length on its interface.
+const VARIANT: &str = "+q";
+
+/// Beside Convoy: a name, the program that `make peers` installs, and its arguments.
+const PEERS: [(&str, &str, &[&str]); 4] = [
+    ("wireguard-go", "wireguard", &[]),
+    ("tailscale", "wireguard-tailscale", &[]),
+    // These two look up the user who has logged in, and fail where nobody has.
+    ("gotatun", "gotatun", &["--disable-drop-privileges"]),
+    ("boringtun", "boringtun-cli", &["--disable-drop-privileges"]),
+];
+/// VPNs of another protocol: a name, the program that a distribution has, and its arguments.
+const OPENVPNS: [(&str, &str, &[&str]); 2] = [
+    ("openvpn", "openvpn", &["--disable-dco"]),
+    // Its data channel in the kernel, where the kernel has that part.
+    ("openvpn-dco", "openvpn", &[]),
+];
+/// Where distributions put programs for root, which may not be in `PATH`.
+const OF_ROOT: [&str; 2] = ["/usr/sbin", "/sbin"];
+
+/// How a contender carries packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Kind {
+    /// Without a tunnel.
+    Bare,
+    WireGuard,
+    OpenVpn,
+}
+
+/// A program with its settings.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Contender {
+    pub(crate) name: String,
+    pub(crate) kind: Kind,
+    pub(crate) program: PathBuf,
+    pub(crate) arguments: Vec<String>,
+    /// Set on its interface after the start; none keeps the program's own.
+    pub(crate) queue_length: Option<u32>,
+    pub(crate) version: Option<String>,
+}
+
+/// Convoy, each peer with its defaults and once more with Convoy's queue length, and OpenVPN.
+pub(crate) fn all(convoy: &Path, peers: &Path) -> Vec<Contender> {
+    let convoy = Contender::wireguard(CONVOY, convoy);
+    let peers = PEERS.iter().flat_map(|&(name, program, arguments)| {
+        let default = Contender {
+            arguments: owned(arguments),
+            ..Contender::wireguard(name, &peers.join(program))
+        };
+        let variant = Contender {
+            name: format!("{name}{VARIANT}"),
+            queue_length: Some(TX_QUEUE_LEN),
+            ..default.clone()
+        };
+        [default, variant]
+    });
+    let openvpns = OPENVPNS.map(|(name, program, arguments)| Contender {
+        kind: Kind::OpenVpn,
+        arguments: owned(arguments),
+        ..Contender::wireguard(name, &find(program))
+    });
+    std::iter::once(convoy)
+        .chain(peers)
+        .chain(openvpns)
+        .collect()
+}
+
+impl Contender {
+    /// A program that is called as `wireguard-go`.
+    pub(crate) fn wireguard(name: &str, program: &Path) -> Self {
+        Self {
+            name: name.to_owned(),
+            kind: Kind::WireGuard,
+            program: program.to_owned(),
+            arguments: Vec::new(),
+            queue_length: None,
+            version: None,
+        }
+    }
+
+    /// The veth without a tunnel.
+    pub(crate) fn bare() -> Self {
+        Self {
+            kind: Kind::Bare,
+            ..Self::wireguard(BARE, Path::new(""))
+        }
+    }
+
+    pub(crate) fn is_variant(&self) -> bool {
+        self.name.ends_with(VARIANT)
+    }
+
+    pub(crate) fn implementation(&self) -> Implementation {
+        let program = Implementation::new(&self.program);
+        self.arguments
+            .iter()
+            .fold(program, Implementation::argument)
+    }
+
+    /// With its version: of a Go program that of its module, since forks print another's.
+    pub(crate) fn with_version(mut self) -> Self {
+        let program = self.program.as_os_str();
+        let module = first_line(
+            Command::new("go").args(["version", "-m"]).arg(program),
+            |line| {
+                let mut words = line.trim().split('\t');
+                let is_module = words.next() == Some("mod");
+                is_module.then(|| words.take(2).collect::<Vec<_>>().join(" "))
+            },
+        );
+        let printed = || {
+            first_line(Command::new(program).arg("--version"), |line| {
+                Some(line.to_owned())
+            })
+        };
+        self.version = module.or_else(printed);
+        self
+    }
+}
+
+/// The first line printed by `command` that `take` takes.
+fn first_line(command: &mut Command, take: impl Fn(&str) -> Option<String>) -> Option<String> {
+    let output = command.stdin(Stdio::null()).output().ok()?;
+    String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .find_map(take)
+}
+
+/// Where a program is; its name where it is nowhere.
+fn find(program: &str) -> PathBuf {
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path)
+        .chain(OF_ROOT.map(PathBuf::from))
+        .map(|directory| directory.join(program))
+        .find(|file| file.is_file())
+        .unwrap_or_else(|| program.into())
+}
+
+fn owned(arguments: &[&str]) -> Vec<String> {
+    arguments.iter().map(|&one| one.to_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_peer_takes_part_twice_and_convoy_first_and_once() {
+        let all = all(Path::new("convoy"), Path::new("bin"));
+        let names: Vec<_> = all.iter().map(|one| one.name.as_str()).collect();
+        assert_eq!(names[..3], ["convoy", "wireguard-go", "wireguard-go+q"]);
+        assert_eq!(names[9..], ["openvpn", "openvpn-dco"]);
+        assert!(all[0].arguments.is_empty(), "the default build");
+        assert!(!all[1].is_variant() && all[2].is_variant());
+        assert_eq!(all[2].queue_length, Some(TX_QUEUE_LEN));
+    }
+}

@@ -1,0 +1,214 @@
+//! Bulk TCP by iperf3.
+
+use std::fs;
+use std::net::IpAddr;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow, ensure};
+use convoy_lab::{Namespace, eventually};
+use serde::{Deserialize, Serialize};
+
+/// Its port, 5201, and the state LISTEN, as /proc/net/tcp shows them
+/// (Documentation/networking/proc_net_tcp.rst).
+const PORT: &str = ":1451";
+const LISTEN: &str = "0A";
+/// How long a server may take to listen.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// A client that takes this much longer than asked has lost its connection.
+const STUCK: Duration = Duration::from_secs(15);
+
+/// Which way the data goes, seen from the client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    Up,
+    Down,
+    Both,
+}
+
+/// A load of parallel streams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Load {
+    pub(crate) way: Way,
+    pub(crate) streams: u32,
+    /// Congestion control of the sockets; none is the namespace's default.
+    pub(crate) congestion: Option<&'static str>,
+}
+
+/// Payload that arrived, summed over all streams.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(crate) struct Received {
+    pub(crate) bytes: u64,
+    pub(crate) gbps: f64,
+}
+
+/// A client and its server; both are killed when dropped.
+pub(crate) struct Running {
+    client: Option<Child>,
+    server: Child,
+}
+
+/// Starts a client in `from` that loads the address `to` of `at` for `window`.
+///
+/// # Errors
+/// When iperf3 is not installed or does not listen.
+pub(crate) fn start(
+    from: &Namespace,
+    at: &Namespace,
+    to: IpAddr,
+    load: Load,
+    window: Duration,
+) -> anyhow::Result<Running> {
+    let server = silent(at.command("iperf3").args(["--server", "--one-off"]))?;
+    let tables = ["tcp", "tcp6"].map(|table| format!("/proc/{}/net/{table}", server.id()));
+    let mut running = Running {
+        client: None,
+        server,
+    };
+    let listens = |path| fs::read_to_string(path).is_ok_and(|table| has_listener(&table));
+    eventually(PATIENCE, || tables.iter().any(listens).then_some(()))
+        .context("iperf3 does not listen")?;
+    let limit = (window + STUCK).as_secs().to_string();
+    let mut client = from.command("timeout");
+    client
+        .args([
+            "--signal=KILL",
+            &limit,
+            "iperf3",
+            "--json",
+            "--interval",
+            "0",
+        ])
+        .args(["--client", &to.to_string()])
+        .args(["--time", &window.as_secs_f64().ceil().max(1.0).to_string()])
+        .args(["--parallel", &load.streams.to_string()])
+        .args(load.way.argument())
+        .args(load.congestion.map(|name| format!("--congestion={name}")))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped());
+    running.client = Some(client.spawn().context("start timeout")?);
+    Ok(running)
+}
+
+impl Running {
+    /// Waits for the end of the load.
+    ///
+    /// # Errors
+    /// When iperf3 fails, with its reason.
+    pub(crate) fn finish(mut self) -> anyhow::Result<Received> {
+        let client = self.client.take().context("iperf3 has been waited for")?;
+        let output = client.wait_with_output().context("wait for iperf3")?;
+        received(&String::from_utf8_lossy(&output.stdout))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        for child in self.client.iter_mut().chain([&mut self.server]) {
+            // Both fail only for one that has ended, as it should have.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+impl Way {
+    fn argument(self) -> Option<&'static str> {
+        match self {
+            Self::Up => None,
+            Self::Down => Some("--reverse"),
+            Self::Both => Some("--bidir"),
+        }
+    }
+}
+
+fn silent(command: &mut Command) -> anyhow::Result<Child> {
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .context("start iperf3 (fix: apt-get install iperf3)")
+}
+
+/// Whether a socket listens; connections of an earlier server may still be in the table.
+fn has_listener(table: &str) -> bool {
+    table.lines().any(|line| {
+        let mut fields = line.split_whitespace().skip(1);
+        let is_port = fields.next().is_some_and(|local| local.ends_with(PORT));
+        is_port && fields.nth(1) == Some(LISTEN)
+    })
+}
+
+fn received(json: &str) -> anyhow::Result<Received> {
+    #[derive(Deserialize)]
+    struct Output {
+        #[serde(default)]
+        end: End,
+        error: Option<String>,
+    }
+    #[derive(Default, Deserialize)]
+    struct End {
+        sum_received: Option<Sum>,
+        /// Of the streams from the server, where both ends send.
+        sum_received_bidir_reverse: Option<Sum>,
+    }
+    #[derive(Deserialize)]
+    struct Sum {
+        bytes: u64,
+        bits_per_second: f64,
+    }
+    let output: Output =
+        serde_json::from_str(json).map_err(|_| anyhow!("iperf3 was killed: nothing arrives"))?;
+    if let Some(error) = output.error {
+        return Err(anyhow!("iperf3: {error}"));
+    }
+    let End {
+        sum_received,
+        sum_received_bidir_reverse,
+    } = output.end;
+    let sums: Vec<_> = [sum_received, sum_received_bidir_reverse]
+        .into_iter()
+        .flatten()
+        .collect();
+    ensure!(!sums.is_empty(), "iperf3 reports nothing received");
+    Ok(Received {
+        bytes: sums.iter().map(|sum| sum.bytes).sum(),
+        gbps: sums.iter().map(|sum| sum.bits_per_second).sum::<f64>() / 1e9,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOTH: &str = r#"{"start": {"version": "iperf 3.12"}, "intervals": [], "end": {
+        "sum_sent": {"bytes": 9, "bits_per_second": 9.0},
+        "sum_received": {"start": 0, "seconds": 1.0, "bytes": 800, "bits_per_second": 6.4e9},
+        "sum_received_bidir_reverse": {"bytes": 450, "bits_per_second": 3.6e9}}}"#;
+
+    #[test]
+    fn connections_of_the_last_server_are_no_listener() {
+        let old = "   0: 0200080A:1451 0100080A:A1B2 06 00000000:00000000 03:00000F9E\n";
+        let new = "   1: 00000000:1451 00000000:0000 0A 00000000:00000000 00:00000000\n";
+        assert!(!has_listener(old));
+        assert!(has_listener(&format!("{old}{new}")));
+    }
+
+    #[test]
+    fn both_ways_are_added_up_and_sent_bytes_are_not_counted() {
+        let both = received(BOTH).unwrap();
+        assert_eq!((both.bytes, both.gbps), (1_250, 10.0));
+        let one_way = BOTH.replace("_bidir_reverse", "_of_another_kind");
+        assert_eq!(received(&one_way).unwrap().bytes, 800);
+    }
+
+    #[test]
+    fn a_failed_run_is_an_error_with_its_reason() {
+        let failed = r#"{"start": {}, "intervals": [], "end": {}, "error": "unable to connect"}"#;
+        let error = received(failed).unwrap_err().to_string();
+        assert!(error.contains("unable to connect"), "{error}");
+        assert!(received("").is_err());
+        assert!(received(r#"{"end": {}}"#).is_err());
+    }
+}

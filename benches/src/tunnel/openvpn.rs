@@ -1,0 +1,248 @@
+//! OpenVPN between the bed's namespaces: over UDP, with its default data cipher.
+//!
+//! Each end has a certificate of its own, and knows the fingerprint of the other's
+//! (`--peer-fingerprint`, OpenVPN 2.5 or newer): static keys are deprecated, and an authority would
+//! be one more file.
+
+use std::fs::{self, File};
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail, ensure};
+use convoy_lab::measure::{Bed, Ends};
+use convoy_lab::wireguard::Underlay;
+use convoy_lab::{Namespace, Pid};
+use tempfile::TempDir;
+
+use super::Contender;
+
+const INTERFACE: &str = "vpn0";
+const PORT: &str = "1194";
+const NEAR: &str = "10.7.0.1";
+/// OpenVPN tries again after a second, then later and later.
+const PATIENCE: Duration = Duration::from_secs(20);
+const PROBE: Duration = Duration::from_millis(30);
+const PAUSE: Duration = Duration::from_millis(20);
+/// Logged once its interface has its address and the other end has answered.
+const SET_UP: &str = "Initialization Sequence Completed";
+/// Logged where the kernel's part carries the data.
+const IN_KERNEL: &str = "DCO device";
+/// The kernel's part: Linux 6.16 has the first, a module from elsewhere is the second.
+const KERNEL_MODULES: [&str; 2] = ["ovpn", "ovpn-dco-v2"];
+
+/// A certificate for each end, removed when dropped.
+pub(super) struct Certificates {
+    directory: TempDir,
+    left: String,
+    right: String,
+}
+
+impl Certificates {
+    /// Made by openssl(1), for a day.
+    pub(super) fn generate() -> anyhow::Result<Self> {
+        let directory = tempfile::tempdir().context("make a directory for certificates")?;
+        let [left, right] = ["left", "right"].map(|name| generate(directory.path(), name));
+        Ok(Self {
+            left: left?,
+            right: right?,
+            directory,
+        })
+    }
+}
+
+/// A key and a certificate called `name`; the fingerprint.
+fn generate(directory: &Path, name: &str) -> anyhow::Result<String> {
+    let [key, certificate] = files(directory, name);
+    let subject = format!("/CN={name}");
+    let request = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1";
+    openssl(
+        Command::new("openssl")
+            .args(request.split(' '))
+            .args(["-subj", &subject, "-keyout"])
+            .arg(key)
+            .arg("-out")
+            .arg(&certificate),
+    )?;
+    let printed = openssl(
+        Command::new("openssl")
+            .args(["x509", "-noout", "-fingerprint", "-sha256", "-in"])
+            .arg(certificate),
+    )?;
+    fingerprint(&printed)
+}
+
+fn files(directory: &Path, name: &str) -> [PathBuf; 2] {
+    ["key", "crt"].map(|kind| directory.join(format!("{name}.{kind}")))
+}
+
+fn openssl(command: &mut Command) -> anyhow::Result<String> {
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .context("start openssl (fix: apt-get install openssl)")?;
+    let error = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "openssl: {}", last_lines(&error));
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// `sha256 Fingerprint=AB:CD…`, in this or that case.
+fn fingerprint(printed: &str) -> anyhow::Result<String> {
+    let found = printed.trim().split_once('=');
+    let (_, fingerprint) = found.context("openssl prints no fingerprint")?;
+    Ok(fingerprint.to_owned())
+}
+
+/// Both daemons; killed when dropped.
+pub(super) struct OpenVpn {
+    left: Daemon,
+    right: Daemon,
+}
+
+struct Daemon {
+    child: Child,
+    log: PathBuf,
+}
+
+impl OpenVpn {
+    /// The right end's address in the tunnel.
+    pub(super) const FAR: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 7, 0, 2));
+
+    pub(super) fn start(
+        bed: &Bed,
+        contender: &Contender,
+        certificates: &Certificates,
+    ) -> anyhow::Result<Self> {
+        let directory = certificates.directory.path();
+        let (left, right) = (&bed.tunnel.left, &bed.tunnel.right);
+        let to = right.outer(Underlay::V4).ip().to_string();
+        let waits = ["--tls-server", "--dh", "none", "--port", PORT];
+        let calls = ["--tls-client", "--nobind", "--remote", &to, PORT];
+        let far = Self::FAR.to_string();
+        let right = Daemon::start(&right.namespace, contender, directory, |command| {
+            command.args(waits).args(["--ifconfig", &far, NEAR]);
+            command.args(["--peer-fingerprint", &certificates.left]);
+        })?;
+        let left = Daemon::start(&left.namespace, contender, directory, |command| {
+            command.args(calls).args(["--ifconfig", NEAR, &far]);
+            command.args(["--peer-fingerprint", &certificates.right]);
+        })?;
+        Ok(Self { left, right })
+    }
+
+    pub(super) fn wait_until_up(&mut self, ends: &mut Ends) -> anyhow::Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        // Before it has set its interface up there is no way to the far end.
+        while !self.left.is_set_up() || ends.ping(Self::FAR, PROBE)?.received == 0 {
+            self.check()?;
+            thread::sleep(PAUSE);
+            if Instant::now() > deadline {
+                let (left, right) = (self.left.log(), self.right.log());
+                bail!(
+                    "no packet passed the tunnel within {PATIENCE:?}\n    {}\n    {}",
+                    last_lines(&left),
+                    last_lines(&right)
+                );
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn check(&mut self) -> anyhow::Result<()> {
+        for daemon in [&mut self.left, &mut self.right] {
+            if let Some(status) = daemon.child.try_wait()? {
+                let log = daemon.log();
+                bail!("openvpn ended with {status}\n    {}", last_lines(&log));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn pids(&self) -> [Pid; 2] {
+        // Process numbers are below 2²² (PID_MAX_LIMIT).
+        [&self.left, &self.right].map(|daemon| Pid::from_raw(daemon.child.id().cast_signed()))
+    }
+
+    /// Whether the kernel carries the data, and the processes only the keys.
+    pub(super) fn is_in_kernel(&self) -> bool {
+        self.left.log().contains(IN_KERNEL)
+    }
+}
+
+impl Daemon {
+    fn start(
+        namespace: &Namespace,
+        contender: &Contender,
+        directory: &Path,
+        role: impl FnOnce(&mut Command),
+    ) -> anyhow::Result<Self> {
+        let name = namespace.label();
+        let [key, certificate] = files(directory, name);
+        let log = directory.join(format!("{name}.log"));
+        let writer = File::create(&log).context("make a log for openvpn")?;
+        let mut command = namespace.command(&contender.program);
+        command
+            .args(["--dev", INTERFACE, "--dev-type", "tun", "--proto", "udp4"])
+            .arg("--key")
+            .arg(key)
+            .arg("--cert")
+            .arg(certificate)
+            .args(&contender.arguments)
+            .stdin(Stdio::null())
+            .stdout(writer.try_clone().context("make a log for openvpn")?)
+            .stderr(writer);
+        role(&mut command);
+        let child = command.spawn().context("start openvpn")?;
+        Ok(Self { child, log })
+    }
+
+    fn is_set_up(&self) -> bool {
+        self.log().contains(SET_UP)
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        // Both fail only where it has ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Loads the kernel's part, and returns modprobe(8)'s errors. It may be built in, too.
+pub(super) fn load_kernel_part() -> String {
+    let refusals = KERNEL_MODULES.into_iter().filter_map(|module| {
+        let mut modprobe = Command::new("/sbin/modprobe");
+        match modprobe.arg(module).stdin(Stdio::null()).output() {
+            Ok(output) if output.status.success() => None,
+            Ok(output) => Some(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
+            Err(error) => Some(format!("modprobe {module}: {error}")),
+        }
+    });
+    refusals.collect::<Vec<_>>().join("; ")
+}
+
+/// The end of a log, for a message.
+fn last_lines(log: &str) -> String {
+    const LINES: usize = 8;
+    let lines: Vec<_> = log.lines().collect();
+    lines[lines.len().saturating_sub(LINES)..].join("\n    ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fingerprint_follows_its_name() {
+        let printed = "sha256 Fingerprint=D5:24:C3\n";
+        assert_eq!(fingerprint(printed).unwrap(), "D5:24:C3");
+        assert!(fingerprint("unable to load certificate").is_err());
+    }
+}

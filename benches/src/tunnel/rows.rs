@@ -1,0 +1,355 @@
+//! The rows of a comparison, one line each: name, unit, test, contenders, and the aim for Convoy.
+
+use anyhow::Context as _;
+
+use super::iperf::{Load, Way};
+use super::{Contender, Kind, contender::CONVOY};
+
+/// One row.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Row {
+    /// On the command line and in result files.
+    pub(crate) name: &'static str,
+    /// For people, with the unit.
+    pub(crate) title: &'static str,
+    /// Digits behind the point.
+    pub(crate) decimals: usize,
+    /// The run that the figure comes from; rows of the same test share it.
+    pub(crate) test: Test,
+    pub(crate) figure: Figure,
+    pub(crate) field: Field,
+    pub(crate) aim: Aim,
+}
+
+/// Something that is run, for one row or several.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Test {
+    /// CPU time without traffic.
+    CpuIdle,
+    /// Round trips without load.
+    PingIdle,
+    Tcp(Tcp),
+    /// Requests of 32 bytes with answers, one in flight, over TCP and then UDP; perhaps beside one TCP stream.
+    Requests {
+        beside_tcp: bool,
+    },
+    /// A new TCP connection for each request.
+    Connections,
+    /// UDP with this payload at a constant rate, in kpps.
+    UdpOffered(usize, u32),
+    /// The highest rate of UDP with this payload.
+    UdpRate(usize),
+    /// UDP with this payload at growing rates.
+    UdpCurve(usize),
+    /// The most memory that a daemon had.
+    Memory,
+}
+
+/// A TCP run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Tcp {
+    pub(crate) load: Load,
+    /// Whether a probe is sent every 10 ms beside it.
+    pub(crate) ping: bool,
+    pub(crate) veth: Veth,
+}
+
+/// How the veth treats batches of datagrams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Veth {
+    /// It passes them on whole.
+    Whole,
+    /// It cuts them, as a wire does.
+    Cuts,
+    /// It cuts them and loses 1 % each way.
+    Loses,
+}
+
+/// A figure of a test.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Figure {
+    /// The test's main figure.
+    Main,
+    /// CPU seconds of both daemons for a gigabyte.
+    Cpu,
+    /// Thousands of system calls of both daemons for a gigabyte, counted in a run of their own.
+    Syscalls,
+    /// Peak memory of the greater daemon in the run, in MB.
+    Memory,
+    /// Percentiles of round trips; of requests those over TCP.
+    P50,
+    P99,
+    P999,
+    /// Percentiles of requests over UDP.
+    UdpP50,
+    UdpP99,
+    UdpP999,
+}
+
+/// The contenders of a row; Convoy is always among them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Field {
+    /// WireGuard programs with their defaults.
+    Programs,
+    /// And with Convoy's queue length.
+    WithVariants,
+    /// Programs, and OpenVPN.
+    WithOpenVpn,
+    Everyone,
+}
+
+/// Which figures are better, and the ratio asked of Convoy.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Aim {
+    More,
+    Less,
+    /// At least this ratio to the best peer.
+    RatioAtLeast(f64),
+    /// At most this ratio to the best peer.
+    RatioAtMost(f64),
+    /// At most this figure.
+    AtMost(f64),
+}
+
+const UP: Tcp = Tcp {
+    load: Load {
+        way: Way::Up,
+        streams: 1,
+        congestion: None,
+    },
+    ping: false,
+    veth: Veth::Whole,
+};
+const DOWN: Tcp = UP.way(Way::Down);
+const LOST: Tcp = UP.veth(Veth::Loses);
+const IDLE: Test = Test::Requests { beside_tcp: false };
+const LOADED: Test = Test::Requests { beside_tcp: true };
+
+use Aim::{AtMost, Less, More, RatioAtLeast, RatioAtMost};
+use Field::{Everyone, Programs, WithOpenVpn, WithVariants};
+use Figure::{Cpu, Main, Memory, P50, P99, P999, Syscalls, UdpP50, UdpP99, UdpP999};
+
+/// All rows, in the order of the tables.
+#[rustfmt::skip]
+pub(crate) const ROWS: &[Row] = &[
+    row("tcp-up", "TCP up, Gbit/s", 2, UP.test(), Main, Everyone, RatioAtLeast(1.25)),
+    row("tcp-down", "TCP down, Gbit/s", 2, DOWN.test(), Main, Everyone, RatioAtLeast(1.25)),
+    row("tcp-4", "TCP up, 4 streams, Gbit/s", 2, UP.streams(4).test(), Main, WithVariants, RatioAtLeast(1.25)),
+    row("tcp-both", "TCP both ways, Gbit/s", 2, UP.way(Way::Both).test(), Main, WithVariants, RatioAtLeast(1.25)),
+    row("tcp-up-cpu", "TCP up, CPU s/GB", 2, UP.test(), Cpu, Everyone, RatioAtMost(0.8)),
+    row("tcp-ping", "TCP up beside a ping, Gbit/s", 2, UP.ping().test(), Main, WithVariants, More),
+    row("ping-tcp", "ping beside TCP up, p50, ms", 3, UP.ping().test(), P50, WithVariants, RatioAtMost(1.2)),
+    row("ping-tcp-p99", "ping beside TCP up, p99, ms", 3, UP.ping().test(), P99, WithVariants, Less),
+    row("tcp-bbr-up", "TCP up, bbr, Gbit/s", 2, UP.bbr().test(), Main, Programs, More),
+    row("tcp-bbr-down", "TCP down, bbr, Gbit/s", 2, DOWN.bbr().test(), Main, Programs, More),
+    row("tcp-bbr-ping", "TCP up, bbr, beside a ping, Gbit/s", 2, UP.bbr().ping().test(), Main, Programs, More),
+    row("ping-bbr", "ping beside TCP up, bbr, p50, ms", 3, UP.bbr().ping().test(), P50, Programs, Less),
+    row("ping-bbr-p99", "ping beside TCP up, bbr, p99, ms", 3, UP.bbr().ping().test(), P99, Programs, Less),
+    row("tcp-cut", "TCP up, veth cuts, Gbit/s", 2, UP.veth(Veth::Cuts).test(), Main, WithVariants, RatioAtLeast(1.8)),
+    row("udp-1200", "UDP 1,200 B, ≤ 1 % loss, kpps", 1, Test::UdpRate(1_200), Main, WithVariants, RatioAtLeast(2.0)),
+    row("udp-64", "UDP 64 B, ≤ 1 % loss, kpps", 1, Test::UdpRate(64), Main, WithVariants, RatioAtLeast(1.1)),
+    row("udp-200k", "of 200 kpps arrive, kpps", 1, Test::UdpOffered(1_200, 200), Main, WithVariants, RatioAtLeast(2.0)),
+    row("ping-idle", "ping, idle, p50, ms", 3, Test::PingIdle, P50, WithVariants, RatioAtMost(1.2)),
+    row("cpu-idle", "CPU when idle, %", 2, Test::CpuIdle, Main, WithVariants, AtMost(1.0)),
+    row("memory", "peak memory, MB", 1, Test::Memory, Main, WithVariants, AtMost(24.0)),
+    row("request-tcp-idle-p50", "TCP request, idle, p50, µs", 0, IDLE, P50, WithOpenVpn, Less),
+    row("request-tcp-idle-p99", "TCP request, idle, p99, µs", 0, IDLE, P99, WithOpenVpn, Less),
+    row("request-tcp-idle-p99.9", "TCP request, idle, p99.9, µs", 0, IDLE, P999, WithOpenVpn, Less),
+    row("request-udp-idle-p50", "UDP request, idle, p50, µs", 0, IDLE, UdpP50, WithOpenVpn, Less),
+    row("request-udp-idle-p99", "UDP request, idle, p99, µs", 0, IDLE, UdpP99, WithOpenVpn, Less),
+    row("request-udp-idle-p99.9", "UDP request, idle, p99.9, µs", 0, IDLE, UdpP999, WithOpenVpn, Less),
+    row("request-tcp-loaded-p50", "TCP request beside TCP, p50, µs", 0, LOADED, P50, WithOpenVpn, Less),
+    row("request-tcp-loaded-p99", "TCP request beside TCP, p99, µs", 0, LOADED, P99, WithOpenVpn, Less),
+    row("request-tcp-loaded-p99.9", "TCP request beside TCP, p99.9, µs", 0, LOADED, P999, WithOpenVpn, Less),
+    row("request-udp-loaded-p50", "UDP request beside TCP, p50, µs", 0, LOADED, UdpP50, WithOpenVpn, Less),
+    row("request-udp-loaded-p99", "UDP request beside TCP, p99, µs", 0, LOADED, UdpP99, WithOpenVpn, Less),
+    row("request-udp-loaded-p99.9", "UDP request beside TCP, p99.9, µs", 0, LOADED, UdpP999, WithOpenVpn, Less),
+    row("connections", "connections with a request, 1/s", 0, Test::Connections, Main, Programs, More),
+    row("tcp-up-syscalls", "TCP up, kcalls/GB", 1, UP.test(), Syscalls, WithOpenVpn, Less),
+    row("tcp-up-memory", "TCP up, peak memory, MB", 1, UP.test(), Memory, WithOpenVpn, Less),
+    row("tcp-down-cpu", "TCP down, CPU s/GB", 2, DOWN.test(), Cpu, WithOpenVpn, Less),
+    row("tcp-down-syscalls", "TCP down, kcalls/GB", 1, DOWN.test(), Syscalls, WithOpenVpn, Less),
+    row("tcp-down-memory", "TCP down, peak memory, MB", 1, DOWN.test(), Memory, WithOpenVpn, Less),
+    row("tcp-8-up", "TCP up, 8 streams, Gbit/s", 2, UP.streams(8).test(), Main, Programs, More),
+    row("tcp-8-up-cpu", "TCP up, 8 streams, CPU s/GB", 2, UP.streams(8).test(), Cpu, Programs, Less),
+    row("tcp-8-up-syscalls", "TCP up, 8 streams, kcalls/GB", 1, UP.streams(8).test(), Syscalls, Programs, Less),
+    row("tcp-8-up-memory", "TCP up, 8 streams, peak memory, MB", 1, UP.streams(8).test(), Memory, Programs, Less),
+    row("tcp-8-down", "TCP down, 8 streams, Gbit/s", 2, DOWN.streams(8).test(), Main, Programs, More),
+    row("tcp-8-down-cpu", "TCP down, 8 streams, CPU s/GB", 2, DOWN.streams(8).test(), Cpu, Programs, Less),
+    row("tcp-8-down-syscalls", "TCP down, 8 streams, kcalls/GB", 1, DOWN.streams(8).test(), Syscalls, Programs, Less),
+    row("tcp-8-down-memory", "TCP down, 8 streams, peak memory, MB", 1, DOWN.streams(8).test(), Memory, Programs, Less),
+    row("tcp-loss", "TCP up, 1 % lost, Gbit/s", 2, LOST.test(), Main, Programs, More),
+    row("tcp-loss-cpu", "TCP up, 1 % lost, CPU s/GB", 2, LOST.test(), Cpu, Programs, Less),
+    row("tcp-loss-syscalls", "TCP up, 1 % lost, kcalls/GB", 1, LOST.test(), Syscalls, Programs, Less),
+    row("tcp-loss-memory", "TCP up, 1 % lost, peak memory, MB", 1, LOST.test(), Memory, Programs, Less),
+    row("udp-64-most", "UDP 64 B, most that arrived, kpps", 1, Test::UdpCurve(64), Main, Programs, More),
+    row("udp-512-most", "UDP 512 B, most that arrived, kpps", 1, Test::UdpCurve(512), Main, Programs, More),
+    row("udp-1200-most", "UDP 1,200 B, most that arrived, kpps", 1, Test::UdpCurve(1_200), Main, WithOpenVpn, More),
+];
+
+/// The rows that tell two builds of Convoy apart, for `commits`.
+pub(crate) const OF_COMMITS: [&str; 16] = [
+    "tcp-up",
+    "tcp-down",
+    "tcp-4",
+    "tcp-up-cpu",
+    "tcp-ping",
+    "ping-tcp",
+    "ping-tcp-p99",
+    "tcp-bbr-up",
+    "tcp-bbr-down",
+    "tcp-bbr-ping",
+    "ping-bbr",
+    "ping-bbr-p99",
+    "tcp-cut",
+    "udp-1200",
+    "udp-64",
+    "ping-idle",
+];
+
+/// The rows called `names`.
+///
+/// # Errors
+/// With all names, where one is not among them.
+pub(crate) fn named(names: &[impl AsRef<str>]) -> anyhow::Result<Vec<&'static Row>> {
+    let named = |name: &str| {
+        let known = || {
+            ROWS.iter()
+                .map(|row| row.name)
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
+        Row::named(name).with_context(|| format!("no row is called {name}: {}", known()))
+    };
+    names.iter().map(|name| named(name.as_ref())).collect()
+}
+
+const fn row(
+    name: &'static str,
+    title: &'static str,
+    decimals: usize,
+    test: Test,
+    figure: Figure,
+    field: Field,
+    aim: Aim,
+) -> Row {
+    Row {
+        name,
+        title,
+        decimals,
+        test,
+        figure,
+        field,
+        aim,
+    }
+}
+
+impl Row {
+    /// The row with this name.
+    pub(crate) fn named(name: &str) -> Option<&'static Self> {
+        ROWS.iter().find(|row| row.name == name)
+    }
+
+    /// Whether `contender` has a figure in this row; the bare veth has those that need no daemon.
+    pub(crate) fn is_for(&self, contender: &Contender) -> bool {
+        match contender.kind {
+            Kind::Bare => true,
+            Kind::WireGuard if contender.name == CONVOY => true,
+            Kind::WireGuard if contender.is_variant() => {
+                matches!(self.field, WithVariants | Everyone)
+            }
+            Kind::WireGuard => true,
+            Kind::OpenVpn => matches!(self.field, WithOpenVpn | Everyone),
+        }
+    }
+}
+
+impl Tcp {
+    const fn way(mut self, way: Way) -> Self {
+        self.load.way = way;
+        self
+    }
+
+    const fn streams(mut self, streams: u32) -> Self {
+        self.load.streams = streams;
+        self
+    }
+
+    const fn bbr(mut self) -> Self {
+        self.load.congestion = Some("bbr");
+        self
+    }
+
+    const fn ping(mut self) -> Self {
+        self.ping = true;
+        self
+    }
+
+    const fn veth(mut self, veth: Veth) -> Self {
+        self.veth = veth;
+        self
+    }
+
+    const fn test(self) -> Test {
+        Test::Tcp(self)
+    }
+}
+
+impl Aim {
+    pub(crate) fn more_is_better(self) -> bool {
+        matches!(self, More | RatioAtLeast(_))
+    }
+}
+
+/// The tests that give `rows`, each once, in their order; memory is read last.
+pub(crate) fn tests_of(rows: &[&Row]) -> Vec<Test> {
+    let mut tests: Vec<Test> = Vec::new();
+    for row in rows {
+        if !tests.contains(&row.test) {
+            tests.push(row.test);
+        }
+    }
+    tests.sort_by_key(|test| match test {
+        Test::CpuIdle => 0,
+        Test::PingIdle => 1,
+        Test::Memory => 3,
+        _ => 2,
+    });
+    tests
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    use super::*;
+    use crate::tunnel::contender;
+
+    #[test]
+    fn every_row_has_a_name_and_a_title_of_its_own() {
+        let names: BTreeSet<_> = ROWS.iter().map(|row| row.name).collect();
+        let titles: BTreeSet<_> = ROWS.iter().map(|row| row.title).collect();
+        assert_eq!((names.len(), titles.len()), (ROWS.len(), ROWS.len()));
+        assert!(OF_COMMITS.iter().all(|name| Row::named(name).is_some()));
+    }
+
+    #[test]
+    fn a_test_runs_once_for_all_its_rows_and_memory_comes_last() {
+        let rows =
+            ["memory", "tcp-up", "tcp-up-cpu", "cpu-idle"].map(|name| Row::named(name).unwrap());
+        assert_eq!(tests_of(&rows), [Test::CpuIdle, UP.test(), Test::Memory]);
+    }
+
+    #[test]
+    fn variants_and_openvpn_take_part_only_where_their_figures_are_shown() {
+        let all = contender::all(Path::new("convoy"), Path::new("bin"));
+        let count = |name: &str| {
+            let one = all.iter().find(|one| one.name == name).unwrap();
+            ROWS.iter().filter(|row| row.is_for(one)).count()
+        };
+        assert_eq!(count("convoy"), ROWS.len());
+        assert_eq!(count("gotatun"), ROWS.len());
+        assert!(count("gotatun+q") < count("openvpn"));
+    }
+}

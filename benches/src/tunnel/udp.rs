@@ -1,0 +1,156 @@
+//! UDP at a constant rate: the packets that arrive, and the highest rate with little loss.
+//!
+//! Plain packets of one connected socket, as applications send them (no `UDP_SEGMENT`), and a receiver
+//! without `UDP_GRO`. Both run at a higher priority than the daemons, as if the load came from another
+//! machine: otherwise a program that needs much CPU time would be offered less.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use convoy_lab::measure::{Attempt, Ends, Found, Range, Trial, UdpLoad, rate_that_half_pass};
+use serde::{Deserialize, Serialize};
+
+/// Length of a probe of a search: queues must not hide a loss, and many probes must fit.
+const PROBE: Duration = Duration::from_millis(500);
+/// Of a search without a known rate.
+const RATES: Range = Range {
+    start: 64_000.0,
+    lowest: 1_000.0,
+    highest: 2_000_000.0,
+};
+/// A curve's rates, in thousands of packets a second, and the length of its points.
+const CURVE_KPPS: [f64; 8] = [25.0, 50.0, 100.0, 150.0, 200.0, 300.0, 400.0, 600.0];
+const POINT: Duration = Duration::from_millis(400);
+/// A curve ends after this many points in a row that lose half, or that the generator cannot send.
+const USELESS_POINTS: usize = 2;
+
+/// One rate tried.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(crate) struct Probe {
+    pub(crate) payload: usize,
+    pub(crate) asked_kpps: f64,
+    pub(crate) sent_kpps: f64,
+    pub(crate) arrived_kpps: f64,
+    /// Share of the packets sent that reached the receiver's full socket buffer.
+    pub(crate) receiver_loss: f64,
+    /// Whether the sender held the rate. Where not, `sent_kpps` counts.
+    pub(crate) held_rate: bool,
+}
+
+/// Sends `payload` bytes at `kpps` to the far end's address `via`.
+pub(crate) fn offer(
+    ends: &mut Ends,
+    via: IpAddr,
+    payload: usize,
+    kpps: f64,
+) -> anyhow::Result<Probe> {
+    probe(ends, via, payload, kpps, PROBE)
+}
+
+/// The rate at which half of the probes lose at most 1 %, looked for around `known_pps`; and every probe.
+pub(crate) fn highest_rate(
+    ends: &mut Ends,
+    via: IpAddr,
+    payload: usize,
+    known_pps: Option<f64>,
+) -> anyhow::Result<(Option<Found>, Vec<Probe>)> {
+    let mut probes = Vec::new();
+    let found = rate_that_half_pass(RATES, known_pps, |Attempt { rate_pps, .. }| {
+        let probe = probe(ends, via, payload, rate_pps / 1e3, PROBE)?;
+        probes.push(probe);
+        anyhow::Ok(probe.trial())
+    })?;
+    Ok((found, probes))
+}
+
+/// Sends packets of `payload` bytes at one rate after the other.
+pub(crate) fn curve(ends: &mut Ends, via: IpAddr, payload: usize) -> anyhow::Result<Vec<Probe>> {
+    let mut points = Vec::new();
+    for kpps in CURVE_KPPS {
+        if is_over(&points) {
+            break;
+        }
+        points.push(probe(ends, via, payload, kpps, POINT)?);
+    }
+    Ok(points)
+}
+
+fn is_over(points: &[Probe]) -> bool {
+    let last = points.iter().rev().take(USELESS_POINTS);
+    let lossy = last
+        .clone()
+        .filter(|point| point.arrived_kpps < point.sent_kpps / 2.0);
+    let slow = last.filter(|point| !point.held_rate);
+    lossy.count() == USELESS_POINTS || slow.count() == USELESS_POINTS
+}
+
+fn probe(
+    ends: &mut Ends,
+    via: IpAddr,
+    payload: usize,
+    asked_kpps: f64,
+    duration: Duration,
+) -> anyhow::Result<Probe> {
+    let load = UdpLoad {
+        payload,
+        rate_pps: asked_kpps * 1e3,
+        duration,
+    };
+    ends.begin_udp(via, load)?;
+    let sent = ends.finish_sending_udp(load)?;
+    let received = ends.finish_receiving_udp()?;
+    let kpps = |packets: u64| packets as f64 / sent.seconds / 1e3;
+    let lost = sent.packets.saturating_sub(received.packets);
+    Ok(Probe {
+        payload,
+        asked_kpps,
+        sent_kpps: kpps(sent.packets),
+        arrived_kpps: kpps(received.packets),
+        receiver_loss: received.socket_drops.min(lost) as f64 / sent.packets.max(1) as f64,
+        held_rate: sent.held_rate,
+    })
+}
+
+impl Probe {
+    fn trial(self) -> Trial {
+        Trial {
+            sent_pps: self.sent_kpps * 1e3,
+            held_rate: self.held_rate,
+            loss: (1.0 - self.arrived_kpps / self.sent_kpps).max(0.0),
+            receiver_loss: self.receiver_loss,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn point(sent_kpps: f64, arrived_kpps: f64, held_rate: bool) -> Probe {
+        Probe {
+            payload: 64,
+            asked_kpps: sent_kpps,
+            sent_kpps,
+            arrived_kpps,
+            receiver_loss: 0.0,
+            held_rate,
+        }
+    }
+
+    #[test]
+    fn a_curve_ends_after_two_points_that_show_nothing_new() {
+        let mut points = vec![point(100.0, 99.0, true), point(200.0, 99.0, true)];
+        assert!(!is_over(&points), "one point may be bad luck");
+        points.push(point(300.0, 100.0, true));
+        assert!(is_over(&points));
+        assert!(is_over(&[point(310.0, 310.0, false); 2]));
+        assert!(!is_over(&[]));
+    }
+
+    #[test]
+    fn a_trial_counts_the_packets_sent_and_not_those_asked_for() {
+        let trial = point(200.0, 190.0, false).trial();
+        assert_eq!(trial.sent_pps, 200_000.0);
+        assert!((trial.loss - 0.05).abs() < 1e-9, "{trial:?}");
+    }
+}
