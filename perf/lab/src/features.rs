@@ -104,7 +104,7 @@ impl Device {
         }
         let mut name = [0; libc::IFNAMSIZ];
         for (to, from) in name.iter_mut().zip(interface.bytes()) {
-            *to = from.cast_signed();
+            *to = from as libc::c_char;
         }
         let socket = UdpSocket::bind("0.0.0.0:0").map_err(|source| FeatureError::Io {
             doing: "open a socket".to_owned(),

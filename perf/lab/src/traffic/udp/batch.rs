@@ -69,7 +69,7 @@ impl Inbox {
                 socket.as_raw_fd(),
                 headers,
                 BATCH as u32,
-                libc::MSG_WAITFORONE,
+                libc::MSG_WAITFORONE as _,
                 ptr::null_mut(),
             )
         })?;

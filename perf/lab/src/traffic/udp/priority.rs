@@ -24,11 +24,11 @@ impl Drop for Precedence {
 }
 
 fn schedule(policy: i32, priority: i32) -> Result<(), Errno> {
-    let parameters = libc::sched_param {
-        sched_priority: priority,
-    };
-    // SAFETY: process 0 is the calling thread, and `parameters` outlives the call.
-    let result = unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) };
+    // musl has this call for POSIX's sake only: it always fails there.
+    // SAFETY: process 0 is the calling thread; the kernel's `sched_param` is one number, and
+    // `priority` outlives the call.
+    let result =
+        unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &raw const priority) };
     Errno::result(result).map(drop)
 }
 
