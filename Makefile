@@ -23,7 +23,7 @@ FORK = github.com/tailscale/wireguard-go
 FORK_VERSION = sed -n 's|^[[:space:]]*$(FORK) \(v[^ ]*\).*|\1|p' "$$(go list -m -f '{{.GoMod}}' tailscale.com@latest)"
 
 .PHONY: help build speedtest speedtest-results profile profile-results profiling test test-packages test-profiler \
-	profile-packages interop peers lint fmt-check clippy doc deny audit bench bench-stages bench-compare bench-peers \
+	cross cross-packages profile-packages interop peers lint fmt-check clippy doc deny audit bench bench-stages bench-compare bench-peers \
 	bench-packages packet-rate growth report soak flood fuzz fuzz-merge miri asan tsan
 
 help: ## This list
@@ -81,6 +81,32 @@ endef
 test-profiler: profile-packages profiling ## That Firefox Profiler takes what is recorded (needs npx)
 	CONVOY_REQUIRE_LAB=1 CONVOY_TEST_PROGRAM=$(CURDIR)/target/profiling/convoy \
 	$(CARGO) test --workspace --locked --test speedtest -- --ignored firefox_profiler
+
+ARM64 = aarch64-unknown-linux-gnu
+MUSL = x86_64-unknown-linux-musl
+# What `make cross` builds with, and runs ARM64 programs with.
+CROSS_PACKAGES = gcc-aarch64-linux-gnu libc6-dev-arm64-cross musl-tools qemu-user
+CROSS_PROGRAMS = aarch64-linux-gnu-gcc musl-gcc qemu-aarch64
+CROSS_ARM64 = CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc \
+	CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="qemu-aarch64 -L /usr/aarch64-linux-gnu" \
+	$(CARGO) $(1) --locked --profile cross --target $(ARM64)
+# Each opens a UDP socket of the tunnel, and qemu-user passes on neither SO_TIMESTAMPNS nor UDP_SEGMENT.
+NOT_IN_QEMU = --skip udp::
+# Static programs are tested by static tests: that builds everything once.
+SMOKE = interop:: lifecycle:: uapi:: wg_quick::
+
+cross: test-packages cross-packages ## For ARM64, unit tests in qemu; as a static program, smoke tests; as root
+	$(call CROSS_ARM64,build) -p convoy
+	$(call CROSS_ARM64,test) -p convoy-proto -p convoy-tun --lib
+	@echo "Not in qemu-user, which lacks their socket options: convoy-gso $(NOT_IN_QEMU)"
+	$(call CROSS_ARM64,test) -p convoy-gso --lib -- $(NOT_IN_QEMU)
+	$(CARGO) test --locked --profile cross --target $(MUSL) -p convoy --test end_to_end -- $(SMOKE)
+	ldd target/$(MUSL)/cross/convoy | grep 'statically linked'
+
+cross-packages: # Installs the compilers when root and missing, and the Rust targets
+	$(call install,$(CROSS_PROGRAMS),$(CROSS_PACKAGES),it does not build without)
+	@for target in $(ARM64) $(MUSL); do \
+		[ -d "$$(rustc --print target-libdir --target $$target)" ] || rustup target add $$target || exit 1; done
 
 interop: test-packages peers ## The long tests, and those against newest wireguard-go, BoringTun and GotaTun; as root
 	CONVOY_REQUIRE_LAB=1 \
