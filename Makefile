@@ -23,8 +23,8 @@ FORK = github.com/tailscale/wireguard-go
 FORK_VERSION = sed -n 's|^[[:space:]]*$(FORK) \(v[^ ]*\).*|\1|p' "$$(go list -m -f '{{.GoMod}}' tailscale.com@latest)"
 
 .PHONY: help build speedtest speedtest-results profile profile-results profiling test test-packages test-profiler \
-	profile-packages interop peers lint fmt-check clippy doc deny audit bench bench-stages bench-compare bench-peers \
-	bench-packages packet-rate growth report soak flood fuzz fuzz-merge miri asan tsan
+	cross cross-packages profile-packages interop peers lint fmt-check clippy doc deny audit bench bench-stages \
+	bench-compare bench-peers bench-packages packet-rate growth report soak flood fuzz fuzz-merge miri asan tsan
 
 help: ## List these targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | column -t -s "$$(printf '\t')"
@@ -81,6 +81,32 @@ endef
 test-profiler: profile-packages profiling ## Test that Firefox Profiler accepts a profile (needs npx)
 	CONVOY_REQUIRE_LAB=1 CONVOY_TEST_PROGRAM=$(CURDIR)/target/profiling/convoy \
 	$(CARGO) test --workspace --locked --test speedtest -- --ignored firefox_profiler
+
+ARM64 = aarch64-unknown-linux-gnu
+MUSL = x86_64-unknown-linux-musl
+# Compilers for `make cross`, and the emulator that runs ARM64 programs.
+CROSS_PACKAGES = gcc-aarch64-linux-gnu libc6-dev-arm64-cross musl-tools qemu-user
+CROSS_PROGRAMS = aarch64-linux-gnu-gcc musl-gcc qemu-aarch64
+CROSS_ARM64 = CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc \
+	CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="qemu-aarch64 -L /usr/aarch64-linux-gnu" \
+	$(CARGO) $(1) --locked --profile cross --target $(ARM64)
+# Each opens a UDP socket of the tunnel, and qemu-user refuses SO_TIMESTAMPNS.
+NOT_IN_QEMU = --skip udp::
+# The tests are static, too, so that everything is built once.
+SMOKE = interop:: lifecycle:: uapi:: wg_quick::
+
+cross: test-packages cross-packages ## Build for ARM64 and static musl, and test both (qemu-user; root)
+	$(call CROSS_ARM64,build) -p convoy
+	$(call CROSS_ARM64,test) -p convoy-proto -p convoy-tun --lib
+	@echo "Skipped, because qemu-user refuses SO_TIMESTAMPNS: convoy-gso $(NOT_IN_QEMU)"
+	$(call CROSS_ARM64,test) -p convoy-gso --lib -- $(NOT_IN_QEMU)
+	$(CARGO) test --locked --profile cross --target $(MUSL) -p convoy --test end_to_end -- $(SMOKE)
+	ldd target/$(MUSL)/cross/convoy | grep 'statically linked'
+
+cross-packages: # Install missing compilers, if root, and the Rust targets
+	$(call install,$(CROSS_PROGRAMS),$(CROSS_PACKAGES),make cross needs them)
+	@for target in $(ARM64) $(MUSL); do \
+		[ -d "$$(rustc --print target-libdir --target $$target)" ] || rustup target add $$target || exit 1; done
 
 interop: test-packages peers ## Run slow tests, and tests against the newest WireGuard programs (ten minutes; root)
 	CONVOY_REQUIRE_LAB=1 \

@@ -11,7 +11,7 @@ use convoy_proto::counters::DropReason;
 
 #[test]
 fn fuzz_datagrams() {
-    convoy_fuzz::fuzz!(300, 400, datagrams);
+    convoy_fuzz::run("datagrams", 300, 400, datagrams);
 }
 
 /// Well below the age at which a session is renewed, so that no renewal gets lost.

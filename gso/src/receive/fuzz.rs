@@ -10,7 +10,7 @@ thread_local! {
 
 #[test]
 fn fuzz_trains() {
-    convoy_fuzz::fuzz!(2000, 200, |input| {
+    convoy_fuzz::run("trains", 2000, 200, |input| {
         BUFFERS.with_borrow_mut(|buffers| trains(buffers, input))
     });
 }

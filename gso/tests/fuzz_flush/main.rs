@@ -14,7 +14,7 @@ use twin::{ERRORS, Twin};
 #[test]
 #[cfg_attr(miri, ignore = "too slow there")]
 fn fuzz_flushes() {
-    convoy_fuzz::fuzz!(2000, 600, flushes);
+    convoy_fuzz::run("flushes", 2000, 600, flushes);
 }
 
 const PINNED: [u8; 4] = [192, 0, 2, 200];

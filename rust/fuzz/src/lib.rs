@@ -1,36 +1,25 @@
-//! Fuzz targets: tests that read what they do from bytes.
+//! Fuzz targets: tests that decide what to do by reading bytes.
 //!
-//! `cargo test` runs each with the files of its corpus, then with a fixed number of inputs from a
-//! fixed seed: the same ones every time. `make fuzz` builds the same test with libFuzzer inside,
-//! which looks for inputs that reach new code and adds them to the corpus.
+//! `cargo test` feeds each target its committed inputs, then a fixed number of seeded ones: the same
+//! every time. `make fuzz` builds the same test with libFuzzer, which searches for inputs that reach
+//! new code.
 
-use std::{panic::RefUnwindSafe, time::Duration};
+use std::{
+    fmt::Display,
+    fs,
+    panic::RefUnwindSafe,
+    path::{Path, PathBuf},
+};
 
 pub use arbitrary::{self, Result, Unstructured};
-#[doc(hidden)]
-pub use bolero;
-use bolero::{ByteSliceGenerator, DefaultEngine, TestTarget};
 
-/// Makes the body of a test: `fuzz!(runs, max_len, target)`.
+/// The body of a test: runs `target` on every input it has.
 ///
-/// `runs` is how many seeded inputs a plain test runs, `max_len` how many bytes they have at most,
-/// and `target` takes [`Unstructured`]; an error of it means that the input was used up.
-///
-/// A macro because the test's name and file say where its corpus is:
-/// `__fuzz__/NAME_OF_THE_TEST/corpus` beside the file, where a name loses its `fuzz_` in front.
-#[macro_export]
-macro_rules! fuzz {
-    ($runs:expr, $max_len:expr, $target:expr) => {
-        $crate::run($crate::bolero::check!(), $runs, $max_len, $target)
-    };
-}
-
-/// What `check!()` makes.
-pub type Check = TestTarget<ByteSliceGenerator, DefaultEngine, bolero::BorrowedInput>;
-
-/// What [`fuzz!`] calls.
+/// `name` names the folders of its committed inputs, `rust/fuzz/corpora/NAME` and
+/// `rust/fuzz/crashes/NAME`. The seeded inputs are `runs` in number and at most `max_len` bytes
+/// long. An error of `target` means that it has used up its input.
 pub fn run(
-    check: Check,
+    name: &str,
     runs: u64,
     max_len: usize,
     target: impl Fn(&mut Unstructured<'_>) -> Result<()> + RefUnwindSafe,
@@ -38,33 +27,49 @@ pub fn run(
     let one = |bytes: &[u8]| {
         let _ = target(&mut Unstructured::new(bytes));
     };
-    // Nothing at random here: the corpus, and further down the same inputs every time.
-    let check = check
-        .with_iterations(0)
-        .with_test_time(Duration::MAX)
-        .with_max_len(max_len);
-    check.for_each(|bytes: &[u8]| one(bytes));
+    #[cfg(fuzzing)]
+    bolero::check!(name = name)
+        .with_max_len(max_len)
+        .for_each(|bytes: &[u8]| one(bytes));
     if cfg!(fuzzing) {
         return;
     }
+    for path in committed(name) {
+        let _shown = OnPanic(path.display());
+        one(&fs::read(&path).expect("a committed input is readable"));
+    }
     for seed in 0..runs {
-        let _told = TellSeed(seed);
+        let _shown = OnPanic(format_args!("seed {seed}"));
         one(&seeded(seed, max_len));
     }
 }
 
-/// Tells which seeded input a failing test had.
-struct TellSeed(u64);
+/// The files of this target, in an order that is the same everywhere.
+fn committed(name: &str) -> Vec<PathBuf> {
+    let folders = ["crashes", "corpora"];
+    let folders = folders.map(|folder| {
+        Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join(folder)
+            .join(name)
+    });
+    let entries = folders.iter().flat_map(fs::read_dir).flatten();
+    let mut paths: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
+    paths.sort();
+    paths
+}
 
-impl Drop for TellSeed {
+/// Names the input on which a test fails.
+struct OnPanic<T: Display>(T);
+
+impl<T: Display> Drop for OnPanic<T> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("with the seeded input {}", self.0);
+            eprintln!("the input: {}", self.0);
         }
     }
 }
 
-/// Up to `max_len` bytes: splitmix64, of which every seed is as good as any.
+/// Up to `max_len` bytes of splitmix64, for which any seed is as good as another.
 fn seeded(seed: u64, max_len: usize) -> Vec<u8> {
     let mut state = seed;
     let mut next = || {
@@ -93,9 +98,19 @@ mod tests {
     }
 
     #[test]
+    fn committed_inputs_are_found_those_that_failed_once_too() {
+        let found = |part| {
+            committed("reads")
+                .iter()
+                .any(|path| path.iter().any(|it| it == part))
+        };
+        assert!(found("corpora") && found("crashes"));
+    }
+
+    #[test]
     fn a_plain_test_runs_every_seeded_input_once() {
         static RUNS: AtomicU64 = AtomicU64::new(0);
-        fuzz!(100, 8, |input: &mut Unstructured<'_>| {
+        run("none", 100, 8, |input| {
             RUNS.fetch_add(1, Relaxed);
             assert!(input.len() <= 8);
             Ok(())

@@ -148,7 +148,7 @@ impl LinuxTun {
     fn set_queue_len(&self) -> Result<()> {
         let mut request = interface_of(self.fd.as_raw_fd())?;
         request.ifr_ifru.ifru_metric = TX_QUEUE_LEN as i32;
-        self.request(libc::SIOCSIFTXQLEN, &mut request)
+        self.request(libc::SIOCSIFTXQLEN as _, &mut request)
     }
 
     fn request(&self, number: libc::Ioctl, request: &mut libc::ifreq) -> Result<()> {
@@ -186,7 +186,7 @@ impl PacketIo for LinuxTun {
 
     fn mtu(&self) -> Result<u16> {
         let mut request = interface_of(self.fd.as_raw_fd())?;
-        self.request(libc::SIOCGIFMTU, &mut request)?;
+        self.request(libc::SIOCGIFMTU as _, &mut request)?;
         // SAFETY: SIOCGIFMTU filled in the MTU.
         let mtu = unsafe { request.ifr_ifru.ifru_mtu };
         Ok(u16::try_from(mtu).unwrap_or(u16::MAX))
@@ -205,7 +205,7 @@ impl PacketIo for LinuxTun {
     fn set_mtu(&self, mtu: u16) -> Result<()> {
         let mut request = interface_of(self.fd.as_raw_fd())?;
         request.ifr_ifru.ifru_mtu = i32::from(mtu);
-        self.request(libc::SIOCSIFMTU, &mut request)
+        self.request(libc::SIOCSIFMTU as _, &mut request)
     }
 }
 
@@ -220,7 +220,7 @@ fn probe_offload(vnet_hdr: bool, accepts: impl Fn(libc::c_uint) -> bool) -> Offl
 fn interface_of(fd: RawFd) -> Result<libc::ifreq> {
     // SAFETY: all zeros is an empty request.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    ioctl(fd, libc::TUNGETIFF as libc::Ioctl, &mut request)?;
+    ioctl(fd, libc::TUNGETIFF, &mut request)?;
     Ok(request)
 }
 

@@ -15,7 +15,7 @@ thread_local! {
 #[test]
 #[cfg_attr(miri, ignore = "too slow there")]
 fn fuzz_reads() {
-    convoy_fuzz::fuzz!(4000, 600, reads);
+    convoy_fuzz::run("reads", 4000, 600, reads);
 }
 
 /// What is handed out is what the reads stand for, however each packet is padded; what stands for

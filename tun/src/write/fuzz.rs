@@ -26,7 +26,7 @@ const ALL: Offload = Offload {
 #[test]
 #[cfg_attr(miri, ignore = "too slow there")]
 fn fuzz_batches() {
-    convoy_fuzz::fuzz!(4000, 500, batches);
+    convoy_fuzz::run("batches", 4000, 500, batches);
 }
 
 /// What was written, cut by the book, is what was to be written, in the order of each flow.

@@ -37,7 +37,7 @@ const STEPS: [Duration; 10] = [
 
 #[test]
 fn fuzz_histories() {
-    convoy_fuzz::fuzz!(150, 300, histories);
+    convoy_fuzz::run("histories", 150, 300, histories);
 }
 
 fn histories(input: &mut Unstructured<'_>) -> Result<()> {

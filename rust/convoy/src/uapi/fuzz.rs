@@ -17,7 +17,7 @@ use super::{
 
 #[test]
 fn fuzz_conversations() {
-    convoy_fuzz::fuzz!(1000, 1500, conversations);
+    convoy_fuzz::run("conversations", 1000, 1500, conversations);
 }
 
 /// Each request is applied whole or not at all, and answered once, in order.

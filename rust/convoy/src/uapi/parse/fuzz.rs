@@ -15,7 +15,7 @@ use book::Request;
 
 #[test]
 fn fuzz_requests() {
-    convoy_fuzz::fuzz!(4000, 1500, requests);
+    convoy_fuzz::run("requests", 4000, 1500, requests);
 }
 
 fn requests(input: &mut Unstructured<'_>) -> Result<()> {
