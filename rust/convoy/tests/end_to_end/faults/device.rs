@@ -48,7 +48,7 @@ fn without_cap_net_admin_socket_buffers_are_limited_and_the_log_says_so() {
         assert_eq!(got, allowed.map(|bytes| 2 * bytes.min(ASKED)));
         let is_smaller = allowed.iter().any(|bytes| *bytes < ASKED);
         let log = end.daemon.log();
-        assert_eq!(log.contains("smaller than asked for"), is_smaller, "{log}");
+        assert_eq!(log.contains("smaller than requested"), is_smaller, "{log}");
     };
     is_right(&left, ["rmem_max", "wmem_max"].map(limit));
     is_right(&right, [u64::MAX; 2]);
