@@ -23,7 +23,7 @@ FORK = github.com/tailscale/wireguard-go
 FORK_VERSION = sed -n 's|^[[:space:]]*$(FORK) \(v[^ ]*\).*|\1|p' "$$(go list -m -f '{{.GoMod}}' tailscale.com@latest)"
 
 .PHONY: help build speedtest speedtest-results profile profile-results profiling test test-packages test-profiler \
-	cross cross-packages profile-packages interop peers lint fmt-check clippy doc deny audit bench bench-stages \
+	cross cross-packages lab-packages profile-packages interop peers lint fmt-check clippy doc deny audit bench bench-stages \
 	bench-compare bench-peers bench-packages packet-rate growth report soak flood fuzz fuzz-merge miri asan tsan
 
 help: ## List these targets
@@ -32,7 +32,7 @@ help: ## List these targets
 build: ## Build target/release/convoy
 	$(CARGO) build --release --locked -p convoy
 
-speedtest: build ## Build Convoy, connect two network namespaces by a tunnel and print its speed
+speedtest: build lab-packages ## Build Convoy, connect two network namespaces by a tunnel and print its speed
 	./target/release/convoy speedtest $(ARGS)
 
 speedtest-results: build ## Run the speed test and its comparisons and keep the results (root)
@@ -64,6 +64,9 @@ test: test-packages ## Run every test; those with network namespaces need root a
 
 test-packages: # Install missing programs for the tests, if root
 	$(call install,$(TEST_PROGRAMS),$(TEST_PACKAGES),tests that need them are skipped)
+
+lab-packages: # Install what sets up network namespaces, if root
+	$(call install,ip,iproute2,the speed test needs it)
 
 profile-packages: # Install missing programs for profiles, if root
 	$(call install,$(PROFILE_PROGRAMS),$(PROFILE_PACKAGES),a profile needs them)

@@ -1,10 +1,10 @@
-//! What the writing of packets came to, in plain integers that travel with the batches.
+//! Outcomes of writing packets, as plain integers that travel with the batches.
 
 use std::io;
 
 use crate::MAX_BATCH_PACKETS;
 
-/// What the writing of packets came to.
+/// Outcomes of writing packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WriterCounters {
     /// System calls.

@@ -24,7 +24,7 @@ use crate::{
 #[error("the virtio header does not fit the packet behind it")]
 pub(crate) struct Malformed;
 
-/// What the virtio header makes of a packet.
+/// A packet as its virtio header describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Framing {
     /// One packet; its transport checksum has been completed where it had to be.
@@ -162,7 +162,7 @@ fn fits_v6(packet: &[u8], transport: usize, protocol: u8) -> bool {
     at == transport && next == protocol
 }
 
-/// What all segments of one super-packet have in common, computed once.
+/// Everything that the segments of one super-packet have in common, computed once.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cutter {
     shape: SuperPacket,

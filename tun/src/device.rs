@@ -26,7 +26,7 @@ pub enum OffloadRequest {
     Off,
 }
 
-/// What the device got.
+/// The offload that the device got.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Offload {
     /// A virtio header stands in front of each packet.
@@ -98,7 +98,7 @@ impl Device {
         self.io.network_namespace()
     }
 
-    /// What the kernel granted.
+    /// The offload that the kernel granted.
     pub fn offload(&self) -> Offload {
         self.offload
     }
@@ -146,7 +146,7 @@ pub enum OpenError {
     NoOffload {
         /// The interface.
         name: String,
-        /// What the kernel said.
+        /// The kernel's answer.
         source: std::io::Error,
     },
     /// The descriptor to adopt is something else.

@@ -16,7 +16,7 @@ pub const MAX_SLOT: usize = MAX_PACKET + 16 + 15;
 /// Where packets begin: on a cache line, with room for a virtio header in front.
 const ALIGN: usize = 64;
 
-/// A train that is complete ends a batch of so many packets: the train that comes next would be cut in
+/// A complete train ends a batch of at least this many packets: the next train would be cut in
 /// two at the limit.
 const ENOUGH_PACKETS: usize = 32;
 
@@ -64,7 +64,7 @@ impl InboundBatch {
 pub(crate) struct InboundBuffer {
     pub(crate) buffer: Box<[u8]>,
     pub(crate) trains: Trains,
-    /// What became of it, for the event loop to collect when the batch has come back.
+    /// The outcome of writing it; the event loop collects it when the batch has come back.
     pub(crate) counters: WriterCounters,
     pub(crate) written: Written,
     coalesce: Coalesce,

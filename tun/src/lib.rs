@@ -19,7 +19,7 @@
 //!    [`InboundBatch::slot`] and kept by [`InboundBatch::commit`]; [`Writer::submit`] sends the batch
 //!    off, [`Writer::enqueue`] and [`Writer::wake`] several at once.
 //!
-//! Nothing allocates once every buffer of the two pools has been used. What is deliberately left out:
+//! Nothing allocates once every buffer of the two pools has been used. Deliberately left out:
 //! which packets may pass (the state machine decides), routes and addresses, and any platform but
 //! Linux, which would be another implementation of the private `device::PacketIo`.
 

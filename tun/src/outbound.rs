@@ -110,7 +110,7 @@ impl OutboundPacket<'_> {
     }
 }
 
-/// What padding overwrote: it may be the payload of the segment that is cut next.
+/// Bytes that padding overwrote: they may be the payload of the segment that is cut next.
 #[derive(Debug, Default)]
 struct Overwritten {
     bytes: [u8; MAX_PADDING],

@@ -194,7 +194,7 @@ impl Drop for Reader {
     }
 }
 
-/// What the thread holds.
+/// The thread's state.
 struct Reading {
     source: Source,
     stop: Arc<Stop>,

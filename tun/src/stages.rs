@@ -26,7 +26,7 @@ pub fn checksum(data: &[u8]) -> u16 {
     sum(data)
 }
 
-/// What the reader thread does with what it has read.
+/// The reader thread's work on each read.
 #[derive(Debug)]
 pub struct Intake(Arc<Pool<OutboundBuffer>>);
 
@@ -53,7 +53,7 @@ impl Intake {
     }
 }
 
-/// What the writer thread does with a batch; the device takes everything and keeps nothing.
+/// The writer thread's work on a batch; the device accepts everything and keeps nothing.
 #[derive(Debug)]
 pub struct Outlet {
     pool: Arc<Pool<InboundBuffer>>,

@@ -149,7 +149,7 @@ impl Writer {
         self.pool.room().await;
     }
 
-    /// What is coalesced: nothing for a while after the kernel has refused a super-packet.
+    /// The protocols that are coalesced: none for a while after the kernel has refused a super-packet.
     pub fn coalescing(&self) -> Coalesce {
         if self.is_refused.load(Ordering::Relaxed) {
             Coalesce::default()
@@ -189,7 +189,7 @@ impl Drop for Writer {
     }
 }
 
-/// What the thread holds.
+/// The thread's state.
 struct Writing {
     queue: Arc<HandOver<Lease<InboundBuffer>>>,
     to_device: BatchWriter,
@@ -201,7 +201,7 @@ impl Writing {
         while let Some(mut batch) = self.queue.take_blocking() {
             // It fails only when the thread is to end and the kernel takes no more.
             let _ = self.to_device.write(&mut batch);
-            // Given back first: who sees the writer idle also sees the batch and its counters.
+            // Returned first: once the writer looks idle, the batch and its counters are back.
             drop(batch);
             self.in_flight.fetch_sub(1, Ordering::Release);
         }

@@ -106,7 +106,7 @@ fn a_reader_survives_a_link_that_goes_down_and_does_not_spin() {
             spent < Duration::from_millis(50),
             "the reader spun for {spent:?}"
         );
-        // What was sent while it was up may still be there.
+        // Packets sent while it was up may still be there.
         let nothing = std::iter::repeat_with(|| reader.try_recv()).find_map(Result::err);
         assert!(matches!(nothing, Some(TryRecv::Empty)));
 

@@ -35,7 +35,7 @@ pub(crate) enum Command {
     Snapshot { answer: SyncSender<Box<Snapshot>> },
 }
 
-/// What needs no answer: only the latest counts.
+/// Signals that need no answer: only the latest counts.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Signals {
     pub(crate) mtu: Option<u16>,

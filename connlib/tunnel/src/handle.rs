@@ -40,7 +40,7 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Configuration {
     planner: Planner,
-    /// What was asked for, or what the kernel has chosen; 0 for its choice to come.
+    /// The requested port, or the kernel's choice; 0 until it has chosen.
     port: u16,
     fwmark: u32,
     is_up: bool,
@@ -166,7 +166,7 @@ impl Tunnel {
     ///
     /// # Errors
     /// [`Closed`] once the tunnel has ended.
-    pub fn stamp_anew(&self) -> Result<(), Closed> {
+    pub fn restamp(&self) -> Result<(), Closed> {
         let configuration = &mut *self.configuration();
         let plan = Box::new(configuration.planner.restamp());
         let port = configuration.port;

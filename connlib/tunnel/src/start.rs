@@ -1,4 +1,4 @@
-//! What the thread `tunnel` does before its first tick.
+//! Set-up on the thread `tunnel` before its first tick.
 
 use std::sync::mpsc as answers;
 

@@ -15,7 +15,7 @@ use convoy_tunnel::Options;
 
 /// Packets that pass each way while allocations are counted.
 const PACKETS: usize = 20_000;
-/// What may be left over: a channel's block now and then, never one a packet.
+/// Tolerated allocations: a channel's block now and then, never one per packet.
 const TOLERATED: u64 = PACKETS as u64 / 100;
 
 thread_local! {

@@ -58,7 +58,7 @@ async fn watch(tunnel: &Tunnel) -> std::io::Result<()> {
             info!("the wall clock was set forward; new handshakes carry the new time");
             let tunnel = tunnel.clone();
             // Blocks: it computes keys and waits for the data path.
-            let _ = tokio::task::spawn_blocking(move || tunnel.stamp_anew()).await;
+            let _ = tokio::task::spawn_blocking(move || tunnel.restamp()).await;
         }
     }
 }

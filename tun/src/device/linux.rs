@@ -59,7 +59,7 @@ fn check_name(name: &str) -> std::result::Result<(), OpenError> {
     Ok(())
 }
 
-/// What `make` gives with a virtio header or, where it is refused and need not be, without one.
+/// Calls `make` with a virtio header and, if that is refused and not required, without one.
 fn with_what_there_is<T>(
     offload: OffloadRequest,
     make: impl Fn(bool) -> std::result::Result<T, OpenError>,

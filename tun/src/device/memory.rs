@@ -1,6 +1,6 @@
 //! A device without a kernel: whoever holds the [`Kernel`] plays its part, in tests and benches.
 //!
-//! What crosses is raw: a virtio header and a packet where [`Offload::vnet_hdr`] is set, else a
+//! Raw reads and writes cross: a virtio header and a packet where [`Offload::vnet_hdr`] is set, else a
 //! packet. Needs no root.
 
 use std::{
@@ -36,12 +36,12 @@ pub fn pair(offload: Offload, mtu: u16) -> Result<(Device, Kernel)> {
 #[derive(Clone, Debug)]
 pub struct Kernel(Arc<Twin>);
 
-/// What goes wrong with a read or a write.
+/// A fault injected into a read or a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// Fails with this `errno`, and the packet is lost.
     Errno(i32),
-    /// Takes only so many bytes (writes only).
+    /// Accepts only this many bytes (writes only).
     Short(usize),
 }
 

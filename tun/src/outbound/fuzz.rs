@@ -18,7 +18,7 @@ fn fuzz_reads() {
     convoy_fuzz::run("reads", 4000, 600, reads);
 }
 
-/// What is handed out is what the reads stand for, however each packet is padded; what stands for
+/// The packets handed out are those that the reads stand for, however each packet is padded; what stands for
 /// nothing is counted.
 fn reads(input: &mut Unstructured<'_>) -> Result<()> {
     let lease = POOL.with(Pool::take);

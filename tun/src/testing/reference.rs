@@ -3,7 +3,7 @@
 
 use super::naive_sum;
 
-/// What a read stands for: its virtio header and one packet, or several; `None`: nonsense.
+/// The packets that a read stands for: its virtio header and one packet, or several; `None`: nonsense.
 pub(crate) fn packets_of(raw: &[u8]) -> Option<Vec<Vec<u8>>> {
     let (vnet, packet) = raw.split_at_checked(10)?;
     let field = |at: usize| usize::from(u16::from_ne_bytes([vnet[at], vnet[at + 1]]));

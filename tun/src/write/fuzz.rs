@@ -29,7 +29,7 @@ fn fuzz_batches() {
     convoy_fuzz::run("batches", 4000, 500, batches);
 }
 
-/// What was written, cut by the book, is what was to be written, in the order of each flow.
+/// The writes, cut as the specification says, are the packets to be written, in the order of each flow.
 fn batches(input: &mut Unstructured<'_>) -> Result<()> {
     let coalesce = Coalesce {
         tcp: input.ratio(7, 8)?,
@@ -112,7 +112,7 @@ fn cut_all(kernel: &Kernel, coalesce: Coalesce) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// What packets must not overtake each other: those of equal addresses, protocol and ports.
+/// Packets must not overtake each other if they have equal addresses, protocol and ports.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Flow(Option<Vec<u8>>);
 

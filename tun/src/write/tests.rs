@@ -22,7 +22,7 @@ const BOTH: Coalesce = Coalesce {
     udp: true,
 };
 
-/// What happens next in one of several flows.
+/// The next event in one of several flows.
 #[derive(Clone, Debug)]
 enum Step {
     Next { len: usize },

@@ -18,7 +18,7 @@ fn a_batch_that_was_left_when_the_socket_was_full_goes_on_when_it_is_not() {
     on_runtime(async {
         let (mut event_loop, kernel, _handle) = event_loop();
         while event_loop.tick() {}
-        // What a tick leaves when its budget was spent and the flush then met a full socket.
+        // A tick leaves this when its budget is spent and the flush then meets a full socket.
         kernel.send(&[&[0; 10][..], &PACKET].concat());
         event_loop.outbound.reader.ready().await;
         let left = event_loop.outbound.reader.try_recv().expect("a batch");

@@ -42,6 +42,7 @@ mod rekey;
 mod roaming;
 mod scale;
 mod secrets;
+mod shape;
 mod sticky;
 mod uapi;
 mod wg_quick;
