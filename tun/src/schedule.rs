@@ -6,8 +6,9 @@
 /// interrupt it there, for a batch that can as well be joined by the next. Idle processors are used as
 /// before.
 pub(crate) fn preempt_nobody() {
-    let priority = libc::sched_param { sched_priority: 0 };
-    // musl's own function refuses. SAFETY: the kernel reads `priority`, which outlives the call; 0 is
+    // The kernel's `struct sched_param` is this alone; that of musl is larger.
+    let priority: libc::c_int = 0;
+    // musl's own function always refuses. SAFETY: the kernel reads `priority`, which outlives the call; 0 is
     // the calling thread.
     let result = unsafe {
         libc::syscall(
