@@ -87,7 +87,7 @@ pub enum TryRecv {
 /// Why the reader thread ended.
 #[derive(Debug)]
 pub enum ReaderExit {
-    /// It was told to.
+    /// [`Reader::stop`] was called.
     Stopped,
     /// The interface is gone.
     InterfaceDeleted,
@@ -126,10 +126,10 @@ impl Reader {
         }
     }
 
-    /// Whether traffic is sparse: the caller reads the device itself, and may write it, too.
+    /// Whether traffic is sparse and `inbound` packets keep it so: the caller may write them itself.
     #[inline]
-    pub fn is_sparse(&self) -> bool {
-        self.sparse.is_on()
+    pub fn is_sparse(&self, inbound: usize) -> bool {
+        self.sparse.is_on() && inbound <= FEW
     }
 
     /// Ends sparse traffic where packets flow: a step of the event loop has handled this many inbound,

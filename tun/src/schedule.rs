@@ -20,6 +20,6 @@ pub(crate) fn preempt_nobody() {
     };
     if result != 0 {
         let error = std::io::Error::last_os_error();
-        tracing::debug!(%error, "cannot set SCHED_BATCH");
+        tracing::debug!(%error, "Cannot set SCHED_BATCH");
     }
 }

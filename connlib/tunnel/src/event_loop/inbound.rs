@@ -156,7 +156,7 @@ impl EventLoop {
             }
         }
         if let Some(batch) = inbound.batch.take_if(|batch| !batch.is_empty()) {
-            if self.outbound.reader.is_sparse() {
+            if self.outbound.reader.is_sparse(batch.packets()) {
                 self.metrics.sparse_inbound += batch.packets() as u64;
                 inbound.writer.write(batch);
             } else {

@@ -180,7 +180,11 @@ impl EventLoop {
             metrics,
             ..
         } = self;
-        if !node.is_up() || outbound.is_stopped() {
+        if outbound.is_stopped() {
+            return false;
+        }
+        if !node.is_up() {
+            self.await_link();
             return false;
         }
         let mut buffer = [0; STACK_BUFFER_BYTES];
@@ -193,8 +197,7 @@ impl EventLoop {
                 Ok(batch) => batch,
                 Err(TryRecv::Empty) => break,
                 Err(TryRecv::Closed(exit)) => {
-                    // The reader gives its reason once; later it has only stopped.
-                    self.exit.get_or_insert_with(|| exit_for(exit));
+                    self.end(exit);
                     break;
                 }
             };
@@ -212,6 +215,20 @@ impl EventLoop {
             }
         }
         worked
+    }
+
+    /// Keeps a batch that is ahead of the news that the link is up.
+    fn await_link(&mut self) {
+        match self.outbound.next_batch(&mut self.metrics, &mut self.node) {
+            Ok(batch) => self.outbound.batch = Some(batch),
+            Err(TryRecv::Empty) => {}
+            Err(TryRecv::Closed(exit)) => self.end(exit),
+        }
+    }
+
+    /// The reader gives its reason once; later it has only stopped.
+    fn end(&mut self, exit: ReaderExit) {
+        self.exit.get_or_insert_with(|| exit_for(exit));
     }
 
     pub(super) fn send_control(&mut self, now: Duration) {
