@@ -26,7 +26,6 @@ pub mod counters;
 mod deadlines;
 mod handshake;
 mod handshake_limiter;
-mod hashed_rate_limiter;
 mod held;
 mod icmp;
 pub mod inbound;

@@ -18,7 +18,7 @@ use boringtun::{
 use crate::{
     config::{PresharedKey, PrivateKey, PublicKey},
     counters::DropReason,
-    handshake_limiter::{HANDSHAKES_PER_SECOND, HandshakeLimiter},
+    handshake_limiter::HandshakeLimiter,
     wipe::leave_no_trace,
 };
 
@@ -31,7 +31,7 @@ const MAC_BYTES: usize = 16;
 /// Sessions that one peer's [`Noise`] keeps: the low bits of the local index choose the slot.
 pub(crate) const SESSIONS: u32 = 8;
 
-/// The device's key pair, and boringtun's rate limiter for it.
+/// The device's key pair, and boringtun's checks of MACs and cookies for it.
 pub struct Identity {
     private: x25519::StaticSecret,
     public: x25519::PublicKey,
@@ -61,7 +61,8 @@ impl Identity {
         let private = x25519::StaticSecret::from(key.0);
         let public = x25519::PublicKey::from(&private);
         Self {
-            limiter: RateLimiter::new(&public, HANDSHAKES_PER_SECOND),
+            // "Under load" at any rate, so that it always checks MAC2.
+            limiter: RateLimiter::new(&public, 0),
             private,
             public,
         }
@@ -89,54 +90,69 @@ impl Identity {
         handshakes: &mut HandshakeLimiter,
         now: Duration,
     ) -> Result<Screened, DropReason> {
-        // Without this, boringtun stays "under load" for ever.
-        self.limiter.reset_count();
-        // Without an address boringtun checks only MAC1, so a refusal under load costs little.
-        let mut verified = self.limiter.verify_packet(None, datagram, &mut []);
-        let is_refused = matches!(verified, Err(TunnResult::Err(WireGuardError::UnderLoad)));
-        let is_handshake = matches!(
-            verified,
-            Ok(Packet::HandshakeInit(_) | Packet::HandshakeResponse(_))
-        );
-        let is_under_load = (is_refused || is_handshake) && handshakes.count(now);
-        let has_mac2 = !datagram.ends_with(&[0; MAC_BYTES]);
-        let mut reply = [0; 64];
-        if is_refused {
-            let may_verify = match has_mac2 {
-                true => handshakes.may_check_cookie(from, now),
-                false => handshakes.may_send_cookie(from, now),
+        let (packet, has_mac2) = self.verify(from, datagram)?;
+        match packet {
+            Packet::PacketCookieReply(cookie) => {
+                return Ok(Screened::Reply {
+                    receiver: cookie.receiver_idx,
+                });
+            }
+            Packet::PacketData(_) => return Err(DropReason::InboundNotWireGuard),
+            Packet::HandshakeInit(_) | Packet::HandshakeResponse(_) => {}
+        }
+        if handshakes.count(now) {
+            // Only a right MAC2 ties a message to its address: nothing else may count against that
+            // address, or anybody could spend its share.
+            let is_admitted = match has_mac2 {
+                true => handshakes.admit(from, now),
+                false => handshakes.may_send_cookie(now),
             };
-            if !may_verify {
+            if !is_admitted {
                 return Err(DropReason::InboundUnderLoad);
             }
-            verified = self.limiter.verify_packet(Some(from), datagram, &mut reply);
+            if !has_mac2 {
+                return self.ask_for_cookie(from, datagram);
+            }
         }
-        if is_under_load && verified.is_ok() && !handshakes.admit(from, now) {
-            return Err(DropReason::InboundUnderLoad);
-        }
-        match verified {
-            Ok(Packet::HandshakeInit(initiation)) => {
+        match packet {
+            Packet::HandshakeInit(initiation) => {
                 let half = leave_no_trace(|| {
                     parse_handshake_anon(&self.private, &self.public, &initiation)
                 });
                 let half = half.map_err(|_| DropReason::InboundBadHandshake)?;
                 Ok(Screened::Initiation(PublicKey(half.peer_static_public)))
             }
-            Ok(Packet::HandshakeResponse(response)) => Ok(Screened::Reply {
+            Packet::HandshakeResponse(response) => Ok(Screened::Reply {
                 receiver: response.receiver_idx,
             }),
-            Ok(Packet::PacketCookieReply(cookie)) => Ok(Screened::Reply {
-                receiver: cookie.receiver_idx,
-            }),
-            Ok(Packet::PacketData(_)) => Err(DropReason::InboundNotWireGuard),
-            Err(TunnResult::WriteToNetwork(_))
-                if has_mac2 && !handshakes.may_send_cookie(from, now) =>
-            {
-                Err(DropReason::InboundUnderLoad)
+            _ => Err(DropReason::InboundNotWireGuard),
+        }
+    }
+
+    /// Parses a message and checks its MAC1; returns whether its MAC2 is right, too.
+    fn verify<'a>(
+        &self,
+        from: IpAddr,
+        datagram: &'a [u8],
+    ) -> Result<(Packet<'a>, bool), DropReason> {
+        // Without room for a cookie reply, boringtun seals none.
+        match self.limiter.verify_packet(Some(from), datagram, &mut []) {
+            Ok(packet) => Ok((packet, true)),
+            Err(TunnResult::Err(WireGuardError::DestinationBufferTooSmall)) => {
+                let packet = Tunn::parse_incoming_packet(datagram);
+                let packet = packet.map_err(|_| DropReason::InboundNotWireGuard)?;
+                Ok((packet, false))
             }
-            Err(TunnResult::WriteToNetwork(_)) => Ok(Screened::AskForCookie(reply)),
             Err(TunnResult::Err(WireGuardError::InvalidMac)) => Err(DropReason::InboundBadMac),
             Err(_) => Err(DropReason::InboundNotWireGuard),
+        }
+    }
+
+    fn ask_for_cookie(&self, from: IpAddr, datagram: &[u8]) -> Result<Screened, DropReason> {
+        let mut reply = [0; 64];
+        match self.limiter.verify_packet(Some(from), datagram, &mut reply) {
+            Err(TunnResult::WriteToNetwork(_)) => Ok(Screened::AskForCookie(reply)),
+            _ => Err(DropReason::InboundUnderLoad),
         }
     }
 }

@@ -87,6 +87,33 @@ fn a_peer_that_answers_a_cookie_gets_through_a_flood_from_elsewhere() {
 }
 
 #[test]
+fn a_flood_from_a_peers_own_address_does_not_lock_it_out() {
+    let mut pair = Pair::new();
+    let mut stranger = Host::new(9);
+    let mut to_b = pair.b.as_peer();
+    to_b.endpoint = Some(pair.b.address);
+    stranger.set_peer(to_b, pair.now);
+    let packet = ipv4(stranger.inner, pair.b.inner, b"a forgery");
+    stranger.send(&packet, pair.now);
+    let without_mac2 = stranger.take_wire(pair.now).remove(0);
+    let mut with_a_wrong_mac2 = without_mac2.clone();
+    with_a_wrong_mac2[132..].fill(7);
+    let from_a = pair.a.address;
+    pair.a_sends(b"through the flood");
+    for _ in 0..1100 {
+        // 20,000 initiations a second.
+        for _ in 0..100 {
+            pair.b.receive(&without_mac2, from_a, pair.now);
+            pair.b.receive(&with_a_wrong_mac2, from_a, pair.now);
+        }
+        pair.settle();
+        advance(&mut pair, Duration::from_millis(10));
+        pair.b.tick(pair.now);
+    }
+    assert_eq!(pair.b.delivered.len(), 1);
+}
+
+#[test]
 fn a_cookie_expires_after_two_minutes_and_is_useless_from_another_address() {
     let mut pair = Pair::new();
     let initiation = receive_a_cookie(&mut pair, b"x");
