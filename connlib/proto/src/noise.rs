@@ -26,8 +26,6 @@ use crate::{
 pub(crate) const CONTROL_BYTES: usize = 148;
 /// Bytes that encryption adds to a packet: header and AEAD tag.
 pub const DATA_OVERHEAD: usize = 32;
-/// Length of MAC1 and of MAC2, in bytes; without a cookie MAC2 is zero (paper §5.4.4).
-const MAC_BYTES: usize = 16;
 /// Sessions that one peer's [`Noise`] keeps: the low bits of the local index choose the slot.
 pub(crate) const SESSIONS: u32 = 8;
 
