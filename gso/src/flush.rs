@@ -8,7 +8,7 @@
 //! | `ENOBUFS` | [`Flushed::RetryAt`] 1 ms later, three times, then a counted drop; nothing more joins the batch |
 //! | `EINVAL`, `ENETUNREACH`, `EADDRNOTAVAIL` with a pinned source | forget the source, send the same batch again |
 //! | `EIO`, `EINVAL` on a batch | send its datagrams one by one, segmentation off for that address for a minute |
-//! | `EMSGSIZE` on a batch | send its datagrams one by one, segmentation off for that address for ten minutes |
+//! | `EMSGSIZE` on a batch | send its datagrams one by one, segmentation off for that address for five seconds, doubled each time up to ten minutes |
 //! | anything else | a counted drop of that datagram or batch |
 
 use std::{collections::HashMap, io, net::SocketAddr, time::Duration};
@@ -21,8 +21,12 @@ use crate::queue::{Batch, GsoQueue};
 
 mod counters;
 
-/// How long segmentation stays off for an address after `EMSGSIZE`: the kernel's path MTU cache.
-const RETRY_AFTER_TOO_BIG: Duration = Duration::from_secs(600);
+/// How long segmentation stays off for an address after `EMSGSIZE`, at first: the ICMP message
+/// behind it may be forged.
+const RETRY_AFTER_TOO_BIG: Duration = Duration::from_secs(5);
+/// How long at most, and how long a refusal counts against the address: as long as the kernel
+/// remembers a path MTU.
+const LONGEST_RETRY: Duration = Duration::from_secs(600);
 /// How long segmentation stays off for an address after the device or driver refused it.
 const RETRY_AFTER_REFUSAL: Duration = Duration::from_secs(60);
 /// Pause before sending again after `ENOBUFS`.
@@ -45,6 +49,9 @@ pub trait SendDatagrams {
         segment_len: Option<usize>,
     ) -> io::Result<()>;
 
+    /// Lets the kernel forget the path MTU to `to` that it has learnt from ICMP messages, if it can.
+    fn forget_learnt_mtu(&mut self, to: SocketAddr);
+
     /// Restores what the sockets may have switched off for good after `EIO` or `EINVAL`.
     fn recover(&mut self);
 }
@@ -64,13 +71,23 @@ pub enum Flushed {
 #[derive(Debug)]
 pub struct Flusher {
     segmentation: bool,
-    /// Until when segmentation is off, by address.
-    refusing: HashMap<SocketAddr, Duration>,
+    /// Addresses that have refused segmentation.
+    refusing: HashMap<SocketAddr, Refusal>,
     /// How often the kernel lacked buffers for the datagram of the present [`Flusher::send_now`].
     ahead_no_buffers: u32,
     counters: FlushCounters,
     lost_sources: Vec<SocketAddr>,
     too_big: Vec<(SocketAddr, usize)>,
+}
+
+/// Segmentation is off for an address.
+#[derive(Clone, Copy, Debug)]
+struct Refusal {
+    until: Duration,
+    /// How long it was off for a path that was too narrow; zero after any other refusal.
+    too_big: Duration,
+    /// Whether it has been tried again since.
+    is_over: bool,
 }
 
 /// Whether a batch leaves the queue.
@@ -207,10 +224,11 @@ impl Flusher {
         self.segmentation
     }
 
-    /// The number of addresses for which segmentation is off at the moment.
+    /// The number of addresses for which segmentation is off until it is tried again.
     #[must_use]
     pub fn refusing(&self) -> usize {
-        self.refusing.len()
+        let is_off = |refusal: &&Refusal| !refusal.is_over;
+        self.refusing.values().filter(is_off).count()
     }
 
     /// The counts since the start.
@@ -225,7 +243,7 @@ impl Flusher {
         sockets: &mut impl SendDatagrams,
         now: Duration,
     ) -> BatchOutcome {
-        while batch.is_whole() && self.may_segment(batch.destination.to, now) {
+        while batch.is_whole() && self.may_segment(batch.destination.to, sockets, now) {
             let result = self.call(
                 sockets,
                 &batch.destination,
@@ -285,17 +303,25 @@ impl Flusher {
         result
     }
 
-    fn may_segment(&mut self, to: SocketAddr, now: Duration) -> bool {
+    fn may_segment(
+        &mut self,
+        to: SocketAddr,
+        sockets: &mut impl SendDatagrams,
+        now: Duration,
+    ) -> bool {
         if self.refusing.is_empty() || !self.segmentation {
             return self.segmentation;
         }
-        match self.refusing.get(&to) {
-            Some(&until) if now < until => false,
-            Some(_) => {
-                self.refusing.remove(&to);
+        match self.refusing.get_mut(&to) {
+            Some(refusal) if now < refusal.until => false,
+            Some(refusal) if !refusal.is_over => {
+                refusal.is_over = true;
+                if !refusal.too_big.is_zero() {
+                    sockets.forget_learnt_mtu(to);
+                }
                 true
             }
-            None => true,
+            _ => true,
         }
     }
 
@@ -308,19 +334,36 @@ impl Flusher {
         if let Some(reaction) = self.after_any_refusal(batch, error, now) {
             return reaction;
         }
-        let pause = match error.raw_os_error() {
-            Some(libc::EMSGSIZE) => RETRY_AFTER_TOO_BIG,
-            Some(libc::EIO | libc::EINVAL) => RETRY_AFTER_REFUSAL,
+        let to = batch.destination.to;
+        let (pause, too_big) = match error.raw_os_error() {
+            Some(libc::EMSGSIZE) => {
+                let pause = self.pause_after_too_big(to, now);
+                (pause, pause)
+            }
+            Some(libc::EIO | libc::EINVAL) => (RETRY_AFTER_REFUSAL, Duration::ZERO),
             _ => return Reaction::Drop(Loss::Refused),
         };
-        tracing::debug!(to = %batch.destination.to, %error, "Segmentation refused; sending datagrams one by one");
+        tracing::debug!(%to, %error, ?pause, "Segmentation refused; sending datagrams one by one");
         self.counters.refused_batches += 1;
         if self.refusing.len() >= MAX_REFUSING {
             self.refusing.clear();
         }
-        self.refusing.insert(batch.destination.to, now + pause);
+        let refusal = Refusal {
+            until: now + pause,
+            too_big,
+            is_over: false,
+        };
+        self.refusing.insert(to, refusal);
         batch.split();
         Reaction::Resend
+    }
+
+    /// Each retry may lose a batch on a path that is really narrow, so it comes less and less often.
+    fn pause_after_too_big(&self, to: SocketAddr, now: Duration) -> Duration {
+        let is_recent = |refusal: &&Refusal| now < refusal.until + LONGEST_RETRY;
+        let last = self.refusing.get(&to).filter(is_recent);
+        let doubled = last.map_or(Duration::ZERO, |refusal| 2 * refusal.too_big);
+        doubled.clamp(RETRY_AFTER_TOO_BIG, LONGEST_RETRY)
     }
 
     fn after_refused_datagram(

@@ -2,7 +2,7 @@
 
 use std::{
     io,
-    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     os::fd::AsFd,
 };
 
@@ -11,9 +11,13 @@ use quinn_udp::{EcnCodepoint, Transmit};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use crate::{flush::SendDatagrams, receive::ReceiveBuffers};
+use narrow::NarrowRoutes;
+use routes::{Flow, Routes};
 use socket::AsyncSocket;
 
+mod narrow;
 mod options;
+mod routes;
 mod socket;
 mod watched;
 
@@ -39,6 +43,7 @@ pub struct BoundSockets {
     v4: Option<Socket>,
     v6: Option<Socket>,
     port: u16,
+    fwmark: u32,
     receive_offload: bool,
 }
 
@@ -85,6 +90,7 @@ impl BoundSockets {
             v4,
             v6,
             port,
+            fwmark: options.fwmark,
             receive_offload: options.receive_offload,
         })
     }
@@ -96,6 +102,9 @@ pub struct UdpSockets {
     v4: Option<AsyncSocket>,
     v6: Option<AsyncSocket>,
     port: u16,
+    fwmark: u32,
+    routes: Routes,
+    narrow: NarrowRoutes,
 }
 
 /// One of the two sockets.
@@ -146,6 +155,9 @@ impl UdpSockets {
             v4: register(bound.v4)?,
             v6: register(bound.v6)?,
             port: bound.port,
+            fwmark: bound.fwmark,
+            routes: Routes::new(),
+            narrow: NarrowRoutes::default(),
         })
     }
 
@@ -156,6 +168,9 @@ impl UdpSockets {
             v4: None,
             v6: None,
             port: 0,
+            fwmark: 0,
+            routes: Routes::new(),
+            narrow: NarrowRoutes::default(),
         }
     }
 
@@ -181,9 +196,24 @@ impl UdpSockets {
     ///
     /// # Errors
     /// As `setsockopt(2)` with `SO_MARK`: `EPERM` without `CAP_NET_ADMIN`.
-    pub fn set_fwmark(&self, mark: u32) -> io::Result<()> {
+    pub fn set_fwmark(&mut self, mark: u32) -> io::Result<()> {
         self.sockets()
-            .try_for_each(|s| SockRef::from(s).set_mark(mark))
+            .try_for_each(|s| SockRef::from(s).set_mark(mark))?;
+        self.fwmark = mark;
+        // Rules may look at the mark.
+        self.forget_routes();
+        Ok(())
+    }
+
+    /// Whether a datagram from `source` to `to` leaves by `interface`; also if that is unknown.
+    pub fn lead_out_by(&mut self, interface: u32, to: SocketAddr, source: IpAddr) -> bool {
+        let flow = self.flow(to, Some(source));
+        self.routes.lead_out_by(interface, flow)
+    }
+
+    /// Routes have changed: asks for each destination's again.
+    pub fn forget_routes(&mut self) {
+        self.narrow.forget();
     }
 
     /// Receives pending datagrams into `buffers` without waiting, in at most one system call.
@@ -237,6 +267,14 @@ impl UdpSockets {
         self.sockets().map(sizes).reduce(smaller)
     }
 
+    fn flow(&self, to: SocketAddr, source: Option<IpAddr>) -> Flow {
+        Flow {
+            to,
+            source: (source, self.port),
+            mark: self.fwmark,
+        }
+    }
+
     fn socket(&self, family: Family) -> Option<&AsyncSocket> {
         match family {
             Family::V4 => self.v4.as_ref(),
@@ -263,8 +301,17 @@ impl SendDatagrams for UdpSockets {
         contents: &[u8],
         segment_len: Option<usize>,
     ) -> io::Result<()> {
+        let flow = self.flow(destination.to, destination.source);
+        let len = segment_len.unwrap_or(contents.len());
+        let Self { routes, narrow, .. } = self;
+        let is_narrow = narrow.is_too_narrow(destination, len, || routes.own_mtu(flow));
+        if is_narrow && segment_len.is_some() {
+            // As the kernel does where it heeds the route: a batch cannot be fragmented.
+            return Err(io::Error::from_raw_os_error(libc::EMSGSIZE));
+        }
         let socket = self.socket_mut(Family::of(destination.to));
         let socket = socket.ok_or_else(|| io::Error::from_raw_os_error(libc::EAFNOSUPPORT))?;
+        socket.heed_route_mtu(is_narrow)?;
         socket.send(&Transmit {
             destination: destination.to,
             ecn: EcnCodepoint::from_bits(destination.ecn),
@@ -272,6 +319,13 @@ impl SendDatagrams for UdpSockets {
             segment_size: segment_len,
             src_ip: destination.source,
         })
+    }
+
+    fn forget_learnt_mtu(&mut self, to: SocketAddr) {
+        if to.is_ipv6() {
+            let flow = self.flow(to, None);
+            self.routes.forget_learnt_mtu(flow);
+        }
     }
 
     fn recover(&mut self) {

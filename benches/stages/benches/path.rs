@@ -100,5 +100,7 @@ impl SendDatagrams for NoSocket {
         Ok(())
     }
 
+    fn forget_learnt_mtu(&mut self, _: std::net::SocketAddr) {}
+
     fn recover(&mut self) {}
 }

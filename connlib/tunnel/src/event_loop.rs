@@ -4,7 +4,7 @@
 //! - A socket is full: only TUN intake stops. Packets wait in the kernel's TUN queue.
 //! - Nothing awaits within a tick. The loop waits only when a tick found nothing to do.
 
-use std::{io, net::SocketAddr, time::Duration};
+use std::{io, time::Duration};
 
 use convoy_gso::{UdpSockets, udp::Family};
 use convoy_proto::{Arrival, Node};
@@ -16,7 +16,6 @@ use crate::{
     command::Requests,
     error::Exit,
     metrics::Metrics,
-    routes::Routes,
 };
 use inbound::InboundHalf;
 use outbound::OutboundHalf;
@@ -46,7 +45,6 @@ pub(crate) struct EventLoop {
     /// Sockets that were registered for the [`Command`](crate::command::Command) to come.
     next_sockets: Option<UdpSockets>,
     requests: Requests,
-    routes: Routes,
     /// The last change of routes that the state machine has heard of.
     known_routes: u32,
     alarm: Alarm,
@@ -83,7 +81,6 @@ impl EventLoop {
             fwmark: 0,
             next_sockets: None,
             requests: parts.requests,
-            routes: Routes::new(),
             known_routes: 0,
             alarm: Alarm::new()?,
             busy_ticks: 0,
@@ -143,10 +140,7 @@ impl EventLoop {
             && let Some(question) = self.node.poll_source_question()
         {
             let Arrival { address, interface } = question.arrival;
-            let source = SocketAddr::new(address, self.port);
-            let is_same_way = self
-                .routes
-                .lead_out_by(interface, question.to, source, self.fwmark);
+            let is_same_way = self.sockets.lead_out_by(interface, question.to, address);
             self.node.answer_source_question(&question, is_same_way);
             asked = true;
         }

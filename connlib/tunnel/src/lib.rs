@@ -22,7 +22,6 @@ mod event_loop;
 mod handle;
 mod metrics;
 mod options;
-mod routes;
 mod start;
 
 pub use error::{ApplyError, Closed, Exit, StartError};

@@ -142,6 +142,38 @@ fn one_datagram_that_is_too_long_is_counted_and_the_rest_is_sent() {
 }
 
 #[test]
+fn a_path_that_stays_too_narrow_is_tried_less_and_less_often() {
+    let mut rig = Rig::new(&[]);
+    let mut now = NOW;
+    for pause in [5, 10, 20, 40, 80, 160, 320, 600, 600] {
+        // The batch is refused; what follows within the pause goes one by one.
+        rig.socket.errors = vec![(rig.socket.calls, libc::EMSGSIZE)];
+        rig.append(2, None);
+        rig.flush(now);
+        now += Duration::from_secs(pause);
+        rig.append(2, None);
+        rig.flush(now - Duration::from_nanos(1));
+        assert_eq!(rig.socket.sends, [1; 4], "{pause} s");
+        rig.socket.sends.clear();
+    }
+    assert_eq!(rig.socket.forgotten, [to(); 8], "before each retry");
+    rig.append(2, None);
+    rig.flush(now);
+    assert_eq!(
+        (&rig.socket.sends[..], rig.flusher.refusing()),
+        (&[2][..], 0)
+    );
+    // Ten minutes without a refusal: the address starts afresh.
+    now += LONGEST_RETRY;
+    rig.socket.errors = vec![(rig.socket.calls, libc::EMSGSIZE)];
+    rig.append(2, None);
+    rig.flush(now);
+    rig.append(2, None);
+    rig.flush(now + RETRY_AFTER_TOO_BIG);
+    assert_eq!(rig.socket.sends, [2, 1, 1, 2]);
+}
+
+#[test]
 fn an_unreachable_destination_is_a_counted_drop_and_others_are_untouched() {
     let mut rig = Rig::new(&[(0, libc::EHOSTUNREACH)]);
     rig.append(3, None);
@@ -179,9 +211,13 @@ fn a_datagram_sent_ahead_is_kept_while_the_kernel_has_no_room_for_it() {
 fn the_memory_of_refusing_addresses_is_bounded() {
     let mut rig = Rig::new(&[]);
     for n in 0..u16::MAX {
-        rig.flusher
-            .refusing
-            .insert((to().ip(), n).into(), NOW + RETRY_AFTER_TOO_BIG);
+        let refusal = Refusal {
+            until: NOW + RETRY_AFTER_TOO_BIG,
+            too_big: RETRY_AFTER_TOO_BIG,
+            is_over: false,
+        };
+        let address = (to().ip(), n).into();
+        rig.flusher.refusing.insert(address, refusal);
         if rig.flusher.refusing.len() == MAX_REFUSING {
             break;
         }
@@ -248,6 +284,8 @@ struct FailingSocket {
     /// Where each successful send went.
     to: Vec<SocketAddr>,
     recovered: bool,
+    /// Where the learnt path MTU was forgotten.
+    forgotten: Vec<SocketAddr>,
 }
 
 impl SendDatagrams for FailingSocket {
@@ -263,6 +301,10 @@ impl SendDatagrams for FailingSocket {
         self.first_bytes.push(bytes[0]);
         self.to.push(to.to);
         Ok(())
+    }
+
+    fn forget_learnt_mtu(&mut self, to: SocketAddr) {
+        self.forgotten.push(to);
     }
 
     fn recover(&mut self) {

@@ -10,8 +10,11 @@ use socket2::{SockRef, Socket};
 /// Corrects the options that quinn-udp's constructor sets.
 ///
 /// - Timestamps off: their control message crowds out the ECN bits on a receive with GRO.
-/// - `IP_PMTUDISC_WANT` and no `IPV6_DONTFRAG`: the kernel fragments where a route's MTU is
-///   smaller, as for the reference. With quinn-udp's `PROBE` such a route would be a black hole.
+/// - IPv4: `IP_PMTUDISC_OMIT`, so that no forged ICMP message changes how batches are sent; hops
+///   fragment. See [`heed_route_mtu`] for routes that are narrower than their interface.
+/// - IPv6: `IPV6_PMTUDISC_WANT` and no `IPV6_DONTFRAG`, as hops do not fragment: the kernel
+///   fragments where a route or path is narrower. With quinn-udp's `PROBE` either would be a black
+///   hole.
 /// - `UDP_GRO` on if `receive_offload`, else off.
 pub(super) fn adjust(socket: BorrowedFd<'_>, receive_offload: bool) -> io::Result<()> {
     let is_v6 = SockRef::from(&socket).domain()? == socket2::Domain::IPV6;
@@ -26,14 +29,22 @@ pub(super) fn adjust(socket: BorrowedFd<'_>, receive_offload: bool) -> io::Resul
         )?;
         set(socket, libc::IPPROTO_IPV6, libc::IPV6_DONTFRAG, 0)?;
     } else {
-        let discover = libc::IP_PMTUDISC_WANT;
-        set(socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, discover)?;
+        heed_route_mtu(socket, false)?;
     }
     match set(socket, libc::SOL_UDP, libc::UDP_GRO, receive_offload.into()) {
         // Linux before 5.0 lacks the option and coalesces nothing.
         Err(e) if e.raw_os_error() == Some(libc::ENOPROTOOPT) => Ok(()),
         result => result,
     }
+}
+
+/// Whether an IPv4 socket fragments by the route's MTU (`IP_PMTUDISC_DONT`) or by the interface's.
+pub(super) fn heed_route_mtu(socket: BorrowedFd<'_>, is_heeded: bool) -> io::Result<()> {
+    let discover = match is_heeded {
+        true => libc::IP_PMTUDISC_DONT,
+        false => libc::IP_PMTUDISC_OMIT,
+    };
+    set(socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, discover)
 }
 
 /// Grows both buffers to `bytes`: beyond the system's limit with `CAP_NET_ADMIN`, else up to it.

@@ -26,6 +26,8 @@ pub(super) struct AsyncSocket {
     /// Read once: quinn-udp's own value falls to 1 for good after one error.
     max_segments: usize,
     receive_offload: bool,
+    /// Whether an IPv4 socket fragments by the route's MTU at the moment.
+    heeds_route_mtu: bool,
 }
 
 impl AsFd for AsyncSocket {
@@ -46,6 +48,7 @@ impl AsyncSocket {
             receive_offload: receive_offload && state.gro_segments() > 1,
             socket: Watched::new(socket, Interest::READABLE)?,
             full: None,
+            heeds_route_mtu: false,
             state,
         })
     }
@@ -77,6 +80,15 @@ impl AsyncSocket {
     pub(super) fn receive(&mut self, buffers: &mut ReceiveBuffers) -> io::Result<usize> {
         let Self { socket, state, .. } = self;
         socket.run(|socket| buffers.fill(|slices, meta| state.recv(socket.into(), slices, meta)))
+    }
+
+    /// Chooses, for an IPv4 socket, whether the next datagram is fragmented by the route's MTU.
+    pub(super) fn heed_route_mtu(&mut self, is_heeded: bool) -> io::Result<()> {
+        if self.heeds_route_mtu != is_heeded {
+            options::heed_route_mtu(self.as_fd(), is_heeded)?;
+            self.heeds_route_mtu = is_heeded;
+        }
+        Ok(())
     }
 
     pub(super) fn send(&mut self, transmit: &Transmit<'_>) -> io::Result<()> {
@@ -121,6 +133,7 @@ impl AsyncSocket {
             return;
         };
         self.state = state;
+        self.heeds_route_mtu = false;
         if let Err(error) = options::adjust(self.as_fd(), self.receive_offload) {
             tracing::warn!(%error, "Cannot restore the options of a UDP socket");
         }

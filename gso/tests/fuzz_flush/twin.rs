@@ -53,8 +53,8 @@ pub(crate) struct Twin {
     /// In the order of appending.
     queued: Vec<(Destination, Vec<u8>, Fate)>,
     segmentation: bool,
-    /// Until when an address takes no batches.
-    refusing: HashMap<SocketAddr, Duration>,
+    /// Until when an address takes no batches, and the seconds of that if one was too big.
+    refusing: HashMap<SocketAddr, (Duration, u64)>,
     ahead: Option<Ahead>,
 }
 
@@ -102,7 +102,7 @@ impl Twin {
 
     /// Whether segmentation is off for some address, or for all.
     pub(crate) fn is_refusing(&self) -> bool {
-        !self.segmentation || self.refusing.values().any(|until| self.now < *until)
+        !self.segmentation || self.refusing.values().any(|(until, _)| self.now < *until)
     }
 
     /// Checks that each datagram not sent was refused for good; returns their number.
@@ -174,13 +174,16 @@ impl Twin {
     /// After a batch is refused for being a batch, its address gets none for a while.
     fn note_batch(&mut self, to: &Destination, segments: &[&[u8]], error: Option<i32>) {
         if segments.len() > 1 {
-            let is_off = self.refusing.get(&to.to).is_some_and(|t| self.now < *t);
+            let last = self.refusing.get(&to.to).copied();
+            let is_off = last.is_some_and(|(until, _)| self.now < until);
             assert!(
                 self.segmentation && !is_off,
                 "a batch to an address that refuses them"
             );
             let seconds = match error {
-                Some(libc::EMSGSIZE) => 600,
+                Some(libc::EMSGSIZE) => last
+                    .filter(|(until, _)| self.now < *until + Duration::from_secs(600))
+                    .map_or(5, |(_, seconds)| (2 * seconds).clamp(5, 600)),
                 Some(libc::EINVAL) if to.source.is_some() => 0,
                 Some(libc::EIO | libc::EINVAL) => 60,
                 _ => 0,
@@ -188,7 +191,9 @@ impl Twin {
             if seconds > 0 {
                 self.refused_batches += 1;
                 let until = self.now + Duration::from_secs(seconds);
-                self.refusing.insert(to.to, until);
+                let is_too_big = error == Some(libc::EMSGSIZE);
+                let doubling = if is_too_big { seconds } else { 0 };
+                self.refusing.insert(to.to, (until, doubling));
             }
         }
         if error.is_none() {
@@ -219,6 +224,8 @@ impl SendDatagrams for Twin {
         }
         error.map_or(Ok(()), |errno| Err(io::Error::from_raw_os_error(errno)))
     }
+
+    fn forget_learnt_mtu(&mut self, _: SocketAddr) {}
 
     fn recover(&mut self) {}
 }

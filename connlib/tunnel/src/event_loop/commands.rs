@@ -24,6 +24,7 @@ impl EventLoop {
                 self.known_routes = signals.routes;
                 self.node.handle_routes_changed();
                 self.outbound.flusher.forget_refusals();
+                self.sockets.forget_routes();
             }
             if signals.stop {
                 self.exit = Some(Exit::Stopped);

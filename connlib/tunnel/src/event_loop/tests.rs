@@ -162,6 +162,8 @@ impl SendDatagrams for Refusing {
         }
     }
 
+    fn forget_learnt_mtu(&mut self, _: std::net::SocketAddr) {}
+
     fn recover(&mut self) {}
 }
 

@@ -4,11 +4,17 @@
 //! `strace` injects errors that a kernel cannot be made to return.
 
 mod device;
+mod icmp;
 mod injected;
 mod queues;
 mod route;
 
-use std::{fs, net::UdpSocket, os::unix::fs::PermissionsExt, sync::atomic::AtomicU64};
+use std::{
+    fs,
+    net::{IpAddr, UdpSocket},
+    os::unix::fs::PermissionsExt,
+    sync::atomic::AtomicU64,
+};
 
 use convoy_lab::{
     Namespace, eventually,
@@ -72,7 +78,7 @@ fn ends(
     left: &Namespace,
     implementation: &Implementation,
     right: &Namespace,
-    to: [u8; 4],
+    to: IpAddr,
 ) -> (End, End) {
     let (own, other) = (Identity::new(1), Identity::new(2));
     let to_right = other.as_peer(Some((to, 51_820).into()));

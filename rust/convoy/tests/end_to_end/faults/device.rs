@@ -95,7 +95,7 @@ fn with_an_inherited_tun(lab: &Lab, before: &str) -> (End, End) {
     fcntl(&tun, FcntlArg::F_SETFD(FdFlag::empty())).unwrap();
     let variable = format!("WG_TUN_FD={}", tun.as_raw_fd());
     let inheriting = convoy_after(&left, &format!("export {variable}; {before}"));
-    let both = ends(&left, &inheriting, &right, [10, 9, 0, 2]);
+    let both = ends(&left, &inheriting, &right, [10, 9, 0, 2].into());
     drop(tun);
     both
 }
