@@ -12,7 +12,7 @@
 //! | `report.md` | `report` | these together |
 //!
 //! 1. `args`, `daemon`: which daemon is asked for.
-//! 2. `directory`: where to write; an unfinished profile goes again.
+//! 2. `directory`, `unfinished`: where to write; an unfinished profile goes again.
 //! 3. `attach`, `tools`, `permission`: a tool from its start to its end.
 //! 4. `stacks`, `groups`: the samples, and the kinds of work in them.
 
@@ -30,6 +30,7 @@ mod stacks;
 mod stat;
 mod syscalls;
 mod tools;
+mod unfinished;
 
 use std::{fs, path::Path};
 
@@ -121,14 +122,10 @@ impl Profiler {
         tools::require("perf")?;
         tools::require("strace")?;
         if let Some(&pid) = pids.iter().find(|&&pid| !attach::is_alive(pid)) {
-            return Err(Error::Ended(pid));
+            return Err(attach::daemon_ended(pid));
         }
         let before = before.map(stacks_of).transpose()?;
         let recorder = Recorder::find(&directory, &pids, call_graph.perf_name())?;
-        if recorder.event() != "cycles" {
-            let event = recorder.event();
-            eprintln!("this machine does not count cycles; {event} is recorded instead");
-        }
         let profiler = Self {
             daemons,
             pids,
@@ -160,7 +157,7 @@ impl Profiler {
         attachment.finish()?;
         match window {
             Window::Counters => self.stat = Some(stat::write(&self.directory)?),
-            Window::Samples => Recorder::write_text(&self.directory)?,
+            Window::Samples => record::write_text(&self.directory)?,
             Window::Syscalls => self.syscalls = Some(syscalls::write(&self.directory, gigabytes)?),
         }
         Ok(outcome)
@@ -178,21 +175,26 @@ impl Profiler {
             stat: self.stat.as_ref(),
             syscalls: self.syscalls.as_ref(),
         };
-        let pids: Vec<_> = self
-            .pids
-            .iter()
-            .map(|pid| pid.as_raw().cast_unsigned())
-            .collect();
-        write(self.directory, &findings, Some(&pids))?;
+        write(self.directory, &findings, Some(&self.pids))?;
         say_where(&out);
         Ok(())
     }
 
     fn attach(&self, window: Window) -> Result<Attachment, Error> {
+        let (directory, pids) = (&self.directory, &self.pids[..]);
         match window {
-            Window::Counters => stat::attach(&self.directory, &self.pids),
-            Window::Samples => self.recorder.attach(&self.directory, &self.pids),
-            Window::Syscalls => syscalls::attach(&self.directory, &self.pids),
+            Window::Counters => {
+                let command = stat::command(directory, pids);
+                Attachment::start(stat::WHAT, command, pids, tools::has_events)
+            }
+            Window::Samples => {
+                let command = self.recorder.command(directory, pids)?;
+                Attachment::start("perf record", command, pids, tools::has_events)
+            }
+            Window::Syscalls => {
+                let command = syscalls::command(directory, pids);
+                Attachment::start(syscalls::WHAT, command, pids, syscalls::is_attached)
+            }
         }
     }
 
@@ -206,7 +208,7 @@ fn read(text: &Path, directory: Directory, before: Option<&Path>) -> Result<(), 
     let stacks = Stacks::of_file(text)?;
     let before = before.map(stacks_of).transpose()?;
     let copy = directory.file(record::TEXT);
-    fs::copy(text, &copy).map_err(Error::file(copy))?;
+    fs::copy(text, &copy).step(copy.display())?;
     let findings = Findings {
         what: &text.display().to_string(),
         stacks: &stacks,
@@ -223,7 +225,7 @@ fn stacks_of(directory: &Path) -> Result<Stacks, Error> {
     Stacks::of_file(&directory.join(record::TEXT))
 }
 
-fn write(directory: Directory, findings: &Findings<'_>, pids: Option<&[u32]>) -> Result<(), Error> {
+fn write(directory: Directory, findings: &Findings<'_>, pids: Option<&[Pid]>) -> Result<(), Error> {
     flame_graph::draw(findings.stacks, &directory.file(flame_graph::FILE))?;
     if let Some(before) = findings.before {
         let path = directory.file(flame_graph::DIFFERENCE_FILE);

@@ -99,15 +99,9 @@ mod tests {
     fn a_daemon_is_named_by_one_of_its_interface_and_its_process_or_a_text_is_read() {
         let error = |line| parse(line).unwrap().daemon().unwrap_err().to_string();
         let said = error("no-such-one");
-        assert!(
-            said.contains("no-such-one on /var/run/wireguard/no-such-one.sock"),
-            "{said}"
-        );
-        let me = format!("--pid {}", Pid::this());
-        let said = error(&me);
-        assert!(said.contains("is no convoy daemon"), "{said}");
+        let path = "no-such-one on /var/run/wireguard/no-such-one.sock";
+        assert!(said.contains(path), "{said}");
         assert!(error("--pid 2147483647").starts_with("there is no process"));
-        assert!(error("").starts_with("which daemon?"));
         for line in [
             "wg0 --pid 12",
             "wg0 --read a",
@@ -116,21 +110,5 @@ mod tests {
         ] {
             assert!(parse(line).is_err(), "{line}");
         }
-    }
-
-    #[test]
-    fn a_profile_takes_ten_seconds_a_tool_and_frame_pointers_by_default() {
-        let args = parse("wg0").unwrap();
-        assert_eq!(
-            (args.window().as_secs(), args.call_graph),
-            (10, CallGraph::Fp)
-        );
-        assert_eq!(args.out.to_str(), Some("convoy-profile"));
-        let args = parse("wg0 --secs 3 --call-graph dwarf --compare old").unwrap();
-        assert_eq!(
-            (args.window().as_secs(), args.call_graph),
-            (3, CallGraph::Dwarf)
-        );
-        assert_eq!(args.compare, Some("old".into()));
     }
 }

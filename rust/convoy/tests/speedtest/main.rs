@@ -186,12 +186,16 @@ fn turn_with_perf(test: &str) -> Option<MutexGuard<'static, ()>> {
 
 /// Runs a speed test with these arguments, separated by spaces.
 fn speedtest(arguments: &str) -> Output {
+    let arguments = arguments.split(' ');
+    let arguments: Vec<_> = ["speedtest"].into_iter().chain(arguments).collect();
+    convoy(&arguments).output().unwrap()
+}
+
+/// The program with these arguments.
+fn convoy(arguments: &[&str]) -> Command {
     let mut command = Command::new(PROGRAM);
+    command.args(arguments);
     command
-        .arg("speedtest")
-        .args(arguments.split(' '))
-        .output()
-        .unwrap()
 }
 
 /// The object on the standard output, which must hold nothing else.
