@@ -77,38 +77,3 @@ impl CallGraph {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use clap::Parser;
-
-    use super::*;
-
-    #[derive(Parser)]
-    struct Cli {
-        #[command(flatten)]
-        args: ProfileArgs,
-    }
-
-    fn parse(line: &str) -> Result<ProfileArgs, clap::Error> {
-        let words = std::iter::once("profile").chain(line.split_whitespace());
-        Cli::try_parse_from(words).map(|cli| cli.args)
-    }
-
-    #[test]
-    fn a_daemon_is_named_by_one_of_its_interface_and_its_process_or_a_text_is_read() {
-        let error = |line| parse(line).unwrap().daemon().unwrap_err().to_string();
-        let said = error("no-such-one");
-        let path = "no-such-one on /var/run/wireguard/no-such-one.sock";
-        assert!(said.contains(path), "{said}");
-        assert!(error("--pid 2147483647").starts_with("there is no process"));
-        for line in [
-            "wg0 --pid 12",
-            "wg0 --read a",
-            "--pid 12 --read a",
-            "--pid 0",
-        ] {
-            assert!(parse(line).is_err(), "{line}");
-        }
-    }
-}

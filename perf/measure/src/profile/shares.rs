@@ -2,10 +2,10 @@
 
 use std::{collections::BTreeMap, env};
 
-use convoy_lab::{Pid, measure::Host};
+use convoy_lab::measure::Host;
 use serde::Serialize;
 
-use super::{directory::Directory, groups, report::Findings, stacks::Stacks, syscalls::Syscalls};
+use super::{Findings, directory::Directory, groups, stacks::Stacks, syscalls::Syscalls};
 use crate::Error;
 
 pub(super) const FILE: &str = "shares.json";
@@ -57,29 +57,25 @@ struct Part {
     user_copies: BTreeMap<String, f64>,
 }
 
-/// Writes `findings` about the daemons `pids`; without pids, about all that were seen.
-pub(super) fn write(
-    directory: &Directory,
-    findings: &Findings<'_>,
-    pids: Option<&[Pid]>,
-) -> Result<(), Error> {
-    let stacks = findings.stacks;
-    let daemons: Vec<u32> = match pids {
-        Some(pids) => pids
-            .iter()
-            .map(|pid| pid.as_raw().cast_unsigned())
-            .collect(),
-        None => stacks.processes().into_iter().collect(),
+/// Writes the shares of all daemons and of each.
+pub(super) fn write(directory: &Directory, findings: &Findings) -> Result<(), Error> {
+    let stacks = &findings.stacks;
+    let daemon = |pid| Part::of(&stacks.of_process(pid), Some(pid));
+    let daemons = match &findings.pids[..] {
+        [] => stacks.processes().into_iter().map(daemon).collect(),
+        pids => {
+            let pids = pids.iter().map(|pid| pid.as_raw().cast_unsigned());
+            pids.map(daemon).collect()
+        }
     };
-    let daemon = |&pid: &u32| Part::of(&stacks.of_process(pid), Some(pid));
     let shares = Shares {
-        what: findings.what,
+        what: &findings.what,
         command: env::args().collect(),
-        host: pids.map(|_| Host::of_this_machine()),
+        host: (!findings.pids.is_empty()).then(Host::of_this_machine),
         event: stacks.event(),
-        sends_per_gb: findings.syscalls.and_then(sends_per_gb),
+        sends_per_gb: findings.syscalls.as_ref().and_then(sends_per_gb),
         all: Part::of(stacks, None),
-        daemons: daemons.iter().map(daemon).collect(),
+        daemons,
     };
     directory.write_json(FILE, &shares)
 }

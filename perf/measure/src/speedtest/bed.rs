@@ -105,7 +105,7 @@ fn profile(
     drop(here);
     let names: Vec<_> = args.tests.iter().map(|test| test.name.as_str()).collect();
     let command = ["convoy speedtest", &switches.join(" ")].join(" ");
-    profiler.report(&format!("`{}`: {}", command.trim_end(), names.join(", ")))?;
+    profiler.report(format!("`{}`: {}", command.trim_end(), names.join(", ")))?;
     Ok(counted)
 }
 
