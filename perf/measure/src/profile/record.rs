@@ -36,7 +36,7 @@ impl Recorder {
         let try_out = |recorder: Self| {
             let mut command = recorder.command(directory, pids)?;
             command.args(["--", "true"]);
-            tools::run("perf record", command).map(|_| recorder)
+            tools::run("perf record", command).map(|()| recorder)
         };
         try_out(best).or_else(|_| try_out(other))
     }

@@ -3,7 +3,7 @@
 use std::{
     fs, io,
     os::unix::process::CommandExt as _,
-    process::{Command, Output, Stdio},
+    process::{Command, Stdio},
 };
 
 use convoy_lab::Pid;
@@ -56,11 +56,11 @@ pub(super) fn command(program: &str) -> Command {
 }
 
 /// Runs `command` to its end; its standard error is the reason if it fails.
-pub(super) fn run(what: &str, mut command: Command) -> Result<Output, Error> {
+pub(super) fn run(what: &str, mut command: Command) -> Result<(), Error> {
     let output = command.output();
     let output = output.map_err(|error| failed(what, error.to_string()))?;
     match output.status.success() {
-        true => Ok(output),
+        true => Ok(()),
         false => Err(failed(what, String::from_utf8_lossy(&output.stderr))),
     }
 }

@@ -1,6 +1,6 @@
 //! One test over one path.
 
-use std::{net::IpAddr, time::Duration};
+use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
 use convoy_lab::{
     measure::{
@@ -13,7 +13,7 @@ use convoy_lab::{
 
 use super::{
     progress::Progress,
-    report::{Histograms, Run},
+    report::Run,
     test::{Load, Tcp, Test},
 };
 use crate::{Error, error::Step as _};
@@ -34,6 +34,10 @@ const RATES: Range = Range {
 };
 /// The congestion control of the tests with this name.
 const BBR: &str = "bbr";
+
+/// Packets that a TUN read returned (segments, of a super-packet), packets in a batch from the reader to the
+/// event loop, and datagrams in a UDP send.
+const HISTOGRAMS: [&str; 3] = ["packets_per_read", "packets_per_batch", "segments_per_send"];
 
 /// Where tests run.
 pub(super) struct Path<'a> {
@@ -251,13 +255,9 @@ fn note_usage(run: &mut Run, usage: Usage, direction: Direction, bytes: u64) {
     run.syscalls_per_gb = both.map(|(near, far)| (near + far) as f64 / gigabytes);
 }
 
-fn histograms(counters: &Counters) -> Option<Histograms> {
-    let histogram = |name| Some(counters.histogram(name)?.to_vec());
-    Some(Histograms {
-        packets_per_read: histogram("packets_per_read")?,
-        packets_per_batch: histogram("packets_per_batch")?,
-        segments_per_send: histogram("segments_per_send")?,
-    })
+fn histograms(counters: &Counters) -> Option<BTreeMap<&'static str, Vec<u64>>> {
+    let found = HISTOGRAMS.map(|name| Some((name, counters.histogram(name)?.to_vec())));
+    found.into_iter().collect()
 }
 
 #[cfg(test)]
@@ -292,11 +292,8 @@ mod tests {
         assert_eq!(costs, (Some(3.0), Some(300.0)));
         let means = (up.packets_per_read, up.segments_per_send);
         assert_eq!(means, (Some(2.0), None));
-        let expected = Histograms {
-            packets_per_read: vec![0, 0, 8],
-            packets_per_batch: vec![0, 3],
-            segments_per_send: Vec::new(),
-        };
+        let seen = [vec![0, 0, 8], vec![0, 3], vec![]];
+        let expected = HISTOGRAMS.into_iter().zip(seen).collect();
         assert_eq!(up.histograms, Some(expected));
         let down = noted(Direction::Down, [&idle; 2], [&busy, &idle]);
         assert_eq!(down.histograms, None);

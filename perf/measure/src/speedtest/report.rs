@@ -1,6 +1,9 @@
 //! The results of a speed test: the JSON that scripts read, and the source of the tables.
 
-use std::io::{self, Write as _};
+use std::{
+    collections::BTreeMap,
+    io::{self, Write as _},
+};
 
 use convoy_lab::measure::{Host, Sample};
 use serde::Serialize;
@@ -78,8 +81,9 @@ pub(super) struct Run {
     pub(super) packets_per_read: Option<f64>,
     /// Of the daemon that sends: datagrams in an average UDP send.
     pub(super) segments_per_send: Option<f64>,
-    /// Of the daemon that sends.
-    pub(super) histograms: Option<Histograms>,
+    /// Of the daemon that sends, how full batches were. Entry `v` of each is how often the value `v` was seen,
+    /// entry 64 also everything above; values behind the last entry were not seen.
+    pub(super) histograms: Option<BTreeMap<&'static str, Vec<u64>>>,
     /// System calls of both daemons' data paths for 10⁹ bytes of payload.
     pub(super) syscalls_per_gb: Option<f64>,
     /// Median round trip without load.
@@ -88,18 +92,6 @@ pub(super) struct Run {
     pub(super) ping_loaded_ms: Option<f64>,
     /// 99th percentile under this test's load.
     pub(super) ping_loaded_p99_ms: Option<f64>,
-}
-
-/// How full batches were. Entry `v` of each is how often the value `v` was seen, entry 64 also everything
-/// above; values behind the last entry were not seen.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub(super) struct Histograms {
-    /// Packets that a TUN read returned: segments, of a super-packet.
-    pub(super) packets_per_read: Vec<u64>,
-    /// Packets in a batch from the reader to the event loop.
-    pub(super) packets_per_batch: Vec<u64>,
-    /// Datagrams in a UDP send.
-    pub(super) segments_per_send: Vec<u64>,
 }
 
 /// What is printed with `--compare`.
