@@ -133,7 +133,7 @@ pub(crate) struct Profiler {
 impl Profiler {
     /// Prepares a profile in the directory `out`, to be compared with the one in `before`.
     ///
-    /// Each tool looks at the daemons for a moment, so that whatever is missing shows before the load.
+    /// Each tool looks at the daemons for a moment, so that a missing tool or right shows before the load.
     pub(crate) fn new(
         daemons: Vec<Daemon>,
         out: &Path,

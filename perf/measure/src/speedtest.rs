@@ -4,7 +4,7 @@
 //! ([`convoy_lab::measure::Bed`] draws it); with `--serve` and `--to` over a tunnel between two hosts that
 //! is already up. Traffic comes from [`convoy_lab::traffic`]. Every process it starts dies with it.
 //!
-//! 1. `args`, `test`: what is asked for.
+//! 1. `args`, `test`: the request.
 //! 2. `bed`, `compare`, `remote`: the ways to measure.
 //! 3. `measure`: one test, with the means of [`convoy_lab::measure`].
 //! 4. `report`, `text`: the result, as JSON and for people.

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_of_the_kernel_are_left_out_and_ours_are_told_apart_by_thread() {
+    fn copies_of_the_kernel_are_left_out_and_ours_are_counted_by_thread() {
         let stacks = Stacks::of_samples(&[
             (7, "tunnel;tick;__memmove_avx_unaligned_erms"),
             (7, "tunnel;tick;__memmove_avx_unaligned_erms"),

@@ -67,7 +67,7 @@ impl Stat {
             let counter = serde_json::from_str(line);
             let counter: Counter<'_> = counter.map_err(|_| tools::unreadable(WHAT, line))?;
             let event = plain_event(counter.event);
-            // The scheduler's events happen in the kernel: a user who may count only his own code gets zero.
+            // The scheduler's events happen in the kernel: a count of user code alone is always zero.
             let is_hidden = SCHEDULING.contains(&event) && counter.event.ends_with(":u");
             // A kind of core that ran nothing has counted nothing; others may have.
             if let (Ok(value), false) = (counter.value.parse::<f64>(), is_hidden) {

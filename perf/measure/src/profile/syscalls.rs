@@ -28,7 +28,7 @@ pub(super) struct Syscalls {
     pub(super) total: Total,
     /// Of those, the most frequent first.
     pub(super) calls: Vec<Call>,
-    /// Calls that wait: not a cost, but each may be a thread that had to be woken.
+    /// Calls that wait: not a cost, but each may mean a wake-up.
     pub(super) waits: Vec<Call>,
 }
 

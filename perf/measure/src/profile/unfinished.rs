@@ -1,4 +1,4 @@
-//! Everything that an interrupt has to undo: unfinished profiles, and tools at work.
+//! Removes unfinished profiles and kills the tools at work when the program is interrupted.
 
 use std::{
     fs, io, mem,
@@ -92,7 +92,7 @@ pub(super) fn kill(tool: Pid) {
     }
 }
 
-/// Keeps the lock: nothing starts any more.
+/// Keeps the lock, so that no tool starts any more.
 fn end() {
     let mut state = state();
     for &tool in &state.tools {

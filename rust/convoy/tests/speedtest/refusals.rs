@@ -1,4 +1,4 @@
-//! Whatever stands in the way of a profile is named, and leaves neither a process nor half a profile.
+//! A profile that cannot be made says why, and leaves neither a process nor half a profile.
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
