@@ -12,5 +12,6 @@
 mod error;
 pub mod profile;
 pub mod speedtest;
+mod table;
 
-pub use error::{Error, TextError};
+pub use error::Error;

@@ -12,7 +12,7 @@
 //! | `report.md` | `report` | these together |
 //!
 //! 1. `args`, `daemon`: which daemon is asked for.
-//! 2. `directory`: where to write; an unfinished profile goes again.
+//! 2. `directory`, `unfinished`: where to write; an unfinished profile goes again.
 //! 3. `attach`, `tools`, `permission`: a tool from its start to its end.
 //! 4. `stacks`, `groups`: the samples, and the kinds of work in them.
 
@@ -30,6 +30,7 @@ mod stacks;
 mod stat;
 mod syscalls;
 mod tools;
+mod unfinished;
 
 use std::{fs, path::Path};
 
@@ -38,7 +39,6 @@ use convoy_lab::Pid;
 use crate::{Error, error::Step as _};
 use attach::Attachment;
 use record::Recorder;
-use report::Findings;
 use stat::Stat;
 use syscalls::Syscalls;
 
@@ -56,9 +56,7 @@ pub use stacks::Stacks;
 pub fn run(args: &ProfileArgs) -> Result<(), Error> {
     let before = args.compare.as_deref();
     if let Some(text) = &args.read {
-        read(text, Directory::open(&args.out)?, before)?;
-        say_where(&args.out);
-        return Ok(());
+        return read(text, &args.out, before);
     }
     let daemon = args.daemon()?;
     let what = daemon.to_string();
@@ -67,7 +65,36 @@ pub fn run(args: &ProfileArgs) -> Result<(), Error> {
         eprintln!("{} …", window.name());
         profiler.look(window, |attachment| attachment.watch(args.window()))?;
     }
-    profiler.report(&what)
+    profiler.report(what)
+}
+
+fn read(text: &Path, out: &Path, before: Option<&Path>) -> Result<(), Error> {
+    let directory = Directory::open(out)?;
+    let copy = directory.file(record::TEXT);
+    let findings = Findings {
+        what: text.display().to_string(),
+        stacks: Stacks::of_file(text)?,
+        before: before.map(stacks_of).transpose()?,
+        ..Findings::default()
+    };
+    fs::copy(text, &copy).step(copy.display())?;
+    write(directory, &findings)
+}
+
+/// Everything there is to report.
+#[derive(Debug, Default)]
+struct Findings {
+    /// The subject of the profile, for people.
+    what: String,
+    /// The daemons; none for a text from elsewhere.
+    pids: Vec<Pid>,
+    stacks: Stacks,
+    /// The profile to compare with.
+    before: Option<Stacks>,
+    /// A remark on missing parts.
+    note: Option<String>,
+    stat: Option<Stat>,
+    syscalls: Option<Syscalls>,
 }
 
 /// A tool, and when it looks.
@@ -98,18 +125,15 @@ impl Window {
 /// A profile of daemons of which each carries all traffic: one, or the two ends of a tunnel.
 pub(crate) struct Profiler {
     daemons: Vec<Daemon>,
-    pids: Vec<Pid>,
     directory: Directory,
     recorder: Recorder,
-    before: Option<Stacks>,
-    stat: Option<Stat>,
-    syscalls: Option<Syscalls>,
+    findings: Findings,
 }
 
 impl Profiler {
     /// Prepares a profile in the directory `out`, to be compared with the one in `before`.
     ///
-    /// Each tool looks at the daemons for a moment, so that whatever is missing shows before the load.
+    /// Each tool looks at the daemons for a moment, so that a missing tool or right shows before the load.
     pub(crate) fn new(
         daemons: Vec<Daemon>,
         out: &Path,
@@ -121,22 +145,18 @@ impl Profiler {
         tools::require("perf")?;
         tools::require("strace")?;
         if let Some(&pid) = pids.iter().find(|&&pid| !attach::is_alive(pid)) {
-            return Err(Error::Ended(pid));
-        }
-        let before = before.map(stacks_of).transpose()?;
-        let recorder = Recorder::find(&directory, &pids, call_graph.perf_name())?;
-        if recorder.event() != "cycles" {
-            let event = recorder.event();
-            eprintln!("this machine does not count cycles; {event} is recorded instead");
+            return Err(attach::daemon_ended(pid));
         }
         let profiler = Self {
             daemons,
-            pids,
+            recorder: Recorder::find(&directory, &pids, call_graph.perf_name())?,
             directory,
-            recorder,
-            before,
-            stat: None,
-            syscalls: None,
+            findings: Findings {
+                pids,
+                before: before.map(stacks_of).transpose()?,
+                note: permission::note(),
+                ..Findings::default()
+            },
         };
         for window in Window::ALL {
             profiler.attach(window)?.finish()?;
@@ -158,41 +178,37 @@ impl Profiler {
         // A packet is carried by each end of the tunnel.
         let gigabytes = bytes.map(|bytes| bytes as f64 / 1e9 / self.daemons.len() as f64);
         attachment.finish()?;
+        let (directory, findings) = (&self.directory, &mut self.findings);
         match window {
-            Window::Counters => self.stat = Some(stat::write(&self.directory)?),
-            Window::Samples => Recorder::write_text(&self.directory)?,
-            Window::Syscalls => self.syscalls = Some(syscalls::write(&self.directory, gigabytes)?),
+            Window::Counters => findings.stat = Some(stat::write(directory)?),
+            Window::Samples => record::write_text(directory)?,
+            Window::Syscalls => findings.syscalls = Some(syscalls::write(directory, gigabytes)?),
         }
         Ok(outcome)
     }
 
     /// Writes the report about `what`, and says where it is.
-    pub(crate) fn report(self, what: &str) -> Result<(), Error> {
-        let out = self.directory.path().to_owned();
-        let stacks = stacks_of(&out).step("read the recording")?;
-        let findings = Findings {
-            what,
-            stacks: &stacks,
-            before: self.before.as_ref(),
-            note: permission::note(),
-            stat: self.stat.as_ref(),
-            syscalls: self.syscalls.as_ref(),
-        };
-        let pids: Vec<_> = self
-            .pids
-            .iter()
-            .map(|pid| pid.as_raw().cast_unsigned())
-            .collect();
-        write(self.directory, &findings, Some(&pids))?;
-        say_where(&out);
-        Ok(())
+    pub(crate) fn report(mut self, what: String) -> Result<(), Error> {
+        self.findings.what = what;
+        self.findings.stacks = stacks_of(self.directory.path()).step("read the recording")?;
+        write(self.directory, &self.findings)
     }
 
     fn attach(&self, window: Window) -> Result<Attachment, Error> {
+        let (directory, pids) = (&self.directory, &self.findings.pids[..]);
         match window {
-            Window::Counters => stat::attach(&self.directory, &self.pids),
-            Window::Samples => self.recorder.attach(&self.directory, &self.pids),
-            Window::Syscalls => syscalls::attach(&self.directory, &self.pids),
+            Window::Counters => {
+                let command = stat::command(directory, pids);
+                Attachment::start(stat::WHAT, command, pids, tools::has_events)
+            }
+            Window::Samples => {
+                let command = self.recorder.command(directory, pids)?;
+                Attachment::start("perf record", command, pids, tools::has_events)
+            }
+            Window::Syscalls => {
+                let command = syscalls::command(directory, pids);
+                Attachment::start(syscalls::WHAT, command, pids, syscalls::is_attached)
+            }
         }
     }
 
@@ -202,42 +218,21 @@ impl Profiler {
     }
 }
 
-fn read(text: &Path, directory: Directory, before: Option<&Path>) -> Result<(), Error> {
-    let stacks = Stacks::of_file(text)?;
-    let before = before.map(stacks_of).transpose()?;
-    let copy = directory.file(record::TEXT);
-    fs::copy(text, &copy).map_err(Error::file(copy))?;
-    let findings = Findings {
-        what: &text.display().to_string(),
-        stacks: &stacks,
-        before: before.as_ref(),
-        note: None,
-        stat: None,
-        syscalls: None,
-    };
-    write(directory, &findings, None)
-}
-
 /// The samples of the profile in `directory`.
 fn stacks_of(directory: &Path) -> Result<Stacks, Error> {
     Stacks::of_file(&directory.join(record::TEXT))
 }
 
-fn write(directory: Directory, findings: &Findings<'_>, pids: Option<&[u32]>) -> Result<(), Error> {
-    flame_graph::draw(findings.stacks, &directory.file(flame_graph::FILE))?;
-    if let Some(before) = findings.before {
+fn write(directory: Directory, findings: &Findings) -> Result<(), Error> {
+    flame_graph::draw(&findings.stacks, &directory.file(flame_graph::FILE))?;
+    if let Some(before) = &findings.before {
         let path = directory.file(flame_graph::DIFFERENCE_FILE);
-        flame_graph::draw_difference(before, findings.stacks, &path)?;
+        flame_graph::draw_difference(before, &findings.stacks, &path)?;
     }
-    shares::write(&directory, findings, pids)?;
+    shares::write(&directory, findings)?;
     directory.write(report::FILE, report::text(findings).as_bytes())?;
+    let out = directory.path().display();
+    eprintln!("the profile is in {out}: read {out}/report.md first");
     directory.keep();
     Ok(())
-}
-
-fn say_where(out: &Path) {
-    eprintln!(
-        "the profile is in {0}: read {0}/report.md first",
-        out.display()
-    );
 }

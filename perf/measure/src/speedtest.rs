@@ -4,26 +4,24 @@
 //! ([`convoy_lab::measure::Bed`] draws it); with `--serve` and `--to` over a tunnel between two hosts that
 //! is already up. Traffic comes from [`convoy_lab::traffic`]. Every process it starts dies with it.
 //!
-//! 1. `args`, `test`: what is asked for.
+//! 1. `args`, `test`: the request.
 //! 2. `bed`, `compare`, `remote`: the ways to measure.
 //! 3. `measure`: one test, with the means of [`convoy_lab::measure`].
-//! 4. `report`, `table`: what is printed.
+//! 4. `report`, `text`: the result, as JSON and for people.
 
 mod args;
 mod bed;
 mod compare;
 mod inside;
 mod measure;
-mod memory;
 mod progress;
 mod remote;
 mod report;
-mod table;
 mod test;
+mod text;
 
 pub use args::SpeedtestArgs;
 pub use inside::{INSIDE, InsideArgs, run_inside};
-pub use test::TooLarge;
 
 use crate::Error;
 
@@ -41,10 +39,10 @@ pub fn run(args: &SpeedtestArgs) -> Result<(), Error> {
         remote::measure(args, server)
     } else if let Some(out) = &args.profile {
         bed::run_profiled(args, out)
-    } else if let Some(what) = args.compare {
-        compare::run(args, what)
+    } else if let Some(contrast) = args.compare {
+        compare::run(args, contrast)
     } else {
         bed::run(args)
     };
-    outcome.map_err(memory::explain_shortage)
+    outcome.map_err(Error::explain_shortage)
 }

@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn inbound_drops_are_told_from_outbound_ones_and_kernel_drops_are_a_number() {
+    fn inbound_drops_exclude_outbound_ones_and_kernel_drops_are_a_number() {
         let counters = |n: u64| {
             counters(serde_json::json!({
                 "drops": { "inbound_replay": n, "inbound_ecn": 4, "outbound_too_big": n },

@@ -3,7 +3,7 @@
 //! A daemon answers on its UAPI socket. [`REQUEST`] and a blank line ask for its [`Report`]; the
 //! answer is [`answer`]'s line of JSON, `errno=0` and a blank line.
 //!
-//! 1. [`query()`] asks a daemon; [`json_of`] finds the JSON in an answer that was had another way.
+//! 1. [`query()`] asks a daemon; [`json_of`] finds the JSON in an answer that arrived another way.
 //! 2. [`Counters::since`] subtracts an earlier reading; the other methods summarise.
 //!
 //! A figure that a daemon does not report is absent, not zero: a reader takes the reports of older

@@ -14,7 +14,7 @@ use nix::sys::{
     signal::{Signal, kill},
 };
 
-use super::{directory::Unfinished, tools};
+use super::{tools, unfinished};
 use crate::Error;
 
 /// How long a tool may take to attach.
@@ -27,37 +27,35 @@ const STOP_PATIENCE: Duration = Duration::from_secs(120);
 pub(crate) struct Attachment {
     what: &'static str,
     child: Child,
-    unfinished: Unfinished,
     pids: Vec<Pid>,
     /// The tool's output besides its result, which goes to a file.
     said: File,
 }
 
 impl Attachment {
-    /// Starts `command`, called `what` in messages, and waits until it looks at all of `pids`.
+    /// Starts `command`, called `what` in messages, and waits until it looks at all of `pids`:
+    /// `is_attached` of the tool and them.
     pub(super) fn start(
-        unfinished: &Unfinished,
         what: &'static str,
         mut command: Command,
         pids: &[Pid],
-        is_attached: impl Fn(Pid) -> bool,
+        is_attached: fn(Pid, &[Pid]) -> bool,
     ) -> Result<Self, Error> {
         let failed = |error: io::Error| tools::failed(what, error.to_string());
         let said = memfd_create(c"said", MFdFlags::MFD_CLOEXEC);
         let said = File::from(said.map_err(|errno| failed(errno.into()))?);
         let writer = || said.try_clone().map(Stdio::from).map_err(failed);
-        let child = unfinished.spawn(command.stdout(writer()?).stderr(writer()?));
+        let child = unfinished::spawn(command.stdout(writer()?).stderr(writer()?));
         let mut attachment = Self {
             what,
             child: child.map_err(failed)?,
-            unfinished: unfinished.clone(),
             pids: pids.to_vec(),
             said,
         };
         let tool = attachment.tool();
         let begun = eventually(ATTACH_PATIENCE, || match attachment.ended() {
             Some(status) => Some(Err(attachment.unexpected(status))),
-            None => is_attached(tool).then_some(Ok(())),
+            None => is_attached(tool, pids).then_some(Ok(())),
         });
         match begun {
             Some(outcome) => outcome.map(|()| attachment),
@@ -67,13 +65,10 @@ impl Attachment {
 
     /// Lets the tool look for `time`; fails when it or a process ends before.
     pub(crate) fn watch(&mut self, time: Duration) -> Result<(), Error> {
-        let trouble = eventually(time, || {
-            let gone = self.pids.iter().copied().find(|&pid| !is_alive(pid));
-            match (gone, self.ended()) {
-                (Some(pid), _) => Some(Error::Ended(pid)),
-                (None, Some(status)) => Some(self.unexpected(status)),
-                (None, None) => None,
-            }
+        let trouble = eventually(time, || match (self.gone(), self.ended()) {
+            (Some(pid), _) => Some(daemon_ended(pid)),
+            (None, Some(status)) => Some(self.unexpected(status)),
+            (None, None) => None,
         });
         trouble.map_or(Ok(()), Err)
     }
@@ -96,15 +91,19 @@ impl Attachment {
         Pid::from_raw(self.child.id().cast_signed())
     }
 
+    fn gone(&self) -> Option<Pid> {
+        self.pids.iter().copied().find(|&pid| !is_alive(pid))
+    }
+
     fn ended(&mut self) -> Option<ExitStatus> {
         let status = self.child.try_wait().ok().flatten()?;
-        self.unfinished.forget(self.tool());
+        unfinished::forget(self.tool());
         Some(status)
     }
 
     fn unexpected(&self, status: ExitStatus) -> Error {
-        if let Some(&pid) = self.pids.iter().find(|&&pid| !is_alive(pid)) {
-            return Error::Ended(pid);
+        if let Some(pid) = self.gone() {
+            return daemon_ended(pid);
         }
         let mut said = Vec::new();
         let mut file = &self.said;
@@ -118,10 +117,10 @@ impl Attachment {
 
 impl Drop for Attachment {
     fn drop(&mut self) {
-        self.unfinished.kill(self.tool());
+        unfinished::kill(self.tool());
         // Waiting fails only for a child that has been waited for.
         let _ = self.child.wait();
-        self.unfinished.forget(self.tool());
+        unfinished::forget(self.tool());
     }
 }
 
@@ -133,6 +132,12 @@ pub(super) fn is_alive(pid: Pid) -> bool {
     rest.is_some_and(|rest| !rest.starts_with(['Z', 'X']))
 }
 
+pub(super) fn daemon_ended(pid: Pid) -> Error {
+    Error::Refused(format!(
+        "the daemon (process {pid}) ended while it was profiled"
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use nix::sys::signal::{SigHandler, signal};
@@ -140,17 +145,6 @@ mod tests {
     use super::*;
 
     const LONG: Duration = Duration::from_secs(30);
-
-    #[test]
-    fn a_tool_that_ends_by_itself_is_an_error_with_its_output() {
-        let shell = shell("echo no such thing >&2; exit 1");
-        let unfinished = Unfinished::default();
-        let error = Attachment::start(&unfinished, "perf record", shell, &[me()], |_| false);
-        assert_eq!(
-            error.unwrap_err().to_string(),
-            "perf record failed: no such thing"
-        );
-    }
 
     #[test]
     fn a_tool_is_stopped_by_the_signal_that_makes_it_write() {
@@ -162,10 +156,10 @@ mod tests {
         let script = format!(
             "trap 'echo seen > {path}; exit 0' INT; echo > {path}; while :; do sleep 0.01; done"
         );
-        let begun = |_| fs::read(file.path()).is_ok_and(|bytes| !bytes.is_empty());
-        let unfinished = Unfinished::default();
-        let tool = Attachment::start(&unfinished, "a shell", shell(&script), &[me()], begun);
-        tool.unwrap().finish().unwrap();
+        let tool = start(&script, Pid::this()).unwrap();
+        let begun = || fs::read(file.path()).is_ok_and(|bytes| !bytes.is_empty());
+        assert!(eventually(LONG, || begun().then_some(())).is_some());
+        tool.finish().unwrap();
         assert_eq!(fs::read_to_string(file.path()).unwrap(), "seen\n");
     }
 
@@ -173,16 +167,11 @@ mod tests {
     fn a_daemon_that_ends_is_the_reason() {
         let mut daemon = Command::new("sleep").arg("60").spawn().unwrap();
         let pid = Pid::from_raw(daemon.id().cast_signed());
-        let (unfinished, sleeper) = (Unfinished::default(), shell("sleep 60"));
-        let tool = Attachment::start(&unfinished, "a shell", sleeper, &[pid], |_| true);
-        let mut tool = tool.unwrap();
+        let mut tool = start("sleep 60", pid).unwrap();
         tool.watch(Duration::from_millis(1)).unwrap();
         daemon.kill().unwrap();
         let error = tool.watch(LONG).unwrap_err().to_string();
-        assert_eq!(
-            error,
-            format!("the daemon (process {pid}) ended while it was profiled")
-        );
+        assert!(error.contains(&format!("(process {pid}) ended")), "{error}");
         assert!(tool.finish().is_err());
         daemon.wait().unwrap();
         assert!(!is_alive(pid));
@@ -190,34 +179,20 @@ mod tests {
 
     #[test]
     fn a_tool_takes_all_that_it_has_started_with_it() {
-        for is_interrupted in [false, true] {
-            let unfinished = Unfinished::default();
-            let file = tempfile::NamedTempFile::new().unwrap();
-            let script = format!("sleep 600 & echo $! > {}; wait", file.path().display());
-            let started = || fs::read_to_string(file.path()).unwrap().trim().parse().ok();
-            let begun = |_| started().is_some();
-            let tool = Attachment::start(&unfinished, "a shell", shell(&script), &[me()], begun);
-            let sleeper = Pid::from_raw(started().unwrap());
-            assert!(is_alive(sleeper));
-            if is_interrupted {
-                unfinished.discard();
-                // As after the end of this process.
-                std::mem::forget(tool.unwrap());
-            } else {
-                drop(tool.unwrap());
-            }
-            let gone = eventually(LONG, || (!is_alive(sleeper)).then_some(()));
-            assert!(gone.is_some(), "interrupted: {is_interrupted}");
-        }
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let script = format!("sleep 600 & echo $! > {}; wait", file.path().display());
+        let tool = start(&script, Pid::this()).unwrap();
+        let started = || fs::read_to_string(file.path()).unwrap().trim().parse().ok();
+        let sleeper = Pid::from_raw(eventually(LONG, started).unwrap());
+        assert!(is_alive(sleeper));
+        drop(tool);
+        let gone = eventually(LONG, || (!is_alive(sleeper)).then_some(()));
+        assert!(gone.is_some());
     }
 
-    fn me() -> Pid {
-        Pid::this()
-    }
-
-    fn shell(script: &str) -> Command {
+    fn start(script: &str, pid: Pid) -> Result<Attachment, Error> {
         let mut command = tools::command("sh");
         command.args(["-c", script]);
-        command
+        Attachment::start("a shell", command, &[pid], |_, _| true)
     }
 }

@@ -5,7 +5,7 @@ use std::{fs::File, io, path::Path};
 use inferno::{differential, flamegraph};
 
 use super::stacks::Stacks;
-use crate::Error;
+use crate::{Error, error::Step as _};
 
 /// All samples.
 pub(super) const FILE: &str = "flamegraph.svg";
@@ -14,12 +14,9 @@ pub(super) const DIFFERENCE_FILE: &str = "flamegraph-diff.svg";
 
 /// Draws `stacks` into `path`.
 pub(super) fn draw(stacks: &Stacks, path: &Path) -> Result<(), Error> {
-    let subtitle = format!(
-        "{} samples of {}, by thread",
-        stacks.total(),
-        stacks.event()
-    );
-    write(&text(stacks), subtitle, path)
+    let (samples, event) = (stacks.total(), stacks.event());
+    let subtitle = format!("{samples} samples of {event}, by thread");
+    write(&stacks.text(), subtitle, path)
 }
 
 /// Draws `stacks` into `path`: red where the share has grown since `before`, blue where it has shrunk.
@@ -29,16 +26,12 @@ pub(super) fn draw_difference(before: &Stacks, stacks: &Stacks, path: &Path) -> 
         normalize: true,
         ..Default::default()
     };
-    let (before, now) = (text(before), text(stacks));
+    let (before, now) = (before.text(), stacks.text());
     let mut lines = Vec::new();
     differential::from_readers(options, before.as_bytes(), now.as_bytes(), &mut lines)
-        .map_err(Error::Drawing)?;
+        .step(path.display())?;
     let subtitle = "red: a greater share than before; blue: a smaller one";
     write(&String::from_utf8_lossy(&lines), subtitle.to_owned(), path)
-}
-
-fn text(stacks: &Stacks) -> String {
-    stacks.lines().map(|line| line + "\n").collect()
 }
 
 fn write(text: &str, subtitle: String, path: &Path) -> Result<(), Error> {
@@ -49,7 +42,7 @@ fn write(text: &str, subtitle: String, path: &Path) -> Result<(), Error> {
     options.min_width = 0.1;
     // The same colours each time.
     options.deterministic = true;
-    let file = File::create(path).map_err(Error::file(path))?;
+    let file = File::create(path).step(path.display())?;
     flamegraph::from_lines(&mut options, text.lines(), io::BufWriter::new(file))
-        .map_err(Error::Drawing)
+        .step(path.display())
 }

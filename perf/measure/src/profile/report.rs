@@ -3,11 +3,14 @@
 use std::collections::BTreeMap;
 
 use super::{
-    flame_graph, groups, record,
+    Findings, flame_graph,
+    groups::{self, Group},
+    record,
     stacks::{Stacks, UNKNOWN},
-    stat::{self, Stat, ratio},
+    stat::{self, Stat},
     syscalls::{self, Call, Syscalls},
 };
+use crate::table::{figure, markdown};
 
 pub(super) const FILE: &str = "report.md";
 /// How many functions are listed.
@@ -15,35 +18,21 @@ const HOTTEST: usize = 20;
 /// How many system calls are listed.
 const CALLS: usize = 12;
 
-/// Everything there is to report.
-#[derive(Debug)]
-pub(super) struct Findings<'a> {
-    /// The subject of the profile, for people.
-    pub(super) what: &'a str,
-    pub(super) stacks: &'a Stacks,
-    /// The profile to compare with.
-    pub(super) before: Option<&'a Stacks>,
-    /// A remark on missing parts.
-    pub(super) note: Option<String>,
-    pub(super) stat: Option<&'a Stat>,
-    pub(super) syscalls: Option<&'a Syscalls>,
-}
-
 /// The whole page, in Markdown.
-pub(super) fn text(findings: &Findings<'_>) -> String {
-    let stacks = findings.stacks;
+pub(super) fn text(findings: &Findings) -> String {
+    let stacks = &findings.stacks;
     let mut sections = vec![
         head(findings),
         by_group(findings),
         by_thread(stacks),
         hottest(stacks),
     ];
-    sections.extend(findings.syscalls.map(system_calls));
-    sections.extend(findings.stat.map(counters));
+    sections.extend(findings.syscalls.as_ref().map(system_calls));
+    sections.extend(findings.stat.as_ref().map(counters));
     sections.join("\n")
 }
 
-fn head(findings: &Findings<'_>) -> String {
+fn head(findings: &Findings) -> String {
     let Findings { what, stacks, .. } = findings;
     let mut text = format!(
         "# Profile of {what}\n\n{} samples of `{}`. Load `{}` at profiler.firefox.com; open \
@@ -61,37 +50,34 @@ fn head(findings: &Findings<'_>) -> String {
     text
 }
 
-fn by_group(findings: &Findings<'_>) -> String {
-    let mut text =
-        "## Where the CPU time goes\n\nBold is more than usual for TCP at full speed. Small \
-                    packets move time from AEAD to the calls.\n\n"
-            .to_owned();
+fn by_group(findings: &Findings) -> String {
     let total = findings.stacks.total();
-    let before = findings
-        .before
-        .map(|before| (groups::counts(before), before.total()));
-    let (heading, rule) = match before {
-        Some(_) => (" before |", "--:|"),
-        None => ("", ""),
-    };
-    text += &format!(
-        "| group | share |{heading} what it means | what to try |\n|---|--:|{rule}---|---|\n"
-    );
-    for (place, (group, count)) in groups::counts(findings.stacks).into_iter().enumerate() {
+    let before = findings.before.as_ref().map(|before| {
+        let counts = groups::counts(before).into_iter();
+        let shares = counts.map(|(_, count)| percent(count, before.total()));
+        shares.collect::<Vec<_>>()
+    });
+    let row = |(place, (group, count)): (usize, (&Group, u64))| {
         let is_unusual = count as f64 > group.usual * total as f64;
         let bold = if is_unusual { "**" } else { "" };
         let share = percent(count, total);
-        let before = before.as_ref();
-        let before = before.map(|(counts, total)| percent(counts[place].1, *total) + " | ");
-        text += &format!(
-            "| {bold}{}{bold} | {bold}{share}{bold} | {}{} | {} |\n",
-            group.name,
-            before.unwrap_or_default(),
-            group.means,
-            group.attempt
-        );
-    }
-    text
+        let mut row = vec![
+            format!("{bold}{}{bold}", group.name),
+            format!("{bold}{share}{bold}"),
+        ];
+        row.extend(before.as_ref().map(|shares| shares[place].clone()));
+        row.extend([group.means, group.attempt].map(str::to_owned));
+        row
+    };
+    let head = match before {
+        Some(_) => "group,share,before,what it means,what to try",
+        None => "group,share,what it means,what to try",
+    };
+    let rows = groups::counts(&findings.stacks).into_iter().enumerate();
+    "## Where the CPU time goes\n\nBold is more than usual for TCP at full speed. Small packets move time \
+     from AEAD to the calls.\n\n"
+        .to_owned()
+        + &markdown(head, rows.map(row))
 }
 
 fn by_thread(stacks: &Stacks) -> String {
@@ -99,40 +85,33 @@ fn by_thread(stacks: &Stacks) -> String {
     for (thread, _, count) in stacks.iter() {
         *threads.entry(thread).or_default() += count;
     }
-    let mut text = "## Threads\n\n| thread | share | what it does |\n|---|--:|---|\n".to_owned();
-    for (thread, count) in sorted(threads) {
+    let rows = sorted(threads).into_iter().map(|(thread, count)| {
         let stage = match thread {
             "tun-reader" => "reads the TUN, sums segments before they are cut",
             "tunnel" => "the event loop: encrypts and sends, receives and decrypts",
             "tun-writer" => "coalesces, and writes the TUN",
             _ => "control: configuration, signals",
         };
-        text += &format!(
-            "| `{thread}` | {} | {stage} |\n",
-            percent(count, stacks.total())
-        );
-    }
-    text
+        let share = percent(count, stacks.total());
+        vec![format!("`{thread}`"), share, stage.to_owned()]
+    });
+    "## Threads\n\n".to_owned() + &markdown("thread,share,what it does", rows)
 }
 
 fn hottest(stacks: &Stacks) -> String {
     let mut functions: BTreeMap<(&str, &str), u64> = BTreeMap::new();
     for (_, names, count) in stacks.iter() {
         let innermost = names.last().copied().unwrap_or(UNKNOWN);
-        *functions
-            .entry((innermost, groups::of(&names).name))
-            .or_default() += count;
+        let group = groups::of(&names).name;
+        *functions.entry((innermost, group)).or_default() += count;
     }
-    let mut text = "## Hottest functions\n\nBy the time in themselves, without their callees.\n\n\
-                    | function | group | share |\n|---|---|--:|\n"
-        .to_owned();
-    for ((function, group), count) in sorted(functions).into_iter().take(HOTTEST) {
-        text += &format!(
-            "| `{function}` | {group} | {} |\n",
-            percent(count, stacks.total())
-        );
-    }
-    text
+    let hottest = sorted(functions).into_iter().take(HOTTEST);
+    let rows = hottest.map(|((function, group), count)| {
+        let share = percent(count, stacks.total());
+        vec![format!("`{function}`"), group.to_owned(), share]
+    });
+    "## Hottest functions\n\nBy the time in themselves, without their callees.\n\n".to_owned()
+        + &markdown("function,group,share", rows)
 }
 
 fn system_calls(syscalls: &Syscalls) -> String {
@@ -140,70 +119,70 @@ fn system_calls(syscalls: &Syscalls) -> String {
         Some(gigabytes) => format!("{gigabytes:.2} GB went through the tunnel meanwhile"),
         None => "nothing went through the tunnel meanwhile, as far as is known".to_owned(),
     };
-    let mut text = format!(
-        "## System calls\n\nFrom a run under `strace`, which slows the daemons down: {traffic}. \
-         {} calls that do not wait, **{} calls/GB**. All are in `{}`.\n\n\
-         | call | count | errors | calls/GB |\n|---|--:|--:|--:|\n",
-        syscalls.total.count,
-        optional(syscalls.total.calls_per_gb, 0),
-        syscalls::FILE,
-    );
     let row = |call: &Call| {
-        let Call {
-            name,
-            count,
-            errors,
-            calls_per_gb,
-            ..
-        } = call;
-        format!(
-            "| `{name}` | {count} | {errors} | {} |\n",
-            optional(*calls_per_gb, 0)
-        )
+        vec![
+            format!("`{}`", call.name),
+            call.count.to_string(),
+            call.errors.to_string(),
+            figure(call.calls_per_gb, 0),
+        ]
     };
-    text.extend(syscalls.calls.iter().take(CALLS).map(row));
-    text += "| *waiting:* | | | |\n";
-    text.extend(syscalls.waits.iter().take(CALLS).map(row));
-    text + "\nMany calls a gigabyte mean small batches: compare `convoy stats`. Waiting is not a \
-            cost, but many waits a gigabyte mean that threads wake each other for little.\n"
+    let calls = syscalls.calls.iter().take(CALLS).map(row);
+    let waits = syscalls.waits.iter().take(CALLS).map(row);
+    let rows = calls.chain([vec!["*waiting:*".to_owned()]]).chain(waits);
+    format!(
+        "## System calls\n\nFrom a run under `strace`, which slows the daemons down: {traffic}. \
+         {} calls that do not wait, **{} calls/GB**. All are in `{}`.\n\n{}\n\
+         Many calls a gigabyte mean small batches: compare `convoy stats`. Waiting is not a \
+         cost, but many waits a gigabyte mean that threads wake each other for little.\n",
+        syscalls.total.count,
+        figure(syscalls.total.calls_per_gb, 0),
+        syscalls::FILE,
+        markdown("call,count,errors,calls/GB", rows)
+    )
 }
 
 fn counters(stat: &Stat) -> String {
-    let share = |part, whole| ratio(part, whole).map(|share| share * 100.0);
-    let a_second = |count| ratio(count, stat.cpu_seconds);
-    let memory = "below 1: it waits for memory; encryption alone has 2 to 3";
-    let cache = "over 20: batches do not stay in the cache between stages";
-    let mixed = "over 2: traffic is mixed, or small";
-    let alternate = "over 20,000: threads alternate for single packets";
-    let migrate = "over 100: try `taskset`, or fewer other programs";
-    let cache_misses = share(stat.cache_misses, stat.cache_references);
-    let branch_misses = share(stat.branch_misses, stat.branches);
+    let percent = |part, whole| stat.ratio(part, whole).map(|share| share * 100.0);
+    let a_second = |count| stat.ratio(count, "cpu_seconds");
     let rows = [
-        ("CPU seconds", stat.cpu_seconds, 2, "of all threads"),
-        ("instructions a cycle", stat.ipc, 2, memory),
-        ("cache misses, %", cache_misses, 1, cache),
-        ("branch misses, %", branch_misses, 1, mixed),
+        (
+            "CPU seconds",
+            figure(stat.of("cpu_seconds"), 2),
+            "of all threads",
+        ),
+        (
+            "instructions a cycle",
+            figure(stat.of("ipc"), 2),
+            "below 1: it waits for memory; encryption alone has 2 to 3",
+        ),
+        (
+            "cache misses, %",
+            figure(percent("cache_misses", "cache_references"), 1),
+            "over 20: batches do not stay in the cache between stages",
+        ),
+        (
+            "branch misses, %",
+            figure(percent("branch_misses", "branches"), 1),
+            "over 2: traffic is mixed, or small",
+        ),
         (
             "context switches a CPU second",
-            a_second(stat.context_switches),
-            0,
-            alternate,
+            figure(a_second("context_switches"), 0),
+            "over 20,000: threads alternate for single packets",
         ),
         (
             "migrations a CPU second",
-            a_second(stat.migrations),
-            0,
-            migrate,
+            figure(a_second("migrations"), 0),
+            "over 100: try `taskset`, or fewer other programs",
         ),
     ];
-    let mut text = format!(
-        "## Counters\n\n– marks a counter that this machine does not have (`{}`).\n\n| | | |\n|---|--:|---|\n",
-        stat::FILE
-    );
-    for (name, value, decimals, meaning) in rows {
-        text += &format!("| {name} | {} | {meaning} |\n", optional(value, decimals));
-    }
-    text
+    let rows = rows.map(|(name, figure, means)| vec![name.to_owned(), figure, means.to_owned()]);
+    format!(
+        "## Counters\n\n– marks a counter that this machine does not have (`{}`).\n\n{}",
+        stat::FILE,
+        markdown("counter,value,what it means", rows)
+    )
 }
 
 /// The greatest count first.
@@ -217,58 +196,38 @@ fn percent(count: u64, total: u64) -> String {
     format!("{:.1} %", count as f64 / total.max(1) as f64 * 100.0)
 }
 
-fn optional(value: Option<f64>, decimals: usize) -> String {
-    value.map_or("–".to_owned(), |value| format!("{value:.decimals$}"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn stacks(functions: &[&str]) -> Stacks {
-        let sample =
-            |function: &&str| format!("tunnel 1/2 1.5: 1 cycles: \n\t1 {function} (a)\n\n");
-        let text: String = functions.iter().map(sample).collect();
-        Stacks::of(text.as_bytes()).unwrap()
-    }
-
-    fn findings(stacks: &Stacks) -> Findings<'_> {
-        Findings {
-            what: "a test",
-            stacks,
-            before: None,
-            note: None,
-            stat: None,
-            syscalls: None,
-        }
+    /// The page, with one space where it has several.
+    fn page(findings: &Findings) -> String {
+        let text = text(findings);
+        let lines = text.lines().map(|line| line.split_whitespace());
+        let lines = lines.map(|words| words.collect::<Vec<_>>().join(" "));
+        lines.collect::<Vec<_>>().join("\n")
     }
 
     #[test]
     fn a_page_has_all_findings() {
-        let stacks = stacks(&[
-            "chacha20_poly1305_seal",
-            "chacha20_poly1305_seal",
-            "udp_sendmsg",
-        ]);
-        let stat = Stat {
-            cpu_seconds: Some(2.0),
-            context_switches: Some(500.0),
-            ..Stat::default()
-        };
-        let syscalls = Syscalls {
-            gigabytes: Some(0.5),
-            total: syscalls::Total {
-                calls_per_gb: Some(20.0),
-                ..syscalls::Total::default()
-            },
-            calls: vec![Call::counted(("sendmsg", 10))],
-            waits: vec![Call::counted(("futex", 10))],
-        };
-        let page = text(&Findings {
-            stat: Some(&stat),
-            syscalls: Some(&syscalls),
+        let page = page(&Findings {
+            what: "a test".to_owned(),
+            stacks: Stacks::of_samples(&[
+                (1, "tunnel;chacha20_poly1305_seal"),
+                (1, "tunnel;chacha20_poly1305_seal"),
+                (1, "tunnel;udp_sendmsg"),
+            ]),
+            stat: Some(Stat::of_counts([
+                ("cpu_seconds", 2.0),
+                ("context_switches", 500.0),
+            ])),
+            syscalls: Some(Syscalls {
+                calls: vec![Call::counted(("sendmsg", 10))],
+                waits: vec![Call::counted(("futex", 10))],
+                ..Syscalls::default()
+            }),
             note: Some("The kernel's side is missing".to_owned()),
-            ..findings(&stacks)
+            ..Findings::default()
         });
         for part in [
             "# Profile of a test",
@@ -279,7 +238,7 @@ mod tests {
             "| TUN read | 0.0 % |",
             "| `tunnel` | 100.0 % | the event loop",
             "| `chacha20_poly1305_seal` | AEAD | 66.7 % |",
-            "**20 calls/GB**",
+            "**– calls/GB**",
             "| `sendmsg` | 10 | 1 | 20 |",
             "| *waiting:* | | | |\n| `futex`",
             "| instructions a cycle | – |",
@@ -291,15 +250,15 @@ mod tests {
 
     #[test]
     fn a_comparison_shows_both_shares_and_missing_sections_are_left_out() {
-        let (before, now) = (stacks(&["memcpy", "odd"]), stacks(&["odd"]));
-        let page = text(&Findings {
-            before: Some(&before),
-            ..findings(&now)
+        let before = Stacks::of_samples(&[(1, "tunnel;memcpy"), (1, "tunnel;odd")]);
+        let page = page(&Findings {
+            stacks: Stacks::of_samples(&[(1, "tunnel;odd")]),
+            before: Some(before),
+            ..Findings::default()
         });
         assert!(page.contains("| copies | 0.0 % | 50.0 % |"), "{page}");
         assert!(page.contains("flamegraph-diff.svg"), "{page}");
-        for part in ["## System calls", "## Counters"] {
-            assert!(!page.contains(part), "{page}");
-        }
+        assert!(!page.contains("## System calls"), "{page}");
+        assert!(!page.contains("## Counters"), "{page}");
     }
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, env};
 use convoy_lab::measure::Host;
 use serde::Serialize;
 
-use super::{directory::Directory, groups, report::Findings, stacks::Stacks, syscalls::Syscalls};
+use super::{Findings, directory::Directory, groups, stacks::Stacks, syscalls::Syscalls};
 use crate::Error;
 
 pub(super) const FILE: &str = "shares.json";
@@ -57,24 +57,25 @@ struct Part {
     user_copies: BTreeMap<String, f64>,
 }
 
-/// Writes `findings` about the daemons `pids`; without pids, about all that were seen.
-pub(super) fn write(
-    directory: &Directory,
-    findings: &Findings<'_>,
-    pids: Option<&[u32]>,
-) -> Result<(), Error> {
-    let stacks = findings.stacks;
-    let seen = || stacks.processes().into_iter().collect();
-    let daemons = pids.map_or_else(seen, <[u32]>::to_vec);
-    let daemon = |&pid: &u32| Part::of(&stacks.of_process(pid), Some(pid));
+/// Writes the shares of all daemons and of each.
+pub(super) fn write(directory: &Directory, findings: &Findings) -> Result<(), Error> {
+    let stacks = &findings.stacks;
+    let daemon = |pid| Part::of(&stacks.of_process(pid), Some(pid));
+    let daemons = match &findings.pids[..] {
+        [] => stacks.processes().into_iter().map(daemon).collect(),
+        pids => {
+            let pids = pids.iter().map(|pid| pid.as_raw().cast_unsigned());
+            pids.map(daemon).collect()
+        }
+    };
     let shares = Shares {
-        what: findings.what,
+        what: &findings.what,
         command: env::args().collect(),
-        host: pids.map(|_| Host::of_this_machine()),
+        host: (!findings.pids.is_empty()).then(Host::of_this_machine),
         event: stacks.event(),
-        sends_per_gb: findings.syscalls.and_then(sends_per_gb),
+        sends_per_gb: findings.syscalls.as_ref().and_then(sends_per_gb),
         all: Part::of(stacks, None),
-        daemons: daemons.iter().map(daemon).collect(),
+        daemons,
     };
     directory.write_json(FILE, &shares)
 }
@@ -134,73 +135,47 @@ mod tests {
     use super::*;
     use crate::profile::syscalls::Call;
 
-    fn part(samples: &[(u32, &str, &[&str])]) -> (Stacks, Part) {
-        let text = samples.iter().map(|(pid, thread, functions)| {
-            let frames = functions.iter().map(|name| format!("\t1 {name} (a)\n"));
-            format!(
-                "{thread} {pid}/9 1.5: 100 cycles: \n{}\n",
-                frames.collect::<String>()
-            )
-        });
-        let stacks = Stacks::of(text.collect::<String>().as_bytes()).unwrap();
-        let part = Part::of(&stacks, None);
-        (stacks, part)
-    }
-
-    /// Functions begin with the innermost one.
     #[test]
     fn a_send_is_all_below_it_whichever_group_that_is() {
-        let (stacks, all) = part(&[
-            (
-                7,
-                "tunnel",
-                &["try_to_wake_up", "udp_sendmsg", "__sys_sendmsg"],
-            ),
-            (7, "tunnel", &["udpv6_sendmsg.isra.0"]),
-            (8, "tunnel", &["udpv6_sendmsg"]),
-            (8, "tunnel", &["udp_sendmsg_but_another"]),
-            (8, "tunnel", &["__sys_sendmsg"]),
+        let stacks = Stacks::of_samples(&[
+            (7, "tunnel;__sys_sendmsg;udp_sendmsg;try_to_wake_up"),
+            (7, "tunnel;udpv6_sendmsg.isra.0"),
+            (8, "tunnel;udpv6_sendmsg"),
+            (8, "tunnel;udp_sendmsg_but_another"),
+            (8, "tunnel;__sys_sendmsg"),
         ]);
+        let all = Part::of(&stacks, None);
         assert_eq!((all.samples, all.udp_sendmsg), (5, 0.6));
         assert_eq!(all.groups["wake-ups"], 0.2);
         assert_eq!(Part::of(&stacks.of_process(7), Some(7)).udp_sendmsg, 1.0);
     }
 
     #[test]
-    fn copies_of_the_kernel_are_left_out_and_ours_are_told_apart_by_thread() {
-        let ours = "__memmove_avx_unaligned_erms";
-        let (_, all) = part(&[
-            (7, "tunnel", &[ours, "tick"]),
-            (7, "tunnel", &[ours, "tick"]),
-            (7, "tun-writer", &["__memcpy_generic"]),
+    fn copies_of_the_kernel_are_left_out_and_ours_are_counted_by_thread() {
+        let stacks = Stacks::of_samples(&[
+            (7, "tunnel;tick;__memmove_avx_unaligned_erms"),
+            (7, "tunnel;tick;__memmove_avx_unaligned_erms"),
+            (7, "tun-writer;__memcpy_generic"),
+            (7, "tunnel;entry_SYSCALL_64_after_hwframe;memcpy_orig"),
+            (7, "tunnel;x64;udp_sendmsg;rep_movs_alternative"),
             (
                 7,
-                "tunnel",
-                &["memcpy_orig", "entry_SYSCALL_64_after_hwframe"],
+                "tunnel;__memcpy_generic;asm_sysvec_apic_timer_interrupt;irq",
             ),
-            (7, "tunnel", &["rep_movs_alternative", "udp_sendmsg", "x64"]),
-            (
-                7,
-                "tunnel",
-                &["irq", "asm_sysvec_apic_timer_interrupt", ours],
-            ),
-            (7, "tunnel", &["tick", ours]),
-            (7, "tunnel", &[]),
+            (7, "tunnel;__memcpy_generic;tick"),
+            (7, "tunnel"),
         ]);
-        let expected = [
-            ("tun-writer".to_owned(), 0.125),
-            ("tunnel".to_owned(), 0.25),
-        ];
-        assert_eq!(all.user_copies, BTreeMap::from(expected));
+        let copies = [("tun-writer", 0.125), ("tunnel", 0.25)];
+        let copies = copies.map(|(thread, share)| (thread.to_owned(), share));
+        assert_eq!(Part::of(&stacks, None).user_copies, copies.into());
     }
 
     #[test]
     fn all_calls_that_send_are_counted_for_a_gigabyte() {
+        let calls = [("sendmsg", 10), ("read", 30), ("sendmmsg", 20)];
         let mut syscalls = Syscalls {
             gigabytes: Some(2.0),
-            calls: [("sendmsg", 10), ("read", 30), ("sendmmsg", 20)]
-                .map(Call::counted)
-                .to_vec(),
+            calls: calls.map(Call::counted).to_vec(),
             ..Syscalls::default()
         };
         assert_eq!(sends_per_gb(&syscalls), Some(15.0));

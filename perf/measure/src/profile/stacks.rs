@@ -19,13 +19,10 @@ use std::{
     path::Path,
 };
 
-use crate::{Error, TextError};
+use crate::{Error, error::Step as _};
 
 /// `perf` gives this name to a function whose name or whose caller it cannot find.
 pub(super) const UNKNOWN: &str = "[unknown]";
-/// Characters of a wrong line in a message.
-const SHOWN: usize = 60;
-const TRUNCATED: &str = "the text ends in the middle of a sample: it is truncated";
 
 /// How often each stack was seen.
 ///
@@ -52,51 +49,37 @@ impl Stacks {
     ///
     /// When there is no such file, or it holds something else; with the line.
     pub fn of_file(path: &Path) -> Result<Self, Error> {
-        let file = File::open(path).map_err(Error::file(path))?;
-        Self::of(BufReader::new(file)).map_err(|source| {
-            let path = path.to_owned();
-            Error::Text { path, source }
-        })
+        let file = File::open(path).step(path.display())?;
+        Self::of(BufReader::new(file)).step(path.display())
     }
 
     /// Reads the output of `perf script`.
-    ///
-    /// # Errors
-    ///
-    /// When there is something else in it; with the line.
-    pub fn of(mut text: impl BufRead) -> Result<Self, TextError> {
+    pub(super) fn of(mut text: impl BufRead) -> Result<Self, Error> {
         let (mut stacks, mut sample) = (Self::default(), None);
-        let (mut line, mut bytes) = (0, Vec::new());
-        let fault = |line, fault: &str| TextError {
-            line,
-            fault: fault.to_owned(),
-        };
+        let (mut number, mut line) = (0, String::new());
+        let mut is_whole = true;
+        let fault = |number: usize, fault: &str| Error::Refused(format!("line {number}: {fault}"));
         loop {
-            bytes.clear();
-            let read = text.read_until(b'\n', &mut bytes);
-            if read.map_err(|error| fault(line + 1, &error.to_string()))? == 0 {
-                break;
+            line.clear();
+            match text.read_line(&mut line) {
+                Ok(0) => break,
+                Ok(_) => number += 1,
+                Err(error) => return Err(fault(number + 1, &error.to_string())),
             }
-            line += 1;
-            let Some(content) = bytes.strip_suffix(b"\n") else {
-                return Err(fault(line, TRUNCATED));
-            };
-            if let Err(problem) = stacks.accept(content, &mut sample) {
-                let start: String = String::from_utf8_lossy(content)
-                    .chars()
-                    .take(SHOWN)
-                    .collect();
-                return Err(fault(line, &format!("{problem}: {start:?}")));
+            is_whole = line.ends_with('\n');
+            if is_whole && let Err(problem) = stacks.accept(&line, &mut sample) {
+                return Err(fault(number, &format!("{problem}: {:?}", line.trim())));
             }
         }
-        match sample {
-            Some(_) => Err(fault(line, TRUNCATED)),
-            None if stacks.event.is_empty() => {
-                let problem = "the text ends without a sample: nothing ran while it was recorded";
-                Err(fault(line, problem))
-            }
-            None => Ok(stacks),
+        if sample.is_some() || !is_whole {
+            let problem = "the text ends in the middle of a sample: it is truncated";
+            return Err(fault(number, problem));
         }
+        if stacks.event.is_empty() {
+            let problem = "the text ends without a sample: nothing ran while it was recorded";
+            return Err(fault(number, problem));
+        }
+        Ok(stacks)
     }
 
     /// Samples in all.
@@ -131,18 +114,21 @@ impl Stacks {
     }
 
     /// One line a stack, as programs that draw flame graphs take them.
-    pub(super) fn lines(&self) -> impl Iterator<Item = String> {
+    pub(super) fn text(&self) -> String {
         let counts = self.counts.iter();
-        counts.map(|((stack, _), count)| format!("{stack} {count}"))
+        counts
+            .map(|((stack, _), count)| format!("{stack} {count}\n"))
+            .collect()
     }
 
-    fn accept(&mut self, line: &[u8], sample: &mut Option<Sample>) -> Result<(), &'static str> {
-        let line = str::from_utf8(line).map_err(|_| "this is not UTF-8")?;
+    fn accept(&mut self, line: &str, sample: &mut Option<Sample>) -> Result<(), &'static str> {
+        let is_end = line.trim().is_empty();
         let is_comment = self.event.is_empty() && line.starts_with('#');
         match sample.take() {
-            None if line.trim().is_empty() || is_comment => {}
+            None if is_end || is_comment => {}
             None => {
-                let (event, begun) = head(line)?;
+                let begun = head(line);
+                let (event, begun) = begun.ok_or("this is no sample of `perf script -F +pid`")?;
                 if self.event.is_empty() {
                     self.event = event.to_owned();
                 } else if self.event != event {
@@ -150,10 +136,10 @@ impl Stacks {
                 }
                 *sample = Some(begun);
             }
-            Some(whole) if line.trim().is_empty() => self.add(whole),
+            Some(whole) if is_end => self.add(whole),
             Some(mut part) => {
-                part.names
-                    .push(frame(line).ok_or("this is no frame of a stack")?);
+                let function = frame(line).ok_or("this is no frame of a stack")?;
+                part.names.push(function);
                 *sample = Some(part);
             }
         }
@@ -178,38 +164,18 @@ pub(super) fn plain_event(event: &str) -> &str {
 }
 
 /// Reads from the end: the thread's name comes first, and it may hold anything.
-fn head(line: &str) -> Result<(&str, Sample), &'static str> {
-    const NO_HEAD: &str = "this is no part of a sample";
-    let mut rest = line.trim_end();
-    let mut word = || {
-        let (before, word) = rest.rsplit_once(' ').ok_or(NO_HEAD)?;
+fn head(line: &str) -> Option<(&str, Sample)> {
+    let (mut rest, event) = line.trim_end().strip_suffix(':')?.rsplit_once(' ')?;
+    // The period, the time and the processor lie between.
+    loop {
+        let (before, word) = rest.rsplit_once(' ')?;
         rest = before.trim_end();
-        Ok(word)
-    };
-    let event = word()?.strip_suffix(':').ok_or(NO_HEAD)?;
-    let mut time = word()?;
-    if time.parse::<u64>().is_ok() {
-        // That was the period.
-        time = word()?;
-    }
-    let seconds = time.strip_suffix(':').filter(|time| time.contains('.'));
-    seconds
-        .and_then(|time| time.parse::<f64>().ok())
-        .ok_or(NO_HEAD)?;
-    let mut ids = word()?;
-    if ids.starts_with('[') {
-        // That was the processor.
-        ids = word()?;
-    }
-    let pid = match ids.split_once('/') {
-        Some((pid, tid)) if tid.parse::<u32>().is_ok() => pid.parse().map_err(|_| NO_HEAD)?,
-        None if ids.parse::<u32>().is_ok() => {
-            return Err("no process (fix: `perf script -F +pid`)");
+        let ids = word.split_once('/');
+        if let Some((Ok(pid), Ok(_))) = ids.map(|(pid, tid)| (pid.parse(), tid.parse::<u32>())) {
+            let names = vec![rest.trim().replace(';', ",")];
+            return Some((plain_event(event), Sample { pid, names }));
         }
-        _ => return Err(NO_HEAD),
-    };
-    let names = vec![rest.trim().replace(';', ",")];
-    Ok((plain_event(event), Sample { pid, names }))
+    }
 }
 
 /// The function's name, without its address, its offset and its module.
@@ -227,6 +193,23 @@ fn frame(line: &str) -> Option<String> {
         _ => function,
     };
     Some(name.trim().replace(';', ","))
+}
+
+#[cfg(test)]
+impl Stacks {
+    /// Samples of the event `cycles`: each the process, the thread and its functions from the outermost one
+    /// on, with semicolons between.
+    pub(super) fn of_samples(samples: &[(u32, &str)]) -> Self {
+        let counts = samples.iter().map(|(pid, stack)| {
+            let mut names = stack.split(';');
+            let frames = names.clone().skip(1).collect::<Vec<_>>();
+            let frames = frames.iter().rev().map(|name| format!("\t1 {name} (a)\n"));
+            let thread = names.next().unwrap_or_default();
+            let frames = frames.collect::<String>();
+            format!("{thread} {pid}/9 1.5: 100 cycles: \n{frames}\n")
+        });
+        Self::of(counts.collect::<String>().as_bytes()).unwrap()
+    }
 }
 
 #[cfg(test)]
@@ -252,14 +235,10 @@ my thread 5 7/8 [001] 12403.5:     cpu-clock:u: \n\n";
     fn threads_and_functions_are_counted_from_the_outermost_on_and_by_process() {
         let last = &TEXT[TEXT.find("my thread").unwrap()..];
         let stacks = Stacks::of([TEXT, last].concat().as_bytes()).unwrap();
-        let lines: Vec<_> = stacks.lines().collect();
         let first = "tun-writer;[unknown];<a::B as c::D<[u8, 4]>>::e (f);ep_item_poll.isra.0 1";
-        assert_eq!(lines, ["my thread 5 2", first]);
+        assert_eq!(stacks.text(), format!("my thread 5 2\n{first}\n"));
         assert_eq!((stacks.total(), stacks.event()), (3, "cpu-clock"));
-        assert_eq!(
-            stacks.processes().into_iter().collect::<Vec<_>>(),
-            [7, 31_269]
-        );
+        assert_eq!(stacks.processes(), BTreeSet::from([7, 31_269]));
         assert_eq!([7, 8].map(|pid| stacks.of_process(pid).total()), [2, 0]);
     }
 
@@ -267,12 +246,9 @@ my thread 5 7/8 [001] 12403.5:     cpu-clock:u: \n\n";
     fn a_text_that_is_cut_anywhere_is_an_error_unless_it_ends_between_two_samples() {
         let whole = TEXT.find("\n\n").unwrap() + 2;
         for end in (0..TEXT.len()).filter(|end| *end != whole) {
-            let lines = TEXT[..end].lines().count();
             let error = fault(&TEXT.as_bytes()[..end]);
-            assert!(
-                error.starts_with(&format!("line {lines}: the text ends")),
-                "{end}: {error}"
-            );
+            let expected = format!("line {}: the text ends", TEXT[..end].lines().count());
+            assert!(error.starts_with(&expected), "{end}: {error}");
         }
         assert_eq!(Stacks::of(&TEXT.as_bytes()[..whole]).unwrap().total(), 1);
     }
@@ -285,13 +261,11 @@ my thread 5 7/8 [001] 12403.5:     cpu-clock:u: \n\n";
             lines.insert(place, "[ perf record: Woken up 3 times ]");
             let error = fault((lines.join("\n") + "\n").as_bytes());
             let expected = format!("line {}: this is no ", place + 1);
-            assert!(
-                error.starts_with(&expected) && error.contains("Woken"),
-                "{place}: {error}"
-            );
+            assert!(error.starts_with(&expected), "{place}: {error}");
+            assert!(error.contains("Woken"), "{place}: {error}");
         }
         let error = fault(&[TEXT.as_bytes(), b"\xff\xfe\n"].concat());
-        assert!(error.contains("not UTF-8"), "{error}");
+        assert!(error.contains("valid UTF-8"), "{error}");
     }
 
     #[test]
@@ -304,6 +278,6 @@ my thread 5 7/8 [001] 12403.5:     cpu-clock:u: \n\n";
         let error = fault((hybrid + &sample("cpu-clock")).as_bytes());
         assert!(error.starts_with("line 7: a second event"), "{error}");
         let error = fault(b"tunnel 12 1.5: 100 cycles: \n\n");
-        assert!(error.contains("fix: `perf script -F +pid`"), "{error}");
+        assert!(error.contains("`perf script -F +pid`"), "{error}");
     }
 }

@@ -1,63 +1,47 @@
 //! `perf stat`: the counters of the processor and of the scheduler.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, process::Command};
 
 use convoy_lab::Pid;
 use serde::{Deserialize, Serialize};
 
-use super::{
-    attach::Attachment,
-    directory::Directory,
-    record::{has_events, list},
-    stacks::plain_event,
-    tools,
-};
+use super::{directory::Directory, stacks::plain_event, tools};
 use crate::Error;
 
+pub(super) const WHAT: &str = "perf stat -j";
 /// Written by `perf`, one JSON object a line.
 const RAW: &str = "stat.txt";
 pub(super) const FILE: &str = "stat.json";
-const EVENTS: &str = "task-clock,context-switches,cpu-migrations,cycles,instructions,\
-                      cache-references,cache-misses,branches,branch-misses";
+/// As `perf` names them, and as the file does.
+const EVENTS: [(&str, &str); 9] = [
+    ("task-clock", "cpu_seconds"),
+    ("context-switches", "context_switches"),
+    ("cpu-migrations", "migrations"),
+    ("cycles", "cycles"),
+    ("instructions", "instructions"),
+    ("cache-references", "cache_references"),
+    ("cache-misses", "cache_misses"),
+    ("branches", "branches"),
+    ("branch-misses", "branch_misses"),
+];
 /// The scheduler's events.
 const SCHEDULING: [&str; 2] = ["context-switches", "cpu-migrations"];
 
 /// The counters of all threads together. One that the machine does not have is `null`, never zero.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub(super) struct Stat {
-    /// CPU time.
-    pub(super) cpu_seconds: Option<f64>,
-    pub(super) context_switches: Option<f64>,
-    pub(super) migrations: Option<f64>,
-    pub(super) cycles: Option<f64>,
-    pub(super) instructions: Option<f64>,
-    /// Instructions a cycle.
-    pub(super) ipc: Option<f64>,
-    pub(super) cache_references: Option<f64>,
-    pub(super) cache_misses: Option<f64>,
-    pub(super) branches: Option<f64>,
-    pub(super) branch_misses: Option<f64>,
-}
+#[derive(Debug, Default, PartialEq, Serialize)]
+pub(super) struct Stat(BTreeMap<&'static str, Option<f64>>);
 
-pub(super) fn attach(directory: &Directory, pids: &[Pid]) -> Result<Attachment, Error> {
+pub(super) fn command(directory: &Directory, pids: &[Pid]) -> Command {
     let mut command = tools::command("perf");
     command.args([
         "stat",
         "-j",
         "--event",
-        EVENTS,
-        "--pid",
-        &list(pids),
-        "--output",
+        &EVENTS.map(|(event, _)| event).join(","),
     ]);
+    command.args(["--pid", &tools::list(pids), "--output"]);
     command.arg(directory.file(RAW));
-    Attachment::start(
-        directory.unfinished(),
-        "perf stat -j",
-        command,
-        pids,
-        has_events,
-    )
+    command
 }
 
 /// Reads the output of `perf`, and writes [`FILE`].
@@ -80,80 +64,85 @@ impl Stat {
     fn read(text: &str) -> Result<Self, Error> {
         let mut counted: BTreeMap<&str, f64> = BTreeMap::new();
         for line in text.lines().filter(|line| line.starts_with('{')) {
-            let counter: Counter<'_> = serde_json::from_str(line).map_err(|_| Error::Output {
-                program: "perf stat -j",
-                line: line.to_owned(),
-            })?;
+            let counter = serde_json::from_str(line);
+            let counter: Counter<'_> = counter.map_err(|_| tools::unreadable(WHAT, line))?;
             let event = plain_event(counter.event);
-            // The scheduler's events happen in the kernel: a user who may count only his own code gets zero.
+            // The scheduler's events happen in the kernel: a count of user code alone is always zero.
             let is_hidden = SCHEDULING.contains(&event) && counter.event.ends_with(":u");
             // A kind of core that ran nothing has counted nothing; others may have.
             if let (Ok(value), false) = (counter.value.parse::<f64>(), is_hidden) {
                 *counted.entry(event).or_default() += value;
             }
         }
-        let value = |event| counted.get(event).copied();
-        Ok(Self {
-            cpu_seconds: value("task-clock").map(|milliseconds| milliseconds / 1e3),
-            context_switches: value("context-switches"),
-            migrations: value("cpu-migrations"),
-            cycles: value("cycles"),
-            instructions: value("instructions"),
-            ipc: ratio(value("instructions"), value("cycles")),
-            cache_references: value("cache-references"),
-            cache_misses: value("cache-misses"),
-            branches: value("branches"),
-            branch_misses: value("branch-misses"),
-        })
+        let named = EVENTS.map(|(event, name)| (name, counted.get(event).copied()));
+        let mut stat = Self(BTreeMap::from(named));
+        let milliseconds = stat.of("cpu_seconds");
+        stat.0.insert(
+            "cpu_seconds",
+            milliseconds.map(|milliseconds| milliseconds / 1e3),
+        );
+        stat.0.insert("ipc", stat.ratio("instructions", "cycles"));
+        Ok(stat)
+    }
+
+    pub(super) fn of(&self, name: &str) -> Option<f64> {
+        self.0.get(name).copied().flatten()
+    }
+
+    /// None where one is not known, or there is nothing to divide by.
+    pub(super) fn ratio(&self, part: &str, whole: &str) -> Option<f64> {
+        let whole = self.of(whole).filter(|&whole| whole > 0.0)?;
+        Some(self.of(part)? / whole)
     }
 }
 
-/// None where one is not known, or there is nothing to divide by.
-pub(super) fn ratio(part: Option<f64>, whole: Option<f64>) -> Option<f64> {
-    let whole = whole.filter(|&whole| whole > 0.0);
-    part.zip(whole).map(|(part, whole)| part / whole)
+#[cfg(test)]
+impl Stat {
+    pub(super) fn of_counts<const N: usize>(counts: [(&'static str, f64); N]) -> Self {
+        Self(counts.map(|(name, count)| (name, Some(count))).into())
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn line(event: &str, value: &str) -> String {
-        format!("{{\"counter-value\" : \"{value}\", \"unit\" : \"\", \"event\" : \"{event}\"}}\n")
+    /// Reads events with their values.
+    fn read(counters: &[(&str, &str)]) -> Stat {
+        let line = |(event, value): &(&str, &str)| {
+            let object = serde_json::json!({"counter-value": value, "unit": "", "event": event});
+            format!("{object}\n")
+        };
+        let lines: String = counters.iter().map(line).collect();
+        Stat::read(&("# started on …\n\n".to_owned() + &lines)).unwrap()
     }
 
     #[test]
     fn a_counter_that_the_machine_lacks_is_null_and_never_zero() {
-        let text = "# started on …\n\n".to_owned()
-            + &line("cycles", "<not supported>")
-            + &line("task-clock", "1500.5")
-            + &line("context-switches:u", "0.000000")
-            + &line("cpu-migrations", "0.000000");
-        let stat = Stat::read(&text).unwrap();
-        let expected = Stat {
-            cpu_seconds: Some(1.5005),
-            migrations: Some(0.0),
-            ..Stat::default()
-        };
-        assert_eq!(stat, expected);
-        assert!(serde_json::to_value(&stat).unwrap()["cycles"].is_null());
-        let error = Stat::read("{\"counter-value\" : 1")
-            .unwrap_err()
-            .to_string();
-        assert!(
-            error.ends_with("perf stat -j wrote: {\"counter-value\" : 1"),
-            "{error}"
-        );
+        let stat = read(&[
+            ("cycles", "<not supported>"),
+            ("task-clock", "1500.5"),
+            ("context-switches:u", "0.000000"),
+            ("cpu-migrations", "0.000000"),
+        ]);
+        assert_eq!(stat.of("cpu_seconds"), Some(1.5005));
+        let counts = ["cycles", "context_switches", "migrations"].map(|name| stat.of(name));
+        assert_eq!(counts, [None, None, Some(0.0)]);
+        assert!(serde_json::to_value(&stat).unwrap()["ipc"].is_null());
+        let cut = "{\"counter-value\" : 1";
+        let error = Stat::read(cut).unwrap_err().to_string();
+        assert!(error.ends_with(cut), "{error}");
     }
 
     #[test]
     fn kinds_of_cores_are_summed_and_one_that_ran_nothing_is_left_out() {
-        let text = line("cpu_core/cycles/", "300.0")
-            + &line("cpu_atom/cycles/", "100.0")
-            + &line("cpu_core/instructions/u", "800.0")
-            + &line("cpu_atom/instructions/u", "<not counted>");
-        let stat = Stat::read(&text).unwrap();
-        assert_eq!((stat.cycles, stat.instructions), (Some(400.0), Some(800.0)));
-        assert_eq!(stat.ipc, Some(2.0));
+        let stat = read(&[
+            ("cpu_core/cycles/", "300.0"),
+            ("cpu_atom/cycles/", "100.0"),
+            ("cpu_core/instructions/u", "800.0"),
+            ("cpu_atom/instructions/u", "<not counted>"),
+        ]);
+        let counts = ["cycles", "instructions", "ipc"].map(|name| stat.of(name));
+        assert_eq!(counts, [400.0, 800.0, 2.0].map(Some));
     }
 }

@@ -3,9 +3,10 @@
 use std::{
     fs, io,
     os::unix::process::CommandExt as _,
-    process::{Command, Output, Stdio},
+    process::{Command, Stdio},
 };
 
+use convoy_lab::Pid;
 use nix::{
     sys::{
         prctl::set_pdeathsig,
@@ -17,7 +18,7 @@ use nix::{
 use super::permission;
 use crate::Error;
 
-/// Fails when `program` does not run, with the command that installs it.
+/// Fails when `program` does not run, with the packages that install it.
 ///
 /// Ubuntu's `perf` is there without the one of the running kernel, and then says so: it has to run.
 pub(super) fn require(program: &'static str) -> Result<(), Error> {
@@ -26,13 +27,11 @@ pub(super) fn require(program: &'static str) -> Result<(), Error> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             Err(failed(program, error.to_string()))
         }
-        _ => Err(Error::NotInstalled {
-            program,
-            fix: install_command(
-                program,
-                &fs::read_to_string("/etc/os-release").unwrap_or_default(),
-            ),
-        }),
+        _ => Err(Error::Refused(format!(
+            "{program} is not installed, or not for this kernel (fix: `sudo apt-get install strace linux-perf`; \
+             on Ubuntu, linux-tools-common and linux-tools-$(uname -r) instead of linux-perf; elsewhere \
+             strace and perf)"
+        ))),
     }
 }
 
@@ -57,80 +56,38 @@ pub(super) fn command(program: &str) -> Command {
 }
 
 /// Runs `command` to its end; its standard error is the reason if it fails.
-pub(super) fn run(what: &str, mut command: Command) -> Result<Output, Error> {
+pub(super) fn run(what: &str, mut command: Command) -> Result<(), Error> {
     let output = command.output();
     let output = output.map_err(|error| failed(what, error.to_string()))?;
     match output.status.success() {
-        true => Ok(output),
+        true => Ok(()),
         false => Err(failed(what, String::from_utf8_lossy(&output.stderr))),
     }
 }
 
 /// `what` has failed, and `said` why.
 pub(super) fn failed(what: &str, said: impl AsRef<str>) -> Error {
-    let said = said.as_ref().trim().to_owned();
-    Error::Failed {
-        program: what.to_owned(),
-        hint: permission::hint(&said),
-        said,
-    }
+    let said = said.as_ref().trim();
+    let hint = permission::hint(said);
+    Error::Refused(format!("{what} failed: {said}{hint}"))
 }
 
-/// The command for the system that `os_release` describes (os-release(5)).
-fn install_command(program: &str, os_release: &str) -> String {
-    let fields = os_release.lines().filter_map(|line| line.split_once('='));
-    let names = fields.filter(|(key, _)| matches!(*key, "ID" | "ID_LIKE"));
-    let names: Vec<_> = names
-        .flat_map(|(_, value)| value.trim_matches('"').split(' '))
-        .collect();
-    let (installer, perf) = if names.contains(&"ubuntu") {
-        (
-            "apt-get install",
-            "linux-tools-common linux-tools-$(uname -r)",
-        )
-    } else if names.contains(&"debian") {
-        ("apt-get install", "linux-perf")
-    } else if names.contains(&"fedora") {
-        ("dnf install", "perf")
-    } else if names.contains(&"arch") {
-        ("pacman -S", "perf")
-    } else {
-        return format!(
-            "install {program} with this system's packages: on Debian linux-perf and strace"
-        );
+/// `tool` wrote a `line` of unknown form.
+pub(super) fn unreadable(tool: &str, line: &str) -> Error {
+    Error::Refused(format!("cannot parse a line that {tool} wrote: {line}"))
+}
+
+/// The processes as `perf` takes them.
+pub(super) fn list(pids: &[Pid]) -> String {
+    let pids: Vec<_> = pids.iter().map(ToString::to_string).collect();
+    pids.join(",")
+}
+
+/// Whether `perf` has opened its counters, which then count. A tool that does not let us look counts as ready.
+pub(super) fn has_events(tool: Pid, _pids: &[Pid]) -> bool {
+    let Ok(descriptors) = fs::read_dir(format!("/proc/{tool}/fd")) else {
+        return true;
     };
-    let package = if program == "perf" { perf } else { program };
-    format!("`sudo {installer} {package}`")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_package_is_named_as_the_system_names_it() {
-        let command = |system| install_command("perf", system);
-        assert_eq!(command("ID=debian"), "`sudo apt-get install linux-perf`");
-        let derived = "ID=linuxmint\nID_LIKE=\"ubuntu debian\"";
-        assert!(command(derived).contains("linux-tools-$(uname -r)"));
-        assert_eq!(command("ID=fedora"), "`sudo dnf install perf`");
-        assert!(command("").contains("linux-perf"));
-        assert_eq!(
-            install_command("strace", "ID=arch"),
-            "`sudo pacman -S strace`"
-        );
-    }
-
-    #[test]
-    fn a_program_that_fails_is_quoted_and_one_that_is_missing_comes_with_its_fix() {
-        let mut shell = command("sh");
-        shell.args(["-c", "echo out; echo the reason >&2; exit 3"]);
-        let error = run("sh -c", shell).unwrap_err().to_string();
-        assert_eq!(error, "sh -c failed: the reason");
-        let error = require("convoy-no-such-program").unwrap_err().to_string();
-        assert!(
-            error.contains("not installed") && error.contains("fix:"),
-            "{error}"
-        );
-    }
+    let mut targets = descriptors.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
+    targets.any(|target| target.to_string_lossy().contains("[perf_event]"))
 }

@@ -2,18 +2,25 @@
 
 use std::{net::IpAddr, path::PathBuf, time::Duration};
 
-use clap::{Args, ValueEnum};
+use clap::{
+    ArgGroup, Args,
+    builder::{ArgPredicate, BoolishValueParser},
+};
 use convoy_lab::wireguard::{Implementation, TunnelOptions};
 
 use super::{
-    report::Settings,
-    test::{MTUS, Test, TooLarge},
+    compare::Contrast,
+    inside,
+    test::{MTUS, Test},
 };
-use crate::{Error, error::Step as _, profile::CallGraph};
+use crate::{Error, profile::CallGraph};
+
+const AUTO_ON_OFF: [&str; 3] = ["auto", "on", "off"];
 
 /// Measures a tunnel: TCP up, down, in four streams, beside a ping and under BBR, the highest UDP rate with
 /// at most 1 % loss, latency without and under load, and the daemons' CPU time.
 #[derive(Debug, Clone, Args)]
+#[command(group = ArgGroup::new("here").multiple(true))]
 pub struct SpeedtestArgs {
     /// Counted seconds of each TCP run and of each UDP confirmation
     #[arg(long, value_name = "N", default_value_t = 5)]
@@ -22,10 +29,14 @@ pub struct SpeedtestArgs {
 
     /// Run these tests, in this order: tcp-up and tcp-down; tcp-N, N streams up, 1 to 64; each of them
     /// with -ping, a ping every 10 ms beside it while it is counted, or -bbr, under BBR; udp-SIZE, SIZE
-    /// bytes of payload, 16 to the MTU less 28 [default:
-    /// tcp-up,tcp-down,tcp-4,tcp-up-ping,tcp-up-bbr,udp-1200,udp-64; with --compare or --profile: tcp-up]
+    /// bytes of payload, 16 to the MTU less 28. With --compare or --profile only tcp-up by default
     #[arg(long, value_name = "A,B", value_delimiter = ',')]
-    tests: Vec<Test>,
+    #[arg(default_value_ifs = [
+        ("compare", ArgPredicate::IsPresent, "tcp-up"),
+        ("profile", ArgPredicate::IsPresent, "tcp-up"),
+    ])]
+    #[arg(default_value = "tcp-up,tcp-down,tcp-4,tcp-up-ping,tcp-up-bbr,udp-1200,udp-64")]
+    pub(super) tests: Vec<Test>,
 
     /// Print one JSON object on the standard output and nothing else
     #[arg(long)]
@@ -33,7 +44,7 @@ pub struct SpeedtestArgs {
 
     /// Measure two configurations of the daemon, interleaved; `shape` is GSO and batches of 50 packets
     /// against neither
-    #[arg(long, value_name = "WHAT", value_enum, conflicts_with_all = ["serve", "to"])]
+    #[arg(long, value_name = "WHAT", value_enum, group = "here")]
     pub(super) compare: Option<Contrast>,
 
     /// Rounds of a comparison
@@ -45,7 +56,7 @@ pub struct SpeedtestArgs {
     /// directory, which must be empty, or not there yet. The tests run three times: counted, which the
     /// table is about; recorded; and under strace. With --compare: once for each configuration, and
     /// the difference
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["serve", "to", "rounds"])]
+    #[arg(long, value_name = "DIR", conflicts_with = "rounds", group = "here")]
     pub(super) profile: Option<PathBuf>,
 
     /// How a profile finds callers: `dwarf` works without frame pointers, but is slow
@@ -54,52 +65,50 @@ pub struct SpeedtestArgs {
     pub(super) call_graph: CallGraph,
 
     /// Passed to the daemons: several datagrams in one send
-    #[arg(long, value_name = "WHEN", value_enum, conflicts_with_all = ["serve", "to"])]
-    gso: Option<Switch>,
+    #[arg(long, value_name = "WHEN", value_parser = AUTO_ON_OFF, group = "here")]
+    gso: Option<String>,
 
     /// Passed to the daemons: super-packets on the TUN device
-    #[arg(long, value_name = "WHEN", value_enum, conflicts_with_all = ["serve", "to"])]
-    tun_offload: Option<Switch>,
+    #[arg(long, value_name = "WHEN", value_parser = AUTO_ON_OFF, group = "here")]
+    tun_offload: Option<String>,
 
     /// Passed to the daemons: several datagrams in one receive
-    #[arg(long, value_name = "WHEN", value_enum, conflicts_with_all = ["serve", "to"])]
-    udp_gro: Option<Switch>,
+    #[arg(long, value_name = "WHEN", value_parser = AUTO_ON_OFF, group = "here")]
+    udp_gro: Option<String>,
 
     /// Passed to the daemons: the most packets in one batch
-    #[arg(long, value_name = "PACKETS", conflicts_with_all = ["serve", "to"])]
+    #[arg(long, value_name = "PACKETS", group = "here")]
     #[arg(value_parser = clap::value_parser!(u8).range(1..=50))]
     batch: Option<u8>,
 
     /// MTU of the tunnel; the veth's is raised where that does not fit
     #[arg(long, value_name = "BYTES", default_value_t = TunnelOptions::default().tunnel_mtu)]
-    #[arg(conflicts_with_all = ["serve", "to"])]
-    #[arg(value_parser = clap::value_parser!(u32).range(MTUS))]
-    mtu: u32,
+    #[arg(value_parser = clap::value_parser!(u32).range(MTUS), group = "here")]
+    pub(super) mtu: u32,
 
     /// Peers of each daemon, 1 to 10,000. All but one are only configured, with keys and addresses of
     /// their own, and carry nothing
-    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with_all = ["serve", "to"])]
+    #[arg(long, value_name = "N", default_value_t = 1, group = "here")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(super) peers: u32,
 
     /// Whether the veth takes GSO datagrams and TCP super-packets uncut, which no wire does [default:
     /// on; off with --loss]
-    #[arg(long, value_name = "on|off", value_enum, conflicts_with_all = ["serve", "to"])]
-    veth_gso: Option<OnOff>,
+    #[arg(long, value_name = "on|off", value_parser = BoolishValueParser::new(), group = "here")]
+    veth_gso: Option<bool>,
 
     /// Packets that the veth drops, in percent; TCP without a tunnel is then measured under it, too
-    #[arg(long, value_name = "P", default_value_t = 0.0, value_parser = percent)]
-    #[arg(conflicts_with_all = ["serve", "to"])]
+    #[arg(long, value_name = "P", default_value_t = 0.0, value_parser = percent, group = "here")]
     pub(super) loss: f64,
 
     /// Answer the tests of `--to` from other hosts: on TCP port 5182, and on free ports for the
     /// traffic. With this host's address inside the tunnel, only through the tunnel
     #[arg(long, value_name = "ADDR", num_args = 0..=1, default_missing_value = "::")]
-    #[arg(conflicts_with_all = ["to", "json", "tests"])]
+    #[arg(conflicts_with_all = ["to", "json", "tests", "here"])]
     pub(super) serve: Option<IpAddr>,
 
     /// Measure the way to a host that runs `--serve`; give its address inside the tunnel
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", conflicts_with = "here")]
     pub(super) to: Option<String>,
 
     /// Measure this program instead, which takes `-f IFACE` and UAPI
@@ -114,31 +123,12 @@ impl SpeedtestArgs {
         self.serve.is_some()
     }
 
-    /// The tests that are asked for, each once, in the order in which they run.
-    pub(super) fn tests(&self) -> Vec<Test> {
-        if self.tests.is_empty() {
-            return match self.compare.is_some() || self.profile.is_some() {
-                true => vec![Test::TCP_UP],
-                false => Test::USUAL.to_vec(),
-            };
-        }
-        let mut tests = Vec::new();
-        for test in &self.tests {
-            if !tests.contains(test) {
-                tests.push(*test);
-            }
-        }
-        tests
-    }
-
     /// Fails when packets of a test would be fragmented. Between hosts the MTU is not known.
-    pub(super) fn check(&self) -> Result<(), TooLarge> {
+    pub(super) fn check(&self) -> Result<(), Error> {
         if self.serve.is_some() || self.to.is_some() {
             return Ok(());
         }
-        self.tests()
-            .into_iter()
-            .try_for_each(|test| test.fits(self.mtu))
+        self.tests.iter().try_for_each(|test| test.fits(self.mtu))
     }
 
     pub(super) fn window(&self) -> Duration {
@@ -148,8 +138,7 @@ impl SpeedtestArgs {
     /// Whether the veth takes batches uncut. With loss it does not by default: a packet lost is then one
     /// packet, as on a wire, not a batch.
     pub(super) fn veth_gso(&self) -> bool {
-        self.veth_gso
-            .map_or(self.loss == 0.0, |asked| asked == OnOff::On)
+        self.veth_gso.unwrap_or(self.loss == 0.0)
     }
 
     /// The tunnel between the namespaces.
@@ -163,9 +152,9 @@ impl SpeedtestArgs {
     /// The daemon's switches that are passed through.
     pub(super) fn switches(&self) -> Vec<String> {
         let switches = [
-            ("--gso", self.gso.map(name)),
-            ("--tun-offload", self.tun_offload.map(name)),
-            ("--udp-gro", self.udp_gro.map(name)),
+            ("--gso", self.gso.clone()),
+            ("--tun-offload", self.tun_offload.clone()),
+            ("--udp-gro", self.udp_gro.clone()),
             ("--batch", self.batch.map(|batch| batch.to_string())),
         ];
         let given = switches
@@ -178,53 +167,11 @@ impl SpeedtestArgs {
     pub(super) fn implementation(&self, switches: &[String]) -> Result<Implementation, Error> {
         let program = match &self.daemon {
             Some(path) => path.clone(),
-            None => std::env::current_exe().step("find this program's file")?,
+            None => inside::program()?,
         };
         let daemon = Implementation::new(program);
         Ok(switches.iter().fold(daemon, Implementation::argument))
     }
-
-    pub(super) fn settings(&self) -> Settings {
-        let is_here = self.to.is_none();
-        Settings {
-            secs: self.secs,
-            daemon: self.switches(),
-            mtu: is_here.then_some(self.mtu),
-            peers: is_here.then_some(self.peers),
-            veth_gso: is_here.then(|| self.veth_gso()),
-            loss_percent: self.loss,
-            to: self.to.clone(),
-        }
-    }
-}
-
-/// Two configurations of the daemon.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum Contrast {
-    Gso,
-    TunOffload,
-    Batch,
-    Shape,
-}
-
-/// A switch of the daemon, as it takes it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Switch {
-    Auto,
-    On,
-    Off,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum OnOff {
-    On,
-    Off,
-}
-
-/// As it is written on the command line.
-pub(super) fn name(value: impl ValueEnum) -> String {
-    let value = value.to_possible_value();
-    value.map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
 fn percent(text: &str) -> Result<f64, String> {
@@ -251,46 +198,21 @@ mod tests {
         Cli::try_parse_from(words).map(|cli| cli.args)
     }
 
-    fn tests(line: &str) -> String {
-        let names: Vec<_> = parse(line)
-            .unwrap()
-            .tests()
-            .iter()
-            .map(Test::to_string)
-            .collect();
-        names.join(",")
-    }
-
     #[test]
-    fn every_test_runs_for_five_seconds_by_default_and_one_of_a_comparison_or_a_profile() {
-        let args = parse("").unwrap();
-        assert_eq!((args.secs, args.tests()), (5, Test::USUAL.to_vec()));
-        assert!(args.switches().is_empty() && args.veth_gso());
-        for line in ["--compare gso", "--profile d"] {
-            assert_eq!(tests(line), "tcp-up");
-            assert_eq!(tests(&format!("{line} --tests udp-64")), "udp-64");
-        }
-        let named = "udp-512,tcp-16,tcp-up-ping,udp-512,tcp-down";
-        assert_eq!(
-            tests(&format!("--tests {named}")),
-            "udp-512,tcp-16,tcp-up-ping,tcp-down"
-        );
-        let refusal = parse("--tests tcp-up,tcp-65").unwrap_err().to_string();
-        assert!(
-            refusal.contains("'tcp-65'") && refusal.contains("tcp-N of N"),
-            "{refusal}"
-        );
-    }
-
-    #[test]
-    fn a_tunnel_has_the_mtu_and_the_peers_that_are_asked_for() {
-        let tunnel = |line| {
-            let options = parse(line).unwrap().tunnel();
-            (options.tunnel_mtu, options.cable_mtu, options.idle_peers)
+    fn a_comparison_and_a_profile_run_one_test_by_default() {
+        let tests = |line| {
+            let tests = parse(line).unwrap().tests;
+            tests.into_iter().map(|test| test.name).collect::<Vec<_>>()
         };
-        assert_eq!(tunnel(""), (1_420, 1_500, 0));
-        assert_eq!(tunnel("--mtu 8920 --peers 10000"), (8_920, 9_000, 9_999));
-        assert_eq!(tunnel("--mtu 1280"), (1_280, 1_500, 0));
+        assert_eq!((tests("").len(), tests("--mtu 1420").len()), (7, 7));
+        for line in ["--compare gso", "--profile d", "--profile d --compare gso"] {
+            assert_eq!(tests(line), ["tcp-up"]);
+        }
+        let named = tests("--compare gso --tests udp-64,tcp-4");
+        assert_eq!(named, ["udp-64", "tcp-4"]);
+        let refusal = parse("--tests tcp-up,tcp-65").unwrap_err().to_string();
+        assert!(refusal.contains("'tcp-65'"), "{refusal}");
+        assert!(refusal.contains("tcp-N of N"), "{refusal}");
     }
 
     #[test]
@@ -310,34 +232,22 @@ mod tests {
             ["--gso", "off", "--tun-offload", "on", "--batch", "7"]
         );
         let veth_gso = |line| parse(line).unwrap().veth_gso();
-        assert!(!veth_gso("--loss 0.5") && veth_gso("--loss 0.5 --veth-gso on"));
-        assert!(!veth_gso("--veth-gso off"));
-    }
-
-    #[test]
-    fn a_server_takes_an_address_or_none() {
-        assert_eq!(
-            parse("--serve").unwrap().serve,
-            Some(IpAddr::from([0_u16; 8]))
-        );
-        let args = parse("--serve 198.18.0.1").unwrap();
-        assert_eq!(args.serve, Some(IpAddr::from([198, 18, 0, 1])));
-        assert!(args.is_server());
+        assert!(veth_gso("") && !veth_gso("--loss 0.5"));
+        assert!(veth_gso("--loss 0.5 --veth-gso on") && !veth_gso("--veth-gso off"));
     }
 
     #[test]
     fn options_that_do_not_go_together_are_refused() {
+        assert!(parse("--serve").unwrap().is_server());
         assert!(parse("--to 198.18.0.2 --secs 2 --tests tcp-up --json").is_ok());
-        assert!(parse("--compare shape --rounds 7").is_ok());
         let here = "--gso off,--mtu 1420,--peers 1,--loss 1,--profile d,--compare gso";
         for option in here.split(',') {
             for way in ["--to 198.18.0.2", "--serve"] {
                 assert!(parse(&format!("{way} {option}")).is_err(), "{way} {option}");
             }
         }
-        let wrong = "--serve --to 198.18.0.1,--profile d --compare gso --rounds 2,--call-graph dwarf,\
-                     --compare nonsense,--batch 51,--loss 101,--loss nan,--mtu 575,--mtu 65456,--peers 0,\
-                     --peers 10001";
+        let wrong = "--serve --to 198.18.0.1,--serve --tests tcp-up,--profile d --compare gso --rounds 2,\
+                     --call-graph dwarf,--loss 101,--loss nan";
         for line in wrong.split(',') {
             assert!(parse(line).is_err(), "{line}");
         }

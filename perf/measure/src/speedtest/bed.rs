@@ -1,23 +1,19 @@
 //! Two daemons on this machine: measured once, and profiled.
 
-use std::{path::Path, time::Duration};
+use std::path::Path;
 
 use convoy_lab::{
-    loss,
+    Namespace, loss,
     measure::{Bed, peak_memory},
     wireguard::{End, Implementation},
 };
 
 use super::{
     args::SpeedtestArgs,
-    compare::sides,
     inside, measure,
-    measure::planned,
-    memory,
     progress::Progress,
-    report::{Ceiling, Report, Run},
-    table,
-    test::Test,
+    report::{self, Ceiling, Run, Runs},
+    text,
 };
 use crate::{
     Error,
@@ -31,7 +27,6 @@ const VETH: &str = "veth0";
 /// Two namespaces with a tunnel, and the tests to run there.
 pub(super) struct Here<'a> {
     args: &'a SpeedtestArgs,
-    tests: Vec<Test>,
     bed: Bed,
     progress: Progress,
 }
@@ -39,36 +34,36 @@ pub(super) struct Here<'a> {
 /// Measures and prints.
 pub(super) fn run(args: &SpeedtestArgs) -> Result<(), Error> {
     let is_lossy = args.loss > 0.0;
-    let bare = measure::planned_throughput(args.window()) * (1 + u32::from(is_lossy));
+    let steps = 1 + usize::from(is_lossy) + measure::Path::steps(&args.tests);
     let daemon = args.implementation(&args.switches())?;
-    let mut here = Here::build(args, &daemon, bare + planned(&args.tests(), args.window()))?;
+    let mut here = Here::build(args, &daemon, steps)?;
     let gbps = Some(here.bare("bare veth")?);
     here.impose_conditions()?;
     let gbps_same_loss = match is_lossy {
         true => Some(here.bare("bare veth, same loss")?),
         false => None,
     };
-    let runs = here.tunnel()?;
-    let peak = here.peak_memory()?;
+    let results = Runs {
+        ceiling: Ceiling {
+            gbps,
+            gbps_same_loss,
+        },
+        runs: here.tunnel()?,
+        peak_memory_bytes: Some(here.peak_memory()?),
+    };
     // The bar goes before the table comes.
     drop(here);
-    let ceiling = Ceiling {
-        gbps,
-        gbps_same_loss,
-    };
-    let report = Report {
-        peak_memory_bytes: Some(peak),
-        ..Report::new(args.settings(), ceiling, runs)
-    };
-    table::print(&report, args.json)
+    report::print(args, results, text::of_runs)
 }
 
 /// Measures, prints, and writes the profile into `out`; with `--compare`, one for each side below it.
 pub(super) fn run_profiled(args: &SpeedtestArgs, out: &Path) -> Result<(), Error> {
     let Some(contrast) = args.compare else {
-        let runs = profile(args, &args.switches(), out, None)?;
-        let report = Report::new(args.settings(), Ceiling::default(), runs);
-        return table::print(&report, args.json);
+        let results = Runs {
+            runs: profile(args, &args.switches(), out, None)?,
+            ..Runs::default()
+        };
+        return report::print(args, results, text::of_runs);
     };
     if args.json {
         let refusal = "--json with --profile shows one configuration, not --compare";
@@ -76,7 +71,7 @@ pub(super) fn run_profiled(args: &SpeedtestArgs, out: &Path) -> Result<(), Error
     }
     // Refuses a directory that is not empty; a new one goes again if nothing stays in it.
     let _outer = Directory::open(out)?;
-    let [with, without] = sides(contrast, &args.switches())?;
+    let [with, without] = contrast.sides(&args.switches())?;
     let below = |side: &str| out.join(side.replace(", ", "-").replace(' ', "-"));
     let (with_out, without_out) = (below(with.name), below(without.name));
     profile(args, &without.daemon, &without_out, None)?;
@@ -91,48 +86,43 @@ fn profile(
     out: &Path,
     before: Option<&Path>,
 ) -> Result<Vec<Run>, Error> {
-    let total = planned(&args.tests(), args.window()) * Window::ALL.len() as u32;
-    let mut here = Here::build(args, &args.implementation(switches)?, total)?;
+    let steps = (1 + measure::Path::steps(&args.tests)) * Window::ALL.len();
+    let mut here = Here::build(args, &args.implementation(switches)?, steps)?;
     here.impose_conditions()?;
     here.bed.wait_until_up()?;
     let daemon = |end: &End| Daemon::new(end.daemon.pid(), end.daemon.socket());
-    let daemons = vec![
-        daemon(&here.bed.tunnel.left),
-        daemon(&here.bed.tunnel.right),
-    ];
+    let tunnel = &here.bed.tunnel;
+    let daemons = vec![daemon(&tunnel.left), daemon(&tunnel.right)];
     let mut profiler = Profiler::new(daemons, out, before, args.call_graph)?;
     let mut counted = Vec::new();
     for window in Window::ALL {
-        here.progress.step(window.name(), Duration::ZERO);
+        here.progress.step(window.name());
         let runs = profiler.look(window, |_| here.tunnel())?;
         if window == Window::Counters {
             counted = runs;
         }
     }
-    let names: Vec<_> = here.tests.iter().map(ToString::to_string).collect();
     drop(here);
+    let names: Vec<_> = args.tests.iter().map(|test| test.name.as_str()).collect();
     let command = ["convoy speedtest", &switches.join(" ")].join(" ");
-    profiler.report(&format!("`{}`: {}", command.trim_end(), names.join(", ")))?;
+    profiler.report(format!("`{}`: {}", command.trim_end(), names.join(", ")))?;
     Ok(counted)
 }
 
 impl<'a> Here<'a> {
-    /// Builds the namespaces and the tunnel that `args` ask for, with `daemon` at each end; the measurement is
-    /// planned to take `total`.
+    /// Builds the namespaces and the tunnel that `args` ask for, with `daemon` at each end, for a measurement
+    /// of this many steps.
     pub(super) fn build(
         args: &'a SpeedtestArgs,
         daemon: &Implementation,
-        total: Duration,
+        steps: usize,
     ) -> Result<Self, Error> {
-        memory::check(args.peers)?;
         let program = inside::program()?;
-        let agent =
-            |namespace: &convoy_lab::Namespace| inside::traffic(namespace.command(&program));
+        let agent = |namespace: &Namespace| inside::traffic(namespace.command(&program));
         Ok(Self {
             args,
-            tests: args.tests(),
             bed: Bed::with(daemon, agent, &args.tunnel())?,
-            progress: Progress::new(total),
+            progress: Progress::new(steps),
         })
     }
 
@@ -164,19 +154,17 @@ impl<'a> Here<'a> {
             window: self.args.window(),
             progress: &self.progress,
         };
-        path.run_all(&self.tests)
+        path.run_all(&self.args.tests)
     }
 
     /// TCP throughput without a tunnel, in 10⁹ bits a second.
     fn bare(&mut self, name: &str) -> Result<f64, Error> {
-        let window = self.args.window();
-        self.progress
-            .step(name, measure::planned_throughput(window));
+        self.progress.step(name);
         let mut path = measure::Path {
             via: self.bed.bare(),
             ends: &mut self.bed.ends,
             tunnel: None,
-            window,
+            window: self.args.window(),
             progress: &self.progress,
         };
         path.throughput().step(format!("TCP over the {name}"))

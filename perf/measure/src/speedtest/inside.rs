@@ -39,13 +39,10 @@ enum Role {
 pub fn run_inside(args: &InsideArgs) -> Result<(), Error> {
     match &args.role {
         Role::Traffic => Ok(traffic::serve_child()?),
-        Role::CutBatches { interface } => {
-            let off = |feature: &&str| set_feature(interface, feature, false);
-            SEGMENTATION
-                .iter()
-                .try_for_each(off)
-                .step("turn segmentation off")
-        }
+        Role::CutBatches { interface } => SEGMENTATION
+            .iter()
+            .try_for_each(|feature| set_feature(interface, feature, false))
+            .step("turn segmentation off"),
     }
 }
 
@@ -70,8 +67,8 @@ pub(super) fn cut_veth_batches(namespace: &Namespace, interface: &str) -> Result
     match output.status.success() {
         true => Ok(()),
         false => {
-            let reason = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-            Err(Error::Refused(reason))
+            let reason = String::from_utf8_lossy(&output.stderr);
+            Err(Error::Refused(reason.trim().to_owned()))
         }
     }
 }

@@ -1,6 +1,6 @@
 //! One test over one path.
 
-use std::{net::IpAddr, time::Duration};
+use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
 use convoy_lab::{
     measure::{
@@ -13,8 +13,8 @@ use convoy_lab::{
 
 use super::{
     progress::Progress,
-    report::{Histograms, Run},
-    test::{BBR, Tcp, Test},
+    report::Run,
+    test::{Load, Tcp, Test},
 };
 use crate::{Error, error::Step as _};
 
@@ -27,13 +27,17 @@ const LOADED: Duration = Duration::from_secs(2);
 const PING_MARGIN: Duration = Duration::from_millis(200);
 /// Length of a UDP probe; the confirmation takes as long as a TCP run.
 const PROBE: Duration = Duration::from_millis(800);
-/// Probes of an ordinary search, for the progress bar: doubling, bisection, repetitions.
-const USUAL_PROBES: u32 = 14;
 const RATES: Range = Range {
     start: 32_000.0,
     lowest: 1_000.0,
     highest: 4_000_000.0,
 };
+/// The congestion control of the tests with this name.
+const BBR: &str = "bbr";
+
+/// Packets that a TUN read returned (segments, of a super-packet), packets in a batch from the reader to the
+/// event loop, and datagrams in a UDP send.
+const HISTOGRAMS: [&str; 3] = ["packets_per_read", "packets_per_batch", "segments_per_send"];
 
 /// Where tests run.
 pub(super) struct Path<'a> {
@@ -47,38 +51,34 @@ pub(super) struct Path<'a> {
     pub(super) progress: &'a Progress,
 }
 
-/// How long the tests take, for the progress bar.
-pub(super) fn planned(tests: &[Test], window: Duration) -> Duration {
-    let each = tests.iter().map(|test| planned_one(*test, window));
-    IDLE + each.sum::<Duration>()
-}
-
-/// How long [`Path::throughput`] takes, for the progress bar.
-pub(super) fn planned_throughput(window: Duration) -> Duration {
-    WARMUP + window
-}
-
-fn planned_one(test: Test, window: Duration) -> Duration {
-    match test {
-        Test::Tcp(Tcp { ping: true, .. }) => planned_throughput(window),
-        Test::Tcp(_) => planned_throughput(window) + planned_throughput(LOADED.min(window)),
-        Test::Udp(_) => PROBE.min(window) * USUAL_PROBES + window,
-    }
-}
+/// Both daemons before and after a load; none where they are not ours.
+type Usage = Option<[Readings; 2]>;
 
 impl Path<'_> {
+    /// The steps of [`Self::run_all`], for the progress bar.
+    pub(super) fn steps(tests: &[Test]) -> usize {
+        1 + tests.len()
+    }
+
     /// Measures the idle latency, then runs `tests`.
     pub(super) fn run_all(&mut self, tests: &[Test]) -> Result<Vec<Run>, Error> {
-        self.progress.step("idle latency", IDLE);
+        self.progress.step("idle latency");
         let ping_idle_ms = self.ends.ping(self.via, IDLE)?.median_ms;
         let mut runs = Vec::new();
-        for &test in tests {
-            let name = test.to_string();
-            self.progress.step(&name, planned_one(test, self.window));
-            let run = self.run(test, &name).step(name)?;
+        for Test { name, load } in tests {
+            self.progress.step(name);
+            let run = match *load {
+                Load::Tcp(tcp) => self.tcp(tcp),
+                Load::Udp(payload) => self.udp(name, payload),
+            };
+            if let Some(tunnel) = &mut self.tunnel {
+                // A daemon that ended is the reason for every other failure.
+                measure::check(tunnel).step(name)?;
+            }
             runs.push(Run {
+                name: name.clone(),
                 ping_idle_ms,
-                ..run
+                ..run.step(name)?
             });
         }
         Ok(runs)
@@ -86,71 +86,49 @@ impl Path<'_> {
 
     /// TCP up with one stream, in 10⁹ bits a second.
     pub(super) fn throughput(&mut self) -> Result<f64, Error> {
-        let load = self.tcp_load(Direction::Up, 1, self.window);
-        self.ends.begin_tcp(self.via, load)?;
-        let received = self.ends.finish_tcp(load)?;
+        let (received, ..) = self.tcp_run(Tcp::UP, self.window)?;
         Ok(gbps(received.bytes, received.seconds))
     }
 
-    fn run(&mut self, test: Test, name: &str) -> Result<Run, Error> {
-        let run = match test {
-            Test::Tcp(tcp) => self.tcp(name, tcp),
-            Test::Udp(payload) => self.udp(name, payload),
+    fn tcp(&mut self, tcp: Tcp) -> Result<Run, Error> {
+        let (received, latency, usage) = self.tcp_run(tcp, self.window)?;
+        let mut run = Run {
+            congestion_control: received.congestion_control,
+            ..Run::default()
         };
-        if let Some(tunnel) = &mut self.tunnel {
-            // A daemon that ended is the reason for every other failure.
-            measure::check(tunnel)?;
-        }
-        run
-    }
-
-    fn tcp(&mut self, name: &str, tcp: Tcp) -> Result<Run, Error> {
-        let direction = tcp.direction();
-        let load = self.tcp_load(direction, tcp.streams.count(), self.window);
-        let probing = tcp.ping.then(|| self.window.saturating_sub(PING_MARGIN));
-        self.begin_tcp(load, tcp)?;
-        let before = self.read()?;
-        let (received, latency) = self.finish_tcp(load, probing)?;
-        let after = self.read()?;
-
-        let mut run = Run::named(name);
-        run.congestion_control = received.congestion_control;
         if tcp.bbr && run.congestion_control.as_deref() != Some(BBR) {
             return Ok(run);
         }
         run.gbps = Some(gbps(received.bytes, received.seconds));
-        note_usage(&mut run, before, after, direction, received.bytes);
+        note_usage(&mut run, usage, tcp.direction, received.bytes);
         let latency = match latency {
             Some(latency) => Some(latency),
-            None => self.latency_under(tcp)?,
+            // In a run of its own: a ping beside it costs TCP some throughput.
+            None => {
+                let probed = Tcp { ping: true, ..tcp };
+                self.tcp_run(probed, LOADED.min(self.window))?.1
+            }
         };
-        latency
-            .into_iter()
-            .for_each(|latency| note_latency(&mut run, latency));
+        note_latency(&mut run, latency);
         Ok(run)
     }
 
-    /// In a run of its own: a ping beside it costs TCP some throughput.
-    fn latency_under(&mut self, tcp: Tcp) -> Result<Option<LatencyReport>, Error> {
-        let window = LOADED.min(self.window);
-        let load = self.tcp_load(tcp.direction(), tcp.streams.count(), window);
-        self.begin_tcp(load, tcp)?;
-        Ok(self
-            .finish_tcp(load, Some(window.saturating_sub(PING_MARGIN)))?
-            .1)
-    }
-
-    fn begin_tcp(&mut self, load: TcpLoad, tcp: Tcp) -> Result<(), Error> {
-        Ok(self
-            .ends
-            .begin_tcp_under(self.via, load, tcp.bbr.then_some(BBR))?)
-    }
-
-    fn finish_tcp(
+    fn tcp_run(
         &mut self,
-        load: TcpLoad,
-        probing: Option<Duration>,
-    ) -> Result<(TcpReport, Option<LatencyReport>), Error> {
+        tcp: Tcp,
+        window: Duration,
+    ) -> Result<(TcpReport, Option<LatencyReport>, Usage), Error> {
+        let load = TcpLoad {
+            direction: tcp.direction,
+            streams: tcp.streams,
+            warmup: WARMUP,
+            window,
+        };
+        let probing = tcp.ping.then(|| window.saturating_sub(PING_MARGIN));
+        let congestion_control = tcp.bbr.then_some(BBR);
+        self.ends
+            .begin_tcp_under(self.via, load, congestion_control)?;
+        let before = self.read()?;
         if let Some(probing) = probing {
             self.ends.begin_ping(self.via, probing)?;
         }
@@ -158,20 +136,12 @@ impl Path<'_> {
         let latency = probing
             .map(|probing| self.ends.finish_ping(probing))
             .transpose()?;
-        Ok((received, latency))
-    }
-
-    fn tcp_load(&self, direction: Direction, streams: u32, window: Duration) -> TcpLoad {
-        TcpLoad {
-            direction,
-            streams,
-            warmup: WARMUP,
-            window,
-        }
+        let usage = self.usage_since(before)?;
+        Ok((received, latency, usage))
     }
 
     fn udp(&mut self, name: &str, payload: usize) -> Result<Run, Error> {
-        let mut run = Run::named(name);
+        let mut run = Run::default();
         let found = highest_rate(RATES, |attempt| {
             let (trial, attempted) = self.udp_attempt(name, payload, attempt)?;
             if attempt.stage == Stage::Confirm {
@@ -209,7 +179,7 @@ impl Path<'_> {
             self.ends.begin_ping(self.via, probing)?;
         }
         let sent = self.ends.finish_sending_udp(load)?;
-        let after = self.read()?;
+        let usage = self.usage_since(before)?;
         let received = self.ends.finish_receiving_udp()?;
         let trial = trial(sent, received);
 
@@ -218,12 +188,12 @@ impl Path<'_> {
             gbps: Some(gbps(bytes, sent.seconds)),
             loss: Some(trial.loss),
             reordered: Some(received.reordered),
-            ..Run::named(name)
+            ..Run::default()
         };
         if attempt.stage == Stage::Confirm {
-            note_latency(&mut run, self.ends.finish_ping(probing)?);
+            note_latency(&mut run, Some(self.ends.finish_ping(probing)?));
         }
-        note_usage(&mut run, before, after, Direction::Up, bytes);
+        note_usage(&mut run, usage, Direction::Up, bytes);
         Ok((trial, run))
     }
 
@@ -233,6 +203,11 @@ impl Path<'_> {
         };
         measure::check(tunnel)?;
         Ok(Some(measure::read(tunnel)?))
+    }
+
+    fn usage_since(&mut self, before: Option<Readings>) -> Result<Usage, Error> {
+        let after = self.read()?;
+        Ok(before.zip(after).map(|(before, after)| [before, after]))
     }
 }
 
@@ -251,24 +226,16 @@ fn gbps(bytes: u64, seconds: f64) -> f64 {
     bytes as f64 * 8.0 / 1e9 / seconds
 }
 
-fn note_latency(run: &mut Run, latency: LatencyReport) {
-    run.ping_loaded_ms = latency.median_ms;
-    run.ping_loaded_p99_ms = latency.p99_ms;
+fn note_latency(run: &mut Run, latency: Option<LatencyReport>) {
+    run.ping_loaded_ms = latency.as_ref().and_then(|latency| latency.median_ms);
+    run.ping_loaded_p99_ms = latency.and_then(|latency| latency.p99_ms);
 }
 
-fn note_usage(
-    run: &mut Run,
-    before: Option<Readings>,
-    after: Option<Readings>,
-    direction: Direction,
-    bytes: u64,
-) {
-    let (Some(before), Some(after)) = (before, after) else {
+/// A run that delivered nothing has no costs.
+fn note_usage(run: &mut Run, usage: Usage, direction: Direction, bytes: u64) {
+    let Some([before, after]) = usage.filter(|_| bytes > 0) else {
         return;
     };
-    if bytes == 0 {
-        return;
-    }
     let gigabytes = bytes as f64 / 1e9;
     let cpu = after.left.cpu + after.right.cpu - before.left.cpu - before.right.cpu;
     run.cpu_s_per_gb = Some(cpu.as_secs_f64() / gigabytes);
@@ -288,13 +255,9 @@ fn note_usage(
     run.syscalls_per_gb = both.map(|(near, far)| (near + far) as f64 / gigabytes);
 }
 
-fn histograms(counters: &Counters) -> Option<Histograms> {
-    let histogram = |name| Some(counters.histogram(name)?.to_vec());
-    Some(Histograms {
-        packets_per_read: histogram("packets_per_read")?,
-        packets_per_batch: histogram("packets_per_batch")?,
-        segments_per_send: histogram("segments_per_send")?,
-    })
+fn histograms(counters: &Counters) -> Option<BTreeMap<&'static str, Vec<u64>>> {
+    let found = HISTOGRAMS.map(|name| Some((name, counters.histogram(name)?.to_vec())));
+    found.into_iter().collect()
 }
 
 #[cfg(test)]
@@ -304,55 +267,39 @@ mod tests {
 
     use super::*;
 
-    /// The costs of a gigabyte after two readings, each of both daemons: CPU milliseconds, counters.
-    fn noted(direction: Direction, readings: [(u64, [&Value; 2]); 2]) -> Run {
-        let [before, after] = readings.map(|(cpu_ms, counters)| {
+    /// The costs of a gigabyte; both daemons take 1.5 s of CPU time and have these counters.
+    fn noted(direction: Direction, before: [&Value; 2], after: [&Value; 2]) -> Run {
+        let readings = |cpu_ms, counters: [&Value; 2]| {
             let [left, right] = counters.map(|counters| Reading {
                 cpu: Duration::from_millis(cpu_ms),
                 counters: serde_json::from_value(counters.clone()).unwrap(),
             });
-            Some(Readings { left, right })
-        });
+            Readings { left, right }
+        };
+        let usage = [readings(1_000, before), readings(2_500, after)];
         let mut run = Run::default();
-        note_usage(&mut run, before, after, direction, 1_000_000_000);
+        note_usage(&mut run, Some(usage), direction, 1_000_000_000);
         run
     }
 
     #[test]
     fn costs_are_of_both_daemons_and_batches_of_the_one_that_sends() {
-        let before = json!({"syscalls": {"read": 100}});
-        let after = json!({"syscalls": {"read": 400}, "histograms": {"packets_per_read": [0, 0, 8],
-            "packets_per_batch": [0, 3, 0], "segments_per_send": [0]}});
         let idle = json!({"syscalls": {"read": 100}});
-        let readings = [(1_000, [&before, &before]), (2_500, [&after, &idle])];
-        let up = noted(Direction::Up, readings);
-        assert_eq!(
-            (up.cpu_s_per_gb, up.syscalls_per_gb),
-            (Some(3.0), Some(300.0))
-        );
-        assert_eq!(
-            (up.packets_per_read, up.segments_per_send),
-            (Some(2.0), None)
-        );
-        let found = up.histograms.unwrap();
-        assert_eq!(
-            (found.packets_per_read, found.packets_per_batch),
-            (vec![0, 0, 8], vec![0, 3])
-        );
-        assert_eq!(found.segments_per_send, [] as [u64; 0]);
-        assert_eq!(noted(Direction::Down, readings).histograms, None);
-    }
-
-    #[test]
-    fn a_daemon_without_counters_has_cpu_time_and_a_run_that_delivered_nothing_no_costs() {
-        let run = noted(
-            Direction::Up,
-            [(0, [&Value::Null; 2]), (500, [&Value::Null; 2])],
-        );
-        assert_eq!((run.cpu_s_per_gb, run.syscalls_per_gb), (Some(1.0), None));
-        let mut nothing = Run::default();
-        note_usage(&mut nothing, None, None, Direction::Up, 0);
-        assert_eq!(nothing, Run::default());
+        let busy = json!({"syscalls": {"read": 400}, "histograms": {"packets_per_read": [0, 0, 8],
+            "packets_per_batch": [0, 3, 0], "segments_per_send": [0]}});
+        let up = noted(Direction::Up, [&idle; 2], [&busy, &idle]);
+        let costs = (up.cpu_s_per_gb, up.syscalls_per_gb);
+        assert_eq!(costs, (Some(3.0), Some(300.0)));
+        let means = (up.packets_per_read, up.segments_per_send);
+        assert_eq!(means, (Some(2.0), None));
+        let seen = [vec![0, 0, 8], vec![0, 3], vec![]];
+        let expected = HISTOGRAMS.into_iter().zip(seen).collect();
+        assert_eq!(up.histograms, Some(expected));
+        let down = noted(Direction::Down, [&idle; 2], [&busy, &idle]);
+        assert_eq!(down.histograms, None);
+        let foreign = noted(Direction::Up, [&Value::Null; 2], [&Value::Null; 2]);
+        let costs = (foreign.cpu_s_per_gb, foreign.syscalls_per_gb);
+        assert_eq!(costs, (Some(3.0), None));
     }
 
     #[test]

@@ -13,10 +13,10 @@ use convoy_lab::{
 use super::{
     args::SpeedtestArgs,
     inside,
-    measure::{Path, planned},
+    measure::Path,
     progress::Progress,
-    report::{Ceiling, Report},
-    table,
+    report::{self, Runs},
+    text,
 };
 use crate::{Error, error::Step as _};
 
@@ -35,20 +35,21 @@ pub(super) fn serve(address: IpAddr) -> Result<(), Error> {
 /// Measures the way to `server` and prints.
 pub(super) fn measure(args: &SpeedtestArgs, server: &str) -> Result<(), Error> {
     let to = resolve(server)?;
-    let tests = args.tests();
-    let progress = Progress::new(planned(&tests, args.window()));
-    let mut ends = ends(to)?;
+    let progress = Progress::new(Path::steps(&args.tests));
     let mut path = Path {
-        ends: &mut ends,
+        ends: &mut ends(to)?,
         via: to.ip(),
         tunnel: None,
         window: args.window(),
         progress: &progress,
     };
-    let runs = path.run_all(&tests)?;
+    let runs = path.run_all(&args.tests)?;
     drop(progress);
-    let report = Report::new(args.settings(), Ceiling::default(), runs);
-    table::print(&report, args.json)
+    let results = Runs {
+        runs,
+        ..Runs::default()
+    };
+    report::print(args, results, text::of_runs)
 }
 
 fn listen(address: IpAddr) -> std::io::Result<TcpListener> {
@@ -67,11 +68,8 @@ fn ends(to: SocketAddr) -> Result<Ends, Error> {
         "no speed test server answers at {to} (fix: start `convoy speedtest --serve` there, and open \
          TCP port {PORT})"
     ))?;
-    let near = || {
-        Ok::<_, Error>(Agent::spawn(inside::traffic(Command::new(
-            inside::program()?,
-        )))?)
-    };
+    let program = inside::program()?;
+    let near = || Agent::spawn(inside::traffic(Command::new(&program)));
     Ok(Ends::new(near()?, near()?, far)?)
 }
 

@@ -1,27 +1,24 @@
 //! The results of a speed test: the JSON that scripts read, and the source of the tables.
 
+use std::{
+    collections::BTreeMap,
+    io::{self, Write as _},
+};
+
 use convoy_lab::measure::{Host, Sample};
 use serde::Serialize;
 
+use super::{args::SpeedtestArgs, compare::Contrast};
+use crate::Error;
+
 /// The object that `--json` prints. A figure that does not apply is `null`.
 #[derive(Debug, Serialize)]
-pub(super) struct Report {
+pub(super) struct Report<T> {
     pub(super) version: &'static str,
     pub(super) host: Host,
     pub(super) settings: Settings,
-    pub(super) ceiling: Ceiling,
-    pub(super) runs: Vec<Run>,
-    /// The greater peak of the two daemons; none where they are not ours.
-    pub(super) peak_memory_bytes: Option<u64>,
-}
-
-/// The object that `--compare` with `--json` prints.
-#[derive(Debug, Serialize)]
-pub(super) struct ComparisonReport {
-    pub(super) version: &'static str,
-    pub(super) host: Host,
-    pub(super) settings: Settings,
-    pub(super) compare: Comparison,
+    #[serde(flatten)]
+    pub(super) results: T,
 }
 
 /// How the tunnel was run.
@@ -43,8 +40,17 @@ pub(super) struct Settings {
     pub(super) to: Option<String>,
 }
 
+/// What is printed without `--compare`.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Runs {
+    pub(super) ceiling: Ceiling,
+    pub(super) runs: Vec<Run>,
+    /// The greater peak of the two daemons; none where they are not ours.
+    pub(super) peak_memory_bytes: Option<u64>,
+}
+
 /// TCP without a tunnel.
-#[derive(Debug, Clone, Copy, Default, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub(super) struct Ceiling {
     pub(super) gbps: Option<f64>,
     /// Where the veth loses packets as it does with the tunnel.
@@ -75,8 +81,9 @@ pub(super) struct Run {
     pub(super) packets_per_read: Option<f64>,
     /// Of the daemon that sends: datagrams in an average UDP send.
     pub(super) segments_per_send: Option<f64>,
-    /// Of the daemon that sends.
-    pub(super) histograms: Option<Histograms>,
+    /// Of the daemon that sends, how full batches were. Entry `v` of each is how often the value `v` was seen,
+    /// entry 64 also everything above; values behind the last entry were not seen.
+    pub(super) histograms: Option<BTreeMap<&'static str, Vec<u64>>>,
     /// System calls of both daemons' data paths for 10⁹ bytes of payload.
     pub(super) syscalls_per_gb: Option<f64>,
     /// Median round trip without load.
@@ -87,46 +94,16 @@ pub(super) struct Run {
     pub(super) ping_loaded_p99_ms: Option<f64>,
 }
 
-/// How full batches were. Entry `v` of each is how often the value `v` was seen, entry 64 also everything
-/// above; values behind the last entry were not seen.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub(super) struct Histograms {
-    /// Packets that a TUN read returned: segments, of a super-packet.
-    pub(super) packets_per_read: Vec<u64>,
-    /// Packets in a batch from the reader to the event loop.
-    pub(super) packets_per_batch: Vec<u64>,
-    /// Datagrams in a UDP send.
-    pub(super) segments_per_send: Vec<u64>,
-}
-
-impl Run {
-    /// A run of which nothing is known yet.
-    pub(super) fn named(name: &str) -> Self {
-        Self {
-            name: name.to_owned(),
-            ..Self::default()
-        }
-    }
-}
-
-impl Report {
-    /// A report on this program and this machine.
-    pub(super) fn new(settings: Settings, ceiling: Ceiling, runs: Vec<Run>) -> Self {
-        Self {
-            version: env!("CARGO_PKG_VERSION"),
-            host: Host::of_this_machine(),
-            settings,
-            ceiling,
-            runs,
-            peak_memory_bytes: None,
-        }
-    }
+/// What is printed with `--compare`.
+#[derive(Debug, Serialize)]
+pub(super) struct Compare {
+    pub(super) compare: Comparison,
 }
 
 /// Two configurations of the daemon, interleaved.
 #[derive(Debug, Serialize)]
 pub(super) struct Comparison {
-    pub(super) what: String,
+    pub(super) what: Contrast,
     pub(super) rounds: u32,
     pub(super) a: Side,
     pub(super) b: Side,
@@ -151,4 +128,47 @@ pub(super) struct Compared {
     pub(super) b: Option<Sample>,
     /// A divided by B, within each round.
     pub(super) ratio: Option<Sample>,
+}
+
+/// Prints the results on the standard output: as JSON, or as `text` shows them.
+pub(super) fn print<T: Serialize>(
+    args: &SpeedtestArgs,
+    results: T,
+    text: impl FnOnce(&Report<T>) -> String,
+) -> Result<(), Error> {
+    let report = Report::new(Settings::of(args), results);
+    let text = match args.json {
+        true => serde_json::to_string(&report).map_err(io::Error::from)? + "\n",
+        false => text(&report),
+    };
+    let mut output = io::stdout().lock();
+    output.write_all(text.as_bytes())?;
+    Ok(output.flush()?)
+}
+
+impl<T> Report<T> {
+    /// A report on this program and this machine.
+    pub(super) fn new(settings: Settings, results: T) -> Self {
+        Self {
+            version: env!("CARGO_PKG_VERSION"),
+            host: Host::of_this_machine(),
+            settings,
+            results,
+        }
+    }
+}
+
+impl Settings {
+    fn of(args: &SpeedtestArgs) -> Self {
+        let is_here = args.to.is_none();
+        Self {
+            secs: args.secs,
+            daemon: args.switches(),
+            mtu: is_here.then_some(args.mtu),
+            peers: is_here.then_some(args.peers),
+            veth_gso: is_here.then(|| args.veth_gso()),
+            loss_percent: args.loss,
+            to: args.to.clone(),
+        }
+    }
 }

@@ -21,9 +21,10 @@ use convoy_lab::{
 
 use crate::{
     scene::{DEADLINE, Pairing, Scene, convoy_program, output_of},
+    stats::Stats,
     traffic::{answers, ping, tcp_both_ways, udp_echo},
 };
-use relayed::{Relayed, datagrams, stats};
+use relayed::{Relayed, datagrams};
 
 /// Bytes that TCP carries in each direction.
 const BYTES: u64 = 30_000_000;
@@ -156,7 +157,7 @@ fn a_handshake_completes_under_30_percent_loss() {
     let (left, right) = (&scene.left, &scene.right);
     assert!(!answers(left, right.inner_v4()));
     let begun = Instant::now();
-    let is_up = || (stats(left)["counters"]["handshakes"] == 1).then_some(());
+    let is_up = || (Stats::of(left).handshakes() == 1).then_some(());
     let deadline = BETWEEN_INITIATIONS * (attempts - 1) + SLACK;
     assert!(
         eventually(deadline, is_up).is_some(),
@@ -188,7 +189,7 @@ fn a_session_is_renewed_under_30_percent_loss() {
     let (left, right) = (&scene.left, &scene.right);
     let is_renewed = || {
         answers(left, right.inner_v4());
-        (stats(left)["counters"]["handshakes"].as_u64() >= Some(2)).then_some(())
+        (Stats::of(left).handshakes() >= 2).then_some(())
     };
     assert!(eventually(RENEWED, is_renewed).is_some());
     udp_echo(&left.namespace, right, right.inner_v4(), 40, 1_392);

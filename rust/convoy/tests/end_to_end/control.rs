@@ -2,11 +2,12 @@
 
 use std::{net::UdpSocket, process::Stdio};
 
-use convoy_lab::{eventually, wireguard::End};
-use serde_json::Value;
+use convoy_lab::eventually;
+use convoy_stats::Report;
 
 use crate::{
     scene::{DEADLINE, Pairing, Scene, convoy_program, output_of, wg_dump},
+    stats::Stats,
     traffic::ping,
 };
 
@@ -87,7 +88,8 @@ fn a_peer_that_wg_removes_is_no_longer_served() {
         output_of(&scene.left.namespace, "wg", &["show", "wg0", "peers"]),
         ""
     );
-    let before = drops(&scene, "outbound_no_route");
+    let drops = || Stats::of(&scene.left).dropped("outbound_no_route");
+    let before = drops();
     let address = (scene.right.inner_v4(), 7_000);
     let socket = scene
         .left
@@ -98,9 +100,7 @@ fn a_peer_that_wg_removes_is_no_longer_served() {
     for _ in 0..50 {
         socket.send_to(b"lost", address).unwrap();
     }
-    let dropped = eventually(DEADLINE, || {
-        (drops(&scene, "outbound_no_route") >= before + 50).then_some(())
-    });
+    let dropped = eventually(DEADLINE, || (drops() >= before + 50).then_some(()));
     assert!(dropped.is_some());
 }
 
@@ -111,7 +111,8 @@ fn stats_show_why_a_packet_was_dropped() {
     };
     ping(&scene.left, scene.right.inner_v4());
     // The kernel's own multicast has no route either, so the counter may not start at zero.
-    let before = drops(&scene, "outbound_no_route");
+    let drops = || Stats::of(&scene.left).dropped("outbound_no_route");
+    let before = drops();
     let socket = scene
         .left
         .namespace
@@ -122,13 +123,11 @@ fn stats_show_why_a_packet_was_dropped() {
     for _ in 0..50 {
         socket.send_to(b"lost", "10.8.0.99:7000").unwrap();
     }
-    let counted = eventually(DEADLINE, || {
-        (drops(&scene, "outbound_no_route") >= before + 50).then_some(())
-    });
-    assert!(counted.is_some(), "{}", stats(&scene.left));
-    let counters = &stats(&scene.left)["counters"];
-    assert_eq!(counters["handshakes"], 1);
-    assert_eq!(counters["state"]["tun_queue_drops"], "0");
+    let counted = eventually(DEADLINE, || (drops() >= before + 50).then_some(()));
+    let stats = Stats::of(&scene.left);
+    assert!(counted.is_some(), "{stats:?}");
+    assert_eq!(stats.handshakes(), 1);
+    assert_eq!(stats.number("tun_queue_drops"), 0);
 }
 
 #[test]
@@ -136,8 +135,14 @@ fn stats_are_text_unless_json_is_requested() {
     let Some(scene) = Scene::new(Pairing::ConvoyToConvoy) else {
         return;
     };
-    let text = output_of(&scene.left.namespace, convoy_program(), &["stats", "wg0"]);
+    let stats = |arguments: &[&str]| {
+        let arguments = [&["stats", "wg0"], arguments].concat();
+        output_of(&scene.left.namespace, convoy_program(), &arguments)
+    };
+    let text = stats(&[]);
     assert!(text.contains("wg0"), "{text}");
+    let report: Report = serde_json::from_str(&stats(&["--json"])).unwrap();
+    assert_eq!((&*report.interface, report.peers.len()), ("wg0", 1));
     let unknown = scene
         .left
         .namespace
@@ -146,17 +151,4 @@ fn stats_are_text_unless_json_is_requested() {
         .stderr(Stdio::null())
         .status();
     assert!(!unknown.unwrap().success());
-}
-
-fn drops(scene: &Scene, reason: &str) -> u64 {
-    stats(&scene.left)["counters"]["drops"][reason]
-        .as_u64()
-        .unwrap()
-}
-
-/// The output of `convoy stats --json`.
-pub(crate) fn stats(end: &End) -> Value {
-    let arguments = ["stats", "wg0", "--json"];
-    let json = output_of(&end.namespace, convoy_program(), &arguments);
-    serde_json::from_str(&json).unwrap()
 }

@@ -17,7 +17,7 @@ use nix::sys::signal::Signal;
 use tempfile::TempDir;
 
 use crate::{
-    scene::{DEADLINE, convoy, convoy_program, lab, output_of},
+    scene::{DEADLINE, convoy, convoy_program, lab, output_of, wait_for_socket},
     twins::ask_at,
 };
 
@@ -317,13 +317,6 @@ fn fill(writer: &std::io::PipeWriter) {
 
 fn socket_of(namespace: &Namespace) -> PathBuf {
     namespace.run_directory().join("wireguard/wg0.sock")
-}
-
-fn wait_for_socket(namespace: &Namespace) -> PathBuf {
-    let socket = socket_of(namespace);
-    let answers = || UnixStream::connect(&socket).is_ok().then_some(());
-    assert!(eventually(DEADLINE, answers).is_some());
-    socket
 }
 
 fn leaves_nothing(namespace: &Namespace) {

@@ -4,7 +4,7 @@ use std::{
     fs::File,
     os::{
         fd::{AsFd, AsRawFd},
-        unix::net::{UnixDatagram, UnixListener, UnixStream},
+        unix::net::{UnixDatagram, UnixListener},
     },
     process::{Command, Output, Stdio},
 };
@@ -18,7 +18,7 @@ use nix::{
 
 use crate::{
     drop_in::open_tun,
-    scene::{DEADLINE, convoy_program, lab},
+    scene::{DEADLINE, convoy_program, lab, wait_for_socket},
 };
 
 #[test]
@@ -159,19 +159,12 @@ fn run(namespace: &Namespace, command: &mut Command, requests: &[u8]) -> Output 
     let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn().unwrap();
     let pid = Pid::from_raw(child.id() as i32);
-    wait_for_socket(namespace);
-    let socket = namespace.run_directory().join("wireguard/wg0.sock");
+    let socket = wait_for_socket(namespace);
     crate::twins::ask_at(&socket, &[b"get=1\n\n", requests].concat());
     kill(pid, Signal::SIGTERM).unwrap();
     let output = child.wait_with_output().unwrap();
     assert!(!socket.exists(), "{output:?}");
     output
-}
-
-fn wait_for_socket(namespace: &Namespace) {
-    let socket = namespace.run_directory().join("wireguard/wg0.sock");
-    let answers = || UnixStream::connect(&socket).is_ok().then_some(());
-    assert!(eventually(DEADLINE, answers).is_some());
 }
 
 fn wait_for_end(namespace: &Namespace) {

@@ -21,6 +21,7 @@ use convoy_lab::{Namespace, eventually, wireguard::End};
 
 use crate::{
     scene::{DEADLINE, Pairing, Scene, convoy_program, lab, output_of, wg_dump},
+    stats::Stats,
     traffic::{answers, ping, tcp},
 };
 
@@ -128,12 +129,8 @@ fn a_renamed_interface_keeps_its_tunnel() {
     ip(&["link", "set", "office", "up"]);
     ping(left, right.inner_v4());
     ip(&["link", "set", "office", "mtu", "1300"]);
-    let is_known = || stats(&scene).contains("\"mtu\":\"1300\"").then_some(());
-    assert!(
-        eventually(DEADLINE, is_known).is_some(),
-        "{}",
-        stats(&scene)
-    );
+    let mtu_is_known = || (Stats::of(left).number("mtu") == 1300).then_some(());
+    assert!(eventually(DEADLINE, mtu_is_known).is_some());
 }
 
 #[test]
@@ -173,12 +170,8 @@ fn the_state_and_the_mtu_of_a_moved_interface_are_followed() {
     let (left, right) = (&scene.left, &scene.right);
     let inside = scene.lab().namespace("inside").unwrap();
     move_to(&left.namespace, &inside, "1350");
-    let is_known = || stats(&scene).contains("\"mtu\":\"1350\"").then_some(());
-    assert!(
-        eventually(DEADLINE, is_known).is_some(),
-        "{}",
-        stats(&scene)
-    );
+    let mtu_is_known = || (Stats::of(left).number("mtu") == 1350).then_some(());
+    assert!(eventually(DEADLINE, mtu_is_known).is_some());
     ping_from(&inside, right);
     assert!(answers(right, left.inner_v4()));
     inside.link().set_down("wg0").unwrap();
@@ -220,9 +213,4 @@ fn move_to(from: &Namespace, to: &Namespace, mtu: &str) {
 fn ping_from(namespace: &Namespace, to: &End) {
     let to = to.inner_v4().to_string();
     output_of(namespace, "ping", &["-n", "-c1", "-W20", &to]);
-}
-
-fn stats(scene: &Scene) -> String {
-    let answer = scene.left.daemon.request("get=convoy_stats\n\n").unwrap();
-    answer.replace(' ', "")
 }

@@ -11,11 +11,11 @@
 
 use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
-use convoy_lab::{PacketSocket, eventually, wireguard::KeyPair};
+use convoy_lab::{PacketSocket, eventually, measure::Counters, wireguard::KeyPair};
 
 use crate::{
-    control::stats,
     scene::{DEADLINE, Pairing, Scene},
+    stats::Stats,
     traffic::{ping, tcp_both_ways},
 };
 
@@ -83,7 +83,7 @@ struct Malice {
     scene: Scene,
     wire: PacketSocket,
     tap: PacketSocket,
-    drops: BTreeMap<String, u64>,
+    counted: Counters,
 }
 
 impl Malice {
@@ -98,7 +98,7 @@ impl Malice {
         let mut malice = Self {
             wire: PacketSocket::sending(&scene.left.namespace, WG).unwrap(),
             tap: PacketSocket::hearing(&scene.right.namespace, WG).unwrap(),
-            drops: BTreeMap::new(),
+            counted: Counters::default(),
             scene,
         };
         malice.new_drops();
@@ -123,14 +123,10 @@ impl Malice {
 
     /// Packets that the right end has received and dropped since the last call, by reason.
     fn new_drops(&mut self) -> BTreeMap<String, u64> {
-        let stats = stats(&self.scene.right);
-        let drops: BTreeMap<String, u64> =
-            serde_json::from_value(stats["counters"]["drops"].clone()).unwrap();
-        let before = std::mem::replace(&mut self.drops, drops);
-        let now = self.drops.iter();
-        let new = now.map(|(reason, n)| (reason.clone(), n - before.get(reason).unwrap_or(&0)));
-        new.filter(|(reason, n)| reason.starts_with("inbound") && *n > 0)
-            .collect()
+        let now = Stats::of(&self.scene.right).clone();
+        let new = now.since(&std::mem::replace(&mut self.counted, now.clone()));
+        let drops = new.inbound_drops();
+        drops.map(|(reason, n)| (reason.to_owned(), n)).collect()
     }
 
     fn honest_packets_pass(self) -> Self {

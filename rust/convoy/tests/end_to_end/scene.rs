@@ -3,6 +3,7 @@
 use std::{
     env, fs,
     ops::{Deref, DerefMut},
+    os::unix::net::UnixStream,
     path::PathBuf,
     process::Output,
     sync::{Mutex, MutexGuard, PoisonError},
@@ -11,7 +12,7 @@ use std::{
 };
 
 use convoy_lab::{
-    Lab, Namespace, require_programs, require_root_lab,
+    Lab, Namespace, Pid, eventually, require_programs, require_root_lab,
     wireguard::{Daemon, End, Implementation, Tunnel, TunnelOptions},
 };
 
@@ -179,6 +180,25 @@ pub(crate) fn output_of(
         "{program} {arguments:?}: {status}\n{stdout}{stderr}"
     );
     stdout
+}
+
+/// Processes in the namespace other than its holder.
+pub(crate) fn processes(namespace: &Namespace) -> Vec<Pid> {
+    let network = |pid: Pid| fs::read_link(format!("/proc/{pid}/ns/net")).ok();
+    let holder = namespace.pid();
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    entries
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok().map(Pid::from_raw))
+        .filter(|&pid| pid != holder && network(pid) == network(holder))
+        .collect()
+}
+
+/// Waits until a daemon in the namespace answers for `wg0`, and returns its socket.
+pub(crate) fn wait_for_socket(namespace: &Namespace) -> PathBuf {
+    let socket = namespace.run_directory().join("wireguard/wg0.sock");
+    let answers = || UnixStream::connect(&socket).is_ok().then_some(());
+    assert!(eventually(DEADLINE, answers).is_some());
+    socket
 }
 
 /// The fields of one line of `wg show IFACE dump`; line 0 is the interface, line 1 the peer.

@@ -12,13 +12,10 @@
 use std::{env, fs, path::Path};
 
 use convoy_lab::{Lab, Namespace, eventually, wireguard::Daemon};
-use nix::{
-    sys::signal::{Signal, kill},
-    unistd::Pid,
-};
+use nix::sys::signal::{Signal, kill};
 
 use crate::{
-    scene::{DEADLINE, convoy_program, lab, output_of, wireguard_go},
+    scene::{DEADLINE, convoy_program, lab, output_of, processes, wireguard_go},
     twins::{private_key, public_key, reference},
 };
 
@@ -207,8 +204,8 @@ impl<'a> Client<'a> {
     }
 
     fn kill_daemon(&self) {
-        for pid in self.processes() {
-            kill(Pid::from_raw(pid.parse().unwrap()), Signal::SIGKILL).unwrap();
+        for pid in processes(&self.namespace) {
+            kill(pid, Signal::SIGKILL).unwrap();
         }
         // A dying process leaves the namespace before its interface is gone.
         let is_gone = || (!self.namespace.link().exists("wg0")).then_some(());
@@ -242,22 +239,11 @@ impl<'a> Client<'a> {
             "{}",
             self.host()
         );
-        let is_alone = || self.processes().is_empty().then_some(());
+        let is_alone = || processes(&self.namespace).is_empty().then_some(());
         assert!(
             eventually(DEADLINE, is_alone).is_some(),
             "{:?}",
-            self.processes()
+            processes(&self.namespace)
         );
-    }
-
-    /// Processes in the namespace other than its holder.
-    fn processes(&self) -> Vec<String> {
-        let network = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/net")).ok();
-        let holder = self.namespace.pid().to_string();
-        let entries = fs::read_dir("/proc").unwrap().flatten();
-        entries
-            .filter_map(|entry| entry.file_name().into_string().ok())
-            .filter(|pid| *pid != holder && network(pid) == network(&holder))
-            .collect()
     }
 }

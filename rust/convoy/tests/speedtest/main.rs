@@ -22,18 +22,16 @@ fn json_is_one_object_with_the_promised_keys() {
     let Some(_turn) = turn("json_is_one_object_with_the_promised_keys") else {
         return;
     };
-    let report = json("--secs 1 --tests tcp-up,tcp-up-ping,tcp-up-bbr --json");
+    let report = json("--secs 1 --tests tcp-up,tcp-up-ping,tcp-up-bbr,udp-1200 --json");
     assert!(report["version"].is_string());
     assert!(report["host"]["kernel"].is_string());
     assert!(report["ceiling"]["gbps"].as_f64().unwrap() > 0.0);
     assert!(report["ceiling"]["gbps_same_loss"].is_null());
-    let [plain, ping, bbr] = &report["runs"].as_array().unwrap()[..] else {
+    let [plain, ping, bbr, udp] = &report["runs"].as_array().unwrap()[..] else {
         panic!("{report}");
     };
-    assert_eq!(
-        [&plain["name"], &ping["name"], &bbr["name"]],
-        ["tcp-up", "tcp-up-ping", "tcp-up-bbr"]
-    );
+    let names = [plain, ping, bbr, udp].map(|run| run["name"].as_str().unwrap());
+    assert_eq!(names, ["tcp-up", "tcp-up-ping", "tcp-up-bbr", "udp-1200"]);
     for figure in [
         "gbps",
         "cpu_s_per_gb",
@@ -55,18 +53,9 @@ fn json_is_one_object_with_the_promised_keys() {
     // Where the kernel does not allow BBR there is no figure under another congestion control.
     let is_bbr = bbr["congestion_control"] == "bbr";
     assert_eq!(is_bbr, bbr["gbps"].is_number(), "{bbr}");
-}
-
-#[test]
-fn udp_has_a_rate_and_a_loss_of_at_most_one_percent() {
-    let Some(_turn) = turn("udp_has_a_rate_and_a_loss_of_at_most_one_percent") else {
-        return;
-    };
-    let report = json("--secs 1 --tests udp-1200 --json");
-    let run = &report["runs"][0];
-    assert!(run["kpps"].as_f64().unwrap() >= 1.0, "{run}");
-    let confirmed = run["confirmed"] == Value::Bool(true);
-    assert!(!confirmed || run["loss"].as_f64().unwrap() <= 0.01, "{run}");
+    assert!(udp["kpps"].as_f64().unwrap() >= 1.0, "{udp}");
+    let confirmed = udp["confirmed"] == Value::Bool(true);
+    assert!(!confirmed || udp["loss"].as_f64().unwrap() <= 0.01, "{udp}");
 }
 
 #[test]
@@ -186,12 +175,16 @@ fn turn_with_perf(test: &str) -> Option<MutexGuard<'static, ()>> {
 
 /// Runs a speed test with these arguments, separated by spaces.
 fn speedtest(arguments: &str) -> Output {
+    let arguments = arguments.split(' ');
+    let arguments: Vec<_> = ["speedtest"].into_iter().chain(arguments).collect();
+    convoy(&arguments).output().unwrap()
+}
+
+/// The program with these arguments.
+fn convoy(arguments: &[&str]) -> Command {
     let mut command = Command::new(PROGRAM);
+    command.args(arguments);
     command
-        .arg("speedtest")
-        .args(arguments.split(' '))
-        .output()
-        .unwrap()
 }
 
 /// The object on the standard output, which must hold nothing else.

@@ -11,7 +11,7 @@ use convoy_perf::profile::Stacks;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::{PROGRAM, parsed, speedtest, turn_with_perf};
+use crate::{PROGRAM, convoy, parsed, speedtest, turn_with_perf};
 
 pub(crate) const EVENT_LOOP: &str = "tunnel";
 pub(crate) const READING: &str = "PacketIo>::read";
@@ -23,31 +23,24 @@ fn a_speed_test_writes_a_profile_of_both_daemons() {
         return;
     };
     let (_outer, out) = place();
-    let report = parsed(&speedtest(&format!(
-        "--secs 1 --json --profile {}",
-        out.display()
-    )));
+    let arguments = format!("--secs 1 --json --profile {}", out.display());
+    let report = parsed(&speedtest(&arguments));
     assert_eq!(report["runs"].as_array().unwrap().len(), 1);
     assert_eq!(report["runs"][0]["name"], "tcp-up");
     let expected = "flamegraph.svg profile.perf report.md shares.json stat.json syscalls.json";
     assert_eq!(files(&out), expected);
 
     let stacks = stacks(&out);
-    let processes = stacks.processes();
-    assert_eq!(processes.len(), 2);
-    for process in processes {
+    assert_eq!(stacks.processes().len(), 2);
+    for process in stacks.processes() {
         let own = stacks.of_process(process);
-        assert!(
-            own.iter().any(|(thread, ..)| thread == EVENT_LOOP),
-            "{process}"
-        );
+        let mut threads = own.iter().map(|(thread, ..)| thread);
+        assert!(threads.any(|thread| thread == EVENT_LOOP), "{process}");
     }
     for stage in ["chacha20_poly1305", READING, WRITING] {
         let mut functions = stacks.iter().flat_map(|(_, functions, _)| functions);
-        assert!(
-            functions.any(|function| function.contains(stage)),
-            "{stage}"
-        );
+        let found = functions.any(|function| function.contains(stage));
+        assert!(found, "{stage}");
     }
     let text = fs::read_to_string(out.join("profile.perf")).unwrap();
     assert!(text.starts_with("# ========\n"), "the header is missing");
@@ -55,15 +48,12 @@ fn a_speed_test_writes_a_profile_of_both_daemons() {
     let syscalls = json(&out, "syscalls.json");
     assert!(syscalls["gigabytes"].as_f64().unwrap() > 0.0, "{syscalls}");
     let named = |kind: &str, start: &str| {
-        let calls = syscalls[kind].as_array().unwrap().iter();
-        let is_named = |call: &&Value| call["name"].as_str().unwrap().starts_with(start);
-        calls.clone().find(is_named).cloned().unwrap()
+        let mut calls = syscalls[kind].as_array().unwrap().iter();
+        let call = calls.find(|call| call["name"].as_str().unwrap().starts_with(start));
+        call.unwrap()["calls_per_gb"].as_f64().unwrap()
     };
-    assert!(
-        named("calls", "sendmsg")["calls_per_gb"].as_f64().unwrap() > 0.0,
-        "{syscalls}"
-    );
-    named("waits", "epoll_");
+    assert!(named("calls", "sendmsg") > 0.0, "{syscalls}");
+    assert!(named("waits", "epoll_") > 0.0, "{syscalls}");
     let shares = json(&out, "shares.json");
     assert_eq!(shares["all"]["samples"], stacks.total());
     assert!(shares["sends_per_gb"].as_f64().unwrap() > 0.0, "{shares}");
@@ -77,12 +67,7 @@ fn a_speed_test_writes_a_profile_of_both_daemons() {
     assert_ne!(stat["cycles"].as_f64(), Some(0.0), "{stat}");
 
     let page = fs::read_to_string(out.join("report.md")).unwrap();
-    for part in [
-        "| AEAD |",
-        "chacha20_poly1305",
-        "calls/GB**",
-        "| `tunnel` |",
-    ] {
+    for part in ["AEAD", "chacha20_poly1305", "calls/GB**", "| `tunnel`"] {
         assert!(page.contains(part), "{part}: {page}");
     }
     let svg = fs::read_to_string(out.join("flamegraph.svg")).unwrap();
@@ -100,23 +85,14 @@ fn a_running_daemon_is_found_by_its_process_and_by_its_interface() {
     let mut bed = busy_bed();
     let (_first, by_process) = place();
     let pid = bed.tunnel.left.daemon.pid().to_string();
-    let mut profile = Command::new(PROGRAM);
-    profile.args(["profile", "--pid", &pid, "--secs", "1", "--out"]);
+    let mut profile = convoy(&["profile", "--pid", &pid, "--secs", "1", "--out"]);
     succeeds(profile.arg(&by_process));
     let syscalls = json(&by_process, "syscalls.json");
     assert!(syscalls["gigabytes"].as_f64().unwrap() > 0.0, "{syscalls}");
 
     let (_second, by_interface) = place();
     let mut profile = bed.tunnel.left.namespace.command(PROGRAM);
-    profile.args([
-        "profile",
-        "wg0",
-        "--secs",
-        "1",
-        "--call-graph",
-        "dwarf",
-        "--out",
-    ]);
+    profile.args("profile wg0 --secs 1 --call-graph dwarf --out".split(' '));
     succeeds(profile.arg(&by_interface).arg("--compare").arg(&by_process));
     let svg = fs::read_to_string(by_interface.join("flamegraph-diff.svg")).unwrap();
     assert!(svg.contains("red: a greater share"), "{svg}");
@@ -156,11 +132,8 @@ pub(crate) fn place() -> (TempDir, PathBuf) {
 
 pub(crate) fn succeeds(command: &mut Command) {
     let output = command.output().unwrap();
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
 }
 
 /// The names of its files in order, separated by spaces.

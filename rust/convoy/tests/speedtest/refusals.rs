@@ -1,4 +1,4 @@
-//! Whatever stands in the way of a profile is named, and leaves neither a process nor half a profile.
+//! A profile that cannot be made says why, and leaves neither a process nor half a profile.
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use crate::death::{MARK, assert_nothing_left, interfaces};
 use crate::profile::{busy_bed, files, place};
-use crate::{PROGRAM, turn_with_perf};
+use crate::{PROGRAM, convoy, turn_with_perf};
 
 const DEADLINE: Duration = Duration::from_secs(120);
 const NOBODY: u32 = 65_534;
@@ -28,11 +28,9 @@ fn an_interrupt_leaves_no_process_and_no_half_profile() {
     for moment in ["counting (perf", "counting system calls"] {
         let (outer, out) = place();
         let mark = format!("{test}:{moment}");
-        let mut command = Command::new(PROGRAM);
-        command
-            .args(["speedtest", "--secs", "1", "--profile"])
-            .arg(&out);
-        let (mut process, said) = start_until(command.env(MARK, &mark), &outer, moment);
+        let mut command = convoy(&["speedtest", "--secs", "1", "--profile"]);
+        let command = command.arg(&out).env(MARK, &mark);
+        let (mut process, said) = start_until(command, &outer, moment);
         kill(Pid::from_raw(process.id().cast_signed()), Signal::SIGINT).unwrap();
         assert_eq!(process.wait().unwrap().code(), Some(130), "{}", said());
         assert!(said().contains("interrupted"), "{}", said());
@@ -49,15 +47,8 @@ fn a_daemon_that_ends_is_named() {
     let bed = busy_bed();
     let (outer, out) = place();
     let daemon = &bed.tunnel.left.daemon;
-    let mut command = Command::new(PROGRAM);
-    command.args([
-        "profile",
-        "--pid",
-        &daemon.pid().to_string(),
-        "--secs",
-        "2",
-        "--out",
-    ]);
+    let pid = daemon.pid().to_string();
+    let mut command = convoy(&["profile", "--pid", &pid, "--secs", "2", "--out"]);
     let (mut process, said) = start_until(command.arg(&out), &outer, "recording (perf");
     daemon.signal(Signal::SIGKILL).unwrap();
     assert_eq!(process.wait().unwrap().code(), Some(1), "{}", said());
@@ -80,46 +71,42 @@ fn missing_tools_and_rights_are_named_with_their_fix() {
     fs::copy(PROGRAM, &program).unwrap();
     let profile = |out: &Path| {
         let mut command = Command::new(&program);
-        command
-            .args(["profile", "--pid", &pid, "--secs", "1", "--out"])
-            .arg(out);
+        command.args(["profile", "--pid", &pid, "--secs", "1", "--out"]);
+        command.arg(out);
         command
     };
     let open = tempfile::tempdir().unwrap();
     fs::set_permissions(open.path(), Permissions::from_mode(0o777)).unwrap();
 
-    refused(
-        profile(&out).env("PATH", outer.path()),
-        &["perf is not installed", "fix: "],
-    );
-    refused(&mut profile(outer.path()), &["is not empty (fix: "]);
     let named = out.to_str().unwrap();
-    refused(
-        profile(&out).uid(NOBODY).gid(NOBODY),
-        &[named, "Permission denied"],
-    );
-    refused(
-        profile(open.path()).uid(NOBODY).gid(NOBODY),
-        &["fix: run as root"],
-    );
+    let as_nobody = |out: &Path| {
+        let mut command = profile(out);
+        command.uid(NOBODY).gid(NOBODY);
+        command
+    };
+    let without_tools = &mut profile(&out);
+    without_tools.env("PATH", outer.path());
+    refused(without_tools, &["perf is not installed", "fix: "]);
+    refused(&mut profile(outer.path()), &["is not empty (fix: "]);
+    refused(&mut as_nobody(&out), &[named, "Permission denied"]);
+    refused(&mut as_nobody(open.path()), &["fix: run as root"]);
     assert!(fs::read_dir(open.path()).unwrap().next().is_none());
     assert!(!out.exists());
 }
 
 #[test]
 fn a_name_or_a_process_of_no_daemon_is_refused() {
-    let profile = |arguments: &[&str], part| {
-        refused(
-            Command::new(PROGRAM).arg("profile").args(arguments),
-            &[part],
-        );
-    };
-    profile(&["no-such-one"], "no daemon answers for no-such-one");
-    profile(
-        &["--pid", &std::process::id().to_string()],
-        "is no convoy daemon",
-    );
-    profile(&[], "which daemon?");
+    let me = std::process::id().to_string();
+    for (arguments, part) in [
+        (
+            &["profile", "no-such-one"][..],
+            "no daemon answers for no-such-one",
+        ),
+        (&["profile", "--pid", &me], "is no convoy daemon"),
+        (&["profile"], "which daemon?"),
+    ] {
+        refused(&mut convoy(arguments), &[part]);
+    }
     assert!(!Path::new("convoy-profile").exists());
 }
 
@@ -128,16 +115,12 @@ fn a_text_that_is_truncated_or_polluted_is_refused_with_its_line() {
     let sample = "tunnel 1/2 1.5: 100 cycles: \n\t1 f+0x1 (a)\n\n";
     let polluted = format!("{sample}Warning: lost 3 events\n{sample}");
     let truncated = "line 2: the text ends in the middle";
-    let foreign = "line 4: this is no part of a sample: \"Warning: lost";
+    let foreign = "line 4: this is no sample of `perf script -F +pid`: \"Warning: lost";
     let (outer, out) = place();
     let text = outer.path().join("by-hand.perf");
     let read = || {
-        let mut command = Command::new(PROGRAM);
-        command
-            .args(["profile", "--read"])
-            .arg(&text)
-            .arg("--out")
-            .arg(&out);
+        let mut command = convoy(&["profile", "--read"]);
+        command.arg(&text).arg("--out").arg(&out);
         command
     };
     for (content, expected) in [
@@ -147,15 +130,13 @@ fn a_text_that_is_truncated_or_polluted_is_refused_with_its_line() {
         (&polluted, foreign),
     ] {
         fs::write(&text, content).unwrap();
-        refused(&mut read(), &[&format!("by-hand.perf, {expected}")]);
+        refused(&mut read(), &[&format!("by-hand.perf: {expected}")]);
         assert!(!out.exists());
     }
     fs::write(&text, sample).unwrap();
     assert!(read().output().unwrap().status.success());
-    assert_eq!(
-        files(&out),
-        "flamegraph.svg profile.perf report.md shares.json"
-    );
+    let expected = "flamegraph.svg profile.perf report.md shares.json";
+    assert_eq!(files(&out), expected);
 }
 
 /// Starts `command`, and waits until it says that it is at `moment`; returns its output so far.

@@ -19,10 +19,10 @@ use convoy_lab::{
     wireguard::{End, Identity},
 };
 use nix::sys::socket::{setsockopt, sockopt};
-use serde_json::Value;
 
 use crate::{
     scene::{DEADLINE, convoy, lab},
+    stats::Stats,
     traffic::ping,
 };
 
@@ -91,8 +91,7 @@ impl Relayed {
         let taken = || {
             let link = self.left.namespace.link();
             let refused = link.statistics(self.left.daemon.interface()).unwrap();
-            let outbound = &stats(&self.left)["counters"]["outbound"]["packets"];
-            outbound.as_u64().unwrap() + refused.tx_dropped
+            Stats::of(&self.left).outbound_packets() + refused.tx_dropped
         };
         let before = (taken(), self.all_is_counted().census.packets);
         for number in 0..FLOW {
@@ -147,7 +146,7 @@ impl Drop for Relayed {
         }
         for end in [&self.left, &self.right] {
             let label = end.namespace.label();
-            eprintln!("--- {label} counted {}", stats(end));
+            eprintln!("--- {label} counted {:?}", Stats::of(end));
             eprintln!("--- {label} daemon wrote:\n{}", end.daemon.log());
         }
     }
@@ -173,21 +172,17 @@ impl Counted {
             "inbound_unknown_session",
             "inbound_expired_session",
         ];
-        let stats = stats(end);
-        let counters = &stats["counters"];
-        let drop = |reason: &str| counters["drops"][reason].as_u64().unwrap();
-        let drops = counters["drops"].as_object().unwrap();
-        let inbound = drops.keys().filter(|reason| reason.starts_with("inbound_"));
-        let all: u64 = inbound.map(|reason| drop(reason)).sum();
+        let stats = Stats::of(end);
+        let drop = |reason: &str| stats.dropped(reason);
+        let all: u64 = stats.inbound_drops().map(|(_, count)| count).sum();
         let (replay, behind_window) = (drop("inbound_replay"), drop("inbound_behind_window"));
         let foreign = FOREIGN.into_iter().map(drop).sum();
-        let kernel = counters["state"]["udp_kernel_drops"].as_str().unwrap();
         Self {
-            packets: counters["inbound"]["packets"].as_u64().unwrap(),
+            packets: stats.inbound_packets(),
             replay,
             behind_window,
             foreign,
-            others: all - replay - behind_window - foreign + kernel.parse::<u64>().unwrap(),
+            others: all - replay - behind_window - foreign + stats.number("udp_kernel_drops"),
         }
     }
 
@@ -201,21 +196,13 @@ impl Counted {
     }
 }
 
-/// The report of `convoy stats --json` for an end.
-pub(crate) fn stats(end: &End) -> Value {
-    let answer = end.daemon.request("get=convoy_stats\n\n").unwrap();
-    let json = answer.lines().next().unwrap().strip_prefix("convoy_stats=");
-    serde_json::from_str(json.unwrap()).unwrap()
-}
-
 /// Datagrams that an end has sent or received, from the histogram of its system calls.
 pub(crate) fn datagrams(end: &End, histogram: &str) -> u64 {
-    let stats = stats(end);
-    let counts = &stats["counters"]["histograms"][histogram];
-    let counts = counts.as_array().unwrap().iter();
+    let stats = Stats::of(end);
+    let counts = stats.histograms[histogram].iter();
     (0..)
         .zip(counts)
-        .map(|(size, count): (u64, _)| size * count.as_u64().unwrap())
+        .map(|(size, count): (u64, _)| size * count)
         .sum()
 }
 

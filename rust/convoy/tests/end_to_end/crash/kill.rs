@@ -1,7 +1,7 @@
 //! `kill -9` at random moments never prevents the next start.
 
 use std::{
-    env, fs,
+    env,
     io::Write,
     os::unix::net::UnixStream,
     process::Stdio,
@@ -11,15 +11,12 @@ use std::{
 };
 
 use convoy_lab::{Namespace, eventually, wireguard::Daemon};
-use nix::{
-    sys::signal::{Signal, kill},
-    unistd::Pid,
-};
+use nix::sys::signal::{Signal, kill};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 
 use super::{socket_of, starts};
 use crate::{
-    scene::{DEADLINE, Pairing, Scene, convoy, convoy_program, lab, output_of},
+    scene::{DEADLINE, Pairing, Scene, convoy, convoy_program, lab, output_of, processes},
     traffic::answers,
 };
 
@@ -143,19 +140,6 @@ fn kill_all(namespace: &Namespace) {
         // It may have ended in the meantime.
         let _ = kill(pid, Signal::SIGKILL);
     }
-}
-
-/// Processes in the namespace other than its holder.
-fn processes(namespace: &Namespace) -> Vec<Pid> {
-    let network = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/net")).ok();
-    let inside = network(&namespace.pid().to_string());
-    let entries = fs::read_dir("/proc").unwrap().flatten();
-    entries
-        .filter_map(|entry| entry.file_name().into_string().ok())
-        .filter(|pid| network(pid) == inside)
-        .filter_map(|pid| pid.parse().ok().map(Pid::from_raw))
-        .filter(|pid| *pid != namespace.pid())
-        .collect()
 }
 
 /// Interfaces, addresses, rules and routes.
