@@ -2,7 +2,7 @@
 
 use std::{error::Error as StdError, io, path::PathBuf};
 
-use convoy_lab::{LabError, Pid, measure::MeasureError, traffic::TrafficError};
+use convoy_lab::{LabError, Pid};
 
 use crate::speedtest::TooLarge;
 
@@ -23,15 +23,9 @@ pub enum Error {
     /// The packets of a test would be fragmented.
     #[error(transparent)]
     TooLarge(#[from] TooLarge),
-    /// The namespaces, or a daemon in them.
+    /// The namespaces, a daemon in them, or the traffic.
     #[error(transparent)]
     Lab(#[from] LabError),
-    /// The traffic.
-    #[error(transparent)]
-    Traffic(#[from] TrafficError),
-    /// The tunnel that is measured.
-    #[error(transparent)]
-    Measure(#[from] MeasureError),
     /// Output that cannot be written.
     #[error(transparent)]
     Io(#[from] io::Error),

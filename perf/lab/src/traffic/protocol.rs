@@ -4,56 +4,45 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
-/// Version of this protocol, announced in [`Event::Hello`]; it changes when a message does.
-pub const PROTOCOL: u32 = 3;
+/// Version of this protocol, announced in [`Hello`]; it changes when a message does.
+pub(super) const PROTOCOL: u32 = 4;
 
-/// One job for an agent.
+/// The first answer of every agent.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Hello {
+    /// Its [`PROTOCOL`].
+    pub(super) protocol: u32,
+    /// The program's version, for messages.
+    pub(super) version: String,
+}
+
+/// One job for an agent. A job that listens first answers the port, a `u16`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(tag = "do", rename_all = "snake_case")]
-pub enum Request {
+#[serde(rename_all = "snake_case")]
+pub enum Job {
     /// One end of a set of TCP streams.
     Tcp(TcpJob),
     /// One end of a paced UDP flow.
     Udp(UdpJob),
-    /// Answer latency probes, as [`Request::Answer`] does but at ordinary priority.
-    Echo,
-    /// Probe an [`Request::Echo`] of another agent.
+    /// Answer probes and requests over TCP and UDP, on one port, until the agent ends.
+    Answer {
+        /// Answer before ordinary threads run, so that a round trip is the network's.
+        first: bool,
+    },
+    /// Probe an agent that answers.
     Ping(PingJob),
-    /// Answer requests over TCP and UDP, on one port and before ordinary threads, until the agent
-    /// ends; only [`Event::Ready`] follows.
-    Answer,
-    /// Send requests to an [`Request::Answer`] of another agent.
+    /// Send requests to an agent that answers.
     RoundTrips(RoundTripJob),
 }
 
-/// Which end opens the flow. In tests between hosts the caller connects whichever way the data goes,
-/// since its firewall may not let the other end in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum End {
-    /// Waits for the other end on a port of its own, which [`Event::Ready`] names.
-    Listen,
-    /// Opens the flow to this address.
-    Connect(SocketAddr),
-}
-
-/// Which way the data goes, seen from the agent that is asked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Flow {
-    /// This end sends.
-    Send,
-    /// This end receives and counts.
-    Receive,
-}
-
-/// One end of `streams` parallel TCP streams.
+/// One end of `streams` parallel TCP streams. The receiver answers `()` when it begins to count; both
+/// end with a [`TcpReport`].
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct TcpJob {
-    /// Which end connects.
-    pub end: End,
-    /// Which way the data goes.
-    pub flow: Flow,
+    /// The other end, which listens; none lets this end listen.
+    pub to: Option<SocketAddr>,
+    /// Whether this end sends; otherwise it receives and counts.
+    pub sends: bool,
     /// Number of parallel connections, 1 to 64.
     pub streams: u32,
     /// Seconds after the last connection is open that are not counted.
@@ -61,17 +50,15 @@ pub struct TcpJob {
     /// Seconds that are counted, by the receiving end.
     pub window_s: f64,
     /// Congestion control that the sending end asks its kernel for, as `bbr`; none takes the default.
-    #[serde(default)]
     pub congestion_control: Option<String>,
 }
 
-/// One end of a UDP flow at a constant rate.
+/// One end of a UDP flow at a constant rate. The sender answers `()` when it begins, then [`UdpSent`];
+/// the receiver answers [`UdpReceived`].
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct UdpJob {
-    /// Which end speaks first.
-    pub end: End,
-    /// Which way the data goes.
-    pub flow: Flow,
+    /// The receiver, to which this end sends; none makes this end the receiver.
+    pub to: Option<SocketAddr>,
     /// UDP payload in bytes, 16 to 65,507.
     pub payload: usize,
     /// Packets a second.
@@ -84,15 +71,15 @@ pub struct UdpJob {
 
 impl UdpJob {
     /// Packets in the whole schedule.
-    pub fn packets(&self) -> u64 {
+    pub(super) fn packets(&self) -> u64 {
         (self.rate_pps * self.seconds).round() as u64
     }
 }
 
-/// Probes of 32 bytes, one each interval.
+/// Probes of 32 bytes, one each interval; answered by a [`LatencyReport`].
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct PingJob {
-    /// The echo.
+    /// The answering agent.
     pub to: SocketAddr,
     /// Milliseconds between probes.
     pub interval_ms: u64,
@@ -100,7 +87,7 @@ pub struct PingJob {
     pub seconds: f64,
 }
 
-/// Requests of 32 bytes with answers as long, one in flight.
+/// Requests of 32 bytes with answers as long, one in flight; answered by a [`RoundTripReport`].
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RoundTripJob {
     /// The answering agent.
@@ -123,43 +110,6 @@ pub enum Exchange {
     Udp,
 }
 
-/// Messages of an agent.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(tag = "event", rename_all = "snake_case")]
-pub enum Event {
-    /// First line of every agent.
-    Hello {
-        /// Its [`PROTOCOL`].
-        protocol: u32,
-        /// The program's version, for messages.
-        version: String,
-    },
-    /// The listening end is bound.
-    Ready {
-        /// TCP or UDP port.
-        port: u16,
-    },
-    /// A receiving TCP end begins to count, or a sending UDP end begins to send.
-    Started,
-    /// The receiving TCP end is done.
-    TcpReceived(TcpReport),
-    /// The sending TCP end is done.
-    TcpSent(TcpReport),
-    /// The sending UDP end is done.
-    UdpSent(UdpSent),
-    /// The receiving UDP end is done.
-    UdpReceived(UdpReceived),
-    /// A [`PingJob`] is done.
-    Latency(LatencyReport),
-    /// A [`RoundTripJob`] is done.
-    RoundTrips(RoundTripReport),
-    /// The job could not be done.
-    Failed {
-        /// Why, in one line.
-        reason: String,
-    },
-}
-
 /// TCP payload moved within a window.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct TcpReport {
@@ -168,7 +118,6 @@ pub struct TcpReport {
     /// Length of the window as it turned out, in seconds.
     pub seconds: f64,
     /// Congestion control of the sending end's sockets; none from the receiving end.
-    #[serde(default)]
     pub congestion_control: Option<String>,
 }
 
@@ -185,18 +134,14 @@ pub struct UdpSent {
 }
 
 /// The part of a paced flow that arrived.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub struct UdpReceived {
     /// Distinct packets.
     pub packets: u64,
-    /// Packets that arrived again.
-    pub duplicates: u64,
     /// Packets that arrived after one with a higher number.
     pub reordered: u64,
     /// Packets that reached this host and found the receiving socket's buffer full.
     pub socket_drops: u64,
-    /// From the first to the last packet, in seconds.
-    pub seconds: f64,
 }
 
 /// Round-trip times of a probe.

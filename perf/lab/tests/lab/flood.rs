@@ -96,8 +96,7 @@ impl Bed {
 
     /// Floods the socket until `each` has seen enough.
     fn flood(&self, datagrams: &Datagrams, mut each: impl FnMut(IpAddr, &[u8]) -> bool) -> Flooded {
-        let neighbour = self.pair.right.link().ethernet_address("veth").unwrap();
-        let mut generator = Generator::new(&self.pair.left, "veth", neighbour, TARGET).unwrap();
+        let mut generator = Generator::new(&self.pair.left, TARGET).unwrap();
         let end = AtomicBool::new(false);
         thread::scope(|scope| {
             let flood = scope.spawn(|| generator.run(datagrams, RATE, &end));

@@ -1,7 +1,6 @@
 //! Namespaces, links, and programs and code inside them.
 
 use std::fs;
-use std::net::UdpSocket;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
@@ -39,29 +38,6 @@ fn a_feature_of_a_veth_is_turned_off_and_on_again() {
     }
     let set_unknown = || set_feature("veth", "nonsense", false);
     assert!(pair.left.run(set_unknown).unwrap().is_err());
-}
-
-#[test]
-fn a_route_leads_through_a_neighbour() {
-    let Some(Pair { left, right, _lab }) = Pair::as_root("a_route_leads_through_a_neighbour")
-    else {
-        return;
-    };
-    right.link().add_address("lo", "10.7.7.7/32").unwrap();
-    let send = || {
-        let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
-        socket.send_to(b"hi", "10.7.7.7:7000")
-    };
-    assert!(left.run(send).unwrap().is_err());
-    let gateway = "10.9.0.2".parse().unwrap();
-    left.link()
-        .add_route_through("10.7.0.0/16", gateway)
-        .unwrap();
-    let bind = || UdpSocket::bind("10.7.7.7:7000");
-    let receiver = right.run(bind).unwrap().unwrap();
-    receiver.set_read_timeout(Some(DEADLINE)).unwrap();
-    left.run(send).unwrap().unwrap();
-    assert_eq!(receiver.recv(&mut [0; 16]).unwrap(), 2);
 }
 
 #[test]
@@ -112,9 +88,7 @@ fn a_refused_change_says_what_was_asked_and_where() {
     let expected = "namespace left: ip link set nothing up: Cannot find device";
     assert!(refused.starts_with(expected), "{refused}");
     assert!(link.add_address("lo", "ten").is_err());
-    assert!(!link.exists("nothing"));
-    assert!(link.exists("lo"));
-    assert_eq!(link.mtu("lo").unwrap(), 65_536);
+    assert!(link.exists("lo") && !link.exists("nothing"));
 }
 
 #[test]

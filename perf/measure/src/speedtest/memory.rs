@@ -2,7 +2,7 @@
 
 use std::{error::Error as StdError, fs, io, path::Path};
 
-use convoy_lab::measure::memory_kib;
+use convoy_lab::measure::available_memory;
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 
 use crate::Error;
@@ -21,7 +21,7 @@ pub(super) fn check(peers: u32) -> Result<(), Error> {
     let addresses = getrlimit(Resource::RLIMIT_AS)
         .ok()
         .filter(|(soft, _)| *soft != RLIM_INFINITY);
-    let machine = memory_kib("MemAvailable").map(|kib| kib / 1024);
+    let machine = available_memory().map(|bytes| bytes / MIB);
     let problem = if let Some(limit) =
         less(addresses.map(|(soft, _)| soft / MIB), NEEDED_ADDRESSES_MIB)
     {
