@@ -50,14 +50,3 @@ fn ruleset(interface: &str, percent: f64) -> String {
 "
     )
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_percentage_becomes_a_share_of_ten_thousand() {
-        let rules = ruleset("veth0", 0.25);
-        assert!(rules.contains("mod 10000 < 25 counter drop"), "{rules}");
-    }
-}

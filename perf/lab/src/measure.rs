@@ -16,10 +16,11 @@ pub mod process;
 mod search;
 mod statistics;
 
+pub use crate::traffic::{Direction, TcpLoad, UdpLoad};
 pub use bed::Bed;
 pub use convoy_stats::Counters;
 pub use daemons::{Reading, Readings, check, counters, log_tail, read};
-pub use ends::{Direction, Ends, TcpLoad, UdpLoad};
+pub use ends::Ends;
 pub use host::{Host, available_memory};
 pub use search::{
     Attempt, Found, Range, Stage, TOLERATED_LOSS, Trial, highest_rate, rate_that_half_pass,

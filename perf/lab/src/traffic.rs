@@ -25,11 +25,13 @@ mod protocol;
 mod tcp;
 mod udp;
 
+pub(crate) use controller::PATIENCE;
+pub(crate) use protocol::Job;
 pub(crate) use udp::pace::Pace;
 
 pub use agent::{serve_child, serve_connections};
 pub use controller::Agent;
 pub use protocol::{
-    Exchange, Job, LatencyReport, PingJob, RoundTripJob, RoundTripReport, TcpJob, TcpReport,
-    UdpJob, UdpReceived, UdpSent,
+    Direction, Exchange, LatencyReport, RoundTripReport, TcpLoad, TcpReport, UdpLoad, UdpReceived,
+    UdpSent,
 };

@@ -4,18 +4,14 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::thread;
 use std::time::Duration;
 
-use convoy_lab::LabError;
 use convoy_lab::measure::{Direction, Ends, TcpLoad, UdpLoad};
-use convoy_lab::traffic::{
-    Agent, Exchange, Job, RoundTripJob, RoundTripReport, TcpJob, serve_connections,
-};
+use convoy_lab::traffic::{Agent, Exchange, serve_connections};
 
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
-const DEADLINE: Duration = Duration::from_secs(20);
 
 #[test]
 fn tcp_is_counted_by_the_receiver_in_both_directions() {
@@ -79,50 +75,23 @@ fn requests_are_answered_over_tcp_over_udp_and_over_a_connection_each() {
 }
 
 #[test]
-fn udp_requests_that_nobody_answers_are_lost() {
-    let silent = UdpSocket::bind((HERE, 0)).unwrap();
-    let mut agent = Agent::connect(server()).unwrap();
-    let job = RoundTripJob {
-        to: silent.local_addr().unwrap(),
-        exchange: Exchange::Udp,
-        seconds: 0.1,
-    };
-    agent.ask(&Job::RoundTrips(job)).unwrap();
-    let report: RoundTripReport = agent.answer(DEADLINE).unwrap();
-    assert_eq!((report.answered, report.lost), (0, 1));
-    assert_eq!(report.p50_us, None);
-}
-
-#[test]
-fn a_job_whose_other_end_never_comes_fails_with_the_reason_and_is_not_waited_for_longer_than_asked()
-{
-    let mut agent = Agent::connect(server()).unwrap();
-    let job = TcpJob {
-        to: None,
-        sends: true,
+fn a_load_whose_ends_do_not_meet_fails_with_the_reason_of_the_sender() {
+    let load = TcpLoad {
+        direction: Direction::Up,
         streams: 1,
-        warmup_s: 0.0,
-        window_s: 0.1,
-        congestion_control: None,
+        warmup: Duration::ZERO,
+        window: Duration::from_millis(100),
     };
-    agent.ask(&Job::Tcp(job)).unwrap();
-    agent.answer::<u16>(DEADLINE).unwrap();
-    let silent = agent.answer::<()>(Duration::from_millis(50)).unwrap_err();
-    assert!(matches!(silent, LabError::Traffic(_)));
-    let failed = agent.answer::<()>(DEADLINE).unwrap_err();
-    assert!(matches!(&failed, LabError::Job(reason) if reason.contains("wait for TCP")));
+    let nobody = IpAddr::from([127, 0, 0, 2]);
+    let error = ends().begin_tcp(nobody, load).unwrap_err().to_string();
+    assert!(error.starts_with("connect over TCP: "), "{error}");
 }
 
-/// An agent on loopback that serves connections.
-fn server() -> SocketAddr {
-    let listener = TcpListener::bind((HERE, 0)).unwrap();
-    let address = listener.local_addr().unwrap();
-    thread::spawn(move || serve_connections(&listener));
-    address
-}
-
+/// Both ends on loopback, served over connections.
 fn ends() -> Ends {
-    let server = server();
+    let listener = TcpListener::bind((HERE, 0)).unwrap();
+    let server = listener.local_addr().unwrap();
+    thread::spawn(move || serve_connections(&listener));
     let connect = || Agent::connect(server).unwrap();
     Ends::new(connect(), connect(), connect()).unwrap()
 }

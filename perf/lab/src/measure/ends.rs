@@ -8,46 +8,9 @@ use std::time::Duration;
 
 use crate::error::LabError;
 use crate::traffic::{
-    Agent, Exchange, Job, LatencyReport, PingJob, RoundTripJob, RoundTripReport, TcpJob, TcpReport,
-    UdpJob, UdpReceived, UdpSent,
+    Agent, Direction, Exchange, Job, LatencyReport, PATIENCE, RoundTripReport, TcpLoad, TcpReport,
+    UdpLoad, UdpReceived, UdpSent,
 };
-
-/// How much longer than its schedule a job may take before it is given up.
-const PATIENCE: Duration = Duration::from_secs(15);
-const PING_INTERVAL_MS: u64 = 10;
-
-/// Which way the data goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Direction {
-    /// From the near end to the far one.
-    Up,
-    /// From the far end to the near one.
-    Down,
-}
-
-/// TCP for a while.
-#[derive(Debug, Clone, Copy)]
-pub struct TcpLoad {
-    /// Which way the data goes.
-    pub direction: Direction,
-    /// Parallel connections, 1 to 64.
-    pub streams: u32,
-    /// Time that is not counted first.
-    pub warmup: Duration,
-    /// Time that is counted.
-    pub window: Duration,
-}
-
-/// UDP packets from the near end to the far one, at a constant rate.
-#[derive(Debug, Clone, Copy)]
-pub struct UdpLoad {
-    /// Bytes of UDP payload.
-    pub payload: usize,
-    /// Packets a second.
-    pub rate_pps: f64,
-    /// Length of the schedule.
-    pub duration: Duration,
-}
 
 /// Agents at both ends of a path: one a side for the load, and one more for the latency.
 ///
@@ -66,8 +29,7 @@ pub struct Ends {
 impl Ends {
     /// Agents at the near end, for the load and for the latency, and one at the far end.
     pub fn new(near: Agent, prober: Agent, mut far: Agent) -> Result<Self, LabError> {
-        far.ask(&Job::Answer { first: false })?;
-        let echo_port = far.answer(PATIENCE)?;
+        let echo_port = far.echo()?;
         // Marks differ between callers of one server as well as between runs.
         let runs = u64::from(std::process::id()) << 32;
         Ok(Self {
@@ -88,11 +50,8 @@ impl Ends {
 
     /// Starts to probe beside a load.
     pub fn begin_ping(&mut self, via: IpAddr, duration: Duration) -> Result<(), LabError> {
-        self.prober.ask(&Job::Ping(PingJob {
-            to: SocketAddr::new(via, self.echo_port),
-            interval_ms: PING_INTERVAL_MS,
-            seconds: duration.as_secs_f64(),
-        }))
+        let to = SocketAddr::new(via, self.echo_port);
+        self.prober.ask(&Job::Ping { to, duration })
     }
 
     /// Waits for the probes that [`Self::begin_ping`] started.
@@ -109,11 +68,11 @@ impl Ends {
         duration: Duration,
     ) -> Result<RoundTripReport, LabError> {
         let port = self.answer_round_trips()?;
-        self.prober.ask(&Job::RoundTrips(RoundTripJob {
+        self.prober.ask(&Job::RoundTrips {
             to: SocketAddr::new(via, port),
             exchange,
-            seconds: duration.as_secs_f64(),
-        }))?;
+            duration,
+        })?;
         self.prober.answer(duration + PATIENCE)
     }
 
@@ -142,21 +101,14 @@ impl Ends {
         load: TcpLoad,
         congestion_control: Option<&str>,
     ) -> Result<(), LabError> {
-        let job = |to, sends| {
-            Job::Tcp(TcpJob {
-                to,
-                sends,
-                streams: load.streams,
-                warmup_s: load.warmup.as_secs_f64(),
-                window_s: load.window.as_secs_f64(),
-                congestion_control: congestion_control.map(str::to_owned),
-            })
+        let job = |to| Job::Tcp {
+            to,
+            load,
+            congestion_control: congestion_control.map(str::to_owned),
         };
-        self.far
-            .ask(&job(None, load.direction == Direction::Down))?;
+        self.far.ask(&job(None))?;
         let to = SocketAddr::new(via, self.far.answer(PATIENCE)?);
-        self.near
-            .ask(&job(Some(to), load.direction == Direction::Up))?;
+        self.near.ask(&job(Some(to)))?;
         let (sender, receiver) = self.roles(load.direction);
         let began = receiver.answer(load.warmup + PATIENCE);
         // A receiver that waited in vain knows less than the sender that could not connect.
@@ -189,15 +141,7 @@ impl Ends {
     pub fn begin_udp(&mut self, via: IpAddr, load: UdpLoad) -> Result<(), LabError> {
         self.runs += 1;
         let run = self.runs;
-        let job = |to| {
-            Job::Udp(UdpJob {
-                to,
-                payload: load.payload,
-                rate_pps: load.rate_pps,
-                seconds: load.duration.as_secs_f64(),
-                run,
-            })
-        };
+        let job = |to| Job::Udp { to, load, run };
         self.far.ask(&job(None))?;
         let to = SocketAddr::new(via, self.far.answer(PATIENCE)?);
         self.near.ask(&job(Some(to)))?;

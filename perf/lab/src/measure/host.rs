@@ -87,22 +87,3 @@ fn setting(name: &str) -> Option<String> {
     let value = fs::read_to_string(format!("/proc/sys/{name}")).ok()?;
     Some(value.trim().to_owned())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn settings_are_shown_beside_the_kernel() {
-        let mut host = Host::of_this_machine();
-        assert!(host.kernel.contains('.') && host.memory_mib > Some(0));
-        (host.kernel, host.cpus) = ("6.18".to_owned(), 2);
-        (host.cpu, host.percpu_pagelist_high_fraction) = (Some("A CPU".to_owned()), Some(0));
-        assert_eq!(host.to_string(), "2 × A CPU · Linux 6.18");
-        (host.cpu, host.percpu_pagelist_high_fraction) = (None, Some(2000));
-        assert_eq!(
-            host.to_string(),
-            "2 × an unnamed CPU · Linux 6.18 · vm.percpu_pagelist_high_fraction=2000"
-        );
-    }
-}

@@ -177,16 +177,15 @@ mod tests {
     fn shares_are_as_asked_for() {
         let fates = fates(1, Direction::ToRight);
         let passages: Vec<_> = fates.iter().flatten().collect();
-        let of_passages = |with: fn(&Passage) -> bool| {
-            passages.iter().filter(|p| with(p)).count() as f64 / passages.len() as f64
-        };
-        let with_copies =
-            |n| fates.iter().filter(|fate| fate.len() == n).count() as f64 / fates.len() as f64;
+        let share = |of: usize, all: usize| of as f64 / all as f64;
+        let copies = |n| fates.iter().filter(|fate| fate.len() == n).count();
+        let altered = passages.iter().filter(|p| p.is_altered).count();
+        let held = passages.iter().filter(|p| p.overtaken_by > 0).count();
         for (found, asked) in [
-            (with_copies(0), 0.1),
-            (with_copies(2), 0.9 * 0.2),
-            (of_passages(|passage| passage.is_altered), 0.3),
-            (of_passages(|passage| passage.overtaken_by > 0), 0.4),
+            (share(copies(0), fates.len()), 0.1),
+            (share(copies(2), fates.len()), 0.9 * 0.2),
+            (share(altered, passages.len()), 0.3),
+            (share(held, passages.len()), 0.4),
         ] {
             assert!((found - asked).abs() < 0.02, "{found} instead of {asked}");
         }

@@ -101,10 +101,18 @@ fn perform(
 ) -> Result<(), LabError> {
     check(job, scope)?;
     match job {
-        Job::Tcp(job) => tcp::run(job, scope, answers),
-        Job::Udp(job) => udp::run(job, scope, answers),
-        Job::Ping(job) => answers.send(&probe::ping(job)?),
-        Job::RoundTrips(job) => answers.send(&probe::round_trips(job, scope)?),
+        Job::Tcp {
+            to,
+            load,
+            congestion_control,
+        } => tcp::run(*to, load, congestion_control.as_deref(), scope, answers),
+        Job::Udp { to, load, run } => udp::run(*to, load, *run, scope, answers),
+        Job::Ping { to, duration } => answers.send(&probe::ping(*to, *duration)?),
+        Job::RoundTrips {
+            to,
+            exchange,
+            duration,
+        } => answers.send(&probe::round_trips(*to, *exchange, *duration, scope)?),
         Job::Answer { first } => {
             let (answerer, port) = Answerer::start(scope, *first)?;
             answerers[usize::from(*first)] = Some(answerer);
@@ -114,27 +122,30 @@ fn perform(
 }
 
 fn check(job: &Job, scope: Scope) -> Result<(), LabError> {
-    let (lengths, longest, to, is_modest) = match job {
+    let (to, duration, is_modest) = match job {
         Job::Answer { .. } => return Ok(()),
-        Job::Tcp(job) => {
-            let is_modest = (1..=64).contains(&job.streams);
-            ([job.warmup_s, job.window_s], 3_600.0, job.to, is_modest)
+        Job::Tcp { to, load, .. } => {
+            let duration = load.warmup.saturating_add(load.window);
+            (*to, duration, (1..=64).contains(&load.streams))
         }
-        Job::Udp(job) => {
-            let is_modest = (udp::HEADER..=65_507).contains(&job.payload)
-                && (f64::MIN_POSITIVE..=20e6).contains(&job.rate_pps)
-                && job.packets() <= MOST_PACKETS;
-            ([job.seconds; 2], 3_600.0, job.to, is_modest)
+        Job::Udp { to, load, .. } => {
+            let is_modest = (udp::HEADER..=65_507).contains(&load.payload)
+                && (f64::MIN_POSITIVE..=20e6).contains(&load.rate_pps)
+                && load.packets() <= MOST_PACKETS;
+            (*to, load.duration, is_modest)
         }
-        Job::Ping(job) => ([job.seconds; 2], 3_600.0, Some(job.to), true),
+        Job::Ping { to, duration } => (Some(*to), *duration, true),
         // Each round trip is remembered: 60 seconds are some ten million.
-        Job::RoundTrips(job) => ([job.seconds; 2], 60.0, Some(job.to), true),
+        Job::RoundTrips { to, duration, .. } => {
+            let is_modest = *duration <= Duration::from_secs(60);
+            (Some(*to), *duration, is_modest)
+        }
     };
     let refused = |reason: &str| Err(LabError::Traffic(format!("job refused: {reason}")));
     if to.is_some_and(|to| !scope.admits(to)) {
         return refused("traffic goes only to the host that asks for it");
     }
-    if !is_modest || !lengths.iter().all(|s| (0.0..=longest).contains(s)) {
+    if !is_modest || duration > Duration::from_secs(3_600) {
         return refused(
             "at most an hour (round trips: a minute), 1 to 64 TCP streams, UDP payload of 16 to \
              65,507 bytes, 20 million packets a second",
@@ -227,53 +238,53 @@ impl Answers<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::traffic::UdpJob;
+    use crate::traffic::UdpLoad;
 
-    #[test]
-    fn a_caller_cannot_direct_traffic_at_a_third_host() {
+    fn is_accepted(job: &Job) -> bool {
         let scope = Scope {
             bind: [192, 0, 2, 1].into(),
             peer: Some([192, 0, 2, 2].into()),
         };
-        let is_accepted = |to| {
-            let ping = format!(r#"{{"ping":{{"to":"{to}","interval_ms":10,"seconds":1}}}}"#);
-            check(&serde_json::from_str(&ping).unwrap(), scope).is_ok()
+        check(job, scope).is_ok()
+    }
+
+    #[test]
+    fn a_caller_cannot_direct_traffic_at_a_third_host() {
+        let ping = |to: &str| Job::Ping {
+            to: to.parse().unwrap(),
+            duration: Duration::ZERO,
         };
-        assert!(is_accepted("192.0.2.2:7"));
-        assert!(is_accepted("[::ffff:192.0.2.2]:7"));
-        assert!(!is_accepted("192.0.2.3:7"));
+        assert!(is_accepted(&ping("192.0.2.2:7")));
+        assert!(is_accepted(&ping("[::ffff:192.0.2.2]:7")));
+        assert!(!is_accepted(&ping("192.0.2.3:7")));
     }
 
     #[test]
     fn absurd_jobs_are_refused() {
-        let is_accepted = |payload, rate_pps, seconds| {
-            let job = UdpJob {
-                to: None,
+        let udp = |payload, rate_pps, seconds| Job::Udp {
+            to: None,
+            load: UdpLoad {
                 payload,
                 rate_pps,
-                seconds,
-                run: 1,
-            };
-            check(&Job::Udp(job), Scope::NAMESPACE).is_ok()
+                duration: Duration::from_secs(seconds),
+            },
+            run: 1,
         };
-        assert!(is_accepted(64, 1e3, 1.0));
-        for (payload, rate_pps, seconds) in [
-            (8, 1e3, 1.0),
-            (64, f64::NAN, 1.0),
-            (64, 0.0, 1.0),
-            (64, 1e3, -1.0),
-            (64, 2e7, 3_600.0),
-        ] {
-            assert!(!is_accepted(payload, rate_pps, seconds), "{rate_pps}");
+        assert!(is_accepted(&udp(64, 1e3, 1)));
+        let absurd = [(8, 1e3, 1), (64, f64::NAN, 1), (64, 0.0, 1), (64, 2e7, 999)];
+        for (payload, rate_pps, seconds) in absurd {
+            assert!(!is_accepted(&udp(payload, rate_pps, seconds)));
         }
     }
 
     #[test]
     fn a_failed_job_is_reported_and_the_next_one_served() {
-        let failing = r#"{"ping":{"to":"127.0.0.1:7","interval_ms":10,"seconds":-1}}"#;
-        let jobs = format!("{failing}\n{{\"answer\":{{\"first\":false}}}}\n");
+        let duration = Duration::MAX;
+        let to = SocketAddr::from(([127, 0, 0, 1], 7));
+        let jobs = [Job::Ping { to, duration }, Job::Answer { first: false }];
+        let jobs = jobs.map(|job| serde_json::to_string(&job).unwrap());
         let mut output = Vec::new();
-        serve(jobs.as_bytes(), &mut output, Scope::NAMESPACE).unwrap();
+        serve(jobs.join("\n").as_bytes(), &mut output, Scope::NAMESPACE).unwrap();
         let lines = String::from_utf8(output).unwrap();
         let answers: Vec<_> = lines.lines().map(|l| &l[..l.len().min(6)]).collect();
         assert_eq!(answers, [r#"{"Ok":"#, r#"{"Err""#, r#"{"Ok":"#]);

@@ -9,12 +9,14 @@ use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 
-use super::Job;
+use super::LatencyReport;
 use super::agent::LONGEST_CONVERSATION;
-use super::protocol::{Hello, PROTOCOL};
+use super::protocol::{Hello, Job, PROTOCOL};
 use crate::error::{Doing as _, LabError};
 
 const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
+/// How much longer than its schedule a job may take before it is given up.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(15);
 const HELLO_PATIENCE: Duration = Duration::from_secs(10);
 
 /// A traffic agent that does one job at a time.
@@ -69,8 +71,20 @@ impl Agent {
         Ok(agent)
     }
 
+    /// Answers probes until the agent ends, at the port returned.
+    pub fn echo(&mut self) -> Result<u16, LabError> {
+        self.ask(&Job::Answer { first: false })?;
+        self.answer(PATIENCE)
+    }
+
+    /// Probes the agent that answers at `to`.
+    pub fn ping(&mut self, to: SocketAddr, duration: Duration) -> Result<LatencyReport, LabError> {
+        self.ask(&Job::Ping { to, duration })?;
+        self.answer(duration + PATIENCE)
+    }
+
     /// Gives it a job; its answers follow by [`Self::answer`].
-    pub fn ask(&mut self, job: &Job) -> Result<(), LabError> {
+    pub(crate) fn ask(&mut self, job: &Job) -> Result<(), LabError> {
         let mut line = serde_json::to_vec(job).doing("encode a job")?;
         line.push(b'\n');
         let sent = match &mut self.link {
@@ -85,7 +99,10 @@ impl Agent {
     /// # Errors
     /// [`LabError::Job`] when the job failed, [`LabError::Traffic`] when no answer came within
     /// `patience`, or another one.
-    pub fn answer<T: DeserializeOwned>(&mut self, patience: Duration) -> Result<T, LabError> {
+    pub(crate) fn answer<T: DeserializeOwned>(
+        &mut self,
+        patience: Duration,
+    ) -> Result<T, LabError> {
         let line = self.lines.recv_timeout(patience).map_err(|e| match e {
             RecvTimeoutError::Timeout => {
                 LabError::Traffic("the traffic agent does not answer in time".to_owned())

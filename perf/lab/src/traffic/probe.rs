@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use nix::sys::socket::{setsockopt, sockopt};
 
 use super::agent::{Scope, connected_udp};
-use super::{Exchange, LatencyReport, PingJob, RoundTripJob, RoundTripReport};
+use super::{Exchange, LatencyReport, RoundTripReport};
 use crate::error::{Doing as _, LabError};
 
 /// A probe or request, and its answer.
@@ -17,6 +17,8 @@ pub(super) const BYTES: usize = 32;
 /// The first byte of a request over TCP that is the last one on its connection.
 pub(super) const LAST: u8 = 1;
 const NOT_LAST: u8 = 0;
+/// From one probe to the next.
+const INTERVAL: Duration = Duration::from_millis(10);
 /// How long the last probes are waited for: queues of a second have been seen under load.
 const LAST_PROBE_PATIENCE: Duration = Duration::from_secs(1);
 /// A UDP request without an answer after this time is lost.
@@ -25,17 +27,16 @@ const LOST: Duration = Duration::from_millis(250);
 const BROKEN: Duration = Duration::from_secs(5);
 
 /// Sends one probe each interval and reports the round-trip times.
-pub(super) fn ping(job: &PingJob) -> Result<LatencyReport, LabError> {
-    let socket = connected_udp(job.to)?;
-    let interval = Duration::from_millis(job.interval_ms.max(1));
-    let probes = (job.seconds / interval.as_secs_f64()).ceil().max(1.0) as u32;
+pub(super) fn ping(to: SocketAddr, duration: Duration) -> Result<LatencyReport, LabError> {
+    let socket = connected_udp(to)?;
+    let probes = duration.div_duration_f64(INTERVAL).ceil().max(1.0) as u32;
     let mut round_trips = Vec::new();
     let epoch = Instant::now();
     let mut until = epoch;
     for number in 1..=probes {
         // A probe that is refused (no route yet, no echo yet) is one that did not come back.
         let _ = socket.send(&message(epoch.elapsed().as_nanos() as u64));
-        until = epoch + interval * number;
+        until = epoch + INTERVAL * number;
         collect(&socket, epoch, until, probes, &mut round_trips).doing("probe")?;
     }
     until += LAST_PROBE_PATIENCE;
@@ -79,27 +80,32 @@ fn collect(
 }
 
 /// Sends requests one after the other and reports how long their answers took.
-pub(super) fn round_trips(job: &RoundTripJob, scope: Scope) -> Result<RoundTripReport, LabError> {
+pub(super) fn round_trips(
+    to: SocketAddr,
+    exchange: Exchange,
+    duration: Duration,
+    scope: Scope,
+) -> Result<RoundTripReport, LabError> {
     scope.take_precedence();
     let begin = Instant::now();
     let (mut answered, mut lost) = (Vec::new(), 0);
-    let mut repeat = |exchange: &mut dyn FnMut(u64) -> io::Result<bool>| {
-        while begin.elapsed().as_secs_f64() < job.seconds {
+    let mut repeat = |ask: &mut dyn FnMut(u64) -> io::Result<bool>| {
+        while begin.elapsed() < duration {
             let asked = Instant::now();
-            match exchange(answered.len() as u64 + lost)? {
+            match ask(answered.len() as u64 + lost)? {
                 true => answered.push(asked.elapsed()),
                 false => lost += 1,
             }
         }
         Ok(())
     };
-    let done = match job.exchange {
+    let done = match exchange {
         Exchange::Tcp => {
-            connect(job.to).and_then(|mut stream| repeat(&mut |_| ask(&mut stream, NOT_LAST)))
+            connect(to).and_then(|mut stream| repeat(&mut |_| ask(&mut stream, NOT_LAST)))
         }
-        Exchange::TcpConnect => repeat(&mut |_| ask(&mut connect(job.to)?, LAST)),
+        Exchange::TcpConnect => repeat(&mut |_| ask(&mut connect(to)?, LAST)),
         Exchange::Udp => {
-            let socket = connected_udp(job.to)?;
+            let socket = connected_udp(to)?;
             let timeout = socket.set_read_timeout(Some(LOST));
             timeout.doing("set a socket timeout")?;
             repeat(&mut |number| Ok(is_answered(&socket, number)))

@@ -1,6 +1,7 @@
 //! The messages between a controller and an agent.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -10,97 +11,86 @@ pub(super) const PROTOCOL: u32 = 4;
 /// The first answer of every agent.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Hello {
-    /// Its [`PROTOCOL`].
     pub(super) protocol: u32,
-    /// The program's version, for messages.
+    /// The program's, for messages.
     pub(super) version: String,
 }
 
-/// One job for an agent. A job that listens first answers the port, a `u16`.
+/// One job for an agent.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Job {
-    /// One end of a set of TCP streams.
-    Tcp(TcpJob),
-    /// One end of a paced UDP flow.
-    Udp(UdpJob),
-    /// Answer probes and requests over TCP and UDP, on one port, until the agent ends.
-    Answer {
-        /// Answer before ordinary threads run, so that a round trip is the network's.
-        first: bool,
+pub(crate) enum Job {
+    /// One end of a TCP load: the near one, which connects, or the far one, which listens. That first
+    /// answers its port, and the receiver `()` when it begins to count; both end with a [`TcpReport`].
+    Tcp {
+        to: Option<SocketAddr>,
+        load: TcpLoad,
+        /// For the sender's sockets, as `bbr`; none takes the default.
+        congestion_control: Option<String>,
     },
-    /// Probe an agent that answers.
-    Ping(PingJob),
-    /// Send requests to an agent that answers.
-    RoundTrips(RoundTripJob),
+    /// One end of a UDP load. The near one sends: it answers `()` when it begins, then [`UdpSent`]. The
+    /// far one receives: it answers its port, then [`UdpReceived`].
+    Udp {
+        to: Option<SocketAddr>,
+        load: UdpLoad,
+        /// Marks this flow's packets, so that stragglers of an earlier one are not counted.
+        run: u64,
+    },
+    /// Answer probes and requests over TCP and UDP at one port, which is the answer, until the agent
+    /// ends. `first`: before ordinary threads run, so that a round trip is the network's.
+    Answer { first: bool },
+    /// Probe an agent that answers; the answer is a [`LatencyReport`].
+    Ping { to: SocketAddr, duration: Duration },
+    /// Send requests to an agent that answers, for a minute at most; the answer is a [`RoundTripReport`].
+    RoundTrips {
+        to: SocketAddr,
+        exchange: Exchange,
+        duration: Duration,
+    },
 }
 
-/// One end of `streams` parallel TCP streams. The receiver answers `()` when it begins to count; both
-/// end with a [`TcpReport`].
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct TcpJob {
-    /// The other end, which listens; none lets this end listen.
-    pub to: Option<SocketAddr>,
-    /// Whether this end sends; otherwise it receives and counts.
-    pub sends: bool,
-    /// Number of parallel connections, 1 to 64.
+/// Which way the data goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Direction {
+    /// From the near end to the far one.
+    Up,
+    /// From the far end to the near one.
+    Down,
+}
+
+/// TCP for a while.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct TcpLoad {
+    /// Which way the data goes.
+    pub direction: Direction,
+    /// Parallel connections, 1 to 64.
     pub streams: u32,
-    /// Seconds after the last connection is open that are not counted.
-    pub warmup_s: f64,
-    /// Seconds that are counted, by the receiving end.
-    pub window_s: f64,
-    /// Congestion control that the sending end asks its kernel for, as `bbr`; none takes the default.
-    pub congestion_control: Option<String>,
+    /// Time that is not counted first.
+    pub warmup: Duration,
+    /// Time that is counted.
+    pub window: Duration,
 }
 
-/// One end of a UDP flow at a constant rate. The sender answers `()` when it begins, then [`UdpSent`];
-/// the receiver answers [`UdpReceived`].
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct UdpJob {
-    /// The receiver, to which this end sends; none makes this end the receiver.
-    pub to: Option<SocketAddr>,
-    /// UDP payload in bytes, 16 to 65,507.
+/// UDP packets from the near end to the far one, at a constant rate.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct UdpLoad {
+    /// Bytes of UDP payload, 16 to 65,507.
     pub payload: usize,
     /// Packets a second.
     pub rate_pps: f64,
-    /// Length of the schedule in seconds.
-    pub seconds: f64,
-    /// Marks this flow's packets, so that stragglers of an earlier one are not counted.
-    pub run: u64,
+    /// Length of the schedule.
+    pub duration: Duration,
 }
 
-impl UdpJob {
+impl UdpLoad {
     /// Packets in the whole schedule.
     pub(super) fn packets(&self) -> u64 {
-        (self.rate_pps * self.seconds).round() as u64
+        (self.rate_pps * self.duration.as_secs_f64()).round() as u64
     }
 }
 
-/// Probes of 32 bytes, one each interval; answered by a [`LatencyReport`].
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct PingJob {
-    /// The answering agent.
-    pub to: SocketAddr,
-    /// Milliseconds between probes.
-    pub interval_ms: u64,
-    /// Length of the schedule in seconds.
-    pub seconds: f64,
-}
-
-/// Requests of 32 bytes with answers as long, one in flight; answered by a [`RoundTripReport`].
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct RoundTripJob {
-    /// The answering agent.
-    pub to: SocketAddr,
-    /// How they travel.
-    pub exchange: Exchange,
-    /// For how many seconds; at most 60.
-    pub seconds: f64,
-}
-
-/// How a request and its answer travel.
+/// How a request of 32 bytes and its answer travel, one in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
 pub enum Exchange {
     /// All over one TCP connection.
     Tcp,
@@ -144,7 +134,7 @@ pub struct UdpReceived {
     pub socket_drops: u64,
 }
 
-/// Round-trip times of a probe.
+/// Round-trip times of probes of 32 bytes, one every 10 ms.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct LatencyReport {
     /// Probes sent.

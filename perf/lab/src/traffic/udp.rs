@@ -6,13 +6,13 @@ mod batch;
 pub(crate) mod pace;
 mod receiver;
 
-use std::net::UdpSocket;
+use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use nix::errno::Errno;
 
 use super::agent::{Answers, Scope, connected_udp};
-use super::{UdpJob, UdpSent};
+use super::{UdpLoad, UdpSent};
 use crate::error::{Doing as _, LabError};
 use batch::Outbox;
 use pace::Pace;
@@ -25,26 +25,32 @@ const HELD: f64 = 0.99;
 const GRACE: Duration = Duration::from_millis(2);
 
 /// Sends or receives one flow.
-pub(super) fn run(job: &UdpJob, scope: Scope, answers: &mut Answers<'_>) -> Result<(), LabError> {
+pub(super) fn run(
+    to: Option<SocketAddr>,
+    load: &UdpLoad,
+    run: u64,
+    scope: Scope,
+    answers: &mut Answers<'_>,
+) -> Result<(), LabError> {
     scope.take_precedence();
-    if let Some(to) = job.to {
+    if let Some(to) = to {
         let socket = connected_udp(to)?;
         answers.send(&())?;
-        return answers.send(&send(&socket, job)?);
+        return answers.send(&send(&socket, load, run)?);
     }
     let socket = scope.bind_udp(0)?;
     receiver::enlarge_buffer(&socket)?;
     // Answered only when the buffer is large: the flow may begin at once.
     let port = socket.local_addr().doing("bind a UDP socket")?.port();
     answers.send(&port)?;
-    answers.send(&receiver::receive(&socket, job)?)
+    answers.send(&receiver::receive(&socket, load, run)?)
 }
 
-/// Sends `job`'s schedule over a connected socket.
-fn send(socket: &UdpSocket, job: &UdpJob) -> Result<UdpSent, LabError> {
-    let mut outbox = Outbox::new(job.payload, job.run);
+/// Sends the schedule of `load` over a connected socket.
+fn send(socket: &UdpSocket, load: &UdpLoad, run: u64) -> Result<UdpSent, LabError> {
+    let mut outbox = Outbox::new(load.payload, run);
     let mut number = 0;
-    let deadline = Duration::from_secs_f64(job.seconds) + GRACE;
+    let deadline = load.duration + GRACE;
     let send = |due| {
         let end = number + due;
         while number < end {
@@ -59,11 +65,11 @@ fn send(socket: &UdpSocket, job: &UdpJob) -> Result<UdpSent, LabError> {
         }
         Ok(())
     };
-    let pace = Pace::new(job.rate_pps, job.packets());
+    let pace = Pace::new(load.rate_pps, load.packets());
     let took = pace.drive(|now| now > deadline, send);
     Ok(UdpSent {
         seconds: took.doing("send over UDP")?.as_secs_f64(),
         packets: number,
-        held_rate: number as f64 >= HELD * job.packets() as f64,
+        held_rate: number as f64 >= HELD * load.packets() as f64,
     })
 }

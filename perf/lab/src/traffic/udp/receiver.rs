@@ -9,7 +9,7 @@ use nix::sys::socket::{getsockopt, setsockopt, sockopt};
 
 use super::batch::{BATCH, Inbox, socket_drops};
 use crate::error::{Doing as _, LabError};
-use crate::traffic::{UdpJob, UdpReceived};
+use crate::traffic::{UdpLoad, UdpReceived};
 
 const BUFFER_BYTES: usize = 16 * 1024 * 1024;
 /// With this much the receiver can sleep between two reads without losing packets.
@@ -33,8 +33,12 @@ pub(super) fn enlarge_buffer(socket: &UdpSocket) -> Result<(), LabError> {
         .doing("set the receive buffer's size")
 }
 
-/// Receives `job`'s packets until all are there or its time is over.
-pub(super) fn receive(socket: &UdpSocket, job: &UdpJob) -> Result<UdpReceived, LabError> {
+/// Receives the packets of flow `run` until all are there or its time is over.
+pub(super) fn receive(
+    socket: &UdpSocket,
+    load: &UdpLoad,
+    run: u64,
+) -> Result<UdpReceived, LabError> {
     let timeout = socket.set_read_timeout(Some(END_CHECK));
     timeout.doing("set a socket timeout")?;
     let buffer = getsockopt(socket, sockopt::RcvBuf).doing("read the receive buffer's size")?;
@@ -42,16 +46,16 @@ pub(super) fn receive(socket: &UdpSocket, job: &UdpJob) -> Result<UdpReceived, L
 
     let mut inbox = Inbox::new();
     let mut arrivals = Arrivals::default();
-    let mut clock = Clock::start(job.seconds);
-    let expected = job.packets();
+    let mut clock = Clock::start(load.duration);
+    let expected = load.packets();
     while !clock.is_over(Instant::now()) && arrivals.received.packets < expected {
         match inbox.receive(socket) {
             Ok(packets) => {
                 let drained = packets.len() < BATCH;
                 let before = arrivals.received.packets;
-                for (run, number) in packets.into_iter().flatten() {
+                for (mark, number) in packets.into_iter().flatten() {
                     // Stragglers of an earlier flow, and strangers, do not count.
-                    if run == job.run && number < expected {
+                    if mark == run && number < expected {
                         arrivals.note(number);
                     }
                 }
@@ -81,10 +85,10 @@ struct Clock {
 }
 
 impl Clock {
-    fn start(seconds: f64) -> Self {
+    fn start(schedule: Duration) -> Self {
         Self {
             begin: Instant::now(),
-            schedule: Duration::from_secs_f64(seconds),
+            schedule,
             heard: None,
         }
     }
@@ -145,10 +149,10 @@ mod tests {
 
     #[test]
     fn a_flow_ends_when_its_schedule_is_over_and_it_is_silent() {
-        let mut clock = Clock::start(1.0);
-        let first = clock.begin + Duration::from_millis(10);
-        clock.hear(first);
         let second = Duration::from_secs(1);
+        let mut clock = Clock::start(second);
+        let first = clock.begin + second / 100;
+        clock.hear(first);
         assert!(!clock.is_over(first + second / 2), "a pause is no end");
         clock.hear(first + second);
         assert!(!clock.is_over(first + second + SILENCE));
