@@ -82,9 +82,12 @@ fn a_load_whose_ends_do_not_meet_fails_with_the_reason_of_the_sender() {
         warmup: Duration::ZERO,
         window: Duration::from_millis(100),
     };
-    let nobody = IpAddr::from([127, 0, 0, 2]);
-    let error = ends().begin_tcp(nobody, load).unwrap_err().to_string();
-    assert!(error.starts_with("connect over TCP: "), "{error}");
+    let third_host = IpAddr::from([127, 0, 0, 2]);
+    let error = ends().begin_tcp(third_host, load).unwrap_err().to_string();
+    assert!(
+        error.starts_with("job refused: traffic goes only to"),
+        "{error}"
+    );
 }
 
 /// Both ends on loopback, served over connections.

@@ -21,6 +21,8 @@ const NOT_LAST: u8 = 0;
 const INTERVAL: Duration = Duration::from_millis(10);
 /// How long the last probes are waited for: queues of a second have been seen under load.
 const LAST_PROBE_PATIENCE: Duration = Duration::from_secs(1);
+/// How often a prober without answers checks the clock.
+const END_CHECK: Duration = Duration::from_millis(100);
 /// A UDP request without an answer after this time is lost.
 const LOST: Duration = Duration::from_millis(250);
 /// A connection that is silent for this long has broken.
@@ -29,18 +31,30 @@ const BROKEN: Duration = Duration::from_secs(5);
 /// Sends one probe each interval and reports the round-trip times.
 pub(super) fn ping(to: SocketAddr, duration: Duration) -> Result<LatencyReport, LabError> {
     let socket = connected_udp(to)?;
+    let timeout = socket.set_read_timeout(Some(END_CHECK));
+    timeout.doing("set a socket timeout")?;
     let probes = duration.div_duration_f64(INTERVAL).ceil().max(1.0) as u32;
     let mut round_trips = Vec::new();
     let epoch = Instant::now();
-    let mut until = epoch;
-    for number in 1..=probes {
-        // A probe that is refused (no route yet, no echo yet) is one that did not come back.
-        let _ = socket.send(&message(epoch.elapsed().as_nanos() as u64));
-        until = epoch + INTERVAL * number;
-        collect(&socket, epoch, until, probes, &mut round_trips).doing("probe")?;
-    }
-    until += LAST_PROBE_PATIENCE;
-    collect(&socket, epoch, until, probes, &mut round_trips).doing("probe")?;
+    let end = epoch + INTERVAL * probes + LAST_PROBE_PATIENCE;
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for number in 1..=probes {
+                // A probe that is refused (no route yet, no echo yet) is one that did not come back.
+                let _ = socket.send(&message(epoch.elapsed().as_nanos() as u64));
+                thread::sleep(
+                    (epoch + INTERVAL * number).saturating_duration_since(Instant::now()),
+                );
+            }
+        });
+        let mut answer = [0; BYTES];
+        while round_trips.len() < probes as usize && Instant::now() < end {
+            if let (Ok(BYTES), Some(sent)) = (socket.recv(&mut answer), answer.first_chunk()) {
+                let sent = Duration::from_nanos(u64::from_le_bytes(*sent));
+                round_trips.push(epoch.elapsed().saturating_sub(sent));
+            }
+        }
+    });
     let received = round_trips.len() as u64;
     let [median_ms, p99_ms] = quantiles(round_trips, [0.5, 0.99], 1e3);
     Ok(LatencyReport {
@@ -49,34 +63,6 @@ pub(super) fn ping(to: SocketAddr, duration: Duration) -> Result<LatencyReport, 
         median_ms,
         p99_ms,
     })
-}
-
-/// Takes answers until `until`, or until all probes are back.
-fn collect(
-    socket: &UdpSocket,
-    epoch: Instant,
-    until: Instant,
-    probes: u32,
-    round_trips: &mut Vec<Duration>,
-) -> io::Result<()> {
-    let mut answer = [0; BYTES];
-    while round_trips.len() < probes as usize {
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            break;
-        }
-        socket.set_read_timeout(Some(left))?;
-        match socket.recv(&mut answer) {
-            Ok(BYTES) => {
-                let sent = u64::from_le_bytes(answer[..8].try_into().unwrap_or_default());
-                let sent = Duration::from_nanos(sent);
-                round_trips.push(epoch.elapsed().saturating_sub(sent));
-            }
-            Err(error) if error.kind() == ErrorKind::ConnectionRefused => thread::sleep(left),
-            Ok(_) | Err(_) => {}
-        }
-    }
-    Ok(())
 }
 
 /// Sends requests one after the other and reports how long their answers took.
