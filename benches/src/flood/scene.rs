@@ -10,7 +10,7 @@ use anyhow::{Context as _, ensure};
 use convoy_lab::flood::{self, Generator};
 use convoy_lab::measure::{self, Counters};
 use convoy_lab::wireguard::{End, TunnelOptions, Underlay};
-use convoy_lab::{Namespace, PacketSocket, eventually};
+use convoy_lab::{Namespace, PacketSocket, UDP_SEGMENTATION, eventually, set_feature};
 
 use crate::tunnel::{Contender, Stand};
 
@@ -67,12 +67,8 @@ impl Scene {
             .add_route_through(flood::SOURCES, ATTACKER.into())?;
         // Answers go nowhere.
         set(&attacker, "net.ipv4.ip_forward=0")?;
-        let neighbour = right.link().ethernet_address(CABLE)?;
         let port = bed.tunnel.right.config.listen_port;
-        let generator = |port| {
-            let target = SocketAddrV4::new(TARGET, port);
-            Generator::new(&attacker, CABLE, neighbour, target)
-        };
+        let generator = |port| Generator::new(&attacker, SocketAddrV4::new(TARGET, port));
         let (at_daemon, at_closed_port) = (generator(port)?, generator(CLOSED)?);
         // Otherwise the closed port costs the kernel an ICMP error now and then.
         let has_silent_ports = set(&right, "net.ipv4.icmp_msgs_per_sec=0").is_ok();
@@ -100,7 +96,12 @@ impl Scene {
         let data = thread::scope(|scope| {
             let capture = || flood::capture(&wire, to, DATA, *DATA_MESSAGES.end(), HEARING);
             let capture = scope.spawn(capture);
+            // Else several would be heard as one.
+            let left = self.stand.bed().tunnel.left.namespace.clone();
+            let cut = |off: bool| left.run(|| set_feature(TUNNEL_CABLE, UDP_SEGMENTATION, !off));
+            cut(true)??;
             self.stand.one_stream(Duration::from_secs(1))?.finish()?;
+            cut(false)??;
             let captured = capture.join();
             anyhow::Ok(captured.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?)
         })?;

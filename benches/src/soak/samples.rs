@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use convoy_lab::Namespace;
 use convoy_lab::measure::{self, Counters, log_tail, process};
-use convoy_lab::traffic::{Agent, Event, LatencyReport, PingJob, Request};
+use convoy_lab::traffic::{Agent, LatencyReport};
 
 use super::bed::{Bed, SPOKES};
 use super::events;
@@ -21,8 +21,7 @@ const HANDSHAKES_EVERY: u64 = 4;
 /// Seconds between two lines for whoever watches.
 const LINE_EVERY: u64 = 10;
 /// The part of a second in which probes are sent, one every 10 ms: the last must be back by its end.
-const PROBING: f64 = 0.9;
-const PATIENCE: Duration = Duration::from_secs(10);
+const PROBING: Duration = Duration::from_millis(900);
 
 /// Everything that was seen.
 #[derive(Default)]
@@ -222,8 +221,7 @@ impl Probers {
             Agent::spawn(command)
         };
         let mut hub = agent(&bed.hub.namespace)?;
-        hub.ask(&Request::Echo)?;
-        let to = SocketAddr::new(bed.hub.inner_v4(), hub.ready(PATIENCE)?);
+        let to = SocketAddr::new(bed.hub.inner_v4(), hub.echo()?);
         let agents = bed.spokes.iter().map(|spoke| agent(&spoke.namespace));
         Ok(Self {
             agents: agents.collect::<Result<_, _>>()?,
@@ -243,18 +241,10 @@ impl Probes {
     pub(super) fn run(&self, agent: &mut Agent, to: SocketAddr, load: &Load) -> anyhow::Result<()> {
         while !load.has_ended() {
             let began = load.now();
-            agent.ask(&Request::Ping(PingJob {
-                to,
-                interval_ms: 10,
-                seconds: PROBING,
-            }))?;
-            match agent.event(PATIENCE)? {
-                Event::Latency(report) => {
-                    let mut seconds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-                    seconds.entry(began as u64).or_default().push(report);
-                }
-                other => bail!("the probe answered {other:?}"),
-            }
+            let report = agent.ping(to, PROBING)?;
+            let mut seconds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            seconds.entry(began as u64).or_default().push(report);
+            drop(seconds);
             load.sleep_until(began.floor() + 1.0);
         }
         Ok(())

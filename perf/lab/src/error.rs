@@ -1,6 +1,7 @@
 //! Errors of a lab, with the fix in the message.
 
 use std::io;
+use std::time::Duration;
 
 /// An error of a lab or of something in it.
 #[derive(Debug, thiserror::Error)]
@@ -33,24 +34,51 @@ pub enum LabError {
          Namespace::command)"
     )]
     RunNeedsRoot,
-    /// A standard program such as `ip` is missing, or refused its task.
-    #[error("namespace {label}: {command}: {problem}")]
-    Tool {
-        /// The label of the namespace.
-        label: String,
-        /// The program and its arguments.
-        command: String,
-        /// The reason, in the program's words where it ran.
-        problem: String,
-    },
-    /// A WireGuard daemon did not start, or did not do as asked.
+    /// A standard program such as `ip`, or a WireGuard daemon, is missing or did not do as asked.
     #[error("{program}: {problem}")]
-    Daemon {
-        /// The program.
+    Program {
+        /// The program, with its namespace and arguments where these tell it from others.
         program: String,
-        /// The problem.
+        /// The problem, in the program's words where it ran.
         problem: String,
     },
+    /// A system call of a traffic job failed.
+    #[error("{doing}: {source}")]
+    Io {
+        /// The step that failed.
+        doing: &'static str,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// A traffic agent is silent, gone or not understood, or refuses a job.
+    #[error("{0}")]
+    Traffic(String),
+    /// A traffic agent reports that its job failed.
+    #[error("{0}")]
+    Job(String),
+    /// The two ends of a tunnel do not find each other.
+    #[error("no packet passed the tunnel within {patience:?}\n{left}\n{right}")]
+    NoPassage {
+        /// How long was tried.
+        patience: Duration,
+        /// The end of the left daemon's log.
+        left: String,
+        /// The end of the right daemon's log.
+        right: String,
+    },
+}
+
+/// Names the step in which a system call fails.
+pub(crate) trait Doing<T> {
+    fn doing(self, doing: &'static str) -> Result<T, LabError>;
+}
+
+impl<T, E: Into<io::Error>> Doing<T> for Result<T, E> {
+    fn doing(self, doing: &'static str) -> Result<T, LabError> {
+        let source = |error: E| error.into();
+        self.map_err(source)
+            .map_err(|source| LabError::Io { doing, source })
+    }
 }
 
 fn tun_fix(source: &io::Error) -> &'static str {

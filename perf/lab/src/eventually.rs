@@ -21,20 +21,3 @@ pub fn eventually<T>(deadline: Duration, mut condition: impl FnMut() -> Option<T
         thread::sleep(INTERVAL);
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_condition_is_checked_even_without_time_and_until_it_holds() {
-        assert_eq!(eventually(Duration::ZERO, || Some(1)), Some(1));
-        assert_eq!(eventually(Duration::ZERO, || None::<()>), None);
-        let mut checks = 0;
-        let third = || {
-            checks += 1;
-            (checks == 3).then_some(checks)
-        };
-        assert_eq!(eventually(Duration::from_secs(60), third), Some(3));
-    }
-}

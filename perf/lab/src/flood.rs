@@ -1,40 +1,40 @@
 //! Attacks on a daemon's port: datagrams at a constant rate, from tens of thousands of addresses.
 //!
 //! ```text
-//!  Generator ── Ethernet frames (packet socket) ──▶ veth ──▶ IP stack ──▶ the daemon's UDP socket
-//!    198.18.0.0/16 as sources
+//!  Generator, 198.18.0.0/16 as sources ── IP stack ── veth ──▶ IP stack ──▶ the daemon's UDP socket
 //! ```
 //!
-//! Frames are made here and handed to the interface below the sender's IP stack, so that they may
-//! claim any source address, and a datagram costs the sender about a microsecond.
+//! The attacker's namespace takes all source addresses for its own, so that an ordinary socket may
+//! name any of them for each datagram (`IP_PKTINFO`, ip(7)).
 
 mod capture;
 mod datagrams;
-mod frame;
 
 use std::io::{self, IoSlice};
-use std::net::SocketAddrV4;
+use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::os::fd::AsRawFd as _;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+use nix::errno::Errno;
+use nix::sys::socket::{ControlMessage, MsgFlags, SockaddrIn, sendmsg};
 
 pub use capture::capture;
 pub use datagrams::Datagrams;
-use frame::Template;
 
-use crate::{error::LabError, namespace::Namespace, packet_socket::PacketSocket, traffic::Pace};
+use crate::{error::LabError, namespace::Namespace, traffic::Pace};
 
 /// Where a flood comes from: 65,536 addresses of a network for measurements (RFC 2544). The target
 /// needs a route back to it.
 pub const SOURCES: &str = "198.18.0.0/16";
-/// Frames in one call.
-const BATCH: usize = 64;
+const FIRST_SOURCE: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 0);
 
-/// Sends floods from an interface to one socket address behind it.
+/// Sends floods to one socket address.
 #[derive(Debug)]
 pub struct Generator {
-    socket: PacketSocket,
-    template: Template,
-    /// Frames so far: their addresses and ports follow from their numbers.
-    frames: u64,
+    socket: UdpSocket,
+    target: SocketAddrV4,
+    /// Calls so far: sources and payloads follow from their numbers.
+    calls: u64,
 }
 
 /// The size of a flood.
@@ -49,18 +49,14 @@ pub struct Flooded {
 }
 
 impl Generator {
-    /// Opens a packet socket on `interface`, whose other end has the Ethernet address `neighbour`.
-    pub fn new(
-        namespace: &Namespace,
-        interface: &str,
-        neighbour: [u8; 6],
-        target: SocketAddrV4,
-    ) -> Result<Self, LabError> {
-        let own = namespace.link().ethernet_address(interface)?;
+    /// Opens a socket in `namespace`, as root.
+    pub fn new(namespace: &Namespace, target: SocketAddrV4) -> Result<Self, LabError> {
+        namespace.link().own_network(SOURCES)?;
+        let socket = namespace.run(|| UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)))?;
         Ok(Self {
-            socket: PacketSocket::sending(namespace, interface)?,
-            template: Template::new(own, neighbour, target),
-            frames: 0,
+            socket: socket.map_err(|source| namespace.refused("start a flood", source))?,
+            target,
+            calls: 0,
         })
     }
 
@@ -71,49 +67,38 @@ impl Generator {
         rate: f64,
         end: &AtomicBool,
     ) -> io::Result<Flooded> {
-        let pace = Pace::new(rate / datagrams.per_frame(), u64::MAX);
+        let pace = Pace::new(rate / datagrams.per_call(), u64::MAX);
         let mut flooded = Flooded::default();
-        let is_over = |_| end.load(Ordering::Relaxed);
-        let took = pace.drive(is_over, |mut due| {
-            while due > 0 {
-                let frames = due.min(BATCH as u64);
-                self.send(datagrams, frames, &mut flooded)?;
-                due -= frames;
-            }
-            Ok::<_, io::Error>(())
-        })?;
+        let took = pace.drive(
+            |_| end.load(Ordering::Relaxed),
+            |due| (0..due).try_for_each(|_| self.send(datagrams, &mut flooded)),
+        )?;
         flooded.seconds = took.as_secs_f64();
         Ok(flooded)
     }
 
-    fn send(
-        &mut self,
-        datagrams: &Datagrams,
-        frames: u64,
-        flooded: &mut Flooded,
-    ) -> io::Result<()> {
-        let numbers = self.frames..self.frames + frames;
-        self.frames = numbers.end;
-        let payloads: Vec<&[u8]> = numbers.clone().map(|n| datagrams.payload(n)).collect();
-        let headers: Vec<_> = numbers
-            .zip(&payloads)
-            .map(|(n, payload)| self.template.header(n, payload.len(), datagrams.segment()))
-            .collect();
-        let parts: Vec<_> = headers
-            .iter()
-            .zip(&payloads)
-            .map(|(header, payload)| [IoSlice::new(header), IoSlice::new(payload)])
-            .collect();
-        let sent = match self.socket.send_many(&parts) {
-            Ok(sent) => sent,
-            // A full queue on the way: lost, as in a router.
-            Err(e) if e.raw_os_error() == Some(libc::ENOBUFS) => 0,
-            Err(e) => return Err(e),
+    fn send(&mut self, datagrams: &Datagrams, flooded: &mut Flooded) -> Result<(), Errno> {
+        let (payload, segment) = datagrams.payload(self.calls);
+        let source = FIRST_SOURCE.to_bits() + (self.calls % 0x1_0000) as u32;
+        self.calls += 1;
+        let source = libc::in_pktinfo {
+            ipi_ifindex: 0,
+            ipi_spec_dst: libc::in_addr {
+                s_addr: source.to_be(),
+            },
+            ipi_addr: libc::in_addr { s_addr: 0 },
         };
-        let count = |payloads: &[&[u8]]| payloads.iter().map(|p| datagrams.in_payload(p)).sum();
-        let (sent, refused): (u64, u64) = (count(&payloads[..sent]), count(&payloads[sent..]));
-        flooded.datagrams += sent;
-        flooded.refused += refused;
+        let mut control = vec![ControlMessage::Ipv4PacketInfo(&source)];
+        control.extend(segment.as_ref().map(ControlMessage::UdpGsoSegments));
+        let (fd, to) = (self.socket.as_raw_fd(), SockaddrIn::from(self.target));
+        let payload = [IoSlice::new(payload)];
+        let count = datagrams.count(payload[0].len());
+        match sendmsg(fd, &payload, &control, MsgFlags::empty(), Some(&to)) {
+            Ok(_) => flooded.datagrams += count,
+            // A full queue on the way: lost, as in a router.
+            Err(Errno::ENOBUFS) => flooded.refused += count,
+            Err(errno) => return Err(errno),
+        }
         Ok(())
     }
 }

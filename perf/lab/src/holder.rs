@@ -7,12 +7,13 @@
 //! End-of-file comes when the program closes the pipe or dies, however it dies. The shell finds
 //! processes by namespace, not by parentage, since daemons put themselves into the background.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
@@ -45,7 +46,7 @@ pub(crate) struct Holder(Child);
 impl Holder {
     /// Starts the shell, within the user namespace `user` if there is one. `name` is for `ps`.
     pub(crate) fn start(name: String, user: Option<Arc<OwnedFd>>) -> io::Result<Self> {
-        let run = run_directories();
+        let run = CString::new(run_directory().into_os_string().into_vec())?;
         let mut command = waiting("sh");
         command.arg0(name).args(["-c", HOLD]);
         // SAFETY: `unshare_network` makes system calls only, as a forked child must.
@@ -105,7 +106,7 @@ fn waiting(program: &str) -> Command {
 }
 
 /// Moves this process into new namespaces. Called between fork and exec.
-fn unshare_network(user: Option<&OwnedFd>, run: &[CString]) -> io::Result<()> {
+fn unshare_network(user: Option<&OwnedFd>, run: &CStr) -> io::Result<()> {
     // Ctrl-C is for the program; the shell follows it.
     setsid()?;
     if let Some(user) = user {
@@ -118,25 +119,14 @@ fn unshare_network(user: Option<&OwnedFd>, run: &[CString]) -> io::Result<()> {
     let _ = fs::write("/proc/sys/net/ipv4/tcp_congestion_control", "cubic");
     let (none, private) = (None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE);
     mount(none, "/", none, private, none)?;
-    for directory in run {
-        let (tmpfs, options) = (Some("tmpfs"), Some("mode=0755,size=16m"));
-        let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
-        mount(tmpfs, directory.as_c_str(), tmpfs, flags, options)?;
-    }
+    let (tmpfs, options) = (Some("tmpfs"), Some("mode=0755,size=16m"));
+    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
+    mount(tmpfs, run, tmpfs, flags, options)?;
     // Otherwise the shell would pin the program's working directory.
     Ok(chdir("/")?)
 }
 
-/// `/run`, and `/var/run` where it is a directory of its own.
-fn run_directories() -> Vec<CString> {
-    let paths = ["/run", "/var/run"].iter();
-    let mut directories: Vec<_> = paths
-        .filter_map(|path| fs::canonicalize(path).ok())
-        .collect();
-    directories.dedup();
-    let path = |directory: std::path::PathBuf| CString::new(directory.into_os_string().into_vec());
-    directories
-        .into_iter()
-        .filter_map(|d| path(d).ok())
-        .collect()
+/// Where `/var/run` really is: mostly `/run`.
+pub(crate) fn run_directory() -> PathBuf {
+    fs::canonicalize("/var/run").unwrap_or_else(|_| "/run".into())
 }

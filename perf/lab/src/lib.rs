@@ -48,6 +48,6 @@ pub use lab::Lab;
 pub use link::{Link, LinkStatistics};
 pub use namespace::Namespace;
 pub use nix::unistd::Pid;
-pub use packet_socket::{Frame, PacketSocket};
+pub use packet_socket::PacketSocket;
 pub use require::{require_lab, require_programs, require_root_lab};
 pub use tool::{UDP_SEGMENTATION, set_feature};

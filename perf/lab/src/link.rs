@@ -1,14 +1,14 @@
 //! Interfaces, addresses and routes of a namespace, by ip(8) and `/proc/net/dev`.
 
-use std::{fs, io, net::IpAddr};
+use std::{io, net::IpAddr};
 
-use serde_json::Value;
+use procfs::process::Process;
 
-use crate::{error::LabError, namespace::Namespace, tool::IP};
+use crate::{error::LabError, namespace::Namespace, tool};
 
 /// The interfaces, addresses and routes of a namespace.
 ///
-/// Every change is complete when the call returns. Calls fail with [`LabError::Tool`] when the
+/// Every change is complete when the call returns. Calls fail with [`LabError::Program`] when the
 /// kernel refuses the change, or when ip(8) is not installed.
 pub struct Link<'a>(pub(crate) &'a Namespace);
 
@@ -68,36 +68,27 @@ impl Link<'_> {
         self.change(&["route", "add", destination, "via", &gateway.to_string()])
     }
 
+    /// Makes every address of an IPv4 network one of this host.
+    pub(crate) fn own_network(&self, network: &str) -> Result<(), LabError> {
+        self.change(&["route", "replace", "local", network, "dev", "lo"])
+    }
+
     /// Whether there is an interface of this name.
     pub fn exists(&self, name: &str) -> bool {
         self.statistics(name).is_ok()
     }
 
-    /// An interface's MTU in bytes.
-    pub fn mtu(&self, name: &str) -> Result<u32, LabError> {
-        let mtu = self.show(name)?[0]["mtu"].as_u64();
-        Ok(mtu.unwrap_or_default() as u32)
-    }
-
-    /// An interface's Ethernet address; fails for an interface that has none.
-    pub fn ethernet_address(&self, name: &str) -> Result<[u8; 6], LabError> {
-        let shown = self.show(name)?;
-        let parts = shown[0]["address"].as_str().unwrap_or_default().split(':');
-        let bytes: Vec<u8> = parts
-            .filter_map(|part| u8::from_str_radix(part, 16).ok())
-            .collect();
-        let none = |_| io::ErrorKind::AddrNotAvailable.into();
-        bytes.try_into().map_err(none).map_err(|source| {
-            self.0
-                .refused(format!("read the Ethernet address of {name}"), source)
-        })
-    }
-
     /// The counts of an interface; fails with [`LabError::Namespace`] when there is none.
     pub fn statistics(&self, name: &str) -> Result<LinkStatistics, LabError> {
-        fs::read_to_string(format!("/proc/{}/net/dev", self.0.pid()))
-            .and_then(|table| counts(&table, name).ok_or_else(|| io::ErrorKind::NotFound.into()))
-            .map_err(|source| self.0.refused(format!("look up {name}"), source))
+        let interfaces = Process::new(self.0.pid().as_raw()).and_then(|holder| holder.dev_status());
+        let found = interfaces.ok().and_then(|mut all| all.remove(name));
+        let counts = found.ok_or_else(|| io::ErrorKind::NotFound.into());
+        let counts = counts.map_err(|none| self.0.refused(format!("look up {name}"), none))?;
+        Ok(LinkStatistics {
+            rx_packets: counts.recv_packets,
+            tx_packets: counts.sent_packets,
+            tx_dropped: counts.sent_drop,
+        })
     }
 
     pub(crate) fn add_veth(
@@ -114,27 +105,6 @@ impl Link<'_> {
     }
 
     fn change(&self, arguments: &[&str]) -> Result<(), LabError> {
-        IP.run(Some(self.0), arguments, "").map(drop)
+        tool::run(Some(self.0), "ip", arguments, "").map(drop)
     }
-
-    fn show(&self, name: &str) -> Result<Value, LabError> {
-        let shown = IP.run(Some(self.0), &["-json", "link", "show", name], "")?;
-        Ok(serde_json::from_slice(&shown).unwrap_or_default())
-    }
-}
-
-/// A line of `/proc/net/dev`: the name, eight counts of incoming packets, eight of outgoing ones.
-fn counts(table: &str, name: &str) -> Option<LinkStatistics> {
-    let line = table
-        .lines()
-        .find_map(|line| line.trim_start().strip_prefix(name)?.strip_prefix(':'))?;
-    let counts: Vec<u64> = line
-        .split_whitespace()
-        .filter_map(|count| count.parse().ok())
-        .collect();
-    Some(LinkStatistics {
-        rx_packets: *counts.get(1)?,
-        tx_packets: *counts.get(9)?,
-        tx_dropped: *counts.get(11)?,
-    })
 }

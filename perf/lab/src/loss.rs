@@ -1,10 +1,10 @@
 //! A link that loses packets: nftables, since network emulation is not in every kernel.
 //!
-//! Calls fail with [`LabError::Tool`] when `nft` is not installed, or refuses.
+//! Calls fail with [`LabError::Program`] when `nft` is not installed, or refuses.
 
 use serde_json::Value;
 
-use crate::{error::LabError, namespace::Namespace, tool::NFT};
+use crate::{error::LabError, namespace::Namespace, tool};
 
 /// The only table; the name that `nft list ruleset` shows.
 const TABLE: &str = "inet convoy_loss";
@@ -13,19 +13,19 @@ const TABLE: &str = "inet convoy_loss";
 /// an earlier share. A packet is the unit that the kernel hands over: a whole batch, where the
 /// sender's interface does not cut it.
 pub fn lose_arriving(namespace: &Namespace, interface: &str, percent: f64) -> Result<(), LabError> {
-    NFT.run(Some(namespace), &["-f", "-"], &ruleset(interface, percent))
-        .map(drop)
+    let rules = ruleset(interface, percent);
+    tool::run(Some(namespace), "nft", &["-f", "-"], &rules).map(drop)
 }
 
 /// Ends the loss that [`lose_arriving`] began.
 pub fn lose_nothing(namespace: &Namespace) -> Result<(), LabError> {
     let rules = format!("table {TABLE}\ndelete table {TABLE}\n");
-    NFT.run(Some(namespace), &["-f", "-"], &rules).map(drop)
+    tool::run(Some(namespace), "nft", &["-f", "-"], &rules).map(drop)
 }
 
 /// How many packets [`lose_arriving`] has dropped in `namespace`; 0 without its rule.
 pub fn lost(namespace: &Namespace) -> Result<u64, LabError> {
-    let listed = NFT.run(Some(namespace), &["-j", "list ruleset"], "")?;
+    let listed = tool::run(Some(namespace), "nft", &["-j", "list ruleset"], "")?;
     let ruleset: Value = serde_json::from_slice(&listed).unwrap_or_default();
     let rules = ruleset["nftables"].as_array().into_iter().flatten();
     let mut expressions = rules
@@ -49,15 +49,4 @@ fn ruleset(interface: &str, percent: f64) -> String {
         }}
 "
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_percentage_becomes_a_share_of_ten_thousand() {
-        let rules = ruleset("veth0", 0.25);
-        assert!(rules.contains("mod 10000 < 25 counter drop"), "{rules}");
-    }
 }

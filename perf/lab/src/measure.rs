@@ -11,18 +11,17 @@
 mod bed;
 mod daemons;
 mod ends;
-mod error;
 mod host;
 pub mod process;
 mod search;
 mod statistics;
 
+pub use crate::traffic::{Direction, TcpLoad, UdpLoad};
 pub use bed::Bed;
 pub use convoy_stats::Counters;
-pub use daemons::{Reading, Readings, check, counters, cpu_time, log_tail, peak_memory, read};
-pub use ends::{Direction, Ends, TcpLoad, UdpLoad};
-pub use error::MeasureError;
-pub use host::{Host, memory_kib};
+pub use daemons::{Reading, Readings, check, counters, log_tail, read};
+pub use ends::Ends;
+pub use host::{Host, available_memory};
 pub use search::{
     Attempt, Found, Range, Stage, TOLERATED_LOSS, Trial, highest_rate, rate_that_half_pass,
 };

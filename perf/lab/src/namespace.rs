@@ -1,7 +1,7 @@
 //! One namespace: programs and code inside it.
 
 use std::ffi::{CStr, OsStr};
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
@@ -15,7 +15,7 @@ use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::Signal;
 use nix::unistd::{Pid, chdir, getpid, getppid};
 
-use crate::{error::LabError, link::Link};
+use crate::{error::LabError, holder::run_directory, link::Link};
 
 /// A network namespace with its own `/run`, kept alive by a holder process.
 ///
@@ -94,9 +94,8 @@ impl Namespace {
     /// Where this process sees the namespace's `/var/run`.
     pub fn run_directory(&self) -> PathBuf {
         // Resolved here: an absolute link below /proc/PID/root would lead to this process's root.
-        let var_run = fs::canonicalize("/var/run").unwrap_or_else(|_| "/run".into());
         let mut seen = PathBuf::from(format!("/proc/{}/root", self.0.holder));
-        seen.extend(var_run.components().skip(1));
+        seen.extend(run_directory().components().skip(1));
         seen
     }
 

@@ -1,6 +1,6 @@
 //! Sockets below the IP stack (packet(7)): the frames of an interface, byte for byte.
 
-use std::io::{self, IoSlice};
+use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
@@ -8,17 +8,15 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::net::if_::if_nametoindex;
 use nix::sys::socket::{
-    AddressFamily, LinkAddr, MsgFlags, MultiHeaders, SockFlag, SockType, SockaddrLike, bind, recv,
-    sendmmsg, setsockopt, socket, sockopt,
+    AddressFamily, LinkAddr, MsgFlags, SockFlag, SockType, SockaddrLike, bind, recv, send,
+    setsockopt, socket, sockopt,
 };
 use nix::sys::time::{TimeVal, TimeValLike};
 
 use crate::{error::LabError, namespace::Namespace};
 
-/// Bytes of `struct virtio_net_hdr`, which stands before every frame.
-pub(crate) const VNET_HEADER: usize = 10;
 /// No frame is longer: a super-packet with its Ethernet header.
-const LONGEST_FRAME: usize = VNET_HEADER + 14 + 65_535;
+const LONGEST_FRAME: usize = 14 + 65_535;
 /// Room for the frames that come while nobody reads, in bytes.
 const BUFFER_BYTES: usize = 64 * 1024 * 1024;
 
@@ -30,15 +28,6 @@ const BUFFER_BYTES: usize = 64 * 1024 * 1024;
 /// interface takes.
 #[derive(Debug)]
 pub struct PacketSocket(OwnedFd);
-
-/// A frame that was on the interface.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Frame {
-    /// From its first header on.
-    pub bytes: Vec<u8>,
-    /// Bytes of payload in a segment, if it is a super-packet.
-    pub segment: Option<u16>,
-}
 
 impl PacketSocket {
     /// Hears everything that `interface` carries from now on, in either direction; can send, too.
@@ -57,7 +46,6 @@ impl PacketSocket {
             // Without a protocol it hears nothing until it is bound to its interface.
             let (packets, close) = (AddressFamily::Packet, SockFlag::SOCK_CLOEXEC);
             let socket = socket(packets, SockType::Raw, close, None)?;
-            put_vnet_headers_before_frames(&socket)?;
             // Without CAP_NET_ADMIN over the whole machine, the default has to do.
             let _ = setsockopt(&socket, sockopt::RcvBufForce, &BUFFER_BYTES);
             let address = address(index, protocol).ok_or(Errno::EINVAL)?;
@@ -69,55 +57,27 @@ impl PacketSocket {
         socket.map(Self).map_err(|e| namespace.refused(doing(), e))
     }
 
-    /// Sends one frame without a virtio header.
+    /// Sends one frame.
     pub fn send(&self, frame: &[u8]) -> io::Result<()> {
-        let whole = [IoSlice::new(&[0; VNET_HEADER]), IoSlice::new(frame)];
-        self.send_many(&[whole]).map(drop)
-    }
-
-    /// Sends frames, each of two parts of which the first begins with its virtio header; returns
-    /// how many went.
-    pub(crate) fn send_many(&self, frames: &[[IoSlice<'_>; 2]]) -> io::Result<usize> {
-        let to: Vec<Option<LinkAddr>> = vec![None; frames.len()];
-        let mut headers = MultiHeaders::preallocate(frames.len(), None);
-        let (fd, flags) = (self.0.as_raw_fd(), MsgFlags::empty());
-        let sent = sendmmsg(fd, &mut headers, frames, to, [], flags)?;
-        Ok(sent.count())
+        send(self.0.as_raw_fd(), frame, MsgFlags::empty())?;
+        Ok(())
     }
 
     /// The next frame; `None` if none comes within `patience`.
-    pub fn receive(&self, patience: Duration) -> io::Result<Option<Frame>> {
+    pub fn receive(&self, patience: Duration) -> io::Result<Option<Vec<u8>>> {
         // Zero would wait for ever.
-        let patience = patience.as_micros().max(1) as i64;
-        setsockopt(
-            &self.0,
-            sockopt::ReceiveTimeout,
-            &TimeVal::microseconds(patience),
-        )?;
-        let mut buffer = vec![0; LONGEST_FRAME];
-        let received = recv(self.0.as_raw_fd(), &mut buffer, MsgFlags::empty());
-        match received {
-            Ok(len) => Ok(frame(&buffer[..len])),
+        let patience = TimeVal::microseconds(patience.as_micros().max(1) as i64);
+        setsockopt(&self.0, sockopt::ReceiveTimeout, &patience)?;
+        let mut frame = vec![0; LONGEST_FRAME];
+        match recv(self.0.as_raw_fd(), &mut frame, MsgFlags::empty()) {
+            Ok(len) => {
+                frame.truncate(len);
+                Ok(Some(frame))
+            }
             Err(Errno::EAGAIN) => Ok(None),
             Err(errno) => Err(errno.into()),
         }
     }
-}
-
-/// Super-packets then come and go whole.
-fn put_vnet_headers_before_frames(socket: &OwnedFd) -> Result<(), Errno> {
-    let on: libc::c_int = 1;
-    // SAFETY: `on` outlives the call, and its size is given.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_PACKET,
-            libc::PACKET_VNET_HDR,
-            (&raw const on).cast(),
-            size_of_val(&on) as libc::socklen_t,
-        )
-    };
-    Errno::result(result).map(drop)
 }
 
 fn address(interface: u32, protocol: u16) -> Option<LinkAddr> {
@@ -129,13 +89,4 @@ fn address(interface: u32, protocol: u16) -> Option<LinkAddr> {
     let len = size_of_val(&address) as libc::socklen_t;
     // SAFETY: it points to a `sockaddr_ll` of this length, and its family says so.
     unsafe { LinkAddr::from_raw((&raw const address).cast(), Some(len)) }
-}
-
-fn frame(received: &[u8]) -> Option<Frame> {
-    // linux/virtio_net.h: flags, kind of segmentation, header's length, segment's length, …
-    let (header, bytes) = received.split_first_chunk::<VNET_HEADER>()?;
-    Some(Frame {
-        bytes: bytes.to_vec(),
-        segment: (header[1] != 0).then(|| u16::from_ne_bytes([header[4], header[5]])),
-    })
 }

@@ -4,6 +4,8 @@ use std::fs::{self, OpenOptions};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use procfs::process::Process;
+
 use crate::{error::LabError, holder};
 
 /// Capabilities without which namespaces and links need a user namespace (capabilities(7)).
@@ -25,14 +27,10 @@ pub(crate) fn user_namespace() -> Result<Option<Arc<OwnedFd>>, LabError> {
     Ok(Some(Arc::new(user)))
 }
 
-/// Whether this thread has the capabilities: a container's root may lack them.
+/// Whether this process has the capabilities: a container's root may lack them.
 fn has_capabilities() -> bool {
-    let status = fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
-    let effective = status
-        .lines()
-        .find_map(|line| line.strip_prefix("CapEff:"))
-        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
-        .unwrap_or_default();
+    let status = Process::myself().and_then(|process| process.status());
+    let effective = status.map_or(0, |status| status.capeff);
     [CAP_NET_ADMIN, CAP_SYS_ADMIN]
         .iter()
         .all(|capability| effective & (1 << capability) != 0)

@@ -32,7 +32,7 @@ use crate::{error::LabError, namespace::Namespace};
 pub use census::Census;
 pub use fates::{Direction, Fates, Impairments, Passage};
 use lane::Lane;
-pub use lane::{QUEUE, Tally};
+pub use lane::Tally;
 
 /// Datagrams taken from a socket before the other one is read.
 const BURST: usize = 64;
@@ -65,8 +65,7 @@ impl Relay {
         seed: u64,
         impairments: &Impairments,
     ) -> Result<Self, LabError> {
-        let open = || Ok([socket(left)?, socket(right)?]);
-        let sockets = namespace.run(open)?;
+        let sockets = namespace.run(|| Ok([socket(left)?, socket(right)?]))?;
         let sockets = sockets.map_err(|source| namespace.refused("start a relay", source))?;
         let lane = |direction| Lane::new(Fates::new(seed, direction, impairments.clone()));
         let lanes = Arc::new(Mutex::new(Direction::BOTH.map(lane)));

@@ -35,12 +35,8 @@ pub fn require_root_lab(test: &str) -> bool {
 pub fn require_programs(test: &str, programs: &[&str]) -> bool {
     let path = env::var_os("PATH").unwrap_or_default();
     let is_installed = |name| env::split_paths(&path).any(|place| place.join(name).is_file());
-    let missing: Vec<_> = programs
-        .iter()
-        .copied()
-        .filter(|name| !is_installed(*name))
-        .collect();
-    missing.is_empty() || skip(test, &format!("not installed: {}", missing.join(", ")))
+    let missing = programs.iter().find(|name| !is_installed(**name));
+    missing.is_none_or(|name| skip(test, &format!("not installed: {name}")))
 }
 
 fn skip(test: &str, why: &str) -> bool {

@@ -2,8 +2,8 @@
 //! one controller.
 //!
 //! ```text
-//!  controller ──requests, a JSON object a line──▶ agent ──TCP, UDP──▶ agent ◀── controller
-//!             ◀──events,   a JSON object a line──
+//!  controller ──jobs,    a JSON object a line──▶ agent ──TCP, UDP──▶ agent ◀── controller
+//!             ◀──answers, a JSON object a line──
 //! ```
 //!
 //! An *agent* is a process inside a namespace that talks over its standard input and output, or a
@@ -11,28 +11,27 @@
 //! job at a time (answering runs beside them), so a controller opens one agent for the load and one
 //! for the latency.
 //!
-//! 1. Ask the listening end for its half of the job and wait for [`Event::Ready`] with the port.
+//! 1. Ask the listening end for its half of the job and wait for its port.
 //! 2. Ask the connecting end for its half with that port.
-//! 3. Wait for [`Event::Started`] (the counted window begins), then for the reports.
+//! 3. Wait for `()`, with which the counted window begins, then for the reports.
 //!
 //! Every job ends by the clock, whatever happens to the network between the two ends.
 
 mod agent;
 mod answerer;
 mod controller;
-mod error;
-mod priority;
 mod probe;
 mod protocol;
 mod tcp;
 mod udp;
 
+pub(crate) use controller::PATIENCE;
+pub(crate) use protocol::Job;
 pub(crate) use udp::pace::Pace;
 
 pub use agent::{serve_child, serve_connections};
 pub use controller::Agent;
-pub use error::TrafficError;
 pub use protocol::{
-    End, Event, Exchange, Flow, LatencyReport, PROTOCOL, PingJob, Request, RoundTripJob,
-    RoundTripReport, TcpJob, TcpReport, UdpJob, UdpReceived, UdpSent,
+    Direction, Exchange, LatencyReport, RoundTripReport, TcpLoad, TcpReport, UdpLoad, UdpReceived,
+    UdpSent,
 };

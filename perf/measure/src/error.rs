@@ -2,7 +2,7 @@
 
 use std::{error::Error as StdError, fmt::Display, io};
 
-use convoy_lab::{LabError, measure::MeasureError, traffic::TrafficError};
+use convoy_lab::LabError;
 
 /// Why a speed test or a profile failed.
 #[derive(Debug, thiserror::Error)]
@@ -18,15 +18,9 @@ pub enum Error {
     /// The request cannot be met, or a program does not do its part.
     #[error("{0}")]
     Refused(String),
-    /// The namespaces, or a daemon in them.
+    /// The namespaces, a daemon in them, or the traffic.
     #[error(transparent)]
     Lab(#[from] LabError),
-    /// The traffic.
-    #[error(transparent)]
-    Traffic(#[from] TrafficError),
-    /// The tunnel that is measured.
-    #[error(transparent)]
-    Measure(#[from] MeasureError),
     /// Output that cannot be written.
     #[error(transparent)]
     Io(#[from] io::Error),

@@ -11,7 +11,7 @@ const LONGEST: usize = 1500 - 28;
 /// Bytes of a handshake initiation (paper §5.4.2).
 const INITIATION: usize = 148;
 
-/// Payloads for a flood: datagrams, or trains of them.
+/// Payloads for a flood, each for one call: datagrams, or trains of them.
 #[derive(Clone, Debug)]
 pub struct Datagrams {
     payloads: Vec<Vec<u8>>,
@@ -76,7 +76,7 @@ impl Datagrams {
         let whole = usize::from(segment);
         let segments = (65_507 / whole).min(64);
         let len = (segments - 1) * whole + whole.div_ceil(3);
-        let payloads = (0..TRAINS).map(|_| {
+        let trains = (0..TRAINS).map(|_| {
             let mut train = bytes(&mut random, len);
             for message in train.chunks_mut(whole).step_by(2) {
                 let header = message.len().min(4);
@@ -84,33 +84,30 @@ impl Datagrams {
             }
             train
         });
+        let segment = Some(segment);
         Self {
-            payloads: payloads.collect(),
-            segment: Some(segment),
+            segment,
+            ..Self::each(trains)
         }
     }
 
-    /// The payload of frame `number`.
-    pub(super) fn payload(&self, number: u64) -> &[u8] {
+    /// The payload of call `number`, and the length at which the kernel cuts it.
+    pub(super) fn payload(&self, number: u64) -> (&[u8], Option<u16>) {
         let count = self.payloads.len().max(1) as u64;
         let payload = self.payloads.get((number % count) as usize);
-        payload.map_or(&[], Vec::as_slice)
+        (payload.map_or(&[], Vec::as_slice), self.segment)
     }
 
-    pub(super) fn segment(&self) -> Option<u16> {
-        self.segment
-    }
-
-    /// Datagrams in the average frame.
-    pub(super) fn per_frame(&self) -> f64 {
-        let datagrams: u64 = self.payloads.iter().map(|p| self.in_payload(p)).sum();
+    /// Datagrams in the average call.
+    pub(super) fn per_call(&self) -> f64 {
+        let datagrams: u64 = self.payloads.iter().map(|p| self.count(p.len())).sum();
         datagrams as f64 / self.payloads.len().max(1) as f64
     }
 
-    /// Datagrams in a payload.
-    pub(super) fn in_payload(&self, payload: &[u8]) -> u64 {
-        let segment = self.segment.map_or(payload.len(), usize::from);
-        payload.len().div_ceil(segment.max(1)).max(1) as u64
+    /// Datagrams in a payload of `len` bytes.
+    pub(super) fn count(&self, len: usize) -> u64 {
+        let segment = self.segment.map_or(len, usize::from);
+        len.div_ceil(segment.max(1)).max(1) as u64
     }
 
     fn each(payloads: impl Iterator<Item = Vec<u8>>) -> Self {

@@ -1,4 +1,6 @@
 //! The two daemons of a tunnel: whether they live, their CPU time and their counters.
+//!
+//! Calls fail with [`LabError::Program`] when a daemon is gone, or does not answer.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::time::Duration;
@@ -31,10 +33,6 @@ pub struct Reading {
 }
 
 /// Reads both daemons.
-///
-/// # Errors
-///
-/// [`LabError::Daemon`] when one is gone, or does not answer.
 pub fn read(tunnel: &Tunnel) -> Result<Readings, LabError> {
     Ok(Readings {
         left: read_one(&tunnel.left.daemon)?,
@@ -42,31 +40,24 @@ pub fn read(tunnel: &Tunnel) -> Result<Readings, LabError> {
     })
 }
 
-/// CPU time of all threads of a daemon since it was started.
-///
-/// # Errors
-///
-/// [`LabError::Daemon`] when it is gone.
-pub fn cpu_time(daemon: &Daemon) -> Result<Duration, LabError> {
-    process::cpu_time(daemon.pid())
-        .map_err(|error| daemon.failed(format!("its CPU clock cannot be read: {error}")))
+fn read_one(daemon: &Daemon) -> Result<Reading, LabError> {
+    let cpu = process::cpu_time(daemon.pid())
+        .map_err(|error| daemon.failed(format!("its CPU clock cannot be read: {error}")))?;
+    let counters = counters(daemon)?;
+    Ok(Reading { cpu, counters })
 }
 
-/// The most memory that a daemon has had so far, in bytes (`VmHWM`, proc_pid_status(5)).
-///
-/// # Errors
-///
-/// [`LabError::Daemon`] when it is gone.
-pub fn peak_memory(daemon: &Daemon) -> Result<u64, LabError> {
-    process::peak_memory(daemon.pid())
-        .map_err(|error| daemon.failed(format!("its memory cannot be read: {error}")))
+/// The counters of a daemon; none where it is not Convoy.
+pub fn counters(daemon: &Daemon) -> Result<Option<Counters>, LabError> {
+    let answer = daemon.request(&format!("{}\n\n", convoy_stats::REQUEST))?;
+    let report = convoy_stats::json_of(&answer)
+        .map(serde_json::from_str::<Report>)
+        .transpose()
+        .map_err(|error| daemon.failed(format!("its counters cannot be read: {error}")))?;
+    Ok(report.map(|report| report.counters))
 }
 
-/// Fails when a daemon has ended.
-///
-/// # Errors
-///
-/// [`LabError::Daemon`], with the end of its log.
+/// Fails when a daemon has ended, with the end of its log.
 pub fn check(tunnel: &mut Tunnel) -> Result<(), LabError> {
     for end in [&mut tunnel.left, &mut tunnel.right] {
         let Some(status) = end.daemon.ended() else {
@@ -83,7 +74,6 @@ pub fn check(tunnel: &mut Tunnel) -> Result<(), LabError> {
 }
 
 /// The end of the log of the daemon at `end`, for a message.
-#[must_use]
 pub fn log_tail(end: &End) -> String {
     let label = end.namespace.label();
     let log = end.daemon.log();
@@ -96,25 +86,4 @@ pub fn log_tail(end: &End) -> String {
         "the log of the {label} one ends:\n    {}",
         tail.join("\n    ")
     )
-}
-
-/// The counters of a daemon; none where it is not Convoy.
-///
-/// # Errors
-///
-/// [`LabError::Daemon`] when it is gone, or does not answer.
-pub fn counters(daemon: &Daemon) -> Result<Option<Counters>, LabError> {
-    let answer = daemon.request(&format!("{}\n\n", convoy_stats::REQUEST))?;
-    let report = convoy_stats::json_of(&answer)
-        .map(serde_json::from_str::<Report>)
-        .transpose()
-        .map_err(|error| daemon.failed(format!("its counters cannot be read: {error}")))?;
-    Ok(report.map(|report| report.counters))
-}
-
-fn read_one(daemon: &Daemon) -> Result<Reading, LabError> {
-    Ok(Reading {
-        cpu: cpu_time(daemon)?,
-        counters: counters(daemon)?,
-    })
 }

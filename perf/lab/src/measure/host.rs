@@ -7,7 +7,12 @@ use nix::{
     sys::utsname::uname,
     unistd::{AccessFlags, access},
 };
+use procfs::{CpuInfo, Current as _, Meminfo};
 use serde::{Deserialize, Serialize};
+
+const MIB: u64 = 1_024 * 1_024;
+/// Congestion controls that all may use, and a namespace as its default.
+const ALLOWED: &str = "net/ipv4/tcp_allowed_congestion_control";
 
 /// The machine, as far as results depend on it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -31,37 +36,22 @@ pub struct Host {
 
 impl Host {
     /// This machine.
-    #[must_use]
     pub fn of_this_machine() -> Self {
+        let cpu = CpuInfo::current().ok();
         Self {
             kernel: uname()
                 .map(|name| name.release().to_string_lossy().into_owned())
                 .unwrap_or_default(),
-            cpu: value_of("/proc/cpuinfo", "model name"),
+            cpu: cpu.and_then(|cpu| cpu.model_name(0).map(ToOwned::to_owned)),
             cpus: std::thread::available_parallelism().map_or(1, usize::from),
-            memory_mib: memory_kib("MemTotal").map(|kib| kib / 1024),
+            memory_mib: Meminfo::current().ok().map(|memory| memory.mem_total / MIB),
             root: nix::unistd::geteuid().is_root(),
             congestion_control: congestion_control(),
             percpu_pagelist_high_fraction: setting("vm/percpu_pagelist_high_fraction")
                 .and_then(|value| value.parse().ok()),
         }
     }
-
-    /// The fix for a lab's TCP that is not cubic.
-    #[must_use]
-    pub fn cubic_advice(&self) -> Option<String> {
-        let used = self.congestion_control.as_deref()?;
-        (used != "cubic").then(|| {
-            format!(
-                "TCP uses {used}, not cubic (fix, where the host keeps it from its namespaces: \
-                 sysctl -w \"{ALLOWED}=$(sysctl -n {ALLOWED}) cubic\")"
-            )
-        })
-    }
 }
-
-/// Congestion controls that all may use, and a namespace as its default.
-const ALLOWED: &str = "net/ipv4/tcp_allowed_congestion_control";
 
 /// In a line: processors, kernel, and settings that decide the speed.
 impl fmt::Display for Host {
@@ -74,6 +64,11 @@ impl fmt::Display for Host {
             None => Ok(()),
         }
     }
+}
+
+/// Memory in bytes that programs can have without swapping.
+pub fn available_memory() -> Option<u64> {
+    Meminfo::current().ok()?.mem_available
 }
 
 /// Namespaces prefer cubic, and may use what the host lets everyone use, where settings can be written.
@@ -91,60 +86,4 @@ fn congestion_control() -> Option<String> {
 fn setting(name: &str) -> Option<String> {
     let value = fs::read_to_string(format!("/proc/sys/{name}")).ok()?;
     Some(value.trim().to_owned())
-}
-
-/// A line of `/proc/meminfo`, in KiB.
-#[must_use]
-pub fn memory_kib(key: &str) -> Option<u64> {
-    let value = value_of("/proc/meminfo", key)?;
-    value.strip_suffix(" kB")?.parse().ok()
-}
-
-fn value_of(file: &str, key: &str) -> Option<String> {
-    let text = fs::read_to_string(file).ok()?;
-    let mut lines = text.lines().filter_map(|line| line.split_once(':'));
-    let (_, value) = lines.find(|(name, _)| name.trim() == key)?;
-    Some(value.trim().to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn this_machine_has_a_kernel_processors_and_memory() {
-        let host = Host::of_this_machine();
-        assert!(host.kernel.contains('.'), "{host:?}");
-        assert!(host.cpus >= 1);
-        assert!(host.memory_mib.unwrap() > 0);
-        assert!(memory_kib("MemAvailable").unwrap() <= memory_kib("MemTotal").unwrap());
-        assert_eq!(memory_kib("Nonsense"), None);
-    }
-
-    #[test]
-    fn settings_are_shown_beside_the_kernel() {
-        let mut host = Host {
-            kernel: "6.18".to_owned(),
-            cpu: Some("A CPU".to_owned()),
-            cpus: 2,
-            percpu_pagelist_high_fraction: Some(0),
-            ..Host::of_this_machine()
-        };
-        assert_eq!(host.to_string(), "2 × A CPU · Linux 6.18");
-        host.cpu = None;
-        host.percpu_pagelist_high_fraction = Some(2000);
-        assert_eq!(
-            host.to_string(),
-            "2 × an unnamed CPU · Linux 6.18 · vm.percpu_pagelist_high_fraction=2000"
-        );
-    }
-
-    #[test]
-    fn where_tcp_is_not_cubic_there_is_advice() {
-        let mut host = Host::of_this_machine();
-        for (used, is_advised) in [(Some("cubic"), false), (Some("bbr"), true), (None, false)] {
-            host.congestion_control = used.map(ToOwned::to_owned);
-            assert_eq!(host.cubic_advice().is_some(), is_advised, "{used:?}");
-        }
-    }
 }

@@ -9,9 +9,9 @@
 pub const TOLERATED_LOSS: f64 = 0.01;
 /// Without a known rate: doubled until a probe fails, else quartered until one passes.
 const COARSE: f64 = 2.0;
-/// Probes of a sequence.
+/// Probes of a staircase.
 const PROBES: usize = 10;
-/// From one rate to the next, as a ratio: until the sequence turns for the first time, and from then on.
+/// From one rate to the next, as a ratio: until the staircase turns for the first time, and from then on.
 const FIRST_STEP: f64 = 1.12;
 const STEP: f64 = 1.05;
 /// A confirmation that fails lowers the rate by these shares, one after the other.
@@ -72,9 +72,6 @@ pub struct Found {
 
 /// The rate in `range` that half of the probes pass, confirmed by a longer attempt or lowered until one passes;
 /// none where even the lowest rate loses packets.
-///
-/// # Errors
-/// Those of the caller's attempts.
 pub fn highest_rate<E>(
     range: Range,
     mut attempt: impl FnMut(Attempt) -> Result<Trial, E>,
@@ -87,9 +84,6 @@ pub fn highest_rate<E>(
 
 /// The rate in `range` that half of the probes pass, looked for around `known`, a rate found before; none where even
 /// the lowest rate loses packets. Nothing is confirmed: it is an average.
-///
-/// # Errors
-/// Those of the caller's attempts.
 pub fn rate_that_half_pass<E>(
     range: Range,
     known: Option<f64>,
@@ -100,15 +94,15 @@ pub fn rate_that_half_pass<E>(
         attempt(Attempt { rate_pps, stage }).map(|trial| Verdict::of(rate_pps, trial))
     };
     if let Some(start) = known {
-        let sequence = Sequence::run(start, range, &mut probe)?;
-        if sequence.has_turned() {
-            return Ok(Some(sequence.found()));
+        let (found, has_turned) = staircase(start, range, &mut probe)?;
+        if has_turned {
+            return Ok(Some(found));
         }
     }
     let Some(start) = coarse(range, &mut probe)? else {
         return Ok(None);
     };
-    Ok(Some(Sequence::run(start, range, &mut probe)?.found()))
+    Ok(Some(staircase(start, range, &mut probe)?.0))
 }
 
 /// The verdict of an attempt on its rate.
@@ -133,6 +127,10 @@ impl Verdict {
         } else {
             Self::Slow(trial.sent_pps.min(rate_pps))
         }
+    }
+
+    fn is_by_generator(self) -> bool {
+        matches!(self, Self::Slow(_) | Self::Lost { by_receiver: true })
     }
 }
 
@@ -169,72 +167,44 @@ fn coarse<E>(
     }))
 }
 
-/// Probes one after the other, each a step from the one before.
-struct Sequence {
-    /// The rates from the first turn on, with the one that would be next.
-    rates: Vec<f64>,
-    passed: usize,
-    failed: usize,
-    /// Failures in which the sender or the receiver was too slow.
-    by_generator: usize,
-}
-
-impl Sequence {
-    fn run<E>(
-        start: f64,
-        range: Range,
-        probe: &mut impl FnMut(f64) -> Result<Verdict, E>,
-    ) -> Result<Self, E> {
-        let mut sequence = Self {
-            rates: vec![start],
-            passed: 0,
-            failed: 0,
-            by_generator: 0,
-        };
-        let mut rate = start;
-        for _ in 0..PROBES {
-            let direction = sequence.note(probe(rate)?);
-            let step = if sequence.has_turned() {
-                STEP
-            } else {
-                sequence.rates.clear();
-                FIRST_STEP
-            };
-            rate = (rate * step.powi(direction)).clamp(range.lowest, range.highest);
-            sequence.rates.push(rate);
+/// Probes one after the other, each a step from the one before: the mean of the rates, and whether they
+/// went both up and down.
+fn staircase<E>(
+    start: f64,
+    range: Range,
+    probe: &mut impl FnMut(f64) -> Result<Verdict, E>,
+) -> Result<(Found, bool), E> {
+    let (mut passed, mut failed, mut by_generator) = (0, 0, 0);
+    let mut rate = start;
+    // From the first turn on, with the one that would be next.
+    let mut rates = Vec::new();
+    for _ in 0..PROBES {
+        let mut step = STEP;
+        let verdict = probe(rate)?;
+        match verdict {
+            Verdict::Passed => passed += 1,
+            _ => failed += 1,
         }
-        Ok(sequence)
-    }
-
-    /// Counts a probe, and returns where to go after it: up (1) or down (-1).
-    fn note(&mut self, verdict: Verdict) -> i32 {
-        let is_of_generator = match verdict {
-            Verdict::Passed => {
-                self.passed += 1;
-                return 1;
-            }
-            Verdict::Slow(_) => true,
-            Verdict::Lost { by_receiver } => by_receiver,
-        };
-        self.failed += 1;
-        self.by_generator += usize::from(is_of_generator);
-        -1
-    }
-
-    /// Whether it went both up and down.
-    fn has_turned(&self) -> bool {
-        self.passed > 0 && self.failed > 0
-    }
-
-    /// The mean of the rates, on the scale on which the steps are equal.
-    fn found(&self) -> Found {
-        let logarithms: f64 = self.rates.iter().map(|rate| rate.ln()).sum();
-        Found {
-            rate_pps: (logarithms / self.rates.len() as f64).exp(),
-            confirmed: false,
-            generator_limited: self.by_generator * 2 > self.failed,
+        by_generator += usize::from(verdict.is_by_generator());
+        if passed == 0 || failed == 0 {
+            step = FIRST_STEP;
+            rates.clear();
         }
+        rate = match verdict {
+            Verdict::Passed => rate * step,
+            _ => rate / step,
+        };
+        rate = rate.clamp(range.lowest, range.highest);
+        rates.push(rate);
     }
+    // The mean on the scale on which the steps are equal.
+    let logarithms: f64 = rates.iter().map(|rate| rate.ln()).sum();
+    let found = Found {
+        rate_pps: (logarithms / rates.len() as f64).exp(),
+        confirmed: false,
+        generator_limited: by_generator * 2 > failed,
+    };
+    Ok((found, passed > 0 && failed > 0))
 }
 
 /// Tries the rate for longer, and lower ones while it fails.
@@ -306,10 +276,7 @@ mod tests {
             for known in [None, Some(10_000.0), near[0], near[1], near[2]] {
                 let (rate, probes) = half_pass(known, |_, rate| overflow(capacity, rate));
                 let ratio = rate / capacity;
-                assert!(
-                    (0.94..1.06).contains(&ratio),
-                    "{capacity} {known:?}: {ratio}"
-                );
+                assert!((0.94..1.06).contains(&ratio), "{known:?}: {ratio}");
                 assert!(probes == PROBES || !near.contains(&known), "{probes}");
             }
         }
@@ -320,11 +287,8 @@ mod tests {
         for hiccup in 1..=PROBES {
             let link = |probe, rate| overflow(200_000.0, rate) + f64::from(probe == hiccup);
             for (known, least) in [(None, 0.85), (Some(200_000.0), 0.92)] {
-                let (rate, _) = half_pass(known, link);
-                assert!(
-                    (least..1.06).contains(&(rate / 200_000.0)),
-                    "{known:?}: {rate}"
-                );
+                let ratio = half_pass(known, link).0 / 200_000.0;
+                assert!((least..1.06).contains(&ratio), "{known:?}: {ratio}");
             }
         }
     }
@@ -370,10 +334,7 @@ mod tests {
         };
         assert!(searched(200_000.0).confirmed);
         let lowered = searched(80_000.0);
-        assert!(
-            lowered.confirmed && (60e3..81e3).contains(&lowered.rate_pps),
-            "{lowered:?}"
-        );
+        assert!(lowered.confirmed && (60e3..81e3).contains(&lowered.rate_pps));
         assert!(!searched(1_000.0).confirmed);
     }
 

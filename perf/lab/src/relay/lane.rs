@@ -1,13 +1,12 @@
 //! One direction of a relay: the datagrams that wait in it, and when they go on.
 
-use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use super::census::{Census, Registrar};
 use super::fates::{Fates, Impairments, Passage};
 
 /// The most datagrams that wait in a direction; another one is dropped, and counted.
-pub const QUEUE: usize = 4_096;
+pub(super) const QUEUE: usize = 4_096;
 
 /// After this much silence nothing will overtake the datagrams that are held back.
 const SILENCE: Duration = Duration::from_millis(50);
@@ -23,7 +22,7 @@ pub struct Tally {
     pub duplicated: u64,
     /// Copies held back for others to overtake.
     pub held: u64,
-    /// Copies lost because [`QUEUE`] waited already.
+    /// Copies lost because 4,096 waited already.
     pub overflowed: u64,
     /// Copies that wait.
     pub waiting: u64,
@@ -38,28 +37,29 @@ pub struct Tally {
 #[derive(Debug)]
 pub(super) struct Lane {
     fates: Fates,
-    /// By the time at which they are due, and by arrival.
-    delayed: BTreeMap<(Instant, u64), Passage>,
-    /// Due, but to be overtaken: by the number in `sent` at which they go, and by arrival.
-    held: BTreeMap<(u64, u64), Passage>,
-    ready: VecDeque<Passage>,
+    /// In the order of arrival.
+    waiting: Vec<Waiting>,
     tally: Tally,
     registrar: Registrar,
-    arrivals: u64,
-    last_sent: Option<Instant>,
+    last_arrival: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    passage: Passage,
+    due: Instant,
+    /// How many datagrams must have come, unless no more do.
+    after: u64,
 }
 
 impl Lane {
     pub(super) fn new(fates: Fates) -> Self {
         Self {
             fates,
-            delayed: BTreeMap::new(),
-            held: BTreeMap::new(),
-            ready: VecDeque::new(),
+            waiting: Vec::new(),
             tally: Tally::default(),
             registrar: Registrar::default(),
-            arrivals: 0,
-            last_sent: None,
+            last_arrival: None,
         }
     }
 
@@ -71,84 +71,144 @@ impl Lane {
     /// A datagram has come.
     pub(super) fn handle_datagram(&mut self, datagram: &[u8], now: Instant) {
         let passages = self.fates.next(datagram);
+        self.last_arrival = Some(now);
         self.tally.received += 1;
         self.tally.dropped += u64::from(passages.is_empty());
         self.tally.duplicated += passages.len().saturating_sub(1) as u64;
         for passage in passages {
-            self.enqueue(passage, now);
+            if self.waiting.len() == QUEUE {
+                self.tally.overflowed += 1;
+                continue;
+            }
+            self.tally.held += u64::from(passage.overtaken_by > 0);
+            self.waiting.push(Waiting {
+                due: now + passage.delay,
+                after: self.tally.received + passage.overtaken_by,
+                passage,
+            });
         }
-    }
-
-    fn enqueue(&mut self, passage: Passage, now: Instant) {
-        if self.waiting() == QUEUE {
-            self.tally.overflowed += 1;
-            return;
-        }
-        self.tally.held += u64::from(passage.overtaken_by > 0);
-        self.arrivals += 1;
-        // Silence is counted from now where nothing has been sent yet.
-        self.last_sent.get_or_insert(now);
-        let key = (now + passage.delay, self.arrivals);
-        self.delayed.insert(key, passage);
     }
 
     /// The next datagram to send on, if one is due at `now`.
     pub(super) fn poll_datagram(&mut self, now: Instant) -> Option<Vec<u8>> {
-        let next = self.next(now)?;
+        let mut waiting = self.waiting.iter();
+        let next = waiting.position(|waiting| self.due(waiting) <= now)?;
+        let Passage {
+            datagram,
+            is_altered,
+            ..
+        } = self.waiting.remove(next).passage;
         self.tally.sent += 1;
-        self.last_sent = Some(now);
-        self.registrar.count(&next.datagram, next.is_altered);
-        Some(next.datagram)
+        self.registrar.count(&datagram, is_altered);
+        Some(datagram)
     }
 
-    fn next(&mut self, now: Instant) -> Option<Passage> {
-        loop {
-            if let Some(ready) = self.ready.pop_front() {
-                return Some(ready);
-            }
-            if let Some(held) = self
-                .held
-                .first_entry()
-                .filter(|h| h.key().0 <= self.tally.sent)
-            {
-                return Some(held.remove());
-            }
-            if let Some(due) = self.delayed.first_entry().filter(|d| d.key().0 <= now) {
-                let ((_, arrival), passage) = due.remove_entry();
-                if passage.overtaken_by == 0 {
-                    return Some(passage);
-                }
-                let at = self.tally.sent + passage.overtaken_by;
-                self.held.insert((at, arrival), passage);
-            } else if self.last_sent? + SILENCE <= now && !self.held.is_empty() {
-                self.ready
-                    .extend(std::mem::take(&mut self.held).into_values());
-            } else {
-                return None;
-            }
-        }
-    }
-
-    /// When there may be something to send on, if nothing else comes.
+    /// When there is something to send on, if nothing else comes.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        let due = self.delayed.keys().next().map(|&(due, _)| due);
-        let silent = self.last_sent.map(|last| last + SILENCE);
-        let released = silent.filter(|_| !self.held.is_empty());
-        due.into_iter().chain(released).min()
+        self.waiting.iter().map(|waiting| self.due(waiting)).min()
+    }
+
+    /// When `waiting` goes on, if nothing else comes.
+    fn due(&self, waiting: &Waiting) -> Instant {
+        let is_overtaken = waiting.after <= self.tally.received;
+        let silent_at = self.last_arrival.filter(|_| !is_overtaken);
+        silent_at.map_or(waiting.due, |last| waiting.due.max(last + SILENCE))
     }
 
     pub(super) fn tally(&self) -> Tally {
         Tally {
-            waiting: self.waiting() as u64,
+            waiting: self.waiting.len() as u64,
             census: self.registrar.census.clone(),
             ..self.tally.clone()
         }
     }
-
-    fn waiting(&self) -> usize {
-        self.delayed.len() + self.held.len() + self.ready.len()
-    }
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+    use crate::relay::Direction;
+
+    const MILLISECOND: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn drops_and_second_copies_are_counted_and_the_rest_passes_in_order() {
+        let mut bench = Bench::new(|odds| (odds.drop, odds.duplicate) = (0.3, 0.3));
+        let passed = bench.pass(0..255);
+        let tally = bench.lane.tally();
+        assert!(tally.dropped > 30 && tally.duplicated > 30, "{tally:?}");
+        assert_eq!(tally.sent, 255 - tally.dropped + tally.duplicated);
+        let repeated = passed.windows(2).filter(|two| two[0] == two[1]).count();
+        assert!(repeated as u64 == tally.duplicated && passed.is_sorted());
+        assert_eq!(bench.lane.poll_timeout(), None);
+    }
+
+    #[test]
+    fn a_datagram_held_back_is_overtaken_by_as_many_as_asked_or_goes_after_a_silence() {
+        let mut bench = Bench::new(|odds| (odds.hold, odds.overtaken_by) = (1.0, 3..=3));
+        assert!(bench.pass([7]).is_empty());
+        bench.lane.impair(Impairments::default());
+        assert_eq!(bench.pass([8, 9]), [8, 9]);
+        bench.now += SILENCE / 2;
+        assert_eq!(bench.pass([10]), [7, 10]);
+        let mut bench = Bench::new(|odds| (odds.hold, odds.overtaken_by) = (1.0, 10..=1_000));
+        assert!(bench.pass([1, 2, 3]).is_empty());
+        assert_eq!(bench.lane.tally().held, 3);
+        bench.now += SILENCE;
+        assert_eq!(bench.lane.poll_timeout(), Some(bench.now));
+        assert_eq!(bench.pass([]), [1, 2, 3]);
+    }
+
+    #[test]
+    fn delayed_datagrams_go_when_they_are_due() {
+        let mut bench = Bench::new(|odds| odds.delay = 10 * MILLISECOND);
+        let end = bench.now + 10 * MILLISECOND;
+        let mut passed = bench.pass(0..50);
+        while let Some(due) = bench.lane.poll_timeout() {
+            assert!(due > bench.now && due <= end);
+            bench.now = due;
+            passed.extend(bench.pass([]));
+        }
+        assert!(!passed.is_sorted(), "in another order");
+        passed.sort_unstable();
+        assert_eq!(passed, (0..50).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn no_more_waits_than_the_bound_allows() {
+        let mut bench = Bench::new(|odds| (odds.corrupt, odds.delay) = (1.0, 10 * MILLISECOND));
+        assert!(bench.pass([0; QUEUE + 100]).len() < QUEUE);
+        let tally = bench.lane.tally();
+        assert_eq!(tally.waiting + tally.sent, QUEUE as u64);
+        assert_eq!(tally.overflowed, 100);
+        bench.now += 10 * MILLISECOND;
+        bench.pass([]);
+        assert_eq!(bench.lane.tally().census.altered, QUEUE as u64);
+    }
+
+    struct Bench {
+        lane: Lane,
+        now: Instant,
+    }
+
+    impl Bench {
+        fn new(impair: impl FnOnce(&mut Impairments)) -> Self {
+            let mut impairments = Impairments::default();
+            impair(&mut impairments);
+            Self {
+                lane: Lane::new(Fates::new(5, Direction::ToRight, impairments)),
+                now: Instant::now(),
+            }
+        }
+
+        /// Which datagrams of one byte come out while these go in.
+        fn pass(&mut self, datagrams: impl IntoIterator<Item = u8>) -> Vec<u8> {
+            for byte in datagrams {
+                self.lane.handle_datagram(&[byte], self.now);
+            }
+            std::iter::from_fn(|| self.lane.poll_datagram(self.now))
+                .map(|datagram| datagram.first().copied().unwrap_or_default())
+                .collect()
+        }
+    }
+}

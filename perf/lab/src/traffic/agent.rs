@@ -1,7 +1,8 @@
-//! The working side: one request in, events out.
+//! The working side: jobs in, answers out.
 
 use std::io::{BufRead, BufReader, Write, stdin, stdout};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -10,35 +11,30 @@ use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::Signal;
 use nix::sys::socket::{setsockopt, sockopt};
 use nix::sys::time::{TimeVal, TimeValLike};
+use serde::Serialize;
 
 use super::answerer::Answerer;
-use super::error::Doing as _;
-use super::priority::Precedence;
-use super::{End, Event, PROTOCOL, Request, TrafficError, UdpJob, probe, tcp, udp};
+use super::protocol::{Hello, Job, PROTOCOL};
+use super::{probe, tcp, udp};
+use crate::error::{Doing as _, LabError};
 
-/// Bounds the memory that a caller can make an agent use, in bytes: a request is about 150.
+/// Bounds the memory that a caller can make an agent use, in bytes: a job is about 150.
 pub(super) const LONGEST_CONVERSATION: u64 = 16 * 1024 * 1024;
 /// A caller takes two; more callers at once would measure each other.
 const MOST_CONNECTIONS: usize = 8;
-/// Longest job that an agent accepts, in seconds.
-const LONGEST: f64 = 3_600.0;
-/// Each round trip is remembered: 60 seconds are some ten million.
-const LONGEST_OF_ROUND_TRIPS: f64 = 60.0;
-const MOST_STREAMS: u32 = 64;
-const MOST_PACKETS_PER_SECOND: f64 = 20_000_000.0;
 /// Sequence numbers are remembered in one bit each: 1 GiB of them at most.
-const MOST_PACKETS: f64 = 8_589_934_592.0;
+const MOST_PACKETS: u64 = 1 << 33;
 
 /// Makes this process the agent of the one that started it by [`Agent::spawn`](super::Agent::spawn):
 /// does the jobs that arrive on the standard input, one at a time, until it ends.
-pub fn serve_child() -> Result<(), TrafficError> {
+pub fn serve_child() -> Result<(), LabError> {
     // An agent that is sending would not notice otherwise that nobody waits for it.
-    set_pdeathsig(Signal::SIGKILL).doing("hang on the controller")?;
-    serve(stdin().lock(), &mut stdout().lock(), &Scope::NAMESPACE)
+    set_pdeathsig(Signal::SIGKILL).doing("tie this process to the controller")?;
+    serve(stdin().lock(), &mut stdout(), Scope::NAMESPACE)
 }
 
 /// Serves each caller of `listener` by an agent of its own that sends traffic only to that caller.
-pub fn serve_connections(listener: &TcpListener) -> Result<(), TrafficError> {
+pub fn serve_connections(listener: &TcpListener) -> Result<(), LabError> {
     let slots = Arc::new(());
     loop {
         let (stream, from) = listener.accept().doing("accept a caller")?;
@@ -60,86 +56,102 @@ pub fn serve_connections(listener: &TcpListener) -> Result<(), TrafficError> {
     }
 }
 
-fn serve_connection(mut stream: &TcpStream) -> Result<(), TrafficError> {
+fn serve_connection(mut stream: &TcpStream) -> Result<(), LabError> {
     let doing = "serve a caller";
     stream.set_nodelay(true).doing(doing)?;
     let scope = Scope {
         bind: stream.local_addr().doing(doing)?.ip().to_canonical(),
         peer: Some(stream.peer_addr().doing(doing)?.ip().to_canonical()),
     };
-    serve(BufReader::new(stream), &mut stream, &scope)
+    serve(BufReader::new(stream), &mut stream, scope)
 }
 
-/// A job that fails is answered by [`Event::Failed`] and the next one is served.
-fn serve(input: impl BufRead, output: &mut dyn Write, scope: &Scope) -> Result<(), TrafficError> {
-    let mut events = Events(output);
-    events.send(&Event::Hello {
+/// A job that fails is answered by the reason, and the next one is served.
+fn serve(
+    input: impl BufRead,
+    output: &mut (dyn Write + Send),
+    scope: Scope,
+) -> Result<(), LabError> {
+    let mut answers = Answers(output);
+    answers.send(&Hello {
         protocol: PROTOCOL,
         version: env!("CARGO_PKG_VERSION").to_owned(),
     })?;
     let mut answerers = [None, None];
     for line in input.take(LONGEST_CONVERSATION).lines() {
-        let line = line.doing("read a request")?;
-        let request = serde_json::from_str(&line).map_err(|_| TrafficError::Protocol(line))?;
-        if let Err(error) = perform(&request, scope, &mut answerers, &mut events) {
-            let reason = error.to_string();
-            events.send(&Event::Failed { reason })?;
+        let line = line.doing("read a job")?;
+        let job = serde_json::from_str(&line).doing("read a job")?;
+        // On a thread of its own, which keeps its priority to itself.
+        let done = thread::scope(|threads| {
+            let job = || perform(&job, scope, &mut answerers, &mut answers);
+            threads.spawn(job).join()
+        });
+        if let Err(error) = done.unwrap_or_else(|panic| resume_unwind(panic)) {
+            answers.line(&Err::<(), _>(error.to_string()))?;
         }
     }
     Ok(())
 }
 
 fn perform(
-    request: &Request,
-    scope: &Scope,
+    job: &Job,
+    scope: Scope,
     answerers: &mut [Option<Answerer>; 2],
-    events: &mut Events<'_>,
-) -> Result<(), TrafficError> {
-    check(request, scope)?;
-    match request {
-        Request::Tcp(job) => tcp::run(job, scope, events)?,
-        Request::Udp(job) => udp::run(job, scope, events)?,
-        Request::Echo => answerers[0] = Some(Answerer::start(scope, false, events)?),
-        Request::Answer => answerers[1] = Some(Answerer::start(scope, true, events)?),
-        Request::Ping(job) => probe::ping(job, events)?,
-        Request::RoundTrips(job) => probe::round_trips(job, scope, events)?,
+    answers: &mut Answers<'_>,
+) -> Result<(), LabError> {
+    check(job, scope)?;
+    match job {
+        Job::Tcp {
+            to,
+            load,
+            congestion_control,
+        } => tcp::run(*to, load, congestion_control.as_deref(), scope, answers),
+        Job::Udp { to, load, run } => udp::run(*to, load, *run, scope, answers),
+        Job::Ping { to, duration } => answers.send(&probe::ping(*to, *duration)?),
+        Job::RoundTrips {
+            to,
+            exchange,
+            duration,
+        } => answers.send(&probe::round_trips(*to, *exchange, *duration, scope)?),
+        Job::Answer { first } => {
+            let (answerer, port) = Answerer::start(scope, *first)?;
+            answerers[usize::from(*first)] = Some(answerer);
+            answers.send(&port)
+        }
     }
-    Ok(())
 }
 
-fn check(request: &Request, scope: &Scope) -> Result<(), TrafficError> {
-    let (lengths, longest, end) = match request {
-        Request::Echo | Request::Answer => return Ok(()),
-        Request::Tcp(job) => ([job.warmup_s, job.window_s], LONGEST, job.end),
-        Request::Udp(job) => ([job.seconds; 2], LONGEST, job.end),
-        Request::Ping(job) => ([job.seconds; 2], LONGEST, End::Connect(job.to)),
-        Request::RoundTrips(job) => {
-            let longest = LONGEST_OF_ROUND_TRIPS;
-            ([job.seconds; 2], longest, End::Connect(job.to))
+fn check(job: &Job, scope: Scope) -> Result<(), LabError> {
+    let (to, duration, is_modest) = match job {
+        Job::Answer { .. } => return Ok(()),
+        Job::Tcp { to, load, .. } => {
+            let duration = load.warmup.saturating_add(load.window);
+            (*to, duration, (1..=64).contains(&load.streams))
+        }
+        Job::Udp { to, load, .. } => {
+            let is_modest = (udp::HEADER..=65_507).contains(&load.payload)
+                && (f64::MIN_POSITIVE..=20e6).contains(&load.rate_pps)
+                && load.packets() <= MOST_PACKETS;
+            (*to, load.duration, is_modest)
+        }
+        Job::Ping { to, duration } => (Some(*to), *duration, true),
+        // Each round trip is remembered: 60 seconds are some ten million.
+        Job::RoundTrips { to, duration, .. } => {
+            let is_modest = *duration <= Duration::from_secs(60);
+            (Some(*to), *duration, is_modest)
         }
     };
-    let refused = |reason| Err(TrafficError::Refused(reason));
-    if !lengths.iter().all(|s| (0.0..=longest).contains(s)) {
-        return refused("jobs of at most an hour, round trips of at most a minute");
-    }
-    if matches!(end, End::Connect(to) if !scope.admits(to)) {
+    let refused = |reason: &str| Err(LabError::Traffic(format!("job refused: {reason}")));
+    if to.is_some_and(|to| !scope.admits(to)) {
         return refused("traffic goes only to the host that asks for it");
     }
-    match request {
-        Request::Tcp(job) if !(1..=MOST_STREAMS).contains(&job.streams) => {
-            refused("1 to 64 TCP streams")
-        }
-        Request::Udp(job) if !(udp::HEADER..=65_507).contains(&job.payload) => {
-            refused("UDP payload of 16 to 65,507 bytes")
-        }
-        Request::Udp(job) if !is_sendable(job) => refused("at most 20 million packets a second"),
-        _ => Ok(()),
+    if !is_modest || duration > Duration::from_secs(3_600) {
+        return refused(
+            "at most an hour (round trips: a minute), 1 to 64 TCP streams, UDP payload of 16 to \
+             65,507 bytes, 20 million packets a second",
+        );
     }
-}
-
-fn is_sendable(job: &UdpJob) -> bool {
-    let is_rate = job.rate_pps > 0.0 && job.rate_pps <= MOST_PACKETS_PER_SECOND;
-    is_rate && job.rate_pps * job.seconds <= MOST_PACKETS
+    Ok(())
 }
 
 /// Where an agent may listen, and the only host that it may talk to.
@@ -156,37 +168,48 @@ impl Scope {
         peer: None,
     };
 
-    pub(super) fn admits(&self, address: SocketAddr) -> bool {
+    pub(super) fn admits(self, address: SocketAddr) -> bool {
         self.peer
             .is_none_or(|peer| peer == address.ip().to_canonical())
     }
 
     /// Listens on any free port; `accept` gives up after `patience`.
-    pub(super) fn listen(&self, patience: Duration) -> Result<TcpListener, TrafficError> {
+    pub(super) fn listen(self, patience: Duration) -> Result<(TcpListener, u16), LabError> {
         let doing = "listen on TCP";
         let listener = TcpListener::bind((self.bind, 0)).doing(doing)?;
         // Linux: accept(2) keeps to the receive timeout too (socket(7)).
         let patience = TimeVal::milliseconds(patience.as_millis() as i64);
         setsockopt(&listener, sockopt::ReceiveTimeout, &patience).doing(doing)?;
-        Ok(listener)
+        let port = listener.local_addr().doing(doing)?.port();
+        Ok((listener, port))
     }
 
-    /// A UDP socket for one end of a flow: on `port` (0: any), or connected to the other end.
-    pub(super) fn open_udp(&self, end: End, port: u16) -> Result<UdpSocket, TrafficError> {
-        match end {
-            End::Listen => UdpSocket::bind((self.bind, port)).doing("bind a UDP socket"),
-            End::Connect(to) => connected_udp(to),
+    /// A UDP socket on `port` (0: any).
+    pub(super) fn bind_udp(self, port: u16) -> Result<UdpSocket, LabError> {
+        UdpSocket::bind((self.bind, port)).doing("bind a UDP socket")
+    }
+
+    /// Lets the calling thread go before all ordinary ones for the rest of its life, as root.
+    ///
+    /// On a machine that the daemons share with the generator, the load is then as asked, as if it
+    /// came from another machine. For a caller on another host nothing changes: it must not take this
+    /// one's CPUs from their owner.
+    pub(super) fn take_precedence(self) {
+        if self.peer.is_some() {
+            return;
         }
-    }
-
-    /// Lets the calling thread go before ordinary ones, if the controller is on the same host: a
-    /// caller on another host must not take this one's CPUs from their owner.
-    pub(super) fn precedence(&self) -> Option<Precedence> {
-        self.peer.is_none().then(Precedence::take).flatten()
+        // The kernel's `struct sched_param` is the priority alone.
+        let priority: libc::c_int = 1;
+        // The system call, since musl's sched_setscheduler does nothing. Without root it is refused.
+        // SAFETY: process 0 is the calling thread, and `priority` outlives the call.
+        unsafe {
+            let (call, policy) = (libc::SYS_sched_setscheduler, libc::SCHED_RR);
+            libc::syscall(call, 0, policy, &raw const priority)
+        };
     }
 }
 
-pub(super) fn connected_udp(to: SocketAddr) -> Result<UdpSocket, TrafficError> {
+pub(super) fn connected_udp(to: SocketAddr) -> Result<UdpSocket, LabError> {
     let any: IpAddr = match to {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
@@ -196,78 +219,74 @@ pub(super) fn connected_udp(to: SocketAddr) -> Result<UdpSocket, TrafficError> {
     Ok(socket)
 }
 
-/// The events of one agent.
-pub(super) struct Events<'a>(&'a mut dyn Write);
+/// The answers of one agent: each a line with a `Result`, whose error is a reason in words.
+pub(super) struct Answers<'a>(&'a mut (dyn Write + Send));
 
-impl Events<'_> {
-    pub(super) fn send(&mut self, event: &Event) -> Result<(), TrafficError> {
-        let mut line = serde_json::to_vec(event).doing("encode an event")?;
+impl Answers<'_> {
+    pub(super) fn send(&mut self, answer: &impl Serialize) -> Result<(), LabError> {
+        self.line(&Ok::<_, String>(answer))
+    }
+
+    fn line(&mut self, answer: &impl Serialize) -> Result<(), LabError> {
+        let mut line = serde_json::to_vec(answer).doing("encode an answer")?;
         line.push(b'\n');
-        self.0.write_all(&line).doing("report an event")?;
-        self.0.flush().doing("report an event")
+        self.0.write_all(&line).doing("answer")?;
+        self.0.flush().doing("answer")
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::traffic::Flow;
+    use crate::traffic::UdpLoad;
 
-    #[test]
-    fn a_caller_cannot_direct_traffic_at_a_third_host() {
+    fn is_accepted(job: &Job) -> bool {
         let scope = Scope {
             bind: [192, 0, 2, 1].into(),
             peer: Some([192, 0, 2, 2].into()),
         };
-        let is_accepted = |to| {
-            let ping = format!(r#"{{"do":"ping","to":"{to}","interval_ms":10,"seconds":1}}"#);
-            check(&serde_json::from_str(&ping).unwrap(), &scope).is_ok()
+        check(job, scope).is_ok()
+    }
+
+    #[test]
+    fn a_caller_cannot_direct_traffic_at_a_third_host() {
+        let ping = |to: &str| Job::Ping {
+            to: to.parse().unwrap(),
+            duration: Duration::ZERO,
         };
-        assert!(is_accepted("192.0.2.2:7"));
-        assert!(is_accepted("[::ffff:192.0.2.2]:7"));
-        assert!(!is_accepted("192.0.2.3:7"));
+        assert!(is_accepted(&ping("192.0.2.2:7")));
+        assert!(is_accepted(&ping("[::ffff:192.0.2.2]:7")));
+        assert!(!is_accepted(&ping("192.0.2.3:7")));
     }
 
     #[test]
     fn absurd_jobs_are_refused() {
-        let is_accepted = |payload, rate_pps, seconds| {
-            let job = UdpJob {
-                end: End::Listen,
-                flow: Flow::Receive,
+        let udp = |payload, rate_pps, seconds| Job::Udp {
+            to: None,
+            load: UdpLoad {
                 payload,
                 rate_pps,
-                seconds,
-                run: 1,
-            };
-            check(&Request::Udp(job), &Scope::NAMESPACE).is_ok()
+                duration: Duration::from_secs(seconds),
+            },
+            run: 1,
         };
-        assert!(is_accepted(64, 1e3, 1.0));
-        for (payload, rate_pps, seconds) in [
-            (8, 1e3, 1.0),
-            (64, f64::NAN, 1.0),
-            (64, 0.0, 1.0),
-            (64, 1e3, -1.0),
-            (64, 2e7, 3_600.0),
-        ] {
-            assert!(!is_accepted(payload, rate_pps, seconds), "{rate_pps}");
+        assert!(is_accepted(&udp(64, 1e3, 1)));
+        let absurd = [(8, 1e3, 1), (64, f64::NAN, 1), (64, 0.0, 1), (64, 2e7, 999)];
+        for (payload, rate_pps, seconds) in absurd {
+            assert!(!is_accepted(&udp(payload, rate_pps, seconds)));
         }
     }
 
     #[test]
     fn a_failed_job_is_reported_and_the_next_one_served() {
-        let failing = r#"{"do":"ping","to":"127.0.0.1:7","interval_ms":10,"seconds":-1}"#;
-        let requests = format!("{failing}\n{{\"do\":\"echo\"}}\n");
+        let duration = Duration::MAX;
+        let to = SocketAddr::from(([127, 0, 0, 1], 7));
+        let jobs = [Job::Ping { to, duration }, Job::Answer { first: false }];
+        let jobs = jobs.map(|job| serde_json::to_string(&job).unwrap());
         let mut output = Vec::new();
-        serve(requests.as_bytes(), &mut output, &Scope::NAMESPACE).unwrap();
+        serve(jobs.join("\n").as_bytes(), &mut output, Scope::NAMESPACE).unwrap();
         let lines = String::from_utf8(output).unwrap();
-        let events: Vec<_> = lines.lines().map(|l| &l[..l.len().min(17)]).collect();
-        assert_eq!(
-            events,
-            [
-                r#"{"event":"hello","#,
-                r#"{"event":"failed""#,
-                r#"{"event":"ready","#
-            ]
-        );
+        let answers: Vec<_> = lines.lines().map(|l| &l[..l.len().min(6)]).collect();
+        assert_eq!(answers, [r#"{"Ok":"#, r#"{"Err""#, r#"{"Ok":"#]);
     }
 }

@@ -1,17 +1,16 @@
 //! Answers the probes and requests of [`probe`](super::probe): a port over TCP and UDP.
 
 use std::collections::VecDeque;
-use std::io::{Read as _, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use super::agent::{Events, Scope};
-use super::error::Doing as _;
+use super::agent::Scope;
 use super::probe::{BYTES, LAST, prepare};
-use super::{End, Event, TrafficError};
+use crate::error::{Doing as _, LabError};
 
 /// How often an idle answerer checks whether it is to end.
 const END_CHECK: Duration = Duration::from_millis(250);
@@ -21,42 +20,34 @@ const CLOSING: usize = 64;
 
 /// Answers from threads of its own until it is dropped; over TCP one connection at a time.
 #[derive(Debug)]
-pub(super) struct Answerer {
-    done: Arc<AtomicBool>,
-}
+pub(super) struct Answerer(Arc<AtomicBool>);
 
 impl Answerer {
-    /// `comes_first`: its threads go before ordinary ones, so that a round trip is the network's.
-    pub(super) fn start(
-        scope: &Scope,
-        comes_first: bool,
-        events: &mut Events<'_>,
-    ) -> Result<Self, TrafficError> {
-        let doing = "bind the answerer";
-        let listener = scope.listen(END_CHECK)?;
-        let port = listener.local_addr().doing(doing)?.port();
-        let socket = scope.open_udp(End::Listen, port)?;
-        socket.set_read_timeout(Some(END_CHECK)).doing(doing)?;
-        let (scope, done) = (*scope, Arc::new(AtomicBool::new(false)));
+    /// The answerer and its port. `first`: its threads go before ordinary ones.
+    pub(super) fn start(scope: Scope, first: bool) -> Result<(Self, u16), LabError> {
+        let (listener, port) = scope.listen(END_CHECK)?;
+        let socket = scope.bind_udp(port)?;
+        let timeout = socket.set_read_timeout(Some(END_CHECK));
+        timeout.doing("set a socket timeout")?;
+        let done = Arc::new(AtomicBool::new(false));
         let start = |answer: Box<dyn FnOnce(&AtomicBool) + Send>| {
             let done = Arc::clone(&done);
-            let body = move || {
-                let _precedence = comes_first.then(|| scope.precedence());
+            thread::spawn(move || {
+                if first {
+                    scope.take_precedence();
+                }
                 answer(&done);
-            };
-            let thread = thread::Builder::new().name("answerer".to_owned());
-            thread.spawn(body).doing("start an answerer's thread")
+            })
         };
-        start(Box::new(move |done| answer_tcp(&listener, scope, done)))?;
-        start(Box::new(move |done| answer_udp(&socket, scope, done)))?;
-        events.send(&Event::Ready { port })?;
-        Ok(Self { done })
+        start(Box::new(move |done| answer_tcp(&listener, scope, done)));
+        start(Box::new(move |done| answer_udp(&socket, scope, done)));
+        Ok((Self(done), port))
     }
 }
 
 impl Drop for Answerer {
     fn drop(&mut self) {
-        self.done.store(true, Ordering::Relaxed);
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 
@@ -89,12 +80,12 @@ fn answer_tcp(listener: &TcpListener, scope: Scope, done: &AtomicBool) {
 }
 
 /// Answers requests on `stream` up to the last.
-fn answer_stream(mut stream: TcpStream) -> Result<TcpStream, TrafficError> {
+fn answer_stream(mut stream: TcpStream) -> io::Result<TcpStream> {
     prepare(&stream)?;
     let mut message = [0; BYTES];
     while message[0] != LAST {
-        stream.read_exact(&mut message).doing("answer over TCP")?;
-        stream.write_all(&message).doing("answer over TCP")?;
+        stream.read_exact(&mut message)?;
+        stream.write_all(&message)?;
     }
     Ok(stream)
 }

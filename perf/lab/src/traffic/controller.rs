@@ -2,22 +2,27 @@
 
 use std::io::{BufRead as _, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
+use serde::de::DeserializeOwned;
+
+use super::LatencyReport;
 use super::agent::LONGEST_CONVERSATION;
-use super::error::Doing as _;
-use super::{Event, PROTOCOL, Request, TrafficError};
+use super::protocol::{Hello, Job, PROTOCOL};
+use crate::error::{Doing as _, LabError};
 
 const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
+/// How much longer than its schedule a job may take before it is given up.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(15);
 const HELLO_PATIENCE: Duration = Duration::from_secs(10);
 
 /// A traffic agent that does one job at a time.
 ///
-/// Dropping it ends it: a child process is killed, a connection closed. Calls fail when the agent has
-/// ended, or does not speak [`PROTOCOL`].
+/// Dropping it ends it: a child process is killed, a connection closed. Calls fail with
+/// [`LabError::Traffic`] when the agent has ended, or does not speak this program's protocol.
 #[derive(Debug)]
 pub struct Agent {
     link: Link,
@@ -26,23 +31,21 @@ pub struct Agent {
 
 #[derive(Debug)]
 enum Link {
-    Child(Child, ChildStdin),
+    Child(Child),
     Remote(TcpStream),
 }
 
 impl Agent {
     /// Starts `command`, which runs [`super::serve_child`].
-    pub fn spawn(mut command: Command) -> Result<Self, TrafficError> {
+    pub fn spawn(mut command: Command) -> Result<Self, LabError> {
         let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = piped.spawn().doing("start a traffic agent")?;
-        match (child.stdin.take(), child.stdout.take()) {
-            (Some(input), Some(output)) => Self::greet(Link::Child(child, input), output),
-            _ => Err(TrafficError::Ended),
-        }
+        let output = child.stdout.take().ok_or_else(ended)?;
+        Self::greet(Link::Child(child), output)
     }
 
     /// Connects to an agent on another host.
-    pub fn connect(to: SocketAddr) -> Result<Self, TrafficError> {
+    pub fn connect(to: SocketAddr) -> Result<Self, LabError> {
         let doing = "connect to the server";
         let stream = TcpStream::connect_timeout(&to, CONNECT_PATIENCE).doing(doing)?;
         stream.set_nodelay(true).doing(doing)?;
@@ -50,7 +53,7 @@ impl Agent {
         Self::greet(Link::Remote(stream), output)
     }
 
-    fn greet(link: Link, output: impl Read + Send + 'static) -> Result<Self, TrafficError> {
+    fn greet(link: Link, output: impl Read + Send + 'static) -> Result<Self, LabError> {
         let (sender, lines) = channel();
         let output = BufReader::new(output.take(LONGEST_CONVERSATION));
         thread::spawn(move || {
@@ -58,59 +61,72 @@ impl Agent {
             lines.try_for_each(|line| sender.send(line))
         });
         let mut agent = Self { link, lines };
-        match agent.event(HELLO_PATIENCE)? {
-            Event::Hello { protocol, .. } if protocol == PROTOCOL => Ok(agent),
-            Event::Hello { protocol, version } => Err(TrafficError::Version {
-                theirs: protocol,
-                ours: PROTOCOL,
-                version,
-            }),
-            other => Err(TrafficError::Protocol(format!("{other:?}"))),
+        let Hello { protocol, version } = agent.answer(HELLO_PATIENCE)?;
+        if protocol != PROTOCOL {
+            return Err(LabError::Traffic(format!(
+                "the agent speaks protocol {protocol} (Convoy {version}), this program {PROTOCOL}: \
+                 install the same version on both hosts"
+            )));
         }
+        Ok(agent)
     }
 
-    /// Gives it a job; its events follow by [`Self::event`].
-    pub fn ask(&mut self, request: &Request) -> Result<(), TrafficError> {
-        let mut line = serde_json::to_vec(request).doing("encode a request")?;
+    /// Answers probes until the agent ends, at the port returned.
+    pub fn echo(&mut self) -> Result<u16, LabError> {
+        self.ask(&Job::Answer { first: false })?;
+        self.answer(PATIENCE)
+    }
+
+    /// Probes the agent that answers at `to`.
+    pub fn ping(&mut self, to: SocketAddr, duration: Duration) -> Result<LatencyReport, LabError> {
+        self.ask(&Job::Ping { to, duration })?;
+        self.answer(duration + PATIENCE)
+    }
+
+    /// Gives it a job; its answers follow by [`Self::answer`].
+    pub(crate) fn ask(&mut self, job: &Job) -> Result<(), LabError> {
+        let mut line = serde_json::to_vec(job).doing("encode a job")?;
         line.push(b'\n');
         let sent = match &mut self.link {
-            Link::Child(_, input) => input.write_all(&line),
-            Link::Remote(stream) => stream.write_all(&line),
+            Link::Child(child) => child.stdin.as_mut().map(|input| input.write_all(&line)),
+            Link::Remote(stream) => Some(stream.write_all(&line)),
         };
-        sent.map_err(|_| TrafficError::Ended)
+        sent.and_then(Result::ok).ok_or_else(ended)
     }
 
-    /// Waits for the next event.
+    /// Waits for the next answer.
     ///
     /// # Errors
-    /// [`TrafficError::Agent`] for [`Event::Failed`], [`TrafficError::Timeout`] when nothing came
-    /// within `patience`, [`TrafficError::Ended`] when the agent is gone.
-    pub fn event(&mut self, patience: Duration) -> Result<Event, TrafficError> {
+    /// [`LabError::Job`] when the job failed, [`LabError::Traffic`] when no answer came within
+    /// `patience`, or another one.
+    pub(crate) fn answer<T: DeserializeOwned>(
+        &mut self,
+        patience: Duration,
+    ) -> Result<T, LabError> {
         let line = self.lines.recv_timeout(patience).map_err(|e| match e {
-            RecvTimeoutError::Timeout => TrafficError::Timeout("traffic agent"),
-            RecvTimeoutError::Disconnected => TrafficError::Ended,
+            RecvTimeoutError::Timeout => {
+                LabError::Traffic("the traffic agent does not answer in time".to_owned())
+            }
+            RecvTimeoutError::Disconnected => ended(),
         })?;
-        match serde_json::from_str(&line) {
-            Ok(Event::Failed { reason }) => Err(TrafficError::Agent(reason)),
-            Ok(event) => Ok(event),
-            Err(_) => Err(TrafficError::Protocol(line)),
+        match serde_json::from_str::<Result<T, String>>(&line) {
+            Ok(answer) => answer.map_err(LabError::Job),
+            Err(_) => Err(LabError::Traffic(format!(
+                "unexpected answer of the traffic agent: {line}"
+            ))),
         }
     }
+}
 
-    /// Waits for the port of a listening job.
-    pub fn ready(&mut self, patience: Duration) -> Result<u16, TrafficError> {
-        match self.event(patience)? {
-            Event::Ready { port } => Ok(port),
-            other => Err(TrafficError::Protocol(format!("{other:?}"))),
-        }
-    }
+fn ended() -> LabError {
+    LabError::Traffic("the traffic agent ended unexpectedly".to_owned())
 }
 
 impl Drop for Agent {
     fn drop(&mut self) {
         // Errors mean that it has ended already.
         match &mut self.link {
-            Link::Child(child, _) => {
+            Link::Child(child) => {
                 let _ = child.kill();
                 let _ = child.wait();
             }

@@ -1,152 +1,139 @@
 //! Round-trip times: probes at an interval, and requests one after the other, as an application
 //! sends them.
 
-use std::io::{ErrorKind, Read as _, Write as _};
+use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::sys::socket::{setsockopt, sockopt};
 
-use super::agent::{Events, Scope, connected_udp};
-use super::error::Doing as _;
-use super::{Event, Exchange, LatencyReport, PingJob, RoundTripJob, RoundTripReport, TrafficError};
+use super::agent::{Scope, connected_udp};
+use super::{Exchange, LatencyReport, RoundTripReport};
+use crate::error::{Doing as _, LabError};
 
 /// A probe or request, and its answer.
 pub(super) const BYTES: usize = 32;
 /// The first byte of a request over TCP that is the last one on its connection.
 pub(super) const LAST: u8 = 1;
 const NOT_LAST: u8 = 0;
+/// From one probe to the next.
+const INTERVAL: Duration = Duration::from_millis(10);
 /// How long the last probes are waited for: queues of a second have been seen under load.
 const LAST_PROBE_PATIENCE: Duration = Duration::from_secs(1);
+/// How often a prober without answers checks the clock.
+const END_CHECK: Duration = Duration::from_millis(100);
 /// A UDP request without an answer after this time is lost.
 const LOST: Duration = Duration::from_millis(250);
 /// A connection that is silent for this long has broken.
 const BROKEN: Duration = Duration::from_secs(5);
 
 /// Sends one probe each interval and reports the round-trip times.
-pub(super) fn ping(job: &PingJob, events: &mut Events<'_>) -> Result<(), TrafficError> {
-    let socket = connected_udp(job.to)?;
-    let interval = Duration::from_millis(job.interval_ms.max(1));
-    let probes = (job.seconds / interval.as_secs_f64()).ceil().max(1.0) as u32;
+pub(super) fn ping(to: SocketAddr, duration: Duration) -> Result<LatencyReport, LabError> {
+    let socket = connected_udp(to)?;
+    let timeout = socket.set_read_timeout(Some(END_CHECK));
+    timeout.doing("set a socket timeout")?;
+    let probes = duration.div_duration_f64(INTERVAL).ceil().max(1.0) as u32;
     let mut round_trips = Vec::new();
     let epoch = Instant::now();
-    for number in 1..=probes {
-        // A probe that is refused (no route yet, no echo yet) is one that did not come back.
-        let _ = socket.send(&message(epoch.elapsed().as_nanos() as u64));
-        let next = epoch + interval * number;
-        collect(&socket, epoch, next, probes, &mut round_trips)?;
-    }
-    let patience = epoch + interval * probes + LAST_PROBE_PATIENCE;
-    collect(&socket, epoch, patience, probes, &mut round_trips)?;
+    let end = epoch + INTERVAL * probes + LAST_PROBE_PATIENCE;
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for number in 1..=probes {
+                // A probe that is refused (no route yet, no echo yet) is one that did not come back.
+                let _ = socket.send(&message(epoch.elapsed().as_nanos() as u64));
+                thread::sleep(
+                    (epoch + INTERVAL * number).saturating_duration_since(Instant::now()),
+                );
+            }
+        });
+        let mut answer = [0; BYTES];
+        while round_trips.len() < probes as usize && Instant::now() < end {
+            if let (Ok(BYTES), Some(sent)) = (socket.recv(&mut answer), answer.first_chunk()) {
+                let sent = Duration::from_nanos(u64::from_le_bytes(*sent));
+                round_trips.push(epoch.elapsed().saturating_sub(sent));
+            }
+        }
+    });
     let received = round_trips.len() as u64;
     let [median_ms, p99_ms] = quantiles(round_trips, [0.5, 0.99], 1e3);
-    events.send(&Event::Latency(LatencyReport {
+    Ok(LatencyReport {
         sent: probes.into(),
         received,
         median_ms,
         p99_ms,
-    }))
-}
-
-/// Takes answers until `until`, or until all probes are back.
-fn collect(
-    socket: &UdpSocket,
-    epoch: Instant,
-    until: Instant,
-    probes: u32,
-    round_trips: &mut Vec<Duration>,
-) -> Result<(), TrafficError> {
-    let mut answer = [0; BYTES];
-    while round_trips.len() < probes as usize {
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            break;
-        }
-        let timeout = socket.set_read_timeout(Some(left));
-        timeout.doing("set the probe's timeout")?;
-        match socket.recv(&mut answer) {
-            Ok(BYTES) => {
-                let sent = u64::from_le_bytes(answer[..8].try_into().unwrap_or_default());
-                let sent = Duration::from_nanos(sent);
-                round_trips.push(epoch.elapsed().saturating_sub(sent));
-            }
-            Err(error) if error.kind() == ErrorKind::ConnectionRefused => thread::sleep(left),
-            Ok(_) | Err(_) => {}
-        }
-    }
-    Ok(())
+    })
 }
 
 /// Sends requests one after the other and reports how long their answers took.
 pub(super) fn round_trips(
-    job: &RoundTripJob,
-    scope: &Scope,
-    events: &mut Events<'_>,
-) -> Result<(), TrafficError> {
-    let _precedence = scope.precedence();
+    to: SocketAddr,
+    exchange: Exchange,
+    duration: Duration,
+    scope: Scope,
+) -> Result<RoundTripReport, LabError> {
+    scope.take_precedence();
     let begin = Instant::now();
     let (mut answered, mut lost) = (Vec::new(), 0);
-    let mut repeat = |exchange: &mut dyn FnMut(u64) -> Result<bool, TrafficError>| {
-        while begin.elapsed().as_secs_f64() < job.seconds {
+    let mut repeat = |ask: &mut dyn FnMut(u64) -> io::Result<bool>| {
+        while begin.elapsed() < duration {
             let asked = Instant::now();
-            match exchange(answered.len() as u64 + lost)? {
+            match ask(answered.len() as u64 + lost)? {
                 true => answered.push(asked.elapsed()),
                 false => lost += 1,
             }
         }
-        Ok::<_, TrafficError>(())
+        Ok(())
     };
-    match job.exchange {
+    let done = match exchange {
         Exchange::Tcp => {
-            let mut stream = connect(job.to)?;
-            repeat(&mut |_| ask(&mut stream, NOT_LAST))?;
+            connect(to).and_then(|mut stream| repeat(&mut |_| ask(&mut stream, NOT_LAST)))
         }
-        Exchange::TcpConnect => repeat(&mut |_| ask(&mut connect(job.to)?, LAST))?,
+        Exchange::TcpConnect => repeat(&mut |_| ask(&mut connect(to)?, LAST)),
         Exchange::Udp => {
-            let socket = connected_udp(job.to)?;
+            let socket = connected_udp(to)?;
             let timeout = socket.set_read_timeout(Some(LOST));
-            timeout.doing("set the request's timeout")?;
-            repeat(&mut |number| Ok(is_answered(&socket, number)))?;
+            timeout.doing("set a socket timeout")?;
+            repeat(&mut |number| Ok(is_answered(&socket, number)))
         }
-    }
+    };
+    done.doing("ask for an answer")?;
     let seconds = begin.elapsed().as_secs_f64();
     let count = answered.len() as u64;
     let [p50_us, p99_us, p999_us] = quantiles(answered, [0.5, 0.99, 0.999], 1e6);
-    events.send(&Event::RoundTrips(RoundTripReport {
+    Ok(RoundTripReport {
         answered: count,
         lost,
         seconds,
         p50_us,
         p99_us,
         p999_us,
-    }))
+    })
 }
 
-fn connect(to: SocketAddr) -> Result<TcpStream, TrafficError> {
-    let stream = TcpStream::connect_timeout(&to, BROKEN).doing("connect for round trips")?;
+fn connect(to: SocketAddr) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect_timeout(&to, BROKEN)?;
     prepare(&stream)?;
     Ok(stream)
 }
 
 /// Sets either end of a connection up for requests. No port waits in TIME_WAIT after it is closed: a
 /// second of short connections would leave none.
-pub(super) fn prepare(stream: &TcpStream) -> Result<(), TrafficError> {
-    let doing = "prepare for round trips";
-    stream.set_nodelay(true).doing(doing)?;
-    stream.set_read_timeout(Some(BROKEN)).doing(doing)?;
+pub(super) fn prepare(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(BROKEN))?;
     let at_once = libc::linger {
         l_onoff: 1,
         l_linger: 0,
     };
-    setsockopt(stream, sockopt::Linger, &at_once).doing(doing)
+    Ok(setsockopt(stream, sockopt::Linger, &at_once)?)
 }
 
-fn ask(stream: &mut TcpStream, kind: u8) -> Result<bool, TrafficError> {
+fn ask(stream: &mut TcpStream, kind: u8) -> io::Result<bool> {
     let mut message = message(kind.into());
-    stream.write_all(&message).doing("send a request")?;
-    let answered = stream.read_exact(&mut message);
-    answered.doing("wait for an answer").map(|()| true)
+    stream.write_all(&message)?;
+    stream.read_exact(&mut message)?;
+    Ok(true)
 }
 
 /// Sends request `number`. Answers to earlier requests, which were given up, do not count.
@@ -193,10 +180,8 @@ mod tests {
     #[test]
     fn quantiles_are_those_of_the_sorted_times() {
         let times = (1..=1_001).rev().map(Duration::from_millis).collect();
-        let found = quantiles(times, [0.5, 0.99, 0.999], 1e3);
-        for (found, expected) in found.into_iter().zip([501.0, 991.0, 1_000.0]) {
-            assert!((found.unwrap() - expected).abs() < 1e-6, "{found:?}");
-        }
+        let found = quantiles(times, [0.5, 0.99, 0.999], 1e3).map(|ms| ms.map(f64::round));
+        assert_eq!(found, [501.0, 991.0, 1_000.0].map(Some));
         assert_eq!(quantiles(Vec::new(), [0.5], 1e3), [None]);
     }
 

@@ -1,119 +1,96 @@
 //! The messages between a controller and an agent.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// Version of this protocol, announced in [`Event::Hello`]; it changes when a message does.
-pub const PROTOCOL: u32 = 3;
+/// Version of this protocol, announced in [`Hello`]; it changes when a message does.
+pub(super) const PROTOCOL: u32 = 4;
+
+/// The first answer of every agent.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Hello {
+    pub(super) protocol: u32,
+    /// The program's, for messages.
+    pub(super) version: String,
+}
 
 /// One job for an agent.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(tag = "do", rename_all = "snake_case")]
-pub enum Request {
-    /// One end of a set of TCP streams.
-    Tcp(TcpJob),
-    /// One end of a paced UDP flow.
-    Udp(UdpJob),
-    /// Answer latency probes, as [`Request::Answer`] does but at ordinary priority.
-    Echo,
-    /// Probe an [`Request::Echo`] of another agent.
-    Ping(PingJob),
-    /// Answer requests over TCP and UDP, on one port and before ordinary threads, until the agent
-    /// ends; only [`Event::Ready`] follows.
-    Answer,
-    /// Send requests to an [`Request::Answer`] of another agent.
-    RoundTrips(RoundTripJob),
-}
-
-/// Which end opens the flow. In tests between hosts the caller connects whichever way the data goes,
-/// since its firewall may not let the other end in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum End {
-    /// Waits for the other end on a port of its own, which [`Event::Ready`] names.
-    Listen,
-    /// Opens the flow to this address.
-    Connect(SocketAddr),
+pub(crate) enum Job {
+    /// One end of a TCP load: the near one, which connects, or the far one, which listens. That first
+    /// answers its port, and the receiver `()` when it begins to count; both end with a [`TcpReport`].
+    Tcp {
+        to: Option<SocketAddr>,
+        load: TcpLoad,
+        /// For the sender's sockets, as `bbr`; none takes the default.
+        congestion_control: Option<String>,
+    },
+    /// One end of a UDP load. The near one sends: it answers `()` when it begins, then [`UdpSent`]. The
+    /// far one receives: it answers its port, then [`UdpReceived`].
+    Udp {
+        to: Option<SocketAddr>,
+        load: UdpLoad,
+        /// Marks this flow's packets, so that stragglers of an earlier one are not counted.
+        run: u64,
+    },
+    /// Answer probes and requests over TCP and UDP at one port, which is the answer, until the agent
+    /// ends. `first`: before ordinary threads run, so that a round trip is the network's.
+    Answer { first: bool },
+    /// Probe an agent that answers; the answer is a [`LatencyReport`].
+    Ping { to: SocketAddr, duration: Duration },
+    /// Send requests to an agent that answers, for a minute at most; the answer is a [`RoundTripReport`].
+    RoundTrips {
+        to: SocketAddr,
+        exchange: Exchange,
+        duration: Duration,
+    },
 }
 
-/// Which way the data goes, seen from the agent that is asked.
+/// Which way the data goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Flow {
-    /// This end sends.
-    Send,
-    /// This end receives and counts.
-    Receive,
+pub enum Direction {
+    /// From the near end to the far one.
+    Up,
+    /// From the far end to the near one.
+    Down,
 }
 
-/// One end of `streams` parallel TCP streams.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct TcpJob {
-    /// Which end connects.
-    pub end: End,
+/// TCP for a while.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct TcpLoad {
     /// Which way the data goes.
-    pub flow: Flow,
-    /// Number of parallel connections, 1 to 64.
+    pub direction: Direction,
+    /// Parallel connections, 1 to 64.
     pub streams: u32,
-    /// Seconds after the last connection is open that are not counted.
-    pub warmup_s: f64,
-    /// Seconds that are counted, by the receiving end.
-    pub window_s: f64,
-    /// Congestion control that the sending end asks its kernel for, as `bbr`; none takes the default.
-    #[serde(default)]
-    pub congestion_control: Option<String>,
+    /// Time that is not counted first.
+    pub warmup: Duration,
+    /// Time that is counted.
+    pub window: Duration,
 }
 
-/// One end of a UDP flow at a constant rate.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct UdpJob {
-    /// Which end speaks first.
-    pub end: End,
-    /// Which way the data goes.
-    pub flow: Flow,
-    /// UDP payload in bytes, 16 to 65,507.
+/// UDP packets from the near end to the far one, at a constant rate.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct UdpLoad {
+    /// Bytes of UDP payload, 16 to 65,507.
     pub payload: usize,
     /// Packets a second.
     pub rate_pps: f64,
-    /// Length of the schedule in seconds.
-    pub seconds: f64,
-    /// Marks this flow's packets, so that stragglers of an earlier one are not counted.
-    pub run: u64,
+    /// Length of the schedule.
+    pub duration: Duration,
 }
 
-impl UdpJob {
+impl UdpLoad {
     /// Packets in the whole schedule.
-    pub fn packets(&self) -> u64 {
-        (self.rate_pps * self.seconds).round() as u64
+    pub(super) fn packets(&self) -> u64 {
+        (self.rate_pps * self.duration.as_secs_f64()).round() as u64
     }
 }
 
-/// Probes of 32 bytes, one each interval.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct PingJob {
-    /// The echo.
-    pub to: SocketAddr,
-    /// Milliseconds between probes.
-    pub interval_ms: u64,
-    /// Length of the schedule in seconds.
-    pub seconds: f64,
-}
-
-/// Requests of 32 bytes with answers as long, one in flight.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct RoundTripJob {
-    /// The answering agent.
-    pub to: SocketAddr,
-    /// How they travel.
-    pub exchange: Exchange,
-    /// For how many seconds; at most 60.
-    pub seconds: f64,
-}
-
-/// How a request and its answer travel.
+/// How a request of 32 bytes and its answer travel, one in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
 pub enum Exchange {
     /// All over one TCP connection.
     Tcp,
@@ -121,43 +98,6 @@ pub enum Exchange {
     TcpConnect,
     /// A UDP datagram each way.
     Udp,
-}
-
-/// Messages of an agent.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(tag = "event", rename_all = "snake_case")]
-pub enum Event {
-    /// First line of every agent.
-    Hello {
-        /// Its [`PROTOCOL`].
-        protocol: u32,
-        /// The program's version, for messages.
-        version: String,
-    },
-    /// The listening end is bound.
-    Ready {
-        /// TCP or UDP port.
-        port: u16,
-    },
-    /// A receiving TCP end begins to count, or a sending UDP end begins to send.
-    Started,
-    /// The receiving TCP end is done.
-    TcpReceived(TcpReport),
-    /// The sending TCP end is done.
-    TcpSent(TcpReport),
-    /// The sending UDP end is done.
-    UdpSent(UdpSent),
-    /// The receiving UDP end is done.
-    UdpReceived(UdpReceived),
-    /// A [`PingJob`] is done.
-    Latency(LatencyReport),
-    /// A [`RoundTripJob`] is done.
-    RoundTrips(RoundTripReport),
-    /// The job could not be done.
-    Failed {
-        /// Why, in one line.
-        reason: String,
-    },
 }
 
 /// TCP payload moved within a window.
@@ -168,7 +108,6 @@ pub struct TcpReport {
     /// Length of the window as it turned out, in seconds.
     pub seconds: f64,
     /// Congestion control of the sending end's sockets; none from the receiving end.
-    #[serde(default)]
     pub congestion_control: Option<String>,
 }
 
@@ -185,21 +124,17 @@ pub struct UdpSent {
 }
 
 /// The part of a paced flow that arrived.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub struct UdpReceived {
     /// Distinct packets.
     pub packets: u64,
-    /// Packets that arrived again.
-    pub duplicates: u64,
     /// Packets that arrived after one with a higher number.
     pub reordered: u64,
     /// Packets that reached this host and found the receiving socket's buffer full.
     pub socket_drops: u64,
-    /// From the first to the last packet, in seconds.
-    pub seconds: f64,
 }
 
-/// Round-trip times of a probe.
+/// Round-trip times of probes of 32 bytes, one every 10 ms.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct LatencyReport {
     /// Probes sent.

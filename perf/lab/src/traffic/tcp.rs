@@ -2,16 +2,16 @@
 
 use std::ffi::OsString;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::sys::socket::{getsockopt, setsockopt, sockopt::TcpCongestion};
 
-use super::agent::{Events, Scope};
-use super::error::Doing as _;
-use super::{End, Event, Flow, TcpJob, TcpReport, TrafficError};
+use super::agent::{Answers, Scope};
+use super::{Direction, TcpLoad, TcpReport};
+use crate::error::{Doing as _, LabError};
 
 const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
 /// How often a stalled stream checks the clock.
@@ -23,75 +23,70 @@ const BLOCK: usize = 256 * 1024;
 
 /// Opens the streams and sends, or receives and counts, for the length of the job.
 pub(super) fn run(
-    job: &TcpJob,
-    scope: &Scope,
-    events: &mut Events<'_>,
-) -> Result<(), TrafficError> {
-    let streams = open(job, scope, events)?;
+    to: Option<SocketAddr>,
+    load: &TcpLoad,
+    congestion_control: Option<&str>,
+    scope: Scope,
+    answers: &mut Answers<'_>,
+) -> Result<(), LabError> {
+    let count = load.streams as usize;
+    let streams = match to {
+        Some(to) => connect(to, count)?,
+        None => accept(count, scope, answers)?,
+    };
+    let sends = to.is_some() == (load.direction == Direction::Up);
     for stream in &streams {
         stream
             .set_read_timeout(Some(STALL_CHECK))
             .and_then(|()| stream.set_write_timeout(Some(STALL_CHECK)))
             .doing("set a socket timeout")?;
-        if let (Flow::Send, Some(name)) = (job.flow, &job.congestion_control) {
+        if let (true, Some(name)) = (sends, congestion_control) {
             // A refusal shows in the report, which names the congestion control that was used.
             let _ = setsockopt(stream, TcpCongestion, &OsString::from(name));
         }
     }
     let begin = Instant::now();
-    let deadline = begin + Duration::from_secs_f64(job.warmup_s + job.window_s) + GRACE;
+    let deadline = begin + load.warmup + load.window + GRACE;
     let moved = AtomicU64::new(0);
-    let event = thread::scope(|scope| {
+    let counted = thread::scope(|scope| {
         for mut stream in &streams {
             let mut block = vec![0x5A; BLOCK];
             let moved = &moved;
-            scope.spawn(move || match job.flow {
-                Flow::Send => pump(deadline, moved, || stream.write(&block)),
-                Flow::Receive => pump(deadline, moved, || stream.read(&mut block)),
+            scope.spawn(move || match sends {
+                true => pump(deadline, moved, || stream.write(&block)),
+                false => pump(deadline, moved, || stream.read(&mut block)),
             });
         }
-        if job.flow == Flow::Send {
+        if sends {
             return Ok(None);
         }
-        let report = count_window(job, &moved, events);
+        let counted = count_window(load, &moved, answers);
         for stream in &streams {
             // Tells the sender that the window is over; it may have hung up already.
             let _ = stream.shutdown(Shutdown::Both);
         }
-        report.map(|report| Some(Event::TcpReceived(report)))
+        counted.map(Some)
     })?;
-    let sent = || {
-        Event::TcpSent(TcpReport {
-            bytes: moved.into_inner(),
-            seconds: begin.elapsed().as_secs_f64(),
-            congestion_control: streams.first().and_then(congestion_control),
-        })
+    let sent = || TcpReport {
+        bytes: moved.into_inner(),
+        seconds: begin.elapsed().as_secs_f64(),
+        congestion_control: streams.first().and_then(congestion_control_of),
     };
-    events.send(&event.unwrap_or_else(sent))
+    answers.send(&counted.unwrap_or_else(sent))
 }
 
-fn open(
-    job: &TcpJob,
-    scope: &Scope,
-    events: &mut Events<'_>,
-) -> Result<Vec<TcpStream>, TrafficError> {
-    let to = match job.end {
-        End::Listen => return accept(job.streams as usize, scope, events),
-        End::Connect(to) => to,
-    };
-    (0..job.streams)
-        .map(|_| TcpStream::connect_timeout(&to, CONNECT_PATIENCE).doing("connect over TCP"))
-        .collect()
+fn connect(to: SocketAddr, count: usize) -> Result<Vec<TcpStream>, LabError> {
+    let connect = || TcpStream::connect_timeout(&to, CONNECT_PATIENCE).doing("connect over TCP");
+    (0..count).map(|_| connect()).collect()
 }
 
 fn accept(
     count: usize,
-    scope: &Scope,
-    events: &mut Events<'_>,
-) -> Result<Vec<TcpStream>, TrafficError> {
-    let listener = scope.listen(CONNECT_PATIENCE)?;
-    let port = listener.local_addr().doing("listen on TCP")?.port();
-    events.send(&Event::Ready { port })?;
+    scope: Scope,
+    answers: &mut Answers<'_>,
+) -> Result<Vec<TcpStream>, LabError> {
+    let (listener, port) = scope.listen(CONNECT_PATIENCE)?;
+    answers.send(&port)?;
     let deadline = Instant::now() + CONNECT_PATIENCE;
     let mut streams = Vec::new();
     while streams.len() < count {
@@ -99,14 +94,14 @@ fn accept(
             Ok((stream, from)) if scope.admits(from) => streams.push(stream),
             Err(error) if !is_stall(&error) => return Err(error).doing("accept over TCP"),
             _ if Instant::now() < deadline => {}
-            _ => return Err(TrafficError::Timeout("waiting for TCP connections")),
+            _ => return Err(ErrorKind::TimedOut).doing("wait for TCP connections"),
         }
     }
     Ok(streams)
 }
 
 /// The name as the kernel gives it, without the zeros that pad it.
-fn congestion_control(stream: &TcpStream) -> Option<String> {
+fn congestion_control_of(stream: &TcpStream) -> Option<String> {
     let name = getsockopt(stream, TcpCongestion).ok()?;
     Some(name.to_string_lossy().trim_end_matches('\0').to_owned())
 }
@@ -125,15 +120,15 @@ fn pump(deadline: Instant, moved: &AtomicU64, mut step: impl FnMut() -> io::Resu
 }
 
 fn count_window(
-    job: &TcpJob,
+    load: &TcpLoad,
     moved: &AtomicU64,
-    events: &mut Events<'_>,
-) -> Result<TcpReport, TrafficError> {
-    thread::sleep(Duration::from_secs_f64(job.warmup_s));
-    events.send(&Event::Started)?;
+    answers: &mut Answers<'_>,
+) -> Result<TcpReport, LabError> {
+    thread::sleep(load.warmup);
+    answers.send(&())?;
     let begin = Instant::now();
     let before = moved.load(Ordering::Relaxed);
-    thread::sleep(Duration::from_secs_f64(job.window_s));
+    thread::sleep(load.window);
     Ok(TcpReport {
         bytes: moved.load(Ordering::Relaxed) - before,
         seconds: begin.elapsed().as_secs_f64(),

@@ -6,25 +6,19 @@ mod batch;
 pub(crate) mod pace;
 mod receiver;
 
-use std::io::ErrorKind;
-use std::net::UdpSocket;
-use std::time::{Duration, Instant};
+use std::net::{SocketAddr, UdpSocket};
+use std::time::Duration;
 
 use nix::errno::Errno;
 
-use super::agent::{Events, Scope};
-use super::error::Doing as _;
-use super::{End, Event, Flow, TrafficError, UdpJob, UdpSent};
+use super::agent::{Answers, Scope, connected_udp};
+use super::{UdpLoad, UdpSent};
+use crate::error::{Doing as _, LabError};
 use batch::Outbox;
 use pace::Pace;
 
 /// Mark and number at the beginning of each packet.
 pub(super) const HEADER: usize = 16;
-/// The number of a packet with which a connecting receiver opens the flow.
-const HELLO: u64 = u64::MAX;
-const HELLO_INTERVAL: Duration = Duration::from_millis(100);
-/// How long the first packet of the other end is waited for.
-const FIRST_PACKET_PATIENCE: Duration = Duration::from_secs(5);
 /// The share of its schedule that a sender must have sent in time to have held the rate.
 const HELD: f64 = 0.99;
 /// How much longer than its schedule a sender goes on, to make up for the last wake-up.
@@ -32,58 +26,31 @@ const GRACE: Duration = Duration::from_millis(2);
 
 /// Sends or receives one flow.
 pub(super) fn run(
-    job: &UdpJob,
-    scope: &Scope,
-    events: &mut Events<'_>,
-) -> Result<(), TrafficError> {
-    let socket = scope.open_udp(job.end, 0)?;
+    to: Option<SocketAddr>,
+    load: &UdpLoad,
+    run: u64,
+    scope: Scope,
+    answers: &mut Answers<'_>,
+) -> Result<(), LabError> {
+    scope.take_precedence();
+    if let Some(to) = to {
+        let socket = connected_udp(to)?;
+        answers.send(&())?;
+        return answers.send(&send(&socket, load, run)?);
+    }
+    let socket = scope.bind_udp(0)?;
     receiver::enlarge_buffer(&socket)?;
-    if job.end == End::Listen {
-        // Announced only when the buffer is large: the flow may begin at once.
-        let port = socket.local_addr().doing("bind a UDP socket")?.port();
-        events.send(&Event::Ready { port })?;
-    }
-    let _precedence = scope.precedence();
-    match job.flow {
-        Flow::Send => {
-            if job.end == End::Listen {
-                wait_for_hello(&socket, job, scope)?;
-            }
-            events.send(&Event::Started)?;
-            let sent = send(&socket, job)?;
-            events.send(&Event::UdpSent(sent))
-        }
-        Flow::Receive => {
-            let received = receiver::receive(&socket, job)?;
-            events.send(&Event::UdpReceived(received))
-        }
-    }
+    // Answered only when the buffer is large: the flow may begin at once.
+    let port = socket.local_addr().doing("bind a UDP socket")?.port();
+    answers.send(&port)?;
+    answers.send(&receiver::receive(&socket, load, run)?)
 }
 
-/// Learns the receiver's address from its first packet.
-fn wait_for_hello(socket: &UdpSocket, job: &UdpJob, scope: &Scope) -> Result<(), TrafficError> {
-    use ErrorKind::{ConnectionRefused, Interrupted, TimedOut, WouldBlock};
-    let mut packet = [0; HEADER];
-    let deadline = Instant::now() + FIRST_PACKET_PATIENCE;
-    let timeout = socket.set_read_timeout(Some(HELLO_INTERVAL));
-    timeout.doing("set a socket timeout")?;
-    while Instant::now() < deadline {
-        match socket.recv_from(&mut packet).map_err(|e| (e.kind(), e)) {
-            Ok((_, from)) if scope.admits(from) && packet == header(job.run, HELLO) => {
-                return socket.connect(from).doing("connect a UDP socket");
-            }
-            Ok(_) | Err((WouldBlock | TimedOut | Interrupted | ConnectionRefused, _)) => {}
-            Err((_, error)) => return Err(error).doing("receive over UDP"),
-        }
-    }
-    Err(TrafficError::Timeout("waiting for the UDP receiver"))
-}
-
-/// Sends `job`'s schedule over a connected socket.
-fn send(socket: &UdpSocket, job: &UdpJob) -> Result<UdpSent, TrafficError> {
-    let mut outbox = Outbox::new(job.payload, job.run);
+/// Sends the schedule of `load` over a connected socket.
+fn send(socket: &UdpSocket, load: &UdpLoad, run: u64) -> Result<UdpSent, LabError> {
+    let mut outbox = Outbox::new(load.payload, run);
     let mut number = 0;
-    let deadline = Duration::from_secs_f64(job.seconds) + GRACE;
+    let deadline = load.duration + GRACE;
     let send = |due| {
         let end = number + due;
         while number < end {
@@ -98,25 +65,11 @@ fn send(socket: &UdpSocket, job: &UdpJob) -> Result<UdpSent, TrafficError> {
         }
         Ok(())
     };
-    let pace = Pace::new(job.rate_pps, job.packets());
+    let pace = Pace::new(load.rate_pps, load.packets());
     let took = pace.drive(|now| now > deadline, send);
     Ok(UdpSent {
         seconds: took.doing("send over UDP")?.as_secs_f64(),
         packets: number,
-        held_rate: number as f64 >= HELD * job.packets() as f64,
+        held_rate: number as f64 >= HELD * load.packets() as f64,
     })
-}
-
-fn header(run: u64, number: u64) -> [u8; HEADER] {
-    let mut header = [0; HEADER];
-    header[..8].copy_from_slice(&run.to_le_bytes());
-    header[8..].copy_from_slice(&number.to_le_bytes());
-    header
-}
-
-/// The mark and the number of a packet; none where it is too short.
-fn parse(packet: &[u8]) -> Option<(u64, u64)> {
-    let (run, rest) = packet.split_first_chunk()?;
-    let number = rest.first_chunk()?;
-    Some((u64::from_le_bytes(*run), u64::from_le_bytes(*number)))
 }

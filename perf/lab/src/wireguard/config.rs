@@ -88,31 +88,3 @@ impl fmt::Debug for KeyPair {
         write!(f, "KeyPair({})", self.public_base64())
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_configuration_is_one_set_request() {
-        let config = Config {
-            private_key: [0x0a; 32],
-            listen_port: 51_820,
-            peers: vec![Peer {
-                public_key: [0xff; 32],
-                preshared_key: None,
-                endpoint: Some("[fd00::1]:7".parse().unwrap()),
-                persistent_keepalive: 0,
-                allowed_ips: vec!["10.0.0.2/32".to_owned()],
-            }],
-        };
-        let expected = format!(
-            "set=1\nprivate_key={}\nlisten_port=51820\nreplace_peers=true\npublic_key={}\n\
-             endpoint=[fd00::1]:7\npersistent_keepalive_interval=0\nreplace_allowed_ips=true\n\
-             allowed_ip=10.0.0.2/32\n\n",
-            "0a".repeat(32),
-            "ff".repeat(32)
-        );
-        assert_eq!(config.to_string(), expected);
-    }
-}

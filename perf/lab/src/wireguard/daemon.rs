@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{self, Read, Seek, Write};
+use std::io::{self, Write};
 use std::net::{Ipv6Addr, Shutdown};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
@@ -61,7 +61,7 @@ impl Implementation {
     }
 
     fn failed(&self, problem: impl Into<String>) -> LabError {
-        LabError::Daemon {
+        LabError::Program {
             program: self.program.display().to_string(),
             problem: problem.into(),
         }
@@ -70,7 +70,7 @@ impl Implementation {
 
 /// A daemon in the foreground of its namespace; killed when dropped.
 ///
-/// Calls that ask something of it fail with [`LabError::Daemon`] when it does not do so in 20 seconds.
+/// Calls that ask something of it fail with [`LabError::Program`] when it does not do so in 20 seconds.
 pub struct Daemon {
     implementation: Implementation,
     child: Child,
@@ -81,10 +81,6 @@ pub struct Daemon {
 
 impl Daemon {
     /// Starts `implementation` for a new interface, and waits until it answers.
-    ///
-    /// # Errors
-    /// [`LabError::Daemon`], with its output, when it cannot be started, ends at once, or does not
-    /// answer in time.
     pub fn start(
         namespace: &Namespace,
         implementation: &Implementation,
@@ -173,19 +169,15 @@ impl Daemon {
 
     /// Sends `request` to the UAPI socket as it is, and reads to the end of the answer.
     pub fn request(&self, request: &str) -> Result<String, LabError> {
-        self.ask(request)
-            .map_err(|e| self.failed(format!("no answer: {e}")))
-    }
-
-    fn ask(&self, request: &str) -> io::Result<String> {
-        let mut stream = UnixStream::connect(&self.socket)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
-        stream.write_all(request.as_bytes())?;
-        stream.shutdown(Shutdown::Write)?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer)?;
-        Ok(answer)
+        let ask = || {
+            let mut stream = UnixStream::connect(&self.socket)?;
+            stream.set_read_timeout(Some(PATIENCE))?;
+            stream.set_write_timeout(Some(PATIENCE))?;
+            stream.write_all(request.as_bytes())?;
+            stream.shutdown(Shutdown::Write)?;
+            io::read_to_string(stream)
+        };
+        ask().map_err(|e| self.failed(format!("no answer: {e}")))
     }
 
     /// The daemon's process.
@@ -224,13 +216,8 @@ impl Daemon {
         // The daemon writes at the offset of the descriptor that it shares with this process: read
         // through one with an offset of its own.
         let path = format!("/proc/self/fd/{}", self.log.as_raw_fd());
-        let mut bytes = Vec::new();
-        let read = File::open(path).and_then(|mut file| {
-            file.rewind()?;
-            file.read_to_end(&mut bytes)
-        });
-        match read {
-            Ok(_) => String::from_utf8_lossy(&bytes).into_owned(),
+        match fs::read(path) {
+            Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
             Err(e) => format!("its log cannot be read: {e}"),
         }
     }

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use convoy_lab::PacketSocket;
-use convoy_lab::flood::{Datagrams, Flooded, Generator, SOURCES, capture};
+use convoy_lab::flood::{Datagrams, Generator, SOURCES, capture};
 
 use crate::{DEADLINE, Pair};
 
@@ -20,16 +20,14 @@ fn a_flood_comes_from_thousands_of_addresses_and_all_of_it_arrives() {
     let Some(bed) = Bed::new("a_flood_comes_from_thousands_of_addresses") else {
         return;
     };
-    let mut heard = HashSet::new();
-    let mut count = 0;
-    let flooded = bed.flood(&Datagrams::noise(), |from, _| {
-        heard.insert(from);
-        count += 1;
-        count == 12_000
-    });
-    assert!(flooded.datagrams >= 12_000);
-    assert_eq!(heard.len(), 12_000);
-    assert!(heard.iter().all(is_spoofed));
+    let heard = bed.flood(&Datagrams::noise(), 12_000);
+    let sources: HashSet<_> = heard.into_iter().map(|(from, _)| from).collect();
+    assert_eq!(sources.len(), 12_000);
+    assert!(
+        sources
+            .iter()
+            .all(|ip| ip.to_string().starts_with("198.18."))
+    );
 }
 
 #[test]
@@ -37,11 +35,8 @@ fn a_train_arrives_as_its_segments_of_which_the_last_is_shorter() {
     let Some(bed) = Bed::new("a_train_arrives_as_its_segments") else {
         return;
     };
-    let mut lengths = Vec::new();
-    bed.flood(&Datagrams::trains(1_400), |_, datagram| {
-        lengths.push(datagram.len());
-        lengths.len() == 2 * 46
-    });
+    let heard = bed.flood(&Datagrams::trains(1_400), 2 * 46);
+    let lengths: Vec<_> = heard.iter().map(|(_, datagram)| datagram.len()).collect();
     let train = [&[1_400; 45][..], &[467]].concat();
     assert_eq!(lengths, [train.clone(), train].concat());
 }
@@ -52,28 +47,18 @@ fn a_captured_message_is_replayed_byte_for_byte() {
         return;
     };
     let wire = PacketSocket::hearing(&bed.pair.right, "veth").unwrap();
-    let message = |n: u8| [&[4, 0, 0, 0], &[n; 60][..]].concat();
+    let messages = [0, 1, 2].map(|n: u8| [&[4, 0, 0, 0], &[n; 60][..]].concat());
     let bind = || UdpSocket::bind("10.9.0.1:0");
     let sender = bed.pair.left.run(bind).unwrap().unwrap();
     sender.send_to(b"\x01another kind", TARGET).unwrap();
-    for n in 0..3 {
-        sender.send_to(&message(n), TARGET).unwrap();
+    for message in &messages {
+        sender.send_to(message, TARGET).unwrap();
     }
     let captured = capture(&wire, TARGET, 4, 3, DEADLINE).unwrap();
-    assert_eq!(captured, [0, 1, 2].map(message));
-
-    let mut seen = HashSet::new();
-    bed.flood(&Datagrams::replayed(captured), |from, datagram| {
-        if is_spoofed(&from) {
-            seen.insert(datagram.to_vec());
-        }
-        seen.len() == 3
-    });
-    assert_eq!(seen, HashSet::from([0, 1, 2].map(message)));
-}
-
-fn is_spoofed(source: &IpAddr) -> bool {
-    source.to_string().starts_with("198.18.")
+    assert_eq!(captured, messages);
+    let heard = bed.flood(&Datagrams::replayed(captured), 4 + 3);
+    let replayed: Vec<_> = heard[4..].iter().map(|(_, datagram)| datagram).collect();
+    assert_eq!(replayed, messages.each_ref());
 }
 
 /// A flooding namespace, and another with a socket.
@@ -94,24 +79,24 @@ impl Bed {
         Some(Self { pair, socket })
     }
 
-    /// Floods the socket until `each` has seen enough.
-    fn flood(&self, datagrams: &Datagrams, mut each: impl FnMut(IpAddr, &[u8]) -> bool) -> Flooded {
-        let neighbour = self.pair.right.link().ethernet_address("veth").unwrap();
-        let mut generator = Generator::new(&self.pair.left, "veth", neighbour, TARGET).unwrap();
+    /// Floods the socket until it has heard `count` datagrams.
+    fn flood(&self, datagrams: &Datagrams, count: usize) -> Vec<(IpAddr, Vec<u8>)> {
+        let mut generator = Generator::new(&self.pair.left, TARGET).unwrap();
         let end = AtomicBool::new(false);
-        thread::scope(|scope| {
+        let mut heard = Vec::new();
+        let flooded = thread::scope(|scope| {
             let flood = scope.spawn(|| generator.run(datagrams, RATE, &end));
             let deadline = Instant::now() + DEADLINE;
             let mut buffer = vec![0; 65_535];
-            let mut is_enough = false;
-            while !is_enough && Instant::now() < deadline {
-                let heard = self.socket.recv_from(&mut buffer);
-                is_enough = heard.is_ok_and(|(len, from)| each(from.ip(), &buffer[..len]));
+            while heard.len() < count && Instant::now() < deadline {
+                if let Ok((len, from)) = self.socket.recv_from(&mut buffer) {
+                    heard.push((from.ip(), buffer[..len].to_vec()));
+                }
             }
             end.store(true, Ordering::Relaxed);
-            let flooded = flood.join().unwrap().unwrap();
-            assert!(is_enough, "{flooded:?}");
-            flooded
-        })
+            flood.join().unwrap().unwrap()
+        });
+        assert_eq!(heard.len(), count, "{flooded:?}");
+        heard
     }
 }

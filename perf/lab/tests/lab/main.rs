@@ -7,14 +7,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod death;
 mod flood;
 mod namespaces;
-mod relay;
 mod rootless;
 mod wireguard;
 
-use std::env;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
@@ -22,8 +19,6 @@ use std::time::Duration;
 use convoy_lab::{Lab, Namespace, require_root_lab};
 
 const DEADLINE: Duration = Duration::from_secs(20);
-/// Set for a child process that runs one of the ignored tests.
-const CHILD: &str = "CONVOY_LAB_CHILD";
 
 /// Two namespaces joined by a cable.
 struct Pair {
@@ -62,14 +57,4 @@ fn talk(from: &Namespace, to: &Namespace, address: SocketAddr) {
     let mut heard = String::new();
     receiver.read_to_string(&mut heard).unwrap();
     assert_eq!(heard, "hello");
-}
-
-/// Arguments with which this binary runs an ignored test alone.
-fn only(test: &str) -> [&str; 4] {
-    ["--exact", test, "--ignored", "--nocapture"]
-}
-
-/// Whether an ignored test was started by [`only`], and not by hand.
-fn is_child() -> bool {
-    env::var_os(CHILD).is_some()
 }

@@ -1,7 +1,6 @@
 //! Namespaces, links, and programs and code inside them.
 
 use std::fs;
-use std::net::UdpSocket;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
@@ -42,29 +41,6 @@ fn a_feature_of_a_veth_is_turned_off_and_on_again() {
 }
 
 #[test]
-fn a_route_leads_through_a_neighbour() {
-    let Some(Pair { left, right, _lab }) = Pair::as_root("a_route_leads_through_a_neighbour")
-    else {
-        return;
-    };
-    right.link().add_address("lo", "10.7.7.7/32").unwrap();
-    let send = || {
-        let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
-        socket.send_to(b"hi", "10.7.7.7:7000")
-    };
-    assert!(left.run(send).unwrap().is_err());
-    let gateway = "10.9.0.2".parse().unwrap();
-    left.link()
-        .add_route_through("10.7.0.0/16", gateway)
-        .unwrap();
-    let bind = || UdpSocket::bind("10.7.7.7:7000");
-    let receiver = right.run(bind).unwrap().unwrap();
-    receiver.set_read_timeout(Some(DEADLINE)).unwrap();
-    left.run(send).unwrap().unwrap();
-    assert_eq!(receiver.recv(&mut [0; 16]).unwrap(), 2);
-}
-
-#[test]
 fn each_namespace_has_its_own_run_directory_and_keeps_the_working_directory() {
     if !require_lab("each_namespace_has_its_own_run_directory") {
         return;
@@ -93,7 +69,7 @@ fn dropping_the_lab_kills_a_process_in_the_background() {
     let daemon = String::from_utf8(shell.unwrap().stdout).unwrap();
     let daemon = format!("/proc/{}/cmdline", daemon.trim());
     let runs = || fs::read(&daemon).is_ok_and(|line| !line.is_empty());
-    assert!(runs());
+    assert!(eventually(DEADLINE, || runs().then_some(())).is_some());
     let holder = format!("/proc/{}", namespace.pid());
     drop(lab);
     assert!(!Path::new(&holder).exists());
@@ -112,9 +88,7 @@ fn a_refused_change_says_what_was_asked_and_where() {
     let expected = "namespace left: ip link set nothing up: Cannot find device";
     assert!(refused.starts_with(expected), "{refused}");
     assert!(link.add_address("lo", "ten").is_err());
-    assert!(!link.exists("nothing"));
-    assert!(link.exists("lo"));
-    assert_eq!(link.mtu("lo").unwrap(), 65_536);
+    assert!(link.exists("lo") && !link.exists("nothing"));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use convoy_lab::{
     Namespace, loss,
-    measure::{Bed, peak_memory},
+    measure::{Bed, process},
     wireguard::{End, Implementation},
 };
 
@@ -173,6 +173,7 @@ impl<'a> Here<'a> {
     /// The greater peak of the two daemons, in bytes.
     fn peak_memory(&self) -> Result<u64, Error> {
         let tunnel = &self.bed.tunnel;
-        Ok(peak_memory(&tunnel.left.daemon)?.max(peak_memory(&tunnel.right.daemon)?))
+        let peak = |end: &End| process::peak_memory(end.daemon.pid());
+        Ok(peak(&tunnel.left)?.max(peak(&tunnel.right)?))
     }
 }

@@ -311,10 +311,8 @@ mod tests {
         };
         let received = UdpReceived {
             packets: 990,
-            duplicates: 3,
             reordered: 0,
             socket_drops: 4,
-            seconds: 0.5,
         };
         let trial = trial(sent, received);
         assert_eq!((trial.sent_pps, trial.loss), (2_000.0, 0.01));

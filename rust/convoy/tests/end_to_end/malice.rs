@@ -143,9 +143,9 @@ impl Malice {
         while let Some(frame) = self.tap.receive(Duration::ZERO).unwrap() {
             heard += 1;
             // In an ICMP error, the packet follows two headers.
-            let payloads = [IPV4, IPV6].map(|header| frame.bytes.get(header..));
+            let payloads = [IPV4, IPV6].map(|header| frame.get(header..));
             if payloads.iter().flatten().any(|p| p.starts_with(MARK)) {
-                marked.push(frame.bytes);
+                marked.push(frame);
             }
         }
         assert!(heard > 0, "not even the honest packets were captured");

@@ -1,4 +1,4 @@
-//! Several datagrams a system call: `sendmmsg` and `recvmmsg`.
+//! Datagrams in batches: one system call sends or receives several.
 
 use std::fs;
 use std::io::{IoSlice, IoSliceMut};
@@ -9,7 +9,7 @@ use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, MultiHeaders, recvmmsg, sendmmsg};
 use nix::sys::stat::fstat;
 
-use super::{HEADER, header, parse};
+use super::HEADER;
 
 /// Datagrams in one call.
 pub(super) const BATCH: usize = 64;
@@ -41,12 +41,11 @@ impl Outbox {
     ) -> Result<u64, Errno> {
         let count = count.min(BATCH as u64) as usize;
         let mut packets = Vec::with_capacity(BATCH);
-        for (number, packet) in (first..).zip(self.packets.chunks_exact_mut(self.payload)) {
-            packet[..HEADER].copy_from_slice(&header(self.run, number));
+        let places = self.packets.chunks_exact_mut(self.payload);
+        for (number, packet) in (first..).zip(places).take(count) {
+            packet[..8].copy_from_slice(&self.run.to_le_bytes());
+            packet[8..HEADER].copy_from_slice(&number.to_le_bytes());
             packets.push([IoSlice::new(packet)]);
-            if packets.len() == count {
-                break;
-            }
         }
         let (fd, flags) = (socket.as_raw_fd(), MsgFlags::empty());
         let sent = sendmmsg(fd, &mut self.headers, &packets, [None; BATCH], [], flags)?;
@@ -82,21 +81,26 @@ impl Inbox {
     }
 }
 
+/// The mark and the number of a packet; none where it is too short.
+fn parse(packet: &[u8]) -> Option<(u64, u64)> {
+    let (run, rest) = packet.split_first_chunk()?;
+    let number = rest.first_chunk()?;
+    Some((u64::from_le_bytes(*run), u64::from_le_bytes(*number)))
+}
+
 /// Packets that the socket dropped for want of buffer space.
 pub(super) fn socket_drops(socket: &UdpSocket) -> Result<u64, Errno> {
     // net/ipv4/udp.c, udp4_format_sock: the inode is the tenth field, the drops are the last.
     let inode = fstat(socket)?.st_ino.to_string();
     let tables = ["udp", "udp6"].map(|table| format!("/proc/thread-self/net/{table}"));
-    let tables = tables
+    let mut tables = tables
         .iter()
         .filter_map(|path| fs::read_to_string(path).ok());
     let drops = |line: &str| {
         let mut fields = line.split_whitespace().skip(9);
         (fields.next()? == inode).then(|| fields.last()?.parse().ok())?
     };
-    let found = tables
-        .filter_map(|table| table.lines().find_map(drops))
-        .next();
+    let found = tables.find_map(|table| table.lines().find_map(drops));
     found.ok_or(Errno::ENOENT)
 }
 
@@ -104,31 +108,11 @@ pub(super) fn socket_drops(socket: &UdpSocket) -> Result<u64, Errno> {
 mod tests {
     use super::*;
 
-    fn pair() -> (UdpSocket, UdpSocket) {
+    #[test]
+    fn a_call_sends_one_batch_at_most_and_a_full_socket_counts_its_drops() {
         let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
         let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
         sender.connect(receiver.local_addr().unwrap()).unwrap();
-        (sender, receiver)
-    }
-
-    #[test]
-    fn a_batch_arrives_in_its_order() {
-        let (sender, receiver) = pair();
-        sender.send(&[0; HEADER - 1]).unwrap();
-        assert_eq!(Outbox::new(100, 9).send(&sender, 40, 5), Ok(5));
-        let mut inbox = Inbox::new();
-        let mut numbers = Vec::new();
-        while numbers.len() < 6 {
-            numbers.extend(inbox.receive(&receiver).unwrap());
-        }
-        let expected = (40..45).map(|number| Some((9, number)));
-        let expected: Vec<_> = [None].into_iter().chain(expected).collect();
-        assert_eq!(numbers, expected);
-    }
-
-    #[test]
-    fn a_call_sends_one_batch_at_most_and_a_full_socket_counts_its_drops() {
-        let (sender, receiver) = pair();
         assert_eq!(socket_drops(&receiver), Ok(0));
         let mut outbox = Outbox::new(10_000, 1);
         for _ in 0..40 {

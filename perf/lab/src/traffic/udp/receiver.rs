@@ -1,4 +1,4 @@
-//! Receives a flow and counts the packets that arrive, once, again, or late.
+//! Receives a flow and counts the packets that arrive, on time or late.
 
 use std::net::UdpSocket;
 use std::thread;
@@ -8,14 +8,18 @@ use nix::errno::Errno;
 use nix::sys::socket::{getsockopt, setsockopt, sockopt};
 
 use super::batch::{BATCH, Inbox, socket_drops};
-use super::{FIRST_PACKET_PATIENCE, HELLO, HELLO_INTERVAL, header};
-use crate::traffic::{End, TrafficError, UdpJob, UdpReceived, error::Doing as _};
+use crate::error::{Doing as _, LabError};
+use crate::traffic::{UdpLoad, UdpReceived};
 
 const BUFFER_BYTES: usize = 16 * 1024 * 1024;
 /// With this much the receiver can sleep between two reads without losing packets.
 const ROOMY_BYTES: usize = 4 * 1024 * 1024;
 /// When all is read: a wake-up for each packet would take CPU time from what is measured.
 const NAP: Duration = Duration::from_micros(500);
+/// How often a receiver without packets checks the clock.
+const END_CHECK: Duration = Duration::from_millis(100);
+/// How long the first packet is waited for.
+const FIRST_PACKET_PATIENCE: Duration = Duration::from_secs(5);
 /// A flow whose schedule is over and that has been silent for this long has ended.
 const SILENCE: Duration = Duration::from_millis(300);
 /// How long packets that waited in queues are accepted after the schedule's end.
@@ -23,57 +27,52 @@ const TAIL_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Asks for a receive buffer that outlasts being off the CPU: with root as much as is useful, else
 /// as much as `net.core.rmem_max` allows.
-pub(super) fn enlarge_buffer(socket: &UdpSocket) -> Result<(), TrafficError> {
+pub(super) fn enlarge_buffer(socket: &UdpSocket) -> Result<(), LabError> {
     setsockopt(socket, sockopt::RcvBufForce, &BUFFER_BYTES)
         .or_else(|_| setsockopt(socket, sockopt::RcvBuf, &BUFFER_BYTES))
         .doing("set the receive buffer's size")
 }
 
-/// Receives `job`'s packets until all are there or its time is over.
-pub(super) fn receive(socket: &UdpSocket, job: &UdpJob) -> Result<UdpReceived, TrafficError> {
-    let timeout = socket.set_read_timeout(Some(HELLO_INTERVAL));
+/// Receives the packets of flow `run` until all are there or its time is over.
+pub(super) fn receive(
+    socket: &UdpSocket,
+    load: &UdpLoad,
+    run: u64,
+) -> Result<UdpReceived, LabError> {
+    let timeout = socket.set_read_timeout(Some(END_CHECK));
     timeout.doing("set a socket timeout")?;
     let buffer = getsockopt(socket, sockopt::RcvBuf).doing("read the receive buffer's size")?;
     let nap = (buffer >= ROOMY_BYTES).then_some(NAP);
 
     let mut inbox = Inbox::new();
     let mut arrivals = Arrivals::default();
-    let mut clock = Clock::start(job.seconds);
-    let expected = job.packets();
-    while !clock.is_over(Instant::now()) && arrivals.packets < expected {
-        if clock.heard.is_none()
-            && let End::Connect(_) = job.end
-        {
-            // Lost where the other end is not there yet; the next one follows.
-            let _ = socket.send(&header(job.run, HELLO));
-        }
+    let mut clock = Clock::start(load.duration);
+    let expected = load.packets();
+    while !clock.is_over(Instant::now()) && arrivals.received.packets < expected {
         match inbox.receive(socket) {
             Ok(packets) => {
                 let drained = packets.len() < BATCH;
-                let before = arrivals.packets;
-                for (run, number) in packets.into_iter().flatten() {
+                let before = arrivals.received.packets;
+                for (mark, number) in packets.into_iter().flatten() {
                     // Stragglers of an earlier flow, and strangers, do not count.
-                    if run == job.run && number < expected {
+                    if mark == run && number < expected {
                         arrivals.note(number);
                     }
                 }
-                if arrivals.packets > before {
+                if arrivals.received.packets > before {
                     clock.hear(Instant::now());
                 }
                 if let Some(nap) = nap.filter(|_| drained) {
                     thread::sleep(nap);
                 }
             }
-            Err(Errno::EAGAIN | Errno::EINTR | Errno::ECONNREFUSED) => {}
+            Err(Errno::EAGAIN | Errno::EINTR) => {}
             Err(errno) => return Err(errno).doing("receive over UDP"),
         }
     }
     Ok(UdpReceived {
-        packets: arrivals.packets,
-        duplicates: arrivals.duplicates,
-        reordered: arrivals.reordered,
         socket_drops: socket_drops(socket).doing("read the socket's drops")?,
-        seconds: clock.span().as_secs_f64(),
+        ..arrivals.received
     })
 }
 
@@ -86,10 +85,10 @@ struct Clock {
 }
 
 impl Clock {
-    fn start(seconds: f64) -> Self {
+    fn start(schedule: Duration) -> Self {
         Self {
             begin: Instant::now(),
-            schedule: Duration::from_secs_f64(seconds),
+            schedule,
             heard: None,
         }
     }
@@ -106,11 +105,6 @@ impl Clock {
         let is_silent = now > last + SILENCE;
         (now > end && is_silent) || now > end + TAIL_PATIENCE
     }
-
-    fn span(&self) -> Duration {
-        self.heard
-            .map_or(Duration::ZERO, |(first, last)| last - first)
-    }
 }
 
 /// Which packets have arrived: one bit each.
@@ -118,24 +112,22 @@ impl Clock {
 struct Arrivals {
     seen: Vec<u64>,
     next: u64,
-    packets: u64,
-    duplicates: u64,
-    reordered: u64,
+    received: UdpReceived,
 }
 
 impl Arrivals {
+    /// Counts packet `number`, unless it has arrived before.
     fn note(&mut self, number: u64) {
         let (word, bit) = ((number / 64) as usize, 1 << (number % 64));
         if self.seen.len() <= word {
             self.seen.resize(word + 1, 0);
         }
         if self.seen[word] & bit != 0 {
-            self.duplicates += 1;
             return;
         }
         self.seen[word] |= bit;
-        self.packets += 1;
-        self.reordered += u64::from(number < self.next);
+        self.received.packets += 1;
+        self.received.reordered += u64::from(number < self.next);
         self.next = self.next.max(number + 1);
     }
 }
@@ -149,18 +141,18 @@ mod tests {
         let count = |numbers: &[u64]| {
             let mut arrivals = Arrivals::default();
             numbers.iter().for_each(|&number| arrivals.note(number));
-            (arrivals.packets, arrivals.duplicates, arrivals.reordered)
+            (arrivals.received.packets, arrivals.received.reordered)
         };
-        assert_eq!(count(&[0, 1, 1, 0, 2]), (3, 2, 0));
-        assert_eq!(count(&[0, 5, 3, 4, 6]), (5, 0, 2));
+        assert_eq!(count(&[0, 1, 1, 0, 2]), (3, 0));
+        assert_eq!(count(&[0, 5, 3, 4, 6]), (5, 2));
     }
 
     #[test]
     fn a_flow_ends_when_its_schedule_is_over_and_it_is_silent() {
-        let mut clock = Clock::start(1.0);
-        let first = clock.begin + Duration::from_millis(10);
-        clock.hear(first);
         let second = Duration::from_secs(1);
+        let mut clock = Clock::start(second);
+        let first = clock.begin + second / 100;
+        clock.hear(first);
         assert!(!clock.is_over(first + second / 2), "a pause is no end");
         clock.hear(first + second);
         assert!(!clock.is_over(first + second + SILENCE));
