@@ -7,7 +7,8 @@ use serde::Serialize;
 
 use super::{Kind, Run};
 use crate::origin::Origin;
-use crate::table;
+use crate::results::Report;
+use crate::table::{self, spread};
 
 /// The share of throughput that must be left, compared with the same flood at a closed port.
 const KEPT: f64 = 0.7;
@@ -29,12 +30,14 @@ runs; log: lines.
 
 /// A whole run.
 #[derive(Serialize)]
-pub(super) struct Report {
+pub(super) struct Record {
     pub(super) origin: Origin,
     pub(super) rounds: u32,
     pub(super) secs: u64,
     /// Datagrams a second.
     pub(super) rate: u32,
+    /// Whether closed ports of the right host send no ICMP errors.
+    pub(super) has_silent_ports: bool,
     pub(super) rows: Vec<Row>,
 }
 
@@ -62,58 +65,63 @@ pub(super) struct Row {
     kernel_drops: u64,
     /// Cookie replies of the daemon.
     cookies: u64,
-    /// Memory of the daemon after each pair of runs.
-    resident_kib: Vec<u64>,
+    /// Memory of the daemon after the first and after the last pair of runs.
+    resident_kib: [u64; 2],
     /// Lines that both daemons have logged.
     log_lines: usize,
 }
 
-impl Report {
-    pub(super) fn text(&self) -> String {
+impl Report for Record {
+    fn text(&self) -> String {
         let Self {
             origin,
             rounds,
             secs,
             rate,
-            rows,
+            ..
         } = self;
         let head = [
             "flood", "kept", "closed", "Gbit/s", "kpps", "reached", "no room", "cookies", "CPU",
             "RSS KiB", "log",
         ];
-        let rows = [head.map(str::to_owned)]
-            .into_iter()
-            .chain(rows.iter().map(Row::cells));
-        let table = table::markdown(rows.map(Vec::from).collect());
-        let what =
-            format!("{rate} datagrams a second from 65,536 addresses, {rounds} pairs of {secs} s");
-        format!("{what}\n{}\n\n{table}{LEGEND}", origin.host)
+        let table = table::markdown(&head, self.rows.iter().map(Row::cells));
+        let remark = match self.has_silent_ports {
+            true => "",
+            false => "\nThe closed port answers some datagrams by ICMP errors.\n",
+        };
+        format!(
+            "{rate} datagrams a second from 65,536 addresses, {rounds} pairs of {secs} s\n{}\n\n{table}{LEGEND}{remark}",
+            origin.host
+        )
     }
+}
 
+impl Record {
     /// One line for each check that failed.
     pub(super) fn failures(&self) -> Vec<String> {
         let kpps = f64::from(self.rate) / 1e3;
         let of_row = |row: &Row| {
             let failures = row.failures(kpps).into_iter();
-            failures
-                .map(|failure| format!("{}: {failure}", row.kind))
-                .collect::<Vec<_>>()
+            let named = failures.map(|failure| format!("{}: {failure}", row.kind));
+            named.collect::<Vec<_>>()
         };
         self.rows.iter().flat_map(of_row).collect()
     }
 }
 
 impl Row {
+    /// Of pairs of runs, at a closed port and at the daemon's, with the daemon's memory after each pair.
     pub(super) fn of(
         kind: Kind,
-        closed: &[Run],
-        open: &[Run],
-        resident_kib: Vec<u64>,
+        [closed, open]: &[Vec<Run>; 2],
+        resident_kib: &[u64],
         log_lines: usize,
     ) -> Option<Self> {
         let of =
             |runs: &[Run], figure: fn(&Run) -> f64| runs.iter().map(figure).collect::<Vec<_>>();
-        let gbps = |run: &Run| run.gbps;
+        let [gbps, closed_gbps] = [open, closed].map(|runs| of(runs, |run| run.gbps));
+        let [cpu, closed_cpu] = [open, closed].map(|runs| of(runs, |run| run.cpu));
+        let kpps = |run: &Run| run.flooded.datagrams as f64 / run.flooded.seconds / 1e3;
         let sum = |count: fn(&Run) -> u64| open.iter().map(count).sum::<u64>();
         let mut drops = BTreeMap::new();
         for (reason, count) in open.iter().flat_map(|run| run.counters.inbound_drops()) {
@@ -122,40 +130,32 @@ impl Row {
         Some(Self {
             kind: kind.name(),
             brings_cookies: kind.brings_cookies(),
-            ratio: Sample::of_ratios(&of(open, gbps), &of(closed, gbps))?,
-            closed_gbps: Sample::of(of(closed, gbps))?,
-            gbps: Sample::of(of(open, gbps))?,
-            kpps: Sample::of(of(open, |run| {
-                run.flooded.datagrams as f64 / run.flooded.seconds / 1e3
-            }))?,
-            cpu: Sample::of(of(open, |run| run.cpu))?,
-            closed_cpu: Sample::of(of(closed, |run| run.cpu))?,
+            ratio: Sample::of_ratios(&gbps, &closed_gbps)?,
+            closed_gbps: Sample::of(closed_gbps)?,
+            gbps: Sample::of(gbps)?,
+            kpps: Sample::of(of(open, kpps))?,
+            cpu: Sample::of(cpu)?,
+            closed_cpu: Sample::of(closed_cpu)?,
             sent: sum(|run| run.flooded.datagrams),
             counted: drops.values().sum(),
             drops,
             kernel_drops: sum(|run| run.counters.kernel_drops()),
             cookies: sum(|run| run.counters.cookies_sent),
-            resident_kib,
+            resident_kib: [*resident_kib.first()?, *resident_kib.last()?],
             log_lines,
         })
     }
 
-    /// For whoever watches.
+    /// In a line of progress.
     pub(super) fn line(&self) -> String {
-        let Sample {
-            median, min, max, ..
-        } = &self.ratio;
-        format!("{}: keeps {median:.2} ({min:.2}–{max:.2})", self.kind)
+        format!("{}: keeps {}", self.kind, spread(&self.ratio, 2))
     }
 
-    fn cells(&self) -> [String; 11] {
-        let (first, last) = self.resident();
-        [
+    fn cells(&self) -> Vec<String> {
+        let [first, last] = self.resident_kib;
+        vec![
             self.kind.clone(),
-            format!(
-                "{:.2} ({:.2}–{:.2})",
-                self.ratio.median, self.ratio.min, self.ratio.max
-            ),
+            spread(&self.ratio, 2),
             format!("{:.2}", self.closed_gbps.median),
             format!("{:.2}", self.gbps.median),
             format!("{:.1}", self.kpps.median),
@@ -172,51 +172,34 @@ impl Row {
         self.counted as f64 / self.sent.max(1) as f64
     }
 
-    fn resident(&self) -> (u64, u64) {
-        let first = self.resident_kib.first().copied().unwrap_or(0);
-        (first, self.resident_kib.last().copied().unwrap_or(first))
-    }
-
     fn failures(&self, kpps: f64) -> Vec<String> {
-        let (first, last) = self.resident();
-        let (kept, reached, sent) = (self.ratio.median, self.reached(), self.kpps.median);
-        let checks = [
-            (
-                kept < KEPT,
-                format!(
-                    "keeps {:.0} % of its throughput, not {:.0} %",
-                    kept * 1e2,
-                    KEPT * 1e2
-                ),
-            ),
-            (
-                reached < RECEIVED,
-                format!(
-                    "{:.1} % of it reached the daemon: inconclusive",
-                    reached * 1e2
-                ),
-            ),
-            (
-                sent < kpps * HELD,
-                format!("the generator sent {sent:.1} of {kpps:.1} kpps: inconclusive"),
-            ),
-            (
-                last > first + GROWTH_KIB,
-                format!("memory grew from {first} to {last} KiB"),
-            ),
-            (
-                self.log_lines > LOG_LINES,
-                format!("{} lines were logged", self.log_lines),
-            ),
-            (
-                self.brings_cookies && self.cookies == 0,
-                "no cookie reply was sent".to_owned(),
-            ),
-        ];
-        checks
-            .into_iter()
-            .filter_map(|(failed, why)| failed.then_some(why))
-            .collect()
+        let [first, last] = self.resident_kib;
+        let (sent, log_lines) = (self.kpps.median, self.log_lines);
+        let (kept, reached) = (self.ratio.median * 1e2, self.reached() * 1e2);
+        let mut failures = Vec::new();
+        let mut check = |passed: bool, why: String| {
+            if !passed {
+                failures.push(why);
+            }
+        };
+        let least = KEPT * 1e2;
+        check(
+            kept >= least,
+            format!("keeps {kept:.0} % of its throughput, not {least:.0} %"),
+        );
+        let why = format!("{reached:.1} % of it reached the daemon: inconclusive");
+        check(reached >= RECEIVED * 1e2, why);
+        let why = format!("the generator sent {sent:.1} of {kpps:.1} kpps: inconclusive");
+        check(sent >= kpps * HELD, why);
+        let why = format!("memory grew from {first} to {last} KiB");
+        check(last <= first + GROWTH_KIB, why);
+        check(
+            log_lines <= LOG_LINES,
+            format!("{log_lines} lines were logged"),
+        );
+        let has_cookies = !self.brings_cookies || self.cookies > 0;
+        check(has_cookies, "no cookie reply was sent".to_owned());
+        failures
     }
 }
 
@@ -240,23 +223,24 @@ mod tests {
             counted,
             kernel_drops: 0,
             cookies: 1,
-            resident_kib: vec![9000, 9500],
+            resident_kib: [9000, 9500],
             log_lines: 0,
         }
     }
 
     #[test]
     fn a_row_passes_at_seventy_percent_if_the_flood_has_reached_the_daemon() {
-        assert!(row(0.7, 950).failures(100.0).is_empty());
-        assert_eq!(row(0.69, 950).failures(100.0).len(), 1);
-        assert_eq!(row(0.7, 949).failures(100.0).len(), 1);
-        assert_eq!(row(0.7, 950).failures(110.0).len(), 1);
-    }
-
-    #[test]
-    fn growth_a_log_flood_and_missing_cookies_are_failures() {
+        let cases = [
+            (0.7, 950, 100.0, 0),
+            (0.69, 950, 100.0, 1),
+            (0.7, 949, 100.0, 1),
+        ];
+        for (ratio, counted, kpps, failures) in cases.into_iter().chain([(0.7, 950, 110.0, 1)]) {
+            let found = row(ratio, counted).failures(kpps);
+            assert_eq!(found.len(), failures, "{found:?}");
+        }
         let failing = Row {
-            resident_kib: vec![9000, 9000 + GROWTH_KIB + 1],
+            resident_kib: [9000, 9000 + GROWTH_KIB + 1],
             log_lines: LOG_LINES + 1,
             cookies: 0,
             ..row(0.9, 1000)
