@@ -2,8 +2,8 @@
 //!
 //! The viewer chooses the font; a font of our own only measures the text.
 
-use plotters::coord::{Shift, types::RangedCoordf64};
 use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint, Ranged};
+use plotters::coord::{Shift, types::RangedCoordf64};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 

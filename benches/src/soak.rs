@@ -32,7 +32,7 @@ use crate::origin::{Origin, first_line_of};
 use crate::results;
 use hub::{Hub, SPOKES};
 pub(crate) use record::Record;
-use samples::{Probers, Seen};
+use samples::Seen;
 use streams::{Connection, Direction, Load};
 
 /// The result file.
@@ -90,7 +90,8 @@ fn measure(args: &Args) -> anyhow::Result<Record> {
     let daemons = hub.daemons().map(|end| end.namespace.label().to_owned());
     let connections = (0..SPOKES.len()).map(|number| Connection::open(&hub, number));
     let connections = connections.collect::<Result<Vec<_>, _>>()?;
-    let mut probers = Probers::start(&hub)?;
+    let probers = hub.spokes.iter().map(|spoke| samples::probers(&hub, spoke));
+    let mut probers = probers.collect::<Result<Vec<_>, _>>()?;
     let load = &Load::new(args.rate);
     let panicked = |_| anyhow!("a thread of the load panicked");
     thread::scope(|scope| {
@@ -101,8 +102,9 @@ fn measure(args: &Args) -> anyhow::Result<Record> {
             ways.map(|way| scope.spawn(move || load.carry(connection, way)))
         });
         let streams: Vec<_> = streams.collect();
-        let probes = probers.each();
-        let probes = probes.map(|prober| scope.spawn(move || prober.run(load)));
+        let to = hub.hub.inner_v4();
+        let probes = probers.iter_mut();
+        let probes = probes.map(|ends| scope.spawn(move || samples::probe(ends, to, load)));
         let probes: Vec<_> = probes.collect();
         let events = scope.spawn(|| events::carry_out(&hub, load, secs));
         let Seen {

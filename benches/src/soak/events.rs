@@ -1,13 +1,12 @@
 //! Changes of the hub and of the cables while the load runs.
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::io::Write as _;
 use std::process::Stdio;
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use base64::{Engine as _, prelude::BASE64_STANDARD};
 use convoy_lab::wireguard::End;
 use serde::{Deserialize, Serialize};
 
@@ -86,7 +85,7 @@ pub(super) fn carry_out(hub: &Hub, load: &Load, secs: u64) -> Vec<Event> {
                 change_port(&hub.hub, port)
             }
             Kind::Flap => flap(&hub.spokes[number]),
-            Kind::Syncconf => syncconf(&hub.hub, port, number, 25 + (at / 60 % 2) as u16),
+            Kind::Syncconf => syncconf(&hub.hub, &hub.spokes[number]),
         };
         let event = Event {
             from_s,
@@ -127,36 +126,18 @@ fn flap(spoke: &End) -> anyhow::Result<()> {
     Ok(spoke.namespace.link().set_up(CABLE)?)
 }
 
-/// Removes a peer from the hub and restores it; the keepalive interval of all peers changes with it.
-fn syncconf(hub: &End, port: u16, spoke: usize, keepalive: u16) -> anyhow::Result<()> {
-    let sync = |without| {
-        let text = configuration(hub, port, keepalive, without);
-        wg(hub, "syncconf", &["/dev/stdin"], &text)
-    };
-    sync(Some(spoke))?;
+/// Removes a peer from the hub and restores it.
+fn syncconf(hub: &End, peer: &End) -> anyhow::Result<()> {
+    let with = wg(hub, "showconf", &[], "")?;
+    let key = peer.keys.public_base64();
+    let sections = with
+        .split("[Peer]")
+        .filter(|section| !section.contains(&key));
+    let without = sections.collect::<Vec<_>>().join("[Peer]");
+    wg(hub, "syncconf", &["/dev/stdin"], &without)?;
     thread::sleep(ABSENCE);
-    sync(None)?;
+    wg(hub, "syncconf", &["/dev/stdin"], &with)?;
     Ok(())
-}
-
-/// A configuration as of wg(8).
-fn configuration(hub: &End, port: u16, keepalive: u16, without: Option<usize>) -> String {
-    let key = BASE64_STANDARD.encode(hub.config.private_key);
-    let mut text = format!("[Interface]\nPrivateKey = {key}\nListenPort = {port}\n");
-    for (number, peer) in hub.config.peers.iter().enumerate() {
-        if Some(number) == without {
-            continue;
-        }
-        let key = BASE64_STANDARD.encode(peer.public_key);
-        let allowed = peer.allowed_ips.join(", ");
-        text += &format!("[Peer]\nPublicKey = {key}\nAllowedIPs = {allowed}\n");
-        text += &format!("PersistentKeepalive = {keepalive}\n");
-        if let Some(endpoint) = peer.endpoint {
-            // Writing into a string does not fail.
-            let _ = writeln!(text, "Endpoint = {endpoint}");
-        }
-    }
-    text
 }
 
 /// Runs `wg COMMAND IFACE` at the hub and returns its output.

@@ -1,14 +1,14 @@
 //! A look at every daemon each second, and round trips beside the load.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::IpAddr;
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
-use convoy_lab::measure::{self, Counters, log_tail, process};
-use convoy_lab::traffic::{Agent, Event, LatencyReport, PingJob, Request};
+use anyhow::Context as _;
+use convoy_lab::Pid;
+use convoy_lab::measure::{self, Counters, Ends, log_tail, process};
+use convoy_lab::traffic::{Agent, LatencyReport};
 use convoy_lab::wireguard::End;
-use convoy_lab::{Namespace, Pid};
 
 use super::events::wg;
 use super::hub::{Hub, SPOKES};
@@ -21,8 +21,7 @@ const HANDSHAKES_EVERY: u64 = 4;
 /// Seconds between two lines of progress.
 const LINE_EVERY: u64 = 10;
 /// The part of a second in which probes are sent, one every 10 ms: the last must be back by its end.
-const PROBING: f64 = 0.9;
-const PATIENCE: Duration = Duration::from_secs(10);
+const PROBING: Duration = Duration::from_millis(900);
 
 /// Everything that was seen.
 #[derive(Default)]
@@ -178,75 +177,33 @@ fn take_handshakes(seen: &mut Vec<Handshake>, shown: &str, spokes: &[(u8, String
     }
 }
 
-/// An agent in each spoke's namespace, and the hub's echo.
-pub(super) struct Probers {
-    agents: Vec<Agent>,
-    to: SocketAddr,
-    // It serves the echo while it lives.
-    _hub: Agent,
-}
-
-/// Sends the probes of one spoke.
-pub(super) struct Prober<'a> {
-    agent: &'a mut Agent,
-    to: SocketAddr,
-}
-
 /// The round trips of one spoke, and the second in which they began.
 pub(super) type RoundTrips = (u64, LatencyReport);
 
-impl Probers {
-    pub(super) fn start(hub: &Hub) -> anyhow::Result<Self> {
-        let program = std::env::current_exe().context("find this program's file")?;
-        let agent = |namespace: &Namespace| {
-            let mut command = namespace.command(&program);
-            command.arg(AGENT);
-            Agent::spawn(command)
-        };
-        let mut echo = agent(&hub.hub.namespace)?;
-        echo.ask(&Request::Echo)?;
-        let to = SocketAddr::new(hub.hub.inner_v4(), echo.ready(PATIENCE)?);
-        let agents = hub.spokes.iter().map(|spoke| agent(&spoke.namespace));
-        Ok(Self {
-            agents: agents.collect::<Result<_, _>>()?,
-            to,
-            _hub: echo,
-        })
-    }
-
-    pub(super) fn each(&mut self) -> impl Iterator<Item = Prober<'_>> {
-        let to = self.to;
-        self.agents
-            .iter_mut()
-            .map(move |agent| Prober { agent, to })
-    }
+/// Agents at a spoke and at the hub.
+pub(super) fn probers(hub: &Hub, spoke: &End) -> anyhow::Result<Ends> {
+    let program = std::env::current_exe().context("find this program's file")?;
+    let agent = |end: &End| {
+        let mut command = end.namespace.command(&program);
+        command.arg(AGENT);
+        Agent::spawn(command)
+    };
+    Ok(Ends::new(agent(spoke)?, agent(spoke)?, agent(&hub.hub)?)?)
 }
 
-impl Prober<'_> {
-    /// Probes once a second until the load ends; a second in which probes are lost takes longer.
-    pub(super) fn run(mut self, load: &Load) -> Vec<RoundTrips> {
-        let mut found = Vec::new();
-        while !load.has_ended() {
-            let began = load.now();
-            // An agent that fails ends; the missing round trips fail a verdict.
-            let Ok(report) = self.probe() else { break };
-            found.push((began as u64, report));
-            load.continues_until(began.floor() + 1.0);
-        }
-        found
+/// Probes `to` once a second until the load ends; a second in which probes are lost takes longer.
+pub(super) fn probe(ends: &mut Ends, to: IpAddr, load: &Load) -> Vec<RoundTrips> {
+    let mut found = Vec::new();
+    while !load.has_ended() {
+        let began = load.now();
+        // Without agents there are no more round trips, which fails a verdict.
+        let Ok(report) = ends.ping(to, PROBING) else {
+            break;
+        };
+        found.push((began as u64, report));
+        load.continues_until(began.floor() + 1.0);
     }
-
-    fn probe(&mut self) -> anyhow::Result<LatencyReport> {
-        self.agent.ask(&Request::Ping(PingJob {
-            to: self.to,
-            interval_ms: 10,
-            seconds: PROBING,
-        }))?;
-        match self.agent.event(PATIENCE)? {
-            Event::Latency(report) => Ok(report),
-            other => bail!("the probe answered {other:?}"),
-        }
-    }
+    found
 }
 
 /// Adds to each sample the round trips of its second: the median of the spokes' medians, and the worst p99.

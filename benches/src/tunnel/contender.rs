@@ -154,19 +154,3 @@ fn find(program: &str) -> PathBuf {
 fn owned(arguments: &[&str]) -> Vec<String> {
     arguments.iter().map(|&one| one.to_owned()).collect()
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_peer_takes_part_twice_and_convoy_first_and_once() {
-        let all = all(Path::new("convoy"), Path::new("bin"));
-        let names: Vec<_> = all.iter().map(|one| one.name.as_str()).collect();
-        assert_eq!(names[..3], ["convoy", "wireguard-go", "wireguard-go+q"]);
-        assert_eq!(names[9..], ["openvpn", "openvpn-dco"]);
-        assert!(all[0].arguments.is_empty(), "the default build");
-        assert!(!all[1].is_variant() && all[2].is_variant());
-        assert_eq!(all[2].queue_length, Some(TX_QUEUE_LEN));
-    }
-}
