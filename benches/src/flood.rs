@@ -23,13 +23,13 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail, ensure};
 use clap::ValueEnum;
-use convoy_lab::flood::{Datagrams, Flooded};
-use convoy_lab::measure::{Counters, process};
+use convoy_lab::flood::Datagrams;
+use convoy_lab::measure::process;
 
 use crate::origin::Origin;
 use crate::results;
 use crate::rounds::rotated;
-use row::{Record, Row};
+use row::{Record, Row, Run};
 use scene::{Captured, Scene};
 
 /// Floods a daemon's port while TCP goes through its tunnel, and compares with a closed port
@@ -83,16 +83,6 @@ enum Aim {
     Daemon,
 }
 
-/// One run.
-struct Run {
-    gbps: f64,
-    flooded: Flooded,
-    /// CPU seconds of the right daemon a second.
-    cpu: f64,
-    /// Counted by the right daemon, from before the flood until it was worked off.
-    counters: Counters,
-}
-
 /// Measures, prints and judges.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let is_there = args.program.is_file();
@@ -143,7 +133,15 @@ fn measure(scene: &mut Scene, kind: Kind, args: &Args) -> anyhow::Result<Row> {
     scene.stand.check()?;
     scene.stand.bed().wait_until_up()?;
     let log_lines = scene.log_lines() - lines;
-    Row::of(kind, &runs, &resident_kib, log_lines).context("nothing was measured")
+    let [closed, open] = runs;
+    Ok(Row {
+        kind: kind.name(),
+        brings_cookies: kind.brings_cookies(),
+        closed,
+        open,
+        resident_kib,
+        log_lines,
+    })
 }
 
 /// TCP through the tunnel while a flood is aimed at `aim`.
@@ -181,7 +179,8 @@ fn one(scene: &mut Scene, datagrams: &Datagrams, aim: Aim, args: &Args) -> anyho
     let cpu = cpu.as_secs_f64() / window.as_secs_f64();
     Ok(Run {
         gbps: received.gbps,
-        flooded,
+        kpps: flooded.datagrams as f64 / flooded.seconds / 1e3,
+        sent: flooded.datagrams,
         cpu,
         counters,
     })

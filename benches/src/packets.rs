@@ -330,42 +330,39 @@ impl Record {
     }
 
     fn by_size(&self, unit: &str, of: fn(&Series) -> Option<f64>) -> Figure {
-        let panel = |(path, sink)| {
-            let shows =
-                move |it: &Point| it.is_of_one_thread() && (it.path, it.sink) == (path, sink);
-            let label = format!("{}, {} ({unit})", shown(path), shown(sink));
-            self.panel(label, shows, |point| point.size, of)
-        };
-        let panels = PATHS
+        let choices = PATHS
             .into_iter()
             .flat_map(|path| SINKS.map(|sink| (path, sink)));
+        let panels = choices.map(|choice| {
+            let shows = |it: &Point| it.is_of_one_thread() && (it.path, it.sink) == choice;
+            let label = format!("{}, {} ({unit})", shown(choice.0), shown(choice.1));
+            self.panel(label, shows, |point| point.size, of)
+        });
         Figure {
             title: format!("UDP from one thread: {unit} by size"),
             subtitle: self.origin.line(),
             x_label: "bytes of payload".to_owned(),
             x_scale: Scale::Logarithmic,
-            panels: panels.map(panel).collect(),
+            panels: panels.collect(),
             marks: Vec::new(),
         }
     }
 
     fn by_threads(&self) -> Figure {
-        let panel = |(path, ports)| {
-            let shows = move |it: &Point| {
-                let is_shown = it.size == THREADS_SIZE && it.sink == Sink::Closed;
-                is_shown && (it.path, it.ports) == (path, ports)
-            };
-            let label = format!("{}, {} (kpps)", shown(path), shown(ports));
-            self.panel(label, shows, |point| point.threads, Series::kpps)
-        };
-        let panels = PATHS
+        let choices = PATHS
             .into_iter()
             .flat_map(|path| PORTS.map(|ports| (path, ports)));
+        let panels = choices.map(|choice| {
+            let is_shown = |it: &Point| it.size == THREADS_SIZE && it.sink == Sink::Closed;
+            let shows = |it: &Point| is_shown(it) && (it.path, it.ports) == choice;
+            let label = format!("{}, {} (kpps)", shown(choice.0), shown(choice.1));
+            self.panel(label, shows, |point| point.threads, Series::kpps)
+        });
         Figure {
             title: format!("UDP, {THREADS_SIZE} bytes to a closed port: kpps by threads"),
             subtitle: self.origin.line(),
             x_label: "threads".to_owned(),
-            panels: panels.map(panel).collect(),
+            panels: panels.collect(),
             ..Figure::default()
         }
     }

@@ -3,6 +3,8 @@
 //! The viewer chooses the font; a font of our own only measures the text.
 
 use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint, Ranged};
+use std::ops::Range;
+
 use plotters::coord::{Shift, types::RangedCoordf64};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
@@ -105,7 +107,7 @@ const FILLED: f64 = 0.8;
 const MOST_POINTS: usize = 2_000;
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-type Chart<'a> = ChartContext<'a, SVGBackend<'a>, Cartesian2d<Ticked, Ticked>>;
+type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'a>, Cartesian2d<Axis<'b>, Axis<'b>>>;
 
 /// One axis of a chart: its name, its ends, and where a number stands.
 struct Axis<'a> {
@@ -115,26 +117,20 @@ struct Axis<'a> {
     shown: &'a dyn Fn(f64) -> String,
 }
 
-/// A linear axis with these ticks.
-struct Ticked {
-    line: RangedCoordf64,
-    ticks: Vec<f64>,
-}
-
-impl Ranged for Ticked {
+impl Ranged for Axis<'_> {
     type FormatOption = DefaultFormatting;
     type ValueType = f64;
 
     fn map(&self, value: &f64, limit: (i32, i32)) -> i32 {
-        self.line.map(value, limit)
+        RangedCoordf64::from(self.range()).map(value, limit)
     }
 
     fn key_points<H: KeyPointHint>(&self, _: H) -> Vec<f64> {
         self.ticks.clone()
     }
 
-    fn range(&self) -> std::ops::Range<f64> {
-        self.line.range()
+    fn range(&self) -> Range<f64> {
+        self.ends.0..self.ends.1
     }
 }
 
@@ -258,29 +254,32 @@ fn draw_head(
     Ok(())
 }
 
-fn chart<'a>(area: &Area<'a>, foot: u32, x: Axis<'_>, y: Axis<'_>) -> anyhow::Result<Chart<'a>> {
-    let ticked = |axis: &Axis<'_>| Ticked {
-        line: (axis.ends.0..axis.ends.1).into(),
-        ticks: axis.ticks.clone(),
-    };
+fn chart<'a, 'b>(
+    area: &Area<'a>,
+    foot: u32,
+    x: Axis<'b>,
+    y: Axis<'b>,
+) -> anyhow::Result<Chart<'a, 'b>> {
+    let (x_shown, y_shown) = (x.shown, y.shown);
+    let (x_label, y_label) = (x.label, y.label);
     let mut chart = ChartBuilder::on(area)
         .margin_top(26)
         .margin_left(8)
         .margin_right(24)
         .y_label_area_size(Y_AXIS)
         .x_label_area_size(foot)
-        .build_cartesian_2d(ticked(&x), ticked(&y))?;
+        .build_cartesian_2d(x, y)?;
     chart
         .configure_mesh()
         .disable_x_mesh()
         .bold_line_style(BLACK.mix(0.12))
         .axis_style(BLACK.mix(0.4))
-        .x_desc(x.label)
-        .y_desc(y.label)
+        .x_desc(x_label)
+        .y_desc(y_label)
         .axis_desc_style((FONT, 14).into_font())
         .label_style((FONT, 13).into_font())
-        .x_label_formatter(&|place| (x.shown)(*place))
-        .y_label_formatter(&|place| (y.shown)(*place))
+        .x_label_formatter(&|place| x_shown(*place))
+        .y_label_formatter(&|place| y_shown(*place))
         .draw()?;
     Ok(chart)
 }

@@ -1,14 +1,11 @@
 //! The figures of each kind of flood, and whether it passes.
 
-use std::collections::BTreeMap;
-
-use convoy_lab::measure::Sample;
+use convoy_lab::measure::{Counters, Sample};
 use serde::Serialize;
 
-use super::{Kind, Run};
 use crate::origin::Origin;
 use crate::results::Report;
-use crate::table::{self, spread};
+use crate::table::{self, cell, spread};
 
 /// The share of throughput that must be left, compared with the same flood at a closed port.
 const KEPT: f64 = 0.7;
@@ -44,31 +41,30 @@ pub(super) struct Record {
 /// One kind of flood.
 #[derive(Serialize)]
 pub(super) struct Row {
-    kind: String,
+    pub(super) kind: String,
     #[serde(skip)]
-    brings_cookies: bool,
-    /// TCP throughput, daemon's port to closed port, within each pair.
-    ratio: Sample,
-    closed_gbps: Sample,
-    gbps: Sample,
-    /// Sent by the generator to the daemon's port.
-    kpps: Sample,
-    /// CPU seconds of the flooded daemon a second; and beside a flood at a closed port.
-    cpu: Sample,
-    closed_cpu: Sample,
-    /// Datagrams sent to the daemon's port.
-    sent: u64,
-    /// Datagrams that the daemon counted as dropped, by reason, and their sum.
-    drops: BTreeMap<String, u64>,
-    counted: u64,
-    /// Datagrams that the socket had no room for, of the transfer's, too; a train is one.
-    kernel_drops: u64,
-    /// Cookie replies of the daemon.
-    cookies: u64,
-    /// Memory of the daemon after the first and after the last pair of runs.
-    resident_kib: [u64; 2],
+    pub(super) brings_cookies: bool,
+    /// Aimed at a closed port, and at the daemon's, pair by pair.
+    pub(super) closed: Vec<Run>,
+    pub(super) open: Vec<Run>,
+    /// Memory of the daemon after each pair of runs.
+    pub(super) resident_kib: Vec<u64>,
     /// Lines that both daemons have logged.
-    log_lines: usize,
+    pub(super) log_lines: usize,
+}
+
+/// One run.
+#[derive(Clone, Default, Serialize)]
+pub(super) struct Run {
+    /// TCP through the tunnel.
+    pub(super) gbps: f64,
+    /// Sent by the generator.
+    pub(super) kpps: f64,
+    pub(super) sent: u64,
+    /// CPU seconds of the right daemon a second.
+    pub(super) cpu: f64,
+    /// Counted by the right daemon, from before the flood until it was worked off.
+    pub(super) counters: Counters,
 }
 
 impl Report for Record {
@@ -110,72 +106,60 @@ impl Record {
 }
 
 impl Row {
-    /// Of pairs of runs, at a closed port and at the daemon's, with the daemon's memory after each pair.
-    pub(super) fn of(
-        kind: Kind,
-        [closed, open]: &[Vec<Run>; 2],
-        resident_kib: &[u64],
-        log_lines: usize,
-    ) -> Option<Self> {
-        let of =
-            |runs: &[Run], figure: fn(&Run) -> f64| runs.iter().map(figure).collect::<Vec<_>>();
-        let [gbps, closed_gbps] = [open, closed].map(|runs| of(runs, |run| run.gbps));
-        let [cpu, closed_cpu] = [open, closed].map(|runs| of(runs, |run| run.cpu));
-        let kpps = |run: &Run| run.flooded.datagrams as f64 / run.flooded.seconds / 1e3;
-        let sum = |count: fn(&Run) -> u64| open.iter().map(count).sum::<u64>();
-        let mut drops = BTreeMap::new();
-        for (reason, count) in open.iter().flat_map(|run| run.counters.inbound_drops()) {
-            *drops.entry(reason.to_owned()).or_default() += count;
-        }
-        Some(Self {
-            kind: kind.name(),
-            brings_cookies: kind.brings_cookies(),
-            ratio: Sample::of_ratios(&gbps, &closed_gbps)?,
-            closed_gbps: Sample::of(closed_gbps)?,
-            gbps: Sample::of(gbps)?,
-            kpps: Sample::of(of(open, kpps))?,
-            cpu: Sample::of(cpu)?,
-            closed_cpu: Sample::of(closed_cpu)?,
-            sent: sum(|run| run.flooded.datagrams),
-            counted: drops.values().sum(),
-            drops,
-            kernel_drops: sum(|run| run.counters.kernel_drops()),
-            cookies: sum(|run| run.counters.cookies_sent),
-            resident_kib: [*resident_kib.first()?, *resident_kib.last()?],
-            log_lines,
-        })
-    }
-
     /// In a line of progress.
     pub(super) fn line(&self) -> String {
-        format!("{}: keeps {}", self.kind, spread(&self.ratio, 2))
+        format!(
+            "{}: keeps {}",
+            self.kind,
+            cell(self.kept().map(|it| spread(&it, 2)))
+        )
     }
 
     fn cells(&self) -> Vec<String> {
-        let [first, last] = self.resident_kib;
+        let [first, last] = self.resident();
+        let of = |runs: &[Run], figure, digits| format!("{:.digits$}", median(runs, figure));
+        let (gbps, cpu): (fn(&Run) -> f64, fn(&Run) -> f64) = (|run| run.gbps, |run| run.cpu);
         vec![
             self.kind.clone(),
-            spread(&self.ratio, 2),
-            format!("{:.2}", self.closed_gbps.median),
-            format!("{:.2}", self.gbps.median),
-            format!("{:.1}", self.kpps.median),
+            cell(self.kept().map(|kept| spread(&kept, 2))),
+            of(&self.closed, gbps, 2),
+            of(&self.open, gbps, 2),
+            of(&self.open, |run| run.kpps, 1),
             format!("{:.1} %", self.reached() * 100.0),
-            self.kernel_drops.to_string(),
-            self.cookies.to_string(),
-            format!("{:.2}→{:.2}", self.closed_cpu.median, self.cpu.median),
+            self.sum(|run| run.counters.kernel_drops()).to_string(),
+            self.sum(|run| run.counters.cookies_sent).to_string(),
+            of(&self.closed, cpu, 2) + "→" + &of(&self.open, cpu, 2),
             format!("{first}→{last}"),
             self.log_lines.to_string(),
         ]
     }
 
+    /// TCP throughput, daemon's port to closed port, within each pair.
+    fn kept(&self) -> Option<Sample> {
+        let gbps = |runs: &[Run]| runs.iter().map(|run| run.gbps).collect::<Vec<_>>();
+        Sample::of_ratios(&gbps(&self.open), &gbps(&self.closed))
+    }
+
+    /// The share of the flood that the daemon counted as dropped.
     fn reached(&self) -> f64 {
-        self.counted as f64 / self.sent.max(1) as f64
+        let drops = |run: &Run| run.counters.inbound_drops().map(|(_, count)| count).sum();
+        self.sum(drops) as f64 / self.sum(|run| run.sent).max(1) as f64
+    }
+
+    fn sum(&self, count: fn(&Run) -> u64) -> u64 {
+        self.open.iter().map(count).sum()
+    }
+
+    fn resident(&self) -> [u64; 2] {
+        let ends = [self.resident_kib.first(), self.resident_kib.last()];
+        ends.map(|kib| kib.copied().unwrap_or_default())
     }
 
     fn failures(&self, kpps: f64) -> Vec<String> {
-        let [first, last] = self.resident_kib;
-        let (sent, log_lines) = (self.kpps.median, self.log_lines);
-        let (kept, reached) = (self.ratio.median * 1e2, self.reached() * 1e2);
+        let [first, last] = self.resident();
+        let (sent, log_lines) = (median(&self.open, |run| run.kpps), self.log_lines);
+        let kept = self.kept().map_or(0.0, |kept| kept.median * 1e2);
+        let reached = self.reached() * 1e2;
         let mut failures = Vec::new();
         let mut check = |passed: bool, why: String| {
             if !passed {
@@ -197,10 +181,14 @@ impl Row {
             log_lines <= LOG_LINES,
             format!("{log_lines} lines were logged"),
         );
-        let has_cookies = !self.brings_cookies || self.cookies > 0;
+        let has_cookies = !self.brings_cookies || self.sum(|run| run.counters.cookies_sent) > 0;
         check(has_cookies, "no cookie reply was sent".to_owned());
         failures
     }
+}
+
+fn median(runs: &[Run], figure: fn(&Run) -> f64) -> f64 {
+    Sample::of(runs.iter().map(figure).collect()).map_or(0.0, |sample| sample.median)
 }
 
 #[cfg(test)]
@@ -208,22 +196,23 @@ mod tests {
     use super::*;
 
     fn row(ratio: f64, counted: u64) -> Row {
-        let sample = |value: f64| Sample::of(vec![value]).expect("one value");
+        let mut run = Run {
+            gbps: 4.0,
+            kpps: 100.0,
+            sent: 1000,
+            ..Run::default()
+        };
+        let closed = vec![run.clone()];
+        run.gbps *= ratio;
+        run.counters.cookies_sent = 1;
+        let drops = &mut run.counters.drops;
+        drops.insert("inbound_malformed".to_owned(), counted);
         Row {
             kind: "noise".to_owned(),
             brings_cookies: true,
-            ratio: sample(ratio),
-            closed_gbps: sample(4.0),
-            gbps: sample(4.0),
-            kpps: sample(100.0),
-            cpu: sample(1.0),
-            closed_cpu: sample(1.0),
-            sent: 1000,
-            drops: BTreeMap::new(),
-            counted,
-            kernel_drops: 0,
-            cookies: 1,
-            resident_kib: [9000, 9500],
+            closed,
+            open: vec![run],
+            resident_kib: vec![9000, 9500],
             log_lines: 0,
         }
     }
@@ -239,12 +228,10 @@ mod tests {
             let found = row(ratio, counted).failures(kpps);
             assert_eq!(found.len(), failures, "{found:?}");
         }
-        let failing = Row {
-            resident_kib: [9000, 9000 + GROWTH_KIB + 1],
-            log_lines: LOG_LINES + 1,
-            cookies: 0,
-            ..row(0.9, 1000)
-        };
+        let mut failing = row(0.9, 1000);
+        failing.resident_kib.push(9000 + GROWTH_KIB + 1);
+        failing.log_lines = LOG_LINES + 1;
+        failing.open[0].counters.cookies_sent = 0;
         assert_eq!(failing.failures(100.0).len(), 3);
     }
 }

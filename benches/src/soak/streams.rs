@@ -23,17 +23,18 @@ const CATCH_UP: Duration = Duration::from_millis(50);
 const BLOCK: usize = 64 * 1024;
 
 /// Which way data goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Direction {
     /// From a spoke to the hub.
+    #[default]
     Up,
     /// From the hub to a spoke.
     Down,
 }
 
 /// The outcome of one direction of a connection.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Stream {
     pub(super) spoke: u8,
     pub(super) direction: Direction,
@@ -153,7 +154,11 @@ impl Load {
             Direction::Down => (at_hub, at_spoke),
         };
         let seed = u64::from(*spoke) << 32 | direction as u64;
-        let mut stream = Stream::new(*spoke, direction);
+        let mut stream = Stream {
+            spoke: *spoke,
+            direction,
+            ..Stream::default()
+        };
         thread::scope(|scope| {
             let sender = scope.spawn(|| self.send(from, seed));
             stream.error = self.receive(to, seed, &mut stream).err();
@@ -222,19 +227,6 @@ impl Load {
     }
 }
 
-impl Stream {
-    pub(super) fn new(spoke: u8, direction: Direction) -> Self {
-        Self {
-            spoke,
-            direction,
-            sent_bytes: 0,
-            verified_bytes: 0,
-            stalls: Vec::new(),
-            error: None,
-        }
-    }
-}
-
 /// The block of a stream that begins at byte `at`: words, each the seed and its own number, scrambled, so that no two
 /// are equal and any loss, repetition or exchange shows.
 fn block(seed: u64, at: u64) -> Vec<u8> {
@@ -264,7 +256,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (receiver, _) = listener.accept().unwrap();
-        let mut stream = Stream::new(2, Direction::Up);
+        let mut stream = Stream::default();
         let outcome = thread::scope(|scope| {
             scope.spawn(move || sender.write_all(bytes).unwrap());
             Load::new(0.0).receive(&receiver, 1, &mut stream)

@@ -1,4 +1,6 @@
-//! Bulk TCP by iperf3.
+//! Bulk TCP by iperf3, and the system calls of daemons during it, counted by the kernel's tracepoint.
+//!
+//! Counting hardly slows a process, where strace(1) stops it twice a call: a slower one would fill its batches less.
 
 use std::io::{BufRead, BufReader};
 use std::net::IpAddr;
@@ -7,13 +9,15 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, ensure};
-use convoy_lab::Namespace;
+use convoy_lab::{Namespace, Pid};
 use serde::{Deserialize, Serialize};
 
 /// Printed by a server that listens.
 const LISTENING: &str = "Server listening";
 /// A client that takes this much longer than asked has lost its connection.
 const STUCK: Duration = Duration::from_secs(15);
+
+const EVENT: &str = "raw_syscalls:sys_enter";
 
 /// Which way the data goes, seen from the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +41,8 @@ pub(crate) struct Load {
 pub(crate) struct Received {
     pub(crate) bytes: u64,
     pub(crate) gbps: f64,
+    /// The system calls that were counted.
+    pub(crate) calls: Option<u64>,
 }
 
 /// A client and its server; both are killed when dropped.
@@ -45,7 +51,8 @@ pub(crate) struct Running {
     server: Child,
 }
 
-/// Starts a client in `from` that loads the address `to` of `at` for `window`.
+/// Starts a client in `from` that loads the address `to` of `at` for `window`; perf counts the system calls of all
+/// threads of `counted` meanwhile.
 ///
 /// # Errors
 /// When iperf3 is not installed or does not listen.
@@ -55,6 +62,7 @@ pub(crate) fn start(
     to: IpAddr,
     load: Load,
     window: Duration,
+    counted: Option<[Pid; 2]>,
 ) -> anyhow::Result<Running> {
     let server = at
         .command("iperf3")
@@ -78,7 +86,16 @@ pub(crate) fn start(
     // Else its report would fill the pipe.
     thread::spawn(move || lines.count());
     let limit = (window + STUCK).as_secs().to_string();
-    let mut client = from.command("timeout");
+    let mut client = match counted {
+        Some(pids) => {
+            let pids = pids.map(|pid| pid.to_string()).join(",");
+            let mut perf = from.command("perf");
+            perf.args(["stat", "-x,", "-e", EVENT, "-p", &pids, "timeout"]);
+            perf.stderr(Stdio::piped());
+            perf
+        }
+        None => from.command("timeout"),
+    };
     client
         .args(["--signal=KILL", &limit, "iperf3", "--json", "--interval=0"])
         .args(["--client", &to.to_string()])
@@ -88,7 +105,11 @@ pub(crate) fn start(
         .args(load.congestion.map(|name| format!("--congestion={name}")))
         .stdin(Stdio::null())
         .stdout(Stdio::piped());
-    running.client = Some(client.spawn().context("start timeout")?);
+    running.client = Some(
+        client
+            .spawn()
+            .context("start timeout or perf (fix: apt-get install linux-perf)")?,
+    );
     Ok(running)
 }
 
@@ -100,8 +121,19 @@ impl Running {
     pub(crate) fn finish(mut self) -> anyhow::Result<Received> {
         let client = self.client.take().context("iperf3 has been waited for")?;
         let output = client.wait_with_output().context("wait for iperf3")?;
-        received(&String::from_utf8_lossy(&output.stdout))
+        let mut received = received(&String::from_utf8_lossy(&output.stdout))?;
+        received.calls = calls(&String::from_utf8_lossy(&output.stderr));
+        Ok(received)
     }
+}
+
+/// The first field of the event's line: perf-stat(1), "CSV FORMAT".
+fn calls(printed: &str) -> Option<u64> {
+    let mut lines = printed
+        .lines()
+        .map(|line| line.split(',').collect::<Vec<_>>());
+    let line = lines.find(|fields| fields.contains(&EVENT))?;
+    line.first()?.parse().ok()
 }
 
 impl Drop for Running {
@@ -156,6 +188,7 @@ fn received(json: &str) -> anyhow::Result<Received> {
     Ok(Received {
         bytes: sums.iter().map(|sum| sum.bytes).sum(),
         gbps: sums.iter().map(|sum| sum.bits_per_second).sum::<f64>() / 1e9,
+        calls: None,
     })
 }
 
@@ -167,6 +200,14 @@ mod tests {
         "sum_sent": {"bytes": 9, "bits_per_second": 9.0},
         "sum_received": {"start": 0, "seconds": 1.0, "bytes": 800, "bits_per_second": 6.4e9},
         "sum_received_bidir_reverse": {"bytes": 450, "bits_per_second": 3.6e9}}}"#;
+
+    #[test]
+    fn the_count_is_that_of_the_event() {
+        let printed = "# started\n931649,,raw_syscalls:sys_enter,162983813,100.00,,\n";
+        assert_eq!(calls(printed), Some(931_649));
+        let printed = "<not counted>,,raw_syscalls:sys_enter,0,100.00,,\n";
+        assert_eq!(calls(printed), None);
+    }
 
     #[test]
     fn both_ways_are_added_up_and_a_failed_run_is_an_error_with_its_reason() {

@@ -16,7 +16,6 @@ use serde_json::{Value, json};
 use super::iperf::{self, Load, Received, Way};
 use super::openvpn::{self, Certificates, OpenVpn};
 use super::rows::{Figure, Tcp, Test, Veth};
-use super::syscalls::Count;
 use super::{Contender, Kind, udp};
 use crate::AGENT;
 
@@ -227,7 +226,7 @@ impl Stand {
         let cpu = after.zip(before).map(|(after, before)| after - before);
         let gigabytes = received.bytes as f64 / 1e9;
         let memory = of_memory.map(peak).transpose()?;
-        let counted = of_calls.map(|daemons| self.count_calls(tcp, daemons));
+        let counted = of_calls.map(|daemons| self.count_calls(tcp.load, daemons));
         let (calls, failure) = match counted.transpose() {
             Ok(calls) => (calls, None),
             Err(error) => (None, Some(format!("system calls: {error:#}"))),
@@ -279,13 +278,16 @@ impl Stand {
 
     fn load(&self, load: Load, window: Duration) -> anyhow::Result<iperf::Running> {
         let [left, right] = self.namespaces();
-        iperf::start(left, right, self.via(), load, window)
+        iperf::start(left, right, self.via(), load, window, None)
     }
 
-    fn count_calls(&mut self, tcp: Tcp, daemons: [Pid; 2]) -> anyhow::Result<(u64, u64)> {
-        let count = Count::start(daemons)?;
-        let (received, _) = self.send(Tcp { ping: false, ..tcp }, COUNTED)?;
-        Ok((count.finish()?, received.bytes))
+    /// System calls, and the bytes that arrived meanwhile.
+    fn count_calls(&self, load: Load, daemons: [Pid; 2]) -> anyhow::Result<(u64, u64)> {
+        let [left, right] = self.namespaces();
+        let running = iperf::start(left, right, self.via(), load, COUNTED, Some(daemons))?;
+        let received = running.finish()?;
+        let calls = received.calls.context("perf counted nothing")?;
+        Ok((calls, received.bytes))
     }
 
     /// Makes the veth as `veth` says; with `Veth::Whole`, as it was before `former`.

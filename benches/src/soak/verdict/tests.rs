@@ -7,9 +7,11 @@ const BEGAN: u64 = 1_800_000_000;
 /// A run of `secs` seconds in which nothing went wrong, and memory went up and down a little.
 fn record(secs: u64) -> Record {
     let stream = |spoke, direction| Stream {
+        spoke,
+        direction,
         sent_bytes: 1_000_000,
         verified_bytes: 1_000_000,
-        ..Stream::new(spoke, direction)
+        ..Stream::default()
     };
     let streams = SPOKES
         .map(|spoke| [Direction::Up, Direction::Down].map(|direction| stream(spoke, direction)));
