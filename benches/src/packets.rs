@@ -289,15 +289,16 @@ impl Record {
         head.to_owned() + &self.series.iter().map(line).collect::<String>()
     }
 
-    /// The median of one thread on loopback to a closed port, by size.
+    /// The median of one thread on loopback to a closed port, from the smallest size on.
     pub(crate) fn kpps(&self, method: Method) -> Vec<(usize, Option<f64>)> {
         let plain = self.series.iter().filter(|Series { point, .. }| {
             let is_plain = point.path == Path::Loopback && point.sink == Sink::Closed;
             is_plain && point.is_of_one_thread() && point.method == method
         });
-        plain
-            .map(|series| (series.point.size, series.kpps()))
-            .collect()
+        let rates = plain.map(|series| (series.point.size, series.kpps()));
+        let mut rates: Vec<_> = rates.collect();
+        rates.sort_by_key(|&(size, _)| size);
+        rates
     }
 
     /// A panel with a line for each method.

@@ -25,8 +25,7 @@ type Timed = (String, f64);
 
 /// The column of the median.
 const MEDIAN: usize = 2;
-const BRANCHES: [&str; 2] = ["├─ ", "╰─ "];
-const TRUNKS: [&str; 2] = ["│  ", "   "];
+const BRANCHES: [char; 2] = ['├', '╰'];
 
 /// Measures the base (or, without one, the head) twice in each round, and the head.
 pub(super) fn measure(head: &Tree, base: Option<&Tree>, args: &Args) -> anyhow::Result<Vec<Row>> {
@@ -99,21 +98,16 @@ fn parse(text: &str) -> anyhow::Result<Vec<Timed>> {
 
 /// The depth of a line in the tree, and its text; none for a line of counters.
 fn node(line: &str) -> Option<(usize, &str)> {
-    if line.is_empty() {
-        return None;
-    }
     if !line.starts_with([' ', '│', '├', '╰']) {
-        return Some((0, line));
+        return (!line.is_empty()).then_some((0, line));
     }
-    let mut depth = 1;
-    let mut rest = line;
-    loop {
-        if let Some(name) = BRANCHES.iter().find_map(|branch| rest.strip_prefix(branch)) {
-            return Some((depth, name));
-        }
-        rest = TRUNKS.iter().find_map(|trunk| rest.strip_prefix(trunk))?;
-        depth += 1;
-    }
+    let at = line.find(BRANCHES)?;
+    // A trunk or a branch is three characters wide.
+    let depth = line[..at].chars().count() / 3 + 1;
+    Some((
+        depth,
+        line[at..].trim_start_matches([BRANCHES[0], BRANCHES[1], '─', ' ']),
+    ))
 }
 
 /// In nanoseconds.

@@ -118,17 +118,17 @@ impl Row {
     fn cells(&self) -> Vec<String> {
         let [first, last] = self.resident();
         let of = |runs: &[Run], figure, digits| format!("{:.digits$}", median(runs, figure));
-        let (gbps, cpu): (fn(&Run) -> f64, fn(&Run) -> f64) = (|run| run.gbps, |run| run.cpu);
+        let [closed_cpu, cpu] = [&self.closed, &self.open].map(|runs| median(runs, |run| run.cpu));
         vec![
             self.kind.clone(),
             cell(self.kept().map(|kept| spread(&kept, 2))),
-            of(&self.closed, gbps, 2),
-            of(&self.open, gbps, 2),
+            of(&self.closed, |run| run.gbps, 2),
+            of(&self.open, |run| run.gbps, 2),
             of(&self.open, |run| run.kpps, 1),
             format!("{:.1} %", self.reached() * 100.0),
             self.sum(|run| run.counters.kernel_drops()).to_string(),
             self.sum(|run| run.counters.cookies_sent).to_string(),
-            of(&self.closed, cpu, 2) + "→" + &of(&self.open, cpu, 2),
+            format!("{closed_cpu:.2}→{cpu:.2}"),
             format!("{first}→{last}"),
             self.log_lines.to_string(),
         ]
