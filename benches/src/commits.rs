@@ -24,7 +24,6 @@ use crate::origin::Origin;
 use crate::results;
 use crate::tunnel::Contender;
 use change::Row;
-pub(crate) use change::{comparison_section, stages_section};
 use tree::Tree;
 
 /// The result files: of a comparison, and of this tree alone.
@@ -108,10 +107,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if !args.no_count {
         instructions::count(&head, base.as_ref(), &mut rows)?;
     }
-    let daemons = base
-        .as_ref()
-        .and_then(|base| Some([base.convoy.as_ref()?, head.convoy.as_ref()?]));
-    let tunnel = daemons.map(|[base, head]| tunnels(args, &[base, head, base], &SIDES));
+    let daemons = base.as_ref().filter(|_| wants_tunnel);
+    let daemons = daemons.map(|base| [&base.convoy, &head.convoy, &base.convoy]);
+    let tunnel = daemons.map(|daemons| tunnels(args, &daemons, &SIDES));
     let record = Record {
         origin,
         base: base.map(|base| base.commit),
@@ -119,17 +117,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         rows,
         tunnel: tunnel.transpose()?,
     };
-    println!("{}", record.text());
     let name = if record.base.is_some() {
         FILE
     } else {
         STAGES_FILE
     };
     let is_whole = !args.quick && args.filter.is_none() && args.only.is_empty();
-    match results::file(args.json.as_deref(), name, is_whole) {
-        Some(file) => results::save(&record, &file),
-        None => Ok(()),
-    }
+    results::keep(&record, args.json.as_deref(), name, is_whole)
 }
 
 fn programs(args: &Args, a: &Path, b: &Path) -> anyhow::Result<()> {

@@ -23,13 +23,13 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail, ensure};
 use clap::ValueEnum;
-use convoy_lab::flood::{Datagrams, Flooded};
-use convoy_lab::measure::{Counters, process};
+use convoy_lab::flood::Datagrams;
+use convoy_lab::measure::process;
 
 use crate::origin::Origin;
 use crate::results;
 use crate::rounds::rotated;
-use row::{Report, Row};
+use row::{Record, Row, Run};
 use scene::{Captured, Scene};
 
 /// Floods a daemon's port while TCP goes through its tunnel, and compares with a closed port
@@ -83,16 +83,6 @@ enum Aim {
     Daemon,
 }
 
-/// One run.
-struct Run {
-    gbps: f64,
-    flooded: Flooded,
-    /// CPU seconds of the right daemon a second.
-    cpu: f64,
-    /// Counted by the right daemon, from before the flood until it was worked off.
-    counters: Counters,
-}
-
 /// Measures, prints and judges.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let is_there = args.program.is_file();
@@ -106,26 +96,21 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         kinds => kinds,
     };
     let mut scene = Scene::new(&args.program)?;
-    let mut report = Report {
+    let mut record = Record {
         origin: Origin::of_this_run(Vec::new()),
         rounds: args.rounds,
         secs: args.secs,
         rate: args.rate,
+        has_silent_ports: scene.has_silent_ports,
         rows: Vec::new(),
     };
     for &kind in kinds {
         let row = measure(&mut scene, kind, args).with_context(|| format!("{kind:?}"))?;
         eprintln!("{}", row.line());
-        report.rows.push(row);
+        record.rows.push(row);
     }
-    println!("{}", report.text());
-    if !scene.has_silent_ports {
-        println!("The closed port answers some datagrams by ICMP errors.");
-    }
-    if let Some(file) = &args.json {
-        results::save(&report, file)?;
-    }
-    match &report.failures()[..] {
+    results::keep(&record, args.json.as_deref(), "", false)?;
+    match &record.failures()[..] {
         [] => Ok(()),
         failures => bail!("failed:\n{}", failures.join("\n")),
     }
@@ -133,18 +118,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 
 fn measure(scene: &mut Scene, kind: Kind, args: &Args) -> anyhow::Result<Row> {
     let lines = scene.log_lines();
-    let (mut closed, mut open, mut resident_kib) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut runs, mut resident_kib) = ([Vec::new(), Vec::new()], Vec::new());
     for round in 0..args.rounds {
         scene.stand.check()?;
         // Taken in every round, since sessions are renewed.
         scene.capture_data()?;
         let datagrams = kind.datagrams(&scene.captured);
-        for &aim in rotated(&[Aim::ClosedPort, Aim::Daemon], round) {
-            let run = one(scene, &datagrams, aim, args)?;
-            match aim {
-                Aim::ClosedPort => closed.push(run),
-                Aim::Daemon => open.push(run),
-            }
+        for aim in rotated([Aim::ClosedPort, Aim::Daemon], round) {
+            runs[aim as usize].push(one(scene, &datagrams, aim, args)?);
         }
         resident_kib.push(process::usage(scene.right().daemon.pid())?.resident_kib);
     }
@@ -152,7 +133,15 @@ fn measure(scene: &mut Scene, kind: Kind, args: &Args) -> anyhow::Result<Row> {
     scene.stand.check()?;
     scene.stand.bed().wait_until_up()?;
     let log_lines = scene.log_lines() - lines;
-    Row::of(kind, &closed, &open, resident_kib, log_lines).context("nothing was measured")
+    let [closed, open] = runs;
+    Ok(Row {
+        kind: kind.name(),
+        brings_cookies: kind.brings_cookies(),
+        closed,
+        open,
+        resident_kib,
+        log_lines,
+    })
 }
 
 /// TCP through the tunnel while a flood is aimed at `aim`.
@@ -190,7 +179,8 @@ fn one(scene: &mut Scene, datagrams: &Datagrams, aim: Aim, args: &Args) -> anyho
     let cpu = cpu.as_secs_f64() / window.as_secs_f64();
     Ok(Run {
         gbps: received.gbps,
-        flooded,
+        kpps: flooded.datagrams as f64 / flooded.seconds / 1e3,
+        sent: flooded.datagrams,
         cpu,
         counters,
     })

@@ -1,15 +1,15 @@
 //! `convoy-bench`: everything that is measured at length, and the page that shows it.
 //!
 //! 1. [`tunnel`]: the rows that programs are compared in, and the tests behind them.
-//! 2. [`comparison`], [`interval`]: figures side by side, and how sure they are; [`rounds`]: their order.
+//! 2. [`comparison`]: figures side by side, and how sure they are; [`rounds`]: their order.
 //! 3. A subcommand each: [`peers`], [`commits`], …
-//! 4. [`origin`], [`results`]: where a result belongs, and its file; [`table`]: how it is printed.
+//! 4. [`results`]: a result as it is printed, kept and shown on the page; [`origin`]: the run that it belongs to;
+//!    [`table`], [`plot`]: its tables and pictures.
 
 mod commits;
 mod comparison;
 mod flood;
 mod growth;
-mod interval;
 mod origin;
 mod packets;
 mod peers;

@@ -3,7 +3,7 @@
 //! Each round measures every contender once, with daemons of its own, in an order that rotates from one round to
 //! the next; ratios are taken within a round.
 
-pub(crate) mod tables;
+mod tables;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -62,12 +62,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         names => rows::named(names)?,
     };
     let record = measure(args, &rows)?;
-    println!("{}", tables::all(&record));
     let is_whole = args.only.is_empty() && args.contenders.is_empty() && args.reps >= 6;
-    if let Some(file) = results::file(args.json.as_deref(), FILE, is_whole) {
-        results::save(&record, &file)?;
-    }
-    Ok(())
+    results::keep(&record, args.json.as_deref(), FILE, is_whole)
 }
 
 fn measure(args: &Args, rows: &[&Row]) -> anyhow::Result<Record> {
@@ -77,36 +73,28 @@ fn measure(args: &Args, rows: &[&Row]) -> anyhow::Result<Record> {
     let mut stand = Stand::new(&asked[0], window, &TunnelOptions::default())?;
     let (contenders, absent) = present(asked, &mut stand);
     let iperf3 = first_line_of(Command::new("iperf3").arg("--version")).ok();
-    let mut turns = Vec::new();
-    let mut measured = |round, contender: &Contender| {
+    let described = contenders.iter().cloned().map(Contender::with_version);
+    let mut record = Record {
+        origin: Origin::of_this_run(iperf3.into_iter().collect()),
+        absent,
+        ..Record::new(described.collect(), rows, args.reps, window)
+    };
+    let mut progress = Progress::of(contenders.len() * args.reps as usize + 1);
+    let bare = Contender::bare();
+    let rounds = (0..args.reps).flat_map(|round| {
+        let contenders = rotated(&contenders, round).into_iter();
+        contenders.map(move |contender| (round, contender))
+    });
+    for (round, contender) in [(0, &bare)].into_iter().chain(rounds) {
         let outcome = turn(&mut stand, contender, rows);
-        let told = format!("{}: {}", contender.name, outcome.summary(rows));
-        turns.push(Turn {
+        progress.step(&format!("{}: {}", contender.name, outcome.summary(rows)));
+        record.turns.push(Turn {
             round,
             contender: contender.name.clone(),
             outcome,
         });
-        told
-    };
-    eprintln!("{}", measured(0, &Contender::bare()));
-    let mut progress = Progress::of(contenders.len() * args.reps as usize);
-    for round in 0..args.reps {
-        for contender in rotated(&contenders, round) {
-            progress.step(&measured(round, contender));
-        }
     }
-    Ok(Record {
-        origin: Origin::of_this_run(iperf3.into_iter().collect()),
-        rounds: args.reps,
-        secs: args.secs,
-        contenders: contenders
-            .into_iter()
-            .map(Contender::with_version)
-            .collect(),
-        absent,
-        rows: rows.iter().map(|row| row.name.to_owned()).collect(),
-        turns,
-    })
+    Ok(record)
 }
 
 /// All tests of one contender.
@@ -175,24 +163,17 @@ mod tests {
 
     #[test]
     fn convoy_takes_part_in_any_choice_and_a_stranger_is_refused() {
-        let here = std::env::current_exe().unwrap();
         let mut args = Program::parse_from(["peers", "--contenders", "openvpn"]).args;
-        args.convoy = here;
-        let names: Vec<_> = chosen(&args)
-            .unwrap()
-            .into_iter()
-            .map(|one| one.name)
-            .collect();
-        assert_eq!(names, ["convoy", "openvpn"]);
-        args.contenders = vec!["gotatun+q".to_owned()];
-        let missing = chosen(&args).unwrap_err().to_string();
-        assert!(missing.contains("gotatun is not there"), "{missing}");
-        args.contenders = vec!["nobody".to_owned()];
-        assert!(
-            chosen(&args)
-                .unwrap_err()
-                .to_string()
-                .contains("boringtun+q")
-        );
+        args.convoy = std::env::current_exe().unwrap();
+        let names = chosen(&args).unwrap().into_iter().map(|one| one.name);
+        assert_eq!(names.collect::<Vec<_>>(), ["convoy", "openvpn"]);
+        for (name, refusal) in [
+            ("gotatun+q", "gotatun is not there"),
+            ("nobody", "boringtun+q"),
+        ] {
+            args.contenders = vec![name.to_owned()];
+            let refused = chosen(&args).unwrap_err().to_string();
+            assert!(refused.contains(refusal), "{refused}");
+        }
     }
 }

@@ -1,20 +1,19 @@
 //! Figures as SVG, by plotters: panels of lines over one horizontal axis, and groups of bars.
 //!
-//! The font of the text is left to the program that shows the picture; a font that comes along measures it.
+//! The viewer chooses the font; a font of our own only measures the text.
 
-mod bars;
+use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint, Ranged};
+use std::ops::Range;
 
-use plotters::coord::{Shift, ranged1d::AsRangedCoord, ranged1d::ValueFormatter};
+use plotters::coord::{Shift, types::RangedCoordf64};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-pub(crate) use bars::{Bars, bars_svg};
-
 /// Several panels, one below the other, over the same horizontal axis.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Figure {
     pub(crate) title: String,
-    /// Where it was measured, and when.
+    /// Where and when it was measured.
     pub(crate) subtitle: String,
     /// The horizontal axis with its unit.
     pub(crate) x_label: String,
@@ -36,9 +35,10 @@ pub(crate) struct Panel {
 }
 
 /// How values are placed on an axis.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Scale {
     /// From zero.
+    #[default]
     Linear,
     /// By powers of ten; values that are not positive are left out.
     Logarithmic,
@@ -64,6 +64,18 @@ pub(crate) struct Mark {
     pub(crate) until: f64,
 }
 
+/// A chart whose bars begin at zero.
+#[derive(Clone, Debug)]
+pub(crate) struct Bars {
+    pub(crate) title: String,
+    pub(crate) subtitle: String,
+    pub(crate) y_label: String,
+    /// From left to right.
+    pub(crate) groups: Vec<String>,
+    /// From left to right in each group: a name, a colour, and a value for each group.
+    pub(crate) series: Vec<(String, RGBColor, Vec<Option<f64>>)>,
+}
+
 // Colours that everyone can tell apart (Okabe and Ito, 2008).
 pub(crate) const BLUE: RGBColor = RGBColor(0x00, 0x72, 0xB2);
 pub(crate) const VERMILION: RGBColor = RGBColor(0xD5, 0x5E, 0x00);
@@ -84,48 +96,128 @@ const ONLY_PANEL: u32 = 340;
 /// Room for the numbers and the name of a vertical axis.
 const Y_AXIS: u32 = 78;
 /// About the width of a letter.
-const LETTER: i32 = 7;
+const LETTER: i32 = 8;
 /// Lines of at most this many points are drawn with dots.
 const FEW: usize = 32;
-/// How much of a linear axis lies above the highest value.
+/// How much of an axis lies above the highest value.
 const HEADROOM: f64 = 1.12;
+/// The share of a group's width that its bars take.
+const FILLED: f64 = 0.8;
 /// Most points of a line: more than a screen has columns.
 const MOST_POINTS: usize = 2_000;
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'a>, Cartesian2d<Axis<'b>, Axis<'b>>>;
 
-/// Draws `figure` as an SVG document, one line a drawing.
+/// One axis of a chart: its name, its ends, and where a number stands.
+struct Axis<'a> {
+    label: &'a str,
+    ends: (f64, f64),
+    ticks: Vec<f64>,
+    shown: &'a dyn Fn(f64) -> String,
+}
+
+impl Ranged for Axis<'_> {
+    type FormatOption = DefaultFormatting;
+    type ValueType = f64;
+
+    fn map(&self, value: &f64, limit: (i32, i32)) -> i32 {
+        RangedCoordf64::from(self.range()).map(value, limit)
+    }
+
+    fn key_points<H: KeyPointHint>(&self, _: H) -> Vec<f64> {
+        self.ticks.clone()
+    }
+
+    fn range(&self) -> Range<f64> {
+        self.ends.0..self.ends.1
+    }
+}
+
+/// Draws `figure` as an SVG document.
 ///
 /// # Errors
 /// When no panel has points.
 pub(crate) fn svg(figure: &Figure) -> anyhow::Result<String> {
-    let shown = |panel: &&Panel| points(panel).any(|(_, y)| is_shown(panel.scale, y));
-    let panels: Vec<&Panel> = figure.panels.iter().filter(shown).collect();
+    let panels = figure.panels.iter();
+    let panels: Vec<&Panel> = panels.filter(|panel| panel.heights().count() > 0).collect();
     anyhow::ensure!(!panels.is_empty(), "nothing to draw for {}", figure.title);
-    let panel_height = if panels.len() == 1 { ONLY_PANEL } else { PANEL };
-    let height = HEAD + panel_height * panels.len() as u32 + FOOT;
-    let mut document = String::new();
-    let whole = canvas(&mut document, height)?;
-    let (head, mut rest) = whole.split_vertically(HEAD);
-    draw_head(figure, &head)?;
-    for (number, panel) in panels.iter().enumerate() {
-        let foot = if number + 1 == panels.len() { FOOT } else { 0 };
-        let (area, under) = rest.split_vertically(panel_height + foot);
-        let (left, right) = horizontal_span(figure, &panels);
-        match figure.x_scale {
-            Scale::Linear => draw_scaled(figure, panel, &area, foot, left..right)?,
-            Scale::Logarithmic => {
-                draw_scaled(figure, panel, &area, foot, (left..right).log_scale())?
-            }
+    let height = if panels.len() == 1 { ONLY_PANEL } else { PANEL };
+    let lines = panels.iter().flat_map(|panel| &panel.lines);
+    let places = lines.flat_map(|line| line.points.iter().map(|point| point.0));
+    let x = figure.x_scale.ends(places);
+    drawn(HEAD + height * panels.len() as u32 + FOOT, |whole| {
+        let (head, mut rest) = whole.split_vertically(HEAD);
+        draw_head(&head, &figure.title, &figure.subtitle, &figure.kinds())?;
+        for (number, panel) in panels.iter().enumerate() {
+            let foot = if number + 1 == panels.len() { FOOT } else { 0 };
+            let (area, under) = rest.split_vertically(height + foot);
+            panel.draw(figure, &area, foot, x)?;
+            rest = under;
         }
-        rest = under;
-    }
-    whole.present()?;
-    drop((head, rest, whole));
-    Ok(compact(&document))
+        Ok(())
+    })
 }
 
-fn canvas(document: &mut String, height: u32) -> anyhow::Result<Area<'_>> {
+/// Draws `bars` as an SVG document.
+///
+/// # Errors
+/// When there is no bar to draw.
+pub(crate) fn bars_svg(bars: &Bars) -> anyhow::Result<String> {
+    let values = bars.series.iter().flat_map(|(_, _, values)| values);
+    let highest = values.flatten().copied().fold(0.0, f64::max);
+    anyhow::ensure!(highest > 0.0, "nothing to draw for {}", bars.title);
+    let names = bars
+        .series
+        .iter()
+        .map(|(name, colour, _)| (&name[..], *colour));
+    let groups = bars.groups.len();
+    let y = (0.0, highest * HEADROOM);
+    drawn(HEAD + ONLY_PANEL + FOOT, |whole| {
+        let (head, below) = whole.split_vertically(HEAD);
+        draw_head(
+            &head,
+            &bars.title,
+            &bars.subtitle,
+            &names.collect::<Vec<_>>(),
+        )?;
+        let x = Axis {
+            label: "",
+            ends: (0.0, groups as f64),
+            ticks: (0..groups).map(|group| group as f64 + 0.5).collect(),
+            shown: &|place| bars.groups[place as usize].clone(),
+        };
+        let y = Axis {
+            label: &bars.y_label,
+            ends: y,
+            ticks: Scale::Linear.ticks(y, 6),
+            shown: &number,
+        };
+        let chart = chart(&below, FOOT, x, y)?;
+        let width = FILLED / bars.series.len() as f64;
+        for (place, (_, colour, values)) in bars.series.iter().enumerate() {
+            for (group, value) in values.iter().enumerate() {
+                let Some(value) = *value else { continue };
+                let left = group as f64 + (1.0 - FILLED) / 2.0 + place as f64 * width;
+                let right = left + width * 0.92;
+                let bar = Rectangle::new([(left, 0.0), (right, value)], colour.filled());
+                chart.plotting_area().draw(&bar)?;
+                let style = TextStyle::from((FONT, 14).into_font());
+                let style = style.pos(Pos::new(HPos::Center, VPos::Bottom));
+                let above = ((left + right) / 2.0, value);
+                let text = Text::new(format!("{value:.2}"), above, style);
+                chart.plotting_area().draw(&text)?;
+            }
+        }
+        Ok(())
+    })
+}
+
+/// A document of this height in one line; `draw` fills it.
+fn drawn(
+    height: u32,
+    draw: impl FnOnce(&Area<'_>) -> anyhow::Result<()>,
+) -> anyhow::Result<String> {
     use plotters::style::register_font;
     for (style, font) in [
         (FontStyle::Normal, dejavu::sans::regular()),
@@ -133,119 +225,43 @@ fn canvas(document: &mut String, height: u32) -> anyhow::Result<Area<'_>> {
     ] {
         register_font(FONT, style, font).map_err(|_| anyhow::anyhow!("the font is malformed"))?;
     }
-    let whole = SVGBackend::with_string(document, (WIDTH, height)).into_drawing_area();
+    let mut document = String::new();
+    let whole = SVGBackend::with_string(&mut document, (WIDTH, height)).into_drawing_area();
     whole.fill(&WHITE)?;
-    Ok(whole)
+    draw(&whole)?;
+    whole.present()?;
+    drop(whole);
+    Ok(document.lines().map(str::trim).collect::<String>() + "\n")
 }
 
-/// Without the line breaks between and inside the elements.
-fn compact(document: &str) -> String {
-    let lines: Vec<_> = document.lines().map(str::trim).collect();
-    lines.concat() + "\n"
-}
-
-fn points(panel: &Panel) -> impl Iterator<Item = (f64, f64)> {
-    panel
-        .lines
-        .iter()
-        .flat_map(|line| line.points.iter().copied())
-}
-
-fn is_shown(scale: Scale, value: f64) -> bool {
-    value.is_finite() && (scale == Scale::Linear || value > 0.0)
-}
-
-fn span(values: impl Iterator<Item = f64>) -> (f64, f64) {
-    values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| {
-        (low.min(value), high.max(value))
-    })
-}
-
-fn horizontal_span(figure: &Figure, panels: &[&Panel]) -> (f64, f64) {
-    let (from, until) = span(
-        panels
-            .iter()
-            .flat_map(|panel| points(panel))
-            .map(|(x, _)| x),
-    );
-    match figure.x_scale {
-        Scale::Linear => (from.min(0.0), until),
-        // A single place has room on both sides.
-        Scale::Logarithmic if from == until => (from / 2.0, until * 2.0),
-        Scale::Logarithmic => (from, until),
-    }
-}
-
-fn vertical_span(panel: &Panel) -> (f64, f64) {
-    let shown = points(panel)
-        .map(|(_, y)| y)
-        .filter(|y| is_shown(panel.scale, *y));
-    let (low, high) = span(shown);
-    let power = |value: f64, round: fn(f64) -> f64| 10f64.powf(round(value.log10()));
-    match panel.scale {
-        Scale::Linear => (low.min(0.0), (high * HEADROOM).max(low + 1.0)),
-        Scale::Logarithmic => (power(low, f64::floor), power(high * HEADROOM, f64::ceil)),
-    }
-}
-
-fn draw_head(figure: &Figure, area: &Area<'_>) -> anyhow::Result<()> {
-    draw_titles(area, &figure.title, &figure.subtitle)?;
-    let mut kinds: Vec<&Mark> = Vec::new();
-    for mark in &figure.marks {
-        if kinds.iter().all(|known| known.kind != mark.kind) {
-            kinds.push(mark);
-        }
-    }
+/// The titles, and below them the legend.
+fn draw_head(
+    area: &Area<'_>,
+    title: &str,
+    subtitle: &str,
+    legend: &[(&str, RGBColor)],
+) -> anyhow::Result<()> {
     let mut x = Y_AXIS as i32 + 8;
-    for Mark { kind, colour, .. } in kinds {
-        area.draw(&Rectangle::new([(x, 62), (x + 5, 77)], colour.filled()))?;
-        area.draw(&Text::new(*kind, (x + 10, 63), (FONT, 14).into_font()))?;
-        x += 36 + kind.chars().count() as i32 * LETTER;
-    }
-    Ok(())
-}
-
-fn draw_titles(area: &Area<'_>, title: &str, subtitle: &str) -> anyhow::Result<()> {
-    let left = Y_AXIS as i32 + 8;
     let large = (FONT, 22).into_font().style(FontStyle::Bold);
-    area.draw(&Text::new(title, (left, 10), large))?;
+    area.draw(&Text::new(title, (x, 10), large))?;
     let small = (FONT, 14).into_font().color(&BLACK.mix(0.7));
-    area.draw(&Text::new(subtitle, (left, 38), small))?;
+    area.draw(&Text::new(subtitle, (x, 38), small))?;
+    for (name, colour) in legend {
+        area.draw(&Rectangle::new([(x, 63), (x + 14, 77)], colour.filled()))?;
+        area.draw(&Text::new(*name, (x + 20, 63), (FONT, 14).into_font()))?;
+        x += 46 + name.chars().count() as i32 * LETTER;
+    }
     Ok(())
 }
 
-fn draw_scaled<X>(
-    figure: &Figure,
-    panel: &Panel,
-    area: &Area<'_>,
+fn chart<'a, 'b>(
+    area: &Area<'a>,
     foot: u32,
-    x: X,
-) -> anyhow::Result<()>
-where
-    X: AsRangedCoord<Value = f64>,
-    X::CoordDescType: ValueFormatter<f64>,
-{
-    let (low, high) = vertical_span(panel);
-    match panel.scale {
-        Scale::Linear => draw_panel(figure, panel, area, foot, x, low..high),
-        Scale::Logarithmic => draw_panel(figure, panel, area, foot, x, (low..high).log_scale()),
-    }
-}
-
-fn draw_panel<X, Y>(
-    figure: &Figure,
-    panel: &Panel,
-    area: &Area<'_>,
-    foot: u32,
-    x: X,
-    y: Y,
-) -> anyhow::Result<()>
-where
-    X: AsRangedCoord<Value = f64>,
-    X::CoordDescType: ValueFormatter<f64>,
-    Y: AsRangedCoord<Value = f64>,
-    Y::CoordDescType: ValueFormatter<f64>,
-{
+    x: Axis<'b>,
+    y: Axis<'b>,
+) -> anyhow::Result<Chart<'a, 'b>> {
+    let (x_shown, y_shown) = (x.shown, y.shown);
+    let (x_label, y_label) = (x.label, y.label);
     let mut chart = ChartBuilder::on(area)
         .margin_top(26)
         .margin_left(8)
@@ -256,57 +272,16 @@ where
     chart
         .configure_mesh()
         .disable_x_mesh()
-        .light_line_style(TRANSPARENT)
         .bold_line_style(BLACK.mix(0.12))
         .axis_style(BLACK.mix(0.4))
-        .y_desc(&panel.y_label)
-        .x_desc(if foot > 0 { &figure.x_label } else { "" })
+        .x_desc(x_label)
+        .y_desc(y_label)
         .axis_desc_style((FONT, 14).into_font())
         .label_style((FONT, 13).into_font())
-        .x_labels(13)
-        .y_labels(5)
-        .x_label_formatter(&|x| number(*x))
-        .y_label_formatter(&|y| number(*y))
+        .x_label_formatter(&|place| x_shown(*place))
+        .y_label_formatter(&|place| y_shown(*place))
         .draw()?;
-    let vertical = chart.plotting_area().get_y_range();
-    for Mark {
-        from,
-        until,
-        colour,
-        ..
-    } in &figure.marks
-    {
-        let corners = [(*from, vertical.start), (*until, vertical.end)];
-        let plotting = chart.plotting_area();
-        plotting.draw(&Rectangle::new(corners, colour.mix(0.4).filled()))?;
-    }
-    for line in &panel.lines {
-        let shown = |point: &(f64, f64)| is_shown(panel.scale, point.1);
-        for part in thinned(&line.points).split(|point| !shown(point)) {
-            chart.draw_series(LineSeries::new(part.iter().copied(), line.colour))?;
-        }
-        if line.points.len() <= FEW {
-            let dots = line.points.iter().copied().filter(shown);
-            chart.draw_series(dots.map(|point| Circle::new(point, 3, line.colour.filled())))?;
-        }
-    }
-    draw_legend(panel, area)
-}
-
-fn draw_legend(panel: &Panel, area: &Area<'_>) -> anyhow::Result<()> {
-    let mut right = WIDTH as i32 - 24;
-    for line in panel
-        .lines
-        .iter()
-        .filter(|line| !line.name.is_empty())
-        .rev()
-    {
-        let style = TextStyle::from((FONT, 14).into_font()).color(&line.colour);
-        let style = style.pos(Pos::new(HPos::Right, VPos::Top));
-        area.draw(&Text::new(line.name.as_str(), (right, 7), style))?;
-        right -= line.name.chars().count() as i32 * LETTER + 20;
-    }
-    Ok(())
+    Ok(chart)
 }
 
 /// Without the zeros that a fixed number of digits brings.
@@ -314,26 +289,148 @@ fn number(value: f64) -> String {
     format!("{}", (value * 1e3).round() / 1e3)
 }
 
+impl Figure {
+    fn kinds(&self) -> Vec<(&str, RGBColor)> {
+        let mut kinds = Vec::new();
+        for mark in &self.marks {
+            if !kinds.contains(&(mark.kind, mark.colour)) {
+                kinds.push((mark.kind, mark.colour));
+            }
+        }
+        kinds
+    }
+}
+
+impl Panel {
+    /// The finite values, placed on the axis.
+    fn heights(&self) -> impl Iterator<Item = f64> {
+        let points = self.lines.iter().flat_map(|line| &line.points);
+        let placed = points.map(|point| self.scale.place(point.1));
+        placed.filter(|place| place.is_finite())
+    }
+
+    fn draw(
+        &self,
+        figure: &Figure,
+        area: &Area<'_>,
+        foot: u32,
+        x: (f64, f64),
+    ) -> anyhow::Result<()> {
+        let (across, up) = (figure.x_scale, self.scale);
+        let y = up.ends_above(self.heights());
+        let x = Axis {
+            label: if foot > 0 { &figure.x_label } else { "" },
+            ends: x,
+            ticks: across.ticks(x, 13),
+            shown: &|place| number(across.value(place)),
+        };
+        let y_axis = Axis {
+            label: &self.y_label,
+            ends: y,
+            ticks: up.ticks(y, 5),
+            shown: &|place| number(up.value(place)),
+        };
+        let mut chart = chart(area, foot, x, y_axis)?;
+        for mark in &figure.marks {
+            let corners = [(mark.from, y.0), (mark.until, y.1)];
+            let stripe = Rectangle::new(corners, mark.colour.mix(0.4).filled());
+            chart.plotting_area().draw(&stripe)?;
+        }
+        let mut right = WIDTH as i32 - 24;
+        for line in &self.lines {
+            let points = thinned(&line.points).into_iter();
+            let points = points.map(|(x, y)| (across.place(x), up.place(y)));
+            let points: Vec<_> = points.collect();
+            for part in points.split(|point| !point.1.is_finite()) {
+                chart.draw_series(LineSeries::new(part.iter().copied(), line.colour))?;
+                if points.len() <= FEW {
+                    let dot = |point: &_| Circle::new(*point, 3, line.colour.filled());
+                    chart.draw_series(part.iter().map(dot))?;
+                }
+            }
+        }
+        for line in self.lines.iter().rev().filter(|line| !line.name.is_empty()) {
+            let style = TextStyle::from((FONT, 14).into_font()).color(&line.colour);
+            let style = style.pos(Pos::new(HPos::Right, VPos::Top));
+            area.draw(&Text::new(&line.name[..], (right, 7), style))?;
+            right -= line.name.chars().count() as i32 * LETTER + 20;
+        }
+        Ok(())
+    }
+}
+
+impl Scale {
+    fn place(self, value: f64) -> f64 {
+        match self {
+            Self::Linear => value,
+            Self::Logarithmic => value.log10(),
+        }
+    }
+
+    fn value(self, place: f64) -> f64 {
+        match self {
+            Self::Linear => place,
+            Self::Logarithmic => 10_f64.powf(place),
+        }
+    }
+
+    /// The ends of a horizontal axis that holds `values`, as places.
+    fn ends(self, values: impl Iterator<Item = f64>) -> (f64, f64) {
+        match (self, span(values.map(|value| self.place(value)))) {
+            (Self::Linear, (low, high)) => (low.min(0.0), high),
+            // A single place has room on both sides.
+            (Self::Logarithmic, (low, high)) if low == high => (low - 0.3, high + 0.3),
+            (Self::Logarithmic, ends) => ends,
+        }
+    }
+
+    /// The ends of a vertical axis, with room above the highest of `places`.
+    fn ends_above(self, places: impl Iterator<Item = f64>) -> (f64, f64) {
+        let (low, high) = span(places);
+        match self {
+            Self::Linear => (low.min(0.0), (high * HEADROOM).max(low + 1.0)),
+            Self::Logarithmic => (low.floor(), (high + HEADROOM.log10()).ceil()),
+        }
+    }
+
+    fn ticks(self, (low, high): (f64, f64), most: usize) -> Vec<f64> {
+        if self == Self::Linear {
+            return RangedCoordf64::from(low..high).key_points(most);
+        }
+        let digits: &[f64] = if high - low < 3.0 {
+            &[1.0, 2.0, 5.0]
+        } else {
+            &[1.0]
+        };
+        let decades = low.floor() as i32..=high.ceil() as i32;
+        let ticks = decades.flat_map(|decade| {
+            let digits = digits.iter();
+            digits.map(move |digit| f64::from(decade) + digit.log10())
+        });
+        ticks.filter(|tick| (low..=high).contains(tick)).collect()
+    }
+}
+
+fn span(values: impl Iterator<Item = f64>) -> (f64, f64) {
+    values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| {
+        (low.min(value), high.max(value))
+    })
+}
+
 /// The points, or the lowest and the highest of each of many equal stretches: every peak stays.
 fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     if points.len() <= MOST_POINTS {
         return points.to_vec();
     }
-    let by_value = |a: &&(f64, f64), b: &&(f64, f64)| a.1.total_cmp(&b.1);
-    let extremes = |stretch: &[(f64, f64)]| {
-        let lowest = stretch.iter().min_by(by_value);
-        let mut both: Vec<_> = lowest
-            .into_iter()
-            .chain(stretch.iter().max_by(by_value))
-            .copied()
-            .collect();
+    let stretches = points.chunks(points.len().div_ceil(MOST_POINTS / 2));
+    let extremes = stretches.flat_map(|stretch| {
+        let mut sorted = stretch.to_vec();
+        sorted.sort_by(|a, b| a.1.total_cmp(&b.1));
+        let mut both = [sorted[0], sorted[sorted.len() - 1]];
         both.sort_by(|a, b| a.0.total_cmp(&b.0));
         both
-    };
-    points
-        .chunks(points.len().div_ceil(MOST_POINTS / 2))
-        .flat_map(extremes)
-        .collect()
+    });
+    extremes.collect()
 }
 
 #[cfg(test)]
@@ -352,9 +449,7 @@ mod tests {
         };
         Figure {
             title: "A title".to_owned(),
-            subtitle: "somewhere".to_owned(),
             x_label: "time (s)".to_owned(),
-            x_scale: Scale::Linear,
             panels: vec![
                 panel("rate", Scale::Linear, [1.0, 2.0, f64::NAN, 3.0]),
                 panel("latency", Scale::Logarithmic, [0.1, 0.0, 20.0, 5.0]),
@@ -365,36 +460,51 @@ mod tests {
                 from: 1.0,
                 until: 1.5,
             }],
+            ..Figure::default()
         }
     }
 
     #[test]
-    fn a_figure_names_its_axes_lines_and_marks_in_one_line() {
+    fn a_figure_names_its_axes_lines_and_marks_and_leaves_gaps() {
         let svg = svg(&figure()).unwrap();
         for text in [
             "A title",
-            "somewhere",
             "time (s)",
             "of rate",
             "of latency",
             "flap",
+            "0.1",
         ] {
-            assert!(svg.contains(&format!(">{text}<")), "{text} is missing");
+            assert!(
+                svg.contains(&format!(">{text}<")),
+                "{text} is missing: {svg}"
+            );
         }
-        assert_eq!(svg.lines().count(), 1);
-        assert!(!svg.contains("NaN"));
+        assert!(svg.lines().count() == 1 && !svg.contains("NaN"));
+        assert_eq!(svg.matches("<circle").count(), 6);
     }
 
     #[test]
-    fn a_missing_value_leaves_a_gap_and_few_points_are_dots() {
-        let count = |figure: &Figure, what| svg(figure).unwrap().matches(what).count();
-        let mut whole = figure();
-        whole.panels[0].lines[0].points[2].1 = 2.0;
-        assert_eq!(
-            count(&figure(), "<polyline"),
-            count(&whole, "<polyline") + 1
-        );
-        assert_eq!(count(&figure(), "<circle"), 6);
+    fn every_group_series_and_value_is_named() {
+        let mut bars = Bars {
+            title: "A title".to_owned(),
+            subtitle: "2 × somewhere".to_owned(),
+            y_label: "Gbit/s".to_owned(),
+            groups: ["up", "down"].map(str::to_owned).into(),
+            series: vec![
+                ("one".to_owned(), BLUE, vec![Some(6.03), Some(5.56)]),
+                ("other".to_owned(), GREY, vec![Some(3.5), None]),
+            ],
+        };
+        let svg = bars_svg(&bars).unwrap();
+        for text in ["Gbit/s", "up", "down", "one", "other", "6.03", "3.50"] {
+            assert!(
+                svg.contains(&format!(">{text}<")),
+                "{text} is missing: {svg}"
+            );
+        }
+        bars.series.clear();
+        assert!(bars_svg(&bars).is_err(), "nothing cannot be drawn");
     }
 
     #[test]
@@ -403,15 +513,5 @@ mod tests {
         let points: Vec<_> = (0..86_400).map(|s| (f64::from(s), value(s))).collect();
         let thinned = thinned(&points);
         assert!(thinned.len() <= MOST_POINTS && thinned.contains(&(40_000.0, 99.0)));
-    }
-
-    #[test]
-    fn nothing_cannot_be_drawn() {
-        let mut empty = figure();
-        empty
-            .panels
-            .iter_mut()
-            .for_each(|panel| panel.lines.clear());
-        assert!(svg(&empty).is_err());
     }
 }

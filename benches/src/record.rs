@@ -110,12 +110,8 @@ fn keep_flame_graph(directory: &Path, result: &Path) -> anyhow::Result<()> {
         "{from} has {size} bytes, too many to commit"
     );
     let to = result.with_file_name(format!("flamegraph-{PICTURED}.svg"));
-    results::save_bytes(minified(&picture).as_bytes(), &to)
-}
-
-/// Without line breaks between elements; its script and its style keep theirs.
-fn minified(svg: &str) -> String {
-    svg.replace(">\n<", "><")
+    // Its script and its style keep their line breaks.
+    results::save_bytes(picture.replace(">\n<", "><").as_bytes(), &to)
 }
 
 #[cfg(test)]
@@ -135,17 +131,13 @@ mod tests {
     }
 
     #[test]
-    fn the_output_is_kept_with_the_command_and_the_commit() {
+    fn the_output_is_kept_with_its_command_and_a_failure_leaves_the_former_result_alone() {
         let script = r#"echo '{"version": "1", "runs": [{"gbps": 6.5}]}'"#;
         let (outcome, text) = recorded(script);
         outcome.unwrap();
         let kept: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(kept["runs"][0]["gbps"], 6.5);
         assert_eq!(kept["origin"]["command"][2], script);
-    }
-
-    #[test]
-    fn a_program_that_fails_or_prints_no_object_leaves_the_former_result_alone() {
         for script in ["echo '{}'; exit 3", "echo oh", "echo '[1]'"] {
             let (outcome, text) = recorded(script);
             assert!(outcome.is_err() && text == "former", "{script}");
@@ -158,26 +150,20 @@ mod tests {
         let path = |name: &str| outer.path().join(name);
         assert!(shares(outer.path()).is_err(), "nothing is there yet");
         for (side, share) in [("gso", "0.1"), ("no-gso", "0.3")] {
-            fs::create_dir(path(side)).unwrap();
             let text = format!(r#"{{"all": {{"udp_sendmsg": {share}}}}}"#);
-            fs::write(path(side).join(SHARES), text).unwrap();
+            results::save_bytes(text.as_bytes(), &path(side).join(SHARES)).unwrap();
         }
         let kept = shares(outer.path()).unwrap();
         assert_eq!(kept["no-gso"]["all"]["udp_sendmsg"], 0.3);
-        let keep = || keep_flame_graph(outer.path(), &path("profile.json"));
-        assert!(keep().is_err());
         fs::write(path("gso/flamegraph.svg"), "<svg>\n<g/>\n</svg>\n").unwrap();
-        keep().unwrap();
-        assert_eq!(
-            fs::read_to_string(path("flamegraph-gso.svg")).unwrap(),
-            "<svg><g/></svg>\n"
-        );
+        keep_flame_graph(outer.path(), &path("profile.json")).unwrap();
+        let picture = fs::read_to_string(path("flamegraph-gso.svg")).unwrap();
+        assert_eq!(picture, "<svg><g/></svg>\n");
         fs::write(path("gso/flamegraph.svg"), " ".repeat(MOST_BYTES)).unwrap();
+        let refusal = keep_flame_graph(outer.path(), &path("profile.json")).unwrap_err();
         assert!(
-            keep()
-                .unwrap_err()
-                .to_string()
-                .contains("has 1000000 bytes")
+            refusal.to_string().contains("has 1000000 bytes"),
+            "{refusal}"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! Result files: JSON that is written once, committed, and read again by the report.
+//! Results: printed, written once as JSON with their plots, committed, and read again by the report.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -7,16 +7,67 @@ use anyhow::Context as _;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
+use crate::plot::{self, Figure};
+
 /// Where result files are committed, from the root of the source tree.
 pub(crate) const DIRECTORY: &str = "benches/results";
-/// The page that `make report` makes of them, likewise.
+/// The page that `make report` makes of them.
 pub(crate) const PAGE: &str = "benches/RESULTS.md";
 
-/// Where a result is written: to `named`, or to `name` in the results if it is `whole`; a part or a trial is
+/// A result, as it is printed and as the page shows it.
+pub(crate) trait Report: Serialize {
+    /// Markdown.
+    fn text(&self) -> String;
+
+    /// Pictures, which lie beside the result file.
+    fn pictures(&self) -> anyhow::Result<Vec<Picture>> {
+        Ok(Vec::new())
+    }
+}
+
+/// A plot as an SVG document.
+pub(crate) struct Picture {
+    pub(crate) file: String,
+    pub(crate) title: String,
+    pub(crate) svg: String,
+}
+
+impl Picture {
+    pub(crate) fn of(file: &str, figure: &Figure) -> anyhow::Result<Self> {
+        Ok(Self {
+            file: file.to_owned(),
+            title: figure.title.clone(),
+            svg: plot::svg(figure)?,
+        })
+    }
+}
+
+/// Prints a result, and writes it and its pictures to `named`, or to `usual` if it is `whole`; a part or a trial is
 /// kept only where a file is named.
-pub(crate) fn file(named: Option<&Path>, name: &str, whole: bool) -> Option<PathBuf> {
-    let usual = || whole.then(|| Path::new(DIRECTORY).join(name));
-    named.map(Path::to_owned).or_else(usual)
+pub(crate) fn keep(
+    result: &impl Report,
+    named: Option<&Path>,
+    usual: &str,
+    whole: bool,
+) -> anyhow::Result<()> {
+    println!("{}", result.text());
+    let Some(file) = file(named, usual, whole) else {
+        return Ok(());
+    };
+    save(result, &file)?;
+    for Picture {
+        file: name, svg, ..
+    } in result.pictures()?
+    {
+        save_bytes(svg.as_bytes(), &file.with_file_name(name))?;
+    }
+    Ok(())
+}
+
+/// Where [`keep`] writes to.
+pub(crate) fn file(named: Option<&Path>, usual: &str, whole: bool) -> Option<PathBuf> {
+    let usual = whole.then(|| Path::new(DIRECTORY).join(usual));
+    named.map(Path::to_owned).or(usual)
 }
 
 /// Reads a result file; none where there is none.
@@ -43,7 +94,7 @@ pub(crate) fn save(result: &impl Serialize, file: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes a plot or a table of a result.
+/// Writes a file, and the directory that it lies in.
 pub(crate) fn save_bytes(bytes: &[u8], file: &Path) -> anyhow::Result<()> {
     let directory = file.parent().map_or(Ok(()), fs::create_dir_all);
     let written = directory.and_then(|()| fs::write(file, bytes));
@@ -68,43 +119,26 @@ fn lines(result: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
+    use serde_json::json;
 
     use super::*;
 
-    type Run = BTreeMap<String, Vec<BTreeMap<String, f64>>>;
-
-    fn loaded(text: &str) -> anyhow::Result<Option<Run>> {
+    #[test]
+    fn a_result_has_one_line_a_record_and_a_malformed_file_is_refused_with_the_place() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("a.json");
-        fs::write(&file, text).unwrap();
-        load(&file)
-    }
-
-    #[test]
-    fn a_result_has_one_line_a_record_and_reads_back() {
-        let run = Run::from([(
-            "runs".to_owned(),
-            vec![BTreeMap::from([("kpps".to_owned(), 450.5)]); 2],
-        )]);
-        let text = lines(&serde_json::to_value(&run).unwrap());
-        assert_eq!(
-            text,
-            "{\n\"runs\": [\n{\"kpps\":450.5},\n{\"kpps\":450.5}]\n}\n"
-        );
-        assert_eq!(loaded(&text).unwrap().unwrap(), run);
-    }
-
-    #[test]
-    fn a_malformed_file_is_refused_with_the_place() {
-        let refusal = |text| format!("{:#}", loaded(text).unwrap_err());
-        let wrong = refusal(r#"{"runs": [{"kpps": 1.0}, {"kpps": "x"}]}"#);
-        assert!(
-            wrong.contains("a.json: at runs[1].kpps: invalid type"),
-            "{wrong}"
-        );
-        assert!(refusal(r#"{"runs": []} {}"#).contains("trailing characters"));
-        assert!(refusal(r#"{"runs": ["#).contains("line 1"));
+        assert!(load::<Value>(&file).unwrap().is_none());
+        let run = json!({"runs": [{"kpps": 450.5}, {"kpps": "x"}]});
+        save(&run, &file).unwrap();
+        let text = fs::read_to_string(&file).unwrap();
+        let expected = "{\n\"runs\": [\n{\"kpps\":450.5},\n{\"kpps\":\"x\"}]\n}\n";
+        assert_eq!(text, expected);
+        assert_eq!(load(&file).unwrap(), Some(run));
+        type Runs = std::collections::BTreeMap<String, Vec<serde_json::Map<String, Value>>>;
+        assert!(load::<Runs>(&file).is_ok());
+        type Rates = Vec<f64>;
+        let refusal = format!("{:#}", load::<Rates>(&file).unwrap_err());
+        assert!(refusal.contains("a.json: at .: invalid type"), "{refusal}");
     }
 
     #[test]
@@ -114,10 +148,5 @@ mod tests {
         assert_eq!(file(None, "a.json", false), None);
         let named = Path::new("b.json");
         assert_eq!(file(Some(named), "a.json", false), Some(named.to_owned()));
-        assert!(
-            load::<Run>(Path::new("/nowhere/at/all.json"))
-                .unwrap()
-                .is_none()
-        );
     }
 }

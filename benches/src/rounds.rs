@@ -3,13 +3,14 @@
 use std::time::Instant;
 
 /// `all`, beginning with another one in each round: each is at each place about equally often.
-pub(crate) fn rotated<T>(all: &[T], round: u32) -> impl Iterator<Item = &T> {
+pub(crate) fn rotated<T>(all: impl IntoIterator<Item = T>, round: u32) -> Vec<T> {
+    let mut all: Vec<_> = all.into_iter().collect();
     let first = round as usize % all.len().max(1);
-    let (before, from) = all.split_at(first);
-    from.iter().chain(before)
+    all.rotate_left(first);
+    all
 }
 
-/// Tells whoever watches how much is done, and how long the rest takes.
+/// Prints how much is done, and how long the rest takes.
 pub(crate) struct Progress {
     begin: Instant,
     done: u32,
@@ -25,15 +26,12 @@ impl Progress {
         }
     }
 
-    /// Prints that one more is done, which `what` describes.
+    /// Prints that one more is done.
     pub(crate) fn step(&mut self, what: &str) {
         self.done += 1;
         let left = self.begin.elapsed() / self.done * self.total.saturating_sub(self.done);
-        let minutes = left.as_secs_f64() / 60.0;
-        eprintln!(
-            "[{}/{}, {minutes:.1} min left] {what}",
-            self.done, self.total
-        );
+        let (done, total, minutes) = (self.done, self.total, left.as_secs_f64() / 60.0);
+        eprintln!("[{done}/{total}, {minutes:.1} min left] {what}");
     }
 }
 
@@ -43,12 +41,8 @@ mod tests {
 
     #[test]
     fn each_round_begins_with_another_one() {
-        let order = |round| {
-            rotated(&["a", "b", "c"], round)
-                .copied()
-                .collect::<String>()
-        };
+        let order = |round| rotated(["a", "b", "c"], round).concat();
         assert_eq!([order(0), order(1), order(5)], ["abc", "bca", "cab"]);
-        assert_eq!(rotated::<u8>(&[], 3).count(), 0);
+        assert!(rotated([0; 0], 3).is_empty());
     }
 }

@@ -10,36 +10,33 @@
 //!        spoke 3 ═════════╝                         ╚═════════ spoke 5
 //! ```
 //!
-//! Each spoke has one TCP connection with the hub, inside the tunnel, that carries data both ways, every byte of
-//! which is compared with the one sent; and a probe every 10 ms that the hub echoes. The streams of spokes 2 and 4
-//! use IPv4 inside, those of 3 and 5 IPv6. Every minute the hub's port changes, a spoke's cable is out for two
-//! seconds, and `wg syncconf` takes a peer from the hub and gives it back; sessions are renewed every two minutes
-//! by the protocol.
+//! Each spoke has one TCP connection with the hub inside the tunnel, which carries data both ways and compares every
+//! byte with the one sent; and a probe every 10 ms that the hub echoes. The streams of spokes 2 and 4 use IPv4
+//! inside, those of 3 and 5 IPv6. Every minute the hub's port changes, a spoke's cable is unplugged for two seconds,
+//! and `wg syncconf` removes a peer from the hub and restores it; the protocol renews sessions every two minutes.
 
-mod bed;
 mod events;
-mod flow;
-mod pattern;
-pub(crate) mod record;
+mod hub;
+mod record;
 mod samples;
+mod streams;
 mod verdict;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
 
 use anyhow::{Context as _, anyhow, ensure};
 
 use crate::origin::{Origin, first_line_of};
-use crate::{plot, results};
-use bed::{Bed, SPOKES};
-use flow::{Connection, Load, Transfer};
-use record::{Header, Record};
-use samples::{Probers, Probes, Seen};
+use crate::results;
+use hub::{Hub, SPOKES};
+pub(crate) use record::Record;
+use samples::Seen;
+use streams::{Connection, Direction, Load};
 
-/// The result file, and its plot.
+/// The result file.
 pub(crate) const FILE: &str = "soak.json";
-pub(crate) const PLOT: &str = "soak.svg";
 
 /// Load, rekeys and changes on a hub with four spokes; verdicts, a result file and a plot
 #[derive(Debug, clap::Args)]
@@ -66,29 +63,21 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let file = args.out.join(FILE);
     let mut record = match args.again {
         true => results::load(&file)?.context("there is no soak.json")?,
-        false => measure(&args.program, args.secs, args.rate)?,
+        false => measure(args)?,
     };
     record.verdicts = verdict::judge(&record);
-    results::save(&record, &file)?;
-    results::save_bytes(
-        plot::svg(&record.figure())?.as_bytes(),
-        &args.out.join(PLOT),
-    )?;
-    for verdict in &record.verdicts {
-        println!("{verdict}");
-    }
-    let failed = record
-        .verdicts
-        .iter()
-        .filter(|verdict| !verdict.passed)
-        .count();
+    results::keep(&record, Some(&file), FILE, true)?;
+    let failed = record.verdicts.iter().filter(|verdict| !verdict.passed);
+    let failed = failed.count();
     ensure!(failed == 0, "{failed} verdicts failed");
     Ok(())
 }
 
-fn measure(program: &Path, secs: u64, rate_mbps: f64) -> anyhow::Result<Record> {
+fn measure(args: &Args) -> anyhow::Result<Record> {
+    let (program, secs) = (&args.program, args.secs);
+    let is_there = program.is_file();
     ensure!(
-        program.is_file(),
+        is_there,
         "{} is not there (fix: make build)",
         program.display()
     );
@@ -96,48 +85,46 @@ fn measure(program: &Path, secs: u64, rate_mbps: f64) -> anyhow::Result<Record> 
         first_line_of(Command::new(program).arg("--version"))?,
         first_line_of(Command::new("wg").arg("--version"))?,
     ];
-    let bed = Bed::new(program)?;
-    let header = Header {
-        origin: Origin::of_this_run(versions.into()),
-        secs,
-        rate_mbps,
-        daemons: bed
-            .ends()
-            .map(|end| end.namespace.label().to_owned())
-            .collect(),
-    };
-    let open = |(number, spoke)| Connection::open(&bed, number, spoke);
-    let connections = SPOKES.into_iter().enumerate().map(open);
-    let connections: Vec<_> = connections.collect::<Result<_, _>>()?;
-    let mut probers = Probers::start(&bed)?;
-    let load = Load::new(rate_mbps);
-    let probes = Probes::default();
+    let hub = Hub::start(program)?;
+    let origin = Origin::of_this_run(versions.into());
+    let daemons = hub.daemons().map(|end| end.namespace.label().to_owned());
+    let connections = (0..SPOKES.len()).map(|number| Connection::open(&hub, number));
+    let connections = connections.collect::<Result<Vec<_>, _>>()?;
+    let probers = hub.spokes.iter().map(|spoke| samples::probers(&hub, spoke));
+    let mut probers = probers.collect::<Result<Vec<_>, _>>()?;
+    let load = &Load::new(args.rate);
+    let panicked = |_| anyhow!("a thread of the load panicked");
     thread::scope(|scope| {
         // Ends the threads also when this one fails.
-        let end = EndOnDrop(&load);
-        let transfers: Vec<_> = connections
-            .iter()
-            .flat_map(|one| load.start(scope, one))
-            .collect();
-        let (load, probes) = (&load, &probes);
-        for (agent, to) in probers.each() {
-            scope.spawn(move || probes.run(agent, to, load));
-        }
-        let events = scope.spawn(|| events::carry_out(&bed, load, secs));
+        let end = EndOnDrop(load);
+        let streams = connections.iter().flat_map(|connection| {
+            let ways = [Direction::Up, Direction::Down];
+            ways.map(|way| scope.spawn(move || load.carry(connection, way)))
+        });
+        let streams: Vec<_> = streams.collect();
+        let to = hub.hub.inner_v4();
+        let probes = probers.iter_mut();
+        let probes = probes.map(|ends| scope.spawn(move || samples::probe(ends, to, load)));
+        let probes: Vec<_> = probes.collect();
+        let events = scope.spawn(|| events::carry_out(&hub, load, secs));
         let Seen {
-            samples,
+            mut samples,
             handshakes,
             death,
-        } = samples::watch(&bed, load, probes, secs)?;
+        } = samples::watch(&hub, load, secs)?;
         drop(end);
-        let streams = transfers.into_iter().map(Transfer::finish);
+        let probes = probes.into_iter().map(|thread| thread.join());
+        let probes = probes.collect::<Result<Vec<_>, _>>().map_err(panicked)?;
+        samples::add_round_trips(&mut samples, probes.concat());
+        let streams = streams.into_iter().map(|thread| thread.join());
         Ok(Record {
-            header,
+            origin,
+            secs,
+            rate_mbps: args.rate,
+            daemons: daemons.collect(),
             verdicts: Vec::new(),
-            streams: streams.collect::<Result<_, _>>()?,
-            events: events
-                .join()
-                .map_err(|_| anyhow!("the events' thread panicked"))?,
+            events: events.join().map_err(panicked)?,
+            streams: streams.collect::<Result<_, _>>().map_err(panicked)?,
             handshakes,
             death,
             samples,

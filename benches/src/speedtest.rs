@@ -5,12 +5,28 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context as _, ensure};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::origin::Origin;
+use crate::results::Report;
+use crate::table::{self, cell, number, percent};
 
-/// The output of `convoy speedtest --json`.
-#[derive(Debug, Deserialize)]
+/// The result file.
+pub(crate) const FILE: &str = "speedtest.json";
+/// The test of the claims and of the histograms.
+pub(crate) const UPLOAD: &str = "tcp-up";
+/// The daemon counts everything above 64 as 64.
+const RANGES: [(&str, RangeInclusive<usize>); 6] = [
+    ("1", 1..=1),
+    ("2 to 9", 2..=9),
+    ("10 to 20", 10..=20),
+    ("21 to 40", 21..=40),
+    ("41 to 50", 41..=50),
+    ("more than 50", 51..=usize::MAX),
+];
+
+/// The output of `convoy speedtest --json`, as far as it is shown.
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Speedtest {
     /// In a result file, not as printed.
     pub(crate) origin: Option<Origin>,
@@ -21,7 +37,7 @@ pub(crate) struct Speedtest {
 }
 
 /// The figures of one test; none where they do not apply.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Run {
     pub(crate) name: String,
     /// Payload that arrived.
@@ -42,7 +58,7 @@ pub(crate) struct Run {
 }
 
 /// How full batches were, of the daemon that sends.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Histograms {
     /// Packets in a TUN read.
     pub(crate) packets_per_read: Histogram,
@@ -53,15 +69,16 @@ pub(crate) struct Histograms {
 }
 
 /// Entry `v` is how often the value `v` was seen.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Histogram(pub(crate) Vec<u64>);
 
 impl Speedtest {
-    /// Runs `program speedtest --json` with these arguments.
-    pub(crate) fn run(program: &Path, arguments: &[String]) -> anyhow::Result<Self> {
+    /// Runs `program speedtest --json` with `options` and `tests`.
+    pub(crate) fn run(program: &Path, options: &str, tests: &[&str]) -> anyhow::Result<Self> {
         let output = Command::new(program)
             .args(["speedtest", "--json"])
-            .args(arguments)
+            .args(options.split_whitespace())
+            .arg(tests.join(","))
             .output()
             .with_context(|| format!("start {}", program.display()))?;
         let reason = String::from_utf8_lossy(&output.stderr);
@@ -69,10 +86,76 @@ impl Speedtest {
         serde_json::from_slice(&output.stdout).context("read the output of speedtest --json")
     }
 
+    /// How full batches were during an upload.
+    pub(crate) fn upload(&self) -> Option<&Histograms> {
+        self.of(UPLOAD).ok()?.histograms.as_ref()
+    }
+
     /// The run of a test.
     pub(crate) fn of(&self, test: &str) -> anyhow::Result<&Run> {
         let run = self.runs.iter().find(|run| run.name == test);
         run.with_context(|| format!("the speed test has not run {test}"))
+    }
+}
+
+impl Report for Speedtest {
+    fn text(&self) -> String {
+        let head = [
+            "test",
+            "Gbit/s",
+            "kpps",
+            "CPU s/GB",
+            "pkts/read",
+            "segs/send",
+            "ping p50, ms",
+            "p99, ms",
+        ];
+        let rows = self.runs.iter().map(|run| {
+            vec![
+                run.name.clone(),
+                number(run.gbps, 2),
+                number(run.kpps, 1),
+                number(run.cpu_s_per_gb, 2),
+                number(run.packets_per_read, 1),
+                number(run.segments_per_send, 1),
+                number(run.ping_loaded_ms, 3),
+                number(run.ping_loaded_p99_ms, 3),
+            ]
+        });
+        let origin = cell(self.origin.as_ref().map(Origin::paragraph));
+        let histograms = self.upload().map(Histograms::text).unwrap_or_default();
+        format!("{origin}\n{}{histograms}", table::markdown(&head, rows))
+    }
+}
+
+impl Histograms {
+    /// Shares of reads, batches and sends by the number of packets in them.
+    fn text(&self) -> String {
+        let kinds = [
+            &self.packets_per_read,
+            &self.packets_per_batch,
+            &self.segments_per_send,
+        ];
+        let mut rows: Vec<_> = RANGES
+            .iter()
+            .map(|(name, range)| {
+                let shares = kinds.iter().map(|kind| percent(kind.share(range)));
+                [(*name).to_owned()].into_iter().chain(shares).collect()
+            })
+            .collect();
+        let medians = kinds.iter().map(|kind| cell(kind.median()));
+        rows.push(
+            ["the median".to_owned()]
+                .into_iter()
+                .chain(medians)
+                .collect(),
+        );
+        let head = ["packets", "TUN reads, %", "batches, %", "UDP sends, %"];
+        let table = table::markdown(&head, rows);
+        format!(
+            "\nHow full batches are during `tcp-up`: TUN reads of the daemon that sends, the batches that go from \
+             its reader to its event loop, and its UDP sends.\n\n{table}"
+        )
     }
 }
 
@@ -113,8 +196,16 @@ mod tests {
     }
 
     #[test]
+    fn every_number_of_packets_is_in_one_range() {
+        for packets in 1..=64 {
+            let hits = RANGES.iter().filter(|(_, range)| range.contains(&packets));
+            assert_eq!(hits.count(), 1, "{packets}");
+        }
+    }
+
+    #[test]
     fn a_speed_test_that_fails_says_why() {
-        let refusal = Speedtest::run(Path::new("/bin/sh"), &[])
+        let refusal = Speedtest::run(Path::new("/bin/sh"), "", &[])
             .unwrap_err()
             .to_string();
         // `sh speedtest` looks for a script of that name.

@@ -3,14 +3,17 @@
 use std::fmt::Display;
 
 use comfy_table::{CellAlignment, Table, presets::ASCII_MARKDOWN};
+use convoy_lab::measure::Sample;
 
-/// A table whose first row is its head: the first column flush left, the others flush right.
-pub(crate) fn markdown(rows: Vec<Vec<String>>) -> String {
-    let mut rows = rows.into_iter();
+/// A table: the first column flush left, the others flush right.
+pub(crate) fn markdown<T: Display>(
+    head: &[T],
+    rows: impl IntoIterator<Item = Vec<String>>,
+) -> String {
     let mut table = Table::new();
     table
         .load_style(ASCII_MARKDOWN)
-        .set_header(rows.next().unwrap_or_default())
+        .set_header(head)
         .add_rows(rows);
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
@@ -35,14 +38,27 @@ pub(crate) fn number(value: Option<f64>, decimals: usize) -> String {
     cell(value.map(|value| format!("{value:.decimals$}")))
 }
 
+/// A share for a cell, in percent.
+pub(crate) fn percent(share: Option<f64>) -> String {
+    number(share.map(|share| share * 100.0), 1)
+}
+
+/// The median, and in brackets the lowest and the highest.
+pub(crate) fn spread(sample: &Sample, decimals: usize) -> String {
+    let Sample {
+        median, min, max, ..
+    } = sample;
+    format!("{median:.decimals$} ({min:.decimals$}–{max:.decimals$})")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn columns_are_aligned_in_the_text_too() {
-        let rows = [["", "kpps"], ["64 B", "1.5"]].map(|row| row.map(str::to_owned).to_vec());
+        let rows = [vec!["64 B".to_owned(), "1.5".to_owned()]];
         let expected = "|      | kpps |\n|------|-----:|\n| 64 B |  1.5 |\n";
-        assert_eq!(markdown(rows.into()), expected);
+        assert_eq!(markdown(&["", "kpps"], rows), expected);
     }
 }

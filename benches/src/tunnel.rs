@@ -11,7 +11,7 @@
 //!
 //! 1. [`rows`]: one table of all rows; [`contender`]: the programs that take part.
 //! 2. [`Stand`]: a contender between two namespaces; it runs the tests of the rows.
-//! 3. [`iperf`], [`udp`], [`syscalls`]: the generators and counters; [`openvpn`]: VPNs of another protocol.
+//! 3. [`iperf`], [`udp`]: the generators; [`openvpn`]: VPNs of another protocol.
 //! 4. [`Outcome`]: the figures of one contender in one round.
 
 pub(crate) mod contender;
@@ -19,7 +19,6 @@ pub(crate) mod iperf;
 mod openvpn;
 pub(crate) mod rows;
 mod stand;
-mod syscalls;
 pub(crate) mod udp;
 
 use std::collections::BTreeMap;

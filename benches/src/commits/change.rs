@@ -4,7 +4,8 @@ use convoy_lab::measure::Sample;
 use serde::{Deserialize, Serialize};
 
 use super::{Record, tunnel};
-use crate::table::{self, cell, number};
+use crate::results::Report;
+use crate::table::{self, cell, number, percent, spread};
 
 /// The least noise: no run resolves less, whatever another run says.
 const LEAST_NOISE: f64 = 0.01;
@@ -38,19 +39,17 @@ pub(super) struct Instructions {
 }
 
 impl Row {
-    /// `itself` are two series of the base, `head` one of the head; each has a value a round.
-    pub(super) fn new(name: String, itself: [Vec<f64>; 2], head: Option<Vec<f64>>) -> Self {
+    /// `itself` are two series of the base, `head` one of the head, if there is one; each has a value a round.
+    pub(super) fn new(name: String, itself: [Vec<f64>; 2], head: Vec<f64>) -> Self {
         let noise = Sample::of_ratios(&itself[0], &itself[1]).map(|ratios| {
             let distances = ratios.values.iter().map(|ratio| distance(*ratio));
             distances.fold(LEAST_NOISE, f64::max)
         });
         Self {
             name,
-            compared: head
-                .as_ref()
-                .and_then(|head| Sample::of_ratios(head, &itself[0])),
+            compared: Sample::of_ratios(&head, &itself[0]),
             base: Sample::of(itself.concat()),
-            head: head.and_then(Sample::of),
+            head: Sample::of(head),
             noise,
             instructions: Instructions::default(),
         }
@@ -85,7 +84,10 @@ impl Row {
     }
 
     fn noise(&self) -> String {
-        cell(self.noise.map(|noise| format!("{:.1} %", noise * 100.0)))
+        match self.noise {
+            Some(_) => percent(self.noise) + " %",
+            None => percent(None),
+        }
     }
 }
 
@@ -102,84 +104,63 @@ fn time(nanoseconds: f64) -> String {
     }
 }
 
-impl Record {
-    pub(super) fn text(&self) -> String {
-        match self.base {
-            Some(_) => comparison_section(self),
-            None => stages_section(self),
+/// Every stage, of one tree or of both, and their tunnels.
+impl Report for Record {
+    fn text(&self) -> String {
+        let (origin, rounds) = (self.origin.paragraph(), self.rounds);
+        match &self.base {
+            Some(base) => {
+                let tunnel = self.tunnel.as_ref().map(tunnel::markdown);
+                let (stages, tunnel) = (self.compared(), tunnel.unwrap_or_default());
+                format!("{origin}\nAgainst {base}, {rounds} rounds.\n\n{stages}{LEGEND}\n{tunnel}")
+            }
+            None => format!("{origin}\n{rounds} rounds.\n\n{}{LEGEND}", self.stages()),
         }
     }
 }
 
-/// Every stage of one tree.
-pub(crate) fn stages_section(record: &Record) -> String {
-    let head = ["stage", "median", "noise", "instructions"].map(str::to_owned);
-    let row = |row: &Row| {
-        let counted = number(row.instructions.head, 0);
-        vec![
-            row.name(),
-            row.time(row.base.as_ref()),
-            row.noise(),
-            counted,
-        ]
-    };
-    let rows = [head.to_vec()]
-        .into_iter()
-        .chain(record.rows.iter().map(row));
-    format!(
-        "{}\n{} rounds.\n\n{}{LEGEND}",
-        record.origin.paragraph(),
-        record.rounds,
-        table::markdown(rows.collect())
-    )
-}
+impl Record {
+    fn stages(&self) -> String {
+        let row = |row: &Row| {
+            let counted = number(row.instructions.head, 0);
+            vec![
+                row.name(),
+                row.time(row.base.as_ref()),
+                row.noise(),
+                counted,
+            ]
+        };
+        let head = ["stage", "median", "noise", "instructions"];
+        table::markdown(&head, self.rows.iter().map(row))
+    }
 
-/// Every stage of both trees, and their tunnels.
-pub(crate) fn comparison_section(record: &Record) -> String {
-    let head = [
-        "stage",
-        "base",
-        "head",
-        "head ÷ base",
-        "noise",
-        "",
-        "instructions",
-        "head ÷ base",
-    ];
-    let head = head.map(str::to_owned);
-    let row = |row: &Row| {
-        let ratio = row.compared.as_ref().filter(|_| row.is_clear());
-        let ratio = ratio.map(|it| format!("{:.3} ({:.3}–{:.3})", it.median, it.min, it.max));
-        let counted = row.instructions;
-        let counted_ratio = counted
-            .head
-            .zip(counted.base)
-            .map(|(head, base)| head / base);
-        vec![
-            row.name(),
-            row.time(row.base.as_ref()),
-            row.time(row.head.as_ref()),
-            cell(ratio),
-            row.noise(),
-            row.change().to_owned(),
-            number(counted.head.or(counted.base), 0),
-            number(counted_ratio, 4),
-        ]
-    };
-    let rows = [head.to_vec()]
-        .into_iter()
-        .chain(record.rows.iter().map(row));
-    let (base, rounds) = (cell(record.base.as_ref()), record.rounds);
-    let stages = table::markdown(rows.collect());
-    let tunnel = record
-        .tunnel
-        .as_ref()
-        .map(tunnel::markdown)
-        .unwrap_or_default();
-    format!(
-        "{}\nAgainst {base}, {rounds} rounds.\n\n{stages}{LEGEND}\n{tunnel}",
-        record.origin.paragraph()
-    )
+    fn compared(&self) -> String {
+        let head = [
+            "stage",
+            "base",
+            "head",
+            "head ÷ base",
+            "noise",
+            "",
+            "instructions",
+            "head ÷ base",
+        ];
+        let row = |row: &Row| {
+            let ratio = row.compared.as_ref().filter(|_| row.is_clear());
+            let Instructions { base, head } = row.instructions;
+            vec![
+                row.name(),
+                row.time(row.base.as_ref()),
+                row.time(row.head.as_ref()),
+                cell(ratio.map(|ratio| spread(ratio, 3))),
+                row.noise(),
+                row.change().to_owned(),
+                number(head.or(base), 0),
+                number(head.zip(base).map(|(head, base)| head / base), 4),
+            ]
+        };
+        table::markdown(&head, self.rows.iter().map(row))
+    }
 }
 
 #[cfg(test)]
@@ -188,11 +169,8 @@ mod tests {
     use crate::origin::Origin;
 
     fn row(itself: [[f64; 3]; 2], head: [f64; 3]) -> Row {
-        Row::new(
-            "stages::a".to_owned(),
-            itself.map(Vec::from),
-            Some(head.into()),
-        )
+        let itself = itself.map(Vec::from);
+        Row::new("stages::a".to_owned(), itself, head.into())
     }
 
     const STEADY: [[f64; 3]; 2] = [[10.0; 3]; 2];
@@ -203,16 +181,14 @@ mod tests {
         assert_eq!(row(noisy, [9.2; 3]).change(), "");
         assert_eq!(row(STEADY, [9.2; 3]).change(), "faster");
         assert_eq!(row(STEADY, [10.8; 3]).change(), "**slower**");
-        assert_eq!(
-            row(STEADY, [9.95; 3]).change(),
-            "",
-            "below what a run resolves"
-        );
+        assert_eq!(row(STEADY, [9.95; 3]).change(), "", "below the least noise");
         assert_eq!(
             row(STEADY, [8.0, 8.0, 10.1]).change(),
             "",
             "not in every round"
         );
+        let only_base = Row::new("a".to_owned(), [vec![10.0], vec![10.0]], Vec::new());
+        assert_eq!((only_base.change(), only_base.compared), ("", None));
     }
 
     #[test]
@@ -228,17 +204,12 @@ mod tests {
             rows: vec![noisy, row(STEADY, [10.0; 3])],
             tunnel: None,
         };
-        let text = stages_section(&record);
-        assert!(
-            text.contains("| a     |       – | 100.0 % |           77 |"),
-            "{text}"
-        );
-        assert!(text.contains("| 10.0 ns |   1.0 % |"), "{text}");
-    }
-
-    #[test]
-    fn a_stage_that_only_one_side_has_is_not_compared() {
-        let only_base = Row::new("a".to_owned(), [vec![10.0], vec![10.0]], None);
-        assert_eq!((only_base.change(), only_base.compared), ("", None));
+        let text = record.text();
+        for line in [
+            "| a     |       – | 100.0 % |           77 |",
+            "| 10.0 ns |   1.0 % |",
+        ] {
+            assert!(text.contains(line), "{text}");
+        }
     }
 }

@@ -25,65 +25,49 @@ type Timed = (String, f64);
 
 /// The column of the median.
 const MEDIAN: usize = 2;
-const BRANCHES: [&str; 2] = ["├─ ", "╰─ "];
-const TRUNKS: [&str; 2] = ["│  ", "   "];
+const BRANCHES: [char; 2] = ['├', '╰'];
 
 /// Measures the base (or, without one, the head) twice in each round, and the head.
 pub(super) fn measure(head: &Tree, base: Option<&Tree>, args: &Args) -> anyhow::Result<Vec<Row>> {
     let first = base.unwrap_or(head);
-    let programs = [Some(first), Some(first), base.map(|_| head)];
-    let programs: Vec<&Path> = programs
-        .into_iter()
-        .flatten()
-        .map(|tree| tree.stages.as_path())
-        .collect();
-    let order: Vec<usize> = (0..programs.len()).collect();
-    let mut runs: Vec<Vec<Timed>> = vec![Vec::new(); programs.len()];
+    let trees = [Some(first), Some(first), base.map(|_| head)];
+    let programs = trees.into_iter().flatten().map(|tree| &tree.stages);
+    let programs: Vec<_> = programs.collect();
     let mut progress = Progress::of(args.rounds() as usize * programs.len());
-    let mut names: Vec<String> = Vec::new();
+    let mut found: Vec<(String, [Vec<f64>; 3])> = Vec::new();
     for round in 0..args.rounds() {
-        for &side in rotated(&order, round) {
-            let timed = run(programs[side], args)?;
-            for (name, _) in &timed {
-                if !names.contains(name) {
-                    names.push(name.clone());
-                }
+        for side in rotated(0..programs.len(), round) {
+            for (name, nanoseconds) in run(programs[side], args)? {
+                let known = found.iter().position(|(known, _)| *known == name);
+                let at = known.unwrap_or_else(|| {
+                    found.push((name, Default::default()));
+                    found.len() - 1
+                });
+                found[at].1[side].push(nanoseconds);
             }
-            runs[side].extend(timed);
             progress.step("stages");
         }
     }
-    let values = |side: &Vec<Timed>, name: &String| {
-        let own = side.iter().filter(|(found, _)| found == name);
-        own.map(|(_, nanoseconds)| *nanoseconds).collect::<Vec<_>>()
-    };
-    let row = |name: String| {
-        let itself = [values(&runs[0], &name), values(&runs[1], &name)];
-        let head = runs.get(2).map(|side| values(side, &name));
-        Row::new(name, itself, head)
-    };
-    Ok(names.into_iter().map(row).collect())
+    let rows = found.into_iter();
+    Ok(rows
+        .map(|(name, [a, b, head])| Row::new(name, [a, b], head))
+        .collect())
 }
 
 fn run(program: &Path, args: &Args) -> anyhow::Result<Vec<Timed>> {
     let secs = if args.quick { 0.01 } else { args.stage_secs };
     let output = Command::new(program)
-        .args([
-            "--bench",
-            "--color",
-            "never",
-            "--max-time",
-            &secs.to_string(),
-        ])
+        .args(["--bench", "--color", "never", "--max-time"])
+        .arg(secs.to_string())
         .args(&args.filter)
         .stderr(Stdio::null())
         .output()
         .with_context(|| format!("start {}", program.display()))?;
+    let status = output.status;
     ensure!(
-        output.status.success(),
-        "{} ended with {}",
-        program.display(),
-        output.status
+        status.success(),
+        "{} ended with {status}",
+        program.display()
     );
     parse(&String::from_utf8_lossy(&output.stdout))
 }
@@ -114,21 +98,16 @@ fn parse(text: &str) -> anyhow::Result<Vec<Timed>> {
 
 /// The depth of a line in the tree, and its text; none for a line of counters.
 fn node(line: &str) -> Option<(usize, &str)> {
-    if line.is_empty() {
-        return None;
-    }
     if !line.starts_with([' ', '│', '├', '╰']) {
-        return Some((0, line));
+        return (!line.is_empty()).then_some((0, line));
     }
-    let mut depth = 1;
-    let mut rest = line;
-    loop {
-        if let Some(name) = BRANCHES.iter().find_map(|branch| rest.strip_prefix(branch)) {
-            return Some((depth, name));
-        }
-        rest = TRUNKS.iter().find_map(|trunk| rest.strip_prefix(trunk))?;
-        depth += 1;
-    }
+    let at = line.find(BRANCHES)?;
+    // A trunk or a branch is three characters wide.
+    let depth = line[..at].chars().count() / 3 + 1;
+    Some((
+        depth,
+        line[at..].trim_start_matches([BRANCHES[0], BRANCHES[1], '─', ' ']),
+    ))
 }
 
 /// In nanoseconds.
@@ -164,18 +143,14 @@ stages                       fastest       │ slowest       │ median        �
 
     #[test]
     fn every_leaf_has_its_path_and_its_median_in_nanoseconds() {
-        let timed = parse(TABLE).unwrap();
         let expected = [
             ("stages::checksum::sum::20", 3.2),
             ("stages::checksum::sum::64", 6.25),
             ("stages::path::outbound", 41_500.0),
             ("stages::path::inbound", 1_250_000.0),
         ];
-        let found: Vec<_> = timed
-            .iter()
-            .map(|(name, time)| (&name[..], *time))
-            .collect();
-        assert_eq!(found, expected);
+        let expected = expected.map(|(name, time)| (name.to_owned(), time));
+        assert_eq!(parse(TABLE).unwrap(), expected);
     }
 
     #[test]

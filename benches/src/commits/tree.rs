@@ -1,17 +1,15 @@
 //! A commit, built: its stage benches and its program.
 
-use std::{
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
-};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, ensure};
 
 use crate::origin::{commit, first_line_of};
-use anyhow::{Context as _, ensure};
-use serde::Deserialize;
 
 /// Files of the other commit; all of them may be deleted.
 const DIRECTORY: &str = "target/compare";
-const PACKAGE: &str = "convoy-stages";
+/// The bench program of all stages.
 const BENCH: &str = "stages";
 
 /// A built commit.
@@ -20,24 +18,12 @@ pub(super) struct Tree {
     pub(super) commit: String,
     /// The program of all stage benches.
     pub(super) stages: PathBuf,
-    /// The daemon, where the tunnel is measured.
-    pub(super) convoy: Option<PathBuf>,
-}
-
-/// A line of Cargo's `--message-format=json`, as far as it matters here.
-#[derive(Debug, Deserialize)]
-struct Message {
-    target: Option<Target>,
-    executable: Option<PathBuf>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Target {
-    name: String,
+    /// The daemon; built only where the tunnel is measured.
+    pub(super) convoy: PathBuf,
 }
 
 impl Tree {
-    /// This tree, with whatever is not committed.
+    /// This tree, with its uncommitted changes.
     pub(super) fn here(with_convoy: bool) -> anyhow::Result<Self> {
         Self::build(commit()?, Path::new("."), Path::new("target"), with_convoy)
     }
@@ -49,17 +35,17 @@ impl Tree {
         let object = format!("{reference}^{{commit}}");
         let full = first_line_of(Command::new("git").args(["rev-parse", "--verify", &object]))
             .with_context(|| format!("there is no commit {reference}"))?;
+        let mut git = Command::new("git");
         // Without this file git would check out the repository around it, and lose uncommitted changes.
         if tree.join(".git").is_file() {
-            let mut checkout = Command::new("git");
-            checkout.current_dir(&tree);
-            done(checkout.args(["checkout", "--quiet", "--force", "--detach", &full]))?;
+            git.current_dir(&tree);
+            git.args(["checkout", "--quiet", "--force", "--detach"]);
         } else {
-            let mut add = Command::new("git");
             // One that was deleted by hand is still known.
-            add.args(["worktree", "add", "--force", "--quiet", "--detach"]);
-            done(add.arg(&tree).arg(&full))?;
+            git.args(["worktree", "add", "--force", "--quiet", "--detach"]);
+            git.arg(&tree);
         }
+        first_line_of(git.arg(&full))?;
         let short = full.get(..12).unwrap_or(&full).to_owned();
         // A directory of its own: programs of the two would replace each other.
         Self::build(short, &tree, &directory.join("build"), with_convoy).with_context(|| {
@@ -74,12 +60,16 @@ impl Tree {
         with_convoy: bool,
     ) -> anyhow::Result<Self> {
         eprintln!("building {commit}");
-        let bench = ["bench", "--no-run", "--bench", BENCH, "-p", PACKAGE];
-        let program = ["build", "--release", "-p", "convoy", "--bin", "convoy"];
-        let convoy = with_convoy.then(|| built(tree, target, &program, "convoy"));
+        let target = std::path::absolute(target)?;
+        if with_convoy {
+            let program = ["build", "--release", "-p", "convoy", "--bin", "convoy"];
+            cargo(tree, &target, &program)?;
+        }
+        let bench = ["bench", "--no-run", "--bench", BENCH, "-p", "convoy-stages"];
+        let messages = cargo(tree, &target, &bench)?;
         Ok(Self {
-            stages: built(tree, target, &bench, BENCH)?,
-            convoy: convoy.transpose()?,
+            stages: program_in(&messages).context("cargo names no program of benches")?,
+            convoy: target.join("release/convoy"),
             commit,
         })
     }
@@ -90,9 +80,8 @@ pub(super) fn compiler() -> anyhow::Result<String> {
     first_line_of(Command::new("rustc").arg("--version"))
 }
 
-/// Runs Cargo in `tree`, and returns where the program `name` lies.
-fn built(tree: &Path, target: &Path, arguments: &[&str], name: &str) -> anyhow::Result<PathBuf> {
-    let target = std::path::absolute(target)?;
+/// Runs Cargo in `tree`, and returns its messages.
+fn cargo(tree: &Path, target: &Path, arguments: &[&str]) -> anyhow::Result<String> {
     let output = Command::new("cargo")
         .args(arguments)
         .args(["--locked", "--message-format=json-render-diagnostics"])
@@ -101,28 +90,19 @@ fn built(tree: &Path, target: &Path, arguments: &[&str], name: &str) -> anyhow::
         .stderr(Stdio::inherit())
         .output()
         .context("start cargo")?;
-    ensure!(
-        output.status.success(),
-        "cargo ended with {}",
-        output.status
-    );
-    let text = String::from_utf8_lossy(&output.stdout);
-    program_in(&text, name).with_context(|| format!("cargo names no program {name}"))
+    let status = output.status;
+    ensure!(status.success(), "cargo ended with {status}");
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-fn program_in(messages: &str, name: &str) -> Option<PathBuf> {
-    let messages = messages
-        .lines()
-        .filter_map(|line| serde_json::from_str::<Message>(line).ok());
-    let is_asked = |message: &Message| message.target.as_ref().is_some_and(|t| t.name == name);
-    let mut programs = messages
-        .filter(is_asked)
-        .filter_map(|message| message.executable);
-    programs.next()
-}
-
-fn done(command: &mut Command) -> anyhow::Result<()> {
-    first_line_of(command).map(drop)
+/// Of Cargo's `--message-format=json`: a library of the same name has no executable.
+fn program_in(messages: &str) -> Option<PathBuf> {
+    messages.lines().find_map(|line| {
+        let message: serde_json::Value = serde_json::from_str(line).ok()?;
+        let is_bench = message["target"]["name"] == BENCH;
+        let executable = message["executable"].as_str().filter(|_| is_bench)?;
+        Some(executable.into())
+    })
 }
 
 #[cfg(test)]
@@ -131,17 +111,10 @@ mod tests {
 
     #[test]
     fn the_program_is_found_among_the_messages_and_a_library_of_its_name_is_none() {
-        let messages = concat!(
-            r#"{"reason":"compiler-artifact","target":{"name":"stages"},"executable":null}"#,
-            "\n",
-            r#"{"reason":"compiler-artifact","target":{"name":"other"},"executable":"/a/other"}"#,
-            "\n",
-            r#"{"reason":"compiler-artifact","target":{"name":"stages"},"executable":"/a/stages-1"}"#,
-            "\n",
-            r#"{"reason":"build-finished","success":true}"#,
-        );
-        let found = |name| program_in(messages, name);
-        assert_eq!(found("stages"), Some("/a/stages-1".into()));
-        assert_eq!(found("convoy"), None);
+        let messages = r#"{"target":{"name":"stages"},"executable":null}
+            {"target":{"name":"other"},"executable":"/a/other"}
+            {"target":{"name":"stages"},"executable":"/a/stages-1"}
+            {"reason":"build-finished","success":true}"#;
+        assert_eq!(program_in(messages), Some("/a/stages-1".into()));
     }
 }

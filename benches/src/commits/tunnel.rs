@@ -1,16 +1,14 @@
 //! Whole tunnels of two programs or more, each with daemons of its own that are up at the same time: every
 //! test is run on one after the other before the next test.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::ensure;
 use convoy_lab::wireguard::TunnelOptions;
 
 use crate::comparison::{Record, Turn};
-use crate::origin::Origin;
 use crate::rounds::{Progress, rotated};
-use crate::table::{self, cell, number};
+use crate::table::{self, cell, number, spread};
 use crate::tunnel::rows::{self, OF_COMMITS};
 use crate::tunnel::{Contender, Outcome, Row, Stand};
 
@@ -39,7 +37,6 @@ pub(super) fn measure(
     let mut progress = Progress::of(tests.len() * rounds as usize);
     let stand = |one: &Contender| Stand::new(one, window, &TunnelOptions::default());
     let mut stands: Vec<Stand> = contenders.iter().map(stand).collect::<Result<_, _>>()?;
-    let order: Vec<usize> = (0..stands.len()).collect();
     let mut turns = Vec::new();
     for round in 0..rounds {
         for stand in &mut stands {
@@ -47,7 +44,7 @@ pub(super) fn measure(
         }
         let mut outcomes = vec![Outcome::default(); stands.len()];
         for &test in &tests {
-            for &number in rotated(&order, round) {
+            for number in rotated(0..stands.len(), round) {
                 outcomes[number].measure(&mut stands[number], test, rows)?;
             }
             progress.step(&format!(
@@ -64,30 +61,21 @@ pub(super) fn measure(
         }));
     }
     Ok(Record {
-        origin: Origin::of_this_run(Vec::new()),
-        rounds,
-        secs: window.as_secs(),
-        contenders,
-        absent: BTreeMap::new(),
-        rows: rows.iter().map(|row| row.name.to_owned()).collect(),
         turns,
+        ..Record::new(contenders, rows, rounds, window)
     })
 }
 
 /// The figures of a test, contender by contender.
 fn figures_of(test: rows::Test, rows: &[&Row], outcomes: &[Outcome]) -> String {
-    let own: Vec<&Row> = rows
-        .iter()
-        .filter(|row| row.test == test)
-        .copied()
-        .collect();
+    let own = rows.iter().filter(|row| row.test == test);
     let of_row = |row: &&Row| {
         let figures = outcomes
             .iter()
             .map(|outcome| number(outcome.figures.get(row.name).copied(), row.decimals));
         format!("{} {}", row.name, figures.collect::<Vec<_>>().join(" : "))
     };
-    own.iter().map(of_row).collect::<Vec<_>>().join(", ")
+    own.map(of_row).collect::<Vec<_>>().join(", ")
 }
 
 /// A row each, the others beside the first contender.
@@ -96,9 +84,13 @@ pub(super) fn markdown(record: &Record) -> String {
     let Some((first, others)) = names.split_first() else {
         return String::new();
     };
-    let mut head = vec![String::new()];
-    head.extend(names.iter().map(|&name| name.to_owned()));
-    head.extend(others.iter().map(|other| format!("{other} ÷ {first}")));
+    let ratios = others.iter().map(|other| format!("{other} ÷ {first}"));
+    let head = names.iter().map(|name| (*name).to_owned());
+    let head: Vec<_> = [String::new()]
+        .into_iter()
+        .chain(head)
+        .chain(ratios)
+        .collect();
     let row = |row: &'static Row| {
         let figure = |name: &&str| {
             let mark = if record.is_limited(name, row) {
@@ -106,21 +98,16 @@ pub(super) fn markdown(record: &Record) -> String {
             } else {
                 ""
             };
-            cell(record.sample(name, row).map(|sample| {
-                let (digits, min, max) = (row.decimals, sample.min, sample.max);
-                format!(
-                    "{:.digits$} ({min:.digits$}–{max:.digits$}){mark}",
-                    sample.median
-                )
-            }))
+            let sample = record.sample(name, row);
+            cell(sample.map(|sample| spread(&sample, row.decimals) + mark))
         };
         let ratio = |other: &&str| cell(record.ratio(other, first, row).map(|it| it.text()));
-        let mut cells = vec![row.title.to_owned()];
-        cells.extend(names.iter().map(figure));
-        cells.extend(others.iter().map(ratio));
-        cells
+        let title = [row.title.to_owned()].into_iter();
+        title
+            .chain(names.iter().map(figure))
+            .chain(others.iter().map(ratio))
+            .collect()
     };
-    let rows = [head].into_iter().chain(record.rows().into_iter().map(row));
-    let failures = record.failures().join("\n");
-    format!("{}{LEGEND}{failures}", table::markdown(rows.collect()))
+    let table = table::markdown(&head, record.rows().into_iter().map(row));
+    format!("{table}{LEGEND}{}", record.failures().join("\n"))
 }

@@ -1,13 +1,11 @@
 //! The figures of each kind of flood, and whether it passes.
 
-use std::collections::BTreeMap;
-
-use convoy_lab::measure::Sample;
+use convoy_lab::measure::{Counters, Sample};
 use serde::Serialize;
 
-use super::{Kind, Run};
 use crate::origin::Origin;
-use crate::table;
+use crate::results::Report;
+use crate::table::{self, cell, spread};
 
 /// The share of throughput that must be left, compared with the same flood at a closed port.
 const KEPT: f64 = 0.7;
@@ -29,195 +27,168 @@ runs; log: lines.
 
 /// A whole run.
 #[derive(Serialize)]
-pub(super) struct Report {
+pub(super) struct Record {
     pub(super) origin: Origin,
     pub(super) rounds: u32,
     pub(super) secs: u64,
     /// Datagrams a second.
     pub(super) rate: u32,
+    /// Whether closed ports of the right host send no ICMP errors.
+    pub(super) has_silent_ports: bool,
     pub(super) rows: Vec<Row>,
 }
 
 /// One kind of flood.
 #[derive(Serialize)]
 pub(super) struct Row {
-    kind: String,
+    pub(super) kind: String,
     #[serde(skip)]
-    brings_cookies: bool,
-    /// TCP throughput, daemon's port to closed port, within each pair.
-    ratio: Sample,
-    closed_gbps: Sample,
-    gbps: Sample,
-    /// Sent by the generator to the daemon's port.
-    kpps: Sample,
-    /// CPU seconds of the flooded daemon a second; and beside a flood at a closed port.
-    cpu: Sample,
-    closed_cpu: Sample,
-    /// Datagrams sent to the daemon's port.
-    sent: u64,
-    /// Datagrams that the daemon counted as dropped, by reason, and their sum.
-    drops: BTreeMap<String, u64>,
-    counted: u64,
-    /// Datagrams that the socket had no room for, of the transfer's, too; a train is one.
-    kernel_drops: u64,
-    /// Cookie replies of the daemon.
-    cookies: u64,
+    pub(super) brings_cookies: bool,
+    /// Aimed at a closed port, and at the daemon's, pair by pair.
+    pub(super) closed: Vec<Run>,
+    pub(super) open: Vec<Run>,
     /// Memory of the daemon after each pair of runs.
-    resident_kib: Vec<u64>,
+    pub(super) resident_kib: Vec<u64>,
     /// Lines that both daemons have logged.
-    log_lines: usize,
+    pub(super) log_lines: usize,
 }
 
-impl Report {
-    pub(super) fn text(&self) -> String {
+/// One run.
+#[derive(Clone, Default, Serialize)]
+pub(super) struct Run {
+    /// TCP through the tunnel.
+    pub(super) gbps: f64,
+    /// Sent by the generator.
+    pub(super) kpps: f64,
+    pub(super) sent: u64,
+    /// CPU seconds of the right daemon a second.
+    pub(super) cpu: f64,
+    /// Counted by the right daemon, from before the flood until it was worked off.
+    pub(super) counters: Counters,
+}
+
+impl Report for Record {
+    fn text(&self) -> String {
         let Self {
             origin,
             rounds,
             secs,
             rate,
-            rows,
+            ..
         } = self;
         let head = [
             "flood", "kept", "closed", "Gbit/s", "kpps", "reached", "no room", "cookies", "CPU",
             "RSS KiB", "log",
         ];
-        let rows = [head.map(str::to_owned)]
-            .into_iter()
-            .chain(rows.iter().map(Row::cells));
-        let table = table::markdown(rows.map(Vec::from).collect());
-        let what =
-            format!("{rate} datagrams a second from 65,536 addresses, {rounds} pairs of {secs} s");
-        format!("{what}\n{}\n\n{table}{LEGEND}", origin.host)
+        let table = table::markdown(&head, self.rows.iter().map(Row::cells));
+        let remark = match self.has_silent_ports {
+            true => "",
+            false => "\nThe closed port answers some datagrams by ICMP errors.\n",
+        };
+        format!(
+            "{rate} datagrams a second from 65,536 addresses, {rounds} pairs of {secs} s\n{}\n\n{table}{LEGEND}{remark}",
+            origin.host
+        )
     }
+}
 
+impl Record {
     /// One line for each check that failed.
     pub(super) fn failures(&self) -> Vec<String> {
         let kpps = f64::from(self.rate) / 1e3;
         let of_row = |row: &Row| {
             let failures = row.failures(kpps).into_iter();
-            failures
-                .map(|failure| format!("{}: {failure}", row.kind))
-                .collect::<Vec<_>>()
+            let named = failures.map(|failure| format!("{}: {failure}", row.kind));
+            named.collect::<Vec<_>>()
         };
         self.rows.iter().flat_map(of_row).collect()
     }
 }
 
 impl Row {
-    pub(super) fn of(
-        kind: Kind,
-        closed: &[Run],
-        open: &[Run],
-        resident_kib: Vec<u64>,
-        log_lines: usize,
-    ) -> Option<Self> {
-        let of =
-            |runs: &[Run], figure: fn(&Run) -> f64| runs.iter().map(figure).collect::<Vec<_>>();
-        let gbps = |run: &Run| run.gbps;
-        let sum = |count: fn(&Run) -> u64| open.iter().map(count).sum::<u64>();
-        let mut drops = BTreeMap::new();
-        for (reason, count) in open.iter().flat_map(|run| run.counters.inbound_drops()) {
-            *drops.entry(reason.to_owned()).or_default() += count;
-        }
-        Some(Self {
-            kind: kind.name(),
-            brings_cookies: kind.brings_cookies(),
-            ratio: Sample::of_ratios(&of(open, gbps), &of(closed, gbps))?,
-            closed_gbps: Sample::of(of(closed, gbps))?,
-            gbps: Sample::of(of(open, gbps))?,
-            kpps: Sample::of(of(open, |run| {
-                run.flooded.datagrams as f64 / run.flooded.seconds / 1e3
-            }))?,
-            cpu: Sample::of(of(open, |run| run.cpu))?,
-            closed_cpu: Sample::of(of(closed, |run| run.cpu))?,
-            sent: sum(|run| run.flooded.datagrams),
-            counted: drops.values().sum(),
-            drops,
-            kernel_drops: sum(|run| run.counters.kernel_drops()),
-            cookies: sum(|run| run.counters.cookies_sent),
-            resident_kib,
-            log_lines,
-        })
-    }
-
-    /// For whoever watches.
+    /// In a line of progress.
     pub(super) fn line(&self) -> String {
-        let Sample {
-            median, min, max, ..
-        } = &self.ratio;
-        format!("{}: keeps {median:.2} ({min:.2}–{max:.2})", self.kind)
+        format!(
+            "{}: keeps {}",
+            self.kind,
+            cell(self.kept().map(|it| spread(&it, 2)))
+        )
     }
 
-    fn cells(&self) -> [String; 11] {
-        let (first, last) = self.resident();
-        [
+    fn cells(&self) -> Vec<String> {
+        let [first, last] = self.resident();
+        let of = |runs: &[Run], figure, digits| format!("{:.digits$}", median(runs, figure));
+        let [closed_cpu, cpu] = [&self.closed, &self.open].map(|runs| median(runs, |run| run.cpu));
+        vec![
             self.kind.clone(),
-            format!(
-                "{:.2} ({:.2}–{:.2})",
-                self.ratio.median, self.ratio.min, self.ratio.max
-            ),
-            format!("{:.2}", self.closed_gbps.median),
-            format!("{:.2}", self.gbps.median),
-            format!("{:.1}", self.kpps.median),
+            cell(self.kept().map(|kept| spread(&kept, 2))),
+            of(&self.closed, |run| run.gbps, 2),
+            of(&self.open, |run| run.gbps, 2),
+            of(&self.open, |run| run.kpps, 1),
             format!("{:.1} %", self.reached() * 100.0),
-            self.kernel_drops.to_string(),
-            self.cookies.to_string(),
-            format!("{:.2}→{:.2}", self.closed_cpu.median, self.cpu.median),
+            self.sum(|run| run.counters.kernel_drops()).to_string(),
+            self.sum(|run| run.counters.cookies_sent).to_string(),
+            format!("{closed_cpu:.2}→{cpu:.2}"),
             format!("{first}→{last}"),
             self.log_lines.to_string(),
         ]
     }
 
-    fn reached(&self) -> f64 {
-        self.counted as f64 / self.sent.max(1) as f64
+    /// TCP throughput, daemon's port to closed port, within each pair.
+    fn kept(&self) -> Option<Sample> {
+        let gbps = |runs: &[Run]| runs.iter().map(|run| run.gbps).collect::<Vec<_>>();
+        Sample::of_ratios(&gbps(&self.open), &gbps(&self.closed))
     }
 
-    fn resident(&self) -> (u64, u64) {
-        let first = self.resident_kib.first().copied().unwrap_or(0);
-        (first, self.resident_kib.last().copied().unwrap_or(first))
+    /// The share of the flood that the daemon counted as dropped.
+    fn reached(&self) -> f64 {
+        let drops = |run: &Run| run.counters.inbound_drops().map(|(_, count)| count).sum();
+        self.sum(drops) as f64 / self.sum(|run| run.sent).max(1) as f64
+    }
+
+    fn sum(&self, count: fn(&Run) -> u64) -> u64 {
+        self.open.iter().map(count).sum()
+    }
+
+    fn resident(&self) -> [u64; 2] {
+        let ends = [self.resident_kib.first(), self.resident_kib.last()];
+        ends.map(|kib| kib.copied().unwrap_or_default())
     }
 
     fn failures(&self, kpps: f64) -> Vec<String> {
-        let (first, last) = self.resident();
-        let (kept, reached, sent) = (self.ratio.median, self.reached(), self.kpps.median);
-        let checks = [
-            (
-                kept < KEPT,
-                format!(
-                    "keeps {:.0} % of its throughput, not {:.0} %",
-                    kept * 1e2,
-                    KEPT * 1e2
-                ),
-            ),
-            (
-                reached < RECEIVED,
-                format!(
-                    "{:.1} % of it reached the daemon: inconclusive",
-                    reached * 1e2
-                ),
-            ),
-            (
-                sent < kpps * HELD,
-                format!("the generator sent {sent:.1} of {kpps:.1} kpps: inconclusive"),
-            ),
-            (
-                last > first + GROWTH_KIB,
-                format!("memory grew from {first} to {last} KiB"),
-            ),
-            (
-                self.log_lines > LOG_LINES,
-                format!("{} lines were logged", self.log_lines),
-            ),
-            (
-                self.brings_cookies && self.cookies == 0,
-                "no cookie reply was sent".to_owned(),
-            ),
-        ];
-        checks
-            .into_iter()
-            .filter_map(|(failed, why)| failed.then_some(why))
-            .collect()
+        let [first, last] = self.resident();
+        let (sent, log_lines) = (median(&self.open, |run| run.kpps), self.log_lines);
+        let kept = self.kept().map_or(0.0, |kept| kept.median * 1e2);
+        let reached = self.reached() * 1e2;
+        let mut failures = Vec::new();
+        let mut check = |passed: bool, why: String| {
+            if !passed {
+                failures.push(why);
+            }
+        };
+        let least = KEPT * 1e2;
+        check(
+            kept >= least,
+            format!("keeps {kept:.0} % of its throughput, not {least:.0} %"),
+        );
+        let why = format!("{reached:.1} % of it reached the daemon: inconclusive");
+        check(reached >= RECEIVED * 1e2, why);
+        let why = format!("the generator sent {sent:.1} of {kpps:.1} kpps: inconclusive");
+        check(sent >= kpps * HELD, why);
+        let why = format!("memory grew from {first} to {last} KiB");
+        check(last <= first + GROWTH_KIB, why);
+        check(
+            log_lines <= LOG_LINES,
+            format!("{log_lines} lines were logged"),
+        );
+        let has_cookies = !self.brings_cookies || self.sum(|run| run.counters.cookies_sent) > 0;
+        check(has_cookies, "no cookie reply was sent".to_owned());
+        failures
     }
+}
+
+fn median(runs: &[Run], figure: fn(&Run) -> f64) -> f64 {
+    Sample::of(runs.iter().map(figure).collect()).map_or(0.0, |sample| sample.median)
 }
 
 #[cfg(test)]
@@ -225,21 +196,22 @@ mod tests {
     use super::*;
 
     fn row(ratio: f64, counted: u64) -> Row {
-        let sample = |value: f64| Sample::of(vec![value]).expect("one value");
+        let mut run = Run {
+            gbps: 4.0,
+            kpps: 100.0,
+            sent: 1000,
+            ..Run::default()
+        };
+        let closed = vec![run.clone()];
+        run.gbps *= ratio;
+        run.counters.cookies_sent = 1;
+        let drops = &mut run.counters.drops;
+        drops.insert("inbound_malformed".to_owned(), counted);
         Row {
             kind: "noise".to_owned(),
             brings_cookies: true,
-            ratio: sample(ratio),
-            closed_gbps: sample(4.0),
-            gbps: sample(4.0),
-            kpps: sample(100.0),
-            cpu: sample(1.0),
-            closed_cpu: sample(1.0),
-            sent: 1000,
-            drops: BTreeMap::new(),
-            counted,
-            kernel_drops: 0,
-            cookies: 1,
+            closed,
+            open: vec![run],
             resident_kib: vec![9000, 9500],
             log_lines: 0,
         }
@@ -247,20 +219,19 @@ mod tests {
 
     #[test]
     fn a_row_passes_at_seventy_percent_if_the_flood_has_reached_the_daemon() {
-        assert!(row(0.7, 950).failures(100.0).is_empty());
-        assert_eq!(row(0.69, 950).failures(100.0).len(), 1);
-        assert_eq!(row(0.7, 949).failures(100.0).len(), 1);
-        assert_eq!(row(0.7, 950).failures(110.0).len(), 1);
-    }
-
-    #[test]
-    fn growth_a_log_flood_and_missing_cookies_are_failures() {
-        let failing = Row {
-            resident_kib: vec![9000, 9000 + GROWTH_KIB + 1],
-            log_lines: LOG_LINES + 1,
-            cookies: 0,
-            ..row(0.9, 1000)
-        };
+        let cases = [
+            (0.7, 950, 100.0, 0),
+            (0.69, 950, 100.0, 1),
+            (0.7, 949, 100.0, 1),
+        ];
+        for (ratio, counted, kpps, failures) in cases.into_iter().chain([(0.7, 950, 110.0, 1)]) {
+            let found = row(ratio, counted).failures(kpps);
+            assert_eq!(found.len(), failures, "{found:?}");
+        }
+        let mut failing = row(0.9, 1000);
+        failing.resident_kib.push(9000 + GROWTH_KIB + 1);
+        failing.log_lines = LOG_LINES + 1;
+        failing.open[0].counters.cookies_sent = 0;
         assert_eq!(failing.failures(100.0).len(), 3);
     }
 }

@@ -6,68 +6,78 @@ use serde::{Deserialize, Serialize};
 
 use crate::origin::Origin;
 use crate::plot::{BLUE, Figure, GREY, Line, Panel, Scale, VERMILION};
-use crate::speedtest::Speedtest;
-use crate::table;
+use crate::results::{Picture, Report};
+use crate::speedtest::{Run, Speedtest};
+use crate::table::{self, spread};
 
-/// Explains the tables.
-pub(crate) const LEGEND: &str = "Medians, and the lowest and the highest of the rounds; \"of\" gives the number \
+const LEGEND: &str = "Medians, and the lowest and the highest of the rounds; \"of\" gives the number \
     of rounds with the figure where not all have it. CPU time is that of both daemons. `*`: the generator set the \
     limit in a round.";
 
 /// A whole run.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Record {
-    pub(crate) origin: Origin,
+    pub(super) origin: Origin,
     /// Every point is measured once a round.
-    pub(crate) rounds: u32,
+    pub(super) rounds: u32,
     /// Counted seconds of a test.
-    pub(crate) secs: u32,
+    pub(super) secs: u32,
     /// A series for each point.
-    pub(crate) series: Vec<Series>,
+    pub(super) series: Vec<Series>,
 }
 
 /// Between two namespaces, on a veth that carries its datagrams whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Tunnel {
+pub(super) struct Tunnel {
     /// In bytes.
-    pub(crate) mtu: u32,
+    pub(super) mtu: u32,
     /// Of each daemon; all but one idle.
-    pub(crate) peers: u32,
+    pub(super) peers: u32,
 }
 
 /// WireGuard's usual MTU over Ethernet, and two daemons that know only each other.
-pub(crate) const USUAL: Tunnel = Tunnel {
+pub(super) const USUAL: Tunnel = Tunnel {
     mtu: 1_420,
     peers: 1,
 };
 
-/// One test in one tunnel. A round has no value where a figure does not apply, and no rate where more than 1 %
-/// was lost at any.
+impl Tunnel {
+    pub(super) const fn with_mtu(self, mtu: u32) -> Self {
+        Self { mtu, ..self }
+    }
+
+    pub(super) const fn with_peers(self, peers: u32) -> Self {
+        Self { peers, ..self }
+    }
+}
+
+/// One test in one tunnel. A round has no value where a figure does not apply, and no rate where more than 1 % was
+/// lost at any.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Series {
+pub(super) struct Series {
     #[serde(flatten)]
-    pub(crate) tunnel: Tunnel,
+    tunnel: Tunnel,
     /// The speed test's name of it.
-    pub(crate) test: String,
+    test: String,
     /// Payload that arrived.
-    pub(crate) gbps: Option<Sample>,
+    pub(super) gbps: Option<Sample>,
     /// UDP: the highest rate with at most 1 % loss.
-    pub(crate) kpps: Option<Sample>,
+    kpps: Option<Sample>,
     /// CPU seconds of both daemons for a gigabyte of payload.
-    pub(crate) cpu_s_per_gb: Option<Sample>,
+    cpu_s_per_gb: Option<Sample>,
     /// The most memory that one of the two daemons had, after all tests in this tunnel.
-    pub(crate) peak_memory_bytes: Option<Sample>,
+    peak_memory_bytes: Option<Sample>,
     /// UDP: rounds in which the generator, not loss, set the limit.
-    pub(crate) generator_limited: u32,
+    generator_limited: usize,
 }
 
 /// Something that cost grows with.
-pub(crate) struct Axis {
-    pub(crate) title: &'static str,
+struct Axis {
+    title: &'static str,
     /// With its unit.
     label: &'static str,
     /// The plot's file.
-    pub(crate) plot: &'static str,
+    plot: &'static str,
     scale: Scale,
     quantities: &'static [Quantity],
     /// Where a series lies on it; none where something else was varied.
@@ -89,7 +99,7 @@ const MEMORY: Quantity = ("peak MiB", 1, |series| {
 });
 
 /// All axes, in the order in which they are shown.
-pub(crate) const AXES: [Axis; 4] = [
+const AXES: [Axis; 4] = [
     Axis {
         title: "By packet size",
         label: "bytes of UDP payload",
@@ -130,18 +140,22 @@ impl Series {
     pub(super) fn of(tunnel: Tunnel, test: &str, rounds: &[Speedtest]) -> anyhow::Result<Self> {
         let runs = rounds.iter().map(|round| round.of(test));
         let runs = runs.collect::<anyhow::Result<Vec<_>>>()?;
+        let of = |of: fn(&Run) -> Option<f64>| {
+            let values = runs.iter().filter_map(|run| of(run));
+            Sample::of(values.collect())
+        };
+        let memory = rounds.iter().filter_map(|round| round.peak_memory_bytes);
         let limited = runs
             .iter()
             .filter(|run| run.generator_limited == Some(true));
-        let memory = rounds.iter().filter_map(|round| round.peak_memory_bytes);
         Ok(Self {
             tunnel,
             test: test.to_owned(),
-            gbps: Sample::of(runs.iter().filter_map(|run| run.gbps).collect()),
-            kpps: Sample::of(runs.iter().filter_map(|run| run.kpps).collect()),
-            cpu_s_per_gb: Sample::of(runs.iter().filter_map(|run| run.cpu_s_per_gb).collect()),
+            gbps: of(|run| run.gbps),
+            kpps: of(|run| run.kpps),
+            cpu_s_per_gb: of(|run| run.cpu_s_per_gb),
             peak_memory_bytes: Sample::of(memory.map(|bytes| bytes as f64).collect()),
-            generator_limited: limited.count() as u32,
+            generator_limited: limited.count(),
         })
     }
 
@@ -159,125 +173,115 @@ fn scaled(sample: Option<&Sample>, factor: f64) -> Option<Sample> {
     Sample::of(sample?.values.iter().map(|value| value * factor).collect())
 }
 
+impl Report for Record {
+    fn text(&self) -> String {
+        let (origin, rounds, secs) = (self.origin.paragraph(), self.rounds, self.secs);
+        let tables = AXES.iter().map(|axis| self.table(axis));
+        let tables = tables.collect::<String>();
+        format!(
+            "{origin}\n{rounds} interleaved rounds, {secs} s a test. {LEGEND} All peers busy one after the other: \
+             `make bench ARGS=peers`.\n{tables}"
+        )
+    }
+
+    fn pictures(&self) -> anyhow::Result<Vec<Picture>> {
+        let pictures = AXES
+            .iter()
+            .map(|axis| Picture::of(axis.plot, &self.figure(axis)));
+        pictures.collect()
+    }
+}
+
 impl Record {
     /// The series on an axis, from the lowest place on.
     fn along(&self, axis: &Axis) -> Vec<(u32, &Series)> {
-        let placed = self
-            .series
-            .iter()
-            .filter_map(|series| Some(((axis.place)(series)?, series)));
+        let series = self.series.iter();
+        let placed = series.filter_map(|series| Some(((axis.place)(series)?, series)));
         let mut along: Vec<_> = placed.collect();
         along.sort_by_key(|&(place, _)| place);
         along
     }
 
     /// The figures along an axis: a row for each place.
-    pub(crate) fn table(&self, axis: &Axis) -> String {
+    fn table(&self, axis: &Axis) -> String {
         let names = axis.quantities.iter().map(|(name, _, _)| *name);
-        let head = [axis.label]
-            .into_iter()
-            .chain(names)
-            .map(str::to_owned)
-            .collect();
-        let row = |(place, series): (u32, &Series)| {
+        let head: Vec<_> = [axis.label].into_iter().chain(names).collect();
+        let rows = self.along(axis).into_iter().map(|(place, series)| {
             let mark = if series.generator_limited > 0 {
                 "*"
             } else {
                 ""
             };
             let mtu = match series.tunnel.mtu {
-                mtu if axis.title == AXES[0].title && mtu != USUAL.mtu => format!(" (MTU {mtu})"),
+                mtu if axis.is_of_sizes() && mtu != USUAL.mtu => format!(" (MTU {mtu})"),
                 _ => String::new(),
             };
-            let figures = axis
-                .quantities
-                .iter()
-                .map(|quantity| self.cell(series, quantity));
-            [format!("{place}{mark}{mtu}")]
-                .into_iter()
-                .chain(figures)
-                .collect()
-        };
-        table::markdown(
-            [head]
-                .into_iter()
-                .chain(self.along(axis).into_iter().map(row))
-                .collect(),
-        )
+            let figures = axis.quantities.iter().map(|it| self.cell(series, it));
+            let place = format!("{place}{mark}{mtu}");
+            [place].into_iter().chain(figures).collect()
+        });
+        format!("\n### {}\n\n{}", axis.title, table::markdown(&head, rows))
     }
 
     fn cell(&self, series: &Series, (_, digits, of): &Quantity) -> String {
-        let Some(Sample {
-            median,
-            min,
-            max,
-            values,
-        }) = of(series)
-        else {
-            return table::cell(None::<f64>);
-        };
-        let rounds = match values.len() {
-            all if all == self.rounds as usize => String::new(),
-            some => format!("; {some} of {}", self.rounds),
-        };
-        format!("{median:.digits$} ({min:.digits$}–{max:.digits$}{rounds})")
+        table::cell(of(series).map(|sample| {
+            let shown = spread(&sample, *digits);
+            match sample.values.len() {
+                all if all == self.rounds as usize => shown,
+                some => shown.replace(')', &format!("; {some} of {})", self.rounds)),
+            }
+        }))
     }
 
     /// A panel for each quantity along an axis.
-    pub(crate) fn figure(&self, axis: &Axis) -> Figure {
+    fn figure(&self, axis: &Axis) -> Figure {
         let along = self.along(axis);
         // Sizes are joined where they went through the same tunnel.
-        let is_joined =
-            |series: &Series, mtu: u32| axis.title != AXES[0].title || series.tunnel.mtu == mtu;
+        let is_of = |series: &Series, mtu| !axis.is_of_sizes() || series.tunnel.mtu == mtu;
         let mut mtus: Vec<_> = along.iter().map(|(_, series)| series.tunnel.mtu).collect();
         mtus.sort_unstable();
         mtus.dedup();
-        if axis.title != AXES[0].title {
-            mtus.truncate(1);
-        }
-        let lines = |of: fn(&Series) -> Option<Sample>| {
-            let of_mtu = |(&mtu, colour): (&u32, RGBColor)| {
-                let own = along
+        mtus.truncate(if axis.is_of_sizes() { 2 } else { 1 });
+        let lines = |of: fn(&Series) -> Option<Sample>, mtu, colour: RGBColor| {
+            let own = along.iter().filter(|(_, series)| is_of(series, mtu));
+            let own = own.filter_map(|(place, series)| Some((f64::from(*place), of(series)?)));
+            let own: Vec<_> = own.collect();
+            let line = |name, colour, value: fn(&Sample) -> f64| Line {
+                name,
+                colour,
+                points: own
                     .iter()
-                    .filter(move |(_, series)| is_joined(series, mtu));
-                let own: Vec<_> = own
-                    .filter_map(|(place, series)| Some((f64::from(*place), of(series)?)))
-                    .collect();
-                let name = if mtus.len() > 1 {
-                    format!("MTU {mtu}")
-                } else {
-                    String::new()
-                };
-                let line = |name, colour, value: fn(&Sample) -> f64| Line {
-                    name,
-                    colour,
-                    points: own
-                        .iter()
-                        .map(|(place, sample)| (*place, value(sample)))
-                        .collect(),
-                };
-                // The range first: the median is drawn over it.
-                [
-                    line(String::new(), GREY, |sample| sample.min),
-                    line(String::new(), GREY, |sample| sample.max),
-                    line(name, colour, |sample| sample.median),
-                ]
+                    .map(|(place, sample)| (*place, value(sample)))
+                    .collect(),
             };
-            mtus.iter()
-                .zip([BLUE, VERMILION])
-                .flat_map(of_mtu)
-                .collect()
+            let is_named = mtus.len() > 1;
+            let name = if is_named {
+                format!("MTU {mtu}")
+            } else {
+                String::new()
+            };
+            // The range first: the median is drawn over it.
+            [
+                line(String::new(), GREY, |sample| sample.min),
+                line(String::new(), GREY, |sample| sample.max),
+                line(name, colour, |sample| sample.median),
+            ]
         };
-        let panel = |&(name, _, of): &Quantity| Panel {
-            y_label: name.to_owned(),
-            scale: Scale::Linear,
-            lines: lines(of),
+        let panel = |&(name, _, of): &Quantity| {
+            let mtus = mtus.iter().zip([BLUE, VERMILION]);
+            Panel {
+                y_label: name.to_owned(),
+                scale: Scale::Linear,
+                lines: mtus
+                    .flat_map(|(&mtu, colour)| lines(of, mtu, colour))
+                    .collect(),
+            }
         };
-        let origin = self.origin.line();
         Figure {
             title: format!("{}: how cost grows", axis.title),
             subtitle: format!(
-                "{origin} · {} rounds: medians; grey: lowest and highest",
+                "{} · {} rounds: medians; grey: lowest and highest",
+                self.origin.line(),
                 self.rounds
             ),
             x_label: axis.label.to_owned(),
@@ -288,72 +292,52 @@ impl Record {
     }
 }
 
+impl Axis {
+    /// Points on this one may differ in their MTU, too.
+    fn is_of_sizes(&self) -> bool {
+        self.title == AXES[0].title
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plot;
 
     #[test]
     fn a_series_lies_on_the_axes_that_it_varies_and_is_drawn_there() {
         let sample = |value| Sample::of(vec![value, value]);
-        let series = |mtu, peers, test: &str| Series {
-            tunnel: Tunnel { mtu, peers },
+        let series = |(tunnel, test): (Tunnel, &str)| Series {
+            tunnel,
             test: test.to_owned(),
             gbps: sample(6.0),
             kpps: sample(300.0),
             cpu_s_per_gb: sample(2.0),
             peak_memory_bytes: sample(1_048_576.0),
-            generator_limited: u32::from(test == "udp-64"),
+            generator_limited: usize::from(test == "udp-64"),
         };
         let points = [
-            (1_420, 1, "tcp-1"),
-            (1_420, 1, "tcp-4"),
-            (1_420, 100, "tcp-1"),
-            (8_920, 1, "tcp-1"),
-            (1_420, 1, "udp-64"),
-            (8_920, 1, "udp-8192"),
+            (USUAL, "tcp-1"),
+            (USUAL, "tcp-4"),
+            (USUAL.with_peers(100), "tcp-1"),
+            (USUAL.with_mtu(8_920), "tcp-1"),
+            (USUAL, "udp-64"),
+            (USUAL.with_mtu(8_920), "udp-8192"),
         ];
         let record = Record {
             origin: Origin::of_this_run(Vec::new()),
             rounds: 2,
             secs: 1,
-            series: points
-                .map(|(mtu, peers, test)| series(mtu, peers, test))
-                .into(),
+            series: points.map(series).into(),
         };
         let places = AXES.each_ref().map(|axis| {
-            record
-                .along(axis)
-                .iter()
-                .map(|(place, _)| *place)
-                .collect::<Vec<_>>()
+            let along = record.along(axis).into_iter();
+            along.map(|(place, _)| place).collect::<Vec<_>>()
         });
-        assert_eq!(
-            places,
-            [
-                vec![64, 8_192],
-                vec![1, 4],
-                vec![1, 100],
-                vec![1_420, 8_920]
-            ]
-        );
-        let table = record.table(&AXES[0]);
-        assert!(
-            table.contains("| 64*  ") && table.contains("| 8192 (MTU 8920) "),
-            "{table}"
-        );
-        assert!(
-            table.contains("128 (128–128)"),
-            "CPU time for a packet: {table}"
-        );
-        for axis in &AXES {
-            let svg = plot::svg(&record.figure(axis)).unwrap();
-            assert!(
-                axis.quantities
-                    .iter()
-                    .all(|(name, _, _)| svg.contains(name))
-                    && !svg.contains("NaN")
-            );
+        assert_eq!(places, [[64, 8_192], [1, 4], [1, 100], [1_420, 8_920]]);
+        let text = record.text();
+        for shown in ["| 64*  ", "| 8192 (MTU 8920) ", "128 (128–128)"] {
+            assert!(text.contains(shown), "{shown}: {text}");
         }
+        assert_eq!(record.pictures().unwrap().len(), 4);
     }
 }

@@ -1,122 +1,106 @@
 //! The claims that the design is founded on, measured again.
 
 use std::ops::RangeInclusive;
+use std::path::Path;
 
+use super::contrast::{self, Contrast};
 use super::profile::{self, Profile};
-use super::tunnel::{self, Contrast};
-use super::{Page, table};
-use crate::packets::{self, record::Method};
-use crate::speedtest::Speedtest;
+use crate::packets::{self, Method};
+use crate::results;
+use crate::speedtest::{self, Speedtest};
+use crate::table;
 
 /// Sizes at which the rate of plain `send_to` is said to be the same.
 const FLAT: RangeInclusive<usize> = 2..=256;
 /// The number of packets that is said to be in a batch.
 const IN_A_BATCH: RangeInclusive<usize> = 10..=20;
 
-pub(super) fn section(page: &mut Page) -> anyhow::Result<()> {
-    let speedtest: Option<Speedtest> = page.load(tunnel::FILE)?;
-    let profile: Option<Profile> = page.load(profile::FILE)?;
-    let rates: Option<packets::record::Record> = page.load(packets::FILE)?;
-    let mut claims = Vec::new();
-    for (file, how) in tunnel::CONTRASTS {
-        let contrast: Option<Contrast> = page.load(file)?;
+pub(super) fn section(directory: &Path) -> anyhow::Result<String> {
+    let speedtest: Option<Speedtest> = results::load(&directory.join(speedtest::FILE))?;
+    let profile: Option<Profile> = results::load(&directory.join(profile::FILE))?;
+    let rates: Option<packets::Record> = results::load(&directory.join(packets::FILE))?;
+    let mut rows = Vec::new();
+    let mut claim = |claim: &str, published: &str, here: Option<String>| {
+        let here = here.unwrap_or_else(|| "no result yet".to_owned());
+        rows.push(vec![claim.to_owned(), published.to_owned(), here]);
+    };
+    for (file, how) in contrast::FILES {
+        let contrast: Option<Contrast> = results::load(&directory.join(file))?;
         let here = contrast.as_ref().and_then(gain);
-        claims.push((format!("gain: {how}"), "about +60 %", here));
+        claim(&format!("gain: {how}"), "about +60 %", here);
     }
-    let sending = profile.as_ref().map(sending);
-    let [sender, both] = sending.map_or([None, None], |shares| shares.map(Some));
-    claims.extend([
-        (
-            "CPU share of `udp(v6)_sendmsg`, sender".to_owned(),
-            "34 % → 16 %",
-            sender,
-        ),
-        ("the same of both daemons".to_owned(), "", both),
-        (
-            "stack buffers and copies out of them".to_owned(),
-            "< 10 % of CPU time",
-            profile.as_ref().map(copies),
-        ),
-        (
-            "packets in a UDP send, upload".to_owned(),
-            "10 to 20",
-            speedtest.as_ref().and_then(batches),
-        ),
-        (
-            "one core's rate by `send_to`".to_owned(),
-            "450 kpps, 2 to 256 B",
-            rates.as_ref().and_then(flatness),
-        ),
-    ]);
-    let rows = claims.into_iter().map(|(what, published, here)| {
-        [
-            what,
-            published.to_owned(),
-            here.unwrap_or_else(|| "no result yet".to_owned()),
-        ]
-    });
-    let table = table(["claim", "published", "here"], rows);
-    page.text += &format!(
+    claim(
+        "CPU share of `udp(v6)_sendmsg`, sender",
+        "34 % → 16 %",
+        profile
+            .as_ref()
+            .map(|it| it.change(|side| side.sender().udp_sendmsg)),
+    );
+    claim(
+        "the same of both daemons",
+        "",
+        profile.as_ref().map(sending),
+    );
+    claim(
+        "stack buffers and copies out of them",
+        "< 10 % of CPU time",
+        profile.as_ref().map(copies),
+    );
+    claim(
+        "packets in a UDP send, upload",
+        "10 to 20",
+        speedtest.as_ref().and_then(batches),
+    );
+    claim(
+        "one core's rate by `send_to`",
+        "450 kpps, 2 to 256 B",
+        rates.as_ref().and_then(flatness),
+    );
+    let table = table::markdown(&["claim", "published", "here"], rows);
+    Ok(format!(
         "\n## Founding claims reproduced\n\n`make report`, from the results of `make speedtest-results`, \
          `make profile-results` and `make packet-rate` below. Published\nfigures are of another program on other \
          machines.\n\n{table}"
-    );
-    Ok(())
+    ))
 }
 
 fn gain(contrast: &Contrast) -> Option<String> {
     let (with, without, ratio) = contrast.gain()?;
-    let percent = |ratio: f64| (ratio - 1.0) * 100.0;
-    let (median, min, max) = (
-        percent(ratio.median),
-        percent(ratio.min),
-        percent(ratio.max),
-    );
+    let [median, min, max] = [ratio.median, ratio.min, ratio.max].map(|it| (it - 1.0) * 100.0);
     Some(format!(
         "{median:+.0} % ({min:+.0} to {max:+.0} %), {without:.1} → {with:.1} Gbit/s"
     ))
 }
 
-/// Of the sender, and of both daemons.
-fn sending(Profile { gso, no_gso, .. }: &Profile) -> [String; 2] {
-    let shares =
-        |before: f64, after: f64| format!("{:.0} % → {:.0} %", before * 100.0, after * 100.0);
-    let mut both = shares(no_gso.all.udp_sendmsg, gso.all.udp_sendmsg);
-    if let Some((from, to)) = no_gso.sends_per_gb.zip(gso.sends_per_gb) {
-        both += &format!("; sends for a GB {from:.0} → {to:.0}");
+fn sending(profile: &Profile) -> String {
+    let both = profile.change(|side| side.all.udp_sendmsg);
+    let (from, to) = (profile.no_gso.sends_per_gb, profile.gso.sends_per_gb);
+    match from.zip(to) {
+        Some((from, to)) => format!("{both}; sends for a GB {from:.0} → {to:.0}"),
+        None => both,
     }
-    [
-        shares(no_gso.sender().udp_sendmsg, gso.sender().udp_sendmsg),
-        both,
-    ]
 }
 
 /// The copies into the buffer count, too: they cannot be separated.
 fn copies(profile: &Profile) -> String {
-    format!(
-        "≤ {:.1} % of the sender, with copies into them",
-        profile.gso.sender().copies() * 100.0
-    )
+    let percent = profile.gso.sender().copies() * 100.0;
+    format!("≤ {percent:.1} % of the sender, with copies into them")
 }
 
 fn batches(speedtest: &Speedtest) -> Option<String> {
-    let sends = &tunnel::upload(speedtest)?.segments_per_send;
+    let sends = &speedtest.upload()?.segments_per_send;
     let percent = |range| Some(sends.share(&range)? * 100.0);
-    let (within, above) = (
-        percent(IN_A_BATCH)?,
-        percent(IN_A_BATCH.end() + 1..=usize::MAX)?,
-    );
+    let above = percent(IN_A_BATCH.end() + 1..=usize::MAX)?;
+    let (median, within) = (sends.median()?, percent(IN_A_BATCH)?);
     Some(format!(
-        "median {}; {within:.0} % carry 10 to 20, {above:.0} % more",
-        sends.median()?
+        "median {median}; {within:.0} % carry 10 to 20, {above:.0} % more"
     ))
 }
 
-fn flatness(rates: &packets::record::Record) -> Option<String> {
-    let sizes = rates.sizes().into_iter().filter(|size| FLAT.contains(size));
-    let kpps: Vec<_> = sizes
-        .filter_map(|size| rates.kpps(Method::SendTo, size))
-        .collect();
+fn flatness(rates: &packets::Record) -> Option<String> {
+    let rates = rates.kpps(Method::SendTo).into_iter();
+    let rates = rates.filter(|(size, _)| FLAT.contains(size));
+    let kpps: Vec<_> = rates.filter_map(|(_, kpps)| kpps).collect();
     let lowest = kpps.iter().copied().reduce(f64::min)?;
     let highest = kpps.iter().copied().reduce(f64::max)?;
     let apart = (highest / lowest - 1.0) * 100.0;

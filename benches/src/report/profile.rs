@@ -2,19 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
-use super::{Page, table};
 use crate::origin::Origin;
-use crate::table::number;
+use crate::results::Report;
+use crate::table::{self, number, percent};
 
 pub(super) const FILE: &str = "profile.json";
-const FLAME_GRAPH: &str = "flamegraph-gso.svg";
 /// The event loop's thread.
 const EVENT_LOOP: &str = "tunnel";
 
 /// `profile.json`, as far as it is shown; `perf/README.md` explains the figures.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Profile {
     origin: Origin,
     pub(super) gso: Side,
@@ -23,7 +22,7 @@ pub(super) struct Profile {
 }
 
 /// Both daemons in one configuration.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Side {
     event: String,
     pub(super) sends_per_gb: Option<f64>,
@@ -33,7 +32,7 @@ pub(super) struct Side {
 }
 
 /// Shares of all samples of one daemon, or of both, from 0 to 1.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Part {
     samples: u64,
     groups: BTreeMap<String, f64>,
@@ -48,49 +47,44 @@ loop's copies outside of the kernel are those of packets into the stack buffer a
 received packets, into the writer's batch. Sends are those of both daemons.
 ";
 
-pub(super) fn section(page: &mut Page) -> anyhow::Result<()> {
-    let (title, command) = ("Where the CPU time goes", "make profile-results");
-    page.section(title, command, FILE, |page, profile: &Profile| {
-        let Profile {
+impl Report for Profile {
+    fn text(&self) -> String {
+        let Self {
             origin,
             gso,
             no_gso,
-        } = profile;
-        let mut text = format!(
-            "{}\nTCP through the tunnel, {} samples of `{}` with GSO, {} without.\n\n{}{LEGEND}",
+        } = self;
+        format!(
+            "{}\nTCP through the tunnel, {} samples of `{}` with GSO, {} without.\n\n{}{LEGEND}\n\
+             ![Both daemons with GSO, as a flame graph](results/flamegraph-gso.svg)\n",
             origin.paragraph(),
             gso.all.samples,
             gso.event,
             no_gso.all.samples,
-            profile.table()
-        );
-        if page.results.join(FLAME_GRAPH).exists() {
-            text +=
-                &format!("\n![Both daemons with GSO, as a flame graph](results/{FLAME_GRAPH})\n");
-        }
-        Ok(text)
-    })
+            self.table()
+        )
+    }
 }
 
 impl Profile {
+    /// A share without GSO, and with it.
+    pub(super) fn change(&self, share: fn(&Side) -> f64) -> String {
+        let [before, after] = [&self.no_gso, &self.gso].map(|side| share(side) * 100.0);
+        format!("{before:.0} % → {after:.0} %")
+    }
+
     fn table(&self) -> String {
-        let [gso, no_gso] = [&self.gso, &self.no_gso];
-        let parts = [
-            &gso.daemons[0],
-            &gso.daemons[1],
-            &no_gso.daemons[0],
-            &no_gso.daemons[1],
-        ];
+        let sides = [&self.gso, &self.no_gso];
         let row = |name: &str, share: &dyn Fn(&Part) -> Option<f64>| {
-            let percent = |part| number(share(part).map(|share| share * 100.0), 1);
-            let [a, b, c, d] = parts.map(percent);
-            [name.to_owned(), a, b, c, d]
+            let parts = sides.iter().flat_map(|side| &side.daemons);
+            let shares = parts.map(|part| percent(share(part)));
+            [name.to_owned()].into_iter().chain(shares).collect()
         };
-        let mut names: Vec<_> = gso.all.groups.iter().collect();
-        names.sort_by(|a, b| b.1.total_cmp(a.1));
-        let mut rows: Vec<_> = names
-            .into_iter()
-            .map(|(name, _)| row(name, &|part| part.groups.get(name).copied()))
+        let mut groups: Vec<_> = self.gso.all.groups.iter().collect();
+        groups.sort_by(|a, b| b.1.total_cmp(a.1));
+        let groups = groups.into_iter().map(|(name, _)| name);
+        let mut rows: Vec<Vec<String>> = groups
+            .map(|name| row(name, &|part| part.groups.get(name).copied()))
             .collect();
         rows.push(row("*below `udp(v6)_sendmsg`*", &|part| {
             Some(part.udp_sendmsg)
@@ -98,19 +92,20 @@ impl Profile {
         rows.push(row("*the event loop's copies*", &|part| {
             Some(part.copies())
         }));
-        let sends = [gso, no_gso].map(|side| number(side.sends_per_gb, 0));
-        let [of_gso, of_no_gso] = sends;
-        rows.push(["*sends for a GB*", &of_gso, "–", &of_no_gso, "–"].map(str::to_owned));
-        table(
-            [
-                "% of CPU time",
-                "GSO: sender",
-                "receiver",
-                "no GSO: sender",
-                "receiver",
-            ],
-            rows,
-        )
+        let [gso, no_gso] = sides.map(|side| number(side.sends_per_gb, 0));
+        rows.push(
+            ["*sends for a GB*", &gso, "–", &no_gso, "–"]
+                .map(str::to_owned)
+                .into(),
+        );
+        let head = [
+            "% of CPU time",
+            "GSO: sender",
+            "receiver",
+            "no GSO: sender",
+            "receiver",
+        ];
+        table::markdown(&head, rows)
     }
 }
 

@@ -1,18 +1,17 @@
 //! Changes of the hub and of the cables while the load runs.
 
-use std::fmt::Write as _;
+use std::fmt;
 use std::io::Write as _;
 use std::process::Stdio;
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use base64::{Engine as _, prelude::BASE64_STANDARD};
 use convoy_lab::wireguard::End;
 use serde::{Deserialize, Serialize};
 
-use super::bed::{Bed, CABLE, PORT, SPOKES};
-use super::flow::Load;
+use super::hub::{CABLE, Hub, PORT, SPOKES};
+use super::streams::Load;
 
 /// Each minute has one event of every kind, at these seconds of it.
 const SECONDS: [(u64, Kind); 3] = [(10, Kind::Port), (30, Kind::Flap), (50, Kind::Syncconf)];
@@ -32,7 +31,7 @@ pub(super) enum Kind {
     Port,
     /// The cable of a spoke is out.
     Flap,
-    /// `wg syncconf` takes a peer from the hub and gives it back.
+    /// `wg syncconf` removes a peer from the hub and restores it.
     Syncconf,
 }
 
@@ -58,58 +57,60 @@ impl Kind {
     }
 }
 
-/// The second, the kind and the spoke, counted from 0, of each event in a run of `secs` seconds; another spoke
-/// is concerned in each minute.
-pub(super) fn schedule(secs: u64) -> Vec<(u64, Kind, usize)> {
-    let events = (0..=secs / 60).flat_map(|minute| {
-        SECONDS.map(move |(second, kind)| {
-            // A spoke does not lose its cable and its sessions in the same minute.
-            let shift = u64::from(kind == Kind::Syncconf) * SPOKES.len() as u64 / 2;
-            let spoke = (minute + shift) % SPOKES.len() as u64;
-            (minute * 60 + second, kind, spoke as usize)
-        })
-    });
-    events.filter(|(at, _, _)| at + LAST < secs).collect()
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:7.1} s  {}", self.from_s, self.kind.name())?;
+        if let Some(spoke) = self.spoke {
+            write!(f, ", spoke {spoke}")?;
+        }
+        match &self.error {
+            Some(error) => write!(f, " failed: {error}"),
+            None => Ok(()),
+        }
+    }
 }
 
 /// Makes every change in its time, until the load ends.
-pub(super) fn carry_out(bed: &Bed, load: &Load, secs: u64) -> Vec<Event> {
+pub(super) fn carry_out(hub: &Hub, load: &Load, secs: u64) -> Vec<Event> {
     let mut events = Vec::new();
     let mut port = PORT;
-    for (at, kind, spoke) in schedule(secs) {
-        while load.now() < at as f64 {
-            load.sleep_until((at as f64).min(load.now() + 0.25));
-            if load.has_ended() {
-                return events;
-            }
+    for (at, kind, number) in schedule(secs) {
+        if !load.continues_until(at as f64) {
+            break;
         }
         let from_s = load.now();
         let outcome = match kind {
             Kind::Port => {
                 port = PORT + (port + 1 - PORT) % PORTS;
-                change_port(&bed.hub, port)
+                change_port(&hub.hub, port)
             }
-            Kind::Flap => flap(&bed.spokes[spoke]),
-            Kind::Syncconf => syncconf(&bed.hub, port, spoke, 25 + (at / 60 % 2) as u16),
+            Kind::Flap => flap(&hub.spokes[number]),
+            Kind::Syncconf => syncconf(&hub.hub, &hub.spokes[number]),
         };
         let event = Event {
             from_s,
             until_s: load.now(),
             kind,
-            spoke: (kind != Kind::Port).then_some(SPOKES[spoke]),
+            spoke: (kind != Kind::Port).then_some(SPOKES[number]),
             error: outcome.err().map(|error| format!("{error:#}")),
         };
-        let spoke = event
-            .spoke
-            .map_or(String::new(), |spoke| format!(", spoke {spoke}"));
-        let failed = event
-            .error
-            .as_ref()
-            .map_or(String::new(), |error| format!(" failed: {error}"));
-        println!("{from_s:7.1} s  {}{spoke}{failed}", kind.name());
+        println!("{event}");
         events.push(event);
     }
     events
+}
+
+/// The second, the kind and the spoke, counted from 0, of each event; each minute concerns another spoke.
+fn schedule(secs: u64) -> impl Iterator<Item = (u64, Kind, usize)> {
+    let events = (0..=secs / 60).flat_map(|minute| {
+        SECONDS.map(move |(second, kind)| {
+            // A spoke does not lose its cable and its sessions in the same minute.
+            let shift = if kind == Kind::Syncconf { 2 } else { 0 };
+            let spoke = (minute as usize + shift) % SPOKES.len();
+            (minute * 60 + second, kind, spoke)
+        })
+    });
+    events.filter(move |(at, _, _)| at + LAST < secs)
 }
 
 /// Makes the hub listen on another port; the spokes hear from it there, and follow.
@@ -118,52 +119,34 @@ fn change_port(hub: &End, port: u16) -> anyhow::Result<()> {
     Ok(hub.daemon.wait_until_listening(port)?)
 }
 
-/// Takes the cable of a spoke out and puts it back.
+/// Unplugs the cable of a spoke for a while.
 fn flap(spoke: &End) -> anyhow::Result<()> {
     spoke.namespace.link().set_down(CABLE)?;
     thread::sleep(OUTAGE);
     Ok(spoke.namespace.link().set_up(CABLE)?)
 }
 
-/// Takes a peer from the hub by `wg syncconf`, and gives it back by another; the keepalive interval of all
-/// peers changes with it.
-fn syncconf(hub: &End, port: u16, spoke: usize, keepalive: u16) -> anyhow::Result<()> {
-    let sync = |without| {
-        let text = configuration(hub, port, keepalive, without);
-        wg(hub, "syncconf", &["/dev/stdin"], &text).map(drop)
-    };
-    sync(Some(spoke))?;
+/// Removes a peer from the hub and restores it.
+fn syncconf(hub: &End, peer: &End) -> anyhow::Result<()> {
+    let with = wg(hub, "showconf", &[], "")?;
+    let key = peer.keys.public_base64();
+    let sections = with
+        .split("[Peer]")
+        .filter(|section| !section.contains(&key));
+    let without = sections.collect::<Vec<_>>().join("[Peer]");
+    wg(hub, "syncconf", &["/dev/stdin"], &without)?;
     thread::sleep(ABSENCE);
-    sync(None)
+    wg(hub, "syncconf", &["/dev/stdin"], &with)?;
+    Ok(())
 }
 
-/// The output of `wg show IFACE latest-handshakes` at the hub.
-pub(super) fn latest_handshakes(hub: &End) -> anyhow::Result<String> {
-    wg(hub, "show", &["latest-handshakes"], "")
-}
-
-/// A configuration as of wg(8).
-fn configuration(hub: &End, port: u16, keepalive: u16, without: Option<usize>) -> String {
-    let key = BASE64_STANDARD.encode(hub.config.private_key);
-    let mut text = format!("[Interface]\nPrivateKey = {key}\nListenPort = {port}\n");
-    let peers = hub.config.peers.iter().enumerate();
-    for (_, peer) in peers.filter(|(number, _)| Some(*number) != without) {
-        let key = BASE64_STANDARD.encode(peer.public_key);
-        let allowed = peer.allowed_ips.join(", ");
-        // Writing into a string does not fail.
-        let _ = writeln!(
-            text,
-            "[Peer]\nPublicKey = {key}\nAllowedIPs = {allowed}\nPersistentKeepalive = {keepalive}"
-        );
-        if let Some(endpoint) = peer.endpoint {
-            let _ = writeln!(text, "Endpoint = {endpoint}");
-        }
-    }
-    text
-}
-
-/// Runs `wg COMMAND IFACE` at the hub and returns what it printed.
-fn wg(hub: &End, command: &str, arguments: &[&str], input: &str) -> anyhow::Result<String> {
+/// Runs `wg COMMAND IFACE` at the hub and returns its output.
+pub(super) fn wg(
+    hub: &End,
+    command: &str,
+    arguments: &[&str],
+    input: &str,
+) -> anyhow::Result<String> {
     let mut child = hub
         .namespace
         .command("wg")
@@ -188,19 +171,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_minute_has_every_kind_once_and_every_spoke_is_concerned() {
-        let schedule = schedule(600);
-        assert_eq!(schedule.len(), 30);
+    fn each_minute_has_every_kind_once_and_no_event_is_shortly_before_the_end() {
         for (_, kind) in SECONDS {
-            let of_kind: Vec<_> = schedule.iter().filter(|(_, it, _)| *it == kind).collect();
+            let of_kind: Vec<_> = schedule(600).filter(|(_, it, _)| *it == kind).collect();
             assert!(of_kind.iter().map(|(at, _, _)| at / 60).eq(0..10));
             assert!((0..4).all(|spoke| of_kind.iter().any(|(_, _, it)| *it == spoke)));
         }
-    }
-
-    #[test]
-    fn no_event_begins_shortly_before_the_end() {
-        let count = |secs| schedule(secs).len();
-        assert_eq!((count(38), count(39), count(71)), (1, 2, 3));
+        assert_eq!([38, 39, 71].map(|secs| schedule(secs).count()), [1, 2, 3]);
     }
 }

@@ -1,24 +1,24 @@
 //! A look at every daemon each second, and round trips beside the load.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
-use std::sync::{Mutex, PoisonError};
+use std::net::IpAddr;
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
-use convoy_lab::Namespace;
-use convoy_lab::measure::{self, Counters, log_tail, process};
+use anyhow::Context as _;
+use convoy_lab::Pid;
+use convoy_lab::measure::{self, Counters, Ends, log_tail, process};
 use convoy_lab::traffic::{Agent, LatencyReport};
+use convoy_lab::wireguard::End;
 
-use super::bed::{Bed, SPOKES};
-use super::events;
-use super::flow::Load;
-use super::record::{Handshake, Latency, Sample};
+use super::events::wg;
+use super::hub::{Hub, SPOKES};
+use super::record::{Handshake, Sample};
+use super::streams::Load;
 use crate::AGENT;
 
 /// Seconds between two looks at the handshakes, of which there is at most one in five.
 const HANDSHAKES_EVERY: u64 = 4;
-/// Seconds between two lines for whoever watches.
+/// Seconds between two lines of progress.
 const LINE_EVERY: u64 = 10;
 /// The part of a second in which probes are sent, one every 10 ms: the last must be back by its end.
 const PROBING: Duration = Duration::from_millis(900);
@@ -33,129 +33,134 @@ pub(super) struct Seen {
 }
 
 /// Samples for `secs` seconds, or until a daemon ends.
-pub(super) fn watch(bed: &Bed, load: &Load, probes: &Probes, secs: u64) -> anyhow::Result<Seen> {
-    let keys = bed.spokes.iter().map(|spoke| spoke.keys.public_base64());
-    let keys: Vec<_> = SPOKES.into_iter().zip(keys).collect();
+pub(super) fn watch(hub: &Hub, load: &Load, secs: u64) -> anyhow::Result<Seen> {
     let mut seen = Seen::default();
-    let mut earlier = Reading::of(bed, load)?;
+    let mut earlier = Reading::of(hub, load)?;
     for second in 1..=secs {
         load.sleep_until(second as f64);
-        let sampled = Reading::of(bed, load).and_then(|now| Ok((now.since(&earlier, bed)?, now)));
-        match sampled {
-            Ok((sample, now)) => {
-                seen.samples.push(sample);
-                earlier = now;
-            }
+        let now = match Reading::of(hub, load) {
+            Ok(now) => now,
             Err(error) => {
                 seen.death = Some(format!("{error:#}"));
                 break;
             }
+        };
+        let sample = now.since(&earlier, hub);
+        if second % LINE_EVERY == 0 {
+            println!(
+                "{:7.1} s  up {:.0} down {:.0} Mbit/s  RSS {} KiB  {} descriptors",
+                sample.at_s,
+                sample.up_mbps,
+                sample.down_mbps,
+                sample.rss_kib[0],
+                sample.descriptors[0]
+            );
         }
         if second % HANDSHAKES_EVERY == 0 {
-            match events::latest_handshakes(&bed.hub) {
-                Ok(shown) => take_handshakes(&mut seen.handshakes, &shown, &keys),
+            match wg(&hub.hub, "show", &["latest-handshakes"], "") {
+                Ok(shown) => take_handshakes(&mut seen.handshakes, &shown, &keys(hub)),
                 // The hub has just ended: the next look tells more.
                 Err(error) => seen.death = Some(format!("hub: {error:#}")),
             }
         }
-        if second % LINE_EVERY == 0 {
-            print_line(seen.samples.last(), probes.of(second.saturating_sub(2)));
-        }
-    }
-    for (second, sample) in (0..).zip(&mut seen.samples) {
-        sample.latency = probes.of(second);
+        seen.samples.push(sample);
+        earlier = now;
     }
     Ok(seen)
 }
 
-/// All that is read at one moment.
+/// Everything that is read at one moment.
 struct Reading {
     at_s: f64,
     arrived: [u64; 2],
-    /// By daemon: its use of the machine, its CPU seconds, its counters.
-    daemons: Vec<(process::Usage, f64, Counters)>,
+    daemons: Vec<Daemon>,
     /// CPU seconds of all programs, and of this one.
     busy_s: f64,
     own_s: f64,
 }
 
+struct Daemon {
+    usage: process::Usage,
+    cpu_s: f64,
+    counters: Counters,
+}
+
 impl Reading {
     /// Fails when a daemon has ended, with the end of its log.
-    fn of(bed: &Bed, load: &Load) -> anyhow::Result<Self> {
+    fn of(hub: &Hub, load: &Load) -> anyhow::Result<Self> {
         let (at_s, arrived) = (load.now(), load.arrived());
-        let read = |end: &_| {
-            let convoy_lab::wireguard::End { daemon, .. } = end;
-            // Usage first, so that the request for counters is not among the descriptors.
-            let usage = process::usage(daemon.pid())?;
-            let cpu_s = process::cpu_time(daemon.pid())?.as_secs_f64();
-            let counters = measure::counters(daemon)?.context("the daemon is not convoy")?;
-            anyhow::Ok((usage, cpu_s, counters))
-        };
-        let daemons = bed
-            .ends()
-            .map(|end| read(end).with_context(|| log_tail(end)));
+        let daemons = hub
+            .daemons()
+            .map(|end| Daemon::read(end).with_context(|| log_tail(end)));
         Ok(Self {
             at_s,
             arrived,
             daemons: daemons.collect::<Result<_, _>>()?,
             busy_s: process::machine_busy()?.as_secs_f64(),
-            own_s: process::cpu_time(convoy_lab::Pid::this())?.as_secs_f64(),
+            own_s: process::cpu_time(Pid::this())?.as_secs_f64(),
         })
     }
 
-    fn since(&self, earlier: &Self, bed: &Bed) -> anyhow::Result<Sample> {
+    fn since(&self, earlier: &Self, hub: &Hub) -> Sample {
         let seconds = self.at_s - earlier.at_s;
         let mbps = |way: usize| {
             let bytes = self.arrived[way] - earlier.arrived[way];
             rounded(bytes as f64 * 8.0 / 1e6 / seconds, 1e1)
         };
-        let usage = |of: fn(&process::Usage) -> u64| {
-            self.daemons.iter().map(|(usage, _, _)| of(usage)).collect()
+        let of = |figure: fn(&Daemon) -> u64| self.daemons.iter().map(figure).collect();
+        let ours_s = |reading: &Self| {
+            let cpu_s = reading.daemons.iter().map(|daemon| daemon.cpu_s);
+            reading.own_s + cpu_s.sum::<f64>()
         };
-        let cpu_s = |reading: &Self| {
-            reading
-                .daemons
-                .iter()
-                .map(|(_, cpu_s, _)| cpu_s)
-                .sum::<f64>()
-        };
-        let ours = self.own_s - earlier.own_s + cpu_s(self) - cpu_s(earlier);
         // The clocks do not tick together.
-        let others_s = (self.busy_s - earlier.busy_s - ours).max(0.0);
-        let drops = bed.ends().zip(self.daemons.iter().zip(&earlier.daemons));
-        let drops = drops.map(|(end, ((_, _, now), (_, _, earlier)))| {
-            let drops = now
-                .since(earlier)
-                .drops
-                .into_iter()
-                .filter(|(_, count)| *count > 0);
+        let others_s = self.busy_s - ours_s(self) - (earlier.busy_s - ours_s(earlier));
+        let drops = self.daemons.iter().zip(&earlier.daemons).zip(hub.daemons());
+        let drops = drops.map(|((now, earlier), end)| {
+            let drops = now.counters.since(&earlier.counters).drops.into_iter();
+            let drops = drops.filter(|(_, count)| *count > 0);
             (
                 end.namespace.label().to_owned(),
                 drops.collect::<BTreeMap<_, _>>(),
             )
         });
-        let Some((_, _, hub)) = self.daemons.first() else {
-            bail!("there is no hub");
-        };
-        Ok(Sample {
+        Sample {
             at_s: rounded(self.at_s, 1e3),
             up_mbps: mbps(0),
             down_mbps: mbps(1),
             latency: None,
-            rss_kib: usage(|usage| usage.resident_kib),
-            peak_kib: usage(|usage| usage.peak_kib),
-            descriptors: usage(|usage| usage.descriptors),
-            threads: usage(|usage| usage.threads),
+            rss_kib: of(|daemon| daemon.usage.resident_kib),
+            descriptors: of(|daemon| daemon.usage.descriptors),
+            threads: of(|daemon| daemon.usage.threads),
             cpu_s: self
                 .daemons
                 .iter()
-                .map(|(_, cpu_s, _)| rounded(*cpu_s, 1e2))
+                .map(|it| rounded(it.cpu_s, 1e2))
                 .collect(),
-            others_cpus: rounded(others_s / seconds, 1e2),
-            hub_bytes: [hub.inbound.bytes, hub.outbound.bytes],
+            others_cpus: rounded(others_s.max(0.0) / seconds, 1e2),
             drops: drops.filter(|(_, drops)| !drops.is_empty()).collect(),
+        }
+    }
+}
+
+impl Daemon {
+    fn read(end: &End) -> anyhow::Result<Self> {
+        let daemon = &end.daemon;
+        Ok(Self {
+            // First, so that the request for counters is not among the descriptors.
+            usage: process::usage(daemon.pid())?,
+            cpu_s: process::cpu_time(daemon.pid())?.as_secs_f64(),
+            counters: measure::counters(daemon)?.context("the daemon is not convoy")?,
         })
     }
+}
+
+fn rounded(value: f64, to: f64) -> f64 {
+    (value * to).round() / to
+}
+
+fn keys(hub: &Hub) -> Vec<(u8, String)> {
+    let keys = hub.spokes.iter().map(|spoke| spoke.keys.public_base64());
+    SPOKES.into_iter().zip(keys).collect()
 }
 
 /// Takes the output of `wg show IFACE latest-handshakes`, each handshake once.
@@ -172,104 +177,48 @@ fn take_handshakes(seen: &mut Vec<Handshake>, shown: &str, spokes: &[(u8, String
     }
 }
 
-fn print_line(sample: Option<&Sample>, latency: Option<Latency>) {
-    let Some(Sample {
-        at_s,
-        up_mbps,
-        down_mbps,
-        rss_kib,
-        descriptors,
-        ..
-    }) = sample
-    else {
-        return;
+/// The round trips of one spoke, and the second in which they began.
+pub(super) type RoundTrips = (u64, LatencyReport);
+
+/// Agents at a spoke and at the hub.
+pub(super) fn probers(hub: &Hub, spoke: &End) -> anyhow::Result<Ends> {
+    let program = std::env::current_exe().context("find this program's file")?;
+    let agent = |end: &End| {
+        let mut command = end.namespace.command(&program);
+        command.arg(AGENT);
+        Agent::spawn(command)
     };
-    let ms = |of: fn(Latency) -> Option<f64>| crate::table::number(latency.and_then(of), 2);
-    let (median, p99) = (
-        ms(|latency| latency.median_ms),
-        ms(|latency| latency.p99_ms),
-    );
-    println!(
-        "{at_s:7.1} s  up {up_mbps:.0} down {down_mbps:.0} Mbit/s  ping {median} p99 {p99} ms  \
-         RSS {} KiB  {} descriptors",
-        rss_kib[0], descriptors[0]
-    );
+    Ok(Ends::new(agent(spoke)?, agent(spoke)?, agent(&hub.hub)?)?)
 }
 
-fn rounded(value: f64, to: f64) -> f64 {
-    (value * to).round() / to
-}
-
-/// Round trips of all spokes, by the second in which they began.
-#[derive(Default)]
-pub(super) struct Probes(Mutex<BTreeMap<u64, Vec<LatencyReport>>>);
-
-/// An agent in each spoke's namespace, and the address of the hub's echo.
-pub(super) struct Probers {
-    agents: Vec<Agent>,
-    to: SocketAddr,
-    // It serves the echo while it lives.
-    _hub: Agent,
-}
-
-impl Probers {
-    pub(super) fn start(bed: &Bed) -> anyhow::Result<Self> {
-        let program = std::env::current_exe().context("find this program's file")?;
-        let agent = |namespace: &Namespace| {
-            let mut command = namespace.command(&program);
-            command.arg(AGENT);
-            Agent::spawn(command)
+/// Probes `to` once a second until the load ends; a second in which probes are lost takes longer.
+pub(super) fn probe(ends: &mut Ends, to: IpAddr, load: &Load) -> Vec<RoundTrips> {
+    let mut found = Vec::new();
+    while !load.has_ended() {
+        let began = load.now();
+        // Without agents there are no more round trips, which fails a verdict.
+        let Ok(report) = ends.ping(to, PROBING) else {
+            break;
         };
-        let mut hub = agent(&bed.hub.namespace)?;
-        let to = SocketAddr::new(bed.hub.inner_v4(), hub.echo()?);
-        let agents = bed.spokes.iter().map(|spoke| agent(&spoke.namespace));
-        Ok(Self {
-            agents: agents.collect::<Result<_, _>>()?,
-            to,
-            _hub: hub,
-        })
+        found.push((began as u64, report));
+        load.continues_until(began.floor() + 1.0);
     }
-
-    /// An agent for each spoke, with the address that it probes.
-    pub(super) fn each(&mut self) -> impl Iterator<Item = (&mut Agent, SocketAddr)> {
-        self.agents.iter_mut().map(|agent| (agent, self.to))
-    }
+    found
 }
 
-impl Probes {
-    /// Probes once a second until the load ends; a second in which probes are lost takes longer.
-    pub(super) fn run(&self, agent: &mut Agent, to: SocketAddr, load: &Load) -> anyhow::Result<()> {
-        while !load.has_ended() {
-            let began = load.now();
-            let report = agent.ping(to, PROBING)?;
-            let mut seconds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            seconds.entry(began as u64).or_default().push(report);
-            drop(seconds);
-            load.sleep_until(began.floor() + 1.0);
-        }
-        Ok(())
-    }
-
-    /// The probes of a second: the median of the spokes' medians, and the worst p99.
-    fn of(&self, second: u64) -> Option<Latency> {
-        let seconds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let reports = seconds.get(&second)?;
-        let medians = reports
-            .iter()
-            .filter_map(|report| report.median_ms)
-            .collect();
-        Some(Latency {
-            sent: reports.iter().map(|report| report.sent).sum(),
-            lost: reports
-                .iter()
-                .map(|report| report.sent - report.received)
-                .sum(),
-            median_ms: measure::Sample::of(medians).map(|sample| rounded(sample.median, 1e3)),
-            p99_ms: reports
-                .iter()
-                .filter_map(|report| report.p99_ms)
-                .reduce(f64::max),
-        })
+/// Adds to each sample the round trips of its second: the median of the spokes' medians, and the worst p99.
+pub(super) fn add_round_trips(samples: &mut [Sample], found: Vec<RoundTrips>) {
+    for (second, sample) in (0..).zip(samples) {
+        let own = found.iter().filter(|(began, _)| *began == second);
+        let own: Vec<_> = own.map(|(_, report)| report).collect();
+        let medians = own.iter().filter_map(|report| report.median_ms);
+        let median = measure::Sample::of(medians.collect());
+        sample.latency = (!own.is_empty()).then(|| LatencyReport {
+            sent: own.iter().map(|report| report.sent).sum(),
+            received: own.iter().map(|report| report.received).sum(),
+            median_ms: median.map(|sample| rounded(sample.median, 1e3)),
+            p99_ms: own.iter().filter_map(|it| it.p99_ms).reduce(f64::max),
+        });
     }
 }
 
@@ -281,17 +230,12 @@ mod tests {
     fn each_handshake_is_taken_once_and_none_from_a_peer_without() {
         let spokes = [(2, "aa=".to_owned()), (3, "bb=".to_owned())];
         let mut seen = Vec::new();
-        take_handshakes(
-            &mut seen,
-            "aa=\t1700000000\nbb=\t0\ncc=\t1700000009\n",
-            &spokes,
-        );
-        take_handshakes(&mut seen, "aa=\t1700000000\nbb=\t1700000001\n", &spokes);
-        let seen: Vec<_> = seen
-            .iter()
-            .map(|handshake| (handshake.spoke, handshake.unix_s))
-            .collect();
-        assert_eq!(seen, [(2, 1_700_000_000), (3, 1_700_000_001)]);
+        let shown = ["aa=\t17\nbb=\t0\ncc=\t19\n", "aa=\t17\nbb=\t18\n"];
+        for shown in shown {
+            take_handshakes(&mut seen, shown, &spokes);
+        }
+        let seen: Vec<_> = seen.iter().map(|it| (it.spoke, it.unix_s)).collect();
+        assert_eq!(seen, [(2, 17), (3, 18)]);
     }
 
     #[test]
@@ -302,16 +246,16 @@ mod tests {
             median_ms,
             p99_ms,
         };
-        let probes = Probes::default();
-        let reports = vec![
+        let mut samples = vec![Sample::default(); 9];
+        let reports = [
             report(90, Some(1.0), Some(2.0)),
             report(80, Some(3.0), Some(9.0)),
             report(0, None, None),
         ];
-        probes.0.lock().unwrap().insert(7, reports);
-        let latency = probes.of(7).unwrap();
-        assert_eq!((latency.sent, latency.lost), (270, 100));
+        add_round_trips(&mut samples, reports.map(|report| (7, report)).into());
+        let latency = samples[7].latency.unwrap();
+        assert_eq!((latency.sent, latency.received), (270, 170));
         assert_eq!((latency.median_ms, latency.p99_ms), (Some(2.0), Some(9.0)));
-        assert!(probes.of(8).is_none());
+        assert!(samples[8].latency.is_none());
     }
 }

@@ -114,31 +114,27 @@ impl Contender {
 
     /// With its version: of a Go program that of its module, since forks print another's.
     pub(crate) fn with_version(mut self) -> Self {
-        let program = self.program.as_os_str();
-        let module = first_line(
-            Command::new("go").args(["version", "-m"]).arg(program),
-            |line| {
-                let mut words = line.trim().split('\t');
-                let is_module = words.next() == Some("mod");
-                is_module.then(|| words.take(2).collect::<Vec<_>>().join(" "))
-            },
-        );
-        let printed = || {
-            first_line(Command::new(program).arg("--version"), |line| {
-                Some(line.to_owned())
-            })
+        let output = |command: &mut Command| {
+            let output = command.stdin(Stdio::null()).output().ok()?;
+            Some(String::from_utf8_lossy(&output.stdout).into_owned())
         };
-        self.version = module.or_else(printed);
+        let modules = output(
+            Command::new("go")
+                .args(["version", "-m"])
+                .arg(&self.program),
+        );
+        let module = modules.and_then(|printed| {
+            let line = printed
+                .lines()
+                .find_map(|line| line.trim().strip_prefix("mod\t"));
+            let words: Vec<_> = line?.split('\t').take(2).collect();
+            Some(words.join(" "))
+        });
+        let printed = || output(Command::new(&self.program).arg("--version"));
+        let first = || printed()?.lines().next().map(str::to_owned);
+        self.version = module.or_else(first);
         self
     }
-}
-
-/// The first line printed by `command` that `take` takes.
-fn first_line(command: &mut Command, take: impl Fn(&str) -> Option<String>) -> Option<String> {
-    let output = command.stdin(Stdio::null()).output().ok()?;
-    String::from_utf8_lossy(&output.stdout)
-        .lines()
-        .find_map(take)
 }
 
 /// Where a program is; its name where it is nowhere.
@@ -153,20 +149,4 @@ fn find(program: &str) -> PathBuf {
 
 fn owned(arguments: &[&str]) -> Vec<String> {
     arguments.iter().map(|&one| one.to_owned()).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_peer_takes_part_twice_and_convoy_first_and_once() {
-        let all = all(Path::new("convoy"), Path::new("bin"));
-        let names: Vec<_> = all.iter().map(|one| one.name.as_str()).collect();
-        assert_eq!(names[..3], ["convoy", "wireguard-go", "wireguard-go+q"]);
-        assert_eq!(names[9..], ["openvpn", "openvpn-dco"]);
-        assert!(all[0].arguments.is_empty(), "the default build");
-        assert!(!all[1].is_variant() && all[2].is_variant());
-        assert_eq!(all[2].queue_length, Some(TX_QUEUE_LEN));
-    }
 }

@@ -1,22 +1,23 @@
-//! Bulk TCP by iperf3.
+//! Bulk TCP by iperf3, and the system calls of daemons during it, counted by the kernel's tracepoint.
+//!
+//! Counting hardly slows a process, where strace(1) stops it twice a call: a slower one would fill its batches less.
 
-use std::fs;
+use std::io::{BufRead, BufReader};
 use std::net::IpAddr;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
+use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, ensure};
-use convoy_lab::{Namespace, eventually};
+use convoy_lab::{Namespace, Pid};
 use serde::{Deserialize, Serialize};
 
-/// Its port, 5201, and the state LISTEN, as /proc/net/tcp shows them
-/// (Documentation/networking/proc_net_tcp.rst).
-const PORT: &str = ":1451";
-const LISTEN: &str = "0A";
-/// How long a server may take to listen.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Printed by a server that listens.
+const LISTENING: &str = "Server listening";
 /// A client that takes this much longer than asked has lost its connection.
 const STUCK: Duration = Duration::from_secs(15);
+
+const EVENT: &str = "raw_syscalls:sys_enter";
 
 /// Which way the data goes, seen from the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,6 +41,8 @@ pub(crate) struct Load {
 pub(crate) struct Received {
     pub(crate) bytes: u64,
     pub(crate) gbps: f64,
+    /// The system calls that were counted.
+    pub(crate) calls: Option<u64>,
 }
 
 /// A client and its server; both are killed when dropped.
@@ -48,7 +51,8 @@ pub(crate) struct Running {
     server: Child,
 }
 
-/// Starts a client in `from` that loads the address `to` of `at` for `window`.
+/// Starts a client in `from` that loads the address `to` of `at` for `window`; perf counts the system calls of all
+/// threads of `counted` meanwhile.
 ///
 /// # Errors
 /// When iperf3 is not installed or does not listen.
@@ -58,27 +62,42 @@ pub(crate) fn start(
     to: IpAddr,
     load: Load,
     window: Duration,
+    counted: Option<[Pid; 2]>,
 ) -> anyhow::Result<Running> {
-    let server = silent(at.command("iperf3").args(["--server", "--one-off"]))?;
-    let tables = ["tcp", "tcp6"].map(|table| format!("/proc/{}/net/{table}", server.id()));
+    let server = at
+        .command("iperf3")
+        .args(["--server", "--one-off", "--forceflush"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .context("start iperf3 (fix: apt-get install iperf3)")?;
     let mut running = Running {
         client: None,
         server,
     };
-    let listens = |path| fs::read_to_string(path).is_ok_and(|table| has_listener(&table));
-    eventually(PATIENCE, || tables.iter().any(listens).then_some(()))
-        .context("iperf3 does not listen")?;
+    let printed = running.server.stdout.take().map(BufReader::new);
+    let mut lines = printed
+        .into_iter()
+        .flat_map(BufRead::lines)
+        .map_while(Result::ok);
+    let is_ready = lines.any(|line| line.starts_with(LISTENING));
+    ensure!(is_ready, "iperf3 does not listen");
+    // Else its report would fill the pipe.
+    thread::spawn(move || lines.count());
     let limit = (window + STUCK).as_secs().to_string();
-    let mut client = from.command("timeout");
+    let mut client = match counted {
+        Some(pids) => {
+            let pids = pids.map(|pid| pid.to_string()).join(",");
+            let mut perf = from.command("perf");
+            perf.args(["stat", "-x,", "-e", EVENT, "-p", &pids, "timeout"]);
+            perf.stderr(Stdio::piped());
+            perf
+        }
+        None => from.command("timeout"),
+    };
     client
-        .args([
-            "--signal=KILL",
-            &limit,
-            "iperf3",
-            "--json",
-            "--interval",
-            "0",
-        ])
+        .args(["--signal=KILL", &limit, "iperf3", "--json", "--interval=0"])
         .args(["--client", &to.to_string()])
         .args(["--time", &window.as_secs_f64().ceil().max(1.0).to_string()])
         .args(["--parallel", &load.streams.to_string()])
@@ -86,7 +105,11 @@ pub(crate) fn start(
         .args(load.congestion.map(|name| format!("--congestion={name}")))
         .stdin(Stdio::null())
         .stdout(Stdio::piped());
-    running.client = Some(client.spawn().context("start timeout")?);
+    running.client = Some(
+        client
+            .spawn()
+            .context("start timeout or perf (fix: apt-get install linux-perf)")?,
+    );
     Ok(running)
 }
 
@@ -98,8 +121,19 @@ impl Running {
     pub(crate) fn finish(mut self) -> anyhow::Result<Received> {
         let client = self.client.take().context("iperf3 has been waited for")?;
         let output = client.wait_with_output().context("wait for iperf3")?;
-        received(&String::from_utf8_lossy(&output.stdout))
+        let mut received = received(&String::from_utf8_lossy(&output.stdout))?;
+        received.calls = calls(&String::from_utf8_lossy(&output.stderr));
+        Ok(received)
     }
+}
+
+/// The first field of the event's line: perf-stat(1), "CSV FORMAT".
+fn calls(printed: &str) -> Option<u64> {
+    let mut lines = printed
+        .lines()
+        .map(|line| line.split(',').collect::<Vec<_>>());
+    let line = lines.find(|fields| fields.contains(&EVENT))?;
+    line.first()?.parse().ok()
 }
 
 impl Drop for Running {
@@ -120,24 +154,6 @@ impl Way {
             Self::Both => Some("--bidir"),
         }
     }
-}
-
-fn silent(command: &mut Command) -> anyhow::Result<Child> {
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .context("start iperf3 (fix: apt-get install iperf3)")
-}
-
-/// Whether a socket listens; connections of an earlier server may still be in the table.
-fn has_listener(table: &str) -> bool {
-    table.lines().any(|line| {
-        let mut fields = line.split_whitespace().skip(1);
-        let is_port = fields.next().is_some_and(|local| local.ends_with(PORT));
-        is_port && fields.nth(1) == Some(LISTEN)
-    })
 }
 
 fn received(json: &str) -> anyhow::Result<Received> {
@@ -164,17 +180,15 @@ fn received(json: &str) -> anyhow::Result<Received> {
         return Err(anyhow!("iperf3: {error}"));
     }
     let End {
-        sum_received,
-        sum_received_bidir_reverse,
+        sum_received: one,
+        sum_received_bidir_reverse: other,
     } = output.end;
-    let sums: Vec<_> = [sum_received, sum_received_bidir_reverse]
-        .into_iter()
-        .flatten()
-        .collect();
+    let sums: Vec<_> = one.into_iter().chain(other).collect();
     ensure!(!sums.is_empty(), "iperf3 reports nothing received");
     Ok(Received {
         bytes: sums.iter().map(|sum| sum.bytes).sum(),
         gbps: sums.iter().map(|sum| sum.bits_per_second).sum::<f64>() / 1e9,
+        calls: None,
     })
 }
 
@@ -188,27 +202,22 @@ mod tests {
         "sum_received_bidir_reverse": {"bytes": 450, "bits_per_second": 3.6e9}}}"#;
 
     #[test]
-    fn connections_of_the_last_server_are_no_listener() {
-        let old = "   0: 0200080A:1451 0100080A:A1B2 06 00000000:00000000 03:00000F9E\n";
-        let new = "   1: 00000000:1451 00000000:0000 0A 00000000:00000000 00:00000000\n";
-        assert!(!has_listener(old));
-        assert!(has_listener(&format!("{old}{new}")));
+    fn the_count_is_that_of_the_event() {
+        let printed = "# started\n931649,,raw_syscalls:sys_enter,162983813,100.00,,\n";
+        assert_eq!(calls(printed), Some(931_649));
+        let printed = "<not counted>,,raw_syscalls:sys_enter,0,100.00,,\n";
+        assert_eq!(calls(printed), None);
     }
 
     #[test]
-    fn both_ways_are_added_up_and_sent_bytes_are_not_counted() {
+    fn both_ways_are_added_up_and_a_failed_run_is_an_error_with_its_reason() {
         let both = received(BOTH).unwrap();
         assert_eq!((both.bytes, both.gbps), (1_250, 10.0));
         let one_way = BOTH.replace("_bidir_reverse", "_of_another_kind");
         assert_eq!(received(&one_way).unwrap().bytes, 800);
-    }
-
-    #[test]
-    fn a_failed_run_is_an_error_with_its_reason() {
         let failed = r#"{"start": {}, "intervals": [], "end": {}, "error": "unable to connect"}"#;
         let error = received(failed).unwrap_err().to_string();
         assert!(error.contains("unable to connect"), "{error}");
-        assert!(received("").is_err());
-        assert!(received(r#"{"end": {}}"#).is_err());
+        assert!(received("").is_err() && received(r#"{"end": {}}"#).is_err());
     }
 }

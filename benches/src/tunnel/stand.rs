@@ -16,7 +16,6 @@ use serde_json::{Value, json};
 use super::iperf::{self, Load, Received, Way};
 use super::openvpn::{self, Certificates, OpenVpn};
 use super::rows::{Figure, Tcp, Test, Veth};
-use super::syscalls::Count;
 use super::{Contender, Kind, udp};
 use crate::AGENT;
 
@@ -171,28 +170,22 @@ impl Stand {
             Test::CpuIdle => self.cpu_idle(),
             Test::PingIdle => {
                 let latency = self.bed.ends.ping(self.via(), PING)?;
-                Ok(Found {
-                    figures: round_trips(&latency)?.into(),
-                    ..Found::raw(latency)
-                })
+                Ok(Found::raw(latency).with(round_trips(&latency)?))
             }
             Test::Tcp(tcp) => self.tcp(tcp, wanted),
             Test::Requests { beside_tcp } => self.requests(beside_tcp),
             Test::Connections => {
                 let report = self.exchange(Exchange::TcpConnect)?;
-                Ok(Found {
-                    figures: vec![(Figure::Main, report.answered as f64 / report.seconds)],
-                    ..Found::raw(report)
-                })
+                let rate = report.answered as f64 / report.seconds;
+                Ok(Found::raw(report).with([(Figure::Main, rate)]))
             }
             Test::UdpOffered(payload, kpps) => {
                 let via = self.via();
-                let probe = udp::offer(&mut self.bed.ends, via, payload, kpps.into())?;
-                Ok(Found {
-                    figures: vec![(Figure::Main, probe.arrived_kpps)],
-                    generator_limited: !probe.held_rate,
-                    ..Found::raw(probe)
-                })
+                let ends = &mut self.bed.ends;
+                let probe = udp::probe(ends, via, payload, kpps.into(), udp::PROBE)?;
+                let mut found = Found::raw(probe).with([(Figure::Main, probe.arrived_kpps)]);
+                found.generator_limited = !probe.held_rate;
+                Ok(found)
             }
             Test::UdpRate(payload) => self.udp_rate(payload),
             Test::UdpCurve(payload) => self.udp_curve(payload),
@@ -209,7 +202,7 @@ impl Stand {
         thread::sleep(IDLE);
         let used = process::cpu_time(left)? - before;
         let percent = 100.0 * used.as_secs_f64() / IDLE.as_secs_f64();
-        Ok(Found::of(Figure::Main, percent))
+        Ok(Found::default().with([(Figure::Main, percent)]))
     }
 
     fn tcp(&mut self, tcp: Tcp, wanted: &[Figure]) -> anyhow::Result<Found> {
@@ -221,7 +214,9 @@ impl Stand {
 
     fn tcp_as_it_is(&mut self, tcp: Tcp, wanted: &[Figure]) -> anyhow::Result<Found> {
         let daemons = self.daemons();
-        if wanted.contains(&Figure::Memory) {
+        let of_memory = daemons.filter(|_| wanted.contains(&Figure::Memory));
+        let of_calls = daemons.filter(|_| wanted.contains(&Figure::Syscalls));
+        if of_memory.is_some() {
             self.forget_peak()?;
         }
         let before = daemons.map(cpu_seconds).transpose()?;
@@ -230,36 +225,30 @@ impl Stand {
         let after = daemons.map(cpu_seconds).transpose()?;
         let cpu = after.zip(before).map(|(after, before)| after - before);
         let gigabytes = received.bytes as f64 / 1e9;
-
-        let mut found = Found::of(Figure::Main, received.gbps);
-        found
-            .figures
-            .extend(cpu.map(|seconds| (Figure::Cpu, seconds / gigabytes)));
-        let memory = match daemons.filter(|_| wanted.contains(&Figure::Memory)) {
-            Some(daemons) => Some(peak(daemons)?),
-            None => None,
+        let memory = of_memory.map(peak).transpose()?;
+        let counted = of_calls.map(|daemons| self.count_calls(tcp.load, daemons));
+        let (calls, failure) = match counted.transpose() {
+            Ok(calls) => (calls, None),
+            Err(error) => (None, Some(format!("system calls: {error:#}"))),
         };
-        found
-            .figures
-            .extend(memory.map(|bytes| (Figure::Memory, bytes as f64 / 1e6)));
-        let mut calls = None;
-        if let Some(daemons) = daemons.filter(|_| wanted.contains(&Figure::Syscalls)) {
-            match self.count_calls(tcp, daemons) {
-                Ok((counted, bytes)) => {
-                    let thousand_a_gb = counted as f64 / 1e3 / (bytes as f64 / 1e9);
-                    found.figures.push((Figure::Syscalls, thousand_a_gb));
-                    calls = Some((counted, bytes));
-                }
-                Err(error) => found.failures.push(format!("system calls: {error:#}")),
-            }
-        }
+        let thousands = calls.map(|(counted, bytes)| counted as f64 / 1e3 / (bytes as f64 / 1e9));
+        let figures = [
+            (Figure::Main, Some(received.gbps)),
+            (Figure::Cpu, cpu.map(|seconds| seconds / gigabytes)),
+            (Figure::Memory, memory.map(|bytes| bytes as f64 / 1e6)),
+            (Figure::Syscalls, thousands),
+        ];
+        let figures = figures.into_iter();
+        let figures = figures.filter_map(|(figure, value)| Some((figure, value?)));
+        let mut found = Found::raw(json!({
+            "bytes": received.bytes, "gbps": received.gbps, "cpu_seconds": cpu,
+            "peak_memory_bytes": memory, "calls_and_bytes": calls, "latency": latency,
+        }))
+        .with(figures);
         if let Some(latency) = &latency {
             found.figures.extend(round_trips(latency)?);
         }
-        found.raw = json!({
-            "bytes": received.bytes, "gbps": received.gbps, "cpu_seconds": cpu,
-            "peak_memory_bytes": memory, "calls_and_bytes": calls, "latency": latency,
-        });
+        found.failures.extend(failure);
         Ok(found)
     }
 
@@ -289,13 +278,16 @@ impl Stand {
 
     fn load(&self, load: Load, window: Duration) -> anyhow::Result<iperf::Running> {
         let [left, right] = self.namespaces();
-        iperf::start(left, right, self.via(), load, window)
+        iperf::start(left, right, self.via(), load, window, None)
     }
 
-    fn count_calls(&mut self, tcp: Tcp, daemons: [Pid; 2]) -> anyhow::Result<(u64, u64)> {
-        let count = Count::start(daemons)?;
-        let (received, _) = self.send(Tcp { ping: false, ..tcp }, COUNTED)?;
-        Ok((count.finish()?, received.bytes))
+    /// System calls, and the bytes that arrived meanwhile.
+    fn count_calls(&self, load: Load, daemons: [Pid; 2]) -> anyhow::Result<(u64, u64)> {
+        let [left, right] = self.namespaces();
+        let running = iperf::start(left, right, self.via(), load, COUNTED, Some(daemons))?;
+        let received = running.finish()?;
+        let calls = received.calls.context("perf counted nothing")?;
+        Ok((calls, received.bytes))
     }
 
     /// Makes the veth as `veth` says; with `Veth::Whole`, as it was before `former`.
@@ -321,11 +313,9 @@ impl Stand {
     fn requests(&mut self, beside_tcp: bool) -> anyhow::Result<Found> {
         use Figure::{P50, P99, P999, UdpP50, UdpP99, UdpP999};
         self.bed.ends.answer_round_trips()?;
-        let load = match beside_tcp {
-            true => Some(self.one_stream(REQUESTS * 2 + 2 * MARGIN)?),
-            false => None,
-        };
-        if load.is_some() {
+        let mut load = None;
+        if beside_tcp {
+            load = Some(self.one_stream(REQUESTS * 2 + 2 * MARGIN)?);
             thread::sleep(MARGIN);
         }
         let reports = [Exchange::Tcp, Exchange::Udp].map(|exchange| self.exchange(exchange));
@@ -334,19 +324,17 @@ impl Stand {
         }
         let [tcp, udp] = reports;
         let (tcp, udp) = (tcp?, udp?);
-        let figures = [(P50, tcp.p50_us), (P99, tcp.p99_us), (P999, tcp.p999_us)]
-            .into_iter()
-            .chain([
-                (UdpP50, udp.p50_us),
-                (UdpP99, udp.p99_us),
-                (UdpP999, udp.p999_us),
-            ]);
-        Ok(Found {
-            figures: figures
-                .filter_map(|(figure, us)| Some((figure, us?)))
-                .collect(),
-            ..Found::raw([tcp, udp])
-        })
+        let figures = [
+            (P50, tcp.p50_us),
+            (P99, tcp.p99_us),
+            (P999, tcp.p999_us),
+            (UdpP50, udp.p50_us),
+            (UdpP99, udp.p99_us),
+            (UdpP999, udp.p999_us),
+        ];
+        let figures = figures.into_iter();
+        let figures = figures.filter_map(|(figure, us)| Some((figure, us?)));
+        Ok(Found::raw([tcp, udp]).with(figures))
     }
 
     fn exchange(&mut self, exchange: Exchange) -> anyhow::Result<RoundTripReport> {
@@ -367,25 +355,21 @@ impl Stand {
         }
         // More than 1 % lost at any rate is a rate of zero.
         let kpps = found.map_or(0.0, |found| found.rate_pps / 1e3);
-        Ok(Found {
-            figures: vec![(Figure::Main, kpps)],
-            generator_limited: found.is_some_and(|found| found.generator_limited),
-            ..Found::raw(probes)
-        })
+        let mut outcome = Found::raw(probes).with([(Figure::Main, kpps)]);
+        outcome.generator_limited = found.is_some_and(|found| found.generator_limited);
+        Ok(outcome)
     }
 
     fn udp_curve(&mut self, payload: usize) -> anyhow::Result<Found> {
         let via = self.via();
         let points = udp::curve(&mut self.bed.ends, via, payload)?;
-        let by_arrived =
-            |a: &&udp::Probe, b: &&udp::Probe| a.arrived_kpps.total_cmp(&b.arrived_kpps);
-        let most = points.iter().max_by(by_arrived);
+        let most = points
+            .iter()
+            .max_by(|a, b| a.arrived_kpps.total_cmp(&b.arrived_kpps));
         let most = most.context("nothing was sent")?;
-        Ok(Found {
-            figures: vec![(Figure::Main, most.arrived_kpps)],
-            generator_limited: !most.held_rate,
-            ..Found::raw(&points)
-        })
+        let mut found = Found::raw(&points).with([(Figure::Main, most.arrived_kpps)]);
+        found.generator_limited = !most.held_rate;
+        Ok(found)
     }
 
     fn memory(&mut self) -> anyhow::Result<Found> {
@@ -393,7 +377,7 @@ impl Stand {
             return Ok(Found::default());
         };
         let most = peak(daemons)?.max(self.earlier_peak);
-        Ok(Found::of(Figure::Main, most as f64 / 1e6))
+        Ok(Found::default().with([(Figure::Main, most as f64 / 1e6)]))
     }
 
     fn forget_peak(&mut self) -> anyhow::Result<()> {
@@ -435,19 +419,18 @@ impl Stand {
 }
 
 impl Found {
-    fn of(figure: Figure, value: f64) -> Self {
-        Self {
-            figures: vec![(figure, value)],
-            ..Self::default()
-        }
-    }
-
+    /// The measurements behind the figures.
     fn raw(of: impl Serialize) -> Self {
         Self {
             // Numbers and texts always have a JSON form.
             raw: serde_json::to_value(of).unwrap_or_default(),
             ..Self::default()
         }
+    }
+
+    fn with(mut self, figures: impl IntoIterator<Item = (Figure, f64)>) -> Self {
+        self.figures.extend(figures);
+        self
     }
 }
 

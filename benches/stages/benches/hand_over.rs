@@ -5,21 +5,13 @@ use std::time::Duration;
 
 use convoy_stages::{measured, packets::unsegmented};
 use convoy_tun::{
-    Coalesce, MAX_BATCH_PACKETS, Offload, TryRecv,
+    Coalesce, MAX_BATCH_PACKETS, TryRecv,
     memory::{self, Kernel},
     spawn_reader, spawn_writer,
 };
 use divan::{Bencher, counter::ItemsCount};
 
-use crate::FLOW;
-
-const OFFLOAD: Offload = Offload {
-    vnet_hdr: true,
-    tcp: true,
-    udp: true,
-};
-const MTU: u16 = 1420;
-const PATIENCE: Duration = Duration::from_secs(5);
+use crate::{FLOW, MTU, OFFLOAD, PATIENCE};
 
 #[divan::bench]
 fn from_the_reader(bencher: Bencher<'_, '_>) {

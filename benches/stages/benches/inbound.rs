@@ -1,32 +1,19 @@
 //! A datagram through the state machine: its session, decryption, replay window, allowed IPs.
 //! Beside it what decrypting alone takes.
 
-use convoy_proto::STACK_BUFFER_BYTES;
-use convoy_stages::{Host, Kept, NOW, Packet, measured, receive, shake_hands};
+use convoy_stages::{HERE, NOW, Packet, THERE, connected, measured, receive, sealed};
 use divan::{Bencher, counter::BytesCount};
 use ring::aead::{Aad, Nonce};
 
-use crate::outbound::key;
-
-const HERE: Host = Host(1);
-const THERE: Host = Host(2);
-const LENGTHS: [usize; 3] = [64, 512, 1420];
+use crate::outbound::{LENGTHS, key};
 
 #[divan::bench(args = LENGTHS)]
 fn decapsulate(bencher: Bencher<'_, '_>, len: usize) {
-    let mut here = HERE.node([THERE]);
-    let mut spokes = [(THERE, THERE.node([HERE]))];
-    shake_hands((HERE, &mut here), &mut spokes);
-    let [(_, there)] = &mut spokes;
+    let (mut here, mut there) = connected();
     let mut packet = Packet::between(THERE.inner(), HERE.inner(), len);
-    let mut buffer = [0; STACK_BUFFER_BYTES];
     bencher
         .counter(BytesCount::new(len))
-        .with_inputs(|| {
-            let mut datagram = Kept::default();
-            there.handle_outbound(&mut packet, NOW, &mut buffer, &mut datagram);
-            datagram.0
-        })
+        .with_inputs(|| sealed(&mut there, &mut packet))
         .bench_local_refs(|datagram| measured(|| receive(&mut here, datagram, THERE, NOW)));
 }
 

@@ -23,12 +23,23 @@ mod tunnels;
 mod uapi;
 
 use std::net::Ipv4Addr;
+use std::time::Duration;
 
 use convoy_stages::packets::Flow;
+use convoy_tun::Offload;
 
 /// Segments of a super-packet, and payload of each, as TCP makes them for an MTU of 1,420.
 const SEGMENTS: usize = 46;
 const SEGMENT_PAYLOAD: usize = 1380;
+
+/// Devices in memory, and how long to wait for a packet from one.
+const OFFLOAD: Offload = Offload {
+    vnet_hdr: true,
+    tcp: true,
+    udp: true,
+};
+const MTU: u16 = 1420;
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// From one host to another, wherever that does not matter.
 const FLOW: Flow = Flow {

@@ -2,18 +2,15 @@
 //! Beside it what encrypting alone takes.
 
 use convoy_proto::STACK_BUFFER_BYTES;
-use convoy_stages::{Host, NOW, Nowhere, Packet, measured, shake_hands};
+use convoy_stages::{NOW, Nowhere, Packet, THERE, connected, measured};
 use divan::{Bencher, black_box, counter::BytesCount};
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 
-const HERE: Host = Host(1);
-const THERE: Host = Host(2);
-const LENGTHS: [usize; 3] = [64, 512, 1420];
+pub(crate) const LENGTHS: [usize; 3] = [64, 512, 1420];
 
 #[divan::bench(args = LENGTHS)]
 fn encapsulate(bencher: Bencher<'_, '_>, len: usize) {
-    let mut here = HERE.node([THERE]);
-    shake_hands((HERE, &mut here), &mut [(THERE, THERE.node([HERE]))]);
+    let (mut here, _) = connected();
     let mut packet = Packet::new(THERE.inner(), len);
     let mut buffer = [0; STACK_BUFFER_BYTES];
     bencher.counter(BytesCount::new(len)).bench_local(|| {

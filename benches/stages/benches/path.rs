@@ -4,8 +4,8 @@
 use std::io;
 
 use convoy_gso::{Destination, Flusher, GsoQueue, SendDatagrams};
-use convoy_proto::{Node, STACK_BUFFER_BYTES};
-use convoy_stages::{Host, KeptAll, NOW, measured, packets::Flow, receive_into, shake_hands};
+use convoy_proto::STACK_BUFFER_BYTES;
+use convoy_stages::{HERE, Kept, NOW, THERE, connected, measured, packets::Flow, receive_into};
 use convoy_tun::{
     Coalesce, OutboundBatch,
     stages::{Intake, Outlet},
@@ -14,9 +14,6 @@ use convoy_tunnel::adapters::{FromTun, ToTun, ToUdp};
 use divan::{Bencher, black_box, counter::ItemsCount};
 
 use crate::{SEGMENT_PAYLOAD, SEGMENTS};
-
-const HERE: Host = Host(1);
-const THERE: Host = Host(2);
 
 /// A super-packet: cut, routed, encrypted, queued and flushed.
 #[divan::bench]
@@ -57,7 +54,7 @@ fn inbound(bencher: Bencher<'_, '_>) {
         .counter(ItemsCount::new(SEGMENTS))
         .with_inputs(|| {
             let mut batch = intake.batch(&[&read]);
-            let mut datagrams = KeptAll::default();
+            let mut datagrams = Kept::default();
             while let Some(packet) = batch.as_mut().and_then(OutboundBatch::next) {
                 here.handle_outbound(&mut FromTun(packet), NOW, &mut buffer, &mut datagrams);
             }
@@ -73,14 +70,6 @@ fn inbound(bencher: Bencher<'_, '_>) {
                 batch.map(|batch| outlet.write(batch))
             })
         });
-}
-
-fn connected() -> (Node, Node) {
-    let mut here = HERE.node([THERE]);
-    let mut spokes = [(THERE, THERE.node([HERE]))];
-    shake_hands((HERE, &mut here), &mut spokes);
-    let [(_, there)] = spokes;
-    (here, there)
 }
 
 fn super_packet() -> Vec<u8> {

@@ -2,7 +2,7 @@
 //! or all of them busy in turn.
 
 use convoy_proto::{Node, STACK_BUFFER_BYTES};
-use convoy_stages::{Host, Kept, NOW, Nowhere, Packet, measured, receive, shake_hands};
+use convoy_stages::{Host, NOW, Nowhere, Packet, measured, receive, sealed, shake_hands};
 use divan::{Bencher, counter::ItemsCount};
 
 const HUB: Host = Host(0);
@@ -23,14 +23,9 @@ fn outbound_to_the_only_busy_peer(bencher: Bencher<'_, '_>, peers: u32) {
 fn inbound_from_the_only_busy_peer(bencher: Bencher<'_, '_>, peers: u32) {
     let (mut hub, mut spoke, busy) = one_busy(peers);
     let mut packet = Packet::between(busy.inner(), HUB.inner(), LEN);
-    let mut buffer = [0; STACK_BUFFER_BYTES];
     bencher
         .counter(ItemsCount::new(1u32))
-        .with_inputs(|| {
-            let mut datagram = Kept::default();
-            spoke.handle_outbound(&mut packet, NOW, &mut buffer, &mut datagram);
-            datagram.0
-        })
+        .with_inputs(|| sealed(&mut spoke, &mut packet))
         .bench_local_refs(|datagram| measured(|| receive(&mut hub, datagram, busy, NOW)));
 }
 
@@ -52,7 +47,7 @@ fn outbound_to_all_peers_in_turn(bencher: Bencher<'_, '_>, peers: u32) {
     });
 }
 
-/// A hub with so many peers, and a session with one of them.
+/// A hub with this many peers, and a session with one of them.
 fn one_busy(peers: u32) -> (Node, Node, Host) {
     let busy = Host(peers / 2 + 1);
     let mut hub = HUB.node((1..=peers).map(Host));

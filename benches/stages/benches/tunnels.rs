@@ -1,33 +1,26 @@
 //! A super-packet through two tunnels with all their threads: TUN devices in memory, UDP on loopback.
 
-use std::{net::Ipv4Addr, time::Duration};
+use std::net::Ipv4Addr;
 
 use convoy_stages::{
     Host, measured,
     packets::{Flow, VNET_LEN, unsegmented},
 };
-use convoy_tun::{
-    Offload,
-    memory::{self, Kernel},
-};
+use convoy_tun::memory::{self, Kernel};
 use convoy_tunnel::{Options, Tunnel};
 use divan::{Bencher, counter::ItemsCount};
 
-use crate::{SEGMENT_PAYLOAD, SEGMENTS};
+use crate::{MTU, OFFLOAD, PATIENCE, SEGMENT_PAYLOAD, SEGMENTS};
 
-const MTU: u16 = 1420;
-const PATIENCE: Duration = Duration::from_secs(5);
 /// IPv4 and TCP, without options.
 const HEADERS: usize = 40;
 
 #[divan::bench]
 fn super_packet(bencher: Bencher<'_, '_>) {
     let (here, there) = connected();
-    let flow = Flow {
-        from: here.host.inner(),
-        to: there.host.inner(),
-    };
-    let raw = flow.tcp_super_packet(SEGMENTS, SEGMENT_PAYLOAD);
+    let raw = here
+        .flow_to(&there)
+        .tcp_super_packet(SEGMENTS, SEGMENT_PAYLOAD);
     bencher.counter(ItemsCount::new(SEGMENTS)).bench_local(|| {
         measured(|| {
             here.kernel.send(&raw);
@@ -51,23 +44,15 @@ fn connected() -> (End, End) {
     let (here, there) = (End::start(Host(1)), End::start(Host(2)));
     here.add_peer(&there);
     there.add_peer(&here);
-    let flow = Flow {
-        from: here.host.inner(),
-        to: there.host.inner(),
-    };
-    here.kernel.send(&unsegmented(&flow.udp(100)));
+    let packet = here.flow_to(&there).udp(100);
+    here.kernel.send(&unsegmented(&packet));
     there.receive();
     (here, there)
 }
 
 impl End {
     fn start(host: Host) -> Self {
-        let offload = Offload {
-            vnet_hdr: true,
-            tcp: true,
-            udp: true,
-        };
-        let (device, kernel) = memory::pair(offload, MTU).expect("a descriptor");
+        let (device, kernel) = memory::pair(OFFLOAD, MTU).expect("a descriptor");
         let tunnel = Tunnel::start(device, Options::default()).expect("the tunnel starts");
         let end = Self {
             host,
@@ -77,6 +62,13 @@ impl End {
         let own = host.configuration(Vec::new());
         end.tunnel.apply(own).expect("a private key");
         end
+    }
+
+    fn flow_to(&self, peer: &Self) -> Flow {
+        Flow {
+            from: self.host.inner(),
+            to: peer.host.inner(),
+        }
     }
 
     fn add_peer(&self, peer: &Self) {

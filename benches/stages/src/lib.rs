@@ -84,6 +84,27 @@ impl Host {
     }
 }
 
+/// One of the two hosts of a bench without other peers.
+pub const HERE: Host = Host(1);
+/// The other one.
+pub const THERE: Host = Host(2);
+
+/// State machines [`HERE`] and [`THERE`] with a session.
+pub fn connected() -> (Node, Node) {
+    let mut here = HERE.node([THERE]);
+    let mut spokes = [(THERE, THERE.node([HERE]))];
+    shake_hands((HERE, &mut here), &mut spokes);
+    let [(_, there)] = spokes;
+    (here, there)
+}
+
+/// Encrypts a packet.
+pub fn sealed(node: &mut Node, packet: &mut Packet) -> Vec<u8> {
+    let mut kept = Kept::default();
+    node.handle_outbound(packet, NOW, &mut [0; STACK_BUFFER_BYTES], &mut kept);
+    kept.0.pop().unwrap_or_default()
+}
+
 /// Makes a session of `hub`, which is `own`, with each of `spokes`.
 ///
 /// Hundreds a second are a load that is answered by cookies: the next attempt then succeeds.
@@ -121,8 +142,8 @@ fn exchange((own, hub): (Host, &mut Node), spokes: &mut [(Host, Node)], now: Dur
         }
         let mut confirmation = Kept::default();
         hub.drain_held(now, &mut buffer, &mut confirmation);
-        if !confirmation.0.is_empty() {
-            receive(node, &confirmation.0, own, now);
+        if let Some(datagram) = confirmation.0.last() {
+            receive(node, datagram, own, now);
         }
     }
 }
@@ -200,24 +221,9 @@ impl DatagramSink for Nowhere {
     }
 }
 
-/// Keeps the last datagram.
-#[derive(Debug, Default)]
-pub struct Kept(pub Vec<u8>);
-
 /// Keeps all datagrams, in order.
 #[derive(Debug, Default)]
-pub struct KeptAll(pub Vec<Vec<u8>>);
-
-impl DatagramSink for KeptAll {
-    fn has_room(&self) -> bool {
-        true
-    }
-
-    fn append(&mut self, _: &Destination, datagram: &[u8]) -> Result<(), SinkFull> {
-        self.0.push(datagram.to_vec());
-        Ok(())
-    }
-}
+pub struct Kept(pub Vec<Vec<u8>>);
 
 impl DatagramSink for Kept {
     fn has_room(&self) -> bool {
@@ -225,7 +231,7 @@ impl DatagramSink for Kept {
     }
 
     fn append(&mut self, _: &Destination, datagram: &[u8]) -> Result<(), SinkFull> {
-        datagram.clone_into(&mut self.0);
+        self.0.push(datagram.to_vec());
         Ok(())
     }
 }

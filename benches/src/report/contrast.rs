@@ -1,0 +1,100 @@
+//! The speed test's comparisons of two configurations: the gain by batching.
+
+use std::path::Path;
+
+use convoy_lab::measure::Sample;
+use serde::Deserialize;
+
+use crate::origin::Origin;
+use crate::results;
+use crate::speedtest::UPLOAD;
+use crate::table::{self, cell, number};
+
+/// Their files, and their words in the claims.
+pub(super) const FILES: [(&str, &str); 3] = [
+    (
+        "speedtest-shape.json",
+        "GSO and batches of 50, no TUN offload",
+    ),
+    ("speedtest-gso.json", "GSO, with TUN offload"),
+    ("speedtest-tun-offload.json", "TUN offload, with GSO"),
+];
+
+/// The output of `convoy speedtest --compare … --json`, as far as it is shown, with its origin.
+#[derive(Debug, Deserialize)]
+pub(super) struct Contrast {
+    origin: Origin,
+    compare: Comparison,
+}
+
+#[derive(Debug, Deserialize)]
+struct Comparison {
+    rounds: u32,
+    a: Side,
+    b: Side,
+    tests: Vec<Compared>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Side {
+    name: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct Compared {
+    name: String,
+    figure: String,
+    a: Option<Sample>,
+    b: Option<Sample>,
+    ratio: Option<Sample>,
+}
+
+/// A table of all comparisons; nothing where there is none.
+pub(super) fn table(directory: &Path) -> anyhow::Result<String> {
+    let (mut rows, mut origins) = (Vec::new(), Vec::new());
+    for (file, _) in FILES {
+        if let Some(Contrast { origin, compare }) = results::load(&directory.join(file))? {
+            rows.extend(compare.rows());
+            origins.push(origin.paragraph());
+        }
+    }
+    let head = [
+        "interleaved",
+        "test",
+        "figure",
+        "ratio",
+        "lowest to highest",
+        "rounds",
+    ];
+    Ok(match rows.is_empty() {
+        true => String::new(),
+        false => format!("\n{}\n{}", table::markdown(&head, rows), origins.join("\n")),
+    })
+}
+
+impl Contrast {
+    /// The throughput of the first configuration, of the second, in Gbit/s, and their ratio in each round.
+    pub(super) fn gain(&self) -> Option<(f64, f64, &Sample)> {
+        let mut tests = self.compare.tests.iter();
+        let throughput = tests.find(|test| test.name == UPLOAD && test.figure == "gbps")?;
+        let [a, b] = [throughput.a.as_ref()?, throughput.b.as_ref()?];
+        Some((a.median, b.median, throughput.ratio.as_ref()?))
+    }
+}
+
+impl Comparison {
+    fn rows(&self) -> impl Iterator<Item = Vec<String>> {
+        self.tests.iter().map(|test| {
+            let ratio = test.ratio.as_ref();
+            let range = ratio.map(|ratio| format!("{:.2}–{:.2}", ratio.min, ratio.max));
+            vec![
+                format!("{} : {}", self.a.name, self.b.name),
+                test.name.clone(),
+                test.figure.clone(),
+                number(ratio.map(|ratio| ratio.median), 2),
+                cell(range),
+                self.rounds.to_string(),
+            ]
+        })
+    }
+}

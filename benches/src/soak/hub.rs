@@ -1,0 +1,87 @@
+//! Hub and spokes, with their daemons.
+
+use std::fs;
+use std::net::IpAddr;
+use std::path::Path;
+
+use anyhow::{Context as _, ensure};
+use convoy_lab::wireguard::{End, Identity, Implementation};
+use convoy_lab::{Lab, Namespace};
+
+/// The numbers that the spokes' addresses are made of.
+pub(super) const SPOKES: [u8; 4] = [2, 3, 4, 5];
+/// The hub's number, and the port at which the spokes look for it at first.
+const HUB: u8 = 1;
+pub(super) const PORT: u16 = 51_820;
+/// A spoke's end of its cable.
+pub(super) const CABLE: &str = "veth0";
+/// Ethernet, and WireGuard's usual MTU over it.
+const CABLE_MTU: u32 = 1_500;
+const TUNNEL_MTU: u32 = 1_420;
+
+/// A hub and its spokes; no packet has gone through the tunnels yet.
+pub(super) struct Hub {
+    pub(super) hub: End,
+    /// In the order of [`SPOKES`].
+    pub(super) spokes: Vec<End>,
+    // Last: everything inside ends with it.
+    _lab: Lab,
+}
+
+impl Hub {
+    pub(super) fn start(program: &Path) -> anyhow::Result<Self> {
+        let lab = Lab::new()?;
+        ensure!(
+            lab.is_root(),
+            "the soak opens sockets in namespaces: run it as root"
+        );
+        let daemon = Implementation::new(program);
+        let identity = Identity::new(HUB);
+        let outer = |network: u8, host: u8| Some(([10, 9, network, host], PORT).into());
+        let middle = quiet_namespace(&lab, "hub")?;
+        let (mut peers, mut spokes) = (Vec::new(), Vec::new());
+        for n in SPOKES {
+            let spoke = quiet_namespace(&lab, &format!("spoke {n}"))?;
+            let at_hub = (format!("veth{n}"), format!("10.9.{n}.1/24"));
+            let at_spoke = format!("10.9.{n}.{n}/24");
+            let (inside, outside) = ([&at_hub.1[..]], [&at_spoke[..]]);
+            lab.veth(
+                &middle, &at_hub.0, &inside, &spoke, CABLE, &outside, CABLE_MTU,
+            )?;
+            let own = Identity::new(n);
+            peers.push(own.as_peer(outer(n, n)));
+            let to_hub = vec![identity.as_peer(outer(n, HUB))];
+            let end = End::start(&spoke, &daemon, &own, to_hub, TUNNEL_MTU);
+            spokes.push(end.context("start a spoke")?);
+        }
+        let hub = End::start(&middle, &daemon, &identity, peers, TUNNEL_MTU);
+        Ok(Self {
+            hub: hub.context("start the hub")?,
+            spokes,
+            _lab: lab,
+        })
+    }
+
+    /// The hub, then the spokes.
+    pub(super) fn daemons(&self) -> impl Iterator<Item = &End> {
+        std::iter::once(&self.hub).chain(&self.spokes)
+    }
+
+    /// The address at which a spoke's streams reach the hub inside the tunnel.
+    pub(super) fn address_for(&self, spoke: u8) -> IpAddr {
+        match spoke.is_multiple_of(2) {
+            true => self.hub.inner_v4(),
+            false => self.hub.inner_v6(),
+        }
+    }
+}
+
+/// A namespace whose kernel does not look for IPv6 routers in the tunnel, where such packets have no way to go.
+fn quiet_namespace(lab: &Lab, name: &str) -> anyhow::Result<Namespace> {
+    // Below /proc/sys/net every thread sees the settings of its own namespace.
+    let setting = "/proc/sys/net/ipv6/conf/default/router_solicitations";
+    let namespace = lab.namespace(name)?;
+    let written = namespace.run(|| fs::write(setting, "0"))?;
+    written.with_context(|| format!("write {setting}"))?;
+    Ok(namespace)
+}

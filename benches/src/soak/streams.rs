@@ -1,0 +1,282 @@
+//! TCP both ways at once between the hub and the spokes, every byte compared.
+
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use serde::{Deserialize, Serialize};
+
+use super::hub::{Hub, SPOKES};
+
+/// How long the first handshake may take.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(20);
+/// A stream without a byte for this long is given up.
+const STREAM_PATIENCE: Duration = Duration::from_secs(60);
+/// The shortest silence that is recorded, in seconds.
+const STALL: f64 = 0.5;
+/// The most that a sender that was held up sends at once to catch up.
+const CATCH_UP: Duration = Duration::from_millis(50);
+/// Bytes that a sender writes at once.
+const BLOCK: usize = 64 * 1024;
+
+/// Which way data goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Direction {
+    /// From a spoke to the hub.
+    #[default]
+    Up,
+    /// From the hub to a spoke.
+    Down,
+}
+
+/// The outcome of one direction of a connection.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Stream {
+    pub(super) spoke: u8,
+    pub(super) direction: Direction,
+    pub(super) sent_bytes: u64,
+    /// Arrived, and equal to the bytes sent.
+    pub(super) verified_bytes: u64,
+    pub(super) stalls: Vec<Stall>,
+    /// Why it ended early, or the first byte that differed.
+    pub(super) error: Option<String>,
+}
+
+/// A time, in seconds, in which nothing arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Stall {
+    pub(super) from_s: f64,
+    pub(super) until_s: f64,
+}
+
+/// A TCP connection inside the tunnel.
+pub(super) struct Connection {
+    spoke: u8,
+    at_spoke: TcpStream,
+    at_hub: TcpStream,
+}
+
+/// The state that all streams share.
+pub(super) struct Load {
+    began: Instant,
+    /// Between two blocks of a stream; zero for no limit.
+    interval: Duration,
+    done: AtomicBool,
+    /// Bytes that arrived as they were sent, by direction.
+    arrived: [AtomicU64; 2],
+}
+
+impl Connection {
+    /// Opens a connection from a spoke, counted from 0, to the hub, through the tunnel.
+    pub(super) fn open(hub: &Hub, number: usize) -> anyhow::Result<Self> {
+        let spoke = SPOKES[number];
+        let address = SocketAddr::new(hub.address_for(spoke), 0);
+        let listener = hub.hub.namespace.run(|| TcpListener::bind(address))?;
+        let listener = listener.context("listen at the hub")?;
+        let to = listener.local_addr().context("listen at the hub")?;
+        let connect = || TcpStream::connect_timeout(&to, CONNECT_PATIENCE);
+        let at_spoke = hub.spokes[number].namespace.run(connect)?;
+        let at_spoke = at_spoke.with_context(|| format!("connect spoke {spoke} to the hub"))?;
+        let (at_hub, _) = listener.accept().context("accept at the hub")?;
+        for socket in [&at_spoke, &at_hub] {
+            socket.set_read_timeout(Some(STREAM_PATIENCE))?;
+            socket.set_write_timeout(Some(STREAM_PATIENCE))?;
+        }
+        Ok(Self {
+            spoke,
+            at_spoke,
+            at_hub,
+        })
+    }
+}
+
+impl Load {
+    /// A load of streams of `mbps` Mbit/s each, 0 for no limit, that begins now.
+    pub(super) fn new(mbps: f64) -> Self {
+        let interval = match mbps {
+            0.0 => Duration::ZERO,
+            mbps => Duration::from_secs_f64(BLOCK as f64 * 8.0 / (mbps * 1e6)),
+        };
+        Self {
+            began: Instant::now(),
+            interval,
+            done: AtomicBool::new(false),
+            arrived: [AtomicU64::new(0), AtomicU64::new(0)],
+        }
+    }
+
+    /// Seconds since the load began.
+    pub(super) fn now(&self) -> f64 {
+        self.began.elapsed().as_secs_f64()
+    }
+
+    /// Sleeps until `at`, in seconds; returns at once when that is past.
+    pub(super) fn sleep_until(&self, at: f64) {
+        thread::sleep(Duration::from_secs_f64((at - self.now()).max(0.0)));
+    }
+
+    /// Sleeps until `at`, or until the load ends; whether it goes on.
+    pub(super) fn continues_until(&self, at: f64) -> bool {
+        while self.now() < at && !self.has_ended() {
+            self.sleep_until(at.min(self.now() + 0.25));
+        }
+        !self.has_ended()
+    }
+
+    /// Lets the senders finish their blocks and hang up.
+    pub(super) fn end(&self) {
+        self.done.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.done.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that arrived as they were sent, up and down.
+    pub(super) fn arrived(&self) -> [u64; 2] {
+        let arrived = self.arrived.each_ref();
+        arrived.map(|bytes| bytes.load(Ordering::Relaxed))
+    }
+
+    /// Sends and receives one direction of a connection until the load ends.
+    pub(super) fn carry(&self, connection: &Connection, direction: Direction) -> Stream {
+        let Connection {
+            spoke,
+            at_spoke,
+            at_hub,
+        } = connection;
+        let (from, to) = match direction {
+            Direction::Up => (at_spoke, at_hub),
+            Direction::Down => (at_hub, at_spoke),
+        };
+        let seed = u64::from(*spoke) << 32 | direction as u64;
+        let mut stream = Stream {
+            spoke: *spoke,
+            direction,
+            ..Stream::default()
+        };
+        thread::scope(|scope| {
+            let sender = scope.spawn(|| self.send(from, seed));
+            stream.error = self.receive(to, seed, &mut stream).err();
+            if stream.error.is_some() {
+                // Spares the sender its patience; the connection may be gone already.
+                let _ = to.shutdown(Shutdown::Both);
+            }
+            let panicked = |_| (0, Some("the sender panicked".to_owned()));
+            let (sent_bytes, error) = sender.join().unwrap_or_else(panicked);
+            stream.sent_bytes = sent_bytes;
+            stream.error = stream.error.take().or(error);
+        });
+        stream
+    }
+
+    /// The bytes sent, and why it ended early.
+    fn send(&self, mut to: &TcpStream, seed: u64) -> (u64, Option<String>) {
+        let mut next = Instant::now();
+        let mut bytes = 0;
+        while !self.has_ended() {
+            let now = Instant::now();
+            thread::sleep(next.saturating_duration_since(now));
+            next = (next + self.interval).max(now.checked_sub(CATCH_UP).unwrap_or(now));
+            if let Err(error) = to.write_all(&block(seed, bytes)) {
+                return (bytes, Some(format!("sending: {error}")));
+            }
+            bytes += BLOCK as u64;
+        }
+        let hung_up = to.shutdown(Shutdown::Write);
+        let error = hung_up.err().map(|error| format!("hanging up: {error}"));
+        (bytes, error)
+    }
+
+    /// Receives until the sender hangs up; the error says why it ended early.
+    fn receive(&self, mut from: &TcpStream, seed: u64, stream: &mut Stream) -> Result<(), String> {
+        let mut buffer = vec![0; BLOCK];
+        let mut last = self.now();
+        loop {
+            match from.read_exact(&mut buffer) {
+                Ok(()) => {}
+                // Bytes of a part of a block are not counted, so they show as missing.
+                Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    return Err(format!("nothing arrived for {STREAM_PATIENCE:?}"));
+                }
+                Err(error) => return Err(format!("receiving: {error}")),
+            }
+            let now = self.now();
+            if now - last > STALL {
+                stream.stalls.push(Stall {
+                    from_s: last,
+                    until_s: now,
+                });
+            }
+            last = now;
+            let expected = block(seed, stream.verified_bytes);
+            if let Some(at) = buffer.iter().zip(&expected).position(|(a, b)| a != b) {
+                return Err(format!(
+                    "byte {} differs",
+                    stream.verified_bytes + at as u64
+                ));
+            }
+            stream.verified_bytes += BLOCK as u64;
+            self.arrived[stream.direction as usize].fetch_add(BLOCK as u64, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The block of a stream that begins at byte `at`: words, each the seed and its own number, scrambled, so that no two
+/// are equal and any loss, repetition or exchange shows.
+fn block(seed: u64, at: u64) -> Vec<u8> {
+    let first = at / 8;
+    let words = first..first + (BLOCK / 8) as u64;
+    // An odd factor permutes the words (Fibonacci hashing).
+    let scrambled = words.map(|word| (seed ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    scrambled.flat_map(u64::to_le_bytes).collect()
+}
+
+impl std::fmt::Display for Stream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let direction = match self.direction {
+            Direction::Up => "up",
+            Direction::Down => "down",
+        };
+        write!(f, "spoke {} {direction}", self.spoke)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Receives these bytes over loopback.
+    fn received(bytes: &[u8]) -> (u64, Result<(), String>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (receiver, _) = listener.accept().unwrap();
+        let mut stream = Stream::default();
+        let outcome = thread::scope(|scope| {
+            scope.spawn(move || sender.write_all(bytes).unwrap());
+            Load::new(0.0).receive(&receiver, 1, &mut stream)
+        });
+        (stream.verified_bytes, outcome)
+    }
+
+    #[test]
+    fn a_changed_byte_and_a_lost_repeated_or_strange_block_are_found() {
+        let [first, second, third] = [0, 1, 2].map(|number| block(1, number * BLOCK as u64));
+        let whole = received(&[&first[..], &second, &third].concat());
+        assert_eq!(whole, (3 * BLOCK as u64, Ok(())));
+        for wrong in [&first, &third, &block(2, BLOCK as u64)] {
+            assert!(received(&[&first[..], wrong].concat()).1.is_err());
+        }
+        let first_part = first[..7].to_vec();
+        let mut changed = second;
+        changed[77] ^= 1;
+        let (_, outcome) = received(&[first, changed].concat());
+        assert_eq!(outcome, Err(format!("byte {} differs", BLOCK + 77)));
+        assert_eq!(received(&first_part), (0, Ok(())), "a part is not counted");
+    }
+}
