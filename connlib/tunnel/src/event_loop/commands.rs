@@ -6,7 +6,7 @@ use convoy_gso::{BoundSockets, UdpSockets};
 use convoy_proto::leave_no_trace;
 
 use super::EventLoop;
-use crate::{command::Command, error::Exit};
+use crate::{clock, command::Command, error::Exit};
 
 impl EventLoop {
     pub(super) fn run_commands(&mut self, now: Duration) -> bool {
@@ -24,6 +24,10 @@ impl EventLoop {
                 self.known_routes = signals.routes;
                 self.node.handle_routes_changed();
                 self.outbound.flusher.forget_refusals();
+            }
+            if signals.wall_clock != self.known_wall_clock {
+                self.known_wall_clock = signals.wall_clock;
+                self.node.set_wall_clock(clock::wall_clock_of_boot());
             }
             if signals.stop {
                 self.exit = Some(Exit::Stopped);
