@@ -98,7 +98,7 @@ impl Default for Node {
 }
 
 impl Node {
-    /// A node that takes its random bytes from `fill`, which returns whether it had any; the default
+    /// A node that takes its random bytes from `fill`, which returns whether it could; the default
     /// takes them from the operating system.
     #[must_use]
     pub fn with_randomness(fill: impl FnMut(&mut [u8]) -> bool + Send + 'static) -> Self {

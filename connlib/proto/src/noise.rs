@@ -2,7 +2,7 @@
 //! would otherwise compute for each handshake.
 //!
 //! Each handshake message first passes boringtun's checks of formats and MACs, in `identity.rs`; boringtun
-//! lends its X25519, too.
+//! provides X25519, too.
 
 mod identity;
 mod initiator;

@@ -6,8 +6,8 @@ use std::time::Duration;
 /// all leap seconds since.
 const UNIX_EPOCH: u64 = 0x4000_0000_0000_000a;
 
-/// The bits of the nanoseconds that are cleared, as in the reference: to 16.8 ms, a stamp reveals
-/// nothing about the time that a computation took.
+/// The bits of the nanoseconds that are cleared, as in the reference: a stamp shows an observer this
+/// host's clock in steps of 16.8 ms, too coarse to time a computation by.
 const WHITENED: u32 = 0x00ff_ffff;
 
 /// A timestamp; a later one compares as greater.

@@ -312,7 +312,7 @@ fn no_session_index_is_used_twice() {
     assert_eq!((handshakes, indices.len()), (60, 60));
     for byte in 0..4 {
         let values: std::collections::HashSet<_> = indices.iter().map(|i| i[byte]).collect();
-        assert!(values.len() > 30, "byte {byte} says who it is");
+        assert!(values.len() > 30, "byte {byte} identifies the node");
     }
 }
 

@@ -1,4 +1,4 @@
-//! The primitives that snow computes with; each wipes its state when it is dropped.
+//! The primitives that snow computes with; their keys are wiped when they are dropped.
 
 use std::sync::Arc;
 
