@@ -59,8 +59,7 @@ profiling: # Build target/profiling/convoy: a release build with symbols and fra
 
 test: test-packages ## Run every test; those with network namespaces need root and /dev/net/tun
 	$(CARGO) test --workspace --locked
-	$(CARGO) test -p convoy-proto --locked --features mock-clock --test aging --test fuzz_histories
-	$(CARGO) test -p convoy-proto --locked --features mock-clock --lib keys_are_gone
+	$(CARGO) test -p convoy-proto --locked --features mock-clock --test boringtun
 
 test-packages: # Install missing programs for the tests, if root
 	$(call install,$(TEST_PROGRAMS),$(TEST_PACKAGES),tests that need them are skipped)

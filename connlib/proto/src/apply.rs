@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use crate::{
-    config::{AllowedIp, PeerUpdate, PublicKey},
+    config::{AllowedIp, PeerUpdate, PresharedKey, PublicKey},
     counters::DropReason,
     node::Node,
-    noise::{Identity, Noise},
+    noise::{Identity, PeerKeys},
     peer::{Endpoint, Peer},
     plan::{PeerPlan, Plan},
 };
@@ -21,9 +21,9 @@ impl Node {
         if let Some(identity) = plan.identity {
             self.change_identity(identity);
         }
-        for (key, noise) in plan.rekeyed {
+        for (key, keys) in plan.keys {
             if let Some(&id) = self.by_key.get(&key) {
-                self.set_noise(id, noise);
+                self.set_keys(id, keys);
             }
         }
         for peer in plan.peers {
@@ -35,7 +35,8 @@ impl Node {
         self.identity = identity;
         for (_, peer) in &mut self.peers {
             peer.keys = None;
-            peer.former.clear();
+            peer.initiation = None;
+            peer.sessions.clear();
         }
         self.by_index.clear();
         // A device is not its own peer.
@@ -44,19 +45,27 @@ impl Node {
         }
     }
 
-    fn set_noise(&mut self, id: usize, noise: Box<Noise>) {
-        self.by_index.insert(noise.index(), id);
+    fn set_keys(&mut self, id: usize, keys: Box<PeerKeys>) {
         let peer = &mut self.peers[id];
+        peer.keys = Some(keys);
         peer.timers.allow_initiation();
-        let useless = peer.change_keys(noise);
-        self.forget_keys(id, useless);
+    }
+
+    /// Sessions go on; the next handshake uses the new key.
+    fn set_preshared_key(&mut self, id: usize, key: Option<Box<PresharedKey>>) {
+        let peer = &mut self.peers[id];
+        if peer.preshared_key != key {
+            peer.preshared_key = key;
+            peer.sessions.preshared_key_changed();
+            peer.timers.allow_initiation();
+        }
     }
 
     fn apply_peer(&mut self, plan: PeerPlan, now: Duration) {
         let PeerPlan {
             update,
             preshared_key,
-            noise,
+            keys,
         } = plan;
         if update.remove {
             return self.remove_peer(&update.public_key);
@@ -65,11 +74,11 @@ impl Node {
             Some(&id) => id,
             None => self.add_peer(update.public_key),
         };
-        if let Some(noise) = noise {
-            self.set_noise(id, noise);
+        if let Some(keys) = keys {
+            self.set_keys(id, keys);
         }
-        if let Some(preshared_key) = preshared_key {
-            self.peers[id].preshared_key = preshared_key;
+        if let Some(key) = preshared_key {
+            self.set_preshared_key(id, key);
         }
         self.update_peer(id, update, now);
     }
@@ -141,11 +150,11 @@ impl Node {
             return;
         };
         self.drop_held(id, DropReason::OutboundPeerRemoved);
+        self.end_sessions(id);
         let peer = self.peers.remove(id);
         peer.allowed_ips
             .into_iter()
             .for_each(|p| self.allowed_ips.remove(p));
-        self.forget_keys(id, peer.keys.into_iter().chain(peer.former));
         self.ready.retain(|ready| *ready != id);
     }
 }

@@ -9,7 +9,7 @@ use std::{
 use bytes::Bytes;
 use convoy_datagram::Destination;
 
-use crate::noise::CONTROL_BYTES;
+use crate::messages::INITIATION;
 
 /// Most control datagrams waiting for [`crate::Node::poll_control`].
 const CONTROL_DATAGRAMS: usize = 4096;
@@ -17,7 +17,7 @@ const CONTROL_DATAGRAMS: usize = 4096;
 const COOKIE_REPLIES: usize = CONTROL_DATAGRAMS / 4;
 /// Bound of the memory of waiting control datagrams, in bytes.
 pub const CONTROL_QUEUE_BYTES: usize =
-    CONTROL_DATAGRAMS * (size_of::<ControlDatagram>() + CONTROL_BYTES.next_power_of_two());
+    CONTROL_DATAGRAMS * (size_of::<ControlDatagram>() + INITIATION.next_power_of_two());
 
 /// A datagram to be sent ahead of bulk data.
 #[derive(Clone, Debug)]

@@ -66,7 +66,7 @@ drop_reasons! {
     InboundBadTag = "inbound_bad_tag",
     /// Inbound: the counter was seen before.
     InboundReplay = "inbound_replay",
-    /// Inbound: a counter behind the replay window: more than 1,023 below the newest.
+    /// Inbound: a counter behind the replay window: more than 8,128 below the newest.
     InboundBehindWindow = "inbound_behind_window",
     /// Inbound: the decrypted payload is not an IP packet.
     InboundMalformed = "inbound_malformed",

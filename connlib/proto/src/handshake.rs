@@ -6,8 +6,9 @@ use convoy_datagram::Datagram;
 
 use crate::{
     counters::DropReason,
+    messages::{INITIATION, RESPONSE},
     node::Node,
-    noise::{CONTROL_BYTES, Handshaken, Screened},
+    noise::{Claim, Initiation, Screened},
     peer::Endpoint,
     timers::jitter,
 };
@@ -15,8 +16,9 @@ use crate::{
 impl Node {
     /// Begins a handshake with the peer, unless one was begun less than Rekey-Timeout ago.
     pub(crate) fn initiate(&mut self, id: usize, now: Duration, is_retry: bool) {
+        let stamp = self.stamp(now);
         let peer = &mut self.peers[id];
-        let (Some(_), Some(keys)) = (peer.endpoint, peer.keys.as_mut()) else {
+        let (Some(endpoint), Some(keys)) = (peer.endpoint, peer.keys.as_deref()) else {
             return;
         };
         if !is_retry {
@@ -30,32 +32,28 @@ impl Node {
             peer.timers.initiate_later();
             return self.deadlines.arm(id, &mut peer.timers);
         }
-        let mut buffer = [0; CONTROL_BYTES];
-        let is_begun = keys.noise.initiate(&mut buffer).is_some();
-        keys.follow_noise();
-        if is_begun {
-            self.initiate_with(id, &buffer, now);
-        }
-    }
-
-    /// Sends an initiation that is already written.
-    fn initiate_with(&mut self, id: usize, initiation: &[u8; CONTROL_BYTES], now: Duration) {
-        let peer = &mut self.peers[id];
-        let (Some(endpoint), Some(keys)) = (peer.endpoint, peer.keys.as_mut()) else {
+        let is_taken = |index| self.by_index.contains_key(&index);
+        let (Some(local), Some(ephemeral)) =
+            (self.randomness.index(is_taken), self.randomness.key())
+        else {
             return;
         };
-        if !peer.timers.may_initiate(now) {
-            // boringtun now awaits a response that cannot come; the next initiation ends that.
-            peer.timers.initiate_later();
-            return self.deadlines.arm(id, &mut peer.timers);
-        }
-        keys.noise.await_response(initiation);
+        let mut message = [0; INITIATION];
+        let Some(initiation) = Initiation::write(keys, local, stamp, ephemeral, &mut message)
+        else {
+            return;
+        };
+        peer.cookies.sign(&keys.macs, &mut message, now);
         tracing::debug!(peer = %peer.public_key, endpoint = %endpoint.address, "Sending handshake initiation");
-        peer.tx_bytes += initiation.len() as u64;
+        peer.tx_bytes += message.len() as u64;
         peer.timers.initiation_sent(now, jitter());
         self.deadlines.arm(id, &mut peer.timers);
+        // Takes only the response to the last initiation, as the reference does.
+        self.stop_awaiting(id);
+        self.peers[id].initiation = Some(initiation);
+        self.by_index.insert(local, id);
         self.check_source(id, now);
-        self.push_control(endpoint, initiation);
+        self.push_control(endpoint, &message);
     }
 
     /// Handles an initiation, a response or a cookie reply.
@@ -64,79 +62,16 @@ impl Node {
         datagram: Datagram<'_>,
         now: Duration,
     ) -> Result<(), DropReason> {
-        let id = self.screen(datagram, now)?;
-        let is_initiation = datagram.bytes[0] == 1;
-        let peer = &mut self.peers[id];
-        if is_initiation {
-            if peer.is_answered_just_now(now) {
-                return Err(DropReason::InboundTooSoon);
-            }
-            peer.show_to_former(datagram.bytes)?;
-        }
-        let mut buffer = [0; CONTROL_BYTES];
-        let keys = peer.keys.as_mut().ok_or(DropReason::InboundNoKey)?;
-        let mut begun = [0; CONTROL_BYTES];
-        let is_begun = is_initiation && keys.prepare_to_answer(&mut begun);
-        let handshaken = match keys.noise.handshake(datagram.bytes, &mut buffer) {
-            Ok(handshaken) => handshaken,
-            Err(reason) => {
-                if is_begun {
-                    self.initiate_with(id, &begun, now);
-                }
-                return Err(reason);
-            }
-        };
-        let (reply, local, is_complete) = match handshaken {
-            // A cookie does not prove its sender's identity: no roaming, no timers.
-            Handshaken::Cookie => return Ok(()),
-            Handshaken::Respond { response, local } => {
-                keys.sessions.offer(local, now);
-                peer.last_answer = Some(now);
-                (response, local, false)
-            }
-            Handshaken::Complete { keepalive, local } => {
-                keys.sessions.complete(local, now);
-                // A held packet confirms the session to the peer as well.
-                let confirmation = if peer.held.is_empty() { keepalive } else { &[] };
-                (confirmation, local, true)
-            }
-        };
-        tracing::debug!(peer = %peer.public_key, from = %datagram.from, session = local, "Handshake message received");
-        if peer.record_received(&datagram, self.routes, now) {
-            self.source_questions.push_back(id);
-        }
-        peer.timers.session_derived(now);
-        if !reply.is_empty() {
-            peer.tx_bytes += reply.len() as u64;
-            if is_complete {
-                peer.timers.authenticated_sent(now);
-            } else {
-                peer.timers.response_sent(now);
-            }
-            let len = reply.len();
-            let endpoint = peer.endpoint.unwrap_or(Endpoint::of_sender(&datagram));
-            self.push_control(endpoint, &buffer[..len]);
-        }
-        if is_complete {
-            self.session_begins(id, local, now);
-        }
-        self.deadlines.arm(id, &mut self.peers[id].timers);
-        Ok(())
-    }
-
-    /// Checks MACs and load; returns the peer that the message claims to be from.
-    fn screen(&mut self, datagram: Datagram<'_>, now: Duration) -> Result<usize, DropReason> {
         let identity = self.identity.as_ref().ok_or(DropReason::InboundNoKey)?;
         let (from, limiter) = (datagram.from.ip(), &mut self.handshake_limiter);
         match identity.screen(from, datagram.bytes, limiter, now)? {
             Screened::Initiation(key) => {
                 let id = self.by_key.get(&key).copied();
-                id.ok_or(DropReason::InboundUnknownPeer)
+                let id = id.ok_or(DropReason::InboundUnknownPeer)?;
+                self.handle_initiation(id, datagram, now)
             }
-            Screened::Reply { receiver } => {
-                let id = self.by_index.get(&(receiver >> 8)).copied();
-                id.ok_or(DropReason::InboundUnknownSession)
-            }
+            Screened::Response { receiver } => self.handle_response(receiver, datagram, now),
+            Screened::CookieReply { receiver } => self.handle_cookie(receiver, datagram, now),
             Screened::AskForCookie(reply) => {
                 self.push_cookie(Endpoint::of_sender(&datagram), &reply);
                 Err(DropReason::InboundUnderLoad)
@@ -144,23 +79,187 @@ impl Node {
         }
     }
 
-    /// Both sides have session `local`, and this side sends in it from now on.
-    pub(crate) fn session_begins(&mut self, id: usize, local: u32, now: Duration) {
+    /// Answers the peer's initiation, and offers it the session.
+    fn handle_initiation(
+        &mut self,
+        id: usize,
+        datagram: Datagram<'_>,
+        now: Duration,
+    ) -> Result<(), DropReason> {
+        let bad = DropReason::InboundBadHandshake;
+        let peer = &mut self.peers[id];
+        if peer.is_answered_just_now(now) {
+            return Err(DropReason::InboundTooSoon);
+        }
+        let keys = peer.keys.as_deref().ok_or(DropReason::InboundNoKey)?;
+        let ephemeral = self.randomness.key().ok_or(bad)?;
+        let claim = Claim::read(keys, datagram.bytes, ephemeral).ok_or(bad)?;
+        if claim.stamp <= peer.greatest_stamp {
+            return Err(bad);
+        }
+        peer.greatest_stamp = claim.stamp;
+        let is_taken = |index| self.by_index.contains_key(&index);
+        let local = self.randomness.index(is_taken).ok_or(bad)?;
+        let mut message = [0; RESPONSE];
+        let preshared_key = peer.preshared_key.as_deref();
+        let session = claim.respond(local, preshared_key, &mut message, now);
+        let ended = peer.sessions.offer(session.ok_or(bad)?);
+        peer.cookies.sign(&keys.macs, &mut message, now);
+        peer.last_answer = Some(now);
+        self.by_index.insert(local, id);
+        self.forget_indices(ended);
+        self.record_handshake(id, &datagram, local, now);
+        let peer = &mut self.peers[id];
+        peer.tx_bytes += message.len() as u64;
+        peer.timers.response_sent(now);
+        self.deadlines.arm(id, &mut peer.timers);
+        let endpoint = peer.endpoint.unwrap_or(Endpoint::of_sender(&datagram));
+        self.push_control(endpoint, &message);
+        Ok(())
+    }
+
+    /// Completes our handshake, and confirms the session to the peer.
+    fn handle_response(
+        &mut self,
+        receiver: u32,
+        datagram: Datagram<'_>,
+        now: Duration,
+    ) -> Result<(), DropReason> {
+        let unknown = DropReason::InboundUnknownSession;
+        let id = *self.by_index.get(&receiver).ok_or(unknown)?;
+        let peer = &mut self.peers[id];
+        let awaited = peer.initiation.as_mut().filter(|i| i.local == receiver);
+        let preshared_key = peer.preshared_key.as_deref();
+        let session = awaited
+            .ok_or(unknown)?
+            .complete(datagram.bytes, preshared_key, now)
+            .ok_or(DropReason::InboundBadHandshake)?;
+        // The session goes by its index from now on.
+        peer.initiation = None;
+        let ended = peer.sessions.complete(session);
+        self.forget_indices(ended);
+        self.record_handshake(id, &datagram, receiver, now);
+        // A held packet confirms the session to the peer as well.
+        if self.peers[id].held.is_empty() {
+            self.send_keepalive(id, now);
+        }
+        self.session_begins(id, now);
+        self.deadlines.arm(id, &mut self.peers[id].timers);
+        Ok(())
+    }
+
+    /// Keeps the cookie for the next attempt. It does not prove its sender's identity: no roaming, no
+    /// timers.
+    fn handle_cookie(
+        &mut self,
+        receiver: u32,
+        datagram: Datagram<'_>,
+        now: Duration,
+    ) -> Result<(), DropReason> {
+        let id = self.by_index.get(&receiver);
+        let peer = &mut self.peers[*id.ok_or(DropReason::InboundUnknownSession)?];
+        let keys = peer.keys.as_deref().ok_or(DropReason::InboundNoKey)?;
+        peer.cookies.accept(&keys.macs, datagram.bytes, now)
+    }
+
+    fn record_handshake(&mut self, id: usize, datagram: &Datagram<'_>, local: u32, now: Duration) {
+        let peer = &mut self.peers[id];
+        tracing::debug!(peer = %peer.public_key, from = %datagram.from, session = local, "Handshake message received");
+        if peer.record_received(datagram, self.routes, now) {
+            self.source_questions.push_back(id);
+        }
+        peer.timers.session_derived(now);
+    }
+
+    /// Both sides have the current session, and this side sends in it from now on.
+    pub(crate) fn session_begins(&mut self, id: usize, now: Duration) {
         self.counters.handshakes += 1;
         let peer = &mut self.peers[id];
         peer.timers.handshake_complete();
         peer.last_handshake = Some(now);
-        if let Some(keys) = &mut peer.keys {
-            keys.noise.stop_awaiting();
-        }
-        let is_present = peer
-            .keys
-            .as_ref()
-            .is_some_and(|k| k.noise.index() == local >> 8);
-        if is_present {
-            let retired = peer.retire_former();
-            self.forget_keys(id, retired);
-        }
+        let ended = peer.sessions.end_former();
+        self.forget_indices(ended);
+        self.stop_awaiting(id);
         self.release_held(id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeSet, time::Duration};
+
+    use crate::{
+        common::{Pair, SECOND, preshared},
+        config::DeviceUpdate,
+        node::Node,
+    };
+
+    /// Every index that is found belongs to a session, or to an initiation, and the other way round.
+    fn check(node: &Node) {
+        let found: BTreeSet<_> = node.by_index.iter().map(|(i, id)| (*i, *id)).collect();
+        let living = node.peers.iter().flat_map(|(id, peer)| {
+            let awaited = peer.initiation.iter().map(|initiation| initiation.local);
+            let indices = peer.sessions.indices().chain(awaited);
+            indices.map(move |index| (index, id))
+        });
+        assert_eq!(found, living.collect());
+    }
+
+    #[test]
+    fn an_index_is_found_as_long_as_its_session_lives() {
+        let mut pair = Pair::connected();
+        let mut to_a = pair.a.as_peer();
+        to_a.endpoint = Some(pair.a.address);
+        pair.b.set_peer(to_a, pair.now);
+        let steps: [&dyn Fn(&mut Pair); 8] = [
+            &|pair| pair.pass(121 * SECOND),
+            &|pair| pair.pass(181 * SECOND),
+            &|pair| {
+                let mut peer = pair.b.as_peer();
+                peer.preshared_key = preshared(5);
+                pair.a.set_peer(peer, pair.now);
+            },
+            &|pair| {
+                let mut peer = pair.a.as_peer();
+                peer.preshared_key = preshared(5);
+                pair.b.set_peer(peer, pair.now);
+            },
+            &|pair| pair.pass(541 * SECOND),
+            &|pair| {
+                pair.a.node.set_link(false, pair.now);
+                check(&pair.a.node);
+                assert!(pair.a.node.by_index.is_empty());
+                pair.a.node.set_link(true, pair.now);
+            },
+            &|pair| {
+                let update = DeviceUpdate {
+                    replace_peers: true,
+                    peers: vec![pair.b.as_peer()],
+                    ..DeviceUpdate::default()
+                };
+                pair.a.update(update, pair.now);
+                assert!(pair.a.node.by_index.is_empty());
+            },
+            &|pair| pair.pass(Duration::from_secs(100)),
+        ];
+        for step in steps {
+            step(&mut pair);
+            for n in 0..20 {
+                match n % 3 {
+                    0 => pair.a_sends(b"from a"),
+                    1 => pair.b_sends(b"from b"),
+                    _ => pair.pass(6 * SECOND),
+                }
+                check(&pair.a.node);
+                // Some handshake messages get lost.
+                if n % 5 == 0 {
+                    pair.a.take_wire(pair.now);
+                }
+                pair.settle();
+                check(&pair.a.node);
+                check(&pair.b.node);
+            }
+        }
+        assert!(pair.a.delivered.len() > 20 && pair.b.delivered.len() > 20);
     }
 }

@@ -2,9 +2,10 @@
 //!
 //! 1. The first four bytes and the length determine the message type.
 //! 2. The receiver index of a data message finds its session, which must not be too old.
-//! 3. The message is decrypted straight into the sink's slot: the writer's batch.
-//! 4. It updates the peer: endpoint (roaming), timers, confirmation of a new session.
-//! 5. The packet takes over the outer ECN mark; its source must be among the peer's allowed IPs.
+//! 3. Its counter must be new: neither in the replay window nor behind it.
+//! 4. The message is decrypted straight into the sink's slot: the writer's batch.
+//! 5. It updates the peer: endpoint (roaming), timers, confirmation of a new session.
+//! 6. The packet takes over the outer ECN mark; its source must be among the peer's allowed IPs.
 //!
 //! Handshake messages go to `handshake.rs` instead.
 
@@ -14,16 +15,15 @@ use convoy_datagram::Datagram;
 
 use crate::{
     counters::DropReason,
+    messages::{
+        COOKIE_REPLY, DATA_HEADER, DATA_OVERHEAD, INITIATION, RESPONSE, counter_of, index_at,
+    },
     node::Node,
-    noise::{DATA_OVERHEAD, Opened, index_at},
     packet,
     seams::{PacketSink, SinkFull},
-    sessions::{REJECT_AFTER_MESSAGES, REJECT_AFTER_TIME},
+    session::{REJECT_AFTER_MESSAGES, REJECT_AFTER_TIME},
     timers::{KEEPALIVE_TIMEOUT, REKEY_TIMEOUT},
 };
-
-/// Bytes of a data message in front of the ciphertext.
-const DATA_HEADER: usize = 16;
 
 /// Whether a datagram has the type and length of a handshake message or a cookie reply: each may cost
 /// several Diffie-Hellman operations, any other datagram at most a decryption.
@@ -31,7 +31,9 @@ const DATA_HEADER: usize = 16;
 pub fn is_handshake(datagram: &[u8]) -> bool {
     matches!(
         (datagram.first_chunk(), datagram.len()),
-        (Some([1, 0, 0, 0]), 148) | (Some([2, 0, 0, 0]), 92) | (Some([3, 0, 0, 0]), 64)
+        (Some([1, 0, 0, 0]), INITIATION)
+            | (Some([2, 0, 0, 0]), RESPONSE)
+            | (Some([3, 0, 0, 0]), COOKIE_REPLY)
     )
 }
 
@@ -67,50 +69,53 @@ impl Node {
         sink: &mut impl PacketSink,
     ) -> Result<Result<(), DropReason>, SinkFull> {
         let receiver = index_at(datagram.bytes, 4);
-        let Some(&id) = self.by_index.get(&(receiver >> 8)) else {
+        let Some(&id) = self.by_index.get(&receiver) else {
             return Ok(Err(DropReason::InboundUnknownSession));
         };
         let peer = &mut self.peers[id];
-        let Some(keys) = peer.keys_of(receiver) else {
+        let Some(session) = peer.sessions.find(receiver) else {
             return Ok(Err(DropReason::InboundUnknownSession));
         };
-        let Some(session) = keys.sessions.find(receiver) else {
-            return Ok(Err(DropReason::InboundUnknownSession));
-        };
-        let counter = u64_at(datagram.bytes, 8);
+        let counter = counter_of(datagram.bytes);
         if !session.is_alive(now) || counter >= REJECT_AFTER_MESSAGES {
             return Ok(Err(DropReason::InboundExpiredSession));
         }
-        let ciphertext = datagram.bytes.len() - DATA_HEADER;
-        let slot = sink.slot(ciphertext).ok_or(SinkFull)?;
-        let opened = match keys.noise.open(datagram.bytes, slot) {
-            Ok(opened) => opened,
+        if let Err(reason) = session.window.check(counter) {
+            return Ok(Err(reason));
+        }
+        let ciphertext = &datagram.bytes[DATA_HEADER..];
+        let slot = sink.slot(ciphertext.len()).ok_or(SinkFull)?;
+        let opened = session.open(counter, ciphertext, slot);
+        let len = match opened.and_then(|len| session.window.mark(counter).map(|()| len)) {
+            Ok(len) => len,
             Err(reason) => return Ok(Err(reason)),
         };
         if peer.record_received(&datagram, self.routes, now) {
             self.source_questions.push_back(id);
         }
-        let delivered = match opened {
-            Opened::Keepalive => Ok(None),
-            Opened::Malformed => Err(DropReason::InboundMalformed),
-            Opened::Packet(len) => self.admit(id, &mut slot[..len], datagram.ecn).map(Some),
+        let is_keepalive = len == 0;
+        let admitted = match is_keepalive {
+            true => Ok(None),
+            false => self.admit(id, &mut slot[..len], datagram.ecn).map(Some),
         };
-        if let Ok(Some(len)) = delivered {
+        if let Ok(Some(len)) = admitted {
             sink.commit(len);
             let peer = &mut self.peers[id];
             peer.rx_packets += 1;
             self.counters.inbound_packets += 1;
             self.counters.inbound_bytes += len as u64;
         }
-        if !matches!(opened, Opened::Keepalive) {
+        if !is_keepalive {
             self.peers[id].timers.data_received(now);
         }
         self.after_receiving(id, receiver, now);
-        Ok(delivered.map(|_| ()))
+        Ok(admitted.map(|_| ()))
     }
 
-    /// Checks whether a decrypted packet may enter; returns its length.
-    fn admit(&self, id: usize, packet: &mut [u8], outer_ecn: u8) -> Result<usize, DropReason> {
+    /// Checks whether a decrypted packet may enter; returns its length without padding.
+    fn admit(&self, id: usize, padded: &mut [u8], outer_ecn: u8) -> Result<usize, DropReason> {
+        let len = packet::length(padded).ok_or(DropReason::InboundMalformed)?;
+        let packet = &mut padded[..len];
         let source = packet::source(packet).ok_or(DropReason::InboundMalformed)?;
         if self.allowed_ips.lookup(source) != Some(id) {
             return Err(DropReason::InboundForeignSource);
@@ -118,36 +123,26 @@ impl Node {
         if !packet::decapsulate_ecn(packet, outer_ecn) {
             return Err(DropReason::InboundEcn);
         }
-        Ok(packet.len())
+        Ok(len)
     }
 
     /// Follows up an authenticated message of session `receiver`.
     fn after_receiving(&mut self, id: usize, receiver: u32, now: Duration) {
         let peer = &mut self.peers[id];
         self.deadlines.arm(id, &mut peer.timers);
-        let Some(keys) = peer.keys_of(receiver) else {
-            return;
-        };
-        let is_new = keys.sessions.confirm(receiver);
+        let confirmed = peer.sessions.confirm(receiver);
         // Paper §6.2: the initiator renews the session in time for the peer to go on sending.
         const LAST_MINUTE: Duration = Duration::from_secs(
             REJECT_AFTER_TIME.as_secs() - KEEPALIVE_TIMEOUT.as_secs() - REKEY_TIMEOUT.as_secs(),
         );
-        let is_last_minute = keys
-            .sessions
-            .current()
-            .is_some_and(|s| s.initiator && now.saturating_sub(s.established) >= LAST_MINUTE);
-        if is_new {
-            self.session_begins(id, receiver, now);
+        let current = peer.sessions.current();
+        let is_last_minute = current.is_some_and(|s| s.is_initiator && s.age(now) >= LAST_MINUTE);
+        if let Some(ended) = confirmed {
+            self.forget_indices(ended);
+            self.session_begins(id, now);
         }
         if is_last_minute {
             self.initiate(id, now, false);
         }
     }
-}
-
-/// The little-endian counter at `offset` of a data message.
-fn u64_at(message: &[u8], offset: usize) -> u64 {
-    let bytes = message.get(offset..).and_then(<[u8]>::first_chunk);
-    bytes.map_or(u64::MAX, |bytes| u64::from_le_bytes(*bytes))
 }

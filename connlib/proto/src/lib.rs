@@ -13,15 +13,17 @@
 //!    of everything in the sink.
 //! 8. Sleep until [`Node::poll_timeout`].
 //!
-//! The caller passes the time since boot, suspend included (`CLOCK_BOOTTIME`), which never goes back.
+//! The caller passes the time since boot, suspend included (`CLOCK_BOOTTIME`), which never goes back, and
+//! the wall-clock time of boot by [`Node::set_wall_clock`].
 //! Deliberately left outside: sockets, the TUN, segmentation and coalescing, threads, text.
 //!
-//! A packet's path is [`outbound`] or [`inbound`]. Only [`noise`] names boringtun.
+//! A packet's path is [`outbound`] or [`inbound`]. Only [`noise`] names boringtun and snow.
 
 pub mod allowed_ips;
 mod apply;
 pub mod config;
 mod control;
+mod cookies;
 pub mod counters;
 mod deadlines;
 mod handshake;
@@ -29,6 +31,7 @@ mod handshake_limiter;
 mod held;
 mod icmp;
 pub mod inbound;
+mod messages;
 mod node;
 pub mod noise;
 pub mod outbound;
@@ -36,11 +39,15 @@ mod packet;
 mod peer;
 mod plan;
 mod prefixes;
+mod randomness;
+mod replay_window;
 mod replies;
 mod return_route;
 mod seams;
+mod session;
 mod sessions;
 mod sticky;
+mod tai64n;
 mod timeout;
 mod timers;
 mod token_bucket;

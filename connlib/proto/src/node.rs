@@ -16,9 +16,13 @@ use crate::{
     deadlines::Deadlines,
     handshake_limiter::HandshakeLimiter,
     held::Held,
-    noise::{DATA_OVERHEAD, Identity},
-    peer::{Endpoint, Keys, Peer},
+    messages::DATA_OVERHEAD,
+    noise::Identity,
+    peer::{Endpoint, Peer},
+    randomness::Randomness,
     replies::Replies,
+    sessions::Ended,
+    tai64n::Tai64n,
 };
 
 /// How long the limit of a path is remembered: as long as the kernel remembers it.
@@ -31,7 +35,7 @@ const DEFAULT_MTU: u16 = 1420;
     clippy::disallowed_types,
     reason = "the only map whose keys neither peers nor attackers choose"
 )]
-type ByIndex = rustc_hash::FxHashMap<u32, usize>;
+pub(crate) type ByIndex = rustc_hash::FxHashMap<u32, usize>;
 
 /// The state machine of one interface.
 #[derive(Debug)]
@@ -39,7 +43,7 @@ pub struct Node {
     pub(crate) identity: Option<Box<Identity>>,
     pub(crate) peers: Slab<Peer>,
     pub(crate) by_key: HashMap<PublicKey, usize>,
-    /// By [`crate::noise::Noise::index`].
+    /// By the local indices of sessions and of initiations whose response is awaited.
     pub(crate) by_index: ByIndex,
     pub(crate) allowed_ips: AllowedIps<usize>,
     pub(crate) deadlines: Deadlines,
@@ -61,6 +65,9 @@ pub struct Node {
     pub(crate) replies: Replies,
     /// The number of peers added so far.
     pub(crate) added: u64,
+    pub(crate) randomness: Randomness,
+    /// The wall-clock time at which `now` was zero, since the Unix epoch.
+    wall_clock: Duration,
 }
 
 impl Default for Node {
@@ -84,11 +91,31 @@ impl Default for Node {
             routes: 0,
             replies: Replies::default(),
             added: 0,
+            randomness: Randomness::default(),
+            wall_clock: Duration::ZERO,
         }
     }
 }
 
 impl Node {
+    /// A node that takes its random bytes from `fill`, which returns whether it could; the default
+    /// takes them from the operating system.
+    #[must_use]
+    pub fn with_randomness(fill: impl FnMut(&mut [u8]) -> bool + Send + 'static) -> Self {
+        Self {
+            randomness: Randomness::new(fill),
+            ..Self::default()
+        }
+    }
+
+    /// Sets the wall-clock time of boot, as the time since the Unix epoch: new handshakes carry the
+    /// wall-clock time.
+    ///
+    /// An earlier one than before is ignored, since peers would take the handshakes for replays.
+    pub fn set_wall_clock(&mut self, boot: Duration) {
+        self.wall_clock = self.wall_clock.max(boot);
+    }
+
     /// Sets the interface's MTU in bytes: padding never exceeds it.
     pub fn set_mtu(&mut self, mtu: u16) {
         self.mtu = mtu;
@@ -111,11 +138,8 @@ impl Node {
                 self.deadlines.arm(id, timers);
             } else {
                 self.drop_held(id, DropReason::OutboundLinkDown);
-                let peer = &mut self.peers[id];
-                peer.clear_sessions();
-                peer.timers.stop();
-                peer.timers.erase_now(now);
-                self.deadlines.arm(id, &mut peer.timers);
+                self.end_sessions(id);
+                self.peers[id].timers.stop();
             }
         }
         if !is_up {
@@ -211,14 +235,28 @@ impl Node {
         self.counters.drops.add(reason, held.len() as u64);
     }
 
-    /// Stops recognizing datagrams for these keys of the peer.
-    pub(crate) fn forget_keys(&mut self, id: usize, keys: impl IntoIterator<Item = Keys>) {
-        for keys in keys {
-            // Another peer may have been given the index since.
-            let index = keys.noise.index();
-            if self.by_index.get(&index) == Some(&id) {
-                self.by_index.remove(&index);
-            }
+    /// The timestamp of an initiation sent now.
+    pub(crate) fn stamp(&self, now: Duration) -> Tai64n {
+        Tai64n::at(self.wall_clock + now)
+    }
+
+    /// Ends the peer's sessions and its handshake, and wipes their keys.
+    pub(crate) fn end_sessions(&mut self, id: usize) {
+        self.stop_awaiting(id);
+        let ended = self.peers[id].sessions.clear();
+        self.forget_indices(ended);
+    }
+
+    /// Stops awaiting a response of the peer.
+    pub(crate) fn stop_awaiting(&mut self, id: usize) {
+        let initiation = self.peers[id].initiation.take();
+        self.forget_indices([initiation.map(|i| i.local), None, None]);
+    }
+
+    /// Stops recognizing datagrams for these sessions.
+    pub(crate) fn forget_indices(&mut self, ended: Ended) {
+        for index in ended.into_iter().flatten() {
+            self.by_index.remove(&index);
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! 1. The destination address selects the peer (allowed IPs).
 //! 2. Without a session, the packet is held and a handshake begins.
-//! 3. The packet is padded, and encrypted into the caller's stack buffer.
+//! 3. The packet is padded, takes a counter, and is encrypted into the caller's stack buffer.
 //! 4. The datagram is appended to the sink: the GSO queue.
 //! 5. The peer's timers are updated; if the session is old, a new handshake begins.
 
@@ -11,8 +11,8 @@ use std::time::Duration;
 use crate::{
     counters::DropReason,
     held, icmp,
+    messages::DATA_OVERHEAD,
     node::Node,
-    noise::{CONTROL_BYTES, DATA_OVERHEAD},
     packet,
     seams::{DatagramSink, PaddablePacket},
     timers::jitter,
@@ -118,18 +118,18 @@ impl Node {
         let Some(endpoint) = peer.endpoint else {
             return self.counters.drops.add(DropReason::OutboundNoEndpoint, 1);
         };
-        let Some(keys) = peer.sending_keys(now) else {
+        let Some(session) = peer.sessions.sending(now) else {
             return self.hold(id, packet.bytes(), now);
         };
         let len = packet.bytes().len();
         let destination = endpoint.destination(packet::ecn(packet.bytes()));
         let padded = packet.padded(padded_len(len, longest.min(self.mtu.into())));
         let buffer = sealing_buffer(buffer, &mut self.jumbo, padded.len());
-        let Some(datagram) = keys.noise.seal(padded, buffer) else {
-            keys.sessions.forget_current();
-            return self.hold(id, packet.bytes(), now);
+        let counter = session.reserve();
+        let Some(datagram) = session.seal(counter, padded, buffer) else {
+            return self.counters.drops.add(DropReason::OutboundTooBig, 1);
         };
-        let is_old = keys.sessions.count_sent(now);
+        let is_old = session.wants_rekey(now);
         if sink.append(&destination, datagram).is_err() {
             return self.counters.drops.add(DropReason::OutboundQueueFull, 1);
         }
@@ -152,7 +152,6 @@ fn sealing_buffer<'a>(
     jumbo: &'a mut Vec<u8>,
     padded: usize,
 ) -> &'a mut [u8] {
-    const _: () = assert!(STACK_BUFFER_BYTES >= CONTROL_BYTES);
     let needed = padded + DATA_OVERHEAD;
     if needed <= STACK_BUFFER_BYTES {
         return stack;
@@ -173,7 +172,7 @@ mod tests {
     use super::*;
     use crate::{
         common::Pair,
-        sessions::{REJECT_AFTER_MESSAGES, REKEY_AFTER_MESSAGES},
+        session::{REJECT_AFTER_MESSAGES, REKEY_AFTER_MESSAGES},
     };
 
     #[test]
@@ -211,8 +210,8 @@ mod tests {
     }
 
     fn set_sent(node: &mut Node, sent: u64) {
-        let keys = node.peers[0].keys.as_mut().expect("a private key is set");
-        keys.sessions.set_sent(sent);
+        let session = node.peers[0].sessions.current_mut();
+        session.expect("a session").set_sent(sent);
     }
 
     #[test]

@@ -27,6 +27,16 @@ pub(crate) fn source(packet: &[u8]) -> Option<IpAddr> {
     }
 }
 
+/// The length that the header says; `None` as for [`destination`].
+#[must_use]
+pub(crate) fn length(packet: &[u8]) -> Option<usize> {
+    match packet.first()? >> 4 {
+        4 if is_whole_ipv4(packet) => Some(be16_at(packet, 2)),
+        6 if is_whole_ipv6(packet) => Some(IPV6_HEADER + be16_at(packet, 4)),
+        _ => None,
+    }
+}
+
 /// The two ECN bits of a valid IP packet (RFC 3168).
 #[must_use]
 pub(crate) fn ecn(packet: &[u8]) -> u8 {
@@ -109,8 +119,15 @@ mod tests {
         let mut packet = ipv4(0);
         assert_eq!(destination(&packet), Some([10, 0, 0, 2].into()));
         assert_eq!(source(&packet), Some([10, 0, 0, 1].into()));
+        assert_eq!(length(&packet), Some(20));
+        assert_eq!(
+            length(&[&packet[..], &[0; 12]].concat()),
+            Some(20),
+            "padded"
+        );
         packet[3] = 21;
         assert_eq!(destination(&packet), None);
+        assert_eq!(length(&packet), None);
         packet[3] = 19;
         assert_eq!(
             destination(&packet),

@@ -10,12 +10,13 @@ use convoy_datagram::{Datagram, Destination, MAX_UDP_PAYLOAD};
 
 use crate::{
     config::{PeerSnapshot, PresharedKey, PublicKey},
-    counters::DropReason,
+    cookies::Cookies,
     held::Held,
-    noise::{CONTROL_BYTES, Handshaken, Identity, Noise},
+    noise::{Initiation, PeerKeys},
     prefixes::Prefixes,
     return_route::{Asked, ReturnRoute},
     sessions::Sessions,
+    tai64n::Tai64n,
     timers::Timers,
 };
 
@@ -45,85 +46,22 @@ impl Endpoint {
     }
 }
 
-/// Former keys kept for one peer: preshared keys change more slowly than handshakes complete.
-pub(crate) const FORMER_KEYS: usize = 4;
-
 /// The least time between two initiations of one peer, as in the reference.
 const BETWEEN_INITIATIONS: Duration = Duration::from_millis(20);
-
-/// The cryptographic state and the sessions under one preshared key.
-#[derive(Debug)]
-pub(crate) struct Keys {
-    /// Boxed: ten kilobytes, never moved.
-    pub(crate) noise: Box<Noise>,
-    pub(crate) sessions: Sessions,
-}
-
-impl Keys {
-    pub(crate) fn new(noise: Box<Noise>) -> Self {
-        Self {
-            noise,
-            sessions: Sessions::default(),
-        }
-    }
-
-    /// Keeps the next session out of the slot of the current one. Returns whether that began a
-    /// handshake, whose initiation is in `buffer`.
-    pub(crate) fn spare_current(&mut self, buffer: &mut [u8; CONTROL_BYTES]) -> bool {
-        let is_in_the_way = self.sessions.is_current_slot(self.noise.next_index());
-        is_in_the_way && self.noise.skip_index(buffer).is_some()
-    }
-
-    /// Call before handling an initiation: advances the clock that stamps its session, and keeps it
-    /// out of the slot of the current one.
-    ///
-    /// Returns whether boringtun began a handshake meanwhile, whose initiation is in `buffer`.
-    pub(crate) fn prepare_to_answer(&mut self, buffer: &mut [u8; CONTROL_BYTES]) -> bool {
-        // While a response is awaited, the clock stands still: replays that advance it could end that
-        // handshake.
-        let is_begun = !self.noise.is_awaiting() && self.noise.advance_clock(buffer);
-        self.follow_noise();
-        self.spare_current(buffer) || is_begun
-    }
-
-    /// Follows boringtun, whose own timers forget all sessions 90 seconds into a handshake.
-    pub(crate) fn follow_noise(&mut self) {
-        if !self.noise.has_session() {
-            self.sessions.forget_current();
-        }
-    }
-
-    /// Makes `initiation`, and all before it, replays from now on.
-    fn learn(&mut self, initiation: &[u8]) -> Result<(), DropReason> {
-        let mut buffer = [0; CONTROL_BYTES];
-        self.spare_current(&mut buffer);
-        let handshaken = self.noise.handshake(initiation, &mut buffer)?;
-        if let Handshaken::Respond { local, .. } = handshaken {
-            self.sessions.forget(local);
-        }
-        Ok(())
-    }
-
-    /// Whether these keys can still carry or begin a session, or detect replays.
-    fn is_of_use(&self) -> bool {
-        let guards = self.noise.accepted().is_some();
-        guards || !self.sessions.is_empty() || self.noise.is_awaiting()
-    }
-
-    fn can_send(&self, now: Duration) -> bool {
-        self.sessions.current().is_some_and(|s| s.can_send(now))
-    }
-}
 
 #[derive(Debug)]
 pub(crate) struct Peer {
     pub(crate) public_key: PublicKey,
     /// Boxed, so that no move leaves a copy behind.
     pub(crate) preshared_key: Option<Box<PresharedKey>>,
-    /// `None` while the device has no private key.
-    pub(crate) keys: Option<Keys>,
-    /// Keys with former preshared keys, newest last: see [`Peer::change_keys`].
-    pub(crate) former: Vec<Keys>,
+    /// `None` while the device has no private key, and for a public key of low order.
+    pub(crate) keys: Option<Box<PeerKeys>>,
+    pub(crate) cookies: Cookies,
+    /// The initiation whose response is awaited.
+    pub(crate) initiation: Option<Initiation>,
+    pub(crate) sessions: Sessions,
+    /// The greatest timestamp of an initiation: others up to it are replays, whatever has changed since.
+    pub(crate) greatest_stamp: Tai64n,
     pub(crate) timers: Timers,
     pub(crate) endpoint: Option<Endpoint>,
     pub(crate) return_route: ReturnRoute,
@@ -150,7 +88,10 @@ impl Peer {
             public_key,
             preshared_key: None,
             keys: None,
-            former: Vec::new(),
+            cookies: Cookies::default(),
+            initiation: None,
+            sessions: Sessions::default(),
+            greatest_stamp: Tai64n::default(),
             timers: Timers::default(),
             endpoint: None,
             return_route: ReturnRoute::default(),
@@ -174,90 +115,15 @@ impl Peer {
         self.last_answer.is_some_and(least)
     }
 
-    /// Shows an initiation to the former keys, which refuse it if they have seen it: it must not be
-    /// replayed to the present ones.
-    pub(crate) fn show_to_former(&mut self, initiation: &[u8]) -> Result<(), DropReason> {
-        let mut former = self.former.iter_mut();
-        former.try_for_each(|keys| keys.learn(initiation))
-    }
-
-    /// The last accepted initiation, from the oldest keys, which have seen them all.
-    fn last_accepted(&self) -> Option<[u8; CONTROL_BYTES]> {
-        let oldest = self.former.first().or(self.keys.as_ref());
-        oldest.and_then(|keys| keys.noise.accepted())
-    }
-
     /// Whether there is a session to send in.
     pub(crate) fn can_send(&self, now: Duration) -> bool {
-        let mut all = self.keys.iter().chain(&self.former);
-        all.any(|keys| keys.can_send(now))
+        self.sessions.current().is_some_and(|s| s.can_send(now))
     }
 
     /// The longest datagram that the path to the peer takes, in bytes.
     pub(crate) fn max_datagram(&mut self, now: Duration) -> usize {
         self.path_limit = self.path_limit.filter(|(_, until)| now < *until);
         self.path_limit.map_or(MAX_UDP_PAYLOAD, |(limit, _)| limit)
-    }
-
-    /// The newest keys that have a session to send in.
-    pub(crate) fn sending_keys(&mut self, now: Duration) -> Option<&mut Keys> {
-        let newest_first = self.keys.iter_mut().chain(self.former.iter_mut().rev());
-        newest_first.into_iter().find(|keys| keys.can_send(now))
-    }
-
-    /// The keys that own the session index `local`.
-    pub(crate) fn keys_of(&mut self, local: u32) -> Option<&mut Keys> {
-        let mut all = self.keys.iter_mut().chain(&mut self.former);
-        all.find(|keys| keys.noise.index() == local >> 8)
-    }
-
-    /// Uses `noise`, with another preshared key, from the next handshake on.
-    ///
-    /// Until the new keys have their first session, the former ones carry their sessions and guard
-    /// against replayed initiations. Returns the keys that are no longer of use.
-    pub(crate) fn change_keys(&mut self, noise: Box<Noise>) -> Vec<Keys> {
-        let replaced = self.keys.replace(Keys::new(noise));
-        if !replaced.as_ref().is_some_and(Keys::is_of_use) {
-            return Vec::from_iter(replaced);
-        }
-        self.former.extend(replaced);
-        // Keep the oldest: it has seen every initiation that any of them has seen.
-        let is_too_many = self.former.len() > FORMER_KEYS;
-        is_too_many
-            .then(|| self.former.remove(1))
-            .into_iter()
-            .collect()
-    }
-
-    /// Call once both sides have a session under the present keys. Shows them the last initiation that
-    /// the former keys accepted, and returns the former keys.
-    pub(crate) fn retire_former(&mut self) -> Vec<Keys> {
-        let accepted = self.last_accepted();
-        if let (Some(keys), Some(initiation)) = (&mut self.keys, accepted)
-            && keys.noise.accepted().is_none()
-        {
-            // The former keys have accepted it, so this fails only if it is known already.
-            let _ = keys.learn(&initiation);
-        }
-        std::mem::take(&mut self.former)
-    }
-
-    /// Ends all sessions: none sends or receives any more.
-    pub(crate) fn clear_sessions(&mut self) {
-        let all = self.keys.iter_mut().chain(&mut self.former);
-        all.for_each(|keys| keys.sessions.clear());
-    }
-
-    /// Erases all sessions with their keys, but not the last accepted initiation. Returns the former
-    /// keys.
-    pub(crate) fn erase_sessions(&mut self, identity: &Identity) -> Vec<Keys> {
-        let accepted = self.last_accepted();
-        if let Some(keys) = &mut self.keys
-            && let Some(renewed) = keys.noise.renewed(identity, accepted.as_ref())
-        {
-            *keys = Keys::new(renewed);
-        }
-        std::mem::take(&mut self.former)
     }
 
     /// Records an authenticated message. Returns whether its arrival raises a question about the route
@@ -318,50 +184,5 @@ impl Peer {
             tx_packets: self.tx_packets,
             allowed_ips: self.allowed_ips.in_order(),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use crate::{common::Pair, config::PresharedKey, counters::DropReason};
-
-    #[test]
-    fn former_keys_go_with_the_next_session_and_initiations_they_have_seen_stay_replays() {
-        let mut pair = Pair::new();
-        pair.a_sends(b"hello");
-        let initiation = pair.a.take_wire(pair.now);
-        let from = pair.a.address;
-        pair.b.receive(&initiation[0], from, pair.now);
-        pair.settle();
-        let (mut to_a, mut to_b) = (pair.a.as_peer(), pair.b.as_peer());
-        for peer in [&mut to_a, &mut to_b] {
-            peer.preshared_key = Some(Some(PresharedKey([5; 32])));
-        }
-        pair.a.set_peer(to_b, pair.now);
-        pair.b.set_peer(to_a, pair.now);
-        assert_eq!(pair.b.node.peers[0].former.len(), 1);
-
-        // The session so far is too old, and the other side begins the next one.
-        pair.pass(Duration::from_secs(181));
-        pair.b_sends(b"in the next session");
-        pair.settle();
-        assert!(pair.b.node.peers[0].former.is_empty());
-        pair.b.receive(&initiation[0], from, pair.now);
-        assert_eq!(pair.b.drops(DropReason::InboundBadHandshake), 1);
-        pair.a_sends(b"both");
-        pair.b_sends(b"ways");
-        pair.settle();
-        assert_eq!((pair.a.delivered.len(), pair.b.delivered.len()), (2, 2));
-    }
-
-    #[test]
-    fn keys_that_were_never_used_are_not_kept() {
-        let mut pair = Pair::new();
-        let mut peer = pair.b.as_peer();
-        peer.preshared_key = Some(Some(PresharedKey([5; 32])));
-        pair.a.set_peer(peer, pair.now);
-        assert!(pair.a.node.peers[0].former.is_empty());
     }
 }

@@ -1,56 +1,41 @@
 //! Prepares a change of configuration on a thread of its own, which may take its time.
 //!
-//! Each new peer costs one or two Diffie-Hellman operations. The [`Planner`] mirrors the keys and peers
-//! of the node, does that work, and makes a [`Plan`] that the node can apply within one tick.
+//! Each new peer costs a Diffie-Hellman operation, and a new private key costs one for each peer. The
+//! [`Planner`] mirrors the key and the peers of the node, does that work, and makes a [`Plan`] that the
+//! node can apply within one tick.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use crate::{
     config::{DeviceUpdate, PeerUpdate, PresharedKey, PrivateKey, PublicKey},
-    noise::{Identity, Noise},
-    peer::FORMER_KEYS,
+    noise::{Identity, PeerKeys},
     wipe::leave_no_trace,
 };
-
-/// The bits of a session index that belong to the peer.
-const INDEX_BITS: u32 = 24;
-
-/// Indices reserved for one peer: those of its present and of all its former keys.
-const REMEMBERED_INDICES: usize = 1 + FORMER_KEYS;
 
 /// A change that [`crate::Node::apply`] applies as a whole.
 #[derive(Debug, Default)]
 pub struct Plan {
     pub(crate) identity: Option<Option<Box<Identity>>>,
     pub(crate) replace_peers: bool,
-    /// New state for present peers, after a new private key or a step of the wall clock.
-    pub(crate) rekeyed: Vec<(PublicKey, Box<Noise>)>,
+    /// New keys for present peers, after a new private key.
+    pub(crate) keys: Vec<(PublicKey, Box<PeerKeys>)>,
     pub(crate) peers: Vec<PeerPlan>,
 }
 
-/// One peer's change, with the cryptographic state that it needs.
+/// One peer's change, with the keys that a new peer needs.
 #[derive(Debug)]
 pub(crate) struct PeerPlan {
     /// The change, without the preshared key.
     pub(crate) update: PeerUpdate,
     pub(crate) preshared_key: Option<Option<Box<PresharedKey>>>,
-    pub(crate) noise: Option<Box<Noise>>,
+    pub(crate) keys: Option<Box<PeerKeys>>,
 }
 
-/// Prepares plans; mirrors the keys and peers of the node.
+/// Prepares plans; mirrors the private key and the peers of the node.
 #[derive(Debug, Default)]
 pub struct Planner {
     private_key: Option<PrivateKey>,
-    peers: HashMap<PublicKey, Mirror>,
-    /// The indices in use.
-    indices: HashSet<u32>,
-}
-
-#[derive(Debug, Default)]
-struct Mirror {
-    preshared_key: Option<Box<PresharedKey>>,
-    /// Every index given to the peer: the node may still use those of former keys.
-    indices: Vec<u32>,
+    peers: HashSet<PublicKey>,
 }
 
 impl Planner {
@@ -66,48 +51,36 @@ impl Planner {
         };
         if update.replace_peers {
             self.peers.clear();
-            self.indices.clear();
         }
         let identity = match update.private_key {
             Some(key) if key != self.private_key => {
                 self.private_key = key;
                 let own = self.identity();
-                plan.rekeyed = self.rekey_all(own.as_ref());
+                plan.keys = self.keys_of_all(own.as_ref());
                 plan.identity = Some(self.identity().map(Box::new));
                 own
             }
             _ => self.identity(),
         };
-        plan.peers = update
-            .peers
-            .into_iter()
+        let peers = update.peers.into_iter();
+        plan.peers = peers
             .filter_map(|peer| self.plan_peer(peer, identity.as_ref()))
             .collect();
         plan
-    }
-
-    /// Makes new handshakes of all peers carry the present wall-clock time; sessions go on.
-    ///
-    /// boringtun reads that clock only once, when it creates its state for a peer.
-    pub fn restamp(&mut self) -> Plan {
-        let rekeyed = leave_no_trace(|| self.rekey_all(self.identity().as_ref()));
-        Plan {
-            rekeyed,
-            ..Plan::default()
-        }
     }
 
     fn identity(&self) -> Option<Identity> {
         self.private_key.as_ref().map(Identity::new)
     }
 
-    fn rekey_all(&mut self, identity: Option<&Identity>) -> Vec<(PublicKey, Box<Noise>)> {
-        if let Some(identity) = identity {
-            self.forget(&identity.public_key());
-        }
-        let keys: Vec<_> = self.peers.keys().copied().collect();
-        keys.into_iter()
-            .filter_map(|key| Some((key, self.noise(key, identity?)?)))
+    fn keys_of_all(&mut self, identity: Option<&Identity>) -> Vec<(PublicKey, Box<PeerKeys>)> {
+        let Some(identity) = identity else {
+            return Vec::new();
+        };
+        self.peers.remove(&identity.public_key());
+        let peers = self.peers.iter();
+        peers
+            .filter_map(|&peer| Some((peer, keys(identity, peer)?)))
             .collect()
     }
 
@@ -122,62 +95,31 @@ impl Planner {
             return None;
         }
         if update.remove {
-            self.forget(&key);
+            self.peers.remove(&key);
             return Some(PeerPlan {
                 update,
                 preshared_key: None,
-                noise: None,
+                keys: None,
             });
         }
-        let is_new = !self.peers.contains_key(&key);
-        if is_new && update.update_only {
+        if update.update_only && !self.peers.contains(&key) {
             return None;
         }
-        let mirror = self.peers.entry(key).or_default();
-        let mut needs_noise = is_new;
         let preshared_key = update.preshared_key.clone().map(|key| key.map(Box::new));
         // Unlike `take`, this wipes the key in place.
         update.preshared_key = None;
-        if let Some(preshared_key) = &preshared_key {
-            needs_noise |= mirror.preshared_key != *preshared_key;
-            mirror.preshared_key.clone_from(preshared_key);
-        }
-        let noise = identity
-            .filter(|_| needs_noise)
-            .and_then(|identity| self.noise(key, identity));
+        let is_new = self.peers.insert(key);
+        let identity = identity.filter(|_| is_new);
         Some(PeerPlan {
             update,
             preshared_key,
-            noise,
+            keys: identity.and_then(|identity| keys(identity, key)),
         })
     }
+}
 
-    /// `None` if `key` is of low order and can authenticate nobody.
-    fn noise(&mut self, key: PublicKey, identity: &Identity) -> Option<Box<Noise>> {
-        let index = self.unused_index();
-        let mirror = self.peers.entry(key).or_default();
-        mirror.indices.push(index);
-        // The node keeps the oldest keys and the newest ones.
-        if mirror.indices.len() > REMEMBERED_INDICES {
-            self.indices.remove(&mirror.indices.remove(1));
-        }
-        self.indices.insert(index);
-        // The leftovers of one peer's keys must not end up in the state of the next peer.
-        leave_no_trace(|| Noise::new(identity, key, mirror.preshared_key.as_deref(), index))
-    }
-
-    fn unused_index(&self) -> u32 {
-        loop {
-            let index = rand::random_range(0..1 << INDEX_BITS);
-            if !self.indices.contains(&index) {
-                return index;
-            }
-        }
-    }
-
-    fn forget(&mut self, key: &PublicKey) {
-        for index in self.peers.remove(key).unwrap_or_default().indices {
-            self.indices.remove(&index);
-        }
-    }
+/// `None` if `peer` is of low order and can authenticate nobody.
+fn keys(identity: &Identity, peer: PublicKey) -> Option<Box<PeerKeys>> {
+    // The leftovers of one peer's keys must not end up in the state of the next peer.
+    leave_no_trace(|| PeerKeys::new(identity, peer))
 }

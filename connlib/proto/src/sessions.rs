@@ -1,227 +1,197 @@
-//! The sessions of a peer: their indices, ages and roles, but not their keys.
+//! The sessions of a peer: the previous, the current and the next one, as in the reference.
 //!
-//! [`crate::noise`] keeps the keys of the last [`SESSIONS`] sessions and chooses the one to send in.
-//! This table follows that choice by the same rule, to enforce ages and message counts (WireGuard
-//! paper, §6.2).
+//! This side sends in the current one only, and receives in all. Unlike in the reference, the answer to
+//! an initiation does not end the previous session: the peer may still send in it, if initiations have
+//! crossed, and the answer may get lost.
 
 use std::time::Duration;
 
-use crate::noise::SESSIONS;
+use crate::session::Session;
 
-/// Age at which the initiator begins a new handshake when it sends.
-pub(crate) const REKEY_AFTER_TIME: Duration = Duration::from_secs(120);
-/// Age at which a session neither sends nor receives any more.
-pub(crate) const REJECT_AFTER_TIME: Duration = Duration::from_secs(180);
-/// Messages after which a sender begins a new handshake.
-pub(crate) const REKEY_AFTER_MESSAGES: u64 = 1 << 60;
-/// Messages after which a session neither sends nor receives any more.
-pub(crate) const REJECT_AFTER_MESSAGES: u64 = u64::MAX - (1 << 13);
+/// The local indices of sessions that have just ended.
+pub(crate) type Ended = [Option<u32>; 3];
 
-/// One session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Session {
-    /// The index by which the peer addresses this session.
-    pub(crate) local: u32,
-    /// When it was derived (time since boot).
-    pub(crate) established: Duration,
-    /// Whether this side began the handshake.
-    pub(crate) initiator: bool,
-    /// Messages sent in this session.
-    pub(crate) sent: u64,
-    /// The session's place in the order of derivation.
-    order: u64,
-}
-
-impl Session {
-    pub(crate) fn is_alive(&self, now: Duration) -> bool {
-        now.saturating_sub(self.established) < REJECT_AFTER_TIME
-    }
-
-    pub(crate) fn can_send(&self, now: Duration) -> bool {
-        self.is_alive(now) && self.sent < REJECT_AFTER_MESSAGES
-    }
-
-    /// Whether to begin a new handshake when sending now.
-    pub(crate) fn wants_rekey(&self, now: Duration) -> bool {
-        let too_many = self.sent >= REKEY_AFTER_MESSAGES;
-        let too_old = self.initiator && now.saturating_sub(self.established) >= REKEY_AFTER_TIME;
-        too_many || too_old
-    }
-}
-
-/// The sessions that a peer's datagrams may belong to.
 #[derive(Debug, Default)]
 pub(crate) struct Sessions {
-    slots: [Option<Session>; SESSIONS as usize],
-    current: Option<usize>,
-    derived: u64,
+    previous: Option<Box<Session>>,
+    current: Option<Box<Session>>,
+    /// Offered to the peer, which has not used it yet.
+    next: Option<Box<Session>>,
 }
 
 impl Sessions {
-    /// The session to send in.
+    /// The session to send in, however old.
     pub(crate) fn current(&self) -> Option<&Session> {
-        self.slots[self.current?].as_ref()
+        self.current.as_deref()
     }
 
-    /// Whether session `local` would replace the current one.
-    pub(crate) fn is_current_slot(&self, local: u32) -> bool {
-        self.current == Some(slot(local))
-    }
-
-    /// Counts a message sent in the current session; returns whether to begin a new handshake.
-    pub(crate) fn count_sent(&mut self, now: Duration) -> bool {
-        let Some(session) = self.current.and_then(|slot| self.slots[slot].as_mut()) else {
-            return false;
-        };
-        session.sent += 1;
-        session.wants_rekey(now)
+    /// The session to send in now.
+    pub(crate) fn sending(&mut self, now: Duration) -> Option<&mut Session> {
+        self.current.as_deref_mut().filter(|s| s.can_send(now))
     }
 
     /// The session that the peer addresses by `local`.
-    pub(crate) fn find(&self, local: u32) -> Option<&Session> {
-        self.slots[slot(local)]
-            .as_ref()
-            .filter(|s| s.local == local)
+    pub(crate) fn find(&mut self, local: u32) -> Option<&mut Session> {
+        let is_it = |slot: &Option<Box<Session>>| slot.as_ref().is_some_and(|s| s.local == local);
+        let slot = if is_it(&self.current) {
+            &mut self.current
+        } else if is_it(&self.next) {
+            &mut self.next
+        } else {
+            &mut self.previous
+        };
+        slot.as_deref_mut().filter(|s| s.local == local)
     }
 
-    /// Adds the session of a completed handshake that this side began, and makes it the current one.
-    pub(crate) fn complete(&mut self, local: u32, now: Duration) {
-        self.insert(local, true, now);
-        self.current = Some(slot(local));
+    /// Adds the session of a handshake that this side began, and makes it the current one.
+    pub(crate) fn complete(&mut self, session: Box<Session>) -> Ended {
+        let current = self.current.replace(session);
+        // The peer may already send in the one that it was offered.
+        let (kept, ended) = match self.next.take() {
+            Some(next) => (Some(next), current),
+            None => (current, None),
+        };
+        let previous = std::mem::replace(&mut self.previous, kept);
+        [index(ended), index(previous), None]
     }
 
     /// Adds the session of an answered handshake: it becomes current once the peer has used it.
-    pub(crate) fn offer(&mut self, local: u32, now: Duration) {
-        self.insert(local, false, now);
-        if self.current == Some(slot(local)) {
-            self.current = None;
+    pub(crate) fn offer(&mut self, session: Box<Session>) -> Ended {
+        [index(self.next.replace(session)), None, None]
+    }
+
+    /// Notes that the peer has used session `local`; if that made it the current one, returns what ended.
+    pub(crate) fn confirm(&mut self, local: u32) -> Option<Ended> {
+        let next = self.next.take_if(|s| s.local == local)?;
+        let current = self.current.replace(next);
+        let previous = std::mem::replace(&mut self.previous, current);
+        Some([index(previous), None, None])
+    }
+
+    /// The preshared key has changed: see [`Self::end_former`].
+    pub(crate) fn preshared_key_changed(&mut self) {
+        let sessions = [&mut self.previous, &mut self.current, &mut self.next];
+        let sessions = sessions.into_iter().flatten();
+        sessions.for_each(|session| session.is_former = true);
+    }
+
+    /// Ends the sessions under former preshared keys once there is one under the present key.
+    pub(crate) fn end_former(&mut self) -> Ended {
+        if self.current().is_none_or(|current| current.is_former) {
+            return Ended::default();
         }
+        let former = |slot: &mut Option<Box<Session>>| slot.take_if(|s| s.is_former);
+        [&mut self.previous, &mut self.next, &mut None].map(|slot| index(former(slot)))
     }
 
-    /// Notes that the peer has used session `local`; returns whether that made it the current one.
-    pub(crate) fn confirm(&mut self, local: u32) -> bool {
-        let new = slot(local);
-        if self.current == Some(new) {
-            return false;
-        }
-        let order = |index: usize| self.slots[index].map(|s| s.order);
-        let is_newer = match self.current.and_then(order) {
-            Some(current) => order(new) >= Some(current),
-            None => true,
-        };
-        if is_newer {
-            self.current = Some(new);
-        }
-        is_newer
+    /// Ends all sessions.
+    pub(crate) fn clear(&mut self) -> Ended {
+        let Self {
+            previous,
+            current,
+            next,
+        } = std::mem::take(self);
+        [previous, current, next].map(index)
     }
 
-    /// Leaves no session to send in.
-    pub(crate) fn forget_current(&mut self) {
-        self.current = None;
-    }
-
-    /// Empties the slot of `local`, which a session that must not be used has taken.
-    pub(crate) fn forget(&mut self, local: u32) {
-        self.slots[slot(local)] = None;
-        if self.current == Some(slot(local)) {
-            self.current = None;
-        }
-    }
-
-    /// Whether there are no sessions.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.slots.iter().all(Option::is_none)
-    }
-
-    /// Forgets all sessions.
-    pub(crate) fn clear(&mut self) {
-        *self = Self::default();
-    }
-
-    /// Pretends that the current session has sent this many messages.
+    /// The local indices of all sessions.
     #[cfg(test)]
-    pub(crate) fn set_sent(&mut self, sent: u64) {
-        if let Some(session) = self.current.and_then(|slot| self.slots[slot].as_mut()) {
-            session.sent = sent;
-        }
+    pub(crate) fn indices(&self) -> impl Iterator<Item = u32> {
+        let sessions = [&self.previous, &self.current, &self.next];
+        sessions.into_iter().flatten().map(|s| s.local)
     }
 
-    fn insert(&mut self, local: u32, initiator: bool, now: Duration) {
-        self.derived += 1;
-        self.slots[slot(local)] = Some(Session {
-            local,
-            established: now,
-            initiator,
-            sent: 0,
-            order: self.derived,
-        });
+    #[cfg(test)]
+    pub(crate) fn current_mut(&mut self) -> Option<&mut Session> {
+        self.current.as_deref_mut()
     }
 }
 
-fn slot(local: u32) -> usize {
-    (local % SESSIONS) as usize
+fn index(ended: Option<Box<Session>>) -> Option<u32> {
+    ended.map(|session| session.local)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::session::looped;
 
     const T0: Duration = Duration::from_secs(500);
+
+    fn responder(local: u32) -> Box<Session> {
+        looped(local, false, T0)
+    }
+
+    fn initiator(local: u32) -> Box<Session> {
+        looped(local, true, T0)
+    }
+
+    fn current(sessions: &Sessions) -> Option<u32> {
+        sessions.current().map(|s| s.local)
+    }
+
+    fn known(sessions: &mut Sessions) -> Vec<u32> {
+        (1..10).filter(|n| sessions.find(*n).is_some()).collect()
+    }
 
     #[test]
     fn an_offered_session_becomes_current_once_the_peer_has_used_it() {
         let mut sessions = Sessions::default();
-        sessions.offer(0x101, T0);
-        assert_eq!(sessions.current(), None);
-        assert!(sessions.confirm(0x101));
-        assert!(!sessions.confirm(0x101), "only the first use confirms");
-        assert_eq!(sessions.current().map(|s| s.local), Some(0x101));
+        assert_eq!(sessions.offer(responder(1)), Ended::default());
+        assert_eq!(current(&sessions), None);
+        assert!(sessions.find(1).is_some());
+        assert_eq!(sessions.confirm(1), Some(Ended::default()));
+        assert_eq!(sessions.confirm(1), None, "only the first use confirms");
+        assert_eq!(current(&sessions), Some(1));
     }
 
     #[test]
     fn a_late_datagram_of_an_older_session_does_not_make_it_current_again() {
         let mut sessions = Sessions::default();
-        sessions.complete(0x101, T0);
-        sessions.complete(0x102, T0 + Duration::from_secs(120));
-        assert!(!sessions.confirm(0x101));
-        assert_eq!(sessions.current().map(|s| s.local), Some(0x102));
+        sessions.complete(initiator(1));
+        sessions.complete(initiator(2));
+        assert_eq!(sessions.confirm(1), None);
+        assert_eq!(current(&sessions), Some(2));
     }
 
     #[test]
-    fn age_ends_a_session_after_the_initiator_wants_to_rekey() {
+    fn each_session_ends_once_and_three_are_kept() {
         let mut sessions = Sessions::default();
-        sessions.complete(0x101, T0);
-        let session = *sessions.current().unwrap();
-        assert!(!session.wants_rekey(T0 + REKEY_AFTER_TIME - Duration::from_nanos(1)));
-        assert!(session.wants_rekey(T0 + REKEY_AFTER_TIME));
-        assert!(session.can_send(T0 + REJECT_AFTER_TIME - Duration::from_nanos(1)));
-        assert!(!session.can_send(T0 + REJECT_AFTER_TIME));
-        let responder = Session {
-            initiator: false,
-            ..session
-        };
-        assert!(!responder.wants_rekey(T0 + REKEY_AFTER_TIME));
+        sessions.complete(initiator(1));
+        sessions.complete(initiator(2));
+        assert_eq!(sessions.complete(initiator(3)), [None, Some(1), None]);
+        sessions.offer(responder(4));
+        assert_eq!(known(&mut sessions), [2, 3, 4]);
+        assert_eq!(sessions.offer(responder(5)), [Some(4), None, None]);
+        assert_eq!(sessions.confirm(5), Some([Some(2), None, None]));
+        assert_eq!(known(&mut sessions), [3, 5]);
+        assert_eq!(sessions.clear(), [Some(3), Some(5), None]);
+        assert_eq!(known(&mut sessions), [0; 0]);
     }
 
     #[test]
-    fn the_message_limits_end_a_session_whatever_the_role() {
-        let mut session = Session {
-            local: 1,
-            established: T0,
-            initiator: false,
-            sent: REKEY_AFTER_MESSAGES,
-            order: 1,
-        };
-        assert!(session.wants_rekey(T0) && session.can_send(T0));
-        session.sent = REJECT_AFTER_MESSAGES;
-        assert!(!session.can_send(T0));
-    }
-
-    #[test]
-    fn an_index_of_another_session_in_the_same_slot_is_not_found() {
+    fn if_initiations_cross_the_session_that_the_peer_was_offered_goes_on_receiving() {
         let mut sessions = Sessions::default();
-        sessions.complete(0x101, T0);
-        assert!(sessions.find(0x109).is_none());
-        assert!(sessions.find(0x101).is_some());
+        sessions.complete(initiator(1));
+        sessions.offer(responder(2));
+        assert_eq!(sessions.complete(initiator(3)), [Some(1), None, None]);
+        assert_eq!(current(&sessions), Some(3));
+        assert_eq!(known(&mut sessions), [2, 3]);
+        sessions.offer(responder(4));
+        assert_eq!(known(&mut sessions), [2, 3, 4]);
+    }
+
+    #[test]
+    fn sessions_under_a_former_preshared_key_serve_until_there_is_one_under_the_present() {
+        let mut sessions = Sessions::default();
+        sessions.complete(initiator(1));
+        sessions.complete(initiator(2));
+        sessions.preshared_key_changed();
+        assert_eq!(sessions.end_former(), Ended::default());
+        sessions.offer(responder(3));
+        assert_eq!(known(&mut sessions), [1, 2, 3]);
+        sessions.confirm(3);
+        assert_eq!(sessions.end_former(), [Some(2), None, None]);
+        assert_eq!(known(&mut sessions), [3]);
     }
 }

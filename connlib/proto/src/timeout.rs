@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{counters::DropReason, node::Node, noise::CONTROL_BYTES, timers::Due};
+use crate::{counters::DropReason, messages::DATA_OVERHEAD, node::Node, timers::Due};
 
 /// Peers served by one call: each may cost a Diffie-Hellman operation, and packets wait meanwhile.
 const PEERS_PER_CALL: usize = 64;
@@ -40,24 +40,16 @@ impl Node {
             Due::Keepalive => self.send_keepalive(id, now),
             Due::GiveUp => {
                 tracing::debug!(peer = %self.peers[id].public_key, "Giving up handshake");
-                let peer = &mut self.peers[id];
-                peer.timers.gave_up(now);
-                if let Some(keys) = &mut peer.keys {
-                    keys.noise.stop_awaiting();
-                }
+                self.peers[id].timers.gave_up(now);
+                self.stop_awaiting(id);
                 self.drop_held(id, DropReason::OutboundHandshakeTimeout);
             }
-            Due::EraseKeys => {
-                if let Some(identity) = &self.identity {
-                    let former = self.peers[id].erase_sessions(identity);
-                    self.forget_keys(id, former);
-                }
-            }
+            Due::EraseKeys => self.end_sessions(id),
         }
     }
 
     /// Sends an empty data message, or begins a handshake if there is no session to send it in.
-    fn send_keepalive(&mut self, id: usize, now: Duration) {
+    pub(crate) fn send_keepalive(&mut self, id: usize, now: Duration) {
         let peer = &mut self.peers[id];
         // Even without an endpoint or a key, the timer runs on.
         peer.timers.traversed(now);
@@ -65,21 +57,20 @@ impl Node {
         let Some(endpoint) = peer.endpoint else {
             return;
         };
-        let Some(keys) = peer.sending_keys(now) else {
+        let Some(session) = peer.sessions.sending(now) else {
             return self.initiate(id, now, false);
         };
-        let mut buffer = [0; CONTROL_BYTES];
-        let Some(keepalive) = keys.noise.seal(&[], &mut buffer) else {
-            keys.sessions.forget_current();
-            return self.initiate(id, now, false);
+        let mut buffer = [0; DATA_OVERHEAD];
+        let counter = session.reserve();
+        let Some(keepalive) = session.seal(counter, &[], &mut buffer) else {
+            return;
         };
-        let is_old = keys.sessions.count_sent(now);
-        let len = keepalive.len();
-        peer.tx_bytes += len as u64;
+        let is_old = session.wants_rekey(now);
+        peer.tx_bytes += keepalive.len() as u64;
         peer.timers.authenticated_sent(now);
         self.deadlines.arm(id, &mut peer.timers);
         self.check_source(id, now);
-        self.push_control(endpoint, &buffer[..len]);
+        self.push_control(endpoint, keepalive);
         if is_old {
             self.initiate(id, now, false);
         }
@@ -96,18 +87,14 @@ mod tests {
         let mut pair = Pair::connected();
         assert!(has_session_keys(&pair.a.node));
         pair.a.node.set_link(false, pair.now);
-        pair.a.tick(pair.now);
         assert!(!has_session_keys(&pair.a.node));
     }
 
-    /// `cargo test -p convoy-proto --features mock-clock --lib keys_are_gone`
-    #[cfg(feature = "mock-clock")]
     #[test]
     fn keys_are_gone_nine_minutes_after_the_last_handshake() {
         let mut pair = Pair::connected();
-        let nine_minutes = Duration::from_secs(540);
-        for (time, has_keys) in [(nine_minutes, true), (Duration::from_secs(2), false)] {
-            mock_instant::MockClock::advance(time);
+        let (almost, second) = (Duration::from_secs(539), Duration::from_secs(1));
+        for (time, has_keys) in [(almost, true), (second, false)] {
             pair.pass(time);
             for host in [&pair.a, &pair.b] {
                 assert_eq!(has_session_keys(&host.node), has_keys, "{:?}", pair.now);
@@ -116,7 +103,6 @@ mod tests {
     }
 
     fn has_session_keys(node: &Node) -> bool {
-        let keys = node.peers[0].keys.as_ref();
-        keys.is_some_and(|keys| keys.noise.has_session())
+        node.peers[0].sessions.current().is_some()
     }
 }

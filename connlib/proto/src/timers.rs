@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crate::sessions::REJECT_AFTER_TIME;
+use crate::session::REJECT_AFTER_TIME;
 
 /// Time after which an unanswered initiation is retransmitted.
 pub(crate) const REKEY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -16,9 +16,8 @@ pub(crate) const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bound of the random time added to a retransmission.
 const JITTER: Duration = Duration::from_millis(333);
 
-/// Time without a new session after which all keys are wiped: paper §6.3, and one second because
-/// boringtun's timestamp may be slightly later than ours.
-const ERASE_AFTER: Duration = Duration::from_secs(3 * REJECT_AFTER_TIME.as_secs() + 1);
+/// Time without a new session after which all keys are wiped: paper §6.3.
+const ERASE_AFTER: Duration = Duration::from_secs(3 * REJECT_AFTER_TIME.as_secs());
 
 const ATTEMPTS: u32 = (REKEY_ATTEMPT_TIME.as_secs() / REKEY_TIMEOUT.as_secs()) as u32;
 
@@ -105,10 +104,9 @@ impl Timers {
         }
     }
 
-    /// Call when the link goes down: stops all timers except the erasure of keys.
+    /// Call when the link goes down and all keys are wiped: stops all timers.
     pub(crate) fn stop(&mut self) {
         *self = Self {
-            erase: self.erase,
             persistent_interval: self.persistent_interval,
             armed: self.armed,
             ..Self::default()
@@ -139,11 +137,6 @@ impl Timers {
     pub(crate) fn initiate_later(&mut self) {
         let at = self.last_initiation.unwrap_or_default() + REKEY_TIMEOUT;
         self.retransmit.get_or_insert(at);
-    }
-
-    /// Makes the erasure of keys due at once: with many peers, it is spread over several calls.
-    pub(crate) fn erase_now(&mut self, now: Duration) {
-        self.erase = Some(now);
     }
 
     /// Call after answering an initiation: the next handshake need not begin at once.
@@ -297,8 +290,8 @@ mod tests {
     fn keys_are_erased_after_three_session_lifetimes() {
         let mut timers = Timers::default();
         timers.session_derived(T0);
-        assert_eq!(timers.due(T0 + 540 * SECOND), None);
-        assert_eq!(timers.due(T0 + 541 * SECOND), Some(Due::EraseKeys));
+        assert_eq!(timers.due(T0 + 539 * SECOND), None);
+        assert_eq!(timers.due(T0 + 540 * SECOND), Some(Due::EraseKeys));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Wipes the traces of computations with keys from the stack.
 //!
-//! A move leaves the value's bytes where they were, and boringtun passes keys by value. Nothing reads
+//! A move leaves the value's bytes where they were, and libraries pass keys by value. Nothing reads
 //! below the end of the stack, but the next value there may carry leftover bytes along: a copy of an
 //! enum includes its unused bytes.
 

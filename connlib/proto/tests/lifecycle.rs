@@ -5,7 +5,7 @@ mod common;
 use std::time::Duration;
 
 use common::*;
-use convoy_proto::{config::DeviceUpdate, counters::DropReason};
+use convoy_proto::{Node, Planner, config::DeviceUpdate, counters::DropReason};
 
 #[test]
 fn an_idle_pair_falls_silent_and_needs_no_wake_up_until_keys_are_erased() {
@@ -177,16 +177,10 @@ fn a_preshared_key_on_one_side_only_allows_no_session() {
     let mut peer = pair.b.as_peer();
     peer.preshared_key = preshared(3);
     pair.a.set_peer(peer, pair.now);
-    // Timestamps are real time, and one from an earlier `Tunn` may be slightly ahead.
-    for _ in 0..1000 {
-        pair.pass(6 * SECOND);
-        pair.a_sends(b"?");
-        pair.settle();
-        if !pair.b.delivered.is_empty() {
-            return;
-        }
-    }
-    panic!("no session with the same preshared key on both sides");
+    pair.pass(6 * SECOND);
+    pair.a_sends(b"!");
+    pair.settle();
+    assert_eq!(payload(&pair.b.delivered[0]), b"?", "held meanwhile");
 }
 
 #[test]
@@ -217,7 +211,7 @@ fn a_changed_preshared_key_keeps_the_session_and_is_used_by_the_next_handshake()
 }
 
 #[test]
-fn handshakes_are_restamped_without_ending_the_session_or_letting_replays_in() {
+fn a_step_of_the_wall_clock_neither_ends_the_session_nor_lets_replays_in() {
     let mut pair = Pair::new();
     pair.a_sends(b"hello");
     let initiation = pair.a.take_wire(pair.now);
@@ -225,8 +219,7 @@ fn handshakes_are_restamped_without_ending_the_session_or_letting_replays_in() {
     pair.b.receive(&initiation[0], from, pair.now);
     pair.settle();
     for host in [&mut pair.a, &mut pair.b] {
-        let plan = host.planner.restamp();
-        host.node.apply(plan, pair.now);
+        host.node.set_wall_clock(Duration::from_secs(1_700_000_000));
     }
     pair.a_sends(b"in the session so far");
     pair.settle();
@@ -239,6 +232,151 @@ fn handshakes_are_restamped_without_ending_the_session_or_letting_replays_in() {
     pair.settle();
     assert_eq!(pair.a.node.counters().handshakes, 2);
     assert_eq!(pair.b.delivered.len(), 3);
+}
+
+#[test]
+fn the_session_under_a_replaced_preshared_key_ends_with_the_next_handshake() {
+    let mut pair = Pair::connected();
+    let (mut to_a, mut to_b) = (pair.a.as_peer(), pair.b.as_peer());
+    for peer in [&mut to_a, &mut to_b] {
+        peer.preshared_key = preshared(5);
+    }
+    pair.a_sends(b"in the session so far, late");
+    let late = pair.a.take_wire(pair.now).remove(0);
+    pair.a.set_peer(to_b, pair.now);
+    pair.b.set_peer(to_a, pair.now);
+    pair.pass(121 * SECOND);
+    pair.a_sends(b"old enough for a new handshake");
+    pair.settle();
+    assert_eq!(pair.b.node.counters().handshakes, 2);
+    let from = pair.a.address;
+    pair.b.receive(&late, from, pair.now);
+    assert_eq!(pair.b.drops(DropReason::InboundUnknownSession), 1);
+}
+
+#[test]
+fn a_handshake_that_never_completes_does_not_shorten_the_session() {
+    for initiator_sends in [true, false] {
+        let mut pair = Pair::connected();
+        for second in 1..180 {
+            pair.now += SECOND;
+            for host in [&mut pair.a, &mut pair.b] {
+                host.tick(pair.now);
+            }
+            match initiator_sends {
+                true => pair.a_sends(b"on and on"),
+                false => pair.b_sends(b"on and on"),
+            }
+            let (from_a, from_b) = (pair.a.address, pair.b.address);
+            let is_data = |datagram: &Vec<u8>| datagram[0] == 4;
+            for datagram in pair.a.take_wire(pair.now).iter().filter(|d| is_data(d)) {
+                pair.b.receive(datagram, from_a, pair.now);
+            }
+            for datagram in pair.b.take_wire(pair.now).iter().filter(|d| is_data(d)) {
+                pair.a.receive(datagram, from_b, pair.now);
+            }
+            let arrived = pair.a.delivered.len() + pair.b.delivered.len();
+            assert_eq!(arrived, second, "after {second} s");
+        }
+    }
+}
+
+#[test]
+fn no_session_index_is_used_twice() {
+    let mut pair = Pair::connected();
+    let mut indices = std::collections::HashSet::new();
+    let mut handshakes = 0;
+    for _ in 0..30 {
+        pair.pass(121 * SECOND);
+        pair.a_sends(b"time for the next session");
+        loop {
+            let sent = [pair.a.take_wire(pair.now), pair.b.take_wire(pair.now)].map(|sent| {
+                let begins = |d: &&Vec<u8>| matches!(d[0], 1 | 2);
+                let senders = sent.iter().filter(begins).map(|d| d[4..8].to_vec());
+                handshakes += senders.clone().count();
+                indices.extend(senders);
+                sent
+            });
+            if sent.iter().all(Vec::is_empty) {
+                break;
+            }
+            let (from_a, from_b) = (pair.a.address, pair.b.address);
+            sent[0]
+                .iter()
+                .for_each(|d| pair.b.receive(d, from_a, pair.now));
+            sent[1]
+                .iter()
+                .for_each(|d| pair.a.receive(d, from_b, pair.now));
+        }
+    }
+    assert_eq!((handshakes, indices.len()), (60, 60));
+    for byte in 0..4 {
+        let values: std::collections::HashSet<_> = indices.iter().map(|i| i[byte]).collect();
+        assert!(values.len() > 30, "byte {byte} identifies the node");
+    }
+}
+
+#[test]
+fn the_same_randomness_at_the_same_time_makes_the_same_initiation() {
+    let initiations = [0, 0, 1].map(|seed| {
+        let mut pair = Pair::new();
+        pair.a.node = Node::with_randomness(move |bytes| {
+            bytes.fill(seed);
+            true
+        });
+        pair.a.planner = Planner::default();
+        let update = DeviceUpdate {
+            private_key: Some(Some(pair.a.key.clone())),
+            ..DeviceUpdate::default()
+        };
+        pair.a.update(update, pair.now);
+        let mut peer = pair.b.as_peer();
+        peer.endpoint = Some(pair.b.address);
+        pair.a.set_peer(peer, pair.now);
+        pair.a_sends(b"x");
+        let wire = pair.a.take_wire(pair.now);
+        wire.into_iter().next().expect("an initiation")
+    });
+    assert_eq!(initiations[0], initiations[1]);
+    assert_ne!(initiations[0], initiations[2]);
+}
+
+#[test]
+fn a_wall_clock_that_is_set_back_does_not_make_initiations_look_like_replays() {
+    let mut pair = Pair::new();
+    pair.a
+        .node
+        .set_wall_clock(Duration::from_secs(1_700_000_000));
+    pair.a_sends(b"x");
+    pair.settle();
+    pair.a
+        .node
+        .set_wall_clock(Duration::from_secs(1_600_000_000));
+    pair.pass(121 * SECOND);
+    pair.a_sends(b"in the next session");
+    pair.settle();
+    assert_eq!(pair.a.node.counters().handshakes, 2);
+}
+
+#[test]
+fn a_machine_that_boots_in_the_past_is_heard_once_its_clock_is_set() {
+    let mut pair = Pair::new();
+    let year = Duration::from_secs(365 * 86_400);
+    pair.a.node.set_wall_clock(50 * year);
+    pair.a_sends(b"x");
+    pair.settle();
+    // It boots again, without a clock battery.
+    pair.a = Host::new(1);
+    let mut peer = pair.b.as_peer();
+    peer.endpoint = Some(pair.b.address);
+    pair.a.set_peer(peer, pair.now);
+    pair.a_sends(b"held meanwhile");
+    pair.pass(6 * SECOND);
+    assert_eq!(pair.a.node.counters().handshakes, 0);
+    assert!(pair.b.drops(DropReason::InboundBadHandshake) > 0);
+    pair.a.node.set_wall_clock(50 * year);
+    pair.pass(6 * SECOND);
+    assert_eq!(pair.a.node.counters().handshakes, 1);
 }
 
 #[test]
@@ -258,6 +396,22 @@ fn an_initiation_from_before_a_changed_preshared_key_cannot_be_replayed() {
         assert_eq!(pair.b.drops(DropReason::InboundBadHandshake), key.into());
         assert_eq!(pair.b.take_wire(pair.now).len(), 0, "after {answered}");
     }
+    let mut peer = pair.b.as_peer();
+    peer.preshared_key = preshared(3);
+    pair.a.set_peer(peer, pair.now);
+    // Not even after the next session, which the other side begins.
+    let mut peer = pair.a.as_peer();
+    peer.endpoint = Some(pair.a.address);
+    pair.b.set_peer(peer, pair.now);
+    pair.b_sends(b"in the next session");
+    pair.settle();
+    assert_eq!(payload(&pair.a.delivered[0]), b"in the next session");
+    pair.now += SECOND;
+    pair.b.receive(&wire[0], from, pair.now);
+    assert_eq!(pair.b.drops(DropReason::InboundBadHandshake), 4);
+    pair.a_sends(b"which goes on");
+    pair.settle();
+    assert_eq!(pair.b.delivered.len(), 2);
 }
 
 #[test]

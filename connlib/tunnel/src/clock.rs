@@ -3,7 +3,7 @@
 use std::{
     io,
     os::fd::{AsFd, AsRawFd, RawFd},
-    time::Duration,
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use nix::{
@@ -19,6 +19,12 @@ use tokio::io::{Interest, unix::AsyncFd};
 pub(crate) fn now() -> Duration {
     // INVARIANT: every Linux since 2.6.39 has this clock.
     clock_gettime(nix::time::ClockId::CLOCK_BOOTTIME).map_or(Duration::ZERO, Duration::from)
+}
+
+/// The wall-clock time at which [`now`] was zero, as the time since the Unix epoch.
+pub(crate) fn wall_clock_of_boot() -> Duration {
+    let wall = SystemTime::now().duration_since(UNIX_EPOCH);
+    wall.unwrap_or_default().saturating_sub(now())
 }
 
 /// One alarm that a task can wait for.

@@ -41,6 +41,8 @@ pub(crate) struct Signals {
     pub(crate) mtu: Option<u16>,
     /// Counts changes of routes.
     pub(crate) routes: u32,
+    /// Counts steps of the wall clock.
+    pub(crate) wall_clock: u32,
     pub(crate) stop: bool,
 }
 

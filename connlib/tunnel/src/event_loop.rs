@@ -47,6 +47,8 @@ pub(crate) struct EventLoop {
     requests: Requests,
     /// The last change of routes that the state machine has heard of.
     known_routes: u32,
+    /// The last step of the wall clock that the state machine has heard of.
+    known_wall_clock: u32,
     alarm: Alarm,
     /// Ticks since the loop last waited: a loop that is never idle has to look for itself.
     busy_ticks: u32,
@@ -70,6 +72,7 @@ pub(crate) struct Parts {
 impl EventLoop {
     pub(crate) fn new(parts: Parts) -> io::Result<Self> {
         let mut node = Node::default();
+        node.set_wall_clock(clock::wall_clock_of_boot());
         node.set_link(parts.sockets.is_some(), Duration::ZERO);
         Ok(Self {
             node,
@@ -82,6 +85,7 @@ impl EventLoop {
             next_sockets: None,
             requests: parts.requests,
             known_routes: 0,
+            known_wall_clock: 0,
             alarm: Alarm::new()?,
             busy_ticks: 0,
             exit: None,

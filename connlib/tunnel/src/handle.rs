@@ -160,19 +160,6 @@ impl Tunnel {
         }
     }
 
-    /// The wall clock was set forward: new handshakes are to carry its time, sessions go on.
-    ///
-    /// Blocks, as [`Tunnel::apply`] does.
-    ///
-    /// # Errors
-    /// [`Closed`] once the tunnel has ended.
-    pub fn restamp(&self) -> Result<(), Closed> {
-        let configuration = &mut *self.configuration();
-        let plan = Box::new(configuration.planner.restamp());
-        let port = configuration.port;
-        self.command(|done| Command::Apply { plan, port, done })
-    }
-
     /// The device and its peers now; blocks until the data path answers.
     ///
     /// # Errors
@@ -190,6 +177,12 @@ impl Tunnel {
     /// Routes or rules have changed: source addresses are looked at again.
     pub fn routes_changed(&self) {
         let count = |s: &mut Signals| s.routes = s.routes.wrapping_add(1);
+        self.shared.signals.send_modify(count);
+    }
+
+    /// The wall clock was set: if forward, new handshakes carry its time from now on.
+    pub fn restamp(&self) {
+        let count = |s: &mut Signals| s.wall_clock = s.wall_clock.wrapping_add(1);
         self.shared.signals.send_modify(count);
     }
 

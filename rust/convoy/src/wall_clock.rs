@@ -56,9 +56,7 @@ async fn watch(tunnel: &Tunnel) -> std::io::Result<()> {
         latest = latest.max(boot);
         if is_step {
             info!("the wall clock was set forward; new handshakes carry the new time");
-            let tunnel = tunnel.clone();
-            // Blocks: it computes keys and waits for the data path.
-            let _ = tokio::task::spawn_blocking(move || tunnel.restamp()).await;
+            tunnel.restamp();
         }
     }
 }

@@ -1,6 +1,6 @@
 //! An allocator that wipes memory when it is freed.
 //!
-//! boringtun and ring drop keys without wiping them; a vector that grows leaves its old copy behind,
+//! ring and snow drop keys without wiping them; a vector that grows leaves its old copy behind,
 //! and so does a channel. Under this allocator no copy outlives its owner. Only freeing costs more,
 //! and the data path frees nothing (`connlib/tunnel/tests/allocations.rs`).
 

@@ -3,7 +3,7 @@
 use std::{
     collections::{HashMap, HashSet},
     net::SocketAddr,
-    time::Duration,
+    time::{Duration, UNIX_EPOCH},
 };
 
 use convoy_proto::{
@@ -12,7 +12,7 @@ use convoy_proto::{
     counters::DropReason,
 };
 
-use crate::{clock, common::*};
+use crate::common::*;
 
 /// The age at which a session ends (WireGuard paper, §6.1).
 const REJECT_AFTER_TIME: Duration = Duration::from_secs(180);
@@ -201,7 +201,6 @@ impl World {
                 .iter()
                 .filter_map(|end| end.host.node.poll_timeout());
             let next = due.min().unwrap_or(end).clamp(self.now, end);
-            clock::advance(next - self.now);
             self.now = next;
             for end in &mut self.ends {
                 end.host.tick(next);
@@ -258,7 +257,11 @@ impl World {
 
     pub(crate) fn knows_endpoint(&mut self, end: usize) -> bool {
         let now = self.now;
-        let peers = self.ends[end].host.snapshot(now).peers;
+        let peers = self.ends[end]
+            .host
+            .node
+            .snapshot(now, UNIX_EPOCH + now)
+            .peers;
         peers[0].endpoint == Some(self.ends[1 - end].host.address)
     }
 

@@ -6,7 +6,7 @@ use convoy_gso::{BoundSockets, UdpSockets};
 use convoy_proto::leave_no_trace;
 
 use super::EventLoop;
-use crate::{command::Command, error::Exit};
+use crate::{clock, command::Command, error::Exit};
 
 impl EventLoop {
     pub(super) fn run_commands(&mut self, now: Duration) -> bool {
@@ -25,6 +25,10 @@ impl EventLoop {
                 self.node.handle_routes_changed();
                 self.outbound.flusher.forget_refusals();
                 self.sockets.forget_routes();
+            }
+            if signals.wall_clock != self.known_wall_clock {
+                self.known_wall_clock = signals.wall_clock;
+                self.node.set_wall_clock(clock::wall_clock_of_boot());
             }
             if signals.stop {
                 self.exit = Some(Exit::Stopped);

@@ -1,0 +1,72 @@
+//! The initiator's part: writes an initiation and awaits its response (paper §5.4.2, §5.4.3).
+
+use std::time::Duration;
+
+use snow::HandshakeState;
+use zeroize::Zeroizing;
+
+use super::{
+    peer_keys::PeerKeys,
+    resolver::{PSK, Role, handshake},
+};
+use crate::{
+    config::PresharedKey,
+    messages::{INITIATION, index_at},
+    session::{Session, SessionKeys},
+    tai64n::Tai64n,
+    wipe::leave_no_trace,
+};
+
+/// An initiation whose response is awaited.
+pub(crate) struct Initiation {
+    /// The index by which the response addresses it, and the peer the session.
+    pub(crate) local: u32,
+    noise: Box<HandshakeState>,
+}
+
+impl std::fmt::Debug for Initiation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Initiation({:08x})", self.local)
+    }
+}
+
+impl Initiation {
+    /// Writes an initiation, without its MACs, into `message`.
+    pub(crate) fn write(
+        keys: &PeerKeys,
+        local: u32,
+        stamp: Tai64n,
+        ephemeral: Zeroizing<[u8; 32]>,
+        message: &mut [u8; INITIATION],
+    ) -> Option<Self> {
+        message[..4].copy_from_slice(&[1, 0, 0, 0]);
+        message[4..8].copy_from_slice(&local.to_le_bytes());
+        leave_no_trace(|| {
+            let mut noise = handshake(keys, Role::Initiator, ephemeral).ok()?;
+            noise.write_message(&stamp.0, &mut message[8..116]).ok()?;
+            Some(Self { local, noise })
+        })
+    }
+
+    /// Reads the response, by the preshared key as it is now. After a response that is not authentic, the
+    /// right one can still be read.
+    pub(crate) fn complete(
+        &mut self,
+        response: &[u8],
+        preshared_key: Option<&PresharedKey>,
+        now: Duration,
+    ) -> Option<Box<Session>> {
+        let Self { local, noise } = self;
+        let remote = index_at(response, 4);
+        leave_no_trace(|| {
+            let key = preshared_key.map_or(&[0; 32], |key| &key.0);
+            noise.set_psk(PSK, key).ok()?;
+            let read = noise.read_message(response.get(12..60)?, &mut []);
+            noise.set_psk(PSK, &[0; 32]).ok()?;
+            read.ok()?;
+            let (sealing, opening) = noise.dangerously_get_raw_split();
+            let keys = SessionKeys { sealing, opening };
+            Session::new((*local, remote), &keys, true, now)
+        })
+    }
+}

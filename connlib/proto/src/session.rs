@@ -1,0 +1,226 @@
+//! One session: its two keys, counters and age (paper §5.4.6, §6.2).
+//!
+//! Sealing is two steps, so that a batch can be sealed together: [`Session::reserve`] takes a counter,
+//! which is never used again, and [`Session::seal`] encrypts with it. Opening is three:
+//! [`ReplayWindow::check`], [`Session::open`] and [`ReplayWindow::mark`].
+
+use std::time::Duration;
+
+use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
+use zeroize::{Zeroize, ZeroizeOnDrop};
+
+use crate::{
+    counters::DropReason,
+    messages::{DATA_HEADER, DATA_OVERHEAD},
+    replay_window::ReplayWindow,
+};
+
+/// Age at which the initiator begins a new handshake when it sends.
+pub(crate) const REKEY_AFTER_TIME: Duration = Duration::from_secs(120);
+/// Age at which a session neither sends nor receives any more.
+pub(crate) const REJECT_AFTER_TIME: Duration = Duration::from_secs(180);
+/// Messages after which a sender begins a new handshake.
+pub(crate) const REKEY_AFTER_MESSAGES: u64 = 1 << 60;
+/// Messages after which a session neither sends nor receives any more.
+pub(crate) const REJECT_AFTER_MESSAGES: u64 = u64::MAX - (1 << 13);
+
+/// The result of a handshake.
+#[derive(Zeroize, ZeroizeOnDrop)]
+pub(crate) struct SessionKeys {
+    pub(crate) sealing: [u8; 32],
+    pub(crate) opening: [u8; 32],
+}
+
+/// A session with the peer.
+pub(crate) struct Session {
+    /// The index by which the peer addresses this session.
+    pub(crate) local: u32,
+    remote: u32,
+    /// When it was derived (time since boot).
+    pub(crate) established: Duration,
+    /// Whether this side began the handshake.
+    pub(crate) is_initiator: bool,
+    /// Whether the preshared key has changed since the handshake.
+    pub(crate) is_former: bool,
+    sealing: LessSafeKey,
+    /// The next message's counter.
+    next: u64,
+    opening: LessSafeKey,
+    pub(crate) window: ReplayWindow,
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Session({:08x})", self.local)
+    }
+}
+
+impl Session {
+    /// Boxed: two kilobytes with keys, never moved.
+    pub(crate) fn new(
+        (local, remote): (u32, u32),
+        keys: &SessionKeys,
+        is_initiator: bool,
+        now: Duration,
+    ) -> Option<Box<Self>> {
+        Some(Box::new(Self {
+            local,
+            remote,
+            established: now,
+            is_initiator,
+            is_former: false,
+            sealing: key(&keys.sealing)?,
+            next: 0,
+            opening: key(&keys.opening)?,
+            window: ReplayWindow::default(),
+        }))
+    }
+
+    pub(crate) fn is_alive(&self, now: Duration) -> bool {
+        self.age(now) < REJECT_AFTER_TIME
+    }
+
+    pub(crate) fn can_send(&self, now: Duration) -> bool {
+        self.is_alive(now) && self.next < REJECT_AFTER_MESSAGES
+    }
+
+    /// Whether to begin a new handshake when sending now.
+    pub(crate) fn wants_rekey(&self, now: Duration) -> bool {
+        let too_many = self.next >= REKEY_AFTER_MESSAGES;
+        let too_old = self.is_initiator && self.age(now) >= REKEY_AFTER_TIME;
+        too_many || too_old
+    }
+
+    pub(crate) fn age(&self, now: Duration) -> Duration {
+        now.saturating_sub(self.established)
+    }
+
+    /// Takes the next counter; call only if [`Self::can_send`].
+    pub(crate) fn reserve(&mut self) -> u64 {
+        let counter = self.next;
+        self.next += 1;
+        counter
+    }
+
+    /// Encrypts `packet` into `buffer` with a counter that was reserved for it.
+    ///
+    /// `None` if `buffer` is not [`DATA_OVERHEAD`] bytes longer.
+    pub(crate) fn seal<'a>(
+        &self,
+        counter: u64,
+        packet: &[u8],
+        buffer: &'a mut [u8],
+    ) -> Option<&'a [u8]> {
+        let datagram = buffer.get_mut(..packet.len() + DATA_OVERHEAD)?;
+        let (header, sealed) = datagram.split_at_mut(DATA_HEADER);
+        header[..4].copy_from_slice(&[4, 0, 0, 0]);
+        header[4..8].copy_from_slice(&self.remote.to_le_bytes());
+        header[8..].copy_from_slice(&counter.to_le_bytes());
+        let (text, tag) = sealed.split_at_mut(packet.len());
+        text.copy_from_slice(packet);
+        let sealing = self
+            .sealing
+            .seal_in_place_separate_tag(nonce(counter), Aad::empty(), text);
+        tag.copy_from_slice(sealing.ok()?.as_ref());
+        Some(datagram)
+    }
+
+    /// Decrypts `ciphertext` into `slot`, which is at least as long; returns the length of the plaintext.
+    pub(crate) fn open(
+        &self,
+        counter: u64,
+        ciphertext: &[u8],
+        slot: &mut [u8],
+    ) -> Result<usize, DropReason> {
+        let text = &mut slot[..ciphertext.len()];
+        text.copy_from_slice(ciphertext);
+        let opened = self
+            .opening
+            .open_in_place(nonce(counter), Aad::empty(), text);
+        opened
+            .map(|plaintext| plaintext.len())
+            .map_err(|_| DropReason::InboundBadTag)
+    }
+
+    /// Pretends that this many messages were sent.
+    #[cfg(test)]
+    pub(crate) fn set_sent(&mut self, sent: u64) {
+        self.next = sent;
+    }
+}
+
+fn key(bytes: &[u8; 32]) -> Option<LessSafeKey> {
+    let key = UnboundKey::new(&CHACHA20_POLY1305, bytes).ok()?;
+    Some(LessSafeKey::new(key))
+}
+
+/// Four zero bytes, then the counter.
+fn nonce(counter: u64) -> Nonce {
+    let mut nonce = [0; 12];
+    nonce[4..].copy_from_slice(&counter.to_le_bytes());
+    Nonce::assume_unique_for_key(nonce)
+}
+
+/// A session whose two keys are the same: it opens what it seals.
+#[cfg(test)]
+pub(crate) fn looped(local: u32, is_initiator: bool, now: Duration) -> Box<Session> {
+    let keys = SessionKeys {
+        sealing: [7; 32],
+        opening: [7; 32],
+    };
+    Session::new((local, local), &keys, is_initiator, now).expect("keys of 32 bytes")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const T0: Duration = Duration::from_secs(500);
+
+    #[test]
+    fn age_ends_a_session_after_the_initiator_wants_to_rekey() {
+        let session = looped(1, true, T0);
+        assert!(!session.wants_rekey(T0 + REKEY_AFTER_TIME - Duration::from_nanos(1)));
+        assert!(session.wants_rekey(T0 + REKEY_AFTER_TIME));
+        assert!(session.can_send(T0 + REJECT_AFTER_TIME - Duration::from_nanos(1)));
+        assert!(!session.can_send(T0 + REJECT_AFTER_TIME));
+        let responder = looped(1, false, T0);
+        assert!(!responder.wants_rekey(T0 + REKEY_AFTER_TIME));
+    }
+
+    #[test]
+    fn the_message_limits_end_a_session_whatever_the_role() {
+        let mut session = looped(1, false, T0);
+        session.set_sent(REKEY_AFTER_MESSAGES);
+        assert!(session.wants_rekey(T0) && session.can_send(T0));
+        session.set_sent(REJECT_AFTER_MESSAGES);
+        assert!(!session.can_send(T0));
+    }
+
+    #[test]
+    fn counters_are_reserved_once_and_sealing_may_wait() {
+        let mut session = looped(1, true, T0);
+        let reserved = [(); 3].map(|()| session.reserve());
+        assert_eq!(reserved, [0, 1, 2]);
+        let mut buffer = [0; 64];
+        let (mut slot, mut seen) = ([0; 64], Vec::new());
+        for counter in reserved.into_iter().rev() {
+            let sealed = session.seal(counter, &[9; 16], &mut buffer).unwrap();
+            assert_eq!(sealed[..8], [4, 0, 0, 0, 1, 0, 0, 0]);
+            assert_eq!(sealed[8..16], counter.to_le_bytes());
+            assert_eq!(session.open(counter, &sealed[16..], &mut slot), Ok(16));
+            assert_eq!(slot[..16], [9; 16]);
+            let other = session.open(counter + 1, &sealed[16..], &mut slot);
+            assert_eq!(other, Err(DropReason::InboundBadTag));
+            seen.push(sealed.to_vec());
+        }
+        seen.dedup();
+        assert_eq!(seen.len(), 3);
+    }
+
+    #[test]
+    fn a_buffer_that_is_too_short_is_refused() {
+        let session = looped(1, true, T0);
+        assert_eq!(session.seal(0, &[0; 33], &mut [0; 64]), None);
+    }
+}
