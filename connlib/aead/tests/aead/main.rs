@@ -3,6 +3,7 @@
 //! On a CPU without AVX-512 IFMA only the kernel of plain arrays is tested; the tests say so.
 
 mod api;
+mod fuzz;
 mod lengths;
 mod oracles;
 mod poly1305;
