@@ -52,6 +52,7 @@ mod key;
 mod lanes;
 #[doc(hidden)]
 pub mod seam;
+#[cfg(any(target_arch = "x86_64", test))]
 mod self_test;
 mod slot;
 mod wipe;

@@ -90,3 +90,6 @@ const fn counting_from(first: u8) -> [u8; 32] {
     }
     bytes
 }
+
+#[cfg(test)]
+mod tests;

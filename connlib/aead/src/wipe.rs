@@ -24,3 +24,6 @@ fn wipe() {
     // Nothing reads the array again; the compiler must write it nevertheless.
     black_box([0_u8; DEPTH].as_mut_slice());
 }
+
+#[cfg(test)]
+mod tests;

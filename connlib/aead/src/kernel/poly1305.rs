@@ -106,10 +106,8 @@ impl<L: Lanes> Mac<L> {
 #[inline(always)]
 fn columns<L: Lanes>(lanes: L, rows: [L::Register; LANES]) -> [[L::Register; 8]; 2] {
     let (mut a, mut b) = ([rows[0]; 8], [rows[0]; 8]);
-    for n in 0..8 {
-        a[n] = rows[n];
-        b[n] = rows[8 + n];
-    }
+    a.copy_from_slice(&rows[..8]);
+    b.copy_from_slice(&rows[8..]);
     [lanes.transpose64(a), lanes.transpose64(b)]
 }
 

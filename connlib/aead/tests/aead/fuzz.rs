@@ -134,8 +134,8 @@ fn authenticate(input: &mut Unstructured<'_>) -> Result<()> {
 /// A text of a few bytes, of a packet, or rarely of a jumbo packet.
 fn text(input: &mut Unstructured<'_>) -> Result<Vec<u8>> {
     let longest = match input.arbitrary()? {
-        0..=99_u8 => 130,
-        100..=249 => 1_500,
+        0..=199_u8 => 130,
+        200..=253 => 1_500,
         _ => 10_000,
     };
     let len = input.int_in_range(0..=longest)?;

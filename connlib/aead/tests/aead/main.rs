@@ -2,6 +2,8 @@
 //!
 //! On a CPU without AVX-512 IFMA only the kernel of plain arrays is tested; the tests say so.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod api;
 mod fuzz;
 mod lengths;
