@@ -24,7 +24,7 @@ FORK_VERSION = sed -n 's|^[[:space:]]*$(FORK) \(v[^ ]*\).*|\1|p' "$$(go list -m 
 
 .PHONY: help build speedtest speedtest-results profile profile-results profiling test test-packages test-profiler \
 	cross cross-packages lab-packages profile-packages interop peers lint fmt-check clippy doc deny audit bench bench-stages \
-	bench-compare bench-peers bench-packages packet-rate growth report soak flood fuzz fuzz-merge miri asan tsan
+	bench-compare bench-peers bench-packages packet-rate growth report soak flood fuzz fuzz-merge test-timing miri asan tsan
 
 help: ## List these targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | column -t -s "$$(printf '\t')"
@@ -100,6 +100,7 @@ SMOKE = interop:: lifecycle:: uapi:: wg_quick::
 cross: test-packages cross-packages ## Build for ARM64 and static musl, and test both (qemu-user; root)
 	$(call CROSS_ARM64,build) -p convoy
 	$(call CROSS_ARM64,test) -p convoy-proto -p convoy-tun --lib
+	$(call CROSS_ARM64,test) -p convoy-aead --lib --tests
 	@echo "Skipped, because qemu-user refuses SO_TIMESTAMPNS: convoy-gso $(NOT_IN_QEMU)"
 	$(call CROSS_ARM64,test) -p convoy-gso --lib -- $(NOT_IN_QEMU)
 	$(CARGO) test --locked --profile cross --target $(MUSL) -p convoy --test end_to_end -- $(SMOKE)
@@ -198,17 +199,22 @@ fuzz: ## Search for failing inputs with libFuzzer: make fuzz SECS=600 [TARGET=pa
 fuzz-merge: ## Replace the committed corpora by the smallest that cover everything found
 	rust/fuzz/run merge $(TARGET)
 
+test-timing: ## Test whether the time of sealing and opening depends on secrets (a minute; quiet machine)
+	$(CARGO) bench --locked -p convoy-aead --bench timing
+
 # Without tests that sum megabytes or make system calls.
 MIRI_TESTS = queue:: flush:: receive:: buffers:: cut:: coalesce:: checksum:: outbound:: inbound:: write:: pool:: \
 	--skip fuzz --skip udp:: --skip every_length --skip all_ones --skip the_obvious_segmentation
 
-miri: ## Test queue, flush, cutting and coalescing under Miri (nightly; rustup component add miri rust-src)
+miri: ## Test queue, flush, cutting, coalescing and the batch's kernel under Miri (nightly; rustup component add miri rust-src)
 	MIRIFLAGS=-Zmiri-disable-isolation PROPTEST_CASES=2 $(CARGO) +nightly miri test --locked \
 		--target-dir target/miri -p convoy-gso -p convoy-tun --lib -- $(MIRI_TESTS)
+	MIRIFLAGS=-Zmiri-disable-isolation $(CARGO) +nightly miri test --locked \
+		--target-dir target/miri -p convoy-aead --tests
 
 HOST = $$(rustc -vV | sed -n 's/^host: //p')
 # The libraries of the data path and their tests.
-DATA_PATH = -p convoy-gso -p convoy-tun -p convoy-proto -p convoy-tunnel --lib --tests
+DATA_PATH = -p convoy-aead -p convoy-gso -p convoy-tun -p convoy-proto -p convoy-tunnel --lib --tests
 
 asan: ## Test the data path under AddressSanitizer (nightly)
 	RUSTFLAGS=-Zsanitizer=address $(CARGO) +nightly test --locked --target-dir target/asan \

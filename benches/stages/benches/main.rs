@@ -7,6 +7,7 @@
 mod checksum;
 mod cut;
 
+mod aead;
 mod allowed_ips;
 mod gso_queue;
 mod hashes;

@@ -1,0 +1,258 @@
+//! The packets of a batch: their memory, and what becomes of their tags.
+
+use std::hint::black_box;
+
+use ring::aead::{Aad, Nonce, Tag};
+
+use crate::{
+    Key, MAX_PACKET, TAG,
+    kernel::{Lane, Opening, Sealing, SealingInPlace, Text},
+};
+
+/// A packet to seal into other memory.
+#[derive(Debug)]
+pub struct Seal<'a> {
+    key: &'a Key,
+    counter: u64,
+    plaintext: &'a [u8],
+    ciphertext: &'a mut [u8],
+    tag: &'a mut [u8; TAG],
+}
+
+/// A packet to seal in place.
+#[derive(Debug)]
+pub struct SealInPlace<'a> {
+    key: &'a Key,
+    counter: u64,
+    text: &'a mut [u8],
+    tag: &'a mut [u8; TAG],
+}
+
+/// A packet to open into other memory.
+#[derive(Debug)]
+pub struct Open<'a> {
+    key: &'a Key,
+    counter: u64,
+    ciphertext: &'a [u8],
+    tag: &'a [u8; TAG],
+    plaintext: &'a mut [u8],
+}
+
+/// A sealed packet is not exactly [`TAG`] bytes longer than the plaintext, or the plaintext is longer
+/// than [`MAX_PACKET`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a sealed packet must be {TAG} bytes longer than its plaintext of at most {MAX_PACKET}")]
+pub struct WrongLength;
+
+impl<'a> Seal<'a> {
+    /// Seals `plaintext` into `sealed`, which gets the ciphertext and then the tag.
+    ///
+    /// `counter` is the number of the message (WireGuard paper, §5.4.6). The same key and counter must
+    /// never seal two packets.
+    ///
+    /// # Errors
+    /// If the lengths do not fit.
+    pub fn new(
+        key: &'a Key,
+        counter: u64,
+        plaintext: &'a [u8],
+        sealed: &'a mut [u8],
+    ) -> Result<Self, WrongLength> {
+        let (ciphertext, tag) = sealed.split_last_chunk_mut().ok_or(WrongLength)?;
+        check(plaintext, ciphertext)?;
+        Ok(Self {
+            key,
+            counter,
+            plaintext,
+            ciphertext,
+            tag,
+        })
+    }
+}
+
+impl<'a> SealInPlace<'a> {
+    /// Seals all of `packet` but the last [`TAG`] bytes, which get the tag.
+    ///
+    /// `counter` is as in [`Seal::new`].
+    ///
+    /// # Errors
+    /// If the lengths do not fit.
+    pub fn new(key: &'a Key, counter: u64, packet: &'a mut [u8]) -> Result<Self, WrongLength> {
+        let (text, tag) = packet.split_last_chunk_mut().ok_or(WrongLength)?;
+        check(text, text)?;
+        Ok(Self {
+            key,
+            counter,
+            text,
+            tag,
+        })
+    }
+}
+
+impl<'a> Open<'a> {
+    /// Opens `sealed`, a ciphertext and its tag, into `plaintext`.
+    ///
+    /// `counter` is the one that the packet came with.
+    ///
+    /// # Errors
+    /// If the lengths do not fit.
+    pub fn new(
+        key: &'a Key,
+        counter: u64,
+        sealed: &'a [u8],
+        plaintext: &'a mut [u8],
+    ) -> Result<Self, WrongLength> {
+        let (ciphertext, tag) = sealed.split_last_chunk().ok_or(WrongLength)?;
+        check(plaintext, ciphertext)?;
+        Ok(Self {
+            key,
+            counter,
+            ciphertext,
+            tag,
+            plaintext,
+        })
+    }
+}
+
+fn check(plaintext: &[u8], ciphertext: &[u8]) -> Result<(), WrongLength> {
+    let fits = plaintext.len() == ciphertext.len() && plaintext.len() <= MAX_PACKET;
+    fits.then_some(()).ok_or(WrongLength)
+}
+
+/// What the engine does with a packet of any of these types.
+pub(crate) trait Slot {
+    type Text<'t>: Text
+    where
+        Self: 't;
+
+    /// Bytes of the text.
+    fn len(&self) -> usize;
+    /// The packet as the kernel takes it.
+    fn lane(&mut self) -> Lane<'_, Self::Text<'_>>;
+    /// Takes the tag that the kernel computed. Answers whether the packet is authentic.
+    fn finish(&mut self, tag: u128) -> bool;
+    /// Does all of it by ring. Answers whether the packet is authentic.
+    fn by_ring(&mut self) -> bool;
+}
+
+impl Slot for Seal<'_> {
+    type Text<'t>
+        = Sealing<'t>
+    where
+        Self: 't;
+
+    fn len(&self) -> usize {
+        self.plaintext.len()
+    }
+
+    fn lane(&mut self) -> Lane<'_, Sealing<'_>> {
+        let text = Sealing {
+            plaintext: self.plaintext,
+            ciphertext: self.ciphertext,
+        };
+        lane(self.key, self.counter, text)
+    }
+
+    fn finish(&mut self, tag: u128) -> bool {
+        *self.tag = tag.to_le_bytes();
+        true
+    }
+
+    fn by_ring(&mut self) -> bool {
+        self.ciphertext.copy_from_slice(self.plaintext);
+        *self.tag = seal_by_ring(self.key, self.counter, self.ciphertext);
+        true
+    }
+}
+
+impl Slot for SealInPlace<'_> {
+    type Text<'t>
+        = SealingInPlace<'t>
+    where
+        Self: 't;
+
+    fn len(&self) -> usize {
+        self.text.len()
+    }
+
+    fn lane(&mut self) -> Lane<'_, SealingInPlace<'_>> {
+        lane(self.key, self.counter, SealingInPlace(self.text))
+    }
+
+    fn finish(&mut self, tag: u128) -> bool {
+        *self.tag = tag.to_le_bytes();
+        true
+    }
+
+    fn by_ring(&mut self) -> bool {
+        *self.tag = seal_by_ring(self.key, self.counter, self.text);
+        true
+    }
+}
+
+impl Slot for Open<'_> {
+    type Text<'t>
+        = Opening<'t>
+    where
+        Self: 't;
+
+    fn len(&self) -> usize {
+        self.ciphertext.len()
+    }
+
+    fn lane(&mut self) -> Lane<'_, Opening<'_>> {
+        let text = Opening {
+            ciphertext: self.ciphertext,
+            plaintext: self.plaintext,
+        };
+        lane(self.key, self.counter, text)
+    }
+
+    fn finish(&mut self, tag: u128) -> bool {
+        // The barrier keeps the compiler from comparing the tags in parts and stopping early.
+        let difference = black_box(tag ^ u128::from_le_bytes(*self.tag));
+        let is_authentic = difference == 0;
+        if !is_authentic {
+            self.plaintext.fill(0);
+        }
+        is_authentic
+    }
+
+    fn by_ring(&mut self) -> bool {
+        self.plaintext.copy_from_slice(self.ciphertext);
+        let (nonce, tag) = (nonce(self.counter), Tag::from(*self.tag));
+        let ring = &self.key.ring;
+        let opened = ring.open_in_place_separate_tag(nonce, Aad::empty(), tag, self.plaintext, 0..);
+        let is_authentic = opened.is_ok();
+        if !is_authentic {
+            self.plaintext.fill(0);
+        }
+        is_authentic
+    }
+}
+
+/// A packet without additional data, whose nonce is 32 zero bits and the counter, little-endian
+/// (WireGuard paper, §5.4).
+pub(crate) fn lane<T>(key: &Key, counter: u64, text: T) -> Lane<'_, T> {
+    Lane {
+        key: &key.words,
+        nonce: [0, counter as u32, (counter >> 32) as u32],
+        aad: &[],
+        text,
+    }
+}
+
+pub(crate) fn seal_by_ring(key: &Key, counter: u64, text: &mut [u8]) -> [u8; TAG] {
+    let sealed = key
+        .ring
+        .seal_in_place_separate_tag(nonce(counter), Aad::empty(), text);
+    // INVARIANT: ring refuses only texts longer than 256 GiB.
+    let sealed = sealed.expect("the packet is not too long");
+    sealed.as_ref().try_into().expect("a tag has 16 bytes")
+}
+
+fn nonce(counter: u64) -> Nonce {
+    let mut nonce = [0; 12];
+    nonce[4..].copy_from_slice(&counter.to_le_bytes());
+    Nonce::assume_unique_for_key(nonce)
+}
