@@ -95,7 +95,7 @@ enum Sink {
     Closed,
 }
 
-/// A line of a plot has a way and a method, and a quantity of each of its points.
+/// A panel of a plot, and the figure that it shows.
 type Way = (Path, Sink);
 type Quantity = fn(&Point) -> Option<f64>;
 
@@ -109,13 +109,13 @@ const METHODS: [Method; 3] = [Method::SendTo, Method::Sendmmsg, Method::Gso];
 
 /// Measures, prints and writes.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    let (every, rounds, window_ms) = match args.quick {
+    let (step, rounds, window_ms) = match args.quick {
         true => (4, 1, 100),
         false => (1, 3, 180),
     };
     let origin = Origin::of_this_run(Vec::new());
     let (_lab, ends) = send::namespaces()?;
-    let mut points = points(every);
+    let mut points = points(step);
     for round in 1..=rounds {
         for point in &mut points {
             match send::measure(point, &ends, Duration::from_millis(window_ms)) {
@@ -136,14 +136,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     results::keep(&record, named.as_deref(), FILE, !args.quick)
 }
 
-/// Every combination that has something to send, of every first, second or n-th size.
-fn points(every: usize) -> Vec<Point> {
+/// Every combination that a kernel takes, with every `step`-th size.
+fn points(step: usize) -> Vec<Point> {
     let mut points = Vec::new();
     let lines = WAYS
         .into_iter()
         .flat_map(|way| METHODS.map(|method| (way, method)));
     for ((path, sink), method) in lines {
-        points.extend(SIZES.into_iter().step_by(every).map(|size| Point {
+        points.extend(SIZES.into_iter().step_by(step).map(|size| Point {
             path,
             method,
             sink,
