@@ -172,7 +172,7 @@ bench-compare: ## Compare this tree with another commit: make bench-compare BASE
 	@[ -n "$(BASE)" ] || { echo "Usage: make bench-compare BASE=REF" >&2; exit 2; }
 	$(FAST_BENCH) commits --base $(BASE) $(ARGS)
 
-packet-rate: ## Measure how many datagrams per second this machine sends (three minutes; root: over veth, too)
+packet-rate: ## Measure how many datagrams per second this machine sends (three minutes; root)
 	$(FAST_BENCH) packets $(ARGS)
 
 growth: build ## Measure how cost grows with packet size, flows, peers and MTU (eight minutes; root)

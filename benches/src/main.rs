@@ -23,9 +23,10 @@ mod speedtest;
 mod table;
 mod tunnel;
 
-use std::process::ExitCode;
+use std::process::{self, ExitCode};
 
 use clap::{Parser, Subcommand};
+use convoy_lab::Namespace;
 
 /// The hidden argument that makes this program a traffic agent.
 const AGENT: &str = "traffic-agent";
@@ -50,6 +51,13 @@ enum Command {
     Report(report::Args),
     #[command(name = AGENT, hide = true)]
     TrafficAgent,
+}
+
+/// Inside `namespace`, this program as a traffic agent.
+fn agent(namespace: &Namespace) -> process::Command {
+    let mut command = namespace.command("/proc/self/exe");
+    command.arg(AGENT);
+    command
 }
 
 fn main() -> ExitCode {

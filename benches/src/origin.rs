@@ -35,7 +35,7 @@ impl Origin {
         let now = jiff::Timestamp::now();
         Self {
             host: Host::of_this_machine(),
-            commit: commit().unwrap_or_else(|_| "unknown".to_owned()),
+            commit: commit_of(Path::new(".")).unwrap_or_else(|_| "unknown".to_owned()),
             started: now.strftime("%Y-%m-%d %H:%M UTC").to_string(),
             began_unix_s: now.as_second().cast_unsigned(),
             command,
@@ -50,29 +50,18 @@ impl Origin {
 
     /// The same for the page, with versions and the call.
     pub(crate) fn paragraph(&self) -> String {
-        let Self {
-            host,
-            commit,
-            started,
-            command,
-            versions,
-            ..
-        } = self;
-        let versions = versions.iter().map(|version| format!(", {version}"));
-        let (versions, command) = (versions.collect::<String>(), command.join(" "));
+        let (host, commit, started) = (&self.host, &self.commit, &self.started);
+        let versions = self.versions.iter().map(|version| format!(", {version}"));
+        let (versions, command) = (versions.collect::<String>(), self.command.join(" "));
         format!("{host} · commit {commit}, {started}{versions}. Called as `{command}`.\n")
     }
 }
 
-/// The commit of this source tree; `-dirty` where it has changes beside those of results.
+/// The commit of a source tree; `-dirty` where it has changes beside those of results.
 ///
 /// # Errors
 /// Outside of a repository, or without git.
-pub(crate) fn commit() -> anyhow::Result<String> {
-    commit_of(Path::new("."))
-}
-
-fn commit_of(tree: &Path) -> anyhow::Result<String> {
+pub(crate) fn commit_of(tree: &Path) -> anyhow::Result<String> {
     let git = |arguments: &[&str]| {
         let mut git = Command::new("git");
         first_line_of(git.arg("-C").arg(tree).args(arguments))
@@ -92,12 +81,10 @@ fn commit_of(tree: &Path) -> anyhow::Result<String> {
 /// When it cannot be started, or ends with a failure.
 pub(crate) fn first_line_of(command: &mut Command) -> anyhow::Result<String> {
     let name = command.get_program().to_string_lossy().into_owned();
-    let output = command.output().with_context(|| format!("start {name}"))?;
-    ensure!(
-        output.status.success(),
-        "{name} ended with {}",
-        output.status
-    );
+    let output = command.output();
+    let output = output.with_context(|| format!("start {name}"))?;
+    let status = output.status;
+    ensure!(status.success(), "{name} ended with {status}");
     let text = String::from_utf8_lossy(&output.stdout);
     Ok(text.lines().next().unwrap_or_default().to_owned())
 }

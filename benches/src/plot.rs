@@ -2,39 +2,35 @@
 //!
 //! The viewer chooses the font; a font of our own only measures the text.
 
-use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint, Ranged};
 use std::ops::Range;
 
 use plotters::coord::{Shift, types::RangedCoordf64};
 use plotters::prelude::*;
+use plotters::style::register_font;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-/// Several panels, one below the other, over the same horizontal axis.
+/// Several panels, one below the other, over the same horizontal axis. Labels of axes have their unit.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Figure {
     pub(crate) title: String,
     /// Where and when it was measured.
     pub(crate) subtitle: String,
-    /// The horizontal axis with its unit.
     pub(crate) x_label: String,
     pub(crate) x_scale: Scale,
     /// From top to bottom; panels without points are left out.
     pub(crate) panels: Vec<Panel>,
-    /// Events, drawn through all panels.
+    /// Drawn through all panels.
     pub(crate) marks: Vec<Mark>,
 }
 
-/// One vertical axis and its lines.
+/// One vertical axis and its lines, in the order in which they are drawn.
 #[derive(Clone, Debug)]
 pub(crate) struct Panel {
-    /// The vertical axis with its unit.
     pub(crate) y_label: String,
     pub(crate) scale: Scale,
-    /// In the order in which they are drawn.
     pub(crate) lines: Vec<Line>,
 }
 
-/// How values are placed on an axis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Scale {
     /// From zero.
@@ -54,25 +50,23 @@ pub(crate) struct Line {
     pub(crate) points: Vec<(f64, f64)>,
 }
 
-/// A span of time with an event.
+/// A span of time with an event; those of one kind appear once in the legend.
 #[derive(Clone, Debug)]
 pub(crate) struct Mark {
-    /// Marks of one kind appear once in the legend.
     pub(crate) kind: &'static str,
     pub(crate) colour: RGBColor,
     pub(crate) from: f64,
     pub(crate) until: f64,
 }
 
-/// A chart whose bars begin at zero.
+/// Groups of bars that begin at zero.
 #[derive(Clone, Debug)]
 pub(crate) struct Bars {
     pub(crate) title: String,
     pub(crate) subtitle: String,
     pub(crate) y_label: String,
-    /// From left to right.
     pub(crate) groups: Vec<String>,
-    /// From left to right in each group: a name, a colour, and a value for each group.
+    /// A name, a colour, and a value for each group.
     pub(crate) series: Vec<(String, RGBColor, Vec<Option<f64>>)>,
 }
 
@@ -107,32 +101,7 @@ const FILLED: f64 = 0.8;
 const MOST_POINTS: usize = 2_000;
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'a>, Cartesian2d<Axis<'b>, Axis<'b>>>;
-
-/// One axis of a chart: its name, its ends, and where a number stands.
-struct Axis<'a> {
-    label: &'a str,
-    ends: (f64, f64),
-    ticks: Vec<f64>,
-    shown: &'a dyn Fn(f64) -> String,
-}
-
-impl Ranged for Axis<'_> {
-    type FormatOption = DefaultFormatting;
-    type ValueType = f64;
-
-    fn map(&self, value: &f64, limit: (i32, i32)) -> i32 {
-        RangedCoordf64::from(self.range()).map(value, limit)
-    }
-
-    fn key_points<H: KeyPointHint>(&self, _: H) -> Vec<f64> {
-        self.ticks.clone()
-    }
-
-    fn range(&self) -> Range<f64> {
-        self.ends.0..self.ends.1
-    }
-}
+type Chart<'a> = ChartContext<'a, SVGBackend<'a>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
 
 /// Draws `figure` as an SVG document.
 ///
@@ -140,22 +109,14 @@ impl Ranged for Axis<'_> {
 /// When no panel has points.
 pub(crate) fn svg(figure: &Figure) -> anyhow::Result<String> {
     let panels = figure.panels.iter();
-    let panels: Vec<&Panel> = panels.filter(|panel| panel.heights().count() > 0).collect();
+    let panels: Vec<&Panel> = panels.filter(|it| it.places().count() > 0).collect();
     anyhow::ensure!(!panels.is_empty(), "nothing to draw for {}", figure.title);
-    let height = if panels.len() == 1 { ONLY_PANEL } else { PANEL };
-    let lines = panels.iter().flat_map(|panel| &panel.lines);
-    let places = lines.flat_map(|line| line.points.iter().map(|point| point.0));
-    let x = figure.x_scale.ends(places);
-    drawn(HEAD + height * panels.len() as u32 + FOOT, |whole| {
-        let (head, mut rest) = whole.split_vertically(HEAD);
-        draw_head(&head, &figure.title, &figure.subtitle, &figure.kinds())?;
-        for (number, panel) in panels.iter().enumerate() {
-            let foot = if number + 1 == panels.len() { FOOT } else { 0 };
-            let (area, under) = rest.split_vertically(height + foot);
-            panel.draw(figure, &area, foot, x)?;
-            rest = under;
-        }
-        Ok(())
+    let mut kinds: Vec<_> = figure.marks.iter().map(|it| (it.kind, it.colour)).collect();
+    kinds.sort_unstable_by_key(|(kind, _)| *kind);
+    kinds.dedup();
+    let titles = [&figure.title[..], &figure.subtitle];
+    drawn(titles, &kinds, panels.len(), |number, area, foot| {
+        panels[number].draw(figure, area, foot)
     })
 }
 
@@ -164,41 +125,27 @@ pub(crate) fn svg(figure: &Figure) -> anyhow::Result<String> {
 /// # Errors
 /// When there is no bar to draw.
 pub(crate) fn bars_svg(bars: &Bars) -> anyhow::Result<String> {
+    let series = bars.series.iter();
+    let names: Vec<_> = series
+        .map(|(name, colour, _)| (&name[..], *colour))
+        .collect();
     let values = bars.series.iter().flat_map(|(_, _, values)| values);
-    let highest = values.flatten().copied().fold(0.0, f64::max);
-    anyhow::ensure!(highest > 0.0, "nothing to draw for {}", bars.title);
-    let names = bars
-        .series
-        .iter()
-        .map(|(name, colour, _)| (&name[..], *colour));
-    let groups = bars.groups.len();
-    let y = (0.0, highest * HEADROOM);
-    drawn(HEAD + ONLY_PANEL + FOOT, |whole| {
-        let (head, below) = whole.split_vertically(HEAD);
-        draw_head(
-            &head,
-            &bars.title,
-            &bars.subtitle,
-            &names.collect::<Vec<_>>(),
-        )?;
+    let values: Vec<f64> = values.flatten().copied().collect();
+    anyhow::ensure!(!values.is_empty(), "nothing to draw for {}", bars.title);
+    drawn([&bars.title, &bars.subtitle], &names, 1, |_, area, foot| {
         let x = Axis {
             label: "",
-            ends: (0.0, groups as f64),
-            ticks: (0..groups).map(|group| group as f64 + 0.5).collect(),
-            shown: &|place| bars.groups[place as usize].clone(),
+            ends: -0.5..bars.groups.len() as f64 - 0.5,
+            most_ticks: bars.groups.len(),
+            shown: &|place| bars.groups[*place as usize].clone(),
         };
-        let y = Axis {
-            label: &bars.y_label,
-            ends: y,
-            ticks: Scale::Linear.ticks(y, 6),
-            shown: &number,
-        };
-        let chart = chart(&below, FOOT, x, y)?;
+        let y = Scale::Linear.axis(&bars.y_label, values.iter().copied(), HEADROOM, 6);
+        let chart = chart(area, foot, x, y)?;
         let width = FILLED / bars.series.len() as f64;
         for (place, (_, colour, values)) in bars.series.iter().enumerate() {
             for (group, value) in values.iter().enumerate() {
                 let Some(value) = *value else { continue };
-                let left = group as f64 + (1.0 - FILLED) / 2.0 + place as f64 * width;
+                let left = group as f64 - FILLED / 2.0 + place as f64 * width;
                 let right = left + width * 0.92;
                 let bar = Rectangle::new([(left, 0.0), (right, value)], colour.filled());
                 chart.plotting_area().draw(&bar)?;
@@ -213,142 +160,116 @@ pub(crate) fn bars_svg(bars: &Bars) -> anyhow::Result<String> {
     })
 }
 
-/// A document of this height in one line; `draw` fills it.
+/// A document in one line: title, subtitle, legend, and panels, which `draw` fills by their number, from the top on.
+/// The last one has room for the horizontal axis.
 fn drawn(
-    height: u32,
-    draw: impl FnOnce(&Area<'_>) -> anyhow::Result<()>,
+    [title, subtitle]: [&str; 2],
+    legend: &[(&str, RGBColor)],
+    panels: usize,
+    draw: impl Fn(usize, &Area<'_>, u32) -> anyhow::Result<()>,
 ) -> anyhow::Result<String> {
-    use plotters::style::register_font;
     for (style, font) in [
         (FontStyle::Normal, dejavu::sans::regular()),
         (FontStyle::Bold, dejavu::sans::bold()),
     ] {
         register_font(FONT, style, font).map_err(|_| anyhow::anyhow!("the font is malformed"))?;
     }
+    let height = if panels == 1 { ONLY_PANEL } else { PANEL };
+    let size = (WIDTH, HEAD + height * panels as u32 + FOOT);
     let mut document = String::new();
-    let whole = SVGBackend::with_string(&mut document, (WIDTH, height)).into_drawing_area();
+    let whole = SVGBackend::with_string(&mut document, size).into_drawing_area();
     whole.fill(&WHITE)?;
-    draw(&whole)?;
+    let (head, mut rest) = whole.split_vertically(HEAD);
+    let mut x = Y_AXIS as i32 + 8;
+    let large = (FONT, 22).into_font().style(FontStyle::Bold);
+    head.draw(&Text::new(title, (x, 10), large))?;
+    let small = (FONT, 14).into_font().color(&BLACK.mix(0.7));
+    head.draw(&Text::new(subtitle, (x, 38), small))?;
+    for (name, colour) in legend {
+        head.draw(&Rectangle::new([(x, 63), (x + 14, 77)], colour.filled()))?;
+        head.draw(&Text::new(*name, (x + 20, 63), (FONT, 14).into_font()))?;
+        x += 46 + name.chars().count() as i32 * LETTER;
+    }
+    for number in 0..panels {
+        let foot = if number + 1 == panels { FOOT } else { 0 };
+        let (area, under) = rest.split_vertically(height + foot);
+        draw(number, &area, foot)?;
+        rest = under;
+    }
     whole.present()?;
-    drop(whole);
+    drop((whole, head, rest));
     Ok(document.lines().map(str::trim).collect::<String>() + "\n")
 }
 
-/// The titles, and below them the legend.
-fn draw_head(
-    area: &Area<'_>,
-    title: &str,
-    subtitle: &str,
-    legend: &[(&str, RGBColor)],
-) -> anyhow::Result<()> {
-    let mut x = Y_AXIS as i32 + 8;
-    let large = (FONT, 22).into_font().style(FontStyle::Bold);
-    area.draw(&Text::new(title, (x, 10), large))?;
-    let small = (FONT, 14).into_font().color(&BLACK.mix(0.7));
-    area.draw(&Text::new(subtitle, (x, 38), small))?;
-    for (name, colour) in legend {
-        area.draw(&Rectangle::new([(x, 63), (x + 14, 77)], colour.filled()))?;
-        area.draw(&Text::new(*name, (x + 20, 63), (FONT, 14).into_font()))?;
-        x += 46 + name.chars().count() as i32 * LETTER;
-    }
-    Ok(())
+/// One axis: its name, its ends, and the text at a place on it.
+struct Axis<'a> {
+    label: &'a str,
+    ends: Range<f64>,
+    most_ticks: usize,
+    shown: &'a dyn Fn(&f64) -> String,
 }
 
-fn chart<'a, 'b>(
-    area: &Area<'a>,
-    foot: u32,
-    x: Axis<'b>,
-    y: Axis<'b>,
-) -> anyhow::Result<Chart<'a, 'b>> {
-    let (x_shown, y_shown) = (x.shown, y.shown);
-    let (x_label, y_label) = (x.label, y.label);
+fn chart<'a>(area: &Area<'a>, foot: u32, x: Axis<'_>, y: Axis<'_>) -> anyhow::Result<Chart<'a>> {
     let mut chart = ChartBuilder::on(area)
         .margin_top(26)
         .margin_left(8)
         .margin_right(24)
         .y_label_area_size(Y_AXIS)
         .x_label_area_size(foot)
-        .build_cartesian_2d(x, y)?;
+        .build_cartesian_2d(x.ends, y.ends)?;
     chart
         .configure_mesh()
         .disable_x_mesh()
+        .light_line_style(TRANSPARENT)
         .bold_line_style(BLACK.mix(0.12))
         .axis_style(BLACK.mix(0.4))
-        .x_desc(x_label)
-        .y_desc(y_label)
+        .x_desc(x.label)
+        .y_desc(y.label)
         .axis_desc_style((FONT, 14).into_font())
         .label_style((FONT, 13).into_font())
-        .x_label_formatter(&|place| x_shown(*place))
-        .y_label_formatter(&|place| y_shown(*place))
+        .x_labels(x.most_ticks)
+        .y_labels(y.most_ticks)
+        .x_label_formatter(x.shown)
+        .y_label_formatter(y.shown)
         .draw()?;
     Ok(chart)
 }
 
-/// Without the zeros that a fixed number of digits brings.
-fn number(value: f64) -> String {
-    format!("{}", (value * 1e3).round() / 1e3)
-}
-
-impl Figure {
-    fn kinds(&self) -> Vec<(&str, RGBColor)> {
-        let mut kinds = Vec::new();
-        for mark in &self.marks {
-            if !kinds.contains(&(mark.kind, mark.colour)) {
-                kinds.push((mark.kind, mark.colour));
-            }
-        }
-        kinds
-    }
-}
-
 impl Panel {
-    /// The finite values, placed on the axis.
-    fn heights(&self) -> impl Iterator<Item = f64> {
+    /// The values that have a place on the axis, as places.
+    fn places(&self) -> impl Iterator<Item = f64> {
         let points = self.lines.iter().flat_map(|line| &line.points);
-        let placed = points.map(|point| self.scale.place(point.1));
-        placed.filter(|place| place.is_finite())
+        let places = points.map(|point| self.scale.place(point.1));
+        places.filter(|place| place.is_finite())
     }
 
-    fn draw(
-        &self,
-        figure: &Figure,
-        area: &Area<'_>,
-        foot: u32,
-        x: (f64, f64),
-    ) -> anyhow::Result<()> {
+    fn draw(&self, figure: &Figure, area: &Area<'_>, foot: u32) -> anyhow::Result<()> {
         let (across, up) = (figure.x_scale, self.scale);
-        let y = up.ends_above(self.heights());
-        let x = Axis {
-            label: if foot > 0 { &figure.x_label } else { "" },
-            ends: x,
-            ticks: across.ticks(x, 13),
-            shown: &|place| number(across.value(place)),
-        };
-        let y_axis = Axis {
-            label: &self.y_label,
-            ends: y,
-            ticks: up.ticks(y, 5),
-            shown: &|place| number(up.value(place)),
-        };
-        let mut chart = chart(area, foot, x, y_axis)?;
+        let lines = figure.panels.iter().flat_map(|panel| &panel.lines);
+        let all = lines.flat_map(|line| line.points.iter().map(|point| across.place(point.0)));
+        let x_label = if foot > 0 { &figure.x_label[..] } else { "" };
+        let x = across.axis(x_label, all, 1.0, 13);
+        let y = up.axis(&self.y_label, self.places(), HEADROOM, 5);
+        let Range { start, end } = y.ends;
+        let mut chart = chart(area, foot, x, y)?;
         for mark in &figure.marks {
-            let corners = [(mark.from, y.0), (mark.until, y.1)];
+            let corners = [(mark.from, start), (mark.until, end)];
             let stripe = Rectangle::new(corners, mark.colour.mix(0.4).filled());
             chart.plotting_area().draw(&stripe)?;
         }
-        let mut right = WIDTH as i32 - 24;
-        for line in &self.lines {
-            let points = thinned(&line.points).into_iter();
+        for Line { points, colour, .. } in &self.lines {
+            let points = thinned(points).into_iter();
             let points = points.map(|(x, y)| (across.place(x), up.place(y)));
             let points: Vec<_> = points.collect();
             for part in points.split(|point| !point.1.is_finite()) {
-                chart.draw_series(LineSeries::new(part.iter().copied(), line.colour))?;
+                chart.draw_series(LineSeries::new(part.iter().copied(), colour))?;
                 if points.len() <= FEW {
-                    let dot = |point: &_| Circle::new(*point, 3, line.colour.filled());
+                    let dot = |point: &_| Circle::new(*point, 3, colour.filled());
                     chart.draw_series(part.iter().map(dot))?;
                 }
             }
         }
+        let mut right = WIDTH as i32 - 24;
         for line in self.lines.iter().rev().filter(|line| !line.name.is_empty()) {
             let style = TextStyle::from((FONT, 14).into_font()).color(&line.colour);
             let style = style.pos(Pos::new(HPos::Right, VPos::Top));
@@ -359,6 +280,16 @@ impl Panel {
     }
 }
 
+/// The highest point of each of many equal stretches: every peak stays.
+fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let stretches = points.chunks(points.len().div_ceil(MOST_POINTS).max(1));
+    let highest = stretches.filter_map(|stretch| {
+        let points = stretch.iter().copied();
+        points.max_by(|a, b| a.1.total_cmp(&b.1))
+    });
+    highest.collect()
+}
+
 impl Scale {
     fn place(self, value: f64) -> f64 {
         match self {
@@ -367,77 +298,61 @@ impl Scale {
         }
     }
 
-    fn value(self, place: f64) -> f64 {
-        match self {
-            Self::Linear => place,
-            Self::Logarithmic => 10_f64.powf(place),
-        }
-    }
-
-    /// The ends of a horizontal axis that holds `values`, as places.
-    fn ends(self, values: impl Iterator<Item = f64>) -> (f64, f64) {
-        match (self, span(values.map(|value| self.place(value)))) {
-            (Self::Linear, (low, high)) => (low.min(0.0), high),
-            // A single place has room on both sides.
-            (Self::Logarithmic, (low, high)) if low == high => (low - 0.3, high + 0.3),
-            (Self::Logarithmic, ends) => ends,
-        }
-    }
-
-    /// The ends of a vertical axis, with room above the highest of `places`.
-    fn ends_above(self, places: impl Iterator<Item = f64>) -> (f64, f64) {
-        let (low, high) = span(places);
-        match self {
-            Self::Linear => (low.min(0.0), (high * HEADROOM).max(low + 1.0)),
-            Self::Logarithmic => (low.floor(), (high + HEADROOM.log10()).ceil()),
-        }
-    }
-
-    fn ticks(self, (low, high): (f64, f64), most: usize) -> Vec<f64> {
-        if self == Self::Linear {
-            return RangedCoordf64::from(low..high).key_points(most);
-        }
-        let digits: &[f64] = if high - low < 3.0 {
-            &[1.0, 2.0, 5.0]
-        } else {
-            &[1.0]
-        };
-        let decades = low.floor() as i32..=high.ceil() as i32;
-        let ticks = decades.flat_map(|decade| {
-            let digits = digits.iter();
-            digits.map(move |digit| f64::from(decade) + digit.log10())
+    /// An axis that holds `places`, and `room` times the highest value.
+    fn axis(
+        self,
+        label: &str,
+        places: impl Iterator<Item = f64>,
+        room: f64,
+        most_ticks: usize,
+    ) -> Axis<'_> {
+        let (low, high) = places.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), it| {
+            (it.min(low), it.max(high))
         });
-        ticks.filter(|tick| (low..=high).contains(tick)).collect()
+        let (start, end) = match self {
+            Self::Linear => (low.min(0.0), (high * room).max(low.min(0.0) + 1.0)),
+            Self::Logarithmic => (
+                low.floor(),
+                (high + room.log10()).ceil().max(low.floor() + 1.0),
+            ),
+        };
+        Axis {
+            label,
+            ends: start..end,
+            most_ticks: match self {
+                Self::Linear => most_ticks,
+                // One at each power of ten.
+                Self::Logarithmic => (end - start) as usize + 1,
+            },
+            shown: match self {
+                Self::Linear => &|place| number(*place),
+                Self::Logarithmic => &|place| number(10_f64.powf(*place)),
+            },
+        }
     }
 }
 
-fn span(values: impl Iterator<Item = f64>) -> (f64, f64) {
-    values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| {
-        (low.min(value), high.max(value))
-    })
-}
-
-/// The points, or the lowest and the highest of each of many equal stretches: every peak stays.
-fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
-    if points.len() <= MOST_POINTS {
-        return points.to_vec();
-    }
-    let stretches = points.chunks(points.len().div_ceil(MOST_POINTS / 2));
-    let extremes = stretches.flat_map(|stretch| {
-        let mut sorted = stretch.to_vec();
-        sorted.sort_by(|a, b| a.1.total_cmp(&b.1));
-        let mut both = [sorted[0], sorted[sorted.len() - 1]];
-        both.sort_by(|a, b| a.0.total_cmp(&b.0));
-        both
-    });
-    extremes.collect()
+/// Without the zeros that a fixed number of digits brings.
+fn number(value: f64) -> String {
+    format!("{}", (value * 1e3).round() / 1e3)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn figure() -> Figure {
+    fn has_all(svg: &str, texts: &[&str]) {
+        for text in texts {
+            assert!(
+                svg.contains(&format!(">{text}<")),
+                "{text} is missing: {svg}"
+            );
+        }
+        assert!(svg.lines().count() == 1 && !svg.contains("NaN"));
+    }
+
+    #[test]
+    fn a_figure_names_its_axes_lines_and_marks_and_leaves_gaps() {
         let panel = |y_label: &str, scale, values: [f64; 4]| Panel {
             y_label: y_label.to_owned(),
             scale,
@@ -447,7 +362,7 @@ mod tests {
                 points: (1..).map(f64::from).zip(values).collect(),
             }],
         };
-        Figure {
+        let figure = Figure {
             title: "A title".to_owned(),
             x_label: "time (s)".to_owned(),
             panels: vec![
@@ -461,26 +376,17 @@ mod tests {
                 until: 1.5,
             }],
             ..Figure::default()
-        }
-    }
-
-    #[test]
-    fn a_figure_names_its_axes_lines_and_marks_and_leaves_gaps() {
-        let svg = svg(&figure()).unwrap();
-        for text in [
+        };
+        let svg = svg(&figure).unwrap();
+        let texts = [
             "A title",
             "time (s)",
             "of rate",
             "of latency",
             "flap",
             "0.1",
-        ] {
-            assert!(
-                svg.contains(&format!(">{text}<")),
-                "{text} is missing: {svg}"
-            );
-        }
-        assert!(svg.lines().count() == 1 && !svg.contains("NaN"));
+        ];
+        has_all(&svg, &texts);
         assert_eq!(svg.matches("<circle").count(), 6);
     }
 
@@ -497,12 +403,10 @@ mod tests {
             ],
         };
         let svg = bars_svg(&bars).unwrap();
-        for text in ["Gbit/s", "up", "down", "one", "other", "6.03", "3.50"] {
-            assert!(
-                svg.contains(&format!(">{text}<")),
-                "{text} is missing: {svg}"
-            );
-        }
+        has_all(
+            &svg,
+            &["Gbit/s", "up", "down", "one", "other", "6.03", "3.50"],
+        );
         bars.series.clear();
         assert!(bars_svg(&bars).is_err(), "nothing cannot be drawn");
     }

@@ -38,48 +38,31 @@ const MOST_BYTES: usize = 1_000_000;
 
 /// Runs the program and keeps its result.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    let tools = [&args.command[0][..]]
-        .into_iter()
-        .chain(args.profiles.is_some().then_some("perf"));
+    let tools = [&args.command[0][..]].into_iter();
+    let tools = tools.chain(args.profiles.is_some().then_some("perf"));
     let version = |tool| first_line_of(Command::new(tool).arg("--version"));
     let versions = tools.map(version).collect::<Result<_, _>>()?;
     let origin = Origin::of_command(args.command.clone(), versions);
-    let printed = output_of(&args.command)?;
-    match &args.profiles {
-        Some(directory) => {
-            keep(shares(directory)?, &origin, &args.out)?;
-            keep_flame_graph(directory, &args.out)
-        }
-        None => keep(object(&printed)?, &origin, &args.out),
-    }
-}
-
-/// The output of the program; its standard error goes to the terminal.
-fn output_of(command: &[String]) -> anyhow::Result<String> {
-    let mut program = Command::new(&command[0]);
-    program
-        .args(&command[1..])
-        .stdin(Stdio::null())
-        .stderr(Stdio::inherit());
-    let output = program
-        .output()
-        .with_context(|| format!("start {}", command[0]))?;
-    ensure!(
-        output.status.success(),
-        "`{}` ended with {}",
-        command.join(" "),
-        output.status
-    );
-    Ok(String::from_utf8(output.stdout)?)
-}
-
-fn object(printed: &str) -> anyhow::Result<Map<String, Value>> {
-    serde_json::from_str(printed).context("the output is no JSON object")
-}
-
-fn keep(mut found: Map<String, Value>, origin: &Origin, out: &Path) -> anyhow::Result<()> {
+    let mut found = measured(&args.command, args.profiles.as_deref())?;
     found.insert("origin".to_owned(), serde_json::to_value(origin)?);
-    results::save(&Value::Object(found), out)
+    results::save(&Value::Object(found), &args.out)?;
+    let profiles = args.profiles.as_ref();
+    profiles.map_or(Ok(()), |directory| keep_flame_graph(directory, &args.out))
+}
+
+/// Runs the program; its output, or the shares of the profiles that it has written.
+fn measured(command: &[String], profiles: Option<&Path>) -> anyhow::Result<Map<String, Value>> {
+    let mut program = Command::new(&command[0]);
+    program.args(&command[1..]);
+    program.stdin(Stdio::null()).stderr(Stdio::inherit());
+    let output = program.output();
+    let output = output.with_context(|| format!("start {}", command[0]))?;
+    let (command, status) = (command.join(" "), output.status);
+    ensure!(status.success(), "`{command}` ended with {status}");
+    match profiles {
+        Some(directory) => shares(directory),
+        None => serde_json::from_slice(&output.stdout).context("the output is no JSON object"),
+    }
 }
 
 /// The shares of every profile in `directory`, by the name of its own directory.
@@ -92,11 +75,8 @@ fn shares(directory: &Path) -> anyhow::Result<Map<String, Value>> {
             shares.insert(entry.file_name().to_string_lossy().into_owned(), found);
         }
     }
-    ensure!(
-        !shares.is_empty(),
-        "there is no profile in {}",
-        directory.display()
-    );
+    let directory = directory.display();
+    ensure!(!shares.is_empty(), "there is no profile in {directory}");
     Ok(shares)
 }
 
@@ -118,30 +98,27 @@ fn keep_flame_graph(directory: &Path, result: &Path) -> anyhow::Result<()> {
 mod tests {
     use super::*;
 
-    /// Keeps the output of `script` over a former result.
-    fn recorded(script: &str) -> (anyhow::Result<()>, String) {
-        let directory = tempfile::tempdir().unwrap();
-        let out = directory.path().join("result.json");
-        fs::write(&out, "former").unwrap();
-        let command = ["sh", "-c", script].map(str::to_owned).to_vec();
-        let origin = Origin::of_command(command.clone(), Vec::new());
-        let found = output_of(&command).and_then(|printed| object(&printed));
-        let outcome = found.and_then(|found| keep(found, &origin, &out));
-        (outcome, fs::read_to_string(out).unwrap())
-    }
-
     #[test]
     fn the_output_is_kept_with_its_command_and_a_failure_leaves_the_former_result_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let out = directory.path().join("result.json");
+        let text = || fs::read_to_string(&out).unwrap();
+        let run = |script: &str| {
+            run(&Args {
+                out: out.clone(),
+                profiles: None,
+                command: ["bash", "-c", script].map(str::to_owned).into(),
+            })
+        };
+        fs::write(&out, "former").unwrap();
+        for script in ["echo '{}'; exit 3", "echo oh", "echo '[1]'"] {
+            assert!(run(script).is_err() && text() == "former", "{script}");
+        }
         let script = r#"echo '{"version": "1", "runs": [{"gbps": 6.5}]}'"#;
-        let (outcome, text) = recorded(script);
-        outcome.unwrap();
-        let kept: Value = serde_json::from_str(&text).unwrap();
+        run(script).unwrap();
+        let kept: Value = serde_json::from_str(&text()).unwrap();
         assert_eq!(kept["runs"][0]["gbps"], 6.5);
         assert_eq!(kept["origin"]["command"][2], script);
-        for script in ["echo '{}'; exit 3", "echo oh", "echo '[1]'"] {
-            let (outcome, text) = recorded(script);
-            assert!(outcome.is_err() && text == "former", "{script}");
-        }
     }
 
     #[test]
@@ -160,10 +137,8 @@ mod tests {
         let picture = fs::read_to_string(path("flamegraph-gso.svg")).unwrap();
         assert_eq!(picture, "<svg><g/></svg>\n");
         fs::write(path("gso/flamegraph.svg"), " ".repeat(MOST_BYTES)).unwrap();
-        let refusal = keep_flame_graph(outer.path(), &path("profile.json")).unwrap_err();
-        assert!(
-            refusal.to_string().contains("has 1000000 bytes"),
-            "{refusal}"
-        );
+        let refusal = keep_flame_graph(outer.path(), &path("profile.json"));
+        let refusal = refusal.unwrap_err().to_string();
+        assert!(refusal.contains("has 1000000 bytes"), "{refusal}");
     }
 }

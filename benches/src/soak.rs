@@ -26,14 +26,14 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
 
-use anyhow::{Context as _, anyhow, ensure};
+use anyhow::{anyhow, ensure};
 
 use crate::origin::{Origin, first_line_of};
 use crate::results;
 use hub::{Hub, SPOKES};
 pub(crate) use record::Record;
 use samples::Seen;
-use streams::{Connection, Direction, Load};
+use streams::{Load, Sockets};
 
 /// The result file.
 pub(crate) const FILE: &str = "soak.json";
@@ -53,20 +53,13 @@ pub(crate) struct Args {
     /// Where soak.json and soak.svg are put
     #[arg(long, default_value = results::DIRECTORY)]
     out: PathBuf,
-    /// Only judge and draw the soak.json that is there
-    #[arg(long)]
-    again: bool,
 }
 
 /// Measures, judges, draws and prints.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    let file = args.out.join(FILE);
-    let mut record = match args.again {
-        true => results::load(&file)?.context("there is no soak.json")?,
-        false => measure(args)?,
-    };
+    let mut record = measure(args)?;
     record.verdicts = verdict::judge(&record);
-    results::keep(&record, Some(&file), FILE, true)?;
+    results::keep(&record, Some(&args.out.join(FILE)), FILE, true)?;
     let failed = record.verdicts.iter().filter(|verdict| !verdict.passed);
     let failed = failed.count();
     ensure!(failed == 0, "{failed} verdicts failed");
@@ -75,12 +68,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 
 fn measure(args: &Args) -> anyhow::Result<Record> {
     let (program, secs) = (&args.program, args.secs);
-    let is_there = program.is_file();
-    ensure!(
-        is_there,
-        "{} is not there (fix: make build)",
-        program.display()
-    );
+    let path = program.display();
+    ensure!(program.is_file(), "{path} is not there (fix: make build)");
     let versions = [
         first_line_of(Command::new(program).arg("--version"))?,
         first_line_of(Command::new("wg").arg("--version"))?,
@@ -88,19 +77,15 @@ fn measure(args: &Args) -> anyhow::Result<Record> {
     let hub = Hub::start(program)?;
     let origin = Origin::of_this_run(versions.into());
     let daemons = hub.daemons().map(|end| end.namespace.label().to_owned());
-    let connections = (0..SPOKES.len()).map(|number| Connection::open(&hub, number));
-    let connections = connections.collect::<Result<Vec<_>, _>>()?;
+    let connections = (0..SPOKES.len()).map(|number| streams::open(&hub, number));
+    let connections: Vec<[Sockets; 2]> = connections.collect::<Result<_, _>>()?;
     let probers = hub.spokes.iter().map(|spoke| samples::probers(&hub, spoke));
     let mut probers = probers.collect::<Result<Vec<_>, _>>()?;
     let load = &Load::new(args.rate);
     let panicked = |_| anyhow!("a thread of the load panicked");
     thread::scope(|scope| {
-        // Ends the threads also when this one fails.
-        let end = EndOnDrop(load);
-        let streams = connections.iter().flat_map(|connection| {
-            let ways = [Direction::Up, Direction::Down];
-            ways.map(|way| scope.spawn(move || load.carry(connection, way)))
-        });
+        let streams = connections.as_flattened().iter().enumerate();
+        let streams = streams.map(|(number, ends)| scope.spawn(move || load.carry(number, ends)));
         let streams: Vec<_> = streams.collect();
         let to = hub.hub.inner_v4();
         let probes = probers.iter_mut();
@@ -111,11 +96,11 @@ fn measure(args: &Args) -> anyhow::Result<Record> {
             mut samples,
             handshakes,
             death,
-        } = samples::watch(&hub, load, secs)?;
-        drop(end);
+        } = samples::watch(&hub, load, secs);
+        load.end();
         let probes = probes.into_iter().map(|thread| thread.join());
         let probes = probes.collect::<Result<Vec<_>, _>>().map_err(panicked)?;
-        samples::add_round_trips(&mut samples, probes.concat());
+        samples::add_round_trips(&mut samples, &probes.concat());
         let streams = streams.into_iter().map(|thread| thread.join());
         Ok(Record {
             origin,
@@ -130,12 +115,4 @@ fn measure(args: &Args) -> anyhow::Result<Record> {
             samples,
         })
     })
-}
-
-struct EndOnDrop<'a>(&'a Load);
-
-impl Drop for EndOnDrop<'_> {
-    fn drop(&mut self) {
-        self.0.end();
-    }
 }

@@ -100,16 +100,8 @@ impl Speedtest {
 
 impl Report for Speedtest {
     fn text(&self) -> String {
-        let head = [
-            "test",
-            "Gbit/s",
-            "kpps",
-            "CPU s/GB",
-            "pkts/read",
-            "segs/send",
-            "ping p50, ms",
-            "p99, ms",
-        ];
+        let head =
+            "test | Gbit/s | kpps | CPU s/GB | pkts/read | segs/send | ping p50, ms | p99, ms";
         let rows = self.runs.iter().map(|run| {
             vec![
                 run.name.clone(),
@@ -124,7 +116,7 @@ impl Report for Speedtest {
         });
         let origin = cell(self.origin.as_ref().map(Origin::paragraph));
         let histograms = self.upload().map(Histograms::text).unwrap_or_default();
-        format!("{origin}\n{}{histograms}", table::markdown(&head, rows))
+        format!("{origin}\n{}{histograms}", table::markdown(head, rows))
     }
 }
 
@@ -150,8 +142,8 @@ impl Histograms {
                 .chain(medians)
                 .collect(),
         );
-        let head = ["packets", "TUN reads, %", "batches, %", "UDP sends, %"];
-        let table = table::markdown(&head, rows);
+        let head = "packets | TUN reads, % | batches, % | UDP sends, %";
+        let table = table::markdown(head, rows);
         format!(
             "\nHow full batches are during `tcp-up`: TUN reads of the daemon that sends, the batches that go from \
              its reader to its event loop, and its UDP sends.\n\n{table}"

@@ -130,21 +130,12 @@ impl Record {
                 counted,
             ]
         };
-        let head = ["stage", "median", "noise", "instructions"];
-        table::markdown(&head, self.rows.iter().map(row))
+        let head = "stage | median | noise | instructions";
+        table::markdown(head, self.rows.iter().map(row))
     }
 
     fn compared(&self) -> String {
-        let head = [
-            "stage",
-            "base",
-            "head",
-            "head ÷ base",
-            "noise",
-            "",
-            "instructions",
-            "head ÷ base",
-        ];
+        let head = "stage | base | head | head ÷ base | noise |  | instructions | head ÷ base";
         let row = |row: &Row| {
             let ratio = row.compared.as_ref().filter(|_| row.is_clear());
             let Instructions { base, head } = row.instructions;
@@ -159,7 +150,7 @@ impl Record {
                 number(head.zip(base).map(|(head, base)| head / base), 4),
             ]
         };
-        table::markdown(&head, self.rows.iter().map(row))
+        table::markdown(head, self.rows.iter().map(row))
     }
 }
 

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, ensure};
 
-use crate::origin::{commit, first_line_of};
+use crate::origin::{commit_of, first_line_of};
 
 /// Files of the other commit; all of them may be deleted.
 const DIRECTORY: &str = "target/compare";
@@ -25,7 +25,8 @@ pub(super) struct Tree {
 impl Tree {
     /// This tree, with its uncommitted changes.
     pub(super) fn here(with_convoy: bool) -> anyhow::Result<Self> {
-        Self::build(commit()?, Path::new("."), Path::new("target"), with_convoy)
+        let here = Path::new(".");
+        Self::build(commit_of(here)?, here, Path::new("target"), with_convoy)
     }
 
     /// The commit `reference`, in a worktree of its own.

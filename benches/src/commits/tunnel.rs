@@ -84,20 +84,12 @@ pub(super) fn markdown(record: &Record) -> String {
     let Some((first, others)) = names.split_first() else {
         return String::new();
     };
-    let ratios = others.iter().map(|other| format!("{other} ÷ {first}"));
-    let head = names.iter().map(|name| (*name).to_owned());
-    let head: Vec<_> = [String::new()]
-        .into_iter()
-        .chain(head)
-        .chain(ratios)
-        .collect();
+    let ratios = others.iter().map(|other| format!(" | {other} ÷ {first}"));
+    let head: String = format!(" | {}", names.join(" | ")) + &ratios.collect::<String>();
     let row = |row: &'static Row| {
         let figure = |name: &&str| {
-            let mark = if record.is_limited(name, row) {
-                " \\*"
-            } else {
-                ""
-            };
+            let is_limited = record.is_limited(name, row);
+            let mark = if is_limited { " \\*" } else { "" };
             let sample = record.sample(name, row);
             cell(sample.map(|sample| spread(&sample, row.decimals) + mark))
         };

@@ -76,11 +76,8 @@ impl Report for Record {
             rate,
             ..
         } = self;
-        let head = [
-            "flood", "kept", "closed", "Gbit/s", "kpps", "reached", "no room", "cookies", "CPU",
-            "RSS KiB", "log",
-        ];
-        let table = table::markdown(&head, self.rows.iter().map(Row::cells));
+        let head = "flood | kept | closed | Gbit/s | kpps | reached | no room | cookies | CPU | RSS KiB | log";
+        let table = table::markdown(head, self.rows.iter().map(Row::cells));
         let remark = match self.has_silent_ports {
             true => "",
             false => "\nThe closed port answers some datagrams by ICMP errors.\n",

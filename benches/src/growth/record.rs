@@ -207,11 +207,8 @@ impl Record {
         let names = axis.quantities.iter().map(|(name, _, _)| *name);
         let head: Vec<_> = [axis.label].into_iter().chain(names).collect();
         let rows = self.along(axis).into_iter().map(|(place, series)| {
-            let mark = if series.generator_limited > 0 {
-                "*"
-            } else {
-                ""
-            };
+            let is_limited = series.generator_limited > 0;
+            let mark = if is_limited { "*" } else { "" };
             let mtu = match series.tunnel.mtu {
                 mtu if axis.is_of_sizes() && mtu != USUAL.mtu => format!(" (MTU {mtu})"),
                 _ => String::new(),
@@ -220,7 +217,11 @@ impl Record {
             let place = format!("{place}{mark}{mtu}");
             [place].into_iter().chain(figures).collect()
         });
-        format!("\n### {}\n\n{}", axis.title, table::markdown(&head, rows))
+        format!(
+            "\n### {}\n\n{}",
+            axis.title,
+            table::markdown(&head.join(" | "), rows)
+        )
     }
 
     fn cell(&self, series: &Series, (_, digits, of): &Quantity) -> String {
@@ -237,57 +238,50 @@ impl Record {
     fn figure(&self, axis: &Axis) -> Figure {
         let along = self.along(axis);
         // Sizes are joined where they went through the same tunnel.
-        let is_of = |series: &Series, mtu| !axis.is_of_sizes() || series.tunnel.mtu == mtu;
         let mut mtus: Vec<_> = along.iter().map(|(_, series)| series.tunnel.mtu).collect();
         mtus.sort_unstable();
         mtus.dedup();
-        mtus.truncate(if axis.is_of_sizes() { 2 } else { 1 });
-        let lines = |of: fn(&Series) -> Option<Sample>, mtu, colour: RGBColor| {
-            let own = along.iter().filter(|(_, series)| is_of(series, mtu));
-            let own = own.filter_map(|(place, series)| Some((f64::from(*place), of(series)?)));
-            let own: Vec<_> = own.collect();
-            let line = |name, colour, value: fn(&Sample) -> f64| Line {
-                name,
-                colour,
-                points: own
-                    .iter()
-                    .map(|(place, sample)| (*place, value(sample)))
-                    .collect(),
-            };
-            let is_named = mtus.len() > 1;
-            let name = if is_named {
-                format!("MTU {mtu}")
-            } else {
-                String::new()
-            };
-            // The range first: the median is drawn over it.
-            [
-                line(String::new(), GREY, |sample| sample.min),
-                line(String::new(), GREY, |sample| sample.max),
-                line(name, colour, |sample| sample.median),
-            ]
-        };
+        if !axis.is_of_sizes() {
+            mtus.clear();
+        }
         let panel = |&(name, _, of): &Quantity| {
-            let mtus = mtus.iter().zip([BLUE, VERMILION]);
+            let lines = |mtu: Option<u32>, colour: RGBColor| {
+                let own = along.iter();
+                let own = own.filter(|(_, series)| mtu.is_none_or(|mtu| series.tunnel.mtu == mtu));
+                let own = own.filter_map(|(place, series)| Some((f64::from(*place), of(series)?)));
+                let own: Vec<_> = own.collect();
+                let line = |name, colour, value: fn(&Sample) -> f64| Line {
+                    name,
+                    colour,
+                    points: own.iter().map(|(place, it)| (*place, value(it))).collect(),
+                };
+                let name = mtu.map_or(String::new(), |mtu| format!("MTU {mtu}"));
+                // The range first: the median is drawn over it.
+                [
+                    line(String::new(), GREY, |sample| sample.min),
+                    line(String::new(), GREY, |sample| sample.max),
+                    line(name, colour, |sample| sample.median),
+                ]
+            };
+            let by_mtu = mtus.iter().zip([BLUE, VERMILION]);
+            let by_mtu = by_mtu.flat_map(|(&mtu, colour)| lines(Some(mtu), colour));
             Panel {
                 y_label: name.to_owned(),
                 scale: Scale::Linear,
-                lines: mtus
-                    .flat_map(|(&mtu, colour)| lines(of, mtu, colour))
-                    .collect(),
+                lines: match mtus.len() {
+                    0 => lines(None, BLUE).into(),
+                    _ => by_mtu.collect(),
+                },
             }
         };
+        let (origin, rounds) = (self.origin.line(), self.rounds);
         Figure {
             title: format!("{}: how cost grows", axis.title),
-            subtitle: format!(
-                "{} · {} rounds: medians; grey: lowest and highest",
-                self.origin.line(),
-                self.rounds
-            ),
+            subtitle: format!("{origin} · {rounds} rounds: medians; grey: lowest and highest"),
             x_label: axis.label.to_owned(),
             x_scale: axis.scale,
             panels: axis.quantities.iter().map(panel).collect(),
-            marks: Vec::new(),
+            ..Figure::default()
         }
     }
 }

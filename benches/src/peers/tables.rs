@@ -90,16 +90,10 @@ impl Report for Record {
 fn against_best(record: &Record, contenders: &[&str], is_judged: bool) -> String {
     let others = contenders.iter().filter(|name| **name != CONVOY);
     let others: Vec<_> = others.copied().collect();
-    let columns = if is_judged { 7 } else { 5 };
-    let head = [
-        "",
-        "Convoy",
-        "best other",
-        "",
-        "ratio (95 %)",
-        "must",
-        "kept",
-    ];
+    let mut head = " | Convoy | best other |  | ratio (95 %)".to_owned();
+    if is_judged {
+        head += " | must | kept";
+    }
     let row = |row: &'static Row| {
         let best = record.best(&others, row)?;
         // Where nobody uses any CPU time, a ratio says nothing.
@@ -111,30 +105,29 @@ fn against_best(record: &Record, contenders: &[&str], is_judged: bool) -> String
             Verdict::Fails => "**no**",
             Verdict::Unknown => "",
         };
-        let must = if kept.is_empty() {
-            String::new()
-        } else {
-            must(row)
-        };
         let mut cells = vec![
             row.title.to_owned(),
             figure(record, CONVOY, row),
             figure(record, best, row),
             best.to_owned(),
             cell(ratio.map(|ratio| ratio.text())),
-            must,
-            kept.to_owned(),
         ];
-        cells.truncate(columns);
+        if is_judged {
+            let must = match kept {
+                "" => String::new(),
+                _ => must(row),
+            };
+            cells.extend([must, kept.to_owned()]);
+        }
         Some(cells)
     };
-    table::markdown(&head[..columns], record.rows().into_iter().filter_map(row))
+    table::markdown(&head, record.rows().into_iter().filter_map(row))
 }
 
 /// The medians of all of `contenders`.
 fn everyone(record: &Record, contenders: &[&str], shows: impl Fn(&Row) -> bool) -> String {
-    let names = contenders.iter().map(|name| short(name));
-    let head: Vec<_> = [String::new()].into_iter().chain(names).collect();
+    let names = contenders.iter().map(|name| format!(" | {}", short(name)));
+    let head: String = names.collect();
     let rows = record.rows().into_iter().filter(|row| shows(row));
     let rows = rows.map(|row| {
         let figures = contenders.iter().map(|name| figure(record, name, row));

@@ -11,7 +11,7 @@ use crate::speedtest::{self, Speedtest};
 use crate::table;
 
 /// Sizes at which the rate of plain `send_to` is said to be the same.
-const FLAT: RangeInclusive<usize> = 2..=256;
+const FLAT: RangeInclusive<f64> = 2.0..=256.0;
 /// The number of packets that is said to be in a batch.
 const IN_A_BATCH: RangeInclusive<usize> = 10..=20;
 
@@ -19,44 +19,43 @@ pub(super) fn section(directory: &Path) -> anyhow::Result<String> {
     let speedtest: Option<Speedtest> = results::load(&directory.join(speedtest::FILE))?;
     let profile: Option<Profile> = results::load(&directory.join(profile::FILE))?;
     let rates: Option<packets::Record> = results::load(&directory.join(packets::FILE))?;
-    let mut rows = Vec::new();
-    let mut claim = |claim: &str, published: &str, here: Option<String>| {
-        let here = here.unwrap_or_else(|| "no result yet".to_owned());
-        rows.push(vec![claim.to_owned(), published.to_owned(), here]);
-    };
+    let (speedtest, profile, rates) = (speedtest.as_ref(), profile.as_ref(), rates.as_ref());
+    let sender = |it: &Profile| it.change(|side| side.sender().udp_sendmsg);
+    let mut claims = Vec::new();
     for (file, how) in contrast::FILES {
         let contrast: Option<Contrast> = results::load(&directory.join(file))?;
         let here = contrast.as_ref().and_then(gain);
-        claim(&format!("gain: {how}"), "about +60 %", here);
+        claims.push((format!("gain: {how}"), "about +60 %", here));
     }
-    claim(
-        "CPU share of `udp(v6)_sendmsg`, sender",
-        "34 % → 16 %",
-        profile
-            .as_ref()
-            .map(|it| it.change(|side| side.sender().udp_sendmsg)),
-    );
-    claim(
-        "the same of both daemons",
-        "",
-        profile.as_ref().map(sending),
-    );
-    claim(
-        "stack buffers and copies out of them",
-        "< 10 % of CPU time",
-        profile.as_ref().map(copies),
-    );
-    claim(
-        "packets in a UDP send, upload",
-        "10 to 20",
-        speedtest.as_ref().and_then(batches),
-    );
-    claim(
-        "one core's rate by `send_to`",
-        "450 kpps, 2 to 256 B",
-        rates.as_ref().and_then(flatness),
-    );
-    let table = table::markdown(&["claim", "published", "here"], rows);
+    let others = [
+        (
+            "CPU share of `udp(v6)_sendmsg`, sender",
+            "34 % → 16 %",
+            profile.map(sender),
+        ),
+        ("the same of both daemons", "", profile.map(sending)),
+        (
+            "stack buffers and copies out of them",
+            "< 10 % of CPU time",
+            profile.map(copies),
+        ),
+        (
+            "packets in a UDP send, upload",
+            "10 to 20",
+            speedtest.and_then(batches),
+        ),
+        (
+            "one core's rate by `send_to`",
+            "450 kpps, 2 to 256 B",
+            rates.and_then(flatness),
+        ),
+    ];
+    claims.extend(others.map(|(claim, published, here)| (claim.to_owned(), published, here)));
+    let rows = claims.into_iter().map(|(claim, published, here)| {
+        let here = here.unwrap_or_else(|| "no result yet".to_owned());
+        vec![claim, published.to_owned(), here]
+    });
+    let table = table::markdown("claim | published | here", rows);
     Ok(format!(
         "\n## Founding claims reproduced\n\n`make report`, from the results of `make speedtest-results`, \
          `make profile-results` and `make packet-rate` below. Published\nfigures are of another program on other \
@@ -100,7 +99,7 @@ fn batches(speedtest: &Speedtest) -> Option<String> {
 fn flatness(rates: &packets::Record) -> Option<String> {
     let rates = rates.kpps(Method::SendTo).into_iter();
     let rates = rates.filter(|(size, _)| FLAT.contains(size));
-    let kpps: Vec<_> = rates.filter_map(|(_, kpps)| kpps).collect();
+    let kpps: Vec<_> = rates.map(|(_, kpps)| kpps).collect();
     let lowest = kpps.iter().copied().reduce(f64::min)?;
     let highest = kpps.iter().copied().reduce(f64::max)?;
     let apart = (highest / lowest - 1.0) * 100.0;

@@ -58,17 +58,10 @@ pub(super) fn table(directory: &Path) -> anyhow::Result<String> {
             origins.push(origin.paragraph());
         }
     }
-    let head = [
-        "interleaved",
-        "test",
-        "figure",
-        "ratio",
-        "lowest to highest",
-        "rounds",
-    ];
+    let head = "interleaved | test | figure | ratio | lowest to highest | rounds";
     Ok(match rows.is_empty() {
         true => String::new(),
-        false => format!("\n{}\n{}", table::markdown(&head, rows), origins.join("\n")),
+        false => format!("\n{}\n{}", table::markdown(head, rows), origins.join("\n")),
     })
 }
 

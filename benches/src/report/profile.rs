@@ -49,15 +49,10 @@ received packets, into the writer's batch. Sends are those of both daemons.
 
 impl Report for Profile {
     fn text(&self) -> String {
-        let Self {
-            origin,
-            gso,
-            no_gso,
-        } = self;
+        let (origin, gso, no_gso) = (self.origin.paragraph(), &self.gso, &self.no_gso);
         format!(
-            "{}\nTCP through the tunnel, {} samples of `{}` with GSO, {} without.\n\n{}{LEGEND}\n\
+            "{origin}\nTCP through the tunnel, {} samples of `{}` with GSO, {} without.\n\n{}{LEGEND}\n\
              ![Both daemons with GSO, as a flame graph](results/flamegraph-gso.svg)\n",
-            origin.paragraph(),
             gso.all.samples,
             gso.event,
             no_gso.all.samples,
@@ -82,30 +77,19 @@ impl Profile {
         };
         let mut groups: Vec<_> = self.gso.all.groups.iter().collect();
         groups.sort_by(|a, b| b.1.total_cmp(a.1));
-        let groups = groups.into_iter().map(|(name, _)| name);
-        let mut rows: Vec<Vec<String>> = groups
-            .map(|name| row(name, &|part| part.groups.get(name).copied()))
-            .collect();
-        rows.push(row("*below `udp(v6)_sendmsg`*", &|part| {
-            Some(part.udp_sendmsg)
-        }));
+        let groups = groups.into_iter();
+        let groups = groups.map(|(name, _)| row(name, &|part| part.groups.get(name).copied()));
+        let mut rows: Vec<Vec<String>> = groups.collect();
+        let sent = |part: &Part| Some(part.udp_sendmsg);
+        rows.push(row("*below `udp(v6)_sendmsg`*", &sent));
         rows.push(row("*the event loop's copies*", &|part| {
             Some(part.copies())
         }));
         let [gso, no_gso] = sides.map(|side| number(side.sends_per_gb, 0));
-        rows.push(
-            ["*sends for a GB*", &gso, "–", &no_gso, "–"]
-                .map(str::to_owned)
-                .into(),
-        );
-        let head = [
-            "% of CPU time",
-            "GSO: sender",
-            "receiver",
-            "no GSO: sender",
-            "receiver",
-        ];
-        table::markdown(&head, rows)
+        let sends = ["*sends for a GB*", &gso, "–", &no_gso, "–"];
+        rows.push(sends.map(str::to_owned).into());
+        let head = "% of CPU time | GSO: sender | receiver | no GSO: sender | receiver";
+        table::markdown(head, rows)
     }
 }
 

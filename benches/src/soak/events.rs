@@ -1,6 +1,5 @@
 //! Changes of the hub and of the cables while the load runs.
 
-use std::fmt;
 use std::io::Write as _;
 use std::process::Stdio;
 use std::thread;
@@ -12,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::hub::{CABLE, Hub, PORT, SPOKES};
 use super::streams::Load;
+use crate::plot::{GREEN, Mark, ORANGE, PURPLE};
 
 /// Each minute has one event of every kind, at these seconds of it.
 const SECONDS: [(u64, Kind); 3] = [(10, Kind::Port), (30, Kind::Flap), (50, Kind::Syncconf)];
@@ -47,25 +47,19 @@ pub(super) struct Event {
     pub(super) error: Option<String>,
 }
 
-impl Kind {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Port => "port change",
-            Self::Flap => "flap",
-            Self::Syncconf => "syncconf",
-        }
-    }
-}
-
-impl fmt::Display for Event {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:7.1} s  {}", self.from_s, self.kind.name())?;
-        if let Some(spoke) = self.spoke {
-            write!(f, ", spoke {spoke}")?;
-        }
-        match &self.error {
-            Some(error) => write!(f, " failed: {error}"),
-            None => Ok(()),
+impl Event {
+    /// The event in a plot.
+    pub(super) fn mark(&self) -> Mark {
+        let (kind, colour) = match self.kind {
+            Kind::Port => ("port change", GREEN),
+            Kind::Flap => ("flap", PURPLE),
+            Kind::Syncconf => ("syncconf", ORANGE),
+        };
+        Mark {
+            kind,
+            colour,
+            from: self.from_s,
+            until: self.until_s,
         }
     }
 }
@@ -94,7 +88,7 @@ pub(super) fn carry_out(hub: &Hub, load: &Load, secs: u64) -> Vec<Event> {
             spoke: (kind != Kind::Port).then_some(SPOKES[number]),
             error: outcome.err().map(|error| format!("{error:#}")),
         };
-        println!("{event}");
+        println!("{event:?}");
         events.push(event);
     }
     events

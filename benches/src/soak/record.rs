@@ -6,11 +6,11 @@ use convoy_lab::traffic::LatencyReport;
 use plotters::style::RGBColor;
 use serde::{Deserialize, Serialize};
 
-use super::events::{Event, Kind};
+use super::events::Event;
 use super::streams::Stream;
 use super::verdict::Verdict;
 use crate::origin::Origin;
-use crate::plot::{BLUE, Figure, GREEN, GREY, Line, Mark, ORANGE, PURPLE, Panel, Scale, VERMILION};
+use crate::plot::{BLUE, Figure, GREY, Line, Panel, Scale, VERMILION};
 use crate::results::{Picture, Report};
 
 /// A whole run. All times are seconds since the load began, where they do not say otherwise.
@@ -48,6 +48,9 @@ pub(super) struct Sample {
     /// TCP payload that arrived at the hub as it was sent, since the previous sample; and at the spokes.
     pub(super) up_mbps: f64,
     pub(super) down_mbps: f64,
+    /// Streams, by their place in [`Record::streams`], of which nothing arrived since the previous sample.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) silent: Vec<usize>,
     /// Of the probes that were sent in this second; none where an outage delayed them.
     pub(super) latency: Option<LatencyReport>,
     pub(super) rss_kib: Vec<u64>,
@@ -76,6 +79,7 @@ impl Report for Record {
 impl Record {
     /// Goodput, latency, memory, descriptors and drops over time, with marks for the events.
     fn figure(&self) -> Figure {
+        use Scale::{Linear, Logarithmic};
         let rate = match self.rate_mbps {
             0.0 => "as fast as TCP goes".to_owned(),
             mbps => format!("{mbps} Mbit/s each"),
@@ -87,6 +91,11 @@ impl Record {
             let counts = sample.drops.values().flat_map(BTreeMap::values);
             counts.sum::<u64>() as f64
         };
+        let panel = |y_label: &str, scale, lines| Panel {
+            y_label: y_label.to_owned(),
+            scale,
+            lines,
+        };
         let goodput = vec![
             self.line("spokes to hub", BLUE, |sample| sample.up_mbps),
             self.line("hub to spokes", VERMILION, |sample| sample.down_mbps),
@@ -95,45 +104,32 @@ impl Record {
             self.line("p99", VERMILION, |sample| ms(sample, |it| it.p99_ms)),
             self.line("median", BLUE, |sample| ms(sample, |it| it.median_ms)),
         ];
-        let memory = |sample: &Sample, daemon: usize| sample.rss_kib[daemon] as f64 / 1_024.0;
-        let descriptors = |sample: &Sample, daemon: usize| sample.descriptors[daemon] as f64;
-        let panel = |y_label: &str, scale, lines| Panel {
-            y_label: y_label.to_owned(),
-            scale,
-            lines,
-        };
+        let memory = self.by_daemon(|sample, daemon| sample.rss_kib[daemon] as f64 / 1_024.0);
+        let descriptors = self.by_daemon(|sample, daemon| sample.descriptors[daemon] as f64);
+        let drops = vec![self.line("all daemons", BLUE, drops)];
+        let spokes = self.daemons.len() - 1;
         Figure {
-            title: format!(
-                "Convoy soak: hub with {} spokes, TCP both ways, {rate}",
-                self.daemons.len() - 1
-            ),
+            title: format!("Convoy soak: hub with {spokes} spokes, TCP both ways, {rate}"),
             subtitle: self.origin.line(),
             x_label: "time (s)".to_owned(),
-            x_scale: Scale::Linear,
             panels: vec![
-                panel("TCP goodput (Mbit/s)", Scale::Linear, goodput),
-                panel("round trip (ms)", Scale::Logarithmic, round_trips),
-                panel("memory, VmRSS (MiB)", Scale::Linear, self.by_daemon(memory)),
-                panel("descriptors", Scale::Linear, self.by_daemon(descriptors)),
-                panel(
-                    "drops (packets/s)",
-                    Scale::Linear,
-                    vec![self.line("all daemons", BLUE, drops)],
-                ),
+                panel("TCP goodput (Mbit/s)", Linear, goodput),
+                panel("round trip (ms)", Logarithmic, round_trips),
+                panel("memory, VmRSS (MiB)", Linear, memory),
+                panel("descriptors", Linear, descriptors),
+                panel("drops (packets/s)", Linear, drops),
             ],
-            marks: self.events.iter().map(mark).collect(),
+            marks: self.events.iter().map(Event::mark).collect(),
+            ..Figure::default()
         }
     }
 
     fn line(&self, name: &str, colour: RGBColor, value: impl Fn(&Sample) -> f64) -> Line {
-        let points = self
-            .samples
-            .iter()
-            .map(|sample| (sample.at_s, value(sample)));
+        let samples = self.samples.iter();
         Line {
             name: name.to_owned(),
             colour,
-            points: points.collect(),
+            points: samples.map(|sample| (sample.at_s, value(sample))).collect(),
         }
     }
 
@@ -148,18 +144,5 @@ impl Record {
             self.line(name, colour, |sample| value(sample, daemon))
         });
         lines.collect()
-    }
-}
-
-fn mark(event: &Event) -> Mark {
-    Mark {
-        kind: event.kind.name(),
-        colour: match event.kind {
-            Kind::Port => GREEN,
-            Kind::Flap => PURPLE,
-            Kind::Syncconf => ORANGE,
-        },
-        from: event.from_s,
-        until: event.until_s,
     }
 }

@@ -1,6 +1,5 @@
 //! A look at every daemon each second, and round trips beside the load.
 
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -13,8 +12,7 @@ use convoy_lab::wireguard::End;
 use super::events::wg;
 use super::hub::{Hub, SPOKES};
 use super::record::{Handshake, Sample};
-use super::streams::Load;
-use crate::AGENT;
+use super::streams::{Load, STREAMS};
 
 /// Seconds between two looks at the handshakes, of which there is at most one in five.
 const HANDSHAKES_EVERY: u64 = 4;
@@ -33,134 +31,105 @@ pub(super) struct Seen {
 }
 
 /// Samples for `secs` seconds, or until a daemon ends.
-pub(super) fn watch(hub: &Hub, load: &Load, secs: u64) -> anyhow::Result<Seen> {
+pub(super) fn watch(hub: &Hub, load: &Load, secs: u64) -> Seen {
     let mut seen = Seen::default();
-    let mut earlier = Reading::of(hub, load)?;
-    for second in 1..=secs {
-        load.sleep_until(second as f64);
-        let now = match Reading::of(hub, load) {
-            Ok(now) => now,
-            Err(error) => {
-                seen.death = Some(format!("{error:#}"));
-                break;
-            }
-        };
-        let sample = now.since(&earlier, hub);
-        if second % LINE_EVERY == 0 {
-            println!(
-                "{:7.1} s  up {:.0} down {:.0} Mbit/s  RSS {} KiB  {} descriptors",
-                sample.at_s,
-                sample.up_mbps,
-                sample.down_mbps,
-                sample.rss_kib[0],
-                sample.descriptors[0]
-            );
-        }
-        if second % HANDSHAKES_EVERY == 0 {
-            match wg(&hub.hub, "show", &["latest-handshakes"], "") {
-                Ok(shown) => take_handshakes(&mut seen.handshakes, &shown, &keys(hub)),
-                // The hub has just ended: the next look tells more.
-                Err(error) => seen.death = Some(format!("hub: {error:#}")),
-            }
-        }
-        seen.samples.push(sample);
-        earlier = now;
+    if let Err(error) = seen.watch(hub, load, secs) {
+        seen.death = Some(format!("{error:#}"));
     }
-    Ok(seen)
+    seen
 }
 
-/// Everything that is read at one moment.
-struct Reading {
+impl Seen {
+    fn watch(&mut self, hub: &Hub, load: &Load, secs: u64) -> anyhow::Result<()> {
+        let mut totals = Totals::default();
+        sample(hub, load, &mut totals)?;
+        for second in 1..=secs {
+            load.continues_until(second as f64);
+            let sample = sample(hub, load, &mut totals)?;
+            if second % LINE_EVERY == 0 {
+                let (at_s, up, down) = (sample.at_s, sample.up_mbps, sample.down_mbps);
+                let (rss_kib, descriptors) = (sample.rss_kib[0], sample.descriptors[0]);
+                println!(
+                    "{at_s:7.1} s  up {up:.0} down {down:.0} Mbit/s  RSS {rss_kib} KiB  {descriptors} descriptors"
+                );
+            }
+            self.samples.push(sample);
+            if second % HANDSHAKES_EVERY == 0 {
+                let shown = wg(&hub.hub, "show", &["latest-handshakes"], "")?;
+                let keys = hub.spokes.iter().map(|spoke| spoke.keys.public_base64());
+                let keys: Vec<_> = SPOKES.into_iter().zip(keys).collect();
+                take_handshakes(&mut self.handshakes, &shown, &keys);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Everything that is counted from a start.
+#[derive(Default)]
+struct Totals {
     at_s: f64,
-    arrived: [u64; 2],
-    daemons: Vec<Daemon>,
-    /// CPU seconds of all programs, and of this one.
-    busy_s: f64,
-    own_s: f64,
+    arrived: [u64; STREAMS],
+    /// By daemon.
+    counters: Vec<Counters>,
+    /// CPU seconds of all other programs.
+    others_s: f64,
 }
 
-struct Daemon {
-    usage: process::Usage,
-    cpu_s: f64,
-    counters: Counters,
-}
-
-impl Reading {
-    /// Fails when a daemon has ended, with the end of its log.
-    fn of(hub: &Hub, load: &Load) -> anyhow::Result<Self> {
-        let (at_s, arrived) = (load.now(), load.arrived());
-        let daemons = hub
-            .daemons()
-            .map(|end| Daemon::read(end).with_context(|| log_tail(end)));
-        Ok(Self {
-            at_s,
-            arrived,
-            daemons: daemons.collect::<Result<_, _>>()?,
-            busy_s: process::machine_busy()?.as_secs_f64(),
-            own_s: process::cpu_time(Pid::this())?.as_secs_f64(),
-        })
-    }
-
-    fn since(&self, earlier: &Self, hub: &Hub) -> Sample {
-        let seconds = self.at_s - earlier.at_s;
-        let mbps = |way: usize| {
-            let bytes = self.arrived[way] - earlier.arrived[way];
-            rounded(bytes as f64 * 8.0 / 1e6 / seconds, 1e1)
-        };
-        let of = |figure: fn(&Daemon) -> u64| self.daemons.iter().map(figure).collect();
-        let ours_s = |reading: &Self| {
-            let cpu_s = reading.daemons.iter().map(|daemon| daemon.cpu_s);
-            reading.own_s + cpu_s.sum::<f64>()
-        };
-        // The clocks do not tick together.
-        let others_s = self.busy_s - ours_s(self) - (earlier.busy_s - ours_s(earlier));
-        let drops = self.daemons.iter().zip(&earlier.daemons).zip(hub.daemons());
-        let drops = drops.map(|((now, earlier), end)| {
-            let drops = now.counters.since(&earlier.counters).drops.into_iter();
-            let drops = drops.filter(|(_, count)| *count > 0);
-            (
-                end.namespace.label().to_owned(),
-                drops.collect::<BTreeMap<_, _>>(),
-            )
-        });
-        Sample {
-            at_s: rounded(self.at_s, 1e3),
-            up_mbps: mbps(0),
-            down_mbps: mbps(1),
-            latency: None,
-            rss_kib: of(|daemon| daemon.usage.resident_kib),
-            descriptors: of(|daemon| daemon.usage.descriptors),
-            threads: of(|daemon| daemon.usage.threads),
-            cpu_s: self
-                .daemons
-                .iter()
-                .map(|it| rounded(it.cpu_s, 1e2))
-                .collect(),
-            others_cpus: rounded(others_s.max(0.0) / seconds, 1e2),
-            drops: drops.filter(|(_, drops)| !drops.is_empty()).collect(),
+/// Reads everything, and brings `totals` up to date. Fails when a daemon has ended, with the end of its log.
+fn sample(hub: &Hub, load: &Load, totals: &mut Totals) -> anyhow::Result<Sample> {
+    let mut now = Totals {
+        at_s: load.now(),
+        arrived: load.arrived(),
+        ..Totals::default()
+    };
+    let seconds = now.at_s - totals.at_s;
+    let moved = now.arrived.iter().zip(totals.arrived);
+    let moved: Vec<u64> = moved.map(|(now, then)| now - then).collect();
+    let mbps = |way: usize| {
+        let bytes: u64 = moved.iter().skip(way).step_by(2).sum();
+        rounded(bytes as f64 * 8.0 / 1e6 / seconds, 1e1)
+    };
+    let mut sample = Sample {
+        at_s: rounded(now.at_s, 1e3),
+        up_mbps: mbps(0),
+        down_mbps: mbps(1),
+        silent: (0..STREAMS).filter(|stream| moved[*stream] == 0).collect(),
+        ..Sample::default()
+    };
+    let mut ours = process::cpu_time(Pid::this())?;
+    for (number, end) in hub.daemons().enumerate() {
+        let pid = end.daemon.pid();
+        // First, so that the request for counters is not among the descriptors.
+        let usage = process::usage(pid).with_context(|| log_tail(end))?;
+        let cpu = process::cpu_time(pid).with_context(|| log_tail(end))?;
+        let counters = measure::counters(&end.daemon).with_context(|| log_tail(end))?;
+        let counters = counters.context("the daemon is not convoy")?;
+        sample.rss_kib.push(usage.resident_kib);
+        sample.descriptors.push(usage.descriptors);
+        sample.threads.push(usage.threads);
+        sample.cpu_s.push(rounded(cpu.as_secs_f64(), 1e2));
+        if let Some(then) = totals.counters.get(number) {
+            let mut drops = counters.since(then).drops;
+            drops.retain(|_, count| *count > 0);
+            if !drops.is_empty() {
+                let daemon = end.namespace.label().to_owned();
+                sample.drops.insert(daemon, drops);
+            }
         }
+        now.counters.push(counters);
+        ours += cpu;
     }
-}
-
-impl Daemon {
-    fn read(end: &End) -> anyhow::Result<Self> {
-        let daemon = &end.daemon;
-        Ok(Self {
-            // First, so that the request for counters is not among the descriptors.
-            usage: process::usage(daemon.pid())?,
-            cpu_s: process::cpu_time(daemon.pid())?.as_secs_f64(),
-            counters: measure::counters(daemon)?.context("the daemon is not convoy")?,
-        })
-    }
+    // The clocks do not tick together.
+    now.others_s = process::machine_busy()?.as_secs_f64() - ours.as_secs_f64();
+    let others_s = (now.others_s - totals.others_s).max(0.0);
+    sample.others_cpus = rounded(others_s / seconds, 1e2);
+    *totals = now;
+    Ok(sample)
 }
 
 fn rounded(value: f64, to: f64) -> f64 {
     (value * to).round() / to
-}
-
-fn keys(hub: &Hub) -> Vec<(u8, String)> {
-    let keys = hub.spokes.iter().map(|spoke| spoke.keys.public_base64());
-    SPOKES.into_iter().zip(keys).collect()
 }
 
 /// Takes the output of `wg show IFACE latest-handshakes`, each handshake once.
@@ -182,12 +151,7 @@ pub(super) type RoundTrips = (u64, LatencyReport);
 
 /// Agents at a spoke and at the hub.
 pub(super) fn probers(hub: &Hub, spoke: &End) -> anyhow::Result<Ends> {
-    let program = std::env::current_exe().context("find this program's file")?;
-    let agent = |end: &End| {
-        let mut command = end.namespace.command(&program);
-        command.arg(AGENT);
-        Agent::spawn(command)
-    };
+    let agent = |end: &End| Agent::spawn(crate::agent(&end.namespace));
     Ok(Ends::new(agent(spoke)?, agent(spoke)?, agent(&hub.hub)?)?)
 }
 
@@ -207,7 +171,7 @@ pub(super) fn probe(ends: &mut Ends, to: IpAddr, load: &Load) -> Vec<RoundTrips>
 }
 
 /// Adds to each sample the round trips of its second: the median of the spokes' medians, and the worst p99.
-pub(super) fn add_round_trips(samples: &mut [Sample], found: Vec<RoundTrips>) {
+pub(super) fn add_round_trips(samples: &mut [Sample], found: &[RoundTrips]) {
     for (second, sample) in (0..).zip(samples) {
         let own = found.iter().filter(|(began, _)| *began == second);
         let own: Vec<_> = own.map(|(_, report)| report).collect();
@@ -230,8 +194,7 @@ mod tests {
     fn each_handshake_is_taken_once_and_none_from_a_peer_without() {
         let spokes = [(2, "aa=".to_owned()), (3, "bb=".to_owned())];
         let mut seen = Vec::new();
-        let shown = ["aa=\t17\nbb=\t0\ncc=\t19\n", "aa=\t17\nbb=\t18\n"];
-        for shown in shown {
+        for shown in ["aa=\t17\nbb=\t0\ncc=\t19\n", "aa=\t17\nbb=\t18\n"] {
             take_handshakes(&mut seen, shown, &spokes);
         }
         let seen: Vec<_> = seen.iter().map(|it| (it.spoke, it.unix_s)).collect();
@@ -246,13 +209,13 @@ mod tests {
             median_ms,
             p99_ms,
         };
-        let mut samples = vec![Sample::default(); 9];
         let reports = [
             report(90, Some(1.0), Some(2.0)),
             report(80, Some(3.0), Some(9.0)),
             report(0, None, None),
         ];
-        add_round_trips(&mut samples, reports.map(|report| (7, report)).into());
+        let mut samples = vec![Sample::default(); 9];
+        add_round_trips(&mut samples, &reports.map(|report| (7, report)));
         let latency = samples[7].latency.unwrap();
         assert_eq!((latency.sent, latency.received), (270, 170));
         assert_eq!((latency.median_ms, latency.p99_ms), (Some(2.0), Some(9.0)));

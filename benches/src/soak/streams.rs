@@ -1,5 +1,6 @@
 //! TCP both ways at once between the hub and the spokes, every byte compared.
 
+use std::fmt;
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,12 +16,12 @@ use super::hub::{Hub, SPOKES};
 const CONNECT_PATIENCE: Duration = Duration::from_secs(20);
 /// A stream without a byte for this long is given up.
 const STREAM_PATIENCE: Duration = Duration::from_secs(60);
-/// The shortest silence that is recorded, in seconds.
-const STALL: f64 = 0.5;
 /// The most that a sender that was held up sends at once to catch up.
 const CATCH_UP: Duration = Duration::from_millis(50);
 /// Bytes that a sender writes at once.
 const BLOCK: usize = 64 * 1024;
+/// Two for each spoke.
+pub(super) const STREAMS: usize = 2 * SPOKES.len();
 
 /// Which way data goes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,23 +42,16 @@ pub(super) struct Stream {
     pub(super) sent_bytes: u64,
     /// Arrived, and equal to the bytes sent.
     pub(super) verified_bytes: u64,
-    pub(super) stalls: Vec<Stall>,
     /// Why it ended early, or the first byte that differed.
     pub(super) error: Option<String>,
 }
 
-/// A time, in seconds, in which nothing arrived.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Stall {
-    pub(super) from_s: f64,
-    pub(super) until_s: f64,
-}
-
-/// A TCP connection inside the tunnel.
-pub(super) struct Connection {
-    spoke: u8,
-    at_spoke: TcpStream,
-    at_hub: TcpStream,
+/// A sender's and a receiver's socket of a connection inside the tunnel.
+pub(super) struct Sockets {
+    pub(super) spoke: u8,
+    pub(super) direction: Direction,
+    from: TcpStream,
+    to: TcpStream,
 }
 
 /// The state that all streams share.
@@ -66,32 +60,35 @@ pub(super) struct Load {
     /// Between two blocks of a stream; zero for no limit.
     interval: Duration,
     done: AtomicBool,
-    /// Bytes that arrived as they were sent, by direction.
-    arrived: [AtomicU64; 2],
+    /// Bytes of each stream that arrived as they were sent.
+    arrived: [AtomicU64; STREAMS],
 }
 
-impl Connection {
-    /// Opens a connection from a spoke, counted from 0, to the hub, through the tunnel.
-    pub(super) fn open(hub: &Hub, number: usize) -> anyhow::Result<Self> {
-        let spoke = SPOKES[number];
-        let address = SocketAddr::new(hub.address_for(spoke), 0);
-        let listener = hub.hub.namespace.run(|| TcpListener::bind(address))?;
-        let listener = listener.context("listen at the hub")?;
-        let to = listener.local_addr().context("listen at the hub")?;
-        let connect = || TcpStream::connect_timeout(&to, CONNECT_PATIENCE);
-        let at_spoke = hub.spokes[number].namespace.run(connect)?;
-        let at_spoke = at_spoke.with_context(|| format!("connect spoke {spoke} to the hub"))?;
-        let (at_hub, _) = listener.accept().context("accept at the hub")?;
-        for socket in [&at_spoke, &at_hub] {
-            socket.set_read_timeout(Some(STREAM_PATIENCE))?;
-            socket.set_write_timeout(Some(STREAM_PATIENCE))?;
-        }
-        Ok(Self {
-            spoke,
-            at_spoke,
-            at_hub,
-        })
+/// Opens a connection from a spoke, counted from 0, to the hub, through the tunnel: a stream up, and one down.
+pub(super) fn open(hub: &Hub, number: usize) -> anyhow::Result<[Sockets; 2]> {
+    let spoke = SPOKES[number];
+    let address = SocketAddr::new(hub.address_for(spoke), 0);
+    let listener = hub.hub.namespace.run(|| TcpListener::bind(address))?;
+    let listener = listener.context("listen at the hub")?;
+    let to = listener.local_addr().context("listen at the hub")?;
+    let connect = || TcpStream::connect_timeout(&to, CONNECT_PATIENCE);
+    let at_spoke = hub.spokes[number].namespace.run(connect)?;
+    let at_spoke = at_spoke.with_context(|| format!("connect spoke {spoke} to the hub"))?;
+    let (at_hub, _) = listener.accept().context("accept at the hub")?;
+    for socket in [&at_spoke, &at_hub] {
+        socket.set_read_timeout(Some(STREAM_PATIENCE))?;
+        socket.set_write_timeout(Some(STREAM_PATIENCE))?;
     }
+    let ends = |direction, from: &TcpStream, to: &TcpStream| -> anyhow::Result<Sockets> {
+        Ok(Sockets {
+            spoke,
+            direction,
+            from: from.try_clone()?,
+            to: to.try_clone()?,
+        })
+    };
+    let up = ends(Direction::Up, &at_spoke, &at_hub)?;
+    Ok([up, ends(Direction::Down, &at_hub, &at_spoke)?])
 }
 
 impl Load {
@@ -105,7 +102,7 @@ impl Load {
             began: Instant::now(),
             interval,
             done: AtomicBool::new(false),
-            arrived: [AtomicU64::new(0), AtomicU64::new(0)],
+            arrived: Default::default(),
         }
     }
 
@@ -114,15 +111,11 @@ impl Load {
         self.began.elapsed().as_secs_f64()
     }
 
-    /// Sleeps until `at`, in seconds; returns at once when that is past.
-    pub(super) fn sleep_until(&self, at: f64) {
-        thread::sleep(Duration::from_secs_f64((at - self.now()).max(0.0)));
-    }
-
     /// Sleeps until `at`, or until the load ends; whether it goes on.
     pub(super) fn continues_until(&self, at: f64) -> bool {
         while self.now() < at && !self.has_ended() {
-            self.sleep_until(at.min(self.now() + 0.25));
+            let rest = (at - self.now()).clamp(0.0, 0.25);
+            thread::sleep(Duration::from_secs_f64(rest));
         }
         !self.has_ended()
     }
@@ -136,46 +129,42 @@ impl Load {
         self.done.load(Ordering::Relaxed)
     }
 
-    /// Bytes that arrived as they were sent, up and down.
-    pub(super) fn arrived(&self) -> [u64; 2] {
+    /// Bytes of each stream that arrived as they were sent.
+    pub(super) fn arrived(&self) -> [u64; STREAMS] {
         let arrived = self.arrived.each_ref();
         arrived.map(|bytes| bytes.load(Ordering::Relaxed))
     }
 
-    /// Sends and receives one direction of a connection until the load ends.
-    pub(super) fn carry(&self, connection: &Connection, direction: Direction) -> Stream {
-        let Connection {
+    /// Sends and receives on stream `number` until the load ends.
+    pub(super) fn carry(&self, number: usize, ends: &Sockets) -> Stream {
+        let Sockets {
             spoke,
-            at_spoke,
-            at_hub,
-        } = connection;
-        let (from, to) = match direction {
-            Direction::Up => (at_spoke, at_hub),
-            Direction::Down => (at_hub, at_spoke),
-        };
-        let seed = u64::from(*spoke) << 32 | direction as u64;
-        let mut stream = Stream {
-            spoke: *spoke,
             direction,
-            ..Stream::default()
-        };
+            from,
+            to,
+        } = ends;
+        let seed = (number as u64) << 32;
         thread::scope(|scope| {
             let sender = scope.spawn(|| self.send(from, seed));
-            stream.error = self.receive(to, seed, &mut stream).err();
-            if stream.error.is_some() {
+            let received = receive(to, seed, &self.arrived[number]);
+            if received.is_err() {
                 // Spares the sender its patience; the connection may be gone already.
                 let _ = to.shutdown(Shutdown::Both);
             }
-            let panicked = |_| (0, Some("the sender panicked".to_owned()));
-            let (sent_bytes, error) = sender.join().unwrap_or_else(panicked);
-            stream.sent_bytes = sent_bytes;
-            stream.error = stream.error.take().or(error);
-        });
-        stream
+            let panicked = |_| (0, Err("the sender panicked".to_owned()));
+            let (sent_bytes, sent) = sender.join().unwrap_or_else(panicked);
+            Stream {
+                spoke: *spoke,
+                direction: *direction,
+                sent_bytes,
+                verified_bytes: self.arrived[number].load(Ordering::Relaxed),
+                error: received.and(sent).err(),
+            }
+        })
     }
 
     /// The bytes sent, and why it ended early.
-    fn send(&self, mut to: &TcpStream, seed: u64) -> (u64, Option<String>) {
+    fn send(&self, mut to: &TcpStream, seed: u64) -> (u64, Result<(), String>) {
         let mut next = Instant::now();
         let mut bytes = 0;
         while !self.has_ended() {
@@ -183,48 +172,39 @@ impl Load {
             thread::sleep(next.saturating_duration_since(now));
             next = (next + self.interval).max(now.checked_sub(CATCH_UP).unwrap_or(now));
             if let Err(error) = to.write_all(&block(seed, bytes)) {
-                return (bytes, Some(format!("sending: {error}")));
+                return (bytes, Err(format!("sending: {error}")));
             }
             bytes += BLOCK as u64;
         }
         let hung_up = to.shutdown(Shutdown::Write);
-        let error = hung_up.err().map(|error| format!("hanging up: {error}"));
-        (bytes, error)
+        (
+            bytes,
+            hung_up.map_err(|error| format!("hanging up: {error}")),
+        )
     }
+}
 
-    /// Receives until the sender hangs up; the error says why it ended early.
-    fn receive(&self, mut from: &TcpStream, seed: u64, stream: &mut Stream) -> Result<(), String> {
-        let mut buffer = vec![0; BLOCK];
-        let mut last = self.now();
-        loop {
-            match from.read_exact(&mut buffer) {
-                Ok(()) => {}
-                // Bytes of a part of a block are not counted, so they show as missing.
-                Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(()),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    return Err(format!("nothing arrived for {STREAM_PATIENCE:?}"));
-                }
-                Err(error) => return Err(format!("receiving: {error}")),
+/// Receives until the sender hangs up, and counts; the error says why it ended early.
+fn receive(mut from: &TcpStream, seed: u64, verified_bytes: &AtomicU64) -> Result<(), String> {
+    let mut buffer = vec![0; BLOCK];
+    for number in 0.. {
+        match from.read_exact(&mut buffer) {
+            Ok(()) => {}
+            // Bytes of a part of a block are not counted, so they show as missing.
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => break,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                return Err(format!("nothing arrived for {STREAM_PATIENCE:?}"));
             }
-            let now = self.now();
-            if now - last > STALL {
-                stream.stalls.push(Stall {
-                    from_s: last,
-                    until_s: now,
-                });
-            }
-            last = now;
-            let expected = block(seed, stream.verified_bytes);
-            if let Some(at) = buffer.iter().zip(&expected).position(|(a, b)| a != b) {
-                return Err(format!(
-                    "byte {} differs",
-                    stream.verified_bytes + at as u64
-                ));
-            }
-            stream.verified_bytes += BLOCK as u64;
-            self.arrived[stream.direction as usize].fetch_add(BLOCK as u64, Ordering::Relaxed);
+            Err(error) => return Err(format!("receiving: {error}")),
         }
+        let at = number * BLOCK as u64;
+        let mut pairs = buffer.iter().zip(block(seed, at));
+        if let Some(differs) = pairs.position(|(a, b)| *a != b) {
+            return Err(format!("byte {} differs", at + differs as u64));
+        }
+        verified_bytes.fetch_add(BLOCK as u64, Ordering::Relaxed);
     }
+    Ok(())
 }
 
 /// The block of a stream that begins at byte `at`: words, each the seed and its own number, scrambled, so that no two
@@ -237,8 +217,8 @@ fn block(seed: u64, at: u64) -> Vec<u8> {
     scrambled.flat_map(u64::to_le_bytes).collect()
 }
 
-impl std::fmt::Display for Stream {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let direction = match self.direction {
             Direction::Up => "up",
             Direction::Down => "down",
@@ -256,12 +236,12 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (receiver, _) = listener.accept().unwrap();
-        let mut stream = Stream::default();
+        let verified = AtomicU64::new(0);
         let outcome = thread::scope(|scope| {
             scope.spawn(move || sender.write_all(bytes).unwrap());
-            Load::new(0.0).receive(&receiver, 1, &mut stream)
+            receive(&receiver, 1, &verified)
         });
-        (stream.verified_bytes, outcome)
+        (verified.into_inner(), outcome)
     }
 
     #[test]

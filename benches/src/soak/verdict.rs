@@ -6,13 +6,11 @@ mod tests;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use convoy_lab::traffic::LatencyReport;
 use serde::{Deserialize, Serialize};
 
 use super::events::{Event, Kind};
 use super::hub::SPOKES;
 use super::record::{Record, Sample};
-use super::streams::{Stall, Stream};
 
 /// How long an event may have effects after its end, in seconds.
 const SETTLING: f64 = 5.0;
@@ -27,15 +25,13 @@ const REKEY_AFTER: u64 = 120;
 /// A lost attempt is repeated after five seconds; an outage takes two.
 const REKEY_SLACK: u64 = 12;
 /// TCP waits up to as long again as the way was closed, and for its first timeout.
-const STALL_SECONDS: f64 = 3.0;
+const SILENT_SECONDS: f64 = 3.0;
 /// How much more memory a daemon may have at the end than after the warm-up.
 const GROWTH_KIB: f64 = 1_024.0;
 /// How steeply its memory may rise.
 const SLOPE_KIB_PER_MINUTE: f64 = 100.0;
 /// A slope over fewer seconds after the warm-up says nothing.
 const SLOPE_SECONDS: usize = 180;
-/// The number of stretches whose medians give a slope.
-const STRETCHES: usize = 200;
 /// Descriptors that UAPI clients and a change of port need for a moment.
 const MOMENTARY: f64 = 8.0;
 /// Round trips on an idle machine with two cores.
@@ -59,32 +55,34 @@ pub(super) struct Verdict {
 
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            what, found, bound, ..
-        } = self;
         let passed = if self.passed { "yes" } else { "**no**" };
+        let (what, found, bound) = (&self.what, &self.found, &self.bound);
         writeln!(f, "- {what}: {passed}. {found} (bound: {bound}).")
     }
 }
 
 /// All verdicts on a run.
 pub(super) fn judge(record: &Record) -> Vec<Verdict> {
-    vec![
+    let [memory, descriptors, threads] = [
+        courses(record, |sample| &sample.rss_kib),
+        courses(record, |sample| &sample.descriptors),
+        courses(record, |sample| &sample.threads),
+    ];
+    let mut verdicts = vec![
         alive(record),
         undisturbed(record),
         events(record),
         handshakes(record),
         data(record),
-        stalls(record),
-        growth(record),
-        slope(record),
-        flat(record, "descriptors flat", |sample| &sample.descriptors),
-        flat(record, "threads flat", |sample| &sample.threads),
-        median_round_trip(record),
-        p99_round_trip(record),
-        lost_probes(record),
-        drops(record),
-    ]
+        silence(record),
+        growth(&memory),
+        slope(&memory),
+        flat("descriptors flat", &descriptors),
+        flat("threads flat", &threads),
+    ];
+    verdicts.extend(round_trips(record));
+    verdicts.push(drops(record));
+    verdicts
 }
 
 fn verdict(what: &str, passed: bool, found: String, bound: impl Into<String>) -> Verdict {
@@ -115,10 +113,9 @@ fn undisturbed(record: &Record) -> Verdict {
         "other programs used {:.0} % of it in the median second; a sample was {latest:.1} s late",
         share * 100.0
     );
-    let bound = format!(
-        "{:.0} %, and {LATE} s: else stalls and round trips are not the daemons'",
-        OTHERS * 100.0
-    );
+    let percent = OTHERS * 100.0;
+    let bound =
+        format!("{percent:.0} %, and {LATE} s: else stalls and round trips are not the daemons'");
     let passed = latest <= LATE && share <= OTHERS;
     verdict("machine undisturbed", passed, found, bound)
 }
@@ -126,14 +123,13 @@ fn undisturbed(record: &Record) -> Verdict {
 /// Every planned change could be made.
 fn events(record: &Record) -> Verdict {
     let events = &record.events;
-    let failed: Vec<_> = events.iter().filter_map(|it| it.error.as_deref()).collect();
+    let failed = events.iter().filter_map(|it| it.error.as_deref());
+    let failed: Vec<_> = failed.map(|error| format!("; {error}")).collect();
     let [ports, flaps, syncconfs] = [Kind::Port, Kind::Flap, Kind::Syncconf]
         .map(|kind| events.iter().filter(|event| event.kind == kind).count());
-    let mut found = format!("{ports} port changes, {flaps} flaps, {syncconfs} syncconfs");
-    if !failed.is_empty() {
-        found += &format!("; {}", failed.join("; "));
-    }
-    verdict("events done", failed.is_empty(), found, "all of them")
+    let found = format!("{ports} port changes, {flaps} flaps, {syncconfs} syncconfs");
+    let (passed, found) = (failed.is_empty(), found + &failed.concat());
+    verdict("events done", passed, found, "all of them")
 }
 
 /// No session is used for longer than the protocol allows, and each spoke renewed one because of its age.
@@ -190,120 +186,108 @@ fn data(record: &Record) -> Verdict {
     verdict("data verified", passed, found, bound)
 }
 
-/// No stream stood still for long.
-fn stalls(record: &Record) -> Verdict {
-    let all = record.streams.iter().flat_map(|stream| {
-        let stalls = stream.stalls.iter();
-        stalls.map(move |stall| (stream, stall, without_outage(record, stream, stall)))
-    });
-    let longest = all.max_by(|a, b| a.2.total_cmp(&b.2));
-    let found = longest.map_or("none".to_owned(), |(stream, stall, length)| {
-        format!(
-            "the longest {:.1} s, {length:.1} s without the cable's outage, of {stream} at {:.0} s",
-            stall.until_s - stall.from_s,
-            stall.from_s
-        )
-    });
-    let passed = longest.is_none_or(|(_, _, length)| length <= STALL_SECONDS);
-    let bound =
-        format!("no silence longer than {STALL_SECONDS} s, besides that of a cable that is out");
-    verdict("streams go on", passed, found, bound)
-}
-
-/// How long a stall was, less the time in which the spoke's cable was out.
-fn without_outage(record: &Record, stream: &Stream, stall: &Stall) -> f64 {
-    let outages = record
-        .events
-        .iter()
-        .filter(|event| event.kind == Kind::Flap);
-    let own = outages.filter(|event| event.spoke == Some(stream.spoke));
-    let common = own.map(|event| {
-        let common = stall.until_s.min(event.until_s) - stall.from_s.max(event.from_s);
-        common.max(0.0)
-    });
-    stall.until_s - stall.from_s - common.sum::<f64>()
+/// No stream is silent for long, besides a spoke's whose cable is out.
+fn silence(record: &Record) -> Verdict {
+    let mut longest = (0.0, "none".to_owned());
+    for (number, stream) in record.streams.iter().enumerate() {
+        let flaps = record.events.iter().filter(|it| it.kind == Kind::Flap);
+        let outages: Vec<_> = flaps.filter(|it| it.spoke == Some(stream.spoke)).collect();
+        let is_silent = |sample: &&Sample| sample.silent.contains(&number);
+        for silence in record
+            .samples
+            .chunk_by(|a, b| is_silent(&a) == is_silent(&b))
+        {
+            let Some(first) = silence.first().filter(is_silent) else {
+                continue;
+            };
+            let (from, until) = (first.at_s - 1.0, silence[silence.len() - 1].at_s);
+            let out = outages
+                .iter()
+                .map(|event| until.min(event.until_s) - from.max(event.from_s));
+            let length = until - from - out.map(|it| it.max(0.0)).sum::<f64>();
+            if length > longest.0 {
+                let found = format!("the longest {length:.1} s, of {stream} at {from:.0} s");
+                longest = (length, found);
+            }
+        }
+    }
+    let (length, found) = longest;
+    let bound = format!(
+        "no silence of {SILENT_SECONDS} whole seconds, besides that of a cable that is out"
+    );
+    verdict(
+        "streams go on",
+        length < SILENT_SECONDS - LATE,
+        found,
+        bound,
+    )
 }
 
 /// Median memory of the last tenth against that of the first.
-fn growth(record: &Record) -> Verdict {
-    let courses = courses(record, |sample| &sample.rss_kib);
-    let passed = courses.iter().all(|it| it.last - it.first <= GROWTH_KIB);
-    let found = courses.iter().map(
-        |Course {
-             daemon,
-             first,
-             last,
-             ..
-         }| { format!("{daemon} {:+.0} of {first:.0}", last - first) },
-    );
+fn growth(memory: &[Course<'_>]) -> Verdict {
+    let passed = memory.iter().all(|it| it.last - it.first <= GROWTH_KIB);
+    let found = memory.iter();
+    let found = found.map(|it| {
+        format!(
+            "{} {:+.0} of {:.0}",
+            it.daemon,
+            it.last - it.first,
+            it.first
+        )
+    });
     let bound = format!(
-        "at most {GROWTH_KIB} KiB more in the last tenth than in the first after {} s",
-        warm_up(record)
+        "at most {GROWTH_KIB} KiB more in the last tenth than in the first after the warm-up"
     );
     verdict("memory flat (VmRSS, KiB)", passed, joined(found), bound)
 }
 
-/// The trend of memory, whatever it does from second to second.
-fn slope(record: &Record) -> Verdict {
+/// The trend of memory, between the same tenths.
+fn slope(memory: &[Course<'_>]) -> Verdict {
     let what = "memory has no trend";
     let bound = format!("at most {SLOPE_KIB_PER_MINUTE} KiB a minute");
-    let courses = courses(record, |sample| &sample.rss_kib);
-    if courses.iter().any(|it| it.values.len() < SLOPE_SECONDS) {
+    if memory.iter().any(|it| it.values.len() < SLOPE_SECONDS) {
         return verdict(what, true, "too short a run to tell".to_owned(), bound);
     }
-    let slopes = courses
-        .iter()
-        .map(|it| (it.daemon, slope_of(&it.values) * 60.0));
-    let slopes: Vec<_> = slopes.collect();
-    let passed = slopes
-        .iter()
-        .all(|(_, slope)| *slope <= SLOPE_KIB_PER_MINUTE);
-    let found = slopes
-        .iter()
-        .map(|(daemon, slope)| format!("{daemon} {slope:+.1}"));
+    let slope = |it: &Course<'_>| (it.last - it.first) / (0.9 * it.values.len() as f64 / 60.0);
+    let passed = memory.iter().all(|it| slope(it) <= SLOPE_KIB_PER_MINUTE);
+    let found = memory.iter();
+    let found = found.map(|it| format!("{} {:+.1}", it.daemon, slope(it)));
     verdict(what, passed, joined(found) + " KiB a minute", bound)
 }
 
 /// As many at the end as after the warm-up, and never many more.
-fn flat(record: &Record, what: &str, of: fn(&Sample) -> &[u64]) -> Verdict {
-    let courses = courses(record, of);
-    let is_flat = |it: &Course| it.first == it.last && it.most() <= it.last + MOMENTARY;
-    let found = courses.iter().map(|it| {
-        let Course {
-            daemon,
-            first,
-            last,
-            ..
-        } = it;
-        format!("{daemon} {first} → {last} (most {})", it.most())
+fn flat(what: &str, courses: &[Course<'_>]) -> Verdict {
+    let is_flat = |it: &Course<'_>| it.first == it.last && it.most <= it.last + MOMENTARY;
+    let found = courses.iter();
+    let found = found.map(|it| {
+        format!(
+            "{} {} → {} (most {})",
+            it.daemon, it.first, it.last, it.most
+        )
     });
     let bound =
         format!("the same number in the last tenth as in the first; never {MOMENTARY} more");
     verdict(what, courses.iter().all(is_flat), joined(found), bound)
 }
 
-/// The values of one daemon after the warm-up, and the medians of their first and last tenth.
+/// The values of one daemon after the warm-up, the greatest, and the medians of their first and last tenth.
 struct Course<'a> {
     daemon: &'a str,
     values: Vec<f64>,
+    most: f64,
     first: f64,
     last: f64,
 }
 
-impl Course<'_> {
-    fn most(&self) -> f64 {
-        self.values.iter().copied().fold(0.0, f64::max)
-    }
-}
-
 fn courses(record: &Record, of: fn(&Sample) -> &[u64]) -> Vec<Course<'_>> {
-    let warm_up = warm_up(record);
+    let warm_up = WARM_UP.min(record.secs as f64 / 4.0);
     let course = |(number, daemon)| {
         let samples = record.samples.iter().filter(|it| it.at_s > warm_up);
         let values: Vec<_> = samples.map(|sample| of(sample)[number] as f64).collect();
         let tenth = (values.len() / 10).clamp(10, 3_600).min(values.len());
         Course {
             daemon,
+            most: values.iter().copied().fold(0.0, f64::max),
             first: median(values.iter().take(tenth).copied()),
             last: median(values.iter().rev().take(tenth).copied()),
             values,
@@ -313,78 +297,47 @@ fn courses(record: &Record, of: fn(&Sample) -> &[u64]) -> Vec<Course<'_>> {
     daemons.enumerate().map(course).collect()
 }
 
-fn warm_up(record: &Record) -> f64 {
-    WARM_UP.min(record.secs as f64 / 4.0)
-}
-
-/// The median of the slopes between all pairs of values (Theil 1950, Sen 1968), over medians of stretches: single
-/// peaks do not move it.
-fn slope_of(values: &[f64]) -> f64 {
-    let stretch = values.len().div_ceil(STRETCHES);
-    let middles = values
-        .chunks(stretch)
-        .map(|part| median(part.iter().copied()));
-    let middles: Vec<_> = middles.collect();
-    let slope =
-        |from: usize, to: usize| (middles[to] - middles[from]) / ((to - from) * stretch) as f64;
-    let pairs =
-        (0..middles.len()).flat_map(|from| (from + 1..middles.len()).map(move |to| (from, to)));
-    median(pairs.map(|(from, to)| slope(from, to)))
-}
-
-/// The usual round trip beside the load.
-fn median_round_trip(record: &Record) -> Verdict {
-    let medians = quiet_seconds(record, |latency| latency.median_ms);
-    let (found, seconds) = (median(medians.iter().copied()), medians.len());
-    verdict(
-        "round trip under load, median",
-        seconds > 0 && found <= MEDIAN_MS,
-        format!("{found:.2} ms in the median of {seconds} quiet seconds"),
-        format!("{MEDIAN_MS} ms"),
-    )
-}
-
-/// The long round trips beside the load.
-fn p99_round_trip(record: &Record) -> Verdict {
-    let p99s = quiet_seconds(record, |latency| latency.p99_ms);
+/// Beside the load, in seconds in which no event can be felt: round trips are short, and nothing is lost, for nothing
+/// repairs UDP.
+fn round_trips(record: &Record) -> [Verdict; 3] {
+    let is_quiet = |sample: &&Sample| {
+        let mut events = record.events.iter();
+        let is_felt = events
+            .any(|it| it.from_s < sample.at_s + 1.0 && sample.at_s - 1.0 < it.until_s + SETTLING);
+        sample.at_s > SETTLING && !is_felt
+    };
+    let quiet = record.samples.iter().filter(is_quiet);
+    let quiet: Vec<_> = quiet.filter_map(|sample| sample.latency).collect();
+    let medians: Vec<_> = quiet.iter().filter_map(|it| it.median_ms).collect();
+    let p99s: Vec<_> = quiet.iter().filter_map(|it| it.p99_ms).collect();
+    let middle = median(medians.iter().copied());
     let usual = median(p99s.iter().copied());
     let worse = quantile(p99s.iter().copied(), 1.0 - WORSE);
-    verdict(
-        "round trip under load, p99",
-        !p99s.is_empty() && worse <= P99_MS,
-        format!("{usual:.2} ms in the median second, {worse:.2} ms in the worst of 20"),
-        format!("{P99_MS} ms in 19 of 20 quiet seconds"),
-    )
-}
-
-/// Nothing repairs UDP: where nothing happens, nothing is lost.
-fn lost_probes(record: &Record) -> Verdict {
-    let sum = |of: fn(&LatencyReport) -> u64| quiet(record).map(|it| of(&it)).sum::<u64>();
-    let sent = sum(|latency| latency.sent);
-    let lost = sent - sum(|latency| latency.received);
-    verdict(
-        "probes come back",
-        sent > 0 && lost as f64 <= LOST * sent as f64,
-        format!("{lost} of {sent} lost in quiet seconds"),
-        format!("at most {} %", LOST * 100.0),
-    )
-}
-
-fn quiet_seconds(record: &Record, of: fn(LatencyReport) -> Option<f64>) -> Vec<f64> {
-    quiet(record).filter_map(of).collect()
-}
-
-/// The round trips of seconds in which no event can be felt.
-fn quiet(record: &Record) -> impl Iterator<Item = LatencyReport> {
-    let is_disturbed = |sample: &Sample| {
-        record.events.iter().any(|event| {
-            let has_begun = event.from_s < sample.at_s + 1.0;
-            has_begun && sample.at_s - 1.0 < event.until_s + SETTLING
-        })
-    };
-    let steady = record.samples.iter().filter(|it| it.at_s > SETTLING);
-    let quiet = steady.filter(move |sample| !is_disturbed(sample));
-    quiet.filter_map(|sample| sample.latency)
+    let sent: u64 = quiet.iter().map(|it| it.sent).sum();
+    let lost = sent - quiet.iter().map(|it| it.received).sum::<u64>();
+    [
+        verdict(
+            "round trip under load, median",
+            !medians.is_empty() && middle <= MEDIAN_MS,
+            format!(
+                "{middle:.2} ms in the median of {} quiet seconds",
+                medians.len()
+            ),
+            format!("{MEDIAN_MS} ms"),
+        ),
+        verdict(
+            "round trip under load, p99",
+            !p99s.is_empty() && worse <= P99_MS,
+            format!("{usual:.2} ms in the median second, {worse:.2} ms in the worst of 20"),
+            format!("{P99_MS} ms in 19 of 20 quiet seconds"),
+        ),
+        verdict(
+            "probes come back",
+            sent > 0 && lost as f64 <= LOST * sent as f64,
+            format!("{lost} of {sent} lost in quiet seconds"),
+            format!("at most {} %", LOST * 100.0),
+        ),
+    ]
 }
 
 /// Every drop has a reason that an event explains, near that event.
@@ -416,11 +369,8 @@ fn drops(record: &Record) -> Verdict {
                 .map(|(reason, count)| format!("{reason} {count}")),
         ),
     };
-    let found = format!(
-        "unexplained: {}; explained: {}",
-        list(&others),
-        list(&explained)
-    );
+    let (unknown, known) = (list(&others), list(&explained));
+    let found = format!("unexplained: {unknown}; explained: {known}");
     let bound = format!("only of reasons that an event has, within {SETTLING} s of it");
     verdict("drops explained", others.is_empty(), found, bound)
 }

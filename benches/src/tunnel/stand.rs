@@ -17,7 +17,6 @@ use super::iperf::{self, Load, Received, Way};
 use super::openvpn::{self, Certificates, OpenVpn};
 use super::rows::{Figure, Tcp, Test, Veth};
 use super::{Contender, Kind, udp};
-use crate::AGENT;
 
 /// The interfaces at both ends, as the lab names them.
 const TUNNEL: &str = "wg0";
@@ -74,13 +73,7 @@ impl Stand {
         window: Duration,
         options: &TunnelOptions,
     ) -> anyhow::Result<Self> {
-        let program = std::env::current_exe().context("find this program's file")?;
-        let agent = |namespace: &Namespace| {
-            let mut command = namespace.command(&program);
-            command.arg(AGENT);
-            command
-        };
-        let mut bed = Bed::with(&contender.implementation(), agent, options)?;
+        let mut bed = Bed::with(&contender.implementation(), crate::agent, options)?;
         // Tailscale's fork does not learn a peer's endpoint from received packets.
         let left = bed.tunnel.left.outer(Underlay::V4);
         if let Some(peer) = bed.tunnel.right.config.peers.first_mut() {
@@ -206,9 +199,9 @@ impl Stand {
     }
 
     fn tcp(&mut self, tcp: Tcp, wanted: &[Figure]) -> anyhow::Result<Found> {
-        self.set_veth(tcp.veth, Veth::Whole)?;
+        self.set_veth(tcp.veth, true)?;
         let found = self.tcp_as_it_is(tcp, wanted);
-        self.set_veth(Veth::Whole, tcp.veth)?;
+        self.set_veth(tcp.veth, false)?;
         found
     }
 
@@ -290,21 +283,21 @@ impl Stand {
         Ok((calls, received.bytes))
     }
 
-    /// Makes the veth as `veth` says; with `Veth::Whole`, as it was before `former`.
-    fn set_veth(&self, veth: Veth, former: Veth) -> anyhow::Result<()> {
-        let features = match if veth == Veth::Whole { former } else { veth } {
+    /// Makes the veth as `veth` says, or undoes that.
+    fn set_veth(&self, veth: Veth, on: bool) -> anyhow::Result<()> {
+        let features = match veth {
             Veth::Whole => &[][..],
             Veth::Cuts => &SEGMENTATION[..1],
             Veth::Loses => &SEGMENTATION[..],
         };
         for namespace in self.namespaces() {
             for feature in features {
-                namespace.run(|| set_feature(VETH, feature, veth == Veth::Whole))??;
+                namespace.run(|| set_feature(VETH, feature, !on))??;
             }
-            if veth == Veth::Loses {
-                loss::lose_arriving(namespace, VETH, LOST_PERCENT)?;
-            } else if former == Veth::Loses {
-                loss::lose_nothing(namespace)?;
+            match (veth, on) {
+                (Veth::Loses, true) => loss::lose_arriving(namespace, VETH, LOST_PERCENT)?,
+                (Veth::Loses, false) => loss::lose_nothing(namespace)?,
+                _ => {}
             }
         }
         Ok(())
@@ -312,6 +305,7 @@ impl Stand {
 
     fn requests(&mut self, beside_tcp: bool) -> anyhow::Result<Found> {
         use Figure::{P50, P99, P999, UdpP50, UdpP99, UdpP999};
+        // Before the load, which would delay it.
         self.bed.ends.answer_round_trips()?;
         let mut load = None;
         if beside_tcp {

@@ -7,6 +7,8 @@ use convoy_stages::measured;
 use divan::{Bencher, black_box, counter::ItemsCount};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 
+use crate::each;
+
 const ENTRIES: [usize; 3] = [1, 1_000, 130_000];
 /// More than are remembered.
 const ADDRESSES: usize = 1_024;
@@ -29,12 +31,10 @@ fn many_v6(bencher: Bencher<'_, '_>, entries: usize) {
 }
 
 fn many(bencher: Bencher<'_, '_>, (table, addresses): &(AllowedIps<usize>, Vec<IpAddr>)) {
-    bencher.counter(ItemsCount::new(ADDRESSES)).bench_local(|| {
-        measured(|| {
-            for address in addresses {
-                black_box(table.lookup(*address));
-            }
-        });
+    each(bencher, ItemsCount::new(ADDRESSES), || {
+        for address in addresses {
+            black_box(table.lookup(*address));
+        }
     });
 }
 

@@ -4,7 +4,7 @@ use convoy_stages::{measured, packets::Flow};
 use convoy_tun::{Coalesce, InboundBatch, stages::Outlet};
 use divan::{Bencher, counter::ItemsCount};
 
-use crate::{FLOW, SEGMENT_PAYLOAD};
+use crate::{FLOW, SEGMENT_PAYLOAD, each};
 
 const PACKETS: usize = 40;
 
@@ -22,9 +22,9 @@ const ALL: [Packets; 3] = [Packets::OneTcpFlow, Packets::FourTcpFlows, Packets::
 #[divan::bench(args = ALL)]
 fn fill(bencher: Bencher<'_, '_>, packets: Packets) {
     let (outlet, packets) = (outlet(), packets.build());
-    bencher
-        .counter(ItemsCount::new(PACKETS))
-        .bench_local(|| measured(|| filled(&outlet, &packets)));
+    each(bencher, ItemsCount::new(PACKETS), || {
+        filled(&outlet, &packets)
+    });
 }
 
 /// Checking checksums and joining.

@@ -4,7 +4,7 @@ use convoy_stages::{measured, packets::unsegmented};
 use convoy_tun::{MAX_BATCH_PACKETS, OutboundBatch, stages::Intake};
 use divan::{Bencher, black_box, counter::ItemsCount};
 
-use crate::{FLOW, SEGMENT_PAYLOAD, SEGMENTS};
+use crate::{FLOW, SEGMENT_PAYLOAD, SEGMENTS, each};
 
 /// What a batch consists of.
 #[derive(Clone, Copy, Debug)]
@@ -27,9 +27,7 @@ fn take_in(bencher: Bencher<'_, '_>, reads: Reads) {
     let reads = reads.raw();
     let reads: Vec<&[u8]> = reads.iter().map(Vec::as_slice).collect();
     let packets = intake.batch(&reads).map_or(0, |batch| batch.packets());
-    bencher
-        .counter(ItemsCount::new(packets))
-        .bench_local(|| measured(|| intake.batch(&reads)));
+    each(bencher, ItemsCount::new(packets), || intake.batch(&reads));
 }
 
 #[divan::bench(args = ALL)]

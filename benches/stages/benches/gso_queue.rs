@@ -3,8 +3,9 @@
 use std::net::SocketAddr;
 
 use convoy_gso::{Destination, GsoQueue};
-use convoy_stages::measured;
 use divan::{Bencher, black_box, counter::ItemsCount};
+
+use crate::each;
 
 /// Datagrams in one tick.
 const DATAGRAMS: usize = 180;
@@ -14,13 +15,11 @@ fn append_and_drain(bencher: Bencher<'_, '_>, destinations: usize) {
     let to: Vec<_> = (0..destinations).map(destination).collect();
     let datagram = [7; 1452];
     let mut queue = GsoQueue::default();
-    bencher.counter(ItemsCount::new(DATAGRAMS)).bench_local(|| {
-        measured(|| {
-            for n in 0..DATAGRAMS {
-                let _ = queue.append(&to[n % destinations], black_box(&datagram));
-            }
-            drain(&mut queue);
-        });
+    each(bencher, ItemsCount::new(DATAGRAMS), || {
+        for n in 0..DATAGRAMS {
+            let _ = queue.append(&to[n % destinations], black_box(&datagram));
+        }
+        drain(&mut queue);
     });
 }
 
@@ -30,14 +29,12 @@ fn mixed_lengths(bencher: Bencher<'_, '_>) {
     let to = destination(1);
     let datagram = [7; 1452];
     let mut queue = GsoQueue::default();
-    bencher.counter(ItemsCount::new(DATAGRAMS)).bench_local(|| {
-        measured(|| {
-            for n in 0..DATAGRAMS {
-                let len = if n % 8 == 0 { 96 } else { 1452 };
-                let _ = queue.append(&to, black_box(&datagram[..len]));
-            }
-            drain(&mut queue);
-        });
+    each(bencher, ItemsCount::new(DATAGRAMS), || {
+        for n in 0..DATAGRAMS {
+            let len = if n % 8 == 0 { 96 } else { 1452 };
+            let _ = queue.append(&to, black_box(&datagram[..len]));
+        }
+        drain(&mut queue);
     });
 }
 

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use convoy_stages::{measured, packets::unsegmented};
+use convoy_stages::packets::unsegmented;
 use convoy_tun::{
     Coalesce, MAX_BATCH_PACKETS, TryRecv,
     memory::{self, Kernel},
@@ -11,30 +11,26 @@ use convoy_tun::{
 };
 use divan::{Bencher, counter::ItemsCount};
 
-use crate::{FLOW, MTU, OFFLOAD, PATIENCE};
+use crate::{FLOW, MTU, OFFLOAD, PATIENCE, each};
 
 #[divan::bench]
 fn from_the_reader(bencher: Bencher<'_, '_>) {
     let (device, kernel) = memory::pair(OFFLOAD, MTU).expect("a descriptor");
     let mut reader = spawn_reader(&device, MAX_BATCH_PACKETS).expect("a thread");
     let raw = unsegmented(&FLOW.udp(usize::from(MTU)));
-    bencher
-        .counter(ItemsCount::new(MAX_BATCH_PACKETS))
-        .bench_local(|| {
-            measured(|| {
-                for _ in 0..MAX_BATCH_PACKETS {
-                    kernel.send(&raw);
-                }
-                let mut packets = 0;
-                while packets < MAX_BATCH_PACKETS {
-                    match reader.try_recv() {
-                        Ok(batch) => packets += batch.packets(),
-                        Err(TryRecv::Empty) => std::thread::yield_now(),
-                        Err(TryRecv::Closed(exit)) => panic!("the reader ended: {exit:?}"),
-                    }
-                }
-            });
-        });
+    each(bencher, ItemsCount::new(MAX_BATCH_PACKETS), || {
+        for _ in 0..MAX_BATCH_PACKETS {
+            kernel.send(&raw);
+        }
+        let mut packets = 0;
+        while packets < MAX_BATCH_PACKETS {
+            match reader.try_recv() {
+                Ok(batch) => packets += batch.packets(),
+                Err(TryRecv::Empty) => std::thread::yield_now(),
+                Err(TryRecv::Closed(exit)) => panic!("the reader ended: {exit:?}"),
+            }
+        }
+    });
 }
 
 #[divan::bench]
@@ -42,27 +38,23 @@ fn to_the_writer(bencher: Bencher<'_, '_>) {
     let (device, kernel) = memory::pair(OFFLOAD, MTU).expect("a descriptor");
     let mut writer = spawn_writer(&device, Coalesce::default()).expect("a thread");
     let packet = FLOW.udp(usize::from(MTU));
-    bencher
-        .counter(ItemsCount::new(MAX_BATCH_PACKETS))
-        .bench_local(|| {
-            measured(|| {
-                let mut batch = writer
-                    .take(Duration::ZERO)
-                    .expect("an idle writer has room");
-                for _ in 0..MAX_BATCH_PACKETS {
-                    batch
-                        .slot(packet.len())
-                        .expect("room")
-                        .copy_from_slice(&packet);
-                    batch.commit(packet.len());
-                }
-                writer.submit(batch);
-                take_all(&kernel);
-                while !writer.is_idle() {
-                    std::thread::yield_now();
-                }
-            });
-        });
+    each(bencher, ItemsCount::new(MAX_BATCH_PACKETS), || {
+        let mut batch = writer
+            .take(Duration::ZERO)
+            .expect("an idle writer has room");
+        for _ in 0..MAX_BATCH_PACKETS {
+            batch
+                .slot(packet.len())
+                .expect("room")
+                .copy_from_slice(&packet);
+            batch.commit(packet.len());
+        }
+        writer.submit(batch);
+        take_all(&kernel);
+        while !writer.is_idle() {
+            std::thread::yield_now();
+        }
+    });
 }
 
 fn take_all(kernel: &Kernel) {

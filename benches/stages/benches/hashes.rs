@@ -15,10 +15,11 @@ use std::{
 };
 
 use convoy_proto::config::PublicKey;
-use convoy_stages::measured;
 use divan::{Bencher, black_box, counter::ItemsCount};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use rustc_hash::FxBuildHasher;
+
+use crate::each;
 
 const KEYS: usize = 10_000;
 /// Looked up in a turn.
@@ -63,11 +64,9 @@ where
     let asked: Vec<K> = (0..LOOKED_UP)
         .map(|_| keys[random.random_range(0..KEYS)])
         .collect();
-    bencher.counter(ItemsCount::new(LOOKED_UP)).bench_local(|| {
-        measured(|| {
-            for key in &asked {
-                black_box(map.get(key));
-            }
-        });
+    each(bencher, ItemsCount::new(LOOKED_UP), || {
+        for key in &asked {
+            black_box(map.get(key));
+        }
     });
 }

@@ -26,8 +26,9 @@ mod uapi;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use convoy_stages::packets::Flow;
+use convoy_stages::{measured, packets::Flow};
 use convoy_tun::Offload;
+use divan::{Bencher, counter::IntoCounter};
 
 /// Segments of a super-packet, and payload of each, as TCP makes them for an MTU of 1,420.
 const SEGMENTS: usize = 46;
@@ -47,6 +48,12 @@ const FLOW: Flow = Flow {
     from: Ipv4Addr::new(10, 0, 0, 1),
     to: Ipv4Addr::new(10, 0, 0, 2),
 };
+
+/// Benches `stage`, which handles as much as `counter` says.
+fn each<T>(bencher: Bencher<'_, '_>, counter: impl IntoCounter, mut stage: impl FnMut() -> T) {
+    let bencher = bencher.counter(counter);
+    bencher.bench_local(|| measured(&mut stage));
+}
 
 fn main() {
     divan::main();

@@ -2,9 +2,11 @@
 //! Beside it what encrypting alone takes.
 
 use convoy_proto::STACK_BUFFER_BYTES;
-use convoy_stages::{NOW, Nowhere, Packet, THERE, connected, measured};
+use convoy_stages::{NOW, Nowhere, Packet, THERE, connected};
 use divan::{Bencher, black_box, counter::BytesCount};
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
+
+use crate::each;
 
 pub(crate) const LENGTHS: [usize; 3] = [64, 512, 1420];
 
@@ -13,8 +15,8 @@ fn encapsulate(bencher: Bencher<'_, '_>, len: usize) {
     let (mut here, _) = connected();
     let mut packet = Packet::new(THERE.inner(), len);
     let mut buffer = [0; STACK_BUFFER_BYTES];
-    bencher.counter(BytesCount::new(len)).bench_local(|| {
-        measured(|| here.handle_outbound(&mut packet, NOW, &mut buffer, &mut Nowhere));
+    each(bencher, BytesCount::new(len), || {
+        here.handle_outbound(&mut packet, NOW, &mut buffer, &mut Nowhere)
     });
 }
 
@@ -22,11 +24,9 @@ fn encapsulate(bencher: Bencher<'_, '_>, len: usize) {
 fn seal(bencher: Bencher<'_, '_>, len: usize) {
     let key = key();
     let mut bytes = vec![7; len];
-    bencher.counter(BytesCount::new(len)).bench_local(|| {
-        measured(|| {
-            let nonce = Nonce::assume_unique_for_key([0; 12]);
-            key.seal_in_place_separate_tag(nonce, Aad::empty(), black_box(&mut bytes))
-        })
+    each(bencher, BytesCount::new(len), || {
+        let nonce = Nonce::assume_unique_for_key([0; 12]);
+        key.seal_in_place_separate_tag(nonce, Aad::empty(), black_box(&mut bytes))
     });
 }
 

@@ -5,6 +5,8 @@ use convoy_proto::{Node, STACK_BUFFER_BYTES};
 use convoy_stages::{Host, NOW, Nowhere, Packet, measured, receive, sealed, shake_hands};
 use divan::{Bencher, counter::ItemsCount};
 
+use crate::each;
+
 const HUB: Host = Host(0);
 const PEERS: [u32; 3] = [1, 100, 10_000];
 const LEN: usize = 1420;
@@ -14,8 +16,8 @@ fn outbound_to_the_only_busy_peer(bencher: Bencher<'_, '_>, peers: u32) {
     let (mut hub, _, busy) = one_busy(peers);
     let mut packet = Packet::new(busy.inner(), LEN);
     let mut buffer = [0; STACK_BUFFER_BYTES];
-    bencher.counter(ItemsCount::new(1u32)).bench_local(|| {
-        measured(|| hub.handle_outbound(&mut packet, NOW, &mut buffer, &mut Nowhere));
+    each(bencher, ItemsCount::new(1u32), || {
+        hub.handle_outbound(&mut packet, NOW, &mut buffer, &mut Nowhere)
     });
 }
 

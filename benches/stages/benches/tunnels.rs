@@ -3,14 +3,14 @@
 use std::net::Ipv4Addr;
 
 use convoy_stages::{
-    Host, measured,
+    Host,
     packets::{Flow, VNET_LEN, unsegmented},
 };
 use convoy_tun::memory::{self, Kernel};
 use convoy_tunnel::{Options, Tunnel};
 use divan::{Bencher, counter::ItemsCount};
 
-use crate::{MTU, OFFLOAD, PATIENCE, SEGMENT_PAYLOAD, SEGMENTS};
+use crate::{MTU, OFFLOAD, PATIENCE, SEGMENT_PAYLOAD, SEGMENTS, each};
 
 /// IPv4 and TCP, without options.
 const HEADERS: usize = 40;
@@ -21,14 +21,12 @@ fn super_packet(bencher: Bencher<'_, '_>) {
     let raw = here
         .flow_to(&there)
         .tcp_super_packet(SEGMENTS, SEGMENT_PAYLOAD);
-    bencher.counter(ItemsCount::new(SEGMENTS)).bench_local(|| {
-        measured(|| {
-            here.kernel.send(&raw);
-            let mut left = SEGMENTS * SEGMENT_PAYLOAD;
-            while left > 0 {
-                left -= there.receive() - VNET_LEN - HEADERS;
-            }
-        });
+    each(bencher, ItemsCount::new(SEGMENTS), || {
+        here.kernel.send(&raw);
+        let mut left = SEGMENTS * SEGMENT_PAYLOAD;
+        while left > 0 {
+            left -= there.receive() - VNET_LEN - HEADERS;
+        }
     });
 }
 

@@ -2,15 +2,16 @@
 
 use std::fmt::Write as _;
 
-use convoy_stages::measured;
 use divan::{Bencher, counter::BytesCount};
+
+use crate::each;
 
 #[divan::bench(args = [1, 1_000, 130_000])]
 fn parse(bencher: Bencher<'_, '_>, allowed_ips: u32) {
     let request = request(allowed_ips);
-    bencher
-        .counter(BytesCount::of_str(&request))
-        .bench_local(|| measured(|| convoy::parse_set(request.as_bytes())));
+    each(bencher, BytesCount::of_str(&request), || {
+        convoy::parse_set(request.as_bytes())
+    });
 }
 
 fn request(allowed_ips: u32) -> String {

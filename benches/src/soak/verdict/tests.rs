@@ -1,6 +1,9 @@
+use convoy_lab::traffic::LatencyReport;
+
 use super::*;
 use crate::origin::Origin;
-use crate::soak::{record::Handshake, streams::Direction};
+use crate::soak::record::Handshake;
+use crate::soak::streams::{Direction, Stream};
 
 const BEGAN: u64 = 1_800_000_000;
 
@@ -49,13 +52,7 @@ fn handshake(spoke: u8, unix_s: u64) -> Handshake {
 }
 
 fn sample(second: u64) -> Sample {
-    let every = |period, most| {
-        if second.is_multiple_of(period) {
-            most
-        } else {
-            0
-        }
-    };
+    let every = |period, most| u64::from(second.is_multiple_of(period)) * most;
     Sample {
         at_s: second as f64,
         latency: Some(LatencyReport {
@@ -72,10 +69,10 @@ fn sample(second: u64) -> Sample {
     }
 }
 
-fn stall(record: &mut Record, stream: usize, from_s: f64, until_s: f64) {
-    record.streams[stream]
-        .stalls
-        .push(Stall { from_s, until_s });
+fn silence(record: &mut Record, stream: usize, from_s: f64, until_s: f64) {
+    let samples = record.samples.iter_mut();
+    let silent = samples.filter(|it| it.at_s - 1.0 >= from_s && it.at_s <= until_s);
+    silent.for_each(|sample| sample.silent.push(stream));
 }
 
 fn leak(record: &mut Record, kib_per_second: u64) {
@@ -136,11 +133,11 @@ const CASES: &[Case] = &[
     ("a failed event", 60, |it| it.events[0].error = Some("no".to_owned()), &["events done"]),
     ("a missing byte", 60, |it| it.streams[3].verified_bytes -= 1, &["data verified"]),
     ("a reset", 60, |it| it.streams[3].error = Some("reset".to_owned()), &["data verified"]),
-    ("a stall in an outage", 60, |it| stall(it, 0, 30.1, 34.9), &[]),
-    ("a longer one", 60, |it| stall(it, 0, 30.1, 35.5), STREAMS),
-    ("one in another's outage", 60, |it| stall(it, 2, 30.1, 34.9), STREAMS),
-    ("a short stall", 60, |it| stall(it, 0, 12.0, 14.9), &[]),
-    ("a long stall", 60, |it| stall(it, 0, 12.0, 15.5), STREAMS),
+    ("silence in an outage", 60, |it| silence(it, 0, 30.1, 34.9), &[]),
+    ("a longer one", 60, |it| silence(it, 0, 30.1, 35.5), STREAMS),
+    ("one in another's outage", 60, |it| silence(it, 2, 30.1, 34.9), STREAMS),
+    ("a short silence", 60, |it| silence(it, 0, 12.0, 14.9), &[]),
+    ("a long silence", 60, |it| silence(it, 0, 12.0, 15.5), STREAMS),
     ("a leak below the noise", 600, |it| leak(it, 3), &MEMORY),
     ("a slow leak", 4_000, |it| leak(it, 1), &[MEMORY[0]]),
     ("memory that grows while warming up", 600,
