@@ -11,8 +11,12 @@
 //! port of the right host, and while it aims at the daemon's port. The first shows the cost to the kernel and
 //! of the generator; the ratio of the two is the daemon's.
 //!
+//! Then floods of initiations from the peer's own address, forged: each handshake that it begins meanwhile must
+//! succeed within seconds.
+//!
 //! Fails if a kind fails; the message names it.
 
+mod lockout;
 mod row;
 mod scene;
 
@@ -29,6 +33,7 @@ use convoy_lab::measure::process;
 use crate::origin::Origin;
 use crate::results;
 use crate::rounds::rotated;
+use lockout::Lockout;
 use row::{Record, Row, Run};
 use scene::{Captured, Scene};
 
@@ -41,6 +46,9 @@ pub(crate) struct Args {
     /// The kinds of flood, instead of all
     #[arg(long, value_delimiter = ',')]
     kinds: Vec<Kind>,
+    /// Forge the peer's own address also if kinds are named
+    #[arg(long)]
+    lockout: bool,
     /// Pairs of runs a kind
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
@@ -103,11 +111,15 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         rate: args.rate,
         has_silent_ports: scene.has_silent_ports,
         rows: Vec::new(),
+        lockouts: Vec::new(),
     };
     for &kind in kinds {
         let row = measure(&mut scene, kind, args).with_context(|| format!("{kind:?}"))?;
         eprintln!("{}", row.line());
         record.rows.push(row);
+    }
+    if args.kinds.is_empty() || args.lockout {
+        record.lockouts = Lockout::at_each_rate(&mut scene)?;
     }
     results::keep(&record, args.json.as_deref(), "", false)?;
     match &record.failures()[..] {

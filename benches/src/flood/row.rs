@@ -3,6 +3,7 @@
 use convoy_lab::measure::{Counters, Sample};
 use serde::Serialize;
 
+use super::lockout::{self, Lockout};
 use crate::origin::Origin;
 use crate::results::Report;
 use crate::table::{self, cell, spread};
@@ -36,6 +37,7 @@ pub(super) struct Record {
     /// Whether closed ports of the right host send no ICMP errors.
     pub(super) has_silent_ports: bool,
     pub(super) rows: Vec<Row>,
+    pub(super) lockouts: Vec<Lockout>,
 }
 
 /// One kind of flood.
@@ -83,8 +85,9 @@ impl Report for Record {
             false => "\nThe closed port answers some datagrams by ICMP errors.\n",
         };
         format!(
-            "{rate} datagrams a second from 65,536 addresses, {rounds} pairs of {secs} s\n{}\n\n{table}{LEGEND}{remark}",
-            origin.host
+            "{rate} datagrams a second from 65,536 addresses, {rounds} pairs of {secs} s\n{}\n\n{table}{LEGEND}{remark}{}",
+            origin.host,
+            lockout::text(&self.lockouts),
         )
     }
 }
@@ -98,7 +101,8 @@ impl Record {
             let named = failures.map(|failure| format!("{}: {failure}", row.kind));
             named.collect::<Vec<_>>()
         };
-        self.rows.iter().flat_map(of_row).collect()
+        let lockouts = self.lockouts.iter().filter_map(Lockout::failure);
+        self.rows.iter().flat_map(of_row).chain(lockouts).collect()
     }
 }
 

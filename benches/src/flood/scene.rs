@@ -40,6 +40,8 @@ pub(super) struct Scene {
     pub(super) captured: Captured,
     pub(super) at_daemon: Generator,
     pub(super) at_closed_port: Generator,
+    /// At the daemon, from the left daemon's own address.
+    pub(super) forging: Generator,
     /// Whether closed ports of the right host send no ICMP errors.
     pub(super) has_silent_ports: bool,
 }
@@ -65,10 +67,16 @@ impl Scene {
         right
             .link()
             .add_route_through(flood::SOURCES, ATTACKER.into())?;
+        // A forged source is expected from another cable.
+        for interface in ["all", CABLE] {
+            set(&right, &format!("net.ipv4.conf.{interface}.rp_filter=0"))?;
+        }
         // Answers go nowhere.
         set(&attacker, "net.ipv4.ip_forward=0")?;
         let port = bed.tunnel.right.config.listen_port;
         let generator = |port| Generator::new(&attacker, SocketAddrV4::new(TARGET, port));
+        let peer = outer(&bed.tunnel.left);
+        let forging = Generator::forging(&attacker, peer, SocketAddrV4::new(TARGET, port))?;
         let (at_daemon, at_closed_port) = (generator(port)?, generator(CLOSED)?);
         // Otherwise the closed port costs the kernel an ICMP error now and then.
         let has_silent_ports = set(&right, "net.ipv4.icmp_msgs_per_sec=0").is_ok();
@@ -82,6 +90,7 @@ impl Scene {
             captured,
             at_daemon,
             at_closed_port,
+            forging,
             has_silent_ports,
         })
     }

@@ -1,4 +1,5 @@
-//! Attacks on a daemon's port: datagrams at a constant rate, from tens of thousands of addresses.
+//! Attacks on a daemon's port: datagrams at a constant rate, from tens of thousands of addresses or
+//! from a forged one.
 //!
 //! ```text
 //!  Generator, 198.18.0.0/16 as sources ── IP stack ── veth ──▶ IP stack ──▶ the daemon's UDP socket
@@ -33,6 +34,8 @@ const FIRST_SOURCE: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 0);
 pub struct Generator {
     socket: UdpSocket,
     target: SocketAddrV4,
+    /// The first source address, and how many follow on it.
+    sources: (Ipv4Addr, u64),
     /// Calls so far: sources and payloads follow from their numbers.
     calls: u64,
 }
@@ -51,11 +54,38 @@ pub struct Flooded {
 impl Generator {
     /// Opens a socket in `namespace`, as root.
     pub fn new(namespace: &Namespace, target: SocketAddrV4) -> Result<Self, LabError> {
-        namespace.link().own_network(SOURCES)?;
-        let socket = namespace.run(|| UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)))?;
+        Self::open(namespace, SOURCES, (FIRST_SOURCE, 0x1_0000), 0, target)
+    }
+
+    /// Opens a socket in `namespace`, as root, that forges one source address and port.
+    pub fn forging(
+        namespace: &Namespace,
+        source: SocketAddrV4,
+        target: SocketAddrV4,
+    ) -> Result<Self, LabError> {
+        let network = format!("{}/32", source.ip());
+        Self::open(
+            namespace,
+            &network,
+            (*source.ip(), 1),
+            source.port(),
+            target,
+        )
+    }
+
+    fn open(
+        namespace: &Namespace,
+        network: &str,
+        sources: (Ipv4Addr, u64),
+        port: u16,
+        target: SocketAddrV4,
+    ) -> Result<Self, LabError> {
+        namespace.link().own_network(network)?;
+        let socket = namespace.run(|| UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port)))?;
         Ok(Self {
             socket: socket.map_err(|source| namespace.refused("start a flood", source))?,
             target,
+            sources,
             calls: 0,
         })
     }
@@ -79,7 +109,8 @@ impl Generator {
 
     fn send(&mut self, datagrams: &Datagrams, flooded: &mut Flooded) -> Result<(), Errno> {
         let (payload, segment) = datagrams.payload(self.calls);
-        let source = FIRST_SOURCE.to_bits() + (self.calls % 0x1_0000) as u32;
+        let (first, count) = self.sources;
+        let source = first.to_bits() + (self.calls % count) as u32;
         self.calls += 1;
         let source = libc::in_pktinfo {
             ipi_ifindex: 0,

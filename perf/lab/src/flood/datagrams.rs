@@ -54,6 +54,17 @@ impl Datagrams {
         }))
     }
 
+    /// Captured initiations, by turns as they were and with a wrong proof of address (MAC2).
+    pub fn with_and_without_mac2(captured: &[Vec<u8>]) -> Self {
+        let wrong = Self::wrong_cookies(captured).payloads;
+        let captured = captured.iter().cycle().cloned();
+        Self::each(
+            captured
+                .zip(wrong)
+                .flat_map(|(without, with)| [without, with]),
+        )
+    }
+
     /// Captured data messages with counters that their session has not reached: only the tag is wrong.
     pub fn forged(mut captured: Vec<Vec<u8>>) -> Self {
         // Further ahead than the session gets meanwhile, and all different.

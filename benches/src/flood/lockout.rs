@@ -1,0 +1,106 @@
+//! Whether a flood of initiations that forges a peer's own address keeps that peer from shaking hands.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::anyhow;
+use convoy_lab::LabError;
+use convoy_lab::flood::Datagrams;
+use serde::Serialize;
+
+use super::scene::Scene;
+use crate::table;
+use crate::tunnel::Stand;
+
+/// Datagrams a second, and the seconds in which the peer must have a session.
+const RATES: [(u32, f64); 2] = [(20_000, 6.0), (50_000, 11.0)];
+/// Handshakes at each rate.
+const TRIES: usize = 10;
+
+/// The tries at one rate.
+#[derive(Serialize)]
+pub(super) struct Lockout {
+    /// Datagrams a second, half of them with a wrong MAC2.
+    rate: u32,
+    /// Sent by the generator, a second.
+    sent: f64,
+    /// From the peer's first packet to its answer, in seconds.
+    seconds: Vec<f64>,
+    /// Bound of each.
+    must: f64,
+}
+
+impl Lockout {
+    pub(super) fn at_each_rate(scene: &mut Scene) -> anyhow::Result<Vec<Self>> {
+        let rates = RATES.into_iter();
+        rates
+            .map(|(rate, must)| Self::at(scene, rate, must))
+            .collect()
+    }
+
+    fn at(scene: &mut Scene, rate: u32, must: f64) -> anyhow::Result<Self> {
+        let datagrams = Datagrams::with_and_without_mac2(&scene.captured.initiations);
+        let Scene { stand, forging, .. } = scene;
+        let end = AtomicBool::new(false);
+        let (seconds, flooded) = thread::scope(|scope| {
+            let flood = scope.spawn(|| forging.run(&datagrams, rate.into(), &end));
+            // The daemon is under load before the first try.
+            thread::sleep(Duration::from_secs(1));
+            let seconds: anyhow::Result<Vec<_>> = (0..TRIES).map(|_| handshake(stand)).collect();
+            end.store(true, Ordering::Relaxed);
+            let flooded = flood.join();
+            let flooded = flooded.map_err(|_| anyhow!("the generator panicked"))?;
+            anyhow::Ok((seconds?, flooded?))
+        })?;
+        Ok(Self {
+            rate,
+            sent: flooded.datagrams as f64 / flooded.seconds,
+            seconds,
+            must,
+        })
+    }
+
+    fn cells(&self) -> Vec<String> {
+        let mut sorted = self.seconds.clone();
+        sorted.sort_by(f64::total_cmp);
+        let seconds: Vec<_> = sorted.iter().map(|it| format!("{it:.1}")).collect();
+        vec![
+            format!("{:.0}", self.sent / 1e3),
+            seconds.join(" "),
+            format!("≤ {}", self.must),
+        ]
+    }
+
+    pub(super) fn failure(&self) -> Option<String> {
+        let longest = self.seconds.iter().copied().fold(0.0, f64::max);
+        let kpps = self.rate / 1000;
+        let (must, is_long) = (self.must, longest > self.must);
+        is_long.then(|| {
+            format!("at {kpps} kpps from its own address a peer waited {longest:.1} s, not {must}")
+        })
+    }
+}
+
+/// Seconds until the left daemon, without a session at first, gets an answer through the tunnel.
+fn handshake(stand: &mut Stand) -> anyhow::Result<f64> {
+    let bed = stand.bed();
+    let left = &bed.tunnel.left;
+    // A peer that is configured again has no session.
+    left.daemon.configure(&left.config)?;
+    let began = Instant::now();
+    match bed.wait_until_up() {
+        Ok(()) | Err(LabError::NoPassage { .. }) => Ok(began.elapsed().as_secs_f64()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// All rates as a table.
+pub(super) fn text(lockouts: &[Lockout]) -> String {
+    if lockouts.is_empty() {
+        return String::new();
+    }
+    let head = "forged, kpps | seconds to a handshake | must";
+    let table = table::markdown(head, lockouts.iter().map(Lockout::cells));
+    format!("\nHandshakes of a peer whose own address the flood forges:\n\n{table}")
+}
