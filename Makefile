@@ -210,7 +210,7 @@ miri: ## Test queue, flush, cutting, coalescing and the batch's kernel under Mir
 	MIRIFLAGS=-Zmiri-disable-isolation PROPTEST_CASES=2 $(CARGO) +nightly miri test --locked \
 		--target-dir target/miri -p convoy-gso -p convoy-tun --lib -- $(MIRI_TESTS)
 	MIRIFLAGS=-Zmiri-disable-isolation $(CARGO) +nightly miri test --locked \
-		--target-dir target/miri -p convoy-aead --tests
+		--target-dir target/miri -p convoy-aead --test aead
 
 HOST = $$(rustc -vV | sed -n 's/^host: //p')
 # The libraries of the data path and their tests.

@@ -28,7 +28,12 @@ impl Buffers {
 
     /// Whether a large buffer is available now.
     pub(crate) fn has_room(&self) -> bool {
-        self.in_use + LARGE <= self.limit
+        self.room() > 0
+    }
+
+    /// Large buffers that are available now.
+    pub(crate) fn room(&self) -> usize {
+        (self.limit - self.in_use) / LARGE
     }
 
     /// A buffer of at least `len` bytes; `None` if that would exceed the limit.

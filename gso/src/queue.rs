@@ -100,6 +100,12 @@ impl GsoQueue {
         self.buffers.has_room()
     }
 
+    /// The number of datagrams, each of any length and to any destination, that there is room for.
+    #[must_use]
+    pub fn room(&self) -> usize {
+        self.buffers.room()
+    }
+
     /// Whether nothing is queued.
     #[must_use]
     pub fn is_empty(&self) -> bool {

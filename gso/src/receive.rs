@@ -17,16 +17,31 @@ pub struct ReceiveBuffers {
     storage: Box<[u8]>,
     meta: [RecvMeta; RECEIVE_BUFFERS],
     received: usize,
+    cursor: Cursor,
+}
+
+/// The next datagram: its buffer, and where it begins there.
+#[derive(Clone, Copy, Debug, Default)]
+struct Cursor {
     current: usize,
     offset: usize,
+}
+
+impl Cursor {
+    fn advance(&mut self, meta: &RecvMeta) {
+        self.offset += stride(meta);
+        if self.offset >= meta.len {
+            self.current += 1;
+            self.offset = 0;
+        }
+    }
 }
 
 impl std::fmt::Debug for ReceiveBuffers {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ReceiveBuffers")
             .field("received", &self.received)
-            .field("current", &self.current)
-            .field("offset", &self.offset)
+            .field("cursor", &self.cursor)
             .finish_non_exhaustive()
     }
 }
@@ -37,8 +52,7 @@ impl Default for ReceiveBuffers {
             storage: vec![0; RECEIVE_BUFFERS * RECEIVE_BUFFER_BYTES].into_boxed_slice(),
             meta: [RecvMeta::default(); RECEIVE_BUFFERS],
             received: 0,
-            current: 0,
-            offset: 0,
+            cursor: Cursor::default(),
         }
     }
 }
@@ -47,7 +61,7 @@ impl ReceiveBuffers {
     /// Whether every datagram was taken, so that the buffers can be filled again.
     #[must_use]
     pub fn is_finished(&self) -> bool {
-        self.current == self.received
+        self.cursor.current == self.received
     }
 
     /// Fills the buffers by `receive`; if that fails, they hold nothing.
@@ -55,7 +69,7 @@ impl ReceiveBuffers {
         &mut self,
         receive: impl FnOnce(&mut [IoSliceMut<'_>], &mut [RecvMeta]) -> Result<usize, E>,
     ) -> Result<usize, E> {
-        (self.received, self.current, self.offset) = (0, 0, 0);
+        (self.received, self.cursor) = (0, Cursor::default());
         let mut chunks = self.storage.chunks_exact_mut(RECEIVE_BUFFER_BYTES);
         let mut slices: [IoSliceMut<'_>; RECEIVE_BUFFERS] =
             std::array::from_fn(|_| IoSliceMut::new(chunks.next().unwrap_or_default()));
@@ -73,26 +87,30 @@ impl ReceiveBuffers {
     /// The next datagram, in order of arrival; call [`Self::advance`] once it is handled.
     #[must_use]
     pub fn datagram(&self) -> Option<Datagram<'_>> {
-        let meta = self.meta[..self.received].get(self.current)?;
-        let buffer = &self.storage[self.current * RECEIVE_BUFFER_BYTES..][..meta.len];
-        let rest = &buffer[self.offset..];
-        Some(Datagram {
-            bytes: &rest[..stride(meta).min(rest.len())],
-            from: meta.addr,
-            arrival: arrival(meta),
-            ecn: meta.ecn.map_or(0, |ecn| ecn as u8),
+        self.datagrams().next()
+    }
+
+    /// All datagrams that are left, in order of arrival; call [`Self::advance`] for each that is handled.
+    pub fn datagrams(&self) -> impl Iterator<Item = Datagram<'_>> {
+        let mut cursor = self.cursor;
+        std::iter::from_fn(move || {
+            let meta = self.meta[..self.received].get(cursor.current)?;
+            let buffer = &self.storage[cursor.current * RECEIVE_BUFFER_BYTES..][..meta.len];
+            let rest = &buffer[cursor.offset..];
+            cursor.advance(meta);
+            Some(Datagram {
+                bytes: &rest[..stride(meta).min(rest.len())],
+                from: meta.addr,
+                arrival: arrival(meta),
+                ecn: meta.ecn.map_or(0, |ecn| ecn as u8),
+            })
         })
     }
 
     /// Moves on to the datagram after [`Self::datagram`].
     pub fn advance(&mut self) {
-        let Some(meta) = self.meta[..self.received].get(self.current) else {
-            return;
-        };
-        self.offset += stride(meta);
-        if self.offset >= meta.len {
-            self.current += 1;
-            self.offset = 0;
+        if let Some(meta) = self.meta[..self.received].get(self.cursor.current) {
+            self.cursor.advance(meta);
         }
     }
 }

@@ -1,5 +1,7 @@
 //! A batch of packets on their way from the event loop to the TUN.
 
+use arrayvec::ArrayVec;
+
 use crate::{
     BATCH_BYTES, MAX_BATCH_PACKETS,
     coalesce::{Coalesce, Trains},
@@ -9,6 +11,9 @@ use crate::{
     vnet::VNET_LEN,
     write::Written,
 };
+
+/// Slots that can be reserved at a time.
+pub(crate) const MAX_RESERVED: usize = 16;
 
 /// The longest slot, in bytes: the longest packet, the tag behind it and its padding.
 pub const MAX_SLOT: usize = MAX_PACKET + 16 + 15;
@@ -43,6 +48,43 @@ impl InboundBatch {
         self.0.commit(len);
     }
 
+    /// Reserves a slot of `len` bytes behind those that are reserved already; returns whether there is
+    /// room: for 16 slots at most.
+    #[inline]
+    pub fn reserve(&mut self, len: usize) -> bool {
+        self.0.reserve(len)
+    }
+
+    /// The reserved slots.
+    #[inline]
+    pub fn slots(&mut self) -> impl Iterator<Item = &mut [u8]> {
+        self.0.slots()
+    }
+
+    /// One of the reserved slots.
+    #[inline]
+    pub fn reserved(&mut self, n: usize) -> Option<&mut [u8]> {
+        let (start, end) = *self.0.reserved.get(n)?;
+        Some(&mut self.0.buffer[start..end])
+    }
+
+    /// Keeps the first `len` bytes of reserved slot `n`: one whole IP packet, without padding.
+    ///
+    /// Slots are committed in their order.
+    ///
+    /// # Panics
+    /// If `len` is 0, or more than the slot has.
+    #[inline]
+    pub fn commit_reserved(&mut self, n: usize, len: usize) {
+        self.0.commit_reserved(n, len);
+    }
+
+    /// Gives up all reserved slots that were not committed.
+    #[inline]
+    pub fn release(&mut self) {
+        self.0.reserved.clear();
+    }
+
     /// Whether there is no packet in it.
     pub fn is_empty(&self) -> bool {
         self.packets() == 0
@@ -71,6 +113,8 @@ pub(crate) struct InboundBuffer {
     filled: usize,
     bytes: usize,
     slot_len: usize,
+    /// Where each reserved slot begins and ends.
+    reserved: ArrayVec<(usize, usize), MAX_RESERVED>,
     is_full: bool,
 }
 
@@ -86,6 +130,7 @@ impl InboundBuffer {
             filled: 0,
             bytes: 0,
             slot_len: 0,
+            reserved: ArrayVec::new(),
             is_full: false,
         }
     }
@@ -98,13 +143,14 @@ impl InboundBuffer {
         self.filled = 0;
         self.bytes = 0;
         self.slot_len = 0;
+        self.reserved.clear();
         self.is_full = false;
     }
 
     #[inline]
     fn slot(&mut self, len: usize) -> Option<&mut [u8]> {
         self.slot_len = 0;
-        let start = self.slot_start();
+        let start = slot_start(self.filled);
         if self.is_full || len > MAX_SLOT || start + len > self.buffer.len() {
             return None;
         }
@@ -118,21 +164,60 @@ impl InboundBuffer {
             len > 0 && len <= self.slot_len,
             "a packet lies within its slot"
         );
-        let start = self.slot_start();
-        let end = start + len;
-        let completes_train = self.trains.add(&self.buffer, start, end, self.coalesce);
+        let start = slot_start(self.filled);
         self.slot_len = 0;
+        self.add(start, start + len);
+    }
+
+    #[inline]
+    fn reserve(&mut self, len: usize) -> bool {
+        let start = slot_start(self.reserved.last().map_or(self.filled, |last| last.1));
+        let packets = self.trains.packets() + self.reserved.len();
+        let is_full = self.is_full || self.reserved.is_full() || packets == MAX_BATCH_PACKETS;
+        let has_room = !is_full && len <= MAX_SLOT && start + len <= self.buffer.len();
+        if has_room {
+            self.reserved.push((start, start + len));
+        }
+        has_room
+    }
+
+    #[inline]
+    fn slots(&mut self) -> impl Iterator<Item = &mut [u8]> {
+        let (mut rest, mut at) = (&mut self.buffer[..], 0);
+        self.reserved.iter().map(move |&(start, end)| {
+            let slot = std::mem::take(&mut rest).split_at_mut(start - at).1;
+            let (slot, behind) = slot.split_at_mut(end - start);
+            (rest, at) = (behind, end);
+            slot
+        })
+    }
+
+    #[inline]
+    fn commit_reserved(&mut self, n: usize, len: usize) {
+        let (start, end) = self.reserved[n];
+        assert!(
+            len > 0 && start + len <= end,
+            "a packet lies within its slot"
+        );
+        self.add(start, start + len);
+    }
+
+    #[inline]
+    fn add(&mut self, start: usize, end: usize) {
+        let len = end - start;
+        let completes_train = self.trains.add(&self.buffer, start, end, self.coalesce);
         self.filled = end;
         self.bytes += len;
         let packets = self.trains.packets();
         self.is_full =
             packets == MAX_BATCH_PACKETS || (completes_train && packets >= ENOUGH_PACKETS);
     }
+}
 
-    #[inline]
-    fn slot_start(&self) -> usize {
-        (self.filled + VNET_LEN).next_multiple_of(ALIGN)
-    }
+/// Where a slot begins if the one before ends at `filled`.
+#[inline]
+fn slot_start(filled: usize) -> usize {
+    (filled + VNET_LEN).next_multiple_of(ALIGN)
 }
 
 #[cfg(test)]

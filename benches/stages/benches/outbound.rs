@@ -1,7 +1,7 @@
 //! A packet through the state machine: routing, padding, encryption; the datagram is thrown away.
 //! Beside it what encrypting alone takes.
 
-use convoy_proto::STACK_BUFFER_BYTES;
+use convoy_proto::Staging;
 use convoy_stages::{NOW, Nowhere, Packet, THERE, connected};
 use divan::{Bencher, black_box, counter::BytesCount};
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
@@ -14,9 +14,9 @@ pub(crate) const LENGTHS: [usize; 3] = [64, 512, 1420];
 fn encapsulate(bencher: Bencher<'_, '_>, len: usize) {
     let (mut here, _) = connected();
     let mut packet = Packet::new(THERE.inner(), len);
-    let mut buffer = [0; STACK_BUFFER_BYTES];
+    let mut staging = Staging::default();
     each(bencher, BytesCount::new(len), || {
-        here.handle_outbound(&mut packet, NOW, &mut buffer, &mut Nowhere)
+        here.handle_outbound(&mut Some(&mut packet), NOW, &mut staging, &mut Nowhere)
     });
 }
 

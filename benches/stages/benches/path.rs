@@ -4,13 +4,13 @@
 use std::io;
 
 use convoy_gso::{Destination, Flusher, GsoQueue, SendDatagrams};
-use convoy_proto::STACK_BUFFER_BYTES;
-use convoy_stages::{HERE, Kept, NOW, THERE, connected, measured, packets::Flow, receive_into};
+use convoy_proto::Staging;
+use convoy_stages::{HERE, Kept, NOW, THERE, connected, datagrams_from, measured, packets::Flow};
 use convoy_tun::{
-    Coalesce, OutboundBatch,
+    Coalesce,
     stages::{Intake, Outlet},
 };
-use convoy_tunnel::adapters::{FromTun, ToTun, ToUdp};
+use convoy_tunnel::adapters::{BatchFromTun, ToTun, ToUdp};
 use divan::{Bencher, black_box, counter::ItemsCount};
 
 use crate::{SEGMENT_PAYLOAD, SEGMENTS};
@@ -23,15 +23,16 @@ fn outbound(bencher: Bencher<'_, '_>) {
     let read = super_packet();
     let mut queue = GsoQueue::default();
     let mut flusher = Flusher::new(true);
-    let mut buffer = [0; STACK_BUFFER_BYTES];
+    let mut staging = Staging::default();
     bencher
         .counter(ItemsCount::new(SEGMENTS))
         .with_inputs(|| intake.batch(&[&read]))
         .bench_local_refs(|batch| {
             measured(|| {
-                while let Some(packet) = batch.as_mut().and_then(OutboundBatch::next) {
-                    let mut sink = ToUdp(&mut queue);
-                    here.handle_outbound(&mut FromTun(packet), NOW, &mut buffer, &mut sink);
+                let mut sink = ToUdp(&mut queue);
+                if let Some(batch) = batch {
+                    let mut packets = BatchFromTun(batch, SEGMENTS);
+                    here.handle_outbound(&mut packets, NOW, &mut staging, &mut sink);
                 }
                 flusher.flush(&mut queue, &mut NoSocket, NOW)
             })
@@ -49,24 +50,23 @@ fn inbound(bencher: Bencher<'_, '_>) {
         udp: true,
     };
     let mut outlet = Outlet::new(coalesce);
-    let mut buffer = [0; STACK_BUFFER_BYTES];
+    let mut staging = Staging::default();
     bencher
         .counter(ItemsCount::new(SEGMENTS))
         .with_inputs(|| {
             let mut batch = intake.batch(&[&read]);
             let mut datagrams = Kept::default();
-            while let Some(packet) = batch.as_mut().and_then(OutboundBatch::next) {
-                here.handle_outbound(&mut FromTun(packet), NOW, &mut buffer, &mut datagrams);
+            if let Some(batch) = &mut batch {
+                let mut packets = BatchFromTun(batch, SEGMENTS);
+                here.handle_outbound(&mut packets, NOW, &mut staging, &mut datagrams);
             }
             datagrams.0
         })
         .bench_local_refs(|datagrams| {
             measured(|| {
                 let mut batch = outlet.take();
-                for datagram in datagrams.iter() {
-                    let mut sink = ToTun(batch.as_mut());
-                    receive_into(&mut there, datagram, HERE, NOW, &mut sink);
-                }
+                let mut sink = ToTun(batch.as_mut());
+                let _ = there.handle_inbound(datagrams_from(HERE, &*datagrams), NOW, &mut sink);
                 batch.map(|batch| outlet.write(batch))
             })
         });

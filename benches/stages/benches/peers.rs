@@ -1,7 +1,7 @@
 //! What a packet costs in the state machine beside 1, 100 and 10,000 peers: all but one of them idle,
 //! or all of them busy in turn.
 
-use convoy_proto::{Node, STACK_BUFFER_BYTES};
+use convoy_proto::{Node, Staging};
 use convoy_stages::{Host, NOW, Nowhere, Packet, measured, receive, sealed, shake_hands};
 use divan::{Bencher, counter::ItemsCount};
 
@@ -15,9 +15,9 @@ const LEN: usize = 1420;
 fn outbound_to_the_only_busy_peer(bencher: Bencher<'_, '_>, peers: u32) {
     let (mut hub, _, busy) = one_busy(peers);
     let mut packet = Packet::new(busy.inner(), LEN);
-    let mut buffer = [0; STACK_BUFFER_BYTES];
+    let mut staging = Staging::default();
     each(bencher, ItemsCount::new(1u32), || {
-        hub.handle_outbound(&mut packet, NOW, &mut buffer, &mut Nowhere)
+        hub.handle_outbound(&mut Some(&mut packet), NOW, &mut staging, &mut Nowhere)
     });
 }
 
@@ -42,10 +42,11 @@ fn outbound_to_all_peers_in_turn(bencher: Bencher<'_, '_>, peers: u32) {
         .map(|n| Packet::new(Host(n).inner(), LEN))
         .collect();
     let mut turn = 0;
-    let mut buffer = [0; STACK_BUFFER_BYTES];
+    let mut staging = Staging::default();
     bencher.counter(ItemsCount::new(1u32)).bench_local(|| {
         turn = (turn + 1) % packets.len();
-        measured(|| hub.handle_outbound(&mut packets[turn], NOW, &mut buffer, &mut Nowhere));
+        let mut packet = Some(&mut packets[turn]);
+        measured(|| hub.handle_outbound(&mut packet, NOW, &mut staging, &mut Nowhere));
     });
 }
 

@@ -12,8 +12,8 @@ use std::{
 };
 
 use convoy_proto::{
-    Datagram, DatagramSink, Destination, Node, PacketSink, PaddablePacket, Planner,
-    STACK_BUFFER_BYTES, SinkFull,
+    Datagram, DatagramSink, Destination, Node, PacketSink, PaddablePacket, Planner, SinkFull,
+    Staging,
     config::{AllowedIp, AllowedIpUpdate, DeviceUpdate, PeerSnapshot, PeerUpdate, PrivateKey},
     noise::Identity,
 };
@@ -101,7 +101,7 @@ pub fn connected() -> (Node, Node) {
 /// Encrypts a packet.
 pub fn sealed(node: &mut Node, packet: &mut Packet) -> Vec<u8> {
     let mut kept = Kept::default();
-    node.handle_outbound(packet, NOW, &mut [0; STACK_BUFFER_BYTES], &mut kept);
+    node.handle_outbound(&mut Some(packet), NOW, &mut Staging::default(), &mut kept);
     kept.0.pop().unwrap_or_default()
 }
 
@@ -109,10 +109,10 @@ pub fn sealed(node: &mut Node, packet: &mut Packet) -> Vec<u8> {
 ///
 /// Hundreds a second are a load that is answered by cookies: the next attempt then succeeds.
 pub fn shake_hands((own, hub): (Host, &mut Node), spokes: &mut [(Host, Node)]) {
-    let mut buffer = [0; STACK_BUFFER_BYTES];
+    let mut staging = Staging::default();
     for n in 0..spokes.len() {
         let mut packet = Packet::new(spokes[n].0.inner(), 64);
-        hub.handle_outbound(&mut packet, NOW, &mut buffer, &mut Nowhere);
+        hub.handle_outbound(&mut Some(&mut packet), NOW, &mut staging, &mut Nowhere);
         // A tick takes no more either.
         exchange((own, hub), spokes, NOW);
     }
@@ -130,7 +130,7 @@ pub fn shake_hands((own, hub): (Host, &mut Node), spokes: &mut [(Host, Node)]) {
 
 /// Carries handshakes both ways until there are none; what was held for them confirms them.
 fn exchange((own, hub): (Host, &mut Node), spokes: &mut [(Host, Node)], now: Duration) {
-    let mut buffer = [0; STACK_BUFFER_BYTES];
+    let mut staging = Staging::default();
     while let Some(control) = hub.poll_control() {
         let to = control.destination.to;
         let Some((spoke, node)) = spokes.iter_mut().find(|(spoke, _)| spoke.outer() == to) else {
@@ -141,7 +141,7 @@ fn exchange((own, hub): (Host, &mut Node), spokes: &mut [(Host, Node)], now: Dur
             receive(hub, &answer.datagram, *spoke, now);
         }
         let mut confirmation = Kept::default();
-        hub.drain_held(now, &mut buffer, &mut confirmation);
+        hub.drain_held(now, &mut staging, &mut confirmation);
         if let Some(datagram) = confirmation.0.last() {
             receive(node, datagram, own, now);
         }
@@ -150,26 +150,22 @@ fn exchange((own, hub): (Host, &mut Node), spokes: &mut [(Host, Node)], now: Dur
 
 /// Lets `node` handle a datagram from `sender`; the packet in it is thrown away.
 pub fn receive(node: &mut Node, datagram: &[u8], sender: Host, now: Duration) {
-    let mut slot = Slot([0; STACK_BUFFER_BYTES]);
-    receive_into(node, datagram, sender, now, &mut slot);
+    let datagrams = datagrams_from(sender, [datagram]);
+    // INVARIANT: the sink is not full.
+    let _ = node.handle_inbound(datagrams, now, &mut Slot::default());
 }
 
-/// Lets `node` handle a datagram from `sender`, and `sink` have the packet in it.
-pub fn receive_into(
-    node: &mut Node,
-    datagram: &[u8],
+/// These payloads, as they are received from `sender`.
+pub fn datagrams_from<'a, T: AsRef<[u8]> + ?Sized + 'a>(
     sender: Host,
-    now: Duration,
-    sink: &mut impl PacketSink,
-) {
-    let datagram = Datagram {
-        bytes: datagram,
+    payloads: impl IntoIterator<Item = &'a T>,
+) -> impl Iterator<Item = Datagram<'a>> {
+    payloads.into_iter().map(move |payload| Datagram {
+        bytes: payload.as_ref(),
         from: sender.outer(),
         arrival: None,
         ecn: 0,
-    };
-    // INVARIANT: no sink of a bench is full.
-    let _ = node.handle_inbound(datagram, now, sink);
+    })
 }
 
 /// An IPv4 packet with room for its padding.
@@ -211,8 +207,8 @@ impl PaddablePacket for Packet {
 pub struct Nowhere;
 
 impl DatagramSink for Nowhere {
-    fn has_room(&self) -> bool {
-        true
+    fn room(&self) -> usize {
+        usize::MAX
     }
 
     fn append(&mut self, _: &Destination, datagram: &[u8]) -> Result<(), SinkFull> {
@@ -226,8 +222,8 @@ impl DatagramSink for Nowhere {
 pub struct Kept(pub Vec<Vec<u8>>);
 
 impl DatagramSink for Kept {
-    fn has_room(&self) -> bool {
-        true
+    fn room(&self) -> usize {
+        usize::MAX
     }
 
     fn append(&mut self, _: &Destination, datagram: &[u8]) -> Result<(), SinkFull> {
@@ -236,14 +232,39 @@ impl DatagramSink for Kept {
     }
 }
 
-struct Slot([u8; STACK_BUFFER_BYTES]);
+/// Throws a packet away.
+struct Slot {
+    memory: [u8; 2048],
+    reserved: Option<usize>,
+}
+
+impl Default for Slot {
+    fn default() -> Self {
+        Self {
+            memory: [0; 2048],
+            reserved: None,
+        }
+    }
+}
 
 impl PacketSink for Slot {
-    fn slot(&mut self, _: usize) -> Option<&mut [u8]> {
-        Some(&mut self.0)
+    fn reserve(&mut self, len: usize) -> bool {
+        self.reserved.replace(len).is_none()
     }
 
-    fn commit(&mut self, len: usize) {
-        black_box(&self.0[..len]);
+    fn slots(&mut self) -> impl Iterator<Item = &mut [u8]> {
+        self.reserved.map(|len| &mut self.memory[..len]).into_iter()
+    }
+
+    fn slot(&mut self, _: usize) -> Option<&mut [u8]> {
+        self.reserved.map(|len| &mut self.memory[..len])
+    }
+
+    fn commit(&mut self, _: usize, len: usize) {
+        black_box(&self.memory[..len]);
+    }
+
+    fn release(&mut self) {
+        self.reserved = None;
     }
 }

@@ -2,15 +2,18 @@
 //!
 //! 1. The first four bytes and the length determine the message type.
 //! 2. The receiver index of a data message finds its session, which must not be too old.
-//! 3. Its counter must be new: neither in the replay window nor behind it.
-//! 4. The message is decrypted straight into the sink's slot: the writer's batch.
-//! 5. It updates the peer: endpoint (roaming), timers, confirmation of a new session.
+//! 3. Its counter must be new, and the sink must have a slot for its packet: the writer's batch.
+//! 4. Up to 16 messages are decrypted together, each straight into its slot.
+//! 5. In the order of arrival, each takes its counter, and updates the peer: endpoint (roaming),
+//!    timers, confirmation of a new session.
 //! 6. The packet takes over the outer ECN mark; its source must be among the peer's allowed IPs.
 //!
 //! Handshake messages go to `handshake.rs` instead.
 
 use std::time::Duration;
 
+use arrayvec::ArrayVec;
+use convoy_aead::{Open, SLOTS};
 use convoy_datagram::Datagram;
 
 use crate::{
@@ -37,69 +40,170 @@ pub fn is_handshake(datagram: &[u8]) -> bool {
     )
 }
 
+/// The result of [`Node::handle_inbound`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "datagrams that were not handled must be offered again"]
+pub struct Handled {
+    /// Datagrams that were handled, from the first on.
+    pub datagrams: usize,
+    /// Whether the next one carries data, and the sink has no slot for it.
+    pub is_sink_full: bool,
+}
+
+/// A data message whose packet has a slot.
+struct Incoming<'a> {
+    datagram: Datagram<'a>,
+    peer: usize,
+    /// The local index of its session.
+    session: u32,
+    counter: u64,
+}
+
+/// Messages to be decrypted together.
+type Batch<'a> = ArrayVec<Incoming<'a>, SLOTS>;
+
 impl Node {
-    /// Handles one datagram.
-    ///
-    /// # Errors
-    /// [`SinkFull`] if it carries data and `sink` has no slot. Nothing has changed: call again.
-    pub fn handle_inbound(
+    /// Handles datagrams in the order of arrival, as far as `sink` has room for their packets.
+    pub fn handle_inbound<'a>(
         &mut self,
-        datagram: Datagram<'_>,
+        datagrams: impl IntoIterator<Item = Datagram<'a>>,
         now: Duration,
         sink: &mut impl PacketSink,
-    ) -> Result<(), SinkFull> {
-        let bytes = datagram.bytes;
-        let handled = match (bytes.first_chunk(), bytes.len()) {
-            _ if !self.is_up => Err(DropReason::InboundLinkDown),
-            _ if datagram.from.port() == 0 => Err(DropReason::InboundPortZero),
-            (Some([4, 0, 0, 0]), DATA_OVERHEAD..) => self.handle_data(datagram, now, sink)?,
-            _ if is_handshake(bytes) => self.handle_handshake(datagram, now),
-            _ => Err(DropReason::InboundNotWireGuard),
+    ) -> Handled {
+        let mut batch = Batch::new();
+        let mut handled = Handled {
+            datagrams: 0,
+            is_sink_full: false,
         };
-        if let Err(reason) = handled {
-            self.counters.drops.add(reason, 1);
+        for datagram in datagrams {
+            match self.take_in(datagram, now, &mut batch, sink) {
+                Ok(Ok(())) => {}
+                Ok(Err(reason)) => self.counters.drops.add(reason, 1),
+                Err(SinkFull) => {
+                    handled.is_sink_full = true;
+                    break;
+                }
+            }
+            handled.datagrams += 1;
+            if batch.is_full() {
+                self.open_batch(&mut batch, now, sink);
+            }
         }
-        Ok(())
+        self.open_batch(&mut batch, now, sink);
+        handled
     }
 
-    fn handle_data(
+    fn take_in<'a>(
         &mut self,
-        datagram: Datagram<'_>,
+        datagram: Datagram<'a>,
         now: Duration,
+        batch: &mut Batch<'a>,
         sink: &mut impl PacketSink,
     ) -> Result<Result<(), DropReason>, SinkFull> {
-        let receiver = index_at(datagram.bytes, 4);
-        let Some(&id) = self.by_index.get(&receiver) else {
-            return Ok(Err(DropReason::InboundUnknownSession));
-        };
-        let peer = &mut self.peers[id];
-        let Some(session) = peer.sessions.find(receiver) else {
-            return Ok(Err(DropReason::InboundUnknownSession));
-        };
-        let counter = counter_of(datagram.bytes);
+        let bytes = datagram.bytes;
+        match (bytes.first_chunk(), bytes.len()) {
+            _ if !self.is_up => Ok(Err(DropReason::InboundLinkDown)),
+            _ if datagram.from.port() == 0 => Ok(Err(DropReason::InboundPortZero)),
+            (Some([4, 0, 0, 0]), DATA_OVERHEAD..) => match self.find_session(datagram, now) {
+                Ok(incoming) => {
+                    let packet = bytes.len() - DATA_OVERHEAD;
+                    let is_reserved = sink.reserve(packet);
+                    is_reserved.then(|| batch.push(incoming)).ok_or(SinkFull)?;
+                    Ok(Ok(()))
+                }
+                Err(reason) => Ok(Err(reason)),
+            },
+            _ if is_handshake(bytes) => {
+                // It may change what the messages before it are decrypted with.
+                self.open_batch(batch, now, sink);
+                Ok(self.handle_handshake(datagram, now))
+            }
+            _ => Ok(Err(DropReason::InboundNotWireGuard)),
+        }
+    }
+
+    /// Finds the session of a data message, as long as it may receive this counter.
+    fn find_session<'a>(
+        &self,
+        datagram: Datagram<'a>,
+        now: Duration,
+    ) -> Result<Incoming<'a>, DropReason> {
+        let (receiver, counter) = (index_at(datagram.bytes, 4), counter_of(datagram.bytes));
+        let unknown = DropReason::InboundUnknownSession;
+        let peer = *self.by_index.get(&receiver).ok_or(unknown)?;
+        let session = self.peers[peer].sessions.get(receiver).ok_or(unknown)?;
         if !session.is_alive(now) || counter >= REJECT_AFTER_MESSAGES {
-            return Ok(Err(DropReason::InboundExpiredSession));
+            return Err(DropReason::InboundExpiredSession);
         }
-        if let Err(reason) = session.window.check(counter) {
-            return Ok(Err(reason));
+        session.window.check(counter)?;
+        Ok(Incoming {
+            datagram,
+            peer,
+            session: receiver,
+            counter,
+        })
+    }
+
+    /// Decrypts a batch, and delivers what is authentic.
+    fn open_batch(&mut self, batch: &mut Batch<'_>, now: Duration, sink: &mut impl PacketSink) {
+        if batch.is_empty() {
+            return;
         }
-        let ciphertext = &datagram.bytes[DATA_HEADER..];
-        let slot = sink.slot(ciphertext.len()).ok_or(SinkFull)?;
-        let opened = session.open(counter, ciphertext, slot);
-        let len = match opened.and_then(|len| session.window.mark(counter).map(|()| len)) {
-            Ok(len) => len,
-            Err(reason) => return Ok(Err(reason)),
-        };
+        let mut slots = ArrayVec::<_, SLOTS>::new();
+        for (incoming, slot) in batch.iter().zip(sink.slots()) {
+            let session = self.peers[incoming.peer].sessions.get(incoming.session);
+            let sealed = &incoming.datagram.bytes[DATA_HEADER..];
+            slots.extend(session.and_then(|session| {
+                Open::new(&session.opening, incoming.counter, sealed, slot).ok()
+            }));
+        }
+        // INVARIANT: no session ends before its messages are decrypted, and each slot has the length
+        // of its packet.
+        let is_whole = slots.len() == batch.len();
+        let opened = self.aead.open(&mut slots);
+        drop(slots);
+        for (n, incoming) in batch.drain(..).enumerate() {
+            let delivered = match is_whole && opened.is_authentic(n) {
+                true => self.deliver(n, &incoming, now, sink),
+                false => Err(DropReason::InboundBadTag),
+            };
+            if let Err(reason) = delivered {
+                self.counters.drops.add(reason, 1);
+            }
+        }
+        sink.release();
+    }
+
+    /// Delivers an authentic message, whose packet is in slot `n`.
+    fn deliver(
+        &mut self,
+        n: usize,
+        incoming: &Incoming<'_>,
+        now: Duration,
+        sink: &mut impl PacketSink,
+    ) -> Result<(), DropReason> {
+        let Incoming {
+            datagram,
+            peer: id,
+            session: receiver,
+            counter,
+        } = *incoming;
+        let peer = &mut self.peers[id];
+        // A message before it may have ended the session.
+        let session = peer.sessions.find(receiver);
+        let session = session.ok_or(DropReason::InboundUnknownSession)?;
+        session.window.mark(counter)?;
         if peer.record_received(&datagram, self.routes, now) {
             self.source_questions.push_back(id);
         }
-        let is_keepalive = len == 0;
+        let packet = sink.slot(n).unwrap_or_default();
+        let is_keepalive = packet.is_empty();
         let admitted = match is_keepalive {
             true => Ok(None),
-            false => self.admit(id, &mut slot[..len], datagram.ecn).map(Some),
+            false => self.admit(id, packet, datagram.ecn).map(Some),
         };
         if let Ok(Some(len)) = admitted {
-            sink.commit(len);
+            sink.commit(n, len);
             let peer = &mut self.peers[id];
             peer.rx_packets += 1;
             self.counters.inbound_packets += 1;
@@ -109,7 +213,7 @@ impl Node {
             self.peers[id].timers.data_received(now);
         }
         self.after_receiving(id, receiver, now);
-        Ok(admitted.map(|_| ()))
+        admitted.map(|_| ())
     }
 
     /// Checks whether a decrypted packet may enter; returns its length without padding.

@@ -4,9 +4,9 @@
 //!
 //! 1. [`Node::apply`] for a changed configuration (made by a [`Planner`] on another thread).
 //! 2. [`Node::handle_timeout`] if [`Node::poll_timeout`] has passed.
-//! 3. [`Node::handle_inbound`] for each datagram; packets come out through [`PacketSink`].
-//! 4. [`Node::drain_held`], then [`Node::handle_outbound`] for each packet from the TUN;
-//!    datagrams come out through [`DatagramSink`].
+//! 3. [`Node::handle_inbound`] for received datagrams; packets come out through [`PacketSink`].
+//! 4. [`Node::drain_held`], then [`Node::handle_outbound`] for packets from the TUN; datagrams come out
+//!    through [`DatagramSink`].
 //! 5. [`Node::poll_source_question`] until it is empty: questions about routes.
 //! 6. [`Node::poll_reply`] until it is empty: packets that the node itself sends to the TUN.
 //! 7. [`Node::poll_control`] until it is empty: handshakes, cookies and keepalives, to be sent ahead
@@ -46,6 +46,7 @@ mod return_route;
 mod seams;
 mod session;
 mod sessions;
+mod staging;
 mod sticky;
 mod tai64n;
 mod timeout;
@@ -56,10 +57,11 @@ mod wipe;
 pub use control::{CONTROL_QUEUE_BYTES, ControlDatagram};
 pub use convoy_datagram::{Arrival, Datagram, Destination};
 pub use held::HELD_BYTES;
+pub use inbound::Handled;
 pub use node::Node;
-pub use outbound::STACK_BUFFER_BYTES;
 pub use plan::{Plan, Planner};
-pub use seams::{DatagramSink, PacketSink, PaddablePacket, SinkFull};
+pub use seams::{DatagramSink, PacketSink, PacketSource, PaddablePacket, SinkFull};
+pub use staging::Staging;
 pub use sticky::SourceQuestion;
 pub use wipe::leave_no_trace;
 

@@ -6,6 +6,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use convoy_aead::Aead;
 use slab::Slab;
 
 use crate::{
@@ -40,6 +41,8 @@ pub(crate) type ByIndex = rustc_hash::FxHashMap<u32, usize>;
 /// The state machine of one interface.
 #[derive(Debug)]
 pub struct Node {
+    /// Seals and opens data messages.
+    pub(crate) aead: Aead,
     pub(crate) identity: Option<Box<Identity>>,
     pub(crate) peers: Slab<Peer>,
     pub(crate) by_key: HashMap<PublicKey, usize>,
@@ -72,7 +75,16 @@ pub struct Node {
 
 impl Default for Node {
     fn default() -> Self {
+        Self::new(Aead::ring())
+    }
+}
+
+impl Node {
+    /// A node without keys and peers, whose link is up.
+    #[must_use]
+    pub fn new(aead: Aead) -> Self {
         Self {
+            aead,
             identity: None,
             peers: Slab::new(),
             by_key: HashMap::new(),
@@ -114,6 +126,12 @@ impl Node {
     /// An earlier one than before is ignored, since peers would take the handshakes for replays.
     pub fn set_wall_clock(&mut self, boot: Duration) {
         self.wall_clock = self.wall_clock.max(boot);
+    }
+
+    /// What seals and opens data messages.
+    #[must_use]
+    pub fn aead(&self) -> Aead {
+        self.aead
     }
 
     /// Sets the interface's MTU in bytes: padding never exceeds it.

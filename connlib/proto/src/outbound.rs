@@ -2,8 +2,8 @@
 //!
 //! 1. The destination address selects the peer (allowed IPs).
 //! 2. Without a session, the packet is held and a handshake begins.
-//! 3. The packet is padded, takes a counter, and is encrypted into the caller's stack buffer.
-//! 4. The datagram is appended to the sink: the GSO queue.
+//! 3. The packet is padded, takes a counter, and is copied to a slot of the caller's stack buffer.
+//! 4. Up to 16 packets are sealed together, each in its slot, and appended to the sink: the GSO queue.
 //! 5. The peer's timers are updated; if the session is old, a new handshake begins.
 
 use std::time::Duration;
@@ -14,25 +14,45 @@ use crate::{
     messages::DATA_OVERHEAD,
     node::Node,
     packet,
-    seams::{DatagramSink, PaddablePacket},
+    seams::{DatagramSink, PacketSource, PaddablePacket},
+    staging::{Outgoing, Staging},
     timers::jitter,
 };
-
-/// Size of the stack buffer that ordinary packets are encrypted into, in bytes.
-pub const STACK_BUFFER_BYTES: usize = 2048;
 
 /// Plaintext is padded to a multiple of this many bytes (WireGuard paper, §5.4.6).
 const PADDING_MULTIPLE: usize = 16;
 
 impl Node {
-    /// Handles one packet from the TUN; call only while `sink` has room.
-    ///
-    /// `buffer` is scratch: the caller's stack buffer.
+    /// Handles packets from the TUN, while `sink` has room for what becomes of them.
     pub fn handle_outbound(
+        &mut self,
+        packets: &mut impl PacketSource,
+        now: Duration,
+        staging: &mut Staging,
+        sink: &mut impl DatagramSink,
+    ) {
+        while self.makes_room(staging, sink)
+            && let Some(mut packet) = packets.next()
+        {
+            self.handle_packet(&mut packet, now, staging, sink);
+        }
+        self.seal_staged(staging, sink);
+    }
+
+    /// Seals what is staged if no other packet could be; returns whether one can be now.
+    fn makes_room(&mut self, staging: &mut Staging, sink: &mut impl DatagramSink) -> bool {
+        if staging.has_room(sink) {
+            return true;
+        }
+        self.seal_staged(staging, sink);
+        staging.has_room(sink)
+    }
+
+    fn handle_packet(
         &mut self,
         packet: &mut impl PaddablePacket,
         now: Duration,
-        buffer: &mut [u8; STACK_BUFFER_BYTES],
+        staging: &mut Staging,
         sink: &mut impl DatagramSink,
     ) {
         if !self.is_up {
@@ -56,8 +76,9 @@ impl Node {
         }
         // A packet must not overtake those that are held.
         if peer.held.is_empty() {
-            self.send(id, packet, longest, now, buffer, sink);
+            self.send(id, packet, longest, now, staging, sink);
         } else {
+            self.seal_staged(staging, sink);
             self.hold(id, packet.bytes(), now);
         }
     }
@@ -72,12 +93,17 @@ impl Node {
     pub fn drain_held(
         &mut self,
         now: Duration,
-        buffer: &mut [u8; STACK_BUFFER_BYTES],
+        staging: &mut Staging,
         sink: &mut impl DatagramSink,
     ) {
+        self.stage_held(now, staging, sink);
+        self.seal_staged(staging, sink);
+    }
+
+    fn stage_held(&mut self, now: Duration, staging: &mut Staging, sink: &mut impl DatagramSink) {
         while let Some(&id) = self.ready.front() {
             while self.peers[id].can_send(now) {
-                if !sink.has_room() {
+                if !self.makes_room(staging, sink) {
                     return;
                 }
                 let Some(mut packet) = self.peers[id].held.pop_front() else {
@@ -85,7 +111,7 @@ impl Node {
                 };
                 self.held_bytes -= packet.cost();
                 let longest = self.peers[id].max_datagram(now) - DATA_OVERHEAD;
-                self.send(id, &mut packet, longest, now, buffer, sink);
+                self.send(id, &mut packet, longest, now, staging, sink);
             }
             self.ready.pop_front();
         }
@@ -111,7 +137,7 @@ impl Node {
         packet: &mut impl PaddablePacket,
         longest: usize,
         now: Duration,
-        buffer: &mut [u8; STACK_BUFFER_BYTES],
+        staging: &mut Staging,
         sink: &mut impl DatagramSink,
     ) {
         let peer = &mut self.peers[id];
@@ -119,24 +145,26 @@ impl Node {
             return self.counters.drops.add(DropReason::OutboundNoEndpoint, 1);
         };
         let Some(session) = peer.sessions.sending(now) else {
+            self.seal_staged(staging, sink);
             return self.hold(id, packet.bytes(), now);
         };
-        let len = packet.bytes().len();
+        let packet_len = packet.bytes().len();
         let destination = endpoint.destination(packet::ecn(packet.bytes()));
-        let padded = packet.padded(padded_len(len, longest.min(self.mtu.into())));
-        let buffer = sealing_buffer(buffer, &mut self.jumbo, padded.len());
-        let counter = session.reserve();
-        let Some(datagram) = session.seal(counter, padded, buffer) else {
-            return self.counters.drops.add(DropReason::OutboundTooBig, 1);
+        let padded = packet.padded(padded_len(packet_len, longest.min(self.mtu.into())));
+        let outgoing = Outgoing {
+            peer: id,
+            destination,
+            packet_len,
+            padded,
         };
-        let is_old = session.wants_rekey(now);
-        if sink.append(&destination, datagram).is_err() {
-            return self.counters.drops.add(DropReason::OutboundQueueFull, 1);
+        if Staging::fits(padded.len()) {
+            staging.stage(&outgoing, session);
+        } else {
+            self.seal_staged(staging, sink);
+            self.seal_alone(&outgoing, now, sink);
         }
-        peer.tx_bytes += datagram.len() as u64;
-        peer.tx_packets += 1;
-        self.counters.outbound_bytes += len as u64;
-        self.counters.outbound_packets += 1;
+        let peer = &mut self.peers[id];
+        let is_old = peer.sessions.current().is_some_and(|s| s.wants_rekey(now));
         peer.timers.data_sent(now, jitter);
         self.deadlines.arm(id, &mut peer.timers);
         self.check_source(id, now);
@@ -144,22 +172,24 @@ impl Node {
             self.initiate(id, now, false);
         }
     }
-}
 
-/// The stack buffer; for jumbo packets a buffer that is kept for reuse.
-fn sealing_buffer<'a>(
-    stack: &'a mut [u8; STACK_BUFFER_BYTES],
-    jumbo: &'a mut Vec<u8>,
-    padded: usize,
-) -> &'a mut [u8] {
-    let needed = padded + DATA_OVERHEAD;
-    if needed <= STACK_BUFFER_BYTES {
-        return stack;
+    /// Seals a jumbo packet, in a buffer that is kept for reuse, and appends it to `sink`.
+    fn seal_alone(&mut self, outgoing: &Outgoing<'_>, now: Duration, sink: &mut impl DatagramSink) {
+        let Outgoing { peer, padded, .. } = *outgoing;
+        let Some(session) = self.peers[peer].sessions.sending(now) else {
+            return;
+        };
+        let needed = padded.len() + DATA_OVERHEAD;
+        if self.jumbo.len() < needed {
+            self.jumbo.resize(needed, 0);
+        }
+        let counter = session.reserve();
+        let sealed = session.seal(&self.aead, counter, padded, &mut self.jumbo);
+        match sealed.map(|datagram| sink.append(&outgoing.destination, datagram)) {
+            Some(Ok(())) => self.count_sent(peer, outgoing.packet_len, needed),
+            _ => self.counters.drops.add(DropReason::OutboundQueueFull, 1),
+        }
     }
-    if jumbo.len() < needed {
-        jumbo.resize(needed, 0);
-    }
-    jumbo
 }
 
 /// The length of a packet with its padding: a multiple of 16, but at most the MTU.

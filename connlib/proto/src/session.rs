@@ -1,16 +1,15 @@
 //! One session: its two keys, counters and age (paper §5.4.6, §6.2).
 //!
 //! Sealing is two steps, so that a batch can be sealed together: [`Session::reserve`] takes a counter,
-//! which is never used again, and [`Session::seal`] encrypts with it. Opening is three:
-//! [`ReplayWindow::check`], [`Session::open`] and [`ReplayWindow::mark`].
+//! which is never used again, and the key encrypts with it. Opening is three: [`ReplayWindow::check`],
+//! the key decrypts, and [`ReplayWindow::mark`].
 
 use std::time::Duration;
 
-use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
+use convoy_aead::{Aead, Key, Seal};
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
 use crate::{
-    counters::DropReason,
     messages::{DATA_HEADER, DATA_OVERHEAD},
     replay_window::ReplayWindow,
 };
@@ -42,10 +41,10 @@ pub(crate) struct Session {
     pub(crate) is_initiator: bool,
     /// Whether the preshared key has changed since the handshake.
     pub(crate) is_former: bool,
-    sealing: LessSafeKey,
+    pub(crate) sealing: Key,
     /// The next message's counter.
     next: u64,
-    opening: LessSafeKey,
+    pub(crate) opening: Key,
     pub(crate) window: ReplayWindow,
 }
 
@@ -62,18 +61,18 @@ impl Session {
         keys: &SessionKeys,
         is_initiator: bool,
         now: Duration,
-    ) -> Option<Box<Self>> {
-        Some(Box::new(Self {
+    ) -> Box<Self> {
+        Box::new(Self {
             local,
             remote,
             established: now,
             is_initiator,
             is_former: false,
-            sealing: key(&keys.sealing)?,
+            sealing: Key::new(&keys.sealing),
             next: 0,
-            opening: key(&keys.opening)?,
+            opening: Key::new(&keys.opening),
             window: ReplayWindow::default(),
-        }))
+        })
     }
 
     pub(crate) fn is_alive(&self, now: Duration) -> bool {
@@ -102,44 +101,37 @@ impl Session {
         counter
     }
 
-    /// Encrypts `packet` into `buffer` with a counter that was reserved for it.
+    /// Writes the header of the data message with this counter to the start of `datagram`.
+    pub(crate) fn write_header(&self, counter: u64, datagram: &mut [u8]) {
+        datagram[..4].copy_from_slice(&[4, 0, 0, 0]);
+        datagram[4..8].copy_from_slice(&self.remote.to_le_bytes());
+        datagram[8..DATA_HEADER].copy_from_slice(&counter.to_le_bytes());
+    }
+
+    /// Encrypts `packet` alone into `buffer` with a counter that was reserved for it.
     ///
     /// `None` if `buffer` is not [`DATA_OVERHEAD`] bytes longer.
     pub(crate) fn seal<'a>(
         &self,
+        aead: &Aead,
         counter: u64,
         packet: &[u8],
         buffer: &'a mut [u8],
     ) -> Option<&'a [u8]> {
         let datagram = buffer.get_mut(..packet.len() + DATA_OVERHEAD)?;
-        let (header, sealed) = datagram.split_at_mut(DATA_HEADER);
-        header[..4].copy_from_slice(&[4, 0, 0, 0]);
-        header[4..8].copy_from_slice(&self.remote.to_le_bytes());
-        header[8..].copy_from_slice(&counter.to_le_bytes());
-        let (text, tag) = sealed.split_at_mut(packet.len());
-        text.copy_from_slice(packet);
-        let sealing = self
-            .sealing
-            .seal_in_place_separate_tag(nonce(counter), Aad::empty(), text);
-        tag.copy_from_slice(sealing.ok()?.as_ref());
+        self.write_header(counter, datagram);
+        let sealed = &mut datagram[DATA_HEADER..];
+        aead.seal(&mut [Seal::new(&self.sealing, counter, packet, sealed).ok()?]);
         Some(datagram)
     }
 
-    /// Decrypts `ciphertext` into `slot`, which is at least as long; returns the length of the plaintext.
-    pub(crate) fn open(
-        &self,
-        counter: u64,
-        ciphertext: &[u8],
-        slot: &mut [u8],
-    ) -> Result<usize, DropReason> {
-        let text = &mut slot[..ciphertext.len()];
-        text.copy_from_slice(ciphertext);
-        let opened = self
-            .opening
-            .open_in_place(nonce(counter), Aad::empty(), text);
-        opened
-            .map(|plaintext| plaintext.len())
-            .map_err(|_| DropReason::InboundBadTag)
+    /// Decrypts one message into `slot`; returns the length of its packet if it is authentic.
+    #[cfg(test)]
+    pub(crate) fn open(&self, counter: u64, ciphertext: &[u8], slot: &mut [u8]) -> Option<usize> {
+        let len = ciphertext.len() - convoy_aead::TAG;
+        let open = convoy_aead::Open::new(&self.opening, counter, ciphertext, &mut slot[..len]);
+        let opened = Aead::ring().open(&mut [open.ok()?]);
+        opened.is_authentic(0).then_some(len)
     }
 
     /// Pretends that this many messages were sent.
@@ -149,18 +141,6 @@ impl Session {
     }
 }
 
-fn key(bytes: &[u8; 32]) -> Option<LessSafeKey> {
-    let key = UnboundKey::new(&CHACHA20_POLY1305, bytes).ok()?;
-    Some(LessSafeKey::new(key))
-}
-
-/// Four zero bytes, then the counter.
-fn nonce(counter: u64) -> Nonce {
-    let mut nonce = [0; 12];
-    nonce[4..].copy_from_slice(&counter.to_le_bytes());
-    Nonce::assume_unique_for_key(nonce)
-}
-
 /// A session whose two keys are the same: it opens what it seals.
 #[cfg(test)]
 pub(crate) fn looped(local: u32, is_initiator: bool, now: Duration) -> Box<Session> {
@@ -168,7 +148,7 @@ pub(crate) fn looped(local: u32, is_initiator: bool, now: Duration) -> Box<Sessi
         sealing: [7; 32],
         opening: [7; 32],
     };
-    Session::new((local, local), &keys, is_initiator, now).expect("keys of 32 bytes")
+    Session::new((local, local), &keys, is_initiator, now)
 }
 
 #[cfg(test)]
@@ -205,13 +185,14 @@ mod tests {
         let mut buffer = [0; 64];
         let (mut slot, mut seen) = ([0; 64], Vec::new());
         for counter in reserved.into_iter().rev() {
-            let sealed = session.seal(counter, &[9; 16], &mut buffer).unwrap();
+            let sealed = session.seal(&Aead::ring(), counter, &[9; 16], &mut buffer);
+            let sealed = sealed.unwrap();
             assert_eq!(sealed[..8], [4, 0, 0, 0, 1, 0, 0, 0]);
             assert_eq!(sealed[8..16], counter.to_le_bytes());
-            assert_eq!(session.open(counter, &sealed[16..], &mut slot), Ok(16));
+            assert_eq!(session.open(counter, &sealed[16..], &mut slot), Some(16));
             assert_eq!(slot[..16], [9; 16]);
             let other = session.open(counter + 1, &sealed[16..], &mut slot);
-            assert_eq!(other, Err(DropReason::InboundBadTag));
+            assert_eq!(other, None);
             seen.push(sealed.to_vec());
         }
         seen.dedup();
@@ -221,6 +202,6 @@ mod tests {
     #[test]
     fn a_buffer_that_is_too_short_is_refused() {
         let session = looped(1, true, T0);
-        assert_eq!(session.seal(0, &[0; 33], &mut [0; 64]), None);
+        assert_eq!(session.seal(&Aead::ring(), 0, &[0; 33], &mut [0; 64]), None);
     }
 }

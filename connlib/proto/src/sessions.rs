@@ -43,6 +43,15 @@ impl Sessions {
         slot.as_deref_mut().filter(|s| s.local == local)
     }
 
+    /// The session that the peer addresses by `local`, to seal or open in.
+    pub(crate) fn get(&self, local: u32) -> Option<&Session> {
+        let all = [&self.current, &self.next, &self.previous];
+        all.into_iter()
+            .flatten()
+            .map(|s| &**s)
+            .find(|s| s.local == local)
+    }
+
     /// Adds the session of a handshake that this side began, and makes it the current one.
     pub(crate) fn complete(&mut self, session: Box<Session>) -> Ended {
         let current = self.current.replace(session);

@@ -62,7 +62,7 @@ impl Node {
         };
         let mut buffer = [0; DATA_OVERHEAD];
         let counter = session.reserve();
-        let Some(keepalive) = session.seal(counter, &[], &mut buffer) else {
+        let Some(keepalive) = session.seal(&self.aead, counter, &[], &mut buffer) else {
             return;
         };
         let is_old = session.wants_rekey(now);

@@ -1,8 +1,8 @@
 //! Fills the state machine's seams with the TUN's batches and the GSO queue.
 
 use convoy_gso::{GsoQueue, NotAppended};
-use convoy_proto::{DatagramSink, Destination, PacketSink, PaddablePacket, SinkFull};
-use convoy_tun::{InboundBatch, OutboundPacket};
+use convoy_proto::{DatagramSink, Destination, PacketSink, PacketSource, PaddablePacket, SinkFull};
+use convoy_tun::{InboundBatch, OutboundBatch, OutboundPacket};
 
 /// A packet that lies in the TUN reader's batch.
 #[derive(Debug)]
@@ -20,14 +20,31 @@ impl PaddablePacket for FromTun<'_> {
     }
 }
 
+/// A batch from the TUN reader, as far as the number allows.
+#[derive(Debug)]
+pub struct BatchFromTun<'a>(pub &'a mut OutboundBatch, pub usize);
+
+impl PacketSource for BatchFromTun<'_> {
+    type Packet<'p>
+        = FromTun<'p>
+    where
+        Self: 'p;
+
+    #[inline]
+    fn next(&mut self) -> Option<FromTun<'_>> {
+        self.1 = self.1.checked_sub(1)?;
+        self.0.next().map(FromTun)
+    }
+}
+
 /// The queue that is flushed at the end of the tick.
 #[derive(Debug)]
 pub struct ToUdp<'a>(pub &'a mut GsoQueue);
 
 impl DatagramSink for ToUdp<'_> {
     #[inline]
-    fn has_room(&self) -> bool {
-        self.0.has_room()
+    fn room(&self) -> usize {
+        self.0.room()
     }
 
     #[inline]
@@ -43,14 +60,31 @@ pub struct ToTun<'a>(pub Option<&'a mut InboundBatch>);
 
 impl PacketSink for ToTun<'_> {
     #[inline]
-    fn slot(&mut self, len: usize) -> Option<&mut [u8]> {
-        self.0.as_mut()?.slot(len)
+    fn reserve(&mut self, len: usize) -> bool {
+        self.0.as_mut().is_some_and(|batch| batch.reserve(len))
     }
 
     #[inline]
-    fn commit(&mut self, len: usize) {
+    fn slots(&mut self) -> impl Iterator<Item = &mut [u8]> {
+        self.0.iter_mut().flat_map(|batch| batch.slots())
+    }
+
+    #[inline]
+    fn slot(&mut self, n: usize) -> Option<&mut [u8]> {
+        self.0.as_mut()?.reserved(n)
+    }
+
+    #[inline]
+    fn commit(&mut self, n: usize, len: usize) {
         if let Some(batch) = &mut self.0 {
-            batch.commit(len);
+            batch.commit_reserved(n, len);
+        }
+    }
+
+    #[inline]
+    fn release(&mut self) {
+        if let Some(batch) = &mut self.0 {
+            batch.release();
         }
     }
 }

@@ -6,6 +6,7 @@
 
 use std::{io, time::Duration};
 
+use convoy_aead::Aead;
 use convoy_gso::{UdpSockets, udp::Family};
 use convoy_proto::{Arrival, Node};
 use convoy_tun::{Reader, Writer};
@@ -63,6 +64,7 @@ pub(crate) struct Parts {
     /// None if the link is down.
     pub(crate) sockets: Option<UdpSockets>,
     pub(crate) port: u16,
+    pub(crate) aead: Aead,
     pub(crate) segmentation: bool,
     pub(crate) batch: usize,
     pub(crate) metrics: Metrics,
@@ -71,7 +73,7 @@ pub(crate) struct Parts {
 
 impl EventLoop {
     pub(crate) fn new(parts: Parts) -> io::Result<Self> {
-        let mut node = Node::default();
+        let mut node = Node::new(parts.aead);
         node.set_wall_clock(clock::wall_clock_of_boot());
         node.set_link(parts.sockets.is_some(), Duration::ZERO);
         Ok(Self {

@@ -1,5 +1,7 @@
 //! How the data path is to run.
 
+use convoy_aead::Aead;
+
 /// Whether a kernel feature is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Switch {
@@ -19,6 +21,8 @@ pub struct Options {
     pub gso: Switch,
     /// UDP receive offload.
     pub udp_gro: Switch,
+    /// Seals and opens packets.
+    pub aead: Aead,
     /// Packets in one batch: 1..=50.
     pub batch: usize,
     /// Whether the link is up from the start, without a call of
@@ -31,6 +35,7 @@ impl Default for Options {
         Self {
             gso: Switch::Auto,
             udp_gro: Switch::Auto,
+            aead: Aead::ring(),
             batch: convoy_tun::MAX_BATCH_PACKETS,
             is_up: true,
         }

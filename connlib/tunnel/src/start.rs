@@ -67,6 +67,7 @@ fn event_loop(
         // Without a link they were opened only to see what the kernel has.
         sockets: options.is_up.then_some(sockets),
         port,
+        aead: options.aead,
         segmentation: supported && options.gso != Switch::Off,
         batch: options.batch.clamp(1, convoy_tun::MAX_BATCH_PACKETS),
         metrics,

@@ -3,6 +3,7 @@
 use std::str::FromStr;
 
 use clap::{Args, Parser, Subcommand, ValueEnum, builder::FalseyValueParser};
+use convoy_aead::Aead;
 use convoy_tun::OffloadRequest;
 
 #[cfg(feature = "measure")]
@@ -93,6 +94,11 @@ pub(crate) struct DaemonArgs {
     #[arg(value_name = "WHEN", value_enum, default_value_t = Switch::Auto)]
     pub(crate) udp_gro: Switch,
 
+    /// Seal and open packets sixteen at a time, or one by one with ring
+    #[arg(long, env = "CONVOY_AEAD", hide_env_values = true)]
+    #[arg(value_name = "WHICH", value_enum, default_value_t = AeadChoice::Ring)]
+    pub(crate) aead: AeadChoice,
+
     /// Most packets in one batch, 1 to 50
     #[arg(long, env = "CONVOY_BATCH", hide_env_values = true)]
     #[arg(value_name = "PACKETS", default_value_t = 50)]
@@ -115,6 +121,15 @@ pub(crate) struct StatsArgs {
     /// Print one line of JSON instead of text
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// What seals and opens packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AeadChoice {
+    /// AVX-512 where the CPU has it, else ring
+    Auto,
+    /// ring
+    Ring,
 }
 
 /// Whether to use a kernel feature.
@@ -168,6 +183,15 @@ impl From<Switch> for convoy_tunnel::Switch {
             Switch::Auto => Self::Auto,
             Switch::On => Self::On,
             Switch::Off => Self::Off,
+        }
+    }
+}
+
+impl From<AeadChoice> for Aead {
+    fn from(choice: AeadChoice) -> Self {
+        match choice {
+            AeadChoice::Auto => Self::auto(),
+            AeadChoice::Ring => Self::ring(),
         }
     }
 }

@@ -8,10 +8,11 @@ use std::{
 };
 
 use anyhow::{Context, bail};
+use convoy_aead::Aead;
 use convoy_tun::{Device, OpenError};
 use convoy_tunnel::{Exit, Options, Tunnel};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tracing::{error, info, warn};
+use tracing::{debug, error, info, warn};
 
 use crate::{
     background::{self, Parent},
@@ -140,9 +141,18 @@ async fn serve(
     let interface = resources.interface;
     let device = resources.device;
     let mut interrupted = Interrupted::new()?;
+    let aead = Aead::from(args.aead);
+    match aead.why_ring() {
+        Some(reason) => debug!(%reason, "Packets are sealed one by one with ring"),
+        None => debug!(
+            implementation = aead.implementation(),
+            "Packets are sealed in batches"
+        ),
+    }
     let options = Options {
         gso: args.gso.into(),
         udp_gro: args.udp_gro.into(),
+        aead,
         batch: args.batch.into(),
         is_up: false,
     };

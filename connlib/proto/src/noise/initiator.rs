@@ -66,7 +66,7 @@ impl Initiation {
             read.ok()?;
             let (sealing, opening) = noise.dangerously_get_raw_split();
             let keys = SessionKeys { sealing, opening };
-            Session::new((*local, remote), &keys, true, now)
+            Some(Session::new((*local, remote), &keys, true, now))
         })
     }
 }

@@ -66,7 +66,7 @@ impl Claim {
             noise.write_message(&[], &mut message[12..60]).ok()?;
             let (opening, sealing) = noise.dangerously_get_raw_split();
             let keys = SessionKeys { sealing, opening };
-            Session::new((local, remote), &keys, false, now)
+            Some(Session::new((local, remote), &keys, false, now))
         })
     }
 }

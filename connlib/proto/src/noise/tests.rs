@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use convoy_aead::Aead;
 use zeroize::Zeroizing;
 
 use super::{Claim, Identity, Initiation, PeerKeys};
@@ -53,8 +54,8 @@ impl Side {
 
 fn carry(from: &Session, to: &Session) -> bool {
     let (mut buffer, mut slot) = ([0; 64], [0; 64]);
-    let sealed = from.seal(0, &[9; 16], &mut buffer).unwrap();
-    sealed[4..8] == to.local.to_le_bytes() && to.open(0, &sealed[16..], &mut slot) == Ok(16)
+    let sealed = from.seal(&Aead::ring(), 0, &[9; 16], &mut buffer).unwrap();
+    sealed[4..8] == to.local.to_le_bytes() && to.open(0, &sealed[16..], &mut slot) == Some(16)
 }
 
 #[test]

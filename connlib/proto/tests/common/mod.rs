@@ -8,9 +8,10 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use convoy_aead::Aead;
 use convoy_proto::{
-    Arrival, Datagram, DatagramSink, Destination, Node, PacketSink, PaddablePacket, Planner,
-    STACK_BUFFER_BYTES, SinkFull,
+    Arrival, Datagram, DatagramSink, Destination, Node, PacketSink, PacketSource, PaddablePacket,
+    Planner, SinkFull, Staging,
     config::{
         AllowedIp, AllowedIpUpdate, DeviceUpdate, PeerUpdate, PresharedKey, PrivateKey, PublicKey,
         Snapshot,
@@ -117,8 +118,12 @@ impl Pair {
 
 impl Host {
     pub fn new(n: u8) -> Self {
+        Self::with(n, Aead::auto())
+    }
+
+    pub fn with(n: u8, aead: Aead) -> Self {
         let mut host = Self {
-            node: Node::default(),
+            node: Node::new(aead),
             planner: Planner::default(),
             address: ([192, 0, 2, n], 51820).into(),
             inner: [10, 0, 0, n].into(),
@@ -167,10 +172,40 @@ impl Host {
     }
 
     pub fn send_from(&mut self, packet: &mut impl PaddablePacket, now: Duration) {
-        let mut buffer = [0; STACK_BUFFER_BYTES];
+        let mut sink = WireSink(&mut self.wire);
+        let mut staging = Staging::default();
+        self.node
+            .handle_outbound(&mut Some(packet), now, &mut staging, &mut sink);
+    }
+
+    /// Sends all packets in one call, to a sink that has room for all.
+    pub fn send_all(&mut self, packets: &[Vec<u8>], now: Duration) {
+        let mut packets = Burst(packets.iter().map(|p| TestPacket::new(p)).collect());
         let mut sink = WireSink(&mut self.wire);
         self.node
-            .handle_outbound(packet, now, &mut buffer, &mut sink);
+            .handle_outbound(&mut packets, now, &mut Staging::default(), &mut sink);
+    }
+
+    /// Receives datagrams in one call; returns the number of those that were handled.
+    pub fn receive_all(&mut self, all: &[Vec<u8>], from: SocketAddr, now: Duration) -> usize {
+        let arrival = Some(Arrival {
+            address: self.address.ip(),
+            interface: 2,
+        });
+        let datagrams = all.iter().map(|bytes| Datagram {
+            bytes,
+            from,
+            arrival,
+            ecn: 0,
+        });
+        let mut sink = Delivered {
+            packets: &mut self.delivered,
+            slots: &mut self.slots,
+            reserved: Vec::new(),
+        };
+        let handled = self.node.handle_inbound(datagrams, now, &mut sink);
+        assert_eq!(handled.is_sink_full, handled.datagrams < all.len());
+        handled.datagrams
     }
 
     pub fn receive(&mut self, datagram: &[u8], from: SocketAddr, now: Duration) {
@@ -190,9 +225,10 @@ impl Host {
         let mut sink = Delivered {
             packets: &mut self.delivered,
             slots: &mut self.slots,
-            slot: Vec::new(),
+            reserved: Vec::new(),
         };
-        self.node.handle_inbound(datagram, now, &mut sink)
+        let handled = self.node.handle_inbound([datagram], now, &mut sink);
+        (handled.datagrams == 1).then_some(()).ok_or(SinkFull)
     }
 
     pub fn tick(&mut self, now: Duration) {
@@ -201,9 +237,9 @@ impl Host {
 
     /// Everything that the host sends, in order.
     pub fn take_wire(&mut self, now: Duration) -> Vec<Vec<u8>> {
-        let mut buffer = [0; STACK_BUFFER_BYTES];
         let mut sink = WireSink(&mut self.wire);
-        self.node.drain_held(now, &mut buffer, &mut sink);
+        self.node
+            .drain_held(now, &mut Staging::default(), &mut sink);
         let mut sent: Vec<_> = std::iter::from_fn(|| self.node.poll_control())
             .map(|control| control.datagram.to_vec())
             .collect();
@@ -275,11 +311,22 @@ impl PaddablePacket for TestPacket {
     }
 }
 
+/// Packets for one call.
+pub struct Burst(pub VecDeque<TestPacket>);
+
+impl PacketSource for Burst {
+    type Packet<'a> = TestPacket;
+
+    fn next(&mut self) -> Option<TestPacket> {
+        self.0.pop_front()
+    }
+}
+
 struct WireSink<'a>(&'a mut VecDeque<Vec<u8>>);
 
 impl DatagramSink for WireSink<'_> {
-    fn has_room(&self) -> bool {
-        true
+    fn room(&self) -> usize {
+        usize::MAX
     }
 
     fn append(&mut self, _: &Destination, datagram: &[u8]) -> Result<(), SinkFull> {
@@ -291,17 +338,32 @@ impl DatagramSink for WireSink<'_> {
 struct Delivered<'a> {
     packets: &'a mut Vec<Vec<u8>>,
     slots: &'a mut usize,
-    slot: Vec<u8>,
+    reserved: Vec<Vec<u8>>,
 }
 
 impl PacketSink for Delivered<'_> {
-    fn slot(&mut self, len: usize) -> Option<&mut [u8]> {
-        *self.slots = self.slots.checked_sub(1)?;
-        self.slot = vec![0; len];
-        Some(&mut self.slot)
+    fn reserve(&mut self, len: usize) -> bool {
+        let left = self.slots.checked_sub(1);
+        if let Some(left) = left {
+            *self.slots = left;
+            self.reserved.push(vec![0; len]);
+        }
+        left.is_some()
     }
 
-    fn commit(&mut self, len: usize) {
-        self.packets.push(self.slot[..len].to_vec());
+    fn slots(&mut self) -> impl Iterator<Item = &mut [u8]> {
+        self.reserved.iter_mut().map(Vec::as_mut_slice)
+    }
+
+    fn slot(&mut self, n: usize) -> Option<&mut [u8]> {
+        self.reserved.get_mut(n).map(Vec::as_mut_slice)
+    }
+
+    fn commit(&mut self, n: usize, len: usize) {
+        self.packets.push(self.reserved[n][..len].to_vec());
+    }
+
+    fn release(&mut self) {
+        self.reserved.clear();
     }
 }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use convoy_proto::{
-    DatagramSink, Destination, STACK_BUFFER_BYTES, SinkFull,
+    DatagramSink, Destination, SinkFull, Staging,
     config::{PeerUpdate, PresharedKey},
     counters::DropReason,
 };
@@ -94,9 +94,9 @@ impl World {
         let packet = ipv4(end.host.inner, to, &number.to_be_bytes());
         let mut sink = Wire(Vec::new());
         let mut packet = TestPacket::new(&packet);
-        let mut buffer = [0; STACK_BUFFER_BYTES];
+        let mut staging = Staging::default();
         let node = &mut end.host.node;
-        node.handle_outbound(&mut packet, now, &mut buffer, &mut sink);
+        node.handle_outbound(&mut Some(&mut packet), now, &mut staging, &mut sink);
         self.launch(other, sink.0);
     }
 
@@ -106,7 +106,7 @@ impl World {
             for end in 0..2 {
                 let node = &mut self.ends[end].host.node;
                 let mut sink = Wire(Vec::new());
-                node.drain_held(self.now, &mut [0; STACK_BUFFER_BYTES], &mut sink);
+                node.drain_held(self.now, &mut Staging::default(), &mut sink);
                 while node.poll_source_question().is_some() {}
                 while node.poll_reply().is_some() {}
                 let control = std::iter::from_fn(|| node.poll_control());
@@ -305,8 +305,8 @@ pub(crate) fn preshared_of(byte: u8) -> Option<Option<PresharedKey>> {
 struct Wire(Vec<(SocketAddr, Vec<u8>)>);
 
 impl DatagramSink for Wire {
-    fn has_room(&self) -> bool {
-        true
+    fn room(&self) -> usize {
+        usize::MAX
     }
 
     fn append(&mut self, destination: &Destination, datagram: &[u8]) -> Result<(), SinkFull> {

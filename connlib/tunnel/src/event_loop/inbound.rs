@@ -120,29 +120,27 @@ impl EventLoop {
         let mut datagrams = 0;
         let mut handshakes = Budget::new(HANDSHAKES_AT_ONCE);
         inbound.is_writer_full = false;
-        while let Some(datagram) = inbound.received.datagram() {
-            if is_handshake(datagram.bytes) && !handshakes.spend() {
-                break;
-            }
+        loop {
             if inbound.batch.is_none() {
                 inbound.batch = inbound.writer.take(now);
             }
-            let mut sink = ToTun(inbound.batch.as_mut());
-            if node.handle_inbound(datagram, now, &mut sink).is_ok() {
-                inbound.received.advance();
-                datagrams += 1;
-                continue;
+            let next = inbound.received.datagrams();
+            let next = next.take_while(|next| !is_handshake(next.bytes) || handshakes.spend());
+            let handled = node.handle_inbound(next, now, &mut ToTun(inbound.batch.as_mut()));
+            (0..handled.datagrams).for_each(|_| inbound.received.advance());
+            datagrams += handled.datagrams;
+            if !handled.is_sink_full {
+                return datagrams;
             }
             // The batch is full: send it off, and try the same datagram again.
             let Some(full) = inbound.batch.take() else {
                 inbound.is_writer_full = true;
                 // Nothing more can join the enqueued batches.
                 inbound.writer.wake();
-                break;
+                return datagrams;
             };
             inbound.writer.enqueue(full);
         }
-        datagrams
     }
 
     /// Hands the tick's packets to the writer, ICMP errors of our own included.

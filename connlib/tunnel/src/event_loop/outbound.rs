@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use convoy_gso::{Flushed, Flusher, GsoQueue, UdpSockets, udp::Family};
-use convoy_proto::{ControlDatagram, Node, STACK_BUFFER_BYTES, counters::DropReason};
+use convoy_proto::{ControlDatagram, Node, Staging, counters::DropReason};
 use convoy_tun::{OutboundBatch, Reader, ReaderExit, TryRecv};
 
 use super::EventLoop;
 use crate::{
-    adapters::{FromTun, ToUdp},
+    adapters::{BatchFromTun, ToUdp},
     budget::Budget,
     error::Exit,
     metrics::Metrics,
@@ -187,8 +187,8 @@ impl EventLoop {
             self.await_link();
             return false;
         }
-        let mut buffer = [0; STACK_BUFFER_BYTES];
-        node.drain_held(now, &mut buffer, &mut ToUdp(&mut outbound.queue));
+        let mut staging = Staging::default();
+        node.drain_held(now, &mut staging, &mut ToUdp(&mut outbound.queue));
         // Held packets alone have filled the queue: more may be left.
         let mut worked = !outbound.queue.has_room();
         let mut budget = Budget::new(BATCHES_PER_TICK);
@@ -202,14 +202,9 @@ impl EventLoop {
                 }
             };
             worked = true;
-            for _ in 0..outbound.packets_per_intake {
-                if !outbound.queue.has_room() {
-                    break;
-                }
-                let Some(packet) = batch.next() else { break };
-                let mut sink = ToUdp(&mut outbound.queue);
-                node.handle_outbound(&mut FromTun(packet), now, &mut buffer, &mut sink);
-            }
+            let mut packets = BatchFromTun(&mut batch, outbound.packets_per_intake);
+            let mut sink = ToUdp(&mut outbound.queue);
+            node.handle_outbound(&mut packets, now, &mut staging, &mut sink);
             if batch.remaining() > 0 {
                 outbound.batch = Some(batch);
             }

@@ -63,6 +63,7 @@ impl EventLoop {
         counters.state = vec![
             ("link", link.to_owned()),
             ("mtu", self.node.mtu().to_string()),
+            ("aead", self.node.aead().implementation().to_owned()),
             ("gso", on(self.outbound.flusher.segmentation())),
             (
                 "gso_suspended_destinations",

@@ -230,6 +230,7 @@ fn event_loop() -> (EventLoop, memory::Kernel, watch::Sender<Signals>) {
         writer: spawn_writer(&device, Coalesce::default()).unwrap(),
         port: bound.port(),
         sockets: Some(UdpSockets::register(bound).unwrap()),
+        aead: convoy_aead::Aead::auto(),
         segmentation: true,
         batch: 50,
         metrics: Metrics::new(offload, true),

@@ -1,0 +1,129 @@
+//! Packets on their way out that have a counter each and wait to be sealed together.
+
+use arrayvec::ArrayVec;
+use convoy_aead::{SLOTS, SealInPlace};
+use convoy_datagram::Destination;
+
+use crate::{
+    counters::DropReason,
+    messages::{DATA_HEADER, DATA_OVERHEAD},
+    node::Node,
+    seams::DatagramSink,
+    session::Session,
+};
+
+/// Bytes of a slot: a data message of any ordinary MTU.
+const SLOT_BYTES: usize = 2048;
+
+/// The stack buffer that packets are encrypted in, 16 at most at a time.
+///
+/// INVARIANT: it is empty between two calls of a [`Node`], before a packet is held and before a jumbo
+/// packet is sealed alone, so that no packet overtakes another of its peer.
+pub struct Staging {
+    memory: [[u8; SLOT_BYTES]; SLOTS],
+    staged: ArrayVec<Staged, SLOTS>,
+}
+
+/// A packet in its slot.
+struct Staged {
+    peer: usize,
+    /// The local index of the session whose counter it has.
+    session: u32,
+    counter: u64,
+    destination: Destination,
+    /// Of the packet without padding, in bytes.
+    packet_len: usize,
+    /// Of the datagram, in bytes.
+    len: usize,
+}
+
+/// One packet about to be sealed.
+pub(crate) struct Outgoing<'a> {
+    pub(crate) peer: usize,
+    pub(crate) destination: Destination,
+    /// Of the packet without padding, in bytes.
+    pub(crate) packet_len: usize,
+    pub(crate) padded: &'a [u8],
+}
+
+impl Default for Staging {
+    fn default() -> Self {
+        Self {
+            memory: [[0; SLOT_BYTES]; SLOTS],
+            staged: ArrayVec::new(),
+        }
+    }
+}
+
+impl std::fmt::Debug for Staging {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Staging({})", self.staged.len())
+    }
+}
+
+impl Staging {
+    /// Whether another packet may be staged, so that `sink` will have room for all.
+    pub(crate) fn has_room(&self, sink: &impl DatagramSink) -> bool {
+        self.staged.len() < SLOTS.min(sink.room())
+    }
+
+    /// Whether a packet of `padded` bytes, padding included, fits a slot.
+    pub(crate) fn fits(padded: usize) -> bool {
+        padded + DATA_OVERHEAD <= SLOT_BYTES
+    }
+
+    /// Copies a packet to the next slot, and takes a counter of `session` for it.
+    pub(crate) fn stage(&mut self, outgoing: &Outgoing<'_>, session: &mut Session) {
+        let Outgoing { peer, padded, .. } = *outgoing;
+        let counter = session.reserve();
+        let slot = &mut self.memory[self.staged.len()];
+        session.write_header(counter, slot);
+        slot[DATA_HEADER..][..padded.len()].copy_from_slice(padded);
+        self.staged.push(Staged {
+            peer,
+            session: session.local,
+            counter,
+            destination: outgoing.destination,
+            packet_len: outgoing.packet_len,
+            len: padded.len() + DATA_OVERHEAD,
+        });
+    }
+}
+
+impl Node {
+    /// Seals all staged packets, and appends them to `sink` in their order.
+    pub(crate) fn seal_staged(&mut self, staging: &mut Staging, sink: &mut impl DatagramSink) {
+        let Staging { memory, staged } = staging;
+        let mut slots = ArrayVec::<_, SLOTS>::new();
+        for (staged, slot) in staged.iter().zip(&mut *memory) {
+            let session = self.peers[staged.peer].sessions.get(staged.session);
+            let text = &mut slot[DATA_HEADER..staged.len];
+            slots.extend(
+                session.and_then(|session| {
+                    SealInPlace::new(&session.sealing, staged.counter, text).ok()
+                }),
+            );
+        }
+        // INVARIANT: no session ends while packets are staged in it, and each slot has room for a tag.
+        let is_sealed = slots.len() == staged.len();
+        self.aead.seal_in_place(&mut slots);
+        drop(slots);
+        for (staged, slot) in staged.drain(..).zip(memory) {
+            let datagram = &slot[..staged.len];
+            if !is_sealed || sink.append(&staged.destination, datagram).is_err() {
+                self.counters.drops.add(DropReason::OutboundQueueFull, 1);
+                continue;
+            }
+            self.count_sent(staged.peer, staged.packet_len, staged.len);
+        }
+    }
+
+    /// Counts a packet that was appended to the sink as a datagram of `len` bytes.
+    pub(crate) fn count_sent(&mut self, id: usize, packet_len: usize, len: usize) {
+        let peer = &mut self.peers[id];
+        peer.tx_bytes += len as u64;
+        peer.tx_packets += 1;
+        self.counters.outbound_bytes += packet_len as u64;
+        self.counters.outbound_packets += 1;
+    }
+}
