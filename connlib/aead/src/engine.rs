@@ -24,6 +24,7 @@ impl Engine {
     /// Seals or opens all slots. Bit n of the result is set if slot n is authentic.
     pub(crate) fn process<S: Slot>(self, costs: Costs, slots: &mut [S]) -> u16 {
         assert!(slots.len() <= SLOTS, "a batch has at most {SLOTS} slots");
+        slots.iter_mut().for_each(Slot::begin);
         let lens = slots.iter().map(Slot::len);
         let batched = match self {
             Self::Ring => None,

@@ -147,7 +147,7 @@ impl Aead {
     /// Seals each packet into its other memory.
     ///
     /// # Panics
-    /// If there are more than [`SLOTS`].
+    /// If there are more than [`SLOTS`], or one was sealed before.
     pub fn seal(&self, slots: &mut [Seal<'_>]) {
         self.engine.process(self.costs, slots);
     }
@@ -155,12 +155,14 @@ impl Aead {
     /// Seals each packet in place.
     ///
     /// # Panics
-    /// If there are more than [`SLOTS`].
+    /// If there are more than [`SLOTS`], or one was sealed before.
     pub fn seal_in_place(&self, slots: &mut [SealInPlace<'_>]) {
         self.engine.process(self.costs, slots);
     }
 
     /// Opens each packet into its other memory. A plaintext whose tag is wrong is zeros when this returns.
+    ///
+    /// Until then unauthenticated text stands there: nobody else may read that memory meanwhile.
     ///
     /// # Panics
     /// If there are more than [`SLOTS`].

@@ -15,7 +15,6 @@ use crate::{
 pub struct Kernel(Engine);
 
 /// A packet as RFC 8439 §2.8 has it.
-#[derive(Debug)]
 pub struct Packet<'a> {
     pub key: [u8; 32],
     pub nonce: [u8; 12],

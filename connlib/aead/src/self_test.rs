@@ -64,6 +64,11 @@ fn agrees_with_ring<L: Lanes>(lanes: L, lens: [usize; LANES]) -> bool {
     });
     let tags = crypt(lanes, texts);
 
+    let mut in_place = plain.clone();
+    let texts = in_place.iter_mut().enumerate();
+    let texts = texts.map(|(n, text)| lane(&keys[n], counters[n], SealingInPlace(text)));
+    let tags_of_in_place = crypt(lanes, texts);
+
     let texts = opened.iter_mut().zip(&sealed).enumerate();
     let texts = texts.map(|(n, (plaintext, ciphertext))| {
         let text = Opening {
@@ -78,7 +83,9 @@ fn agrees_with_ring<L: Lanes>(lanes: L, lens: [usize; LANES]) -> bool {
     let tags_by_ring = std::array::from_fn(|n| {
         u128::from_le_bytes(seal_by_ring(&keys[n], counters[n], &mut by_ring[n]))
     });
-    sealed == by_ring && tags == tags_by_ring && opened == plain && tags_of_opened == tags
+    let is_sealed = sealed == by_ring && tags == tags_by_ring;
+    let is_sealed_in_place = in_place == by_ring && tags_of_in_place == tags_by_ring;
+    is_sealed && is_sealed_in_place && opened == plain && tags_of_opened == tags
 }
 
 const fn counting_from(first: u8) -> [u8; 32] {

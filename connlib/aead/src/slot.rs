@@ -1,6 +1,6 @@
 //! The packets of a batch: their memory, and what becomes of their tags.
 
-use std::hint::black_box;
+use std::{fmt, hint::black_box};
 
 use ring::aead::{Aad, Nonce, Tag};
 
@@ -10,26 +10,25 @@ use crate::{
 };
 
 /// A packet to seal into other memory.
-#[derive(Debug)]
 pub struct Seal<'a> {
     key: &'a Key,
     counter: u64,
     plaintext: &'a [u8],
     ciphertext: &'a mut [u8],
     tag: &'a mut [u8; TAG],
+    is_sealed: bool,
 }
 
 /// A packet to seal in place.
-#[derive(Debug)]
 pub struct SealInPlace<'a> {
     key: &'a Key,
     counter: u64,
     text: &'a mut [u8],
     tag: &'a mut [u8; TAG],
+    is_sealed: bool,
 }
 
 /// A packet to open into other memory.
-#[derive(Debug)]
 pub struct Open<'a> {
     key: &'a Key,
     counter: u64,
@@ -37,6 +36,22 @@ pub struct Open<'a> {
     tag: &'a [u8; TAG],
     plaintext: &'a mut [u8],
 }
+
+/// Shows neither key nor text.
+macro_rules! debug {
+    ($($slot:ident.$text:ident),*) => {$(
+        impl fmt::Debug for $slot<'_> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.debug_struct(stringify!($slot))
+                    .field("counter", &self.counter)
+                    .field("len", &self.$text.len())
+                    .finish_non_exhaustive()
+            }
+        }
+    )*};
+}
+
+debug!(Seal.plaintext, SealInPlace.text, Open.ciphertext);
 
 /// A sealed packet is not exactly [`TAG`] bytes longer than the plaintext, or the plaintext is longer
 /// than [`MAX_PACKET`].
@@ -66,6 +81,7 @@ impl<'a> Seal<'a> {
             plaintext,
             ciphertext,
             tag,
+            is_sealed: false,
         })
     }
 }
@@ -85,6 +101,7 @@ impl<'a> SealInPlace<'a> {
             counter,
             text,
             tag,
+            is_sealed: false,
         })
     }
 }
@@ -125,6 +142,11 @@ pub(crate) trait Slot {
     where
         Self: 't;
 
+    /// Call before anything else is done with the packet.
+    ///
+    /// # Panics
+    /// If it was sealed before: that would use its counter twice.
+    fn begin(&mut self);
     /// Bytes of the text.
     fn len(&self) -> usize;
     /// The packet as the kernel takes it.
@@ -140,6 +162,11 @@ impl Slot for Seal<'_> {
         = Sealing<'t>
     where
         Self: 't;
+
+    fn begin(&mut self) {
+        assert!(!self.is_sealed, "a packet is sealed once");
+        self.is_sealed = true;
+    }
 
     fn len(&self) -> usize {
         self.plaintext.len()
@@ -171,6 +198,11 @@ impl Slot for SealInPlace<'_> {
     where
         Self: 't;
 
+    fn begin(&mut self) {
+        assert!(!self.is_sealed, "a packet is sealed once");
+        self.is_sealed = true;
+    }
+
     fn len(&self) -> usize {
         self.text.len()
     }
@@ -195,6 +227,8 @@ impl Slot for Open<'_> {
         = Opening<'t>
     where
         Self: 't;
+
+    fn begin(&mut self) {}
 
     fn len(&self) -> usize {
         self.ciphertext.len()

@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 /// Stack that a batch uses at most, in bytes: the frame of the kernel, with the states, key streams and
 /// one-time keys that do not fit into registers, and that of its caller, with the tags.
-const DEPTH: usize = 12 << 10;
+const DEPTH: usize = 16 << 10;
 
 /// Does `work`, then wipes the stack that it used.
 pub(crate) fn leave_no_trace<T>(work: impl FnOnce() -> T) -> T {

@@ -1,5 +1,7 @@
 //! The API, for each implementation, and what it chooses.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use convoy_aead::{
     Aead, Key, MAX_PACKET, Open, SLOTS, Seal, SealInPlace, TAG, WhyRing, WrongLength, seam::Packet,
 };
@@ -117,4 +119,30 @@ fn auto_takes_the_batch_exactly_where_the_cpu_has_it() {
     }
     assert_eq!(ring.implementation(), "ring");
     assert_eq!(ring.why_ring(), Some(WhyRing::Chosen));
+}
+
+#[test]
+fn a_packet_cannot_be_sealed_twice() {
+    for aead in [Aead::auto(), Aead::ring()] {
+        let key = Key::new(&[7; 32]);
+        let mut packet = [7; 64 + TAG];
+        let seals_twice = AssertUnwindSafe(|| {
+            let mut slots = [SealInPlace::new(&key, 0, &mut packet).unwrap()];
+            aead.seal_in_place(&mut slots);
+            aead.seal_in_place(&mut slots);
+        });
+        assert!(catch_unwind(seals_twice).is_err());
+        assert_ne!(packet[..64], [7; 64], "the ciphertext stays");
+    }
+}
+
+#[test]
+fn debug_output_shows_no_text() {
+    let key = Key::new(&[7; 32]);
+    let mut packet = [0xab; 5 + TAG];
+    let slot = SealInPlace::new(&key, 3, &mut packet).unwrap();
+    assert_eq!(
+        format!("{slot:?}"),
+        "SealInPlace { counter: 3, len: 5, .. }"
+    );
 }
