@@ -2,13 +2,13 @@
 
 use std::net::UdpSocket;
 
-use convoy_lab::wireguard::End;
+use convoy_lab::{eventually, wireguard::End};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use super::{SINK_PORT, batches_sent, send_into_the_tunnel, udp_socket, until};
 use crate::{
-    scene::{Pairing, Scene, output_of},
+    scene::{DEADLINE, Pairing, Scene, output_of},
     stats::Stats,
     traffic::ping,
 };
@@ -17,7 +17,7 @@ use crate::{
 /// until its socket is full (`EAGAIN`), and then the TUN's queue fills.
 #[test]
 fn a_full_transmit_queue_stops_the_intake_and_the_socket_loses_nothing() {
-    const PACKETS: u64 = 40_000;
+    const BURST: u64 = 4_000;
     let Some(scene) = Scene::new(Pairing::ConvoyToConvoy) else {
         return;
     };
@@ -39,13 +39,16 @@ fn a_full_transmit_queue_stops_the_intake_and_the_socket_loses_nothing() {
     let sent = Stats::of(left).outbound_packets();
     let arrived = Stats::of(right).inbound_packets();
 
-    send_into_the_tunnel(left, right, PACKETS);
-    until(left, "the socket is full", |stats| {
-        stats.number("udp_send_blocked") > 0
+    // A daemon with little CPU time loses some in the queue of the TUN even before.
+    let mut offered = 0;
+    let stalled = eventually(DEADLINE, || {
+        send_into_the_tunnel(left, right, BURST);
+        offered += BURST;
+        let stats = Stats::of(left);
+        let is_full = stats.number("udp_send_blocked") > 0;
+        (is_full && stats.number("tun_queue_drops") > 0).then_some(())
     });
-    until(left, "the queue of the TUN is full", |stats| {
-        stats.number("tun_queue_drops") > 0
-    });
+    assert!(stalled.is_some(), "the socket and the queue never fill up");
     let came = Stats::of(left).inbound_packets();
     send_into_the_tunnel(right, left, 100);
     until(left, "the other direction has continued", |stats| {
@@ -55,7 +58,7 @@ fn a_full_transmit_queue_stops_the_intake_and_the_socket_loses_nothing() {
     neighbour(left, "10.9.0.2", &far);
     until(left, "every packet is sent or counted", |stats| {
         let sent = stats.outbound_packets() - sent;
-        sent + stats.number("tun_queue_drops") == PACKETS
+        sent + stats.number("tun_queue_drops") == offered
     });
     let stats = Stats::of(left);
     assert_eq!(stats.lost_outbound(), 0);
