@@ -190,7 +190,7 @@ bench-packages: # Install missing programs for bench-peers, if root
 soak: build ## Run five daemons under load and changes and judge them: make soak [SECS=600] (root)
 	$(FAST_BENCH) soak --secs $(or $(SECS),600) $(ARGS)
 
-flood: build ## Measure what floods of datagrams cost a tunnel's traffic (seven minutes; root)
+flood: build ## Measure what floods of datagrams cost a tunnel's traffic (eight minutes; root)
 	$(FAST_BENCH) flood $(ARGS)
 
 fuzz: ## Search for failing inputs with libFuzzer: make fuzz SECS=600 [TARGET=part of a name]

@@ -169,7 +169,7 @@ impl UdpSockets {
             v6: None,
             port: 0,
             fwmark: 0,
-            routes: Routes::new(),
+            routes: Routes::default(),
             narrow: NarrowRoutes::default(),
         }
     }

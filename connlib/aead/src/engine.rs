@@ -52,7 +52,7 @@ fn by_ring<'a, S: Slot + 'a>(slots: impl Iterator<Item = (usize, &'a mut S)>) ->
 
 /// Takes the slots whose texts are no longer than `longest`.
 fn by_batch<L: Lanes, S: Slot>(lanes: L, slots: &mut [S], longest: usize) -> u16 {
-    wipe::leave_no_trace(|| {
+    wipe::leave_no_trace::<{ wipe::BATCH }, _>(|| {
         let tags = crypt(lanes, in_batch(slots, longest).map(|(_, slot)| slot.lane()));
         let finished = in_batch(slots, longest).zip(tags);
         finished.fold(0, |authentic, ((n, slot), tag)| {

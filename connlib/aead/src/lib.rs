@@ -55,7 +55,7 @@ pub mod seam;
 #[cfg(any(target_arch = "x86_64", test))]
 mod self_test;
 mod slot;
-mod wipe;
+pub mod wipe;
 
 pub use key::Key;
 pub use slot::{Open, Seal, SealInPlace, WrongLength};

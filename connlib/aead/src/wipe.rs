@@ -1,15 +1,15 @@
-//! Wipes the traces of a batch from the stack.
+//! Wipes the traces of computations with keys from the stack.
 
 use std::hint::black_box;
 
 /// Stack that a batch uses at most, in bytes: the frame of the kernel, with the states, key streams and
 /// one-time keys that do not fit into registers, and that of its caller, with the tags.
-const DEPTH: usize = 16 << 10;
+pub(crate) const BATCH: usize = 16 << 10;
 
-/// Does `work`, then wipes the stack that it used.
-pub(crate) fn leave_no_trace<T>(work: impl FnOnce() -> T) -> T {
+/// Does `work`, then wipes `DEPTH` bytes of the stack that it used.
+pub fn leave_no_trace<const DEPTH: usize, T>(work: impl FnOnce() -> T) -> T {
     let outcome = apart(work);
-    wipe();
+    wipe::<DEPTH>();
     outcome
 }
 
@@ -19,8 +19,9 @@ fn apart<T>(work: impl FnOnce() -> T) -> T {
     work()
 }
 
+/// Wipes the next `DEPTH` bytes of the stack.
 #[inline(never)]
-fn wipe() {
+pub fn wipe<const DEPTH: usize>() {
     // Nothing reads the array again; the compiler must write it nevertheless.
     black_box([0_u8; DEPTH].as_mut_slice());
 }

@@ -114,7 +114,7 @@ impl Node {
                 Err(reason) => Ok(Err(reason)),
             },
             _ if is_handshake(bytes) => {
-                // It may change what the messages before it are decrypted with.
+                // It may end the sessions of the messages before it.
                 self.open_batch(batch, now, sink);
                 Ok(self.handle_handshake(datagram, now))
             }

@@ -128,7 +128,13 @@ impl Node {
         self.wall_clock = self.wall_clock.max(boot);
     }
 
-    /// What seals and opens data messages.
+    /// Whether [`Node::drain_held`] has anything to do.
+    #[must_use]
+    pub fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// The AEAD of data messages.
     #[must_use]
     pub fn aead(&self) -> Aead {
         self.aead

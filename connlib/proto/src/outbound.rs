@@ -23,7 +23,7 @@ use crate::{
 const PADDING_MULTIPLE: usize = 16;
 
 impl Node {
-    /// Handles packets from the TUN, while `sink` has room for what becomes of them.
+    /// Handles packets from the TUN, while `sink` has room for their datagrams.
     pub fn handle_outbound(
         &mut self,
         packets: &mut impl PacketSource,
@@ -39,7 +39,7 @@ impl Node {
         self.seal_staged(staging, sink);
     }
 
-    /// Seals what is staged if no other packet could be; returns whether one can be now.
+    /// Seals the staged packets if there is no room for another; returns whether there is room now.
     fn makes_room(&mut self, staging: &mut Staging, sink: &mut impl DatagramSink) -> bool {
         if staging.has_room(sink) {
             return true;

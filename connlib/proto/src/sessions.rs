@@ -32,18 +32,12 @@ impl Sessions {
 
     /// The session that the peer addresses by `local`.
     pub(crate) fn find(&mut self, local: u32) -> Option<&mut Session> {
-        let is_it = |slot: &Option<Box<Session>>| slot.as_ref().is_some_and(|s| s.local == local);
-        let slot = if is_it(&self.current) {
-            &mut self.current
-        } else if is_it(&self.next) {
-            &mut self.next
-        } else {
-            &mut self.previous
-        };
-        slot.as_deref_mut().filter(|s| s.local == local)
+        let all = [&mut self.current, &mut self.next, &mut self.previous];
+        let mut all = all.into_iter().flatten().map(|s| &mut **s);
+        all.find(|s| s.local == local)
     }
 
-    /// The session that the peer addresses by `local`, to seal or open in.
+    /// The same, to seal or open in.
     pub(crate) fn get(&self, local: u32) -> Option<&Session> {
         let all = [&self.current, &self.next, &self.previous];
         all.into_iter()

@@ -4,7 +4,7 @@
 //! below the end of the stack, but the next value there may carry leftover bytes along: a copy of an
 //! enum includes its unused bytes.
 
-use std::hint::black_box;
+use convoy_aead::wipe;
 
 /// Stack that a handshake or a change of keys uses at most, in bytes.
 const DEPTH: usize = 48 << 10;
@@ -13,26 +13,14 @@ const DEPTH: usize = 48 << 10;
 ///
 /// Call it only where at least 64 KiB of stack are left.
 pub fn leave_no_trace<T>(work: impl FnOnce() -> T) -> T {
-    wipe();
-    let outcome = apart(work);
-    wipe();
-    outcome
-}
-
-/// Keeps the frame of `work` out of the caller's frame, which is not wiped.
-#[inline(never)]
-fn apart<T>(work: impl FnOnce() -> T) -> T {
-    work()
-}
-
-#[inline(never)]
-fn wipe() {
-    // Nothing reads the array again; the compiler must write it nevertheless.
-    black_box([0_u8; DEPTH].as_mut_slice());
+    wipe::wipe::<DEPTH>();
+    wipe::leave_no_trace::<DEPTH, _>(work)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::hint::black_box;
+
     use super::*;
 
     const KEY: u8 = 0x5e;

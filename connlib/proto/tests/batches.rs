@@ -89,6 +89,27 @@ fn other_datagrams_between_data_messages_are_handled_in_their_turn() {
     );
 }
 
+/// The answer to an initiation replaces a session that the peer was offered and has not used yet.
+#[test]
+fn messages_before_an_initiation_are_opened_before_it_is_answered() {
+    let mut pair = Pair::new();
+    let (from_a, from_b) = (pair.a.address, pair.b.address);
+    let burst = packets(&pair, [20; 3]);
+    pair.a.send_all(&burst, pair.now);
+    let initiation = pair.a.take_wire(pair.now);
+    pair.b.receive_all(&initiation, from_a, pair.now);
+    let response = pair.b.take_wire(pair.now);
+    pair.a.receive_all(&response, from_b, pair.now);
+    let mut wire = pair.a.take_wire(pair.now);
+    // Without an answer the sender begins another handshake.
+    pair.now += 17 * SECOND;
+    pair.a.tick(pair.now);
+    wire.extend(pair.a.take_wire(pair.now));
+    assert_eq!(wire.last().map(Vec::len), Some(148), "an initiation");
+    assert_eq!(pair.b.receive_all(&wire, from_a, pair.now), 4);
+    assert_eq!(pair.b.delivered, burst);
+}
+
 #[test]
 fn the_first_message_of_a_new_session_promotes_it_within_its_batch() {
     let mut pair = Pair::new();
@@ -121,7 +142,7 @@ impl DatagramSink for Limited<'_> {
     }
 
     fn append(&mut self, _: &Destination, datagram: &[u8]) -> Result<(), SinkFull> {
-        // Whatever becomes of it, its counter is used up.
+        // Its counter is used up, whether it is sent or not.
         self.sealed.push(datagram.to_vec());
         self.room = self.room.saturating_sub(1);
         (!self.refuses).then_some(()).ok_or(SinkFull)

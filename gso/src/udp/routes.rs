@@ -14,7 +14,7 @@ use netlink_sys::{Socket, SocketAddr as Kernel, protocols::NETLINK_ROUTE};
 
 /// A socket to ask by. Without one nothing is known: every source address is taken for right, and
 /// no route is narrower than its interface.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Routes {
     socket: Option<Socket>,
     sequence: u32,

@@ -54,7 +54,7 @@ impl Datagrams {
         }))
     }
 
-    /// Captured initiations, by turns as they were and with a wrong proof of address (MAC2).
+    /// Captured initiations, alternately unchanged and with a wrong proof of address (MAC2).
     pub fn with_and_without_mac2(captured: &[Vec<u8>]) -> Self {
         let wrong = Self::wrong_cookies(captured).payloads;
         let captured = captured.iter().cycle().cloned();
