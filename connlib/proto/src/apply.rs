@@ -39,6 +39,7 @@ impl Node {
             peer.sessions.clear();
         }
         self.by_index.clear();
+        self.keys_ended = true;
         // A device is not its own peer.
         if let Some(own) = self.identity.as_deref().map(Identity::public_key) {
             self.remove_peer(&own);

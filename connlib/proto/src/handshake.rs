@@ -224,11 +224,16 @@ mod tests {
                 peer.preshared_key = preshared(5);
                 pair.b.set_peer(peer, pair.now);
             },
-            &|pair| pair.pass(541 * SECOND),
+            &|pair| {
+                pair.a.node.take_keys_ended();
+                pair.pass(541 * SECOND);
+                assert!(pair.a.node.take_keys_ended());
+            },
             &|pair| {
                 pair.a.node.set_link(false, pair.now);
                 check(&pair.a.node);
                 assert!(pair.a.node.by_index.is_empty());
+                assert!(pair.a.node.take_keys_ended());
                 pair.a.node.set_link(true, pair.now);
             },
             &|pair| {
@@ -239,6 +244,7 @@ mod tests {
                 };
                 pair.a.update(update, pair.now);
                 assert!(pair.a.node.by_index.is_empty());
+                assert!(pair.a.node.take_keys_ended());
             },
             &|pair| pair.pass(Duration::from_secs(100)),
         ];

@@ -48,6 +48,8 @@ pub struct Node {
     pub(crate) by_key: HashMap<PublicKey, usize>,
     /// By the local indices of sessions and of initiations whose response is awaited.
     pub(crate) by_index: ByIndex,
+    /// Since the last [`Self::take_keys_ended`].
+    pub(crate) keys_ended: bool,
     pub(crate) allowed_ips: AllowedIps<usize>,
     pub(crate) deadlines: Deadlines,
     /// Peers with held packets and a session to send them in.
@@ -89,6 +91,7 @@ impl Node {
             peers: Slab::new(),
             by_key: HashMap::new(),
             by_index: ByIndex::default(),
+            keys_ended: false,
             allowed_ips: AllowedIps::default(),
             deadlines: Deadlines::default(),
             ready: VecDeque::new(),
@@ -132,6 +135,12 @@ impl Node {
     #[must_use]
     pub fn has_ready(&self) -> bool {
         !self.ready.is_empty()
+    }
+
+    /// Whether keys have ended since the last call: wipe what they left on the stack.
+    #[must_use]
+    pub fn take_keys_ended(&mut self) -> bool {
+        std::mem::take(&mut self.keys_ended)
     }
 
     /// The AEAD of data messages.
@@ -281,6 +290,7 @@ impl Node {
     pub(crate) fn forget_indices(&mut self, ended: Ended) {
         for index in ended.into_iter().flatten() {
             self.by_index.remove(&index);
+            self.keys_ended = true;
         }
     }
 }

@@ -6,7 +6,7 @@
 
 use std::{io, time::Duration};
 
-use convoy_aead::Aead;
+use convoy_aead::{Aead, wipe::wipe};
 use convoy_gso::{UdpSockets, udp::Family};
 use convoy_proto::{Arrival, Node};
 use convoy_tun::{Reader, Writer};
@@ -30,6 +30,8 @@ mod tests;
 
 /// Questions about routes that one tick asks the kernel.
 const ROUTES_PER_TICK: usize = 16;
+/// Stack that a tick uses at most, in bytes; the packets that wait to be sealed take 33 KiB of it.
+const STACK_OF_A_TICK: usize = 192 << 10;
 /// Ticks after which a loop that is never idle lets tokio look at its timers and sockets.
 const TICKS_PER_YIELD: u64 = 64;
 
@@ -98,6 +100,10 @@ impl EventLoop {
     pub(crate) async fn run(mut self) -> Exit {
         loop {
             let worked = self.tick();
+            if self.node.take_keys_ended() {
+                // ring leaves copies of keys.
+                wipe::<STACK_OF_A_TICK>();
+            }
             if let Some(exit) = self.exit.take() {
                 return exit;
             }
