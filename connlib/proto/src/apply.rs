@@ -128,7 +128,7 @@ impl Node {
         // Packets held for lack of an endpoint or a key may proceed.
         if self.peers[id].can_send(now) {
             self.release_held(id);
-        } else if !self.peers[id].held.is_empty() {
+        } else if !self.held.is_empty(id) {
             self.initiate(id, now, false);
         }
     }

@@ -140,7 +140,7 @@ impl Node {
         self.forget_indices(ended);
         self.record_handshake(id, &datagram, receiver, now);
         // A held packet confirms the session to the peer as well.
-        if self.peers[id].held.is_empty() {
+        if self.held.is_empty(id) {
             self.send_keepalive(id, now);
         }
         self.session_begins(id, now);

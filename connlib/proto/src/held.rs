@@ -1,6 +1,6 @@
 //! Packets held until a handshake completes.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use bytes::Bytes;
 
@@ -14,6 +14,88 @@ pub const HELD_BYTES: usize = 4 * 1024 * 1024;
 /// Zeros kept behind a held packet, so that it can be padded in place.
 const PADDING: usize = 15;
 
+/// The held packets of all peers, oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct HeldPackets {
+    /// By the peer's id.
+    queues: Vec<Queue>,
+    /// The bytes and id of each peer that has packets here.
+    by_bytes: BTreeSet<(usize, usize)>,
+    bytes: usize,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    packets: VecDeque<Held>,
+    bytes: usize,
+}
+
+impl HeldPackets {
+    pub(crate) fn is_empty(&self, peer: usize) -> bool {
+        self.queues.get(peer).is_none_or(|q| q.packets.is_empty())
+    }
+
+    /// Adds a packet. If the peer has too many, its oldest makes room; if all peers have, the oldest of
+    /// the peer that holds most does. Returns the number of packets dropped.
+    pub(crate) fn hold(&mut self, peer: usize, packet: &[u8]) -> u64 {
+        let held = Held::new(packet);
+        if self.queues.len() <= peer {
+            self.queues.resize_with(peer + 1, Queue::default);
+        }
+        let mut dropped = 0;
+        if self.queues[peer].packets.len() >= HELD_PACKETS {
+            self.pop(peer);
+            dropped += 1;
+        }
+        while self.bytes + held.cost() > HELD_BYTES
+            && let Some(&(_, most)) = self.by_bytes.last()
+        {
+            self.pop(most);
+            dropped += 1;
+        }
+        self.change(peer, |queue| {
+            queue.bytes += held.cost();
+            queue.packets.push_back(held);
+        });
+        dropped
+    }
+
+    /// Takes the oldest packet of the peer.
+    pub(crate) fn pop(&mut self, peer: usize) -> Option<Held> {
+        if self.is_empty(peer) {
+            return None;
+        }
+        self.change(peer, |queue| {
+            let held = queue.packets.pop_front();
+            queue.bytes -= held.as_ref().map_or(0, Held::cost);
+            held
+        })
+    }
+
+    /// Drops the peer's packets, and returns their number.
+    pub(crate) fn clear(&mut self, peer: usize) -> usize {
+        if self.is_empty(peer) {
+            return 0;
+        }
+        self.change(peer, |queue| std::mem::take(queue).packets.len())
+    }
+
+    fn change<T>(&mut self, peer: usize, change: impl FnOnce(&mut Queue) -> T) -> T {
+        let queue = &mut self.queues[peer];
+        self.by_bytes.remove(&(queue.bytes, peer));
+        self.bytes -= queue.bytes;
+        let changed = change(queue);
+        self.bytes += queue.bytes;
+        if queue.packets.is_empty() {
+            // Its memory is of no use to anyone else.
+            *queue = Queue::default();
+        } else {
+            self.by_bytes.insert((queue.bytes, peer));
+        }
+        changed
+    }
+}
+
 /// One packet, with room for its padding.
 #[derive(Debug)]
 pub(crate) struct Held {
@@ -22,7 +104,7 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    pub(crate) fn new(packet: &[u8]) -> Self {
+    fn new(packet: &[u8]) -> Self {
         let mut bytes = Vec::with_capacity(packet.len() + PADDING);
         bytes.extend_from_slice(packet);
         bytes.extend_from_slice(&[0; PADDING]);
@@ -33,7 +115,7 @@ impl Held {
     }
 
     /// The bytes that the packet counts against [`HELD_BYTES`].
-    pub(crate) fn cost(&self) -> usize {
+    fn cost(&self) -> usize {
         self.bytes.len()
     }
 }
@@ -48,47 +130,36 @@ impl PaddablePacket for Held {
     }
 }
 
-/// Adds `packet`, and makes room for it by dropping the oldest packets of the same peer.
-///
-/// `total`: the bytes held for all peers. Returns the number of packets dropped, including `packet`
-/// itself if dropping all others of this peer made no room.
-pub(crate) fn hold(queue: &mut VecDeque<Held>, total: &mut usize, packet: &[u8]) -> u64 {
-    let held = Held::new(packet);
-    let mut dropped = 0;
-    while queue.len() >= HELD_PACKETS || *total + held.cost() > HELD_BYTES {
-        let Some(oldest) = queue.pop_front() else {
-            return dropped + 1;
-        };
-        *total -= oldest.cost();
-        dropped += 1;
-    }
-    *total += held.cost();
-    queue.push_back(held);
-    dropped
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const LONG: [u8; 60_000] = [0; 60_000];
+
     #[test]
     fn the_oldest_packet_makes_room_for_the_newest() {
-        let (mut queue, mut total) = (VecDeque::new(), 0);
+        let mut held = HeldPackets::default();
         for n in 0..HELD_PACKETS + 3 {
-            let dropped = hold(&mut queue, &mut total, &[n as u8; 100]);
+            let dropped = held.hold(7, &[n as u8; 100]);
             assert_eq!(dropped, u64::from(n >= HELD_PACKETS));
         }
-        assert_eq!(queue.len(), HELD_PACKETS);
-        assert_eq!(queue.front().unwrap().bytes(), [3; 100]);
+        assert_eq!(held.pop(7).unwrap().bytes(), [3; 100]);
+        assert_eq!(held.clear(7), HELD_PACKETS - 1);
+        assert!(held.pop(7).is_none() && held.bytes == 0 && held.by_bytes.is_empty());
     }
 
     #[test]
-    fn the_bound_for_all_peers_together_holds() {
-        let (mut others, mut mine, mut total) = (VecDeque::new(), VecDeque::new(), 0);
-        while total + 60_000 + PADDING <= HELD_BYTES {
-            assert_eq!(hold(&mut others, &mut total, &[0; 60_000]), 0);
+    fn the_peer_that_holds_most_makes_room_for_the_others() {
+        let mut held = HeldPackets::default();
+        held.hold(1, b"few");
+        while held.bytes + LONG.len() + PADDING <= HELD_BYTES {
+            assert_eq!(held.hold(0, &LONG), 0);
         }
-        assert_eq!(hold(&mut mine, &mut total, &[0; 60_000]), 1);
-        assert!(mine.is_empty() && total <= HELD_BYTES);
+        for n in 1..=10 {
+            assert_eq!(held.hold(2, &LONG), 1);
+            assert_eq!(held.queues[2].packets.len(), n);
+            assert!(held.bytes <= HELD_BYTES);
+        }
+        assert_eq!(held.pop(1).unwrap().bytes(), b"few");
     }
 }

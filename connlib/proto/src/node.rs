@@ -16,7 +16,7 @@ use crate::{
     counters::{Counters, DropReason},
     deadlines::Deadlines,
     handshake_limiter::HandshakeLimiter,
-    held::Held,
+    held::HeldPackets,
     messages::DATA_OVERHEAD,
     noise::Identity,
     peer::{Endpoint, Peer},
@@ -54,8 +54,7 @@ pub struct Node {
     pub(crate) deadlines: Deadlines,
     /// Peers with held packets and a session to send them in.
     pub(crate) ready: VecDeque<usize>,
-    /// Bytes held for all peers together.
-    pub(crate) held_bytes: usize,
+    pub(crate) held: HeldPackets,
     pub(crate) mtu: u16,
     pub(crate) is_up: bool,
     pub(crate) counters: Counters,
@@ -95,7 +94,7 @@ impl Node {
             allowed_ips: AllowedIps::default(),
             deadlines: Deadlines::default(),
             ready: VecDeque::new(),
-            held_bytes: 0,
+            held: HeldPackets::default(),
             mtu: DEFAULT_MTU,
             is_up: true,
             counters: Counters::default(),
@@ -256,16 +255,15 @@ impl Node {
 
     /// Lets the peer's held packets go: it has a session.
     pub(crate) fn release_held(&mut self, id: usize) {
-        if !self.peers[id].held.is_empty() && !self.ready.contains(&id) {
+        if !self.held.is_empty(id) && !self.ready.contains(&id) {
             self.ready.push_back(id);
         }
     }
 
     /// Drops the peer's held packets.
     pub(crate) fn drop_held(&mut self, id: usize, reason: DropReason) {
-        let held = std::mem::take(&mut self.peers[id].held);
-        self.held_bytes -= held.iter().map(Held::cost).sum::<usize>();
-        self.counters.drops.add(reason, held.len() as u64);
+        let dropped = self.held.clear(id);
+        self.counters.drops.add(reason, dropped as u64);
     }
 
     /// The timestamp of an initiation sent now.

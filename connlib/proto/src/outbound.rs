@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::{
     counters::DropReason,
-    held, icmp,
+    icmp,
     messages::DATA_OVERHEAD,
     node::Node,
     packet,
@@ -75,7 +75,7 @@ impl Node {
             return self.replies.push(now, reply);
         }
         // A packet must not overtake those that are held.
-        if peer.held.is_empty() {
+        if self.held.is_empty(id) {
             self.send(id, packet, longest, now, staging, sink);
         } else {
             self.seal_staged(staging, sink);
@@ -106,10 +106,9 @@ impl Node {
                 if !self.makes_room(staging, sink) {
                     return;
                 }
-                let Some(mut packet) = self.peers[id].held.pop_front() else {
+                let Some(mut packet) = self.held.pop(id) else {
                     break;
                 };
-                self.held_bytes -= packet.cost();
                 let longest = self.peers[id].max_datagram(now) - DATA_OVERHEAD;
                 self.send(id, &mut packet, longest, now, staging, sink);
             }
@@ -118,12 +117,10 @@ impl Node {
     }
 
     fn hold(&mut self, id: usize, packet: &[u8], now: Duration) {
-        let peer = &mut self.peers[id];
-        let dropped = held::hold(&mut peer.held, &mut self.held_bytes, packet);
-        self.counters
-            .drops
-            .add(DropReason::OutboundHeldOverflow, dropped);
-        if peer.can_send(now) {
+        let dropped = self.held.hold(id, packet);
+        let drops = &mut self.counters.drops;
+        drops.add(DropReason::OutboundHeldOverflow, dropped);
+        if self.peers[id].can_send(now) {
             self.release_held(id);
         } else {
             self.initiate(id, now, false);

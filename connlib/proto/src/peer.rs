@@ -1,7 +1,6 @@
 //! The state of one peer.
 
 use std::{
-    collections::VecDeque,
     net::{IpAddr, SocketAddr},
     time::{Duration, SystemTime},
 };
@@ -11,7 +10,6 @@ use convoy_datagram::{Datagram, Destination, MAX_UDP_PAYLOAD};
 use crate::{
     config::{PeerSnapshot, PresharedKey, PublicKey},
     cookies::Cookies,
-    held::Held,
     noise::{Initiation, PeerKeys},
     prefixes::Prefixes,
     return_route::{Asked, ReturnRoute},
@@ -65,7 +63,6 @@ pub(crate) struct Peer {
     pub(crate) timers: Timers,
     pub(crate) endpoint: Option<Endpoint>,
     pub(crate) return_route: ReturnRoute,
-    pub(crate) held: VecDeque<Held>,
     /// The longest datagram that the path takes, in bytes, and until when that is remembered.
     pub(crate) path_limit: Option<(usize, Duration)>,
     pub(crate) allowed_ips: Prefixes,
@@ -95,7 +92,6 @@ impl Peer {
             timers: Timers::default(),
             endpoint: None,
             return_route: ReturnRoute::default(),
-            held: VecDeque::new(),
             path_limit: None,
             allowed_ips: Prefixes::default(),
             added,

@@ -512,6 +512,25 @@ fn a_removed_peer_takes_its_held_packets_and_prefixes_along() {
 }
 
 #[test]
+fn unreachable_peers_do_not_cost_another_its_held_packets() {
+    let mut pair = Pair::new();
+    for host in (10..50).map(Host::new) {
+        let mut peer = host.as_peer();
+        peer.endpoint = Some(host.address);
+        pair.a.set_peer(peer, pair.now);
+        let packet = ipv4(pair.a.inner, host.inner, &[0; 1_392]);
+        for _ in 0..128 {
+            pair.a.send(&packet, pair.now);
+        }
+    }
+    let overflow = pair.a.drops(DropReason::OutboundHeldOverflow);
+    assert!(overflow > 1_000, "{overflow}");
+    pair.a_sends(&[7; 1_392]);
+    pair.settle();
+    assert_eq!(payload(&pair.b.delivered[0]), [7; 1_392]);
+}
+
+#[test]
 fn replacing_all_peers_and_adding_one_again_works() {
     let mut pair = Pair::connected();
     let mut peer = pair.b.as_peer();
