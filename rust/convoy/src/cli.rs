@@ -96,7 +96,7 @@ pub(crate) struct DaemonArgs {
 
     /// Seal and open packets sixteen at a time, or one by one with ring
     #[arg(long, env = "CONVOY_AEAD", hide_env_values = true)]
-    #[arg(value_name = "WHICH", value_enum, default_value_t = AeadChoice::Ring)]
+    #[arg(value_name = "WHICH", value_enum, default_value_t = AeadChoice::Auto)]
     pub(crate) aead: AeadChoice,
 
     /// Most packets in one batch, 1 to 50

@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::{Context, bail};
-use convoy_aead::Aead;
+use convoy_aead::{Aead, WhyRing};
 use convoy_tun::{Device, OpenError};
 use convoy_tunnel::{Exit, Options, Tunnel};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -143,6 +143,9 @@ async fn serve(
     let mut interrupted = Interrupted::new()?;
     let aead = Aead::from(args.aead);
     match aead.why_ring() {
+        Some(reason @ WhyRing::SelfTestFailed) => {
+            warn!(%reason, "Packets are sealed one by one with ring");
+        }
         Some(reason) => debug!(%reason, "Packets are sealed one by one with ring"),
         None => debug!(
             implementation = aead.implementation(),
