@@ -99,6 +99,8 @@ impl Node {
                 source: None,
             };
             if peer.endpoint != Some(endpoint) {
+                self.by_address
+                    .peer_moved(id, peer.address(), Some(address));
                 peer.endpoint = Some(endpoint);
                 peer.return_route.asked = None;
                 peer.path_limit = None;
@@ -153,6 +155,7 @@ impl Node {
         self.drop_held(id, DropReason::OutboundPeerRemoved);
         self.end_sessions(id);
         let peer = self.peers.remove(id);
+        self.by_address.peer_moved(id, peer.address(), None);
         peer.allowed_ips
             .into_iter()
             .for_each(|p| self.allowed_ips.remove(p));

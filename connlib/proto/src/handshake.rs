@@ -163,12 +163,10 @@ impl Node {
     }
 
     fn record_handshake(&mut self, id: usize, datagram: &Datagram<'_>, local: u32, now: Duration) {
-        let peer = &mut self.peers[id];
+        let peer = &self.peers[id];
         tracing::debug!(peer = %peer.public_key, from = %datagram.from, session = local, "Handshake message received");
-        if peer.record_received(datagram, self.routes, now) {
-            self.source_questions.push_back(id);
-        }
-        peer.timers.session_derived(now);
+        self.record_received(id, datagram, now);
+        self.peers[id].timers.session_derived(now);
     }
 
     /// Both sides have the current session, and this side sends in it from now on.
@@ -194,7 +192,8 @@ mod tests {
         node::Node,
     };
 
-    /// Every index that is found belongs to a session, or to an initiation, and the other way round.
+    /// Every index that is found belongs to a session, or to an initiation, and the other way round; and
+    /// every peer is found by its address only.
     fn check(node: &Node) {
         let found: BTreeSet<_> = node.by_index.iter().map(|(i, id)| (*i, *id)).collect();
         let living = node.peers.iter().flat_map(|(id, peer)| {
@@ -203,6 +202,14 @@ mod tests {
             indices.map(move |index| (index, id))
         });
         assert_eq!(found, living.collect());
+        let at: BTreeSet<_> = node.by_address.iter().collect();
+        let peers = node.peers.iter();
+        assert_eq!(
+            at,
+            peers
+                .filter_map(|(id, p)| Some((p.address()?, id)))
+                .collect()
+        );
     }
 
     #[test]
@@ -225,7 +232,7 @@ mod tests {
                 pair.b.set_peer(peer, pair.now);
             },
             &|pair| {
-                pair.a.node.take_keys_ended();
+                let _ = pair.a.node.take_keys_ended();
                 pair.pass(541 * SECOND);
                 assert!(pair.a.node.take_keys_ended());
             },

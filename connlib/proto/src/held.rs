@@ -134,7 +134,7 @@ impl PaddablePacket for Held {
 mod tests {
     use super::*;
 
-    const LONG: [u8; 60_000] = [0; 60_000];
+    static LONG: [u8; 60_000] = [0; 60_000];
 
     #[test]
     fn the_oldest_packet_makes_room_for_the_newest() {

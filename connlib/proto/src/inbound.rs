@@ -193,9 +193,7 @@ impl Node {
         let session = peer.sessions.find(receiver);
         let session = session.ok_or(DropReason::InboundUnknownSession)?;
         session.window.mark(counter)?;
-        if peer.record_received(&datagram, self.routes, now) {
-            self.source_questions.push_back(id);
-        }
+        self.record_received(id, &datagram, now);
         let packet = sink.slot(n).unwrap_or_default();
         let is_keepalive = packet.is_empty();
         let admitted = match is_keepalive {

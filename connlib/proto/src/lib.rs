@@ -21,6 +21,7 @@
 
 pub mod allowed_ips;
 mod apply;
+mod by_address;
 pub mod config;
 mod control;
 mod cookies;

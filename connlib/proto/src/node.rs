@@ -7,10 +7,12 @@ use std::{
 };
 
 use convoy_aead::Aead;
+use convoy_datagram::Datagram;
 use slab::Slab;
 
 use crate::{
     allowed_ips::AllowedIps,
+    by_address::ByAddress,
     config::{PublicKey, Snapshot},
     control::{ControlDatagram, ControlQueue},
     counters::{Counters, DropReason},
@@ -22,6 +24,7 @@ use crate::{
     peer::{Endpoint, Peer},
     randomness::Randomness,
     replies::Replies,
+    return_route::RouteQuestions,
     sessions::Ended,
     tai64n::Tai64n,
 };
@@ -48,6 +51,7 @@ pub struct Node {
     pub(crate) by_key: HashMap<PublicKey, usize>,
     /// By the local indices of sessions and of initiations whose response is awaited.
     pub(crate) by_index: ByIndex,
+    pub(crate) by_address: ByAddress,
     /// Since the last [`Self::take_keys_ended`].
     pub(crate) keys_ended: bool,
     pub(crate) allowed_ips: AllowedIps<usize>,
@@ -62,10 +66,7 @@ pub struct Node {
     /// For packets too long for the stack buffer.
     pub(crate) jumbo: Vec<u8>,
     pub(crate) control: ControlQueue,
-    /// Peers with a question about their source address.
-    pub(crate) source_questions: VecDeque<usize>,
-    /// The number of route changes so far.
-    pub(crate) routes: u32,
+    pub(crate) questions: RouteQuestions,
     pub(crate) replies: Replies,
     /// The number of peers added so far.
     pub(crate) added: u64,
@@ -90,6 +91,7 @@ impl Node {
             peers: Slab::new(),
             by_key: HashMap::new(),
             by_index: ByIndex::default(),
+            by_address: ByAddress::default(),
             keys_ended: false,
             allowed_ips: AllowedIps::default(),
             deadlines: Deadlines::default(),
@@ -101,8 +103,7 @@ impl Node {
             handshake_limiter: HandshakeLimiter::default(),
             jumbo: Vec::new(),
             control: ControlQueue::default(),
-            source_questions: VecDeque::new(),
-            routes: 0,
+            questions: RouteQuestions::default(),
             replies: Replies::default(),
             added: 0,
             randomness: Randomness::default(),
@@ -205,10 +206,8 @@ impl Node {
 
     /// The path to `to` refused a datagram of `len` bytes: answers senders of such packets by ICMP.
     pub fn handle_too_big(&mut self, to: SocketAddr, len: usize, now: Duration) {
-        for (_, peer) in &mut self.peers {
-            if peer.endpoint.is_some_and(|e| e.address == to) {
-                peer.path_limit = Some((below(len), now + PATH_LIMIT_TIME));
-            }
+        for id in self.by_address.peers_at(to) {
+            self.peers[id].path_limit = Some((below(len), now + PATH_LIMIT_TIME));
         }
     }
 
@@ -282,6 +281,15 @@ impl Node {
     pub(crate) fn stop_awaiting(&mut self, id: usize) {
         let initiation = self.peers[id].initiation.take();
         self.forget_indices([initiation.map(|i| i.local), None, None]);
+    }
+
+    /// Records an authenticated message of the peer.
+    pub(crate) fn record_received(&mut self, id: usize, datagram: &Datagram<'_>, now: Duration) {
+        let peer = &mut self.peers[id];
+        let moved = peer.record_received(id, datagram, &mut self.questions, now);
+        if let Some(former) = moved {
+            self.by_address.peer_moved(id, former, peer.address());
+        }
     }
 
     /// Stops recognizing datagrams for these sessions.

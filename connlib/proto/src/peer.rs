@@ -12,7 +12,7 @@ use crate::{
     cookies::Cookies,
     noise::{Initiation, PeerKeys},
     prefixes::Prefixes,
-    return_route::{Asked, ReturnRoute},
+    return_route::{Asked, ReturnRoute, RouteQuestions},
     sessions::Sessions,
     tai64n::Tai64n,
     timers::Timers,
@@ -122,35 +122,43 @@ impl Peer {
         self.path_limit.map_or(MAX_UDP_PAYLOAD, |(limit, _)| limit)
     }
 
-    /// Records an authenticated message. Returns whether its arrival raises a question about the route
-    /// back; `routes` is the number of route changes so far.
+    /// Records an authenticated message to the peer `id`; it may raise a question about the route back.
+    /// Returns the former address if the peer has moved.
     pub(crate) fn record_received(
         &mut self,
+        id: usize,
         datagram: &Datagram<'_>,
-        routes: u32,
+        questions: &mut RouteQuestions,
         now: Duration,
-    ) -> bool {
+    ) -> Option<Option<SocketAddr>> {
         self.rx_bytes += datagram.bytes.len() as u64;
         self.timers.authenticated_received(now);
         let to = datagram.from;
-        let is_elsewhere = self.endpoint.is_none_or(|e| e.address != to);
+        let former = self.address();
+        let is_elsewhere = former != Some(to);
         let asked = datagram.arrival.map(|arrival| Asked {
             to,
             arrival,
-            routes,
+            routes: questions.routes,
         });
         if !is_elsewhere && self.return_route.asked == asked {
-            return false;
+            return None;
         }
         if is_elsewhere {
             self.path_limit = None;
         }
-        let is_asked = asked.is_some_and(|asked| self.return_route.ask(asked, now));
+        let route = &mut self.return_route;
+        let is_asked = asked.is_some_and(|asked| route.ask(id, asked, questions, now));
         self.endpoint = Some(Endpoint {
             address: to,
             source: asked.filter(|_| is_asked).map(|a| a.arrival.address),
         });
-        is_asked
+        is_elsewhere.then_some(former)
+    }
+
+    /// The address of the peer's endpoint.
+    pub(crate) fn address(&self) -> Option<SocketAddr> {
+        self.endpoint.map(|endpoint| endpoint.address)
     }
 
     /// Lets the kernel choose the source address until the peer sends again.

@@ -25,7 +25,7 @@ pub struct SourceQuestion {
 impl Node {
     /// The next question about a route; answer it before [`Node::poll_control`].
     pub fn poll_source_question(&mut self) -> Option<SourceQuestion> {
-        while let Some(id) = self.source_questions.pop_front() {
+        while let Some(id) = self.questions.waiting.pop_front() {
             let Some(route) = self.peers.get_mut(id).map(|peer| &mut peer.return_route) else {
                 continue;
             };
@@ -58,15 +58,13 @@ impl Node {
 
     /// Routes have changed: checks each source address again before its next use.
     pub fn handle_routes_changed(&mut self) {
-        self.routes = self.routes.wrapping_add(1);
+        self.questions.routes = self.questions.routes.wrapping_add(1);
     }
 
     /// The source address of datagrams to `to` is gone: lets the kernel choose.
     pub fn forget_source(&mut self, to: SocketAddr) {
-        for (_, peer) in &mut self.peers {
-            if peer.endpoint.is_some_and(|e| e.address == to) {
-                peer.forget_source();
-            }
+        for id in self.by_address.peers_at(to) {
+            self.peers[id].forget_source();
         }
     }
 
@@ -81,12 +79,11 @@ impl Node {
     pub(crate) fn check_source(&mut self, id: usize, now: Duration) {
         let peer = &mut self.peers[id];
         if let Some(asked) = peer.return_route.asked
-            && asked.routes != self.routes
+            && asked.routes != self.questions.routes
         {
-            let routes = self.routes;
-            if peer.return_route.ask(Asked { routes, ..asked }, now) {
-                self.source_questions.push_back(id);
-            } else {
+            let routes = self.questions.routes;
+            let (questions, route) = (&mut self.questions, &mut peer.return_route);
+            if !route.ask(id, Asked { routes, ..asked }, questions, now) {
                 peer.forget_source();
             }
         }

@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::time::Duration;
+
 use common::*;
 use convoy_proto::{SinkFull, counters::DropReason};
 
@@ -233,4 +235,44 @@ fn a_peer_that_keeps_moving_raises_at_most_one_question_about_its_route() {
     let questions = std::iter::from_fn(|| pair.b.node.poll_source_question()).count();
     assert!(questions <= 1, "{questions} questions");
     assert_eq!(pair.b.snapshot(pair.now).peers[0].endpoint, Some(from));
+}
+
+#[test]
+fn changes_of_routes_raise_a_bounded_number_of_questions_about_all_peers() {
+    let (mut hub, mut now) = (Host::new(2), 1_000 * SECOND);
+    let mut peers: Vec<_> = (3..=255).map(Host::new).collect();
+    for peer in &mut peers {
+        hub.set_peer(peer.as_peer(), now);
+        let mut to_hub = hub.as_peer();
+        to_hub.endpoint = Some(hub.address);
+        peer.set_peer(to_hub, now);
+        send_to(&mut hub, peer, now);
+        now += SECOND / 100;
+    }
+    let mut questions = Vec::new();
+    // The bucket is full, and a tenth of a second later it has a hundred tokens more.
+    for pause in [SECOND, SECOND / 10] {
+        while hub.node.poll_source_question().is_some() {}
+        now += pause;
+        hub.node.handle_routes_changed();
+        for peer in &mut peers {
+            send_to(&mut hub, peer, now);
+        }
+        questions.push(std::iter::from_fn(|| hub.node.poll_source_question()).count());
+    }
+    assert_eq!(hub.delivered.len(), 3 * peers.len());
+    assert_eq!(questions, [253, 103]);
+}
+
+/// Sends a packet, with a handshake if there must be one.
+fn send_to(hub: &mut Host, peer: &mut Host, now: Duration) {
+    peer.send(&ipv4(peer.inner, hub.inner, b"hello"), now);
+    for _ in 0..2 {
+        for bytes in peer.take_wire(now) {
+            hub.receive(&bytes, peer.address, now);
+        }
+        for bytes in hub.take_wire(now) {
+            peer.receive(&bytes, hub.address, now);
+        }
+    }
 }
