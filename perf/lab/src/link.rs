@@ -6,6 +6,9 @@ use procfs::process::Process;
 
 use crate::{error::LabError, namespace::Namespace, tool};
 
+/// The kernel's name of UDP segmentation offload (`ethtool -k`).
+pub const UDP_SEGMENTATION: &str = "tx-udp-segmentation";
+
 /// The interfaces, addresses and routes of a namespace.
 ///
 /// Every change is complete when the call returns. Calls fail with [`LabError::Program`] when the
@@ -47,6 +50,19 @@ impl Link<'_> {
     /// Removes an interface.
     pub fn remove(&self, name: &str) -> Result<(), LabError> {
         self.change(&["link", "delete", name])
+    }
+
+    /// Turns a feature of an interface on or off by ethtool(8).
+    pub fn set_feature(&self, name: &str, feature: &str, on: bool) -> Result<(), LabError> {
+        let state = if on { "on" } else { "off" };
+        tool::run(self.0, "ethtool", &["-K", name, feature, state], "").map(drop)
+    }
+
+    /// Makes an interface cut GSO datagrams and TCP super-packets before they leave, as hardware must.
+    pub fn cut_batches(&self, name: &str) -> Result<(), LabError> {
+        let tcp = ["tx-tcp-segmentation", "tx-tcp6-segmentation"];
+        let mut features = [UDP_SEGMENTATION].into_iter().chain(tcp);
+        features.try_for_each(|feature| self.set_feature(name, feature, false))
     }
 
     /// Gives an interface an address, usable at once: an IPv6 address is not probed for
@@ -105,6 +121,6 @@ impl Link<'_> {
     }
 
     fn change(&self, arguments: &[&str]) -> Result<(), LabError> {
-        tool::run(Some(self.0), "ip", arguments, "").map(drop)
+        tool::run(self.0, "ip", arguments, "").map(drop)
     }
 }

@@ -130,7 +130,7 @@ impl<'a> Here<'a> {
     pub(super) fn impose_conditions(&self) -> Result<(), Error> {
         for end in [&self.bed.tunnel.left, &self.bed.tunnel.right] {
             if !self.args.veth_gso() {
-                inside::cut_veth_batches(&end.namespace, VETH)?;
+                end.namespace.link().cut_batches(VETH)?;
             }
             if self.args.loss > 0.0 {
                 loss::lose_arriving(&end.namespace, VETH, self.args.loss).step("--loss")?;

@@ -107,7 +107,7 @@ fn a_running_daemon_is_found_by_its_process_and_by_its_interface() {
 pub(crate) fn busy_bed() -> Bed {
     let mut bed = Bed::new(&Implementation::new(PROGRAM), |namespace| {
         let mut agent = namespace.command(PROGRAM);
-        agent.args(["lab-inside", "traffic"]);
+        agent.arg("lab-inside");
         agent
     })
     .unwrap();
