@@ -31,14 +31,6 @@ pub struct Bed {
 }
 
 impl Bed {
-    /// A bed with the usual tunnel, see [`Self::with`].
-    pub fn new(
-        daemon: &Implementation,
-        agent: impl Fn(&Namespace) -> Command,
-    ) -> Result<Self, LabError> {
-        Self::with(daemon, agent, &TunnelOptions::default())
-    }
-
     /// Builds the namespaces and the tunnel, and starts `daemon` at each end. `agent` gives the command, inside a
     /// namespace, that runs [`traffic::serve_child`](crate::traffic::serve_child).
     pub fn with(

@@ -8,9 +8,8 @@ use super::{
     args::SpeedtestArgs,
     bed::Here,
     measure::Path,
-    report::{self, Compare, Compared, Comparison, Run, Side},
+    report::{self, Compared, Comparison, Results, Run, Side},
     test::{Load, Test},
-    text,
 };
 use crate::Error;
 
@@ -50,7 +49,7 @@ pub(super) fn run(args: &SpeedtestArgs, contrast: Contrast) -> Result<(), Error>
         b,
         tests: tests.collect(),
     };
-    report::print(args, Compare { compare }, text::of_comparison)
+    report::print(args, Results::Comparison { compare })
 }
 
 /// A first in even rounds, B first in odd ones: a drift over time then favours neither.
