@@ -4,7 +4,11 @@ use std::{io, net::IpAddr};
 
 use procfs::process::Process;
 
-use crate::{error::LabError, namespace::Namespace, tool};
+use crate::{
+    error::{Doing as _, LabError},
+    namespace::Namespace,
+    tool,
+};
 
 /// The kernel's name of UDP segmentation offload (`ethtool -k`).
 pub const UDP_SEGMENTATION: &str = "tx-udp-segmentation";
@@ -94,12 +98,12 @@ impl Link<'_> {
         self.statistics(name).is_ok()
     }
 
-    /// The counts of an interface; fails with [`LabError::Namespace`] when there is none.
+    /// The counts of an interface; fails with [`LabError::Io`] when there is none.
     pub fn statistics(&self, name: &str) -> Result<LinkStatistics, LabError> {
         let interfaces = Process::new(self.0.pid().as_raw()).and_then(|holder| holder.dev_status());
         let found = interfaces.ok().and_then(|mut all| all.remove(name));
-        let counts = found.ok_or_else(|| io::ErrorKind::NotFound.into());
-        let counts = counts.map_err(|none| self.0.refused(format!("look up {name}"), none))?;
+        let counts = found.ok_or(io::ErrorKind::NotFound);
+        let counts = counts.doing(self.0.step(&format!("look up {name}")))?;
         Ok(LinkStatistics {
             rx_packets: counts.recv_packets,
             tx_packets: counts.sent_packets,

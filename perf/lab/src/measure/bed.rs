@@ -65,11 +65,9 @@ impl Bed {
         while self.ends.ping(via, HANDSHAKE_PROBE)?.received == 0 {
             daemons::check(&mut self.tunnel)?;
             if Instant::now() > deadline {
-                return Err(LabError::NoPassage {
-                    patience: HANDSHAKE_PATIENCE,
-                    left: daemons::log_tail(&self.tunnel.left),
-                    right: daemons::log_tail(&self.tunnel.right),
-                });
+                let logs = [&self.tunnel.left, &self.tunnel.right].map(daemons::log_tail);
+                let problem = format!("within {HANDSHAKE_PATIENCE:?}\n{}", logs.join("\n"));
+                return Err(LabError::NoPassage(problem));
             }
         }
         Ok(())

@@ -35,7 +35,13 @@ pub(super) fn run(args: &SpeedtestArgs, contrast: Contrast) -> Result<(), Error>
     here.impose_conditions()?;
     let mut runs: [Vec<Run>; 2] = [Vec::new(), Vec::new()];
     for round in 0..args.rounds {
-        for side in order(round) {
+        // A drift over time then favours neither.
+        let order = if round.is_multiple_of(2) {
+            [0, 1]
+        } else {
+            [1, 0]
+        };
+        for side in order {
             here.restart(&daemons[side])?;
             runs[side].extend(here.tunnel()?);
         }
@@ -50,14 +56,6 @@ pub(super) fn run(args: &SpeedtestArgs, contrast: Contrast) -> Result<(), Error>
         tests: tests.collect(),
     };
     report::print(args, Results::Comparison { compare })
-}
-
-/// A first in even rounds, B first in odd ones: a drift over time then favours neither.
-fn order(round: u32) -> [usize; 2] {
-    match round.is_multiple_of(2) {
-        true => [0, 1],
-        false => [1, 0],
-    }
 }
 
 impl Contrast {
