@@ -10,7 +10,7 @@ use anyhow::{Context as _, ensure};
 use convoy_lab::flood::{self, Generator};
 use convoy_lab::measure::{self, Counters};
 use convoy_lab::wireguard::{End, TunnelOptions, Underlay};
-use convoy_lab::{Namespace, PacketSocket, UDP_SEGMENTATION, eventually, set_feature};
+use convoy_lab::{Namespace, PacketSocket, UDP_SEGMENTATION, eventually};
 
 use crate::tunnel::{Contender, Stand};
 
@@ -107,10 +107,10 @@ impl Scene {
             let capture = scope.spawn(capture);
             // Else several would be heard as one.
             let left = self.stand.bed().tunnel.left.namespace.clone();
-            let cut = |off: bool| left.run(|| set_feature(TUNNEL_CABLE, UDP_SEGMENTATION, !off));
-            cut(true)??;
+            let link = left.link();
+            link.set_feature(TUNNEL_CABLE, UDP_SEGMENTATION, false)?;
             self.stand.one_stream(Duration::from_secs(1))?.finish()?;
-            cut(false)??;
+            link.set_feature(TUNNEL_CABLE, UDP_SEGMENTATION, true)?;
             let captured = capture.join();
             anyhow::Ok(captured.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?)
         })?;

@@ -9,7 +9,7 @@ use anyhow::{Context as _, ensure};
 use convoy_lab::measure::{self, Bed, process};
 use convoy_lab::traffic::{Exchange, LatencyReport, RoundTripReport};
 use convoy_lab::wireguard::{TunnelOptions, Underlay};
-use convoy_lab::{Namespace, Pid, UDP_SEGMENTATION, loss, set_feature};
+use convoy_lab::{Namespace, Pid, UDP_SEGMENTATION, loss};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -292,7 +292,7 @@ impl Stand {
         };
         for namespace in self.namespaces() {
             for feature in features {
-                namespace.run(|| set_feature(VETH, feature, !on))??;
+                namespace.link().set_feature(VETH, feature, !on)?;
             }
             match (veth, on) {
                 (Veth::Loses, true) => loss::lose_arriving(namespace, VETH, LOST_PERCENT)?,

@@ -1,7 +1,6 @@
 //! Errors of a lab, with the fix in the message.
 
-use std::io;
-use std::time::Duration;
+use std::{fmt::Display, io};
 
 /// An error of a lab or of something in it.
 #[derive(Debug, thiserror::Error)]
@@ -14,16 +13,6 @@ pub enum LabError {
     UserNamespace {
         /// The settings that stand in the way.
         fix: String,
-        /// The kernel's answer.
-        source: io::Error,
-    },
-    /// A namespace, or a socket in it, could not be set up.
-    #[error("namespace {label}: {doing}: {source}{}", hint(.source))]
-    Namespace {
-        /// The label of the namespace.
-        label: String,
-        /// The step that failed.
-        doing: String,
         /// The kernel's answer.
         source: io::Error,
     },
@@ -42,11 +31,11 @@ pub enum LabError {
         /// The problem, in the program's words where it ran.
         problem: String,
     },
-    /// A system call of a traffic job failed.
-    #[error("{doing}: {source}")]
+    /// A system call failed: of a traffic job, or while a namespace or a socket in it is set up.
+    #[error("{doing}: {source}{}", hint(.source))]
     Io {
         /// The step that failed.
-        doing: &'static str,
+        doing: String,
         /// The kernel's answer.
         source: io::Error,
     },
@@ -57,27 +46,21 @@ pub enum LabError {
     #[error("{0}")]
     Job(String),
     /// The two ends of a tunnel do not find each other.
-    #[error("no packet passed the tunnel within {patience:?}\n{left}\n{right}")]
-    NoPassage {
-        /// How long was tried.
-        patience: Duration,
-        /// The end of the left daemon's log.
-        left: String,
-        /// The end of the right daemon's log.
-        right: String,
-    },
+    #[error("no packet passed the tunnel {0}")]
+    NoPassage(String),
 }
 
 /// Names the step in which a system call fails.
 pub(crate) trait Doing<T> {
-    fn doing(self, doing: &'static str) -> Result<T, LabError>;
+    fn doing(self, doing: impl Display) -> Result<T, LabError>;
 }
 
 impl<T, E: Into<io::Error>> Doing<T> for Result<T, E> {
-    fn doing(self, doing: &'static str) -> Result<T, LabError> {
-        let source = |error: E| error.into();
-        self.map_err(source)
-            .map_err(|source| LabError::Io { doing, source })
+    fn doing(self, doing: impl Display) -> Result<T, LabError> {
+        self.map_err(|error| LabError::Io {
+            doing: doing.to_string(),
+            source: error.into(),
+        })
     }
 }
 
@@ -91,7 +74,7 @@ fn tun_fix(source: &io::Error) -> &'static str {
 /// The fix for a shortage, which the kernel's error text does not name.
 fn hint(source: &io::Error) -> &'static str {
     match source.raw_os_error() {
-        Some(libc::ENOMEM) => " (fix: free some memory; the kernel has none for a namespace)",
+        Some(libc::ENOMEM) => " (fix: free some memory; the kernel has none left)",
         Some(libc::ENOSPC) => {
             " (fix: raise `sysctl user.max_net_namespaces user.max_mnt_namespaces`)"
         }

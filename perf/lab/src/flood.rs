@@ -22,7 +22,11 @@ use nix::sys::socket::{ControlMessage, MsgFlags, SockaddrIn, sendmsg};
 pub use capture::capture;
 pub use datagrams::Datagrams;
 
-use crate::{error::LabError, namespace::Namespace, traffic::Pace};
+use crate::{
+    error::{Doing as _, LabError},
+    namespace::Namespace,
+    traffic::Pace,
+};
 
 /// Where a flood comes from: 65,536 addresses of a network for measurements (RFC 2544). The target
 /// needs a route back to it.
@@ -83,7 +87,7 @@ impl Generator {
         namespace.link().own_network(network)?;
         let socket = namespace.run(|| UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port)))?;
         Ok(Self {
-            socket: socket.map_err(|source| namespace.refused("start a flood", source))?,
+            socket: socket.doing(namespace.step("start a flood"))?,
             target,
             sources,
             calls: 0,

@@ -3,7 +3,12 @@
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::{error::LabError, holder::Holder, namespace::Namespace, privilege};
+use crate::{
+    error::{Doing as _, LabError},
+    holder::Holder,
+    namespace::Namespace,
+    privilege,
+};
 
 /// A set of anonymous namespaces; dropping it kills everyone inside and removes them.
 ///
@@ -39,11 +44,7 @@ impl Lab {
             let namespace = Namespace::open(label, holder.pid(), self.user.clone())?;
             Ok((holder, namespace))
         });
-        let (holder, namespace) = opened.map_err(|source| LabError::Namespace {
-            label: label.to_owned(),
-            doing: "make it".to_owned(),
-            source,
-        })?;
+        let (holder, namespace) = opened.doing(format_args!("namespace {label}: make it"))?;
         let holders = self.holders.lock();
         holders.unwrap_or_else(PoisonError::into_inner).push(holder);
         namespace.link().set_up("lo")?;

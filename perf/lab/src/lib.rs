@@ -17,7 +17,7 @@
 //!    [`Namespace::link`] changes interfaces, addresses and routes.
 //! 4. [`wireguard`] starts a WireGuard daemon inside and configures it.
 //! 5. [`traffic`] generates and counts TCP, paced UDP and latency probes.
-//! 6. [`loss`] makes a link lose packets; [`relay`] is a bad network between two ends.
+//! 6. [`loss`] makes a link lose packets.
 //! 7. [`measure`] measures a tunnel between two such daemons.
 //! 8. [`flood`] attacks a daemon; a [`PacketSocket`] sends and hears frames below the IP stack.
 //!
@@ -36,7 +36,6 @@ pub mod measure;
 mod namespace;
 mod packet_socket;
 mod privilege;
-pub mod relay;
 mod require;
 mod tool;
 pub mod traffic;
@@ -45,9 +44,8 @@ pub mod wireguard;
 pub use error::LabError;
 pub use eventually::eventually;
 pub use lab::Lab;
-pub use link::{Link, LinkStatistics};
+pub use link::{Link, LinkStatistics, UDP_SEGMENTATION};
 pub use namespace::Namespace;
 pub use nix::unistd::Pid;
 pub use packet_socket::PacketSocket;
 pub use require::{require_lab, require_programs, require_root_lab};
-pub use tool::{UDP_SEGMENTATION, set_feature};

@@ -4,7 +4,14 @@ use std::{io, net::IpAddr};
 
 use procfs::process::Process;
 
-use crate::{error::LabError, namespace::Namespace, tool};
+use crate::{
+    error::{Doing as _, LabError},
+    namespace::Namespace,
+    tool,
+};
+
+/// The kernel's name of UDP segmentation offload (`ethtool -k`).
+pub const UDP_SEGMENTATION: &str = "tx-udp-segmentation";
 
 /// The interfaces, addresses and routes of a namespace.
 ///
@@ -49,6 +56,19 @@ impl Link<'_> {
         self.change(&["link", "delete", name])
     }
 
+    /// Turns a feature of an interface on or off by ethtool(8).
+    pub fn set_feature(&self, name: &str, feature: &str, on: bool) -> Result<(), LabError> {
+        let state = if on { "on" } else { "off" };
+        tool::run(self.0, "ethtool", &["-K", name, feature, state], "").map(drop)
+    }
+
+    /// Makes an interface cut GSO datagrams and TCP super-packets before they leave, as hardware must.
+    pub fn cut_batches(&self, name: &str) -> Result<(), LabError> {
+        let tcp = ["tx-tcp-segmentation", "tx-tcp6-segmentation"];
+        let mut features = [UDP_SEGMENTATION].into_iter().chain(tcp);
+        features.try_for_each(|feature| self.set_feature(name, feature, false))
+    }
+
     /// Gives an interface an address, usable at once: an IPv6 address is not probed for
     /// duplicates first.
     pub fn add_address(&self, name: &str, address: &str) -> Result<(), LabError> {
@@ -78,12 +98,12 @@ impl Link<'_> {
         self.statistics(name).is_ok()
     }
 
-    /// The counts of an interface; fails with [`LabError::Namespace`] when there is none.
+    /// The counts of an interface; fails with [`LabError::Io`] when there is none.
     pub fn statistics(&self, name: &str) -> Result<LinkStatistics, LabError> {
         let interfaces = Process::new(self.0.pid().as_raw()).and_then(|holder| holder.dev_status());
         let found = interfaces.ok().and_then(|mut all| all.remove(name));
-        let counts = found.ok_or_else(|| io::ErrorKind::NotFound.into());
-        let counts = counts.map_err(|none| self.0.refused(format!("look up {name}"), none))?;
+        let counts = found.ok_or(io::ErrorKind::NotFound);
+        let counts = counts.doing(self.0.step(&format!("look up {name}")))?;
         Ok(LinkStatistics {
             rx_packets: counts.recv_packets,
             tx_packets: counts.sent_packets,
@@ -105,6 +125,6 @@ impl Link<'_> {
     }
 
     fn change(&self, arguments: &[&str]) -> Result<(), LabError> {
-        tool::run(Some(self.0), "ip", arguments, "").map(drop)
+        tool::run(self.0, "ip", arguments, "").map(drop)
     }
 }

@@ -14,18 +14,18 @@ const TABLE: &str = "inet convoy_loss";
 /// sender's interface does not cut it.
 pub fn lose_arriving(namespace: &Namespace, interface: &str, percent: f64) -> Result<(), LabError> {
     let rules = ruleset(interface, percent);
-    tool::run(Some(namespace), "nft", &["-f", "-"], &rules).map(drop)
+    tool::run(namespace, "nft", &["-f", "-"], &rules).map(drop)
 }
 
 /// Ends the loss that [`lose_arriving`] began.
 pub fn lose_nothing(namespace: &Namespace) -> Result<(), LabError> {
     let rules = format!("table {TABLE}\ndelete table {TABLE}\n");
-    tool::run(Some(namespace), "nft", &["-f", "-"], &rules).map(drop)
+    tool::run(namespace, "nft", &["-f", "-"], &rules).map(drop)
 }
 
 /// How many packets [`lose_arriving`] has dropped in `namespace`; 0 without its rule.
 pub fn lost(namespace: &Namespace) -> Result<u64, LabError> {
-    let listed = tool::run(Some(namespace), "nft", &["-j", "list ruleset"], "")?;
+    let listed = tool::run(namespace, "nft", &["-j", "list ruleset"], "")?;
     let ruleset: Value = serde_json::from_slice(&listed).unwrap_or_default();
     let rules = ruleset["nftables"].as_array().into_iter().flatten();
     let mut expressions = rules

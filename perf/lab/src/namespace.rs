@@ -15,7 +15,11 @@ use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::Signal;
 use nix::unistd::{Pid, chdir, getpid, getppid};
 
-use crate::{error::LabError, holder::run_directory, link::Link};
+use crate::{
+    error::{Doing as _, LabError},
+    holder::run_directory,
+    link::Link,
+};
 
 /// A network namespace with its own `/run`, kept alive by a holder process.
 ///
@@ -73,7 +77,7 @@ impl Namespace {
         let outcome = thread::scope(|scope| scope.spawn(inside).join());
         outcome
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-            .map_err(|source| self.refused("enter it on a new thread", source))
+            .doing(self.step("enter it on a new thread"))
     }
 
     /// The interfaces, addresses and routes inside.
@@ -99,13 +103,9 @@ impl Namespace {
         seen
     }
 
-    /// An error about this namespace.
-    pub(crate) fn refused(&self, doing: impl Into<String>, source: io::Error) -> LabError {
-        LabError::Namespace {
-            label: self.0.label.clone(),
-            doing: doing.into(),
-            source,
-        }
+    /// A step in this namespace, for an error.
+    pub(crate) fn step(&self, step: &str) -> String {
+        format!("namespace {}: {step}", self.label())
     }
 }
 

@@ -13,7 +13,10 @@ use nix::sys::socket::{
 };
 use nix::sys::time::{TimeVal, TimeValLike};
 
-use crate::{error::LabError, namespace::Namespace};
+use crate::{
+    error::{Doing as _, LabError},
+    namespace::Namespace,
+};
 
 /// No frame is longer: a super-packet with its Ethernet header.
 const LONGEST_FRAME: usize = 14 + 65_535;
@@ -52,9 +55,8 @@ impl PacketSocket {
             bind(socket.as_raw_fd(), &address)?;
             Ok(socket)
         };
-        let doing = || format!("open a packet socket on {interface}");
-        let socket = namespace.run(open)?;
-        socket.map(Self).map_err(|e| namespace.refused(doing(), e))
+        let step = format!("open a packet socket on {interface}");
+        Ok(Self(namespace.run(open)?.doing(namespace.step(&step))?))
     }
 
     /// Sends one frame.

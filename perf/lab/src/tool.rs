@@ -6,21 +6,10 @@ use std::process::{Command, Output, Stdio};
 
 use crate::{error::LabError, namespace::Namespace};
 
-/// The kernel's name of UDP segmentation offload (`ethtool -k`).
-pub const UDP_SEGMENTATION: &str = "tx-udp-segmentation";
-
-/// Turns the feature `feature` of `interface` on or off by ethtool(8), in the network namespace of the
-/// calling thread.
-pub fn set_feature(interface: &str, feature: &str, on: bool) -> Result<(), LabError> {
-    let state = if on { "on" } else { "off" };
-    let change = ["-K", interface, feature, state];
-    run(None, "ethtool", &change, "").map(drop)
-}
-
-/// Runs `program` with `input`, and returns its output. Fails with [`LabError::Program`] when it is not
-/// installed, or refuses.
+/// Runs `program` with `input` inside a namespace, and returns its output. Fails with
+/// [`LabError::Program`] when it is not installed, or refuses.
 pub(crate) fn run(
-    inside: Option<&Namespace>,
+    namespace: &Namespace,
     program: &str,
     arguments: &[&str],
     input: &str,
@@ -28,15 +17,12 @@ pub(crate) fn run(
     let failed = |problem: String| LabError::Program {
         program: format!(
             "namespace {}: {program} {}",
-            inside.map_or("of the caller", Namespace::label),
+            namespace.label(),
             arguments.join(" ")
         ),
         problem,
     };
-    let command = match inside {
-        Some(namespace) => namespace.command(program),
-        None => Command::new(program),
-    };
+    let command = namespace.command(program);
     let output = output(command, arguments, input).map_err(|error| match error.kind() {
         ErrorKind::NotFound => failed(format!(
             "not installed (fix: apt-get install {}, or your distribution's package of it)",

@@ -23,7 +23,7 @@ fn tcp_is_counted_by_the_receiver_in_both_directions() {
             warmup: Duration::from_millis(100),
             window: Duration::from_millis(500),
         };
-        ends.begin_tcp_under(HERE, load, Some("reno")).unwrap();
+        ends.begin_tcp(HERE, load, Some("reno")).unwrap();
         let received = ends.finish_tcp(load).unwrap();
         assert!(received.bytes > 1_000_000, "{received:?}");
         assert!((0.5..0.8).contains(&received.seconds), "{received:?}");
@@ -83,7 +83,10 @@ fn a_load_whose_ends_do_not_meet_fails_with_the_reason_of_the_sender() {
         window: Duration::from_millis(100),
     };
     let third_host = IpAddr::from([127, 0, 0, 2]);
-    let error = ends().begin_tcp(third_host, load).unwrap_err().to_string();
+    let error = ends()
+        .begin_tcp(third_host, load, None)
+        .unwrap_err()
+        .to_string();
     assert!(
         error.starts_with("job refused: traffic goes only to"),
         "{error}"

@@ -34,7 +34,7 @@ mod unfinished;
 
 use std::{fs, path::Path};
 
-use convoy_lab::Pid;
+use convoy_lab::{Pid, measure::process::is_alive};
 
 use crate::{Error, error::Step as _};
 use attach::Attachment;
@@ -144,7 +144,7 @@ impl Profiler {
         let directory = Directory::open(out)?;
         tools::require("perf")?;
         tools::require("strace")?;
-        if let Some(&pid) = pids.iter().find(|&&pid| !attach::is_alive(pid)) {
+        if let Some(&pid) = pids.iter().find(|&&pid| !is_alive(pid)) {
             return Err(attach::daemon_ended(pid));
         }
         let profiler = Self {

@@ -21,7 +21,7 @@ mod test;
 mod text;
 
 pub use args::SpeedtestArgs;
-pub use inside::{INSIDE, InsideArgs, run_inside};
+pub use inside::{INSIDE, run_inside};
 
 use crate::Error;
 

@@ -7,10 +7,7 @@ use convoy_aead::Aead;
 use convoy_tun::OffloadRequest;
 
 #[cfg(feature = "measure")]
-use convoy_perf::{
-    profile::ProfileArgs,
-    speedtest::{InsideArgs, SpeedtestArgs},
-};
+use convoy_perf::{profile::ProfileArgs, speedtest::SpeedtestArgs};
 
 const AFTER_HELP: &str = "\
 Other environment variables:
@@ -66,9 +63,9 @@ pub(crate) enum Command {
     /// Measure a tunnel on this machine, or one between two hosts
     Speedtest(SpeedtestArgs),
     #[cfg(feature = "measure")]
-    /// Run part of the speed test inside one of its namespaces
+    /// Do the traffic jobs that arrive on the standard input
     #[command(name = convoy_perf::speedtest::INSIDE, hide = true)]
-    LabInside(InsideArgs),
+    LabInside,
 }
 
 /// Switches of the daemon.

@@ -36,7 +36,7 @@ pub fn run() -> ExitCode {
         #[cfg(feature = "measure")]
         (Some(Command::Speedtest(args)), _) => measure::speedtest(&args),
         #[cfg(feature = "measure")]
-        (Some(Command::LabInside(args)), _) => measure::inside(&args),
+        (Some(Command::LabInside), _) => measure::inside(),
         (None, Some(interface)) => daemon::start(&interface, &cli.daemon),
         (None, None) => unreachable!("INVARIANT: clap requires a command or an interface"),
     };

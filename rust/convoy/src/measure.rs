@@ -2,7 +2,7 @@
 
 use convoy_perf::{
     profile::{self, ProfileArgs},
-    speedtest::{self, InsideArgs, SpeedtestArgs},
+    speedtest::{self, SpeedtestArgs},
 };
 
 use crate::{cli::LogFormat, logging};
@@ -18,8 +18,8 @@ pub(crate) fn profile(args: &ProfileArgs) -> anyhow::Result<()> {
     profile::run(args).map_err(each_cause_once)
 }
 
-pub(crate) fn inside(args: &InsideArgs) -> anyhow::Result<()> {
-    speedtest::run_inside(args).map_err(each_cause_once)
+pub(crate) fn inside() -> anyhow::Result<()> {
+    speedtest::run_inside().map_err(each_cause_once)
 }
 
 /// The chain of causes in one message: many messages name their cause already.

@@ -31,14 +31,6 @@ pub struct Bed {
 }
 
 impl Bed {
-    /// A bed with the usual tunnel, see [`Self::with`].
-    pub fn new(
-        daemon: &Implementation,
-        agent: impl Fn(&Namespace) -> Command,
-    ) -> Result<Self, LabError> {
-        Self::with(daemon, agent, &TunnelOptions::default())
-    }
-
     /// Builds the namespaces and the tunnel, and starts `daemon` at each end. `agent` gives the command, inside a
     /// namespace, that runs [`traffic::serve_child`](crate::traffic::serve_child).
     pub fn with(
@@ -73,11 +65,9 @@ impl Bed {
         while self.ends.ping(via, HANDSHAKE_PROBE)?.received == 0 {
             daemons::check(&mut self.tunnel)?;
             if Instant::now() > deadline {
-                return Err(LabError::NoPassage {
-                    patience: HANDSHAKE_PATIENCE,
-                    left: daemons::log_tail(&self.tunnel.left),
-                    right: daemons::log_tail(&self.tunnel.right),
-                });
+                let logs = [&self.tunnel.left, &self.tunnel.right].map(daemons::log_tail);
+                let problem = format!("within {HANDSHAKE_PATIENCE:?}\n{}", logs.join("\n"));
+                return Err(LabError::NoPassage(problem));
             }
         }
         Ok(())

@@ -88,14 +88,10 @@ impl Ends {
         Ok(port)
     }
 
-    /// Starts TCP to the far end's address `via`; returns when the counted window begins.
-    pub fn begin_tcp(&mut self, via: IpAddr, load: TcpLoad) -> Result<(), LabError> {
-        self.begin_tcp_under(via, load, None)
-    }
-
-    /// As [`Self::begin_tcp`], under a congestion control of this name. Where the kernel does not
-    /// allow it the default is used: [`TcpReport::congestion_control`] tells.
-    pub fn begin_tcp_under(
+    /// Starts TCP to the far end's address `via`; returns when the counted window begins. Where the
+    /// kernel does not allow `congestion_control` (`bbr`, for example), or none is named, it chooses:
+    /// [`TcpReport::congestion_control`] says which.
+    pub fn begin_tcp(
         &mut self,
         via: IpAddr,
         load: TcpLoad,

@@ -66,11 +66,6 @@ impl fmt::Display for Host {
     }
 }
 
-/// Memory in bytes that programs can have without swapping.
-pub fn available_memory() -> Option<u64> {
-    Meminfo::current().ok()?.mem_available
-}
-
 /// Namespaces prefer cubic, and may use what the host lets everyone use, where settings can be written.
 fn congestion_control() -> Option<String> {
     let allowed = setting(ALLOWED)?;

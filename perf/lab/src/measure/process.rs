@@ -35,6 +35,12 @@ pub fn usage(pid: Pid) -> io::Result<Usage> {
     })
 }
 
+/// Whether it runs, and is more than an entry for its parent to collect.
+pub fn is_alive(pid: Pid) -> bool {
+    let stat = Process::new(pid.as_raw()).and_then(|process| process.stat());
+    stat.is_ok_and(|stat| !matches!(stat.state, 'Z' | 'X'))
+}
+
 /// CPU time of all its threads since it was started.
 pub fn cpu_time(pid: Pid) -> io::Result<Duration> {
     let clock = ClockId::pid_cpu_clock_id(pid)?;

@@ -322,26 +322,24 @@ mod tests {
 
     #[test]
     fn a_confirmation_that_fails_lowers_the_rate_until_one_passes() {
-        let searched = |confirmed_below: f64| {
+        for (confirmed_below, rates, confirmed) in [
+            (200e3, 90e3..110e3, true),
+            (80e3, 60e3..81e3, true),
+            (1e3, 0.0..60e3, false),
+        ] {
             let Ok(found) = highest_rate(RANGE, |Attempt { rate_pps, stage }| {
                 let capacity = match stage {
-                    Stage::Probe => 100_000.0,
+                    Stage::Probe => 100e3,
                     Stage::Confirm => confirmed_below,
                 };
                 Ok::<_, Infallible>(trial(rate_pps, overflow(capacity, rate_pps)))
             });
-            found.unwrap()
-        };
-        assert!(searched(200_000.0).confirmed);
-        let lowered = searched(80_000.0);
-        assert!(lowered.confirmed && (60e3..81e3).contains(&lowered.rate_pps));
-        assert!(!searched(1_000.0).confirmed);
-    }
-
-    #[test]
-    fn a_link_that_loses_at_every_rate_has_none() {
+            let found = found.unwrap();
+            assert_eq!(found.confirmed, confirmed, "{found:?}");
+            assert!(rates.contains(&found.rate_pps), "{found:?}");
+        }
         let lossy = |attempt: Attempt| Ok::<_, Infallible>(trial(attempt.rate_pps, 0.5));
-        assert_eq!(rate_that_half_pass(RANGE, Some(2_000.0), lossy), Ok(None));
         assert_eq!(highest_rate(RANGE, lossy), Ok(None));
+        assert_eq!(rate_that_half_pass(RANGE, Some(2_000.0), lossy), Ok(None));
     }
 }

@@ -1,14 +1,14 @@
 //! A tool that looks at running processes, from when it has begun until it is stopped.
 
 use std::{
-    fs::{self, File},
+    fs::File,
     io::{self, Read as _, Seek as _},
     os::unix::process::ExitStatusExt as _,
     process::{Child, Command, ExitStatus, Stdio},
     time::Duration,
 };
 
-use convoy_lab::{Pid, eventually};
+use convoy_lab::{Pid, eventually, measure::process::is_alive};
 use nix::sys::{
     memfd::{MFdFlags, memfd_create},
     signal::{Signal, kill},
@@ -124,14 +124,6 @@ impl Drop for Attachment {
     }
 }
 
-/// Whether the process `pid` runs, and is more than an entry for its parent to collect.
-pub(super) fn is_alive(pid: Pid) -> bool {
-    // The state is behind the name in parentheses, which may hold anything (proc_pid_stat(5)).
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let rest = stat.rsplit_once(") ").map(|(_, rest)| rest);
-    rest.is_some_and(|rest| !rest.starts_with(['Z', 'X']))
-}
-
 pub(super) fn daemon_ended(pid: Pid) -> Error {
     Error::Refused(format!(
         "the daemon (process {pid}) ended while it was profiled"
@@ -140,6 +132,8 @@ pub(super) fn daemon_ended(pid: Pid) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use nix::sys::signal::{SigHandler, signal};
 
     use super::*;
@@ -156,7 +150,7 @@ mod tests {
         let script = format!(
             "trap 'echo seen > {path}; exit 0' INT; echo > {path}; while :; do sleep 0.01; done"
         );
-        let tool = start(&script, Pid::this()).unwrap();
+        let tool = start(&script);
         let begun = || fs::read(file.path()).is_ok_and(|bytes| !bytes.is_empty());
         assert!(eventually(LONG, || begun().then_some(())).is_some());
         tool.finish().unwrap();
@@ -164,24 +158,10 @@ mod tests {
     }
 
     #[test]
-    fn a_daemon_that_ends_is_the_reason() {
-        let mut daemon = Command::new("sleep").arg("60").spawn().unwrap();
-        let pid = Pid::from_raw(daemon.id().cast_signed());
-        let mut tool = start("sleep 60", pid).unwrap();
-        tool.watch(Duration::from_millis(1)).unwrap();
-        daemon.kill().unwrap();
-        let error = tool.watch(LONG).unwrap_err().to_string();
-        assert!(error.contains(&format!("(process {pid}) ended")), "{error}");
-        assert!(tool.finish().is_err());
-        daemon.wait().unwrap();
-        assert!(!is_alive(pid));
-    }
-
-    #[test]
     fn a_tool_takes_all_that_it_has_started_with_it() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let script = format!("sleep 600 & echo $! > {}; wait", file.path().display());
-        let tool = start(&script, Pid::this()).unwrap();
+        let tool = start(&script);
         let started = || fs::read_to_string(file.path()).unwrap().trim().parse().ok();
         let sleeper = Pid::from_raw(eventually(LONG, started).unwrap());
         assert!(is_alive(sleeper));
@@ -190,9 +170,9 @@ mod tests {
         assert!(gone.is_some());
     }
 
-    fn start(script: &str, pid: Pid) -> Result<Attachment, Error> {
+    fn start(script: &str) -> Attachment {
         let mut command = tools::command("sh");
         command.args(["-c", script]);
-        Attachment::start("a shell", command, &[pid], |_, _| true)
+        Attachment::start("a shell", command, &[Pid::this()], |_, _| true).unwrap()
     }
 }

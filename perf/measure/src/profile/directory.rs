@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::unfinished::{self, Unfinished};
+use super::unfinished;
 use crate::{Error, error::Step as _};
 
 /// A directory that was empty: its files go again unless the profile is finished.
@@ -24,10 +24,7 @@ impl Directory {
                 path.display()
             )));
         }
-        unfinished::add(Unfinished {
-            directory: path.to_owned(),
-            is_new,
-        })?;
+        unfinished::add(path, is_new)?;
         let directory = Self(path.to_owned());
         // A directory that cannot be written is found out before the load, not after it.
         directory.write(".probe", b"")?;
@@ -78,33 +75,19 @@ impl Directory {
 
     /// The profile is finished: its files stay.
     pub(super) fn keep(self) {
-        unfinished::take(&self.0);
+        unfinished::keep(&self.0);
     }
 }
 
 impl Drop for Directory {
     fn drop(&mut self) {
-        if let Some(unfinished) = unfinished::take(&self.0) {
-            unfinished.discard();
-        }
+        unfinished::discard(&self.0);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_directory_with_old_files_is_refused_and_left_alone() {
-        let old = tempfile::tempdir().unwrap();
-        let file = old.path().join("profile.perf");
-        fs::write(&file, "old").unwrap();
-        let error = Directory::open(old.path()).unwrap_err().to_string();
-        assert!(error.contains("is not empty (fix: "), "{error}");
-        let error = Directory::open(&file.join("inside")).unwrap_err();
-        assert!(error.to_string().contains("profile.perf/inside"), "{error}");
-        assert_eq!(fs::read_to_string(file).unwrap(), "old");
-    }
 
     #[test]
     fn a_finished_profile_stays_and_an_unfinished_one_goes() {

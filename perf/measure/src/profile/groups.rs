@@ -1,5 +1,7 @@
 //! Kinds of work, and how the names of functions tell them apart.
 
+use std::collections::BTreeMap;
+
 use super::stacks::Stacks;
 
 /// A kind of work.
@@ -117,17 +119,11 @@ pub(super) fn of(functions: &[&str]) -> &'static Group {
     &GROUPS[GROUPS.len() - 1]
 }
 
-/// The samples of each group, in the order of [`GROUPS`].
-pub(super) fn counts(stacks: &Stacks) -> Vec<(&'static Group, u64)> {
-    let mut counts: Vec<_> = GROUPS.iter().map(|group| (group, 0)).collect();
-    for (_, functions, count) in stacks.iter() {
-        let group = of(&functions);
-        let entry = counts
-            .iter_mut()
-            .find(|(other, _)| other.name == group.name);
-        entry.into_iter().for_each(|(_, sum)| *sum += count);
-    }
-    counts
+/// The share of each group, by its name.
+pub(super) fn shares(stacks: &Stacks) -> BTreeMap<&'static str, f64> {
+    let mut shares: BTreeMap<_, _> = GROUPS.iter().map(|group| (group.name, 0.0)).collect();
+    shares.extend(stacks.shares(|_, functions| Some(of(functions).name)));
+    shares
 }
 
 impl Group {
@@ -147,31 +143,20 @@ mod tests {
 
     #[test]
     fn the_innermost_function_whose_name_is_known_decides() {
-        for (functions, name) in [
-            (
-                "convoy_gso::flush;__sys_sendmsg;udp_sendmsg;ip_output",
-                "UDP send",
-            ),
-            ("udp_sendmsg;_copy_from_iter;rep_movs_alternative", "copies"),
-            ("tun_get_user;tcp_v4_rcv;try_to_wake_up", "wake-ups"),
-            (
-                "[unknown];ring_core_0_17_14__chacha20_poly1305_open_avx2",
-                "AEAD",
-            ),
-            ("csum_and_copy_from_iter_full", "checksums"),
-            ("std::sys::backtrace::__rust_begin_short_backtrace", "other"),
-            ("malloc", "allocator"),
-            ("udp_sendmsg;__kmalloc", "UDP send"),
-            (
-                "chacha20_poly1305_seal;asm_sysvec_apic_timer_interrupt;net_rx_action",
-                "other",
-            ),
-            (
-                "tokio::runtime::scheduler::current_thread::Context::enter",
-                "other",
-            ),
-            ("", "other"),
-        ] {
+        let cases = "\
+convoy_gso::flush;__sys_sendmsg;udp_sendmsg;ip_output UDP send
+udp_sendmsg;_copy_from_iter;rep_movs_alternative copies
+tun_get_user;tcp_v4_rcv;try_to_wake_up wake-ups
+[unknown];ring_core_0_17_14__chacha20_poly1305_open_avx2 AEAD
+csum_and_copy_from_iter_full checksums
+std::sys::backtrace::__rust_begin_short_backtrace other
+malloc allocator
+udp_sendmsg;__kmalloc UDP send
+chacha20_poly1305_seal;asm_sysvec_apic_timer_interrupt;net_rx_action other
+tokio::runtime::scheduler::current_thread::Context::enter other
+ other";
+        for case in cases.lines() {
+            let (functions, name) = case.split_once(' ').unwrap();
             let of = of(&functions.split(';').collect::<Vec<_>>());
             assert_eq!(of.name, name, "{functions}");
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{
     Findings, flame_graph,
-    groups::{self, Group},
+    groups::{self, GROUPS, Group},
     record,
     stacks::{Stacks, UNKNOWN},
     stat::{self, Stat},
@@ -17,6 +17,10 @@ pub(super) const FILE: &str = "report.md";
 const HOTTEST: usize = 20;
 /// How many system calls are listed.
 const CALLS: usize = 12;
+const IPC: &str = "below 1: it waits for memory; encryption alone has 2 to 3";
+const CACHE_MISSES: &str = "over 20: batches do not stay in the cache between stages";
+const SWITCHES: &str = "over 20,000: threads alternate for single packets";
+const MIGRATIONS: &str = "over 100: try `taskset`, or fewer other programs";
 
 /// The whole page, in Markdown.
 pub(super) fn text(findings: &Findings) -> String {
@@ -51,64 +55,49 @@ fn head(findings: &Findings) -> String {
 }
 
 fn by_group(findings: &Findings) -> String {
-    let total = findings.stacks.total();
-    let before = findings.before.as_ref().map(|before| {
-        let counts = groups::counts(before).into_iter();
-        let shares = counts.map(|(_, count)| percent(count, before.total()));
-        shares.collect::<Vec<_>>()
-    });
-    let row = |(place, (group, count)): (usize, (&Group, u64))| {
-        let is_unusual = count as f64 > group.usual * total as f64;
-        let bold = if is_unusual { "**" } else { "" };
-        let share = percent(count, total);
-        let mut row = vec![
-            format!("{bold}{}{bold}", group.name),
-            format!("{bold}{share}{bold}"),
-        ];
-        row.extend(before.as_ref().map(|shares| shares[place].clone()));
-        row.extend([group.means, group.attempt].map(str::to_owned));
-        row
+    let shares = groups::shares(&findings.stacks);
+    let before = findings.before.as_ref().map(groups::shares);
+    let row = |group: &Group| {
+        let share = shares[group.name];
+        let bold = if share > group.usual { "**" } else { "" };
+        let row = [group.name, &percent(share)].map(|cell| format!("{bold}{cell}{bold}"));
+        let before = before.as_ref().map(|before| percent(before[group.name]));
+        let advice = [group.means, group.attempt].map(str::to_owned);
+        row.into_iter().chain(before).chain(advice).collect()
     };
     let head = match before {
         Some(_) => "group,share,before,what it means,what to try",
         None => "group,share,what it means,what to try",
     };
-    let rows = groups::counts(&findings.stacks).into_iter().enumerate();
-    "## Where the CPU time goes\n\nBold is more than usual for TCP at full speed. Small packets move time \
-     from AEAD to the calls.\n\n"
-        .to_owned()
-        + &markdown(head, rows.map(row))
+    format!(
+        "## Where the CPU time goes\n\nBold is more than usual for TCP at full speed. Small packets \
+         move time from AEAD to the calls.\n\n{}",
+        markdown(head, GROUPS.iter().map(row))
+    )
 }
 
 fn by_thread(stacks: &Stacks) -> String {
-    let mut threads: BTreeMap<&str, u64> = BTreeMap::new();
-    for (thread, _, count) in stacks.iter() {
-        *threads.entry(thread).or_default() += count;
-    }
-    let rows = sorted(threads).into_iter().map(|(thread, count)| {
+    let threads = stacks.shares(|thread, _| Some(thread));
+    let rows = sorted(threads).into_iter().map(|(thread, share)| {
         let stage = match thread {
             "tun-reader" => "reads the TUN, sums segments before they are cut",
             "tunnel" => "the event loop: encrypts and sends, receives and decrypts",
             "tun-writer" => "coalesces, and writes the TUN",
             _ => "control: configuration, signals",
         };
-        let share = percent(count, stacks.total());
-        vec![format!("`{thread}`"), share, stage.to_owned()]
+        vec![format!("`{thread}`"), percent(share), stage.to_owned()]
     });
     "## Threads\n\n".to_owned() + &markdown("thread,share,what it does", rows)
 }
 
 fn hottest(stacks: &Stacks) -> String {
-    let mut functions: BTreeMap<(&str, &str), u64> = BTreeMap::new();
-    for (_, names, count) in stacks.iter() {
-        let innermost = names.last().copied().unwrap_or(UNKNOWN);
-        let group = groups::of(&names).name;
-        *functions.entry((innermost, group)).or_default() += count;
-    }
+    let functions = stacks.shares(|_, functions| {
+        let innermost = functions.last().copied().unwrap_or(UNKNOWN);
+        Some((innermost, groups::of(functions).name))
+    });
     let hottest = sorted(functions).into_iter().take(HOTTEST);
-    let rows = hottest.map(|((function, group), count)| {
-        let share = percent(count, stacks.total());
-        vec![format!("`{function}`"), group.to_owned(), share]
+    let rows = hottest.map(|((function, group), share)| {
+        vec![format!("`{function}`"), group.to_owned(), percent(share)]
     });
     "## Hottest functions\n\nBy the time in themselves, without their callees.\n\n".to_owned()
         + &markdown("function,group,share", rows)
@@ -145,39 +134,25 @@ fn system_calls(syscalls: &Syscalls) -> String {
 fn counters(stat: &Stat) -> String {
     let percent = |part, whole| stat.ratio(part, whole).map(|share| share * 100.0);
     let a_second = |count| stat.ratio(count, "cpu_seconds");
+    let cache_misses = percent("cache_misses", "cache_references");
+    let branch_misses = percent("branch_misses", "branches");
+    let (switches, migrations) = (a_second("context_switches"), a_second("migrations"));
+    let row = |name: &str, value, decimals, means: &str| {
+        vec![name.to_owned(), figure(value, decimals), means.to_owned()]
+    };
     let rows = [
-        (
-            "CPU seconds",
-            figure(stat.of("cpu_seconds"), 2),
-            "of all threads",
-        ),
-        (
-            "instructions a cycle",
-            figure(stat.of("ipc"), 2),
-            "below 1: it waits for memory; encryption alone has 2 to 3",
-        ),
-        (
-            "cache misses, %",
-            figure(percent("cache_misses", "cache_references"), 1),
-            "over 20: batches do not stay in the cache between stages",
-        ),
-        (
+        row("CPU seconds", stat.of("cpu_seconds"), 2, "of all threads"),
+        row("instructions a cycle", stat.of("ipc"), 2, IPC),
+        row("cache misses, %", cache_misses, 1, CACHE_MISSES),
+        row(
             "branch misses, %",
-            figure(percent("branch_misses", "branches"), 1),
+            branch_misses,
+            1,
             "over 2: traffic is mixed, or small",
         ),
-        (
-            "context switches a CPU second",
-            figure(a_second("context_switches"), 0),
-            "over 20,000: threads alternate for single packets",
-        ),
-        (
-            "migrations a CPU second",
-            figure(a_second("migrations"), 0),
-            "over 100: try `taskset`, or fewer other programs",
-        ),
+        row("context switches a CPU second", switches, 0, SWITCHES),
+        row("migrations a CPU second", migrations, 0, MIGRATIONS),
     ];
-    let rows = rows.map(|(name, figure, means)| vec![name.to_owned(), figure, means.to_owned()]);
     format!(
         "## Counters\n\n– marks a counter that this machine does not have (`{}`).\n\n{}",
         stat::FILE,
@@ -185,61 +160,60 @@ fn counters(stat: &Stat) -> String {
     )
 }
 
-/// The greatest count first.
-fn sorted<K: Ord>(counts: BTreeMap<K, u64>) -> Vec<(K, u64)> {
-    let mut counts: Vec<_> = counts.into_iter().collect();
-    counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    counts
+/// The greatest share first.
+fn sorted<K: Ord>(shares: BTreeMap<K, f64>) -> Vec<(K, f64)> {
+    let mut shares: Vec<_> = shares.into_iter().collect();
+    shares.sort_by(|(_, a), (_, b)| b.total_cmp(a));
+    shares
 }
 
-fn percent(count: u64, total: u64) -> String {
-    format!("{:.1} %", count as f64 / total.max(1) as f64 * 100.0)
+fn percent(share: f64) -> String {
+    format!("{:.1} %", share * 100.0)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// The page, with one space where it has several.
-    fn page(findings: &Findings) -> String {
-        let text = text(findings);
-        let lines = text.lines().map(|line| line.split_whitespace());
-        let lines = lines.map(|words| words.collect::<Vec<_>>().join(" "));
-        lines.collect::<Vec<_>>().join("\n")
-    }
-
     #[test]
-    fn a_page_has_all_findings() {
-        let page = page(&Findings {
+    fn a_page_has_all_findings_and_leaves_out_sections_without_any() {
+        let samples = [
+            "chacha20_poly1305_seal",
+            "chacha20_poly1305_seal",
+            "udp_sendmsg",
+        ];
+        let samples = samples.map(|function| format!("tunnel;{function}"));
+        let mut findings = Findings {
             what: "a test".to_owned(),
-            stacks: Stacks::of_samples(&[
-                (1, "tunnel;chacha20_poly1305_seal"),
-                (1, "tunnel;chacha20_poly1305_seal"),
-                (1, "tunnel;udp_sendmsg"),
-            ]),
-            stat: Some(Stat::of_counts([
-                ("cpu_seconds", 2.0),
-                ("context_switches", 500.0),
-            ])),
-            syscalls: Some(Syscalls {
-                calls: vec![Call::counted(("sendmsg", 10))],
-                waits: vec![Call::counted(("futex", 10))],
-                ..Syscalls::default()
-            }),
-            note: Some("The kernel's side is missing".to_owned()),
+            stacks: Stacks::of_samples(&samples.each_ref().map(|stack| (1, stack.as_str()))),
             ..Findings::default()
+        };
+        let few = page(&findings);
+        assert!(!few.contains("## System calls") && !few.contains("## Counters"));
+        findings.stat = Some(Stat::of_counts([
+            ("cpu_seconds", 2.0),
+            ("context_switches", 500.0),
+        ]));
+        findings.syscalls = Some(Syscalls {
+            calls: vec![Call::counted(("sendmsg", 10))],
+            waits: vec![Call::counted(("futex", 10))],
+            ..Syscalls::default()
         });
+        findings.note = Some("The kernel's side is missing".to_owned());
+        findings.before = Some(Stacks::of_samples(&[
+            (1, "tunnel;memcpy"),
+            (1, "tunnel;odd"),
+        ]));
+        let page = page(&findings);
         for part in [
-            "# Profile of a test",
             "3 samples of `cycles`",
+            "flamegraph-diff.svg",
             "**The kernel's side is missing**",
-            "| AEAD | 66.7 % |",
-            "| **UDP send** | **33.3 %** |",
-            "| TUN read | 0.0 % |",
+            "| AEAD | 66.7 % | 0.0 % |",
+            "| **UDP send** | **33.3 %** | 0.0 % |",
+            "| copies | 0.0 % | 50.0 % |",
             "| `tunnel` | 100.0 % | the event loop",
             "| `chacha20_poly1305_seal` | AEAD | 66.7 % |",
-            "**– calls/GB**",
-            "| `sendmsg` | 10 | 1 | 20 |",
             "| *waiting:* | | | |\n| `futex`",
             "| instructions a cycle | – |",
             "| context switches a CPU second | 250 |",
@@ -248,17 +222,11 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_comparison_shows_both_shares_and_missing_sections_are_left_out() {
-        let before = Stacks::of_samples(&[(1, "tunnel;memcpy"), (1, "tunnel;odd")]);
-        let page = page(&Findings {
-            stacks: Stacks::of_samples(&[(1, "tunnel;odd")]),
-            before: Some(before),
-            ..Findings::default()
-        });
-        assert!(page.contains("| copies | 0.0 % | 50.0 % |"), "{page}");
-        assert!(page.contains("flamegraph-diff.svg"), "{page}");
-        assert!(!page.contains("## System calls"), "{page}");
-        assert!(!page.contains("## Counters"), "{page}");
+    /// The page, with one space where it has several.
+    fn page(findings: &Findings) -> String {
+        let text = text(findings);
+        let lines = text.lines().map(|line| line.split_whitespace());
+        let lines = lines.map(|words| words.collect::<Vec<_>>().join(" "));
+        lines.collect::<Vec<_>>().join("\n")
     }
 }

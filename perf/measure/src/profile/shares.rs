@@ -61,13 +61,11 @@ struct Part {
 pub(super) fn write(directory: &Directory, findings: &Findings) -> Result<(), Error> {
     let stacks = &findings.stacks;
     let daemon = |pid| Part::of(&stacks.of_process(pid), Some(pid));
-    let daemons = match &findings.pids[..] {
-        [] => stacks.processes().into_iter().map(daemon).collect(),
-        pids => {
-            let pids = pids.iter().map(|pid| pid.as_raw().cast_unsigned());
-            pids.map(daemon).collect()
-        }
-    };
+    let pids = findings.pids.iter().map(|pid| pid.as_raw().cast_unsigned());
+    let mut pids: Vec<u32> = pids.collect();
+    if pids.is_empty() {
+        pids.extend(stacks.processes());
+    }
     let shares = Shares {
         what: &findings.what,
         command: env::args().collect(),
@@ -75,37 +73,21 @@ pub(super) fn write(directory: &Directory, findings: &Findings) -> Result<(), Er
         event: stacks.event(),
         sends_per_gb: findings.syscalls.as_ref().and_then(sends_per_gb),
         all: Part::of(stacks, None),
-        daemons,
+        daemons: pids.into_iter().map(daemon).collect(),
     };
     directory.write_json(FILE, &shares)
 }
 
 impl Part {
     fn of(stacks: &Stacks, pid: Option<u32>) -> Self {
-        let samples = stacks.total();
-        let share = |count: u64| count as f64 / samples.max(1) as f64;
-        let mut sending = 0;
-        let mut copies: BTreeMap<&str, u64> = BTreeMap::new();
-        for (thread, functions, count) in stacks.iter() {
-            if functions.iter().any(is_send) {
-                sending += count;
-            }
-            if is_user_copy(&functions) {
-                *copies.entry(thread).or_default() += count;
-            }
-        }
-        let groups = groups::counts(stacks).into_iter();
-        let copies = copies.into_iter();
+        let sending = stacks.shares(|_, functions| functions.iter().any(is_send).then_some(()));
         Self {
             pid,
-            samples,
-            groups: groups
-                .map(|(group, count)| (group.name, share(count)))
-                .collect(),
-            udp_sendmsg: share(sending),
-            user_copies: copies
-                .map(|(name, count)| (name.to_owned(), share(count)))
-                .collect(),
+            samples: stacks.total(),
+            groups: groups::shares(stacks),
+            udp_sendmsg: sending.into_values().sum(),
+            user_copies: stacks
+                .shares(|thread, functions| is_user_copy(functions).then(|| thread.to_owned())),
         }
     }
 }
@@ -152,34 +134,35 @@ mod tests {
 
     #[test]
     fn copies_of_the_kernel_are_left_out_and_ours_are_counted_by_thread() {
-        let stacks = Stacks::of_samples(&[
-            (7, "tunnel;tick;__memmove_avx_unaligned_erms"),
-            (7, "tunnel;tick;__memmove_avx_unaligned_erms"),
-            (7, "tun-writer;__memcpy_generic"),
-            (7, "tunnel;entry_SYSCALL_64_after_hwframe;memcpy_orig"),
-            (7, "tunnel;x64;udp_sendmsg;rep_movs_alternative"),
-            (
-                7,
-                "tunnel;__memcpy_generic;asm_sysvec_apic_timer_interrupt;irq",
-            ),
-            (7, "tunnel;__memcpy_generic;tick"),
-            (7, "tunnel"),
-        ]);
-        let copies = [("tun-writer", 0.125), ("tunnel", 0.25)];
-        let copies = copies.map(|(thread, share)| (thread.to_owned(), share));
-        assert_eq!(Part::of(&stacks, None).user_copies, copies.into());
+        let stacks = "\
+tunnel;tick;__memmove_avx_unaligned_erms
+tunnel;tick;__memmove_avx_unaligned_erms
+tun-writer;__memcpy_generic
+tunnel;entry_SYSCALL_64_after_hwframe;memcpy_orig
+tunnel;x64;udp_sendmsg;rep_movs_alternative
+tunnel;__memcpy_generic;asm_sysvec_apic_timer_interrupt;irq
+tunnel;__memcpy_generic;tick
+tunnel";
+        let samples: Vec<_> = stacks.lines().map(|stack| (7, stack)).collect();
+        let copies = Part::of(&Stacks::of_samples(&samples), None).user_copies;
+        let expected = [("tun-writer", 0.125), ("tunnel", 0.25)];
+        assert_eq!(
+            copies,
+            expected
+                .map(|(name, share)| (name.to_owned(), share))
+                .into()
+        );
     }
 
     #[test]
     fn all_calls_that_send_are_counted_for_a_gigabyte() {
         let calls = [("sendmsg", 10), ("read", 30), ("sendmmsg", 20)];
-        let mut syscalls = Syscalls {
-            gigabytes: Some(2.0),
+        let syscalls = |gigabytes| Syscalls {
+            gigabytes,
             calls: calls.map(Call::counted).to_vec(),
             ..Syscalls::default()
         };
-        assert_eq!(sends_per_gb(&syscalls), Some(15.0));
-        syscalls.gigabytes = None;
-        assert_eq!(sends_per_gb(&syscalls), None);
+        assert_eq!(sends_per_gb(&syscalls(Some(2.0))), Some(15.0));
+        assert_eq!(sends_per_gb(&syscalls(None)), None);
     }
 }

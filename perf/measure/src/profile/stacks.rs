@@ -23,6 +23,8 @@ use crate::{Error, error::Step as _};
 
 /// `perf` gives this name to a function whose name or whose caller it cannot find.
 pub(super) const UNKNOWN: &str = "[unknown]";
+const TRUNCATED: &str = "the text ends in the middle of a sample: it is truncated";
+const EMPTY: &str = "the text ends without a sample: nothing ran while it was recorded";
 
 /// How often each stack was seen.
 ///
@@ -35,12 +37,8 @@ pub struct Stacks {
     event: String,
 }
 
-/// A sample of which not all lines have been read.
-struct Sample {
-    pid: u32,
-    /// The thread's name, then its functions from the innermost one on.
-    names: Vec<String>,
-}
+/// The process of a sample, and the names read so far: the thread, then its functions from the innermost on.
+type Sample = (u32, Vec<String>);
 
 impl Stacks {
     /// Reads the file `path`.
@@ -57,29 +55,24 @@ impl Stacks {
     pub(super) fn of(mut text: impl BufRead) -> Result<Self, Error> {
         let (mut stacks, mut sample) = (Self::default(), None);
         let (mut number, mut line) = (0, String::new());
-        let mut is_whole = true;
-        let fault = |number: usize, fault: &str| Error::Refused(format!("line {number}: {fault}"));
+        let fault = |number, fault: &str| Err(Error::Refused(format!("line {number}: {fault}")));
         loop {
             line.clear();
-            match text.read_line(&mut line) {
-                Ok(0) => break,
-                Ok(_) => number += 1,
-                Err(error) => return Err(fault(number + 1, &error.to_string())),
+            let read = text.read_line(&mut line);
+            number += usize::from(!matches!(read, Ok(0)));
+            match read {
+                Err(error) => return fault(number, &error.to_string()),
+                Ok(0) if sample.is_none() && stacks.event.is_empty() => {
+                    return fault(number, EMPTY);
+                }
+                Ok(0) if sample.is_none() => return Ok(stacks),
+                Ok(_) if !line.ends_with('\n') => return fault(number, TRUNCATED),
+                Ok(_) => {}
             }
-            is_whole = line.ends_with('\n');
-            if is_whole && let Err(problem) = stacks.accept(&line, &mut sample) {
-                return Err(fault(number, &format!("{problem}: {:?}", line.trim())));
+            if let Err(problem) = stacks.accept(&line, &mut sample) {
+                return fault(number, &format!("{problem}: {:?}", line.trim()));
             }
         }
-        if sample.is_some() || !is_whole {
-            let problem = "the text ends in the middle of a sample: it is truncated";
-            return Err(fault(number, problem));
-        }
-        if stacks.event.is_empty() {
-            let problem = "the text ends without a sample: nothing ran while it was recorded";
-            return Err(fault(number, problem));
-        }
-        Ok(stacks)
     }
 
     /// Samples in all.
@@ -113,6 +106,24 @@ impl Stacks {
         })
     }
 
+    /// The share of the samples with each key; those without one are left out.
+    pub(super) fn shares<'a, K: Ord>(
+        &'a self,
+        key: impl Fn(&'a str, &[&'a str]) -> Option<K>,
+    ) -> BTreeMap<K, f64> {
+        let mut counts: BTreeMap<K, u64> = BTreeMap::new();
+        for (thread, functions, count) in self.iter() {
+            let key = key(thread, &functions);
+            key.into_iter()
+                .for_each(|key| *counts.entry(key).or_default() += count);
+        }
+        let total = self.total().max(1) as f64;
+        let shares = counts
+            .into_iter()
+            .map(|(key, count)| (key, count as f64 / total));
+        shares.collect()
+    }
+
     /// One line a stack, as programs that draw flame graphs take them.
     pub(super) fn text(&self) -> String {
         let counts = self.counts.iter();
@@ -124,7 +135,7 @@ impl Stacks {
     fn accept(&mut self, line: &str, sample: &mut Option<Sample>) -> Result<(), &'static str> {
         let is_end = line.trim().is_empty();
         let is_comment = self.event.is_empty() && line.starts_with('#');
-        match sample.take() {
+        match sample {
             None if is_end || is_comment => {}
             None => {
                 let begun = head(line);
@@ -136,24 +147,17 @@ impl Stacks {
                 }
                 *sample = Some(begun);
             }
-            Some(whole) if is_end => self.add(whole),
-            Some(mut part) => {
-                let function = frame(line).ok_or("this is no frame of a stack")?;
-                part.names.push(function);
-                *sample = Some(part);
-            }
+            Some(_) if is_end => sample.take().into_iter().for_each(|whole| self.add(whole)),
+            Some((_, names)) => names.push(frame(line).ok_or("this is no frame of a stack")?),
         }
         Ok(())
     }
 
-    fn add(&mut self, mut sample: Sample) {
-        sample.names[1..].reverse();
+    fn add(&mut self, (pid, mut names): Sample) {
+        names[1..].reverse();
         // Where callers cannot be found there are many of them, all without a name.
-        sample
-            .names
-            .dedup_by(|next, last| next == UNKNOWN && last == UNKNOWN);
-        let key = (sample.names.join(";"), sample.pid);
-        *self.counts.entry(key).or_default() += 1;
+        names.dedup_by(|next, last| next == UNKNOWN && last == UNKNOWN);
+        *self.counts.entry((names.join(";"), pid)).or_default() += 1;
     }
 }
 
@@ -172,8 +176,8 @@ fn head(line: &str) -> Option<(&str, Sample)> {
         rest = before.trim_end();
         let ids = word.split_once('/');
         if let Some((Ok(pid), Ok(_))) = ids.map(|(pid, tid)| (pid.parse(), tid.parse::<u32>())) {
-            let names = vec![rest.trim().replace(';', ",")];
-            return Some((plain_event(event), Sample { pid, names }));
+            let thread = rest.trim().replace(';', ",");
+            return Some((plain_event(event), (pid, vec![thread])));
         }
     }
 }
@@ -200,15 +204,16 @@ impl Stacks {
     /// Samples of the event `cycles`: each the process, the thread and its functions from the outermost one
     /// on, with semicolons between.
     pub(super) fn of_samples(samples: &[(u32, &str)]) -> Self {
-        let counts = samples.iter().map(|(pid, stack)| {
-            let mut names = stack.split(';');
-            let frames = names.clone().skip(1).collect::<Vec<_>>();
-            let frames = frames.iter().rev().map(|name| format!("\t1 {name} (a)\n"));
-            let thread = names.next().unwrap_or_default();
-            let frames = frames.collect::<String>();
-            format!("{thread} {pid}/9 1.5: 100 cycles: \n{frames}\n")
-        });
-        Self::of(counts.collect::<String>().as_bytes()).unwrap()
+        let event = "cycles".to_owned();
+        let counts = BTreeMap::new();
+        let mut stacks = Self { counts, event };
+        for (pid, stack) in samples {
+            *stacks
+                .counts
+                .entry(((*stack).to_owned(), *pid))
+                .or_default() += 1;
+        }
+        stacks
     }
 }
 
@@ -262,22 +267,19 @@ my thread 5 7/8 [001] 12403.5:     cpu-clock:u: \n\n";
             let error = fault((lines.join("\n") + "\n").as_bytes());
             let expected = format!("line {}: this is no ", place + 1);
             assert!(error.starts_with(&expected), "{place}: {error}");
-            assert!(error.contains("Woken"), "{place}: {error}");
         }
-        let error = fault(&[TEXT.as_bytes(), b"\xff\xfe\n"].concat());
-        assert!(error.contains("valid UTF-8"), "{error}");
+        let without_pid = "tunnel 12 1.5: 100 cycles: \n\n";
+        assert!(fault(without_pid.as_bytes()).contains("`perf script -F +pid`"));
+        assert!(fault(&[TEXT.as_bytes(), b"\xff\xfe\n"].concat()).contains("valid UTF-8"));
     }
 
     #[test]
     fn a_second_event_is_an_error_and_another_kind_of_core_is_none() {
-        let sample = |event: &str| format!("tunnel 1/2 1.5: 100 {event}: \n\n");
-        let hybrid = ["cpu_core/cycles/P", "cpu_atom/cycles/P", "cycles:u"]
-            .map(sample)
-            .concat();
+        let sample = |event| format!("tunnel 1/2 1.5: 100 {event}: \n\n");
+        let hybrid = ["cpu_core/cycles/P", "cpu_atom/cycles/P", "cycles:u"].map(sample);
+        let hybrid = hybrid.concat();
         assert_eq!(Stacks::of(hybrid.as_bytes()).unwrap().total(), 3);
         let error = fault((hybrid + &sample("cpu-clock")).as_bytes());
         assert!(error.starts_with("line 7: a second event"), "{error}");
-        let error = fault(b"tunnel 12 1.5: 100 cycles: \n\n");
-        assert!(error.contains("`perf script -F +pid`"), "{error}");
     }
 }

@@ -107,42 +107,37 @@ impl Stat {
 mod tests {
     use super::*;
 
-    /// Reads events with their values.
-    fn read(counters: &[(&str, &str)]) -> Stat {
-        let line = |(event, value): &(&str, &str)| {
-            let object = serde_json::json!({"counter-value": value, "unit": "", "event": event});
-            format!("{object}\n")
-        };
-        let lines: String = counters.iter().map(line).collect();
-        Stat::read(&("# started on …\n\n".to_owned() + &lines)).unwrap()
-    }
-
     #[test]
-    fn a_counter_that_the_machine_lacks_is_null_and_never_zero() {
-        let stat = read(&[
-            ("cycles", "<not supported>"),
+    fn a_counter_that_the_machine_lacks_is_null_and_kinds_of_cores_are_summed() {
+        let counters = [
             ("task-clock", "1500.5"),
-            ("context-switches:u", "0.000000"),
-            ("cpu-migrations", "0.000000"),
-        ]);
-        assert_eq!(stat.of("cpu_seconds"), Some(1.5005));
-        let counts = ["cycles", "context_switches", "migrations"].map(|name| stat.of(name));
-        assert_eq!(counts, [None, None, Some(0.0)]);
-        assert!(serde_json::to_value(&stat).unwrap()["ipc"].is_null());
-        let cut = "{\"counter-value\" : 1";
-        let error = Stat::read(cut).unwrap_err().to_string();
-        assert!(error.ends_with(cut), "{error}");
-    }
-
-    #[test]
-    fn kinds_of_cores_are_summed_and_one_that_ran_nothing_is_left_out() {
-        let stat = read(&[
             ("cpu_core/cycles/", "300.0"),
             ("cpu_atom/cycles/", "100.0"),
             ("cpu_core/instructions/u", "800.0"),
             ("cpu_atom/instructions/u", "<not counted>"),
-        ]);
-        let counts = ["cycles", "instructions", "ipc"].map(|name| stat.of(name));
-        assert_eq!(counts, [400.0, 800.0, 2.0].map(Some));
+            ("cache-misses", "<not supported>"),
+            ("context-switches:u", "0.000000"),
+            ("cpu-migrations", "0.000000"),
+        ];
+        let lines = counters.map(|(event, value)| {
+            let object = serde_json::json!({"counter-value": value, "unit": "", "event": event});
+            format!("{object}\n")
+        });
+        let stat = Stat::read(&("# started on …\n\n".to_owned() + &lines.concat())).unwrap();
+        for (name, count) in [
+            ("cpu_seconds", Some(1.5005)),
+            ("cycles", Some(400.0)),
+            ("instructions", Some(800.0)),
+            ("ipc", Some(2.0)),
+            ("cache_misses", None),
+            ("context_switches", None),
+            ("migrations", Some(0.0)),
+        ] {
+            assert_eq!(stat.of(name), count, "{name}");
+        }
+        assert!(serde_json::to_value(&stat).unwrap()["cache_misses"].is_null());
+        let cut = "{\"counter-value\" : 1";
+        let error = Stat::read(cut).unwrap_err().to_string();
+        assert!(error.ends_with(cut), "{error}");
     }
 }

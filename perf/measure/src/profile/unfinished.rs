@@ -1,7 +1,7 @@
 //! Removes unfinished profiles and kills the tools at work when the program is interrupted.
 
 use std::{
-    fs, io, mem,
+    fs, io,
     os::unix::process::CommandExt as _,
     path::{Path, PathBuf},
     process::{self, Child, Command},
@@ -17,57 +17,53 @@ use crate::{Error, error::Step as _};
 const INTERRUPTED: i32 = 130;
 
 static STATE: Mutex<State> = Mutex::new(State {
-    is_handled: false,
     profiles: Vec::new(),
     tools: Vec::new(),
 });
 
 struct State {
-    is_handled: bool,
-    profiles: Vec<Unfinished>,
+    /// Directories that were empty when their profiles were begun, and whether they were made for them.
+    profiles: Vec<(PathBuf, bool)>,
     /// Each leads a process group and is killed with it: strace(1) first tries ptrace(2) out in children,
     /// and one that outlives it stays stopped for good.
     tools: Vec<Pid>,
 }
 
-/// A directory that was empty when its profile was begun.
-#[derive(Debug)]
-pub(super) struct Unfinished {
-    pub(super) directory: PathBuf,
-    /// Whether it was made for the profile.
-    pub(super) is_new: bool,
-}
-
-impl Unfinished {
-    pub(super) fn discard(self) {
-        let entries = fs::read_dir(&self.directory).into_iter().flatten();
-        // Below an outer directory there may be profiles that are finished: directories stay.
-        for entry in entries.flatten() {
-            let _ = fs::remove_file(entry.path());
-        }
-        if self.is_new {
-            let _ = fs::remove_dir(&self.directory);
-        }
-    }
-}
-
-/// From now on SIGINT, SIGTERM and SIGHUP discard the profile and end the program; namespaces and tools die
-/// with it.
-pub(super) fn add(profile: Unfinished) -> Result<(), Error> {
+/// From now on SIGINT, SIGTERM and SIGHUP discard the profile in `directory` and end the program;
+/// namespaces and tools die with it.
+pub(super) fn add(directory: &Path, is_new: bool) -> Result<(), Error> {
     let mut state = state();
-    if !mem::replace(&mut state.is_handled, true) {
-        ctrlc::set_handler(end).step("listen to signals")?;
+    match ctrlc::set_handler(end) {
+        Ok(()) | Err(ctrlc::Error::MultipleHandlers) => {}
+        refused => refused.step("listen to signals")?,
     }
-    state.profiles.push(profile);
+    state.profiles.push((directory.to_owned(), is_new));
     Ok(())
 }
 
-/// An interrupt no longer discards the profile in `directory`.
-pub(super) fn take(directory: &Path) -> Option<Unfinished> {
+/// The profile in `directory` is finished.
+pub(super) fn keep(directory: &Path) {
+    state().profiles.retain(|(other, _)| other != directory);
+}
+
+/// Removes the profile in `directory`, unless it is finished.
+pub(super) fn discard(directory: &Path) {
     let mut state = state();
-    let mut profiles = state.profiles.iter();
-    let place = profiles.position(|profile| profile.directory == directory)?;
-    Some(state.profiles.remove(place))
+    let profiles = state
+        .profiles
+        .extract_if(.., |(other, _)| other == directory);
+    profiles.for_each(remove);
+}
+
+fn remove((directory, is_new): (PathBuf, bool)) {
+    let entries = fs::read_dir(&directory).into_iter().flatten();
+    // Below an outer directory there may be profiles that are finished: directories stay.
+    for entry in entries.flatten() {
+        let _ = fs::remove_file(entry.path());
+    }
+    if is_new {
+        let _ = fs::remove_dir(&directory);
+    }
 }
 
 /// Starts a tool as the leader of a process group, unless an interrupt ends the program.
@@ -99,10 +95,7 @@ fn end() {
         let _ = killpg(tool, Signal::SIGKILL);
     }
     // The inner ones come last.
-    mem::take(&mut state.profiles)
-        .into_iter()
-        .rev()
-        .for_each(Unfinished::discard);
+    state.profiles.drain(..).rev().for_each(remove);
     eprintln!("convoy: interrupted; the unfinished profile was removed");
     process::exit(INTERRUPTED);
 }

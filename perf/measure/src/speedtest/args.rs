@@ -204,7 +204,7 @@ mod tests {
             let tests = parse(line).unwrap().tests;
             tests.into_iter().map(|test| test.name).collect::<Vec<_>>()
         };
-        assert_eq!((tests("").len(), tests("--mtu 1420").len()), (7, 7));
+        assert_eq!(tests("").len(), 7);
         for line in ["--compare gso", "--profile d", "--profile d --compare gso"] {
             assert_eq!(tests(line), ["tcp-up"]);
         }
@@ -216,24 +216,20 @@ mod tests {
     }
 
     #[test]
-    fn a_test_that_would_be_fragmented_is_refused_where_the_mtu_is_known() {
+    fn the_mtu_bounds_tests_and_loss_comes_without_gso_on_the_veth() {
         let check = |line| parse(line).unwrap().check().is_ok();
         assert!(check("--tests udp-1392") && !check("--tests udp-1393"));
         assert!(check("--tests udp-8892 --mtu 8920"));
         assert!(!check("--mtu 1000"), "udp-1200 is usual");
         assert!(check("--to 198.18.0.2 --tests udp-8892"));
-    }
-
-    #[test]
-    fn switches_are_passed_through_and_loss_comes_without_gso_on_the_veth() {
-        let args = parse("--gso off --tun-offload on --batch 7").unwrap();
-        assert_eq!(
-            args.switches(),
-            ["--gso", "off", "--tun-offload", "on", "--batch", "7"]
-        );
         let veth_gso = |line| parse(line).unwrap().veth_gso();
         assert!(veth_gso("") && !veth_gso("--loss 0.5"));
         assert!(veth_gso("--loss 0.5 --veth-gso on") && !veth_gso("--veth-gso off"));
+        let passed_through = "--gso off --tun-offload on --batch 7";
+        assert_eq!(
+            parse(passed_through).unwrap().switches().join(" "),
+            passed_through
+        );
     }
 
     #[test]

@@ -12,8 +12,7 @@ use super::{
     args::SpeedtestArgs,
     inside, measure,
     progress::Progress,
-    report::{self, Ceiling, Run, Runs},
-    text,
+    report::{self, Ceiling, Results, Run, Runs},
 };
 use crate::{
     Error,
@@ -53,7 +52,7 @@ pub(super) fn run(args: &SpeedtestArgs) -> Result<(), Error> {
     };
     // The bar goes before the table comes.
     drop(here);
-    report::print(args, results, text::of_runs)
+    report::print(args, Results::Runs(results))
 }
 
 /// Measures, prints, and writes the profile into `out`; with `--compare`, one for each side below it.
@@ -63,7 +62,7 @@ pub(super) fn run_profiled(args: &SpeedtestArgs, out: &Path) -> Result<(), Error
             runs: profile(args, &args.switches(), out, None)?,
             ..Runs::default()
         };
-        return report::print(args, results, text::of_runs);
+        return report::print(args, Results::Runs(results));
     };
     if args.json {
         let refusal = "--json with --profile shows one configuration, not --compare";
@@ -130,7 +129,7 @@ impl<'a> Here<'a> {
     pub(super) fn impose_conditions(&self) -> Result<(), Error> {
         for end in [&self.bed.tunnel.left, &self.bed.tunnel.right] {
             if !self.args.veth_gso() {
-                inside::cut_veth_batches(&end.namespace, VETH)?;
+                end.namespace.link().cut_batches(VETH)?;
             }
             if self.args.loss > 0.0 {
                 loss::lose_arriving(&end.namespace, VETH, self.args.loss).step("--loss")?;

@@ -8,9 +8,8 @@ use super::{
     args::SpeedtestArgs,
     bed::Here,
     measure::Path,
-    report::{self, Compare, Compared, Comparison, Run, Side},
+    report::{self, Compared, Comparison, Results, Run, Side},
     test::{Load, Test},
-    text,
 };
 use crate::Error;
 
@@ -36,7 +35,13 @@ pub(super) fn run(args: &SpeedtestArgs, contrast: Contrast) -> Result<(), Error>
     here.impose_conditions()?;
     let mut runs: [Vec<Run>; 2] = [Vec::new(), Vec::new()];
     for round in 0..args.rounds {
-        for side in order(round) {
+        // A drift over time then favours neither.
+        let order = if round.is_multiple_of(2) {
+            [0, 1]
+        } else {
+            [1, 0]
+        };
+        for side in order {
             here.restart(&daemons[side])?;
             runs[side].extend(here.tunnel()?);
         }
@@ -50,15 +55,7 @@ pub(super) fn run(args: &SpeedtestArgs, contrast: Contrast) -> Result<(), Error>
         b,
         tests: tests.collect(),
     };
-    report::print(args, Compare { compare }, text::of_comparison)
-}
-
-/// A first in even rounds, B first in odd ones: a drift over time then favours neither.
-fn order(round: u32) -> [usize; 2] {
-    match round.is_multiple_of(2) {
-        true => [0, 1],
-        false => [1, 0],
-    }
+    report::print(args, Results::Comparison { compare })
 }
 
 impl Contrast {

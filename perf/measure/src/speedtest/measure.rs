@@ -126,8 +126,7 @@ impl Path<'_> {
         };
         let probing = tcp.ping.then(|| window.saturating_sub(PING_MARGIN));
         let congestion_control = tcp.bbr.then_some(BBR);
-        self.ends
-            .begin_tcp_under(self.via, load, congestion_control)?;
+        self.ends.begin_tcp(self.via, load, congestion_control)?;
         let before = self.read()?;
         if let Some(probing) = probing {
             self.ends.begin_ping(self.via, probing)?;
@@ -267,8 +266,11 @@ mod tests {
 
     use super::*;
 
-    /// The costs of a gigabyte; both daemons take 1.5 s of CPU time and have these counters.
-    fn noted(direction: Direction, before: [&Value; 2], after: [&Value; 2]) -> Run {
+    #[test]
+    fn costs_are_of_both_daemons_and_batches_of_the_one_that_sends() {
+        let idle = json!({"syscalls": {"read": 100}});
+        let busy = json!({"syscalls": {"read": 400}, "histograms": {"packets_per_read": [0, 0, 8],
+            "packets_per_batch": [0, 3, 0], "segments_per_send": [0]}});
         let readings = |cpu_ms, counters: [&Value; 2]| {
             let [left, right] = counters.map(|counters| Reading {
                 cpu: Duration::from_millis(cpu_ms),
@@ -276,25 +278,22 @@ mod tests {
             });
             Readings { left, right }
         };
-        let usage = [readings(1_000, before), readings(2_500, after)];
-        let mut run = Run::default();
-        note_usage(&mut run, Some(usage), direction, 1_000_000_000);
-        run
-    }
-
-    #[test]
-    fn costs_are_of_both_daemons_and_batches_of_the_one_that_sends() {
-        let idle = json!({"syscalls": {"read": 100}});
-        let busy = json!({"syscalls": {"read": 400}, "histograms": {"packets_per_read": [0, 0, 8],
-            "packets_per_batch": [0, 3, 0], "segments_per_send": [0]}});
+        let noted = |direction, before, after| {
+            let usage = [readings(1_000, before), readings(2_500, after)];
+            let mut run = Run::default();
+            note_usage(&mut run, Some(usage), direction, 1_000_000_000);
+            run
+        };
         let up = noted(Direction::Up, [&idle; 2], [&busy, &idle]);
         let costs = (up.cpu_s_per_gb, up.syscalls_per_gb);
         assert_eq!(costs, (Some(3.0), Some(300.0)));
         let means = (up.packets_per_read, up.segments_per_send);
         assert_eq!(means, (Some(2.0), None));
         let seen = [vec![0, 0, 8], vec![0, 3], vec![]];
-        let expected = HISTOGRAMS.into_iter().zip(seen).collect();
-        assert_eq!(up.histograms, Some(expected));
+        assert_eq!(
+            up.histograms,
+            Some(HISTOGRAMS.into_iter().zip(seen).collect())
+        );
         let down = noted(Direction::Down, [&idle; 2], [&busy, &idle]);
         assert_eq!(down.histograms, None);
         let foreign = noted(Direction::Up, [&Value::Null; 2], [&Value::Null; 2]);
@@ -311,8 +310,8 @@ mod tests {
         };
         let received = UdpReceived {
             packets: 990,
-            reordered: 0,
             socket_drops: 4,
+            ..UdpReceived::default()
         };
         let trial = trial(sent, received);
         assert_eq!((trial.sent_pps, trial.loss), (2_000.0, 0.01));

@@ -15,8 +15,7 @@ use super::{
     inside,
     measure::Path,
     progress::Progress,
-    report::{self, Runs},
-    text,
+    report::{self, Results, Runs},
 };
 use crate::{Error, error::Step as _};
 
@@ -49,7 +48,7 @@ pub(super) fn measure(args: &SpeedtestArgs, server: &str) -> Result<(), Error> {
         runs,
         ..Runs::default()
     };
-    report::print(args, results, text::of_runs)
+    report::print(args, Results::Runs(results))
 }
 
 fn listen(address: IpAddr) -> std::io::Result<TcpListener> {
@@ -78,10 +77,8 @@ fn resolve(server: &str) -> Result<SocketAddr, Error> {
     if let Ok(address) = server.trim_matches(['[', ']']).parse::<IpAddr>() {
         return Ok((address, PORT).into());
     }
-    let addresses = match server.rsplit_once(':') {
-        Some((_, port)) if port.parse::<u16>().is_ok() => server.to_socket_addrs(),
-        _ => (server, PORT).to_socket_addrs(),
-    };
+    let addresses = server.to_socket_addrs();
+    let addresses = addresses.or_else(|_| (server, PORT).to_socket_addrs());
     let mut addresses = addresses.step(format!("find the address of {server}"))?;
     addresses
         .next()

@@ -8,17 +8,25 @@ use std::{
 use convoy_lab::measure::{Host, Sample};
 use serde::Serialize;
 
-use super::{args::SpeedtestArgs, compare::Contrast};
+use super::{args::SpeedtestArgs, compare::Contrast, text};
 use crate::Error;
 
 /// The object that `--json` prints. A figure that does not apply is `null`.
 #[derive(Debug, Serialize)]
-pub(super) struct Report<T> {
+pub(super) struct Report {
     pub(super) version: &'static str,
     pub(super) host: Host,
     pub(super) settings: Settings,
     #[serde(flatten)]
-    pub(super) results: T,
+    pub(super) results: Results,
+}
+
+/// The figures of each test, or with `--compare` those of two configurations.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub(super) enum Results {
+    Runs(Runs),
+    Comparison { compare: Comparison },
 }
 
 /// How the tunnel was run.
@@ -40,7 +48,7 @@ pub(super) struct Settings {
     pub(super) to: Option<String>,
 }
 
-/// What is printed without `--compare`.
+/// All tests of one configuration.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Runs {
     pub(super) ceiling: Ceiling,
@@ -94,12 +102,6 @@ pub(super) struct Run {
     pub(super) ping_loaded_p99_ms: Option<f64>,
 }
 
-/// What is printed with `--compare`.
-#[derive(Debug, Serialize)]
-pub(super) struct Compare {
-    pub(super) compare: Comparison,
-}
-
 /// Two configurations of the daemon, interleaved.
 #[derive(Debug, Serialize)]
 pub(super) struct Comparison {
@@ -130,32 +132,21 @@ pub(super) struct Compared {
     pub(super) ratio: Option<Sample>,
 }
 
-/// Prints the results on the standard output: as JSON, or as `text` shows them.
-pub(super) fn print<T: Serialize>(
-    args: &SpeedtestArgs,
-    results: T,
-    text: impl FnOnce(&Report<T>) -> String,
-) -> Result<(), Error> {
-    let report = Report::new(Settings::of(args), results);
+/// Prints the results on the standard output: as JSON, or for people.
+pub(super) fn print(args: &SpeedtestArgs, results: Results) -> Result<(), Error> {
+    let report = Report {
+        version: env!("CARGO_PKG_VERSION"),
+        host: Host::of_this_machine(),
+        settings: Settings::of(args),
+        results,
+    };
     let text = match args.json {
         true => serde_json::to_string(&report).map_err(io::Error::from)? + "\n",
-        false => text(&report),
+        false => text::of(&report),
     };
     let mut output = io::stdout().lock();
     output.write_all(text.as_bytes())?;
     Ok(output.flush()?)
-}
-
-impl<T> Report<T> {
-    /// A report on this program and this machine.
-    pub(super) fn new(settings: Settings, results: T) -> Self {
-        Self {
-            version: env!("CARGO_PKG_VERSION"),
-            host: Host::of_this_machine(),
-            settings,
-            results,
-        }
-    }
 }
 
 impl Settings {

@@ -5,7 +5,7 @@ use convoy_lab::{
     wireguard::TunnelOptions,
 };
 
-use super::report::{Compare, Compared, Report, Run, Runs, Settings};
+use super::report::{Compared, Comparison, Report, Results, Run, Runs, Settings};
 use crate::table::{figure, plain};
 
 const HEAD: &str =
@@ -26,9 +26,17 @@ bare veth  TCP between the same namespaces without a tunnel: the ceiling
 same loss  the same while the veth drops as many of its packets as of the tunnel's (--loss)
 ";
 
+/// The whole report.
+pub(super) fn of(report: &Report) -> String {
+    let results = match &report.results {
+        Results::Runs(results) => of_runs(results),
+        Results::Comparison { compare } => of_comparison(compare),
+    };
+    format!("{}\n{results}", headline(&report.host, &report.settings))
+}
+
 /// The runs, and the bare veth below them.
-pub(super) fn of_runs(report: &Report<Runs>) -> String {
-    let Runs { ceiling, runs, .. } = &report.results;
+fn of_runs(Runs { ceiling, runs, .. }: &Runs) -> String {
     let bare = [
         ("bare veth", ceiling.gbps),
         ("bare veth, same loss", ceiling.gbps_same_loss),
@@ -36,24 +44,18 @@ pub(super) fn of_runs(report: &Report<Runs>) -> String {
     let bare = bare.into_iter().filter(|(_, gbps)| gbps.is_some());
     let bare = bare.map(|(name, gbps)| vec![name.to_owned(), figure(gbps, 2)]);
     let notes: String = runs.iter().filter_map(note).collect();
-    format!(
-        "{}\n\n{}\n{notes}\n{LEGEND}",
-        headline(&report.host, &report.settings),
-        plain(HEAD, runs.iter().map(row).chain(bare))
-    )
+    let table = plain(HEAD, runs.iter().map(row).chain(bare));
+    format!("\n{table}\n{notes}\n{LEGEND}")
 }
 
 /// Both sides and their ratios.
-pub(super) fn of_comparison(report: &Report<Compare>) -> String {
-    let comparison = &report.results.compare;
-    let (a, b) = (&comparison.a, &comparison.b);
+fn of_comparison(comparison: &Comparison) -> String {
+    let sides = [("A", &comparison.a), ("B", &comparison.b)];
+    let sides =
+        sides.map(|(name, side)| format!("{name}: {} ({})\n", side.name, side.daemon.join(" ")));
     format!(
-        "{}\nA: {} ({})\nB: {} ({})\n{} rounds, interleaved; medians, lowest to highest, spread\n\n{}\n",
-        headline(&report.host, &report.settings),
-        a.name,
-        a.daemon.join(" "),
-        b.name,
-        b.daemon.join(" "),
+        "{}{} rounds, interleaved; medians, lowest to highest, spread\n\n{}\n",
+        sides.concat(),
         comparison.rounds,
         plain(COMPARISON_HEAD, comparison.tests.iter().map(compared_row))
     )
@@ -125,94 +127,50 @@ fn compared_row(compared: &Compared) -> Vec<String> {
         "cpu_s_per_gb" => "CPU s/GB",
         other => other,
     };
-    let sample = |sample: &Option<Sample>| match sample {
-        Some(sample) => format!(
-            "{:.2} ({:.2}–{:.2}, {:.0} %)",
-            sample.median,
-            sample.min,
-            sample.max,
-            sample.spread() * 100.0
-        ),
-        None => "–".to_owned(),
+    let sample = |sample: &Option<Sample>| {
+        let Some(sample) = sample else {
+            return figure(None, 2);
+        };
+        let Sample {
+            median, min, max, ..
+        } = sample;
+        let spread = sample.spread() * 100.0;
+        format!("{median:.2} ({min:.2}–{max:.2}, {spread:.0} %)")
     };
-    let samples = [&compared.a, &compared.b, &compared.ratio].map(sample);
-    [compared.name.clone(), unit.to_owned()]
-        .into_iter()
-        .chain(samples)
-        .collect()
+    let [a, b, ratio] = [&compared.a, &compared.b, &compared.ratio].map(sample);
+    vec![compared.name.clone(), unit.to_owned(), a, b, ratio]
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{super::report::Ceiling, *};
-
-    fn shown(name: &str, run: Run) -> String {
-        let settings = Settings {
-            daemon: vec!["--gso".to_owned(), "off".to_owned()],
-            mtu: Some(8_920),
-            peers: Some(100),
-            veth_gso: Some(false),
-            ..Settings::default()
-        };
-        let run = Run {
-            name: name.to_owned(),
-            ..run
-        };
-        let results = Runs {
-            ceiling: Ceiling {
-                gbps: Some(19.0),
-                gbps_same_loss: Some(1.5),
-            },
-            runs: vec![run],
-            peak_memory_bytes: None,
-        };
-        of_runs(&Report::new(settings, results))
-    }
-
-    #[test]
-    fn a_table_shows_figures_with_their_units_and_dashes_for_none() {
-        let run = Run {
-            gbps: Some(4.754),
-            cpu_s_per_gb: Some(2.5),
-            ..Run::default()
-        };
-        let text = shown("tcp-up", run);
-        let cells = |row: &str| {
-            let mut lines = text.lines().map(str::trim_start);
-            let line = lines.find(|line| line.starts_with(row)).unwrap();
-            line.split_whitespace().collect::<Vec<_>>()
-        };
-        let expected = ["tcp-up", "4.75", "–", "–", "2.50", "–"];
-        assert_eq!(cells("tcp-up")[..6], expected);
-        assert_eq!(cells("bare veth ")[2..], ["19.00"]);
-        assert_eq!(cells("bare veth,")[4..], ["1.50"]);
-        let conditions = "MTU 8920 · 100 peers · no GSO on the veth · --gso off";
-        assert!(text.contains(conditions), "{text}");
-    }
+    use super::*;
 
     #[test]
     fn figures_that_need_a_remark_have_one() {
-        let limited = Run {
-            kpps: Some(231.0),
-            confirmed: Some(true),
+        let run = |name: &str, kpps, confirmed| Run {
+            name: name.to_owned(),
+            kpps,
+            confirmed,
             generator_limited: Some(true),
             ..Run::default()
         };
-        let lossy = Run {
-            confirmed: Some(false),
-            ..Run::default()
-        };
-        for (name, run, remark) in [
-            ("udp-1200", limited, "limited by the generator"),
-            ("udp-64", lossy, "more than 1 % loss at any rate"),
+        for (run, remark) in [
             (
-                "tcp-up-bbr",
-                Run::default(),
-                "the sender's kernel does not allow BBR",
+                run("udp-1200", Some(231.0), Some(true)),
+                "limited by the generator",
             ),
+            (
+                run("udp-1200", Some(231.0), Some(false)),
+                "in short probes only",
+            ),
+            (
+                run("udp-64", None, Some(false)),
+                "more than 1 % loss at any rate",
+            ),
+            (run("tcp-up-bbr", None, None), "does not allow BBR"),
         ] {
-            let text = shown(name, run);
-            assert!(text.contains(&format!("{name}: {remark}")), "{text}");
+            let note = note(&run).unwrap();
+            assert!(note.contains(&run.name) && note.contains(remark), "{note}");
         }
     }
 }

@@ -2,9 +2,10 @@
 //! is unaltered and comes once, and every datagram is counted correctly.
 //!
 //! A relay between the ends impairs the traffic as a seed determines, and keeps its own account of
-//! how the receiver must count each datagram (`convoy_lab::relay`). On the veth, nftables drops
+//! how the receiver must count each datagram ([`relay`]). On the veth, nftables drops
 //! packets at random.
 
+mod relay;
 mod relayed;
 
 use std::{
@@ -12,18 +13,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use convoy_lab::{
-    eventually, loss,
-    relay::{Direction, Fates, Impairments, Tally},
-    require_programs,
-    wireguard::End,
-};
+use convoy_lab::{eventually, loss, require_programs, wireguard::End};
 
 use crate::{
-    scene::{DEADLINE, Pairing, Scene, convoy_program, output_of},
+    scene::{DEADLINE, Pairing, Scene},
     stats::Stats,
     traffic::{answers, ping, tcp_both_ways, udp_echo},
 };
+use relay::{Direction, Fates, Impairments, Tally};
 use relayed::{Relayed, datagrams};
 
 /// Bytes that TCP carries in each direction.
@@ -206,11 +203,7 @@ fn tcp_arrives_intact_over_a_lossy_veth() {
     ping(left, right.inner_v4());
     for end in [left, right] {
         // To the veth a whole batch is one packet; on a wire it would be many.
-        output_of(
-            &end.namespace,
-            convoy_program(),
-            &["lab-inside", "cut-batches", "veth0"],
-        );
+        end.namespace.link().cut_batches("veth0").unwrap();
     }
     for (percent, bytes) in [(0.1, BYTES), (1.0, BYTES), (5.0, BYTES / 2)] {
         let before = [(left, right), (right, left)].map(|(from, to)| missing(from, to));

@@ -12,7 +12,7 @@ mod rootless;
 use std::process::{Command, Output};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use convoy_lab::{Lab, require_lab, require_programs};
+use convoy_lab::{require_lab, require_programs};
 use serde_json::Value;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_convoy");
@@ -110,28 +110,6 @@ fn a_link_can_lose_datagrams_and_cut_batches() {
     // No rate has at most one percent of loss where five are lost.
     assert!(report["runs"][0]["kpps"].is_null(), "{report}");
     assert!(report["ceiling"]["gbps_same_loss"].as_f64().unwrap() > 0.0);
-}
-
-#[test]
-fn a_veth_that_cuts_batches_has_no_segmentation() {
-    let test = "a_veth_that_cuts_batches_has_no_segmentation";
-    let Some(_turn) = turn(test).filter(|_| require_programs(test, &["ethtool"])) else {
-        return;
-    };
-    let lab = Lab::new().unwrap();
-    let (a, b) = (lab.namespace("a").unwrap(), lab.namespace("b").unwrap());
-    lab.veth(&a, "veth0", &[], &b, "veth0", &[], 1_500).unwrap();
-    let segmentation = || {
-        let output = a.command("ethtool").args(["-k", "veth0"]).output().unwrap();
-        let text = String::from_utf8(output.stdout).unwrap();
-        let features = ["tx-udp-segmentation", "tx-tcp-segmentation"];
-        features.map(|feature| text.contains(&format!("{feature}: on")))
-    };
-    assert_eq!(segmentation(), [true, true]);
-    let mut cut = a.command(PROGRAM);
-    cut.args(["lab-inside", "cut-batches", "veth0"]);
-    assert!(cut.status().unwrap().success());
-    assert_eq!(segmentation(), [false, false]);
 }
 
 #[test]

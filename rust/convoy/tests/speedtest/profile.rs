@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use convoy_lab::Namespace;
 use convoy_lab::measure::{Bed, Direction, TcpLoad};
-use convoy_lab::wireguard::Implementation;
+use convoy_lab::wireguard::{Implementation, TunnelOptions};
 use convoy_perf::profile::Stacks;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -105,12 +106,13 @@ fn a_running_daemon_is_found_by_its_process_and_by_its_interface() {
 
 /// A tunnel that carries TCP for longer than any test takes; it ends with the bed.
 pub(crate) fn busy_bed() -> Bed {
-    let mut bed = Bed::new(&Implementation::new(PROGRAM), |namespace| {
+    let agent = |namespace: &Namespace| {
         let mut agent = namespace.command(PROGRAM);
-        agent.args(["lab-inside", "traffic"]);
+        agent.arg("lab-inside");
         agent
-    })
-    .unwrap();
+    };
+    let daemon = Implementation::new(PROGRAM);
+    let mut bed = Bed::with(&daemon, agent, &TunnelOptions::default()).unwrap();
     bed.wait_until_up().unwrap();
     let load = TcpLoad {
         direction: Direction::Up,
@@ -119,7 +121,7 @@ pub(crate) fn busy_bed() -> Bed {
         window: Duration::from_secs(600),
     };
     let via = bed.tunnelled();
-    bed.ends.begin_tcp(via, load).unwrap();
+    bed.ends.begin_tcp(via, load, None).unwrap();
     bed
 }
 

@@ -15,11 +15,11 @@ use std::{
 
 use convoy_lab::{
     Lab, eventually,
-    relay::{Census, Direction, Impairments, Relay, Side, Tally},
     wireguard::{End, Identity},
 };
 use nix::sys::socket::{setsockopt, sockopt};
 
+use super::relay::{Census, Direction, Impairments, Relay, Side, Tally};
 use crate::{
     scene::{DEADLINE, convoy, lab},
     stats::Stats,
@@ -59,7 +59,7 @@ impl Relayed {
             }
         };
         let (to_left, to_right) = (side(&a, 1), side(&b, 2));
-        let relay = Relay::start(&middle, to_left, to_right, seed, impairments).unwrap();
+        let relay = Relay::start(&middle, to_left, to_right, seed, impairments);
         let (own, other) = (Identity::new(1), Identity::new(2));
         let start = |namespace, identity, peer| {
             End::start(namespace, &convoy(), identity, vec![peer], MTU).unwrap()

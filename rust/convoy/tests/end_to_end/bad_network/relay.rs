@@ -1,5 +1,5 @@
-//! A bad network: a UDP relay between two hosts that drops, repeats, holds back, delays and alters
-//! datagrams, as a seed decides.
+//! A bad network: a UDP relay between two ends that drops, repeats, holds back, delays and alters
+//! datagrams as a seed determines.
 //!
 //! ```text
 //!   left ── UDP ──▶ ┌ lane ─────────────────────────────────────┐ ── UDP ──▶ right
@@ -10,29 +10,30 @@
 //! Each end takes the relay for the other one. Decisions need no socket and no clock: [`Fates`] makes
 //! them for the n-th datagram of a direction from the seed alone, a lane holds datagrams that wait,
 //! and [`Census`] classifies those that went on, as a WireGuard receiver must.
-//!
-//! Deliberately left out: rates and queues of a bottleneck, and more than two ends.
 
 mod census;
 mod fates;
 mod lane;
 
-use std::io;
-use std::net::{SocketAddr, UdpSocket};
-use std::os::fd::{AsFd, AsRawFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::{
+    net::{SocketAddr, UdpSocket},
+    os::fd::{AsFd, AsRawFd},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread,
+    time::{Duration, Instant},
+};
 
-use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, ppoll};
-use nix::sys::socket::{MsgFlags, recv, setsockopt, sockopt};
+use convoy_lab::Namespace;
+use nix::{
+    errno::Errno,
+    poll::{PollFd, PollFlags, ppoll},
+    sys::socket::{MsgFlags, recv, setsockopt, sockopt},
+};
 
-use crate::{error::LabError, namespace::Namespace};
-pub use census::Census;
-pub use fates::{Direction, Fates, Impairments, Passage};
+pub(crate) use census::Census;
+pub(crate) use fates::{Direction, Fates, Impairments};
 use lane::Lane;
-pub use lane::Tally;
+pub(crate) use lane::Tally;
 
 /// Datagrams taken from a socket before the other one is read.
 const BURST: usize = 64;
@@ -43,30 +44,29 @@ const END_CHECK: Duration = Duration::from_millis(20);
 
 /// One side of a relay.
 #[derive(Clone, Copy, Debug)]
-pub struct Side {
+pub(crate) struct Side {
     /// The relay's address towards this end.
-    pub local: SocketAddr,
+    pub(crate) local: SocketAddr,
     /// The end's address.
-    pub end: SocketAddr,
+    pub(crate) end: SocketAddr,
 }
 
 /// A relay that runs on a thread of its own until it is dropped.
-pub struct Relay {
+pub(crate) struct Relay {
     lanes: Arc<Mutex<[Lane; 2]>>,
     seed: u64,
 }
 
 impl Relay {
     /// Starts a relay in `namespace`, as root, with these impairments.
-    pub fn start(
+    pub(crate) fn start(
         namespace: &Namespace,
         left: Side,
         right: Side,
         seed: u64,
         impairments: &Impairments,
-    ) -> Result<Self, LabError> {
-        let sockets = namespace.run(|| Ok([socket(left)?, socket(right)?]))?;
-        let sockets = sockets.map_err(|source| namespace.refused("start a relay", source))?;
+    ) -> Self {
+        let sockets = namespace.run(|| [socket(left), socket(right)]).unwrap();
         let lane = |direction| Lane::new(Fates::new(seed, direction, impairments.clone()));
         let lanes = Arc::new(Mutex::new(Direction::BOTH.map(lane)));
         let relays = Arc::downgrade(&lanes);
@@ -75,34 +75,34 @@ impl Relay {
                 forward(&sockets, &lanes);
             }
         });
-        Ok(Self { lanes, seed })
+        Self { lanes, seed }
     }
 
     /// Changes the impairments of datagrams that come from now on, in both directions.
-    pub fn impair(&self, impairments: &Impairments) {
+    pub(crate) fn impair(&self, impairments: &Impairments) {
         for lane in &mut *lock(&self.lanes) {
-            lane.impair(impairments.clone());
+            lane.fates.impairments = impairments.clone();
         }
     }
 
     /// Counts of the datagrams in `direction`.
-    pub fn tally(&self, direction: Direction) -> Tally {
+    pub(crate) fn tally(&self, direction: Direction) -> Tally {
         lock(&self.lanes)[direction as usize].tally()
     }
 
     /// The seed that every decision follows from.
-    pub fn seed(&self) -> u64 {
+    pub(crate) fn seed(&self) -> u64 {
         self.seed
     }
 }
 
 /// A socket that hears only the end that it talks to.
-fn socket(side: Side) -> io::Result<UdpSocket> {
-    let socket = UdpSocket::bind(side.local)?;
-    setsockopt(&socket, sockopt::RcvBufForce, &SOCKET_BUFFER)?;
-    setsockopt(&socket, sockopt::SndBufForce, &SOCKET_BUFFER)?;
-    socket.connect(side.end)?;
-    Ok(socket)
+fn socket(side: Side) -> UdpSocket {
+    let socket = UdpSocket::bind(side.local).unwrap();
+    setsockopt(&socket, sockopt::RcvBufForce, &SOCKET_BUFFER).unwrap();
+    setsockopt(&socket, sockopt::SndBufForce, &SOCKET_BUFFER).unwrap();
+    socket.connect(side.end).unwrap();
+    socket
 }
 
 /// Waits until a datagram has come or is due, takes a burst from each side, and sends those due.

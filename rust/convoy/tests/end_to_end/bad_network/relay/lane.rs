@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::census::{Census, Registrar};
-use super::fates::{Fates, Impairments, Passage};
+use super::fates::{Fates, Passage};
 
 /// The most datagrams that wait in a direction; another one is dropped, and counted.
 pub(super) const QUEUE: usize = 4_096;
@@ -13,30 +13,30 @@ const SILENCE: Duration = Duration::from_millis(50);
 
 /// Counts of the datagrams of a direction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub(crate) struct Tally {
     /// Datagrams that came.
-    pub received: u64,
+    pub(crate) received: u64,
     /// Of these, lost as the fates would have it.
-    pub dropped: u64,
+    pub(crate) dropped: u64,
     /// Second copies.
-    pub duplicated: u64,
+    pub(crate) duplicated: u64,
     /// Copies held back for others to overtake.
-    pub held: u64,
+    pub(crate) held: u64,
     /// Copies lost because 4,096 waited already.
-    pub overflowed: u64,
+    pub(crate) overflowed: u64,
     /// Copies that wait.
-    pub waiting: u64,
+    pub(crate) waiting: u64,
     /// Copies sent on.
-    pub sent: u64,
+    pub(crate) sent: u64,
     /// The same, by class.
-    pub census: Census,
+    pub(crate) census: Census,
 }
 
 /// One direction. The order in which to call: [`Self::handle_datagram`] for each that comes, then
 /// [`Self::poll_datagram`] until there is none; again at [`Self::poll_timeout`].
 #[derive(Debug)]
 pub(super) struct Lane {
-    fates: Fates,
+    pub(super) fates: Fates,
     /// In the order of arrival.
     waiting: Vec<Waiting>,
     tally: Tally,
@@ -61,11 +61,6 @@ impl Lane {
             registrar: Registrar::default(),
             last_arrival: None,
         }
-    }
-
-    /// Changes the fates of datagrams that come from now on.
-    pub(super) fn impair(&mut self, impairments: Impairments) {
-        self.fates.impair(impairments);
     }
 
     /// A datagram has come.
@@ -126,8 +121,8 @@ impl Lane {
 
 #[cfg(test)]
 mod tests {
+    use super::super::{Direction, Impairments};
     use super::*;
-    use crate::relay::Direction;
 
     const MILLISECOND: Duration = Duration::from_millis(1);
 
@@ -147,7 +142,7 @@ mod tests {
     fn a_datagram_held_back_is_overtaken_by_as_many_as_asked_or_goes_after_a_silence() {
         let mut bench = Bench::new(|odds| (odds.hold, odds.overtaken_by) = (1.0, 3..=3));
         assert!(bench.pass([7]).is_empty());
-        bench.lane.impair(Impairments::default());
+        bench.lane.fates.impairments = Impairments::default();
         assert_eq!(bench.pass([8, 9]), [8, 9]);
         bench.now += SILENCE / 2;
         assert_eq!(bench.pass([10]), [7, 10]);

@@ -11,19 +11,19 @@ const EMPTY: usize = 32;
 ///
 /// An altered one is [`altered`](Self::altered), whatever else it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Census {
+pub(crate) struct Census {
     /// Data messages with a packet, sent for the first time.
-    pub packets: u64,
+    pub(crate) packets: u64,
     /// Keepalives sent for the first time.
-    pub keepalives: u64,
+    pub(crate) keepalives: u64,
     /// Data messages sent again.
-    pub repeated: u64,
+    pub(crate) repeated: u64,
     /// Data messages more than 8,128 counters behind the newest of their session.
-    pub behind_window: u64,
+    pub(crate) behind_window: u64,
     /// Datagrams that the relay changed.
-    pub altered: u64,
+    pub(crate) altered: u64,
     /// Handshake messages and anything else.
-    pub others: u64,
+    pub(crate) others: u64,
 }
 
 /// Takes the census of the datagrams that pass.

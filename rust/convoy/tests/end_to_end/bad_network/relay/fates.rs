@@ -9,19 +9,19 @@ const MOST_FLIPS: usize = 4;
 
 /// The harm that a network does to datagrams; shares of all of them, from 0 to 1.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Impairments {
+pub(crate) struct Impairments {
     /// The share that is lost.
-    pub drop: f64,
+    pub(crate) drop: f64,
     /// The share that is sent twice; each copy has its own fate but for that.
-    pub duplicate: f64,
+    pub(crate) duplicate: f64,
     /// The share that is altered: bits flipped, or cut short.
-    pub corrupt: f64,
+    pub(crate) corrupt: f64,
     /// The share that is held back until others have overtaken it.
-    pub hold: f64,
+    pub(crate) hold: f64,
     /// How many of the same direction overtake a datagram that is held back, if that many come.
-    pub overtaken_by: RangeInclusive<u64>,
+    pub(crate) overtaken_by: RangeInclusive<u64>,
     /// The longest time by which a datagram is delayed; each is, by less or more.
-    pub delay: Duration,
+    pub(crate) delay: Duration,
 }
 
 /// Nothing bad.
@@ -40,7 +40,7 @@ impl Default for Impairments {
 
 /// Which way datagrams go through a relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
+pub(crate) enum Direction {
     /// From the left end to the right one.
     ToRight,
     /// From the right end to the left one.
@@ -49,7 +49,7 @@ pub enum Direction {
 
 impl Direction {
     /// Both, in the order of their numbers.
-    pub const BOTH: [Self; 2] = [Self::ToRight, Self::ToLeft];
+    pub(crate) const BOTH: [Self; 2] = [Self::ToRight, Self::ToLeft];
 }
 
 /// The fates of all datagrams of a direction, one after the other.
@@ -57,27 +57,28 @@ impl Direction {
 /// That of the n-th follows from the seed, the direction, the impairments, and its own length;
 /// earlier datagrams do not change it.
 #[derive(Clone, Debug)]
-pub struct Fates {
+pub(crate) struct Fates {
     seeds: Xoshiro256PlusPlus,
-    impairments: Impairments,
+    /// Of the datagrams that come from now on.
+    pub(super) impairments: Impairments,
 }
 
 /// A copy of a datagram, and how it passes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Passage {
+pub(crate) struct Passage {
     /// The bytes to send on.
-    pub datagram: Vec<u8>,
+    pub(crate) datagram: Vec<u8>,
     /// Whether these differ from the bytes that came.
-    pub is_altered: bool,
+    pub(crate) is_altered: bool,
     /// How many others overtake it.
-    pub overtaken_by: u64,
+    pub(crate) overtaken_by: u64,
     /// The least time that it takes.
-    pub delay: Duration,
+    pub(crate) delay: Duration,
 }
 
 impl Fates {
     /// The fates that `seed` holds for `direction`.
-    pub fn new(seed: u64, direction: Direction, impairments: Impairments) -> Self {
+    pub(crate) fn new(seed: u64, direction: Direction, impairments: Impairments) -> Self {
         let mut root = Xoshiro256PlusPlus::seed_from_u64(seed);
         let seeds = [root.next_u64(), root.next_u64()];
         Self {
@@ -86,20 +87,14 @@ impl Fates {
         }
     }
 
-    /// Changes the fates from the next datagram on.
-    pub fn impair(&mut self, impairments: Impairments) {
-        self.impairments = impairments;
-    }
-
     /// The copies of the next datagram that are sent on: none, one, or two.
-    pub fn next(&mut self, datagram: &[u8]) -> Vec<Passage> {
+    pub(crate) fn next(&mut self, datagram: &[u8]) -> Vec<Passage> {
         let mut dice = Xoshiro256PlusPlus::seed_from_u64(self.seeds.next_u64());
         let is_dropped = dice.random_bool(self.impairments.drop);
         let is_doubled = dice.random_bool(self.impairments.duplicate);
-        let copies = if is_dropped {
-            0
-        } else {
-            1 + usize::from(is_doubled)
+        let copies = match is_dropped {
+            true => 0,
+            false => 1 + usize::from(is_doubled),
         };
         std::iter::repeat_with(|| self.passage(&mut dice, datagram.to_vec()))
             .take(copies)
@@ -167,7 +162,7 @@ mod tests {
         assert_ne!(known, fates(7, Direction::ToLeft));
         let mut other = Fates::new(7, Direction::ToRight, Impairments::default());
         other.next(&[1]);
-        other.impair(all());
+        other.impairments = all();
         for fate in &known[1..] {
             assert_eq!(other.next(&DATAGRAM), *fate);
         }
