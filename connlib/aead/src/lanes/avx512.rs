@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)]
 
-use std::arch::{is_x86_feature_detected, x86_64::*};
+use std::arch::{asm, is_x86_feature_detected, x86_64::*};
 
 use super::{Computation, Lanes, REGISTER};
 
@@ -27,6 +27,26 @@ fn run<C: Computation>(lanes: Avx512, computation: C) -> C::Output {
     computation.run(lanes)
 }
 
+#[target_feature(enable = "avx512f,avx512vl")]
+fn clear_registers() {
+    macro_rules! clear {
+        ($($n:literal)*) => {
+            // SAFETY: the function enables the instructions. They neither touch memory nor flags, and
+            // the ABI lets a callee change each register of a vector.
+            unsafe {
+                asm!(
+                    "vzeroall",
+                    $(concat!("vpxord xmm", $n, ", xmm", $n, ", xmm", $n),)*
+                    clobber_abi("sysv64"),
+                    options(nomem, nostack, preserves_flags),
+                );
+            }
+        };
+    }
+    // VZEROALL reaches the first 16 only; writing 128 bits of another zeroes the rest of it.
+    clear!(16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31);
+}
+
 /// Intrinsics that neither read nor write memory.
 macro_rules! compute {
     ($computed:expr) => {{
@@ -42,6 +62,11 @@ impl Lanes for Avx512 {
     fn run<C: Computation>(self, computation: C) -> C::Output {
         // SAFETY: `self` proves that this CPU has the features that the function enables.
         unsafe { run(self, computation) }
+    }
+
+    fn clear_registers(self) {
+        // SAFETY: `self` proves that this CPU has the features that the function enables.
+        unsafe { clear_registers() }
     }
 
     #[inline(always)]
@@ -215,5 +240,6 @@ impl Avx512 {
 /// A mask of the first `len` bytes of a register, at most 63.
 #[inline(always)]
 fn first(len: usize) -> __mmask64 {
+    debug_assert!(len < REGISTER);
     !(u64::MAX << (len % REGISTER))
 }
