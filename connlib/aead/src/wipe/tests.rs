@@ -103,7 +103,7 @@ fn secrets(key: &Key, plain: &Plain) -> HashSet<[u8; 8]> {
             secrets.extend(pairs.map(|(a, b)| joined(*a, *b)));
         }
         if block == 0 {
-            secrets.extend(rows.iter().flat_map(|row| numbers_of_poly1305(row)));
+            secrets.extend(rows.iter().flat_map(numbers_of_poly1305));
         }
     }
     secrets
