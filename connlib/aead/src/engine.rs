@@ -55,9 +55,11 @@ fn by_batch<L: Lanes, S: Slot>(lanes: L, slots: &mut [S], longest: usize) -> u16
     wipe::leave_no_trace::<{ wipe::BATCH }, _>(|| {
         let tags = crypt(lanes, in_batch(slots, longest).map(|(_, slot)| slot.lane()));
         let finished = in_batch(slots, longest).zip(tags);
-        finished.fold(0, |authentic, ((n, slot), tag)| {
+        let authentic = finished.fold(0, |authentic, ((n, slot), tag)| {
             authentic | u16::from(slot.finish(tag)) << n
-        })
+        });
+        lanes.clear_registers();
+        authentic
     })
 }
 

@@ -11,6 +11,8 @@ mod chacha20;
 mod poly1305;
 mod text;
 
+#[cfg(test)]
+pub(crate) use chacha20::Cipher;
 pub(crate) use poly1305::{Authenticate, Tags};
 pub(crate) use text::{Opening, Sealing, SealingInPlace, Text};
 

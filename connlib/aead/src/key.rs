@@ -58,32 +58,4 @@ fn ring_key(bytes: &[u8; 32]) -> LessSafeKey {
 }
 
 #[cfg(test)]
-mod tests {
-    use ring::aead::{Aad, Nonce};
-
-    use super::*;
-
-    #[test]
-    fn a_wiped_key_is_the_zero_key() {
-        let mut key = Key::new(&[0x5e; 32]);
-        key.wipe();
-        assert_eq!(key.words, [0; 8]);
-        assert_eq!(tag(&key), tag(&Key::new(&[0; 32])));
-        assert_ne!(tag(&key), tag(&Key::new(&[0x5e; 32])));
-    }
-
-    #[test]
-    fn its_debug_output_shows_nothing_of_it() {
-        assert_eq!(format!("{:?}", Key::new(&[0x5e; 32])), "Key { .. }");
-    }
-
-    fn tag(key: &Key) -> Vec<u8> {
-        let nonce = Nonce::assume_unique_for_key([0; 12]);
-        let tag = key
-            .ring
-            .seal_in_place_separate_tag(nonce, Aad::empty(), &mut []);
-        tag.expect("an empty packet can be sealed")
-            .as_ref()
-            .to_vec()
-    }
-}
+mod tests;

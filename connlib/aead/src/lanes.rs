@@ -28,6 +28,9 @@ pub(crate) trait Lanes: Copy {
     /// be compiled without the instructions, and every operation would become a call.
     fn run<C: Computation>(self, computation: C) -> C::Output;
 
+    /// Zeroes the registers of the CPU, which may still hold key streams, one-time keys and tags.
+    fn clear_registers(self) {}
+
     fn load(self, bytes: &[u8; REGISTER]) -> Self::Register;
     /// Loads fewer than 64 bytes; the rest of the register is zero.
     fn load_first(self, bytes: &[u8]) -> Self::Register;

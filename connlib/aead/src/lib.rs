@@ -36,7 +36,7 @@
 //! - Packets in a batch may differ in key and length. Lanes that have ended idle until the longest ends, so
 //!   packets for which that does not pay go by ring (`dispatch.rs`), as all do without AVX-512 IFMA.
 //! - Nothing secret decides a branch or an address: README.md argues it line by line.
-//! - What the batch leaves on the stack is wiped (`wipe.rs`). Out of reach are registers, what ring leaves on
+//! - What the batch leaves on the stack and in vector registers is wiped. Out of reach are what ring leaves on
 //!   the stack, and what an interrupt saves.
 //!
 //! Deliberately left out: additional data and nonces other than counters, which data messages do not have;

@@ -11,21 +11,15 @@ use crate::{
 
 /// A packet to seal into other memory.
 pub struct Seal<'a> {
-    key: &'a Key,
-    counter: u64,
+    rest: ToSeal<'a>,
     plaintext: &'a [u8],
     ciphertext: &'a mut [u8],
-    tag: &'a mut [u8; TAG],
-    is_sealed: bool,
 }
 
 /// A packet to seal in place.
 pub struct SealInPlace<'a> {
-    key: &'a Key,
-    counter: u64,
+    rest: ToSeal<'a>,
     text: &'a mut [u8],
-    tag: &'a mut [u8; TAG],
-    is_sealed: bool,
 }
 
 /// A packet to open into other memory.
@@ -37,13 +31,21 @@ pub struct Open<'a> {
     plaintext: &'a mut [u8],
 }
 
+/// What a packet to seal has beside its text.
+struct ToSeal<'a> {
+    key: &'a Key,
+    counter: u64,
+    tag: &'a mut [u8; TAG],
+    is_sealed: bool,
+}
+
 /// Shows neither key nor text.
 macro_rules! debug {
-    ($($slot:ident.$text:ident),*) => {$(
+    ($($slot:ident { $($counter:ident).+, $text:ident })*) => {$(
         impl fmt::Debug for $slot<'_> {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.debug_struct(stringify!($slot))
-                    .field("counter", &self.counter)
+                    .field("counter", &self.$($counter).+)
                     .field("len", &self.$text.len())
                     .finish_non_exhaustive()
             }
@@ -51,7 +53,11 @@ macro_rules! debug {
     )*};
 }
 
-debug!(Seal.plaintext, SealInPlace.text, Open.ciphertext);
+debug! {
+    Seal { rest.counter, plaintext }
+    SealInPlace { rest.counter, text }
+    Open { counter, ciphertext }
+}
 
 /// A sealed packet is not exactly [`TAG`] bytes longer than the plaintext, or the plaintext is longer
 /// than [`MAX_PACKET`].
@@ -76,12 +82,9 @@ impl<'a> Seal<'a> {
         let (ciphertext, tag) = sealed.split_last_chunk_mut().ok_or(WrongLength)?;
         check(plaintext, ciphertext)?;
         Ok(Self {
-            key,
-            counter,
+            rest: ToSeal::new(key, counter, tag),
             plaintext,
             ciphertext,
-            tag,
-            is_sealed: false,
         })
     }
 }
@@ -97,11 +100,8 @@ impl<'a> SealInPlace<'a> {
         let (text, tag) = packet.split_last_chunk_mut().ok_or(WrongLength)?;
         check(text, text)?;
         Ok(Self {
-            key,
-            counter,
+            rest: ToSeal::new(key, counter, tag),
             text,
-            tag,
-            is_sealed: false,
         })
     }
 }
@@ -164,8 +164,7 @@ impl Slot for Seal<'_> {
         Self: 't;
 
     fn begin(&mut self) {
-        assert!(!self.is_sealed, "a packet is sealed once");
-        self.is_sealed = true;
+        self.rest.begin();
     }
 
     fn len(&self) -> usize {
@@ -177,18 +176,17 @@ impl Slot for Seal<'_> {
             plaintext: self.plaintext,
             ciphertext: self.ciphertext,
         };
-        lane(self.key, self.counter, text)
+        self.rest.lane(text)
     }
 
     fn finish(&mut self, tag: u128) -> bool {
-        *self.tag = tag.to_le_bytes();
+        *self.rest.tag = tag.to_le_bytes();
         true
     }
 
     fn by_ring(&mut self) -> bool {
         self.ciphertext.copy_from_slice(self.plaintext);
-        *self.tag = seal_by_ring(self.key, self.counter, self.ciphertext);
-        true
+        self.rest.by_ring(self.ciphertext)
     }
 }
 
@@ -199,8 +197,7 @@ impl Slot for SealInPlace<'_> {
         Self: 't;
 
     fn begin(&mut self) {
-        assert!(!self.is_sealed, "a packet is sealed once");
-        self.is_sealed = true;
+        self.rest.begin();
     }
 
     fn len(&self) -> usize {
@@ -208,17 +205,16 @@ impl Slot for SealInPlace<'_> {
     }
 
     fn lane(&mut self) -> Lane<'_, SealingInPlace<'_>> {
-        lane(self.key, self.counter, SealingInPlace(self.text))
+        self.rest.lane(SealingInPlace(self.text))
     }
 
     fn finish(&mut self, tag: u128) -> bool {
-        *self.tag = tag.to_le_bytes();
+        *self.rest.tag = tag.to_le_bytes();
         true
     }
 
     fn by_ring(&mut self) -> bool {
-        *self.tag = seal_by_ring(self.key, self.counter, self.text);
-        true
+        self.rest.by_ring(self.text)
     }
 }
 
@@ -262,6 +258,31 @@ impl Slot for Open<'_> {
             self.plaintext.fill(0);
         }
         is_authentic
+    }
+}
+
+impl<'a> ToSeal<'a> {
+    fn new(key: &'a Key, counter: u64, tag: &'a mut [u8; TAG]) -> Self {
+        Self {
+            key,
+            counter,
+            tag,
+            is_sealed: false,
+        }
+    }
+
+    fn begin(&mut self) {
+        assert!(!self.is_sealed, "a packet is sealed once");
+        self.is_sealed = true;
+    }
+
+    fn lane<T>(&self, text: T) -> Lane<'_, T> {
+        lane(self.key, self.counter, text)
+    }
+
+    fn by_ring(&mut self, text: &mut [u8]) -> bool {
+        *self.tag = seal_by_ring(self.key, self.counter, text);
+        true
     }
 }
 

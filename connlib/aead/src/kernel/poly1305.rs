@@ -172,14 +172,18 @@ impl<L: Lanes> Half<L> {
     /// | limbs | are below |
     /// |---|---|
     /// | of r, clamped to 124 bits | 2⁴⁴, 2⁴⁴, 2³⁶ |
-    /// | of `r20`: 20 < 2⁵ times the upper two | 2⁴⁹, 2⁴¹ |
-    /// | of h, before and after | 2⁴⁴, 2⁴⁴ + 2¹⁰, 2⁴² |
+    /// | of `r20`: 20 times the upper two | 20 · 2⁴⁴ < 2⁴⁹, 20 · 2³⁶ < 2⁴¹ |
+    /// | of h, before and after | 2⁴⁴, 2⁴⁴ + 48, 2⁴² |
     /// | of the block, with bit 128 | 2⁴⁴, 2⁴⁴, 2⁴¹ |
-    /// | of their sum | 2⁴⁵, 2⁴⁶, 2⁴³ |
+    /// | of their sum | 2⁴⁵, 2⁴⁵ + 47, 3 · 2⁴¹ |
     ///
-    /// All are below 2⁵², so no factor loses a bit. The greatest product is that of 2⁴³ and 2⁴⁹: a
-    /// `high` sums three numbers below 2⁴⁰, a `low` three below 2⁵². The carries are below 2⁵¹, and five
-    /// times the last below 2⁵⁴; its carry of at most 2¹⁰ stays in the middle limb of h.
+    /// All are below 2⁵², so no factor loses a bit. A `low` sums three numbers below 2⁵². The `high` of d0
+    /// sums the upper parts of products below 2⁸⁹, 2⁸⁶ and 2⁹¹, so it is below 2³⁷ + 2³⁴ + 2³⁹ < 2⁴⁰; those
+    /// of d1 and d2 are smaller. So no carry reaches 2⁵¹, and no sum with one 2⁵⁴.
+    ///
+    /// The last carry comes from d2, whose `high` is below 2²⁹ + 2³⁷ + 3 · 2³³ + 3. So it is below 19.1 · 2⁴³,
+    /// and five times it below 48 · 2⁴⁴: with the 44 bits of its limb that carries at most 48 into the
+    /// middle limb of h, where it stays. REVIEW.md has the same bounds to hundredths of a bit.
     #[inline(always)]
     fn absorb(&mut self, low: L::Register, high: L::Register) {
         let lanes = self.lanes;

@@ -12,58 +12,27 @@ fn it_passes_with_both_kinds_of_lanes() {
 fn it_notices_a_fault_in_any_operation() {
     assert!(passes(Faulty(None)));
     for operation in OPERATIONS {
-        assert!(!passes(Faulty(Some(operation))), "{operation:?}");
+        assert!(!passes(Faulty(Some(*operation))), "{operation:?}");
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Operation {
-    Load,
-    LoadFirst,
-    Store,
-    StoreFirst,
-    KeepFirst,
-    Splat32,
-    Splat64,
-    Xor,
-    And,
-    Or,
-    Add32,
-    Rotate32,
-    Add64,
-    ShiftLeft64,
-    ShiftRight64,
-    MultiplyAddLow,
-    MultiplyAddHigh,
-    Select64,
-    Transpose32,
-    Transpose64,
+macro_rules! operations {
+    ($($operation:ident)*) => {
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        enum Operation {
+            $($operation,)*
+        }
+
+        const OPERATIONS: &[Operation] = &[$($operation,)*];
+    };
+}
+
+operations! {
+    Load LoadFirst Store StoreFirst KeepFirst Splat32 Splat64 Xor And Or Add32 Rotate32 Add64 ShiftLeft64
+    ShiftRight64 MultiplyAddLow MultiplyAddHigh Select64 Transpose32 Transpose64
 }
 
 use Operation::*;
-
-const OPERATIONS: [Operation; 20] = [
-    Load,
-    LoadFirst,
-    Store,
-    StoreFirst,
-    KeepFirst,
-    Splat32,
-    Splat64,
-    Xor,
-    And,
-    Or,
-    Add32,
-    Rotate32,
-    Add64,
-    ShiftLeft64,
-    ShiftRight64,
-    MultiplyAddLow,
-    MultiplyAddHigh,
-    Select64,
-    Transpose32,
-    Transpose64,
-];
 
 type Register = <Array as Lanes>::Register;
 

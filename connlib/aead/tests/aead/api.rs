@@ -122,6 +122,7 @@ fn auto_takes_the_batch_exactly_where_the_cpu_has_it() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "Miri cannot run ring")]
 fn a_packet_cannot_be_sealed_twice() {
     for aead in [Aead::auto(), Aead::ring()] {
         let key = Key::new(&[7; 32]);
@@ -137,6 +138,7 @@ fn a_packet_cannot_be_sealed_twice() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "Miri cannot run ring")]
 fn debug_output_shows_no_text() {
     let key = Key::new(&[7; 32]);
     let mut packet = [0xab; 5 + TAG];

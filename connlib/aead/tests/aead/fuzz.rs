@@ -1,117 +1,106 @@
-//! Fuzzes batches of any shape: both kernels, ring and RustCrypto give the same, and a tag that is wrong
+//! Fuzzes batches of any shape: each kernel, ring and RustCrypto give the same, and a tag that is wrong
 //! wipes its slot only.
+//!
+//! The input chooses the implementation, keys, nonces, lengths and texts. Where it has ended, the rest is zeros.
 
 use ::poly1305::{Poly1305, universal_hash::KeyInit};
-use convoy_aead::{Aead, Key, Open, SLOTS, Seal, TAG, seam::Packet};
+use convoy_aead::{
+    Aead, Key, Open, SLOTS, Seal, SealInPlace, TAG,
+    seam::{Kernel, Packet},
+};
 use convoy_fuzz::{Result, Unstructured};
 
-use crate::{
-    kernels,
-    oracles::{key, noise, nonce, sealed_by_others},
-};
+use crate::{kernels, oracles::sealed_by_others};
 
 #[test]
 #[cfg_attr(miri, ignore = "Miri cannot run ring")]
 fn fuzz_seals() {
-    convoy_fuzz::run("seals", 200, 700, |input| {
-        match input.int_in_range(0..=2u8)? {
-            0 => seal_and_open_anything(input),
-            1 => seal_and_open_data_messages(input),
-            _ => authenticate(input),
+    let kernels = kernels();
+    let mut aeads: Vec<_> = kernels.iter().map(|kernel| kernel.aead()).collect();
+    aeads.extend([Aead::ring(), Aead::auto()]);
+    convoy_fuzz::run("seals", 600, 1_000, |input| {
+        match input.int_in_range(0..=3_u8)? {
+            0 => seal_and_open_anything(*input.choose(&kernels)?, input),
+            1 => authenticate(*input.choose(&kernels)?, input),
+            _ => seal_and_open_data_messages(*input.choose(&aeads)?, input),
         }
     });
 }
 
 /// Through the seam: any nonce, any additional data.
-fn seal_and_open_anything(input: &mut Unstructured<'_>) -> Result<()> {
-    let mut lanes = Vec::new();
-    for _ in 0..input.int_in_range(0..=SLOTS)? {
-        let (seed, nonce): (u8, [u8; 12]) = input.arbitrary()?;
-        lanes.push((key(seed.into()), nonce, text(input)?, text(input)?));
+fn seal_and_open_anything(kernel: Kernel, input: &mut Unstructured<'_>) -> Result<()> {
+    let drawn = batch(input)?;
+    let mut aads = Vec::with_capacity(drawn.len());
+    for _ in &drawn {
+        aads.push(text(input)?);
     }
-    let packets: Vec<_> = lanes
-        .iter()
-        .map(|(key, nonce, aad, text)| Packet {
-            key: *key,
-            nonce: *nonce,
-            aad,
-            text,
-        })
+    let packets = drawn.iter().zip(&aads);
+    let packets: Vec<_> = packets
+        .map(|(it, aad)| Packet { aad, ..it.packet() })
         .collect();
     let expected: Vec<_> = packets.iter().map(sealed_by_others).collect();
-    let received: Vec<_> = packets
-        .iter()
-        .zip(&expected)
-        .map(|(packet, (text, _))| Packet { text, ..*packet })
-        .collect();
-    for kernel in kernels() {
-        assert!(kernel.seal(&packets) == expected, "{kernel:?}");
-        for (n, (text, tag)) in kernel.open(&received).into_iter().enumerate() {
-            assert!(
-                text == packets[n].text && tag == expected[n].1,
-                "{kernel:?}"
-            );
-        }
+    assert!(kernel.seal(&packets) == expected, "{kernel:?}");
+
+    let received = packets.iter().zip(&expected);
+    let received = received.map(|(packet, (text, _))| Packet { text, ..*packet });
+    let opened = kernel.open(&received.collect::<Vec<_>>());
+    for ((packet, (_, expected)), (text, tag)) in packets.iter().zip(&expected).zip(opened) {
+        assert!(text == packet.text && tag == *expected, "{kernel:?}");
     }
     Ok(())
 }
 
 /// Through the API: some tags are wrong, and some packets may go by ring.
-fn seal_and_open_data_messages(input: &mut Unstructured<'_>) -> Result<()> {
-    let (mut packets, mut changes) = (Vec::new(), Vec::new());
-    for _ in 0..input.int_in_range(0..=SLOTS)? {
-        let (seed, counter): (u8, u64) = input.arbitrary()?;
-        packets.push((seed.into(), counter, text(input)?));
+fn seal_and_open_data_messages(aead: Aead, input: &mut Unstructured<'_>) -> Result<()> {
+    let mut drawn = batch(input)?;
+    let mut changes = Vec::with_capacity(drawn.len());
+    for it in &mut drawn {
+        it.nonce[..4].fill(0);
         changes.push(input.ratio(1, 4)?.then_some(input.arbitrary::<u16>()?));
     }
-    let keys: Vec<_> = packets
-        .iter()
-        .map(|(seed, ..)| Key::new(&key(*seed)))
-        .collect();
-    let aeads = kernels().into_iter().map(|kernel| kernel.aead());
-    for aead in aeads.chain([Aead::ring(), Aead::auto()]) {
-        let mut sealed: Vec<_> = packets.iter().map(|it| vec![0; it.2.len() + TAG]).collect();
-        let slots = packets.iter().zip(&mut sealed).zip(&keys);
-        let slots = slots.map(|(((_, counter, plain), sealed), key)| {
-            Seal::new(key, *counter, plain, sealed).expect("the lengths fit")
-        });
-        aead.seal(&mut slots.collect::<Vec<_>>());
-        for ((seed, counter, text), sealed) in packets.iter().zip(&sealed) {
-            let (ciphertext, tag) = sealed_by_others(&Packet {
-                key: key(*seed),
-                nonce: nonce(*counter),
-                aad: &[],
-                text,
-            });
-            assert!(*sealed == [&ciphertext[..], &tag].concat(), "{aead:?}");
-        }
+    let keys: Vec<_> = drawn.iter().map(|it| Key::new(&it.key)).collect();
+    let expected = drawn.iter().map(|it| {
+        let (mut sealed, tag) = sealed_by_others(&it.packet());
+        sealed.extend(tag);
+        sealed
+    });
+    let expected: Vec<_> = expected.collect();
 
-        for (sealed, change) in sealed.iter_mut().zip(&changes) {
-            let bits = 8 * sealed.len();
-            if let Some(bit) = change.map(|bit| usize::from(bit) % bits) {
-                sealed[bit / 8] ^= 1 << (bit % 8);
-            }
+    let mut sealed: Vec<_> = drawn.iter().map(|it| padded(&it.text)).collect();
+    let slots = drawn.iter().zip(&mut sealed).zip(&keys);
+    if input.arbitrary()? {
+        let slots = slots.map(|((it, sealed), key)| Seal::new(key, it.counter(), &it.text, sealed));
+        aead.seal(&mut slots.map(|slot| slot.expect("it fits")).collect::<Vec<_>>());
+    } else {
+        let slots = slots.map(|((it, sealed), key)| SealInPlace::new(key, it.counter(), sealed));
+        aead.seal_in_place(&mut slots.map(|slot| slot.expect("it fits")).collect::<Vec<_>>());
+    }
+    assert!(sealed == expected, "{aead:?}");
+
+    for (sealed, change) in sealed.iter_mut().zip(&changes) {
+        let bits = 8 * sealed.len();
+        if let Some(bit) = change.map(|bit| usize::from(bit) % bits) {
+            sealed[bit / 8] ^= 1 << (bit % 8);
         }
-        let mut opened: Vec<_> = packets.iter().map(|it| vec![0xee; it.2.len()]).collect();
-        let slots = packets.iter().zip(&sealed).zip(&mut opened).zip(&keys);
-        let slots = slots.map(|((((_, counter, _), sealed), opened), key)| {
-            Open::new(key, *counter, sealed, opened).expect("the lengths fit")
-        });
-        let outcome = aead.open(&mut slots.collect::<Vec<_>>());
-        for (n, opened) in opened.iter().enumerate() {
-            assert_eq!(outcome.is_authentic(n), changes[n].is_none(), "{aead:?}");
-            let expected = match changes[n] {
-                None => packets[n].2.clone(),
-                Some(_) => vec![0; opened.len()],
-            };
-            assert!(*opened == expected, "{aead:?}");
+    }
+    let mut opened: Vec<_> = drawn.iter().map(|it| vec![0xee; it.text.len()]).collect();
+    let slots = drawn.iter().zip(&sealed).zip(&mut opened).zip(&keys);
+    let slots = slots.map(|(((it, sealed), opened), key)| {
+        Open::new(key, it.counter(), sealed, opened).expect("it fits")
+    });
+    let outcome = aead.open(&mut slots.collect::<Vec<_>>());
+    for (n, opened) in opened.iter().enumerate() {
+        assert_eq!(outcome.is_authentic(n), changes[n].is_none(), "{aead:?}");
+        match changes[n] {
+            None => assert!(*opened == drawn[n].text, "{aead:?}"),
+            Some(_) => assert!(opened.iter().all(|byte| *byte == 0), "{aead:?}"),
         }
     }
     Ok(())
 }
 
 /// Poly1305 with chosen one-time keys and blocks.
-fn authenticate(input: &mut Unstructured<'_>) -> Result<()> {
+fn authenticate(kernel: Kernel, input: &mut Unstructured<'_>) -> Result<()> {
     let (mut keys, mut messages) = ([[0; 32]; SLOTS], [const { Vec::new() }; SLOTS]);
     for (key, message) in keys.iter_mut().zip(&mut messages) {
         let (r, s) = (number(input)?, number(input)?);
@@ -121,14 +110,47 @@ fn authenticate(input: &mut Unstructured<'_>) -> Result<()> {
             message.extend(number(input)?.to_le_bytes());
         }
     }
-    for kernel in kernels() {
-        let tags = kernel.poly1305(&keys, messages.each_ref().map(|message| &message[..]));
-        for n in 0..SLOTS {
-            let expected = Poly1305::new(&keys[n].into()).compute_unpadded(&messages[n]);
-            assert_eq!(tags[n][..], expected[..], "{kernel:?}");
-        }
+    let tags = kernel.poly1305(&keys, messages.each_ref().map(|message| &message[..]));
+    for n in 0..SLOTS {
+        let expected = Poly1305::new(&keys[n].into()).compute_unpadded(&messages[n]);
+        assert_eq!(tags[n][..], expected[..], "{kernel:?}");
     }
     Ok(())
+}
+
+struct Drawn {
+    key: [u8; 32],
+    nonce: [u8; 12],
+    text: Vec<u8>,
+}
+
+impl Drawn {
+    fn counter(&self) -> u64 {
+        u64::from_le_bytes(std::array::from_fn(|n| self.nonce[4 + n]))
+    }
+
+    fn packet(&self) -> Packet<'_> {
+        Packet {
+            key: self.key,
+            nonce: self.nonce,
+            aad: &[],
+            text: &self.text,
+        }
+    }
+}
+
+/// Up to 16 packets, of which neighbours often have the same key.
+fn batch(input: &mut Unstructured<'_>) -> Result<Vec<Drawn>> {
+    let (mut batch, mut key, mut nonce) = (Vec::with_capacity(SLOTS), [0; 32], [0; 12]);
+    for _ in 0..input.int_in_range(0..=SLOTS)? {
+        if input.ratio(1, 3)? {
+            fill(input, &mut key)?;
+        }
+        fill(input, &mut nonce)?;
+        let text = text(input)?;
+        batch.push(Drawn { key, nonce, text });
+    }
+    Ok(batch)
 }
 
 /// A text of a few bytes, of a packet, or rarely of a jumbo packet.
@@ -138,8 +160,27 @@ fn text(input: &mut Unstructured<'_>) -> Result<Vec<u8>> {
         200..=253 => 1_500,
         _ => 10_000,
     };
-    let len = input.int_in_range(0..=longest)?;
-    Ok(noise(input.arbitrary::<u8>()?.into(), len))
+    let mut text = vec![0; input.int_in_range(0..=longest)?];
+    fill(input, &mut text)?;
+    Ok(text)
+}
+
+/// Repeats some bytes of input.
+fn fill(input: &mut Unstructured<'_>, bytes: &mut [u8]) -> Result<()> {
+    let mut repeated = [0; 32];
+    let repeated = &mut repeated[..input.int_in_range(1..=32)?];
+    input.fill_buffer(repeated)?;
+    for (byte, from) in bytes.iter_mut().zip(repeated.iter().cycle()) {
+        *byte = *from;
+    }
+    Ok(())
+}
+
+fn padded(text: &[u8]) -> Vec<u8> {
+    let mut padded = Vec::with_capacity(text.len() + TAG);
+    padded.extend(text);
+    padded.resize(text.len() + TAG, 0);
+    padded
 }
 
 /// Few bytes of input make numbers with long runs of equal bits.

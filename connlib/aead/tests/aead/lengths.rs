@@ -7,11 +7,12 @@ use crate::{
     oracles::{key, noise, nonce, sealed_by_others},
 };
 
-/// Miri takes seconds for a packet of a few blocks.
-const LONGEST: usize = if cfg!(miri) { 130 } else { 2_048 };
-const STEP: usize = if cfg!(miri) { 43 } else { 1 };
+/// Under Miri one batch of mixed lengths must do: it takes a minute.
+const LONGEST: usize = if cfg!(miri) { 64 } else { 2_048 };
+const STEP: usize = if cfg!(miri) { LONGEST + 1 } else { 1 };
 
 #[test]
+#[cfg_attr(miri, ignore = "takes minutes")]
 fn sixteen_packets_of_each_equal_length() {
     for len in (0..=LONGEST).step_by(STEP) {
         check([len; 16]);
@@ -20,7 +21,7 @@ fn sixteen_packets_of_each_equal_length() {
 
 #[test]
 fn mixed_lengths_with_each_length_in_each_lane() {
-    for first in (0..=LONGEST).step_by(STEP) {
+    for first in (0..=LONGEST).rev().step_by(STEP) {
         check(std::array::from_fn(|n| (first + n * 131) % (LONGEST + 1)));
     }
 }

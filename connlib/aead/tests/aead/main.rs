@@ -9,6 +9,7 @@ mod fuzz;
 mod lengths;
 mod oracles;
 mod poly1305;
+mod reduction;
 mod rfc8439;
 mod tags;
 mod wycheproof;

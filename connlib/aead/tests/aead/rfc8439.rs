@@ -34,6 +34,7 @@ fn section_2_8_2_is_sealed_as_printed() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "takes a minute")]
 fn appendix_a_5_opens_as_printed() {
     let ciphertext = bytes(
         "64a0861575861af460f062c79be643bd5e805cfd345cf389f108670ac76c8cb2\
