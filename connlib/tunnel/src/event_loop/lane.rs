@@ -98,7 +98,8 @@ impl Lane {
 
     /// Sends the queue, oldest batch first, as far as the kernel takes it.
     pub(super) fn flush(&mut self, flusher: &mut Flusher, sockets: &mut UdpSockets, now: Duration) {
-        if self.retry_at().is_none() && !self.queue.is_empty() {
+        // The queue says nothing about the socket if it is empty, but a control datagram does.
+        if self.retry_at().is_none() && (self.control.is_none() || !self.queue.is_empty()) {
             self.sending = sending_after(&flusher.flush(&mut self.queue, sockets, now));
         }
         let stopped_at = self.stopped_at.unwrap_or(now);
