@@ -21,7 +21,7 @@ fn outbound(bencher: Bencher<'_, '_>) {
     let (mut here, _) = connected();
     let intake = Intake::default();
     let read = super_packet();
-    let mut queue = GsoQueue::default();
+    let mut queues = [GsoQueue::default(), GsoQueue::default()];
     let mut flusher = Flusher::new(true);
     let mut staging = Staging::default();
     bencher
@@ -29,12 +29,12 @@ fn outbound(bencher: Bencher<'_, '_>) {
         .with_inputs(|| intake.batch(&[&read]))
         .bench_local_refs(|batch| {
             measured(|| {
-                let mut sink = ToUdp(&mut queue);
+                let mut sink = ToUdp::new(queues.each_mut(), [true; 2]);
                 if let Some(batch) = batch {
                     let mut packets = BatchFromTun(batch, SEGMENTS);
                     here.handle_outbound(&mut packets, NOW, &mut staging, &mut sink);
                 }
-                flusher.flush(&mut queue, &mut NoSocket, NOW)
+                flusher.flush(&mut queues[0], &mut NoSocket, NOW)
             })
         });
 }

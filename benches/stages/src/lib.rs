@@ -131,13 +131,13 @@ pub fn shake_hands((own, hub): (Host, &mut Node), spokes: &mut [(Host, Node)]) {
 /// Carries handshakes both ways until there are none; what was held for them confirms them.
 fn exchange((own, hub): (Host, &mut Node), spokes: &mut [(Host, Node)], now: Duration) {
     let mut staging = Staging::default();
-    while let Some(control) = hub.poll_control() {
+    while let Some(control) = hub.poll_control(true) {
         let to = control.destination.to;
         let Some((spoke, node)) = spokes.iter_mut().find(|(spoke, _)| spoke.outer() == to) else {
             continue;
         };
         receive(node, &control.datagram, own, now);
-        while let Some(answer) = node.poll_control() {
+        while let Some(answer) = node.poll_control(true) {
             receive(hub, &answer.datagram, *spoke, now);
         }
         let mut confirmation = Kept::default();

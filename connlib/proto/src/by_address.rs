@@ -25,6 +25,12 @@ impl ByAddress {
         all.map(|(_, id)| *id)
     }
 
+    pub(crate) fn has_both_families(&self) -> bool {
+        // IPv4 addresses come first.
+        let (first, last) = (self.0.first(), self.0.last());
+        first.is_some_and(|(a, _)| a.is_ipv4()) && last.is_some_and(|(a, _)| a.is_ipv6())
+    }
+
     #[cfg(test)]
     pub(crate) fn iter(&self) -> impl Iterator<Item = (SocketAddr, usize)> {
         self.0.iter().copied()

@@ -11,13 +11,13 @@ use convoy_datagram::Destination;
 
 use crate::messages::INITIATION;
 
-/// Most control datagrams waiting for [`crate::Node::poll_control`].
-const CONTROL_DATAGRAMS: usize = 4096;
+/// Most control datagrams of an address family waiting for [`crate::Node::poll_control`].
+const CONTROL_DATAGRAMS: usize = 2048;
 /// Above this number, cookie replies are left out: handshakes keep most of the room.
 const COOKIE_REPLIES: usize = CONTROL_DATAGRAMS / 4;
 /// Bound of the memory of waiting control datagrams, in bytes.
 pub const CONTROL_QUEUE_BYTES: usize =
-    CONTROL_DATAGRAMS * (size_of::<ControlDatagram>() + INITIATION.next_power_of_two());
+    2 * CONTROL_DATAGRAMS * (size_of::<ControlDatagram>() + INITIATION.next_power_of_two());
 
 /// A datagram to be sent ahead of bulk data.
 #[derive(Clone, Debug)]
@@ -32,51 +32,62 @@ pub struct ControlDatagram {
 
 #[derive(Debug, Default)]
 pub(crate) struct ControlQueue {
-    waiting: VecDeque<ControlDatagram>,
+    ipv4: VecDeque<ControlDatagram>,
+    ipv6: VecDeque<ControlDatagram>,
 }
 
 impl ControlQueue {
     /// Queues a handshake message or a keepalive; returns whether there was room.
     pub(crate) fn push(&mut self, destination: Destination, datagram: &[u8]) -> bool {
-        let has_room = self.waiting.len() < CONTROL_DATAGRAMS;
-        if has_room {
-            self.push_back(destination, datagram, false);
-        }
-        has_room
+        self.push_below(CONTROL_DATAGRAMS, destination, datagram, false)
     }
 
     /// Queues a cookie reply; returns whether there was room.
     pub(crate) fn push_cookie(&mut self, destination: Destination, reply: &[u8]) -> bool {
-        let has_room = self.waiting.len() < COOKIE_REPLIES;
-        if has_room {
-            self.push_back(destination, reply, true);
-        }
-        has_room
+        self.push_below(COOKIE_REPLIES, destination, reply, true)
     }
 
-    pub(crate) fn pop(&mut self) -> Option<ControlDatagram> {
-        self.waiting.pop_front()
+    pub(crate) fn pop(&mut self, is_ipv4: bool) -> Option<ControlDatagram> {
+        self.of(is_ipv4).pop_front()
     }
 
     pub(crate) fn clear(&mut self) {
-        self.waiting.clear();
+        *self = Self::default();
     }
 
     /// Lets the kernel choose the source of waiting datagrams from `source` to `to`.
     pub(crate) fn forget_source(&mut self, to: SocketAddr, source: IpAddr) {
-        for ControlDatagram { destination, .. } in &mut self.waiting {
+        for ControlDatagram { destination, .. } in self.of(to.is_ipv4()) {
             if destination.to == to && destination.source == Some(source) {
                 destination.source = None;
             }
         }
     }
 
-    fn push_back(&mut self, destination: Destination, datagram: &[u8], is_cookie: bool) {
-        self.waiting.push_back(ControlDatagram {
-            destination,
-            datagram: Bytes::copy_from_slice(datagram),
-            is_cookie,
-        });
+    fn push_below(
+        &mut self,
+        bound: usize,
+        destination: Destination,
+        datagram: &[u8],
+        is_cookie: bool,
+    ) -> bool {
+        let waiting = self.of(destination.to.is_ipv4());
+        let has_room = waiting.len() < bound;
+        if has_room {
+            waiting.push_back(ControlDatagram {
+                destination,
+                datagram: Bytes::copy_from_slice(datagram),
+                is_cookie,
+            });
+        }
+        has_room
+    }
+
+    fn of(&mut self, is_ipv4: bool) -> &mut VecDeque<ControlDatagram> {
+        match is_ipv4 {
+            true => &mut self.ipv4,
+            false => &mut self.ipv6,
+        }
     }
 }
 

@@ -194,9 +194,15 @@ impl Node {
         self.is_up
     }
 
-    /// The next datagram to be sent ahead of bulk data.
-    pub fn poll_control(&mut self) -> Option<ControlDatagram> {
-        self.control.pop()
+    /// The next datagram over IPv4 or IPv6 to be sent ahead of bulk data.
+    pub fn poll_control(&mut self, is_ipv4: bool) -> Option<ControlDatagram> {
+        self.control.pop(is_ipv4)
+    }
+
+    /// Whether some peers are reached over IPv4 and others over IPv6.
+    #[must_use]
+    pub fn has_peers_of_both_families(&self) -> bool {
+        self.by_address.has_both_families()
     }
 
     /// The next packet that the node itself sends to the TUN: an ICMP error.

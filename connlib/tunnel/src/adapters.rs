@@ -1,6 +1,6 @@
 //! Fills the state machine's seams with the TUN's batches and the GSO queue.
 
-use convoy_gso::{GsoQueue, NotAppended};
+use convoy_gso::{GsoQueue, NotAppended, udp::Family};
 use convoy_proto::{DatagramSink, Destination, PacketSink, PacketSource, PaddablePacket, SinkFull};
 use convoy_tun::{InboundBatch, OutboundBatch, OutboundPacket};
 
@@ -37,19 +37,42 @@ impl PacketSource for BatchFromTun<'_> {
     }
 }
 
-/// The queue that is flushed at the end of the tick.
+/// The queues of both address families, flushed at the end of the tick.
 #[derive(Debug)]
-pub struct ToUdp<'a>(pub &'a mut GsoQueue);
+pub struct ToUdp<'a> {
+    /// Of IPv4 and IPv6.
+    queues: [&'a mut GsoQueue; 2],
+    awaited: [bool; 2],
+}
+
+impl<'a> ToUdp<'a> {
+    /// `awaited`: whether a queue must have room for each packet, or else refuses it.
+    #[must_use]
+    pub fn new(queues: [&'a mut GsoQueue; 2], awaited: [bool; 2]) -> Self {
+        Self { queues, awaited }
+    }
+
+    /// Whether there is room for a packet.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        self.room() > 0
+    }
+}
 
 impl DatagramSink for ToUdp<'_> {
     #[inline]
     fn room(&self) -> usize {
-        self.0.room()
+        let [v4, v6] = [0, 1].map(|n| match self.awaited[n] {
+            true => self.queues[n].room(),
+            false => usize::MAX,
+        });
+        v4.min(v6)
     }
 
     #[inline]
     fn append(&mut self, destination: &Destination, datagram: &[u8]) -> Result<(), SinkFull> {
-        let appended = self.0.append(destination, datagram);
+        let queue = &mut self.queues[Family::of(destination.to) as usize];
+        let appended = queue.append(destination, datagram);
         appended.map_err(|NotAppended| SinkFull)
     }
 }

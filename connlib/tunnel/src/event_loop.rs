@@ -1,7 +1,8 @@
 //! One tick, top to bottom, and the wait between ticks.
 //!
 //! - The writer is full: only receiving stops. Received datagrams stay in their buffers.
-//! - A socket is full: only TUN intake stops. Packets wait in the kernel's TUN queue.
+//! - A socket is full: only TUN intake stops. Packets wait in the kernel's TUN queue. If there are peers
+//!   of the other address family, it goes on soon.
 //! - Nothing awaits within a tick. The loop waits only when a tick found nothing to do.
 
 use std::{io, time::Duration};
@@ -23,6 +24,7 @@ use outbound::OutboundHalf;
 
 mod commands;
 mod inbound;
+mod lane;
 mod outbound;
 mod snapshot;
 #[cfg(test)]
@@ -120,6 +122,7 @@ impl EventLoop {
     fn tick(&mut self) -> bool {
         self.metrics.ticks += 1;
         let now = clock::now();
+        self.outbound.lose_patience(&self.node, now);
         let was_stopped = self.outbound.is_stopped();
 
         // Changes by the user.
@@ -172,6 +175,7 @@ impl EventLoop {
         let deadline = [
             self.node.poll_timeout(),
             outbound.retry_at(),
+            outbound.next_patience_end(&self.node),
             inbound.retry_at(),
         ];
         if let Some(at) = deadline.into_iter().flatten().min() {

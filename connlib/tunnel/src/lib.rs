@@ -31,7 +31,7 @@ pub use options::{Options, Switch};
 /// Upper bound of what the data path holds, in bytes: pools, queues, held packets and receive
 /// buffers.
 pub const DATA_PATH_BYTES: usize = convoy_tun::POOL_BYTES
-    + convoy_gso::queue::QUEUE_BYTES
+    + 2 * convoy_gso::queue::QUEUE_BYTES
     + convoy_gso::receive::RECEIVE_BUFFERS * convoy_gso::receive::RECEIVE_BUFFER_BYTES
     + convoy_proto::HELD_BYTES
     + convoy_proto::CONTROL_QUEUE_BYTES;

@@ -240,7 +240,7 @@ impl Host {
         let mut sink = WireSink(&mut self.wire);
         self.node
             .drain_held(now, &mut Staging::default(), &mut sink);
-        let mut sent: Vec<_> = std::iter::from_fn(|| self.node.poll_control())
+        let mut sent: Vec<_> = std::iter::from_fn(|| self.node.poll_control(true))
             .map(|control| control.datagram.to_vec())
             .collect();
         sent.extend(self.wire.drain(..));

@@ -109,7 +109,7 @@ impl World {
                 node.drain_held(self.now, &mut Staging::default(), &mut sink);
                 while node.poll_source_question().is_some() {}
                 while node.poll_reply().is_some() {}
-                let control = std::iter::from_fn(|| node.poll_control());
+                let control = std::iter::from_fn(|| node.poll_control(true));
                 let mut sent: Vec<_> = control
                     .map(|c| (c.destination.to, c.datagram.to_vec()))
                     .collect();

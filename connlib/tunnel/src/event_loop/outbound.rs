@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
-use convoy_gso::{Flushed, Flusher, GsoQueue, UdpSockets, udp::Family};
-use convoy_proto::{ControlDatagram, Node, Staging, counters::DropReason};
+use convoy_gso::{Flusher, udp::Family};
+use convoy_proto::{Node, Staging, counters::DropReason};
 use convoy_tun::{OutboundBatch, Reader, ReaderExit, TryRecv};
 
-use super::EventLoop;
+use super::{
+    EventLoop,
+    lane::{Lane, Sending},
+};
 use crate::{
     adapters::{BatchFromTun, ToUdp},
     budget::Budget,
@@ -16,6 +19,9 @@ use crate::{
 
 /// Batches that one tick takes from the TUN reader.
 const BATCHES_PER_TICK: usize = 4;
+/// How long intake waits for a stopped socket if there are peers of the other family as well. Then
+/// packets for the stopped one are dropped once its queue is full.
+const PATIENCE: Duration = Duration::from_millis(20);
 
 /// Everything between the TUN reader and the sockets.
 #[derive(Debug)]
@@ -26,21 +32,10 @@ pub(super) struct OutboundHalf {
     packets_per_intake: usize,
     /// The batch from the TUN that is being worked off.
     pub(super) batch: Option<OutboundBatch>,
-    queue: GsoQueue,
-    /// A control datagram that its socket had no room for.
-    pub(super) control: Option<ControlDatagram>,
-    pub(super) sending: [Sending; 2],
-}
-
-/// Whether the socket of an address family takes datagrams.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Sending {
-    #[default]
-    Open,
-    /// Full: wait until it is writable.
-    Full,
-    /// The kernel had no buffers: try again at this time.
-    RetryAt(Duration),
+    /// Of IPv4 and IPv6.
+    pub(super) lanes: [Lane; 2],
+    /// Whether intake waits for a lane that is stopped.
+    awaited: [bool; 2],
 }
 
 impl OutboundHalf {
@@ -50,34 +45,47 @@ impl OutboundHalf {
             flusher: Flusher::new(segmentation),
             packets_per_intake,
             batch: None,
-            queue: GsoQueue::default(),
-            control: None,
-            sending: [Sending::Open; 2],
+            lanes: Family::BOTH.map(Lane::new),
+            awaited: [true; 2],
         }
     }
 
     /// Whether intake waits for a socket.
     pub(super) fn is_stopped(&self) -> bool {
-        self.control.is_some() || self.sending.iter().any(|state| *state != Sending::Open)
+        let mut lanes = self.lanes.iter().zip(self.awaited);
+        lanes.any(|(lane, is_awaited)| is_awaited && lane.is_stopped())
+    }
+
+    /// Stops waiting for a socket that has kept the other family waiting for too long.
+    pub(super) fn lose_patience(&mut self, node: &Node, now: Duration) {
+        for n in 0..2 {
+            self.awaited[n] = self.patience_ends(n, node).is_none_or(|at| now < at);
+        }
+    }
+
+    /// When intake stops waiting for one of the sockets.
+    pub(super) fn next_patience_end(&self, node: &Node) -> Option<Duration> {
+        let awaited = (0..2).filter(|n| self.awaited[*n]);
+        awaited.filter_map(|n| self.patience_ends(n, node)).min()
+    }
+
+    fn patience_ends(&self, n: usize, node: &Node) -> Option<Duration> {
+        let stopped_at = self.lanes[n].stopped_at?;
+        let is_other_open = !self.lanes[1 - n].is_stopped();
+        (is_other_open && node.has_peers_of_both_families()).then_some(stopped_at + PATIENCE)
     }
 
     /// Whether a control datagram was held back and need not be any more.
     pub(super) fn can_send_control(&self) -> bool {
-        let is_open =
-            |control: &ControlDatagram| self.state(control_family(control)) == Sending::Open;
-        self.control.as_ref().is_some_and(is_open)
+        self.lanes.iter().any(Lane::can_send_control)
     }
 
     pub(super) fn is_full(&self, family: Family) -> bool {
-        self.state(family) == Sending::Full
+        self.lanes[family as usize].sending == Sending::Full
     }
 
     pub(super) fn retry_at(&self) -> Option<Duration> {
-        let at = self.sending.iter().filter_map(|state| match state {
-            Sending::RetryAt(at) => Some(*at),
-            Sending::Open | Sending::Full => None,
-        });
-        at.min()
+        self.lanes.iter().filter_map(Lane::retry_at).min()
     }
 
     /// Drops everything on its way out, and returns the number of packets.
@@ -86,14 +94,16 @@ impl OutboundHalf {
         while let Ok(batch) = self.next_batch(metrics, node) {
             packets += batch.remaining();
         }
-        while let Some(batch) = self.queue.front() {
-            packets += batch.segments();
-            self.queue.pop_front();
-        }
-        self.control = None;
-        self.sending = [Sending::Open; 2];
         self.flusher.forget_ahead();
-        packets
+        packets + self.lanes.iter_mut().map(Lane::discard).sum::<usize>()
+    }
+
+    /// The queues that intake appends to.
+    fn sink(&mut self) -> ToUdp<'_> {
+        ToUdp::new(
+            self.lanes.each_mut().map(|lane| &mut lane.queue),
+            self.awaited,
+        )
     }
 
     /// The batch that is not yet worked off, or the next one.
@@ -108,66 +118,6 @@ impl OutboundHalf {
         let batch = self.reader.try_recv()?;
         metrics.batch(&batch, node.counters());
         Ok(batch)
-    }
-
-    fn state(&self, family: Family) -> Sending {
-        self.sending[family as usize]
-    }
-
-    /// Opens the sockets whose pause is over. Returns whether none has a pause left.
-    fn end_pauses(&mut self, now: Duration) -> bool {
-        for state in &mut self.sending {
-            if matches!(state, Sending::RetryAt(at) if *at <= now) {
-                *state = Sending::Open;
-            }
-        }
-        self.retry_at().is_none()
-    }
-
-    /// Sends waiting control datagrams. One that is refused stays for the next tick.
-    fn send_control(&mut self, node: &mut Node, sockets: &mut UdpSockets, now: Duration) {
-        if !self.end_pauses(now) {
-            return;
-        }
-        while let Some(control) = self.control.take().or_else(|| node.poll_control()) {
-            let to = control.destination;
-            if control.is_cookie {
-                self.flusher.send_once(&to, &control.datagram, sockets);
-                continue;
-            }
-            let sent = self.flusher.send_now(&to, &control.datagram, sockets, now);
-            let state = sending_after(&sent);
-            self.sending[control_family(&control) as usize] = state;
-            if state != Sending::Open {
-                self.control = Some(control);
-                break;
-            }
-        }
-    }
-
-    /// Sends the queue, oldest batch first, as far as the kernel takes it.
-    fn flush(&mut self, sockets: &mut UdpSockets, now: Duration) {
-        if self.retry_at().is_some() {
-            return;
-        }
-        self.sending = [Sending::Open; 2];
-        let flushed = self.flusher.flush(&mut self.queue, sockets, now);
-        if let Some(batch) = self.queue.front() {
-            let family = Family::of(batch.destination.to);
-            self.sending[family as usize] = sending_after(&flushed);
-        }
-    }
-}
-
-fn control_family(control: &ControlDatagram) -> Family {
-    Family::of(control.destination.to)
-}
-
-fn sending_after(flushed: &Flushed) -> Sending {
-    match flushed {
-        Flushed::Done => Sending::Open,
-        Flushed::Blocked(_) => Sending::Full,
-        Flushed::RetryAt(at) => Sending::RetryAt(*at),
     }
 }
 
@@ -191,12 +141,12 @@ impl EventLoop {
         let mut staging = None;
         if node.has_ready() {
             let staging = staging.get_or_insert_with(Staging::default);
-            node.drain_held(now, staging, &mut ToUdp(&mut outbound.queue));
+            node.drain_held(now, staging, &mut outbound.sink());
         }
         // Held packets alone have filled the queue: more may be left.
-        let mut worked = !outbound.queue.has_room();
+        let mut worked = !outbound.sink().has_room();
         let mut budget = Budget::new(BATCHES_PER_TICK);
-        while outbound.queue.has_room() && budget.spend() {
+        while outbound.sink().has_room() && budget.spend() {
             let mut batch = match outbound.next_batch(metrics, node) {
                 Ok(batch) => batch,
                 Err(TryRecv::Empty) => break,
@@ -207,7 +157,7 @@ impl EventLoop {
             };
             worked = true;
             let mut packets = BatchFromTun(&mut batch, outbound.packets_per_intake);
-            let mut sink = ToUdp(&mut outbound.queue);
+            let mut sink = outbound.sink();
             let staging = staging.get_or_insert_with(Staging::default);
             node.handle_outbound(&mut packets, now, staging, &mut sink);
             if batch.remaining() > 0 {
@@ -232,8 +182,15 @@ impl EventLoop {
     }
 
     pub(super) fn send_control(&mut self, now: Duration) {
-        self.outbound
-            .send_control(&mut self.node, &mut self.sockets, now);
+        let Self {
+            node,
+            sockets,
+            outbound,
+            ..
+        } = self;
+        for lane in &mut outbound.lanes {
+            lane.send_control(node, &mut outbound.flusher, sockets, now);
+        }
     }
 
     #[inline(never)]
@@ -244,7 +201,9 @@ impl EventLoop {
             outbound,
             ..
         } = self;
-        outbound.flush(sockets, now);
+        for lane in &mut outbound.lanes {
+            lane.flush(&mut outbound.flusher, sockets, now);
+        }
         for to in outbound.flusher.lost_sources() {
             node.forget_source(to);
         }

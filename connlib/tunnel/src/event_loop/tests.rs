@@ -5,7 +5,7 @@ use convoy_proto::{ControlDatagram, counters::DropReason};
 use convoy_tun::{Coalesce, Offload, memory, spawn_reader, spawn_writer};
 use tokio::sync::{mpsc, watch};
 
-use super::{outbound::Sending, *};
+use super::{lane::Sending, *};
 use crate::command::Signals;
 
 /// An IPv4 packet that no peer is there for.
@@ -23,7 +23,7 @@ fn a_batch_that_was_left_when_the_socket_was_full_goes_on_when_it_is_not() {
         event_loop.outbound.reader.ready().await;
         let left = event_loop.outbound.reader.try_recv().expect("a batch");
         event_loop.outbound.batch = Some(left);
-        event_loop.outbound.sending[0] = Sending::Full;
+        event_loop.outbound.lanes[0].sending = Sending::Full;
         for _ in 0..2 {
             if !event_loop.tick() {
                 event_loop.wait().await;
@@ -40,7 +40,7 @@ fn a_control_datagram_held_back_by_a_socket_that_is_open_again_is_sent() {
         while event_loop.tick() {}
         let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
         // A full socket refused the control datagram, and then took the whole queue.
-        event_loop.outbound.control = Some(ControlDatagram {
+        event_loop.outbound.lanes[0].control = Some(ControlDatagram {
             destination: Destination {
                 to: receiver.local_addr().unwrap(),
                 source: None,

@@ -8,9 +8,11 @@ use serde_json::Value;
 
 use super::{SINK_PORT, batches_sent, send_into_the_tunnel, udp_socket, until};
 use crate::{
+    pairing::Program,
     scene::{DEADLINE, Pairing, Scene, output_of},
+    star::Star,
     stats::Stats,
-    traffic::ping,
+    traffic::{answers, ping},
 };
 
 /// While the next hop's link address is unknown, the kernel holds datagrams on the sender's account
@@ -23,14 +25,7 @@ fn a_full_transmit_queue_stops_the_intake_and_the_socket_loses_nothing() {
     };
     let (left, right) = (&scene.left, &scene.right);
     ping(left, right.inner_v4());
-    let (near, far) = (link_address(left), link_address(right));
-    // Stall only one direction.
-    neighbour(right, "10.9.0.1", &near);
-    sysctl(right, "ipv4.conf.veth0.arp_ignore=8");
-    for patience in ["mcast_solicit=1000", "unres_qlen_bytes=1000000000"] {
-        sysctl(left, &format!("ipv4.neigh.veth0.{patience}"));
-    }
-    output_of(&left.namespace, "ip", &["neigh", "flush", "dev", "veth0"]);
+    let far = stall(left, "veth0", "10.9.0.1", right);
     // With a listener there, the kernels send no ICMP errors.
     let _sinks = [left, right].map(|end| {
         let bind = || UdpSocket::bind(("0.0.0.0", SINK_PORT));
@@ -55,7 +50,7 @@ fn a_full_transmit_queue_stops_the_intake_and_the_socket_loses_nothing() {
         stats.inbound_packets() == came + 100
     });
 
-    neighbour(left, "10.9.0.2", &far);
+    neighbour(left, "veth0", "10.9.0.2", &far);
     until(left, "every packet is sent or counted", |stats| {
         let sent = stats.outbound_packets() - sent;
         sent + stats.number("tun_queue_drops") == offered
@@ -77,6 +72,37 @@ fn a_full_transmit_queue_stops_the_intake_and_the_socket_loses_nothing() {
         "GSO must not be blamed"
     );
     assert!(batches_sent(left, right) > 0);
+}
+
+/// A full IPv4 socket costs the peers of IPv6 nothing, and its own ones no more than what does not fit.
+#[test]
+fn a_full_socket_of_one_address_family_does_not_stop_the_other() {
+    let Some(star) = Star::new(Program::Convoy, &[Program::Convoy; 2]) else {
+        return;
+    };
+    let (hub, stalled, other) = (&star.hub, &star.spokes[0], &star.spokes[1]);
+    for (end, address, device) in [(hub, "fd09::1/64", "veth3"), (other, "fd09::3/64", "veth0")] {
+        let line = format!("addr add {address} dev {device} nodad");
+        output_of(&end.namespace, "ip", &line.split(' ').collect::<Vec<_>>());
+    }
+    let key = other.keys.public_base64();
+    let set = ["set", "wg0", "peer", &key, "endpoint", "[fd09::3]:51820"];
+    output_of(&hub.namespace, "wg", &set);
+    ping(hub, other.inner_v4());
+    let far = stall(hub, "veth2", "10.9.2.1", stalled);
+
+    let fills_up = eventually(DEADLINE, || {
+        send_into_the_tunnel(hub, stalled, 100);
+        (Stats::of(hub).dropped("outbound_queue_full") > 0).then_some(())
+    });
+    assert!(fills_up.is_some(), "{:?}", Stats::of(hub));
+    for _ in 0..5 {
+        assert!(answers(hub, other.inner_v4()));
+    }
+    neighbour(hub, "veth2", "10.9.2.2", &far);
+    // Packets that wait in the queue are ahead of it, and it may not fit.
+    let goes_on = || answers(hub, stalled.inner_v4()).then_some(());
+    assert!(eventually(DEADLINE, goes_on).is_some());
 }
 
 #[test]
@@ -102,15 +128,28 @@ fn losses_in_a_full_receive_buffer_are_counted() {
     assert!(batches_sent(right, left) > 0);
 }
 
-fn link_address(end: &End) -> String {
-    let json = output_of(&end.namespace, "ip", &["-json", "link", "show", "veth0"]);
+/// Lets the kernel of `from` wait for the link address of its neighbour `to`, in this direction only;
+/// returns that address. `ip`: the address of `from` on that link.
+fn stall(from: &End, device: &str, ip: &str, to: &End) -> String {
+    let (near, far) = (link_address(from, device), link_address(to, "veth0"));
+    neighbour(to, "veth0", ip, &near);
+    sysctl(to, "ipv4.conf.veth0.arp_ignore=8");
+    for patience in ["mcast_solicit=1000", "unres_qlen_bytes=1000000000"] {
+        sysctl(from, &format!("ipv4.neigh.{device}.{patience}"));
+    }
+    output_of(&from.namespace, "ip", &["neigh", "flush", "dev", device]);
+    far
+}
+
+fn link_address(end: &End, device: &str) -> String {
+    let json = output_of(&end.namespace, "ip", &["-json", "link", "show", device]);
     let links: Value = serde_json::from_str(&json).unwrap();
     links[0]["address"].as_str().unwrap().to_owned()
 }
 
-/// Sets the link address of `ip` in the kernel at `end`.
-fn neighbour(end: &End, ip: &str, link_address: &str) {
-    let line = format!("neigh replace {ip} lladdr {link_address} dev veth0 nud permanent");
+/// Sets the link address of the neighbour `ip`.
+fn neighbour(end: &End, device: &str, ip: &str, link_address: &str) {
+    let line = format!("neigh replace {ip} lladdr {link_address} dev {device} nud permanent");
     let arguments: Vec<_> = line.split(' ').collect();
     output_of(&end.namespace, "ip", &arguments);
 }

@@ -1,0 +1,116 @@
+//! One address family's way out: its queue, and whether its socket takes more.
+
+use std::time::Duration;
+
+use convoy_gso::{Flushed, Flusher, GsoQueue, UdpSockets, udp::Family};
+use convoy_proto::{ControlDatagram, Node};
+
+#[derive(Debug)]
+pub(super) struct Lane {
+    family: Family,
+    pub(super) queue: GsoQueue,
+    /// A control datagram that the socket had no room for.
+    pub(super) control: Option<ControlDatagram>,
+    pub(super) sending: Sending,
+    /// Since when the socket has taken nothing.
+    pub(super) stopped_at: Option<Duration>,
+}
+
+/// Whether the socket of a lane takes datagrams.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Sending {
+    #[default]
+    Open,
+    /// Full: wait until it is writable.
+    Full,
+    /// The kernel had no buffers: try again at this time.
+    RetryAt(Duration),
+}
+
+impl Lane {
+    pub(super) fn new(family: Family) -> Self {
+        Self {
+            family,
+            queue: GsoQueue::default(),
+            control: None,
+            sending: Sending::Open,
+            stopped_at: None,
+        }
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        self.control.is_some() || self.sending != Sending::Open
+    }
+
+    /// Whether a control datagram was held back and need not be any more.
+    pub(super) fn can_send_control(&self) -> bool {
+        self.control.is_some() && self.sending == Sending::Open
+    }
+
+    pub(super) fn retry_at(&self) -> Option<Duration> {
+        match self.sending {
+            Sending::RetryAt(at) => Some(at),
+            Sending::Open | Sending::Full => None,
+        }
+    }
+
+    /// Drops everything, and returns the number of packets.
+    pub(super) fn discard(&mut self) -> usize {
+        let mut packets = 0;
+        while let Some(batch) = self.queue.front() {
+            packets += batch.segments();
+            self.queue.pop_front();
+        }
+        self.control = None;
+        self.sending = Sending::Open;
+        self.stopped_at = None;
+        packets
+    }
+
+    /// Sends waiting control datagrams. One that is refused stays for the next tick.
+    pub(super) fn send_control(
+        &mut self,
+        node: &mut Node,
+        flusher: &mut Flusher,
+        sockets: &mut UdpSockets,
+        now: Duration,
+    ) {
+        match self.retry_at() {
+            Some(at) if now < at => return,
+            Some(_) => self.sending = Sending::Open,
+            None => {}
+        }
+        let is_ipv4 = self.family == Family::V4;
+        while let Some(control) = self.control.take().or_else(|| node.poll_control(is_ipv4)) {
+            let to = control.destination;
+            if control.is_cookie {
+                flusher.send_once(&to, &control.datagram, sockets);
+                continue;
+            }
+            let sent = flusher.send_now(&to, &control.datagram, sockets, now);
+            self.sending = sending_after(&sent);
+            if self.sending != Sending::Open {
+                self.control = Some(control);
+                break;
+            }
+        }
+    }
+
+    /// Sends the queue, oldest batch first, as far as the kernel takes it.
+    pub(super) fn flush(&mut self, flusher: &mut Flusher, sockets: &mut UdpSockets, now: Duration) {
+        // The queue says nothing about the socket if it is empty, but a control datagram does.
+        if self.retry_at().is_none() && (self.control.is_none() || !self.queue.is_empty()) {
+            self.sending = sending_after(&flusher.flush(&mut self.queue, sockets, now));
+        }
+        let stopped_at = self.stopped_at.unwrap_or(now);
+        self.stopped_at = self.is_stopped().then_some(stopped_at);
+    }
+}
+
+fn sending_after(flushed: &Flushed) -> Sending {
+    match flushed {
+        Flushed::Done => Sending::Open,
+        Flushed::Blocked(_) => Sending::Full,
+        Flushed::RetryAt(at) => Sending::RetryAt(*at),
+    }
+}
