@@ -26,9 +26,9 @@ pub(crate) struct Figure {
 /// One vertical axis and its lines, in the order in which they are drawn.
 #[derive(Clone, Debug)]
 pub(crate) struct Panel {
-    pub(crate) y_label: String,
-    pub(crate) scale: Scale,
-    pub(crate) lines: Vec<Line>,
+    y_label: String,
+    scale: Scale,
+    lines: Vec<Line>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,14 +40,12 @@ pub(crate) enum Scale {
     Logarithmic,
 }
 
-/// One quantity along the horizontal axis.
+/// One quantity along the horizontal axis; a line without a name is not in the legend.
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
-    /// For the legend; a line without a name is not in it.
-    pub(crate) name: String,
-    pub(crate) colour: RGBColor,
-    /// From left to right; a value that is not finite leaves a gap.
-    pub(crate) points: Vec<(f64, f64)>,
+    name: String,
+    colour: RGBColor,
+    points: Vec<(f64, f64)>,
 }
 
 /// A span of time with an event; those of one kind appear once in the legend.
@@ -55,8 +53,7 @@ pub(crate) struct Line {
 pub(crate) struct Mark {
     pub(crate) kind: &'static str,
     pub(crate) colour: RGBColor,
-    pub(crate) from: f64,
-    pub(crate) until: f64,
+    pub(crate) span: Range<f64>,
 }
 
 /// Groups of bars that begin at zero.
@@ -235,7 +232,41 @@ fn chart<'a>(area: &Area<'a>, foot: u32, x: Axis<'_>, y: Axis<'_>) -> anyhow::Re
     Ok(chart)
 }
 
+impl Line {
+    /// Points from left to right; a value that is not finite leaves a gap.
+    pub(crate) fn new(
+        name: impl Into<String>,
+        colour: RGBColor,
+        points: impl IntoIterator<Item = (f64, f64)>,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            colour,
+            points: points.into_iter().collect(),
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.points.is_empty()
+    }
+}
+
 impl Panel {
+    pub(crate) fn linear(y_label: impl Into<String>, lines: Vec<Line>) -> Self {
+        Self {
+            y_label: y_label.into(),
+            scale: Scale::Linear,
+            lines,
+        }
+    }
+
+    pub(crate) fn logarithmic(y_label: impl Into<String>, lines: Vec<Line>) -> Self {
+        Self {
+            scale: Scale::Logarithmic,
+            ..Self::linear(y_label, lines)
+        }
+    }
+
     /// The values that have a place on the axis, as places.
     fn places(&self) -> impl Iterator<Item = f64> {
         let points = self.lines.iter().flat_map(|line| &line.points);
@@ -253,7 +284,7 @@ impl Panel {
         let Range { start, end } = y.ends;
         let mut chart = chart(area, foot, x, y)?;
         for mark in &figure.marks {
-            let corners = [(mark.from, start), (mark.until, end)];
+            let corners = [(mark.span.start, start), (mark.span.end, end)];
             let stripe = Rectangle::new(corners, mark.colour.mix(0.4).filled());
             chart.plotting_area().draw(&stripe)?;
         }
@@ -343,50 +374,34 @@ mod tests {
 
     fn has_all(svg: &str, texts: &[&str]) {
         for text in texts {
-            assert!(
-                svg.contains(&format!(">{text}<")),
-                "{text} is missing: {svg}"
-            );
+            let shown = format!(">{text}<");
+            assert!(svg.contains(&shown), "{text} is missing: {svg}");
         }
         assert!(svg.lines().count() == 1 && !svg.contains("NaN"));
     }
 
     #[test]
     fn a_figure_names_its_axes_lines_and_marks_and_leaves_gaps() {
-        let panel = |y_label: &str, scale, values: [f64; 4]| Panel {
-            y_label: y_label.to_owned(),
-            scale,
-            lines: vec![Line {
-                name: format!("of {y_label}"),
-                colour: BLUE,
-                points: (1..).map(f64::from).zip(values).collect(),
-            }],
+        let line = |name, values: [f64; 4]| {
+            let points = (1..).map(f64::from).zip(values);
+            vec![Line::new(name, BLUE, points)]
         };
         let figure = Figure {
             title: "A title".to_owned(),
             x_label: "time (s)".to_owned(),
             panels: vec![
-                panel("rate", Scale::Linear, [1.0, 2.0, f64::NAN, 3.0]),
-                panel("latency", Scale::Logarithmic, [0.1, 0.0, 20.0, 5.0]),
+                Panel::linear("kpps", line("sent", [1.0, 2.0, f64::NAN, 3.0])),
+                Panel::logarithmic("ms", line("p99", [0.1, 0.0, 20.0, 5.0])),
             ],
             marks: vec![Mark {
                 kind: "flap",
                 colour: PURPLE,
-                from: 1.0,
-                until: 1.5,
+                span: 1.0..1.5,
             }],
             ..Figure::default()
         };
         let svg = svg(&figure).unwrap();
-        let texts = [
-            "A title",
-            "time (s)",
-            "of rate",
-            "of latency",
-            "flap",
-            "0.1",
-        ];
-        has_all(&svg, &texts);
+        has_all(&svg, &["A title", "time (s)", "sent", "p99", "flap", "0.1"]);
         assert_eq!(svg.matches("<circle").count(), 6);
     }
 
@@ -394,7 +409,7 @@ mod tests {
     fn every_group_series_and_value_is_named() {
         let mut bars = Bars {
             title: "A title".to_owned(),
-            subtitle: "2 × somewhere".to_owned(),
+            subtitle: String::new(),
             y_label: "Gbit/s".to_owned(),
             groups: ["up", "down"].map(str::to_owned).into(),
             series: vec![

@@ -246,33 +246,27 @@ impl Record {
         }
         let panel = |&(name, _, of): &Quantity| {
             let lines = |mtu: Option<u32>, colour: RGBColor| {
-                let own = along.iter();
-                let own = own.filter(|(_, series)| mtu.is_none_or(|mtu| series.tunnel.mtu == mtu));
-                let own = own.filter_map(|(place, series)| Some((f64::from(*place), of(series)?)));
-                let own: Vec<_> = own.collect();
-                let line = |name, colour, value: fn(&Sample) -> f64| Line {
-                    name,
-                    colour,
-                    points: own.iter().map(|(place, it)| (*place, value(it))).collect(),
+                let line = |name: &str, colour, value: fn(&Sample) -> f64| {
+                    let own = along.iter();
+                    let own = own.filter(|(_, it)| mtu.is_none_or(|mtu| it.tunnel.mtu == mtu));
+                    let points = own.filter_map(|(x, it)| Some((f64::from(*x), value(&of(it)?))));
+                    Line::new(name, colour, points)
                 };
                 let name = mtu.map_or(String::new(), |mtu| format!("MTU {mtu}"));
                 // The range first: the median is drawn over it.
                 [
-                    line(String::new(), GREY, |sample| sample.min),
-                    line(String::new(), GREY, |sample| sample.max),
-                    line(name, colour, |sample| sample.median),
+                    line("", GREY, |sample| sample.min),
+                    line("", GREY, |sample| sample.max),
+                    line(&name, colour, |sample| sample.median),
                 ]
             };
             let by_mtu = mtus.iter().zip([BLUE, VERMILION]);
             let by_mtu = by_mtu.flat_map(|(&mtu, colour)| lines(Some(mtu), colour));
-            Panel {
-                y_label: name.to_owned(),
-                scale: Scale::Linear,
-                lines: match mtus.len() {
-                    0 => lines(None, BLUE).into(),
-                    _ => by_mtu.collect(),
-                },
-            }
+            let lines = match mtus.len() {
+                0 => lines(None, BLUE).into(),
+                _ => by_mtu.collect(),
+            };
+            Panel::linear(name, lines)
         };
         let (origin, rounds) = (self.origin.line(), self.rounds);
         Figure {

@@ -5,7 +5,7 @@ use plotters::style::{BLACK, RGBColor};
 
 use crate::comparison::{Record, Verdict};
 use crate::plot::{
-    self, BLUE, Bars, Figure, GREEN, GREY, Line, ORANGE, PURPLE, Panel, SKY, Scale, VERMILION,
+    self, BLUE, Bars, Figure, GREEN, GREY, Line, ORANGE, PURPLE, Panel, SKY, VERMILION,
 };
 use crate::results::{Picture, Report};
 use crate::table::{self, cell, number};
@@ -205,11 +205,7 @@ fn curve(record: &Record, row: &Row, lines: Vec<Line>) -> Figure {
             .replace("most that arrived, kpps", "arrived by sent"),
         subtitle: record.origin.line(),
         x_label: "sent (kpps)".to_owned(),
-        panels: vec![Panel {
-            y_label: "arrived (kpps)".to_owned(),
-            scale: Scale::Linear,
-            lines,
-        }],
+        panels: vec![Panel::linear("arrived (kpps)", lines)],
         ..Figure::default()
     }
 }
@@ -217,12 +213,8 @@ fn curve(record: &Record, row: &Row, lines: Vec<Line>) -> Figure {
 fn lines(record: &Record, row: &Row) -> Vec<Line> {
     let defaults = names(record, |one| !one.is_variant()).into_iter();
     let lines = defaults.zip(COLOURS).chain([(BARE, GREY)]);
-    let lines = lines.map(|(name, colour)| Line {
-        name: name.to_owned(),
-        colour,
-        points: medians(record, name, row),
-    });
-    lines.filter(|line| !line.points.is_empty()).collect()
+    let lines = lines.map(|(name, colour)| Line::new(name, colour, medians(record, name, row)));
+    lines.filter(|line| !line.is_empty()).collect()
 }
 
 /// Point by point, over the rounds that reached it.

@@ -19,7 +19,7 @@ const WARM_UP: f64 = 120.0;
 /// How late a sample may be, in seconds.
 const LATE: f64 = 0.5;
 /// How much of all CPUs other programs may use.
-const OTHERS: f64 = 0.25;
+const OTHERS_PERCENT: f64 = 25.0;
 /// Rekey-After-Time of the paper (section 6.1), after which the next packet renews the session.
 const REKEY_AFTER: u64 = 120;
 /// A lost attempt is repeated after five seconds; an outage takes two.
@@ -63,11 +63,9 @@ impl fmt::Display for Verdict {
 
 /// All verdicts on a run.
 pub(super) fn judge(record: &Record) -> Vec<Verdict> {
-    let [memory, descriptors, threads] = [
-        courses(record, |sample| &sample.rss_kib),
-        courses(record, |sample| &sample.descriptors),
-        courses(record, |sample| &sample.threads),
-    ];
+    let memory = courses(record, |sample| &sample.rss_kib);
+    let descriptors = courses(record, |sample| &sample.descriptors);
+    let threads = courses(record, |sample| &sample.threads);
     let mut verdicts = vec![
         alive(record),
         undisturbed(record),
@@ -108,28 +106,31 @@ fn undisturbed(record: &Record) -> Verdict {
     let late = due.map(|(sample, second)| sample.at_s - f64::from(second));
     let latest = late.fold(0.0, f64::max);
     let others = median(record.samples.iter().map(|sample| sample.others_cpus));
-    let share = others / record.origin.host.cpus as f64;
-    let found = format!(
-        "other programs used {:.0} % of it in the median second; a sample was {latest:.1} s late",
-        share * 100.0
-    );
-    let percent = OTHERS * 100.0;
-    let bound =
-        format!("{percent:.0} %, and {LATE} s: else stalls and round trips are not the daemons'");
-    let passed = latest <= LATE && share <= OTHERS;
-    verdict("machine undisturbed", passed, found, bound)
+    let percent = 100.0 * others / record.origin.host.cpus as f64;
+    verdict(
+        "machine undisturbed",
+        latest <= LATE && percent <= OTHERS_PERCENT,
+        format!(
+            "other programs used {percent:.0} % of it in the median second; a sample was {latest:.1} s late"
+        ),
+        format!(
+            "{OTHERS_PERCENT} %, and {LATE} s: else stalls and round trips are not the daemons'"
+        ),
+    )
 }
 
 /// Every planned change could be made.
 fn events(record: &Record) -> Verdict {
-    let events = &record.events;
-    let failed = events.iter().filter_map(|it| it.error.as_deref());
-    let failed: Vec<_> = failed.map(|error| format!("; {error}")).collect();
-    let [ports, flaps, syncconfs] = [Kind::Port, Kind::Flap, Kind::Syncconf]
-        .map(|kind| events.iter().filter(|event| event.kind == kind).count());
-    let found = format!("{ports} port changes, {flaps} flaps, {syncconfs} syncconfs");
-    let (passed, found) = (failed.is_empty(), found + &failed.concat());
-    verdict("events done", passed, found, "all of them")
+    let failed: Vec<_> = record
+        .events
+        .iter()
+        .filter(|it| it.error.is_some())
+        .collect();
+    let found = match &failed[..] {
+        [] => format!("{} events", record.events.len()),
+        failed => format!("failed: {failed:?}"),
+    };
+    verdict("events done", failed.is_empty(), found, "all of them")
 }
 
 /// No session is used for longer than the protocol allows, and each spoke renewed one because of its age.
@@ -171,17 +172,18 @@ fn ages(record: &Record, spoke: u8) -> Vec<u64> {
 /// Everything that was sent arrived, as it was sent.
 fn data(record: &Record) -> Verdict {
     let streams = &record.streams;
-    let broken = streams.iter().filter_map(|stream| {
-        let is_short = stream.verified_bytes != stream.sent_bytes;
-        let missing = is_short.then_some("bytes are missing");
-        let why = stream.error.as_deref().or(missing)?;
-        Some(format!("; {stream}: {why}"))
-    });
-    let broken: String = broken.collect();
+    let mut broken = streams.clone();
+    broken.retain(|it| it.error.is_some() || it.verified_bytes != it.sent_bytes);
     let bytes: u64 = streams.iter().map(|stream| stream.verified_bytes).sum();
+    let mut found = format!(
+        "{:.1} GB over {} streams",
+        bytes as f64 / 1e9,
+        streams.len()
+    );
+    if !broken.is_empty() {
+        found += &format!("; {broken:?}");
+    }
     let passed = !streams.is_empty() && broken.is_empty();
-    let (gigabytes, count) = (bytes as f64 / 1e9, streams.len());
-    let found = format!("{gigabytes:.1} GB over {count} streams{broken}");
     let bound = "every byte of every stream arrives as it was sent";
     verdict("data verified", passed, found, bound)
 }
@@ -190,23 +192,21 @@ fn data(record: &Record) -> Verdict {
 fn silence(record: &Record) -> Verdict {
     let mut longest = (0.0, "none".to_owned());
     for (number, stream) in record.streams.iter().enumerate() {
-        let flaps = record.events.iter().filter(|it| it.kind == Kind::Flap);
-        let outages: Vec<_> = flaps.filter(|it| it.spoke == Some(stream.spoke)).collect();
-        let is_silent = |sample: &&Sample| sample.silent.contains(&number);
-        for silence in record
-            .samples
-            .chunk_by(|a, b| is_silent(&a) == is_silent(&b))
-        {
-            let Some(first) = silence.first().filter(is_silent) else {
-                continue;
+        let mut outages = record.events.clone();
+        outages.retain(|it| it.kind == Kind::Flap && it.spoke == Some(stream.spoke));
+        let mut length = 0.0;
+        for sample in &record.samples {
+            let (from, until) = (sample.at_s - 1.0, sample.at_s);
+            let out = |event: &Event| until.min(event.until_s) - from.max(event.from_s);
+            length = match sample.silent.contains(&number) {
+                true => length + 1.0 - outages.iter().map(|it| out(it).max(0.0)).sum::<f64>(),
+                false => 0.0,
             };
-            let (from, until) = (first.at_s - 1.0, silence[silence.len() - 1].at_s);
-            let out = outages
-                .iter()
-                .map(|event| until.min(event.until_s) - from.max(event.from_s));
-            let length = until - from - out.map(|it| it.max(0.0)).sum::<f64>();
             if length > longest.0 {
-                let found = format!("the longest {length:.1} s, of {stream} at {from:.0} s");
+                let (spoke, way) = (stream.spoke, stream.direction);
+                let found = format!(
+                    "the longest {length:.1} s, of spoke {spoke} {way:?} until {until:.0} s"
+                );
                 longest = (length, found);
             }
         }
@@ -215,65 +215,71 @@ fn silence(record: &Record) -> Verdict {
     let bound = format!(
         "no silence of {SILENT_SECONDS} whole seconds, besides that of a cable that is out"
     );
-    verdict(
-        "streams go on",
-        length < SILENT_SECONDS - LATE,
-        found,
-        bound,
-    )
+    let passed = length < SILENT_SECONDS - LATE;
+    verdict("streams go on", passed, found, bound)
 }
 
 /// Median memory of the last tenth against that of the first.
 fn growth(memory: &[Course<'_>]) -> Verdict {
-    let passed = memory.iter().all(|it| it.last - it.first <= GROWTH_KIB);
-    let found = memory.iter();
-    let found = found.map(|it| {
-        format!(
-            "{} {:+.0} of {:.0}",
-            it.daemon,
-            it.last - it.first,
-            it.first
-        )
-    });
     let bound = format!(
         "at most {GROWTH_KIB} KiB more in the last tenth than in the first after the warm-up"
     );
-    verdict("memory flat (VmRSS, KiB)", passed, joined(found), bound)
+    of_each("memory flat (VmRSS, KiB)", memory, bound, |it| {
+        let growth = it.last - it.first;
+        (
+            growth <= GROWTH_KIB,
+            format!("{growth:+.0} of {:.0}", it.first),
+        )
+    })
 }
 
 /// The trend of memory, between the same tenths.
 fn slope(memory: &[Course<'_>]) -> Verdict {
-    let what = "memory has no trend";
     let bound = format!("at most {SLOPE_KIB_PER_MINUTE} KiB a minute");
-    if memory.iter().any(|it| it.values.len() < SLOPE_SECONDS) {
-        return verdict(what, true, "too short a run to tell".to_owned(), bound);
-    }
-    let slope = |it: &Course<'_>| (it.last - it.first) / (0.9 * it.values.len() as f64 / 60.0);
-    let passed = memory.iter().all(|it| slope(it) <= SLOPE_KIB_PER_MINUTE);
-    let found = memory.iter();
-    let found = found.map(|it| format!("{} {:+.1}", it.daemon, slope(it)));
-    verdict(what, passed, joined(found) + " KiB a minute", bound)
+    of_each("memory has no trend", memory, bound, |it| {
+        if it.seconds < SLOPE_SECONDS {
+            return (true, "too short a run to tell".to_owned());
+        }
+        let slope = (it.last - it.first) / (0.9 * it.seconds as f64 / 60.0);
+        (
+            slope <= SLOPE_KIB_PER_MINUTE,
+            format!("{slope:+.1} KiB a minute"),
+        )
+    })
 }
 
 /// As many at the end as after the warm-up, and never many more.
 fn flat(what: &str, courses: &[Course<'_>]) -> Verdict {
-    let is_flat = |it: &Course<'_>| it.first == it.last && it.most <= it.last + MOMENTARY;
-    let found = courses.iter();
-    let found = found.map(|it| {
-        format!(
-            "{} {} → {} (most {})",
-            it.daemon, it.first, it.last, it.most
-        )
-    });
     let bound =
         format!("the same number in the last tenth as in the first; never {MOMENTARY} more");
-    verdict(what, courses.iter().all(is_flat), joined(found), bound)
+    of_each(what, courses, bound, |it| {
+        let is_flat = it.first == it.last && it.most <= it.last + MOMENTARY;
+        (
+            is_flat,
+            format!("{} → {} (most {})", it.first, it.last, it.most),
+        )
+    })
 }
 
-/// The values of one daemon after the warm-up, the greatest, and the medians of their first and last tenth.
+/// Passes if every daemon does.
+fn of_each(
+    what: &str,
+    courses: &[Course<'_>],
+    bound: String,
+    judge: impl Fn(&Course<'_>) -> (bool, String),
+) -> Verdict {
+    let judged = courses.iter().map(|course| {
+        let (passed, found) = judge(course);
+        (passed, format!("{} {found}", course.daemon))
+    });
+    let (passed, found): (Vec<_>, Vec<_>) = judged.unzip();
+    verdict(what, !passed.contains(&false), found.join(", "), bound)
+}
+
+/// A figure of one daemon after the warm-up: the greatest, and the medians of the first and the last tenth.
 struct Course<'a> {
     daemon: &'a str,
-    values: Vec<f64>,
+    seconds: usize,
     most: f64,
     first: f64,
     last: f64,
@@ -287,10 +293,10 @@ fn courses(record: &Record, of: fn(&Sample) -> &[u64]) -> Vec<Course<'_>> {
         let tenth = (values.len() / 10).clamp(10, 3_600).min(values.len());
         Course {
             daemon,
+            seconds: values.len(),
             most: values.iter().copied().fold(0.0, f64::max),
             first: median(values.iter().take(tenth).copied()),
             last: median(values.iter().rev().take(tenth).copied()),
-            values,
         }
     };
     let daemons = record.daemons.iter().map(String::as_str);
@@ -300,34 +306,29 @@ fn courses(record: &Record, of: fn(&Sample) -> &[u64]) -> Vec<Course<'_>> {
 /// Beside the load, in seconds in which no event can be felt: round trips are short, and nothing is lost, for nothing
 /// repairs UDP.
 fn round_trips(record: &Record) -> [Verdict; 3] {
-    let is_quiet = |sample: &&Sample| {
-        let mut events = record.events.iter();
-        let is_felt = events
-            .any(|it| it.from_s < sample.at_s + 1.0 && sample.at_s - 1.0 < it.until_s + SETTLING);
-        sample.at_s > SETTLING && !is_felt
-    };
+    let is_quiet =
+        |it: &&Sample| it.at_s > SETTLING && !record.events.iter().any(|event| is_felt(event, it));
     let quiet = record.samples.iter().filter(is_quiet);
     let quiet: Vec<_> = quiet.filter_map(|sample| sample.latency).collect();
-    let medians: Vec<_> = quiet.iter().filter_map(|it| it.median_ms).collect();
-    let p99s: Vec<_> = quiet.iter().filter_map(|it| it.p99_ms).collect();
-    let middle = median(medians.iter().copied());
-    let usual = median(p99s.iter().copied());
-    let worse = quantile(p99s.iter().copied(), 1.0 - WORSE);
+    let middle = median(quiet.iter().filter_map(|it| it.median_ms));
+    let p99s = || quiet.iter().filter_map(|it| it.p99_ms);
+    let (usual, worse) = (median(p99s()), quantile(p99s(), 1.0 - WORSE));
     let sent: u64 = quiet.iter().map(|it| it.sent).sum();
     let lost = sent - quiet.iter().map(|it| it.received).sum::<u64>();
+    let is_answered = p99s().next().is_some();
     [
         verdict(
             "round trip under load, median",
-            !medians.is_empty() && middle <= MEDIAN_MS,
+            is_answered && middle <= MEDIAN_MS,
             format!(
                 "{middle:.2} ms in the median of {} quiet seconds",
-                medians.len()
+                quiet.len()
             ),
             format!("{MEDIAN_MS} ms"),
         ),
         verdict(
             "round trip under load, p99",
-            !p99s.is_empty() && worse <= P99_MS,
+            is_answered && worse <= P99_MS,
             format!("{usual:.2} ms in the median second, {worse:.2} ms in the worst of 20"),
             format!("{P99_MS} ms in 19 of 20 quiet seconds"),
         ),
@@ -340,37 +341,29 @@ fn round_trips(record: &Record) -> [Verdict; 3] {
     ]
 }
 
+/// Whether an event can have effects in the second of a sample.
+fn is_felt(event: &Event, sample: &Sample) -> bool {
+    event.from_s <= sample.at_s + LATE && sample.at_s - 1.0 <= event.until_s + SETTLING
+}
+
 /// Every drop has a reason that an event explains, near that event.
 fn drops(record: &Record) -> Verdict {
     let (mut explained, mut others) = (BTreeMap::new(), BTreeMap::new());
     for sample in &record.samples {
         for (reason, count) in sample.drops.values().flatten() {
             let explains = |event: &Event| {
-                let has_begun = event.from_s <= sample.at_s + LATE;
-                let is_felt = has_begun && sample.at_s - 1.0 <= event.until_s + SETTLING;
-                is_felt && reasons(event.kind).contains(&reason.as_str())
+                is_felt(event, sample) && reasons(event.kind).contains(&reason.as_str())
             };
             // The kernel reports the multicast groups of a new interface, which no peer has.
             let is_of_start = sample.at_s < STARTING && reason == "outbound_no_route";
-            let is_known = is_of_start || record.events.iter().any(explains);
-            let group = if is_known {
-                &mut explained
-            } else {
-                &mut others
+            let group = match is_of_start || record.events.iter().any(explains) {
+                true => &mut explained,
+                false => &mut others,
             };
             *group.entry(reason.as_str()).or_insert(0) += count;
         }
     }
-    let list = |group: &BTreeMap<&str, u64>| match group.is_empty() {
-        true => "none".to_owned(),
-        false => joined(
-            group
-                .iter()
-                .map(|(reason, count)| format!("{reason} {count}")),
-        ),
-    };
-    let (unknown, known) = (list(&others), list(&explained));
-    let found = format!("unexplained: {unknown}; explained: {known}");
+    let found = format!("unexplained: {others:?}; explained: {explained:?}");
     let bound = format!("only of reasons that an event has, within {SETTLING} s of it");
     verdict("drops explained", others.is_empty(), found, bound)
 }
@@ -389,10 +382,6 @@ fn reasons(kind: Kind) -> &'static [&'static str] {
             "inbound_unknown_peer",
         ],
     }
-}
-
-fn joined(found: impl Iterator<Item = String>) -> String {
-    found.collect::<Vec<_>>().join(", ")
 }
 
 fn median(values: impl Iterator<Item = f64>) -> f64 {
