@@ -241,29 +241,6 @@ mod tests {
     use crate::comparison::tests::record;
 
     #[test]
-    fn a_row_stands_beside_the_best_other_with_its_ratio_and_must() {
-        let figures: [(&str, &[f64]); 3] = [
-            ("convoy", &[6.0; 6]),
-            ("gotatun", &[1.0; 6]),
-            ("tailscale", &[4.0; 6]),
-        ];
-        let record = record("tcp-up", &figures);
-        let text = record.text();
-        let line = text.lines().find(|line| line.starts_with("| TCP up"));
-        let cells: Vec<_> = line.unwrap().split('|').map(str::trim).collect();
-        let expected = [
-            "6.00",
-            "4.00",
-            "tailscale",
-            "1.50 (1.50–1.50)",
-            "≥ 1.25 ×",
-            "yes",
-        ];
-        assert_eq!(cells[2..8], expected);
-        assert_eq!(bars(&record).unwrap().series.len(), 3);
-    }
-
-    #[test]
     fn a_curve_is_drawn_of_the_rounds_that_reached_each_rate() {
         let mut record = record("udp-64-most", &[("convoy", &[2.0, 2.0])]);
         for (turn, rates) in record.turns.iter_mut().zip([&[25.0, 50.0][..], &[27.0]]) {
