@@ -111,7 +111,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     };
     for &kind in kinds {
         let row = measure(&mut scene, kind, args).with_context(|| format!("{kind:?}"))?;
-        eprintln!("{}", row.line());
+        eprintln!("{}", row.cells().join(" | "));
         record.rows.push(row);
     }
     if args.kinds.is_empty() || args.lockout {

@@ -23,24 +23,22 @@ const OTHERS_PERCENT: f64 = 25.0;
 /// Rekey-After-Time of the paper (section 6.1), after which the next packet renews the session.
 const REKEY_AFTER: u64 = 120;
 /// A lost attempt is repeated after five seconds; an outage takes two.
-const REKEY_SLACK: u64 = 12;
+const OLDEST: u64 = REKEY_AFTER + 12;
 /// TCP waits up to as long again as the way was closed, and for its first timeout.
 const SILENT_SECONDS: f64 = 3.0;
-/// How much more memory a daemon may have at the end than after the warm-up.
+/// How much more memory a daemon may have at the end than after the warm-up, and how steeply it may rise.
 const GROWTH_KIB: f64 = 1_024.0;
-/// How steeply its memory may rise.
-const SLOPE_KIB_PER_MINUTE: f64 = 100.0;
+const KIB_PER_MINUTE: f64 = 100.0;
 /// A slope over fewer seconds after the warm-up says nothing.
 const SLOPE_SECONDS: usize = 180;
 /// Descriptors that UAPI clients and a change of port need for a moment.
 const MOMENTARY: f64 = 8.0;
-/// Round trips on an idle machine with two cores.
+/// Round trips on an idle machine with two cores; one second of 20 may be worse.
 const MEDIAN_MS: f64 = 2.0;
 const P99_MS: f64 = 20.0;
-/// Seconds that may be worse, as a share of all.
-const WORSE: f64 = 0.05;
-/// Probes that may be lost without an event, as a share of all.
-const LOST: f64 = 0.001;
+const USUAL_SECONDS: f64 = 0.95;
+/// Probes that may be lost without an event.
+const LOST_PERCENT: f64 = 0.1;
 /// How long the kernel sends packets of its own on new interfaces, in seconds.
 const STARTING: f64 = 10.0;
 
@@ -61,81 +59,73 @@ impl fmt::Display for Verdict {
     }
 }
 
+/// Whether a bound is kept, and the figure.
+type Finding = (bool, String);
+
 /// All verdicts on a run.
 pub(super) fn judge(record: &Record) -> Vec<Verdict> {
     let memory = courses(record, |sample| &sample.rss_kib);
     let descriptors = courses(record, |sample| &sample.descriptors);
     let threads = courses(record, |sample| &sample.threads);
-    let mut verdicts = vec![
-        alive(record),
-        undisturbed(record),
-        events(record),
-        handshakes(record),
-        data(record),
-        silence(record),
-        growth(&memory),
-        slope(&memory),
-        flat("descriptors flat", &descriptors),
-        flat("threads flat", &threads),
+    let [median, p99, lost] = round_trips(record);
+    let number = "the same number in the last tenth as in the first; never 8 more";
+    #[rustfmt::skip]
+    let verdicts = [
+        ("daemons alive", alive(record), "no daemon ends early".to_owned()),
+        ("machine undisturbed", undisturbed(record), format!("{OTHERS_PERCENT} % for others, {LATE} s late")),
+        ("events done", events(record), "all of them".to_owned()),
+        ("handshakes renewed", handshakes(record), format!("by age, and none older than {OLDEST} s")),
+        ("data verified", data(record), "every byte arrives as it was sent".to_owned()),
+        ("streams go on", silence(record), format!("{SILENT_SECONDS} s, besides a cable's outage")),
+        ("memory flat (VmRSS, KiB)", growth(&memory), format!("{GROWTH_KIB} KiB from the first tenth to the last")),
+        ("memory has no trend", slope(&memory), format!("{KIB_PER_MINUTE} KiB a minute")),
+        ("descriptors flat", flat(&descriptors), number.to_owned()),
+        ("threads flat", flat(&threads), number.to_owned()),
+        ("round trip under load, median", median, format!("{MEDIAN_MS} ms")),
+        ("round trip under load, p99", p99, format!("{P99_MS} ms in 19 of 20 quiet seconds")),
+        ("probes come back", lost, format!("{LOST_PERCENT} % lost")),
+        ("drops explained", drops(record), format!("reasons of an event within {SETTLING} s of it")),
     ];
-    verdicts.extend(round_trips(record));
-    verdicts.push(drops(record));
-    verdicts
-}
-
-fn verdict(what: &str, passed: bool, found: String, bound: impl Into<String>) -> Verdict {
-    Verdict {
+    let verdict = |(what, (passed, found), bound): (&str, _, _)| Verdict {
         what: what.to_owned(),
         passed,
         found,
-        bound: bound.into(),
+        bound,
+    };
+    verdicts.map(verdict).into()
+}
+
+fn alive(record: &Record) -> Finding {
+    let seconds = record.samples.len() as u64;
+    match &record.death {
+        Some(death) => (false, death.clone()),
+        None => (seconds >= record.secs, format!("all for {seconds} s")),
     }
 }
 
-fn alive(record: &Record) -> Verdict {
-    let seconds = record.samples.len() as u64;
-    let passed = record.death.is_none() && seconds >= record.secs;
-    let found = record.death.clone();
-    let found = found.unwrap_or_else(|| format!("all for {seconds} s"));
-    verdict("daemons alive", passed, found, "no daemon ends early")
-}
-
 /// A machine that stands still, or works for others, says little about a daemon.
-fn undisturbed(record: &Record) -> Verdict {
+fn undisturbed(record: &Record) -> Finding {
     let due = record.samples.iter().zip(1..);
     let late = due.map(|(sample, second)| sample.at_s - f64::from(second));
     let latest = late.fold(0.0, f64::max);
-    let others = median(record.samples.iter().map(|sample| sample.others_cpus));
+    let others = quantile(0.5, record.samples.iter().map(|it| it.others_cpus));
     let percent = 100.0 * others / record.origin.host.cpus as f64;
-    verdict(
-        "machine undisturbed",
-        latest <= LATE && percent <= OTHERS_PERCENT,
-        format!(
-            "other programs used {percent:.0} % of it in the median second; a sample was {latest:.1} s late"
-        ),
-        format!(
-            "{OTHERS_PERCENT} %, and {LATE} s: else stalls and round trips are not the daemons'"
-        ),
-    )
+    let found = format!("other programs used {percent:.0} %; a sample was {latest:.1} s late");
+    (latest <= LATE && percent <= OTHERS_PERCENT, found)
 }
 
 /// Every planned change could be made.
-fn events(record: &Record) -> Verdict {
-    let failed: Vec<_> = record
-        .events
-        .iter()
-        .filter(|it| it.error.is_some())
-        .collect();
-    let found = match &failed[..] {
-        [] => format!("{} events", record.events.len()),
-        failed => format!("failed: {failed:?}"),
-    };
-    verdict("events done", failed.is_empty(), found, "all of them")
+fn events(record: &Record) -> Finding {
+    let mut failed = record.events.clone();
+    failed.retain(|event| event.error.is_some());
+    match &failed[..] {
+        [] => (true, format!("{} events", record.events.len())),
+        failed => (false, format!("failed: {failed:?}")),
+    }
 }
 
 /// No session is used for longer than the protocol allows, and each spoke renewed one because of its age.
-fn handshakes(record: &Record) -> Verdict {
-    let limit = REKEY_AFTER + REKEY_SLACK;
+fn handshakes(record: &Record) -> Finding {
     let spokes = SPOKES.map(|spoke| ages(record, spoke));
     let oldest = spokes.iter().flatten().copied().max().unwrap_or(0);
     let seen = spokes.each_ref().map(Vec::len);
@@ -145,18 +135,10 @@ fn handshakes(record: &Record) -> Verdict {
         ended.filter(|age| **age >= REKEY_AFTER).count()
     });
     // A spoke whose peer was removed starts again with a new session.
-    let is_long_enough = record.secs >= 2 * limit + 60 * SPOKES.len() as u64;
-    let expected = usize::from(is_long_enough);
-    let is_renewed = by_age.iter().all(|count| *count >= expected);
-    verdict(
-        "handshakes renewed",
-        !seen.contains(&0) && oldest <= limit && is_renewed,
-        format!(
-            "{seen:?} by spoke, {by_age:?} of them because the session was {REKEY_AFTER} s old; \
-             the oldest became {oldest} s"
-        ),
-        format!("none older than {limit} s; each spoke renewed by age at least {expected} times"),
-    )
+    let is_short = record.secs < 2 * OLDEST + 60 * SPOKES.len() as u64;
+    let is_renewed = is_short || !by_age.contains(&0);
+    let found = format!("{seen:?} by spoke, {by_age:?} by age; the oldest became {oldest} s");
+    (!seen.contains(&0) && oldest <= OLDEST && is_renewed, found)
 }
 
 /// How old each session of a spoke became, in seconds; the last one, until the end.
@@ -170,26 +152,22 @@ fn ages(record: &Record, spoke: u8) -> Vec<u64> {
 }
 
 /// Everything that was sent arrived, as it was sent.
-fn data(record: &Record) -> Verdict {
-    let streams = &record.streams;
-    let mut broken = streams.clone();
+fn data(record: &Record) -> Finding {
+    let mut broken = record.streams.clone();
     broken.retain(|it| it.error.is_some() || it.verified_bytes != it.sent_bytes);
-    let bytes: u64 = streams.iter().map(|stream| stream.verified_bytes).sum();
-    let mut found = format!(
-        "{:.1} GB over {} streams",
-        bytes as f64 / 1e9,
-        streams.len()
+    let (count, bytes) = (
+        record.streams.len(),
+        record.streams.iter().map(|it| it.verified_bytes),
     );
-    if !broken.is_empty() {
-        found += &format!("; {broken:?}");
+    let gigabytes = bytes.sum::<u64>() as f64 / 1e9;
+    match &broken[..] {
+        [] => (count > 0, format!("{gigabytes:.1} GB over {count} streams")),
+        broken => (false, format!("{gigabytes:.1} GB; {broken:?}")),
     }
-    let passed = !streams.is_empty() && broken.is_empty();
-    let bound = "every byte of every stream arrives as it was sent";
-    verdict("data verified", passed, found, bound)
 }
 
 /// No stream is silent for long, besides a spoke's whose cable is out.
-fn silence(record: &Record) -> Verdict {
+fn silence(record: &Record) -> Finding {
     let mut longest = (0.0, "none".to_owned());
     for (number, stream) in record.streams.iter().enumerate() {
         let mut outages = record.events.clone();
@@ -204,27 +182,17 @@ fn silence(record: &Record) -> Verdict {
             };
             if length > longest.0 {
                 let (spoke, way) = (stream.spoke, stream.direction);
-                let found = format!(
-                    "the longest {length:.1} s, of spoke {spoke} {way:?} until {until:.0} s"
-                );
+                let found = format!("{length:.1} s, of spoke {spoke} {way:?} at {from:.0} s");
                 longest = (length, found);
             }
         }
     }
-    let (length, found) = longest;
-    let bound = format!(
-        "no silence of {SILENT_SECONDS} whole seconds, besides that of a cable that is out"
-    );
-    let passed = length < SILENT_SECONDS - LATE;
-    verdict("streams go on", passed, found, bound)
+    (longest.0 < SILENT_SECONDS - LATE, longest.1)
 }
 
 /// Median memory of the last tenth against that of the first.
-fn growth(memory: &[Course<'_>]) -> Verdict {
-    let bound = format!(
-        "at most {GROWTH_KIB} KiB more in the last tenth than in the first after the warm-up"
-    );
-    of_each("memory flat (VmRSS, KiB)", memory, bound, |it| {
+fn growth(memory: &[Course<'_>]) -> Finding {
+    of_each(memory, |it| {
         let growth = it.last - it.first;
         (
             growth <= GROWTH_KIB,
@@ -234,25 +202,22 @@ fn growth(memory: &[Course<'_>]) -> Verdict {
 }
 
 /// The trend of memory, between the same tenths.
-fn slope(memory: &[Course<'_>]) -> Verdict {
-    let bound = format!("at most {SLOPE_KIB_PER_MINUTE} KiB a minute");
-    of_each("memory has no trend", memory, bound, |it| {
-        if it.seconds < SLOPE_SECONDS {
-            return (true, "too short a run to tell".to_owned());
-        }
+fn slope(memory: &[Course<'_>]) -> Finding {
+    of_each(memory, |it| {
         let slope = (it.last - it.first) / (0.9 * it.seconds as f64 / 60.0);
-        (
-            slope <= SLOPE_KIB_PER_MINUTE,
-            format!("{slope:+.1} KiB a minute"),
-        )
+        let is_short = it.seconds < SLOPE_SECONDS;
+        let found = if is_short {
+            "(too short a run)".to_owned()
+        } else {
+            format!("{slope:+.1}")
+        };
+        (is_short || slope <= KIB_PER_MINUTE, found)
     })
 }
 
 /// As many at the end as after the warm-up, and never many more.
-fn flat(what: &str, courses: &[Course<'_>]) -> Verdict {
-    let bound =
-        format!("the same number in the last tenth as in the first; never {MOMENTARY} more");
-    of_each(what, courses, bound, |it| {
+fn flat(courses: &[Course<'_>]) -> Finding {
+    of_each(courses, |it| {
         let is_flat = it.first == it.last && it.most <= it.last + MOMENTARY;
         (
             is_flat,
@@ -262,18 +227,13 @@ fn flat(what: &str, courses: &[Course<'_>]) -> Verdict {
 }
 
 /// Passes if every daemon does.
-fn of_each(
-    what: &str,
-    courses: &[Course<'_>],
-    bound: String,
-    judge: impl Fn(&Course<'_>) -> (bool, String),
-) -> Verdict {
+fn of_each(courses: &[Course<'_>], judge: impl Fn(&Course<'_>) -> Finding) -> Finding {
     let judged = courses.iter().map(|course| {
         let (passed, found) = judge(course);
         (passed, format!("{} {found}", course.daemon))
     });
     let (passed, found): (Vec<_>, Vec<_>) = judged.unzip();
-    verdict(what, !passed.contains(&false), found.join(", "), bound)
+    (!passed.contains(&false), found.join(", "))
 }
 
 /// A figure of one daemon after the warm-up: the greatest, and the medians of the first and the last tenth.
@@ -295,8 +255,8 @@ fn courses(record: &Record, of: fn(&Sample) -> &[u64]) -> Vec<Course<'_>> {
             daemon,
             seconds: values.len(),
             most: values.iter().copied().fold(0.0, f64::max),
-            first: median(values.iter().take(tenth).copied()),
-            last: median(values.iter().rev().take(tenth).copied()),
+            first: quantile(0.5, values.iter().take(tenth).copied()),
+            last: quantile(0.5, values.iter().rev().take(tenth).copied()),
         }
     };
     let daemons = record.daemons.iter().map(String::as_str);
@@ -305,39 +265,31 @@ fn courses(record: &Record, of: fn(&Sample) -> &[u64]) -> Vec<Course<'_>> {
 
 /// Beside the load, in seconds in which no event can be felt: round trips are short, and nothing is lost, for nothing
 /// repairs UDP.
-fn round_trips(record: &Record) -> [Verdict; 3] {
+fn round_trips(record: &Record) -> [Finding; 3] {
     let is_quiet =
         |it: &&Sample| it.at_s > SETTLING && !record.events.iter().any(|event| is_felt(event, it));
     let quiet = record.samples.iter().filter(is_quiet);
     let quiet: Vec<_> = quiet.filter_map(|sample| sample.latency).collect();
-    let middle = median(quiet.iter().filter_map(|it| it.median_ms));
     let p99s = || quiet.iter().filter_map(|it| it.p99_ms);
-    let (usual, worse) = (median(p99s()), quantile(p99s(), 1.0 - WORSE));
+    let median = quantile(0.5, quiet.iter().filter_map(|it| it.median_ms));
+    let (usual, worse) = (quantile(0.5, p99s()), quantile(USUAL_SECONDS, p99s()));
     let sent: u64 = quiet.iter().map(|it| it.sent).sum();
     let lost = sent - quiet.iter().map(|it| it.received).sum::<u64>();
     let is_answered = p99s().next().is_some();
+    let found = [
+        format!(
+            "{median:.2} ms in the median of {} quiet seconds",
+            quiet.len()
+        ),
+        format!("{usual:.2} ms in the median second, {worse:.2} ms in the worst of 20"),
+        format!("{lost} of {sent} lost in quiet seconds"),
+    ];
+    let few = sent > 0 && lost as f64 * 100.0 <= LOST_PERCENT * sent as f64;
+    let [a, b, c] = found;
     [
-        verdict(
-            "round trip under load, median",
-            is_answered && middle <= MEDIAN_MS,
-            format!(
-                "{middle:.2} ms in the median of {} quiet seconds",
-                quiet.len()
-            ),
-            format!("{MEDIAN_MS} ms"),
-        ),
-        verdict(
-            "round trip under load, p99",
-            is_answered && worse <= P99_MS,
-            format!("{usual:.2} ms in the median second, {worse:.2} ms in the worst of 20"),
-            format!("{P99_MS} ms in 19 of 20 quiet seconds"),
-        ),
-        verdict(
-            "probes come back",
-            sent > 0 && lost as f64 <= LOST * sent as f64,
-            format!("{lost} of {sent} lost in quiet seconds"),
-            format!("at most {} %", LOST * 100.0),
-        ),
+        (is_answered && median <= MEDIAN_MS, a),
+        (is_answered && worse <= P99_MS, b),
+        (few, c),
     ]
 }
 
@@ -347,7 +299,7 @@ fn is_felt(event: &Event, sample: &Sample) -> bool {
 }
 
 /// Every drop has a reason that an event explains, near that event.
-fn drops(record: &Record) -> Verdict {
+fn drops(record: &Record) -> Finding {
     let (mut explained, mut others) = (BTreeMap::new(), BTreeMap::new());
     for sample in &record.samples {
         for (reason, count) in sample.drops.values().flatten() {
@@ -364,8 +316,7 @@ fn drops(record: &Record) -> Verdict {
         }
     }
     let found = format!("unexplained: {others:?}; explained: {explained:?}");
-    let bound = format!("only of reasons that an event has, within {SETTLING} s of it");
-    verdict("drops explained", others.is_empty(), found, bound)
+    (others.is_empty(), found)
 }
 
 /// The reasons for which a daemon may drop packets after an event.
@@ -384,12 +335,8 @@ fn reasons(kind: Kind) -> &'static [&'static str] {
     }
 }
 
-fn median(values: impl Iterator<Item = f64>) -> f64 {
-    quantile(values, 0.5)
-}
-
 /// 0 of no values.
-fn quantile(values: impl Iterator<Item = f64>, share: f64) -> f64 {
+fn quantile(share: f64, values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<_> = values.collect();
     values.sort_unstable_by(f64::total_cmp);
     let last = values.len().saturating_sub(1);
