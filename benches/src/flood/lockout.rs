@@ -62,12 +62,9 @@ impl Lockout {
     }
 
     pub(super) fn failure(&self) -> Option<String> {
-        let longest = self.seconds.iter().copied().fold(0.0, f64::max);
-        let kpps = self.rate / 1000;
-        let (must, is_long) = (self.must, longest > self.must);
-        is_long.then(|| {
-            format!("at {kpps} kpps from its own address a peer waited {longest:.1} s, not {must}")
-        })
+        let (kpps, must) = (self.rate / 1000, self.must);
+        let is_long = self.seconds.iter().any(|seconds| *seconds > must);
+        is_long.then(|| format!("at {kpps} kpps from its own address a peer waited > {must} s"))
     }
 }
 
