@@ -25,12 +25,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context as _, anyhow, bail, ensure};
+use anyhow::{Context as _, bail};
 use clap::ValueEnum;
-use convoy_lab::flood::Datagrams;
+use convoy_lab::flood::{Datagrams, Flooded, Generator};
 use convoy_lab::measure::process;
 
 use crate::origin::Origin;
+use crate::programs;
 use crate::results;
 use crate::rounds::rotated;
 use lockout::Lockout;
@@ -93,12 +94,7 @@ enum Aim {
 
 /// Measures, prints and judges.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    let is_there = args.program.is_file();
-    ensure!(
-        is_there,
-        "{} is not there (fix: make build, or --program)",
-        args.program.display()
-    );
+    programs::ensure_built(&args.program)?;
     let kinds = match &args.kinds[..] {
         [] => Kind::value_variants(),
         kinds => kinds,
@@ -115,7 +111,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     };
     for &kind in kinds {
         let row = measure(&mut scene, kind, args).with_context(|| format!("{kind:?}"))?;
-        eprintln!("{}", row.line());
+        eprintln!("{}", row.cells().join(" | "));
         record.rows.push(row);
     }
     if args.kinds.is_empty() || args.lockout {
@@ -161,41 +157,43 @@ fn one(scene: &mut Scene, datagrams: &Datagrams, aim: Aim, args: &Args) -> anyho
     let before = scene.settled()?;
     let pid = scene.right().daemon.pid();
     let window = Duration::from_secs(args.secs);
-    let Scene {
-        stand,
-        at_daemon,
-        at_closed_port,
-        ..
-    } = scene;
+    let stand = &scene.stand;
     let generator = match aim {
-        Aim::ClosedPort => at_closed_port,
-        Aim::Daemon => at_daemon,
+        Aim::ClosedPort => &mut scene.at_closed_port,
+        Aim::Daemon => &mut scene.at_daemon,
     };
-    let end = AtomicBool::new(false);
-    let (received, cpu, flooded) = thread::scope(|scope| {
-        let flood = scope.spawn(|| generator.run(datagrams, args.rate.into(), &end));
-        let transfer = || {
-            let before = process::cpu_time(pid)?;
-            let received = stand.one_stream(window)?.finish()?;
-            anyhow::Ok((received, process::cpu_time(pid)? - before))
-        };
-        let transferred = transfer();
-        end.store(true, Ordering::Relaxed);
-        let flooded = flood
-            .join()
-            .map_err(|_| anyhow!("the generator panicked"))?;
-        let (received, cpu) = transferred?;
-        anyhow::Ok((received, cpu, flooded.context("send the flood")?))
+    let (transferred, flooded) = beside(generator, datagrams, args.rate, || {
+        let before = process::cpu_time(pid)?;
+        let received = stand.one_stream(window)?.finish()?;
+        Ok((received.gbps, process::cpu_time(pid)? - before))
     })?;
-    let counters = scene.settled()?.since(&before);
-    let cpu = cpu.as_secs_f64() / window.as_secs_f64();
+    let (gbps, cpu) = transferred;
     Ok(Run {
-        gbps: received.gbps,
+        gbps,
         kpps: flooded.datagrams as f64 / flooded.seconds / 1e3,
         sent: flooded.datagrams,
-        cpu,
-        counters,
+        cpu: cpu.as_secs_f64() / window.as_secs_f64(),
+        counters: scene.settled()?.since(&before),
     })
+}
+
+/// Does `work` while `generator` sends `rate` datagrams a second.
+fn beside<T>(
+    generator: &mut Generator,
+    datagrams: &Datagrams,
+    rate: u32,
+    work: impl FnOnce() -> anyhow::Result<T>,
+) -> anyhow::Result<(T, Flooded)> {
+    let end = AtomicBool::new(false);
+    let mut flooded = None;
+    let done = thread::scope(|scope| {
+        scope.spawn(|| flooded = Some(generator.run(datagrams, rate.into(), &end)));
+        let done = work();
+        end.store(true, Ordering::Relaxed);
+        done
+    });
+    let flooded = flooded.context("the generator did not run")?;
+    Ok((done?, flooded.context("send the flood")?))
 }
 
 impl Kind {

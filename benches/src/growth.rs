@@ -8,12 +8,13 @@ mod record;
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::origin::{Origin, first_line_of};
+use crate::origin::Origin;
+use crate::programs::first_line;
 use crate::results;
 use crate::rounds::{Progress, rotated};
 use crate::speedtest::Speedtest;
 pub(crate) use record::Record;
-use record::{Series, Tunnel, USUAL};
+use record::{MTU, Series};
 
 /// The result file.
 pub(crate) const FILE: &str = "growth.json";
@@ -36,78 +37,63 @@ pub(crate) struct Args {
     out: Option<PathBuf>,
 }
 
-/// The tests of one process of the speed test, and their tunnel.
-type Call = (Tunnel, &'static [&'static str]);
+/// The MTU and the peers of a tunnel, and the tests of the process that measures it.
+type Call = (u32, u32, &'static str);
 
 /// Everything, in about eight minutes with three rounds. The largest size is the one that an MTU of 1,420 takes
 /// whole; 1,280 is the MTU of every IPv6 link, 8,920 that of Ethernet with frames of 9,000 bytes.
 const FULL: [Call; 6] = [
     (
-        USUAL,
-        &[
-            "tcp-1", "tcp-4", "tcp-16", "tcp-64", "udp-64", "udp-256", "udp-512", "udp-1024",
-            "udp-1200", "udp-1392",
-        ],
+        MTU,
+        1,
+        "tcp-1,tcp-4,tcp-16,tcp-64,udp-64,udp-256,udp-512,udp-1024,udp-1200,udp-1392",
     ),
-    (USUAL.with_peers(100), &["tcp-1"]),
-    (USUAL.with_peers(1_000), &["tcp-1"]),
-    (USUAL.with_peers(10_000), &["tcp-1"]),
-    (USUAL.with_mtu(1_280), &["tcp-1"]),
-    (USUAL.with_mtu(8_920), &["tcp-1", "udp-4096", "udp-8192"]),
+    (MTU, 100, "tcp-1"),
+    (MTU, 1_000, "tcp-1"),
+    (MTU, 10_000, "tcp-1"),
+    (1_280, 1, "tcp-1"),
+    (8_920, 1, "tcp-1,udp-4096,udp-8192"),
 ];
 
 /// A place or two on every axis.
 const QUICK: [Call; 3] = [
-    (USUAL, &["tcp-1", "tcp-4", "udp-1200"]),
-    (USUAL.with_peers(100), &["tcp-1"]),
-    (USUAL.with_mtu(8_920), &["tcp-1"]),
+    (MTU, 1, "tcp-1,tcp-4,udp-1200"),
+    (MTU, 100, "tcp-1"),
+    (8_920, 1, "tcp-1"),
 ];
 
 /// Measures, prints and writes.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    let version = first_line_of(Command::new(&args.convoy).arg("--version"))?;
+    let version = first_line(Command::new(&args.convoy).arg("--version"))?;
     let origin = Origin::of_this_run(vec![version]);
     let (calls, rounds, secs) = match args.quick {
         true => (&QUICK[..], 1, 1),
         false => (&FULL[..], args.rounds, 2),
     };
     let mut progress = Progress::of(calls.len() * rounds as usize);
-    let mut runs: Vec<_> = calls.iter().map(|call| (call, Vec::new())).collect();
+    let mut runs = vec![Vec::new(); calls.len()];
     for round in 0..rounds {
         for number in rotated(0..calls.len(), round) {
-            let ((Tunnel { mtu, peers }, tests), found) = &mut runs[number];
-            let options = format!("--mtu {mtu} --peers {peers} --secs {secs} --tests");
+            let (mtu, peers, tests) = calls[number];
+            let options = format!("--mtu {mtu} --peers {peers} --secs {secs} --tests {tests}");
             // A failure ends it all: a record with holes would compare points measured under other conditions.
-            found.push(Speedtest::run(&args.convoy, &options, tests)?);
-            progress.step(&format!("MTU {mtu}, peers {peers}: {}", tests.join(", ")));
+            runs[number].push(Speedtest::run(&args.convoy, &options)?);
+            progress.step(&options);
         }
     }
-    let series = runs.iter().flat_map(|((tunnel, tests), runs)| {
-        let tests = tests.iter();
-        tests.map(|test| Series::of(*tunnel, test, runs))
-    });
-    let series = series.collect::<Result<_, _>>()?;
+    let series = calls
+        .iter()
+        .zip(&runs)
+        .flat_map(|((mtu, peers, tests), runs)| {
+            let tests = tests.split(',');
+            tests.map(|test| Series::of(*mtu, *peers, test, runs))
+        });
     let record = Record {
         origin,
         rounds,
         secs,
-        series,
+        series: series.collect::<Result<_, _>>()?,
     };
     let named = args.out.as_ref().map(|out| out.join(FILE));
     results::keep(&record, named.as_deref(), FILE, !args.quick)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_tunnel_is_measured_by_one_process_that_runs_one_stream_too() {
-        for calls in [&FULL[..], &QUICK] {
-            for (number, (tunnel, tests)) in calls.iter().enumerate() {
-                assert!(calls[..number].iter().all(|(other, _)| other != tunnel));
-                assert!(tests.contains(&"tcp-1"));
-            }
-        }
-    }
 }

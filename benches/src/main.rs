@@ -14,6 +14,7 @@ mod origin;
 mod packets;
 mod peers;
 mod plot;
+mod programs;
 mod record;
 mod report;
 mod results;

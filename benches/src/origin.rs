@@ -2,10 +2,10 @@
 
 use std::{env, path::Path, process::Command};
 
-use anyhow::{Context as _, ensure};
 use convoy_lab::measure::Host;
 use serde::{Deserialize, Serialize};
 
+use crate::programs::first_line;
 use crate::results;
 
 /// Where a result comes from.
@@ -64,7 +64,7 @@ impl Origin {
 pub(crate) fn commit_of(tree: &Path) -> anyhow::Result<String> {
     let git = |arguments: &[&str]| {
         let mut git = Command::new("git");
-        first_line_of(git.arg("-C").arg(tree).args(arguments))
+        first_line(git.arg("-C").arg(tree).args(arguments))
     };
     let commit = git(&["describe", "--always", "--abbrev=12", "--exclude=*"])?;
     let results = format!(":(top,exclude){}", results::DIRECTORY);
@@ -73,20 +73,6 @@ pub(crate) fn commit_of(tree: &Path) -> anyhow::Result<String> {
     let changed = git(&[&status[..], &[":/", &results, &page]].concat())?;
     let mark = if changed.is_empty() { "" } else { "-dirty" };
     Ok(commit + mark)
-}
-
-/// The first line of a program's output.
-///
-/// # Errors
-/// When it cannot be started, or ends with a failure.
-pub(crate) fn first_line_of(command: &mut Command) -> anyhow::Result<String> {
-    let name = command.get_program().to_string_lossy().into_owned();
-    let output = command.output();
-    let output = output.with_context(|| format!("start {name}"))?;
-    let status = output.status;
-    ensure!(status.success(), "{name} ended with {status}");
-    let text = String::from_utf8_lossy(&output.stdout);
-    Ok(text.lines().next().unwrap_or_default().to_owned())
 }
 
 #[cfg(test)]
@@ -100,7 +86,7 @@ mod tests {
             let mut git = Command::new("git");
             git.arg("-C").arg(tree.path());
             git.args(["-c", "user.name=a", "-c", "user.email=a@b"]);
-            first_line_of(git.args(arguments.split(' '))).unwrap()
+            first_line(git.args(arguments.split(' '))).unwrap()
         };
         let source = tree.path().join("source");
         let result = tree.path().join(results::DIRECTORY).join("a.json");

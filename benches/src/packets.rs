@@ -221,17 +221,12 @@ impl Record {
     fn figure(&self, unit: &str, of: Quantity) -> Figure {
         let panel = |way: Way| {
             let lines = METHODS.into_iter().zip([GREEN, VERMILION, BLUE]);
-            let lines = lines.map(|(method, colour)| Line {
-                name: shown(method),
-                colour,
-                points: self.by_size(way, method, of),
+            let lines = lines.map(|(method, colour)| {
+                Line::new(shown(method), colour, self.by_size(way, method, of))
             });
-            Panel {
-                y_label: format!("{}, {} ({unit})", shown(way.0), shown(way.1)),
-                // The methods reach rates a hundredfold apart.
-                scale: Scale::Logarithmic,
-                lines: lines.collect(),
-            }
+            let y_label = format!("{}, {} ({unit})", shown(way.0), shown(way.1));
+            // The methods reach rates a hundredfold apart.
+            Panel::logarithmic(y_label, lines.collect())
         };
         Figure {
             title: format!("UDP from one thread: {unit} by size"),

@@ -14,7 +14,8 @@ use anyhow::{bail, ensure};
 use convoy_lab::wireguard::TunnelOptions;
 
 use crate::comparison::{Record, Turn};
-use crate::origin::{Origin, first_line_of};
+use crate::origin::Origin;
+use crate::programs::first_line;
 use crate::results;
 use crate::rounds::{Progress, rotated};
 use crate::tunnel::contender::{self, CONVOY};
@@ -72,7 +73,7 @@ fn measure(args: &Args, rows: &[&Row]) -> anyhow::Result<Record> {
     let window = Duration::from_secs(args.secs);
     let mut stand = Stand::new(&asked[0], window, &TunnelOptions::default())?;
     let (contenders, absent) = present(asked, &mut stand);
-    let iperf3 = first_line_of(Command::new("iperf3").arg("--version")).ok();
+    let iperf3 = first_line(Command::new("iperf3").arg("--version")).ok();
     let described = contenders.iter().cloned().map(Contender::with_version);
     let mut record = Record {
         origin: Origin::of_this_run(iperf3.into_iter().collect()),

@@ -21,14 +21,16 @@ pub(crate) struct Figure {
     pub(crate) panels: Vec<Panel>,
     /// Drawn through all panels.
     pub(crate) marks: Vec<Mark>,
+    /// Names of 0, 1, … on the horizontal axis; the points of each are then drawn as bars.
+    pub(crate) groups: Vec<String>,
 }
 
 /// One vertical axis and its lines, in the order in which they are drawn.
 #[derive(Clone, Debug)]
 pub(crate) struct Panel {
-    pub(crate) y_label: String,
-    pub(crate) scale: Scale,
-    pub(crate) lines: Vec<Line>,
+    y_label: String,
+    scale: Scale,
+    lines: Vec<Line>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,14 +42,12 @@ pub(crate) enum Scale {
     Logarithmic,
 }
 
-/// One quantity along the horizontal axis.
+/// One quantity along the horizontal axis; a line without a name is not in the legend.
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
-    /// For the legend; a line without a name is not in it.
-    pub(crate) name: String,
-    pub(crate) colour: RGBColor,
-    /// From left to right; a value that is not finite leaves a gap.
-    pub(crate) points: Vec<(f64, f64)>,
+    name: String,
+    colour: RGBColor,
+    points: Vec<(f64, f64)>,
 }
 
 /// A span of time with an event; those of one kind appear once in the legend.
@@ -55,19 +55,7 @@ pub(crate) struct Line {
 pub(crate) struct Mark {
     pub(crate) kind: &'static str,
     pub(crate) colour: RGBColor,
-    pub(crate) from: f64,
-    pub(crate) until: f64,
-}
-
-/// Groups of bars that begin at zero.
-#[derive(Clone, Debug)]
-pub(crate) struct Bars {
-    pub(crate) title: String,
-    pub(crate) subtitle: String,
-    pub(crate) y_label: String,
-    pub(crate) groups: Vec<String>,
-    /// A name, a colour, and a value for each group.
-    pub(crate) series: Vec<(String, RGBColor, Vec<Option<f64>>)>,
+    pub(crate) span: Range<f64>,
 }
 
 // Colours that everyone can tell apart (Okabe and Ito, 2008).
@@ -103,97 +91,32 @@ const MOST_POINTS: usize = 2_000;
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Chart<'a> = ChartContext<'a, SVGBackend<'a>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
 
-/// Draws `figure` as an SVG document.
+/// Draws `figure` as an SVG document in one line.
 ///
 /// # Errors
 /// When no panel has points.
 pub(crate) fn svg(figure: &Figure) -> anyhow::Result<String> {
-    let panels = figure.panels.iter();
-    let panels: Vec<&Panel> = panels.filter(|it| it.places().count() > 0).collect();
-    anyhow::ensure!(!panels.is_empty(), "nothing to draw for {}", figure.title);
-    let mut kinds: Vec<_> = figure.marks.iter().map(|it| (it.kind, it.colour)).collect();
-    kinds.sort_unstable_by_key(|(kind, _)| *kind);
-    kinds.dedup();
-    let titles = [&figure.title[..], &figure.subtitle];
-    drawn(titles, &kinds, panels.len(), |number, area, foot| {
-        panels[number].draw(figure, area, foot)
-    })
-}
-
-/// Draws `bars` as an SVG document.
-///
-/// # Errors
-/// When there is no bar to draw.
-pub(crate) fn bars_svg(bars: &Bars) -> anyhow::Result<String> {
-    let series = bars.series.iter();
-    let names: Vec<_> = series
-        .map(|(name, colour, _)| (&name[..], *colour))
-        .collect();
-    let values = bars.series.iter().flat_map(|(_, _, values)| values);
-    let values: Vec<f64> = values.flatten().copied().collect();
-    anyhow::ensure!(!values.is_empty(), "nothing to draw for {}", bars.title);
-    drawn([&bars.title, &bars.subtitle], &names, 1, |_, area, foot| {
-        let x = Axis {
-            label: "",
-            ends: -0.5..bars.groups.len() as f64 - 0.5,
-            most_ticks: bars.groups.len(),
-            shown: &|place| bars.groups[*place as usize].clone(),
-        };
-        let y = Scale::Linear.axis(&bars.y_label, values.iter().copied(), HEADROOM, 6);
-        let chart = chart(area, foot, x, y)?;
-        let width = FILLED / bars.series.len() as f64;
-        for (place, (_, colour, values)) in bars.series.iter().enumerate() {
-            for (group, value) in values.iter().enumerate() {
-                let Some(value) = *value else { continue };
-                let left = group as f64 - FILLED / 2.0 + place as f64 * width;
-                let right = left + width * 0.92;
-                let bar = Rectangle::new([(left, 0.0), (right, value)], colour.filled());
-                chart.plotting_area().draw(&bar)?;
-                let style = TextStyle::from((FONT, 14).into_font());
-                let style = style.pos(Pos::new(HPos::Center, VPos::Bottom));
-                let above = ((left + right) / 2.0, value);
-                let text = Text::new(format!("{value:.2}"), above, style);
-                chart.plotting_area().draw(&text)?;
-            }
-        }
-        Ok(())
-    })
-}
-
-/// A document in one line: title, subtitle, legend, and panels, which `draw` fills by their number, from the top on.
-/// The last one has room for the horizontal axis.
-fn drawn(
-    [title, subtitle]: [&str; 2],
-    legend: &[(&str, RGBColor)],
-    panels: usize,
-    draw: impl Fn(usize, &Area<'_>, u32) -> anyhow::Result<()>,
-) -> anyhow::Result<String> {
     for (style, font) in [
         (FontStyle::Normal, dejavu::sans::regular()),
         (FontStyle::Bold, dejavu::sans::bold()),
     ] {
         register_font(FONT, style, font).map_err(|_| anyhow::anyhow!("the font is malformed"))?;
     }
-    let height = if panels == 1 { ONLY_PANEL } else { PANEL };
-    let size = (WIDTH, HEAD + height * panels as u32 + FOOT);
+    let panels = figure.panels.iter();
+    let panels: Vec<&Panel> = panels.filter(|it| it.places().count() > 0).collect();
+    anyhow::ensure!(!panels.is_empty(), "nothing to draw for {}", figure.title);
+    let height = if panels.len() == 1 { ONLY_PANEL } else { PANEL };
+    let size = (WIDTH, HEAD + height * panels.len() as u32 + FOOT);
     let mut document = String::new();
     let whole = SVGBackend::with_string(&mut document, size).into_drawing_area();
     whole.fill(&WHITE)?;
     let (head, mut rest) = whole.split_vertically(HEAD);
-    let mut x = Y_AXIS as i32 + 8;
-    let large = (FONT, 22).into_font().style(FontStyle::Bold);
-    head.draw(&Text::new(title, (x, 10), large))?;
-    let small = (FONT, 14).into_font().color(&BLACK.mix(0.7));
-    head.draw(&Text::new(subtitle, (x, 38), small))?;
-    for (name, colour) in legend {
-        head.draw(&Rectangle::new([(x, 63), (x + 14, 77)], colour.filled()))?;
-        head.draw(&Text::new(*name, (x + 20, 63), (FONT, 14).into_font()))?;
-        x += 46 + name.chars().count() as i32 * LETTER;
-    }
-    for number in 0..panels {
-        let foot = if number + 1 == panels { FOOT } else { 0 };
+    figure.draw_head(&head)?;
+    for (number, panel) in (1..).zip(&panels) {
+        // The last one has room for the horizontal axis.
+        let foot = if number == panels.len() { FOOT } else { 0 };
         let (area, under) = rest.split_vertically(height + foot);
-        draw(number, &area, foot)?;
+        panel.draw(figure, &area, foot)?;
         rest = under;
     }
     whole.present()?;
@@ -201,41 +124,73 @@ fn drawn(
     Ok(document.lines().map(str::trim).collect::<String>() + "\n")
 }
 
-/// One axis: its name, its ends, and the text at a place on it.
-struct Axis<'a> {
-    label: &'a str,
-    ends: Range<f64>,
-    most_ticks: usize,
-    shown: &'a dyn Fn(&f64) -> String,
+impl Figure {
+    /// Title, subtitle, and the legend of marks or bars.
+    fn draw_head(&self, head: &Area<'_>) -> anyhow::Result<()> {
+        let mut x = Y_AXIS as i32 + 8;
+        let large = (FONT, 22).into_font().style(FontStyle::Bold);
+        head.draw(&Text::new(&self.title[..], (x, 10), large))?;
+        let small = (FONT, 14).into_font().color(&BLACK.mix(0.7));
+        head.draw(&Text::new(&self.subtitle[..], (x, 38), small))?;
+        let mut legend: Vec<_> = self.marks.iter().map(|it| (it.kind, it.colour)).collect();
+        legend.sort_unstable_by_key(|(kind, _)| *kind);
+        legend.dedup();
+        if !self.groups.is_empty() {
+            let bars = self.panels.iter().flat_map(|panel| &panel.lines);
+            legend.extend(bars.map(|bars| (&bars.name[..], bars.colour)));
+        }
+        for (name, colour) in legend {
+            head.draw(&Rectangle::new([(x, 63), (x + 14, 77)], colour.filled()))?;
+            head.draw(&Text::new(name, (x + 20, 63), (FONT, 14).into_font()))?;
+            x += 46 + name.chars().count() as i32 * LETTER;
+        }
+        Ok(())
+    }
+
+    /// The text at a place on the horizontal axis.
+    fn at(&self, place: f64) -> String {
+        match self.groups.is_empty() {
+            true => self.x_scale.text(place),
+            false => self.groups[place as usize].clone(),
+        }
+    }
 }
 
-fn chart<'a>(area: &Area<'a>, foot: u32, x: Axis<'_>, y: Axis<'_>) -> anyhow::Result<Chart<'a>> {
-    let mut chart = ChartBuilder::on(area)
-        .margin_top(26)
-        .margin_left(8)
-        .margin_right(24)
-        .y_label_area_size(Y_AXIS)
-        .x_label_area_size(foot)
-        .build_cartesian_2d(x.ends, y.ends)?;
-    chart
-        .configure_mesh()
-        .disable_x_mesh()
-        .light_line_style(TRANSPARENT)
-        .bold_line_style(BLACK.mix(0.12))
-        .axis_style(BLACK.mix(0.4))
-        .x_desc(x.label)
-        .y_desc(y.label)
-        .axis_desc_style((FONT, 14).into_font())
-        .label_style((FONT, 13).into_font())
-        .x_labels(x.most_ticks)
-        .y_labels(y.most_ticks)
-        .x_label_formatter(x.shown)
-        .y_label_formatter(y.shown)
-        .draw()?;
-    Ok(chart)
+impl Line {
+    /// Points from left to right; a value that is not finite leaves a gap.
+    pub(crate) fn new(
+        name: impl Into<String>,
+        colour: RGBColor,
+        points: impl IntoIterator<Item = (f64, f64)>,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            colour,
+            points: points.into_iter().collect(),
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.points.is_empty()
+    }
 }
 
 impl Panel {
+    pub(crate) fn linear(y_label: impl Into<String>, lines: Vec<Line>) -> Self {
+        Self {
+            y_label: y_label.into(),
+            scale: Scale::Linear,
+            lines,
+        }
+    }
+
+    pub(crate) fn logarithmic(y_label: impl Into<String>, lines: Vec<Line>) -> Self {
+        Self {
+            scale: Scale::Logarithmic,
+            ..Self::linear(y_label, lines)
+        }
+    }
+
     /// The values that have a place on the axis, as places.
     fn places(&self) -> impl Iterator<Item = f64> {
         let points = self.lines.iter().flat_map(|line| &line.points);
@@ -244,22 +199,52 @@ impl Panel {
     }
 
     fn draw(&self, figure: &Figure, area: &Area<'_>, foot: u32) -> anyhow::Result<()> {
-        let (across, up) = (figure.x_scale, self.scale);
         let lines = figure.panels.iter().flat_map(|panel| &panel.lines);
-        let all = lines.flat_map(|line| line.points.iter().map(|point| across.place(point.0)));
+        let places = lines.flat_map(|line| &line.points);
+        let places = places.map(|point| figure.x_scale.place(point.0));
         let x_label = if foot > 0 { &figure.x_label[..] } else { "" };
-        let x = across.axis(x_label, all, 1.0, 13);
-        let y = up.axis(&self.y_label, self.places(), HEADROOM, 5);
-        let Range { start, end } = y.ends;
-        let mut chart = chart(area, foot, x, y)?;
+        let (ends, ticks) = match figure.groups.len() {
+            0 => (figure.x_scale.ends(places, 1.0), 13),
+            groups => (-0.5..groups as f64 - 0.5, groups),
+        };
+        let up = self.scale.ends(self.places(), HEADROOM);
+        let mut chart = ChartBuilder::on(area)
+            .margin_top(26)
+            .margin_left(8)
+            .margin_right(24)
+            .y_label_area_size(Y_AXIS)
+            .x_label_area_size(foot)
+            .build_cartesian_2d(ends.clone(), up.clone())?;
+        chart
+            .configure_mesh()
+            .disable_x_mesh()
+            .light_line_style(TRANSPARENT)
+            .bold_line_style(BLACK.mix(0.12))
+            .axis_style(BLACK.mix(0.4))
+            .x_desc(x_label)
+            .y_desc(&self.y_label)
+            .axis_desc_style((FONT, 14).into_font())
+            .label_style((FONT, 13).into_font())
+            .x_labels(figure.x_scale.ticks(&ends, ticks))
+            .y_labels(self.scale.ticks(&up, 5))
+            .x_label_formatter(&|place| figure.at(*place))
+            .y_label_formatter(&|place| self.scale.text(*place))
+            .draw()?;
         for mark in &figure.marks {
-            let corners = [(mark.from, start), (mark.until, end)];
+            let corners = [(mark.span.start, up.start), (mark.span.end, up.end)];
             let stripe = Rectangle::new(corners, mark.colour.mix(0.4).filled());
             chart.plotting_area().draw(&stripe)?;
         }
+        match figure.groups.is_empty() {
+            true => self.draw_lines(figure.x_scale, &mut chart, area),
+            false => self.draw_bars(&chart),
+        }
+    }
+
+    fn draw_lines(&self, x: Scale, chart: &mut Chart<'_>, area: &Area<'_>) -> anyhow::Result<()> {
         for Line { points, colour, .. } in &self.lines {
             let points = thinned(points).into_iter();
-            let points = points.map(|(x, y)| (across.place(x), up.place(y)));
+            let points = points.map(|(at, value)| (x.place(at), self.scale.place(value)));
             let points: Vec<_> = points.collect();
             for part in points.split(|point| !point.1.is_finite()) {
                 chart.draw_series(LineSeries::new(part.iter().copied(), colour))?;
@@ -275,6 +260,24 @@ impl Panel {
             let style = style.pos(Pos::new(HPos::Right, VPos::Top));
             area.draw(&Text::new(&line.name[..], (right, 7), style))?;
             right -= line.name.chars().count() as i32 * LETTER + 20;
+        }
+        Ok(())
+    }
+
+    fn draw_bars(&self, chart: &Chart<'_>) -> anyhow::Result<()> {
+        let width = FILLED / self.lines.len() as f64;
+        let style = TextStyle::from((FONT, 14).into_font());
+        let style = style.pos(Pos::new(HPos::Center, VPos::Bottom));
+        for (place, bars) in self.lines.iter().enumerate() {
+            for (group, value) in &bars.points {
+                let left = group - FILLED / 2.0 + place as f64 * width;
+                let right = left + width * 0.92;
+                let bar = Rectangle::new([(left, 0.0), (right, *value)], bars.colour.filled());
+                chart.plotting_area().draw(&bar)?;
+                let above = ((left + right) / 2.0, *value);
+                let text = Text::new(format!("{value:.2}"), above, style.clone());
+                chart.plotting_area().draw(&text)?;
+            }
         }
         Ok(())
     }
@@ -298,124 +301,60 @@ impl Scale {
         }
     }
 
-    /// An axis that holds `places`, and `room` times the highest value.
-    fn axis(
-        self,
-        label: &str,
-        places: impl Iterator<Item = f64>,
-        room: f64,
-        most_ticks: usize,
-    ) -> Axis<'_> {
+    /// The number at a place, without the zeros that a fixed number of digits brings.
+    fn text(self, place: f64) -> String {
+        let value = match self {
+            Self::Linear => place,
+            Self::Logarithmic => 10_f64.powf(place),
+        };
+        format!("{}", (value * 1e3).round() / 1e3)
+    }
+
+    /// The ends of an axis that holds `places`, and `room` times the highest value.
+    fn ends(self, places: impl Iterator<Item = f64>, room: f64) -> Range<f64> {
         let (low, high) = places.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), it| {
             (it.min(low), it.max(high))
         });
-        let (start, end) = match self {
-            Self::Linear => (low.min(0.0), (high * room).max(low.min(0.0) + 1.0)),
-            Self::Logarithmic => (
-                low.floor(),
-                (high + room.log10()).ceil().max(low.floor() + 1.0),
-            ),
-        };
-        Axis {
-            label,
-            ends: start..end,
-            most_ticks: match self {
-                Self::Linear => most_ticks,
-                // One at each power of ten.
-                Self::Logarithmic => (end - start) as usize + 1,
-            },
-            shown: match self {
-                Self::Linear => &|place| number(*place),
-                Self::Logarithmic => &|place| number(10_f64.powf(*place)),
-            },
+        match self {
+            Self::Linear => low.min(0.0)..(high * room).max(low.min(0.0) + 1.0),
+            Self::Logarithmic => low.floor()..(high + room.log10()).ceil().max(low.floor() + 1.0),
         }
     }
-}
 
-/// Without the zeros that a fixed number of digits brings.
-fn number(value: f64) -> String {
-    format!("{}", (value * 1e3).round() / 1e3)
+    /// A logarithmic axis has one at each power of ten.
+    fn ticks(self, ends: &Range<f64>, most: usize) -> usize {
+        match self {
+            Self::Linear => most,
+            Self::Logarithmic => (ends.end - ends.start) as usize + 1,
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn has_all(svg: &str, texts: &[&str]) {
-        for text in texts {
-            assert!(
-                svg.contains(&format!(">{text}<")),
-                "{text} is missing: {svg}"
-            );
-        }
-        assert!(svg.lines().count() == 1 && !svg.contains("NaN"));
-    }
-
     #[test]
-    fn a_figure_names_its_axes_lines_and_marks_and_leaves_gaps() {
-        let panel = |y_label: &str, scale, values: [f64; 4]| Panel {
-            y_label: y_label.to_owned(),
-            scale,
-            lines: vec![Line {
-                name: format!("of {y_label}"),
-                colour: BLUE,
-                points: (1..).map(f64::from).zip(values).collect(),
-            }],
+    fn a_figure_of_a_day_keeps_its_peaks_leaves_gaps_and_names_what_is_in_it() {
+        let value = |second| match second {
+            40_000 => 99.0,
+            50_000.. => f64::NAN,
+            _ => 1.0,
         };
+        let points: Vec<_> = (0..86_400).map(|s| (f64::from(s), value(s))).collect();
+        let few = thinned(&points);
+        assert!(few.len() <= MOST_POINTS && few.contains(&(40_000.0, 99.0)));
         let figure = Figure {
             title: "A title".to_owned(),
             x_label: "time (s)".to_owned(),
-            panels: vec![
-                panel("rate", Scale::Linear, [1.0, 2.0, f64::NAN, 3.0]),
-                panel("latency", Scale::Logarithmic, [0.1, 0.0, 20.0, 5.0]),
-            ],
-            marks: vec![Mark {
-                kind: "flap",
-                colour: PURPLE,
-                from: 1.0,
-                until: 1.5,
-            }],
+            panels: vec![Panel::linear("kpps", vec![Line::new("sent", BLUE, points)])],
             ..Figure::default()
         };
         let svg = svg(&figure).unwrap();
-        let texts = [
-            "A title",
-            "time (s)",
-            "of rate",
-            "of latency",
-            "flap",
-            "0.1",
-        ];
-        has_all(&svg, &texts);
-        assert_eq!(svg.matches("<circle").count(), 6);
-    }
-
-    #[test]
-    fn every_group_series_and_value_is_named() {
-        let mut bars = Bars {
-            title: "A title".to_owned(),
-            subtitle: "2 × somewhere".to_owned(),
-            y_label: "Gbit/s".to_owned(),
-            groups: ["up", "down"].map(str::to_owned).into(),
-            series: vec![
-                ("one".to_owned(), BLUE, vec![Some(6.03), Some(5.56)]),
-                ("other".to_owned(), GREY, vec![Some(3.5), None]),
-            ],
-        };
-        let svg = bars_svg(&bars).unwrap();
-        has_all(
-            &svg,
-            &["Gbit/s", "up", "down", "one", "other", "6.03", "3.50"],
-        );
-        bars.series.clear();
-        assert!(bars_svg(&bars).is_err(), "nothing cannot be drawn");
-    }
-
-    #[test]
-    fn a_day_is_thinned_and_keeps_its_peaks() {
-        let value = |second| if second == 40_000 { 99.0 } else { 1.0 };
-        let points: Vec<_> = (0..86_400).map(|s| (f64::from(s), value(s))).collect();
-        let thinned = thinned(&points);
-        assert!(thinned.len() <= MOST_POINTS && thinned.contains(&(40_000.0, 99.0)));
+        for text in ["A title", "time (s)", "kpps", "sent", "100"] {
+            assert!(svg.contains(&format!(">{text}<")), "{text}: {svg}");
+        }
+        assert!(svg.lines().count() == 1 && !svg.contains("NaN"));
+        assert!(super::svg(&Figure::default()).is_err());
     }
 }

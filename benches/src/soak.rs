@@ -26,14 +26,14 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
 
-use anyhow::{anyhow, ensure};
+use anyhow::ensure;
 
-use crate::origin::{Origin, first_line_of};
+use crate::origin::Origin;
+use crate::programs::{self, first_line};
 use crate::results;
 use hub::{Hub, SPOKES};
 pub(crate) use record::Record;
-use samples::Seen;
-use streams::{Load, Sockets};
+use streams::{Load, STREAMS, Sockets, Stream};
 
 /// The result file.
 pub(crate) const FILE: &str = "soak.json";
@@ -67,52 +67,45 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 fn measure(args: &Args) -> anyhow::Result<Record> {
-    let (program, secs) = (&args.program, args.secs);
-    let path = program.display();
-    ensure!(program.is_file(), "{path} is not there (fix: make build)");
-    let versions = [
-        first_line_of(Command::new(program).arg("--version"))?,
-        first_line_of(Command::new("wg").arg("--version"))?,
-    ];
-    let hub = Hub::start(program)?;
-    let origin = Origin::of_this_run(versions.into());
+    programs::ensure_built(&args.program)?;
+    let version = |program| first_line(Command::new(program).arg("--version"));
+    let versions = [version(args.program.as_os_str())?, version("wg".as_ref())?];
+    let hub = Hub::start(&args.program)?;
     let daemons = hub.daemons().map(|end| end.namespace.label().to_owned());
+    let mut record = Record {
+        origin: Origin::of_this_run(versions.into()),
+        secs: args.secs,
+        rate_mbps: args.rate,
+        daemons: daemons.collect(),
+        verdicts: Vec::new(),
+        events: Vec::new(),
+        streams: Vec::new(),
+        handshakes: Vec::new(),
+        death: None,
+        samples: Vec::new(),
+    };
     let connections = (0..SPOKES.len()).map(|number| streams::open(&hub, number));
     let connections: Vec<[Sockets; 2]> = connections.collect::<Result<_, _>>()?;
     let probers = hub.spokes.iter().map(|spoke| samples::probers(&hub, spoke));
     let mut probers = probers.collect::<Result<Vec<_>, _>>()?;
-    let load = &Load::new(args.rate);
-    let panicked = |_| anyhow!("a thread of the load panicked");
+    let mut round_trips = vec![Vec::new(); probers.len()];
+    let mut streams = vec![Stream::default(); STREAMS];
+    let mut events = Vec::new();
+    let (load, to) = (&Load::new(args.rate), hub.hub.inner_v4());
     thread::scope(|scope| {
-        let streams = connections.as_flattened().iter().enumerate();
-        let streams = streams.map(|(number, ends)| scope.spawn(move || load.carry(number, ends)));
-        let streams: Vec<_> = streams.collect();
-        let to = hub.hub.inner_v4();
-        let probes = probers.iter_mut();
-        let probes = probes.map(|ends| scope.spawn(move || samples::probe(ends, to, load)));
-        let probes: Vec<_> = probes.collect();
-        let events = scope.spawn(|| events::carry_out(&hub, load, secs));
-        let Seen {
-            mut samples,
-            handshakes,
-            death,
-        } = samples::watch(&hub, load, secs);
+        let carried = connections.as_flattened().iter().zip(&mut streams);
+        for (number, (ends, stream)) in carried.enumerate() {
+            scope.spawn(move || *stream = load.carry(number, ends));
+        }
+        for (ends, found) in probers.iter_mut().zip(&mut round_trips) {
+            scope.spawn(move || *found = samples::probe(ends, to, load));
+        }
+        scope.spawn(|| events = events::carry_out(&hub, load, args.secs));
+        let watched = samples::watch(&hub, load, &mut record);
+        record.death = watched.err().map(|error| format!("{error:#}"));
         load.end();
-        let probes = probes.into_iter().map(|thread| thread.join());
-        let probes = probes.collect::<Result<Vec<_>, _>>().map_err(panicked)?;
-        samples::add_round_trips(&mut samples, &probes.concat());
-        let streams = streams.into_iter().map(|thread| thread.join());
-        Ok(Record {
-            origin,
-            secs,
-            rate_mbps: args.rate,
-            daemons: daemons.collect(),
-            verdicts: Vec::new(),
-            events: events.join().map_err(panicked)?,
-            streams: streams.collect::<Result<_, _>>().map_err(panicked)?,
-            handshakes,
-            death,
-            samples,
-        })
-    })
+    });
+    samples::add_round_trips(&mut record.samples, &round_trips.concat());
+    (record.streams, record.events) = (streams, events);
+    Ok(record)
 }

@@ -47,15 +47,3 @@ pub(crate) fn spread(sample: &Sample, decimals: usize) -> String {
     } = sample;
     format!("{median:.decimals$} ({min:.decimals$}–{max:.decimals$})")
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn columns_are_aligned_in_the_text_too() {
-        let rows = [vec!["64 B".to_owned(), "1.5".to_owned()]];
-        let expected = "|      | kpps |\n|------|-----:|\n| 64 B |  1.5 |\n";
-        assert_eq!(markdown(" | kpps", rows), expected);
-    }
-}

@@ -11,13 +11,14 @@
 //! ```
 
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use anyhow::{Context as _, ensure};
 
 use super::Args;
 use super::change::Row;
 use super::tree::Tree;
+use crate::programs;
 use crate::rounds::{Progress, rotated};
 
 /// The median of a bench, in nanoseconds, by its name as divan filters by it: `stages::checksum::sum::20`.
@@ -56,20 +57,10 @@ pub(super) fn measure(head: &Tree, base: Option<&Tree>, args: &Args) -> anyhow::
 
 fn run(program: &Path, args: &Args) -> anyhow::Result<Vec<Timed>> {
     let secs = if args.quick { 0.01 } else { args.stage_secs };
-    let output = Command::new(program)
-        .args(["--bench", "--color", "never", "--max-time"])
-        .arg(secs.to_string())
-        .args(&args.filter)
-        .stderr(Stdio::null())
-        .output()
-        .with_context(|| format!("start {}", program.display()))?;
-    let status = output.status;
-    ensure!(
-        status.success(),
-        "{} ended with {status}",
-        program.display()
-    );
-    parse(&String::from_utf8_lossy(&output.stdout))
+    let mut stages = Command::new(program);
+    stages.args(["--bench", "--color", "never", "--max-time"]);
+    stages.arg(secs.to_string()).args(&args.filter);
+    parse(&programs::output(&mut stages)?)
 }
 
 /// Reads a whole table; the error has the number of the line that cannot be read.

@@ -3,9 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::{Context as _, ensure};
+use anyhow::Context as _;
 
-use crate::origin::{commit_of, first_line_of};
+use crate::origin::commit_of;
+use crate::programs::{self, first_line};
 
 /// Files of the other commit; all of them may be deleted.
 const DIRECTORY: &str = "target/compare";
@@ -34,7 +35,7 @@ impl Tree {
         let directory = std::path::absolute(DIRECTORY)?;
         let tree = directory.join("tree");
         let object = format!("{reference}^{{commit}}");
-        let full = first_line_of(Command::new("git").args(["rev-parse", "--verify", &object]))
+        let full = first_line(Command::new("git").args(["rev-parse", "--verify", &object]))
             .with_context(|| format!("there is no commit {reference}"))?;
         let mut git = Command::new("git");
         // Without this file git would check out the repository around it, and lose uncommitted changes.
@@ -46,7 +47,7 @@ impl Tree {
             git.args(["worktree", "add", "--force", "--quiet", "--detach"]);
             git.arg(&tree);
         }
-        first_line_of(git.arg(&full))?;
+        first_line(git.arg(&full))?;
         let short = full.get(..12).unwrap_or(&full).to_owned();
         // A directory of its own: programs of the two would replace each other.
         Self::build(short, &tree, &directory.join("build"), with_convoy).with_context(|| {
@@ -78,22 +79,16 @@ impl Tree {
 
 /// The compiler of this tree, which `rust-toolchain.toml` names.
 pub(super) fn compiler() -> anyhow::Result<String> {
-    first_line_of(Command::new("rustc").arg("--version"))
+    first_line(Command::new("rustc").arg("--version"))
 }
 
 /// Runs Cargo in `tree`, and returns its messages.
 fn cargo(tree: &Path, target: &Path, arguments: &[&str]) -> anyhow::Result<String> {
-    let output = Command::new("cargo")
-        .args(arguments)
-        .args(["--locked", "--message-format=json-render-diagnostics"])
-        .current_dir(tree)
-        .env("CARGO_TARGET_DIR", target)
-        .stderr(Stdio::inherit())
-        .output()
-        .context("start cargo")?;
-    let status = output.status;
-    ensure!(status.success(), "cargo ended with {status}");
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    let mut cargo = Command::new("cargo");
+    cargo.args(arguments).current_dir(tree);
+    cargo.args(["--locked", "--message-format=json-render-diagnostics"]);
+    cargo.env("CARGO_TARGET_DIR", target);
+    programs::output(cargo.stderr(Stdio::inherit()))
 }
 
 /// Of Cargo's `--message-format=json`: a library of the same name has no executable.

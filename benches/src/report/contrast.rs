@@ -66,12 +66,16 @@ pub(super) fn table(directory: &Path) -> anyhow::Result<String> {
 }
 
 impl Contrast {
-    /// The throughput of the first configuration, of the second, in Gbit/s, and their ratio in each round.
-    pub(super) fn gain(&self) -> Option<(f64, f64, &Sample)> {
+    /// The throughput of the first configuration against that of the second.
+    pub(super) fn gain(&self) -> Option<String> {
         let mut tests = self.compare.tests.iter();
         let throughput = tests.find(|test| test.name == UPLOAD && test.figure == "gbps")?;
-        let [a, b] = [throughput.a.as_ref()?, throughput.b.as_ref()?];
-        Some((a.median, b.median, throughput.ratio.as_ref()?))
+        let (with, without) = (throughput.a.as_ref()?.median, throughput.b.as_ref()?.median);
+        let ratio = throughput.ratio.as_ref()?;
+        let [median, min, max] = [ratio.median, ratio.min, ratio.max].map(|it| (it - 1.0) * 100.0);
+        Some(format!(
+            "{median:+.0} % ({min:+.0} to {max:+.0} %), {without:.1} → {with:.1} Gbit/s"
+        ))
     }
 }
 

@@ -1,17 +1,16 @@
 //! Changes of the hub and of the cables while the load runs.
 
 use std::io::Write as _;
-use std::process::Stdio;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context as _, ensure};
 use convoy_lab::wireguard::End;
 use serde::{Deserialize, Serialize};
+use tempfile::NamedTempFile;
 
 use super::hub::{CABLE, Hub, PORT, SPOKES};
 use super::streams::Load;
-use crate::plot::{GREEN, Mark, ORANGE, PURPLE};
+use crate::programs;
 
 /// Each minute has one event of every kind, at these seconds of it.
 const SECONDS: [(u64, Kind); 3] = [(10, Kind::Port), (30, Kind::Flap), (50, Kind::Syncconf)];
@@ -47,39 +46,18 @@ pub(super) struct Event {
     pub(super) error: Option<String>,
 }
 
-impl Event {
-    /// The event in a plot.
-    pub(super) fn mark(&self) -> Mark {
-        let (kind, colour) = match self.kind {
-            Kind::Port => ("port change", GREEN),
-            Kind::Flap => ("flap", PURPLE),
-            Kind::Syncconf => ("syncconf", ORANGE),
-        };
-        Mark {
-            kind,
-            colour,
-            from: self.from_s,
-            until: self.until_s,
-        }
-    }
-}
-
 /// Makes every change in its time, until the load ends.
 pub(super) fn carry_out(hub: &Hub, load: &Load, secs: u64) -> Vec<Event> {
     let mut events = Vec::new();
-    let mut port = PORT;
     for (at, kind, number) in schedule(secs) {
         if !load.continues_until(at as f64) {
             break;
         }
         let from_s = load.now();
         let outcome = match kind {
-            Kind::Port => {
-                port = PORT + (port + 1 - PORT) % PORTS;
-                change_port(&hub.hub, port)
-            }
+            Kind::Port => change_port(&hub.hub, PORT + (1 + at / 60) as u16 % PORTS),
             Kind::Flap => flap(&hub.spokes[number]),
-            Kind::Syncconf => syncconf(&hub.hub, &hub.spokes[number]),
+            Kind::Syncconf => remove_and_restore(&hub.hub, &hub.spokes[number]),
         };
         let event = Event {
             from_s,
@@ -109,7 +87,7 @@ fn schedule(secs: u64) -> impl Iterator<Item = (u64, Kind, usize)> {
 
 /// Makes the hub listen on another port; the spokes hear from it there, and follow.
 fn change_port(hub: &End, port: u16) -> anyhow::Result<()> {
-    wg(hub, "set", &["listen-port", &port.to_string()], "")?;
+    wg(hub, "set", &["listen-port", &port.to_string()])?;
     Ok(hub.daemon.wait_until_listening(port)?)
 }
 
@@ -120,44 +98,28 @@ fn flap(spoke: &End) -> anyhow::Result<()> {
     Ok(spoke.namespace.link().set_up(CABLE)?)
 }
 
-/// Removes a peer from the hub and restores it.
-fn syncconf(hub: &End, peer: &End) -> anyhow::Result<()> {
-    let with = wg(hub, "showconf", &[], "")?;
+/// Removes a peer from the hub for a while.
+fn remove_and_restore(hub: &End, peer: &End) -> anyhow::Result<()> {
+    let syncconf = |configuration: &str| -> anyhow::Result<()> {
+        let mut file = NamedTempFile::new()?;
+        file.write_all(configuration.as_bytes())?;
+        wg(hub, "syncconf", &[&file.path().to_string_lossy()])?;
+        Ok(())
+    };
+    let with = wg(hub, "showconf", &[])?;
     let key = peer.keys.public_base64();
-    let sections = with
-        .split("[Peer]")
-        .filter(|section| !section.contains(&key));
-    let without = sections.collect::<Vec<_>>().join("[Peer]");
-    wg(hub, "syncconf", &["/dev/stdin"], &without)?;
+    let mut sections: Vec<_> = with.split("[Peer]").collect();
+    sections.retain(|section| !section.contains(&key));
+    syncconf(&sections.join("[Peer]"))?;
     thread::sleep(ABSENCE);
-    wg(hub, "syncconf", &["/dev/stdin"], &with)?;
-    Ok(())
+    syncconf(&with)
 }
 
 /// Runs `wg COMMAND IFACE` at the hub and returns its output.
-pub(super) fn wg(
-    hub: &End,
-    command: &str,
-    arguments: &[&str],
-    input: &str,
-) -> anyhow::Result<String> {
-    let mut child = hub
-        .namespace
-        .command("wg")
-        .args([command, hub.daemon.interface()])
-        .args(arguments)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .context("start wg (fix: apt-get install wireguard-tools)")?;
-    if let Some(mut stdin) = child.stdin.take() {
-        stdin.write_all(input.as_bytes()).context("write to wg")?;
-    }
-    let output = child.wait_with_output().context("wait for wg")?;
-    let errors = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "wg {command}: {errors}");
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+pub(super) fn wg(hub: &End, command: &str, arguments: &[&str]) -> anyhow::Result<String> {
+    let mut wg = hub.namespace.command("wg");
+    wg.args([command, hub.daemon.interface()]).args(arguments);
+    programs::output(&mut wg)
 }
 
 #[cfg(test)]

@@ -6,11 +6,11 @@ use convoy_lab::traffic::LatencyReport;
 use plotters::style::RGBColor;
 use serde::{Deserialize, Serialize};
 
-use super::events::Event;
+use super::events::{Event, Kind};
 use super::streams::Stream;
 use super::verdict::Verdict;
 use crate::origin::Origin;
-use crate::plot::{BLUE, Figure, GREY, Line, Panel, Scale, VERMILION};
+use crate::plot::{BLUE, Figure, GREEN, GREY, Line, Mark, ORANGE, PURPLE, Panel, VERMILION};
 use crate::results::{Picture, Report};
 
 /// A whole run. All times are seconds since the load began, where they do not say otherwise.
@@ -79,58 +79,48 @@ impl Report for Record {
 impl Record {
     /// Goodput, latency, memory, descriptors and drops over time, with marks for the events.
     fn figure(&self) -> Figure {
-        use Scale::{Linear, Logarithmic};
         let rate = match self.rate_mbps {
             0.0 => "as fast as TCP goes".to_owned(),
             mbps => format!("{mbps} Mbit/s each"),
         };
-        let ms = |sample: &Sample, of: fn(&LatencyReport) -> Option<f64>| {
-            sample.latency.as_ref().and_then(of).unwrap_or(f64::NAN)
+        let ms = |name, colour, of: fn(&LatencyReport) -> Option<f64>| {
+            let of = |sample: &Sample| sample.latency.as_ref().and_then(of).unwrap_or(f64::NAN);
+            self.line(name, colour, of)
         };
-        let drops = |sample: &Sample| {
+        let drops = self.line("all daemons", BLUE, |sample| {
             let counts = sample.drops.values().flat_map(BTreeMap::values);
             counts.sum::<u64>() as f64
-        };
-        let panel = |y_label: &str, scale, lines| Panel {
-            y_label: y_label.to_owned(),
-            scale,
-            lines,
-        };
+        });
         let goodput = vec![
             self.line("spokes to hub", BLUE, |sample| sample.up_mbps),
             self.line("hub to spokes", VERMILION, |sample| sample.down_mbps),
         ];
         let round_trips = vec![
-            self.line("p99", VERMILION, |sample| ms(sample, |it| it.p99_ms)),
-            self.line("median", BLUE, |sample| ms(sample, |it| it.median_ms)),
+            ms("p99", VERMILION, |it| it.p99_ms),
+            ms("median", BLUE, |it| it.median_ms),
         ];
         let memory = self.by_daemon(|sample, daemon| sample.rss_kib[daemon] as f64 / 1_024.0);
         let descriptors = self.by_daemon(|sample, daemon| sample.descriptors[daemon] as f64);
-        let drops = vec![self.line("all daemons", BLUE, drops)];
         let spokes = self.daemons.len() - 1;
         Figure {
             title: format!("Convoy soak: hub with {spokes} spokes, TCP both ways, {rate}"),
             subtitle: self.origin.line(),
             x_label: "time (s)".to_owned(),
             panels: vec![
-                panel("TCP goodput (Mbit/s)", Linear, goodput),
-                panel("round trip (ms)", Logarithmic, round_trips),
-                panel("memory, VmRSS (MiB)", Linear, memory),
-                panel("descriptors", Linear, descriptors),
-                panel("drops (packets/s)", Linear, drops),
+                Panel::linear("TCP goodput (Mbit/s)", goodput),
+                Panel::logarithmic("round trip (ms)", round_trips),
+                Panel::linear("memory, VmRSS (MiB)", memory),
+                Panel::linear("descriptors", descriptors),
+                Panel::linear("drops (packets/s)", vec![drops]),
             ],
-            marks: self.events.iter().map(Event::mark).collect(),
+            marks: self.events.iter().map(mark).collect(),
             ..Figure::default()
         }
     }
 
     fn line(&self, name: &str, colour: RGBColor, value: impl Fn(&Sample) -> f64) -> Line {
         let samples = self.samples.iter();
-        Line {
-            name: name.to_owned(),
-            colour,
-            points: samples.map(|sample| (sample.at_s, value(sample))).collect(),
-        }
+        Line::new(name, colour, samples.map(|it| (it.at_s, value(it))))
     }
 
     /// The hub's line is drawn last, above the others.
@@ -144,5 +134,18 @@ impl Record {
             self.line(name, colour, |sample| value(sample, daemon))
         });
         lines.collect()
+    }
+}
+
+fn mark(event: &Event) -> Mark {
+    let (kind, colour) = match event.kind {
+        Kind::Port => ("port change", GREEN),
+        Kind::Flap => ("flap", PURPLE),
+        Kind::Syncconf => ("syncconf", ORANGE),
+    };
+    Mark {
+        kind,
+        colour,
+        span: event.from_s..event.until_s,
     }
 }

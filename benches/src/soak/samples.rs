@@ -11,7 +11,7 @@ use convoy_lab::wireguard::End;
 
 use super::events::wg;
 use super::hub::{Hub, SPOKES};
-use super::record::{Handshake, Sample};
+use super::record::{Handshake, Record, Sample};
 use super::streams::{Load, STREAMS};
 
 /// Seconds between two looks at the handshakes, of which there is at most one in five.
@@ -21,48 +21,26 @@ const LINE_EVERY: u64 = 10;
 /// The part of a second in which probes are sent, one every 10 ms: the last must be back by its end.
 const PROBING: Duration = Duration::from_millis(900);
 
-/// Everything that was seen.
-#[derive(Default)]
-pub(super) struct Seen {
-    pub(super) samples: Vec<Sample>,
-    pub(super) handshakes: Vec<Handshake>,
-    /// The first daemon that ended, with the end of its log.
-    pub(super) death: Option<String>,
-}
-
-/// Samples for `secs` seconds, or until a daemon ends.
-pub(super) fn watch(hub: &Hub, load: &Load, secs: u64) -> Seen {
-    let mut seen = Seen::default();
-    if let Err(error) = seen.watch(hub, load, secs) {
-        seen.death = Some(format!("{error:#}"));
-    }
-    seen
-}
-
-impl Seen {
-    fn watch(&mut self, hub: &Hub, load: &Load, secs: u64) -> anyhow::Result<()> {
-        let mut totals = Totals::default();
-        sample(hub, load, &mut totals)?;
-        for second in 1..=secs {
-            load.continues_until(second as f64);
-            let sample = sample(hub, load, &mut totals)?;
-            if second % LINE_EVERY == 0 {
-                let (at_s, up, down) = (sample.at_s, sample.up_mbps, sample.down_mbps);
-                let (rss_kib, descriptors) = (sample.rss_kib[0], sample.descriptors[0]);
-                println!(
-                    "{at_s:7.1} s  up {up:.0} down {down:.0} Mbit/s  RSS {rss_kib} KiB  {descriptors} descriptors"
-                );
-            }
-            self.samples.push(sample);
-            if second % HANDSHAKES_EVERY == 0 {
-                let shown = wg(&hub.hub, "show", &["latest-handshakes"], "")?;
-                let keys = hub.spokes.iter().map(|spoke| spoke.keys.public_base64());
-                let keys: Vec<_> = SPOKES.into_iter().zip(keys).collect();
-                take_handshakes(&mut self.handshakes, &shown, &keys);
-            }
+/// Adds a sample a second and the handshakes to `record`. Fails when a daemon has ended, with the end of its log.
+pub(super) fn watch(hub: &Hub, load: &Load, record: &mut Record) -> anyhow::Result<()> {
+    let mut totals = Totals::default();
+    sample(hub, load, &mut totals)?;
+    for second in 1..=record.secs {
+        load.continues_until(second as f64);
+        let sample = sample(hub, load, &mut totals)?;
+        if second % LINE_EVERY == 0 {
+            let (up, down, rss_kib) = (sample.up_mbps, sample.down_mbps, &sample.rss_kib);
+            println!("{second} s: up {up:.0}, down {down:.0} Mbit/s, RSS {rss_kib:?} KiB");
         }
-        Ok(())
+        record.samples.push(sample);
+        if second % HANDSHAKES_EVERY == 0 {
+            let shown = wg(&hub.hub, "show", &["latest-handshakes"])?;
+            let keys = hub.spokes.iter().map(|spoke| spoke.keys.public_base64());
+            let keys: Vec<_> = SPOKES.into_iter().zip(keys).collect();
+            take_handshakes(&mut record.handshakes, &shown, &keys);
+        }
     }
+    Ok(())
 }
 
 /// Everything that is counted from a start.
@@ -76,7 +54,7 @@ struct Totals {
     others_s: f64,
 }
 
-/// Reads everything, and brings `totals` up to date. Fails when a daemon has ended, with the end of its log.
+/// Reads everything, and brings `totals` up to date.
 fn sample(hub: &Hub, load: &Load, totals: &mut Totals) -> anyhow::Result<Sample> {
     let mut now = Totals {
         at_s: load.now(),
@@ -84,17 +62,16 @@ fn sample(hub: &Hub, load: &Load, totals: &mut Totals) -> anyhow::Result<Sample>
         ..Totals::default()
     };
     let seconds = now.at_s - totals.at_s;
-    let moved = now.arrived.iter().zip(totals.arrived);
-    let moved: Vec<u64> = moved.map(|(now, then)| now - then).collect();
-    let mbps = |way: usize| {
-        let bytes: u64 = moved.iter().skip(way).step_by(2).sum();
+    let moved = |stream: &usize| now.arrived[*stream] - totals.arrived[*stream];
+    let mbps = |way| {
+        let bytes: u64 = (way..STREAMS).step_by(2).map(|it| moved(&it)).sum();
         rounded(bytes as f64 * 8.0 / 1e6 / seconds, 1e1)
     };
     let mut sample = Sample {
         at_s: rounded(now.at_s, 1e3),
         up_mbps: mbps(0),
         down_mbps: mbps(1),
-        silent: (0..STREAMS).filter(|stream| moved[*stream] == 0).collect(),
+        silent: (0..STREAMS).filter(|stream| moved(stream) == 0).collect(),
         ..Sample::default()
     };
     let mut ours = process::cpu_time(Pid::this())?;

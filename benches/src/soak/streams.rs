@@ -1,13 +1,12 @@
 //! TCP both ways at once between the hub and the spokes, every byte compared.
 
-use std::fmt;
-use std::io::{ErrorKind, Read as _, Write as _};
+use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use serde::{Deserialize, Serialize};
 
 use super::hub::{Hub, SPOKES};
@@ -20,10 +19,10 @@ const STREAM_PATIENCE: Duration = Duration::from_secs(60);
 const CATCH_UP: Duration = Duration::from_millis(50);
 /// Bytes that a sender writes at once.
 const BLOCK: usize = 64 * 1024;
-/// Two for each spoke.
+/// Two for each spoke: up, then down.
 pub(super) const STREAMS: usize = 2 * SPOKES.len();
 
-/// Which way data goes.
+/// The way of a stream's data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Direction {
@@ -47,12 +46,7 @@ pub(super) struct Stream {
 }
 
 /// A sender's and a receiver's socket of a connection inside the tunnel.
-pub(super) struct Sockets {
-    pub(super) spoke: u8,
-    pub(super) direction: Direction,
-    from: TcpStream,
-    to: TcpStream,
-}
+pub(super) type Sockets = [TcpStream; 2];
 
 /// The state that all streams share.
 pub(super) struct Load {
@@ -70,7 +64,7 @@ pub(super) fn open(hub: &Hub, number: usize) -> anyhow::Result<[Sockets; 2]> {
     let address = SocketAddr::new(hub.address_for(spoke), 0);
     let listener = hub.hub.namespace.run(|| TcpListener::bind(address))?;
     let listener = listener.context("listen at the hub")?;
-    let to = listener.local_addr().context("listen at the hub")?;
+    let to = listener.local_addr()?;
     let connect = || TcpStream::connect_timeout(&to, CONNECT_PATIENCE);
     let at_spoke = hub.spokes[number].namespace.run(connect)?;
     let at_spoke = at_spoke.with_context(|| format!("connect spoke {spoke} to the hub"))?;
@@ -79,28 +73,17 @@ pub(super) fn open(hub: &Hub, number: usize) -> anyhow::Result<[Sockets; 2]> {
         socket.set_read_timeout(Some(STREAM_PATIENCE))?;
         socket.set_write_timeout(Some(STREAM_PATIENCE))?;
     }
-    let ends = |direction, from: &TcpStream, to: &TcpStream| -> anyhow::Result<Sockets> {
-        Ok(Sockets {
-            spoke,
-            direction,
-            from: from.try_clone()?,
-            to: to.try_clone()?,
-        })
-    };
-    let up = ends(Direction::Up, &at_spoke, &at_hub)?;
-    Ok([up, ends(Direction::Down, &at_hub, &at_spoke)?])
+    let down = [at_hub.try_clone()?, at_spoke.try_clone()?];
+    Ok([[at_spoke, at_hub], down])
 }
 
 impl Load {
     /// A load of streams of `mbps` Mbit/s each, 0 for no limit, that begins now.
     pub(super) fn new(mbps: f64) -> Self {
-        let interval = match mbps {
-            0.0 => Duration::ZERO,
-            mbps => Duration::from_secs_f64(BLOCK as f64 * 8.0 / (mbps * 1e6)),
-        };
+        let seconds = BLOCK as f64 * 8.0 / (mbps * 1e6);
         Self {
             began: Instant::now(),
-            interval,
+            interval: Duration::try_from_secs_f64(seconds).unwrap_or_default(),
             done: AtomicBool::new(false),
             arrived: Default::default(),
         }
@@ -136,72 +119,55 @@ impl Load {
     }
 
     /// Sends and receives on stream `number` until the load ends.
-    pub(super) fn carry(&self, number: usize, ends: &Sockets) -> Stream {
-        let Sockets {
-            spoke,
-            direction,
-            from,
-            to,
-        } = ends;
+    pub(super) fn carry(&self, number: usize, [from, to]: &Sockets) -> Stream {
         let seed = (number as u64) << 32;
-        thread::scope(|scope| {
-            let sender = scope.spawn(|| self.send(from, seed));
+        let mut stream = Stream {
+            spoke: SPOKES[number / 2],
+            direction: [Direction::Up, Direction::Down][number % 2],
+            ..Stream::default()
+        };
+        let mut sent = Ok(());
+        let received = thread::scope(|scope| {
+            scope.spawn(|| sent = self.send(from, seed, &mut stream.sent_bytes));
             let received = receive(to, seed, &self.arrived[number]);
             if received.is_err() {
                 // Spares the sender its patience; the connection may be gone already.
                 let _ = to.shutdown(Shutdown::Both);
             }
-            let panicked = |_| (0, Err("the sender panicked".to_owned()));
-            let (sent_bytes, sent) = sender.join().unwrap_or_else(panicked);
-            Stream {
-                spoke: *spoke,
-                direction: *direction,
-                sent_bytes,
-                verified_bytes: self.arrived[number].load(Ordering::Relaxed),
-                error: received.and(sent).err(),
-            }
-        })
+            received
+        });
+        let error = received.and(sent).err();
+        stream.error = error.map(|error| format!("{error:#}"));
+        stream.verified_bytes = self.arrived()[number];
+        stream
     }
 
-    /// The bytes sent, and why it ended early.
-    fn send(&self, mut to: &TcpStream, seed: u64) -> (u64, Result<(), String>) {
+    /// Sends until the load ends, and counts the bytes.
+    fn send(&self, mut to: &TcpStream, seed: u64, bytes: &mut u64) -> anyhow::Result<()> {
         let mut next = Instant::now();
-        let mut bytes = 0;
         while !self.has_ended() {
             let now = Instant::now();
             thread::sleep(next.saturating_duration_since(now));
             next = (next + self.interval).max(now.checked_sub(CATCH_UP).unwrap_or(now));
-            if let Err(error) = to.write_all(&block(seed, bytes)) {
-                return (bytes, Err(format!("sending: {error}")));
-            }
-            bytes += BLOCK as u64;
+            to.write_all(&block(seed, *bytes)).context("send")?;
+            *bytes += BLOCK as u64;
         }
-        let hung_up = to.shutdown(Shutdown::Write);
-        (
-            bytes,
-            hung_up.map_err(|error| format!("hanging up: {error}")),
-        )
+        to.shutdown(Shutdown::Write).context("hang up")
     }
 }
 
-/// Receives until the sender hangs up, and counts; the error says why it ended early.
-fn receive(mut from: &TcpStream, seed: u64, verified_bytes: &AtomicU64) -> Result<(), String> {
-    let mut buffer = vec![0; BLOCK];
-    for number in 0.. {
-        match from.read_exact(&mut buffer) {
-            Ok(()) => {}
-            // Bytes of a part of a block are not counted, so they show as missing.
-            Err(error) if error.kind() == ErrorKind::UnexpectedEof => break,
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                return Err(format!("nothing arrived for {STREAM_PATIENCE:?}"));
-            }
-            Err(error) => return Err(format!("receiving: {error}")),
+/// Receives until the sender hangs up, and counts. Bytes of a part of a block are not counted, so they are missing.
+fn receive(mut from: &TcpStream, seed: u64, verified_bytes: &AtomicU64) -> anyhow::Result<()> {
+    let mut received = vec![0; BLOCK];
+    for at in (0..).step_by(BLOCK) {
+        match from.read_exact(&mut received) {
+            Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => break,
+            outcome => outcome.context("receive")?,
         }
-        let at = number * BLOCK as u64;
-        let mut pairs = buffer.iter().zip(block(seed, at));
-        if let Some(differs) = pairs.position(|(a, b)| *a != b) {
-            return Err(format!("byte {} differs", at + differs as u64));
-        }
+        let sent = block(seed, at);
+        let differs = received.iter().zip(&sent).position(|(a, b)| a != b);
+        let byte = at + differs.unwrap_or_default() as u64;
+        ensure!(differs.is_none(), "byte {byte} differs");
         verified_bytes.fetch_add(BLOCK as u64, Ordering::Relaxed);
     }
     Ok(())
@@ -215,16 +181,6 @@ fn block(seed: u64, at: u64) -> Vec<u8> {
     // An odd factor permutes the words (Fibonacci hashing).
     let scrambled = words.map(|word| (seed ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     scrambled.flat_map(u64::to_le_bytes).collect()
-}
-
-impl fmt::Display for Stream {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let direction = match self.direction {
-            Direction::Up => "up",
-            Direction::Down => "down",
-        };
-        write!(f, "spoke {} {direction}", self.spoke)
-    }
 }
 
 #[cfg(test)]
@@ -241,6 +197,7 @@ mod tests {
             scope.spawn(move || sender.write_all(bytes).unwrap());
             receive(&receiver, 1, &verified)
         });
+        let outcome = outcome.map_err(|error| error.to_string());
         (verified.into_inner(), outcome)
     }
 

@@ -2,7 +2,7 @@
 
 use std::env;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use convoy_lab::wireguard::Implementation;
 use convoy_tun::TX_QUEUE_LEN;
@@ -114,24 +114,21 @@ impl Contender {
 
     /// With its version: of a Go program that of its module, since forks print another's.
     pub(crate) fn with_version(mut self) -> Self {
-        let output = |command: &mut Command| {
-            let output = command.stdin(Stdio::null()).output().ok()?;
+        // OpenVPN prints its version and fails.
+        let printed = |command: &mut Command| {
+            let output = command.output().ok()?;
             Some(String::from_utf8_lossy(&output.stdout).into_owned())
         };
-        let modules = output(
-            Command::new("go")
-                .args(["version", "-m"])
-                .arg(&self.program),
-        );
-        let module = modules.and_then(|printed| {
-            let line = printed
-                .lines()
-                .find_map(|line| line.trim().strip_prefix("mod\t"));
+        let mut go = Command::new("go");
+        let modules = printed(go.args(["version", "-m"]).arg(&self.program));
+        let module = modules.and_then(|modules| {
+            let mut lines = modules.lines();
+            let line = lines.find_map(|line| line.trim().strip_prefix("mod\t"));
             let words: Vec<_> = line?.split('\t').take(2).collect();
             Some(words.join(" "))
         });
-        let printed = || output(Command::new(&self.program).arg("--version"));
-        let first = || printed()?.lines().next().map(str::to_owned);
+        let versions = || printed(Command::new(&self.program).arg("--version"));
+        let first = || versions()?.lines().next().map(str::to_owned);
         self.version = module.or_else(first);
         self
     }

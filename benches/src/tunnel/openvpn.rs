@@ -11,13 +11,14 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, bail};
 use convoy_lab::measure::{Bed, Ends};
 use convoy_lab::wireguard::Underlay;
 use convoy_lab::{Namespace, Pid};
 use tempfile::TempDir;
 
 use super::Contender;
+use crate::programs;
 
 const INTERFACE: &str = "vpn0";
 const PORT: &str = "1194";
@@ -82,13 +83,7 @@ fn files(directory: &Path, name: &str) -> [PathBuf; 2] {
 }
 
 fn openssl(command: &mut Command) -> anyhow::Result<String> {
-    let output = command
-        .stdin(Stdio::null())
-        .output()
-        .context("start openssl (fix: apt-get install openssl)")?;
-    let error = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "openssl: {}", last_lines(&error));
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    programs::output(command).context("(fix: apt-get install openssl)")
 }
 
 /// Both daemons; killed when dropped.

@@ -1,0 +1,31 @@
+//! Other programs, run to their end.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context as _, ensure};
+
+/// The standard output of a program.
+///
+/// # Errors
+/// When it cannot be started or fails; with its standard error, unless that is inherited.
+pub(crate) fn output(command: &mut Command) -> anyhow::Result<String> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let output = command.output().with_context(|| format!("start {name}"))?;
+    let (status, reason) = (output.status, String::from_utf8_lossy(&output.stderr));
+    let reason = reason.trim();
+    ensure!(status.success(), "{name} ended with {status}: {reason}");
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// The first line of a program's output.
+pub(crate) fn first_line(command: &mut Command) -> anyhow::Result<String> {
+    Ok(output(command)?.lines().next().unwrap_or_default().into())
+}
+
+/// Fails, with a way out, where a program has not been built.
+pub(crate) fn ensure_built(program: &Path) -> anyhow::Result<()> {
+    let path = program.display();
+    ensure!(program.is_file(), "{path} is not there (fix: make build)");
+    Ok(())
+}
