@@ -1,11 +1,11 @@
-//! `make bench-compare`: two builds of Convoy side by side: stage by stage, by instructions, and as whole tunnels.
+//! `make bench-compare`: compares two builds of Convoy by stage times, instruction counts and whole tunnels.
 //!
-//! 1. [`tree`]: both commits are built, the other one in a worktree of its own below `target/compare`.
-//! 2. [`stages`]: every stage bench in interleaved rounds, the base twice, for the noise.
-//! 3. [`instructions`]: how many instructions a stage takes, which noise does not touch.
-//! 4. [`tunnel`]: the rows of [`crate::tunnel`], with each tree's daemon; or with two programs.
+//! 1. [`tree`]: builds both commits, the other one in a worktree of its own below `target/compare`.
+//! 2. [`stages`]: runs every stage bench in interleaved rounds, the base twice to measure the noise.
+//! 3. [`instructions`]: counts the instructions of each stage, which noise does not affect.
+//! 4. [`tunnel`]: measures the rows of [`crate::tunnel`] with the daemon of each tree, or with two programs.
 //!
-//! Without a base: each stage of this tree, and how sure that is.
+//! Without a base, it measures the stages of this tree and their noise.
 
 mod change;
 mod instructions;
@@ -26,7 +26,7 @@ use crate::tunnel::Contender;
 use change::Row;
 use tree::Tree;
 
-/// The result files: of a comparison, and of this tree alone.
+/// The result files of a comparison and of this tree alone.
 pub(crate) const FILE: &str = "compare.json";
 pub(crate) const STAGES_FILE: &str = "stages.json";
 /// The names of the two sides, and of the base measured a second time.
@@ -35,7 +35,7 @@ const SIDES: [&str; 3] = ["base", "head", "base again"];
 /// Compares this tree with another commit, or two programs with each other
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The commit to compare with; without, only the stages of this tree are measured
+    /// The commit to compare with; without one, only the stages of this tree are measured
     #[arg(long, value_name = "REF")]
     base: Option<String>,
     /// Compare this program
@@ -44,10 +44,10 @@ pub(crate) struct Args {
     /// with this one, as tunnels
     #[arg(long, value_name = "PROGRAM", requires = "a")]
     b: Option<PathBuf>,
-    /// Measure the first program a second time, for the noise
+    /// Measure the first program a second time to show the noise
     #[arg(long, requires = "a")]
     noise: bool,
-    /// Only stages whose name matches
+    /// Only stages whose names match
     #[arg(long, value_name = "REGEX")]
     filter: Option<String>,
     /// Only these rows of the tunnel
@@ -59,20 +59,20 @@ pub(crate) struct Args {
     /// Seconds of a TCP run
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=600))]
     secs: u64,
-    /// Most seconds of a stage in a round, without its preparation
+    /// At most this many seconds per stage and round, without preparation
     #[arg(long, default_value_t = 0.1)]
     stage_secs: f64,
-    /// Two rounds, a hundredth of a second a stage: shows that everything works
+    /// Two rounds and 10 ms per stage: only checks that everything works
     #[arg(long, conflicts_with_all = ["rounds", "secs", "stage_secs"])]
     quick: bool,
-    /// Do not count instructions (by valgrind, where it is installed)
+    /// Do not count instructions (needs valgrind)
     #[arg(long)]
     no_count: bool,
-    /// Do not measure the tunnel (as root only)
+    /// Do not measure the tunnel (needs root)
     #[arg(long)]
     no_tunnel: bool,
-    /// Where every value is written to [default: benches/results/stages.json, compare.json with a base;
-    /// nowhere of programs, with --quick, --filter or --only]
+    /// File for all values [default: benches/results/stages.json, or compare.json with a base; none for
+    /// programs, or with --quick, --filter or --only]
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }
@@ -90,7 +90,7 @@ pub(crate) struct Record {
     tunnel: Option<comparison::Record>,
 }
 
-/// Measures and prints.
+/// Runs the comparison and prints the result.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if let (Some(a), Some(b)) = (&args.a, &args.b) {
         return programs(args, a, b);

@@ -1,4 +1,4 @@
-//! Contenders side by side: the record of a run, and its conclusions row by row.
+//! Contenders side by side: the record of a run and its conclusions for each row.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,19 +10,19 @@ use crate::origin::Origin;
 use crate::tunnel::rows::Aim;
 use crate::tunnel::{Contender, Outcome, Row};
 
-/// The share of intervals that hold the true median.
+/// The confidence level: the share of intervals that hold the true median.
 const CONFIDENCE: f64 = 0.95;
 
-/// A whole run, as it is written.
+/// A whole run, as written to the result file.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Record {
     pub(crate) origin: Origin,
     pub(crate) rounds: u32,
     /// Seconds of a TCP run.
     pub(crate) secs: u64,
-    /// The first is compared with the others.
+    /// The first contender is compared with the others.
     pub(crate) contenders: Vec<Contender>,
-    /// Contenders that could not be measured, with the reason.
+    /// Contenders that could not be measured, and the reasons.
     pub(crate) absent: BTreeMap<String, String>,
     /// The rows, by name.
     pub(crate) rows: Vec<String>,
@@ -33,31 +33,31 @@ pub(crate) struct Record {
 /// One contender in one round.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Turn {
-    /// From 0.
+    /// Starts at 0.
     pub(crate) round: u32,
     pub(crate) contender: String,
     #[serde(flatten)]
     pub(crate) outcome: Outcome,
 }
 
-/// A figure by round, or the ratio of two contenders' figures within each round.
+/// A figure in each round, or the ratio of two contenders' figures within each round.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Ratio {
     pub(crate) sample: Sample,
-    /// Where the median lies with a confidence of 95 %; none of fewer than six rounds.
+    /// The 95 % confidence interval of the median; `None` for fewer than six rounds.
     pub(crate) interval: Option<[f64; 2]>,
 }
 
-/// Whether an aim is reached.
+/// Whether Convoy meets a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// In the whole interval.
+    /// The whole interval meets the target.
     Holds,
-    /// At the median; the interval reaches beyond the limit, or there is none.
+    /// The median meets the target, but the interval does not, or there is none.
     HoldsAtTheMedian,
-    /// Not at the median.
+    /// The median misses the target.
     Fails,
-    /// Nothing to compare, or nothing asked.
+    /// There is nothing to compare, or no target.
     Unknown,
 }
 
@@ -80,7 +80,7 @@ impl Record {
         }
     }
 
-    /// The rows that the program still knows.
+    /// The rows of the record that this version still defines.
     pub(crate) fn rows(&self) -> Vec<&'static Row> {
         self.rows
             .iter()
@@ -88,7 +88,7 @@ impl Record {
             .collect()
     }
 
-    /// A contender's figures in a row, by round; none where a test failed.
+    /// A contender's figures in a row, by round; `None` where a test failed.
     pub(crate) fn values(&self, contender: &str, row: &Row) -> Vec<Option<f64>> {
         let value = |round| {
             let mut turns = self.turns.iter();
@@ -114,7 +114,7 @@ impl Record {
         })
     }
 
-    /// The one of `among` with the best median.
+    /// Of the contenders in `among`, the one with the best median.
     pub(crate) fn best<'a>(&self, among: &[&'a str], row: &Row) -> Option<&'a str> {
         let sign = if row.aim.more_is_better() { 1.0 } else { -1.0 };
         let medians = among
@@ -124,7 +124,7 @@ impl Record {
         best.map(|(_, name)| name)
     }
 
-    /// `one`'s figure divided by `other`'s in the same round.
+    /// Ratio of `one`'s figure to `other`'s within each round.
     pub(crate) fn ratio(&self, one: &str, other: &str, row: &Row) -> Option<Ratio> {
         let pairs = self
             .values(one, row)
@@ -134,7 +134,7 @@ impl Record {
         Ratio::of(ratios.filter(|ratio| ratio.is_finite()).collect())
     }
 
-    /// Whether `one` reaches the row's aim against `best`.
+    /// Whether `one` meets the row's target against `best`.
     pub(crate) fn verdict(&self, one: &str, best: Option<&str>, row: &Row) -> Verdict {
         let judged = |ratio: Option<Ratio>, holds: &dyn Fn(f64) -> bool| match ratio {
             Some(ratio) => ratio.judge(holds),
@@ -152,7 +152,7 @@ impl Record {
         }
     }
 
-    /// A line for each test that failed.
+    /// One line for each failed test.
     pub(crate) fn failures(&self) -> Vec<String> {
         let of_turn = |turn: &'_ Turn| {
             let (who, round) = (turn.contender.clone(), turn.round + 1);
@@ -164,8 +164,8 @@ impl Record {
 }
 
 impl Ratio {
-    /// The interval lies between two order statistics (the sign test turned round): it supposes nothing about the
-    /// distribution, and no chance is drawn. Of 9 values that is the second to the eighth (96.1 %).
+    /// The interval lies between two order statistics (an inverted sign test). It assumes nothing about the
+    /// distribution and needs no random numbers. Of 9 values they are the second and the eighth (96.1 %).
     fn of(values: Vec<f64>) -> Option<Self> {
         let mut sorted = values.clone();
         sorted.sort_unstable_by(f64::total_cmp);
@@ -176,7 +176,7 @@ impl Ratio {
         })
     }
 
-    /// `0.97 (0.95–1.01)`: the median, and the interval or else the lowest and the highest.
+    /// `0.97 (0.95–1.01)`: the median and the interval, or if there is none, the lowest and highest value.
     pub(crate) fn text(&self) -> String {
         let Self { sample, interval } = self;
         let [low, high] = interval.unwrap_or([sample.min, sample.max]);
@@ -195,10 +195,10 @@ impl Ratio {
     }
 }
 
-/// How many of `count` values may be left out at each end of an interval.
+/// How many of `count` values to leave out at each end of an interval.
 ///
-/// Each value lies below the true median with probability ½, so the number of those that do is binomial; leaving `k`
-/// values out at each end misses the median with twice the probability of at most `k`.
+/// Each value lies below the true median with probability ½, so the number of values below it is binomial.
+/// Leaving out `k` values at each end misses the median with twice the probability of at most `k`.
 fn left_out(count: usize) -> Option<usize> {
     let tolerated = (1.0 - CONFIDENCE) / 2.0;
     let mut exactly = 0.5_f64.powi(i32::try_from(count).ok()?);
@@ -280,7 +280,7 @@ pub(crate) mod tests {
             ("tcp-up", &[1.2; 9], Fails),
             ("tcp-up-cpu", &[0.7; 9], Holds),
             ("tcp-8-up", &[9.0; 9], Unknown),
-            // Memory is judged by itself, and few rounds are never sure.
+            // Memory has an absolute target; few rounds never make it certain.
             ("memory", &[23.0], HoldsAtTheMedian),
             ("memory", &[25.0], Fails),
         ];

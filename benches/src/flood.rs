@@ -1,4 +1,4 @@
-//! `make flood`: the cost of a flood of datagrams to the traffic of a tunnel.
+//! `make flood`: measures how much a flood of datagrams slows a tunnel's traffic.
 //!
 //! ```text
 //!   attacker                                   right                          left
@@ -7,14 +7,14 @@
 //!                                              TCP receiver                    TCP sender
 //! ```
 //!
-//! For each kind of flood, interleaved pairs of runs: TCP through the tunnel while the generator aims at a closed
-//! port of the right host, and while it aims at the daemon's port. The first shows the cost to the kernel and
-//! of the generator; the ratio of the two is the daemon's.
+//! For each kind of flood it runs interleaved pairs: TCP through the tunnel while the generator aims at a closed port
+//! of the right host, then while it aims at the daemon's port. The first run shows the cost of the kernel and the
+//! generator; the ratio of the two is the daemon's cost.
 //!
-//! Then floods of initiations from the peer's own address, forged: each handshake that it begins meanwhile must
-//! succeed within seconds.
+//! Then it floods the daemon with initiations whose source is the peer's own address. Each handshake that the peer
+//! starts meanwhile must succeed within seconds.
 //!
-//! Fails if a kind fails; the message names it.
+//! It fails if a kind of flood fails, and names it.
 
 mod lockout;
 mod row;
@@ -41,22 +41,22 @@ use scene::{Captured, Scene};
 /// Floods a daemon's port while TCP goes through its tunnel, and compares with a closed port
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The daemon
+    /// The daemon to attack
     #[arg(long, value_name = "PROGRAM", default_value = "target/release/convoy")]
     program: PathBuf,
-    /// The kinds of flood, instead of all
+    /// Only these kinds of flood
     #[arg(long, value_delimiter = ',')]
     kinds: Vec<Kind>,
-    /// Forge the peer's own address also if kinds are named
+    /// Also forge the peer's own address if --kinds is given
     #[arg(long)]
     lockout: bool,
-    /// Pairs of runs a kind
+    /// Pairs of runs per kind
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// Seconds of a run
+    /// Seconds per run
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=600))]
     secs: u64,
-    /// Datagrams a second
+    /// Datagrams per second
     #[arg(long, default_value_t = 100_000)]
     rate: u32,
     /// Also write the results to this file
@@ -69,30 +69,30 @@ pub(crate) struct Args {
 enum Kind {
     /// Random bytes of random lengths
     Noise,
-    /// Handshake initiations by type and length, with wrong MACs
+    /// Messages with the type and length of initiations, but wrong MACs
     WrongMac,
-    /// Initiations that the peer has sent before
+    /// Initiations that the peer sent earlier
     ReplayedHandshakes,
-    /// The same with a wrong answer to a cookie
+    /// The same with a wrong MAC2 in answer to a cookie
     WrongCookies,
-    /// Data that the peer has sent before, in the running session
+    /// Data that the peer sent earlier in the running session
     ReplayedData,
-    /// Data for the running session with counters to come: every one is decrypted in vain
+    /// Data for the running session with future counters: each is decrypted in vain
     ForgedData,
-    /// Trains of 64 KiB in segments of 1,472 bytes, the last one shorter
+    /// Trains of 64 KiB in segments of 1,472 bytes with a shorter last one
     Trains,
-    /// Trains of 64 segments of 100 bytes, the last one shorter
+    /// Trains of 64 segments of 100 bytes with a shorter last one
     ShortTrains,
 }
 
-/// The port that a flood is aimed at.
+/// The target port of a flood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Aim {
     ClosedPort,
     Daemon,
 }
 
-/// Measures, prints and judges.
+/// Runs all floods, prints the results and judges them.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     programs::ensure_built(&args.program)?;
     let kinds = match &args.kinds[..] {
@@ -129,7 +129,7 @@ fn measure(scene: &mut Scene, kind: Kind, args: &Args) -> anyhow::Result<Row> {
     let (mut runs, mut resident_kib) = ([Vec::new(), Vec::new()], Vec::new());
     for round in 0..args.rounds {
         scene.stand.check()?;
-        // Taken in every round, since sessions are renewed.
+        // Captured in every round, since sessions are renewed.
         scene.capture_data()?;
         let datagrams = kind.datagrams(&scene.captured);
         for aim in rotated([Aim::ClosedPort, Aim::Daemon], round) {
@@ -177,7 +177,7 @@ fn one(scene: &mut Scene, datagrams: &Datagrams, aim: Aim, args: &Args) -> anyho
     })
 }
 
-/// Does `work` while `generator` sends `rate` datagrams a second.
+/// Does `work` while `generator` sends `rate` datagrams per second.
 fn beside<T>(
     generator: &mut Generator,
     datagrams: &Datagrams,
@@ -202,7 +202,7 @@ impl Kind {
         value.map_or_else(String::new, |value| value.get_name().to_owned())
     }
 
-    /// Whether the daemon must ask for cookies: the first MAC is right.
+    /// Whether the daemon must ask for cookies: MAC1 is right.
     fn brings_cookies(self) -> bool {
         matches!(self, Self::ReplayedHandshakes | Self::WrongCookies)
     }

@@ -1,7 +1,7 @@
-//! `make growth`: how the cost of a tunnel grows with the size of packets, with flows, peers and the MTU.
+//! `make growth`: measures how a tunnel's cost grows with packet size, flows, peers and MTU.
 //!
-//! The speed test measures every point, as a process. One process measures all tests in the same tunnel, one after
-//! the other; a round runs every process once.
+//! Each process of the speed test measures several tests, one after another, in the same tunnel. A round runs every
+//! process once.
 
 mod record;
 
@@ -19,20 +19,20 @@ use record::{MTU, Series};
 /// The result file.
 pub(crate) const FILE: &str = "growth.json";
 
-/// Measures how the cost of a tunnel grows, and writes every value and four plots
+/// Measures how a tunnel's cost grows, and writes all values and four plots
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The program that is measured
+    /// The program to measure
     #[arg(long, value_name = "PROGRAM", default_value = "target/release/convoy")]
     convoy: PathBuf,
     /// Rounds, each with every point
     #[arg(long, value_name = "N", default_value_t = 3)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
-    /// A few points, one round: shows that everything works
+    /// A few points in one round: only checks that everything works
     #[arg(long, conflicts_with = "rounds")]
     quick: bool,
-    /// Where `growth.json` and the plots are put [default: benches/results; nowhere with --quick]
+    /// Directory for `growth.json` and the plots [default: benches/results; none with --quick]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 }
@@ -40,8 +40,8 @@ pub(crate) struct Args {
 /// The MTU and the peers of a tunnel, and the tests of the process that measures it.
 type Call = (u32, u32, &'static str);
 
-/// Everything, in about eight minutes with three rounds. The largest size is the one that an MTU of 1,420 takes
-/// whole; 1,280 is the MTU of every IPv6 link, 8,920 that of Ethernet with frames of 9,000 bytes.
+/// All points; three rounds take about eight minutes. The largest size is the largest that an MTU of 1,420 carries
+/// unfragmented. 1,280 is the minimum MTU of IPv6, 8,920 fits Ethernet with frames of 9,000 bytes.
 const FULL: [Call; 6] = [
     (
         MTU,
@@ -55,14 +55,14 @@ const FULL: [Call; 6] = [
     (8_920, 1, "tcp-1,udp-4096,udp-8192"),
 ];
 
-/// A place or two on every axis.
+/// One or two points on each axis.
 const QUICK: [Call; 3] = [
     (MTU, 1, "tcp-1,tcp-4,udp-1200"),
     (MTU, 100, "tcp-1"),
     (8_920, 1, "tcp-1"),
 ];
 
-/// Measures, prints and writes.
+/// Measures, prints and writes the results.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let version = first_line(Command::new(&args.convoy).arg("--version"))?;
     let origin = Origin::of_this_run(vec![version]);
@@ -76,7 +76,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         for number in rotated(0..calls.len(), round) {
             let (mtu, peers, tests) = calls[number];
             let options = format!("--mtu {mtu} --peers {peers} --secs {secs} --tests {tests}");
-            // A failure ends it all: a record with holes would compare points measured under other conditions.
+            // Any failure ends the run: later points would not have been measured under the same conditions.
             runs[number].push(Speedtest::run(&args.convoy, &options)?);
             progress.step(&options);
         }

@@ -1,10 +1,10 @@
-//! `convoy-bench`: everything that is measured at length, and the page that shows it.
+//! `convoy-bench`: runs all long measurements and writes the page with their results.
 //!
-//! 1. [`tunnel`]: the rows that programs are compared in, and the tests behind them.
-//! 2. [`comparison`]: figures side by side, and how sure they are; [`rounds`]: their order.
-//! 3. A subcommand each: [`peers`], [`commits`], …
-//! 4. [`results`]: a result as it is printed, kept and shown on the page; [`origin`]: the run that it belongs to;
-//!    [`table`], [`plot`]: its tables and pictures.
+//! 1. [`tunnel`]: the rows in which programs are compared, and their tests.
+//! 2. [`comparison`]: figures side by side with their confidence; [`rounds`]: the order of measurements.
+//! 3. One subcommand each: [`peers`], [`commits`], …
+//! 4. [`results`]: prints and keeps a result, and shows it on the page; [`origin`]: the run it came from;
+//!    [`table`], [`plot`]: its tables and plots.
 
 mod commits;
 mod comparison;
@@ -29,10 +29,10 @@ use std::process::{self, ExitCode};
 use clap::{Parser, Subcommand};
 use convoy_lab::Namespace;
 
-/// The hidden argument that makes this program a traffic agent.
+/// The hidden argument that turns this program into a traffic agent.
 const AGENT: &str = "traffic-agent";
 
-/// Measures Convoy: against other programs and commits, at length, and under attack.
+/// Measures Convoy: against other programs and commits, over long runs, and under attack.
 #[derive(Debug, Parser)]
 #[command(name = "convoy-bench")]
 struct Args {
@@ -54,7 +54,7 @@ enum Command {
     TrafficAgent,
 }
 
-/// Inside `namespace`, this program as a traffic agent.
+/// This program as a traffic agent inside `namespace`.
 fn agent(namespace: &Namespace) -> process::Command {
     let mut command = namespace.command("/proc/self/exe");
     command.arg(AGENT);

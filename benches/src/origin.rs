@@ -1,4 +1,4 @@
-//! The machine, the versions and the command line that a result belongs to.
+//! The machine, versions and command line behind a result.
 
 use std::{env, path::Path, process::Command};
 
@@ -13,24 +13,24 @@ use crate::results;
 pub(crate) struct Origin {
     /// The machine.
     pub(crate) host: Host,
-    /// Of the source tree; `-dirty` where it had changes.
+    /// Of the source tree; ends in `-dirty` if it had uncommitted changes.
     pub(crate) commit: String,
     /// UTC.
     pub(crate) started: String,
-    /// The same in seconds since 1970-01-01.
+    /// The start as seconds since 1970-01-01.
     pub(crate) began_unix_s: u64,
     pub(crate) command: Vec<String>,
-    /// Of the programs that took part, as they print them.
+    /// Versions of the programs that took part, as they print them.
     pub(crate) versions: Vec<String>,
 }
 
 impl Origin {
-    /// That of a run of this program which begins now.
+    /// Origin of a run of this program that starts now.
     pub(crate) fn of_this_run(versions: Vec<String>) -> Self {
         Self::of_command(env::args().collect(), versions)
     }
 
-    /// That of a run of `command` which begins now.
+    /// Origin of a run of `command` that starts now.
     pub(crate) fn of_command(command: Vec<String>, versions: Vec<String>) -> Self {
         let now = jiff::Timestamp::now();
         Self {
@@ -43,12 +43,12 @@ impl Origin {
         }
     }
 
-    /// Where and when, in a line for plots.
+    /// Machine, commit and time in one line, for plots.
     pub(crate) fn line(&self) -> String {
         format!("{} · {} · {}", self.host, self.commit, self.started)
     }
 
-    /// The same for the page, with versions and the call.
+    /// The same for the page, with versions and the command line.
     pub(crate) fn paragraph(&self) -> String {
         let (host, commit, started) = (&self.host, &self.commit, &self.started);
         let versions = self.versions.iter().map(|version| format!(", {version}"));
@@ -57,10 +57,10 @@ impl Origin {
     }
 }
 
-/// The commit of a source tree; `-dirty` where it has changes beside those of results.
+/// The commit of a source tree, with `-dirty` if anything but the results has changed.
 ///
 /// # Errors
-/// Outside of a repository, or without git.
+/// Outside a repository, or without git.
 pub(crate) fn commit_of(tree: &Path) -> anyhow::Result<String> {
     let git = |arguments: &[&str]| {
         let mut git = Command::new("git");

@@ -1,4 +1,4 @@
-//! `make packet-rate`: how many datagrams a second one machine can send.
+//! `make packet-rate`: measures how many datagrams per second one machine can send.
 //!
 //! ```text
 //!   loopback                          veth
@@ -8,8 +8,8 @@
 //!   └─────────────┘
 //! ```
 //!
-//! A thread sends as fast as it can: one datagram per call (`send_to`), 64 (`sendmmsg`), or as many as fit in one call
-//! that the kernel cuts (`UDP_SEGMENT`).
+//! One thread sends as fast as it can: one datagram per call (`send_to`), 64 per call (`sendmmsg`), or one buffer per
+//! call that the kernel cuts into as many segments as fit (`UDP_SEGMENT`).
 
 mod send;
 
@@ -30,10 +30,10 @@ pub(crate) const FILE: &str = "packet_rate.json";
 /// Sends datagrams as fast as this machine can, and writes rates, bandwidths and plots (root)
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Four sizes, a tenth of a second each: shows that everything works
+    /// Four sizes, 100 ms each: only checks that everything works
     #[arg(long)]
     quick: bool,
-    /// Where the JSON and CSV files and the plots are put [default: benches/results; nowhere with --quick]
+    /// Directory for the JSON and CSV files and the plots [default: benches/results; none with --quick]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 }
@@ -41,9 +41,9 @@ pub(crate) struct Args {
 const SIZES: [usize; 14] = [
     2, 16, 64, 128, 256, 512, 1024, 1472, 2048, 4096, 9000, 16_384, 32_768, 65_507,
 ];
-/// Datagrams in one `sendmmsg`, and segments that every kernel takes in one send.
+/// Datagrams per `sendmmsg`; every kernel also takes this many segments in one send.
 const BATCH: usize = 64;
-/// Most UDP payload of an IPv4 datagram (RFC 768, 791), and of one packet on the veth.
+/// Largest UDP payload of an IPv4 datagram (RFC 768, 791), and of one packet on the veth.
 const MAX_PAYLOAD: usize = 65_507;
 const VETH_PAYLOAD: usize = 1472;
 
@@ -54,7 +54,7 @@ pub(crate) struct Record {
     points: Vec<Point>,
 }
 
-/// One combination of everything that varies, measured once a round.
+/// One combination of all parameters, measured once per round.
 #[derive(Debug, Serialize, Deserialize)]
 struct Point {
     path: Path,
@@ -62,9 +62,9 @@ struct Point {
     sink: Sink,
     /// Bytes of UDP payload.
     size: usize,
-    /// Thousands of datagrams a second that the kernel took.
+    /// Thousands of datagrams per second that the kernel accepted.
     sent_kpps: Vec<f64>,
-    /// Those that arrived, where they are counted.
+    /// Thousands per second that arrived, if the sink counts them.
     received_kpps: Vec<f64>,
 }
 
@@ -76,7 +76,7 @@ enum Path {
     Veth,
 }
 
-/// How the kernel gets datagrams: one per call, [`BATCH`], or one buffer that it cuts.
+/// How datagrams reach the kernel: one per call, [`BATCH`] per call, or one buffer that it cuts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Method {
@@ -95,7 +95,7 @@ enum Sink {
     Closed,
 }
 
-/// A panel of a plot, and the figure that it shows.
+/// A figure that plots show; each has its own panel.
 type Way = (Path, Sink);
 type Quantity = fn(&Point) -> Option<f64>;
 
@@ -107,7 +107,7 @@ const WAYS: [Way; 4] = [
 ];
 const METHODS: [Method; 3] = [Method::SendTo, Method::Sendmmsg, Method::Gso];
 
-/// Measures, prints and writes.
+/// Measures, prints and writes the results.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let (step, rounds, window_ms) = match args.quick {
         true => (4, 1, 100),
@@ -136,7 +136,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     results::keep(&record, named.as_deref(), FILE, !args.quick)
 }
 
-/// Every combination that a kernel takes, with every `step`-th size.
+/// Every combination that the kernel accepts, with every `step`-th size.
 fn points(step: usize) -> Vec<Point> {
     let mut points = Vec::new();
     let lines = WAYS
@@ -157,12 +157,12 @@ fn points(step: usize) -> Vec<Point> {
 }
 
 impl Point {
-    /// None where the method has nothing to put together.
+    /// `None` if the method has nothing to batch.
     fn datagrams_per_call(&self) -> Option<usize> {
         match (self.method, self.path) {
             (Method::SendTo, _) => Some(1),
             (Method::Sendmmsg, _) => Some(BATCH),
-            // The kernel refuses segments that do not fit a packet.
+            // The kernel refuses segments that do not fit one packet.
             (Method::Gso, Path::Veth) if self.size > VETH_PAYLOAD => None,
             (Method::Gso, _) => {
                 let segments = (MAX_PAYLOAD / self.size).min(BATCH);
@@ -175,7 +175,7 @@ impl Point {
         median(&self.sent_kpps)
     }
 
-    /// The same in payload: Gbit/s.
+    /// The rate as payload, in Gbit/s.
     fn gbps(&self) -> Option<f64> {
         Some(self.kpps()? * self.size as f64 * 8.0 / 1e6)
     }
@@ -192,7 +192,7 @@ fn shown(choice: impl Serialize) -> String {
 }
 
 impl Record {
-    /// A line for each point.
+    /// One line per point.
     fn csv(&self) -> String {
         let mut csv = "path,method,sink,size,sent_kpps,received_kpps,gbps\n".to_owned();
         for point in &self.points {
@@ -217,7 +217,7 @@ impl Record {
             .collect()
     }
 
-    /// A panel for each path and sink, with a line for each method.
+    /// One panel for each path and sink, with one line per method.
     fn figure(&self, unit: &str, of: Quantity) -> Figure {
         let panel = |way: Way| {
             let lines = METHODS.into_iter().zip([GREEN, VERMILION, BLUE]);
@@ -225,7 +225,7 @@ impl Record {
                 Line::new(shown(method), colour, self.by_size(way, method, of))
             });
             let y_label = format!("{}, {} ({unit})", shown(way.0), shown(way.1));
-            // The methods reach rates a hundredfold apart.
+            // The methods' rates differ by a factor of a hundred.
             Panel::logarithmic(y_label, lines.collect())
         };
         Figure {

@@ -1,7 +1,7 @@
-//! `make bench-peers`: Convoy and other programs, on one machine, in interleaved rounds.
+//! `make bench-peers`: compares Convoy with other programs on one machine, in interleaved rounds.
 //!
-//! Each round measures every contender once, with daemons of its own, in an order that rotates from one round to
-//! the next; ratios are taken within a round.
+//! Each round measures every contender once, with fresh daemons, in an order that rotates from round to round.
+//! Ratios are taken within a round.
 
 mod tables;
 
@@ -34,29 +34,29 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 6)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000))]
     reps: u32,
-    /// Seconds of a TCP run
+    /// Seconds per TCP run
     #[arg(long, value_name = "N", default_value_t = 2)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=600))]
     secs: u64,
     /// Only these rows
     #[arg(long, value_name = "ROW", value_delimiter = ',')]
     only: Vec<String>,
-    /// Only these contenders, and Convoy; `NAME+q` is NAME with Convoy's txqueuelen on its interface
+    /// Only these contenders and Convoy; `NAME+q` is NAME with Convoy's txqueuelen on its interface
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     contenders: Vec<String>,
-    /// Where every value is written to [default: benches/results/peers.json; nowhere of some rows or
-    /// contenders, or of fewer than six rounds]
+    /// File for all values [default: benches/results/peers.json; none for a part of the rows or contenders,
+    /// or for fewer than six rounds]
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Convoy
+    /// The Convoy program
     #[arg(long, value_name = "PROGRAM", default_value = "target/release/convoy")]
     convoy: PathBuf,
-    /// The directory of the other programs, as `make peers` fills it
+    /// Directory of the other programs, filled by `make peers`
     #[arg(long, value_name = "DIR", default_value = "target/peers/bin")]
     peers: PathBuf,
 }
 
-/// Measures and prints.
+/// Runs the comparison and prints the tables.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let rows = match &args.only[..] {
         [] => rows::ROWS.iter().collect(),
@@ -98,7 +98,7 @@ fn measure(args: &Args, rows: &[&Row]) -> anyhow::Result<Record> {
     Ok(record)
 }
 
-/// All tests of one contender.
+/// Runs all tests of one contender.
 fn turn(stand: &mut Stand, contender: &Contender, rows: &[&Row]) -> Outcome {
     let mut outcome = Outcome::default();
     let measured = stand.start(contender).and_then(|()| {
@@ -111,7 +111,7 @@ fn turn(stand: &mut Stand, contender: &Contender, rows: &[&Row]) -> Outcome {
     outcome
 }
 
-/// Those who are asked for; Convoy is the first.
+/// The requested contenders, Convoy first.
 fn chosen(args: &Args) -> anyhow::Result<Vec<Contender>> {
     let mut all = contender::all(&args.convoy, &args.peers);
     let names: Vec<_> = all.iter().map(|one| one.name.clone()).collect();
@@ -131,7 +131,7 @@ fn chosen(args: &Args) -> anyhow::Result<Vec<Contender>> {
     Ok(all)
 }
 
-/// Those who can take part here, and why the others cannot.
+/// The contenders that can take part here, and the reasons why the others cannot.
 fn present(asked: Vec<Contender>, stand: &mut Stand) -> (Vec<Contender>, BTreeMap<String, String>) {
     let mut absent = BTreeMap::new();
     let mut contenders = Vec::new();

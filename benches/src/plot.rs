@@ -1,4 +1,4 @@
-//! Figures as SVG, by plotters: panels of lines over one horizontal axis, and groups of bars.
+//! Plots figures as SVG with plotters: panels of lines over one horizontal axis, and groups of bars.
 //!
 //! The viewer chooses the font; a font of our own only measures the text.
 
@@ -9,23 +9,23 @@ use plotters::prelude::*;
 use plotters::style::register_font;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-/// Several panels, one below the other, over the same horizontal axis. Labels of axes have their unit.
+/// Several panels, one below the other, over the same horizontal axis. Axis labels name the unit.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Figure {
     pub(crate) title: String,
-    /// Where and when it was measured.
+    /// Where and when the figure was measured.
     pub(crate) subtitle: String,
     pub(crate) x_label: String,
     pub(crate) x_scale: Scale,
-    /// From top to bottom; panels without points are left out.
+    /// From top to bottom; panels without points are omitted.
     pub(crate) panels: Vec<Panel>,
-    /// Drawn through all panels.
+    /// Spans of events, drawn through all panels.
     pub(crate) marks: Vec<Mark>,
-    /// Names of 0, 1, … on the horizontal axis; the points of each are then drawn as bars.
+    /// Names for the positions 0, 1, … on the horizontal axis; their points are then drawn as bars.
     pub(crate) groups: Vec<String>,
 }
 
-/// One vertical axis and its lines, in the order in which they are drawn.
+/// One vertical axis and its lines, in drawing order.
 #[derive(Clone, Debug)]
 pub(crate) struct Panel {
     y_label: String,
@@ -38,7 +38,7 @@ pub(crate) enum Scale {
     /// From zero.
     #[default]
     Linear,
-    /// By powers of ten; values that are not positive are left out.
+    /// Logarithmic, by powers of ten; values that are not positive are omitted.
     Logarithmic,
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct Line {
     points: Vec<(f64, f64)>,
 }
 
-/// A span of time with an event; those of one kind appear once in the legend.
+/// The time span of an event; events of one kind share a legend entry.
 #[derive(Clone, Debug)]
 pub(crate) struct Mark {
     pub(crate) kind: &'static str,
@@ -65,7 +65,7 @@ pub(crate) const GREEN: RGBColor = RGBColor(0x00, 0x9E, 0x73);
 pub(crate) const PURPLE: RGBColor = RGBColor(0xCC, 0x79, 0xA7);
 pub(crate) const ORANGE: RGBColor = RGBColor(0xE6, 0x9F, 0x00);
 pub(crate) const SKY: RGBColor = RGBColor(0x56, 0xB4, 0xE9);
-/// For lines of less interest.
+/// For lines of minor interest.
 pub(crate) const GREY: RGBColor = RGBColor(0xBB, 0xBB, 0xBB);
 
 const FONT: &str = "sans-serif";
@@ -73,28 +73,28 @@ const WIDTH: u32 = 1_200;
 const HEAD: u32 = 84;
 const FOOT: u32 = 46;
 const PANEL: u32 = 196;
-/// The height of a panel that is the only one.
+/// The height of a single panel.
 const ONLY_PANEL: u32 = 340;
-/// Room for the numbers and the name of a vertical axis.
+/// Room for the numbers and the label of a vertical axis.
 const Y_AXIS: u32 = 78;
-/// About the width of a letter.
+/// Approximate width of a letter.
 const LETTER: i32 = 8;
-/// Lines of at most this many points are drawn with dots.
+/// Lines with at most this many points get dots.
 const FEW: usize = 32;
-/// How much of an axis lies above the highest value.
+/// Headroom above the highest value, as a share of the axis.
 const HEADROOM: f64 = 1.12;
 /// The share of a group's width that its bars take.
 const FILLED: f64 = 0.8;
-/// Most points of a line: more than a screen has columns.
+/// Maximum points per line: more than a screen has columns.
 const MOST_POINTS: usize = 2_000;
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Chart<'a> = ChartContext<'a, SVGBackend<'a>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
 
-/// Draws `figure` as an SVG document in one line.
+/// Draws `figure` as a single-line SVG document.
 ///
 /// # Errors
-/// When no panel has points.
+/// If no panel has points.
 pub(crate) fn svg(figure: &Figure) -> anyhow::Result<String> {
     for (style, font) in [
         (FontStyle::Normal, dejavu::sans::regular()),
@@ -113,7 +113,7 @@ pub(crate) fn svg(figure: &Figure) -> anyhow::Result<String> {
     let (head, mut rest) = whole.split_vertically(HEAD);
     figure.draw_head(&head)?;
     for (number, panel) in (1..).zip(&panels) {
-        // The last one has room for the horizontal axis.
+        // The last panel has room for the horizontal axis.
         let foot = if number == panels.len() { FOOT } else { 0 };
         let (area, under) = rest.split_vertically(height + foot);
         panel.draw(figure, &area, foot)?;
@@ -125,7 +125,7 @@ pub(crate) fn svg(figure: &Figure) -> anyhow::Result<String> {
 }
 
 impl Figure {
-    /// Title, subtitle, and the legend of marks or bars.
+    /// Draws the title, the subtitle and the legend of marks or bars.
     fn draw_head(&self, head: &Area<'_>) -> anyhow::Result<()> {
         let mut x = Y_AXIS as i32 + 8;
         let large = (FONT, 22).into_font().style(FontStyle::Bold);
@@ -147,7 +147,7 @@ impl Figure {
         Ok(())
     }
 
-    /// The text at a place on the horizontal axis.
+    /// The label at a position on the horizontal axis.
     fn at(&self, place: f64) -> String {
         match self.groups.is_empty() {
             true => self.x_scale.text(place),
@@ -191,7 +191,7 @@ impl Panel {
         }
     }
 
-    /// The values that have a place on the axis, as places.
+    /// The positions of the values that the axis can show.
     fn places(&self) -> impl Iterator<Item = f64> {
         let points = self.lines.iter().flat_map(|line| &line.points);
         let places = points.map(|point| self.scale.place(point.1));
@@ -283,7 +283,7 @@ impl Panel {
     }
 }
 
-/// The highest point of each of many equal stretches: every peak stays.
+/// Keeps the highest point of each of many equal intervals, so that every peak stays.
 fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let stretches = points.chunks(points.len().div_ceil(MOST_POINTS).max(1));
     let highest = stretches.filter_map(|stretch| {
@@ -301,7 +301,7 @@ impl Scale {
         }
     }
 
-    /// The number at a place, without the zeros that a fixed number of digits brings.
+    /// Formats the number at a position without trailing zeros.
     fn text(self, place: f64) -> String {
         let value = match self {
             Self::Linear => place,
@@ -310,7 +310,7 @@ impl Scale {
         format!("{}", (value * 1e3).round() / 1e3)
     }
 
-    /// The ends of an axis that holds `places`, and `room` times the highest value.
+    /// The ends of an axis that holds `places`, with `room` above the highest value.
     fn ends(self, places: impl Iterator<Item = f64>, room: f64) -> Range<f64> {
         let (low, high) = places.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), it| {
             (it.min(low), it.max(high))
@@ -321,7 +321,7 @@ impl Scale {
         }
     }
 
-    /// A logarithmic axis has one at each power of ten.
+    /// A logarithmic axis has one tick per power of ten.
     fn ticks(self, ends: &Range<f64>, most: usize) -> usize {
         match self {
             Self::Linear => most,

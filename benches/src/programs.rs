@@ -1,14 +1,14 @@
-//! Other programs, run to their end.
+//! Runs other programs to completion.
 
 use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context as _, ensure};
 
-/// The standard output of a program.
+/// Returns the standard output of a program.
 ///
 /// # Errors
-/// When it cannot be started or fails; with its standard error, unless that is inherited.
+/// If the program cannot be started or fails. Includes its standard error, unless that is inherited.
 pub(crate) fn output(command: &mut Command) -> anyhow::Result<String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command.output().with_context(|| format!("start {name}"))?;
@@ -23,9 +23,9 @@ pub(crate) fn first_line(command: &mut Command) -> anyhow::Result<String> {
     Ok(output(command)?.lines().next().unwrap_or_default().into())
 }
 
-/// Fails, with a way out, where a program has not been built.
+/// Fails, with the fix, if a program has not been built.
 pub(crate) fn ensure_built(program: &Path) -> anyhow::Result<()> {
     let path = program.display();
-    ensure!(program.is_file(), "{path} is not there (fix: make build)");
+    ensure!(program.is_file(), "{path} does not exist (fix: make build)");
     Ok(())
 }

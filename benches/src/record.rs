@@ -1,8 +1,8 @@
-//! Keeps the result of a program that measures, with the commit and the command line that it belongs to:
-//! `make speedtest-results`, `make profile-results`.
+//! Records the result of a measuring program with its commit and command line: `make speedtest-results`,
+//! `make profile-results`.
 //!
-//! The JSON object that the program prints is kept; or, with `--profiles`, the shares of the profiles that it
-//! writes. A program that fails leaves the former result alone.
+//! Keeps the JSON object that the program prints, or with `--profiles` the shares of the profiles that it writes. If
+//! the program fails, the previous result stays.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,29 +15,29 @@ use crate::origin::Origin;
 use crate::programs::{self, first_line};
 use crate::results;
 
-/// Runs a program that measures, and writes its result and its origin into a result file
+/// Runs a program that measures, and records its result and origin in a file
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The result file
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
-    /// Keep the shares of the profiles that the program writes below this directory, and a flame graph beside
-    /// the result file, instead of the program's output
+    /// Instead of the program's output, keep the shares of the profiles that it writes below this directory, and a
+    /// flame graph beside the result file
     #[arg(long, value_name = "DIR")]
     profiles: Option<PathBuf>,
-    /// The program with its arguments
+    /// The program and its arguments
     #[arg(last = true, required = true)]
     command: Vec<String>,
 }
 
-/// The file that a profile writes for programs (`perf/README.md`).
+/// The machine-readable file of a profile (`perf/README.md`).
 const SHARES: &str = "shares.json";
-/// The side whose picture is kept: as Convoy runs where the kernel has everything.
+/// The configuration whose flame graph is kept: how Convoy runs on a kernel with all features.
 const PICTURED: &str = "gso";
-/// The largest picture that is committed.
+/// Size limit of a committed picture.
 const MOST_BYTES: usize = 1_000_000;
 
-/// Runs the program and keeps its result.
+/// Runs the program and records its result.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let tools = [&args.command[0][..]].into_iter();
     let tools = tools.chain(args.profiles.is_some().then_some("perf"));
@@ -51,17 +51,17 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     profiles.map_or(Ok(()), |directory| keep_flame_graph(directory, &args.out))
 }
 
-/// Runs the program; its output, or the shares of the profiles that it has written.
+/// Runs the program; returns its output, or the shares of the profiles that it has written.
 fn measured(command: &[String], profiles: Option<&Path>) -> anyhow::Result<Map<String, Value>> {
     let mut program = Command::new(&command[0]);
     let printed = programs::output(program.args(&command[1..]).stderr(Stdio::inherit()))?;
     match profiles {
         Some(directory) => shares(directory),
-        None => serde_json::from_str(&printed).context("the output is no JSON object"),
+        None => serde_json::from_str(&printed).context("the output is not a JSON object"),
     }
 }
 
-/// The shares of every profile in `directory`, by the name of its own directory.
+/// The shares of every profile in `directory`, by the name of the profile's directory.
 fn shares(directory: &Path) -> anyhow::Result<Map<String, Value>> {
     let entries = fs::read_dir(directory).with_context(|| directory.display().to_string())?;
     let mut shares = Map::new();
@@ -72,7 +72,7 @@ fn shares(directory: &Path) -> anyhow::Result<Map<String, Value>> {
         }
     }
     let directory = directory.display();
-    ensure!(!shares.is_empty(), "there is no profile in {directory}");
+    ensure!(!shares.is_empty(), "no profile in {directory}");
     Ok(shares)
 }
 
@@ -86,7 +86,7 @@ fn keep_flame_graph(directory: &Path, result: &Path) -> anyhow::Result<()> {
         "{from} has {size} bytes, too many to commit"
     );
     let to = result.with_file_name(format!("flamegraph-{PICTURED}.svg"));
-    // Its script and its style keep their line breaks.
+    // Line breaks within its script and style stay.
     results::save_bytes(picture.replace(">\n<", "><").as_bytes(), &to)
 }
 

@@ -1,4 +1,4 @@
-//! Results: printed, written once as JSON with their plots, committed, and read again by the report.
+//! Results: printed, written as JSON with their plots, committed, and read back by the report.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -9,17 +9,17 @@ use serde_json::Value;
 
 use crate::plot::{self, Figure};
 
-/// Where result files are committed, from the root of the source tree.
+/// Directory of the committed result files, relative to the source tree's root.
 pub(crate) const DIRECTORY: &str = "benches/results";
-/// The page that `make report` makes of them.
+/// The page that `make report` writes.
 pub(crate) const PAGE: &str = "benches/RESULTS.md";
 
-/// A result, as it is printed and as the page shows it.
+/// A result as it is printed and shown on the page.
 pub(crate) trait Report: Serialize {
     /// Markdown.
     fn text(&self) -> String;
 
-    /// Pictures, which lie beside the result file.
+    /// Plots, stored beside the result file.
     fn pictures(&self) -> anyhow::Result<Vec<Picture>> {
         Ok(Vec::new())
     }
@@ -42,8 +42,8 @@ impl Picture {
     }
 }
 
-/// Prints a result, and writes it and its pictures to `named`, or to `usual` if it is `whole`; a part or a trial is
-/// kept only where a file is named.
+/// Prints a result. Writes it and its plots to `named`, or if that is absent and the result is `whole`, to `usual`:
+/// a partial or trial run is kept only in a named file.
 pub(crate) fn keep(
     result: &impl Report,
     named: Option<&Path>,
@@ -64,16 +64,16 @@ pub(crate) fn keep(
     Ok(())
 }
 
-/// Where [`keep`] writes to.
+/// The file that [`keep`] writes to.
 pub(crate) fn file(named: Option<&Path>, usual: &str, whole: bool) -> Option<PathBuf> {
     let usual = whole.then(|| Path::new(DIRECTORY).join(usual));
     named.map(Path::to_owned).or(usual)
 }
 
-/// Reads a result file; none where there is none.
+/// Reads a result file; `None` if it does not exist.
 ///
 /// # Errors
-/// Names the file, and the place in it that is wrong.
+/// Names the file and the offending place in it.
 pub(crate) fn load<T: DeserializeOwned>(file: &Path) -> anyhow::Result<Option<T>> {
     let text = match fs::read_to_string(file) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -87,21 +87,21 @@ pub(crate) fn load<T: DeserializeOwned>(file: &Path) -> anyhow::Result<Option<T>
     Ok(Some(value))
 }
 
-/// Writes a result file, one line for each record in a list, and prints its path.
+/// Writes a result file with one line per record of a list, and prints its path.
 pub(crate) fn save(result: &impl Serialize, file: &Path) -> anyhow::Result<()> {
     save_bytes(lines(&serde_json::to_value(result)?).as_bytes(), file)?;
-    eprintln!("every single value: {}", file.display());
+    eprintln!("all values: {}", file.display());
     Ok(())
 }
 
-/// Writes a file, and the directory that it lies in.
+/// Writes a file and creates its directory.
 pub(crate) fn save_bytes(bytes: &[u8], file: &Path) -> anyhow::Result<()> {
     let directory = file.parent().map_or(Ok(()), fs::create_dir_all);
     let written = directory.and_then(|()| fs::write(file, bytes));
     written.with_context(|| file.display().to_string())
 }
 
-/// An object with a line for each entry, and for each element of lists of objects and lists in it.
+/// Formats an object with one line per entry, and one per element of lists that hold objects or lists.
 fn lines(result: &Value) -> String {
     let Value::Object(entries) = result else {
         return format!("{result}\n");

@@ -1,8 +1,8 @@
-//! Interleaved rounds: drift over time, and the effect of the run before, then favour no contender.
+//! Interleaved rounds, so that neither drift nor the effect of the previous run favours a contender.
 
 use std::time::Instant;
 
-/// `all`, beginning with another one in each round: each is at each place about equally often.
+/// Rotates `all` by one place per round, so that each item takes each place about equally often.
 pub(crate) fn rotated<T>(all: impl IntoIterator<Item = T>, round: u32) -> Vec<T> {
     let mut all: Vec<_> = all.into_iter().collect();
     let first = round as usize % all.len().max(1);
@@ -10,7 +10,7 @@ pub(crate) fn rotated<T>(all: impl IntoIterator<Item = T>, round: u32) -> Vec<T>
     all
 }
 
-/// Prints how much is done, and how long the rest takes.
+/// Prints progress and the estimated time left.
 pub(crate) struct Progress {
     begin: Instant,
     done: u32,
@@ -26,7 +26,7 @@ impl Progress {
         }
     }
 
-    /// Prints that one more is done.
+    /// Prints that one more step is done.
     pub(crate) fn step(&mut self, what: &str) {
         self.done += 1;
         let left = self.begin.elapsed() / self.done * self.total.saturating_sub(self.done);

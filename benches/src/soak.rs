@@ -1,4 +1,4 @@
-//! `make soak`: minutes or days of load, with a change every twenty seconds, sampled every second.
+//! `make soak`: minutes or days of load, with an event every twenty seconds and a sample every second.
 //!
 //! ```text
 //!        spoke 2 ═════════╗                         ╔═════════ spoke 4
@@ -10,10 +10,11 @@
 //!        spoke 3 ═════════╝                         ╚═════════ spoke 5
 //! ```
 //!
-//! Each spoke has one TCP connection with the hub inside the tunnel, which carries data both ways and compares every
-//! byte with the one sent; and a probe every 10 ms that the hub echoes. The streams of spokes 2 and 4 use IPv4
-//! inside, those of 3 and 5 IPv6. Every minute the hub's port changes, a spoke's cable is unplugged for two seconds,
-//! and `wg syncconf` removes a peer from the hub and restores it; the protocol renews sessions every two minutes.
+//! Each spoke has one TCP connection with the hub inside the tunnel. It carries data both ways, and the receiver
+//! compares every byte with the one sent. Each spoke also sends a probe every 10 ms, which the hub echoes. The
+//! streams of spokes 2 and 4 use IPv4 inside the tunnel, those of 3 and 5 IPv6. Every minute the hub's port changes,
+//! a spoke's cable is unplugged for two seconds, and `wg syncconf` removes a peer from the hub and restores it. The
+//! protocol renews sessions every two minutes.
 
 mod events;
 mod hub;
@@ -38,24 +39,24 @@ use streams::{Load, STREAMS, Sockets, Stream};
 /// The result file.
 pub(crate) const FILE: &str = "soak.json";
 
-/// Load, rekeys and changes on a hub with four spokes; verdicts, a result file and a plot
+/// Runs load, rekeys and events on a hub with four spokes; writes verdicts, a result file and a plot
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// How long the load lasts, in seconds
+    /// Duration of the load in seconds
     #[arg(long, default_value_t = 600, value_parser = clap::value_parser!(u64).range(20..))]
     secs: u64,
-    /// Mbit/s of each of the eight streams; 0: as fast as TCP goes
+    /// Mbit/s of each of the eight streams; 0: unlimited
     #[arg(long, default_value_t = 100.0)]
     rate: f64,
-    /// The program under test
+    /// The program to test
     #[arg(long, value_name = "PROGRAM", default_value = "target/release/convoy")]
     program: PathBuf,
-    /// Where soak.json and soak.svg are put
+    /// Directory for soak.json and soak.svg
     #[arg(long, default_value = results::DIRECTORY)]
     out: PathBuf,
 }
 
-/// Measures, judges, draws and prints.
+/// Runs the load, judges the result, and writes and prints it.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let mut record = measure(args)?;
     record.verdicts = verdict::judge(&record);

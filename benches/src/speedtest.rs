@@ -1,4 +1,4 @@
-//! The speed test as a process, and the part of its output that is used here.
+//! Runs the speed test as a process and reads the part of its output that is used here.
 
 use std::ops::RangeInclusive;
 use std::path::Path;
@@ -14,9 +14,9 @@ use crate::table::{self, cell, number, percent};
 
 /// The result file.
 pub(crate) const FILE: &str = "speedtest.json";
-/// The test of the claims and of the histograms.
+/// The test that the claims and the histograms use.
 pub(crate) const UPLOAD: &str = "tcp-up";
-/// The daemon counts everything above 64 as 64.
+/// The daemon counts every value above 64 as 64.
 const RANGES: [(&str, RangeInclusive<usize>); 6] = [
     ("1", 1..=1),
     ("2 to 9", 2..=9),
@@ -26,50 +26,50 @@ const RANGES: [(&str, RangeInclusive<usize>); 6] = [
     ("more than 50", 51..=usize::MAX),
 ];
 
-/// The output of `convoy speedtest --json`, as far as it is shown.
+/// The parts of `convoy speedtest --json` that the page shows.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Speedtest {
-    /// In a result file, not as printed.
+    /// Present in a result file, absent from the program's output.
     pub(crate) origin: Option<Origin>,
-    /// A run for each test, in their order.
+    /// One run per test, in their order.
     pub(crate) runs: Vec<Run>,
-    /// The most memory that one of the two daemons had.
+    /// The greater peak memory of the two daemons.
     pub(crate) peak_memory_bytes: Option<u64>,
 }
 
-/// The figures of one test; none where they do not apply.
+/// The figures of one test; `None` if one does not apply.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Run {
     pub(crate) name: String,
-    /// Payload that arrived.
+    /// Payload received.
     pub(crate) gbps: Option<f64>,
     /// UDP: the highest rate with at most 1 % loss.
     pub(crate) kpps: Option<f64>,
     /// UDP: whether the generator, not loss, set the limit.
     pub(crate) generator_limited: Option<bool>,
-    /// CPU seconds of both daemons for a gigabyte of payload.
+    /// CPU seconds of both daemons per gigabyte of payload.
     pub(crate) cpu_s_per_gb: Option<f64>,
-    // Of the daemon that sends.
+    // Of the sending daemon.
     pub(crate) packets_per_read: Option<f64>,
     pub(crate) segments_per_send: Option<f64>,
     pub(crate) histograms: Option<Histograms>,
-    /// Median and 99th percentile of round trips beside the load.
+    /// Median and 99th percentile of round trips during the load.
     pub(crate) ping_loaded_ms: Option<f64>,
     pub(crate) ping_loaded_p99_ms: Option<f64>,
 }
 
-/// How full batches were, of the daemon that sends.
+/// How full the sending daemon's batches were.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Histograms {
-    /// Packets in a TUN read.
+    /// Packets per TUN read.
     pub(crate) packets_per_read: Histogram,
-    /// Packets in a batch that went to the event loop.
+    /// Packets per batch handed to the event loop.
     pub(crate) packets_per_batch: Histogram,
-    /// Datagrams in a UDP send.
+    /// Datagrams per UDP send.
     pub(crate) segments_per_send: Histogram,
 }
 
-/// Entry `v` is how often the value `v` was seen.
+/// Entry `v` counts how often the value `v` was seen.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Histogram(pub(crate) Vec<u64>);
 
@@ -91,7 +91,7 @@ impl Speedtest {
     /// The run of a test.
     pub(crate) fn of(&self, test: &str) -> anyhow::Result<&Run> {
         let run = self.runs.iter().find(|run| run.name == test);
-        run.with_context(|| format!("the speed test has not run {test}"))
+        run.with_context(|| format!("the speed test did not run {test}"))
     }
 }
 
@@ -133,23 +133,18 @@ impl Histograms {
             })
             .collect();
         let medians = kinds.iter().map(|kind| cell(kind.median()));
-        rows.push(
-            ["the median".to_owned()]
-                .into_iter()
-                .chain(medians)
-                .collect(),
-        );
+        rows.push(["median".to_owned()].into_iter().chain(medians).collect());
         let head = "packets | TUN reads, % | batches, % | UDP sends, %";
         let table = table::markdown(head, rows);
         format!(
-            "\nHow full batches are during `tcp-up`: TUN reads of the daemon that sends, the batches that go from \
-             its reader to its event loop, and its UDP sends.\n\n{table}"
+            "\nPackets per batch during `tcp-up`, for the sending daemon: its TUN reads, the batches from its reader \
+             to its event loop, and its UDP sends.\n\n{table}"
         )
     }
 }
 
 impl Histogram {
-    /// The share of reads, batches or sends with a number of packets in `range`; empty ones do not count.
+    /// The share of reads, batches or sends whose number of packets is in `range`; empty ones do not count.
     pub(crate) fn share(&self, range: &RangeInclusive<usize>) -> Option<f64> {
         let within = self.filled().filter(|(value, _)| range.contains(value));
         let within: u64 = within.map(|(_, count)| count).sum();

@@ -1,4 +1,4 @@
-//! Markdown tables that read well as plain text, too.
+//! Markdown tables that are also readable as plain text.
 
 use std::fmt::Display;
 
@@ -25,22 +25,22 @@ pub(crate) fn markdown(head: &str, rows: impl IntoIterator<Item = Vec<String>>) 
     lines.concat()
 }
 
-/// A cell; a dash where nothing was measured.
+/// A cell; a dash if there is no value.
 pub(crate) fn cell(value: Option<impl Display>) -> String {
     value.map_or_else(|| "–".to_owned(), |value| value.to_string())
 }
 
-/// A number for a cell.
+/// A cell with a number.
 pub(crate) fn number(value: Option<f64>, decimals: usize) -> String {
     cell(value.map(|value| format!("{value:.decimals$}")))
 }
 
-/// A share for a cell, in percent.
+/// A cell with a share in percent.
 pub(crate) fn percent(share: Option<f64>) -> String {
     number(share.map(|share| share * 100.0), 1)
 }
 
-/// The median, and in brackets the lowest and the highest.
+/// The median, with the lowest and highest value in brackets.
 pub(crate) fn spread(sample: &Sample, decimals: usize) -> String {
     let Sample {
         median, min, max, ..

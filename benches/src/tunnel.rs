@@ -9,7 +9,7 @@
 //!
 //! Both ends run the same program.
 //!
-//! 1. [`rows`]: one table of all rows; [`contender`]: the programs that take part.
+//! 1. [`rows`]: the table of all rows; [`contender`]: the programs that take part.
 //! 2. [`Stand`]: a contender between two namespaces; it runs the tests of the rows.
 //! 3. [`iperf`], [`udp`]: the generators; [`openvpn`]: VPNs of another protocol.
 //! 4. [`Outcome`]: the figures of one contender in one round.
@@ -34,22 +34,22 @@ pub(crate) use stand::{Found, Stand};
 /// The figures of one contender in one round.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub(crate) struct Outcome {
-    /// By row; absent where a test failed.
+    /// By row; absent if a test failed.
     pub(crate) figures: BTreeMap<String, f64>,
     /// Rows in which the generator, not the tunnel, set the limit.
     pub(crate) generator_limited: Vec<String>,
     /// Why figures are absent.
     pub(crate) failures: Vec<String>,
-    /// The measurements behind the figures, by the first row of each test.
+    /// The raw measurements, by the first row of each test.
     pub(crate) raw: BTreeMap<String, Value>,
 }
 
 impl Outcome {
-    /// Runs `test` on `stand` for those of `rows` that it gives. A test that fails leaves its rows
-    /// empty, and the next one begins with new daemons.
+    /// Runs `test` on `stand` for those of `rows` that it fills. If a test fails, its rows stay empty and the
+    /// next test starts with new daemons.
     ///
     /// # Errors
-    /// When the daemons do not start again.
+    /// If the daemons do not start again.
     pub(crate) fn measure(
         &mut self,
         stand: &mut Stand,
@@ -97,7 +97,7 @@ impl Outcome {
         }
     }
 
-    /// In one line, for whoever watches.
+    /// One line of progress.
     pub(crate) fn summary(&self, rows: &[&Row]) -> String {
         let figures = rows.iter().filter_map(|row| {
             let value = self.figures.get(row.name)?;

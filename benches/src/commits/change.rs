@@ -1,4 +1,4 @@
-//! Changes and noise, and how both are shown.
+//! Changes, noise and the tables that show them.
 
 use convoy_lab::measure::Sample;
 use serde::{Deserialize, Serialize};
@@ -7,31 +7,31 @@ use super::{Record, tunnel};
 use crate::results::Report;
 use crate::table::{self, cell, number, percent, spread};
 
-/// The least noise: no run resolves less, whatever another run says.
+/// The lowest noise that a result claims, however steady its run was.
 const LEAST_NOISE: f64 = 0.01;
-/// A time with more noise is not shown: it could not show a change either.
+/// Times with more noise are not shown: they could not show a change either.
 const MOST_NOISE: f64 = 0.1;
 const LEGEND: &str = "
-Medians over the rounds. Noise is the furthest from 1 that the base's ratio to itself was in any round; times with
-more than 10 % are not shown. A change lies beyond the noise, and points the same way in every round. Instructions are
-those of one repetition: they differ only where the code does.
+Medians over the rounds. Noise is the largest deviation from 1, in any round, of the base's ratio to itself.
+Times with more than 10 % noise are not shown. A change exceeds the noise and has the same sign in every round.
+Instructions are per repetition: they change only if the code does.
 ";
 
 /// One stage.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Row {
     pub(super) name: String,
-    /// Nanoseconds; without a base, those of this tree.
+    /// Nanoseconds of the base, or of this tree if there is no base.
     base: Option<Sample>,
     head: Option<Sample>,
-    /// The furthest from 1 that a ratio of the base to itself was, in any round.
+    /// The largest deviation from 1, over all rounds, of the base's ratio to itself.
     noise: Option<f64>,
-    /// The head divided by the base, within each round.
+    /// Ratio of the head to the base within each round.
     pub(super) compared: Option<Sample>,
     pub(super) instructions: Instructions,
 }
 
-/// Of one repetition, where they were counted.
+/// Instructions per repetition, if they were counted.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Instructions {
     pub(super) base: Option<f64>,
@@ -39,7 +39,7 @@ pub(super) struct Instructions {
 }
 
 impl Row {
-    /// `itself` are two series of the base, `head` one of the head, if there is one; each has a value a round.
+    /// `itself` holds two series of the base, `head` one of the head, if there is one; each has one value per round.
     pub(super) fn new(name: String, itself: [Vec<f64>; 2], head: Vec<f64>) -> Self {
         let noise = Sample::of_ratios(&itself[0], &itself[1]).map(|ratios| {
             let distances = ratios.values.iter().map(|ratio| distance(*ratio));
@@ -59,7 +59,7 @@ impl Row {
         self.noise.is_some_and(|noise| noise <= MOST_NOISE)
     }
 
-    /// `faster`, `slower`, or nothing where no change is sure.
+    /// `faster` or `slower` if the change exceeds the noise, else empty.
     fn change(&self) -> &'static str {
         let Some((ratio, noise)) = self.compared.as_ref().zip(self.noise) else {
             return "";
@@ -91,7 +91,7 @@ impl Row {
     }
 }
 
-/// How far a ratio is from 1, either way the same: of 2 as of ½.
+/// How far a ratio is from 1, in either direction: 2 and ½ give the same.
 fn distance(ratio: f64) -> f64 {
     ratio.max(1.0 / ratio) - 1.0
 }
@@ -104,7 +104,7 @@ fn time(nanoseconds: f64) -> String {
     }
 }
 
-/// Every stage, of one tree or of both, and their tunnels.
+/// The stages of one tree or of both, and their tunnels.
 impl Report for Record {
     fn text(&self) -> String {
         let (origin, rounds) = (self.origin.paragraph(), self.rounds);

@@ -1,7 +1,8 @@
-//! How many instructions a stage takes, by valgrind: the same on every run of the same program, on a busy machine too.
+//! Counts the instructions of a stage with valgrind. The count is the same in every run of a program, even on a busy
+//! machine.
 //!
-//! Callgrind counts between the call of `convoy_stages::measured` and its return, whatever the bench prepares. A
-//! framework that does this itself (gungraun) would need the same stages a second time.
+//! Callgrind counts from the call of `convoy_stages::measured` to its return, so a bench's preparation does not
+//! count. Another framework for this (gungraun) would need a second copy of every stage.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -11,20 +12,20 @@ use anyhow::Context as _;
 use super::change::Row;
 use super::tree::Tree;
 
-/// `convoy_stages::measured`, whatever the compiler puts around its name.
+/// `convoy_stages::measured`, whatever the compiler adds to its name.
 const MEASURED: &str = "*convoy_stages*measured*";
-/// Repetitions that are counted: work of the first time only weighs little.
+/// Counted repetitions: enough that work done only the first time weighs little.
 const REPETITIONS: u32 = 32;
-/// A stage whose preparation takes longer, in seconds, is left out; a fiftieth of it is usual.
+/// Time limit in seconds. A stage whose preparation takes longer is left out; most need a fiftieth of it.
 const PATIENCE: &str = "20";
-/// Benches of several threads: their waiting is left to chance.
+/// Benches with several threads, whose waiting varies at random.
 const BY_CHANCE: [&str; 2] = ["hand_over", "tunnels"];
 
-/// Counts every row's instructions, in both trees.
+/// Counts the instructions of every row in both trees.
 pub(super) fn count(head: &Tree, base: Option<&Tree>, rows: &mut [Row]) -> anyhow::Result<()> {
     let version = Command::new("valgrind").arg("--version").output();
     if version.is_err() {
-        eprintln!("no instructions are counted: no valgrind (fix: apt-get install valgrind)");
+        eprintln!("no instruction counts without valgrind (fix: apt-get install valgrind)");
         return Ok(());
     }
     let total = rows.len();
@@ -41,7 +42,7 @@ pub(super) fn count(head: &Tree, base: Option<&Tree>, rows: &mut [Row]) -> anyho
     Ok(())
 }
 
-/// Of one repetition; `None` where it takes too long.
+/// Instructions per repetition; `None` if the bench takes too long.
 fn of(program: &Path, name: &str) -> anyhow::Result<Option<f64>> {
     let output = Command::new("timeout")
         .args(["--signal=KILL", PATIENCE, "valgrind", "--tool=callgrind"])
@@ -57,7 +58,7 @@ fn of(program: &Path, name: &str) -> anyhow::Result<Option<f64>> {
     Ok(collected(&log).map(|count| count / f64::from(REPETITIONS)))
 }
 
-/// Callgrind's sum: `==12== Collected : 345`.
+/// Parses callgrind's sum: `==12== Collected : 345`.
 fn collected(log: &str) -> Option<f64> {
     let line = log.lines().find(|line| line.contains("Collected :"))?;
     line.rsplit(':').next()?.trim().parse().ok()

@@ -1,6 +1,6 @@
-//! The stage benches of one or two trees, in interleaved rounds.
+//! Runs the stage benches of one or two trees in interleaved rounds.
 //!
-//! divan writes for people only, so its table is parsed:
+//! divan has no machine-readable output, so its table is parsed:
 //!
 //! ```text
 //! stages           fastest       │ slowest       │ median        │ mean          │ samples │ iters
@@ -21,14 +21,14 @@ use super::tree::Tree;
 use crate::programs;
 use crate::rounds::{Progress, rotated};
 
-/// The median of a bench, in nanoseconds, by its name as divan filters by it: `stages::checksum::sum::20`.
+/// The median of a bench in nanoseconds, under the name by which divan filters: `stages::checksum::sum::20`.
 type Timed = (String, f64);
 
 /// The column of the median.
 const MEDIAN: usize = 2;
 const BRANCHES: [char; 2] = ['├', '╰'];
 
-/// Measures the base (or, without one, the head) twice in each round, and the head.
+/// Measures the base (or the head, if there is no base) twice in each round, then the head.
 pub(super) fn measure(head: &Tree, base: Option<&Tree>, args: &Args) -> anyhow::Result<Vec<Row>> {
     let first = base.unwrap_or(head);
     let trees = [Some(first), Some(first), base.map(|_| head)];
@@ -63,7 +63,7 @@ fn run(program: &Path, args: &Args) -> anyhow::Result<Vec<Timed>> {
     parse(&programs::output(&mut stages)?)
 }
 
-/// Reads a whole table; the error has the number of the line that cannot be read.
+/// Parses the whole table; an error names the line that cannot be parsed.
 fn parse(text: &str) -> anyhow::Result<Vec<Timed>> {
     let mut path: Vec<String> = Vec::new();
     let mut timed = Vec::new();
@@ -87,7 +87,7 @@ fn parse(text: &str) -> anyhow::Result<Vec<Timed>> {
     Ok(timed)
 }
 
-/// The depth of a line in the tree, and its text; none for a line of counters.
+/// The depth of a line in the tree, and its text; `None` for a line of counters.
 fn node(line: &str) -> Option<(usize, &str)> {
     if !line.starts_with([' ', '│', '├', '╰']) {
         return (!line.is_empty()).then_some((0, line));
@@ -101,7 +101,7 @@ fn node(line: &str) -> Option<(usize, &str)> {
     ))
 }
 
-/// In nanoseconds.
+/// Converts to nanoseconds.
 fn duration(text: &str) -> Option<f64> {
     let (number, unit) = text.split_once(' ')?;
     let nanoseconds = match unit {

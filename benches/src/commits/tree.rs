@@ -1,4 +1,4 @@
-//! A commit, built: its stage benches and its program.
+//! A built commit: its stage benches and its daemon.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -8,18 +8,18 @@ use anyhow::Context as _;
 use crate::origin::commit_of;
 use crate::programs::{self, first_line};
 
-/// Files of the other commit; all of them may be deleted.
+/// The other commit's files; all of them may be deleted.
 const DIRECTORY: &str = "target/compare";
-/// The bench program of all stages.
+/// The program that holds all stage benches.
 const BENCH: &str = "stages";
 
 /// A built commit.
 #[derive(Debug)]
 pub(super) struct Tree {
     pub(super) commit: String,
-    /// The program of all stage benches.
+    /// The program that holds all stage benches.
     pub(super) stages: PathBuf,
-    /// The daemon; built only where the tunnel is measured.
+    /// The daemon; built only to measure the tunnel.
     pub(super) convoy: PathBuf,
 }
 
@@ -38,18 +38,18 @@ impl Tree {
         let full = first_line(Command::new("git").args(["rev-parse", "--verify", &object]))
             .with_context(|| format!("there is no commit {reference}"))?;
         let mut git = Command::new("git");
-        // Without this file git would check out the repository around it, and lose uncommitted changes.
+        // Without this file git would check out into the surrounding repository and lose uncommitted changes.
         if tree.join(".git").is_file() {
             git.current_dir(&tree);
             git.args(["checkout", "--quiet", "--force", "--detach"]);
         } else {
-            // One that was deleted by hand is still known.
+            // git still knows a worktree that was deleted by hand.
             git.args(["worktree", "add", "--force", "--quiet", "--detach"]);
             git.arg(&tree);
         }
         first_line(git.arg(&full))?;
         let short = full.get(..12).unwrap_or(&full).to_owned();
-        // A directory of its own: programs of the two would replace each other.
+        // A target directory of its own: otherwise the two programs would overwrite each other.
         Self::build(short, &tree, &directory.join("build"), with_convoy).with_context(|| {
             format!("build {reference} (does it have `cargo bench --bench {BENCH}`?)")
         })
@@ -70,7 +70,7 @@ impl Tree {
         let bench = ["bench", "--no-run", "--bench", BENCH, "-p", "convoy-stages"];
         let messages = cargo(tree, &target, &bench)?;
         Ok(Self {
-            stages: program_in(&messages).context("cargo names no program of benches")?,
+            stages: program_in(&messages).context("cargo reports no bench program")?,
             convoy: target.join("release/convoy"),
             commit,
         })
@@ -82,7 +82,7 @@ pub(super) fn compiler() -> anyhow::Result<String> {
     first_line(Command::new("rustc").arg("--version"))
 }
 
-/// Runs Cargo in `tree`, and returns its messages.
+/// Runs Cargo in `tree` and returns its messages.
 fn cargo(tree: &Path, target: &Path, arguments: &[&str]) -> anyhow::Result<String> {
     let mut cargo = Command::new("cargo");
     cargo.args(arguments).current_dir(tree);
@@ -91,7 +91,7 @@ fn cargo(tree: &Path, target: &Path, arguments: &[&str]) -> anyhow::Result<Strin
     programs::output(cargo.stderr(Stdio::inherit()))
 }
 
-/// Of Cargo's `--message-format=json`: a library of the same name has no executable.
+/// Finds a program in Cargo's `--message-format=json`; a library of the same name has no executable.
 fn program_in(messages: &str) -> Option<PathBuf> {
     messages.lines().find_map(|line| {
         let message: serde_json::Value = serde_json::from_str(line).ok()?;

@@ -1,5 +1,5 @@
-//! Whole tunnels of two programs or more, each with daemons of its own that are up at the same time: every
-//! test is run on one after the other before the next test.
+//! Whole tunnels of two or more programs. The daemons of all programs run at the same time; each test runs on
+//! one program after another before the next test begins.
 
 use std::time::Duration;
 
@@ -13,11 +13,11 @@ use crate::tunnel::rows::{self, OF_COMMITS};
 use crate::tunnel::{Contender, Outcome, Row, Stand};
 
 const LEGEND: &str = "
-Medians over the rounds, in brackets the lowest and the highest. Ratios are taken within each round; in
-brackets the interval of 95 % (of six rounds or more), or the lowest and the highest ratio.
+Medians over the rounds, with the lowest and highest value in brackets. Ratios are taken within each round; the
+brackets hold the 95 % interval (from six rounds on), or else the lowest and highest ratio.
 ";
 
-/// The rows called `names`; without any, those that tell two builds apart.
+/// The rows called `names`, or if there are none, those that tell two builds apart.
 pub(super) fn rows_named(names: &[String]) -> anyhow::Result<Vec<&'static Row>> {
     match names {
         [] => rows::named(&OF_COMMITS),
@@ -66,7 +66,7 @@ pub(super) fn measure(
     })
 }
 
-/// The figures of a test, contender by contender.
+/// The figures of a test, for each contender.
 fn figures_of(test: rows::Test, rows: &[&Row], outcomes: &[Outcome]) -> String {
     let own = rows.iter().filter(|row| row.test == test);
     let of_row = |row: &&Row| {
@@ -78,7 +78,7 @@ fn figures_of(test: rows::Test, rows: &[&Row], outcomes: &[Outcome]) -> String {
     own.map(of_row).collect::<Vec<_>>().join(", ")
 }
 
-/// A row each, the others beside the first contender.
+/// One table row per measured row, with the ratio of each other contender to the first.
 pub(super) fn markdown(record: &Record) -> String {
     let names: Vec<_> = record.contenders.iter().map(|one| &one.name[..]).collect();
     let Some((first, others)) = names.split_first() else {

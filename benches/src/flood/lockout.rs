@@ -1,4 +1,4 @@
-//! Whether a flood of initiations that forges a peer's own address keeps that peer from shaking hands.
+//! Checks that a flood of initiations with a peer's own address does not keep that peer from completing handshakes.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,21 +12,21 @@ use super::scene::Scene;
 use crate::table;
 use crate::tunnel::Stand;
 
-/// Datagrams a second, and the seconds in which the peer must have a session.
+/// Rates in datagrams per second, and the seconds within which the peer must have a session.
 const RATES: [(u32, f64); 2] = [(20_000, 6.0), (50_000, 11.0)];
 /// Handshakes at each rate.
 const TRIES: usize = 10;
 
-/// The tries at one rate.
+/// The attempts at one rate.
 #[derive(Serialize)]
 pub(super) struct Lockout {
-    /// Datagrams a second, half of them with a wrong MAC2.
+    /// Datagrams per second, half of them with a wrong MAC2.
     rate: u32,
-    /// Sent by the generator, a second.
+    /// Datagrams per second that the generator sent.
     sent: f64,
-    /// From the peer's first packet to its answer, in seconds.
+    /// Seconds from the peer's first packet to its answer.
     seconds: Vec<f64>,
-    /// Bound of each.
+    /// Time limit of each handshake in seconds.
     must: f64,
 }
 
@@ -36,7 +36,7 @@ impl Lockout {
         let Scene { stand, forging, .. } = scene;
         let mut at = |(rate, must)| {
             let (seconds, flooded) = beside(forging, &datagrams, rate, || {
-                // The daemon is under load before the first try.
+                // The daemon is under load before the first attempt.
                 thread::sleep(Duration::from_secs(1));
                 (0..TRIES).map(|_| handshake(stand)).collect()
             })?;
@@ -68,11 +68,11 @@ impl Lockout {
     }
 }
 
-/// Seconds until the left daemon, without a session at first, gets an answer through the tunnel.
+/// Seconds until the left daemon, which has no session at first, gets an answer through the tunnel.
 fn handshake(stand: &mut Stand) -> anyhow::Result<f64> {
     let bed = stand.bed();
     let left = &bed.tunnel.left;
-    // A peer that is configured again has no session.
+    // Configuring the peer again ends its session.
     left.daemon.configure(&left.config)?;
     let began = Instant::now();
     match bed.wait_until_up() {
@@ -81,12 +81,12 @@ fn handshake(stand: &mut Stand) -> anyhow::Result<f64> {
     }
 }
 
-/// All rates as a table.
+/// A table of all rates.
 pub(super) fn text(lockouts: &[Lockout]) -> String {
     if lockouts.is_empty() {
         return String::new();
     }
-    let head = "forged, kpps | seconds to a handshake | must";
+    let head = "forged, kpps | seconds to a handshake | limit";
     let table = table::markdown(head, lockouts.iter().map(Lockout::cells));
     format!("\nHandshakes of a peer whose own address the flood forges:\n\n{table}")
 }

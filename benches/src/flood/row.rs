@@ -1,4 +1,4 @@
-//! The figures of each kind of flood, and whether it passes.
+//! The figures of each kind of flood and its verdict.
 
 use convoy_lab::measure::{Counters, Sample};
 use serde::Serialize;
@@ -8,22 +8,22 @@ use crate::origin::Origin;
 use crate::results::Report;
 use crate::table::{self, cell, spread};
 
-/// The share of throughput that must be left, compared with the same flood at a closed port.
+/// The share of throughput that TCP must keep, relative to the same flood at a closed port.
 const KEPT: f64 = 0.7;
-/// The share of the flood that the daemon must have received: otherwise it was spared.
+/// The share of the flood that the daemon must have received; otherwise the run proves nothing.
 const RECEIVED: f64 = 0.95;
-/// The share of the rate asked for that the generator must have sent.
+/// The share of the requested rate that the generator must have sent.
 const HELD: f64 = 0.95;
-/// By how much memory may grow from the first pair of runs to the last, in KiB.
+/// The limit for memory growth from the first pair of runs to the last, in KiB.
 const GROWTH_KIB: u64 = 2048;
-/// Lines that both daemons may log while a kind is measured.
+/// The limit for lines that both daemons log during one kind of flood.
 const LOG_LINES: usize = 10;
 
 const LEGEND: &str = "
-kept: TCP throughput beside the flood, as a share of that beside the same flood at a closed port; reached: datagrams
-of the flood that the daemon has counted, by reason (--json); no room: datagrams that its socket had no room for, of
-the transfer's, too; CPU: seconds a second, closed port → daemon's port; RSS: after the first and the last pair of
-runs; log: lines.
+kept: TCP throughput during the flood, relative to the same flood at a closed port; reached: datagrams of the flood
+that the daemon counted (--json lists the reasons); no room: datagrams that overflowed its socket, including the
+transfer's; CPU: seconds per second, closed port → daemon's port; RSS: after the first and the last pair of runs;
+log: lines.
 ";
 
 /// A whole run.
@@ -32,7 +32,7 @@ pub(super) struct Record {
     pub(super) origin: Origin,
     pub(super) rounds: u32,
     pub(super) secs: u64,
-    /// Datagrams a second.
+    /// Datagrams per second.
     pub(super) rate: u32,
     /// Whether closed ports of the right host send no ICMP errors.
     pub(super) has_silent_ports: bool,
@@ -46,26 +46,26 @@ pub(super) struct Row {
     pub(super) kind: String,
     #[serde(skip)]
     pub(super) brings_cookies: bool,
-    /// Aimed at a closed port, and at the daemon's, pair by pair.
+    /// Runs aimed at a closed port and at the daemon's port, in pairs.
     pub(super) closed: Vec<Run>,
     pub(super) open: Vec<Run>,
-    /// Memory of the daemon after each pair of runs.
+    /// The daemon's memory after each pair of runs.
     pub(super) resident_kib: Vec<u64>,
-    /// Lines that both daemons have logged.
+    /// Lines logged by both daemons.
     pub(super) log_lines: usize,
 }
 
 /// One run.
 #[derive(Clone, Default, Serialize)]
 pub(super) struct Run {
-    /// TCP through the tunnel.
+    /// TCP throughput through the tunnel.
     pub(super) gbps: f64,
-    /// Sent by the generator.
+    /// Datagrams that the generator sent.
     pub(super) kpps: f64,
     pub(super) sent: u64,
-    /// CPU seconds of the right daemon a second.
+    /// CPU seconds per second of the right daemon.
     pub(super) cpu: f64,
-    /// Counted by the right daemon, from before the flood until it was worked off.
+    /// The right daemon's counts, from before the flood until it had processed all of it.
     pub(super) counters: Counters,
 }
 
@@ -79,7 +79,7 @@ impl Report for Record {
             false => "\nThe closed port answers some datagrams by ICMP errors.\n",
         };
         format!(
-            "{rate} datagrams a second from 65,536 addresses, {rounds} pairs of {secs} s\n{}\n\n{table}{LEGEND}{remark}{}",
+            "{rate} datagrams/s from 65,536 addresses, {rounds} pairs of {secs} s\n{}\n\n{table}{LEGEND}{remark}{}",
             self.origin.host,
             lockout::text(&self.lockouts),
         )
@@ -87,7 +87,7 @@ impl Report for Record {
 }
 
 impl Record {
-    /// One line for each check that failed.
+    /// One line for each failed check.
     pub(super) fn failures(&self) -> Vec<String> {
         let kpps = f64::from(self.rate) / 1e3;
         let rows = self.rows.iter().flat_map(|row| {
@@ -119,13 +119,13 @@ impl Row {
         ]
     }
 
-    /// TCP throughput, daemon's port to closed port, within each pair.
+    /// TCP throughput, ratio of daemon's port to closed port, within each pair.
     fn kept(&self) -> Option<Sample> {
         let gbps = |runs: &[Run]| runs.iter().map(|run| run.gbps).collect::<Vec<_>>();
         Sample::of_ratios(&gbps(&self.open), &gbps(&self.closed))
     }
 
-    /// The share of the flood that the daemon counted as dropped.
+    /// The share of the flood that the daemon counted as drops.
     fn reached(&self) -> f64 {
         let drops = |run: &Run| run.counters.inbound_drops().map(|(_, count)| count).sum();
         self.sum(drops) as f64 / self.sum(|run| run.sent).max(1) as f64

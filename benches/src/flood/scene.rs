@@ -1,4 +1,4 @@
-//! The tunnel, the attacker beside it, and the datagrams that the attacker has captured.
+//! The tunnel, the attacker beside it, and the datagrams that the attacker captured.
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::ops::RangeInclusive;
@@ -15,39 +15,39 @@ use convoy_lab::{Namespace, PacketSocket, UDP_SEGMENTATION, eventually};
 use crate::programs;
 use crate::tunnel::{Contender, Stand};
 
-/// The cable between the attacker and the right host, and that of the tunnel.
+/// The cables: between attacker and right host, and of the tunnel.
 const CABLE: &str = "veth1";
 const TUNNEL_CABLE: &str = "veth0";
 const ATTACKER: Ipv4Addr = Ipv4Addr::new(10, 10, 0, 1);
 const TARGET: Ipv4Addr = Ipv4Addr::new(10, 10, 0, 2);
-/// Nothing listens there.
+/// A port on which nothing listens.
 const CLOSED: u16 = 9;
 /// WireGuard message types (paper §5.4).
 const INITIATION: u8 = 1;
 const DATA: u8 = 4;
-/// Different data messages to replay: at least, and at most.
+/// Distinct data messages to replay: minimum and maximum.
 const DATA_MESSAGES: RangeInclusive<usize> = 64..=2048;
-/// Different initiations to replay.
+/// Distinct initiations to replay.
 const INITIATIONS: u8 = 8;
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long a transfer with too few of them is listened to.
+/// How long to capture if a transfer yields too few messages.
 const HEARING: Duration = Duration::from_secs(2);
-/// Two readings this far apart are equal once the daemon has worked off all that it received.
+/// Once two readings this far apart are equal, the daemon has processed everything it received.
 const QUIET: Duration = Duration::from_millis(50);
 
-/// A tunnel, and an attacker who reaches the right host by a cable of its own.
+/// A tunnel, and an attacker with a cable of its own to the right host.
 pub(super) struct Scene {
     pub(super) stand: Stand,
     pub(super) captured: Captured,
     pub(super) at_daemon: Generator,
     pub(super) at_closed_port: Generator,
-    /// At the daemon, from the left daemon's own address.
+    /// Sends to the daemon from the left daemon's own address.
     pub(super) forging: Generator,
     /// Whether closed ports of the right host send no ICMP errors.
     pub(super) has_silent_ports: bool,
 }
 
-/// Datagrams of the tunnel, to be replayed.
+/// Captured datagrams of the tunnel, for replay.
 #[derive(Default)]
 pub(super) struct Captured {
     pub(super) initiations: Vec<Vec<u8>>,
@@ -68,18 +68,18 @@ impl Scene {
         right
             .link()
             .add_route_through(flood::SOURCES, ATTACKER.into())?;
-        // A forged source is expected from another cable.
+        // The routing table expects a forged source on another cable.
         for interface in ["all", CABLE] {
             set(&right, &format!("net.ipv4.conf.{interface}.rp_filter=0"))?;
         }
-        // Answers go nowhere.
+        // Discard answers to forged sources.
         set(&attacker, "net.ipv4.ip_forward=0")?;
         let port = bed.tunnel.right.config.listen_port;
         let generator = |port| Generator::new(&attacker, SocketAddrV4::new(TARGET, port));
         let peer = outer(&bed.tunnel.left);
         let forging = Generator::forging(&attacker, peer, SocketAddrV4::new(TARGET, port))?;
         let (at_daemon, at_closed_port) = (generator(port)?, generator(CLOSED)?);
-        // Otherwise the closed port costs the kernel an ICMP error now and then.
+        // Otherwise the closed port costs the kernel an occasional ICMP error.
         let has_silent_ports = set(&right, "net.ipv4.icmp_msgs_per_sec=0").is_ok();
         let initiations = initiations(&mut stand)?;
         let captured = Captured {
@@ -96,7 +96,7 @@ impl Scene {
         })
     }
 
-    /// Takes data messages of the running session from the wire.
+    /// Captures data messages of the running session.
     pub(super) fn capture_data(&mut self) -> anyhow::Result<()> {
         let right = self.right();
         let (wire, to) = (
@@ -106,7 +106,7 @@ impl Scene {
         let data = thread::scope(|scope| {
             let capture = || flood::capture(&wire, to, DATA, *DATA_MESSAGES.end(), HEARING);
             let capture = scope.spawn(capture);
-            // Else several would be heard as one.
+            // Otherwise the capture would take a batch for one datagram.
             let left = self.stand.bed().tunnel.left.namespace.clone();
             let link = left.link();
             link.set_feature(TUNNEL_CABLE, UDP_SEGMENTATION, false)?;
@@ -118,13 +118,13 @@ impl Scene {
         let heard = data.len();
         ensure!(
             heard >= *DATA_MESSAGES.start(),
-            "only {heard} datagrams of the transfer were heard"
+            "only {heard} datagrams of the transfer were captured"
         );
         self.captured.data = data;
         Ok(())
     }
 
-    /// The right daemon's counters, once it has worked off all that it has received.
+    /// The right daemon's counters, once it has processed everything it received.
     pub(super) fn settled(&mut self) -> anyhow::Result<Counters> {
         let drops = |counters: &Counters| counters.inbound_drops().map(|(_, n)| n).sum::<u64>();
         let tunnel = &self.stand.bed().tunnel;
@@ -143,7 +143,7 @@ impl Scene {
                 now => Some(now),
             }
         });
-        settled.context("the right daemon does not come to rest")?
+        settled.context("the right daemon's counters do not settle")?
     }
 
     pub(super) fn right(&mut self) -> &End {
@@ -160,7 +160,7 @@ impl Scene {
     }
 }
 
-/// Lets the left daemon begin several handshakes, and captures their initiations.
+/// Makes the left daemon start several handshakes, and captures their initiations.
 fn initiations(stand: &mut Stand) -> anyhow::Result<Vec<Vec<u8>>> {
     let bed = stand.bed();
     let wire = PacketSocket::hearing(&bed.tunnel.right.namespace, TUNNEL_CABLE)?;
@@ -168,12 +168,12 @@ fn initiations(stand: &mut Stand) -> anyhow::Result<Vec<Vec<u8>>> {
     let mut initiations = Vec::new();
     for _ in 0..INITIATIONS {
         let left = &bed.tunnel.left;
-        // A peer that is configured again has no session.
+        // Configuring the peer again ends its session.
         left.daemon.configure(&left.config)?;
         bed.wait_until_up()?;
         initiations.extend(flood::capture(&wire, to, INITIATION, 1, PATIENCE)?);
     }
-    ensure!(!initiations.is_empty(), "no initiation was heard");
+    ensure!(!initiations.is_empty(), "no initiation was captured");
     Ok(initiations)
 }
 

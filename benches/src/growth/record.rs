@@ -9,9 +9,9 @@ use crate::results::{Picture, Report};
 use crate::speedtest::{Run, Speedtest};
 use crate::table::{self, cell, spread};
 
-const LEGEND: &str = "Medians, and the lowest and the highest of the rounds; \"of\" gives the number \
-    of rounds with the figure where not all have it. CPU time is that of both daemons. `*`: the generator set the \
-    limit in a round.";
+const LEGEND: &str = "Medians, with the lowest and highest value of the rounds in brackets; \"of\" gives \
+    the number of rounds with a figure if some have none. CPU time is that of both daemons. `*`: the generator, not \
+    the tunnel, set the limit in at least one round.";
 /// WireGuard's usual MTU over Ethernet.
 pub(super) const MTU: u32 = 1_420;
 
@@ -19,68 +19,68 @@ pub(super) const MTU: u32 = 1_420;
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Record {
     pub(super) origin: Origin,
-    /// Every point is measured once a round.
+    /// Every round measures every point once.
     pub(super) rounds: u32,
-    /// Counted seconds of a test.
+    /// Seconds that count in a test.
     pub(super) secs: u32,
-    /// A series for each point.
+    /// One series per point.
     pub(super) series: Vec<Series>,
 }
 
-/// One test in one tunnel. A round has no value where a figure does not apply, and no rate where more than 1 % was
-/// lost at any.
+/// One test in one tunnel. A round has no value if a figure does not apply, and no rate if every rate lost more than
+/// 1 %.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Series {
     mtu: u32,
-    /// Of each daemon; all but one idle.
+    /// Peers of each daemon; all but one are idle.
     peers: u32,
-    /// The speed test's name of it.
+    /// The test's name in the speed test.
     test: String,
     gbps: Option<Sample>,
     kpps: Option<Sample>,
     cpu_s_per_gb: Option<Sample>,
-    /// The most memory that one of the two daemons had, after all tests in this tunnel.
+    /// The greater peak memory of the two daemons, after all tests in this tunnel.
     peak_memory_bytes: Option<Sample>,
-    /// UDP: rounds in which the generator, not loss, set the limit.
+    /// UDP: the rounds in which the generator, not loss, set the limit.
     generator_limited: usize,
 }
 
-/// A figure: its name with the unit, the digits shown, and its values over the rounds.
+/// A figure: its name with the unit, the number of decimals, and its values over the rounds.
 type Quantity = (&'static str, usize, fn(&Series) -> Option<Sample>);
 
 const GBPS: Quantity = ("Gbit/s", 2, |series| series.gbps.clone());
 const KPPS: Quantity = ("kpps", 1, |series| series.kpps.clone());
 const CPU: Quantity = ("CPU s/GB", 2, |series| series.cpu_s_per_gb.clone());
 const CPU_PER_PACKET: Quantity = ("CPU ns/packet", 0, |series| {
-    // Seconds for 10⁹ bytes are nanoseconds for one.
+    // Seconds per 10⁹ bytes are nanoseconds per byte.
     scaled(series.cpu_s_per_gb.as_ref()?, series.number("udp-")?.into())
 });
 const MEMORY: Quantity = ("peak MiB", 1, |series| {
     scaled(series.peak_memory_bytes.as_ref()?, 1.0 / 1_048_576.0)
 });
 
-/// Something that cost grows with.
+/// A parameter with which cost grows.
 struct Axis {
     title: &'static str,
-    /// With its unit.
+    /// Includes the unit.
     label: &'static str,
-    /// The plot's file.
+    /// File name of the plot.
     plot: &'static str,
     scale: Scale,
     quantities: &'static [Quantity],
-    /// Where a series lies on it; none where something else was varied.
+    /// Position of a series on the axis; `None` if the series varies something else.
     place: fn(&Series) -> Option<u32>,
-    /// The MTUs of its lines; without any there is one line.
+    /// One line per MTU; a single line if there are none.
     mtus: &'static [u32],
 }
 
-/// All axes, in the order in which they are shown.
+/// All axes, in display order.
 const AXES: [Axis; 4] = [
     Axis {
         title: "By packet size",
         label: "bytes of UDP payload",
         plot: "growth_by_packet_size.svg",
-        // Evenly: a packet costs something, and each of its bytes does.
+        // Linear: cost has a part per packet and a part per byte.
         scale: Scale::Linear,
         quantities: &[KPPS, GBPS, CPU, CPU_PER_PACKET],
         place: |series| series.number("udp-"),
@@ -119,7 +119,7 @@ const AXES: [Axis; 4] = [
 ];
 
 impl Series {
-    /// The series of `test` in a tunnel, of which each of `rounds` has a run.
+    /// Collects the series of `test` in a tunnel; each of `rounds` has a run of it.
     pub(super) fn of(
         mtu: u32,
         peers: u32,
@@ -146,7 +146,7 @@ impl Series {
         })
     }
 
-    /// Bytes of `udp-…`, streams of `tcp-…`.
+    /// Parses the bytes of `udp-…` and the streams of `tcp-…`.
     fn number(&self, kind: &str) -> Option<u32> {
         self.test.strip_prefix(kind)?.parse().ok()
     }
@@ -161,7 +161,7 @@ impl Report for Record {
         let (origin, rounds, secs) = (self.origin.paragraph(), self.rounds, self.secs);
         let tables: String = AXES.iter().map(|axis| self.table(axis)).collect();
         format!(
-            "{origin}\n{rounds} interleaved rounds, {secs} s a test. {LEGEND} All peers busy one after the other: \
+            "{origin}\n{rounds} interleaved rounds, {secs} s per test. {LEGEND} For peers that are all busy: \
              `make bench ARGS=peers`.\n{tables}"
         )
     }
@@ -175,7 +175,7 @@ impl Report for Record {
 }
 
 impl Record {
-    /// The series on an axis, from the lowest place on.
+    /// The series on an axis, in ascending order.
     fn along(&self, axis: &Axis) -> Vec<(u32, &Series)> {
         let series = self.series.iter();
         let placed = series.filter_map(|series| Some(((axis.place)(series)?, series)));
@@ -184,7 +184,7 @@ impl Record {
         along
     }
 
-    /// The figures along an axis: a row for each place.
+    /// The figures along an axis: one row per position.
     fn table(&self, axis: &Axis) -> String {
         let names = axis.quantities.iter().map(|(name, _, _)| *name);
         let head: Vec<_> = [axis.label].into_iter().chain(names).collect();
@@ -213,7 +213,7 @@ impl Record {
         }))
     }
 
-    /// A panel for each quantity along an axis.
+    /// One panel per quantity along an axis.
     fn figure(&self, axis: &Axis) -> Figure {
         let along = self.along(axis);
         let panel = |&(name, _, of): &Quantity| {
@@ -224,7 +224,7 @@ impl Record {
                     own.filter_map(|(x, series)| Some((f64::from(*x), value(&of(series)?))));
                 Line::new(name, colour, points)
             };
-            // The range first: the median is drawn over it.
+            // Draw the range first and the median over it.
             let lines = |name: &str, mtu, colour| {
                 [
                     line("", mtu, GREY, |sample| sample.min),

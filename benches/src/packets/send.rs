@@ -1,4 +1,4 @@
-//! A thread that sends as fast as it can, one that receives and counts, and namespaces with nothing else in them.
+//! A thread that sends as fast as it can, a thread that receives and counts, and the empty namespaces they run in.
 
 use std::io::{self, ErrorKind, IoSlice};
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
@@ -16,10 +16,10 @@ use nix::sys::socket::{
 
 use super::{BATCH, Method, Path, Point, Sink};
 
-/// Silence after which no more datagrams come.
+/// Silence after which no further datagrams are expected.
 const SILENCE: Duration = Duration::from_millis(100);
 const SINK_BUFFER_BYTES: usize = 4 * 1024 * 1024;
-/// Calls between two looks at the clock.
+/// Calls between two readings of the clock.
 const CALLS: usize = 16;
 const LEFT: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 const RIGHT: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
@@ -36,7 +36,8 @@ pub(super) fn namespaces() -> anyhow::Result<(Lab, [Namespace; 2])> {
     Ok((lab, [left, right]))
 }
 
-/// Sends for `window`: thousands of datagrams a second that the kernel took, and that arrived where they are counted.
+/// Sends for `window`. Returns how many thousand datagrams per second the kernel accepted, and how many arrived if
+/// the sink counts them.
 pub(super) fn measure(
     point: &Point,
     [left, right]: &[Namespace; 2],
@@ -63,12 +64,12 @@ pub(super) fn measure(
         let counted = counted.map_err(|_| anyhow!("the sink panicked"))?;
         let received = counted.transpose().context("receive")?;
         let kpps = |datagrams: usize| datagrams as f64 / seconds / 1e3;
-        // Those that arrived came within the time of the sender, or shortly after.
+        // All counted datagrams arrived while the sender ran, or shortly after.
         Ok((kpps(sent.context("send")?), received.map(kpps)))
     })
 }
 
-/// The datagrams that the kernel took in `window`.
+/// Returns how many datagrams the kernel accepted within `window`.
 fn send(socket: &UdpSocket, to: SockaddrIn, point: &Point, window: Duration) -> nix::Result<usize> {
     let bytes = vec![7; point.size * point.datagrams_per_call().unwrap_or(1)];
     let (fd, flags) = (socket.as_raw_fd(), MsgFlags::empty());
@@ -95,7 +96,7 @@ fn send(socket: &UdpSocket, to: SockaddrIn, point: &Point, window: Duration) -> 
     }
 }
 
-/// Repeats `call`, which returns how many datagrams were taken, and adds them up.
+/// Repeats `call`, which returns how many datagrams the kernel accepted, and adds them up.
 fn repeat(window: Duration, mut call: impl FnMut() -> nix::Result<usize>) -> nix::Result<usize> {
     let began = Instant::now();
     let mut datagrams = 0;
@@ -103,7 +104,7 @@ fn repeat(window: Duration, mut call: impl FnMut() -> nix::Result<usize>) -> nix
         for _ in 0..CALLS {
             match call() {
                 Ok(taken) => datagrams += taken,
-                // No room at this moment: nothing was taken.
+                // The kernel had no room: nothing was sent.
                 Err(Errno::ENOBUFS | Errno::EAGAIN | Errno::EINTR) => {}
                 Err(errno) => return Err(errno),
             }
@@ -112,7 +113,7 @@ fn repeat(window: Duration, mut call: impl FnMut() -> nix::Result<usize>) -> nix
     Ok(datagrams)
 }
 
-/// Counts datagrams until no more come; only their first byte is copied.
+/// Counts datagrams until no more arrive; copies only their first byte.
 fn count(socket: &UdpSocket) -> io::Result<usize> {
     let mut datagrams = 0;
     loop {

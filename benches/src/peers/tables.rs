@@ -13,20 +13,20 @@ use crate::tunnel::udp::Probe;
 use crate::tunnel::{Contender, Kind, Row};
 
 const LEGEND: &str = "
-Figures are medians over the rounds. The ratio is Convoy's figure divided by that of the other program with the
-best median in the row, taken within each round; in brackets its interval of 95 % (between two order statistics), or
-of fewer than six rounds the lowest and the highest. `yes` keeps the must in the whole interval, `median` at the
-median. `+q`: with Convoy's txqueuelen on its interface. CPU time and system calls (kcalls: thousands) are those of
-both daemons for a gigabyte that arrived, memory is that of the greater one. TCP by iperf3; a ping is a UDP datagram
-of 32 bytes every 10 ms and its echo; requests and answers are 32 bytes, one in flight. The highest rate of UDP is
-that at which half of the probes lose at most 1 %.
+Figures are medians over the rounds. A ratio divides Convoy's figure by that of the other program with the best
+median in the row, within each round. Brackets hold its 95 % interval (between two order statistics), or for fewer
+than six rounds its lowest and highest value. A target is met by the whole interval (`yes`) or only by the median
+(`median`). `+q`: with Convoy's txqueuelen on its interface. CPU time and system calls (kcalls: thousands) are totals
+of both daemons per gigabyte received; memory is that of the larger daemon. TCP is iperf3's. A ping is a UDP datagram
+of 32 bytes every 10 ms and its echo; requests and answers have 32 bytes, one in flight. The highest UDP rate is the
+one at which half of the probes lose at most 1 %.
 ";
 const LIMITED: &str = "\\* In at least one round the generator, not the tunnel, set the limit.\n";
 /// Rows of the bar chart.
 const BARS: [&str; 4] = ["tcp-up", "tcp-down", "tcp-4", "tcp-both"];
 const COLOURS: [RGBColor; 7] = [BLUE, ORANGE, VERMILION, GREEN, PURPLE, SKY, BLACK];
 
-/// All tables, with their legend.
+/// All tables and their legend.
 impl Report for Record {
     fn text(&self) -> String {
         let mut text = format!("{}\n{} rounds.\n\n", self.origin.paragraph(), self.rounds);
@@ -85,17 +85,17 @@ impl Report for Record {
     }
 }
 
-/// Convoy, the best of `contenders`, the ratio; and the must, where it is judged.
+/// Convoy, the best of `contenders` and their ratio; if judged, also the target and whether it is met.
 fn against_best(record: &Record, contenders: &[&str], is_judged: bool) -> String {
     let others = contenders.iter().filter(|name| **name != CONVOY);
     let others: Vec<_> = others.copied().collect();
     let mut head = " | Convoy | best other |  | ratio (95 %)".to_owned();
     if is_judged {
-        head += " | must | kept";
+        head += " | target | met";
     }
     let row = |row: &'static Row| {
         let best = record.best(&others, row)?;
-        // Where nobody uses any CPU time, a ratio says nothing.
+        // If nobody uses any CPU time, a ratio means nothing.
         let has_ratio = row.name != "cpu-idle";
         let ratio = record.ratio(CONVOY, best, row).filter(|_| has_ratio);
         let kept = match record.verdict(CONVOY, Some(best), row) {
@@ -123,7 +123,7 @@ fn against_best(record: &Record, contenders: &[&str], is_judged: bool) -> String
     table::markdown(&head, record.rows().into_iter().filter_map(row))
 }
 
-/// The medians of all of `contenders`.
+/// The medians of all `contenders`.
 fn everyone(record: &Record, contenders: &[&str], shows: impl Fn(&Row) -> bool) -> String {
     let names = contenders.iter().map(|name| format!(" | {}", short(name)));
     let head: String = names.collect();
@@ -155,7 +155,7 @@ fn must(row: &Row) -> String {
     }
 }
 
-/// A name that leaves room for eight columns.
+/// A name short enough for eight columns.
 fn short(name: &str) -> String {
     let shorter = [
         (BARE, "bare"),
@@ -173,7 +173,7 @@ fn names(record: &Record, is_in: impl Fn(&Contender) -> bool) -> Vec<&str> {
     contenders.map(|one| one.name.as_str()).collect()
 }
 
-/// TCP of every program with its defaults.
+/// TCP throughput of every program with its defaults.
 fn bars(record: &Record) -> Figure {
     let defaults = names(record, |one| {
         one.kind == Kind::WireGuard && !one.is_variant()
@@ -196,12 +196,12 @@ fn bars(record: &Record) -> Figure {
     }
 }
 
-/// UDP that arrives by the rate at which it is sent.
+/// UDP arrival rate by sending rate.
 fn curve(record: &Record, row: &Row, lines: Vec<Line>) -> Figure {
     Figure {
         title: row
             .title
-            .replace("most that arrived, kpps", "arrived by sent"),
+            .replace("peak arrival rate, kpps", "arrived by sent"),
         subtitle: record.origin.line(),
         x_label: "sent (kpps)".to_owned(),
         panels: vec![Panel::linear("arrived (kpps)", lines)],
@@ -216,7 +216,7 @@ fn lines(record: &Record, row: &Row) -> Vec<Line> {
     lines.filter(|line| !line.is_empty()).collect()
 }
 
-/// Point by point, over the rounds that reached it.
+/// The median of each point, over the rounds that reached it.
 fn medians(record: &Record, name: &str, row: &Row) -> Vec<(f64, f64)> {
     let own = record.turns.iter().filter(|turn| turn.contender == name);
     let curves = own.filter_map(|turn| turn.outcome.raw.get(row.name));

@@ -1,4 +1,4 @@
-//! The claims that the design is founded on, measured again.
+//! The founding claims of the design, measured here.
 
 use std::ops::RangeInclusive;
 use std::path::Path;
@@ -10,9 +10,9 @@ use crate::results;
 use crate::speedtest::{self, Speedtest};
 use crate::table;
 
-/// Sizes at which the rate of plain `send_to` is said to be the same.
+/// Payload sizes over which the rate of plain `send_to` is claimed to be flat.
 const FLAT: RangeInclusive<f64> = 2.0..=256.0;
-/// The number of packets that is said to be in a batch.
+/// The claimed number of packets per batch.
 const IN_A_BATCH: RangeInclusive<usize> = 10..=20;
 
 pub(super) fn section(directory: &Path) -> anyhow::Result<String> {
@@ -40,15 +40,15 @@ pub(super) fn section(directory: &Path) -> anyhow::Result<String> {
             "34 % → 16 %",
             sender,
         ),
-        row("the same of both daemons", "", profile.map(sending)),
+        row("the same, both daemons", "", profile.map(sending)),
         row(
-            "stack buffers and copies out of them",
+            "stack buffers and copies from them",
             "< 10 % of CPU time",
             copies,
         ),
-        row("packets in a UDP send, upload", "10 to 20", batches),
+        row("packets per UDP send, upload", "10 to 20", batches),
         row(
-            "one core's rate by `send_to`",
+            "one core's rate with `send_to`",
             "450 kpps, 2 to 256 B",
             flatness,
         ),
@@ -56,7 +56,7 @@ pub(super) fn section(directory: &Path) -> anyhow::Result<String> {
     let table = table::markdown("claim | published | here", rows);
     Ok(format!(
         "\n## Founding claims reproduced\n\n`make report`, from the results of `make speedtest-results`, \
-         `make profile-results` and `make packet-rate` below. Published\nfigures are of another program on other \
+         `make profile-results` and `make packet-rate` below. Published\nfigures come from another program on other \
          machines.\n\n{table}"
     ))
 }
@@ -65,15 +65,15 @@ fn sending(profile: &Profile) -> String {
     let both = profile.change(|side| side.all.udp_sendmsg);
     let (from, to) = (profile.no_gso.sends_per_gb, profile.gso.sends_per_gb);
     match from.zip(to) {
-        Some((from, to)) => format!("{both}; sends for a GB {from:.0} → {to:.0}"),
+        Some((from, to)) => format!("{both}; sends per GB {from:.0} → {to:.0}"),
         None => both,
     }
 }
 
-/// The copies into the buffer count, too: they cannot be separated.
+/// Includes the copies into the buffers: the samples cannot tell them apart.
 fn copies(profile: &Profile) -> String {
     let percent = profile.gso.sender().copies() * 100.0;
-    format!("≤ {percent:.1} % of the sender, with copies into them")
+    format!("≤ {percent:.1} % of the sender, with copies to them")
 }
 
 fn batches(speedtest: &Speedtest) -> Option<String> {
@@ -82,7 +82,7 @@ fn batches(speedtest: &Speedtest) -> Option<String> {
     let above = percent(IN_A_BATCH.end() + 1..=usize::MAX)?;
     let (median, within) = (sends.median()?, percent(IN_A_BATCH)?);
     Some(format!(
-        "median {median}; {within:.0} % carry 10 to 20, {above:.0} % more"
+        "median {median}; {within:.0} % in 10 to 20, {above:.0} % above"
     ))
 }
 
@@ -94,6 +94,6 @@ fn flatness(rates: &packets::Record) -> Option<String> {
     let highest = kpps.iter().copied().reduce(f64::max)?;
     let apart = (highest / lowest - 1.0) * 100.0;
     Some(format!(
-        "{lowest:.0} to {highest:.0} kpps on loopback, {apart:.0} % apart"
+        "{lowest:.0} to {highest:.0} kpps on loopback, {apart:.0} % spread"
     ))
 }

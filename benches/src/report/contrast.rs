@@ -1,4 +1,4 @@
-//! The speed test's comparisons of two configurations: the gain by batching.
+//! The speed test's comparisons of two configurations: the gain from batching.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::results;
 use crate::speedtest::UPLOAD;
 use crate::table::{self, cell, number};
 
-/// Their files, and their words in the claims.
+/// Their result files and their descriptions in the claims.
 pub(super) const FILES: [(&str, &str); 3] = [
     (
         "speedtest-shape.json",
@@ -20,7 +20,7 @@ pub(super) const FILES: [(&str, &str); 3] = [
     ("speedtest-tun-offload.json", "TUN offload, with GSO"),
 ];
 
-/// The output of `convoy speedtest --compare … --json`, as far as it is shown, with its origin.
+/// The parts of `convoy speedtest --compare … --json` that the page shows, with their origin.
 #[derive(Debug, Deserialize)]
 pub(super) struct Contrast {
     origin: Origin,
@@ -49,7 +49,7 @@ struct Compared {
     ratio: Option<Sample>,
 }
 
-/// A table of all comparisons; nothing where there is none.
+/// A table of all comparisons; empty if there are none.
 pub(super) fn table(directory: &Path) -> anyhow::Result<String> {
     let (mut rows, mut origins) = (Vec::new(), Vec::new());
     for (file, _) in FILES {
@@ -58,7 +58,7 @@ pub(super) fn table(directory: &Path) -> anyhow::Result<String> {
             origins.push(origin.paragraph());
         }
     }
-    let head = "interleaved | test | figure | ratio | lowest to highest | rounds";
+    let head = "interleaved | test | figure | ratio | range | rounds";
     Ok(match rows.is_empty() {
         true => String::new(),
         false => format!("\n{}\n{}", table::markdown(head, rows), origins.join("\n")),
@@ -66,7 +66,7 @@ pub(super) fn table(directory: &Path) -> anyhow::Result<String> {
 }
 
 impl Contrast {
-    /// The throughput of the first configuration against that of the second.
+    /// The throughput gain of the first configuration over the second.
     pub(super) fn gain(&self) -> Option<String> {
         let mut tests = self.compare.tests.iter();
         let throughput = tests.find(|test| test.name == UPLOAD && test.figure == "gbps")?;

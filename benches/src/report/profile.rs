@@ -1,4 +1,4 @@
-//! Where the CPU time goes, with GSO and without.
+//! CPU time by function group, with GSO and without.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ pub(super) const FILE: &str = "profile.json";
 /// The event loop's thread.
 const EVENT_LOOP: &str = "tunnel";
 
-/// `profile.json`, as far as it is shown; `perf/README.md` explains the figures.
+/// The parts of `profile.json` that the page shows; `perf/README.md` explains the figures.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Profile {
     origin: Origin,
@@ -27,11 +27,11 @@ pub(super) struct Side {
     event: String,
     pub(super) sends_per_gb: Option<f64>,
     pub(super) all: Part,
-    /// The sender and the receiver.
+    /// The sender, then the receiver.
     daemons: [Part; 2],
 }
 
-/// Shares of all samples of one daemon, or of both, from 0 to 1.
+/// Shares of all samples of one daemon or of both, from 0 to 1.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Part {
     samples: u64,
@@ -41,10 +41,10 @@ pub(super) struct Part {
 }
 
 const LEGEND: &str = "
-The sender is the daemon at TCP's sending end. A group is that of the innermost function that is known; the last
-rows are apart from the groups. A send ends, on a veth, where the datagrams lie in the receiver's socket. The event
-loop's copies outside of the kernel are those of packets into the stack buffer and out of it into the queue, and, of
-received packets, into the writer's batch. Sends are those of both daemons.
+The sender is the daemon at TCP's sending end. The innermost known function decides the group of a sample; the last
+rows, in italics, overlap the groups. On a veth, a send includes delivery to the receiver's socket. The event loop's
+copies are those outside the kernel: packets into the stack buffer, from it into the queue, and received packets into
+the writer's batch. Sends are those of both daemons.
 ";
 
 impl Report for Profile {
@@ -62,7 +62,7 @@ impl Report for Profile {
 }
 
 impl Profile {
-    /// A share without GSO, and with it.
+    /// A share without GSO and with GSO.
     pub(super) fn change(&self, share: fn(&Side) -> f64) -> String {
         let [before, after] = [&self.no_gso, &self.gso].map(|side| share(side) * 100.0);
         format!("{before:.0} % → {after:.0} %")
@@ -86,7 +86,7 @@ impl Profile {
             Some(part.copies())
         }));
         let [gso, no_gso] = sides.map(|side| number(side.sends_per_gb, 0));
-        let sends = ["*sends for a GB*", &gso, "–", &no_gso, "–"];
+        let sends = ["*sends per GB*", &gso, "–", &no_gso, "–"];
         rows.push(sends.map(str::to_owned).into());
         let head = "% of CPU time | GSO: sender | receiver | no GSO: sender | receiver";
         table::markdown(head, rows)
@@ -100,7 +100,7 @@ impl Side {
 }
 
 impl Part {
-    /// Into the stack buffer and out of it; on the way in, into the writer's batch.
+    /// Copies into and out of the stack buffer, and inbound into the writer's batch.
     pub(super) fn copies(&self) -> f64 {
         self.user_copies.get(EVENT_LOOP).copied().unwrap_or(0.0)
     }

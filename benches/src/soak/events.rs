@@ -1,4 +1,4 @@
-//! Changes of the hub and of the cables while the load runs.
+//! Events at the hub and the cables while the load runs.
 
 use std::io::Write as _;
 use std::thread;
@@ -12,41 +12,41 @@ use super::hub::{CABLE, Hub, PORT, SPOKES};
 use super::streams::Load;
 use crate::programs;
 
-/// Each minute has one event of every kind, at these seconds of it.
+/// Seconds of each minute at which the events of each kind begin.
 const SECONDS: [(u64, Kind); 3] = [(10, Kind::Port), (30, Kind::Flap), (50, Kind::Syncconf)];
-/// No event begins this shortly before the end, in seconds.
+/// Seconds before the end in which no event begins.
 const LAST: u64 = 8;
-/// Ports that the hub takes one after the other, from [`PORT`] on.
+/// Number of ports that the hub uses in turn, starting at [`PORT`].
 const PORTS: u16 = 100;
-/// How long a cable is out, and how long a peer is away.
+/// How long a cable stays unplugged and a peer stays removed.
 const OUTAGE: Duration = Duration::from_secs(2);
 const ABSENCE: Duration = Duration::from_secs(1);
 
-/// A kind of change.
+/// A kind of event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Kind {
-    /// The hub listens on another port.
+    /// The hub switches to another port.
     Port,
-    /// The cable of a spoke is out.
+    /// A spoke's cable is unplugged.
     Flap,
     /// `wg syncconf` removes a peer from the hub and restores it.
     Syncconf,
 }
 
-/// A change that was made.
+/// An event that took place.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Event {
     pub(super) from_s: f64,
     pub(super) until_s: f64,
     pub(super) kind: Kind,
-    /// None where all spokes are concerned.
+    /// `None` if it affects all spokes.
     pub(super) spoke: Option<u8>,
-    /// Why it could not be done.
+    /// Why it failed.
     pub(super) error: Option<String>,
 }
 
-/// Makes every change in its time, until the load ends.
+/// Starts every event on schedule until the load ends.
 pub(super) fn carry_out(hub: &Hub, load: &Load, secs: u64) -> Vec<Event> {
     let mut events = Vec::new();
     for (at, kind, number) in schedule(secs) {
@@ -72,11 +72,11 @@ pub(super) fn carry_out(hub: &Hub, load: &Load, secs: u64) -> Vec<Event> {
     events
 }
 
-/// The second, the kind and the spoke, counted from 0, of each event; each minute concerns another spoke.
+/// Second, kind and spoke (counted from 0) of each event; the spoke changes every minute.
 fn schedule(secs: u64) -> impl Iterator<Item = (u64, Kind, usize)> {
     let events = (0..=secs / 60).flat_map(|minute| {
         SECONDS.map(move |(second, kind)| {
-            // A spoke does not lose its cable and its sessions in the same minute.
+            // Within a minute, no spoke loses both its cable and its sessions.
             let shift = if kind == Kind::Syncconf { 2 } else { 0 };
             let spoke = (minute as usize + shift) % SPOKES.len();
             (minute * 60 + second, kind, spoke)
@@ -85,13 +85,13 @@ fn schedule(secs: u64) -> impl Iterator<Item = (u64, Kind, usize)> {
     events.filter(move |(at, _, _)| at + LAST < secs)
 }
 
-/// Makes the hub listen on another port; the spokes hear from it there, and follow.
+/// Switches the hub to another port; the spokes follow once they receive from it.
 fn change_port(hub: &End, port: u16) -> anyhow::Result<()> {
     wg(hub, "set", &["listen-port", &port.to_string()])?;
     Ok(hub.daemon.wait_until_listening(port)?)
 }
 
-/// Unplugs the cable of a spoke for a while.
+/// Unplugs a spoke's cable for a while.
 fn flap(spoke: &End) -> anyhow::Result<()> {
     spoke.namespace.link().set_down(CABLE)?;
     thread::sleep(OUTAGE);

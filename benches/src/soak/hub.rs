@@ -8,23 +8,23 @@ use anyhow::{Context as _, ensure};
 use convoy_lab::wireguard::{End, Identity, Implementation};
 use convoy_lab::{Lab, Namespace};
 
-/// The numbers that the spokes' addresses are made of.
+/// The numbers from which the spokes' addresses are derived.
 pub(super) const SPOKES: [u8; 4] = [2, 3, 4, 5];
-/// The hub's number, and the port at which the spokes look for it at first.
+/// The hub's number, and the port that the spokes contact first.
 const HUB: u8 = 1;
 pub(super) const PORT: u16 = 51_820;
-/// A spoke's end of its cable.
+/// A spoke, and its end of the cable.
 pub(super) const CABLE: &str = "veth0";
-/// Ethernet, and WireGuard's usual MTU over it.
+/// MTU of Ethernet, and WireGuard's usual MTU over it.
 const CABLE_MTU: u32 = 1_500;
 const TUNNEL_MTU: u32 = 1_420;
 
-/// A hub and its spokes; no packet has gone through the tunnels yet.
+/// A hub and its spokes, before any traffic through the tunnels.
 pub(super) struct Hub {
     pub(super) hub: End,
     /// In the order of [`SPOKES`].
     pub(super) spokes: Vec<End>,
-    // Last: everything inside ends with it.
+    // Dropped last: everything inside ends with it.
     _lab: Lab,
 }
 
@@ -76,7 +76,7 @@ impl Hub {
     }
 }
 
-/// A namespace whose kernel does not look for IPv6 routers in the tunnel, where such packets have no way to go.
+/// A namespace whose kernel sends no IPv6 router solicitations into the tunnel, where they have no route.
 fn quiet_namespace(lab: &Lab, name: &str) -> anyhow::Result<Namespace> {
     // Below /proc/sys/net every thread sees the settings of its own namespace.
     let setting = "/proc/sys/net/ipv6/conf/default/router_solicitations";

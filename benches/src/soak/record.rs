@@ -1,4 +1,4 @@
-//! The result file: everything that was seen, and the verdicts; and its plot.
+//! The result file with all observations and verdicts, and its plot.
 
 use std::collections::BTreeMap;
 
@@ -13,15 +13,15 @@ use crate::origin::Origin;
 use crate::plot::{BLUE, Figure, GREEN, GREY, Line, Mark, ORANGE, PURPLE, Panel, VERMILION};
 use crate::results::{Picture, Report};
 
-/// A whole run. All times are seconds since the load began, where they do not say otherwise.
+/// A whole run. Times are seconds since the start of the load unless noted.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Record {
     pub(super) origin: Origin,
-    /// How long the load lasted.
+    /// Duration of the load.
     pub(super) secs: u64,
-    /// Mbit/s of each stream; 0: as fast as TCP goes.
+    /// Mbit/s of each stream; 0: unlimited.
     pub(super) rate_mbps: f64,
-    /// The hub's, which is under test, and those of the spokes.
+    /// The hub, which is under test, then the spokes.
     pub(super) daemons: Vec<String>,
     pub(super) verdicts: Vec<Verdict>,
     pub(super) events: Vec<Event>,
@@ -29,7 +29,7 @@ pub(crate) struct Record {
     pub(super) handshakes: Vec<Handshake>,
     /// The daemon that ended early, and the end of its log.
     pub(super) death: Option<String>,
-    /// One a second.
+    /// One sample per second.
     pub(super) samples: Vec<Sample>,
 }
 
@@ -41,26 +41,26 @@ pub(super) struct Handshake {
     pub(super) unix_s: u64,
 }
 
-/// One second. Lists have one entry a daemon, in the order of [`Record::daemons`].
+/// One second. Lists have one entry per daemon, in the order of [`Record::daemons`].
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Sample {
     pub(super) at_s: f64,
-    /// TCP payload that arrived at the hub as it was sent, since the previous sample; and at the spokes.
+    /// Mbit/s of verified TCP payload since the previous sample, at the hub and at the spokes.
     pub(super) up_mbps: f64,
     pub(super) down_mbps: f64,
-    /// Streams, by their place in [`Record::streams`], of which nothing arrived since the previous sample.
+    /// Indices in [`Record::streams`] of streams that received nothing since the previous sample.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) silent: Vec<usize>,
-    /// Of the probes that were sent in this second; none where an outage delayed them.
+    /// Round trips of the probes sent in this second; `None` if an outage delayed them.
     pub(super) latency: Option<LatencyReport>,
     pub(super) rss_kib: Vec<u64>,
     pub(super) descriptors: Vec<u64>,
     pub(super) threads: Vec<u64>,
-    /// CPU seconds used since the daemon's start.
+    /// CPU seconds since the daemon's start.
     pub(super) cpu_s: Vec<f64>,
-    /// CPUs that other programs used since the previous sample.
+    /// Number of CPUs that other programs used since the previous sample.
     pub(super) others_cpus: f64,
-    /// By daemon and reason, since the previous sample; only reasons that occurred.
+    /// Drops since the previous sample, by daemon and reason; reasons without drops are omitted.
     pub(super) drops: BTreeMap<String, BTreeMap<String, u64>>,
 }
 
@@ -77,7 +77,7 @@ impl Report for Record {
 }
 
 impl Record {
-    /// Goodput, latency, memory, descriptors and drops over time, with marks for the events.
+    /// Goodput, latency, memory, descriptors and drops over time, with the events marked.
     fn figure(&self) -> Figure {
         let rate = match self.rate_mbps {
             0.0 => "as fast as TCP goes".to_owned(),
@@ -123,7 +123,7 @@ impl Record {
         Line::new(name, colour, samples.map(|it| (it.at_s, value(it))))
     }
 
-    /// The hub's line is drawn last, above the others.
+    /// Draws the hub's line last, on top of the others.
     fn by_daemon(&self, value: impl Fn(&Sample, usize) -> f64) -> Vec<Line> {
         let lines = (0..self.daemons.len()).rev().map(|daemon| {
             let (name, colour) = match daemon {

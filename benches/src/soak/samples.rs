@@ -1,4 +1,4 @@
-//! A look at every daemon each second, and round trips beside the load.
+//! Samples every daemon each second, and round trips during the load.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -14,14 +14,14 @@ use super::hub::{Hub, SPOKES};
 use super::record::{Handshake, Record, Sample};
 use super::streams::{Load, STREAMS};
 
-/// Seconds between two looks at the handshakes, of which there is at most one in five.
+/// Seconds between two readings of the handshakes: no session renews more often than every five seconds.
 const HANDSHAKES_EVERY: u64 = 4;
 /// Seconds between two lines of progress.
 const LINE_EVERY: u64 = 10;
-/// The part of a second in which probes are sent, one every 10 ms: the last must be back by its end.
+/// The part of a second in which probes are sent, one every 10 ms; the last must return by the end of the second.
 const PROBING: Duration = Duration::from_millis(900);
 
-/// Adds a sample a second and the handshakes to `record`. Fails when a daemon has ended, with the end of its log.
+/// Adds one sample per second, and the handshakes, to `record`. If a daemon ends, fails with the end of its log.
 pub(super) fn watch(hub: &Hub, load: &Load, record: &mut Record) -> anyhow::Result<()> {
     let mut totals = Totals::default();
     sample(hub, load, &mut totals)?;
@@ -43,18 +43,18 @@ pub(super) fn watch(hub: &Hub, load: &Load, record: &mut Record) -> anyhow::Resu
     Ok(())
 }
 
-/// Everything that is counted from a start.
+/// All cumulative counts.
 #[derive(Default)]
 struct Totals {
     at_s: f64,
     arrived: [u64; STREAMS],
-    /// By daemon.
+    /// One entry per daemon.
     counters: Vec<Counters>,
     /// CPU seconds of all other programs.
     others_s: f64,
 }
 
-/// Reads everything, and brings `totals` up to date.
+/// Takes a sample and updates `totals`.
 fn sample(hub: &Hub, load: &Load, totals: &mut Totals) -> anyhow::Result<Sample> {
     let mut now = Totals {
         at_s: load.now(),
@@ -77,11 +77,11 @@ fn sample(hub: &Hub, load: &Load, totals: &mut Totals) -> anyhow::Result<Sample>
     let mut ours = process::cpu_time(Pid::this())?;
     for (number, end) in hub.daemons().enumerate() {
         let pid = end.daemon.pid();
-        // First, so that the request for counters is not among the descriptors.
+        // First, so that the descriptor for requesting counters does not count.
         let usage = process::usage(pid).with_context(|| log_tail(end))?;
         let cpu = process::cpu_time(pid).with_context(|| log_tail(end))?;
         let counters = measure::counters(&end.daemon).with_context(|| log_tail(end))?;
-        let counters = counters.context("the daemon is not convoy")?;
+        let counters = counters.context("the daemon is not Convoy")?;
         sample.rss_kib.push(usage.resident_kib);
         sample.descriptors.push(usage.descriptors);
         sample.threads.push(usage.threads);
@@ -97,7 +97,7 @@ fn sample(hub: &Hub, load: &Load, totals: &mut Totals) -> anyhow::Result<Sample>
         now.counters.push(counters);
         ours += cpu;
     }
-    // The clocks do not tick together.
+    // The clocks of different processes advance at different moments.
     now.others_s = process::machine_busy()?.as_secs_f64() - ours.as_secs_f64();
     let others_s = (now.others_s - totals.others_s).max(0.0);
     sample.others_cpus = rounded(others_s / seconds, 1e2);
@@ -109,11 +109,11 @@ fn rounded(value: f64, to: f64) -> f64 {
     (value * to).round() / to
 }
 
-/// Takes the output of `wg show IFACE latest-handshakes`, each handshake once.
+/// Parses `wg show IFACE latest-handshakes`, and adds each handshake once.
 fn take_handshakes(seen: &mut Vec<Handshake>, shown: &str, spokes: &[(u8, String)]) {
     for (key, time) in shown.lines().filter_map(|line| line.split_once('\t')) {
         let spoke = spokes.iter().find(|(_, known)| known == key);
-        // A peer that has had no handshake shows 0.
+        // 0 stands for a peer without a handshake.
         if let (Some(&(spoke, _)), Ok(unix_s @ 1..)) = (spoke, time.trim().parse()) {
             let handshake = Handshake { spoke, unix_s };
             if !seen.contains(&handshake) {
@@ -132,12 +132,12 @@ pub(super) fn probers(hub: &Hub, spoke: &End) -> anyhow::Result<Ends> {
     Ok(Ends::new(agent(spoke)?, agent(spoke)?, agent(&hub.hub)?)?)
 }
 
-/// Probes `to` once a second until the load ends; a second in which probes are lost takes longer.
+/// Sends probes to `to` every second until the load ends; a second in which probes are lost takes longer.
 pub(super) fn probe(ends: &mut Ends, to: IpAddr, load: &Load) -> Vec<RoundTrips> {
     let mut found = Vec::new();
     while !load.has_ended() {
         let began = load.now();
-        // Without agents there are no more round trips, which fails a verdict.
+        // If an agent fails, no more round trips are recorded, which fails a verdict.
         let Ok(report) = ends.ping(to, PROBING) else {
             break;
         };
@@ -147,7 +147,7 @@ pub(super) fn probe(ends: &mut Ends, to: IpAddr, load: &Load) -> Vec<RoundTrips>
     found
 }
 
-/// Adds to each sample the round trips of its second: the median of the spokes' medians, and the worst p99.
+/// Adds the round trips of each second to its sample: the median of the spokes' medians, and the worst p99.
 pub(super) fn add_round_trips(samples: &mut [Sample], found: &[RoundTrips]) {
     for (second, sample) in (0..).zip(samples) {
         let own = found.iter().filter(|(began, _)| *began == second);

@@ -1,4 +1,4 @@
-//! TCP both ways at once between the hub and the spokes, every byte compared.
+//! TCP in both directions at once between the hub and the spokes, with every byte compared.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -11,18 +11,18 @@ use serde::{Deserialize, Serialize};
 
 use super::hub::{Hub, SPOKES};
 
-/// How long the first handshake may take.
+/// Time limit for the first handshake.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(20);
-/// A stream without a byte for this long is given up.
+/// A stream that receives nothing for this long has failed.
 const STREAM_PATIENCE: Duration = Duration::from_secs(60);
-/// The most that a sender that was held up sends at once to catch up.
+/// Limit for what a delayed sender sends at once to catch up.
 const CATCH_UP: Duration = Duration::from_millis(50);
-/// Bytes that a sender writes at once.
+/// Bytes per write of a sender.
 const BLOCK: usize = 64 * 1024;
-/// Two for each spoke: up, then down.
+/// Two streams per spoke: up, then down.
 pub(super) const STREAMS: usize = 2 * SPOKES.len();
 
-/// The way of a stream's data.
+/// The direction of a stream's data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Direction {
@@ -39,26 +39,26 @@ pub(super) struct Stream {
     pub(super) spoke: u8,
     pub(super) direction: Direction,
     pub(super) sent_bytes: u64,
-    /// Arrived, and equal to the bytes sent.
+    /// Bytes that arrived and equal those sent.
     pub(super) verified_bytes: u64,
-    /// Why it ended early, or the first byte that differed.
+    /// The reason why it ended early, or the first byte that differed.
     pub(super) error: Option<String>,
 }
 
-/// A sender's and a receiver's socket of a connection inside the tunnel.
+/// The sockets of a connection inside the tunnel: sender's and receiver's.
 pub(super) type Sockets = [TcpStream; 2];
 
-/// The state that all streams share.
+/// State shared by all streams.
 pub(super) struct Load {
     began: Instant,
-    /// Between two blocks of a stream; zero for no limit.
+    /// Time between two blocks of a stream; zero for no limit.
     interval: Duration,
     done: AtomicBool,
-    /// Bytes of each stream that arrived as they were sent.
+    /// Verified bytes of each stream.
     arrived: [AtomicU64; STREAMS],
 }
 
-/// Opens a connection from a spoke, counted from 0, to the hub, through the tunnel: a stream up, and one down.
+/// Opens a TCP connection through the tunnel, from a spoke (counted from 0) to the hub: one stream up and one down.
 pub(super) fn open(hub: &Hub, number: usize) -> anyhow::Result<[Sockets; 2]> {
     let spoke = SPOKES[number];
     let address = SocketAddr::new(hub.address_for(spoke), 0);
@@ -78,7 +78,7 @@ pub(super) fn open(hub: &Hub, number: usize) -> anyhow::Result<[Sockets; 2]> {
 }
 
 impl Load {
-    /// A load of streams of `mbps` Mbit/s each, 0 for no limit, that begins now.
+    /// Starts a load with streams of `mbps` Mbit/s each; 0 for no limit.
     pub(super) fn new(mbps: f64) -> Self {
         let seconds = BLOCK as f64 * 8.0 / (mbps * 1e6);
         Self {
@@ -94,7 +94,7 @@ impl Load {
         self.began.elapsed().as_secs_f64()
     }
 
-    /// Sleeps until `at`, or until the load ends; whether it goes on.
+    /// Sleeps until `at` or the end of the load; returns whether the load goes on.
     pub(super) fn continues_until(&self, at: f64) -> bool {
         while self.now() < at && !self.has_ended() {
             let rest = (at - self.now()).clamp(0.0, 0.25);
@@ -103,7 +103,7 @@ impl Load {
         !self.has_ended()
     }
 
-    /// Lets the senders finish their blocks and hang up.
+    /// Lets the senders finish their blocks and close.
     pub(super) fn end(&self) {
         self.done.store(true, Ordering::Relaxed);
     }
@@ -112,7 +112,7 @@ impl Load {
         self.done.load(Ordering::Relaxed)
     }
 
-    /// Bytes of each stream that arrived as they were sent.
+    /// Verified bytes of each stream.
     pub(super) fn arrived(&self) -> [u64; STREAMS] {
         let arrived = self.arrived.each_ref();
         arrived.map(|bytes| bytes.load(Ordering::Relaxed))
@@ -131,7 +131,7 @@ impl Load {
             scope.spawn(|| sent = self.send(from, seed, &mut stream.sent_bytes));
             let received = receive(to, seed, &self.arrived[number]);
             if received.is_err() {
-                // Spares the sender its patience; the connection may be gone already.
+                // Ends the sender without waiting for its timeout; the connection may be gone already.
                 let _ = to.shutdown(Shutdown::Both);
             }
             received
@@ -142,7 +142,7 @@ impl Load {
         stream
     }
 
-    /// Sends until the load ends, and counts the bytes.
+    /// Sends until the load ends; counts the bytes.
     fn send(&self, mut to: &TcpStream, seed: u64, bytes: &mut u64) -> anyhow::Result<()> {
         let mut next = Instant::now();
         while !self.has_ended() {
@@ -152,11 +152,11 @@ impl Load {
             to.write_all(&block(seed, *bytes)).context("send")?;
             *bytes += BLOCK as u64;
         }
-        to.shutdown(Shutdown::Write).context("hang up")
+        to.shutdown(Shutdown::Write).context("close the stream")
     }
 }
 
-/// Receives until the sender hangs up, and counts. Bytes of a part of a block are not counted, so they are missing.
+/// Receives until the sender closes; counts whole blocks only, so the bytes of a partial block are missing.
 fn receive(mut from: &TcpStream, seed: u64, verified_bytes: &AtomicU64) -> anyhow::Result<()> {
     let mut received = vec![0; BLOCK];
     for at in (0..).step_by(BLOCK) {
@@ -173,12 +173,12 @@ fn receive(mut from: &TcpStream, seed: u64, verified_bytes: &AtomicU64) -> anyho
     Ok(())
 }
 
-/// The block of a stream that begins at byte `at`: words, each the seed and its own number, scrambled, so that no two
-/// are equal and any loss, repetition or exchange shows.
+/// Fills a stream's block that begins at byte `at`. Each word mixes the seed with the word's own number, so that no
+/// two are equal and any loss, repetition or reordering shows.
 fn block(seed: u64, at: u64) -> Vec<u8> {
     let first = at / 8;
     let words = first..first + (BLOCK / 8) as u64;
-    // An odd factor permutes the words (Fibonacci hashing).
+    // Multiplication by an odd factor permutes the words (Fibonacci hashing).
     let scrambled = words.map(|word| (seed ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     scrambled.flat_map(u64::to_le_bytes).collect()
 }

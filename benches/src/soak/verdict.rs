@@ -1,4 +1,4 @@
-//! The verdicts on a run, each with its figure and its bound.
+//! The verdicts on a run, each with its finding and its bound.
 
 #[cfg(test)]
 mod tests;
@@ -12,37 +12,37 @@ use super::events::{Event, Kind};
 use super::hub::SPOKES;
 use super::record::{Record, Sample};
 
-/// How long an event may have effects after its end, in seconds.
+/// Seconds after its end in which an event may still have effects.
 const SETTLING: f64 = 5.0;
-/// The warm-up, which is not counted, in seconds; in a short run a quarter of it.
+/// Seconds of warm-up, which do not count; in a short run a quarter of it.
 const WARM_UP: f64 = 120.0;
-/// How late a sample may be, in seconds.
+/// Maximum delay of a sample in seconds.
 const LATE: f64 = 0.5;
-/// How much of all CPUs other programs may use.
+/// Maximum share of all CPUs that other programs may use.
 const OTHERS_PERCENT: f64 = 25.0;
 /// Rekey-After-Time of the paper (section 6.1), after which the next packet renews the session.
 const REKEY_AFTER: u64 = 120;
-/// A lost attempt is repeated after five seconds; an outage takes two.
+/// Adds an outage of two seconds and two retransmissions after five seconds each.
 const OLDEST: u64 = REKEY_AFTER + 12;
-/// TCP waits up to as long again as the way was closed, and for its first timeout.
+/// After an outage, TCP's backoff may last as long again, plus its first timeout.
 const SILENT_SECONDS: f64 = 3.0;
-/// How much more memory a daemon may have at the end than after the warm-up, and how steeply it may rise.
+/// Maximum memory growth of a daemon from the end of the warm-up, and its maximum slope.
 const GROWTH_KIB: f64 = 1_024.0;
 const KIB_PER_MINUTE: f64 = 100.0;
-/// A slope over fewer seconds after the warm-up says nothing.
+/// Over fewer seconds after the warm-up, a slope means nothing.
 const SLOPE_SECONDS: usize = 180;
-/// Descriptors that UAPI clients and a change of port need for a moment.
+/// Descriptors that UAPI clients and port changes need temporarily.
 const MOMENTARY: f64 = 8.0;
-/// Round trips on an idle machine with two cores; one second of 20 may be worse.
+/// Round trips on an idle machine with two cores; one second in 20 may be worse.
 const MEDIAN_MS: f64 = 2.0;
 const P99_MS: f64 = 20.0;
 const USUAL_SECONDS: f64 = 0.95;
 /// Probes that may be lost without an event.
 const LOST_PERCENT: f64 = 0.1;
-/// How long the kernel sends packets of its own on new interfaces, in seconds.
+/// Seconds in which the kernel sends packets of its own on new interfaces.
 const STARTING: f64 = 10.0;
 
-/// One conclusion.
+/// One verdict.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Verdict {
     pub(super) what: String,
@@ -59,7 +59,7 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// Whether a bound is kept, and the figure.
+/// Whether the bound is met, and the finding.
 type Finding = (bool, String);
 
 /// All verdicts on a run.
@@ -68,23 +68,23 @@ pub(super) fn judge(record: &Record) -> Vec<Verdict> {
     let descriptors = courses(record, |sample| &sample.descriptors);
     let threads = courses(record, |sample| &sample.threads);
     let [median, p99, lost] = round_trips(record);
-    let number = "the same number in the last tenth as in the first; never 8 more";
+    let number = "the last tenth as in the first; never more than 8 above";
     #[rustfmt::skip]
     let verdicts = [
         ("daemons alive", alive(record), "no daemon ends early".to_owned()),
-        ("machine undisturbed", undisturbed(record), format!("{OTHERS_PERCENT} % for others, {LATE} s late")),
+        ("machine undisturbed", undisturbed(record), format!("{OTHERS_PERCENT} % used by others, {LATE} s delay")),
         ("events done", events(record), "all of them".to_owned()),
-        ("handshakes renewed", handshakes(record), format!("by age, and none older than {OLDEST} s")),
+        ("handshakes renewed", handshakes(record), format!("each spoke by age; none older than {OLDEST} s")),
         ("data verified", data(record), "every byte arrives as it was sent".to_owned()),
-        ("streams go on", silence(record), format!("{SILENT_SECONDS} s, besides a cable's outage")),
-        ("memory flat (VmRSS, KiB)", growth(&memory), format!("{GROWTH_KIB} KiB from the first tenth to the last")),
-        ("memory has no trend", slope(&memory), format!("{KIB_PER_MINUTE} KiB a minute")),
+        ("streams go on", silence(record), format!("{SILENT_SECONDS} s, except during a cable's outage")),
+        ("memory flat (VmRSS, KiB)", growth(&memory), format!("{GROWTH_KIB} KiB more in the last tenth than in the first")),
+        ("memory has no trend", slope(&memory), format!("{KIB_PER_MINUTE} KiB per minute")),
         ("descriptors flat", flat(&descriptors), number.to_owned()),
         ("threads flat", flat(&threads), number.to_owned()),
         ("round trip under load, median", median, format!("{MEDIAN_MS} ms")),
         ("round trip under load, p99", p99, format!("{P99_MS} ms in 19 of 20 quiet seconds")),
         ("probes come back", lost, format!("{LOST_PERCENT} % lost")),
-        ("drops explained", drops(record), format!("reasons of an event within {SETTLING} s of it")),
+        ("drops explained", drops(record), format!("only for reasons that an event within {SETTLING} s explains")),
     ];
     let verdict = |(what, (passed, found), bound): (&str, _, _)| Verdict {
         what: what.to_owned(),
@@ -103,18 +103,18 @@ fn alive(record: &Record) -> Finding {
     }
 }
 
-/// A machine that stands still, or works for others, says little about a daemon.
+/// Findings about a daemon mean little if the machine stalls or works for others.
 fn undisturbed(record: &Record) -> Finding {
     let due = record.samples.iter().zip(1..);
     let late = due.map(|(sample, second)| sample.at_s - f64::from(second));
     let latest = late.fold(0.0, f64::max);
     let others = quantile(0.5, record.samples.iter().map(|it| it.others_cpus));
     let percent = 100.0 * others / record.origin.host.cpus as f64;
-    let found = format!("other programs used {percent:.0} %; a sample was {latest:.1} s late");
+    let found = format!("other programs used {percent:.0} %; worst sample delay {latest:.1} s");
     (latest <= LATE && percent <= OTHERS_PERCENT, found)
 }
 
-/// Every planned change could be made.
+/// Every planned event took place.
 fn events(record: &Record) -> Finding {
     let mut failed = record.events.clone();
     failed.retain(|event| event.error.is_some());
@@ -124,24 +124,24 @@ fn events(record: &Record) -> Finding {
     }
 }
 
-/// No session is used for longer than the protocol allows, and each spoke renewed one because of its age.
+/// No session is older than the protocol allows, and each spoke has renewed one because of its age.
 fn handshakes(record: &Record) -> Finding {
     let spokes = SPOKES.map(|spoke| ages(record, spoke));
     let oldest = spokes.iter().flatten().copied().max().unwrap_or(0);
     let seen = spokes.each_ref().map(Vec::len);
-    // The last one goes on.
+    // The last session goes on.
     let by_age = spokes.each_ref().map(|ages| {
         let ended = ages.iter().rev().skip(1);
         ended.filter(|age| **age >= REKEY_AFTER).count()
     });
-    // A spoke whose peer was removed starts again with a new session.
+    // A removed peer starts again with a new session.
     let is_short = record.secs < 2 * OLDEST + 60 * SPOKES.len() as u64;
     let is_renewed = is_short || !by_age.contains(&0);
-    let found = format!("{seen:?} by spoke, {by_age:?} by age; the oldest became {oldest} s");
+    let found = format!("{seen:?} by spoke, {by_age:?} by age; the oldest reached {oldest} s");
     (!seen.contains(&0) && oldest <= OLDEST && is_renewed, found)
 }
 
-/// How old each session of a spoke became, in seconds; the last one, until the end.
+/// The age in seconds that each session of a spoke reached; for the last one, at the end of the run.
 fn ages(record: &Record, spoke: u8) -> Vec<u64> {
     let own = record.handshakes.iter().filter(|it| it.spoke == spoke);
     let mut times: Vec<_> = own.map(|handshake| handshake.unix_s).collect();
@@ -151,7 +151,7 @@ fn ages(record: &Record, spoke: u8) -> Vec<u64> {
     ages.collect()
 }
 
-/// Everything that was sent arrived, as it was sent.
+/// All bytes sent have arrived unaltered.
 fn data(record: &Record) -> Finding {
     let mut broken = record.streams.clone();
     broken.retain(|it| it.error.is_some() || it.verified_bytes != it.sent_bytes);
@@ -166,7 +166,7 @@ fn data(record: &Record) -> Finding {
     }
 }
 
-/// No stream is silent for long, besides a spoke's whose cable is out.
+/// No stream is silent for long, except those of a spoke whose cable is unplugged.
 fn silence(record: &Record) -> Finding {
     let mut longest = (0.0, "none".to_owned());
     for (number, stream) in record.streams.iter().enumerate() {
@@ -190,7 +190,7 @@ fn silence(record: &Record) -> Finding {
     (longest.0 < SILENT_SECONDS - LATE, longest.1)
 }
 
-/// Median memory of the last tenth against that of the first.
+/// Median memory of the last tenth minus that of the first.
 fn growth(memory: &[Course<'_>]) -> Finding {
     of_each(memory, |it| {
         let growth = it.last - it.first;
@@ -201,7 +201,7 @@ fn growth(memory: &[Course<'_>]) -> Finding {
     })
 }
 
-/// The trend of memory, between the same tenths.
+/// The memory trend from the first tenth to the last.
 fn slope(memory: &[Course<'_>]) -> Finding {
     of_each(memory, |it| {
         let slope = (it.last - it.first) / (0.9 * it.seconds as f64 / 60.0);
@@ -226,7 +226,7 @@ fn flat(courses: &[Course<'_>]) -> Finding {
     })
 }
 
-/// Passes if every daemon does.
+/// Passes if every daemon passes.
 fn of_each(courses: &[Course<'_>], judge: impl Fn(&Course<'_>) -> Finding) -> Finding {
     let judged = courses.iter().map(|course| {
         let (passed, found) = judge(course);
@@ -236,7 +236,7 @@ fn of_each(courses: &[Course<'_>], judge: impl Fn(&Course<'_>) -> Finding) -> Fi
     (!passed.contains(&false), found.join(", "))
 }
 
-/// A figure of one daemon after the warm-up: the greatest, and the medians of the first and the last tenth.
+/// One figure of one daemon after the warm-up: its maximum, and the medians of the first and the last tenth.
 struct Course<'a> {
     daemon: &'a str,
     seconds: usize,
@@ -263,8 +263,7 @@ fn courses(record: &Record, of: fn(&Sample) -> &[u64]) -> Vec<Course<'_>> {
     daemons.enumerate().map(course).collect()
 }
 
-/// Beside the load, in seconds in which no event can be felt: round trips are short, and nothing is lost, for nothing
-/// repairs UDP.
+/// In seconds without effects of an event, round trips are short and no probe is lost; nothing retransmits UDP.
 fn round_trips(record: &Record) -> [Finding; 3] {
     let is_quiet =
         |it: &&Sample| it.at_s > SETTLING && !record.events.iter().any(|event| is_felt(event, it));
@@ -298,7 +297,7 @@ fn is_felt(event: &Event, sample: &Sample) -> bool {
     event.from_s <= sample.at_s + LATE && sample.at_s - 1.0 <= event.until_s + SETTLING
 }
 
-/// Every drop has a reason that an event explains, near that event.
+/// An event near each drop explains its reason.
 fn drops(record: &Record) -> Finding {
     let (mut explained, mut others) = (BTreeMap::new(), BTreeMap::new());
     for sample in &record.samples {
@@ -306,7 +305,7 @@ fn drops(record: &Record) -> Finding {
             let explains = |event: &Event| {
                 is_felt(event, sample) && reasons(event.kind).contains(&reason.as_str())
             };
-            // The kernel reports the multicast groups of a new interface, which no peer has.
+            // On a new interface the kernel joins multicast groups, to which no peer routes.
             let is_of_start = sample.at_s < STARTING && reason == "outbound_no_route";
             let group = match is_of_start || record.events.iter().any(explains) {
                 true => &mut explained,
@@ -322,9 +321,9 @@ fn drops(record: &Record) -> Finding {
 /// The reasons for which a daemon may drop packets after an event.
 fn reasons(kind: Kind) -> &'static [&'static str] {
     match kind {
-        // The spokes' datagrams to the former port; no way out.
+        // Datagrams to the hub's former port; no route through an unplugged cable.
         Kind::Port | Kind::Flap => &["outbound_send_failed"],
-        // Packets for a peer that is none, its datagrams, and handshakes begun by both.
+        // Packets for the removed peer, its datagrams, and crossing handshakes.
         Kind::Syncconf => &[
             "outbound_no_route",
             "outbound_peer_removed",
@@ -335,7 +334,7 @@ fn reasons(kind: Kind) -> &'static [&'static str] {
     }
 }
 
-/// 0 of no values.
+/// 0 for an empty list.
 fn quantile(share: f64, values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<_> = values.collect();
     values.sort_unstable_by(f64::total_cmp);

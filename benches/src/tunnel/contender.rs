@@ -1,4 +1,4 @@
-//! The programs that are measured, and how each is started.
+//! The programs to compare, and how each is started.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -12,24 +12,24 @@ use serde::{Deserialize, Serialize};
 pub(crate) const CONVOY: &str = "convoy";
 /// The veth without a tunnel.
 pub(crate) const BARE: &str = "bare veth";
-/// Marks a variant: the same program, with Convoy's queue length on its interface.
+/// Suffix of a variant: the same program with Convoy's queue length on its interface.
 const VARIANT: &str = "+q";
 
-/// Beside Convoy: a name, the program that `make peers` installs, and its arguments.
+/// The WireGuard programs besides Convoy: name, program installed by `make peers`, arguments.
 const PEERS: [(&str, &str, &[&str]); 4] = [
     ("wireguard-go", "wireguard", &[]),
     ("tailscale", "wireguard-tailscale", &[]),
-    // These two look up the user who has logged in, and fail where nobody has.
+    // These two look up the logged-in user, and exit if there is none.
     ("gotatun", "gotatun", &["--disable-drop-privileges"]),
     ("boringtun", "boringtun-cli", &["--disable-drop-privileges"]),
 ];
-/// VPNs of another protocol: a name, the program that a distribution has, and its arguments.
+/// VPNs with another protocol: name, program as distributions name it, arguments.
 const OPENVPNS: [(&str, &str, &[&str]); 2] = [
     ("openvpn", "openvpn", &["--disable-dco"]),
-    // Its data channel in the kernel, where the kernel has that part.
+    // Kernel data channel, if the kernel supports it.
     ("openvpn-dco", "openvpn", &[]),
 ];
-/// Where distributions put programs for root, which may not be in `PATH`.
+/// Where distributions put root's programs; may be missing from `PATH`.
 const OF_ROOT: [&str; 2] = ["/usr/sbin", "/sbin"];
 
 /// How a contender carries packets.
@@ -49,12 +49,12 @@ pub(crate) struct Contender {
     pub(crate) kind: Kind,
     pub(crate) program: PathBuf,
     pub(crate) arguments: Vec<String>,
-    /// Set on its interface after the start; none keeps the program's own.
+    /// Set on the interface after the start; `None` keeps the program's own.
     pub(crate) queue_length: Option<u32>,
     pub(crate) version: Option<String>,
 }
 
-/// Convoy, each peer with its defaults and once more with Convoy's queue length, and OpenVPN.
+/// Convoy; each peer with its defaults and again with Convoy's queue length; and OpenVPN.
 pub(crate) fn all(convoy: &Path, peers: &Path) -> Vec<Contender> {
     let convoy = Contender::wireguard(CONVOY, convoy);
     let peers = PEERS.iter().flat_map(|&(name, program, arguments)| {
@@ -81,7 +81,7 @@ pub(crate) fn all(convoy: &Path, peers: &Path) -> Vec<Contender> {
 }
 
 impl Contender {
-    /// A program that is called as `wireguard-go`.
+    /// A program with the command line of `wireguard-go`.
     pub(crate) fn wireguard(name: &str, program: &Path) -> Self {
         Self {
             name: name.to_owned(),
@@ -112,9 +112,9 @@ impl Contender {
             .fold(program, Implementation::argument)
     }
 
-    /// With its version: of a Go program that of its module, since forks print another's.
+    /// Adds the version; for a Go program that of its module, since a fork prints the original's.
     pub(crate) fn with_version(mut self) -> Self {
-        // OpenVPN prints its version and fails.
+        // OpenVPN prints its version but exits with an error.
         let printed = |command: &mut Command| {
             let output = command.output().ok()?;
             Some(String::from_utf8_lossy(&output.stdout).into_owned())
@@ -134,7 +134,7 @@ impl Contender {
     }
 }
 
-/// Where a program is; its name where it is nowhere.
+/// The path of a program, or its name if it is not found.
 fn find(program: &str) -> PathBuf {
     let path = env::var_os("PATH").unwrap_or_default();
     env::split_paths(&path)

@@ -1,8 +1,8 @@
 //! OpenVPN between the bed's namespaces: over UDP, with its default data cipher.
 //!
-//! Each end has a certificate of its own, and knows the fingerprint of the other's
-//! (`--peer-fingerprint`, OpenVPN 2.5 or newer): static keys are deprecated, and an authority would
-//! be one more file.
+//! Each end has its own certificate and knows the fingerprint of the other's (`--peer-fingerprint`,
+//! OpenVPN 2.5 or newer). Static keys are deprecated, and a certificate authority would need one
+//! more file.
 
 use std::fs::{self, File};
 use std::net::{IpAddr, Ipv4Addr};
@@ -23,15 +23,15 @@ use crate::programs;
 const INTERFACE: &str = "vpn0";
 const PORT: &str = "1194";
 const NEAR: &str = "10.7.0.1";
-/// OpenVPN tries again after a second, then later and later.
+/// OpenVPN retries after a second, then after growing pauses.
 const PATIENCE: Duration = Duration::from_secs(20);
 const PROBE: Duration = Duration::from_millis(30);
 const PAUSE: Duration = Duration::from_millis(20);
-/// Logged once its interface has its address and the other end has answered.
+/// Logged once the interface has its address and the other end has answered.
 const SET_UP: &str = "Initialization Sequence Completed";
-/// Logged where the kernel's part carries the data.
+/// Logged if the kernel module carries the data.
 const IN_KERNEL: &str = "DCO device";
-/// The kernel's part: Linux 6.16 has the first, a module from elsewhere is the second.
+/// The kernel modules: `ovpn` is in Linux since 6.16, the other one is out of tree.
 const KERNEL_MODULES: [&str; 2] = ["ovpn", "ovpn-dco-v2"];
 
 /// A certificate for each end, removed when dropped.
@@ -42,7 +42,7 @@ pub(super) struct Certificates {
 }
 
 impl Certificates {
-    /// Made by openssl(1), for a day.
+    /// Generated with openssl(1); valid for a day.
     pub(super) fn generate() -> anyhow::Result<Self> {
         let directory = tempfile::tempdir().context("make a directory for certificates")?;
         let [left, right] = ["left", "right"].map(|name| generate(directory.path(), name));
@@ -54,7 +54,7 @@ impl Certificates {
     }
 }
 
-/// A key and a certificate called `name`; the fingerprint.
+/// Generates a key and a certificate called `name`; returns the fingerprint.
 fn generate(directory: &Path, name: &str) -> anyhow::Result<String> {
     let [key, certificate] = files(directory, name);
     let subject = format!("/CN={name}");
@@ -125,7 +125,7 @@ impl OpenVpn {
 
     pub(super) fn wait_until_up(&mut self, ends: &mut Ends) -> anyhow::Result<()> {
         let deadline = Instant::now() + PATIENCE;
-        // Before it has set its interface up there is no way to the far end.
+        // Until the daemon has set up its interface, the far end has no route.
         while !self.left.is_set_up() || ends.ping(Self::FAR, PROBE)?.received == 0 {
             self.check()?;
             thread::sleep(PAUSE);
@@ -200,13 +200,13 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        // Both fail only where it has ended.
+        // Both fail only if it has ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Loads the kernel's part, and returns modprobe(8)'s errors. It may be built in, too.
+/// Loads the kernel module; returns modprobe(8)'s errors. It may also be built in.
 pub(super) fn load_kernel_part() -> String {
     let refusals = KERNEL_MODULES.into_iter().filter_map(|module| {
         let mut modprobe = Command::new("/sbin/modprobe");
@@ -219,7 +219,7 @@ pub(super) fn load_kernel_part() -> String {
     refusals.collect::<Vec<_>>().join("; ")
 }
 
-/// The end of a log, for a message.
+/// The end of a log, for an error message.
 fn last_lines(log: &str) -> String {
     const LINES: usize = 8;
     let lines: Vec<_> = log.lines().collect();

@@ -1,4 +1,4 @@
-//! The rows of a comparison, one line each: name, unit, test, contenders, and the aim for Convoy.
+//! The rows of a comparison, one line each: name, unit, test, contenders and target.
 
 use anyhow::Context as _;
 
@@ -8,20 +8,20 @@ use super::{Contender, Kind, contender::CONVOY};
 /// One row.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Row {
-    /// On the command line and in result files.
+    /// Name on the command line and in result files.
     pub(crate) name: &'static str,
-    /// For people, with the unit.
+    /// Title with the unit.
     pub(crate) title: &'static str,
-    /// Digits behind the point.
+    /// Decimals shown.
     pub(crate) decimals: usize,
-    /// The run that the figure comes from; rows of the same test share it.
+    /// The test that yields the figure; rows of the same test share its run.
     pub(crate) test: Test,
     pub(crate) figure: Figure,
     pub(crate) field: Field,
     pub(crate) aim: Aim,
 }
 
-/// Something that is run, for one row or several.
+/// A test, which yields figures for one or more rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Test {
     /// CPU time without traffic.
@@ -29,19 +29,19 @@ pub(crate) enum Test {
     /// Round trips without load.
     PingIdle,
     Tcp(Tcp),
-    /// Requests of 32 bytes with answers, one in flight, over TCP and then UDP; perhaps beside one TCP stream.
+    /// Requests and answers of 32 bytes, one in flight, over TCP and then UDP; optionally beside one TCP stream.
     Requests {
         beside_tcp: bool,
     },
     /// A new TCP connection for each request.
     Connections,
-    /// UDP with this payload at a constant rate, in kpps.
+    /// UDP with this payload at a constant rate in kpps.
     UdpOffered(usize, u32),
-    /// The highest rate of UDP with this payload.
+    /// The highest UDP rate with this payload.
     UdpRate(usize),
-    /// UDP with this payload at growing rates.
+    /// UDP with this payload at increasing rates.
     UdpCurve(usize),
-    /// The most memory that a daemon had.
+    /// The peak memory of a daemon.
     Memory,
 }
 
@@ -49,7 +49,7 @@ pub(crate) enum Test {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Tcp {
     pub(crate) load: Load,
-    /// Whether a probe is sent every 10 ms beside it.
+    /// Whether to send a probe every 10 ms beside it.
     pub(crate) ping: bool,
     pub(crate) veth: Veth,
 }
@@ -57,11 +57,11 @@ pub(crate) struct Tcp {
 /// How the veth treats batches of datagrams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Veth {
-    /// It passes them on whole.
+    /// Passes them on whole.
     Whole,
-    /// It cuts them, as a wire does.
+    /// Cuts them, as a wire does.
     Cuts,
-    /// It cuts them and loses 1 % each way.
+    /// Cuts them, and loses 1 % in each direction.
     Loses,
 }
 
@@ -70,13 +70,13 @@ pub(crate) enum Veth {
 pub(crate) enum Figure {
     /// The test's main figure.
     Main,
-    /// CPU seconds of both daemons for a gigabyte.
+    /// CPU seconds of both daemons per gigabyte.
     Cpu,
-    /// Thousands of system calls of both daemons for a gigabyte, counted in a run of their own.
+    /// Thousands of system calls of both daemons per gigabyte, counted in a separate run.
     Syscalls,
-    /// Peak memory of the greater daemon in the run, in MB.
+    /// Peak memory of the larger daemon during the run, in MB.
     Memory,
-    /// Percentiles of round trips; of requests those over TCP.
+    /// Percentiles of round trips; for requests, of those over TCP.
     P50,
     P99,
     P999,
@@ -86,19 +86,19 @@ pub(crate) enum Figure {
     UdpP999,
 }
 
-/// The contenders of a row; Convoy is always among them.
+/// The contenders of a row; Convoy is always one of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Field {
     /// WireGuard programs with their defaults.
     Programs,
-    /// And with Convoy's queue length.
+    /// The same, also with Convoy's queue length.
     WithVariants,
-    /// Programs, and OpenVPN.
+    /// WireGuard programs and OpenVPN.
     WithOpenVpn,
     Everyone,
 }
 
-/// Which figures are better, and the ratio asked of Convoy.
+/// Which figures are better, and the target for Convoy.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Aim {
     More,
@@ -148,7 +148,7 @@ pub(crate) const ROWS: &[Row] = &[
     row("tcp-cut", "TCP up, veth cuts, Gbit/s", 2, UP.veth(Veth::Cuts).test(), Main, WithVariants, RatioAtLeast(1.8)),
     row("udp-1200", "UDP 1,200 B, ≤ 1 % loss, kpps", 1, Test::UdpRate(1_200), Main, WithVariants, RatioAtLeast(2.0)),
     row("udp-64", "UDP 64 B, ≤ 1 % loss, kpps", 1, Test::UdpRate(64), Main, WithVariants, RatioAtLeast(1.1)),
-    row("udp-200k", "of 200 kpps arrive, kpps", 1, Test::UdpOffered(1_200, 200), Main, WithVariants, RatioAtLeast(2.0)),
+    row("udp-200k", "UDP at 200 kpps, arrived, kpps", 1, Test::UdpOffered(1_200, 200), Main, WithVariants, RatioAtLeast(2.0)),
     row("ping-idle", "ping, idle, p50, ms", 3, Test::PingIdle, P50, WithVariants, RatioAtMost(1.2)),
     row("cpu-idle", "CPU when idle, %", 2, Test::CpuIdle, Main, WithVariants, AtMost(1.0)),
     row("memory", "peak memory, MB", 1, Test::Memory, Main, WithVariants, AtMost(24.0)),
@@ -182,9 +182,9 @@ pub(crate) const ROWS: &[Row] = &[
     row("tcp-loss-cpu", "TCP up, 1 % lost, CPU s/GB", 2, LOST.test(), Cpu, Programs, Less),
     row("tcp-loss-syscalls", "TCP up, 1 % lost, kcalls/GB", 1, LOST.test(), Syscalls, Programs, Less),
     row("tcp-loss-memory", "TCP up, 1 % lost, peak memory, MB", 1, LOST.test(), Memory, Programs, Less),
-    row("udp-64-most", "UDP 64 B, most that arrived, kpps", 1, Test::UdpCurve(64), Main, Programs, More),
-    row("udp-512-most", "UDP 512 B, most that arrived, kpps", 1, Test::UdpCurve(512), Main, Programs, More),
-    row("udp-1200-most", "UDP 1,200 B, most that arrived, kpps", 1, Test::UdpCurve(1_200), Main, WithOpenVpn, More),
+    row("udp-64-most", "UDP 64 B, peak arrival rate, kpps", 1, Test::UdpCurve(64), Main, Programs, More),
+    row("udp-512-most", "UDP 512 B, peak arrival rate, kpps", 1, Test::UdpCurve(512), Main, Programs, More),
+    row("udp-1200-most", "UDP 1,200 B, peak arrival rate, kpps", 1, Test::UdpCurve(1_200), Main, WithOpenVpn, More),
 ];
 
 /// The rows that tell two builds of Convoy apart, for `commits`.
@@ -210,7 +210,7 @@ pub(crate) const OF_COMMITS: [&str; 16] = [
 /// The rows called `names`.
 ///
 /// # Errors
-/// With all names, where one is not among them.
+/// If a name is unknown; lists all names.
 pub(crate) fn named(names: &[impl AsRef<str>]) -> anyhow::Result<Vec<&'static Row>> {
     let named = |name: &str| {
         let known = || {
@@ -301,7 +301,7 @@ impl Aim {
     }
 }
 
-/// The tests that give `rows`, each once, in their order; memory is read last.
+/// The tests that yield `rows`, each once, in order; memory is read last.
 pub(crate) fn tests_of(rows: &[&Row]) -> Vec<Test> {
     let mut tests: Vec<Test> = Vec::new();
     for row in rows {

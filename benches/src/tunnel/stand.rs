@@ -1,4 +1,4 @@
-//! A contender between two namespaces, and the tests that are run on it.
+//! A contender between two namespaces, and the tests that run on it.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -21,17 +21,17 @@ use super::{Contender, Kind, udp};
 /// The interfaces at both ends, as the lab names them.
 const TUNNEL: &str = "wg0";
 const VETH: &str = "veth0";
-/// How long the CPU time without traffic is counted, and the rest before.
+/// How long to rest, and then how long to measure the CPU time without traffic.
 const IDLE: Duration = Duration::from_millis(750);
 const REST: Duration = Duration::from_millis(250);
 const PING: Duration = Duration::from_secs(1);
 const REQUESTS: Duration = Duration::from_secs(1);
-/// Of a load, before and after the probes beside it.
+/// Load before and after the probes beside it.
 const MARGIN: Duration = Duration::from_millis(300);
-/// System calls are counted in a run of their own, since counting costs time.
+/// System calls are counted in a separate run, since counting costs time.
 const COUNTED: Duration = Duration::from_secs(1);
 const LOST_PERCENT: f64 = 1.0;
-/// Features that let a veth pass batches on whole: of tunnels, and of TCP without one.
+/// Features with which a veth passes batches on whole: for tunnels, and for TCP without one.
 const SEGMENTATION: [&str; 2] = [UDP_SEGMENTATION, "tx-tcp-segmentation"];
 const ONE_STREAM: Load = Load {
     way: Way::Up,
@@ -43,18 +43,18 @@ const ONE_STREAM: Load = Load {
 pub(crate) struct Stand {
     bed: Bed,
     contender: Contender,
-    /// Made for the first OpenVPN.
+    /// Created for the first OpenVPN.
     certificates: Option<Certificates>,
     openvpn: Option<OpenVpn>,
     /// Length of a TCP run.
     window: Duration,
-    /// Rates that earlier searches found, by contender and payload: the next search begins there.
+    /// Rates found by earlier searches, by contender and payload: the next search starts there.
     known_pps: BTreeMap<(String, usize), f64>,
-    /// The most memory that a daemon had before its peak was reset, in bytes.
+    /// The peak memory of a daemon before the last reset, in bytes.
     earlier_peak: u64,
 }
 
-/// The outcome of a test.
+/// The result of a test.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     pub(crate) figures: Vec<(Figure, f64)>,
@@ -64,10 +64,10 @@ pub(crate) struct Found {
 }
 
 impl Stand {
-    /// The namespaces, with `contender`, a WireGuard program, at both ends.
+    /// Builds the namespaces, with the WireGuard program `contender` at both ends.
     ///
     /// # Errors
-    /// When a namespace cannot be had, or the daemons do not start.
+    /// If a namespace cannot be created or the daemons do not start.
     pub(crate) fn new(
         contender: &Contender,
         window: Duration,
@@ -98,16 +98,16 @@ impl Stand {
         &mut self.bed
     }
 
-    /// Starts new daemons of `contender`, and waits until packets pass.
+    /// Starts new daemons of `contender` and waits until packets pass.
     pub(crate) fn start(&mut self, contender: &Contender) -> anyhow::Result<()> {
         self.contender = contender.clone();
         self.restart()
     }
 
-    /// Replaces the daemons, and waits until packets pass.
+    /// Replaces the daemons and waits until packets pass.
     pub(crate) fn restart(&mut self) -> anyhow::Result<()> {
-        // The former ones end before the new ones begin. Beside an OpenVPN the last WireGuard daemons
-        // remain; nothing goes through them.
+        // The old daemons end before the new ones start. Beside an OpenVPN the last WireGuard daemons stay, but carry
+        // nothing.
         self.openvpn = None;
         self.earlier_peak = 0;
         match self.contender.kind {
@@ -135,7 +135,7 @@ impl Stand {
         }
     }
 
-    /// Why `contender`, an OpenVPN, cannot take part here; none where it can.
+    /// Why the OpenVPN `contender` cannot take part here; `None` if it can.
     pub(crate) fn absence(&mut self, contender: &Contender) -> Option<String> {
         if !contender.program.is_file() {
             return Some("not installed (fix: apt-get install openvpn)".to_owned());
@@ -144,12 +144,12 @@ impl Stand {
         let refusals = wants_kernel.then(openvpn::load_kernel_part)?;
         match self.start(contender) {
             Ok(()) if self.daemons().is_none() => None,
-            Ok(()) => Some(format!("the kernel has no part for it: {refusals}")),
+            Ok(()) => Some(format!("no kernel module: {refusals}")),
             Err(error) => Some(format!("{error:#}")),
         }
     }
 
-    /// Fails when a daemon has ended.
+    /// Fails if a daemon has ended.
     pub(crate) fn check(&mut self) -> anyhow::Result<()> {
         match &mut self.openvpn {
             Some(openvpn) => openvpn.check(),
@@ -157,7 +157,7 @@ impl Stand {
         }
     }
 
-    /// Runs `test` for `wanted` figures.
+    /// Runs `test` and returns the `wanted` figures.
     pub(crate) fn perform(&mut self, test: Test, wanted: &[Figure]) -> anyhow::Result<Found> {
         match test {
             Test::CpuIdle => self.cpu_idle(),
@@ -214,7 +214,7 @@ impl Stand {
         }
         let before = daemons.map(cpu_seconds).transpose()?;
         let (received, latency) = self.send(tcp, self.window)?;
-        // All bytes of the run are counted, so all of its CPU time is.
+        // All bytes of the run are counted, so all of its CPU time is, too.
         let after = daemons.map(cpu_seconds).transpose()?;
         let cpu = after.zip(before).map(|(after, before)| after - before);
         let gigabytes = received.bytes as f64 / 1e9;
@@ -245,7 +245,7 @@ impl Stand {
         Ok(found)
     }
 
-    /// A load, perhaps with probes beside it.
+    /// Runs a load, optionally with probes beside it.
     fn send(
         &mut self,
         tcp: Tcp,
@@ -274,7 +274,7 @@ impl Stand {
         iperf::start(left, right, self.via(), load, window, None)
     }
 
-    /// System calls, and the bytes that arrived meanwhile.
+    /// System calls, and the bytes received in the same run.
     fn count_calls(&self, load: Load, daemons: [Pid; 2]) -> anyhow::Result<(u64, u64)> {
         let [left, right] = self.namespaces();
         let running = iperf::start(left, right, self.via(), load, COUNTED, Some(daemons))?;
@@ -283,7 +283,7 @@ impl Stand {
         Ok((calls, received.bytes))
     }
 
-    /// Makes the veth as `veth` says, or undoes that.
+    /// Configures the veth as `veth` says, or undoes that.
     fn set_veth(&self, veth: Veth, on: bool) -> anyhow::Result<()> {
         let features = match veth {
             Veth::Whole => &[][..],
@@ -347,7 +347,7 @@ impl Stand {
         if let Some(found) = found {
             self.known_pps.insert(key, found.rate_pps);
         }
-        // More than 1 % lost at any rate is a rate of zero.
+        // More than 1 % loss at every rate counts as a rate of zero.
         let kpps = found.map_or(0.0, |found| found.rate_pps / 1e3);
         let mut outcome = Found::raw(probes).with([(Figure::Main, kpps)]);
         outcome.generator_limited = found.is_some_and(|found| found.generator_limited);
@@ -398,7 +398,7 @@ impl Stand {
         [&tunnel.left.namespace, &tunnel.right.namespace]
     }
 
-    /// The processes that carry the packets; none where the kernel does.
+    /// The processes that carry the packets; `None` if the kernel does.
     fn daemons(&self) -> Option<[Pid; 2]> {
         let tunnel = &self.bed.tunnel;
         match self.contender.kind {
@@ -413,10 +413,10 @@ impl Stand {
 }
 
 impl Found {
-    /// The measurements behind the figures.
+    /// The raw measurements.
     fn raw(of: impl Serialize) -> Self {
         Self {
-            // Numbers and texts always have a JSON form.
+            // Numbers and strings always have a JSON form.
             raw: serde_json::to_value(of).unwrap_or_default(),
             ..Self::default()
         }
@@ -430,17 +430,17 @@ impl Found {
 
 fn round_trips(latency: &LatencyReport) -> anyhow::Result<[(Figure, f64); 2]> {
     let both = latency.median_ms.zip(latency.p99_ms);
-    let (median, p99) = both.context("no probe came back")?;
+    let (median, p99) = both.context("no probe returned")?;
     Ok([(Figure::P50, median), (Figure::P99, p99)])
 }
 
-/// Of both since their start.
+/// CPU time of both since their start.
 fn cpu_seconds([left, right]: [Pid; 2]) -> anyhow::Result<f64> {
     let both = process::cpu_time(left)? + process::cpu_time(right)?;
     Ok(both.as_secs_f64())
 }
 
-/// Of the greater one, in bytes.
+/// Peak memory of the larger daemon, in bytes.
 fn peak([left, right]: [Pid; 2]) -> anyhow::Result<u64> {
     Ok(process::peak_memory(left)?.max(process::peak_memory(right)?))
 }

@@ -1,8 +1,8 @@
-//! UDP at a constant rate: the packets that arrive, and the highest rate with little loss.
+//! UDP at a constant rate: packets received, and the highest rate with little loss.
 //!
-//! Plain packets of one connected socket, as applications send them (no `UDP_SEGMENT`), and a receiver
-//! without `UDP_GRO`. Both run at a higher priority than the daemons, as if the load came from another
-//! machine: otherwise a program that needs much CPU time would be offered less.
+//! The sender uses one connected socket and sends plain packets without `UDP_SEGMENT`, as applications
+//! do; the receiver does not use `UDP_GRO`. Both have a higher priority than the daemons, as if the load
+//! came from another machine; otherwise a program that needs much CPU time would be offered less.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -10,34 +10,34 @@ use std::time::Duration;
 use convoy_lab::measure::{Attempt, Ends, Found, Range, Trial, UdpLoad, rate_that_half_pass};
 use serde::{Deserialize, Serialize};
 
-/// Length of a probe of a search: queues must not hide a loss, and many probes must fit.
+/// Length of a search probe: long enough that queues hide no loss, short enough for many probes.
 pub(crate) const PROBE: Duration = Duration::from_millis(500);
-/// Of a search without a known rate.
+/// Search range without a known rate.
 const RATES: Range = Range {
     start: 64_000.0,
     lowest: 1_000.0,
     highest: 2_000_000.0,
 };
-/// A curve's rates, in thousands of packets a second, and the length of its points.
+/// A curve's rates, in thousands of packets per second, and the length of its points.
 const CURVE_KPPS: [f64; 8] = [25.0, 50.0, 100.0, 150.0, 200.0, 300.0, 400.0, 600.0];
 const POINT: Duration = Duration::from_millis(400);
-/// A curve ends after this many points in a row that lose half, or that the generator cannot send.
+/// A curve ends after this many consecutive points that lose half of the packets or that the generator misses.
 const USELESS_POINTS: usize = 2;
 
-/// One rate tried.
+/// One attempted rate.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Probe {
     pub(crate) payload: usize,
     pub(crate) asked_kpps: f64,
     pub(crate) sent_kpps: f64,
     pub(crate) arrived_kpps: f64,
-    /// Share of the packets sent that reached the receiver's full socket buffer.
+    /// Share of the sent packets that found the receiver's socket buffer full.
     pub(crate) receiver_loss: f64,
-    /// Whether the sender held the rate. Where not, `sent_kpps` counts.
+    /// Whether the sender reached the rate; if not, `sent_kpps` counts.
     pub(crate) held_rate: bool,
 }
 
-/// The rate at which half of the probes lose at most 1 %, looked for around `known_pps`; and every probe.
+/// Searches around `known_pps` for the rate at which half of the probes lose at most 1 %; also returns every probe.
 pub(crate) fn highest_rate(
     ends: &mut Ends,
     via: IpAddr,
@@ -53,7 +53,7 @@ pub(crate) fn highest_rate(
     Ok((found, probes))
 }
 
-/// Sends packets of `payload` bytes at one rate after the other.
+/// Sends packets of `payload` bytes at one rate after another.
 pub(crate) fn curve(ends: &mut Ends, via: IpAddr, payload: usize) -> anyhow::Result<Vec<Probe>> {
     let mut points = Vec::new();
     for kpps in CURVE_KPPS {

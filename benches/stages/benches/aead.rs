@@ -1,4 +1,4 @@
-//! Batches of packets sealed in place and opened, by the batch where it pays and by ring alone.
+//! Seals batches of packets in place and opens them: as the daemon does on this CPU, and with ring alone.
 
 use convoy_aead::{Aead, Key, Open, SLOTS, SealInPlace, TAG};
 use convoy_stages::measured;
@@ -7,7 +7,7 @@ use divan::{Bencher, counter::ItemsCount};
 const PACKETS: [usize; 5] = [16, 8, 6, 4, 1];
 const LENGTHS: [usize; 4] = [64, 512, 1420, 8920];
 
-/// Data with some acknowledgements of the other direction.
+/// Data mixed with acknowledgements of the other direction.
 const MIXED: [usize; SLOTS] = [
     1420, 1420, 96, 1420, 1420, 96, 1420, 1420, 96, 1420, 1420, 96, 1420, 1420, 96, 512,
 ];

@@ -1,4 +1,4 @@
-//! Whose an address is, among few and many prefixes.
+//! Looks addresses up among few and many allowed IPs.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -10,10 +10,10 @@ use rand::{RngExt, SeedableRng, rngs::StdRng};
 use crate::each;
 
 const ENTRIES: [usize; 3] = [1, 1_000, 130_000];
-/// More than are remembered.
+/// More addresses than the cache holds.
 const ADDRESSES: usize = 1_024;
 
-/// As the packets of one flow ask: the answer is remembered.
+/// As for the packets of one flow: the cached result is used.
 #[divan::bench(args = ENTRIES)]
 fn one_address(bencher: Bencher<'_, '_>, entries: usize) {
     let (table, addresses) = table(entries, v4);
@@ -38,7 +38,7 @@ fn many(bencher: Bencher<'_, '_>, (table, addresses): &(AllowedIps<usize>, Vec<I
     });
 }
 
-/// Random prefixes of the longer lengths, and random addresses that they hold.
+/// Random long prefixes, and addresses within them.
 fn table(entries: usize, prefix: fn(&mut StdRng) -> AllowedIp) -> (AllowedIps<usize>, Vec<IpAddr>) {
     let mut random = StdRng::seed_from_u64(7);
     let prefixes: Vec<_> = (0..entries).map(|_| prefix(&mut random)).collect();

@@ -1,4 +1,4 @@
-//! Packets put into a batch for the TUN, and the batch written: to a device that takes everything.
+//! Coalesces packets into a batch for the TUN, and writes it to a device that accepts everything.
 
 use convoy_stages::{measured, packets::Flow};
 use convoy_tun::{Coalesce, InboundBatch, stages::Outlet};
@@ -8,7 +8,7 @@ use crate::{FLOW, SEGMENT_PAYLOAD, each};
 
 const PACKETS: usize = 40;
 
-/// What a batch consists of.
+/// The contents of a batch.
 #[derive(Clone, Copy, Debug)]
 enum Packets {
     OneTcpFlow,
@@ -18,7 +18,7 @@ enum Packets {
 
 const ALL: [Packets; 3] = [Packets::OneTcpFlow, Packets::FourTcpFlows, Packets::Udp];
 
-/// Copying stands for decrypting; finding each packet's train is ours.
+/// A copy stands in for decryption; the measured work is finding each packet's train.
 #[divan::bench(args = ALL)]
 fn fill(bencher: Bencher<'_, '_>, packets: Packets) {
     let (outlet, packets) = (outlet(), packets.build());
@@ -27,7 +27,7 @@ fn fill(bencher: Bencher<'_, '_>, packets: Packets) {
     });
 }
 
-/// Checking checksums and joining.
+/// Verifies checksums and joins packets.
 #[divan::bench(args = ALL)]
 fn write(bencher: Bencher<'_, '_>, packets: Packets) {
     let packets = packets.build();

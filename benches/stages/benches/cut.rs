@@ -1,4 +1,4 @@
-//! From what was read to packets: the reader thread's part, and the event loop's.
+//! From a TUN read to packets: the reader thread's part and the event loop's.
 
 use convoy_stages::{measured, packets::unsegmented};
 use convoy_tun::{MAX_BATCH_PACKETS, OutboundBatch, stages::Intake};
@@ -6,7 +6,7 @@ use divan::{Bencher, black_box, counter::ItemsCount};
 
 use crate::{FLOW, SEGMENT_PAYLOAD, SEGMENTS, each};
 
-/// What a batch consists of.
+/// The contents of a batch.
 #[derive(Clone, Copy, Debug)]
 enum Reads {
     TcpSuperPacket,
@@ -20,7 +20,7 @@ const ALL: [Reads; 3] = [
     Reads::SinglePackets,
 ];
 
-/// Copying is the kernel's part, and is in this; checking the virtio header and summing are ours.
+/// Includes a copy, which is the kernel's part; checking the virtio header and summing are ours.
 #[divan::bench(args = ALL)]
 fn take_in(bencher: Bencher<'_, '_>, reads: Reads) {
     let intake = Intake::default();

@@ -1,4 +1,4 @@
-//! Appending a tick's datagrams to the GSO queue, and draining it.
+//! Appends one tick's datagrams to the GSO queue and drains it.
 
 use std::net::SocketAddr;
 
@@ -7,7 +7,7 @@ use divan::{Bencher, black_box, counter::ItemsCount};
 
 use crate::each;
 
-/// Datagrams in one tick.
+/// Datagrams per tick.
 const DATAGRAMS: usize = 180;
 
 #[divan::bench(args = [1, 4, 64])]
@@ -23,7 +23,7 @@ fn append_and_drain(bencher: Bencher<'_, '_>, destinations: usize) {
     });
 }
 
-/// Every eighth is an acknowledgement.
+/// Every eighth datagram is an acknowledgement.
 #[divan::bench]
 fn mixed_lengths(bencher: Bencher<'_, '_>) {
     let to = destination(1);

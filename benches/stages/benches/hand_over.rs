@@ -1,5 +1,5 @@
-//! Fifty packets from the reader's thread to the loop's, and from the loop's to the writer's, with
-//! whatever it takes to wake up who waits.
+//! Hands fifty packets from the reader's thread to the event loop, and from the event loop to the writer's thread,
+//! including the wake-up of the receiving thread.
 
 use std::time::Duration;
 

@@ -1,11 +1,11 @@
-//! The two hashes on the keys that are really looked up: the standard library's SipHash, for keys that
-//! others may choose, and FxHash, for those that nobody else chooses.
+//! Compares hashes on the keys that the daemon looks up: the standard library's SipHash, for keys that
+//! others may choose, and FxHash, for keys that nobody else chooses.
 //!
-//! Clippy refuses FxHash where no reason is given (`clippy.toml`).
+//! Clippy rejects FxHash without a stated reason (`clippy.toml`).
 
 #![expect(
     clippy::disallowed_types,
-    reason = "what is measured; nobody chooses these keys"
+    reason = "it is measured here; nobody chooses these keys"
 )]
 
 use std::{
@@ -22,16 +22,16 @@ use rustc_hash::FxBuildHasher;
 use crate::each;
 
 const KEYS: usize = 10_000;
-/// Looked up in a turn.
+/// Keys looked up per repetition.
 const LOOKED_UP: usize = 256;
 
-/// As in `Node::by_index`: every data message looks one up.
+/// As in `Node::by_index`, where every data message looks up a key.
 #[divan::bench(types = [RandomState, FxBuildHasher])]
 fn session_index<S: BuildHasher + Default>(bencher: Bencher<'_, '_>) {
     look_up::<S, _>(bencher, |random| random.random::<u32>());
 }
 
-/// As in `GsoQueue::newest`: a datagram looks one up where the last went elsewhere.
+/// As in `GsoQueue::newest`, where a datagram looks up its address if the previous one had another address.
 #[divan::bench(types = [RandomState, FxBuildHasher])]
 fn endpoint<S: BuildHasher + Default>(bencher: Bencher<'_, '_>) {
     look_up::<S, _>(bencher, |random| {
@@ -39,7 +39,7 @@ fn endpoint<S: BuildHasher + Default>(bencher: Bencher<'_, '_>) {
     });
 }
 
-/// As in `Sources::idle_at`: an initiation looks one up under load.
+/// As in `HandshakeLimiter::addresses`, where an initiation under load looks up its source.
 #[divan::bench(types = [RandomState, FxBuildHasher])]
 fn source_address<S: BuildHasher + Default>(bencher: Bencher<'_, '_>) {
     look_up::<S, _>(bencher, |random| {
@@ -47,7 +47,7 @@ fn source_address<S: BuildHasher + Default>(bencher: Bencher<'_, '_>) {
     });
 }
 
-/// As in `Node::by_key`: an initiation looks one up.
+/// As in `Node::by_key`, where an initiation looks up its peer.
 #[divan::bench(types = [RandomState, FxBuildHasher])]
 fn public_key<S: BuildHasher + Default>(bencher: Bencher<'_, '_>) {
     look_up::<S, _>(bencher, |random| PublicKey(random.random()));

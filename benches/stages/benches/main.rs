@@ -1,8 +1,8 @@
-//! One bench a stage, in the order of a packet's path. `make bench` runs all of them,
-//! `cargo bench -p convoy-stages -- checksum` those with this name.
+//! One bench per stage, in the order of a packet's path. `make bench` runs all of them,
+//! `cargo bench -p convoy-stages -- checksum` those of that name.
 //!
-//! Each passes what it measures to [`convoy_stages::measured`], which is what `make bench-compare`
-//! counts instructions of. All are one program: it is linked once, for each link takes a minute.
+//! Each passes its work to [`convoy_stages::measured`], whose instructions `make bench-compare` counts.
+//! All benches are one program, because linking one takes a minute.
 
 mod checksum;
 mod cut;
@@ -30,11 +30,11 @@ use convoy_stages::{measured, packets::Flow};
 use convoy_tun::Offload;
 use divan::{Bencher, counter::IntoCounter};
 
-/// Segments of a super-packet, and payload of each, as TCP makes them for an MTU of 1,420.
+/// Segments per super-packet and payload per segment, as TCP makes them for an MTU of 1,420.
 const SEGMENTS: usize = 46;
 const SEGMENT_PAYLOAD: usize = 1380;
 
-/// Devices in memory, and how long to wait for a packet from one.
+/// Features of an in-memory device, its MTU, and how long to wait for a packet from it.
 const OFFLOAD: Offload = Offload {
     vnet_hdr: true,
     tcp: true,
@@ -43,13 +43,13 @@ const OFFLOAD: Offload = Offload {
 const MTU: u16 = 1420;
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// From one host to another, wherever that does not matter.
+/// A flow for benches in which the addresses do not matter.
 const FLOW: Flow = Flow {
     from: Ipv4Addr::new(10, 0, 0, 1),
     to: Ipv4Addr::new(10, 0, 0, 2),
 };
 
-/// Benches `stage`, which handles as much as `counter` says.
+/// Benches `stage`, which processes as many items or bytes as `counter` says.
 fn each<T>(bencher: Bencher<'_, '_>, counter: impl IntoCounter, mut stage: impl FnMut() -> T) {
     let bencher = bencher.counter(counter);
     bencher.bench_local(|| measured(&mut stage));

@@ -1,5 +1,5 @@
-//! A packet through the state machine: routing, padding, encryption; the datagram is thrown away.
-//! Beside it what encrypting alone takes.
+//! A packet through the state machine: routing, padding, encryption; the datagram is discarded. For comparison,
+//! encryption alone.
 
 use convoy_proto::Staging;
 use convoy_stages::{NOW, Nowhere, Packet, THERE, connected};
@@ -30,7 +30,7 @@ fn seal(bencher: Bencher<'_, '_>, len: usize) {
     });
 }
 
-/// The cipher of WireGuard's data messages, with any key.
+/// The cipher of WireGuard's data messages, with an arbitrary key.
 pub(crate) fn key() -> LessSafeKey {
     let key = UnboundKey::new(&CHACHA20_POLY1305, &[7; 32]);
     LessSafeKey::new(key.expect("32 bytes are a key"))

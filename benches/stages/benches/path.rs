@@ -1,5 +1,4 @@
-//! All stages of each direction one after another, as a tick calls them: no thread, no socket, no
-//! device.
+//! All stages of one direction in sequence, as a tick calls them: without threads, sockets or devices.
 
 use std::io;
 
@@ -39,7 +38,7 @@ fn outbound(bencher: Bencher<'_, '_>) {
         });
 }
 
-/// The datagrams of that super-packet: their session found, decrypted, admitted, coalesced and written.
+/// The datagrams of that super-packet: session lookup, decryption, replay window, coalescing, write.
 #[divan::bench]
 fn inbound(bencher: Bencher<'_, '_>) {
     let (mut here, mut there) = connected();
@@ -80,7 +79,7 @@ fn super_packet() -> Vec<u8> {
     flow.tcp_super_packet(SEGMENTS, SEGMENT_PAYLOAD)
 }
 
-/// Takes every batch.
+/// Accepts every batch.
 struct NoSocket;
 
 impl SendDatagrams for NoSocket {

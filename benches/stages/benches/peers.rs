@@ -1,5 +1,5 @@
-//! What a packet costs in the state machine beside 1, 100 and 10,000 peers: all but one of them idle,
-//! or all of them busy in turn.
+//! Cost of a packet in the state machine with 1, 100 and 10,000 peers: all but one idle, or all busy in
+//! turn.
 
 use convoy_proto::{Node, Staging};
 use convoy_stages::{Host, NOW, Nowhere, Packet, measured, receive, sealed, shake_hands};
@@ -50,7 +50,7 @@ fn outbound_to_all_peers_in_turn(bencher: Bencher<'_, '_>, peers: u32) {
     });
 }
 
-/// A hub with this many peers, and a session with one of them.
+/// A hub with this many peers and a session with one of them.
 fn one_busy(peers: u32) -> (Node, Node, Host) {
     let busy = Host(peers / 2 + 1);
     let mut hub = HUB.node((1..=peers).map(Host));

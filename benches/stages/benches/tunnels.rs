@@ -1,4 +1,4 @@
-//! A super-packet through two tunnels with all their threads: TUN devices in memory, UDP on loopback.
+//! A super-packet through two tunnels with all their threads: in-memory TUN devices, UDP on loopback.
 
 use std::net::Ipv4Addr;
 
@@ -30,7 +30,7 @@ fn super_packet(bencher: Bencher<'_, '_>) {
     });
 }
 
-/// A tunnel, and the kernel behind its TUN.
+/// A tunnel, and the kernel side of its TUN.
 struct End {
     host: Host,
     tunnel: Tunnel,
@@ -77,7 +77,7 @@ impl End {
         self.tunnel.apply(update).expect("a peer");
     }
 
-    /// The length of the next write.
+    /// The length of the next packet written.
     fn receive(&self) -> usize {
         let raw = self.kernel.receive(PATIENCE).expect("a packet arrives");
         let len = raw.len();

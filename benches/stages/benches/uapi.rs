@@ -1,4 +1,4 @@
-//! A `set` request as `wg setconf` sends it, parsed: one peer with few and many allowed IPs.
+//! Parses a `set` request as `wg setconf` sends it: one peer with few or many allowed IPs.
 
 use std::fmt::Write as _;
 

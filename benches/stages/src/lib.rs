@@ -1,6 +1,6 @@
-//! What the stage benches share: state machines without a network, packets, sinks that keep nothing.
+//! Shared by the stage benches: state machines without a network, packets, and sinks that discard them.
 //!
-//! A package of its own: Cargo builds every program of a package before its benches, and linking the
+//! A package of its own, because Cargo builds every program of a package before its benches, and linking the
 //! others takes minutes.
 
 pub mod packets;
@@ -18,22 +18,22 @@ use convoy_proto::{
     noise::Identity,
 };
 
-/// Runs what a bench measures. Its instructions are counted between its call and its return: it is
-/// never inlined, so that the counter finds it by its name.
+/// Runs the measured part of a bench, whose instructions are counted from its call to its return. It is never
+/// inlined, so that the counter finds it by name.
 #[inline(never)]
 pub fn measured<T>(stage: impl FnOnce() -> T) -> T {
     black_box(stage())
 }
 
-/// The time at which everything happens (since boot).
+/// The time of every event (since boot).
 pub const NOW: Duration = Duration::from_secs(1000);
 
-/// A host by its number: its key, its endpoint and its inner address follow from it.
+/// A host by its number, from which its key, endpoint and inner address are derived.
 #[derive(Clone, Copy, Debug)]
 pub struct Host(pub u32);
 
 impl Host {
-    /// A state machine that has `peers`.
+    /// A state machine with these `peers`.
     pub fn node(self, peers: impl IntoIterator<Item = Host>) -> Node {
         let mut node = Node::default();
         let peers = peers.into_iter().map(|peer| peer.as_peer(peer.outer()));
@@ -42,7 +42,7 @@ impl Host {
         node
     }
 
-    /// This host's key, and `peers`.
+    /// The configuration with this host's key and `peers`.
     pub fn configuration(self, peers: Vec<PeerUpdate>) -> DeviceUpdate {
         DeviceUpdate {
             private_key: Some(Some(self.key())),
@@ -51,7 +51,7 @@ impl Host {
         }
     }
 
-    /// This host as a peer of another one, which finds it at `endpoint`.
+    /// This host as a peer of another host, which reaches it at `endpoint`.
     pub fn as_peer(self, endpoint: SocketAddr) -> PeerUpdate {
         let mut peer = PeerUpdate::new(Identity::new(&self.key()).public_key());
         peer.endpoint = Some(endpoint);
@@ -71,7 +71,7 @@ impl Host {
         (u32::from(Ipv4Addr::new(10, 0, 0, 0)) + self.0).into()
     }
 
-    /// The address outside.
+    /// The address outside the tunnel.
     pub fn outer(self) -> SocketAddr {
         let ip = u32::from(Ipv4Addr::new(198, 18, 0, 0)) + self.0;
         (Ipv4Addr::from(ip), 51820).into()
@@ -84,9 +84,9 @@ impl Host {
     }
 }
 
-/// One of the two hosts of a bench without other peers.
+/// One of the two hosts of benches without other peers.
 pub const HERE: Host = Host(1);
-/// The other one.
+/// The other host.
 pub const THERE: Host = Host(2);
 
 /// State machines [`HERE`] and [`THERE`] with a session.
@@ -105,15 +105,15 @@ pub fn sealed(node: &mut Node, packet: &mut Packet) -> Vec<u8> {
     kept.0.pop().unwrap_or_default()
 }
 
-/// Makes a session of `hub`, which is `own`, with each of `spokes`.
+/// Sets up sessions between `hub`, which is host `own`, and each of `spokes`.
 ///
-/// Hundreds a second are a load that is answered by cookies: the next attempt then succeeds.
+/// Hundreds of handshakes per second count as load and get cookie replies; the next attempt then succeeds.
 pub fn shake_hands((own, hub): (Host, &mut Node), spokes: &mut [(Host, Node)]) {
     let mut staging = Staging::default();
     for n in 0..spokes.len() {
         let mut packet = Packet::new(spokes[n].0.inner(), 64);
         hub.handle_outbound(&mut Some(&mut packet), NOW, &mut staging, &mut Nowhere);
-        // A tick takes no more either.
+        // A tick handles no more either.
         exchange((own, hub), spokes, NOW);
     }
     for attempt in 1..4 {
@@ -128,7 +128,7 @@ pub fn shake_hands((own, hub): (Host, &mut Node), spokes: &mut [(Host, Node)]) {
     assert!(peers.iter().filter(|p| is_connected(p)).count() == spokes.len());
 }
 
-/// Carries handshakes both ways until there are none; what was held for them confirms them.
+/// Carries handshake messages both ways until there are none; packets held for the handshakes confirm them.
 fn exchange((own, hub): (Host, &mut Node), spokes: &mut [(Host, Node)], now: Duration) {
     let mut staging = Staging::default();
     while let Some(control) = hub.poll_control(true) {
@@ -148,14 +148,14 @@ fn exchange((own, hub): (Host, &mut Node), spokes: &mut [(Host, Node)], now: Dur
     }
 }
 
-/// Lets `node` handle a datagram from `sender`; the packet in it is thrown away.
+/// Lets `node` handle a datagram from `sender`; discards its packet.
 pub fn receive(node: &mut Node, datagram: &[u8], sender: Host, now: Duration) {
     let datagrams = datagrams_from(sender, [datagram]);
     // INVARIANT: the sink is not full.
     let _ = node.handle_inbound(datagrams, now, &mut Slot::default());
 }
 
-/// These payloads, as they are received from `sender`.
+/// These payloads as datagrams received from `sender`.
 pub fn datagrams_from<'a, T: AsRef<[u8]> + ?Sized + 'a>(
     sender: Host,
     payloads: impl IntoIterator<Item = &'a T>,
@@ -168,7 +168,7 @@ pub fn datagrams_from<'a, T: AsRef<[u8]> + ?Sized + 'a>(
     })
 }
 
-/// An IPv4 packet with room for its padding.
+/// An IPv4 packet with room for padding.
 #[derive(Debug)]
 pub struct Packet {
     bytes: Vec<u8>,
@@ -176,7 +176,7 @@ pub struct Packet {
 }
 
 impl Packet {
-    /// A packet of `len` bytes to `destination`, from nowhere.
+    /// A packet of `len` bytes to `destination`; its source is 0.0.0.0.
     pub fn new(destination: Ipv4Addr, len: usize) -> Self {
         Self::between(Ipv4Addr::UNSPECIFIED, destination, len)
     }
@@ -202,7 +202,7 @@ impl PaddablePacket for Packet {
     }
 }
 
-/// Throws datagrams away.
+/// Discards datagrams.
 #[derive(Debug)]
 pub struct Nowhere;
 
@@ -217,7 +217,7 @@ impl DatagramSink for Nowhere {
     }
 }
 
-/// Keeps all datagrams, in order.
+/// Keeps all datagrams in order.
 #[derive(Debug, Default)]
 pub struct Kept(pub Vec<Vec<u8>>);
 
@@ -232,7 +232,7 @@ impl DatagramSink for Kept {
     }
 }
 
-/// Throws a packet away.
+/// Discards a packet.
 struct Slot {
     memory: [u8; 2048],
     reserved: Option<usize>,

@@ -4,10 +4,10 @@ use std::net::Ipv4Addr;
 
 use etherparse::PacketBuilder;
 
-/// Bytes of the virtio header in front of what is read from a TUN.
+/// Bytes of the virtio header before each packet that a TUN read returns.
 pub const VNET_LEN: usize = 10;
 
-/// The checksum behind the virtio header is to be completed; `VIRTIO_NET_HDR_GSO_*`.
+/// Flag for an incomplete checksum; `VIRTIO_NET_HDR_GSO_*`.
 const NEEDS_CSUM: u8 = 1;
 const GSO_TCPV4: u8 = 1;
 const GSO_UDP_L4: u8 = 5;
@@ -18,7 +18,7 @@ const TTL: u8 = 64;
 const PORTS: (u16, u16) = (4242, 5201);
 const WINDOW: u16 = 65_000;
 
-/// From where to where packets go, inside the tunnel.
+/// Source and destination of packets inside the tunnel.
 #[derive(Clone, Copy, Debug)]
 pub struct Flow {
     /// The source.
@@ -32,7 +32,7 @@ impl Flow {
     pub fn udp(self, len: usize) -> Vec<u8> {
         let payload = vec![7; len - IPV4_HEADER - UDP_HEADER];
         let mut packet = Vec::new();
-        // INVARIANT: a Vec takes what is written, and no bench asks for more than a packet holds.
+        // INVARIANT: a Vec accepts every write, and no bench asks for more than a packet holds.
         PacketBuilder::ipv4(self.from.octets(), self.to.octets(), TTL)
             .udp(PORTS.0, PORTS.1)
             .write(&mut packet, &payload)
@@ -40,7 +40,7 @@ impl Flow {
         packet
     }
 
-    /// A TCP segment with `payload` that begins at `sequence`.
+    /// A TCP segment with `payload`, beginning at `sequence`.
     pub fn tcp(self, sequence: u32, payload: &[u8]) -> Vec<u8> {
         let mut packet = Vec::new();
         PacketBuilder::ipv4(self.from.octets(), self.to.octets(), TTL)
@@ -51,7 +51,7 @@ impl Flow {
         packet
     }
 
-    /// TCP segments of one stream, each with `payload_len` bytes, one after the other.
+    /// Consecutive TCP segments of one stream, each with `payload_len` bytes.
     pub fn tcp_train(self, segments: usize, payload_len: usize) -> Vec<Vec<u8>> {
         let payload = vec![7; payload_len];
         let sequence = |n: usize| (n * payload_len) as u32;
@@ -60,26 +60,26 @@ impl Flow {
             .collect()
     }
 
-    /// A TCP super-packet behind its virtio header.
+    /// A TCP super-packet after its virtio header.
     pub fn tcp_super_packet(self, segments: usize, payload_len: usize) -> Vec<u8> {
         let packet = self.tcp(0, &vec![7; segments * payload_len]);
         framed(packet, GSO_TCPV4, TCP_HEADER, payload_len)
     }
 
-    /// A UDP super-packet behind its virtio header.
+    /// A UDP super-packet after its virtio header.
     pub fn udp_super_packet(self, segments: usize, payload_len: usize) -> Vec<u8> {
         let packet = self.udp(IPV4_HEADER + UDP_HEADER + segments * payload_len);
         framed(packet, GSO_UDP_L4, UDP_HEADER, payload_len)
     }
 }
 
-/// A packet that is no super-packet behind an empty virtio header.
+/// A single packet after an empty virtio header.
 pub fn unsegmented(packet: &[u8]) -> Vec<u8> {
     [&[0; VNET_LEN], packet].concat()
 }
 
-/// Puts the virtio header of a super-packet in front, and the sum of the pseudo-header where the
-/// checksum was, which is how the kernel leaves it to be completed.
+/// Prepends the virtio header of a super-packet, and puts the pseudo-header's sum where the checksum was: the
+/// kernel leaves it for the reader to complete.
 fn framed(mut packet: Vec<u8>, gso_type: u8, transport_len: usize, segment_len: usize) -> Vec<u8> {
     let (protocol, field) = match gso_type {
         GSO_TCPV4 => (6, 16),
@@ -125,7 +125,7 @@ mod tests {
         let mut train = FLOW.tcp_train(45, 1380).into_iter();
         while let Some(packet) = batch.next() {
             let segment = train.next().unwrap();
-            // The kernel counts the identification up; whoever may not be fragmented needs none.
+            // The kernel increments the identification; a packet that must not be fragmented needs none.
             assert_eq!(packet.bytes()[20..], segment[20..]);
         }
         assert!(train.next().is_none());

@@ -7,7 +7,7 @@ use crate::soak::streams::{Direction, Stream};
 
 const BEGAN: u64 = 1_800_000_000;
 
-/// A run of `secs` seconds in which nothing went wrong, and memory went up and down a little.
+/// A run of `secs` seconds without faults, in which memory fluctuates a little.
 fn record(secs: u64) -> Record {
     let stream = |spoke, direction| Stream {
         spoke,
@@ -61,7 +61,7 @@ fn sample(second: u64) -> Sample {
             median_ms: Some(0.8),
             p99_ms: Some(4.0 + every(50, 86) as f64),
         }),
-        // Up and down by 400 KiB, and a peak of a megabyte now and then.
+        // Fluctuates by 400 KiB, with an occasional peak of a megabyte.
         rss_kib: vec![14_000 + second * 7_919 % 401 + every(97, 1_000), 13_000],
         descriptors: vec![20 + every(13, 1), 19],
         threads: vec![5, 5],
@@ -106,7 +106,7 @@ fn busy(record: &mut Record, share: f64) {
         .for_each(|it| it.others_cpus = share * cpus);
 }
 
-/// A change of the run without faults, its seconds, and the verdicts that then fail.
+/// Alters the run without faults. The row holds the run's seconds and the verdicts that must then fail.
 type Case = (&'static str, u64, fn(&mut Record), &'static [&'static str]);
 
 const MEMORY: [&str; 2] = ["memory flat (VmRSS, KiB)", "memory has no trend"];
