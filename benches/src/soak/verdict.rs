@@ -68,7 +68,7 @@ pub(super) fn judge(record: &Record) -> Vec<Verdict> {
     let descriptors = courses(record, |sample| &sample.descriptors);
     let threads = courses(record, |sample| &sample.threads);
     let [median, p99, lost] = round_trips(record);
-    let number = "the last tenth as in the first; never more than 8 above";
+    let number = "the same number in the last tenth as in the first; never 8 more";
     #[rustfmt::skip]
     let verdicts = [
         ("daemons alive", alive(record), "no daemon ends early".to_owned()),

@@ -1,4 +1,4 @@
-//! Errors of a lab, with the fix in the message.
+//! Errors of a lab; each message includes the fix.
 
 use std::{fmt::Display, io};
 
@@ -8,12 +8,12 @@ pub enum LabError {
     /// `/dev/net/tun` cannot be opened.
     #[error("/dev/net/tun cannot be opened: {0} (fix: {fix})", fix = tun_fix(.0))]
     Tun(#[source] io::Error),
-    /// Not root, and the system refuses this user a user namespace.
+    /// Not root, and the kernel refuses a user namespace.
     #[error("not root, and the kernel refuses a user namespace: {source} (fix: {fix})")]
     UserNamespace {
-        /// The settings that stand in the way.
+        /// Commands that change the responsible settings.
         fix: String,
-        /// The kernel's answer.
+        /// The kernel's error.
         source: io::Error,
     },
     /// [`Namespace::run`](crate::Namespace::run) without root.
@@ -23,34 +23,34 @@ pub enum LabError {
          Namespace::command)"
     )]
     RunNeedsRoot,
-    /// A standard program such as `ip`, or a WireGuard daemon, is missing or did not do as asked.
+    /// A program such as `ip` or a WireGuard daemon is missing or failed.
     #[error("{program}: {problem}")]
     Program {
-        /// The program, with its namespace and arguments where these tell it from others.
+        /// The program, with its namespace and arguments if these identify it.
         program: String,
-        /// The problem, in the program's words where it ran.
+        /// The problem, as the program reported it if it ran.
         problem: String,
     },
-    /// A system call failed: of a traffic job, or while a namespace or a socket in it is set up.
+    /// A system call failed, in a traffic job or while setting up a namespace or a socket in it.
     #[error("{doing}: {source}{}", hint(.source))]
     Io {
         /// The step that failed.
         doing: String,
-        /// The kernel's answer.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// A traffic agent is silent, gone or not understood, or refuses a job.
+    /// A traffic agent ended, does not answer, sends something unintelligible, or refuses a job.
     #[error("{0}")]
     Traffic(String),
     /// A traffic agent reports that its job failed.
     #[error("{0}")]
     Job(String),
-    /// The two ends of a tunnel do not find each other.
+    /// The two ends of a tunnel cannot reach each other.
     #[error("no packet passed the tunnel {0}")]
     NoPassage(String),
 }
 
-/// Names the step in which a system call fails.
+/// Names the step during which a system call fails.
 pub(crate) trait Doing<T> {
     fn doing(self, doing: impl Display) -> Result<T, LabError>;
 }
@@ -71,7 +71,7 @@ fn tun_fix(source: &io::Error) -> &'static str {
     }
 }
 
-/// The fix for a shortage, which the kernel's error text does not name.
+/// The fix for a resource shortage, which the kernel's error text does not name.
 fn hint(source: &io::Error) -> &'static str {
     match source.raw_os_error() {
         Some(libc::ENOMEM) => " (fix: free some memory; the kernel has none left)",

@@ -6,10 +6,9 @@ use std::time::{Duration, Instant};
 /// How often the condition is checked.
 const INTERVAL: Duration = Duration::from_millis(5);
 
-/// Checks `condition` until it gives something; `None` if it did not within `deadline`.
+/// Checks `condition` until it returns a value; `None` if it does not before `deadline`.
 ///
-/// The condition is checked once more when the deadline has passed, so that a machine that was
-/// stalled does not fail a test.
+/// Checks once more after the deadline, so that a machine that stalls does not fail a test.
 pub fn eventually<T>(deadline: Duration, mut condition: impl FnMut() -> Option<T>) -> Option<T> {
     let end = Instant::now() + deadline;
     loop {

@@ -1,12 +1,12 @@
-//! Attacks on a daemon's port: datagrams at a constant rate, from tens of thousands of addresses or
-//! from a forged one.
+//! Attacks a daemon's port: datagrams at a constant rate, from tens of thousands of addresses or from a
+//! forged one.
 //!
 //! ```text
 //!  Generator, 198.18.0.0/16 as sources ── IP stack ── veth ──▶ IP stack ──▶ the daemon's UDP socket
 //! ```
 //!
-//! The attacker's namespace takes all source addresses for its own, so that an ordinary socket may
-//! name any of them for each datagram (`IP_PKTINFO`, ip(7)).
+//! The attacker's namespace owns all source addresses, so an ordinary socket can choose one for each
+//! datagram (`IP_PKTINFO`, ip(7)).
 
 mod capture;
 mod datagrams;
@@ -28,7 +28,7 @@ use crate::{
     traffic::Pace,
 };
 
-/// Where a flood comes from: 65,536 addresses of a network for measurements (RFC 2544). The target
+/// Source of a flood: 65,536 addresses of the network reserved for benchmarks (RFC 2544). The target
 /// needs a route back to it.
 pub const SOURCES: &str = "198.18.0.0/16";
 const FIRST_SOURCE: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 0);
@@ -38,20 +38,20 @@ const FIRST_SOURCE: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 0);
 pub struct Generator {
     socket: UdpSocket,
     target: SocketAddrV4,
-    /// The first source address, and how many follow on it.
+    /// The first source address, and the number of addresses after it.
     sources: (Ipv4Addr, u64),
-    /// Calls so far: sources and payloads follow from their numbers.
+    /// Number of calls so far, from which sources and payloads follow.
     calls: u64,
 }
 
-/// The size of a flood.
+/// The extent of a flood.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Flooded {
-    /// Datagrams sent; each segment of a train is one.
+    /// Datagrams sent; each segment of a train counts.
     pub datagrams: u64,
     /// Datagrams that the kernel had no room for.
     pub refused: u64,
-    /// How long it took, in seconds.
+    /// Duration in seconds.
     pub seconds: f64,
 }
 
@@ -94,7 +94,7 @@ impl Generator {
         })
     }
 
-    /// Sends `datagrams` again and again, `rate` of them a second, until `end` is set.
+    /// Sends `datagrams` repeatedly, `rate` per second, until `end` is set.
     pub fn run(
         &mut self,
         datagrams: &Datagrams,
@@ -130,7 +130,7 @@ impl Generator {
         let count = datagrams.count(payload[0].len());
         match sendmsg(fd, &payload, &control, MsgFlags::empty(), Some(&to)) {
             Ok(_) => flooded.datagrams += count,
-            // A full queue on the way: lost, as in a router.
+            // A queue on the way is full: lost, as in a router.
             Err(Errno::ENOBUFS) => flooded.refused += count,
             Err(errno) => return Err(errno),
         }

@@ -4,8 +4,8 @@
 //!  program ── pipe ──▶ sh, in the new namespaces: wait for end-of-file, kill everyone inside, exit
 //! ```
 //!
-//! End-of-file comes when the program closes the pipe or dies, however it dies. The shell finds
-//! processes by namespace, not by parentage, since daemons put themselves into the background.
+//! The pipe reports end-of-file when the program closes it or dies for any reason. The shell finds
+//! processes by namespace, not by parentage, because daemons detach from their parent.
 
 use std::ffi::{CStr, CString};
 use std::fs::{self, File};
@@ -21,7 +21,7 @@ use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::unistd::{Pid, chdir, getegid, geteuid, setsid};
 
-/// Looks several times, for those that are being forked meanwhile or take time to die.
+/// Searches several times, for processes that are just being forked or are slow to die.
 const HOLD: &str = r#"
     trap '' HUP INT QUIT TERM
     while read -r _; do :; done
@@ -40,16 +40,16 @@ const HOLD: &str = r#"
     done
 "#;
 
-/// A shell in a new network and mount namespace; dropping it kills everyone inside.
+/// A shell in a new network and mount namespace; dropping it kills everything inside.
 pub(crate) struct Holder(Child);
 
 impl Holder {
-    /// Starts the shell, within the user namespace `user` if there is one. `name` is for `ps`.
+    /// Starts the shell, inside the user namespace `user` if there is one. `name` appears in `ps`.
     pub(crate) fn start(name: String, user: Option<Arc<OwnedFd>>) -> io::Result<Self> {
         let run = CString::new(run_directory().into_os_string().into_vec())?;
         let mut command = waiting("sh");
         command.arg0(name).args(["-c", HOLD]);
-        // SAFETY: `unshare_network` makes system calls only, as a forked child must.
+        // SAFETY: `unshare_network` makes system calls only, as required of a forked child.
         unsafe { command.pre_exec(move || unshare_network(user.as_deref(), &run)) };
         command.spawn().map(Self)
     }
@@ -61,16 +61,16 @@ impl Holder {
 
 impl Drop for Holder {
     fn drop(&mut self) {
-        // Closes the pipe first. An error means that it is gone.
+        // Closes the pipe first. An error means that the shell is already gone.
         let _ = self.0.wait();
     }
 }
 
-/// Makes a user namespace in which this user is root and may make namespaces.
+/// Creates a user namespace in which this user is root and may create namespaces.
 pub(crate) fn user_namespace() -> io::Result<OwnedFd> {
     let maps = [
         ("/proc/self/uid_map", format!("0 {} 1", geteuid())),
-        // Without it the kernel refuses a group map to users that are not root.
+        // Without it the kernel denies non-root users a group map.
         ("/proc/self/setgroups", "deny".to_owned()),
         ("/proc/self/gid_map", format!("0 {} 1", getegid())),
     ];
@@ -79,10 +79,10 @@ pub(crate) fn user_namespace() -> io::Result<OwnedFd> {
         unshare(CloneFlags::CLONE_NEWUSER)?;
         maps.iter()
             .try_for_each(|(file, text)| fs::write(file, text))?;
-        // AppArmor gives out user namespaces in which nothing is allowed.
+        // AppArmor may grant a user namespace without any capabilities.
         Ok(unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWNS)?)
     };
-    // SAFETY: `enter` makes system calls only (short paths do not allocate), as a forked child must.
+    // SAFETY: `enter` makes system calls only (short paths do not allocate), as required of a forked child.
     unsafe { command.pre_exec(enter) };
     let mut child = command.spawn()?;
     let user = File::open(format!("/proc/{}/ns/user", child.id()));
@@ -95,7 +95,7 @@ pub(crate) fn process_id(child: &Child) -> Pid {
     Pid::from_raw(child.id() as libc::pid_t)
 }
 
-/// A command that ends when its standard input does, and has no other descriptor of this process.
+/// A command that ends at end-of-file on its standard input, and inherits no other descriptor.
 fn waiting(program: &str) -> Command {
     let mut command = Command::new(program);
     command
@@ -107,26 +107,26 @@ fn waiting(program: &str) -> Command {
 
 /// Moves this process into new namespaces. Called between fork and exec.
 fn unshare_network(user: Option<&OwnedFd>, run: &CStr) -> io::Result<()> {
-    // Ctrl-C is for the program; the shell follows it.
+    // Ctrl-C is for the program; the shell ends with it.
     setsid()?;
     if let Some(user) = user {
         setns(user, CloneFlags::CLONE_NEWUSER)?;
     }
     unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWNS)?;
-    // A new namespace has the host's congestion control. BBR, which paces itself, leaves CPUs idle
-    // that a tunnel would use. Where the host keeps cubic from its users, nothing changes;
-    // `measure::Host` says which it is.
+    // A new namespace inherits the host's congestion control. BBR paces itself and leaves CPUs idle that a
+    // tunnel would use. If the host denies cubic to its users, nothing changes; `measure::Host` reports which
+    // one is in use.
     let _ = fs::write("/proc/sys/net/ipv4/tcp_congestion_control", "cubic");
     let (none, private) = (None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE);
     mount(none, "/", none, private, none)?;
     let (tmpfs, options) = (Some("tmpfs"), Some("mode=0755,size=16m"));
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
     mount(tmpfs, run, tmpfs, flags, options)?;
-    // Otherwise the shell would pin the program's working directory.
+    // Otherwise the shell would keep the program's working directory busy.
     Ok(chdir("/")?)
 }
 
-/// Where `/var/run` really is: mostly `/run`.
+/// The target of `/var/run`, usually `/run`.
 pub(crate) fn run_directory() -> PathBuf {
     fs::canonicalize("/var/run").unwrap_or_else(|_| "/run".into())
 }

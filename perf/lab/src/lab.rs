@@ -10,21 +10,21 @@ use crate::{
     privilege,
 };
 
-/// A set of anonymous namespaces; dropping it kills everyone inside and removes them.
+/// A set of anonymous namespaces; dropping it kills every process inside and removes them.
 ///
-/// The same happens when the program ends, however it ends. As root the namespaces are made
-/// directly; otherwise all of one lab belong to one user namespace, in which this user is root.
+/// The same happens when the program ends, for any reason. As root, namespaces are created directly;
+/// otherwise all namespaces of a lab belong to one user namespace, in which this user is root.
 pub struct Lab {
     user: Option<Arc<OwnedFd>>,
     holders: Mutex<Vec<Holder>>,
 }
 
 impl Lab {
-    /// Decides how to make namespaces, as root or through a user namespace; makes none yet.
+    /// Decides whether to use root or a user namespace; creates no namespace yet.
     ///
     /// # Errors
-    /// When no TUN device can be opened, or when this is not root and the kernel refuses a user
-    /// namespace. The message names the fix.
+    /// If no TUN device can be opened, or if this is not root and the kernel refuses a user namespace. The
+    /// message names the fix.
     pub fn new() -> Result<Self, LabError> {
         Ok(Self {
             user: privilege::user_namespace()?,
@@ -32,13 +32,13 @@ impl Lab {
         })
     }
 
-    /// Whether this lab does without a user namespace, so that [`Namespace::run`] works.
+    /// Whether this lab needs no user namespace, so that [`Namespace::run`] works.
     pub fn is_root(&self) -> bool {
         self.user.is_none()
     }
 
-    /// Adds a namespace: a network of its own with nothing but `lo`, which is up, and an empty
-    /// `/run` of its own. `label` is for messages and for `ps`.
+    /// Adds a namespace with its own network, in which only `lo` exists and is up, and with its own empty
+    /// `/run`. `label` appears in messages and in `ps`.
     pub fn namespace(&self, label: &str) -> Result<Namespace, LabError> {
         let opened = Holder::start(format!("lab:{label}"), self.user.clone()).and_then(|holder| {
             let namespace = Namespace::open(label, holder.pid(), self.user.clone())?;
@@ -51,13 +51,13 @@ impl Lab {
         Ok(namespace)
     }
 
-    /// Joins two namespaces by a virtual cable: `a_name` in `a`, `b_name` in `b`, both with
-    /// their addresses and `mtu` in bytes, both up when this returns.
+    /// Joins two namespaces by a virtual cable: `a_name` in `a`, `b_name` in `b`. Both have their
+    /// addresses and `mtu` in bytes, and are up when this returns.
     ///
     /// IPv6 addresses are usable at once: duplicate address detection is off for them.
     #[expect(
         clippy::too_many_arguments,
-        reason = "three things for each end of a cable"
+        reason = "a namespace, name and addresses for each end"
     )]
     pub fn veth(
         &self,

@@ -6,12 +6,12 @@
 //!          own network, own /run                   own network, own /run
 //! ```
 //!
-//! A [`Lab`] is a set of anonymous namespaces, each kept alive by a *holder*, a shell that only waits
-//! for the program to end. When the program ends, however it ends, the holders kill every process that
-//! still runs inside, and the kernel removes the interfaces with the namespaces: nothing is named in
-//! `/run`, nothing has to be cleaned up.
+//! A [`Lab`] is a set of anonymous namespaces. Each is kept alive by a *holder*, a shell that only waits
+//! for the program to end. When the program ends, for any reason, the holders kill every process that
+//! still runs inside, and the kernel removes the interfaces with the namespaces. Nothing is named in
+//! `/run`, so nothing has to be cleaned up.
 //!
-//! 1. [`Lab::new`] decides how to make namespaces: directly as root, else through a user namespace.
+//! 1. [`Lab::new`] decides how to create namespaces: directly as root, otherwise in a user namespace.
 //! 2. [`Lab::namespace`] and [`Lab::veth`] build the topology.
 //! 3. [`Namespace::command`] starts programs inside, [`Namespace::run`] runs code inside,
 //!    [`Namespace::link`] changes interfaces, addresses and routes.
@@ -19,11 +19,11 @@
 //! 5. [`traffic`] generates and counts TCP, paced UDP and latency probes.
 //! 6. [`loss`] makes a link lose packets.
 //! 7. [`measure`] measures a tunnel between two such daemons.
-//! 8. [`flood`] attacks a daemon; a [`PacketSocket`] sends and hears frames below the IP stack.
+//! 8. [`flood`] attacks a daemon; a [`PacketSocket`] sends and captures frames below the IP stack.
 //!
-//! It needs iproute2 (`ip`), and nftables and ethtool for loss and for interfaces that cut batches.
+//! It needs iproute2 (`ip`), and for packet loss and interfaces that cut batches also nftables and ethtool.
 //!
-//! Deliberately left out: name resolution, and `/sys` (it shows the host's network).
+//! Deliberately omitted: name resolution, and `/sys` (it shows the host's network).
 
 mod error;
 mod eventually;

@@ -1,4 +1,4 @@
-//! Interfaces, addresses and routes of a namespace, by ip(8) and `/proc/net/dev`.
+//! Interfaces, addresses and routes of a namespace, with ip(8) and `/proc/net/dev`.
 
 use std::{io, net::IpAddr};
 
@@ -10,23 +10,23 @@ use crate::{
     tool,
 };
 
-/// The kernel's name of UDP segmentation offload (`ethtool -k`).
+/// The kernel's name for UDP segmentation offload (`ethtool -k`).
 pub const UDP_SEGMENTATION: &str = "tx-udp-segmentation";
 
 /// The interfaces, addresses and routes of a namespace.
 ///
-/// Every change is complete when the call returns. Calls fail with [`LabError::Program`] when the
-/// kernel refuses the change, or when ip(8) is not installed.
+/// Every change is complete when the call returns. Calls fail with [`LabError::Program`] if the
+/// kernel refuses the change or ip(8) is not installed.
 pub struct Link<'a>(pub(crate) &'a Namespace);
 
-/// Counts of an interface since it was made (`/proc/net/dev`).
+/// Counters of an interface since its creation (`/proc/net/dev`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkStatistics {
-    /// Packets that came in.
+    /// Packets received.
     pub rx_packets: u64,
-    /// Packets that went out.
+    /// Packets sent.
     pub tx_packets: u64,
-    /// Outgoing packets that were dropped: a TUN's queue was full.
+    /// Outgoing packets dropped: a TUN's queue was full.
     pub tx_dropped: u64,
 }
 
@@ -46,7 +46,7 @@ impl Link<'_> {
         self.change(&["link", "set", name, "mtu", &mtu.to_string()])
     }
 
-    /// Sets how many packets may wait in an interface's transmit queue.
+    /// Sets the length of an interface's transmit queue in packets.
     pub fn set_queue_length(&self, name: &str, packets: u32) -> Result<(), LabError> {
         self.change(&["link", "set", name, "txqueuelen", &packets.to_string()])
     }
@@ -56,7 +56,7 @@ impl Link<'_> {
         self.change(&["link", "delete", name])
     }
 
-    /// Turns a feature of an interface on or off by ethtool(8).
+    /// Turns a feature of an interface on or off with ethtool(8).
     pub fn set_feature(&self, name: &str, feature: &str, on: bool) -> Result<(), LabError> {
         let state = if on { "on" } else { "off" };
         tool::run(self.0, "ethtool", &["-K", name, feature, state], "").map(drop)
@@ -69,16 +69,16 @@ impl Link<'_> {
         features.try_for_each(|feature| self.set_feature(name, feature, false))
     }
 
-    /// Gives an interface an address, usable at once: an IPv6 address is not probed for
-    /// duplicates first.
+    /// Adds an address to an interface. It is usable at once: an IPv6 address skips duplicate address
+    /// detection.
     pub fn add_address(&self, name: &str, address: &str) -> Result<(), LabError> {
         let change = ["address", "add", address, "dev", name, "nodad"];
         let flags = usize::from(address.contains(':'));
         self.change(&change[..change.len() - 1 + flags])
     }
 
-    /// Takes an address from an interface, and with the first IPv4 address of a network all
-    /// others of it (net.ipv4.conf.*.promote_secondaries).
+    /// Removes an address from an interface. Removing the first IPv4 address of a network removes the
+    /// network's other addresses too (net.ipv4.conf.*.promote_secondaries).
     pub fn remove_address(&self, name: &str, address: &str) -> Result<(), LabError> {
         self.change(&["address", "delete", address, "dev", name])
     }
@@ -88,17 +88,17 @@ impl Link<'_> {
         self.change(&["route", "add", destination, "via", &gateway.to_string()])
     }
 
-    /// Makes every address of an IPv4 network one of this host.
+    /// Makes every address of an IPv4 network a local address.
     pub(crate) fn own_network(&self, network: &str) -> Result<(), LabError> {
         self.change(&["route", "replace", "local", network, "dev", "lo"])
     }
 
-    /// Whether there is an interface of this name.
+    /// Whether an interface with this name exists.
     pub fn exists(&self, name: &str) -> bool {
         self.statistics(name).is_ok()
     }
 
-    /// The counts of an interface; fails with [`LabError::Io`] when there is none.
+    /// The counters of an interface; fails with [`LabError::Io`] if it does not exist.
     pub fn statistics(&self, name: &str) -> Result<LinkStatistics, LabError> {
         let interfaces = Process::new(self.0.pid().as_raw()).and_then(|holder| holder.dev_status());
         let found = interfaces.ok().and_then(|mut all| all.remove(name));

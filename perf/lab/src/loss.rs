@@ -1,17 +1,17 @@
-//! A link that loses packets: nftables, since network emulation is not in every kernel.
+//! A link that loses packets, with nftables, since not every kernel has network emulation.
 //!
-//! Calls fail with [`LabError::Program`] when `nft` is not installed, or refuses.
+//! Calls fail with [`LabError::Program`] if `nft` is not installed or refuses.
 
 use serde_json::Value;
 
 use crate::{error::LabError, namespace::Namespace, tool};
 
-/// The only table; the name that `nft list ruleset` shows.
+/// The only table, under the name that `nft list ruleset` shows.
 const TABLE: &str = "inet convoy_loss";
 
-/// Drops `percent` of the TCP and UDP packets that arrive on `interface`, from now on and instead of
-/// an earlier share. A packet is the unit that the kernel hands over: a whole batch, where the
-/// sender's interface does not cut it.
+/// From now on drops `percent` of the TCP and UDP packets that arrive on `interface`; replaces an
+/// earlier setting. The unit is what the kernel hands over: a whole batch, unless the sender's
+/// interface cuts it.
 pub fn lose_arriving(namespace: &Namespace, interface: &str, percent: f64) -> Result<(), LabError> {
     let rules = ruleset(interface, percent);
     tool::run(namespace, "nft", &["-f", "-"], &rules).map(drop)
@@ -23,7 +23,7 @@ pub fn lose_nothing(namespace: &Namespace) -> Result<(), LabError> {
     tool::run(namespace, "nft", &["-f", "-"], &rules).map(drop)
 }
 
-/// How many packets [`lose_arriving`] has dropped in `namespace`; 0 without its rule.
+/// Number of packets that [`lose_arriving`] has dropped in `namespace`; 0 if it is not active.
 pub fn lost(namespace: &Namespace) -> Result<u64, LabError> {
     let listed = tool::run(namespace, "nft", &["-j", "list ruleset"], "")?;
     let ruleset: Value = serde_json::from_slice(&listed).unwrap_or_default();

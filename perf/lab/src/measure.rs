@@ -1,11 +1,11 @@
-//! Measuring a tunnel: for the speed test and the benches.
+//! Measures a tunnel, for the speed test and the benches.
 //!
-//! 1. [`Bed`]: two namespaces, a daemon at each end of a tunnel between them, agents beside them.
+//! 1. [`Bed`]: two namespaces, a daemon at each end of a tunnel between them, and agents beside the daemons.
 //! 2. [`Ends`]: TCP, paced UDP and latency between those agents.
-//! 3. [`highest_rate`]: the rate that a path carries with little loss, confirmed; [`rate_that_half_pass`]: the same
-//!    as an average, to be repeated.
-//! 4. [`read`]: CPU time and counters of both daemons; [`check`]: whether they live; [`process`]: the use of any
-//!    process.
+//! 3. [`highest_rate`]: the highest rate that a path carries with little loss, confirmed;
+//!    [`rate_that_half_pass`]: a similar rate as an average, for repeated measurements.
+//! 4. [`read`]: CPU time and counters of both daemons; [`check`]: whether they still run; [`process`]: the
+//!    resource use of any process.
 //! 5. [`Sample`]: medians, spreads and ratios; [`Host`]: the machine.
 
 mod bed;

@@ -1,4 +1,4 @@
-//! One namespace: programs and code inside it.
+//! A namespace: programs and code inside it.
 
 use std::ffi::{CStr, OsStr};
 use std::fs::File;
@@ -23,8 +23,8 @@ use crate::{
 
 /// A network namespace with its own `/run`, kept alive by a holder process.
 ///
-/// Clones are the same namespace. Once its [`Lab`](crate::Lab) has been dropped it is empty and of
-/// no more use.
+/// Clones refer to the same namespace. Once its [`Lab`](crate::Lab) has been dropped, it is empty and
+/// useless.
 #[derive(Clone)]
 pub struct Namespace(Arc<Inner>);
 
@@ -47,25 +47,25 @@ impl Namespace {
         })))
     }
 
-    /// A command that runs inside: same files and working directory, but this namespace's
+    /// A command that runs inside: with the same files and working directory, but this namespace's
     /// network and `/run`. Without root, it runs as root of the lab's user namespace.
     ///
-    /// Whatever it starts dies with the lab, also a process that puts itself into the background.
+    /// Everything it starts dies with the lab, including processes that detach.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let (inside, parent) = (Arc::clone(&self.0), getpid());
         let mut command = Command::new(program);
-        // SAFETY: `enter` makes async-signal-safe calls only, as a forked child must.
+        // SAFETY: `enter` makes async-signal-safe calls only, as required of a forked child.
         unsafe { command.pre_exec(move || inside.enter(parent)) };
         command
     }
 
-    /// Runs `f` on a new thread that has entered the network namespace: for sockets, which stay
-    /// in the namespace in which they were opened. Files, `/run` too, are the caller's.
+    /// Runs `f` on a new thread that has entered the network namespace. Use it for sockets, which stay in
+    /// the namespace in which they were opened. Files, including `/run`, are the caller's.
     ///
-    /// A panic in `f` continues in the caller.
+    /// A panic in `f` propagates to the caller.
     ///
     /// # Errors
-    /// Without root: a thread may not enter a user namespace; use [`Namespace::command`].
+    /// Without root, because a thread may not enter a user namespace; use [`Namespace::command`].
     pub fn run<T: Send>(&self, f: impl FnOnce() -> T + Send) -> Result<T, LabError> {
         if self.0.user.is_some() {
             return Err(LabError::RunNeedsRoot);
@@ -85,7 +85,7 @@ impl Namespace {
         Link(self)
     }
 
-    /// The label that [`Lab::namespace`](crate::Lab::namespace) got.
+    /// The label given to [`Lab::namespace`](crate::Lab::namespace).
     pub fn label(&self) -> &str {
         &self.0.label
     }
@@ -95,15 +95,15 @@ impl Namespace {
         self.0.holder
     }
 
-    /// Where this process sees the namespace's `/var/run`.
+    /// Path of the namespace's `/var/run` for this process.
     pub fn run_directory(&self) -> PathBuf {
-        // Resolved here: an absolute link below /proc/PID/root would lead to this process's root.
+        // Resolved here: an absolute link below /proc/PID/root would lead into this process's root.
         let mut seen = PathBuf::from(format!("/proc/{}/root", self.0.holder));
         seen.extend(run_directory().components().skip(1));
         seen
     }
 
-    /// A step in this namespace, for an error.
+    /// Names a step in this namespace, for an error.
     pub(crate) fn step(&self, step: &str) -> String {
         format!("namespace {}: {step}", self.label())
     }
@@ -112,8 +112,8 @@ impl Namespace {
 impl Inner {
     /// Moves this process inside. Called between fork and exec.
     fn enter(&self, parent: Pid) -> io::Result<()> {
-        // Until it is inside, the holder could not find this process if the parent died now. The
-        // death signal hangs on the parent's thread, so it must not stay.
+        // Until the process is inside, the holder cannot find it, so it must die if the parent dies now. The
+        // death signal is tied to the parent's thread, so it must be reset afterwards.
         set_pdeathsig(Signal::SIGKILL)?;
         if getppid() != parent {
             return Err(io::ErrorKind::Interrupted.into());
@@ -126,7 +126,7 @@ impl Inner {
         }
         setns(&self.mounts, CloneFlags::CLONE_NEWNS)?;
         setns(&self.network, CloneFlags::CLONE_NEWNET)?;
-        // Entering a mount namespace leads to its root directory.
+        // Entering a mount namespace changes to its root directory.
         if let (1.., Ok(directory)) = (length, CStr::from_bytes_until_nul(&path)) {
             chdir(directory)?;
         }

@@ -1,4 +1,4 @@
-//! Sockets below the IP stack (packet(7)): the frames of an interface, byte for byte.
+//! Sockets below the IP stack (packet(7)): an interface's frames, byte for byte.
 
 use std::io;
 use std::mem;
@@ -18,27 +18,27 @@ use crate::{
     namespace::Namespace,
 };
 
-/// No frame is longer: a super-packet with its Ethernet header.
+/// Size limit of a frame: a super-packet with its Ethernet header.
 const LONGEST_FRAME: usize = 14 + 65_535;
-/// Room for the frames that come while nobody reads, in bytes.
+/// Buffer for frames that wait to be read, in bytes.
 const BUFFER_BYTES: usize = 64 * 1024 * 1024;
 
-/// A packet socket on one interface: sends frames past every check of the IP stack, and hears the
+/// A packet socket on one interface. It sends frames past every check of the IP stack, and receives the
 /// frames that others send and receive there.
 ///
-/// Frames begin as the interface has it: with an Ethernet header on a veth, with the IP header on a
-/// TUN. Root is needed. Calls fail as the system calls do: `EMSGSIZE` for a frame longer than the
-/// interface takes.
+/// Frames begin with an Ethernet header on a veth, and with the IP header on a TUN. It needs root. Calls
+/// return the errors of their system calls: `EMSGSIZE` for a frame that is too long for the
+/// interface.
 #[derive(Debug)]
 pub struct PacketSocket(OwnedFd);
 
 impl PacketSocket {
-    /// Hears everything that `interface` carries from now on, in either direction; can send, too.
+    /// Receives everything that passes `interface` from now on, in either direction; can also send.
     pub fn hearing(namespace: &Namespace, interface: &str) -> Result<Self, LabError> {
         Self::open(namespace, interface, (libc::ETH_P_ALL as u16).to_be())
     }
 
-    /// Sends only: frames of others cost it nothing.
+    /// Sends only, and so receives no frames of others.
     pub fn sending(namespace: &Namespace, interface: &str) -> Result<Self, LabError> {
         Self::open(namespace, interface, 0)
     }
@@ -46,10 +46,10 @@ impl PacketSocket {
     fn open(namespace: &Namespace, interface: &str, protocol: u16) -> Result<Self, LabError> {
         let open = || -> io::Result<OwnedFd> {
             let index = if_nametoindex(interface)?;
-            // Without a protocol it hears nothing until it is bound to its interface.
+            // Without a protocol it receives nothing until it is bound to its interface.
             let (packets, close) = (AddressFamily::Packet, SockFlag::SOCK_CLOEXEC);
             let socket = socket(packets, SockType::Raw, close, None)?;
-            // Without CAP_NET_ADMIN over the whole machine, the default has to do.
+            // Without CAP_NET_ADMIN over the whole machine, the default size has to do.
             let _ = setsockopt(&socket, sockopt::RcvBufForce, &BUFFER_BYTES);
             let address = address(index, protocol).ok_or(Errno::EINVAL)?;
             bind(socket.as_raw_fd(), &address)?;
@@ -67,7 +67,7 @@ impl PacketSocket {
 
     /// The next frame; `None` if none comes within `patience`.
     pub fn receive(&self, patience: Duration) -> io::Result<Option<Vec<u8>>> {
-        // Zero would wait for ever.
+        // Zero would wait forever.
         let patience = TimeVal::microseconds(patience.as_micros().max(1) as i64);
         setsockopt(&self.0, sockopt::ReceiveTimeout, &patience)?;
         let mut frame = vec![0; LONGEST_FRAME];

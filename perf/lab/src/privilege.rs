@@ -1,4 +1,4 @@
-//! How this process may have namespaces: as root, or through a user namespace.
+//! How this process can create namespaces: as root, or in a user namespace.
 
 use std::fs::{self, OpenOptions};
 use std::os::fd::OwnedFd;
@@ -12,7 +12,7 @@ use crate::{error::LabError, holder};
 const CAP_NET_ADMIN: u32 = 12;
 const CAP_SYS_ADMIN: u32 = 21;
 
-/// The user namespace to enter before any other; none with the capabilities of root.
+/// The user namespace to enter before any other; `None` with root's capabilities.
 pub(crate) fn user_namespace() -> Result<Option<Arc<OwnedFd>>, LabError> {
     let tun = OpenOptions::new()
         .read(true)
@@ -27,7 +27,7 @@ pub(crate) fn user_namespace() -> Result<Option<Arc<OwnedFd>>, LabError> {
     Ok(Some(Arc::new(user)))
 }
 
-/// Whether this process has the capabilities: a container's root may lack them.
+/// Whether this process has the capabilities: root in a container may lack them.
 fn has_capabilities() -> bool {
     let status = Process::myself().and_then(|process| process.status());
     let effective = status.map_or(0, |status| status.capeff);
@@ -36,9 +36,9 @@ fn has_capabilities() -> bool {
         .all(|capability| effective & (1 << capability) != 0)
 }
 
-/// The settings that stand in the way, as commands.
+/// Commands that change the responsible settings.
 fn fix() -> String {
-    /// A setting, the value that forbids, and the value that allows.
+    /// A setting, the value that forbids user namespaces, and the value that allows them.
     const SETTINGS: [(&str, &str, &str); 3] = [
         ("user.max_user_namespaces", "0", "15000"),
         ("kernel.unprivileged_userns_clone", "0", "1"),

@@ -1,27 +1,27 @@
-//! Tests that need a lab: skipped loudly where there is none, or failed if that must not be.
+//! Tests that need a lab are skipped with a message if there is none, or fail if skipping is forbidden.
 
 use std::env;
 use std::io::{self, Write};
 
 use crate::{error::LabError, lab::Lab};
 
-/// Set to `1`, this makes a test fail that would be skipped.
+/// If set to `1`, a test that would be skipped fails instead.
 const MUST: &str = "CONVOY_REQUIRE_LAB";
 
-/// Whether the test `test` can have a lab; prints the reason where it cannot.
+/// Whether the test `test` can have a lab; if not, prints the reason.
 ///
 /// # Panics
-/// Instead of answering `false` when `CONVOY_REQUIRE_LAB=1` is set.
+/// Instead of returning `false`, if `CONVOY_REQUIRE_LAB=1` is set.
 #[must_use]
 pub fn require_lab(test: &str) -> bool {
-    // The kernel may refuse a namespace although it granted the user namespace: so make one.
+    // The kernel may refuse a network namespace although it granted the user namespace, so create one.
     match Lab::new().and_then(|lab| lab.namespace("probe")) {
         Ok(_) => true,
         Err(why) => skip(test, &why.to_string()),
     }
 }
 
-/// As [`require_lab`], for a test that calls [`Namespace::run`](crate::Namespace::run).
+/// Like [`require_lab`], for a test that calls [`Namespace::run`](crate::Namespace::run).
 #[must_use]
 pub fn require_root_lab(test: &str) -> bool {
     match Lab::new() {
@@ -30,7 +30,7 @@ pub fn require_root_lab(test: &str) -> bool {
     }
 }
 
-/// As [`require_lab`], for `programs` in `PATH`.
+/// Like [`require_lab`], for `programs` in `PATH`.
 #[must_use]
 pub fn require_programs(test: &str, programs: &[&str]) -> bool {
     let path = env::var_os("PATH").unwrap_or_default();
@@ -44,7 +44,7 @@ fn skip(test: &str, why: &str) -> bool {
         env::var_os(MUST).is_none_or(|value| value != "1"),
         "{test} needs a lab: {why}"
     );
-    // Past the capture of a passing test's output; a closed standard error is no reason to fail.
+    // Bypasses the capture of a passing test's output; a closed standard error is no reason to fail.
     let _ = writeln!(
         io::stderr(),
         "SKIPPED {test}: {why} (set {MUST}=1 to make this a failure)"

@@ -1,4 +1,4 @@
-//! Standard programs that set a network up: `ip`, `nft`, `ethtool`.
+//! Standard programs that configure a network: `ip`, `nft`, `ethtool`.
 
 use std::env;
 use std::io::{self, ErrorKind, Write as _};
@@ -6,8 +6,8 @@ use std::process::{Command, Output, Stdio};
 
 use crate::{error::LabError, namespace::Namespace};
 
-/// Runs `program` with `input` inside a namespace, and returns its output. Fails with
-/// [`LabError::Program`] when it is not installed, or refuses.
+/// Runs `program` with `input` inside a namespace and returns its output. Fails with
+/// [`LabError::Program`] if it is not installed or refuses.
 pub(crate) fn run(
     namespace: &Namespace,
     program: &str,
@@ -51,7 +51,7 @@ fn package(program: &str) -> &str {
 
 fn output(mut command: Command, arguments: &[&str], input: &str) -> io::Result<Output> {
     let mut path = env::var_os("PATH").unwrap_or_default();
-    // Directories of root, where a user's shell does not look.
+    // Root's directories, which may be missing from a user's `PATH`.
     path.push(":/usr/sbin:/sbin");
     let mut child = command
         .args(arguments)
@@ -61,7 +61,7 @@ fn output(mut command: Command, arguments: &[&str], input: &str) -> io::Result<O
         .stderr(Stdio::piped())
         .spawn()?;
     if let Some(mut stdin) = child.stdin.take() {
-        // A program that does not read it reports the reason itself.
+        // A program that does not read its input reports the reason itself.
         let _ = stdin.write_all(input.as_bytes());
     }
     child.wait_with_output()

@@ -1,5 +1,5 @@
-//! Traffic generators: TCP streams, paced UDP, latency probes and requests with answers, driven by
-//! one controller.
+//! Traffic generators, driven by one controller: TCP streams, paced UDP, latency probes, and requests with
+//! answers.
 //!
 //! ```text
 //!  controller ──jobs,    a JSON object a line──▶ agent ──TCP, UDP──▶ agent ◀── controller
@@ -7,15 +7,15 @@
 //! ```
 //!
 //! An *agent* is a process inside a namespace that talks over its standard input and output, or a
-//! connection to `convoy speedtest --serve` on another host: the protocol is the same. It does one
-//! job at a time (answering runs beside them), so a controller opens one agent for the load and one
-//! for the latency.
+//! connection to `convoy speedtest --serve` on another host; the protocol is the same. It runs one job
+//! at a time, apart from answering, which runs beside jobs. So a controller opens one agent for the load
+//! and one for latency.
 //!
-//! 1. Ask the listening end for its half of the job and wait for its port.
-//! 2. Ask the connecting end for its half with that port.
-//! 3. Wait for `()`, with which the counted window begins, then for the reports.
+//! 1. Send the listening end its half of the job and wait for its port.
+//! 2. Send the connecting end its half with that port.
+//! 3. Wait for `()`, which starts the counted window, then for the reports.
 //!
-//! Every job ends by the clock, whatever happens to the network between the two ends.
+//! Every job ends by the clock, whatever happens to the network.
 
 mod agent;
 mod answerer;

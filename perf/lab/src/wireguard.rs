@@ -1,6 +1,6 @@
 //! WireGuard daemons inside namespaces, configured over their UAPI sockets.
 //!
-//! Any program will do that behaves as `wireguard-go`: `PROGRAM --foreground INTERFACE`, and a
+//! Works with any program that behaves like `wireguard-go`: `PROGRAM --foreground INTERFACE`, with a
 //! socket at `/var/run/wireguard/INTERFACE.sock` once it is ready.
 //!
 //! ```text

@@ -1,5 +1,5 @@
-//! The generators over loopback, as between two hosts. A program of its own, since a paced flow suffers
-//! from other tests that run beside it.
+//! The generators over loopback, as between two hosts. A separate program, because other tests beside it
+//! would disturb a paced flow.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! Why there is no measurement and no profile; where something helps, the message ends with the fix.
+//! Why a measurement or a profile failed; if there is a fix, the message ends with it.
 
 use std::{error::Error as StdError, fmt::Display, io};
 
@@ -12,22 +12,22 @@ pub enum Error {
     Step {
         /// The step, the file, or a remark with its fix.
         step: String,
-        /// The reason.
+        /// The cause.
         source: Box<dyn StdError + Send + Sync>,
     },
-    /// The request cannot be met, or a program does not do its part.
+    /// The request cannot be met, or a program fails.
     #[error("{0}")]
     Refused(String),
-    /// The namespaces, a daemon in them, or the traffic.
+    /// An error of the namespaces, a daemon in them, or the traffic.
     #[error(transparent)]
     Lab(#[from] LabError),
-    /// Output that cannot be written.
+    /// The output cannot be written.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
 
 impl Error {
-    /// Adds the fix to an error that comes from a shortage.
+    /// Adds the fix to an error caused by a resource shortage.
     pub(crate) fn explain_shortage(self) -> Self {
         let causes = std::iter::successors(Some(&self as &dyn StdError), |&cause| cause.source());
         let mut systems = causes.filter_map(|cause| cause.downcast_ref::<io::Error>());

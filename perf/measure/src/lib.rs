@@ -1,13 +1,13 @@
-//! Measures tunnels and looks into daemons: `convoy speedtest` and `convoy profile`.
+//! Measures tunnels and profiles daemons: `convoy speedtest` and `convoy profile`.
 //!
 //! 1. [`speedtest::run`] measures a tunnel between two namespaces, or between two hosts.
-//! 2. [`profile::run`] attaches perf and strace to a running daemon, reads their output together, and
-//!    writes a report and flame graphs. A speed test does the same with both of its daemons.
+//! 2. [`profile::run`] attaches perf and strace to a running daemon, interprets their output, and writes a
+//!    report and flame graphs. A speed test does the same with both of its daemons.
 //!
-//! The speed test starts the program that called it again inside its namespaces: the program routes the
+//! Inside its namespaces, the speed test starts the calling program again: the program routes the
 //! subcommand [`speedtest::INSIDE`] to [`speedtest::run_inside`].
 //!
-//! Deliberately left out: the daemon. It is a program like any other here, known by its socket.
+//! Deliberately omitted: the daemon. Here it is a program like any other, known by its socket.
 
 mod error;
 pub mod profile;

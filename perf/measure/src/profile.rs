@@ -1,20 +1,20 @@
-//! `convoy profile`: where a daemon's CPU time goes, and its system calls.
+//! `convoy profile`: where a daemon spends CPU time, and which system calls it makes.
 //!
-//! Three tools look at the daemon one after the other, since each disturbs the next (`Window`):
+//! Three tools observe the daemon one after another, because each disturbs the next (`Window`):
 //!
 //! | file | written by | contents |
 //! |---|---|---|
-//! | `stat.json` | `stat` | counters of the processor and of the scheduler |
-//! | `profile.perf` | `record` | the samples, as Firefox Profiler takes them |
-//! | `flamegraph.svg`, `flamegraph-diff.svg` | `flame_graph` | the samples, drawn |
+//! | `stat.json` | `stat` | counters of the processor and the scheduler |
+//! | `profile.perf` | `record` | the samples in a form that Firefox Profiler loads |
+//! | `flamegraph.svg`, `flamegraph-diff.svg` | `flame_graph` | the samples as a picture |
 //! | `syscalls.json` | `syscalls` | system calls by name |
-//! | `shares.json` | `shares` | shares of the CPU time, for programs |
-//! | `report.md` | `report` | these together |
+//! | `shares.json` | `shares` | shares of the CPU time, machine-readable |
+//! | `report.md` | `report` | all of these, interpreted |
 //!
-//! 1. `args`, `daemon`: which daemon is asked for.
-//! 2. `directory`, `unfinished`: where to write; an unfinished profile goes again.
-//! 3. `attach`, `tools`, `permission`: a tool from its start to its end.
-//! 4. `stacks`, `groups`: the samples, and the kinds of work in them.
+//! 1. `args`, `daemon`: find the requested daemon.
+//! 2. `directory`, `unfinished`: choose where to write, and remove an unfinished profile.
+//! 3. `attach`, `tools`, `permission`: run a tool from start to end.
+//! 4. `stacks`, `groups`: parse the samples and classify their work.
 
 mod args;
 mod attach;
@@ -47,12 +47,12 @@ pub(crate) use daemon::Daemon;
 pub(crate) use directory::Directory;
 pub use stacks::Stacks;
 
-/// Profiles a running daemon, or reads an earlier recording, and says where the result is.
+/// Profiles a running daemon, or reads an earlier recording, and prints where the result is.
 ///
 /// # Errors
 ///
-/// When there is no such daemon, a tool is missing or may not look, the daemon ends, or the directory
-/// cannot be written; with the fix.
+/// If there is no such daemon, a tool is missing or lacks permission, the daemon ends, or the directory
+/// cannot be written. The message includes the fix.
 pub fn run(args: &ProfileArgs) -> Result<(), Error> {
     let before = args.compare.as_deref();
     if let Some(text) = &args.read {
@@ -81,10 +81,10 @@ fn read(text: &Path, out: &Path, before: Option<&Path>) -> Result<(), Error> {
     write(directory, &findings)
 }
 
-/// Everything there is to report.
+/// Everything that the report needs.
 #[derive(Debug, Default)]
 struct Findings {
-    /// The subject of the profile, for people.
+    /// The subject of the profile, in words.
     what: String,
     /// The daemons; none for a text from elsewhere.
     pids: Vec<Pid>,
@@ -97,19 +97,19 @@ struct Findings {
     syscalls: Option<Syscalls>,
 }
 
-/// A tool, and when it looks.
+/// A tool, and when it runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Window {
-    /// `perf stat`, which costs nothing.
+    /// `perf stat`, which costs next to nothing.
     Counters,
     /// `perf record`, which costs a few percent.
     Samples,
-    /// `strace -c`, under which the daemons are several times slower.
+    /// `strace -c`, which makes the daemons several times slower.
     Syscalls,
 }
 
 impl Window {
-    /// All, in the order in which they disturb.
+    /// All tools, the least disturbing first.
     pub(crate) const ALL: [Self; 3] = [Self::Counters, Self::Samples, Self::Syscalls];
 
     /// The progress line.
@@ -122,7 +122,7 @@ impl Window {
     }
 }
 
-/// A profile of daemons of which each carries all traffic: one, or the two ends of a tunnel.
+/// A profile of daemons that each carry all of the traffic: a single one, or both ends of a tunnel.
 pub(crate) struct Profiler {
     daemons: Vec<Daemon>,
     directory: Directory,
@@ -131,9 +131,9 @@ pub(crate) struct Profiler {
 }
 
 impl Profiler {
-    /// Prepares a profile in the directory `out`, to be compared with the one in `before`.
+    /// Prepares a profile in the directory `out`, to compare with the one in `before`.
     ///
-    /// Each tool looks at the daemons for a moment, so that a missing tool or right shows before the load.
+    /// Each tool runs briefly, so that a missing tool or permission shows before the load starts.
     pub(crate) fn new(
         daemons: Vec<Daemon>,
         out: &Path,
@@ -164,7 +164,7 @@ impl Profiler {
         Ok(profiler)
     }
 
-    /// Lets a tool look while `load` runs, and hands out the load's outcome.
+    /// Runs a tool while `load` runs, and returns the load's outcome.
     pub(crate) fn look<T>(
         &mut self,
         window: Window,
@@ -175,7 +175,7 @@ impl Profiler {
         let outcome = load(&mut attachment)?;
         let bytes = self.bytes_carried().zip(before);
         let bytes = bytes.map(|(after, before)| after.saturating_sub(before));
-        // A packet is carried by each end of the tunnel.
+        // Each packet passes both ends of the tunnel.
         let gigabytes = bytes.map(|bytes| bytes as f64 / 1e9 / self.daemons.len() as f64);
         attachment.finish()?;
         let (directory, findings) = (&self.directory, &mut self.findings);
@@ -187,7 +187,7 @@ impl Profiler {
         Ok(outcome)
     }
 
-    /// Writes the report about `what`, and says where it is.
+    /// Writes the report about `what`, and prints where it is.
     pub(crate) fn report(mut self, what: String) -> Result<(), Error> {
         self.findings.what = what;
         self.findings.stacks = stacks_of(self.directory.path()).step("read the recording")?;
@@ -212,7 +212,7 @@ impl Profiler {
         }
     }
 
-    /// By all daemons, both ways; none where one does not say.
+    /// By all daemons, in both directions; `None` if one of them does not report it.
     fn bytes_carried(&self) -> Option<u64> {
         self.daemons.iter().map(Daemon::bytes_carried).sum()
     }

@@ -1,13 +1,13 @@
-//! `convoy speedtest`: one command that measures a tunnel.
+//! `convoy speedtest`: measures a tunnel with one command.
 //!
-//! By default between two namespaces of this machine, with two daemons of the program that calls this
-//! ([`convoy_lab::measure::Bed`] draws it); with `--serve` and `--to` over a tunnel between two hosts that
-//! is already up. Traffic comes from [`convoy_lab::traffic`]. Every process it starts dies with it.
+//! By default it measures between two namespaces of this machine, with two daemons of the calling program
+//! ([`convoy_lab::measure::Bed`] draws them). With `--serve` and `--to` it measures an existing tunnel between
+//! two hosts. Traffic comes from [`convoy_lab::traffic`]. Every process that it starts dies with it.
 //!
 //! 1. `args`, `test`: the request.
 //! 2. `bed`, `compare`, `remote`: the ways to measure.
-//! 3. `measure`: one test, with the means of [`convoy_lab::measure`].
-//! 4. `report`, `text`: the result, as JSON and for people.
+//! 3. `measure`: one test, with [`convoy_lab::measure`].
+//! 4. `report`, `text`: the result, as JSON and as text.
 
 mod args;
 mod bed;
@@ -25,12 +25,12 @@ pub use inside::{INSIDE, run_inside};
 
 use crate::Error;
 
-/// Measures, and prints the result on the standard output.
+/// Runs the tests and prints the result on standard output.
 ///
 /// # Errors
 ///
-/// When a test does not fit the MTU, when something is missing, with its fix, or when a daemon fails,
-/// with the end of its log.
+/// If a test does not fit the MTU; if something is missing, with its fix; or if a daemon fails, with the
+/// end of its log.
 pub fn run(args: &SpeedtestArgs) -> Result<(), Error> {
     args.check()?;
     let outcome = if let Some(address) = args.serve {

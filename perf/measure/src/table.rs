@@ -1,8 +1,8 @@
-//! Tables, for a terminal and in Markdown.
+//! Tables for a terminal and in Markdown.
 
 use comfy_table::{CellAlignment, Table, presets};
 
-/// For a terminal: the first column to the left, figures to the right.
+/// For a terminal: the first column flush left, figures flush right.
 pub(crate) fn plain(head: &str, rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let mut table = Table::new();
     table
@@ -25,7 +25,7 @@ pub(crate) fn markdown(head: &str, rows: impl IntoIterator<Item = Vec<String>>) 
     table.trim_fmt() + "\n"
 }
 
-/// A dash where there is no figure.
+/// A dash if there is no figure.
 pub(crate) fn figure(value: Option<f64>, decimals: usize) -> String {
     value.map_or_else(|| "–".to_owned(), |value| format!("{value:.decimals$}"))
 }

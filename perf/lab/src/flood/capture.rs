@@ -1,4 +1,4 @@
-//! Takes datagrams from the wire, to be sent once more.
+//! Captures datagrams for replay.
 
 use std::io;
 use std::net::SocketAddrV4;
@@ -8,8 +8,8 @@ use etherparse::{NetSlice, SlicedPacket, TransportSlice};
 
 use crate::packet_socket::PacketSocket;
 
-/// Hears up to `count` WireGuard messages of this type that go to `to`; fewer if there are no more
-/// within `patience`. The sender's interface must cut batches, else they are heard as one message.
+/// Captures up to `count` WireGuard messages of this type sent to `to`; fewer if no more come within
+/// `patience`. The sender's interface must cut batches; otherwise a batch is captured as one message.
 pub fn capture(
     socket: &PacketSocket,
     to: SocketAddrV4,
@@ -33,7 +33,7 @@ pub fn capture(
     Ok(captured)
 }
 
-/// The UDP payload of an Ethernet frame that goes to `to`.
+/// The UDP payload of an Ethernet frame sent to `to`.
 fn payload(frame: &[u8], to: SocketAddrV4) -> Option<&[u8]> {
     let packet = SlicedPacket::from_ethernet(frame).ok()?;
     let (Some(NetSlice::Ipv4(ip)), Some(TransportSlice::Udp(udp))) = (packet.net, packet.transport)

@@ -2,16 +2,16 @@
 
 use rand::{Rng, RngExt, SeedableRng, rngs::StdRng};
 
-/// Different payloads of a kind, repeated in a cycle.
+/// Number of different payloads, sent in a cycle.
 const PAYLOADS: usize = 4096;
-/// The same for trains, which are long.
+/// The same for trains, which are larger.
 const TRAINS: usize = 64;
 /// Longest UDP payload on Ethernet.
 const LONGEST: usize = 1500 - 28;
 /// Bytes of a handshake initiation (paper §5.4.2).
 const INITIATION: usize = 148;
 
-/// Payloads for a flood, each for one call: datagrams, or trains of them.
+/// Payloads for a flood, each for one call: single datagrams or trains.
 #[derive(Clone, Debug)]
 pub struct Datagrams {
     payloads: Vec<Vec<u8>>,
@@ -28,7 +28,7 @@ impl Datagrams {
         }))
     }
 
-    /// Handshake initiations by their type and length, with random contents: both MACs are wrong.
+    /// Messages with the type and length of handshake initiations, but random contents: both MACs are wrong.
     pub fn wrong_macs() -> Self {
         let mut random = random();
         Self::each((0..PAYLOADS).map(|_| {
@@ -38,12 +38,12 @@ impl Datagrams {
         }))
     }
 
-    /// Datagrams captured before, unchanged.
+    /// Captured datagrams, unchanged.
     pub fn replayed(captured: Vec<Vec<u8>>) -> Self {
         Self::each(captured.into_iter())
     }
 
-    /// Captured initiations with a wrong proof of address (MAC2).
+    /// Captured initiations with a wrong MAC2 (proof of address).
     pub fn wrong_cookies(captured: &[Vec<u8>]) -> Self {
         let mut random = random();
         let initiations = captured.iter().cycle().take(PAYLOADS).cloned();
@@ -54,7 +54,7 @@ impl Datagrams {
         }))
     }
 
-    /// Captured initiations, alternately unchanged and with a wrong proof of address (MAC2).
+    /// Captured initiations, alternately unchanged and with a wrong MAC2.
     pub fn with_and_without_mac2(captured: &[Vec<u8>]) -> Self {
         let wrong = Self::wrong_cookies(captured).payloads;
         let captured = captured.iter().cycle().cloned();
@@ -67,7 +67,7 @@ impl Datagrams {
 
     /// Captured data messages with counters that their session has not reached: only the tag is wrong.
     pub fn forged(mut captured: Vec<Vec<u8>>) -> Self {
-        // Further ahead than the session gets meanwhile, and all different.
+        // Beyond what the session reaches meanwhile, and all different.
         const AHEAD: u64 = 1 << 40;
         for (n, message) in (AHEAD..).zip(&mut captured) {
             if let Some(counter) = message.get_mut(8..16) {
@@ -77,11 +77,10 @@ impl Datagrams {
         Self::each(captured.into_iter())
     }
 
-    /// Trains of up to 64 KiB, whose last segment is shorter: data messages for no session,
-    /// interleaved with noise.
+    /// Trains of up to 64 KiB with a shorter last segment: data messages for no session, interleaved with
+    /// noise.
     ///
-    /// At most 64 segments of `segment` bytes go into a train: more would be refused by kernels
-    /// before Linux 6.9.
+    /// A train has at most 64 segments of `segment` bytes, since kernels before Linux 6.9 refuse more.
     pub fn trains(segment: u16) -> Self {
         let mut random = random();
         let whole = usize::from(segment);
@@ -102,20 +101,20 @@ impl Datagrams {
         }
     }
 
-    /// The payload of call `number`, and the length at which the kernel cuts it.
+    /// The payload of call `number`, and the length of the segments that the kernel cuts it into.
     pub(super) fn payload(&self, number: u64) -> (&[u8], Option<u16>) {
         let count = self.payloads.len().max(1) as u64;
         let payload = self.payloads.get((number % count) as usize);
         (payload.map_or(&[], Vec::as_slice), self.segment)
     }
 
-    /// Datagrams in the average call.
+    /// Average number of datagrams per call.
     pub(super) fn per_call(&self) -> f64 {
         let datagrams: u64 = self.payloads.iter().map(|p| self.count(p.len())).sum();
         datagrams as f64 / self.payloads.len().max(1) as f64
     }
 
-    /// Datagrams in a payload of `len` bytes.
+    /// Number of datagrams in a payload of `len` bytes.
     pub(super) fn count(&self, len: usize) -> u64 {
         let segment = self.segment.map_or(len, usize::from);
         len.div_ceil(segment.max(1)).max(1) as u64
@@ -135,7 +134,7 @@ fn bytes(random: &mut StdRng, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// The same each time, so that floods can be compared.
+/// The same in every run, so that floods can be compared.
 fn random() -> StdRng {
     StdRng::seed_from_u64(1)
 }

@@ -1,4 +1,4 @@
-//! A tunnel to be measured: that of [`wireguard`](crate::wireguard), with traffic agents.
+//! A tunnel to measure: that of [`wireguard`](crate::wireguard), with traffic agents.
 
 use std::net::IpAddr;
 use std::process::Command;
@@ -9,7 +9,7 @@ use crate::traffic::Agent;
 use crate::wireguard::{Implementation, Tunnel, TunnelOptions, Underlay};
 use crate::{Lab, LabError, Namespace};
 
-/// On a link that loses datagrams a handshake may be tried three times, five seconds apart.
+/// On a link that loses datagrams, allows three handshake attempts five seconds apart.
 const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(17);
 const HANDSHAKE_PROBE: Duration = Duration::from_millis(30);
 
@@ -26,13 +26,13 @@ pub struct Bed {
     pub ends: Ends,
     /// The daemons.
     pub tunnel: Tunnel,
-    // Last: everything inside ends with it.
+    // Dropped last: everything inside ends with it.
     lab: Lab,
 }
 
 impl Bed {
-    /// Builds the namespaces and the tunnel, and starts `daemon` at each end. `agent` gives the command, inside a
-    /// namespace, that runs [`traffic::serve_child`](crate::traffic::serve_child).
+    /// Builds the namespaces and the tunnel, and starts `daemon` at each end. `agent` returns the command that runs
+    /// [`traffic::serve_child`](crate::traffic::serve_child) inside a namespace.
     pub fn with(
         daemon: &Implementation,
         agent: impl Fn(&Namespace) -> Command,
@@ -46,19 +46,19 @@ impl Bed {
         Ok(Self { ends, tunnel, lab })
     }
 
-    /// For more namespaces beside the tunnel's two.
+    /// For namespaces besides the tunnel's two.
     pub fn lab(&self) -> &Lab {
         &self.lab
     }
 
     /// Replaces both daemons.
     pub fn restart(&mut self, daemon: &Implementation) -> Result<(), LabError> {
-        // The left one speaks first: the other must be there.
+        // The left end starts the handshake, so the right one must be running.
         self.tunnel.right.replace_daemon(daemon)?;
         self.tunnel.left.replace_daemon(daemon)
     }
 
-    /// Waits until packets pass the tunnel, 17 seconds at most; fails at once when a daemon ends.
+    /// Waits until packets pass the tunnel, 17 seconds at most; fails at once if a daemon ends.
     pub fn wait_until_up(&mut self) -> Result<(), LabError> {
         let deadline = Instant::now() + HANDSHAKE_PATIENCE;
         let via = self.tunnelled();
@@ -78,7 +78,7 @@ impl Bed {
         self.tunnel.right.inner_v4()
     }
 
-    /// The right end's address on the veth: the way without a tunnel.
+    /// The right end's address on the veth, outside the tunnel.
     pub fn bare(&self) -> IpAddr {
         self.tunnel.right.outer(Underlay::V4).ip()
     }

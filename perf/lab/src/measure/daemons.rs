@@ -1,6 +1,6 @@
-//! The two daemons of a tunnel: whether they live, their CPU time and their counters.
+//! The two daemons of a tunnel: whether they run, their CPU time and their counters.
 //!
-//! Calls fail with [`LabError::Program`] when a daemon is gone, or does not answer.
+//! Calls fail with [`LabError::Program`] if a daemon is gone or does not answer.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::time::Duration;
@@ -14,21 +14,21 @@ use crate::wireguard::{Daemon, End, Tunnel};
 /// Lines of a daemon's log in an error message.
 const LOG_LINES: usize = 20;
 
-/// Both daemons at one moment.
+/// A reading of both daemons.
 #[derive(Debug)]
 pub struct Readings {
-    /// The left one.
+    /// The left daemon.
     pub left: Reading,
-    /// The right one.
+    /// The right daemon.
     pub right: Reading,
 }
 
 /// A daemon's CPU time and counters.
 #[derive(Debug)]
 pub struct Reading {
-    /// CPU time of all its threads since it was started.
+    /// CPU time of all its threads since its start.
     pub cpu: Duration,
-    /// Its counters; none where the daemon is not Convoy.
+    /// Its counters; `None` if the daemon is not Convoy.
     pub counters: Option<Counters>,
 }
 
@@ -47,7 +47,7 @@ fn read_one(daemon: &Daemon) -> Result<Reading, LabError> {
     Ok(Reading { cpu, counters })
 }
 
-/// The counters of a daemon; none where it is not Convoy.
+/// The counters of a daemon; `None` if it is not Convoy.
 pub fn counters(daemon: &Daemon) -> Result<Option<Counters>, LabError> {
     let answer = daemon.request(&format!("{}\n\n", convoy_stats::REQUEST))?;
     let report = convoy_stats::json_of(&answer)
@@ -57,14 +57,14 @@ pub fn counters(daemon: &Daemon) -> Result<Option<Counters>, LabError> {
     Ok(report.map(|report| report.counters))
 }
 
-/// Fails when a daemon has ended, with the end of its log.
+/// Fails if a daemon has ended, with the end of its log.
 pub fn check(tunnel: &mut Tunnel) -> Result<(), LabError> {
     for end in [&mut tunnel.left, &mut tunnel.right] {
         let Some(status) = end.daemon.ended() else {
             continue;
         };
         let hint = match status.signal() {
-            Some(libc::SIGKILL) => " (out of memory? fix: free some, or raise the limit)",
+            Some(libc::SIGKILL) => " (out of memory? fix: free some or raise the limit)",
             _ => "",
         };
         let problem = format!("ended with {status}{hint}; {}", log_tail(end));
@@ -73,7 +73,7 @@ pub fn check(tunnel: &mut Tunnel) -> Result<(), LabError> {
     Ok(())
 }
 
-/// The end of the log of the daemon at `end`, for a message.
+/// The end of the log of the daemon at `end`, for an error message.
 pub fn log_tail(end: &End) -> String {
     let label = end.namespace.label();
     let log = end.daemon.log();

@@ -1,7 +1,7 @@
 //! The two ends of a path, and the traffic between them.
 //!
-//! The near end connects and the far end listens, whichever way the data goes: between two hosts
-//! the near one's firewall then lets everything in.
+//! The near end always connects and the far end always listens, whatever the direction of the data.
+//! Between two hosts, only the far one's firewall has to accept connections.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -12,25 +12,25 @@ use crate::traffic::{
     UdpLoad, UdpReceived, UdpSent,
 };
 
-/// Agents at both ends of a path: one a side for the load, and one more for the latency.
+/// Agents at both ends of a path: at each end one for the load and one for latency.
 ///
-/// All calls fail when an agent does, or when it does not answer in time.
+/// All calls fail if an agent fails or does not answer in time.
 #[derive(Debug)]
 pub struct Ends {
     near: Agent,
     prober: Agent,
     far: Agent,
     echo_port: u16,
-    /// None until requests are to be answered.
+    /// `None` until the first request.
     answer_port: Option<u16>,
     runs: u64,
 }
 
 impl Ends {
-    /// Agents at the near end, for the load and for the latency, and one at the far end.
+    /// Agents at the near end for load and latency, and one at the far end.
     pub fn new(near: Agent, prober: Agent, mut far: Agent) -> Result<Self, LabError> {
         let echo_port = far.echo()?;
-        // Marks differ between callers of one server as well as between runs.
+        // Marks differ between callers of one server, and between runs.
         let runs = u64::from(std::process::id()) << 32;
         Ok(Self {
             near,
@@ -42,13 +42,13 @@ impl Ends {
         })
     }
 
-    /// Round-trip time to the far end's address `via`, without load of ours.
+    /// Round-trip time to the far end's address `via`, without a load.
     pub fn ping(&mut self, via: IpAddr, duration: Duration) -> Result<LatencyReport, LabError> {
         self.begin_ping(via, duration)?;
         self.finish_ping(duration)
     }
 
-    /// Starts to probe beside a load.
+    /// Starts probes beside a load.
     pub fn begin_ping(&mut self, via: IpAddr, duration: Duration) -> Result<(), LabError> {
         let to = SocketAddr::new(via, self.echo_port);
         self.prober.ask(&Job::Ping { to, duration })
@@ -59,8 +59,8 @@ impl Ends {
         self.prober.answer(duration + PATIENCE)
     }
 
-    /// Requests and answers with the far end's address `via`, one in flight; also beside a load, but
-    /// for the first call, which lets the far end answer.
+    /// Exchanges requests and answers with the far end's address `via`, one in flight. This also works beside a
+    /// load, except for the first call, which makes the far end ready to answer.
     pub fn round_trips(
         &mut self,
         via: IpAddr,
@@ -76,8 +76,8 @@ impl Ends {
         self.prober.answer(duration + PATIENCE)
     }
 
-    /// Lets the far end answer [`Self::round_trips`] from now on, at the port returned; not for the
-    /// first time while it has a load.
+    /// From now on the far end answers [`Self::round_trips`] at the returned port. The first call must come
+    /// before a load.
     pub fn answer_round_trips(&mut self) -> Result<u16, LabError> {
         if let Some(port) = self.answer_port {
             return Ok(port);
@@ -88,9 +88,9 @@ impl Ends {
         Ok(port)
     }
 
-    /// Starts TCP to the far end's address `via`; returns when the counted window begins. Where the
-    /// kernel does not allow `congestion_control` (`bbr`, for example), or none is named, it chooses:
-    /// [`TcpReport::congestion_control`] says which.
+    /// Starts TCP to the far end's address `via`; returns when the counted window begins. If the kernel
+    /// does not allow `congestion_control` (for example `bbr`), or if it is `None`, the kernel chooses;
+    /// [`TcpReport::congestion_control`] names the choice.
     pub fn begin_tcp(
         &mut self,
         via: IpAddr,
@@ -107,7 +107,7 @@ impl Ends {
         self.near.ask(&job(Some(to)))?;
         let (sender, receiver) = self.roles(load.direction);
         let began = receiver.answer(load.warmup + PATIENCE);
-        // A receiver that waited in vain knows less than the sender that could not connect.
+        // A sender that could not connect knows more than a receiver that waited in vain.
         began.map_err(|error| match sender.answer::<TcpReport>(Duration::ZERO) {
             Err(reason @ LabError::Job(_)) => reason,
             Ok(_) | Err(_) => error,
@@ -125,7 +125,7 @@ impl Ends {
         })
     }
 
-    /// The sender and the receiver.
+    /// The sender, then the receiver.
     fn roles(&mut self, direction: Direction) -> (&mut Agent, &mut Agent) {
         match direction {
             Direction::Up => (&mut self.near, &mut self.far),
@@ -133,7 +133,7 @@ impl Ends {
         }
     }
 
-    /// Starts UDP to the far end's address `via`; returns when the first packet is sent.
+    /// Starts UDP to the far end's address `via`; returns when the first packet has been sent.
     pub fn begin_udp(&mut self, via: IpAddr, load: UdpLoad) -> Result<(), LabError> {
         self.runs += 1;
         let run = self.runs;
@@ -149,7 +149,7 @@ impl Ends {
         self.near.answer(load.duration + PATIENCE)
     }
 
-    /// Waits until all packets have arrived or are lost.
+    /// Waits until all packets have arrived or count as lost.
     pub fn finish_receiving_udp(&mut self) -> Result<UdpReceived, LabError> {
         self.far.answer(PATIENCE)
     }

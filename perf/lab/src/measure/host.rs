@@ -1,4 +1,4 @@
-//! The machine that a result belongs to.
+//! The machine on which a result was measured.
 
 use std::{fmt, fs};
 
@@ -11,26 +11,26 @@ use procfs::{CpuInfo, Current as _, Meminfo};
 use serde::{Deserialize, Serialize};
 
 const MIB: u64 = 1_024 * 1_024;
-/// Congestion controls that all may use, and a namespace as its default.
+/// Files that list the congestion controls allowed to everyone, and a namespace's default.
 const ALLOWED: &str = "net/ipv4/tcp_allowed_congestion_control";
 
-/// The machine, as far as results depend on it.
+/// The properties of the machine that affect results.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Host {
     /// The kernel's release.
     pub kernel: String,
     /// The processor's model name.
     pub cpu: Option<String>,
-    /// Processors that this process may use.
+    /// Processors available to this process.
     pub cpus: usize,
     /// Memory in MiB.
     pub memory_mib: Option<u64>,
-    /// Whether this process is root's.
+    /// Whether this process runs as root.
     pub root: bool,
     /// TCP's congestion control in a lab's namespaces.
     pub congestion_control: Option<String>,
-    /// `vm.percpu_pagelist_high_fraction`, which bounds the free pages that a processor keeps for itself.
-    /// With 0, the default, the kernel chooses as it runs, and keeps up to an eighth of memory so.
+    /// `vm.percpu_pagelist_high_fraction`, which bounds the free pages that each processor keeps to itself. With
+    /// 0, the default, the kernel adapts the bound, up to an eighth of the memory.
     pub percpu_pagelist_high_fraction: Option<u32>,
 }
 
@@ -53,7 +53,7 @@ impl Host {
     }
 }
 
-/// In a line: processors, kernel, and settings that decide the speed.
+/// One line: processors, kernel, and settings that determine the speed.
 impl fmt::Display for Host {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let cpu = self.cpu.as_deref().unwrap_or("an unnamed CPU");
@@ -66,7 +66,7 @@ impl fmt::Display for Host {
     }
 }
 
-/// Namespaces prefer cubic, and may use what the host lets everyone use, where settings can be written.
+/// Namespaces prefer cubic. They may use every congestion control that the host allows everyone.
 fn congestion_control() -> Option<String> {
     let allowed = setting(ALLOWED)?;
     let file = "/proc/sys/net/ipv4/tcp_congestion_control";
@@ -77,7 +77,7 @@ fn congestion_control() -> Option<String> {
     setting("net/ipv4/tcp_congestion_control")
 }
 
-/// A setting of the kernel.
+/// Reads a kernel setting.
 fn setting(name: &str) -> Option<String> {
     let value = fs::read_to_string(format!("/proc/sys/{name}")).ok()?;
     Some(value.trim().to_owned())

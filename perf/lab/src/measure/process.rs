@@ -1,23 +1,23 @@
-//! The resources that a process has used, whichever program it runs. Calls fail when it is gone.
+//! Resources used by any process. Calls fail if it is gone.
 
 use std::{fs, io, time::Duration};
 
 use nix::{time::ClockId, unistd::Pid};
 use procfs::{CurrentSI as _, KernelStats, ProcError, process::Process};
 
-/// To `/proc/PID/clear_refs`: forget the peak (proc_pid_clear_refs(5)).
+/// Written to `/proc/PID/clear_refs`, resets the peak (proc_pid_clear_refs(5)).
 const FORGET_PEAK: &str = "5";
 
-/// A process at one moment.
+/// The resources of a process at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Usage {
     /// Memory, in KiB (`VmRSS`).
     pub resident_kib: u64,
-    /// The most memory that it had, in KiB (`VmHWM`).
+    /// Peak memory, in KiB (`VmHWM`).
     pub peak_kib: u64,
     /// Its threads.
     pub threads: u64,
-    /// Its open descriptors.
+    /// Its open file descriptors.
     pub descriptors: u64,
 }
 
@@ -25,7 +25,7 @@ pub struct Usage {
 pub fn usage(pid: Pid) -> io::Result<Usage> {
     let process = Process::new(pid.as_raw()).map_err(error)?;
     let status = process.status().map_err(error)?;
-    // A process that has ended and was not waited for yet has no memory.
+    // A zombie has no memory.
     let ended = || io::Error::new(io::ErrorKind::NotFound, "the process has ended");
     Ok(Usage {
         resident_kib: status.vmrss.ok_or_else(ended)?,
@@ -35,30 +35,29 @@ pub fn usage(pid: Pid) -> io::Result<Usage> {
     })
 }
 
-/// Whether it runs, and is more than an entry for its parent to collect.
+/// Whether it runs and is not a zombie.
 pub fn is_alive(pid: Pid) -> bool {
     let stat = Process::new(pid.as_raw()).and_then(|process| process.stat());
     stat.is_ok_and(|stat| !matches!(stat.state, 'Z' | 'X'))
 }
 
-/// CPU time of all its threads since it was started.
+/// CPU time of all its threads since its start.
 pub fn cpu_time(pid: Pid) -> io::Result<Duration> {
     let clock = ClockId::pid_cpu_clock_id(pid)?;
     Ok(clock.now().map(Duration::from)?)
 }
 
-/// The most memory that it has had, in bytes (`VmHWM`, proc_pid_status(5)).
+/// Its peak memory in bytes (`VmHWM`, proc_pid_status(5)).
 pub fn peak_memory(pid: Pid) -> io::Result<u64> {
     Ok(usage(pid)?.peak_kib * 1_024)
 }
 
-/// Makes [`peak_memory`] report the peak from now on.
+/// Resets the peak that [`peak_memory`] reports.
 pub fn forget_peak_memory(pid: Pid) -> io::Result<()> {
     fs::write(format!("/proc/{pid}/clear_refs"), FORGET_PEAK)
 }
 
-/// CPU time of all processes since the start of the machine, and stolen time; without interrupts, which traffic
-/// causes.
+/// CPU time of all processes since boot, with stolen time, but without interrupts, which traffic causes.
 pub fn machine_busy() -> io::Result<Duration> {
     let total = KernelStats::current().map_err(error)?.total;
     let stolen = total.steal_ms().unwrap_or(0);

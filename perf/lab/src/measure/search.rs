@@ -1,77 +1,77 @@
-//! The highest rate with little loss: up after a probe that passes, down after one that fails, averaged over the
-//! turns (W. J. Dixon and A. M. Mood, "A method for obtaining and analyzing sensitivity data", 1948). Pure: the
-//! caller probes.
+//! Searches for the highest rate with little loss by a staircase: up after a probe that passes, down after one that
+//! fails, then the mean (W. J. Dixon and A. M. Mood, "A method for obtaining and analyzing sensitivity data", 1948).
+//! Pure: the caller sends the probes.
 //!
-//! Near the limit of a whole machine a probe fails or passes by chance. That misleads a bisection for good; here it
-//! costs a step back.
+//! Near a machine's limit, chance decides whether a probe passes. One wrong result misleads a bisection for good;
+//! here it costs one step back.
 
-/// The most loss with which a probe passes, as a share of the packets sent.
+/// Maximum loss of a probe that passes, as a share of the packets sent.
 pub const TOLERATED_LOSS: f64 = 0.01;
-/// Without a known rate: doubled until a probe fails, else quartered until one passes.
+/// Factors without a known rate: double until a probe fails, or quarter until one passes.
 const COARSE: f64 = 2.0;
-/// Probes of a staircase.
+/// Probes per staircase.
 const PROBES: usize = 10;
-/// From one rate to the next, as a ratio: until the staircase turns for the first time, and from then on.
+/// Ratio of successive rates, before and after the staircase first turns.
 const FIRST_STEP: f64 = 1.12;
 const STEP: f64 = 1.05;
-/// A confirmation that fails lowers the rate by these shares, one after the other.
+/// Shares by which failed confirmations lower the rate, in this order.
 const STEPS_DOWN: [f64; 4] = [0.05, 0.1, 0.2, 0.4];
 
-/// The range to search, in packets a second.
+/// The range to search, in packets per second.
 #[derive(Debug, Clone, Copy)]
 pub struct Range {
     /// The first probe.
     pub start: f64,
-    /// Below this the search gives up.
+    /// Below this rate the search gives up.
     pub lowest: f64,
-    /// Above this the search stops.
+    /// Above this rate the search stops.
     pub highest: f64,
 }
 
 /// A request to the caller.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Attempt {
-    /// Packets a second.
+    /// Packets per second.
     pub rate_pps: f64,
-    /// How long it takes.
+    /// Duration.
     pub stage: Stage,
 }
 
-/// How long an attempt takes.
+/// The durations of attempts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
     /// A short probe.
     Probe,
-    /// The result, over a longer time.
+    /// The confirmation, over a longer time.
     Confirm,
 }
 
 /// The outcome of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Trial {
-    /// The rate that the sender reached, in packets a second.
+    /// The rate that the sender reached, in packets per second.
     pub sent_pps: f64,
-    /// Whether that is the rate asked for.
+    /// Whether that is the requested rate.
     pub held_rate: bool,
     /// Share of the packets sent that did not arrive.
     pub loss: f64,
-    /// Share of the packets sent that arrived and that the receiver was too slow to take; part of `loss`.
+    /// Share of the packets sent that reached the host but overran the receiver's buffer; part of `loss`.
     pub receiver_loss: f64,
 }
 
 /// The outcome of a search.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Found {
-    /// The highest rate in packets a second.
+    /// The highest rate in packets per second.
     pub rate_pps: f64,
-    /// Whether the longer attempt at that rate passed too.
+    /// Whether the longer attempt at that rate also passed.
     pub confirmed: bool,
-    /// Whether the generator's sender or receiver set the limit, not loss on the way.
+    /// Whether the generator's sender or receiver set the limit, rather than loss on the way.
     pub generator_limited: bool,
 }
 
-/// The rate in `range` that half of the probes pass, confirmed by a longer attempt or lowered until one passes;
-/// none where even the lowest rate loses packets.
+/// Finds the rate in `range` that half of the probes pass, then confirms it with a longer attempt, or lowers it until
+/// one passes; `None` if even the lowest rate loses packets.
 pub fn highest_rate<E>(
     range: Range,
     mut attempt: impl FnMut(Attempt) -> Result<Trial, E>,
@@ -82,8 +82,8 @@ pub fn highest_rate<E>(
     }
 }
 
-/// The rate in `range` that half of the probes pass, looked for around `known`, a rate found before; none where even
-/// the lowest rate loses packets. Nothing is confirmed: it is an average.
+/// Finds the rate in `range` that half of the probes pass, starting at `known`, a rate found earlier; `None` if even
+/// the lowest rate loses packets. The result is an average and is not confirmed.
 pub fn rate_that_half_pass<E>(
     range: Range,
     known: Option<f64>,
@@ -109,7 +109,7 @@ pub fn rate_that_half_pass<E>(
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Verdict {
     Passed,
-    /// Few losses, but the sender reached only this rate.
+    /// Little loss, but the sender reached only this rate.
     Slow(f64),
     /// Too much loss.
     Lost {
@@ -134,7 +134,7 @@ impl Verdict {
     }
 }
 
-/// About the highest rate that passes, within a factor of two. A probe that fails is repeated once.
+/// Finds the highest rate that passes to within a factor of two. Repeats a failed probe once.
 fn coarse<E>(
     range: Range,
     probe: &mut impl FnMut(f64) -> Result<Verdict, E>,
@@ -167,8 +167,8 @@ fn coarse<E>(
     }))
 }
 
-/// Probes one after the other, each a step from the one before: the mean of the rates, and whether they
-/// went both up and down.
+/// Probes one rate after another, each one step from the last. Returns the mean of the rates, and whether
+/// they went both up and down.
 fn staircase<E>(
     start: f64,
     range: Range,
@@ -176,7 +176,7 @@ fn staircase<E>(
 ) -> Result<(Found, bool), E> {
     let (mut passed, mut failed, mut by_generator) = (0, 0, 0);
     let mut rate = start;
-    // From the first turn on, with the one that would be next.
+    // Starts at the first turn, and includes the rate that would come next.
     let mut rates = Vec::new();
     for _ in 0..PROBES {
         let mut step = STEP;
@@ -197,7 +197,7 @@ fn staircase<E>(
         rate = rate.clamp(range.lowest, range.highest);
         rates.push(rate);
     }
-    // The mean on the scale on which the steps are equal.
+    // Geometric mean, since the steps are equal ratios.
     let logarithms: f64 = rates.iter().map(|rate| rate.ln()).sum();
     let found = Found {
         rate_pps: (logarithms / rates.len() as f64).exp(),
@@ -207,7 +207,7 @@ fn staircase<E>(
     Ok((found, passed > 0 && failed > 0))
 }
 
-/// Tries the rate for longer, and lower ones while it fails.
+/// Tries the rate for longer, and lower rates while it fails.
 fn confirm<E>(
     mut found: Found,
     attempt: &mut impl FnMut(Attempt) -> Result<Trial, E>,
@@ -259,7 +259,7 @@ mod tests {
         (1.0 - capacity / rate).max(0.0)
     }
 
-    /// The result on a link, and the number of probes. `link` gives the loss of a probe by its number and rate.
+    /// The result on a simulated link, and the number of probes. `link` maps a probe's number and rate to its loss.
     fn half_pass(known: Option<f64>, link: impl Fn(usize, f64) -> f64) -> (f64, usize) {
         let mut probes = 0;
         let Ok(found) = rate_that_half_pass(RANGE, known, |Attempt { rate_pps, .. }| {

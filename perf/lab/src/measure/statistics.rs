@@ -1,22 +1,22 @@
-//! Medians and spreads over repeated runs.
+//! Medians and spreads of repeated runs.
 
 use serde::{Deserialize, Serialize};
 
 /// Repeated measurements of one figure.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
-    /// The middle one; between the middle two where their number is even.
+    /// The middle value, or the mean of the middle two.
     pub median: f64,
     /// The lowest.
     pub min: f64,
     /// The highest.
     pub max: f64,
-    /// In the order in which they were measured.
+    /// In measurement order.
     pub values: Vec<f64>,
 }
 
 impl Sample {
-    /// None where nothing was measured.
+    /// `None` if there are no values.
     pub fn of(values: Vec<f64>) -> Option<Self> {
         let mut sorted = values.clone();
         sorted.sort_unstable_by(f64::total_cmp);
@@ -30,14 +30,14 @@ impl Sample {
         })
     }
 
-    /// The ratios of two figures that were measured in pairs, one of each a round. A pair without a
-    /// finite ratio is left out.
+    /// The ratios of two figures measured in pairs, one pair per round. Pairs without a finite ratio are
+    /// omitted.
     pub fn of_ratios(a: &[f64], b: &[f64]) -> Option<Self> {
         let ratios = a.iter().zip(b).map(|(a, b)| a / b);
         Self::of(ratios.filter(|ratio| ratio.is_finite()).collect())
     }
 
-    /// From the lowest to the highest, as a share of the median.
+    /// Range from lowest to highest, as a share of the median.
     pub fn spread(&self) -> f64 {
         (self.max - self.min) / self.median
     }

@@ -1,4 +1,4 @@
-//! The working side: jobs in, answers out.
+//! The agent's side: receives jobs, sends answers.
 
 use std::io::{BufRead, BufReader, Write, stdin, stdout};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -18,22 +18,23 @@ use super::protocol::{Hello, Job, PROTOCOL};
 use super::{probe, tcp, udp};
 use crate::error::{Doing as _, LabError};
 
-/// Bounds the memory that a caller can make an agent use, in bytes: a job is about 150.
+/// Size limit of a job in bytes, which bounds an agent's memory: a job has about 150.
 pub(super) const LONGEST_CONVERSATION: u64 = 16 * 1024 * 1024;
-/// A caller takes two; more callers at once would measure each other.
+/// A caller takes two; with more callers at once, each would measure the others.
 const MOST_CONNECTIONS: usize = 8;
-/// Sequence numbers are remembered in one bit each: 1 GiB of them at most.
+/// Sequence numbers are remembered as one bit each: 1 GiB at most.
 const MOST_PACKETS: u64 = 1 << 33;
 
-/// Makes this process the agent of the one that started it by [`Agent::spawn`](super::Agent::spawn):
-/// does the jobs that arrive on the standard input, one at a time, until it ends.
+/// Turns this process into the agent of the process that started it by
+/// [`Agent::spawn`](super::Agent::spawn): runs the jobs from the standard input, one at a time, until it
+/// is closed.
 pub fn serve_child() -> Result<(), LabError> {
-    // An agent that is sending would not notice otherwise that nobody waits for it.
+    // Otherwise an agent that is sending would not notice that its controller is gone.
     set_pdeathsig(Signal::SIGKILL).doing("tie this process to the controller")?;
     serve(stdin().lock(), &mut stdout(), Scope::NAMESPACE)
 }
 
-/// Serves each caller of `listener` by an agent of its own that sends traffic only to that caller.
+/// Serves each caller of `listener` with an agent that sends traffic only to that caller.
 pub fn serve_connections(listener: &TcpListener) -> Result<(), LabError> {
     let slots = Arc::new(());
     loop {
@@ -66,7 +67,7 @@ fn serve_connection(mut stream: &TcpStream) -> Result<(), LabError> {
     serve(BufReader::new(stream), &mut stream, scope)
 }
 
-/// A job that fails is answered by the reason, and the next one is served.
+/// Answers a failed job with the reason, and continues with the next one.
 fn serve(
     input: impl BufRead,
     output: &mut (dyn Write + Send),
@@ -81,7 +82,7 @@ fn serve(
     for line in input.take(LONGEST_CONVERSATION).lines() {
         let line = line.doing("read a job")?;
         let job = serde_json::from_str(&line).doing("read a job")?;
-        // On a thread of its own, which keeps its priority to itself.
+        // On a thread of its own, because the job may raise its thread's priority.
         let done = thread::scope(|threads| {
             let job = || perform(&job, scope, &mut answerers, &mut answers);
             threads.spawn(job).join()
@@ -135,7 +136,7 @@ fn check(job: &Job, scope: Scope) -> Result<(), LabError> {
             (*to, load.duration, is_modest)
         }
         Job::Ping { to, duration } => (Some(*to), *duration, true),
-        // Each round trip is remembered: 60 seconds are some ten million.
+        // Each round trip is stored: 60 seconds are about ten million.
         Job::RoundTrips { to, duration, .. } => {
             let is_modest = *duration <= Duration::from_secs(60);
             (Some(*to), *duration, is_modest)
@@ -162,7 +163,7 @@ pub(super) struct Scope {
 }
 
 impl Scope {
-    /// Anything that the agent's namespace reaches: the controller is on the same host.
+    /// Every address that the agent's namespace reaches: the controller is on the same host.
     const NAMESPACE: Self = Self {
         bind: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
         peer: None,
@@ -177,7 +178,7 @@ impl Scope {
     pub(super) fn listen(self, patience: Duration) -> Result<(TcpListener, u16), LabError> {
         let doing = "listen on TCP";
         let listener = TcpListener::bind((self.bind, 0)).doing(doing)?;
-        // Linux: accept(2) keeps to the receive timeout too (socket(7)).
+        // On Linux, accept(2) also observes the receive timeout (socket(7)).
         let patience = TimeVal::milliseconds(patience.as_millis() as i64);
         setsockopt(&listener, sockopt::ReceiveTimeout, &patience).doing(doing)?;
         let port = listener.local_addr().doing(doing)?.port();
@@ -189,18 +190,18 @@ impl Scope {
         UdpSocket::bind((self.bind, port)).doing("bind a UDP socket")
     }
 
-    /// Lets the calling thread go before all ordinary ones for the rest of its life, as root.
+    /// Gives the calling thread precedence over all ordinary threads for the rest of its life, if root.
     ///
-    /// On a machine that the daemons share with the generator, the load is then as asked, as if it
-    /// came from another machine. For a caller on another host nothing changes: it must not take this
-    /// one's CPUs from their owner.
+    /// If the generator shares a machine with the daemons, it then offers the requested load as if from
+    /// another machine. For a caller on another host nothing changes: that caller must not take this host's
+    /// CPUs from their owner.
     pub(super) fn take_precedence(self) {
         if self.peer.is_some() {
             return;
         }
-        // The kernel's `struct sched_param` is the priority alone.
+        // The kernel's `struct sched_param` holds only the priority.
         let priority: libc::c_int = 1;
-        // The system call, since musl's sched_setscheduler does nothing. Without root it is refused.
+        // A direct system call, since musl's sched_setscheduler does nothing. Without root it is refused.
         // SAFETY: process 0 is the calling thread, and `priority` outlives the call.
         unsafe {
             let (call, policy) = (libc::SYS_sched_setscheduler, libc::SCHED_RR);
@@ -219,7 +220,7 @@ pub(super) fn connected_udp(to: SocketAddr) -> Result<UdpSocket, LabError> {
     Ok(socket)
 }
 
-/// The answers of one agent: each a line with a `Result`, whose error is a reason in words.
+/// The answers of one agent: one line each with a `Result`, whose error is a reason in words.
 pub(super) struct Answers<'a>(&'a mut (dyn Write + Send));
 
 impl Answers<'_> {

@@ -1,4 +1,4 @@
-//! Answers the probes and requests of [`probe`](super::probe): a port over TCP and UDP.
+//! Answers the probes and requests of [`probe`](super::probe) on one port, over TCP and UDP.
 
 use std::collections::VecDeque;
 use std::io::{self, Read as _, Write as _};
@@ -12,18 +12,18 @@ use super::agent::Scope;
 use super::probe::{BYTES, LAST, prepare};
 use crate::error::{Doing as _, LabError};
 
-/// How often an idle answerer checks whether it is to end.
+/// How often an idle answerer checks whether to end.
 const END_CHECK: Duration = Duration::from_millis(250);
-/// Answered connections that are kept open for their clients to close: the answerer does not wait for
-/// that, since a client's reset may get lost.
+/// Limit of finished connections kept open for their clients to close. The answerer does not wait, since a
+/// client's reset may be lost.
 const CLOSING: usize = 64;
 
-/// Answers from threads of its own until it is dropped; over TCP one connection at a time.
+/// Answers from threads of its own until dropped; over TCP one connection at a time.
 #[derive(Debug)]
 pub(super) struct Answerer(Arc<AtomicBool>);
 
 impl Answerer {
-    /// The answerer and its port. `first`: its threads go before ordinary ones.
+    /// Returns the answerer and its port. `first`: its threads take precedence over ordinary ones.
     pub(super) fn start(scope: Scope, first: bool) -> Result<(Self, u16), LabError> {
         let (listener, port) = scope.listen(END_CHECK)?;
         let socket = scope.bind_udp(port)?;
@@ -54,7 +54,7 @@ impl Drop for Answerer {
 fn answer_udp(socket: &UdpSocket, scope: Scope, done: &AtomicBool) {
     let mut request = [0; BYTES];
     while !done.load(Ordering::Relaxed) {
-        // Errors are timeouts and ICMP messages about earlier answers: the asking end counts losses.
+        // Errors are timeouts and ICMP messages about earlier answers: the other end counts losses.
         if let Ok((length, from)) = socket.recv_from(&mut request)
             && scope.admits(from)
         {
@@ -66,7 +66,7 @@ fn answer_udp(socket: &UdpSocket, scope: Scope, done: &AtomicBool) {
 fn answer_tcp(listener: &TcpListener, scope: Scope, done: &AtomicBool) {
     let mut closing = VecDeque::new();
     while !done.load(Ordering::Relaxed) {
-        // Errors are timeouts, and connections that broke: the asking end notices.
+        // Errors are timeouts and broken connections, which the other end notices.
         if let Ok((stream, from)) = listener.accept()
             && scope.admits(from)
             && let Ok(answered) = answer_stream(stream)
@@ -79,7 +79,7 @@ fn answer_tcp(listener: &TcpListener, scope: Scope, done: &AtomicBool) {
     }
 }
 
-/// Answers requests on `stream` up to the last.
+/// Answers the requests on `stream` up to the last one.
 fn answer_stream(mut stream: TcpStream) -> io::Result<TcpStream> {
     prepare(&stream)?;
     let mut message = [0; BYTES];

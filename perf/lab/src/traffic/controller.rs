@@ -1,4 +1,4 @@
-//! The asking side: one agent, wherever it is.
+//! The controller's side of one agent, local or remote.
 
 use std::io::{BufRead as _, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -15,14 +15,14 @@ use super::protocol::{Hello, Job, PROTOCOL};
 use crate::error::{Doing as _, LabError};
 
 const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
-/// How much longer than its schedule a job may take before it is given up.
+/// How far a job may exceed its schedule.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(15);
 const HELLO_PATIENCE: Duration = Duration::from_secs(10);
 
 /// A traffic agent that does one job at a time.
 ///
-/// Dropping it ends it: a child process is killed, a connection closed. Calls fail with
-/// [`LabError::Traffic`] when the agent has ended, or does not speak this program's protocol.
+/// Dropping it ends the agent: it kills a child process or closes a connection. Calls fail with
+/// [`LabError::Traffic`] if the agent has ended or speaks another protocol.
 #[derive(Debug)]
 pub struct Agent {
     link: Link,
@@ -71,7 +71,7 @@ impl Agent {
         Ok(agent)
     }
 
-    /// Answers probes until the agent ends, at the port returned.
+    /// Answers probes at the returned port until the agent ends.
     pub fn echo(&mut self) -> Result<u16, LabError> {
         self.ask(&Job::Answer { first: false })?;
         self.answer(PATIENCE)
@@ -83,7 +83,7 @@ impl Agent {
         self.answer(duration + PATIENCE)
     }
 
-    /// Gives it a job; its answers follow by [`Self::answer`].
+    /// Sends the agent a job; read its answers with [`Self::answer`].
     pub(crate) fn ask(&mut self, job: &Job) -> Result<(), LabError> {
         let mut line = serde_json::to_vec(job).doing("encode a job")?;
         line.push(b'\n');
@@ -97,8 +97,8 @@ impl Agent {
     /// Waits for the next answer.
     ///
     /// # Errors
-    /// [`LabError::Job`] when the job failed, [`LabError::Traffic`] when no answer came within
-    /// `patience`, or another one.
+    /// [`LabError::Job`] if the job failed; [`LabError::Traffic`] if no answer came within `patience`, or
+    /// an unexpected one.
     pub(crate) fn answer<T: DeserializeOwned>(
         &mut self,
         patience: Duration,
@@ -124,7 +124,7 @@ fn ended() -> LabError {
 
 impl Drop for Agent {
     fn drop(&mut self) {
-        // Errors mean that it has ended already.
+        // Errors mean that it has already ended.
         match &mut self.link {
             Link::Child(child) => {
                 let _ = child.kill();

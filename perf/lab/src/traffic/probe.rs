@@ -1,5 +1,5 @@
-//! Round-trip times: probes at an interval, and requests one after the other, as an application
-//! sends them.
+//! Round-trip times: probes at a fixed interval, and requests one after another, as an application sends
+//! them.
 
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
@@ -12,23 +12,23 @@ use super::agent::{Scope, connected_udp};
 use super::{Exchange, LatencyReport, RoundTripReport};
 use crate::error::{Doing as _, LabError};
 
-/// A probe or request, and its answer.
+/// A probe or request and its answer, in bytes.
 pub(super) const BYTES: usize = 32;
-/// The first byte of a request over TCP that is the last one on its connection.
+/// First byte of the last request on a TCP connection.
 pub(super) const LAST: u8 = 1;
 const NOT_LAST: u8 = 0;
-/// From one probe to the next.
+/// Time between probes.
 const INTERVAL: Duration = Duration::from_millis(10);
-/// How long the last probes are waited for: queues of a second have been seen under load.
+/// How long to wait for the last probes: queues under load can take a second.
 const LAST_PROBE_PATIENCE: Duration = Duration::from_secs(1);
 /// How often a prober without answers checks the clock.
 const END_CHECK: Duration = Duration::from_millis(100);
 /// A UDP request without an answer after this time is lost.
 const LOST: Duration = Duration::from_millis(250);
-/// A connection that is silent for this long has broken.
+/// A connection that is silent for this long is broken.
 const BROKEN: Duration = Duration::from_secs(5);
 
-/// Sends one probe each interval and reports the round-trip times.
+/// Sends one probe per interval and reports the round-trip times.
 pub(super) fn ping(to: SocketAddr, duration: Duration) -> Result<LatencyReport, LabError> {
     let socket = connected_udp(to)?;
     let timeout = socket.set_read_timeout(Some(END_CHECK));
@@ -40,7 +40,7 @@ pub(super) fn ping(to: SocketAddr, duration: Duration) -> Result<LatencyReport, 
     thread::scope(|scope| {
         scope.spawn(|| {
             for number in 1..=probes {
-                // A probe that is refused (no route yet, no echo yet) is one that did not come back.
+                // A refused probe (no route or no answerer yet) counts as lost.
                 let _ = socket.send(&message(epoch.elapsed().as_nanos() as u64));
                 thread::sleep(
                     (epoch + INTERVAL * number).saturating_duration_since(Instant::now()),
@@ -65,7 +65,7 @@ pub(super) fn ping(to: SocketAddr, duration: Duration) -> Result<LatencyReport, 
     })
 }
 
-/// Sends requests one after the other and reports how long their answers took.
+/// Sends requests one after another and reports the times to their answers.
 pub(super) fn round_trips(
     to: SocketAddr,
     exchange: Exchange,
@@ -117,8 +117,8 @@ fn connect(to: SocketAddr) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Sets either end of a connection up for requests. No port waits in TIME_WAIT after it is closed: a
-/// second of short connections would leave none.
+/// Configures either end of a connection for requests. Closing it leaves no port in TIME_WAIT: a second of
+/// short connections would use up all ports.
 pub(super) fn prepare(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(BROKEN))?;
@@ -136,10 +136,10 @@ fn ask(stream: &mut TcpStream, kind: u8) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Sends request `number`. Answers to earlier requests, which were given up, do not count.
+/// Sends request `number`. Late answers to earlier requests do not count.
 fn is_answered(socket: &UdpSocket, number: u64) -> bool {
     let begin = Instant::now();
-    // A refused request has no answer, and so is lost.
+    // A refused request gets no answer, so it is lost.
     let _ = socket.send(&message(number));
     let mut answer = [0; BYTES];
     while begin.elapsed() < LOST {
@@ -159,7 +159,7 @@ fn message(mark: u64) -> [u8; BYTES] {
     message
 }
 
-/// Quantiles in units of which `per_second` are a second; none of nothing.
+/// Quantiles in units of which a second has `per_second`; `None` for an empty list.
 fn quantiles<const N: usize>(
     mut times: Vec<Duration>,
     shares: [f64; N],

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// Version of this protocol, announced in [`Hello`]; it changes when a message does.
+/// Version of this protocol, announced in [`Hello`]; it changes with the messages.
 pub(super) const PROTOCOL: u32 = 4;
 
 /// The first answer of every agent.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Hello {
     pub(super) protocol: u32,
-    /// The program's, for messages.
+    /// Version of the program, for messages.
     pub(super) version: String,
 }
 
@@ -20,12 +20,12 @@ pub(super) struct Hello {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Job {
-    /// One end of a TCP load: the near one, which connects, or the far one, which listens. That first
-    /// answers its port, and the receiver `()` when it begins to count; both end with a [`TcpReport`].
+    /// One end of a TCP load: the near one connects, the far one listens. The far one first answers its port.
+    /// The receiver answers `()` when it begins to count. Both end with a [`TcpReport`].
     Tcp {
         to: Option<SocketAddr>,
         load: TcpLoad,
-        /// For the sender's sockets, as `bbr`; none takes the default.
+        /// Congestion control of the sender's sockets, for example `bbr`; `None` for the default.
         congestion_control: Option<String>,
     },
     /// One end of a UDP load. The near one sends: it answers `()` when it begins, then [`UdpSent`]. The
@@ -33,15 +33,15 @@ pub(crate) enum Job {
     Udp {
         to: Option<SocketAddr>,
         load: UdpLoad,
-        /// Marks this flow's packets, so that stragglers of an earlier one are not counted.
+        /// Marks this flow's packets, so that stragglers of an earlier flow do not count.
         run: u64,
     },
-    /// Answer probes and requests over TCP and UDP at one port, which is the answer, until the agent
-    /// ends. `first`: before ordinary threads run, so that a round trip is the network's.
+    /// Answer probes and requests over TCP and UDP until the agent ends. The answer is the port. `first`: take
+    /// precedence over ordinary threads, so that a round trip measures the network.
     Answer { first: bool },
-    /// Probe an agent that answers; the answer is a [`LatencyReport`].
+    /// Probe an agent that answers. The answer is a [`LatencyReport`].
     Ping { to: SocketAddr, duration: Duration },
-    /// Send requests to an agent that answers, for a minute at most; the answer is a [`RoundTripReport`].
+    /// Send requests to an agent that answers, for at most a minute. The answer is a [`RoundTripReport`].
     RoundTrips {
         to: SocketAddr,
         exchange: Exchange,
@@ -49,7 +49,7 @@ pub(crate) enum Job {
     },
 }
 
-/// Which way the data goes.
+/// The direction of the data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Direction {
     /// From the near end to the far one.
@@ -58,16 +58,16 @@ pub enum Direction {
     Down,
 }
 
-/// TCP for a while.
+/// A TCP load for a limited time.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct TcpLoad {
-    /// Which way the data goes.
+    /// The direction of the data.
     pub direction: Direction,
     /// Parallel connections, 1 to 64.
     pub streams: u32,
-    /// Time that is not counted first.
+    /// Warm-up, which does not count.
     pub warmup: Duration,
-    /// Time that is counted.
+    /// Time that counts.
     pub window: Duration,
 }
 
@@ -76,38 +76,38 @@ pub struct TcpLoad {
 pub struct UdpLoad {
     /// Bytes of UDP payload, 16 to 65,507.
     pub payload: usize,
-    /// Packets a second.
+    /// Packets per second.
     pub rate_pps: f64,
     /// Length of the schedule.
     pub duration: Duration,
 }
 
 impl UdpLoad {
-    /// Packets in the whole schedule.
+    /// Number of packets in the whole schedule.
     pub(super) fn packets(&self) -> u64 {
         (self.rate_pps * self.duration.as_secs_f64()).round() as u64
     }
 }
 
-/// How a request of 32 bytes and its answer travel, one in flight.
+/// How a request of 32 bytes and its answer travel; one is in flight at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Exchange {
     /// All over one TCP connection.
     Tcp,
-    /// Each over a TCP connection of its own, which the asking end resets.
+    /// Each over its own TCP connection, which the client resets.
     TcpConnect,
     /// A UDP datagram each way.
     Udp,
 }
 
-/// TCP payload moved within a window.
+/// TCP payload transferred within a window.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct TcpReport {
     /// Payload in bytes.
     pub bytes: u64,
-    /// Length of the window as it turned out, in seconds.
+    /// Actual length of the window in seconds.
     pub seconds: f64,
-    /// Congestion control of the sending end's sockets; none from the receiving end.
+    /// Congestion control of the sender's sockets; `None` from the receiver.
     pub congestion_control: Option<String>,
 }
 
@@ -118,8 +118,8 @@ pub struct UdpSent {
     pub packets: u64,
     /// From the first packet to the end of the schedule, in seconds.
     pub seconds: f64,
-    /// Whether at least 99 % of the schedule was sent in its time. Where not, the generator was
-    /// too slow, and the run says nothing about rates above `packets / seconds`.
+    /// Whether at least 99 % of the schedule was sent in time. If not, the generator was too slow, and the
+    /// run says nothing about rates above `packets / seconds`.
     pub held_rate: bool,
 }
 
@@ -130,7 +130,7 @@ pub struct UdpReceived {
     pub packets: u64,
     /// Packets that arrived after one with a higher number.
     pub reordered: u64,
-    /// Packets that reached this host and found the receiving socket's buffer full.
+    /// Packets that reached this host but found the receiving socket's buffer full.
     pub socket_drops: u64,
 }
 
@@ -141,22 +141,22 @@ pub struct LatencyReport {
     pub sent: u64,
     /// Probes that came back.
     pub received: u64,
-    /// Median round trip in milliseconds; none where nothing came back.
+    /// Median round trip in milliseconds; `None` if no probe came back.
     pub median_ms: Option<f64>,
     /// 99th percentile in milliseconds.
     pub p99_ms: Option<f64>,
 }
 
-/// How long answers took.
+/// Times to answers.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct RoundTripReport {
     /// Requests that were answered.
     pub answered: u64,
     /// UDP requests without an answer within 250 ms.
     pub lost: u64,
-    /// Length of the run as it turned out, in seconds.
+    /// Actual length of the run in seconds.
     pub seconds: f64,
-    /// Median round trip in microseconds; none where nothing was answered.
+    /// Median round trip in microseconds; `None` without answers.
     pub p50_us: Option<f64>,
     /// 99th percentile in microseconds.
     pub p99_us: Option<f64>,

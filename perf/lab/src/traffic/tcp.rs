@@ -1,4 +1,4 @@
-//! Bulk TCP: one blocking thread a stream, counted where it arrives.
+//! Bulk TCP: one blocking thread per stream; bytes are counted on arrival.
 
 use std::ffi::OsString;
 use std::io::{self, ErrorKind, Read, Write};
@@ -16,9 +16,9 @@ use crate::error::{Doing as _, LabError};
 const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
 /// How often a stalled stream checks the clock.
 const STALL_CHECK: Duration = Duration::from_millis(100);
-/// How much longer than its schedule a sender waits for the receiver to hang up.
+/// How far past its schedule a sender waits for the receiver to close.
 const GRACE: Duration = Duration::from_secs(2);
-/// One read or write; a super-packet holds 64 KiB, so that the kernel cuts several from each.
+/// Size of one read or write: larger than a super-packet (64 KiB), so that the kernel cuts several from it.
 const BLOCK: usize = 256 * 1024;
 
 /// Opens the streams and sends, or receives and counts, for the length of the job.
@@ -41,7 +41,7 @@ pub(super) fn run(
             .and_then(|()| stream.set_write_timeout(Some(STALL_CHECK)))
             .doing("set a socket timeout")?;
         if let (true, Some(name)) = (sends, congestion_control) {
-            // A refusal shows in the report, which names the congestion control that was used.
+            // A refusal shows in the report, which names the congestion control in use.
             let _ = setsockopt(stream, TcpCongestion, &OsString::from(name));
         }
     }
@@ -62,7 +62,7 @@ pub(super) fn run(
         }
         let counted = count_window(load, &moved, answers);
         for stream in &streams {
-            // Tells the sender that the window is over; it may have hung up already.
+            // Tells the sender that the window is over; it may have closed already.
             let _ = stream.shutdown(Shutdown::Both);
         }
         counted.map(Some)
@@ -100,13 +100,13 @@ fn accept(
     Ok(streams)
 }
 
-/// The name as the kernel gives it, without the zeros that pad it.
+/// The name as the kernel returns it, without padding zeros.
 fn congestion_control_of(stream: &TcpStream) -> Option<String> {
     let name = getsockopt(stream, TcpCongestion).ok()?;
     Some(name.to_string_lossy().trim_end_matches('\0').to_owned())
 }
 
-/// Moves blocks until the other end hangs up, and counts the bytes.
+/// Transfers blocks until the other end closes; counts the bytes.
 fn pump(deadline: Instant, moved: &AtomicU64, mut step: impl FnMut() -> io::Result<usize>) {
     while Instant::now() < deadline {
         match step() {

@@ -1,4 +1,4 @@
-//! Paced UDP: a sender that keeps to an absolute schedule and a receiver that counts.
+//! Paced UDP: a sender with an absolute schedule and a receiver that counts.
 //!
 //! Every packet begins with 16 bytes: the flow's mark and the packet's number, little-endian.
 
@@ -17,11 +17,11 @@ use crate::error::{Doing as _, LabError};
 use batch::Outbox;
 use pace::Pace;
 
-/// Mark and number at the beginning of each packet.
+/// Bytes of mark and number at the start of each packet.
 pub(super) const HEADER: usize = 16;
-/// The share of its schedule that a sender must have sent in time to have held the rate.
+/// Share of its schedule that a sender must send in time to have held the rate.
 const HELD: f64 = 0.99;
-/// How much longer than its schedule a sender goes on, to make up for the last wake-up.
+/// How far past its schedule a sender continues, to make up for its last wake-up.
 const GRACE: Duration = Duration::from_millis(2);
 
 /// Sends or receives one flow.
@@ -40,7 +40,7 @@ pub(super) fn run(
     }
     let socket = scope.bind_udp(0)?;
     receiver::enlarge_buffer(&socket)?;
-    // Answered only when the buffer is large: the flow may begin at once.
+    // Answered only once the buffer is large: the flow may begin at once.
     let port = socket.local_addr().doing("bind a UDP socket")?.port();
     answers.send(&port)?;
     answers.send(&receiver::receive(&socket, load, run)?)
@@ -56,7 +56,7 @@ fn send(socket: &UdpSocket, load: &UdpLoad, run: u64) -> Result<UdpSent, LabErro
         while number < end {
             number += match outbox.send(socket, number, end - number) {
                 Ok(sent) => sent,
-                // A full queue on the way: this packet is lost, as in a router.
+                // A queue on the way is full: the packet is lost, as in a router.
                 Err(Errno::ENOBUFS) => 1,
                 // An ICMP message about an earlier packet; nothing was sent.
                 Err(Errno::ECONNREFUSED | Errno::EINTR) => 0,

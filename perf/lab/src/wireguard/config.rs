@@ -1,4 +1,4 @@
-//! The configuration of a device, as its UAPI socket takes it, and keys.
+//! The configuration of a device in the form that its UAPI socket takes, and keys.
 
 use std::fmt::{self, Write};
 use std::net::SocketAddr;
@@ -7,7 +7,7 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use hex::encode as hex;
 use x25519_dalek::{PublicKey, StaticSecret};
 
-/// The whole configuration of a device: it replaces the former one.
+/// The whole configuration of a device; replaces the previous one.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The device's private key.
@@ -23,17 +23,17 @@ pub struct Config {
 pub struct Peer {
     /// The peer's identity.
     pub public_key: [u8; 32],
-    /// A secret shared by both, mixed into the handshake.
+    /// The preshared key of both peers.
     pub preshared_key: Option<[u8; 32]>,
-    /// Its address; without one, it has to speak first.
+    /// Its address; without one, the peer has to start the handshake.
     pub endpoint: Option<SocketAddr>,
     /// Seconds between persistent keepalives; 0 for none.
     pub persistent_keepalive: u16,
-    /// Which inner addresses are behind it: `10.0.0.2/32`.
+    /// Allowed IPs, for example `10.0.0.2/32`.
     pub allowed_ips: Vec<String>,
 }
 
-/// As a `set` request of the WireGuard cross-platform interface.
+/// Formats a `set` request of the WireGuard cross-platform interface.
 impl fmt::Display for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "set=1\nprivate_key={}", hex(self.private_key))?;
@@ -82,7 +82,7 @@ impl KeyPair {
     }
 }
 
-/// The public key only.
+/// Shows the public key only.
 impl fmt::Debug for KeyPair {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "KeyPair({})", self.public_base64())

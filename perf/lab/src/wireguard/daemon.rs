@@ -20,10 +20,10 @@ use crate::holder::process_id;
 use crate::namespace::Namespace;
 use crate::wireguard::Config;
 
-/// How long a daemon may take to start, to answer, and to end.
+/// Time limit for a daemon to start, answer or end.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A program that behaves as `wireguard-go`, and how to start it.
+/// A program that behaves like `wireguard-go`, and how to start it.
 #[derive(Clone, Debug)]
 pub struct Implementation {
     program: PathBuf,
@@ -41,14 +41,14 @@ impl Implementation {
         }
     }
 
-    /// One more argument before the interface's name; `-f` (stay in the foreground) is there.
+    /// Adds an argument before the interface's name; `-f` (stay in the foreground) is always there.
     #[must_use]
     pub fn argument(mut self, argument: impl Into<OsString>) -> Self {
         self.arguments.push(argument.into());
         self
     }
 
-    /// One more variable of its environment.
+    /// Adds an environment variable.
     #[must_use]
     pub fn variable(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.variables.push((name.into(), value.into()));
@@ -70,7 +70,7 @@ impl Implementation {
 
 /// A daemon in the foreground of its namespace; killed when dropped.
 ///
-/// Calls that ask something of it fail with [`LabError::Program`] when it does not do so in 20 seconds.
+/// Calls that wait for the daemon fail with [`LabError::Program`] if it takes more than 20 seconds.
 pub struct Daemon {
     implementation: Implementation,
     child: Child,
@@ -132,7 +132,7 @@ impl Daemon {
         }
     }
 
-    /// Waits until there is a UDP socket on `port` in the daemon's namespace.
+    /// Waits until a UDP socket is bound to `port` in the daemon's namespace.
     pub fn wait_until_listening(&self, port: u16) -> Result<(), LabError> {
         // Documentation/networking/proc_net_tcp.rst: the local address, a colon, the port.
         let local = format!(":{port:04X} ");
@@ -144,16 +144,16 @@ impl Daemon {
         self.wait_until(is_listening, || format!("does not listen on port {port}"))
     }
 
-    /// Waits until the kernel takes packets to `address`, which the daemon's interface has: where the
-    /// link was down when it got the address, that is some time after the link is up.
+    /// Waits until the kernel accepts packets to `address` of the daemon's interface. If the link was down
+    /// when it got the address, this takes some time after the link comes up.
     pub(super) fn wait_until_addressed(&self, address: Ipv6Addr) -> Result<(), LabError> {
-        // The destination and its length in hexadecimal (net/ipv6/route.c, rt6_info_route).
+        // The destination and its prefix length in hexadecimal (net/ipv6/route.c, rt6_info_route).
         let local = format!("{:032x} 80 ", address.to_bits());
-        let problem = || format!("its host does not take packets to {address}");
+        let problem = || format!("its host does not accept packets to {address}");
         self.wait_until(|| self.has_in("ipv6_route", &local), problem)
     }
 
-    /// Whether a table of the daemon's network in `/proc` has this text.
+    /// Whether a table below `/proc` of the daemon's network has this text.
     fn has_in(&self, table: &str, text: &str) -> bool {
         let table = fs::read_to_string(format!("/proc/{}/net/{table}", self.pid()));
         table.is_ok_and(|table| table.contains(text))
@@ -167,7 +167,7 @@ impl Daemon {
         eventually(PATIENCE, || holds().then_some(())).ok_or_else(|| self.failed(problem()))
     }
 
-    /// Sends `request` to the UAPI socket as it is, and reads to the end of the answer.
+    /// Sends `request` unchanged to the UAPI socket, and reads the whole answer.
     pub fn request(&self, request: &str) -> Result<String, LabError> {
         let ask = || {
             let mut stream = UnixStream::connect(&self.socket)?;
@@ -185,36 +185,36 @@ impl Daemon {
         process_id(&self.child)
     }
 
-    /// The interface that it was started for.
+    /// The interface for which it was started.
     pub fn interface(&self) -> &str {
         &self.interface
     }
 
-    /// The UAPI socket, as seen from outside the namespace.
+    /// Path of the UAPI socket outside the namespace.
     pub fn socket(&self) -> &Path {
         &self.socket
     }
 
-    /// Sends `signal` to the daemon, unless it has been waited for already.
+    /// Sends `signal` to the daemon, unless it has already been waited for.
     pub fn signal(&self, signal: Signal) -> Result<(), LabError> {
         kill(self.pid(), signal).map_err(|e| self.failed(format!("{signal}: {e}")))
     }
 
-    /// Waits for the end of the daemon.
+    /// Waits until the daemon ends.
     pub fn wait(&mut self) -> Result<ExitStatus, LabError> {
         eventually(PATIENCE, || self.ended())
             .ok_or_else(|| self.failed(format!("does not end; {}", self.log())))
     }
 
-    /// How the daemon ended; `None` while it runs.
+    /// Exit status of the daemon; `None` while it runs.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten()
     }
 
     /// The daemon's standard output and error so far.
     pub fn log(&self) -> String {
-        // The daemon writes at the offset of the descriptor that it shares with this process: read
-        // through one with an offset of its own.
+        // The daemon writes at the offset of a descriptor that it shares with this process, so read through
+        // one with an offset of its own.
         let path = format!("/proc/self/fd/{}", self.log.as_raw_fd());
         match fs::read(path) {
             Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
@@ -230,7 +230,7 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        // Both fail only for a child that has been waited for.
+        // Both fail only if the child has already been waited for.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -8,17 +8,17 @@ use crate::error::LabError;
 use crate::namespace::Namespace;
 use crate::wireguard::{Config, Daemon, Implementation, KeyPair, Peer, Underlay};
 
-/// The interface of the tunnel, at every end.
+/// The interface of the tunnel at every end.
 const INTERFACE: &str = "wg0";
 /// The UDP port of every end.
 const PORT: u16 = 51_820;
 
-/// The identity of an end: its keys, and the number that its addresses are made of.
+/// The identity of an end: its keys, and the number from which its addresses are derived.
 #[derive(Clone, Debug)]
 pub struct Identity {
     /// The daemon's keys.
     pub keys: KeyPair,
-    /// The last part of all its addresses; from 1 to 254.
+    /// The last part of all its addresses, from 1 to 254.
     pub number: u8,
 }
 
@@ -43,8 +43,8 @@ impl Identity {
         Self { keys, number }
     }
 
-    /// This end as a peer of another one: its key, its address (if that is known beforehand), and its
-    /// inner addresses.
+    /// This end as a peer of another one: its key, its address (if known beforehand) and its inner
+    /// addresses.
     pub fn as_peer(&self, endpoint: Option<SocketAddr>) -> Peer {
         Peer {
             public_key: self.keys.public,
@@ -60,8 +60,8 @@ impl Identity {
 }
 
 impl End {
-    /// Starts a daemon that listens on port 51,820 and has these peers, and sets its interface up
-    /// with its addresses and an MTU in bytes.
+    /// Starts a daemon with these peers that listens on port 51,820, and sets its interface up with its
+    /// addresses and an MTU in bytes.
     pub fn start(
         namespace: &Namespace,
         implementation: &Implementation,
@@ -95,13 +95,12 @@ impl End {
         inner_v6(self.number).into()
     }
 
-    /// This end's address outside, if it is an end of a [`Tunnel`](crate::wireguard::Tunnel).
+    /// This end's address outside the tunnel, if it is an end of a [`Tunnel`](crate::wireguard::Tunnel).
     pub fn outer(&self, underlay: Underlay) -> SocketAddr {
         outer(underlay, self.number)
     }
 
-    /// Kills the daemon without notice, starts `implementation` in its place, and configures it as
-    /// before.
+    /// Kills the daemon, starts `implementation` in its place, and configures it as before.
     pub fn replace_daemon(&mut self, implementation: &Implementation) -> Result<(), LabError> {
         self.daemon.signal(Signal::SIGKILL)?;
         self.daemon.wait()?;
@@ -115,13 +114,13 @@ impl End {
         let link = self.namespace.link();
         link.set_mtu(INTERFACE, self.tunnel_mtu)?;
         link.add_address(INTERFACE, &format!("{}/24", self.inner_v4()))?;
-        // Below the least MTU of IPv6 the kernel has no IPv6 on the link (RFC 8200, section 5).
+        // Below the minimum MTU of IPv6, the kernel disables IPv6 on the link (RFC 8200, section 5).
         let has_ipv6 = self.tunnel_mtu >= 1_280;
         if has_ipv6 {
             link.add_address(INTERFACE, &format!("{}/64", self.inner_v6()))?;
         }
         link.set_up(INTERFACE)?;
-        // The daemon opens its sockets when it hears of it.
+        // The daemon opens its sockets when it learns that the link is up.
         self.daemon.wait_until_listening(self.config.listen_port)?;
         if has_ipv6 {
             self.daemon.wait_until_addressed(inner_v6(self.number))?;

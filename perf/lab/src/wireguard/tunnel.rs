@@ -1,4 +1,4 @@
-//! Two daemons that are each other's peer.
+//! Two daemons that are each other's peers.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -9,9 +9,9 @@ use crate::wireguard::{Identity, Implementation, KeyPair, Peer};
 
 /// The cable between the ends.
 const CABLE: &str = "veth0";
-/// Bytes around a packet on its way out: the headers of IPv6, UDP and WireGuard, and a tag.
+/// Overhead of an outer packet in bytes: the headers of IPv6, UDP and WireGuard, and the tag.
 const OVERHEAD: u32 = 40 + 8 + 16 + 16;
-/// Idle peers have the addresses from here on.
+/// First address of the idle peers.
 const FIRST_IDLE_V4: Ipv4Addr = Ipv4Addr::new(10, 128, 0, 0);
 const FIRST_IDLE_V6: Ipv6Addr = Ipv6Addr::new(0xfd08, 0, 0, 1, 0, 0, 0, 0);
 
@@ -33,11 +33,11 @@ pub struct TunnelOptions {
     pub cable_mtu: u32,
     /// The MTU of the tunnel in bytes.
     pub tunnel_mtu: u32,
-    /// Peers of each daemon besides the other one, with addresses and no endpoint: they stay silent.
+    /// Idle peers of each daemon, with addresses but without endpoint; they stay silent.
     pub idle_peers: u32,
 }
 
-/// Ethernet, and WireGuard's usual MTU over it.
+/// MTU of Ethernet, and WireGuard's usual MTU over it.
 impl Default for TunnelOptions {
     fn default() -> Self {
         Self {
@@ -50,7 +50,7 @@ impl Default for TunnelOptions {
 }
 
 impl TunnelOptions {
-    /// A tunnel with this MTU in bytes, and a cable that carries it; Ethernet's unless that is too small.
+    /// A tunnel with this MTU in bytes, and a cable that carries it: Ethernet's MTU unless that is too small.
     pub fn of_mtu(tunnel_mtu: u32) -> Self {
         let usual = Self::default();
         Self {
@@ -61,16 +61,16 @@ impl TunnelOptions {
     }
 }
 
-/// Two namespaces joined by a cable, and a WireGuard daemon in each.
+/// Two namespaces joined by a cable, with a WireGuard daemon in each.
 pub struct Tunnel {
-    /// The end that knows the other's address, and so speaks first.
+    /// The end that knows the other's address, and so starts the handshake.
     pub left: End,
-    /// The end that waits to be spoken to.
+    /// The end that waits for the handshake.
     pub right: End,
 }
 
 impl Tunnel {
-    /// Builds the tunnel: the cable, the daemons, keys, addresses and routes. No packet has gone
+    /// Builds the tunnel: the cable, the daemons, keys, addresses and routes. No packet has passed
     /// through it yet.
     pub fn new(
         lab: &Lab,

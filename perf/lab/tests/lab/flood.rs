@@ -12,7 +12,7 @@ use convoy_lab::flood::{Datagrams, Generator, SOURCES, capture};
 use crate::{DEADLINE, Pair};
 
 const TARGET: SocketAddrV4 = SocketAddrV4::new(std::net::Ipv4Addr::new(10, 9, 0, 2), 51_820);
-/// Low enough for a receiver that is off the CPU for long.
+/// A rate low enough for a receiver that gets no CPU for long.
 const RATE: f64 = 5_000.0;
 
 #[test]
@@ -47,7 +47,7 @@ fn floods_come_from_thousands_of_addresses_in_trains_and_byte_for_byte() {
     assert_eq!(replayed, messages.each_ref());
 }
 
-/// A flooding namespace, and another with a socket.
+/// A flooding namespace, and another one with a socket.
 struct Bed {
     pair: Pair,
     socket: UdpSocket,
@@ -65,7 +65,7 @@ impl Bed {
         Some(Self { pair, socket })
     }
 
-    /// Floods the socket until it has heard `count` datagrams.
+    /// Floods the socket until it has received `count` datagrams.
     fn flood(&self, datagrams: &Datagrams, count: usize) -> Vec<(IpAddr, Vec<u8>)> {
         let mut generator = Generator::new(&self.pair.left, TARGET).unwrap();
         let end = AtomicBool::new(false);

@@ -1,4 +1,4 @@
-//! The lab, tested without Convoy.
+//! Tests of the lab without Convoy.
 //!
 //! ```text
 //!   left                              right
@@ -28,7 +28,7 @@ struct Pair {
 }
 
 impl Pair {
-    /// None where the test `test` cannot have a lab as root.
+    /// `None` if the test `test` cannot have a lab as root.
     fn as_root(test: &str) -> Option<Self> {
         require_root_lab(test).then(Self::new)
     }

@@ -1,4 +1,4 @@
-//! A user to whom the kernel refuses a user namespace.
+//! A user to whom the kernel denies user namespaces.
 
 use std::env;
 
@@ -13,8 +13,8 @@ fn a_user_without_user_namespaces_learns_the_fix() {
     if !require_root_lab(test) || !require_programs(test, &["setpriv", "unshare"]) {
         return;
     }
-    // The limit is lowered in a user namespace that is made for it, and root's capabilities are
-    // taken away, which leaves a user.
+    // Lowers the limit in a user namespace created for this, and drops root's capabilities, which leaves an
+    // ordinary user.
     let script = "echo 0 > /proc/sys/user/max_user_namespaces
                   exec setpriv --bounding-set -all --inh-caps -all \"$0\" \"$@\"";
     let lab = Lab::new().unwrap();

@@ -1,4 +1,4 @@
-//! A tunnel between two daemons, with wireguard-go for both: the lab tested without ours.
+//! A tunnel between two wireguard-go daemons: tests the lab without Convoy.
 
 use std::net::SocketAddr;
 

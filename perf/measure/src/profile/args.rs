@@ -11,7 +11,7 @@ use crate::Error;
 /// The arguments of `convoy profile`.
 #[derive(Debug, Clone, Args)]
 pub struct ProfileArgs {
-    /// The interface that the daemon was started for
+    /// The interface for which the daemon was started
     #[arg(value_name = "IFACE")]
     interface: Option<String>,
 
@@ -20,32 +20,32 @@ pub struct ProfileArgs {
     #[arg(value_parser = clap::value_parser!(i32).range(1..))]
     pid: Option<i32>,
 
-    /// Record nothing: read this text of `perf script -F +pid`
+    /// Record nothing; read this output of `perf script -F +pid` instead
     #[arg(long, value_name = "FILE", conflicts_with_all = ["interface", "pid"])]
     pub(super) read: Option<PathBuf>,
 
-    /// Seconds that each of the three tools looks at the daemon
+    /// Seconds that each of the three tools observes the daemon
     #[arg(long, value_name = "N", default_value_t = 10)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=600))]
     secs: u32,
 
-    /// Where to write; must be empty, or not there yet
+    /// Output directory; must be empty or not exist yet
     #[arg(long, value_name = "DIR", default_value = "convoy-profile")]
     pub(super) out: PathBuf,
 
-    /// Compare with the profile in this directory: flamegraph-diff.svg, and both shares in report.md
+    /// Compare with the profile in this directory: writes flamegraph-diff.svg, and both shares in report.md
     #[arg(long, value_name = "DIR")]
     pub(super) compare: Option<PathBuf>,
 
-    /// How callers are found: `dwarf` works without frame pointers, but is slow
+    /// How to find callers: `dwarf` works without frame pointers, but is slow
     #[arg(long, value_name = "HOW", value_enum, default_value_t = CallGraph::Fp)]
     pub(super) call_graph: CallGraph,
 }
 
-/// How callers are found.
+/// How to find callers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum CallGraph {
-    /// By frame pointers, which the program must have been built with
+    /// By frame pointers, with which the program must have been built
     Fp,
     /// By debug information, from 16 KiB of each stack
     Dwarf,
@@ -69,7 +69,7 @@ impl ProfileArgs {
 }
 
 impl CallGraph {
-    /// As `perf record --call-graph` takes it.
+    /// The option of `perf record --call-graph`.
     pub(super) fn perf_name(self) -> &'static str {
         match self {
             Self::Fp => "fp",

@@ -1,4 +1,4 @@
-//! A tool that looks at running processes, from when it has begun until it is stopped.
+//! A tool that observes running processes, from the moment it is attached until it is stopped.
 
 use std::{
     fs::File,
@@ -17,24 +17,24 @@ use nix::sys::{
 use super::{tools, unfinished};
 use crate::Error;
 
-/// How long a tool may take to attach.
+/// Time limit for a tool to attach.
 const ATTACH_PATIENCE: Duration = Duration::from_secs(20);
-/// How long it may take to write its result.
+/// Time limit for writing its result.
 const STOP_PATIENCE: Duration = Duration::from_secs(120);
 
-/// A tool at work; killed when dropped, with all that it has started.
+/// A running tool; when dropped, it is killed with all processes that it has started.
 #[derive(Debug)]
 pub(crate) struct Attachment {
     what: &'static str,
     child: Child,
     pids: Vec<Pid>,
-    /// The tool's output besides its result, which goes to a file.
+    /// The tool's output apart from its result, which goes to a file.
     said: File,
 }
 
 impl Attachment {
-    /// Starts `command`, called `what` in messages, and waits until it looks at all of `pids`:
-    /// `is_attached` of the tool and them.
+    /// Starts `command`, called `what` in messages, and waits until it is attached to all of `pids`, as
+    /// `is_attached` reports for the tool and the processes.
     pub(super) fn start(
         what: &'static str,
         mut command: Command,
@@ -63,7 +63,7 @@ impl Attachment {
         }
     }
 
-    /// Lets the tool look for `time`; fails when it or a process ends before.
+    /// Lets the tool run for `time`; fails if the tool or a process ends before that.
     pub(crate) fn watch(&mut self, time: Duration) -> Result<(), Error> {
         let trouble = eventually(time, || match (self.gone(), self.ended()) {
             (Some(pid), _) => Some(daemon_ended(pid)),
@@ -76,11 +76,11 @@ impl Attachment {
     /// Stops the tool and waits until it has written its result.
     pub(super) fn finish(mut self) -> Result<(), Error> {
         self.watch(Duration::ZERO)?;
-        // kill(2) fails only for a process that has been waited for.
+        // kill(2) fails only for a process that has already been waited for.
         let _ = kill(self.tool(), Signal::SIGINT);
         let status = eventually(STOP_PATIENCE, || self.ended());
         let status = status.ok_or_else(|| tools::failed(self.what, "it does not end"))?;
-        // Some tools end by the signal once they have written everything.
+        // Some tools die of the signal after writing everything.
         match status.success() || status.signal() == Some(libc::SIGINT) {
             true => Ok(()),
             false => Err(self.unexpected(status)),
@@ -118,7 +118,7 @@ impl Attachment {
 impl Drop for Attachment {
     fn drop(&mut self) {
         unfinished::kill(self.tool());
-        // Waiting fails only for a child that has been waited for.
+        // Waiting fails only for a child that has already been waited for.
         let _ = self.child.wait();
         unfinished::forget(self.tool());
     }
@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn a_tool_is_stopped_by_the_signal_that_makes_it_write() {
         // As in a script's background job.
-        // SAFETY: nothing in this process has a handler for it.
+        // SAFETY: this process has no handler for the signal.
         unsafe { signal(Signal::SIGINT, SigHandler::SigIgn) }.unwrap();
         let file = tempfile::NamedTempFile::new().unwrap();
         let path = file.path().display();

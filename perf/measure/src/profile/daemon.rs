@@ -1,4 +1,4 @@
-//! Which process a daemon is, and how much it has carried.
+//! Finds a daemon's process, and how much it has carried.
 
 use std::{
     fmt, fs,
@@ -12,16 +12,16 @@ use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 
 use crate::{Error, error::Step as _};
 
-/// The thread that every daemon has, and no other program of ours.
+/// A thread that every daemon has, and no other program of ours.
 const EVENT_LOOP: &str = "tunnel";
-/// Where daemons have their sockets, also seen from outside of their namespace.
+/// Directory of the daemons' sockets, also as seen from outside their namespace.
 const SOCKETS: &str = "run/wireguard";
 
 /// A running daemon.
 #[derive(Debug)]
 pub(crate) struct Daemon {
     pid: Pid,
-    /// Where it answers; none where that is not known.
+    /// Its socket; `None` if unknown.
     socket: Option<PathBuf>,
 }
 
@@ -42,17 +42,17 @@ impl Daemon {
             "no daemon answers for {interface} on {shown} (fix: start it, or give --pid for one in \
              another namespace)"
         ))?;
-        // An inherited socket belongs to the process that made it.
+        // An inherited socket belongs to the process that created it.
         ensure_ours(pid).step(format!(
             "{shown} was not made by a daemon (fix: give --pid)"
         ))?;
         Ok(Self::new(pid, &path))
     }
 
-    /// The daemon that the process `pid` is.
+    /// The daemon with the process number `pid`.
     pub(super) fn of_process(pid: Pid) -> Result<Self, Error> {
         ensure_ours(pid)?;
-        // As the process sees it: it may be in another namespace.
+        // As the process sees it, since it may be in another namespace.
         let directory = format!("/proc/{pid}/root/{SOCKETS}");
         let sockets = fs::read_dir(directory).into_iter().flatten();
         let mut sockets = sockets.filter_map(|entry| Some(entry.ok()?.path()));
@@ -64,7 +64,7 @@ impl Daemon {
         self.pid
     }
 
-    /// Bytes of the packets that it has carried, both ways; none where it does not say.
+    /// Bytes of all packets that it has carried, in both directions; `None` if it does not report them.
     pub(super) fn bytes_carried(&self) -> Option<u64> {
         let json = convoy_stats::query(self.socket.as_ref()?).ok()?;
         let report: Report = serde_json::from_str(&json).ok()?;

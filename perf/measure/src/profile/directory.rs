@@ -1,4 +1,4 @@
-//! The directory that a profile is written to. Nothing half-written stays in it.
+//! The directory of a profile, in which nothing unfinished remains.
 
 use std::{
     fs, io,
@@ -8,12 +8,12 @@ use std::{
 use super::unfinished;
 use crate::{Error, error::Step as _};
 
-/// A directory that was empty: its files go again unless the profile is finished.
+/// An output directory that was empty: its files are removed unless the profile is finished.
 #[derive(Debug)]
 pub(crate) struct Directory(PathBuf);
 
 impl Directory {
-    /// Makes the directory `path`, or takes it if it is empty.
+    /// Creates the directory `path`, or takes it if it is empty.
     pub(crate) fn open(path: &Path) -> Result<Self, Error> {
         let is_new = !path.exists();
         fs::create_dir_all(path).step(path.display())?;
@@ -26,7 +26,7 @@ impl Directory {
         }
         unfinished::add(path, is_new)?;
         let directory = Self(path.to_owned());
-        // A directory that cannot be written is found out before the load, not after it.
+        // A directory that cannot be written must fail before the load, not after it.
         directory.write(".probe", b"")?;
         directory.remove(".probe")?;
         Ok(directory)
@@ -62,7 +62,7 @@ impl Directory {
         Ok(text)
     }
 
-    /// Removes a file, if it is there.
+    /// Removes a file if it exists.
     pub(super) fn remove(&self, name: &str) -> Result<(), Error> {
         let path = self.file(name);
         match fs::remove_file(&path) {
@@ -73,7 +73,7 @@ impl Directory {
         }
     }
 
-    /// The profile is finished: its files stay.
+    /// Marks the profile as finished: its files stay.
     pub(super) fn keep(self) {
         unfinished::keep(&self.0);
     }
@@ -98,7 +98,7 @@ mod tests {
         drop(directory);
         assert!(!path.exists());
         drop(Directory::open(outer.path()).unwrap());
-        assert!(outer.path().exists(), "it was there before");
+        assert!(outer.path().exists(), "it existed before");
         Directory::open(&path).unwrap().keep();
         assert!(path.exists());
     }

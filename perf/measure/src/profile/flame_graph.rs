@@ -9,20 +9,20 @@ use crate::{Error, error::Step as _};
 
 /// All samples.
 pub(super) const FILE: &str = "flamegraph.svg";
-/// All samples, coloured by the change since another profile.
+/// The same, coloured by the change since another profile.
 pub(super) const DIFFERENCE_FILE: &str = "flamegraph-diff.svg";
 
-/// Draws `stacks` into `path`.
+/// Draws `stacks` to the file `path`.
 pub(super) fn draw(stacks: &Stacks, path: &Path) -> Result<(), Error> {
     let (samples, event) = (stacks.total(), stacks.event());
     let subtitle = format!("{samples} samples of {event}, by thread");
     write(&stacks.text(), subtitle, path)
 }
 
-/// Draws `stacks` into `path`: red where the share has grown since `before`, blue where it has shrunk.
+/// Draws `stacks` to the file `path`: red where the share has grown since `before`, blue where it has shrunk.
 pub(super) fn draw_difference(before: &Stacks, stacks: &Stacks, path: &Path) -> Result<(), Error> {
     let options = differential::Options {
-        // The two may have been recorded for different times.
+        // The two recordings may differ in length.
         normalize: true,
         ..Default::default()
     };
@@ -38,9 +38,9 @@ fn write(text: &str, subtitle: String, path: &Path) -> Result<(), Error> {
     let mut options = flamegraph::Options::default();
     options.title = "Convoy".to_owned();
     options.subtitle = Some(subtitle);
-    // In percent; a narrower function cannot be seen, and makes the picture high.
+    // In percent; narrower functions are invisible, and make the picture taller.
     options.min_width = 0.1;
-    // The same colours each time.
+    // The same colours in every run.
     options.deterministic = true;
     let file = File::create(path).step(path.display())?;
     flamegraph::from_lines(&mut options, text.lines(), io::BufWriter::new(file))

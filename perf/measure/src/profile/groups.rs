@@ -1,4 +1,4 @@
-//! Kinds of work, and how the names of functions tell them apart.
+//! Kinds of work, recognised by function names.
 
 use std::collections::BTreeMap;
 
@@ -8,80 +8,80 @@ use super::stacks::Stacks;
 #[derive(Debug)]
 pub(super) struct Group {
     pub(super) name: &'static str,
-    /// The share that TCP at full speed does not exceed, measured with `convoy speedtest`.
+    /// The highest usual share for TCP at full speed, measured with `convoy speedtest`.
     pub(super) usual: f64,
-    /// The meaning of a greater share.
+    /// The meaning of a larger share.
     pub(super) means: &'static str,
     /// The remedy.
     pub(super) attempt: &'static str,
-    /// Parts of the names of the kernel's functions, the C library's and ours; `^` marks a beginning.
+    /// Parts of function names in the kernel, the C library and our code; `^` marks the start of a name.
     functions: &'static str,
 }
 
-/// All groups, as the report lists them. A name that fits several belongs to the first.
+/// All groups in the report's order. A name that matches several groups belongs to the first.
 pub(super) static GROUPS: [Group; 10] = [
     Group {
         name: "AEAD",
         usual: 1.0,
-        means: "encryption: the more the better",
-        attempt: "nothing: it is the floor",
+        means: "encryption and decryption: the higher, the better",
+        attempt: "nothing: this is the minimum",
         functions: "chacha20 poly1305 aead",
     },
     Group {
         name: "UDP send",
         usual: 0.10,
-        means: "few datagrams share a send, or the kernel cuts them again",
+        means: "few datagrams per send, or the kernel cuts batches again",
         attempt: "`convoy stats`: segments per send; is GSO on (`--gso`)? does the link cut (`ethtool -k`)?",
         functions: "udp_sendmsg udpv6_sendmsg sys_sendm sendmsg",
     },
     Group {
         name: "UDP receive",
         usual: 0.05,
-        means: "few datagrams share a receive",
+        means: "few datagrams per receive",
         attempt: "`convoy stats`: segments per receive; is GRO on (`--udp-gro`)?",
         functions: "udp_recvmsg udpv6_recvmsg sys_recvm recvmsg recvmmsg",
     },
     Group {
         name: "TUN read",
         usual: 0.05,
-        means: "few packets share a read",
+        means: "few packets per read",
         attempt: "`convoy stats`: packets per read; is TUN offload on (`--tun-offload`)? small packets?",
         functions: "tun_chr_read tun_do_read tun_put_user tun_ring_recv",
     },
     Group {
         name: "TUN write",
         usual: 0.10,
-        means: "few packets share a write; on the receiving host it includes the kernel's TCP",
+        means: "few packets per write; on the receiving host it includes the kernel's TCP",
         attempt: "`convoy stats`: packets per write; many flows, or packets out of order, do not coalesce",
         functions: "tun_chr_write tun_get_user",
     },
     Group {
         name: "wake-ups",
         usual: 0.30,
-        means: "threads sleep and wake each other for little",
-        attempt: "normal for little traffic; else too few processors, or `--batch` is small",
+        means: "threads sleep and wake each other for little work",
+        attempt: "normal for sparse traffic; otherwise too few processors, or a small `--batch`",
         functions: "futex epoll ep_poll ep_item_poll ep_send_events eventfd wake_up schedule task_switch \
                     do_sys_poll do_poll sys_poll nanosleep mpmc Parker",
     },
     Group {
         name: "checksums",
         usual: 0.08,
-        means: "segments are summed here instead of by the device",
-        attempt: "TUN offload asks for it; a link without checksum offload sums again (`ethtool -k`)",
+        means: "segments are checksummed here instead of by the device",
+        attempt: "TUN offload needs it; a link without checksum offload does it again (`ethtool -k`)",
         functions: "checksum csum",
     },
     Group {
         name: "copies",
         usual: 0.20,
-        means: "bytes are moved between the kernel and here",
-        attempt: "two copies a direction are the floor; look at callers in user code; cold pages? `perf/README.md`",
+        means: "bytes move between kernel and user space",
+        attempt: "two copies per direction are the minimum; look at callers in user code; cold pages? `perf/README.md`",
         functions: "memcpy memmove rep_movs copy_user copy_to_iter copy_from_iter copy_to_user \
                     copy_from_user copy_bits",
     },
     Group {
         name: "allocator",
         usual: 0.01,
-        means: "something allocates for every packet",
+        means: "something allocates per packet",
         attempt: "look for its caller in the flame graph; `connlib/tunnel/tests/allocations.rs` should fail",
         functions: "^malloc _malloc ^calloc _calloc ^realloc libc_realloc cfree _int_free __rust_alloc \
                     __rust_dealloc __rust_realloc Wiping",
@@ -90,23 +90,23 @@ pub(super) static GROUPS: [Group; 10] = [
         name: "other",
         usual: 0.20,
         means: "the state machine, cutting, coalescing, interrupts; or functions without names",
-        attempt: "the hottest functions; `[unknown]`: build with frame pointers, or `--call-graph dwarf`",
+        attempt: "look at the hottest functions; `[unknown]`: build with frame pointers, or use `--call-graph dwarf`",
         functions: "",
     },
 ];
 
-/// An interrupt's caller did not ask for it.
+/// The interrupted function did not call the interrupt's handler.
 const INTERRUPTS: [&str; 4] = [
     "asm_sysvec",
     "asm_common_interrupt",
     "el0t_64_irq",
     "el1h_64_irq",
 ];
-/// Everything under tokio has its scheduler among its callers.
+/// Every function under tokio has tokio's scheduler among its callers.
 const SCHEDULER: &str = "tokio::runtime::scheduler";
 
-/// The group of a stack, whose functions begin with the outermost: the innermost one whose name is
-/// known decides. A copy inside a send is a copy; a wake-up inside a TUN write is a wake-up.
+/// The group of a stack, whose functions begin with the outermost one. The innermost function with a known
+/// name decides: a copy inside a send is a copy, a wake-up inside a TUN write is a wake-up.
 pub(super) fn of(functions: &[&str]) -> &'static Group {
     for function in functions.iter().rev() {
         if let Some(group) = GROUPS.iter().find(|group| group.includes(function)) {

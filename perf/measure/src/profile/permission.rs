@@ -1,12 +1,12 @@
-//! The kernel's settings that decide how much of a process this user may see.
+//! Kernel settings that decide how much of a process this user may see.
 
 use std::fs;
 
 use nix::unistd::geteuid;
 
-/// Above it, users do not see the kernel's side (Documentation/admin-guide/sysctl/kernel.rst).
+/// Above this level, users do not see the kernel's part (Documentation/admin-guide/sysctl/kernel.rst).
 const MOST_PARANOID: i32 = 1;
-/// Words of a refusal.
+/// Words that appear in a refusal.
 const REFUSALS: [&str; 5] = [
     "permitted",
     "permission",
@@ -15,7 +15,7 @@ const REFUSALS: [&str; 5] = [
     "eperm",
 ];
 
-/// The part of a profile that a setting hides, with the fix; none where nothing is hidden.
+/// Which part of a profile a setting hides, with the fix; `None` if nothing is hidden.
 pub(super) fn note() -> Option<String> {
     let is_root = geteuid().is_root();
     let paranoid = setting("perf_event_paranoid");
@@ -34,7 +34,7 @@ pub(super) fn note() -> Option<String> {
     })
 }
 
-/// The fix for a refusal that a tool `said`; empty where it says something else.
+/// The fix, if a tool `said` that it was refused; otherwise empty.
 pub(super) fn hint(said: &str) -> &'static str {
     let said = said.to_lowercase();
     if !REFUSALS.iter().any(|word| said.contains(word)) {

@@ -1,4 +1,4 @@
-//! `perf record` and `perf script`: the running functions, sample by sample.
+//! `perf record` and `perf script`: samples of the running functions.
 
 use std::{fs::File, process::Command};
 
@@ -7,13 +7,13 @@ use convoy_lab::Pid;
 use super::{directory::Directory, tools};
 use crate::{Error, error::Step as _};
 
-/// Samples a second of running time; odd, so that they do not keep step with periodic work.
+/// Samples per second of CPU time; odd, to stay out of step with periodic work.
 const FREQUENCY: &str = "9973";
-/// The recording as `perf` keeps it.
+/// The recording in `perf`'s own format.
 const DATA: &str = "perf.data";
-/// The same as text.
+/// The recording as text.
 pub(super) const TEXT: &str = "profile.perf";
-/// The best event first. Virtual machines often have no counter of cycles.
+/// The best event first. Virtual machines often have no cycle counter.
 const EVENTS: [&str; 2] = ["cycles", "cpu-clock"];
 
 /// How to record on this machine.
@@ -24,9 +24,9 @@ pub(super) struct Recorder {
 }
 
 impl Recorder {
-    /// Tries which event can be recorded of `pids`; it records for a moment.
+    /// Finds an event that can be recorded for `pids`, by recording briefly.
     ///
-    /// Most machines that do not count cycles record cpu-clock for them by themselves.
+    /// Most machines that do not count cycles fall back to cpu-clock by themselves.
     pub(super) fn find(
         directory: &Directory,
         pids: &[Pid],
@@ -42,7 +42,7 @@ impl Recorder {
     }
 
     pub(super) fn command(&self, directory: &Directory, pids: &[Pid]) -> Result<Command, Error> {
-        // perf would keep a former recording under another name.
+        // Otherwise perf would rename and keep an old recording.
         directory.remove(DATA)?;
         let mut command = tools::command("perf");
         command.args(["record", "--quiet", "--event", self.event]);
@@ -59,7 +59,7 @@ pub(super) fn write_text(directory: &Directory) -> Result<(), Error> {
     let text = File::create(&path).step(path.display())?;
     let mut command = tools::command("perf");
     command.args(["script", "--header", "-F", "+pid", "--no-inline", "-i"]);
-    // Warnings stay on the standard error, out of the samples.
+    // Warnings stay on standard error, out of the samples.
     command.arg(directory.file(DATA)).stdout(text);
     tools::run("perf script", command)?;
     directory.remove(DATA)

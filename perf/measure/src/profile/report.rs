@@ -1,4 +1,4 @@
-//! `report.md`: all findings, read together.
+//! `report.md`: all findings, interpreted.
 
 use std::collections::BTreeMap;
 
@@ -13,13 +13,13 @@ use super::{
 use crate::table::{figure, markdown};
 
 pub(super) const FILE: &str = "report.md";
-/// How many functions are listed.
+/// Number of functions listed.
 const HOTTEST: usize = 20;
-/// How many system calls are listed.
+/// Number of system calls listed.
 const CALLS: usize = 12;
-const IPC: &str = "below 1: it waits for memory; encryption alone has 2 to 3";
+const IPC: &str = "below 1: waits for memory; encryption alone reaches 2 to 3";
 const CACHE_MISSES: &str = "over 20: batches do not stay in the cache between stages";
-const SWITCHES: &str = "over 20,000: threads alternate for single packets";
+const SWITCHES: &str = "over 20,000: threads hand over single packets";
 const MIGRATIONS: &str = "over 100: try `taskset`, or fewer other programs";
 
 /// The whole page, in Markdown.
@@ -70,8 +70,8 @@ fn by_group(findings: &Findings) -> String {
         None => "group,share,what it means,what to try",
     };
     format!(
-        "## Where the CPU time goes\n\nBold is more than usual for TCP at full speed. Small packets \
-         move time from AEAD to the calls.\n\n{}",
+        "## Where the CPU time goes\n\nBold: more than usual for TCP at full speed. Small packets \
+         shift time from AEAD to the system calls.\n\n{}",
         markdown(head, GROUPS.iter().map(row))
     )
 }
@@ -80,9 +80,9 @@ fn by_thread(stacks: &Stacks) -> String {
     let threads = stacks.shares(|thread, _| Some(thread));
     let rows = sorted(threads).into_iter().map(|(thread, share)| {
         let stage = match thread {
-            "tun-reader" => "reads the TUN, sums segments before they are cut",
+            "tun-reader" => "reads the TUN, sums the segments of super-packets",
             "tunnel" => "the event loop: encrypts and sends, receives and decrypts",
-            "tun-writer" => "coalesces, and writes the TUN",
+            "tun-writer" => "coalesces packets and writes the TUN",
             _ => "control: configuration, signals",
         };
         vec![format!("`{thread}`"), percent(share), stage.to_owned()]
@@ -99,14 +99,14 @@ fn hottest(stacks: &Stacks) -> String {
     let rows = hottest.map(|((function, group), share)| {
         vec![format!("`{function}`"), group.to_owned(), percent(share)]
     });
-    "## Hottest functions\n\nBy the time in themselves, without their callees.\n\n".to_owned()
+    "## Hottest functions\n\nSelf time, without callees.\n\n".to_owned()
         + &markdown("function,group,share", rows)
 }
 
 fn system_calls(syscalls: &Syscalls) -> String {
     let traffic = match syscalls.gigabytes {
-        Some(gigabytes) => format!("{gigabytes:.2} GB went through the tunnel meanwhile"),
-        None => "nothing went through the tunnel meanwhile, as far as is known".to_owned(),
+        Some(gigabytes) => format!("{gigabytes:.2} GB passed through the tunnel meanwhile"),
+        None => "no traffic through the tunnel was counted".to_owned(),
     };
     let row = |call: &Call| {
         vec![
@@ -122,8 +122,8 @@ fn system_calls(syscalls: &Syscalls) -> String {
     format!(
         "## System calls\n\nFrom a run under `strace`, which slows the daemons down: {traffic}. \
          {} calls that do not wait, **{} calls/GB**. All are in `{}`.\n\n{}\n\
-         Many calls a gigabyte mean small batches: compare `convoy stats`. Waiting is not a \
-         cost, but many waits a gigabyte mean that threads wake each other for little.\n",
+         Many calls per gigabyte mean small batches: compare `convoy stats`. Waiting is not a \
+         cost, but many waits per gigabyte mean that threads wake each other for little work.\n",
         syscalls.total.count,
         figure(syscalls.total.calls_per_gb, 0),
         syscalls::FILE,
@@ -142,16 +142,16 @@ fn counters(stat: &Stat) -> String {
     };
     let rows = [
         row("CPU seconds", stat.of("cpu_seconds"), 2, "of all threads"),
-        row("instructions a cycle", stat.of("ipc"), 2, IPC),
+        row("instructions per cycle", stat.of("ipc"), 2, IPC),
         row("cache misses, %", cache_misses, 1, CACHE_MISSES),
         row(
             "branch misses, %",
             branch_misses,
             1,
-            "over 2: traffic is mixed, or small",
+            "over 2: mixed traffic, or small packets",
         ),
-        row("context switches a CPU second", switches, 0, SWITCHES),
-        row("migrations a CPU second", migrations, 0, MIGRATIONS),
+        row("context switches per CPU second", switches, 0, SWITCHES),
+        row("migrations per CPU second", migrations, 0, MIGRATIONS),
     ];
     format!(
         "## Counters\n\n– marks a counter that this machine does not have (`{}`).\n\n{}",
@@ -215,8 +215,8 @@ mod tests {
             "| `tunnel` | 100.0 % | the event loop",
             "| `chacha20_poly1305_seal` | AEAD | 66.7 % |",
             "| *waiting:* | | | |\n| `futex`",
-            "| instructions a cycle | – |",
-            "| context switches a CPU second | 250 |",
+            "| instructions per cycle | – |",
+            "| context switches per CPU second | 250 |",
         ] {
             assert!(page.contains(part), "{part}\n{page}");
         }

@@ -1,4 +1,4 @@
-//! `shares.json`: the shares of the report, for programs.
+//! `shares.json`: the report's shares, machine-readable.
 
 use std::{collections::BTreeMap, env};
 
@@ -9,13 +9,13 @@ use super::{Findings, directory::Directory, groups, stacks::Stacks, syscalls::Sy
 use crate::Error;
 
 pub(super) const FILE: &str = "shares.json";
-/// The kernel's functions that send a datagram, or a batch of them.
+/// Kernel functions that send a datagram or a batch of them.
 const SENDS: [&str; 2] = ["udp_sendmsg", "udpv6_sendmsg"];
 /// System calls that send.
 const SEND_CALLS: [&str; 3] = ["sendmsg", "sendmmsg", "sendto"];
-/// The C library's functions that copy, whatever instructions they use.
+/// The C library's copying functions, whatever instructions they use.
 const COPIES: [&str; 2] = ["memcpy", "memmove"];
-/// The ways into the kernel, of this processor and of others.
+/// Entry points of the kernel, on x86-64 and other processors.
 const KERNEL_ENTRIES: [&str; 4] = ["entry_SYSCALL", "asm_", "do_syscall", "el0"];
 
 /// The findings of a profile; each share is of all samples of its daemons, from 0 to 1.
@@ -23,41 +23,41 @@ const KERNEL_ENTRIES: [&str; 4] = ["entry_SYSCALL", "asm_", "do_syscall", "el0"]
 struct Shares<'a> {
     /// The subject of the profile.
     what: &'a str,
-    /// As this program was called.
+    /// The command line of this program.
     command: Vec<String>,
-    /// Where it was recorded; none for a text from elsewhere.
+    /// The machine of the recording; `None` for a text from elsewhere.
     host: Option<Host>,
-    /// The event that was counted between two samples.
+    /// The event that triggered the samples.
     event: &'a str,
-    /// System calls that send, of all daemons together, for 10⁹ bytes of packets that went through the
-    /// tunnel: from the run under strace.
+    /// System calls that send, of all daemons together, per 10⁹ bytes of packets through the tunnel; from the
+    /// run under strace.
     sends_per_gb: Option<f64>,
     all: Part,
-    /// In the order in which they were named; of a speed test first the one that sends in `tcp-up`.
+    /// In command-line order; for a speed test, first the daemon that sends in `tcp-up`.
     daemons: Vec<Part>,
 }
 
-/// Samples of one daemon, or of all.
+/// Samples of one daemon or of all.
 #[derive(Debug, Serialize)]
 struct Part {
-    /// None for all.
+    /// `None` for all daemons.
     pid: Option<u32>,
     samples: u64,
     /// As in the report, by the group's name.
     groups: BTreeMap<&'static str, f64>,
-    /// Everything below `udp_sendmsg` and `udpv6_sendmsg`, copies and wake-ups too. Where the
-    /// interface hands packets on within the call, as a veth does, that ends where they lie in the
-    /// receiver's socket.
+    /// Everything below `udp_sendmsg` and `udpv6_sendmsg`, including copies and wake-ups. If the interface
+    /// delivers packets within the call, as a veth does, this includes everything up to the receiver's
+    /// socket.
     udp_sendmsg: f64,
-    /// Copying outside of the kernel (`memcpy` and `memmove` of the C library), by thread.
+    /// Copies outside the kernel (`memcpy` and `memmove` of the C library), by thread.
     ///
-    /// On the thread `tunnel` that is, of outbound traffic, each packet into the stack buffer and,
-    /// sealed, out of it into the queue; of inbound traffic, each datagram into the writer's batch. A
-    /// sample does not show which: these functions keep no frame.
+    /// On the thread `tunnel` these are, outbound, the copies of packets into the stack buffer and, once
+    /// sealed, from it into the queue; inbound, those of datagrams into the writer's batch if ring opens
+    /// them. A sample does not show which, since these functions keep no frame.
     user_copies: BTreeMap<String, f64>,
 }
 
-/// Writes the shares of all daemons and of each.
+/// Writes the shares of all daemons together and of each one.
 pub(super) fn write(directory: &Directory, findings: &Findings) -> Result<(), Error> {
     let stacks = &findings.stacks;
     let daemon = |pid| Part::of(&stacks.of_process(pid), Some(pid));
@@ -98,7 +98,7 @@ fn is_send(function: &&str) -> bool {
     SENDS.contains(&name)
 }
 
-/// `functions` begin with the outermost.
+/// `functions` begin with the outermost one.
 fn is_user_copy(functions: &[&str]) -> bool {
     let is_kernels = |name: &&str| KERNEL_ENTRIES.iter().any(|entry| name.starts_with(entry));
     let copies = |name: &&str| COPIES.iter().any(|copy| name.contains(copy));

@@ -1,4 +1,4 @@
-//! The samples in the output of `perf script -F +pid`: each stack once, with its count.
+//! Parses the samples in the output of `perf script -F +pid`: each distinct stack, with its count.
 //!
 //! ```text
 //! # comments, at the beginning only
@@ -8,9 +8,9 @@
 //!
 //! ```
 //!
-//! A line of any other form is an error, so that half a profile does not look like a whole one.
-//! Firefox Profiler and inferno's collapser skip it; the latter also skips samples without a stack and
-//! those from a second kind of core, and it counts periods instead of samples.
+//! A line of any other form is an error, so that an incomplete profile does not pass for a whole one.
+//! Firefox Profiler and inferno's collapser would skip it. The collapser also skips samples without a
+//! stack and those from a second kind of core, and it counts periods instead of samples.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,15 +21,15 @@ use std::{
 
 use crate::{Error, error::Step as _};
 
-/// `perf` gives this name to a function whose name or whose caller it cannot find.
+/// `perf`'s name for a function whose name or caller it cannot find.
 pub(super) const UNKNOWN: &str = "[unknown]";
 const TRUNCATED: &str = "the text ends in the middle of a sample: it is truncated";
 const EMPTY: &str = "the text ends without a sample: nothing ran while it was recorded";
 
 /// How often each stack was seen.
 ///
-/// A stack is the thread's name and its functions from the outermost one on, with semicolons between
-/// them: the form from which flame graphs are drawn.
+/// A stack is the thread's name and its functions from the outermost one on, separated by semicolons: the
+/// input format of flame graphs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Stacks {
     /// By stack and process.
@@ -45,7 +45,7 @@ impl Stacks {
     ///
     /// # Errors
     ///
-    /// When there is no such file, or it holds something else; with the line.
+    /// If there is no such file or it has other contents; names the line.
     pub fn of_file(path: &Path) -> Result<Self, Error> {
         let file = File::open(path).step(path.display())?;
         Self::of(BufReader::new(file)).step(path.display())
@@ -75,17 +75,17 @@ impl Stacks {
         }
     }
 
-    /// Samples in all.
+    /// Total number of samples.
     pub fn total(&self) -> u64 {
         self.counts.values().sum()
     }
 
-    /// The event that was counted between two samples.
+    /// The event that triggered the samples.
     pub fn event(&self) -> &str {
         &self.event
     }
 
-    /// The processes that were seen running.
+    /// The processes that ran.
     pub fn processes(&self) -> BTreeSet<u32> {
         self.counts.keys().map(|(_, pid)| *pid).collect()
     }
@@ -106,7 +106,7 @@ impl Stacks {
         })
     }
 
-    /// The share of the samples with each key; those without one are left out.
+    /// The share of the samples with each key; samples without a key are omitted.
     pub(super) fn shares<'a, K: Ord>(
         &'a self,
         key: impl Fn(&'a str, &[&'a str]) -> Option<K>,
@@ -124,7 +124,7 @@ impl Stacks {
         shares.collect()
     }
 
-    /// One line a stack, as programs that draw flame graphs take them.
+    /// One line per stack, the input format of flame graph programs.
     pub(super) fn text(&self) -> String {
         let counts = self.counts.iter();
         counts
@@ -155,7 +155,7 @@ impl Stacks {
 
     fn add(&mut self, (pid, mut names): Sample) {
         names[1..].reverse();
-        // Where callers cannot be found there are many of them, all without a name.
+        // If callers cannot be found there are many such frames, all without a name.
         names.dedup_by(|next, last| next == UNKNOWN && last == UNKNOWN);
         *self.counts.entry((names.join(";"), pid)).or_default() += 1;
     }
@@ -167,7 +167,7 @@ pub(super) fn plain_event(event: &str) -> &str {
     event.split(':').next().unwrap_or(event)
 }
 
-/// Reads from the end: the thread's name comes first, and it may hold anything.
+/// Parses from the end, because the thread's name comes first and may contain anything.
 fn head(line: &str) -> Option<(&str, Sample)> {
     let (mut rest, event) = line.trim_end().strip_suffix(':')?.rsplit_once(' ')?;
     // The period, the time and the processor lie between.
@@ -182,13 +182,13 @@ fn head(line: &str) -> Option<(&str, Sample)> {
     }
 }
 
-/// The function's name, without its address, its offset and its module.
+/// The function's name without its address, offset and module.
 fn frame(line: &str) -> Option<String> {
     let indented = line.strip_prefix(['\t', ' '])?;
     let (address, rest) = indented.trim().split_once(' ')?;
     u64::from_str_radix(address, 16).ok()?;
     let rest = rest.strip_suffix(')')?;
-    // A program that was replaced while it ran.
+    // The program's file was replaced while it ran.
     let rest = rest.strip_suffix(" (deleted)").unwrap_or(rest);
     let (function, _module) = rest.rsplit_once(" (")?;
     let is_hex = |offset: &str| u64::from_str_radix(offset, 16).is_ok();
@@ -201,8 +201,8 @@ fn frame(line: &str) -> Option<String> {
 
 #[cfg(test)]
 impl Stacks {
-    /// Samples of the event `cycles`: each the process, the thread and its functions from the outermost one
-    /// on, with semicolons between.
+    /// Samples of the event `cycles`: each with the process, the thread and its functions from the outermost one
+    /// on, separated by semicolons.
     pub(super) fn of_samples(samples: &[(u32, &str)]) -> Self {
         let event = "cycles".to_owned();
         let counts = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! `perf stat`: the counters of the processor and of the scheduler.
+//! `perf stat`: counters of the processor and the scheduler.
 
 use std::{collections::BTreeMap, process::Command};
 
@@ -9,10 +9,10 @@ use super::{directory::Directory, stacks::plain_event, tools};
 use crate::Error;
 
 pub(super) const WHAT: &str = "perf stat -j";
-/// Written by `perf`, one JSON object a line.
+/// Written by `perf`: one JSON object per line.
 const RAW: &str = "stat.txt";
 pub(super) const FILE: &str = "stat.json";
-/// As `perf` names them, and as the file does.
+/// Names of the events in `perf` and in the file.
 const EVENTS: [(&str, &str); 9] = [
     ("task-clock", "cpu_seconds"),
     ("context-switches", "context_switches"),
@@ -27,7 +27,7 @@ const EVENTS: [(&str, &str); 9] = [
 /// The scheduler's events.
 const SCHEDULING: [&str; 2] = ["context-switches", "cpu-migrations"];
 
-/// The counters of all threads together. One that the machine does not have is `null`, never zero.
+/// The counters of all threads together. A counter that the machine does not have is `null`, never zero.
 #[derive(Debug, Default, PartialEq, Serialize)]
 pub(super) struct Stat(BTreeMap<&'static str, Option<f64>>);
 
@@ -44,7 +44,7 @@ pub(super) fn command(directory: &Directory, pids: &[Pid]) -> Command {
     command
 }
 
-/// Reads the output of `perf`, and writes [`FILE`].
+/// Parses the output of `perf`, and writes [`FILE`].
 pub(super) fn write(directory: &Directory) -> Result<Stat, Error> {
     let stat = Stat::read(&directory.take(RAW)?)?;
     directory.write_json(FILE, &stat)?;
@@ -67,7 +67,7 @@ impl Stat {
             let counter = serde_json::from_str(line);
             let counter: Counter<'_> = counter.map_err(|_| tools::unreadable(WHAT, line))?;
             let event = plain_event(counter.event);
-            // The scheduler's events happen in the kernel: a count of user code alone is always zero.
+            // The scheduler's events happen in the kernel, so a count of user code alone is always zero.
             let is_hidden = SCHEDULING.contains(&event) && counter.event.ends_with(":u");
             // A kind of core that ran nothing has counted nothing; others may have.
             if let (Ok(value), false) = (counter.value.parse::<f64>(), is_hidden) {
@@ -89,7 +89,7 @@ impl Stat {
         self.0.get(name).copied().flatten()
     }
 
-    /// None where one is not known, or there is nothing to divide by.
+    /// `None` if a value is unknown or the divisor is zero.
     pub(super) fn ratio(&self, part: &str, whole: &str) -> Option<f64> {
         let whole = self.of(whole).filter(|&whole| whole > 0.0)?;
         Some(self.of(part)? / whole)

@@ -1,7 +1,7 @@
 //! `strace -c`: system calls by name.
 //!
-//! strace stops the daemon at every call, which makes it several times slower: it gets a run of its own, of
-//! which only the counts a gigabyte mean anything.
+//! strace stops the daemon at every call and so makes it several times slower. It gets a run of its own, of which
+//! only the counts per gigabyte are meaningful.
 
 use std::{fs, process::Command};
 
@@ -15,18 +15,18 @@ pub(super) const WHAT: &str = "strace -c -f";
 /// Written by `strace`.
 const RAW: &str = "syscalls.txt";
 pub(super) const FILE: &str = "syscalls.json";
-/// Calls that wait: threads sleep in them, or wake others that do.
+/// Calls that wait, or that wake a waiting thread.
 const WAITS: &str = "clock_nanosleep epoll_pwait epoll_pwait2 epoll_wait futex futex_wait nanosleep pause \
                      poll ppoll pselect6 restart_syscall rt_sigtimedwait select";
 
 /// The system calls of all threads together.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub(super) struct Syscalls {
-    /// 10⁹ bytes of packets that went through the tunnel meanwhile; none where that is not known.
+    /// 10⁹ bytes of packets through the tunnel meanwhile; `None` if unknown.
     pub(super) gigabytes: Option<f64>,
-    /// Calls that do not wait.
+    /// Number of calls that do not wait.
     pub(super) total: Total,
-    /// Of those, the most frequent first.
+    /// Those calls, the most frequent first.
     pub(super) calls: Vec<Call>,
     /// Calls that wait: not a cost, but each may mean a wake-up.
     pub(super) waits: Vec<Call>,
@@ -40,13 +40,13 @@ pub(super) struct Total {
     pub(super) calls_per_gb: Option<f64>,
 }
 
-/// All calls of one name.
+/// All calls with the same name.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Call {
     pub(super) name: String,
     pub(super) count: u64,
     pub(super) errors: u64,
-    /// CPU time inside the kernel, tracing included: good for comparing calls, not for adding up.
+    /// CPU time in the kernel, including tracing: comparable between calls, but not to be added up.
     pub(super) seconds: f64,
     pub(super) calls_per_gb: Option<f64>,
 }
@@ -68,7 +68,7 @@ pub(super) fn is_attached(_tool: Pid, pids: &[Pid]) -> bool {
     threads.all(|thread| !status(thread).is_ok_and(|text| text.contains("TracerPid:\t0\n")))
 }
 
-/// Reads the output of `strace`, and writes [`FILE`].
+/// Parses the output of `strace`, and writes [`FILE`].
 pub(super) fn write(directory: &Directory, gigabytes: Option<f64>) -> Result<Syscalls, Error> {
     let syscalls = Syscalls::read(&directory.take(RAW)?, gigabytes)?;
     directory.write_json(FILE, &syscalls)?;
@@ -101,7 +101,7 @@ impl Syscalls {
     }
 }
 
-/// `% time, seconds, usecs/call, calls, errors, syscall`; without errors that column is blank.
+/// `% time, seconds, usecs/call, calls, errors, syscall`; the column of errors is blank if there are none.
 fn call(line: &str, gigabytes: Option<f64>) -> Option<Call> {
     let words: Vec<_> = line.split_whitespace().collect();
     let (seconds, count, errors, name) = match words[..] {

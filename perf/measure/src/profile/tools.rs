@@ -1,4 +1,4 @@
-//! perf and strace: whether they are there, and how they are started.
+//! perf and strace: whether they are installed, and how to start them.
 
 use std::{
     fs, io,
@@ -18,9 +18,9 @@ use nix::{
 use super::permission;
 use crate::Error;
 
-/// Fails when `program` does not run, with the packages that install it.
+/// Fails if `program` does not run; names the packages that install it.
 ///
-/// Ubuntu's `perf` is there without the one of the running kernel, and then says so: it has to run.
+/// Ubuntu installs `perf` without the part for the running kernel, so this runs it.
 pub(super) fn require(program: &'static str) -> Result<(), Error> {
     match command(program).arg("--version").output() {
         Ok(output) if output.status.success() => Ok(()),
@@ -35,13 +35,13 @@ pub(super) fn require(program: &'static str) -> Result<(), Error> {
     }
 }
 
-/// A command that dies with this process, and writes numbers the same everywhere.
+/// A command that dies with this process, and formats numbers the same in every locale.
 pub(super) fn command(program: &str) -> Command {
     let mut command = Command::new(program);
     command.env("LC_ALL", "C").stdin(Stdio::null());
     let parent = getpid();
     let prepare = move || {
-        // It stops a tool; a script's background job ignores it.
+        // SIGINT stops a tool; a script's background job would ignore it.
         // SAFETY: no handler is left behind that would have to be safe.
         unsafe { signal(Signal::SIGINT, SigHandler::SigDfl) }?;
         set_pdeathsig(Signal::SIGKILL)?;
@@ -50,12 +50,12 @@ pub(super) fn command(program: &str) -> Command {
         }
         Ok(())
     };
-    // SAFETY: signal(2), prctl(2) and getppid(2) are async-signal-safe, as a forked child's calls must be.
+    // SAFETY: signal(2), prctl(2) and getppid(2) are async-signal-safe, as required of a forked child.
     unsafe { command.pre_exec(prepare) };
     command
 }
 
-/// Runs `command` to its end; its standard error is the reason if it fails.
+/// Runs `command` to completion; on failure, its standard error is the reason.
 pub(super) fn run(what: &str, mut command: Command) -> Result<(), Error> {
     let output = command.output();
     let output = output.map_err(|error| failed(what, error.to_string()))?;
@@ -65,25 +65,25 @@ pub(super) fn run(what: &str, mut command: Command) -> Result<(), Error> {
     }
 }
 
-/// `what` has failed, and `said` why.
+/// `what` failed for the reason that it `said`.
 pub(super) fn failed(what: &str, said: impl AsRef<str>) -> Error {
     let said = said.as_ref().trim();
     let hint = permission::hint(said);
     Error::Refused(format!("{what} failed: {said}{hint}"))
 }
 
-/// `tool` wrote a `line` of unknown form.
+/// `tool` wrote a `line` that cannot be parsed.
 pub(super) fn unreadable(tool: &str, line: &str) -> Error {
     Error::Refused(format!("cannot parse a line that {tool} wrote: {line}"))
 }
 
-/// The processes as `perf` takes them.
+/// The processes in the form that `perf` takes.
 pub(super) fn list(pids: &[Pid]) -> String {
     let pids: Vec<_> = pids.iter().map(ToString::to_string).collect();
     pids.join(",")
 }
 
-/// Whether `perf` has opened its counters, which then count. A tool that does not let us look counts as ready.
+/// Whether `perf` has opened its counters, which then count. A tool that cannot be inspected counts as ready.
 pub(super) fn has_events(tool: Pid, _pids: &[Pid]) -> bool {
     let Ok(descriptors) = fs::read_dir(format!("/proc/{tool}/fd")) else {
         return true;

@@ -1,4 +1,4 @@
-//! Removes unfinished profiles and kills the tools at work when the program is interrupted.
+//! On an interrupt, removes unfinished profiles and kills the running tools.
 
 use std::{
     fs, io,
@@ -13,7 +13,7 @@ use nix::sys::signal::{Signal, killpg};
 
 use crate::{Error, error::Step as _};
 
-/// Exit status that a shell shows for a program that was interrupted.
+/// Exit status that a shell shows for an interrupted program.
 const INTERRUPTED: i32 = 130;
 
 static STATE: Mutex<State> = Mutex::new(State {
@@ -22,15 +22,15 @@ static STATE: Mutex<State> = Mutex::new(State {
 });
 
 struct State {
-    /// Directories that were empty when their profiles were begun, and whether they were made for them.
+    /// Directories that were empty at the start of their profiles, and whether they were created for them.
     profiles: Vec<(PathBuf, bool)>,
-    /// Each leads a process group and is killed with it: strace(1) first tries ptrace(2) out in children,
-    /// and one that outlives it stays stopped for good.
+    /// Each leads a process group and is killed with it: strace(1) first tests ptrace(2) on child processes,
+    /// and a child that outlives it stays stopped for good.
     tools: Vec<Pid>,
 }
 
-/// From now on SIGINT, SIGTERM and SIGHUP discard the profile in `directory` and end the program;
-/// namespaces and tools die with it.
+/// From now on SIGINT, SIGTERM and SIGHUP discard the profile in `directory` and end the program. The
+/// namespaces and tools die with the program.
 pub(super) fn add(directory: &Path, is_new: bool) -> Result<(), Error> {
     let mut state = state();
     match ctrlc::set_handler(end) {
@@ -41,7 +41,7 @@ pub(super) fn add(directory: &Path, is_new: bool) -> Result<(), Error> {
     Ok(())
 }
 
-/// The profile in `directory` is finished.
+/// Marks the profile in `directory` as finished.
 pub(super) fn keep(directory: &Path) {
     state().profiles.retain(|(other, _)| other != directory);
 }
@@ -57,7 +57,7 @@ pub(super) fn discard(directory: &Path) {
 
 fn remove((directory, is_new): (PathBuf, bool)) {
     let entries = fs::read_dir(&directory).into_iter().flatten();
-    // Below an outer directory there may be profiles that are finished: directories stay.
+    // An outer directory may hold finished profiles: directories stay.
     for entry in entries.flatten() {
         let _ = fs::remove_file(entry.path());
     }
@@ -66,7 +66,7 @@ fn remove((directory, is_new): (PathBuf, bool)) {
     }
 }
 
-/// Starts a tool as the leader of a process group, unless an interrupt ends the program.
+/// Starts a tool as the leader of a process group, unless an interrupt is ending the program.
 pub(super) fn spawn(command: &mut Command) -> io::Result<Child> {
     let mut state = state();
     let child = command.process_group(0).spawn()?;
@@ -74,21 +74,21 @@ pub(super) fn spawn(command: &mut Command) -> io::Result<Child> {
     Ok(child)
 }
 
-/// The tool has been waited for: its number may become another process's.
+/// Forgets a tool that has been waited for: its number may become another process's.
 pub(super) fn forget(tool: Pid) {
     state().tools.retain(|&other| other != tool);
 }
 
-/// Kills a tool with all that it has started, unless it was forgotten.
+/// Kills a tool with all processes that it has started, unless it was forgotten.
 pub(super) fn kill(tool: Pid) {
     let state = state();
     if state.tools.contains(&tool) {
-        // killpg(2) fails where all of the group have ended.
+        // killpg(2) fails if the whole group has ended.
         let _ = killpg(tool, Signal::SIGKILL);
     }
 }
 
-/// Keeps the lock, so that no tool starts any more.
+/// Keeps the lock, so that no further tool starts.
 fn end() {
     let mut state = state();
     for &tool in &state.tools {

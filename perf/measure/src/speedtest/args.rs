@@ -17,19 +17,19 @@ use crate::{Error, profile::CallGraph};
 
 const AUTO_ON_OFF: [&str; 3] = ["auto", "on", "off"];
 
-/// Measures a tunnel: TCP up, down, in four streams, beside a ping and under BBR, the highest UDP rate with
-/// at most 1 % loss, latency without and under load, and the daemons' CPU time.
+/// Measures a tunnel: TCP up, down, in four streams, beside a ping and under BBR; the highest UDP rate with
+/// at most 1 % loss; latency with and without load; and the daemons' CPU time.
 #[derive(Debug, Clone, Args)]
 #[command(group = ArgGroup::new("here").multiple(true))]
 pub struct SpeedtestArgs {
-    /// Counted seconds of each TCP run and of each UDP confirmation
+    /// Measured seconds of each TCP run and each UDP confirmation
     #[arg(long, value_name = "N", default_value_t = 5)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=600))]
     pub(super) secs: u32,
 
-    /// Run these tests, in this order: tcp-up and tcp-down; tcp-N, N streams up, 1 to 64; each of them
-    /// with -ping, a ping every 10 ms beside it while it is counted, or -bbr, under BBR; udp-SIZE, SIZE
-    /// bytes of payload, 16 to the MTU less 28. With --compare or --profile only tcp-up by default
+    /// Run these tests in this order: tcp-up and tcp-down; tcp-N with N streams up, 1 to 64; each of these
+    /// also with -ping (a ping every 10 ms beside it) or -bbr (under BBR) appended; udp-SIZE with SIZE bytes
+    /// of payload, from 16 to the MTU less 28. With --compare or --profile the default is tcp-up alone
     #[arg(long, value_name = "A,B", value_delimiter = ',')]
     #[arg(default_value_ifs = [
         ("compare", ArgPredicate::IsPresent, "tcp-up"),
@@ -38,12 +38,12 @@ pub struct SpeedtestArgs {
     #[arg(default_value = "tcp-up,tcp-down,tcp-4,tcp-up-ping,tcp-up-bbr,udp-1200,udp-64")]
     pub(super) tests: Vec<Test>,
 
-    /// Print one JSON object on the standard output and nothing else
+    /// Print only one JSON object on standard output
     #[arg(long)]
     pub(super) json: bool,
 
-    /// Measure two configurations of the daemon, interleaved; `shape` is GSO and batches of 50 packets
-    /// against neither
+    /// Measure two configurations of the daemon, interleaved; `shape` compares GSO and batches of 50
+    /// packets with neither
     #[arg(long, value_name = "WHAT", value_enum, group = "here")]
     pub(super) compare: Option<Contrast>,
 
@@ -52,10 +52,9 @@ pub struct SpeedtestArgs {
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(super) rounds: u32,
 
-    /// Profile both daemons meanwhile, as `convoy profile` does, and write the result to this
-    /// directory, which must be empty, or not there yet. The tests run three times: counted, which the
-    /// table is about; recorded; and under strace. With --compare: once for each configuration, and
-    /// the difference
+    /// Also profile both daemons, as `convoy profile` does, and write the result to this directory, which
+    /// must be empty or not exist yet. The tests run three times: for the table, for the recording, and
+    /// under strace. With --compare, writes a profile of each configuration and their difference
     #[arg(long, value_name = "DIR", conflicts_with = "rounds", group = "here")]
     pub(super) profile: Option<PathBuf>,
 
@@ -76,42 +75,42 @@ pub struct SpeedtestArgs {
     #[arg(long, value_name = "WHEN", value_parser = AUTO_ON_OFF, group = "here")]
     udp_gro: Option<String>,
 
-    /// Passed to the daemons: the most packets in one batch
+    /// Passed to the daemons: most packets in one batch
     #[arg(long, value_name = "PACKETS", group = "here")]
     #[arg(value_parser = clap::value_parser!(u8).range(1..=50))]
     batch: Option<u8>,
 
-    /// MTU of the tunnel; the veth's is raised where that does not fit
+    /// MTU of the tunnel; the veth's MTU is raised if necessary
     #[arg(long, value_name = "BYTES", default_value_t = TunnelOptions::default().tunnel_mtu)]
     #[arg(value_parser = clap::value_parser!(u32).range(MTUS), group = "here")]
     pub(super) mtu: u32,
 
-    /// Peers of each daemon, 1 to 10,000. All but one are only configured, with keys and addresses of
-    /// their own, and carry nothing
+    /// Peers of each daemon, 1 to 10,000. All but one are configured with their own keys and addresses, but
+    /// stay idle
     #[arg(long, value_name = "N", default_value_t = 1, group = "here")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(super) peers: u32,
 
-    /// Whether the veth takes GSO datagrams and TCP super-packets uncut, which no wire does [default:
-    /// on; off with --loss]
+    /// Whether the veth passes GSO datagrams and TCP super-packets uncut, unlike a wire [default: on; off
+    /// with --loss]
     #[arg(long, value_name = "on|off", value_parser = BoolishValueParser::new(), group = "here")]
     veth_gso: Option<bool>,
 
-    /// Packets that the veth drops, in percent; TCP without a tunnel is then measured under it, too
+    /// Packet loss on the veth in percent; the baseline without a tunnel is measured with it, too
     #[arg(long, value_name = "P", default_value_t = 0.0, value_parser = percent, group = "here")]
     pub(super) loss: f64,
 
-    /// Answer the tests of `--to` from other hosts: on TCP port 5182, and on free ports for the
-    /// traffic. With this host's address inside the tunnel, only through the tunnel
+    /// Answer the tests of `--to` from other hosts, on TCP port 5182 and on free ports for the traffic. Give
+    /// this host's address inside the tunnel to serve only through the tunnel
     #[arg(long, value_name = "ADDR", num_args = 0..=1, default_missing_value = "::")]
     #[arg(conflicts_with_all = ["to", "json", "tests", "here"])]
     pub(super) serve: Option<IpAddr>,
 
-    /// Measure the way to a host that runs `--serve`; give its address inside the tunnel
+    /// Measure the path to a host that runs `--serve`; give its address inside the tunnel
     #[arg(long, value_name = "ADDR", conflicts_with = "here")]
     pub(super) to: Option<String>,
 
-    /// Measure this program instead, which takes `-f IFACE` and UAPI
+    /// Measure this program instead; it must support `-f IFACE` and UAPI
     #[arg(long, value_name = "PATH", hide = true)]
     daemon: Option<PathBuf>,
 }
@@ -123,7 +122,7 @@ impl SpeedtestArgs {
         self.serve.is_some()
     }
 
-    /// Fails when packets of a test would be fragmented. Between hosts the MTU is not known.
+    /// Fails if packets of a test would be fragmented. Between hosts the MTU is unknown.
     pub(super) fn check(&self) -> Result<(), Error> {
         if self.serve.is_some() || self.to.is_some() {
             return Ok(());
@@ -135,8 +134,8 @@ impl SpeedtestArgs {
         Duration::from_secs(self.secs.into())
     }
 
-    /// Whether the veth takes batches uncut. With loss it does not by default: a packet lost is then one
-    /// packet, as on a wire, not a batch.
+    /// Whether the veth passes batches uncut. With loss it cuts them by default, so that a lost packet is a
+    /// single packet, as on a wire, and not a batch.
     pub(super) fn veth_gso(&self) -> bool {
         self.veth_gso.unwrap_or(self.loss == 0.0)
     }
@@ -149,7 +148,7 @@ impl SpeedtestArgs {
         }
     }
 
-    /// The daemon's switches that are passed through.
+    /// The daemon's switches to pass through.
     pub(super) fn switches(&self) -> Vec<String> {
         let switches = [
             ("--gso", self.gso.clone()),
@@ -163,7 +162,7 @@ impl SpeedtestArgs {
         given.flatten().collect()
     }
 
-    /// The daemon that is measured, with `switches`.
+    /// The daemon to measure, with `switches`.
     pub(super) fn implementation(&self, switches: &[String]) -> Result<Implementation, Error> {
         let program = match &self.daemon {
             Some(path) => path.clone(),

@@ -1,4 +1,4 @@
-//! Two daemons on this machine: measured once, and profiled.
+//! Two daemons on this machine: measured, or profiled.
 
 use std::path::Path;
 
@@ -50,12 +50,12 @@ pub(super) fn run(args: &SpeedtestArgs) -> Result<(), Error> {
         runs: here.tunnel()?,
         peak_memory_bytes: Some(here.peak_memory()?),
     };
-    // The bar goes before the table comes.
+    // Remove the progress bar before printing the table.
     drop(here);
     report::print(args, Results::Runs(results))
 }
 
-/// Measures, prints, and writes the profile into `out`; with `--compare`, one for each side below it.
+/// Profiles, prints the figures, and writes the profile to `out`; with `--compare`, one below it for each side.
 pub(super) fn run_profiled(args: &SpeedtestArgs, out: &Path) -> Result<(), Error> {
     let Some(contrast) = args.compare else {
         let results = Runs {
@@ -68,17 +68,17 @@ pub(super) fn run_profiled(args: &SpeedtestArgs, out: &Path) -> Result<(), Error
         let refusal = "--json with --profile shows one configuration, not --compare";
         return Err(Error::Refused(refusal.to_owned()));
     }
-    // Refuses a directory that is not empty; a new one goes again if nothing stays in it.
+    // Fails if the directory is not empty; a new directory is removed again if nothing stays in it.
     let _outer = Directory::open(out)?;
     let [with, without] = contrast.sides(&args.switches())?;
     let below = |side: &str| out.join(side.replace(", ", "-").replace(' ', "-"));
     let (with_out, without_out) = (below(with.name), below(without.name));
     profile(args, &without.daemon, &without_out, None)?;
-    // Red is then the cost of the feature, blue its saving.
+    // Red is then the feature's cost, blue its saving.
     profile(args, &with.daemon, &with_out, Some(&without_out)).map(drop)
 }
 
-/// Profiles two daemons with `switches`; returns the figures of the run that was only counted.
+/// Profiles two daemons with `switches`; returns the figures of the unprofiled run.
 fn profile(
     args: &SpeedtestArgs,
     switches: &[String],
@@ -109,8 +109,8 @@ fn profile(
 }
 
 impl<'a> Here<'a> {
-    /// Builds the namespaces and the tunnel that `args` ask for, with `daemon` at each end, for a measurement
-    /// of this many steps.
+    /// Builds the namespaces and the tunnel for `args`, with `daemon` at each end, for a measurement with
+    /// this many steps.
     pub(super) fn build(
         args: &'a SpeedtestArgs,
         daemon: &Implementation,
@@ -125,7 +125,7 @@ impl<'a> Here<'a> {
         })
     }
 
-    /// From now on the veth cuts and loses packets as `args` ask for.
+    /// From now on the veth cuts and loses packets as `args` say.
     pub(super) fn impose_conditions(&self) -> Result<(), Error> {
         for end in [&self.bed.tunnel.left, &self.bed.tunnel.right] {
             if !self.args.veth_gso() {
@@ -156,7 +156,7 @@ impl<'a> Here<'a> {
         path.run_all(&self.args.tests)
     }
 
-    /// TCP throughput without a tunnel, in 10⁹ bits a second.
+    /// TCP throughput without a tunnel, in 10⁹ bits per second.
     fn bare(&mut self, name: &str) -> Result<f64, Error> {
         self.progress.step(name);
         let mut path = measure::Path {
@@ -169,7 +169,7 @@ impl<'a> Here<'a> {
         path.throughput().step(format!("TCP over the {name}"))
     }
 
-    /// The greater peak of the two daemons, in bytes.
+    /// The higher of the two daemons' peaks, in bytes.
     fn peak_memory(&self) -> Result<u64, Error> {
         let tunnel = &self.bed.tunnel;
         let peak = |end: &End| process::peak_memory(end.daemon.pid());

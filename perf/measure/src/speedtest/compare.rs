@@ -35,7 +35,7 @@ pub(super) fn run(args: &SpeedtestArgs, contrast: Contrast) -> Result<(), Error>
     here.impose_conditions()?;
     let mut runs: [Vec<Run>; 2] = [Vec::new(), Vec::new()];
     for round in 0..args.rounds {
-        // A drift over time then favours neither.
+        // Interleaved, so that drift favours neither.
         let order = if round.is_multiple_of(2) {
             [0, 1]
         } else {
@@ -59,7 +59,7 @@ pub(super) fn run(args: &SpeedtestArgs, contrast: Contrast) -> Result<(), Error>
 }
 
 impl Contrast {
-    /// The two configurations, on top of the switches that both have in `common`.
+    /// The two configurations, each with the switches in `common`.
     pub(super) fn sides(self, common: &[String]) -> Result<[Side; 2], Error> {
         let [a, b] = match self {
             Self::Gso => [("gso", "--gso on"), ("no gso", "--gso off")],
@@ -93,7 +93,7 @@ fn compared(test: &Test, runs: &[Vec<Run>; 2]) -> [Compared; 2] {
         Load::Udp(_) => ("kpps", |run| run.kpps),
     };
     [rate, ("cpu_s_per_gb", |run| run.cpu_s_per_gb)].map(|(figure, value)| {
-        // A rate that was not found is none; as zero it keeps its place among the rounds.
+        // Counts a rate that was not found as zero, so that it keeps its place among the rounds.
         let value = |run: &Run| value(run).unwrap_or(0.0);
         let [a, b] = runs.each_ref().map(|runs| {
             let runs = runs.iter().filter(|run| run.name == test.name);

@@ -6,14 +6,14 @@ use convoy_lab::traffic;
 
 use crate::{Error, error::Step as _};
 
-/// The name of the hidden subcommand that the program routes to [`run_inside`].
+/// The hidden subcommand that the program routes to [`run_inside`].
 pub const INSIDE: &str = "lab-inside";
 
-/// Does the traffic jobs that arrive on the standard input.
+/// Runs the traffic jobs that arrive on standard input.
 ///
 /// # Errors
 ///
-/// When the controller goes away.
+/// If the controller goes away.
 pub fn run_inside() -> Result<(), Error> {
     Ok(traffic::serve_child()?)
 }
@@ -23,7 +23,7 @@ pub(super) fn program() -> Result<PathBuf, Error> {
     std::env::current_exe().step("find this program's file")
 }
 
-/// Makes `command`, which starts this program, a traffic agent.
+/// Turns `command`, which starts this program, into a traffic agent.
 pub(super) fn traffic(mut command: Command) -> Command {
     command.arg(INSIDE);
     command

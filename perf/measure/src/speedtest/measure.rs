@@ -19,11 +19,11 @@ use super::{
 use crate::{Error, error::Step as _};
 
 const WARMUP: Duration = Duration::from_millis(500);
-/// How long the latency without load is measured.
+/// How long to measure the latency without load.
 const IDLE: Duration = Duration::from_secs(1);
-/// How long the latency under TCP is measured, once its throughput has been counted.
+/// How long to measure the latency under TCP, after counting its throughput.
 const LOADED: Duration = Duration::from_secs(2);
-/// Probing ends this much before the load does.
+/// How long before the load probing ends.
 const PING_MARGIN: Duration = Duration::from_millis(200);
 /// Length of a UDP probe; the confirmation takes as long as a TCP run.
 const PROBE: Duration = Duration::from_millis(800);
@@ -32,11 +32,11 @@ const RATES: Range = Range {
     lowest: 1_000.0,
     highest: 4_000_000.0,
 };
-/// The congestion control of the tests with this name.
+/// The congestion control that tests with this name request.
 const BBR: &str = "bbr";
 
-/// Packets that a TUN read returned (segments, of a super-packet), packets in a batch from the reader to the
-/// event loop, and datagrams in a UDP send.
+/// Packets per TUN read (segments of a super-packet count), packets per batch from the reader to the event
+/// loop, and datagrams per UDP send.
 const HISTOGRAMS: [&str; 3] = ["packets_per_read", "packets_per_batch", "segments_per_send"];
 
 /// Where tests run.
@@ -44,18 +44,18 @@ pub(super) struct Path<'a> {
     pub(super) ends: &'a mut Ends,
     /// The far end's address.
     pub(super) via: IpAddr,
-    /// The daemons on the way, where they are ours.
+    /// The daemons on the way, if this program started them.
     pub(super) tunnel: Option<&'a mut Tunnel>,
     /// Counted time of a TCP run and of a UDP confirmation.
     pub(super) window: Duration,
     pub(super) progress: &'a Progress,
 }
 
-/// Both daemons before and after a load; none where they are not ours.
+/// Readings of both daemons before and after a load; `None` if this program did not start them.
 type Usage = Option<[Readings; 2]>;
 
 impl Path<'_> {
-    /// The steps of [`Self::run_all`], for the progress bar.
+    /// The number of steps of [`Self::run_all`], for the progress bar.
     pub(super) fn steps(tests: &[Test]) -> usize {
         1 + tests.len()
     }
@@ -72,7 +72,7 @@ impl Path<'_> {
                 Load::Udp(payload) => self.udp(name, payload),
             };
             if let Some(tunnel) = &mut self.tunnel {
-                // A daemon that ended is the reason for every other failure.
+                // A daemon that ended explains every other failure.
                 measure::check(tunnel).step(name)?;
             }
             runs.push(Run {
@@ -84,7 +84,7 @@ impl Path<'_> {
         Ok(runs)
     }
 
-    /// TCP up with one stream, in 10⁹ bits a second.
+    /// TCP up with one stream, in 10⁹ bits per second.
     pub(super) fn throughput(&mut self) -> Result<f64, Error> {
         let (received, ..) = self.tcp_run(Tcp::UP, self.window)?;
         Ok(gbps(received.bytes, received.seconds))
@@ -103,7 +103,7 @@ impl Path<'_> {
         note_usage(&mut run, usage, tcp.direction, received.bytes);
         let latency = match latency {
             Some(latency) => Some(latency),
-            // In a run of its own: a ping beside it costs TCP some throughput.
+            // A separate run, since a ping beside it costs TCP some throughput.
             None => {
                 let probed = Tcp { ping: true, ..tcp };
                 self.tcp_run(probed, LOADED.min(self.window))?.1
@@ -230,7 +230,7 @@ fn note_latency(run: &mut Run, latency: Option<LatencyReport>) {
     run.ping_loaded_p99_ms = latency.and_then(|latency| latency.p99_ms);
 }
 
-/// A run that delivered nothing has no costs.
+/// A run that delivered nothing has no cost per gigabyte.
 fn note_usage(run: &mut Run, usage: Usage, direction: Direction, bytes: u64) {
     let Some([before, after]) = usage.filter(|_| bytes > 0) else {
         return;

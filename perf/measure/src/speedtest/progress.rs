@@ -1,4 +1,4 @@
-//! How far a speed test is: a bar on a terminal, else a line a step.
+//! Progress of a speed test: a bar on a terminal, otherwise one line per step.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
 const REDRAW: Duration = Duration::from_millis(200);
 const TEMPLATE: &str = "{bar:32} {pos}/{len}  {msg} {spinner}";
 
-/// Progress on the standard error output; dropping it removes the bar.
+/// Progress on standard error; dropping it removes the bar.
 #[derive(Debug)]
 pub(super) struct Progress(ProgressBar);
 
@@ -31,7 +31,7 @@ impl Progress {
         }
     }
 
-    /// Says more about the current step, where there is a bar.
+    /// Shows more about the current step, if there is a bar.
     pub(super) fn note(&self, note: String) {
         self.0.set_message(note);
     }

@@ -1,4 +1,4 @@
-//! A tunnel between two hosts that is already up.
+//! An existing tunnel between two hosts.
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, ToSocketAddrs as _},
@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{Error, error::Step as _};
 
-/// The TCP port of `--serve`; the traffic takes free ports of the same host.
+/// The TCP port of `--serve`; traffic uses free ports of the same host.
 const PORT: u16 = 5_182;
 
 /// Serves tests until interrupted.
@@ -31,7 +31,7 @@ pub(super) fn serve(address: IpAddr) -> Result<(), Error> {
     Ok(serve_connections(&listener)?)
 }
 
-/// Measures the way to `server` and prints.
+/// Measures the path to `server` and prints.
 pub(super) fn measure(args: &SpeedtestArgs, server: &str) -> Result<(), Error> {
     let to = resolve(server)?;
     let progress = Progress::new(Path::steps(&args.tests));
@@ -54,7 +54,7 @@ pub(super) fn measure(args: &SpeedtestArgs, server: &str) -> Result<(), Error> {
 fn listen(address: IpAddr) -> std::io::Result<TcpListener> {
     TcpListener::bind((address, PORT)).or_else(|error| {
         let everywhere = address.is_unspecified() && address.is_ipv6();
-        // A host may have no IPv6 at all.
+        // A host may lack IPv6.
         match everywhere && error.raw_os_error() == Some(libc::EAFNOSUPPORT) {
             true => TcpListener::bind((Ipv4Addr::UNSPECIFIED, PORT)),
             false => Err(error),

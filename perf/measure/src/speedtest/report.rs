@@ -1,4 +1,4 @@
-//! The results of a speed test: the JSON that scripts read, and the source of the tables.
+//! The results of a speed test: the JSON for scripts, and the source of the tables.
 
 use std::{
     collections::BTreeMap,
@@ -29,18 +29,18 @@ pub(super) enum Results {
     Comparison { compare: Comparison },
 }
 
-/// How the tunnel was run.
+/// The setup of the tunnel.
 #[derive(Debug, Clone, Default, Serialize)]
 pub(super) struct Settings {
     /// Counted seconds of a TCP run, and of a UDP confirmation.
     pub(super) secs: u32,
     /// The daemons' switches, as on their command line.
     pub(super) daemon: Vec<String>,
-    /// MTU of the tunnel in bytes; none for a tunnel between two hosts.
+    /// MTU of the tunnel in bytes; `None` for a tunnel between two hosts.
     pub(super) mtu: Option<u32>,
-    /// Peers of each daemon, idle ones included; none for a tunnel between two hosts.
+    /// Peers of each daemon, idle ones included; `None` for a tunnel between two hosts.
     pub(super) peers: Option<u32>,
-    /// Whether the veth takes batches uncut; none for a tunnel between two hosts.
+    /// Whether the veth passes batches uncut; `None` for a tunnel between two hosts.
     pub(super) veth_gso: Option<bool>,
     /// Packets that the veth drops, in percent.
     pub(super) loss_percent: f64,
@@ -53,7 +53,7 @@ pub(super) struct Settings {
 pub(super) struct Runs {
     pub(super) ceiling: Ceiling,
     pub(super) runs: Vec<Run>,
-    /// The greater peak of the two daemons; none where they are not ours.
+    /// The higher of the two daemons' peaks; `None` if the speed test did not start them.
     pub(super) peak_memory_bytes: Option<u64>,
 }
 
@@ -61,7 +61,7 @@ pub(super) struct Runs {
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Ceiling {
     pub(super) gbps: Option<f64>,
-    /// Where the veth loses packets as it does with the tunnel.
+    /// The same with the tunnel's packet loss on the veth.
     pub(super) gbps_same_loss: Option<f64>,
 }
 
@@ -69,11 +69,11 @@ pub(super) struct Ceiling {
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub(super) struct Run {
     pub(super) name: String,
-    /// Payload that arrived, in 10⁹ bits a second.
+    /// Received payload, in 10⁹ bits per second.
     pub(super) gbps: Option<f64>,
     /// TCP: the congestion control of the sender's sockets.
     pub(super) congestion_control: Option<String>,
-    /// UDP: the highest rate with at most 1 % loss, in thousands of packets a second.
+    /// UDP: the highest rate with at most 1 % loss, in thousands of packets per second.
     pub(super) kpps: Option<f64>,
     /// UDP: packets lost at that rate, as a share of those sent.
     pub(super) loss: Option<f64>,
@@ -83,22 +83,22 @@ pub(super) struct Run {
     pub(super) confirmed: Option<bool>,
     /// UDP: whether the generator, not loss, set the limit.
     pub(super) generator_limited: Option<bool>,
-    /// CPU seconds of both daemons for 10⁹ bytes of payload.
+    /// CPU seconds of both daemons per 10⁹ bytes of payload.
     pub(super) cpu_s_per_gb: Option<f64>,
-    /// Of the daemon that sends: packets that an average TUN read returned.
+    /// Average packets per TUN read of the sending daemon.
     pub(super) packets_per_read: Option<f64>,
-    /// Of the daemon that sends: datagrams in an average UDP send.
+    /// Average datagrams per UDP send of the sending daemon.
     pub(super) segments_per_send: Option<f64>,
-    /// Of the daemon that sends, how full batches were. Entry `v` of each is how often the value `v` was seen,
-    /// entry 64 also everything above; values behind the last entry were not seen.
+    /// How full the sending daemon's batches were. Entry `v` of each histogram counts how often the value `v`
+    /// was seen, entry 64 also all larger values. Values after the last entry did not occur.
     pub(super) histograms: Option<BTreeMap<&'static str, Vec<u64>>>,
-    /// System calls of both daemons' data paths for 10⁹ bytes of payload.
+    /// System calls of both daemons' data paths per 10⁹ bytes of payload.
     pub(super) syscalls_per_gb: Option<f64>,
-    /// Median round trip without load.
+    /// Median round trip without load, in milliseconds.
     pub(super) ping_idle_ms: Option<f64>,
-    /// Median round trip under this test's load.
+    /// Median round trip under this test's load, in milliseconds.
     pub(super) ping_loaded_ms: Option<f64>,
-    /// 99th percentile under this test's load.
+    /// 99th percentile under this test's load, in milliseconds.
     pub(super) ping_loaded_p99_ms: Option<f64>,
 }
 
@@ -132,7 +132,7 @@ pub(super) struct Compared {
     pub(super) ratio: Option<Sample>,
 }
 
-/// Prints the results on the standard output: as JSON, or for people.
+/// Prints the results on standard output, as JSON or as text.
 pub(super) fn print(args: &SpeedtestArgs, results: Results) -> Result<(), Error> {
     let report = Report {
         version: env!("CARGO_PKG_VERSION"),

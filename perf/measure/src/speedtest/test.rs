@@ -1,4 +1,4 @@
-//! A test: its name, its load, and whether a tunnel takes its packets whole.
+//! A test: its name, its load, and whether a tunnel carries its packets unfragmented.
 
 use std::{ops::RangeInclusive, str::FromStr};
 
@@ -6,13 +6,13 @@ use convoy_lab::measure::Direction;
 
 use crate::Error;
 
-/// MTUs of a tunnel, in bytes: from the packet that every host takes whole (RFC 791) to the one for which a
-/// datagram of 65,535 bytes has room.
+/// MTUs of a tunnel in bytes: from the packet size that every host must accept (RFC 791) up to the one whose
+/// datagrams have 65,535 bytes.
 pub(super) const MTUS: RangeInclusive<i64> = 576..=65_455;
 /// Of IPv4 and UDP, in bytes.
 const HEADERS: usize = 20 + 8;
 const STREAMS: RangeInclusive<u32> = 1..=64;
-/// The least holds a packet's number; the most fits the largest MTU.
+/// The smallest payload holds a packet's number; the largest fits the largest MTU.
 const PAYLOADS: RangeInclusive<usize> = 16..=*MTUS.end() as usize - HEADERS;
 
 /// One test of `--tests`.
@@ -36,12 +36,12 @@ pub(super) struct Tcp {
     pub(super) streams: u32,
     /// Whether a ping every 10 ms runs beside it while it is counted.
     pub(super) ping: bool,
-    /// Whether the sender asks for BBR instead of the kernel's default congestion control.
+    /// Whether the sender requests BBR instead of the kernel's default congestion control.
     pub(super) bbr: bool,
 }
 
 impl Test {
-    /// Fails unless an interface of this MTU takes its packets whole.
+    /// Fails if an interface with this MTU would fragment its packets.
     pub(super) fn fits(&self, mtu: u32) -> Result<(), Error> {
         let most = (mtu as usize).saturating_sub(HEADERS);
         match self.load {

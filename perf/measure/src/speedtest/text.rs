@@ -1,4 +1,4 @@
-//! The results for people.
+//! The results as text.
 
 use convoy_lab::{
     measure::{Host, Sample},
@@ -13,17 +13,17 @@ const HEAD: &str =
 const COMPARISON_HEAD: &str = "test,figure,A,B,A / B";
 
 const LEGEND: &str = "\
-Gbit/s     payload that arrived
+Gbit/s     payload received
 kpps       UDP: the highest rate with at most 1 % loss, in thousands of packets a second
-CPU s/GB   CPU seconds of both daemons for a gigabyte of payload
-pkts/read  packets in an average read of the TUN device, by the daemon that sends
-segs/send  datagrams in an average UDP send, by the daemon that sends
-calls/GB   system calls of both daemons' data paths for a gigabyte of payload
-ping ms    median round trip without load; under the test's load; 99th percentile under load
--ping      TCP counted with that ping beside it; the other TCP tests are counted without
+CPU s/GB   CPU seconds of both daemons per gigabyte of payload
+pkts/read  average packets per TUN read of the sending daemon
+segs/send  average datagrams per UDP send of the sending daemon
+calls/GB   system calls of both daemons' data paths per gigabyte of payload
+ping ms    median round trip without load; loaded: under the test's load; p99: 99th percentile under load
+-ping      TCP with a ping beside it; the other TCP tests count throughput without one
 -bbr       TCP under BBR, which leaves processors idle: latency within the tunnel decides
 bare veth  TCP between the same namespaces without a tunnel: the ceiling
-same loss  the same while the veth drops as many of its packets as of the tunnel's (--loss)
+same loss  the same with the packet loss of --loss on the veth
 ";
 
 /// The whole report.
@@ -35,7 +35,7 @@ pub(super) fn of(report: &Report) -> String {
     format!("{}\n{results}", headline(&report.host, &report.settings))
 }
 
-/// The runs, and the bare veth below them.
+/// The runs, and below them the bare veth.
 fn of_runs(Runs { ceiling, runs, .. }: &Runs) -> String {
     let bare = [
         ("bare veth", ceiling.gbps),
@@ -106,7 +106,7 @@ fn row(run: &Run) -> Vec<String> {
     ]
 }
 
-/// A remark without which a figure would be misread.
+/// A remark without which a figure would be misleading.
 fn note(run: &Run) -> Option<String> {
     let note = match (run.kpps, run.confirmed, run.generator_limited) {
         (None, Some(_), _) => "more than 1 % loss at any rate",

@@ -11,7 +11,7 @@ use nix::sys::stat::fstat;
 
 use super::HEADER;
 
-/// Datagrams in one call.
+/// Datagrams per call.
 pub(super) const BATCH: usize = 64;
 
 /// Packets of one flow, ready to be numbered and sent.
@@ -32,7 +32,7 @@ impl Outbox {
         }
     }
 
-    /// Sends up to `count` packets numbered from `first`, in one call, and returns how many.
+    /// Sends up to `count` packets in one call, numbered from `first`; returns how many were sent.
     pub(super) fn send(
         &mut self,
         socket: &UdpSocket,
@@ -53,7 +53,7 @@ impl Outbox {
     }
 }
 
-/// Room for the beginnings of one batch of received packets: the rest is not read, and so not copied.
+/// Buffers for the start of each packet in a received batch: the rest is not copied.
 pub(super) struct Inbox {
     packets: [[u8; HEADER]; BATCH],
     headers: MultiHeaders<()>,
@@ -67,8 +67,8 @@ impl Inbox {
         }
     }
 
-    /// Waits for a packet and takes those that are there, [`BATCH`] at most: their marks and numbers,
-    /// none of a packet that is too short. `EAGAIN` at the socket's timeout.
+    /// Waits for a packet and takes those available, [`BATCH`] at most. Returns their marks and numbers,
+    /// without packets that are too short. `EAGAIN` at the socket's timeout.
     pub(super) fn receive(&mut self, socket: &UdpSocket) -> Result<Vec<Option<(u64, u64)>>, Errno> {
         let mut buffers = self.packets.each_mut().map(|p| [IoSliceMut::new(p)]);
         let (fd, wait) = (socket.as_raw_fd(), MsgFlags::MSG_WAITFORONE);
@@ -81,14 +81,14 @@ impl Inbox {
     }
 }
 
-/// The mark and the number of a packet; none where it is too short.
+/// The mark and the number of a packet; `None` if it is too short.
 fn parse(packet: &[u8]) -> Option<(u64, u64)> {
     let (run, rest) = packet.split_first_chunk()?;
     let number = rest.first_chunk()?;
     Some((u64::from_le_bytes(*run), u64::from_le_bytes(*number)))
 }
 
-/// Packets that the socket dropped for want of buffer space.
+/// Number of packets that the socket dropped because its buffer was full.
 pub(super) fn socket_drops(socket: &UdpSocket) -> Result<u64, Errno> {
     // net/ipv4/udp.c, udp4_format_sock: the inode is the tenth field, the drops are the last.
     let inode = fstat(socket)?.st_ino.to_string();

@@ -1,4 +1,4 @@
-//! An absolute schedule: how many packets are due, and when the next ones are.
+//! An absolute schedule: how many packets are due now, and when the next ones are.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -6,16 +6,15 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::sys::prctl::set_timerslack;
 
-/// Shortest wait between two turns. At 200,000 packets a second a turn sends 40: few enough not to
-/// overrun a queue, many enough that a wake-up, which costs as much as 10 packets, is not paid for
-/// each.
+/// Minimum wait between two bursts. At 200,000 packets per second a burst has 40: few enough not to
+/// overrun a queue, and enough to share the cost of a wake-up, which is that of about 10 packets.
 const TURN: Duration = Duration::from_micros(200);
-/// A burst never holds more than the schedule has in this time.
+/// A burst never has more packets than the schedule in this time.
 const LONGEST_BURST: Duration = Duration::from_millis(1);
-/// A sender that was held up catches up at this multiple of its rate.
+/// A delayed sender catches up at this multiple of its rate.
 const CATCH_UP: f64 = 2.0;
 
-/// The schedule of one flow, on a clock that begins with its first packet.
+/// The schedule of one flow, on a clock that starts with its first packet.
 #[derive(Debug)]
 pub(crate) struct Pace {
     rate_pps: f64,
@@ -34,14 +33,14 @@ impl Pace {
         }
     }
 
-    /// Calls `send` with the number of packets that are due, again and again until all are sent or
-    /// the time `is_over`; returns how long it took.
+    /// Calls `send` repeatedly with the number of packets due, until all are sent or the time `is_over`;
+    /// returns the elapsed time.
     pub(crate) fn drive<E: From<Errno>>(
         mut self,
         is_over: impl Fn(Duration) -> bool,
         mut send: impl FnMut(u64) -> Result<(), E>,
     ) -> Result<Duration, E> {
-        // The kernel may otherwise let each short sleep run 50 µs late to spare wake-ups.
+        // By default the kernel may delay each short sleep by 50 µs to merge wake-ups.
         set_timerslack(1)?;
         let begin = Instant::now();
         while self.sent < self.packets {
@@ -55,7 +54,7 @@ impl Pace {
         Ok(begin.elapsed())
     }
 
-    /// Packets to send at `now`.
+    /// Number of packets to send at `now`.
     fn take_due(&mut self, now: Duration) -> u64 {
         let scheduled = (now.as_secs_f64() * self.rate_pps) as u64 + 1;
         let behind = scheduled.min(self.packets).saturating_sub(self.sent);

@@ -1,4 +1,4 @@
-//! Receives a flow and counts the packets that arrive, on time or late.
+//! Receives a flow and counts the packets that arrive.
 
 use std::net::UdpSocket;
 use std::thread;
@@ -12,28 +12,28 @@ use crate::error::{Doing as _, LabError};
 use crate::traffic::{UdpLoad, UdpReceived};
 
 const BUFFER_BYTES: usize = 16 * 1024 * 1024;
-/// With this much the receiver can sleep between two reads without losing packets.
+/// A buffer of this size lets the receiver sleep between two reads without losing packets.
 const ROOMY_BYTES: usize = 4 * 1024 * 1024;
-/// When all is read: a wake-up for each packet would take CPU time from what is measured.
+/// Pause after reading everything: a wake-up per packet would take CPU time from the tunnel under test.
 const NAP: Duration = Duration::from_micros(500);
 /// How often a receiver without packets checks the clock.
 const END_CHECK: Duration = Duration::from_millis(100);
-/// How long the first packet is waited for.
+/// How long to wait for the first packet.
 const FIRST_PACKET_PATIENCE: Duration = Duration::from_secs(5);
-/// A flow whose schedule is over and that has been silent for this long has ended.
+/// A flow has ended if its schedule is over and it has been silent for this long.
 const SILENCE: Duration = Duration::from_millis(300);
-/// How long packets that waited in queues are accepted after the schedule's end.
+/// How long after the schedule's end to accept packets that waited in queues.
 const TAIL_PATIENCE: Duration = Duration::from_secs(2);
 
-/// Asks for a receive buffer that outlasts being off the CPU: with root as much as is useful, else
-/// as much as `net.core.rmem_max` allows.
+/// Requests a receive buffer that bridges times without the CPU: as root as much as is useful,
+/// otherwise as much as `net.core.rmem_max` allows.
 pub(super) fn enlarge_buffer(socket: &UdpSocket) -> Result<(), LabError> {
     setsockopt(socket, sockopt::RcvBufForce, &BUFFER_BYTES)
         .or_else(|_| setsockopt(socket, sockopt::RcvBuf, &BUFFER_BYTES))
         .doing("set the receive buffer's size")
 }
 
-/// Receives the packets of flow `run` until all are there or its time is over.
+/// Receives the packets of flow `run` until all have arrived or its time is over.
 pub(super) fn receive(
     socket: &UdpSocket,
     load: &UdpLoad,
@@ -54,7 +54,7 @@ pub(super) fn receive(
                 let drained = packets.len() < BATCH;
                 let before = arrivals.received.packets;
                 for (mark, number) in packets.into_iter().flatten() {
-                    // Stragglers of an earlier flow, and strangers, do not count.
+                    // Stragglers of an earlier flow and packets of others do not count.
                     if mark == run && number < expected {
                         arrivals.note(number);
                     }
@@ -76,11 +76,11 @@ pub(super) fn receive(
     })
 }
 
-/// When a flow has ended.
+/// Decides when a flow has ended.
 struct Clock {
     begin: Instant,
     schedule: Duration,
-    /// When the first and the latest packet came.
+    /// Arrival times of the first and the latest packet.
     heard: Option<(Instant, Instant)>,
 }
 
@@ -107,7 +107,7 @@ impl Clock {
     }
 }
 
-/// Which packets have arrived: one bit each.
+/// The packets that have arrived, one bit each.
 #[derive(Default)]
 struct Arrivals {
     seen: Vec<u64>,
