@@ -1,4 +1,4 @@
-//! The command line. Each daemon switch can also be set in the environment, for use under wg-quick.
+//! The command line. Each daemon switch can also be set in the environment, for use with wg-quick.
 
 use std::str::FromStr;
 
@@ -52,7 +52,7 @@ pub(crate) enum Command {
     /// Show the counters of a running daemon
     Stats(StatsArgs),
     #[cfg(feature = "measure")]
-    /// Profile a running daemon: where its CPU time goes and which system calls it makes
+    /// Profile a running daemon: its CPU time by function, and its system calls
     ///
     /// Runs perf, then strace, on the daemon while it carries its usual traffic. Writes to DIR:
     /// report.md (read it first), profile.perf (for profiler.firefox.com), flamegraph.svg,
@@ -63,7 +63,7 @@ pub(crate) enum Command {
     /// Measure a tunnel on this machine, or one between two hosts
     Speedtest(SpeedtestArgs),
     #[cfg(feature = "measure")]
-    /// Do the traffic jobs that arrive on the standard input
+    /// Run the traffic jobs that arrive on standard input
     #[command(name = convoy_perf::speedtest::INSIDE, hide = true)]
     LabInside,
 }
@@ -120,10 +120,10 @@ pub(crate) struct StatsArgs {
     pub(crate) json: bool,
 }
 
-/// What seals and opens packets.
+/// The implementation that seals and opens packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum AeadChoice {
-    /// AVX-512 where the CPU has it, else ring
+    /// AVX-512 if the CPU has it, otherwise ring
     Auto,
     /// ring
     Ring,

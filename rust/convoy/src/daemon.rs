@@ -42,7 +42,7 @@ pub(crate) fn start(interface: &InterfaceName, args: &DaemonArgs) -> anyhow::Res
         if let Some(parent) = parent {
             parent.fail(error);
         }
-        // A program that reads the JSON log does not read the text on stderr.
+        // A program that reads the JSON log does not read text from stderr.
         if args.log_format == LogFormat::Json {
             error!("{error:#}");
         }
@@ -92,7 +92,7 @@ impl Resources {
             Some(fd) => Device::adopt(fd).context("cannot use the TUN device of WG_TUN_FD")?,
             None => {
                 if uapi_fd.is_none() {
-                    // Reports the cause where the kernel would only say that the name is taken.
+                    // Reports the cause, where the kernel would only say that the name is taken.
                     let is_gone = || nix::net::if_::if_nametoindex(interface.as_str()).is_err();
                     socket::ensure_unused(&socket::path(interface.as_str()), is_gone)?;
                 }
@@ -199,7 +199,7 @@ async fn serve(
     }
 }
 
-/// Stops the tunnel's threads. Waits for them until [`STOP_TIME`] is over or a second signal comes.
+/// Stops the tunnel's threads. Waits until they end, [`STOP_TIME`] is over or a second signal arrives.
 async fn stop(tunnel: &Tunnel, interrupted: &mut Interrupted) -> Exit {
     tunnel.stop();
     tokio::select! {

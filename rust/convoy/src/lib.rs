@@ -25,7 +25,7 @@ use cli::{Cli, Command};
 pub use uapi::parse_set;
 pub use wiping::Wiping;
 
-/// Runs the program that the command line asks for.
+/// Runs the program that the command line requests.
 #[must_use]
 pub fn run() -> ExitCode {
     let cli = Cli::parse();

@@ -1,5 +1,5 @@
-//! Watches the interface over rtnetlink: whether it is up, its MTU, what its queue has dropped, and
-//! where it is when it moves to another network namespace.
+//! Watches the interface over rtnetlink: whether it is up, its MTU, the drops of its queue, and its
+//! location when it moves to another network namespace.
 //!
 //! Nothing polls, and nothing keeps another network namespace alive: the kernel forwards the events
 //! of every namespace that has an identifier in ours (`NETLINK_LISTEN_ALL_NSID`).

@@ -12,7 +12,7 @@ use tracing_subscriber::{EnvFilter, fmt, layer::SubscriberExt, util::SubscriberI
 use crate::cli::LogFormat;
 use stdout::NeverBlocking;
 
-/// Sets up logging as `RUST_LOG`, or else `LOG_LEVEL`, asks for.
+/// Sets up logging according to `RUST_LOG`, or otherwise `LOG_LEVEL`.
 pub(crate) fn init(format: LogFormat) -> anyhow::Result<()> {
     let filter = match env::var("RUST_LOG") {
         Ok(directives) if !directives.is_empty() => EnvFilter::builder()
@@ -38,7 +38,7 @@ pub(crate) fn init(format: LogFormat) -> anyhow::Result<()> {
     .context("cannot set up logging")
 }
 
-/// Whether the caller asked for logs. Only then does a daemon in the background keep its output.
+/// Whether the caller requested logs. Only then does a daemon in the background keep its output.
 pub(crate) fn is_requested() -> bool {
     let is_set = |name| env::var(name).is_ok_and(|value| !value.is_empty());
     match is_set("RUST_LOG") {

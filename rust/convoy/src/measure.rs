@@ -22,7 +22,7 @@ pub(crate) fn inside() -> anyhow::Result<()> {
     speedtest::run_inside().map_err(each_cause_once)
 }
 
-/// The chain of causes in one message: many messages name their cause already.
+/// Joins the chain of causes into one message, since many messages already include their cause.
 fn each_cause_once(error: impl Into<anyhow::Error>) -> anyhow::Error {
     let mut message = String::new();
     for cause in error.into().chain().map(ToString::to_string) {

@@ -1,4 +1,4 @@
-//! `convoy stats`: asks a running daemon for its counters, and the daemon's answer.
+//! `convoy stats`: requests a running daemon's counters; also the daemon's answer.
 
 mod text;
 
@@ -29,7 +29,7 @@ pub(crate) fn run(args: &StatsArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The report of the daemon that this process is.
+/// The report of the daemon in this process.
 pub(crate) fn report(interface: &str, snapshot: &Snapshot) -> Report {
     Report {
         version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -54,7 +54,7 @@ const LARGE: usize = 1 << 20;
 /// How long to wait when the process is out of file descriptors or threads.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
 
-/// How long a disconnected client's slot may take to become free before another one has to go.
+/// How long to wait for a disconnected client's slot before disconnecting another client.
 const DISMISSAL_TIME: Duration = Duration::from_millis(100);
 
 /// A running tunnel, as the clients control it.

@@ -1,8 +1,8 @@
 //! Watches for steps of the wall clock: handshakes carry its time, and peers remember the latest
 //! they have seen.
 //!
-//! A machine without a battery-backed clock boots in the past. Until its clock is set, peers that
-//! knew it before take its handshakes for replays; from then on they must accept them.
+//! A machine without a battery-backed clock boots in the past. Until its clock is set, peers that knew it
+//! before take its handshakes for replays. Once it is set, they must accept its handshakes.
 
 use std::{
     os::fd::{AsFd, AsRawFd, RawFd},
@@ -24,7 +24,7 @@ use tracing::{info, warn};
 /// Ignore shorter steps: no machine is switched off for so short a time.
 const LEAST_STEP: Duration = Duration::from_secs(1);
 
-/// Never, that is the year 2242: the timer exists only to be cancelled by a step.
+/// Effectively never (the year 2242): the timer exists only so that a step cancels it.
 const NEVER: Duration = Duration::from_secs(1 << 33);
 
 /// Notifies the tunnel of every forward step of the wall clock; returns if it cannot watch for steps.

@@ -1,8 +1,8 @@
-//! Fuzz targets: tests that decide what to do by reading bytes.
+//! Fuzz targets: tests that take their decisions from the bytes of an input.
 //!
-//! `cargo test` feeds each target its committed inputs, then a fixed number of seeded ones: the same
-//! every time. `make fuzz` builds the same test with libFuzzer, which searches for inputs that reach
-//! new code.
+//! `cargo test` feeds each target its committed inputs, then a fixed number of seeded inputs that are the
+//! same in every run. `make fuzz` builds the same test with libFuzzer, which searches for inputs that
+//! reach new code.
 
 use std::{
     fmt::Display,
@@ -13,11 +13,11 @@ use std::{
 
 pub use arbitrary::{self, Result, Unstructured};
 
-/// The body of a test: runs `target` on every input it has.
+/// The body of a test: runs `target` on every input.
 ///
 /// `name` names the folders of its committed inputs, `rust/fuzz/corpora/NAME` and
-/// `rust/fuzz/crashes/NAME`. The seeded inputs are `runs` in number and at most `max_len` bytes
-/// long. An error of `target` means that it has used up its input.
+/// `rust/fuzz/crashes/NAME`. There are `runs` seeded inputs of at most `max_len` bytes. An error of
+/// `target` means that it has used up its input.
 pub fn run(
     name: &str,
     runs: u64,
@@ -44,7 +44,7 @@ pub fn run(
     }
 }
 
-/// The files of this target, in an order that is the same everywhere.
+/// The files of this target, in the same order on every machine.
 fn committed(name: &str) -> Vec<PathBuf> {
     let folders = ["crashes", "corpora"];
     let folders = folders.map(|folder| {
@@ -69,7 +69,7 @@ impl<T: Display> Drop for OnPanic<T> {
     }
 }
 
-/// Up to `max_len` bytes of splitmix64, for which any seed is as good as another.
+/// Up to `max_len` bytes from splitmix64, for which any seed is equally good.
 fn seeded(seed: u64, max_len: usize) -> Vec<u8> {
     let mut state = seed;
     let mut next = || {

@@ -1,10 +1,10 @@
-//! Sums over all peers, and the difference of two readings.
+//! Sums over all peers, and the difference between two readings.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// The entry of [`Counters::state`] that holds a number: datagrams that the kernel dropped.
+/// The only entry of [`Counters::state`] that is a count: datagrams that the kernel dropped.
 const KERNEL_DROPS: &str = "udp_kernel_drops";
 
 /// Sums over all peers.
@@ -15,11 +15,11 @@ pub struct Counters {
     pub outbound: Traffic,
     /// Packets that went from the UDP socket to the TUN.
     pub inbound: Traffic,
-    /// By name; entry `v` of each is how often the value `v` was seen.
+    /// Histograms by name; entry `v` of each counts how often the value `v` was seen.
     pub histograms: BTreeMap<String, Vec<u64>>,
-    /// By reason; every reason is there.
+    /// Drops by reason; every reason is present.
     pub drops: BTreeMap<String, u64>,
-    /// By name.
+    /// System calls by name.
     pub syscalls: BTreeMap<String, u64>,
     /// Turns of the event loop.
     pub ticks: u64,
@@ -27,7 +27,7 @@ pub struct Counters {
     pub handshakes: u64,
     /// Cookie replies sent.
     pub cookies_sent: u64,
-    /// Offloads and the like, by name, in words.
+    /// Offloads and other states by name, in words.
     pub state: BTreeMap<String, String>,
 }
 
@@ -42,7 +42,7 @@ pub struct Traffic {
 }
 
 impl Counters {
-    /// The difference to an `earlier` reading; the state is that of `self`, except for its one counter.
+    /// The difference from an `earlier` reading; the state is that of `self`, except for its one count.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let histograms = self.histograms.iter().map(|(name, counts)| {
@@ -70,13 +70,13 @@ impl Counters {
         }
     }
 
-    /// Bytes of all packets in the clear, both ways.
+    /// Bytes of all packets in the clear, in both directions.
     #[must_use]
     pub fn bytes_carried(&self) -> u64 {
         self.outbound.bytes + self.inbound.bytes
     }
 
-    /// How often each value was seen, from 0 to the last that was; none where it is not reported.
+    /// How often each value was seen, from 0 to the highest that was; `None` if not reported.
     #[must_use]
     pub fn histogram(&self, name: &str) -> Option<&[u64]> {
         let counts = self.histograms.get(name)?;
@@ -84,7 +84,7 @@ impl Counters {
         Some(&counts[..len.map_or(0, |last| last + 1)])
     }
 
-    /// The mean of a histogram's values above zero; none where there were none.
+    /// The mean of a histogram's values above zero; `None` if there are none.
     #[must_use]
     pub fn mean(&self, histogram: &str) -> Option<f64> {
         let counts = self.histograms.get(histogram)?;
@@ -95,25 +95,25 @@ impl Counters {
         (times > 0).then(|| sum as f64 / times as f64)
     }
 
-    /// Packets in the average TUN read that returned any.
+    /// Average packets per TUN read that returned any.
     #[must_use]
     pub fn packets_per_read(&self) -> Option<f64> {
         self.mean("packets_per_read")
     }
 
-    /// Segments in the average UDP send.
+    /// Average segments per UDP send.
     #[must_use]
     pub fn segments_per_send(&self) -> Option<f64> {
         self.mean("segments_per_send")
     }
 
-    /// All system calls of the data path; none where they are not counted.
+    /// All system calls of the data path; `None` if they are not counted.
     #[must_use]
     pub fn total_syscalls(&self) -> Option<u64> {
         (!self.syscalls.is_empty()).then(|| self.syscalls.values().sum())
     }
 
-    /// Received datagrams that were dropped, by reason; only reasons that occurred.
+    /// Received datagrams that were dropped, by reason; reasons without drops are omitted.
     pub fn inbound_drops(&self) -> impl Iterator<Item = (&str, u64)> {
         let drops = self.drops.iter().map(|(reason, n)| (reason.as_str(), *n));
         drops.filter(|(reason, n)| reason.starts_with("inbound") && *n > 0)

@@ -1,4 +1,4 @@
-//! Asking a running daemon.
+//! Queries a running daemon.
 
 use std::{
     io::{self, Read as _, Write as _},
@@ -16,7 +16,7 @@ pub const REQUEST: &str = "get=convoy_stats";
 /// The line of JSON begins with it.
 const PREFIX: &str = "convoy_stats=";
 
-/// How long a daemon may take: it answers between two ticks of its event loop.
+/// Time limit for a daemon, which answers between two ticks of its event loop.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Why there is no report.
@@ -27,10 +27,10 @@ pub enum QueryError {
     NoDaemon {
         /// The socket.
         path: PathBuf,
-        /// The kernel's answer.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// The daemon hung up, or took too long.
+    /// The daemon closed the connection, or took too long.
     #[error("the daemon did not answer")]
     NoAnswer(#[source] io::Error),
     /// Another implementation of WireGuard listens there.
@@ -45,7 +45,7 @@ pub enum QueryError {
 ///
 /// # Errors
 ///
-/// When no daemon answers within ten seconds, or it is not Convoy.
+/// If no daemon answers within ten seconds, or it is not Convoy.
 pub fn query(path: &Path) -> Result<String, QueryError> {
     let connected = UnixStream::connect(path);
     let mut stream = connected.map_err(|source| QueryError::NoDaemon {
@@ -69,7 +69,7 @@ fn converse(stream: &mut UnixStream) -> io::Result<String> {
     Ok(answer)
 }
 
-/// The JSON in a daemon's answer to [`REQUEST`]; none where the daemon is not Convoy.
+/// The JSON in a daemon's answer to [`REQUEST`]; `None` if the daemon is not Convoy.
 #[must_use]
 pub fn json_of(answer: &str) -> Option<&str> {
     answer.lines().find_map(|line| line.strip_prefix(PREFIX))

@@ -14,7 +14,7 @@ const HISTOGRAMS: [(&str, &str); 5] = [
     ("packets_per_write", "packets per TUN write"),
 ];
 
-/// The values of a histogram that share a bar. 50 is a full batch, 64 the most one send takes.
+/// Ranges of values that share a bar. 50 is a full batch, 64 the maximum of one send.
 const BUCKETS: [(usize, usize); 11] = [
     (0, 0),
     (1, 1),
@@ -111,7 +111,7 @@ fn write_histogram(out: &mut String, title: &str, counts: &[u64]) -> fmt::Result
     Ok(())
 }
 
-/// The least value that at least `percent` of the samples do not exceed.
+/// The smallest value that at least `percent` of the samples do not exceed.
 fn percentile(counts: &[u64], samples: u64, percent: u64) -> usize {
     let rank = (samples * percent).div_ceil(100);
     let mut seen = 0;
@@ -174,7 +174,7 @@ fn grouped(number: u64) -> String {
     grouped
 }
 
-/// Bytes in the binary unit that leaves at most four digits before the point.
+/// Formats bytes in the binary unit that leaves at most four digits before the point.
 fn binary(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     if bytes < 1024 {

@@ -1,4 +1,4 @@
-//! The connected clients, and which of them is disconnected when there are too many.
+//! The connected clients, and the choice of which one to disconnect when there are too many.
 
 use std::{
     io::{self, Read, Write},

@@ -1,9 +1,8 @@
-//! A network that loses, duplicates, reorders, delays and alters datagrams. What the tunnel delivers
-//! is unaltered and comes once, and every datagram is counted correctly.
+//! A network that loses, duplicates, reorders, delays and alters datagrams. The tunnel delivers
+//! each packet unaltered and once, and counts every datagram correctly.
 //!
-//! A relay between the ends impairs the traffic as a seed determines, and keeps its own account of
-//! how the receiver must count each datagram ([`relay`]). On the veth, nftables drops
-//! packets at random.
+//! A relay between the ends impairs the traffic as a seed determines, and keeps its own account of how
+//! the receiver must count each datagram ([`relay`]). On the veth, nftables drops packets at random.
 
 mod relay;
 mod relayed;
@@ -140,7 +139,7 @@ fn a_handshake_completes_under_30_percent_loss() {
     const SEED: u64 = 39;
     /// Rekey-Timeout plus its largest jitter (the paper, section 6.1; the reference).
     const BETWEEN_INITIATIONS: Duration = Duration::from_millis(5_000 + 333);
-    /// For a machine with other work.
+    /// Margin for a busy machine.
     const SLACK: Duration = Duration::from_secs(10);
     let impairments = Impairments {
         drop: 0.3,

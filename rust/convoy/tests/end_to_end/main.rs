@@ -3,7 +3,7 @@
 //!
 //! They need root, `wireguard-go`, `wg` and `ping`, and some need `strace` or `setpriv`. A test that
 //! lacks something says so and passes, or fails under `CONVOY_REQUIRE_LAB=1`. Tests marked
-//! `make interop` are ignored otherwise: they take long or need the programs that it installs.
+//! `make interop` run only there: they take long or need the programs that it installs.
 //! Environment variables:
 //!
 //! - `CONVOY_TEST_PROGRAM`: the program to test instead of the one that cargo has built.

@@ -1,4 +1,4 @@
-//! Which program is at which end of a tunnel, and one test for each pairing.
+//! The programs at both ends of a tunnel, and one test for each pairing.
 
 use std::{
     env,

@@ -14,7 +14,7 @@ use crate::{
 const PEERS: usize = 10_000;
 const ALLOWED_IPS: usize = 130_000;
 
-/// A hundred times as long as it takes.
+/// A hundred times the usual time.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[test]

@@ -1,4 +1,4 @@
-//! Keys leave no copy in the daemon's memory once they are removed, and none in its log.
+//! Removed keys leave no copy in the daemon's memory, and keys never appear in its log.
 
 mod memory;
 mod session;

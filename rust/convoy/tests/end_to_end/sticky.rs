@@ -1,4 +1,4 @@
-//! Hosts with several addresses: which one replies come from.
+//! Hosts with several addresses: the source address of replies.
 //!
 //! ```text
 //!  left                                       right

@@ -1,4 +1,4 @@
-//! A speed test that is ended at any moment leaves nothing behind.
+//! A speed test leaves nothing behind, whenever it ends.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,10 +11,10 @@ use nix::sys::signal::{Signal, kill};
 
 use crate::{convoy, turn};
 
-/// Marks all that a speed test starts, by its environment.
+/// Marks everything that a speed test starts, through its environment.
 pub(crate) const MARK: &str = "CONVOY_SPEEDTEST_DEATH";
 const DEADLINE: Duration = Duration::from_secs(10);
-/// While the namespaces are built, the agents and daemons start, and traffic flows.
+/// Delays at which the namespaces are built, the agents and daemons start, and traffic flows.
 const MOMENTS_MS: [u64; 8] = [0, 5, 20, 60, 150, 400, 1_200, 2_600];
 
 #[test]
@@ -32,7 +32,7 @@ fn an_end_of_its_own_leaves_nothing_behind() {
     dies_cleanly("an_end_of_its_own_leaves_nothing_behind", None);
 }
 
-/// Ended by `signal` at several moments, or by itself.
+/// Ends by `signal` at several moments, or by itself.
 fn dies_cleanly(test: &str, signal: Option<Signal>) {
     let Some(_turn) = turn(test) else {
         return;
@@ -67,7 +67,7 @@ pub(crate) fn assert_nothing_left(mark: &str, before: &BTreeSet<String>) {
     assert_eq!(left, None, "{mark}");
 }
 
-/// Processes that a marked speed test started, or its forks.
+/// Processes that a marked speed test started, and their forks.
 fn marked(mark: &str) -> Vec<String> {
     let variable = format!("{MARK}={mark}");
     let processes = fs::read_dir("/proc").unwrap().flatten();

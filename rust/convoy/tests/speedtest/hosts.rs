@@ -1,4 +1,4 @@
-//! `--serve` and `--to` over a tunnel that is up: two namespaces are the hosts.
+//! `--serve` and `--to` over an existing tunnel; two namespaces play the hosts.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -29,7 +29,7 @@ fn a_tunnel_between_two_hosts_is_measured_in_both_directions() {
     let mut client = tunnel.left.namespace.command(PROGRAM);
     client.args(["speedtest", "--to", &server, "--secs", "1", "--json"]);
     client.args(["--tests", "tcp-up,tcp-down,udp-1200"]);
-    // Until the server listens, the client says that it does not.
+    // Until the server listens, the client reports that there is none.
     let output = eventually(Duration::from_secs(20), || {
         let output = client.output().unwrap();
         let refused = String::from_utf8_lossy(&output.stderr).contains("refused");

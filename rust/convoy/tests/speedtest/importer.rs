@@ -1,5 +1,5 @@
-//! Firefox Profiler's own importer takes the recording. `make test-profiler` runs this: it needs npx,
-//! and a program with frame pointers, which `CONVOY_TEST_PROGRAM` names.
+//! Firefox Profiler's own importer accepts the recording. `make test-profiler` runs this. It needs npx, and
+//! in `CONVOY_TEST_PROGRAM` a program with frame pointers.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::profile::{EVENT_LOOP, READING, place, succeeds};
 use crate::{PROGRAM, turn_with_perf};
 
-/// Functions that the event loop calls one after the other: each keeps its frame.
+/// Functions that the event loop calls in sequence; each keeps its frame.
 const STAGES_OF_A_TICK: [&str; 4] = ["tick", "receive", "take_from_tun", "flush"];
 
 #[test]
@@ -70,7 +70,7 @@ fn firefox_profiler_shows_our_threads_and_functions() {
     assert!(names.any(|name| name.contains(READING)), "{functions:?}");
 }
 
-/// Samples with a stack, by thread: the importer leaves out the others.
+/// Samples with a stack, by thread: the importer omits the others.
 fn samples_by_thread(text: &str) -> BTreeMap<u64, u64> {
     let mut counts = BTreeMap::new();
     let lines: Vec<_> = text.lines().filter(|line| !line.starts_with('#')).collect();

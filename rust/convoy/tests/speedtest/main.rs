@@ -1,4 +1,4 @@
-//! `convoy speedtest` and `convoy profile` as a person or a script runs them. Needs a lab, not root.
+//! `convoy speedtest` and `convoy profile`, called as by a person or a script. Needs a lab, not root.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -107,7 +107,7 @@ fn a_link_can_lose_datagrams_and_cut_batches() {
     };
     let report = json("--loss 5 --secs 1 --tests udp-64 --json");
     assert_eq!(report["settings"]["veth_gso"], false);
-    // No rate has at most one percent of loss where five are lost.
+    // No rate has at most one percent of loss if the link loses five.
     assert!(report["runs"][0]["kpps"].is_null(), "{report}");
     assert!(report["ceiling"]["gbps_same_loss"].as_f64().unwrap() > 0.0);
 }
@@ -139,14 +139,14 @@ fn a_daemon_that_does_not_start_is_an_error_with_its_reason() {
     assert!(output.stdout.is_empty());
 }
 
-/// The right to be the only speed test; none where there can be none.
+/// The right to run the only speed test; `None` if this machine cannot run one.
 fn turn(test: &str) -> Option<MutexGuard<'static, ()>> {
     static ONE: Mutex<()> = Mutex::new(());
     let turn = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     require_lab(test).then_some(turn)
 }
 
-/// The same, where there are perf and strace.
+/// The same, with perf and strace.
 fn turn_with_perf(test: &str) -> Option<MutexGuard<'static, ()>> {
     turn(test).filter(|_| require_programs(test, &["perf", "strace"]))
 }
@@ -165,7 +165,7 @@ fn convoy(arguments: &[&str]) -> Command {
     command
 }
 
-/// The object on the standard output, which must hold nothing else.
+/// Parses standard output, which must be a single JSON object.
 fn json(arguments: &str) -> Value {
     parsed(&speedtest(arguments))
 }

@@ -1,4 +1,4 @@
-//! `convoy speedtest --profile` and `convoy profile`: the files that they write.
+//! The files that `convoy speedtest --profile` and `convoy profile` write.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -104,7 +104,7 @@ fn a_running_daemon_is_found_by_its_process_and_by_its_interface() {
     assert!(bed.tunnel.left.daemon.ended().is_none());
 }
 
-/// A tunnel that carries TCP for longer than any test takes; it ends with the bed.
+/// A tunnel that carries TCP for longer than any test; it ends with the bed.
 pub(crate) fn busy_bed() -> Bed {
     let agent = |namespace: &Namespace| {
         let mut agent = namespace.command(PROGRAM);
@@ -125,7 +125,7 @@ pub(crate) fn busy_bed() -> Bed {
     bed
 }
 
-/// A directory that is not there yet, and the one that it will be in.
+/// A directory that does not exist yet, and its parent.
 pub(crate) fn place() -> (TempDir, PathBuf) {
     let outer = tempfile::tempdir().unwrap();
     let out = outer.path().join("profile");
@@ -138,7 +138,7 @@ pub(crate) fn succeeds(command: &mut Command) {
     assert!(output.status.success(), "{errors}");
 }
 
-/// The names of its files in order, separated by spaces.
+/// The directory's file names in order, separated by spaces.
 pub(crate) fn files(out: &Path) -> String {
     let entries = fs::read_dir(out).unwrap();
     let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());

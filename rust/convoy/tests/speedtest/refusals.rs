@@ -1,4 +1,4 @@
-//! A profile that cannot be made says why, and leaves neither a process nor half a profile.
+//! A profile that cannot be made says why, and leaves neither a process nor an unfinished profile.
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
@@ -66,7 +66,7 @@ fn missing_tools_and_rights_are_named_with_their_fix() {
     let pid = bed.tunnel.left.daemon.pid().to_string();
     let (outer, out) = place();
     fs::set_permissions(outer.path(), Permissions::from_mode(0o755)).unwrap();
-    // The program is copied, since its directory may be closed to nobody.
+    // A copy of the program, since `nobody` may have no access to its directory.
     let program = outer.path().join("convoy");
     fs::copy(PROGRAM, &program).unwrap();
     let profile = |out: &Path| {
@@ -139,7 +139,7 @@ fn a_text_that_is_truncated_or_polluted_is_refused_with_its_line() {
     assert_eq!(files(&out), expected);
 }
 
-/// Starts `command`, and waits until it says that it is at `moment`; returns its output so far.
+/// Starts `command` and waits until it reports `moment`; returns its output so far.
 fn start_until(
     command: &mut Command,
     outer: &TempDir,
@@ -153,7 +153,7 @@ fn start_until(
     (process, said)
 }
 
-/// Runs `command`, which fails with a message of these parts.
+/// Runs `command`, which must fail with a message that contains these parts.
 fn refused(command: &mut Command, parts: &[&str]) {
     let output = command.output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();

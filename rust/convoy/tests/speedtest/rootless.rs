@@ -1,6 +1,6 @@
 //! The speed test without root.
 //!
-//! Root plays a user: in a private mount namespace, with a TUN node of its own, as `nobody`.
+//! Root plays a user: `nobody`, in a private mount namespace with its own TUN node.
 
 use std::process::Output;
 
@@ -35,14 +35,14 @@ fn a_user_who_may_not_open_the_tun_node_gets_the_fix() {
     assert!(output.stdout.is_empty());
 }
 
-/// Runs a short speed test as `nobody`, who finds a TUN node of `mode`.
+/// Runs a short speed test as `nobody`, with a TUN node of mode `mode`.
 fn as_nobody(test: &str, mode: &str) -> Option<Output> {
     let _turn = turn(test)?;
     if !require_root_lab(test) || !require_programs(test, &["setpriv", "mknod"]) {
         return None;
     }
     let lab = Lab::new().unwrap();
-    // The program is copied, since its directory may be closed to nobody.
+    // A copy of the program, since `nobody` may have no access to its directory.
     let script = format!(
         "set -e
          mount -t tmpfs -o mode=0755 tmpfs /mnt

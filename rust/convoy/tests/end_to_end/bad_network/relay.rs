@@ -1,4 +1,4 @@
-//! A bad network: a UDP relay between two ends that drops, repeats, holds back, delays and alters
+//! A bad network: a UDP relay between two ends that drops, duplicates, holds back, delays and alters
 //! datagrams as a seed determines.
 //!
 //! ```text
@@ -7,9 +7,9 @@
 //!        ◀── UDP ── └───────────────────────────────────── lane ┘ ◀── UDP ──
 //! ```
 //!
-//! Each end takes the relay for the other one. Decisions need no socket and no clock: [`Fates`] makes
-//! them for the n-th datagram of a direction from the seed alone, a lane holds datagrams that wait,
-//! and [`Census`] classifies those that went on, as a WireGuard receiver must.
+//! Each end takes the relay for the other end. Decisions need no socket and no clock: [`Fates`] derives
+//! them from the seed for the n-th datagram of a direction, a lane holds waiting datagrams, and
+//! [`Census`] classifies those sent on, as a WireGuard receiver must.
 
 mod census;
 mod fates;
@@ -35,11 +35,11 @@ pub(crate) use fates::{Direction, Fates, Impairments};
 use lane::Lane;
 pub(crate) use lane::Tally;
 
-/// Datagrams taken from a socket before the other one is read.
+/// Datagrams to take from one socket before turning to the other.
 const BURST: usize = 64;
-/// Bytes that wait in a socket while the relay is off the CPU.
+/// Socket buffer in bytes, for datagrams that arrive while the relay gets no CPU.
 const SOCKET_BUFFER: usize = 16 * 1024 * 1024;
-/// How often the relay checks whether it is to end.
+/// How often the relay checks whether to end.
 const END_CHECK: Duration = Duration::from_millis(20);
 
 /// One side of a relay.
@@ -51,7 +51,7 @@ pub(crate) struct Side {
     pub(crate) end: SocketAddr,
 }
 
-/// A relay that runs on a thread of its own until it is dropped.
+/// A relay that runs on its own thread until dropped.
 pub(crate) struct Relay {
     lanes: Arc<Mutex<[Lane; 2]>>,
     seed: u64,
@@ -78,7 +78,7 @@ impl Relay {
         Self { lanes, seed }
     }
 
-    /// Changes the impairments of datagrams that come from now on, in both directions.
+    /// Changes the impairments of datagrams that arrive from now on, in both directions.
     pub(crate) fn impair(&self, impairments: &Impairments) {
         for lane in &mut *lock(&self.lanes) {
             lane.fates.impairments = impairments.clone();
@@ -96,7 +96,7 @@ impl Relay {
     }
 }
 
-/// A socket that hears only the end that it talks to.
+/// A socket that receives only from its own end.
 fn socket(side: Side) -> UdpSocket {
     let socket = UdpSocket::bind(side.local).unwrap();
     setsockopt(&socket, sockopt::RcvBufForce, &SOCKET_BUFFER).unwrap();
@@ -105,7 +105,7 @@ fn socket(side: Side) -> UdpSocket {
     socket
 }
 
-/// Waits until a datagram has come or is due, takes a burst from each side, and sends those due.
+/// Waits until a datagram has arrived or is due, takes a burst from each side, and sends those due.
 fn forward(sockets: &[UdpSocket; 2], lanes: &Mutex<[Lane; 2]>) {
     let due = lock(lanes).iter().filter_map(Lane::poll_timeout).min();
     wait(sockets, due);
@@ -115,7 +115,7 @@ fn forward(sockets: &[UdpSocket; 2], lanes: &Mutex<[Lane; 2]>) {
     }
     for (lane, to) in lanes.iter_mut().zip(sockets.iter().rev()) {
         while let Some(datagram) = lane.poll_datagram(Instant::now()) {
-            // An end that is not there, or has no room, is a loss like any other: its own to count.
+            // An end that is absent or has no room causes a loss like any other, which it counts itself.
             let _ = to.send(&datagram);
         }
     }
@@ -128,7 +128,7 @@ fn wait(sockets: &[UdpSocket; 2], due: Option<Instant>) {
     let mut fds = sockets
         .each_ref()
         .map(|socket| PollFd::new(socket.as_fd(), PollFlags::POLLIN));
-    // Interrupted: the sockets are read all the same.
+    // Interrupted: read the sockets anyway.
     let _ = ppoll(&mut fds, Some(left.min(END_CHECK).into()), None);
 }
 
@@ -137,7 +137,7 @@ fn take_burst(from: &UdpSocket, lane: &mut Lane) {
     for _ in 0..BURST {
         match recv(from.as_raw_fd(), &mut buffer, MsgFlags::MSG_DONTWAIT) {
             Ok(length) => lane.handle_datagram(&buffer[..length], Instant::now()),
-            // An earlier datagram found nobody there.
+            // Nobody was there for an earlier datagram.
             Err(Errno::ECONNREFUSED | Errno::EINTR) => {}
             Err(_) => return,
         }

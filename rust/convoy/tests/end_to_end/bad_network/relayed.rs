@@ -81,8 +81,8 @@ impl Relayed {
         Some(scene)
     }
 
-    /// Sends numbered packets from left to right. Exactly those must arrive, each once, whose
-    /// datagrams are new by the relay's account.
+    /// Sends numbered packets from left to right. Exactly those whose datagrams are new by the relay's account
+    /// must arrive, each once.
     pub(crate) fn flow_arrives(&self) {
         let address = SocketAddr::new(self.right.inner_v4(), 7_000);
         let bind = |end: &End, to| end.namespace.run(|| UdpSocket::bind(to)).unwrap().unwrap();

@@ -24,7 +24,7 @@ use crate::{
 const ROUNDS: u64 = 4;
 const SEED: u64 = 0x6b11;
 
-/// What the daemon is doing when it is killed.
+/// The daemon's activity when it is killed.
 #[derive(Clone, Copy, Debug)]
 enum Moment {
     Start,
@@ -67,7 +67,7 @@ fn after_kill_9_under_traffic_the_next_daemon_takes_over() {
     let bind = || std::net::UdpSocket::bind("0.0.0.0:0");
     let socket = scene.left.namespace.run(bind).unwrap().unwrap();
     let address = (scene.right.inner_v4(), 7_000);
-    // Dropped with the scope, even if that ends by a panic.
+    // Dropped with the scope, even when a panic ends it.
     let (end, is_over) = mpsc::channel::<()>();
     thread::scope(|scope| {
         let _end = end;

@@ -1,4 +1,4 @@
-//! A TUN device with fewer features, and one that is set down.
+//! A TUN device that lacks features, and one that is set down.
 
 use std::{net::UdpSocket, os::fd::AsRawFd};
 

@@ -44,7 +44,7 @@ fn a_forged_icmpv6_message_ends_segmentation_for_seconds_only() {
     batches_sent(left, right);
     let is_refused = Stats::of(left).number("gso_refused_batches") > 0;
     assert!(is_refused, "the kernel must have believed it");
-    // By itself, the kernel would remember it for ten minutes.
+    // Otherwise the kernel would remember it for ten minutes.
     until(left, "segmentation is back", |stats| {
         let is_back = batches_sent(left, right) > 0;
         is_back && stats.number("gso_suspended_destinations") == 0

@@ -74,7 +74,7 @@ fn a_full_transmit_queue_stops_the_intake_and_the_socket_loses_nothing() {
     assert!(batches_sent(left, right) > 0);
 }
 
-/// A full IPv4 socket costs the peers of IPv6 nothing, and its own ones no more than what does not fit.
+/// A full IPv4 socket costs IPv6 peers nothing, and its own peers only what does not fit.
 #[test]
 fn a_full_socket_of_one_address_family_does_not_stop_the_other() {
     let Some(star) = Star::new(Program::Convoy, &[Program::Convoy; 2]) else {
@@ -100,7 +100,7 @@ fn a_full_socket_of_one_address_family_does_not_stop_the_other() {
         assert!(answers(hub, other.inner_v4()));
     }
     neighbour(hub, "veth2", "10.9.2.2", &far);
-    // Packets that wait in the queue are ahead of it, and it may not fit.
+    // Packets that wait in the queue are ahead of it, so it may not fit.
     let goes_on = || answers(hub, stalled.inner_v4()).then_some(());
     assert!(eventually(DEADLINE, goes_on).is_some());
 }
@@ -128,8 +128,8 @@ fn losses_in_a_full_receive_buffer_are_counted() {
     assert!(batches_sent(right, left) > 0);
 }
 
-/// Lets the kernel of `from` wait for the link address of its neighbour `to`, in this direction only;
-/// returns that address. `ip`: the address of `from` on that link.
+/// Makes the kernel of `from` wait for the link address of its neighbour `to`, in this direction only;
+/// returns that address. `ip` is the address of `from` on that link.
 fn stall(from: &End, device: &str, ip: &str, to: &End) -> String {
     let (near, far) = (link_address(from, device), link_address(to, "veth0"));
     neighbour(to, "veth0", ip, &near);

@@ -1,4 +1,4 @@
-//! The path to a peer gets narrow, or is gone for a while.
+//! The path to a peer gets narrow, or disappears for a while.
 
 use std::{
     net::{IpAddr, Ipv6Addr},
@@ -54,7 +54,7 @@ fn a_narrow_route_suspends_segmentation_for_its_own_peer_only() {
     assert_eq!((stats.lost_outbound(), stats.state("gso")), (0, "on"));
 }
 
-/// The hop fragments: nobody need learn that it is narrow.
+/// The hop fragments, so nobody needs to learn that it is narrow.
 #[test]
 fn batches_go_through_a_narrow_ipv4_hop() {
     let Some((left, right, _lab)) = around_a_narrow_hop(|n, host| [10, 9, n, host].into(), 16)
@@ -67,7 +67,7 @@ fn batches_go_through_a_narrow_ipv4_hop() {
     assert_eq!(stats.lost_outbound(), 0);
 }
 
-/// The hop says that it is narrow, and loses a datagram with that. Then the sender fragments.
+/// The hop reports that it is narrow and drops a datagram. Then the sender fragments.
 #[test]
 fn tcp_goes_through_a_narrow_ipv6_hop() {
     let address =
@@ -160,7 +160,7 @@ fn a_cable_pulled_repeatedly_under_tcp_does_not_cost_the_session() {
     went_on_as_before(left, right);
 }
 
-/// Two ends with a hop between them, on one side of which an MTU of 1,280 is all there is.
+/// Two ends and a hop between them; one side of the hop has an MTU of 1,280.
 ///
 /// ```text
 ///   left n=1 ── 1,500 bytes ── hop ── 1,280 bytes ── n=2 right

@@ -2,14 +2,14 @@
 
 use std::collections::{HashMap, HashSet};
 
-/// How far behind the newest counter of a session a receiver still tells new from repeated.
+/// How far behind a session's newest counter a receiver still tells new datagrams from repeated ones.
 const WINDOW: u64 = 8_128;
 /// Type, receiver index, counter, and the tag of an empty packet (WireGuard paper, section 5.4.6).
 const EMPTY: usize = 32;
 
 /// The datagrams sent to an end, by the class in which it must count them.
 ///
-/// An altered one is [`altered`](Self::altered), whatever else it is.
+/// An altered datagram counts only as [`altered`](Self::altered).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Census {
     /// Data messages with a packet, sent for the first time.
@@ -26,7 +26,7 @@ pub(crate) struct Census {
     pub(crate) others: u64,
 }
 
-/// Takes the census of the datagrams that pass.
+/// Takes the census of passing datagrams.
 #[derive(Debug, Default)]
 pub(super) struct Registrar {
     pub(super) census: Census,
@@ -41,7 +41,7 @@ struct Session {
 }
 
 impl Registrar {
-    /// Counts `datagram`, which is sent now.
+    /// Counts `datagram`, which is being sent.
     pub(super) fn count(&mut self, datagram: &[u8], is_altered: bool) {
         let census = &mut self.census;
         let field = match data_message(datagram) {

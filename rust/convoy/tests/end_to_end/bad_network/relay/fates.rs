@@ -4,27 +4,27 @@ use std::{ops::RangeInclusive, time::Duration};
 
 use rand::{Rng, RngExt, SeedableRng, rngs::Xoshiro256PlusPlus, seq::index};
 
-/// The most bits that are flipped in one datagram.
+/// Maximum number of flipped bits per datagram.
 const MOST_FLIPS: usize = 4;
 
-/// The harm that a network does to datagrams; shares of all of them, from 0 to 1.
+/// Impairments of datagrams, as shares from 0 to 1 of all datagrams.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Impairments {
     /// The share that is lost.
     pub(crate) drop: f64,
-    /// The share that is sent twice; each copy has its own fate but for that.
+    /// The share that is sent twice; each copy has its own fate otherwise.
     pub(crate) duplicate: f64,
-    /// The share that is altered: bits flipped, or cut short.
+    /// The share that is altered: bits flipped, or truncated.
     pub(crate) corrupt: f64,
     /// The share that is held back until others have overtaken it.
     pub(crate) hold: f64,
-    /// How many of the same direction overtake a datagram that is held back, if that many come.
+    /// How many datagrams of the same direction overtake one that is held back, if that many arrive.
     pub(crate) overtaken_by: RangeInclusive<u64>,
-    /// The longest time by which a datagram is delayed; each is, by less or more.
+    /// Maximum delay of a datagram; every datagram is delayed by a random part of it.
     pub(crate) delay: Duration,
 }
 
-/// Nothing bad.
+/// No impairments.
 impl Default for Impairments {
     fn default() -> Self {
         Self {
@@ -38,7 +38,7 @@ impl Default for Impairments {
     }
 }
 
-/// Which way datagrams go through a relay.
+/// The direction of datagrams through a relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
     /// From the left end to the right one.
@@ -48,18 +48,18 @@ pub(crate) enum Direction {
 }
 
 impl Direction {
-    /// Both, in the order of their numbers.
+    /// Both directions, by number.
     pub(crate) const BOTH: [Self; 2] = [Self::ToRight, Self::ToLeft];
 }
 
 /// The fates of all datagrams of a direction, one after the other.
 ///
-/// That of the n-th follows from the seed, the direction, the impairments, and its own length;
+/// The fate of the n-th datagram follows from the seed, the direction, the impairments and its own length;
 /// earlier datagrams do not change it.
 #[derive(Clone, Debug)]
 pub(crate) struct Fates {
     seeds: Xoshiro256PlusPlus,
-    /// Of the datagrams that come from now on.
+    /// Impairments of the datagrams that arrive from now on.
     pub(super) impairments: Impairments,
 }
 
@@ -68,16 +68,16 @@ pub(crate) struct Fates {
 pub(crate) struct Passage {
     /// The bytes to send on.
     pub(crate) datagram: Vec<u8>,
-    /// Whether these differ from the bytes that came.
+    /// Whether they differ from the received bytes.
     pub(crate) is_altered: bool,
-    /// How many others overtake it.
+    /// How many other datagrams overtake it.
     pub(crate) overtaken_by: u64,
-    /// The least time that it takes.
+    /// Its minimum delay.
     pub(crate) delay: Duration,
 }
 
 impl Fates {
-    /// The fates that `seed` holds for `direction`.
+    /// The fates that `seed` determines for `direction`.
     pub(crate) fn new(seed: u64, direction: Direction, impairments: Impairments) -> Self {
         let mut root = Xoshiro256PlusPlus::seed_from_u64(seed);
         let seeds = [root.next_u64(), root.next_u64()];
@@ -87,7 +87,7 @@ impl Fates {
         }
     }
 
-    /// The copies of the next datagram that are sent on: none, one, or two.
+    /// The copies of the next datagram to send on: none, one or two.
     pub(crate) fn next(&mut self, datagram: &[u8]) -> Vec<Passage> {
         let mut dice = Xoshiro256PlusPlus::seed_from_u64(self.seeds.next_u64());
         let is_dropped = dice.random_bool(self.impairments.drop);
@@ -122,7 +122,7 @@ impl Fates {
     }
 }
 
-/// Leaves no datagram as it was: cuts it short, or flips different bits.
+/// Alters a datagram: truncates it, or flips distinct bits.
 fn alter(dice: &mut Xoshiro256PlusPlus, datagram: &mut Vec<u8>) {
     if dice.random_bool(0.25) {
         return datagram.truncate(dice.random_range(0..datagram.len()));

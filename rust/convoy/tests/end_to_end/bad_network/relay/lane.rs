@@ -1,39 +1,39 @@
-//! One direction of a relay: the datagrams that wait in it, and when they go on.
+//! One direction of a relay: the datagrams that wait in it, and when they leave.
 
 use std::time::{Duration, Instant};
 
 use super::census::{Census, Registrar};
 use super::fates::{Fates, Passage};
 
-/// The most datagrams that wait in a direction; another one is dropped, and counted.
+/// Maximum number of waiting datagrams per direction; further ones are dropped and counted.
 pub(super) const QUEUE: usize = 4_096;
 
-/// After this much silence nothing will overtake the datagrams that are held back.
+/// After this much silence, nothing will overtake the datagrams that are held back.
 const SILENCE: Duration = Duration::from_millis(50);
 
 /// Counts of the datagrams of a direction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
-    /// Datagrams that came.
+    /// Datagrams that arrived.
     pub(crate) received: u64,
-    /// Of these, lost as the fates would have it.
+    /// Of these, lost as the fates determined.
     pub(crate) dropped: u64,
     /// Second copies.
     pub(crate) duplicated: u64,
     /// Copies held back for others to overtake.
     pub(crate) held: u64,
-    /// Copies lost because 4,096 waited already.
+    /// Copies lost because 4,096 were already waiting.
     pub(crate) overflowed: u64,
-    /// Copies that wait.
+    /// Waiting copies.
     pub(crate) waiting: u64,
     /// Copies sent on.
     pub(crate) sent: u64,
-    /// The same, by class.
+    /// The same by class.
     pub(crate) census: Census,
 }
 
-/// One direction. The order in which to call: [`Self::handle_datagram`] for each that comes, then
-/// [`Self::poll_datagram`] until there is none; again at [`Self::poll_timeout`].
+/// One direction. Call [`Self::handle_datagram`] for each arriving datagram, then [`Self::poll_datagram`]
+/// until there is none; again at [`Self::poll_timeout`].
 #[derive(Debug)]
 pub(super) struct Lane {
     pub(super) fates: Fates,
@@ -48,7 +48,7 @@ pub(super) struct Lane {
 struct Waiting {
     passage: Passage,
     due: Instant,
-    /// How many datagrams must have come, unless no more do.
+    /// How many datagrams must have arrived, unless no more do.
     after: u64,
 }
 
@@ -63,7 +63,7 @@ impl Lane {
         }
     }
 
-    /// A datagram has come.
+    /// Handles a datagram that has arrived.
     pub(super) fn handle_datagram(&mut self, datagram: &[u8], now: Instant) {
         let passages = self.fates.next(datagram);
         self.last_arrival = Some(now);
@@ -98,12 +98,12 @@ impl Lane {
         Some(datagram)
     }
 
-    /// When there is something to send on, if nothing else comes.
+    /// When there is something to send on, if nothing else arrives.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         self.waiting.iter().map(|waiting| self.due(waiting)).min()
     }
 
-    /// When `waiting` goes on, if nothing else comes.
+    /// When `waiting` leaves, if nothing else arrives.
     fn due(&self, waiting: &Waiting) -> Instant {
         let is_overtaken = waiting.after <= self.tally.received;
         let silent_at = self.last_arrival.filter(|_| !is_overtaken);
@@ -196,7 +196,7 @@ mod tests {
             }
         }
 
-        /// Which datagrams of one byte come out while these go in.
+        /// The datagrams of one byte that come out while these go in.
         fn pass(&mut self, datagrams: impl IntoIterator<Item = u8>) -> Vec<u8> {
             for byte in datagrams {
                 self.lane.handle_datagram(&[byte], self.now);
