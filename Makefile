@@ -35,20 +35,20 @@ build: ## Build target/release/convoy
 speedtest: build lab-packages ## Build Convoy, connect two network namespaces by a tunnel and print its speed
 	./target/release/convoy speedtest $(ARGS)
 
-speedtest-results: build ## Run the speed test and its comparisons and keep the results (root)
+speedtest-results: build ## Run the speed test and its comparisons and record the results (root)
 	$(call result,speedtest,$(ARGS))
 	$(call result,speedtest-gso,--secs 3 --compare gso)
 	$(call result,speedtest-tun-offload,--secs 3 --compare tun-offload)
 	$(call result,speedtest-shape,--secs 3 --compare shape --tun-offload off)
 
-# A run that fails keeps the previous result.
+# A failed run keeps the previous result.
 result = $(RECORD) --out $(RESULTS)/$(1).json -- ./target/release/convoy speedtest --json $(2)
 
 profile: profile-packages profiling ## Profile both daemons of a speed test: report, flame graph
 	@mkdir -p target/profiles
 	./target/profiling/convoy speedtest --profile target/profiles/$$(date +%Y-%m-%dT%H-%M-%S) $(ARGS)
 
-profile-results: profile-packages profiling ## Profile with GSO and without and keep the results (root)
+profile-results: profile-packages profiling ## Profile with GSO and without and record the results (root)
 	@mkdir -p target/profiles
 	profiles=target/profiles/$$(date +%Y-%m-%dT%H-%M-%S) && \
 	$(RECORD) --out $(RESULTS)/profile.json --profiles $$profiles -- \
@@ -64,7 +64,7 @@ test: test-packages ## Run every test; those with network namespaces need root a
 test-packages: # Install missing programs for the tests, if root
 	$(call install,$(TEST_PROGRAMS),$(TEST_PACKAGES),tests that need them are skipped)
 
-lab-packages: # Install what sets up network namespaces, if root
+lab-packages: # Install ip, which sets up network namespaces, if root
 	$(call install,ip,iproute2,the speed test needs it)
 
 profile-packages: # Install missing programs for profiles, if root
@@ -94,7 +94,7 @@ CROSS_ARM64 = CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gc
 	$(CARGO) $(1) --locked --profile cross --target $(ARM64)
 # Each opens a UDP socket of the tunnel, and qemu-user refuses SO_TIMESTAMPNS.
 NOT_IN_QEMU = --skip udp::
-# The tests are static, too, so that everything is built once.
+# The tests are static, too, so that nothing is built twice.
 SMOKE = interop:: lifecycle:: uapi:: wg_quick::
 
 cross: test-packages cross-packages ## Build for ARM64 and static musl, and test both (qemu-user; root)
@@ -157,7 +157,7 @@ audit: ## Check for known vulnerabilities (cargo install cargo-deny cargo-audit)
 
 # Committed results.
 RESULTS = benches/results
-# Run everything that takes long; the fast build is for commands that send traffic themselves.
+# The program of all long measurements; the fast build is for subcommands that send traffic themselves.
 BENCH = $(CARGO) run --quiet --locked -p convoy-benches --
 FAST_BENCH = $(CARGO) run --quiet --release --locked -p convoy-benches --
 RECORD = $(BENCH) record
@@ -165,10 +165,10 @@ RECORD = $(BENCH) record
 bench: ## Measure each stage: make bench [ARGS=part of a name]
 	$(CARGO) bench --locked -p convoy-stages --bench stages -- $(ARGS)
 
-bench-stages: ## Measure each stage with its noise and instruction count and keep the results
+bench-stages: ## Measure each stage with its noise and instruction count and record the results
 	$(BENCH) commits $(ARGS)
 
-bench-compare: ## Compare this tree with another commit: make bench-compare BASE=main (root: the tunnel, too)
+bench-compare: ## Compare this tree with another commit: make bench-compare BASE=main (as root, tunnels too)
 	@[ -n "$(BASE)" ] || { echo "Usage: make bench-compare BASE=REF" >&2; exit 2; }
 	$(FAST_BENCH) commits --base $(BASE) $(ARGS)
 
@@ -187,22 +187,22 @@ bench-peers: build peers bench-packages ## Compare Convoy with the newest WireGu
 bench-packages: # Install missing programs for bench-peers, if root
 	$(call install,$(BENCH_PROGRAMS),$(BENCH_PACKAGES),rows that need them stay empty)
 
-soak: build ## Run five daemons under load and changes and judge them: make soak [SECS=600] (root)
+soak: build ## Run five daemons under load and events and judge the run: make soak [SECS=600] (root)
 	$(FAST_BENCH) soak --secs $(or $(SECS),600) $(ARGS)
 
-flood: build ## Measure what floods of datagrams cost a tunnel's traffic (eight minutes; root)
+flood: build ## Measure how floods of datagrams affect a tunnel's traffic (eight minutes; root)
 	$(FAST_BENCH) flood $(ARGS)
 
 fuzz: ## Search for failing inputs with libFuzzer: make fuzz SECS=600 [TARGET=part of a name]
 	rust/fuzz/run $(or $(SECS),60) $(TARGET)
 
-fuzz-merge: ## Replace the committed corpora by the smallest that cover everything found
+fuzz-merge: ## Replace the committed corpora with the smallest ones that cover everything found
 	rust/fuzz/run merge $(TARGET)
 
-test-timing: ## Test whether the time of sealing and opening depends on secrets (a minute; quiet machine)
+test-timing: ## Test whether the duration of sealing and opening depends on secrets (a minute; quiet machine)
 	$(CARGO) bench --locked -p convoy-aead --bench timing
 
-# Without tests that sum megabytes or make system calls.
+# All but tests that sum megabytes or make system calls.
 MIRI_TESTS = queue:: flush:: receive:: buffers:: cut:: coalesce:: checksum:: outbound:: inbound:: write:: pool:: \
 	--skip fuzz --skip udp:: --skip every_length --skip all_ones --skip the_obvious_segmentation
 
