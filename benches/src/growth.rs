@@ -76,7 +76,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         for number in rotated(0..calls.len(), round) {
             let (mtu, peers, tests) = calls[number];
             let options = format!("--mtu {mtu} --peers {peers} --secs {secs} --tests {tests}");
-            // Any failure ends the run: later points would not have been measured under the same conditions.
+            // Any failure ends the run: with points missing, the others would not have been measured side by side.
             runs[number].push(Speedtest::run(&args.convoy, &options)?);
             progress.step(&options);
         }

@@ -95,7 +95,7 @@ enum Sink {
     Closed,
 }
 
-/// A figure that plots show; each has its own panel.
+/// A panel of a plot, and the figure drawn in it.
 type Way = (Path, Sink);
 type Quantity = fn(&Point) -> Option<f64>;
 

@@ -59,7 +59,7 @@ impl Row {
         self.noise.is_some_and(|noise| noise <= MOST_NOISE)
     }
 
-    /// `faster` or `slower` if the change exceeds the noise, else empty.
+    /// `faster` or `slower` if there is a clear change, else empty.
     fn change(&self) -> &'static str {
         let Some((ratio, noise)) = self.compared.as_ref().zip(self.noise) else {
             return "";

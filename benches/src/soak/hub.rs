@@ -13,7 +13,7 @@ pub(super) const SPOKES: [u8; 4] = [2, 3, 4, 5];
 /// The hub's number, and the port that the spokes contact first.
 const HUB: u8 = 1;
 pub(super) const PORT: u16 = 51_820;
-/// A spoke, and its end of the cable.
+/// The interface at a spoke's end of its cable.
 pub(super) const CABLE: &str = "veth0";
 /// MTU of Ethernet, and WireGuard's usual MTU over it.
 const CABLE_MTU: u32 = 1_500;

@@ -15,7 +15,7 @@ use super::hub::{Hub, SPOKES};
 const CONNECT_PATIENCE: Duration = Duration::from_secs(20);
 /// A stream that receives nothing for this long has failed.
 const STREAM_PATIENCE: Duration = Duration::from_secs(60);
-/// Limit for what a delayed sender sends at once to catch up.
+/// Limit for the backlog, as time, that a delayed sender sends at once.
 const CATCH_UP: Duration = Duration::from_millis(50);
 /// Bytes per write of a sender.
 const BLOCK: usize = 64 * 1024;
@@ -173,7 +173,7 @@ fn receive(mut from: &TcpStream, seed: u64, verified_bytes: &AtomicU64) -> anyho
     Ok(())
 }
 
-/// Fills a stream's block that begins at byte `at`. Each word mixes the seed with the word's own number, so that no
+/// Returns a stream's block that begins at byte `at`. Each word mixes the seed with the word's own number, so that no
 /// two are equal and any loss, repetition or reordering shows.
 fn block(seed: u64, at: u64) -> Vec<u8> {
     let first = at / 8;

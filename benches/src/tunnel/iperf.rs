@@ -14,12 +14,12 @@ use serde::{Deserialize, Serialize};
 
 /// Printed by a server once it listens.
 const LISTENING: &str = "Server listening";
-/// A client that takes this much longer than asked has lost its connection.
+/// A client that runs this much longer than requested has lost its connection.
 const STUCK: Duration = Duration::from_secs(15);
 
 const EVENT: &str = "raw_syscalls:sys_enter";
 
-/// Which way the data goes, seen from the client.
+/// The direction of the data, seen from the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Way {
     Up,
@@ -32,16 +32,16 @@ pub(crate) enum Way {
 pub(crate) struct Load {
     pub(crate) way: Way,
     pub(crate) streams: u32,
-    /// Congestion control of the sockets; none is the namespace's default.
+    /// Congestion control of the sockets; `None` for the namespace's default.
     pub(crate) congestion: Option<&'static str>,
 }
 
-/// Payload that arrived, summed over all streams.
+/// Payload received, summed over all streams.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(crate) struct Received {
     pub(crate) bytes: u64,
     pub(crate) gbps: f64,
-    /// The system calls that were counted.
+    /// The number of system calls, if counted.
     pub(crate) calls: Option<u64>,
 }
 
@@ -51,11 +51,11 @@ pub(crate) struct Running {
     server: Child,
 }
 
-/// Starts a client in `from` that loads the address `to` of `at` for `window`; perf counts the system calls of all
-/// threads of `counted` meanwhile.
+/// Starts a client in `from` that loads the address `to` of `at` for `window`. Meanwhile perf counts the system calls
+/// of all threads of `counted`.
 ///
 /// # Errors
-/// When iperf3 is not installed or does not listen.
+/// If iperf3 is not installed or does not listen.
 pub(crate) fn start(
     from: &Namespace,
     at: &Namespace,
@@ -83,7 +83,7 @@ pub(crate) fn start(
         .map_while(Result::ok);
     let is_ready = lines.any(|line| line.starts_with(LISTENING));
     ensure!(is_ready, "iperf3 does not listen");
-    // Else its report would fill the pipe.
+    // Otherwise its report would fill the pipe.
     thread::spawn(move || lines.count());
     let limit = (window + STUCK).as_secs().to_string();
     let mut client = match counted {
@@ -117,9 +117,9 @@ impl Running {
     /// Waits for the end of the load.
     ///
     /// # Errors
-    /// When iperf3 fails, with its reason.
+    /// If iperf3 fails; with its reason.
     pub(crate) fn finish(mut self) -> anyhow::Result<Received> {
-        let client = self.client.take().context("iperf3 has been waited for")?;
+        let client = self.client.take().context("iperf3 has already been waited for")?;
         let output = client.wait_with_output().context("wait for iperf3")?;
         let mut received = received(&String::from_utf8_lossy(&output.stdout))?;
         received.calls = calls(&String::from_utf8_lossy(&output.stderr));
@@ -127,7 +127,7 @@ impl Running {
     }
 }
 
-/// The first field of the event's line: perf-stat(1), "CSV FORMAT".
+/// Parses the first field of the event's line: perf-stat(1), "CSV FORMAT".
 fn calls(printed: &str) -> Option<u64> {
     let mut lines = printed
         .lines()
@@ -139,7 +139,7 @@ fn calls(printed: &str) -> Option<u64> {
 impl Drop for Running {
     fn drop(&mut self) {
         for child in self.client.iter_mut().chain([&mut self.server]) {
-            // Both fail only for one that has ended, as it should have.
+            // Both fail only if the process has ended, as it should have.
             let _ = child.kill();
             let _ = child.wait();
         }
@@ -166,7 +166,7 @@ fn received(json: &str) -> anyhow::Result<Received> {
     #[derive(Default, Deserialize)]
     struct End {
         sum_received: Option<Sum>,
-        /// Of the streams from the server, where both ends send.
+        /// The streams from the server, if both ends send.
         sum_received_bidir_reverse: Option<Sum>,
     }
     #[derive(Deserialize)]
@@ -175,7 +175,7 @@ fn received(json: &str) -> anyhow::Result<Received> {
         bits_per_second: f64,
     }
     let output: Output =
-        serde_json::from_str(json).map_err(|_| anyhow!("iperf3 was killed: nothing arrives"))?;
+        serde_json::from_str(json).map_err(|_| anyhow!("iperf3 was killed: no data arrived"))?;
     if let Some(error) = output.error {
         return Err(anyhow!("iperf3: {error}"));
     }
@@ -184,7 +184,7 @@ fn received(json: &str) -> anyhow::Result<Received> {
         sum_received_bidir_reverse: other,
     } = output.end;
     let sums: Vec<_> = one.into_iter().chain(other).collect();
-    ensure!(!sums.is_empty(), "iperf3 reports nothing received");
+    ensure!(!sums.is_empty(), "iperf3 reports no received data");
     Ok(Received {
         bytes: sums.iter().map(|sum| sum.bytes).sum(),
         gbps: sums.iter().map(|sum| sum.bits_per_second).sum::<f64>() / 1e9,

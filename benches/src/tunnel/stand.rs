@@ -21,12 +21,12 @@ use super::{Contender, Kind, udp};
 /// The interfaces at both ends, as the lab names them.
 const TUNNEL: &str = "wg0";
 const VETH: &str = "veth0";
-/// How long to rest, and then how long to measure the CPU time without traffic.
+/// How long to measure the CPU time without traffic, and how long to rest before.
 const IDLE: Duration = Duration::from_millis(750);
 const REST: Duration = Duration::from_millis(250);
 const PING: Duration = Duration::from_secs(1);
 const REQUESTS: Duration = Duration::from_secs(1);
-/// Load before and after the probes beside it.
+/// How long a load runs before and after the probes beside it.
 const MARGIN: Duration = Duration::from_millis(300);
 /// System calls are counted in a separate run, since counting costs time.
 const COUNTED: Duration = Duration::from_secs(1);

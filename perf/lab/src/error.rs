@@ -1,4 +1,4 @@
-//! Errors of a lab; each message includes the fix.
+//! Errors of a lab, with the fix in the message if there is one.
 
 use std::{fmt::Display, io};
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// The only entry of [`Counters::state`] that is a count: datagrams that the kernel dropped.
+/// The entry of [`Counters::state`] that [`Counters::since`] subtracts: datagrams that the kernel dropped.
 const KERNEL_DROPS: &str = "udp_kernel_drops";
 
 /// Sums over all peers.
@@ -27,7 +27,7 @@ pub struct Counters {
     pub handshakes: u64,
     /// Cookie replies sent.
     pub cookies_sent: u64,
-    /// Offloads and other states by name, in words.
+    /// Offloads, buffer sizes, counts of refusals and other states by name, as text.
     pub state: BTreeMap<String, String>,
 }
 
@@ -42,7 +42,8 @@ pub struct Traffic {
 }
 
 impl Counters {
-    /// The difference from an `earlier` reading; the state is that of `self`, except for its one count.
+    /// The difference from an `earlier` reading. The state is that of `self`, except for the datagrams that
+    /// the kernel dropped.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let histograms = self.histograms.iter().map(|(name, counts)| {

@@ -57,7 +57,7 @@ pub fn forget_peak_memory(pid: Pid) -> io::Result<()> {
     fs::write(format!("/proc/{pid}/clear_refs"), FORGET_PEAK)
 }
 
-/// CPU time of all processes since boot, with stolen time, but without interrupts, which traffic causes.
+/// CPU time of all processes since boot, including stolen time, but without interrupts, which traffic causes.
 pub fn machine_busy() -> io::Result<Duration> {
     let total = KernelStats::current().map_err(error)?.total;
     let stolen = total.steal_ms().unwrap_or(0);

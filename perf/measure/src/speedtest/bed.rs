@@ -78,7 +78,7 @@ pub(super) fn run_profiled(args: &SpeedtestArgs, out: &Path) -> Result<(), Error
     profile(args, &with.daemon, &with_out, Some(&without_out)).map(drop)
 }
 
-/// Profiles two daemons with `switches`; returns the figures of the unprofiled run.
+/// Profiles two daemons with `switches`; returns the figures of the run under `perf stat`.
 fn profile(
     args: &SpeedtestArgs,
     switches: &[String],

@@ -25,8 +25,8 @@ const SILENCE: Duration = Duration::from_millis(300);
 /// How long after the schedule's end to accept packets that waited in queues.
 const TAIL_PATIENCE: Duration = Duration::from_secs(2);
 
-/// Requests a receive buffer that bridges times without the CPU: as root as much as is useful,
-/// otherwise as much as `net.core.rmem_max` allows.
+/// Requests a receive buffer for times in which the receiver gets no CPU: as root as large as is useful,
+/// otherwise as large as `net.core.rmem_max` allows.
 pub(super) fn enlarge_buffer(socket: &UdpSocket) -> Result<(), LabError> {
     setsockopt(socket, sockopt::RcvBufForce, &BUFFER_BYTES)
         .or_else(|_| setsockopt(socket, sockopt::RcvBuf, &BUFFER_BYTES))
