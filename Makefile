@@ -57,7 +57,7 @@ profile-results: profile-packages profiling ## Profile with GSO and without and 
 profiling: # Build target/profiling/convoy: a release build with symbols and frame pointers
 	RUSTFLAGS="-C force-frame-pointers=yes" $(CARGO) build --profile profiling --locked -p convoy
 
-test: test-packages ## Run every test; those with network namespaces need root and /dev/net/tun
+test: test-packages ## Run all but the slow tests; those with network namespaces need root and /dev/net/tun
 	$(CARGO) test --workspace --locked
 	$(CARGO) test -p convoy-proto --locked --features mock-clock --test boringtun
 

@@ -26,6 +26,6 @@ pub(crate) fn first_line(command: &mut Command) -> anyhow::Result<String> {
 /// Fails, with the fix, if a program has not been built.
 pub(crate) fn ensure_built(program: &Path) -> anyhow::Result<()> {
     let path = program.display();
-    ensure!(program.is_file(), "{path} does not exist (fix: make build)");
+    ensure!(program.is_file(), "{path} is missing (fix: make build)");
     Ok(())
 }

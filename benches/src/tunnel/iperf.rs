@@ -119,7 +119,7 @@ impl Running {
     /// # Errors
     /// If iperf3 fails; with its reason.
     pub(crate) fn finish(mut self) -> anyhow::Result<Received> {
-        let client = self.client.take().context("iperf3 has already been waited for")?;
+        let client = self.client.take().context("iperf3 has been waited for")?;
         let output = client.wait_with_output().context("wait for iperf3")?;
         let mut received = received(&String::from_utf8_lossy(&output.stdout))?;
         received.calls = calls(&String::from_utf8_lossy(&output.stderr));
