@@ -1,4 +1,4 @@
-//! A node against another implementation: boringtun's, whose clock goes along with the simulated time:
+//! A node against another implementation, boringtun, whose clock follows the simulated time:
 //! `cargo test -p convoy-proto --features mock-clock --test boringtun`.
 
 mod common;
