@@ -53,7 +53,7 @@ pub trait SendDatagrams {
     /// Makes the kernel forget the path MTU to `to` that it has learnt from ICMP messages, if possible.
     fn forget_learnt_mtu(&mut self, to: SocketAddr);
 
-    /// Restores what the sockets may have switched off for good after `EIO` or `EINVAL`.
+    /// Restores features that the sockets may have turned off for good after `EIO` or `EINVAL`.
     fn recover(&mut self);
 }
 

@@ -115,7 +115,7 @@ fn the_first_message_of_a_new_session_promotes_it_within_its_batch() {
     let mut pair = Pair::new();
     let burst = packets(&pair, [20; 30]);
     pair.a.send_all(&burst, pair.now);
-    // Both sides handle the handshake; then all that was held comes at once.
+    // Both sides handle the handshake; then all held packets are sent at once.
     let (from_a, from_b) = (pair.a.address, pair.b.address);
     let initiation = pair.a.take_wire(pair.now);
     pair.b.receive_all(&initiation, from_a, pair.now);

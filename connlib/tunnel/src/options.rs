@@ -5,10 +5,10 @@ use convoy_aead::Aead;
 /// Whether a kernel feature is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Switch {
-    /// Used where the kernel has it.
+    /// Used if the kernel has it.
     #[default]
     Auto,
-    /// Used; starting fails where the kernel does not have it.
+    /// Used; starting fails if the kernel lacks it.
     On,
     /// Not used.
     Off,

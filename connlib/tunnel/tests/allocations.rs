@@ -33,12 +33,12 @@ unsafe impl GlobalAlloc for Counting {
         if !IS_EXEMPT.get() {
             ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
         }
-        // SAFETY: as our caller promises.
+        // SAFETY: our caller upholds the allocator's contract.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: as our caller promises.
+        // SAFETY: our caller upholds the allocator's contract.
         unsafe { System.dealloc(pointer, layout) }
     }
 }

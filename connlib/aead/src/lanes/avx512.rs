@@ -71,8 +71,8 @@ impl Lanes for Avx512 {
 
     #[inline(always)]
     fn load(self, bytes: &[u8; REGISTER]) -> __m512i {
-        // SAFETY: `self` proves that the CPU has the instruction. It reads 64 bytes, which is what the
-        // reference points to, at any alignment.
+        // SAFETY: `self` proves that the CPU has the instruction. It reads the 64 bytes that the reference
+        // points to, at any alignment.
         unsafe { _mm512_loadu_si512(bytes.as_ptr().cast()) }
     }
 
@@ -87,8 +87,8 @@ impl Lanes for Avx512 {
 
     #[inline(always)]
     fn store(self, register: __m512i, bytes: &mut [u8; REGISTER]) {
-        // SAFETY: `self` proves that the CPU has the instruction. It writes 64 bytes, which is what the
-        // exclusive reference points to, at any alignment.
+        // SAFETY: `self` proves that the CPU has the instruction. It writes the 64 bytes that the exclusive
+        // reference points to, at any alignment.
         unsafe { _mm512_storeu_si512(bytes.as_mut_ptr().cast(), register) }
     }
 
