@@ -37,7 +37,7 @@ impl Routes {
             Ok(socket)
         });
         if let Err(error) = &socket {
-            tracing::warn!(%error, "Cannot look up routes: answers leave from the address that was addressed");
+            tracing::warn!(%error, "Cannot look up routes: sticky source addresses are not checked");
         }
         Self {
             socket: socket.ok(),
