@@ -1,8 +1,8 @@
 //! The queue's memory: two classes of buffers, recycled last-in-first-out.
 
-/// Holds one datagram of an ordinary MTU: all that a quiet destination costs.
+/// Bytes of a small buffer: one datagram of an ordinary MTU. A quiet destination costs no more.
 pub(crate) const SMALL: usize = 2048;
-/// Holds the largest UDP payload: a full GSO batch.
+/// Bytes of a large buffer: the largest UDP payload, so a full GSO batch.
 pub(crate) const LARGE: usize = 64 * 1024;
 
 /// Buffers in use and buffers kept for reuse, never more than `limit` bytes together.
@@ -36,7 +36,7 @@ impl Buffers {
         (self.limit - self.in_use) / LARGE
     }
 
-    /// A buffer of at least `len` bytes; `None` if that would exceed the limit.
+    /// Takes a buffer of at least `len` bytes; `None` if that would exceed the limit.
     pub(crate) fn take(&mut self, len: usize) -> Option<Box<[u8]>> {
         let class = if len <= SMALL { SMALL } else { LARGE };
         if self.in_use + class > self.limit {
@@ -60,7 +60,7 @@ impl Buffers {
         }
     }
 
-    /// Allocates a buffer; frees unused ones of the other class to stay below the limit.
+    /// Allocates a buffer; first frees unused ones of either class to stay within the limit.
     fn allocate(&mut self, class: usize) -> Box<[u8]> {
         while self.allocated + class > self.limit {
             let Some(unused) = self.small.pop().or_else(|| self.large.pop()) else {

@@ -21,27 +21,28 @@ use crate::queue::{Batch, GsoQueue};
 
 mod counters;
 
-/// How long segmentation stays off for an address after `EMSGSIZE`, at first: the ICMP message
-/// behind it may be forged.
+/// How long segmentation stays off for an address after its first `EMSGSIZE`. Short, as the ICMP
+/// message behind it may be forged.
 const RETRY_AFTER_TOO_BIG: Duration = Duration::from_secs(5);
-/// How long at most, and how long a refusal counts against the address: as long as the kernel
-/// remembers a path MTU.
+/// Longest time for which segmentation stays off after `EMSGSIZE`, and for which a past refusal still
+/// doubles the next pause: as long as the kernel remembers a path MTU.
 const LONGEST_RETRY: Duration = Duration::from_secs(600);
 /// How long segmentation stays off for an address after the device or driver refused it.
 const RETRY_AFTER_REFUSAL: Duration = Duration::from_secs(60);
 /// Pause before sending again after `ENOBUFS`.
 const NO_BUFFERS_PAUSE: Duration = Duration::from_millis(1);
-/// How often a batch is retried after `ENOBUFS`.
+/// Retries of a batch, or of a datagram sent ahead, after `ENOBUFS`.
 const NO_BUFFERS_RETRIES: u32 = 3;
-/// Bound of the remembered addresses that refuse segmentation; at the bound all are forgotten.
+/// Most addresses remembered because they refused segmentation; at the bound all are forgotten.
 const MAX_REFUSING: usize = 1024;
 
 /// Sockets that send one datagram, or one batch that the kernel cuts into datagrams.
 pub trait SendDatagrams {
-    /// Sends `contents`; with `segment_len` as a batch of segments of that many bytes.
+    /// Sends `contents`: with a `segment_len`, in bytes, as a batch of segments of that length, of
+    /// which the last may be shorter; else as one datagram.
     ///
     /// # Errors
-    /// As `sendmsg(2)`; nothing of `contents` was sent.
+    /// As `sendmsg(2)`; then nothing of `contents` was sent.
     fn send(
         &mut self,
         destination: &Destination,
@@ -49,10 +50,10 @@ pub trait SendDatagrams {
         segment_len: Option<usize>,
     ) -> io::Result<()>;
 
-    /// Lets the kernel forget the path MTU to `to` that it has learnt from ICMP messages, if it can.
+    /// Makes the kernel forget the path MTU to `to` that it has learnt from ICMP messages, if possible.
     fn forget_learnt_mtu(&mut self, to: SocketAddr);
 
-    /// Restores what the sockets may have switched off for good after `EIO` or `EINVAL`.
+    /// Restores features that the sockets may have turned off for good after `EIO` or `EINVAL`.
     fn recover(&mut self);
 }
 
@@ -73,26 +74,27 @@ pub struct Flusher {
     segmentation: bool,
     /// Addresses that have refused segmentation.
     refusing: HashMap<SocketAddr, Refusal>,
-    /// How often the kernel lacked buffers for the datagram of the present [`Flusher::send_now`].
+    /// `ENOBUFS` errors so far for the datagram that [`Flusher::send_now`] is sending.
     ahead_no_buffers: u32,
     counters: FlushCounters,
     lost_sources: Vec<SocketAddr>,
     too_big: Vec<(SocketAddr, usize)>,
 }
 
-/// Segmentation is off for an address.
+/// The last time that an address refused segmentation.
 #[derive(Clone, Copy, Debug)]
 struct Refusal {
+    /// When segmentation is tried again (time since boot).
     until: Duration,
-    /// How long it was off for a path that was too narrow; zero after any other refusal.
+    /// The pause, if the path was too narrow; zero after any other refusal.
     too_big: Duration,
-    /// Whether it has been tried again since.
+    /// Whether segmentation has been tried again since.
     is_over: bool,
 }
 
-/// Whether a batch leaves the queue.
+/// Whether a batch is done with, and leaves the queue.
 enum BatchOutcome {
-    /// Each datagram of it was sent, or dropped and counted.
+    /// Each of its datagrams was sent, or dropped and counted.
     Finished,
     /// The rest of it stays queued.
     Paused(Flushed),
@@ -102,13 +104,13 @@ enum BatchOutcome {
 enum Reaction {
     /// Send the rest of the batch again, now.
     Resend,
-    /// Keep it queued.
+    /// Keep the rest queued.
     Pause(Flushed),
-    /// Drop it, and count it here.
+    /// Drop what was refused, and count it here.
     Drop(Loss),
 }
 
-/// The counter that a dropped datagram goes to.
+/// The counter for a dropped datagram.
 enum Loss {
     Refused,
     TooBig,
@@ -148,7 +150,7 @@ impl Flusher {
     /// Sends one datagram ahead of everything queued.
     ///
     /// Unless this returns [`Flushed::Done`], the caller keeps the datagram and sends it again.
-    /// A failure that another attempt cannot mend is a counted drop.
+    /// A failure that a retry cannot mend is a counted drop.
     pub fn send_now(
         &mut self,
         destination: &Destination,
@@ -183,13 +185,14 @@ impl Flusher {
         Flushed::Done
     }
 
-    /// Tells the flusher that the caller gives up the datagram of [`Flusher::send_now`].
+    /// Call when giving up a datagram that [`Flusher::send_now`] did not finish: the next one gets all
+    /// its retries.
     pub fn forget_ahead(&mut self) {
         self.ahead_no_buffers = 0;
     }
 
-    /// Sends one datagram ahead of everything queued, in one attempt: for an address that has proved
-    /// nothing. A failure is a counted drop and affects no other datagram.
+    /// Sends one datagram ahead of everything queued, in one attempt: a cookie reply, whose receiver has
+    /// not proved its address yet. A failure is a counted drop and affects no other datagram.
     pub fn send_once(
         &mut self,
         destination: &Destination,
@@ -203,22 +206,23 @@ impl Flusher {
         }
     }
 
-    /// Addresses whose pinned source turned out to be gone since the last call.
+    /// Destinations whose pinned source address turned out to be gone since the last call.
     pub fn lost_sources(&mut self) -> impl Iterator<Item = SocketAddr> {
         self.lost_sources.drain(..)
     }
 
-    /// Datagrams that the path refused for their length since the last call: address, bytes.
+    /// Destinations and lengths, in bytes, of the datagrams that were too long for the path since the
+    /// last call.
     pub fn too_big(&mut self) -> impl Iterator<Item = (SocketAddr, usize)> {
         self.too_big.drain(..)
     }
 
-    /// Routes have changed: tries segmentation again for every address.
+    /// Tries segmentation again for every address. Call when routes have changed.
     pub fn forget_refusals(&mut self) {
         self.refusing.clear();
     }
 
-    /// Whether the kernel is given whole batches, except to addresses that refuse them.
+    /// Whether the kernel may be given whole batches (GSO); addresses that refuse them are exempt.
     #[must_use]
     pub fn segmentation(&self) -> bool {
         self.segmentation
@@ -358,7 +362,7 @@ impl Flusher {
         Reaction::Resend
     }
 
-    /// Each retry may lose a batch on a path that is really narrow, so it comes less and less often.
+    /// Doubles with each refusal: on a path that is really narrow, every retry costs a refused call.
     fn pause_after_too_big(&self, to: SocketAddr, now: Duration) -> Duration {
         let is_recent = |refusal: &&Refusal| now < refusal.until + LONGEST_RETRY;
         let last = self.refusing.get(&to).filter(is_recent);
@@ -411,7 +415,7 @@ impl Flusher {
         Flushed::Blocked(to)
     }
 
-    /// When to retry after the kernel has lacked buffers `times` times; `None`: not again.
+    /// When to retry after `times` `ENOBUFS` errors in a row; `None` if the retries are used up.
     fn put_off(&mut self, times: u32, now: Duration) -> Option<Flushed> {
         let is_retried = times <= NO_BUFFERS_RETRIES;
         self.counters.put_off += u64::from(is_retried);
@@ -437,7 +441,7 @@ fn is_no_buffers(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::ENOBUFS)
 }
 
-/// The errors of a source address that is gone or has no route.
+/// Whether the error is one that a source address which is gone, or has no route, causes.
 fn is_source_error(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),

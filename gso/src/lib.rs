@@ -1,10 +1,10 @@
-//! The GSO queue and the UDP sockets that it is flushed to.
+//! The GSO queue, its flush, and the UDP sockets.
 //!
 //! ```text
 //!  append(destination, datagram)          flush, once per tick
 //!  ───────────▶ GsoQueue ── front() ──▶ Flusher ── sendmsg(UDP_SEGMENT) ──▶ UdpSockets
-//!                (batches keyed by            │
-//!                 destination, length)        └─ a refused batch goes one datagram at a time
+//!                (each batch of one           │
+//!                 destination and length)     └─ a refused batch goes one datagram at a time
 //!
 //!  UdpSockets ── recvmmsg + UDP_GRO ──▶ ReceiveBuffers ── datagram() ──▶
 //! ```

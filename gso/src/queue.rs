@@ -1,4 +1,4 @@
-//! Queues datagrams for the flush at the end of the tick, in batches that one send can carry.
+//! Collects datagrams for the flush at the end of the tick, in batches that one send can carry.
 //!
 //! Pure: no socket, no clock. Appending copies the datagram out of the caller's stack buffer.
 //!
@@ -14,9 +14,9 @@ use convoy_datagram::{Destination, MAX_UDP_PAYLOAD};
 
 use crate::buffers::{Buffers, LARGE};
 
-/// Bound of the queue's memory in bytes, buffers kept for reuse included.
+/// Bound of one queue's memory in bytes, buffers kept for reuse included.
 pub const QUEUE_BYTES: usize = 2 * 1024 * 1024;
-/// Most segments in one batch (`UDP_MAX_SEGMENTS` of Linux before 6.9; later ones take 128).
+/// Most segments in one batch: `UDP_MAX_SEGMENTS` of Linux before 6.9 (128 since).
 pub const MAX_SEGMENTS: usize = 64;
 
 const _: () = assert!(MAX_UDP_PAYLOAD <= LARGE);
@@ -25,8 +25,7 @@ const _: () = assert!(
     "a jumbo datagram must fit beside a batch"
 );
 
-/// The queue did not take a datagram: it has no room, or the datagram is empty or longer than
-/// [`MAX_UDP_PAYLOAD`].
+/// The queue has no room for a datagram, or the datagram is empty or longer than [`MAX_UDP_PAYLOAD`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotAppended;
 
@@ -41,9 +40,9 @@ pub struct Batch {
     sent: usize,
     appended: usize,
     sealed: bool,
-    /// Its segments go one by one, until the last.
+    /// Its segments are sent one by one, to the last.
     split: bool,
-    /// How often the kernel lacked buffers for the whole batch or, once split, for the next segment.
+    /// `ENOBUFS` errors so far for the whole batch or, once it is split, for its next segment.
     no_buffers: u32,
 }
 
@@ -51,7 +50,7 @@ pub struct Batch {
 #[derive(Debug)]
 pub struct GsoQueue {
     batches: VecDeque<Batch>,
-    /// The number of batches that have left: the id of the front batch.
+    /// The number of batches that have left, which is the id of the front batch.
     left: u64,
     /// The id of the newest batch to each address.
     newest: HashMap<SocketAddr, u64>,
@@ -73,7 +72,8 @@ impl GsoQueue {
     /// Appends `datagram` to the newest batch of its destination, or opens a new one.
     ///
     /// # Errors
-    /// [`NotAppended`]: flush, then append it again.
+    /// [`NotAppended`] if there is no room: flush, then append it again. Also for a datagram that is empty
+    /// or longer than [`MAX_UDP_PAYLOAD`], which no retry helps.
     pub fn append(
         &mut self,
         destination: &Destination,
@@ -100,7 +100,7 @@ impl GsoQueue {
         self.buffers.has_room()
     }
 
-    /// The number of datagrams, each of any length and to any destination, that there is room for.
+    /// Number of datagrams that surely fit, whatever their lengths and destinations.
     #[must_use]
     pub fn room(&self) -> usize {
         self.buffers.room()
@@ -118,7 +118,7 @@ impl GsoQueue {
         self.batches.front_mut()
     }
 
-    /// Removes the oldest batch, sent or given up.
+    /// Removes the oldest batch, whether it was sent or given up.
     pub fn pop_front(&mut self) {
         let Some(batch) = self.batches.pop_front() else {
             return;
@@ -193,7 +193,7 @@ impl Batch {
         self.no_buffers = 0;
     }
 
-    /// From now on its segments go one by one.
+    /// Makes the rest of the batch go one segment at a time.
     pub fn split(&mut self) {
         self.split = true;
     }
@@ -204,7 +204,7 @@ impl Batch {
         !self.split && self.segments() > 1
     }
 
-    /// Counts that the kernel lacked buffers for the next send; returns how often so far.
+    /// Counts an `ENOBUFS` for the next send; returns how many there were so far.
     ///
     /// Seals the batch: a datagram appended now would get fewer retries than others.
     pub fn count_no_buffers(&mut self) -> u32 {
@@ -214,7 +214,7 @@ impl Batch {
     }
 
     fn can_append(&self, destination: &Destination, len: usize) -> bool {
-        // The kernel cuts equal segments; only the last may be shorter.
+        // The kernel cuts at equal distances, so nothing may follow a shorter segment.
         let is_open = !self.sealed;
         let same_header = self.destination == *destination;
         // No segment may be longer than the first.

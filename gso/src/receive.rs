@@ -5,14 +5,14 @@ use std::io::IoSliceMut;
 use convoy_datagram::{Arrival, Datagram};
 use quinn_udp::RecvMeta;
 
-/// Buffers filled by one receive call.
+/// Most buffers that one receive call fills.
 pub const RECEIVE_BUFFERS: usize = 32;
-/// Bytes in a buffer: neither a datagram nor a batch coalesced by UDP GRO is longer.
+/// Bytes of a buffer: no datagram, and no batch that UDP GRO has coalesced, is longer.
 pub const RECEIVE_BUFFER_BYTES: usize = 65_535;
 
 const _: () = assert!(RECEIVE_BUFFERS <= quinn_udp::BATCH_SIZE);
 
-/// The datagrams of one receive call, with a cursor: the caller may take several ticks over them.
+/// The datagrams of one receive call, with a cursor: handling them may take several ticks.
 pub struct ReceiveBuffers {
     storage: Box<[u8]>,
     meta: [RecvMeta; RECEIVE_BUFFERS],
@@ -20,7 +20,7 @@ pub struct ReceiveBuffers {
     cursor: Cursor,
 }
 
-/// The next datagram: its buffer, and where it begins there.
+/// The position of the next datagram: its buffer, and its offset there.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cursor {
     current: usize,
@@ -58,13 +58,13 @@ impl Default for ReceiveBuffers {
 }
 
 impl ReceiveBuffers {
-    /// Whether every datagram was taken, so that the buffers can be filled again.
+    /// Whether all datagrams have been handled, so that the buffers can be filled again.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.cursor.current == self.received
     }
 
-    /// Fills the buffers by `receive`; if that fails, they hold nothing.
+    /// Fills the buffers by calling `receive`; if it fails, they are empty.
     pub(crate) fn fill<E>(
         &mut self,
         receive: impl FnOnce(&mut [IoSliceMut<'_>], &mut [RecvMeta]) -> Result<usize, E>,
@@ -90,7 +90,7 @@ impl ReceiveBuffers {
         self.datagrams().next()
     }
 
-    /// All datagrams that are left, in order of arrival; call [`Self::advance`] for each that is handled.
+    /// The remaining datagrams, in order of arrival; call [`Self::advance`] for each that is handled.
     pub fn datagrams(&self) -> impl Iterator<Item = Datagram<'_>> {
         let mut cursor = self.cursor;
         std::iter::from_fn(move || {

@@ -29,7 +29,7 @@ const RANDOM_PORT_ATTEMPTS: usize = 16;
 /// How the sockets are opened.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SocketOptions {
-    /// The port; 0 lets the kernel choose.
+    /// The UDP port; 0 lets the kernel choose.
     pub port: u16,
     /// The firewall mark; 0 for none.
     pub fwmark: u32,
@@ -48,7 +48,7 @@ pub struct BoundSockets {
 }
 
 impl BoundSockets {
-    /// Binds a socket for each address family that the machine has, on one port.
+    /// Binds a socket for each address family that the machine has, both on the same port.
     ///
     /// # Errors
     /// As `socket(2)`, `bind(2)`, and `setsockopt(2)` with `SO_MARK`.
@@ -161,7 +161,7 @@ impl UdpSockets {
         })
     }
 
-    /// No socket of either family: receives nothing, and every send fails.
+    /// Stands in for closed sockets: receives nothing, and every send fails.
     #[must_use]
     pub fn closed() -> Self {
         Self {
@@ -180,7 +180,7 @@ impl UdpSockets {
         self.port
     }
 
-    /// Whether the kernel cuts batches into datagrams (`UDP_SEGMENT`), as probed at the start.
+    /// Whether the kernel cuts batches into datagrams (`UDP_SEGMENT`), as probed at registration.
     #[must_use]
     pub fn segmentation(&self) -> bool {
         self.sockets().all(AsyncSocket::segmentation)
@@ -200,23 +200,23 @@ impl UdpSockets {
         self.sockets()
             .try_for_each(|s| SockRef::from(s).set_mark(mark))?;
         self.fwmark = mark;
-        // Rules may look at the mark.
+        // Routing rules may match the mark.
         self.forget_routes();
         Ok(())
     }
 
-    /// Whether a datagram from `source` to `to` leaves by `interface`; also if that is unknown.
+    /// Whether a datagram from `source` to `to` leaves by `interface`; true if that is unknown.
     pub fn lead_out_by(&mut self, interface: u32, to: SocketAddr, source: IpAddr) -> bool {
         let flow = self.flow(to, Some(source));
         self.routes.lead_out_by(interface, flow)
     }
 
-    /// Routes have changed: asks for each destination's again.
+    /// Forgets the MTUs of routes, so that each is asked for again. Call when routes have changed.
     pub fn forget_routes(&mut self) {
         self.narrow.forget();
     }
 
-    /// Receives pending datagrams into `buffers` without waiting, in at most one system call.
+    /// Receives pending datagrams into `buffers` without waiting, in at most one `recvmmsg`.
     ///
     /// # Errors
     /// `WouldBlock` if there are none, else as `recvmmsg(2)`.
@@ -227,7 +227,7 @@ impl UdpSockets {
         }
     }
 
-    /// Waits until the socket is readable; for ever if there is no such socket.
+    /// Waits until the socket is readable; forever if there is no such socket. Cancel-safe.
     pub async fn readable(&self, family: Family) {
         match self.socket(family) {
             Some(socket) => socket.readable().await,
@@ -235,16 +235,16 @@ impl UdpSockets {
         }
     }
 
-    /// Whether a receive may bring something. `is_busy`: the event loop has not waited lately, and
-    /// tokio has had no chance to see the socket become readable.
+    /// Whether a receive call may succeed. `is_busy`: the event loop has not waited lately, so tokio has
+    /// had no chance to see the socket become readable.
     #[must_use]
     pub fn is_worth_receiving(&self, family: Family, is_busy: bool) -> bool {
         self.socket(family)
             .is_some_and(|socket| socket.is_worth_receiving(is_busy))
     }
 
-    /// Waits until a full socket is writable again; for ever if it is not full, or if there is no such
-    /// socket.
+    /// Waits until a full socket is writable again; forever if it is not full, or if there is no such
+    /// socket. Cancel-safe.
     pub async fn writable(&self, family: Family) {
         match self.socket(family) {
             Some(socket) => socket.writable().await,
@@ -252,14 +252,15 @@ impl UdpSockets {
         }
     }
 
-    /// Datagrams that the kernel dropped because a socket's receive buffer was full.
+    /// Datagrams that the kernel has dropped on receive: above all because a receive buffer was full, but
+    /// also for a wrong checksum. Each socket's count wraps at 2³².
     #[must_use]
     pub fn kernel_drops(&self) -> u64 {
         self.sockets().map(|s| options::drops(s.as_fd())).sum()
     }
 
-    /// The smallest receive buffer and the smallest send buffer of the sockets, in bytes, including
-    /// the kernel's own overhead; `None` without sockets.
+    /// The smaller receive buffer and the smaller send buffer of the two sockets, in bytes, including the
+    /// kernel's overhead; `None` without sockets.
     #[must_use]
     pub fn buffer_bytes(&self) -> Option<(usize, usize)> {
         let sizes = |s: &AsyncSocket| options::buffer_bytes(&SockRef::from(s));
@@ -306,7 +307,7 @@ impl SendDatagrams for UdpSockets {
         let Self { routes, narrow, .. } = self;
         let is_narrow = narrow.is_too_narrow(destination, len, || routes.own_mtu(flow));
         if is_narrow && segment_len.is_some() {
-            // As the kernel does where it heeds the route: a batch cannot be fragmented.
+            // A batch cannot be fragmented. The kernel says the same where it heeds the route's MTU.
             return Err(io::Error::from_raw_os_error(libc::EMSGSIZE));
         }
         let socket = self.socket_mut(Family::of(destination.to));
@@ -359,7 +360,7 @@ fn bound_port(socket: &Socket) -> io::Result<u16> {
         .ok_or_else(|| io::Error::other("the UDP socket has no IP address"))
 }
 
-/// `None` for an address family that the machine lacks; it may still have the other.
+/// Turns the error of an address family that the machine lacks into `None`: it may have the other.
 fn absent_family(result: io::Result<Socket>) -> io::Result<Option<Socket>> {
     match result {
         Ok(socket) => Ok(Some(socket)),

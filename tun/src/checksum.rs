@@ -1,34 +1,34 @@
 //! The ones'-complement sum of RFC 1071.
 //!
-//! Sums are kept as folded 16-bit numbers of big-endian words; a checksum is the complement of one.
-//! Subtracting a word is adding its complement.
+//! A sum is kept folded to 16 bits, over big-endian words; a checksum is its complement. To subtract a
+//! word, add its complement.
 
 /// Sums `data` as big-endian 16-bit words; an odd last byte counts as the high half of a word.
 #[inline]
 pub(crate) fn sum(data: &[u8]) -> u16 {
     #[cfg(target_arch = "x86_64")]
     if data.len() >= WIDE && std::arch::is_x86_feature_detected!("avx2") {
-        // SAFETY: the CPU has AVX2, which is all that the function asks for.
+        // SAFETY: the CPU has AVX2, the only feature that the function requires.
         return unsafe { sum_avx2(data) };
     }
     sum_lanes(data)
 }
 
-/// Folds a sum of 16-bit words to 16 bits, the carries added back in.
+/// Folds a sum of 16-bit words to 16 bits by adding the carries back in.
 #[inline]
 pub(crate) fn fold(sum: u32) -> u16 {
     let once = (sum & 0xffff) + (sum >> 16);
     ((once & 0xffff) + (once >> 16)) as u16
 }
 
-/// Sums the pseudo-header of TCP or UDP (RFC 9293 §3.1, RFC 8200 §8.1), given the
-/// source and destination address as they stand in the IP header.
+/// Sums the pseudo-header of TCP or UDP (RFC 9293 §3.1, RFC 8200 §8.1). `addresses` are the source and
+/// the destination address, as in the IP header.
 #[inline]
 pub(crate) fn pseudo_header(addresses: &[u8], protocol: u8, transport_len: u16) -> u16 {
     fold(u32::from(sum(addresses)) + u32::from(protocol) + u32::from(transport_len))
 }
 
-/// From here on the wide version pays for its call.
+/// Shortest data, in bytes, for which the AVX2 version pays for its call.
 #[cfg(target_arch = "x86_64")]
 const WIDE: usize = 64;
 
@@ -38,8 +38,8 @@ fn sum_avx2(data: &[u8]) -> u16 {
     sum_lanes(data)
 }
 
-/// Adds 32-bit words into 64-bit lanes, which the compiler turns into vector code; the order of the
-/// bytes within a word does not matter to a ones'-complement sum until the end (RFC 1071 §2 (B)).
+/// Adds 32-bit words into 64-bit lanes, a loop that the compiler vectorizes. The byte order within a word
+/// matters only for the final result (RFC 1071 §2 (B)).
 #[inline(always)]
 fn sum_lanes(data: &[u8]) -> u16 {
     let mut lanes = [0u64; 16];
@@ -113,7 +113,7 @@ mod tests {
         eprintln!("1368 bytes: {:.1} ns", began.elapsed().as_secs_f64() * 1e3);
     }
 
-    /// Both zeros of ones' complement are the same number.
+    /// Treats the two zeros of ones' complement as equal.
     fn same(a: u16, b: u16) -> bool {
         a % 0xffff == b % 0xffff
     }

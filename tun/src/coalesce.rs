@@ -1,9 +1,9 @@
-//! Which packet continues which train: the rules of the kernel's own GRO (net/ipv4/tcp_offload.c,
-//! `tcp_gro_receive`), applied before the packets reach it.
+//! Coalescing: decides which packet continues which train, by the rules of the kernel's own GRO
+//! (net/ipv4/tcp_offload.c, `tcp_gro_receive`).
 //!
-//! A train is a run of packets of one flow that one super-packet can carry. Several trains can be
-//! open at a time, so flows may interleave; a packet may only continue the newest train of its flow,
-//! so no flow is reordered. Nothing is moved or rewritten here: that is done where it is written.
+//! A train is a run of packets of one flow that one super-packet can carry. Several trains may be open
+//! at a time, as flows interleave. A packet continues only the newest train of its flow, so no flow is
+//! reordered. Nothing is moved or rewritten here; `write.rs` does that.
 
 use std::ops::Range;
 
@@ -12,29 +12,29 @@ use crate::{
     ip::{self, MAX_PACKET, long, tcp, udp, v4, v6, word},
 };
 
-/// Which transport protocols are coalesced.
+/// The transport protocols to coalesce.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Coalesce {
-    /// TCP segments with nothing but data and an acknowledgement.
+    /// TCP segments with data and no flags but ACK and PSH.
     pub tcp: bool,
     /// UDP datagrams that carry a checksum.
     pub udp: bool,
 }
 
-/// The kernel takes 64 segments in one super-packet (`UDP_MAX_SEGMENTS` of older kernels).
+/// Older kernels take 64 segments in one super-packet of UDP (`UDP_MAX_SEGMENTS` before Linux 6.9).
 const _: () = assert!(MAX_BATCH_PACKETS <= 64);
 
-/// No further packet in a train.
+/// Ends the list of a train's packets.
 const END: u8 = u8::MAX;
 
-/// The packets of a batch, in the order they came, and the trains they make.
+/// The packets of a batch, in order of arrival, and the trains that they form.
 #[derive(Debug)]
 pub(crate) struct Trains {
     packets: [Packet; MAX_BATCH_PACKETS],
     packets_len: usize,
     trains: [Train; MAX_BATCH_PACKETS],
     trains_len: usize,
-    /// Trains before this one are closed, whatever flow they are of.
+    /// The index of the first train that may still be continued.
     barrier: usize,
 }
 
@@ -50,18 +50,19 @@ pub(crate) struct Packet {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Train {
     pub(crate) packets: usize,
-    /// That of its first packet.
+    /// The shape of its first packet.
     pub(crate) shape: Shape,
     first: u8,
     last: u8,
     is_open: bool,
     flow: u32,
     next_sequence: u32,
-    /// Length of the super-packet.
+    /// Length of the super-packet, in bytes.
     len: usize,
 }
 
-/// Where the parts of a TCP or UDP packet lie that has nothing unusual about its IP header.
+/// The layout of a TCP or UDP packet whose IP header has no options or extensions. Lengths and offsets
+/// are in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Shape {
     pub(crate) is_v4: bool,
@@ -107,7 +108,7 @@ impl Trains {
         self.packets_len
     }
 
-    /// In the order in which they were opened.
+    /// The trains, in the order in which they were opened.
     pub(crate) fn trains(&self) -> &[Train] {
         &self.trains[..self.trains_len]
     }
@@ -122,9 +123,9 @@ impl Trains {
         })
     }
 
-    /// Adds the packet in `buffer[start..end]`. True: it completes a train of several packets.
+    /// Adds the packet in `buffer[start..end]`; returns whether it completes a train of several packets.
     ///
-    /// There must be room: see [`Trains::packets`].
+    /// The caller ensures room: fewer than [`MAX_BATCH_PACKETS`] in [`Trains::packets`].
     #[inline]
     pub(crate) fn add(
         &mut self,
@@ -144,7 +145,7 @@ impl Trains {
         let packet = &buffer[start..end];
         let is_on = enabled.tcp || enabled.udp;
         let Some(shape) = is_on.then(|| Shape::of(packet)).flatten() else {
-            // It may be of any flow (a fragment, say): none may be continued past it.
+            // It may belong to any flow (a fragment, say), so no flow may be continued past it.
             self.open(index, packet, Shape::default(), 0, false);
             self.barrier = self.trains_len;
             return false;
@@ -213,7 +214,7 @@ impl Train {
         self.is_open &= !is_short && !is_pushed && !is_full;
     }
 
-    /// `first` is the first packet of the train, which is of the same flow as `packet`.
+    /// Whether `packet` may follow in this train of the same flow, whose first packet is `first`.
     #[inline]
     fn is_continued_by(&self, first: &[u8], packet: &[u8], shape: Shape) -> bool {
         let is_same = |range: Range<usize>| first[range.clone()] == packet[range];
@@ -221,7 +222,7 @@ impl Train {
             && shape.payload_len <= self.shape.payload_len
             && self.len + shape.payload_len <= MAX_PACKET;
         let network_continues = if shape.is_v4 {
-            // An identification means nothing where fragments are forbidden (RFC 6864 §4.1).
+            // The identification is meaningless where fragmentation is forbidden (RFC 6864 §4.1).
             let is_atomic = word(packet, v4::FRAGMENT) & v4::DONT_FRAGMENT != 0;
             let expected = word(first, v4::IDENTIFICATION).wrapping_add(self.packets as u16);
             is_same(0..2)
@@ -235,7 +236,7 @@ impl Train {
         }
         let at = shape.transport;
         let is_next = long(packet, at + tcp::SEQUENCE) == self.next_sequence;
-        // With the data offset, and the bits beside it that are flags or may become some.
+        // Compare the data offset as well, and the bits beside it: flags, or reserved for such.
         let is_same_ack = is_same(at + 8..at + 13);
         let is_same_window = is_same(at + 14..at + 16);
         let are_options_same = is_same(at + 18..shape.header_len);
@@ -244,7 +245,7 @@ impl Train {
 }
 
 impl Shape {
-    /// `None`: a packet that no rule here fits, whose flow is not known.
+    /// Parses a packet; `None` if no rule here applies to it, so that its flow is unknown.
     #[inline]
     fn of(packet: &[u8]) -> Option<Self> {
         let (is_v4, transport, protocol) = match *packet.first()? {
@@ -280,7 +281,7 @@ impl Shape {
         })
     }
 
-    /// Whether the packet can be part of a train at all.
+    /// Whether the packet may be part of a train of several.
     #[inline]
     fn can_join(&self, packet: &[u8], enabled: Coalesce) -> bool {
         let is_plain = if self.is_tcp {
@@ -291,7 +292,7 @@ impl Shape {
         is_plain && self.payload_len > 0
     }
 
-    /// Addresses and ports, mixed; equal flows give equal values.
+    /// A hash of addresses and ports; equal flows give equal values.
     #[inline]
     fn flow(&self, packet: &[u8]) -> u32 {
         let ports = long(packet, self.transport);
@@ -299,8 +300,8 @@ impl Shape {
         ports ^ long(packet, source).rotate_left(7) ^ long(packet, destination).rotate_left(19)
     }
 
-    /// Addresses and ports lie side by side, for want of options. The ranges are constants so that
-    /// they are compared without a call.
+    /// Compares addresses and ports, which are adjacent as there are no options. The ranges are constant,
+    /// so that the comparison is inline code.
     #[inline]
     fn is_same_flow(&self, packet: &[u8], other: Self, other_packet: &[u8]) -> bool {
         const V4: Range<usize> = v4::ADDRESSES.start..v4::ADDRESSES.end + 4;

@@ -1,21 +1,21 @@
-//! Outcomes of writing packets, as plain integers that travel with the batches.
+//! Counters of writes, as plain integers that travel with the batches.
 
 use std::io;
 
 use crate::MAX_BATCH_PACKETS;
 
-/// Outcomes of writing packets.
+/// Counts of writes and their outcomes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WriterCounters {
-    /// System calls.
+    /// Calls of `write(2)`, failed ones included.
     pub writes: u64,
-    /// Successful writes, by the number of packets that each carried.
+    /// Successful writes, by the number of packets that they carried.
     pub packets_per_write: [u64; MAX_BATCH_PACKETS + 1],
-    /// Packets that were lost.
+    /// Packets lost, by cause.
     pub failed: FailedPackets,
-    /// Packets kept out of their train because a checksum of theirs is wrong; written as they are.
+    /// Packets with a wrong checksum, which were left out of their train and written unchanged.
     pub bad_checksums: u64,
-    /// Super-packets that the kernel refused, whose packets were then written one by one.
+    /// Super-packets that the kernel refused and whose packets were then written one by one.
     pub refused_trains: u64,
 }
 
@@ -26,11 +26,11 @@ pub struct FailedPackets {
     pub link_down: u64,
     /// `ENOBUFS` or `ENOMEM`.
     pub no_memory: u64,
-    /// `EINVAL`: the kernel takes it for no IP packet.
+    /// `EINVAL`: the kernel does not recognize an IP packet.
     pub refused: u64,
     /// `EBADFD`: the interface was deleted.
     pub deleted: u64,
-    /// Only part of it was taken, or any other error.
+    /// A short write, or any other error.
     pub other: u64,
 }
 
@@ -47,7 +47,7 @@ impl Default for WriterCounters {
 }
 
 impl WriterCounters {
-    /// Counts one write and what became of it.
+    /// Counts the outcome of a write of `packets` packets.
     pub(crate) fn settle(&mut self, outcome: io::Result<()>, packets: usize) {
         match outcome {
             Ok(()) => self.packets_per_write[packets] += 1,
@@ -55,7 +55,7 @@ impl WriterCounters {
         }
     }
 
-    /// Adds `other` to this, and sets it to zero.
+    /// Adds `other` to this, and sets `other` to zero.
     pub(crate) fn absorb(&mut self, other: &mut Self) {
         let other = std::mem::take(other);
         self.writes += other.writes;

@@ -2,12 +2,12 @@
 //! (net/ipv4/tcp_offload.c, net/ipv4/udp_offload.c).
 //!
 //! ```text
-//!  ┌────────┬───────────┬───────────┬─────┐   what was read
+//!  ┌────────┬───────────┬───────────┬─────┐   the super-packet
 //!  │ header │ payload 0 │ payload 1 │ …   │
 //!  └────────┴───────────┴───────────┴─────┘
 //!  ╞═ segment 0 ════════╡                     the header, corrected
 //!              ┌────────┬───────────┐
-//!              │ header │ payload 1 │         segment 1: its header lies over the end of segment 0
+//!              │ header │ payload 1 │         segment 1: its header overwrites the end of segment 0
 //!              └────────┴───────────┘
 //! ```
 
@@ -19,15 +19,15 @@ use crate::{
     vnet::{GSO_ECN, GSO_NONE, GSO_TCPV4, GSO_TCPV6, GSO_UDP_L4, NEEDS_CSUM, VnetHeader},
 };
 
-/// A read that no well-behaved kernel hands out.
+/// A read that no correct kernel returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the virtio header does not fit the packet behind it")]
 pub(crate) struct Malformed;
 
-/// A packet as its virtio header describes it.
+/// The kind of packet that a virtio header describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Framing {
-    /// One packet; its transport checksum has been completed where it had to be.
+    /// One packet; its transport checksum is complete.
     Whole,
     Super(SuperPacket),
 }
@@ -55,7 +55,8 @@ pub(crate) fn unframe(header: VnetHeader, packet: &mut [u8]) -> Result<Framing, 
     Ok(Framing::Whole)
 }
 
-/// The shape of a super-packet: one header, and the payload of several segments behind it.
+/// The layout of a super-packet: one header, and behind it the payload of several segments. Lengths and
+/// offsets are in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SuperPacket {
     is_v4: bool,
@@ -63,13 +64,13 @@ pub(crate) struct SuperPacket {
     /// Where the transport header begins.
     transport: usize,
     header_len: usize,
-    /// Payload of each segment but the last, which may be shorter.
+    /// Payload length of each segment but the last, which may be shorter.
     segment_len: usize,
     len: usize,
 }
 
 impl SuperPacket {
-    /// `hdr_len` is not looked at: the kernel's is not always the length of the headers.
+    /// Ignores `hdr_len`: the kernel's value is not always the length of the headers.
     fn parse(header: VnetHeader, packet: &[u8]) -> Result<Self, Malformed> {
         let len = packet.len();
         let transport = usize::from(header.csum_start);
@@ -116,14 +117,14 @@ impl SuperPacket {
         })
     }
 
-    /// At least one.
+    /// The number of segments, at least one.
     pub(crate) fn segments(&self) -> usize {
         (self.len - self.header_len)
             .div_ceil(self.segment_len)
             .max(1)
     }
 
-    /// Where the payload of segment `index` lies within the packet.
+    /// The range of the payload of segment `index` within the packet.
     #[inline]
     pub(crate) fn payload(&self, index: usize) -> Range<usize> {
         let start = self.header_len + index * self.segment_len;
@@ -141,7 +142,7 @@ fn fits_v4(packet: &[u8], transport: usize, protocol: u8) -> bool {
         && !is_fragment
 }
 
-/// Extension headers may stand in front of the transport header: those that the kernel segments past.
+/// Allows those extension headers before the transport header that the kernel's segmentation allows.
 fn fits_v6(packet: &[u8], transport: usize, protocol: u8) -> bool {
     let is_whole = packet.len() >= v6::HEADER_LEN
         && usize::from(word(packet, v6::PAYLOAD_LEN)) + v6::HEADER_LEN == packet.len();
@@ -162,13 +163,13 @@ fn fits_v6(packet: &[u8], transport: usize, protocol: u8) -> bool {
     at == transport && next == protocol
 }
 
-/// Everything that the segments of one super-packet have in common, computed once.
+/// Cuts one super-packet; holds everything that its segments have in common.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cutter {
     shape: SuperPacket,
-    /// Sum of the IPv4 header without total length, identification and checksum.
+    /// The sum of the IPv4 header without total length, identification and checksum.
     network_sum: u32,
-    /// Sum of pseudo-header and transport header without the words that differ between segments.
+    /// The sum of pseudo-header and transport header without the words that differ between segments.
     transport_sum: u32,
     identification: u16,
     sequence: u32,
@@ -177,15 +178,15 @@ pub(crate) struct Cutter {
 }
 
 impl Cutter {
-    /// `packet` is the super-packet as it was read, before anything was cut.
+    /// Reads the header of `packet`, from which nothing has been cut yet.
     pub(crate) fn new(shape: SuperPacket, packet: &[u8]) -> Self {
         let without = |at| u32::from(!word(packet, at));
         let at = shape.transport;
         let mut cutter = Self {
             shape,
             network_sum: 0,
-            // The checksum field holds the sum of the pseudo-header of the whole super-packet, which
-            // is also right where a routing header makes the destination another than the header's.
+            // The checksum field holds the sum of the super-packet's pseudo-header. It is right even if a
+            // routing header makes the final destination differ from the IP header's.
             transport_sum: u32::from(sum(&packet[at..shape.header_len]))
                 + u32::from(!((shape.len - at) as u16)),
             identification: 0,
@@ -211,15 +212,16 @@ impl Cutter {
         cutter
     }
 
-    /// Where the payload of segment `index` lies within the packet.
+    /// The range of the payload of segment `index` within the packet.
     #[inline]
     pub(crate) fn payload(&self, index: usize) -> Range<usize> {
         self.shape.payload(index)
     }
 
-    /// Writes the header of segment `index` in front of its payload, and returns where the segment
-    /// lies in `packet`. Segments must be cut in order: each takes its header from the one before
-    /// and destroys that one's end. `payload_sum` is the sum of the segment's payload.
+    /// Writes the header of segment `index` before its payload; returns the segment's range in `packet`.
+    /// `payload_sum` is the sum of its payload.
+    ///
+    /// Cut segments in order: each copies its header from the one before and overwrites that one's end.
     #[inline]
     pub(crate) fn cut(&self, packet: &mut [u8], index: usize, payload_sum: u16) -> Range<usize> {
         let shape = &self.shape;
@@ -287,7 +289,7 @@ impl Cutter {
     }
 }
 
-/// A UDP checksum of zero says "none" (RFC 768), so the other zero is sent.
+/// Replaces a zero by the other zero of ones' complement: a UDP checksum of 0 means "none" (RFC 768).
 #[inline]
 fn never_zero(checksum: u16) -> u16 {
     if checksum == 0 { 0xffff } else { checksum }

@@ -8,32 +8,32 @@ use std::{io::Result as IoResult, os::fd::OwnedFd, sync::Arc};
 
 pub(crate) use io::{PacketIo, Stop};
 
-/// Packets that wait in the kernel for the reader thread (`txqueuelen`).
+/// Length of the kernel's queue of packets that wait for the reader thread (`txqueuelen`), in packets.
 ///
-/// More lose fewer packets of a burst, or while other threads have the processor, and make those behind
-/// them wait longer. The kernel's choice is 500 for a TUN, and 1,000 for Ethernet.
+/// A longer queue loses fewer packets to bursts and to busy processors, and delays those behind a backlog
+/// more. The kernel's default is 500 for a TUN, and 1,000 for Ethernet.
 pub const TX_QUEUE_LEN: u32 = 2000;
 
-/// Whether the kernel may hand over super-packets, and take them.
+/// Whether super-packets are exchanged with the kernel (TUN offload).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OffloadRequest {
-    /// As much as the kernel has.
+    /// Uses the offload that the kernel has.
     #[default]
     Auto,
-    /// At least for TCP.
+    /// Requires super-packets of TCP; opening fails where the kernel refuses them.
     On,
-    /// None: each packet is read and written by itself.
+    /// Uses none: each packet is read and written by itself.
     Off,
 }
 
-/// The offload that the device got.
+/// The offload that the kernel granted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Offload {
     /// A virtio header stands in front of each packet.
     pub vnet_hdr: bool,
-    /// Super-packets of TCP.
+    /// The kernel exchanges super-packets of TCP.
     pub tcp: bool,
-    /// Super-packets of UDP (Linux 6.2).
+    /// The kernel exchanges super-packets of UDP (Linux 6.2 and later).
     pub udp: bool,
 }
 
@@ -45,20 +45,21 @@ pub struct Device {
 }
 
 impl Device {
-    /// Makes the interface `name`, or attaches to it where it persists. The link is left down, as
-    /// wireguard-go does, with [`TX_QUEUE_LEN`] set.
+    /// Creates the interface `name`, or attaches to a persistent one. Sets [`TX_QUEUE_LEN`], and leaves
+    /// the link as it is (a new one is down), as wireguard-go does.
     ///
     /// # Errors
-    /// One [`OpenError`] for each thing that a person can put right.
+    /// An [`OpenError`]: it has a variant for each cause that the user can remedy.
     pub fn open(name: &str, offload: OffloadRequest) -> Result<Self, OpenError> {
         linux::open(name, offload)
     }
 
-    /// Takes over a descriptor of a TUN that somebody else opened (`WG_TUN_FD`), with or without
-    /// `IFF_VNET_HDR`; offload is used where it has the flag. Makes the descriptor non-blocking.
+    /// Adopts the descriptor of a TUN that another program opened (`WG_TUN_FD`), and makes it
+    /// non-blocking. Uses offload if the TUN has `IFF_VNET_HDR`.
     ///
-    /// It must have been opened with `IFF_NO_PI`. That cannot be checked: `TUNGETIFF` gives
-    /// `IFF_NOFILTER`, which is the same bit, for every TUN without a socket filter.
+    /// The TUN must have `IFF_NO_PI`, and virtio headers of 10 bytes (the kernel's default). Neither is
+    /// checked. The first cannot be: `TUNGETIFF` reports `IFF_NOFILTER`, the same bit, for every TUN
+    /// without a socket filter.
     ///
     /// # Errors
     /// [`OpenError::NotATun`], or [`OpenError::Other`].
@@ -66,10 +67,10 @@ impl Device {
         linux::adopt(fd)
     }
 
-    /// The interface's name, which may have changed since it was opened.
+    /// The interface's present name: it may have been renamed.
     ///
     /// # Errors
-    /// `EBADFD` once the interface was deleted.
+    /// `EBADFD` once the interface has been deleted.
     pub fn name(&self) -> IoResult<String> {
         self.io.name()
     }
@@ -77,7 +78,8 @@ impl Device {
     /// The interface's MTU in bytes.
     ///
     /// # Errors
-    /// `ENODEV` after the interface was moved to another network namespace.
+    /// `EBADFD` once the interface has been deleted; `ENODEV` after it was moved to another network
+    /// namespace.
     pub fn mtu(&self) -> IoResult<u16> {
         self.io.mtu()
     }
@@ -90,7 +92,7 @@ impl Device {
         self.io.set_mtu(mtu)
     }
 
-    /// The network namespace that the interface is in, which may not be the one it was opened in.
+    /// The network namespace that the interface is in now: it may have been moved.
     ///
     /// # Errors
     /// `EPERM` without `CAP_NET_ADMIN` there; `EINVAL` where the kernel has no `TUNGETDEVNETNS`.
@@ -104,55 +106,55 @@ impl Device {
     }
 }
 
-/// Why a TUN could not be opened, with the fix.
+/// Why a TUN could not be opened, and the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The device node is missing, and could not be made.
+    /// The device node is missing and could not be created.
     #[error(
         "/dev/net/tun does not exist: run `modprobe tun`, or `mkdir -p /dev/net && mknod -m 0666 /dev/net/tun c 10 200`"
     )]
     Missing,
-    /// The node is there, and no driver behind it.
+    /// The device node exists, but the kernel has no TUN driver.
     #[error("/dev/net/tun has no driver: run `modprobe tun`")]
     NoDriver,
-    /// The node's permissions.
+    /// The permissions of the device node forbid opening it.
     #[error(
         "/dev/net/tun may not be opened by this user: run as root, or `chmod 0666 /dev/net/tun`"
     )]
     NodeForbidden,
-    /// Making an interface takes a capability.
+    /// The program lacks the capability to create an interface.
     #[error(
-        "no permission to make the interface {0}: run as root, or give the program CAP_NET_ADMIN (`setcap cap_net_admin+ep`)"
+        "no permission to create the interface {0}: run as root, or give the program CAP_NET_ADMIN (`setcap cap_net_admin+ep`)"
     )]
     NotPermitted(String),
-    /// Another program has the interface.
+    /// Another program has opened the interface.
     #[error("the interface {0} is in use by another program: stop it, or choose another name")]
     Busy(String),
-    /// There is an interface of this name, and it is no TUN, or one opened with other flags.
+    /// An interface of this name exists that is not a TUN, or a TUN with other flags.
     #[error(
         "there is already an interface {0} of another kind: `ip link delete {0}`, or choose another name"
     )]
     Taken(String),
-    /// Longer than the kernel allows.
+    /// The name is longer than the kernel allows.
     #[error("the interface name {0} is too long: 15 bytes at most")]
     NameTooLong(String),
-    /// Not a name that the kernel would take.
+    /// The kernel would refuse the name.
     #[error(
         "{0:?} is not an interface name: no spaces, `/` or `:`, and neither empty nor `.` or `..`"
     )]
     InvalidName(String),
-    /// [`OffloadRequest::On`], and the kernel has none.
-    #[error("the kernel refuses offload on the interface {name}: allow it to be off")]
+    /// Offload was required ([`OffloadRequest::On`]), and the kernel refuses it.
+    #[error("the kernel refuses offload on the interface {name}: set TUN offload to auto or off")]
     NoOffload {
         /// The interface.
         name: String,
         /// The kernel's answer.
         source: std::io::Error,
     },
-    /// The descriptor to adopt is something else.
+    /// The descriptor to adopt is not that of a TUN.
     #[error("the descriptor is not that of a TUN interface")]
     NotATun,
-    /// Anything else.
+    /// Any other error.
     #[error("opening the TUN failed")]
     Other(#[from] std::io::Error),
 }

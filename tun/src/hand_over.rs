@@ -1,12 +1,12 @@
-//! The way of batches from the event loop to the thread that writes them.
+//! The queue that carries batches from the event loop to the writer thread.
 
 use std::{
     collections::VecDeque,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
 };
 
-/// A bounded queue whose filling and whose waking of the other end are two steps, so that several
-/// items cost one wake-up.
+/// A bounded queue. Adding items and waking the receiver are separate steps, so that several items cost
+/// one wake-up.
 #[derive(Debug)]
 pub(crate) struct HandOver<T> {
     state: Mutex<State<T>>,
@@ -17,7 +17,7 @@ pub(crate) struct HandOver<T> {
 #[derive(Debug)]
 struct State<T> {
     items: VecDeque<T>,
-    /// The other end sleeps: to wake nobody would still be a system call.
+    /// Whether the receiver sleeps: notifying nobody would still be a system call.
     is_awaited: bool,
     closed: bool,
 }
@@ -35,8 +35,11 @@ impl<T> HandOver<T> {
         })
     }
 
-    /// Puts an item behind the others. An other end that sleeps does not hear of it before
-    /// [`HandOver::wake`], one that is awake may. A full queue gives the item back.
+    /// Appends an item. A receiver that is awake may take it at once; one that sleeps stays asleep until
+    /// [`HandOver::wake`].
+    ///
+    /// # Errors
+    /// The item itself if the queue is full.
     pub(crate) fn put(&self, item: T) -> Result<(), T> {
         let mut state = self.lock();
         if state.items.len() == self.limit {
@@ -46,7 +49,7 @@ impl<T> HandOver<T> {
         Ok(())
     }
 
-    /// Wakes the other end if it sleeps.
+    /// Wakes the receiver if it sleeps.
     pub(crate) fn wake(&self) {
         let is_awaited = std::mem::take(&mut self.lock().is_awaited);
         if is_awaited {
@@ -54,7 +57,7 @@ impl<T> HandOver<T> {
         }
     }
 
-    /// Takes the oldest item, and waits for one where there is none. `None`: closed and empty.
+    /// Takes the oldest item, waiting for one if need be; `None` once the queue is closed and empty.
     pub(crate) fn take_blocking(&self) -> Option<T> {
         let mut state = self.lock();
         loop {
@@ -72,7 +75,7 @@ impl<T> HandOver<T> {
         }
     }
 
-    /// Lets [`HandOver::take_blocking`] end once it has taken everything.
+    /// Closes the queue: once it is empty, [`HandOver::take_blocking`] returns `None`.
     pub(crate) fn close(&self) {
         self.lock().closed = true;
         self.changed.notify_all();

@@ -1,4 +1,4 @@
-//! A batch of packets on their way from the event loop to the TUN.
+//! A batch of inbound packets, which the event loop fills and the writer thread writes to the TUN.
 
 use arrayvec::ArrayVec;
 
@@ -12,34 +12,33 @@ use crate::{
     write::Written,
 };
 
-/// Slots that can be reserved at a time.
+/// Most slots reserved at a time.
 pub(crate) const MAX_RESERVED: usize = 16;
 
-/// The longest slot, in bytes: the longest packet, the tag behind it and its padding.
+/// The longest slot, in bytes: the longest packet with its padding and an AEAD tag.
 pub const MAX_SLOT: usize = MAX_PACKET + 16 + 15;
 
-/// Where packets begin: on a cache line, with room for a virtio header in front.
+/// Packets begin on a cache line, with room for a virtio header before them.
 const ALIGN: usize = 64;
 
-/// A complete train ends a batch of at least this many packets: the next train would be cut in
-/// two at the limit.
+/// A train that is complete closes a batch of at least this many packets: the limit of packets would cut
+/// the next train in two.
 const ENOUGH_PACKETS: usize = 32;
 
-/// Packets for the TUN. Dropping the batch gives it up, and its buffer back.
+/// Packets for the TUN. Dropping the batch discards them and returns its buffer to the pool.
 #[derive(Debug)]
 pub struct InboundBatch(pub(crate) Lease<InboundBuffer>);
 
 impl InboundBatch {
-    /// `len` bytes to decrypt into. A slot that is not committed is given up by the next call.
+    /// Returns a slot of `len` bytes to decrypt into. The next call discards a slot that was not committed.
     ///
-    /// `None`: the batch is full, submit it. That a slot longer than [`MAX_SLOT`] is asked for is the
-    /// one case in which an empty batch says so.
+    /// `None` if the batch is full: submit it. An empty batch refuses only a slot longer than [`MAX_SLOT`].
     #[inline]
     pub fn slot(&mut self, len: usize) -> Option<&mut [u8]> {
         self.0.slot(len)
     }
 
-    /// Keeps the first `len` bytes of the slot: one whole IP packet, without padding.
+    /// Keeps the first `len` bytes of the slot as a packet: one whole IP packet without padding.
     ///
     /// # Panics
     /// If `len` is 0, or more than the slot has.
@@ -48,8 +47,7 @@ impl InboundBatch {
         self.0.commit(len);
     }
 
-    /// Reserves a slot of `len` bytes behind those that are reserved already; returns whether there is
-    /// room: for 16 slots at most.
+    /// Reserves another slot of `len` bytes, of at most 16 at a time; returns whether there was room.
     #[inline]
     pub fn reserve(&mut self, len: usize) -> bool {
         self.0.reserve(len)
@@ -61,41 +59,41 @@ impl InboundBatch {
         self.0.slots()
     }
 
-    /// One of the reserved slots.
+    /// The reserved slot `n`.
     #[inline]
     pub fn reserved(&mut self, n: usize) -> Option<&mut [u8]> {
         let (start, end) = *self.0.reserved.get(n)?;
         Some(&mut self.0.buffer[start..end])
     }
 
-    /// Keeps the first `len` bytes of reserved slot `n`: one whole IP packet, without padding.
+    /// Keeps the first `len` bytes of reserved slot `n` as a packet: one whole IP packet without padding.
     ///
-    /// Slots are committed in their order.
+    /// Commit slots in ascending order; slots may be left out.
     ///
     /// # Panics
-    /// If `len` is 0, or more than the slot has.
+    /// If slot `n` is not reserved, or if `len` is 0 or more than the slot has.
     #[inline]
     pub fn commit_reserved(&mut self, n: usize, len: usize) {
         self.0.commit_reserved(n, len);
     }
 
-    /// Gives up all reserved slots that were not committed.
+    /// Ends the reservation: slots that were not committed are discarded.
     #[inline]
     pub fn release(&mut self) {
         self.0.reserved.clear();
     }
 
-    /// Whether there is no packet in it.
+    /// Whether it holds no packet.
     pub fn is_empty(&self) -> bool {
         self.packets() == 0
     }
 
-    /// Packets in it.
+    /// The number of packets in it.
     pub fn packets(&self) -> usize {
         self.0.trains.packets()
     }
 
-    /// Bytes of the packets in it.
+    /// The total length of the packets in it, in bytes.
     pub fn bytes(&self) -> usize {
         self.0.bytes
     }
@@ -106,14 +104,14 @@ impl InboundBatch {
 pub(crate) struct InboundBuffer {
     pub(crate) buffer: Box<[u8]>,
     pub(crate) trains: Trains,
-    /// The outcome of writing it; the event loop collects it when the batch has come back.
+    /// Counts of its writes; the event loop collects them when the batch comes back.
     pub(crate) counters: WriterCounters,
     pub(crate) written: Written,
     coalesce: Coalesce,
     filled: usize,
     bytes: usize,
     slot_len: usize,
-    /// Where each reserved slot begins and ends.
+    /// The start and end of each reserved slot.
     reserved: ArrayVec<(usize, usize), MAX_RESERVED>,
     is_full: bool,
 }
@@ -121,7 +119,7 @@ pub(crate) struct InboundBuffer {
 impl InboundBuffer {
     pub(crate) fn new() -> Self {
         Self {
-            // Zeroed memory is mapped when first touched: a quiet tunnel uses a few pages.
+            // The kernel maps zeroed memory on first touch: a quiet tunnel uses a few pages.
             buffer: vec![0; BATCH_BYTES].into_boxed_slice(),
             trains: Trains::new(),
             counters: WriterCounters::default(),
@@ -135,7 +133,7 @@ impl InboundBuffer {
         }
     }
 
-    /// Makes the batch ready to be filled again.
+    /// Empties the batch, to be filled again.
     pub(crate) fn clear(&mut self, coalesce: Coalesce) {
         self.trains.clear();
         self.written = Written::default();
@@ -214,7 +212,7 @@ impl InboundBuffer {
     }
 }
 
-/// Where a slot begins if the one before ends at `filled`.
+/// The start of the slot that follows one ending at `filled`.
 #[inline]
 fn slot_start(filled: usize) -> usize {
     (filled + VNET_LEN).next_multiple_of(ALIGN)

@@ -1,11 +1,11 @@
-//! The fields of IPv4, IPv6, TCP and UDP headers that splitting and coalescing touch, as offsets.
+//! The offsets of the header fields that cutting and coalescing use, in bytes.
 //!
 //! IPv4: RFC 791. IPv6: RFC 8200. TCP: RFC 9293. UDP: RFC 768.
 
 pub(crate) const TCP: u8 = 6;
 pub(crate) const UDP: u8 = 17;
 
-/// The longest packet that an IPv4 total length can say.
+/// The longest packet that the IPv4 total length can express, in bytes.
 pub(crate) const MAX_PACKET: usize = 65_535;
 
 pub(crate) mod v4 {
@@ -17,7 +17,7 @@ pub(crate) mod v4 {
     pub(crate) const CHECKSUM: usize = 10;
     pub(crate) const ADDRESSES: std::ops::Range<usize> = 12..20;
     pub(crate) const DONT_FRAGMENT: u16 = 0x4000;
-    /// More fragments, or an offset.
+    /// "More fragments" and the fragment offset: nonzero in a fragment.
     pub(crate) const IS_FRAGMENT: u16 = 0x3fff;
 }
 
@@ -26,8 +26,8 @@ pub(crate) mod v6 {
     pub(crate) const PAYLOAD_LEN: usize = 4;
     pub(crate) const NEXT_HEADER: usize = 6;
     pub(crate) const ADDRESSES: std::ops::Range<usize> = 8..40;
-    /// Hop-by-hop options, routing and destination options: the next header's number and the length
-    /// in units of 8 bytes, without the first, come first in each.
+    /// Hop-by-hop options, routing header and destination options. Each begins with the next header's
+    /// number and its own length, in units of 8 bytes without the first.
     pub(crate) const EXTENSIONS: [u8; 3] = [0, 43, 60];
 }
 

@@ -1,4 +1,4 @@
-//! The TUN device: reader and writer threads, batches, splitting and coalescing.
+//! The TUN device: reader and writer threads, batches, cutting and coalescing.
 //!
 //! ```text
 //!            ┌──────────── outbound ────────────┐
@@ -15,13 +15,13 @@
 //! 2. [`spawn_reader`] and [`spawn_writer`] start the two threads.
 //! 3. Outbound: [`Reader::try_recv`] gives an [`OutboundBatch`], and [`OutboundBatch::next`] its
 //!    packets one by one. Dropping the batch gives its buffer back.
-//! 4. Inbound: [`Writer::take`] gives an [`InboundBatch`]; each packet is decrypted into a
-//!    [`InboundBatch::slot`] and kept by [`InboundBatch::commit`]; [`Writer::submit`] sends the batch
-//!    off, [`Writer::enqueue`] and [`Writer::wake`] several at once.
+//! 4. Inbound: [`Writer::take`] gives an [`InboundBatch`]. Decrypt each packet into an
+//!    [`InboundBatch::slot`] and keep it with [`InboundBatch::commit`]. [`Writer::submit`] hands the
+//!    batch to the thread; [`Writer::enqueue`] and [`Writer::wake`] do so for several at once.
 //!
-//! Nothing allocates once every buffer of the two pools has been used. Deliberately left out:
-//! which packets may pass (the state machine decides), routes and addresses, and any platform but
-//! Linux, which would be another implementation of the private `device::PacketIo`.
+//! Nothing allocates per packet once every buffer of the two pools has been used. Deliberately left out:
+//! filtering (the state machine decides which packets pass), routes and addresses, and platforms other
+//! than Linux. Another platform would be another implementation of the private `device::PacketIo`.
 
 mod checksum;
 mod coalesce;
@@ -52,19 +52,19 @@ pub use outbound::{OutboundBatch, OutboundPacket, ReadCalls};
 pub use reader::{Reader, ReaderExit, TryRecv, spawn_reader};
 pub use writer::{Writer, spawn_writer};
 
-/// Packets that a batch is closed at.
+/// Packets at which a batch is closed. One super-packet may take an outbound batch beyond it.
 pub const MAX_BATCH_PACKETS: usize = 50;
 
 /// Capacity of a batch's buffer, in bytes.
 pub const BATCH_BYTES: usize = 256 * 1024;
 
-/// Outbound batches: one being filled, those in the channel and one being handed out.
+/// Number of outbound batches: one being filled, those in the channel and one being handed out.
 pub const OUTBOUND_BATCHES: usize = 6;
 
-/// Inbound batches: one being filled, those on their way and one being written.
+/// Number of inbound batches: one being filled, those in the queue and one being written.
 pub const INBOUND_BATCHES: usize = 6;
 
-/// All memory, in bytes, that one reader and one writer can ever hold.
+/// Most memory that one reader and one writer hold, in bytes.
 pub const POOL_BYTES: usize = OUTBOUND_BATCHES
     * (BATCH_BYTES + size_of::<outbound::OutboundBuffer>())
     + INBOUND_BATCHES * (BATCH_BYTES + size_of::<inbound::InboundBuffer>())

@@ -1,5 +1,4 @@
-//! A batch of packets on their way from the TUN to the event loop, in the order of their path: read,
-//! then cut and handed out one by one.
+//! A batch of outbound packets: reads from the TUN, which are cut and handed out one by one.
 
 use crate::{
     BATCH_BYTES, MAX_BATCH_PACKETS,
@@ -10,20 +9,21 @@ use crate::{
     vnet::{VNET_LEN, VnetHeader},
 };
 
-/// Zeros that [`OutboundPacket::padded`] can put behind a packet.
+/// Most zeros, in bytes, that [`OutboundPacket::padded`] appends to a packet.
 pub(crate) const MAX_PADDING: usize = 15;
-/// Where packets begin: on a cache line, and never within the padding of the one before.
+/// Packets begin on a cache line, and never within the padding of the one before.
 const ALIGN: usize = 64;
-/// Payload sums kept for the event loop: a batch of ordinary traffic needs about 100, one that ends
-/// with a super-packet of the smallest TCP segments 1,870. Beyond, the cutter sums for itself.
+/// Payload sums that the reader thread computes per batch. Ordinary traffic needs about 100, a batch that
+/// ends with a super-packet of the smallest TCP segments 1,870. For more, the event loop sums itself.
 const MAX_SUMS: usize = 2048;
 
 /// Packets read from the TUN. Super-packets are kept whole until [`OutboundBatch::next`] cuts them.
 ///
-/// A batch ends where another read like its last one would pass its limit of packets. A super-packet
-/// that passes the limit all the same is in it as a whole; what the reader of the batch takes at a
-/// time is a range of it, as short as it likes. Dropping the batch gives its buffer back to the reader
-/// thread, which once it has none waits for half of them.
+/// A batch ends where another read as large as the last would exceed the limit of packets. A super-packet
+/// that exceeds it nevertheless is included whole. The caller may take packets out in several steps.
+///
+/// Dropping the batch returns its buffer to the reader thread. A thread that has run out of buffers waits
+/// until half of them are back.
 #[derive(Debug)]
 pub struct OutboundBatch(pub(crate) Lease<OutboundBuffer>);
 
@@ -38,7 +38,7 @@ impl OutboundBatch {
         self.0.packets - self.0.handed_out
     }
 
-    /// How many packets each read brought, in order.
+    /// The number of packets of each read, in order.
     pub fn packets_per_read(&self) -> impl Iterator<Item = usize> {
         self.0.entries[..self.0.len]
             .iter()
@@ -50,12 +50,12 @@ impl OutboundBatch {
         self.0.calls
     }
 
-    /// Reads that were thrown away because their virtio header does not fit the packet.
+    /// Reads discarded because their virtio header contradicts the packet.
     pub fn malformed(&self) -> u32 {
         self.0.malformed
     }
 
-    /// Whether the event loop has read it by itself, as traffic is sparse.
+    /// Whether the event loop itself has read it, as traffic was sparse.
     pub fn is_sparse(&self) -> bool {
         self.0.is_sparse
     }
@@ -71,12 +71,12 @@ impl OutboundBatch {
     }
 }
 
-/// System calls of the reader thread.
+/// System calls made to read a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadCalls {
-    /// `read`, those that found nothing included.
+    /// `read(2)`, including those that found nothing.
     pub reads: u32,
-    /// `poll`.
+    /// `poll(2)`.
     pub waits: u32,
 }
 
@@ -96,7 +96,7 @@ impl OutboundPacket<'_> {
         &self.buffer[self.start..self.end]
     }
 
-    /// The packet followed by zeros, `len` bytes in all: from the packet's length to 15 more.
+    /// The packet, padded with zeros to `len` bytes: at most 15 more than its length.
     ///
     /// # Panics
     /// If `len` is not in that range.
@@ -110,7 +110,7 @@ impl OutboundPacket<'_> {
     }
 }
 
-/// Bytes that padding overwrote: they may be the payload of the segment that is cut next.
+/// Saves the bytes that padding overwrites: they may be payload of the next segment.
 #[derive(Debug, Default)]
 struct Overwritten {
     bytes: [u8; MAX_PADDING],
@@ -121,7 +121,7 @@ struct Overwritten {
 impl Overwritten {
     #[inline]
     fn save(&mut self, bytes: &[u8], at: usize) {
-        // Padding the same packet again must not save the first padding.
+        // If the same packet is padded again, keep the bytes from before its first padding.
         if bytes.len() > self.len {
             self.bytes[self.len..bytes.len()].copy_from_slice(&bytes[self.len..]);
             self.len = bytes.len();
@@ -144,9 +144,9 @@ struct Entry {
     start: usize,
     end: usize,
     packets: usize,
-    /// Where the payload sums of its segments begin.
+    /// The index of its segments' first payload sum.
     first_sum: usize,
-    /// Set if this is a super-packet.
+    /// Set for a super-packet.
     cutter: Option<Cutter>,
 }
 
@@ -170,11 +170,11 @@ pub(crate) struct OutboundBuffer {
     sums_len: usize,
     malformed: u32,
     pub(crate) calls: ReadCalls,
-    /// The reader thread lends the device to whoever receives this batch.
+    /// With this batch, the reader thread lends the device to the event loop.
     pub(crate) lends_device: bool,
-    /// Read by the event loop itself.
+    /// The event loop has read it itself.
     pub(crate) is_sparse: bool,
-    /// The entry and the segment within it that are handed out next.
+    /// The next entry to hand out, and the next segment within it.
     entry: usize,
     segment: usize,
     handed_out: usize,
@@ -184,7 +184,7 @@ pub(crate) struct OutboundBuffer {
 impl OutboundBuffer {
     pub(crate) fn new() -> Self {
         Self {
-            // Zeroed memory is mapped when first touched: a quiet tunnel uses a few pages.
+            // The kernel maps zeroed memory on first touch: a quiet tunnel uses a few pages.
             buffer: vec![0; BATCH_BYTES].into_boxed_slice(),
             filled: 0,
             entries: [NO_ENTRY; MAX_BATCH_PACKETS],
@@ -203,7 +203,7 @@ impl OutboundBuffer {
         }
     }
 
-    /// Makes the batch ready to be filled again.
+    /// Empties the batch, to be filled again.
     pub(crate) fn clear(&mut self) {
         self.filled = 0;
         self.len = 0;
@@ -223,12 +223,12 @@ impl OutboundBuffer {
         self.packets
     }
 
-    /// Whether nothing was read that anyone would want to hear of.
+    /// Whether there is nothing to report: neither a packet nor a malformed read.
     pub(crate) fn is_empty(&self) -> bool {
         self.packets == 0 && self.malformed == 0
     }
 
-    /// Room for one read of any length, if there is that much left.
+    /// Room for one read of any length, after `framing` bytes of virtio header; `None` if it is full.
     pub(crate) fn room(&mut self, framing: usize) -> Option<&mut [u8]> {
         let start = self.next_start();
         let has_room = start + MAX_PACKET + MAX_PADDING <= self.buffer.len();
@@ -238,7 +238,7 @@ impl OutboundBuffer {
         Some(&mut self.buffer[start - framing..start + MAX_PACKET])
     }
 
-    /// Takes in what a read left in [`OutboundBuffer::room`]. `framing` is the length of the virtio header.
+    /// Accepts a read of `read` bytes into [`OutboundBuffer::room`], `framing` of them virtio header.
     pub(crate) fn accept(&mut self, read: usize, framing: usize) {
         let start = self.next_start();
         let end = start - framing + read;
@@ -265,7 +265,7 @@ impl OutboundBuffer {
             entry.packets = shape.segments();
             entry.cutter = Some(Cutter::new(shape, packet));
             entry.first_sum = self.sums_len;
-            // Summed here, on the reader thread: the event loop has enough to do.
+            // Sum on the reader thread, to relieve the event loop.
             for (index, slot) in self.sums[self.sums_len..]
                 .iter_mut()
                 .take(entry.packets)

@@ -1,4 +1,4 @@
-//! A bounded, last-in-first-out pool: the buffer used last is the one still in the cache.
+//! A bounded pool, last in, first out: the buffer used last is the likeliest to be in the cache.
 
 use std::{
     mem::ManuallyDrop,
@@ -8,7 +8,7 @@ use std::{
 
 use tokio::sync::Notify;
 
-/// Lends at most `limit` items, made when first needed.
+/// Lends at most `limit` items, each created when first needed.
 #[derive(Debug)]
 pub(crate) struct Pool<T> {
     state: Mutex<State<T>>,
@@ -23,9 +23,9 @@ struct State<T> {
     free: Vec<Box<T>>,
     made: usize,
     closed: bool,
-    /// A thread sleeps in [`Pool::take_blocking`]: to wake nobody would still be a system call.
+    /// Whether a thread sleeps in [`Pool::take_blocking`]: notifying nobody would be a system call, too.
     is_awaited: bool,
-    /// Somebody went away empty-handed and waits for [`Pool::room`].
+    /// Whether the last [`Pool::take`] found nothing, so that [`Pool::room`] is to complete.
     wanted: bool,
 }
 
@@ -46,7 +46,7 @@ impl<T> Pool<T> {
         })
     }
 
-    /// Takes an item; with none left, [`Pool::room`] completes when one comes back.
+    /// Takes an item; `None` if all are lent, and then [`Pool::room`] completes when one comes back.
     pub(crate) fn take(self: &Arc<Self>) -> Option<Lease<T>> {
         let mut state = self.lock();
         let item = self.pick(&mut state);
@@ -54,8 +54,8 @@ impl<T> Pool<T> {
         item
     }
 
-    /// Takes an item. Where there is none it waits until half of them are back: to be woken for each
-    /// would cost more than what is done with it. `None`: the pool was closed.
+    /// Takes an item; `None` once the pool is closed. If all are lent, waits until half of them are back:
+    /// a wake-up for each would cost more than the work on it.
     pub(crate) fn take_blocking(self: &Arc<Self>) -> Option<Lease<T>> {
         let mut state = self.lock();
         loop {
@@ -79,7 +79,7 @@ impl<T> Pool<T> {
         self.returned.notify_all();
     }
 
-    /// Completes once an item came back after [`Pool::take`] had none. Cancel-safe.
+    /// Completes once an item comes back after [`Pool::take`] found none. Cancel-safe.
     pub(crate) async fn room(&self) {
         self.room.notified().await;
     }
@@ -124,7 +124,7 @@ impl<T> Pool<T> {
     }
 }
 
-/// An item of a [`Pool`], which goes back when this is dropped.
+/// An item on loan from a [`Pool`]; dropping it returns the item.
 #[derive(Debug)]
 pub(crate) struct Lease<T> {
     item: ManuallyDrop<Box<T>>,
@@ -149,7 +149,7 @@ impl<T> DerefMut for Lease<T> {
 
 impl<T> Drop for Lease<T> {
     fn drop(&mut self) {
-        // SAFETY: the item is taken here only, and nothing looks at it after the drop.
+        // SAFETY: the item is taken only here, and nothing accesses it after the drop.
         let item = unsafe { ManuallyDrop::take(&mut self.item) };
         self.pool.give_back(item);
     }

@@ -1,4 +1,4 @@
-//! The thread that reads the TUN: block for the first packet, take what else is there, hand it over.
+//! The thread that reads the TUN: waits for a packet, reads all that are there, hands over the batch.
 
 use std::{io, sync::Arc, thread::JoinHandle, time::Instant};
 
@@ -14,13 +14,13 @@ use crate::{
     vnet::VNET_LEN,
 };
 
-/// Starts the thread `tun-reader`, which closes a batch at `batch` packets (1 to
-/// [`MAX_BATCH_PACKETS`]; others are brought into that range).
+/// Starts the thread `tun-reader`, which closes a batch at `batch` packets, clamped to
+/// 1..=[`MAX_BATCH_PACKETS`].
 ///
 /// # Errors
-/// When the thread or its eventfd cannot be made.
+/// If the thread or its eventfd cannot be created.
 pub fn spawn_reader(device: &Device, batch: usize) -> io::Result<Reader> {
-    // Room for every batch of the pool: that is where the thread waits.
+    // The channel has room for every batch of the pool: the thread waits at the pool only.
     let (sender, receiver) = mpsc::channel(OUTBOUND_BATCHES);
     let stop = Arc::new(Stop::new()?);
     let pool = Pool::new(OUTBOUND_BATCHES, OutboundBuffer::new);
@@ -78,9 +78,9 @@ pub struct Reader {
 /// Why no batch was received.
 #[derive(Debug)]
 pub enum TryRecv {
-    /// None is waiting.
+    /// None is ready.
     Empty,
-    /// None will come any more. Said once with the reason, and as [`ReaderExit::Stopped`] after that.
+    /// No more will come. Reported once with the reason, and later as [`ReaderExit::Stopped`].
     Closed(ReaderExit),
 }
 
@@ -89,17 +89,17 @@ pub enum TryRecv {
 pub enum ReaderExit {
     /// [`Reader::stop`] was called.
     Stopped,
-    /// The interface is gone.
+    /// The interface was deleted.
     InterfaceDeleted,
-    /// A read failed in a way that none should.
+    /// A read failed with an unexpected error, or the thread panicked.
     Failed(io::Error),
 }
 
 impl Reader {
-    /// Takes a batch if one is waiting: in the channel or, while traffic is sparse, in the device.
+    /// Takes a batch from the channel; while traffic is sparse, reads the device itself. Never blocks.
     ///
     /// # Errors
-    /// [`TryRecv`] says why there is none.
+    /// [`TryRecv`], the reason why there is none.
     pub fn try_recv(&mut self) -> Result<OutboundBatch, TryRecv> {
         if let Some(batch) = self.next.take() {
             return Ok(batch);
@@ -111,8 +111,8 @@ impl Reader {
         }
     }
 
-    /// Waits until [`Reader::try_recv`] has a batch, or the reason why none will come any more.
-    /// Cancel-safe. To be called in a tokio runtime with I/O.
+    /// Waits until [`Reader::try_recv`] has a batch, or until no more will come. Cancel-safe. Call it in
+    /// a tokio runtime with I/O enabled.
     pub async fn ready(&mut self) {
         while self.next.is_none() {
             tokio::select! {
@@ -126,14 +126,14 @@ impl Reader {
         }
     }
 
-    /// Whether traffic is sparse and `inbound` packets keep it so: the caller may write them itself.
+    /// Whether traffic is sparse and stays so with `inbound` packets: the caller may then write them itself.
     #[inline]
     pub fn is_sparse(&self, inbound: usize) -> bool {
         self.sparse.is_on() && inbound <= FEW
     }
 
-    /// Ends sparse traffic where packets flow: a step of the event loop has handled this many inbound,
-    /// and is the latest of `busy_ticks` without a wait.
+    /// Ends sparse traffic if packets flow. Call it with the datagrams that a tick has received, and with
+    /// the number of ticks since the event loop last waited.
     #[inline]
     pub fn observe(&mut self, inbound: usize, busy_ticks: u32) {
         let is_burst = inbound > FEW;
@@ -143,7 +143,7 @@ impl Reader {
         }
     }
 
-    /// Tells the thread to end. Batches already in the channel can still be received.
+    /// Asks the thread to end. Batches already in the channel can still be received.
     pub fn stop(&self) {
         self.stop.signal();
         self.loan.stop();
@@ -215,7 +215,7 @@ impl Reading {
             if lends_device {
                 self.loan.lend();
             }
-            // INVARIANT: the channel has room for every batch of the pool: it fails only when closed.
+            // INVARIANT: the channel has room for every batch of the pool, so it fails only when closed.
             if !batch.is_empty() && self.sender.try_send(batch).is_err() {
                 return ReaderExit::Stopped;
             }
@@ -229,7 +229,7 @@ impl Reading {
         ReaderExit::Stopped
     }
 
-    /// Waits for the first packet, and reads what else is there.
+    /// Waits for the first packet, then reads all that are there, up to the limit.
     fn fill(&mut self, batch: &mut OutboundBuffer) -> Result<(), ReaderExit> {
         let mut waited = None;
         while batch.is_empty() {
@@ -251,25 +251,25 @@ impl Reading {
     }
 }
 
-/// Reads the device: for the thread or, while traffic is sparse, for the event loop.
+/// Reads the device, on the reader thread or, while traffic is sparse, in the event loop.
 #[derive(Clone, Debug)]
 struct Source {
     io: Arc<dyn PacketIo>,
-    /// Length of the virtio header.
+    /// Length of the virtio header, in bytes.
     framing: usize,
 }
 
 /// Why reading into a batch has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Filled {
-    /// Another read like the last one would pass the limit.
+    /// Another read as large as the last could exceed the limit.
     Full,
     /// Nothing is left to read.
     Drained,
 }
 
 impl Source {
-    /// Reads without waiting, up to `limit` packets; a super-packet alone may pass it.
+    /// Reads up to `limit` packets without waiting; a super-packet may exceed the limit.
     #[inline(never)]
     fn fill(&self, batch: &mut OutboundBuffer, limit: usize) -> Result<Filled, ReaderExit> {
         let mut last = 1;
@@ -288,8 +288,8 @@ impl Source {
                 Err(error) => match error.raw_os_error() {
                     Some(libc::EAGAIN) => return Ok(Filled::Drained),
                     Some(libc::EINTR) => {}
-                    // The driver gives EFAULT to a reader that it wakes while it detaches the file,
-                    // and EBADFD to every one after that.
+                    // A reader that the driver wakes while it detaches the file gets EFAULT; later ones
+                    // get EBADFD.
                     Some(libc::EBADFD | libc::EFAULT) => return Err(ReaderExit::InterfaceDeleted),
                     _ => return Err(ReaderExit::Failed(error)),
                 },

@@ -1,15 +1,14 @@
 //! Scheduling of the two threads.
 
-/// Lets the calling thread preempt no other when it wakes up (`SCHED_BATCH`, sched(7)).
+/// Keeps the calling thread from preempting others when it wakes up (`SCHED_BATCH`, sched(7)).
 ///
-/// Under load the event loop wakes both threads again and again. On a busy processor each of them would
-/// interrupt it there, for a batch that can as well be joined by the next. Idle processors are used as
-/// before.
+/// Under load the event loop keeps waking both threads. On a busy processor each wake-up would interrupt
+/// the loop for a single batch, which can as well wait for the next. Idle processors are used as before.
 pub(crate) fn preempt_nobody() {
-    // The kernel's `struct sched_param` is this alone; that of musl is larger.
+    // The kernel's `struct sched_param` is only this integer; musl's is larger.
     let priority: libc::c_int = 0;
-    // musl's own function always refuses. SAFETY: the kernel reads `priority`, which outlives the call; 0 is
-    // the calling thread.
+    // Not through musl's wrapper, which always fails. SAFETY: the kernel only reads `priority`, which
+    // outlives the call; 0 is the calling thread.
     let result = unsafe {
         libc::syscall(
             libc::SYS_sched_setscheduler,

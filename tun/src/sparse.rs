@@ -1,9 +1,9 @@
-//! Sparse traffic: a lone packet on an idle tunnel, which the event loop handles by itself.
+//! Sparse traffic: lone packets on an idle tunnel, which the event loop reads and writes itself.
 //!
-//! Under load the thread `tun-reader` reads the device and the thread `tun-writer` writes it. For a
-//! lone packet each of them would have to wake up, and then the event loop: twice the latency. So
-//! after a pause in the traffic `tun-reader` lends the device to the event loop. The first burst in
-//! either direction ends that, and as long as packets flow nothing here is touched.
+//! Under load the thread `tun-reader` reads the device and `tun-writer` writes it. For a lone packet that
+//! costs two wake-ups one after the other, a thread's and the event loop's: twice the latency. So after a
+//! pause in the traffic `tun-reader` lends the device to the event loop. The first burst in either
+//! direction ends the loan, and nothing here runs while packets flow.
 
 use std::{
     os::fd::{AsFd, AsRawFd, RawFd},
@@ -18,12 +18,13 @@ use tokio::{
 
 use crate::device::PacketIo;
 
-/// Packets that one step may bring, in either direction, while traffic is sparse.
+/// Most packets in one tick, in either direction, while traffic is sparse; also the most ticks without a
+/// wait.
 pub(crate) const FEW: usize = 4;
-/// How long the device must have had nothing to read before the next few packets count as sparse.
+/// How long the device must have been empty before the next few packets count as sparse.
 pub(crate) const PAUSE: Duration = Duration::from_millis(2);
 
-/// Says which thread reads the device; shared by `tun-reader` and the event loop.
+/// Records which thread reads the device; shared by `tun-reader` and the event loop.
 #[derive(Debug, Default)]
 pub(crate) struct Loan {
     state: Mutex<State>,
@@ -42,7 +43,7 @@ enum State {
 }
 
 impl Loan {
-    /// Lends the device; the lender waits for it in [`Loan::wait_for_return`].
+    /// Lends the device to the event loop; then call [`Loan::wait_for_return`].
     pub(crate) fn lend(&self) {
         let mut state = self.lock();
         if *state == State::None {
@@ -50,7 +51,7 @@ impl Loan {
         }
     }
 
-    /// Returns false if the reader has stopped.
+    /// Waits until the event loop gives the device back; returns false if the reader has stopped.
     pub(crate) fn wait_for_return(&self) -> bool {
         let is_lent = |state: &mut State| *state == State::Lent;
         let state = self.changed.wait_while(self.lock(), is_lent);
@@ -94,7 +95,7 @@ impl AsRawFd for Readable {
     }
 }
 
-/// A device that is being deleted reports an error without a packet.
+/// Includes errors, as a device that is being deleted reports only an error.
 const READABLE: Interest = Interest::READABLE.add(Interest::ERROR);
 
 impl Sparse {
@@ -111,13 +112,12 @@ impl Sparse {
         self.readiness.is_some()
     }
 
-    /// Takes the device that `tun-reader` has lent, or gives it back at once where it cannot be
-    /// watched.
+    /// Takes the device that `tun-reader` has lent; gives it back at once if tokio cannot watch it.
     pub(crate) fn begin(&mut self) {
         let readable = Readable(Arc::clone(&self.io));
         let readiness = Handle::try_current().ok().and_then(|_| {
-            // SAFETY: `Readable` keeps the device, and with it the descriptor, open until it is
-            // dropped, and always gives the same one.
+            // SAFETY: `Readable` keeps the device and its descriptor open until it is dropped, and always
+            // returns the same one.
             unsafe { AsyncFd::register_with_interest(readable, READABLE) }.ok()
         });
         self.readiness = readiness;
@@ -133,13 +133,13 @@ impl Sparse {
         }
     }
 
-    /// Waits until the lent device may have a packet; for ever while it is not lent. Cancel-safe.
+    /// Waits until the lent device may have a packet; forever while it is not lent. Cancel-safe.
     pub(crate) async fn readable(&mut self) {
         let Some(readiness) = &self.readiness else {
             return std::future::pending().await;
         };
         let ready = readiness.ready(READABLE).await;
-        // `tun-reader` finds out what the error is, and knows how to wait if there is none.
+        // Leave an error to `tun-reader`: its next read reports it.
         if !ready.is_ok_and(|guard| !guard.ready().is_error()) {
             self.end();
         }
@@ -151,7 +151,7 @@ impl Sparse {
             return;
         };
         let mut outcome = Read::Empty;
-        // Takes one interest at a time.
+        // `try_io` takes only one interest.
         let _ = readiness.try_io(Interest::READABLE, |_| {
             outcome = read();
             match outcome {
@@ -170,6 +170,6 @@ impl Sparse {
 pub(crate) enum Read {
     /// The device is empty.
     Empty,
-    /// There may be more than [`FEW`] packets, or there is something that only `tun-reader` handles.
+    /// There may be more than [`FEW`] packets, or an error, or no buffer: `tun-reader` takes over.
     Burst,
 }

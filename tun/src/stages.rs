@@ -1,4 +1,4 @@
-//! Single stages of the path, without a device and without threads: what the benches measure.
+//! Single stages of the path, without device or threads, for the benches.
 
 use std::{
     io,
@@ -17,7 +17,7 @@ use crate::{
     write::BatchWriter,
 };
 
-/// Most batches that an [`Intake`] or an [`Outlet`] has in use: more than a bench prepares at a time.
+/// Most batches of an [`Intake`] or an [`Outlet`] in use: more than a bench prepares at a time.
 const BATCHES: usize = 4096;
 
 /// The ones'-complement sum of RFC 1071.
@@ -37,7 +37,7 @@ impl Default for Intake {
 }
 
 impl Intake {
-    /// A batch of `reads`, each a virtio header and a packet; those that do not fit are left out.
+    /// Makes a batch of `reads`, each a virtio header and a packet; leaves out those that do not fit.
     #[must_use]
     pub fn batch(&self, reads: &[&[u8]]) -> Option<OutboundBatch> {
         let mut batch = self.0.take()?;
@@ -62,7 +62,7 @@ pub struct Outlet {
 }
 
 impl Outlet {
-    /// An outlet that coalesces what `coalesce` says.
+    /// Makes an outlet that coalesces these protocols.
     #[must_use]
     pub fn new(coalesce: Coalesce) -> Self {
         Self {
@@ -80,10 +80,10 @@ impl Outlet {
         Some(InboundBatch(batch))
     }
 
-    /// Writes the batch, train by train; returns how many writes that took.
+    /// Writes the batch, train by train; returns the number of writes.
     pub fn write(&mut self, mut batch: InboundBatch) -> u64 {
         let before = batch.0.counters.writes;
-        // It fails only where the device takes no more.
+        // Fails only if the device takes no more, and this one takes everything.
         let _ = self.writer.write(&mut batch.0);
         batch.0.counters.writes - before
     }

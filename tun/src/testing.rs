@@ -1,4 +1,4 @@
-//! Packets built the slow and obvious way, to compare with.
+//! Packets built in the slow, obvious way, as a reference for tests.
 
 pub(crate) mod reference;
 
@@ -9,12 +9,12 @@ use crate::{
     vnet::{GSO_TCPV4, GSO_TCPV6, GSO_UDP_L4, NEEDS_CSUM, VnetHeader},
 };
 
-/// Everything about a packet but its payload.
+/// All headers of a packet.
 #[derive(Clone, Debug)]
 pub(crate) struct Headers {
     pub(crate) is_v4: bool,
     pub(crate) is_tcp: bool,
-    /// Last byte of the source address, which tells flows apart.
+    /// The last byte of the source address, which distinguishes flows.
     pub(crate) source: u8,
     pub(crate) ports: (u16, u16),
     pub(crate) traffic_class: u8,
@@ -117,7 +117,7 @@ impl Headers {
         (header, self.with_seed(payload))
     }
 
-    /// The packets that the super-packet stands for.
+    /// The packets that a super-packet of this payload is to be cut into.
     pub(crate) fn segments(&self, payload: &[u8], segment_len: usize) -> Vec<Vec<u8>> {
         let mut chunks: Vec<&[u8]> = payload.chunks(segment_len).collect();
         if chunks.is_empty() {
@@ -191,7 +191,7 @@ impl Headers {
     }
 }
 
-/// Bytes that differ from place to place.
+/// Bytes without a short period, different for each seed.
 pub(crate) fn payload(len: usize, seed: u8) -> Vec<u8> {
     (0..len)
         .map(|i| (i * 31 + i / 256 + usize::from(seed) * 7) as u8)
@@ -208,7 +208,7 @@ pub(crate) fn naive_sum(data: &[u8]) -> u16 {
     sum as u16
 }
 
-/// Any headers that a super-packet may have.
+/// Arbitrary headers that a super-packet may have.
 pub(crate) fn any_headers() -> impl Strategy<Value = Headers> {
     (
         any::<[bool; 3]>(),

@@ -1,17 +1,17 @@
-//! `struct virtio_net_hdr` (linux/virtio_net.h): the 10 bytes in front of each packet that a TUN with
-//! `IFF_VNET_HDR` reads or takes, in host byte order.
+//! `struct virtio_net_hdr` (linux/virtio_net.h): the 10 bytes before each packet that is read from or
+//! written to a TUN with `IFF_VNET_HDR`, in host byte order.
 
 /// Bytes of the header.
 pub(crate) const VNET_LEN: usize = 10;
 
-/// The transport checksum is not complete: the field holds the sum of the pseudo-header.
+/// The transport checksum is incomplete: its field holds the sum of the pseudo-header.
 pub(crate) const NEEDS_CSUM: u8 = 1;
 
 pub(crate) const GSO_NONE: u8 = 0;
 pub(crate) const GSO_TCPV4: u8 = 1;
 pub(crate) const GSO_TCPV6: u8 = 4;
 pub(crate) const GSO_UDP_L4: u8 = 5;
-/// A bit beside the type: the first segment may carry CWR.
+/// A flag in the type field: the first segment may carry CWR.
 pub(crate) const GSO_ECN: u8 = 0x80;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! Writing a batch: each train as one super-packet, every other packet by itself.
+//! Writes a batch: each train as one super-packet, every other packet by itself.
 
 use std::{
     io,
@@ -18,7 +18,8 @@ use crate::{
     vnet::{GSO_TCPV4, GSO_TCPV6, GSO_UDP_L4, NEEDS_CSUM, VNET_LEN, VnetHeader},
 };
 
-/// Where the packets of a train are joined, behind a virtio header; the packet is on a cache line.
+/// Bytes of the buffer in which trains are joined. The super-packet begins on a cache line, behind its
+/// virtio header.
 pub(crate) const JOINED_BYTES: usize = JOINED_START + MAX_PACKET;
 const JOINED_START: usize = 64;
 
@@ -30,7 +31,7 @@ pub(crate) struct BatchWriter {
     pub(crate) vnet_hdr: bool,
     /// Set when the kernel refuses a super-packet.
     pub(crate) is_refused: Arc<AtomicBool>,
-    /// Ends a wait for the kernel; where there is none, nothing is waited for.
+    /// Ends a wait for room in the kernel; without it, a full kernel is [`Blocked`] at once.
     pub(crate) stop: Option<Arc<Stop>>,
     joined: Box<[u8]>,
 }
@@ -55,7 +56,7 @@ impl BatchWriter {
     /// Writes what is left of the batch, train by train.
     ///
     /// # Errors
-    /// [`Blocked`] where the kernel has no room: the batch remembers how far it was written.
+    /// [`Blocked`] if the kernel has no room: the batch remembers how far it was written.
     #[inline(never)]
     pub(crate) fn write(&mut self, batch: &mut InboundBuffer) -> Result<(), Blocked> {
         let InboundBuffer {
@@ -78,8 +79,8 @@ impl BatchWriter {
         Ok(())
     }
 
-    /// Joins the packets whose checksums are right. A wrong one is written by itself, where it stood:
-    /// joining it would make it right.
+    /// Joins the packets whose checksums are right. A packet with a wrong one is written by itself, in its
+    /// place: joining would replace its checksum by a right one.
     fn write_train(
         &mut self,
         buffer: &mut [u8],
@@ -138,7 +139,7 @@ impl BatchWriter {
             )? {
                 Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
                     tracing::warn!(
-                        "the kernel refuses a super-packet: coalescing is off for ten minutes"
+                        "The kernel has refused a super-packet: coalescing is off for ten minutes"
                     );
                     self.is_refused.store(true, Ordering::Relaxed);
                     counters.refused_trains += 1;
@@ -187,22 +188,22 @@ impl BatchWriter {
     }
 }
 
-/// The kernel has no room, and nobody may wait for it here.
+/// The kernel has no room, and the caller may not wait for it.
 #[derive(Debug)]
 pub(crate) struct Blocked;
 
-/// How far a batch is written.
+/// How far a batch has been written.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Written {
     trains: usize,
-    /// Packets of the train behind those.
+    /// Packets of the next train.
     packets: usize,
 }
 
 /// Successive packets of a train that are joined.
 #[derive(Clone, Copy, Debug)]
 struct Run {
-    /// Which packet of the train is the first.
+    /// The index of the first one within the train.
     first: usize,
     packets: usize,
     /// Bytes joined so far.
@@ -226,7 +227,7 @@ impl Run {
     }
 }
 
-/// Whether the checksums are right that joining the packet would replace.
+/// Whether the checksums that joining would replace are right.
 fn is_intact(packet: &[u8], shape: Shape) -> bool {
     let protocol = if shape.is_tcp { ip::TCP } else { ip::UDP };
     let addresses = if shape.is_v4 {
@@ -240,7 +241,7 @@ fn is_intact(packet: &[u8], shape: Shape) -> bool {
     is_network_intact && fold(u32::from(pseudo) + u32::from(sum(transport))) == 0xffff
 }
 
-/// Makes the header of the first packet that of the super-packet, and puts the virtio header before it.
+/// Turns the header of the first packet into the super-packet's, and writes the virtio header before it.
 fn complete(joined: &mut [u8], shape: Shape, is_pushed: bool) {
     let (vnet, packet) = joined.split_at_mut(VNET_LEN);
     let len = packet.len();
@@ -278,7 +279,7 @@ fn complete(joined: &mut [u8], shape: Shape, is_pushed: bool) {
     vnet.copy_from_slice(&header.to_bytes());
 }
 
-/// Writes all of `bytes` in one call, and waits for the kernel to have room where `stop` allows it.
+/// Writes `bytes` in one call; with a `stop`, first waits until the kernel has room.
 fn put(
     io: &dyn PacketIo,
     stop: Option<&Stop>,

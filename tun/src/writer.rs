@@ -1,4 +1,4 @@
-//! The thread that writes the TUN, and the event loop's end of it.
+//! The thread that writes the TUN, and the event loop's handle to it.
 
 use std::{
     io,
@@ -21,10 +21,10 @@ use crate::{
     write::BatchWriter,
 };
 
-/// Starts the thread `tun-writer`. Only what the device has offload for is coalesced.
+/// Starts the thread `tun-writer`. Coalesces only protocols for which the device has offload.
 ///
 /// # Errors
-/// When the thread or its eventfd cannot be made.
+/// If the thread or its eventfd cannot be created.
 pub fn spawn_writer(device: &Device, coalesce: Coalesce) -> io::Result<Writer> {
     let offload = device.offload();
     let coalesce = Coalesce {
@@ -69,11 +69,12 @@ pub fn spawn_writer(device: &Device, coalesce: Coalesce) -> io::Result<Writer> {
     })
 }
 
-/// The sending end of the writer thread; dropping it writes what was submitted and ends the thread.
+/// The sending end of the writer thread. Dropping it ends the thread, once the thread has written what
+/// was submitted or the kernel takes no more.
 #[derive(Debug)]
 pub struct Writer {
     queue: Arc<HandOver<Lease<InboundBuffer>>>,
-    /// The thread may sleep beside what is in the queue.
+    /// Whether batches were enqueued since the last [`Writer::wake`].
     is_enqueued: bool,
     pool: Arc<Pool<InboundBuffer>>,
     /// Writes on the event loop's thread while traffic is sparse.
@@ -81,21 +82,21 @@ pub struct Writer {
     coalesce: Coalesce,
     in_flight: Arc<AtomicUsize>,
     is_refused: Arc<AtomicBool>,
-    /// Until when nothing is coalesced.
+    /// When coalescing resumes after a refusal.
     rests_until: Option<Duration>,
     counters: WriterCounters,
     stop: Arc<Stop>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// How long nothing is coalesced after the kernel has refused a super-packet. One that refuses them
-/// always costs a call in so much time.
+/// How long coalescing is off after the kernel has refused a super-packet. A kernel that refuses all of
+/// them costs one failed call per such time.
 const RETRY_AFTER_REFUSAL: Duration = Duration::from_secs(600);
 
 impl Writer {
-    /// An empty batch. `None`: all are on their way to the TUN; [`Writer::room`] tells when one is not.
+    /// Takes an empty batch; `None` if all are in use, and then [`Writer::room`] completes when one is back.
     ///
-    /// `now` is any clock that goes forward: after a refusal coalescing rests for ten minutes of it.
+    /// `now` may be any monotonic clock: it times the ten minutes without coalescing after a refusal.
     pub fn take(&mut self, now: Duration) -> Option<InboundBatch> {
         let mut batch = self.pool.take()?;
         self.counters.absorb(&mut batch.counters);
@@ -104,15 +105,16 @@ impl Writer {
         Some(InboundBatch(batch))
     }
 
-    /// Sends the batch to the TUN; never blocks.
+    /// Hands the batch to the thread; never blocks. An empty one is dropped.
     pub fn submit(&mut self, batch: InboundBatch) {
         self.enqueue(batch);
         self.wake();
     }
 
-    /// Sends the batch to the TUN when [`Writer::wake`] is called, or before; never blocks.
+    /// Hands the batch to the thread without waking it; never blocks. A sleeping thread writes it only after
+    /// [`Writer::wake`].
     ///
-    /// Waking the thread costs as much as writing some packets: once for several batches is enough.
+    /// A wake-up costs as much as writing several packets, so make one for several batches.
     pub fn enqueue(&mut self, batch: InboundBatch) {
         if batch.is_empty() {
             return;
@@ -123,8 +125,8 @@ impl Writer {
         let _ = self.queue.put(batch.0);
     }
 
-    /// Writes the batch to the TUN on the caller's thread, as long as the kernel has room and there
-    /// is nothing that the batch would overtake; else as [`Writer::submit`]. For sparse traffic.
+    /// Writes the batch to the TUN on the caller's thread, for sparse traffic. Falls back to
+    /// [`Writer::submit`] if the batch would overtake another, or as soon as the kernel has no room.
     pub fn write(&mut self, mut batch: InboundBatch) {
         if self.is_idle() && self.direct.write(&mut batch.0).is_ok() {
             return;
@@ -132,24 +134,24 @@ impl Writer {
         self.submit(batch);
     }
 
-    /// Wakes the thread if something was enqueued since.
+    /// Wakes the thread if a batch was enqueued since the last call.
     pub fn wake(&mut self) {
         if std::mem::take(&mut self.is_enqueued) {
             self.queue.wake();
         }
     }
 
-    /// Whether everything submitted has been written.
+    /// Whether every submitted batch has been written or dropped.
     pub fn is_idle(&self) -> bool {
         self.in_flight.load(Ordering::Acquire) == 0
     }
 
-    /// Completes once a batch came back after [`Writer::take`] had none. Cancel-safe.
+    /// Completes once a batch comes back after [`Writer::take`] found none. Cancel-safe.
     pub async fn room(&self) {
         self.pool.room().await;
     }
 
-    /// The protocols that are coalesced: none for a while after the kernel has refused a super-packet.
+    /// The protocols that are coalesced; none for ten minutes after the kernel has refused a super-packet.
     pub fn coalescing(&self) -> Coalesce {
         if self.is_refused.load(Ordering::Relaxed) {
             Coalesce::default()
@@ -158,8 +160,7 @@ impl Writer {
         }
     }
 
-    /// Lets the writer try super-packets again when they have rested long enough since the first
-    /// batch after the refusal.
+    /// Turns coalescing on again ten minutes after the first call that saw the refusal.
     fn end_of_rest(&mut self, now: Duration) {
         if !self.is_refused.load(Ordering::Relaxed) {
             return;
@@ -171,7 +172,7 @@ impl Writer {
         }
     }
 
-    /// Totals, without the batches that are on their way.
+    /// The counts so far, without those of batches that are still in use.
     pub fn counters(&mut self) -> &WriterCounters {
         let Self { pool, counters, .. } = self;
         pool.for_each_free(|batch| counters.absorb(&mut batch.counters));
@@ -199,9 +200,9 @@ struct Writing {
 impl Writing {
     fn run(mut self) {
         while let Some(mut batch) = self.queue.take_blocking() {
-            // It fails only when the thread is to end and the kernel takes no more.
+            // Fails only if the writer is being dropped and the kernel has no room.
             let _ = self.to_device.write(&mut batch);
-            // Returned first: once the writer looks idle, the batch and its counters are back.
+            // Return the batch first: once the writer is idle, the batch and its counters must be back.
             drop(batch);
             self.in_flight.fetch_sub(1, Ordering::Release);
         }

@@ -22,12 +22,12 @@ static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller's promise is passed on.
+        // SAFETY: our caller upholds the allocator's contract.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise is passed on.
+        // SAFETY: our caller upholds the allocator's contract.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
@@ -84,7 +84,7 @@ fn a_hundred_thousand_packets_allocate_next_to_nothing() {
     let before = ALLOCATIONS.load(Ordering::Relaxed);
     pass(100_000);
     let allocations = ALLOCATIONS.load(Ordering::Relaxed) - before;
-    // The channel keeps its slots in blocks of 32 batches, and now and then makes a new one.
+    // The channel stores batches in blocks of 32, and now and then allocates a block.
     assert!(allocations < 500, "{allocations} allocations");
 }
 

@@ -1,10 +1,11 @@
-//! Against the kernel's TUN driver, in network namespaces that die with their thread.
+//! Tests against the kernel's TUN driver, in network namespaces that end with their threads.
 //!
 //! ```text
 //!  UDP/TCP sockets on 10.7.0.1 ── cv0 (TUN) ── reader / writer ── the test, which plays 10.7.0.2
 //! ```
 //!
-//! Needs root and /dev/net/tun; without them the tests say so and pass, unless CONVOY_REQUIRE_LAB=1.
+//! They need root and /dev/net/tun. Without these they print SKIPPED and pass, unless
+//! CONVOY_REQUIRE_LAB=1.
 
 #![allow(clippy::unwrap_used, reason = "a step that fails, fails the test")]
 
@@ -106,7 +107,7 @@ fn a_reader_survives_a_link_that_goes_down_and_does_not_spin() {
             spent < Duration::from_millis(50),
             "the reader spun for {spent:?}"
         );
-        // Packets sent while it was up may still be there.
+        // Skip packets that were sent while the link was up.
         let nothing = std::iter::repeat_with(|| reader.try_recv()).find_map(Result::err);
         assert!(matches!(nothing, Some(TryRecv::Empty)));
 
@@ -219,7 +220,7 @@ fn a_descriptor_with_a_virtio_header_is_adopted_and_works() {
     });
 }
 
-/// Plays 10.7.0.2 by sending everything back with source and destination exchanged.
+/// Plays 10.7.0.2: sends everything back with source and destination swapped.
 struct Loopback {
     reader: Reader,
     writer: Writer,
@@ -239,7 +240,8 @@ impl Loopback {
         Self { reader, writer }
     }
 
-    /// Sends `len` bytes over TCP from 10.7.0.1 to 10.7.0.2, which is 10.7.0.1 again.
+    /// Sends `len` bytes over TCP from 10.7.0.1 to 10.7.0.2, which loops back to 10.7.0.1. Returns `len`,
+    /// and the most packets in one read and in one write.
     fn bulk(mut self, len: usize) -> (usize, usize, usize) {
         let listener = TcpListener::bind("10.7.0.1:7000").unwrap();
         let payload: Vec<u8> = (0..len as u32).map(|i| (i ^ (i >> 9)) as u8).collect();
@@ -280,7 +282,7 @@ impl Loopback {
     }
 }
 
-/// Sends what was read back with the addresses exchanged, which no checksum notices.
+/// Sends one batch back with the addresses swapped, which leaves every checksum right.
 fn turn_around(reader: &mut Reader, writer: &mut Writer, most_per_read: &mut usize) -> usize {
     let Ok(mut outbound) = reader.try_recv() else {
         std::thread::yield_now();
@@ -320,7 +322,7 @@ fn take(writer: &mut Writer) -> convoy_tun::InboundBatch {
     }
 }
 
-/// Skips what the kernel sends of its own accord.
+/// The payload of the first UDP packet in the next batch; skips packets of the kernel's own.
 fn next_udp_payload(reader: &mut Reader) -> Option<Vec<u8>> {
     let mut batch = reader.try_recv().ok()?;
     while let Some(packet) = batch.next() {
@@ -332,7 +334,7 @@ fn next_udp_payload(reader: &mut Reader) -> Option<Vec<u8>> {
     None
 }
 
-/// Router solicitations and the like come when a link is up.
+/// Discards the packets that the kernel sends when a link comes up, such as router solicitations.
 fn drain(reader: &mut Reader) {
     std::thread::sleep(Duration::from_millis(50));
     while reader.try_recv().is_ok() {}
@@ -348,7 +350,8 @@ fn open_up(name: &str, offload: OffloadRequest) -> Device {
     device
 }
 
-/// A process that another test is just starting may still hold the former device of this name.
+/// Retries while the name is taken: a process that another test is starting may have inherited the
+/// descriptor of the former device.
 fn once_free<T>(name: &str, open: impl Fn() -> Option<T>) -> T {
     let began = Instant::now();
     loop {
@@ -398,7 +401,7 @@ fn raw_tun(name: &str, flags: libc::c_int) -> OwnedFd {
     file.into()
 }
 
-/// Of the thread of this name in the namespace of the caller: other tests have one too.
+/// CPU time of the thread of this name in the caller's network namespace: other tests have one, too.
 fn cpu_time_of(thread: &str) -> Duration {
     let namespace = std::fs::read_link("/proc/thread-self/ns/net").unwrap();
     let mut total = Duration::ZERO;

@@ -1,9 +1,9 @@
-//! Whether the time of a batch depends on secrets, tested as dudect does (Reparaz, Balasch, Verbauwhede:
-//! "Dude, is my code constant time?", 2017): inputs of two classes in random order, then Welch's t-test
-//! of all times, and of those below some percentiles. `make test-timing` runs it.
+//! Tests whether the time of a batch depends on secrets, as dudect does (Reparaz, Balasch, Verbauwhede:
+//! "Dude, is my code constant time?", 2017). It measures inputs of two classes in random order, and applies
+//! Welch's t-test to all times, and to those up to several percentiles. `make test-timing` runs it.
 //!
-//! It fails where |t| is above 10; where it is above 5, run it again on a quiet machine. The first test
-//! is of a comparison that stops early, which must be found.
+//! It fails if |t| is 10 or more. If |t| is 5 or more, run it again on a quiet machine. The first test is a
+//! control, a comparison that stops early: it must be found.
 
 use std::{
     hint::black_box,
@@ -17,7 +17,7 @@ const MEASUREMENTS: usize = 100_000;
 const WARM_UP: usize = 1_000;
 const PERCENTILES: [usize; 6] = [100, 99, 95, 90, 75, 50];
 const LEAK: f64 = 10.0;
-/// Bytes of a packet: some blocks, and some bytes of one.
+/// Bytes of a packet: whole blocks and a part of one.
 const LEN: usize = 200;
 
 fn main() -> ExitCode {
@@ -89,7 +89,7 @@ enum Class {
 
 impl Class {
     fn zeros_or_noise<const N: usize>(self, noise: &mut Noise) -> [u8; N] {
-        // Both classes do the same outside of what is measured.
+        // Outside of the measurement, both classes do the same work.
         let noise = std::array::from_fn(|_| noise.next() as u8);
         match self {
             Self::Left => [0; N],
@@ -143,7 +143,7 @@ impl Batch {
     }
 }
 
-/// Shows that the test finds what it should.
+/// A comparison that stops early: shows that the test detects a leak.
 #[derive(Default)]
 struct Control {
     tags: [[u8; TAG]; 2],
@@ -157,7 +157,7 @@ impl Control {
             Class::Right => TAG - 1,
         }] = 1;
         let compare = |tags: &[[u8; TAG]; 2]| tags[0].iter().zip(&tags[1]).all(|(a, b)| a == b);
-        // As many as a batch compares.
+        // As many comparisons as a batch makes.
         measure(|| (0..SLOTS).all(|_| !compare(black_box(&self.tags))))
     }
 }
@@ -168,7 +168,7 @@ fn measure<T>(work: impl FnOnce() -> T) -> Duration {
     began.elapsed()
 }
 
-/// Prints the greatest |t|; answers whether it shows a leak.
+/// Prints the greatest |t|; returns whether it shows a leak.
 fn leaks(name: &str, mut measure: impl FnMut(Class) -> Duration) -> bool {
     let mut noise = Noise(2);
     let mut times = Vec::with_capacity(MEASUREMENTS);

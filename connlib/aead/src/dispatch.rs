@@ -1,17 +1,17 @@
-//! Which packets the batch takes.
+//! Chooses the packets for the batch.
 //!
-//! All lanes take as long as the longest packet, so it pays to leave long packets to ring if they are few.
+//! All lanes take as long as the longest packet, so it pays to leave a few long packets to ring.
 
 use crate::SLOTS;
 
-/// What sealing or opening costs, in picoseconds. Only the ratio of the two implementations matters.
+/// The cost of sealing or opening, in picoseconds. Only the ratios matter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Costs {
-    /// A packet by ring, without its bytes.
+    /// A packet by ring, in addition to its bytes.
     pub(crate) ring_packet: u64,
     /// A byte by ring.
     pub(crate) ring_byte: u64,
-    /// A batch, without its blocks.
+    /// A batch, in addition to its blocks.
     pub(crate) batch: u64,
     /// A block of 64 bytes in all 16 lanes.
     pub(crate) batch_block: u64,
@@ -34,10 +34,10 @@ impl Costs {
         batch_block: 0,
     };
 
-    /// The length up to which packets of these `lens` go by batch, the others by ring; `None` if all go
-    /// by ring.
+    /// The length, in bytes, up to which packets of these `lens` go by batch, the others by ring; `None` if
+    /// all go by ring.
     ///
-    /// Every length is tried as the longest of the batch: shorter packets then cost nothing.
+    /// Tries each length as the longest of the batch: shorter packets then cost nothing.
     pub(crate) fn longest_in_batch(
         self,
         lens: impl Iterator<Item = usize> + Clone,

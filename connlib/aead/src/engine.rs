@@ -1,4 +1,4 @@
-//! Runs a batch: chooses by cost, fills the lanes, hands out the tags.
+//! Runs a batch: chooses the implementation by cost, fills the lanes, distributes the tags.
 
 #[cfg(target_arch = "x86_64")]
 use crate::lanes::Avx512;
@@ -11,7 +11,7 @@ use crate::{
     wipe,
 };
 
-/// What computes a batch.
+/// The implementation that computes a batch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Engine {
     Ring,
@@ -50,7 +50,7 @@ fn by_ring<'a, S: Slot + 'a>(slots: impl Iterator<Item = (usize, &'a mut S)>) ->
     })
 }
 
-/// Takes the slots whose texts are no longer than `longest`.
+/// Processes the slots whose texts are no longer than `longest`, in bytes.
 fn by_batch<L: Lanes, S: Slot>(lanes: L, slots: &mut [S], longest: usize) -> u16 {
     wipe::leave_no_trace::<{ wipe::BATCH }, _>(|| {
         let tags = crypt(lanes, in_batch(slots, longest).map(|(_, slot)| slot.lane()));

@@ -37,7 +37,7 @@ impl<T: Default> Lane<'_, T> {
     }
 }
 
-/// Encrypts or decrypts up to 16 packets, and computes each tag, over the ciphertext.
+/// Encrypts or decrypts up to 16 packets, and computes the tag of each over its ciphertext.
 pub(crate) fn crypt<'a, L: Lanes, T: Text>(
     lanes: L,
     packets: impl Iterator<Item = Lane<'a, T>>,
@@ -93,7 +93,7 @@ impl<T: Text> Computation for Crypt<'_, '_, T> {
     }
 }
 
-/// What each lane has left when `block` begins, in bytes.
+/// The bytes that each lane has left when `block` begins.
 #[inline(always)]
 fn left(lens: &[usize; LANES], block: usize) -> [usize; LANES] {
     let mut left = *lens;

@@ -7,8 +7,8 @@ use zeroize::{Zeroize, ZeroizeOnDrop, optimization_barrier};
 
 /// A key of ChaCha20-Poly1305, wiped when dropped.
 ///
-/// A move leaves a copy behind, and so does [`new`](Self::new) in the stack frames of ring: make a key
-/// where it stays, and wipe the stack below.
+/// A move leaves a copy behind, and [`new`](Self::new) leaves one in the stack frames of ring. So create a
+/// key where it stays, and wipe the stack afterwards.
 pub struct Key {
     /// Little-endian, as the state has them (RFC 8439 §2.3).
     pub(crate) words: [u32; 8],
@@ -27,7 +27,7 @@ impl Key {
 
     fn wipe(&mut self) {
         self.words.zeroize();
-        // Only overwriting reaches what ring holds.
+        // ring's copy can only be overwritten.
         self.ring = ring_key(&[0; 32]);
         optimization_barrier(&self.ring);
     }

@@ -1,4 +1,4 @@
-//! Registers of 512 bits and the instructions that the kernel needs: it is generic over them.
+//! Registers of 512 bits, and the operations on them over which the kernel is generic.
 
 mod array;
 #[cfg(target_arch = "x86_64")]
@@ -24,8 +24,8 @@ pub(crate) trait Lanes: Copy {
 
     /// Runs `computation` in one function that is compiled for this instruction set.
     ///
-    /// Everything that `computation` calls must be `#[inline(always)]`: a function of its own would
-    /// be compiled without the instructions, and every operation would become a call.
+    /// Everything that `computation` calls must be `#[inline(always)]`. Otherwise it would be compiled
+    /// without these instructions, and every operation would become a call.
     fn run<C: Computation>(self, computation: C) -> C::Output;
 
     /// Zeroes the registers of the CPU, which may still hold key streams, one-time keys and tags.
@@ -79,11 +79,11 @@ pub(crate) trait Lanes: Copy {
     fn transpose64(self, rows: [Self::Register; 8]) -> [Self::Register; 8];
 }
 
-/// What [`Lanes::run`] runs.
+/// A computation for [`Lanes::run`].
 pub(crate) trait Computation {
-    /// What it results in.
+    /// The result.
     type Output;
 
-    /// Computes it with the instructions of `lanes`. Must be `#[inline(always)]`.
+    /// Computes the result with the instructions of `lanes`. Must be `#[inline(always)]`.
     fn run<L: Lanes>(self, lanes: L) -> Self::Output;
 }

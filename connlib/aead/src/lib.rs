@@ -1,18 +1,18 @@
 //! Seals and opens up to 16 packets at a time with ChaCha20-Poly1305, as WireGuard's data messages use it.
 //!
-//! A lone packet leaves most of a wide register idle or spends time combining its parts. 16 packets fill
-//! it: each has a lane of 32 bits for ChaCha20 and one of 64 bits, in two registers, for Poly1305. So a
+//! A single packet leaves most of a wide register idle, or costs time to combine its parts. 16 packets fill
+//! it: each has a 32-bit lane for ChaCha20, and a 64-bit lane of one of two registers for Poly1305. So a
 //! batch of equal lengths takes less than half of the time per packet.
 //!
 //! # Use
 //!
 //! 1. Choose the implementation at start: [`Aead::auto`] tests the batch once and falls back to ring.
 //!    Log [`Aead::implementation`] and [`Aead::why_ring`].
-//! 2. Make a [`Key`] for each session and direction, where it stays.
+//! 2. Create a [`Key`] for each session and direction, in the place where it stays.
 //! 3. Outbound: stage up to [`SLOTS`] packets, make a [`SealInPlace`] (or [`Seal`]) of each, with the
-//!    counter that the session reserved for it, and [seal](Aead::seal_in_place) them.
-//! 4. Inbound: make an [`Open`] of each datagram and the slot that its plaintext goes to, and
-//!    [open](Aead::open) them. Commit only what [`Opened`] says is authentic.
+//!    counter that the session has reserved for it, and [seal](Aead::seal_in_place) them.
+//! 4. Inbound: make an [`Open`] of each datagram and the slot for its plaintext, and [open](Aead::open)
+//!    them. Commit only packets that are [authentic](Opened::is_authentic).
 //!
 //! ```
 //! use convoy_aead::{Aead, Key, Open, SealInPlace, TAG};
@@ -31,17 +31,17 @@
 //!
 //! # Design
 //!
-//! - The kernel (`kernel.rs`) is written once, over registers that are a trait (`lanes.rs`): AVX-512, or
-//!   plain arrays, which run it under Miri and in tests on every CPU. Only `lanes/avx512.rs` is `unsafe`.
-//! - Packets in a batch may differ in key and length. Lanes that have ended idle until the longest ends, so
-//!   packets for which that does not pay go by ring (`dispatch.rs`), as all do without AVX-512 IFMA.
-//! - Nothing secret decides a branch or an address: README.md argues it line by line.
-//! - What the batch leaves on the stack and in vector registers is wiped. Out of reach are what ring leaves on
-//!   the stack, and what an interrupt saves.
+//! - The kernel (`kernel.rs`) is written once, over a trait for registers (`lanes.rs`). That is AVX-512, or
+//!   plain arrays, on which it runs under Miri and in tests on every CPU. Only `lanes/avx512.rs` is `unsafe`.
+//! - Packets in a batch may differ in key and length. Lanes that are done idle until the longest is, so
+//!   packets for which a batch does not pay go by ring (`dispatch.rs`), as all do without AVX-512 IFMA.
+//! - No branch and no address depends on a secret: README.md argues it file by file.
+//! - Traces of a batch on the stack and in vector registers are wiped. Traces of ring on the stack, and
+//!   registers that an interrupt saves, are out of reach.
 //!
-//! Deliberately left out: additional data and nonces other than counters, which data messages do not have;
-//! counters that are never reused and the replay window, which are the session's; AVX2 and NEON, where ring
-//! is as fast.
+//! Deliberately left out: additional data, and nonces other than counters, which data messages do not use;
+//! the assignment of counters and the replay window, which are up to the session; AVX2 and NEON, where
+//! ring is as fast.
 
 #![deny(unsafe_code)]
 
@@ -65,13 +65,13 @@ use std::fmt;
 use dispatch::Costs;
 use engine::Engine;
 
-/// Packets in a batch, at most.
+/// Most packets in a batch.
 pub const SLOTS: usize = 16;
 
-/// Bytes of the tag after a ciphertext.
+/// Length of the tag after a ciphertext, in bytes.
 pub const TAG: usize = 16;
 
-/// Bytes of a plaintext, at most: no UDP payload is longer.
+/// Longest plaintext, in bytes. With its tag it is longer than any UDP payload.
 pub const MAX_PACKET: usize = 65_535 - TAG;
 
 /// An implementation of ChaCha20-Poly1305, chosen once.
@@ -82,19 +82,19 @@ pub struct Aead {
     why_ring: Option<WhyRing>,
 }
 
-/// Why every packet goes by ring.
+/// The reason why every packet goes by ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhyRing {
-    /// It was asked for.
+    /// ring was chosen.
     Chosen,
     /// The CPU or its operating system lacks AVX-512 F, BW, VL, DQ or IFMA.
     NoAvx512,
-    /// The batch computed something wrong when it was tested.
+    /// The self-test of the batch gave a wrong result.
     SelfTestFailed,
 }
 
 impl Aead {
-    /// The batch where this CPU can run it and a test with known answers succeeds, or else ring.
+    /// The batch if this CPU can run it and its self-test succeeds; else ring.
     ///
     /// Takes less than a millisecond.
     #[must_use]
@@ -113,7 +113,7 @@ impl Aead {
         Self::by_ring(WhyRing::NoAvx512)
     }
 
-    /// Ring for every packet.
+    /// ring for every packet.
     #[must_use]
     pub fn ring() -> Self {
         Self::by_ring(WhyRing::Chosen)
@@ -127,7 +127,7 @@ impl Aead {
         }
     }
 
-    /// A name of the implementation, for logs and statistics.
+    /// The name of the implementation, for logs and statistics.
     #[must_use]
     pub fn implementation(&self) -> &'static str {
         match self.engine {
@@ -138,16 +138,16 @@ impl Aead {
         }
     }
 
-    /// Why every packet goes by ring; `None` if batches do not.
+    /// The reason why every packet goes by ring; `None` if some go by batch.
     #[must_use]
     pub fn why_ring(&self) -> Option<WhyRing> {
         self.why_ring
     }
 
-    /// Seals each packet into its other memory.
+    /// Seals each packet into its other buffer.
     ///
     /// # Panics
-    /// If there are more than [`SLOTS`], or one was sealed before.
+    /// If there are more than [`SLOTS`] packets, or one was sealed before.
     pub fn seal(&self, slots: &mut [Seal<'_>]) {
         self.engine.process(self.costs, slots);
     }
@@ -155,29 +155,29 @@ impl Aead {
     /// Seals each packet in place.
     ///
     /// # Panics
-    /// If there are more than [`SLOTS`], or one was sealed before.
+    /// If there are more than [`SLOTS`] packets, or one was sealed before.
     pub fn seal_in_place(&self, slots: &mut [SealInPlace<'_>]) {
         self.engine.process(self.costs, slots);
     }
 
-    /// Opens each packet into its other memory. A plaintext whose tag is wrong is zeros when this returns.
+    /// Opens each packet into its other buffer, and zeroes the plaintext of a packet whose tag is wrong.
     ///
-    /// Until then unauthenticated text stands there: nobody else may read that memory meanwhile.
+    /// Until it returns, a buffer may hold plaintext that is not authentic.
     ///
     /// # Panics
-    /// If there are more than [`SLOTS`].
+    /// If there are more than [`SLOTS`] packets.
     pub fn open(&self, slots: &mut [Open<'_>]) -> Opened {
         Opened(self.engine.process(self.costs, slots))
     }
 }
 
-/// Which packets of a batch are authentic.
+/// The result of opening a batch: the packets that are authentic.
 #[must_use = "a packet whose tag is wrong must not be used"]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Opened(u16);
 
 impl Opened {
-    /// Whether the tag of the packet in slot `n` is right. No other slot of the batch matters.
+    /// Whether the tag of the packet in slot `n` is right, regardless of the other slots.
     #[must_use]
     pub fn is_authentic(self, n: usize) -> bool {
         n < SLOTS && self.0 >> n & 1 == 1

@@ -1,5 +1,5 @@
-//! What only tests, fuzz targets and benches may use: full nonces, additional data, chosen one-time keys,
-//! and a kernel of choice. No part of the API.
+//! For tests, fuzz targets and benches only, not part of the API: full nonces, additional data, chosen
+//! one-time keys, and a choice of the kernel.
 
 use crate::{
     Aead, TAG,
@@ -23,7 +23,7 @@ pub struct Packet<'a> {
 }
 
 impl Kernel {
-    /// Those that this CPU can run; that of plain arrays first.
+    /// The kernels that this CPU can run; that of plain arrays comes first.
     pub fn all() -> Vec<Self> {
         let mut all = vec![Self(Engine::Array(Array))];
         #[cfg(target_arch = "x86_64")]
@@ -31,7 +31,7 @@ impl Kernel {
         all
     }
 
-    /// An implementation that seals and opens every batch by this kernel, however small it is.
+    /// An implementation that seals and opens every batch with this kernel, however small the batch.
     pub fn aead(self) -> Aead {
         Aead {
             engine: self.0,
@@ -40,7 +40,7 @@ impl Kernel {
         }
     }
 
-    /// Ciphertext and tag of each packet, at most 16.
+    /// Seals at most 16 packets; returns the ciphertext and the tag of each.
     pub fn seal(self, packets: &[Packet<'_>]) -> Vec<(Vec<u8>, [u8; TAG])> {
         let mut texts: Vec<_> = packets.iter().map(|packet| packet.text.to_vec()).collect();
         let texts_in_place = texts.iter_mut().map(|text| SealingInPlace(text));
@@ -48,7 +48,7 @@ impl Kernel {
         texts.into_iter().zip(tags.map(u128::to_le_bytes)).collect()
     }
 
-    /// Plaintext and right tag of each packet, at most 16, whose `text` is ciphertext.
+    /// Opens at most 16 packets, whose `text` is ciphertext; returns the plaintext and the right tag of each.
     pub fn open(self, packets: &[Packet<'_>]) -> Vec<(Vec<u8>, [u8; TAG])> {
         let mut texts: Vec<_> = packets.iter().map(|it| vec![0; it.text.len()]).collect();
         let both = texts.iter_mut().zip(packets);
@@ -78,7 +78,7 @@ impl Kernel {
         }
     }
 
-    /// The tags of messages, each of whole blocks of 16 bytes, under one-time keys r ‖ s.
+    /// The Poly1305 tags of messages, each of whole blocks of 16 bytes, under one-time keys r ‖ s.
     pub fn poly1305(
         self,
         keys: &[[u8; 32]; LANES],

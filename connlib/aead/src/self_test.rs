@@ -1,4 +1,4 @@
-//! Whether the kernel computes the right thing on this CPU.
+//! Tests at start whether the kernel computes right results on this CPU.
 
 use crate::{
     Key, TAG,
@@ -8,7 +8,7 @@ use crate::{
     slot::{lane, seal_by_ring},
 };
 
-/// The example of RFC 8439 §2.8.2. Its tag is over the ciphertext.
+/// The example of RFC 8439 §2.8.2. Its tag covers the ciphertext, so it tests both.
 const TEXT: &[u8; 114] = b"Ladies and Gentlemen of the class of '99: \
     If I could offer you only one tip for the future, sunscreen would be it.";
 const KEY: [u8; 32] = counting_from(0x80);
@@ -20,13 +20,13 @@ const ANSWER: [u8; TAG] = [
     0x1a, 0xe1, 0x0b, 0x59, 0x4f, 0x09, 0xe2, 0x6a, 0x7e, 0x90, 0x2e, 0xcb, 0xd0, 0x60, 0x06, 0x91,
 ];
 
-/// Lengths around the ends of blocks, and that of a full packet.
+/// Lengths around the ends of blocks, and that of a full packet, in bytes.
 const MIXED: [usize; LANES] = [
     0, 1, 15, 16, 17, 31, 63, 64, 65, 127, 128, 129, 191, 192, 640, 1420,
 ];
 const EQUAL: [usize; LANES] = [1420; LANES];
 
-/// Seals and opens in every lane.
+/// Whether sealing and opening are right in every lane.
 pub(crate) fn passes<L: Lanes>(lanes: L) -> bool {
     gives_the_known_answer(lanes)
         && agrees_with_ring(lanes, MIXED)
@@ -45,8 +45,8 @@ fn gives_the_known_answer<L: Lanes>(lanes: L) -> bool {
     crypt(lanes, packets) == [u128::from_le_bytes(ANSWER); LANES]
 }
 
-/// Whether packets of these lengths, each with a key and a counter of its own, are sealed as by ring and
-/// opened again.
+/// Whether packets of these lengths, each with its own key and counter, are sealed as ring does and opened
+/// again.
 fn agrees_with_ring<L: Lanes>(lanes: L, lens: [usize; LANES]) -> bool {
     let keys: [Key; LANES] = std::array::from_fn(|n| Key::new(&counting_from(n as u8)));
     let counters: [u64; LANES] = std::array::from_fn(|n| u64::from(u32::MAX - 7) + n as u64);

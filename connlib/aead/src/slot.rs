@@ -1,4 +1,4 @@
-//! The packets of a batch: their memory, and what becomes of their tags.
+//! The packets of a batch: their buffers, and the handling of their tags.
 
 use std::{fmt, hint::black_box};
 
@@ -9,7 +9,7 @@ use crate::{
     kernel::{Lane, Opening, Sealing, SealingInPlace, Text},
 };
 
-/// A packet to seal into other memory.
+/// A packet to seal into another buffer.
 pub struct Seal<'a> {
     rest: ToSeal<'a>,
     plaintext: &'a [u8],
@@ -22,7 +22,7 @@ pub struct SealInPlace<'a> {
     text: &'a mut [u8],
 }
 
-/// A packet to open into other memory.
+/// A packet to open into another buffer.
 pub struct Open<'a> {
     key: &'a Key,
     counter: u64,
@@ -31,7 +31,7 @@ pub struct Open<'a> {
     plaintext: &'a mut [u8],
 }
 
-/// What a packet to seal has beside its text.
+/// The parts of a packet to seal, without its text.
 struct ToSeal<'a> {
     key: &'a Key,
     counter: u64,
@@ -39,7 +39,7 @@ struct ToSeal<'a> {
     is_sealed: bool,
 }
 
-/// Shows neither key nor text.
+/// Implements `Debug` without showing key or text.
 macro_rules! debug {
     ($($slot:ident { $($counter:ident).+, $text:ident })*) => {$(
         impl fmt::Debug for $slot<'_> {
@@ -66,13 +66,13 @@ debug! {
 pub struct WrongLength;
 
 impl<'a> Seal<'a> {
-    /// Seals `plaintext` into `sealed`, which gets the ciphertext and then the tag.
+    /// A packet to seal from `plaintext` into `sealed`, which receives the ciphertext and then the tag.
     ///
-    /// `counter` is the number of the message (WireGuard paper, §5.4.6). The same key and counter must
-    /// never seal two packets.
+    /// `counter` is the counter of the message (WireGuard paper §5.4.6). Never seal two packets with the
+    /// same key and counter.
     ///
     /// # Errors
-    /// If the lengths do not fit.
+    /// [`WrongLength`] if the lengths do not fit.
     pub fn new(
         key: &'a Key,
         counter: u64,
@@ -90,12 +90,12 @@ impl<'a> Seal<'a> {
 }
 
 impl<'a> SealInPlace<'a> {
-    /// Seals all of `packet` but the last [`TAG`] bytes, which get the tag.
+    /// A packet to seal in place: all of `packet` but the last [`TAG`] bytes, which receive the tag.
     ///
     /// `counter` is as in [`Seal::new`].
     ///
     /// # Errors
-    /// If the lengths do not fit.
+    /// [`WrongLength`] if the lengths do not fit.
     pub fn new(key: &'a Key, counter: u64, packet: &'a mut [u8]) -> Result<Self, WrongLength> {
         let (text, tag) = packet.split_last_chunk_mut().ok_or(WrongLength)?;
         check(text, text)?;
@@ -107,12 +107,12 @@ impl<'a> SealInPlace<'a> {
 }
 
 impl<'a> Open<'a> {
-    /// Opens `sealed`, a ciphertext and its tag, into `plaintext`.
+    /// A packet to open from `sealed`, a ciphertext and its tag, into `plaintext`.
     ///
-    /// `counter` is the one that the packet came with.
+    /// `counter` is the one in the packet's header.
     ///
     /// # Errors
-    /// If the lengths do not fit.
+    /// [`WrongLength`] if the lengths do not fit.
     pub fn new(
         key: &'a Key,
         counter: u64,
@@ -136,13 +136,13 @@ fn check(plaintext: &[u8], ciphertext: &[u8]) -> Result<(), WrongLength> {
     fits.then_some(()).ok_or(WrongLength)
 }
 
-/// What the engine does with a packet of any of these types.
+/// The engine's operations on a packet of any of these types.
 pub(crate) trait Slot {
     type Text<'t>: Text
     where
         Self: 't;
 
-    /// Call before anything else is done with the packet.
+    /// Call before any other method.
     ///
     /// # Panics
     /// If it was sealed before: that would use its counter twice.
@@ -151,9 +151,9 @@ pub(crate) trait Slot {
     fn len(&self) -> usize;
     /// The packet as the kernel takes it.
     fn lane(&mut self) -> Lane<'_, Self::Text<'_>>;
-    /// Takes the tag that the kernel computed. Answers whether the packet is authentic.
+    /// Takes the tag that the kernel has computed; returns whether the packet is authentic.
     fn finish(&mut self, tag: u128) -> bool;
-    /// Does all of it by ring. Answers whether the packet is authentic.
+    /// Seals or opens the packet by ring; returns whether it is authentic.
     fn by_ring(&mut self) -> bool;
 }
 
@@ -286,8 +286,8 @@ impl<'a> ToSeal<'a> {
     }
 }
 
-/// A packet without additional data, whose nonce is 32 zero bits and the counter, little-endian
-/// (WireGuard paper, §5.4).
+/// A packet without additional data, whose nonce is 32 zero bits and the counter in little-endian
+/// (WireGuard paper §5.4).
 pub(crate) fn lane<T>(key: &Key, counter: u64, text: T) -> Lane<'_, T> {
     Lane {
         key: &key.words,

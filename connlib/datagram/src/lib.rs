@@ -1,11 +1,11 @@
-//! UDP datagrams as the state machine and the sockets both see them: plain types.
+//! Plain types for UDP datagrams, shared by the state machine and the sockets.
 //!
-//! A crate of its own, without dependencies: the state machine must not depend on the sockets, nor
-//! the sockets on WireGuard.
+//! A separate crate without dependencies, so that the state machine depends on no socket code, and the
+//! sockets on no WireGuard code.
 
 use std::net::{IpAddr, SocketAddr};
 
-/// The largest UDP payload over IPv4, in bytes (RFC 768, RFC 791): bounds a datagram and a GSO batch.
+/// The largest UDP payload over IPv4, in bytes (RFC 768, RFC 791). It bounds a datagram and a GSO batch.
 pub const MAX_UDP_PAYLOAD: usize = 65_507;
 
 /// Where to send a datagram, and the fields of its outer header that the sender chooses.
@@ -26,13 +26,13 @@ pub struct Datagram<'a> {
     pub bytes: &'a [u8],
     /// The sender's address.
     pub from: SocketAddr,
-    /// How it arrived; `None` if the kernel does not say.
+    /// The local side of its arrival; `None` if the kernel does not say.
     pub arrival: Option<Arrival>,
     /// The two ECN bits of the outer header (RFC 3168).
     pub ecn: u8,
 }
 
-/// The local address that a datagram was sent to, and the interface that it came in by.
+/// The local address that a datagram was sent to, and the interface on which it arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
     /// The local address.

@@ -1,5 +1,5 @@
-//! Cryptokey routing: the most specific prefix selects the peer to send to, and filters received
-//! packets.
+//! Cryptokey routing (WireGuard paper §2): the most specific prefix selects the peer to send to, and
+//! decides which source addresses a peer may use.
 
 use std::{cell::Cell, net::IpAddr};
 
@@ -8,7 +8,7 @@ use ip_network_table::IpNetworkTable;
 
 use crate::config::AllowedIp;
 
-/// Number of cached lookups: successive packets often belong to one flow.
+/// Cached lookups: successive packets often belong to one flow.
 const REMEMBERED: usize = 16;
 
 /// A map from prefixes to owners with longest-prefix match.
@@ -41,7 +41,7 @@ impl<T: Copy> AllowedIps<T> {
         self.table.insert(network(prefix), owner)
     }
 
-    /// Removes `prefix`.
+    /// Removes `prefix`, whoever owns it.
     pub fn remove(&mut self, prefix: AllowedIp) {
         self.forget_recent();
         self.table.remove(network(prefix));
@@ -78,7 +78,7 @@ impl<T: Copy> AllowedIps<T> {
 }
 
 impl AllowedIp {
-    /// The prefix with the bits beyond its length cleared; `None` if the length is too long.
+    /// The prefix with the bits beyond its length cleared; `None` if the length exceeds the family's.
     #[must_use]
     pub fn new(address: IpAddr, prefix: u8) -> Option<Self> {
         let network = IpNetwork::new_truncate(address, prefix).ok()?;

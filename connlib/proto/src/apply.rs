@@ -1,4 +1,4 @@
-//! Applies changes of the configuration that the [`crate::Planner`] has prepared.
+//! Applies configuration changes that the [`crate::Planner`] has prepared.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::{
 };
 
 impl Node {
-    /// Applies a change as a whole.
+    /// Applies a whole change at once.
     pub fn apply(&mut self, plan: Plan, now: Duration) {
         if plan.replace_peers {
             let all: Vec<_> = self.by_key.keys().copied().collect();
@@ -52,7 +52,7 @@ impl Node {
         peer.timers.allow_initiation();
     }
 
-    /// Sessions go on; the next handshake uses the new key.
+    /// Sets the preshared key for the next handshake; sessions continue.
     fn set_preshared_key(&mut self, id: usize, key: Option<Box<PresharedKey>>) {
         let peer = &mut self.peers[id];
         if peer.preshared_key != key {

@@ -1,4 +1,4 @@
-//! The peers at each address.
+//! An index of peers by endpoint address.
 
 use std::{collections::BTreeSet, net::SocketAddr};
 

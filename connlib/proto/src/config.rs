@@ -1,4 +1,4 @@
-//! The configuration that a user can set on the device, and the state that can be read back.
+//! The configuration of the device, and the state that can be read back.
 //!
 //! The types mirror the WireGuard cross-platform interface (UAPI) key by key, but are already parsed:
 //! text never reaches the state machine.
@@ -43,7 +43,7 @@ impl fmt::Debug for PublicKey {
     }
 }
 
-/// The first four bytes in hexadecimal: enough to tell peers apart in a log.
+/// Shows the first four bytes in hexadecimal: enough to tell peers apart in a log.
 impl fmt::Display for PublicKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [a, b, c, d, ..] = self.0;
@@ -65,7 +65,7 @@ pub struct AllowedIp {
 pub struct AllowedIpUpdate {
     /// The prefix to add or remove.
     pub network: AllowedIp,
-    /// Removes the prefix if this peer has it.
+    /// Whether to remove the prefix, if this peer has it, instead of adding it.
     pub remove: bool,
 }
 
@@ -74,11 +74,11 @@ pub struct AllowedIpUpdate {
 pub struct DeviceUpdate {
     /// `Some(None)` removes the private key, which stops the device.
     pub private_key: Option<Option<PrivateKey>>,
-    /// The UDP port to listen on; 0 chooses one at random.
+    /// The UDP port to listen on; 0 lets the kernel choose.
     pub listen_port: Option<u16>,
     /// The firewall mark of the UDP sockets; 0 clears it.
     pub fwmark: Option<u32>,
-    /// Removes all peers before applying `peers`.
+    /// Whether to remove all peers before applying `peers`.
     pub replace_peers: bool,
     /// Changes to peers, applied in order.
     pub peers: Vec<PeerUpdate>,
@@ -89,24 +89,24 @@ pub struct DeviceUpdate {
 pub struct PeerUpdate {
     /// The peer's identity.
     pub public_key: PublicKey,
-    /// Removes the peer; the other fields are then ignored.
+    /// Whether to remove the peer; the other fields are then ignored.
     pub remove: bool,
-    /// Ignores the whole update if there is no such peer yet.
+    /// Whether to ignore the update if there is no such peer yet.
     pub update_only: bool,
     /// `Some(None)` removes the preshared key.
     pub preshared_key: Option<Option<PresharedKey>>,
-    /// Where to send datagrams until one from the peer comes from elsewhere.
+    /// The address to send datagrams to, until an authentic one comes from another address.
     pub endpoint: Option<SocketAddr>,
     /// Seconds between persistent keepalives; 0 turns them off.
     pub persistent_keepalive: Option<u16>,
-    /// Clears the allowed IPs before applying `allowed_ips`.
+    /// Whether to clear the allowed IPs before applying `allowed_ips`.
     pub replace_allowed_ips: bool,
     /// Changes to the allowed IPs, applied in order.
     pub allowed_ips: Vec<AllowedIpUpdate>,
 }
 
 impl PeerUpdate {
-    /// An update that only creates the peer if it does not exist.
+    /// An update that changes nothing, but creates the peer if it does not exist.
     #[must_use]
     pub fn new(public_key: PublicKey) -> Self {
         Self {
@@ -127,7 +127,7 @@ impl PeerUpdate {
 pub struct Snapshot {
     /// The device's private key, if one is set.
     pub private_key: Option<PrivateKey>,
-    /// The port of the UDP sockets, or the one chosen for them; 0 if there is none.
+    /// The port of the UDP sockets, or the one they will use once the link is up; 0 if there is none.
     pub listen_port: u16,
     /// The firewall mark; 0 for none.
     pub fwmark: u32,
@@ -146,7 +146,7 @@ pub struct PeerSnapshot {
     pub public_key: PublicKey,
     /// The preshared key, if one is set.
     pub preshared_key: Option<PresharedKey>,
-    /// The last sender address of the peer, or the configured one.
+    /// The source address of the peer's last authentic datagram, or the configured endpoint.
     pub endpoint: Option<SocketAddr>,
     /// When the last handshake completed.
     pub last_handshake: Option<SystemTime>,
@@ -154,11 +154,11 @@ pub struct PeerSnapshot {
     pub persistent_keepalive: Duration,
     /// Bytes of authentic datagrams received, handshakes included.
     pub rx_bytes: u64,
-    /// Bytes of datagrams sent, handshakes included.
+    /// Bytes of datagrams queued for sending, handshakes included.
     pub tx_bytes: u64,
     /// Authentic datagrams received that carried a packet.
     pub rx_packets: u64,
-    /// Datagrams sent that carried a packet.
+    /// Datagrams with a packet that were queued for sending.
     pub tx_packets: u64,
     /// The allowed IPs, in the order in which they were last added.
     pub allowed_ips: Vec<AllowedIp>,

@@ -1,5 +1,5 @@
-//! Control datagrams: handshake messages, cookie replies and keepalives, which do not wait behind
-//! bulk data.
+//! Control datagrams: handshake messages, cookie replies and keepalives, which are sent ahead of bulk
+//! data.
 
 use std::{
     collections::VecDeque,
@@ -11,11 +11,11 @@ use convoy_datagram::Destination;
 
 use crate::messages::INITIATION;
 
-/// Most control datagrams of an address family waiting for [`crate::Node::poll_control`].
+/// Most control datagrams per address family that wait for [`crate::Node::poll_control`].
 const CONTROL_DATAGRAMS: usize = 2048;
-/// Above this number, cookie replies are left out: handshakes keep most of the room.
+/// With this many waiting, cookie replies are dropped: the rest of the queue is for handshakes.
 const COOKIE_REPLIES: usize = CONTROL_DATAGRAMS / 4;
-/// Bound of the memory of waiting control datagrams, in bytes.
+/// Bound of the memory of waiting control datagrams, in bytes, for both address families together.
 pub const CONTROL_QUEUE_BYTES: usize =
     2 * CONTROL_DATAGRAMS * (size_of::<ControlDatagram>() + INITIATION.next_power_of_two());
 
@@ -26,7 +26,7 @@ pub struct ControlDatagram {
     pub destination: Destination,
     /// The UDP payload.
     pub datagram: Bytes,
-    /// A cookie reply goes to an address that has proved nothing: send it once or not at all.
+    /// Whether it is a cookie reply. Its receiver has not proved its address: attempt to send it only once.
     pub is_cookie: bool,
 }
 
@@ -55,7 +55,7 @@ impl ControlQueue {
         *self = Self::default();
     }
 
-    /// Lets the kernel choose the source of waiting datagrams from `source` to `to`.
+    /// Unpins the source address of waiting datagrams from `source` to `to`: the kernel then chooses.
     pub(crate) fn forget_source(&mut self, to: SocketAddr, source: IpAddr) {
         for ControlDatagram { destination, .. } in self.of(to.is_ipv4()) {
             if destination.to == to && destination.source == Some(source) {

@@ -1,4 +1,4 @@
-//! MAC1 and MAC2 of the messages to a peer, and the cookie that MAC2 needs (paper §5.4.4, §5.4.7).
+//! MAC1 and MAC2 of messages to a peer, and the cookie for MAC2 (WireGuard paper §5.4.4, §5.4.7).
 
 use std::time::Duration;
 
@@ -10,17 +10,17 @@ use chacha20poly1305::{XChaCha20Poly1305, aead::AeadInOut};
 
 use crate::{config::PublicKey, counters::DropReason, messages::MAC};
 
-/// Time for which a cookie is used.
+/// Lifetime of a received cookie.
 const COOKIE_TIME: Duration = Duration::from_secs(120);
 
-/// The keys of both MACs, which follow from the receiver's public key.
+/// The keys for MAC1 and for cookie replies, derived from the receiver's public key.
 pub(crate) struct MacKeys {
     mac1: [u8; 32],
     cookie: [u8; 32],
 }
 
 impl MacKeys {
-    /// The keys of messages to the owner of `receiver`.
+    /// The keys for messages to the owner of `receiver`.
     pub(crate) fn new(receiver: &PublicKey) -> Self {
         let labelled = |label: &[u8]| {
             let hash = Blake2s256::new_with_prefix(label).chain_update(receiver.0);
@@ -33,10 +33,10 @@ impl MacKeys {
     }
 }
 
-/// The cookie of one peer, if it has sent one.
+/// The cookie that a peer has sent, if any.
 #[derive(Default)]
 pub(crate) struct Cookies {
-    /// MAC1 of the last message, which a cookie reply must answer.
+    /// MAC1 of the last message; a cookie reply must answer it.
     last: Option<[u8; MAC]>,
     /// The cookie, and the time at which it arrived.
     cookie: Option<([u8; MAC], Duration)>,
@@ -49,7 +49,7 @@ impl std::fmt::Debug for Cookies {
 }
 
 impl Cookies {
-    /// Writes both MACs to the end of an initiation or a response; without a cookie MAC2 is zero.
+    /// Writes both MACs to the end of an initiation or a response; MAC2 is zero without a cookie.
     pub(crate) fn sign(&mut self, keys: &MacKeys, message: &mut [u8], now: Duration) {
         let (signed, mac2) = message.split_at_mut(message.len() - MAC);
         let (body, mac1) = signed.split_at_mut(signed.len() - MAC);
@@ -63,7 +63,7 @@ impl Cookies {
         mac2.copy_from_slice(&second.unwrap_or_default());
     }
 
-    /// Takes the cookie out of a reply to the last message; a second reply is a replay.
+    /// Takes the cookie from a reply to the last message; refuses a second reply as a replay.
     pub(crate) fn accept(
         &mut self,
         keys: &MacKeys,
@@ -129,7 +129,7 @@ mod tests {
             }
         }
 
-        /// Signs an initiation and returns the cookie reply to it; `None` if MAC2 is right.
+        /// Signs an initiation and returns the cookie reply to it; `None` if its MAC2 is right.
         fn answer_to(&self, cookies: &mut Cookies, now: Duration) -> Option<Vec<u8>> {
             let mut message = [9; 148];
             message[..4].copy_from_slice(&[1, 0, 0, 0]);

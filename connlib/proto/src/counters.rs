@@ -1,4 +1,4 @@
-//! The counters of the data path: plain integers, read by snapshot.
+//! The counters of the data path: plain integers that a snapshot copies.
 
 /// Declares the drop reasons once: the enum, its names and its size.
 macro_rules! drop_reasons {
@@ -21,15 +21,15 @@ macro_rules! drop_reasons {
 }
 
 drop_reasons! {
-    /// Outbound: neither IPv4 nor IPv6, or shorter than the header says.
+    /// Outbound: neither IPv4 nor IPv6, shorter than its header says, or with a wrong virtio header.
     OutboundMalformed = "outbound_malformed",
     /// Outbound: no peer's allowed IPs contain the destination.
     OutboundNoRoute = "outbound_no_route",
     /// Outbound: the peer has no endpoint yet.
     OutboundNoEndpoint = "outbound_no_endpoint",
-    /// Outbound: the packets held for a handshake exceeded their bound; the oldest was dropped.
+    /// Outbound: the packets held for handshakes exceeded their bound; the oldest of a peer was dropped.
     OutboundHeldOverflow = "outbound_held_overflow",
-    /// Outbound: no handshake completed within Rekey-Attempt-Time.
+    /// Outbound: the handshake was given up after 20 initiations, about 100 seconds.
     OutboundHandshakeTimeout = "outbound_handshake_timeout",
     /// Outbound: the link was down, or was set down.
     OutboundLinkDown = "outbound_link_down",
@@ -37,7 +37,7 @@ drop_reasons! {
     OutboundPeerRemoved = "outbound_peer_removed",
     /// Outbound: the kernel refused the datagram (unreachable, not permitted, …).
     OutboundSendFailed = "outbound_send_failed",
-    /// Outbound: too long for the path, even alone.
+    /// Outbound: too long for the path, even as a single datagram.
     OutboundTooBig = "outbound_too_big",
     /// Outbound: the kernel lacked buffers, even after three retries.
     OutboundNoBuffers = "outbound_no_buffers",
@@ -47,20 +47,20 @@ drop_reasons! {
     InboundNotWireGuard = "inbound_not_wireguard",
     /// Inbound: a handshake message whose MAC1 is wrong.
     InboundBadMac = "inbound_bad_mac",
-    /// Inbound: from UDP port 0, which cannot be answered.
+    /// Inbound: sent from UDP port 0, to which no answer can be sent.
     InboundPortZero = "inbound_port_zero",
-    /// Inbound: a handshake message under load, without a valid MAC2 (which needs a cookie) or above
+    /// Inbound: a handshake message under load, either without a valid MAC2 (which needs a cookie) or above
     /// the rate limit of its address.
     InboundUnderLoad = "inbound_under_load",
-    /// Inbound: a handshake from a public key that belongs to no peer.
+    /// Inbound: an initiation with a public key that belongs to no peer.
     InboundUnknownPeer = "inbound_unknown_peer",
-    /// Inbound: a handshake message that is a replay or does not authenticate.
+    /// Inbound: a handshake message or cookie reply that is a replay or not authentic.
     InboundBadHandshake = "inbound_bad_handshake",
-    /// Inbound: an initiation less than 20 ms after the peer's last one.
+    /// Inbound: an initiation less than 20 ms after the peer's last accepted one.
     InboundTooSoon = "inbound_too_soon",
     /// Inbound: a receiver index that belongs to no session.
     InboundUnknownSession = "inbound_unknown_session",
-    /// Inbound: a session older than Reject-After-Time.
+    /// Inbound: a session beyond Reject-After-Time or Reject-After-Messages.
     InboundExpiredSession = "inbound_expired_session",
     /// Inbound: the AEAD tag does not match.
     InboundBadTag = "inbound_bad_tag",
@@ -72,15 +72,16 @@ drop_reasons! {
     InboundMalformed = "inbound_malformed",
     /// Inbound: the inner source address is not among the peer's allowed IPs.
     InboundForeignSource = "inbound_foreign_source",
-    /// Inbound: outer congestion mark on an inner packet that is not ECN-capable (RFC 6040).
+    /// Inbound: a congestion mark on the outer header of a packet that is not ECN-capable (RFC 6040).
     InboundEcn = "inbound_ecn",
-    /// Inbound: received before the link was set down, but handled after.
+    /// Inbound: received before the link was set down, but handled afterwards.
     InboundLinkDown = "inbound_link_down",
-    /// Inbound: the device has no private key.
+    /// Inbound: no key to handle a handshake message: the device has no private key, or the peer's public key
+    /// is of low order.
     InboundNoKey = "inbound_no_key",
     /// Inbound: the TUN write failed (link down, …).
     InboundWriteFailed = "inbound_write_failed",
-    /// Inbound: an ICMP error of our own that the TUN writer had no room for.
+    /// Inbound: an ICMP error of our own for which the TUN writer had no room.
     InboundReplyLost = "inbound_reply_lost",
 }
 
@@ -151,13 +152,13 @@ impl Histogram {
 /// All counters of the data path, summed over all peers.
 #[derive(Clone, Debug, Default)]
 pub struct Counters {
-    /// Packets dropped, by reason.
+    /// Packets and datagrams dropped, by reason.
     pub drops: Drops,
     /// Packets in one TUN read: more than one if the read was a super-packet.
     pub packets_per_read: Histogram,
     /// Packets in one batch from the TUN reader.
     pub packets_per_batch: Histogram,
-    /// Datagrams in one send.
+    /// Datagrams in one successful send.
     pub segments_per_send: Histogram,
     /// Datagrams in one received buffer.
     pub segments_per_receive: Histogram,
@@ -167,17 +168,17 @@ pub struct Counters {
     pub ticks: u64,
     /// Data-path system calls by name: `tun_read`, `tun_write`, `udp_send`, `udp_receive`, …
     pub syscalls: Vec<(&'static str, u64)>,
-    /// State that is not a count, in words: `gso`, `udp_gro`, `tun_offload_tcp`, …
+    /// State, and less common counts, as text by name: `gso`, `udp_gro`, `tun_offload_tcp`, …
     pub state: Vec<(&'static str, String)>,
-    /// Bytes of packets sent outbound (before encryption).
+    /// Bytes of outbound packets queued for sending (before padding and encryption).
     pub outbound_bytes: u64,
-    /// Packets sent outbound.
+    /// Outbound packets queued for sending.
     pub outbound_packets: u64,
-    /// Bytes of packets delivered inbound (after decryption).
+    /// Bytes of inbound packets passed to the TUN writer (after decryption, without padding).
     pub inbound_bytes: u64,
-    /// Packets delivered inbound.
+    /// Inbound packets passed to the TUN writer.
     pub inbound_packets: u64,
-    /// Cookie replies sent.
+    /// Cookie replies queued for sending.
     pub cookies_sent: u64,
     /// Handshakes completed, in either role.
     pub handshakes: u64,

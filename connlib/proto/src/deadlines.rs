@@ -1,7 +1,7 @@
 //! One heap of deadlines for all peers.
 //!
-//! Lazy: a postponed deadline keeps its entry, which is moved only when it comes up. Traffic, which
-//! only postpones timers, therefore does not touch the heap.
+//! The heap is lazy: a postponed deadline keeps its entry, which is corrected only when it comes up.
+//! Traffic only postpones timers, so it does not touch the heap.
 
 use std::{cmp::Reverse, collections::BinaryHeap, time::Duration};
 
@@ -18,7 +18,7 @@ impl Deadlines {
         self.heap.peek().map(|Reverse((at, _))| *at)
     }
 
-    /// Ensures that `peer` comes up when the first of its timers is due.
+    /// Ensures that `peer` comes up no later than the first of its timers is due.
     pub(crate) fn arm(&mut self, peer: usize, timers: &mut Timers) {
         let Some(next) = timers.next() else { return };
         let is_covered = timers.armed.is_some_and(|armed| armed <= next);

@@ -1,4 +1,4 @@
-//! Handshakes: begins them, answers them, and puts the new session to use.
+//! Handshakes: begins and answers them, and takes new sessions into use.
 
 use std::time::Duration;
 
@@ -14,7 +14,8 @@ use crate::{
 };
 
 impl Node {
-    /// Begins a handshake with the peer, unless one was begun less than Rekey-Timeout ago.
+    /// Sends an initiation to the peer. If the last one, or the last answer to the peer's, is less than
+    /// Rekey-Timeout old, schedules it for later.
     pub(crate) fn initiate(&mut self, id: usize, now: Duration, is_retry: bool) {
         let stamp = self.stamp(now);
         let peer = &mut self.peers[id];
@@ -28,7 +29,7 @@ impl Node {
             return;
         }
         if !peer.timers.may_initiate(now) {
-            // This side may just have answered the peer's initiation, and the answer may get lost.
+            // An answer that was just sent to the peer's own initiation may get lost: try again later.
             peer.timers.initiate_later();
             return self.deadlines.arm(id, &mut peer.timers);
         }
@@ -48,7 +49,7 @@ impl Node {
         peer.tx_bytes += message.len() as u64;
         peer.timers.initiation_sent(now, jitter());
         self.deadlines.arm(id, &mut peer.timers);
-        // Takes only the response to the last initiation, as the reference does.
+        // Only the response to the last initiation is accepted, as in the reference.
         self.stop_awaiting(id);
         self.peers[id].initiation = Some(initiation);
         self.by_index.insert(local, id);
@@ -56,7 +57,7 @@ impl Node {
         self.push_control(endpoint, &message);
     }
 
-    /// Handles an initiation, a response or a cookie reply.
+    /// Handles an initiation, a response or a cookie reply; returns the reason if it is dropped.
     pub(crate) fn handle_handshake(
         &mut self,
         datagram: Datagram<'_>,
@@ -79,7 +80,7 @@ impl Node {
         }
     }
 
-    /// Answers the peer's initiation, and offers it the session.
+    /// Answers the peer's initiation and offers it a session.
     fn handle_initiation(
         &mut self,
         id: usize,
@@ -118,7 +119,7 @@ impl Node {
         Ok(())
     }
 
-    /// Completes our handshake, and confirms the session to the peer.
+    /// Completes the handshake that this side began, and confirms the session to the peer.
     fn handle_response(
         &mut self,
         receiver: u32,
@@ -134,7 +135,7 @@ impl Node {
             .ok_or(unknown)?
             .complete(datagram.bytes, preshared_key, now)
             .ok_or(DropReason::InboundBadHandshake)?;
-        // The session goes by its index from now on.
+        // From now on its index belongs to the session.
         peer.initiation = None;
         let ended = peer.sessions.complete(session);
         self.forget_indices(ended);
@@ -148,8 +149,8 @@ impl Node {
         Ok(())
     }
 
-    /// Keeps the cookie for the next attempt. It does not prove its sender's identity: no roaming, no
-    /// timers.
+    /// Keeps the cookie for the next attempt. A cookie reply does not authenticate its sender, so it causes
+    /// no roaming and touches no timer.
     fn handle_cookie(
         &mut self,
         receiver: u32,
@@ -169,7 +170,7 @@ impl Node {
         self.peers[id].timers.session_derived(now);
     }
 
-    /// Both sides have the current session, and this side sends in it from now on.
+    /// Call when this side begins to send in a new session, which both sides now have.
     pub(crate) fn session_begins(&mut self, id: usize, now: Duration) {
         self.counters.handshakes += 1;
         let peer = &mut self.peers[id];
@@ -192,8 +193,8 @@ mod tests {
         node::Node,
     };
 
-    /// Every index that is found belongs to a session, or to an initiation, and the other way round; and
-    /// every peer is found by its address only.
+    /// Checks both indices: local indices match the sessions and initiations that exist, and addresses match
+    /// the peers' endpoints.
     fn check(node: &Node) {
         let found: BTreeSet<_> = node.by_index.iter().map(|(i, id)| (*i, *id)).collect();
         let living = node.peers.iter().flat_map(|(id, peer)| {

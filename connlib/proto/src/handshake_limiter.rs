@@ -1,20 +1,20 @@
-//! Limits the cost of handshake messages while the node is under load (WireGuard paper §5.3).
+//! A rate limiter for handshake messages while the node is under load (WireGuard paper §5.3).
 //!
-//! An address has a share of the handshakes once it has returned its cookie. All others share one
-//! budget of cookie replies: their addresses may be forged.
+//! An address that has returned its cookie has a token bucket of its own. All others may be forged, and
+//! share one token bucket of cookie replies.
 
 use std::{collections::HashMap, net::IpAddr, time::Duration};
 
 use crate::token_bucket::{Rate, TokenBucket};
 
-/// Handshake messages a second above which the node is under load and asks for cookies.
+/// Handshake messages per second above which the node is under load and asks for cookies.
 const HANDSHAKES_PER_SECOND: u64 = 200;
 
-/// Handshake messages from one address under load: 20 a second, 5 at once, as the reference allows.
+/// Handshake messages from one address under load: 20 per second, 5 at once, as in the reference.
 const PER_ADDRESS: Rate = Rate::per_second(20, 5);
-/// Bound of the addresses counted at any time.
+/// Most addresses with a token bucket at any time.
 const ADDRESSES: usize = 8192;
-/// Cookie replies to all addresses together: 65,536 a second, an eighth of them at once.
+/// Cookie replies to all addresses together: 65,536 per second, an eighth of them at once.
 const COOKIE_REPLIES: Rate = Rate::per_second(65_536, 8192);
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -24,7 +24,7 @@ const SECOND: Duration = Duration::from_secs(1);
 pub(crate) struct HandshakeLimiter {
     second: Duration,
     seen: u64,
-    /// An attacker chooses the keys, so the hash must be a keyed one.
+    /// Attackers choose the keys of this map, so its hash must be keyed.
     addresses: HashMap<IpAddr, TokenBucket>,
     cookie_replies: TokenBucket,
 }
@@ -62,7 +62,7 @@ impl HandshakeLimiter {
     }
 }
 
-/// All the addresses that one sender controls: an IPv4 address, or an IPv6 /64.
+/// The network that one sender is assumed to control: an IPv4 address, or an IPv6 /64.
 fn network(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(_) => address,

@@ -6,20 +6,20 @@ use bytes::Bytes;
 
 use crate::seams::PaddablePacket;
 
-/// Most packets held for one peer; the reference holds as many.
+/// Most packets held for one peer, as in the reference.
 pub(crate) const HELD_PACKETS: usize = 128;
-/// Most bytes held for all peers together.
+/// Most bytes of packets held for all peers together, without the bookkeeping of each packet.
 pub const HELD_BYTES: usize = 4 * 1024 * 1024;
 
-/// Zeros kept behind a held packet, so that it can be padded in place.
+/// Zeros kept behind a held packet, in bytes, so that it can be padded in place.
 const PADDING: usize = 15;
 
 /// The held packets of all peers, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct HeldPackets {
-    /// By the peer's id.
+    /// Indexed by the peer's id.
     queues: Vec<Queue>,
-    /// The bytes and id of each peer that has packets here.
+    /// The bytes held and the id of each peer with held packets.
     by_bytes: BTreeSet<(usize, usize)>,
     bytes: usize,
 }
@@ -35,8 +35,8 @@ impl HeldPackets {
         self.queues.get(peer).is_none_or(|q| q.packets.is_empty())
     }
 
-    /// Adds a packet. If the peer has too many, its oldest makes room; if all peers have, the oldest of
-    /// the peer that holds most does. Returns the number of packets dropped.
+    /// Holds a packet; returns the number of packets dropped for it. Beyond the bound of a peer, its oldest
+    /// packet is dropped; beyond that of all peers, the oldest packets of the peer that holds most bytes.
     pub(crate) fn hold(&mut self, peer: usize, packet: &[u8]) -> u64 {
         let held = Held::new(packet);
         if self.queues.len() <= peer {
@@ -60,7 +60,7 @@ impl HeldPackets {
         dropped
     }
 
-    /// Takes the oldest packet of the peer.
+    /// Removes and returns the oldest packet of the peer.
     pub(crate) fn pop(&mut self, peer: usize) -> Option<Held> {
         if self.is_empty(peer) {
             return None;
@@ -72,7 +72,7 @@ impl HeldPackets {
         })
     }
 
-    /// Drops the peer's packets, and returns their number.
+    /// Drops the peer's packets; returns their number.
     pub(crate) fn clear(&mut self, peer: usize) -> usize {
         if self.is_empty(peer) {
             return 0;
@@ -87,7 +87,7 @@ impl HeldPackets {
         let changed = change(queue);
         self.bytes += queue.bytes;
         if queue.packets.is_empty() {
-            // Its memory is of no use to anyone else.
+            // Free its memory, which no other queue can use.
             *queue = Queue::default();
         } else {
             self.by_bytes.insert((queue.bytes, peer));

@@ -13,27 +13,27 @@ const IPV6_HEADER: usize = 40;
 const ICMP_HEADER: usize = 8;
 const ICMPV4: u8 = 1;
 const ICMPV6: u8 = 58;
-/// Every host accepts an IPv4 packet of this many bytes (RFC 791): the bound of an answer.
+/// Longest ICMP error over IPv4, in bytes: every host accepts an IPv4 packet of that length (RFC 791).
 const IPV4_MINIMUM: usize = 576;
-/// Every link carries an IPv6 packet of this many bytes (RFC 8200): the bound of an answer.
+/// Longest ICMP error over IPv6, in bytes: every link carries an IPv6 packet of that length (RFC 8200).
 const IPV6_MINIMUM: usize = 1280;
 
-/// The answer to a valid IP packet that is longer than `mtu` bytes, with its destination as sender;
-/// `None` where the RFCs forbid one.
+/// The error for a valid IP packet that is longer than `mtu` bytes, sent from the packet's destination
+/// address; `None` if the RFCs forbid one.
 pub(crate) fn too_big(packet: &[u8], mtu: u16) -> Option<Vec<u8>> {
     match packet[0] >> 4 {
-        // Answer only a sender that forbids fragmentation.
+        // Answer only senders that forbid fragmentation.
         4 if packet[6] & 0x40 != 0 && may_answer_v4(packet) => {
             let [high, low] = mtu.to_be_bytes();
             Some(error_v4(packet, [3, 4], [0, 0, high, low]))
         }
-        // Even multicast is answered (RFC 4443 §2.4 e.3).
+        // Answer even multicast (RFC 4443 §2.4 e.3).
         6 if may_answer_v6(packet) => Some(error_v6(packet, [2, 0], u32::from(mtu).to_be_bytes())),
         _ => None,
     }
 }
 
-/// The answer to a valid IP packet whose destination is unreachable; `None` where the RFCs forbid one.
+/// The error for a valid IP packet whose destination is unreachable; `None` if the RFCs forbid one.
 pub(crate) fn unreachable(packet: &[u8]) -> Option<Vec<u8>> {
     let is_multicast = packet::destination(packet).is_none_or(|ip| ip.is_multicast());
     match packet[0] >> 4 {
@@ -43,7 +43,8 @@ pub(crate) fn unreachable(packet: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// Never answer an error message, a fragment other than the first, or multicast (RFC 1122 §3.2.2).
+/// Whether an error may answer this IPv4 packet: not if it is an error itself, a fragment other than the
+/// first, or multicast or broadcast (RFC 1122 §3.2.2).
 fn may_answer_v4(packet: &[u8]) -> bool {
     let is_first_fragment = packet[6] & 0x1f == 0 && packet[7] == 0;
     let header = usize::from(packet[0] & 0xf) * 4;
@@ -53,18 +54,19 @@ fn may_answer_v4(packet: &[u8]) -> bool {
     is_first_fragment && is_query && is_unicast && has_unicast_source(packet)
 }
 
-/// Never answer an error message: those have types below 128 (RFC 4443 §2.4 e).
+/// Whether an error may answer this IPv6 packet: not if it is an error itself, with a type below 128
+/// (RFC 4443 §2.4 e).
 fn may_answer_v6(packet: &[u8]) -> bool {
     let is_query = packet[6] != ICMPV6 || packet.get(IPV6_HEADER).is_some_and(|t| *t >= 128);
     is_query && has_unicast_source(packet)
 }
 
-/// Whether the source address is one host that can be answered.
+/// Whether the source address belongs to one host, which can be answered.
 fn has_unicast_source(packet: &[u8]) -> bool {
     packet::source(packet).is_some_and(|ip| !ip.is_multicast() && !ip.is_unspecified())
 }
 
-/// Builds an error; `kind`: type and code, `rest`: the second word of the ICMP header.
+/// Builds an ICMP error over IPv4. `kind` is its type and code, `rest` the second word of its header.
 fn error_v4(packet: &[u8], kind: [u8; 2], rest: [u8; 4]) -> Vec<u8> {
     let quoted = packet.len().min(IPV4_MINIMUM - IPV4_HEADER - ICMP_HEADER);
     let len = IPV4_HEADER + ICMP_HEADER + quoted;
@@ -84,7 +86,7 @@ fn error_v4(packet: &[u8], kind: [u8; 2], rest: [u8; 4]) -> Vec<u8> {
     answer
 }
 
-/// As [`error_v4`].
+/// Builds an ICMP error over IPv6; parameters as for [`error_v4`].
 fn error_v6(packet: &[u8], kind: [u8; 2], rest: [u8; 4]) -> Vec<u8> {
     let quoted = packet.len().min(IPV6_MINIMUM - IPV6_HEADER - ICMP_HEADER);
     let len = (ICMP_HEADER + quoted) as u16;

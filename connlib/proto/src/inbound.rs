@@ -2,10 +2,10 @@
 //!
 //! 1. The first four bytes and the length determine the message type.
 //! 2. The receiver index of a data message finds its session, which must not be too old.
-//! 3. Its counter must be new, and the sink must have a slot for its packet: the writer's batch.
+//! 3. Its counter must be new, and the sink (the writer's batch) must have a slot for its packet.
 //! 4. Up to 16 messages are decrypted together, each straight into its slot.
-//! 5. In the order of arrival, each takes its counter, and updates the peer: endpoint (roaming),
-//!    timers, confirmation of a new session.
+//! 5. In order of arrival, each authentic message marks its counter in the replay window and updates the
+//!    peer: endpoint (roaming), timers, confirmation of a new session.
 //! 6. The packet takes over the outer ECN mark; its source must be among the peer's allowed IPs.
 //!
 //! Handshake messages go to `handshake.rs` instead.
@@ -28,8 +28,9 @@ use crate::{
     timers::{KEEPALIVE_TIMEOUT, REKEY_TIMEOUT},
 };
 
-/// Whether a datagram has the type and length of a handshake message or a cookie reply: each may cost
-/// several Diffie-Hellman operations, any other datagram at most a decryption.
+/// Whether a datagram has the type and length of a handshake message or a cookie reply.
+///
+/// A handshake message may cost several Diffie-Hellman operations, any other datagram one decryption.
 #[must_use]
 pub fn is_handshake(datagram: &[u8]) -> bool {
     matches!(
@@ -44,13 +45,13 @@ pub fn is_handshake(datagram: &[u8]) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "datagrams that were not handled must be offered again"]
 pub struct Handled {
-    /// Datagrams that were handled, from the first on.
+    /// The number of datagrams handled, from the first on.
     pub datagrams: usize,
-    /// Whether the next one carries data, and the sink has no slot for it.
+    /// Whether the next one is a data message for which the sink has no slot.
     pub is_sink_full: bool,
 }
 
-/// A data message whose packet has a slot.
+/// A data message with a reserved slot for its packet.
 struct Incoming<'a> {
     datagram: Datagram<'a>,
     peer: usize,
@@ -63,7 +64,7 @@ struct Incoming<'a> {
 type Batch<'a> = ArrayVec<Incoming<'a>, SLOTS>;
 
 impl Node {
-    /// Handles datagrams in the order of arrival, as far as `sink` has room for their packets.
+    /// Handles datagrams in order of arrival, while `sink` has room for their packets.
     pub fn handle_inbound<'a>(
         &mut self,
         datagrams: impl IntoIterator<Item = Datagram<'a>>,
@@ -114,7 +115,7 @@ impl Node {
                 Err(reason) => Ok(Err(reason)),
             },
             _ if is_handshake(bytes) => {
-                // It may end the sessions of the messages before it.
+                // Open the batch first: a handshake may end the sessions of its messages.
                 self.open_batch(batch, now, sink);
                 Ok(self.handle_handshake(datagram, now))
             }
@@ -122,7 +123,7 @@ impl Node {
         }
     }
 
-    /// Finds the session of a data message, as long as it may receive this counter.
+    /// Finds the session of a data message; fails if it may not receive this counter.
     fn find_session<'a>(
         &self,
         datagram: Datagram<'a>,
@@ -144,7 +145,7 @@ impl Node {
         })
     }
 
-    /// Decrypts a batch, and delivers what is authentic.
+    /// Decrypts a batch and delivers the authentic messages.
     fn open_batch(&mut self, batch: &mut Batch<'_>, now: Duration, sink: &mut impl PacketSink) {
         if batch.is_empty() {
             return;
@@ -189,7 +190,7 @@ impl Node {
             counter,
         } = *incoming;
         let peer = &mut self.peers[id];
-        // A message before it may have ended the session.
+        // An earlier message of the batch may have ended the session.
         let session = peer.sessions.find(receiver);
         let session = session.ok_or(DropReason::InboundUnknownSession)?;
         session.window.mark(counter)?;
@@ -214,7 +215,7 @@ impl Node {
         admitted.map(|_| ())
     }
 
-    /// Checks whether a decrypted packet may enter; returns its length without padding.
+    /// Checks whether a decrypted packet is admissible; returns its length without padding.
     fn admit(&self, id: usize, padded: &mut [u8], outer_ecn: u8) -> Result<usize, DropReason> {
         let len = packet::length(padded).ok_or(DropReason::InboundMalformed)?;
         let packet = &mut padded[..len];
@@ -228,7 +229,7 @@ impl Node {
         Ok(len)
     }
 
-    /// Follows up an authenticated message of session `receiver`.
+    /// Arms timers, confirms the session `receiver`, and renews an old session if need be.
     fn after_receiving(&mut self, id: usize, receiver: u32, now: Duration) {
         let peer = &mut self.peers[id];
         self.deadlines.arm(id, &mut peer.timers);

@@ -5,19 +5,20 @@
 //! 1. [`Node::apply`] for a changed configuration (made by a [`Planner`] on another thread).
 //! 2. [`Node::handle_timeout`] if [`Node::poll_timeout`] has passed.
 //! 3. [`Node::handle_inbound`] for received datagrams; packets come out through [`PacketSink`].
-//! 4. [`Node::drain_held`], then [`Node::handle_outbound`] for packets from the TUN; datagrams come out
+//! 4. [`Node::poll_source_question`] until it is empty: questions about routes.
+//! 5. [`Node::drain_held`], then [`Node::handle_outbound`] for packets from the TUN; datagrams come out
 //!    through [`DatagramSink`].
-//! 5. [`Node::poll_source_question`] until it is empty: questions about routes.
-//! 6. [`Node::poll_reply`] until it is empty: packets that the node itself sends to the TUN.
-//! 7. [`Node::poll_control`] until it is empty: handshakes, cookies and keepalives, to be sent ahead
+//! 6. [`Node::poll_control`] until it is empty: handshakes, cookies and keepalives, to be sent ahead
 //!    of everything in the sink.
+//! 7. [`Node::poll_reply`] until it is empty: packets that the node itself sends to the TUN.
 //! 8. Sleep until [`Node::poll_timeout`].
 //!
-//! The caller passes the time since boot, suspend included (`CLOCK_BOOTTIME`), which never goes back, and
-//! the wall-clock time of boot by [`Node::set_wall_clock`].
+//! The caller passes the time since boot, including suspend (`CLOCK_BOOTTIME`), which never goes back. It
+//! sets the wall-clock time of boot with [`Node::set_wall_clock`].
+//!
 //! Deliberately left outside: sockets, the TUN, segmentation and coalescing, threads, text.
 //!
-//! A packet's path is [`outbound`] or [`inbound`]. Only [`noise`] names boringtun and snow.
+//! The modules [`outbound`] and [`inbound`] are a packet's path. Only [`noise`] names boringtun and snow.
 
 pub mod allowed_ips;
 mod apply;

@@ -29,9 +29,9 @@ use crate::{
     tai64n::Tai64n,
 };
 
-/// How long the limit of a path is remembered: as long as the kernel remembers it.
+/// How long the limit of a path is remembered: as long as the kernel remembers a path MTU.
 const PATH_LIMIT_TIME: Duration = Duration::from_secs(600);
-/// The MTU until [`Node::set_mtu`], in bytes: the one that `wg-quick` sets on a link of 1,500.
+/// The MTU in bytes before [`Node::set_mtu`]: the one that `wg-quick` sets over an uplink of 1,500.
 const DEFAULT_MTU: u16 = 1420;
 
 /// Peers by session index. This side draws the indices at random, so nobody can make them collide.
@@ -49,10 +49,10 @@ pub struct Node {
     pub(crate) identity: Option<Box<Identity>>,
     pub(crate) peers: Slab<Peer>,
     pub(crate) by_key: HashMap<PublicKey, usize>,
-    /// By the local indices of sessions and of initiations whose response is awaited.
+    /// Peers by the local indices of their sessions and of initiations that await a response.
     pub(crate) by_index: ByIndex,
     pub(crate) by_address: ByAddress,
-    /// Since the last [`Self::take_keys_ended`].
+    /// Whether keys have ended since the last [`Self::take_keys_ended`].
     pub(crate) keys_ended: bool,
     pub(crate) allowed_ips: AllowedIps<usize>,
     pub(crate) deadlines: Deadlines,
@@ -63,7 +63,7 @@ pub struct Node {
     pub(crate) is_up: bool,
     pub(crate) counters: Counters,
     pub(crate) handshake_limiter: HandshakeLimiter,
-    /// For packets too long for the stack buffer.
+    /// A buffer for packets that are too long for the stack buffer.
     pub(crate) jumbo: Vec<u8>,
     pub(crate) control: ControlQueue,
     pub(crate) questions: RouteQuestions,
@@ -123,10 +123,10 @@ impl Node {
         }
     }
 
-    /// Sets the wall-clock time of boot, as the time since the Unix epoch: new handshakes carry the
-    /// wall-clock time.
+    /// Sets the wall-clock time of boot, as the time since the Unix epoch. Initiations carry the wall-clock
+    /// time.
     ///
-    /// An earlier one than before is ignored, since peers would take the handshakes for replays.
+    /// Ignores a time earlier than the last: peers would take the initiations for replays.
     pub fn set_wall_clock(&mut self, boot: Duration) {
         self.wall_clock = self.wall_clock.max(boot);
     }
@@ -137,7 +137,7 @@ impl Node {
         !self.ready.is_empty()
     }
 
-    /// Whether keys have ended since the last call: wipe what they left on the stack.
+    /// Whether keys have ended since the last call; if so, wipe their traces from the stack.
     #[must_use]
     pub fn take_keys_ended(&mut self) -> bool {
         std::mem::take(&mut self.keys_ended)
@@ -149,12 +149,12 @@ impl Node {
         self.aead
     }
 
-    /// Sets the interface's MTU in bytes: padding never exceeds it.
+    /// Sets the interface's MTU in bytes, which bounds padding.
     pub fn set_mtu(&mut self, mtu: u16) {
         self.mtu = mtu;
     }
 
-    /// Sets the link up or down; it is up at first.
+    /// Sets the link up or down; initially it is up.
     ///
     /// While it is down, the node neither sends nor receives. Setting it down ends all sessions, as
     /// in the reference, but keeps the guard against replayed initiations.
@@ -194,12 +194,12 @@ impl Node {
         self.is_up
     }
 
-    /// The next datagram over IPv4 or IPv6 to be sent ahead of bulk data.
+    /// The next datagram of an address family to be sent ahead of bulk data.
     pub fn poll_control(&mut self, is_ipv4: bool) -> Option<ControlDatagram> {
         self.control.pop(is_ipv4)
     }
 
-    /// Whether some peers are reached over IPv4 and others over IPv6.
+    /// Whether some peers have IPv4 endpoints and others IPv6 ones.
     #[must_use]
     pub fn has_peers_of_both_families(&self) -> bool {
         self.by_address.has_both_families()
@@ -210,7 +210,8 @@ impl Node {
         self.replies.pop()
     }
 
-    /// The path to `to` refused a datagram of `len` bytes: answers senders of such packets by ICMP.
+    /// Call when a datagram of `len` bytes was too long for the path to `to`. For ten minutes, packets as
+    /// long are dropped and their senders get ICMP errors.
     pub fn handle_too_big(&mut self, to: SocketAddr, len: usize, now: Duration) {
         for id in self.by_address.peers_at(to) {
             self.peers[id].path_limit = Some((below(len), now + PATH_LIMIT_TIME));
@@ -223,14 +224,14 @@ impl Node {
         self.deadlines.next()
     }
 
-    /// The counters; the event loop adds its own.
+    /// The counters of the state machine; the event loop adds its own.
     pub fn counters(&mut self) -> &mut Counters {
         &mut self.counters
     }
 
-    /// The device and its peers; `now` and `wall` are the same moment by both clocks.
+    /// The state of the device and its peers; `now` and `wall` are the same moment by both clocks.
     ///
-    /// The caller fills in ports, marks and system calls, which the state machine does not know.
+    /// The caller fills in port, firewall mark and its own counters.
     pub fn snapshot(&mut self, now: Duration, wall: SystemTime) -> Snapshot {
         let mut peers: Vec<_> = self.peers.iter_mut().map(|(_, peer)| peer).collect();
         peers.sort_unstable_by_key(|peer| peer.added);
@@ -258,7 +259,7 @@ impl Node {
         }
     }
 
-    /// Lets the peer's held packets go: it has a session.
+    /// Queues the peer's held packets for [`Self::drain_held`]: it has a session.
     pub(crate) fn release_held(&mut self, id: usize) {
         if !self.held.is_empty(id) && !self.ready.contains(&id) {
             self.ready.push_back(id);
@@ -283,13 +284,13 @@ impl Node {
         self.forget_indices(ended);
     }
 
-    /// Stops awaiting a response of the peer.
+    /// Gives up the initiation that awaits the peer's response.
     pub(crate) fn stop_awaiting(&mut self, id: usize) {
         let initiation = self.peers[id].initiation.take();
         self.forget_indices([initiation.map(|i| i.local), None, None]);
     }
 
-    /// Records an authenticated message of the peer.
+    /// Records an authenticated message of the peer, which may have roamed.
     pub(crate) fn record_received(&mut self, id: usize, datagram: &Datagram<'_>, now: Duration) {
         let peer = &mut self.peers[id];
         let moved = peer.record_received(id, datagram, &mut self.questions, now);
@@ -298,7 +299,7 @@ impl Node {
         }
     }
 
-    /// Stops recognizing datagrams for these sessions.
+    /// Removes the indices of sessions that have ended.
     pub(crate) fn forget_indices(&mut self, ended: Ended) {
         for index in ended.into_iter().flatten() {
             self.by_index.remove(&index);
@@ -307,14 +308,14 @@ impl Node {
     }
 }
 
-/// The longest datagram for the next smaller common path MTU (RFC 1191 §7.1), after one of `len`
-/// bytes did not pass.
+/// The next length to try after a datagram of `len` bytes was too long: the longest that the next smaller
+/// common path MTU takes (RFC 1191 §7.1).
 fn below(len: usize) -> usize {
     const PATH_MTUS: [usize; 10] = [
         32_000, 17_914, 8_166, 4_352, 2_002, 1_500, 1_492, 1_400, 1_280, 576,
     ];
     const OUTER_HEADERS: usize = 48;
-    /// Holds the smallest MTU of any IPv4 link (RFC 791).
+    /// A data message with the longest packet for the smallest MTU of IPv4 (RFC 791).
     const LEAST_DATAGRAM: usize = 68 + DATA_OVERHEAD;
     let mut datagrams = PATH_MTUS.into_iter().map(|mtu| mtu - OUTER_HEADERS);
     datagrams

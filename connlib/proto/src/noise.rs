@@ -1,8 +1,8 @@
-//! Handshakes: Noise_IKpsk2 by snow, with our own randomness, and Diffie-Hellman results that it
-//! would otherwise compute for each handshake.
+//! Handshakes: Noise_IKpsk2 by snow. We give it randomness and primitives, and cache the Diffie-Hellman
+//! result of the two static keys, which it would compute for each handshake.
 //!
-//! Each handshake message first passes boringtun's checks of formats and MACs, in `identity.rs`; boringtun
-//! provides X25519, too.
+//! Each handshake message first passes boringtun's checks of format and MACs (`identity.rs`). boringtun also
+//! provides X25519.
 
 mod identity;
 mod initiator;

@@ -3,7 +3,7 @@
 //! 1. The destination address selects the peer (allowed IPs).
 //! 2. Without a session, the packet is held and a handshake begins.
 //! 3. The packet is padded, takes a counter, and is copied to a slot of the caller's stack buffer.
-//! 4. Up to 16 packets are sealed together, each in its slot, and appended to the sink: the GSO queue.
+//! 4. Up to 16 packets are sealed together, each in its slot, and appended to the sink (the GSO queue).
 //! 5. The peer's timers are updated; if the session is old, a new handshake begins.
 
 use std::time::Duration;
@@ -39,7 +39,7 @@ impl Node {
         self.seal_staged(staging, sink);
     }
 
-    /// Seals the staged packets if there is no room for another; returns whether there is room now.
+    /// Makes room for another packet by sealing the staged ones if need be; returns whether there is room.
     fn makes_room(&mut self, staging: &mut Staging, sink: &mut impl DatagramSink) -> bool {
         if staging.has_room(sink) {
             return true;
@@ -74,7 +74,7 @@ impl Node {
             let reply = || icmp::too_big(packet.bytes(), longest as u16);
             return self.replies.push(now, reply);
         }
-        // A packet must not overtake those that are held.
+        // A packet must not overtake the held ones.
         if self.held.is_empty(id) {
             self.send(id, packet, longest, now, staging, sink);
         } else {
@@ -83,13 +83,13 @@ impl Node {
         }
     }
 
-    /// Drops a packet whose destination is unreachable, and answers its sender by ICMP.
+    /// Drops a packet whose destination is unreachable, and answers its sender with an ICMP error.
     fn refuse(&mut self, packet: &[u8], reason: DropReason, now: Duration) {
         self.counters.drops.add(reason, 1);
         self.replies.push(now, || icmp::unreachable(packet));
     }
 
-    /// Sends held packets to peers that have a session now, while `sink` has room.
+    /// Sends the held packets of peers that now have a session, while `sink` has room.
     pub fn drain_held(
         &mut self,
         now: Duration,
@@ -127,7 +127,8 @@ impl Node {
         }
     }
 
-    /// `longest`: the bound of the packet and its padding, in bytes.
+    /// Stages or seals a packet, or holds it if there is no session. `longest` bounds the packet with its
+    /// padding, in bytes.
     fn send(
         &mut self,
         id: usize,
@@ -170,7 +171,7 @@ impl Node {
         }
     }
 
-    /// Seals a jumbo packet, in a buffer that is kept for reuse, and appends it to `sink`.
+    /// Seals a jumbo packet in a reused buffer and appends it to `sink`.
     fn seal_alone(&mut self, outgoing: &Outgoing<'_>, now: Duration, sink: &mut impl DatagramSink) {
         let Outgoing { peer, padded, .. } = *outgoing;
         let Some(session) = self.peers[peer].sessions.sending(now) else {
@@ -189,7 +190,8 @@ impl Node {
     }
 }
 
-/// The length of a packet with its padding: a multiple of 16, but at most the MTU.
+/// The length of a packet with its padding: a multiple of 16, or the MTU if that is less. A packet longer
+/// than the MTU gets none.
 fn padded_len(len: usize, mtu: usize) -> usize {
     len.next_multiple_of(PADDING_MULTIPLE).min(mtu.max(len))
 }

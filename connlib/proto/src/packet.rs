@@ -1,4 +1,4 @@
-//! The fields of an IP header that routing and ECN need.
+//! The IP header fields for routing and ECN.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -7,7 +7,7 @@ const IPV4_HEADER: usize = 20;
 /// IPv6 header, in bytes (RFC 8200).
 const IPV6_HEADER: usize = 40;
 
-/// The destination address; `None` if `packet` is not an IP packet, or shorter than its header says.
+/// The destination address; `None` if `packet` is not IP, or is shorter than its header says.
 #[must_use]
 pub(crate) fn destination(packet: &[u8]) -> Option<IpAddr> {
     match packet.first()? >> 4 {
@@ -27,7 +27,7 @@ pub(crate) fn source(packet: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// The length that the header says; `None` as for [`destination`].
+/// The length from the header, in bytes; `None` as for [`destination`].
 #[must_use]
 pub(crate) fn length(packet: &[u8]) -> Option<usize> {
     match packet.first()? >> 4 {
@@ -46,7 +46,7 @@ pub(crate) fn ecn(packet: &[u8]) -> u8 {
     }
 }
 
-/// Applies the outer header's ECN mark to a valid IP packet, by RFC 6040 §4.2.
+/// Applies the outer header's ECN mark to a valid IP packet, as RFC 6040 §4.2 says.
 ///
 /// Returns whether the packet may be delivered: a packet that is not ECN-capable but was marked for
 /// congestion must be dropped.

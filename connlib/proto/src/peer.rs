@@ -18,7 +18,7 @@ use crate::{
     timers::Timers,
 };
 
-/// A peer's endpoint, and the local address to send to it from (the sticky source).
+/// A peer's endpoint, and the sticky source: the local address to send from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Endpoint {
     pub(crate) address: SocketAddr,
@@ -26,7 +26,7 @@ pub(crate) struct Endpoint {
 }
 
 impl Endpoint {
-    /// The endpoint to send answers to `datagram` to.
+    /// The endpoint for answers to `datagram`.
     pub(crate) fn of_sender(datagram: &Datagram<'_>) -> Self {
         Self {
             address: datagram.from,
@@ -44,7 +44,7 @@ impl Endpoint {
     }
 }
 
-/// The least time between two initiations of one peer, as in the reference.
+/// Least time between two accepted initiations of one peer, as in the reference.
 const BETWEEN_INITIATIONS: Duration = Duration::from_millis(20);
 
 #[derive(Debug)]
@@ -55,21 +55,22 @@ pub(crate) struct Peer {
     /// `None` while the device has no private key, and for a public key of low order.
     pub(crate) keys: Option<Box<PeerKeys>>,
     pub(crate) cookies: Cookies,
-    /// The initiation whose response is awaited.
+    /// The initiation that awaits its response.
     pub(crate) initiation: Option<Initiation>,
     pub(crate) sessions: Sessions,
-    /// The greatest timestamp of an initiation: others up to it are replays, whatever has changed since.
+    /// The greatest timestamp of an accepted initiation. Initiations up to it are replays, even after a
+    /// change of keys.
     pub(crate) greatest_stamp: Tai64n,
     pub(crate) timers: Timers,
     pub(crate) endpoint: Option<Endpoint>,
     pub(crate) return_route: ReturnRoute,
-    /// The longest datagram that the path takes, in bytes, and until when that is remembered.
+    /// The longest datagram that the path takes, in bytes, and the time at which that is forgotten.
     pub(crate) path_limit: Option<(usize, Duration)>,
     pub(crate) allowed_ips: Prefixes,
     /// The peer's place in the order of adding.
     pub(crate) added: u64,
     pub(crate) last_handshake: Option<Duration>,
-    /// The wall-clock time shown for the last handshake: stays even if the clock is set.
+    /// The last handshake and its wall-clock time as first shown, which stays even if the clock is set.
     shown_handshake: Option<(Duration, SystemTime)>,
     /// When the peer's last initiation was accepted.
     pub(crate) last_answer: Option<Duration>,
@@ -111,7 +112,7 @@ impl Peer {
         self.last_answer.is_some_and(least)
     }
 
-    /// Whether there is a session to send in.
+    /// Whether there is a session to send in now.
     pub(crate) fn can_send(&self, now: Duration) -> bool {
         self.sessions.current().is_some_and(|s| s.can_send(now))
     }
@@ -122,8 +123,8 @@ impl Peer {
         self.path_limit.map_or(MAX_UDP_PAYLOAD, |(limit, _)| limit)
     }
 
-    /// Records an authenticated message to the peer `id`; it may raise a question about the route back.
-    /// Returns the former address if the peer has moved.
+    /// Records an authenticated message from this peer, whose id is `id`. May raise a question about the
+    /// route back. If the peer has moved, returns its former address, if it had one.
     pub(crate) fn record_received(
         &mut self,
         id: usize,
@@ -161,7 +162,7 @@ impl Peer {
         self.endpoint.map(|endpoint| endpoint.address)
     }
 
-    /// Lets the kernel choose the source address until the peer sends again.
+    /// Unpins the source address, so that the kernel chooses it until the peer sends again.
     pub(crate) fn forget_source(&mut self) {
         self.return_route.asked = None;
         if let Some(endpoint) = &mut self.endpoint {

@@ -1,8 +1,8 @@
-//! Prepares a change of configuration on a thread of its own, which may take its time.
+//! Prepares configuration changes on another thread than the node's.
 //!
 //! Each new peer costs a Diffie-Hellman operation, and a new private key costs one for each peer. The
-//! [`Planner`] mirrors the key and the peers of the node, does that work, and makes a [`Plan`] that the
-//! node can apply within one tick.
+//! [`Planner`] mirrors the private key and the peers of the node, does that work, and makes a [`Plan`]
+//! that the node can apply within one tick.
 
 use std::collections::HashSet;
 
@@ -17,7 +17,7 @@ use crate::{
 pub struct Plan {
     pub(crate) identity: Option<Option<Box<Identity>>>,
     pub(crate) replace_peers: bool,
-    /// New keys for present peers, after a new private key.
+    /// New keys for existing peers, if the private key changes.
     pub(crate) keys: Vec<(PublicKey, Box<PeerKeys>)>,
     pub(crate) peers: Vec<PeerPlan>,
 }
@@ -84,7 +84,7 @@ impl Planner {
             .collect()
     }
 
-    /// `None` if the update concerns neither a present nor a new peer.
+    /// Prepares the change of one peer; `None` if it concerns neither an existing nor a new one.
     fn plan_peer(
         &mut self,
         mut update: PeerUpdate,
@@ -118,8 +118,8 @@ impl Planner {
     }
 }
 
-/// `None` if `peer` is of low order and can authenticate nobody.
+/// The keys for a peer; `None` if its public key is of low order, which authenticates nobody.
 fn keys(identity: &Identity, peer: PublicKey) -> Option<Box<PeerKeys>> {
-    // The leftovers of one peer's keys must not end up in the state of the next peer.
+    // Traces of one peer's keys on the stack must not get into the next peer's state.
     leave_no_trace(|| PeerKeys::new(identity, peer))
 }

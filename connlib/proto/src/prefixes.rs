@@ -9,13 +9,13 @@ use crate::config::AllowedIp;
 /// Every change is logarithmic; only [`Prefixes::in_order`], which is rarely called, sorts.
 #[derive(Debug, Default)]
 pub(crate) struct Prefixes {
-    /// Each with its position in the order of insertion.
+    /// Each prefix with its position in the order of insertion.
     positions: BTreeMap<AllowedIp, u64>,
     next: u64,
 }
 
 impl Prefixes {
-    /// Adds `prefix` at the end; if it is there already, it moves there.
+    /// Adds `prefix` at the end, or moves it there.
     pub(crate) fn insert(&mut self, prefix: AllowedIp) {
         self.positions.insert(prefix, self.next);
         self.next += 1;
@@ -34,7 +34,7 @@ impl Prefixes {
     }
 }
 
-/// In no particular order.
+/// Yields the prefixes in no particular order.
 impl IntoIterator for Prefixes {
     type Item = AllowedIp;
     type IntoIter = btree_map::IntoKeys<AllowedIp, u64>;

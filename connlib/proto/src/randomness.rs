@@ -10,7 +10,7 @@ type Fill = dyn FnMut(&mut [u8]) -> bool + Send;
 pub(crate) struct Randomness(Box<Fill>);
 
 impl Default for Randomness {
-    /// The system's generator. One within the process would hold a state from which past keys follow.
+    /// Uses the system's generator: one within the process would keep secret state in its memory.
     fn default() -> Self {
         Self::new(|bytes| SysRng.try_fill_bytes(bytes).is_ok())
     }
@@ -27,7 +27,7 @@ impl Randomness {
         Self(Box::new(fill))
     }
 
-    /// A private key, not clamped yet; `None` if there is no randomness.
+    /// A private key, not yet clamped; `None` if there is no randomness.
     pub(crate) fn key(&mut self) -> Option<Zeroizing<[u8; 32]>> {
         let mut key = Zeroizing::new([0; 32]);
         (self.0)(&mut key[..]).then_some(key)

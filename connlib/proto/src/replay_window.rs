@@ -1,14 +1,14 @@
-//! The replay window: which counters of a session were received.
+//! The replay window: the counters that a session has received.
 //!
-//! A ring of blocks, as RFC 6479 describes: the window moves by whole blocks, so that a block is
-//! cleared at once instead of bit by bit. As wide as the reference's.
+//! It is a ring of blocks, as RFC 6479 describes. The window moves by whole blocks, so that a block is
+//! cleared at once instead of bit by bit. It is as wide as the reference's.
 
 use crate::counters::DropReason;
 
 const BLOCK_BITS: u64 = u64::BITS as u64;
 const BLOCKS: u64 = 128;
 
-/// How far a counter may be behind the newest one: the ring without the newest block.
+/// How far a counter may be behind the newest: all blocks of the ring but one.
 pub(crate) const WIDTH: u64 = (BLOCKS - 1) * BLOCK_BITS;
 
 /// The counters received so far.
@@ -43,7 +43,7 @@ impl ReplayWindow {
         }
     }
 
-    /// Marks the counter of an authentic message as received; checks once more that it is the first.
+    /// Marks the counter of an authentic message as received, after checking it again.
     pub(crate) fn mark(&mut self, counter: u64) -> Result<(), DropReason> {
         self.check(counter)?;
         if counter > self.newest {

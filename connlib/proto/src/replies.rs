@@ -1,12 +1,12 @@
-//! ICMP errors that the node itself sends to the TUN, as many as the kernel would send.
+//! ICMP errors that the node itself sends to the TUN, at the rate limit of the kernel.
 
 use std::{collections::VecDeque, time::Duration};
 
 use crate::token_bucket::{Rate, TokenBucket};
 
-/// Most that wait for [`crate::Node::poll_reply`].
+/// Most errors that wait for [`crate::Node::poll_reply`].
 const WAITING: usize = 16;
-/// The kernel's defaults (`net.ipv4.icmp_msgs_per_sec`, `net.ipv4.icmp_msgs_burst`).
+/// The kernel's default rate limit (`net.ipv4.icmp_msgs_per_sec`, `net.ipv4.icmp_msgs_burst`).
 const RATE: Rate = Rate::per_second(1000, 50);
 
 #[derive(Debug, Default)]
@@ -16,7 +16,7 @@ pub(crate) struct Replies {
 }
 
 impl Replies {
-    /// Queues the packet that `reply` makes, unless that exceeds the rate or the queue's bound.
+    /// Queues the packet that `reply` makes, unless the rate limit or the bound of the queue is reached.
     pub(crate) fn push(&mut self, now: Duration, reply: impl FnOnce() -> Option<Vec<u8>>) {
         if self.waiting.len() >= WAITING || !self.bucket.has_token(RATE, now) {
             return;

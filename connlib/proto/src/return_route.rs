@@ -6,7 +6,7 @@ use convoy_datagram::Arrival;
 
 use crate::token_bucket::{Rate, TokenBucket};
 
-/// The least time between two questions about one peer.
+/// Least time between two questions about one peer.
 const BETWEEN_QUESTIONS: Duration = Duration::from_millis(100);
 /// Questions about all peers together: each costs a netlink round trip.
 const ALL_QUESTIONS: Rate = Rate::per_second(1_000, 256);
@@ -43,7 +43,7 @@ pub(crate) struct ReturnRoute {
 impl ReturnRoute {
     /// Records a new question about `peer`; returns whether it may be asked now.
     ///
-    /// A peer that keeps moving raises questions too often, as all peers together may; then the kernel
+    /// A peer that keeps moving may exceed its rate limit, or all peers together theirs. Then the kernel
     /// chooses the source.
     pub(crate) fn ask(
         &mut self,

@@ -1,4 +1,4 @@
-//! The seams of the state machine: the caller's packets, and the sinks for its output.
+//! The traits through which the state machine takes packets and puts out packets and datagrams.
 
 use convoy_datagram::Destination;
 
@@ -7,7 +7,7 @@ pub trait PaddablePacket {
     /// The packet.
     fn bytes(&self) -> &[u8];
 
-    /// The packet followed by zeros up to `len` bytes: at most 15 more than the packet has.
+    /// The packet, padded with zeros to `len` bytes: at most 15 more than its length.
     fn padded(&mut self, len: usize) -> &[u8];
 }
 
@@ -21,7 +21,7 @@ impl<P: PaddablePacket> PaddablePacket for &mut P {
     }
 }
 
-/// Hands out packets one by one: the next one may overwrite the one before.
+/// Yields packets one by one; each may overwrite the one before.
 pub trait PacketSource {
     /// A packet, in the source's buffer.
     type Packet<'a>: PaddablePacket
@@ -32,7 +32,7 @@ pub trait PacketSource {
     fn next(&mut self) -> Option<Self::Packet<'_>>;
 }
 
-/// One packet at most.
+/// Yields one packet at most.
 impl<P: PaddablePacket> PacketSource for Option<&mut P> {
     type Packet<'a>
         = &'a mut P
@@ -46,10 +46,10 @@ impl<P: PaddablePacket> PacketSource for Option<&mut P> {
 
 /// Takes outbound datagrams: the GSO queue.
 pub trait DatagramSink {
-    /// The number of datagrams, each of any length and to any destination, that there is room for.
+    /// Number of datagrams that surely fit, whatever their lengths and destinations.
     fn room(&self) -> usize;
 
-    /// Copies `datagram` out of the stack buffer.
+    /// Appends a copy of `datagram`, which lies in a buffer that is about to be reused.
     ///
     /// # Errors
     /// [`SinkFull`] if there is no room; nothing was appended.
@@ -58,23 +58,22 @@ pub trait DatagramSink {
 
 /// Takes inbound packets: the TUN writer's batch.
 pub trait PacketSink {
-    /// Reserves a slot of `len` bytes to decrypt into, behind those that are reserved already; returns
-    /// whether there is room.
+    /// Reserves another slot of `len` bytes to decrypt into; returns whether there was room.
     fn reserve(&mut self, len: usize) -> bool;
 
-    /// The reserved slots.
+    /// The reserved slots, in the order in which they were reserved.
     fn slots(&mut self) -> impl Iterator<Item = &mut [u8]>;
 
-    /// One of the reserved slots.
+    /// The reserved slot `n`.
     fn slot(&mut self, n: usize) -> Option<&mut [u8]>;
 
-    /// Makes the first `len` bytes of slot `n` a packet for the TUN. Slots are committed in their order.
+    /// Makes the first `len` bytes of slot `n` a packet for the TUN. Slots are committed in ascending order.
     fn commit(&mut self, n: usize, len: usize);
 
-    /// Gives up all reserved slots that were not committed.
+    /// Ends the reservation: slots that were not committed are discarded.
     fn release(&mut self);
 }
 
-/// The sink has no room; the caller keeps the datagram.
+/// The sink has no room; the caller still has the datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SinkFull;

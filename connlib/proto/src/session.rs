@@ -1,8 +1,8 @@
-//! One session: its two keys, counters and age (paper §5.4.6, §6.2).
+//! One session: its two keys, counters and age (WireGuard paper §5.4.6, §6.2).
 //!
-//! Sealing is two steps, so that a batch can be sealed together: [`Session::reserve`] takes a counter,
-//! which is never used again, and the key encrypts with it. Opening is three: [`ReplayWindow::check`],
-//! the key decrypts, and [`ReplayWindow::mark`].
+//! Sealing has two steps, so that a batch can be sealed together: [`Session::reserve`] takes a counter,
+//! which is never used again, and later the key encrypts with it. Opening has three:
+//! [`ReplayWindow::check`], decryption with the key, and [`ReplayWindow::mark`].
 
 use std::time::Duration;
 
@@ -14,13 +14,13 @@ use crate::{
     replay_window::ReplayWindow,
 };
 
-/// Age at which the initiator begins a new handshake when it sends.
+/// Age from which the initiator begins a new handshake when it sends (WireGuard paper §6.1).
 pub(crate) const REKEY_AFTER_TIME: Duration = Duration::from_secs(120);
-/// Age at which a session neither sends nor receives any more.
+/// Age from which a session neither sends nor receives (§6.1).
 pub(crate) const REJECT_AFTER_TIME: Duration = Duration::from_secs(180);
-/// Messages after which a sender begins a new handshake.
+/// Sent messages after which a sender begins a new handshake (§6.1).
 pub(crate) const REKEY_AFTER_MESSAGES: u64 = 1 << 60;
-/// Messages after which a session neither sends nor receives any more.
+/// Counter from which a session neither sends nor receives (§6.1).
 pub(crate) const REJECT_AFTER_MESSAGES: u64 = u64::MAX - (1 << 13);
 
 /// The result of a handshake.
@@ -35,7 +35,7 @@ pub(crate) struct Session {
     /// The index by which the peer addresses this session.
     pub(crate) local: u32,
     remote: u32,
-    /// When it was derived (time since boot).
+    /// When its keys were derived (time since boot).
     pub(crate) established: Duration,
     /// Whether this side began the handshake.
     pub(crate) is_initiator: bool,
@@ -55,7 +55,7 @@ impl std::fmt::Debug for Session {
 }
 
 impl Session {
-    /// Boxed: two kilobytes with keys, never moved.
+    /// A new session. Boxed, so that its keys are never moved and leave no copies.
     pub(crate) fn new(
         (local, remote): (u32, u32),
         keys: &SessionKeys,
@@ -101,16 +101,16 @@ impl Session {
         counter
     }
 
-    /// Writes the header of the data message with this counter to the start of `datagram`.
+    /// Writes the header of a data message with this counter to the start of `datagram`.
     pub(crate) fn write_header(&self, counter: u64, datagram: &mut [u8]) {
         datagram[..4].copy_from_slice(&[4, 0, 0, 0]);
         datagram[4..8].copy_from_slice(&self.remote.to_le_bytes());
         datagram[8..DATA_HEADER].copy_from_slice(&counter.to_le_bytes());
     }
 
-    /// Encrypts `packet` alone into `buffer` with a counter that was reserved for it.
+    /// Encrypts a single `packet` into `buffer`, with a counter reserved for it; returns the datagram.
     ///
-    /// `None` if `buffer` is not [`DATA_OVERHEAD`] bytes longer.
+    /// `None` if `buffer` is not at least [`DATA_OVERHEAD`] bytes longer than `packet`.
     pub(crate) fn seal<'a>(
         &self,
         aead: &Aead,

@@ -1,7 +1,7 @@
-//! The sessions of a peer: the previous, the current and the next one, as in the reference.
+//! The sessions of a peer: previous, current and next, as in the reference.
 //!
-//! This side sends in the current one only, and receives in all. Unlike in the reference, the answer to
-//! an initiation does not end the previous session: the peer may still send in it, if initiations have
+//! This side sends only in the current one and receives in all. Unlike in the reference, answering an
+//! initiation does not end the previous session. The peer may still send in it if initiations have
 //! crossed, and the answer may get lost.
 
 use std::time::Duration;
@@ -15,17 +15,17 @@ pub(crate) type Ended = [Option<u32>; 3];
 pub(crate) struct Sessions {
     previous: Option<Box<Session>>,
     current: Option<Box<Session>>,
-    /// Offered to the peer, which has not used it yet.
+    /// Offered to the peer in an answer; the peer has not used it yet.
     next: Option<Box<Session>>,
 }
 
 impl Sessions {
-    /// The session to send in, however old.
+    /// The session to send in, even if it has expired.
     pub(crate) fn current(&self) -> Option<&Session> {
         self.current.as_deref()
     }
 
-    /// The session to send in now.
+    /// The session to send in now; `None` if there is none or it has expired.
     pub(crate) fn sending(&mut self, now: Duration) -> Option<&mut Session> {
         self.current.as_deref_mut().filter(|s| s.can_send(now))
     }
@@ -37,7 +37,7 @@ impl Sessions {
         all.find(|s| s.local == local)
     }
 
-    /// The same, to seal or open in.
+    /// As [`Self::find`], by shared reference: to seal or open in.
     pub(crate) fn get(&self, local: u32) -> Option<&Session> {
         let all = [&self.current, &self.next, &self.previous];
         all.into_iter()
@@ -46,10 +46,10 @@ impl Sessions {
             .find(|s| s.local == local)
     }
 
-    /// Adds the session of a handshake that this side began, and makes it the current one.
+    /// Adds the session of a handshake that this side began, as the current one.
     pub(crate) fn complete(&mut self, session: Box<Session>) -> Ended {
         let current = self.current.replace(session);
-        // The peer may already send in the one that it was offered.
+        // Keep a session that was offered to the peer: the peer may already send in it.
         let (kept, ended) = match self.next.take() {
             Some(next) => (Some(next), current),
             None => (current, None),
@@ -58,12 +58,13 @@ impl Sessions {
         [index(ended), index(previous), None]
     }
 
-    /// Adds the session of an answered handshake: it becomes current once the peer has used it.
+    /// Adds the session of an answered handshake; it becomes current when the peer uses it.
     pub(crate) fn offer(&mut self, session: Box<Session>) -> Ended {
         [index(self.next.replace(session)), None, None]
     }
 
-    /// Notes that the peer has used session `local`; if that made it the current one, returns what ended.
+    /// Call when the peer has used session `local`. If it was offered, it becomes the current one; returns
+    /// the session that this ends.
     pub(crate) fn confirm(&mut self, local: u32) -> Option<Ended> {
         let next = self.next.take_if(|s| s.local == local)?;
         let current = self.current.replace(next);
@@ -71,14 +72,14 @@ impl Sessions {
         Some([index(previous), None, None])
     }
 
-    /// The preshared key has changed: see [`Self::end_former`].
+    /// Marks all sessions for [`Self::end_former`], as the preshared key has changed.
     pub(crate) fn preshared_key_changed(&mut self) {
         let sessions = [&mut self.previous, &mut self.current, &mut self.next];
         let sessions = sessions.into_iter().flatten();
         sessions.for_each(|session| session.is_former = true);
     }
 
-    /// Ends the sessions under former preshared keys once there is one under the present key.
+    /// Ends the sessions under former preshared keys, if the current session is under the present key.
     pub(crate) fn end_former(&mut self) -> Ended {
         if self.current().is_none_or(|current| current.is_former) {
             return Ended::default();

@@ -1,4 +1,4 @@
-//! Packets on their way out that have a counter each and wait to be sealed together.
+//! Outbound packets that have a counter each and wait to be sealed together.
 
 use arrayvec::ArrayVec;
 use convoy_aead::{SLOTS, SealInPlace};
@@ -12,13 +12,13 @@ use crate::{
     session::Session,
 };
 
-/// Bytes of a slot: a data message of any ordinary MTU.
+/// Bytes of a slot: it holds a data message of any ordinary MTU.
 const SLOT_BYTES: usize = 2048;
 
-/// The stack buffer that packets are encrypted in, 16 at most at a time.
+/// The stack buffer in which packets are encrypted, at most 16 at a time.
 ///
-/// INVARIANT: it is empty between two calls of a [`Node`], before a packet is held and before a jumbo
-/// packet is sealed alone, so that no packet overtakes another of its peer.
+/// INVARIANT: it is empty between two calls of a [`Node`], when a packet is held and when a jumbo packet
+/// is sealed, so that no packet overtakes another of its peer.
 pub struct Staging {
     memory: [[u8; SLOT_BYTES]; SLOTS],
     staged: ArrayVec<Staged, SLOTS>,
@@ -31,9 +31,9 @@ struct Staged {
     session: u32,
     counter: u64,
     destination: Destination,
-    /// Of the packet without padding, in bytes.
+    /// Length of the packet without padding, in bytes.
     packet_len: usize,
-    /// Of the datagram, in bytes.
+    /// Length of the datagram, in bytes.
     len: usize,
 }
 
@@ -41,7 +41,7 @@ struct Staged {
 pub(crate) struct Outgoing<'a> {
     pub(crate) peer: usize,
     pub(crate) destination: Destination,
-    /// Of the packet without padding, in bytes.
+    /// Length of the packet without padding, in bytes.
     pub(crate) packet_len: usize,
     pub(crate) padded: &'a [u8],
 }
@@ -62,7 +62,7 @@ impl std::fmt::Debug for Staging {
 }
 
 impl Staging {
-    /// Whether another packet may be staged, so that `sink` will have room for all.
+    /// Whether there is room for another packet, here and later in `sink`.
     pub(crate) fn has_room(&self, sink: &impl DatagramSink) -> bool {
         self.staged.len() < SLOTS.min(sink.room())
     }
@@ -72,7 +72,7 @@ impl Staging {
         padded + DATA_OVERHEAD <= SLOT_BYTES
     }
 
-    /// Copies a packet to the next slot, and takes a counter of `session` for it.
+    /// Copies a packet to the next slot and takes a counter of `session` for it.
     pub(crate) fn stage(&mut self, outgoing: &Outgoing<'_>, session: &mut Session) {
         let Outgoing { peer, padded, .. } = *outgoing;
         let counter = session.reserve();
@@ -118,7 +118,7 @@ impl Node {
         }
     }
 
-    /// Counts a packet that was appended to the sink as a datagram of `len` bytes.
+    /// Counts a packet that was appended to the sink in a datagram of `len` bytes.
     pub(crate) fn count_sent(&mut self, id: usize, packet_len: usize, len: usize) {
         let peer = &mut self.peers[id];
         peer.tx_bytes += len as u64;

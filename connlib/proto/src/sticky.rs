@@ -1,9 +1,9 @@
-//! Sticky sources: an answer leaves from the local address that the peer has sent to, as long as it
-//! leaves by the interface that the peer's datagrams arrive on.
+//! Sticky sources: datagrams to a peer leave from the local address that the peer sends to, as long as they
+//! leave by the interface on which the peer's datagrams arrive.
 //!
-//! On a host with one address on each of two uplinks, the route may lead out by the other uplink,
-//! whose network drops packets from this address. Then the kernel must choose the source. Only the
-//! caller can look up routes: [`Node::poll_source_question`].
+//! On a host with two uplinks and an address on each, the route may lead out by the other uplink, whose
+//! network drops packets from this address. Then the kernel must choose the source. Only the caller can
+//! look up routes: [`Node::poll_source_question`].
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -11,8 +11,8 @@ use convoy_datagram::Arrival;
 
 use crate::{node::Node, return_route::Asked};
 
-/// Does the route to `to`, with the source address `arrival.address`, lead out by
-/// `arrival.interface`?
+/// Asks whether the route to `to`, from the source address `arrival.address`, leads out by
+/// `arrival.interface`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SourceQuestion {
     peer: usize,
@@ -23,7 +23,8 @@ pub struct SourceQuestion {
 }
 
 impl Node {
-    /// The next question about a route; answer it before [`Node::poll_control`].
+    /// The next question about a route. Answer it before [`Node::poll_control`], or waiting control datagrams
+    /// leave with an unchecked source.
     pub fn poll_source_question(&mut self) -> Option<SourceQuestion> {
         while let Some(id) = self.questions.waiting.pop_front() {
             let Some(route) = self.peers.get_mut(id).map(|peer| &mut peer.return_route) else {
@@ -41,7 +42,8 @@ impl Node {
         None
     }
 
-    /// Answers a question; without an answer the source address stays.
+    /// Answers a question: if the interface is another, the kernel chooses the source. Without an answer the
+    /// source address stays.
     pub fn answer_source_question(&mut self, question: &SourceQuestion, is_same_interface: bool) {
         if is_same_interface {
             return;
@@ -56,19 +58,20 @@ impl Node {
         self.control.forget_source(to, arrival.address);
     }
 
-    /// Routes have changed: checks each source address again before its next use.
+    /// Call when routes have changed: each source address is then checked again when it is next used.
     pub fn handle_routes_changed(&mut self) {
         self.questions.routes = self.questions.routes.wrapping_add(1);
     }
 
-    /// The source address of datagrams to `to` is gone: lets the kernel choose.
+    /// Call when the source address of datagrams to `to` is gone: the kernel chooses until the peer sends
+    /// again.
     pub fn forget_source(&mut self, to: SocketAddr) {
         for id in self.by_address.peers_at(to) {
             self.peers[id].forget_source();
         }
     }
 
-    /// Lets the kernel choose each source address until the peer sends again.
+    /// Unpins the source address of every peer, so that the kernel chooses it until the peer sends again.
     pub fn forget_sources(&mut self) {
         self.peers
             .iter_mut()

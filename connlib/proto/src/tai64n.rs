@@ -1,13 +1,13 @@
-//! The timestamp of an initiation (paper §5.1): TAI64N, by which the responder detects replays.
+//! The TAI64N timestamp of an initiation (WireGuard paper §5.1), by which the responder detects replays.
 
 use std::time::Duration;
 
-/// TAI64's label of 1970-01-01 00:00:10 TAI, which was midnight UTC. Like the reference, Convoy ignores
-/// all leap seconds since.
+/// TAI64's label of 1970-01-01 00:00:10 TAI, which was midnight UTC. Leap seconds since are ignored, as in
+/// the reference.
 const UNIX_EPOCH: u64 = 0x4000_0000_0000_000a;
 
-/// The bits of the nanoseconds that are cleared, as in the reference: a stamp shows an observer this
-/// host's clock in steps of 16.8 ms, too coarse to time a computation by.
+/// The bits of the nanoseconds that are cleared, as in the reference. So a timestamp shows this host's clock
+/// only in steps of 16.8 ms, too coarse to time a computation.
 const WHITENED: u32 = 0x00ff_ffff;
 
 /// A timestamp; a later one compares as greater.
@@ -15,7 +15,7 @@ const WHITENED: u32 = 0x00ff_ffff;
 pub(crate) struct Tai64n(pub(crate) [u8; 12]);
 
 impl Tai64n {
-    /// The stamp of a moment, given as the time since the Unix epoch.
+    /// The timestamp of a moment, which is given as the time since the Unix epoch.
     pub(crate) fn at(unix: Duration) -> Self {
         let mut stamp = [0; 12];
         let seconds = UNIX_EPOCH.saturating_add(unix.as_secs());

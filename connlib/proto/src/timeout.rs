@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use crate::{counters::DropReason, messages::DATA_OVERHEAD, node::Node, timers::Due};
 
-/// Peers served by one call: each may cost a Diffie-Hellman operation, and packets wait meanwhile.
+/// Most peers served by one call: each may cost Diffie-Hellman operations, and packets wait meanwhile.
 const PEERS_PER_CALL: usize = 64;
 
 impl Node {
-    /// Handles timers that are due at `now`. If many are due, handles some, and the rest when called
-    /// again.
+    /// Handles timers that are due at `now`, those of at most 64 peers. [`Node::poll_timeout`] then still
+    /// returns a time that has passed: call again for the rest.
     pub fn handle_timeout(&mut self, now: Duration) {
         for _ in 0..PEERS_PER_CALL {
             let Some((at, id)) = self.deadlines.pop(now) else {
@@ -18,7 +18,7 @@ impl Node {
             let Some(peer) = self.peers.get_mut(id) else {
                 continue;
             };
-            // The entry is of a removed peer, or an earlier entry has replaced it.
+            // The entry belongs to a removed peer, or an earlier entry has replaced it.
             if peer.timers.armed != Some(at) {
                 continue;
             }
@@ -33,7 +33,7 @@ impl Node {
     fn handle_due(&mut self, id: usize, due: Due, now: Duration) {
         match due {
             Due::Retransmit | Due::NewHandshake => {
-                // The source address may be the reason that no answer came.
+                // No answer came: perhaps the source address is wrong.
                 self.peers[id].forget_source();
                 self.initiate(id, now, due == Due::Retransmit);
             }
@@ -51,7 +51,7 @@ impl Node {
     /// Sends an empty data message, or begins a handshake if there is no session to send it in.
     pub(crate) fn send_keepalive(&mut self, id: usize, now: Duration) {
         let peer = &mut self.peers[id];
-        // Even without an endpoint or a key, the timer runs on.
+        // Restart the timer even without an endpoint or a key.
         peer.timers.traversed(now);
         self.deadlines.arm(id, &mut peer.timers);
         let Some(endpoint) = peer.endpoint else {

@@ -1,7 +1,7 @@
 //! The timers of one peer: WireGuard paper §6.1–§6.5, as refined by the reference.
 //!
 //! A timer is an optional point in time. Events set and clear it, and [`Timers::due`] returns the
-//! actions that are due. Nothing here polls: [`crate::deadlines`] keeps one heap for all peers.
+//! actions that are due. [`crate::deadlines`] keeps one heap for the timers of all peers.
 
 use std::time::Duration;
 
@@ -9,14 +9,15 @@ use crate::session::REJECT_AFTER_TIME;
 
 /// Time after which an unanswered initiation is retransmitted.
 pub(crate) const REKEY_TIMEOUT: Duration = Duration::from_secs(5);
-/// Time after which a handshake is given up.
+/// Bound of the attempts at a handshake: with the reference's counting they end after 20 initiations, about
+/// 100 s.
 pub(crate) const REKEY_ATTEMPT_TIME: Duration = Duration::from_secs(90);
 /// Silence after which a keepalive acknowledges received data.
 pub(crate) const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bound of the random time added to a retransmission.
 const JITTER: Duration = Duration::from_millis(333);
 
-/// Time without a new session after which all keys are wiped: paper §6.3.
+/// Time without a new session after which all keys are wiped (WireGuard paper §6.3).
 const ERASE_AFTER: Duration = Duration::from_secs(3 * REJECT_AFTER_TIME.as_secs());
 
 const ATTEMPTS: u32 = (REKEY_ATTEMPT_TIME.as_secs() / REKEY_TIMEOUT.as_secs()) as u32;
@@ -86,7 +87,8 @@ impl Timers {
         take_due(&mut self.erase, now).then_some(Due::EraseKeys)
     }
 
-    /// Sets the seconds between persistent keepalives; zero turns them off. The first is due at once.
+    /// Sets the seconds between persistent keepalives; zero turns them off. If they were off, the first is due
+    /// at once.
     pub(crate) fn set_persistent_keepalive(&mut self, seconds: u16, now: Duration) {
         let turned_on = self.persistent_interval.is_zero() && seconds > 0;
         self.persistent_interval = Duration::from_secs(seconds.into());
@@ -97,7 +99,7 @@ impl Timers {
         }
     }
 
-    /// Call when the link comes up: persistent keepalives begin at once.
+    /// Call when the link comes up: a persistent keepalive is due at once.
     pub(crate) fn start(&mut self, now: Duration) {
         if !self.persistent_interval.is_zero() {
             self.persistent_keepalive = Some(now);
@@ -123,23 +125,23 @@ impl Timers {
             .is_none_or(|last| now.saturating_sub(last) >= REKEY_TIMEOUT)
     }
 
-    /// Call when an event other than a retransmission begins a handshake: it has all attempts left.
+    /// Call when an event other than a retransmission begins a handshake: resets the count of attempts.
     pub(crate) fn begin_attempts(&mut self) {
         self.attempts = 0;
     }
 
-    /// Call when the endpoint or the keys have changed: an initiation may be sent at once.
+    /// Call when the endpoint or the keys have changed: permits an initiation at once.
     pub(crate) fn allow_initiation(&mut self) {
         self.last_initiation = None;
     }
 
-    /// Call when an initiation is too soon after the last one or after an answer: retries it later.
+    /// Call when an initiation is too soon after the last one or after an answer: schedules a retry.
     pub(crate) fn initiate_later(&mut self) {
         let at = self.last_initiation.unwrap_or_default() + REKEY_TIMEOUT;
         self.retransmit.get_or_insert(at);
     }
 
-    /// Call after answering an initiation: the next handshake need not begin at once.
+    /// Call after answering an initiation: delays a handshake of this side by Rekey-Timeout.
     pub(crate) fn response_sent(&mut self, now: Duration) {
         self.last_initiation = Some(now);
         self.authenticated_sent(now);
@@ -152,7 +154,7 @@ impl Timers {
         self.authenticated_sent(now);
     }
 
-    /// Call when a handshake completes, by the response or by the initiator's first message.
+    /// Call when a handshake completes: on the response, or on the initiator's first data message.
     pub(crate) fn handshake_complete(&mut self) {
         self.retransmit = None;
         self.attempts = 0;
@@ -192,7 +194,7 @@ impl Timers {
         self.traversed(now);
     }
 
-    /// Restarts the persistent keepalive: a message was sent or received, or at least attempted.
+    /// Restarts the persistent keepalive: call when a message was sent or received, or could not be sent.
     pub(crate) fn traversed(&mut self, now: Duration) {
         if !self.persistent_interval.is_zero() {
             self.persistent_keepalive = Some(now + self.persistent_interval);

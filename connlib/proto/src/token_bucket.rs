@@ -1,8 +1,8 @@
-//! A token bucket by the generic cell rate algorithm (GCRA): its whole state is one point in time.
+//! A token bucket by the generic cell rate algorithm (GCRA), whose whole state is one point in time.
 
 use std::time::Duration;
 
-/// How fast a [`TokenBucket`] refills, and how many tokens it holds.
+/// The refill rate and the size of a [`TokenBucket`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rate {
     interval: Duration,
@@ -10,7 +10,7 @@ pub(crate) struct Rate {
 }
 
 impl Rate {
-    /// `tokens` a second, of which `burst` can be taken at once.
+    /// `tokens` per second, at most `burst` of them at once.
     pub(crate) const fn per_second(tokens: u32, burst: u32) -> Self {
         Self {
             interval: Duration::from_nanos(1_000_000_000 / tokens as u64),
@@ -19,7 +19,7 @@ impl Rate {
     }
 }
 
-/// A bucket of tokens, full at first. Buckets that share a rate are given it with each call.
+/// A bucket of tokens, initially full. Its rate is a parameter of each call, as many buckets share one.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct TokenBucket {
     full_at: Duration,
@@ -40,7 +40,7 @@ impl TokenBucket {
         self.full_at.max(now) + rate.interval <= now + rate.interval * rate.burst
     }
 
-    /// Whether the bucket is as good as new.
+    /// Whether the bucket is full, and so equivalent to a new one.
     pub(crate) fn is_full(&self, now: Duration) -> bool {
         self.full_at <= now
     }

@@ -1,15 +1,15 @@
 //! Wipes the traces of computations with keys from the stack.
 //!
-//! A move leaves the value's bytes where they were, and libraries pass keys by value. Nothing reads
-//! below the end of the stack, but the next value there may carry leftover bytes along: a copy of an
-//! enum includes its unused bytes.
+//! A move leaves the value's bytes behind, and libraries pass keys by value. Nothing reads below the end of
+//! the stack, but a value that is later placed there may carry leftover bytes along: a copy of an enum
+//! includes its unused bytes.
 
 use convoy_aead::wipe;
 
-/// Stack that a handshake or a change of keys uses at most, in bytes.
+/// Most stack that a handshake or a change of keys uses, in bytes.
 const DEPTH: usize = 48 << 10;
 
-/// Does `work`, and wipes the stack that it may use before and after.
+/// Does `work`; wipes the stack that it may use both before and after.
 ///
 /// Call it only where at least 64 KiB of stack are left.
 pub fn leave_no_trace<T>(work: impl FnOnce() -> T) -> T {

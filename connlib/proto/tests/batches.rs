@@ -1,4 +1,4 @@
-//! Many packets in one call: they are sealed and opened up to sixteen at a time.
+//! Many packets in one call, which are sealed and opened up to sixteen at a time.
 
 mod common;
 
@@ -115,7 +115,7 @@ fn the_first_message_of_a_new_session_promotes_it_within_its_batch() {
     let mut pair = Pair::new();
     let burst = packets(&pair, [20; 30]);
     pair.a.send_all(&burst, pair.now);
-    // Both sides handle the handshake; then all that was held comes at once.
+    // Both sides handle the handshake; then all held packets are sent at once.
     let (from_a, from_b) = (pair.a.address, pair.b.address);
     let initiation = pair.a.take_wire(pair.now);
     pair.b.receive_all(&initiation, from_a, pair.now);
@@ -129,7 +129,7 @@ fn the_first_message_of_a_new_session_promotes_it_within_its_batch() {
     assert_eq!(pair.a.delivered.len(), 1);
 }
 
-/// A sink that takes as many datagrams as it says, or fewer.
+/// A sink that takes as many datagrams as it promises, or fewer.
 struct Limited<'a> {
     room: usize,
     refuses: bool,
@@ -176,7 +176,7 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// A session's index and a counter stand for a key and a nonce.
+    /// A session index stands for a key, and a counter for a nonce.
     #[test]
     fn no_counter_is_used_twice_in_a_session(steps in proptest::collection::vec(step(), 1..30)) {
         let mut pair = Pair::connected();
@@ -240,7 +240,7 @@ fn packets(pair: &Pair, lens: impl IntoIterator<Item = usize>) -> Vec<Vec<u8>> {
     payloads.map(|payload| ipv4(from, to, &payload)).collect()
 }
 
-/// What `a` sends when it is given a burst of this many packets.
+/// The datagrams that `a` sends for a burst of this many packets.
 fn burst(pair: &mut Pair, count: usize) -> Vec<Vec<u8>> {
     let burst = packets(pair, vec![500; count]);
     pair.a.send_all(&burst, pair.now);

@@ -1,4 +1,4 @@
-//! A node against another implementation: boringtun's, whose clock goes along with the simulated time:
+//! A node against another implementation, boringtun, whose clock follows the simulated time:
 //! `cargo test -p convoy-proto --features mock-clock --test boringtun`.
 
 mod common;
@@ -174,7 +174,7 @@ struct Duo {
     /// Packets that the `Tunn` has received.
     received: Vec<Vec<u8>>,
     now: Duration,
-    /// Datagrams by their time of arrival and their place in the order of sending; whether to the node.
+    /// Datagrams in flight, by time of arrival and order of sending, with whether each goes to the node.
     flying: BTreeMap<(Duration, u64), (bool, Vec<u8>)>,
     launched: u64,
     /// Packets sent by either side.

@@ -68,7 +68,7 @@ fn a_packet_too_long_for_the_path_is_answered_by_icmp_for_ten_minutes() {
     pair.a.send(&long, pair.now);
     let reply = pair.a.node.poll_reply().expect("an ICMP error");
     assert_eq!(reply[20..22], [3, 4]);
-    // The next smaller path MTU is 1,400 bytes, outer headers and ours included.
+    // The next smaller path MTU is 1,400 bytes, including the outer headers and our own.
     let fits = 1400 - 48 - 32;
     assert_eq!(reply[26..28], u16::to_be_bytes(fits));
     assert_eq!(pair.a.drops(DropReason::OutboundTooBig), 1);
@@ -264,7 +264,7 @@ fn changes_of_routes_raise_a_bounded_number_of_questions_about_all_peers() {
     assert_eq!(questions, [253, 103]);
 }
 
-/// Sends a packet, with a handshake if there must be one.
+/// Sends a packet, after a handshake if need be.
 fn send_to(hub: &mut Host, peer: &mut Host, now: Duration) {
     peer.send(&ipv4(peer.inner, hub.inner, b"hello"), now);
     for _ in 0..2 {

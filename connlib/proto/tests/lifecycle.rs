@@ -365,7 +365,7 @@ fn a_machine_that_boots_in_the_past_is_heard_once_its_clock_is_set() {
     pair.a.node.set_wall_clock(50 * year);
     pair.a_sends(b"x");
     pair.settle();
-    // It boots again, without a clock battery.
+    // It reboots without a battery-backed clock.
     pair.a = Host::new(1);
     let mut peer = pair.b.as_peer();
     peer.endpoint = Some(pair.b.address);

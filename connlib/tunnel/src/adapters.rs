@@ -1,10 +1,10 @@
-//! Fills the state machine's seams with the TUN's batches and the GSO queue.
+//! Implements the state machine's traits for the TUN's batches and the GSO queues.
 
 use convoy_gso::{GsoQueue, NotAppended, udp::Family};
 use convoy_proto::{DatagramSink, Destination, PacketSink, PacketSource, PaddablePacket, SinkFull};
 use convoy_tun::{InboundBatch, OutboundBatch, OutboundPacket};
 
-/// A packet that lies in the TUN reader's batch.
+/// A packet in a batch from the TUN reader.
 #[derive(Debug)]
 pub struct FromTun<'a>(pub OutboundPacket<'a>);
 
@@ -20,7 +20,7 @@ impl PaddablePacket for FromTun<'_> {
     }
 }
 
-/// A batch from the TUN reader, as far as the number allows.
+/// The next packets of a batch from the TUN reader, at most as many as the number.
 #[derive(Debug)]
 pub struct BatchFromTun<'a>(pub &'a mut OutboundBatch, pub usize);
 
@@ -40,13 +40,14 @@ impl PacketSource for BatchFromTun<'_> {
 /// The queues of both address families, flushed at the end of the tick.
 #[derive(Debug)]
 pub struct ToUdp<'a> {
-    /// Of IPv4 and IPv6.
+    /// Those of IPv4 and IPv6.
     queues: [&'a mut GsoQueue; 2],
     awaited: [bool; 2],
 }
 
 impl<'a> ToUdp<'a> {
-    /// `awaited`: whether a queue must have room for each packet, or else refuses it.
+    /// `awaited`: for each family, whether [`DatagramSink::room`] takes its queue into account. A full queue
+    /// of a family that is not awaited refuses datagrams.
     #[must_use]
     pub fn new(queues: [&'a mut GsoQueue; 2], awaited: [bool; 2]) -> Self {
         Self { queues, awaited }
@@ -77,7 +78,7 @@ impl DatagramSink for ToUdp<'_> {
     }
 }
 
-/// The batch that is handed to the TUN writer; none while all are in use.
+/// The batch for the TUN writer; `None` while all are in use.
 #[derive(Debug)]
 pub struct ToTun<'a>(pub Option<&'a mut InboundBatch>);
 

@@ -1,4 +1,4 @@
-//! Fairness as a type: how much of one kind of work a tick may do.
+//! Fairness as a type: a bound of one kind of work within a tick.
 
 /// A number of units that can be spent once.
 #[derive(Debug)]
@@ -9,7 +9,7 @@ impl Budget {
         Self(units)
     }
 
-    /// Spends one unit; false when none is left.
+    /// Spends one unit; returns false if none is left.
     pub(crate) fn spend(&mut self) -> bool {
         let left = self.0 > 0;
         self.0 = self.0.saturating_sub(1);

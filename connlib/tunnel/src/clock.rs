@@ -1,4 +1,4 @@
-//! Time since boot, suspend included (`CLOCK_BOOTTIME`), and sleeping until such a time (Linux).
+//! The time since boot, including suspend (`CLOCK_BOOTTIME`), and an alarm by that clock (Linux).
 
 use std::{
     io,
@@ -21,13 +21,13 @@ pub(crate) fn now() -> Duration {
     clock_gettime(nix::time::ClockId::CLOCK_BOOTTIME).map_or(Duration::ZERO, Duration::from)
 }
 
-/// The wall-clock time at which [`now`] was zero, as the time since the Unix epoch.
+/// The wall-clock time of boot, when [`now`] was zero, as the time since the Unix epoch.
 pub(crate) fn wall_clock_of_boot() -> Duration {
     let wall = SystemTime::now().duration_since(UNIX_EPOCH);
     wall.unwrap_or_default().saturating_sub(now())
 }
 
-/// One alarm that a task can wait for.
+/// An alarm that one task can wait for.
 #[derive(Debug)]
 pub(crate) struct Alarm {
     timer: AsyncFd<Fd>,
@@ -49,13 +49,14 @@ impl Alarm {
             ClockId::CLOCK_BOOTTIME,
             TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC,
         )?;
-        // SAFETY: `Fd` owns the descriptor, keeps it open until it is dropped, and gives no other.
+        // SAFETY: `Fd` owns the descriptor, keeps it open until it is dropped, and returns no other.
         let timer = unsafe { AsyncFd::register_with_interest(Fd(timer), Interest::READABLE) };
         let (timer, armed) = (timer?, None);
         Ok(Self { timer, armed })
     }
 
-    /// Sets the alarm for `at`, unless it goes off earlier anyway: the caller then sets it again.
+    /// Sets the alarm for `at`, unless it is already set for an earlier time. Then the caller sets it again
+    /// after that.
     pub(crate) fn arm(&mut self, at: Duration) {
         if self.armed.is_some_and(|armed| armed <= at) {
             return;
@@ -70,7 +71,7 @@ impl Alarm {
         }
     }
 
-    /// Waits until the alarm goes off; for ever while it is not set. Cancel-safe.
+    /// Waits until the alarm goes off; forever while it is not set. Cancel-safe.
     pub(crate) async fn rings(&mut self) {
         match self.timer.readable().await {
             Ok(mut guard) => {

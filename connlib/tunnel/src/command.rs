@@ -6,47 +6,47 @@ use convoy_gso::BoundSockets;
 use convoy_proto::{Plan, config::Snapshot};
 use tokio::sync::{mpsc, watch};
 
-/// Commands waiting for the event loop; more make their senders wait.
+/// Most commands waiting for the event loop; further senders block.
 pub(crate) const COMMANDS: usize = 16;
 
-/// Each carries the channel for its answer.
+/// A request to the event loop, with the channel for its answer.
 #[derive(Debug)]
 pub(crate) enum Command {
-    /// Does what may fail about a change: registers new sockets for the [`Command::Apply`] or
-    /// [`Command::Link`] that follows, or marks the present ones.
+    /// Does the part of a change that may fail: registers new sockets for the [`Command::Apply`] or
+    /// [`Command::Link`] that follows, or sets the firewall mark of the present ones.
     Prepare {
         sockets: Option<BoundSockets>,
         fwmark: u32,
         done: SyncSender<io::Result<()>>,
     },
-    /// Applies a plan, and uses the sockets that were prepared; cannot fail.
+    /// Applies a plan, and takes the prepared sockets into use; cannot fail.
     Apply {
         plan: Box<Plan>,
         port: u16,
         done: SyncSender<()>,
     },
-    /// The link is up, with the sockets that were prepared; or down, and they are closed.
+    /// Sets the link up, with the prepared sockets, or down, which closes the sockets.
     Link {
         is_up: bool,
         port: u16,
         done: SyncSender<()>,
     },
-    /// Tells how things stand.
+    /// Asks for the present state.
     Snapshot { answer: SyncSender<Box<Snapshot>> },
 }
 
-/// Signals that need no answer: only the latest counts.
+/// Signals, which need no answer: only the latest values matter.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Signals {
     pub(crate) mtu: Option<u16>,
-    /// Counts changes of routes.
+    /// The number of route changes.
     pub(crate) routes: u32,
-    /// Counts steps of the wall clock.
+    /// The number of times that the wall clock was set.
     pub(crate) wall_clock: u32,
     pub(crate) stop: bool,
 }
 
-/// The event loop's end of both.
+/// The event loop's end of both: commands and signals.
 #[derive(Debug)]
 pub(crate) struct Requests {
     commands: mpsc::Receiver<Command>,
@@ -84,7 +84,7 @@ impl Requests {
         self.next.take().or_else(|| self.commands.try_recv().ok())
     }
 
-    /// The signals if they have changed since the last call; `stop` once every handle is gone.
+    /// The signals if they have changed since the last call. Once every handle is gone, `stop` is set.
     pub(crate) fn changed_signals(&mut self) -> Option<Signals> {
         let changed = self.signals.has_changed();
         if matches!(changed, Ok(false)) {

@@ -1,11 +1,11 @@
-//! How starting, changing and running a tunnel can end.
+//! The errors of starting and changing a tunnel, and the ways in which it ends.
 
 use std::io;
 
 /// Why the tunnel could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The kernel does not have what was switched on.
+    /// The kernel lacks a feature that was switched on.
     #[error("this kernel has no {feature}: leave {option} on auto")]
     Unsupported {
         /// The missing feature.
@@ -13,7 +13,7 @@ pub enum StartError {
         /// The option that asked for it.
         option: &'static str,
     },
-    /// A thread, a socket or the event loop could not be had.
+    /// A thread, a socket or the event loop could not be created.
     #[error("cannot start the data path: {0}")]
     Io(#[from] io::Error),
 }

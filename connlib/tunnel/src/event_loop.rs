@@ -1,8 +1,8 @@
 //! One tick, top to bottom, and the wait between ticks.
 //!
-//! - The writer is full: only receiving stops. Received datagrams stay in their buffers.
-//! - A socket is full: only TUN intake stops. Packets wait in the kernel's TUN queue. If there are peers
-//!   of the other address family, it goes on soon.
+//! - If the writer is full, only receiving stops. Received datagrams stay in their buffers.
+//! - If a socket is full, only TUN intake stops. Packets wait in the kernel's TUN queue. If there are also
+//!   peers of the other address family, intake resumes after 20 ms.
 //! - Nothing awaits within a tick. The loop waits only when a tick found nothing to do.
 
 use std::{io, time::Duration};
@@ -30,11 +30,11 @@ mod snapshot;
 #[cfg(test)]
 mod tests;
 
-/// Questions about routes that one tick asks the kernel.
+/// Most route lookups per tick.
 const ROUTES_PER_TICK: usize = 16;
-/// Stack that a tick uses at most, in bytes; the packets that wait to be sealed take 33 KiB of it.
+/// Most stack that a tick uses, in bytes; packets that wait to be sealed take 33 KiB of it.
 const STACK_OF_A_TICK: usize = 192 << 10;
-/// Ticks after which a loop that is never idle lets tokio look at its timers and sockets.
+/// Ticks after which a busy loop lets tokio poll its descriptors.
 const TICKS_PER_YIELD: u64 = 64;
 
 #[derive(Debug)]
@@ -44,18 +44,19 @@ pub(crate) struct EventLoop {
     outbound: OutboundHalf,
     inbound: InboundHalf,
     metrics: Metrics,
-    /// The port of the sockets, or the one they are to have.
+    /// The port of the sockets, or the one that they will have once the link is up.
     port: u16,
     fwmark: u32,
-    /// Sockets that were registered for the [`Command`](crate::command::Command) to come.
+    /// Sockets registered for the next [`Command::Apply`](crate::command::Command::Apply) or
+    /// [`Command::Link`](crate::command::Command::Link).
     next_sockets: Option<UdpSockets>,
     requests: Requests,
-    /// The last change of routes that the state machine has heard of.
+    /// The last [`Signals::routes`](crate::command::Signals::routes) that was handled.
     known_routes: u32,
-    /// The last step of the wall clock that the state machine has heard of.
+    /// The last [`Signals::wall_clock`](crate::command::Signals::wall_clock) that was handled.
     known_wall_clock: u32,
     alarm: Alarm,
-    /// Ticks since the loop last waited: a loop that is never idle has to look for itself.
+    /// Ticks since the loop last waited. A busy loop must poll its sockets itself.
     busy_ticks: u32,
     exit: Option<Exit>,
 }
@@ -65,7 +66,7 @@ pub(crate) struct EventLoop {
 pub(crate) struct Parts {
     pub(crate) reader: Reader,
     pub(crate) writer: Writer,
-    /// None if the link is down.
+    /// `None` if the link is down.
     pub(crate) sockets: Option<UdpSockets>,
     pub(crate) port: u16,
     pub(crate) aead: Aead,
@@ -103,7 +104,7 @@ impl EventLoop {
         loop {
             let worked = self.tick();
             if self.node.take_keys_ended() {
-                // ring leaves copies of keys.
+                // ring leaves copies of keys on the stack.
                 wipe::<STACK_OF_A_TICK>();
             }
             if let Some(exit) = self.exit.take() {
@@ -117,7 +118,7 @@ impl EventLoop {
         }
     }
 
-    /// One turn of everything. Returns whether there was anything to do.
+    /// Runs every step once; returns whether there was anything to do.
     #[inline(never)]
     fn tick(&mut self) -> bool {
         self.metrics.ticks += 1;
@@ -131,7 +132,7 @@ impl EventLoop {
         self.node.handle_timeout(now);
         // UDP → TUN: one receive call per socket, as far as the writer has room.
         let received = self.receive(now);
-        // The route back to peers that were heard on another one.
+        // Route lookups for peers whose datagrams arrive in a new way, or after a change of routes.
         let asked = self.ask_for_routes();
         // TUN → UDP: a few batches at most, unless a socket is full.
         let sent = self.take_from_tun(now);
@@ -141,7 +142,7 @@ impl EventLoop {
         // One hand-over to the writer.
         self.deliver(now);
 
-        // Nothing will wake the loop for intake or a control datagram that was held back till now.
+        // Tick again at once: no event announces that intake or a control datagram can go on.
         let resumed =
             was_stopped && !self.outbound.is_stopped() || self.outbound.can_send_control();
         self.busy_ticks = self.busy_ticks.saturating_add(1);
@@ -184,14 +185,14 @@ impl EventLoop {
         let has_room = !outbound.is_stopped() && outbound.batch.is_none();
         let full = Family::BOTH.map(|family| outbound.is_full(family));
         tokio::select! {
-            // The order of the tick; and no random number is drawn.
+            // Poll in the order of the tick; this also spares tokio's random number.
             biased;
             () = requests.ready() => {}
             () = alarm.rings() => {}
             () = sockets.readable(Family::V4), if inbound.can_receive() => {}
             () = sockets.readable(Family::V6), if inbound.can_receive() => {}
             () = inbound.writer.room(), if inbound.is_writer_full() => {}
-            // Also while the link is down: packets may be ahead of the news that it is up.
+            // Also while the link is down: packets may arrive before the command that sets it up.
             () = outbound.reader.ready(), if has_room => {}
             () = sockets.writable(Family::V4), if full[0] => {}
             () = sockets.writable(Family::V6), if full[1] => {}

@@ -1,4 +1,4 @@
-//! Starting the tunnel's three threads, and talking to them.
+//! A handle that starts the tunnel's three threads and sends commands to the event loop.
 
 use std::{
     io,
@@ -44,7 +44,7 @@ struct Configuration {
     port: u16,
     fwmark: u32,
     is_up: bool,
-    /// Whether there are sockets: the link is up, and the port could be had.
+    /// Whether there are sockets: the link is up, and the port was free.
     is_bound: bool,
 }
 
@@ -91,12 +91,15 @@ impl Tunnel {
         })
     }
 
-    /// Applies `update`, whole or not at all; blocks until the data path uses it.
+    /// Applies `update` as a whole or not at all; blocks until the data path uses it.
     ///
-    /// Opens sockets and computes keys on the caller's thread; not to be called on a tokio one.
+    /// Opens sockets and computes keys on the caller's thread.
     ///
     /// # Errors
     /// See [`ApplyError`]; then nothing was changed.
+    ///
+    /// # Panics
+    /// In an asynchronous context of tokio.
     pub fn apply(&self, update: DeviceUpdate) -> Result<(), ApplyError> {
         let configuration = &mut *self.configuration();
         let fwmark = update.fwmark.unwrap_or(configuration.fwmark);
@@ -105,7 +108,7 @@ impl Tunnel {
         let is_other = port != configuration.port || !configuration.is_bound;
         let is_rebound = configuration.is_up && is_asked && is_other;
         if !configuration.is_up {
-            // The user hears now of what cannot be had, not only when the link comes up.
+            // Report now, not only when the link comes up, a port or a mark that cannot be set.
             if is_asked && is_other && port != 0 {
                 drop(self.open_sockets(port, configuration.fwmark)?);
             }
@@ -131,13 +134,16 @@ impl Tunnel {
         Ok(())
     }
 
-    /// The link was set up or down: sockets are open, and sessions live, only while it is up.
+    /// Follows the link: sockets are open and sessions exist only while it is up.
     ///
-    /// Blocks until the data path has followed; not to be called on a tokio thread.
+    /// Blocks until the data path has followed.
     ///
     /// # Errors
-    /// [`ApplyError::Sockets`] if the port cannot be had: the tunnel is as if down, until this is
-    /// called again or another port is set. [`ApplyError::Closed`] once the tunnel has ended.
+    /// [`ApplyError::Sockets`] if the port cannot be bound: the tunnel stays down until this is called again
+    /// or another port is set. [`ApplyError::Closed`] once the tunnel has ended.
+    ///
+    /// # Panics
+    /// In an asynchronous context of tokio.
     pub fn set_link(&self, is_up: bool) -> Result<(), ApplyError> {
         let configuration = &mut *self.configuration();
         if configuration.is_up == is_up && configuration.is_bound == is_up {
@@ -153,45 +159,49 @@ impl Tunnel {
                 self.link(configuration, true)
             }
             Err(refused) => {
-                // Packets that come from the interface meanwhile must not pile up.
+                // Otherwise packets from the interface would pile up.
                 self.link(configuration, false)?;
                 Err(refused)
             }
         }
     }
 
-    /// The device and its peers now; blocks until the data path answers.
+    /// The present state of the device and its peers; blocks until the data path answers.
     ///
     /// # Errors
     /// [`Closed`] once the tunnel has ended.
+    ///
+    /// # Panics
+    /// In an asynchronous context of tokio.
     pub fn snapshot(&self) -> Result<Snapshot, Closed> {
         self.command(|answer| Command::Snapshot { answer })
             .map(|snapshot| *snapshot)
     }
 
-    /// Tells the data path the interface's MTU in bytes.
+    /// Passes the interface's MTU, in bytes, to the data path.
     pub fn set_mtu(&self, mtu: u16) {
         self.shared.signals.send_modify(|s| s.mtu = Some(mtu));
     }
 
-    /// Routes or rules have changed: source addresses are looked at again.
+    /// Call when routes or rules have changed: source addresses and refusals of segmentation are checked
+    /// again.
     pub fn routes_changed(&self) {
         let count = |s: &mut Signals| s.routes = s.routes.wrapping_add(1);
         self.shared.signals.send_modify(count);
     }
 
-    /// The wall clock was set: if forward, new handshakes carry its time from now on.
+    /// Call when the wall clock was set. If it was set forward, new handshakes carry the new time.
     pub fn restamp(&self) {
         let count = |s: &mut Signals| s.wall_clock = s.wall_clock.wrapping_add(1);
         self.shared.signals.send_modify(count);
     }
 
-    /// Asks the threads to end; [`Tunnel::wait`] tells when they have.
+    /// Asks the threads to end; [`Tunnel::wait`] completes when the event loop has.
     pub fn stop(&self) {
         self.shared.signals.send_modify(|s| s.stop = true);
     }
 
-    /// Waits until the tunnel has ended, and says why.
+    /// Waits until the tunnel has ended; returns the reason.
     pub async fn wait(&self) -> Exit {
         let mut exit = self.shared.exit.clone();
         match exit.wait_for(Option::is_some).await {
@@ -214,7 +224,7 @@ impl Tunnel {
         Ok(())
     }
 
-    /// Opens sockets on `port` if there is one, and sets the mark; returns the port got.
+    /// Opens sockets on `port`, if given, and sets the mark; returns the port that was bound.
     fn prepare(&self, port: Option<u16>, fwmark: u32) -> Result<Option<u16>, ApplyError> {
         let sockets = port
             .map(|port| self.open_sockets(port, fwmark))

@@ -10,7 +10,7 @@
 //!    └── convoy_gso::{GsoQueue, Flusher, UdpSockets}
 //! ```
 //!
-//! Read `event_loop.rs` first: its tick is the whole order of events.
+//! Read `event_loop.rs` first: `tick` is the order of all work.
 
 #[doc(hidden)]
 pub mod adapters;
@@ -28,8 +28,8 @@ pub use error::{ApplyError, Closed, Exit, StartError};
 pub use handle::Tunnel;
 pub use options::{Options, Switch};
 
-/// Upper bound of what the data path holds, in bytes: pools, queues, held packets and receive
-/// buffers.
+/// Upper bound of the data path's buffers, in bytes: pools, queues, held packets and receive buffers,
+/// without the bookkeeping of each packet.
 pub const DATA_PATH_BYTES: usize = convoy_tun::POOL_BYTES
     + 2 * convoy_gso::queue::QUEUE_BYTES
     + convoy_gso::receive::RECEIVE_BUFFERS * convoy_gso::receive::RECEIVE_BUFFER_BYTES

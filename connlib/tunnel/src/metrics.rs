@@ -6,7 +6,7 @@ use convoy_gso::{ReceiveBuffers, UdpSockets};
 use convoy_proto::counters::{Counters, DropReason, Histogram};
 use convoy_tun::{Offload, OutboundBatch};
 
-/// Plain integers: only the event loop's thread touches them.
+/// Counters as plain integers, as only the event loop's thread accesses them.
 #[derive(Debug)]
 pub(crate) struct Metrics {
     pub(crate) ticks: u64,
@@ -19,10 +19,11 @@ pub(crate) struct Metrics {
     pub(crate) tun_waits: u64,
     pub(crate) offload: Offload,
     pub(crate) udp_gro: bool,
-    /// Packets that the event loop has read and written itself, as traffic was sparse.
+    /// Packets that the event loop has read from the TUN itself, as traffic was sparse.
     pub(crate) sparse_outbound: u64,
+    /// Packets that it has written to the TUN itself, as far as the TUN had room.
     pub(crate) sparse_inbound: u64,
-    /// Of closed sockets.
+    /// Datagrams that the kernel dropped on sockets closed since.
     pub(crate) kernel_drops: u64,
 }
 
@@ -45,7 +46,7 @@ impl Metrics {
         }
     }
 
-    /// Counts what one receive call brought.
+    /// Counts the datagrams in each buffer of one receive call.
     pub(crate) fn received(&mut self, buffers: &ReceiveBuffers) {
         for segments in buffers.segments_per_buffer() {
             self.segments_per_receive.record(segments);
@@ -60,7 +61,7 @@ impl Metrics {
         self.receive_errors += 1;
     }
 
-    /// Keeps the counts of sockets that are about to be closed.
+    /// Keeps the drop count of sockets that are about to be closed.
     pub(crate) fn closing(&mut self, sockets: &UdpSockets) {
         self.kernel_drops += sockets.kernel_drops();
     }

@@ -1,29 +1,29 @@
-//! How the data path is to run.
+//! Options of the data path.
 
 use convoy_aead::Aead;
 
 /// Whether a kernel feature is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Switch {
-    /// Used where the kernel has it.
+    /// Used if the kernel has it.
     #[default]
     Auto,
-    /// Used; starting fails where the kernel does not have it.
+    /// Used; starting fails if the kernel lacks it.
     On,
     /// Not used.
     Off,
 }
 
-/// How the data path is to run.
+/// Options of the data path.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// UDP segmentation offload on send.
     pub gso: Switch,
     /// UDP receive offload.
     pub udp_gro: Switch,
-    /// Seals and opens packets.
+    /// The implementation that seals and opens packets.
     pub aead: Aead,
-    /// Packets in one batch: 1..=50.
+    /// Packets at which a TUN batch is closed, and most packets of it handled in one step: 1..=50.
     pub batch: usize,
     /// Whether the link is up from the start, without a call of
     /// [`Tunnel::set_link`](crate::Tunnel::set_link).

@@ -1,4 +1,4 @@
-//! Set-up on the thread `tunnel` before its first tick.
+//! The thread `tunnel`: sets up the event loop, then runs it.
 
 use std::sync::mpsc as answers;
 
@@ -14,7 +14,7 @@ use crate::{
     options::{Options, Switch},
 };
 
-/// The thread `tunnel`.
+/// Runs on the thread `tunnel` until the tunnel ends.
 pub(crate) fn run(
     device: Device,
     options: Options,
@@ -64,7 +64,7 @@ fn event_loop(
     let event_loop = EventLoop::new(Parts {
         reader: spawn_reader(device, options.batch)?,
         writer: spawn_writer(device, coalesce)?,
-        // Without a link they were opened only to see what the kernel has.
+        // If the link is down, they were opened only to probe the kernel's features.
         sockets: options.is_up.then_some(sockets),
         port,
         aead: options.aead,

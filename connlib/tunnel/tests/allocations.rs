@@ -1,6 +1,6 @@
 //! Nothing allocates per packet after warm-up: not in the loop, nor in the two TUN threads.
 //!
-//! One test in a program of its own, for it counts every allocation of every thread but its own.
+//! The only test of its program, as it counts the allocations of all threads but its own.
 
 mod common;
 
@@ -15,7 +15,7 @@ use convoy_tunnel::Options;
 
 /// Packets that pass each way while allocations are counted.
 const PACKETS: usize = 20_000;
-/// Tolerated allocations: a channel's block now and then, never one per packet.
+/// Tolerated allocations: now and then a block of a channel, but none per packet.
 const TOLERATED: u64 = PACKETS as u64 / 100;
 
 thread_local! {
@@ -33,12 +33,12 @@ unsafe impl GlobalAlloc for Counting {
         if !IS_EXEMPT.get() {
             ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
         }
-        // SAFETY: as our caller promises.
+        // SAFETY: our caller upholds the allocator's contract.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: as our caller promises.
+        // SAFETY: our caller upholds the allocator's contract.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
@@ -74,7 +74,7 @@ fn packets_in_both_directions_allocate_nothing_after_warm_up() {
     assert!(counted <= TOLERATED, "{counted} allocations");
 }
 
-/// Takes writes until `payload` bytes have come.
+/// Takes writes until `payload` bytes of payload have arrived.
 fn drain(end: &End, payload: usize) {
     let mut seen = 0;
     while seen < payload {

@@ -1,4 +1,4 @@
-//! A link that is set down and up: sockets are there, and sessions live, only while it is up.
+//! A link that is set down and up: sockets and sessions exist only while it is up.
 
 mod common;
 
@@ -30,7 +30,7 @@ fn packets_ahead_of_the_word_that_the_link_is_up_wait_for_it() {
         a.send(&udp(a.inner, b.inner, &[n]));
     }
     a.tunnel.set_link(true).expect("up");
-    // The oldest go where more are held for the handshake than may be.
+    // 200 are more than a handshake may hold: the oldest are dropped, and 128 remain.
     assert_eq!(
         std::iter::from_fn(|| Some(b.receive_payload()))
             .take(128)

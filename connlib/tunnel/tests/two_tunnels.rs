@@ -145,7 +145,7 @@ fn a_deleted_interface_ends_the_tunnel_and_a_stopped_one_says_so() {
 #[test]
 fn an_idle_tunnel_does_not_turn_its_loop() {
     let (a, b) = connected(&Options::default());
-    // Wait until the first packets have come to rest: two snapshots a tick apart, and no more.
+    // Wait until it has settled: between two snapshots, only the snapshots themselves cause ticks.
     let settled = |end: &End| {
         let before = end.snapshot().counters.ticks;
         std::thread::sleep(Duration::from_millis(100));

@@ -5,21 +5,21 @@
 pub struct FlushCounters {
     /// `segments[n]`: sends that carried `n` datagrams.
     pub segments: [u64; 65],
-    /// Send calls, refused ones included.
+    /// Send attempts, refused ones included; nearly all are one system call each.
     pub calls: u64,
-    /// Datagrams dropped because the kernel refused them.
+    /// Datagrams dropped because the kernel refused them for any reason not below.
     pub failed: u64,
-    /// Datagrams dropped because they were too long for the path, even one by one.
+    /// Queued datagrams dropped because they were too long for the path, even one by one.
     pub too_big: u64,
     /// Datagrams dropped because the kernel still lacked buffers after all retries.
     pub no_buffers: u64,
-    /// Batches that the kernel refused, so that their datagrams went one by one.
+    /// Batches that the kernel refused and whose datagrams were then sent one by one.
     pub refused_batches: u64,
-    /// Sends put off because the socket was full (`EAGAIN`).
+    /// Attempts that found the socket full (`EAGAIN`).
     pub blocked: u64,
-    /// Sends put off because the kernel lacked buffers (`ENOBUFS`).
+    /// Attempts that failed for lack of buffers (`ENOBUFS`) and were put off.
     pub put_off: u64,
-    /// Pinned source addresses that were gone.
+    /// Sends for which the pinned source address was gone.
     pub lost_sources: u64,
 }
 

@@ -86,7 +86,7 @@ fn no_buffers_is_tried_three_times_a_millisecond_apart_then_dropped() {
 #[test]
 fn each_batch_has_three_retries_whatever_happened_to_the_one_before() {
     let no_buffers = [(0, libc::ENOBUFS), (1, libc::ENOBUFS), (3, libc::ENOBUFS)];
-    // The one before is a batch that is refused for good, or a datagram that is sent ahead.
+    // Before it comes a batch that is refused for good, or a datagram that is sent ahead.
     for is_refused in [true, false] {
         let mut errors = no_buffers.to_vec();
         if is_refused {
@@ -124,7 +124,7 @@ fn a_datagram_behind_a_batch_that_waits_for_buffers_has_three_retries_of_its_own
     rig.append(5, None);
     (0..3).for_each(|_| assert_ne!(rig.flush(NOW), Flushed::Done));
     rig.append(5, None);
-    // The first flush gives up the first five; then these begin to wait.
+    // The first of these flushes gives up the first five; then the others begin to wait.
     (0..3).for_each(|_| assert_ne!(rig.flush(NOW), Flushed::Done));
     assert_eq!(rig.flusher.counters().no_buffers, 5);
     assert_eq!(rig.flush(NOW), Flushed::Done);
@@ -146,7 +146,7 @@ fn a_path_that_stays_too_narrow_is_tried_less_and_less_often() {
     let mut rig = Rig::new(&[]);
     let mut now = NOW;
     for pause in [5, 10, 20, 40, 80, 160, 320, 600, 600] {
-        // The batch is refused; what follows within the pause goes one by one.
+        // The batch is refused; until the pause ends, datagrams go one by one.
         rig.socket.errors = vec![(rig.socket.calls, libc::EMSGSIZE)];
         rig.append(2, None);
         rig.flush(now);
@@ -163,7 +163,7 @@ fn a_path_that_stays_too_narrow_is_tried_less_and_less_often() {
         (&rig.socket.sends[..], rig.flusher.refusing()),
         (&[2][..], 0)
     );
-    // Ten minutes without a refusal: the address starts afresh.
+    // After ten minutes without a refusal, the pause starts at five seconds again.
     now += LONGEST_RETRY;
     rig.socket.errors = vec![(rig.socket.calls, libc::EMSGSIZE)];
     rig.append(2, None);
@@ -281,10 +281,10 @@ struct FailingSocket {
     /// Segments of each successful send.
     sends: Vec<usize>,
     first_bytes: Vec<u8>,
-    /// Where each successful send went.
+    /// The destination of each successful send.
     to: Vec<SocketAddr>,
     recovered: bool,
-    /// Where the learnt path MTU was forgotten.
+    /// The destinations whose learnt path MTU was forgotten.
     forgotten: Vec<SocketAddr>,
 }
 

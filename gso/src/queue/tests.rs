@@ -105,8 +105,8 @@ fn an_oversized_datagram_is_refused() {
 }
 
 proptest! {
-    /// The model: datagrams to one address leave in the order of appending, byte for byte, in
-    /// batches that the kernel can cut back into the same datagrams.
+    /// Datagrams to one address leave in the order of appending, byte for byte, in batches that the
+    /// kernel can cut back into the same datagrams.
     #[test]
     fn datagrams_to_one_address_leave_in_order(
         appends in prop::collection::vec((0u8..4, 0u8..2, 1usize..1500), 0..400),
@@ -121,7 +121,7 @@ proptest! {
             }
         };
         for (n, (to, ecn, len)) in appends.into_iter().enumerate() {
-            // Few distinct lengths, so that batches form.
+            // Use few distinct lengths, so that batches form.
             let len = len.next_multiple_of(300);
             let datagram: Vec<u8> = (0..len).map(|i| (i + n) as u8).collect();
             let to = Destination { ecn, ..destination(to) };

@@ -15,8 +15,8 @@ fn fuzz_trains() {
     });
 }
 
-/// Checks that the datagrams of a buffer make up the buffer, that none is longer than the stride, and
-/// that only the last is shorter.
+/// Checks that the datagrams of a buffer add up to the buffer, that none is longer than the stride,
+/// and that only the last is shorter.
 fn trains(buffers: &mut ReceiveBuffers, input: &mut Unstructured<'_>) -> Result<()> {
     let mut received = Vec::new();
     for _ in 0..input.int_in_range(0..=RECEIVE_BUFFERS)? {

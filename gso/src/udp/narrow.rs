@@ -1,8 +1,8 @@
-//! IPv4 routes that are narrower than their interface.
+//! IPv4 routes whose MTU is smaller than their interface's.
 //!
-//! The IPv4 socket ignores path MTUs (`IP_PMTUDISC_OMIT`, ip(7)), as an ICMP message that changes
-//! one is easily forged. The kernel then ignores the MTU of the route itself, too, so it is asked for
-//! here, once per destination.
+//! The IPv4 socket ignores path MTUs (`IP_PMTUDISC_OMIT`, ip(7)), because an ICMP message that changes
+//! one is easily forged. With that option the kernel also ignores the MTU of the route itself. So we
+//! ask for it here, once per destination.
 
 use std::{
     collections::HashMap,
@@ -13,21 +13,21 @@ use convoy_datagram::Destination;
 
 /// The length of an IPv4 and a UDP header, in bytes.
 const HEADERS: usize = 20 + 8;
-/// Datagrams up to this length, in bytes, are sent without asking: every host takes them (RFC 1122
-/// §3.3.2), and handshake messages must cost no question.
+/// Datagrams up to this length, in bytes, need no lookup: every host takes them (RFC 1122 §3.3.2), and
+/// handshake messages must not cost one.
 const ALWAYS_WHOLE: usize = 576 - HEADERS;
-/// Bound of the remembered destinations; at the bound all are forgotten.
+/// Most destinations remembered; at the bound all are forgotten.
 const MAX_DESTINATIONS: usize = 4096;
 
-/// The longest datagram, in bytes, that each destination's route takes unfragmented.
+/// For each destination, the longest datagram that its route takes unfragmented, in bytes.
 #[derive(Debug, Default)]
 pub(super) struct NarrowRoutes {
     longest: HashMap<(SocketAddr, Option<IpAddr>), usize>,
 }
 
 impl NarrowRoutes {
-    /// Whether the route of a datagram of `len` bytes, or of segments of that length, is narrower than
-    /// that; `own_mtu` asks for the route's MTU.
+    /// Whether a datagram or a segment of `len` bytes is too long for the MTU of its route, which
+    /// `own_mtu` looks up.
     pub(super) fn is_too_narrow(
         &mut self,
         destination: &Destination,
@@ -49,7 +49,7 @@ impl NarrowRoutes {
         len > longest
     }
 
-    /// Routes have changed: asks for each again.
+    /// Forgets all lookups. Call when routes have changed.
     pub(super) fn forget(&mut self) {
         self.longest.clear();
     }

@@ -1,4 +1,4 @@
-//! Sets the socket options that a tunnel needs otherwise than quinn-udp sets them (Linux).
+//! Sets the socket options for which a tunnel needs other values than quinn-udp sets (Linux).
 
 use std::{
     io,
@@ -10,11 +10,11 @@ use socket2::{SockRef, Socket};
 /// Corrects the options that quinn-udp's constructor sets.
 ///
 /// - Timestamps off: their control message crowds out the ECN bits on a receive with GRO.
-/// - IPv4: `IP_PMTUDISC_OMIT`, so that no forged ICMP message changes how batches are sent; hops
+/// - IPv4: `IP_PMTUDISC_OMIT`, so that no forged ICMP message changes how batches are sent. Routers
 ///   fragment. See [`heed_route_mtu`] for routes that are narrower than their interface.
-/// - IPv6: `IPV6_PMTUDISC_WANT` and no `IPV6_DONTFRAG`, as hops do not fragment: the kernel
-///   fragments where a route or path is narrower. With quinn-udp's `PROBE` either would be a black
-///   hole.
+/// - IPv6: `IPV6_PMTUDISC_WANT` without `IPV6_DONTFRAG`. IPv6 routers do not fragment, so the kernel
+///   does, wherever the route or the path is narrower.
+/// - With quinn-udp's `PROBE`, a narrower path would be a black hole in both families.
 /// - `UDP_GRO` on if `receive_offload`, else off.
 pub(super) fn adjust(socket: BorrowedFd<'_>, receive_offload: bool) -> io::Result<()> {
     let is_v6 = SockRef::from(&socket).domain()? == socket2::Domain::IPV6;
@@ -47,7 +47,8 @@ pub(super) fn heed_route_mtu(socket: BorrowedFd<'_>, is_heeded: bool) -> io::Res
     set(socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, discover)
 }
 
-/// Grows both buffers to `bytes`: beyond the system's limit with `CAP_NET_ADMIN`, else up to it.
+/// Grows both socket buffers to `bytes`: beyond the system's limit with `CAP_NET_ADMIN`, else at most
+/// to it.
 pub(super) fn grow_buffers(socket: &Socket, bytes: usize) {
     let value = i32::try_from(bytes).unwrap_or(i32::MAX);
     for (force, ordinary) in [
@@ -57,7 +58,7 @@ pub(super) fn grow_buffers(socket: &Socket, bytes: usize) {
         let socket = SockRef::from(socket);
         let fd = borrowed(&socket);
         if set(fd, libc::SOL_SOCKET, force, value).is_err() {
-            // The kernel itself caps the value at its limit.
+            // Here the kernel caps the value at its limit.
             let _ = set(fd, libc::SOL_SOCKET, ordinary, value);
         }
     }
@@ -82,7 +83,8 @@ pub(super) fn buffer_bytes(socket: &SockRef<'_>) -> (usize, usize) {
     (receive, socket.send_buffer_size().unwrap_or(0))
 }
 
-/// Datagrams dropped on receive: `SK_MEMINFO_DROPS` of `SO_MEMINFO` (linux/sock_diag.h).
+/// Datagrams dropped on receive, modulo 2³²: `SK_MEMINFO_DROPS` of `SO_MEMINFO` (linux/sock_diag.h); 0
+/// if the kernel does not say.
 pub(super) fn drops(socket: BorrowedFd<'_>) -> u64 {
     const SK_MEMINFO_DROPS: usize = 8;
     const SK_MEMINFO_VARS: usize = 9;

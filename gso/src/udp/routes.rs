@@ -1,4 +1,4 @@
-//! Asking the kernel for a route (rtnetlink, Linux): how a datagram would leave.
+//! Route lookups in the kernel by rtnetlink (Linux): how a datagram would leave.
 
 use std::{
     io,
@@ -12,15 +12,15 @@ use netlink_packet_route::{
 };
 use netlink_sys::{Socket, SocketAddr as Kernel, protocols::NETLINK_ROUTE};
 
-/// A socket to ask by. Without one nothing is known: every source address is taken for right, and
-/// no route is narrower than its interface.
+/// The netlink socket for lookups. Without one nothing is known: every source address counts as right,
+/// and no route as narrower than its interface.
 #[derive(Debug, Default)]
 pub(super) struct Routes {
     socket: Option<Socket>,
     sequence: u32,
 }
 
-/// The datagrams that a question is about.
+/// The datagrams that a lookup is about.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Flow {
     pub(super) to: SocketAddr,
@@ -37,7 +37,7 @@ impl Routes {
             Ok(socket)
         });
         if let Err(error) = &socket {
-            tracing::warn!(%error, "Cannot ask for routes: answers leave from where they were asked");
+            tracing::warn!(%error, "Cannot look up routes: sticky source addresses are not checked");
         }
         Self {
             socket: socket.ok(),
@@ -45,9 +45,9 @@ impl Routes {
         }
     }
 
-    /// Whether the flow leaves by `interface`; also if that is unknown.
+    /// Whether the flow leaves by `interface`; true if that is unknown.
     pub(super) fn lead_out_by(&mut self, interface: u32, flow: Flow) -> bool {
-        // The zone decides, not the route.
+        // Of a link-local address, the zone decides, not the route.
         if matches!(flow.to.ip(), IpAddr::V6(v6) if v6.is_unicast_link_local()) {
             return true;
         }
@@ -56,15 +56,15 @@ impl Routes {
                 .and_then(|route| interface_of(&route))
                 .is_none_or(|found| found == interface),
             Err(error) => {
-                tracing::debug!(to = %flow.to, ?flow.source, %error, "No route from the address that was spoken to");
+                tracing::debug!(to = %flow.to, ?flow.source, %error, "No route from the local address that the peer uses");
                 false
             }
         }
     }
 
-    /// The MTU in bytes that the flow's route itself has (`ip route add ... mtu`), if it has one.
+    /// The MTU in bytes that is set on the flow's route itself (`ip route add ... mtu`), if any.
     ///
-    /// Not one that the kernel has learnt from ICMP messages, which anybody can forge.
+    /// Leaves out an MTU that the kernel has learnt from ICMP messages, which anybody can forge.
     pub(super) fn own_mtu(&mut self, flow: Flow) -> Option<usize> {
         let route = self.ask(flow, RouteFlags::FibMatch).ok().flatten()?;
         let metrics = route
@@ -80,8 +80,8 @@ impl Routes {
         })
     }
 
-    /// Lets the kernel forget the path MTU that it has learnt for the flow (`RTM_DELROUTE` of a
-    /// cached route). Does nothing without `CAP_NET_ADMIN`.
+    /// Makes the kernel forget the path MTU that it has learnt for the flow (`RTM_DELROUTE` of a cached
+    /// route). Does nothing without `CAP_NET_ADMIN`.
     pub(super) fn forget_learnt_mtu(&mut self, flow: Flow) {
         let Ok(Some(route)) = self.ask(flow, RouteFlags::empty()) else {
             return;
@@ -91,7 +91,8 @@ impl Routes {
         }
     }
 
-    /// `None` if the kernel does not say. The kernel answers before `send` returns: nothing waits.
+    /// Looks up the flow's route; `None` if the kernel does not say. Never waits: the kernel answers
+    /// before `send` returns.
     fn ask(&mut self, flow: Flow, flags: RouteFlags) -> io::Result<Option<RouteMessage>> {
         if !self.send(RouteNetlinkMessage::GetRoute(question(flow, flags))) {
             return Ok(None);
@@ -120,7 +121,7 @@ impl Routes {
         }
     }
 
-    /// Returns whether the kernel took the message.
+    /// Sends a message; returns whether the kernel took it.
     fn send(&mut self, message: RouteNetlinkMessage) -> bool {
         let Some(socket) = &self.socket else {
             return false;
@@ -136,7 +137,7 @@ impl Routes {
     }
 }
 
-/// Rules and multipath routes may look at the ports, too.
+/// Includes the ports, as rules and multipath routes may depend on them.
 fn question(flow: Flow, flags: RouteFlags) -> RouteMessage {
     let mut message = RouteMessage::default();
     let (family, bits) = match flow.to {

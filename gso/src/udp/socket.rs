@@ -1,6 +1,6 @@
 //! One UDP socket, registered so that it wakes the event loop as rarely as possible.
 //!
-//! The loop watches it for readability all its life, and for writability only while it is full: a
+//! The loop always watches the socket for readability, and for writability only while it is full. A
 //! registration for both would wake the loop for every datagram that leaves the send buffer.
 
 use std::{
@@ -20,13 +20,13 @@ use crate::receive::ReceiveBuffers;
 #[derive(Debug)]
 pub(super) struct AsyncSocket {
     socket: Watched<UdpSocket>,
-    /// A duplicate of its descriptor, watched for writability; only while the socket is full.
+    /// A duplicate of the descriptor, watched for writability; present only while the socket is full.
     full: Option<Watched<OwnedFd>>,
     state: UdpSocketState,
-    /// Read once: quinn-udp's own value falls to 1 for good after one error.
+    /// The most segments in a batch. Read once: quinn-udp's value falls to 1 for good after one error.
     max_segments: usize,
     receive_offload: bool,
-    /// Whether an IPv4 socket fragments by the route's MTU at the moment.
+    /// Whether the socket, if IPv4, now fragments by the route's MTU.
     heeds_route_mtu: bool,
 }
 
@@ -61,7 +61,7 @@ impl AsyncSocket {
         self.receive_offload
     }
 
-    /// Whether a receive may bring something; `is_busy` if the event loop has not waited lately.
+    /// Whether a receive call may succeed; `is_busy` if the event loop has not waited lately.
     pub(super) fn is_worth_receiving(&self, is_busy: bool) -> bool {
         self.socket.is_worth_trying(is_busy)
     }
@@ -82,7 +82,7 @@ impl AsyncSocket {
         socket.run(|socket| buffers.fill(|slices, meta| state.recv(socket.into(), slices, meta)))
     }
 
-    /// Chooses, for an IPv4 socket, whether the next datagram is fragmented by the route's MTU.
+    /// Sets whether this IPv4 socket fragments the next datagram by the route's MTU.
     pub(super) fn heed_route_mtu(&mut self, is_heeded: bool) -> io::Result<()> {
         if self.heeds_route_mtu != is_heeded {
             options::heed_route_mtu(self.as_fd(), is_heeded)?;
@@ -108,9 +108,9 @@ impl AsyncSocket {
         result
     }
 
-    /// Lets [`AsyncSocket::writable`] complete once the socket has room.
+    /// Makes [`AsyncSocket::writable`] complete once the socket has room.
     ///
-    /// If no descriptor is left to watch, reports `ENOBUFS`, so that the caller retries soon.
+    /// Fails with `ENOBUFS` if the process has no descriptor left to watch, so that the caller retries.
     fn watch_room(&mut self) -> io::Result<()> {
         if self.full.is_none() {
             let again = self.as_fd().try_clone_to_owned();
@@ -120,13 +120,12 @@ impl AsyncSocket {
         Ok(())
     }
 
-    /// Whether quinn-udp has met `EIO` or `EINVAL` and has fallen back to sending without the TOS.
+    /// Whether quinn-udp has met `EIO` or `EINVAL` and fallen back to sending without the IPv4 TOS.
     fn has_fallen_back(&self) -> bool {
         self.state.max_gso_segments() < self.max_segments
     }
 
-    /// Starts quinn-udp's state afresh: after `EIO` or `EINVAL` it omits the IPv4 TOS, and with it ECN,
-    /// for good.
+    /// Replaces quinn-udp's state, which after `EIO` or `EINVAL` omits the IPv4 TOS, and so ECN, for good.
     pub(super) fn recreate_state(&mut self) {
         let socket = self.socket.inner();
         let Ok(state) = UdpSocketState::new(socket.into()) else {

@@ -1,4 +1,4 @@
-//! Over loopback, with the kernel's own segmentation and receive offload.
+//! The sockets over loopback, with the kernel's own segmentation and receive offload.
 
 use std::time::Duration;
 
@@ -99,7 +99,7 @@ fn losses_of_a_tiny_receive_buffer_are_counted() {
             source: None,
             ecn: 0,
         };
-        // One by one: the kernel would receive, or drop, a batch as a whole.
+        // Send one by one: the kernel would receive, or drop, a batch as a whole.
         let mut flusher = Flusher::new(false);
         let mut queue = GsoQueue::default();
         for _ in 0..SENT {

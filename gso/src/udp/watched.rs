@@ -1,4 +1,4 @@
-//! A descriptor watched by tokio, for an event loop that rarely lets tokio look.
+//! A descriptor watched by tokio, for an event loop that rarely lets tokio run its reactor.
 
 use std::{
     io,
@@ -7,14 +7,14 @@ use std::{
 
 use tokio::io::{Interest, unix::AsyncFd};
 
-/// Successive operations in vain after which only tokio's word makes another one worthwhile.
+/// Fruitless operations in a row after which only readiness that tokio reports justifies another.
 const IN_VAIN: u32 = 64;
 
 /// A registered descriptor.
 ///
-/// tokio learns of readiness when it turns its reactor, which a loop that is never idle rarely lets it
-/// do. So [`Watched::run`] does not depend on that, and [`Watched::is_worth_trying`] tells when a busy
-/// loop should try.
+/// tokio learns of readiness only when its reactor runs, and a loop that is never idle rarely lets it.
+/// So [`Watched::run`] does not depend on it, and [`Watched::is_worth_trying`] says when a busy loop
+/// should try.
 #[derive(Debug)]
 pub(super) struct Watched<T: AsFd> {
     fd: AsyncFd<Fd<T>>,
@@ -48,21 +48,21 @@ impl<T: AsFd> Watched<T> {
         &self.fd.get_ref().0
     }
 
-    /// Waits until tokio has seen the descriptor become ready.
+    /// Waits until tokio sees the descriptor become ready. Cancel-safe.
     pub(super) async fn ready(&self) {
         // The next operation reports any error.
         drop(self.fd.ready(self.interest).await);
     }
 
     /// Whether an operation may succeed: tokio has seen the descriptor become ready, or the loop is too
-    /// busy to let it look and recent operations have succeeded.
+    /// busy to let it look and one of the last [`IN_VAIN`] operations succeeded.
     pub(super) fn is_worth_trying(&self, is_busy: bool) -> bool {
         let is_in_use = self.in_vain < IN_VAIN;
         (is_busy && is_in_use) || self.fd.try_io(self.interest, |_| Ok(())).is_ok()
     }
 
-    /// Runs `operation` even if tokio has not seen the descriptor become ready. `WouldBlock` clears the
-    /// readiness that tokio remembers.
+    /// Runs `operation`, even if tokio has not seen the descriptor become ready. `WouldBlock` clears
+    /// tokio's remembered readiness.
     pub(super) fn run<R>(
         &mut self,
         mut operation: impl FnMut(&T) -> io::Result<R>,

@@ -1,4 +1,4 @@
-//! Fuzzes the queue and the flush against sockets that refuse at any time for any reason.
+//! Fuzzes the queue and the flush against sockets that may refuse any send, for any reason.
 
 mod model;
 mod twin;
@@ -20,7 +20,7 @@ fn fuzz_flushes() {
 const PINNED: [u8; 4] = [192, 0, 2, 200];
 
 /// Checks that the datagrams to each address leave in order, except those refused for good, which are
-/// counted; and that without refusals they leave in exactly the batches that the model makes.
+/// counted. Without refusals they must leave in exactly the batches of the model.
 fn flushes(input: &mut Unstructured<'_>) -> Result<()> {
     let mut attempt = Attempt::new(input.ratio(7, 8)?);
     while !input.is_empty() {
@@ -98,7 +98,7 @@ impl Attempt {
         Ok(())
     }
 
-    /// Sends a handshake message ahead: in one attempt if `once`, else until the flusher is done with it.
+    /// Sends a handshake message ahead of the queue: once, or until the flusher is done with it.
     fn send_ahead(&mut self, to: Destination, once: bool) {
         let mut datagram = self.number.to_be_bytes().to_vec();
         datagram.resize(148, 0xc0);

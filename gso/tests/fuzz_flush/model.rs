@@ -1,4 +1,4 @@
-//! The rules of the queue without its buffers, map and copies.
+//! A model of the queue: its rules without its buffers, map and copies.
 
 use convoy_datagram::MAX_UDP_PAYLOAD;
 use convoy_gso::{Destination, queue::MAX_SEGMENTS};

@@ -1,4 +1,4 @@
-//! Sockets in memory that refuse, and that check each send against the rules.
+//! In-memory sockets that refuse on demand and check each send against the rules.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -32,7 +32,7 @@ struct Fate {
     refused: Option<(i32, bool)>,
     /// Whether it was last sent with a pinned source.
     is_pinned: bool,
-    /// Its pinned source was refused, or that of a datagram that may be in the same batch.
+    /// Whether its pinned source was refused, or that of a datagram that may share its batch.
     lost_source: bool,
     no_buffers: u32,
 }
@@ -44,16 +44,16 @@ pub(crate) struct Twin {
     pub(crate) sends: Vec<(Destination, Vec<usize>)>,
     /// Addresses whose pinned source was refused since the owner last took this.
     pub(crate) lost_sources: Vec<SocketAddr>,
-    /// Datagrams that were too long even alone since the owner last took this.
+    /// Datagrams that were too long, even alone, since the owner last took this.
     pub(crate) too_big: Vec<(SocketAddr, usize)>,
     pub(crate) calls: u64,
     pub(crate) segments: [u64; 65],
     pub(crate) refused_batches: u64,
     pub(crate) lost_ahead: u64,
-    /// In the order of appending.
+    /// Every datagram appended, in order.
     queued: Vec<(Destination, Vec<u8>, Fate)>,
     segmentation: bool,
-    /// Until when an address takes no batches, and the seconds of that if one was too big.
+    /// For each address, when it takes batches again, and the pause in seconds if one was too big.
     refusing: HashMap<SocketAddr, (Duration, u64)>,
     ahead: Option<Ahead>,
 }
@@ -142,7 +142,7 @@ impl Twin {
     }
 
     fn send_queued(&mut self, to: &Destination, segments: &[&[u8]], error: Option<i32>) {
-        // Those to this address, in the order of appending.
+        // The datagrams to this address, in the order of appending.
         let mut offered = self.queued.iter_mut().filter(|(d, _, _)| d.to == to.to);
         let is_source_lost =
             to.source.is_some() && error.is_some_and(|e| ABOUT_SOURCE.contains(&e));
@@ -159,7 +159,7 @@ impl Twin {
             fate.no_buffers += u32::from(error == Some(libc::ENOBUFS));
             fate.sent = error.is_none();
         }
-        // No datagram appended later may have been sent before.
+        // No datagram that was appended later may have been sent already.
         assert!(offered.all(|(_, _, fate)| !fate.sent), "overtaken");
         if is_source_lost {
             self.lost_sources.push(to.to);
@@ -171,7 +171,7 @@ impl Twin {
         self.note_batch(to, segments, error);
     }
 
-    /// After a batch is refused for being a batch, its address gets none for a while.
+    /// Checks that an address that has refused a batch gets no other for a while.
     fn note_batch(&mut self, to: &Destination, segments: &[&[u8]], error: Option<i32>) {
         if segments.len() > 1 {
             let last = self.refusing.get(&to.to).copied();

@@ -6,7 +6,7 @@ const BOTH: Coalesce = Coalesce {
     udp: true,
 };
 
-/// Trains, as numbers of packets, that these packets make.
+/// The number of packets in each train that these packets form.
 fn trains_of(packets: &[Vec<u8>]) -> Vec<usize> {
     let mut trains = Trains::new();
     let buffer = packets.concat();
@@ -19,7 +19,7 @@ fn trains_of(packets: &[Vec<u8>]) -> Vec<usize> {
     trains.trains().iter().map(|train| train.packets).collect()
 }
 
-/// Six packets of one flow, the fourth and those behind it changed.
+/// The trains of six packets of one flow, with a change in the fourth and all later ones.
 fn changed(is_v4: bool, is_tcp: bool, change: impl Fn(&mut Headers)) -> Vec<usize> {
     let mut headers = Headers::new(is_v4, is_tcp);
     let packets: Vec<Vec<u8>> = (0..6)
@@ -96,7 +96,7 @@ fn a_change_in_the_tcp_header_begins_a_new_train() {
 
 #[test]
 fn a_change_in_the_bits_beside_the_data_offset_begins_a_new_train() {
-    // Of accurate ECN (RFC 9768), or reserved: the first packet's would be given to all.
+    // One is of accurate ECN (RFC 9768), the others are reserved. Joining would give all the first's.
     for bit in 0..4 {
         let headers = Headers::new(true, true);
         let mut packets = headers.segments(&payload(3000, 1), 500);

@@ -1,4 +1,4 @@
-//! The seam between the threads and a device.
+//! The seam between the two threads and a device, real or in memory.
 
 use std::{
     fmt::Debug,
@@ -13,19 +13,19 @@ use nix::{
     sys::eventfd::{EfdFlags, EventFd},
 };
 
-/// Reads and writes of a device that never block, and waits that a [`Stop`] ends.
+/// A device: reads and writes that never block, and waits that a [`Stop`] ends.
 pub(crate) trait PacketIo: Debug + Send + Sync {
     /// Reads one packet, with its virtio header where the device has them.
     fn read(&self, buffer: &mut [u8]) -> Result<usize>;
     /// Writes one packet, with its virtio header where the device has them.
     fn write(&self, bytes: &[u8]) -> Result<usize>;
-    /// A descriptor that is readable when a packet may be read.
+    /// A descriptor that polls readable when a packet can be read.
     fn readable(&self) -> BorrowedFd<'_>;
-    /// Waits until a read may succeed. False: stopped.
+    /// Waits until a read may succeed; returns false if stopped.
     fn wait_readable(&self, stop: &Stop) -> Result<bool> {
         stop.wait_or(self.readable(), PollFlags::POLLIN)
     }
-    /// Waits until a write may succeed. False: stopped.
+    /// Waits until a write may succeed; returns false if stopped.
     fn wait_writable(&self, stop: &Stop) -> Result<bool>;
     fn name(&self) -> Result<String>;
     fn mtu(&self) -> Result<u16>;
@@ -33,11 +33,11 @@ pub(crate) trait PacketIo: Debug + Send + Sync {
     fn network_namespace(&self) -> Result<OwnedFd>;
 }
 
-/// Ends the waits of a thread, from another.
+/// Ends the waits of one thread from another, for good.
 #[derive(Debug)]
 pub(crate) struct Stop(EventFd);
 
-/// How long to wait before looking again at a device that says neither yes nor no.
+/// Pause before polling again a descriptor that reports only an error.
 const PAUSE: Duration = Duration::from_millis(10);
 
 impl Stop {
@@ -46,15 +46,17 @@ impl Stop {
         Ok(Self(EventFd::from_flags(flags)?))
     }
 
-    /// Cannot fail: the counter of an eventfd that nobody reads is far from full.
+    /// Ends every wait, now and later. Cannot fail: nobody reads the eventfd, and its counter is far from
+    /// full.
     pub(crate) fn signal(&self) {
         let _ = self.0.write(1);
     }
 
-    /// Waits for `events` on `fd`. False: stopped.
+    /// Waits for `events` on `fd`; returns false if stopped.
     ///
-    /// An error condition alone also ends the wait, after a pause: the next read or write tells what
-    /// it is, and where it tells nothing, as while an interface is being deleted, nobody spins.
+    /// An error condition alone also ends the wait, and the next read or write reports it. It ends the
+    /// wait only after a pause, so that nobody spins if there is nothing to report, as while an interface
+    /// is being deleted.
     pub(crate) fn wait_or(&self, fd: BorrowedFd<'_>, events: PollFlags) -> Result<bool> {
         let mut fds = [
             PollFd::new(self.0.as_fd(), PollFlags::POLLIN),
@@ -75,7 +77,7 @@ impl Stop {
         self.pause()
     }
 
-    /// Waits a few milliseconds. False: stopped.
+    /// Waits for 10 ms; returns false if stopped.
     pub(crate) fn pause(&self) -> Result<bool> {
         let mut fds = [PollFd::new(self.0.as_fd(), PollFlags::POLLIN)];
         match poll(&mut fds, PAUSE.as_millis() as u8) {

@@ -15,7 +15,7 @@ use tun_rs::DeviceBuilder;
 
 use super::{Device, Offload, OffloadRequest, OpenError, PacketIo, Stop, TX_QUEUE_LEN};
 
-/// Super-packets of TCP, with the ECN flag CWR as well.
+/// Super-packets of TCP, also with the ECN flag CWR.
 const TCP_OFFLOADS: libc::c_uint =
     libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
 const UDP_OFFLOADS: libc::c_uint = libc::TUN_F_USO4 | libc::TUN_F_USO6;
@@ -25,7 +25,7 @@ pub(super) fn open(name: &str, offload: OffloadRequest) -> std::result::Result<D
     let (fd, vnet_hdr) = with_what_there_is(offload, |vnet_hdr| make(name, vnet_hdr))?;
     let (tun, offload) = LinuxTun::new(fd, vnet_hdr)?;
     if let Err(error) = tun.set_queue_len() {
-        tracing::warn!(name, %error, "txqueuelen stays as it is");
+        tracing::warn!(name, %error, "Cannot set txqueuelen");
     }
     Ok(Device {
         io: Arc::new(tun),
@@ -67,14 +67,14 @@ fn with_what_there_is<T>(
     let vnet_hdr = offload != OffloadRequest::Off;
     match make(vnet_hdr) {
         Err(OpenError::NoOffload { name, source }) if offload == OffloadRequest::Auto => {
-            tracing::info!(name, error = %source, "the kernel refuses TUN offload");
+            tracing::info!(name, error = %source, "The kernel refuses TUN offload: each packet is read and written by itself");
             Ok((make(false)?, false))
         }
         made => Ok((made?, vnet_hdr)),
     }
 }
 
-/// Makes the interface through tun-rs, which also makes a missing device node where it may.
+/// Creates the interface through tun-rs, which also creates a missing device node if permitted.
 fn make(name: &str, vnet_hdr: bool) -> std::result::Result<OwnedFd, OpenError> {
     let built = DeviceBuilder::new()
         .name(name)
@@ -84,7 +84,7 @@ fn make(name: &str, vnet_hdr: bool) -> std::result::Result<OwnedFd, OpenError> {
         .inherit_enable_state()
         .build_sync();
     match built {
-        // SAFETY: the descriptor is open, and the device that owned it gave it up.
+        // SAFETY: the descriptor is open, and its former owner has released it.
         Ok(device) => Ok(unsafe { OwnedFd::from_raw_fd(device.into_raw_fd()) }),
         Err(error) => Err(open_error(name, vnet_hdr, error)),
     }
@@ -114,7 +114,7 @@ fn exists(name: &str) -> bool {
 #[derive(Debug)]
 struct LinuxTun {
     fd: OwnedFd,
-    /// For requests about the interface: a socket of the network namespace it was opened in.
+    /// A socket in the network namespace that the interface was opened in, for requests about it.
     control: OwnedFd,
 }
 
@@ -198,7 +198,7 @@ impl PacketIo for LinuxTun {
         if namespace < 0 {
             return Err(Error::last_os_error());
         }
-        // SAFETY: the kernel has just opened it for us alone.
+        // SAFETY: the kernel has just opened the descriptor, and nobody else owns it.
         Ok(unsafe { OwnedFd::from_raw_fd(namespace) })
     }
 
@@ -209,14 +209,14 @@ impl PacketIo for LinuxTun {
     }
 }
 
-/// Asks for TCP and for UDP apart: the latter came with Linux 6.2.
+/// Asks for TCP first and then for UDP as well, which came with Linux 6.2.
 fn probe_offload(vnet_hdr: bool, accepts: impl Fn(libc::c_uint) -> bool) -> Offload {
     let tcp = vnet_hdr && accepts(TCP_OFFLOADS);
     let udp = tcp && accepts(TCP_OFFLOADS | UDP_OFFLOADS);
     Offload { vnet_hdr, tcp, udp }
 }
 
-/// The name, which follows renames, and the flags.
+/// The interface's present name and its flags.
 fn interface_of(fd: RawFd) -> Result<libc::ifreq> {
     // SAFETY: all zeros is an empty request.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };

@@ -1,7 +1,6 @@
-//! A device without a kernel: whoever holds the [`Kernel`] plays its part, in tests and benches.
+//! An in-memory device for tests and benches: the holder of its [`Kernel`] plays the kernel. Needs no root.
 //!
-//! Raw reads and writes cross: a virtio header and a packet where [`Offload::vnet_hdr`] is set, else a
-//! packet. Needs no root.
+//! Each raw read or write is one packet, with a virtio header before it if [`Offload::vnet_hdr`] is set.
 
 use std::{
     collections::VecDeque,
@@ -46,7 +45,7 @@ pub enum Fault {
 }
 
 impl Kernel {
-    /// Lets the device read `raw`.
+    /// Queues `raw` for the device to read.
     pub fn send(&self, raw: &[u8]) {
         let mut state = self.0.lock();
         let mut buffer = state.spare.pop().unwrap_or_default();
@@ -57,7 +56,7 @@ impl Kernel {
         self.0.wake_reader();
     }
 
-    /// The next write of the device, within `timeout`.
+    /// Waits for the next write of the device; `None` after `timeout`.
     pub fn receive(&self, timeout: Duration) -> Option<Vec<u8>> {
         let deadline = Instant::now() + timeout;
         let mut state = self.0.lock();
@@ -71,7 +70,7 @@ impl Kernel {
         }
     }
 
-    /// Hands back the buffer of a write, so that the next one needs no allocation.
+    /// Returns the buffer of a write for reuse, so that later packets need no allocation.
     pub fn recycle(&self, raw: Vec<u8>) {
         self.0.lock().spare.push(raw);
     }
@@ -81,7 +80,8 @@ impl Kernel {
         self.0.lock().to_device.len()
     }
 
-    /// Makes the `nth` read from now fail; 0 is the next one that would not find the queue empty.
+    /// Makes the `nth` read from now fail, and loses its packet. 0 is the next; reads of an empty queue do
+    /// not count.
     pub fn fail_read(&self, nth: usize, errno: i32) {
         self.0.lock().read_faults.push((nth, Fault::Errno(errno)));
     }
@@ -91,12 +91,12 @@ impl Kernel {
         self.0.lock().write_faults.push((nth, fault));
     }
 
-    /// Makes writes find the kernel full (`EAGAIN`) while `hold` is set.
+    /// Sets whether writes fail with `EAGAIN`, as if the kernel had no room.
     pub fn hold_writes(&self, hold: bool) {
         self.0.lock().hold_writes = hold;
     }
 
-    /// Deletes the interface: every read and write from now fails with `EBADFD`.
+    /// Deletes the interface: from now on every read and write fails with `EBADFD`.
     pub fn delete(&self) {
         self.0.lock().deleted = true;
         self.0.wake_reader();
@@ -146,7 +146,7 @@ impl PacketIo for Twin {
         if let Some(Fault::Errno(errno)) = due(&mut state.read_faults) {
             return Err(Error::from_raw_os_error(errno));
         }
-        // Like the TUN driver, which cuts off what does not fit.
+        // Truncate what does not fit, as the TUN driver does.
         let len = raw.len().min(buffer.len());
         buffer[..len].copy_from_slice(&raw[..len]);
         state.spare.push(raw);
@@ -200,7 +200,7 @@ impl PacketIo for Twin {
     }
 }
 
-/// Counts every fault down by one operation, and takes the one whose turn it is.
+/// Counts all faults down by one operation; removes and returns the one that is due now.
 fn due(faults: &mut Vec<(usize, Fault)>) -> Option<Fault> {
     let position = faults.iter().position(|(nth, _)| *nth == 0);
     let fault = position.map(|position| faults.swap_remove(position).1);

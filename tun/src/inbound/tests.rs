@@ -145,7 +145,7 @@ fn batch(coalesce: Coalesce) -> InboundBatch {
     batch
 }
 
-/// How many packets went in before it was full.
+/// Fills the batch; returns the number of packets in it.
 fn fill(batch: &mut InboundBatch, packets: impl IntoIterator<Item = Vec<u8>>) -> usize {
     for packet in packets {
         let Some(slot) = batch.slot(packet.len() + 31) else {

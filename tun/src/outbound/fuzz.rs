@@ -1,4 +1,4 @@
-//! Reads of any shape, against segmentation by the book.
+//! Fuzzes reads of any shape, against a reference segmentation.
 
 use convoy_fuzz::{Result, Unstructured};
 
@@ -18,8 +18,8 @@ fn fuzz_reads() {
     convoy_fuzz::run("reads", 4000, 600, reads);
 }
 
-/// The packets handed out are those that the reads stand for, however each packet is padded; what stands for
-/// nothing is counted.
+/// Checks that the packets handed out are those of the reference, however each is padded, and that
+/// malformed reads are counted.
 fn reads(input: &mut Unstructured<'_>) -> Result<()> {
     let lease = POOL.with(Pool::take);
     let mut batch = OutboundBatch(lease.expect("the batch of before was dropped"));
@@ -60,7 +60,7 @@ fn reads(input: &mut Unstructured<'_>) -> Result<()> {
     Ok(())
 }
 
-/// A virtio header and a packet: any bytes, or well-formed ones of which some were changed.
+/// A virtio header and a packet: arbitrary bytes, or a well-formed pair with a few bytes changed.
 fn read(input: &mut Unstructured<'_>) -> Result<Vec<u8>> {
     if input.ratio(1, 8)? {
         let len = input.int_in_range(0..=200)?;
@@ -84,7 +84,7 @@ fn read(input: &mut Unstructured<'_>) -> Result<Vec<u8>> {
     if input.ratio(1, 8)? {
         raw.truncate(input.int_in_range(1..=raw.len())?);
     }
-    // Rarely right by chance after a change.
+    // After a change, the checksum is rarely right by chance, so mostly correct it.
     let is_right = raw.len() > VNET_LEN && input.ratio(7, 8)?;
     if is_right && let Some((at, seed)) = reference::seed(&raw[VNET_LEN..]) {
         raw[VNET_LEN + at..][..2].copy_from_slice(&seed);

@@ -135,7 +135,7 @@ fn batch() -> OutboundBatch {
     OutboundBatch(Pool::new(1, OutboundBuffer::new).take().unwrap())
 }
 
-/// False: no room.
+/// Feeds the batch a read; returns whether there was room.
 fn read(batch: &mut OutboundBatch, vnet: VnetHeader, packet: &[u8]) -> bool {
     let Some(room) = batch.0.room(VNET_LEN) else {
         return false;

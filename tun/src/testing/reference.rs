@@ -1,9 +1,9 @@
-//! Segmentation by the book, sharing no code with what it judges: RFC 791, 8200, 768, 9293 and
-//! 1071, `struct virtio_net_hdr`, and what Linux does in `tcp_gso_segment` and `__udp_gso_segment`.
+//! A reference segmentation that shares no code with the one under test. It follows RFC 791, 8200, 768,
+//! 9293 and 1071, `struct virtio_net_hdr`, and Linux's `tcp_gso_segment` and `__udp_gso_segment`.
 
 use super::naive_sum;
 
-/// The packets that a read stands for: its virtio header and one packet, or several; `None`: nonsense.
+/// The packets in a read, which is a virtio header and a packet or super-packet; `None` if malformed.
 pub(crate) fn packets_of(raw: &[u8]) -> Option<Vec<Vec<u8>>> {
     let (vnet, packet) = raw.split_at_checked(10)?;
     let field = |at: usize| usize::from(u16::from_ne_bytes([vnet[at], vnet[at + 1]]));
@@ -41,7 +41,7 @@ pub(crate) fn packets_of(raw: &[u8]) -> Option<Vec<Vec<u8>>> {
     Some(vec![packet])
 }
 
-/// Whether lengths and checksums of a TCP or UDP packet are right. `None`: it is none.
+/// Whether lengths and checksums of a TCP or UDP packet are right; `None` for any other packet.
 pub(crate) fn is_valid(packet: &[u8]) -> Option<bool> {
     let layout = Layout::of(packet)?;
     let is_header_right = !layout.is_v4 || naive_sum(&packet[..layout.transport]) == 0xffff;
@@ -51,15 +51,15 @@ pub(crate) fn is_valid(packet: &[u8]) -> Option<bool> {
     Some(is_header_right && is_udp_len_right && sum == 0xffff)
 }
 
-/// The sum that the kernel leaves in the checksum field: that of the pseudo-header.
+/// The position of the checksum field, and the sum of the pseudo-header, which the kernel leaves there.
 pub(crate) fn seed(packet: &[u8]) -> Option<(usize, [u8; 2])> {
     let layout = Layout::of(packet)?;
     let sum = naive_sum(&pseudo(packet, layout));
     Some((layout.checksum(), sum.to_be_bytes()))
 }
 
-/// The packet with its checksums in their one canonical form, where they were right before, and
-/// without an identification that says nothing (RFC 6864 §4.1).
+/// The packet in a form that can be compared. If its checksums are right, they get their canonical form,
+/// and a meaningless identification (RFC 6864 §4.1) is cleared.
 pub(crate) fn canonical(packet: &[u8]) -> Vec<u8> {
     let mut packet = packet.to_vec();
     let Some(layout) = Layout::of(&packet) else {
@@ -76,7 +76,7 @@ pub(crate) fn canonical(packet: &[u8]) -> Vec<u8> {
     packet
 }
 
-/// The packet with right checksums, if it is one of TCP or UDP.
+/// The packet with its checksums corrected if it is one of TCP or UDP.
 pub(crate) fn with_checksums(packet: &[u8]) -> Vec<u8> {
     let mut packet = packet.to_vec();
     if let Some(layout) = Layout::of(&packet) {
@@ -85,7 +85,7 @@ pub(crate) fn with_checksums(packet: &[u8]) -> Vec<u8> {
     packet
 }
 
-/// Where things are in a packet of TCP or UDP that is whole.
+/// The layout of a whole TCP or UDP packet, in bytes.
 #[derive(Clone, Copy, Debug)]
 struct Layout {
     is_v4: bool,
@@ -155,7 +155,7 @@ fn segments(packet: &[u8], layout: Layout, segment_len: usize) -> Vec<Vec<u8>> {
     let (header, payload) = packet.split_at(layout.payload);
     let count = payload.len().div_ceil(segment_len).max(1);
     let at = layout.transport;
-    // A wrong seed stays as wrong in every segment.
+    // A wrong seed is off by the same amount in every segment.
     let wrong = sub(
         word(packet, layout.checksum()) as u16,
         naive_sum(&pseudo(packet, layout)),
@@ -195,7 +195,7 @@ fn segments(packet: &[u8], layout: Layout, segment_len: usize) -> Vec<Vec<u8>> {
             if ![0, 0xffff].contains(&wrong) {
                 let checksum = layout.checksum();
                 let right = word(&segment, checksum) as u16;
-                // Of the two zeros, that of a completed sum, and for UDP the one that is not "none".
+                // Of the two zeros, choose the one that completing a sum gives: for UDP never "none".
                 let as_wrong = match sub(right, wrong) {
                     0xffff if layout.is_tcp => 0,
                     0 if !layout.is_tcp => 0xffff,
@@ -232,7 +232,7 @@ fn pseudo(packet: &[u8], layout: Layout) -> Vec<u8> {
     [&packet[addresses], &tail].concat()
 }
 
-/// Ones' complement.
+/// Subtracts in ones' complement.
 fn sub(a: u16, b: u16) -> u16 {
     let sum = u32::from(a) + u32::from(!b);
     ((sum & 0xffff) + (sum >> 16)) as u16

@@ -1,4 +1,4 @@
-//! Batches of any packets, against what the kernel would make of the writes.
+//! Fuzzes batches of any packets, against the packets that the kernel would cut from the writes.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -29,7 +29,7 @@ fn fuzz_batches() {
     convoy_fuzz::run("batches", 4000, 500, batches);
 }
 
-/// The writes, cut as the specification says, are the packets to be written, in the order of each flow.
+/// Checks that the writes, cut by the reference, give back the packets, in order within each flow.
 fn batches(input: &mut Unstructured<'_>) -> Result<()> {
     let coalesce = Coalesce {
         tcp: input.ratio(7, 8)?,
@@ -86,7 +86,7 @@ fn write_all(writer: &mut BatchWriter, packets: &[Vec<u8>], coalesce: Coalesce) 
             batch.commit(packet.len());
             rest = later;
         }
-        // A kernel without room is asked again, as the writer's thread does.
+        // Retry while the kernel has no room, as the writer thread does.
         while writer.write(&mut batch.0).is_err() {}
         total.absorb(&mut batch.0.counters);
     }
@@ -112,7 +112,7 @@ fn cut_all(kernel: &Kernel, coalesce: Coalesce) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// Packets must not overtake each other if they have equal addresses, protocol and ports.
+/// Addresses, protocol and ports of a packet, if known. Packets of a flow must not overtake each other.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Flow(Option<Vec<u8>>);
 
@@ -130,7 +130,7 @@ impl Flow {
     }
 }
 
-/// A packet of no known flow may be of any: it stays where it stood among all.
+/// The packets of a flow and those of unknown flow, which may belong to any and so keep their place.
 fn of_flow<'a>(packets: &'a [Vec<u8>], flow: &Flow) -> Vec<&'a [u8]> {
     let packets = packets.iter().map(Vec::as_slice);
     packets
@@ -143,7 +143,7 @@ fn of_flow<'a>(packets: &'a [Vec<u8>], flow: &Flow) -> Vec<&'a [u8]> {
         .collect()
 }
 
-/// Packets of a few flows that mostly go on as they began, some with bytes changed.
+/// Packets of a few flows, most of which continue their flow; some have bytes changed.
 fn packets(input: &mut Unstructured<'_>) -> Result<Vec<Vec<u8>>> {
     let mut flows: Vec<Headers> = (0..4u8)
         .map(|flow| Headers {

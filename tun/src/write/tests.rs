@@ -283,7 +283,7 @@ fn a_lost_super_packet_counts_as_its_packets() {
     assert_eq!((written.len(), counters.failed.link_down), (0, 3));
 }
 
-/// Builds what the steps say; every flow sends `runs` packets in a row.
+/// Builds the packets of these steps; each flow sends `runs` packets in a row.
 fn play(steps: &[(usize, Step)], runs: usize) -> Vec<Vec<u8>> {
     let mut flows: Vec<Headers> = (0..4u8)
         .map(|flow| Headers {
@@ -331,7 +331,7 @@ fn play(steps: &[(usize, Step)], runs: usize) -> Vec<Vec<u8>> {
         }
         headers.sequence = headers.sequence.wrapping_add(len as u32);
         headers.identification = headers.identification.wrapping_add(1);
-        // Some changes last, those that end a train for good do not.
+        // Undo the changes that would keep every later packet out of a train; keep the others.
         headers.flags = before.flags;
         headers.network_options = 0;
         headers.fragment = if matches!(step, Step::Fragment) {
@@ -397,7 +397,8 @@ fn cut(raw: &[u8]) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// The packets from one source (0: those that are no packets), without what RFC 6864 leaves open.
+/// The packets from one source (0: those that are no packets), without the fields that RFC 6864 leaves
+/// undefined.
 fn of_flow(packets: &[Vec<u8>], source: u8) -> Vec<Vec<u8>> {
     let source_of = |packet: &[u8]| match packet.first() {
         Some(0x45 | 0x46) if packet.len() >= 20 && packet[12] == 10 => packet[15],

@@ -1,4 +1,4 @@
-//! ChaCha20 (RFC 8439 §2.3): word w of the state of all packets in register w, packet n in lane n.
+//! ChaCha20 (RFC 8439 §2.3): register w holds word w of the states of all packets, packet n in lane n.
 
 use super::Lane;
 use crate::lanes::{LANES, Lanes, REGISTER};
@@ -6,7 +6,7 @@ use crate::lanes::{LANES, Lanes, REGISTER};
 /// "expand 32-byte k".
 const CONSTANTS: [u32; 4] = [0x6170_7865, 0x3320_646e, 0x7962_2d32, 0x6b20_6574];
 
-/// The word of the state that counts blocks.
+/// The index of the block counter among the words of the state.
 const COUNTER: usize = 12;
 
 /// The initial states of 16 packets.
@@ -58,7 +58,7 @@ impl<L: Lanes> Cipher<L> {
     }
 }
 
-/// The state of one packet (RFC 8439 §2.3), its counter of blocks 0.
+/// The state of one packet (RFC 8439 §2.3), with block counter 0.
 #[inline(always)]
 fn state_of<T>(packet: &Lane<'_, T>) -> [u8; REGISTER] {
     let mut state = [0; REGISTER];
@@ -75,7 +75,7 @@ fn state_of<T>(packet: &Lane<'_, T>) -> [u8; REGISTER] {
     state
 }
 
-/// Four quarter rounds (RFC 8439 §2.1), interleaved: no step waits for the one before it.
+/// Four quarter rounds (RFC 8439 §2.1), interleaved so that no step waits for the one before it.
 #[inline(always)]
 fn quarter_rounds<L: Lanes>(
     lanes: L,

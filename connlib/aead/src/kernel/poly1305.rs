@@ -6,14 +6,14 @@
 use super::{left, longest, text::row};
 use crate::lanes::{Computation, LANES, Lanes, REGISTER};
 
-/// The tag of each packet, as little-endian number.
+/// The tag of each packet, as a little-endian number.
 pub(crate) type Tags = [u128; LANES];
 
 /// Bytes in a block.
 const BLOCK: usize = 16;
 /// Bit 128 of a number, in its third limb.
 const BIT_128: u64 = 1 << 40;
-/// The bits of r that may be set (RFC 8439 §2.5), its lower and its upper half.
+/// The bits of r that may be set (RFC 8439 §2.5), lower and upper half.
 const CLAMP: [u64; 2] = [0x0fff_fffc_0fff_ffff, 0x0fff_fffc_0fff_fffc];
 
 /// The authenticators of 16 packets.
@@ -43,8 +43,8 @@ impl<L: Lanes> Mac<L> {
         }
     }
 
-    /// Absorbs the first `left` bytes of each row, at most 64. Rows are zero beyond: this is the padding
-    /// to a whole block (RFC 8439 §2.8).
+    /// Absorbs the first `left` bytes of each row, at most 64. Rows must be zero beyond these, which pads
+    /// to whole blocks (RFC 8439 §2.8).
     #[inline(always)]
     pub(crate) fn absorb(&mut self, rows: [L::Register; LANES], left: &[usize; LANES]) {
         let [a, b] = columns(self.lanes, rows);
@@ -74,7 +74,7 @@ impl<L: Lanes> Mac<L> {
         }
     }
 
-    /// Absorbs the last block, the lengths of additional data and ciphertext in bytes.
+    /// Absorbs the last block: the lengths of additional data and ciphertext, in bytes.
     #[inline(always)]
     pub(crate) fn absorb_lengths(&mut self, aad: &[usize; LANES], text: &[usize; LANES]) {
         for half in 0..2 {
@@ -102,7 +102,7 @@ impl<L: Lanes> Mac<L> {
     }
 }
 
-/// The words of 64 bits in rows of 8 packets each, transposed: word n of each packet in register n.
+/// Transposes the 64-bit words of each 8 packets: word n of each packet goes to register n.
 #[inline(always)]
 fn columns<L: Lanes>(lanes: L, rows: [L::Register; LANES]) -> [[L::Register; 8]; 2] {
     let (mut a, mut b) = ([rows[0]; 8], [rows[0]; 8]);
@@ -122,7 +122,7 @@ fn load_numbers<L: Lanes>(lanes: L, numbers: &[usize; LANES], first: usize) -> L
     lanes.load(&bytes)
 }
 
-/// For each half, a mask of the packets that have more than `bytes` left.
+/// For each half, a mask of the packets with more than `bytes` left.
 #[inline(always)]
 fn longer(left: &[usize; LANES], bytes: usize) -> [u8; 2] {
     let mut mask = 0_u16;
@@ -141,10 +141,10 @@ struct Half<L: Lanes> {
     /// The accumulator.
     h: Number<L>,
     r: Number<L>,
-    /// 20 times the upper limbs of r: the limbs of 44 bits make 2¹³² = 4 · 2¹³⁰ = 20 of what leaves
-    /// the number above.
+    /// 20 times the upper limbs of r. Three limbs of 44 bits wrap at 2¹³² = 4 · 2¹³⁰, and modulo p that is
+    /// 4 · 5 = 20.
     r20: [L::Register; 2],
-    /// The second half of the one-time key, which the tag adds.
+    /// The second half of the one-time key, which is added to the tag.
     s: [L::Register; 2],
 }
 
@@ -169,7 +169,7 @@ impl<L: Lanes> Half<L> {
 
     /// Sets h to (h + block + 2¹²⁸) · r mod p, partly reduced.
     ///
-    /// | limbs | are below |
+    /// | limbs | below |
     /// |---|---|
     /// | of r, clamped to 124 bits | 2⁴⁴, 2⁴⁴, 2³⁶ |
     /// | of `r20`: 20 times the upper two | 20 · 2⁴⁴ < 2⁴⁹, 20 · 2³⁶ < 2⁴¹ |
@@ -264,7 +264,7 @@ impl<L: Lanes> Product<L> {
         Self { low, high }
     }
 
-    /// Adds `carry`; then splits off the low `BITS` from all above. `UP` is 52 − `BITS`.
+    /// Adds `carry`, then returns the low `BITS` bits and the rest. `UP` is 52 − `BITS`.
     #[inline(always)]
     fn split<const BITS: u32, const UP: u32>(
         self,
@@ -305,7 +305,7 @@ const fn low_bits(bits: u32) -> u64 {
     (1 << bits) - 1
 }
 
-/// Poly1305 alone, of messages of whole blocks, for tests with chosen one-time keys.
+/// Poly1305 alone, over messages of whole blocks, for tests with chosen one-time keys.
 pub(crate) struct Authenticate<'a> {
     /// r and s of each message.
     pub(crate) keys: &'a [[u8; 32]; LANES],

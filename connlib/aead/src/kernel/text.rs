@@ -1,4 +1,4 @@
-//! The text of a packet, on its way from plaintext to ciphertext or back, 64 bytes at a time.
+//! The text of a packet, encrypted or decrypted 64 bytes at a time.
 
 use crate::lanes::{Lanes, REGISTER};
 
@@ -14,7 +14,7 @@ pub(crate) trait Text: Default {
     fn crypt_end<L: Lanes>(&mut self, lanes: L, n: usize, key_stream: L::Register) -> L::Register;
 }
 
-/// Plaintext that is encrypted into other memory, of equal length.
+/// Plaintext that is encrypted into another buffer of equal length.
 #[derive(Default)]
 pub(crate) struct Sealing<'a> {
     pub(crate) plaintext: &'a [u8],
@@ -25,7 +25,7 @@ pub(crate) struct Sealing<'a> {
 #[derive(Default)]
 pub(crate) struct SealingInPlace<'a>(pub(crate) &'a mut [u8]);
 
-/// Ciphertext that is decrypted into other memory, of equal length.
+/// Ciphertext that is decrypted into another buffer of equal length.
 #[derive(Default)]
 pub(crate) struct Opening<'a> {
     pub(crate) ciphertext: &'a [u8],

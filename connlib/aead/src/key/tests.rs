@@ -19,7 +19,7 @@ fn dropping_a_key_wipes_it_and_the_copy_of_ring() {
         "ours and ring's"
     );
 
-    // SAFETY: the place was written, and nobody uses the key again.
+    // SAFETY: the place holds a key, which nobody uses again.
     unsafe { place.assume_init_drop() };
     let left = memory(&place);
     let is_part = |bytes: &&[u8]| KEY.as_chunks::<4>().0.iter().any(|part| part == *bytes);
@@ -34,7 +34,7 @@ fn its_debug_output_shows_nothing_of_it() {
 
 fn memory(place: &MaybeUninit<Key>) -> Vec<u8> {
     let start = place.as_ptr().cast::<u8>();
-    // SAFETY: the place has that many bytes. A volatile read takes what the memory has, padding too.
+    // SAFETY: the place has that many bytes. A volatile read returns the memory as it is, padding too.
     let byte = |at| unsafe { start.add(at).read_volatile() };
     (0..size_of::<Key>()).map(byte).collect()
 }

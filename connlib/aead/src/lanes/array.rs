@@ -1,8 +1,8 @@
-//! Lanes as plain arrays: slow, but they run on every CPU and under Miri. For tests only.
+//! Lanes as plain arrays, for tests only: slow, but they run on every CPU and under Miri.
 
 use super::{Computation, Lanes, REGISTER};
 
-/// The arrays need no instructions in particular.
+/// The instruction set of plain arrays, which every CPU has.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Array;
 

@@ -1,4 +1,4 @@
-//! Lanes as registers of AVX-512. All `unsafe` code of this crate.
+//! Lanes as AVX-512 registers. All `unsafe` code of this crate outside of tests is here.
 
 #![allow(unsafe_code)]
 
@@ -6,8 +6,8 @@ use std::arch::{asm, is_x86_feature_detected, x86_64::*};
 
 use super::{Computation, Lanes, REGISTER};
 
-/// Proves that this CPU has AVX-512 F, BW, VL, DQ and IFMA, and that the kernel of the operating system
-/// keeps its registers: only [`detect`](Self::detect) makes one.
+/// Proves that this CPU has AVX-512 F, BW, VL, DQ and IFMA, and that the operating system saves their
+/// registers: only [`detect`](Self::detect) creates a value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Avx512(());
 
@@ -43,15 +43,15 @@ fn clear_registers() {
             }
         };
     }
-    // Writing 128 bits of a register zeroes the rest of it. VZEROALL reaches 16 only, and takes longer.
+    // Writing 128 bits of a register zeroes the rest of it. VZEROALL clears only 16, and takes longer.
     clear!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31);
 }
 
 /// Intrinsics that neither read nor write memory.
 macro_rules! compute {
     ($computed:expr) => {{
-        // SAFETY: the method has an `Avx512`, so this CPU has all features that were detected, and
-        // the intrinsics ask for nothing else.
+        // SAFETY: the method has an `Avx512`, so this CPU has all features that were detected, and the
+        // intrinsics require no others.
         unsafe { $computed }
     }};
 }
@@ -71,8 +71,8 @@ impl Lanes for Avx512 {
 
     #[inline(always)]
     fn load(self, bytes: &[u8; REGISTER]) -> __m512i {
-        // SAFETY: `self` proves that the CPU has the instruction. It reads 64 bytes, which is what the
-        // reference points to, at any alignment.
+        // SAFETY: `self` proves that the CPU has the instruction. It reads the 64 bytes that the reference
+        // points to, at any alignment.
         unsafe { _mm512_loadu_si512(bytes.as_ptr().cast()) }
     }
 
@@ -87,8 +87,8 @@ impl Lanes for Avx512 {
 
     #[inline(always)]
     fn store(self, register: __m512i, bytes: &mut [u8; REGISTER]) {
-        // SAFETY: `self` proves that the CPU has the instruction. It writes 64 bytes, which is what the
-        // exclusive reference points to, at any alignment.
+        // SAFETY: `self` proves that the CPU has the instruction. It writes the 64 bytes that the exclusive
+        // reference points to, at any alignment.
         unsafe { _mm512_storeu_si512(bytes.as_mut_ptr().cast(), register) }
     }
 
@@ -171,7 +171,7 @@ impl Lanes for Avx512 {
         compute!(_mm512_mask_mov_epi64(otherwise, mask, then))
     }
 
-    // A part is 128 bits, 4 lanes: transpose within parts, then the parts.
+    // A part is 128 bits, which is 4 lanes: transpose within the parts, then the parts.
     #[inline(always)]
     fn transpose32(self, rows: [__m512i; 16]) -> [__m512i; 16] {
         let mut out = rows;
@@ -201,7 +201,7 @@ impl Lanes for Avx512 {
         out
     }
 
-    // The same with 2 lanes in a part.
+    // As above, with 2 lanes per part.
     #[inline(always)]
     fn transpose64(self, rows: [__m512i; 8]) -> [__m512i; 8] {
         let (mut even, mut odd) = ([rows[0]; 4], [rows[0]; 4]);
@@ -237,7 +237,7 @@ impl Avx512 {
     }
 }
 
-/// A mask of the first `len` bytes of a register, at most 63.
+/// A mask of the first `len` bytes of a register; `len` is at most 63.
 #[inline(always)]
 fn first(len: usize) -> __mmask64 {
     debug_assert!(len < REGISTER);

@@ -36,7 +36,7 @@ use Operation::*;
 
 type Register = <Array as Lanes>::Register;
 
-/// Lanes that are wrong by one bit in each byte after one operation.
+/// Lanes with one faulty operation, whose result is wrong by one bit in each byte.
 #[derive(Clone, Copy, Debug)]
 struct Faulty(Option<Operation>);
 

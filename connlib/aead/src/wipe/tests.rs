@@ -13,7 +13,7 @@ use crate::{
 const KEY: [u8; 32] = *b"a key that must not stay around!";
 /// Three whole blocks and a part of one.
 const LEN: usize = 200;
-/// Deeper than a batch uses, and less than the stack of a test has left.
+/// Bytes of stack to search: more than a batch uses, and less than a test has left.
 const SEARCHED: usize = 256 << 10;
 
 type Plain = [[u8; LEN]; SLOTS];
@@ -71,7 +71,7 @@ fn opening_leaves_no_secret_behind_nor_the_right_tag_of_a_forgery() {
 
 fn each_kernel(test: impl Fn(Aead, &Key, &Plain)) {
     let plain = std::array::from_fn(|n| std::array::from_fn(|at| (n * 89 + at * 7 + at / 9) as u8));
-    // The kernel of plain arrays, which is for tests only, uses more of the stack.
+    // Leave out the kernel of plain arrays: it is for tests only, and uses more of the stack.
     for kernel in Kernel::all().into_iter().skip(1) {
         test(kernel.aead(), &Key::new(&KEY), &plain);
     }
@@ -81,7 +81,7 @@ fn unsealed(plain: &Plain) -> Sealed {
     plain.map(|plain| std::array::from_fn(|at| plain.get(at).copied().unwrap_or(0)))
 }
 
-/// All that only the owners of the key may know, in pieces of 8 bytes as memory and registers may have them.
+/// All secrets of a batch, in pieces of 8 bytes as memory and registers may hold them.
 fn secrets(key: &Key, plain: &Plain) -> HashSet<[u8; 8]> {
     let mut secrets: HashSet<_> = windows(&KEY).collect();
     // The words of the key, as the state has them in all lanes.
@@ -96,7 +96,7 @@ fn secrets(key: &Key, plain: &Plain) -> HashSet<[u8; 8]> {
             bytes
         });
         secrets.extend(rows.iter().flat_map(|row| windows(row)));
-        // The same word of neighbouring packets, as before the rows are transposed.
+        // The same word of neighbouring packets, as they are before the transposition.
         let words = rows.map(|row| std::array::from_fn(|n| word(&row, n)));
         for [a, b] in words.array_windows::<2>() {
             let pairs = a.iter().zip::<&[u32; 16]>(b);
@@ -153,7 +153,7 @@ fn clear_stack() {
     black_box([0_u8; SEARCHED].as_mut_slice());
 }
 
-/// What lies below the caller's frame.
+/// The stack below the caller's frame.
 #[inline(never)]
 fn stack_below() -> Vec<u8> {
     let marker = 0_u8;
@@ -168,13 +168,13 @@ fn stack_below() -> Vec<u8> {
     below
 }
 
-/// Stores zmm0 to zmm31. Only for a CPU that runs the kernel with AVX-512.
+/// Stores zmm0 to zmm31. Only for a CPU that can run the AVX-512 kernel.
 #[cfg(target_arch = "x86_64")]
 #[inline(never)]
 fn read_registers(into: &mut [[u8; REGISTER]; 32]) {
     macro_rules! store {
         ($($n:literal)*) => {
-            // SAFETY: the CPU has AVX-512, or no batch would run here. 32 stores of 64 bytes fill exactly
+            // SAFETY: the CPU has AVX-512, or no batch would run here. 32 stores of 64 bytes exactly fill
             // the array.
             unsafe {
                 std::arch::asm!(

@@ -1,4 +1,4 @@
-//! The API, for each implementation, and what it chooses.
+//! The API, for each implementation, and the choice of the implementation.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -1,7 +1,7 @@
-//! Fuzzes batches of any shape: each kernel, ring and RustCrypto give the same, and a tag that is wrong
-//! wipes its slot only.
+//! Fuzzes batches of any shape: each kernel, ring and RustCrypto give the same results, and a wrong tag
+//! wipes only its own slot.
 //!
-//! The input chooses the implementation, keys, nonces, lengths and texts. Where it has ended, the rest is zeros.
+//! The input chooses the implementation, keys, nonces, lengths and texts; beyond its end, all are zeros.
 
 use ::poly1305::{Poly1305, universal_hash::KeyInit};
 use convoy_aead::{

@@ -1,4 +1,4 @@
-//! Every length in every lane, with keys and counters of its own.
+//! Every length in every lane, with different keys and nonces.
 
 use convoy_aead::seam::Packet;
 
@@ -7,7 +7,7 @@ use crate::{
     oracles::{key, noise, nonce, sealed_by_others},
 };
 
-/// Under Miri one batch of mixed lengths must do: it takes a minute.
+/// Under Miri, only one batch of mixed lengths, which takes a minute.
 const LONGEST: usize = if cfg!(miri) { 64 } else { 2_048 };
 const STEP: usize = if cfg!(miri) { LONGEST + 1 } else { 1 };
 

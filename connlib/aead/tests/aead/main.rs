@@ -1,6 +1,6 @@
 //! The kernel, on plain arrays and on AVX-512, against published vectors, ring and RustCrypto; the API.
 //!
-//! On a CPU without AVX-512 IFMA only the kernel of plain arrays is tested; the tests say so.
+//! On a CPU without AVX-512 IFMA, only the kernel of plain arrays is tested; then the tests print a note.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -26,7 +26,7 @@ fn kernels() -> Vec<Kernel> {
     static NOTE: Once = Once::new();
     let kernels = Kernel::all();
     if kernels.len() == 1 && !cfg!(miri) {
-        // Past the capture of a passing test's output; a closed standard error is no reason to fail.
+        // Written directly, as the output of passing tests is captured. Ignore a closed standard error.
         NOTE.call_once(|| {
             let _ = writeln!(
                 io::stderr(),

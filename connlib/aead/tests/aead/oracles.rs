@@ -7,7 +7,7 @@ use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 /// Ciphertext and tag.
 pub(crate) type Sealed = (Vec<u8>, [u8; TAG]);
 
-/// What ring and RustCrypto agree on; Miri cannot run ring.
+/// The packet sealed by RustCrypto and by ring, which must agree; Miri cannot run ring.
 pub(crate) fn sealed_by_others(packet: &Packet<'_>) -> Sealed {
     let sealed = by_rustcrypto(packet);
     if !cfg!(miri) {
@@ -51,7 +51,7 @@ pub(crate) fn key(seed: u64) -> [u8; 32] {
     noise(seed, 32).try_into().unwrap()
 }
 
-/// A nonce as data messages have it.
+/// The nonce of a data message with this counter.
 pub(crate) fn nonce(counter: u64) -> [u8; 12] {
     let mut nonce = [0; 12];
     nonce[4..].copy_from_slice(&counter.to_le_bytes());

@@ -1,4 +1,4 @@
-//! Poly1305 with chosen one-time keys: where limbs, carries and the last reduction are at their limits.
+//! Poly1305 with chosen one-time keys that take limbs, carries and the last reduction to their limits.
 
 use ::poly1305::{Poly1305, universal_hash::KeyInit};
 use proptest::prelude::*;
@@ -58,7 +58,7 @@ fn all_ones_for_a_thousand_blocks() {
     );
 }
 
-/// With r = 1 the accumulator is the sum of three blocks, 3 · 2¹²⁸ more: made to be p + n − 8 here.
+/// With r = 1 the accumulator is the sum of three blocks plus 3 · 2¹²⁸. The blocks make it p + n − 8.
 #[test]
 fn the_last_reduction_around_p() {
     let messages = std::array::from_fn(|n| {

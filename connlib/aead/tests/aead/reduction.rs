@@ -1,7 +1,7 @@
 //! The last reduction of Poly1305, in every kernel and each way to seal and open.
 //!
-//! Random packets do not reach it: they would have to leave the accumulator at p or above. Here the second
-//! block of each ciphertext was solved for that.
+//! Random packets do not exercise it: they would have to leave the accumulator at p or above. Here the
+//! second block of each ciphertext was solved for that.
 
 use ::poly1305::{Poly1305, universal_hash::KeyInit};
 use convoy_aead::{Aead, Key, Open, SLOTS, Seal, SealInPlace, TAG, seam::Packet};
@@ -100,7 +100,7 @@ const SEALED: [[u128; 3]; SLOTS] = [
     ],
 ];
 
-/// Two blocks each that leave the same numbers, under r of [`R`], with 8 numbers each.
+/// Pairs of blocks that leave the same numbers under each r of [`R`], 8 numbers for each.
 const BLOCKS: [[u128; 2]; 2 * 8] = [
     [0x2e, 0xf7394bc1e5d49e9caaf23aefed6bbe1e],
     [0x2f, 0xfc0000bdfc0000bdfc0000bdfc00002a],

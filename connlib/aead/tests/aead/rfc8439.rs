@@ -1,4 +1,4 @@
-//! The vectors of RFC 8439 that fit: whole messages (§2.8.2, A.5) and Poly1305 of whole blocks (A.3).
+//! The vectors of RFC 8439 that apply: whole messages (§2.8.2, A.5), and Poly1305 over whole blocks (A.3).
 
 use convoy_aead::seam::Packet;
 

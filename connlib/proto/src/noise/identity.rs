@@ -55,7 +55,7 @@ impl Identity {
         let private = x25519::StaticSecret::from(key.0);
         let public = x25519::PublicKey::from(&private);
         Self {
-            // "Under load" at any rate, so that it always checks MAC2.
+            // With a limit of 0 it is always "under load", and so always checks MAC2.
             limiter: RateLimiter::new(&public, 0),
             keys: Arc::new(KeyPair { private, public }),
         }
@@ -73,9 +73,10 @@ impl Identity {
         PrivateKey(self.keys.private.to_bytes())
     }
 
-    /// Checks MAC1 of a handshake message or cookie reply, and under load MAC2.
+    /// Checks the format of a handshake message or cookie reply; of a handshake message also MAC1 and, under
+    /// load, MAC2.
     ///
-    /// `handshakes` has the last word before the first Diffie-Hellman operation.
+    /// `handshakes`, the rate limiter, comes last before the first Diffie-Hellman operation.
     pub(crate) fn screen(
         &self,
         from: IpAddr,
@@ -94,8 +95,8 @@ impl Identity {
             Packet::HandshakeInit(_) | Packet::HandshakeResponse(_) => {}
         }
         if handshakes.count(now) {
-            // Only a right MAC2 ties a message to its address: nothing else may count against that
-            // address, or anybody could spend its share.
+            // Only a right MAC2 ties a message to its address. If other messages took tokens of that
+            // address, anybody could use them up.
             let is_admitted = match has_mac2 {
                 true => handshakes.admit(from, now),
                 false => handshakes.may_send_cookie(now),
@@ -127,7 +128,7 @@ impl Identity {
         from: IpAddr,
         datagram: &'a [u8],
     ) -> Result<(Packet<'a>, bool), DropReason> {
-        // Without room for a cookie reply, boringtun seals none.
+        // boringtun makes a cookie reply only if there is room for it.
         match self.limiter.verify_packet(Some(from), datagram, &mut []) {
             Ok(packet) => Ok((packet, true)),
             Err(TunnResult::Err(WireGuardError::DestinationBufferTooSmall)) => {

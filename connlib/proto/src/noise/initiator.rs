@@ -1,4 +1,4 @@
-//! The initiator's part: writes an initiation and awaits its response (paper §5.4.2, §5.4.3).
+//! The initiator's part: writes an initiation and reads the response (WireGuard paper §5.4.2, §5.4.3).
 
 use std::time::Duration;
 
@@ -17,9 +17,9 @@ use crate::{
     wipe::leave_no_trace,
 };
 
-/// An initiation whose response is awaited.
+/// An initiation that awaits its response.
 pub(crate) struct Initiation {
-    /// The index by which the response addresses it, and the peer the session.
+    /// The local index, by which the response addresses it and later the peer the session.
     pub(crate) local: u32,
     noise: Box<HandshakeState>,
 }
@@ -48,8 +48,8 @@ impl Initiation {
         })
     }
 
-    /// Reads the response, by the preshared key as it is now. After a response that is not authentic, the
-    /// right one can still be read.
+    /// Reads the response with the present preshared key; returns the session, or `None` if the response is
+    /// not authentic. Then an authentic one can still be read.
     pub(crate) fn complete(
         &mut self,
         response: &[u8],

@@ -1,4 +1,4 @@
-//! The keys that all handshakes with one peer share.
+//! The keys common to all handshakes with one peer.
 
 use std::sync::Arc;
 
@@ -7,13 +7,13 @@ use boringtun::x25519;
 use super::identity::{Identity, KeyPair};
 use crate::{config::PublicKey, cookies::MacKeys};
 
-/// The static keys of both sides, and what follows from them.
+/// The static keys of both sides, and the keys derived from them.
 pub(crate) struct PeerKeys {
     pub(super) statics: Arc<Statics>,
     pub(crate) macs: MacKeys,
 }
 
-/// The static keys of both sides, and the result of the Diffie-Hellman operation with them.
+/// The static keys of both sides, and their Diffie-Hellman result.
 pub(super) struct Statics {
     pub(super) own: Arc<KeyPair>,
     pub(super) peer: PublicKey,
@@ -27,7 +27,7 @@ impl std::fmt::Debug for PeerKeys {
 }
 
 impl PeerKeys {
-    /// Does the Diffie-Hellman operation of the two static keys.
+    /// Computes the Diffie-Hellman result of the two static keys.
     ///
     /// `None` for a public key of low order: anybody could impersonate such a peer.
     pub(crate) fn new(identity: &Identity, peer: PublicKey) -> Option<Box<Self>> {

@@ -1,4 +1,4 @@
-//! The primitives that snow computes with; their keys are wiped when they are dropped.
+//! The cryptographic primitives for snow; keys in them are wiped on drop.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use super::peer_keys::Statics;
 /// Length of an AEAD tag, in bytes.
 const TAG: usize = 16;
 
-/// Random bytes for one ephemeral key, drawn before.
+/// Random bytes for one ephemeral key, drawn in advance.
 pub(super) struct Drawn(pub(super) Zeroizing<[u8; 32]>);
 
 impl Random for Drawn {
@@ -67,7 +67,7 @@ impl Dh for Curve25519 {
         32
     }
 
-    /// Called only for the static key, which is known already.
+    /// Ignored: snow calls it only with the static key, which is known already.
     fn set(&mut self, _: &[u8]) {}
 
     fn generate(&mut self, random: &mut dyn Random) -> Result<(), Error> {
@@ -151,7 +151,7 @@ impl Cipher for ChaChaPoly {
         self.0.copy_from_slice(key);
     }
 
-    /// `out` is as long as snow has checked: the text and its tag.
+    /// `out` has room for the text and its tag, as snow has checked.
     fn encrypt(&self, counter: u64, data: &[u8], text: &[u8], out: &mut [u8]) -> usize {
         let (sealed, rest) = out.split_at_mut(text.len());
         sealed.copy_from_slice(text);
@@ -160,7 +160,7 @@ impl Cipher for ChaChaPoly {
         let tag = self
             .cipher()
             .encrypt_inout_detached(&nonce.into(), data, sealed);
-        // INVARIANT: it refuses only texts of more than 256 GB.
+        // INVARIANT: it refuses only texts longer than 256 GiB.
         rest[..TAG].copy_from_slice(&tag.unwrap_or_default());
         text.len() + TAG
     }
@@ -184,7 +184,7 @@ impl Cipher for ChaChaPoly {
     }
 }
 
-/// Four zero bytes, then the counter.
+/// The nonce of Noise: four zero bytes, then the counter in little-endian.
 fn nonce(counter: u64) -> [u8; 12] {
     let mut nonce = [0; 12];
     nonce[4..].copy_from_slice(&counter.to_le_bytes());

@@ -1,4 +1,4 @@
-//! Gives snow its primitives.
+//! Builds snow's handshake state with our primitives.
 
 use std::sync::Arc;
 
@@ -15,21 +15,22 @@ use super::{
     primitives::{Blake2s, ChaChaPoly, Curve25519, Drawn},
 };
 
-/// The construction and the identifier of the paper (§5.4), which are Noise's name and prologue.
+/// The construction and the identifier of the WireGuard paper (§5.4): the protocol name and the prologue in
+/// Noise's terms.
 const CONSTRUCTION: &str = "Noise_IKpsk2_25519_ChaChaPoly_BLAKE2s";
 const IDENTIFIER: &[u8] = b"WireGuard v1 zx2c4 Jason@zx2c4.com";
 
-/// Where the pattern wants the preshared key: after the second message's other tokens.
+/// The position of the preshared key in the pattern: at the end of the second message.
 pub(super) const PSK: usize = 2;
 
-/// Which side begins.
+/// The side of a handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     Initiator,
     Responder,
 }
 
-/// Begins a handshake; the preshared key is set later. Boxed, so that no move leaves a copy behind.
+/// The state of a new handshake; set the preshared key later. Boxed, so that no move leaves a copy behind.
 pub(super) fn handshake(
     keys: &PeerKeys,
     role: Role,

@@ -1,4 +1,4 @@
-//! The responder's part: reads an initiation and writes the response (paper §5.4.2, §5.4.3).
+//! The responder's part: reads an initiation and writes the response (WireGuard paper §5.4.2, §5.4.3).
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::{
     wipe::leave_no_trace,
 };
 
-/// An authentic initiation; only its timestamp tells whether it is a replay.
+/// An authentic initiation, which may still be a replay: check its timestamp.
 pub(crate) struct Claim {
     pub(crate) stamp: Tai64n,
     remote: u32,
@@ -46,7 +46,7 @@ impl Claim {
         })
     }
 
-    /// Writes the response, without its MACs, into `message`.
+    /// Writes the response, without its MACs, into `message`; returns the session.
     pub(crate) fn respond(
         self,
         local: u32,

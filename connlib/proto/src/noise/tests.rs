@@ -114,7 +114,7 @@ fn an_initiation_of_another_peer_is_refused() {
     assert!(Claim::read(&keys, &initiation, ephemeral(4)).is_none());
 }
 
-/// RFC 7748 §6.1: such a key makes any Diffie-Hellman operation yield zero.
+/// A public key of low order makes any Diffie-Hellman operation yield zero (RFC 7748 §6.1).
 #[test]
 fn an_ephemeral_key_of_low_order_is_refused() {
     let (initiator, responder) = sides();

@@ -146,7 +146,7 @@ impl Host {
         Identity::new(&self.key).public_key()
     }
 
-    /// This host as the other side configures it.
+    /// This host as a peer in the other side's configuration.
     pub fn as_peer(&self) -> PeerUpdate {
         let mut peer = PeerUpdate::new(self.public_key());
         peer.allowed_ips = vec![allow(self.inner, 32)];

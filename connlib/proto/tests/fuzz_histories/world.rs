@@ -45,7 +45,7 @@ pub(crate) struct End {
     pub(crate) offered: u64,
     /// Datagrams accepted since the peer was added.
     accepted: HashSet<Vec<u8>>,
-    /// When its sessions expire at the latest, by the index that it gave them.
+    /// The latest time at which its sessions expire, by the index that it has assigned.
     sessions: HashMap<[u8; 4], Duration>,
 }
 
@@ -224,7 +224,7 @@ impl World {
         end.host.node.set_link(is_up, now);
     }
 
-    /// Adds the peer, or configures it again, by this end's settings.
+    /// Adds or reconfigures the peer according to this end's settings.
     pub(crate) fn set_peer(&mut self, end: usize, with_endpoint: bool) {
         let mut peer = self.ends[1 - end].host.as_peer();
         let mine = &mut self.ends[end];

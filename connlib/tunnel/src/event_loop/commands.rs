@@ -1,4 +1,4 @@
-//! Changes by the user, between two packets.
+//! Commands and signals, handled at the start of a tick.
 
 use std::{io, time::Duration};
 
@@ -13,7 +13,7 @@ impl EventLoop {
         let mut commanded = false;
         while let Some(command) = self.requests.next_command() {
             commanded = true;
-            // Some bring keys, some ask for them.
+            // Some commands carry keys, in either direction.
             leave_no_trace(|| self.obey(command, now));
         }
         if let Some(signals) = self.requests.changed_signals() {
@@ -73,7 +73,7 @@ impl EventLoop {
         }
     }
 
-    /// Everything about a change that may fail.
+    /// Does the part of a change that may fail.
     fn prepare(&mut self, sockets: Option<BoundSockets>, fwmark: u32) -> io::Result<()> {
         match sockets {
             // They have the mark already.

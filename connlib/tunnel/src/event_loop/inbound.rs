@@ -1,4 +1,4 @@
-//! UDP → TUN: receiving as far as the writer has room, and the hand-over to it.
+//! UDP → TUN: receives while the writer has room, and hands batches to it.
 
 use std::{io, time::Duration};
 
@@ -9,10 +9,10 @@ use convoy_tun::{InboundBatch, Writer};
 use super::EventLoop;
 use crate::{adapters::ToTun, budget::Budget};
 
-/// Handshake messages that one receive call may work off: each may cost several Diffie-Hellmans,
-/// and packets wait meanwhile.
+/// Most handshake messages handled in one pass over the received datagrams. Each may cost several
+/// Diffie-Hellman operations, and packets wait meanwhile.
 const HANDSHAKES_AT_ONCE: usize = 32;
-/// Pause in receiving after an error that is not for want of datagrams.
+/// Pause in receiving after an error other than `EAGAIN`.
 const RECEIVE_PAUSE: Duration = Duration::from_millis(10);
 
 /// Everything between the sockets and the TUN writer.
@@ -22,7 +22,7 @@ pub(super) struct InboundHalf {
     received: ReceiveBuffers,
     /// The batch for the TUN that is being filled.
     batch: Option<InboundBatch>,
-    /// The writer has no batch to fill: received datagrams wait.
+    /// Whether the writer has no batch to fill, so that received datagrams wait.
     is_writer_full: bool,
     /// When to receive again after an error.
     retry_at: Option<Duration>,
@@ -54,8 +54,8 @@ impl InboundHalf {
         self.retry_at
     }
 
-    /// Puts an ICMP error into the batch for the TUN or, if that is full, into another one. Returns
-    /// false if the writer is full.
+    /// Puts an ICMP error into the batch for the TUN or, if it is full, into a new one. Returns false if the
+    /// writer is full.
     fn put_reply(&mut self, reply: &[u8], now: Duration) -> bool {
         loop {
             let batch = match &mut self.batch {
@@ -82,13 +82,13 @@ impl EventLoop {
     pub(super) fn receive(&mut self, now: Duration) -> bool {
         self.inbound.retry_at = self.inbound.retry_at.filter(|at| now < *at);
         let mut datagrams = self.work_off_received(now);
-        // The tick after a wait is often followed by one that finds nothing.
+        // The first tick after a wait is not busy: often the next one finds nothing.
         let is_busy = self.busy_ticks > 1;
         for family in [self.inbound.first_family, self.inbound.first_family.other()] {
-            // A full writer leaves datagrams in the buffers: they come first.
+            // Datagrams that a full writer has left in the buffers come first.
             let may_receive = self.inbound.received.is_finished() && self.inbound.can_receive();
             if may_receive && self.sockets.is_worth_receiving(family, is_busy) {
-                // The other one is first in the next tick.
+                // Serve the other family first in the next tick.
                 self.inbound.first_family = family.other();
                 datagrams += self.receive_from(family, now);
             }
@@ -114,7 +114,7 @@ impl EventLoop {
         0
     }
 
-    /// Hands received datagrams to the state machine until the writer has no room. Returns how many.
+    /// Passes received datagrams to the state machine while the writer has room; returns their number.
     fn work_off_received(&mut self, now: Duration) -> usize {
         let Self { node, inbound, .. } = self;
         let mut datagrams = 0;
@@ -132,10 +132,10 @@ impl EventLoop {
             if !handled.is_sink_full {
                 return datagrams;
             }
-            // The batch is full: send it off, and try the same datagram again.
+            // The batch is full: hand it over, and retry the same datagram with a new one.
             let Some(full) = inbound.batch.take() else {
                 inbound.is_writer_full = true;
-                // Nothing more can join the enqueued batches.
+                // Nothing more will be enqueued: wake the thread now.
                 inbound.writer.wake();
                 return datagrams;
             };
@@ -143,11 +143,11 @@ impl EventLoop {
         }
     }
 
-    /// Hands the tick's packets to the writer, ICMP errors of our own included.
+    /// Hands the tick's packets to the writer, including our own ICMP errors.
     pub(super) fn deliver(&mut self, now: Duration) {
         let Self { node, inbound, .. } = self;
         while let Some(reply) = node.poll_reply() {
-            // With the writer full it is lost, as any ICMP error may be.
+            // If the writer is full the error is lost, as ICMP errors may be.
             if !inbound.put_reply(&reply, now) {
                 let drops = &mut node.counters().drops;
                 drops.add(DropReason::InboundReplyLost, 1);

@@ -1,4 +1,4 @@
-//! One address family's way out: its queue, and whether its socket takes more.
+//! The outbound half of one address family: its queue, and the state of its socket.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use convoy_proto::{ControlDatagram, Node};
 pub(super) struct Lane {
     family: Family,
     pub(super) queue: GsoQueue,
-    /// A control datagram that the socket had no room for.
+    /// A control datagram for which the socket had no room.
     pub(super) control: Option<ControlDatagram>,
     pub(super) sending: Sending,
-    /// Since when the socket has taken nothing.
+    /// Since when every flush has left something unsent.
     pub(super) stopped_at: Option<Duration>,
 }
 
@@ -42,7 +42,7 @@ impl Lane {
         self.control.is_some() || self.sending != Sending::Open
     }
 
-    /// Whether a control datagram was held back and need not be any more.
+    /// Whether a control datagram was held back and can be sent now.
     pub(super) fn can_send_control(&self) -> bool {
         self.control.is_some() && self.sending == Sending::Open
     }
@@ -54,7 +54,7 @@ impl Lane {
         }
     }
 
-    /// Drops everything, and returns the number of packets.
+    /// Drops everything; returns the number of packets dropped.
     pub(super) fn discard(&mut self) -> usize {
         let mut packets = 0;
         while let Some(batch) = self.queue.front() {
@@ -67,7 +67,7 @@ impl Lane {
         packets
     }
 
-    /// Sends waiting control datagrams. One that is refused stays for the next tick.
+    /// Sends waiting control datagrams. One that the socket refuses stays for the next tick.
     pub(super) fn send_control(
         &mut self,
         node: &mut Node,
@@ -96,9 +96,9 @@ impl Lane {
         }
     }
 
-    /// Sends the queue, oldest batch first, as far as the kernel takes it.
+    /// Sends the queue, oldest batch first, until the kernel takes no more.
     pub(super) fn flush(&mut self, flusher: &mut Flusher, sockets: &mut UdpSockets, now: Duration) {
-        // The queue says nothing about the socket if it is empty, but a control datagram does.
+        // An empty queue would report the socket as open; a control datagram held back shows it is not.
         if self.retry_at().is_none() && (self.control.is_none() || !self.queue.is_empty()) {
             self.sending = sending_after(&flusher.flush(&mut self.queue, sockets, now));
         }

@@ -17,10 +17,10 @@ use crate::{
     metrics::Metrics,
 };
 
-/// Batches that one tick takes from the TUN reader.
+/// Most batches that one tick takes from the TUN reader.
 const BATCHES_PER_TICK: usize = 4;
-/// How long intake waits for a stopped socket if there are peers of the other family as well. Then
-/// packets for the stopped one are dropped once its queue is full.
+/// How long intake waits for a stopped socket if there are peers of both families. After that it goes on,
+/// and packets for the stopped family are dropped once its queue is full.
 const PATIENCE: Duration = Duration::from_millis(20);
 
 /// Everything between the TUN reader and the sockets.
@@ -28,13 +28,13 @@ const PATIENCE: Duration = Duration::from_millis(20);
 pub(super) struct OutboundHalf {
     pub(super) reader: Reader,
     pub(super) flusher: Flusher,
-    /// Packets that one intake takes out of a batch.
+    /// Most packets taken from a batch in one step.
     packets_per_intake: usize,
-    /// The batch from the TUN that is being worked off.
+    /// The batch from the TUN that is not yet empty.
     pub(super) batch: Option<OutboundBatch>,
-    /// Of IPv4 and IPv6.
+    /// Those of IPv4 and IPv6.
     pub(super) lanes: [Lane; 2],
-    /// Whether intake waits for a lane that is stopped.
+    /// For each lane, whether intake waits while it is stopped.
     awaited: [bool; 2],
 }
 
@@ -50,20 +50,20 @@ impl OutboundHalf {
         }
     }
 
-    /// Whether intake waits for a socket.
+    /// Whether intake now waits for a socket.
     pub(super) fn is_stopped(&self) -> bool {
         let mut lanes = self.lanes.iter().zip(self.awaited);
         lanes.any(|(lane, is_awaited)| is_awaited && lane.is_stopped())
     }
 
-    /// Stops waiting for a socket that has kept the other family waiting for too long.
+    /// Updates for which sockets intake waits: for none that has kept the other family waiting too long.
     pub(super) fn lose_patience(&mut self, node: &Node, now: Duration) {
         for n in 0..2 {
             self.awaited[n] = self.patience_ends(n, node).is_none_or(|at| now < at);
         }
     }
 
-    /// When intake stops waiting for one of the sockets.
+    /// The earliest time at which intake stops waiting for a socket.
     pub(super) fn next_patience_end(&self, node: &Node) -> Option<Duration> {
         let awaited = (0..2).filter(|n| self.awaited[*n]);
         awaited.filter_map(|n| self.patience_ends(n, node)).min()
@@ -75,7 +75,7 @@ impl OutboundHalf {
         (is_other_open && node.has_peers_of_both_families()).then_some(stopped_at + PATIENCE)
     }
 
-    /// Whether a control datagram was held back and need not be any more.
+    /// Whether a control datagram was held back and can be sent now.
     pub(super) fn can_send_control(&self) -> bool {
         self.lanes.iter().any(Lane::can_send_control)
     }
@@ -88,7 +88,7 @@ impl OutboundHalf {
         self.lanes.iter().filter_map(Lane::retry_at).min()
     }
 
-    /// Drops everything on its way out, and returns the number of packets.
+    /// Drops everything outbound, including what the reader has read; returns the number of packets.
     pub(super) fn discard(&mut self, metrics: &mut Metrics, node: &mut Node) -> usize {
         let mut packets = 0;
         while let Ok(batch) = self.next_batch(metrics, node) {
@@ -106,7 +106,7 @@ impl OutboundHalf {
         )
     }
 
-    /// The batch that is not yet worked off, or the next one.
+    /// The batch that is not yet empty, or the next one.
     fn next_batch(
         &mut self,
         metrics: &mut Metrics,
@@ -137,13 +137,13 @@ impl EventLoop {
             self.await_link();
             return false;
         }
-        // Zeroing 32 KiB of stack is not for ticks without a packet.
+        // Made only if there is a packet: it zeroes 32 KiB of stack.
         let mut staging = None;
         if node.has_ready() {
             let staging = staging.get_or_insert_with(Staging::default);
             node.drain_held(now, staging, &mut outbound.sink());
         }
-        // Held packets alone have filled the queue: more may be left.
+        // If held packets alone have filled the queue, more may be left.
         let mut worked = !outbound.sink().has_room();
         let mut budget = Budget::new(BATCHES_PER_TICK);
         while outbound.sink().has_room() && budget.spend() {
@@ -167,7 +167,7 @@ impl EventLoop {
         worked
     }
 
-    /// Keeps a batch that is ahead of the news that the link is up.
+    /// Keeps a batch that has arrived before the command that sets the link up.
     fn await_link(&mut self) {
         match self.outbound.next_batch(&mut self.metrics, &mut self.node) {
             Ok(batch) => self.outbound.batch = Some(batch),
@@ -176,7 +176,7 @@ impl EventLoop {
         }
     }
 
-    /// The reader gives its reason once; later it has only stopped.
+    /// Keeps the first reason: the reader reports its own only once, and later only that it has stopped.
     fn end(&mut self, exit: ReaderExit) {
         self.exit.get_or_insert_with(|| exit_for(exit));
     }
@@ -212,7 +212,7 @@ impl EventLoop {
         }
     }
 
-    /// The link went down: packets on their way out are of no use when it is up again.
+    /// Drops outbound packets when the link goes down: they would be stale when it comes up again.
     pub(super) fn discard_outbound(&mut self) {
         let packets = self.outbound.discard(&mut self.metrics, &mut self.node);
         let drops = &mut self.node.counters().drops;

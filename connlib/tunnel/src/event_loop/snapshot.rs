@@ -11,7 +11,7 @@ use convoy_proto::{
 use super::EventLoop;
 
 impl EventLoop {
-    /// The device, its peers, and everything counted so far.
+    /// The device, its peers, and all counters.
     pub(super) fn snapshot(&mut self, now: Duration) -> Snapshot {
         let mut snapshot = self.node.snapshot(now, SystemTime::now());
         snapshot.listen_port = self.port;

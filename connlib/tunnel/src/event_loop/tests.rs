@@ -8,7 +8,7 @@ use tokio::sync::{mpsc, watch};
 use super::{lane::Sending, *};
 use crate::command::Signals;
 
-/// An IPv4 packet that no peer is there for.
+/// An IPv4 packet whose destination belongs to no peer.
 const PACKET: [u8; 20] = [
     0x45, 0, 0, 20, 0, 0, 0x40, 0, 64, 253, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2,
 ];
@@ -18,7 +18,7 @@ fn a_batch_that_was_left_when_the_socket_was_full_goes_on_when_it_is_not() {
     on_runtime(async {
         let (mut event_loop, kernel, _handle) = event_loop();
         while event_loop.tick() {}
-        // A tick leaves this when its budget is spent and the flush then meets a full socket.
+        // A tick leaves this state if its budget is spent and the flush then finds the socket full.
         kernel.send(&[&[0; 10][..], &PACKET].concat());
         event_loop.outbound.reader.ready().await;
         let left = event_loop.outbound.reader.try_recv().expect("a batch");
@@ -120,7 +120,7 @@ fn an_icmp_error_is_delivered_or_counted_when_the_writer_is_full() {
         }
         let drops = &event_loop.node.counters().drops;
         let lost = drops.of(DropReason::InboundReplyLost);
-        // Each reply took a batch of its own, of the few that there are.
+        // Each reply takes a batch of its own, and there are only a few.
         assert!(0 < lost && lost < PACKETS, "{lost}");
         kernel.hold_writes(false);
         for _ in lost..PACKETS {
@@ -151,7 +151,7 @@ fn a_changed_route_brings_segmentation_back_to_those_who_refused_it() {
     });
 }
 
-/// Takes one datagram at a time.
+/// Refuses batches; takes one datagram at a time.
 struct Refusing;
 
 impl SendDatagrams for Refusing {
@@ -167,7 +167,7 @@ impl SendDatagrams for Refusing {
     fn recover(&mut self) {}
 }
 
-/// A train is received whole; a handshake message of it may cost much, and rubbish costs nothing.
+/// A GRO train is received whole. Each handshake message in it may be expensive, while garbage is cheap.
 #[test]
 fn a_tick_works_off_a_whole_train_of_rubbish_but_not_of_handshake_messages() {
     on_runtime(async {
@@ -189,7 +189,7 @@ fn a_tick_works_off_a_whole_train_of_rubbish_but_not_of_handshake_messages() {
     });
 }
 
-/// Sends 64 copies of `message` to the loop in one send.
+/// Sends 64 copies of `message` to the loop in one GSO batch.
 fn send_train(event_loop: &EventLoop, message: &[u8; 148]) {
     let bound = BoundSockets::open(SocketOptions::default()).unwrap();
     let mut sender = UdpSockets::register(bound).unwrap();
@@ -210,7 +210,7 @@ fn dropped(event_loop: &mut EventLoop, reason: DropReason) -> u64 {
     event_loop.node.counters().drops.of(reason)
 }
 
-/// The last of the three keeps the loop from taking its handles for gone.
+/// Keep the last of the three: without it, the loop ends as if every handle were gone.
 fn event_loop() -> (EventLoop, memory::Kernel, watch::Sender<Signals>) {
     let offload = Offload {
         vnet_hdr: true,

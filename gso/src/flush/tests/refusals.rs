@@ -1,9 +1,9 @@
-//! Each refusal, at the first, a middle and the last send of a flush, interleaved with batches to
-//! another destination.
+//! Each kind of refusal, at the first, a middle and the last send of a flush whose batches alternate
+//! between two destinations.
 
 use super::*;
 
-/// Sends of a flush of [`queued`] without refusals: one per batch.
+/// Sends of a flush of [`queued`] if none is refused: one per batch.
 const SENDS: usize = 6;
 /// Datagrams in a batch of [`queued`].
 const LEN: usize = 5;
@@ -157,7 +157,7 @@ impl Rig {
                 source: None,
                 ecn: 0,
             };
-            // The shorter one seals the batch.
+            // The last, shorter one seals the batch.
             for len in [100, 100, 100, 100, 50] {
                 self.queue.append(&destination, &vec![7; len]).unwrap();
             }
