@@ -16,7 +16,7 @@ fn an_interface_alone_starts_the_daemon_with_every_feature() {
     assert_eq!(cli.daemon.gso, Switch::Auto);
     assert_eq!(cli.daemon.tun_offload, Switch::Auto);
     assert_eq!(cli.daemon.udp_gro, Switch::Auto);
-    assert_eq!(cli.daemon.aead, AeadChoice::Ring);
+    assert_eq!(cli.daemon.aead, AeadChoice::Auto);
     assert_eq!(cli.daemon.batch, 50);
     assert_eq!(cli.daemon.log_format, LogFormat::Text);
 }
@@ -24,13 +24,13 @@ fn an_interface_alone_starts_the_daemon_with_every_feature() {
 #[test]
 fn every_switch_is_accepted() {
     let line =
-        "-f --gso off --tun-offload on --udp-gro off --aead auto --batch 1 --log-format json wg0";
+        "-f --gso off --tun-offload on --udp-gro off --aead ring --batch 1 --log-format json wg0";
     let daemon = parse(&line.split(' ').collect::<Vec<_>>()).unwrap().daemon;
     assert!(daemon.foreground);
     assert_eq!(daemon.gso, Switch::Off);
     assert_eq!(daemon.tun_offload, Switch::On);
     assert_eq!(daemon.udp_gro, Switch::Off);
-    assert_eq!(daemon.aead, AeadChoice::Auto);
+    assert_eq!(daemon.aead, AeadChoice::Ring);
     assert_eq!(daemon.batch, 1);
     assert_eq!(daemon.log_format, LogFormat::Json);
 }
