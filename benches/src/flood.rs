@@ -7,6 +7,8 @@
 //!                                              TCP receiver                    TCP sender
 //! ```
 //!
+//! It measures two kinds also while TCP goes the other way, so that the attacked daemon sends.
+//!
 //! For each kind of flood it runs interleaved pairs: TCP through the tunnel while the generator aims at a closed port
 //! of the right host, then while it aims at the daemon's port. The first run shows the cost of the kernel and the
 //! generator; the ratio of the two is the daemon's cost.
@@ -34,6 +36,7 @@ use crate::origin::Origin;
 use crate::programs;
 use crate::results;
 use crate::rounds::rotated;
+use crate::tunnel::Way;
 use lockout::Lockout;
 use row::{Record, Row, Run};
 use scene::{Captured, Scene};
@@ -109,8 +112,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         rows: Vec::new(),
         lockouts: Vec::new(),
     };
-    for &kind in kinds {
-        let row = measure(&mut scene, kind, args).with_context(|| format!("{kind:?}"))?;
+    let at_receiver = kinds.iter().map(|kind| (*kind, Way::Up));
+    let at_sender = kinds.iter().filter(|kind| kind.busies_a_sender());
+    for (kind, way) in at_receiver.chain(at_sender.map(|kind| (*kind, Way::Down))) {
+        let row = measure(&mut scene, kind, way, args).with_context(|| format!("{kind:?}"))?;
         eprintln!("{}", row.cells().join(" | "));
         record.rows.push(row);
     }
@@ -124,7 +129,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     }
 }
 
-fn measure(scene: &mut Scene, kind: Kind, args: &Args) -> anyhow::Result<Row> {
+fn measure(scene: &mut Scene, kind: Kind, way: Way, args: &Args) -> anyhow::Result<Row> {
     let lines = scene.log_lines();
     let (mut runs, mut resident_kib) = ([Vec::new(), Vec::new()], Vec::new());
     for round in 0..args.rounds {
@@ -133,7 +138,7 @@ fn measure(scene: &mut Scene, kind: Kind, args: &Args) -> anyhow::Result<Row> {
         scene.capture_data()?;
         let datagrams = kind.datagrams(&scene.captured);
         for aim in rotated([Aim::ClosedPort, Aim::Daemon], round) {
-            runs[aim as usize].push(one(scene, &datagrams, aim, args)?);
+            runs[aim as usize].push(one(scene, &datagrams, (aim, way), args)?);
         }
         resident_kib.push(process::usage(scene.right().daemon.pid())?.resident_kib);
     }
@@ -143,7 +148,10 @@ fn measure(scene: &mut Scene, kind: Kind, args: &Args) -> anyhow::Result<Row> {
     let log_lines = scene.log_lines() - lines;
     let [closed, open] = runs;
     Ok(Row {
-        kind: kind.name(),
+        kind: match way {
+            Way::Up => kind.name(),
+            _ => kind.name() + ", at the sender",
+        },
         brings_cookies: kind.brings_cookies(),
         closed,
         open,
@@ -153,7 +161,12 @@ fn measure(scene: &mut Scene, kind: Kind, args: &Args) -> anyhow::Result<Row> {
 }
 
 /// TCP through the tunnel while a flood is aimed at `aim`.
-fn one(scene: &mut Scene, datagrams: &Datagrams, aim: Aim, args: &Args) -> anyhow::Result<Run> {
+fn one(
+    scene: &mut Scene,
+    datagrams: &Datagrams,
+    (aim, way): (Aim, Way),
+    args: &Args,
+) -> anyhow::Result<Run> {
     let before = scene.settled()?;
     let pid = scene.right().daemon.pid();
     let window = Duration::from_secs(args.secs);
@@ -164,7 +177,7 @@ fn one(scene: &mut Scene, datagrams: &Datagrams, aim: Aim, args: &Args) -> anyho
     };
     let (transferred, flooded) = beside(generator, datagrams, args.rate, || {
         let before = process::cpu_time(pid)?;
-        let received = stand.one_stream(window)?.finish()?;
+        let received = stand.one_stream(way, window)?.finish()?;
         Ok((received.gbps, process::cpu_time(pid)? - before))
     })?;
     let (gbps, cpu) = transferred;
@@ -200,6 +213,11 @@ impl Kind {
     fn name(self) -> String {
         let value = self.to_possible_value();
         value.map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+
+    /// Whether it is also measured at a daemon that sends: one that is cheap to drop, and one that is not.
+    fn busies_a_sender(self) -> bool {
+        matches!(self, Self::Noise | Self::ForgedData)
     }
 
     /// Whether the daemon must ask for cookies: MAC1 is right.

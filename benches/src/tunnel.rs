@@ -28,6 +28,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub(crate) use contender::{Contender, Kind};
+pub(crate) use iperf::Way;
 pub(crate) use rows::{Row, Test};
 pub(crate) use stand::{Found, Stand};
 

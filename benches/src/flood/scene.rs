@@ -13,7 +13,7 @@ use convoy_lab::wireguard::{End, TunnelOptions, Underlay};
 use convoy_lab::{Namespace, PacketSocket, UDP_SEGMENTATION, eventually};
 
 use crate::programs;
-use crate::tunnel::{Contender, Stand};
+use crate::tunnel::{Contender, Stand, Way};
 
 /// The cables: between attacker and right host, and of the tunnel.
 const CABLE: &str = "veth1";
@@ -110,7 +110,9 @@ impl Scene {
             let left = self.stand.bed().tunnel.left.namespace.clone();
             let link = left.link();
             link.set_feature(TUNNEL_CABLE, UDP_SEGMENTATION, false)?;
-            self.stand.one_stream(Duration::from_secs(1))?.finish()?;
+            self.stand
+                .one_stream(Way::Up, Duration::from_secs(1))?
+                .finish()?;
             link.set_feature(TUNNEL_CABLE, UDP_SEGMENTATION, true)?;
             let captured = capture.join();
             anyhow::Ok(captured.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?)

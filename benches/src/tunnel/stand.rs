@@ -264,9 +264,9 @@ impl Stand {
         Ok((received, Some(latency?)))
     }
 
-    /// Starts one TCP stream up for `window`.
-    pub(crate) fn one_stream(&self, window: Duration) -> anyhow::Result<iperf::Running> {
-        self.load(ONE_STREAM, window)
+    /// Starts one TCP stream for `window`.
+    pub(crate) fn one_stream(&self, way: Way, window: Duration) -> anyhow::Result<iperf::Running> {
+        self.load(Load { way, ..ONE_STREAM }, window)
     }
 
     fn load(&self, load: Load, window: Duration) -> anyhow::Result<iperf::Running> {
@@ -309,7 +309,7 @@ impl Stand {
         self.bed.ends.answer_round_trips()?;
         let mut load = None;
         if beside_tcp {
-            load = Some(self.one_stream(REQUESTS * 2 + 2 * MARGIN)?);
+            load = Some(self.one_stream(Way::Up, REQUESTS * 2 + 2 * MARGIN)?);
             thread::sleep(MARGIN);
         }
         let reports = [Exchange::Tcp, Exchange::Udp].map(|exchange| self.exchange(exchange));
