@@ -17,7 +17,10 @@ use convoy_datagram::Destination;
 
 pub use counters::FlushCounters;
 
-use crate::queue::{Batch, GsoQueue};
+use crate::{
+    queue::{Batch, GsoQueue},
+    udp::Family,
+};
 
 mod counters;
 
@@ -74,8 +77,8 @@ pub struct Flusher {
     segmentation: bool,
     /// Addresses that have refused segmentation.
     refusing: HashMap<SocketAddr, Refusal>,
-    /// `ENOBUFS` errors so far for the datagram that [`Flusher::send_now`] is sending.
-    ahead_no_buffers: u32,
+    /// `ENOBUFS` errors so far for the datagram that [`Flusher::send_now`] is sending, by address family.
+    ahead_no_buffers: [u32; 2],
     counters: FlushCounters,
     lost_sources: Vec<SocketAddr>,
     too_big: Vec<(SocketAddr, usize)>,
@@ -124,7 +127,7 @@ impl Flusher {
         Self {
             segmentation,
             refusing: HashMap::new(),
-            ahead_no_buffers: 0,
+            ahead_no_buffers: [0; 2],
             counters: FlushCounters::default(),
             lost_sources: Vec::new(),
             too_big: Vec::new(),
@@ -158,6 +161,7 @@ impl Flusher {
         sockets: &mut impl SendDatagrams,
         now: Duration,
     ) -> Flushed {
+        let family = Family::of(destination.to) as usize;
         let mut result = self.call(sockets, destination, datagram, None);
         if result.as_ref().is_err_and(is_source_error) && destination.source.is_some() {
             self.lose_source(destination.to);
@@ -173,22 +177,22 @@ impl Flusher {
                 return self.block(destination.to);
             }
             Err(error) if is_no_buffers(&error) => {
-                self.ahead_no_buffers += 1;
-                if let Some(later) = self.put_off(self.ahead_no_buffers, now) {
+                self.ahead_no_buffers[family] += 1;
+                if let Some(later) = self.put_off(self.ahead_no_buffers[family], now) {
                     return later;
                 }
                 self.counters.no_buffers += 1;
             }
             Err(_) => self.counters.failed += 1,
         }
-        self.ahead_no_buffers = 0;
+        self.ahead_no_buffers[family] = 0;
         Flushed::Done
     }
 
-    /// Call when giving up a datagram that [`Flusher::send_now`] did not finish: the next one gets all
-    /// its retries.
+    /// Call when giving up datagrams that [`Flusher::send_now`] did not finish: the next ones get all
+    /// their retries.
     pub fn forget_ahead(&mut self) {
-        self.ahead_no_buffers = 0;
+        self.ahead_no_buffers = [0; 2];
     }
 
     /// Sends one datagram ahead of everything queued, in one attempt: a cookie reply, whose receiver has

@@ -112,6 +112,12 @@ impl GsoQueue {
         self.batches.is_empty()
     }
 
+    /// The number of batches that have left so far.
+    #[must_use]
+    pub fn left(&self) -> u64 {
+        self.left
+    }
+
     /// The oldest batch.
     #[must_use]
     pub fn front(&mut self) -> Option<&mut Batch> {

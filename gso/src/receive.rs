@@ -64,6 +64,12 @@ impl ReceiveBuffers {
         self.cursor.current == self.received
     }
 
+    /// Whether the receive call filled every buffer, so that more may be waiting.
+    #[must_use]
+    pub fn are_full(&self) -> bool {
+        self.received == RECEIVE_BUFFERS
+    }
+
     /// Fills the buffers by calling `receive`; if it fails, they are empty.
     pub(crate) fn fill<E>(
         &mut self,

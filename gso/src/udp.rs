@@ -4,6 +4,7 @@ use std::{
     io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     os::fd::AsFd,
+    time::Duration,
 };
 
 use convoy_datagram::Destination;
@@ -211,9 +212,15 @@ impl UdpSockets {
         self.routes.lead_out_by(interface, flow)
     }
 
-    /// Forgets the MTUs of routes, so that each is asked for again. Call when routes have changed.
+    /// Allows this many lookups of a route's MTU until the next call; with none left, the last result for a
+    /// destination holds.
+    pub fn allow_route_questions(&mut self, questions: usize) {
+        self.narrow.allow(questions);
+    }
+
+    /// Marks the MTUs of routes as outdated, so that each is asked for again. Call when routes have changed.
     pub fn forget_routes(&mut self) {
-        self.narrow.forget();
+        self.narrow.routes_changed();
     }
 
     /// Receives pending datagrams into `buffers` without waiting, in at most one `recvmmsg`.
@@ -238,9 +245,16 @@ impl UdpSockets {
     /// Whether a receive call may succeed. `is_busy`: the event loop has not waited lately, so tokio has
     /// had no chance to see the socket become readable.
     #[must_use]
-    pub fn is_worth_receiving(&self, family: Family, is_busy: bool) -> bool {
-        self.socket(family)
-            .is_some_and(|socket| socket.is_worth_receiving(is_busy))
+    pub fn is_worth_receiving(&mut self, family: Family, is_busy: bool, now: Duration) -> bool {
+        self.socket_mut(family)
+            .is_some_and(|socket| socket.is_worth_receiving(is_busy, now))
+    }
+
+    /// Whether a full socket may have room: it is writable, or it has been a while since the last try.
+    #[must_use]
+    pub fn is_worth_sending(&mut self, family: Family, now: Duration) -> bool {
+        self.socket_mut(family)
+            .is_none_or(|socket| socket.is_worth_sending(now))
     }
 
     /// Waits until a full socket is writable again; forever if it is not full, or if there is no such

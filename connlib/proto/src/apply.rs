@@ -11,35 +11,57 @@ use crate::{
     plan::{PeerPlan, Plan},
 };
 
+/// The cost of a slice, in changes of allowed IPs; and that of a change to a peer.
+const SLICE: usize = 512;
+const PEER: usize = 8;
+
 impl Node {
     /// Applies a whole change at once.
-    pub fn apply(&mut self, plan: Plan, now: Duration) {
-        if plan.replace_peers {
-            let all: Vec<_> = self.by_key.keys().copied().collect();
-            all.iter().for_each(|key| self.remove_peer(key));
+    pub fn apply(&mut self, mut plan: Plan, now: Duration) {
+        while !self.apply_slice(&mut plan, now) {}
+    }
+
+    /// Applies the next part of a change. Returns whether nothing is left of it.
+    pub fn apply_slice(&mut self, plan: &mut Plan, now: Duration) -> bool {
+        if std::mem::take(&mut plan.replace_peers) {
+            plan.leaving = self.by_key.keys().copied().collect();
         }
-        if let Some(identity) = plan.identity {
-            self.change_identity(identity);
-        }
-        for (key, keys) in plan.keys {
-            if let Some(&id) = self.by_key.get(&key) {
-                self.set_keys(id, keys);
+        let mut cost = 0;
+        while cost < SLICE {
+            cost += PEER;
+            if let Some(key) = plan.leaving.pop() {
+                self.remove_peer(&key);
+            } else if let Some(identity) = plan.identity.take() {
+                let all = || self.peers.iter().map(|(id, _)| id).collect();
+                match plan.former.get_or_insert_with(all).pop() {
+                    Some(id) => {
+                        plan.identity = Some(identity);
+                        self.forget_keys(id);
+                    }
+                    None => self.change_identity(identity),
+                }
+            } else if let Some((key, keys)) = plan.keys.pop() {
+                if let Some(&id) = self.by_key.get(&key) {
+                    self.set_keys(id, keys);
+                }
+            } else if let Some(peer) = plan.peers.next() {
+                cost += peer.update.allowed_ips.len();
+                self.apply_peer(peer, now);
+            } else {
+                return true;
             }
         }
-        for peer in plan.peers {
-            self.apply_peer(peer, now);
-        }
+        false
+    }
+
+    /// The private key is about to change.
+    fn forget_keys(&mut self, id: usize) {
+        self.end_sessions(id);
+        self.peers[id].keys = None;
     }
 
     fn change_identity(&mut self, identity: Option<Box<Identity>>) {
         self.identity = identity;
-        for (_, peer) in &mut self.peers {
-            peer.keys = None;
-            peer.initiation = None;
-            peer.sessions.clear();
-        }
-        self.by_index.clear();
-        self.keys_ended = true;
         // A device is not its own peer.
         if let Some(own) = self.identity.as_deref().map(Identity::public_key) {
             self.remove_peer(&own);
@@ -159,6 +181,5 @@ impl Node {
         peer.allowed_ips
             .into_iter()
             .for_each(|p| self.allowed_ips.remove(p));
-        self.ready.retain(|ready| *ready != id);
     }
 }

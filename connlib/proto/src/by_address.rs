@@ -25,10 +25,14 @@ impl ByAddress {
         all.map(|(_, id)| *id)
     }
 
-    pub(crate) fn has_both_families(&self) -> bool {
+    /// Whether some peer is at an IPv4 address, or at an IPv6 address.
+    pub(crate) fn has_some(&self, is_ipv4: bool) -> bool {
         // IPv4 addresses come first.
-        let (first, last) = (self.0.first(), self.0.last());
-        first.is_some_and(|(a, _)| a.is_ipv4()) && last.is_some_and(|(a, _)| a.is_ipv6())
+        let nearest = match is_ipv4 {
+            true => self.0.first(),
+            false => self.0.last(),
+        };
+        nearest.is_some_and(|(address, _)| address.is_ipv4() == is_ipv4)
     }
 
     #[cfg(test)]

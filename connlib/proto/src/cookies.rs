@@ -10,8 +10,9 @@ use chacha20poly1305::{XChaCha20Poly1305, aead::AeadInOut};
 
 use crate::{config::PublicKey, counters::DropReason, messages::MAC};
 
-/// Lifetime of a received cookie.
-const COOKIE_TIME: Duration = Duration::from_secs(120);
+/// Lifetime of a received cookie: the other side accepts it for 120 s (paper §5.4.7), but the message takes
+/// a while to arrive.
+const COOKIE_TIME: Duration = Duration::from_secs(115);
 
 /// The keys for MAC1 and for cookie replies, derived from the receiver's public key.
 pub(crate) struct MacKeys {

@@ -164,6 +164,8 @@ pub struct Counters {
     pub segments_per_receive: Histogram,
     /// Packets in one TUN write: more than one if the write was coalesced.
     pub packets_per_write: Histogram,
+    /// CPU time of a tick of the event loop, in units of 100 µs, rounded down.
+    pub cpu_time_per_tick: Histogram,
     /// Ticks of the event loop.
     pub ticks: u64,
     /// Data-path system calls by name: `tun_read`, `tun_write`, `udp_send`, `udp_receive`, …

@@ -6,17 +6,22 @@ use convoy_datagram::Datagram;
 
 use crate::{
     counters::DropReason,
-    messages::{INITIATION, RESPONSE},
+    messages::{INITIATION, RESPONSE, index_at},
     node::Node,
     noise::{Claim, Initiation, Screened},
     peer::Endpoint,
     timers::jitter,
 };
 
+/// Responses to one initiation that are read even under load: the right one, after some of its copies or
+/// forgeries of it.
+const UNLIMITED_RESPONSES: u32 = 3;
+
 impl Node {
     /// Sends an initiation to the peer. If the last one, or the last answer to the peer's, is less than
     /// Rekey-Timeout old, schedules it for later.
     pub(crate) fn initiate(&mut self, id: usize, now: Duration, is_retry: bool) {
+        self.check_source(id, now);
         let stamp = self.stamp(now);
         let peer = &mut self.peers[id];
         let (Some(endpoint), Some(keys)) = (peer.endpoint, peer.keys.as_deref()) else {
@@ -34,12 +39,11 @@ impl Node {
             return self.deadlines.arm(id, &mut peer.timers);
         }
         let is_taken = |index| self.by_index.contains_key(&index);
-        let (Some(local), Some(ephemeral)) =
-            (self.randomness.index(is_taken), self.randomness.key())
-        else {
+        let Some(local) = self.randomness.index(is_taken) else {
             return;
         };
         let mut message = [0; INITIATION];
+        let ephemeral = || self.randomness.key();
         let Some(initiation) = Initiation::write(keys, local, stamp, ephemeral, &mut message)
         else {
             return;
@@ -53,7 +57,6 @@ impl Node {
         self.stop_awaiting(id);
         self.peers[id].initiation = Some(initiation);
         self.by_index.insert(local, id);
-        self.check_source(id, now);
         self.push_control(endpoint, &message);
     }
 
@@ -63,8 +66,10 @@ impl Node {
         datagram: Datagram<'_>,
         now: Duration,
     ) -> Result<(), DropReason> {
+        let is_awaited = self.is_awaited(datagram.bytes)?;
         let identity = self.identity.as_ref().ok_or(DropReason::InboundNoKey)?;
-        let (from, limiter) = (datagram.from.ip(), &mut self.handshake_limiter);
+        let from = datagram.from.ip();
+        let limiter = (!is_awaited).then_some(&mut self.handshake_limiter);
         match identity.screen(from, datagram.bytes, limiter, now)? {
             Screened::Initiation(key) => {
                 let id = self.by_key.get(&key).copied();
@@ -80,6 +85,21 @@ impl Node {
         }
     }
 
+    /// Whether the message is one of the first responses to an initiation of ours: load is no reason to
+    /// refuse these, as an attacker who is not on the path cannot guess the index.
+    fn is_awaited(&mut self, message: &[u8]) -> Result<bool, DropReason> {
+        if message.len() != RESPONSE || message[0] != 2 {
+            return Ok(false);
+        }
+        let unknown = DropReason::InboundUnknownSession;
+        let receiver = index_at(message, 8);
+        let id = self.by_index.get(&receiver).ok_or(unknown)?;
+        let initiation = self.peers[*id].initiation.as_mut();
+        let initiation = initiation.filter(|i| i.local == receiver).ok_or(unknown)?;
+        initiation.responses += 1;
+        Ok(initiation.responses <= UNLIMITED_RESPONSES)
+    }
+
     /// Answers the peer's initiation and offers it a session.
     fn handle_initiation(
         &mut self,
@@ -93,8 +113,8 @@ impl Node {
             return Err(DropReason::InboundTooSoon);
         }
         let keys = peer.keys.as_deref().ok_or(DropReason::InboundNoKey)?;
-        let ephemeral = self.randomness.key().ok_or(bad)?;
-        let claim = Claim::read(keys, datagram.bytes, ephemeral).ok_or(bad)?;
+        let claim = Claim::read(keys, datagram.bytes, || self.randomness.key());
+        let claim = claim.ok_or(bad)?;
         if claim.stamp <= peer.greatest_stamp {
             return Err(bad);
         }

@@ -14,6 +14,8 @@ const HANDSHAKES_PER_SECOND: u64 = 200;
 const PER_ADDRESS: Rate = Rate::per_second(20, 5);
 /// Most addresses with a token bucket at any time.
 const ADDRESSES: usize = 8192;
+/// Least time between two searches for idle addresses among them.
+const BETWEEN_SWEEPS: Duration = Duration::from_millis(50);
 /// Cookie replies to all addresses together: 65,536 per second, an eighth of them at once.
 const COOKIE_REPLIES: Rate = Rate::per_second(65_536, 8192);
 
@@ -26,6 +28,8 @@ pub(crate) struct HandshakeLimiter {
     seen: u64,
     /// Attackers choose the keys of this map, so its hash must be keyed.
     addresses: HashMap<IpAddr, TokenBucket>,
+    /// When idle addresses were last forgotten.
+    swept: Duration,
     cookie_replies: TokenBucket,
 }
 
@@ -52,7 +56,10 @@ impl HandshakeLimiter {
     pub(crate) fn admit(&mut self, address: IpAddr, now: Duration) -> bool {
         let network = network(address);
         if self.addresses.len() >= ADDRESSES && !self.addresses.contains_key(&network) {
-            self.addresses.retain(|_, bucket| !bucket.is_full(now));
+            if now.saturating_sub(self.swept) >= BETWEEN_SWEEPS {
+                self.swept = now;
+                self.addresses.retain(|_, bucket| !bucket.is_full(now));
+            }
             if self.addresses.len() >= ADDRESSES {
                 return false;
             }

@@ -8,9 +8,12 @@ use crate::seams::PaddablePacket;
 
 /// Most packets held for one peer, as in the reference.
 pub(crate) const HELD_PACKETS: usize = 128;
-/// Most bytes of packets held for all peers together, without the bookkeeping of each packet.
+/// Most memory of packets held for all peers together, in bytes, including the bookkeeping of each packet.
 pub const HELD_BYTES: usize = 4 * 1024 * 1024;
 
+/// Memory that a packet takes besides its contents, in bytes: its place in a queue that may be half empty,
+/// and the allocator's rounding.
+const OVERHEAD: usize = 2 * size_of::<Held>() + 32;
 /// Zeros kept behind a held packet, in bytes, so that it can be padded in place.
 const PADDING: usize = 15;
 
@@ -116,7 +119,7 @@ impl Held {
 
     /// The bytes that the packet counts against [`HELD_BYTES`].
     fn cost(&self) -> usize {
-        self.bytes.len()
+        self.bytes.len() + OVERHEAD
     }
 }
 
@@ -152,7 +155,7 @@ mod tests {
     fn the_peer_that_holds_most_makes_room_for_the_others() {
         let mut held = HeldPackets::default();
         held.hold(1, b"few");
-        while held.bytes + LONG.len() + PADDING <= HELD_BYTES {
+        while held.bytes + LONG.len() + PADDING + OVERHEAD <= HELD_BYTES {
             assert_eq!(held.hold(0, &LONG), 0);
         }
         for n in 1..=10 {

@@ -60,7 +60,7 @@ pub use control::{CONTROL_QUEUE_BYTES, ControlDatagram};
 pub use convoy_datagram::{Arrival, Datagram, Destination};
 pub use held::HELD_BYTES;
 pub use inbound::Handled;
-pub use node::Node;
+pub use node::{LinkChange, Listing, Node};
 pub use plan::{Plan, Planner};
 pub use seams::{DatagramSink, PacketSink, PacketSource, PaddablePacket, SinkFull};
 pub use staging::Staging;

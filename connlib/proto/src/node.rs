@@ -41,6 +41,26 @@ const DEFAULT_MTU: u16 = 1420;
 )]
 pub(crate) type ByIndex = rustc_hash::FxHashMap<u32, usize>;
 
+/// Peers that one slice of a change or of a snapshot concerns.
+const PEERS_PER_SLICE: usize = 64;
+
+/// A change of the link that has not reached these peers yet.
+#[derive(Debug)]
+pub struct LinkChange {
+    peers: Vec<usize>,
+}
+
+/// A snapshot that some peers are missing in.
+#[derive(Debug)]
+pub struct Listing {
+    /// Complete once [`Node::snapshot_slice`] has returned true.
+    pub snapshot: Snapshot,
+    /// Their places in the order of adding, and their ids, the next one last.
+    peers: Vec<(u64, usize)>,
+    now: Duration,
+    wall: SystemTime,
+}
+
 /// The state machine of one interface.
 #[derive(Debug)]
 pub struct Node {
@@ -56,7 +76,7 @@ pub struct Node {
     pub(crate) keys_ended: bool,
     pub(crate) allowed_ips: AllowedIps<usize>,
     pub(crate) deadlines: Deadlines,
-    /// Peers with held packets and a session to send them in.
+    /// Peers with held packets and a session to send them in, or former ones.
     pub(crate) ready: VecDeque<usize>,
     pub(crate) held: HeldPackets,
     pub(crate) mtu: u16,
@@ -159,27 +179,41 @@ impl Node {
     /// While it is down, the node neither sends nor receives. Setting it down ends all sessions, as
     /// in the reference, but keeps the guard against replayed initiations.
     pub fn set_link(&mut self, is_up: bool, now: Duration) {
-        if self.is_up == is_up {
-            return;
+        let mut change = self.begin_link(is_up);
+        while !self.link_slice(&mut change, now) {}
+    }
+
+    /// The same in slices: call [`Self::link_slice`] until it returns true.
+    pub fn begin_link(&mut self, is_up: bool) -> LinkChange {
+        let mut peers = Vec::new();
+        if self.is_up != is_up {
+            peers.extend(self.by_key.values());
         }
         self.is_up = is_up;
-        let ids: Vec<_> = self.by_key.values().copied().collect();
-        for id in ids {
-            if is_up {
-                let timers = &mut self.peers[id].timers;
-                timers.start(now);
-                self.deadlines.arm(id, timers);
-            } else {
-                self.drop_held(id, DropReason::OutboundLinkDown);
-                self.end_sessions(id);
-                self.peers[id].timers.stop();
-            }
-        }
         if !is_up {
             self.ready.clear();
             self.control.clear();
             self.replies.clear();
         }
+        LinkChange { peers }
+    }
+
+    /// Starts or stops some peers. Returns whether none is left.
+    pub fn link_slice(&mut self, change: &mut LinkChange, now: Duration) -> bool {
+        let first = change.peers.len().saturating_sub(PEERS_PER_SLICE);
+        for id in change.peers.drain(first..) {
+            if self.is_up {
+                let timers = &mut self.peers[id].timers;
+                timers.start(now);
+                self.deadlines.arm(id, timers);
+            } else {
+                self.drop_held(id, DropReason::OutboundLinkDown);
+                self.peers[id].is_ready = false;
+                self.end_sessions(id);
+                self.peers[id].timers.stop();
+            }
+        }
+        change.peers.is_empty()
     }
 
     /// The interface's MTU in bytes.
@@ -199,10 +233,10 @@ impl Node {
         self.control.pop(is_ipv4)
     }
 
-    /// Whether some peers have IPv4 endpoints and others IPv6 ones.
+    /// Whether some peer has an IPv4 endpoint, or else an IPv6 one.
     #[must_use]
-    pub fn has_peers_of_both_families(&self) -> bool {
-        self.by_address.has_both_families()
+    pub fn has_peers_over(&self, is_ipv4: bool) -> bool {
+        self.by_address.has_some(is_ipv4)
     }
 
     /// The next packet that the node itself sends to the TUN: an ICMP error.
@@ -233,16 +267,43 @@ impl Node {
     ///
     /// The caller fills in port, firewall mark and its own counters.
     pub fn snapshot(&mut self, now: Duration, wall: SystemTime) -> Snapshot {
-        let mut peers: Vec<_> = self.peers.iter_mut().map(|(_, peer)| peer).collect();
-        peers.sort_unstable_by_key(|peer| peer.added);
-        Snapshot {
-            private_key: self.identity.as_deref().map(Identity::private_key),
-            listen_port: 0,
-            fwmark: 0,
-            mtu: self.mtu,
-            peers: peers.into_iter().map(|p| p.snapshot(now, wall)).collect(),
-            counters: self.counters.clone(),
+        let mut listing = self.begin_snapshot(now, wall);
+        while !self.snapshot_slice(&mut listing) {}
+        listing.snapshot
+    }
+
+    /// The same in slices: call [`Self::snapshot_slice`] until it returns true.
+    pub fn begin_snapshot(&mut self, now: Duration, wall: SystemTime) -> Listing {
+        let mut peers: Vec<_> = self
+            .peers
+            .iter()
+            .map(|(id, peer)| (peer.added, id))
+            .collect();
+        // The last one is listed next.
+        peers.sort_unstable_by(|a, b| b.cmp(a));
+        Listing {
+            snapshot: Snapshot {
+                private_key: self.identity.as_deref().map(Identity::private_key),
+                listen_port: 0,
+                fwmark: 0,
+                mtu: self.mtu,
+                peers: Vec::with_capacity(peers.len()),
+                counters: self.counters.clone(),
+            },
+            peers,
+            now,
+            wall,
         }
+    }
+
+    /// Adds some peers. Returns whether all are there.
+    pub fn snapshot_slice(&mut self, listing: &mut Listing) -> bool {
+        let first = listing.peers.len().saturating_sub(PEERS_PER_SLICE);
+        for (_, id) in listing.peers.drain(first..).rev() {
+            let peer = self.peers[id].snapshot(listing.now, listing.wall);
+            listing.snapshot.peers.push(peer);
+        }
+        listing.peers.is_empty()
     }
 
     /// Queues a datagram to be sent ahead of bulk data.
@@ -261,7 +322,9 @@ impl Node {
 
     /// Queues the peer's held packets for [`Self::drain_held`]: it has a session.
     pub(crate) fn release_held(&mut self, id: usize) {
-        if !self.held.is_empty(id) && !self.ready.contains(&id) {
+        let peer = &mut self.peers[id];
+        if !self.held.is_empty(id) && !peer.is_ready {
+            peer.is_ready = true;
             self.ready.push_back(id);
         }
     }

@@ -102,7 +102,7 @@ impl Node {
 
     fn stage_held(&mut self, now: Duration, staging: &mut Staging, sink: &mut impl DatagramSink) {
         while let Some(&id) = self.ready.front() {
-            while self.peers[id].can_send(now) {
+            while self.peers.get(id).is_some_and(|peer| peer.can_send(now)) {
                 if !self.makes_room(staging, sink) {
                     return;
                 }
@@ -113,6 +113,9 @@ impl Node {
                 self.send(id, &mut packet, longest, now, staging, sink);
             }
             self.ready.pop_front();
+            if let Some(peer) = self.peers.get_mut(id) {
+                peer.is_ready = false;
+            }
         }
     }
 

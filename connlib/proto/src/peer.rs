@@ -12,7 +12,7 @@ use crate::{
     cookies::Cookies,
     noise::{Initiation, PeerKeys},
     prefixes::Prefixes,
-    return_route::{Asked, ReturnRoute, RouteQuestions},
+    return_route::{Asked, Asking, ReturnRoute, RouteQuestions},
     sessions::Sessions,
     tai64n::Tai64n,
     timers::Timers,
@@ -64,6 +64,8 @@ pub(crate) struct Peer {
     pub(crate) timers: Timers,
     pub(crate) endpoint: Option<Endpoint>,
     pub(crate) return_route: ReturnRoute,
+    /// Whether the peer is among those that have held packets and a session.
+    pub(crate) is_ready: bool,
     /// The longest datagram that the path takes, in bytes, and the time at which that is forgotten.
     pub(crate) path_limit: Option<(usize, Duration)>,
     pub(crate) allowed_ips: Prefixes,
@@ -93,6 +95,7 @@ impl Peer {
             timers: Timers::default(),
             endpoint: None,
             return_route: ReturnRoute::default(),
+            is_ready: false,
             path_limit: None,
             allowed_ips: Prefixes::default(),
             added,
@@ -149,10 +152,15 @@ impl Peer {
             self.path_limit = None;
         }
         let route = &mut self.return_route;
-        let is_asked = asked.is_some_and(|asked| route.ask(id, asked, questions, now));
+        let asking = asked.map(|asked| (asked, route.ask(id, asked, questions, now)));
+        let source = match asking {
+            Some((_, Asking::Later)) => return None,
+            Some((asked, Asking::Now)) => Some(asked.arrival.address),
+            Some((_, Asking::TooSoon)) | None => None,
+        };
         self.endpoint = Some(Endpoint {
             address: to,
-            source: asked.filter(|_| is_asked).map(|a| a.arrival.address),
+            source,
         });
         is_elsewhere.then_some(former)
     }

@@ -2,7 +2,7 @@
 //!
 //! Each new peer costs a Diffie-Hellman operation, and a new private key costs one for each peer. The
 //! [`Planner`] mirrors the private key and the peers of the node, does that work, and makes a [`Plan`]
-//! that the node can apply within one tick.
+//! that the node can apply in slices, each within one tick.
 
 use std::collections::HashSet;
 
@@ -12,14 +12,21 @@ use crate::{
     wipe::leave_no_trace,
 };
 
-/// A change that [`crate::Node::apply`] applies as a whole.
+/// Changes of allowed IPs in one [`PeerPlan`]; further ones have a plan of their own.
+const PREFIXES: usize = 512;
+
+/// A change that [`crate::Node::apply`] applies as a whole, and [`crate::Node::apply_slice`] in slices.
 #[derive(Debug, Default)]
 pub struct Plan {
-    pub(crate) identity: Option<Option<Box<Identity>>>,
     pub(crate) replace_peers: bool,
+    /// Peers that are yet to be removed.
+    pub(crate) leaving: Vec<PublicKey>,
+    pub(crate) identity: Option<Option<Box<Identity>>>,
+    /// Peers whose keys under the former private key are yet to be wiped, once they are known.
+    pub(crate) former: Option<Vec<usize>>,
     /// New keys for existing peers, if the private key changes.
     pub(crate) keys: Vec<(PublicKey, Box<PeerKeys>)>,
-    pub(crate) peers: Vec<PeerPlan>,
+    pub(crate) peers: std::vec::IntoIter<PeerPlan>,
 }
 
 /// One peer's change, with the keys that a new peer needs.
@@ -29,6 +36,25 @@ pub(crate) struct PeerPlan {
     pub(crate) update: PeerUpdate,
     pub(crate) preshared_key: Option<Option<Box<PresharedKey>>>,
     pub(crate) keys: Option<Box<PeerKeys>>,
+}
+
+impl PeerPlan {
+    /// Itself and, after it, plans for allowed IPs that would make it too long for a slice.
+    fn split(mut self) -> Vec<Self> {
+        let key = self.update.public_key;
+        let first = self.update.allowed_ips.len().min(PREFIXES);
+        let further = self.update.allowed_ips.split_off(first);
+        let further = further.chunks(PREFIXES).map(|prefixes| Self {
+            update: PeerUpdate {
+                allowed_ips: prefixes.to_vec(),
+                ..PeerUpdate::new(key)
+            },
+            preshared_key: None,
+            keys: None,
+        });
+        let further: Vec<_> = further.collect();
+        std::iter::once(self).chain(further).collect()
+    }
 }
 
 /// Prepares plans; mirrors the private key and the peers of the node.
@@ -63,9 +89,9 @@ impl Planner {
             _ => self.identity(),
         };
         let peers = update.peers.into_iter();
-        plan.peers = peers
-            .filter_map(|peer| self.plan_peer(peer, identity.as_ref()))
-            .collect();
+        let peers = peers.filter_map(|peer| self.plan_peer(peer, identity.as_ref()));
+        let peers: Vec<_> = peers.flat_map(PeerPlan::split).collect();
+        plan.peers = peers.into_iter();
         plan
     }
 

@@ -30,6 +30,17 @@ pub(crate) struct RouteQuestions {
     bucket: TokenBucket,
 }
 
+/// The outcome of [`ReturnRoute::ask`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asking {
+    /// The question waits to be polled.
+    Now,
+    /// Other peers have raised too many: the last answer holds until the next use.
+    Later,
+    /// The peer keeps moving and raises questions too often: the kernel chooses the source.
+    TooSoon,
+}
+
 /// Whether the route back to a peer has been asked about.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ReturnRoute {
@@ -41,24 +52,26 @@ pub(crate) struct ReturnRoute {
 }
 
 impl ReturnRoute {
-    /// Records a new question about `peer`; returns whether it may be asked now.
-    ///
-    /// A peer that keeps moving may exceed its rate limit, or all peers together theirs. Then the kernel
-    /// chooses the source.
+    /// Records a new question about `peer`, if it may be asked now.
     pub(crate) fn ask(
         &mut self,
         peer: usize,
         asked: Asked,
         questions: &mut RouteQuestions,
         now: Duration,
-    ) -> bool {
+    ) -> Asking {
         let is_too_soon = |at: Duration| now.saturating_sub(at) < BETWEEN_QUESTIONS;
-        if self.is_waiting
-            || self.last_asked.is_some_and(is_too_soon)
-            || !questions.bucket.take(ALL_QUESTIONS, now)
-        {
+        if self.is_waiting || self.last_asked.is_some_and(is_too_soon) {
             self.asked = None;
-            return false;
+            return Asking::TooSoon;
+        }
+        if !questions.bucket.take(ALL_QUESTIONS, now) {
+            let is_same = |last: &Asked| (last.to, last.arrival) == (asked.to, asked.arrival);
+            self.asked = self.asked.filter(is_same);
+            return match self.asked {
+                Some(_) => Asking::Later,
+                None => Asking::TooSoon,
+            };
         }
         questions.waiting.push_back(peer);
         *self = Self {
@@ -66,6 +79,6 @@ impl ReturnRoute {
             is_waiting: true,
             last_asked: Some(now),
         };
-        true
+        Asking::Now
     }
 }

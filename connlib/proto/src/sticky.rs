@@ -9,7 +9,10 @@ use std::{net::SocketAddr, time::Duration};
 
 use convoy_datagram::Arrival;
 
-use crate::{node::Node, return_route::Asked};
+use crate::{
+    node::Node,
+    return_route::{Asked, Asking},
+};
 
 /// Asks whether the route to `to`, from the source address `arrival.address`, leads out by
 /// `arrival.interface`.
@@ -86,7 +89,8 @@ impl Node {
         {
             let routes = self.questions.routes;
             let (questions, route) = (&mut self.questions, &mut peer.return_route);
-            if !route.ask(id, Asked { routes, ..asked }, questions, now) {
+            let asking = route.ask(id, Asked { routes, ..asked }, questions, now);
+            if asking == Asking::TooSoon {
                 peer.forget_source();
             }
         }

@@ -5,15 +5,15 @@ use std::time::Duration;
 use crate::{counters::DropReason, messages::DATA_OVERHEAD, node::Node, timers::Due};
 
 /// Most peers served by one call: each may cost Diffie-Hellman operations, and packets wait meanwhile.
-const PEERS_PER_CALL: usize = 64;
+const PEERS_PER_CALL: usize = 4;
 
 impl Node {
-    /// Handles timers that are due at `now`, those of at most 64 peers. [`Node::poll_timeout`] then still
-    /// returns a time that has passed: call again for the rest.
-    pub fn handle_timeout(&mut self, now: Duration) {
+    /// Handles timers that are due at `now`. If many are due, handles some and returns true: call again
+    /// for the rest.
+    pub fn handle_timeout(&mut self, now: Duration) -> bool {
         for _ in 0..PEERS_PER_CALL {
             let Some((at, id)) = self.deadlines.pop(now) else {
-                break;
+                return false;
             };
             let Some(peer) = self.peers.get_mut(id) else {
                 continue;
@@ -28,6 +28,7 @@ impl Node {
             }
             self.deadlines.arm(id, &mut self.peers[id].timers);
         }
+        true
     }
 
     fn handle_due(&mut self, id: usize, due: Due, now: Duration) {
@@ -54,6 +55,8 @@ impl Node {
         // Restart the timer even without an endpoint or a key.
         peer.timers.traversed(now);
         self.deadlines.arm(id, &mut peer.timers);
+        self.check_source(id, now);
+        let peer = &mut self.peers[id];
         let Some(endpoint) = peer.endpoint else {
             return;
         };
@@ -69,7 +72,6 @@ impl Node {
         peer.tx_bytes += keepalive.len() as u64;
         peer.timers.authenticated_sent(now);
         self.deadlines.arm(id, &mut peer.timers);
-        self.check_source(id, now);
         self.push_control(endpoint, keepalive);
         if is_old {
             self.initiate(id, now, false);

@@ -5,7 +5,7 @@ mod common;
 use std::time::Duration;
 
 use common::*;
-use convoy_proto::{SinkFull, counters::DropReason};
+use convoy_proto::{DatagramSink, Destination, SinkFull, Staging, counters::DropReason};
 
 #[test]
 fn the_first_packets_wait_for_the_handshake_and_then_arrive_in_order() {
@@ -262,6 +262,31 @@ fn changes_of_routes_raise_a_bounded_number_of_questions_about_all_peers() {
     }
     assert_eq!(hub.delivered.len(), 3 * peers.len());
     assert_eq!(questions, [253, 103]);
+    // The others keep the source address that nothing has refuted.
+    for peer in &peers {
+        let mut sink = Destinations::default();
+        let packet = TestPacket::new(&ipv4(hub.inner, peer.inner, b"answer"));
+        let mut burst = Burst([packet].into());
+        let mut staging = Staging::default();
+        hub.node
+            .handle_outbound(&mut burst, now, &mut staging, &mut sink);
+        assert_eq!(sink.0[0].source, Some(hub.address.ip()));
+    }
+}
+
+/// Where datagrams went.
+#[derive(Default)]
+struct Destinations(Vec<Destination>);
+
+impl DatagramSink for Destinations {
+    fn room(&self) -> usize {
+        usize::MAX
+    }
+
+    fn append(&mut self, destination: &Destination, _: &[u8]) -> Result<(), SinkFull> {
+        self.0.push(*destination);
+        Ok(())
+    }
 }
 
 /// Sends a packet, after a handshake if need be.

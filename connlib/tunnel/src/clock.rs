@@ -21,6 +21,13 @@ pub(crate) fn now() -> Duration {
     clock_gettime(nix::time::ClockId::CLOCK_BOOTTIME).map_or(Duration::ZERO, Duration::from)
 }
 
+/// The CPU time of this thread.
+pub(crate) fn cpu_time() -> Duration {
+    // INVARIANT: every Linux since 2.6.12 has this clock.
+    clock_gettime(nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID)
+        .map_or(Duration::ZERO, Duration::from)
+}
+
 /// The wall-clock time of boot, when [`now`] was zero, as the time since the Unix epoch.
 pub(crate) fn wall_clock_of_boot() -> Duration {
     let wall = SystemTime::now().duration_since(UNIX_EPOCH);

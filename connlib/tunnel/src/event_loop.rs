@@ -2,7 +2,7 @@
 //!
 //! - If the writer is full, only receiving stops. Received datagrams stay in their buffers.
 //! - If a socket is full, only TUN intake stops. Packets wait in the kernel's TUN queue. If there are also
-//!   peers of the other address family, intake resumes after 20 ms.
+//!   peers of the other address family, intake resumes soon.
 //! - Nothing awaits within a tick. The loop waits only when a tick found nothing to do.
 
 use std::{io, time::Duration};
@@ -18,7 +18,9 @@ use crate::{
     command::Requests,
     error::Exit,
     metrics::Metrics,
+    turn::Turn,
 };
+use commands::Task;
 use inbound::InboundHalf;
 use outbound::OutboundHalf;
 
@@ -30,7 +32,9 @@ mod snapshot;
 #[cfg(test)]
 mod tests;
 
-/// Most route lookups per tick.
+/// Longest time for which a tick starts serving due timers.
+const TIMERS: Duration = Duration::from_micros(400);
+/// Most route lookups per tick, and most lookups of a route's MTU.
 const ROUTES_PER_TICK: usize = 16;
 /// Most stack that a tick uses, in bytes; packets that wait to be sealed take 33 KiB of it.
 const STACK_OF_A_TICK: usize = 192 << 10;
@@ -51,6 +55,8 @@ pub(crate) struct EventLoop {
     /// [`Command::Link`](crate::command::Command::Link).
     next_sockets: Option<UdpSockets>,
     requests: Requests,
+    /// The rest of the command that is being carried out.
+    task: Option<Task>,
     /// The last [`Signals::routes`](crate::command::Signals::routes) that was handled.
     known_routes: u32,
     /// The last [`Signals::wall_clock`](crate::command::Signals::wall_clock) that was handled.
@@ -91,6 +97,7 @@ impl EventLoop {
             fwmark: 0,
             next_sockets: None,
             requests: parts.requests,
+            task: None,
             known_routes: 0,
             known_wall_clock: 0,
             alarm: Alarm::new()?,
@@ -103,6 +110,7 @@ impl EventLoop {
     pub(crate) async fn run(mut self) -> Exit {
         loop {
             let worked = self.tick();
+            self.metrics.tick_ended();
             if self.node.take_keys_ended() {
                 // ring leaves copies of keys on the stack.
                 wipe::<STACK_OF_A_TICK>();
@@ -123,28 +131,31 @@ impl EventLoop {
     fn tick(&mut self) -> bool {
         self.metrics.ticks += 1;
         let now = clock::now();
-        self.outbound.lose_patience(&self.node, now);
+        self.sockets.allow_route_questions(ROUTES_PER_TICK);
         let was_stopped = self.outbound.is_stopped();
 
         // Changes by the user.
         let commanded = self.run_commands(now);
         // Due handshakes and keepalives.
-        self.node.handle_timeout(now);
+        let timers = Turn::begin(TIMERS);
+        while self.node.handle_timeout(now) && timers.has_share_left() {}
         // UDP → TUN: one receive call per socket, as far as the writer has room.
         let received = self.receive(now);
         // Route lookups for peers whose datagrams arrive in a new way, or after a change of routes.
         let asked = self.ask_for_routes();
         // TUN → UDP: a few batches at most, unless a socket is full.
         let sent = self.take_from_tun(now);
+        // Control datagrams among them may be the first on a changed route.
+        let asked = self.ask_for_routes() || asked;
         // Control datagrams first, then the queue: one call per batch.
         self.send_control(now);
         self.flush(now);
+        self.outbound.lose_patience(&self.node, now);
         // One hand-over to the writer.
         self.deliver(now);
 
-        // Tick again at once: no event announces that intake or a control datagram can go on.
-        let resumed =
-            was_stopped && !self.outbound.is_stopped() || self.outbound.can_send_control();
+        // Tick again at once: no event announces that intake can go on.
+        let resumed = was_stopped && !self.outbound.is_stopped();
         self.busy_ticks = self.busy_ticks.saturating_add(1);
         commanded || received || asked || sent || resumed
     }
@@ -176,7 +187,7 @@ impl EventLoop {
         let deadline = [
             self.node.poll_timeout(),
             outbound.retry_at(),
-            outbound.next_patience_end(&self.node),
+            outbound.next_patience_end(&self.node, clock::now()),
             inbound.retry_at(),
         ];
         if let Some(at) = deadline.into_iter().flatten().min() {

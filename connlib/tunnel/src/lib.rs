@@ -23,13 +23,13 @@ mod handle;
 mod metrics;
 mod options;
 mod start;
+mod turn;
 
 pub use error::{ApplyError, Closed, Exit, StartError};
 pub use handle::Tunnel;
 pub use options::{Options, Switch};
 
-/// Upper bound of the data path's buffers, in bytes: pools, queues, held packets and receive buffers,
-/// without the bookkeeping of each packet.
+/// Upper bound of the data path's buffers, in bytes: pools, queues, held packets and receive buffers.
 pub const DATA_PATH_BYTES: usize = convoy_tun::POOL_BYTES
     + 2 * convoy_gso::queue::QUEUE_BYTES
     + convoy_gso::receive::RECEIVE_BUFFERS * convoy_gso::receive::RECEIVE_BUFFER_BYTES

@@ -1,10 +1,12 @@
 //! The event loop's own counters.
 
-use std::io;
+use std::{io, time::Duration};
 
 use convoy_gso::{ReceiveBuffers, UdpSockets};
 use convoy_proto::counters::{Counters, DropReason, Histogram};
 use convoy_tun::{Offload, OutboundBatch};
+
+use crate::clock;
 
 /// Counters as plain integers, as only the event loop's thread accesses them.
 #[derive(Debug)]
@@ -25,6 +27,9 @@ pub(crate) struct Metrics {
     pub(crate) sparse_inbound: u64,
     /// Datagrams that the kernel dropped on sockets closed since.
     pub(crate) kernel_drops: u64,
+    pub(crate) cpu_time_per_tick: Histogram,
+    /// CPU time of the thread at the end of the last tick.
+    cpu_time: Duration,
 }
 
 impl Metrics {
@@ -34,6 +39,8 @@ impl Metrics {
             sparse_outbound: 0,
             sparse_inbound: 0,
             kernel_drops: 0,
+            cpu_time_per_tick: Histogram::default(),
+            cpu_time: clock::cpu_time(),
             ticks: 0,
             receive_calls: 0,
             receive_errors: 0,
@@ -44,6 +51,15 @@ impl Metrics {
             tun_waits: 0,
             offload,
         }
+    }
+
+    /// Counts the CPU time of a tick, and of the wait before it.
+    pub(crate) fn tick_ended(&mut self) {
+        let cpu_time = clock::cpu_time();
+        let took = cpu_time.saturating_sub(self.cpu_time);
+        self.cpu_time = cpu_time;
+        self.cpu_time_per_tick
+            .record((took.as_micros() / 100) as usize);
     }
 
     /// Counts the datagrams in each buffer of one receive call.

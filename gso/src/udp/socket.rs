@@ -7,6 +7,7 @@ use std::{
     io,
     net::UdpSocket,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
+    time::Duration,
 };
 
 use quinn_udp::{Transmit, UdpSocketState};
@@ -62,8 +63,14 @@ impl AsyncSocket {
     }
 
     /// Whether a receive call may succeed; `is_busy` if the event loop has not waited lately.
-    pub(super) fn is_worth_receiving(&self, is_busy: bool) -> bool {
-        self.socket.is_worth_trying(is_busy)
+    pub(super) fn is_worth_receiving(&mut self, is_busy: bool, now: Duration) -> bool {
+        self.socket.is_worth_trying(is_busy, now)
+    }
+
+    /// Whether a full socket may have room, or is not full.
+    pub(super) fn is_worth_sending(&mut self, now: Duration) -> bool {
+        let full = self.full.as_mut();
+        full.is_none_or(|full| full.is_worth_trying(true, now))
     }
 
     pub(super) async fn readable(&self) {

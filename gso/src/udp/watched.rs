@@ -3,12 +3,15 @@
 use std::{
     io,
     os::fd::{AsFd, AsRawFd, RawFd},
+    time::Duration,
 };
 
 use tokio::io::{Interest, unix::AsyncFd};
 
-/// Fruitless operations in a row after which only readiness that tokio reports justifies another.
-const IN_VAIN: u32 = 64;
+/// Pause of a busy loop after a fruitless operation, doubled each time: a system call costs a fraction of it.
+const FIRST_PAUSE: Duration = Duration::from_micros(50);
+/// The longest of these pauses, and so the longest time by which a busy loop sees a datagram late.
+const LONGEST_PAUSE: Duration = Duration::from_millis(1);
 
 /// A registered descriptor.
 ///
@@ -19,7 +22,9 @@ const IN_VAIN: u32 = 64;
 pub(super) struct Watched<T: AsFd> {
     fd: AsyncFd<Fd<T>>,
     interest: Interest,
-    in_vain: u32,
+    last_try: Duration,
+    /// Zero after an operation that succeeded.
+    pause: Duration,
 }
 
 #[derive(Debug)]
@@ -40,7 +45,8 @@ impl<T: AsFd> Watched<T> {
         Ok(Self {
             fd,
             interest,
-            in_vain: 0,
+            last_try: Duration::ZERO,
+            pause: Duration::ZERO,
         })
     }
 
@@ -55,10 +61,14 @@ impl<T: AsFd> Watched<T> {
     }
 
     /// Whether an operation may succeed: tokio has seen the descriptor become ready, or the loop is too
-    /// busy to let it look and one of the last [`IN_VAIN`] operations succeeded.
-    pub(super) fn is_worth_trying(&self, is_busy: bool) -> bool {
-        let is_in_use = self.in_vain < IN_VAIN;
-        (is_busy && is_in_use) || self.fd.try_io(self.interest, |_| Ok(())).is_ok()
+    /// busy to let it look and the pause after the last fruitless operation is over.
+    pub(super) fn is_worth_trying(&mut self, is_busy: bool, now: Duration) -> bool {
+        let is_time = is_busy && now.saturating_sub(self.last_try) >= self.pause;
+        let is_worth = is_time || self.fd.try_io(self.interest, |_| Ok(())).is_ok();
+        if is_worth {
+            self.last_try = now;
+        }
+        is_worth
     }
 
     /// Runs `operation`, even if tokio has not seen the descriptor become ready. `WouldBlock` clears
@@ -76,8 +86,10 @@ impl<T: AsFd> Watched<T> {
             result = operation(self.inner());
         }
         match &result {
-            Ok(_) => self.in_vain = 0,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.in_vain += 1,
+            Ok(_) => self.pause = Duration::ZERO,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                self.pause = (2 * self.pause).clamp(FIRST_PAUSE, LONGEST_PAUSE);
+            }
             Err(_) => {}
         }
         result
@@ -91,21 +103,27 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_busy_loop_tries_until_it_has_long_been_in_vain() {
+    async fn a_busy_loop_tries_every_millisecond_if_it_is_always_in_vain() {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         socket.set_nonblocking(true).unwrap();
         let address = socket.local_addr().unwrap();
         let mut watched = Watched::new(socket, Interest::READABLE).unwrap();
         let receive = |socket: &UdpSocket| socket.recv(&mut [0; 8]);
-        for _ in 0..IN_VAIN {
-            assert!(watched.is_worth_trying(true) && !watched.is_worth_trying(false));
-            assert!(watched.run(receive).is_err());
+        let mut now = Duration::from_secs(1);
+        let mut tries = 0;
+        for _ in 0..100_000 {
+            assert!(!watched.is_worth_trying(false, now));
+            if watched.is_worth_trying(true, now) {
+                tries += 1;
+                assert!(watched.run(receive).is_err());
+            }
+            now += Duration::from_micros(1);
         }
-        assert!(!watched.is_worth_trying(true));
+        assert!((100..110).contains(&tries), "{tries} tries in 100 ms");
         watched.inner().send_to(b"x", address).unwrap();
         watched.ready().await;
-        assert!(watched.is_worth_trying(false));
+        assert!(watched.is_worth_trying(false, now));
         assert_eq!(watched.run(receive).unwrap(), 1);
-        assert!(watched.is_worth_trying(true));
+        assert!(watched.is_worth_trying(true, now));
     }
 }

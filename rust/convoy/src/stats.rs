@@ -47,6 +47,7 @@ fn totals(counters: &counters::Counters) -> Counters {
         ("segments_per_send", &counters.segments_per_send),
         ("segments_per_receive", &counters.segments_per_receive),
         ("packets_per_write", &counters.packets_per_write),
+        ("cpu_time_per_tick", &counters.cpu_time_per_tick),
     ];
     let drops = DropReason::ALL.iter();
     Counters {

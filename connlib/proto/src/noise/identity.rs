@@ -76,12 +76,12 @@ impl Identity {
     /// Checks the format of a handshake message or cookie reply; of a handshake message also MAC1 and, under
     /// load, MAC2.
     ///
-    /// `handshakes`, the rate limiter, comes last before the first Diffie-Hellman operation.
+    /// `handshakes`, the rate limiter, if given, comes last before the first Diffie-Hellman operation.
     pub(crate) fn screen(
         &self,
         from: IpAddr,
         datagram: &[u8],
-        handshakes: &mut HandshakeLimiter,
+        handshakes: Option<&mut HandshakeLimiter>,
         now: Duration,
     ) -> Result<Screened, DropReason> {
         let (packet, has_mac2) = self.verify(from, datagram)?;
@@ -94,7 +94,9 @@ impl Identity {
             Packet::PacketData(_) => return Err(DropReason::InboundNotWireGuard),
             Packet::HandshakeInit(_) | Packet::HandshakeResponse(_) => {}
         }
-        if handshakes.count(now) {
+        if let Some(handshakes) = handshakes
+            && handshakes.count(now)
+        {
             // Only a right MAC2 ties a message to its address. If other messages took tokens of that
             // address, anybody could use them up.
             let is_admitted = match has_mac2 {

@@ -21,6 +21,8 @@ use crate::{
 pub(crate) struct Initiation {
     /// The local index, by which the response addresses it and later the peer the session.
     pub(crate) local: u32,
+    /// The number of responses so far, none of them authentic.
+    pub(crate) responses: u32,
     noise: Box<HandshakeState>,
 }
 
@@ -36,15 +38,19 @@ impl Initiation {
         keys: &PeerKeys,
         local: u32,
         stamp: Tai64n,
-        ephemeral: Zeroizing<[u8; 32]>,
+        ephemeral: impl FnOnce() -> Option<Zeroizing<[u8; 32]>>,
         message: &mut [u8; INITIATION],
     ) -> Option<Self> {
         message[..4].copy_from_slice(&[1, 0, 0, 0]);
         message[4..8].copy_from_slice(&local.to_le_bytes());
         leave_no_trace(|| {
-            let mut noise = handshake(keys, Role::Initiator, ephemeral).ok()?;
+            let mut noise = handshake(keys, Role::Initiator, ephemeral()?).ok()?;
             noise.write_message(&stamp.0, &mut message[8..116]).ok()?;
-            Some(Self { local, noise })
+            Some(Self {
+                local,
+                responses: 0,
+                noise,
+            })
         })
     }
 
@@ -56,7 +62,7 @@ impl Initiation {
         preshared_key: Option<&PresharedKey>,
         now: Duration,
     ) -> Option<Box<Session>> {
-        let Self { local, noise } = self;
+        let Self { local, noise, .. } = self;
         let remote = index_at(response, 4);
         leave_no_trace(|| {
             let key = preshared_key.map_or(&[0; 32], |key| &key.0);

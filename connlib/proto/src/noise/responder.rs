@@ -25,14 +25,15 @@ pub(crate) struct Claim {
 }
 
 impl Claim {
-    /// Reads an initiation of the peer; `ephemeral` is for the response. `None` if it is not authentic.
+    /// Reads an initiation of the peer; `ephemeral` draws a key for the response. `None` if the message is
+    /// not authentic.
     pub(crate) fn read(
         keys: &PeerKeys,
         initiation: &[u8],
-        ephemeral: Zeroizing<[u8; 32]>,
+        ephemeral: impl FnOnce() -> Option<Zeroizing<[u8; 32]>>,
     ) -> Option<Self> {
         leave_no_trace(|| {
-            let mut noise = handshake(keys, Role::Responder, ephemeral).ok()?;
+            let mut noise = handshake(keys, Role::Responder, ephemeral()?).ok()?;
             let mut stamp = Tai64n::default();
             noise
                 .read_message(initiation.get(8..116)?, &mut stamp.0)

@@ -36,7 +36,7 @@ fn ephemeral(byte: u8) -> Zeroizing<[u8; 32]> {
 
 impl Side {
     fn initiate(&self, message: &mut [u8; INITIATION]) -> Initiation {
-        Initiation::write(&self.keys, 11, STAMP, ephemeral(3), message).unwrap()
+        Initiation::write(&self.keys, 11, STAMP, || Some(ephemeral(3)), message).unwrap()
     }
 
     fn respond(
@@ -44,7 +44,7 @@ impl Side {
         initiation: &[u8; INITIATION],
         key: Option<&PresharedKey>,
     ) -> ([u8; RESPONSE], Box<Session>) {
-        let claim = Claim::read(&self.keys, initiation, ephemeral(4)).unwrap();
+        let claim = Claim::read(&self.keys, initiation, || Some(ephemeral(4))).unwrap();
         assert_eq!(claim.stamp, STAMP);
         let mut message = [0; RESPONSE];
         let session = claim.respond(22, key, &mut message, T0).unwrap();
@@ -100,7 +100,7 @@ fn a_changed_initiation_is_not_authentic() {
     for at in [8, 39, 40, 87, 88, 115] {
         let mut forged = initiation;
         forged[at] ^= 1;
-        assert!(Claim::read(&responder.keys, &forged, ephemeral(4)).is_none());
+        assert!(Claim::read(&responder.keys, &forged, || Some(ephemeral(4))).is_none());
     }
 }
 
@@ -111,7 +111,7 @@ fn an_initiation_of_another_peer_is_refused() {
     initiator.initiate(&mut initiation);
     let other = Identity::new(&PrivateKey([3; 32])).public_key();
     let keys = PeerKeys::new(&responder.identity, other).unwrap();
-    assert!(Claim::read(&keys, &initiation, ephemeral(4)).is_none());
+    assert!(Claim::read(&keys, &initiation, || Some(ephemeral(4))).is_none());
 }
 
 /// A public key of low order makes any Diffie-Hellman operation yield zero (RFC 7748 §6.1).
@@ -123,7 +123,7 @@ fn an_ephemeral_key_of_low_order_is_refused() {
     for low_order in [0, 1] {
         initiation[8..40].fill(0);
         initiation[8] = low_order;
-        assert!(Claim::read(&responder.keys, &initiation, ephemeral(4)).is_none());
+        assert!(Claim::read(&responder.keys, &initiation, || Some(ephemeral(4))).is_none());
         let mut key = [0; 32];
         key[0] = low_order;
         assert!(PeerKeys::new(&initiator.identity, PublicKey(key)).is_none());

@@ -232,7 +232,7 @@ impl Host {
     }
 
     pub fn tick(&mut self, now: Duration) {
-        self.node.handle_timeout(now);
+        while self.node.handle_timeout(now) {}
     }
 
     /// Everything that the host sends, in order.

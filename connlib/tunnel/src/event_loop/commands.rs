@@ -1,20 +1,52 @@
-//! Commands and signals, handled at the start of a tick.
+//! Commands and signals, handled at the start of a tick; what concerns all peers takes several ticks.
 
-use std::{io, time::Duration};
+use std::{
+    io,
+    sync::mpsc::SyncSender,
+    time::{Duration, SystemTime},
+};
 
 use convoy_gso::{BoundSockets, UdpSockets};
-use convoy_proto::leave_no_trace;
+use convoy_proto::{LinkChange, Listing, Plan, config::Snapshot, leave_no_trace};
 
 use super::EventLoop;
-use crate::{clock, command::Command, error::Exit};
+use crate::{clock, command::Command, error::Exit, turn::Turn};
+
+/// How long a tick begins slices of commands.
+const COMMANDS: Duration = Duration::from_micros(400);
+
+/// The rest of a command.
+#[derive(Debug)]
+pub(super) enum Task {
+    Apply {
+        plan: Box<Plan>,
+        done: SyncSender<()>,
+    },
+    Link {
+        change: LinkChange,
+        done: SyncSender<()>,
+    },
+    Snapshot {
+        listing: Box<Listing>,
+        answer: SyncSender<Box<Snapshot>>,
+    },
+}
 
 impl EventLoop {
     pub(super) fn run_commands(&mut self, now: Duration) -> bool {
+        let turn = Turn::begin(COMMANDS);
         let mut commanded = false;
-        while let Some(command) = self.requests.next_command() {
-            commanded = true;
+        while turn.has_share_left() {
             // Some commands carry keys, in either direction.
-            leave_no_trace(|| self.obey(command, now));
+            let task = match self.task.take() {
+                Some(task) => Some(task),
+                None => match self.requests.next_command() {
+                    Some(command) => leave_no_trace(|| self.begin(command, now)),
+                    None => break,
+                },
+            };
+            commanded = true;
+            self.task = task.and_then(|task| leave_no_trace(|| self.go_on(task, now)));
         }
         if let Some(signals) = self.requests.changed_signals() {
             if let Some(mtu) = signals.mtu {
@@ -37,7 +69,8 @@ impl EventLoop {
         commanded
     }
 
-    fn obey(&mut self, command: Command, now: Duration) {
+    /// Does the first part of a command; returns what is left to do in slices.
+    fn begin(&mut self, command: Command, now: Duration) -> Option<Task> {
         match command {
             Command::Prepare {
                 sockets,
@@ -45,14 +78,14 @@ impl EventLoop {
                 done,
             } => {
                 let _ = done.send(self.prepare(sockets, fwmark));
+                None
             }
             Command::Apply { plan, port, done } => {
                 if let Some(sockets) = self.next_sockets.take() {
                     self.use_sockets(sockets);
                 }
                 self.port = port;
-                self.node.apply(*plan, now);
-                let _ = done.send(());
+                Some(Task::Apply { plan, done })
             }
             Command::Link { is_up, port, done } => {
                 self.port = port;
@@ -64,13 +97,36 @@ impl EventLoop {
                         self.discard_outbound();
                     }
                 }
-                self.node.set_link(is_up, now);
-                let _ = done.send(());
+                let change = self.node.begin_link(is_up);
+                Some(Task::Link { change, done })
             }
             Command::Snapshot { answer } => {
-                let _ = answer.send(Box::new(self.snapshot(now)));
+                let listing = self.node.begin_snapshot(now, SystemTime::now());
+                let listing = Box::new(listing);
+                Some(Task::Snapshot { listing, answer })
             }
         }
+    }
+
+    /// Does the next slice of a task; returns the rest.
+    fn go_on(&mut self, mut task: Task, now: Duration) -> Option<Task> {
+        let is_done = match &mut task {
+            Task::Apply { plan, .. } => self.node.apply_slice(plan, now),
+            Task::Link { change, .. } => self.node.link_slice(change, now),
+            Task::Snapshot { listing, .. } => self.node.snapshot_slice(listing),
+        };
+        if !is_done {
+            return Some(task);
+        }
+        match task {
+            Task::Apply { done, .. } | Task::Link { done, .. } => {
+                let _ = done.send(());
+            }
+            Task::Snapshot { listing, answer } => {
+                let _ = answer.send(Box::new(self.complete(listing.snapshot)));
+            }
+        }
+        None
     }
 
     /// Does the part of a change that may fail.

@@ -7,11 +7,12 @@ use convoy_proto::{counters::DropReason, inbound::is_handshake};
 use convoy_tun::{InboundBatch, Writer};
 
 use super::EventLoop;
-use crate::{adapters::ToTun, budget::Budget};
+use crate::{adapters::ToTun, budget::Budget, turn::Turn};
 
-/// Most handshake messages handled in one pass over the received datagrams. Each may cost several
-/// Diffie-Hellman operations, and packets wait meanwhile.
-const HANDSHAKES_AT_ONCE: usize = 32;
+/// Most datagrams, and most handshake messages among them, between two looks at the clock. Each handshake
+/// message may cost several Diffie-Hellman operations, and packets wait meanwhile.
+const DATAGRAMS_AT_ONCE: usize = 256;
+const HANDSHAKES_AT_ONCE: usize = 4;
 /// Pause in receiving after an error other than `EAGAIN`.
 const RECEIVE_PAUSE: Duration = Duration::from_millis(10);
 
@@ -28,6 +29,8 @@ pub(super) struct InboundHalf {
     retry_at: Option<Duration>,
     /// The socket served first.
     first_family: Family,
+    /// How long the last tick has received.
+    pub(super) took: Duration,
 }
 
 impl InboundHalf {
@@ -39,6 +42,7 @@ impl InboundHalf {
             is_writer_full: false,
             retry_at: None,
             first_family: Family::V4,
+            took: Duration::ZERO,
         }
     }
 
@@ -81,29 +85,46 @@ impl EventLoop {
     #[inline(never)]
     pub(super) fn receive(&mut self, now: Duration) -> bool {
         self.inbound.retry_at = self.inbound.retry_at.filter(|at| now < *at);
-        let mut datagrams = self.work_off_received(now);
-        // The first tick after a wait is not busy: often the next one finds nothing.
-        let is_busy = self.busy_ticks > 1;
-        for family in [self.inbound.first_family, self.inbound.first_family.other()] {
-            // Datagrams that a full writer has left in the buffers come first.
-            let may_receive = self.inbound.received.is_finished() && self.inbound.can_receive();
-            if may_receive && self.sockets.is_worth_receiving(family, is_busy) {
-                // Serve the other family first in the next tick.
-                self.inbound.first_family = family.other();
-                datagrams += self.receive_from(family, now);
+        let turn = Turn::begin(self.outbound.took);
+        let mut datagrams = self.work_off_received(&turn, now);
+        loop {
+            let (count, may_be_more) = self.receive_once(&turn, now);
+            datagrams += count;
+            if !may_be_more || !turn.has_share_left() {
+                break;
             }
         }
+        self.inbound.took = turn.elapsed();
         self.outbound.reader.observe(datagrams, self.busy_ticks);
         datagrams > 0
     }
 
-    fn receive_from(&mut self, family: Family, now: Duration) -> usize {
+    /// Receives from each socket once. Returns the number of datagrams, and whether more may be waiting.
+    fn receive_once(&mut self, turn: &Turn, now: Duration) -> (usize, bool) {
+        // The first tick after a wait is not busy: often the next one finds nothing.
+        let is_busy = self.busy_ticks > 1;
+        let (mut datagrams, mut may_be_more) = (0, false);
+        for family in [self.inbound.first_family, self.inbound.first_family.other()] {
+            // Datagrams that a full writer or the end of a turn has left in the buffers come first.
+            let may_receive = self.inbound.received.is_finished() && self.inbound.can_receive();
+            if may_receive && self.sockets.is_worth_receiving(family, is_busy, now) {
+                // Serve the other family first the next time.
+                self.inbound.first_family = family.other();
+                let received = self.receive_from(family, turn, now);
+                datagrams += received;
+                may_be_more |= received > 0 && self.inbound.received.are_full();
+            }
+        }
+        (datagrams, may_be_more)
+    }
+
+    fn receive_from(&mut self, family: Family, turn: &Turn, now: Duration) -> usize {
         self.metrics.receive_calls += 1;
         let received = &mut self.inbound.received;
         match self.sockets.receive(family, received) {
             Ok(_) => {
                 self.metrics.received(received);
-                return self.work_off_received(now);
+                return self.work_off_received(turn, now);
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) => {
@@ -114,23 +135,27 @@ impl EventLoop {
         0
     }
 
-    /// Passes received datagrams to the state machine while the writer has room; returns their number.
-    fn work_off_received(&mut self, now: Duration) -> usize {
+    /// Passes received datagrams to the state machine until the writer has no room or the turn is over;
+    /// returns their number.
+    fn work_off_received(&mut self, turn: &Turn, now: Duration) -> usize {
         let Self { node, inbound, .. } = self;
         let mut datagrams = 0;
-        let mut handshakes = Budget::new(HANDSHAKES_AT_ONCE);
         inbound.is_writer_full = false;
         loop {
             if inbound.batch.is_none() {
                 inbound.batch = inbound.writer.take(now);
             }
-            let next = inbound.received.datagrams();
+            let mut handshakes = Budget::new(HANDSHAKES_AT_ONCE);
+            let next = inbound.received.datagrams().take(DATAGRAMS_AT_ONCE);
             let next = next.take_while(|next| !is_handshake(next.bytes) || handshakes.spend());
             let handled = node.handle_inbound(next, now, &mut ToTun(inbound.batch.as_mut()));
             (0..handled.datagrams).for_each(|_| inbound.received.advance());
             datagrams += handled.datagrams;
             if !handled.is_sink_full {
-                return datagrams;
+                if inbound.received.is_finished() || turn.is_over() {
+                    return datagrams;
+                }
+                continue;
             }
             // The batch is full: hand it over, and retry the same datagram with a new one.
             let Some(full) = inbound.batch.take() else {

@@ -12,8 +12,12 @@ pub(super) struct Lane {
     /// A control datagram for which the socket had no room.
     pub(super) control: Option<ControlDatagram>,
     pub(super) sending: Sending,
-    /// Since when every flush has left something unsent.
+    /// Since when it has been stopped.
     pub(super) stopped_at: Option<Duration>,
+    /// When the socket last took something.
+    pub(super) progress_at: Duration,
+    /// When there was last something to send.
+    pub(super) used_at: Duration,
 }
 
 /// Whether the socket of a lane takes datagrams.
@@ -35,16 +39,13 @@ impl Lane {
             control: None,
             sending: Sending::Open,
             stopped_at: None,
+            progress_at: Duration::ZERO,
+            used_at: Duration::ZERO,
         }
     }
 
     pub(super) fn is_stopped(&self) -> bool {
         self.control.is_some() || self.sending != Sending::Open
-    }
-
-    /// Whether a control datagram was held back and can be sent now.
-    pub(super) fn can_send_control(&self) -> bool {
-        self.control.is_some() && self.sending == Sending::Open
     }
 
     pub(super) fn retry_at(&self) -> Option<Duration> {
@@ -75,10 +76,10 @@ impl Lane {
         sockets: &mut UdpSockets,
         now: Duration,
     ) {
-        match self.retry_at() {
-            Some(at) if now < at => return,
-            Some(_) => self.sending = Sending::Open,
-            None => {}
+        match self.sending {
+            Sending::RetryAt(at) if now < at => return,
+            Sending::Full if !sockets.is_worth_sending(self.family, now) => return,
+            _ => self.sending = Sending::Open,
         }
         let is_ipv4 = self.family == Family::V4;
         while let Some(control) = self.control.take().or_else(|| node.poll_control(is_ipv4)) {
@@ -98,9 +99,15 @@ impl Lane {
 
     /// Sends the queue, oldest batch first, until the kernel takes no more.
     pub(super) fn flush(&mut self, flusher: &mut Flusher, sockets: &mut UdpSockets, now: Duration) {
-        // An empty queue would report the socket as open; a control datagram held back shows it is not.
-        if self.retry_at().is_none() && (self.control.is_none() || !self.queue.is_empty()) {
+        if !self.queue.is_empty() {
+            self.used_at = now;
+        }
+        if self.sending == Sending::Open {
+            let left = self.queue.left();
             self.sending = sending_after(&flusher.flush(&mut self.queue, sockets, now));
+            if self.queue.left() != left {
+                self.progress_at = now;
+            }
         }
         let stopped_at = self.stopped_at.unwrap_or(now);
         self.stopped_at = self.is_stopped().then_some(stopped_at);

@@ -15,13 +15,18 @@ use crate::{
     budget::Budget,
     error::Exit,
     metrics::Metrics,
+    turn::Turn,
 };
 
-/// Most batches that one tick takes from the TUN reader.
+/// Batches that one tick may take from the TUN reader even if receiving has taken less time.
 const BATCHES_PER_TICK: usize = 4;
-/// How long intake waits for a stopped socket if there are peers of both families. After that it goes on,
-/// and packets for the stopped family are dropped once its queue is full.
+/// How long intake waits for a stopped socket while packets go to the other family, too. After that it goes
+/// on, and packets for the stopped family are dropped once its queue is full.
 const PATIENCE: Duration = Duration::from_millis(20);
+/// How long it waits for a socket that takes nothing at all, as the next packets may be for the other one.
+const LONG_PATIENCE: Duration = Duration::from_secs(1);
+/// How long a family counts as in use after a packet.
+const IN_USE: Duration = Duration::from_secs(1);
 
 /// Everything between the TUN reader and the sockets.
 #[derive(Debug)]
@@ -36,6 +41,8 @@ pub(super) struct OutboundHalf {
     pub(super) lanes: [Lane; 2],
     /// For each lane, whether intake waits while it is stopped.
     awaited: [bool; 2],
+    /// How long the last tick has taken packets in and sent them.
+    pub(super) took: Duration,
 }
 
 impl OutboundHalf {
@@ -47,6 +54,7 @@ impl OutboundHalf {
             batch: None,
             lanes: Family::BOTH.map(Lane::new),
             awaited: [true; 2],
+            took: Duration::ZERO,
         }
     }
 
@@ -59,25 +67,28 @@ impl OutboundHalf {
     /// Updates for which sockets intake waits: for none that has kept the other family waiting too long.
     pub(super) fn lose_patience(&mut self, node: &Node, now: Duration) {
         for n in 0..2 {
-            self.awaited[n] = self.patience_ends(n, node).is_none_or(|at| now < at);
+            self.awaited[n] = self.patience_ends(n, node, now).is_none_or(|at| now < at);
         }
     }
 
     /// The earliest time at which intake stops waiting for a socket.
-    pub(super) fn next_patience_end(&self, node: &Node) -> Option<Duration> {
+    pub(super) fn next_patience_end(&self, node: &Node, now: Duration) -> Option<Duration> {
         let awaited = (0..2).filter(|n| self.awaited[*n]);
-        awaited.filter_map(|n| self.patience_ends(n, node)).min()
+        awaited
+            .filter_map(|n| self.patience_ends(n, node, now))
+            .min()
     }
 
-    fn patience_ends(&self, n: usize, node: &Node) -> Option<Duration> {
-        let stopped_at = self.lanes[n].stopped_at?;
-        let is_other_open = !self.lanes[1 - n].is_stopped();
-        (is_other_open && node.has_peers_of_both_families()).then_some(stopped_at + PATIENCE)
-    }
-
-    /// Whether a control datagram was held back and can be sent now.
-    pub(super) fn can_send_control(&self) -> bool {
-        self.lanes.iter().any(Lane::can_send_control)
+    fn patience_ends(&self, n: usize, node: &Node, now: Duration) -> Option<Duration> {
+        let (lane, other) = (&self.lanes[n], &self.lanes[1 - n]);
+        let stopped_at = lane.stopped_at?;
+        if other.is_stopped() || !node.has_peers_over(n == 1) {
+            return None;
+        }
+        match now < other.used_at + IN_USE {
+            true => Some(stopped_at + PATIENCE),
+            false => Some(stopped_at.max(lane.progress_at) + LONG_PATIENCE),
+        }
     }
 
     pub(super) fn is_full(&self, family: Family) -> bool {
@@ -88,14 +99,20 @@ impl OutboundHalf {
         self.lanes.iter().filter_map(Lane::retry_at).min()
     }
 
-    /// Drops everything outbound, including what the reader has read; returns the number of packets.
-    pub(super) fn discard(&mut self, metrics: &mut Metrics, node: &mut Node) -> usize {
+    /// Drops everything outbound, including what the reader has read. Returns the number of packets and, if
+    /// the reader has ended, why.
+    fn discard(&mut self, metrics: &mut Metrics, node: &mut Node) -> (usize, Option<ReaderExit>) {
         let mut packets = 0;
-        while let Ok(batch) = self.next_batch(metrics, node) {
-            packets += batch.remaining();
-        }
+        let exit = loop {
+            match self.next_batch(metrics, node) {
+                Ok(batch) => packets += batch.remaining(),
+                Err(TryRecv::Empty) => break None,
+                Err(TryRecv::Closed(exit)) => break Some(exit),
+            }
+        };
         self.flusher.forget_ahead();
-        packets + self.lanes.iter_mut().map(Lane::discard).sum::<usize>()
+        packets += self.lanes.iter_mut().map(Lane::discard).sum::<usize>();
+        (packets, exit)
     }
 
     /// The queues that intake appends to.
@@ -127,9 +144,11 @@ impl EventLoop {
         let Self {
             node,
             outbound,
+            inbound,
             metrics,
             ..
         } = self;
+        outbound.took = Duration::ZERO;
         if outbound.is_stopped() {
             return false;
         }
@@ -145,13 +164,15 @@ impl EventLoop {
         }
         // If held packets alone have filled the queue, more may be left.
         let mut worked = !outbound.sink().has_room();
+        let mut exit = None;
+        let turn = Turn::begin(inbound.took);
         let mut budget = Budget::new(BATCHES_PER_TICK);
-        while outbound.sink().has_room() && budget.spend() {
+        while outbound.sink().has_room() && (budget.spend() || turn.has_share_left()) {
             let mut batch = match outbound.next_batch(metrics, node) {
                 Ok(batch) => batch,
                 Err(TryRecv::Empty) => break,
-                Err(TryRecv::Closed(exit)) => {
-                    self.end(exit);
+                Err(TryRecv::Closed(reason)) => {
+                    exit = Some(reason);
                     break;
                 }
             };
@@ -164,6 +185,8 @@ impl EventLoop {
                 outbound.batch = Some(batch);
             }
         }
+        outbound.took = turn.elapsed();
+        exit.into_iter().for_each(|exit| self.end(exit));
         worked
     }
 
@@ -201,9 +224,11 @@ impl EventLoop {
             outbound,
             ..
         } = self;
+        let turn = Turn::begin(Duration::ZERO);
         for lane in &mut outbound.lanes {
             lane.flush(&mut outbound.flusher, sockets, now);
         }
+        outbound.took += turn.elapsed();
         for to in outbound.flusher.lost_sources() {
             node.forget_source(to);
         }
@@ -214,7 +239,8 @@ impl EventLoop {
 
     /// Drops outbound packets when the link goes down: they would be stale when it comes up again.
     pub(super) fn discard_outbound(&mut self) {
-        let packets = self.outbound.discard(&mut self.metrics, &mut self.node);
+        let (packets, exit) = self.outbound.discard(&mut self.metrics, &mut self.node);
+        exit.into_iter().for_each(|exit| self.end(exit));
         let drops = &mut self.node.counters().drops;
         drops.add(DropReason::OutboundLinkDown, packets as u64);
     }

@@ -1,7 +1,5 @@
 //! The state of the tunnel at one moment.
 
-use std::time::{Duration, SystemTime};
-
 use convoy_gso::queue::MAX_SEGMENTS;
 use convoy_proto::{
     config::Snapshot,
@@ -11,9 +9,8 @@ use convoy_proto::{
 use super::EventLoop;
 
 impl EventLoop {
-    /// The device, its peers, and all counters.
-    pub(super) fn snapshot(&mut self, now: Duration) -> Snapshot {
-        let mut snapshot = self.node.snapshot(now, SystemTime::now());
+    /// Adds what the state machine does not know: port, firewall mark and the other counters.
+    pub(super) fn complete(&mut self, mut snapshot: Snapshot) -> Snapshot {
         snapshot.listen_port = self.port;
         snapshot.fwmark = self.fwmark;
         self.add_counts(&mut snapshot.counters);
@@ -42,6 +39,7 @@ impl EventLoop {
         counters.segments_per_receive = self.metrics.segments_per_receive.clone();
         counters.packets_per_read = self.metrics.packets_per_read.clone();
         counters.packets_per_batch = self.metrics.packets_per_batch.clone();
+        counters.cpu_time_per_tick = self.metrics.cpu_time_per_tick.clone();
         counters.ticks = self.metrics.ticks;
         counters.syscalls = vec![
             ("tun_read", self.metrics.tun_reads),

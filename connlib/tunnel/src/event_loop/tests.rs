@@ -1,7 +1,12 @@
 use std::{net::UdpSocket, time::Duration};
 
 use convoy_gso::{BoundSockets, Destination, Flushed, GsoQueue, SendDatagrams, SocketOptions};
-use convoy_proto::{ControlDatagram, counters::DropReason};
+use convoy_proto::{
+    ControlDatagram, Planner,
+    config::{DeviceUpdate, PeerUpdate, PrivateKey},
+    counters::DropReason,
+    noise::Identity,
+};
 use convoy_tun::{Coalesce, Offload, memory, spawn_reader, spawn_writer};
 use tokio::sync::{mpsc, watch};
 
@@ -52,6 +57,30 @@ fn a_control_datagram_held_back_by_a_socket_that_is_open_again_is_sent() {
         assert!(event_loop.tick());
         assert!(!event_loop.outbound.is_stopped());
         assert_eq!(receiver.recv(&mut [0; 20]).unwrap(), 10);
+    });
+}
+
+/// The only peer has moved to the other address family, and packets to its former address do not leave.
+#[test]
+fn a_full_socket_that_no_peer_uses_stops_the_intake_for_a_second_at_most() {
+    on_runtime(async {
+        let (mut event_loop, _kernel, _handle) = event_loop();
+        let mut peer = PeerUpdate::new(Identity::new(&PrivateKey([2; 32])).public_key());
+        peer.endpoint = Some("[2001:db8::1]:7".parse().unwrap());
+        let update = DeviceUpdate {
+            peers: vec![peer],
+            ..DeviceUpdate::default()
+        };
+        let EventLoop { node, outbound, .. } = &mut event_loop;
+        let now = clock::now();
+        node.apply(Planner::default().plan(update), now);
+        (outbound.lanes[0].sending, outbound.lanes[0].stopped_at) = (Sending::Full, Some(now));
+        outbound.lose_patience(node, now);
+        assert!(outbound.is_stopped());
+        let end = outbound.next_patience_end(node, now).expect("an end");
+        assert!(end <= now + Duration::from_secs(1));
+        outbound.lose_patience(node, end);
+        assert!(!outbound.is_stopped());
     });
 }
 
@@ -172,21 +201,77 @@ impl SendDatagrams for Refusing {
 fn a_tick_works_off_a_whole_train_of_rubbish_but_not_of_handshake_messages() {
     on_runtime(async {
         let (mut event_loop, _kernel, _handle) = event_loop();
-        let mut initiation = [0; 148];
-        initiation[0] = 1;
-        for (message, reason, first_tick) in [
-            (&[7; 148], DropReason::InboundNotWireGuard, 64),
-            (&initiation, DropReason::InboundNoKey, 32),
-        ] {
-            send_train(&event_loop, message);
-            while !event_loop.tick() {
-                event_loop.wait().await;
-            }
-            assert_eq!(dropped(&mut event_loop, reason), first_tick, "{reason:?}");
-            while event_loop.tick() {}
-            assert_eq!(dropped(&mut event_loop, reason), 64, "{reason:?}");
-        }
+        send_train(&event_loop, &[7; 148]);
+        until_ticked(&mut event_loop).await;
+        assert_eq!(
+            dropped(&mut event_loop, DropReason::InboundNotWireGuard),
+            64
+        );
+
+        let initiation = initiation_to(&mut event_loop);
+        send_train(&event_loop, &initiation);
+        until_ticked(&mut event_loop).await;
+        let handled = |event_loop: &mut EventLoop| {
+            let reasons = [DropReason::InboundTooSoon, DropReason::InboundBadHandshake];
+            reasons
+                .map(|reason| dropped(event_loop, reason))
+                .iter()
+                .sum::<u64>()
+        };
+        let first = handled(&mut event_loop);
+        assert!((1..63).contains(&first), "{first} in the first tick");
+        while event_loop.tick() {}
+        assert_eq!(handled(&mut event_loop), 63);
     });
+}
+
+/// While intake takes its time, receiving gets as much, whatever one call brings.
+#[test]
+fn a_saturating_upload_leaves_receiving_its_share_of_a_tick() {
+    on_runtime(async {
+        let (mut event_loop, _kernel, _handle) = event_loop();
+        let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let to = ("127.0.0.1", event_loop.port);
+        (0..200).for_each(|_| assert_eq!(sender.send_to(&[7], to).unwrap(), 1));
+        event_loop.wait().await;
+        event_loop.outbound.took = Duration::from_secs(1);
+        event_loop.tick();
+        assert_eq!(
+            dropped(&mut event_loop, DropReason::InboundNotWireGuard),
+            200
+        );
+    });
+}
+
+/// An initiation by a peer that the loop's node knows from now on.
+fn initiation_to(event_loop: &mut EventLoop) -> [u8; 148] {
+    let now = clock::now();
+    let keys = [1, 2].map(|byte| PrivateKey([byte; 32]));
+    let peers = keys
+        .each_ref()
+        .map(|key| PeerUpdate::new(Identity::new(key).public_key()));
+    let [own, key] = keys;
+    let [mut to_loop, from_loop] = peers;
+    let update = |private_key, peer| DeviceUpdate {
+        private_key: Some(Some(private_key)),
+        peers: vec![peer],
+        ..DeviceUpdate::default()
+    };
+    let plan = Planner::default().plan(update(own, from_loop));
+    event_loop.node.apply(plan, now);
+    to_loop.endpoint = Some(([127, 0, 0, 1], event_loop.port).into());
+    to_loop.persistent_keepalive = Some(25);
+    let mut peer = Node::default();
+    peer.apply(Planner::default().plan(update(key, to_loop)), now);
+    assert!(!peer.handle_timeout(now));
+    let initiation = peer.poll_control(true).unwrap().datagram;
+    initiation[..].try_into().unwrap()
+}
+
+async fn until_ticked(event_loop: &mut EventLoop) {
+    while !event_loop.tick() {
+        event_loop.wait().await;
+    }
 }
 
 /// Sends 64 copies of `message` to the loop in one GSO batch.

@@ -6,12 +6,16 @@ use convoy_stats::{Counters, Peer, Report};
 use jiff::Timestamp;
 
 /// The histograms, in the order of the packets' path: outbound, then inbound.
-const HISTOGRAMS: [(&str, &str); 5] = [
+const HISTOGRAMS: [(&str, &str); 6] = [
     ("packets_per_read", "packets per TUN read"),
     ("packets_per_batch", "packets per batch of the reader"),
     ("segments_per_send", "segments per UDP send"),
     ("segments_per_receive", "segments per UDP receive"),
     ("packets_per_write", "packets per TUN write"),
+    (
+        "cpu_time_per_tick",
+        "CPU time per tick of the event loop, in 100 µs",
+    ),
 ];
 
 /// Ranges of values that share a bar. 50 is a full batch, 64 the maximum of one send.

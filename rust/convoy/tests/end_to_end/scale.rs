@@ -6,6 +6,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use convoy_lab::measure::counters;
+
 use crate::{
     scene::{Bed, output_of},
     twins::ask,
@@ -42,10 +44,17 @@ fn ten_thousand_peers_are_set_and_listed() {
     bed.timed("set 10,000 peers again", || bed.set(&request));
     let change = format!("set=1\npublic_key={}\nallowed_ip=192.0.2.0/24\n\n", key(7));
     bed.timed("change one of 10,000 peers", || bed.set(&change));
+    bed.namespace.link().set_up("wg0").unwrap();
+    bed.namespace.link().set_down("wg0").unwrap();
     bed.timed("remove 10,000 peers", || {
         bed.set("set=1\nreplace_peers=true\n\n")
     });
     assert!(!bed.listing().contains("public_key"));
+    let counted = counters(&bed.daemon).unwrap().unwrap();
+    let ticks = &counted.histograms["cpu_time_per_tick"];
+    let longer = |bound: usize| ticks[bound..].iter().sum::<u64>();
+    println!("ticks of 2 ms and more: {}", longer(20));
+    assert_eq!(longer(60), 0, "ticks of 6 ms and more: {ticks:?}");
 }
 
 #[test]

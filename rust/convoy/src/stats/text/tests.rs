@@ -10,7 +10,7 @@ use crate::stats::report as report_of;
 fn the_json_has_every_histogram_and_every_reason() {
     let json = serde_json::to_value(report()).unwrap();
     let histograms = json["counters"]["histograms"].as_object().unwrap();
-    assert_eq!(histograms.len(), 5);
+    assert_eq!(histograms.len(), 6);
     assert!(
         histograms
             .values()

@@ -105,6 +105,33 @@ fn a_full_socket_of_one_address_family_does_not_stop_the_other() {
     assert!(eventually(DEADLINE, goes_on).is_some());
 }
 
+/// A socket that is full because its link is slow holds the sender back, even if an idle peer is reached
+/// over the other address family.
+#[test]
+fn a_slow_link_holds_the_sender_back_beside_an_idle_peer_of_the_other_family() {
+    const PACKETS: u64 = 30_000;
+    let Some(star) = Star::new(Program::Convoy, &[Program::Convoy; 2]) else {
+        return;
+    };
+    let (hub, busy, idle) = (&star.hub, &star.spokes[0], &star.spokes[1]);
+    let key = idle.keys.public_base64();
+    let set = ["set", "wg0", "peer", &key, "endpoint", "[fd09::3]:51820"];
+    output_of(&hub.namespace, "wg", &set);
+    let slow = "qdisc add dev veth2 root tbf rate 200mbit burst 256k limit 200m";
+    output_of(&hub.namespace, "tc", &slow.split(' ').collect::<Vec<_>>());
+    let sent = Stats::of(hub).outbound_packets();
+    for _ in 0..PACKETS / 100 {
+        send_into_the_tunnel(hub, busy, 100);
+    }
+    until(hub, "every packet is sent or counted", |stats| {
+        let lost = stats.number("tun_queue_drops") + stats.lost_outbound();
+        stats.outbound_packets() - sent + lost == PACKETS
+    });
+    let stats = Stats::of(hub);
+    assert!(stats.number("udp_send_blocked") > 0, "{stats:?}");
+    assert_eq!(stats.dropped("outbound_queue_full"), 0, "{stats:?}");
+}
+
 #[test]
 fn losses_in_a_full_receive_buffer_are_counted() {
     const DATAGRAMS: u64 = 20_000;
