@@ -17,10 +17,7 @@ use convoy_datagram::Destination;
 
 pub use counters::FlushCounters;
 
-use crate::{
-    queue::{Batch, GsoQueue},
-    udp::Family,
-};
+use crate::queue::{Batch, GsoQueue};
 
 mod counters;
 
@@ -161,7 +158,7 @@ impl Flusher {
         sockets: &mut impl SendDatagrams,
         now: Duration,
     ) -> Flushed {
-        let family = Family::of(destination.to) as usize;
+        let family = usize::from(destination.to.is_ipv6());
         let mut result = self.call(sockets, destination, datagram, None);
         if result.as_ref().is_err_and(is_source_error) && destination.source.is_some() {
             self.lose_source(destination.to);
