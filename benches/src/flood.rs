@@ -215,7 +215,7 @@ impl Kind {
         value.map_or_else(String::new, |value| value.get_name().to_owned())
     }
 
-    /// Whether it is also measured at a daemon that sends: one that is cheap to drop, and one that is not.
+    /// Whether the flood is also aimed at a sending daemon: one kind is cheap to drop, the other is not.
     fn busies_a_sender(self) -> bool {
         matches!(self, Self::Noise | Self::ForgedData)
     }

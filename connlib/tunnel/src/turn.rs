@@ -1,4 +1,4 @@
-//! Fairness within a tick: the time that is spent on one direction.
+//! Fairness within a tick: how long each kind of work may take.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use crate::clock;
 /// The longest turn. With timers and a system call or two, a tick stays below 2 ms.
 const LONGEST: Duration = Duration::from_micros(800);
 
-/// Work in one direction, until it has taken as long as the other direction took last.
+/// Limits the time of one kind of work in a tick; of a direction, to the time that the other took last.
 #[derive(Debug)]
 pub(crate) struct Turn {
     began: Duration,
@@ -15,7 +15,7 @@ pub(crate) struct Turn {
 }
 
 impl Turn {
-    /// `share`: the time that the other direction took.
+    /// `share`: how long the work may go on; longer than the longest turn counts as that.
     pub(crate) fn begin(share: Duration) -> Self {
         Self {
             began: clock::now(),
@@ -28,12 +28,12 @@ impl Turn {
         clock::now().saturating_sub(self.began)
     }
 
-    /// Whether there is time for more, if the other direction is idle meanwhile or has had its share.
+    /// Whether the turn has taken less time than its share.
     pub(crate) fn has_share_left(&self) -> bool {
         self.elapsed() < self.share
     }
 
-    /// Whether even work that has begun must wait for the next tick.
+    /// Whether the turn has lasted as long as any may: the rest waits for the next tick.
     pub(crate) fn is_over(&self) -> bool {
         self.elapsed() >= LONGEST
     }

@@ -12,7 +12,7 @@ use convoy_proto::{LinkChange, Listing, Plan, config::Snapshot, leave_no_trace};
 use super::EventLoop;
 use crate::{clock, command::Command, error::Exit, turn::Turn};
 
-/// How long a tick begins slices of commands.
+/// Time for commands in a tick. A slice that has begun is finished.
 const COMMANDS: Duration = Duration::from_micros(400);
 
 /// The rest of a command.

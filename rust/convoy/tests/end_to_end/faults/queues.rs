@@ -109,7 +109,7 @@ fn a_full_socket_of_one_address_family_does_not_stop_the_other() {
 /// over the other address family.
 #[test]
 fn a_slow_link_holds_the_sender_back_beside_an_idle_peer_of_the_other_family() {
-    const PACKETS: u64 = 30_000;
+    const PACKETS: u64 = 15_000;
     let Some(star) = Star::new(Program::Convoy, &[Program::Convoy; 2]) else {
         return;
     };
@@ -117,17 +117,15 @@ fn a_slow_link_holds_the_sender_back_beside_an_idle_peer_of_the_other_family() {
     let key = idle.keys.public_base64();
     let set = ["set", "wg0", "peer", &key, "endpoint", "[fd09::3]:51820"];
     output_of(&hub.namespace, "wg", &set);
-    let slow = "qdisc add dev veth2 root tbf rate 200mbit burst 256k limit 200m";
+    let slow = "qdisc add dev veth2 root tbf rate 20mbit burst 256k limit 200m";
     output_of(&hub.namespace, "tc", &slow.split(' ').collect::<Vec<_>>());
-    let sent = Stats::of(hub).outbound_packets();
-    for _ in 0..PACKETS / 100 {
-        send_into_the_tunnel(hub, busy, 100);
-    }
-    until(hub, "every packet is sent or counted", |stats| {
-        let lost = stats.number("tun_queue_drops") + stats.lost_outbound();
-        stats.outbound_packets() - sent + lost == PACKETS
+    // More than the socket and the queue hold, so that the socket stays full for a second or more.
+    let sent = eventually(DEADLINE, || {
+        send_into_the_tunnel(hub, busy, 1_000);
+        (Stats::of(hub).outbound_packets() >= PACKETS).then_some(())
     });
     let stats = Stats::of(hub);
+    assert!(sent.is_some(), "{stats:?}");
     assert!(stats.number("udp_send_blocked") > 0, "{stats:?}");
     assert_eq!(stats.dropped("outbound_queue_full"), 0, "{stats:?}");
 }
