@@ -63,6 +63,7 @@ fn totals(counters: &counters::Counters) -> Counters {
         ticks: counters.ticks,
         handshakes: counters.handshakes,
         cookies_sent: counters.cookies_sent,
+        events: by_name(&counters.events),
         state: by_name(&counters.state),
     }
 }

@@ -219,8 +219,8 @@ impl<C: Control> Service<C> {
         blank_line(lines)?;
         let mut snapshot = self.control.snapshot()?;
         if let Some(dropped) = self.index.and_then(link_monitor::queue_drops) {
-            let state = &mut snapshot.counters.state;
-            state.push(("tun_queue_drops", dropped.to_string()));
+            let events = &mut snapshot.counters.events;
+            events.push(("tun_queue_drops", dropped));
         }
         let report = stats::report(&self.interface, &snapshot);
         Ok(Zeroizing::new(stats::answer(&report)))

@@ -4,9 +4,6 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// The entry of [`Counters::state`] that [`Counters::since`] subtracts: datagrams that the kernel dropped.
-const KERNEL_DROPS: &str = "udp_kernel_drops";
-
 /// Sums over all peers.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -27,7 +24,9 @@ pub struct Counters {
     pub handshakes: u64,
     /// Cookie replies sent.
     pub cookies_sent: u64,
-    /// Offloads, buffer sizes, counts of refusals and other states by name, as text.
+    /// Refusals, retries and other events by name.
+    pub events: BTreeMap<String, u64>,
+    /// Present offloads, buffer sizes and other states by name, as text.
     pub state: BTreeMap<String, String>,
 }
 
@@ -42,8 +41,7 @@ pub struct Traffic {
 }
 
 impl Counters {
-    /// The difference from an `earlier` reading. The state is that of `self`, except for the datagrams that
-    /// the kernel dropped.
+    /// The difference from an `earlier` reading. The state is that of `self`.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let histograms = self.histograms.iter().map(|(name, counts)| {
@@ -53,11 +51,6 @@ impl Counters {
             let counts = counts.map(|(now, before)| now.saturating_sub(*before));
             (name.clone(), counts.collect())
         });
-        let mut state = self.state.clone();
-        if let Some(drops) = state.get_mut(KERNEL_DROPS) {
-            let difference = self.kernel_drops().saturating_sub(earlier.kernel_drops());
-            *drops = difference.to_string();
-        }
         Self {
             outbound: self.outbound.since(earlier.outbound),
             inbound: self.inbound.since(earlier.inbound),
@@ -67,7 +60,8 @@ impl Counters {
             ticks: self.ticks.saturating_sub(earlier.ticks),
             handshakes: self.handshakes.saturating_sub(earlier.handshakes),
             cookies_sent: self.cookies_sent.saturating_sub(earlier.cookies_sent),
-            state,
+            events: difference(&self.events, &earlier.events),
+            state: self.state.clone(),
         }
     }
 
@@ -124,8 +118,7 @@ impl Counters {
     /// GRO batch as one.
     #[must_use]
     pub fn kernel_drops(&self) -> u64 {
-        let drops = self.state.get(KERNEL_DROPS);
-        drops.and_then(|drops| drops.parse().ok()).unwrap_or(0)
+        self.events.get("udp_kernel_drops").copied().unwrap_or(0)
     }
 }
 
@@ -198,12 +191,25 @@ mod tests {
             counters(serde_json::json!({
                 "drops": { "inbound_replay": n, "inbound_ecn": 4, "outbound_too_big": n },
                 "cookies_sent": n * 2,
-                "state": { "mtu": "1420", "udp_kernel_drops": (n * 3).to_string() },
+                "events": { "udp_kernel_drops": n * 3 },
             }))
         };
         let between = counters(9).since(&counters(4));
         let drops: Vec<_> = between.inbound_drops().collect();
         assert_eq!(drops, [("inbound_replay", 5)]);
         assert_eq!((between.cookies_sent, between.kernel_drops()), (10, 15));
+    }
+
+    #[test]
+    fn a_difference_has_the_events_in_between_and_the_present_state() {
+        let counters = |refused: u64, suspended: &str| {
+            counters(serde_json::json!({
+                "events": { "gso_refused_batches": refused },
+                "state": { "gso_suspended_destinations": suspended },
+            }))
+        };
+        let between = counters(9, "2").since(&counters(7, "3"));
+        assert_eq!(between.events["gso_refused_batches"], 2);
+        assert_eq!(between.state["gso_suspended_destinations"], "2");
     }
 }

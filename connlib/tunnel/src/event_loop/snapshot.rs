@@ -48,15 +48,26 @@ impl EventLoop {
             ("udp_send", flushed.calls),
             ("udp_receive", self.metrics.receive_calls),
         ];
+        counters.events = vec![
+            ("gso_refused_batches", flushed.refused_batches),
+            ("udp_send_blocked", flushed.blocked),
+            ("udp_send_put_off", flushed.put_off),
+            ("udp_sources_lost", flushed.lost_sources),
+            ("udp_receive_errors", self.metrics.receive_errors),
+            (
+                "udp_kernel_drops",
+                self.metrics.kernel_drops + self.sockets.kernel_drops(),
+            ),
+            ("tun_refused_trains", written.refused_trains),
+            ("tun_sparse_outbound", self.metrics.sparse_outbound),
+            ("tun_sparse_inbound", self.metrics.sparse_inbound),
+        ];
     }
 
     fn add_state(&mut self, counters: &mut Counters) {
         let on = |on: bool| if on { "on" } else { "off" }.to_owned();
-        let refused_trains = self.inbound.writer.counters().refused_trains;
         let (receive_buffer, send_buffer) = self.sockets.buffer_bytes().unwrap_or_default();
-        let flushed = self.outbound.flusher.counters();
         let offload = self.metrics.offload;
-        let kernel_drops = self.metrics.kernel_drops + self.sockets.kernel_drops();
         let link = if self.node.is_up() { "up" } else { "down" };
         counters.state = vec![
             ("link", link.to_owned()),
@@ -67,31 +78,13 @@ impl EventLoop {
                 "gso_suspended_destinations",
                 self.outbound.flusher.refusing().to_string(),
             ),
-            ("gso_refused_batches", flushed.refused_batches.to_string()),
-            ("udp_send_blocked", flushed.blocked.to_string()),
-            ("udp_send_put_off", flushed.put_off.to_string()),
-            ("udp_sources_lost", flushed.lost_sources.to_string()),
             ("udp_send_buffer", send_buffer.to_string()),
             ("udp_receive_buffer", receive_buffer.to_string()),
             ("udp_gro", on(self.metrics.udp_gro)),
-            (
-                "udp_receive_errors",
-                self.metrics.receive_errors.to_string(),
-            ),
-            ("udp_kernel_drops", kernel_drops.to_string()),
             ("tun_vnet_hdr", on(offload.vnet_hdr)),
             ("tun_offload_tcp", on(offload.tcp)),
             ("tun_offload_udp", on(offload.udp)),
             ("tun_coalescing", on(self.inbound.writer.coalescing().tcp)),
-            ("tun_refused_trains", refused_trains.to_string()),
-            (
-                "tun_sparse_outbound",
-                self.metrics.sparse_outbound.to_string(),
-            ),
-            (
-                "tun_sparse_inbound",
-                self.metrics.sparse_inbound.to_string(),
-            ),
         ];
     }
 }

@@ -57,8 +57,12 @@ fn write_report(out: &mut String, report: &Report, now: Timestamp) -> fmt::Resul
         true => writeln!(out, "\ndrops: none")?,
         false => write_section(out, "drops", drops.iter().map(|(k, n)| (*k, grouped(**n))))?,
     }
-    let syscalls = counters.syscalls.iter();
-    write_section(out, "system calls", syscalls.map(|(k, n)| (k, grouped(*n))))?;
+    for (title, counts) in [
+        ("system calls", &counters.syscalls),
+        ("events", &counters.events),
+    ] {
+        write_section(out, title, counts.iter().map(|(k, n)| (k, grouped(*n))))?;
+    }
     let state = counters.state.iter();
     write_section(out, "state", state.map(|(k, v)| (k, v.clone())))?;
     report

@@ -127,7 +127,7 @@ fn stats_show_why_a_packet_was_dropped() {
     let stats = Stats::of(&scene.left);
     assert!(counted.is_some(), "{stats:?}");
     assert_eq!(stats.handshakes(), 1);
-    assert_eq!(stats.number("tun_queue_drops"), 0);
+    assert_eq!(stats.event("tun_queue_drops"), 0);
 }
 
 #[test]

@@ -27,9 +27,8 @@ fn under_load_packets_pass_through_the_tun_threads() {
     );
     for (end, before) in [left, right].into_iter().zip(&before) {
         let after = Stats::of(end);
-        let sparse = |stats: &Stats| {
-            stats.number("tun_sparse_outbound") + stats.number("tun_sparse_inbound")
-        };
+        let sparse =
+            |stats: &Stats| stats.event("tun_sparse_outbound") + stats.event("tun_sparse_inbound");
         let packets = |stats: &Stats| stats.outbound_packets() + stats.inbound_packets();
         let sparse = sparse(&after) - sparse(before);
         let packets = packets(&after) - packets(before);

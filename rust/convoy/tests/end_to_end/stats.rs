@@ -21,6 +21,9 @@ impl fmt::Debug for Stats {
         for (reason, count) in self.drops.iter().filter(|(_, count)| **count > 0) {
             write!(f, ", {reason} {count}")?;
         }
+        for (name, count) in self.events.iter().filter(|(_, count)| **count > 0) {
+            write!(f, ", {name} {count}")?;
+        }
         for (name, value) in self.state.iter().filter(|(_, value)| *value != "0") {
             write!(f, ", {name} {value}")?;
         }
@@ -71,6 +74,10 @@ impl Stats {
     /// A numeric state.
     pub(crate) fn number(&self, name: &str) -> u64 {
         self.state(name).parse().unwrap()
+    }
+
+    pub(crate) fn event(&self, name: &str) -> u64 {
+        self.events[name]
     }
 
     /// Sends, reads or writes that carried at least `least` packets.

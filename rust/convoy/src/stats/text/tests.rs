@@ -35,6 +35,7 @@ fn numbers_are_grouped_and_bytes_have_units() {
     let text = shown();
     assert!(text.contains("1,234,567"), "{text}");
     assert!(text.contains("1.50 GiB"), "{text}");
+    assert!(text.contains("udp_send_blocked           7,654"), "{text}");
     assert_eq!(grouped(0), "0");
     assert_eq!(grouped(999), "999");
     assert_eq!(grouped(1000), "1,000");
@@ -92,6 +93,7 @@ fn report() -> Report {
     counters.outbound_packets = 1_234_567;
     counters.outbound_bytes = 3 << 29;
     counters.syscalls.push(("udp_send", 12));
+    counters.events.push(("udp_send_blocked", 7_654));
     counters.state.push(("gso", "on".to_owned()));
     snapshot.peers.push(PeerSnapshot {
         public_key: PublicKey([1; 32]),

@@ -182,7 +182,7 @@ impl Counted {
             replay,
             behind_window,
             foreign,
-            others: all - replay - behind_window - foreign + stats.number("udp_kernel_drops"),
+            others: all - replay - behind_window - foreign + stats.event("udp_kernel_drops"),
         }
     }
 

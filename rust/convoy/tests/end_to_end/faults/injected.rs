@@ -22,7 +22,7 @@ fn a_batch_that_fails_with_eio_is_sent_one_by_one_until_routes_change() {
     let (left, right) = (&scene.left, &scene.right);
     batches_sent(left, right);
     let stats = Stats::of(left);
-    let refused = stats.number("gso_refused_batches");
+    let refused = stats.event("gso_refused_batches");
     assert!(refused > 0, "{stats:?}");
     // A refused batch loses nothing, a refused single datagram is lost; quinn-udp tries each twice.
     assert_eq!(2 * (refused + stats.lost_outbound()), injected(left));
@@ -62,12 +62,12 @@ fn a_send_without_buffers_is_retried_three_times_then_dropped() {
         let (left, right) = (&scene.left, &scene.right);
         assert!(batches_sent(left, right) > 0);
         let stats = Stats::of(left);
-        assert_eq!(stats.number("udp_send_put_off"), tries);
+        assert_eq!(stats.event("udp_send_put_off"), tries);
         let is_lost = injected(left) > tries;
         assert_eq!(stats.dropped("outbound_no_buffers") > 0, is_lost);
         assert_eq!(stats.lost_outbound(), stats.dropped("outbound_no_buffers"));
         assert_eq!(
-            stats.number("gso_refused_batches"),
+            stats.event("gso_refused_batches"),
             0,
             "GSO must not be blamed"
         );
@@ -85,7 +85,7 @@ fn a_refused_coalesced_write_is_repeated_packet_by_packet() {
         batches_sent(right, left);
     }
     let stats = Stats::of(left);
-    let refused = stats.number("tun_refused_trains");
+    let refused = stats.event("tun_refused_trains");
     // Two threads write, and each has its own counters.
     assert_eq!(
         refused + stats.dropped("inbound_write_failed"),

@@ -40,8 +40,8 @@ fn a_full_transmit_queue_stops_the_intake_and_the_socket_loses_nothing() {
         send_into_the_tunnel(left, right, BURST);
         offered += BURST;
         let stats = Stats::of(left);
-        let is_full = stats.number("udp_send_blocked") > 0;
-        (is_full && stats.number("tun_queue_drops") > 0).then_some(())
+        let is_full = stats.event("udp_send_blocked") > 0;
+        (is_full && stats.event("tun_queue_drops") > 0).then_some(())
     });
     assert!(stalled.is_some(), "the socket and the queue never fill up");
     let came = Stats::of(left).inbound_packets();
@@ -53,7 +53,7 @@ fn a_full_transmit_queue_stops_the_intake_and_the_socket_loses_nothing() {
     neighbour(left, "veth0", "10.9.0.2", &far);
     until(left, "every packet is sent or counted", |stats| {
         let sent = stats.outbound_packets() - sent;
-        sent + stats.number("tun_queue_drops") == offered
+        sent + stats.event("tun_queue_drops") == offered
     });
     let stats = Stats::of(left);
     assert_eq!(stats.lost_outbound(), 0);
@@ -63,11 +63,11 @@ fn a_full_transmit_queue_stops_the_intake_and_the_socket_loses_nothing() {
         let late = stats.dropped("inbound_behind_window");
         let missing = sent - (stats.inbound_packets() - arrived) - late;
         // A drop on receive may be a whole train.
-        let drops = stats.number("udp_kernel_drops");
+        let drops = stats.event("udp_kernel_drops");
         (drops..=64 * drops).contains(&missing)
     });
     assert_eq!(
-        stats.number("gso_refused_batches"),
+        stats.event("gso_refused_batches"),
         0,
         "GSO must not be blamed"
     );
@@ -126,7 +126,7 @@ fn a_slow_link_holds_the_sender_back_beside_an_idle_peer_of_the_other_family() {
     });
     let stats = Stats::of(hub);
     assert!(sent.is_some(), "{stats:?}");
-    assert!(stats.number("udp_send_blocked") > 0, "{stats:?}");
+    assert!(stats.event("udp_send_blocked") > 0, "{stats:?}");
     assert_eq!(stats.dropped("outbound_queue_full"), 0, "{stats:?}");
 }
 
@@ -146,9 +146,9 @@ fn losses_in_a_full_receive_buffer_are_counted() {
     left.daemon.signal(Signal::SIGCONT).unwrap();
     until(left, "each is handled or counted", |stats| {
         let handled = stats.dropped("inbound_not_wireguard");
-        handled > 0 && handled + stats.number("udp_kernel_drops") == DATAGRAMS
+        handled > 0 && handled + stats.event("udp_kernel_drops") == DATAGRAMS
     });
-    assert!(Stats::of(left).number("udp_kernel_drops") > 0);
+    assert!(Stats::of(left).event("udp_kernel_drops") > 0);
     ping(left, right.inner_v4());
     assert!(batches_sent(right, left) > 0);
 }

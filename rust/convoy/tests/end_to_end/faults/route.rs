@@ -27,14 +27,14 @@ fn a_narrow_route_suspends_segmentation_for_its_own_peer_only() {
     };
     let (hub, narrow, wide) = (&star.hub, &star.spokes[0], &star.spokes[1]);
     assert!(batches_sent(hub, narrow) > 0);
-    assert_eq!(Stats::of(hub).number("gso_refused_batches"), 0);
+    assert_eq!(Stats::of(hub).event("gso_refused_batches"), 0);
 
     set_route_mtu(hub, "1280");
     let is_felt = || (batches_sent(hub, narrow) == 0).then_some(());
     let is_felt = eventually(DEADLINE, is_felt);
     assert!(is_felt.is_some(), "the kernel must fragment");
     let stats = Stats::of(hub);
-    let refused = stats.number("gso_refused_batches");
+    let refused = stats.event("gso_refused_batches");
     assert!(refused > 0);
     assert_eq!(stats.number("gso_suspended_destinations"), 1);
     assert!(
@@ -49,8 +49,8 @@ fn a_narrow_route_suspends_segmentation_for_its_own_peer_only() {
     });
     assert!(batches_sent(hub, narrow) > 0);
     let stats = Stats::of(hub);
-    assert_eq!(stats.number("gso_refused_batches"), refused);
-    assert_eq!(stats.number("udp_sources_lost"), 0, "not to blame");
+    assert_eq!(stats.event("gso_refused_batches"), refused);
+    assert_eq!(stats.event("udp_sources_lost"), 0, "not to blame");
     assert_eq!((stats.lost_outbound(), stats.state("gso")), (0, "on"));
 }
 
@@ -63,7 +63,7 @@ fn batches_go_through_a_narrow_ipv4_hop() {
     };
     assert!(batches_sent(&left, &right) > 0);
     let stats = Stats::of(&left);
-    assert_eq!(stats.number("gso_refused_batches"), 0);
+    assert_eq!(stats.event("gso_refused_batches"), 0);
     assert_eq!(stats.lost_outbound(), 0);
 }
 
@@ -79,7 +79,7 @@ fn tcp_goes_through_a_narrow_ipv6_hop() {
         carry(from, to);
         assert_eq!(Stats::of(from).lost_outbound(), 0);
     }
-    assert!(Stats::of(&left).number("gso_refused_batches") > 0);
+    assert!(Stats::of(&left).event("gso_refused_batches") > 0);
 }
 
 #[test]
@@ -109,11 +109,11 @@ fn a_source_address_that_is_gone_costs_neither_segmentation_nor_a_handshake() {
         link.remove_address("veth0", address).unwrap();
         right.daemon.signal(Signal::SIGCONT).unwrap();
         until(right, "the source is lost", |stats| {
-            stats.number("udp_sources_lost") > 0
+            stats.event("udp_sources_lost") > 0
         });
     });
     let stats = Stats::of(right);
-    assert_eq!(stats.number("gso_refused_batches"), 0, "not to blame");
+    assert_eq!(stats.event("gso_refused_batches"), 0, "not to blame");
     assert_eq!(stats.lost_outbound(), 0);
     assert_eq!(stats.handshakes(), handshakes, "the session must survive");
     assert_eq!(wg_dump(left, 1)[2], "10.9.0.2:51820");
@@ -190,7 +190,7 @@ fn around_a_narrow_hop(
 fn went_on_as_before(left: &End, right: &End) {
     let stats = Stats::of(left);
     assert_eq!(stats.handshakes(), 1, "the session must survive");
-    assert_eq!(stats.number("gso_refused_batches"), 0, "not to blame");
+    assert_eq!(stats.event("gso_refused_batches"), 0, "not to blame");
     assert!(batches_sent(left, right) > 0);
     let lost = stats.dropped("outbound_send_failed");
     assert_eq!(
