@@ -102,8 +102,8 @@ const INTERRUPTS: [&str; 4] = [
     "el0t_64_irq",
     "el1h_64_irq",
 ];
-/// Every function under tokio has tokio's scheduler among its callers.
-const SCHEDULER: &str = "tokio::runtime::scheduler";
+/// Callers of any kind of work: tokio's scheduler, and the function that wipes the stack after it.
+const CALLERS: [&str; 2] = ["tokio::runtime::scheduler", "convoy_aead::wipe"];
 
 /// The group of a stack, whose functions begin with the outermost one. The innermost function with a known
 /// name decides: a copy inside a send is a copy, a wake-up inside a TUN write is a wake-up.
@@ -129,7 +129,7 @@ pub(super) fn shares(stacks: &Stacks) -> BTreeMap<&'static str, f64> {
 impl Group {
     fn includes(&self, function: &str) -> bool {
         let mut parts = self.functions.split_ascii_whitespace();
-        !function.contains(SCHEDULER)
+        !CALLERS.iter().any(|caller| function.contains(caller))
             && parts.any(|part| match part.strip_prefix('^') {
                 Some(beginning) => function.starts_with(beginning),
                 None => function.contains(part),
@@ -148,6 +148,9 @@ convoy_gso::flush;__sys_sendmsg;udp_sendmsg;ip_output UDP send
 udp_sendmsg;_copy_from_iter;rep_movs_alternative copies
 tun_get_user;tcp_v4_rcv;try_to_wake_up wake-ups
 [unknown];ring_core_0_17_14__chacha20_poly1305_open_avx2 AEAD
+convoy_aead::Aead::seal;convoy_aead::wipe::apart;convoy_aead::lanes::avx512::run AEAD
+convoy_aead::Aead::seal;convoy_aead::wipe::wipe AEAD
+convoy_aead::wipe::apart;curve25519_dalek::montgomery::MontgomeryPoint::mul_bits_be other
 csum_and_copy_from_iter_full checksums
 std::sys::backtrace::__rust_begin_short_backtrace other
 malloc allocator
