@@ -55,11 +55,11 @@ impl Device {
     }
 
     /// Adopts the descriptor of a TUN that another program opened (`WG_TUN_FD`), and makes it
-    /// non-blocking. Uses offload if the TUN has `IFF_VNET_HDR`.
+    /// non-blocking. Uses offload if the TUN has `IFF_VNET_HDR`, and then sets its headers' length and
+    /// byte order.
     ///
-    /// The TUN must have `IFF_NO_PI`, and virtio headers of 10 bytes (the kernel's default). Neither is
-    /// checked. The first cannot be: `TUNGETIFF` reports `IFF_NOFILTER`, the same bit, for every TUN
-    /// without a socket filter.
+    /// The TUN must have `IFF_NO_PI`. This cannot be checked: `TUNGETIFF` reports `IFF_NOFILTER`, the same
+    /// bit, for every TUN without a socket filter.
     ///
     /// # Errors
     /// [`OpenError::NotATun`], or [`OpenError::Other`].

@@ -1,5 +1,5 @@
 //! `struct virtio_net_hdr` (linux/virtio_net.h): the 10 bytes before each packet that is read from or
-//! written to a TUN with `IFF_VNET_HDR`, in host byte order.
+//! written to a TUN with `IFF_VNET_HDR`, in host byte order. The device is set to both.
 
 /// Bytes of the header.
 pub(crate) const VNET_LEN: usize = 10;

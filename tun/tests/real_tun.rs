@@ -206,18 +206,35 @@ fn a_descriptor_with_a_virtio_header_is_adopted_and_works() {
             assert_eq!(device.offload().vnet_hdr, vnet_hdr);
             assert_eq!(device.offload().tcp, vnet_hdr);
             bring_up("cv0");
-            let mut reader = spawn_reader(&device, 50).unwrap();
-            let socket = UdpSocket::bind("10.7.0.1:0").unwrap();
-            socket.send_to(b"adopted", "10.7.0.2:9").unwrap();
-            wait_until_mut(|| {
-                next_udp_payload(&mut reader).is_some_and(|payload| payload == b"adopted")
-            });
+            reads_a_datagram(&device);
         }
         assert!(matches!(
             Device::adopt(raw_tun("tap0", libc::IFF_TAP)),
             Err(OpenError::NotATun)
         ));
     });
+}
+
+#[test]
+fn a_descriptor_whose_virtio_headers_were_longer_is_adopted_and_works() {
+    in_namespace(|| {
+        let tun = raw_tun("cv0", libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR);
+        let header_len: libc::c_int = 12;
+        // SAFETY: the kernel reads one `int` there, and the descriptor is open.
+        let status = unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETVNETHDRSZ, &header_len) };
+        Errno::result(status).unwrap();
+        let device = Device::adopt(tun).unwrap();
+        bring_up("cv0");
+        reads_a_datagram(&device);
+        Loopback::start(&device).bulk(1 << 20);
+    });
+}
+
+fn reads_a_datagram(device: &Device) {
+    let mut reader = spawn_reader(device, 50).unwrap();
+    let socket = UdpSocket::bind("10.7.0.1:0").unwrap();
+    socket.send_to(b"adopted", "10.7.0.2:9").unwrap();
+    wait_until_mut(|| next_udp_payload(&mut reader).is_some_and(|payload| payload == b"adopted"));
 }
 
 /// Plays 10.7.0.2: sends everything back with source and destination swapped.

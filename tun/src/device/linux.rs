@@ -7,6 +7,7 @@ use std::{
 };
 
 use nix::{
+    errno::Errno,
     fcntl::{FcntlArg, OFlag, fcntl},
     poll::PollFlags,
     sys::socket::{AddressFamily, SockFlag, SockType, socket},
@@ -14,6 +15,7 @@ use nix::{
 use tun_rs::DeviceBuilder;
 
 use super::{Device, Offload, OffloadRequest, OpenError, PacketIo, Stop, TX_QUEUE_LEN};
+use crate::vnet::VNET_LEN;
 
 /// Super-packets of TCP, also with the ECN flag CWR.
 const TCP_OFFLOADS: libc::c_uint =
@@ -130,8 +132,32 @@ impl LinuxTun {
         )
         .map_err(Error::from)?;
         let tun = Self { fd, control };
+        if vnet_hdr {
+            tun.agree_on_headers()?;
+        }
         let offload = probe_offload(vnet_hdr, |offloads| tun.set_offload(offloads));
         Ok((tun, offload))
+    }
+
+    /// Sets the virtio headers' length and byte order, which a former owner of the TUN may have changed.
+    fn agree_on_headers(&self) -> Result<()> {
+        // Also overrules TUNSETVNETBE, which few kernels have.
+        let is_little = libc::c_int::from(cfg!(target_endian = "little"));
+        self.exchange(libc::TUNSETVNETLE, is_little)?;
+        let len = VNET_LEN as libc::c_int;
+        self.exchange(libc::TUNSETVNETHDRSZ, len)?;
+        if self.exchange(libc::TUNGETVNETHDRSZ, 0)? != len {
+            return Err(ErrorKind::Unsupported.into());
+        }
+        Ok(())
+    }
+
+    /// Makes a request whose argument is an `int` that the kernel reads or writes.
+    fn exchange(&self, request: libc::Ioctl, mut value: libc::c_int) -> Result<libc::c_int> {
+        // SAFETY: the kernel reads or writes one `int` there, and the descriptor is open.
+        let status = unsafe { libc::ioctl(self.fd.as_raw_fd(), request, &raw mut value) };
+        Errno::result(status)?;
+        Ok(value)
     }
 
     fn set_offload(&self, offloads: libc::c_uint) -> bool {
