@@ -70,7 +70,8 @@ pub fn spawn_writer(device: &Device, coalesce: Coalesce) -> io::Result<Writer> {
 }
 
 /// The sending end of the writer thread. Dropping it ends the thread, once the thread has written what
-/// was submitted or the kernel takes no more.
+/// was submitted or the kernel takes no more. Only then are packets lost without being counted: nothing is
+/// left that could read a counter.
 #[derive(Debug)]
 pub struct Writer {
     queue: Arc<HandOver<Lease<InboundBuffer>>>,
@@ -200,7 +201,8 @@ struct Writing {
 impl Writing {
     fn run(mut self) {
         while let Some(mut batch) = self.queue.take_blocking() {
-            // Fails only if the writer is being dropped and the kernel has no room.
+            // Fails only after `stop`, which nothing but the drop of the writer signals, and the counters
+            // went with the writer.
             let _ = self.to_device.write(&mut batch);
             // Return the batch first: once the writer is idle, the batch and its counters must be back.
             drop(batch);
