@@ -7,6 +7,7 @@ use std::{
     io,
     net::UdpSocket,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
+    sync::Arc,
     time::Duration,
 };
 
@@ -21,8 +22,10 @@ use crate::receive::ReceiveBuffers;
 #[derive(Debug)]
 pub(super) struct AsyncSocket {
     socket: Watched<UdpSocket>,
-    /// A duplicate of the descriptor, watched for writability; present only while the socket is full.
-    full: Option<Watched<OwnedFd>>,
+    /// A duplicate of the descriptor. It is kept, so that a full socket needs no other.
+    duplicate: Arc<OwnedFd>,
+    /// The duplicate, watched for writability; present only while the socket is full.
+    full: Option<Watched<Arc<OwnedFd>>>,
     state: UdpSocketState,
     /// The most segments in a batch. Read once: quinn-udp's value falls to 1 for good after one error.
     max_segments: usize,
@@ -47,6 +50,7 @@ impl AsyncSocket {
         Ok(Self {
             max_segments: state.max_gso_segments(),
             receive_offload: receive_offload && state.gro_segments() > 1,
+            duplicate: Arc::new(socket.as_fd().try_clone_to_owned()?),
             socket: Watched::new(socket, Interest::READABLE)?,
             full: None,
             heeds_route_mtu: false,
@@ -117,11 +121,10 @@ impl AsyncSocket {
 
     /// Makes [`AsyncSocket::writable`] complete once the socket has room.
     ///
-    /// Fails with `ENOBUFS` if the process has no descriptor left to watch, so that the caller retries.
+    /// Fails with `ENOBUFS` if the kernel has no memory for the watch, so that the caller retries.
     fn watch_room(&mut self) -> io::Result<()> {
         if self.full.is_none() {
-            let again = self.as_fd().try_clone_to_owned();
-            let full = again.and_then(|fd| Watched::new(fd, Interest::WRITABLE));
+            let full = Watched::new(Arc::clone(&self.duplicate), Interest::WRITABLE);
             self.full = Some(full.map_err(|_| io::Error::from_raw_os_error(libc::ENOBUFS))?);
         }
         Ok(())
@@ -160,6 +163,9 @@ mod tests {
         let socket = Socket::new(Domain::IPV4, Type::DGRAM, None).unwrap();
         let mut socket = AsyncSocket::register(socket, false).unwrap();
         socket.watch_room().unwrap();
+        let watched = socket.full.as_ref().unwrap().inner();
+        // There may be no descriptor left to open.
+        assert!(Arc::ptr_eq(watched, &socket.duplicate));
         socket.writable().await;
         let transmit = Transmit {
             destination: receiver.local_addr().unwrap(),
