@@ -39,8 +39,8 @@ impl<T: AsFd> AsRawFd for Fd<T> {
 impl<T: AsFd> Watched<T> {
     /// Registers the descriptor with the current tokio runtime.
     pub(super) fn new(fd: T, interest: Interest) -> io::Result<Self> {
-        // SAFETY: `Fd` wraps only types that own or co-own their descriptor, keep it open until they are dropped,
-        // and always return the same one.
+        // SAFETY: `Fd` wraps only types that own or co-own their descriptor, keep it open until they are
+        // dropped, and always return the same one.
         let fd = unsafe { AsyncFd::register_with_interest(Fd(fd), interest) }?;
         Ok(Self {
             fd,
