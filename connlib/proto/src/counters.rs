@@ -133,20 +133,6 @@ impl Histogram {
     pub fn record(&mut self, value: usize) {
         self.counts[value.min(64)] += 1;
     }
-
-    /// The number of observations.
-    #[must_use]
-    pub fn samples(&self) -> u64 {
-        self.counts.iter().sum()
-    }
-
-    /// The mean of the observations; `None` before the first.
-    #[must_use]
-    pub fn mean(&self) -> Option<f64> {
-        let total: u64 = (0u64..).zip(self.counts).map(|(v, n)| v * n).sum();
-        let samples = self.samples();
-        (samples > 0).then(|| total as f64 / samples as f64)
-    }
 }
 
 /// All counters of the data path, summed over all peers.

@@ -29,7 +29,7 @@ pub struct Ends {
 impl Ends {
     /// Agents at the near end for load and latency, and one at the far end.
     pub fn new(near: Agent, prober: Agent, mut far: Agent) -> Result<Self, LabError> {
-        let echo_port = far.echo()?;
+        let echo_port = far.answer_probes(false)?;
         // Marks differ between callers of one server, and between runs.
         let runs = u64::from(std::process::id()) << 32;
         Ok(Self {
@@ -82,8 +82,7 @@ impl Ends {
         if let Some(port) = self.answer_port {
             return Ok(port);
         }
-        self.far.ask(&Job::Answer { first: true })?;
-        let port = self.far.answer(PATIENCE)?;
+        let port = self.far.answer_probes(true)?;
         self.answer_port = Some(port);
         Ok(port)
     }

@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 
-use super::LatencyReport;
 use super::agent::LONGEST_CONVERSATION;
 use super::protocol::{Hello, Job, PROTOCOL};
 use crate::error::{Doing as _, LabError};
@@ -71,16 +70,11 @@ impl Agent {
         Ok(agent)
     }
 
-    /// Answers probes at the returned port until the agent ends.
-    pub fn echo(&mut self) -> Result<u16, LabError> {
-        self.ask(&Job::Answer { first: false })?;
+    /// Answers probes and requests at the returned port until the agent ends, if `first` with precedence over
+    /// ordinary threads.
+    pub(crate) fn answer_probes(&mut self, first: bool) -> Result<u16, LabError> {
+        self.ask(&Job::Answer { first })?;
         self.answer(PATIENCE)
-    }
-
-    /// Probes the agent that answers at `to`.
-    pub fn ping(&mut self, to: SocketAddr, duration: Duration) -> Result<LatencyReport, LabError> {
-        self.ask(&Job::Ping { to, duration })?;
-        self.answer(duration + PATIENCE)
     }
 
     /// Sends the agent a job; read its answers with [`Self::answer`].
