@@ -3,6 +3,7 @@
 use convoy_lab::measure::Sample;
 use serde::{Deserialize, Serialize};
 
+use super::busy::{self, Busy};
 use crate::origin::Origin;
 use crate::plot::{BLUE, Figure, GREY, Line, Panel, Scale, VERMILION};
 use crate::results::{Picture, Report};
@@ -25,6 +26,9 @@ pub(crate) struct Record {
     pub(super) secs: u32,
     /// One series per point.
     pub(super) series: Vec<Series>,
+    /// Absent from results of older versions.
+    #[serde(default)]
+    pub(super) busy: Vec<Busy>,
 }
 
 /// One test in one tunnel. A round has no value if a figure does not apply, and no rate if every rate lost more than
@@ -161,8 +165,8 @@ impl Report for Record {
         let (origin, rounds, secs) = (self.origin.paragraph(), self.rounds, self.secs);
         let tables: String = AXES.iter().map(|axis| self.table(axis)).collect();
         format!(
-            "{origin}\n{rounds} interleaved rounds, {secs} s per test. {LEGEND} For peers that are all busy: \
-             `make bench ARGS=peers`.\n{tables}"
+            "{origin}\n{rounds} interleaved rounds, {secs} s per test. {LEGEND}\n{tables}{}",
+            busy::table(&self.busy)
         )
     }
 

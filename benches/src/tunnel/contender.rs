@@ -80,6 +80,14 @@ pub(crate) fn all(convoy: &Path, peers: &Path) -> Vec<Contender> {
         .collect()
 }
 
+/// wireguard-go in the directory of `make peers`, or else in `PATH`.
+pub(crate) fn wireguard_go(peers: &Path) -> Contender {
+    let (name, program, _) = PEERS[0];
+    let newest = peers.join(program);
+    let program = if newest.is_file() { newest } else { find(name) };
+    Contender::wireguard(name, &program)
+}
+
 impl Contender {
     /// A program with the command line of `wireguard-go`.
     pub(crate) fn wireguard(name: &str, program: &Path) -> Self {

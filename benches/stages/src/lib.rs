@@ -1,4 +1,5 @@
-//! Shared by the stage benches: state machines without a network, packets, and sinks that discard them.
+//! Shared by the stage benches and `make growth`: state machines without a network, packets, and sinks that
+//! discard them.
 //!
 //! A package of its own, because Cargo builds every program of a package before its benches, and linking the
 //! others takes minutes.
@@ -77,7 +78,8 @@ impl Host {
         (Ipv4Addr::from(ip), 51820).into()
     }
 
-    fn key(self) -> PrivateKey {
+    /// The private key.
+    pub fn key(self) -> PrivateKey {
         let mut key = [7; 32];
         key[4..8].copy_from_slice(&self.0.to_le_bytes());
         PrivateKey(key)
@@ -188,6 +190,14 @@ impl Packet {
         bytes[2..4].copy_from_slice(&(len as u16).to_be_bytes());
         bytes[12..16].copy_from_slice(&source.octets());
         bytes[16..20].copy_from_slice(&destination.octets());
+        Self { bytes, len }
+    }
+}
+
+impl From<Vec<u8>> for Packet {
+    fn from(mut bytes: Vec<u8>) -> Self {
+        let len = bytes.len();
+        bytes.resize(len + 15, 0);
         Self { bytes, len }
     }
 }

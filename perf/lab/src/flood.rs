@@ -116,24 +116,36 @@ impl Generator {
         let (first, count) = self.sources;
         let source = first.to_bits() + (self.calls % count) as u32;
         self.calls += 1;
-        let source = libc::in_pktinfo {
-            ipi_ifindex: 0,
-            ipi_spec_dst: libc::in_addr {
-                s_addr: source.to_be(),
-            },
-            ipi_addr: libc::in_addr { s_addr: 0 },
-        };
-        let mut control = vec![ControlMessage::Ipv4PacketInfo(&source)];
-        control.extend(segment.as_ref().map(ControlMessage::UdpGsoSegments));
-        let (fd, to) = (self.socket.as_raw_fd(), SockaddrIn::from(self.target));
-        let payload = [IoSlice::new(payload)];
-        let count = datagrams.count(payload[0].len());
-        match sendmsg(fd, &payload, &control, MsgFlags::empty(), Some(&to)) {
-            Ok(_) => flooded.datagrams += count,
+        let count = datagrams.count(payload.len());
+        match send_from(&self.socket, source.into(), self.target, payload, segment) {
+            Ok(()) => flooded.datagrams += count,
             // A queue on the way is full: lost, as in a router.
             Err(Errno::ENOBUFS) => flooded.refused += count,
             Err(errno) => return Err(errno),
         }
         Ok(())
     }
+}
+
+/// Sends a datagram, or a train that the kernel cuts into datagrams of `segment` bytes. `source` is one of the
+/// host's own addresses, or 0.0.0.0 to let the kernel choose.
+pub fn send_from(
+    socket: &UdpSocket,
+    source: Ipv4Addr,
+    to: SocketAddrV4,
+    payload: &[u8],
+    segment: Option<u16>,
+) -> Result<(), Errno> {
+    let source = libc::in_pktinfo {
+        ipi_ifindex: 0,
+        ipi_spec_dst: libc::in_addr {
+            s_addr: source.to_bits().to_be(),
+        },
+        ipi_addr: libc::in_addr { s_addr: 0 },
+    };
+    let mut control = vec![ControlMessage::Ipv4PacketInfo(&source)];
+    control.extend(segment.as_ref().map(ControlMessage::UdpGsoSegments));
+    let (fd, to) = (socket.as_raw_fd(), SockaddrIn::from(to));
+    let payload = [IoSlice::new(payload)];
+    sendmsg(fd, &payload, &control, MsgFlags::empty(), Some(&to)).map(drop)
 }

@@ -89,7 +89,7 @@ impl Link<'_> {
     }
 
     /// Makes every address of an IPv4 network a local address.
-    pub(crate) fn own_network(&self, network: &str) -> Result<(), LabError> {
+    pub fn own_network(&self, network: &str) -> Result<(), LabError> {
         self.change(&["route", "replace", "local", network, "dev", "lo"])
     }
 
