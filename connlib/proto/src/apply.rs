@@ -8,12 +8,12 @@ use crate::{
     node::Node,
     noise::{Identity, PeerKeys},
     peer::{Endpoint, Peer},
-    plan::{PeerPlan, Plan},
+    plan::{PREFIXES, PeerPlan, Plan},
 };
 
 /// The cost of a slice, in changes of allowed IPs; and that of a change to a peer.
-const SLICE: usize = 512;
-const PEER: usize = 8;
+const SLICE: usize = PREFIXES;
+const PEER: usize = SLICE / 64;
 
 impl Node {
     /// Applies a whole change at once.
@@ -21,51 +21,70 @@ impl Node {
         while !self.apply_slice(&mut plan, now) {}
     }
 
-    /// Applies the next part of a change. Returns whether nothing is left of it.
+    /// Applies the next part of a change. Returns whether nothing is left of it; drop the plan, which may
+    /// be large, on another thread than the node's.
     pub fn apply_slice(&mut self, plan: &mut Plan, now: Duration) -> bool {
         if std::mem::take(&mut plan.replace_peers) {
             plan.leaving = self.by_key.keys().copied().collect();
         }
         let mut cost = 0;
         while cost < SLICE {
-            cost += PEER;
-            if let Some(key) = plan.leaving.pop() {
-                self.remove_peer(&key);
-            } else if let Some(identity) = plan.identity.take() {
-                let all = || self.peers.iter().map(|(id, _)| id).collect();
-                match plan.former.get_or_insert_with(all).pop() {
-                    Some(id) => {
-                        plan.identity = Some(identity);
-                        self.forget_keys(id);
-                    }
-                    None => self.change_identity(identity),
-                }
-            } else if let Some((key, keys)) = plan.keys.pop() {
-                if let Some(&id) = self.by_key.get(&key) {
-                    self.set_keys(id, keys);
-                }
-            } else if let Some(peer) = plan.peers.next() {
-                cost += peer.update.allowed_ips.len();
-                self.apply_peer(peer, now);
-            } else {
+            let Some(step) = self.apply_step(plan, now) else {
                 return true;
-            }
+            };
+            cost += step;
         }
         false
+    }
+
+    /// Applies the smallest part of a change; returns its cost, or `None` if nothing is left.
+    fn apply_step(&mut self, plan: &mut Plan, now: Duration) -> Option<usize> {
+        if let Some(key) = plan.leaving.last() {
+            let taken = self.take_prefixes_of(key);
+            if taken < PREFIXES {
+                self.remove_peer(key);
+                plan.leaving.pop();
+            }
+            return Some(PEER + taken);
+        }
+        if let Some(identity) = plan.identity.take() {
+            let all = || self.peers.iter().map(|(id, _)| id).collect();
+            if let Some(id) = plan.former.get_or_insert_with(all).pop() {
+                plan.identity = Some(identity);
+                self.forget_keys(id);
+            } else {
+                // A device is not its own peer.
+                let own = identity.as_deref().map(Identity::public_key);
+                plan.leaving.extend(own);
+                self.identity = identity;
+            }
+            return Some(PEER);
+        }
+        if let Some((key, keys)) = plan.keys.pop() {
+            if let Some(&id) = self.by_key.get(&key) {
+                self.set_keys(id, keys);
+            }
+            return Some(PEER);
+        }
+        let update = &plan.peers.as_slice().first()?.update;
+        let mut taken = 0;
+        if update.remove || update.replace_allowed_ips {
+            taken = self.take_prefixes_of(&update.public_key);
+        }
+        let given = update.allowed_ips.len();
+        if taken < PREFIXES
+            && let Some(peer) = plan.peers.next()
+        {
+            self.apply_peer(peer, now);
+            taken += given;
+        }
+        Some(PEER + taken)
     }
 
     /// The private key is about to change.
     fn forget_keys(&mut self, id: usize) {
         self.end_sessions(id);
         self.peers[id].keys = None;
-    }
-
-    fn change_identity(&mut self, identity: Option<Box<Identity>>) {
-        self.identity = identity;
-        // A device is not its own peer.
-        if let Some(own) = self.identity.as_deref().map(Identity::public_key) {
-            self.remove_peer(&own);
-        }
     }
 
     fn set_keys(&mut self, id: usize, keys: Box<PeerKeys>) {
@@ -129,11 +148,6 @@ impl Node {
                 peer.timers.allow_initiation();
             }
         }
-        if update.replace_allowed_ips {
-            for prefix in std::mem::take(&mut peer.allowed_ips) {
-                self.allowed_ips.remove(prefix);
-            }
-        }
         for change in update.allowed_ips {
             if change.remove {
                 self.take_prefix(id, change.network);
@@ -157,6 +171,16 @@ impl Node {
         }
     }
 
+    /// Takes allowed IPs from the peer, if there is one, [`PREFIXES`] at most; returns their number.
+    fn take_prefixes_of(&mut self, key: &PublicKey) -> usize {
+        let Some(&id) = self.by_key.get(key) else {
+            return 0;
+        };
+        let prefixes = std::iter::from_fn(|| self.peers[id].allowed_ips.pop());
+        let taken = prefixes.take(PREFIXES);
+        taken.map(|prefix| self.allowed_ips.remove(prefix)).count()
+    }
+
     fn give_prefix(&mut self, id: usize, prefix: AllowedIp) {
         if let Some(former) = self.allowed_ips.insert(prefix, id) {
             self.peers[former].allowed_ips.remove(&prefix);
@@ -170,6 +194,7 @@ impl Node {
         }
     }
 
+    /// Removes a peer that has no allowed IPs left.
     fn remove_peer(&mut self, key: &PublicKey) {
         let Some(id) = self.by_key.remove(key) else {
             return;
@@ -178,8 +203,5 @@ impl Node {
         self.end_sessions(id);
         let peer = self.peers.remove(id);
         self.by_address.peer_moved(id, peer.address(), None);
-        peer.allowed_ips
-            .into_iter()
-            .for_each(|p| self.allowed_ips.remove(p));
     }
 }

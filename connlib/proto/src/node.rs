@@ -3,7 +3,7 @@
 use std::{
     collections::{HashMap, VecDeque},
     net::SocketAddr,
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
 use convoy_aead::Aead;
@@ -13,7 +13,7 @@ use slab::Slab;
 use crate::{
     allowed_ips::AllowedIps,
     by_address::ByAddress,
-    config::{PublicKey, Snapshot},
+    config::PublicKey,
     control::{ControlDatagram, ControlQueue},
     counters::{Counters, DropReason},
     deadlines::Deadlines,
@@ -41,24 +41,13 @@ const DEFAULT_MTU: u16 = 1420;
 )]
 pub(crate) type ByIndex = rustc_hash::FxHashMap<u32, usize>;
 
-/// Peers that one slice of a change or of a snapshot concerns.
+/// Peers that one slice of a change of the link concerns.
 const PEERS_PER_SLICE: usize = 64;
 
 /// A change of the link that has not reached these peers yet.
 #[derive(Debug)]
 pub struct LinkChange {
     peers: Vec<usize>,
-}
-
-/// A snapshot that some peers are missing in.
-#[derive(Debug)]
-pub struct Listing {
-    /// Complete once [`Node::snapshot_slice`] has returned true.
-    pub snapshot: Snapshot,
-    /// Their places in the order of adding, and their ids, the next one last.
-    peers: Vec<(u64, usize)>,
-    now: Duration,
-    wall: SystemTime,
 }
 
 /// The state machine of one interface.
@@ -261,49 +250,6 @@ impl Node {
     /// The counters of the state machine; the event loop adds its own.
     pub fn counters(&mut self) -> &mut Counters {
         &mut self.counters
-    }
-
-    /// The state of the device and its peers; `now` and `wall` are the same moment by both clocks.
-    ///
-    /// The caller fills in port, firewall mark and its own counters.
-    pub fn snapshot(&mut self, now: Duration, wall: SystemTime) -> Snapshot {
-        let mut listing = self.begin_snapshot(now, wall);
-        while !self.snapshot_slice(&mut listing) {}
-        listing.snapshot
-    }
-
-    /// The same in slices: call [`Self::snapshot_slice`] until it returns true.
-    pub fn begin_snapshot(&mut self, now: Duration, wall: SystemTime) -> Listing {
-        let mut peers: Vec<_> = self
-            .peers
-            .iter()
-            .map(|(id, peer)| (peer.added, id))
-            .collect();
-        // The last one is listed next.
-        peers.sort_unstable_by(|a, b| b.cmp(a));
-        Listing {
-            snapshot: Snapshot {
-                private_key: self.identity.as_deref().map(Identity::private_key),
-                listen_port: 0,
-                fwmark: 0,
-                mtu: self.mtu,
-                peers: Vec::with_capacity(peers.len()),
-                counters: self.counters.clone(),
-            },
-            peers,
-            now,
-            wall,
-        }
-    }
-
-    /// Adds some peers. Returns whether all are there.
-    pub fn snapshot_slice(&mut self, listing: &mut Listing) -> bool {
-        let first = listing.peers.len().saturating_sub(PEERS_PER_SLICE);
-        for (_, id) in listing.peers.drain(first..).rev() {
-            let peer = self.peers[id].snapshot(listing.now, listing.wall);
-            listing.snapshot.peers.push(peer);
-        }
-        listing.peers.is_empty()
     }
 
     /// Queues a datagram to be sent ahead of bulk data.

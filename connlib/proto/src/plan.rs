@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// Changes of allowed IPs in one [`PeerPlan`]; further ones have a plan of their own.
-const PREFIXES: usize = 512;
+pub(crate) const PREFIXES: usize = 256;
 
 /// A change that [`crate::Node::apply`] applies as a whole, and [`crate::Node::apply_slice`] in slices.
 #[derive(Debug, Default)]

@@ -1,12 +1,13 @@
-//! The allowed IPs of one peer, listed in the order in which they were added.
+//! The allowed IPs of one peer, and the order in which they were added.
 
-use std::collections::{BTreeMap, btree_map};
+use std::{
+    collections::BTreeMap,
+    ops::Bound::{Excluded, Unbounded},
+};
 
 use crate::config::AllowedIp;
 
-/// A set of prefixes that remembers when each was last inserted.
-///
-/// Every change is logarithmic; only [`Prefixes::in_order`], which is rarely called, sorts.
+/// A set of prefixes that remembers when each was last inserted. Every change is logarithmic.
 #[derive(Debug, Default)]
 pub(crate) struct Prefixes {
     /// Each prefix with its position in the order of insertion.
@@ -26,21 +27,16 @@ impl Prefixes {
         self.positions.remove(prefix).is_some()
     }
 
-    /// All prefixes, in the order of their last insertion.
-    pub(crate) fn in_order(&self) -> Vec<AllowedIp> {
-        let mut all: Vec<_> = self.positions.iter().collect();
-        all.sort_unstable_by_key(|(_, position)| **position);
-        all.into_iter().map(|(prefix, _)| *prefix).collect()
+    /// Removes and returns any prefix.
+    pub(crate) fn pop(&mut self) -> Option<AllowedIp> {
+        self.positions.pop_last().map(|(prefix, _)| prefix)
     }
-}
 
-/// Yields the prefixes in no particular order.
-impl IntoIterator for Prefixes {
-    type Item = AllowedIp;
-    type IntoIter = btree_map::IntoKeys<AllowedIp, u64>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.positions.into_keys()
+    /// The prefixes greater than `first`, ascending, each with its position in the order of insertion.
+    pub(crate) fn after(&self, first: Option<AllowedIp>) -> impl Iterator<Item = (AllowedIp, u64)> {
+        let start = first.map_or(Unbounded, Excluded);
+        let rest = self.positions.range((start, Unbounded));
+        rest.map(|(prefix, position)| (*prefix, *position))
     }
 }
 
@@ -54,13 +50,19 @@ mod tests {
         for host in [9, 1, 5, 3] {
             prefixes.insert(host_prefix(host));
         }
-        assert_eq!(prefixes.in_order(), [9, 1, 5, 3].map(host_prefix));
+        assert_eq!(in_order(&prefixes), [9, 1, 5, 3].map(host_prefix));
         prefixes.insert(host_prefix(1));
-        assert_eq!(prefixes.in_order(), [9, 5, 3, 1].map(host_prefix));
+        assert_eq!(in_order(&prefixes), [9, 5, 3, 1].map(host_prefix));
         assert!(prefixes.remove(&host_prefix(5)));
         assert!(!prefixes.remove(&host_prefix(5)));
         prefixes.insert(host_prefix(2));
-        assert_eq!(prefixes.in_order(), [9, 3, 1, 2].map(host_prefix));
+        assert_eq!(in_order(&prefixes), [9, 3, 1, 2].map(host_prefix));
+    }
+
+    fn in_order(prefixes: &Prefixes) -> Vec<AllowedIp> {
+        let mut all: Vec<_> = prefixes.after(None).collect();
+        all.sort_by_key(|(_, position)| *position);
+        all.into_iter().map(|(prefix, _)| prefix).collect()
     }
 
     fn host_prefix(host: u8) -> AllowedIp {

@@ -2,14 +2,10 @@
 
 mod common;
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use common::*;
-use convoy_proto::{
-    Node, Planner,
-    config::{DeviceUpdate, PeerUpdate, PublicKey},
-    counters::DropReason,
-};
+use convoy_proto::{Node, Planner, config::DeviceUpdate, counters::DropReason};
 
 #[test]
 fn an_idle_pair_falls_silent_and_needs_no_wake_up_until_keys_are_erased() {
@@ -563,39 +559,6 @@ fn the_answers_to_our_own_initiations_are_no_load() {
     }
     let counters = hub.node.counters();
     assert_eq!((counters.handshakes, counters.cookies_sent), (254, 0));
-}
-
-#[test]
-fn a_large_configuration_is_applied_listed_and_stopped_in_slices() {
-    let now = 1_000 * SECOND;
-    let prefixes = (0..2_000_u32).map(|n| allow(std::net::Ipv4Addr::from(n).into(), 32));
-    let mut busy = PeerUpdate::new(PublicKey([255; 32]));
-    busy.allowed_ips = prefixes.collect();
-    let peers = (1..=200).map(|n| PeerUpdate::new(PublicKey([n; 32])));
-    let update = DeviceUpdate {
-        replace_peers: true,
-        peers: peers.chain([busy]).collect(),
-        ..DeviceUpdate::default()
-    };
-    let mut host = Host::new(1);
-    for _ in 0..2 {
-        let mut plan = host.planner.plan(update.clone());
-        let slices = (1..).find(|_| host.node.apply_slice(&mut plan, now));
-        assert!(slices >= Some(7), "{slices:?}");
-    }
-    let mut listing = host.node.begin_snapshot(now, SystemTime::UNIX_EPOCH);
-    let slices = (1..).find(|_| host.node.snapshot_slice(&mut listing));
-    assert!(slices >= Some(4), "{slices:?}");
-    let listed = listing.snapshot.peers.iter().zip(&update.peers);
-    assert_eq!(listing.snapshot.peers.len(), update.peers.len());
-    for (peer, update) in listed {
-        assert_eq!(peer.public_key, update.public_key);
-        let prefixes = update.allowed_ips.iter().map(|change| change.network);
-        assert!(prefixes.eq(peer.allowed_ips.iter().copied()));
-    }
-    let mut change = host.node.begin_link(false);
-    let slices = (1..).find(|_| host.node.link_slice(&mut change, now));
-    assert!(slices >= Some(4), "{slices:?}");
 }
 
 #[test]

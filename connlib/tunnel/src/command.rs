@@ -3,7 +3,7 @@
 use std::{io, sync::mpsc::SyncSender};
 
 use convoy_gso::BoundSockets;
-use convoy_proto::{Plan, config::Snapshot};
+use convoy_proto::{Listing, Plan};
 use tokio::sync::{mpsc, watch};
 
 /// Most commands waiting for the event loop; further senders block.
@@ -19,11 +19,12 @@ pub(crate) enum Command {
         fwmark: u32,
         done: SyncSender<io::Result<()>>,
     },
-    /// Applies a plan, and takes the prepared sockets into use; cannot fail.
+    /// Applies a plan, and takes the prepared sockets into use; cannot fail. Returns the plan, as freeing it
+    /// takes a while.
     Apply {
         plan: Box<Plan>,
         port: u16,
-        done: SyncSender<()>,
+        done: SyncSender<Box<Plan>>,
     },
     /// Sets the link up, with the prepared sockets, or down, which closes the sockets.
     Link {
@@ -32,7 +33,7 @@ pub(crate) enum Command {
         done: SyncSender<()>,
     },
     /// Asks for the present state.
-    Snapshot { answer: SyncSender<Box<Snapshot>> },
+    Snapshot { answer: SyncSender<Box<Listing>> },
 }
 
 /// Signals, which need no answer: only the latest values matter.

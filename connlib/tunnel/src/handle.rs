@@ -175,7 +175,7 @@ impl Tunnel {
     /// In an asynchronous context of tokio.
     pub fn snapshot(&self) -> Result<Snapshot, Closed> {
         self.command(|answer| Command::Snapshot { answer })
-            .map(|snapshot| *snapshot)
+            .map(|listing| listing.into_snapshot())
     }
 
     /// Passes the interface's MTU, in bytes, to the data path.

@@ -7,7 +7,7 @@ use std::{
 };
 
 use convoy_gso::{BoundSockets, UdpSockets};
-use convoy_proto::{LinkChange, Listing, Plan, config::Snapshot, leave_no_trace};
+use convoy_proto::{LinkChange, Listing, Plan, leave_no_trace};
 
 use super::EventLoop;
 use crate::{clock, command::Command, error::Exit, turn::Turn};
@@ -20,7 +20,7 @@ const COMMANDS: Duration = Duration::from_micros(400);
 pub(super) enum Task {
     Apply {
         plan: Box<Plan>,
-        done: SyncSender<()>,
+        done: SyncSender<Box<Plan>>,
     },
     Link {
         change: LinkChange,
@@ -28,7 +28,7 @@ pub(super) enum Task {
     },
     Snapshot {
         listing: Box<Listing>,
-        answer: SyncSender<Box<Snapshot>>,
+        answer: SyncSender<Box<Listing>>,
     },
 }
 
@@ -119,11 +119,18 @@ impl EventLoop {
             return Some(task);
         }
         match task {
-            Task::Apply { done, .. } | Task::Link { done, .. } => {
+            Task::Apply { plan, done } => {
+                let _ = done.send(plan);
+            }
+            Task::Link { done, .. } => {
                 let _ = done.send(());
             }
-            Task::Snapshot { listing, answer } => {
-                let _ = answer.send(Box::new(self.complete(listing.snapshot)));
+            Task::Snapshot {
+                mut listing,
+                answer,
+            } => {
+                self.complete(&mut listing.snapshot);
+                let _ = answer.send(listing);
             }
         }
         None

@@ -10,12 +10,11 @@ use super::EventLoop;
 
 impl EventLoop {
     /// Adds what the state machine does not know: port, firewall mark and the other counters.
-    pub(super) fn complete(&mut self, mut snapshot: Snapshot) -> Snapshot {
+    pub(super) fn complete(&mut self, snapshot: &mut Snapshot) {
         snapshot.listen_port = self.port;
         snapshot.fwmark = self.fwmark;
         self.add_counts(&mut snapshot.counters);
         self.add_state(&mut snapshot.counters);
-        snapshot
     }
 
     fn add_counts(&mut self, counters: &mut Counters) {
