@@ -8,7 +8,7 @@
 //! | `ENOBUFS` | [`Flushed::RetryAt`] 1 ms later, three times, then a counted drop; nothing more joins the batch |
 //! | `EINVAL`, `ENETUNREACH`, `EADDRNOTAVAIL` with a pinned source | forget the source, send the same batch again |
 //! | `EIO`, `EINVAL` on a batch | send its datagrams one by one, segmentation off for that address for a minute |
-//! | `EMSGSIZE` on a batch | send its datagrams one by one, segmentation off for that address for five seconds, doubled each time up to ten minutes |
+//! | `EMSGSIZE` on a batch | send its datagrams one by one, segmentation off for that address for five seconds, doubled each time up to five minutes |
 //! | anything else | a counted drop of that datagram or batch |
 
 use std::{collections::HashMap, io, net::SocketAddr, time::Duration};
@@ -24,9 +24,10 @@ mod counters;
 /// How long segmentation stays off for an address after its first `EMSGSIZE`. Short, as the ICMP
 /// message behind it may be forged.
 const RETRY_AFTER_TOO_BIG: Duration = Duration::from_secs(5);
-/// Longest time for which segmentation stays off after `EMSGSIZE`, and for which a past refusal still
-/// doubles the next pause: as long as the kernel remembers a path MTU.
-const LONGEST_RETRY: Duration = Duration::from_secs(600);
+/// Longest time for which segmentation stays off after `EMSGSIZE` (RFC 8201 §5.3 waits as long).
+const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+/// How long a past refusal doubles the next pause: as long as the kernel remembers a path MTU.
+const REMEMBERED: Duration = Duration::from_secs(600);
 /// How long segmentation stays off for an address after the device or driver refused it.
 const RETRY_AFTER_REFUSAL: Duration = Duration::from_secs(60);
 /// Pause before sending again after `ENOBUFS`.
@@ -365,10 +366,10 @@ impl Flusher {
 
     /// Doubles with each refusal: on a path that is really narrow, every retry costs a refused call.
     fn pause_after_too_big(&self, to: SocketAddr, now: Duration) -> Duration {
-        let is_recent = |refusal: &&Refusal| now < refusal.until + LONGEST_RETRY;
+        let is_recent = |refusal: &&Refusal| now < refusal.until + REMEMBERED;
         let last = self.refusing.get(&to).filter(is_recent);
         let doubled = last.map_or(Duration::ZERO, |refusal| 2 * refusal.too_big);
-        doubled.clamp(RETRY_AFTER_TOO_BIG, LONGEST_RETRY)
+        doubled.clamp(RETRY_AFTER_TOO_BIG, LONGEST_PAUSE)
     }
 
     fn after_refused_datagram(

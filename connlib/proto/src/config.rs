@@ -154,11 +154,12 @@ pub struct PeerSnapshot {
     pub persistent_keepalive: Duration,
     /// Bytes of authentic datagrams received, handshakes included.
     pub rx_bytes: u64,
-    /// Bytes of datagrams queued for sending, handshakes included.
+    /// Bytes of datagrams queued for sending, handshakes included; a datagram that the kernel then refuses
+    /// stays counted.
     pub tx_bytes: u64,
     /// Authentic datagrams received that carried a packet.
     pub rx_packets: u64,
-    /// Datagrams with a packet that were queued for sending.
+    /// Datagrams with a packet that were queued for sending, counted likewise.
     pub tx_packets: u64,
     /// The allowed IPs, in the order in which they were last added.
     pub allowed_ips: Vec<AllowedIp>,

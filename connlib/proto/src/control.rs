@@ -51,8 +51,10 @@ impl ControlQueue {
         self.of(is_ipv4).pop_front()
     }
 
-    pub(crate) fn clear(&mut self) {
-        *self = Self::default();
+    /// Drops everything; returns the number of datagrams dropped.
+    pub(crate) fn clear(&mut self) -> usize {
+        let Self { ipv4, ipv6 } = std::mem::take(self);
+        ipv4.len() + ipv6.len()
     }
 
     /// Unpins the source address of waiting datagrams from `source` to `to`: the kernel then chooses.

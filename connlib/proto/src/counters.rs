@@ -31,7 +31,7 @@ drop_reasons! {
     OutboundHeldOverflow = "outbound_held_overflow",
     /// Outbound: the handshake was given up after 20 initiations, about 100 seconds.
     OutboundHandshakeTimeout = "outbound_handshake_timeout",
-    /// Outbound: the link was down, or was set down.
+    /// Outbound: the link was down, or was set down; control datagrams count as well.
     OutboundLinkDown = "outbound_link_down",
     /// Outbound: the peer was removed while packets were held for it.
     OutboundPeerRemoved = "outbound_peer_removed",
@@ -43,6 +43,8 @@ drop_reasons! {
     OutboundNoBuffers = "outbound_no_buffers",
     /// Outbound: a bounded queue was full (control datagrams, or the GSO queue).
     OutboundQueueFull = "outbound_queue_full",
+    /// Outbound: a cookie reply, as very many waited.
+    OutboundCookieLost = "outbound_cookie_lost",
     /// Inbound: not a WireGuard message, by its type or length.
     InboundNotWireGuard = "inbound_not_wireguard",
     /// Inbound: a handshake message whose MAC1 is wrong.
@@ -81,7 +83,8 @@ drop_reasons! {
     InboundNoKey = "inbound_no_key",
     /// Inbound: the TUN write failed (link down, …).
     InboundWriteFailed = "inbound_write_failed",
-    /// Inbound: an ICMP error of our own for which the TUN writer had no room.
+    /// Inbound: an ICMP error of our own for which the TUN writer had no room, or which waited when the link
+    /// was set down.
     InboundReplyLost = "inbound_reply_lost",
 }
 

@@ -181,8 +181,10 @@ impl Node {
         self.is_up = is_up;
         if !is_up {
             self.ready.clear();
-            self.control.clear();
-            self.replies.clear();
+            let (control, replies) = (self.control.clear(), self.replies.clear());
+            let drops = &mut self.counters.drops;
+            drops.add(DropReason::OutboundLinkDown, control as u64);
+            drops.add(DropReason::InboundReplyLost, replies as u64);
         }
         LinkChange { peers }
     }
@@ -259,10 +261,12 @@ impl Node {
         }
     }
 
-    /// Queues a cookie reply if handshakes have left room for it.
+    /// Queues a cookie reply, or drops it if many wait.
     pub(crate) fn push_cookie(&mut self, endpoint: Endpoint, reply: &[u8]) {
         if self.control.push_cookie(endpoint.destination(0), reply) {
             self.counters.cookies_sent += 1;
+        } else {
+            self.counters.drops.add(DropReason::OutboundCookieLost, 1);
         }
     }
 

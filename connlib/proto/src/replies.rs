@@ -31,8 +31,9 @@ impl Replies {
         self.waiting.pop_front()
     }
 
-    pub(crate) fn clear(&mut self) {
-        self.waiting.clear();
+    /// Drops everything; returns the number of packets dropped.
+    pub(crate) fn clear(&mut self) -> usize {
+        self.waiting.drain(..).count()
     }
 }
 

@@ -157,6 +157,18 @@ fn load_ends_a_second_after_the_flood() {
 }
 
 #[test]
+fn cookie_replies_beyond_the_bound_of_those_that_wait_are_counted() {
+    let mut pair = Pair::new();
+    pair.a_sends(b"x");
+    let initiation = pair.a.take_wire(pair.now).remove(0);
+    (0..10).for_each(|_| flood(&mut pair, &initiation));
+    let sent = pair.b.node.counters().cookies_sent;
+    let asked = pair.b.drops(DropReason::InboundUnderLoad);
+    assert_eq!(pair.b.drops(DropReason::OutboundCookieLost), asked - sent);
+    assert!(sent > 0 && asked > sent, "{sent} of {asked}");
+}
+
+#[test]
 fn a_replayed_response_does_not_end_the_session_it_led_to() {
     let mut pair = Pair::new();
     pair.a_sends(b"x");

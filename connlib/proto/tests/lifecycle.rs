@@ -657,6 +657,15 @@ fn a_link_that_goes_down_ends_the_sessions_and_falls_silent() {
 }
 
 #[test]
+fn control_datagrams_that_wait_when_the_link_is_set_down_are_counted() {
+    let mut pair = Pair::new();
+    pair.a_sends(b"held, and an initiation");
+    pair.a.node.set_link(false, pair.now);
+    assert_eq!(pair.a.drops(DropReason::OutboundLinkDown), 2);
+    assert_eq!(pair.a.take_wire(pair.now).len(), 0);
+}
+
+#[test]
 fn a_link_that_comes_up_again_begins_a_new_session_and_resumes_keepalives() {
     let mut pair = Pair::connected();
     pair.a.node.set_link(false, pair.now);

@@ -145,7 +145,7 @@ fn one_datagram_that_is_too_long_is_counted_and_the_rest_is_sent() {
 fn a_path_that_stays_too_narrow_is_tried_less_and_less_often() {
     let mut rig = Rig::new(&[]);
     let mut now = NOW;
-    for pause in [5, 10, 20, 40, 80, 160, 320, 600, 600] {
+    for pause in [5, 10, 20, 40, 80, 160, 300, 300, 300] {
         // The batch is refused; until the pause ends, datagrams go one by one.
         rig.socket.errors = vec![(rig.socket.calls, libc::EMSGSIZE)];
         rig.append(2, None);
@@ -164,7 +164,7 @@ fn a_path_that_stays_too_narrow_is_tried_less_and_less_often() {
         (&[2][..], 0)
     );
     // After ten minutes without a refusal, the pause starts at five seconds again.
-    now += LONGEST_RETRY;
+    now += REMEMBERED;
     rig.socket.errors = vec![(rig.socket.calls, libc::EMSGSIZE)];
     rig.append(2, None);
     rig.flush(now);

@@ -55,17 +55,16 @@ impl Lane {
         }
     }
 
-    /// Drops everything; returns the number of packets dropped.
+    /// Drops everything; returns the number of datagrams dropped.
     pub(super) fn discard(&mut self) -> usize {
-        let mut packets = 0;
+        let mut datagrams = usize::from(self.control.take().is_some());
         while let Some(batch) = self.queue.front() {
-            packets += batch.segments();
+            datagrams += batch.segments();
             self.queue.pop_front();
         }
-        self.control = None;
         self.sending = Sending::Open;
         self.stopped_at = None;
-        packets
+        datagrams
     }
 
     /// Sends waiting control datagrams. One that the socket refuses stays for the next tick.

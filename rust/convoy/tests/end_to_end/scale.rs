@@ -1,6 +1,9 @@
 //! Many peers and many allowed IPs. Each test prints its times and memory but asserts only a generous
 //! limit: benches measure speed.
 
+mod crowd;
+mod ticks;
+
 use std::{
     fmt::Write,
     time::{Duration, Instant},
