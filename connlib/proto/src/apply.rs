@@ -126,9 +126,11 @@ impl Node {
     }
 
     fn add_peer(&mut self, public_key: PublicKey) -> usize {
-        let id = self.peers.insert(Peer::new(public_key, self.added));
-        self.added += 1;
+        let peer = Box::new(Peer::new(public_key, self.added));
+        let id = self.peers.insert(peer);
         self.by_key.insert(public_key, id);
+        self.by_age.insert(self.added, id);
+        self.added += 1;
         id
     }
 
@@ -202,6 +204,7 @@ impl Node {
         self.drop_held(id, DropReason::OutboundPeerRemoved);
         self.end_sessions(id);
         let peer = self.peers.remove(id);
+        self.by_age.remove(&peer.added);
         self.by_address.peer_moved(id, peer.address(), None);
     }
 }

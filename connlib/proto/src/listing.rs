@@ -17,8 +17,8 @@ const PEER: usize = 8;
 pub struct Listing {
     /// The device, and the peers so far, whose allowed IPs only [`Listing::into_snapshot`] adds.
     pub snapshot: Snapshot,
-    /// Their places in the order of adding, and their ids, the next one last.
-    peers: Vec<(u64, usize)>,
+    /// The next peer's place in the order of adding, or a smaller number.
+    next: u64,
     /// The last allowed IP listed of the next peer, if the peer is listed in part.
     after: Option<AllowedIp>,
     /// One block per slice. A single list would move to larger memory as it grows.
@@ -49,20 +49,16 @@ impl Node {
     /// The same in slices: call [`Self::snapshot_slice`] until it returns true, then
     /// [`Listing::into_snapshot`], and change nothing meanwhile.
     pub fn begin_snapshot(&mut self, now: Duration, wall: SystemTime) -> Listing {
-        let peers = self.peers.iter().map(|(id, peer)| (peer.added, id));
-        let mut peers: Vec<_> = peers.collect();
-        // The last one is listed next.
-        peers.sort_unstable_by(|a, b| b.cmp(a));
         Listing {
             snapshot: Snapshot {
                 private_key: self.identity.as_deref().map(Identity::private_key),
                 listen_port: 0,
                 fwmark: 0,
                 mtu: self.mtu,
-                peers: Vec::with_capacity(peers.len()),
+                peers: Vec::with_capacity(self.peers.len()),
                 counters: self.counters.clone(),
             },
-            peers,
+            next: 0,
             after: None,
             allowed_ips: Vec::new(),
             now,
@@ -75,9 +71,11 @@ impl Node {
     pub fn snapshot_slice(&mut self, listing: &mut Listing) -> bool {
         let mut block = Vec::with_capacity(SLICE);
         let mut peers = 0;
-        while peers * PEER + block.len() < SLICE
-            && let Some(&(_, id)) = listing.peers.last()
-        {
+        while peers * PEER + block.len() < SLICE {
+            let Some((&added, &id)) = self.by_age.range(listing.next..).next() else {
+                listing.allowed_ips.push(block);
+                return true;
+            };
             peers += 1;
             let peer = &mut self.peers[id];
             if listing.after.is_none() {
@@ -96,12 +94,10 @@ impl Node {
             );
             // Perhaps the peer has more of them.
             listing.after = (block.len() == SLICE).then(|| block[SLICE - 1].prefix);
-            if listing.after.is_none() {
-                listing.peers.pop();
-            }
+            listing.next = added + u64::from(listing.after.is_none());
         }
         listing.allowed_ips.push(block);
-        listing.peers.is_empty()
+        false
     }
 }
 

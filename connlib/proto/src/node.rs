@@ -1,7 +1,7 @@
 //! One interface with all its peers.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{BTreeMap, HashMap, VecDeque},
     net::SocketAddr,
     time::Duration,
 };
@@ -56,8 +56,11 @@ pub struct Node {
     /// Seals and opens data messages.
     pub(crate) aead: Aead,
     pub(crate) identity: Option<Box<Identity>>,
-    pub(crate) peers: Slab<Peer>,
+    /// Boxed, because moving all of them as the slab grows would take longer than a tick may.
+    pub(crate) peers: Slab<Box<Peer>>,
     pub(crate) by_key: HashMap<PublicKey, usize>,
+    /// Peers by [`Peer::added`].
+    pub(crate) by_age: BTreeMap<u64, usize>,
     /// Peers by the local indices of their sessions and of initiations that await a response.
     pub(crate) by_index: ByIndex,
     pub(crate) by_address: ByAddress,
@@ -99,6 +102,7 @@ impl Node {
             identity: None,
             peers: Slab::new(),
             by_key: HashMap::new(),
+            by_age: BTreeMap::new(),
             by_index: ByIndex::default(),
             by_address: ByAddress::default(),
             keys_ended: false,
