@@ -13,6 +13,9 @@ use crate::{adapters::ToTun, budget::Budget, turn::Turn};
 /// message may cost several Diffie-Hellman operations, and packets wait meanwhile.
 const DATAGRAMS_AT_ONCE: usize = 256;
 const HANDSHAKES_AT_ONCE: usize = 4;
+/// Most handshake messages per tick: those that cost little, for example because they get a cookie reply,
+/// have answers that the tick must also send.
+const HANDSHAKES_PER_TICK: usize = 64;
 /// Pause in receiving after an error other than `EAGAIN`.
 const RECEIVE_PAUSE: Duration = Duration::from_millis(10);
 
@@ -29,6 +32,8 @@ pub(super) struct InboundHalf {
     retry_at: Option<Duration>,
     /// The socket served first.
     first_family: Family,
+    /// Handshake messages that the tick may still handle.
+    handshakes_left: Budget,
     /// How long the last tick has received.
     pub(super) took: Duration,
 }
@@ -42,6 +47,7 @@ impl InboundHalf {
             is_writer_full: false,
             retry_at: None,
             first_family: Family::V4,
+            handshakes_left: Budget::new(0),
             took: Duration::ZERO,
         }
     }
@@ -85,6 +91,7 @@ impl EventLoop {
     #[inline(never)]
     pub(super) fn receive(&mut self, now: Duration) -> bool {
         self.inbound.retry_at = self.inbound.retry_at.filter(|at| now < *at);
+        self.inbound.handshakes_left = Budget::new(HANDSHAKES_PER_TICK);
         let turn = Turn::begin(self.outbound.took);
         let mut datagrams = self.work_off_received(&turn, now);
         loop {
@@ -146,13 +153,18 @@ impl EventLoop {
                 inbound.batch = inbound.writer.take(now);
             }
             let mut handshakes = Budget::new(HANDSHAKES_AT_ONCE);
+            let left = &mut inbound.handshakes_left;
             let next = inbound.received.datagrams().take(DATAGRAMS_AT_ONCE);
-            let next = next.take_while(|next| !is_handshake(next.bytes) || handshakes.spend());
+            let next = next.take_while(|next| {
+                !is_handshake(next.bytes) || (handshakes.spend() && left.spend())
+            });
             let handled = node.handle_inbound(next, now, &mut ToTun(inbound.batch.as_mut()));
             (0..handled.datagrams).for_each(|_| inbound.received.advance());
             datagrams += handled.datagrams;
             if !handled.is_sink_full {
-                if inbound.received.is_finished() || turn.is_over() {
+                // Nothing was handled: the next one is a handshake message beyond the tick's budget.
+                let is_stopped = handled.datagrams == 0 || turn.is_over();
+                if inbound.received.is_finished() || is_stopped {
                     return datagrams;
                 }
                 continue;

@@ -225,6 +225,24 @@ fn a_tick_works_off_a_whole_train_of_rubbish_but_not_of_handshake_messages() {
     });
 }
 
+/// A cheap answer may take as long to send as to make.
+#[test]
+fn a_tick_handles_few_handshake_messages_even_if_each_is_cheap() {
+    on_runtime(async {
+        let (mut event_loop, _kernel, _handle) = event_loop();
+        let mut initiation = [7; 148];
+        initiation[..4].copy_from_slice(&[1, 0, 0, 0]);
+        (0..3).for_each(|_| send_train(&event_loop, &initiation));
+        let mut handled = 0;
+        while handled < 3 * 64 {
+            until_ticked(&mut event_loop).await;
+            let before = handled;
+            handled = dropped(&mut event_loop, DropReason::InboundNoKey);
+            assert!(handled - before <= 64, "{before}, then {handled}");
+        }
+    });
+}
+
 /// While intake takes its time, receiving gets as much, however little one call brings.
 #[test]
 fn a_saturating_upload_leaves_receiving_its_share_of_a_tick() {

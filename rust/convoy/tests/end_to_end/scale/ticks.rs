@@ -17,7 +17,7 @@ use std::{
 
 use convoy_lab::{
     measure::counters,
-    wireguard::{Daemon, End},
+    wireguard::{Daemon, End, Underlay},
 };
 
 use super::crowd::Crowd;
@@ -79,8 +79,7 @@ fn many_peers(count: usize, pings: Duration, limit: usize) {
         writeln!(peers, "public_key={}", super::key(peer)).unwrap();
         peers.push_str(&networks(peer * 13..(peer + 1) * 13));
     }
-    let own = scene.right.config.to_string();
-    let with_all = format!("{}\n{peers}\n", own.trim_end_matches('\n'));
+    let with_all = format!("{}\n{peers}\n", own(&scene).trim_end_matches('\n'));
     let what = format!("{count} peers with 13 allowed IPs each");
     replaced_and_listed(&scene, &what, &with_all, pings, limit);
     watched(daemon, "link down and up", limit, || {
@@ -92,7 +91,7 @@ fn many_peers(count: usize, pings: Duration, limit: usize) {
 
 fn one_busy_peer(count: usize, pings: Duration, limit: usize) {
     let Some(scene) = scene() else { return };
-    let own = scene.right.config.to_string();
+    let own = own(&scene);
     let (key, networks) = (super::key(0), networks(0..count));
     let with_all = format!(
         "{}\npublic_key={key}\n{networks}\n",
@@ -122,7 +121,7 @@ fn replaced_and_listed(scene: &Scene, what: &str, with_all: &str, pings: Duratio
     let daemon = &hub.daemon;
     println!("{what}");
     println!("  quiet: {}", pinged(left, hub, pings / 3));
-    let own = hub.config.to_string();
+    let own = own(scene);
     watched(daemon, "set", limit, || set(daemon, with_all));
     // This has ended the hub's session, which the other end does not know.
     ping(hub, left.inner_v4());
@@ -175,6 +174,13 @@ fn all_shake_hands(count: usize, limit: usize) {
         hub.namespace.link().set_up("wg0").unwrap();
         crowd.run_until_all_have_handshakes(2);
     });
+}
+
+/// The hub's own configuration, from which it can begin a handshake.
+fn own(scene: &Scene) -> String {
+    let mut config = scene.right.config.clone();
+    config.peers[0].endpoint = Some(scene.left.outer(Underlay::V4));
+    config.to_string()
 }
 
 /// Two daemons with a session.
