@@ -15,7 +15,7 @@ const DATAGRAMS_AT_ONCE: usize = 256;
 const HANDSHAKES_AT_ONCE: usize = 4;
 /// Most handshake messages per tick: those that cost little, for example because they get a cookie reply,
 /// have answers that the tick must also send.
-const HANDSHAKES_PER_TICK: usize = 64;
+const HANDSHAKES_PER_TICK: usize = 32;
 /// Pause in receiving after an error other than `EAGAIN`.
 const RECEIVE_PAUSE: Duration = Duration::from_millis(10);
 
