@@ -4,22 +4,37 @@ use std::time::Duration;
 
 use crate::clock;
 
-/// The longest turn. With timers and a system call or two, a tick stays below 2 ms.
+/// The longest turn.
 const LONGEST: Duration = Duration::from_micros(800);
+/// When, after the beginning of a tick, no more is received, and no more is taken from the TUN. Then the rest of
+/// the tick, which sends, ends before 2 ms have passed.
+pub(crate) const RECEIVING: Duration = Duration::from_micros(1_000);
+pub(crate) const INTAKE: Duration = Duration::from_micros(1_500);
 
 /// Limits the time of one kind of work in a tick; of a direction, to the time that the other took last.
 #[derive(Debug)]
 pub(crate) struct Turn {
     began: Duration,
     share: Duration,
+    over_at: Duration,
 }
 
 impl Turn {
     /// `share`: how long the work may go on; longer than the longest turn counts as that.
     pub(crate) fn begin(share: Duration) -> Self {
+        let began = clock::now();
         Self {
-            began: clock::now(),
+            began,
             share: share.min(LONGEST),
+            over_at: began + LONGEST,
+        }
+    }
+
+    /// Ends the turn at this time at the latest.
+    pub(crate) fn until(self, latest: Duration) -> Self {
+        Self {
+            over_at: self.over_at.min(latest),
+            ..self
         }
     }
 
@@ -28,13 +43,14 @@ impl Turn {
         clock::now().saturating_sub(self.began)
     }
 
-    /// Whether the turn has taken less time than its share.
+    /// Whether the turn has taken less time than its share, and is not over.
     pub(crate) fn has_share_left(&self) -> bool {
-        self.elapsed() < self.share
+        let now = clock::now();
+        now < (self.began + self.share).min(self.over_at)
     }
 
-    /// Whether the turn has lasted as long as any may: the rest waits for the next tick.
+    /// Whether the turn has lasted as long as it may: the rest waits for the next tick.
     pub(crate) fn is_over(&self) -> bool {
-        self.elapsed() >= LONGEST
+        clock::now() >= self.over_at
     }
 }

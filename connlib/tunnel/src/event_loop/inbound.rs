@@ -7,12 +7,16 @@ use convoy_proto::{counters::DropReason, inbound::is_handshake};
 use convoy_tun::{InboundBatch, Writer};
 
 use super::EventLoop;
-use crate::{adapters::ToTun, budget::Budget, turn::Turn};
+use crate::{
+    adapters::ToTun,
+    budget::Budget,
+    turn::{RECEIVING, Turn},
+};
 
 /// Most datagrams, and most handshake messages among them, between two looks at the clock. Each handshake
 /// message may cost several Diffie-Hellman operations, and packets wait meanwhile.
 const DATAGRAMS_AT_ONCE: usize = 256;
-const HANDSHAKES_AT_ONCE: usize = 4;
+const HANDSHAKES_AT_ONCE: usize = 1;
 /// Most handshake messages per tick: those that cost little, for example because they get a cookie reply,
 /// have answers that the tick must also send.
 const HANDSHAKES_PER_TICK: usize = 32;
@@ -92,7 +96,7 @@ impl EventLoop {
     pub(super) fn receive(&mut self, now: Duration) -> bool {
         self.inbound.retry_at = self.inbound.retry_at.filter(|at| now < *at);
         self.inbound.handshakes_left = Budget::new(HANDSHAKES_PER_TICK);
-        let turn = Turn::begin(self.outbound.took);
+        let turn = Turn::begin(self.outbound.took).until(now + RECEIVING);
         let mut datagrams = self.work_off_received(&turn, now);
         loop {
             let (count, may_be_more) = self.receive_once(&turn, now);

@@ -15,7 +15,7 @@ use crate::{
     budget::Budget,
     error::Exit,
     metrics::Metrics,
-    turn::Turn,
+    turn::{INTAKE, Turn},
 };
 
 /// Batches that one tick may take from the TUN reader even if receiving has taken less time.
@@ -165,7 +165,7 @@ impl EventLoop {
         // If held packets alone have filled the queue, more may be left.
         let mut worked = !outbound.sink().has_room();
         let mut exit = None;
-        let turn = Turn::begin(inbound.took);
+        let turn = Turn::begin(inbound.took).until(now + INTAKE);
         let mut budget = Budget::new(BATCHES_PER_TICK);
         while outbound.sink().has_room() && (budget.spend() || turn.has_share_left()) {
             let mut batch = match outbound.next_batch(metrics, node) {
