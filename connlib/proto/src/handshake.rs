@@ -67,7 +67,7 @@ impl Node {
         now: Duration,
     ) -> Result<(), DropReason> {
         let is_awaited = self.is_awaited(datagram.bytes)?;
-        let identity = self.identity.as_ref().ok_or(DropReason::InboundNoKey)?;
+        let identity = self.identity.as_mut().ok_or(DropReason::InboundNoKey)?;
         let from = datagram.from.ip();
         let limiter = (!is_awaited).then_some(&mut self.handshake_limiter);
         match identity.screen(from, datagram.bytes, limiter, now)? {

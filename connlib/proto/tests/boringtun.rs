@@ -128,6 +128,29 @@ fn a_bad_network_loses_only_what_it_loses_itself() {
 }
 
 #[test]
+fn a_cookie_lasts_until_the_next_attempt_whenever_it_was_made() {
+    for made_after in (0..260).step_by(3) {
+        let mut pair = Pair::new();
+        // boringtun's time for a secret begins with the key.
+        advance(&mut pair, made_after * SECOND);
+        let (from_a, from_b) = (pair.a.address, pair.b.address);
+        pair.a_sends(b"x");
+        let initiation = pair.a.take_wire(pair.now).remove(0);
+        flood(&mut pair, &initiation);
+        pair.b.receive(&initiation, from_a, pair.now);
+        let cookie = pair.b.take_wire(pair.now).pop().expect("a cookie reply");
+        pair.a.receive(&cookie, from_b, pair.now);
+        advance(&mut pair, 6 * SECOND);
+        let with_cookie = pair.a.take_wire(pair.now).pop().expect("an initiation");
+        flood(&mut pair, &initiation);
+        pair.b.take_wire(pair.now);
+        pair.b.receive(&with_cookie, from_a, pair.now);
+        let answer = pair.b.take_wire(pair.now).pop().expect("an answer");
+        assert_eq!(answer.len(), 92, "made after {made_after} s");
+    }
+}
+
+#[test]
 fn a_cookie_ends_with_the_secret_that_it_was_made_with() {
     let mut pair = Pair::new();
     let (from_a, from_b) = (pair.a.address, pair.b.address);

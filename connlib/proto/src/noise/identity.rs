@@ -1,15 +1,13 @@
-//! The device's key pair, and the checks of handshake messages by boringtun.
+//! The device's key pair, and the first look at handshake messages.
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use boringtun::{
-    noise::{
-        Packet, Tunn, TunnResult, errors::WireGuardError, handshake::parse_handshake_anon,
-        rate_limiter::RateLimiter,
-    },
+    noise::{Packet, handshake::parse_handshake_anon},
     x25519,
 };
 
+use super::macs::Macs;
 use crate::{
     config::{PrivateKey, PublicKey},
     counters::DropReason,
@@ -18,10 +16,10 @@ use crate::{
     wipe::leave_no_trace,
 };
 
-/// The device's key pair, and boringtun's checks of MACs and cookies for it.
+/// The device's key pair, and the MACs and cookies that belong to it.
 pub struct Identity {
     pub(super) keys: Arc<KeyPair>,
-    limiter: RateLimiter,
+    macs: Macs,
 }
 
 /// A key pair; boringtun's type wipes the private key when it is dropped.
@@ -55,8 +53,7 @@ impl Identity {
         let private = x25519::StaticSecret::from(key.0);
         let public = x25519::PublicKey::from(&private);
         Self {
-            // With a limit of 0 it is always "under load", and so always checks MAC2.
-            limiter: RateLimiter::new(&public, 0),
+            macs: Macs::new(&public),
             keys: Arc::new(KeyPair { private, public }),
         }
     }
@@ -78,13 +75,16 @@ impl Identity {
     ///
     /// `handshakes`, the rate limiter, if given, comes last before the first Diffie-Hellman operation.
     pub(crate) fn screen(
-        &self,
+        &mut self,
         from: IpAddr,
         datagram: &[u8],
         handshakes: Option<&mut HandshakeLimiter>,
         now: Duration,
     ) -> Result<Screened, DropReason> {
-        let (packet, has_mac2) = self.verify(from, datagram)?;
+        let mut reply = [0; COOKIE_REPLY];
+        let is_asking = handshakes.as_ref().is_some_and(|it| it.would_ask(now));
+        let room = if is_asking { &mut reply[..] } else { &mut [] };
+        let (packet, has_mac2) = self.macs.check(from, datagram, room)?;
         match packet {
             Packet::PacketCookieReply(cookie) => {
                 return Ok(Screened::CookieReply {
@@ -97,17 +97,18 @@ impl Identity {
         if let Some(handshakes) = handshakes
             && handshakes.count(now)
         {
+            self.macs.renew_secret(now);
             // Only a right MAC2 ties a message to its address. If other messages took tokens of that
             // address, anybody could use them up.
             let is_admitted = match has_mac2 {
                 true => handshakes.admit(from, now),
-                false => handshakes.may_send_cookie(now),
+                false => is_asking && handshakes.may_send_cookie(now),
             };
             if !is_admitted {
                 return Err(DropReason::InboundUnderLoad);
             }
             if !has_mac2 {
-                return self.ask_for_cookie(from, datagram);
+                return Ok(Screened::AskForCookie(reply));
             }
         }
         match packet {
@@ -121,33 +122,6 @@ impl Identity {
                 receiver: response.receiver_idx,
             }),
             _ => Err(DropReason::InboundNotWireGuard),
-        }
-    }
-
-    /// Parses a message and checks its MAC1; returns whether its MAC2 is right, too.
-    fn verify<'a>(
-        &self,
-        from: IpAddr,
-        datagram: &'a [u8],
-    ) -> Result<(Packet<'a>, bool), DropReason> {
-        // boringtun makes a cookie reply only if there is room for it.
-        match self.limiter.verify_packet(Some(from), datagram, &mut []) {
-            Ok(packet) => Ok((packet, true)),
-            Err(TunnResult::Err(WireGuardError::DestinationBufferTooSmall)) => {
-                let packet = Tunn::parse_incoming_packet(datagram);
-                let packet = packet.map_err(|_| DropReason::InboundNotWireGuard)?;
-                Ok((packet, false))
-            }
-            Err(TunnResult::Err(WireGuardError::InvalidMac)) => Err(DropReason::InboundBadMac),
-            Err(_) => Err(DropReason::InboundNotWireGuard),
-        }
-    }
-
-    fn ask_for_cookie(&self, from: IpAddr, datagram: &[u8]) -> Result<Screened, DropReason> {
-        let mut reply = [0; COOKIE_REPLY];
-        match self.limiter.verify_packet(Some(from), datagram, &mut reply) {
-            Err(TunnResult::WriteToNetwork(_)) => Ok(Screened::AskForCookie(reply)),
-            _ => Err(DropReason::InboundUnderLoad),
         }
     }
 }
