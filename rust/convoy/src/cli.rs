@@ -1,6 +1,6 @@
 //! The command line. Each daemon switch can also be set in the environment, for use with wg-quick.
 
-use std::str::FromStr;
+use std::{path::PathBuf, str::FromStr};
 
 use clap::{Args, Parser, Subcommand, ValueEnum, builder::FalseyValueParser};
 use convoy_aead::Aead;
@@ -19,6 +19,12 @@ Other environment variables:
 
 With wg-quick: WG_QUICK_USERSPACE_IMPLEMENTATION=convoy CONVOY_BATCH=20 wg-quick up wg0
 For an interface that has the name of a command, put -- before it: convoy -- stats";
+
+const CHECK_AFTER_HELP: &str = "\
+Exit status:
+  0  the configuration is valid, perhaps with warnings
+  1  it is not, or, with --strict, there are warnings
+  2  the command line is wrong";
 
 /// Userspace WireGuard: creates the interface IFACE and carries its packets.
 ///
@@ -49,6 +55,18 @@ pub(crate) struct Cli {
 /// Commands other than running the daemon.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Check a configuration file and show what is wrong with it
+    ///
+    /// Reads FILE and the peers in the folder beside it whose name ends in .d in place of .conf.
+    /// Shows errors and warnings on standard error, and changes nothing.
+    #[command(after_help = CHECK_AFTER_HELP)]
+    Check(CheckArgs),
+    /// Generate a private key and print it
+    Genkey,
+    /// Generate a preshared key and print it
+    Genpsk,
+    /// Print the public key of the private key on standard input
+    Pubkey,
     /// Show the counters of a running daemon
     Stats(StatsArgs),
     #[cfg(feature = "measure")]
@@ -106,6 +124,18 @@ pub(crate) struct DaemonArgs {
     #[arg(long, env = "CONVOY_LOG_FORMAT", hide_env_values = true)]
     #[arg(value_name = "FORMAT", value_enum, default_value_t = LogFormat::Text)]
     pub(crate) log_format: LogFormat,
+}
+
+/// The arguments of `convoy check`.
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    /// A configuration file, or NAME for /etc/wireguard/NAME.conf
+    #[arg(value_name = "FILE|NAME")]
+    pub(crate) file: PathBuf,
+
+    /// Treat warnings as errors
+    #[arg(long)]
+    pub(crate) strict: bool,
 }
 
 /// The arguments of `convoy stats`.

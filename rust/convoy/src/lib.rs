@@ -2,8 +2,10 @@
 //! only the allocator.
 
 mod background;
+mod check;
 mod cli;
 mod daemon;
+mod keys;
 mod link_monitor;
 mod logging;
 #[cfg(feature = "measure")]
@@ -30,6 +32,10 @@ pub use wiping::Wiping;
 pub fn run() -> ExitCode {
     let cli = Cli::parse();
     let outcome = match (cli.command, cli.interface) {
+        (Some(Command::Check(args)), _) => check::run(&args),
+        (Some(Command::Genkey), _) => keys::generate_private(),
+        (Some(Command::Genpsk), _) => keys::generate_preshared(),
+        (Some(Command::Pubkey), _) => keys::print_public(),
         (Some(Command::Stats(args)), _) => stats::run(&args),
         #[cfg(feature = "measure")]
         (Some(Command::Profile(args)), _) => measure::profile(&args),

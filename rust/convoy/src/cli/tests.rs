@@ -78,9 +78,11 @@ fn an_interface_and_a_command_are_mutually_exclusive() {
 
 #[test]
 fn an_interface_may_be_named_like_a_command() {
-    let cli = parse(&["--", "stats"]).unwrap();
-    assert!(cli.command.is_none());
-    assert_eq!(cli.interface.unwrap().as_str(), "stats");
+    for name in ["stats", "check", "genkey", "genpsk", "pubkey"] {
+        let cli = parse(&["--", name]).unwrap();
+        assert!(cli.command.is_none());
+        assert_eq!(cli.interface.unwrap().as_str(), name);
+    }
 }
 
 #[test]

@@ -1,0 +1,254 @@
+//! The configuration, parsed.
+
+use std::{
+    fmt,
+    net::{IpAddr, Ipv6Addr, SocketAddr},
+    path::PathBuf,
+    sync::Arc,
+};
+
+use convoy_proto::config::{AllowedIp, PresharedKey, PrivateKey, PublicKey};
+
+use crate::{
+    located::{Files, Located, Place},
+    name::InterfaceName,
+    report::Report,
+    trust::Untrusted,
+};
+
+/// The configuration of a tunnel.
+///
+/// No public key occurs twice, and no prefix belongs to two peers.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The interface's name: that of the file.
+    pub name: InterfaceName,
+    /// The section `[Interface]`.
+    pub interface: Interface,
+    /// The sections `[Peer]`, those of `NAME.d` last.
+    pub peers: Vec<Peer>,
+    /// Why the hooks may not run; see [`hooks_are_trusted`](crate::hooks_are_trusted).
+    pub hooks_trusted: Result<(), Untrusted>,
+    /// The files that places refer to.
+    pub files: Arc<Files>,
+}
+
+/// The section `[Interface]`. `None` and empty lists stand for keys that are absent.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Interface {
+    /// `PrivateKey`, or the contents of `PrivateKeyFile`.
+    pub private_key: Option<Located<PrivateKey>>,
+    /// `#convoy: PrivateKeyFile`
+    pub private_key_file: Option<Located<PathBuf>>,
+    /// `ListenPort`; 0 lets the kernel choose.
+    pub listen_port: Option<Located<u16>>,
+    /// `FwMark`; 0 is `off`.
+    pub fwmark: Option<Located<u32>>,
+    /// `Address`
+    pub addresses: Vec<Located<InterfaceAddress>>,
+    /// The addresses of `DNS`.
+    pub dns_servers: Vec<Located<IpAddr>>,
+    /// The search domains of `DNS`.
+    pub dns_domains: Vec<Located<SearchDomain>>,
+    /// `MTU` in bytes.
+    pub mtu: Option<Located<u16>>,
+    /// `Table`; [`Table::Auto`] if absent.
+    pub table: Option<Located<Table>>,
+    /// `PreUp`: commands for a shell, in order; [`crate::expand_hook`] fills in `%i`.
+    pub pre_up: Vec<Located<String>>,
+    /// `PostUp`
+    pub post_up: Vec<Located<String>>,
+    /// `PreDown`
+    pub pre_down: Vec<Located<String>>,
+    /// `PostDown`
+    pub post_down: Vec<Located<String>>,
+    /// `SaveConfig`; false if absent.
+    pub save_config: Option<Located<bool>>,
+    /// `#convoy: KillSwitch`; [`KillSwitch::Off`] if absent.
+    pub kill_switch: Option<Located<KillSwitch>>,
+    /// `#convoy: AllowLAN`; whether the kill switch leaves the local network reachable; false if absent.
+    pub allow_lan: Option<Located<bool>>,
+    /// `#convoy: ExcludedIPs`, without `local`.
+    pub excluded_ips: Vec<Located<AllowedIp>>,
+    /// The word `local` in `#convoy: ExcludedIPs`: all but the local network goes through the tunnel.
+    pub exclude_local: Option<Located<()>>,
+}
+
+/// A section `[Peer]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Peer {
+    /// `PublicKey`
+    pub public_key: Located<PublicKey>,
+    /// `# friendly_name`, without control characters.
+    pub friendly_name: Option<String>,
+    /// `PresharedKey`, or the contents of `PresharedKeyFile`; `None` also for a key of zeros.
+    pub preshared_key: Option<Located<PresharedKey>>,
+    /// `#convoy: PresharedKeyFile`
+    pub preshared_key_file: Option<Located<PathBuf>>,
+    /// `AllowedIPs`, without repetitions.
+    pub allowed_ips: Vec<Located<AllowedIp>>,
+    /// `Endpoint`, then `#convoy: Endpoints`, in order of preference.
+    pub endpoints: Vec<Located<Endpoint>>,
+    /// `PersistentKeepalive` in seconds; 0 is `off`.
+    pub persistent_keepalive: Option<Located<u16>>,
+}
+
+/// An address of the interface and the length of its network's prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct InterfaceAddress {
+    /// With its host bits.
+    pub address: IpAddr,
+    /// 0..=32 for IPv4, 0..=128 for IPv6.
+    pub prefix: u8,
+}
+
+/// A search domain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SearchDomain {
+    /// Without a final dot; empty for the root.
+    pub name: String,
+    /// Written `~name`: decides where names are looked up, but completes none.
+    pub route_only: bool,
+}
+
+/// Where routes go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Table {
+    /// No routes.
+    Off,
+    /// The main table; for default routes a table of their own and rules.
+    #[default]
+    Auto,
+    /// This table.
+    Number(u32),
+}
+
+/// Whether packets may leave outside of the tunnel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum KillSwitch {
+    /// They may.
+    #[default]
+    Off,
+    /// Not while the tunnel is up.
+    On,
+    /// Not from now on, even when the tunnel is down or the machine starts.
+    Persistent,
+}
+
+/// Where a peer can be reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    /// Its address or name.
+    pub host: Host,
+    /// Not 0.
+    pub port: u16,
+}
+
+/// The host of an [`Endpoint`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Host {
+    /// An address; IPv4-mapped ones are IPv4.
+    Ip(IpAddr),
+    /// An address with a zone: the name or index of an interface.
+    Zoned(Ipv6Addr, String),
+    /// A name for DNS.
+    Name(String),
+}
+
+impl Config {
+    /// An error about a value of this configuration, shown like those of its files.
+    #[must_use]
+    pub fn error_at(&self, at: Place, title: &str, label: &str) -> Report {
+        Report::about(&self.files, at, title, label)
+    }
+}
+
+impl Interface {
+    /// Whether there is any hook.
+    #[must_use]
+    pub fn has_hooks(&self) -> bool {
+        self.hooks().next().is_some()
+    }
+
+    pub(crate) fn hooks(&self) -> impl Iterator<Item = &Located<String>> {
+        let all = [&self.pre_up, &self.post_up, &self.pre_down, &self.post_down];
+        all.into_iter().flatten()
+    }
+}
+
+impl Peer {
+    /// A peer with nothing but its key.
+    #[must_use]
+    pub fn new(public_key: Located<PublicKey>) -> Self {
+        Self {
+            public_key,
+            friendly_name: None,
+            preshared_key: None,
+            preshared_key_file: None,
+            allowed_ips: Vec::new(),
+            endpoints: Vec::new(),
+            persistent_keepalive: None,
+        }
+    }
+}
+
+impl Endpoint {
+    /// The address, if no look-up is needed.
+    #[must_use]
+    pub fn address(&self) -> Option<SocketAddr> {
+        match self.host {
+            Host::Ip(address) => Some(SocketAddr::new(address, self.port)),
+            Host::Zoned(..) | Host::Name(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for InterfaceAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.prefix)
+    }
+}
+
+impl fmt::Display for SearchDomain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tilde = if self.route_only { "~" } else { "" };
+        let name = if self.name.is_empty() {
+            "."
+        } else {
+            &self.name
+        };
+        write!(f, "{tilde}{name}")
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Off => f.write_str("off"),
+            Self::Auto => f.write_str("auto"),
+            Self::Number(number) => write!(f, "{number}"),
+        }
+    }
+}
+
+impl fmt::Display for KillSwitch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Off => "off",
+            Self::On => "on",
+            Self::Persistent => "persistent",
+        })
+    }
+}
+
+/// As in a file: `[IPv6]:port`, `IPv4:port` or `name:port`.
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let port = self.port;
+        match &self.host {
+            Host::Ip(address) => SocketAddr::new(*address, port).fmt(f),
+            Host::Zoned(address, zone) => write!(f, "[{address}%{zone}]:{port}"),
+            Host::Name(name) => write!(f, "{name}:{port}"),
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! Parses arbitrary files: nothing panics, no report shows a secret, and a file that is accepted
+//! stays the same when it is written and parsed again.
+
+use std::sync::Arc;
+
+use convoy_fuzz::{Result, Unstructured};
+
+use crate::{
+    config::{Config, Interface},
+    keys::{Dialect, KEYS},
+    located::{Files, Shown},
+    mask::masked,
+    parse::{Draft, parse},
+    read::text_of,
+    report::Report,
+    route_tables::RouteTables,
+    to_wg_quick,
+};
+
+/// A key that the generator writes, but never as a public one.
+const SECRET: &str = "yAnz5TF+lXXJte14tji3zlMNq+hd2rYUIgJBgB3fBmk=";
+const PUBLIC: &str = "xTIBA5rboUvnH4htodjb6e697QjLERt1NAB4mZqp8Dg=";
+
+#[test]
+fn fuzz_config_files() {
+    convoy_fuzz::run("config_files", 4000, 1500, |input| {
+        let main = file(input)?;
+        let drop_in = file(input)?;
+        examine(&main, &drop_in);
+        Ok(())
+    });
+}
+
+#[test]
+fn fuzz_config_bytes() {
+    convoy_fuzz::run("config_bytes", 2000, 600, |input| {
+        let bytes = input.bytes(input.len())?;
+        let (text, flaw) = text_of(bytes);
+        assert_eq!(text.len(), bytes.len());
+        assert_eq!(
+            flaw.is_none(),
+            *text.as_bytes() == *bytes && !text.contains('\0')
+        );
+        examine(&text, "");
+        Ok(())
+    });
+}
+
+fn examine(main: &str, drop_in: &str) {
+    let (config, report) = read(&[main, drop_in]);
+    let shown = report.render(true);
+    let plain = report.to_string();
+    for at in 0..SECRET.len() - 8 {
+        let part = &SECRET[at..at + 8];
+        assert!(!shown.contains(part) && !plain.contains(part), "{plain}");
+    }
+    assert_eq!(report.is_empty(), plain.is_empty());
+    let (Some(config), true) = (config, drop_in.is_empty()) else {
+        return;
+    };
+    let written = to_wg_quick(&config);
+    let (again, report) = read(&[&written]);
+    let again = again.unwrap_or_else(|| panic!("{report}"));
+    assert_eq!(again.interface, config.interface, "{}", *written);
+    assert_eq!(again.peers, config.peers, "{}", *written);
+    assert_eq!(*to_wg_quick(&again), *written);
+}
+
+/// As [`crate::Reader::read`], but of texts, and without key files.
+fn read(texts: &[&str]) -> (Option<Config>, Report) {
+    let tables = RouteTables::parse("100 office");
+    let (mut draft, mut report) = (Draft::default(), Report::default());
+    for (file, text) in texts.iter().enumerate() {
+        parse(file, text, &tables, &mut draft, &mut report);
+    }
+    crate::check::check(&mut draft, &mut report);
+    let files = texts.iter().map(|text| Shown {
+        path: "wg0.conf".into(),
+        text: masked(text),
+    });
+    report.files = Arc::new(Files(files.collect()));
+    let Draft {
+        interface, peers, ..
+    } = draft;
+    let config = (!report.has_errors()).then(|| Config {
+        interface,
+        peers,
+        ..empty()
+    });
+    (config, report)
+}
+
+pub(crate) fn empty() -> Config {
+    Config {
+        name: "wg0".parse().expect("a valid name"),
+        interface: Interface::default(),
+        peers: Vec::new(),
+        hooks_trusted: Ok(()),
+        files: Arc::default(),
+    }
+}
+
+/// A file that resembles a valid one.
+fn file(input: &mut Unstructured<'_>) -> Result<String> {
+    let mut text = String::new();
+    while !input.is_empty() && input.ratio(30, 31)? {
+        line(input, &mut text)?;
+        text.push_str(input.choose(&["\n", "\n", "\n", "\r\n", " # x\n", "\n\n"])?);
+    }
+    Ok(text)
+}
+
+fn line(input: &mut Unstructured<'_>, text: &mut String) -> Result<()> {
+    match input.int_in_range(0..=19)? {
+        0 => text.push_str(input.choose(&["[Interface]", "[ interface ]", "[Peer", "[S]"])?),
+        1 => text.push_str("[Interface]"),
+        2..=3 => {
+            text.push_str("[Peer]\nPublicKey = ");
+            // Not the same key each time: two peers with one key are refused.
+            let digit = input.choose(b"ABCDEFGHIJ")?;
+            text.push(char::from(*digit));
+            text.push_str(&PUBLIC[1..]);
+        }
+        4 => text.push_str("# friendly_name = "),
+        5 => text.push_str(SECRET),
+        6 => text.push_str("#convoy "),
+        7 => text.push_str(input.arbitrary::<&str>()?),
+        _ => pair(input, text)?,
+    }
+    Ok(())
+}
+
+fn pair(input: &mut Unstructured<'_>, text: &mut String) -> Result<()> {
+    let key = input.choose(&KEYS)?;
+    if (key.dialect == Dialect::Convoy) != input.ratio(1, 30)? {
+        text.push_str("#convoy: ");
+    }
+    let mut name = key.name.to_owned();
+    if input.ratio(1, 10)? {
+        name = name.to_lowercase();
+    }
+    if input.ratio(1, 20)? {
+        name.pop();
+    }
+    text.push_str(&name);
+    text.push_str(input.choose(&[" = ", "=", " =", "\t=\x0b", " "])?);
+    loop {
+        let is_secret = key.key.is_secret() || key.dialect == Dialect::Convoy;
+        let value = input.choose(&VALUES)?;
+        // A secret in a public key's place is shown.
+        let is_hidden = key.name != "PublicKey" || !SECRET.contains(value);
+        text.push_str(match is_secret && input.ratio(1, 2)? {
+            true => SECRET,
+            false if is_hidden => value,
+            false => PUBLIC,
+        });
+        if input.ratio(3, 4)? {
+            return Ok(());
+        }
+        text.push_str(input.choose(&[",", ", ", " ", "/", ":"])?);
+    }
+}
+
+const VALUES: [&str; 40] = [
+    "",
+    "0",
+    "1",
+    "25",
+    "1400",
+    "51820",
+    "65536",
+    "4294967295",
+    "0x1f",
+    "off",
+    "auto",
+    "office",
+    "true",
+    "False",
+    "yes",
+    "on",
+    "persistent",
+    "local",
+    "10.0.0.1",
+    "10.0.0.1/24",
+    "0.0.0.0/0",
+    "::/0",
+    "fd00::1",
+    "fd00::1/64",
+    "::ffff:1.2.3.4/128",
+    "1.2.3.4:5",
+    "[::1]:5",
+    "[fe80::1%e]:5",
+    "::1:5",
+    "vpn.example:443",
+    "corp.example",
+    "~.",
+    "/run/key",
+    "echo %i \"#\"",
+    "é",
+    "\u{202e}",
+    "\u{1b}[31m",
+    "= =",
+    "[",
+    SECRET,
+];

@@ -1,0 +1,78 @@
+//! Files that contain one key in base64.
+
+use std::{
+    os::fd::{AsFd, BorrowedFd},
+    path::{Path, PathBuf},
+};
+
+use zeroize::Zeroizing;
+
+use crate::{
+    base64::decode_key,
+    located::Located,
+    open::{OpenError, ReadFile, open_directory, read_file},
+    report::{Diagnostic, Report},
+};
+
+/// Where key files are looked up.
+pub(crate) struct KeyFiles<'a> {
+    /// Relative paths are looked up here first.
+    pub(crate) credentials: Option<&'a Path>,
+    /// The directory of the configuration file.
+    pub(crate) directory: BorrowedFd<'a>,
+}
+
+/// Larger files contain something else.
+const MAX_BYTES: usize = 4096;
+
+impl KeyFiles<'_> {
+    /// Reads a key, or reports why not.
+    pub(crate) fn read(
+        &self,
+        path: &Located<PathBuf>,
+        report: &mut Report,
+    ) -> Option<Zeroizing<[u8; 32]>> {
+        let (file, is_credential) = match self.find(path) {
+            Ok(file) => file,
+            Err(error) => {
+                let title = format!("cannot read the key file: {error}");
+                let diagnostic = Diagnostic::error(title, path.at, "named here");
+                report.push(match (&error, self.credentials) {
+                    (OpenError::Absent, None) if path.is_relative() => diagnostic
+                        .help("a relative path starts at the directory of the configuration file"),
+                    (OpenError::Absent, Some(_)) if path.is_relative() => diagnostic.help(
+                        "it is neither in $CREDENTIALS_DIRECTORY nor beside the configuration file",
+                    ),
+                    _ => diagnostic,
+                });
+                return None;
+            }
+        };
+        let mode = file.stat.st_mode & 0o7777;
+        if mode & 0o044 != 0 && !is_credential {
+            let title = format!("others can read this key file (mode {mode:04o})");
+            let warning = Diagnostic::warning(title, path.at, "named here");
+            report.push(warning.help(format!("run: chmod go= {}", path.display())));
+        }
+        let key = std::str::from_utf8(&file.bytes).ok();
+        let key = key.and_then(|text| decode_key(text.trim_ascii()));
+        if key.is_none() {
+            let title = "invalid key file";
+            let label = "expected the file to contain 32 bytes in base64 and nothing else";
+            report.push(Diagnostic::error(title, path.at, label));
+        }
+        key
+    }
+
+    /// Reads the file, and says whether it is a credential.
+    fn find(&self, path: &Path) -> Result<(ReadFile, bool), OpenError> {
+        if let (Some(credentials), true) = (self.credentials, path.is_relative()) {
+            let directory = open_directory(credentials);
+            match directory.and_then(|directory| read_file(directory.as_fd(), path, MAX_BYTES)) {
+                Err(OpenError::Absent) => {}
+                other => return Ok((other?, true)),
+            }
+        }
+        Ok((read_file(self.directory, path, MAX_BYTES)?, false))
+    }
+}

@@ -1,0 +1,107 @@
+//! Reads the configuration of a tunnel: wg-quick's files, unchanged, and Convoy's own keys in comments
+//! that wg-quick skips.
+//!
+//! 1. [`read()`] reads `NAME.conf` and the directory `NAME.d` beside it. It returns a [`Config`] and
+//!    warnings, or a [`Report`] of all errors.
+//! 2. [`Report::render`] shows either as a compiler does: file, line, column and a way to mend it.
+//! 3. [`difference()`] is the update for a running device; [`to_wg_quick`] writes a configuration
+//!    back.
+//!
+//! A crate of its own, without network, runtime or privileges, so configurations can be checked
+//! anywhere and fuzzed without the daemon.
+//!
+//! # Keys
+//!
+//! `[Interface]`: `PrivateKey`, `ListenPort`, `FwMark`, `Address`, `DNS`, `MTU`, `Table`, `PreUp`,
+//! `PostUp`, `PreDown`, `PostDown`, `SaveConfig`. `[Peer]`: `PublicKey`, `PresharedKey`, `AllowedIPs`,
+//! `Endpoint`, `PersistentKeepalive`. They mean what wg-quick(8) and wg(8) say.
+//!
+//! Convoy's own keys stand in comments on lines of their own, in the section that they concern:
+//!
+//! | `#convoy:` key | values | meaning |
+//! |---|---|---|
+//! | in `[Interface]`: | | |
+//! | `KillSwitch` | `off`, `on`, `persistent` | whether packets outside of the tunnel are dropped: never, while it is up, or always |
+//! | `AllowLAN` | `yes`, `no` | whether the kill switch leaves the local network reachable |
+//! | `ExcludedIPs` | prefixes, `local` | what stays outside of the tunnel; `local` is the local network |
+//! | `PrivateKeyFile` | path | a file with the private key, in place of `PrivateKey` |
+//! | in `[Peer]`: | | |
+//! | `Endpoints` | endpoints | further ones in order of preference, after `Endpoint` |
+//! | `PresharedKeyFile` | path | a file with the preshared key, in place of `PresharedKey` |
+//!
+//! A relative path of a key file begins at `$CREDENTIALS_DIRECTORY` (systemd's credentials), or else at
+//! the directory of the configuration file. `# friendly_name = X` in a `[Peer]`, or in the comments
+//! directly above it, names the peer.
+//!
+//! Files of `NAME.d` whose names end in `.conf` and do not begin with a dot contain `[Peer]` sections
+//! only. They are read in byte order of their names, as one state of the directory, never as a mixture of
+//! two. A ConfigMap's symlink `..data` is followed.
+//!
+//! # Differences from wg-quick
+//!
+//! Refused, although wg-quick or wg accepts it: a file without `[Interface]`, bytes that are not UTF-8,
+//! names of services in place of ports, port 0 of an endpoint, ports beyond 65535 (which wraps in wg),
+//! shortened IPv4 addresses (`10.1`), net masks, a private key of zeros, names that are not ASCII, DNS
+//! servers with a zone, two sections with one public key, and values that fail later, such as `MTU = x`.
+//!
+//! Accepted, although wg-quick or wg refuses it: a byte order mark, white space in `[ Interface ]` and in
+//! wg-quick's keys, `Table = Off`.
+//!
+//! A prefix that two peers of `NAME.conf` list belongs to the later one, as in wg, with a warning. If one
+//! of the two is in `NAME.d`, that is an error.
+//!
+//! # Secrets
+//!
+//! No message contains a key: reports are made from a copy of the text in which all values are masked
+//! that are not known to be public. The text itself is wiped once it is parsed.
+
+mod base64;
+mod check;
+mod config;
+mod difference;
+mod drop_in;
+#[cfg(test)]
+mod fuzz;
+mod key_file;
+mod keys;
+mod located;
+mod mask;
+mod name;
+mod open;
+mod parse;
+mod read;
+mod report;
+mod route_tables;
+mod text;
+mod trust;
+mod values;
+mod write;
+
+use std::path::Path;
+
+pub use base64::{ENCODED_KEY_LENGTH, decode_key, encode_key};
+pub use config::{
+    Config, Endpoint, Host, Interface, InterfaceAddress, KillSwitch, Peer, SearchDomain, Table,
+};
+pub use difference::difference;
+pub use located::{Files, Located, Place};
+pub use name::{InterfaceName, NameError, expand_hook, path_of};
+pub use read::{Loaded, Reader};
+pub use report::{MAX_SHOWN, Report};
+pub use trust::{Untrusted, hooks_are_trusted};
+pub use write::to_wg_quick;
+
+/// The largest file that is read: some 100,000 peers.
+pub const MAX_FILE_BYTES: usize = 16 << 20;
+/// The most bytes that `NAME.conf` and the files of `NAME.d` have together.
+pub const MAX_TOTAL_BYTES: usize = 64 << 20;
+/// The most files that are read from `NAME.d`.
+pub const MAX_DROP_INS: usize = 65_536;
+
+/// Reads a configuration: [`Reader::read`] with this machine's files and environment.
+///
+/// # Errors
+/// All errors in all files.
+pub fn read(path: &Path) -> Result<Loaded, Report> {
+    Reader::from_environment().read(path)
+}

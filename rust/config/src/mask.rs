@@ -1,0 +1,191 @@
+//! The text of a file as diagnostics may show it: of the same length, but without its secrets.
+//!
+//! Diagnostics see only this text, so none can show a key by mistake. It contains only text that is known
+//! to be public: the value of an unknown key may be a secret under a misspelt name, and a line without a
+//! key may be the second half of a secret.
+
+use std::ops::Range;
+
+use crate::{
+    keys::{KeyInfo, KeyName},
+    text::{Comment, Content, Text, lines},
+};
+
+/// `text` with its secrets replaced by `*`, its comments by spaces and control characters by `?`.
+pub(crate) fn masked(text: &str) -> String {
+    let mut shown = text.as_bytes().to_vec();
+    for line in lines(text) {
+        mask_line(line, &mut shown);
+    }
+    replace_controls(text, &mut shown);
+    String::from_utf8(shown).unwrap_or_default()
+}
+
+fn mask_line(line: Text<'_>, shown: &mut [u8]) {
+    let parts = line.classify();
+    mask_content(parts.content, shown);
+    let Some((_, comment)) = line.split_once('#') else {
+        return;
+    };
+    let kept = match parts.comment {
+        Comment::Plain => comment.start - 1..comment.start - 1,
+        Comment::FriendlyName(name) => {
+            mask_keys(name, shown);
+            comment.range()
+        }
+        Comment::Late(word) | Comment::WithoutColon(word) => word.range(),
+        Comment::Directive(content) => {
+            mask_content(content, shown);
+            let end = comment
+                .text
+                .find('#')
+                .map_or(comment.end(), |at| comment.start + at);
+            comment.start..end
+        }
+    };
+    shown[kept.end.max(comment.start)..comment.end()].fill(b' ');
+    if kept.is_empty() {
+        shown[comment.start - 1] = b' ';
+    }
+}
+
+fn mask_content(content: Content<'_>, shown: &mut [u8]) {
+    match content {
+        Content::Nothing => {}
+        Content::Section(section) => {
+            if section.text.len() > LONGEST_SECTION {
+                shown[section.range()].fill(b'*');
+            }
+        }
+        Content::Pair(key, value) => mask_pair(key, value, shown),
+        Content::Other(other) => {
+            if KeyInfo::find(&other.compact()).is_none() {
+                shown[other.range()].fill(b'*');
+            }
+        }
+    }
+}
+
+fn mask_pair(key: Text<'_>, value: Text<'_>, shown: &mut [u8]) {
+    let word = key.compact();
+    match KeyInfo::find(&word).map(|info| info.key) {
+        Some(KeyName::PublicKey) => {}
+        Some(known) if known.is_secret() => shown[value.range()].fill(b'*'),
+        Some(_) => mask_keys(value, shown),
+        None => {
+            shown[value.range()].fill(b'*');
+            if !is_name(&word) || value.is_empty() {
+                shown[key.range()].fill(b'*');
+            }
+        }
+    }
+}
+
+fn mask_keys(value: Text<'_>, shown: &mut [u8]) {
+    for key in keys_in(value) {
+        shown[key].fill(b'*');
+    }
+}
+
+/// Whether an unknown key looks like the name of one, rather than like a piece of a secret.
+pub(crate) fn is_name(word: &str) -> bool {
+    word.len() <= LONGEST_NAME && word.bytes().all(|b| b.is_ascii_alphabetic() || b == b'_')
+}
+
+/// Where 32 bytes stand in base64.
+fn keys_in(value: Text<'_>) -> impl Iterator<Item = Range<usize>> + '_ {
+    let is_base64 = |c: char| c.is_ascii_alphanumeric() || c == '+' || c == '/';
+    let ends = value.text.match_indices('=').map(|(end, _)| end);
+    ends.filter_map(move |end| {
+        let run = &value.text[..end];
+        let start = run.trim_end_matches(is_base64).len();
+        (end - start >= DIGITS_OF_A_KEY).then_some(value.start + start..value.start + end + 1)
+    })
+}
+
+/// Keeps a file from controlling the terminal.
+fn replace_controls(text: &str, shown: &mut [u8]) {
+    for (start, c) in text.char_indices() {
+        let is_directional = matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        let is_control = c.is_control() && !matches!(c, '\n' | '\t' | '\r');
+        if is_directional || is_control {
+            let range = start..start + c.len_utf8();
+            // A comment that is hidden already stays so.
+            if shown[range.clone()] == text.as_bytes()[range.clone()] {
+                shown[range].fill(b'?');
+            }
+        }
+    }
+}
+
+const LONGEST_NAME: usize = 24;
+const LONGEST_SECTION: usize = 32;
+/// 43 digits and `=` are 32 bytes.
+const DIGITS_OF_A_KEY: usize = 43;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECRET: &str = "yAnz5TF+lXXJte14tji3zlMNq+hd2rYUIgJBgB3fBmk=";
+
+    #[test]
+    fn a_key_is_hidden_in_any_surroundings_and_lengths_stay() {
+        for line in [
+            "PrivateKey = S",
+            "privatekey=S # S",
+            "PresharedKey\t=\tS\r",
+            "PrivatKey = S",
+            "Private = S",
+            "PrivateKey S",
+            "S",
+            "= S",
+            "[S]",
+            "# PrivateKey = S",
+            "Address = S",
+            "PostUp = wg set %i private-key <(echo S)",
+            "#convoy: PrivateKey = S",
+            "#convoy: PrivateKeyFile = S",
+            "#convoy: S",
+            "#convoy: KillSwitch = on # S",
+            "DNS = 1.1.1.1 #convoy: S",
+            "#convoy PrivateKey = S",
+            "# friendly_name = S",
+            "Ü = S",
+        ] {
+            let text = format!("a=b\n{}\nc=d", line.replace('S', SECRET));
+            let shown = masked(&text);
+            assert_eq!(shown.len(), text.len());
+            for at in 0..SECRET.len() - 4 {
+                assert!(!shown.contains(&SECRET[at..at + 4]), "{line}: {shown}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_key_that_was_wrapped_is_hidden_too() {
+        for at in 1..SECRET.len() {
+            let (first, second) = SECRET.split_at(at);
+            let shown = masked(&format!("PrivateKey = {first}\n{second}"));
+            let second = shown.lines().nth(1).unwrap();
+            assert!(second.bytes().all(|b| b"*=".contains(&b)), "{shown}");
+        }
+    }
+
+    #[test]
+    fn public_values_stay() {
+        for line in [
+            "[Interface]",
+            "ListenPort = many",
+            "PublicKey = xTIBA5rboUvnH4htodjb6e697QjLERt1NAB4mZqp8Dg=",
+            "#convoy: Endpoints = a:1, b:2",
+            "# friendly_name = Ann",
+            "AllowedIPs",
+        ] {
+            assert_eq!(masked(line), line);
+        }
+        assert_eq!(masked("MTU = 1 # x"), "MTU = 1    ");
+        assert_eq!(masked("Foo = x"), "Foo = *");
+        assert_eq!(masked("Endpoint = a\u{1b}[m\u{202e}"), "Endpoint = a?[m???");
+    }
+}

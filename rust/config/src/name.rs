@@ -1,0 +1,130 @@
+//! The interface's name, and the one place where it is put into commands.
+
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    str::FromStr,
+};
+
+/// A name that wg-quick and the kernel accept: 1 to 15 of `a-z A-Z 0-9 _ = + . -`, but not `.` or `..`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct InterfaceName(String);
+
+/// Why a text is not an interface's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NameError {
+    /// It has none or more than 15 characters.
+    #[error("an interface's name has 1 to 15 characters")]
+    Length,
+    /// It has a character that wg-quick does not accept, or is `.` or `..`.
+    #[error("an interface's name consists of letters, digits and _ = + . -")]
+    Character,
+    /// The file's name does not end in `.conf`.
+    #[error("a configuration file is named like its interface, followed by .conf")]
+    Suffix,
+}
+
+impl InterfaceName {
+    /// The name that a file gives its interface: `wg0` for `/etc/wireguard/wg0.conf`.
+    ///
+    /// # Errors
+    /// If the file's name is not an interface's name followed by `.conf`.
+    pub fn of_file(path: &Path) -> Result<Self, NameError> {
+        let name = path.file_name().and_then(|name| name.to_str());
+        let name = name.and_then(|name| name.strip_suffix(".conf"));
+        name.ok_or(NameError::Suffix)?.parse()
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for InterfaceName {
+    type Err = NameError;
+
+    fn from_str(name: &str) -> Result<Self, NameError> {
+        let is_allowed = |b: u8| b.is_ascii_alphanumeric() || b"_=+.-".contains(&b);
+        if !name.bytes().all(is_allowed) || matches!(name, "." | "..") {
+            return Err(NameError::Character);
+        }
+        match name.len() {
+            1..=15 => Ok(Self(name.to_owned())),
+            _ => Err(NameError::Length),
+        }
+    }
+}
+
+impl fmt::Display for InterfaceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The file that a user means: a path, or the name of an interface with a file in `/etc/wireguard`.
+///
+/// Unlike in wg-quick, a name that ends in `.conf` is a path even without a slash.
+#[must_use]
+pub fn path_of(file_or_name: &Path) -> PathBuf {
+    let name = file_or_name.to_str().map(str::parse::<InterfaceName>);
+    match name {
+        Some(Ok(name)) if !name.0.ends_with(".conf") => {
+            Path::new("/etc/wireguard").join(format!("{name}.conf"))
+        }
+        _ => file_or_name.to_owned(),
+    }
+}
+
+/// A hook's command with each `%i` replaced by the interface's name, which no shell interprets.
+#[must_use]
+pub fn expand_hook(command: &str, name: &InterfaceName) -> String {
+    command.replace("%i", name.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_names_its_interface_as_in_wg_quick() {
+        for (path, expected) in [
+            ("/etc/wireguard/wg0.conf", Ok("wg0")),
+            ("a_b=c+d.e-f.conf", Ok("a_b=c+d.e-f")),
+            ("fifteen-bytes-x.conf", Ok("fifteen-bytes-x")),
+            ("sixteen-bytes-xx.conf", Err(NameError::Length)),
+            (".conf", Err(NameError::Length)),
+            ("...conf", Err(NameError::Character)),
+            ("wg 0.conf", Err(NameError::Character)),
+            ("größe.conf", Err(NameError::Character)),
+            ("wg0", Err(NameError::Suffix)),
+            ("/", Err(NameError::Suffix)),
+        ] {
+            let name = InterfaceName::of_file(Path::new(path));
+            assert_eq!(
+                name.as_ref().map(InterfaceName::as_str),
+                expected.as_ref().map(|it| *it)
+            );
+        }
+    }
+
+    #[test]
+    fn a_name_means_a_file_in_etc() {
+        for (given, expected) in [
+            ("wg0", "/etc/wireguard/wg0.conf"),
+            ("wg0.conf", "wg0.conf"),
+            ("./wg0", "./wg0"),
+            ("/etc/wg0.conf", "/etc/wg0.conf"),
+            ("", ""),
+        ] {
+            assert_eq!(path_of(Path::new(given)), Path::new(expected));
+        }
+    }
+
+    #[test]
+    fn every_mark_in_a_hook_is_replaced() {
+        let name = "wg0".parse().unwrap();
+        assert_eq!(expand_hook("up %i %%i i%", &name), "up wg0 %wg0 i%");
+    }
+}

@@ -1,0 +1,334 @@
+//! Reads `NAME.conf`, `NAME.d` and the files of keys.
+
+use std::{
+    env,
+    ffi::OsStr,
+    os::fd::{AsFd, BorrowedFd},
+    path::{Path, PathBuf},
+    sync::Arc,
+    thread,
+    time::Duration,
+};
+
+use convoy_proto::config::PresharedKey;
+use nix::sys::stat::{FileStat, fstat};
+use zeroize::Zeroizing;
+
+use crate::{
+    MAX_FILE_BYTES, MAX_TOTAL_BYTES,
+    check::check,
+    config::{Config, Peer},
+    drop_in::DropIns,
+    key_file::KeyFiles,
+    located::{Files, Place, Shown},
+    mask::masked,
+    name::InterfaceName,
+    open::{OpenError, open_directory, read_file},
+    parse::{Draft, clamped, parse},
+    report::{Diagnostic, Report},
+    route_tables::RouteTables,
+    trust::hooks_of_are_trusted,
+};
+
+/// Reads configurations; knows where names and keys are looked up.
+#[derive(Clone, Debug)]
+pub struct Reader {
+    tables: RouteTables,
+    /// Where systemd puts credentials.
+    credentials: Option<PathBuf>,
+}
+
+/// A configuration and its warnings.
+#[derive(Debug)]
+pub struct Loaded {
+    /// The configuration.
+    pub config: Config,
+    /// Warnings only.
+    pub warnings: Report,
+}
+
+/// How often a directory that changes meanwhile is read again.
+const ATTEMPTS: u32 = 8;
+/// The pause before the second attempt; it doubles each time. Eight take five seconds.
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+
+impl Reader {
+    /// A reader for this machine and this environment.
+    #[must_use]
+    pub fn from_environment() -> Self {
+        Self {
+            tables: RouteTables::of_this_machine(),
+            credentials: env::var_os("CREDENTIALS_DIRECTORY").map(PathBuf::from),
+        }
+    }
+
+    /// Looks up relative paths of key files in this directory first, in place of
+    /// `$CREDENTIALS_DIRECTORY`.
+    #[must_use]
+    pub fn with_credentials(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.credentials = Some(directory.into());
+        self
+    }
+
+    /// Reads `NAME.conf` and, beside it, `NAME.d`.
+    ///
+    /// # Errors
+    /// All errors in all files.
+    pub fn read(&self, path: &Path) -> Result<Loaded, Report> {
+        let name = InterfaceName::of_file(path).map_err(|error| {
+            let diagnostic =
+                Diagnostic::file_error("the file is not named like an interface", path);
+            file_report(diagnostic.help(error.to_string()))
+        })?;
+        let drop_ins_path = path.with_extension("d");
+        let mut pause = FIRST_PAUSE;
+        for _ in 0..ATTEMPTS {
+            let drop_ins = DropIns::open(&drop_ins_path)
+                .map_err(|error| file_report(cannot_read(&drop_ins_path, &error)))?;
+            let outcome = self.attempt(&name, path, drop_ins.as_ref(), &drop_ins_path);
+            if drop_ins.is_none_or(|it| it.is_unchanged()) {
+                return outcome;
+            }
+            thread::sleep(pause);
+            pause *= 2;
+        }
+        let title = "the files keep changing while they are read";
+        Err(file_report(Diagnostic::file_error(title, drop_ins_path)))
+    }
+
+    fn attempt(
+        &self,
+        name: &InterfaceName,
+        path: &Path,
+        drop_ins: Option<&DropIns>,
+        drop_ins_path: &Path,
+    ) -> Result<Loaded, Report> {
+        let mut loading = Loading::new(self);
+        let directory = match path.parent() {
+            Some(parent) if parent != Path::new("") => parent,
+            _ => Path::new("."),
+        };
+        let directory =
+            open_directory(directory).map_err(|error| file_report(cannot_read(path, &error)))?;
+        let main = path.file_name().unwrap_or_default();
+        let stat = loading.file(directory.as_fd(), main, path);
+        for file in drop_ins.iter().flat_map(|it| it.files()) {
+            let directory = drop_ins.map_or(directory.as_fd(), DropIns::directory);
+            loading.file(directory, file, &drop_ins_path.join(file));
+        }
+        loading.finish(name, path, stat)
+    }
+}
+
+/// A configuration that is being read.
+struct Loading<'a> {
+    reader: &'a Reader,
+    draft: Draft,
+    files: Vec<Shown>,
+    total: usize,
+    report: Report,
+    /// Whether it is certain that something is missing from `draft`.
+    is_incomplete: bool,
+}
+
+impl<'a> Loading<'a> {
+    fn new(reader: &'a Reader) -> Self {
+        Self {
+            reader,
+            draft: Draft::default(),
+            files: Vec::new(),
+            total: 0,
+            report: Report::default(),
+            is_incomplete: false,
+        }
+    }
+
+    /// Reads one file, and the keys that it refers to.
+    fn file(&mut self, directory: BorrowedFd<'_>, name: &OsStr, path: &Path) -> Option<FileStat> {
+        let limit = MAX_FILE_BYTES.min(MAX_TOTAL_BYTES - self.total);
+        let read = match read_file(directory, Path::new(name), limit) {
+            Ok(read) => read,
+            Err(error) => {
+                self.is_incomplete = true;
+                self.files.push(Shown::empty(path));
+                self.report.push(cannot_read(path, &error));
+                return None;
+            }
+        };
+        self.total += read.bytes.len();
+        let file = self.files.len();
+        let (text, flaw) = text_of(&read.bytes);
+        self.files.push(Shown {
+            path: path.to_owned(),
+            text: masked(&text),
+        });
+        if let Some((at, title, help)) = flaw {
+            self.is_incomplete = true;
+            let place = Place::new(file, at..at + 1);
+            self.report
+                .push(Diagnostic::error(title, place, "here").help(help));
+            return None;
+        }
+        let peers = self.draft.peers.len();
+        parse(
+            file,
+            &text,
+            &self.reader.tables,
+            &mut self.draft,
+            &mut self.report,
+        );
+        if self.draft.has_keys(file == 0, peers) {
+            self.warn_if_readable(directory, path, &read.stat);
+        }
+        self.read_keys(directory, file == 0, peers);
+        Some(read.stat)
+    }
+
+    /// Warns if users other than the owner can read the file.
+    fn warn_if_readable(&mut self, directory: BorrowedFd<'_>, path: &Path, file: &FileStat) {
+        let Ok(directory) = fstat(directory) else {
+            return;
+        };
+        if is_readable_by_others(file.st_mode, directory.st_mode) {
+            let mode = file.st_mode & 0o7777;
+            let title = format!("others can read this file and its keys (mode {mode:04o})");
+            let help = format!("run: chmod go= {}", path.display());
+            self.report
+                .push(Diagnostic::file_warning(title, path).help(help));
+        }
+    }
+
+    /// Reads the keys of the peers from `first` on and, for `NAME.conf`, of the interface.
+    fn read_keys(&mut self, directory: BorrowedFd<'_>, is_main: bool, first: usize) {
+        let files = KeyFiles {
+            credentials: self.reader.credentials.as_deref(),
+            directory,
+        };
+        let Draft {
+            interface, peers, ..
+        } = &mut self.draft;
+        if let (Some(path), None) = (&interface.private_key_file, &interface.private_key)
+            && is_main
+        {
+            let key = files.read(path, &mut self.report);
+            interface.private_key = key.map(|key| path.with(clamped(*key)));
+        }
+        for peer in &mut peers[first..] {
+            if let (Some(path), None) = (&peer.preshared_key_file, &peer.preshared_key) {
+                let key = files.read(path, &mut self.report);
+                let key = key.filter(|key| key.iter().any(|byte| *byte != 0));
+                peer.preshared_key = key.map(|key| path.with(PresharedKey(*key)));
+            }
+        }
+    }
+
+    fn finish(
+        mut self,
+        name: &InterfaceName,
+        path: &Path,
+        stat: Option<FileStat>,
+    ) -> Result<Loaded, Report> {
+        if self.draft.header.is_none() && !self.is_incomplete {
+            let error = Diagnostic::file_error("missing `[Interface]` section", path);
+            self.report.push(error);
+        }
+        check(&mut self.draft, &mut self.report);
+        let hooks_trusted = match &stat {
+            Some(stat) => hooks_of_are_trusted(path, stat),
+            None => Ok(()),
+        };
+        let interface = self.draft.interface;
+        if let (Err(untrusted), Some(hook)) = (&hooks_trusted, interface.hooks().next()) {
+            let title = "this file's hooks will not run";
+            let warning = Diagnostic::warning(title, hook.at, untrusted.to_string());
+            let help =
+                "let nobody but root and you write to the file and to the directories above it";
+            self.report.push(warning.help(help));
+        }
+        let files = Arc::new(Files(self.files));
+        let mut report = self.report;
+        report.files = Arc::clone(&files);
+        if report.has_errors() {
+            return Err(report);
+        }
+        Ok(Loaded {
+            config: Config {
+                name: name.clone(),
+                interface,
+                peers: self.draft.peers,
+                hooks_trusted,
+                files,
+            },
+            warnings: report,
+        })
+    }
+}
+
+impl Draft {
+    /// Whether there is a key within the file itself: of a peer from `first` on or, in `NAME.conf`, of
+    /// the interface.
+    fn has_keys(&self, is_main: bool, first: usize) -> bool {
+        let own = is_main && self.interface.private_key.is_some();
+        let is_inline = |peer: &Peer| peer.preshared_key.is_some();
+        own || self.peers[first..].iter().any(is_inline)
+    }
+}
+
+impl Shown {
+    fn empty(path: &Path) -> Self {
+        Self {
+            path: path.to_owned(),
+            text: String::new(),
+        }
+    }
+}
+
+fn file_report(diagnostic: Diagnostic) -> Report {
+    let mut report = Report::default();
+    report.push(diagnostic);
+    report
+}
+
+fn cannot_read(path: &Path, error: &OpenError) -> Diagnostic {
+    let diagnostic = Diagnostic::file_error(format!("cannot read the file: {error}"), path);
+    match error {
+        OpenError::Denied => diagnostic.help("run as root, or as the file's owner"),
+        _ => diagnostic,
+    }
+}
+
+/// Where a file is not plain text: offset, title and help.
+type Flaw = (usize, String, &'static str);
+
+/// The bytes as text; each byte that is not part of it is replaced by `?`.
+pub(crate) fn text_of(bytes: &[u8]) -> (Zeroizing<String>, Option<Flaw>) {
+    let mut text = Zeroizing::new(String::with_capacity(bytes.len()));
+    let mut flaw = None;
+    for chunk in bytes.utf8_chunks() {
+        text.push_str(chunk.valid());
+        if let (Some(byte), None) = (chunk.invalid().first(), &flaw) {
+            let title = format!("invalid UTF-8: byte 0x{byte:02x}");
+            flaw = Some((text.len(), title, "save the file as UTF-8"));
+        }
+        text.extend(chunk.invalid().iter().map(|_| '?'));
+    }
+    if bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff") {
+        let title = "the file is in UTF-16".to_owned();
+        return (text, Some((0, title, "save the file as UTF-8")));
+    }
+    let null = text.find('\0').map(|at| {
+        let title = "the file contains a NUL byte".to_owned();
+        (at, title, "the file is binary or damaged")
+    });
+    (text, flaw.into_iter().chain(null).min_by_key(|flaw| flaw.0))
+}
+
+/// Whether group or others may read a file, and may reach it through its directory.
+fn is_readable_by_others(file: u32, directory: u32) -> bool {
+    [0o070, 0o007]
+        .iter()
+        .any(|who| file & 0o044 & who != 0 && directory & 0o011 & who != 0)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,132 @@
+//! Endpoints and names.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use super::{Bad, Parsed, decimal};
+use crate::{
+    config::{Endpoint, Host, SearchDomain},
+    text::Text,
+};
+
+/// An endpoint, and whether it is an IPv6 address that lacks its brackets.
+///
+/// Unlike wg, refuses service names, port 0, and inet_aton(3)'s short forms, such as `10.1`.
+pub(crate) fn endpoint(value: Text<'_>) -> Parsed<(Endpoint, bool)> {
+    let text = value.compact();
+    let (host, port, is_bracketed) = match text.strip_prefix('[') {
+        Some(rest) => {
+            let Some((host, rest)) = rest.split_once(']') else {
+                return Err(Bad::new(value, "a `]` after the IPv6 address"));
+            };
+            (host, rest.strip_prefix(':'), true)
+        }
+        None => match text.rsplit_once(':') {
+            Some((host, port)) => (host, Some(port), false),
+            None => (text.as_str(), None, false),
+        },
+    };
+    let Some(port) = port else {
+        return Err(without_port(value, &text));
+    };
+    let host = match ipv6(host) {
+        Some(host) => host,
+        None if is_bracketed => {
+            let bad = Bad::new(value, "an IPv6 address within the brackets");
+            return Err(bad.help("write IPv4 addresses and names without brackets"));
+        }
+        None if host.contains(':') => return Err(without_port(value, &text)),
+        None => host_name(value, host)?,
+    };
+    let is_ambiguous = !is_bracketed && !matches!(host, Host::Name(_) | Host::Ip(IpAddr::V4(_)));
+    match decimal(port).filter(|port| *port > 0) {
+        Some(port) => Ok((Endpoint { host, port }, is_ambiguous)),
+        None => Err(bad_port(value)),
+    }
+}
+
+/// A search domain, or one that is only for routing look-ups (`~name`).
+pub(crate) fn domain(item: Text<'_>) -> Parsed<SearchDomain> {
+    let (route_only, name) = match item.text.strip_prefix('~') {
+        Some(name) => (true, name),
+        None => (false, item.text),
+    };
+    let root = name == ".";
+    let name = name.strip_suffix('.').unwrap_or(name);
+    if !root && !is_name(name) {
+        return Err(Bad::new(item, "an IP address or a domain's name"));
+    }
+    let name = name.to_owned();
+    Ok(SearchDomain { name, route_only })
+}
+
+fn bad_port(value: Text<'_>) -> Bad {
+    let bad = Bad::new(value, "a port from 1 to 65535 after the last colon");
+    let Some(colon) = value.text.rfind(':') else {
+        return bad;
+    };
+    let port = Text {
+        start: value.start + colon + 1,
+        text: &value.text[colon + 1..],
+    };
+    match port.is_empty() {
+        true => bad,
+        false => Bad::new(port.trim(), "a port from 1 to 65535"),
+    }
+}
+
+fn without_port(value: Text<'_>, text: &str) -> Bad {
+    let host = text.trim_matches(['[', ']']);
+    let bad = Bad::new(value, "IPv4:port, [IPv6]:port or name:port");
+    match host.parse::<IpAddr>() {
+        Ok(IpAddr::V6(v6)) => bad.help(format!("add the port: [{v6}]:51820")),
+        Ok(IpAddr::V4(v4)) => bad.help(format!("add the port: {v4}:51820")),
+        Err(_) if is_name(host) => bad.help(format!("add the port: {host}:51820")),
+        Err(_) => bad,
+    }
+}
+
+fn ipv6(text: &str) -> Option<Host> {
+    if let Some((address, zone)) = text.split_once('%') {
+        let is_zone = (1..=15).contains(&zone.len())
+            && zone
+                .bytes()
+                .all(|b| b.is_ascii_graphic() && !b"/%:[]".contains(&b));
+        let address = address.parse::<Ipv6Addr>().ok()?;
+        return is_zone.then(|| Host::Zoned(address, zone.to_owned()));
+    }
+    let address = text.parse::<Ipv6Addr>().ok()?;
+    Some(Host::Ip(address.to_canonical()))
+}
+
+fn host_name(value: Text<'_>, host: &str) -> Parsed<Host> {
+    if let Ok(address) = host.parse::<Ipv4Addr>() {
+        return Ok(Host::Ip(address.into()));
+    }
+    let name = host.strip_suffix('.').unwrap_or(host);
+    let last = name.rsplit('.').next().unwrap_or_default();
+    let looks_like_an_address = decimal::<u128>(last).is_some()
+        || last
+            .strip_prefix("0x")
+            .is_some_and(|it| it.bytes().all(|b| b.is_ascii_hexdigit()));
+    if !name.is_empty() && looks_like_an_address {
+        return Err(Bad::new(
+            value,
+            "an IPv4 address of four numbers from 0 to 255",
+        ));
+    }
+    if is_name(name) {
+        return Ok(Host::Name(host.to_owned()));
+    }
+    let bad = Bad::new(value, "an IP address or a host's name");
+    match host.is_ascii() {
+        true => Err(bad),
+        false => Err(bad.help("write the name in its ASCII form (xn--…)")),
+    }
+}
+
+/// Whether this is a domain's name in ASCII; without a final dot.
+fn is_name(name: &str) -> bool {
+    let is_character = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
+    let is_label = |label: &str| (1..=63).contains(&label.len()) && label.bytes().all(is_character);
+    name.len() <= 253 && name.split('.').all(is_label)
+}

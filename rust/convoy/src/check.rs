@@ -1,0 +1,26 @@
+//! `convoy check`: shows the errors and warnings of a configuration.
+
+use anstream::{AutoStream, ColorChoice};
+use anyhow::bail;
+
+use crate::{cli::CheckArgs, panics::say};
+
+/// Checks a configuration; fails if it is not valid.
+pub(crate) fn run(args: &CheckArgs) -> anyhow::Result<()> {
+    let path = convoy_config::path_of(&args.file);
+    let (report, is_valid) = match convoy_config::read(&path) {
+        Ok(loaded) => (loaded.warnings, true),
+        Err(report) => (report, false),
+    };
+    if !report.is_empty() {
+        let colour = AutoStream::choice(&std::io::stderr()) != ColorChoice::Never;
+        say(&format!("{}\n", report.render(colour)));
+    }
+    if !is_valid {
+        bail!("{} is not valid", path.display());
+    }
+    if args.strict && !report.is_empty() {
+        bail!("{} has warnings", path.display());
+    }
+    Ok(())
+}
