@@ -17,7 +17,7 @@ use tracing::{debug, error, info, warn};
 use crate::{
     background::{self, Parent},
     cli::{DaemonArgs, InterfaceName, LogFormat},
-    link_monitor, logging, panics, process,
+    confine, link_monitor, logging, panics, process,
     uapi::{
         Server,
         socket::{self, SocketFile},
@@ -61,6 +61,8 @@ fn run(
     let resources = Resources::acquire(interface, args)?;
     panics::end_process(resources.socket_file.clone());
     let socket_file = resources.socket_file.clone();
+    // Before there is another thread.
+    confine::confine(socket_file.as_ref())?;
 
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -4,6 +4,7 @@
 mod background;
 mod check;
 mod cli;
+mod confine;
 mod daemon;
 mod keys;
 mod link_monitor;

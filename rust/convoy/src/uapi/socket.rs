@@ -1,6 +1,7 @@
 //! The socket file: where it is, who may use it and when it is removed.
 
 use std::{
+    ffi::OsString,
     fs,
     io::{self, Read},
     os::{
@@ -11,18 +12,23 @@ use std::{
         },
     },
     path::{Path, PathBuf},
-    sync::Mutex,
+    sync::{Arc, Mutex},
     thread,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, bail, ensure};
-use nix::sys::{
-    inotify::{AddWatchFlags, InitFlags, Inotify},
-    socket::{getsockopt, sockopt},
-    stat::{Mode, umask},
+use nix::{
+    fcntl::{AtFlags, OFlag, open},
+    sys::{
+        inotify::{AddWatchFlags, InitFlags, Inotify},
+        socket::{getsockopt, sockopt},
+        stat::{FileStat, Mode, fstat, fstatat, umask},
+    },
+    unistd::{UnlinkatFlags, geteuid, unlinkat},
 };
 use tokio::io::unix::AsyncFd;
+use tracing::warn;
 
 /// Where `wg` looks for the sockets of userspace implementations.
 const DIRECTORY: &str = "/var/run/wireguard";
@@ -91,51 +97,89 @@ pub(crate) fn adopt(fd: OwnedFd) -> anyhow::Result<(UnixListener, Option<SocketF
 }
 
 /// This process's socket file, which it removes only if it is still the same file.
+///
+/// Holds all that watching and removing it take: the process may lose access to the path meanwhile.
 #[derive(Clone, Debug)]
 pub(crate) struct SocketFile {
-    path: PathBuf,
+    directory: Arc<OwnedFd>,
+    name: OsString,
     device: u64,
     inode: u64,
+    /// `None` if the file cannot be watched.
+    changes: Option<Arc<Inotify>>,
 }
 
 impl SocketFile {
     fn of(path: &Path) -> io::Result<Self> {
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+            return Err(io::ErrorKind::InvalidFilename.into());
+        };
+        let parent = match parent.as_os_str().is_empty() {
+            true => Path::new("."),
+            false => parent,
+        };
+        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let metadata = fs::symlink_metadata(path)?;
+        let changes = watch(path);
+        if let Err(error) = &changes {
+            warn!("cannot watch the UAPI socket for removal: {error}");
+        }
         Ok(Self {
-            path: path.to_owned(),
+            directory: Arc::new(open(parent, flags, Mode::empty())?),
+            name: name.to_owned(),
             device: metadata.dev(),
             inode: metadata.ino(),
+            changes: changes.ok().map(Arc::new),
         })
+    }
+
+    /// Whether the file and its directory belong to the user of this process.
+    pub(crate) fn is_ours(&self) -> bool {
+        let us = geteuid().as_raw();
+        let directory = fstat(&self.directory).is_ok_and(|directory| directory.st_uid == us);
+        directory && self.metadata().is_ok_and(|file| file.st_uid == us)
     }
 
     /// Removes the file, unless another daemon has replaced it.
     pub(crate) fn remove(&self) {
         if self.is_there() {
             // Nothing can be done about a file that cannot be removed.
-            let _ = fs::remove_file(&self.path);
+            let _ = unlinkat(&*self.directory, &*self.name, UnlinkatFlags::NoRemoveDir);
         }
     }
 
-    /// Waits until someone removes the file, which is how a userspace WireGuard is stopped.
+    /// Waits until someone removes the file, which is how a userspace WireGuard is stopped; forever if it
+    /// cannot be watched.
     pub(crate) async fn removed(&self) -> io::Result<()> {
-        let inotify = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC)?;
-        // The listener keeps the inode alive, so a removal shows as a change of its link count.
-        inotify.add_watch(&self.path, AddWatchFlags::IN_ATTRIB)?;
-        // SAFETY: `inotify` owns the descriptor, and is dropped after `events`, which borrows it.
-        let events = unsafe { AsyncFd::register(inotify.as_fd()) }?;
+        let Some(changes) = &self.changes else {
+            return std::future::pending().await;
+        };
+        // SAFETY: `changes` owns the descriptor and outlives `events`, which borrows it.
+        let events = unsafe { AsyncFd::register(changes.as_fd()) }?;
         while self.is_there() {
             let mut ready = events.readable().await?;
             // What happened does not matter, only whether the file is still there.
-            let _ = inotify.read_events();
+            let _ = changes.read_events();
             ready.clear_ready();
         }
         Ok(())
     }
 
     fn is_there(&self) -> bool {
-        Self::of(&self.path)
-            .is_ok_and(|found| found.device == self.device && found.inode == self.inode)
+        self.metadata()
+            .is_ok_and(|found| found.st_dev == self.device && found.st_ino == self.inode)
     }
+
+    fn metadata(&self) -> nix::Result<FileStat> {
+        fstatat(&*self.directory, &*self.name, AtFlags::AT_SYMLINK_NOFOLLOW)
+    }
+}
+
+fn watch(path: &Path) -> io::Result<Inotify> {
+    let inotify = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC)?;
+    // The listener keeps the inode alive, so a removal shows as a change of its link count.
+    inotify.add_watch(path, AddWatchFlags::IN_ATTRIB)?;
+    Ok(inotify)
 }
 
 /// Binds with a umask that gives others no permission. The umask is process-wide, hence the lock.

@@ -25,6 +25,7 @@ mod twins;
 mod abuse;
 mod bad_network;
 mod changes;
+mod confinement;
 mod control;
 mod crash;
 mod drop_in;

@@ -1,0 +1,52 @@
+//! What a running daemon has given up.
+
+use std::fs;
+
+use convoy_lab::{Pid, eventually};
+
+use crate::scene::{Bed, DEADLINE};
+
+/// CAP_NET_BIND_SERVICE, CAP_NET_BROADCAST and CAP_NET_ADMIN (capabilities(7)).
+const KEPT: u64 = 1 << 10 | 1 << 11 | 1 << 12;
+
+#[test]
+fn every_thread_keeps_three_capabilities_and_few_system_calls() {
+    let Some(bed) = Bed::new() else { return };
+    bed.namespace.link().set_up("wg0").unwrap();
+    let pid = bed.daemon.pid();
+    let threads = eventually(DEADLINE, || {
+        let threads = statuses(pid);
+        // A new thread has its parent's name at first.
+        let is_there = |name: &&str| threads.iter().any(|status| field(status, "Name") == *name);
+        ["tunnel", "tun-reader", "tun-writer"]
+            .iter()
+            .all(is_there)
+            .then_some(threads)
+    });
+    for status in threads.expect("all threads") {
+        let sets = ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"];
+        let sets = sets.map(|set| u64::from_str_radix(&field(&status, set), 16).unwrap());
+        assert_eq!(sets, [0, KEPT, KEPT, KEPT, 0], "{status}");
+        assert_eq!(field(&status, "NoNewPrivs"), "1");
+        // A filter (proc_pid_status(5)).
+        assert_eq!(field(&status, "Seccomp"), "2");
+    }
+}
+
+/// The status of each thread.
+fn statuses(pid: Pid) -> Vec<String> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let threads = threads.filter_map(|thread| {
+        // It may have ended meanwhile.
+        fs::read_to_string(thread.ok()?.path().join("status")).ok()
+    });
+    threads.collect()
+}
+
+fn field(status: &str, name: &str) -> String {
+    let line = status.lines().find_map(|line| {
+        let (found, value) = line.split_once(':')?;
+        (found == name).then(|| value.trim().to_owned())
+    });
+    line.unwrap_or_else(|| panic!("no {name} in:\n{status}"))
+}
