@@ -53,7 +53,7 @@ fn dies_cleanly(test: &str, signal: Option<Signal>) {
             kill(Pid::from_raw(process.id().cast_signed()), signal).unwrap();
         }
         let status = process.wait().unwrap();
-        assert_eq!(status.success(), signal.is_none());
+        assert_eq!(status.success(), signal.is_none(), "{mark}");
         assert_nothing_left(&mark, &before);
     }
 }
