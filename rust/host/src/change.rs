@@ -1,0 +1,95 @@
+//! The changes that this crate makes, as the journal keeps them.
+
+use std::{fmt, path::PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    dns::Resolving,
+    firewall::Ruleset,
+    netlink::{Route, Rule},
+    prefix::Prefix,
+};
+
+/// A change and the state before it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Change {
+    pub(crate) what: What,
+    pub(crate) before: Before,
+}
+
+/// One piece of the host's state, as it should be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum What {
+    /// The nftables tables of the interface.
+    Firewall(Ruleset),
+    /// The link is up with this MTU.
+    Link { index: u32, mtu: u32 },
+    /// An address of the link.
+    Address { index: u32, prefix: Prefix },
+    /// A route.
+    Route(Route),
+    /// A policy rule.
+    Rule(Rule),
+    /// The content of a file in `/proc/sys`.
+    Sysctl { path: PathBuf, value: String },
+    /// Name servers.
+    Dns(Resolving),
+}
+
+/// What `undo` needs to know of the state before.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Before {
+    /// It did not exist.
+    Absent,
+    /// The link's MTU in bytes, and whether it was up.
+    Link { mtu: u32, up: bool },
+    /// The file's content.
+    Content(String),
+    /// What stood where resolv.conf is now.
+    ResolvConf(crate::dns::Original),
+}
+
+impl What {
+    /// Whether `other` is another state of the same thing, so that making one replaces the other.
+    pub(crate) fn replaces(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Firewall(_), Self::Firewall(_)) => true,
+            (Self::Link { index: a, .. }, Self::Link { index: b, .. }) => a == b,
+            (Self::Sysctl { path: a, .. }, Self::Sysctl { path: b, .. }) => a == b,
+            (Self::Dns(a), Self::Dns(b)) => a.replaces(b),
+            _ => self == other,
+        }
+    }
+
+    /// Whether it survives a reboot, so that its record must, too.
+    pub(crate) fn survives_reboot(&self) -> bool {
+        matches!(self, Self::Dns(Resolving::File { .. }))
+    }
+
+    /// Whether it must stay until its successor is in place, because packets would leave the tunnel
+    /// without it.
+    pub(crate) fn guards(&self) -> bool {
+        match self {
+            Self::Firewall(_) | Self::Rule(_) => true,
+            Self::Route(route) => route.guards(),
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Display for What {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Firewall(ruleset) => write!(f, "nftables table {}", ruleset.table),
+            Self::Link { mtu, .. } => write!(f, "link up, MTU {mtu}"),
+            Self::Address { prefix, .. } => write!(f, "address {prefix}"),
+            Self::Route(route) => write!(f, "{route}"),
+            Self::Rule(rule) => write!(f, "{rule}"),
+            Self::Sysctl { path, .. } => write!(f, "{}", path.display()),
+            Self::Dns(resolving) => write!(f, "{resolving}"),
+        }
+    }
+}

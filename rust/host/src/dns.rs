@@ -1,0 +1,138 @@
+//! Name servers: systemd-resolved, else resolvconf, else resolv.conf itself.
+
+mod file;
+mod resolvconf;
+mod resolved;
+
+use std::{
+    fmt,
+    net::IpAddr,
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{desired::Dns, error::HostError};
+
+pub(crate) use file::{Original, content};
+pub(crate) use resolved::{Bus, Owners};
+
+/// Name servers, as one backend sets them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Resolving {
+    /// By systemd-resolved, for the link with this index.
+    Resolved {
+        index: u32,
+        servers: Vec<IpAddr>,
+        search: Vec<String>,
+    },
+    /// By `resolvconf -a RECORD`.
+    Resolvconf { record: String, input: String },
+    /// By this content of resolv.conf.
+    File { path: PathBuf, content: String },
+}
+
+/// Who sets name servers on this host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Backend {
+    Resolved,
+    Resolvconf,
+    File,
+}
+
+impl Backend {
+    /// The first of the three that this host has.
+    pub(crate) async fn find(bus: &mut Bus) -> Self {
+        if bus.has_resolved().await {
+            Self::Resolved
+        } else if resolvconf::is_installed() {
+            Self::Resolvconf
+        } else {
+            Self::File
+        }
+    }
+
+    /// The state that gives the interface's servers; `None` if there are none.
+    pub(crate) fn resolving(
+        self,
+        interface: &str,
+        index: u32,
+        dns: &Dns,
+        resolv_conf: &Path,
+    ) -> Option<Resolving> {
+        if dns.servers.is_empty() {
+            return None;
+        }
+        let content = content(interface, dns);
+        Some(match self {
+            Self::Resolved => Resolving::Resolved {
+                index,
+                servers: dns.servers.clone(),
+                search: dns.search.clone(),
+            },
+            Self::Resolvconf => Resolving::Resolvconf {
+                record: resolvconf::record(interface),
+                input: content,
+            },
+            Self::File => Resolving::File {
+                path: resolv_conf.to_owned(),
+                content,
+            },
+        })
+    }
+}
+
+impl Resolving {
+    pub(crate) fn replaces(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Resolved { index: a, .. }, Self::Resolved { index: b, .. }) => a == b,
+            (Self::Resolvconf { record: a, .. }, Self::Resolvconf { record: b, .. }) => a == b,
+            (Self::File { path: a, .. }, Self::File { path: b, .. }) => a == b,
+            _ => false,
+        }
+    }
+
+    /// Sets the servers, or sets them again.
+    pub(crate) async fn make(&self, bus: &mut Bus) -> Result<(), HostError> {
+        match self {
+            Self::Resolved {
+                index,
+                servers,
+                search,
+            } => bus.set(*index, servers, search).await,
+            Self::Resolvconf { record, input } => resolvconf::add(record, input).await,
+            Self::File { path, content } => file::write(path, content),
+        }
+    }
+
+    /// Gives the host its former servers back. `below` holds the content that another tunnel wants for the same
+    /// resolv.conf.
+    pub(crate) async fn unmake(
+        &self,
+        bus: &mut Bus,
+        before: &Original,
+        below: Option<&str>,
+    ) -> Result<(), HostError> {
+        match self {
+            Self::Resolved { index, .. } => bus.revert(*index).await,
+            Self::Resolvconf { record, .. } => resolvconf::remove(record).await,
+            Self::File { path, content } if Original::is_text(path, content) => match below {
+                Some(below) => file::write(path, below),
+                None => file::restore(path, before),
+            },
+            // Somebody else has taken it over.
+            Self::File { .. } => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Resolving {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Resolved { .. } => write!(f, "name servers in systemd-resolved"),
+            Self::Resolvconf { record, .. } => write!(f, "name servers in resolvconf, {record}"),
+            Self::File { path, .. } => write!(f, "name servers in {}", path.display()),
+        }
+    }
+}

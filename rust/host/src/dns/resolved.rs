@@ -1,0 +1,134 @@
+//! systemd-resolved by D-Bus (org.freedesktop.resolve1(5)).
+
+use std::{net::IpAddr, time::Duration};
+
+use futures_util::{Stream, StreamExt as _, stream::BoxStream};
+use serde::Serialize;
+use zbus::{Connection, connection::Builder, fdo::DBusProxy, zvariant::DynamicType};
+
+use crate::error::HostError;
+
+const NAME: &str = "org.freedesktop.resolve1";
+const PATH: &str = "/org/freedesktop/resolve1";
+const MANAGER: &str = "org.freedesktop.resolve1.Manager";
+
+/// How long a call may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Yields whenever systemd-resolved has started again.
+pub(crate) type Owners = BoxStream<'static, ()>;
+
+/// The system bus, opened when needed.
+#[derive(Debug)]
+pub(crate) struct Bus {
+    address: Option<String>,
+    connection: Option<Connection>,
+}
+
+impl Bus {
+    /// `address` replaces the system bus's.
+    pub(crate) fn new(address: Option<String>) -> Self {
+        Self {
+            address,
+            connection: None,
+        }
+    }
+
+    pub(super) async fn has_resolved(&mut self) -> bool {
+        let asked = async {
+            let proxy = DBusProxy::new(self.connection().await?).await?;
+            Ok::<_, zbus::Error>(proxy.name_has_owner(NAME.try_into()?).await?)
+        };
+        asked.await.unwrap_or(false)
+    }
+
+    /// Gives the link its servers, for all names.
+    pub(super) async fn set(
+        &mut self,
+        index: u32,
+        servers: &[IpAddr],
+        search: &[String],
+    ) -> Result<(), HostError> {
+        let index = index as i32;
+        let servers: Vec<(i32, Vec<u8>)> = servers.iter().map(address).collect();
+        // `~.` sends look-ups of all names to this link.
+        let all = std::iter::once((".", true));
+        let domains = search.iter().map(|domain| (domain.as_str(), false));
+        let domains: Vec<(&str, bool)> = domains.chain(all).collect();
+        self.call("SetLinkDNS", &(index, servers)).await?;
+        self.call("SetLinkDomains", &(index, domains)).await?;
+        self.call("SetLinkDefaultRoute", &(index, true)).await
+    }
+
+    /// Takes the link's servers away; succeeds if the link or resolved is gone.
+    pub(super) async fn revert(&mut self, index: u32) -> Result<(), HostError> {
+        if !self.has_resolved().await {
+            return Ok(());
+        }
+        match self.call("RevertLink", &(index as i32)).await {
+            Err(HostError::Dns { reason, .. }) if reason.contains("NoSuchLink") => Ok(()),
+            outcome => outcome,
+        }
+    }
+
+    /// `None` without a bus.
+    pub(crate) async fn owners(&mut self) -> Option<Owners> {
+        let proxy = DBusProxy::new(self.connection().await.ok()?).await.ok()?;
+        let changes = proxy.receive_name_owner_changed_with_args(&[(0, NAME)]);
+        let changes = changes.await.ok()?;
+        Some(starts(changes).boxed())
+    }
+
+    async fn call<B>(&mut self, method: &str, body: &B) -> Result<(), HostError>
+    where
+        B: Serialize + DynamicType,
+    {
+        let called = async {
+            let connection = self.connection().await?;
+            connection
+                .call_method(Some(NAME), PATH, Some(MANAGER), method, body)
+                .await
+        };
+        called.await.map(drop).map_err(|error| HostError::Dns {
+            backend: "systemd-resolved",
+            reason: format!("{method}: {error}"),
+        })
+    }
+
+    async fn connection(&mut self) -> zbus::Result<&Connection> {
+        if self
+            .connection
+            .as_ref()
+            .is_some_and(|connection| connection.is_closed())
+        {
+            self.connection = None;
+        }
+        if self.connection.is_none() {
+            let builder = match &self.address {
+                Some(address) => Builder::address(address.as_str()),
+                None => Builder::system(),
+            };
+            let connected = builder.method_timeout(PATIENCE).build().await?;
+            self.connection = Some(connected);
+        }
+        self.connection
+            .as_ref()
+            .ok_or_else(|| zbus::Error::Failure("no connection".to_owned()))
+    }
+}
+
+fn starts(
+    changes: impl Stream<Item = zbus::fdo::NameOwnerChanged> + Send + 'static,
+) -> impl Stream<Item = ()> + Send + 'static {
+    changes.filter_map(async |change| {
+        let has_owner = change.args().is_ok_and(|args| args.new_owner().is_some());
+        has_owner.then_some(())
+    })
+}
+
+fn address(address: &IpAddr) -> (i32, Vec<u8>) {
+    match address {
+        IpAddr::V4(v4) => (libc::AF_INET, v4.octets().to_vec()),
+        IpAddr::V6(v6) => (libc::AF_INET6, v6.octets().to_vec()),
+    }
+}

@@ -1,0 +1,128 @@
+//! What can go wrong.
+
+use std::{io, path::PathBuf};
+
+use thiserror::Error;
+
+/// A change that failed: its object, the operation and the fix.
+#[derive(Debug, Error)]
+pub enum HostError {
+    /// Not an interface name.
+    #[error("`{0}` is no interface name: use 1 to 15 letters, digits or any of _=+.-")]
+    Name(String),
+    /// Not a prefix.
+    #[error("`{0}` is no prefix: write an address and a length, such as 10.0.0.0/8 or fd00::/8")]
+    Prefix(String),
+    /// The interface does not exist.
+    #[error("interface {0} does not exist in this network namespace: start the tunnel first")]
+    NoInterface(String),
+    /// Another process changes the host for the same interface.
+    #[error("{interface} is already up: another process holds {path} (end it, or take the tunnel down)", path = path.display())]
+    Busy {
+        /// The interface.
+        interface: String,
+        /// The journal.
+        path: PathBuf,
+    },
+    /// A default route or a kill switch needs a mark.
+    #[error("{0}: a default route or kill switch needs a firewall mark: set the tunnel's fwmark")]
+    MarkNeeded(String),
+    /// The kernel refused a change.
+    #[error("cannot {operation} {object}: {source}{fix}", fix = fix(source))]
+    Kernel {
+        /// Such as "add".
+        operation: &'static str,
+        /// Such as "route 10.0.0.0/8 in table main".
+        object: String,
+        /// The kernel's reason.
+        source: io::Error,
+    },
+    /// A file could not be read or written.
+    #[error("cannot {operation} {path}: {source}{fix}", path = path.display(), fix = fix(source))]
+    File {
+        /// Such as "write".
+        operation: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The kernel's reason.
+        source: io::Error,
+    },
+    /// The journal was written by a program with another format.
+    #[error("cannot read {path}, line {line}: {reason} (fix: remove it after checking `ip rule`, `nft list tables`)", path = path.display())]
+    Journal {
+        /// The journal.
+        path: PathBuf,
+        /// Counted from 1.
+        line: usize,
+        /// The parser's reason.
+        reason: String,
+    },
+    /// nftables cannot be used.
+    #[error("{table}: cannot load the rules with nft: {reason}{fix}", fix = nft_fix(reason))]
+    Nft {
+        /// The table.
+        table: String,
+        /// The reason, as nft prints it.
+        reason: String,
+    },
+    /// A DNS backend refused the servers.
+    #[error("cannot set name servers with {backend}: {reason}")]
+    Dns {
+        /// Such as "resolvconf".
+        backend: &'static str,
+        /// Its reason.
+        reason: String,
+    },
+    /// A test stopped the work at this step.
+    #[doc(hidden)]
+    #[error("stopped by a test")]
+    Stopped,
+}
+
+impl HostError {
+    pub(crate) fn kernel(
+        operation: &'static str,
+        object: impl Into<String>,
+    ) -> impl FnOnce(io::Error) -> Self {
+        let object = object.into();
+        move |source| Self::Kernel {
+            operation,
+            object,
+            source,
+        }
+    }
+
+    pub(crate) fn file(
+        operation: &'static str,
+        path: impl Into<PathBuf>,
+    ) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::File {
+            operation,
+            path,
+            source,
+        }
+    }
+}
+
+/// The remedy for an error of the kernel.
+fn fix(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => " (run as root, or with CAP_NET_ADMIN)",
+        io::ErrorKind::ReadOnlyFilesystem => " (the file system is read-only: remount it)",
+        io::ErrorKind::StorageFull => " (the file system is full: free some space)",
+        io::ErrorKind::AlreadyExists => " (another program made one: remove it)",
+        io::ErrorKind::Unsupported => " (the kernel was built without it)",
+        _ => "",
+    }
+}
+
+fn nft_fix(reason: &str) -> &'static str {
+    if reason.contains("not installed") {
+        " (fix: apt-get install nftables, or your distribution's package of it)"
+    } else if reason.contains("Operation not permitted") {
+        " (run as root, or with CAP_NET_ADMIN)"
+    } else {
+        " (fix: modprobe nf_tables, or a kernel with nftables)"
+    }
+}

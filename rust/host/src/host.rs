@@ -1,0 +1,313 @@
+//! The public operations.
+
+use std::{collections::VecDeque, ffi::OsString, fs, io, path::PathBuf};
+
+use tokio::time::{Duration, Instant};
+
+use crate::{
+    backoff::Backoff,
+    change::What,
+    desired::{Desired, KillSwitch, check_name},
+    dns::{Backend, Bus, Resolving},
+    effects::{Effects, Others},
+    error::HostError,
+    facts::Facts,
+    firewall::{self, Nft},
+    journal::{Entry, Journal},
+    netlink::Netlink,
+    plan::plan,
+    reconcile::Missing,
+    sources::Sources,
+    watch::Event,
+};
+
+/// The first mark and table that wg-quick(8) tries.
+const FIRST_MARK: u32 = 51820;
+
+/// Where things are on this host.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The directory of the journals.
+    pub journals: PathBuf,
+    /// The directory of records that must survive a power cut.
+    pub lasting_journals: PathBuf,
+    /// The file that resolvers read.
+    pub resolv_conf: PathBuf,
+    /// The D-Bus address of the system bus, instead of the default.
+    pub system_bus: Option<String>,
+    /// The program nft(8), looked up in `PATH`.
+    pub nft: OsString,
+}
+
+/// One interface's changes to the host.
+///
+/// Its futures must run on one tokio runtime, in the thread that opened it. They may be dropped at any point:
+/// the journal knows what was begun, and the next call completes it.
+#[derive(Debug)]
+pub struct Host {
+    pub(crate) interface: String,
+    pub(crate) options: Options,
+    pub(crate) effects: Effects,
+    pub(crate) journal: Journal,
+    /// Opened with the first record.
+    pub(crate) lasting: Option<Journal>,
+    /// The changes in the journals, oldest first.
+    pub(crate) made: Vec<Entry>,
+    pub(crate) last_id: u64,
+    pub(crate) desired: Option<Desired>,
+    backend: Option<Backend>,
+    /// What this host cannot have.
+    pub(crate) skipped: Vec<What>,
+    pub(crate) warnings: Vec<String>,
+    pub(crate) is_link_down: bool,
+    pub(crate) paused_until: Option<Instant>,
+    pub(crate) backoff: Backoff,
+    /// When `watch` must look again.
+    pub(crate) due: Option<Instant>,
+    /// The next such time, while it looks.
+    pub(crate) later: Option<Instant>,
+    pub(crate) sources: Sources,
+    pub(crate) events: VecDeque<Event>,
+    pub(crate) facts: Option<Facts>,
+    pub(crate) ways: Vec<String>,
+    /// Steps until a test stops the work.
+    steps_left: Option<usize>,
+}
+
+/// The outcome of [`Host::apply`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Applied {
+    /// The interface's MTU in bytes.
+    pub mtu: u32,
+    /// What this host cannot have, and the reason.
+    pub warnings: Vec<String>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            journals: "/run/convoy".into(),
+            lasting_journals: "/var/lib/convoy".into(),
+            resolv_conf: "/etc/resolv.conf".into(),
+            system_bus: None,
+            nft: Nft::default().0,
+        }
+    }
+}
+
+impl Host {
+    /// Locks the journal of `interface` and takes over the changes in it, which an earlier process may have left.
+    ///
+    /// # Errors
+    /// [`HostError::Busy`] if another process holds the journal.
+    pub async fn open(interface: &str, options: Options) -> Result<Self, HostError> {
+        check_name(interface)?;
+        let (journal, mut made) = Journal::open(&options.journals, interface)?;
+        let own = format!("{interface}.journal");
+        let mut lasting = None;
+        if fs::exists(options.lasting_journals.join(&own)).unwrap_or(false) {
+            let (journal, more) = Journal::open(&options.lasting_journals, interface)?;
+            made.extend(more);
+            lasting = Some(journal);
+        }
+        made.sort_by_key(|entry| entry.id);
+        let netlink = Netlink::open().map_err(HostError::kernel("open", "rtnetlink"))?;
+        let directories = vec![options.journals.clone(), options.lasting_journals.clone()];
+        let bus = Bus::new(options.system_bus.clone());
+        let nft = Nft(options.nft.clone());
+        Ok(Self {
+            effects: Effects::new(netlink, bus, nft, Others { directories, own }),
+            sources: Sources::open()?,
+            interface: interface.to_owned(),
+            last_id: made.last().map_or(0, |entry| entry.id),
+            options,
+            journal,
+            lasting,
+            made,
+            desired: None,
+            backend: None,
+            skipped: Vec::new(),
+            warnings: Vec::new(),
+            is_link_down: false,
+            paused_until: None,
+            backoff: Backoff::default(),
+            due: None,
+            later: None,
+            events: VecDeque::new(),
+            facts: None,
+            ways: Vec::new(),
+            steps_left: None,
+        })
+    }
+
+    /// The mark that `desired` needs and does not have: that of an earlier [`Host::apply`], or else the first one
+    /// whose table is free. `None` if it needs none.
+    ///
+    /// The caller sets it on the tunnel and in [`Desired::fwmark`] before [`Host::apply`].
+    pub async fn pick_mark(&self, desired: &Desired) -> Result<Option<u32>, HostError> {
+        if desired.fwmark.is_some() || !desired.needs_mark() {
+            return Ok(desired.fwmark);
+        }
+        let earlier = self.made.iter().find_map(|entry| match &entry.change.what {
+            What::Rule(rule) => rule.mark(),
+            _ => None,
+        });
+        if earlier.is_some() {
+            return Ok(earlier);
+        }
+        let free = free_mark(&self.effects.netlink).await;
+        free.map(Some)
+            .map_err(HostError::kernel("read", "routing tables"))
+    }
+
+    /// Makes the host match `desired`: only what differs changes.
+    ///
+    /// # Errors
+    /// Leaves what it has made. Call [`Host::undo`] to take it back.
+    pub async fn apply(&mut self, desired: &Desired) -> Result<Applied, HostError> {
+        if desired.needs_mark() && desired.fwmark.is_none() {
+            return Err(HostError::MarkNeeded(self.interface.clone()));
+        }
+        self.desired = Some(desired.clone());
+        self.skipped.clear();
+        self.warnings.clear();
+        self.backend = match desired.dns.servers.is_empty() {
+            true => None,
+            false => Some(Backend::find(&mut self.effects.bus).await),
+        };
+        let plan = self.plan().await?;
+        self.reconcile(&plan, Missing::Restore).await?;
+        self.subscribe(&plan).await;
+        let mtu = self.facts.as_ref().map_or(0, |facts| facts.mtu);
+        Ok(Applied {
+            mtu,
+            warnings: self.warnings.clone(),
+        })
+    }
+
+    /// Lets everything out, beside the tunnel, until `duration` has passed: neither kill switch nor default route
+    /// nor name servers. [`Host::watch`] ends it.
+    pub async fn pause(&mut self, duration: Duration) -> Result<(), HostError> {
+        self.paused_until = Some(Instant::now() + duration);
+        let plan = self.plan().await?;
+        self.reconcile(&plan, Missing::Restore).await?;
+        self.wake_at(self.paused_until);
+        Ok(())
+    }
+
+    /// Ends a pause.
+    pub async fn resume(&mut self) -> Result<(), HostError> {
+        self.paused_until = None;
+        let plan = self.plan().await?;
+        self.reconcile(&plan, Missing::Restore).await.map(drop)
+    }
+
+    /// Puts back everything that is still as it was left. A persistent kill switch stays.
+    ///
+    /// # Errors
+    /// The first change that could not be undone; all others have been. [`recover`] tries again.
+    pub async fn undo(mut self) -> Result<(), HostError> {
+        self.put_back(|what| matches!(what, What::Firewall(ruleset) if ruleset.is_persistent))
+            .await
+    }
+
+    /// Like [`Host::undo`], but every kill switch stays: for an interface that has left this namespace.
+    pub async fn release(mut self) -> Result<(), HostError> {
+        self.put_back(|what| matches!(what, What::Firewall(ruleset) if ruleset.is_kill_switch))
+            .await
+    }
+
+    /// Makes the work fail with [`HostError::Stopped`] after this many steps, as a crash would.
+    #[doc(hidden)]
+    pub fn stop_after(&mut self, steps: usize) {
+        self.steps_left = Some(steps);
+    }
+
+    pub(crate) fn step(&mut self) -> Result<(), HostError> {
+        match &mut self.steps_left {
+            Some(0) => Err(HostError::Stopped),
+            Some(steps) => {
+                *steps -= 1;
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Looks at the host and plans.
+    pub(crate) async fn plan(&mut self) -> Result<Vec<What>, HostError> {
+        let Some(desired) = &self.desired else {
+            return Ok(Vec::new());
+        };
+        let made: Vec<&What> = self.made.iter().map(|entry| &entry.change.what).collect();
+        let facts = Facts::gather(&self.effects.netlink, &self.interface, desired, &made).await?;
+        if !facts.has_ipv6 && desired.addresses.iter().any(|prefix| prefix.is_ipv6()) {
+            let warning = "IPv6 is off on this host: its addresses and routes are left out";
+            if !self.warnings.iter().any(|known| known == warning) {
+                tracing::warn!(interface = self.interface, warning);
+                self.warnings.push(warning.to_owned());
+            }
+        }
+        let plan = plan(
+            &self.interface,
+            desired,
+            &facts,
+            self.resolving(desired, facts.link.index),
+            self.paused_until.is_some(),
+        );
+        self.is_link_down = !facts.link.is_up;
+        self.facts = Some(facts);
+        Ok(plan)
+    }
+
+    fn resolving(&self, desired: &Desired, index: u32) -> Option<Resolving> {
+        let path = &self.options.resolv_conf;
+        self.backend?
+            .resolving(&self.interface, index, &desired.dns, path)
+    }
+
+    async fn put_back(&mut self, stays: impl Fn(&What) -> bool) -> Result<(), HostError> {
+        let undone = self.undo_all(|entry| !stays(&entry.change.what)).await;
+        undone?;
+        self.step()?;
+        if let Some(lasting) = self.lasting.take() {
+            lasting.remove()?;
+        }
+        self.step()?;
+        self.journal.remove()
+    }
+}
+
+async fn free_mark(netlink: &Netlink) -> io::Result<u32> {
+    let mut mark = FIRST_MARK;
+    while !netlink.is_empty_table(mark).await? {
+        mark += 1;
+    }
+    Ok(mark)
+}
+
+/// Undoes what a process that died left for `interface`; does nothing if it left nothing.
+///
+/// # Errors
+/// [`HostError::Busy`] if a process is still at work; else as [`Host::undo`].
+pub async fn recover(interface: &str, options: Options) -> Result<(), HostError> {
+    Host::open(interface, options).await?.undo().await
+}
+
+/// Loads a kill switch without an interface, as at boot. It lets out datagrams with `mark`, and packets by
+/// `interface` once that exists.
+pub async fn close_kill_switch(
+    interface: &str,
+    switch: KillSwitch,
+    mark: u32,
+) -> Result<(), HostError> {
+    check_name(interface)?;
+    let ruleset = firewall::kill_switch(interface, switch, mark);
+    Nft::default().load(&ruleset).await.map(drop)
+}
+
+/// Removes the kill switch of `interface`, if there is one.
+pub async fn open_kill_switch(interface: &str) -> Result<(), HostError> {
+    check_name(interface)?;
+    Nft::default().remove(&firewall::table(interface)).await
+}

@@ -1,0 +1,227 @@
+//! The journal: every change is on disk before it is made.
+//!
+//! ```text
+//! {"convoy":1,"boot":"…","namespace":"net:[4026531840]"}
+//! {"id":1,"change":{…}}      about to be made
+//! {"id":2,"change":{…}}
+//! {"undone":2}
+//! ```
+//! Records are appended and synced. A truncated last line is a record whose change was never made, and is
+//! dropped. A record with the identity of an earlier one replaces it.
+
+use std::{
+    fs::{self, File, OpenOptions, TryLockError},
+    io::{self, Read as _, Seek as _, SeekFrom, Write as _},
+    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{change::Change, error::HostError};
+
+/// Version of the format.
+const VERSION: u32 = 1;
+
+/// An open, locked journal. The lock ends with the process.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    path: PathBuf,
+    file: File,
+}
+
+/// A change in the journal that has not been undone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) id: u64,
+    pub(crate) change: Change,
+}
+
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(untagged)]
+enum Line {
+    Head(Head),
+    Made { id: u64, change: Box<Change> },
+    Undone { undone: u64 },
+}
+
+#[derive(Debug, Deserialize, PartialEq, Eq, Serialize)]
+struct Head {
+    convoy: u32,
+    boot: String,
+    namespace: String,
+}
+
+impl Journal {
+    /// Opens or creates the journal of `interface` and returns it with its entries, oldest first.
+    pub(crate) fn open(directory: &Path, interface: &str) -> Result<(Self, Vec<Entry>), HostError> {
+        let path = directory.join(format!("{interface}.journal"));
+        fs::create_dir_all(directory).map_err(HostError::file("create", directory))?;
+        let mut file = lock(&path, interface)?;
+        let mut text = Vec::new();
+        file.read_to_end(&mut text)
+            .map_err(HostError::file("read", &path))?;
+        text.truncate(whole_lines(&text));
+        let here = Head::here()?;
+        let (is_current, entries) = entries(&path, &text, &here)?;
+        let mut journal = Self { path, file };
+        journal.rewind_to(text.len() as u64)?;
+        if !is_current {
+            journal.append(&Line::Head(here))?;
+            sync_directory(directory)?;
+        }
+        Ok((journal, entries))
+    }
+
+    /// Records a change that is about to be made.
+    pub(crate) fn record(&mut self, entry: &Entry) -> Result<(), HostError> {
+        let change = Box::new(entry.change.clone());
+        self.append(&Line::Made {
+            id: entry.id,
+            change,
+        })
+    }
+
+    /// Records that a change has been undone.
+    pub(crate) fn undone(&mut self, id: u64) -> Result<(), HostError> {
+        self.append(&Line::Undone { undone: id })
+    }
+
+    /// Removes the file: nothing is left to undo.
+    pub(crate) fn remove(&self) -> Result<(), HostError> {
+        fs::remove_file(&self.path).map_err(HostError::file("remove", &self.path))
+    }
+
+    fn append(&mut self, line: &Line) -> Result<(), HostError> {
+        let mut text = serde_json::to_vec(line)
+            .map_err(io::Error::from)
+            .map_err(HostError::file("write", &self.path))?;
+        text.push(b'\n');
+        let end = self.file.stream_position();
+        let written = end.and_then(|end| {
+            let outcome = self
+                .file
+                .write_all(&text)
+                .and_then(|()| self.file.sync_data());
+            // A full disk must not leave half a line before the next record.
+            outcome.inspect_err(|_| {
+                let _ = self.file.set_len(end);
+                let _ = self.file.seek(SeekFrom::Start(end));
+            })
+        });
+        written.map_err(HostError::file("write", &self.path))
+    }
+
+    fn rewind_to(&mut self, end: u64) -> Result<(), HostError> {
+        let cut = self.file.set_len(end);
+        cut.and_then(|()| self.file.seek(SeekFrom::Start(end)))
+            .map(drop)
+            .map_err(HostError::file("write", &self.path))
+    }
+}
+
+/// The entries of another interface's journal; none if it cannot be read.
+pub(crate) fn peek(path: &Path) -> Vec<Entry> {
+    let read = || -> Option<Vec<Entry>> {
+        let mut text = fs::read(path).ok()?;
+        text.truncate(whole_lines(&text));
+        let (_, entries) = entries(path, &text, &Head::here().ok()?).ok()?;
+        Some(entries)
+    };
+    read().unwrap_or_default()
+}
+
+/// The length without a last line that was cut short: its change was never made.
+fn whole_lines(text: &[u8]) -> usize {
+    text.iter()
+        .rposition(|b| *b == b'\n')
+        .map_or(0, |at| at + 1)
+}
+
+/// Opens and locks the file, unless its owner removes it at the same moment.
+fn lock(path: &Path, interface: &str) -> Result<File, HostError> {
+    loop {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).mode(0o600);
+        let file = options
+            .open(path)
+            .map_err(HostError::file("create", path))?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(HostError::Busy {
+                    interface: interface.to_owned(),
+                    path: path.to_owned(),
+                });
+            }
+            Err(TryLockError::Error(error)) => return Err(HostError::file("lock", path)(error)),
+        }
+        let ours = file.metadata().map(|m| m.ino()).ok();
+        if ours.is_some() && fs::metadata(path).map(|m| m.ino()).ok() == ours {
+            return Ok(file);
+        }
+    }
+}
+
+/// The entries that may still be as they were left, and whether the file's last head is `here`. A reboot or
+/// another network namespace leaves only files.
+fn entries(path: &Path, text: &[u8], here: &Head) -> Result<(bool, Vec<Entry>), HostError> {
+    let (mut last, mut entries) = (None, Vec::<Entry>::new());
+    for (number, line) in text.split(|b| *b == b'\n').enumerate() {
+        if line.is_empty() {
+            continue;
+        }
+        let wrong = |reason: String| HostError::Journal {
+            path: path.to_owned(),
+            line: number + 1,
+            reason,
+        };
+        match serde_json::from_slice(line).map_err(|error| wrong(error.to_string()))? {
+            Line::Head(head) if head.convoy != VERSION => {
+                return Err(wrong(format!("version {} is not {VERSION}", head.convoy)));
+            }
+            Line::Head(head) => {
+                entries.retain(|entry| last.is_none() || entry.change.what.survives_reboot());
+                last = Some(head);
+            }
+            Line::Undone { undone } => entries.retain(|entry| entry.id != undone),
+            Line::Made { id, change } => {
+                let change = *change;
+                entries.retain(|entry| entry.id != id);
+                entries.push(Entry { id, change });
+            }
+        }
+    }
+    let is_current = last.as_ref() == Some(here);
+    entries.retain(|entry| is_current || entry.change.what.survives_reboot());
+    // A change that was updated keeps its place: later changes may depend on it.
+    entries.sort_by_key(|entry| entry.id);
+    Ok((is_current, entries))
+}
+
+impl Head {
+    fn here() -> Result<Self, HostError> {
+        let boot = "/proc/sys/kernel/random/boot_id";
+        let namespace = "/proc/thread-self/ns/net";
+        Ok(Self {
+            convoy: VERSION,
+            boot: fs::read_to_string(boot)
+                .map_err(HostError::file("read", boot))?
+                .trim()
+                .to_owned(),
+            namespace: fs::read_link(namespace)
+                .map_err(HostError::file("read", namespace))?
+                .display()
+                .to_string(),
+        })
+    }
+}
+
+fn sync_directory(directory: &Path) -> Result<(), HostError> {
+    File::open(directory)
+        .and_then(|directory| directory.sync_all())
+        .map_err(HostError::file("sync", directory))
+}
+
+#[cfg(test)]
+mod tests;

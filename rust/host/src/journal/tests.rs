@@ -1,0 +1,101 @@
+use std::fs;
+
+use super::*;
+use crate::change::{Before, What};
+
+fn entry(id: u64, value: &str) -> Entry {
+    let what = What::Sysctl {
+        path: format!("/proc/sys/{id}").into(),
+        value: value.to_owned(),
+    };
+    let before = Before::Content("0".to_owned());
+    Entry {
+        id,
+        change: Change { what, before },
+    }
+}
+
+fn open(directory: &Path) -> (Journal, Vec<Entry>) {
+    Journal::open(directory, "wg0").unwrap()
+}
+
+#[test]
+fn entries_come_back_in_order_without_those_undone() {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut journal, none) = open(directory.path());
+    assert_eq!(none, []);
+    for id in 1..=3 {
+        journal.record(&entry(id, "1")).unwrap();
+    }
+    journal.record(&entry(1, "2")).unwrap();
+    journal.undone(2).unwrap();
+    drop(journal);
+    let (journal, entries) = open(directory.path());
+    assert_eq!(entries, [entry(1, "2"), entry(3, "1")]);
+    journal.remove().unwrap();
+    drop(journal);
+    assert_eq!(open(directory.path()).1, []);
+}
+
+#[test]
+fn a_file_that_ends_anywhere_is_read_up_to_its_last_whole_line() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("wg0.journal");
+    let (mut journal, _) = open(directory.path());
+    journal.record(&entry(1, "1")).unwrap();
+    journal.record(&entry(2, "1")).unwrap();
+    drop(journal);
+    let whole = fs::read(&path).unwrap();
+    for end in 0..whole.len() {
+        fs::write(&path, &whole[..end]).unwrap();
+        let (mut journal, mut entries) = open(directory.path());
+        assert!(entries.len() < 2);
+        // What is recorded next is not glued to the rest of a line.
+        journal.record(&entry(9, "1")).unwrap();
+        drop(journal);
+        entries.push(entry(9, "1"));
+        assert_eq!(open(directory.path()).1, entries, "cut at {end}");
+    }
+}
+
+#[test]
+fn a_journal_is_held_by_one_at_a_time() {
+    let directory = tempfile::tempdir().unwrap();
+    let (journal, _) = open(directory.path());
+    let second = Journal::open(directory.path(), "wg0");
+    assert!(matches!(second, Err(HostError::Busy { .. })));
+    drop(journal);
+    open(directory.path());
+}
+
+#[test]
+fn after_a_reboot_nothing_of_the_kernel_is_left_to_undo() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("wg0.journal");
+    let (mut journal, _) = open(directory.path());
+    journal.record(&entry(1, "1")).unwrap();
+    drop(journal);
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(
+        &path,
+        text.replacen("\"boot\":\"", "\"boot\":\"another ", 1),
+    )
+    .unwrap();
+    let (mut journal, none) = open(directory.path());
+    assert_eq!(none, []);
+    journal.record(&entry(2, "1")).unwrap();
+    drop(journal);
+    assert_eq!(open(directory.path()).1, [entry(2, "1")]);
+}
+
+#[test]
+fn another_format_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("wg0.journal");
+    fs::write(&path, "{\"convoy\":9,\"boot\":\"x\",\"namespace\":\"y\"}\n").unwrap();
+    let refused = Journal::open(directory.path(), "wg0").unwrap_err();
+    assert!(
+        refused.to_string().contains("line 1: version 9"),
+        "{refused}"
+    );
+}

@@ -1,0 +1,59 @@
+//! Changes the host's network for a VPN client, and puts everything back.
+//!
+//! ```text
+//!  Desired ──▶ plan ──▶ changes ──▶ journal, then the kernel, nft, DNS
+//!                ▲                      │
+//!  Facts ────────┘◀── rtnetlink, nftables, inotify, D-Bus: watch
+//! ```
+//!
+//! 1. [`Host::open`] locks the interface's journal and takes over what an earlier process left in it.
+//! 2. [`Host::pick_mark`] chooses the mark that a default route needs; the caller gives it to the tunnel first.
+//! 3. [`Host::apply`] makes the difference between the host and a [`Desired`] state. Call it again with another
+//!    state to change only what differs.
+//! 4. [`Host::watch`] restores what others remove and follows the host; call it in a loop.
+//! 5. [`Host::pause`] lets everything out for a time, for a captive portal.
+//! 6. [`Host::undo`] puts everything back; [`recover`] does so for a process that died.
+//!
+//! Decisions:
+//!
+//! - **Written down first.** Every change is synced to `/run/convoy/NAME.journal` before it is made. A replaced
+//!   resolv.conf is the only one that outlives a power cut, so its record is in `/var/lib/convoy`.
+//! - **Only what is still ours is undone**: a route, rule or address must match exactly, a file must still have
+//!   our content, a sysctl our value.
+//! - **A restart leaks nothing**: what stands already stays in place, and what guards packets goes last.
+//! - **Nothing polls**, and no timer runs while nobody changes the host.
+//!
+//! Everything concerns the network namespace of the thread that calls [`Host::open`]. Deliberately omitted: making
+//! the interface, name look-ups, hooks, and the choice among several endpoints.
+
+mod backoff;
+mod change;
+mod desired;
+mod dns;
+mod effects;
+mod error;
+mod facts;
+mod firewall;
+mod host;
+mod journal;
+mod netlink;
+mod plan;
+mod prefix;
+mod reconcile;
+mod sources;
+mod watch;
+
+use std::{env, ffi::OsString};
+
+pub use desired::{Desired, Dns, KillSwitch, Table};
+pub use error::HostError;
+pub use host::{Applied, Host, Options, close_kill_switch, open_kill_switch, recover};
+pub use prefix::Prefix;
+pub use watch::Event;
+
+/// `PATH` with root's directories, which a service's may lack.
+fn program_path() -> OsString {
+    let mut path = env::var_os("PATH").unwrap_or_default();
+    path.push(":/usr/sbin:/sbin:/usr/bin:/bin");
+    path
+}

@@ -1,0 +1,83 @@
+//! Links, addresses, routes and rules by rtnetlink.
+
+mod address;
+mod link;
+mod route;
+mod rule;
+
+use std::io;
+
+use futures_util::StreamExt as _;
+use netlink_packet_core::{
+    NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload,
+};
+use rtnetlink::{Handle, packet_route::RouteNetlinkMessage};
+use tokio::task::JoinHandle;
+
+pub(crate) use link::Link;
+pub(crate) use route::{MAIN_TABLE, Route, Via, connected, leads_out_by, table_of};
+pub(crate) use rule::{Rule, Selector};
+
+/// A connection to rtnetlink in the network namespace of the thread that opened it.
+#[derive(Debug)]
+pub(crate) struct Netlink {
+    handle: Handle,
+    connection: JoinHandle<()>,
+}
+
+impl Netlink {
+    pub(crate) fn open() -> io::Result<Self> {
+        // Strict checks make the kernel filter dumps by table, device and protocol.
+        let (connection, handle, _) = rtnetlink::new_connection_with_strict_check()?;
+        Ok(Self {
+            handle,
+            connection: tokio::spawn(connection),
+        })
+    }
+
+    async fn add(&self, message: RouteNetlinkMessage) -> io::Result<()> {
+        let flags = NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL;
+        self.ask(message, flags).await.map(drop)
+    }
+
+    async fn change(&self, message: RouteNetlinkMessage) -> io::Result<()> {
+        self.ask(message, NLM_F_ACK).await.map(drop)
+    }
+
+    /// All objects that the request selects; none if the table or family does not exist.
+    async fn dump(&self, message: RouteNetlinkMessage) -> io::Result<Vec<RouteNetlinkMessage>> {
+        match self.ask(message, NLM_F_DUMP).await {
+            Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EOPNOTSUPP)) => {
+                Ok(Vec::new())
+            }
+            outcome => outcome,
+        }
+    }
+
+    async fn ask(
+        &self,
+        message: RouteNetlinkMessage,
+        flags: u16,
+    ) -> io::Result<Vec<RouteNetlinkMessage>> {
+        let mut request = NetlinkMessage::from(message);
+        request.header.flags = NLM_F_REQUEST | flags;
+        let mut handle = self.handle.clone();
+        let answers = handle.request(request);
+        let mut answers = Box::pin(answers.map_err(io::Error::other)?);
+        let mut found = Vec::new();
+        while let Some(answer) = answers.next().await {
+            match answer.payload {
+                NetlinkPayload::InnerMessage(message) => found.push(message),
+                NetlinkPayload::Error(error) if error.code.is_some() => return Err(error.to_io()),
+                _ => {}
+            }
+        }
+        Ok(found)
+    }
+}
+
+impl Drop for Netlink {
+    fn drop(&mut self) {
+        self.connection.abort();
+    }
+}

@@ -1,0 +1,341 @@
+//! Routes, and look-ups in the kernel's tables.
+//!
+//! Our routes have `protocol kernel`. systemd-networkd removes foreign routes of the links that it configures,
+//! and foreign routes without a device, such as our `unreachable`, unless their protocol is `kernel`
+//! (networkd.conf(5), `ManageForeignRoutes`); `static` is spared only with `KeepConfiguration=static`.
+
+use std::{
+    fmt, io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+};
+
+use rtnetlink::packet_route::{
+    AddressFamily, RouteNetlinkMessage,
+    route::{
+        RouteAddress, RouteAttribute, RouteFlags, RouteHeader, RouteMessage, RouteMetric,
+        RouteProtocol, RouteScope, RouteType,
+    },
+};
+use serde::{Deserialize, Serialize};
+
+use super::Netlink;
+use crate::prefix::Prefix;
+
+/// The table `main`.
+pub(crate) const MAIN_TABLE: u32 = RouteHeader::RT_TABLE_MAIN as u32;
+
+/// The metric of a default that only catches what no device takes any more.
+const LAST: u32 = u32::MAX - 1;
+
+/// A route of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Route {
+    pub(crate) table: u32,
+    pub(crate) to: Prefix,
+    pub(crate) via: Via,
+}
+
+/// Where a route leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Via {
+    /// Out by the device with this index.
+    Device(u32),
+    /// Nowhere, if no other route takes the packet.
+    Unreachable,
+    /// Back to the next rule.
+    Throw,
+}
+
+/// How datagrams to an endpoint leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Path {
+    pub(crate) device: u32,
+    /// The MTU set on the route itself, in bytes.
+    pub(crate) mtu: Option<u32>,
+}
+
+impl Route {
+    /// Whether packets could leave outside the tunnel without it.
+    pub(crate) fn guards(&self) -> bool {
+        self.via == Via::Unreachable
+    }
+
+    fn metric(&self) -> u32 {
+        match (self.via, self.to.is_ipv6()) {
+            (Via::Unreachable, _) => LAST,
+            // The metrics that ip(8) gives.
+            (_, true) => 1024,
+            (_, false) => 0,
+        }
+    }
+
+    fn message(&self) -> RouteMessage {
+        let mut message = RouteMessage::default();
+        message.header.address_family = family(self.to.is_ipv6());
+        message.header.destination_prefix_length = self.to.length();
+        message.header.protocol = RouteProtocol::Kernel;
+        message.header.scope = match self.via {
+            Via::Device(_) if !self.to.is_ipv6() => RouteScope::Link,
+            _ => RouteScope::Universe,
+        };
+        message.header.kind = match self.via {
+            Via::Device(_) => RouteType::Unicast,
+            Via::Unreachable => RouteType::Unreachable,
+            Via::Throw => RouteType::Throw,
+        };
+        let destination = RouteAttribute::Destination(self.to.network().address().into());
+        let device = match self.via {
+            Via::Device(index) => Some(RouteAttribute::Oif(index)),
+            _ => None,
+        };
+        message.attributes = vec![
+            RouteAttribute::Table(self.table),
+            RouteAttribute::Priority(self.metric()),
+        ];
+        message
+            .attributes
+            .extend((!self.to.is_default()).then_some(destination));
+        message.attributes.extend(device);
+        message
+    }
+
+    /// Whether the kernel's route is this one.
+    fn is(&self, message: &RouteMessage) -> bool {
+        let header = &message.header;
+        let wanted = self.message();
+        let metric = message.attributes.iter().find_map(|a| match a {
+            RouteAttribute::Priority(metric) => Some(*metric),
+            _ => None,
+        });
+        let leads_there = match self.via {
+            Via::Device(index) => leads_out_by(message) == Some(index),
+            Via::Unreachable | Via::Throw => true,
+        };
+        leads_there
+            && header.kind == wanted.header.kind
+            && header.protocol == RouteProtocol::Kernel
+            && table_of(message) == self.table
+            && metric.unwrap_or(0) == self.metric()
+            && destination(message) == Some(self.to.network())
+    }
+}
+
+impl Netlink {
+    pub(crate) async fn add_route(&self, route: &Route) -> io::Result<()> {
+        let message = RouteNetlinkMessage::NewRoute(route.message());
+        self.add(message).await
+    }
+
+    pub(crate) async fn remove_route(&self, route: &Route) -> io::Result<()> {
+        let message = RouteNetlinkMessage::DelRoute(route.message());
+        self.change(message).await
+    }
+
+    pub(crate) async fn has_route(&self, route: &Route) -> io::Result<bool> {
+        let mut filter = filter(route.to.is_ipv6(), route.table);
+        if let Via::Device(index) = route.via {
+            filter.attributes.push(RouteAttribute::Oif(index));
+        }
+        let found = self.routes(filter).await?;
+        Ok(found.iter().any(|message| route.is(message)))
+    }
+
+    /// Whether a table has no routes of either family.
+    pub(crate) async fn is_empty_table(&self, table: u32) -> io::Result<bool> {
+        for ipv6 in [false, true] {
+            let found = self.routes(filter(ipv6, table)).await?;
+            if found.iter().any(|message| table_of(message) == table) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// The directly connected networks, by their routes in the main table, without those of `device`.
+    pub(crate) async fn connected(&self, device: u32, ipv6: bool) -> io::Result<Vec<Prefix>> {
+        let mut found = Vec::new();
+        let protocols = [RouteProtocol::Kernel, RouteProtocol::Ra];
+        for protocol in &protocols[..1 + usize::from(ipv6)] {
+            let mut filter = filter(ipv6, MAIN_TABLE);
+            filter.header.protocol = *protocol;
+            found.extend(self.routes(filter).await?);
+        }
+        let others = found
+            .iter()
+            .filter(|message| leads_out_by(message) != Some(device));
+        let mut networks: Vec<_> = others.filter_map(connected).collect();
+        networks.sort();
+        networks.dedup();
+        Ok(networks)
+    }
+
+    /// The devices of default routes in the main table.
+    pub(crate) async fn default_devices(&self, ipv6: bool) -> io::Result<Vec<u32>> {
+        let found = self.routes(filter(ipv6, MAIN_TABLE)).await?;
+        let defaults = found
+            .iter()
+            .filter(|message| message.header.destination_prefix_length == 0);
+        Ok(defaults.flat_map(devices_of).collect())
+    }
+
+    /// How a datagram with `mark` leaves; `None` if there is no route.
+    pub(crate) async fn path(&self, to: IpAddr, mark: u32) -> io::Result<Option<Path>> {
+        let mut message = RouteMessage::default();
+        message.header.address_family = family(to.is_ipv6());
+        message.header.destination_prefix_length = Prefix::host(to).length();
+        // The route's own MTU, not one learnt from ICMP messages, which anybody can forge.
+        message.header.flags = RouteFlags::FibMatch;
+        message.attributes = vec![
+            RouteAttribute::Destination(to.into()),
+            RouteAttribute::Mark(mark),
+        ];
+        let request = RouteNetlinkMessage::GetRoute(message);
+        let found = match self.ask(request, 0).await {
+            Ok(found) => found,
+            Err(_) => return Ok(None),
+        };
+        Ok(found.iter().find_map(|message| match message {
+            RouteNetlinkMessage::NewRoute(message) => path(message),
+            _ => None,
+        }))
+    }
+
+    /// The device, gateway and source address of datagrams with `mark`, to compare with a later look-up.
+    pub(crate) async fn way(&self, to: IpAddr, mark: u32) -> String {
+        let mut message = RouteMessage::default();
+        message.header.address_family = family(to.is_ipv6());
+        message.header.destination_prefix_length = Prefix::host(to).length();
+        message.attributes = vec![
+            RouteAttribute::Destination(to.into()),
+            RouteAttribute::Mark(mark),
+        ];
+        let found = self.ask(RouteNetlinkMessage::GetRoute(message), 0).await;
+        let mut way = String::new();
+        if let Ok([RouteNetlinkMessage::NewRoute(route), ..]) = found.as_deref() {
+            for attribute in &route.attributes {
+                match attribute {
+                    RouteAttribute::Oif(index) => way += &self.carrier(*index).await,
+                    RouteAttribute::Gateway(_) | RouteAttribute::PrefSource(_) => {
+                        way += &format!("{attribute:?}");
+                    }
+                    _ => {}
+                }
+            }
+        }
+        way
+    }
+
+    async fn carrier(&self, index: u32) -> String {
+        let link = self.link_by_index(index).await.ok().flatten();
+        let has_carrier = link.is_some_and(|link| link.has_carrier);
+        format!("{index} {has_carrier}")
+    }
+
+    async fn routes(&self, filter: RouteMessage) -> io::Result<Vec<RouteMessage>> {
+        let found = self.dump(RouteNetlinkMessage::GetRoute(filter)).await?;
+        let routes = found.into_iter().filter_map(|message| match message {
+            RouteNetlinkMessage::NewRoute(message) => Some(message),
+            _ => None,
+        });
+        Ok(routes.collect())
+    }
+}
+
+/// The table of the kernel's route.
+pub(crate) fn table_of(message: &RouteMessage) -> u32 {
+    let table = message.attributes.iter().find_map(|a| match a {
+        RouteAttribute::Table(table) => Some(*table),
+        _ => None,
+    });
+    table.unwrap_or(message.header.table.into())
+}
+
+/// The device of the kernel's route, unless it has several.
+pub(crate) fn leads_out_by(message: &RouteMessage) -> Option<u32> {
+    message.attributes.iter().find_map(|a| match a {
+        RouteAttribute::Oif(index) => Some(*index),
+        _ => None,
+    })
+}
+
+/// The network that the kernel's route connects directly, if it does.
+pub(crate) fn connected(message: &RouteMessage) -> Option<Prefix> {
+    let has_gateway = message
+        .attributes
+        .iter()
+        .any(|a| matches!(a, RouteAttribute::Gateway(_) | RouteAttribute::Via(_)));
+    let is_direct = message.header.kind == RouteType::Unicast && !has_gateway;
+    destination(message).filter(|to| is_direct && !to.is_default())
+}
+
+fn devices_of(message: &RouteMessage) -> Vec<u32> {
+    let hops = message.attributes.iter().find_map(|a| match a {
+        RouteAttribute::MultiPath(hops) => Some(hops.iter().map(|hop| hop.interface_index)),
+        _ => None,
+    });
+    let hops = hops.into_iter().flatten();
+    hops.chain(leads_out_by(message)).collect()
+}
+
+fn path(message: &RouteMessage) -> Option<Path> {
+    let metrics = message.attributes.iter().find_map(|a| match a {
+        RouteAttribute::Metrics(metrics) => Some(metrics),
+        _ => None,
+    });
+    let mtu = metrics
+        .into_iter()
+        .flatten()
+        .find_map(|metric| match metric {
+            RouteMetric::Mtu(mtu) if *mtu > 0 => Some(*mtu),
+            _ => None,
+        });
+    let device = *devices_of(message).first()?;
+    Some(Path { device, mtu })
+}
+
+fn destination(message: &RouteMessage) -> Option<Prefix> {
+    let ipv6 = message.header.address_family == AddressFamily::Inet6;
+    let none = if ipv6 {
+        Ipv6Addr::UNSPECIFIED.into()
+    } else {
+        Ipv4Addr::UNSPECIFIED.into()
+    };
+    let address = message.attributes.iter().find_map(|a| match a {
+        RouteAttribute::Destination(RouteAddress::Inet(v4)) => Some(IpAddr::from(*v4)),
+        RouteAttribute::Destination(RouteAddress::Inet6(v6)) => Some(IpAddr::from(*v6)),
+        _ => None,
+    });
+    let length = message.header.destination_prefix_length;
+    Prefix::new(address.unwrap_or(none), length).ok()
+}
+
+fn filter(ipv6: bool, table: u32) -> RouteMessage {
+    let mut message = RouteMessage::default();
+    message.header.address_family = family(ipv6);
+    message.attributes = vec![RouteAttribute::Table(table)];
+    message
+}
+
+fn family(ipv6: bool) -> AddressFamily {
+    if ipv6 {
+        AddressFamily::Inet6
+    } else {
+        AddressFamily::Inet
+    }
+}
+
+impl fmt::Display for Route {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self.via {
+            Via::Device(_) => "",
+            Via::Unreachable => "unreachable ",
+            Via::Throw => "throw ",
+        };
+        write!(f, "route {kind}{} in table ", self.to)?;
+        match self.table {
+            MAIN_TABLE => write!(f, "main"),
+            number => write!(f, "{number}"),
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! An address with a prefix length.
+
+use std::{
+    fmt,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    str::FromStr,
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::HostError;
+
+/// An address with a prefix length, such as `10.0.0.2/24`. Host bits are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct Prefix {
+    address: IpAddr,
+    length: u8,
+}
+
+impl Prefix {
+    /// # Errors
+    /// If `length` exceeds the address's 32 or 128 bits.
+    pub fn new(address: IpAddr, length: u8) -> Result<Self, HostError> {
+        let prefix = Self { address, length };
+        if length > prefix.bits() {
+            return Err(HostError::Prefix(prefix.to_string()));
+        }
+        Ok(prefix)
+    }
+
+    /// The prefix that holds this address alone.
+    pub fn host(address: IpAddr) -> Self {
+        let length = if address.is_ipv4() { 32 } else { 128 };
+        Self { address, length }
+    }
+
+    /// The address, including its host bits.
+    pub fn address(&self) -> IpAddr {
+        self.address
+    }
+
+    /// The prefix length in bits.
+    pub fn length(&self) -> u8 {
+        self.length
+    }
+
+    /// Whether this is IPv6.
+    pub fn is_ipv6(&self) -> bool {
+        self.address.is_ipv6()
+    }
+
+    /// Whether this holds every address of its family.
+    pub fn is_default(&self) -> bool {
+        self.length == 0
+    }
+
+    /// Whether this holds a single address.
+    pub fn is_host(&self) -> bool {
+        self.length == self.bits()
+    }
+
+    /// The same network, without host bits.
+    #[must_use]
+    pub fn network(&self) -> Self {
+        let address = match self.address {
+            IpAddr::V4(v4) => {
+                let mask = u32::MAX.checked_shl(32 - u32::from(self.length));
+                Ipv4Addr::from(u32::from(v4) & mask.unwrap_or(0)).into()
+            }
+            IpAddr::V6(v6) => {
+                let mask = u128::MAX.checked_shl(128 - u32::from(self.length));
+                Ipv6Addr::from(u128::from(v6) & mask.unwrap_or(0)).into()
+            }
+        };
+        Self { address, ..*self }
+    }
+
+    /// Whether every address of `other` is in this network.
+    pub fn contains(&self, other: &Self) -> bool {
+        let cut = Self {
+            address: other.address,
+            length: self.length,
+        };
+        self.is_ipv6() == other.is_ipv6()
+            && self.length <= other.length
+            && cut.network() == self.network()
+    }
+
+    /// The fewest prefixes that hold this network's addresses but none of `holes`.
+    pub(crate) fn without(&self, holes: &[Self]) -> Vec<Self> {
+        if holes.iter().any(|hole| hole.contains(self)) {
+            return Vec::new();
+        }
+        if !holes.iter().any(|hole| self.contains(hole)) {
+            return vec![self.network()];
+        }
+        self.halves()
+            .iter()
+            .flat_map(|half| half.without(holes))
+            .collect()
+    }
+
+    fn halves(&self) -> [Self; 2] {
+        let length = self.length + 1;
+        let low = self.network().address;
+        let high = match low {
+            IpAddr::V4(v4) => Ipv4Addr::from(u32::from(v4) | 1 << (32 - u32::from(length))).into(),
+            IpAddr::V6(v6) => {
+                Ipv6Addr::from(u128::from(v6) | 1 << (128 - u32::from(length))).into()
+            }
+        };
+        [low, high].map(|address| Self { address, length })
+    }
+
+    fn bits(&self) -> u8 {
+        Self::host(self.address).length
+    }
+}
+
+impl fmt::Display for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.length)
+    }
+}
+
+impl FromStr for Prefix {
+    type Err = HostError;
+
+    /// Without a length, the prefix holds the address alone.
+    fn from_str(text: &str) -> Result<Self, HostError> {
+        let wrong = || HostError::Prefix(text.to_owned());
+        let (address, length) = match text.split_once('/') {
+            Some((address, length)) => (address, Some(length.parse().map_err(|_| wrong())?)),
+            None => (text, None),
+        };
+        let address = address.parse().map_err(|_| wrong())?;
+        length.map_or(Ok(Self::host(address)), |length| Self::new(address, length))
+    }
+}
+
+impl From<Prefix> for String {
+    fn from(prefix: Prefix) -> Self {
+        prefix.to_string()
+    }
+}
+
+impl TryFrom<String> for Prefix {
+    type Error = HostError;
+
+    fn try_from(text: String) -> Result<Self, HostError> {
+        text.parse()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_network_without_a_hole_is_cut_into_the_fewest_prefixes() {
+        let cut = prefix("10.0.0.0/8").without(&[prefix("10.128.0.0/10")]);
+        assert_eq!(cut, [prefix("10.0.0.0/9"), prefix("10.192.0.0/10")]);
+        let host = prefix("::/0").without(&[prefix("::1/128")]);
+        assert_eq!(host.len(), 128);
+        assert!(!host.iter().any(|rest| rest.contains(&prefix("::1"))));
+    }
+
+    #[test]
+    fn a_network_inside_a_hole_vanishes_and_another_family_is_no_hole() {
+        let network = prefix("10.1.0.0/16");
+        assert_eq!(network.without(&[prefix("10.0.0.0/8")]), []);
+        assert_eq!(network.without(&[prefix("::/0")]), [network]);
+    }
+
+    #[test]
+    fn prefixes_survive_their_text_form() {
+        for text in ["0.0.0.0/0", "10.0.0.2/24", "fd00::2/64", "::/0"] {
+            assert_eq!(prefix(text).to_string(), text);
+        }
+        assert_eq!(prefix("10.0.0.2"), prefix("10.0.0.2/32"));
+        for wrong in ["10.0.0.2/33", "x", "10.0.0.2/", "::/129"] {
+            assert!(wrong.parse::<Prefix>().is_err(), "{wrong}");
+        }
+    }
+
+    fn prefix(text: &str) -> Prefix {
+        text.parse().unwrap()
+    }
+}

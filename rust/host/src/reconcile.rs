@@ -1,0 +1,221 @@
+//! Makes the difference between a plan and the host, each step written down first.
+
+use tokio::time::Instant;
+
+use crate::{
+    change::{Before, Change, What},
+    dns::Resolving,
+    effects::survives_down,
+    error::HostError,
+    host::Host,
+    journal::{Entry, Journal},
+};
+
+/// Whether what is missing comes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Missing {
+    /// At once.
+    Restore,
+    /// No earlier than the back-off allows.
+    RestoreAfterPause,
+}
+
+impl Host {
+    /// Makes the plan true. Returns what others had removed and is back.
+    pub(crate) async fn reconcile(
+        &mut self,
+        plan: &[What],
+        missing: Missing,
+    ) -> Result<Vec<String>, HostError> {
+        let is_stale = |entry: &Entry| {
+            let what = &entry.change.what;
+            !plan.iter().any(|planned| planned.replaces(what))
+        };
+        self.undo_all(|entry| is_stale(entry) && !entry.change.what.guards())
+            .await?;
+        let mut restored = Vec::new();
+        for what in plan {
+            let known = self
+                .made
+                .iter()
+                .position(|entry| what.replaces(&entry.change.what));
+            match known {
+                Some(at) if self.made[at].change.what == *what => {
+                    if self.restore(at, missing).await? {
+                        restored.push(what.to_string());
+                    }
+                }
+                _ => self.make(what, known).await?,
+            }
+        }
+        self.undo_all(is_stale).await?;
+        Ok(restored)
+    }
+
+    /// Undoes the selected changes, last first. One that fails does not stop the others: its error is
+    /// returned in the end, and its record stays.
+    pub(crate) async fn undo_all(
+        &mut self,
+        selects: impl Fn(&Entry) -> bool,
+    ) -> Result<(), HostError> {
+        let mut outcome = Ok(());
+        for entry in self.made.clone().into_iter().rev() {
+            if !selects(&entry) {
+                continue;
+            }
+            self.step()?;
+            if let Err(error) = self.effects.unmake(&entry.change).await {
+                tracing::warn!(interface = self.interface, %error, "A change stays behind");
+                outcome = outcome.and(Err(error));
+                continue;
+            }
+            self.step()?;
+            self.forget(entry.id)?;
+        }
+        outcome
+    }
+
+    /// Removes a change from the books.
+    pub(crate) fn forget(&mut self, id: u64) -> Result<(), HostError> {
+        let Some(at) = self.made.iter().position(|entry| entry.id == id) else {
+            return Ok(());
+        };
+        let is_lasting = self.made[at].change.what.survives_reboot();
+        self.journal(is_lasting)?.undone(id)?;
+        self.made.remove(at);
+        Ok(())
+    }
+
+    /// Makes a change that is not in the journal, or another state of the one at `known`.
+    async fn make(&mut self, what: &What, known: Option<usize>) -> Result<(), HostError> {
+        if self.skipped.contains(what) {
+            return Ok(());
+        }
+        let stands = known.is_none() && self.effects.stands(what).await?;
+        if stands && !self.effects.is_shared(what) {
+            return Ok(());
+        }
+        let entry = match known {
+            Some(at) => Entry {
+                id: self.made[at].id,
+                change: Change {
+                    what: what.clone(),
+                    before: self.made[at].change.before.clone(),
+                },
+            },
+            None => {
+                self.last_id += 1;
+                Entry {
+                    id: self.last_id,
+                    change: Change {
+                        what: what.clone(),
+                        before: self.effects.before(what).await?,
+                    },
+                }
+            }
+        };
+        self.step()?;
+        self.record(entry, known)?;
+        self.step()?;
+        match self.effects.make(what).await {
+            Ok(()) => self.step(),
+            Err(error) => self.tolerate(what, error),
+        }
+    }
+
+    /// Brings back what others removed; returns whether it did.
+    async fn restore(&mut self, at: usize, missing: Missing) -> Result<bool, HostError> {
+        let change = self.made[at].change.clone();
+        if self.is_link_down && !survives_down(&change.what) && missing != Missing::Restore {
+            return Ok(false);
+        }
+        if self.effects.stands(&change.what).await? {
+            return Ok(false);
+        }
+        let earliest = self.backoff.earliest();
+        let is_early = earliest.is_some_and(|earliest| Instant::now() < earliest);
+        if missing == Missing::RestoreAfterPause && is_early {
+            self.later = earliest;
+            return Ok(false);
+        }
+        self.adopt_foreign_content(at).await?;
+        match self.effects.make(&change.what).await {
+            Ok(()) => Ok(true),
+            Err(error) => {
+                self.tolerate(&change.what, error)?;
+                Ok(false)
+            }
+        }
+    }
+
+    /// What another program wrote to resolv.conf meanwhile is what `undo` restores.
+    async fn adopt_foreign_content(&mut self, at: usize) -> Result<(), HostError> {
+        let change = &self.made[at].change;
+        if !matches!(change.what, What::Dns(Resolving::File { .. })) {
+            return Ok(());
+        }
+        let before = self.effects.before(&change.what).await?;
+        match &before {
+            Before::ResolvConf(original) if !original.is_in_transit() => {}
+            _ => return Ok(()),
+        }
+        let entry = Entry {
+            id: self.made[at].id,
+            change: Change {
+                what: change.what.clone(),
+                before,
+            },
+        };
+        self.record(entry, Some(at))
+    }
+
+    /// Works without what only some hosts have, and says so.
+    fn tolerate(&mut self, what: &What, error: HostError) -> Result<(), HostError> {
+        let is_optional = match what {
+            What::Firewall(ruleset) => !ruleset.is_kill_switch,
+            What::Dns(_) | What::Sysctl { .. } => true,
+            _ => false,
+        };
+        if !is_optional {
+            return Err(error);
+        }
+        tracing::warn!(interface = self.interface, %error, "Going on without it");
+        self.warnings.push(error.to_string());
+        self.skipped.push(what.clone());
+        let known = self
+            .made
+            .iter()
+            .find(|entry| entry.change.what == *what)
+            .map(|entry| entry.id);
+        known.map_or(Ok(()), |id| self.forget(id))
+    }
+
+    fn record(&mut self, entry: Entry, known: Option<usize>) -> Result<(), HostError> {
+        let is_lasting = entry.change.what.survives_reboot();
+        self.journal(is_lasting)?.record(&entry)?;
+        match known {
+            Some(at) => self.made[at] = entry,
+            None => self.made.push(entry),
+        }
+        Ok(())
+    }
+
+    /// The journal for changes that do, or do not, outlive a reboot.
+    fn journal(&mut self, is_lasting: bool) -> Result<&mut Journal, HostError> {
+        if !is_lasting {
+            return Ok(&mut self.journal);
+        }
+        if self.lasting.is_none() {
+            let directory = &self.options.lasting_journals;
+            match Journal::open(directory, &self.interface) {
+                Ok((journal, _)) => self.lasting = Some(journal),
+                // Better a record that a power cut destroys than none.
+                Err(error @ HostError::File { .. }) => {
+                    tracing::warn!(%error, "A power cut would leave resolv.conf changed");
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(self.lasting.as_mut().unwrap_or(&mut self.journal))
+    }
+}

@@ -1,0 +1,182 @@
+//! Restores what others remove and follows the host.
+
+use std::{future::pending, net::IpAddr};
+
+use tokio::time::{Duration, Instant, sleep_until};
+
+use crate::{
+    change::What,
+    dns::Resolving,
+    error::HostError,
+    host::Host,
+    netlink::MAIN_TABLE,
+    reconcile::Missing,
+    sources::{Interest, News},
+};
+
+/// How long to collect news before acting on them: they come in bursts.
+const SETTLE: Duration = Duration::from_millis(50);
+
+/// Addresses that only a default route leads to (RFC 5737, RFC 3849).
+const ANYWHERE: [&str; 2] = ["192.0.2.1", "2001:db8::1"];
+
+/// An event on the host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Another program had removed or changed these; they are back.
+    Restored(Vec<String>),
+    /// The interface has a new MTU in bytes, which fits the routes to the endpoints.
+    MtuChanged(u32),
+    /// Datagrams to an endpoint, or by the default route, leave by another device, gateway or source address.
+    UnderlayChanged,
+    /// A pause has ended.
+    Resumed,
+    /// The interface has left this network namespace; call [`Host::release`].
+    Moved,
+    /// The interface was deleted; call [`Host::undo`].
+    Gone,
+}
+
+impl Host {
+    /// Waits for the next event, and restores what others remove. Call it in a loop after [`Host::apply`]; it may
+    /// be cancelled, and then begins what it was doing again.
+    ///
+    /// # Errors
+    /// If something cannot be restored. It tries again after news or, at the latest, a minute.
+    pub async fn watch(&mut self) -> Result<Event, HostError> {
+        loop {
+            if let Some(event) = self.events.pop_front() {
+                return Ok(event);
+            }
+            let due = self.due;
+            tokio::select! {
+                news = self.sources.next() => match news {
+                    News::Gone => return Ok(Event::Gone),
+                    News::Moved => return Ok(Event::Moved),
+                    News::ResolverStarted => {
+                        self.effects.resolver_restarted();
+                        self.wake_at(Some(Instant::now() + SETTLE));
+                    }
+                    News::Ours | News::Underlay => self.wake_at(Some(Instant::now() + SETTLE)),
+                },
+                () = until(due) => self.look().await?,
+            }
+        }
+    }
+
+    /// Makes `watch` look again at `at`, or earlier.
+    pub(crate) fn wake_at(&mut self, at: Option<Instant>) {
+        self.due = self.due.into_iter().chain(at).min();
+    }
+
+    /// Listens to what concerns this plan.
+    pub(crate) async fn subscribe(&mut self, plan: &[What]) {
+        let tables = plan.iter().filter_map(|what| match what {
+            What::Route(route) if route.table != MAIN_TABLE => Some(route.table),
+            _ => None,
+        });
+        let nftables = plan.iter().find_map(|what| match what {
+            What::Firewall(ruleset) => Some(ruleset.table.clone()),
+            _ => None,
+        });
+        self.sources.watch_nftables(nftables.is_some());
+        self.sources.interest = Interest {
+            index: self.facts.as_ref().map_or(0, |facts| facts.link.index),
+            tables: tables.collect(),
+            nftables,
+        };
+        let resolving = plan.iter().find_map(|what| match what {
+            What::Dns(resolving) => Some(resolving),
+            _ => None,
+        });
+        let path = match resolving {
+            Some(Resolving::File { path, .. }) => Some(path.as_path()),
+            _ => None,
+        };
+        self.sources.watch_file(path);
+        let owners = match resolving {
+            Some(Resolving::Resolved { .. }) => self.effects.bus.owners().await,
+            _ => None,
+        };
+        self.sources.watch_resolver(owners);
+        self.ways = self.ways_out().await;
+        // Whatever changed before the sources were open.
+        self.wake_at(Some(Instant::now() + SETTLE));
+    }
+
+    /// Compares the host with the plan after news.
+    async fn look(&mut self) -> Result<(), HostError> {
+        // Stays due until this is complete, in case it is cancelled.
+        self.later = None;
+        let looked = self.follow().await;
+        if looked.is_err() {
+            self.backoff.restored(Instant::now());
+            self.later = self.backoff.earliest();
+        }
+        self.due = self.later.into_iter().chain(self.paused_until).min();
+        looked
+    }
+
+    async fn follow(&mut self) -> Result<(), HostError> {
+        let now = Instant::now();
+        let is_over = self.paused_until.is_some_and(|until| until <= now);
+        if is_over {
+            self.paused_until = None;
+            self.events.push_back(Event::Resumed);
+        }
+        let mtu = self.facts.as_ref().map(|facts| facts.mtu);
+        let plan = match self.plan().await {
+            Ok(plan) => plan,
+            // News of its end follows, or has arrived.
+            Err(HostError::NoInterface(_)) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        let restored = self.reconcile(&plan, Missing::RestoreAfterPause).await?;
+        if !restored.is_empty() {
+            self.backoff.restored(Instant::now());
+            tracing::warn!(
+                interface = self.interface,
+                "Another program removed or changed: {}; restored",
+                restored.join(", ")
+            );
+            self.events.push_back(Event::Restored(restored));
+        }
+        let new = self.facts.as_ref().map(|facts| facts.mtu);
+        if let Some(new) = new.filter(|_| new != mtu) {
+            tracing::info!(
+                interface = self.interface,
+                mtu = new,
+                "MTU follows the route"
+            );
+            self.events.push_back(Event::MtuChanged(new));
+        }
+        let ways = self.ways_out().await;
+        if ways != self.ways {
+            self.ways = ways;
+            self.events.push_back(Event::UnderlayChanged);
+        }
+        Ok(())
+    }
+
+    /// How datagrams to each endpoint leave.
+    async fn ways_out(&self) -> Vec<String> {
+        let Some(desired) = &self.desired else {
+            return Vec::new();
+        };
+        let mark = desired.fwmark.unwrap_or(0);
+        let anywhere = ANYWHERE.iter().filter_map(|address| address.parse().ok());
+        let all: Vec<IpAddr> = anywhere.chain(desired.endpoints.iter().copied()).collect();
+        let mut ways = Vec::new();
+        for to in all {
+            ways.push(self.effects.netlink.way(to, mark).await);
+        }
+        ways
+    }
+}
+
+async fn until(due: Option<Instant>) {
+    match due {
+        Some(due) => sleep_until(due).await,
+        None => pending().await,
+    }
+}

@@ -1,0 +1,159 @@
+//! resolv.conf, without any service.
+
+use std::{fs, os::unix::fs::symlink};
+
+use convoy_host::{Desired, Dns, Event, Host, Options};
+use nix::mount::{MsFlags, mount, umount};
+
+use crate::scene::{Scene, prefixes, until, watch_until};
+
+fn with_servers() -> Desired {
+    Desired {
+        addresses: prefixes(&["10.9.0.2/24"]),
+        dns: Dns {
+            servers: vec!["10.9.0.1".parse().unwrap(), "fd09::1".parse().unwrap()],
+            search: vec!["example.org".to_owned(), "example.net".to_owned()],
+        },
+        ..Desired::default()
+    }
+}
+
+#[test]
+fn a_link_to_resolv_conf_is_replaced_and_comes_back() {
+    let Some(scene) = Scene::new("a_link_to_resolv_conf_is_replaced_and_comes_back") else {
+        return;
+    };
+    let path = scene.resolv_conf();
+    fs::rename(&path, path.with_file_name("stub")).unwrap();
+    symlink("stub", &path).unwrap();
+    let before = scene.dump();
+    scene.run(async || {
+        let mut host = scene.open().await;
+        host.apply(&with_servers()).await.unwrap();
+        let content = fs::read_to_string(&path).unwrap();
+        let lines = "nameserver 10.9.0.1\nnameserver fd09::1\nsearch example.org example.net\n";
+        assert!(content.ends_with(lines), "{content}");
+        host.undo().await.unwrap();
+    });
+    assert_eq!(scene.dump(), before);
+    assert!(scene.is_clean());
+}
+
+#[test]
+fn what_another_program_writes_meanwhile_is_what_comes_back() {
+    let Some(scene) = Scene::new("what_another_program_writes_meanwhile_is_what_comes_back") else {
+        return;
+    };
+    let path = scene.resolv_conf();
+    scene.run(async || {
+        let mut host = scene.open().await;
+        host.apply(&with_servers()).await.unwrap();
+        let ours = fs::read_to_string(&path).unwrap();
+        let is_ours = || fs::read_to_string(&path).is_ok_and(|now| now == ours);
+        // A DHCP client renames; others truncate and write; or the file is removed.
+        let new = path.with_file_name("new");
+        fs::write(&new, "nameserver 192.0.2.1\n").unwrap();
+        fs::rename(&new, &path).unwrap();
+        until(&mut host, |event| matches!(event, Event::Restored(_))).await;
+        assert!(is_ours());
+        fs::write(&path, "nameserver 192.0.2.2\n").unwrap();
+        watch_until(&mut host, is_ours).await;
+        fs::remove_file(&path).unwrap();
+        watch_until(&mut host, is_ours).await;
+        host.undo().await.unwrap();
+    });
+    assert_eq!(fs::read_to_string(&path).unwrap(), "nameserver 192.0.2.2\n");
+}
+
+#[test]
+fn a_bind_mounted_resolv_conf_is_written_in_place() {
+    let Some(scene) = Scene::new("a_bind_mounted_resolv_conf_is_written_in_place") else {
+        return;
+    };
+    let path = scene.resolv_conf();
+    let source = path.with_file_name("mounted");
+    fs::write(&source, "nameserver 192.0.2.9\n").unwrap();
+    let none = None::<&str>;
+    mount(Some(&source), &path, none, MsFlags::MS_BIND, none).unwrap();
+    let unmount = scopeguard(|| umount(&path).unwrap());
+    scene.run(async || {
+        let mut host = scene.open().await;
+        let applied = host.apply(&with_servers()).await.unwrap();
+        assert_eq!(applied.warnings, [""; 0]);
+        assert!(fs::read_to_string(&source).unwrap().contains("10.9.0.1"));
+        fs::write(&source, "nameserver 192.0.2.10\n").unwrap();
+        let is_back = || fs::read_to_string(&source).unwrap().contains("10.9.0.1");
+        watch_until(&mut host, is_back).await;
+        host.undo().await.unwrap();
+    });
+    assert_eq!(
+        fs::read_to_string(&source).unwrap(),
+        "nameserver 192.0.2.10\n"
+    );
+    drop(unmount);
+}
+
+#[test]
+fn a_read_only_resolv_conf_is_a_warning() {
+    let Some(scene) = Scene::new("a_read_only_resolv_conf_is_a_warning") else {
+        return;
+    };
+    scene.run(async || {
+        let options = Options {
+            resolv_conf: "/proc/sys/kernel/version".into(),
+            ..scene.options()
+        };
+        let mut host = Host::open("wg0", options).await.unwrap();
+        let applied = host.apply(&with_servers()).await.unwrap();
+        let warning = applied.warnings.concat();
+        assert!(
+            warning.contains("cannot write /proc/sys/kernel/version"),
+            "{warning}"
+        );
+        assert!(scene.ip("address").contains("10.9.0.2/24"));
+        host.undo().await.unwrap();
+    });
+    assert!(scene.is_clean());
+}
+
+#[test]
+fn two_tunnels_give_way_in_any_order() {
+    let Some(scene) = Scene::new("two_tunnels_give_way_in_any_order") else {
+        return;
+    };
+    scene.ip("tuntap add dev wg1 mode tun");
+    let path = scene.resolv_conf();
+    let content = || fs::read_to_string(&path).unwrap();
+    let original = content();
+    for is_first_first in [true, false] {
+        scene.run(async || {
+            let mut first = scene.open().await;
+            first.apply(&with_servers()).await.unwrap();
+            let servers_of_first = content();
+            let mut second = Host::open("wg1", scene.options()).await.unwrap();
+            second.apply(&with_servers()).await.unwrap();
+            assert!(content().contains("for wg1"), "{}", content());
+            if is_first_first {
+                first.undo().await.unwrap();
+                assert!(content().contains("for wg1"), "{}", content());
+                second.undo().await.unwrap();
+            } else {
+                second.undo().await.unwrap();
+                assert_eq!(content(), servers_of_first);
+                first.undo().await.unwrap();
+            }
+        });
+        assert_eq!(content(), original);
+    }
+}
+
+/// Runs `end` when dropped, also if the test panics.
+fn scopeguard(end: impl FnMut()) -> impl Drop {
+    struct Guard<F: FnMut()>(F);
+    impl<F: FnMut()> Drop for Guard<F> {
+        fn drop(&mut self) {
+            (self.0)();
+        }
+    }
+    Guard(end)
+}

@@ -1,0 +1,232 @@
+//! The kill switch, with real packets.
+
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
+    time::Duration,
+};
+
+use convoy_host::{Desired, Event, Host, KillSwitch, Options, close_kill_switch, open_kill_switch};
+use convoy_lab::{PacketSocket, eventually};
+use etherparse::{PacketBuilder, SlicedPacket, TransportSlice};
+use nix::sys::socket::{
+    setsockopt,
+    sockopt::{BindToDevice, Mark},
+};
+
+use crate::scene::{PATIENCE, Scene, everything, until, watch_until};
+
+const MARK: u32 = 51820;
+
+/// The port of DHCP servers.
+const DHCP: u16 = 67;
+
+fn locked(switch: KillSwitch) -> Desired {
+    Desired {
+        fwmark: Some(MARK),
+        kill_switch: Some(switch),
+        ..everything()
+    }
+}
+
+/// Whether a datagram by eth0 leaves the host. `mark` is that of the socket.
+fn leaves(scene: &Scene, to: IpAddr, mark: u32) -> bool {
+    let send = || {
+        let any: IpAddr = match to {
+            IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+            IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+        };
+        let socket = UdpSocket::bind(SocketAddr::new(any, 0)).unwrap();
+        setsockopt(&socket, BindToDevice, &"eth0".into()).unwrap();
+        setsockopt(&socket, Mark, &mark).unwrap();
+        socket.send_to(b"leak?", SocketAddr::new(to, 7)).is_ok()
+    };
+    scene.client.run(send).unwrap()
+}
+
+#[test]
+fn only_the_tunnel_and_its_own_datagrams_leave() {
+    let Some(scene) = Scene::new("only_the_tunnel_and_its_own_datagrams_leave") else {
+        return;
+    };
+    let before = scene.dump();
+    let router: IpAddr = [192, 168, 1, 1].into();
+    let router6: IpAddr = "fd01::1".parse().unwrap();
+    scene.run(async || {
+        let mut host = scene.open().await;
+        let applied = host.apply(&locked(KillSwitch::default())).await.unwrap();
+        assert_eq!(applied.warnings, [""; 0]);
+        for (to, mark, is_out) in [
+            (router, 0, false),
+            (router, MARK, true),
+            (router6, 0, false),
+            (router6, MARK, true),
+            ([203, 0, 113, 1].into(), 0, false),
+            ([203, 0, 113, 1].into(), MARK, true),
+        ] {
+            assert_eq!(leaves(&scene, to, mark), is_out, "{to}, mark {mark}");
+        }
+        let lan = KillSwitch {
+            allow_lan: true,
+            ..KillSwitch::default()
+        };
+        host.apply(&locked(lan)).await.unwrap();
+        assert!(leaves(&scene, router, 0));
+        assert!(leaves(&scene, router6, 0));
+        assert!(!leaves(&scene, [203, 0, 113, 1].into(), 0));
+        host.undo().await.unwrap();
+    });
+    assert!(leaves(&scene, router, 0));
+    assert_eq!(scene.dump(), before);
+}
+
+#[test]
+fn packet_sockets_do_not_bypass_it() {
+    let Some(scene) = Scene::new("packet_sockets_do_not_bypass_it") else {
+        return;
+    };
+    let capture = PacketSocket::hearing(&scene.router, "eth0").unwrap();
+    let sender = PacketSocket::sending(&scene.client, "eth0").unwrap();
+    let seen = |port: u16| {
+        eventually(PATIENCE, || {
+            let frame = capture.receive(PATIENCE).unwrap()?;
+            let packet = SlicedPacket::from_ethernet(&frame).ok()?;
+            match packet.transport? {
+                TransportSlice::Udp(udp) if [port, DHCP].contains(&udp.destination_port()) => {
+                    Some(udp.destination_port())
+                }
+                _ => None,
+            }
+        })
+    };
+    scene.run(async || {
+        let mut host = scene.open().await;
+        host.apply(&locked(KillSwitch::default())).await.unwrap();
+        // The first is dropped; the second is a DHCP client's.
+        let _ = sender.send(&datagram(5353, 5353));
+        sender.send(&datagram(68, DHCP)).unwrap();
+        assert_eq!(seen(5353), Some(DHCP));
+        host.undo().await.unwrap();
+        sender.send(&datagram(5353, 5353)).unwrap();
+        assert_eq!(seen(5353), Some(5353));
+    });
+}
+
+/// A broadcast frame with an IPv4 UDP datagram.
+fn datagram(from: u16, to: u16) -> Vec<u8> {
+    let builder = PacketBuilder::ethernet2([2, 0, 0, 0, 0, 1], [0xff; 6])
+        .ipv4([192, 168, 1, 2], [255; 4], 64)
+        .udp(from, to);
+    let mut frame = Vec::new();
+    builder.write(&mut frame, b"leak?").unwrap();
+    frame
+}
+
+#[test]
+fn a_flushed_kill_switch_comes_back() {
+    let Some(scene) = Scene::new("a_flushed_kill_switch_comes_back") else {
+        return;
+    };
+    scene.run(async || {
+        let mut host = scene.open().await;
+        host.apply(&locked(KillSwitch::default())).await.unwrap();
+        scene.shell("nft flush ruleset");
+        assert!(leaves(&scene, [192, 168, 1, 1].into(), 0));
+        until(&mut host, |event| matches!(event, Event::Restored(_))).await;
+        assert!(!leaves(&scene, [192, 168, 1, 1].into(), 0));
+        scene.shell("nft insert rule inet convoy_wg0 output accept");
+        watch_until(&mut host, || !leaves(&scene, [192, 168, 1, 1].into(), 0)).await;
+        host.undo().await.unwrap();
+    });
+}
+
+#[test]
+fn a_persistent_one_outlives_undo_and_recovery_and_loads_without_an_interface() {
+    let Some(scene) =
+        Scene::new("a_persistent_one_outlives_undo_and_recovery_and_loads_without_an_interface")
+    else {
+        return;
+    };
+    let before = scene.dump();
+    let router: IpAddr = [192, 168, 1, 1].into();
+    let switch = KillSwitch {
+        persistent: true,
+        ..KillSwitch::default()
+    };
+    scene.run(async || {
+        let mut host = scene.open().await;
+        host.apply(&locked(switch)).await.unwrap();
+        host.undo().await.unwrap();
+        assert!(!leaves(&scene, router, 0));
+        assert!(!scene.ip("rule").contains("51820"));
+        drop(scene.open().await.apply(&locked(switch)).await.unwrap());
+    });
+    scene.run(async || {
+        scene.open().await.undo().await.unwrap();
+        assert!(!leaves(&scene, router, 0));
+        open_kill_switch("wg0").await.unwrap();
+    });
+    assert_eq!(scene.dump(), before);
+    scene.ip("link delete wg0");
+    scene.run(async || {
+        close_kill_switch("wg0", switch, MARK).await.unwrap();
+        assert!(!leaves(&scene, router, 0));
+        assert!(leaves(&scene, router, MARK));
+        open_kill_switch("wg0").await.unwrap();
+        open_kill_switch("wg0").await.unwrap();
+    });
+    assert!(leaves(&scene, router, 0));
+}
+
+#[test]
+fn a_pause_opens_everything_and_ends_by_itself() {
+    let Some(scene) = Scene::new("a_pause_opens_everything_and_ends_by_itself") else {
+        return;
+    };
+    let before = scene.dump();
+    let router: IpAddr = [192, 168, 1, 1].into();
+    scene.run(async || {
+        let mut host = scene.open().await;
+        host.apply(&locked(KillSwitch::default())).await.unwrap();
+        let complete = scene.dump();
+        host.pause(Duration::from_millis(300)).await.unwrap();
+        assert!(leaves(&scene, router, 0));
+        assert!(scene.ip("route get 203.0.113.1").contains("dev eth0"));
+        until(&mut host, |event| *event == Event::Resumed).await;
+        assert_eq!(scene.dump(), complete);
+        host.pause(Duration::from_secs(3600)).await.unwrap();
+        host.resume().await.unwrap();
+        assert_eq!(scene.dump(), complete);
+        host.undo().await.unwrap();
+    });
+    assert_eq!(scene.dump(), before);
+}
+
+#[test]
+fn without_nft_a_kill_switch_is_an_error_and_the_rest_works() {
+    let Some(scene) = Scene::new("without_nft_a_kill_switch_is_an_error_and_the_rest_works") else {
+        return;
+    };
+    let before = scene.dump();
+    scene.run(async || {
+        let options = Options {
+            nft: "/nonexistent/nft".into(),
+            ..scene.options()
+        };
+        let mut host = Host::open("wg0", options.clone()).await.unwrap();
+        let refused = host
+            .apply(&locked(KillSwitch::default()))
+            .await
+            .unwrap_err();
+        let message = refused.to_string();
+        assert!(message.contains("apt-get install nftables"), "{message}");
+        host.undo().await.unwrap();
+        assert_eq!(scene.dump(), before);
+
+        let mut host = Host::open("wg0", options).await.unwrap();
+        let applied = scene.apply(&mut host, &mut everything()).await;
+        assert_eq!(applied.warnings, [message]);
+        assert!(scene.ip("route get 203.0.113.1").contains("dev wg0"));
+        host.undo().await.unwrap();
+    });
+    assert_eq!(scene.dump(), before);
+}

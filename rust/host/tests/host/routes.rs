@@ -1,0 +1,233 @@
+//! Addresses, routes, rules and MTU.
+
+use convoy_host::{Desired, Event, HostError, Table};
+use convoy_lab::eventually;
+
+use crate::scene::{PATIENCE, Scene, everything, prefixes, until, watch_until};
+
+#[test]
+fn a_default_route_goes_into_its_own_table_as_with_wg_quick() {
+    let Some(scene) = Scene::new("a_default_route_goes_into_its_own_table_as_with_wg_quick") else {
+        return;
+    };
+    scene.run(async || {
+        let mut host = scene.open().await;
+        let applied = scene.apply(&mut host, &mut everything()).await;
+        assert_eq!((applied.mtu, applied.warnings), (1420, vec![]));
+        for family in ["-4", "-6"] {
+            let rules = scene.ip(&format!("{family} -d rule"));
+            let main = "32764:\tfrom all lookup main suppress_prefixlength 0 proto kernel";
+            let marked = "32765:\tnot from all fwmark 0xca6c lookup 51820 proto kernel";
+            assert!(rules.contains(main), "{rules}");
+            assert!(rules.contains(marked), "{rules}");
+            let own = scene.ip(&format!("{family} route show table 51820"));
+            assert!(own.contains("default dev wg0"), "{own}");
+            assert!(own.contains("unreachable default"), "{own}");
+        }
+        let main = scene.ip("route");
+        assert!(main.contains("10.10.0.0/16 dev wg0"), "{main}");
+        assert!(scene.ip("route get 203.0.113.1").contains("dev wg0"));
+        assert!(
+            scene
+                .ip("route get 203.0.113.1 mark 51820")
+                .contains("dev eth0")
+        );
+        assert!(scene.ip("route get 192.168.1.77").contains("dev eth0"));
+        let firewall = scene.shell("nft list table inet convoy_wg0");
+        assert!(
+            firewall.contains("ip daddr 10.9.0.2 fib saddr type != local drop"),
+            "{firewall}"
+        );
+        assert!(
+            firewall.contains("ip6 daddr fd09::2 fib saddr"),
+            "{firewall}"
+        );
+        assert_eq!(
+            scene.shell("cat /proc/sys/net/ipv4/conf/all/src_valid_mark"),
+            "1\n"
+        );
+
+        scene.ip("link delete wg0");
+        let refused = scene.shell("ip route get 203.0.113.1 2>&1 || true");
+        assert!(
+            refused.contains("No route to host") || refused.contains("unreachable"),
+            "{refused}"
+        );
+        host.undo().await.unwrap();
+    });
+    assert!(scene.is_clean());
+}
+
+#[test]
+fn a_second_state_changes_only_the_difference() {
+    let Some(scene) = Scene::new("a_second_state_changes_only_the_difference") else {
+        return;
+    };
+    let before = scene.dump();
+    scene.run(async || {
+        let mut host = scene.open().await;
+        let mut desired = everything();
+        scene.apply(&mut host, &mut desired).await;
+        let first = scene.dump();
+        let mut monitor = scene.client.command("ip");
+        let monitor = monitor.args(["monitor", "route", "rule", "address"]);
+        let mut monitor = monitor
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let wider = Desired {
+            allowed: [desired.allowed.clone(), prefixes(&["10.11.0.0/16"])].concat(),
+            ..desired.clone()
+        };
+        // The monitor prints nothing when it is ready.
+        let wait = || scene.shell("ss -f netlink | grep -c ip/ || true").trim() != "0";
+        eventually(PATIENCE, || wait().then_some(())).unwrap();
+        host.apply(&wider).await.unwrap();
+        host.apply(&desired).await.unwrap();
+        assert_eq!(scene.dump(), first);
+        let watched = || {
+            let main = scene.ip("route show table main");
+            (!main.contains("10.11.0.0/16")).then_some(())
+        };
+        eventually(PATIENCE, watched).unwrap();
+        monitor.kill().unwrap();
+        let output = monitor.wait_with_output().unwrap();
+        let seen = String::from_utf8(output.stdout).unwrap();
+        assert!(
+            seen.lines().all(|line| line.contains("10.11.0.0/16")),
+            "{seen}"
+        );
+        host.undo().await.unwrap();
+    });
+    assert_eq!(scene.dump(), before);
+}
+
+#[test]
+fn excluded_networks_stay_outside() {
+    let Some(scene) = Scene::new("excluded_networks_stay_outside") else {
+        return;
+    };
+    let before = scene.dump();
+    scene.run(async || {
+        let mut host = scene.open().await;
+        let mut desired = Desired {
+            excluded: prefixes(&["10.10.128.0/17", "198.51.100.0/24", "2001:db8:1::/48"]),
+            ..everything()
+        };
+        scene.apply(&mut host, &mut desired).await;
+        let way = |to: &str| scene.ip(&format!("route get {to}"));
+        for outside in ["10.10.200.1", "198.51.100.7", "2001:db8:1::7"] {
+            assert!(way(outside).contains("dev eth0"), "{}", way(outside));
+        }
+        for inside in ["10.10.1.1", "198.51.101.7", "2001:db8:2::7"] {
+            assert!(way(inside).contains("dev wg0"), "{}", way(inside));
+        }
+        host.undo().await.unwrap();
+    });
+    assert_eq!(scene.dump(), before);
+}
+
+#[test]
+fn local_networks_stay_outside_and_are_followed() {
+    let Some(scene) = Scene::new("local_networks_stay_outside_and_are_followed") else {
+        return;
+    };
+    scene.run(async || {
+        let mut host = scene.open().await;
+        let mut desired = Desired {
+            allowed: prefixes(&["192.168.0.0/16", "192.168.1.128/25", "172.20.0.0/24"]),
+            exclude_local: true,
+            ..everything()
+        };
+        scene.apply(&mut host, &mut desired).await;
+        let way = |to: &str| scene.ip(&format!("route get {to}"));
+        assert!(way("192.168.1.200").contains("dev eth0"));
+        assert!(way("192.168.2.1").contains("dev wg0"));
+        assert!(way("172.20.0.1").contains("dev wg0"));
+        scene.ip("address add 172.20.0.9/25 dev eth0");
+        let is_narrower = || !scene.ip("route").contains("172.20.0.0/24 dev wg0");
+        watch_until(&mut host, is_narrower).await;
+        assert!(way("172.20.0.129").contains("dev wg0"));
+        host.undo().await.unwrap();
+    });
+}
+
+#[test]
+fn tables_off_and_by_number_are_obeyed() {
+    let Some(scene) = Scene::new("tables_off_and_by_number_are_obeyed") else {
+        return;
+    };
+    let before = scene.dump();
+    for (table, routes) in [(Table::Off, 0), (Table::Number(1234), 3)] {
+        scene.run(async || {
+            let mut host = scene.open().await;
+            let desired = Desired {
+                table,
+                ..everything()
+            };
+            host.apply(&desired).await.unwrap();
+            let all = scene.ip("route show table all");
+            assert_eq!(all.matches("dev wg0 table 1234").count(), routes, "{all}");
+            assert!(!scene.ip("rule").contains("fwmark"));
+            host.undo().await.unwrap();
+        });
+        assert_eq!(scene.dump(), before);
+    }
+}
+
+#[test]
+fn a_mark_is_chosen_whose_table_is_free_and_a_missing_one_is_an_error() {
+    let Some(scene) =
+        Scene::new("a_mark_is_chosen_whose_table_is_free_and_a_missing_one_is_an_error")
+    else {
+        return;
+    };
+    scene.ip("route add 203.0.113.0/24 dev eth0 table 51820");
+    scene.ip("route add 2001:db8::/48 dev eth0 table 51821");
+    scene.run(async || {
+        let mut host = scene.open().await;
+        assert_eq!(host.pick_mark(&everything()).await.unwrap(), Some(51822));
+        let refused = host.apply(&everything()).await;
+        assert!(matches!(refused, Err(HostError::MarkNeeded(_))));
+        host.undo().await.unwrap();
+    });
+}
+
+#[test]
+fn without_ipv6_the_rest_works() {
+    let Some(scene) = Scene::new("without_ipv6_the_rest_works") else {
+        return;
+    };
+    scene.shell("for f in /proc/sys/net/ipv6/conf/*/disable_ipv6; do echo 1 > $f; done");
+    let before = scene.dump();
+    scene.run(async || {
+        let mut host = scene.open().await;
+        let applied = scene.apply(&mut host, &mut everything()).await;
+        assert_eq!(applied.warnings.len(), 1, "{:?}", applied.warnings);
+        assert!(applied.warnings[0].contains("IPv6"));
+        assert!(scene.ip("route get 203.0.113.1").contains("dev wg0"));
+        host.undo().await.unwrap();
+    });
+    assert_eq!(scene.dump(), before);
+}
+
+#[test]
+fn the_mtu_fits_the_narrowest_endpoint_and_follows_its_route() {
+    let Some(scene) = Scene::new("the_mtu_fits_the_narrowest_endpoint_and_follows_its_route")
+    else {
+        return;
+    };
+    scene.ip("route add 203.0.113.0/24 via 192.168.1.1 mtu 1400");
+    scene.run(async || {
+        let mut host = scene.open().await;
+        let mut desired = everything();
+        desired.endpoints.push("203.0.113.1".parse().unwrap());
+        assert_eq!(scene.apply(&mut host, &mut desired).await.mtu, 1320);
+        scene.ip("link set eth0 mtu 1380");
+        let event = until(&mut host, |event| matches!(event, Event::MtuChanged(_))).await;
+        assert_eq!(event, Event::MtuChanged(1300));
+        assert!(scene.ip("link show wg0").contains("mtu 1300"));
+        host.undo().await.unwrap();
+    });
+    assert!(scene.ip("link show wg0").contains("mtu 1500"));
+}

@@ -1,0 +1,181 @@
+//! A client behind a router, and a dump of everything that this crate may change.
+
+use std::{fs, future::Future, path::PathBuf, time::Duration};
+
+use convoy_host::{Applied, Desired, Event, Host, HostError, Options, Prefix};
+use convoy_lab::{Lab, Namespace, eventually, require_programs, require_root_lab};
+use tempfile::TempDir;
+use tokio::{task::yield_now, time::Instant};
+
+/// How long anything may take.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+pub(crate) struct Scene {
+    pub(crate) client: Namespace,
+    pub(crate) router: Namespace,
+    directory: TempDir,
+    _lab: Lab,
+}
+
+impl Scene {
+    /// `None`, with a message, where there can be no lab.
+    pub(crate) fn new(test: &str) -> Option<Self> {
+        if !require_root_lab(test) || !require_programs(test, &["ip", "nft"]) {
+            return None;
+        }
+        let lab = Lab::new().unwrap();
+        let [client, router] = ["client", "router"].map(|name| lab.namespace(name).unwrap());
+        let near = ["192.168.1.2/24", "fd01::2/64"];
+        let far = ["192.168.1.1/24", "fd01::1/64"];
+        lab.veth(&client, "eth0", &near, &router, "eth0", &far, 1500)
+            .unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(
+            directory.path().join("resolv.conf"),
+            "nameserver 192.168.1.1\n",
+        )
+        .unwrap();
+        let scene = Self {
+            client,
+            router,
+            directory,
+            _lab: lab,
+        };
+        scene.ip("route add default via 192.168.1.1");
+        scene.ip("route add default via fd01::1");
+        scene.ip("tuntap add dev wg0 mode tun");
+        // A link that has never been up shows another queue.
+        scene.ip("link set wg0 up");
+        scene.ip("link set wg0 down");
+        // Link-local addresses are tentative for a second.
+        let settled = || (!scene.ip("address").contains("tentative")).then_some(());
+        eventually(PATIENCE, settled).unwrap();
+        Some(scene)
+    }
+
+    pub(crate) fn options(&self) -> Options {
+        Options {
+            journals: self.directory.path().join("run"),
+            lasting_journals: self.directory.path().join("lib"),
+            resolv_conf: self.resolv_conf(),
+            system_bus: Some("unix:path=/nonexistent".to_owned()),
+            ..Options::default()
+        }
+    }
+
+    pub(crate) fn resolv_conf(&self) -> PathBuf {
+        self.directory.path().join("resolv.conf")
+    }
+
+    /// Runs `work` in the client's namespace.
+    pub(crate) fn run<T: Send, F: Future<Output = T>>(&self, work: impl FnOnce() -> F + Send) -> T {
+        self.client.run(|| block_on(work())).unwrap()
+    }
+
+    /// Applies `desired` for wg0, with a mark if it needs one.
+    pub(crate) async fn apply(&self, host: &mut Host, desired: &mut Desired) -> Applied {
+        desired.fwmark = host.pick_mark(desired).await.unwrap();
+        host.apply(desired).await.unwrap()
+    }
+
+    /// Opens wg0. A child that another test forks holds the lock until it executes its program.
+    pub(crate) async fn open(&self) -> Host {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match Host::open("wg0", self.options()).await {
+                Err(HostError::Busy { .. }) if Instant::now() < deadline => yield_now().await,
+                opened => return opened.unwrap(),
+            }
+        }
+    }
+
+    /// Recovers wg0, as a process does that starts after a crash.
+    pub(crate) fn recover(&self) {
+        self.run(async || self.open().await.undo().await.unwrap());
+    }
+
+    /// Runs ip(8) in the client's namespace; returns its output.
+    pub(crate) fn ip(&self, arguments: &str) -> String {
+        self.shell(&format!("ip {arguments}"))
+    }
+
+    /// Runs a shell command in the client's namespace; returns its output.
+    pub(crate) fn shell(&self, command: &str) -> String {
+        let output = self.client.command("sh").args(["-c", command]).output();
+        let output = output.unwrap();
+        let problem = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{command}: {problem}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Everything that this crate may change.
+    pub(crate) fn dump(&self) -> String {
+        let resolv_conf = self.resolv_conf();
+        let files = fs::read_dir(self.directory.path()).unwrap();
+        let mut names: Vec<_> = files.map(|file| file.unwrap().file_name()).collect();
+        names.retain(|name| name != "run" && name != "lib");
+        names.sort();
+        let kernel = self.shell(
+            "ip -o link; ip -o address; ip rule; ip -6 rule; ip route show table all; \
+             ip -6 route show table all; nft -s list ruleset; \
+             cat /proc/sys/net/ipv4/conf/all/src_valid_mark",
+        );
+        let link = fs::read_link(&resolv_conf);
+        let content = fs::read_to_string(resolv_conf);
+        format!("{kernel}\n{link:?} {content:?} {names:?}")
+    }
+
+    /// Whether no journal is left.
+    pub(crate) fn is_clean(&self) -> bool {
+        ["run", "lib"].iter().all(|name| {
+            let files = fs::read_dir(self.directory.path().join(name));
+            files.map_or(0, |files| files.count()) == 0
+        })
+    }
+}
+
+/// The state that most tests want: a VPN for everything.
+pub(crate) fn everything() -> Desired {
+    Desired {
+        addresses: prefixes(&["10.9.0.2/24", "fd09::2/64"]),
+        endpoints: vec!["192.168.1.1".parse().unwrap()],
+        allowed: prefixes(&["0.0.0.0/0", "::/0", "10.10.0.0/16"]),
+        ..Desired::default()
+    }
+}
+
+pub(crate) fn prefixes(texts: &[&str]) -> Vec<Prefix> {
+    texts.iter().map(|text| text.parse().unwrap()).collect()
+}
+
+pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> T {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder.enable_all().build().unwrap().block_on(work)
+}
+
+/// Watches until an event satisfies `wanted`.
+pub(crate) async fn until(host: &mut Host, mut wanted: impl FnMut(&Event) -> bool) -> Event {
+    let watching = async {
+        loop {
+            let event = host.watch().await.unwrap();
+            if wanted(&event) {
+                return event;
+            }
+        }
+    };
+    let event = tokio::time::timeout(PATIENCE, watching).await;
+    event.expect("the event did not come")
+}
+
+/// Watches until `condition` holds.
+pub(crate) async fn watch_until(host: &mut Host, mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !condition() {
+        assert!(Instant::now() < deadline, "it did not happen");
+        let pause = tokio::time::sleep(Duration::from_millis(500));
+        tokio::select! {
+            event = host.watch() => drop(event.unwrap()),
+            () = pause => {}
+        }
+    }
+}

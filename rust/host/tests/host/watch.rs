@@ -1,0 +1,123 @@
+//! What others remove comes back; what happens to the interface is reported.
+
+use convoy_host::Event;
+
+use crate::scene::{Scene, everything, until, watch_until};
+
+#[test]
+fn what_others_remove_comes_back() {
+    let Some(scene) = Scene::new("what_others_remove_comes_back") else {
+        return;
+    };
+    let before = scene.dump();
+    scene.run(async || {
+        let mut host = scene.open().await;
+        scene.apply(&mut host, &mut everything()).await;
+        // Addresses that come back are listed in another order, and the kernel adds a multicast route.
+        let sorted = || {
+            let dump = scene.dump();
+            let mut lines: Vec<_> = dump.lines().map(str::to_owned).collect();
+            lines.retain(|line| !line.starts_with("multicast ff00::/8 dev wg0"));
+            lines.sort();
+            lines
+        };
+        let complete = sorted();
+        for sabotage in [
+            "ip rule delete priority 32765",
+            "ip -6 rule delete priority 32764",
+            "ip route flush table 51820",
+            "ip -6 route flush table 51820",
+            "ip address delete 10.9.0.2/24 dev wg0",
+            "ip address flush dev wg0 scope global",
+            "nft flush ruleset",
+            "nft flush chain inet convoy_wg0 preraw",
+            "ip link set wg0 mtu 1300",
+        ] {
+            scene.shell(sabotage);
+            assert_ne!(sorted(), complete, "{sabotage}");
+            watch_until(&mut host, || sorted() == complete).await;
+        }
+        host.undo().await.unwrap();
+    });
+    assert_eq!(scene.dump(), before);
+}
+
+#[test]
+fn a_restoration_is_reported_by_name() {
+    let Some(scene) = Scene::new("a_restoration_is_reported_by_name") else {
+        return;
+    };
+    scene.run(async || {
+        let mut host = scene.open().await;
+        scene.apply(&mut host, &mut everything()).await;
+        scene.ip("rule delete priority 32765");
+        let event = until(&mut host, |event| matches!(event, Event::Restored(_))).await;
+        let rule = "IPv4 rule 32765: not fwmark 51820 lookup 51820";
+        assert_eq!(event, Event::Restored(vec![rule.to_owned()]));
+        host.undo().await.unwrap();
+    });
+}
+
+#[test]
+fn a_link_that_was_down_gets_its_routes_back_when_it_comes_up() {
+    let Some(scene) = Scene::new("a_link_that_was_down_gets_its_routes_back_when_it_comes_up")
+    else {
+        return;
+    };
+    scene.run(async || {
+        let mut host = scene.open().await;
+        scene.apply(&mut host, &mut everything()).await;
+        scene.ip("link set wg0 down");
+        let is_settled = || scene.ip("route show table 51820").contains("unreachable");
+        watch_until(&mut host, is_settled).await;
+        assert!(!scene.ip("-o link show wg0").contains(",UP"));
+        scene.ip("link set wg0 up");
+        let is_back = || {
+            let [v4, v6] = ["-4", "-6"].map(|f| scene.ip(&format!("{f} route show table 51820")));
+            v4.contains("default dev wg0") && v6.contains("default dev wg0")
+        };
+        watch_until(&mut host, is_back).await;
+        host.undo().await.unwrap();
+    });
+}
+
+#[test]
+fn an_interface_that_moves_or_goes_is_reported() {
+    let Some(scene) = Scene::new("an_interface_that_moves_or_goes_is_reported") else {
+        return;
+    };
+    scene.run(async || {
+        let mut host = scene.open().await;
+        scene.apply(&mut host, &mut everything()).await;
+        scene.ip(&format!("link set wg0 netns {}", scene.router.pid()));
+        let is_end = |event: &Event| matches!(event, Event::Moved | Event::Gone);
+        assert_eq!(until(&mut host, is_end).await, Event::Moved);
+        host.release().await.unwrap();
+        assert!(!scene.ip("rule").contains("51820"));
+
+        scene.ip("tuntap add dev wg0 mode tun");
+        let mut host = scene.open().await;
+        scene.apply(&mut host, &mut everything()).await;
+        scene.ip("link delete wg0");
+        assert_eq!(until(&mut host, is_end).await, Event::Gone);
+        host.undo().await.unwrap();
+        assert!(!scene.ip("rule").contains("51820"));
+    });
+}
+
+#[test]
+fn another_way_to_the_endpoint_is_reported() {
+    let Some(scene) = Scene::new("another_way_to_the_endpoint_is_reported") else {
+        return;
+    };
+    scene.run(async || {
+        let mut host = scene.open().await;
+        scene.apply(&mut host, &mut everything()).await;
+        let is_change = |event: &Event| *event == Event::UnderlayChanged;
+        scene.ip("route change default via 192.168.1.7");
+        until(&mut host, is_change).await;
+        scene.ip("link set eth0 down");
+        until(&mut host, is_change).await;
+        host.undo().await.unwrap();
+    });
+}
