@@ -12,7 +12,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::{desired::Dns, error::HostError};
+use crate::{desired::Dns, error::HostError, programs::Programs};
 
 pub(crate) use file::{Original, content};
 pub(crate) use resolved::{Bus, Owners};
@@ -43,10 +43,10 @@ pub(crate) enum Backend {
 
 impl Backend {
     /// The first of the three that this host has.
-    pub(crate) async fn find(bus: &mut Bus) -> Self {
+    pub(crate) async fn find(bus: &mut Bus, programs: &Programs) -> Self {
         if bus.has_resolved().await {
             Self::Resolved
-        } else if resolvconf::is_installed() {
+        } else if resolvconf::is_installed(programs) {
             Self::Resolvconf
         } else {
             Self::File
@@ -94,14 +94,14 @@ impl Resolving {
     }
 
     /// Sets the servers, or sets them again.
-    pub(crate) async fn make(&self, bus: &mut Bus) -> Result<(), HostError> {
+    pub(crate) async fn make(&self, bus: &mut Bus, programs: &Programs) -> Result<(), HostError> {
         match self {
             Self::Resolved {
                 index,
                 servers,
                 search,
             } => bus.set(*index, servers, search).await,
-            Self::Resolvconf { record, input } => resolvconf::add(record, input).await,
+            Self::Resolvconf { record, input } => resolvconf::add(programs, record, input).await,
             Self::File { path, content } => file::write(path, content),
         }
     }
@@ -111,12 +111,13 @@ impl Resolving {
     pub(crate) async fn unmake(
         &self,
         bus: &mut Bus,
+        programs: &Programs,
         before: &Original,
         below: Option<&str>,
     ) -> Result<(), HostError> {
         match self {
             Self::Resolved { index, .. } => bus.revert(*index).await,
-            Self::Resolvconf { record, .. } => resolvconf::remove(record).await,
+            Self::Resolvconf { record, .. } => resolvconf::remove(programs, record).await,
             Self::File { path, content } if Original::is_text(path, content) => match below {
                 Some(below) => file::write(path, below),
                 None => file::restore(path, before),

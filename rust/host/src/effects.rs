@@ -19,7 +19,7 @@ use crate::{
 pub(crate) struct Effects {
     pub(crate) netlink: Netlink,
     pub(crate) bus: Bus,
-    nft: Nft,
+    pub(crate) nft: Nft,
     /// What nft(8) listed right after the last load.
     listing: Option<(Ruleset, Listing)>,
     /// The name servers that a service has from us.
@@ -113,7 +113,7 @@ impl Effects {
                 return Ok(());
             }
             What::Dns(resolving) => {
-                resolving.make(&mut self.bus).await?;
+                resolving.make(&mut self.bus, &self.nft.0).await?;
                 self.served = Some(resolving.clone());
                 return Ok(());
             }
@@ -142,7 +142,7 @@ impl Effects {
                 };
                 let below = self.others.content_below(&change.what);
                 return resolving
-                    .unmake(&mut self.bus, original, below.as_deref())
+                    .unmake(&mut self.bus, &self.nft.0, original, below.as_deref())
                     .await;
             }
             (What::Sysctl { path, value }, Before::Content(before)) => {

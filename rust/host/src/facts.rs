@@ -83,7 +83,12 @@ impl Facts {
         let mut priorities = [0; 2];
         let follows_lan = desired.exclude_local || desired.kill_switch.is_some();
         for ipv6 in [false, true] {
-            priorities[usize::from(ipv6)] = netlink.lowest_priority(ipv6, &ours).await?;
+            // Ours stay where they are: two tunnels would overtake each other for ever.
+            let known = ours.iter().find(|rule| rule.ipv6 == ipv6);
+            priorities[usize::from(ipv6)] = match known {
+                Some(rule) => rule.priority + rule.selector.distance(),
+                None => netlink.lowest_priority(ipv6).await?,
+            };
             if follows_lan {
                 let networks = netlink.connected(link.index, ipv6).await?;
                 allowed.connected.extend(networks);

@@ -6,12 +6,9 @@
 
 mod rules;
 
-use std::{ffi::OsString, io, process::Stdio};
-
 use serde::{Deserialize, Serialize};
-use tokio::{io::AsyncWriteExt as _, process::Command};
 
-use crate::error::HostError;
+use crate::{error::HostError, programs::Programs};
 
 pub(crate) use rules::{Allowed, kill_switch, ruleset};
 
@@ -35,8 +32,8 @@ pub(crate) struct Ruleset {
 pub(crate) struct Listing(String);
 
 /// The program.
-#[derive(Clone, Debug)]
-pub(crate) struct Nft(pub(crate) OsString);
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Nft(pub(crate) Programs);
 
 impl Nft {
     /// Replaces the tables. Loads `inet` alone where the kernel has no egress hook.
@@ -86,35 +83,7 @@ impl Nft {
     }
 
     async fn run(&self, arguments: &[&str], input: &str) -> Result<String, String> {
-        let started = Command::new(&self.0)
-            .args(arguments)
-            .env("PATH", crate::program_path())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn();
-        let mut child = started.map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => "nft is not installed".to_owned(),
-            _ => error.to_string(),
-        })?;
-        if let Some(mut stdin) = child.stdin.take() {
-            // nft reports the reason itself if it does not read its input.
-            let _ = stdin.write_all(input.as_bytes()).await;
-        }
-        let output = child.wait_with_output().await;
-        let output = output.map_err(|error| error.to_string())?;
-        if output.status.success() {
-            return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
-        }
-        let reason = String::from_utf8_lossy(&output.stderr);
-        Err(reason.lines().next().unwrap_or("it failed").to_owned())
-    }
-}
-
-impl Default for Nft {
-    fn default() -> Self {
-        Self("nft".into())
+        self.0.run("nft", arguments, input).await
     }
 }
 
@@ -150,4 +119,19 @@ fn clear_inet(table: &str) -> String {
 fn failed(table: &str) -> impl FnOnce(String) -> HostError {
     let table = table.to_owned();
     |reason| HostError::Nft { table, reason }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_tables_are_distinct_and_fit_nft() {
+        let names = ["wg0", "wg-0", "wg_0", "wg.0", "wg=0", "wg+0", "wg.2b0"].map(table);
+        for (at, name) in names.iter().enumerate() {
+            let is_plain = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
+            assert!(name.chars().all(is_plain), "{name}");
+            assert!(!names[..at].contains(name), "{name}");
+        }
+    }
 }

@@ -16,6 +16,7 @@ use crate::{
     journal::{Entry, Journal},
     netlink::Netlink,
     plan::plan,
+    programs::Programs,
     reconcile::Missing,
     sources::Sources,
     watch::Event,
@@ -35,8 +36,8 @@ pub struct Options {
     pub resolv_conf: PathBuf,
     /// The D-Bus address of the system bus, instead of the default.
     pub system_bus: Option<String>,
-    /// The program nft(8), looked up in `PATH`.
-    pub nft: OsString,
+    /// The directories of programs, as in `PATH`.
+    pub programs: OsString,
 }
 
 /// One interface's changes to the host.
@@ -90,7 +91,7 @@ impl Default for Options {
             lasting_journals: "/var/lib/convoy".into(),
             resolv_conf: "/etc/resolv.conf".into(),
             system_bus: None,
-            nft: Nft::default().0,
+            programs: Programs::default().0,
         }
     }
 }
@@ -114,7 +115,7 @@ impl Host {
         let netlink = Netlink::open().map_err(HostError::kernel("open", "rtnetlink"))?;
         let directories = vec![options.journals.clone(), options.lasting_journals.clone()];
         let bus = Bus::new(options.system_bus.clone());
-        let nft = Nft(options.nft.clone());
+        let nft = Nft(Programs(options.programs.clone()));
         Ok(Self {
             effects: Effects::new(netlink, bus, nft, Others { directories, own }),
             sources: Sources::open()?,
@@ -173,7 +174,7 @@ impl Host {
         self.warnings.clear();
         self.backend = match desired.dns.servers.is_empty() {
             true => None,
-            false => Some(Backend::find(&mut self.effects.bus).await),
+            false => Some(Backend::find(&mut self.effects.bus, &self.effects.nft.0).await),
         };
         let plan = self.plan().await?;
         self.reconcile(&plan, Missing::Restore).await?;

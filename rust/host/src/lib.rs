@@ -39,21 +39,13 @@ mod journal;
 mod netlink;
 mod plan;
 mod prefix;
+mod programs;
 mod reconcile;
 mod sources;
 mod watch;
-
-use std::{env, ffi::OsString};
 
 pub use desired::{Desired, Dns, KillSwitch, Table};
 pub use error::HostError;
 pub use host::{Applied, Host, Options, close_kill_switch, open_kill_switch, recover};
 pub use prefix::Prefix;
 pub use watch::Event;
-
-/// `PATH` with root's directories, which a service's may lack.
-fn program_path() -> OsString {
-    let mut path = env::var_os("PATH").unwrap_or_default();
-    path.push(":/usr/sbin:/sbin:/usr/bin:/bin");
-    path
-}

@@ -132,15 +132,15 @@ fn rules(desired: &Desired, facts: &Facts) -> Vec<What> {
             });
         }
         let before = facts.priorities[usize::from(ipv6)];
-        let rule = |back, selector| {
+        let rule = |selector: Selector| {
             What::Rule(Rule {
                 ipv6,
-                priority: before.saturating_sub(back).max(1),
+                priority: before.saturating_sub(selector.distance()).max(1),
                 selector,
             })
         };
-        rules.push(rule(2, Selector::AllButDefault));
-        rules.push(rule(1, Selector::Unmarked { mark, table: mark }));
+        rules.push(rule(Selector::AllButDefault));
+        rules.push(rule(Selector::Unmarked { mark, table: mark }));
     }
     rules
 }

@@ -32,6 +32,16 @@ pub(crate) enum Selector {
     AllButDefault,
 }
 
+impl Selector {
+    /// How far before others' rules it goes.
+    pub(crate) fn distance(&self) -> u32 {
+        match self {
+            Self::Unmarked { .. } => 1,
+            Self::AllButDefault => 2,
+        }
+    }
+}
+
 impl Rule {
     /// The mark that it looks for.
     pub(crate) fn mark(&self) -> Option<u32> {
@@ -95,13 +105,10 @@ impl Netlink {
         Ok(found.iter().any(|message| rule.is(message)))
     }
 
-    /// The lowest priority of a rule, apart from the first one and `ours`: the kernel puts a new rule before it.
-    pub(crate) async fn lowest_priority(&self, ipv6: bool, ours: &[Rule]) -> io::Result<u32> {
+    /// The lowest priority of a rule, apart from the first one: the kernel puts a new rule before it.
+    pub(crate) async fn lowest_priority(&self, ipv6: bool) -> io::Result<u32> {
         let found = self.rules(ipv6).await?;
-        let others = found
-            .iter()
-            .filter(|message| !ours.iter().any(|rule| rule.is(message)));
-        let priorities = others.filter_map(|message| {
+        let priorities = found.iter().filter_map(|message| {
             message.attributes.iter().find_map(|a| match a {
                 RuleAttribute::Priority(priority) => Some(*priority),
                 _ => None,

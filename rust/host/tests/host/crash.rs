@@ -111,3 +111,30 @@ fn a_second_process_for_the_same_interface_is_refused() {
         assert!(matches!(second, Err(HostError::Busy { .. })), "{second:?}");
     });
 }
+
+#[test]
+fn nothing_leaves_while_the_interface_is_gone_and_a_new_one_takes_its_place() {
+    let Some(scene) =
+        Scene::new("nothing_leaves_while_the_interface_is_gone_and_a_new_one_takes_its_place")
+    else {
+        return;
+    };
+    let way = |to: &str| scene.shell(&format!("ip route get {to} 2>&1 || true"));
+    scene.run(async || drop(scene.open().await.apply(&all()).await.unwrap()));
+    scene.ip("link delete wg0");
+    for outside in ["203.0.113.1", "2001:db8::1"] {
+        assert!(!way(outside).contains("eth0"), "{}", way(outside));
+    }
+    scene.ip("tuntap add dev wg0 mode tun");
+    scene.run(async || {
+        let mut host = scene.open().await;
+        host.apply(&all()).await.unwrap();
+        for inside in ["203.0.113.1", "2001:db8::1"] {
+            assert!(way(inside).contains("dev wg0"), "{}", way(inside));
+        }
+        host.undo().await.unwrap();
+    });
+    assert!(way("203.0.113.1").contains("dev eth0"));
+    assert!(scene.is_clean());
+    assert_eq!(scene.shell("nft list ruleset"), "");
+}

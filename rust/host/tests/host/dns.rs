@@ -1,6 +1,9 @@
 //! resolv.conf, without any service.
 
-use std::{fs, os::unix::fs::symlink};
+use std::{
+    fs::{self, Permissions},
+    os::unix::fs::{PermissionsExt as _, symlink},
+};
 
 use convoy_host::{Desired, Dns, Event, Host, Options};
 use nix::mount::{MsFlags, mount, umount};
@@ -145,6 +148,35 @@ fn two_tunnels_give_way_in_any_order() {
         });
         assert_eq!(content(), original);
     }
+}
+
+#[test]
+fn resolvconf_gets_and_loses_the_record() {
+    let Some(scene) = Scene::new("resolvconf_gets_and_loses_the_record") else {
+        return;
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let program = directory.path().join("resolvconf");
+    let log = directory.path().join("log");
+    let script = format!("#!/bin/sh\necho \"$@\" >> {0}\ncat >> {0}\n", log.display());
+    fs::write(&program, script).unwrap();
+    fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
+    let before = scene.dump();
+    scene.run(async || {
+        let mut options = scene.options();
+        let mut programs = directory.path().as_os_str().to_owned();
+        programs.push(":/usr/sbin:/usr/bin:/bin");
+        options.programs = programs;
+        let mut host = Host::open("wg0", options).await.unwrap();
+        host.apply(&with_servers()).await.unwrap();
+        let input = fs::read_to_string(&log).unwrap();
+        assert!(input.starts_with("-a wg0 -m 0 -x\n"), "{input}");
+        assert!(input.contains("nameserver 10.9.0.1\n"), "{input}");
+        host.undo().await.unwrap();
+        let calls = fs::read_to_string(&log).unwrap();
+        assert!(calls.ends_with("-d wg0 -f\n"), "{calls}");
+    });
+    assert_eq!(scene.dump(), before);
 }
 
 /// Runs `end` when dropped, also if the test panics.

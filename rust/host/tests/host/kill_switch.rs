@@ -209,7 +209,7 @@ fn without_nft_a_kill_switch_is_an_error_and_the_rest_works() {
     let before = scene.dump();
     scene.run(async || {
         let options = Options {
-            nft: "/nonexistent/nft".into(),
+            programs: "/nonexistent".into(),
             ..scene.options()
         };
         let mut host = Host::open("wg0", options.clone()).await.unwrap();

@@ -1,6 +1,6 @@
 //! Addresses, routes, rules and MTU.
 
-use convoy_host::{Desired, Event, HostError, Table};
+use convoy_host::{Desired, Event, Host, HostError, Table};
 use convoy_lab::eventually;
 
 use crate::scene::{PATIENCE, Scene, everything, prefixes, until, watch_until};
@@ -230,4 +230,69 @@ fn the_mtu_fits_the_narrowest_endpoint_and_follows_its_route() {
         host.undo().await.unwrap();
     });
     assert!(scene.ip("link show wg0").contains("mtu 1500"));
+}
+
+#[test]
+fn two_tunnels_keep_their_rules_and_the_last_one_resets_the_sysctl() {
+    let Some(scene) = Scene::new("two_tunnels_keep_their_rules_and_the_last_one_resets_the_sysctl")
+    else {
+        return;
+    };
+    scene.ip("tuntap add dev wg1 mode tun");
+    let valid_mark = || scene.shell("cat /proc/sys/net/ipv4/conf/all/src_valid_mark");
+    scene.run(async || {
+        let mut first = scene.open().await;
+        scene.apply(&mut first, &mut everything()).await;
+        let mut second = Host::open("wg1", scene.options()).await.unwrap();
+        let mut desired = everything();
+        desired.addresses = prefixes(&["10.8.0.2/24", "fd08::2/64"]);
+        desired.allowed.pop();
+        scene.apply(&mut second, &mut desired).await;
+        assert_eq!(desired.fwmark, Some(51821));
+        assert!(scene.ip("route get 203.0.113.1").contains("dev wg1"));
+        let rules = scene.ip("rule");
+        scene.ip("link set eth0 mtu 1400");
+        let is_change = |event: &Event| matches!(event, Event::MtuChanged(_));
+        until(&mut first, is_change).await;
+        until(&mut second, is_change).await;
+        assert_eq!(scene.ip("rule"), rules);
+        first.undo().await.unwrap();
+        assert_eq!(valid_mark(), "1\n");
+        second.undo().await.unwrap();
+        assert_eq!(valid_mark(), "0\n");
+    });
+}
+
+#[test]
+fn another_mark_replaces_rules_and_table() {
+    let Some(scene) = Scene::new("another_mark_replaces_rules_and_table") else {
+        return;
+    };
+    let before = scene.dump();
+    scene.run(async || {
+        let mut host = scene.open().await;
+        scene.apply(&mut host, &mut everything()).await;
+        let moved = Desired {
+            fwmark: Some(777),
+            ..everything()
+        };
+        host.apply(&moved).await.unwrap();
+        let dump = scene.dump();
+        assert!(
+            dump.contains("not from all fwmark 0x309 lookup 777"),
+            "{dump}"
+        );
+        assert!(
+            !dump.contains("51820") && !dump.contains("0xca6c"),
+            "{dump}"
+        );
+        assert!(scene.ip("route get 203.0.113.1").contains("dev wg0"));
+        assert!(
+            scene
+                .ip("route get 203.0.113.1 mark 777")
+                .contains("dev eth0")
+        );
+        host.undo().await.unwrap();
+    });
+    assert_eq!(scene.dump(), before);
 }
