@@ -19,7 +19,7 @@ pub(crate) struct Change {
 }
 
 /// One piece of the host's state, as it should be.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum What {
     /// The nftables tables of the interface.
@@ -53,14 +53,17 @@ pub(crate) enum Before {
 }
 
 impl What {
-    /// Whether `other` is another state of the same thing, so that making one replaces the other.
-    pub(crate) fn replaces(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Firewall(_), Self::Firewall(_)) => true,
-            (Self::Link { index: a, .. }, Self::Link { index: b, .. }) => a == b,
-            (Self::Sysctl { path: a, .. }, Self::Sysctl { path: b, .. }) => a == b,
-            (Self::Dns(a), Self::Dns(b)) => a.replaces(b),
-            _ => self == other,
+    /// Without what may differ between two states of the same thing: making one replaces the other.
+    pub(crate) fn slot(&self) -> Self {
+        match self.clone() {
+            Self::Firewall(ruleset) => Self::Firewall(ruleset.slot()),
+            Self::Link { index, .. } => Self::Link { index, mtu: 0 },
+            Self::Sysctl { path, .. } => Self::Sysctl {
+                path,
+                value: String::new(),
+            },
+            Self::Dns(resolving) => Self::Dns(resolving.slot()),
+            whole => whole,
         }
     }
 

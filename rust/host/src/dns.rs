@@ -18,7 +18,7 @@ pub(crate) use file::{Original, content};
 pub(crate) use resolved::{Bus, Owners};
 
 /// Name servers, as one backend sets them.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Resolving {
     /// By systemd-resolved, for the link with this index.
@@ -84,12 +84,22 @@ impl Backend {
 }
 
 impl Resolving {
-    pub(crate) fn replaces(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Resolved { index: a, .. }, Self::Resolved { index: b, .. }) => a == b,
-            (Self::Resolvconf { record: a, .. }, Self::Resolvconf { record: b, .. }) => a == b,
-            (Self::File { path: a, .. }, Self::File { path: b, .. }) => a == b,
-            _ => false,
+    /// Without what may differ between two states of the same thing.
+    pub(crate) fn slot(&self) -> Self {
+        match self.clone() {
+            Self::Resolved { index, .. } => Self::Resolved {
+                index,
+                servers: Vec::new(),
+                search: Vec::new(),
+            },
+            Self::Resolvconf { record, .. } => Self::Resolvconf {
+                record,
+                input: String::new(),
+            },
+            Self::File { path, .. } => Self::File {
+                path,
+                content: String::new(),
+            },
         }
     }
 

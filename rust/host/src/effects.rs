@@ -1,7 +1,8 @@
 //! Makes a change, undoes it, and tells whether it is still as it was left.
 
 use std::{
-    fs,
+    collections::{HashMap, HashSet, hash_map::Entry},
+    fs, io,
     path::{Path, PathBuf},
 };
 
@@ -11,7 +12,7 @@ use crate::{
     error::HostError,
     firewall::{Listing, Nft, Ruleset},
     journal,
-    netlink::{Netlink, Via},
+    netlink::{Netlink, Route, Via},
 };
 
 /// The host.
@@ -24,6 +25,8 @@ pub(crate) struct Effects {
     listing: Option<(Ruleset, Listing)>,
     /// The name servers that a service has from us.
     served: Option<Resolving>,
+    /// The routes in the tables that were looked at in this pass.
+    routes: HashMap<(u32, bool), HashSet<Route>>,
     /// The journals of other interfaces, which may hold changes of the same files.
     others: Others,
 }
@@ -43,12 +46,13 @@ impl Effects {
             nft,
             listing: None,
             served: None,
+            routes: HashMap::new(),
             others,
         }
     }
 
     /// Whether the host is in this state.
-    pub(crate) async fn stands(&self, what: &What) -> Result<bool, HostError> {
+    pub(crate) async fn stands(&mut self, what: &What) -> Result<bool, HostError> {
         let stands = match what {
             What::Firewall(ruleset) => return Ok(self.is_loaded(ruleset).await),
             What::Dns(resolving) => return Ok(self.is_served(resolving)),
@@ -64,7 +68,7 @@ impl Effects {
                 let addresses = self.netlink.addresses(*index).await;
                 addresses.map(|addresses| addresses.contains(prefix))
             }
-            What::Route(route) => self.netlink.has_route(route).await,
+            What::Route(route) => self.has_route(route).await,
             What::Rule(rule) => self.netlink.has_rule(rule).await,
         };
         stands.map_err(HostError::kernel("look up", what.to_string()))
@@ -118,9 +122,16 @@ impl Effects {
                 return Ok(());
             }
             What::Sysctl { path, value } => return write(path, value),
-            What::Link { index, mtu } => self.netlink.set_link(*index, *mtu, true).await,
+            What::Link { index, mtu } => {
+                // The kernel adds and removes routes with links and addresses.
+                self.routes.clear();
+                self.netlink.set_link(*index, *mtu, true).await
+            }
             What::Address { index, prefix } => self.netlink.add_address(*index, *prefix).await,
-            What::Route(route) => self.netlink.add_route(route).await,
+            What::Route(route) => {
+                self.forget(route);
+                self.netlink.add_route(route).await
+            }
             What::Rule(rule) => self.netlink.add_rule(rule).await,
         };
         made.map_err(HostError::kernel("add", what.to_string()))
@@ -158,32 +169,61 @@ impl Effects {
         undone.map_err(HostError::kernel("remove", change.what.to_string()))
     }
 
-    async fn unmake_in_kernel(&self, change: &Change) -> std::io::Result<()> {
-        let netlink = &self.netlink;
+    async fn unmake_in_kernel(&mut self, change: &Change) -> io::Result<()> {
         match (&change.what, &change.before) {
             (What::Link { index, mtu }, Before::Link { mtu: former, up }) => {
-                let Some(link) = netlink.link_by_index(*index).await? else {
+                self.routes.clear();
+                let Some(link) = self.netlink.link_by_index(*index).await? else {
                     return Ok(());
                 };
                 let is_ours = link.mtu == *mtu;
                 let mtu = if is_ours { *former } else { link.mtu };
-                netlink.set_link(*index, mtu, *up && link.is_up).await
+                let up = *up && link.is_up;
+                self.netlink.set_link(*index, mtu, up).await
             }
             (What::Address { index, prefix }, _) => {
-                if netlink.addresses(*index).await?.contains(prefix) {
-                    netlink.remove_address(*index, *prefix).await?;
+                self.routes.clear();
+                match self.netlink.addresses(*index).await?.contains(prefix) {
+                    true => self.netlink.remove_address(*index, *prefix).await,
+                    false => Ok(()),
                 }
-                Ok(())
             }
-            (What::Route(route), _) => match netlink.has_route(route).await? {
-                true => netlink.remove_route(route).await,
+            (What::Route(route), _) => match self.has_route(route).await? {
+                true => {
+                    self.forget(route);
+                    self.netlink.remove_route(route).await
+                }
                 false => Ok(()),
             },
-            (What::Rule(rule), _) => match netlink.has_rule(rule).await? {
-                true => netlink.remove_rule(rule).await,
+            (What::Rule(rule), _) => match self.netlink.has_rule(rule).await? {
+                true => self.netlink.remove_rule(rule).await,
                 false => Ok(()),
             },
             _ => Ok(()),
+        }
+    }
+
+    /// Begins a pass: what was looked at before may have changed.
+    pub(crate) fn look_again(&mut self) {
+        self.routes.clear();
+    }
+
+    async fn has_route(&mut self, route: &Route) -> io::Result<bool> {
+        let table = (route.table, route.to.is_ipv6());
+        let found = match self.routes.entry(table) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(unknown) => {
+                unknown.insert(self.netlink.routes_in(table.0, table.1).await?)
+            }
+        };
+        Ok(found.contains(route))
+    }
+
+    /// A route that is about to be added or removed need not be looked up again in this pass.
+    fn forget(&mut self, route: &Route) {
+        let table = (route.table, route.to.is_ipv6());
+        if let Some(known) = self.routes.get_mut(&table) {
+            known.remove(route);
         }
     }
 
@@ -223,7 +263,8 @@ impl Others {
         });
         let entries = others.flat_map(|path| journal::peek(&path));
         let changes = entries.map(|entry| entry.change);
-        changes.filter(|change| change.what.replaces(what))
+        let slot = what.slot();
+        changes.filter(move |change| change.what.slot() == slot)
     }
 
     /// The content that another interface of ours wants for the same resolv.conf.

@@ -13,7 +13,7 @@ use crate::{error::HostError, programs::Programs};
 pub(crate) use rules::{Allowed, kill_switch, ruleset};
 
 /// The tables of one interface.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Ruleset {
     /// The name of both tables.
     pub(crate) table: String,
@@ -25,6 +25,19 @@ pub(crate) struct Ruleset {
     pub(crate) is_kill_switch: bool,
     /// Whether it outlives the interface.
     pub(crate) is_persistent: bool,
+}
+
+impl Ruleset {
+    /// The tables without their rules.
+    pub(crate) fn slot(self) -> Self {
+        Self {
+            table: self.table,
+            inet: String::new(),
+            egress: None,
+            is_kill_switch: false,
+            is_persistent: false,
+        }
+    }
 }
 
 /// The tables as nft(8) lists them, to tell whether somebody has changed them.

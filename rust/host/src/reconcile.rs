@@ -1,5 +1,7 @@
 //! Makes the difference between a plan and the host, each step written down first.
 
+use std::collections::{HashMap, HashSet};
+
 use tokio::time::Instant;
 
 use crate::{
@@ -27,18 +29,15 @@ impl Host {
         plan: &[What],
         missing: Missing,
     ) -> Result<Vec<String>, HostError> {
-        let is_stale = |entry: &Entry| {
-            let what = &entry.change.what;
-            !plan.iter().any(|planned| planned.replaces(what))
-        };
+        let slots: HashSet<What> = plan.iter().map(What::slot).collect();
+        let is_stale = |entry: &Entry| !slots.contains(&entry.change.what.slot());
         self.undo_all(|entry| is_stale(entry) && !entry.change.what.guards())
             .await?;
+        let slot = |entry: &Entry| (entry.change.what.slot(), entry.id);
+        let known: HashMap<What, u64> = self.made.iter().map(slot).collect();
         let mut restored = Vec::new();
         for what in plan {
-            let known = self
-                .made
-                .iter()
-                .position(|entry| what.replaces(&entry.change.what));
+            let known = known.get(&what.slot()).and_then(|id| self.position(*id));
             match known {
                 Some(at) if self.made[at].change.what == *what => {
                     if self.restore(at, missing).await? {
@@ -52,12 +51,18 @@ impl Host {
         Ok(restored)
     }
 
+    /// Where an entry is: they are sorted.
+    fn position(&self, id: u64) -> Option<usize> {
+        self.made.binary_search_by_key(&id, |entry| entry.id).ok()
+    }
+
     /// Undoes the selected changes, last first. One that fails does not stop the others: its error is
     /// returned in the end, and its record stays.
     pub(crate) async fn undo_all(
         &mut self,
         selects: impl Fn(&Entry) -> bool,
     ) -> Result<(), HostError> {
+        self.effects.look_again();
         let mut outcome = Ok(());
         for entry in self.made.clone().into_iter().rev() {
             if !selects(&entry) {
@@ -77,7 +82,7 @@ impl Host {
 
     /// Removes a change from the books.
     pub(crate) fn forget(&mut self, id: u64) -> Result<(), HostError> {
-        let Some(at) = self.made.iter().position(|entry| entry.id == id) else {
+        let Some(at) = self.position(id) else {
             return Ok(());
         };
         let is_lasting = self.made[at].change.what.survives_reboot();

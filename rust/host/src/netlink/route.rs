@@ -5,6 +5,7 @@
 //! (networkd.conf(5), `ManageForeignRoutes`); `static` is spared only with `KeepConfiguration=static`.
 
 use std::{
+    collections::HashSet,
     fmt, io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
 };
@@ -28,7 +29,7 @@ pub(crate) const MAIN_TABLE: u32 = RouteHeader::RT_TABLE_MAIN as u32;
 const LAST: u32 = u32::MAX - 1;
 
 /// A route of ours.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Route {
     pub(crate) table: u32,
     pub(crate) to: Prefix,
@@ -36,7 +37,7 @@ pub(crate) struct Route {
 }
 
 /// Where a route leads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Via {
     /// Out by the device with this index.
@@ -100,24 +101,26 @@ impl Route {
         message
     }
 
-    /// Whether the kernel's route is this one.
-    fn is(&self, message: &RouteMessage) -> bool {
-        let header = &message.header;
-        let wanted = self.message();
+    /// The kernel's route, if it can be one of ours.
+    fn parse(message: &RouteMessage) -> Option<Self> {
+        let via = match message.header.kind {
+            RouteType::Unicast => Via::Device(leads_out_by(message)?),
+            RouteType::Unreachable => Via::Unreachable,
+            RouteType::Throw => Via::Throw,
+            _ => return None,
+        };
+        let route = Self {
+            table: table_of(message),
+            to: destination(message)?,
+            via,
+        };
         let metric = message.attributes.iter().find_map(|a| match a {
             RouteAttribute::Priority(metric) => Some(*metric),
             _ => None,
         });
-        let leads_there = match self.via {
-            Via::Device(index) => leads_out_by(message) == Some(index),
-            Via::Unreachable | Via::Throw => true,
-        };
-        leads_there
-            && header.kind == wanted.header.kind
-            && header.protocol == RouteProtocol::Kernel
-            && table_of(message) == self.table
-            && metric.unwrap_or(0) == self.metric()
-            && destination(message) == Some(self.to.network())
+        let is_ours = message.header.protocol == RouteProtocol::Kernel
+            && metric.unwrap_or(0) == route.metric();
+        is_ours.then_some(route)
     }
 }
 
@@ -132,13 +135,10 @@ impl Netlink {
         self.change(message).await
     }
 
-    pub(crate) async fn has_route(&self, route: &Route) -> io::Result<bool> {
-        let mut filter = filter(route.to.is_ipv6(), route.table);
-        if let Via::Device(index) = route.via {
-            filter.attributes.push(RouteAttribute::Oif(index));
-        }
-        let found = self.routes(filter).await?;
-        Ok(found.iter().any(|message| route.is(message)))
+    /// The routes in a table that can be ours.
+    pub(crate) async fn routes_in(&self, table: u32, ipv6: bool) -> io::Result<HashSet<Route>> {
+        let found = self.routes(filter(ipv6, table)).await?;
+        Ok(found.iter().filter_map(Route::parse).collect())
     }
 
     /// Whether a table has no routes of either family.

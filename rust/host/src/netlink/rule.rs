@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::{MAIN_TABLE, Netlink};
 
 /// A rule of ours.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Rule {
     pub(crate) ipv6: bool,
     pub(crate) priority: u32,
@@ -23,7 +23,7 @@ pub(crate) struct Rule {
 }
 
 /// What a rule selects.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Selector {
     /// Packets without the mark, into the table.

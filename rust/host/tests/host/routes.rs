@@ -1,6 +1,6 @@
 //! Addresses, routes, rules and MTU.
 
-use convoy_host::{Desired, Event, Host, HostError, Table};
+use convoy_host::{Desired, Event, Host, HostError, Prefix, Table};
 use convoy_lab::eventually;
 
 use crate::scene::{PATIENCE, Scene, everything, prefixes, until, watch_until};
@@ -292,6 +292,30 @@ fn another_mark_replaces_rules_and_table() {
                 .ip("route get 203.0.113.1 mark 777")
                 .contains("dev eth0")
         );
+        host.undo().await.unwrap();
+    });
+    assert_eq!(scene.dump(), before);
+}
+
+#[test]
+fn a_thousand_routes_are_made_and_undone() {
+    let Some(scene) = Scene::new("a_thousand_routes_are_made_and_undone") else {
+        return;
+    };
+    let before = scene.dump();
+    scene.run(async || {
+        let mut host = scene.open().await;
+        let mut desired = everything();
+        let networks = (0..1_000u32).map(|n| format!("100.{}.{}.0/24", n / 250, n % 250));
+        desired
+            .allowed
+            .extend(networks.map(|text| text.parse::<Prefix>().unwrap()));
+        scene.apply(&mut host, &mut desired).await;
+        assert_eq!(scene.ip("route").matches("/24 dev wg0").count(), 1_001);
+        scene.ip("route delete 100.3.7.0/24");
+        let event = until(&mut host, |event| matches!(event, Event::Restored(_))).await;
+        let route = "route 100.3.7.0/24 in table main";
+        assert_eq!(event, Event::Restored(vec![route.to_owned()]));
         host.undo().await.unwrap();
     });
     assert_eq!(scene.dump(), before);

@@ -1,6 +1,9 @@
 //! What others remove comes back; what happens to the interface is reported.
 
-use convoy_host::Event;
+use std::{fs, time::Duration};
+
+use convoy_host::{Desired, Event, KillSwitch};
+use tokio::time::timeout;
 
 use crate::scene::{Scene, everything, until, watch_until};
 
@@ -118,6 +121,39 @@ fn another_way_to_the_endpoint_is_reported() {
         until(&mut host, is_change).await;
         scene.ip("link set eth0 down");
         until(&mut host, is_change).await;
+        host.undo().await.unwrap();
+    });
+}
+
+#[test]
+fn a_host_that_nobody_changes_is_left_alone() {
+    let Some(scene) = Scene::new("a_host_that_nobody_changes_is_left_alone") else {
+        return;
+    };
+    let switches = || {
+        let status = fs::read_to_string("/proc/thread-self/status").unwrap();
+        let line = status.lines().find(|line| line.starts_with("voluntary"));
+        let count = line.and_then(|line| line.split_whitespace().last());
+        count.and_then(|count| count.parse::<u64>().ok()).unwrap()
+    };
+    scene.run(async || {
+        let mut host = scene.open().await;
+        let mut desired = Desired {
+            kill_switch: Some(KillSwitch::default()),
+            ..everything()
+        };
+        scene.apply(&mut host, &mut desired).await;
+        let mut idle = async || {
+            let before = switches();
+            let watching = timeout(Duration::from_secs(1), host.watch()).await;
+            (watching.is_err(), switches() - before)
+        };
+        // The first look after `apply` follows at once.
+        let mut seen = Vec::new();
+        while !matches!(seen.last(), Some((true, 0..=2))) {
+            assert!(seen.len() < 20, "{seen:?}");
+            seen.push(idle().await);
+        }
         host.undo().await.unwrap();
     });
 }
