@@ -194,7 +194,7 @@ fn entries(path: &Path, text: &[u8], here: &Head) -> Result<(bool, Vec<Entry>), 
     }
     let is_current = last.as_ref() == Some(here);
     entries.retain(|entry| is_current || entry.change.what.survives_reboot());
-    // A change that was updated keeps its place: later changes may depend on it.
+    // A change with another state before it keeps its place: later changes may depend on it.
     entries.sort_by_key(|entry| entry.id);
     Ok((is_current, entries))
 }

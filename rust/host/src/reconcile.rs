@@ -100,32 +100,29 @@ impl Host {
         if stands && !self.effects.is_shared(what) {
             return Ok(());
         }
-        let entry = match known {
-            Some(at) => Entry {
-                id: self.made[at].id,
-                change: Change {
-                    what: what.clone(),
-                    before: self.made[at].change.before.clone(),
-                },
-            },
-            None => {
-                self.last_id += 1;
-                Entry {
-                    id: self.last_id,
-                    change: Change {
-                        what: what.clone(),
-                        before: self.effects.before(what).await?,
-                    },
-                }
-            }
+        let before = match known {
+            Some(at) => self.made[at].change.before.clone(),
+            None => self.effects.before(what).await?,
+        };
+        let former = known.map(|at| self.made[at].id);
+        self.last_id += 1;
+        let change = Change {
+            what: what.clone(),
+            before,
+        };
+        let entry = Entry {
+            id: self.last_id,
+            change,
         };
         self.step()?;
-        self.record(entry, known)?;
+        // The former state's record stays until its successor is in place: after a crash, either may be there.
+        self.record(entry, None)?;
         self.step()?;
-        match self.effects.make(what).await {
-            Ok(()) => self.step(),
-            Err(error) => self.tolerate(what, error),
+        if let Err(error) = self.effects.make(what).await {
+            return self.tolerate(what, error);
         }
+        self.step()?;
+        former.map_or(Ok(()), |id| self.forget(id))
     }
 
     /// Brings back what others removed; returns whether it did.

@@ -28,6 +28,20 @@ fn all() -> Desired {
     }
 }
 
+/// Differs from `all` in everything that can.
+fn others() -> Desired {
+    Desired {
+        mtu: Some(1400),
+        fwmark: Some(777),
+        kill_switch: None,
+        dns: Dns {
+            servers: vec!["10.9.0.3".parse().unwrap()],
+            search: Vec::new(),
+        },
+        ..all()
+    }
+}
+
 #[test]
 fn recovery_after_a_crash_at_any_step_restores_the_host() {
     let Some(scene) = Scene::new("recovery_after_a_crash_at_any_step_restores_the_host") else {
@@ -80,6 +94,31 @@ fn a_process_that_starts_after_a_crash_takes_over_and_completes() {
         });
         assert_eq!(scene.dump(), before, "after {steps} steps");
     }
+}
+
+#[test]
+fn recovery_after_a_crash_at_any_step_of_a_change_restores_the_host() {
+    let Some(scene) =
+        Scene::new("recovery_after_a_crash_at_any_step_of_a_change_restores_the_host")
+    else {
+        return;
+    };
+    let before = scene.dump();
+    let mut steps = 0;
+    loop {
+        let is_last = scene.run(async || {
+            scene.open().await.apply(&all()).await.unwrap();
+            die_while_applying(&scene, &others(), steps).await
+        });
+        scene.recover();
+        assert_eq!(scene.dump(), before, "after {steps} steps");
+        assert!(scene.is_clean(), "after {steps} steps");
+        if is_last {
+            break;
+        }
+        steps += 1;
+    }
+    assert!(steps > 20, "only {steps} steps");
 }
 
 #[test]
