@@ -1,4 +1,4 @@
-//! How soon to restore what another program removes again and again.
+//! Delays restoration while another program keeps removing the same things.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ const SHORTEST: Duration = Duration::from_millis(100);
 /// The longest pause.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// Pauses that double while the same fight goes on, up to [`LONGEST`].
+/// Pauses that double while others keep interfering, up to [`LONGEST`].
 #[derive(Debug, Default)]
 pub(crate) struct Backoff {
     last: Option<(Instant, Duration)>,

@@ -38,7 +38,7 @@ pub(crate) enum What {
     Dns(Resolving),
 }
 
-/// What `undo` needs to know of the state before.
+/// The state before a change, as far as undoing it requires.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Before {
@@ -48,12 +48,12 @@ pub(crate) enum Before {
     Link { mtu: u32, up: bool },
     /// The file's content.
     Content(String),
-    /// What stood where resolv.conf is now.
+    /// The original resolv.conf.
     ResolvConf(crate::dns::Original),
 }
 
 impl What {
-    /// Without what may differ between two states of the same thing: making one replaces the other.
+    /// Identifies the thing that changes: equal for two states of it, of which one replaces the other.
     pub(crate) fn slot(&self) -> Self {
         match self.clone() {
             Self::Firewall(ruleset) => Self::Firewall(ruleset.slot()),

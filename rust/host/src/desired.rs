@@ -1,4 +1,4 @@
-//! The state of the host that a configuration wants.
+//! The desired state of the host.
 
 use std::net::IpAddr;
 

@@ -33,7 +33,7 @@ pub(crate) enum Resolving {
     File { path: PathBuf, content: String },
 }
 
-/// Who sets name servers on this host.
+/// The service that sets name servers on this host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Backend {
     Resolved,
@@ -84,7 +84,7 @@ impl Backend {
 }
 
 impl Resolving {
-    /// Without what may differ between two states of the same thing.
+    /// Identifies the record that changes: equal for two states of it.
     pub(crate) fn slot(&self) -> Self {
         match self.clone() {
             Self::Resolved { index, .. } => Self::Resolved {

@@ -21,7 +21,7 @@ pub(crate) struct Effects {
     pub(crate) netlink: Netlink,
     pub(crate) bus: Bus,
     pub(crate) nft: Nft,
-    /// What nft(8) listed right after the last load.
+    /// The listing by nft(8) right after the last load.
     listing: Option<(Ruleset, Listing)>,
     /// The name servers that a service has from us.
     served: Option<Resolving>,
@@ -203,7 +203,7 @@ impl Effects {
         }
     }
 
-    /// Begins a pass: what was looked at before may have changed.
+    /// Begins a pass: forgets earlier look-ups.
     pub(crate) fn look_again(&mut self) {
         self.routes.clear();
     }

@@ -1,4 +1,4 @@
-//! What the plan depends on, as the kernel has it now.
+//! The host's state that a plan depends on.
 
 use std::{fs, io, net::IpAddr};
 
@@ -20,7 +20,7 @@ const ETHERNET_MTU: u32 = 1500;
 /// The smallest MTU with IPv6.
 const SMALLEST_MTU: u32 = 1280;
 
-/// The host, as far as a plan depends on it.
+/// The host's state that a plan depends on.
 #[derive(Clone, Debug)]
 pub(crate) struct Facts {
     pub(crate) link: Link,

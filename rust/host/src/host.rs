@@ -25,7 +25,7 @@ use crate::{
 /// The first mark and table that wg-quick(8) tries.
 const FIRST_MARK: u32 = 51820;
 
-/// Where things are on this host.
+/// Locations on this host.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The directory of the journals.
@@ -43,7 +43,7 @@ pub struct Options {
 /// One interface's changes to the host.
 ///
 /// Its futures must run on one tokio runtime, in the thread that opened it. They may be dropped at any point:
-/// the journal knows what was begun, and the next call completes it.
+/// the journal lists every change that was begun, and the next call completes it.
 #[derive(Debug)]
 pub struct Host {
     pub(crate) interface: String,
@@ -57,7 +57,7 @@ pub struct Host {
     pub(crate) last_id: u64,
     pub(crate) desired: Option<Desired>,
     backend: Option<Backend>,
-    /// What this host cannot have.
+    /// Optional changes that failed on this host.
     pub(crate) skipped: Vec<What>,
     pub(crate) warnings: Vec<String>,
     pub(crate) is_link_down: bool,
@@ -80,7 +80,7 @@ pub struct Host {
 pub struct Applied {
     /// The interface's MTU in bytes.
     pub mtu: u32,
-    /// What this host cannot have, and the reason.
+    /// Parts of the desired state that this host lacks, with the reasons.
     pub warnings: Vec<String>,
 }
 
@@ -161,10 +161,10 @@ impl Host {
             .map_err(HostError::kernel("read", "routing tables"))
     }
 
-    /// Makes the host match `desired`: only what differs changes.
+    /// Makes the host match `desired`. Changes only the difference.
     ///
     /// # Errors
-    /// Leaves what it has made. Call [`Host::undo`] to take it back.
+    /// Changes made so far stay. Call [`Host::undo`] to undo them.
     pub async fn apply(&mut self, desired: &Desired) -> Result<Applied, HostError> {
         if desired.needs_mark() && desired.fwmark.is_none() {
             return Err(HostError::MarkNeeded(self.interface.clone()));
@@ -287,7 +287,7 @@ async fn free_mark(netlink: &Netlink) -> io::Result<u32> {
     Ok(mark)
 }
 
-/// Undoes what a process that died left for `interface`; does nothing if it left nothing.
+/// Undoes the changes that a dead process left for `interface`, if any.
 ///
 /// # Errors
 /// [`HostError::Busy`] if a process is still at work; else as [`Host::undo`].

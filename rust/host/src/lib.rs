@@ -6,11 +6,10 @@
 //!  Facts ────────┘◀── rtnetlink, nftables, inotify, D-Bus: watch
 //! ```
 //!
-//! 1. [`Host::open`] locks the interface's journal and takes over what an earlier process left in it.
+//! 1. [`Host::open`] locks the interface's journal and takes over the changes in it.
 //! 2. [`Host::pick_mark`] chooses the mark that a default route needs; the caller gives it to the tunnel first.
-//! 3. [`Host::apply`] makes the difference between the host and a [`Desired`] state. Call it again with another
-//!    state to change only what differs.
-//! 4. [`Host::watch`] restores what others remove and follows the host; call it in a loop.
+//! 3. [`Host::apply`] changes the host where it differs from a [`Desired`] state. Call it again with another state.
+//! 4. [`Host::watch`] restores removed changes and follows routes and links; call it in a loop.
 //! 5. [`Host::pause`] lets everything out for a time, for a captive portal.
 //! 6. [`Host::undo`] puts everything back; [`recover`] does so for a process that died.
 //!
@@ -18,9 +17,9 @@
 //!
 //! - **Written down first.** Every change is synced to `/run/convoy/NAME.journal` before it is made. A replaced
 //!   resolv.conf is the only one that outlives a power cut, so its record is in `/var/lib/convoy`.
-//! - **Only what is still ours is undone**: a route, rule or address must match exactly, a file must still have
+//! - **Foreign changes stay**: to be undone, a route, rule or address must match exactly, a file must still have
 //!   our content, a sysctl our value.
-//! - **A restart leaks nothing**: what stands already stays in place, and what guards packets goes last.
+//! - **A restart leaks nothing**: changes in place stay there, and those that guard packets go last.
 //! - **Nothing polls**, and no timer runs while nobody changes the host.
 //!
 //! Everything concerns the network namespace of the thread that calls [`Host::open`]. Deliberately omitted: making

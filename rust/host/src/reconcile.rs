@@ -13,7 +13,7 @@ use crate::{
     journal::{Entry, Journal},
 };
 
-/// Whether what is missing comes back.
+/// When a missing change comes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Missing {
     /// At once.
@@ -23,7 +23,7 @@ pub(crate) enum Missing {
 }
 
 impl Host {
-    /// Makes the plan true. Returns what others had removed and is back.
+    /// Makes the plan true. Returns the changes that others had removed and that are back.
     pub(crate) async fn reconcile(
         &mut self,
         plan: &[What],
@@ -80,7 +80,7 @@ impl Host {
         outcome
     }
 
-    /// Removes a change from the books.
+    /// Strikes a change from the journal.
     pub(crate) fn forget(&mut self, id: u64) -> Result<(), HostError> {
         let Some(at) = self.position(id) else {
             return Ok(());
@@ -125,7 +125,7 @@ impl Host {
         former.map_or(Ok(()), |id| self.forget(id))
     }
 
-    /// Brings back what others removed; returns whether it did.
+    /// Brings back a change that others removed; returns whether it did.
     async fn restore(&mut self, at: usize, missing: Missing) -> Result<bool, HostError> {
         let change = self.made[at].change.clone();
         if self.is_link_down && !survives_down(&change.what) && missing != Missing::Restore {
@@ -150,7 +150,7 @@ impl Host {
         }
     }
 
-    /// What another program wrote to resolv.conf meanwhile is what `undo` restores.
+    /// Makes `undo` restore the newest foreign resolv.conf.
     async fn adopt_foreign_content(&mut self, at: usize) -> Result<(), HostError> {
         let change = &self.made[at].change;
         if !matches!(change.what, What::Dns(Resolving::File { .. })) {
@@ -171,7 +171,7 @@ impl Host {
         self.record(entry, Some(at))
     }
 
-    /// Works without what only some hosts have, and says so.
+    /// Goes on without an optional change, with a warning.
     fn tolerate(&mut self, what: &What, error: HostError) -> Result<(), HostError> {
         let is_optional = match what {
             What::Firewall(ruleset) => !ruleset.is_kill_switch,

@@ -1,4 +1,4 @@
-//! Where news of the host comes from: rtnetlink, nftables, resolv.conf's directory, D-Bus.
+//! Sources of news about the host: rtnetlink, nftables, resolv.conf's directory, D-Bus.
 
 mod directory;
 mod multicast;
@@ -48,7 +48,7 @@ pub(crate) enum News {
     Moved,
 }
 
-/// What is ours, to tell whose news it is.
+/// Our objects, to tell our news from others'.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Interest {
     /// The interface.
@@ -151,7 +151,7 @@ impl std::fmt::Debug for Sources {
 }
 
 impl News {
-    /// Of several, the one that implies the others.
+    /// Orders news: the heaviest implies the others.
     fn weight(&self) -> u8 {
         match self {
             Self::Underlay => 0,

@@ -1,4 +1,4 @@
-//! Restores what others remove and follows the host.
+//! Restores removed changes and follows the host.
 
 use std::{future::pending, net::IpAddr};
 
@@ -38,8 +38,8 @@ pub enum Event {
 }
 
 impl Host {
-    /// Waits for the next event, and restores what others remove. Call it in a loop after [`Host::apply`]; it may
-    /// be cancelled, and then begins what it was doing again.
+    /// Waits for the next event, and restores changes that others remove. Call it in a loop after [`Host::apply`].
+    /// It may be cancelled; the next call then starts its work over.
     ///
     /// # Errors
     /// If something cannot be restored. It tries again after news or, at the latest, a minute.
@@ -69,7 +69,7 @@ impl Host {
         self.due = self.due.into_iter().chain(at).min();
     }
 
-    /// Listens to what concerns this plan.
+    /// Listens to news that concern this plan.
     pub(crate) async fn subscribe(&mut self, plan: &[What]) {
         let tables = plan.iter().filter_map(|what| match what {
             What::Route(route) if route.table != MAIN_TABLE => Some(route.table),
@@ -100,7 +100,7 @@ impl Host {
         };
         self.sources.watch_resolver(owners);
         self.ways = self.ways_out().await;
-        // Whatever changed before the sources were open.
+        // Catches changes made before the sources were open.
         self.wake_at(Some(Instant::now() + SETTLE));
     }
 

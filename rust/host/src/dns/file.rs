@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{desired::Dns, error::HostError};
 
-/// What stood at the path of resolv.conf.
+/// The original at the path of resolv.conf.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Original {
@@ -24,7 +24,7 @@ pub(crate) enum Original {
 }
 
 impl Original {
-    /// What stands at `path` now.
+    /// Reads the state of `path` now.
     pub(crate) fn read(path: &Path) -> Result<Self, HostError> {
         let read = || -> io::Result<Self> {
             let metadata = fs::symlink_metadata(path)?;
@@ -76,7 +76,7 @@ pub(super) fn write(path: &Path, content: &str) -> Result<(), HostError> {
     replace(path, content.as_bytes(), 0o644).map_err(HostError::file("write", path))
 }
 
-/// Puts back what stood there.
+/// Puts the original back.
 pub(super) fn restore(path: &Path, original: &Original) -> Result<(), HostError> {
     let restored = match original {
         Original::Absent => match fs::remove_file(path) {

@@ -6,7 +6,7 @@ use crate::{
     prefix::Prefix,
 };
 
-/// What a kill switch lets out, besides the tunnel and its own datagrams.
+/// Networks that a kill switch lets out to, and the devices that it guards.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Allowed {
     /// Networks outside the tunnel by configuration.
@@ -131,7 +131,7 @@ fn egress(table: &str, switch: KillSwitch, mark: u32, allowed: &Allowed) -> Opti
     ))
 }
 
-/// What may leave outside the tunnel: our datagrams and look-ups, and what keeps the link itself working.
+/// Lets out our datagrams and look-ups, and the protocols that keep the link itself working.
 fn outside(switch: KillSwitch, mark: u32, allowed: &Allowed) -> String {
     format!(
         "    meta mark {mark} meta l4proto udp accept

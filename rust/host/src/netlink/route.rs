@@ -25,7 +25,7 @@ use crate::prefix::Prefix;
 /// The table `main`.
 pub(crate) const MAIN_TABLE: u32 = RouteHeader::RT_TABLE_MAIN as u32;
 
-/// The metric of a default that only catches what no device takes any more.
+/// The metric of a default route that catches packets only while no other default exists.
 const LAST: u32 = u32::MAX - 1;
 
 /// A route of ours.

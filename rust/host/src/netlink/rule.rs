@@ -22,7 +22,7 @@ pub(crate) struct Rule {
     pub(crate) selector: Selector,
 }
 
-/// What a rule selects.
+/// The packets that a rule selects, and their table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Selector {

@@ -20,7 +20,7 @@ const NFGENMSG: usize = 4;
 /// like are all 1.
 const TABLE_NAME: u16 = 1;
 
-/// A netlink socket that has joined groups. The kernel's buffer bounds what waits.
+/// A netlink socket that has joined groups. The kernel's buffer bounds the queue.
 pub(super) struct Multicast(AsyncFd<Socket>);
 
 impl Multicast {
