@@ -47,8 +47,12 @@ impl Scene {
         // A link that has never been up shows another queue.
         scene.ip("link set wg0 up");
         scene.ip("link set wg0 down");
-        // Link-local addresses are tentative for a second.
-        let settled = || (!scene.ip("address").contains("tentative")).then_some(());
+        // The kernel notices the carrier late, and link-local addresses are tentative for a second.
+        let settled = || {
+            let state = scene.ip("-o link show eth0") + &scene.ip("-o address show eth0");
+            let is_up = state.contains("state UP") && state.contains(" fe80::");
+            (is_up && !state.contains("tentative")).then_some(())
+        };
         eventually(PATIENCE, settled).unwrap();
         Some(scene)
     }
