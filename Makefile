@@ -2,9 +2,9 @@
 
 CARGO ?= cargo
 # Programs that the tests run besides Convoy.
-TEST_PACKAGES = ethtool iproute2 iputils-ping nftables procps util-linux wireguard-go wireguard-tools \
+TEST_PACKAGES = dbus ethtool iproute2 iputils-ping nftables procps util-linux wireguard-go wireguard-tools \
 	$(PROFILE_PACKAGES)
-TEST_PROGRAMS = ethtool ip ping nft setpriv sysctl wireguard-go wg wg-quick $(PROFILE_PROGRAMS)
+TEST_PROGRAMS = dbus-daemon ethtool ip ping nft setpriv sysctl wireguard-go wg wg-quick $(PROFILE_PROGRAMS)
 # Programs that `make bench-peers` measures with, and peers that distributions package.
 BENCH_PACKAGES = ethtool iperf3 iproute2 iputils-ping nftables openssl openvpn $(PERF_PACKAGE)
 BENCH_PROGRAMS = ethtool iperf3 ip ping nft openssl openvpn perf
