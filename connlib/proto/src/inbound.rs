@@ -6,7 +6,8 @@
 //! 4. Up to 16 messages are decrypted together, each straight into its slot.
 //! 5. In order of arrival, each authentic message marks its counter in the replay window and updates the
 //!    peer: endpoint (roaming), timers, confirmation of a new session.
-//! 6. The packet takes over the outer ECN mark; its source must be among the peer's allowed IPs.
+//! 6. The packet takes over the outer ECN mark; its source must be among the peer's allowed IPs. The MSS of a
+//!    TCP handshake may be lowered.
 //!
 //! Handshake messages go to `handshake.rs` instead.
 
@@ -215,7 +216,7 @@ impl Node {
         admitted.map(|_| ())
     }
 
-    /// Checks whether a decrypted packet is admissible; returns its length without padding.
+    /// Checks whether a decrypted packet is admissible, and clamps it; returns its length without padding.
     fn admit(&self, id: usize, padded: &mut [u8], outer_ecn: u8) -> Result<usize, DropReason> {
         let len = packet::length(padded).ok_or(DropReason::InboundMalformed)?;
         let packet = &mut padded[..len];
@@ -226,6 +227,7 @@ impl Node {
         if !packet::decapsulate_ecn(packet, outer_ecn) {
             return Err(DropReason::InboundEcn);
         }
+        self.mss_clamp.apply(packet);
         Ok(len)
     }
 

@@ -35,6 +35,7 @@ mod icmp;
 pub mod inbound;
 mod listing;
 mod messages;
+mod mss;
 mod node;
 pub mod noise;
 pub mod outbound;

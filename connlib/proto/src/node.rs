@@ -20,6 +20,7 @@ use crate::{
     handshake_limiter::HandshakeLimiter,
     held::HeldPackets,
     messages::DATA_OVERHEAD,
+    mss::MssClamp,
     noise::Identity,
     peer::{Endpoint, Peer},
     randomness::Randomness,
@@ -72,6 +73,7 @@ pub struct Node {
     pub(crate) ready: VecDeque<usize>,
     pub(crate) held: HeldPackets,
     pub(crate) mtu: u16,
+    pub(crate) mss_clamp: MssClamp,
     pub(crate) is_up: bool,
     pub(crate) counters: Counters,
     pub(crate) handshake_limiter: HandshakeLimiter,
@@ -111,6 +113,7 @@ impl Node {
             ready: VecDeque::new(),
             held: HeldPackets::default(),
             mtu: DEFAULT_MTU,
+            mss_clamp: MssClamp::default(),
             is_up: true,
             counters: Counters::default(),
             handshake_limiter: HandshakeLimiter::default(),
@@ -162,9 +165,16 @@ impl Node {
         self.aead
     }
 
-    /// Sets the interface's MTU in bytes, which bounds padding.
+    /// Sets the interface's MTU in bytes, which bounds padding and the sizes of [`Self::set_clamp_mss`].
     pub fn set_mtu(&mut self, mtu: u16) {
         self.mtu = mtu;
+        self.mss_clamp.mtu = mtu;
+    }
+
+    /// Sets whether TCP handshakes are changed, in both directions, so that neither end announces a longer
+    /// segment than the MTU carries; initially they are not. Without [`Self::set_mtu`] none is changed.
+    pub fn set_clamp_mss(&mut self, is_on: bool) {
+        self.mss_clamp.is_on = is_on;
     }
 
     /// Sets the link up or down; initially it is up.
@@ -215,6 +225,12 @@ impl Node {
     #[must_use]
     pub fn mtu(&self) -> u16 {
         self.mtu
+    }
+
+    /// Whether TCP handshakes are changed, as set by [`Self::set_clamp_mss`].
+    #[must_use]
+    pub fn clamps_mss(&self) -> bool {
+        self.mss_clamp.is_on
     }
 
     /// Whether the link is up.

@@ -2,7 +2,8 @@
 //!
 //! 1. The destination address selects the peer (allowed IPs).
 //! 2. Without a session, the packet is held and a handshake begins.
-//! 3. The packet is padded, takes a counter, and is copied to a slot of the caller's stack buffer.
+//! 3. The packet is padded, takes a counter, and is copied to a slot of the caller's stack buffer. There the
+//!    MSS of a TCP handshake may be lowered.
 //! 4. Up to 16 packets are sealed together, each in its slot, and appended to the sink (the GSO queue).
 //! 5. The peer's timers are updated; if the session is old, a new handshake begins.
 
@@ -11,7 +12,7 @@ use std::time::Duration;
 use crate::{
     counters::DropReason,
     icmp,
-    messages::DATA_OVERHEAD,
+    messages::{DATA_HEADER, DATA_OVERHEAD},
     node::Node,
     packet,
     seams::{DatagramSink, PacketSource, PaddablePacket},
@@ -159,7 +160,7 @@ impl Node {
             padded,
         };
         if Staging::fits(padded.len()) {
-            staging.stage(&outgoing, session);
+            staging.stage(&outgoing, session, self.mss_clamp);
         } else {
             self.seal_staged(staging, sink);
             self.seal_alone(&outgoing, now, sink);
@@ -185,7 +186,14 @@ impl Node {
             self.jumbo.resize(needed, 0);
         }
         let counter = session.reserve();
-        let sealed = session.seal(&self.aead, counter, padded, &mut self.jumbo);
+        let sealed = if self.mss_clamp.concerns(padded) {
+            let text = &mut self.jumbo[DATA_HEADER..][..padded.len()];
+            text.copy_from_slice(padded);
+            self.mss_clamp.apply(text);
+            session.seal_in_place(&self.aead, counter, &mut self.jumbo[..needed])
+        } else {
+            session.seal(&self.aead, counter, padded, &mut self.jumbo)
+        };
         match sealed.map(|datagram| sink.append(&outgoing.destination, datagram)) {
             Some(Ok(())) => self.count_sent(peer, outgoing.packet_len, needed),
             _ => self.counters.drops.add(DropReason::OutboundQueueFull, 1),

@@ -72,14 +72,19 @@ fn set_ecn(packet: &mut [u8], ecn: u8) {
     }
     let old = packet[1];
     packet[1] = (old & !0b11) | ecn;
-    // RFC 1624, equation 3: HC' = ~(~HC + ~m + m').
     let checksum = u16::from_be_bytes([packet[10], packet[11]]);
     let old_word = u16::from_be_bytes([packet[0], old]);
     let new_word = u16::from_be_bytes([packet[0], packet[1]]);
-    let sum = u32::from(!checksum) + u32::from(!old_word) + u32::from(new_word);
+    let updated = updated_checksum(checksum, old_word, new_word);
+    packet[10..12].copy_from_slice(&updated.to_be_bytes());
+}
+
+/// The checksum after one of the words under it has changed (RFC 1624, equation 3).
+pub(crate) fn updated_checksum(checksum: u16, old: u16, new: u16) -> u16 {
+    let sum = u32::from(!checksum) + u32::from(!old) + u32::from(new);
     let folded = (sum & 0xffff) + (sum >> 16);
     let folded = (folded & 0xffff) + (folded >> 16);
-    packet[10..12].copy_from_slice(&(!(folded as u16)).to_be_bytes());
+    !(folded as u16)
 }
 
 fn is_whole_ipv4(packet: &[u8]) -> bool {
@@ -94,7 +99,7 @@ fn is_whole_ipv6(packet: &[u8]) -> bool {
     packet.len() >= IPV6_HEADER && IPV6_HEADER + be16_at(packet, 4) <= packet.len()
 }
 
-fn be16_at(packet: &[u8], offset: usize) -> usize {
+pub(crate) fn be16_at(packet: &[u8], offset: usize) -> usize {
     u16::from_be_bytes([packet[offset], packet[offset + 1]]).into()
 }
 

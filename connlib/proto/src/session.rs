@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use convoy_aead::{Aead, Key, Seal};
+use convoy_aead::{Aead, Key, Seal, SealInPlace};
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
 use crate::{
@@ -122,6 +122,21 @@ impl Session {
         self.write_header(counter, datagram);
         let sealed = &mut datagram[DATA_HEADER..];
         aead.seal(&mut [Seal::new(&self.sealing, counter, packet, sealed).ok()?]);
+        Some(datagram)
+    }
+
+    /// Encrypts a single packet in place, with a counter reserved for it; returns the datagram.
+    ///
+    /// The packet lies in `datagram` where the encrypted one will, with [`DATA_OVERHEAD`] bytes around it.
+    pub(crate) fn seal_in_place<'a>(
+        &self,
+        aead: &Aead,
+        counter: u64,
+        datagram: &'a mut [u8],
+    ) -> Option<&'a [u8]> {
+        self.write_header(counter, datagram);
+        let text = &mut datagram[DATA_HEADER..];
+        aead.seal_in_place(&mut [SealInPlace::new(&self.sealing, counter, text).ok()?]);
         Some(datagram)
     }
 

@@ -7,6 +7,7 @@ use convoy_datagram::Destination;
 use crate::{
     counters::DropReason,
     messages::{DATA_HEADER, DATA_OVERHEAD},
+    mss::MssClamp,
     node::Node,
     seams::DatagramSink,
     session::Session,
@@ -72,13 +73,22 @@ impl Staging {
         padded + DATA_OVERHEAD <= SLOT_BYTES
     }
 
-    /// Copies a packet to the next slot and takes a counter of `session` for it.
-    pub(crate) fn stage(&mut self, outgoing: &Outgoing<'_>, session: &mut Session) {
+    /// Copies a packet to the next slot, clamps the copy, and takes a counter of `session` for it.
+    ///
+    /// The original stays as it is: the next segment of a super-packet takes its header from there.
+    pub(crate) fn stage(
+        &mut self,
+        outgoing: &Outgoing<'_>,
+        session: &mut Session,
+        clamp: MssClamp,
+    ) {
         let Outgoing { peer, padded, .. } = *outgoing;
         let counter = session.reserve();
         let slot = &mut self.memory[self.staged.len()];
         session.write_header(counter, slot);
-        slot[DATA_HEADER..][..padded.len()].copy_from_slice(padded);
+        let text = &mut slot[DATA_HEADER..][..padded.len()];
+        text.copy_from_slice(padded);
+        clamp.apply(text);
         self.staged.push(Staged {
             peer,
             session: session.local,
