@@ -76,6 +76,7 @@ pub(crate) struct Parts {
     pub(crate) sockets: Option<UdpSockets>,
     pub(crate) port: u16,
     pub(crate) aead: Aead,
+    pub(crate) clamp_mss: bool,
     pub(crate) segmentation: bool,
     pub(crate) batch: usize,
     pub(crate) metrics: Metrics,
@@ -86,6 +87,7 @@ impl EventLoop {
     pub(crate) fn new(parts: Parts) -> io::Result<Self> {
         let mut node = Node::new(parts.aead);
         node.set_wall_clock(clock::wall_clock_of_boot());
+        node.set_clamp_mss(parts.clamp_mss);
         node.set_link(parts.sockets.is_some(), Duration::ZERO);
         Ok(Self {
             node,

@@ -25,6 +25,9 @@ pub struct Options {
     pub aead: Aead,
     /// Packets at which a TUN batch is closed, and most packets of it handled in one step: 1..=50.
     pub batch: usize,
+    /// Whether TCP handshakes are changed, in both directions, so that neither end announces a longer segment
+    /// than the interface's MTU carries.
+    pub clamp_mss: bool,
     /// Whether the link is up from the start, without a call of
     /// [`Tunnel::set_link`](crate::Tunnel::set_link).
     pub is_up: bool,
@@ -37,6 +40,7 @@ impl Default for Options {
             udp_gro: Switch::Auto,
             aead: Aead::ring(),
             batch: convoy_tun::MAX_BATCH_PACKETS,
+            clamp_mss: false,
             is_up: true,
         }
     }

@@ -68,6 +68,7 @@ fn event_loop(
         sockets: options.is_up.then_some(sockets),
         port,
         aead: options.aead,
+        clamp_mss: options.clamp_mss,
         segmentation: supported && options.gso != Switch::Off,
         batch: options.batch.clamp(1, convoy_tun::MAX_BATCH_PACKETS),
         metrics,

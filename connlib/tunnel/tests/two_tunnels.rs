@@ -69,6 +69,24 @@ fn a_writer_that_is_held_up_loses_nothing() {
     }
 }
 
+/// The kernel leaves the checksum of its own segments to the device.
+#[test]
+fn a_syn_whose_checksum_is_unfinished_arrives_clamped_and_right() {
+    let (a, b) = connected(&Options {
+        clamp_mss: true,
+        ..Options::default()
+    });
+    a.tunnel.set_mtu(1280);
+    eventually(|| a.snapshot().mtu == 1280);
+    let state = a.snapshot().counters.state;
+    assert!(state.contains(&("clamp_mss", "on".to_owned())));
+    a.kernel.send(&tcp_syn(a.inner, b.inner, 1460));
+    let raw = b.kernel.receive(PATIENCE).expect("a packet arrives");
+    let packet = &raw[VNET..];
+    assert_eq!(packet[40..], [2, 4, 0x04, 0xd8], "1,240 bytes");
+    assert!(is_tcp_checksum_right(packet));
+}
+
 #[test]
 fn jumbo_packets_pass_and_an_mtu_is_taken_over_while_running() {
     let (a, b) = connected(&Options::default());

@@ -2,7 +2,10 @@
 
 use std::{path::PathBuf, str::FromStr};
 
-use clap::{Args, Parser, Subcommand, ValueEnum, builder::FalseyValueParser};
+use clap::{
+    ArgAction, Args, Parser, Subcommand, ValueEnum,
+    builder::{BoolishValueParser, FalseyValueParser},
+};
 use convoy_aead::Aead;
 use convoy_tun::OffloadRequest;
 
@@ -119,6 +122,15 @@ pub(crate) struct DaemonArgs {
     #[arg(value_name = "PACKETS", default_value_t = 50)]
     #[arg(value_parser = clap::value_parser!(u8).range(1..=50))]
     pub(crate) batch: u8,
+
+    /// Lower the MSS in TCP handshakes to what the interface's MTU carries, in both directions
+    ///
+    /// For hosts behind the tunnel: where ICMP is filtered, they do not learn that their segments are too
+    /// long for it. iptables does the same with TCPMSS --clamp-mss-to-pmtu.
+    #[arg(long, env = "CONVOY_CLAMP_MSS", hide_env_values = true)]
+    #[arg(value_name = "on|off", default_value = "off", action = ArgAction::Set)]
+    #[arg(value_parser = BoolishValueParser::new())]
+    pub(crate) clamp_mss: bool,
 
     /// Format of the log on stdout
     #[arg(long, env = "CONVOY_LOG_FORMAT", hide_env_values = true)]

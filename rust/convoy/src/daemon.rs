@@ -159,6 +159,7 @@ async fn serve(
         udp_gro: args.udp_gro.into(),
         aead,
         batch: args.batch.into(),
+        clamp_mss: args.clamp_mss,
         is_up: false,
     };
     let tunnel = Tunnel::start(device.clone(), options)?;

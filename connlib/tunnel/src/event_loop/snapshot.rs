@@ -71,6 +71,7 @@ impl EventLoop {
         counters.state = vec![
             ("link", link.to_owned()),
             ("mtu", self.node.mtu().to_string()),
+            ("clamp_mss", on(self.node.clamps_mss())),
             ("aead", self.node.aead().implementation().to_owned()),
             ("gso", on(self.outbound.flusher.segmentation())),
             (

@@ -338,6 +338,7 @@ fn event_loop() -> (EventLoop, memory::Kernel, watch::Sender<Signals>) {
         port: bound.port(),
         sockets: Some(UdpSockets::register(bound).unwrap()),
         aead: convoy_aead::Aead::auto(),
+        clamp_mss: false,
         segmentation: true,
         batch: 50,
         metrics: Metrics::new(offload, true),

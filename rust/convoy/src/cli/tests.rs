@@ -18,13 +18,14 @@ fn an_interface_alone_starts_the_daemon_with_every_feature() {
     assert_eq!(cli.daemon.udp_gro, Switch::Auto);
     assert_eq!(cli.daemon.aead, AeadChoice::Auto);
     assert_eq!(cli.daemon.batch, 50);
+    assert!(!cli.daemon.clamp_mss, "wg-quick's users do not expect it");
     assert_eq!(cli.daemon.log_format, LogFormat::Text);
 }
 
 #[test]
 fn every_switch_is_accepted() {
-    let line =
-        "-f --gso off --tun-offload on --udp-gro off --aead ring --batch 1 --log-format json wg0";
+    let line = "-f --gso off --tun-offload on --udp-gro off --aead ring --batch 1 --clamp-mss on \
+                --log-format json wg0";
     let daemon = parse(&line.split(' ').collect::<Vec<_>>()).unwrap().daemon;
     assert!(daemon.foreground);
     assert_eq!(daemon.gso, Switch::Off);
@@ -32,6 +33,7 @@ fn every_switch_is_accepted() {
     assert_eq!(daemon.udp_gro, Switch::Off);
     assert_eq!(daemon.aead, AeadChoice::Ring);
     assert_eq!(daemon.batch, 1);
+    assert!(daemon.clamp_mss);
     assert_eq!(daemon.log_format, LogFormat::Json);
 }
 
@@ -43,7 +45,7 @@ fn every_switch_has_an_environment_variable() {
         .filter(|arg| arg.get_long().is_some_and(|long| long != "foreground"))
         .map(|arg| (arg.get_long().unwrap(), arg.get_env().unwrap()))
         .collect();
-    assert_eq!(variables.len(), 6);
+    assert_eq!(variables.len(), 7);
     for (long, variable) in variables {
         let expected = format!("CONVOY_{}", long.replace('-', "_").to_uppercase());
         assert_eq!(variable, expected.as_str());

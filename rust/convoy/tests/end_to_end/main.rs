@@ -37,6 +37,7 @@ mod interop;
 mod lifecycle;
 mod link;
 mod malice;
+mod mss;
 mod mtu;
 mod nat;
 mod rekey;

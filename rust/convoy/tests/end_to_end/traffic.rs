@@ -175,7 +175,8 @@ fn exchange(socket: &UdpSocket, burst: &[Vec<u8>]) {
     }
 }
 
-fn connection(from: &Namespace, to: &Namespace, ip: IpAddr) -> (TcpStream, TcpStream) {
+/// Connects two namespaces over TCP.
+pub(crate) fn connection(from: &Namespace, to: &Namespace, ip: IpAddr) -> (TcpStream, TcpStream) {
     let address = SocketAddr::new(ip, PORT);
     let listener = to.run(|| TcpListener::bind(address)).unwrap().unwrap();
     let connect = || TcpStream::connect_timeout(&address, DEADLINE);
