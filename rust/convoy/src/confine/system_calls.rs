@@ -120,10 +120,7 @@ const OLD: &[libc::c_long] = &[];
 
 /// Requests of `ioctl`: the device's name and network namespace, non-blocking mode, the index of an interface,
 /// and whether a descriptor is a terminal.
-#[allow(
-    clippy::unnecessary_cast,
-    reason = "the C library decides their types"
-)]
+#[allow(clippy::unnecessary_cast, reason = "the C library decides their types")]
 const IOCTLS: [u64; 7] = [
     libc::TUNGETIFF as u64,
     libc::TUNGETDEVNETNS as u64,
