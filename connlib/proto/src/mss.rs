@@ -14,7 +14,7 @@
 //! - Packets inside other packets: their ends know the overhead of their own tunnel.
 //! - Whatever is malformed or cut short, up to the first malformed option: a receiver reads no further.
 //!
-//! The state machine sees no unfinished checksums: the TUN's reader completes them.
+//! Checksums are complete before packets reach the state machine (`tun/src/cut.rs`).
 
 use std::{iter, ops::Range};
 

@@ -6,8 +6,8 @@ use crate::clock;
 
 /// The longest turn.
 const LONGEST: Duration = Duration::from_micros(800);
-/// When, after the beginning of a tick, no more is received, and no more is taken from the TUN. Then the rest of
-/// the tick, which sends, ends before 2 ms have passed.
+/// When receiving and intake from the TUN stop, counted from the beginning of the tick: this leaves time to send
+/// before 2 ms have passed.
 pub(crate) const RECEIVING: Duration = Duration::from_micros(1_000);
 pub(crate) const INTAKE: Duration = Duration::from_micros(1_500);
 

@@ -1,7 +1,7 @@
-//! Gives up what the daemon needs no longer once its device and its UAPI socket are open.
+//! Gives up the privileges that the daemon no longer needs once its device and its UAPI socket are open.
 //!
-//! It keeps three capabilities, and the system calls that a running daemon makes. Nothing that it executes
-//! could gain more (`no_new_privs`), and it can execute nothing. `perf` may still attach to it.
+//! It keeps three capabilities and the system calls that a running daemon makes; it cannot execute programs.
+//! `perf` may still attach to it.
 
 mod system_calls;
 
@@ -12,7 +12,7 @@ use tracing::{debug, warn};
 
 use crate::uapi::socket::SocketFile;
 
-/// What a running daemon needs, of what it has.
+/// The capabilities that a running daemon needs.
 const KEPT: [Capability; 3] = [
     // Marks of sockets, the device's offloads and MTU, questions about other network namespaces.
     Capability::CAP_NET_ADMIN,
@@ -25,7 +25,7 @@ const KEPT: [Capability; 3] = [
 /// Confines this process for good. Call it while it has one thread: the kernel counts capabilities and
 /// filters by thread.
 ///
-/// A kernel without seccomp is no error, but logged.
+/// If the kernel lacks seccomp, logs a warning and continues.
 ///
 /// # Errors
 /// If the kernel refuses to take a capability away.
