@@ -175,7 +175,7 @@ bench-compare: ## Compare this tree with another commit: make bench-compare BASE
 packet-rate: ## Measure how many datagrams per second this machine sends (three minutes; root)
 	$(FAST_BENCH) packets $(ARGS)
 
-growth: build ## Measure how cost grows with packet size, flows, peers and MTU (ten minutes; root)
+growth: build ## Measure how cost grows with packet size, flows, peers and MTU (a quarter of an hour; root)
 	$(BENCH) growth $(ARGS)
 
 report: ## Write benches/RESULTS.md and its plots from the files in benches/results
