@@ -218,8 +218,9 @@ fn a_tick_works_off_a_whole_train_of_rubbish_but_not_of_handshake_messages() {
                 .iter()
                 .sum::<u64>()
         };
+        // The first one is answered, which may use up the tick's time.
         let first = handled(&mut event_loop);
-        assert!((1..63).contains(&first), "{first} in the first tick");
+        assert!(first < 63, "{first} in the first tick");
         while event_loop.tick() {}
         assert_eq!(handled(&mut event_loop), 63);
     });
