@@ -136,12 +136,14 @@ impl Node {
 
     fn update_peer(&mut self, id: usize, update: PeerUpdate, now: Duration) {
         let peer = &mut self.peers[id];
+        let mut is_elsewhere = false;
         if let Some(address) = update.endpoint {
             let endpoint = Endpoint {
                 address,
                 source: None,
             };
             if peer.endpoint != Some(endpoint) {
+                is_elsewhere = peer.address() != Some(address);
                 self.by_address
                     .peer_moved(id, peer.address(), Some(address));
                 peer.endpoint = Some(endpoint);
@@ -165,11 +167,17 @@ impl Node {
             }
             self.deadlines.arm(id, &mut peer.timers);
         }
+        let is_in_progress = self.peers[id].initiation.is_some();
         // Packets held for lack of an endpoint or a key may proceed.
         if self.peers[id].can_send(now) {
             self.release_held(id);
         } else if !self.held.is_empty(id) {
-            self.initiate(id, now, false);
+            self.initiate(id, now, is_in_progress);
+            return;
+        }
+        // The new endpoint need not wait until the former one has had its 5 s.
+        if is_elsewhere && is_in_progress {
+            self.initiate(id, now, true);
         }
     }
 

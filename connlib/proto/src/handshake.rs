@@ -51,6 +51,8 @@ impl Node {
         peer.cookies.sign(&keys.macs, &mut message, now);
         tracing::debug!(peer = %peer.public_key, endpoint = %endpoint.address, "Sending handshake initiation");
         peer.tx_bytes += message.len() as u64;
+        self.record_unanswered(id, now);
+        let peer = &mut self.peers[id];
         peer.timers.initiation_sent(now, jitter());
         self.deadlines.arm(id, &mut peer.timers);
         // Only the response to the last initiation is accepted, as in the reference.
@@ -196,6 +198,7 @@ impl Node {
         let peer = &mut self.peers[id];
         peer.timers.handshake_complete();
         peer.last_handshake = Some(now);
+        self.followed.record(peer.public_key, true);
         let ended = peer.sessions.end_former();
         self.forget_indices(ended);
         self.stop_awaiting(id);

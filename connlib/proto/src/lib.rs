@@ -11,7 +11,8 @@
 //! 6. [`Node::poll_control`] until it is empty: handshakes, cookies and keepalives, to be sent ahead
 //!    of everything in the sink.
 //! 7. [`Node::poll_reply`] until it is empty: packets that the node itself sends to the TUN.
-//! 8. Sleep until [`Node::poll_timeout`].
+//! 8. [`Node::poll_handshake_event`] until it is empty, if [`Node::follow`] was called.
+//! 9. Sleep until [`Node::poll_timeout`].
 //!
 //! The caller passes the time since boot, including suspend (`CLOCK_BOOTTIME`), which never goes back. It
 //! sets the wall-clock time of boot with [`Node::set_wall_clock`].
@@ -28,6 +29,7 @@ mod control;
 mod cookies;
 pub mod counters;
 mod deadlines;
+mod followed;
 mod handshake;
 mod handshake_limiter;
 mod held;
@@ -60,6 +62,7 @@ mod wipe;
 
 pub use control::{CONTROL_QUEUE_BYTES, ControlDatagram};
 pub use convoy_datagram::{Arrival, Datagram, Destination};
+pub use followed::{Followed, PeerEvent};
 pub use held::HELD_BYTES;
 pub use inbound::Handled;
 pub use listing::Listing;

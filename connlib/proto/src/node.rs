@@ -17,6 +17,7 @@ use crate::{
     control::{ControlDatagram, ControlQueue},
     counters::{Counters, DropReason},
     deadlines::Deadlines,
+    followed::Followed,
     handshake_limiter::HandshakeLimiter,
     held::HeldPackets,
     messages::DATA_OVERHEAD,
@@ -69,6 +70,7 @@ pub struct Node {
     pub(crate) keys_ended: bool,
     pub(crate) allowed_ips: AllowedIps<usize>,
     pub(crate) deadlines: Deadlines,
+    pub(crate) followed: Followed,
     /// Peers with held packets and a session to send them in, or former ones.
     pub(crate) ready: VecDeque<usize>,
     pub(crate) held: HeldPackets,
@@ -110,6 +112,7 @@ impl Node {
             keys_ended: false,
             allowed_ips: AllowedIps::default(),
             deadlines: Deadlines::default(),
+            followed: Followed::default(),
             ready: VecDeque::new(),
             held: HeldPackets::default(),
             mtu: DEFAULT_MTU,

@@ -41,6 +41,7 @@ impl Node {
             Due::Keepalive => self.send_keepalive(id, now),
             Due::GiveUp => {
                 tracing::debug!(peer = %self.peers[id].public_key, "Giving up handshake");
+                self.record_unanswered(id, now);
                 self.peers[id].timers.gave_up(now);
                 self.stop_awaiting(id);
                 self.drop_held(id, DropReason::OutboundHandshakeTimeout);

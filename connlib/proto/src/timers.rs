@@ -9,6 +9,9 @@ use crate::session::REJECT_AFTER_TIME;
 
 /// Time after which an unanswered initiation is retransmitted.
 pub(crate) const REKEY_TIMEOUT: Duration = Duration::from_secs(5);
+/// Least time between two initiations, for whatever reason: a peer drops one that comes within 20 ms of another,
+/// and no longer takes the answer to the other.
+const BETWEEN_INITIATIONS: Duration = Duration::from_millis(40);
 /// Bound of the attempts at a handshake: with the reference's counting they end after 20 initiations, about
 /// 100 s.
 pub(crate) const REKEY_ATTEMPT_TIME: Duration = Duration::from_secs(90);
@@ -47,7 +50,9 @@ pub(crate) struct Timers {
     erase: Option<Duration>,
     persistent_interval: Duration,
     attempts: u32,
+    /// The last initiation or answer that forbids another initiation for Rekey-Timeout.
     last_initiation: Option<Duration>,
+    last_sent_initiation: Option<Duration>,
     /// The peer's earliest entry in the heap of deadlines.
     pub(crate) armed: Option<Duration>,
 }
@@ -121,8 +126,20 @@ impl Timers {
 
     /// Whether an initiation may be sent: at most one in Rekey-Timeout.
     pub(crate) fn may_initiate(&self, now: Duration) -> bool {
-        self.last_initiation
-            .is_none_or(|last| now.saturating_sub(last) >= REKEY_TIMEOUT)
+        now >= self.next_initiation()
+    }
+
+    fn next_initiation(&self) -> Duration {
+        let regular = self.last_initiation.map(|last| last + REKEY_TIMEOUT);
+        let sent = self.last_sent_initiation;
+        let soonest = sent.map(|sent| sent + BETWEEN_INITIATIONS);
+        regular.max(soonest).unwrap_or_default()
+    }
+
+    /// Whether the last initiation was sent long enough ago to be retransmitted.
+    pub(crate) fn is_answer_late(&self, now: Duration) -> bool {
+        self.last_sent_initiation
+            .is_some_and(|sent| now.saturating_sub(sent) >= REKEY_TIMEOUT)
     }
 
     /// Call when an event other than a retransmission begins a handshake: resets the count of attempts.
@@ -135,9 +152,20 @@ impl Timers {
         self.last_initiation = None;
     }
 
+    /// Call when a new handshake is to begin at `at`, however short the time since the last.
+    pub(crate) fn initiate_at(&mut self, at: Duration) {
+        self.begin_attempts();
+        self.allow_initiation();
+        self.retransmit = Some(at);
+    }
+
     /// Call when an initiation is too soon after the last one or after an answer: schedules a retry.
     pub(crate) fn initiate_later(&mut self) {
-        let at = self.last_initiation.unwrap_or_default() + REKEY_TIMEOUT;
+        if self.last_initiation.is_none() {
+            // One is permitted sooner than the retransmission.
+            self.retransmit = None;
+        }
+        let at = self.next_initiation();
         self.retransmit.get_or_insert(at);
     }
 
@@ -150,6 +178,7 @@ impl Timers {
     pub(crate) fn initiation_sent(&mut self, now: Duration, jitter: Duration) {
         self.attempts += 1;
         self.last_initiation = Some(now);
+        self.last_sent_initiation = Some(now);
         self.retransmit = Some(now + REKEY_TIMEOUT + jitter);
         self.authenticated_sent(now);
     }

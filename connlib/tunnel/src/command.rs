@@ -1,10 +1,10 @@
 //! Requests from the handle to the event loop.
 
-use std::{io, sync::mpsc::SyncSender};
+use std::{io, sync::mpsc::SyncSender, vec};
 
 use convoy_gso::BoundSockets;
-use convoy_proto::{Listing, Plan};
-use tokio::sync::{mpsc, watch};
+use convoy_proto::{Followed, Listing, Plan, config::PublicKey};
+use tokio::sync::{mpsc, oneshot, watch};
 
 /// Most commands waiting for the event loop; further senders block.
 pub(crate) const COMMANDS: usize = 16;
@@ -34,7 +34,22 @@ pub(crate) enum Command {
     },
     /// Asks for the present state.
     Snapshot { answer: SyncSender<Box<Listing>> },
+    /// Reports the handshakes of these peers, and of no others. Returns the former ones, as freeing them
+    /// takes a while.
+    Follow {
+        peers: Box<Followed>,
+        done: oneshot::Sender<Box<Followed>>,
+    },
+    /// Begins handshakes with these peers. Returns the list, as freeing it takes a while.
+    Handshake {
+        peers: vec::IntoIter<PublicKey>,
+        done: oneshot::Sender<vec::IntoIter<PublicKey>>,
+    },
 }
+
+/// Most events of followed peers' handshakes that wait for the handle. Further ones wait in the state machine,
+/// which keeps the latest of each peer.
+pub(crate) const HANDSHAKE_EVENTS: usize = 64;
 
 /// Signals, which need no answer: only the latest values matter.
 #[derive(Clone, Copy, Debug, Default)]

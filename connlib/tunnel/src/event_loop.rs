@@ -9,8 +9,9 @@ use std::{io, time::Duration};
 
 use convoy_aead::{Aead, wipe::wipe};
 use convoy_gso::{UdpSockets, udp::Family};
-use convoy_proto::{Arrival, Node};
+use convoy_proto::{Arrival, Node, PeerEvent};
 use convoy_tun::{Reader, Writer};
+use tokio::sync::mpsc;
 
 use crate::{
     budget::Budget,
@@ -55,6 +56,8 @@ pub(crate) struct EventLoop {
     /// [`Command::Link`](crate::command::Command::Link).
     next_sockets: Option<UdpSockets>,
     requests: Requests,
+    /// Of followed peers, to the handle.
+    handshake_events: mpsc::Sender<PeerEvent>,
     /// The rest of the command that is being carried out.
     task: Option<Task>,
     /// The last [`Signals::routes`](crate::command::Signals::routes) that was handled.
@@ -81,6 +84,7 @@ pub(crate) struct Parts {
     pub(crate) batch: usize,
     pub(crate) metrics: Metrics,
     pub(crate) requests: Requests,
+    pub(crate) handshake_events: mpsc::Sender<PeerEvent>,
 }
 
 impl EventLoop {
@@ -99,6 +103,7 @@ impl EventLoop {
             fwmark: 0,
             next_sockets: None,
             requests: parts.requests,
+            handshake_events: parts.handshake_events,
             task: None,
             known_routes: 0,
             known_wall_clock: 0,
@@ -155,6 +160,8 @@ impl EventLoop {
         self.outbound.lose_patience(&self.node, now);
         // One hand-over to the writer.
         self.deliver(now);
+        // To the handle, as far as it has room.
+        self.report_handshakes();
 
         // Tick again at once: no event announces that intake can go on.
         let resumed = was_stopped && !self.outbound.is_stopped();
@@ -176,6 +183,15 @@ impl EventLoop {
         asked
     }
 
+    fn report_handshakes(&mut self) {
+        while self.node.has_handshake_events()
+            && let Ok(room) = self.handshake_events.try_reserve()
+            && let Some(event) = self.node.poll_handshake_event()
+        {
+            room.send(event);
+        }
+    }
+
     /// Waits for the first thing that a tick could work on.
     async fn wait(&mut self) {
         let Self {
@@ -183,6 +199,7 @@ impl EventLoop {
             outbound,
             inbound,
             requests,
+            handshake_events,
             alarm,
             ..
         } = self;
@@ -195,6 +212,7 @@ impl EventLoop {
         if let Some(at) = deadline.into_iter().flatten().min() {
             alarm.arm(at);
         }
+        let has_events = self.node.has_handshake_events();
         let has_room = !outbound.is_stopped() && outbound.batch.is_none();
         let full = Family::BOTH.map(|family| outbound.is_full(family));
         tokio::select! {
@@ -209,6 +227,7 @@ impl EventLoop {
             () = outbound.reader.ready(), if has_room => {}
             () = sockets.writable(Family::V4), if full[0] => {}
             () = sockets.writable(Family::V6), if full[1] => {}
+            Ok(_) = handshake_events.reserve(), if has_events => {}
         }
         self.busy_ticks = 0;
     }

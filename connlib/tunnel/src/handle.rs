@@ -8,14 +8,14 @@ use std::{
 
 use convoy_gso::{BoundSockets, SocketOptions};
 use convoy_proto::{
-    Planner,
-    config::{DeviceUpdate, Snapshot},
+    PeerEvent, Planner,
+    config::{DeviceUpdate, PublicKey, Snapshot},
 };
 use convoy_tun::Device;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::{
-    command::{COMMANDS, Command, Requests, Signals},
+    command::{COMMANDS, Command, HANDSHAKE_EVENTS, Requests, Signals},
     error::{ApplyError, Closed, Exit, StartError},
     options::{Options, Switch},
     start,
@@ -32,6 +32,7 @@ struct Shared {
     commands: mpsc::Sender<Command>,
     signals: watch::Sender<Signals>,
     exit: watch::Receiver<Option<Exit>>,
+    handshake_events: tokio::sync::Mutex<mpsc::Receiver<PeerEvent>>,
     /// Held while a change is prepared and applied, so that changes do not overtake each other.
     configuration: Mutex<Configuration>,
     receive_offload: bool,
@@ -65,12 +66,16 @@ impl Tunnel {
         let (commands, command_receiver) = mpsc::channel(COMMANDS);
         let (signals, signal_receiver) = watch::channel(Signals::default());
         let (exit_sender, exit) = watch::channel(None);
+        let (event_sender, handshake_events) = mpsc::channel(HANDSHAKE_EVENTS);
         let (started, start) = answers::sync_channel(1);
         thread::Builder::new()
             .name("tunnel".to_owned())
             .spawn(move || {
-                let requests = Requests::new(command_receiver, signal_receiver);
-                start::run(device, options, bound, requests, &started, &exit_sender);
+                let handle = start::Handle {
+                    requests: Requests::new(command_receiver, signal_receiver),
+                    handshake_events: event_sender,
+                };
+                start::run(device, options, bound, handle, &started, &exit_sender);
             })?;
         start
             .recv()
@@ -80,6 +85,7 @@ impl Tunnel {
                 commands,
                 signals,
                 exit,
+                handshake_events: tokio::sync::Mutex::new(handshake_events),
                 configuration: Mutex::new(Configuration {
                     port,
                     is_up,
@@ -196,6 +202,45 @@ impl Tunnel {
         self.shared.signals.send_modify(count);
     }
 
+    /// Reports the handshakes of these peers from now on, and of no others, by
+    /// [`Tunnel::next_handshake_event`]. They need not exist yet.
+    ///
+    /// # Errors
+    /// [`Closed`] once the tunnel has ended.
+    pub async fn follow(&self, peers: &[PublicKey]) -> Result<(), Closed> {
+        // Nobody has received these, and their time has passed.
+        if let Ok(mut events) = self.shared.handshake_events.try_lock() {
+            while events.try_recv().is_ok() {}
+        }
+        let peers = Box::new(peers.iter().copied().collect());
+        let former = self.request(|done| Command::Follow { peers, done });
+        former.await.map(drop)
+    }
+
+    /// Begins handshakes with these peers at once, from any source address, even if one is in progress: call
+    /// it when the network has changed. Peers that are unknown or have no endpoint are left out.
+    ///
+    /// # Errors
+    /// [`Closed`] once the tunnel has ended.
+    pub async fn handshake_now(&self, peers: &[PublicKey]) -> Result<(), Closed> {
+        let peers = Vec::from(peers);
+        let rest = self.request(|done| Command::Handshake {
+            peers: peers.into_iter(),
+            done,
+        });
+        rest.await.map(drop)
+    }
+
+    /// The next event of a followed peer's handshakes: its latest. Waits forever once the tunnel has ended.
+    ///
+    /// Cancel-safe. Each event goes to one caller.
+    pub async fn next_handshake_event(&self) -> PeerEvent {
+        match self.shared.handshake_events.lock().await.recv().await {
+            Some(event) => event,
+            None => std::future::pending().await,
+        }
+    }
+
     /// Asks the threads to end; [`Tunnel::wait`] completes when the event loop has.
     pub fn stop(&self) {
         self.shared.signals.send_modify(|s| s.stop = true);
@@ -256,6 +301,16 @@ impl Tunnel {
             fwmark,
             receive_offload: self.shared.receive_offload,
         })
+    }
+
+    async fn request<T>(
+        &self,
+        command: impl FnOnce(oneshot::Sender<T>) -> Command,
+    ) -> Result<T, Closed> {
+        let (answer, answered) = oneshot::channel();
+        let sent = self.shared.commands.send(command(answer)).await;
+        sent.map_err(|_| Closed)?;
+        answered.await.map_err(|_| Closed)
     }
 
     fn command<T>(

@@ -25,6 +25,7 @@ mod options;
 mod start;
 mod turn;
 
+pub use convoy_proto::PeerEvent;
 pub use error::{ApplyError, Closed, Exit, StartError};
 pub use handle::Tunnel;
 pub use options::{Options, Switch};

@@ -3,8 +3,12 @@
 use std::sync::mpsc as answers;
 
 use convoy_gso::{BoundSockets, UdpSockets};
+use convoy_proto::PeerEvent;
 use convoy_tun::{Coalesce, Device, spawn_reader, spawn_writer};
-use tokio::{runtime, sync::watch};
+use tokio::{
+    runtime,
+    sync::{mpsc, watch},
+};
 
 use crate::{
     command::Requests,
@@ -14,12 +18,19 @@ use crate::{
     options::{Options, Switch},
 };
 
+/// The event loop's end of the channels to and from the handle.
+#[derive(Debug)]
+pub(crate) struct Handle {
+    pub(crate) requests: Requests,
+    pub(crate) handshake_events: mpsc::Sender<PeerEvent>,
+}
+
 /// Runs on the thread `tunnel` until the tunnel ends.
 pub(crate) fn run(
     device: Device,
     options: Options,
     bound: BoundSockets,
-    requests: Requests,
+    handle: Handle,
     started: &answers::SyncSender<Result<(), StartError>>,
     exit: &watch::Sender<Option<Exit>>,
 ) {
@@ -28,7 +39,7 @@ pub(crate) fn run(
         Err(error) => return drop(started.send(Err(error.into()))),
     };
     runtime.block_on(async {
-        match event_loop(&device, &options, bound, requests) {
+        match event_loop(&device, &options, bound, handle) {
             Ok(event_loop) => {
                 let _ = started.send(Ok(()));
                 let why = event_loop.run().await;
@@ -43,7 +54,7 @@ fn event_loop(
     device: &Device,
     options: &Options,
     bound: BoundSockets,
-    requests: Requests,
+    handle: Handle,
 ) -> Result<EventLoop, StartError> {
     let port = bound.port();
     let sockets = UdpSockets::register(bound)?;
@@ -72,7 +83,8 @@ fn event_loop(
         segmentation: supported && options.gso != Switch::Off,
         batch: options.batch.clamp(1, convoy_tun::MAX_BATCH_PACKETS),
         metrics,
-        requests,
+        requests: handle.requests,
+        handshake_events: handle.handshake_events,
     })?;
     Ok(event_loop)
 }

@@ -6,7 +6,7 @@ use std::{sync::mpsc, time::Duration};
 
 use common::*;
 use convoy_proto::{config::DeviceUpdate, counters::DropReason};
-use convoy_tunnel::{ApplyError, Exit, Options, Switch, Tunnel};
+use convoy_tunnel::{ApplyError, Exit, Options, PeerEvent, Switch, Tunnel};
 
 #[test]
 fn packets_arrive_in_order_with_every_combination_of_switches() {
@@ -134,6 +134,28 @@ fn a_new_port_keeps_the_session_and_the_peer_follows() {
 }
 
 #[test]
+fn the_handshake_of_a_followed_peer_begins_at_once_and_is_reported() {
+    let (a, b) = connected(&Options::default());
+    let peer = b.public_key();
+    let stranger = a.public_key();
+    let event = on_runtime(async {
+        a.tunnel.follow(&[stranger, peer]).await.unwrap();
+        a.tunnel.handshake_now(&[stranger, peer]).await.unwrap();
+        a.tunnel.next_handshake_event().await
+    });
+    let answered = PeerEvent {
+        peer,
+        answered: true,
+    };
+    assert_eq!(event, answered);
+    assert_eq!(a.snapshot().counters.handshakes, 2);
+    b.tunnel.stop();
+    assert_eq!(exit_of(&b.tunnel), Exit::Stopped);
+    let closed = on_runtime(async { b.tunnel.follow(&[peer]).await });
+    assert!(closed.is_err());
+}
+
+#[test]
 fn what_is_dropped_is_counted_by_its_reason() {
     let (a, b) = connected(&Options::default());
     a.send(&udp(a.inner, [10, 9, 9, 9].into(), b"nobody"));
@@ -182,4 +204,13 @@ fn exit_of(tunnel: &Tunnel) -> Exit {
         let _ = sender.send(runtime.block_on(tunnel.wait()));
     });
     receiver.recv_timeout(PATIENCE).expect("the tunnel ends")
+}
+
+fn on_runtime<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .expect("a runtime")
+        .block_on(async { tokio::time::timeout(PATIENCE, future).await })
+        .expect("an event")
 }

@@ -4,16 +4,20 @@ use std::{
     io,
     sync::mpsc::SyncSender,
     time::{Duration, SystemTime},
+    vec,
 };
 
 use convoy_gso::{BoundSockets, UdpSockets};
-use convoy_proto::{LinkChange, Listing, Plan, leave_no_trace};
+use convoy_proto::{LinkChange, Listing, Plan, config::PublicKey, leave_no_trace};
+use tokio::sync::oneshot;
 
 use super::EventLoop;
 use crate::{clock, command::Command, error::Exit, turn::Turn};
 
 /// Time for commands in a tick. A slice that has begun is finished.
 const COMMANDS: Duration = Duration::from_micros(400);
+/// Peers whose handshakes one slice schedules; due timers then begin them.
+pub(super) const HANDSHAKES_PER_SLICE: usize = 256;
 
 /// The rest of a command.
 #[derive(Debug)]
@@ -29,6 +33,10 @@ pub(super) enum Task {
     Snapshot {
         listing: Box<Listing>,
         answer: SyncSender<Box<Listing>>,
+    },
+    Handshake {
+        peers: vec::IntoIter<PublicKey>,
+        done: oneshot::Sender<vec::IntoIter<PublicKey>>,
     },
 }
 
@@ -70,7 +78,7 @@ impl EventLoop {
     }
 
     /// Does the first part of a command; returns what is left to do in slices.
-    fn begin(&mut self, command: Command, now: Duration) -> Option<Task> {
+    pub(super) fn begin(&mut self, command: Command, now: Duration) -> Option<Task> {
         match command {
             Command::Prepare {
                 sockets,
@@ -105,15 +113,22 @@ impl EventLoop {
                 let listing = Box::new(listing);
                 Some(Task::Snapshot { listing, answer })
             }
+            Command::Follow { mut peers, done } => {
+                *peers = self.node.follow(std::mem::take(&mut *peers));
+                let _ = done.send(peers);
+                None
+            }
+            Command::Handshake { peers, done } => Some(Task::Handshake { peers, done }),
         }
     }
 
     /// Does the next slice of a task; returns the rest.
-    fn go_on(&mut self, mut task: Task, now: Duration) -> Option<Task> {
+    pub(super) fn go_on(&mut self, mut task: Task, now: Duration) -> Option<Task> {
         let is_done = match &mut task {
             Task::Apply { plan, .. } => self.node.apply_slice(plan, now),
             Task::Link { change, .. } => self.node.link_slice(change, now),
             Task::Snapshot { listing, .. } => self.node.snapshot_slice(listing),
+            Task::Handshake { peers, .. } => self.handshake_slice(peers, now),
         };
         if !is_done {
             return Some(task);
@@ -132,8 +147,18 @@ impl EventLoop {
                 self.complete(&mut listing.snapshot);
                 let _ = answer.send(listing);
             }
+            Task::Handshake { peers, done } => {
+                let _ = done.send(peers);
+            }
         }
         None
+    }
+
+    fn handshake_slice(&mut self, peers: &mut vec::IntoIter<PublicKey>, now: Duration) -> bool {
+        for peer in peers.by_ref().take(HANDSHAKES_PER_SLICE) {
+            self.node.handshake_now(&peer, now);
+        }
+        peers.as_slice().is_empty()
     }
 
     /// Does the part of a change that may fail.

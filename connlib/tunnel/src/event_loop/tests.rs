@@ -13,6 +13,8 @@ use tokio::sync::{mpsc, watch};
 use super::{lane::Sending, *};
 use crate::command::Signals;
 
+mod handshakes;
+
 /// An IPv4 packet whose destination belongs to no peer.
 const PACKET: [u8; 20] = [
     0x45, 0, 0, 20, 0, 0, 0x40, 0, 64, 253, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2,
@@ -344,6 +346,7 @@ fn event_loop() -> (EventLoop, memory::Kernel, watch::Sender<Signals>) {
         batch: 50,
         metrics: Metrics::new(offload, true),
         requests: Requests::new(commands, signals),
+        handshake_events: mpsc::channel(1).0,
     };
     (EventLoop::new(parts).unwrap(), kernel, handle)
 }

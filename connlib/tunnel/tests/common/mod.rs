@@ -8,7 +8,9 @@ use std::{
 };
 
 use convoy_proto::{
-    config::{AllowedIp, AllowedIpUpdate, DeviceUpdate, PeerUpdate, PrivateKey, Snapshot},
+    config::{
+        AllowedIp, AllowedIpUpdate, DeviceUpdate, PeerUpdate, PrivateKey, PublicKey, Snapshot,
+    },
     noise::Identity,
 };
 use convoy_tun::{
@@ -66,7 +68,7 @@ impl End {
     }
 
     pub fn add_peer(&self, peer: &Self) {
-        let mut update = PeerUpdate::new(Identity::new(&peer.key).public_key());
+        let mut update = PeerUpdate::new(peer.public_key());
         let port = peer.snapshot().listen_port;
         update.endpoint = Some((Ipv4Addr::LOCALHOST, port).into());
         update.allowed_ips = vec![AllowedIpUpdate {
@@ -78,6 +80,10 @@ impl End {
             ..DeviceUpdate::default()
         };
         self.tunnel.apply(update).expect("a peer");
+    }
+
+    pub fn public_key(&self) -> PublicKey {
+        Identity::new(&self.key).public_key()
     }
 
     pub fn snapshot(&self) -> Snapshot {
