@@ -4,7 +4,11 @@ mod io;
 mod linux;
 pub mod memory;
 
-use std::{io::Result as IoResult, os::fd::OwnedFd, sync::Arc};
+use std::{
+    io::Result as IoResult,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    sync::Arc,
+};
 
 pub(crate) use io::{PacketIo, Stop};
 
@@ -103,6 +107,14 @@ impl Device {
     /// The offload that the kernel granted.
     pub fn offload(&self) -> Offload {
         self.offload
+    }
+}
+
+/// The descriptor of the TUN, for example to hand a duplicate to another process. That of a device in memory
+/// only polls readable when a packet can be read.
+impl AsFd for Device {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.io.readable()
     }
 }
 

@@ -59,7 +59,7 @@ pub struct KillSwitch {
 pub struct Dns {
     /// Servers, in order of preference. They serve all names.
     pub servers: Vec<IpAddr>,
-    /// Search domains.
+    /// Search domains. `~name` completes no name, but has the servers asked for names in it.
     pub search: Vec<String>,
 }
 

@@ -28,24 +28,24 @@ pub enum HostError {
     #[error("{0}: a default route or kill switch needs a firewall mark: set the tunnel's fwmark")]
     MarkNeeded(String),
     /// The kernel refused a change.
-    #[error("cannot {operation} {object}: {source}{fix}", fix = fix(source))]
+    #[error("cannot {operation} {object}: {cause}{fix}", fix = fix(cause))]
     Kernel {
         /// Such as "add".
         operation: &'static str,
         /// Such as "route 10.0.0.0/8 in table main".
         object: String,
         /// The kernel's reason.
-        source: io::Error,
+        cause: io::Error,
     },
     /// A file could not be read or written.
-    #[error("cannot {operation} {path}: {source}{fix}", path = path.display(), fix = fix(source))]
+    #[error("cannot {operation} {path}: {cause}{fix}", path = path.display(), fix = fix(cause))]
     File {
         /// Such as "write".
         operation: &'static str,
         /// The file.
         path: PathBuf,
         /// The kernel's reason.
-        source: io::Error,
+        cause: io::Error,
     },
     /// The journal was written by a program with another format.
     #[error("cannot read {path}, line {line}: {reason} (fix: remove it after checking `ip rule`, `nft list tables`)", path = path.display())]
@@ -85,10 +85,10 @@ impl HostError {
         object: impl Into<String>,
     ) -> impl FnOnce(io::Error) -> Self {
         let object = object.into();
-        move |source| Self::Kernel {
+        move |cause| Self::Kernel {
             operation,
             object,
-            source,
+            cause,
         }
     }
 
@@ -97,10 +97,10 @@ impl HostError {
         path: impl Into<PathBuf>,
     ) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
-        move |source| Self::File {
+        move |cause| Self::File {
             operation,
             path,
-            source,
+            cause,
         }
     }
 }

@@ -67,8 +67,13 @@ impl Journal {
         let mut journal = Self { path, file };
         journal.rewind_to(text.len() as u64)?;
         if !is_current {
-            journal.append(&Line::Head(here))?;
-            sync_directory(directory)?;
+            let begun = journal.append(&Line::Head(here));
+            let begun = begun.and_then(|()| sync_directory(directory));
+            if begun.is_err() && text.is_empty() {
+                // It must not look like something to undo.
+                let _ = journal.remove();
+            }
+            begun?;
         }
         Ok((journal, entries))
     }

@@ -40,6 +40,7 @@ mod plan;
 mod prefix;
 mod programs;
 mod reconcile;
+mod resolv_conf;
 mod sources;
 mod watch;
 
@@ -47,4 +48,5 @@ pub use desired::{Desired, Dns, KillSwitch, Table};
 pub use error::HostError;
 pub use host::{Applied, Host, Options, close_kill_switch, open_kill_switch, recover};
 pub use prefix::Prefix;
+pub use resolv_conf::resolv_conf_without_tunnels;
 pub use watch::Event;

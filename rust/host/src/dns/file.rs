@@ -65,8 +65,11 @@ pub(crate) fn content(interface: &str, dns: &Dns) -> String {
     for server in &dns.servers {
         text += &format!("nameserver {server}\n");
     }
-    if !dns.search.is_empty() {
-        text += &format!("search {}\n", dns.search.join(" "));
+    // Only systemd-resolved can route by domain.
+    let search = dns.search.iter().map(String::as_str);
+    let search: Vec<_> = search.filter(|domain| !domain.starts_with('~')).collect();
+    if !search.is_empty() {
+        text += &format!("search {}\n", search.join(" "));
     }
     text
 }
@@ -131,6 +134,18 @@ fn beside(path: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_domain_that_only_routes_completes_no_name() {
+        let dns = |search: &[&str]| Dns {
+            servers: vec!["10.0.0.1".parse().unwrap()],
+            search: search.iter().map(|domain| (*domain).to_owned()).collect(),
+        };
+        let lines = |search: &[&str]| content("wg0", &dns(search));
+        let text = lines(&["a.example", "~b.example", "c.example"]);
+        assert!(text.ends_with("\nsearch a.example c.example\n"), "{text}");
+        assert!(!lines(&["~b.example"]).contains("search"));
+    }
 
     #[test]
     fn a_file_a_link_and_an_absent_file_come_back() {

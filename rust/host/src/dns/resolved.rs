@@ -53,7 +53,11 @@ impl Bus {
         let servers: Vec<(i32, Vec<u8>)> = servers.iter().map(address).collect();
         // `~.` sends look-ups of all names to this link.
         let all = std::iter::once((".", true));
-        let domains = search.iter().map(|domain| (domain.as_str(), false));
+        let domains = search.iter().map(|domain| match domain.strip_prefix('~') {
+            Some(domain) => (domain, true),
+            None => (domain.as_str(), false),
+        });
+        let domains = domains.filter(|domain| *domain != (".", true));
         let domains: Vec<(&str, bool)> = domains.chain(all).collect();
         self.call("SetLinkDNS", &(index, servers)).await?;
         self.call("SetLinkDomains", &(index, domains)).await?;
