@@ -2,12 +2,15 @@
 
 CARGO ?= cargo
 # Programs that the tests run besides Convoy.
-TEST_PACKAGES = dbus ethtool iproute2 iputils-ping nftables procps util-linux wireguard-go wireguard-tools \
-	$(PROFILE_PACKAGES)
-TEST_PROGRAMS = dbus-daemon ethtool ip ping nft setpriv sysctl wireguard-go wg wg-quick $(PROFILE_PROGRAMS)
+TEST_PACKAGES = dbus dnsmasq-base ethtool iproute2 iputils-ping nftables procps util-linux wireguard-go \
+	wireguard-tools $(PROFILE_PACKAGES)
+TEST_PROGRAMS = dbus-daemon dnsmasq ethtool ip ping nft setpriv sysctl wireguard-go wg wg-quick $(PROFILE_PROGRAMS)
 # Programs that `make bench-peers` measures with, and peers that distributions package.
 BENCH_PACKAGES = ethtool iperf3 iproute2 iputils-ping nftables openssl openvpn $(PERF_PACKAGE)
 BENCH_PROGRAMS = ethtool iperf3 ip ping nft openssl openvpn perf
+# What boots a Debian in a container.
+SYSTEMD_PACKAGES = debootstrap systemd-container
+SYSTEMD_PROGRAMS = debootstrap systemd-analyze systemd-nspawn
 # Programs that profile a running daemon.
 PROFILE_PACKAGES = strace $(PERF_PACKAGE)
 PROFILE_PROGRAMS = strace perf
@@ -23,6 +26,7 @@ FORK = github.com/tailscale/wireguard-go
 FORK_VERSION = sed -n 's|^[[:space:]]*$(FORK) \(v[^ ]*\).*|\1|p' "$$(go list -m -f '{{.GoMod}}' tailscale.com@latest)"
 
 .PHONY: help build speedtest speedtest-results profile profile-results profiling test test-packages test-profiler \
+	test-systemd systemd-packages \
 	cross cross-packages lab-packages profile-packages interop peers lint fmt-check clippy doc deny audit bench bench-stages \
 	bench-compare bench-peers bench-packages packet-rate growth report soak flood fuzz fuzz-merge test-timing miri asan tsan
 
@@ -79,6 +83,12 @@ define install
 	if [ "$$(id -u)" = 0 ]; then apt-get update && apt-get install -y --no-install-recommends $(2); \
 	else echo "Not installed ($(3)):$$missing"; echo "To install: sudo apt-get install $(2)"; fi
 endef
+
+test-systemd: test-packages systemd-packages ## Test the units under a real systemd, in a container (minutes; root)
+	CONVOY_REQUIRE_LAB=1 $(CARGO) test --locked -p convoy --test systemd -- --include-ignored --test-threads 1 $(ARGS)
+
+systemd-packages: # Install missing programs for test-systemd, if root
+	$(call install,$(SYSTEMD_PROGRAMS),$(SYSTEMD_PACKAGES),make test-systemd needs them)
 
 test-profiler: profile-packages profiling ## Test that Firefox Profiler accepts a profile (needs npx)
 	CONVOY_REQUIRE_LAB=1 CONVOY_TEST_PROGRAM=$(CURDIR)/target/profiling/convoy \

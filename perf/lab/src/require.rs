@@ -3,7 +3,7 @@
 use std::env;
 use std::io::{self, Write};
 
-use crate::{error::LabError, lab::Lab};
+use crate::{error::LabError, lab::Lab, tool::package};
 
 /// If set to `1`, a test that would be skipped fails instead.
 const MUST: &str = "CONVOY_REQUIRE_LAB";
@@ -36,7 +36,10 @@ pub fn require_programs(test: &str, programs: &[&str]) -> bool {
     let path = env::var_os("PATH").unwrap_or_default();
     let is_installed = |name| env::split_paths(&path).any(|place| place.join(name).is_file());
     let missing = programs.iter().find(|name| !is_installed(**name));
-    missing.is_none_or(|name| skip(test, &format!("not installed: {name}")))
+    missing.is_none_or(|name| {
+        let package = package(name);
+        skip(test, &format!("not installed: {name} (package {package})"))
+    })
 }
 
 fn skip(test: &str, why: &str) -> bool {

@@ -41,10 +41,13 @@ pub(crate) fn run(
     Ok(output.stdout)
 }
 
-fn package(program: &str) -> &str {
+pub(crate) fn package(program: &str) -> &str {
     match program {
+        "dnsmasq" => "dnsmasq-base",
         "ip" => "iproute2",
         "nft" => "nftables",
+        "ping" => "iputils-ping",
+        "wg" | "wg-quick" => "wireguard-tools",
         other => other,
     }
 }

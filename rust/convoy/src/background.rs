@@ -13,31 +13,41 @@ use std::{
 };
 
 use anyhow::{Context, bail};
-use nix::unistd;
+use nix::{errno::Errno, unistd};
 
 use crate::logging;
 
 /// Set in the environment of the process that [`start`] starts.
-const MARKER: &str = "CONVOY_BACKGROUND";
+pub(crate) const MARKER: &str = "CONVOY_BACKGROUND";
 
 /// Reported once the daemon is ready; no error message begins with it.
-const READY: u8 = 0;
+pub(crate) const READY: u8 = 0;
+
+/// Whether the process in the background writes to the caller's standard error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Output {
+    /// Its log, if the caller requested one.
+    Log,
+    /// It does until it is ready, when it must have let go of it.
+    UntilReady,
+}
 
 /// Starts this program again with the same arguments and waits until it is ready.
-pub(crate) fn start() -> anyhow::Result<()> {
+pub(crate) fn start(output: Output) -> anyhow::Result<()> {
     let program = env::current_exe().context("cannot find this program's executable")?;
     let (mut reader, writer) = io::pipe()?;
-    let output = || match logging::is_requested() {
+    let inherited = |wanted| match wanted {
         true => Stdio::inherit(),
         false => Stdio::null(),
     };
+    let has_log = logging::is_requested();
     let mut command = Command::new(program);
     command
         .args(env::args_os().skip(1))
         .env(MARKER, "1")
         .stdin(writer)
-        .stdout(output())
-        .stderr(output());
+        .stdout(inherited(has_log))
+        .stderr(inherited(has_log || output == Output::UntilReady));
     let mut child = command.spawn().context("cannot start the daemon")?;
     // It holds the write end; the pipe closes with the daemon only if nobody else does.
     drop(command);
@@ -69,7 +79,11 @@ impl Parent {
         }
         let pipe = File::from(io::stdin().as_fd().try_clone_to_owned()?);
         unistd::dup2_stdin(File::open("/dev/null")?)?;
-        unistd::setsid()?;
+        match unistd::setsid() {
+            // A service manager has given this process a session of its own.
+            Ok(_) | Err(Errno::EPERM) => {}
+            Err(errno) => return Err(errno.into()),
+        }
         env::set_current_dir("/")?;
         Ok(Some(Self(pipe)))
     }

@@ -2,6 +2,7 @@
 
 use anstream::{AutoStream, ColorChoice};
 use anyhow::bail;
+use convoy_config::Report;
 
 use crate::{cli::CheckArgs, panics::say};
 
@@ -12,10 +13,7 @@ pub(crate) fn run(args: &CheckArgs) -> anyhow::Result<()> {
         Ok(loaded) => (loaded.warnings, true),
         Err(report) => (report, false),
     };
-    if !report.is_empty() {
-        let colour = AutoStream::choice(&std::io::stderr()) != ColorChoice::Never;
-        say(&format!("{}\n", report.render(colour)));
-    }
+    show(&report);
     if !is_valid {
         bail!("{} is not valid", path.display());
     }
@@ -23,4 +21,12 @@ pub(crate) fn run(args: &CheckArgs) -> anyhow::Result<()> {
         bail!("{} has warnings", path.display());
     }
     Ok(())
+}
+
+/// Shows a report on standard error, unless it is empty.
+pub(crate) fn show(report: &Report) {
+    if !report.is_empty() {
+        let colour = AutoStream::choice(&std::io::stderr()) != ColorChoice::Never;
+        say(&format!("{}\n", report.render(colour)));
+    }
 }

@@ -1,5 +1,7 @@
 //! The command line. Each daemon switch can also be set in the environment, for use with wg-quick.
 
+mod client;
+
 use std::{path::PathBuf, str::FromStr};
 
 use clap::{
@@ -8,6 +10,10 @@ use clap::{
 };
 use convoy_aead::Aead;
 use convoy_tun::OffloadRequest;
+
+pub(crate) use client::{
+    DownArgs, LONGEST_PAUSE, PauseArgs, ReloadArgs, ResumeArgs, StatusArgs, UpArgs,
+};
 
 #[cfg(feature = "measure")]
 use convoy_perf::{profile::ProfileArgs, speedtest::SpeedtestArgs};
@@ -58,6 +64,22 @@ pub(crate) struct Cli {
 /// Commands other than running the daemon.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Bring up a tunnel from its configuration file: interface, routes, name servers, kill switch
+    ///
+    /// Reads a file of wg-quick(8), sets everything up and returns once the tunnel can be used. A process in
+    /// the background then keeps it so: it follows the network, looks names up again, and restores what other
+    /// programs remove.
+    Up(UpArgs),
+    /// Take a tunnel down and put everything back
+    Down(DownArgs),
+    /// Apply the changes in a tunnel's configuration file
+    Reload(ReloadArgs),
+    /// Show which tunnels are up, and what is wrong
+    Status(StatusArgs),
+    /// Let packets leave outside a tunnel for a time, as for the login page of a hotel
+    Pause(PauseArgs),
+    /// End a pause
+    Resume(ResumeArgs),
     /// Check a configuration file and show what is wrong with it
     ///
     /// Reads FILE and the peers in the folder beside it whose name ends in .d in place of .conf.
@@ -83,6 +105,9 @@ pub(crate) enum Command {
     #[cfg(feature = "measure")]
     /// Measure a tunnel on this machine, or one between two hosts
     Speedtest(SpeedtestArgs),
+    /// Become the tunnel process of `convoy up`
+    #[command(hide = true)]
+    TunnelProcess(TunnelProcessArgs),
     #[cfg(feature = "measure")]
     /// Run the traffic jobs that arrive on standard input
     #[command(name = convoy_perf::speedtest::INSIDE, hide = true)]
@@ -160,6 +185,16 @@ pub(crate) struct StatsArgs {
     /// Print one line of JSON instead of text
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// The arguments of the hidden `convoy tunnel-process`: the daemon's.
+#[derive(Debug, Args)]
+pub(crate) struct TunnelProcessArgs {
+    #[command(flatten)]
+    pub(crate) daemon: DaemonArgs,
+
+    #[arg(value_name = "IFACE")]
+    pub(crate) interface: InterfaceName,
 }
 
 /// The implementation that seals and opens packets.

@@ -7,13 +7,13 @@ mod system_calls;
 
 use anyhow::Context;
 use caps::{CapSet, Capability, CapsHashSet};
-use nix::sys::prctl;
+use nix::{sys::prctl, unistd::geteuid};
 use tracing::{debug, warn};
 
 use crate::uapi::socket::SocketFile;
 
 /// The capabilities that a running daemon needs.
-const KEPT: [Capability; 3] = [
+pub(crate) const KEPT: [Capability; 3] = [
     // Marks of sockets, the device's offloads and MTU, questions about other network namespaces.
     Capability::CAP_NET_ADMIN,
     // Ports below 1024.
@@ -57,6 +57,7 @@ fn drop_capabilities(socket: Option<&SocketFile>) -> anyhow::Result<()> {
     // First the effective ones: they must be among the permitted.
     caps::set(None, CapSet::Effective, &kept)?;
     caps::set(None, CapSet::Permitted, &kept)?;
-    debug!(?kept, "Dropped the other capabilities");
+    let user = geteuid().as_raw();
+    debug!(user, ?kept, "Dropped the other capabilities");
     Ok(())
 }

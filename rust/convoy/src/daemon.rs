@@ -1,15 +1,11 @@
 //! The daemon's life cycle, from opening the device to shutdown.
 
-use std::{
-    convert::Infallible,
-    os::unix::net::UnixListener,
-    thread,
-    time::{Duration, Instant},
-};
+mod resources;
+
+use std::{convert::Infallible, time::Duration};
 
 use anyhow::{Context, bail};
 use convoy_aead::{Aead, WhyRing};
-use convoy_tun::{Device, OpenError};
 use convoy_tunnel::{Exit, Options, Tunnel};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{debug, error, info, warn};
@@ -18,15 +14,11 @@ use crate::{
     background::{self, Parent},
     cli::{DaemonArgs, InterfaceName, LogFormat},
     confine, link_monitor, logging, panics, process,
-    uapi::{
-        Server,
-        socket::{self, SocketFile},
-    },
+    supervised::{Consenting, Supervised},
+    uapi::{Server, socket::SocketFile},
     wall_clock,
 };
-
-/// MTU of a new interface in bytes, as in wireguard-go: fits a 1,500-byte link over IPv6.
-const DEFAULT_MTU: u16 = 1420;
+use resources::Resources;
 
 /// How long the threads may take to end after they are asked to.
 const STOP_TIME: Duration = Duration::from_secs(5);
@@ -35,7 +27,7 @@ const STOP_TIME: Duration = Duration::from_secs(5);
 pub(crate) fn start(interface: &InterfaceName, args: &DaemonArgs) -> anyhow::Result<()> {
     let mut parent = Parent::detach()?;
     if parent.is_none() && !args.foreground {
-        return background::start();
+        return background::start(background::Output::Log);
     }
     let outcome = logging::init(args.log_format).and_then(|()| run(interface, args, &mut parent));
     if let Err(error) = &outcome {
@@ -59,8 +51,8 @@ fn run(
     process::bound_freed_memory();
     panics::end_process(None);
     let resources = Resources::acquire(interface, args)?;
-    panics::end_process(resources.socket_file.clone());
-    let socket_file = resources.socket_file.clone();
+    let socket_file = resources.own_socket_file();
+    panics::end_process(socket_file.clone());
     // Before there is another thread.
     confine::confine(socket_file.as_ref())?;
 
@@ -77,63 +69,6 @@ fn run(
     outcome
 }
 
-/// Everything the tunnel needs before it starts.
-struct Resources {
-    device: Device,
-    /// The kernel's name for the interface; an adopted device brings its own.
-    interface: String,
-    listener: UnixListener,
-    /// `None` if the UAPI socket has no file.
-    socket_file: Option<SocketFile>,
-}
-
-impl Resources {
-    fn acquire(interface: &InterfaceName, args: &DaemonArgs) -> anyhow::Result<Self> {
-        let uapi_fd = process::inherited_fd("WG_UAPI_FD")?;
-        let device = match process::inherited_fd("WG_TUN_FD")? {
-            Some(fd) => Device::adopt(fd).context("cannot use the TUN device of WG_TUN_FD")?,
-            None => {
-                if uapi_fd.is_none() {
-                    // Reports the cause, where the kernel would only say that the name is taken.
-                    let is_gone = || nix::net::if_::if_nametoindex(interface.as_str()).is_err();
-                    socket::ensure_unused(&socket::path(interface.as_str()), is_gone)?;
-                }
-                open(interface, args)?
-            }
-        };
-        if let Err(error) = device.set_mtu(DEFAULT_MTU) {
-            warn!("cannot set the interface's MTU: {error}");
-        }
-        let interface = device.name().context("cannot read the interface's name")?;
-        let (listener, socket_file) = match uapi_fd {
-            Some(fd) => socket::adopt(fd)?,
-            None => {
-                let (listener, file) = socket::bind(&socket::path(&interface))?;
-                (listener, Some(file))
-            }
-        };
-        Ok(Self {
-            device,
-            interface,
-            listener,
-            socket_file,
-        })
-    }
-}
-
-/// Opens a new device. If a killed daemon still holds one of that name, waits for it to die.
-fn open(interface: &InterfaceName, args: &DaemonArgs) -> Result<Device, OpenError> {
-    let deadline = Instant::now() + socket::ENDING_TIME;
-    loop {
-        match Device::open(interface.as_str(), args.tun_offload.into()) {
-            Err(OpenError::Busy(_)) if Instant::now() < deadline => {
-                thread::sleep(socket::ENDING_PAUSE);
-            }
-            outcome => return outcome,
-        }
-    }
-}
-
 /// Runs the tunnel until something ends it.
 async fn serve(
     resources: Resources,
@@ -143,27 +78,19 @@ async fn serve(
     let interface = resources.interface;
     let device = resources.device;
     let mut interrupted = Interrupted::new()?;
-    let aead = Aead::from(args.aead);
-    match aead.why_ring() {
-        Some(reason @ WhyRing::SelfTestFailed) => {
-            warn!(%reason, "Packets are sealed one by one with ring");
+    let tunnel = Tunnel::start(device.clone(), options(args))?;
+    let (mut supervised, questions) = match resources.supervisors {
+        Some(listener) => {
+            let (ours, questions) = Supervised::new(listener, tunnel.clone(), device.clone())?;
+            (Some(ours), Some(questions))
         }
-        Some(reason) => debug!(%reason, "Packets are sealed one by one with ring"),
-        None => debug!(
-            implementation = aead.implementation(),
-            "Packets are sealed in batches"
-        ),
-    }
-    let options = Options {
-        gso: args.gso.into(),
-        udp_gro: args.udp_gro.into(),
-        aead,
-        batch: args.batch.into(),
-        clamp_mss: args.clamp_mss,
-        is_up: false,
+        None => (None, None),
     };
-    let tunnel = Tunnel::start(device.clone(), options)?;
-    let server = Server::new(resources.listener, interface.clone(), tunnel.clone())
+    let control = Consenting {
+        tunnel: tunnel.clone(),
+        questions,
+    };
+    let server = Server::new(resources.listener, interface.clone(), control)
         .context("cannot serve the UAPI socket")?;
 
     let clock = async {
@@ -175,21 +102,90 @@ async fn serve(
     }
     info!(interface, version = env!("CARGO_PKG_VERSION"), "ready");
 
-    let exit = tokio::select! {
+    let ending = tokio::select! {
         never = server.serve() => match never {},
         never = clock => match never {},
-        exit = tunnel.wait() => exit,
-        () = link_monitor::follow(&device, &tunnel) => {
-            stop(&tunnel, &mut interrupted).await;
+        exit = tunnel.wait() => Ending::Ended(exit),
+        () = link_monitor::follow(&device, &tunnel) => Ending::Deleted,
+        signal = interrupted.next() => Ending::Asked(signal.to_owned()),
+        () = removed(resources.socket_file.as_ref()) => {
+            Ending::Asked("the UAPI socket was removed".to_owned())
+        }
+        () = stopped(supervised.as_mut()) => {
+            Ending::Asked("the supervisor stops the tunnel".to_owned())
+        }
+    };
+    if let (Some(supervised), Some(reason)) = (&mut supervised, ending.wish()) {
+        supervised.say_ended(reason).await;
+    }
+    end(ending, &tunnel, &mut interrupted).await
+}
+
+/// What the tunnel's threads need to know.
+fn options(args: &DaemonArgs) -> Options {
+    let aead = Aead::from(args.aead);
+    match aead.why_ring() {
+        Some(reason @ WhyRing::SelfTestFailed) => {
+            warn!(%reason, "Packets are sealed one by one with ring");
+        }
+        Some(reason) => debug!(%reason, "Packets are sealed one by one with ring"),
+        None => debug!(
+            implementation = aead.implementation(),
+            "Packets are sealed in batches"
+        ),
+    }
+    Options {
+        gso: args.gso.into(),
+        udp_gro: args.udp_gro.into(),
+        aead,
+        batch: args.batch.into(),
+        clamp_mss: args.clamp_mss,
+        is_up: false,
+    }
+}
+
+/// Waits until a supervisor stops the tunnel; forever if there is never one.
+async fn stopped(supervised: Option<&mut Supervised<Tunnel>>) {
+    match supervised {
+        Some(supervised) => supervised.serve().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Why the daemon ends.
+enum Ending {
+    /// The tunnel's threads have.
+    Ended(Exit),
+    /// The interface is gone.
+    Deleted,
+    /// Somebody wants it; contains who and why.
+    Asked(String),
+}
+
+impl Ending {
+    /// The reason if somebody wants the tunnel to end; `None` if it failed.
+    fn wish(&self) -> Option<&str> {
+        match self {
+            Self::Ended(Exit::Failed(_)) => None,
+            Self::Ended(Exit::Stopped) => Some("it was stopped"),
+            Self::Ended(Exit::InterfaceDeleted) | Self::Deleted => {
+                Some("the interface was deleted")
+            }
+            Self::Asked(reason) => Some(reason),
+        }
+    }
+}
+
+async fn end(ending: Ending, tunnel: &Tunnel, interrupted: &mut Interrupted) -> anyhow::Result<()> {
+    let exit = match ending {
+        Ending::Ended(exit) => exit,
+        Ending::Deleted => {
+            stop(tunnel, interrupted).await;
             Exit::InterfaceDeleted
         }
-        signal = interrupted.next() => {
-            info!("ending on {signal}");
-            stop(&tunnel, &mut interrupted).await
-        }
-        () = removed(resources.socket_file.as_ref()) => {
-            info!("ending: the UAPI socket was removed");
-            stop(&tunnel, &mut interrupted).await
+        Ending::Asked(reason) => {
+            info!("ending: {reason}");
+            stop(tunnel, interrupted).await
         }
     };
     match exit {

@@ -4,6 +4,7 @@
 mod background;
 mod check;
 mod cli;
+mod client;
 mod confine;
 mod daemon;
 mod keys;
@@ -14,6 +15,7 @@ mod measure;
 mod panics;
 mod process;
 mod stats;
+mod supervised;
 mod uapi;
 mod wall_clock;
 mod wiping;
@@ -33,11 +35,21 @@ pub use wiping::Wiping;
 pub fn run() -> ExitCode {
     let cli = Cli::parse();
     let outcome = match (cli.command, cli.interface) {
+        (Some(Command::Up(args)), _) => client::up::start(&args),
+        (Some(Command::Down(args)), _) => client::down::run(&args),
+        (Some(Command::Reload(args)), _) => client::requests::reload(&args),
+        (Some(Command::Status(args)), _) => match client::status::run(&args) {
+            Ok(code) => return code,
+            Err(error) => Err(error),
+        },
+        (Some(Command::Pause(args)), _) => client::requests::pause(&args),
+        (Some(Command::Resume(args)), _) => client::requests::resume(&args),
         (Some(Command::Check(args)), _) => check::run(&args),
         (Some(Command::Genkey), _) => keys::generate_private(),
         (Some(Command::Genpsk), _) => keys::generate_preshared(),
         (Some(Command::Pubkey), _) => keys::print_public(),
         (Some(Command::Stats(args)), _) => stats::run(&args),
+        (Some(Command::TunnelProcess(args)), _) => client::privileges::run(&args),
         #[cfg(feature = "measure")]
         (Some(Command::Profile(args)), _) => measure::profile(&args),
         #[cfg(feature = "measure")]

@@ -8,7 +8,10 @@ use std::{
 use anyhow::{Context, ensure};
 use nix::{
     fcntl::{FcntlArg, FdFlag, fcntl},
-    sys::resource::{Resource, setrlimit},
+    sys::{
+        prctl,
+        resource::{Resource, setrlimit},
+    },
 };
 use tracing::warn;
 
@@ -26,6 +29,12 @@ pub(crate) fn forbid_core_dumps() {
     }
     // Some kernels are built without it.
     let _ = fs::write("/proc/self/coredump_filter", "0");
+}
+
+/// Names this process like the program: the kernel calls one that was executed as `/proc/self/exe` `exe`.
+pub(crate) fn name_like_the_program() {
+    // Only for those who look at the list of processes.
+    let _ = prctl::set_name(c"convoy");
 }
 
 /// Takes over the open file descriptor whose number is in the environment variable `name`.

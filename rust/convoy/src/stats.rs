@@ -14,6 +14,7 @@ use convoy_stats::{Counters, Peer, Report, Traffic, query};
 
 use crate::{cli::StatsArgs, uapi::socket};
 pub(crate) use convoy_stats::{REQUEST, answer};
+pub(crate) use text::binary;
 
 /// Prints the counters of the daemon of an interface.
 pub(crate) fn run(args: &StatsArgs) -> anyhow::Result<()> {

@@ -29,7 +29,7 @@ use convoy_proto::{
     leave_no_trace,
 };
 use convoy_tunnel::{ApplyError, Closed, Tunnel};
-use nix::errno::Errno;
+use nix::{errno::Errno, unistd::Pid};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::{debug, error, warn};
 use zeroize::Zeroizing;
@@ -40,7 +40,7 @@ use lines::{Limits, Lines, ReadError};
 use parse::{ParseError, SetParser};
 
 /// Clients served at the same time.
-const MAX_CLIENTS: usize = 32;
+pub(crate) const MAX_CLIENTS: usize = 32;
 
 /// 130,000 allowed IPs take 8 MB.
 const LIMITS: Limits = Limits {
@@ -59,6 +59,12 @@ const DISMISSAL_TIME: Duration = Duration::from_millis(100);
 
 /// A running tunnel, as the clients control it.
 pub(crate) trait Control: Send + Sync + 'static {
+    /// Asks whoever must consent to `update`, a request of the process `client` (`None` if it cannot be seen
+    /// from here). Called before [`Control::apply`]; blocks.
+    fn permit(&self, _update: &DeviceUpdate, _client: Option<Pid>) -> Result<(), Refused> {
+        Ok(())
+    }
+
     /// Applies `update`, whole or not at all.
     fn apply(&self, update: DeviceUpdate) -> Result<(), ApplyError>;
 
@@ -93,6 +99,11 @@ struct Service<C> {
     limits: Limits,
 }
 
+/// Whoever must consent to a change does not; contains the reason.
+#[derive(Debug, thiserror::Error)]
+#[error("the supervisor refuses it: {0}")]
+pub(crate) struct Refused(pub(crate) String);
+
 /// Why a request was refused.
 #[derive(Debug, thiserror::Error)]
 enum Refusal {
@@ -102,6 +113,8 @@ enum Refusal {
     NotBlank,
     #[error(transparent)]
     Parse(#[from] ParseError),
+    #[error(transparent)]
+    Refused(#[from] Refused),
     #[error(transparent)]
     Apply(#[from] ApplyError),
     #[error(transparent)]
@@ -185,7 +198,7 @@ impl<C: Control> Service<C> {
         lines.begin_request();
         let outcome = match lines.next_line() {
             Ok(b"get=1") => self.listing(lines),
-            Ok(b"set=1") => self.set(lines),
+            Ok(b"set=1") => self.set(client, lines),
             Ok(line) if line == stats::REQUEST.as_bytes() => self.stats(lines),
             Ok(_) => {
                 error!("UAPI: a client requested an unknown operation");
@@ -226,7 +239,7 @@ impl<C: Control> Service<C> {
         Ok(Zeroizing::new(stats::answer(&report)))
     }
 
-    fn set(&self, lines: &mut Lines<'_>) -> Result<Zeroizing<String>, Refusal> {
+    fn set(&self, client: &Client, lines: &mut Lines<'_>) -> Result<Zeroizing<String>, Refusal> {
         let mut parser = SetParser::new();
         let mut wrong = None;
         loop {
@@ -246,6 +259,7 @@ impl<C: Control> Service<C> {
         }
         let update = parser.finish();
         debug!(peers = update.peers.len(), "UAPI: set");
+        self.control.permit(&update, client.process())?;
         self.control.apply(update)?;
         Ok(Zeroizing::default())
     }
@@ -278,6 +292,7 @@ impl Refusal {
             Self::Read(_) => Errno::EIO,
             Self::NotBlank => Errno::EINVAL,
             Self::Parse(error) => error.errno(),
+            Self::Refused(_) => Errno::EPERM,
             Self::Apply(ApplyError::Sockets { source, .. }) => source
                 .raw_os_error()
                 .map_or(Errno::EADDRINUSE, Errno::from_raw),

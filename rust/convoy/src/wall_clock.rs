@@ -35,22 +35,10 @@ pub(crate) async fn follow(tunnel: &Tunnel) {
 }
 
 async fn watch(tunnel: &Tunnel) -> std::io::Result<()> {
-    let timer = TimerFd::new(
-        ClockId::CLOCK_REALTIME,
-        TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC,
-    )?;
-    // SAFETY: `Fd` owns the descriptor, keeps it open until dropped, and never returns another.
-    let timer = unsafe { AsyncFd::register_with_interest(Fd(timer), Interest::READABLE) }?;
-    arm(&timer)?;
+    let steps = Steps::watch()?;
     let mut latest = boot_time()?;
     loop {
-        let mut ready = timer.readable().await?;
-        ready.clear_ready();
-        match timer.get_ref().0.wait() {
-            Ok(()) | Err(Errno::ECANCELED | Errno::EAGAIN) => {}
-            Err(errno) => return Err(errno.into()),
-        }
-        arm(&timer)?;
+        steps.next().await?;
         let boot = boot_time()?;
         let is_step = is_step_forward(latest, boot);
         latest = latest.max(boot);
@@ -58,6 +46,37 @@ async fn watch(tunnel: &Tunnel) -> std::io::Result<()> {
             info!("the wall clock was set forward; new handshakes carry the new time");
             tunnel.restamp();
         }
+    }
+}
+
+/// Steps of the wall clock relative to the time that the machine has been awake: when it is set, and when the
+/// machine has woken up. Small corrections that other programs make count, too.
+pub(crate) struct Steps {
+    timer: AsyncFd<Fd>,
+}
+
+impl Steps {
+    /// Watches from now on.
+    pub(crate) fn watch() -> std::io::Result<Self> {
+        let timer = TimerFd::new(
+            ClockId::CLOCK_REALTIME,
+            TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC,
+        )?;
+        // SAFETY: `Fd` owns the descriptor, keeps it open until dropped, and never returns another.
+        let timer = unsafe { AsyncFd::register_with_interest(Fd(timer), Interest::READABLE) }?;
+        arm(&timer)?;
+        Ok(Self { timer })
+    }
+
+    /// Waits for the next step. Cancel-safe.
+    pub(crate) async fn next(&self) -> std::io::Result<()> {
+        let mut ready = self.timer.readable().await?;
+        ready.clear_ready();
+        match self.timer.get_ref().0.wait() {
+            Ok(()) | Err(Errno::ECANCELED | Errno::EAGAIN) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        arm(&self.timer)
     }
 }
 

@@ -23,6 +23,37 @@ fn an_interface_alone_starts_the_daemon_with_every_feature() {
 }
 
 #[test]
+fn a_client_clamps_the_mss_unless_told_otherwise() {
+    let up = |line: &[&str]| match parse(line).unwrap().command {
+        Some(Command::Up(args)) => args,
+        command => panic!("{command:?}"),
+    };
+    let args = up(&["up", "wg0"]);
+    assert!(args.daemon.clamp_mss && !args.daemon.foreground);
+    assert_eq!(args.file.to_str(), Some("wg0"));
+    let args = up(&["up", "-f", "--clamp-mss", "off", "./wg0.conf"]);
+    assert!(!args.daemon.clamp_mss && args.daemon.foreground);
+}
+
+#[test]
+fn down_wants_a_name_or_all() {
+    for line in [&["down", "wg0"][..], &["down", "--all"]] {
+        assert!(matches!(
+            parse(line).unwrap().command,
+            Some(Command::Down(_))
+        ));
+    }
+    for line in [
+        &["down"][..],
+        &["down", "wg0", "--all"],
+        &["up"],
+        &["pause", "wg0", "--for", "soon"],
+    ] {
+        assert!(parse(line).is_err(), "{line:?}");
+    }
+}
+
+#[test]
 fn every_switch_is_accepted() {
     let line = "-f --gso off --tun-offload on --udp-gro off --aead ring --batch 1 --clamp-mss on \
                 --log-format json wg0";
@@ -80,7 +111,9 @@ fn an_interface_and_a_command_are_mutually_exclusive() {
 
 #[test]
 fn an_interface_may_be_named_like_a_command() {
-    for name in ["stats", "check", "genkey", "genpsk", "pubkey"] {
+    for name in [
+        "stats", "check", "genkey", "genpsk", "pubkey", "up", "down", "status",
+    ] {
         let cli = parse(&["--", name]).unwrap();
         assert!(cli.command.is_none());
         assert_eq!(cli.interface.unwrap().as_str(), name);

@@ -183,7 +183,7 @@ fn grouped(number: u64) -> String {
 }
 
 /// Formats bytes in the binary unit that leaves at most four digits before the point.
-fn binary(bytes: u64) -> String {
+pub(crate) fn binary(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     if bytes < 1024 {
         return format!("{bytes} B");

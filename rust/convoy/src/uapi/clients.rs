@@ -8,6 +8,11 @@ use std::{
     time::{Duration, Instant},
 };
 
+use nix::{
+    sys::socket::{getsockopt, sockopt},
+    unistd::Pid,
+};
+
 /// Bytes of an answer after which the client counts as active again.
 const CHUNK: usize = 64 << 10;
 
@@ -71,6 +76,12 @@ impl Client {
         let mut stream = &self.connection.stream;
         stream.set_read_timeout(time)?;
         self.connection.wait(|| stream.read(buffer))
+    }
+
+    /// The process that has connected; `None` if it cannot be seen from here.
+    pub(super) fn process(&self) -> Option<Pid> {
+        let credentials = getsockopt(&self.connection.stream, sockopt::PeerCredentials).ok()?;
+        (credentials.pid() > 0).then(|| Pid::from_raw(credentials.pid()))
     }
 
     /// Writes all of `text`.

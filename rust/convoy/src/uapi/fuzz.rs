@@ -11,7 +11,7 @@ use convoy_fuzz::{Result, Unstructured};
 use super::{
     lines::MAX_LINE,
     parse::fuzz::{book::Request, generate, text_of},
-    tests::{ENDING_PORT, Memory, TAKEN_PORT},
+    tests::{ENDING_PORT, Memory, REFUSED_PORT, TAKEN_PORT},
     *,
 };
 
@@ -171,7 +171,8 @@ impl Expected {
         let has_port = |port| text.lines().any(|l| l == format!("listen_port={port}"));
         let taken = has_port(TAKEN_PORT).then_some(Errno::EADDRINUSE);
         let ending = has_port(ENDING_PORT).then_some(Errno::ENODEV);
-        let errno = wrong.or(taken).or(ending);
+        let refused = has_port(REFUSED_PORT).then_some(Errno::EPERM);
+        let errno = wrong.or(taken).or(ending).or(refused);
         self.answer("", errno);
         self.applied.extend(errno.is_none().then_some(text));
         Ok(())

@@ -7,7 +7,7 @@ use std::{
     os::{
         fd::{AsFd, OwnedFd},
         unix::{
-            fs::{DirBuilderExt, FileTypeExt, MetadataExt},
+            fs::{DirBuilderExt, FileTypeExt},
             net::{UnixListener, UnixStream},
         },
     },
@@ -59,7 +59,7 @@ pub(crate) fn ensure_unused(path: &Path, is_ending: impl Fn() -> bool) -> anyhow
 }
 
 /// Whether the other end closes the connection; a running daemon waits for a request.
-fn hangs_up(mut connection: UnixStream) -> bool {
+pub(crate) fn hangs_up(mut connection: UnixStream) -> bool {
     let read = connection
         .set_read_timeout(Some(DYING_TIME))
         .and_then(|()| connection.read(&mut [0]));
@@ -92,7 +92,14 @@ pub(crate) fn adopt(fd: OwnedFd) -> anyhow::Result<(UnixListener, Option<SocketF
     let address = listener
         .local_addr()
         .context("WG_UAPI_FD is not a Unix socket")?;
-    let file = address.as_pathname().map(SocketFile::of).transpose()?;
+    let file = match address.as_pathname().map(SocketFile::of) {
+        // Its directory may belong to another user.
+        Some(Err(error)) if error.kind() == io::ErrorKind::PermissionDenied => {
+            warn!("cannot watch the UAPI socket for removal: {error}");
+            None
+        }
+        file => file.transpose()?,
+    };
     Ok((listener, file))
 }
 
@@ -101,10 +108,9 @@ pub(crate) fn adopt(fd: OwnedFd) -> anyhow::Result<(UnixListener, Option<SocketF
 /// Holds all that watching and removing it take: the process may lose access to the path meanwhile.
 #[derive(Clone, Debug)]
 pub(crate) struct SocketFile {
+    file: Arc<OwnedFd>,
     directory: Arc<OwnedFd>,
     name: OsString,
-    device: u64,
-    inode: u64,
     /// `None` if the file cannot be watched.
     changes: Option<Arc<Inotify>>,
 }
@@ -118,17 +124,18 @@ impl SocketFile {
             true => Path::new("."),
             false => parent,
         };
-        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-        let metadata = fs::symlink_metadata(path)?;
+        let reference = |path: &Path, flag| {
+            let flags = OFlag::O_PATH | OFlag::O_CLOEXEC | flag;
+            open(path, flags, Mode::empty()).map(Arc::new)
+        };
         let changes = watch(path);
         if let Err(error) = &changes {
             warn!("cannot watch the UAPI socket for removal: {error}");
         }
         Ok(Self {
-            directory: Arc::new(open(parent, flags, Mode::empty())?),
+            file: reference(path, OFlag::O_NOFOLLOW)?,
+            directory: reference(parent, OFlag::O_DIRECTORY)?,
             name: name.to_owned(),
-            device: metadata.dev(),
-            inode: metadata.ino(),
             changes: changes.ok().map(Arc::new),
         })
     }
@@ -156,7 +163,8 @@ impl SocketFile {
         };
         // SAFETY: `changes` owns the descriptor and outlives `events`, which borrows it.
         let events = unsafe { AsyncFd::register(changes.as_fd()) }?;
-        while self.is_there() {
+        // Its directory may be out of reach meanwhile.
+        while fstat(&self.file)?.st_nlink > 0 {
             let mut ready = events.readable().await?;
             // What happened does not matter, only whether the file is still there.
             let _ = changes.read_events();
@@ -166,8 +174,9 @@ impl SocketFile {
     }
 
     fn is_there(&self) -> bool {
-        self.metadata()
-            .is_ok_and(|found| found.st_dev == self.device && found.st_ino == self.inode)
+        let identity = |file: FileStat| (file.st_dev, file.st_ino);
+        let ours = fstat(&self.file).map(identity);
+        ours.is_ok() && ours == self.metadata().map(identity)
     }
 
     fn metadata(&self) -> nix::Result<FileStat> {

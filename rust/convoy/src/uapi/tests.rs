@@ -77,6 +77,14 @@ fn a_refused_port_is_answered_with_the_kernels_errno() {
 }
 
 #[test]
+fn a_change_without_consent_is_refused_and_changes_nothing() {
+    let daemon = Daemon::start();
+    let refused = format!("set=1\nfwmark=7\nlisten_port={REFUSED_PORT}\n\n");
+    assert_eq!(daemon.ask(&refused), "errno=-1\n\n");
+    assert!(daemon.applied().is_empty());
+}
+
+#[test]
 fn an_endless_line_is_refused() {
     let daemon = Daemon::start();
     let line = "x".repeat(1 << 20);
@@ -247,6 +255,7 @@ pub(super) struct Memory(Mutex<Vec<DeviceUpdate>>);
 
 pub(super) const TAKEN_PORT: u16 = 53;
 pub(super) const ENDING_PORT: u16 = 54;
+pub(super) const REFUSED_PORT: u16 = 55;
 
 impl Memory {
     pub(super) fn applied(&self) -> Vec<DeviceUpdate> {
@@ -255,6 +264,14 @@ impl Memory {
 }
 
 impl Control for Arc<Memory> {
+    fn permit(&self, update: &DeviceUpdate, client: Option<Pid>) -> Result<(), Refused> {
+        assert_eq!(client, Some(Pid::this()));
+        match update.listen_port {
+            Some(REFUSED_PORT) => Err(Refused("a test".to_owned())),
+            _ => Ok(()),
+        }
+    }
+
     fn apply(&self, update: DeviceUpdate) -> Result<(), ApplyError> {
         match update.listen_port {
             Some(port @ TAKEN_PORT) => {

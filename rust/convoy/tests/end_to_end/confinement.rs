@@ -7,7 +7,7 @@ use convoy_lab::{Pid, eventually};
 use crate::scene::{Bed, DEADLINE};
 
 /// CAP_NET_BIND_SERVICE, CAP_NET_BROADCAST and CAP_NET_ADMIN (capabilities(7)).
-const KEPT: u64 = 1 << 10 | 1 << 11 | 1 << 12;
+pub(crate) const KEPT: u64 = 1 << 10 | 1 << 11 | 1 << 12;
 
 #[test]
 fn every_thread_keeps_three_capabilities_and_few_system_calls() {
@@ -38,7 +38,7 @@ fn every_thread_keeps_three_capabilities_and_few_system_calls() {
 }
 
 /// The status of each thread.
-fn statuses(pid: Pid) -> Vec<String> {
+pub(crate) fn statuses(pid: Pid) -> Vec<String> {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
     let threads = threads.filter_map(|thread| {
         // It may have ended meanwhile.
@@ -48,11 +48,11 @@ fn statuses(pid: Pid) -> Vec<String> {
 }
 
 /// A set of capabilities.
-fn bits(status: &str, set: &str) -> u64 {
+pub(crate) fn bits(status: &str, set: &str) -> u64 {
     u64::from_str_radix(&field(status, set), 16).unwrap()
 }
 
-fn field(status: &str, name: &str) -> String {
+pub(crate) fn field(status: &str, name: &str) -> String {
     let line = status.lines().find_map(|line| {
         let (found, value) = line.split_once(':')?;
         (found == name).then(|| value.trim().to_owned())

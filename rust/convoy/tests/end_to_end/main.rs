@@ -1,8 +1,8 @@
 //! End-to-end tests of the real program in network namespaces: against itself, and against other
 //! programs at either end.
 //!
-//! They need root, `wireguard-go`, `wg` and `ping`, and some need `strace` or `setpriv`. A test that
-//! lacks something says so and passes, or fails under `CONVOY_REQUIRE_LAB=1`. Tests marked
+//! They need root, `wireguard-go`, `wg` and `ping`, and some need `nft`, `dnsmasq`, `strace` or `setpriv`.
+//! A test that lacks something says so and passes, or fails under `CONVOY_REQUIRE_LAB=1`. Tests marked
 //! `make interop` run only there: they take long or need the programs that it installs.
 //! Environment variables:
 //!
@@ -25,6 +25,7 @@ mod twins;
 mod abuse;
 mod bad_network;
 mod changes;
+mod client;
 mod confinement;
 mod control;
 mod crash;

@@ -54,7 +54,18 @@ pub(crate) fn answers(from: &End, to: IpAddr) -> bool {
 /// Sends `bytes` over one TCP connection and compares them on arrival; `progress` counts those that
 /// have arrived.
 pub(crate) fn tcp(from: &Namespace, to: &End, ip: IpAddr, bytes: u64, progress: &AtomicU64) {
-    let (sender, receiver) = connection(from, &to.namespace, ip);
+    tcp_between(from, &to.namespace, ip, bytes, progress);
+}
+
+/// Like [`tcp`], to any namespace with the address `ip`.
+pub(crate) fn tcp_between(
+    from: &Namespace,
+    to: &Namespace,
+    ip: IpAddr,
+    bytes: u64,
+    progress: &AtomicU64,
+) {
+    let (sender, receiver) = connection(from, to, ip);
     thread::scope(|scope| {
         scope.spawn(|| send(sender, Stream::new(1), bytes));
         receive(receiver, Stream::new(1), bytes, progress);

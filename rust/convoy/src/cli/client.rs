@@ -1,0 +1,200 @@
+//! The command line of the client: `convoy up` and its companions.
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::Args;
+
+use super::DaemonArgs;
+
+const UP_AFTER_HELP: &str = "\
+Examples:
+  convoy up wg0                    bring up /etc/wireguard/wg0.conf
+  convoy up ./office.conf          bring up a file; the interface is named after it: office
+  convoy up --adopt wg0            take it over from wg-quick
+  convoy up -f wg0                 stay in the foreground and log there, as under a service manager
+  convoy status wg0                see what is up and what is wrong
+  convoy down wg0                  put everything back
+
+FILE is a file of wg-quick(8); `convoy check FILE` shows what is wrong with one. Keys that wg-quick lacks
+stand in comments, which wg-quick skips:
+  in [Interface]   #convoy: KillSwitch = on          drop what would leave outside the tunnel
+                   #convoy: AllowLAN = yes           but leave the local network reachable
+                   #convoy: ExcludedIPs = local      keep the local network outside the tunnel
+                   #convoy: PrivateKeyFile = key     take the key from a file, or from a credential
+  in [Peer]        #convoy: Endpoints = b.example:1  try further endpoints, in this order
+
+Hooks (PreUp, PostUp, PreDown, PostDown) run in bash, else in sh. They run only if nobody but root and the
+caller can write to the file and to each directory above it. A hook may take 60 seconds; then it is
+ended with everything that it started.
+
+Without a network, `up` succeeds after five seconds; names are looked up once there is one.
+
+Exit status:
+  0  the tunnel is up
+  1  it is not, and everything has been undone
+  2  the command line is wrong";
+
+const DOWN_AFTER_HELP: &str = "\
+Examples:
+  convoy down wg0                      take the tunnel down and put everything back
+  convoy down --all                    take down everything, also what a crash or power cut left
+  convoy down wg0 --open-kill-switch   and remove a kill switch that is `persistent`
+
+It works without a supervisor, too: whatever a killed process left is undone.
+
+Exit status:
+  0  everything has been put back
+  1  the tunnel is not up, or something could not be put back
+  2  the command line is wrong";
+
+const RELOAD_AFTER_HELP: &str = "\
+Example:
+  convoy reload wg0    apply the changes in its file and in the folder wg0.d beside it
+
+Peers that have not changed keep their sessions. If the new configuration has errors, nothing changes.
+Hooks do not run. SIGHUP to the supervisor does the same.
+
+Exit status:
+  0  the new configuration is in effect
+  1  it is not, and nothing has changed
+  2  the command line is wrong";
+
+const STATUS_AFTER_HELP: &str = "\
+Examples:
+  convoy status            show all tunnels
+  convoy status wg0        show one
+  convoy status --json     show all as one line of JSON; times are in seconds since 1970
+
+Exit status:
+  0  the tunnel is up; without NAME, at least one is
+  1  its state cannot be read
+  2  the command line is wrong
+  3  it is not up; without NAME, none is";
+
+const PAUSE_AFTER_HELP: &str = "\
+Examples:
+  convoy pause wg0             log in to the network of a hotel or a train
+  convoy pause wg0 --for 2m    the same, for two minutes
+  convoy resume wg0            close it earlier
+
+In a pause, packets leave outside the tunnel: kill switch, default route and name servers are those of the
+host. The tunnel itself stays up, and all of it comes back by itself.";
+
+/// The arguments of `convoy up`.
+#[derive(Debug, Args)]
+#[command(after_help = UP_AFTER_HELP)]
+// A client carries the packets of hosts that cannot know the tunnel's MTU.
+#[command(mut_arg("clamp_mss", |arg| arg.default_value("on")))]
+pub(crate) struct UpArgs {
+    /// A configuration file, or NAME for /etc/wireguard/NAME.conf
+    #[arg(value_name = "FILE|NAME")]
+    pub(crate) file: PathBuf,
+
+    #[command(flatten)]
+    pub(crate) daemon: DaemonArgs,
+
+    /// Take the interface over if wg-quick has set it up
+    ///
+    /// `wg-quick down` takes it down first; a kill switch closes before that. Nothing is taken over from
+    /// NetworkManager or systemd-networkd, which would bring the interface up again.
+    #[arg(long)]
+    pub(crate) adopt: bool,
+
+    /// Close a persistent kill switch, as at boot before there is a network; do nothing else
+    #[arg(long, hide = true)]
+    pub(crate) only_kill_switch: bool,
+}
+
+/// The arguments of `convoy down`.
+#[derive(Debug, Args)]
+#[command(after_help = DOWN_AFTER_HELP)]
+pub(crate) struct DownArgs {
+    /// The interface, or its configuration file
+    #[arg(value_name = "NAME|FILE", required_unless_present = "all")]
+    pub(crate) name: Option<PathBuf>,
+
+    /// Take down all tunnels, and undo what killed ones left
+    #[arg(long, conflicts_with = "name")]
+    pub(crate) all: bool,
+
+    /// Remove a persistent kill switch, too
+    #[arg(long)]
+    pub(crate) open_kill_switch: bool,
+
+    /// Only if the supervisor has died: undo everything but the kill switch, as a service manager does
+    #[arg(long, hide = true, conflicts_with_all = ["all", "open_kill_switch"])]
+    pub(crate) after_crash: bool,
+}
+
+/// The arguments of `convoy reload`.
+#[derive(Debug, Args)]
+#[command(after_help = RELOAD_AFTER_HELP)]
+pub(crate) struct ReloadArgs {
+    /// The interface, or its configuration file
+    #[arg(value_name = "NAME|FILE")]
+    pub(crate) name: PathBuf,
+}
+
+/// The arguments of `convoy status`.
+#[derive(Debug, Args)]
+#[command(after_help = STATUS_AFTER_HELP)]
+pub(crate) struct StatusArgs {
+    /// The interface, or its configuration file; all if absent
+    #[arg(value_name = "NAME|FILE")]
+    pub(crate) name: Option<PathBuf>,
+
+    /// Print one line of JSON instead of text
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// The arguments of `convoy pause`.
+#[derive(Debug, Args)]
+#[command(after_help = PAUSE_AFTER_HELP)]
+pub(crate) struct PauseArgs {
+    /// The interface, or its configuration file
+    #[arg(value_name = "NAME|FILE")]
+    pub(crate) name: PathBuf,
+
+    /// How long, such as 90s, 5m or 1h30m; a day at most
+    #[arg(long = "for", value_name = "TIME", default_value = "5m", value_parser = pause_time)]
+    pub(crate) time: Duration,
+}
+
+/// The arguments of `convoy resume`.
+#[derive(Debug, Args)]
+pub(crate) struct ResumeArgs {
+    /// The interface, or its configuration file
+    #[arg(value_name = "NAME|FILE")]
+    pub(crate) name: PathBuf,
+}
+
+/// The longest pause: nobody should have to remember one.
+pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(24 * 60 * 60);
+
+fn pause_time(text: &str) -> Result<Duration, String> {
+    let wrong = || "write a time such as 90s, 5m or 1h30m".to_owned();
+    let time: jiff::SignedDuration = text.parse().map_err(|_| wrong())?;
+    let time = Duration::try_from(time).map_err(|_| wrong())?;
+    match time.as_secs() {
+        0 => Err("a pause takes a second at least".to_owned()),
+        _ if time > LONGEST_PAUSE => Err("a pause takes a day at most".to_owned()),
+        _ => Ok(time),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pause_is_written_as_people_write_times() {
+        let seconds = |text| pause_time(text).map(|time| time.as_secs());
+        for (text, expected) in [("90s", 90), ("5m", 300), ("1h30m", 5400), ("24h", 86400)] {
+            assert_eq!(seconds(text), Ok(expected), "{text}");
+        }
+        for text in ["", "5", "-5m", "0s", "25h", "soon", "10ms"] {
+            assert!(seconds(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! The peers' addresses: endpoints that are looked up, and replaced when they do not answer.
+
+use std::{
+    collections::HashMap,
+    future::pending,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use convoy_config::{Config, Peer};
+use convoy_proto::config::{PeerUpdate, PublicKey};
+use tokio::{
+    task::{JoinError, JoinSet},
+    time::{sleep_until, timeout},
+};
+use tracing::{debug, warn};
+
+use super::{endpoints::Endpoints, names::Names};
+
+/// The most look-ups at once.
+const MAX_LOOK_UPS: usize = 16;
+
+/// How long `convoy up` waits for the first look-ups.
+const FIRST_LOOK_UPS: Duration = Duration::from_secs(5);
+
+/// The peers' addresses.
+#[derive(Debug)]
+pub(crate) struct Addresses {
+    endpoints: Endpoints,
+    names: Arc<Names>,
+    look_ups: JoinSet<(String, Result<Vec<IpAddr>, String>)>,
+}
+
+/// What the tunnel must be told.
+#[derive(Debug, Default)]
+pub(crate) struct Changes {
+    /// Peers with other endpoints.
+    pub(crate) peers: Vec<PeerUpdate>,
+    /// Peers that are to shake hands at once.
+    pub(crate) handshakes: Vec<PublicKey>,
+}
+
+impl Addresses {
+    /// The addresses that need no look-up. Sockets for look-ups have this mark.
+    pub(crate) fn new(config: &Config, mark: Option<u32>) -> Self {
+        Self {
+            endpoints: Endpoints::new(config),
+            names: names(config, mark),
+            look_ups: JoinSet::new(),
+        }
+    }
+
+    /// Follows another configuration, or another mark.
+    pub(crate) fn replace(&mut self, config: &Config, mark: Option<u32>, now: Instant) {
+        self.endpoints.replace(config, now);
+        self.names = names(config, mark);
+    }
+
+    /// Follows another mark.
+    pub(crate) fn mark(&mut self, config: &Config, mark: Option<u32>) {
+        self.names = names(config, mark);
+    }
+
+    /// The address that a peer has now.
+    pub(crate) fn of(&self, peer: &Peer) -> Option<SocketAddr> {
+        self.endpoints.address_of(&peer.public_key.value)
+    }
+
+    /// The addresses of all peers that have one.
+    pub(crate) fn all(&self) -> Vec<IpAddr> {
+        self.endpoints.all()
+    }
+
+    /// What is wrong with each peer.
+    pub(crate) fn problems(&self, config: &Config) -> HashMap<PublicKey, String> {
+        let peers = config.peers.iter().map(|peer| peer.public_key.value);
+        peers
+            .filter_map(|peer| Some((peer, self.endpoints.problem_of(&peer)?.to_owned())))
+            .collect()
+    }
+
+    /// The peers whose handshakes decide about their addresses.
+    pub(crate) fn followed(&self) -> Vec<PublicKey> {
+        self.endpoints.followed()
+    }
+
+    /// Notes whether a handshake was answered.
+    pub(crate) fn handshake(&mut self, peer: &PublicKey, answered: bool, now: Instant) {
+        self.endpoints.handle_handshake(peer, answered, now);
+    }
+
+    /// Notes that the host is in another network, or has slept.
+    pub(crate) fn network_changed(&mut self, now: Instant) {
+        self.endpoints.handle_network_changed(now);
+    }
+
+    /// Waits until something is to be done: [`Addresses::changes`] does it. May be cancelled.
+    pub(crate) async fn next(&mut self) {
+        // Further look-ups wait for one of those to end.
+        let is_full = self.look_ups.len() >= MAX_LOOK_UPS;
+        let due = self.endpoints.poll_timeout().filter(|_| !is_full);
+        let finished = tokio::select! {
+            Some(finished) = self.look_ups.join_next() => finished,
+            () = until(due) => return,
+        };
+        self.answered(finished);
+    }
+
+    /// Starts the look-ups that are due; returns what the tunnel must be told.
+    pub(crate) fn changes(&mut self, now: Instant) -> Changes {
+        while self.look_ups.len() < MAX_LOOK_UPS
+            && let Some(name) = self.endpoints.poll_lookup(now)
+        {
+            let names = Arc::clone(&self.names);
+            self.look_ups.spawn(async move {
+                let answer = names.look_up(&name).await;
+                (name, answer)
+            });
+        }
+        let mut changes = Changes::default();
+        while let Some((peer, endpoint)) = self.endpoints.poll_change() {
+            changes.peers.push(PeerUpdate {
+                update_only: true,
+                endpoint: Some(endpoint),
+                ..PeerUpdate::new(peer)
+            });
+        }
+        while let Some(peer) = self.endpoints.poll_handshake() {
+            changes.handshakes.push(peer);
+        }
+        changes
+    }
+
+    /// Waits, for a limited time, until the look-ups that have begun are answered.
+    pub(crate) async fn settle(&mut self) {
+        let answered = async {
+            while let Some(finished) = self.look_ups.join_next().await {
+                self.answered(finished);
+            }
+        };
+        if timeout(FIRST_LOOK_UPS, answered).await.is_err() {
+            warn!("Names are still being looked up; their peers have no address until then");
+        }
+    }
+
+    fn answered(&mut self, finished: Result<(String, Result<Vec<IpAddr>, String>), JoinError>) {
+        match finished {
+            Ok((name, answer)) => {
+                debug!(name, ?answer, "A name was looked up");
+                self.endpoints.handle_answer(&name, answer, Instant::now());
+            }
+            // It panicked, which ends the process, or the runtime ends.
+            Err(error) => debug!("A look-up ended: {error}"),
+        }
+    }
+}
+
+fn names(config: &Config, mark: Option<u32>) -> Arc<Names> {
+    let own = config.interface.dns_servers.iter();
+    Arc::new(Names::new(mark, own.map(|server| server.value).collect()))
+}
+
+async fn until(due: Option<Instant>) {
+    match due {
+        Some(due) => sleep_until(due.into()).await,
+        None => pending().await,
+    }
+}

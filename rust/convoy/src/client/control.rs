@@ -1,0 +1,275 @@
+//! The supervisor's socket, `/run/convoy/NAME.control`: one line of JSON asks, one answers.
+
+use std::{
+    io::{self, BufRead as _, BufReader, Read as _, Write as _},
+    os::unix::net::UnixStream as StdUnixStream,
+    path::Path,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::Context;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _},
+    net::{UnixListener, UnixStream},
+    sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot},
+    task::AbortHandle,
+    time::{sleep, timeout},
+};
+use tracing::{debug, warn};
+
+use super::status::Status;
+use crate::uapi::socket::{self, SocketFile};
+
+/// The most bytes of a request.
+pub(crate) const MAX_REQUEST: usize = 64 << 10;
+
+/// The most bytes of an answer: the status of some 100,000 peers.
+pub(crate) const MAX_REPLY: usize = 64 << 20;
+
+/// The most clients at once; further ones wait until they are accepted.
+const MAX_CLIENTS: u32 = 8;
+
+/// How long a client may take to ask, and to read.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long a supervisor that was killed may take to close its socket, and how often to try again.
+const DYING_TIME: Duration = Duration::from_secs(1);
+const DYING_PAUSE: Duration = Duration::from_millis(20);
+
+/// The pause after a connection could not be accepted.
+const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
+
+/// What a supervisor can be asked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub(crate) enum Request {
+    Down,
+    Reload,
+    Status,
+    Pause { seconds: u64 },
+    Resume,
+}
+
+/// A supervisor's answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Reply {
+    /// It is done, with these warnings.
+    Done {
+        warnings: Vec<String>,
+    },
+    /// It is not.
+    Failed {
+        reason: String,
+    },
+    Status(Box<Status>),
+}
+
+/// A request, and where its answer goes. Dropped unanswered, the client learns that the tunnel goes down.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    pub(crate) request: Request,
+    pub(crate) reply: oneshot::Sender<Reply>,
+}
+
+/// The supervisor's end.
+#[derive(Debug)]
+pub(crate) struct Control {
+    requests: mpsc::Receiver<Asked>,
+    clients: Arc<Semaphore>,
+    accepting: AbortHandle,
+    file: SocketFile,
+}
+
+impl Control {
+    /// Listens at `path`.
+    pub(crate) fn listen(path: &Path) -> anyhow::Result<Self> {
+        let (listener, file) = socket::bind(path)?;
+        listener.set_nonblocking(true)?;
+        let listener = UnixListener::from_std(listener).context("cannot serve the socket")?;
+        let clients = Arc::new(Semaphore::new(MAX_CLIENTS as usize));
+        let (sender, requests) = mpsc::channel(MAX_CLIENTS as usize);
+        let accepting = tokio::spawn(accept(listener, Arc::clone(&clients), sender));
+        Ok(Self {
+            requests,
+            clients,
+            accepting: accepting.abort_handle(),
+            file,
+        })
+    }
+
+    /// The next request. May be cancelled.
+    pub(crate) async fn next(&mut self) -> Asked {
+        match self.requests.recv().await {
+            Some(asked) => asked,
+            // Nobody accepts any more, which only a panic can cause.
+            None => std::future::pending().await,
+        }
+    }
+
+    /// The next client that wants the tunnel down; the others are told why they have to wait. May be cancelled.
+    pub(crate) async fn next_down(&mut self, reason: &str) -> oneshot::Sender<Reply> {
+        loop {
+            let Asked { request, reply } = self.next().await;
+            if request == Request::Down {
+                return reply;
+            }
+            let reason = reason.to_owned();
+            // A client that has left is not interested; nor below.
+            let _ = reply.send(Reply::Failed { reason });
+        }
+    }
+
+    /// Removes the socket, so that nobody finds a supervisor here any more. Then answers the last clients, and
+    /// waits, for a limited time, until they have read it.
+    pub(crate) async fn finish(mut self, clients: Vec<oneshot::Sender<Reply>>, reply: &Reply) {
+        self.accepting.abort();
+        self.file.remove();
+        for client in clients {
+            let _ = client.send(reply.clone());
+        }
+        self.requests.close();
+        while self.requests.try_recv().is_ok() {}
+        let all = self.clients.acquire_many(MAX_CLIENTS);
+        if timeout(PATIENCE, all).await.is_err() {
+            debug!("A client does not read its answer");
+        }
+    }
+}
+
+async fn accept(listener: UnixListener, clients: Arc<Semaphore>, requests: mpsc::Sender<Asked>) {
+    // It fails only once the semaphore is closed, which nobody does.
+    while let Ok(permit) = Arc::clone(&clients).acquire_owned().await {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                tokio::spawn(serve(stream, requests.clone(), permit));
+            }
+            Err(error) => {
+                warn!("cannot accept a connection: {error}");
+                sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Serves one client, for as long as it has its permit.
+async fn serve(
+    mut stream: UnixStream,
+    requests: mpsc::Sender<Asked>,
+    permit: OwnedSemaphorePermit,
+) {
+    let reply = match timeout(PATIENCE, read_request(&mut stream)).await {
+        Ok(Ok(request)) => answer(request, &requests).await,
+        Ok(Err(reason)) => Reply::Failed { reason },
+        Err(_) => Reply::Failed {
+            reason: format!("no request within {} s", PATIENCE.as_secs()),
+        },
+    };
+    let written = async {
+        let mut line = serde_json::to_vec(&reply)?;
+        line.push(b'\n');
+        stream.write_all(&line).await?;
+        stream.shutdown().await
+    };
+    match timeout(PATIENCE, written).await {
+        Ok(Ok(())) => {}
+        outcome => debug!(?outcome, "A client did not read its answer"),
+    }
+    drop(permit);
+}
+
+async fn read_request(stream: &mut UnixStream) -> Result<Request, String> {
+    let mut line = Vec::new();
+    let mut bounded = tokio::io::BufReader::new(stream).take(MAX_REQUEST as u64 + 1);
+    let read = bounded.read_until(b'\n', &mut line).await;
+    read.map_err(|error| format!("cannot read the request: {error}"))?;
+    parse(&line)
+}
+
+async fn answer(request: Request, requests: &mpsc::Sender<Asked>) -> Reply {
+    let (reply, answered) = oneshot::channel();
+    // If nobody takes it, the answer says so.
+    let _ = requests.send(Asked { request, reply }).await;
+    answered.await.unwrap_or_else(|_| Reply::Failed {
+        reason: "the tunnel is going down".to_owned(),
+    })
+}
+
+/// Reads a request from one line, with its end.
+fn parse(line: &[u8]) -> Result<Request, String> {
+    match line.split_last() {
+        Some((b'\n', request)) => serde_json::from_slice(request)
+            .map_err(|error| format!("this version of convoy does not know the request: {error}")),
+        _ if line.len() > MAX_REQUEST => {
+            Err(format!("the request is longer than {MAX_REQUEST} bytes"))
+        }
+        _ => Err("the request does not end with a new line".to_owned()),
+    }
+}
+
+/// Why a supervisor did not answer.
+#[derive(Debug, Error)]
+pub(crate) enum AskError {
+    /// Nobody listens.
+    #[error("no supervisor is running")]
+    NoSupervisor,
+    /// The socket cannot be used.
+    #[error("cannot ask the supervisor: {0}{fix}", fix = fix(.0))]
+    Io(#[from] io::Error),
+    /// It ended before it answered.
+    #[error("the supervisor ended before it answered: see its log")]
+    Ended,
+    /// It belongs to another version.
+    #[error("the supervisor's answer is not known to this version of convoy: {0}")]
+    Answer(#[from] serde_json::Error),
+}
+
+/// Asks the supervisor that listens at `path`, and waits for as long as it takes. One that dies meanwhile may
+/// still take connections for a moment.
+pub(crate) fn ask(path: &Path, request: &Request) -> Result<Reply, AskError> {
+    let deadline = Instant::now() + DYING_TIME;
+    loop {
+        match ask_once(path, request) {
+            Err(AskError::Ended) if Instant::now() < deadline => thread::sleep(DYING_PAUSE),
+            outcome => return outcome,
+        }
+    }
+}
+
+fn ask_once(path: &Path, request: &Request) -> Result<Reply, AskError> {
+    let mut stream = StdUnixStream::connect(path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => AskError::NoSupervisor,
+        _ => AskError::Io(error),
+    })?;
+    let mut line = serde_json::to_vec(request)?;
+    line.push(b'\n');
+    stream.write_all(&line).map_err(ended)?;
+    let mut answer = Vec::new();
+    let mut bounded = BufReader::new(stream).take(MAX_REPLY as u64);
+    bounded.read_until(b'\n', &mut answer).map_err(ended)?;
+    if answer.last() != Some(&b'\n') {
+        return Err(AskError::Ended);
+    }
+    Ok(serde_json::from_slice(&answer)?)
+}
+
+fn ended(error: io::Error) -> AskError {
+    match error.kind() {
+        io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => AskError::Ended,
+        _ => AskError::Io(error),
+    }
+}
+
+fn fix(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => " (run as root)",
+        _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,151 @@
+//! From a configuration to the state of the host and of the tunnel.
+
+use std::{
+    collections::HashMap,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
+
+use convoy_config::{Config, Host, Interface, KillSwitch, Located, Peer, Table, difference};
+use convoy_host::{Desired, Dns, HostError, Prefix};
+use convoy_proto::config::DeviceUpdate;
+
+use super::tunnel::{RunningDevice, RunningPeer};
+
+/// The mark of a kill switch whose tunnel is not up yet: the first that is tried for one.
+pub(crate) const FIRST_MARK: u32 = 51820;
+
+/// The state of the host that a configuration wants, with the mark and the endpoints that are in use.
+pub(crate) fn desired(
+    config: &Config,
+    mark: Option<u32>,
+    endpoints: Vec<IpAddr>,
+) -> Result<Desired, HostError> {
+    let it = &config.interface;
+    let addresses = it.addresses.iter().map(|a| (a.address, a.prefix));
+    let allowed = config.peers.iter().flat_map(|peer| &peer.allowed_ips);
+    let allowed = allowed.map(|a| (a.address, a.prefix));
+    let excluded = it.excluded_ips.iter().map(|a| (a.address, a.prefix));
+    Ok(Desired {
+        addresses: prefixes(addresses)?,
+        mtu: it.mtu.as_ref().map(|mtu| mtu.value.into()),
+        endpoints,
+        allowed: prefixes(allowed)?,
+        table: match value(it.table.as_ref()) {
+            Table::Auto => convoy_host::Table::Auto,
+            Table::Off => convoy_host::Table::Off,
+            Table::Number(number) => convoy_host::Table::Number(number),
+        },
+        fwmark: mark,
+        excluded: prefixes(excluded)?,
+        exclude_local: it.exclude_local.is_some(),
+        kill_switch: kill_switch(it),
+        dns: Dns {
+            servers: it.dns_servers.iter().map(|server| server.value).collect(),
+            search: it.dns_domains.iter().map(|it| it.to_string()).collect(),
+        },
+    })
+}
+
+/// The kill switch that a configuration wants.
+pub(crate) fn kill_switch(interface: &Interface) -> Option<convoy_host::KillSwitch> {
+    let persistent = match value(interface.kill_switch.as_ref()) {
+        KillSwitch::Off => return None,
+        KillSwitch::On => false,
+        KillSwitch::Persistent => true,
+    };
+    Some(convoy_host::KillSwitch {
+        persistent,
+        allow_lan: interface.allow_lan.as_ref().is_some_and(|it| it.value),
+    })
+}
+
+/// The mark that a configuration asks for; `FwMark = off` asks for none.
+pub(crate) fn configured_mark(config: &Config) -> Option<u32> {
+    let mark = config.interface.fwmark.as_ref();
+    mark.map(|mark| mark.value).filter(|mark| *mark != 0)
+}
+
+/// Everything, for a tunnel that has just started.
+pub(crate) fn whole(
+    config: &Config,
+    mark: Option<u32>,
+    resolve: impl FnMut(&Peer) -> Option<SocketAddr>,
+) -> DeviceUpdate {
+    DeviceUpdate {
+        replace_peers: true,
+        fwmark: Some(mark.unwrap_or(0)),
+        ..difference(&nothing(config), config, resolve)
+    }
+}
+
+/// What brings a tunnel that runs, under an earlier supervisor, to `config`. Peers keep their sessions and
+/// the addresses that they were last heard from.
+pub(crate) fn adoption(
+    config: &Config,
+    mark: Option<u32>,
+    running: &RunningDevice,
+    mut resolve: impl FnMut(&Peer) -> Option<SocketAddr>,
+) -> DeviceUpdate {
+    let mut old = nothing(config);
+    let new = config.peers.iter().map(|it| (it.public_key.value, it));
+    let new: HashMap<_, _> = new.collect();
+    old.interface.private_key = running.private_key.clone().map(Located::nowhere);
+    old.peers = running.peers.iter().map(former).collect();
+    for peer in &mut old.peers {
+        // A peer that still has an address needs no other, unless a handshake fails.
+        if let Some(new) = new.get(&peer.public_key.value)
+            && !peer.endpoints.is_empty()
+        {
+            peer.endpoints.clone_from(&new.endpoints);
+        }
+    }
+    let wanted_port = config.interface.listen_port.as_ref().map(|port| port.value);
+    let changed_port = wanted_port.filter(|port| *port != 0 && *port != running.listen_port);
+    let wanted_mark = mark.unwrap_or(0);
+    DeviceUpdate {
+        listen_port: changed_port,
+        fwmark: (wanted_mark != running.fwmark).then_some(wanted_mark),
+        ..difference(&old, config, &mut resolve)
+    }
+}
+
+fn former(running: &RunningPeer) -> Peer {
+    let endpoint = |address: SocketAddr| {
+        Located::nowhere(convoy_config::Endpoint {
+            host: Host::Ip(address.ip()),
+            port: address.port(),
+        })
+    };
+    let allowed = running.allowed_ips.iter().copied();
+    Peer {
+        preshared_key: running.preshared_key.clone().map(Located::nowhere),
+        allowed_ips: allowed.map(Located::nowhere).collect(),
+        endpoints: running.endpoint.into_iter().map(endpoint).collect(),
+        persistent_keepalive: Some(Located::nowhere(running.persistent_keepalive)),
+        ..Peer::new(Located::nowhere(running.public_key))
+    }
+}
+
+/// The configuration of a tunnel that has none.
+fn nothing(config: &Config) -> Config {
+    Config {
+        name: config.name.clone(),
+        interface: Interface::default(),
+        peers: Vec::new(),
+        hooks_trusted: Ok(()),
+        files: Arc::default(),
+    }
+}
+
+fn value<T: Copy + Default>(located: Option<&Located<T>>) -> T {
+    located.map(|it| it.value).unwrap_or_default()
+}
+
+fn prefixes(all: impl Iterator<Item = (IpAddr, u8)>) -> Result<Vec<Prefix>, HostError> {
+    all.map(|(address, length)| Prefix::new(address, length))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,146 @@
+//! `convoy down`: asks the supervisor, or undoes what a dead one left.
+
+use anyhow::{Context, anyhow, bail};
+use convoy_config::{Config, InterfaceName};
+use convoy_host::open_kill_switch;
+use tracing::warn;
+
+use super::{
+    control::{AskError, Reply, Request, ask},
+    lock::lock,
+    places,
+    state::State,
+    take_down::TakeDown,
+};
+use crate::{
+    cli::{DownArgs, LogFormat},
+    logging,
+    panics::say,
+};
+
+/// Takes tunnels down.
+pub(crate) fn run(args: &DownArgs) -> anyhow::Result<()> {
+    if logging::is_requested() {
+        logging::init(LogFormat::Text)?;
+    }
+    let Some(name) = &args.name else {
+        return all(args);
+    };
+    let name = places::name_of(name)?;
+    if args.after_crash {
+        return after_crash(&name);
+    }
+    let was_up = take_down(&name, args.open_kill_switch)?;
+    if args.open_kill_switch {
+        return open(&name);
+    }
+    match was_up {
+        true => Ok(()),
+        false => bail!("{name} is not up"),
+    }
+}
+
+/// Takes all down; what fails does not stop the others.
+fn all(args: &DownArgs) -> anyhow::Result<()> {
+    let mut failures = Vec::new();
+    for name in places::all() {
+        let mut outcome = take_down(&name, args.open_kill_switch).map(drop);
+        if args.open_kill_switch {
+            outcome = outcome.and(open(&name));
+        }
+        if let Err(error) = outcome {
+            failures.push(format!("{name}: {error:#}"));
+        }
+    }
+    match failures.is_empty() {
+        true => Ok(()),
+        false => Err(anyhow!("{}", failures.join("\nconvoy: "))),
+    }
+}
+
+/// Takes one tunnel down; returns whether there was anything to take down. Says what stays, unless the caller
+/// is about to change that.
+fn take_down(name: &InterfaceName, is_quiet: bool) -> anyhow::Result<bool> {
+    match ask(&places::control(name), &Request::Down) {
+        Ok(Reply::Done { warnings }) => {
+            for warning in warnings.iter().filter(|_| !is_quiet) {
+                say(&format!("convoy: {warning}"));
+            }
+            Ok(true)
+        }
+        Ok(Reply::Failed { reason }) => bail!(reason),
+        Ok(Reply::Status(_)) => bail!("the supervisor's answer is unexpected"),
+        Err(AskError::NoSupervisor) if places::has_remains(name) => {
+            say(&format!(
+                "convoy: {name} has no supervisor any more: undoing what it left"
+            ));
+            block_on(undo_remains(name, false)).map(|()| true)
+        }
+        Err(AskError::NoSupervisor) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// As a service manager calls it after a supervisor has ended: does nothing if that was orderly, and else undoes
+/// everything but the kill switch, since the tunnel is to come up again.
+fn after_crash(name: &InterfaceName) -> anyhow::Result<()> {
+    match ask(&places::control(name), &Request::Status) {
+        Err(AskError::NoSupervisor) if places::has_remains(name) => {}
+        _ => return Ok(()),
+    }
+    block_on(undo_remains(name, true))?;
+    say(&format!(
+        "convoy: the kill switch of {name}, if it has one, stays closed: `convoy down {name} --open-kill-switch` \
+         opens it"
+    ));
+    Ok(())
+}
+
+/// Takes down a tunnel whose supervisor is dead. Hooks run as it would have run them.
+async fn undo_remains(name: &InterfaceName, keeps_kill_switch: bool) -> anyhow::Result<()> {
+    // Nobody can bring it up meanwhile.
+    let host = lock(name).await?;
+    let state = State::read(name);
+    let path = state.as_ref().map(|state| state.config.clone());
+    let config = path.as_ref().and_then(|path| read(path));
+    // A control socket that nobody listens at.
+    let _ = std::fs::remove_file(places::control(name));
+    let remains = TakeDown {
+        name: name.clone(),
+        path: path.unwrap_or_default(),
+        config,
+        host: Some(host),
+        tunnel: None,
+        hooks_begun: state.as_ref().is_some_and(|state| state.hooks_begun),
+        is_up: state.as_ref().is_some_and(|state| state.is_up),
+        picked_mark: None,
+        keeps_kill_switch,
+        terminal: None,
+    };
+    remains.run().await
+}
+
+/// The configuration that the tunnel came up with, as far as it can still be read.
+fn read(path: &std::path::Path) -> Option<Config> {
+    match convoy_config::read(path) {
+        Ok(loaded) => Some(loaded.config),
+        Err(_) => {
+            warn!("{} cannot be read any more", path.display());
+            say(&format!(
+                "convoy: warning: {} cannot be read any more, so no hooks run (`convoy check` shows why)",
+                path.display()
+            ));
+            None
+        }
+    }
+}
+
+fn open(name: &InterfaceName) -> anyhow::Result<()> {
+    block_on(async { Ok(open_kill_switch(name.as_str()).await?) })
+}
+
+fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let runtime = builder.enable_all().build();
+    runtime.context("cannot start the runtime")?.block_on(work)
+}

@@ -1,0 +1,274 @@
+//! Hooks: the commands of `PreUp`, `PostUp`, `PreDown` and `PostDown`.
+//!
+//! They run one after the other as in wg-quick(8): in bash, which stops at the first command that fails. Unlike
+//! there, each has [`TIME_LIMIT`]; one that fails or exceeds it is ended with everything that it started. What a
+//! hook that succeeds leaves running goes on.
+
+pub(super) mod strays;
+
+use std::{
+    env, fmt,
+    path::PathBuf,
+    process::{ExitStatus, Stdio},
+    time::Duration,
+};
+
+use convoy_config::{Config, Interface, Located, Untrusted, expand_hook};
+use nix::{
+    sys::signal::{Signal, killpg},
+    unistd::Pid,
+};
+use thiserror::Error;
+use tokio::{io::AsyncWriteExt as _, process::Command, time::timeout};
+use tracing::{debug, info};
+
+use super::terminal::Terminal;
+
+/// How long a hook may take.
+pub(crate) const TIME_LIMIT: Duration = Duration::from_secs(60);
+
+/// When hooks run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Moment {
+    PreUp,
+    PostUp,
+    PreDown,
+    PostDown,
+}
+
+/// Why a hook did not succeed. Nothing shows its command, which may hold a key.
+#[derive(Debug, Error)]
+pub(crate) enum HookError {
+    /// Others could have written the command.
+    #[error("{hook}: its hooks may not run: {reason} (fix: let only root, or you, write to it)")]
+    Untrusted { hook: String, reason: Untrusted },
+    /// There is no shell, or no process.
+    #[error("{hook} could not be started: {error}")]
+    NotStarted { hook: String, error: std::io::Error },
+    /// It failed.
+    #[error("{hook} failed ({status})")]
+    Failed { hook: String, status: ExitStatus },
+    /// It exceeded its time.
+    #[error("{hook} took longer than {} s and was ended", limit.as_secs())]
+    TimedOut { hook: String, limit: Duration },
+}
+
+/// The hooks of one moment, ready to run.
+#[derive(Debug)]
+pub(crate) struct Hooks {
+    hooks: Vec<Hook>,
+    trusted: Result<(), Untrusted>,
+    shell: Shell,
+    limit: Duration,
+    /// Where they write; the supervisor's own output if absent.
+    terminal: Option<Terminal>,
+}
+
+#[derive(Debug)]
+struct Hook {
+    command: String,
+    /// For messages: file, line and key.
+    place: String,
+}
+
+impl Hooks {
+    /// The hooks of a configuration. They write to `terminal`.
+    pub(crate) fn of(config: &Config, moment: Moment, terminal: Option<&Terminal>) -> Self {
+        let hook = |command: &Located<String>| {
+            let place = match config.files.position(command.at) {
+                Some((path, line, _)) => format!("{}:{line}: {moment}", path.display()),
+                None => moment.to_string(),
+            };
+            Hook {
+                command: expand_hook(&command.value, &config.name),
+                place,
+            }
+        };
+        Self {
+            hooks: moment.of(&config.interface).iter().map(hook).collect(),
+            trusted: config.hooks_trusted.clone(),
+            shell: Shell::find(),
+            limit: TIME_LIMIT,
+            terminal: terminal.and_then(|terminal| terminal.try_clone().ok()),
+        }
+    }
+
+    /// Whether there is none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.hooks.is_empty()
+    }
+
+    /// Runs the hooks; stops at the first that fails. Dropped, it ends the one that runs.
+    pub(crate) async fn run(self) -> Result<(), HookError> {
+        for hook in &self.hooks {
+            if let Err(reason) = &self.trusted {
+                return Err(HookError::Untrusted {
+                    hook: hook.place.clone(),
+                    reason: reason.clone(),
+                });
+            }
+            info!("Running {}", hook.place);
+            self.run_one(hook).await?;
+        }
+        Ok(())
+    }
+
+    async fn run_one(&self, hook: &Hook) -> Result<(), HookError> {
+        let name = || hook.place.clone();
+        let not_started = |error| HookError::NotStarted {
+            hook: name(),
+            error,
+        };
+        let mut command = self.shell.command();
+        command.stdout(self.output()).stderr(self.output());
+        let earlier = strays::find();
+        let mut child = command.spawn().map_err(not_started)?;
+        let running = Running {
+            group: child.id().map(|id| Pid::from_raw(id.cast_signed())),
+            earlier,
+        };
+        let ended = async {
+            if let Some(mut stdin) = child.stdin.take() {
+                // A shell that ends early says why by its status.
+                let _ = stdin.write_all(hook.command.as_bytes()).await;
+            }
+            child.wait().await
+        };
+        match timeout(self.limit, ended).await {
+            Ok(Ok(status)) if status.success() => {
+                running.succeeded();
+                Ok(())
+            }
+            Ok(Ok(status)) => {
+                running.end().await;
+                Err(HookError::Failed {
+                    hook: name(),
+                    status,
+                })
+            }
+            Ok(Err(error)) => Err(not_started(error)),
+            Err(_) => {
+                running.end().await;
+                Err(HookError::TimedOut {
+                    hook: name(),
+                    limit: self.limit,
+                })
+            }
+        }
+    }
+
+    fn output(&self) -> Stdio {
+        let terminal = self.terminal.as_ref().map(Terminal::try_clone);
+        match terminal {
+            Some(Ok(terminal)) => terminal.into(),
+            _ => Stdio::inherit(),
+        }
+    }
+}
+
+/// A hook's processes; dropped, it ends those of the hook's process group.
+struct Running {
+    group: Option<Pid>,
+    /// What earlier hooks left.
+    earlier: Vec<Pid>,
+}
+
+impl Running {
+    /// Lets what the hook left go on.
+    fn succeeded(mut self) {
+        self.group = None;
+    }
+
+    /// Ends all that the hook started, whatever process group it went to.
+    async fn end(mut self) {
+        self.kill_group();
+        let group = self.group.take();
+        strays::end(|pid| Some(pid) != group && !self.earlier.contains(&pid)).await;
+    }
+
+    fn kill_group(&self) {
+        if let Some(group) = self.group {
+            // An error says that nothing is left of it.
+            let killed = killpg(group, Signal::SIGKILL);
+            debug!(%group, ?killed, "Ended a hook");
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.kill_group();
+    }
+}
+
+/// The shell that runs hooks.
+#[derive(Debug)]
+struct Shell {
+    program: PathBuf,
+    options: &'static [&'static str],
+}
+
+impl Shell {
+    /// bash with wg-quick's options, or else sh.
+    fn find() -> Self {
+        let path = env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
+        let mut places = env::split_paths(&path).map(|place| place.join("bash"));
+        match places.find(|place| place.is_file()) {
+            Some(program) => Self {
+                program,
+                options: &["-e", "-o", "pipefail", "-O", "extglob"],
+            },
+            None => Self {
+                program: "/bin/sh".into(),
+                options: &["-e"],
+            },
+        }
+    }
+
+    /// The shell, which runs the commands that it is given on standard input.
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(self.options).args(["-c", EVALUATE]);
+        command.stdin(Stdio::piped()).process_group(0);
+        // As in wg-quick, so that the output of programs can be parsed.
+        command.env("LC_ALL", "C");
+        for internal in INTERNAL {
+            command.env_remove(internal);
+        }
+        command
+    }
+}
+
+/// Reads a hook's commands from standard input, since everybody can read the arguments of processes.
+const EVALUATE: &str = r#"eval "$(cat)" </dev/null"#;
+
+/// Variables for the supervisor or the tunnel alone.
+const INTERNAL: [&str; 7] = [
+    "CONVOY_BACKGROUND",
+    "CONVOY_SUPERVISED_FD",
+    "NOTIFY_SOCKET",
+    "WATCHDOG_PID",
+    "WATCHDOG_USEC",
+    "WG_TUN_FD",
+    "WG_UAPI_FD",
+];
+
+impl Moment {
+    fn of(self, interface: &Interface) -> &[Located<String>] {
+        match self {
+            Self::PreUp => &interface.pre_up,
+            Self::PostUp => &interface.post_up,
+            Self::PreDown => &interface.pre_down,
+            Self::PostDown => &interface.post_down,
+        }
+    }
+}
+
+impl fmt::Display for Moment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,299 @@
+//! The tunnel's process, kept alive: a dead one is started again, with the interface that it had.
+
+use std::{
+    fs::{self, Permissions},
+    io,
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::{
+            fs::PermissionsExt,
+            net::{UnixListener, UnixStream as StdUnixStream},
+        },
+    },
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use anyhow::Context;
+use convoy_config::InterfaceName;
+use convoy_tun::Device;
+use nix::unistd::Pid;
+use tracing::{info, warn};
+
+use super::{
+    places,
+    tunnel::{self, Spawn, TunnelEvent, TunnelProcess},
+};
+use crate::{cli::DaemonArgs, uapi::socket};
+
+/// What the supervisor hears of the tunnel.
+#[derive(Debug)]
+pub(crate) enum KeptEvent {
+    Tunnel(TunnelEvent),
+    /// It is time for [`KeptTunnel::start_again`].
+    StartDue,
+}
+
+/// A tunnel and all that its next process needs.
+#[derive(Debug)]
+pub(crate) struct KeptTunnel {
+    name: InterfaceName,
+    args: DaemonArgs,
+    /// The interface lasts for as long as this is open, whatever happens to the process.
+    tun: OwnedFd,
+    process: Option<TunnelProcess>,
+    restarts: Restarts,
+    /// When to start another process.
+    due: Option<Instant>,
+}
+
+impl KeptTunnel {
+    /// Makes the interface and starts a process for it.
+    pub(crate) async fn start(name: &InterfaceName, args: &DaemonArgs) -> anyhow::Result<Self> {
+        let device = Device::open(name.as_str(), args.tun_offload.into())?;
+        let tun = device.as_fd().try_clone_to_owned();
+        let mut tunnel = Self {
+            name: name.clone(),
+            args: args.clone(),
+            tun: tun.context("cannot duplicate the interface's descriptor")?,
+            process: None,
+            restarts: Restarts::default(),
+            due: None,
+        };
+        tunnel.process = Some(tunnel.spawn().await?);
+        Ok(tunnel)
+    }
+
+    /// Takes over a process that an earlier supervisor left; `None` if there is none.
+    pub(crate) async fn adopt(
+        name: &InterfaceName,
+        args: &DaemonArgs,
+    ) -> anyhow::Result<Option<Self>> {
+        let Some(adopted) = TunnelProcess::adopt(name).await? else {
+            return Ok(None);
+        };
+        Ok(Some(Self {
+            name: name.clone(),
+            args: args.clone(),
+            tun: adopted.tun,
+            process: Some(adopted.process),
+            restarts: Restarts::default(),
+            due: None,
+        }))
+    }
+
+    /// The process; `None` while there is none.
+    pub(crate) fn process(&mut self) -> Option<&mut TunnelProcess> {
+        self.process.as_mut()
+    }
+
+    /// The process's number.
+    pub(crate) fn pid(&self) -> Option<Pid> {
+        self.process.as_ref().map(TunnelProcess::pid)
+    }
+
+    /// Whether the process belongs to another version of this program.
+    pub(crate) fn is_of_another_version(&self) -> bool {
+        let version = self.process.as_ref().map(TunnelProcess::version);
+        version.is_some_and(|version| version != env!("CARGO_PKG_VERSION"))
+    }
+
+    /// How often the process has died.
+    pub(crate) fn deaths(&self) -> u64 {
+        self.restarts.deaths
+    }
+
+    /// The next event. May be cancelled.
+    pub(crate) async fn next(&mut self) -> KeptEvent {
+        match (&mut self.process, self.due) {
+            (Some(process), _) => KeptEvent::Tunnel(process.next().await),
+            (None, Some(due)) => {
+                tokio::time::sleep_until(due.into()).await;
+                KeptEvent::StartDue
+            }
+            (None, None) => std::future::pending().await,
+        }
+    }
+
+    /// Notes that the process has died, and when to start another one.
+    pub(crate) fn died(&mut self, now: Instant) {
+        self.process = None;
+        self.schedule(now);
+    }
+
+    /// Waits for a process that ends; none is to follow.
+    pub(crate) async fn finish(&mut self) {
+        self.due = None;
+        if let Some(process) = self.process.take()
+            && let Err(error) = process.stop().await
+        {
+            warn!("{error:#}");
+        }
+    }
+
+    /// Starts another process for the same interface. If that fails, it is due again later.
+    pub(crate) async fn start_again(&mut self, now: Instant) -> anyhow::Result<()> {
+        self.due = None;
+        match self.spawn().await {
+            Ok(process) => {
+                info!(interface = %self.name, "Started another tunnel process");
+                self.process = Some(process);
+                self.restarts.started(now);
+                Ok(())
+            }
+            Err(error) => {
+                self.schedule(now);
+                Err(error)
+            }
+        }
+    }
+
+    /// Replaces the process by one of this version; the interface stays.
+    pub(crate) async fn replace(&mut self) -> anyhow::Result<()> {
+        if let Some(former) = self.process.take() {
+            former.stop().await?;
+        }
+        self.process = Some(self.spawn().await?);
+        Ok(())
+    }
+
+    /// Ends the process and removes its sockets; the interface goes once the result is dropped.
+    pub(crate) async fn stop(self) -> anyhow::Result<OwnedFd> {
+        let stopped = match self.process {
+            Some(process) => process.stop().await,
+            None => Ok(()),
+        };
+        remove_sockets(&self.name);
+        stopped.map(|()| self.tun)
+    }
+
+    fn schedule(&mut self, now: Instant) {
+        let pause = self.restarts.died(now);
+        self.due = Some(now + pause);
+        match pause {
+            Duration::ZERO => warn!(interface = %self.name, "The tunnel process died"),
+            pause => warn!(
+                interface = %self.name,
+                "The tunnel process died again; another one starts in {} s",
+                pause.as_secs()
+            ),
+        }
+    }
+
+    /// Starts a process, with sockets that no dead process has used.
+    async fn spawn(&self) -> anyhow::Result<TunnelProcess> {
+        let uapi = places::uapi(&self.name);
+        let uapi = bind(&uapi).and_then(|socket| {
+            // Who may only read it cannot connect: the tunnel's user watches it for removal.
+            fs::set_permissions(&uapi, Permissions::from_mode(0o604))?;
+            Ok(socket)
+        })?;
+        let listener = bind(&tunnel::path(&self.name))?;
+        TunnelProcess::spawn(Spawn {
+            name: &self.name,
+            tun: self.tun.as_fd(),
+            uapi: uapi.as_fd(),
+            listener: listener.as_fd(),
+            args: &self.args,
+        })
+        .await
+    }
+}
+
+/// Listens, also where a dead process did.
+fn bind(path: &Path) -> anyhow::Result<UnixListener> {
+    socket::bind(path).map(|(listener, _)| listener)
+}
+
+/// Removes the sockets of a tunnel that has ended.
+pub(crate) fn remove_sockets(name: &InterfaceName) {
+    for path in [places::uapi(name), tunnel::path(name)] {
+        // It may be gone already.
+        let _ = fs::remove_file(path);
+    }
+}
+
+/// Removes the sockets that a killed tunnel left; those of another program stay.
+pub(crate) fn remove_dead_sockets(name: &InterfaceName) {
+    for path in [places::uapi(name), tunnel::path(name)] {
+        let connected = StdUnixStream::connect(&path);
+        if connected.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+/// The first pause after a second death, which doubles with each further one; and the longest.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// A process that has lived for this long makes a fresh start.
+const GOOD_LIFE: Duration = Duration::from_secs(60);
+
+/// When to start another process after one has died: at once, and then after growing pauses.
+#[derive(Debug, Default)]
+struct Restarts {
+    deaths: u64,
+    /// When the present process was started, if another one had died before it.
+    started: Option<Instant>,
+    pause: Duration,
+}
+
+impl Restarts {
+    /// Notes a death; returns the pause.
+    fn died(&mut self, now: Instant) -> Duration {
+        let is_first = self.deaths == 0;
+        let had_good_life = |started| now.duration_since(started) >= GOOD_LIFE;
+        let is_fresh = is_first || self.started.take().is_some_and(had_good_life);
+        let longer = (self.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
+        self.pause = if is_fresh { Duration::ZERO } else { longer };
+        self.deaths += 1;
+        self.pause
+    }
+
+    /// Notes that another process runs.
+    fn started(&mut self, now: Instant) {
+        self.started = Some(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_replaced_at_once_and_then_after_growing_pauses() {
+        let mut restarts = Restarts::default();
+        let mut now = Instant::now();
+        let mut pauses = Vec::new();
+        for _ in 0..9 {
+            let pause = restarts.died(now);
+            pauses.push(pause.as_secs());
+            now += pause;
+            restarts.started(now);
+        }
+        assert_eq!(pauses, [0, 1, 2, 4, 8, 16, 32, 60, 60]);
+        assert_eq!(restarts.deaths, 9);
+    }
+
+    #[test]
+    fn a_process_that_lived_for_a_minute_is_replaced_at_once() {
+        let mut restarts = Restarts::default();
+        let now = Instant::now();
+        assert_eq!(restarts.died(now), Duration::ZERO);
+        restarts.started(now);
+        assert_eq!(restarts.died(now + GOOD_LIFE / 2), FIRST_PAUSE);
+        restarts.started(now + GOOD_LIFE);
+        assert_eq!(restarts.died(now + GOOD_LIFE * 2), Duration::ZERO);
+        restarts.started(now + GOOD_LIFE * 2);
+        assert_eq!(restarts.died(now + GOOD_LIFE * 2), FIRST_PAUSE);
+    }
+
+    #[test]
+    fn a_process_that_cannot_be_started_is_tried_again_after_growing_pauses() {
+        let mut restarts = Restarts::default();
+        let now = Instant::now();
+        let pauses = [(); 4].map(|()| restarts.died(now).as_secs());
+        assert_eq!(pauses, [0, 1, 2, 4]);
+    }
+}

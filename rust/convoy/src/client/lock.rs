@@ -1,0 +1,29 @@
+//! Locks an interface for this process.
+
+use std::{os::unix::net::UnixStream, time::Instant};
+
+use convoy_config::InterfaceName;
+use convoy_host::{Host, HostError, Options};
+use tokio::time::sleep;
+
+use super::places;
+use crate::uapi::socket::{ENDING_PAUSE, ENDING_TIME, hangs_up};
+
+/// Locks `name` and takes over what earlier processes changed for it. Waits for a supervisor that was killed: the
+/// kernel releases its lock once all its threads have ended.
+///
+/// # Errors
+/// [`HostError::Busy`] if a supervisor is alive.
+pub(crate) async fn lock(name: &InterfaceName) -> Result<Host, HostError> {
+    let deadline = Instant::now() + ENDING_TIME;
+    loop {
+        let locked = Host::open(name.as_str(), Options::default()).await;
+        let is_busy = matches!(locked, Err(HostError::Busy { .. }));
+        // Until all its threads have ended, its socket accepts connections, too.
+        let is_dying = || UnixStream::connect(places::control(name)).map_or(true, hangs_up);
+        if !(is_busy && is_dying() && Instant::now() < deadline) {
+            return locked;
+        }
+        sleep(ENDING_PAUSE).await;
+    }
+}

@@ -1,0 +1,196 @@
+//! Against a name server played by the test, on loopback.
+
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpListener, UdpSocket},
+};
+
+use super::*;
+
+const A: u16 = 1;
+const AAAA: u16 = 28;
+const NAME: &str = "vpn.example.org";
+
+/// The answers to a query, given its type.
+type Answers = fn(&[u8], u16) -> Vec<Vec<u8>>;
+
+#[test]
+fn both_families_are_asked_for() {
+    let outcome = ask(|query, family| {
+        vec![match family {
+            A => found(query, A, &[192, 0, 2, 1]),
+            _ => found(
+                query,
+                AAAA,
+                &[0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1],
+            ),
+        }]
+    });
+    let mut addresses = outcome.unwrap();
+    addresses.sort_unstable();
+    let expected = ["192.0.2.1", "2001:db8::1"].map(|it| it.parse::<IpAddr>().unwrap());
+    assert_eq!(addresses, expected);
+}
+
+#[test]
+fn one_family_is_enough() {
+    let outcome = ask(|query, family| {
+        vec![match family {
+            A => found(query, A, &[192, 0, 2, 1]),
+            _ => without_records(query, 0),
+        }]
+    });
+    assert_eq!(outcome, Ok(vec![[192, 0, 2, 1].into()]));
+}
+
+/// As some home routers do.
+#[test]
+fn a_server_that_never_answers_for_one_family_does_not_hold_up_the_other() {
+    let outcome = ask(|query, family| match family {
+        A => vec![found(query, A, &[192, 0, 2, 1])],
+        _ => Vec::new(),
+    });
+    assert_eq!(outcome, Ok(vec![[192, 0, 2, 1].into()]));
+}
+
+#[test]
+fn a_name_that_does_not_exist_and_a_server_that_fails_are_told_apart() {
+    const SERVFAIL: u8 = 2;
+    const NXDOMAIN: u8 = 3;
+    let outcome = ask(|query, _| vec![without_records(query, NXDOMAIN)]);
+    assert_eq!(outcome, Err(Failure::NotFound));
+    let outcome = ask(|query, _| vec![without_records(query, SERVFAIL)]);
+    assert!(matches!(outcome, Err(Failure::Refused(_))), "{outcome:?}");
+}
+
+#[test]
+fn an_answer_to_another_query_is_ignored() {
+    let outcome = ask(|query, family| {
+        let mut forged = found(query, A, &[203, 0, 113, 1]);
+        forged[0] ^= 0xff;
+        match family {
+            A => vec![forged, found(query, A, &[192, 0, 2, 1])],
+            _ => vec![without_records(query, 0)],
+        }
+    });
+    assert_eq!(outcome, Ok(vec![[192, 0, 2, 1].into()]));
+}
+
+#[test]
+fn a_truncated_answer_is_fetched_by_tcp() {
+    let outcome = ask(|query, _| {
+        let mut truncated = without_records(query, 0);
+        truncated[2] |= 0x02;
+        vec![truncated]
+    });
+    // The test's server answers all queries by TCP so.
+    assert_eq!(outcome, Ok(vec![[192, 0, 2, 77].into()]));
+}
+
+fn ask(answers: Answers) -> Result<Vec<IpAddr>, Failure> {
+    on_runtime(async {
+        let (udp, tcp) = sockets().await;
+        let port = udp.local_addr().unwrap().port();
+        tokio::select! {
+            outcome = question(port).ask() => outcome,
+            () = serve_udp(udp, answers) => unreachable!(),
+            () = serve_tcp(tcp) => unreachable!(),
+        }
+    })
+}
+
+fn question(port: u16) -> Question<'static> {
+    const LOOPBACK: &Server = &Server {
+        address: IpAddr::V4(std::net::Ipv4Addr::LOCALHOST),
+        zone: None,
+    };
+    Question {
+        name: NAME,
+        search: &[],
+        server: LOOPBACK,
+        port,
+        mark: None,
+    }
+}
+
+/// Both on one port.
+async fn sockets() -> (UdpSocket, TcpListener) {
+    loop {
+        let tcp = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        if let Ok(udp) = UdpSocket::bind(tcp.local_addr().unwrap()).await {
+            return (udp, tcp);
+        }
+    }
+}
+
+async fn serve_udp(socket: UdpSocket, answers: Answers) {
+    let mut query = [0; 512];
+    loop {
+        let (len, from) = socket.recv_from(&mut query).await.unwrap();
+        let query = &query[..len];
+        for answer in answers(query, family(query)) {
+            socket.send_to(&answer, from).await.unwrap();
+        }
+    }
+}
+
+async fn serve_tcp(listener: TcpListener) {
+    loop {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        tokio::spawn(async move {
+            while let Ok(len) = stream.read_u16().await {
+                let mut query = vec![0; len.into()];
+                stream.read_exact(&mut query).await.unwrap();
+                let answer = match family(&query) {
+                    A => found(&query, A, &[192, 0, 2, 77]),
+                    _ => without_records(&query, 0),
+                };
+                stream.write_u16(answer.len() as u16).await.unwrap();
+                stream.write_all(&answer).await.unwrap();
+            }
+        });
+    }
+}
+
+/// The type in the only question.
+fn family(query: &[u8]) -> u16 {
+    let end = end_of_question(query);
+    u16::from_be_bytes([query[end - 4], query[end - 3]])
+}
+
+fn end_of_question(query: &[u8]) -> usize {
+    let mut at = 12;
+    while query[at] != 0 {
+        at += 1 + usize::from(query[at]);
+    }
+    at + 5
+}
+
+/// An answer with this response code (RFC 1035 §4.1.1).
+fn without_records(query: &[u8], code: u8) -> Vec<u8> {
+    let mut answer = query[..end_of_question(query)].to_vec();
+    answer[2] |= 0x80;
+    answer[3] = 0x80 | code;
+    // No records besides the question.
+    answer[6..12].fill(0);
+    answer
+}
+
+fn found(query: &[u8], family: u16, address: &[u8]) -> Vec<u8> {
+    let mut answer = without_records(query, 0);
+    answer[7] = 1;
+    // The name of the question, this type, class IN, one minute.
+    answer.extend([0xc0, 12]);
+    answer.extend(family.to_be_bytes());
+    answer.extend([0, 1, 0, 0, 0, 60]);
+    answer.extend((address.len() as u16).to_be_bytes());
+    answer.extend(address);
+    answer
+}
+
+fn on_runtime<T>(future: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    runtime.unwrap().block_on(future)
+}

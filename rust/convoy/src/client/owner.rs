@@ -1,0 +1,125 @@
+//! Who owns an interface that is there already.
+
+use std::{fs, os::unix::net::UnixStream, path::Path};
+
+use convoy_config::InterfaceName;
+use nix::net::if_::if_nametoindex;
+
+use super::places;
+
+/// What is known of an interface that no tunnel of ours has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Signs {
+    /// It is the kernel's WireGuard.
+    pub(crate) is_kernel_wireguard: bool,
+    /// A userspace WireGuard answers for it.
+    pub(crate) has_uapi: bool,
+    /// NetworkManager has set it up.
+    pub(crate) has_network_manager: bool,
+    /// systemd-networkd has set it up.
+    pub(crate) has_networkd: bool,
+}
+
+/// Whether there is an interface of this name.
+pub(crate) fn exists(name: &InterfaceName) -> bool {
+    if_nametoindex(name.as_str()).is_ok()
+}
+
+/// Looks at an interface.
+pub(crate) fn signs(name: &InterfaceName) -> Signs {
+    let index = if_nametoindex(name.as_str()).unwrap_or_default();
+    let read = |path: &Path| fs::read_to_string(path).unwrap_or_default();
+    let kind = read(
+        &Path::new("/sys/class/net")
+            .join(name.as_str())
+            .join("uevent"),
+    );
+    let manager = read(Path::new(&format!("/run/NetworkManager/devices/{index}")));
+    let networkd = read(Path::new(&format!("/run/systemd/netif/links/{index}")));
+    Signs {
+        is_kernel_wireguard: kind.lines().any(|line| line == "DEVTYPE=wireguard"),
+        has_uapi: UnixStream::connect(places::uapi(name)).is_ok(),
+        has_network_manager: manager.contains("connection-uuid="),
+        has_networkd: networkd.contains("NETWORK_FILE="),
+    }
+}
+
+/// Why `convoy up` leaves the interface alone, and what to do.
+pub(crate) fn refusal(name: &InterfaceName, signs: Signs) -> String {
+    if signs.has_network_manager {
+        format!(
+            "{name} is up already: NetworkManager owns it (fix: `nmcli connection down {name}`, or choose \
+             another name)"
+        )
+    } else if signs.has_networkd {
+        format!(
+            "{name} is up already: systemd-networkd owns it (fix: remove its .netdev and .network files, \
+             `networkctl delete {name}`, or choose another name)"
+        )
+    } else if signs.is_kernel_wireguard {
+        format!(
+            "{name} is up already: it is the kernel's WireGuard, as wg-quick sets it up (fix: \
+             `wg-quick down {name}`, or `convoy up --adopt`)"
+        )
+    } else if signs.has_uapi {
+        format!(
+            "{name} is up already: another WireGuard program owns it, as wg-quick starts it (fix: \
+             `wg-quick down {name}`, `convoy up --adopt`, or end that program)"
+        )
+    } else {
+        format!(
+            "there is another interface {name}, which is no WireGuard (fix: `ip link delete {name}`, or \
+             choose another name)"
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_owner_that_brings_the_interface_back_is_named_first() {
+        let name = "wg0".parse().unwrap();
+        let kernel = Signs {
+            is_kernel_wireguard: true,
+            ..Signs::default()
+        };
+        for (signs, remedy) in [
+            (Signs::default(), "ip link delete wg0"),
+            (
+                Signs {
+                    has_uapi: true,
+                    ..Signs::default()
+                },
+                "wg-quick down wg0",
+            ),
+            (kernel, "wg-quick down wg0"),
+            (
+                Signs {
+                    has_networkd: true,
+                    ..kernel
+                },
+                "networkctl",
+            ),
+            (
+                Signs {
+                    has_network_manager: true,
+                    ..kernel
+                },
+                "nmcli connection down wg0",
+            ),
+        ] {
+            let refusal = refusal(&name, signs);
+            assert!(refusal.contains(remedy), "{refusal}");
+        }
+    }
+
+    #[test]
+    fn a_link_of_another_kind_shows_no_sign() {
+        let name = "lo".parse().unwrap();
+        assert!(exists(&name));
+        assert!(!signs(&name).is_kernel_wireguard);
+        assert!(!exists(&"no-such-link".parse().unwrap()));
+    }
+}

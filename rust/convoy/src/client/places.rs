@@ -1,0 +1,95 @@
+//! The files of tunnels that are up.
+
+use std::{
+    ffi::OsStr,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::Context;
+use convoy_config::InterfaceName;
+
+use super::tunnel;
+use crate::uapi::socket;
+
+/// Sockets, states and journals.
+const RUN: &str = "/run/convoy";
+
+/// Journals that outlive a power cut.
+const LASTING: &str = "/var/lib/convoy";
+
+/// The supervisor's socket.
+pub(crate) fn control(name: &InterfaceName) -> PathBuf {
+    Path::new(RUN).join(format!("{name}.control"))
+}
+
+/// The file of [`State`](super::state::State).
+pub(crate) fn state(name: &InterfaceName) -> PathBuf {
+    Path::new(RUN).join(format!("{name}.state"))
+}
+
+/// The socket of `wg`.
+pub(crate) fn uapi(name: &InterfaceName) -> PathBuf {
+    socket::path(name.as_str())
+}
+
+/// The interface that a user means, by its name or its file.
+pub(crate) fn name_of(name_or_file: &Path) -> anyhow::Result<InterfaceName> {
+    let file = convoy_config::path_of(name_or_file);
+    let name = InterfaceName::of_file(&file);
+    name.with_context(|| format!("{} names no interface", name_or_file.display()))
+}
+
+/// The interfaces that are up, or of which something was left.
+pub(crate) fn all() -> Vec<InterfaceName> {
+    let directories = [RUN, LASTING].map(fs::read_dir).into_iter().flatten();
+    let files = directories.flatten().flatten();
+    let mut names: Vec<_> = files.filter_map(|file| owner(&file.file_name())).collect();
+    names.sort_by(|a, b| a.as_str().cmp(b.as_str()));
+    names.dedup();
+    names
+}
+
+/// The interface that a file of ours belongs to.
+fn owner(file: &OsStr) -> Option<InterfaceName> {
+    let (name, kind) = file.to_str()?.rsplit_once('.')?;
+    match kind {
+        "control" | "journal" | "state" | "tunnel" => name.parse().ok(),
+        _ => None,
+    }
+}
+
+/// Whether a supervisor that is dead, or a power cut, left something of this interface.
+pub(crate) fn has_remains(name: &InterfaceName) -> bool {
+    let journal = format!("{name}.journal");
+    let journals = [RUN, LASTING].map(|directory| Path::new(directory).join(&journal));
+    let others = [state(name), tunnel::path(name)];
+    journals.iter().chain(&others).any(|path| path.exists())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_of_ours_tells_its_interface() {
+        let owner = |file: &str| owner(OsStr::new(file)).map(|name| name.to_string());
+        for file in ["wg0.control", "wg0.journal", "wg0.state", "wg0.tunnel"] {
+            assert_eq!(owner(file).as_deref(), Some("wg0"));
+        }
+        assert_eq!(owner("a.b.state").as_deref(), Some("a.b"));
+        for file in ["wg0", "wg0.sock", ".state", "a b.state", ".tmpXYZ"] {
+            assert_eq!(owner(file), None, "{file}");
+        }
+    }
+
+    #[test]
+    fn an_interface_is_meant_by_its_name_or_its_file() {
+        for text in ["wg0", "wg0.conf", "/etc/wireguard/wg0.conf", "./wg0.conf"] {
+            assert_eq!(name_of(Path::new(text)).unwrap().as_str(), "wg0", "{text}");
+        }
+        for text in ["", "/etc/wireguard/wg0", "a name", "../"] {
+            assert!(name_of(Path::new(text)).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! `convoy reload`, `pause` and `resume`: requests to a supervisor.
+
+use std::path::Path;
+
+use anyhow::{Context, bail};
+
+use super::{
+    control::{AskError, Reply, Request, ask},
+    places,
+};
+use crate::{
+    cli::{PauseArgs, ReloadArgs, ResumeArgs},
+    panics::say,
+};
+
+/// Applies the changes in a tunnel's files.
+pub(crate) fn reload(args: &ReloadArgs) -> anyhow::Result<()> {
+    request(&args.name, &Request::Reload)
+}
+
+/// Lets packets out beside the tunnel for a time.
+pub(crate) fn pause(args: &PauseArgs) -> anyhow::Result<()> {
+    let seconds = args.time.as_secs();
+    request(&args.name, &Request::Pause { seconds })
+}
+
+/// Ends a pause.
+pub(crate) fn resume(args: &ResumeArgs) -> anyhow::Result<()> {
+    request(&args.name, &Request::Resume)
+}
+
+fn request(name: &Path, request: &Request) -> anyhow::Result<()> {
+    let name = places::name_of(name)?;
+    match ask(&places::control(&name), request) {
+        Ok(Reply::Done { warnings }) => {
+            for warning in warnings {
+                say(&format!("convoy: warning: {warning}"));
+            }
+            Ok(())
+        }
+        Ok(Reply::Failed { reason }) => bail!(reason),
+        Ok(Reply::Status(_)) => bail!("the supervisor's answer is unexpected"),
+        Err(AskError::NoSupervisor) if places::has_remains(&name) => bail!(
+            "{name} has no supervisor any more (fix: `convoy up {name}` takes it over, `convoy down {name}` \
+             undoes what is left)"
+        ),
+        Err(AskError::NoSupervisor) => bail!("{name} is not up"),
+        Err(error) => Err(error).with_context(|| name.to_string()),
+    }
+}

@@ -1,0 +1,122 @@
+use std::{net::SocketAddr, os::unix::fs::PermissionsExt};
+
+use convoy_proto::config::{AllowedIp, PresharedKey, PrivateKey, PublicKey};
+
+use super::*;
+
+#[test]
+fn what_was_changed_meanwhile_is_saved() {
+    let (_directory, path, config) = config(
+        "ListenPort = 1\nSaveConfig = true\nAddress = 10.0.0.1/24\n",
+        &["Endpoint = 192.0.2.1:1\nAllowedIPs = 10.0.0.2/32\n", ""],
+    );
+    let mut first = peer(1);
+    first.endpoint = Some(address("198.51.100.7:7"));
+    first.persistent_keepalive = 25;
+    let mut third = peer(3);
+    third.preshared_key = Some(PresharedKey([9; 32]));
+    third.allowed_ips = vec![AllowedIp {
+        address: "10.3.0.0".parse().unwrap(),
+        prefix: 16,
+    }];
+    let running = RunningDevice {
+        private_key: Some(PrivateKey([72; 32])),
+        listen_port: 4242,
+        fwmark: 7,
+        peers: vec![first, third],
+    };
+    write(&path, &saved(&config, &running, Some(51820))).unwrap();
+
+    let text = fs::read_to_string(&path).unwrap();
+    assert!(text.contains("Address = 10.0.0.1/24\n"), "{text}");
+    let again = convoy_config::read(&path).unwrap().config;
+    let it = &again.interface;
+    assert_eq!(it.listen_port.as_ref().unwrap().value, 4242);
+    assert_eq!(it.fwmark.as_ref().unwrap().value, 7);
+    assert!(it.private_key.is_some() && it.save_config.as_ref().unwrap().value);
+    let [first, third] = &again.peers[..] else {
+        panic!("{text}");
+    };
+    assert_eq!(
+        first.endpoints[0].address(),
+        Some(address("198.51.100.7:7"))
+    );
+    assert_eq!(first.persistent_keepalive.as_ref().unwrap().value, 25);
+    assert!(first.allowed_ips.is_empty());
+    assert_eq!(third.public_key.value, PublicKey([3; 32]));
+    assert_eq!(third.preshared_key.as_ref().unwrap().value.0, [9; 32]);
+    assert_eq!(third.allowed_ips.len(), 1);
+}
+
+#[test]
+fn a_mark_that_was_chosen_and_the_addresses_of_names_are_not_saved() {
+    let (_directory, _, config) = config(
+        "",
+        &[
+            "Endpoint = vpn.example.org:1\n",
+            "Endpoint = 192.0.2.1:1\n#convoy: Endpoints = 192.0.2.2:1\n",
+        ],
+    );
+    let mut running = RunningDevice {
+        private_key: None,
+        listen_port: 0,
+        fwmark: 51820,
+        peers: vec![peer(1), peer(2)],
+    };
+    for peer in &mut running.peers {
+        peer.endpoint = Some(address("203.0.113.9:1"));
+    }
+    let saved = saved(&config, &running, Some(51820));
+    assert!(saved.interface.fwmark.is_none() && saved.interface.listen_port.is_none());
+    assert_eq!(saved.peers[0].endpoints[0].to_string(), "vpn.example.org:1");
+    assert_eq!(saved.peers[1].endpoints, config.peers[1].endpoints);
+}
+
+#[test]
+fn a_saved_file_keeps_its_permissions_and_a_link_to_it_stays() {
+    let (directory, path, config) = config("", &[]);
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+    let link = directory.path().join("link.conf");
+    std::os::unix::fs::symlink(&path, &link).unwrap();
+    write(&link, &config).unwrap();
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    let mode = fs::metadata(&path).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o640);
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 2);
+}
+
+/// A configuration in a file, with the peers 1, 2 and so on.
+fn config(interface: &str, peers: &[&str]) -> (tempfile::TempDir, std::path::PathBuf, Config) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("wg0.conf");
+    let key = |number: u8| convoy_config::encode_key(&[number; 32]);
+    let peers = (1..).zip(peers).map(|(number, lines)| {
+        let key = key(number);
+        format!("[Peer]\nPublicKey = {}\n{lines}", key.as_str())
+    });
+    let peers: String = peers.collect();
+    let text = format!(
+        "[Interface]\nPrivateKey = {}\n{interface}{peers}",
+        key(72).as_str()
+    );
+    fs::write(&path, text).unwrap();
+    let config = convoy_config::read(&path).unwrap().config;
+    (directory, path, config)
+}
+
+fn peer(number: u8) -> RunningPeer {
+    RunningPeer {
+        public_key: PublicKey([number; 32]),
+        preshared_key: None,
+        endpoint: None,
+        last_handshake: None,
+        rx_bytes: 0,
+        tx_bytes: 0,
+        persistent_keepalive: 0,
+        allowed_ips: Vec::new(),
+    }
+}
+
+fn address(text: &str) -> SocketAddr {
+    text.parse().unwrap()
+}

@@ -1,0 +1,41 @@
+//! The signals that a supervisor listens to.
+
+use anyhow::Context;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// A signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SignalEvent {
+    /// SIGTERM or SIGINT.
+    End(&'static str),
+    /// SIGHUP.
+    Reload,
+}
+
+/// Listens to all of them.
+#[derive(Debug)]
+pub(crate) struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hang_up: Signal,
+}
+
+impl Signals {
+    pub(crate) fn new() -> anyhow::Result<Self> {
+        let listen = |kind| signal(kind).context("cannot listen to signals");
+        Ok(Self {
+            terminate: listen(SignalKind::terminate())?,
+            interrupt: listen(SignalKind::interrupt())?,
+            hang_up: listen(SignalKind::hangup())?,
+        })
+    }
+
+    /// The next signal. May be cancelled.
+    pub(crate) async fn next(&mut self) -> SignalEvent {
+        tokio::select! {
+            _ = self.terminate.recv() => SignalEvent::End("SIGTERM"),
+            _ = self.interrupt.recv() => SignalEvent::End("SIGINT"),
+            _ = self.hang_up.recv() => SignalEvent::Reload,
+        }
+    }
+}

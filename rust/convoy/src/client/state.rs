@@ -1,0 +1,136 @@
+//! What must be known to take a tunnel down after its supervisor has died: `/run/convoy/NAME.state`.
+
+use std::{
+    fs,
+    io::{self, Read as _, Write as _},
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, bail};
+use convoy_config::InterfaceName;
+use serde::{Deserialize, Serialize};
+use tracing::warn;
+
+use super::places;
+
+/// Version of the format.
+const VERSION: u32 = 1;
+
+/// The largest file that is read.
+const MAX_BYTES: u64 = 64 << 10;
+
+/// The state of a tunnel.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct State {
+    version: u32,
+    /// The configuration's absolute path.
+    pub(crate) config: PathBuf,
+    /// The supervisor's process.
+    pub(crate) supervisor: u32,
+    /// When the tunnel came up, in seconds since 1970.
+    pub(crate) since: u64,
+    /// Whether a hook may have run.
+    pub(crate) hooks_begun: bool,
+    /// Whether the tunnel was brought up completely.
+    pub(crate) is_up: bool,
+}
+
+impl State {
+    /// Nothing has been done yet.
+    pub(crate) fn new(config: &Path, now: u64) -> Self {
+        Self {
+            version: VERSION,
+            config: config.to_owned(),
+            supervisor: std::process::id(),
+            since: now,
+            hooks_begun: false,
+            is_up: false,
+        }
+    }
+
+    /// The state that an interface's supervisor left; `None` if there is none.
+    pub(crate) fn read(name: &InterfaceName) -> Option<Self> {
+        let path = places::state(name);
+        match read(&path) {
+            Ok(state) => state,
+            Err(error) => {
+                warn!("{error:#}; going on without it");
+                None
+            }
+        }
+    }
+
+    /// Replaces the file in one step.
+    pub(crate) fn write(&self, name: &InterfaceName) -> anyhow::Result<()> {
+        write(&places::state(name), self)
+    }
+}
+
+fn read(path: &Path) -> anyhow::Result<Option<State>> {
+    let context = || format!("cannot read {}", path.display());
+    let file = match fs::File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        file => file.with_context(context)?,
+    };
+    let mut text = String::new();
+    let mut bounded = file.take(MAX_BYTES);
+    bounded.read_to_string(&mut text).with_context(context)?;
+    let state: State = serde_json::from_str(&text).with_context(context)?;
+    if state.version != VERSION {
+        let version = state.version;
+        bail!("{}: version {version} is not {VERSION}", path.display());
+    }
+    Ok(Some(state))
+}
+
+fn write(path: &Path, state: &State) -> anyhow::Result<()> {
+    let written = || -> io::Result<()> {
+        let directory = path.parent().unwrap_or(Path::new("/"));
+        // Only its owner may read a temporary file.
+        let mut file = tempfile::NamedTempFile::new_in(directory)?;
+        file.write_all(&serde_json::to_vec(state)?)?;
+        file.persist(path)?;
+        Ok(())
+    };
+    written().with_context(|| format!("cannot write {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_state_that_is_written_is_read_by_its_owner() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("wg0.state");
+        assert_eq!(read(&path).unwrap(), None);
+        let mut state = State::new(Path::new("/etc/wireguard/wg0.conf"), 7);
+        write(&path, &state).unwrap();
+        state.is_up = true;
+        write(&path, &state).unwrap();
+        assert_eq!(read(&path).unwrap(), Some(state));
+        let mode = fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_file_that_is_no_state_is_an_error() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("wg0.state");
+        let other = State {
+            version: 2,
+            ..State::new(&path, 7)
+        };
+        let other = serde_json::to_string(&other).unwrap();
+        let long = format!("{}{{}}", " ".repeat(MAX_BYTES as usize));
+        for text in ["", "{}", "\u{0}", &other, &long] {
+            fs::write(&path, text).unwrap();
+            read(&path).unwrap_err();
+        }
+        fs::write(&path, [0xff, 0xfe]).unwrap();
+        read(&path).unwrap_err();
+    }
+}

@@ -1,0 +1,181 @@
+//! Changes that somebody asks for: another configuration, another mark, a pause.
+
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::{Context, anyhow, bail, ensure};
+use convoy_config::{Config, difference};
+use convoy_proto::config::DeviceUpdate;
+use tracing::{error, info, warn};
+
+use super::Supervisor;
+use crate::{
+    cli::LONGEST_PAUSE,
+    client::{
+        desired::{configured_mark, desired},
+        kept::KeptTunnel,
+        notify,
+        up::ensure_hooks_may_run,
+    },
+};
+
+impl Supervisor {
+    /// Reads the configuration again and makes the difference; returns warnings. An error changes nothing.
+    pub(super) async fn reload(&mut self) -> anyhow::Result<Vec<String>> {
+        let loaded = convoy_config::read(&self.path);
+        let loaded = loaded.map_err(|report| anyhow!("{}", report.render(false)))?;
+        ensure_hooks_may_run(&self.path, &loaded.config)?;
+        let mark = self.mark_for(&loaded.config).await?;
+        self.change(loaded.config, mark).await?;
+        info!("{} has its new configuration", self.config.name);
+        let read = match loaded.warnings.is_empty() {
+            true => None,
+            false => Some(loaded.warnings.render(false)),
+        };
+        Ok(read
+            .into_iter()
+            .chain(self.applied.warnings.clone())
+            .collect())
+    }
+
+    /// The mark that another configuration gets. One that somebody has set stays until the configured one changes;
+    /// one that was chosen stays while it is needed.
+    async fn mark_for(&self, new: &Config) -> anyhow::Result<Option<u32>> {
+        let configured = configured_mark(new);
+        let is_set = self.mark != self.picked_mark;
+        let wanted = match configured == configured_mark(&self.config) && is_set {
+            true => self.mark,
+            false => configured,
+        };
+        match &self.host {
+            Some(host) => Ok(host.pick_mark(&desired(new, wanted, Vec::new())?).await?),
+            None => Ok(wanted),
+        }
+    }
+
+    /// Takes the tunnel and the host to another configuration, or leaves both as they are.
+    async fn change(&mut self, new: Config, mark: Option<u32>) -> anyhow::Result<()> {
+        let former_mark = self.mark;
+        let former = self.become_as(new, mark);
+        if let Err(error) = self.set_difference(&former, former_mark).await {
+            // The tunnel takes an update as a whole or not at all.
+            self.become_as(former, former_mark);
+            return Err(error);
+        }
+        let Err(error) = self.apply().await else {
+            return Ok(());
+        };
+        let mark = self.mark;
+        let refused = self.become_as(former, former_mark);
+        if let Err(error) = self.set_difference(&refused, mark).await {
+            error!("cannot give the tunnel its former configuration: {error:#}");
+        }
+        if let Err(error) = self.apply().await {
+            error!("cannot give the host its former state: {error:#}");
+        }
+        Err(error)
+    }
+
+    /// Exchanges the configuration; returns the former one.
+    fn become_as(&mut self, new: Config, mark: Option<u32>) -> Config {
+        let former = std::mem::replace(&mut self.config, new);
+        if mark != self.mark {
+            self.picked_mark = mark.filter(|_| configured_mark(&self.config) != mark);
+        }
+        self.mark = mark;
+        self.addresses.replace(&self.config, mark, Instant::now());
+        former
+    }
+
+    async fn set_difference(&mut self, old: &Config, old_mark: Option<u32>) -> anyhow::Result<()> {
+        let addresses = &self.addresses;
+        let update = DeviceUpdate {
+            fwmark: (self.mark != old_mark).then_some(self.mark.unwrap_or(0)),
+            ..difference(old, &self.config, |peer| addresses.of(peer))
+        };
+        let Some(process) = self.tunnel.as_mut().and_then(KeptTunnel::process) else {
+            // It gets all of it when it starts again.
+            return Ok(());
+        };
+        process.set(&update).await?;
+        process.follow(&addresses.followed()).await
+    }
+
+    /// Decides about a mark that somebody else gives the tunnel: rules and kill switch come first. A port
+    /// concerns nothing on the host.
+    pub(super) async fn on_question(&mut self, id: u64, fwmark: Option<u32>) {
+        let refused = match fwmark {
+            Some(mark) => self.follow_mark(mark).await.err(),
+            None => None,
+        };
+        if let Some(refused) = &refused {
+            warn!("refused another mark: {refused:#}");
+        }
+        let Some(process) = self.tunnel.as_mut().and_then(KeptTunnel::process) else {
+            return;
+        };
+        let answer = process.answer(id, refused.map(|refused| format!("{refused:#}")));
+        if let Err(error) = answer.await {
+            warn!("cannot answer the tunnel: {error:#}");
+        }
+    }
+
+    async fn follow_mark(&mut self, mark: u32) -> anyhow::Result<()> {
+        let former = self.mark;
+        let mark = Some(mark).filter(|mark| *mark != 0);
+        if mark == former {
+            return Ok(());
+        }
+        let wanted = desired(&self.config, mark, Vec::new())?;
+        let is_needed = mark.is_none() && wanted.needs_mark();
+        ensure!(
+            !is_needed || self.host.is_none(),
+            "a default route or kill switch needs a firewall mark other than 0"
+        );
+        self.mark = mark;
+        if let Err(error) = self.apply().await {
+            self.mark = former;
+            if let Err(error) = self.apply().await {
+                error!("cannot give the host its former state: {error:#}");
+            }
+            return Err(error);
+        }
+        self.picked_mark = None;
+        self.addresses.mark(&self.config, mark);
+        info!(
+            "Rules and kill switch follow the mark {:#x}",
+            mark.unwrap_or(0)
+        );
+        Ok(())
+    }
+
+    /// Lets packets out beside the tunnel for a time.
+    pub(super) async fn pause(&mut self, seconds: u64) -> anyhow::Result<Vec<String>> {
+        let time = Duration::from_secs(seconds);
+        ensure!(!time.is_zero(), "a pause takes a second at least");
+        ensure!(time <= LONGEST_PAUSE, "a pause takes a day at most");
+        let Some(host) = &mut self.host else {
+            bail!("{} is in another network namespace", self.config.name);
+        };
+        host.pause(time).await.context("cannot pause")?;
+        self.paused_until = Some(SystemTime::now() + time);
+        warn!("Paused for {seconds} s: packets leave outside the tunnel");
+        notify::status(&self.line());
+        Ok(Vec::new())
+    }
+
+    /// Ends a pause.
+    pub(super) async fn resume(&mut self) -> anyhow::Result<Vec<String>> {
+        ensure!(
+            self.paused_until.is_some(),
+            "{} is not paused",
+            self.config.name
+        );
+        if let Some(host) = &mut self.host {
+            host.resume().await.context("cannot end the pause")?;
+        }
+        self.paused_until = None;
+        info!("The pause was ended");
+        notify::status(&self.line());
+        Ok(Vec::new())
+    }
+}

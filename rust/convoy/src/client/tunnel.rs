@@ -1,0 +1,320 @@
+//! The supervisor's side of the tunnel process: starts it or takes over a running one, configures it and hears
+//! what happens to it.
+//!
+//! Configuration goes over the UAPI, as for any other client; all else over the connection to
+//! `/run/convoy/NAME.tunnel` ([`crate::supervised`]).
+
+mod listing;
+mod process;
+mod request;
+mod spawn;
+mod uapi;
+
+use std::{
+    os::fd::{BorrowedFd, OwnedFd},
+    path::PathBuf,
+    time::Duration,
+};
+
+use anyhow::{Context, bail, ensure};
+use convoy_config::InterfaceName;
+use convoy_proto::config::{DeviceUpdate, PublicKey};
+use nix::unistd::Pid;
+use tokio::{net::UnixStream, time::timeout};
+use tracing::{debug, error, warn};
+
+pub(crate) use listing::{RunningDevice, RunningPeer};
+pub(crate) use spawn::Step;
+
+use crate::{
+    cli::DaemonArgs,
+    supervised::{
+        connection::{Connection, Lost},
+        protocol::{Key, ToSupervisor, ToTunnel},
+    },
+};
+use process::Process;
+
+/// How long a tunnel may take to greet: at most as long as it takes to part from a supervisor that does not read.
+const GREETING_TIME: Duration = Duration::from_secs(10);
+
+/// How long a tunnel may take to end after it was asked to, or after its connection has ended.
+const STOP_TIME: Duration = Duration::from_secs(5);
+const ENDING_TIME: Duration = Duration::from_secs(1);
+
+/// The socket on which the tunnel of `name` accepts supervisors.
+pub(crate) fn path(name: &InterfaceName) -> PathBuf {
+    PathBuf::from(format!("/run/convoy/{name}.tunnel"))
+}
+
+/// The state of the running tunnel of `name`, whoever supervises it.
+pub(crate) async fn running_device(name: &InterfaceName) -> anyhow::Result<RunningDevice> {
+    let answer = uapi::exchange(name, b"get=1\n\n").await?;
+    listing::parse(&answer).context("the tunnel's answer does not fit this version of convoy")
+}
+
+/// What a new tunnel process needs.
+#[derive(Debug)]
+pub(crate) struct Spawn<'a> {
+    pub(crate) name: &'a InterfaceName,
+    pub(crate) tun: BorrowedFd<'a>,
+    /// Listening sockets of the UAPI and for supervisors ([`path`]).
+    pub(crate) uapi: BorrowedFd<'a>,
+    pub(crate) listener: BorrowedFd<'a>,
+    pub(crate) args: &'a DaemonArgs,
+}
+
+/// A running tunnel that this process supervises. Dropping it leaves the tunnel running.
+#[derive(Debug)]
+pub(crate) struct TunnelProcess {
+    name: InterfaceName,
+    connection: Connection,
+    process: Process,
+    version: String,
+    /// Whether the connection is of no use any more.
+    is_lost: bool,
+}
+
+/// A tunnel that another supervisor has started, with a duplicate of its TUN.
+#[derive(Debug)]
+pub(crate) struct Adopted {
+    pub(crate) process: TunnelProcess,
+    pub(crate) tun: OwnedFd,
+}
+
+/// What happens to a tunnel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum TunnelEvent {
+    /// A UAPI client wants to change the firewall mark or the port: [`TunnelProcess::answer`] within 5 s.
+    Asks {
+        id: u64,
+        fwmark: Option<u32>,
+        listen_port: Option<u16>,
+    },
+    /// A handshake with a followed peer was answered, or its last message was not.
+    Handshake { peer: PublicKey, answered: bool },
+    /// It ends as somebody wants; [`TunnelProcess::stop`] waits for that.
+    Ended { reason: String },
+    /// The process is gone, for no good reason.
+    Died,
+}
+
+impl TunnelProcess {
+    /// Starts a tunnel process and connects to it.
+    ///
+    /// # Errors
+    /// If it does not start; then no process is left.
+    pub(crate) async fn spawn(spawn: Spawn<'_>) -> anyhow::Result<Self> {
+        let mut process = spawn::spawn(&spawn).await?;
+        match timeout(GREETING_TIME, connect(spawn.name)).await {
+            Ok(Ok(Some(greeted))) => {
+                let process = process.map_or_else(|| other(&greeted), Ok)?;
+                Ok(Self::new(spawn.name, greeted, process))
+            }
+            outcome => {
+                if let Some(process) = &mut process {
+                    process.end_within(Duration::ZERO).await;
+                }
+                outcome.context("the tunnel process does not greet")??;
+                bail!("nobody listens on {}", path(spawn.name).display())
+            }
+        }
+    }
+
+    /// Takes over the running tunnel of `name`; `None` if there is none.
+    ///
+    /// Call it before anything else listens on [`path`].
+    pub(crate) async fn adopt(name: &InterfaceName) -> anyhow::Result<Option<Adopted>> {
+        let greeted = timeout(GREETING_TIME, connect(name)).await;
+        let greeted = greeted.with_context(|| {
+            let path = path(name);
+            format!(
+                "the tunnel behind {} does not answer: kill it",
+                path.display()
+            )
+        })??;
+        let Some(mut greeted) = greeted else {
+            return Ok(None);
+        };
+        let process = other(&greeted)?;
+        ensure!(
+            process.pid() != Pid::this(),
+            "this process listens for supervisors itself"
+        );
+        let descriptors = std::mem::take(&mut greeted.descriptors);
+        let tun = descriptors.into_iter().next();
+        let tun = tun.context("the running tunnel has not handed over its TUN")?;
+        let process = Self::new(name, greeted, process);
+        Ok(Some(Adopted { process, tun }))
+    }
+
+    fn new(name: &InterfaceName, greeted: Greeted, process: Process) -> Self {
+        Self {
+            name: name.clone(),
+            connection: greeted.connection,
+            process,
+            version: greeted.version,
+            is_lost: false,
+        }
+    }
+
+    /// The process.
+    pub(crate) fn pid(&self) -> Pid {
+        self.process.pid()
+    }
+
+    /// The version of the program that it runs.
+    pub(crate) fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// Applies `update` as a whole or not at all. The tunnel does not ask about it.
+    pub(crate) async fn set(&mut self, update: &DeviceUpdate) -> anyhow::Result<()> {
+        let request = request::of(update);
+        let exchange = uapi::exchange(&self.name, request.as_bytes());
+        let applied = tokio::select! {
+            applied = exchange => applied.map(drop),
+            () = self.process.ended() => bail!("the tunnel process has ended"),
+        };
+        applied.with_context(|| match update.listen_port {
+            Some(port) if port != 0 => format!("cannot configure the tunnel, with port {port}"),
+            _ => "cannot configure the tunnel".to_owned(),
+        })
+    }
+
+    /// The tunnel's state now.
+    pub(crate) async fn device(&mut self) -> anyhow::Result<RunningDevice> {
+        tokio::select! {
+            device = running_device(&self.name) => device,
+            () = self.process.ended() => bail!("the tunnel process has ended"),
+        }
+    }
+
+    /// Waits for the next event. Cancel-safe.
+    pub(crate) async fn next(&mut self) -> TunnelEvent {
+        while !self.is_lost {
+            match self.connection.next::<ToSupervisor>().await {
+                Ok(ToSupervisor::Asks {
+                    id,
+                    fwmark,
+                    listen_port,
+                }) => {
+                    return TunnelEvent::Asks {
+                        id,
+                        fwmark,
+                        listen_port,
+                    };
+                }
+                Ok(ToSupervisor::Handshake { peer, answered }) => {
+                    let peer = peer.0;
+                    return TunnelEvent::Handshake { peer, answered };
+                }
+                Ok(ToSupervisor::Ended { reason }) => return TunnelEvent::Ended { reason },
+                Ok(ToSupervisor::Hello { .. } | ToSupervisor::Unknown) => {}
+                Err(Lost::Closed) => self.is_lost = true,
+                Err(reason) => {
+                    warn!("the connection to the tunnel process is lost: {reason}");
+                    self.is_lost = true;
+                }
+            }
+        }
+        // Two processes must never read one TUN.
+        let status = self.process.end_within(ENDING_TIME).await;
+        match status {
+            Some(status) => error!("the tunnel process has died ({status})"),
+            None => error!("the tunnel process has died"),
+        }
+        TunnelEvent::Died
+    }
+
+    /// Answers [`TunnelEvent::Asks`].
+    ///
+    /// # Errors
+    /// As for all that follow: the process is gone, which [`TunnelProcess::next`] reports, too.
+    pub(crate) async fn answer(&mut self, id: u64, refused: Option<String>) -> anyhow::Result<()> {
+        self.tell(&ToTunnel::Answers { id, refused }).await
+    }
+
+    /// Has the tunnel report the handshakes with `peers`, instead of the former ones.
+    pub(crate) async fn follow(&mut self, peers: &[PublicKey]) -> anyhow::Result<()> {
+        let peers = keys(peers);
+        self.tell(&ToTunnel::Follow { peers }).await
+    }
+
+    /// Has the tunnel begin handshakes with `peers` now.
+    pub(crate) async fn handshake(&mut self, peers: &[PublicKey]) -> anyhow::Result<()> {
+        let peers = keys(peers);
+        self.tell(&ToTunnel::Handshake { peers }).await
+    }
+
+    /// Ends the tunnel: orderly, or by force after 5 s. Does nothing to one that has ended.
+    pub(crate) async fn stop(mut self) -> anyhow::Result<()> {
+        let asked = timeout(STOP_TIME, self.tell(&ToTunnel::Stop)).await;
+        if !matches!(asked, Ok(Ok(()))) {
+            // It is gone, or about to go; else it is killed below.
+            debug!("The tunnel process could not be asked to stop");
+        }
+        self.process.end_within(STOP_TIME).await;
+        ensure!(self.process.has_ended(), "the tunnel process does not end");
+        Ok(())
+    }
+
+    async fn tell(&mut self, message: &ToTunnel) -> anyhow::Result<()> {
+        let told = async {
+            self.connection.queue(message)?;
+            self.connection.flush().await
+        };
+        told.await.context("the tunnel process does not listen")
+    }
+}
+
+/// A connection on which the tunnel has introduced itself.
+#[derive(Debug)]
+struct Greeted {
+    connection: Connection,
+    version: String,
+    descriptors: Vec<OwnedFd>,
+}
+
+/// The process that has greeted, which is no child of this one.
+fn other(greeted: &Greeted) -> anyhow::Result<Process> {
+    let pid = greeted.connection.process();
+    let pid = pid.context("the running tunnel is in another process namespace")?;
+    Process::of_other(pid).context("cannot watch the running tunnel")
+}
+
+/// Connects to the tunnel of `name`; `None` if nobody listens.
+async fn connect(name: &InterfaceName) -> anyhow::Result<Option<Greeted>> {
+    use std::io::ErrorKind::{ConnectionRefused, NotFound};
+    let path = path(name);
+    let stream = match UnixStream::connect(&path).await {
+        Ok(stream) => stream,
+        Err(error) if matches!(error.kind(), ConnectionRefused | NotFound) => return Ok(None),
+        Err(error) => {
+            return Err(error).with_context(|| format!("cannot connect to {}", path.display()));
+        }
+    };
+    greeted(Connection::new(stream)).await.map(Some)
+}
+
+async fn greeted(mut connection: Connection) -> anyhow::Result<Greeted> {
+    let (hello, descriptors) = connection
+        .receive_with()
+        .await
+        .context("the tunnel process has not greeted")?;
+    match hello {
+        ToSupervisor::Hello { version, .. } => Ok(Greeted {
+            connection,
+            version,
+            descriptors,
+        }),
+        _ => bail!("the tunnel process began without a greeting"),
+    }
+}
+
+fn keys(peers: &[PublicKey]) -> Vec<Key> {
+    peers.iter().copied().map(Key).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,132 @@
+//! `convoy up`: becomes the supervisor of a tunnel.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use convoy_config::Config;
+use nix::sys::prctl;
+use tracing::{error, warn};
+
+use super::{
+    desired::{FIRST_MARK, configured_mark, kill_switch},
+    notify, supervisor,
+    terminal::Terminal,
+};
+use crate::{
+    background::{self, Output, Parent},
+    check,
+    cli::{DaemonArgs, LogFormat, UpArgs},
+    logging, panics, process,
+};
+
+/// What the command line asks for.
+#[derive(Debug)]
+pub(crate) struct Wanted {
+    /// The configuration's absolute path.
+    pub(crate) path: PathBuf,
+    pub(crate) config: Config,
+    pub(crate) daemon: DaemonArgs,
+    /// Whether to take the interface over from wg-quick.
+    pub(crate) adopts: bool,
+    /// Where warnings and hooks write until the tunnel is up.
+    pub(crate) terminal: Option<Terminal>,
+}
+
+/// Brings a tunnel up in the background, or supervises it here until it ends.
+pub(crate) fn start(args: &UpArgs) -> anyhow::Result<()> {
+    // Before the working directory changes.
+    let path = std::path::absolute(convoy_config::path_of(&args.file))
+        .context("cannot find the working directory")?;
+    if args.only_kill_switch {
+        return close_kill_switch(&path);
+    }
+    let mut parent = Parent::detach()?;
+    let stays = args.daemon.foreground || notify::is_requested();
+    if parent.is_none() && !stays {
+        return background::start(Output::UntilReady);
+    }
+    let outcome = run(path, args, &mut parent);
+    if let Err(error) = &outcome {
+        if let Some(parent) = parent {
+            parent.fail(error);
+        }
+        if args.daemon.log_format == LogFormat::Json {
+            error!("{error:#}");
+        }
+    }
+    outcome
+}
+
+fn run(path: PathBuf, args: &UpArgs, parent: &mut Option<Parent>) -> anyhow::Result<()> {
+    process::forbid_core_dumps();
+    process::bound_freed_memory();
+    panics::end_process(None);
+    if parent.is_none() || logging::is_requested() {
+        logging::init(args.daemon.log_format)?;
+    }
+    let config = read(&path)?;
+    let wanted = Wanted {
+        path,
+        config,
+        daemon: args.daemon.clone(),
+        adopts: args.adopt,
+        terminal: match parent {
+            Some(_) => Some(Terminal::take().context("cannot use the terminal")?),
+            None => None,
+        },
+    };
+    // What hooks leave becomes this process's, so that it can end it.
+    if let Err(error) = prctl::set_child_subreaper(true) {
+        warn!("cannot adopt what hooks leave: {error}");
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
+    let outcome = runtime.block_on(supervisor::run(wanted, parent));
+    runtime.shutdown_background();
+    outcome
+}
+
+/// Reads a configuration and shows what is wrong with it on standard error.
+fn read(path: &Path) -> anyhow::Result<Config> {
+    let loaded = match convoy_config::read(path) {
+        Ok(loaded) => loaded,
+        Err(report) => {
+            check::show(&report);
+            bail!("{} is not valid", path.display());
+        }
+    };
+    check::show(&loaded.warnings);
+    ensure_hooks_may_run(path, &loaded.config)?;
+    Ok(loaded.config)
+}
+
+/// Refuses hooks that somebody else may have written.
+pub(crate) fn ensure_hooks_may_run(path: &Path, config: &Config) -> anyhow::Result<()> {
+    match &config.hooks_trusted {
+        Err(reason) if config.interface.has_hooks() => bail!(
+            "the hooks of {} may not run: {reason} (fix: let only root, or you, write to it, or remove the hooks)",
+            path.display()
+        ),
+        _ => Ok(()),
+    }
+}
+
+/// Closes a kill switch that is to hold although its tunnel is not up.
+fn close_kill_switch(path: &Path) -> anyhow::Result<()> {
+    let config = read(path)?;
+    let Some(switch) = kill_switch(&config.interface) else {
+        return Ok(());
+    };
+    if !switch.persistent {
+        return Ok(());
+    }
+    let mark = configured_mark(&config).unwrap_or(FIRST_MARK);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
+    let closed = convoy_host::close_kill_switch(config.name.as_str(), switch, mark);
+    Ok(runtime.block_on(closed)?)
+}

@@ -1,0 +1,91 @@
+//! What a daemon opens, or gets from the process that starts it, before it gives up its privileges.
+
+use std::{os::unix::net::UnixListener, thread, time::Instant};
+
+use anyhow::Context;
+use convoy_tun::{Device, OpenError};
+use tracing::warn;
+
+use crate::{
+    cli::{DaemonArgs, InterfaceName},
+    process, supervised,
+    uapi::socket::{self, SocketFile},
+};
+
+/// MTU of a new interface in bytes, as in wireguard-go: fits a 1,500-byte link over IPv6.
+const DEFAULT_MTU: u16 = 1420;
+
+/// Everything the tunnel needs before it starts.
+pub(super) struct Resources {
+    pub(super) device: Device,
+    /// The kernel's name for the interface; an adopted device brings its own.
+    pub(super) interface: String,
+    pub(super) listener: UnixListener,
+    /// `None` if the UAPI socket has no file.
+    pub(super) socket_file: Option<SocketFile>,
+    /// Where supervisors connect; `None` unless one has started this process.
+    pub(super) supervisors: Option<UnixListener>,
+}
+
+impl Resources {
+    pub(super) fn acquire(interface: &InterfaceName, args: &DaemonArgs) -> anyhow::Result<Self> {
+        let supervisors = supervised::inherited_listener()?;
+        if supervisors.is_some() {
+            process::name_like_the_program();
+        }
+        let uapi_fd = process::inherited_fd("WG_UAPI_FD")?;
+        let device = match process::inherited_fd("WG_TUN_FD")? {
+            Some(fd) => Device::adopt(fd).context("cannot use the TUN device of WG_TUN_FD")?,
+            None => {
+                if uapi_fd.is_none() {
+                    // Reports the cause, where the kernel would only say that the name is taken.
+                    let is_gone = || nix::net::if_::if_nametoindex(interface.as_str()).is_err();
+                    socket::ensure_unused(&socket::path(interface.as_str()), is_gone)?;
+                }
+                open(interface, args)?
+            }
+        };
+        // A supervisor has set it, and may have started this process in place of one that died.
+        if supervisors.is_none()
+            && let Err(error) = device.set_mtu(DEFAULT_MTU)
+        {
+            warn!("cannot set the interface's MTU: {error}");
+        }
+        let interface = device.name().context("cannot read the interface's name")?;
+        let (listener, socket_file) = match uapi_fd {
+            Some(fd) => socket::adopt(fd)?,
+            None => {
+                let (listener, file) = socket::bind(&socket::path(&interface))?;
+                (listener, Some(file))
+            }
+        };
+        Ok(Self {
+            device,
+            interface,
+            listener,
+            socket_file,
+            supervisors,
+        })
+    }
+
+    /// The socket file that this process removes at its end; a supervisor removes its own.
+    pub(super) fn own_socket_file(&self) -> Option<SocketFile> {
+        match self.supervisors {
+            Some(_) => None,
+            None => self.socket_file.clone(),
+        }
+    }
+}
+
+/// Opens a new device. If a killed daemon still holds one of that name, waits for it to die.
+fn open(interface: &InterfaceName, args: &DaemonArgs) -> Result<Device, OpenError> {
+    let deadline = Instant::now() + socket::ENDING_TIME;
+    loop {
+        match Device::open(interface.as_str(), args.tun_offload.into()) {
+            Err(OpenError::Busy(_)) if Instant::now() < deadline => {
+                thread::sleep(socket::ENDING_PAUSE);
+            }
+            outcome => return outcome,
+        }
+    }
+}

@@ -1,0 +1,313 @@
+//! The tunnel's side of its supervisor, `convoy up`: who may take it over, and what the two tell each other.
+//!
+//! ```text
+//!  convoy up (root) ──connect──▶ /run/convoy/NAME.tunnel ──accept──▶ tunnel (own user)
+//!                   ◀── Hello, with the TUN
+//!                   ◀── Asks, Handshake, Ended
+//!                   ──▶ Answers, Follow, Handshake, Stop
+//! ```
+//! The supervisor has made the listening socket and hands it over at the start (`CONVOY_SUPERVISED_FD`). The
+//! newest connection is the supervisor's: a new one, after the death of the old or from a new version, takes
+//! over as the first one did. Without a supervisor, or after a message that is invalid, the tunnel goes on.
+
+pub(crate) mod connection;
+pub(crate) mod descriptors;
+pub(crate) mod protocol;
+mod questions;
+
+use std::{
+    collections::VecDeque,
+    future::pending,
+    io,
+    ops::ControlFlow,
+    os::{fd::AsFd, unix::net::UnixListener},
+    sync::mpsc::SyncSender,
+    time::Duration,
+};
+
+use anyhow::{Context, ensure};
+use convoy_proto::config::PublicKey;
+use convoy_tun::Device;
+use convoy_tunnel::{Closed, PeerEvent, Tunnel};
+use nix::{
+    sys::socket::{Backlog, getsockopt, listen, sockopt},
+    unistd::Pid,
+};
+use tokio::{net::UnixStream, sync::mpsc, time::timeout};
+use tracing::{debug, info, warn};
+
+use crate::process;
+use connection::{Connection, Lost};
+use protocol::{Key, ToSupervisor, ToTunnel};
+use questions::{Answer, MAX_QUESTIONS, Question, Supervisor};
+pub(crate) use questions::{Consenting, Questions};
+
+/// Names the descriptor of the listening socket; set only by the supervisor.
+pub(crate) const LISTENER: &str = "CONVOY_SUPERVISED_FD";
+
+/// How long the last message may take.
+const FAREWELL_TIME: Duration = Duration::from_secs(1);
+
+/// How long to wait when the process is out of file descriptors.
+const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
+
+/// The listening socket for supervisors, if a supervisor has started this process.
+pub(crate) fn inherited_listener() -> anyhow::Result<Option<UnixListener>> {
+    let Some(fd) = process::inherited_fd(LISTENER)? else {
+        return Ok(None);
+    };
+    let is_listening = getsockopt(&fd, sockopt::AcceptConn).unwrap_or(false);
+    ensure!(is_listening, "{LISTENER} is not a listening socket");
+    // Whoever connects learns this process's number from the kernel, and not that of the supervisor that
+    // called listen(2) first.
+    listen(&fd, Backlog::MAXCONN).with_context(|| format!("cannot listen on {LISTENER}"))?;
+    Ok(Some(UnixListener::from(fd)))
+}
+
+/// The handshakes that a supervisor follows.
+pub(crate) trait Handshakes {
+    /// Reports the handshakes with these peers, instead of the former ones.
+    async fn follow(&self, peers: &[PublicKey]) -> Result<(), Closed>;
+
+    /// Begins a handshake with each of these peers.
+    async fn handshake_now(&self, peers: &[PublicKey]) -> Result<(), Closed>;
+
+    /// Waits for the next report. Cancel-safe.
+    async fn next_event(&self) -> PeerEvent;
+}
+
+impl Handshakes for Tunnel {
+    async fn follow(&self, peers: &[PublicKey]) -> Result<(), Closed> {
+        self.follow(peers).await
+    }
+
+    async fn handshake_now(&self, peers: &[PublicKey]) -> Result<(), Closed> {
+        self.handshake_now(peers).await
+    }
+
+    async fn next_event(&self) -> PeerEvent {
+        self.next_handshake_event().await
+    }
+}
+
+/// Serves supervisors, one at a time.
+#[derive(Debug)]
+pub(crate) struct Supervised<T> {
+    listener: tokio::net::UnixListener,
+    tunnel: T,
+    /// Handed to each supervisor: the interface lasts for as long as anyone has it open.
+    device: Device,
+    questions: mpsc::Receiver<Question>,
+    supervisor: Supervisor,
+    connection: Option<Connection>,
+    /// The latest questions without an answer, oldest first: at most [`MAX_QUESTIONS`].
+    waiting: VecDeque<(u64, SyncSender<Answer>)>,
+    last_id: u64,
+}
+
+/// What [`Supervised::serve`] reacts to.
+enum Event {
+    Connected(io::Result<UnixStream>),
+    Received(ToTunnel),
+    /// The supervisor has read what was queued.
+    Flushed,
+    Lost(Lost),
+    Asked(Question),
+    Handshake(PeerEvent),
+}
+
+impl<T: Handshakes> Supervised<T> {
+    /// Also returns what the UAPI's clients ask through; call it within a tokio runtime.
+    pub(crate) fn new(
+        listener: UnixListener,
+        tunnel: T,
+        device: Device,
+    ) -> io::Result<(Self, Questions)> {
+        listener.set_nonblocking(true)?;
+        let (questions, receiver, supervisor) = Questions::new();
+        let ours = Self {
+            listener: tokio::net::UnixListener::from_std(listener)?,
+            tunnel,
+            device,
+            questions: receiver,
+            supervisor,
+            connection: None,
+            waiting: VecDeque::new(),
+            last_id: 0,
+        };
+        Ok((ours, questions))
+    }
+
+    /// Serves supervisors until one stops the tunnel.
+    pub(crate) async fn serve(&mut self) {
+        loop {
+            let event = self.next_event().await;
+            if self.handle(event).await.is_break() {
+                return;
+            }
+        }
+    }
+
+    /// Tells the supervisor that the tunnel ends as it was told to, so that nobody starts it again.
+    pub(crate) async fn say_ended(&mut self, reason: &str) {
+        let Some(connection) = &mut self.connection else {
+            return;
+        };
+        let reason = reason.to_owned();
+        if connection.queue(&ToSupervisor::Ended { reason }).is_ok() {
+            // Nothing can be done about a supervisor that does not read.
+            let _ = timeout(FAREWELL_TIME, connection.flush()).await;
+        }
+    }
+
+    async fn next_event(&mut self) -> Event {
+        let is_behind = self.connection.as_ref().is_some_and(Connection::is_behind);
+        tokio::select! {
+            accepted = self.listener.accept() => {
+                Event::Connected(accepted.map(|(stream, _)| stream))
+            }
+            event = from_supervisor(&mut self.connection) => event,
+            Some(question) = self.questions.recv() => Event::Asked(question),
+            // A supervisor that does not read gets the latest events later.
+            event = self.tunnel.next_event(), if !is_behind => Event::Handshake(event),
+        }
+    }
+
+    async fn handle(&mut self, event: Event) -> ControlFlow<()> {
+        match event {
+            Event::Connected(Ok(stream)) => self.admit(stream).await,
+            Event::Connected(Err(error)) => {
+                warn!("cannot accept a supervisor: {error}");
+                tokio::time::sleep(EXHAUSTED_PAUSE).await;
+            }
+            Event::Received(ToTunnel::Stop) => return ControlFlow::Break(()),
+            Event::Received(message) => self.obey(message).await,
+            Event::Flushed => {}
+            Event::Lost(reason) => self.lose(&reason).await,
+            Event::Asked(question) => self.ask(question).await,
+            Event::Handshake(PeerEvent { peer, answered }) => {
+                let peer = Key(peer);
+                self.tell(&ToSupervisor::Handshake { peer, answered }).await;
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    async fn admit(&mut self, stream: UnixStream) {
+        if self.connection.is_some() {
+            info!("another supervisor takes the tunnel over");
+            self.forget_supervisor().await;
+        }
+        let mut connection = Connection::new(stream);
+        let supervisor = connection.process();
+        let hello = ToSupervisor::Hello {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            interface: self.device.name().unwrap_or_default(),
+        };
+        let tun = [self.device.as_fd()];
+        if let Err(reason) = connection.send_with(&hello, &tun).await {
+            warn!("cannot greet a supervisor: {reason}");
+            return;
+        }
+        self.supervisor.is(supervisor);
+        self.connection = Some(connection);
+        debug!(
+            pid = supervisor.map(Pid::as_raw),
+            "A supervisor has connected"
+        );
+    }
+
+    async fn obey(&mut self, message: ToTunnel) {
+        match message {
+            ToTunnel::Answers { id, refused } => {
+                if let Some(at) = self.waiting.iter().position(|(asked, _)| *asked == id)
+                    && let Some((_, answer)) = self.waiting.remove(at)
+                {
+                    // The client may have stopped waiting.
+                    let _ = answer.try_send(refused);
+                }
+            }
+            ToTunnel::Follow { peers } => self.follow(&peers).await,
+            ToTunnel::Handshake { peers } => {
+                // If it fails, the tunnel has ended, and this process is about to.
+                let _ = self.tunnel.handshake_now(&public_keys(&peers)).await;
+            }
+            ToTunnel::Stop | ToTunnel::Unknown => debug!("Ignored a message of the supervisor"),
+        }
+    }
+
+    async fn ask(&mut self, question: Question) {
+        let Question {
+            fwmark,
+            listen_port,
+            answer,
+        } = question;
+        // Dropping the answer's channel permits the change.
+        if self.connection.is_none() {
+            return;
+        }
+        if self.waiting.len() == MAX_QUESTIONS {
+            // Nobody waits for it any more: there are not that many clients.
+            self.waiting.pop_front();
+        }
+        self.last_id += 1;
+        let id = self.last_id;
+        self.waiting.push_back((id, answer));
+        self.tell(&ToSupervisor::Asks {
+            id,
+            fwmark,
+            listen_port,
+        })
+        .await;
+    }
+
+    async fn tell(&mut self, message: &ToSupervisor) {
+        if let Some(connection) = &mut self.connection
+            && let Err(reason) = connection.queue(message)
+        {
+            self.lose(&reason).await;
+        }
+    }
+
+    async fn lose(&mut self, reason: &Lost) {
+        match reason {
+            Lost::Closed => info!("the supervisor is gone; the tunnel goes on without one"),
+            _ => warn!(
+                "the connection to the supervisor ends, the tunnel goes on without one: {reason}"
+            ),
+        }
+        self.forget_supervisor().await;
+    }
+
+    async fn forget_supervisor(&mut self) {
+        self.connection = None;
+        self.supervisor.is_gone();
+        // Permits the changes that wait.
+        self.waiting.clear();
+        self.follow(&[]).await;
+    }
+
+    async fn follow(&self, peers: &[Key]) {
+        // As above.
+        let _ = self.tunnel.follow(&public_keys(peers)).await;
+    }
+}
+
+fn public_keys(peers: &[Key]) -> Vec<PublicKey> {
+    peers.iter().map(|Key(peer)| *peer).collect()
+}
+
+/// The next event of the connection; none while there is no connection. Cancel-safe.
+async fn from_supervisor(connection: &mut Option<Connection>) -> Event {
+    let Some(connection) = connection else {
+        return pending().await;
+    };
+    match connection.next_or_flushed().await {
+        Ok(Some(message)) => Event::Received(message),
+        Ok(None) => Event::Flushed,
+        Err(reason) => Event::Lost(reason),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,117 @@
+//! The messages between a tunnel and its supervisor: a line of JSON each.
+//!
+//! The first is the tunnel's [`ToSupervisor::Hello`], with which the descriptor of the TUN comes. The two
+//! processes may be of different versions: kinds and fields that the receiver does not know are ignored.
+
+use convoy_config::{decode_key, encode_key};
+use convoy_proto::config::PublicKey;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+/// The messages of one direction.
+pub(crate) trait Message: Serialize + DeserializeOwned {
+    /// Longest line in bytes, its line feed included.
+    const MAX_BYTES: usize;
+}
+
+/// What a tunnel tells its supervisor.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(crate) enum ToSupervisor {
+    /// Introduces the tunnel to each new supervisor.
+    Hello {
+        /// Of the program.
+        version: String,
+        /// The interface's present name.
+        interface: String,
+    },
+    /// A UAPI client wants to change the firewall mark or the port, which waits for the answer.
+    Asks {
+        id: u64,
+        fwmark: Option<u32>,
+        listen_port: Option<u16>,
+    },
+    /// What became of a handshake with a followed peer.
+    Handshake { peer: Key, answered: bool },
+    /// The tunnel ends, as it was told to.
+    Ended { reason: String },
+    /// A kind of another version.
+    #[serde(other)]
+    Unknown,
+}
+
+/// What a supervisor tells its tunnel.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(crate) enum ToTunnel {
+    /// Answers [`ToSupervisor::Asks`]; without a reason for a refusal, the change takes effect.
+    Answers { id: u64, refused: Option<String> },
+    /// The peers whose handshakes to report, instead of the former ones.
+    Follow { peers: Vec<Key> },
+    /// Peers with which to begin a handshake now.
+    Handshake { peers: Vec<Key> },
+    /// Ends the tunnel.
+    Stop,
+    /// A kind of another version.
+    #[serde(other)]
+    Unknown,
+}
+
+impl Message for ToSupervisor {
+    const MAX_BYTES: usize = 64 << 10;
+}
+
+impl Message for ToTunnel {
+    /// Some 20,000 peers.
+    const MAX_BYTES: usize = 1 << 20;
+}
+
+/// A public key, in base64 on the line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(try_from = "String", into = "String")]
+pub(crate) struct Key(pub(crate) PublicKey);
+
+impl TryFrom<String> for Key {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        let key = decode_key(&text).ok_or("a public key is 32 bytes in base64")?;
+        Ok(Self(PublicKey(*key)))
+    }
+}
+
+impl From<Key> for String {
+    fn from(key: Key) -> Self {
+        (*encode_key(&key.0.0)).clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_readable_by_people() {
+        let peer = Key(PublicKey([7; 32]));
+        let line = serde_json::to_string(&ToSupervisor::Handshake {
+            peer,
+            answered: true,
+        });
+        let expected = r#"{"type":"handshake","peer":"BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc=","answered":true}"#;
+        assert_eq!(line.unwrap(), expected);
+    }
+
+    #[test]
+    fn what_another_version_adds_is_ignored() {
+        let parse = |line| serde_json::from_str::<ToTunnel>(line).unwrap();
+        assert_eq!(parse(r#"{"type":"stop","gently":true}"#), ToTunnel::Stop);
+        assert_eq!(parse(r#"{"type":"dance","to":[1]}"#), ToTunnel::Unknown);
+    }
+
+    #[test]
+    fn a_key_that_is_none_is_refused() {
+        for key in ["", "BwcH", "BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc"] {
+            let line = format!(r#"{{"type":"follow","peers":["{key}"]}}"#);
+            serde_json::from_str::<ToTunnel>(&line).unwrap_err();
+        }
+    }
+}

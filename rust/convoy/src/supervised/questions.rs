@@ -1,0 +1,220 @@
+//! Questions to the supervisor, asked by the threads that serve UAPI clients.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicI32, Ordering},
+        mpsc::{RecvTimeoutError, SyncSender, sync_channel},
+    },
+    time::Duration,
+};
+
+use convoy_proto::config::{DeviceUpdate, Snapshot};
+use convoy_tunnel::{ApplyError, Closed};
+use nix::unistd::Pid;
+use tokio::sync::mpsc;
+use tracing::{debug, warn};
+
+use crate::uapi::{Control, Refused};
+
+/// How long a change waits for the supervisor's answer.
+const ANSWER_TIME: Duration = Duration::from_secs(5);
+
+/// The most questions that wait: as many as there are UAPI clients.
+pub(super) const MAX_QUESTIONS: usize = crate::uapi::MAX_CLIENTS;
+
+/// Stands for no supervisor.
+const NOBODY: libc::pid_t = -1;
+
+/// Asks the supervisor, if there is one, before the firewall mark or the port changes: routing rules and the
+/// kill switch depend on them.
+#[derive(Clone, Debug)]
+pub(crate) struct Questions {
+    questions: mpsc::Sender<Question>,
+    supervisor: Supervisor,
+    time: Duration,
+}
+
+/// One question, with the channel for its answer.
+#[derive(Debug)]
+pub(super) struct Question {
+    pub(super) fwmark: Option<u32>,
+    pub(super) listen_port: Option<u16>,
+    pub(super) answer: SyncSender<Answer>,
+}
+
+/// The reason if the change is refused.
+pub(super) type Answer = Option<String>;
+
+/// A tunnel whose UAPI clients need its supervisor's consent for some changes.
+#[derive(Clone, Debug)]
+pub(crate) struct Consenting<T> {
+    pub(crate) tunnel: T,
+    /// `None` if the tunnel never has a supervisor.
+    pub(crate) questions: Option<Questions>,
+}
+
+impl<T: Control> Control for Consenting<T> {
+    fn permit(&self, update: &DeviceUpdate, client: Option<Pid>) -> Result<(), Refused> {
+        let questions = self.questions.as_ref();
+        questions.map_or(Ok(()), |it| it.permit(update, client))
+    }
+
+    fn apply(&self, update: DeviceUpdate) -> Result<(), ApplyError> {
+        self.tunnel.apply(update)
+    }
+
+    fn snapshot(&self) -> Result<Snapshot, Closed> {
+        self.tunnel.snapshot()
+    }
+}
+
+/// Which process supervises the tunnel now, if any.
+#[derive(Clone, Debug)]
+pub(super) struct Supervisor(Arc<AtomicI32>);
+
+impl Questions {
+    /// Also returns what the other side needs: the questions, and where to tell who the supervisor is.
+    pub(super) fn new() -> (Self, mpsc::Receiver<Question>, Supervisor) {
+        let (questions, receiver) = mpsc::channel(MAX_QUESTIONS);
+        let supervisor = Supervisor(Arc::new(AtomicI32::new(NOBODY)));
+        let ours = Self {
+            questions,
+            supervisor: supervisor.clone(),
+            time: ANSWER_TIME,
+        };
+        (ours, receiver, supervisor)
+    }
+
+    /// Waits until the supervisor has answered whether `update`, a request of `client`, may take effect. Blocks.
+    ///
+    /// Without an answer it may: a supervisor that hangs must not keep a tunnel from being configured. The
+    /// supervisor's own requests are not asked about.
+    pub(crate) fn permit(&self, update: &DeviceUpdate, client: Option<Pid>) -> Result<(), Refused> {
+        let concerns_supervisor = update.fwmark.is_some() || update.listen_port.is_some();
+        if !concerns_supervisor || !self.supervisor.is_other_than(client) {
+            return Ok(());
+        }
+        let (answer, answers) = sync_channel(1);
+        let question = Question {
+            fwmark: update.fwmark,
+            listen_port: update.listen_port,
+            answer,
+        };
+        if self.questions.try_send(question).is_err() {
+            warn!("UAPI: too many questions to the supervisor; this one is not asked");
+            return Ok(());
+        }
+        match answers.recv_timeout(self.time) {
+            Ok(None) => Ok(()),
+            Ok(Some(reason)) => Err(Refused(reason)),
+            Err(RecvTimeoutError::Disconnected) => {
+                debug!("UAPI: the supervisor has gone without an answer");
+                Ok(())
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                let time = self.time;
+                warn!(
+                    "UAPI: no answer from the supervisor within {time:?}: the mark or port changes, \
+                     and its rules may not follow until `convoy reload`"
+                );
+                Ok(())
+            }
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn with_time(self, time: Duration) -> Self {
+        Self { time, ..self }
+    }
+}
+
+impl Supervisor {
+    /// `None` for a process that cannot be seen from here.
+    pub(super) fn is(&self, process: Option<Pid>) {
+        let number = process.map_or(0, Pid::as_raw);
+        self.0.store(number, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_gone(&self) {
+        self.0.store(NOBODY, Ordering::Relaxed);
+    }
+
+    /// Whether there is a supervisor, and it is not `client`.
+    fn is_other_than(&self, client: Option<Pid>) -> bool {
+        let supervisor = self.0.load(Ordering::Relaxed);
+        supervisor != NOBODY && client.map(Pid::as_raw) != Some(supervisor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SUPERVISOR: Pid = Pid::from_raw(100);
+    const CLIENT: Option<Pid> = Some(Pid::from_raw(7));
+
+    #[test]
+    fn only_others_changes_of_mark_or_port_are_asked_about() {
+        let (questions, mut asked, supervisor) = Questions::new();
+        let questions = questions.with_time(Duration::ZERO);
+        let mut ask = |update: &DeviceUpdate, client| {
+            questions.permit(update, client).unwrap();
+            asked.try_recv().map(|q| (q.fwmark, q.listen_port)).ok()
+        };
+        assert_eq!(ask(&mark(7), CLIENT), None, "nobody to ask");
+        supervisor.is(Some(SUPERVISOR));
+        assert_eq!(ask(&mark(7), CLIENT), Some((Some(7), None)));
+        assert_eq!(ask(&mark(7), None), Some((Some(7), None)));
+        assert_eq!(ask(&port(9), CLIENT), Some((None, Some(9))));
+        assert_eq!(ask(&DeviceUpdate::default(), CLIENT), None);
+        assert_eq!(ask(&mark(7), Some(SUPERVISOR)), None);
+        supervisor.is(None);
+        assert_eq!(ask(&mark(7), None), Some((Some(7), None)));
+        supervisor.is_gone();
+        assert_eq!(ask(&mark(7), CLIENT), None);
+    }
+
+    #[test]
+    fn the_supervisor_decides() {
+        for refused in [None, Some("the kill switch needs the mark".to_owned())] {
+            let (questions, mut asked, supervisor) = Questions::new();
+            supervisor.is(Some(SUPERVISOR));
+            let answer = refused.clone();
+            let answering = std::thread::spawn(move || {
+                let question = asked.blocking_recv().unwrap();
+                question.answer.send(answer).unwrap();
+            });
+            let decided = questions.permit(&mark(7), CLIENT).err().map(|it| it.0);
+            assert_eq!(decided, refused);
+            answering.join().unwrap();
+        }
+    }
+
+    #[test]
+    fn without_an_answer_the_change_takes_effect() {
+        let (questions, asked, supervisor) = Questions::new();
+        let questions = questions.with_time(Duration::from_millis(1));
+        supervisor.is(Some(SUPERVISOR));
+        // More than fit.
+        for _ in 0..=MAX_QUESTIONS {
+            questions.permit(&mark(7), CLIENT).unwrap();
+        }
+        drop(asked);
+        questions.permit(&mark(7), CLIENT).unwrap();
+    }
+
+    fn mark(fwmark: u32) -> DeviceUpdate {
+        DeviceUpdate {
+            fwmark: Some(fwmark),
+            ..DeviceUpdate::default()
+        }
+    }
+
+    fn port(listen_port: u16) -> DeviceUpdate {
+        DeviceUpdate {
+            listen_port: Some(listen_port),
+            ..DeviceUpdate::default()
+        }
+    }
+}

@@ -1,0 +1,323 @@
+use std::{os::fd::OwnedFd, path::PathBuf, sync::Mutex};
+
+use convoy_tun::{Offload, memory};
+use nix::poll::{PollFd, PollFlags, poll};
+use tokio::sync::Notify;
+
+use super::*;
+use crate::uapi::Refused;
+
+/// Far longer than anything here takes.
+const DEADLINE: Duration = Duration::from_secs(20);
+
+const PEER: PublicKey = PublicKey([7; 32]);
+
+/// Another process than the supervisor, which is this one.
+const CLIENT: Option<Pid> = Some(Pid::from_raw(1));
+
+#[tokio::test]
+async fn a_supervisor_gets_the_tun() {
+    let mut bed = Bed::new();
+    let (path, kernel) = (bed.path.clone(), bed.kernel.clone());
+    bed.serving(async {
+        let mut supervisor = connect(&path).await;
+        let (hello, descriptors) = supervisor.receive_with::<ToSupervisor>().await.unwrap();
+        let expected = ToSupervisor::Hello {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            interface: "memory".to_owned(),
+        };
+        assert_eq!(hello, expected);
+        let [tun] = <[OwnedFd; 1]>::try_from(descriptors).unwrap();
+        let is_readable = || {
+            let mut fds = [PollFd::new(tun.as_fd(), PollFlags::POLLIN)];
+            poll(&mut fds, 0_u8).unwrap() == 1
+        };
+        assert!(!is_readable());
+        kernel.send(b"packet");
+        assert!(is_readable());
+        assert_eq!(supervisor.process(), Some(Pid::this()));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_newest_connection_is_the_supervisors() {
+    let mut bed = Bed::new();
+    let (path, tunnel) = (bed.path.clone(), bed.tunnel.clone());
+    bed.serving(async {
+        let mut first = greeted(&path).await;
+        first.send_message(&follow(&[PEER])).await;
+        tunnel.until(Call::Follow(vec![PEER])).await;
+        let mut second = greeted(&path).await;
+        let lost = first.next::<ToSupervisor>().await.unwrap_err();
+        assert!(matches!(lost, Lost::Closed), "{lost}");
+        tunnel.until(Call::Follow(vec![])).await;
+        second.send_message(&follow(&[PEER])).await;
+        tunnel.until(Call::Follow(vec![PEER])).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_bad_line_ends_the_connection_and_nothing_else() {
+    let mut bed = Bed::new();
+    let (path, tunnel) = (bed.path.clone(), bed.tunnel.clone());
+    bed.serving(async {
+        let endless = "x".repeat(2 << 20);
+        for line in ["nonsense\n", "{\"type\":\"follow\"}\n", "\n", &endless] {
+            let mut supervisor = greeted(&path).await;
+            supervisor.write_raw(line.as_bytes()).await;
+            let lost = supervisor.next::<ToSupervisor>().await.unwrap_err();
+            assert!(matches!(lost, Lost::Closed), "{lost}");
+            tunnel.until(Call::Follow(vec![])).await;
+        }
+        let mut supervisor = greeted(&path).await;
+        supervisor.send_message(&ToTunnel::Unknown).await;
+        let peers = vec![Key(PEER)];
+        supervisor
+            .send_message(&ToTunnel::Handshake { peers })
+            .await;
+        tunnel.until(Call::HandshakeNow(vec![PEER])).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_supervisor_hears_of_handshakes() {
+    let mut bed = Bed::new();
+    let (path, tunnel) = (bed.path.clone(), bed.tunnel.clone());
+    bed.serving(async {
+        let mut supervisor = greeted(&path).await;
+        for answered in [false, true] {
+            let event = PeerEvent {
+                peer: PEER,
+                answered,
+            };
+            tunnel.report(event);
+            let peer = Key(PEER);
+            let expected = ToSupervisor::Handshake { peer, answered };
+            assert_eq!(supervisor.next::<ToSupervisor>().await.unwrap(), expected);
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_supervisor_decides_about_a_clients_change() {
+    let mut bed = Bed::new();
+    let (path, questions) = (bed.path.clone(), bed.questions.clone());
+    bed.serving(async {
+        let mut supervisor = greeted(&path).await;
+        for refused in [Some("it is pinned".to_owned()), None] {
+            let asking = ask(&questions);
+            let message = supervisor.next::<ToSupervisor>().await.unwrap();
+            let ToSupervisor::Asks {
+                id,
+                fwmark: Some(7),
+                listen_port: None,
+            } = message
+            else {
+                panic!("{message:?}");
+            };
+            let late = ToTunnel::Answers {
+                id: id + 1000,
+                refused: None,
+            };
+            supervisor.send_message(&late).await;
+            let answer = refused.clone();
+            let answer = ToTunnel::Answers {
+                id,
+                refused: answer,
+            };
+            supervisor.send_message(&answer).await;
+            let decided = asking.await.unwrap().err().map(|Refused(reason)| reason);
+            assert_eq!(decided, refused);
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_change_waits_no_longer_than_its_supervisor_lives() {
+    let mut bed = Bed::new();
+    let (path, questions) = (bed.path.clone(), bed.questions.clone());
+    let questions = questions.with_time(3 * DEADLINE);
+    bed.serving(async {
+        let mut supervisor = greeted(&path).await;
+        let asking = ask(&questions);
+        supervisor.next::<ToSupervisor>().await.unwrap();
+        drop(supervisor);
+        asking.await.unwrap().unwrap();
+        // Now there is nobody to ask.
+        ask(&questions).await.unwrap().unwrap();
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_supervisor_stops_the_tunnel_and_hears_that_it_ends() {
+    let mut bed = Bed::new();
+    let mut supervisor = connect(&bed.path).await;
+    let stop = async {
+        supervisor.receive_with::<ToSupervisor>().await.unwrap();
+        supervisor.send_message(&ToTunnel::Stop).await;
+    };
+    let ((), ()) = tokio::join!(bed.supervised.serve(), stop);
+    bed.supervised.say_ended("a test").await;
+    drop(bed);
+    let reason = "a test".to_owned();
+    let expected = ToSupervisor::Ended { reason };
+    assert_eq!(supervisor.next::<ToSupervisor>().await.unwrap(), expected);
+    let lost = supervisor.next::<ToSupervisor>().await.unwrap_err();
+    assert!(matches!(lost, Lost::Closed), "{lost}");
+}
+
+#[tokio::test]
+async fn an_end_without_a_supervisor_is_told_to_nobody() {
+    let mut bed = Bed::new();
+    bed.supervised.say_ended("a test").await;
+}
+
+struct Bed {
+    path: PathBuf,
+    tunnel: Fake,
+    kernel: memory::Kernel,
+    supervised: Supervised<Fake>,
+    questions: Questions,
+    _directory: tempfile::TempDir,
+}
+
+impl Bed {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("wg0.tunnel");
+        let listener = UnixListener::bind(&path).unwrap();
+        let (device, kernel) = memory::pair(Offload::default(), 1420).unwrap();
+        let tunnel = Fake::default();
+        let (supervised, questions) = Supervised::new(listener, tunnel.clone(), device).unwrap();
+        Self {
+            path,
+            tunnel,
+            kernel,
+            supervised,
+            questions,
+            _directory: directory,
+        }
+    }
+
+    /// Runs `test` while the tunnel serves supervisors.
+    async fn serving(&mut self, test: impl Future<Output = ()>) {
+        tokio::select! {
+            () = self.supervised.serve() => panic!("the tunnel has stopped"),
+            done = timeout(DEADLINE, test) => done.unwrap(),
+        }
+    }
+}
+
+async fn connect(path: &PathBuf) -> Connection {
+    Connection::new(UnixStream::connect(path).await.unwrap())
+}
+
+async fn greeted(path: &PathBuf) -> Connection {
+    let mut connection = connect(path).await;
+    connection.receive_with::<ToSupervisor>().await.unwrap();
+    connection
+}
+
+fn follow(peers: &[PublicKey]) -> ToTunnel {
+    let peers = peers.iter().copied().map(Key).collect();
+    ToTunnel::Follow { peers }
+}
+
+/// Asks in a thread, as the UAPI does.
+fn ask(questions: &Questions) -> tokio::task::JoinHandle<Result<(), Refused>> {
+    let questions = questions.clone();
+    let update = convoy_proto::config::DeviceUpdate {
+        fwmark: Some(7),
+        ..Default::default()
+    };
+    tokio::task::spawn_blocking(move || questions.permit(&update, CLIENT))
+}
+
+impl Connection {
+    async fn send_message(&mut self, message: &ToTunnel) {
+        self.queue(message).unwrap();
+        self.flush().await.unwrap();
+    }
+
+    /// The tunnel may close the connection before it has read everything.
+    async fn write_raw(&mut self, mut bytes: &[u8]) {
+        let stream = self.stream();
+        while !bytes.is_empty() {
+            stream.writable().await.unwrap();
+            match stream.try_write(bytes) {
+                Ok(length) => bytes = &bytes[length..],
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(_) => return,
+            }
+        }
+    }
+}
+
+/// A tunnel that records what it is told and reports what the test wants.
+#[derive(Clone, Debug, Default)]
+struct Fake(std::sync::Arc<Recorded>);
+
+#[derive(Debug, Default)]
+struct Recorded {
+    last: Mutex<Option<Call>>,
+    called: Notify,
+    event: Mutex<Option<PeerEvent>>,
+    reported: Notify,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Call {
+    Follow(Vec<PublicKey>),
+    HandshakeNow(Vec<PublicKey>),
+}
+
+impl Fake {
+    /// Waits until the last call is `expected`, and forgets it.
+    async fn until(&self, expected: Call) {
+        loop {
+            let called = self.0.called.notified();
+            let is_it = |last: &mut Call| *last == expected;
+            if self.0.last.lock().unwrap().take_if(is_it).is_some() {
+                return;
+            }
+            called.await;
+        }
+    }
+
+    fn call(&self, call: Call) {
+        *self.0.last.lock().unwrap() = Some(call);
+        self.0.called.notify_one();
+    }
+
+    fn report(&self, event: PeerEvent) {
+        *self.0.event.lock().unwrap() = Some(event);
+        self.0.reported.notify_one();
+    }
+}
+
+impl Handshakes for Fake {
+    async fn follow(&self, peers: &[PublicKey]) -> Result<(), Closed> {
+        self.call(Call::Follow(peers.to_vec()));
+        Ok(())
+    }
+
+    async fn handshake_now(&self, peers: &[PublicKey]) -> Result<(), Closed> {
+        self.call(Call::HandshakeNow(peers.to_vec()));
+        Ok(())
+    }
+
+    async fn next_event(&self) -> PeerEvent {
+        loop {
+            if let Some(event) = self.0.event.lock().unwrap().take() {
+                return event;
+            }
+            self.0.reported.notified().await;
+        }
+    }
+}

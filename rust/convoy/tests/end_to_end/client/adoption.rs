@@ -1,0 +1,116 @@
+//! A supervisor takes over a tunnel that goes on without one.
+
+use std::time::Duration;
+
+use super::{
+    process::crash,
+    stream::Stream,
+    world::{BEHIND, EVERYTHING, World},
+};
+use crate::twins::public_key;
+
+/// How long the tunnel may carry nothing.
+const PAUSE: Duration = Duration::from_secs(2);
+
+#[test]
+fn the_next_up_takes_over_the_running_tunnel() {
+    let Some(world) = World::new() else { return };
+    world.configure("DNS = 10.8.0.1\n#convoy: KillSwitch = on\n", EVERYTHING);
+    let before = world.dump();
+    world.up();
+    let streams = BEHIND.map(|to| Stream::start(&world, to));
+    let (supervisor, tunnel, up) = (world.supervisor(), world.tunnel(), world.dump());
+    let handshake = world.wg(1).swap_remove(4);
+    crash(supervisor);
+    streams.iter().for_each(Stream::flows);
+    world.status_becomes("state", "without supervisor");
+    world.up();
+    world.status_becomes("state", "up");
+    assert_eq!(world.tunnel(), tunnel);
+    assert_ne!(world.supervisor(), supervisor);
+    streams.iter().for_each(Stream::flows);
+    let gaps = streams.each_ref().map(Stream::longest_gap);
+    eprintln!("without packets for {gaps:?}");
+    assert!(gaps.iter().all(|gap| *gap < PAUSE), "{gaps:?}");
+    assert_eq!(
+        world.wg(1).swap_remove(4),
+        handshake,
+        "the session was lost"
+    );
+    assert_eq!(world.dump(), up);
+    drop(streams);
+    world.down();
+    world.is_left_as(&before);
+}
+
+#[test]
+fn the_supervisor_that_took_over_watches_the_tunnel_as_the_first_did() {
+    let Some(world) = World::new() else { return };
+    world.configure("", EVERYTHING);
+    let before = world.dump();
+    world.up();
+    crash(world.supervisor());
+    world.up();
+    crash(world.tunnel());
+    world.reaches_all_behind();
+    world.convoy(&["reload", "wg0"]).succeeds();
+    world.shell("wg set wg0 fwmark 0x1234");
+    world.reaches_all_behind();
+    world.shell("ip link delete wg0");
+    world.is_left_as(&before);
+}
+
+#[test]
+fn what_was_changed_meanwhile_is_applied() {
+    let Some(world) = World::new() else { return };
+    world.configure("", EVERYTHING);
+    world.up();
+    let stream = Stream::start(&world, BEHIND[0]);
+    let (tunnel, handshake) = (world.tunnel(), world.wg(1).swap_remove(4));
+    crash(world.supervisor());
+    let another = public_key(9);
+    let more = format!(
+        "{EVERYTHING}PersistentKeepalive = 25\n[Peer]\nPublicKey = {another}\nAllowedIPs = 10.99.0.0/16\n"
+    );
+    world.configure("DNS = 10.8.0.1\nMTU = 1400\n", &more);
+    let before = world.dump();
+    world.up();
+    stream.flows();
+    assert_eq!(world.tunnel(), tunnel);
+    let peers = world.shell("wg show wg0 dump");
+    let peer = |key: &str| {
+        let line = peers.lines().find(|line| line.starts_with(key));
+        line.unwrap_or_else(|| panic!("no {key} in {peers}"))
+            .to_owned()
+    };
+    assert!(peer(&another).contains("10.99.0.0/16"), "{peers}");
+    let ours: Vec<_> = peer(&public_key(2))
+        .split('\t')
+        .map(str::to_owned)
+        .collect();
+    assert_eq!(
+        (ours[4].as_str(), ours[7].as_str()),
+        (handshake.as_str(), "25")
+    );
+    assert!(world.shell("ip route").contains("10.99.0.0/16 dev wg0"));
+    assert!(world.shell("ip link show wg0").contains("mtu 1400"));
+    assert_ne!(world.dump(), before);
+    drop(stream);
+    world.down();
+    assert_eq!(world.read("resolv.conf"), "nameserver 192.168.1.1\n");
+    assert!(!world.client.link().exists("wg0"));
+}
+
+#[test]
+fn without_a_supervisor_wg_may_change_everything() {
+    let Some(world) = World::new() else { return };
+    world.configure("", EVERYTHING);
+    let before = world.dump();
+    world.up();
+    world.reaches(BEHIND[0]);
+    crash(world.supervisor());
+    world.shell("wg set wg0 listen-port 51998");
+    world.reaches(BEHIND[0]);
+    world.down();
+    world.is_left_as(&before);
+}

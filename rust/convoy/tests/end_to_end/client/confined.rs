@@ -1,0 +1,136 @@
+//! The tunnel's process has a user of its own and almost no rights.
+
+use std::{fs, os::unix::fs::MetadataExt as _};
+
+use convoy_lab::{Pid, wireguard::Daemon};
+
+use super::{
+    process::{crash, proc_file},
+    world::{BEHIND, EVERYTHING, World},
+};
+use crate::{
+    confinement::{KEPT, bits, field, statuses},
+    scene::{convoy, convoy_program, lab},
+};
+
+/// The user of the tunnel where there is no user `convoy`.
+const OWN: u32 = 61_111;
+
+#[test]
+fn the_tunnel_runs_under_another_uid_with_three_capabilities() {
+    let Some(world) = World::new() else { return };
+    world.configure("#convoy: KillSwitch = on\n", EVERYTHING);
+    world.up();
+    world.reaches(BEHIND[0]);
+    is_confined(world.tunnel(), OWN);
+    // So does the one that is started in its place.
+    crash(world.tunnel());
+    world.reaches(BEHIND[0]);
+    is_confined(world.tunnel(), OWN);
+    let supervisor = proc_file(world.supervisor(), "status");
+    assert!(field(&supervisor, "Uid").starts_with("0\t"), "{supervisor}");
+}
+
+#[test]
+fn the_tunnel_runs_as_the_user_convoy_if_there_is_one() {
+    let Some(world) = World::new() else { return };
+    world.shell("echo 'convoy:x:7777:7778::/nonexistent:/usr/sbin/nologin' >> /etc/passwd");
+    world.configure("", EVERYTHING);
+    world.up();
+    world.reaches(BEHIND[0]);
+    is_confined(world.tunnel(), 7_777);
+}
+
+#[test]
+fn neither_process_leaves_a_core_dump() {
+    let Some(world) = World::new() else { return };
+    world.configure("", EVERYTHING);
+    world.up();
+    for pid in [world.supervisor(), world.tunnel()] {
+        let limits = proc_file(pid, "limits");
+        let line = limits.lines().find(|l| l.starts_with("Max core file size"));
+        let words: Vec<_> = line.unwrap().split_whitespace().collect();
+        assert!(matches!(words[4], "0" | "1"), "{limits}");
+    }
+}
+
+#[test]
+fn with_net_admin_alone_it_comes_up() {
+    let Some(world) = World::with(&["setpriv"]) else {
+        return;
+    };
+    world.configure("DNS = 10.8.0.1\n#convoy: KillSwitch = on\n", EVERYTHING);
+    let before = world.dump();
+    for command in [["up", "wg0"], ["reload", "wg0"], ["down", "wg0"]] {
+        let mut confined = world.client.command("setpriv");
+        confined.args(["--bounding-set=-all,+net_admin", "--inh-caps=-all"]);
+        confined.arg(convoy_program()).args(command);
+        world.start_command(confined).wait().succeeds();
+        if command[0] != "down" {
+            world.reaches_all_behind();
+        }
+    }
+    world.is_left_as(&before);
+}
+
+#[test]
+fn somebody_without_rights_is_told_what_is_missing() {
+    let Some(world) = World::with(&["setpriv"]) else {
+        return;
+    };
+    world.configure("", EVERYTHING);
+    world.shell("cp /etc/wireguard/wg0.conf /etc/wg0.conf; chown 7777 /etc/wg0.conf");
+    let before = world.dump();
+    let mut nobody = world.client.command("setpriv");
+    nobody.args([
+        "--reuid=7777",
+        "--regid=7777",
+        "--clear-groups",
+        "--inh-caps=-all",
+    ]);
+    // The program may lie where only root finds it.
+    let program = convoy_program().display().to_string();
+    world.shell(&format!(
+        "touch /run/program; mount --bind '{program}' /run/program"
+    ));
+    nobody.args(["/run/program", "up", "/etc/wg0.conf"]);
+    let outcome = world.start_command(nobody).wait().ends_with(1);
+    let said = outcome.stderr.to_lowercase();
+    let advice = ["root", "permission", "cap_net_admin"];
+    assert!(advice.iter().any(|word| said.contains(word)), "{said}");
+    world.is_left_as(&before);
+}
+
+#[test]
+fn an_ordinary_daemon_keeps_its_user() {
+    let Some((lab, _turn)) = lab(&[]) else { return };
+    let namespace = lab.namespace("left").unwrap();
+    let daemon = Daemon::start(&namespace, &convoy(), "wg0");
+    let status = proc_file(daemon.unwrap().pid(), "status");
+    assert!(field(&status, "Uid").starts_with("0\t"), "{status}");
+}
+
+fn is_confined(pid: Pid, uid: u32) {
+    let threads = statuses(pid);
+    assert!(threads.len() >= 3, "{threads:?}");
+    for status in threads {
+        assert_eq!(
+            field(&status, "Uid"),
+            [uid; 4].map(|uid| uid.to_string()).join("\t")
+        );
+        assert!(
+            !field(&status, "Gid").split('\t').any(|gid| gid == "0"),
+            "{status}"
+        );
+        assert_eq!(field(&status, "Groups"), "", "{status}");
+        let sets = ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"];
+        let sets = sets.map(|set| bits(&status, set));
+        assert_eq!(sets, [0, KEPT, KEPT, KEPT, 0], "{status}");
+        assert_eq!(field(&status, "NoNewPrivs"), "1");
+        // A filter (proc_pid_status(5)).
+        assert_eq!(field(&status, "Seccomp"), "2");
+    }
+    // Otherwise its files would be root's, and its owner could not attach `perf`.
+    let owner = fs::metadata(format!("/proc/{pid}/environ")).unwrap().uid();
+    assert_eq!(owner, uid);
+}

@@ -1,0 +1,71 @@
+//! A tunnel that nobody uses wakes nobody up.
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use convoy_lab::Pid;
+
+use super::world::{BEHIND, EVERYTHING, World};
+use crate::{
+    confinement::{field, statuses},
+    scene::processes,
+};
+
+const MINUTE: Duration = Duration::from_secs(60);
+/// How often both processes may run in a minute.
+const MOST: u64 = 3;
+/// Minutes until what a handshake leaves to do is done: the last of it is forgetting keys, after nine.
+const MINUTES: usize = 12;
+
+#[test]
+#[ignore = "make interop"]
+fn an_idle_tunnel_hardly_ever_runs() {
+    let Some(world) = World::new() else { return };
+    world.configure("DNS = 10.8.0.1\n#convoy: KillSwitch = on\n", EVERYTHING);
+    world.up();
+    let fresh = least(&world, 3);
+    assert!(fresh <= MOST, "{fresh} context switches in a minute");
+    world.reaches(BEHIND[0]);
+    let used = least(&world, MINUTES);
+    assert!(
+        used <= MOST,
+        "{used} context switches in a minute after use"
+    );
+}
+
+/// The context switches of the quietest of so many minutes; stops at the first that is quiet enough.
+fn least(world: &World, minutes: usize) -> u64 {
+    let mut seen = Vec::new();
+    for _ in 0..minutes {
+        let (pids, before) = (processes(&world.client), switches(world));
+        let end = Instant::now() + MINUTE;
+        while let Some(left) = end.checked_duration_since(Instant::now()) {
+            thread::sleep(left);
+        }
+        assert_eq!(processes(&world.client), pids);
+        seen.push(switches(world) - before);
+        eprintln!("{seen:?}");
+        if seen.last().is_some_and(|count| *count <= MOST) {
+            break;
+        }
+    }
+    seen.into_iter().min().unwrap()
+}
+
+/// Of all threads of both processes.
+fn switches(world: &World) -> u64 {
+    let pids = processes(&world.client);
+    assert_eq!(pids.len(), 2, "{pids:?}");
+    pids.into_iter().map(switches_of).sum()
+}
+
+fn switches_of(pid: Pid) -> u64 {
+    let fields = ["voluntary_ctxt_switches", "nonvoluntary_ctxt_switches"];
+    let of_thread = |status: &String| {
+        let counts = fields.map(|name| field(status, name).parse::<u64>().unwrap());
+        counts.iter().sum::<u64>()
+    };
+    statuses(pid).iter().map(of_thread).sum()
+}
