@@ -148,7 +148,7 @@ impl<T: Handshakes> Supervised<T> {
         }
     }
 
-    /// Tells the supervisor that the tunnel ends as it was told to, so that nobody starts it again.
+    /// Tells the supervisor that this end is orderly, so that it does not start another tunnel.
     pub(crate) async fn say_ended(&mut self, reason: &str) {
         let Some(connection) = &mut self.connection else {
             return;

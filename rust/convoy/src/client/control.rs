@@ -111,7 +111,7 @@ impl Control {
         }
     }
 
-    /// The next client that wants the tunnel down; the others are told why they have to wait. May be cancelled.
+    /// Waits for a client that wants the tunnel down, and refuses all other requests with `reason`. May be cancelled.
     pub(crate) async fn next_down(&mut self, reason: &str) -> oneshot::Sender<Reply> {
         loop {
             let Asked { request, reply } = self.next().await;

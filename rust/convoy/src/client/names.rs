@@ -5,7 +5,7 @@
 //! keeps them out of it and lets them pass the kill switch.
 //!
 //! 1. `/etc/hosts` comes first ([`hosts`]).
-//! 2. [`servers::choose`] picks the servers; files are read anew for each look-up.
+//! 2. [`servers::choose`] picks the servers from files that are read again for each look-up.
 //! 3. They are asked in turn, for both address families at once ([`query`]).
 //! 4. Addresses to which no route leads go last ([`order`]).
 

@@ -32,7 +32,7 @@ pub(crate) enum ToSupervisor {
     },
     /// What became of a handshake with a followed peer.
     Handshake { peer: Key, answered: bool },
-    /// The tunnel ends, as it was told to.
+    /// The tunnel is ending in an orderly way.
     Ended { reason: String },
     /// A kind of another version.
     #[serde(other)]

@@ -259,7 +259,7 @@ impl Connection {
     }
 }
 
-/// A tunnel that records what it is told and reports what the test wants.
+/// A tunnel that records its calls and returns what the test has set.
 #[derive(Clone, Debug, Default)]
 struct Fake(std::sync::Arc<Recorded>);
 

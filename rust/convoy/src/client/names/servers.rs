@@ -40,7 +40,7 @@ pub(super) struct Chosen {
 /// - those of resolv.conf, or else of the first other file that names any;
 /// - else a resolver on this host other than systemd-resolved, although it may ask through the tunnel;
 /// - else, if queries can `leave` the tunnel by their mark, those of `within` that the internet leads to, too.
-///   Often both networks are told to use the same public one.
+///   Both networks often use the same public server.
 ///
 /// `within`: the tunnel's own servers.
 pub(super) fn choose(texts: &Texts, within: &[IpAddr], leave: bool) -> Chosen {

@@ -105,16 +105,7 @@ fn config(interface: &str, peers: &[&str]) -> (tempfile::TempDir, std::path::Pat
 }
 
 fn peer(number: u8) -> RunningPeer {
-    RunningPeer {
-        public_key: PublicKey([number; 32]),
-        preshared_key: None,
-        endpoint: None,
-        last_handshake: None,
-        rx_bytes: 0,
-        tx_bytes: 0,
-        persistent_keepalive: 0,
-        allowed_ips: Vec::new(),
-    }
+    RunningPeer::new(PublicKey([number; 32]))
 }
 
 fn address(text: &str) -> SocketAddr {

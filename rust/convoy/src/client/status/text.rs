@@ -10,7 +10,7 @@ use jiff::{
 use super::{Condition, PeerStatus, Status, Statuses};
 use crate::stats::binary;
 
-/// A session ends so many seconds after its handshake (section 6 of the WireGuard paper).
+/// Age in seconds at which a session ends (section 6 of the WireGuard paper).
 const SESSION_TIME: u64 = 180;
 
 /// All tunnels, with ages as of `now`.

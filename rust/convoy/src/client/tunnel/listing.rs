@@ -73,7 +73,8 @@ impl RunningDevice {
 }
 
 impl RunningPeer {
-    fn new(public_key: PublicKey) -> Self {
+    /// A peer with nothing but its key.
+    pub(crate) fn new(public_key: PublicKey) -> Self {
         Self {
             public_key,
             preshared_key: None,

@@ -35,7 +35,7 @@ fn an_idle_tunnel_hardly_ever_runs() {
     );
 }
 
-/// The context switches of the quietest of so many minutes; stops at the first that is quiet enough.
+/// The fewest context switches in one of up to `minutes` minutes; stops after the first minute within the limit.
 fn least(world: &World, minutes: usize) -> u64 {
     let mut seen = Vec::new();
     for _ in 0..minutes {

@@ -126,7 +126,7 @@ fn a_hostile_file_is_an_error() {
     world.is_left_as(&before);
 }
 
-/// Requires that it works all the same, and that a person who has not asked for a log is told.
+/// Requires that the tunnel comes up and that the caller sees the warning without asking for a log.
 fn comes_up_with_a_warning(world: &World, words: &str) {
     let before = world.dump();
     let outcome = world.plainly(&["up", "wg0"]).succeeds();
