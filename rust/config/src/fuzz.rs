@@ -17,7 +17,7 @@ use crate::{
     to_wg_quick,
 };
 
-/// A key that the generator writes, but never as a public one.
+/// A private key, in the form that `wg genkey` gives it.
 const SECRET: &str = "yAnz5TF+lXXJte14tji3zlMNq+hd2rYUIgJBgB3fBmk=";
 const PUBLIC: &str = "xTIBA5rboUvnH4htodjb6e697QjLERt1NAB4mZqp8Dg=";
 
@@ -145,14 +145,11 @@ fn pair(input: &mut Unstructured<'_>, text: &mut String) -> Result<()> {
     text.push_str(&name);
     text.push_str(input.choose(&[" = ", "=", " =", "\t=\x0b", " "])?);
     loop {
-        let is_secret = key.key.is_secret() || key.dialect == Dialect::Convoy;
+        let is_a_key = key.key.is_a_key() || key.dialect == Dialect::Convoy;
         let value = input.choose(&VALUES)?;
-        // A secret in a public key's place is shown.
-        let is_hidden = key.name != "PublicKey" || !SECRET.contains(value);
-        text.push_str(match is_secret && input.ratio(1, 2)? {
+        text.push_str(match is_a_key && input.ratio(1, 2)? {
             true => SECRET,
-            false if is_hidden => value,
-            false => PUBLIC,
+            false => value,
         });
         if input.ratio(3, 4)? {
             return Ok(());

@@ -120,9 +120,12 @@ impl KeyInfo {
 }
 
 impl KeyName {
-    /// Whether the value is secret.
-    pub(crate) fn is_secret(self) -> bool {
-        matches!(self, Self::PrivateKey | Self::PresharedKey)
+    /// Whether the value is a key: a secret one, or a public one for which it may be mistaken.
+    pub(crate) fn is_a_key(self) -> bool {
+        matches!(
+            self,
+            Self::PrivateKey | Self::PresharedKey | Self::PublicKey
+        )
     }
 }
 

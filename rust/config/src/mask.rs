@@ -7,6 +7,7 @@
 use std::ops::Range;
 
 use crate::{
+    base64::decode_key,
     keys::{KeyInfo, KeyName},
     text::{Comment, Content, Text, lines},
 };
@@ -69,8 +70,8 @@ fn mask_content(content: Content<'_>, shown: &mut [u8]) {
 fn mask_pair(key: Text<'_>, value: Text<'_>, shown: &mut [u8]) {
     let word = key.compact();
     match KeyInfo::find(&word).map(|info| info.key) {
-        Some(KeyName::PublicKey) => {}
-        Some(known) if known.is_secret() => shown[value.range()].fill(b'*'),
+        Some(KeyName::PublicKey) if is_public(value) => {}
+        Some(known) if known.is_a_key() => shown[value.range()].fill(b'*'),
         Some(_) => mask_keys(value, shown),
         None => {
             shown[value.range()].fill(b'*');
@@ -92,15 +93,40 @@ pub(crate) fn is_name(word: &str) -> bool {
     word.len() <= LONGEST_NAME && word.bytes().all(|b| b.is_ascii_alphabetic() || b == b'_')
 }
 
-/// Where 32 bytes stand in base64.
+/// Whether this is a public key, and not a private one in its place: those of `wg genkey` have a form of their own
+/// (RFC 7748 §5), which few public ones have.
+fn is_public(value: Text<'_>) -> bool {
+    let is_clamped = |key: &[u8; 32]| key[0] & 7 == 0 && key[31] & 0xc0 == 0x40;
+    decode_key(&value.compact()).is_some_and(|key| !is_clamped(&key))
+}
+
+/// Whether a word may be a key, perhaps without its last digits.
+pub(crate) fn may_be_a_key(word: &str) -> bool {
+    let digits = word.strip_suffix('=').unwrap_or(word);
+    let is_whole = digits.len() < word.len() && digits.len() >= DIGITS_OF_A_KEY;
+    let has = |kind: fn(&char) -> bool| digits.chars().any(|digit| kind(&digit));
+    // As almost all random digits, and hardly any path or name.
+    let is_mixed = has(char::is_ascii_uppercase)
+        && has(char::is_ascii_lowercase)
+        && has(char::is_ascii_digit)
+        && digits.matches('/').count() <= SLASHES_OF_A_KEY;
+    digits.chars().all(is_base64) && (is_whole || is_mixed && digits.len() >= DIGITS_OF_A_CUT_KEY)
+}
+
+/// Where keys may stand.
 fn keys_in(value: Text<'_>) -> impl Iterator<Item = Range<usize>> + '_ {
-    let is_base64 = |c: char| c.is_ascii_alphanumeric() || c == '+' || c == '/';
-    let ends = value.text.match_indices('=').map(|(end, _)| end);
-    ends.filter_map(move |end| {
-        let run = &value.text[..end];
-        let start = run.trim_end_matches(is_base64).len();
-        (end - start >= DIGITS_OF_A_KEY).then_some(value.start + start..value.start + end + 1)
+    let mut next = value.start;
+    let words = value.text.split_inclusive(|c| !is_base64(c));
+    words.filter_map(move |word| {
+        let start = next;
+        next += word.len();
+        let word = word.trim_end_matches(|c| !is_base64(c) && c != '=');
+        may_be_a_key(word).then_some(start..start + word.len())
     })
+}
+
+fn is_base64(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '+' || c == '/'
 }
 
 /// Keeps a file from controlling the terminal.
@@ -122,6 +148,10 @@ const LONGEST_NAME: usize = 24;
 const LONGEST_SECTION: usize = 32;
 /// 43 digits and `=` are 32 bytes.
 const DIGITS_OF_A_KEY: usize = 43;
+/// A few got lost when it was copied.
+const DIGITS_OF_A_CUT_KEY: usize = 40;
+/// One key in two hundred has more.
+const SLASHES_OF_A_KEY: usize = 3;
 
 #[cfg(test)]
 mod tests {
@@ -173,6 +203,43 @@ mod tests {
     }
 
     #[test]
+    fn what_is_no_public_key_is_hidden_where_one_is_expected() {
+        for value in [
+            // A private key, whole and mistyped.
+            SECRET,
+            &SECRET[..43],
+            &SECRET[1..],
+            &SECRET[..20],
+            "xTIBA5rboUvnH4htodjb6e697QjLERt1NAB4mZqp8Dg=0",
+            "my password",
+        ] {
+            for key in ["PublicKey", "publickey", "#convoy: PublicKey"] {
+                let shown = masked(&format!("{key} = {value}"));
+                assert_eq!(shown, format!("{key} = {}", "*".repeat(value.len())));
+            }
+        }
+    }
+
+    #[test]
+    fn a_key_that_lacks_its_end_is_hidden_too() {
+        for cut in [40, 43] {
+            let cut = &SECRET[..cut];
+            for line in [
+                "Endpoint = ?",
+                "Endpoint = ?:51820",
+                "DNS = 10.0.0.1,?",
+                "#convoy: PrivateKeyFile = ?",
+                "#convoy: PresharedKeyFile = ?",
+                "# friendly_name = ?",
+                "PostUp = wg set %i private-key <(echo ?)",
+            ] {
+                let shown = masked(&line.replace('?', cut));
+                assert_eq!(shown, line.replace('?', &"*".repeat(cut.len())));
+            }
+        }
+    }
+
+    #[test]
     fn public_values_stay() {
         for line in [
             "[Interface]",
@@ -181,6 +248,8 @@ mod tests {
             "#convoy: Endpoints = a:1, b:2",
             "# friendly_name = Ann",
             "AllowedIPs",
+            "#convoy: PrivateKeyFile = /etc/wireguard/keys/of/Network1/and/its/Tunnels",
+            "Endpoint = a.very.long.name.of.a.server.in.the.network.of.example.org:51820",
         ] {
             assert_eq!(masked(line), line);
         }

@@ -181,7 +181,7 @@ impl Parser<'_> {
             Current::Peer(_) => Section::Peer,
         };
         let Some(info) = KeyInfo::find(&key.compact()) else {
-            return self.notes.unknown_key(dialect, key);
+            return self.notes.unknown_key(dialect, key, value);
         };
         if matches!(self.current, Current::Peer(_)) && info.key == KeyName::PublicKey {
             self.mark_public_key();

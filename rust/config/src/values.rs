@@ -18,7 +18,7 @@ use crate::{
     text::Text,
 };
 
-/// Why a value was refused. Contains no part of the value.
+/// Why a value was refused. Contains no part of the value that may be a key.
 #[derive(Debug)]
 pub(crate) struct Bad {
     /// The part that is wrong.

@@ -101,9 +101,10 @@ impl Notes<'_> {
         }
     }
 
-    pub(super) fn unknown_key(&mut self, dialect: Dialect, key: Text<'_>) {
+    /// Names the key, unless it may be the end of a secret: that has no value.
+    pub(super) fn unknown_key(&mut self, dialect: Dialect, key: Text<'_>, value: Text<'_>) {
         let word = key.compact();
-        let title = match is_name(&word) && !word.is_empty() {
+        let title = match is_name(&word) && !word.is_empty() && !value.is_empty() {
             true => format!("unknown key `{}`", *word),
             false => "unknown key".to_owned(),
         };

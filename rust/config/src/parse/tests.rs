@@ -200,6 +200,53 @@ fn no_report_shows_a_secret() {
     assert!(report.contains("found 43 characters"), "{report}");
 }
 
+/// A person who mistakes one key for another.
+#[test]
+fn a_private_key_in_the_place_of_something_else_is_not_shown() {
+    // Without `+` and `/`, so that it may be a name.
+    let secret = "yAnz5TFplXXJte14tji3zlMNqKhd2rYUIgJBgB3fBmk";
+    for (line, column) in [
+        (format!("PublicKey = {secret}"), 13),
+        (format!("PublicKey = {secret}0="), 13),
+        (format!("PublicKey = {}=", &secret[1..]), 13),
+        (format!("Endpoint = {secret}"), 12),
+        (format!("Endpoint = {secret}="), 12),
+        (format!("AllowedIPs = {secret}"), 14),
+        (format!("#convoy: Endpoints = {secret}"), 22),
+        (format!("#convoy: PublicKey = {secret}"), 10),
+    ] {
+        let report = invalid(&format!("[Interface]\n[Peer]\n{line}\n"));
+        for at in 0..secret.len() - 3 {
+            assert!(!report.contains(&secret[at..at + 4]), "{report}");
+        }
+        assert!(
+            report.contains(&format!("wg0.conf:3:{column}\n")),
+            "{report}"
+        );
+    }
+    let wrapped = "BmkyAnzTFplXXJtetjizlMNq";
+    for line in [format!("{wrapped}="), format!("#convoy: {wrapped}=")] {
+        let report = invalid(&format!("[Interface]\nPrivateKey = {secret}\n{line}\n"));
+        assert!(!report.contains(wrapped), "{report}");
+    }
+}
+
+/// In any file.
+#[test]
+fn a_malformed_key_of_a_drop_in_is_not_shown() {
+    let secret = "yAnz5TF+lXXJte14tji3zlMNq+hd2rYUIgJBgB3fBmk";
+    let drop_in = format!("[Peer]\nPublicKey = {secret}\n");
+    let (_, report) = parsed(&["[Interface]\n", &drop_in]);
+    let report = report.to_string();
+    let stars = "*".repeat(secret.len());
+    assert!(
+        report.contains(&format!("2 | PublicKey = {stars}\n")),
+        "{report}"
+    );
+    assert!(report.contains("1.conf:2:13"), "{report}");
+    assert!(!report.contains(&secret[..4]), "{report}");
+}
+
 #[test]
 fn ignored_and_overridden_values_are_warned_about() {
     let warnings = warnings(&format!(

@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use super::{Bad, Parsed, decimal};
 use crate::{
     config::{Endpoint, Host, SearchDomain},
+    mask::may_be_a_key,
     text::Text,
 };
 
@@ -80,7 +81,9 @@ fn without_port(value: Text<'_>, text: &str) -> Bad {
     match host.parse::<IpAddr>() {
         Ok(IpAddr::V6(v6)) => bad.help(format!("add the port: [{v6}]:51820")),
         Ok(IpAddr::V4(v4)) => bad.help(format!("add the port: {v4}:51820")),
-        Err(_) if is_name(host) => bad.help(format!("add the port: {host}:51820")),
+        Err(_) if is_name(host) && !may_be_a_key(host) => {
+            bad.help(format!("add the port: {host}:51820"))
+        }
         Err(_) => bad,
     }
 }
