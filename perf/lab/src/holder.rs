@@ -57,6 +57,11 @@ impl Holder {
     pub(crate) fn pid(&self) -> Pid {
         process_id(&self.0)
     }
+
+    /// Lets the shell kill everything inside, without waiting for it.
+    pub(crate) fn release(&mut self) {
+        drop(self.0.stdin.take());
+    }
 }
 
 impl Drop for Holder {

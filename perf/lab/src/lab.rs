@@ -70,13 +70,16 @@ impl Lab {
         mtu: u32,
     ) -> Result<(), LabError> {
         a.link().add_veth(a_name, b, b_name, mtu)?;
-        for (namespace, name, addresses) in [(a, a_name, a_addresses), (b, b_name, b_addresses)] {
-            let link = namespace.link();
-            addresses
-                .iter()
-                .try_for_each(|address| link.add_address(name, address))?;
-            link.set_up(name)?;
-        }
-        Ok(())
+        a.link().bring_up(a_name, mtu, a_addresses)?;
+        b.link().bring_up(b_name, mtu, b_addresses)
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        let holders = self.holders.get_mut();
+        let holders = holders.unwrap_or_else(PoisonError::into_inner);
+        // All end at the same time; then each is waited for.
+        holders.iter_mut().for_each(Holder::release);
     }
 }

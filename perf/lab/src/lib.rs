@@ -20,11 +20,13 @@
 //! 6. [`loss`] makes a link lose packets.
 //! 7. [`measure`] measures a tunnel between two such daemons.
 //! 8. [`flood`] attacks a daemon; a [`PacketSocket`] sends and captures frames below the IP stack.
+//! 9. A [`Bus`] carries D-Bus messages between a program and services that a test plays.
 //!
 //! It needs iproute2 (`ip`), and for packet loss and interfaces that cut batches also nftables and ethtool.
 //!
 //! Deliberately omitted: name resolution, and `/sys` (it shows the host's network).
 
+mod bus;
 mod error;
 mod eventually;
 pub mod flood;
@@ -41,6 +43,7 @@ mod tool;
 pub mod traffic;
 pub mod wireguard;
 
+pub use bus::Bus;
 pub use error::LabError;
 pub use eventually::eventually;
 pub use lab::Lab;

@@ -36,6 +36,21 @@ impl Link<'_> {
         self.change(&["link", "set", name, "up"])
     }
 
+    /// Gives an interface this MTU in bytes and these addresses, and sets it up. An IPv6 address is usable at
+    /// once: it skips duplicate address detection.
+    pub fn bring_up(
+        &self,
+        name: &str,
+        mtu: u32,
+        addresses: &[impl AsRef<str>],
+    ) -> Result<(), LabError> {
+        let add = |address: &str| format!("{}\n", adding(name, address).join(" "));
+        let addresses: String = addresses.iter().map(|it| add(it.as_ref())).collect();
+        // One process for all, since each takes longer than its change.
+        let lines = format!("link set {name} mtu {mtu}\n{addresses}link set {name} up\n");
+        tool::run(self.0, "ip", &["-batch", "-"], &lines).map(drop)
+    }
+
     /// Sets an interface down.
     pub fn set_down(&self, name: &str) -> Result<(), LabError> {
         self.change(&["link", "set", name, "down"])
@@ -72,9 +87,7 @@ impl Link<'_> {
     /// Adds an address to an interface. It is usable at once: an IPv6 address skips duplicate address
     /// detection.
     pub fn add_address(&self, name: &str, address: &str) -> Result<(), LabError> {
-        let change = ["address", "add", address, "dev", name, "nodad"];
-        let flags = usize::from(address.contains(':'));
-        self.change(&change[..change.len() - 1 + flags])
+        self.change(&adding(name, address))
     }
 
     /// Removes an address from an interface. Removing the first IPv4 address of a network removes the
@@ -127,4 +140,14 @@ impl Link<'_> {
     fn change(&self, arguments: &[&str]) -> Result<(), LabError> {
         tool::run(self.0, "ip", arguments, "").map(drop)
     }
+}
+
+/// The arguments that add an address.
+fn adding<'a>(name: &'a str, address: &'a str) -> Vec<&'a str> {
+    let flags: &[_] = if address.contains(':') {
+        &["nodad"]
+    } else {
+        &[]
+    };
+    [&["address", "add", address, "dev", name][..], flags].concat()
 }

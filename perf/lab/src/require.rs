@@ -2,6 +2,7 @@
 
 use std::env;
 use std::io::{self, Write};
+use std::sync::OnceLock;
 
 use crate::{error::LabError, lab::Lab, tool::package};
 
@@ -14,11 +15,13 @@ const MUST: &str = "CONVOY_REQUIRE_LAB";
 /// Instead of returning `false`, if `CONVOY_REQUIRE_LAB=1` is set.
 #[must_use]
 pub fn require_lab(test: &str) -> bool {
-    // The kernel may refuse a network namespace although it granted the user namespace, so create one.
-    match Lab::new().and_then(|lab| lab.namespace("probe")) {
-        Ok(_) => true,
-        Err(why) => skip(test, &why.to_string()),
-    }
+    static REFUSAL: OnceLock<Option<String>> = OnceLock::new();
+    let refusal = REFUSAL.get_or_init(|| {
+        // The kernel may refuse a network namespace although it granted the user namespace, so create one.
+        let probe = Lab::new().and_then(|lab| lab.namespace("probe"));
+        probe.err().map(|why| why.to_string())
+    });
+    refusal.as_ref().is_none_or(|why| skip(test, why))
 }
 
 /// Like [`require_lab`], for a test that calls [`Namespace::run`](crate::Namespace::run).

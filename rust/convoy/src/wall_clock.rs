@@ -127,4 +127,32 @@ mod tests {
         assert!(first.abs_diff(second) < LEAST_STEP);
         assert!(!first.is_zero());
     }
+
+    #[test]
+    fn every_step_of_the_wall_clock_is_noticed() {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        builder.enable_all().build().unwrap().block_on(async {
+            let steps = Steps::watch().unwrap();
+            for nanoseconds in [1, -1] {
+                if let Err(errno) = step(nanoseconds) {
+                    eprintln!("SKIPPED every_step_of_the_wall_clock_is_noticed: {errno}");
+                    return;
+                }
+                let noticed = tokio::time::timeout(Duration::from_secs(20), steps.next());
+                noticed.await.expect("it is noticed").unwrap();
+            }
+        });
+    }
+
+    /// Sets the wall clock to a time that is this much later.
+    fn step(nanoseconds: i64) -> nix::Result<()> {
+        // SAFETY: all zero is a valid `timex`.
+        let mut change: libc::timex = unsafe { std::mem::zeroed() };
+        change.modes = libc::ADJ_SETOFFSET | libc::ADJ_NANO;
+        change.time.tv_sec = nanoseconds.div_euclid(1_000_000_000);
+        // With `ADJ_NANO` this field holds nanoseconds.
+        change.time.tv_usec = nanoseconds.rem_euclid(1_000_000_000);
+        // SAFETY: the kernel reads and writes one `timex`.
+        Errno::result(unsafe { libc::adjtimex(&raw mut change) }).map(drop)
+    }
 }

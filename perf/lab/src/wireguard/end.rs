@@ -112,14 +112,12 @@ impl End {
     fn bring_up(&self) -> Result<(), LabError> {
         self.daemon.configure(&self.config)?;
         let link = self.namespace.link();
-        link.set_mtu(INTERFACE, self.tunnel_mtu)?;
-        link.add_address(INTERFACE, &format!("{}/24", self.inner_v4()))?;
         // Below the minimum MTU of IPv6, the kernel disables IPv6 on the link (RFC 8200, section 5).
         let has_ipv6 = self.tunnel_mtu >= 1_280;
-        if has_ipv6 {
-            link.add_address(INTERFACE, &format!("{}/64", self.inner_v6()))?;
-        }
-        link.set_up(INTERFACE)?;
+        let v4 = format!("{}/24", self.inner_v4());
+        let v6 = has_ipv6.then(|| format!("{}/64", self.inner_v6()));
+        let addresses: Vec<_> = [v4].into_iter().chain(v6).collect();
+        link.bring_up(INTERFACE, self.tunnel_mtu, &addresses)?;
         // The daemon opens its sockets when it learns that the link is up.
         self.daemon.wait_until_listening(self.config.listen_port)?;
         if has_ipv6 {

@@ -5,7 +5,10 @@
 
 use std::{future::pending, time::Duration};
 
-use futures_util::StreamExt as _;
+use futures_util::{
+    StreamExt as _,
+    stream::{self, BoxStream, Fuse},
+};
 use nix::time::{ClockId, clock_gettime};
 use tracing::debug;
 use zbus::{Proxy, connection::Builder, proxy::SignalStream};
@@ -26,9 +29,14 @@ const LEAST_SLEEP: Duration = Duration::from_secs(1);
 pub(crate) struct Sleep {
     /// logind's signals; `None` without a bus.
     signals: Option<SignalStream<'static>>,
-    /// `None` if the clocks cannot be watched.
-    steps: Option<Steps>,
+    clocks: Clocks,
+}
+
+/// What the clocks tell of sleep.
+struct Clocks {
     asleep: Asleep,
+    /// Readings when the machine may have woken up.
+    readings: Fuse<BoxStream<'static, Asleep>>,
 }
 
 /// The time that the machine has slept since it was booted.
@@ -38,11 +46,11 @@ struct Asleep(Duration);
 impl Sleep {
     /// Listens to the system bus, if there is one, and to the clocks.
     pub(crate) async fn new() -> Self {
-        Self::on_bus(None).await
+        Self::with(None, Clocks::watch()).await
     }
 
     /// `address` replaces the system bus's.
-    async fn on_bus(address: Option<&str>) -> Self {
+    async fn with(address: Option<&str>, clocks: Clocks) -> Self {
         let signals = tokio::time::timeout(PATIENCE, signals(address)).await;
         let signals = match signals {
             Ok(Ok(signals)) => Some(signals),
@@ -55,26 +63,18 @@ impl Sleep {
                 None
             }
         };
-        let steps = Steps::watch();
-        let steps = steps.inspect_err(|error| debug!("cannot watch the clocks: {error}"));
-        Self {
-            signals,
-            steps: steps.ok(),
-            asleep: Asleep::now(),
-        }
+        Self { signals, clocks }
     }
 
     /// Waits until the machine has woken up. Reports it twice if both logind and the clocks tell. Cancel-safe.
     pub(crate) async fn resumed(&mut self) {
         loop {
-            let Self { signals, steps, .. } = self;
+            let Self { signals, clocks } = self;
             tokio::select! {
                 woken = next_signal(signals) => if woken {
                     return;
                 },
-                () = next_step(steps) => if self.asleep.has_grown(Asleep::now()) {
-                    return;
-                },
+                () = clocks.slept() => return,
             }
         }
     }
@@ -108,13 +108,37 @@ async fn next_signal(signals: &mut Option<SignalStream<'static>>) -> bool {
     }
 }
 
-async fn next_step(steps: &mut Option<Steps>) {
-    let Some(watched) = steps else {
-        return pending().await;
-    };
-    if let Err(error) = watched.next().await {
-        debug!("cannot watch the clocks any longer: {error}");
-        *steps = None;
+impl Clocks {
+    /// Reads the clocks from now on, whenever the wall clock makes a step: it does when the machine wakes up.
+    fn watch() -> Self {
+        let steps = Steps::watch();
+        let steps = steps.inspect_err(|error| debug!("cannot watch the clocks: {error}"));
+        let readings = stream::unfold(steps.ok(), async |steps| {
+            let steps = steps?;
+            match steps.next().await {
+                Ok(()) => Some((Asleep::now(), Some(steps))),
+                Err(error) => {
+                    debug!("cannot watch the clocks any longer: {error}");
+                    None
+                }
+            }
+        });
+        Self::new(Asleep::now(), readings.boxed())
+    }
+
+    fn new(asleep: Asleep, readings: BoxStream<'static, Asleep>) -> Self {
+        let readings = readings.fuse();
+        Self { asleep, readings }
+    }
+
+    /// Waits for a reading that shows that the machine has slept. Cancel-safe.
+    async fn slept(&mut self) {
+        while let Some(now) = self.readings.next().await {
+            if self.asleep.has_grown(now) {
+                return;
+            }
+        }
+        pending().await
     }
 }
 
@@ -136,17 +160,14 @@ impl Asleep {
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        pin::pin,
-        process::{Child, Command, Stdio},
-    };
-
-    use convoy_lab::{eventually, require_programs};
+    use convoy_lab::{Bus, require_programs};
+    use tokio::sync::mpsc;
     use zbus::Connection;
 
     use super::*;
 
     const DEADLINE: Duration = Duration::from_secs(20);
+    const NO_BUS: &str = "unix:path=/nonexistent/convoy/bus";
 
     #[test]
     fn time_that_only_the_boot_clock_counts_was_slept_away() {
@@ -166,10 +187,34 @@ mod tests {
     #[test]
     fn without_a_bus_it_waits_for_ever() {
         on_runtime(async {
-            let mut sleep = Sleep::on_bus(Some("unix:path=/nonexistent/convoy/bus")).await;
+            let mut sleep = Sleep::with(Some(NO_BUS), Clocks::watch()).await;
             assert!(sleep.signals.is_none());
-            let resumed = tokio::time::timeout(Duration::from_millis(50), sleep.resumed());
-            assert!(resumed.await.is_err());
+            assert!(!is_reported(&mut sleep).await);
+        });
+    }
+
+    #[test]
+    fn without_a_bus_a_jump_of_the_boot_clock_reports_each_end_of_sleep() {
+        on_runtime(async {
+            let (readings, queue) = mpsc::channel(1);
+            let queue = stream::unfold(queue, async |mut queue: mpsc::Receiver<_>| {
+                Some((queue.recv().await?, queue))
+            });
+            let clocks = Clocks::new(asleep(3_600), queue.boxed());
+            let mut sleep = Sleep::with(Some(NO_BUS), clocks).await;
+            for (now, has_slept) in [
+                // Somebody has set the wall clock.
+                (3_600, false),
+                (3_660, true),
+                (3_660, false),
+                (90_000, true),
+            ] {
+                readings.send(asleep(now)).await.unwrap();
+                assert_eq!(is_reported(&mut sleep).await, has_slept, "{now}");
+            }
+            // It cannot watch them any longer.
+            drop(readings);
+            assert!(!is_reported(&mut sleep).await);
         });
     }
 
@@ -180,47 +225,33 @@ mod tests {
             return;
         }
         let directory = tempfile::tempdir().unwrap();
-        let socket = directory.path().join("bus");
-        let address = format!("unix:path={}", socket.display());
-        let _bus = Bus::start(&address);
-        eventually(DEADLINE, || socket.exists().then_some(())).unwrap();
+        let bus = Bus::start(&directory.path().join("bus")).unwrap();
         on_runtime(async {
-            let mut sleep = Sleep::on_bus(Some(&address)).await;
+            let mut sleep = Sleep::with(Some(bus.address()), Clocks::watch()).await;
             assert!(sleep.signals.is_some());
-            let logind = Builder::address(address.as_str()).name(NAME);
+            let logind = Builder::address(bus.address()).name(NAME);
             let logind = logind.build().await.unwrap();
-            let mut resumed = pin!(sleep.resumed());
             announce(&logind, true).await;
-            let early = tokio::time::timeout(Duration::from_millis(100), &mut resumed);
-            assert!(early.await.is_err());
+            assert!(!is_reported(&mut sleep).await);
             announce(&logind, false).await;
-            tokio::time::timeout(DEADLINE, resumed)
+            tokio::time::timeout(DEADLINE, sleep.resumed())
                 .await
                 .expect("it is reported");
         });
     }
 
+    fn asleep(seconds: u64) -> Asleep {
+        Asleep(Duration::from_secs(seconds))
+    }
+
+    async fn is_reported(sleep: &mut Sleep) -> bool {
+        let resumed = tokio::time::timeout(Duration::from_millis(50), sleep.resumed());
+        resumed.await.is_ok()
+    }
+
     async fn announce(logind: &Connection, begins: bool) {
         let sent = logind.emit_signal(None::<&str>, PATH, MANAGER, "PrepareForSleep", &begins);
         sent.await.unwrap();
-    }
-
-    struct Bus(Child);
-
-    impl Bus {
-        fn start(address: &str) -> Self {
-            let mut command = Command::new("dbus-daemon");
-            let command = command.args(["--session", "--nofork", "--nopidfile"]);
-            let command = command.arg(format!("--address={address}"));
-            Self(command.stderr(Stdio::null()).spawn().unwrap())
-        }
-    }
-
-    impl Drop for Bus {
-        fn drop(&mut self) {
-            let _ = self.0.kill();
-            let _ = self.0.wait();
-        }
     }
 
     fn on_runtime(future: impl Future<Output = ()>) {

@@ -1,15 +1,12 @@
 //! systemd-resolved's D-Bus interface, played by the test on a bus of its own.
 
-use std::{
-    process::{Child, Command, Stdio},
-    sync::{Arc, Mutex},
-};
+use std::sync::{Arc, Mutex};
 
 use convoy_host::{Desired, Dns, Host, Options};
-use convoy_lab::{eventually, require_programs};
+use convoy_lab::{Bus, require_programs};
 use zbus::{Connection, connection::Builder, interface};
 
-use crate::scene::{PATIENCE, Scene, prefixes, watch_until};
+use crate::scene::{Scene, prefixes, watch_until};
 
 /// The calls so far, one line each.
 #[derive(Clone, Default)]
@@ -54,24 +51,6 @@ impl Resolved {
     }
 }
 
-struct Bus(Child);
-
-impl Bus {
-    fn start(address: &str) -> Self {
-        let mut command = Command::new("dbus-daemon");
-        let command = command.args(["--session", "--nofork", "--nopidfile"]);
-        let command = command.arg(format!("--address={address}"));
-        Self(command.stderr(Stdio::null()).spawn().unwrap())
-    }
-}
-
-impl Drop for Bus {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 #[test]
 fn resolved_gets_the_servers_again_after_a_restart() {
     let test = "resolved_gets_the_servers_again_after_a_restart";
@@ -81,16 +60,13 @@ fn resolved_gets_the_servers_again_after_a_restart() {
     if !require_programs(test, &["dbus-daemon"]) {
         return;
     }
-    let socket = scene.resolv_conf().with_file_name("bus");
-    let address = format!("unix:path={}", socket.display());
-    let _bus = Bus::start(&address);
-    eventually(PATIENCE, || socket.exists().then_some(())).unwrap();
+    let bus = Bus::start(&scene.resolv_conf().with_file_name("bus")).unwrap();
     let before = scene.dump();
     let resolved = Resolved::default();
     scene.run(async || {
-        let service = resolved.serve(&address).await;
+        let service = resolved.serve(bus.address()).await;
         let options = Options {
-            system_bus: Some(address.clone()),
+            system_bus: Some(bus.address().to_owned()),
             ..scene.options()
         };
         let mut host = Host::open("wg0", options).await.unwrap();
@@ -114,7 +90,7 @@ fn resolved_gets_the_servers_again_after_a_restart() {
         assert!(scene.dump().contains("nameserver 192.168.1.1"));
 
         service.close().await.unwrap();
-        let _service = resolved.serve(&address).await;
+        let _service = resolved.serve(bus.address()).await;
         watch_until(&mut host, || resolved.calls().len() == 6).await;
         assert_eq!(resolved.calls()[3..], set);
         host.undo().await.unwrap();
