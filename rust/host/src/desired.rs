@@ -13,6 +13,9 @@ pub struct Desired {
     pub addresses: Vec<Prefix>,
     /// The interface's MTU in bytes; computed from the routes to `endpoints` if absent.
     pub mtu: Option<u32>,
+    /// The largest MTU in bytes that was found to work: neither `mtu` nor the routes lead to a larger one. Ignored
+    /// below [`smallest_mtu`].
+    pub mtu_at_most: Option<u32>,
     /// The peers' endpoints, as far as known.
     pub endpoints: Vec<IpAddr>,
     /// The peers' allowed IPs, which become routes.
@@ -74,6 +77,12 @@ impl Desired {
     pub fn needs_mark(&self) -> bool {
         self.kill_switch.is_some() || self.has_default(false) || self.has_default(true)
     }
+}
+
+/// The smallest MTU in bytes that every host accepts (RFC 8200 §5; RFC 791 §3.1). Below that of IPv6, the kernel
+/// turns IPv6 off for the interface.
+pub const fn smallest_mtu(ipv6: bool) -> u32 {
+    if ipv6 { 1280 } else { 576 }
 }
 
 /// Accepts interface names as wg-quick does.

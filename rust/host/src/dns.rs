@@ -136,6 +136,13 @@ impl Resolving {
             Self::File { .. } => Ok(()),
         }
     }
+
+    /// Removes what a crash left of a new resolv.conf.
+    pub(crate) fn remove_unfinished(&self) {
+        if let Self::File { path, .. } = self {
+            file::remove_unfinished(path);
+        }
+    }
 }
 
 impl fmt::Display for Resolving {

@@ -117,7 +117,7 @@ impl Effects {
                 return Ok(());
             }
             What::Dns(resolving) => {
-                resolving.make(&mut self.bus, &self.nft.0).await?;
+                resolving.make(&mut self.bus, &self.nft.programs).await?;
                 self.served = Some(resolving.clone());
                 return Ok(());
             }
@@ -153,7 +153,12 @@ impl Effects {
                 };
                 let below = self.others.content_below(&change.what);
                 return resolving
-                    .unmake(&mut self.bus, &self.nft.0, original, below.as_deref())
+                    .unmake(
+                        &mut self.bus,
+                        &self.nft.programs,
+                        original,
+                        below.as_deref(),
+                    )
                     .await;
             }
             (What::Sysctl { path, value }, Before::Content(before)) => {

@@ -73,10 +73,6 @@ pub enum HostError {
         /// Its reason.
         reason: String,
     },
-    /// A test stopped the work at this step.
-    #[doc(hidden)]
-    #[error("stopped by a test")]
-    Stopped,
 }
 
 impl HostError {

@@ -4,7 +4,7 @@ use std::{fs, io, net::IpAddr};
 
 use crate::{
     change::What,
-    desired::Desired,
+    desired::{Desired, smallest_mtu},
     error::HostError,
     firewall::Allowed,
     netlink::{Link, Netlink, Rule},
@@ -17,16 +17,14 @@ const OVERHEAD: u32 = 80;
 /// Of a host without any route.
 const ETHERNET_MTU: u32 = 1500;
 
-/// The smallest MTU with IPv6.
-const SMALLEST_MTU: u32 = 1280;
-
 /// The host's state that a plan depends on.
 #[derive(Clone, Debug)]
 pub(crate) struct Facts {
     pub(crate) link: Link,
     /// Whether the interface can have IPv6 addresses.
     pub(crate) has_ipv6: bool,
-    /// The MTU that fits the routes to the endpoints, in bytes.
+    /// The interface's MTU in bytes: the configured one, or else the one that fits the routes to the endpoints, and
+    /// no larger than allowed.
     pub(crate) mtu: u32,
     /// The priority before which new rules go, for IPv4 and IPv6.
     pub(crate) priorities: [u32; 2],
@@ -100,19 +98,28 @@ impl Facts {
         if desired.kill_switch.is_some() {
             allowed.underlay = underlay(netlink, link, desired, mark).await?;
         }
+        let mut prefixes = desired.addresses.iter().chain(&desired.allowed);
+        let carries_ipv6 = has_ipv6 && prefixes.any(Prefix::is_ipv6);
         let mtu = match desired.mtu {
             Some(mtu) => mtu,
-            None => fitting_mtu(netlink, link, &desired.endpoints, mark).await?,
+            None => {
+                let mtu = fitting_mtu(netlink, link, &desired.endpoints, mark).await?;
+                if carries_ipv6 {
+                    mtu.max(smallest_mtu(true))
+                } else {
+                    mtu
+                }
+            }
         };
-        // Below it the kernel turns IPv6 off for the interface.
-        let carries_ipv6 = has_ipv6 && desired.addresses.iter().any(Prefix::is_ipv6);
-        let mtu = if carries_ipv6 && desired.mtu.is_none() {
-            mtu.max(SMALLEST_MTU)
-        } else {
-            mtu
-        };
+        let mtu = limited(mtu, desired.mtu_at_most, carries_ipv6);
         Ok((mtu, priorities, allowed))
     }
+}
+
+/// The MTU, no larger than `at_most`, which in turn does not go below the smallest one.
+fn limited(mtu: u32, at_most: Option<u32>, carries_ipv6: bool) -> u32 {
+    let at_most = at_most.map(|most| most.max(smallest_mtu(carries_ipv6)));
+    at_most.map_or(mtu, |most| mtu.min(most))
 }
 
 /// As wg-quick(8) does, but fits all endpoints: the route's MTU or else its device's, less the overhead; of the
@@ -183,4 +190,27 @@ fn has_ipv6(interface: &str) -> bool {
         let path = format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6");
         fs::read_to_string(path).is_ok_and(|value| value.trim() == "0")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_lowers_any_mtu_but_not_below_the_smallest() {
+        for (mtu, at_most, carries_ipv6, expected) in [
+            (1420, None, true, 1420),
+            (1420, Some(1328), true, 1328),
+            (1420, Some(1500), true, 1420),
+            (1420, Some(1000), true, 1280),
+            (1420, Some(1000), false, 1000),
+            (1420, Some(100), false, 576),
+            // A configured MTU may be smaller.
+            (1200, Some(1000), true, 1200),
+            (500, Some(100), false, 500),
+        ] {
+            let given = (mtu, at_most, carries_ipv6);
+            assert_eq!(limited(mtu, at_most, carries_ipv6), expected, "{given:?}");
+        }
+    }
 }

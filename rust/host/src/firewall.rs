@@ -6,6 +6,8 @@
 
 mod rules;
 
+use std::{fs::File, sync::Arc};
+
 use serde::{Deserialize, Serialize};
 
 use crate::{error::HostError, programs::Programs};
@@ -45,8 +47,13 @@ impl Ruleset {
 pub(crate) struct Listing(String);
 
 /// The program.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Nft(pub(crate) Programs);
+#[derive(Debug, Default)]
+pub(crate) struct Nft {
+    pub(crate) programs: Programs,
+    /// Stays locked until nft(8) has ended, even if this process is killed: rules that load late would come after
+    /// whoever removes them.
+    pub(crate) lock: Option<Arc<File>>,
+}
 
 impl Nft {
     /// Replaces the tables. Loads `inet` alone where the kernel has no egress hook.
@@ -96,7 +103,8 @@ impl Nft {
     }
 
     async fn run(&self, arguments: &[&str], input: &str) -> Result<String, String> {
-        self.0.run("nft", arguments, input).await
+        let lock = self.lock.as_ref();
+        self.programs.run("nft", arguments, input, lock).await
     }
 }
 

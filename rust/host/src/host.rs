@@ -1,6 +1,6 @@
 //! The public operations.
 
-use std::{collections::VecDeque, ffi::OsString, fs, io, path::PathBuf};
+use std::{collections::VecDeque, ffi::OsString, fs, io, path::PathBuf, sync::Arc};
 
 use tokio::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use crate::{
     facts::Facts,
     firewall::{self, Nft},
     journal::{Entry, Journal},
-    netlink::Netlink,
+    netlink::{Netlink, Via},
     plan::plan,
     programs::Programs,
     reconcile::Missing,
@@ -71,8 +71,6 @@ pub struct Host {
     pub(crate) events: VecDeque<Event>,
     pub(crate) facts: Option<Facts>,
     pub(crate) ways: Vec<String>,
-    /// Steps until a test stops the work.
-    steps_left: Option<usize>,
 }
 
 /// The outcome of [`Host::apply`].
@@ -108,14 +106,26 @@ impl Host {
         let mut lasting = None;
         if fs::exists(options.lasting_journals.join(&own)).unwrap_or(false) {
             let (journal, more) = Journal::open(&options.lasting_journals, interface)?;
+            match more.is_empty() {
+                // A crash came between its last change and its end.
+                true => journal.remove()?,
+                false => lasting = Some(journal),
+            }
             made.extend(more);
-            lasting = Some(journal);
         }
         made.sort_by_key(|entry| entry.id);
+        for entry in &made {
+            if let What::Dns(resolving) = &entry.change.what {
+                resolving.remove_unfinished();
+            }
+        }
         let netlink = Netlink::open().map_err(HostError::kernel("open", "rtnetlink"))?;
         let directories = vec![options.journals.clone(), options.lasting_journals.clone()];
         let bus = Bus::new(options.system_bus.clone());
-        let nft = Nft(Programs(options.programs.clone()));
+        let nft = Nft {
+            programs: Programs(options.programs.clone()),
+            lock: Some(Arc::new(journal.lock()?)),
+        };
         Ok(Self {
             effects: Effects::new(netlink, bus, nft, Others { directories, own }),
             sources: Sources::open()?,
@@ -137,7 +147,6 @@ impl Host {
             events: VecDeque::new(),
             facts: None,
             ways: Vec::new(),
-            steps_left: None,
         })
     }
 
@@ -151,6 +160,8 @@ impl Host {
         }
         let earlier = self.made.iter().find_map(|entry| match &entry.change.what {
             What::Rule(rule) => rule.mark(),
+            // Made before the rules, and in no table but that of the mark.
+            What::Route(route) if route.via == Via::Unreachable => Some(route.table),
             _ => None,
         });
         if earlier.is_some() {
@@ -174,7 +185,7 @@ impl Host {
         self.warnings.clear();
         self.backend = match desired.dns.servers.is_empty() {
             true => None,
-            false => Some(Backend::find(&mut self.effects.bus, &self.effects.nft.0).await),
+            false => Some(Backend::find(&mut self.effects.bus, &self.effects.nft.programs).await),
         };
         let plan = self.plan().await?;
         self.reconcile(&plan, Missing::Restore).await?;
@@ -218,23 +229,6 @@ impl Host {
             .await
     }
 
-    /// Makes the work fail with [`HostError::Stopped`] after this many steps, as a crash would.
-    #[doc(hidden)]
-    pub fn stop_after(&mut self, steps: usize) {
-        self.steps_left = Some(steps);
-    }
-
-    pub(crate) fn step(&mut self) -> Result<(), HostError> {
-        match &mut self.steps_left {
-            Some(0) => Err(HostError::Stopped),
-            Some(steps) => {
-                *steps -= 1;
-                Ok(())
-            }
-            None => Ok(()),
-        }
-    }
-
     /// Looks at the host and plans.
     pub(crate) async fn plan(&mut self) -> Result<Vec<What>, HostError> {
         let Some(desired) = &self.desired else {
@@ -268,13 +262,8 @@ impl Host {
     }
 
     async fn put_back(&mut self, stays: impl Fn(&What) -> bool) -> Result<(), HostError> {
-        let undone = self.undo_all(|entry| !stays(&entry.change.what)).await;
-        undone?;
-        self.step()?;
-        if let Some(lasting) = self.lasting.take() {
-            lasting.remove()?;
-        }
-        self.step()?;
+        self.undo_all(|entry| !stays(&entry.change.what)).await?;
+        self.remove_lasting()?;
         self.journal.remove()
     }
 }

@@ -23,7 +23,7 @@ use crate::{change::Change, error::HostError};
 /// Version of the format.
 const VERSION: u32 = 1;
 
-/// An open, locked journal. The lock ends with the process.
+/// An open, locked journal. The lock ends with the process, and with what holds a [`Journal::lock`].
 #[derive(Debug)]
 pub(crate) struct Journal {
     path: PathBuf,
@@ -76,6 +76,12 @@ impl Journal {
             begun?;
         }
         Ok((journal, entries))
+    }
+
+    /// The lock, which lasts for as long as a descriptor of it is open.
+    pub(crate) fn lock(&self) -> Result<File, HostError> {
+        let lock = self.file.try_clone();
+        lock.map_err(HostError::file("lock", &self.path))
     }
 
     /// Records a change that is about to be made.

@@ -44,7 +44,7 @@ mod resolv_conf;
 mod sources;
 mod watch;
 
-pub use desired::{Desired, Dns, KillSwitch, Table};
+pub use desired::{Desired, Dns, KillSwitch, Table, smallest_mtu};
 pub use error::HostError;
 pub use host::{Applied, Host, Options, close_kill_switch, open_kill_switch, recover};
 pub use prefix::Prefix;

@@ -3,11 +3,14 @@
 use std::{
     env,
     ffi::{OsStr, OsString},
+    fs::File,
     io,
     path::PathBuf,
     process::Stdio,
+    sync::Arc,
 };
 
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use tokio::{io::AsyncWriteExt as _, process::Command};
 
 /// Where programs are looked up.
@@ -30,23 +33,33 @@ impl Programs {
         places.find(|path| path.is_file())
     }
 
-    /// Runs a program with `input`; returns its output, or else the first line of its complaint.
+    /// Runs a program with `input`; returns its output, or else the first line of its complaint. It keeps `lock`
+    /// open until it ends.
     pub(crate) async fn run<S: AsRef<OsStr>>(
         &self,
         program: &str,
         arguments: &[S],
         input: &str,
+        lock: Option<&Arc<File>>,
     ) -> Result<String, String> {
         let missing = || format!("{program} is not installed");
-        let mut child = Command::new(self.find(program).ok_or_else(missing)?)
+        let mut command = Command::new(self.find(program).ok_or_else(missing)?);
+        command
             .args(arguments)
             .env("PATH", &self.0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
-            .map_err(|error| error.to_string())?;
+            .kill_on_drop(true);
+        if let Some(lock) = lock.map(Arc::clone) {
+            let keep = move || {
+                let kept = fcntl(&*lock, FcntlArg::F_SETFD(FdFlag::empty()));
+                kept.map(drop).map_err(io::Error::from)
+            };
+            // SAFETY: `keep` makes one system call, which is async-signal-safe, as required of a forked child.
+            unsafe { command.pre_exec(keep) };
+        }
+        let mut child = command.spawn().map_err(|error| error.to_string())?;
         let stdin = child.stdin.take();
         let feed = async {
             if let Some(mut stdin) = stdin {

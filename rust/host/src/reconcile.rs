@@ -68,13 +68,11 @@ impl Host {
             if !selects(&entry) {
                 continue;
             }
-            self.step()?;
             if let Err(error) = self.effects.unmake(&entry.change).await {
                 tracing::warn!(interface = self.interface, %error, "A change stays behind");
                 outcome = outcome.and(Err(error));
                 continue;
             }
-            self.step()?;
             self.forget(entry.id)?;
         }
         outcome
@@ -88,7 +86,19 @@ impl Host {
         let is_lasting = self.made[at].change.what.survives_reboot();
         self.journal(is_lasting)?.undone(id)?;
         self.made.remove(at);
-        Ok(())
+        let is_needed = |entry: &Entry| entry.change.what.survives_reboot();
+        match is_lasting && !self.made.iter().any(is_needed) {
+            true => self.remove_lasting(),
+            false => Ok(()),
+        }
+    }
+
+    /// Removes the journal of changes that outlive a reboot, if there is one.
+    pub(crate) fn remove_lasting(&mut self) -> Result<(), HostError> {
+        match self.lasting.take() {
+            Some(lasting) => lasting.remove(),
+            None => Ok(()),
+        }
     }
 
     /// Makes a change that is not in the journal, or another state of the one at `known`.
@@ -114,14 +124,11 @@ impl Host {
             id: self.last_id,
             change,
         };
-        self.step()?;
         // The former state's record stays until its successor is in place: after a crash, either may be there.
         self.record(entry, None)?;
-        self.step()?;
         if let Err(error) = self.effects.make(what).await {
             return self.tolerate(what, error);
         }
-        self.step()?;
         former.map_or(Ok(()), |id| self.forget(id))
     }
 

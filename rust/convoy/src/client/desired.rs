@@ -29,6 +29,7 @@ pub(crate) fn desired(
     Ok(Desired {
         addresses: prefixes(addresses)?,
         mtu: it.mtu.as_ref().map(|mtu| mtu.value.into()),
+        mtu_at_most: None,
         endpoints,
         allowed: prefixes(allowed)?,
         table: match value(it.table.as_ref()) {

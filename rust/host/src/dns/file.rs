@@ -79,6 +79,12 @@ pub(super) fn write(path: &Path, content: &str) -> Result<(), HostError> {
     replace(path, content.as_bytes(), 0o644).map_err(HostError::file("write", path))
 }
 
+/// Removes a new file that is not at `path` yet.
+pub(super) fn remove_unfinished(path: &Path) {
+    // It is almost never there.
+    let _ = fs::remove_file(beside(path));
+}
+
 /// Puts the original back.
 pub(super) fn restore(path: &Path, original: &Original) -> Result<(), HostError> {
     let restored = match original {

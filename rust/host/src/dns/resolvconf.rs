@@ -34,7 +34,8 @@ pub(super) async fn remove(programs: &Programs, record: &str) -> Result<(), Host
 }
 
 async fn resolvconf(programs: &Programs, arguments: &[&str], input: &str) -> Result<(), HostError> {
-    let ran = programs.run("resolvconf", arguments, input).await;
+    // It may start services, which would keep a lock.
+    let ran = programs.run("resolvconf", arguments, input, None).await;
     ran.map(drop).map_err(|reason| HostError::Dns {
         backend: "resolvconf",
         reason,

@@ -67,7 +67,7 @@ pub(crate) fn kill_switch(interface: &str, switch: KillSwitch, mark: u32) -> Rul
 }
 
 /// As wg-quick(8) does: nobody on another link reaches the tunnel's addresses, and replies to our datagrams
-/// have our mark, so that the reverse path filter accepts them.
+/// have our mark, so that the reverse path filter accepts them. So have those to look-ups by TCP.
 fn anti_spoofing(interface: &str, desired: &Desired, families: [bool; 2], mark: u32) -> String {
     let guarded = desired.addresses.iter();
     let guarded = guarded.filter(|prefix| families[usize::from(prefix.is_ipv6())]);
@@ -85,11 +85,11 @@ fn anti_spoofing(interface: &str, desired: &Desired, families: [bool; 2], mark: 
 {drops}  }}
   chain premangle {{
     type filter hook prerouting priority -150; policy accept;
-    meta l4proto udp ct mark {mark} meta mark set ct mark
+    meta l4proto {{ tcp, udp }} ct mark {mark} meta mark set ct mark
   }}
   chain postmangle {{
     type filter hook postrouting priority -150; policy accept;
-    meta l4proto udp meta mark {mark} ct mark set meta mark
+    meta l4proto {{ tcp, udp }} meta mark {mark} ct mark set meta mark
   }}
 "
     )

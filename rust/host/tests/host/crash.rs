@@ -1,17 +1,48 @@
-//! A process that dies at any step leaves nothing that the next one does not undo.
+//! Work that is cut short anywhere leaves nothing that the next process does not undo.
+
+use std::{future::poll_fn, pin::pin, task::Poll};
 
 use convoy_host::{Desired, Dns, Host, HostError, KillSwitch};
 
 use crate::scene::{Scene, everything, prefixes};
 
-/// Dies after `steps` of `apply`; returns whether it got to the end.
-async fn die_while_applying(scene: &Scene, desired: &Desired, steps: usize) -> bool {
-    let mut host = scene.open().await;
-    host.stop_after(steps);
-    match host.apply(desired).await {
-        Ok(_) => true,
-        Err(HostError::Stopped) => false,
-        Err(error) => panic!("{error}"),
+/// Drops `work` after `polls` polls, as a caller may: in turn before what it asked for last is done, and afterwards.
+/// Returns whether it was complete; it may not fail.
+async fn cut_short<T>(polls: usize, work: impl Future<Output = Result<T, HostError>>) -> bool {
+    let mut work = pin!(work);
+    let mut left = polls;
+    let outcome = poll_fn(|context| {
+        if left == 0 {
+            return Poll::Ready(None);
+        }
+        left -= 1;
+        match work.as_mut().poll(context) {
+            Poll::Ready(outcome) => Poll::Ready(Some(outcome)),
+            Poll::Pending if left == 0 && polls.is_multiple_of(2) => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        }
+    });
+    outcome.await.map(Result::unwrap).is_some()
+}
+
+/// Cuts `work` short everywhere, one after the other, and recovers; returns after how many polls it was complete.
+fn recovers_wherever_it_is_cut_short(
+    scene: &Scene,
+    work: impl AsyncFn(usize) -> bool + Sync,
+) -> usize {
+    let before = scene.dump();
+    let mut polls = 0;
+    loop {
+        let is_complete = scene.run(async || work(polls).await);
+        // Recovery is cut short, too, at a point that differs each time.
+        scene.run(async || cut_short(polls * 5 % 17, scene.open().await.undo()).await);
+        scene.recover();
+        assert_eq!(scene.dump(), before, "after {polls} polls");
+        assert!(scene.is_clean(), "after {polls} polls");
+        if is_complete {
+            return polls;
+        }
+        polls += 1;
     }
 }
 
@@ -43,38 +74,35 @@ fn others() -> Desired {
 }
 
 #[test]
-fn recovery_after_a_crash_at_any_step_restores_the_host() {
-    let Some(scene) = Scene::new("recovery_after_a_crash_at_any_step_restores_the_host") else {
+fn recovery_restores_the_host_wherever_a_start_is_cut_short() {
+    let Some(scene) = Scene::new("recovery_restores_the_host_wherever_a_start_is_cut_short") else {
         return;
     };
-    let before = scene.dump();
-    let mut steps = 0;
-    loop {
-        let is_last = scene.run(async || die_while_applying(&scene, &all(), steps).await);
-        // Recovery dies, too, at a step that differs each time.
-        scene.run(async || {
-            let mut host = scene.open().await;
-            host.stop_after(steps * 5 % 17);
-            match host.undo().await {
-                Ok(()) | Err(HostError::Stopped) => {}
-                Err(error) => panic!("{error}"),
-            }
-        });
-        scene.recover();
-        assert_eq!(scene.dump(), before, "after {steps} steps");
-        assert!(scene.is_clean(), "after {steps} steps");
-        if is_last {
-            break;
-        }
-        steps += 1;
-    }
-    assert!(steps > 30, "only {steps} steps");
+    let polls = recovers_wherever_it_is_cut_short(&scene, async |polls| {
+        cut_short(polls, scene.open().await.apply(&all())).await
+    });
+    eprintln!("{polls} polls");
+    assert!(polls > 30, "only {polls} polls");
 }
 
 #[test]
-fn a_process_that_starts_after_a_crash_takes_over_and_completes() {
-    let Some(scene) = Scene::new("a_process_that_starts_after_a_crash_takes_over_and_completes")
+fn recovery_restores_the_host_wherever_a_change_is_cut_short() {
+    let Some(scene) = Scene::new("recovery_restores_the_host_wherever_a_change_is_cut_short")
     else {
+        return;
+    };
+    let polls = recovers_wherever_it_is_cut_short(&scene, async |polls| {
+        let mut host = scene.open().await;
+        host.apply(&all()).await.unwrap();
+        cut_short(polls, host.apply(&others())).await
+    });
+    eprintln!("{polls} polls");
+    assert!(polls > 20, "only {polls} polls");
+}
+
+#[test]
+fn the_next_process_takes_over_and_completes() {
+    let Some(scene) = Scene::new("the_next_process_takes_over_and_completes") else {
         return;
     };
     let before = scene.dump();
@@ -84,41 +112,21 @@ fn a_process_that_starts_after_a_crash_takes_over_and_completes() {
     });
     scene.recover();
     assert_eq!(scene.dump(), before);
-    for steps in (0..40).step_by(3) {
-        scene.run(async || die_while_applying(&scene, &all(), steps).await);
+    for polls in (0..40).step_by(3) {
+        scene.run(async || cut_short(polls, scene.open().await.apply(&all())).await);
         scene.run(async || {
             let mut host = scene.open().await;
+            let unmarked = Desired {
+                fwmark: None,
+                ..all()
+            };
+            assert_eq!(host.pick_mark(&unmarked).await.unwrap(), all().fwmark);
             host.apply(&all()).await.unwrap();
-            assert_eq!(scene.dump(), complete, "after {steps} steps");
+            assert_eq!(scene.dump(), complete, "after {polls} polls");
             host.undo().await.unwrap();
         });
-        assert_eq!(scene.dump(), before, "after {steps} steps");
+        assert_eq!(scene.dump(), before, "after {polls} polls");
     }
-}
-
-#[test]
-fn recovery_after_a_crash_at_any_step_of_a_change_restores_the_host() {
-    let Some(scene) =
-        Scene::new("recovery_after_a_crash_at_any_step_of_a_change_restores_the_host")
-    else {
-        return;
-    };
-    let before = scene.dump();
-    let mut steps = 0;
-    loop {
-        let is_last = scene.run(async || {
-            scene.open().await.apply(&all()).await.unwrap();
-            die_while_applying(&scene, &others(), steps).await
-        });
-        scene.recover();
-        assert_eq!(scene.dump(), before, "after {steps} steps");
-        assert!(scene.is_clean(), "after {steps} steps");
-        if is_last {
-            break;
-        }
-        steps += 1;
-    }
-    assert!(steps > 20, "only {steps} steps");
 }
 
 #[test]

@@ -69,6 +69,83 @@ fn what_another_program_writes_meanwhile_is_what_comes_back() {
 }
 
 #[test]
+fn the_record_that_outlives_a_power_cut_goes_with_the_name_servers() {
+    let Some(scene) = Scene::new("the_record_that_outlives_a_power_cut_goes_with_the_name_servers")
+    else {
+        return;
+    };
+    let record = scene.options().lasting_journals.join("wg0.journal");
+    scene.run(async || {
+        let mut host = scene.open().await;
+        for _ in 0..2 {
+            host.apply(&with_servers()).await.unwrap();
+            assert!(record.exists());
+            let others = Dns {
+                servers: vec!["10.9.0.3".parse().unwrap()],
+                ..Dns::default()
+            };
+            let others = Desired {
+                dns: others,
+                ..with_servers()
+            };
+            host.apply(&others).await.unwrap();
+            assert!(record.exists());
+            let none = Desired {
+                dns: Dns::default(),
+                ..with_servers()
+            };
+            host.apply(&none).await.unwrap();
+            assert!(!record.exists());
+        }
+        host.undo().await.unwrap();
+    });
+    assert!(scene.is_clean());
+}
+
+#[test]
+fn an_empty_record_that_a_crash_left_is_removed() {
+    let Some(scene) = Scene::new("an_empty_record_that_a_crash_left_is_removed") else {
+        return;
+    };
+    let directory = scene.options().lasting_journals;
+    fs::create_dir_all(&directory).unwrap();
+    let record = directory.join("wg0.journal");
+    fs::write(&record, "").unwrap();
+    scene.run(async || {
+        let host = scene.open().await;
+        assert!(!record.exists());
+        host.undo().await.unwrap();
+    });
+    assert!(scene.is_clean());
+}
+
+#[test]
+fn a_new_resolv_conf_that_a_crash_left_unfinished_is_removed() {
+    let Some(scene) = Scene::new("a_new_resolv_conf_that_a_crash_left_unfinished_is_removed")
+    else {
+        return;
+    };
+    let path = scene.resolv_conf();
+    let before = scene.dump();
+    scene.run(async || {
+        scene
+            .open()
+            .await
+            .apply(&with_servers())
+            .await
+            .map(drop)
+            .unwrap()
+    });
+    // As if the process had died between writing and renaming.
+    let unfinished = path.with_file_name("resolv.conf.convoy-new");
+    fs::rename(&path, &unfinished).unwrap();
+    fs::write(&path, "nameserver 192.168.1.1\n").unwrap();
+    scene.recover();
+    assert!(!unfinished.exists());
+    assert_eq!(scene.dump(), before);
+}
+
+#[test]
 fn a_bind_mounted_resolv_conf_is_written_in_place() {
     let Some(scene) = Scene::new("a_bind_mounted_resolv_conf_is_written_in_place") else {
         return;

@@ -20,6 +20,7 @@ fn a_configuration_becomes_the_state_of_the_host() {
     let expected = Desired {
         addresses: prefixes_of(&["10.9.0.2/24", "fd09::2/64"]),
         mtu: Some(1400),
+        mtu_at_most: None,
         endpoints,
         allowed: prefixes_of(&["0.0.0.0/0", "10.3.0.0/16", "::/0"]),
         table: convoy_host::Table::Number(1234),
