@@ -18,7 +18,15 @@ pub(crate) fn init(format: LogFormat) -> anyhow::Result<()> {
         Ok(directives) if !directives.is_empty() => EnvFilter::builder()
             .parse(directives)
             .context("RUST_LOG is not a valid filter")?,
-        _ => EnvFilter::default().add_directive(level(env::var("LOG_LEVEL").ok()).into()),
+        _ => {
+            let level = level(env::var("LOG_LEVEL").ok());
+            let filter = EnvFilter::default().add_directive(level.into());
+            match level {
+                // It warns of each datagram that is no answer, of which anybody can send any number.
+                LevelFilter::INFO => filter.add_directive("hickory_net=error".parse()?),
+                _ => filter,
+            }
+        }
     };
     let registry = tracing_subscriber::registry().with(filter);
     match format {

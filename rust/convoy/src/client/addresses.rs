@@ -157,8 +157,10 @@ impl Addresses {
 }
 
 fn names(config: &Config, mark: Option<u32>) -> Arc<Names> {
-    let own = config.interface.dns_servers.iter();
-    Arc::new(Names::new(mark, own.map(|server| server.value).collect()))
+    let it = &config.interface;
+    let servers = it.dns_servers.iter().map(|server| server.value);
+    let own = it.addresses.iter().map(|own| own.address.to_canonical());
+    Arc::new(Names::new(mark, servers.collect(), own.collect()))
 }
 
 async fn until(due: Option<Instant>) {

@@ -7,7 +7,8 @@
 //! 1. `/etc/hosts` comes first ([`hosts`]).
 //! 2. [`servers::choose`] picks the servers from files that are read again for each look-up.
 //! 3. They are asked in turn, for both address families at once ([`query`]).
-//! 4. Addresses to which no route leads go last ([`order`]).
+//! 4. Addresses at which no server can be are left out ([`usable`]).
+//! 5. Addresses to which no route leads go last ([`order`]).
 
 mod hosts;
 mod order;
@@ -15,14 +16,16 @@ mod query;
 mod servers;
 mod sockets;
 mod sources;
+mod usable;
 
 use std::{net::IpAddr, time::Duration};
 
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 
-use query::{Failure, Question};
+use query::{Failure, Question, SERVER_TIME};
 use servers::choose;
 use sources::Sources;
+use usable::{Flaw, usable};
 
 const DNS_PORT: u16 = 53;
 /// How long a name server may take before the next one is asked as well.
@@ -34,15 +37,19 @@ pub(crate) struct Names {
     mark: Option<u32>,
     /// The tunnel's own name servers.
     without: Vec<IpAddr>,
+    /// The tunnel's own addresses.
+    own: Vec<IpAddr>,
     sources: Sources,
 }
 
 impl Names {
-    /// `mark`: the firewall mark of the tunnel's datagrams. `without`: the name servers within the tunnel.
-    pub(crate) fn new(mark: Option<u32>, without: Vec<IpAddr>) -> Self {
+    /// `mark`: the firewall mark of the tunnel's datagrams. `without`: the name servers within the tunnel. `own`:
+    /// its addresses.
+    pub(crate) fn new(mark: Option<u32>, without: Vec<IpAddr>, own: Vec<IpAddr>) -> Self {
         Self {
             mark: mark.filter(|mark| *mark != 0),
             without,
+            own,
             sources: Sources::default(),
         }
     }
@@ -51,11 +58,17 @@ impl Names {
     ///
     /// Takes 5 s at most for each name server, and asks the next one after a second.
     pub(crate) async fn look_up(&self, name: &str) -> Result<Vec<IpAddr>, String> {
-        let mut addresses = hosts::addresses_of(name, &self.sources.hosts());
-        if addresses.is_empty() {
-            let found = self.ask_servers(name).await;
-            addresses = found.map_err(|failure| failure.to_string())?;
-        }
+        let listed = hosts::addresses_of(name, &self.sources.hosts());
+        let addresses = match usable(listed, Flaw::of) {
+            (listed, None) if listed.is_empty() => {
+                let found = self.ask_servers(name).await;
+                found.map_err(|failure| failure.to_string())?
+            }
+            (listed, Some(useless)) if listed.is_empty() => {
+                return Err(format!("/etc/hosts says {useless}"));
+            }
+            (listed, _) => listed,
+        };
         let has_route = |address| sockets::has_route(address, self.mark);
         Ok(order::in_order(addresses, has_route))
     }
@@ -74,6 +87,8 @@ impl Names {
                 server,
                 port: DNS_PORT,
                 mark: self.mark,
+                own: &self.own,
+                time: SERVER_TIME,
             };
             question.ask()
         });
@@ -140,15 +155,35 @@ mod tests {
 
     #[test]
     fn without_a_server_outside_of_the_tunnel_the_reason_says_so() {
-        let names = Names {
-            sources: Sources::nowhere(),
-            ..Names::new(None, Vec::new())
-        };
-        let outcome = on_runtime(names.look_up("vpn.example.org"));
+        let outcome = look_up("vpn.example.org", None);
         assert_eq!(
             outcome,
             Err("no name server outside of the tunnel".to_owned())
         );
+    }
+
+    #[test]
+    fn a_hosts_file_may_name_this_host_but_nobody() {
+        let directory = tempfile::tempdir().unwrap();
+        let hosts = directory.path().join("hosts");
+        let listed = "127.0.0.1 here\n0.0.0.0 here blocked\n10.8.0.2 own\n";
+        std::fs::write(&hosts, listed).unwrap();
+        for (name, expected) in [("here", "127.0.0.1"), ("own", OWN)] {
+            let expected = vec![expected.parse().unwrap()];
+            assert_eq!(look_up(name, Some(&hosts)), Ok(expected), "{name}");
+        }
+        let reason = "/etc/hosts says 0.0.0.0, no host's address";
+        assert_eq!(look_up("blocked", Some(&hosts)), Err(reason.to_owned()));
+    }
+
+    const OWN: &str = "10.8.0.2";
+
+    fn look_up(name: &str, hosts: Option<&std::path::Path>) -> Result<Vec<IpAddr>, String> {
+        let names = Names {
+            sources: Sources::nowhere_but(hosts),
+            ..Names::new(None, Vec::new(), vec![OWN.parse().unwrap()])
+        };
+        on_runtime(names.look_up(name))
     }
 
     fn outcome(attempts: Vec<Attempt>, head_start: Duration) -> Result<u8, Failure> {

@@ -4,6 +4,7 @@ use convoy_config::{Interface, Located, Peer};
 
 use super::*;
 
+mod memory;
 mod names;
 
 const SECOND: Duration = Duration::from_secs(1);

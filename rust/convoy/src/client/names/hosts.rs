@@ -1,8 +1,9 @@
 //! hosts(5).
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The addresses that the text of a hosts file gives a name, in its order.
+/// The addresses that the text of a hosts file gives a name, in its order; those of `localhost` even without it
+/// (RFC 6761 §6.3).
 pub(super) fn addresses_of(name: &str, text: &str) -> Vec<IpAddr> {
     let name = name.strip_suffix('.').unwrap_or(name);
     let lines = text.lines().filter_map(|line| {
@@ -13,7 +14,12 @@ pub(super) fn addresses_of(name: &str, text: &str) -> Vec<IpAddr> {
             .any(|word| word.eq_ignore_ascii_case(name))
             .then_some(address)
     });
-    lines.collect()
+    let listed: Vec<_> = lines.collect();
+    let last = name.rsplit('.').next().unwrap_or_default();
+    match listed.is_empty() && last.eq_ignore_ascii_case("localhost") {
+        true => vec![Ipv6Addr::LOCALHOST.into(), Ipv4Addr::LOCALHOST.into()],
+        false => listed,
+    }
 }
 
 #[cfg(test)]
@@ -38,5 +44,16 @@ mod tests {
         for unknown in ["vpn2.example.org", "example.org", ""] {
             assert_eq!(addresses_of(unknown, text), [] as [IpAddr; 0], "{unknown}");
         }
+    }
+
+    #[test]
+    fn localhost_is_this_host_unless_the_file_says_otherwise() {
+        let expected: [IpAddr; 2] = ["::1", "127.0.0.1"].map(|it| it.parse().unwrap());
+        for name in ["localhost", "LocalHost.", "vpn.localhost"] {
+            assert_eq!(addresses_of(name, ""), expected, "{name}");
+        }
+        let listed: [IpAddr; 1] = ["127.0.0.1".parse().unwrap()];
+        assert_eq!(addresses_of("localhost", "127.0.0.1 localhost"), listed);
+        assert_eq!(addresses_of("localhost.example", ""), [] as [IpAddr; 0]);
     }
 }

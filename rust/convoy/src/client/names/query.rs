@@ -9,13 +9,17 @@ use hickory_resolver::{
     net::{DnsError, NetError, runtime::TokioHandle},
     proto::rr::{Name, RecordType},
 };
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{
     servers::Server,
-    sockets::{Sockets, interface_name},
+    sockets::{Sockets, interface_name, source_of},
+    usable::{Flaw, Useless, usable},
 };
 
-/// How long a server may take: two rounds of three queries each.
+/// How long a server may take in all, and within that: two rounds of three queries each. A hostile one takes longer,
+/// by other names to ask for or answers to fetch by TCP.
+pub(super) const SERVER_TIME: Duration = Duration::from_secs(5);
 const ROUND: Duration = Duration::from_millis(2_500);
 const FURTHER_ROUNDS: usize = 1;
 /// How long to wait for addresses of the other family once there are some of one (RFC 8305 §3 has 50 ms, for a
@@ -29,12 +33,18 @@ pub(super) enum Failure {
     NoServer,
     #[error("the name servers do not answer")]
     Silence,
+    #[error("the name servers cannot be reached")]
+    Unreachable,
     #[error("cannot ask the name servers: {0}")]
     Socket(String),
+    #[error("the name server's answer is {0}")]
+    Nonsense(&'static str),
     #[error("the name server refuses: {0}")]
     Refused(String),
     #[error("name not found")]
     NotFound,
+    #[error("the name server says {0}")]
+    Useless(Useless),
 }
 
 /// A question to one server.
@@ -46,23 +56,54 @@ pub(super) struct Question<'a> {
     pub(super) server: &'a Server,
     pub(super) port: u16,
     pub(super) mark: Option<u32>,
+    /// The tunnel's own addresses.
+    pub(super) own: &'a [IpAddr],
+    /// As [`SERVER_TIME`].
+    pub(super) time: Duration,
 }
 
 impl Question<'_> {
-    /// Asks for the addresses of both families; at least one.
+    /// Asks for the addresses of both families; at least one at which a server can be.
     pub(super) async fn ask(self) -> Result<Vec<IpAddr>, Failure> {
         let resolver = self.resolver()?;
-        let v6 = pin!(addresses(&resolver, self.name, RecordType::AAAA));
-        let v4 = pin!(addresses(&resolver, self.name, RecordType::A));
+        let end = Instant::now() + self.time;
+        let v6 = pin!(self.addresses(&resolver, RecordType::AAAA, end));
+        let v4 = pin!(self.addresses(&resolver, RecordType::A, end));
         let (first, other) = select(v6, v4).await.factor_first();
         match first {
             Err(failure) => other.await.map_err(|other| failure.max(other)),
             Ok(mut found) => {
-                if let Ok(Ok(more)) = tokio::time::timeout(OTHER_FAMILY, other).await {
+                if let Ok(Ok(more)) = timeout(OTHER_FAMILY, other).await {
                     found.extend(more);
                 }
                 Ok(found)
             }
+        }
+    }
+
+    async fn addresses(
+        &self,
+        resolver: &Resolver<Sockets>,
+        family: RecordType,
+        end: Instant,
+    ) -> Result<Vec<IpAddr>, Failure> {
+        let lookup = timeout_at(end, resolver.lookup(self.name, family)).await;
+        let lookup = lookup.map_err(|_| Failure::Silence)?;
+        let lookup = lookup.map_err(|error| failure(&error))?;
+        let records = lookup.answers().iter();
+        let found = records.filter_map(|record| record.data.ip_addr());
+        let source = |address| source_of(address, self.mark).ok();
+        let (usable, useless) = usable(found, |it| Flaw::of_answer(it, self.own, source));
+        if let Some(useless) = useless {
+            tracing::info!(
+                name = self.name,
+                "Left out what the name server says: {useless}"
+            );
+        }
+        match (usable.is_empty(), useless) {
+            (false, _) => Ok(usable),
+            (true, Some(useless)) => Err(Failure::Useless(useless)),
+            (true, None) => Err(Failure::NotFound),
         }
     }
 
@@ -94,27 +135,20 @@ impl Question<'_> {
     }
 }
 
-async fn addresses(
-    resolver: &Resolver<Sockets>,
-    name: &str,
-    family: RecordType,
-) -> Result<Vec<IpAddr>, Failure> {
-    let lookup = resolver.lookup(name, family).await;
-    let lookup = lookup.map_err(|error| failure(&error))?;
-    let records = lookup.answers().iter();
-    let found: Vec<_> = records.filter_map(|record| record.data.ip_addr()).collect();
-    match found.is_empty() {
-        true => Err(Failure::NotFound),
-        false => Ok(found),
-    }
-}
-
 fn failure(error: &NetError) -> Failure {
     match error {
         NetError::Dns(DnsError::NoRecordsFound(_)) => Failure::NotFound,
         NetError::Dns(DnsError::ResponseCode(code)) => Failure::Refused(code.to_string()),
-        NetError::Timeout | NetError::NoConnections => Failure::Silence,
+        NetError::Timeout => Failure::Silence,
+        // All that is left of the errors of sockets.
+        NetError::NoConnections => Failure::Unreachable,
         NetError::Io(error) => Failure::Socket(error.to_string()),
+        // Their texts contain what the server has sent.
+        NetError::Proto(_) => Failure::Nonsense("malformed"),
+        NetError::ForeignClassRecord { .. } | NetError::QueryCaseMismatch => {
+            Failure::Nonsense("one to another question")
+        }
+        NetError::Truncated => Failure::Nonsense("cut short"),
         other => Failure::Refused(other.to_string()),
     }
 }

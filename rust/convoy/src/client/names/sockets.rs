@@ -5,17 +5,22 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
     os::fd::AsFd,
     pin::Pin,
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
 use hickory_resolver::net::runtime::{
-    RuntimeProvider, TokioHandle, TokioTime, iocompat::AsyncIoTokioAsStd,
+    DnsUdpSocket, RuntimeProvider, TokioHandle, TokioTime, iocompat::AsyncIoTokioAsStd,
 };
 use nix::{
     net::if_::if_indextoname,
     sys::socket::{setsockopt, sockopt},
 };
-use tokio::net::{TcpSocket, TcpStream};
+use rustix::net::{RecvFlags, recv};
+use tokio::{
+    io::{Interest, ReadBuf},
+    net::{TcpSocket, TcpStream},
+};
 
 /// Makes the sockets for queries to one name server.
 #[derive(Clone)]
@@ -29,7 +34,7 @@ pub(super) struct Sockets {
 impl RuntimeProvider for Sockets {
     type Handle = TokioHandle;
     type Timer = TokioTime;
-    type Udp = tokio::net::UdpSocket;
+    type Udp = Connected;
     type Tcp = AsyncIoTokioAsStd<TcpStream>;
 
     fn create_handle(&self) -> Self::Handle {
@@ -66,10 +71,11 @@ impl RuntimeProvider for Sockets {
         })
     }
 
+    /// Connects the socket, although the trait advises against it: see [`Connected`].
     fn bind_udp(
         &self,
         local: SocketAddr,
-        _server: SocketAddr,
+        server: SocketAddr,
     ) -> Pin<Box<dyn Send + Future<Output = io::Result<Self::Udp>>>> {
         let Self {
             mark, interface, ..
@@ -80,8 +86,57 @@ impl RuntimeProvider for Sockets {
             if let Some(interface) = interface {
                 socket.bind_device(Some(interface.as_bytes()))?;
             }
-            Ok(socket)
+            socket.connect(server).await?;
+            Ok(Connected { socket, server })
         })
+    }
+}
+
+/// A UDP socket for one name server. The kernel keeps datagrams from elsewhere away, and reports a server that
+/// refuses its port.
+pub(super) struct Connected {
+    socket: tokio::net::UdpSocket,
+    server: SocketAddr,
+}
+
+impl DnsUdpSocket for Connected {
+    type Time = TokioTime;
+
+    fn poll_recv_from(
+        &self,
+        cx: &mut Context<'_>,
+        buffer: &mut [u8],
+    ) -> Poll<io::Result<(usize, SocketAddr)>> {
+        let mut buffer = ReadBuf::new(buffer);
+        let from = ready!(self.socket.poll_recv_from(cx, &mut buffer))?;
+        Poll::Ready(Ok((buffer.filled().len(), from)))
+    }
+
+    /// As [`Self::poll_recv_from`], which is not woken by an error.
+    fn recv_from<'a, 'b, 'c>(
+        &'a self,
+        buffer: &'b mut [u8],
+    ) -> Pin<Box<dyn Send + Future<Output = io::Result<(usize, SocketAddr)>> + 'c>>
+    where
+        'a: 'c,
+        'b: 'c,
+        Self: 'c,
+    {
+        Box::pin(async move {
+            let wakes = Interest::READABLE | Interest::ERROR;
+            let receive = || Ok(recv(&self.socket, &mut *buffer, RecvFlags::DONTWAIT)?.0);
+            let length = self.socket.async_io(wakes, receive).await?;
+            Ok((length, self.server))
+        })
+    }
+
+    fn poll_send_to(
+        &self,
+        cx: &mut Context<'_>,
+        datagram: &[u8],
+        to: SocketAddr,
+    ) -> Poll<io::Result<usize>> {
+        self.socket.poll_send_to(cx, datagram, to)
     }
 }
 
@@ -101,7 +156,8 @@ pub(super) fn has_route(address: IpAddr, mark: Option<u32>) -> bool {
     source_of(address, mark).is_ok_and(|source| suits(source, address))
 }
 
-fn source_of(address: IpAddr, mark: Option<u32>) -> io::Result<IpAddr> {
+/// The address from which datagrams outside of the tunnel would go to `address`. Sends nothing.
+pub(super) fn source_of(address: IpAddr, mark: Option<u32>) -> io::Result<IpAddr> {
     const ANY_PORT: u16 = 9;
     let local: IpAddr = match address {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -166,7 +222,7 @@ mod tests {
             };
             let [local, server] = [0, 9].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
             let socket = sockets.bind_udp(local, server).await?;
-            io::Result::Ok(getsockopt(&socket, sockopt::Mark)?)
+            io::Result::Ok(getsockopt(&socket.socket, sockopt::Mark)?)
         });
         match outcome {
             Ok(mark) => assert_eq!(mark, 51_820),

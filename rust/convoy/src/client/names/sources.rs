@@ -56,12 +56,12 @@ impl Sources {
         }
     }
 
-    /// Where there is nothing.
+    /// Where there is nothing but a hosts file, perhaps.
     #[cfg(test)]
-    pub(super) fn nowhere() -> Self {
+    pub(super) fn nowhere_but(hosts: Option<&Path>) -> Self {
         let nothing = PathBuf::from("/nonexistent/convoy");
         Self {
-            hosts: nothing.clone(),
+            hosts: hosts.unwrap_or(&nothing).to_owned(),
             host: Options {
                 lasting_journals: nothing.clone(),
                 resolv_conf: nothing,

@@ -87,12 +87,91 @@ fn a_truncated_answer_is_fetched_by_tcp() {
     assert_eq!(outcome, Ok(vec![[192, 0, 2, 77].into()]));
 }
 
+/// A server that sends its clients from name to name would otherwise hold them for as long as it likes.
+#[test]
+fn a_server_has_its_time_however_many_names_it_refers_to() {
+    const TIME: Duration = Duration::from_millis(100);
+    let outcome = ask_within(TIME, |query, _| {
+        std::thread::sleep(TIME / 3);
+        vec![alias(query)]
+    });
+    assert_eq!(outcome, Err(Failure::Silence));
+}
+
+#[test]
+fn a_name_that_stands_for_itself_is_not_found() {
+    let outcome = ask(|query, _| vec![alias(query)]);
+    assert_eq!(outcome, Err(Failure::NotFound));
+}
+
+#[test]
+fn a_server_that_refuses_its_port_fails_at_once() {
+    let outcome = on_runtime(async {
+        let (udp, tcp) = sockets().await;
+        let port = udp.local_addr().unwrap().port();
+        drop((udp, tcp));
+        question(port).ask().await
+    });
+    assert_eq!(outcome, Err(Failure::Unreachable));
+}
+
+#[test]
+fn what_is_no_answer_to_the_question_is_refused_or_ignored() {
+    let outcome = ask(|query, _| vec![[&query[..2], b"nonsense"].concat()]);
+    assert_eq!(outcome, Err(Failure::Nonsense("malformed")));
+    let outcome = ask(|query, _| {
+        let mut foreign = found(query, A, &[192, 0, 2, 1]);
+        // The class of the record: CHAOS.
+        let class = foreign.len() - 4 - 2 - 4 - 1;
+        foreign[class] = 3;
+        vec![foreign]
+    });
+    let expected = Failure::Nonsense("one to another question");
+    assert_eq!(outcome, Err(expected));
+    let outcome = ask(|query, family| {
+        let mut forged = found(query, A, &[203, 0, 113, 1]);
+        forged[13] ^= 1;
+        match family {
+            A => vec![Vec::new(), forged, found(query, A, &[192, 0, 2, 1])],
+            _ => vec![without_records(query, 0)],
+        }
+    });
+    assert_eq!(outcome, Ok(vec![[192, 0, 2, 1].into()]));
+}
+
+#[test]
+fn an_address_that_no_server_can_have_is_left_out() {
+    let outcome = ask(|query, family| match family {
+        A => vec![found(query, A, &[127, 0, 0, 1])],
+        _ => vec![found(
+            query,
+            AAAA,
+            &[0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1],
+        )],
+    });
+    assert_eq!(outcome, Ok(vec!["2001:db8::1".parse().unwrap()]));
+    let outcome = ask(|query, family| match family {
+        A => vec![found(query, A, &[0, 0, 0, 0])],
+        _ => vec![without_records(query, 0)],
+    });
+    let reason = outcome.unwrap_err().to_string();
+    assert_eq!(reason, "the name server says 0.0.0.0, no host's address");
+}
+
 fn ask(answers: Answers) -> Result<Vec<IpAddr>, Failure> {
+    ask_within(SERVER_TIME, answers)
+}
+
+fn ask_within(time: Duration, answers: Answers) -> Result<Vec<IpAddr>, Failure> {
     on_runtime(async {
         let (udp, tcp) = sockets().await;
         let port = udp.local_addr().unwrap().port();
+        let question = Question {
+            time,
+            ..question(port)
+        };
         tokio::select! {
-            outcome = question(port).ask() => outcome,
+            outcome = question.ask() => outcome,
             () = serve_udp(udp, answers) => unreachable!(),
             () = serve_tcp(tcp) => unreachable!(),
         }
@@ -110,6 +189,8 @@ fn question(port: u16) -> Question<'static> {
         server: LOOPBACK,
         port,
         mark: None,
+        own: &[],
+        time: SERVER_TIME,
     }
 }
 
@@ -186,6 +267,12 @@ fn found(query: &[u8], family: u16, address: &[u8]) -> Vec<u8> {
     answer.extend((address.len() as u16).to_be_bytes());
     answer.extend(address);
     answer
+}
+
+/// Says that the name stands for itself.
+fn alias(query: &[u8]) -> Vec<u8> {
+    const CNAME: u16 = 5;
+    found(query, CNAME, &[0xc0, 12])
 }
 
 fn on_runtime<T>(future: impl Future<Output = T>) -> T {
