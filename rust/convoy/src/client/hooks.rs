@@ -1,8 +1,8 @@
 //! Hooks: the commands of `PreUp`, `PostUp`, `PreDown` and `PostDown`.
 //!
 //! They run one after the other as in wg-quick(8): in bash, which stops at the first command that fails. Unlike
-//! there, each has [`TIME_LIMIT`]; one that fails or exceeds it is ended with everything that it started. What a
-//! hook that succeeds leaves running goes on.
+//! there, each has [`TIME_LIMIT`]; one that fails, exceeds it or is interrupted is ended with everything that it
+//! started. What a hook that succeeds leaves running goes on.
 
 pub(super) mod strays;
 
@@ -124,7 +124,7 @@ impl Hooks {
         let earlier = strays::find();
         let mut child = command.spawn().map_err(not_started)?;
         let running = Running {
-            group: child.id().map(|id| Pid::from_raw(id.cast_signed())),
+            shell: child.id().map(|id| Pid::from_raw(id.cast_signed())),
             earlier,
         };
         let ended = async {
@@ -139,21 +139,15 @@ impl Hooks {
                 running.succeeded();
                 Ok(())
             }
-            Ok(Ok(status)) => {
-                running.end().await;
-                Err(HookError::Failed {
-                    hook: name(),
-                    status,
-                })
-            }
+            Ok(Ok(status)) => Err(HookError::Failed {
+                hook: name(),
+                status,
+            }),
             Ok(Err(error)) => Err(not_started(error)),
-            Err(_) => {
-                running.end().await;
-                Err(HookError::TimedOut {
-                    hook: name(),
-                    limit: self.limit,
-                })
-            }
+            Err(_) => Err(HookError::TimedOut {
+                hook: name(),
+                limit: self.limit,
+            }),
         }
     }
 
@@ -166,9 +160,10 @@ impl Hooks {
     }
 }
 
-/// A hook's processes; dropped, it ends those of the hook's process group.
+/// A hook's processes; dropped, it ends all of them, whatever process group they went to.
 struct Running {
-    group: Option<Pid>,
+    /// The leader of the hook's process group; `None` once the hook has succeeded.
+    shell: Option<Pid>,
     /// What earlier hooks left.
     earlier: Vec<Pid>,
 }
@@ -176,28 +171,17 @@ struct Running {
 impl Running {
     /// Lets what the hook left go on.
     fn succeeded(mut self) {
-        self.group = None;
-    }
-
-    /// Ends all that the hook started, whatever process group it went to.
-    async fn end(mut self) {
-        self.kill_group();
-        let group = self.group.take();
-        strays::end(|pid| Some(pid) != group && !self.earlier.contains(&pid)).await;
-    }
-
-    fn kill_group(&self) {
-        if let Some(group) = self.group {
-            // An error says that nothing is left of it.
-            let killed = killpg(group, Signal::SIGKILL);
-            debug!(%group, ?killed, "Ended a hook");
-        }
+        self.shell = None;
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.kill_group();
+        let Some(shell) = self.shell else { return };
+        // An error says that nothing is left of it.
+        let killed = killpg(shell, Signal::SIGKILL);
+        debug!(%shell, ?killed, "Ended a hook");
+        strays::end(shell, &self.earlier);
     }
 }
 

@@ -2,21 +2,20 @@
 //!
 //! Hooks have process groups of their own, so a child in the supervisor's group is none of theirs.
 
-use std::{fs, time::Duration};
+use std::{fs, thread::sleep, time::Duration};
 
 use nix::{
     sys::{
         signal::{Signal, kill},
-        wait::{WaitPidFlag, waitpid},
+        wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid},
     },
     unistd::{Pid, getpgid, getpgrp},
 };
-use tokio::time::sleep;
 use tracing::warn;
 
 /// How often to look for further ones, which one that ends leaves; and the pause in between.
-const ROUNDS: u32 = 200;
-const PAUSE: Duration = Duration::from_millis(10);
+const ROUNDS: u32 = 1_000;
+const PAUSE: Duration = Duration::from_millis(2);
 
 /// All of them, dead or alive; the tunnel too, if it has a process group of its own.
 pub(crate) fn find() -> Vec<Pid> {
@@ -32,12 +31,16 @@ pub(crate) fn find() -> Vec<Pid> {
         .collect()
 }
 
-/// Ends those selected, and what they leave.
-pub(crate) async fn end(selects: impl Fn(Pid) -> bool) {
+/// Ends what a hook leaves whose `shell` has been killed, and what that leaves in turn; `earlier` ones stay.
+/// Blocks, usually for some milliseconds, so that nobody can cancel it halfway.
+pub(crate) fn end(shell: Pid, earlier: &[Pid]) {
     for _ in 0..ROUNDS {
-        let strays = find().into_iter().filter(|pid| selects(*pid));
+        // Until then its children are not ours. Somebody else waits for it.
+        let has_died = has_died(shell);
+        let strays = find().into_iter();
+        let strays = strays.filter(|pid| *pid != shell && !earlier.contains(pid));
         let strays: Vec<_> = strays.collect();
-        if strays.is_empty() {
+        if has_died && strays.is_empty() {
             return;
         }
         for stray in strays {
@@ -45,7 +48,7 @@ pub(crate) async fn end(selects: impl Fn(Pid) -> bool) {
             let _ = kill(stray, Signal::SIGKILL);
             bury(stray);
         }
-        sleep(PAUSE).await;
+        sleep(PAUSE);
     }
     warn!("Processes that a hook left cannot be ended: look for them with `ps`");
 }
@@ -57,6 +60,13 @@ pub(crate) fn reap(tunnel: Option<Pid>) {
             bury(pid);
         }
     }
+}
+
+/// Whether a child has ended; does not wait for it.
+fn has_died(child: Pid) -> bool {
+    let look = WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT | WaitPidFlag::WNOHANG;
+    // An error says that it has been waited for.
+    waitid(Id::Pid(child), look) != Ok(WaitStatus::StillAlive)
 }
 
 fn bury(pid: Pid) {
