@@ -39,9 +39,16 @@ pub(crate) fn signs(name: &InterfaceName) -> Signs {
     Signs {
         is_kernel_wireguard: kind.lines().any(|line| line == "DEVTYPE=wireguard"),
         has_uapi: UnixStream::connect(places::uapi(name)).is_ok(),
-        has_network_manager: manager.contains("connection-uuid="),
+        has_network_manager: made_by_network_manager(&manager),
         has_networkd: networkd.contains("NETWORK_FILE="),
     }
+}
+
+/// Whether NetworkManager has made the link that this state of a device describes. It gives a connection to links
+/// of others, too, which `nmcli` shows as "connected (externally)".
+fn made_by_network_manager(state: &str) -> bool {
+    let has = |start: &str| state.lines().any(|line| line.starts_with(start));
+    has("connection-uuid=") && !has("nm-owned=false")
 }
 
 /// Why `convoy up` leaves the interface alone, and what to do.
@@ -113,6 +120,22 @@ mod tests {
             let refusal = refusal(&name, signs);
             assert!(refusal.contains(remedy), "{refusal}");
         }
+    }
+
+    #[test]
+    fn network_manager_owns_what_it_has_made_and_not_what_it_looks_on_at() {
+        let connection =
+            "[device]\nmanaged=true\nconnection-uuid=3d1f7b1e-5d0b-4b83-a39a-d1b7dc0f8a55\n";
+        assert!(made_by_network_manager(&format!(
+            "{connection}nm-owned=true\n"
+        )));
+        // Of a version that does not tell.
+        assert!(made_by_network_manager(connection));
+        assert!(!made_by_network_manager(&format!(
+            "{connection}nm-owned=false\n"
+        )));
+        assert!(!made_by_network_manager("[device]\nmanaged=false\n"));
+        assert!(!made_by_network_manager(""));
     }
 
     #[test]

@@ -5,7 +5,8 @@ use std::{path::Path, process::Stdio, time::Duration};
 use anyhow::{Context, bail};
 use tokio::{process::Command, time::timeout};
 
-use super::owner::Signs;
+use super::{owner::Signs, places};
+use crate::uapi::socket::ensure_unused;
 
 /// How long it may take, hooks included.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
@@ -31,7 +32,8 @@ pub(crate) async fn take_down(path: &Path) -> anyhow::Result<()> {
     if !status.success() {
         bail!("{shown} failed ({status}): run it to see why");
     }
-    Ok(())
+    // A userspace WireGuard ends some time after its interface.
+    ensure_unused(&places::uapi(&places::name_of(path)?), || true)
 }
 
 #[cfg(test)]
