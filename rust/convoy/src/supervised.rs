@@ -2,16 +2,19 @@
 //!
 //! ```text
 //!  convoy up (root) ──connect──▶ /run/convoy/NAME.tunnel ──accept──▶ tunnel (own user)
+//!                   ──▶ Hello
 //!                   ◀── Hello, with the TUN
 //!                   ◀── Asks, Handshake, Ended
 //!                   ──▶ Answers, Follow, Handshake, Stop
 //! ```
-//! The supervisor has made the listening socket and hands it over at the start (`CONVOY_SUPERVISED_FD`). The
-//! newest connection is the supervisor's: a new one, after the death of the old or from a new version, takes
-//! over as the first one did. Without a supervisor, or after a message that is invalid, the tunnel goes on.
+//! The supervisor has made the listening socket and hands it over at the start (`CONVOY_SUPERVISED_FD`). It keeps
+//! its place for as long as its connection lasts. Whoever else connects and introduces itself waits for its end,
+//! then takes over as the first one did ([`newcomers`]). Without a supervisor, or after a message that is invalid,
+//! the tunnel goes on.
 
 pub(crate) mod connection;
 pub(crate) mod descriptors;
+mod newcomers;
 pub(crate) mod protocol;
 mod questions;
 
@@ -38,6 +41,7 @@ use tracing::{debug, info, warn};
 
 use crate::process;
 use connection::{Connection, Lost};
+use newcomers::Newcomers;
 use protocol::{Key, ToSupervisor, ToTunnel};
 use questions::{Answer, MAX_QUESTIONS, Question, Supervisor};
 pub(crate) use questions::{Consenting, Questions};
@@ -100,6 +104,7 @@ pub(crate) struct Supervised<T> {
     questions: mpsc::Receiver<Question>,
     supervisor: Supervisor,
     connection: Option<Connection>,
+    newcomers: Newcomers,
     /// The latest questions without an answer, oldest first: at most [`MAX_QUESTIONS`].
     waiting: VecDeque<(u64, SyncSender<Answer>)>,
     last_id: u64,
@@ -108,6 +113,8 @@ pub(crate) struct Supervised<T> {
 /// What [`Supervised::serve`] reacts to.
 enum Event {
     Connected(io::Result<UnixStream>),
+    /// A newcomer has introduced itself, or was turned away.
+    Newcomer,
     Received(ToTunnel),
     /// The supervisor has read what was queued.
     Flushed,
@@ -132,6 +139,7 @@ impl<T: Handshakes> Supervised<T> {
             questions: receiver,
             supervisor,
             connection: None,
+            newcomers: Newcomers::default(),
             waiting: VecDeque::new(),
             last_id: 0,
         };
@@ -141,6 +149,7 @@ impl<T: Handshakes> Supervised<T> {
     /// Serves supervisors until one stops the tunnel.
     pub(crate) async fn serve(&mut self) {
         loop {
+            self.admit().await;
             let event = self.next_event().await;
             if self.handle(event).await.is_break() {
                 return;
@@ -166,6 +175,7 @@ impl<T: Handshakes> Supervised<T> {
             accepted = self.listener.accept() => {
                 Event::Connected(accepted.map(|(stream, _)| stream))
             }
+            () = self.newcomers.next() => Event::Newcomer,
             event = from_supervisor(&mut self.connection) => event,
             Some(question) = self.questions.recv() => Event::Asked(question),
             // A supervisor that does not read gets the latest events later.
@@ -175,14 +185,14 @@ impl<T: Handshakes> Supervised<T> {
 
     async fn handle(&mut self, event: Event) -> ControlFlow<()> {
         match event {
-            Event::Connected(Ok(stream)) => self.admit(stream).await,
+            Event::Connected(Ok(stream)) => self.newcomers.add(stream),
             Event::Connected(Err(error)) => {
                 warn!("cannot accept a supervisor: {error}");
                 tokio::time::sleep(EXHAUSTED_PAUSE).await;
             }
             Event::Received(ToTunnel::Stop) => return ControlFlow::Break(()),
             Event::Received(message) => self.obey(message).await,
-            Event::Flushed => {}
+            Event::Newcomer | Event::Flushed => {}
             Event::Lost(reason) => self.lose(&reason).await,
             Event::Asked(question) => self.ask(question).await,
             Event::Handshake(PeerEvent { peer, answered }) => {
@@ -193,28 +203,28 @@ impl<T: Handshakes> Supervised<T> {
         ControlFlow::Continue(())
     }
 
-    async fn admit(&mut self, stream: UnixStream) {
-        if self.connection.is_some() {
-            info!("another supervisor takes the tunnel over");
-            self.forget_supervisor().await;
+    /// Greets the next supervisor, if there is none.
+    async fn admit(&mut self) {
+        while self.connection.is_none()
+            && let Some(mut connection) = self.newcomers.take()
+        {
+            let supervisor = connection.process();
+            let hello = ToSupervisor::Hello {
+                version: env!("CARGO_PKG_VERSION").to_owned(),
+                interface: self.device.name().unwrap_or_default(),
+            };
+            let tun = [self.device.as_fd()];
+            if let Err(reason) = connection.send_with(&hello, &tun).await {
+                warn!("cannot greet a supervisor: {reason}");
+                continue;
+            }
+            self.supervisor.is(supervisor);
+            self.connection = Some(connection);
+            debug!(
+                pid = supervisor.map(Pid::as_raw),
+                "A supervisor has connected"
+            );
         }
-        let mut connection = Connection::new(stream);
-        let supervisor = connection.process();
-        let hello = ToSupervisor::Hello {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            interface: self.device.name().unwrap_or_default(),
-        };
-        let tun = [self.device.as_fd()];
-        if let Err(reason) = connection.send_with(&hello, &tun).await {
-            warn!("cannot greet a supervisor: {reason}");
-            return;
-        }
-        self.supervisor.is(supervisor);
-        self.connection = Some(connection);
-        debug!(
-            pid = supervisor.map(Pid::as_raw),
-            "A supervisor has connected"
-        );
     }
 
     async fn obey(&mut self, message: ToTunnel) {
@@ -232,7 +242,9 @@ impl<T: Handshakes> Supervised<T> {
                 // If it fails, the tunnel has ended, and this process is about to.
                 let _ = self.tunnel.handshake_now(&public_keys(&peers)).await;
             }
-            ToTunnel::Stop | ToTunnel::Unknown => debug!("Ignored a message of the supervisor"),
+            ToTunnel::Hello { .. } | ToTunnel::Stop | ToTunnel::Unknown => {
+                debug!("Ignored a message of the supervisor");
+            }
         }
     }
 

@@ -1,5 +1,7 @@
 //! `convoy down`: asks the supervisor, or undoes what a dead one left.
 
+use std::path::Path;
+
 use anyhow::{Context, anyhow, bail};
 use convoy_config::{Config, InterfaceName};
 use convoy_host::open_kill_switch;
@@ -102,7 +104,7 @@ async fn undo_remains(name: &InterfaceName, keeps_kill_switch: bool) -> anyhow::
     let host = lock(name).await?;
     let state = State::read(name);
     let path = state.as_ref().map(|state| state.config.clone());
-    let config = path.as_ref().and_then(|path| read(path));
+    let config = path.as_ref().and_then(|path| read(path, keeps_kill_switch));
     // A control socket that nobody listens at.
     let _ = std::fs::remove_file(places::control(name));
     let remains = TakeDown {
@@ -121,16 +123,27 @@ async fn undo_remains(name: &InterfaceName, keeps_kill_switch: bool) -> anyhow::
 }
 
 /// The configuration that the tunnel came up with, as far as it can still be read.
-fn read(path: &std::path::Path) -> Option<Config> {
+fn read(path: &Path, comes_up_again: bool) -> Option<Config> {
     match convoy_config::read(path) {
         Ok(loaded) => Some(loaded.config),
         Err(_) => {
-            warn!("{} cannot be read any more", path.display());
-            say(&format!(
-                "convoy: warning: {} cannot be read any more, so no hooks run (`convoy check` shows why)",
-                path.display()
-            ));
+            let unreadable = unreadable(path, comes_up_again);
+            warn!("{unreadable}");
+            say(&format!("convoy: warning: {unreadable}"));
             None
+        }
+    }
+}
+
+/// What follows from a configuration that cannot be read. If there is to be another `up`, that undoes the hooks.
+fn unreadable(path: &Path, comes_up_again: bool) -> String {
+    let path = path.display();
+    match comes_up_again {
+        true => format!(
+            "{path} cannot be read now, so its PostDown hooks, if any, run when the tunnel comes up again"
+        ),
+        false => {
+            format!("{path} cannot be read any more, so no hooks run (`convoy check` shows why)")
         }
     }
 }
@@ -143,4 +156,18 @@ fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_all().build();
     runtime.context("cannot start the runtime")?.block_on(work)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hooks_that_the_next_up_runs_are_not_said_to_be_lost() {
+        let path = Path::new("/etc/wireguard/wg0.conf");
+        assert!(unreadable(path, false).contains("no hooks run"));
+        let later = unreadable(path, true);
+        assert!(!later.contains("no hooks"), "{later}");
+        assert!(later.contains("when the tunnel comes up again"), "{later}");
+    }
 }

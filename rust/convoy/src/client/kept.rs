@@ -18,13 +18,17 @@ use anyhow::Context;
 use convoy_config::InterfaceName;
 use convoy_tun::Device;
 use nix::unistd::Pid;
+use tokio::time::sleep;
 use tracing::{info, warn};
 
 use super::{
     places,
-    tunnel::{self, Spawn, TunnelEvent, TunnelProcess},
+    tunnel::{self, Adopted, Spawn, TunnelEvent, TunnelProcess},
 };
-use crate::{cli::DaemonArgs, uapi::socket};
+use crate::{
+    cli::DaemonArgs,
+    uapi::socket::{self, ENDING_PAUSE, ENDING_TIME},
+};
 
 /// What the supervisor hears of the tunnel.
 #[derive(Debug)]
@@ -69,7 +73,7 @@ impl KeptTunnel {
         name: &InterfaceName,
         args: &DaemonArgs,
     ) -> anyhow::Result<Option<Self>> {
-        let Some(adopted) = TunnelProcess::adopt(name).await? else {
+        let Some(adopted) = adopt(name).await? else {
             return Ok(None);
         };
         Ok(Some(Self {
@@ -197,6 +201,18 @@ impl KeptTunnel {
             args: &self.args,
         })
         .await
+    }
+}
+
+/// Takes over the process of an earlier supervisor, if there is one. Waits for one that was still being started when
+/// its supervisor died: it closes the connection as it ends.
+pub(crate) async fn adopt(name: &InterfaceName) -> anyhow::Result<Option<Adopted>> {
+    let deadline = Instant::now() + ENDING_TIME;
+    loop {
+        match TunnelProcess::adopt(name).await {
+            Err(_) if Instant::now() < deadline => sleep(ENDING_PAUSE).await,
+            outcome => return outcome,
+        }
     }
 }
 

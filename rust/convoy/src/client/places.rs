@@ -63,7 +63,7 @@ fn owner(file: &OsStr) -> Option<InterfaceName> {
 pub(crate) fn has_remains(name: &InterfaceName) -> bool {
     let journal = format!("{name}.journal");
     let journals = [RUN, LASTING].map(|directory| Path::new(directory).join(&journal));
-    let others = [state(name), tunnel::path(name)];
+    let others = [state(name), tunnel::path(name), control(name)];
     journals.iter().chain(&others).any(|path| path.exists())
 }
 

@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    ffi::OsString,
     fs,
     io::{self, Write as _},
     os::unix::fs::{MetadataExt as _, fchown},
@@ -70,13 +71,18 @@ pub(crate) fn write(path: &Path, config: &Config) -> anyhow::Result<()> {
         // A link to the file stays a link.
         let path = fs::canonicalize(path)?;
         let metadata = fs::metadata(&path)?;
+        remove_unfinished(&path);
         let directory = path.parent().unwrap_or(Path::new("/"));
-        let mut file = tempfile::NamedTempFile::new_in(directory)?;
+        let mut new = tempfile::Builder::new();
+        let mut file = new
+            .prefix(&name_of_new(&path))
+            .rand_bytes(0)
+            .tempfile_in(directory)?;
         file.write_all(to_wg_quick(config).as_bytes())?;
         let (uid, gid) = (metadata.uid(), metadata.gid());
-        let new = file.as_file().metadata()?;
+        let ours = file.as_file().metadata()?;
         // A service may be forbidden to change owners.
-        if (new.uid(), new.gid()) != (uid, gid) {
+        if (ours.uid(), ours.gid()) != (uid, gid) {
             fchown(file.as_file(), Some(uid), Some(gid))?;
         }
         file.as_file().set_permissions(metadata.permissions())?;
@@ -85,6 +91,21 @@ pub(crate) fn write(path: &Path, config: &Config) -> anyhow::Result<()> {
         Ok(())
     };
     written().with_context(|| format!("cannot save the configuration in {}", path.display()))
+}
+
+/// Removes what a crash left of a new file, which has keys in it.
+pub(crate) fn remove_unfinished(path: &Path) {
+    // A new file is beside the file that a link leads to.
+    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    // It is almost never there.
+    let _ = fs::remove_file(path.with_file_name(name_of_new(&path)));
+}
+
+/// The name of a new file until it is complete. Always the same, so that one that a crash left can be found.
+fn name_of_new(path: &Path) -> OsString {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".convoy-new");
+    name
 }
 
 #[cfg(test)]

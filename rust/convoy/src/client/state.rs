@@ -1,8 +1,9 @@
 //! What must be known to take a tunnel down after its supervisor has died: `/run/convoy/NAME.state`.
 
 use std::{
-    fs,
+    fs::{self, OpenOptions},
     io::{self, Read as _, Write as _},
+    os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
 };
 
@@ -60,9 +61,31 @@ impl State {
         }
     }
 
-    /// Replaces the file in one step.
+    /// Replaces the file in one step. Only who has locked the interface may do so.
     pub(crate) fn write(&self, name: &InterfaceName) -> anyhow::Result<()> {
         write(&places::state(name), self)
+    }
+
+    /// Notes that the tunnel is going down: what `PostUp` did is undone from now on.
+    pub(crate) fn note_end(name: &InterfaceName) -> anyhow::Result<()> {
+        let Some(state) = Self::read(name) else {
+            return Ok(());
+        };
+        let ending = Self {
+            hooks_begun: true,
+            is_up: false,
+            ..state
+        };
+        ending.write(name)
+    }
+
+    /// Removes the file, and what a crash left of a new one.
+    pub(crate) fn remove(name: &InterfaceName) {
+        let path = places::state(name);
+        for path in [beside(&path), path] {
+            // It may never have been written.
+            let _ = fs::remove_file(path);
+        }
     }
 }
 
@@ -85,14 +108,20 @@ fn read(path: &Path) -> anyhow::Result<Option<State>> {
 
 fn write(path: &Path, state: &State) -> anyhow::Result<()> {
     let written = || -> io::Result<()> {
-        let directory = path.parent().unwrap_or(Path::new("/"));
-        // Only its owner may read a temporary file.
-        let mut file = tempfile::NamedTempFile::new_in(directory)?;
-        file.write_all(&serde_json::to_vec(state)?)?;
-        file.persist(path)?;
-        Ok(())
+        let new = beside(path);
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true).mode(0o600);
+        options.open(&new)?.write_all(&serde_json::to_vec(state)?)?;
+        fs::rename(new, path)
     };
     written().with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// A new file, until it is complete. Always the same, so that one that a crash left can be found.
+fn beside(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push("-new");
+    name.into()
 }
 
 #[cfg(test)]
@@ -109,6 +138,8 @@ mod tests {
         let mut state = State::new(Path::new("/etc/wireguard/wg0.conf"), 7);
         write(&path, &state).unwrap();
         state.is_up = true;
+        // As a crash may leave it.
+        fs::rename(&path, beside(&path)).unwrap();
         write(&path, &state).unwrap();
         assert_eq!(read(&path).unwrap(), Some(state));
         let mode = fs::metadata(&path).unwrap().permissions().mode();

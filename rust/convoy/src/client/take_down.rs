@@ -1,22 +1,21 @@
 //! Takes a tunnel down, whoever brought it up and however far it got.
 
-use std::{fs, path::PathBuf, time::Instant};
+use std::path::PathBuf;
 
 use anyhow::{Context, anyhow};
 use convoy_config::{Config, InterfaceName};
 use convoy_host::{Host, open_kill_switch};
-use tokio::time::sleep;
 use tracing::{error, warn};
 
 use super::{
     desired::kill_switch,
     hooks::{Hooks, Moment},
-    kept::{KeptEvent, KeptTunnel, remove_dead_sockets, remove_sockets},
-    places, save,
+    kept::{KeptEvent, KeptTunnel, adopt, remove_dead_sockets, remove_sockets},
+    save,
+    state::State,
     terminal::Terminal,
-    tunnel::{TunnelEvent, TunnelProcess},
+    tunnel::TunnelEvent,
 };
-use crate::uapi::socket::{ENDING_PAUSE, ENDING_TIME};
 
 /// What stays on the host after a tunnel with this configuration went down.
 pub(crate) fn stays(config: &Config) -> Vec<String> {
@@ -66,6 +65,7 @@ impl TakeDown {
         if self.is_up {
             note(self.hooks(Moment::PreDown).await);
             note(self.save().await);
+            self.note_end();
         }
         // Open until everything else is undone.
         let mut interface = None;
@@ -81,8 +81,7 @@ impl TakeDown {
         // Without the configuration, as after a crash under systemd, which keeps credentials to the start, the
         // next `up` runs the hooks.
         if self.config.is_some() || !self.keeps_kill_switch {
-            // It may never have been written.
-            let _ = fs::remove_file(places::state(&self.name));
+            State::remove(&self.name);
         }
         match failures.is_empty() {
             true => Ok(()),
@@ -134,8 +133,11 @@ impl TakeDown {
             return Ok(());
         };
         let is_wanted = config.interface.save_config.as_ref();
-        let process = self.tunnel.as_mut().and_then(KeptTunnel::process);
-        let Some(process) = process.filter(|_| is_wanted.is_some_and(|wanted| wanted.value)) else {
+        if !is_wanted.is_some_and(|wanted| wanted.value) {
+            return Ok(());
+        }
+        save::remove_unfinished(&self.path);
+        let Some(process) = self.tunnel.as_mut().and_then(KeptTunnel::process) else {
             return Ok(());
         };
         let running = process.device().await;
@@ -143,19 +145,20 @@ impl TakeDown {
             running.context("cannot save the configuration: the tunnel does not answer")?;
         save::write(&self.path, &save::saved(config, &running, self.picked_mark))
     }
+
+    /// Has the next process run only the hooks that are still to come, should this one be killed.
+    fn note_end(&self) {
+        let config = self.config.as_ref();
+        let has_hooks = config.is_some_and(|config| config.interface.has_hooks());
+        if has_hooks && let Err(error) = State::note_end(&self.name) {
+            warn!("{error:#}");
+        }
+    }
 }
 
 /// Ends a tunnel process that nobody supervises, if there is one.
 async fn stop_orphan(name: &InterfaceName) -> anyhow::Result<()> {
-    let deadline = Instant::now() + ENDING_TIME;
-    let adopted = loop {
-        match TunnelProcess::adopt(name).await {
-            // It was being started, and closes the connection as it ends.
-            Err(_) if Instant::now() < deadline => sleep(ENDING_PAUSE).await,
-            outcome => break outcome?,
-        }
-    };
-    match adopted {
+    match adopt(name).await? {
         Some(adopted) => {
             adopted.process.stop().await?;
             remove_sockets(name);

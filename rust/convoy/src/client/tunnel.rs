@@ -11,6 +11,7 @@ mod spawn;
 mod uapi;
 
 use std::{
+    io,
     os::fd::{BorrowedFd, OwnedFd},
     path::PathBuf,
     time::Duration,
@@ -37,6 +38,9 @@ use process::Process;
 
 /// How long a tunnel may take to greet: at most as long as it takes to part from a supervisor that does not read.
 const GREETING_TIME: Duration = Duration::from_secs(10);
+
+/// How long a tunnel may take to read a message. One that hangs must not hold its supervisor up.
+const READING_TIME: Duration = Duration::from_secs(3);
 
 /// How long a tunnel may take to end after it was asked to, or after its connection has ended.
 const STOP_TIME: Duration = Duration::from_secs(5);
@@ -73,6 +77,8 @@ pub(crate) struct TunnelProcess {
     version: String,
     /// Whether the connection is of no use any more.
     is_lost: bool,
+    /// Whether it has left the last request without an answer.
+    is_silent: bool,
 }
 
 /// A tunnel that another supervisor has started, with a duplicate of its TUN.
@@ -155,6 +161,7 @@ impl TunnelProcess {
             process,
             version: greeted.version,
             is_lost: false,
+            is_silent: false,
         }
     }
 
@@ -176,6 +183,7 @@ impl TunnelProcess {
             applied = exchange => applied.map(drop),
             () = self.process.ended() => bail!("the tunnel process has ended"),
         };
+        self.is_silent = is_silence(&applied);
         applied.with_context(|| match update.listen_port {
             Some(port) if port != 0 => format!("cannot configure the tunnel, with port {port}"),
             _ => "cannot configure the tunnel".to_owned(),
@@ -184,10 +192,12 @@ impl TunnelProcess {
 
     /// The tunnel's state now.
     pub(crate) async fn device(&mut self) -> anyhow::Result<RunningDevice> {
-        tokio::select! {
+        let device = tokio::select! {
             device = running_device(&self.name) => device,
             () = self.process.ended() => bail!("the tunnel process has ended"),
-        }
+        };
+        self.is_silent = is_silence(&device);
+        device
     }
 
     /// Waits for the next event. Cancel-safe.
@@ -247,14 +257,17 @@ impl TunnelProcess {
         self.tell(&ToTunnel::Handshake { peers }).await
     }
 
-    /// Ends the tunnel: orderly, or by force after 5 s. Does nothing to one that has ended.
+    /// Ends the tunnel: orderly, or by force after 5 s, or a second if it hangs. Does nothing to one that has ended.
     pub(crate) async fn stop(mut self) -> anyhow::Result<()> {
-        let asked = timeout(STOP_TIME, self.tell(&ToTunnel::Stop)).await;
-        if !matches!(asked, Ok(Ok(()))) {
+        if self.tell(&ToTunnel::Stop).await.is_err() {
             // It is gone, or about to go; else it is killed below.
             debug!("The tunnel process could not be asked to stop");
         }
-        self.process.end_within(STOP_TIME).await;
+        let time = match self.is_silent {
+            true => ENDING_TIME,
+            false => STOP_TIME,
+        };
+        self.process.end_within(time).await;
         ensure!(self.process.has_ended(), "the tunnel process does not end");
         Ok(())
     }
@@ -264,7 +277,10 @@ impl TunnelProcess {
             self.connection.queue(message)?;
             self.connection.flush().await
         };
-        told.await.context("the tunnel process does not listen")
+        // What was queued goes with `next`.
+        let told = timeout(READING_TIME, told).await;
+        told.unwrap_or(Err(Lost::NotRead))
+            .context("the tunnel process does not listen")
     }
 }
 
@@ -285,7 +301,7 @@ fn other(greeted: &Greeted) -> anyhow::Result<Process> {
 
 /// Connects to the tunnel of `name`; `None` if nobody listens.
 async fn connect(name: &InterfaceName) -> anyhow::Result<Option<Greeted>> {
-    use std::io::ErrorKind::{ConnectionRefused, NotFound};
+    use io::ErrorKind::{ConnectionRefused, NotFound};
     let path = path(name);
     let stream = match UnixStream::connect(&path).await {
         Ok(stream) => stream,
@@ -298,6 +314,12 @@ async fn connect(name: &InterfaceName) -> anyhow::Result<Option<Greeted>> {
 }
 
 async fn greeted(mut connection: Connection) -> anyhow::Result<Greeted> {
+    let introduced = async {
+        connection.queue(&ToTunnel::hello())?;
+        connection.flush().await
+    };
+    let introduced = introduced.await;
+    introduced.context("the tunnel process does not listen")?;
     let (hello, descriptors) = connection
         .receive_with()
         .await
@@ -310,6 +332,13 @@ async fn greeted(mut connection: Connection) -> anyhow::Result<Greeted> {
         }),
         _ => bail!("the tunnel process began without a greeting"),
     }
+}
+
+/// Whether a request got no answer in time.
+fn is_silence<T>(outcome: &anyhow::Result<T>) -> bool {
+    let error = outcome.as_ref().err();
+    let error = error.and_then(|error| error.downcast_ref::<io::Error>());
+    error.is_some_and(|error| error.kind() == io::ErrorKind::TimedOut)
 }
 
 fn keys(peers: &[PublicKey]) -> Vec<Key> {

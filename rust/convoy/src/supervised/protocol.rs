@@ -1,7 +1,8 @@
 //! The messages between a tunnel and its supervisor: a line of JSON each.
 //!
-//! The first is the tunnel's [`ToSupervisor::Hello`], with which the descriptor of the TUN comes. The two
-//! processes may be of different versions: kinds and fields that the receiver does not know are ignored.
+//! The first are the supervisor's [`ToTunnel::Hello`], and the tunnel's [`ToSupervisor::Hello`] in return, with which
+//! the descriptor of the TUN comes. The two processes may be of different versions: kinds and fields that the
+//! receiver does not know are ignored.
 
 use convoy_config::{decode_key, encode_key};
 use convoy_proto::config::PublicKey;
@@ -43,6 +44,11 @@ pub(crate) enum ToSupervisor {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(crate) enum ToTunnel {
+    /// Introduces a supervisor; before it, the tunnel says nothing.
+    Hello {
+        /// Of the program.
+        version: String,
+    },
     /// Answers [`ToSupervisor::Asks`]; without a reason for a refusal, the change takes effect.
     Answers { id: u64, refused: Option<String> },
     /// The peers whose handshakes to report, instead of the former ones.
@@ -54,6 +60,15 @@ pub(crate) enum ToTunnel {
     /// A kind of another version.
     #[serde(other)]
     Unknown,
+}
+
+impl ToTunnel {
+    /// Introduces this process.
+    pub(crate) fn hello() -> Self {
+        Self::Hello {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        }
+    }
 }
 
 impl Message for ToSupervisor {

@@ -20,7 +20,7 @@ async fn a_supervisor_gets_the_tun() {
     let mut bed = Bed::new();
     let (path, kernel) = (bed.path.clone(), bed.kernel.clone());
     bed.serving(async {
-        let mut supervisor = connect(&path).await;
+        let mut supervisor = introduced(&path).await;
         let (hello, descriptors) = supervisor.receive_with::<ToSupervisor>().await.unwrap();
         let expected = ToSupervisor::Hello {
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -41,19 +41,52 @@ async fn a_supervisor_gets_the_tun() {
 }
 
 #[tokio::test]
-async fn the_newest_connection_is_the_supervisors() {
+async fn a_newcomer_waits_until_the_supervisor_is_gone() {
+    /// Enough that the tunnel has seen the newcomer meanwhile.
+    const EXCHANGES: u8 = 50;
     let mut bed = Bed::new();
     let (path, tunnel) = (bed.path.clone(), bed.tunnel.clone());
     bed.serving(async {
         let mut first = greeted(&path).await;
-        first.send_message(&follow(&[PEER])).await;
-        tunnel.until(Call::Follow(vec![PEER])).await;
-        let mut second = greeted(&path).await;
-        let lost = first.next::<ToSupervisor>().await.unwrap_err();
-        assert!(matches!(lost, Lost::Closed), "{lost}");
+        let mut second = introduced(&path).await;
+        for n in 0..EXCHANGES {
+            let peers = vec![PublicKey([n; 32])];
+            first.send_message(&follow(&peers)).await;
+            tunnel.until(Call::Follow(peers)).await;
+        }
+        let greeting = second.stream().try_read(&mut [0]);
+        assert_eq!(greeting.unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        drop(first);
         tunnel.until(Call::Follow(vec![])).await;
+        second.receive_with::<ToSupervisor>().await.unwrap();
         second.send_message(&follow(&[PEER])).await;
         tunnel.until(Call::Follow(vec![PEER])).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_stranger_is_told_nothing_and_changes_nothing() {
+    let mut bed = Bed::new();
+    let (path, tunnel) = (bed.path.clone(), bed.tunnel.clone());
+    bed.serving(async {
+        let _silent = connect(&path).await;
+        for has_supervisor in [false, true] {
+            let mut supervisor = match has_supervisor {
+                true => Some(greeted(&path).await),
+                false => None,
+            };
+            for said in ["nonsense\n", "{\"type\":\"stop\"}\n", "\n"] {
+                let mut stranger = connect(&path).await;
+                stranger.write_raw(said.as_bytes()).await;
+                let lost = stranger.next::<ToSupervisor>().await.unwrap_err();
+                assert!(matches!(lost, Lost::Closed), "{lost}");
+                if let Some(supervisor) = &mut supervisor {
+                    supervisor.send_message(&follow(&[PEER])).await;
+                    tunnel.until(Call::Follow(vec![PEER])).await;
+                }
+            }
+        }
     })
     .await;
 }
@@ -157,7 +190,7 @@ async fn a_change_waits_no_longer_than_its_supervisor_lives() {
 #[tokio::test]
 async fn a_supervisor_stops_the_tunnel_and_hears_that_it_ends() {
     let mut bed = Bed::new();
-    let mut supervisor = connect(&bed.path).await;
+    let mut supervisor = introduced(&bed.path).await;
     let stop = async {
         supervisor.receive_with::<ToSupervisor>().await.unwrap();
         supervisor.send_message(&ToTunnel::Stop).await;
@@ -218,8 +251,14 @@ async fn connect(path: &PathBuf) -> Connection {
     Connection::new(UnixStream::connect(path).await.unwrap())
 }
 
-async fn greeted(path: &PathBuf) -> Connection {
+async fn introduced(path: &PathBuf) -> Connection {
     let mut connection = connect(path).await;
+    connection.send_message(&ToTunnel::hello()).await;
+    connection
+}
+
+async fn greeted(path: &PathBuf) -> Connection {
+    let mut connection = introduced(path).await;
     connection.receive_with::<ToSupervisor>().await.unwrap();
     connection
 }

@@ -78,6 +78,8 @@ fn a_saved_file_keeps_its_permissions_and_a_link_to_it_stays() {
     fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
     let link = directory.path().join("link.conf");
     std::os::unix::fs::symlink(&path, &link).unwrap();
+    // As a crash may leave it.
+    fs::write(directory.path().join("wg0.conf.convoy-new"), "half a").unwrap();
     write(&link, &config).unwrap();
     assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
     let mode = fs::metadata(&path).unwrap().permissions().mode();

@@ -13,6 +13,12 @@ use crate::uapi::socket;
 /// How long an exchange may take: the tunnel's own limit for a request.
 const TIME: Duration = Duration::from_secs(60);
 
+/// How long the tunnel may neither read nor write. One that hangs holds its supervisor up for no longer.
+const SILENCE: Duration = Duration::from_secs(3);
+
+/// Further time for each byte of a request: a peer takes 75 at least, and a slow machine 0.4 ms for its keys.
+const TIME_PER_BYTE: Duration = Duration::from_micros(5);
+
 /// Longest answer in bytes: as the tunnel's limit of a request.
 const MAX_ANSWER: usize = 64 << 20;
 
@@ -27,14 +33,24 @@ pub(super) async fn exchange(
     name: &InterfaceName,
     request: &[u8],
 ) -> anyhow::Result<Zeroizing<String>> {
-    exchange_on(&socket::path(name.as_str()), request).await
+    exchange_on(&socket::path(name.as_str()), request, patience(request)).await
 }
 
-async fn exchange_on(path: &Path, request: &[u8]) -> anyhow::Result<Zeroizing<String>> {
+/// How long the tunnel may be silent because of a request.
+fn patience(request: &[u8]) -> Duration {
+    let bytes = u32::try_from(request.len()).unwrap_or(u32::MAX);
+    TIME.min(SILENCE + bytes * TIME_PER_BYTE)
+}
+
+async fn exchange_on(
+    path: &Path,
+    request: &[u8],
+    patience: Duration,
+) -> anyhow::Result<Zeroizing<String>> {
     let answered = async {
         let stream = UnixStream::connect(path).await?;
-        write(&stream, request).await?;
-        read(&stream).await
+        write(&stream, request, patience).await?;
+        read(&stream, patience).await
     };
     let answer = timeout(TIME, answered).await;
     let answer = answer.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
@@ -43,9 +59,9 @@ async fn exchange_on(path: &Path, request: &[u8]) -> anyhow::Result<Zeroizing<St
     outcome(answer)
 }
 
-async fn write(stream: &UnixStream, mut request: &[u8]) -> io::Result<()> {
+async fn write(stream: &UnixStream, mut request: &[u8], patience: Duration) -> io::Result<()> {
     while !request.is_empty() {
-        stream.ready(Interest::WRITABLE).await?;
+        timeout(patience, stream.ready(Interest::WRITABLE)).await??;
         match stream.try_write(request) {
             Ok(length) => request = &request[length..],
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -58,11 +74,11 @@ async fn write(stream: &UnixStream, mut request: &[u8]) -> io::Result<()> {
 }
 
 /// Reads up to the blank line.
-async fn read(stream: &UnixStream) -> io::Result<Zeroizing<Vec<u8>>> {
+async fn read(stream: &UnixStream, patience: Duration) -> io::Result<Zeroizing<Vec<u8>>> {
     let mut answer = Zeroizing::new(Vec::new());
     let mut chunk = Zeroizing::new(vec![0; CHUNK]);
     while !answer.ends_with(b"\n\n") {
-        stream.ready(Interest::READABLE).await?;
+        timeout(patience, stream.ready(Interest::READABLE)).await??;
         match stream.try_read(&mut chunk) {
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(length) => answer.extend_from_slice(&chunk[..length]),
@@ -140,6 +156,29 @@ mod tests {
         asked(&request, "errno=0\n\n").await.unwrap();
     }
 
+    #[tokio::test]
+    async fn a_tunnel_that_hangs_is_not_waited_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("wg0.sock");
+        let _hanging = UnixListener::bind(&path).unwrap();
+        let long = "fwmark=7\n".repeat(1 << 17);
+        for request in ["get=1\n\n", &long] {
+            let asked = exchange_on(&path, request.as_bytes(), Duration::from_millis(1));
+            let error = asked.await.unwrap_err();
+            assert!(
+                format!("{error:#}").contains("cannot ask the tunnel"),
+                "{error:#}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_request_with_many_peers_has_more_time() {
+        assert!(patience(b"get=1\n\n") < SILENCE + Duration::from_millis(1));
+        assert!(patience(&[0; 1 << 20]) > 2 * SILENCE);
+        assert_eq!(patience(&vec![0; MAX_ANSWER]), TIME);
+    }
+
     /// The outcome of `request` to a tunnel that expects it and says `answer`.
     async fn asked(request: &str, answer: &str) -> anyhow::Result<Zeroizing<String>> {
         let directory = tempfile::tempdir().unwrap();
@@ -153,7 +192,7 @@ mod tests {
             assert_eq!(heard, expected.as_bytes());
             stream.write_all(answer.as_bytes()).unwrap();
         });
-        let outcome = exchange_on(&path, request.as_bytes()).await;
+        let outcome = exchange_on(&path, request.as_bytes(), TIME).await;
         tunnel.join().unwrap();
         outcome
     }
