@@ -23,6 +23,7 @@ mod lock;
 mod names;
 mod notify;
 mod owner;
+mod path_mtu;
 mod places;
 pub(crate) mod privileges;
 pub(crate) mod requests;

@@ -5,7 +5,8 @@
 //!  signals ────────┤                       │
 //!  host's events ──┼─▶ one select! loop ───┼─▶ the tunnel: configuration, handshakes, answers
 //!  tunnel's events ┤                       │
-//!  look-ups, sleep ┘                       └─▶ service manager, clients
+//!  look-ups, sleep ┤                       ├─▶ echo requests through the tunnel
+//!  echoes ─────────┘                       └─▶ service manager, clients
 //! ```
 //!
 //! It has one thread, and no timer runs while nothing happens, except for a service manager's watchdog.
@@ -35,6 +36,7 @@ use super::{
     hooks::strays,
     kept::{KeptEvent, KeptTunnel},
     notify::{self, Watchdog},
+    path_mtu::PathMtu,
     places,
     signals::{SignalEvent, Signals},
     sleep::Sleep,
@@ -130,6 +132,7 @@ struct Supervisor {
     /// The mark that was chosen, as the configuration has none.
     picked_mark: Option<u32>,
     addresses: Addresses,
+    path_mtu: PathMtu,
     paused_until: Option<SystemTime>,
     /// What ends the tunnel, if something has while hooks ran.
     ending: Option<Ending>,
@@ -156,12 +159,14 @@ impl Supervisor {
             }
             strays::reap(self.tunnel.as_ref().and_then(KeptTunnel::pid));
             self.follow_addresses().await;
+            self.probe_paths();
             tokio::select! {
                 asked = control.next() => self.on_request(asked).await,
                 event = watch(&mut self.host) => self.on_host_event(event).await,
                 event = next_of(&mut self.tunnel) => self.on_tunnel_event(event).await,
                 signal = signals.next() => self.on_signal(signal).await,
                 () = self.addresses.next() => {}
+                narrow = self.path_mtu.next() => self.on_probed(narrow).await,
                 () = sleep.resumed() => self.on_resume(),
                 () = watchdog.due() => watchdog.calm(),
             }
@@ -199,10 +204,14 @@ impl Supervisor {
         match event {
             // The host has logged it.
             Ok(Event::Restored(_)) => {}
-            Ok(Event::MtuChanged(mtu)) => self.applied.mtu = mtu,
+            Ok(Event::MtuChanged(mtu)) => {
+                self.applied.mtu = mtu;
+                self.path_mtu.want_all(&self.config);
+            }
             Ok(Event::UnderlayChanged) => {
                 info!("The network has changed");
                 self.addresses.network_changed(Instant::now());
+                self.forget_paths().await;
             }
             Ok(Event::Resumed) => {
                 info!("The pause is over");
@@ -238,6 +247,9 @@ impl Supervisor {
             }
             KeptEvent::Tunnel(TunnelEvent::Handshake { peer, answered }) => {
                 self.addresses.handshake(&peer, answered, now);
+                if answered {
+                    self.path_mtu.handshake(&peer);
+                }
             }
             KeptEvent::Tunnel(TunnelEvent::Ended { reason }) => {
                 self.ending = Some(Ending::Tunnel(reason));
@@ -268,6 +280,7 @@ impl Supervisor {
     fn on_resume(&mut self) {
         info!("The machine has slept");
         self.addresses.network_changed(Instant::now());
+        self.path_mtu.want_all(&self.config);
     }
 
     /// Undoes a failed start; returns why it failed.

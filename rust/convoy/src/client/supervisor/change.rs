@@ -83,6 +83,7 @@ impl Supervisor {
         }
         self.mark = mark;
         self.addresses.replace(&self.config, mark, Instant::now());
+        self.path_mtu.replace(&former, &self.config);
         former
     }
 
@@ -92,12 +93,13 @@ impl Supervisor {
             fwmark: (self.mark != old_mark).then_some(self.mark.unwrap_or(0)),
             ..difference(old, &self.config, |peer| addresses.of(peer))
         };
+        let followed = self.followed();
         let Some(process) = self.tunnel.as_mut().and_then(KeptTunnel::process) else {
             // It gets all of it when it starts again.
             return Ok(());
         };
         process.set(&update).await?;
-        process.follow(&addresses.followed()).await
+        process.follow(&followed).await
     }
 
     /// Decides about a mark that somebody else gives the tunnel: rules and kill switch come first. A port
@@ -156,6 +158,7 @@ impl Supervisor {
         let Some(host) = &mut self.host else {
             bail!("{} is in another network namespace", self.config.name);
         };
+        self.path_mtu.stop();
         host.pause(time).await.context("cannot pause")?;
         self.paused_until = Some(SystemTime::now() + time);
         warn!("Paused for {seconds} s: packets leave outside the tunnel");

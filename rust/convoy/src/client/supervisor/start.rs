@@ -19,6 +19,8 @@ use crate::{
         kept::KeptTunnel,
         lock::lock,
         owner,
+        path_mtu::PathMtu,
+        save,
         state::State,
         status::seconds,
         up::Wanted,
@@ -33,10 +35,12 @@ impl Supervisor {
     pub(super) async fn new(wanted: Wanted) -> anyhow::Result<Self> {
         let config = wanted.config;
         let host = lock(&config.name).await?;
+        save::remove_unfinished(&wanted.path);
         let state = State::new(&wanted.path, seconds(SystemTime::now()));
         Ok(Self {
             path: wanted.path,
             addresses: Addresses::new(&config, configured_mark(&config)),
+            path_mtu: PathMtu::new(&config),
             mark: configured_mark(&config),
             config,
             daemon: wanted.daemon,
@@ -149,6 +153,7 @@ impl Supervisor {
     /// Gives the tunnel its configuration: all of it, or what it lacks.
     pub(super) async fn configure(&mut self, is_new: bool) -> anyhow::Result<()> {
         self.choose_mark().await?;
+        let followed = self.followed();
         let (config, mark, addresses) = (&self.config, self.mark, &self.addresses);
         let Some(process) = self.tunnel.as_mut().and_then(KeptTunnel::process) else {
             return Ok(());
@@ -161,7 +166,7 @@ impl Supervisor {
             }
         };
         process.set(&update).await?;
-        process.follow(&addresses.followed()).await
+        process.follow(&followed).await
     }
 
     /// Chooses a mark, if one is needed and none is configured or in use.

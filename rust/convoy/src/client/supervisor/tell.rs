@@ -75,6 +75,7 @@ impl Supervisor {
 
     fn warnings(&self) -> Vec<String> {
         let mut warnings = self.applied.warnings.clone();
+        warnings.extend(self.path_mtu.warnings(self.applied.mtu));
         if self.host.is_none() {
             warnings.push("the interface is in another network namespace".to_owned());
         }

@@ -1,0 +1,291 @@
+//! Whether packets as large as the interface's MTU get through the tunnel.
+//!
+//! The host's MTU fits the routes to the endpoints (or is configured), but a path may carry less than its first link
+//! and drop what is larger without a word: large packets vanish, while small ones arrive. Echo requests to a host
+//! behind the peer find that out ([`probe`]), and the limit lowers the MTU. It is never raised because of silence.
+//!
+//! - **When**: after a peer's first answered handshake since the tunnel came up, was taken over or got another MTU,
+//!   since the peer got another endpoint, since the network changed and since the machine has slept. Not in a pause,
+//!   and never just because time has passed: an idle tunnel stays idle.
+//! - **How long a limit lasts**: until the network changes, or the peer's endpoints in the configuration, as that is
+//!   another path; and no longer than this process.
+//! - **Who is asked**: [`mod@targets`]. If nobody answers, nothing is known and nothing changes. Nor does anything
+//!   without CAP_NET_RAW.
+
+mod echo;
+mod probe;
+mod targets;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    future::pending,
+    net::IpAddr,
+    time::Instant,
+};
+
+use convoy_config::{Config, Peer};
+use convoy_host::smallest_mtu;
+use convoy_proto::config::PublicKey;
+use tokio::time::sleep_until;
+use tracing::debug;
+
+use echo::Echoes;
+use probe::{Outcome, Probe};
+use targets::targets;
+
+/// The most peers whose paths are probed; the MTU fits the others by their routes alone.
+const MAX_PEERS: usize = 64;
+
+/// The paths to the peers.
+#[derive(Debug)]
+pub(crate) struct PathMtu {
+    /// Peers whose paths are probed after their next handshakes.
+    wanted: BTreeSet<PublicKey>,
+    /// Whether these have changed since [`Self::take_change`].
+    is_changed: bool,
+    /// Peers whose handshakes have been answered since.
+    ready: BTreeSet<PublicKey>,
+    running: Option<Running>,
+    found: BTreeMap<PublicKey, Narrow>,
+}
+
+/// A path that carries less than the MTU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Narrow {
+    /// The host that was asked.
+    target: IpAddr,
+    /// The largest packet in bytes that it answers; `None` if none does that is as large as an MTU must be.
+    largest: Option<u32>,
+}
+
+#[derive(Debug)]
+struct Running {
+    peer: PublicKey,
+    mtu: u32,
+    probe: Probe,
+    echoes: Echoes,
+}
+
+impl PathMtu {
+    /// Nothing is known yet.
+    pub(crate) fn new(config: &Config) -> Self {
+        let mut paths = Self {
+            wanted: BTreeSet::new(),
+            is_changed: false,
+            ready: BTreeSet::new(),
+            running: None,
+            found: BTreeMap::new(),
+        };
+        paths.want_all(config);
+        paths
+    }
+
+    /// The peers whose handshakes matter.
+    pub(crate) fn followed(&self) -> impl Iterator<Item = PublicKey> {
+        self.wanted.iter().copied()
+    }
+
+    /// Whether [`Self::followed`] may have changed since the last call.
+    pub(crate) fn take_change(&mut self) -> bool {
+        std::mem::take(&mut self.is_changed)
+    }
+
+    /// The largest MTU in bytes that works on all paths, as far as known.
+    pub(crate) fn limit(&self) -> Option<u32> {
+        self.found.values().filter_map(|it| it.largest).min()
+    }
+
+    /// The paths that carry too little, in words.
+    pub(crate) fn warnings(&self, mtu: u32) -> impl Iterator<Item = String> {
+        self.found.values().map(move |narrow| narrow.text(mtu))
+    }
+
+    /// Call when another configuration is in effect.
+    pub(crate) fn replace(&mut self, former: &Config, config: &Config) {
+        self.stop();
+        let endpoints = |peer: &Peer| (peer.public_key.value, peer.endpoints.clone());
+        let known: BTreeMap<_, _> = candidates(former).map(endpoints).collect();
+        let is_same = |peer: &&Peer| known.get(&peer.public_key.value) == Some(&peer.endpoints);
+        let (same, others): (Vec<_>, Vec<_>) = candidates(config).partition(is_same);
+        let same: BTreeSet<_> = same.iter().map(|peer| peer.public_key.value).collect();
+        self.wanted.retain(|peer| same.contains(peer));
+        self.ready.retain(|peer| same.contains(peer));
+        self.found.retain(|peer, _| same.contains(peer));
+        for peer in others {
+            self.want(peer.public_key.value);
+        }
+        if former.interface.mtu != config.interface.mtu {
+            self.want_all(config);
+        }
+        self.is_changed = true;
+    }
+
+    /// Call when the host is in another network; returns whether there was a limit until now.
+    pub(crate) fn network_changed(&mut self, config: &Config) -> bool {
+        let had_limit = self.limit().is_some();
+        self.found.clear();
+        self.want_all(config);
+        had_limit
+    }
+
+    /// Probes every path after the next handshake: something has changed that may concern all of them.
+    pub(crate) fn want_all(&mut self, config: &Config) {
+        self.running = None;
+        self.ready.clear();
+        self.wanted.clear();
+        for peer in candidates(config) {
+            self.want(peer.public_key.value);
+        }
+        self.is_changed = true;
+    }
+
+    /// Call when a peer has another endpoint. What was found stays: it lowers the MTU at worst.
+    pub(crate) fn moved(&mut self, peer: PublicKey) {
+        if self.running.as_ref().is_some_and(|it| it.peer == peer) {
+            self.running = None;
+        }
+        self.ready.remove(&peer);
+        self.want(peer);
+    }
+
+    /// Call when a handshake was answered.
+    pub(crate) fn handshake(&mut self, peer: &PublicKey) {
+        if self.wanted.remove(peer) {
+            self.ready.insert(*peer);
+            self.is_changed = true;
+        }
+    }
+
+    /// Stops the probe that runs; [`Self::begin`] starts it over.
+    pub(crate) fn stop(&mut self) {
+        let stopped = self.running.take();
+        self.ready.extend(stopped.map(|it| it.peer));
+    }
+
+    /// Begins the next probe that is due, if none runs; `mtu` is the interface's.
+    pub(crate) fn begin(&mut self, config: &Config, mtu: u32) {
+        while self.running.is_none()
+            && let Some(peer) = self.ready.pop_first()
+        {
+            self.running = Running::new(config, peer, mtu);
+        }
+    }
+
+    /// Waits until the probe that runs has ended, and returns the path if it is narrow. Cancel-safe.
+    pub(crate) async fn next(&mut self) -> Option<Narrow> {
+        let Some(running) = &mut self.running else {
+            return pending().await;
+        };
+        let outcome = running.run().await;
+        let peer = running.peer;
+        debug!(%peer, mtu = running.mtu, ?outcome, "Probed the path");
+        self.running = None;
+        self.note(peer, outcome)
+    }
+
+    fn note(&mut self, peer: PublicKey, outcome: Outcome) -> Option<Narrow> {
+        let (target, largest) = match outcome {
+            Outcome::Narrow { target, largest } => (target, Some(largest)),
+            Outcome::TooNarrow { target } => (target, None),
+            Outcome::Fits { .. } => {
+                // A limit stays: it may be why the packets fit.
+                self.found
+                    .retain(|key, it| *key != peer || it.largest.is_some());
+                return None;
+            }
+            Outcome::Unknown => return None,
+        };
+        let earlier = self.found.get(&peer).and_then(|it| it.largest);
+        let largest = largest.or(earlier);
+        let narrow = Narrow { target, largest };
+        self.found.insert(peer, narrow);
+        Some(narrow)
+    }
+
+    fn want(&mut self, peer: PublicKey) {
+        if self.wanted.len() < MAX_PEERS {
+            self.is_changed |= self.wanted.insert(peer);
+        }
+    }
+}
+
+/// The peers with endpoints.
+fn candidates(config: &Config) -> impl Iterator<Item = &Peer> {
+    let peers = config.peers.iter();
+    peers.filter(|peer| !peer.endpoints.is_empty())
+}
+
+/// The smallest MTU in bytes that the interface can have.
+fn floor(config: &Config) -> u32 {
+    let mut own = config.interface.addresses.iter();
+    let mut allowed = config.peers.iter().flat_map(|peer| &peer.allowed_ips);
+    let carries_ipv6 = own.any(|it| it.address.is_ipv6()) || allowed.any(|it| it.address.is_ipv6());
+    smallest_mtu(carries_ipv6)
+}
+
+impl Narrow {
+    /// What is wrong; `mtu` is the interface's by now.
+    pub(crate) fn text(&self, mtu: u32) -> String {
+        let target = self.target;
+        match self.largest {
+            Some(largest) => {
+                format!(
+                    "packets larger than {largest} bytes do not reach {target}: the MTU is {mtu} now"
+                )
+            }
+            None => format!(
+                "large packets do not reach {target}, not even those of the smallest MTU possible: the MTU \
+                 stays {mtu}"
+            ),
+        }
+    }
+}
+
+impl Running {
+    /// `None` if there is nothing to probe.
+    fn new(config: &Config, peer: PublicKey, mtu: u32) -> Option<Self> {
+        let targets = targets(config, &peer);
+        debug!(%peer, mtu, ?targets, "Probing the path");
+        let probe = Probe::new(targets, mtu, floor(config), Instant::now())?;
+        let echoes = Echoes::new(config.name.as_str());
+        let echoes = echoes.inspect_err(|error| debug!("cannot probe the path: {error}"));
+        Some(Self {
+            peer,
+            mtu,
+            probe,
+            echoes: echoes.ok()?,
+        })
+    }
+
+    /// Runs the probe to its end. Cancel-safe.
+    async fn run(&mut self) -> Outcome {
+        loop {
+            while let Some(transmit) = self.probe.poll_transmit() {
+                if let Err(error) = self.echoes.send(&transmit) {
+                    debug!(to = %transmit.to, "cannot send an echo request: {error}");
+                    self.probe.handle_refused(Instant::now());
+                }
+            }
+            if let Some(outcome) = self.probe.poll_outcome() {
+                return outcome;
+            }
+            let due = self.probe.poll_timeout();
+            tokio::select! {
+                answer = self.echoes.next() => {
+                    let (from, sequence) = (answer.from, answer.sequence);
+                    self.probe.handle_answer(from, sequence, Instant::now());
+                }
+                () = until(due) => self.probe.handle_timeout(Instant::now()),
+            }
+        }
+    }
+}
+
+async fn until(due: Option<Instant>) {
+    match due {
+        Some(due) => sleep_until(due.into()).await,
+        None => pending().await,
+    }
+}
