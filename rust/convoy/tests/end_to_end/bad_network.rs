@@ -245,7 +245,7 @@ fn all_is_well_through(impairments: &Impairments, check: impl FnOnce(&Tally)) {
 }
 
 /// The relay's seed, the same in every run unless set.
-fn seed() -> u64 {
+pub(crate) fn seed() -> u64 {
     env::var("CONVOY_TEST_SEED").map_or(1, |text| text.parse().unwrap())
 }
 

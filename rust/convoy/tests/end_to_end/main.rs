@@ -10,7 +10,7 @@
 //! - `CONVOY_TEST_REFERENCE`: the program to compare with instead of `wireguard-go`.
 //! - `CONVOY_TEST_WIREGUARD_GO`, `CONVOY_TEST_BORINGTUN`, `CONVOY_TEST_GOTATUN`: the peers to use
 //!   instead of those in `target/peers/bin`.
-//! - `CONVOY_TEST_SEED`: the seed of the simulated bad network.
+//! - `CONVOY_TEST_SEED`: the seed of the simulated bad network, and of the steps at which a client is killed.
 //! - `CONVOY_TEST_MEGABYTES`: how much TCP carries in each direction, instead of 200.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]

@@ -6,7 +6,6 @@ use std::{
     net::Shutdown,
     os::unix::net::UnixStream,
     path::Path,
-    process::Command,
     sync::MutexGuard,
 };
 
@@ -15,6 +14,7 @@ use convoy_lab::{
     Lab, Namespace,
     wireguard::{Daemon, Implementation},
 };
+use x25519_dalek::{PublicKey, StaticSecret};
 
 use crate::scene::{DEADLINE, convoy, lab};
 
@@ -129,9 +129,8 @@ pub(crate) fn private_key(number: u8) -> String {
 
 /// Its public key.
 pub(crate) fn public_key(number: u8) -> String {
-    let command = format!("echo {} | wg pubkey", private_key(number));
-    let output = Command::new("sh").args(["-c", &command]).output().unwrap();
-    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    let private = StaticSecret::from([number; 32]);
+    BASE64_STANDARD.encode(PublicKey::from(&private))
 }
 
 /// Sorts the paragraphs after the first one or, if there is only one, its lines: the reference

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  machine (systemd-nspawn)                          net (with wireguard-go)
-//!   eth0 192.168.1.2, by networkd ────────────────── lan 192.168.1.1
+//!   eth0 192.168.1.2 ─────────────────────────────── lan 192.168.1.1
 //!   wg0  10.8.0.2    ═══════════════════════════════ wg0 10.8.0.1
 //!                                                    lo  203.0.113.9, reached by default routes
 //! ```
@@ -84,8 +84,16 @@ pub(super) struct Machine {
 }
 
 impl Machine {
-    /// `None` if this host cannot provide it; the caller then skips its test.
+    /// With networkd. `None` if this host cannot provide it; the caller then skips its test.
     pub(super) fn new() -> Option<Self> {
+        let machine = Self::without_network()?;
+        machine.write("etc/systemd/network/eth0.network", NETWORKD);
+        machine.enable("systemd-networkd");
+        Some(machine)
+    }
+
+    /// Nobody sets up `eth0`.
+    pub(super) fn without_network() -> Option<Self> {
         static TURN: Mutex<()> = Mutex::new(());
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let thread = thread::current();
@@ -118,7 +126,7 @@ impl Machine {
         Some(machine)
     }
 
-    /// Installs the units and the client's key, and lets networkd manage `eth0`.
+    /// Installs the units and the client's key.
     fn install(&self) {
         let units = Path::new(env!("CARGO_MANIFEST_DIR")).join("systemd");
         for unit in fs::read_dir(units).unwrap().flatten() {
@@ -126,22 +134,28 @@ impl Machine {
             let name = name.to_str().unwrap();
             self.write(&format!("etc/systemd/system/{name}"), &text);
         }
-        self.write("etc/systemd/network/eth0.network", NETWORKD);
         self.write(
             "etc/credstore/convoy.wg0.key",
             &self.shell_in_net("cat /run/client"),
         );
         self.write("usr/bin/convoy", "");
-        self.enable("systemd-networkd");
     }
 
     /// Lets a unit start at boot.
     pub(super) fn enable(&self, unit: &str) {
-        let root = self.root();
-        let enabled = Command::new("systemctl")
-            .args(["--quiet", "--root", root.to_str().unwrap(), "enable", unit])
-            .status();
-        assert!(enabled.unwrap().success(), "enable {unit}");
+        self.at_boot("enable", unit);
+    }
+
+    /// Lets nobody start a unit.
+    pub(super) fn mask(&self, unit: &str) {
+        self.at_boot("mask", unit);
+    }
+
+    fn at_boot(&self, verb: &str, unit: &str) {
+        let mut command = Command::new("systemctl");
+        command.arg("--root").arg(self.root());
+        let status = command.args(["--quiet", verb, unit]).status();
+        assert!(status.unwrap().success(), "{verb} {unit}");
     }
 
     /// Writes a file of the machine that only root can read, but for units, which everyone can.
@@ -153,12 +167,19 @@ impl Machine {
         } else {
             0o600
         };
+        // A link would lead out of the machine.
+        self.remove(name);
         let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(true).mode(mode);
+        options.write(true).create_new(true).mode(mode);
         let mut file = options.open(path).unwrap();
         file.write_all(text.as_bytes()).unwrap();
         file.set_permissions(fs::Permissions::from_mode(mode))
             .unwrap();
+    }
+
+    /// Removes a file or a link of the machine, if there is one.
+    pub(super) fn remove(&self, name: &str) {
+        let _ = fs::remove_file(self.root().join(name));
     }
 
     /// Writes `/etc/wireguard/wg0.conf`, with these lines in `[Interface]`.
@@ -288,7 +309,8 @@ impl Machine {
              ip -4 route show table all; ip -6 route show table all; nft list ruleset
              cat /proc/sys/net/ipv4/conf/all/src_valid_mark
              find /run/convoy /run/wireguard /var/lib/convoy ! -type d 2>/dev/null || true
-             find /etc ! -type d; cat /etc/resolv.conf; resolvectl dns; resolvectl domain",
+             find /etc ! -type d; cat /etc/resolv.conf
+             if systemctl -q is-active systemd-resolved; then resolvectl dns; resolvectl domain; fi",
         )
     }
 

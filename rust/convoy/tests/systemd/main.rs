@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod machine;
+mod neighbors;
 mod root;
 
 use std::{fs, path::Path, process::Command};

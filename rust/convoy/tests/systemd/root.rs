@@ -7,9 +7,11 @@ use std::{
 };
 
 /// What the tests use there. Raise [`EDITION`] with every change.
-const PACKAGES: &str = "dbus,dbus-session-bus-common,iproute2,iputils-ping,nftables,python3-dbusmock,systemd,\
-     systemd-resolved";
-const EDITION: u32 = 1;
+const PACKAGES: &str = "dbus,dbus-session-bus-common,firewalld,iproute2,iputils-ping,libpam-systemd,netbase,\
+     network-manager,nftables,python3-dbusmock,systemd,systemd-resolved";
+const EDITION: u32 = 2;
+/// What Debian enables, but only some tests want.
+const OPTIONAL: [&str; 3] = ["NetworkManager", "NetworkManager-wait-online", "firewalld"];
 
 /// On a host that is not Debian.
 const RELEASE: &str = "trixie";
@@ -40,6 +42,12 @@ pub(super) fn debian() -> Result<PathBuf, String> {
         let last = said.lines().rev().take(5).collect::<Vec<_>>();
         return Err(format!("debootstrap failed, last line first: {last:?}"));
     }
+    let disabled = Command::new("systemctl")
+        .args(["--quiet", "disable", "--root"])
+        .arg(&new)
+        .args(OPTIONAL)
+        .status();
+    assert!(disabled.unwrap().success());
     // Downloaded, installed and of no more use.
     let _ = fs::remove_dir_all(new.join("var/cache/apt"));
     fs::rename(&new, &root).unwrap();

@@ -1,19 +1,21 @@
 //! Either process dies, or both: nothing leaks, and everything can still be put back.
 
-use std::{fs, time::Duration};
+use std::{env, fs, time::Duration};
 
 use convoy_lab::{Pid, eventually};
 
 use super::{
     capture::Capture,
-    process::{crash, kill_all},
+    process::{crash, kill_all, running},
     stream::Stream,
     world::{BEHIND, BEHIND_ONLY, EVERYTHING, World},
 };
-use crate::scene::DEADLINE;
+use crate::scene::{DEADLINE, convoy_program, processes};
 
 /// How long the tunnel may carry nothing.
 const PAUSE: Duration = Duration::from_secs(2);
+/// How often to try what a race decides.
+const ROUNDS: usize = 3;
 const ALL: &str = "DNS = 10.8.0.1, example.org\n#convoy: KillSwitch = on\n\
      PreDown = echo PreDown >> /run/hooks\nPostDown = echo PostDown %i >> /run/hooks\n";
 
@@ -136,6 +138,72 @@ fn while_both_processes_are_dead_nothing_passes_in_the_clear() {
     assert!(clear.is_empty(), "{clear:?}");
     world.down();
     world.is_left_as(&before);
+}
+
+#[test]
+fn up_goes_on_after_a_supervisor_that_died_as_its_tunnel_was_starting() {
+    let Some(world) = World::new() else { return };
+    world.configure(ALL, EVERYTHING);
+    let before = world.dump();
+    for _ in 0..ROUNDS {
+        let supervisor = world.start(&["up", "wg0", "-f"]);
+        let starts = || (!running(&world, "tunnel-process").is_empty()).then_some(());
+        assert!(eventually(DEADLINE, starts).is_some());
+        crash(supervisor.pid());
+        world.up();
+        world.reaches(BEHIND[0]);
+        world.down();
+        world.is_left_as(&before);
+    }
+}
+
+#[test]
+fn rules_that_are_still_being_loaded_when_the_supervisor_dies_are_undone_too() {
+    let Some(world) = World::new() else { return };
+    world.configure(ALL, EVERYTHING);
+    let before = world.dump();
+    world.shell(
+        "mkdir /run/slow
+         printf '#!/bin/sh\ncat > /run/slow/rules\nsleep 0.5\nexec %s \"$@\" < /run/slow/rules\n' \
+             $(command -v nft) > /run/slow/nft
+         chmod +x /run/slow/nft",
+    );
+    let path = env::var("PATH").unwrap();
+    let mut command = world.client.command(convoy_program());
+    command
+        .args(["up", "wg0", "-f"])
+        .env("PATH", format!("/run/slow:{path}"));
+    let supervisor = world.start_command(command);
+    let rules = world.client.run_directory().join("slow/rules");
+    let are_read = || {
+        fs::metadata(&rules)
+            .is_ok_and(|rules| rules.len() > 0)
+            .then_some(())
+    };
+    assert!(eventually(DEADLINE, are_read).is_some());
+    crash(supervisor.pid());
+    world.down();
+    let is_alone = || processes(&world.client).is_empty().then_some(());
+    assert!(eventually(DEADLINE, is_alone).is_some());
+    world.is_left_as(&before);
+}
+
+#[test]
+fn a_hook_that_has_run_as_the_supervisor_dies_does_not_run_again() {
+    let Some(world) = World::new() else { return };
+    let hooks = "PreDown = echo PreDown >> /run/hooks\n\
+         PostDown = echo PostDown >> /run/hooks; mkdir /run/begun && sleep 1007 || true\n";
+    world.configure(hooks, EVERYTHING);
+    let before = world.dump();
+    world.up();
+    let down = world.start(&["down", "wg0"]);
+    let begun = world.client.run_directory().join("begun");
+    assert!(eventually(DEADLINE, || begun.exists().then_some(())).is_some());
+    kill_all(&world);
+    drop(down);
+    world.down();
+    world.is_left_as(&before);
+    assert_eq!(self::hooks(&world), "PreDown\nPostDown\nPostDown\n");
 }
 
 /// Waits for a tunnel with another process.

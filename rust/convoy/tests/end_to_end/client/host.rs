@@ -5,6 +5,9 @@ use convoy_lab::eventually;
 use super::world::{BEHIND, World};
 use crate::scene::{DEADLINE, processes};
 
+/// How long a ping is waited for, in seconds: a thousand times as long as its answer takes.
+const PATIENCE: &str = "0.3";
+
 impl World {
     /// Gives the client another address on its cable, as another network would.
     pub(super) fn changes_network(&self) {
@@ -22,10 +25,10 @@ impl World {
         );
     }
 
-    /// Whether one ping is answered within a second.
+    /// Whether one ping is answered within [`PATIENCE`].
     pub(super) fn answers(&self, address: &str) -> bool {
         let mut ping = self.client.command("ping");
-        let ping = ping.args(["-n", "-c1", "-W1", address]).output();
+        let ping = ping.args(["-n", "-c1", "-W", PATIENCE, address]).output();
         ping.unwrap().status.success()
     }
 
@@ -43,16 +46,18 @@ impl World {
     /// Everything that `convoy up` may change at the client.
     pub(super) fn dump(&self) -> String {
         let all = self.shell(
-            "ip -o link | sed 's/^[0-9]*: //; s/qdisc.*//'; ip -brief address; ip -4 rule; ip -6 rule
-             ip -4 route show table all; ip -6 route show table all
+            "ip -o link; ip -brief address
+             for family in 4 6; do printf 'rule\\nroute show table all\\n' | ip -$family -batch -; done
              if command -v nft > /dev/null; then nft -s list ruleset; fi
-             grep -rs . /proc/sys/net/ipv4/conf /proc/sys/net/ipv6/conf /proc/sys/net/ipv4/ip_forward || true
-             find /run/convoy /run/wireguard /var/lib/convoy ! -type d 2>/dev/null || true
-             find /etc -printf '%M %u %p -> %l\\n'; sed 's/^/resolv.conf: /' /etc/resolv.conf",
+             cd /proc/sys/net
+             grep -rs '' ipv4/conf ipv6/conf ipv4/ip_forward /etc/resolv.conf || true
+             find /run/convoy /run/wireguard /var/lib/convoy /etc \
+                 -path '/etc*' -printf '%M %u %p -> %l\\n' -o ! -type d -print 2>/dev/null || true",
         );
         // The kernel adds the local route of an IPv6 address late.
         let is_settled = |line: &&str| !line.starts_with("local fd08::");
-        let mut lines: Vec<_> = all.lines().filter(is_settled).collect();
+        let lines = all.lines().filter(is_settled).map(lasting);
+        let mut lines: Vec<_> = lines.collect();
         lines.sort_unstable();
         lines.join("\n")
     }
@@ -72,6 +77,16 @@ impl World {
             "still there: {:?}",
             others()
         );
+    }
+}
+
+/// A line of `ip -o link` without the interface's number and queue; any other line as it is.
+fn lasting(line: &str) -> &str {
+    match line.split_once(": ") {
+        Some((number, link)) if number.bytes().all(|byte| byte.is_ascii_digit()) => {
+            link.split("qdisc").next().unwrap_or(link)
+        }
+        _ => line,
     }
 }
 

@@ -75,7 +75,11 @@ fn nothing_leaves_while_the_processes_are_killed_and_started_again() {
 #[test]
 fn the_local_network_stays_reachable_if_allowed() {
     let Some(world) = World::new() else { return };
-    for (switch, is_open) in [("", false), ("#convoy: AllowLAN = yes\n", true)] {
+    for (switch, is_open) in [
+        ("", false),
+        ("#convoy: AllowLAN = yes\n", true),
+        ("#convoy: ExcludedIPs = local\n", true),
+    ] {
         world.configure(&format!("{CLOSED}{switch}"), EVERYTHING);
         world.up();
         world.reaches(BEHIND[0]);
@@ -109,13 +113,13 @@ fn a_persistent_one_outlives_down_until_it_is_opened() {
 }
 
 /// Keeps sending to all [`TARGETS`] in the clear, in every way that a program has; ends when dropped.
-struct Chatter {
+pub(super) struct Chatter {
     is_over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Chatter {
-    fn start(world: &World) -> Self {
+    pub(super) fn start(world: &World) -> Self {
         let is_over = Arc::new(AtomicBool::new(false));
         let sockets = world.client.run(sockets).unwrap();
         let below = PacketSocket::sending(&world.client, "eth0").unwrap();

@@ -7,7 +7,8 @@ use super::world::{BEHIND, EVERYTHING, World};
 
 const CLOSED: &str = "DNS = 10.8.0.1\n#convoy: KillSwitch = on\n";
 /// Hides nft(8), also from programs that look in root's directories.
-const WITHOUT_NFT: &str = "mkdir /run/sbin /run/other-sbin; mount --bind /usr/sbin /run/sbin
+pub(super) const WITHOUT_NFT: &str =
+    "mkdir /run/sbin /run/other-sbin; mount --bind /usr/sbin /run/sbin
      for file in /run/sbin/*; do ln -s $file /run/other-sbin/; done; rm /run/other-sbin/nft
      mount --bind /run/other-sbin /usr/sbin";
 

@@ -7,7 +7,7 @@ use nix::sys::signal::{Signal, kill};
 use serde_json::Value;
 
 use super::world::World;
-use crate::scene::{DEADLINE, output_of, processes};
+use crate::scene::{DEADLINE, convoy_program, output_of, processes};
 
 impl World {
     /// What `convoy status wg0 --json` says of wg0.
@@ -66,6 +66,17 @@ pub(super) fn crash(pid: Pid) {
     kill(pid, Signal::SIGKILL).unwrap();
     let is_dead = || (!is_alive(pid)).then_some(());
     assert!(eventually(DEADLINE, is_dead).is_some());
+}
+
+/// The client's own processes of `convoy` with this command.
+pub(super) fn running(world: &World, command: &str) -> Vec<Pid> {
+    let is_it = |pid: &Pid| {
+        let line = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let mut words = line.split('\0');
+        let is_convoy = words.next() == convoy_program().to_str();
+        is_convoy && words.next() == Some(command)
+    };
+    processes(&world.client).into_iter().filter(is_it).collect()
 }
 
 /// Kills everything that runs at the client.

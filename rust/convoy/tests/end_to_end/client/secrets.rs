@@ -19,8 +19,8 @@ fn keys_are_nowhere_outside_of_memory() {
     own[0] &= 248;
     own[31] = (own[31] & 127) | 64;
     let preshared = KeyPair::generate().private;
-    let file = |own: &str, preshared: &str| {
-        let server = public_key(2);
+    let server = public_key(2);
+    let file = |own: &str, preshared: &str, server: &str| {
         let text = format!(
             "[Interface]\nPrivateKey = {own}\nAddress = 10.8.0.2/24\nDNS = 10.8.0.1\n\
              PostUp = : {preshared}\n#convoy: KillSwitch = on\n[Peer]\nPublicKey = {server}\n\
@@ -40,7 +40,7 @@ fn keys_are_nowhere_outside_of_memory() {
             }
         }
     };
-    file(&own_text, &preshared_text);
+    file(&own_text, &preshared_text, &server);
     traced(&world, &["up", "wg0"], 0);
     is_nowhere("up");
     traced(&world, &["status", "wg0"], 0);
@@ -52,19 +52,22 @@ fn keys_are_nowhere_outside_of_memory() {
     traced(&world, &["up", "wg0"], 0);
     is_nowhere("killed");
     // Typical mistakes: too long, too short, the wrong place.
-    for (own, preshared) in [
-        (format!("{own_text}0"), preshared_text.clone()),
-        (own_text[1..].to_owned(), preshared_text.clone()),
+    for (own, preshared, server) in [
+        (&*format!("{own_text}0"), &*preshared_text, &*server),
+        (&own_text[1..], &preshared_text, &server),
         (
-            own_text.clone(),
-            format!("{preshared_text}\n{preshared_text} = {own_text}"),
+            &own_text,
+            &format!("{preshared_text}\n{preshared_text} = {own_text}"),
+            &server,
         ),
+        (&own_text, &preshared_text, &own_text[..43]),
+        (&own_text, &preshared_text, &format!("{own_text}=")),
     ] {
-        file(&own, &preshared);
+        file(own, preshared, server);
         traced(&world, &["reload", "wg0"], 1);
         traced(&world, &["check", "wg0"], 1);
     }
-    file(&own_text, &preshared_text);
+    file(&own_text, &preshared_text, &server);
     is_nowhere("mistakes");
     traced(&world, &["down", "wg0"], 0);
     is_nowhere("down");

@@ -6,7 +6,7 @@ use convoy_lab::eventually;
 
 use super::{
     stream::Stream,
-    world::{BEHIND, EVERYTHING, World},
+    world::{BEHIND, BEHIND_ONLY, EVERYTHING, World},
 };
 use crate::scene::DEADLINE;
 
@@ -25,7 +25,10 @@ fn another_mark_takes_rules_routes_and_kill_switch_along() {
     world.shell("wg set wg0 fwmark 0x1234");
     is_marked(&world, "0x1234", "4660");
     streams.iter().for_each(Stream::flows);
-    // The file changes it back, or to another one.
+    // A file that says what it said before leaves it.
+    world.convoy(&["reload", "wg0"]).succeeds();
+    is_marked(&world, "0x1234", "4660");
+    // Another one changes it.
     world.configure(&format!("{CLOSED}FwMark = 0x55\n"), EVERYTHING);
     world.convoy(&["reload", "wg0"]).succeeds();
     is_marked(&world, "0x55", "85");
@@ -37,6 +40,17 @@ fn another_mark_takes_rules_routes_and_kill_switch_along() {
     world.configure(CLOSED, EVERYTHING);
     world.down();
     world.is_left_as(&before);
+}
+
+#[test]
+fn a_mark_that_no_route_needs_stays_when_the_file_is_read_again() {
+    let Some(world) = World::new() else { return };
+    world.configure("", BEHIND_ONLY);
+    world.up();
+    world.shell("wg set wg0 fwmark 0x1234");
+    world.convoy(&["reload", "wg0"]).succeeds();
+    assert_eq!(world.wg(0)[3], "0x1234");
+    world.reaches(BEHIND[0]);
 }
 
 #[test]

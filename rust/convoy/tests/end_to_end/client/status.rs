@@ -114,6 +114,21 @@ fn hosts_behind_the_client_get_a_clamped_mss() {
 }
 
 #[test]
+fn status_tells_how_often_the_tunnel_has_died() {
+    let Some(world) = World::new() else { return };
+    world.configure("", EVERYTHING);
+    world.up();
+    for often in ["died once", "died 2 times"] {
+        crash(world.tunnel());
+        world.reaches(BEHIND[0]);
+        let warnings = world.status()["warnings"].to_string();
+        assert!(warnings.contains(often), "{warnings}");
+        let text = world.convoy(&["status", "wg0"]).succeeds().stdout;
+        assert!(text.contains(often), "{text}");
+    }
+}
+
+#[test]
 fn status_tells_of_a_tunnel_without_its_supervisor() {
     let Some(world) = World::new() else { return };
     world.configure("", EVERYTHING);

@@ -1,13 +1,9 @@
 //! An interface that is there already, or that somebody else makes at the same moment.
 
-use convoy_lab::eventually;
-
 use super::{
     outcome::Running,
-    process::kill_all,
     world::{BEHIND, EVERYTHING, World},
 };
-use crate::scene::DEADLINE;
 
 const ROUNDS: usize = 4;
 
@@ -85,32 +81,6 @@ fn another_programs_interface_is_left_alone() {
         world.convoy(&["down", "wg0"]).fails_with("is not up");
         assert_eq!(world.dump(), made, "{make}");
         world.shell(remove);
-        world.is_left_as(&before);
-    }
-}
-
-#[test]
-fn up_that_is_killed_leaves_nothing_that_the_next_one_minds() {
-    let Some(world) = World::new() else { return };
-    world.configure("DNS = 10.8.0.1\n#convoy: KillSwitch = on\n", EVERYTHING);
-    let before = world.dump();
-    for round in 0..ROUNDS {
-        let mut running = world.start(&["up", "wg0", "-f"]);
-        // Each time after one more of the things that it makes.
-        let made = [
-            "convoy/",
-            "wireguard/",
-            "convoy/wg0.state",
-            "convoy/wg0.tunnel",
-        ];
-        let made = world.client.run_directory().join(made[round % made.len()]);
-        let is_there = || (made.exists() || running.has_ended()).then_some(());
-        assert!(eventually(DEADLINE, is_there).is_some());
-        kill_all(&world);
-        drop(running);
-        world.up();
-        world.reaches(BEHIND[0]);
-        world.down();
         world.is_left_as(&before);
     }
 }

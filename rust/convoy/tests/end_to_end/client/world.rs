@@ -55,6 +55,9 @@ impl World {
         let (lab, turn) = lab_with(&[Program::WireguardGo], &needed)?;
         let [client, net, server] =
             ["client", "net", "server"].map(|label| lab.namespace(label).unwrap());
+        // Link-local addresses are random and appear at random times.
+        let without = || fs::write("/proc/sys/net/ipv6/conf/default/addr_gen_mode", "1");
+        client.run(without).unwrap().unwrap();
         let (near, lan) = (
             ["192.168.1.2/24", "2001:db8:2::2/64"],
             ["192.168.1.1/24", "2001:db8:2::1/64"],
@@ -87,33 +90,33 @@ impl World {
 
     fn set_up_server(&self) {
         let (own, client) = (private_key(2), public_key(1));
+        let link = self.server.link();
+        link.bring_up("lo", 65_536, &BEHIND).unwrap();
+        link.bring_up("wg0", 1_420, &["10.8.0.1/24", "fd08::1/64"])
+            .unwrap();
         self.shell_at(
             &self.server,
             &format!(
-                "ip address add 198.51.100.1/32 dev lo; ip address add 2001:db8:ffff::1/128 dev lo
-                 ip link set up dev wg0; ip address add 10.8.0.1/24 dev wg0
-                 ip address add fd08::1/64 dev wg0 nodad; ip route add default via 203.0.113.254
-                 ip route add default via 2001:db8:1::fe; echo {own} > /run/key
+                "ip route add default via 203.0.113.254; ip route add default via 2001:db8:1::fe
+                 echo {own} > /run/key
                  wg set wg0 listen-port 51820 private-key /run/key \
                      peer {client} allowed-ips 10.8.0.2/32,fd08::2/128"
             ),
         );
     }
 
-    /// Gives it directories of its own, and addresses that stay as they are: link-local ones are random and
-    /// appear at random times.
+    /// Gives it directories of its own.
     fn set_up_client(&self) {
         self.shell(&format!(
-            "mkdir /run/etc /run/etc/wireguard; chmod 755 /run/etc; chmod 700 /run/etc/wireguard
-             for name in {ETC}; do cp -a /etc/$name /run/etc 2>/dev/null || true; done
-             echo nameserver 192.168.1.1 > /run/etc/resolv.conf; chmod 644 /run/etc/resolv.conf
-             mount --bind /run/etc /etc; mkdir /run/lib; mount --bind /run/lib /var/lib
-             echo 1 > /proc/sys/net/ipv6/conf/default/addr_gen_mode
-             ip link set eth0 addrgenmode none; ip address flush dev eth0 scope link
+            "umask 022; mkdir -p /run/etc/wireguard /run/lib; chmod 700 /run/etc/wireguard
+             (cd /etc; cp -a {ETC} /run/etc) 2>/dev/null || true
+             echo nameserver 192.168.1.1 > /run/etc/resolv.conf
+             mount --bind /run/etc /etc; mount --bind /run/lib /var/lib
              ip route add default via 192.168.1.1; ip route add default via 2001:db8:2::1"
         ));
         // The kernel notices the carrier late.
-        let is_up = || self.shell("ip -o link show eth0").contains("state UP");
+        let shown = || output_of(&self.client, "ip", &["-o", "link", "show", "eth0"]);
+        let is_up = || shown().contains("state UP");
         assert!(eventually(DEADLINE, || is_up().then_some(())).is_some());
     }
 
