@@ -81,7 +81,6 @@ fn recovery_restores_the_host_wherever_a_start_is_cut_short() {
     let polls = recovers_wherever_it_is_cut_short(&scene, async |polls| {
         cut_short(polls, scene.open().await.apply(&all())).await
     });
-    eprintln!("{polls} polls");
     assert!(polls > 30, "only {polls} polls");
 }
 
@@ -96,7 +95,6 @@ fn recovery_restores_the_host_wherever_a_change_is_cut_short() {
         host.apply(&all()).await.unwrap();
         cut_short(polls, host.apply(&others())).await
     });
-    eprintln!("{polls} polls");
     assert!(polls > 20, "only {polls} polls");
 }
 

@@ -1,6 +1,12 @@
 //! A client behind a router, and a dump of everything that this crate may change.
 
-use std::{fs, future::Future, path::PathBuf, time::Duration};
+use std::{
+    fs,
+    future::Future,
+    path::PathBuf,
+    sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+    time::Duration,
+};
 
 use convoy_host::{Applied, Desired, Event, Host, HostError, Options, Prefix};
 use convoy_lab::{Lab, Namespace, eventually, require_programs, require_root_lab};
@@ -15,11 +21,31 @@ pub(crate) struct Scene {
     pub(crate) router: Namespace,
     directory: TempDir,
     _lab: Lab,
+    _turn: Turn,
 }
+
+/// Whether other tests may run beside this one.
+enum Turn {
+    Shared(#[expect(dead_code)] RwLockReadGuard<'static, ()>),
+    Alone(#[expect(dead_code)] RwLockWriteGuard<'static, ()>),
+}
+
+static TURN: RwLock<()> = RwLock::new(());
 
 impl Scene {
     /// `None`, with a message, where there can be no lab.
     pub(crate) fn new(test: &str) -> Option<Self> {
+        let turn = TURN.read().unwrap_or_else(PoisonError::into_inner);
+        Self::on(Turn::Shared(turn), test)
+    }
+
+    /// For a test in whose process nothing else may happen: the end of any child wakes every runtime.
+    pub(crate) fn alone(test: &str) -> Option<Self> {
+        let turn = TURN.write().unwrap_or_else(PoisonError::into_inner);
+        Self::on(Turn::Alone(turn), test)
+    }
+
+    fn on(turn: Turn, test: &str) -> Option<Self> {
         if !require_root_lab(test) || !require_programs(test, &["ip", "nft"]) {
             return None;
         }
@@ -40,6 +66,7 @@ impl Scene {
             router,
             directory,
             _lab: lab,
+            _turn: turn,
         };
         scene.ip("route add default via 192.168.1.1");
         scene.ip("route add default via fd01::1");

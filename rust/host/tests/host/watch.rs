@@ -127,7 +127,7 @@ fn another_way_to_the_endpoint_is_reported() {
 
 #[test]
 fn a_host_that_nobody_changes_is_left_alone() {
-    let Some(scene) = Scene::new("a_host_that_nobody_changes_is_left_alone") else {
+    let Some(scene) = Scene::alone("a_host_that_nobody_changes_is_left_alone") else {
         return;
     };
     let switches = || {

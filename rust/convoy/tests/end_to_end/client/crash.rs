@@ -6,7 +6,7 @@ use convoy_lab::{Pid, eventually};
 
 use super::{
     capture::Capture,
-    process::{crash, kill_all, running},
+    process::{crash, kill_all},
     stream::Stream,
     world::{BEHIND, BEHIND_ONLY, EVERYTHING, World},
 };
@@ -145,9 +145,11 @@ fn up_goes_on_after_a_supervisor_that_died_as_its_tunnel_was_starting() {
     let Some(world) = World::new() else { return };
     world.configure(ALL, EVERYTHING);
     let before = world.dump();
+    let socket = world.client.run_directory().join("convoy/wg0.tunnel");
     for _ in 0..ROUNDS {
         let supervisor = world.start(&["up", "wg0", "-f"]);
-        let starts = || (!running(&world, "tunnel-process").is_empty()).then_some(());
+        // Made just before the process is started.
+        let starts = || socket.exists().then_some(());
         assert!(eventually(DEADLINE, starts).is_some());
         crash(supervisor.pid());
         world.up();
