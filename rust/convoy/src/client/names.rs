@@ -7,7 +7,7 @@
 //! 1. `/etc/hosts` comes first ([`hosts`]).
 //! 2. [`servers::choose`] picks the servers from files that are read again for each look-up.
 //! 3. They are asked in turn, for both address families at once ([`query`]).
-//! 4. Addresses at which no server can be are left out ([`usable`]).
+//! 4. Addresses at which no server can be are left out ([`mod@usable`]).
 //! 5. Addresses to which no route leads go last ([`order`]).
 
 mod hosts;
