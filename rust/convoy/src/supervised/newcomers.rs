@@ -1,7 +1,7 @@
 //! Connections that are not the supervisor's, at least not yet.
 //!
-//! A supervisor introduces itself. Whoever connects without doing so, such as a port scan or a person who tries the
-//! socket out, gets nothing, above all not the TUN, and changes nothing.
+//! A supervisor introduces itself. Whoever connects without doing so, such as a person who tries the socket out, gets
+//! nothing, above all not the TUN, and changes nothing.
 
 use std::{future::pending, time::Duration};
 
@@ -17,7 +17,7 @@ use super::{
     protocol::ToTunnel,
 };
 
-/// The most of them; one more costs the oldest its connection.
+/// The most connections that wait; a further one replaces the oldest.
 const MOST: usize = 8;
 
 /// How long a newcomer may take to introduce itself.
@@ -87,7 +87,7 @@ impl Newcomers {
         }
     }
 
-    /// The newest who has introduced itself: an earlier one is about to close its connection, or nobody's.
+    /// The newest connection that has introduced itself: earlier ones are probably about to close.
     pub(super) fn take(&mut self) -> Option<Connection> {
         let has_introduced_itself = |it: &Newcomer| it.deadline.is_none();
         let newest = self.all.iter().rposition(has_introduced_itself)?;

@@ -23,7 +23,7 @@ const IPV6_HEADER: usize = 40;
 /// Of an echo message, and of an ICMPv6 error before the packet that caused it.
 const ICMP_HEADER: usize = 8;
 
-/// As much of a message as is looked at: in the worst case an error with the start of a packet of ours.
+/// How many bytes of a message to read: enough for an error that quotes the start of a request.
 const MAX_READ: usize = 128;
 
 /// Echo requests through an interface, and their answers. The sockets are open from the first request on.
@@ -35,8 +35,8 @@ pub(super) struct Echoes {
     socket: Option<(Family, UdpSocket)>,
 }
 
-/// What an echo message of ours has behind type, code and checksum, besides its sequence number. Nobody outside of
-/// the path can know it.
+/// What our echo messages contain besides type, code, checksum and sequence number. Only hosts on the path can
+/// know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Token {
     identifier: [u8; 2],
@@ -49,7 +49,7 @@ enum Family {
     V6,
 }
 
-/// That an echo request has arrived.
+/// Evidence that an echo request has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Answer {
     /// To whom it was sent.
@@ -143,8 +143,8 @@ impl Token {
         message
     }
 
-    /// The answer that a received message is: an echo reply, even a shortened one; or the word of a router beyond the
-    /// tunnel that our request is too big for the next link.
+    /// The answer in a received message: an echo reply, even a shortened one, or the error of a router beyond the
+    /// tunnel for whose next link the request is too big.
     fn find(&self, family: Family, message: &[u8], from: IpAddr) -> Option<Answer> {
         let (kind, message, from) = match family {
             Family::V4 => {

@@ -12,8 +12,8 @@
 //! - **Each round sends a small echo request and a large one.** The large one counts as lost only if the small one
 //!   is answered. The small one goes first: behind a larger one, it would share its UDP GSO batch, and with that its
 //!   fate at a firewall which looks at whole batches.
-//! - **Losses prove nothing by themselves.** A size is given up after three rounds, and the smallest size that was
-//!   given up is tried again in the end. An answer counts however late it is, and overrules what was given up.
+//! - **One loss proves nothing.** A size is given up after three rounds, and the smallest size that was given up is
+//!   tried again in the end. An answer counts however late it is, and overrules what was given up.
 //! - **Silence changes nothing**: only a size that was answered becomes a limit.
 //! - **Sizes are multiples of 16**, as WireGuard pads packets to these: others would find the same limit.
 
@@ -33,7 +33,7 @@ const STEP: u32 = 16;
 /// Rounds without an answer after which a size, or a target, is given up.
 const TRIES: u32 = 3;
 
-/// The time for an answer: so many times the longest round trip so far, within limits.
+/// How long to wait for an answer: this multiple of the longest round trip so far, within limits.
 const ROUND_TRIPS: u32 = 4;
 const SHORTEST_PATIENCE: Duration = Duration::from_millis(200);
 const LONGEST_PATIENCE: Duration = Duration::from_secs(1);
@@ -95,7 +95,7 @@ pub(super) enum Outcome {
     Fits { target: IpAddr },
     /// Packets larger than `largest` bytes are not.
     Narrow { target: IpAddr, largest: u32 },
-    /// Only packets are answered that are smaller than an MTU may be.
+    /// Only packets smaller than the smallest possible MTU are answered.
     TooNarrow { target: IpAddr },
     /// Nobody answers, or not any more, or the answers contradict each other.
     Unknown,
