@@ -23,7 +23,7 @@ mod socket;
 mod watched;
 
 /// Socket buffer requested in each direction, in bytes; the reference requests the same.
-const SOCKET_BUFFER_BYTES: usize = 7 * 1024 * 1024;
+pub const SOCKET_BUFFER_BYTES: usize = 7 * 1024 * 1024;
 /// Attempts to find a port that is free for both address families.
 const RANDOM_PORT_ATTEMPTS: usize = 16;
 

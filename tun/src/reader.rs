@@ -43,9 +43,11 @@ pub fn spawn_reader(device: &Device, batch: usize) -> io::Result<Reader> {
         limit,
         is_drained: false,
     };
+    let span = tracing::Span::current();
     let thread = std::thread::Builder::new()
         .name("tun-reader".to_owned())
         .spawn(move || {
+            let _interface = span.entered();
             preempt_nobody();
             reading.run()
         })?;

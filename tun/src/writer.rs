@@ -48,9 +48,11 @@ pub fn spawn_writer(device: &Device, coalesce: Coalesce) -> io::Result<Writer> {
         to_device: batch_writer(Some(Arc::clone(&stop))),
         in_flight: Arc::clone(&in_flight),
     };
+    let span = tracing::Span::current();
     let thread = std::thread::Builder::new()
         .name("tun-writer".to_owned())
         .spawn(move || {
+            let _interface = span.entered();
             preempt_nobody();
             writing.run()
         })?;

@@ -90,6 +90,7 @@ impl Node {
     fn set_keys(&mut self, id: usize, keys: Box<PeerKeys>) {
         let peer = &mut self.peers[id];
         peer.keys = Some(keys);
+        peer.contact.forget_failures();
         peer.timers.allow_initiation();
     }
 
@@ -99,6 +100,7 @@ impl Node {
         if peer.preshared_key != key {
             peer.preshared_key = key;
             peer.sessions.preshared_key_changed();
+            peer.contact.forget_failures();
             peer.timers.allow_initiation();
         }
     }
@@ -149,6 +151,10 @@ impl Node {
                 peer.endpoint = Some(endpoint);
                 peer.return_route.asked = None;
                 peer.path_limit = None;
+                if is_elsewhere {
+                    peer.contact.forget_failures();
+                    self.followed.record_move(peer.public_key, Some(address));
+                }
                 peer.timers.allow_initiation();
             }
         }

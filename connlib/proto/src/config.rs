@@ -127,6 +127,8 @@ impl PeerUpdate {
 pub struct Snapshot {
     /// The device's private key, if one is set.
     pub private_key: Option<PrivateKey>,
+    /// Its public key.
+    pub public_key: Option<PublicKey>,
     /// The port of the UDP sockets, or the one they will use once the link is up; 0 if there is none.
     pub listen_port: u16,
     /// The firewall mark; 0 for none.
@@ -137,6 +139,8 @@ pub struct Snapshot {
     pub peers: Vec<PeerSnapshot>,
     /// The counts of the data path since its start.
     pub counters: Counters,
+    /// The traffic of the last seconds, which they include.
+    pub recent: RecentTraffic,
 }
 
 /// One peer at one moment.
@@ -150,6 +154,8 @@ pub struct PeerSnapshot {
     pub endpoint: Option<SocketAddr>,
     /// When the last handshake completed.
     pub last_handshake: Option<SystemTime>,
+    /// What the handshakes tell of the peer.
+    pub handshakes: Handshakes,
     /// The persistent keepalive interval; zero for none.
     pub persistent_keepalive: Duration,
     /// Bytes of authentic datagrams received, handshakes included.
@@ -163,6 +169,56 @@ pub struct PeerSnapshot {
     pub tx_packets: u64,
     /// The allowed IPs, in the order in which they were last added.
     pub allowed_ips: Vec<AllowedIp>,
+}
+
+impl PeerSnapshot {
+    /// A peer with which nothing has happened yet.
+    #[must_use]
+    pub fn new(public_key: PublicKey) -> Self {
+        Self {
+            public_key,
+            preshared_key: None,
+            endpoint: None,
+            last_handshake: None,
+            handshakes: Handshakes::default(),
+            persistent_keepalive: Duration::ZERO,
+            rx_bytes: 0,
+            tx_bytes: 0,
+            rx_packets: 0,
+            tx_packets: 0,
+            allowed_ips: Vec::new(),
+        }
+    }
+}
+
+/// What the handshakes with a peer tell of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Handshakes {
+    /// Since when there has always been a session; `None` if there is none.
+    pub connected_since: Option<SystemTime>,
+    /// The time between the last initiation of this side that was answered and its response.
+    pub round_trip: Option<Duration>,
+    /// Whether an initiation awaits its response.
+    pub is_awaiting: bool,
+    /// Initiations without a response within 5 s, since the last handshake or change of endpoint or keys.
+    pub unanswered: u32,
+    /// Responses that were not authentic, since then: the preshared keys differ, or somebody forges them.
+    pub unauthentic: u32,
+}
+
+/// Packets in the clear of the last seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RecentTraffic {
+    /// The length of this time.
+    pub time: Duration,
+    /// Packets from the TUN to the peers.
+    pub outbound_packets: u64,
+    /// Their bytes.
+    pub outbound_bytes: u64,
+    /// Packets from the peers to the TUN.
+    pub inbound_packets: u64,
+    /// Their bytes.
+    pub inbound_bytes: u64,
 }
 
 #[cfg(test)]

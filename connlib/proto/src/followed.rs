@@ -1,20 +1,52 @@
-//! Peers whose handshakes are reported, so that another endpoint can be tried.
+//! Peers whose handshakes and moves are reported, so that another endpoint can be tried, and people can be told.
 
 use std::{
     collections::{HashMap, VecDeque},
+    net::SocketAddr,
     time::Duration,
 };
 
 use crate::{config::PublicKey, node::Node};
 
-/// The outcome of a followed peer's handshake so far.
+/// News of a followed peer, since the last ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerEvent {
     /// The peer.
     pub peer: PublicKey,
-    /// Whether a handshake completed. If not, an initiation got no answer for 5 s, or the last attempt was given
-    /// up.
-    pub answered: bool,
+    /// What the latest handshake has come to, if there was one.
+    pub handshake: Option<Outcome>,
+    /// Its endpoint, if it has got another one or has roamed.
+    pub moved_to: Option<SocketAddr>,
+}
+
+/// What a handshake has come to so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It is complete.
+    Answered,
+    /// An initiation got no answer for 5 s, or the peer called again as if it had not heard the answer to its last
+    /// one.
+    Unanswered,
+    /// Nor did the last attempt: no other follows by itself.
+    GivenUp,
+}
+
+impl PeerEvent {
+    /// News of a handshake alone.
+    #[must_use]
+    pub fn handshake(peer: PublicKey, outcome: Outcome) -> Self {
+        Self {
+            peer,
+            handshake: Some(outcome),
+            moved_to: None,
+        }
+    }
+
+    /// Whether a handshake is complete.
+    #[must_use]
+    pub fn is_answered(&self) -> bool {
+        self.handshake == Some(Outcome::Answered)
+    }
 }
 
 /// The followed peers, each with one event at most: its latest.
@@ -22,8 +54,8 @@ pub struct PeerEvent {
 /// Collecting it from a large set of keys takes a while: do that on another thread than the node's.
 #[derive(Debug, Default)]
 pub struct Followed {
-    /// For each peer whether its latest handshake was answered, until that is polled.
-    latest: HashMap<PublicKey, Option<bool>>,
+    /// For each peer its event, until that is polled.
+    latest: HashMap<PublicKey, Option<PeerEvent>>,
     /// Peers with an event, in the order in which it was first recorded.
     queue: VecDeque<PublicKey>,
 }
@@ -38,26 +70,43 @@ impl FromIterator<PublicKey> for Followed {
 }
 
 impl Followed {
-    pub(crate) fn record(&mut self, peer: PublicKey, answered: bool) {
-        if self.latest.is_empty() {
-            return;
+    pub(crate) fn record(&mut self, peer: PublicKey, outcome: Outcome) {
+        if let Some(event) = self.event_of(peer) {
+            event.handshake = Some(outcome);
         }
-        if let Some(latest) = self.latest.get_mut(&peer)
-            && latest.replace(answered).is_none()
-        {
+    }
+
+    /// Call when the peer has this endpoint from now on.
+    pub(crate) fn record_move(&mut self, peer: PublicKey, to: Option<SocketAddr>) {
+        if let Some(event) = self.event_of(peer) {
+            event.moved_to = to;
+        }
+    }
+
+    /// The event of the peer that waits, or a new one; `None` if it is not followed.
+    fn event_of(&mut self, peer: PublicKey) -> Option<&mut PeerEvent> {
+        if self.latest.is_empty() {
+            return None;
+        }
+        let latest = self.latest.get_mut(&peer)?;
+        if latest.is_none() {
             self.queue.push_back(peer);
         }
+        Some(latest.get_or_insert(PeerEvent {
+            peer,
+            handshake: None,
+            moved_to: None,
+        }))
     }
 
     fn pop(&mut self) -> Option<PeerEvent> {
         let peer = self.queue.pop_front()?;
-        let answered = self.latest.get_mut(&peer)?.take()?;
-        Some(PeerEvent { peer, answered })
+        self.latest.get_mut(&peer)?.take()
     }
 }
 
 impl Node {
-    /// Reports the handshakes of these peers from now on, and of no others; they need not exist yet.
+    /// Reports the handshakes and moves of these peers from now on, and of no others; they need not exist yet.
     ///
     /// Returns the former ones; drop them on another thread than the node's, as they may be many.
     pub fn follow(&mut self, peers: Followed) -> Followed {
@@ -97,12 +146,13 @@ impl Node {
         self.deadlines.arm(id, &mut peer.timers);
     }
 
-    /// Records an event of a followed peer if the last initiation has had its time for an answer. Call it before
-    /// another one is sent, and when none will be.
+    /// Counts the last initiation as unanswered if it has had its time for an answer, which is an event of a
+    /// followed peer. Call it before another one is sent, and when none will be.
     pub(crate) fn record_unanswered(&mut self, id: usize, now: Duration) {
-        let peer = &self.peers[id];
+        let peer = &mut self.peers[id];
         if peer.initiation.is_some() && peer.timers.is_answer_late(now) {
-            self.followed.record(peer.public_key, false);
+            peer.contact.was_unanswered();
+            self.followed.record(peer.public_key, Outcome::Unanswered);
         }
     }
 }
@@ -119,17 +169,35 @@ mod tests {
         let mut followed: Followed = [A, B, A].into_iter().collect();
         let capacity = followed.queue.capacity();
         for _ in 0..100 {
-            followed.record(A, true);
-            followed.record(B, true);
-            followed.record(A, false);
-            followed.record(PublicKey([3; 32]), false);
+            followed.record(A, Outcome::Answered);
+            followed.record(B, Outcome::Answered);
+            followed.record(A, Outcome::Unanswered);
+            followed.record(PublicKey([3; 32]), Outcome::Unanswered);
         }
         assert_eq!(followed.queue.capacity(), capacity, "nothing is allocated");
-        let event = |peer, answered| Some(PeerEvent { peer, answered });
-        assert_eq!(followed.pop(), event(A, false));
-        assert_eq!(followed.pop(), event(B, true));
+        let event = |peer, outcome| Some(PeerEvent::handshake(peer, outcome));
+        assert_eq!(followed.pop(), event(A, Outcome::Unanswered));
+        assert_eq!(followed.pop(), event(B, Outcome::Answered));
         assert_eq!(followed.pop(), None);
-        followed.record(A, true);
-        assert_eq!(followed.pop(), event(A, true));
+        followed.record(A, Outcome::Answered);
+        assert_eq!(followed.pop(), event(A, Outcome::Answered));
+    }
+
+    #[test]
+    fn a_move_and_a_handshake_are_one_event() {
+        let mut followed: Followed = [A].into_iter().collect();
+        let [first, last] = [1, 2].map(|n| Some(SocketAddr::from(([192, 0, 2, n], 51820))));
+        followed.record_move(A, first);
+        followed.record(A, Outcome::GivenUp);
+        followed.record_move(A, last);
+        let event = followed.pop().unwrap();
+        assert_eq!(
+            (event.handshake, event.moved_to),
+            (Some(Outcome::GivenUp), last)
+        );
+        followed.record_move(A, first);
+        let event = followed.pop().unwrap();
+        assert_eq!((event.handshake, event.moved_to), (None, first));
+        assert_eq!(followed.pop(), None);
     }
 }

@@ -6,6 +6,7 @@ use convoy_datagram::Datagram;
 
 use crate::{
     counters::DropReason,
+    followed::Outcome,
     messages::{INITIATION, RESPONSE, index_at},
     node::Node,
     noise::{Claim, Initiation, Screened},
@@ -49,7 +50,8 @@ impl Node {
             return;
         };
         peer.cookies.sign(&keys.macs, &mut message, now);
-        tracing::debug!(peer = %peer.public_key, endpoint = %endpoint.address, "Sending handshake initiation");
+        let _span = tracing::debug_span!("peer", peer = %peer.public_key).entered();
+        tracing::debug!(endpoint = %endpoint.address, "Sending handshake initiation");
         peer.tx_bytes += message.len() as u64;
         self.record_unanswered(id, now);
         let peer = &mut self.peers[id];
@@ -126,7 +128,11 @@ impl Node {
         let mut message = [0; RESPONSE];
         let preshared_key = peer.preshared_key.as_deref();
         let session = claim.respond(local, preshared_key, &mut message, now);
-        let ended = peer.sessions.offer(session.ok_or(bad)?);
+        let session = session.ok_or(bad)?;
+        if peer.sessions.is_offer_ignored(now) {
+            self.followed.record(peer.public_key, Outcome::Unanswered);
+        }
+        let ended = peer.sessions.offer(session);
         peer.cookies.sign(&keys.macs, &mut message, now);
         peer.last_answer = Some(now);
         self.by_index.insert(local, id);
@@ -155,8 +161,13 @@ impl Node {
         let preshared_key = peer.preshared_key.as_deref();
         let session = awaited
             .ok_or(unknown)?
-            .complete(datagram.bytes, preshared_key, now)
-            .ok_or(DropReason::InboundBadHandshake)?;
+            .complete(datagram.bytes, preshared_key, now);
+        let Some(session) = session else {
+            peer.contact.was_unauthentic();
+            return Err(DropReason::InboundBadHandshake);
+        };
+        peer.contact
+            .answered_within(peer.timers.since_initiation(now));
         // From now on its index belongs to the session.
         peer.initiation = None;
         let ended = peer.sessions.complete(session);
@@ -186,8 +197,10 @@ impl Node {
     }
 
     fn record_handshake(&mut self, id: usize, datagram: &Datagram<'_>, local: u32, now: Duration) {
-        let peer = &self.peers[id];
-        tracing::debug!(peer = %peer.public_key, from = %datagram.from, session = local, "Handshake message received");
+        let span = tracing::debug_span!("peer", peer = %self.peers[id].public_key);
+        span.in_scope(|| {
+            tracing::debug!(from = %datagram.from, session = local, "Handshake message received");
+        });
         self.record_received(id, datagram, now);
         self.peers[id].timers.session_derived(now);
     }
@@ -197,8 +210,8 @@ impl Node {
         self.counters.handshakes += 1;
         let peer = &mut self.peers[id];
         peer.timers.handshake_complete();
-        peer.last_handshake = Some(now);
-        self.followed.record(peer.public_key, true);
+        peer.contact.completed(now);
+        self.followed.record(peer.public_key, Outcome::Answered);
         let ended = peer.sessions.end_former();
         self.forget_indices(ended);
         self.stop_awaiting(id);

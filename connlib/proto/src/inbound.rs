@@ -234,6 +234,7 @@ impl Node {
     /// Arms timers, confirms the session `receiver`, and renews an old session if need be.
     fn after_receiving(&mut self, id: usize, receiver: u32, now: Duration) {
         let peer = &mut self.peers[id];
+        peer.timers.answered();
         self.deadlines.arm(id, &mut peer.timers);
         let confirmed = peer.sessions.confirm(receiver);
         // Paper §6.2: the initiator renews the session in time for the peer to go on sending.

@@ -25,6 +25,7 @@ pub mod allowed_ips;
 mod apply;
 mod by_address;
 pub mod config;
+mod contact;
 mod control;
 mod cookies;
 pub mod counters;
@@ -62,7 +63,7 @@ mod wipe;
 
 pub use control::{CONTROL_QUEUE_BYTES, ControlDatagram};
 pub use convoy_datagram::{Arrival, Datagram, Destination};
-pub use followed::{Followed, PeerEvent};
+pub use followed::{Followed, Outcome, PeerEvent};
 pub use held::HELD_BYTES;
 pub use inbound::Handled;
 pub use listing::Listing;

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use crate::{
-    config::{AllowedIp, Snapshot},
+    config::{AllowedIp, RecentTraffic, Snapshot},
     node::Node,
     noise::Identity,
 };
@@ -39,7 +39,7 @@ struct Listed {
 impl Node {
     /// The state of the device and its peers; `now` and `wall` are the same moment by both clocks.
     ///
-    /// The caller fills in port, firewall mark and its own counters.
+    /// The caller fills in port, firewall mark, its own counters and the traffic of the last seconds.
     pub fn snapshot(&mut self, now: Duration, wall: SystemTime) -> Snapshot {
         let mut listing = self.begin_snapshot(now, wall);
         while !self.snapshot_slice(&mut listing) {}
@@ -52,11 +52,13 @@ impl Node {
         Listing {
             snapshot: Snapshot {
                 private_key: self.identity.as_deref().map(Identity::private_key),
+                public_key: self.identity.as_deref().map(Identity::public_key),
                 listen_port: 0,
                 fwmark: 0,
                 mtu: self.mtu,
                 peers: Vec::with_capacity(self.peers.len()),
                 counters: self.counters.clone(),
+                recent: RecentTraffic::default(),
             },
             next: 0,
             after: None,

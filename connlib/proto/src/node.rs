@@ -316,7 +316,9 @@ impl Node {
     /// Ends the peer's sessions and its handshake, and wipes their keys.
     pub(crate) fn end_sessions(&mut self, id: usize) {
         self.stop_awaiting(id);
-        let ended = self.peers[id].sessions.clear();
+        let peer = &mut self.peers[id];
+        peer.contact.ended();
+        let ended = peer.sessions.clear();
         self.forget_indices(ended);
     }
 
@@ -331,7 +333,10 @@ impl Node {
         let peer = &mut self.peers[id];
         let moved = peer.record_received(id, datagram, &mut self.questions, now);
         if let Some(former) = moved {
+            let _span = tracing::debug_span!("peer", peer = %peer.public_key).entered();
+            tracing::debug!(from = ?former, to = %datagram.from, "The peer has moved");
             self.by_address.peer_moved(id, former, peer.address());
+            self.followed.record_move(peer.public_key, peer.address());
         }
     }
 

@@ -9,6 +9,7 @@ use convoy_datagram::{Datagram, Destination, MAX_UDP_PAYLOAD};
 
 use crate::{
     config::{PeerSnapshot, PresharedKey, PublicKey},
+    contact::Contact,
     cookies::Cookies,
     noise::{Initiation, PeerKeys},
     prefixes::Prefixes,
@@ -71,9 +72,7 @@ pub(crate) struct Peer {
     pub(crate) allowed_ips: Prefixes,
     /// The peer's place in the order of adding.
     pub(crate) added: u64,
-    pub(crate) last_handshake: Option<Duration>,
-    /// The last handshake and its wall-clock time as first shown, which stays even if the clock is set.
-    shown_handshake: Option<(Duration, SystemTime)>,
+    pub(crate) contact: Contact,
     /// When the peer's last initiation was accepted.
     pub(crate) last_answer: Option<Duration>,
     pub(crate) rx_bytes: u64,
@@ -99,8 +98,7 @@ impl Peer {
             path_limit: None,
             allowed_ips: Prefixes::default(),
             added,
-            last_handshake: None,
-            shown_handshake: None,
+            contact: Contact::default(),
             last_answer: None,
             rx_bytes: 0,
             tx_bytes: 0,
@@ -180,16 +178,18 @@ impl Peer {
 
     /// The state without the allowed IPs; `now` and `wall` are the same moment by both clocks.
     pub(crate) fn snapshot(&mut self, now: Duration, wall: SystemTime) -> PeerSnapshot {
-        let shown = self.shown_handshake.take();
-        self.shown_handshake = self.last_handshake.map(|at| match shown {
-            Some(shown) if shown.0 == at => shown,
-            _ => (at, wall - now.saturating_sub(at)),
-        });
+        let is_connected = self.sessions.current().is_some_and(|s| s.is_alive(now));
+        let is_awaiting = self.initiation.is_some();
+        let is_late = self.timers.is_answer_late(now);
+        let handshakes = self
+            .contact
+            .handshakes(is_connected, is_awaiting, is_late, (now, wall));
         PeerSnapshot {
             public_key: self.public_key,
             preshared_key: self.preshared_key.as_deref().cloned(),
             endpoint: self.endpoint.map(|e| e.address),
-            last_handshake: self.shown_handshake.map(|(_, wall)| wall),
+            last_handshake: self.contact.latest(now, wall),
+            handshakes,
             persistent_keepalive: self.timers.persistent_interval(),
             rx_bytes: self.rx_bytes,
             tx_bytes: self.tx_bytes,

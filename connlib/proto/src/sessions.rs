@@ -8,6 +8,9 @@ use std::time::Duration;
 
 use crate::session::Session;
 
+/// How long a peer may take to use a session that it was offered: less than the time until it calls again.
+const PATIENCE: Duration = Duration::from_secs(3);
+
 /// The local indices of sessions that have just ended.
 pub(crate) type Ended = [Option<u32>; 3];
 
@@ -61,6 +64,12 @@ impl Sessions {
     /// Adds the session of an answered handshake; it becomes current when the peer uses it.
     pub(crate) fn offer(&mut self, session: Box<Session>) -> Ended {
         [index(self.next.replace(session)), None, None]
+    }
+
+    /// Whether the peer has had the time to use the session that it was offered last, but has not.
+    pub(crate) fn is_offer_ignored(&self, now: Duration) -> bool {
+        let offered = self.next.as_deref();
+        offered.is_some_and(|offered| offered.age(now) >= PATIENCE)
     }
 
     /// Call when the peer has used session `local`. If it was offered, it becomes the current one; returns

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use crate::{counters::DropReason, messages::DATA_OVERHEAD, node::Node, timers::Due};
+use crate::{
+    counters::DropReason, followed::Outcome, messages::DATA_OVERHEAD, node::Node, timers::Due,
+};
 
 /// Most peers served by one call: each may cost Diffie-Hellman operations, and packets wait meanwhile.
 const PEERS_PER_CALL: usize = 4;
@@ -40,9 +42,13 @@ impl Node {
             }
             Due::Keepalive => self.send_keepalive(id, now),
             Due::GiveUp => {
-                tracing::debug!(peer = %self.peers[id].public_key, "Giving up handshake");
+                let peer = &self.peers[id];
+                let _span = tracing::debug_span!("peer", peer = %peer.public_key).entered();
+                tracing::debug!("Giving up handshake");
                 self.record_unanswered(id, now);
-                self.peers[id].timers.gave_up(now);
+                let peer = &mut self.peers[id];
+                self.followed.record(peer.public_key, Outcome::GivenUp);
+                peer.timers.gave_up(now);
                 self.stop_awaiting(id);
                 self.drop_held(id, DropReason::OutboundHandshakeTimeout);
             }

@@ -138,8 +138,14 @@ impl Timers {
 
     /// Whether the last initiation was sent long enough ago to be retransmitted.
     pub(crate) fn is_answer_late(&self, now: Duration) -> bool {
-        self.last_sent_initiation
-            .is_some_and(|sent| now.saturating_sub(sent) >= REKEY_TIMEOUT)
+        self.since_initiation(now)
+            .is_some_and(|time| time >= REKEY_TIMEOUT)
+    }
+
+    /// The time since the last initiation.
+    pub(crate) fn since_initiation(&self, now: Duration) -> Option<Duration> {
+        let sent = self.last_sent_initiation;
+        sent.map(|sent| now.saturating_sub(sent))
     }
 
     /// Call when an event other than a retransmission begins a handshake: resets the count of attempts.
@@ -187,6 +193,13 @@ impl Timers {
     pub(crate) fn handshake_complete(&mut self) {
         self.retransmit = None;
         self.attempts = 0;
+        self.answered();
+    }
+
+    /// Call after receiving any data message. An initiation is no answer: a peer that hears nothing of this side
+    /// sends one after the other.
+    pub(crate) fn answered(&mut self) {
+        self.new_handshake = None;
     }
 
     /// Call when session keys have been derived.
@@ -219,7 +232,6 @@ impl Timers {
 
     /// Call after receiving any authenticated message.
     pub(crate) fn authenticated_received(&mut self, now: Duration) {
-        self.new_handshake = None;
         self.traversed(now);
     }
 
@@ -296,6 +308,8 @@ mod tests {
 
         timers.data_sent(T0, || Duration::ZERO);
         timers.authenticated_received(T0 + SECOND);
+        assert_eq!(timers.next(), Some(T0 + 15 * SECOND));
+        timers.answered();
         assert_eq!(timers.next(), None);
     }
 

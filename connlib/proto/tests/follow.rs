@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use common::*;
 use convoy_proto::{
-    Followed, PeerEvent,
+    Followed, Outcome, PeerEvent,
     config::{DeviceUpdate, PeerUpdate, PublicKey},
     counters::DropReason,
 };
@@ -27,10 +27,9 @@ fn each_initiation_without_an_answer_is_reported_and_so_is_giving_up() {
     }
     assert_eq!((initiations, reported.len()), (20, 20));
     let peer = pair.b.public_key();
-    let unanswered = PeerEvent {
-        peer,
-        answered: false,
-    };
+    let given_up = reported.pop();
+    assert_eq!(given_up, Some(PeerEvent::handshake(peer, Outcome::GivenUp)));
+    let unanswered = PeerEvent::handshake(peer, Outcome::Unanswered);
     assert!(reported.iter().all(|event| *event == unanswered));
     pair.pass(200 * SECOND);
     assert_eq!(events(&mut pair.a), [], "nothing more is sent");
@@ -50,6 +49,41 @@ fn it_is_also_reported_while_packets_keep_coming() {
         pair.now += SECOND;
     }
     assert_eq!(reported, 11);
+}
+
+/// What the peer sends then is no sign that it can be reached: neither its calls nor its packets in the old session.
+#[test]
+fn a_peer_that_no_longer_hears_this_side_is_reported_as_soon_as_a_silent_one() {
+    for (peer_sends, to_be_silent) in [(0, true), (1, false), (60, false)] {
+        let mut pair = Pair::connected();
+        follow_each_other(&mut pair);
+        events(&mut pair.a);
+        let mut reported = Vec::new();
+        for second in 0..60 {
+            if second < peer_sends {
+                pair.b_sends(b"heard");
+            }
+            pair.a_sends(b"not heard");
+            for _ in 0..10 {
+                pair.a.take_wire(pair.now);
+                let arriving = pair.b.take_wire(pair.now);
+                let from = pair.b.address;
+                for datagram in arriving.iter().filter(|_| !to_be_silent) {
+                    pair.a.receive(datagram, from, pair.now);
+                }
+                pair.now += SECOND / 10;
+                pair.a.tick(pair.now);
+                pair.b.tick(pair.now);
+            }
+            let events = events(&mut pair.a);
+            assert!(events.iter().all(|event| !event.is_answered()));
+            reported.extend(events.iter().map(|_| second));
+        }
+        eprintln!("{peer_sends} packets of the peer: unanswered after {reported:?} s");
+        assert!(reported[2] <= 32, "{reported:?}");
+        // Its calls and those of this side count.
+        assert!(reported.len() <= 20, "{reported:?}");
+    }
 }
 
 #[test]
@@ -323,6 +357,29 @@ fn the_same_endpoint_again_begins_no_handshake() {
     assert_eq!(pair.a.take_wire(pair.now).len(), 0);
 }
 
+#[test]
+fn a_peer_that_roams_or_gets_another_endpoint_has_moved() {
+    let mut pair = Pair::connected();
+    follow_each_other(&mut pair);
+    pair.a_sends(b"from where it was");
+    pair.settle();
+    assert_eq!(moves(&mut pair.b), []);
+    let elsewhere = SocketAddr::from(([192, 0, 2, 9], 4_500));
+    pair.a_sends(b"from elsewhere");
+    for datagram in pair.a.take_wire(pair.now) {
+        pair.b.receive(&datagram, elsewhere, pair.now);
+    }
+    assert_eq!(moves(&mut pair.b), [elsewhere]);
+    for (to, expected) in [(elsewhere, &[elsewhere][..]), (elsewhere, &[])] {
+        let update = PeerUpdate {
+            endpoint: Some(to),
+            ..pair.b.as_peer()
+        };
+        pair.a.update(one_peer(update), pair.now);
+        assert_eq!(moves(&mut pair.a), expected);
+    }
+}
+
 fn follow_each_other(pair: &mut Pair) {
     let (a, b) = (pair.a.public_key(), pair.b.public_key());
     drop(pair.a.node.follow([b].into_iter().collect()));
@@ -334,15 +391,22 @@ fn shake_hands(pair: &mut Pair) {
     pair.a.tick(pair.now);
 }
 
+/// The events of handshakes.
 fn events(host: &mut Host) -> Vec<PeerEvent> {
-    std::iter::from_fn(|| host.node.poll_handshake_event()).collect()
+    let events = std::iter::from_fn(|| host.node.poll_handshake_event());
+    let handshakes = events.filter_map(|event| Some((event.peer, event.handshake?)));
+    handshakes
+        .map(|(peer, outcome)| PeerEvent::handshake(peer, outcome))
+        .collect()
+}
+
+fn moves(host: &mut Host) -> Vec<SocketAddr> {
+    let events = std::iter::from_fn(|| host.node.poll_handshake_event());
+    events.filter_map(|event| event.moved_to).collect()
 }
 
 fn answered(peer: PublicKey) -> PeerEvent {
-    PeerEvent {
-        peer,
-        answered: true,
-    }
+    PeerEvent::handshake(peer, Outcome::Answered)
 }
 
 fn source_of_initiation(pair: &mut Pair) -> Option<IpAddr> {

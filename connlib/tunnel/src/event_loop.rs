@@ -19,6 +19,7 @@ use crate::{
     command::Requests,
     error::Exit,
     metrics::Metrics,
+    recent::Recent,
     turn::Turn,
 };
 use commands::Task;
@@ -49,6 +50,7 @@ pub(crate) struct EventLoop {
     outbound: OutboundHalf,
     inbound: InboundHalf,
     metrics: Metrics,
+    recent: Recent,
     /// The port of the sockets, or the one that they will have once the link is up.
     port: u16,
     fwmark: u32,
@@ -99,6 +101,7 @@ impl EventLoop {
             outbound: OutboundHalf::new(parts.reader, parts.batch, parts.segmentation),
             inbound: InboundHalf::new(parts.writer),
             metrics: parts.metrics,
+            recent: Recent::default(),
             port: parts.port,
             fwmark: 0,
             next_sockets: None,
@@ -138,6 +141,7 @@ impl EventLoop {
     fn tick(&mut self) -> bool {
         self.metrics.ticks += 1;
         let now = clock::now();
+        self.recent.tick(now, self.node.counters());
         self.sockets.allow_route_questions(ROUTES_PER_TICK);
         let was_stopped = self.outbound.is_stopped();
 

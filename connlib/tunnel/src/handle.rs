@@ -50,7 +50,7 @@ struct Configuration {
 }
 
 impl Tunnel {
-    /// Starts the threads `tun-reader`, `tunnel` and `tun-writer` on `device`.
+    /// Starts the threads `tun-reader`, `tunnel` and `tun-writer` on `device`. They log in the caller's span.
     ///
     /// # Errors
     /// See [`StartError`].
@@ -68,9 +68,11 @@ impl Tunnel {
         let (exit_sender, exit) = watch::channel(None);
         let (event_sender, handshake_events) = mpsc::channel(HANDSHAKE_EVENTS);
         let (started, start) = answers::sync_channel(1);
+        let span = tracing::Span::current();
         thread::Builder::new()
             .name("tunnel".to_owned())
             .spawn(move || {
+                let _interface = span.entered();
                 let handle = start::Handle {
                     requests: Requests::new(command_receiver, signal_receiver),
                     handshake_events: event_sender,

@@ -22,10 +22,11 @@ mod event_loop;
 mod handle;
 mod metrics;
 mod options;
+mod recent;
 mod start;
 mod turn;
 
-pub use convoy_proto::PeerEvent;
+pub use convoy_proto::{Outcome, PeerEvent};
 pub use error::{ApplyError, Closed, Exit, StartError};
 pub use handle::Tunnel;
 pub use options::{Options, Switch};

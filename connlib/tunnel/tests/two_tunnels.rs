@@ -6,7 +6,7 @@ use std::{sync::mpsc, time::Duration};
 
 use common::*;
 use convoy_proto::{config::DeviceUpdate, counters::DropReason};
-use convoy_tunnel::{ApplyError, Exit, Options, PeerEvent, Switch, Tunnel};
+use convoy_tunnel::{ApplyError, Exit, Options, Outcome, PeerEvent, Switch, Tunnel};
 
 #[test]
 fn packets_arrive_in_order_with_every_combination_of_switches() {
@@ -52,6 +52,26 @@ fn a_super_packet_goes_in_and_super_packets_come_out_with_the_same_bytes() {
     let sent = a.snapshot().counters;
     assert_eq!(sent.packets_per_read.counts[46], 1);
     assert!(sent.segments_per_send.counts[45] >= 1);
+}
+
+#[test]
+fn packets_with_a_wrong_checksum_arrive_by_themselves_and_are_counted() {
+    const PACKETS: usize = 10;
+    let (a, b) = connected(&Options::default());
+    let mut packet = tcp_super_packet(a.inner, b.inner, 1380, &[7; PACKETS * 1380]);
+    // The sum that the tunnel completes.
+    packet[VNET + 20 + 16] ^= 1;
+    a.kernel.send(&packet);
+    for _ in 0..PACKETS {
+        let raw = b.kernel.receive(PATIENCE).expect("a packet arrives");
+        assert_eq!(raw.len(), VNET + 40 + 1380);
+    }
+    eventually(|| {
+        let events = b.snapshot().counters.events;
+        events
+            .iter()
+            .any(|(name, count)| *name == "tun_bad_checksums" && *count > 0)
+    });
 }
 
 #[test]
@@ -143,10 +163,7 @@ fn the_handshake_of_a_followed_peer_begins_at_once_and_is_reported() {
         a.tunnel.handshake_now(&[stranger, peer]).await.unwrap();
         a.tunnel.next_handshake_event().await
     });
-    let answered = PeerEvent {
-        peer,
-        answered: true,
-    };
+    let answered = PeerEvent::handshake(peer, Outcome::Answered);
     assert_eq!(event, answered);
     assert_eq!(a.snapshot().counters.handshakes, 2);
     b.tunnel.stop();

@@ -7,12 +7,14 @@ use convoy_proto::{
 };
 
 use super::EventLoop;
+use crate::clock;
 
 impl EventLoop {
-    /// Adds what the state machine does not know: port, firewall mark and the other counters.
+    /// Adds what the state machine does not know: port, firewall mark, recent traffic and the other counters.
     pub(super) fn complete(&mut self, snapshot: &mut Snapshot) {
         snapshot.listen_port = self.port;
         snapshot.fwmark = self.fwmark;
+        snapshot.recent = self.recent.traffic(clock::now(), self.node.counters());
         self.add_counts(&mut snapshot.counters);
         self.add_state(&mut snapshot.counters);
     }
@@ -58,6 +60,7 @@ impl EventLoop {
                 self.metrics.kernel_drops + self.sockets.kernel_drops(),
             ),
             ("tun_refused_trains", written.refused_trains),
+            ("tun_bad_checksums", written.bad_checksums),
             ("tun_sparse_outbound", self.metrics.sparse_outbound),
             ("tun_sparse_inbound", self.metrics.sparse_inbound),
         ];

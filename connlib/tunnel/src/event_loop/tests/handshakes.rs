@@ -1,6 +1,6 @@
 //! Handshakes that are asked for, and the events of followed peers.
 
-use convoy_proto::config::PublicKey;
+use convoy_proto::{Outcome, config::PublicKey};
 use tokio::sync::oneshot;
 
 use super::*;
@@ -46,10 +46,7 @@ fn events_of_handshakes_wait_while_the_handle_does_not_take_them() {
             while event_loop.node.handle_timeout(now) {}
         }
         // The handle has not taken an earlier event.
-        let earlier = PeerEvent {
-            peer,
-            answered: false,
-        };
+        let earlier = PeerEvent::handshake(peer, Outcome::Unanswered);
         event_loop.handshake_events.try_send(earlier).unwrap();
         let mut waits = 0..100;
         while waits.next().is_some() {
