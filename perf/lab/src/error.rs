@@ -2,6 +2,8 @@
 
 use std::{fmt::Display, io};
 
+use convoy_netstack::namespace::tun_fix;
+
 /// An error of a lab or of something in it.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
@@ -61,13 +63,6 @@ impl<T, E: Into<io::Error>> Doing<T> for Result<T, E> {
             doing: doing.to_string(),
             source: error.into(),
         })
-    }
-}
-
-fn tun_fix(source: &io::Error) -> &'static str {
-    match source.kind() {
-        io::ErrorKind::PermissionDenied => "`sudo chmod 0666 /dev/net/tun`, or run as root",
-        _ => "`sudo modprobe tun`; in a container, pass --device /dev/net/tun",
     }
 }
 

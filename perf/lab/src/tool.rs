@@ -46,6 +46,7 @@ pub(crate) fn package(program: &str) -> &str {
         "dnsmasq" => "dnsmasq-base",
         "ip" => "iproute2",
         "nft" => "nftables",
+        "promtool" => "prometheus",
         "ping" => "iputils-ping",
         "wg" | "wg-quick" => "wireguard-tools",
         other => other,

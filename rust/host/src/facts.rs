@@ -160,7 +160,7 @@ async fn device_mtu(netlink: &Netlink, index: u32) -> io::Result<Option<u32>> {
     Ok(link.map(|link| link.mtu))
 }
 
-/// The devices that lead to the endpoints, and those of default routes.
+/// The devices that lead to the endpoints, and those of default routes; without any, all that may lead out later.
 async fn underlay(
     netlink: &Netlink,
     link: &Link,
@@ -180,6 +180,9 @@ async fn underlay(
     for index in indices.into_iter().filter(|index| *index != link.index) {
         let link = netlink.link_by_index(index).await?;
         names.extend(link.map(|link| link.name).filter(|name| name != "lo"));
+    }
+    if names.is_empty() {
+        names = netlink.links_out(&link.name).await?;
     }
     Ok(names)
 }

@@ -7,12 +7,12 @@ use tokio::time::{Duration, Instant};
 use crate::{
     backoff::Backoff,
     change::What,
-    desired::{Desired, KillSwitch, check_name},
+    desired::{Desired, check_name},
     dns::{Backend, Bus, Resolving},
     effects::{Effects, Others},
     error::HostError,
     facts::Facts,
-    firewall::{self, Nft},
+    firewall::Nft,
     journal::{Entry, Journal},
     netlink::{Netlink, Via},
     plan::plan,
@@ -70,6 +70,8 @@ pub struct Host {
     pub(crate) sources: Sources,
     pub(crate) events: VecDeque<Event>,
     pub(crate) facts: Option<Facts>,
+    /// The MTU that the caller knows of.
+    pub(crate) told_mtu: Option<u32>,
     pub(crate) ways: Vec<String>,
 }
 
@@ -146,6 +148,7 @@ impl Host {
             later: None,
             events: VecDeque::new(),
             facts: None,
+            told_mtu: None,
             ways: Vec::new(),
         })
     }
@@ -191,10 +194,20 @@ impl Host {
         self.reconcile(&plan, Missing::Restore).await?;
         self.subscribe(&plan).await;
         let mtu = self.facts.as_ref().map_or(0, |facts| facts.mtu);
+        self.told_mtu = Some(mtu);
         Ok(Applied {
             mtu,
             warnings: self.warnings.clone(),
         })
+    }
+
+    /// The interface's MTU in bytes as it is, whatever it should be: [`Host::apply`] may have failed at any step.
+    pub async fn mtu(&mut self) -> Result<u32, HostError> {
+        let link = self.effects.netlink.link_by_name(&self.interface).await;
+        let link = link.map_err(HostError::kernel("look up", "the interface"))?;
+        let link = link.ok_or_else(|| HostError::NoInterface(self.interface.clone()))?;
+        self.told_mtu = Some(link.mtu);
+        Ok(link.mtu)
     }
 
     /// Lets everything out, beside the tunnel, until `duration` has passed: neither kill switch nor default route
@@ -282,22 +295,4 @@ async fn free_mark(netlink: &Netlink) -> io::Result<u32> {
 /// [`HostError::Busy`] if a process is still at work; else as [`Host::undo`].
 pub async fn recover(interface: &str, options: Options) -> Result<(), HostError> {
     Host::open(interface, options).await?.undo().await
-}
-
-/// Loads a kill switch without an interface, as at boot. It lets out datagrams with `mark`, and packets by
-/// `interface` once that exists.
-pub async fn close_kill_switch(
-    interface: &str,
-    switch: KillSwitch,
-    mark: u32,
-) -> Result<(), HostError> {
-    check_name(interface)?;
-    let ruleset = firewall::kill_switch(interface, switch, mark);
-    Nft::default().load(&ruleset).await.map(drop)
-}
-
-/// Removes the kill switch of `interface`, if there is one.
-pub async fn open_kill_switch(interface: &str) -> Result<(), HostError> {
-    check_name(interface)?;
-    Nft::default().remove(&firewall::table(interface)).await
 }

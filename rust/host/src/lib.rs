@@ -35,6 +35,7 @@ mod facts;
 mod firewall;
 mod host;
 mod journal;
+mod kill_switch;
 mod netlink;
 mod plan;
 mod prefix;
@@ -46,7 +47,8 @@ mod watch;
 
 pub use desired::{Desired, Dns, KillSwitch, Table, smallest_mtu};
 pub use error::HostError;
-pub use host::{Applied, Host, Options, close_kill_switch, open_kill_switch, recover};
+pub use host::{Applied, Host, Options, recover};
+pub use kill_switch::{close_kill_switch, open_kill_switch};
 pub use prefix::Prefix;
 pub use resolv_conf::resolv_conf_without_tunnels;
 pub use watch::Event;

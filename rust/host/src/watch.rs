@@ -124,7 +124,6 @@ impl Host {
             self.paused_until = None;
             self.events.push_back(Event::Resumed);
         }
-        let mtu = self.facts.as_ref().map(|facts| facts.mtu);
         let plan = match self.plan().await {
             Ok(plan) => plan,
             // News of its end follows, or has arrived.
@@ -142,7 +141,8 @@ impl Host {
             self.events.push_back(Event::Restored(restored));
         }
         let new = self.facts.as_ref().map(|facts| facts.mtu);
-        if let Some(new) = new.filter(|_| new != mtu) {
+        if let Some(new) = new.filter(|_| new != self.told_mtu) {
+            self.told_mtu = Some(new);
             tracing::info!(
                 interface = self.interface,
                 mtu = new,

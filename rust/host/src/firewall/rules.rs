@@ -2,7 +2,7 @@
 
 use crate::{
     desired::{Desired, KillSwitch},
-    firewall::{Ruleset, table},
+    firewall::{Ruleset, identifier, table},
     prefix::Prefix,
 };
 
@@ -13,7 +13,7 @@ pub(crate) struct Allowed {
     pub(crate) excluded: Vec<Prefix>,
     /// Directly connected networks.
     pub(crate) connected: Vec<Prefix>,
-    /// Names of the devices that lead to the internet.
+    /// Names of the devices that lead to the internet, or may.
     pub(crate) underlay: Vec<String>,
 }
 
@@ -53,13 +53,22 @@ pub(crate) fn ruleset(interface: &str, desired: &Desired, allowed: &Allowed) -> 
     })
 }
 
-/// The tables of the kill switch alone.
-pub(crate) fn kill_switch(interface: &str, switch: KillSwitch, mark: u32) -> Ruleset {
+/// The tables of the kill switch alone, which guards packet sockets on these devices.
+pub(crate) fn kill_switch(
+    interface: &str,
+    switch: KillSwitch,
+    mark: u32,
+    devices: &[String],
+) -> Ruleset {
     let table = table(interface);
-    let chains = barrier(interface, switch, mark, &Allowed::default());
+    let allowed = Allowed {
+        underlay: devices.to_vec(),
+        ..Allowed::default()
+    };
+    let chains = barrier(interface, switch, mark, &allowed);
     Ruleset {
         inet: format!("table inet {table} {{\n{chains}}}\n"),
-        egress: None,
+        egress: egress(&table, switch, mark, &allowed),
         is_kill_switch: true,
         is_persistent: switch.persistent,
         table,
@@ -95,40 +104,53 @@ fn anti_spoofing(interface: &str, desired: &Desired, families: [bool; 2], mark: 
     )
 }
 
+/// The last rules drop what the policies would: those of new chains take effect late.
 fn barrier(interface: &str, switch: KillSwitch, mark: u32, allowed: &Allowed) -> String {
     let outside = outside(switch, mark, allowed);
     format!(
         "  chain output {{
     type filter hook output priority 0; policy drop;
     oifname {{ \"lo\", \"{interface}\" }} accept
-{outside}  }}
+{outside}    drop
+  }}
   chain forward {{
     type filter hook forward priority 0; policy drop;
     oifname \"{interface}\" accept
     iifname \"{interface}\" ct state established,related accept
-{lan}  }}
+{lan}    drop
+  }}
 ",
         lan = destinations(switch, allowed),
     )
 }
 
-/// Packet sockets send below the output hook.
+/// Packet sockets send below the output hook. Each device has a base chain of its own, because older kernels cannot
+/// add a device to one.
 fn egress(table: &str, switch: KillSwitch, mark: u32, allowed: &Allowed) -> Option<String> {
     if allowed.underlay.is_empty() {
         return None;
     }
-    let quoted = allowed.underlay.iter().map(|name| format!("\"{name}\""));
-    let devices = quoted.collect::<Vec<_>>().join(", ");
     let outside = outside(switch, mark, allowed);
-    Some(format!(
-        "table netdev {table} {{
-  chain underlay {{
-    type filter hook egress devices = {{ {devices} }} priority 0; policy drop;
-    meta protocol != {{ ip, ip6 }} accept
-{outside}  }}
-}}
+    let mut chains = format!(
+        "  chain outside {{
+    meta protocol != ip meta protocol != ip6 accept
+{outside}    drop
+  }}
 "
-    ))
+    );
+    // nft(8) cannot quote quotation marks.
+    let devices = allowed.underlay.iter();
+    for device in devices.filter(|device| !device.contains('"')) {
+        chains += &format!(
+            "  chain on_{name} {{
+    type filter hook egress device \"{device}\" priority 0; policy drop;
+    goto outside
+  }}
+",
+            name = identifier(device),
+        );
+    }
+    Some(format!("table netdev {table} {{\n{chains}}}\n"))
 }
 
 /// Lets out our datagrams and look-ups, and the protocols that keep the link itself working.

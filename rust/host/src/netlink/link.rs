@@ -4,7 +4,7 @@ use std::io;
 
 use rtnetlink::packet_route::{
     RouteNetlinkMessage,
-    link::{LinkAttribute, LinkFlags, LinkMessage},
+    link::{InfoPortKind, LinkAttribute, LinkFlags, LinkInfo, LinkMessage},
 };
 
 use super::Netlink;
@@ -33,6 +33,16 @@ impl Netlink {
         let mut message = LinkMessage::default();
         message.header.index = index;
         self.link(message).await
+    }
+
+    /// The names of all links that may lead out, besides `interface`: neither loopback nor ports of bridges, as a
+    /// host sends by the bridge.
+    pub(crate) async fn links_out(&self, interface: &str) -> io::Result<Vec<String>> {
+        let request = RouteNetlinkMessage::GetLink(LinkMessage::default());
+        let found = self.dump(request).await?;
+        let outer = found.iter().filter(|message| may_lead_out(message));
+        let names = outer.filter_map(|message| Some(link(message)?.name));
+        Ok(names.filter(|name| name != interface).collect())
     }
 
     /// Changes the MTU and whether the link is up.
@@ -73,4 +83,16 @@ fn link(message: &RouteNetlinkMessage) -> Option<Link> {
         }
     }
     Some(link)
+}
+
+fn may_lead_out(message: &RouteNetlinkMessage) -> bool {
+    let RouteNetlinkMessage::NewLink(message) = message else {
+        return false;
+    };
+    let is_of_bridge = |info: &LinkInfo| *info == LinkInfo::PortKind(InfoPortKind::Bridge);
+    let is_port = message.attributes.iter().any(|attribute| match attribute {
+        LinkAttribute::LinkInfo(infos) => infos.iter().any(is_of_bridge),
+        _ => false,
+    });
+    !is_port && !message.header.flags.contains(LinkFlags::Loopback)
 }

@@ -1,5 +1,7 @@
 //! The kill switch, with real packets.
 
+mod replaced;
+
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
     time::Duration,
@@ -109,6 +111,50 @@ fn packet_sockets_do_not_bypass_it() {
         sender.send(&datagram(5353, 5353)).unwrap();
         assert_eq!(seen(5353), Some(5353));
     });
+}
+
+#[test]
+fn packet_sockets_do_not_bypass_one_that_closes_before_there_are_routes() {
+    let test = "packet_sockets_do_not_bypass_one_that_closes_before_there_are_routes";
+    let Some(scene) = Scene::new(test) else {
+        return;
+    };
+    scene.ip("route flush default");
+    scene.ip("-6 route flush default");
+    // A port of a bridge carries the packets of other machines.
+    scene.shell(
+        "ip link add br0 type bridge && ip link set br0 up && \
+         ip link add port type veth peer port1 && ip link set port master br0",
+    );
+    let sender = PacketSocket::sending(&scene.client, "eth0").unwrap();
+    let is_out = |from, to| sender.send(&datagram(from, to)).is_ok();
+    assert!(is_out(5353, 5353));
+    scene.run(async || {
+        let switch = KillSwitch {
+            persistent: true,
+            ..KillSwitch::default()
+        };
+        close_kill_switch("wg0", switch, MARK).await.unwrap();
+        assert!(!is_out(5353, 5353));
+        assert!(is_out(68, DHCP));
+        let egress = scene.shell("nft list table netdev convoy_wg0");
+        for (device, is_guarded) in [
+            ("br0", true),
+            ("port", false),
+            ("lo", false),
+            ("wg0", false),
+        ] {
+            let device = format!("device \"{device}\"");
+            assert_eq!(egress.contains(&device), is_guarded, "{egress}");
+        }
+        // Still no route leads out.
+        let mut host = scene.open().await;
+        host.apply(&locked(switch)).await.unwrap();
+        assert!(!is_out(5353, 5353));
+        host.undo().await.unwrap();
+        open_kill_switch("wg0").await.unwrap();
+    });
+    assert!(is_out(5353, 5353));
 }
 
 /// A broadcast frame with an IPv4 UDP datagram.

@@ -1,0 +1,43 @@
+//! A kill switch without a tunnel.
+
+use crate::{
+    desired::{KillSwitch, check_name},
+    error::HostError,
+    firewall::{self, Nft},
+    netlink::Netlink,
+};
+
+/// How often to look for links that have come or got another name meanwhile.
+const LOOKS: usize = 3;
+
+/// Loads a kill switch without an interface, as at boot. It lets out datagrams with `mark`, and packets by
+/// `interface` once that exists. Links that appear later let out what packet sockets send, until
+/// [`Host::apply`](crate::Host::apply).
+pub async fn close_kill_switch(
+    interface: &str,
+    switch: KillSwitch,
+    mark: u32,
+) -> Result<(), HostError> {
+    check_name(interface)?;
+    let netlink = Netlink::open().map_err(HostError::kernel("open", "rtnetlink"))?;
+    let mut guarded = None;
+    for _ in 0..LOOKS {
+        let devices = netlink.links_out(interface).await.unwrap_or_else(|error| {
+            tracing::warn!(%error, "Cannot list links: packet sockets bypass the kill switch");
+            Vec::new()
+        });
+        if guarded.as_ref() == Some(&devices) {
+            break;
+        }
+        let ruleset = firewall::kill_switch(interface, switch, mark, &devices);
+        Nft::default().load(&ruleset).await?;
+        guarded = Some(devices);
+    }
+    Ok(())
+}
+
+/// Removes the kill switch of `interface`, if there is one.
+pub async fn open_kill_switch(interface: &str) -> Result<(), HostError> {
+    check_name(interface)?;
+    Nft::default().remove(&firewall::table(interface)).await
+}
