@@ -9,6 +9,7 @@
 mod commits;
 mod comparison;
 mod flood;
+mod forward;
 mod growth;
 mod origin;
 mod packets;
@@ -44,6 +45,7 @@ struct Args {
 enum Command {
     Commits(commits::Args),
     Flood(flood::Args),
+    Forward(forward::Args),
     Growth(growth::Args),
     Packets(packets::Args),
     Peers(peers::Args),
@@ -65,6 +67,7 @@ fn main() -> ExitCode {
     let outcome = match Args::parse().command {
         Command::Commits(args) => commits::run(&args),
         Command::Flood(args) => flood::run(&args),
+        Command::Forward(args) => forward::run(&args),
         Command::Growth(args) => growth::run(&args),
         Command::Packets(args) => packets::run(&args),
         Command::Peers(args) => peers::run(&args),

@@ -60,6 +60,7 @@ mod check;
 mod config;
 mod difference;
 mod drop_in;
+mod forward;
 #[cfg(test)]
 mod fuzz;
 mod key_file;
@@ -70,6 +71,7 @@ mod name;
 mod open;
 mod parse;
 mod read;
+mod reference;
 mod report;
 mod route_tables;
 mod text;
@@ -84,9 +86,14 @@ pub use config::{
     Config, Endpoint, Host, Interface, InterfaceAddress, KillSwitch, Peer, SearchDomain, Table,
 };
 pub use difference::difference;
+pub use forward::{
+    AccessLists, Forwarding, Imported, Listener, Offer, UserPassword, import_rinetd,
+    read_forwarding,
+};
 pub use located::{Files, Located, Place};
 pub use name::{InterfaceName, NameError, expand_hook, path_of};
 pub use read::{Loaded, Reader};
+pub use reference::{EXAMPLE, KeyDescription, keys};
 pub use report::{MAX_SHOWN, Report};
 pub use trust::{Untrusted, hooks_are_trusted};
 pub use write::to_wg_quick;

@@ -283,13 +283,13 @@ impl Shown {
     }
 }
 
-fn file_report(diagnostic: Diagnostic) -> Report {
+pub(crate) fn file_report(diagnostic: Diagnostic) -> Report {
     let mut report = Report::default();
     report.push(diagnostic);
     report
 }
 
-fn cannot_read(path: &Path, error: &OpenError) -> Diagnostic {
+pub(crate) fn cannot_read(path: &Path, error: &OpenError) -> Diagnostic {
     let diagnostic = Diagnostic::file_error(format!("cannot read the file: {error}"), path);
     match error {
         OpenError::Denied => diagnostic.help("run as root, or as the file's owner"),

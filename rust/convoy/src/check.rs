@@ -1,8 +1,10 @@
 //! `convoy check`: shows the errors and warnings of a configuration.
 
+use std::path::Path;
+
 use anstream::{AutoStream, ColorChoice};
 use anyhow::bail;
-use convoy_config::Report;
+use convoy_config::{Config, Report};
 
 use crate::{cli::CheckArgs, panics::say};
 
@@ -21,6 +23,20 @@ pub(crate) fn run(args: &CheckArgs) -> anyhow::Result<()> {
         bail!("{} has warnings", path.display());
     }
     Ok(())
+}
+
+/// Reads a configuration and shows what is wrong with it; fails if it is not valid.
+pub(crate) fn read(path: &Path) -> anyhow::Result<Config> {
+    match convoy_config::read(path) {
+        Ok(loaded) => {
+            show(&loaded.warnings);
+            Ok(loaded.config)
+        }
+        Err(report) => {
+            show(&report);
+            bail!("{} is not valid", path.display());
+        }
+    }
 }
 
 /// Shows a report on standard error, unless it is empty.

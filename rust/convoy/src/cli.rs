@@ -1,6 +1,11 @@
 //! The command line. Each daemon switch can also be set in the environment, for use with wg-quick.
 
+mod capture;
 mod client;
+mod doctor;
+mod exec;
+mod forward;
+mod log;
 
 use std::{path::PathBuf, str::FromStr};
 
@@ -11,9 +16,15 @@ use clap::{
 use convoy_aead::Aead;
 use convoy_tun::OffloadRequest;
 
+use crate::{doctor::probes, metrics};
+pub(crate) use capture::CaptureArgs;
 pub(crate) use client::{
-    DownArgs, LONGEST_PAUSE, PauseArgs, ReloadArgs, ResumeArgs, StatusArgs, UpArgs,
+    DownArgs, EventsArgs, LONGEST_PAUSE, PauseArgs, ReloadArgs, ResumeArgs, StatusArgs, UpArgs,
 };
+pub(crate) use doctor::DoctorArgs;
+pub(crate) use exec::{EXEC_SUPERVISOR, ExecArgs, ExecSupervisorArgs, NAMESPACE_HOLDER};
+pub(crate) use forward::{ForwardArgs, ImportArgs};
+pub(crate) use log::{LogArgs, LogLevel};
 
 #[cfg(feature = "measure")]
 use convoy_perf::{profile::ProfileArgs, speedtest::SpeedtestArgs};
@@ -27,6 +38,7 @@ Other environment variables:
   WG_UAPI_FD    file descriptor of a listening UAPI socket to use instead of creating one
 
 With wg-quick: WG_QUICK_USERSPACE_IMPLEMENTATION=convoy CONVOY_BATCH=20 wg-quick up wg0
+
 For an interface that has the name of a command, put -- before it: convoy -- stats";
 
 const CHECK_AFTER_HELP: &str = "\
@@ -70,22 +82,45 @@ pub(crate) enum Command {
     /// the background then keeps it so: it follows the network, looks names up again, and restores what other
     /// programs remove.
     Up(UpArgs),
+    /// Run a command that sees only a tunnel, without root
+    ///
+    /// Brings up a tunnel of its own from a file of wg-quick(8), runs the command in it and takes it down again.
+    /// The host's network stays as it is.
+    Exec(ExecArgs),
+    /// Forward ports of this host, without a tunnel
+    ///
+    /// Listens as FILE says, and connects clients with the targets that FILE or, by SOCKS5 or HTTP CONNECT, they
+    /// themselves name.
+    Forward(ForwardArgs),
+    /// Print a file for `convoy forward` that does what a file of rinetd says
+    Import(ImportArgs),
     /// Take a tunnel down and put everything back
     Down(DownArgs),
     /// Apply the changes in a tunnel's configuration file
     Reload(ReloadArgs),
     /// Show which tunnels are up, and what is wrong
     Status(StatusArgs),
+    /// Print what happens to tunnels, as it happens
+    Events(EventsArgs),
+    /// Record the packets inside a tunnel for Wireshark or tshark
+    Capture(CaptureArgs),
     /// Let packets leave outside a tunnel for a time, as for the login page of a hotel
     Pause(PauseArgs),
     /// End a pause
     Resume(ResumeArgs),
+    /// Log more or less of a running tunnel or daemon for a time
+    Log(LogArgs),
     /// Check a configuration file and show what is wrong with it
     ///
     /// Reads FILE and the peers in the folder beside it whose name ends in .d in place of .conf.
     /// Shows errors and warnings on standard error, and changes nothing.
     #[command(after_help = CHECK_AFTER_HELP)]
     Check(CheckArgs),
+    /// Find out what keeps a tunnel from working or from being fast, and what to do about it
+    ///
+    /// Checks the kernel and its offload by trials, buffers, the reverse path filter, name servers, other VPNs and
+    /// the clock; with NAME also its configuration, its endpoints and whether they answer a handshake.
+    Doctor(DoctorArgs),
     /// Generate a private key and print it
     Genkey,
     /// Generate a preshared key and print it
@@ -105,6 +140,20 @@ pub(crate) enum Command {
     #[cfg(feature = "measure")]
     /// Measure a tunnel on this machine, or one between two hosts
     Speedtest(SpeedtestArgs),
+    /// Explain a command, or the keys of a configuration file (`convoy help config`)
+    Help(HelpArgs),
+    /// Write man pages and shell completions to DIR, for packages
+    #[command(name = GENERATE_DOCUMENTS, hide = true)]
+    GenerateDocuments(GenerateDocumentsArgs),
+    /// Try what the kernel offers, in a network namespace, for `convoy doctor`
+    #[command(name = probes::COMMAND, hide = true)]
+    DoctorProbe,
+    /// Become the supervisor of `convoy exec`
+    #[command(name = EXEC_SUPERVISOR, hide = true)]
+    ExecSupervisor(ExecSupervisorArgs),
+    /// Become the process that holds the namespaces of `convoy exec`
+    #[command(name = NAMESPACE_HOLDER, hide = true)]
+    NamespaceHolder,
     /// Become the tunnel process of `convoy up`
     #[command(hide = true)]
     TunnelProcess(TunnelProcessArgs),
@@ -157,10 +206,29 @@ pub(crate) struct DaemonArgs {
     #[arg(value_parser = BoolishValueParser::new())]
     pub(crate) clamp_mss: bool,
 
-    /// Format of the log on stdout
+    /// Format of the log, which goes to stdout
     #[arg(long, env = "CONVOY_LOG_FORMAT", hide_env_values = true)]
-    #[arg(value_name = "FORMAT", value_enum, default_value_t = LogFormat::Text)]
+    #[arg(value_name = "FORMAT", value_enum, default_value_t = LogFormat::Auto)]
     pub(crate) log_format: LogFormat,
+
+    /// Serve metrics for Prometheus on a Unix socket, or on a port of this machine
+    ///
+    /// GET /metrics answers in OpenMetrics text. GET /healthz answers 200 while packets can pass, otherwise 503 and
+    /// the reason. A client needs a handshake within the last three minutes once it has sent anything: set
+    /// PersistentKeepalive if the tunnel may be idle.
+    #[arg(long, env = "CONVOY_METRICS", hide_env_values = true)]
+    #[arg(value_name = "unix:PATH|127.0.0.1:PORT")]
+    pub(crate) metrics: Option<metrics::Address>,
+
+    /// Answer only requests that bear the token in FILE; a port needs one
+    #[arg(long, env = "CONVOY_METRICS_TOKEN_FILE", hide_env_values = true)]
+    #[arg(value_name = "FILE", requires = "metrics", value_parser = absolute)]
+    pub(crate) metrics_token_file: Option<PathBuf>,
+}
+
+/// A path that outlasts the working directory.
+fn absolute(path: &str) -> std::io::Result<PathBuf> {
+    std::path::absolute(path)
 }
 
 /// The arguments of `convoy check`.
@@ -185,6 +253,24 @@ pub(crate) struct StatsArgs {
     /// Print one line of JSON instead of text
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// The arguments of `convoy help`.
+#[derive(Debug, Args)]
+pub(crate) struct HelpArgs {
+    /// A command, or `config`
+    #[arg(value_name = "COMMAND|config")]
+    pub(crate) topic: Option<String>,
+}
+
+/// Too long for the name of an interface, so that it cannot hide one.
+const GENERATE_DOCUMENTS: &str = "generate-documents";
+
+/// The arguments of the hidden `convoy generate-documents`.
+#[derive(Debug, Args)]
+pub(crate) struct GenerateDocumentsArgs {
+    #[arg(value_name = "DIR")]
+    pub(crate) directory: PathBuf,
 }
 
 /// The arguments of the hidden `convoy tunnel-process`: the daemon's.
@@ -220,10 +306,14 @@ pub(crate) enum Switch {
 /// Log format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogFormat {
+    /// Text on a terminal, fields for systemd's journal, elsewhere JSON
+    Auto,
     /// Human-readable
     Text,
     /// One JSON object per line, always with time, severity and message
     Json,
+    /// Fields, sent to systemd's journal instead of stdout
+    Journal,
 }
 
 /// A name that the kernel accepts for an interface and that is not a path.

@@ -5,31 +5,34 @@
 //!                                 │ Host: addresses, routes, DNS    = the daemon, as a user of its own
 //!                                 │ opens the interface, restarts the tunnel
 //!  convoy down, reload, status,   │
-//!  pause, resume ──────────────▶ /run/convoy/NAME.control
+//!  events, pause, resume ──────▶ /run/convoy/NAME.control
 //!                                 └── connects to /run/convoy/NAME.tunnel ──▶
 //! ```
 //!
 //! Either process can be killed: a new supervisor takes the tunnel over, a new tunnel gets the interface that the
 //! supervisor has kept. What both leave, `convoy down` or the next `convoy up` undoes.
 
-mod addresses;
+pub(crate) mod addresses;
 mod control;
-mod desired;
+pub(crate) mod desired;
 pub(crate) mod down;
 mod endpoints;
+pub(crate) mod events;
 mod hooks;
-mod kept;
+pub(crate) mod kept;
 mod lock;
-mod names;
+pub(crate) mod log;
+mod metrics;
+pub(crate) mod names;
 mod notify;
-mod owner;
+pub(crate) mod owner;
 mod path_mtu;
-mod places;
+pub(crate) mod places;
 pub(crate) mod privileges;
 pub(crate) mod requests;
 mod save;
-mod signals;
-mod sleep;
+pub(crate) mod signals;
+pub(crate) mod sleep;
 mod state;
 pub(crate) mod status;
 mod supervisor;

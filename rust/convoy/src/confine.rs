@@ -1,4 +1,4 @@
-//! Gives up the privileges that the daemon no longer needs once its device and its UAPI socket are open.
+//! Gives up the privileges that the daemon no longer needs once its device and its sockets are open.
 //!
 //! It keeps three capabilities and the system calls that a running daemon makes; it cannot execute programs.
 //! `perf` may still attach to it.
@@ -29,8 +29,8 @@ pub(crate) const KEPT: [Capability; 3] = [
 ///
 /// # Errors
 /// If the kernel refuses to take a capability away.
-pub(crate) fn confine(socket: Option<&SocketFile>) -> anyhow::Result<()> {
-    drop_capabilities(socket).context("cannot drop capabilities")?;
+pub(crate) fn confine(sockets: &[SocketFile]) -> anyhow::Result<()> {
+    drop_capabilities(sockets).context("cannot drop capabilities")?;
     prctl::set_no_new_privs().context("cannot set no_new_privs")?;
     if let Err(error) = system_calls::restrict() {
         warn!("cannot restrict system calls, going on without: {error:#}");
@@ -38,11 +38,11 @@ pub(crate) fn confine(socket: Option<&SocketFile>) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn drop_capabilities(socket: Option<&SocketFile>) -> anyhow::Result<()> {
+fn drop_capabilities(sockets: &[SocketFile]) -> anyhow::Result<()> {
     let has = caps::read(None, CapSet::Permitted)?;
     let mut kept: CapsHashSet = KEPT.into_iter().collect();
-    if socket.is_some_and(|file| !file.is_ours()) {
-        // To remove the file at the end.
+    if !sockets.iter().all(SocketFile::is_ours) {
+        // To remove the files at the end.
         kept.insert(Capability::CAP_DAC_OVERRIDE);
     }
     let kept: CapsHashSet = has.intersection(&kept).copied().collect();

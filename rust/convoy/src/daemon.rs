@@ -2,20 +2,22 @@
 
 mod resources;
 
-use std::{convert::Infallible, time::Duration};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use anyhow::{Context, bail};
 use convoy_aead::{Aead, WhyRing};
 use convoy_tunnel::{Exit, Options, Tunnel};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tracing::{debug, error, info, warn};
+use tracing::{debug, info, warn};
 
 use crate::{
     background::{self, Parent},
-    cli::{DaemonArgs, InterfaceName, LogFormat},
-    confine, link_monitor, logging, panics, process,
+    cli::{DaemonArgs, InterfaceName},
+    confine, link_monitor, logging,
+    metrics::{self, OwnTunnel},
+    panics, process,
     supervised::{Consenting, Supervised},
-    uapi::{Server, socket::SocketFile},
+    uapi::{Reporter, Server, socket::SocketFile},
     wall_clock,
 };
 use resources::Resources;
@@ -29,15 +31,10 @@ pub(crate) fn start(interface: &InterfaceName, args: &DaemonArgs) -> anyhow::Res
     if parent.is_none() && !args.foreground {
         return background::start(background::Output::Log);
     }
-    let outcome = logging::init(args.log_format).and_then(|()| run(interface, args, &mut parent));
-    if let Err(error) = &outcome {
-        if let Some(parent) = parent {
-            parent.fail(error);
-        }
-        // A program that reads the JSON log does not read text from stderr.
-        if args.log_format == LogFormat::Json {
-            error!("{error:#}");
-        }
+    let outcome = logging::init(args.log_format, Some(interface.as_str()))
+        .and_then(|()| run(interface, args, &mut parent));
+    if let (Err(error), Some(parent)) = (&outcome, parent) {
+        parent.fail(error);
     }
     outcome
 }
@@ -49,29 +46,41 @@ fn run(
 ) -> anyhow::Result<()> {
     process::forbid_core_dumps();
     process::bound_freed_memory();
-    panics::end_process(None);
+    let mut files = OwnFiles::default();
+    panics::end_process(Vec::new());
+    let metrics = metrics::Listening::open(args)?;
+    let metrics_file = metrics.as_ref().and_then(metrics::Listening::file);
+    files.0.extend(metrics_file.cloned());
     let resources = Resources::acquire(interface, args)?;
-    let socket_file = resources.own_socket_file();
-    panics::end_process(socket_file.clone());
+    files.0.extend(resources.own_socket_file());
+    panics::end_process(files.0.clone());
     // Before there is another thread.
-    confine::confine(socket_file.as_ref())?;
+    confine::confine(&files.0)?;
 
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("cannot start the main thread's runtime")?;
-    let outcome = runtime.block_on(serve(resources, args, parent));
+    let outcome = runtime.block_on(serve(resources, metrics, args, parent));
     // Do not wait for tasks that wait for the data path or compute keys.
     runtime.shutdown_background();
-    if let Some(file) = socket_file {
-        file.remove();
-    }
     outcome
+}
+
+/// The socket files that this process removes at its end.
+#[derive(Default)]
+struct OwnFiles(Vec<SocketFile>);
+
+impl Drop for OwnFiles {
+    fn drop(&mut self) {
+        self.0.iter().for_each(SocketFile::remove);
+    }
 }
 
 /// Runs the tunnel until something ends it.
 async fn serve(
     resources: Resources,
+    metrics: Option<metrics::Listening>,
     args: &DaemonArgs,
     parent: &mut Option<Parent>,
 ) -> anyhow::Result<()> {
@@ -90,8 +99,10 @@ async fn serve(
         tunnel: tunnel.clone(),
         questions,
     };
-    let server = Server::new(resources.listener, interface.clone(), control)
+    let reporter = Arc::new(Reporter::new(interface.clone(), control));
+    let server = Server::new(resources.listener, Arc::clone(&reporter))
         .context("cannot serve the UAPI socket")?;
+    let metrics = serve_metrics(metrics, OwnTunnel::new(reporter));
 
     let clock = async {
         wall_clock::follow(&tunnel).await;
@@ -100,11 +111,13 @@ async fn serve(
     if let Some(parent) = parent.take() {
         parent.ready()?;
     }
-    info!(interface, version = env!("CARGO_PKG_VERSION"), "ready");
+    info!(version = env!("CARGO_PKG_VERSION"), "ready");
 
     let ending = tokio::select! {
         never = server.serve() => match never {},
         never = clock => match never {},
+        never = logging::live::keep() => match never {},
+        failed = metrics => return failed.map(|never| match never {}),
         exit = tunnel.wait() => Ending::Ended(exit),
         () = link_monitor::follow(&device, &tunnel) => Ending::Deleted,
         signal = interrupted.next() => Ending::Asked(signal.to_owned()),
@@ -119,6 +132,20 @@ async fn serve(
         supervised.say_ended(reason).await;
     }
     end(ending, &tunnel, &mut interrupted).await
+}
+
+/// Serves metrics if the command line says where; else does nothing for ever.
+async fn serve_metrics(
+    listening: Option<metrics::Listening>,
+    source: impl metrics::Source,
+) -> anyhow::Result<Infallible> {
+    match listening {
+        Some(listening) => {
+            let served = metrics::serve(listening, source).await;
+            served.context("cannot serve metrics")
+        }
+        None => std::future::pending().await,
+    }
 }
 
 /// What the tunnel's threads need to know.

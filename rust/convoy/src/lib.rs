@@ -2,17 +2,25 @@
 //! only the allocator.
 
 mod background;
+mod capture;
 mod check;
 mod cli;
 mod client;
 mod confine;
 mod daemon;
+mod doctor;
+mod documents;
+mod exec;
+mod forward;
+mod help;
 mod keys;
 mod link_monitor;
 mod logging;
 #[cfg(feature = "measure")]
 mod measure;
+mod metrics;
 mod panics;
+mod paragraph;
 mod process;
 mod stats;
 mod supervised;
@@ -37,18 +45,33 @@ pub fn run() -> ExitCode {
     let outcome = match (cli.command, cli.interface) {
         (Some(Command::Up(args)), _) => client::up::start(&args),
         (Some(Command::Down(args)), _) => client::down::run(&args),
+        (Some(Command::Exec(args)), _) => return exec::run(&args),
+        (Some(Command::ExecSupervisor(args)), _) => exec::supervise(&args),
+        (Some(Command::NamespaceHolder), _) => exec::hold(),
+        (Some(Command::Forward(args)), _) => forward::run(&args),
+        (Some(Command::Import(args)), _) => forward::import(&args),
         (Some(Command::Reload(args)), _) => client::requests::reload(&args),
         (Some(Command::Status(args)), _) => match client::status::run(&args) {
             Ok(code) => return code,
             Err(error) => Err(error),
         },
+        (Some(Command::Events(args)), _) => client::events::run(&args),
+        (Some(Command::Capture(args)), _) => capture::run(&args),
         (Some(Command::Pause(args)), _) => client::requests::pause(&args),
         (Some(Command::Resume(args)), _) => client::requests::resume(&args),
+        (Some(Command::Log(args)), _) => client::log::run(&args),
         (Some(Command::Check(args)), _) => check::run(&args),
+        (Some(Command::Doctor(args)), _) => match doctor::run(&args) {
+            Ok(code) => return code,
+            Err(error) => Err(error),
+        },
+        (Some(Command::DoctorProbe), _) => doctor::probes::run(),
         (Some(Command::Genkey), _) => keys::generate_private(),
         (Some(Command::Genpsk), _) => keys::generate_preshared(),
         (Some(Command::Pubkey), _) => keys::print_public(),
         (Some(Command::Stats(args)), _) => stats::run(&args),
+        (Some(Command::Help(args)), _) => help::run(&args),
+        (Some(Command::GenerateDocuments(args)), _) => documents::run(&args),
         (Some(Command::TunnelProcess(args)), _) => client::privileges::run(&args),
         #[cfg(feature = "measure")]
         (Some(Command::Profile(args)), _) => measure::profile(&args),
@@ -62,7 +85,7 @@ pub fn run() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            panics::say(&format!("convoy: {error:#}"));
+            logging::fail(&error);
             ExitCode::FAILURE
         }
     }

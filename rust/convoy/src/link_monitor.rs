@@ -15,7 +15,7 @@ use convoy_tunnel::{ApplyError, Tunnel};
 use futures_util::TryStreamExt;
 use rtnetlink::packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
 use tokio::time::{Instant, sleep_until};
-use tracing::{error, info, warn};
+use tracing::{Span, error, info, warn};
 
 use events::{Event, Events};
 use place::{Located, locate};
@@ -77,9 +77,10 @@ pub(crate) fn queue_drops(index: u32) -> Option<u64> {
 
 /// Returns whether the tunnel now follows the link.
 async fn set_link(tunnel: &Tunnel, is_up: bool) -> bool {
-    let tunnel = tunnel.clone();
+    let (tunnel, span) = (tunnel.clone(), Span::current());
     // Blocks: it waits for the data path.
-    let applied = tokio::task::spawn_blocking(move || tunnel.set_link(is_up)).await;
+    let applied = tokio::task::spawn_blocking(move || span.in_scope(|| tunnel.set_link(is_up)));
+    let applied = applied.await;
     match applied {
         Ok(Err(ApplyError::Closed) | Ok(())) | Err(_) => true,
         Ok(Err(refused)) => {

@@ -1,49 +1,100 @@
-//! The log on stdout, as text or JSON.
+//! The log on stdout: text for people, fields for systemd's journal, JSON for programs.
+//!
+//! A JSON log is one object per line, also for a panic and for the error that ends the process. What is said on
+//! standard error while there is one is an object, too, unless a person reads it at a terminal.
 
+mod destination;
+mod filter;
+mod journal;
 mod json;
+pub(crate) mod live;
+mod spans;
 mod stdout;
 
-use std::{env, io::IsTerminal};
+use std::{env, io::IsTerminal as _, sync::OnceLock};
 
 use anyhow::Context;
-use tracing::level_filters::LevelFilter;
-use tracing_subscriber::{EnvFilter, fmt, layer::SubscriberExt, util::SubscriberInitExt};
+use tracing::{error, level_filters::LevelFilter};
+use tracing_subscriber::{fmt, layer::SubscriberExt, reload, util::SubscriberInitExt};
 
-use crate::cli::LogFormat;
+use crate::{cli::LogFormat, panics};
+use destination::Destination;
+use filter::Wanted;
+use spans::Spans;
 use stdout::NeverBlocking;
 
-/// Sets up logging according to `RUST_LOG`, or otherwise `LOG_LEVEL`.
-pub(crate) fn init(format: LogFormat) -> anyhow::Result<()> {
-    let filter = match env::var("RUST_LOG") {
-        Ok(directives) if !directives.is_empty() => EnvFilter::builder()
-            .parse(directives)
-            .context("RUST_LOG is not a valid filter")?,
-        _ => {
-            let level = level(env::var("LOG_LEVEL").ok());
-            let filter = EnvFilter::default().add_directive(level.into());
-            match level {
-                // It warns of each datagram that is no answer, of which anybody can send any number.
-                LevelFilter::INFO => filter.add_directive("hickory_net=error".parse()?),
-                _ => filter,
-            }
-        }
+/// Who reads the log of this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reader {
+    Person,
+    Journal,
+    Program,
+}
+
+static READER: OnceLock<Reader> = OnceLock::new();
+
+/// Sets up logging according to `RUST_LOG`, or otherwise `LOG_LEVEL`. From here on, each line of this thread names the
+/// interface; threads that it starts should take its span over.
+pub(crate) fn init(format: LogFormat, interface: Option<&str>) -> anyhow::Result<()> {
+    let destination = Destination::of(format).context("cannot reach systemd's journal")?;
+    let reader = match &destination {
+        Destination::Text { .. } => Reader::Person,
+        Destination::Journal(_) => Reader::Journal,
+        Destination::Json => Reader::Program,
     };
+    // From here on, errors are for this reader.
+    READER.get_or_init(|| reader);
+    let wanted = Wanted::by_environment();
+    let (filter, handle) = reload::Layer::new(wanted.filter()?);
     let registry = tracing_subscriber::registry().with(filter);
-    match format {
-        LogFormat::Json => registry
-            .with(
-                fmt::layer()
-                    .event_format(json::Json)
-                    .with_writer(|| NeverBlocking),
-            )
+    match destination {
+        Destination::Json => {
+            let lines = fmt::layer().event_format(json::Json);
+            let lines = lines.with_writer(|| NeverBlocking);
+            registry.with(Spans).with(lines).try_init()
+        }
+        Destination::Journal(socket) => registry
+            .with(Spans)
+            .with(journal::Journal::new(socket))
             .try_init(),
-        LogFormat::Text => {
-            let is_terminal = std::io::stdout().is_terminal();
+        Destination::Text { is_terminal } => {
             let text = fmt::layer().with_target(false).with_ansi(is_terminal);
             registry.with(text.with_writer(|| NeverBlocking)).try_init()
         }
     }
-    .context("cannot set up logging")
+    .context("cannot set up logging")?;
+    if let Some(interface) = interface {
+        // For as long as the process lives.
+        std::mem::forget(spans::of_interface(interface).entered());
+    }
+    if reader == Reader::Journal || !destination::is_null(std::io::stdout()) {
+        live::enable(wanted, handle);
+    }
+    Ok(())
+}
+
+/// Says why the process ends, to whoever reads its log and its standard error; to each of them once.
+pub(crate) fn fail(error: &anyhow::Error) {
+    let (is_logged, is_said) = match READER.get() {
+        None | Some(Reader::Person) => (false, true),
+        Some(Reader::Program) => (!destination::is_stdout(std::io::stderr()), true),
+        Some(Reader::Journal) => (true, !destination::is_journal(std::io::stderr())),
+    };
+    if is_logged {
+        error!("{error:#}");
+    }
+    if is_said {
+        panics::say(&format!("convoy: {error:#}"));
+    }
+}
+
+/// A line for standard error, in the form that its reader expects.
+pub(crate) fn for_stderr(line: String) -> String {
+    let is_for_program = READER.get() == Some(&Reader::Program);
+    match is_for_program && !std::io::stderr().is_terminal() {
+        true => json::of_text(&line),
+        false => line,
+    }
 }
 
 /// Whether the caller requested logs. Only then does a daemon in the background keep its output.
@@ -51,32 +102,6 @@ pub(crate) fn is_requested() -> bool {
     let is_set = |name| env::var(name).is_ok_and(|value| !value.is_empty());
     match is_set("RUST_LOG") {
         true => true,
-        false => is_set("LOG_LEVEL") && level(env::var("LOG_LEVEL").ok()) != LevelFilter::OFF,
-    }
-}
-
-/// The levels of wireguard-go plus `info`, which is also the default.
-fn level(log_level: Option<String>) -> LevelFilter {
-    match log_level.as_deref() {
-        Some("verbose" | "debug") => LevelFilter::DEBUG,
-        Some("error") => LevelFilter::ERROR,
-        Some("silent") => LevelFilter::OFF,
-        _ => LevelFilter::INFO,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_levels_are_those_of_the_reference() {
-        let level = |name: &str| level(Some(name.to_owned()));
-        assert_eq!(level("verbose"), LevelFilter::DEBUG);
-        assert_eq!(level("debug"), LevelFilter::DEBUG);
-        assert_eq!(level("info"), LevelFilter::INFO);
-        assert_eq!(level("error"), LevelFilter::ERROR);
-        assert_eq!(level("silent"), LevelFilter::OFF);
-        assert_eq!(level("loud"), LevelFilter::INFO);
+        false => is_set("LOG_LEVEL") && filter::level_of_environment() != LevelFilter::OFF,
     }
 }

@@ -9,7 +9,7 @@ use crate::{cli::LogFormat, logging};
 
 pub(crate) fn speedtest(args: &SpeedtestArgs) -> anyhow::Result<()> {
     if args.is_server() {
-        logging::init(LogFormat::Text)?;
+        logging::init(LogFormat::Text, None)?;
     }
     speedtest::run(args).map_err(each_cause_once)
 }

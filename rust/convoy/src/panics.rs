@@ -11,21 +11,21 @@ use std::{
 
 use tracing::error;
 
-use crate::uapi::socket::SocketFile;
+use crate::{logging, uapi::socket::SocketFile};
 
 /// Time limit for writing the line: its reader may have stopped reading.
 const REPORT_TIME: Duration = Duration::from_secs(1);
 
 static HAS_PANICKED: AtomicBool = AtomicBool::new(false);
 
-/// Makes a panic in any thread log one line, remove the socket file and exit with status 1.
-pub(crate) fn end_process(socket_file: Option<SocketFile>) {
+/// Makes a panic in any thread log one line, remove the socket files and exit with status 1.
+pub(crate) fn end_process(socket_files: Vec<SocketFile>) {
     panic::set_hook(Box::new(move |panic| {
         if HAS_PANICKED.swap(true, Ordering::SeqCst) {
             // Another thread panicked first; its line ends the process.
             wait_for_ever();
         }
-        end_in_time(socket_file.clone());
+        end_in_time(socket_files.clone());
         let thread = thread::current();
         let thread = thread.name().unwrap_or("unnamed");
         let mut line = format!("thread {thread} panicked");
@@ -40,7 +40,7 @@ pub(crate) fn end_process(socket_file: Option<SocketFile>) {
         } else {
             say(&format!("convoy: {line}"));
         }
-        end(socket_file.as_ref());
+        end(&socket_files);
     }));
 }
 
@@ -58,22 +58,21 @@ pub(crate) fn is_ending() -> bool {
 
 /// Writes a line to stderr and ignores errors, on which `eprintln!` would panic.
 pub(crate) fn say(line: &str) {
+    let line = logging::for_stderr(line.to_owned());
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 /// Ends the process after [`REPORT_TIME`].
-fn end_in_time(socket_file: Option<SocketFile>) {
+fn end_in_time(socket_files: Vec<SocketFile>) {
     // If no thread can be started, the process ends once the line is read.
     let _ = thread::Builder::new().spawn(move || {
         thread::sleep(REPORT_TIME);
-        end(socket_file.as_ref());
+        end(&socket_files);
     });
 }
 
-fn end(socket_file: Option<&SocketFile>) -> ! {
-    if let Some(file) = socket_file {
-        file.remove();
-    }
+fn end(socket_files: &[SocketFile]) -> ! {
+    socket_files.iter().for_each(SocketFile::remove);
     // SAFETY: it does not return. Unlike exit(3) it takes no lock; all output has already left the
     // process line by line.
     unsafe { libc::_exit(1) }
@@ -123,7 +122,7 @@ mod tests {
 
     fn panic_in_two_threads(path: PathBuf) -> ! {
         let (_listener, file) = socket::bind(&path).unwrap();
-        end_process(Some(file));
+        end_process(vec![file]);
         let threads = [0, 1].map(|_| {
             let thread = thread::Builder::new().name("tun-writer".to_owned());
             thread.spawn(|| panic!("two\nlines")).unwrap()

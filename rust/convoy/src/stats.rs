@@ -2,19 +2,23 @@
 
 mod text;
 
-use std::{collections::BTreeMap, io::Write, time::UNIX_EPOCH};
+use std::{
+    collections::BTreeMap,
+    io::Write,
+    time::{SystemTime, UNIX_EPOCH},
+};
 
 use anyhow::Context;
 use base64::{Engine, prelude::BASE64_STANDARD};
 use convoy_proto::{
-    config::{PeerSnapshot, Snapshot},
+    config::{PeerSnapshot, RecentTraffic, Snapshot},
     counters::{self, DropReason},
 };
-use convoy_stats::{Counters, Peer, Report, Traffic, query};
+use convoy_stats::{Counters, Peer, Recent, Report, Traffic, query};
 
 use crate::{cli::StatsArgs, uapi::socket};
 pub(crate) use convoy_stats::{REQUEST, answer};
-pub(crate) use text::binary;
+pub(crate) use text::{binary, grouped, percentile};
 
 /// Prints the counters of the daemon of an interface.
 pub(crate) fn run(args: &StatsArgs) -> anyhow::Result<()> {
@@ -35,13 +39,28 @@ pub(crate) fn report(interface: &str, snapshot: &Snapshot) -> Report {
     Report {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         interface: interface.to_owned(),
+        public_key: snapshot.public_key.map(|key| BASE64_STANDARD.encode(key.0)),
+        listen_port: snapshot.listen_port,
+        fwmark: snapshot.fwmark,
+        recent: Some(recent(&snapshot.recent)),
         counters: totals(&snapshot.counters),
         peers: snapshot.peers.iter().map(peer).collect(),
     }
 }
 
+fn recent(recent: &RecentTraffic) -> Recent {
+    Recent {
+        milliseconds: recent.time.as_millis() as u64,
+        outbound: traffic(recent.outbound_packets, recent.outbound_bytes),
+        inbound: traffic(recent.inbound_packets, recent.inbound_bytes),
+    }
+}
+
+fn traffic(packets: u64, bytes: u64) -> Traffic {
+    Traffic { packets, bytes }
+}
+
 fn totals(counters: &counters::Counters) -> Counters {
-    let traffic = |packets, bytes| Traffic { packets, bytes };
     let histograms = [
         ("packets_per_read", &counters.packets_per_read),
         ("packets_per_batch", &counters.packets_per_batch),
@@ -77,17 +96,32 @@ fn by_name<T: Clone>(entries: &[(&'static str, T)]) -> BTreeMap<String, T> {
 }
 
 fn peer(peer: &PeerSnapshot) -> Peer {
-    let since_epoch = |time: std::time::SystemTime| time.duration_since(UNIX_EPOCH).ok();
+    let handshakes = &peer.handshakes;
+    let networks = peer.allowed_ips.iter();
+    let round_trip = handshakes.round_trip;
     Peer {
         public_key: BASE64_STANDARD.encode(peer.public_key.0),
+        has_preshared_key: peer.preshared_key.is_some(),
         endpoint: peer.endpoint.map(|endpoint| endpoint.to_string()),
-        latest_handshake: peer
-            .last_handshake
-            .and_then(since_epoch)
-            .map(|since_epoch| since_epoch.as_secs()),
+        allowed_ips: networks
+            .map(|network| format!("{}/{}", network.address, network.prefix))
+            .collect(),
+        persistent_keepalive: peer.persistent_keepalive.as_secs() as u16,
+        latest_handshake: peer.last_handshake.and_then(seconds),
+        connected_since: handshakes.connected_since.and_then(seconds),
+        handshake_round_trip_us: round_trip.map(|time| time.as_micros() as u64),
+        is_handshaking: handshakes.is_awaiting,
+        unanswered_initiations: handshakes.unanswered,
+        unauthentic_responses: handshakes.unauthentic,
         rx_bytes: peer.rx_bytes,
         tx_bytes: peer.tx_bytes,
         rx_packets: peer.rx_packets,
         tx_packets: peer.tx_packets,
     }
+}
+
+/// Since 1970.
+fn seconds(time: SystemTime) -> Option<u64> {
+    let since = time.duration_since(UNIX_EPOCH).ok()?;
+    Some(since.as_secs())
 }

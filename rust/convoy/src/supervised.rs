@@ -4,7 +4,7 @@
 //!  convoy up (root) ──connect──▶ /run/convoy/NAME.tunnel ──accept──▶ tunnel (own user)
 //!                   ──▶ Hello
 //!                   ◀── Hello, with the TUN
-//!                   ◀── Asks, Handshake, Ended
+//!                   ◀── Asks, Handshake, Moved, Ended
 //!                   ──▶ Answers, Follow, Handshake, Stop
 //! ```
 //! The supervisor has made the listening socket and hands it over at the start (`CONVOY_SUPERVISED_FD`). It keeps
@@ -13,13 +13,13 @@
 //! the tunnel goes on.
 
 pub(crate) mod connection;
-pub(crate) mod descriptors;
 mod newcomers;
 pub(crate) mod protocol;
 mod questions;
 
 use std::{
     collections::VecDeque,
+    env,
     future::pending,
     io,
     ops::ControlFlow,
@@ -29,9 +29,10 @@ use std::{
 };
 
 use anyhow::{Context, ensure};
+pub(crate) use convoy_netstack::descriptors;
 use convoy_proto::config::PublicKey;
 use convoy_tun::Device;
-use convoy_tunnel::{Closed, PeerEvent, Tunnel};
+use convoy_tunnel::{Closed, Outcome, PeerEvent, Tunnel};
 use nix::{
     sys::socket::{Backlog, getsockopt, listen, sockopt},
     unistd::Pid,
@@ -48,6 +49,9 @@ pub(crate) use questions::{Consenting, Questions};
 
 /// Names the descriptor of the listening socket; set only by the supervisor.
 pub(crate) const LISTENER: &str = "CONVOY_SUPERVISED_FD";
+
+/// Set for a tunnel that is to end with its supervisor.
+pub(crate) const ENDS_WITH_SUPERVISOR: &str = "CONVOY_ENDS_WITH_SUPERVISOR";
 
 /// How long the last message may take.
 const FAREWELL_TIME: Duration = Duration::from_secs(1);
@@ -108,6 +112,8 @@ pub(crate) struct Supervised<T> {
     /// The latest questions without an answer, oldest first: at most [`MAX_QUESTIONS`].
     waiting: VecDeque<(u64, SyncSender<Answer>)>,
     last_id: u64,
+    /// Whether the tunnel ends once a supervisor is lost.
+    ends_with_supervisor: bool,
 }
 
 /// What [`Supervised::serve`] reacts to.
@@ -142,11 +148,12 @@ impl<T: Handshakes> Supervised<T> {
             newcomers: Newcomers::default(),
             waiting: VecDeque::new(),
             last_id: 0,
+            ends_with_supervisor: env::var_os(ENDS_WITH_SUPERVISOR).is_some(),
         };
         Ok((ours, questions))
     }
 
-    /// Serves supervisors until one stops the tunnel.
+    /// Serves supervisors until one stops the tunnel, or leaves one that is to end with it.
     pub(crate) async fn serve(&mut self) {
         loop {
             self.admit().await;
@@ -193,12 +200,10 @@ impl<T: Handshakes> Supervised<T> {
             Event::Received(ToTunnel::Stop) => return ControlFlow::Break(()),
             Event::Received(message) => self.obey(message).await,
             Event::Newcomer | Event::Flushed => {}
+            Event::Lost(_) if self.ends_with_supervisor => return ControlFlow::Break(()),
             Event::Lost(reason) => self.lose(&reason).await,
             Event::Asked(question) => self.ask(question).await,
-            Event::Handshake(PeerEvent { peer, answered }) => {
-                let peer = Key(peer);
-                self.tell(&ToSupervisor::Handshake { peer, answered }).await;
-            }
+            Event::Handshake(event) => self.report(event).await,
         }
         ControlFlow::Continue(())
     }
@@ -210,7 +215,7 @@ impl<T: Handshakes> Supervised<T> {
         {
             let supervisor = connection.process();
             let hello = ToSupervisor::Hello {
-                version: env!("CARGO_PKG_VERSION").to_owned(),
+                version: protocol::BUILD.to_owned(),
                 interface: self.device.name().unwrap_or_default(),
             };
             let tun = [self.device.as_fd()];
@@ -271,6 +276,21 @@ impl<T: Handshakes> Supervised<T> {
             listen_port,
         })
         .await;
+    }
+
+    async fn report(&mut self, event: PeerEvent) {
+        let peer = Key(event.peer);
+        if let Some(endpoint) = event.moved_to {
+            self.tell(&ToSupervisor::Moved { peer, endpoint }).await;
+        }
+        if let Some(outcome) = event.handshake {
+            self.tell(&ToSupervisor::Handshake {
+                peer,
+                answered: outcome == Outcome::Answered,
+                given_up: outcome == Outcome::GivenUp,
+            })
+            .await;
+        }
     }
 
     async fn tell(&mut self, message: &ToSupervisor) {

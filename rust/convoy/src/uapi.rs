@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `get=1` | the device and its peers, one `key=value` per line |
 //! | `set=1`, then `key=value` lines | nothing; applied whole, or not at all |
+//! | `set=convoy_log`, then `level=…` and `seconds=…` | nothing; another log level for a time ([`log`]) |
 //! | `get=convoy_stats` | `convoy_stats=` and one line of JSON ([`crate::stats`]); its only keys are public |
 //!
 //! Each client has a thread of its own, so that one that never finishes its request delays nobody
@@ -15,6 +16,7 @@
 
 mod clients;
 mod lines;
+pub(crate) mod log;
 mod parse;
 pub(crate) mod socket;
 mod write;
@@ -28,10 +30,11 @@ use convoy_proto::{
     config::{DeviceUpdate, Snapshot},
     leave_no_trace,
 };
+use convoy_stats::Report;
 use convoy_tunnel::{ApplyError, Closed, Tunnel};
 use nix::{errno::Errno, unistd::Pid};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tracing::{debug, error, warn};
+use tracing::{Span, debug, error, warn};
 use zeroize::Zeroizing;
 
 use crate::{link_monitor, process, stats};
@@ -92,11 +95,41 @@ pub(crate) struct Server<C> {
 /// Shared by all clients' threads.
 #[derive(Debug)]
 struct Service<C> {
+    reporter: Arc<Reporter<C>>,
+    limits: Limits,
+}
+
+/// Makes the report of `convoy stats`.
+#[derive(Debug)]
+pub(crate) struct Reporter<C> {
     interface: String,
     /// Index of the interface while it is in this network namespace.
     index: Option<u32>,
     control: C,
-    limits: Limits,
+}
+
+impl<C: Control> Reporter<C> {
+    pub(crate) fn new(interface: String, control: C) -> Self {
+        Self {
+            index: nix::net::if_::if_nametoindex(interface.as_str()).ok(),
+            interface,
+            control,
+        }
+    }
+
+    pub(crate) fn interface(&self) -> &str {
+        &self.interface
+    }
+
+    /// The figures now. Blocks.
+    pub(crate) fn report(&self) -> Result<Report, Closed> {
+        let mut snapshot = self.control.snapshot()?;
+        if let Some(dropped) = self.index.and_then(link_monitor::queue_drops) {
+            let events = &mut snapshot.counters.events;
+            events.push(("tun_queue_drops", dropped));
+        }
+        Ok(stats::report(&self.interface, &snapshot))
+    }
 }
 
 /// Whoever must consent to a change does not; contains the reason.
@@ -116,31 +149,27 @@ enum Refusal {
     #[error(transparent)]
     Refused(#[from] Refused),
     #[error(transparent)]
+    Log(#[from] log::LogError),
+    #[error(transparent)]
     Apply(#[from] ApplyError),
     #[error(transparent)]
     Closed(#[from] Closed),
 }
 
 impl<C: Control> Server<C> {
-    /// Creates a server for the tunnel of `interface`; call it within a tokio runtime.
-    pub(crate) fn new(listener: UnixListener, interface: String, control: C) -> io::Result<Self> {
-        Self::with_limits(listener, interface, control, LIMITS)
+    /// Creates a server for the tunnel of `reporter`; call it within a tokio runtime.
+    pub(crate) fn new(listener: UnixListener, reporter: Arc<Reporter<C>>) -> io::Result<Self> {
+        Self::with_limits(listener, reporter, LIMITS)
     }
 
     fn with_limits(
         listener: UnixListener,
-        interface: String,
-        control: C,
+        reporter: Arc<Reporter<C>>,
         limits: Limits,
     ) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         let listener = tokio::net::UnixListener::from_std(listener)?;
-        let service = Arc::new(Service {
-            index: nix::net::if_::if_nametoindex(interface.as_str()).ok(),
-            interface,
-            control,
-            limits,
-        });
+        let service = Arc::new(Service { reporter, limits });
         Ok(Self { listener, service })
     }
 
@@ -156,8 +185,9 @@ impl<C: Control> Server<C> {
                 .and_then(|(stream, _)| stream.into_std())
                 .and_then(|stream| clients.admit(stream, service.limits.time))
                 .and_then(|client| {
+                    let span = Span::current();
                     let serve = move || {
-                        service.converse(&client);
+                        span.in_scope(|| service.converse(&client));
                         drop((client, slot));
                     };
                     thread::Builder::new().name("uapi".into()).spawn(serve)
@@ -200,6 +230,7 @@ impl<C: Control> Service<C> {
             Ok(b"get=1") => self.listing(lines),
             Ok(b"set=1") => self.set(client, lines),
             Ok(line) if line == stats::REQUEST.as_bytes() => self.stats(lines),
+            Ok(line) if line == log::REQUEST.as_bytes() => set_log(lines),
             Ok(_) => {
                 error!("UAPI: a client requested an unknown operation");
                 return ControlFlow::Break(());
@@ -225,18 +256,12 @@ impl<C: Control> Service<C> {
 
     fn listing(&self, lines: &mut Lines<'_>) -> Result<Zeroizing<String>, Refusal> {
         blank_line(lines)?;
-        Ok(write::listing(&self.control.snapshot()?))
+        Ok(write::listing(&self.reporter.control.snapshot()?))
     }
 
     fn stats(&self, lines: &mut Lines<'_>) -> Result<Zeroizing<String>, Refusal> {
         blank_line(lines)?;
-        let mut snapshot = self.control.snapshot()?;
-        if let Some(dropped) = self.index.and_then(link_monitor::queue_drops) {
-            let events = &mut snapshot.counters.events;
-            events.push(("tun_queue_drops", dropped));
-        }
-        let report = stats::report(&self.interface, &snapshot);
-        Ok(Zeroizing::new(stats::answer(&report)))
+        Ok(Zeroizing::new(stats::answer(&self.reporter.report()?)))
     }
 
     fn set(&self, client: &Client, lines: &mut Lines<'_>) -> Result<Zeroizing<String>, Refusal> {
@@ -259,10 +284,23 @@ impl<C: Control> Service<C> {
         }
         let update = parser.finish();
         debug!(peers = update.peers.len(), "UAPI: set");
-        self.control.permit(&update, client.process())?;
-        self.control.apply(update)?;
+        let control = &self.reporter.control;
+        control.permit(&update, client.process())?;
+        control.apply(update)?;
         Ok(Zeroizing::default())
     }
+}
+
+fn set_log(lines: &mut Lines<'_>) -> Result<Zeroizing<String>, Refusal> {
+    let mut wanted = log::Wanted::default();
+    loop {
+        match lines.next_line()? {
+            b"" => break,
+            line => wanted.take(line),
+        }
+    }
+    wanted.apply()?;
+    Ok(Zeroizing::default())
 }
 
 /// Reads up to the blank line that ends a `get`; other lines before it are an error.
@@ -293,6 +331,7 @@ impl Refusal {
             Self::NotBlank => Errno::EINVAL,
             Self::Parse(error) => error.errno(),
             Self::Refused(_) => Errno::EPERM,
+            Self::Log(error) => error.errno(),
             Self::Apply(ApplyError::Sockets { source, .. }) => source
                 .raw_os_error()
                 .map_or(Errno::EADDRINUSE, Errno::from_raw),

@@ -1,4 +1,4 @@
-//! The commands that need no tunnel: check, genkey, genpsk, pubkey.
+//! The commands that need no tunnel: check, genkey, genpsk, pubkey; and what `make install` installs.
 
 use std::{
     fs::{self, File, Permissions},
@@ -45,6 +45,21 @@ fn check_shows_errors_and_its_status_says_whether_there_are_any() {
         result(&run(Command::new(CONVOY).arg("check"), "")).0,
         Some(2)
     );
+}
+
+#[test]
+fn a_command_with_json_prints_its_schema() {
+    for command in ["status", "events", "doctor"] {
+        let (status, schema, _) =
+            result(&run(Command::new(CONVOY).args([command, "--schema"]), ""));
+        assert_eq!(status, Some(0));
+        let schema: serde_json::Value = serde_json::from_str(&schema).unwrap();
+        let described = schema["description"].as_str().unwrap();
+        assert!(
+            described.contains(&format!("`convoy {command} --json`")),
+            "{described}"
+        );
+    }
 }
 
 #[test]
@@ -112,6 +127,56 @@ fn a_key_in_a_public_file_is_warned_about_in_the_words_of_wg() {
             }
         }
     }
+}
+
+#[test]
+fn what_make_installs_fits_together_and_goes_again() {
+    if !require_programs("what_make_installs_fits_together", &["make", "bash"]) {
+        return;
+    }
+    let folder = tempdir().unwrap();
+    let installed = folder.path().join("installed");
+    let make = |target: &str| {
+        let mut make = Command::new("make");
+        let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+        make.args(["-C", root, target, "PREFIX=/opt/convoy"])
+            .arg(format!("PROGRAM={CONVOY}"))
+            .arg(format!("DESTDIR={}", installed.display()))
+            .arg(format!(
+                "DOCUMENTS={}",
+                folder.path().join("documents").display()
+            ));
+        let (status, _, stderr) = result(&run(&mut make, ""));
+        assert_eq!(status, Some(0), "{stderr}");
+    };
+    make("install");
+    let at = |path: &str| installed.join("opt/convoy").join(path);
+    let unit = fs::read_to_string(at("lib/systemd/system/convoy@.service")).unwrap();
+    assert!(
+        unit.contains("\nExecStart=/opt/convoy/bin/convoy up %i\n"),
+        "{unit}"
+    );
+    let mut commands = unit.lines().filter(|line| line.starts_with("Exec"));
+    assert!(!commands.any(|line| line.contains("=convoy ")), "{unit}");
+    let version = run(Command::new(at("bin/convoy")).arg("--version"), "");
+    assert!(version.status.success());
+    let page = fs::read_to_string(at("share/man/man5/convoy.conf.5")).unwrap();
+    assert!(
+        page.contains("\n\\fB#convoy: KillSwitch\\fR = off, on or persistent\n"),
+        "{page}"
+    );
+    let completion = at("share/bash-completion/completions/convoy");
+    let syntax = run(Command::new("bash").arg("-n").arg(completion), "");
+    assert!(syntax.status.success());
+
+    make("uninstall");
+    let left = run(
+        Command::new("find")
+            .arg(&installed)
+            .args(["!", "-type", "d"]),
+        "",
+    );
+    assert_eq!(result(&left), (Some(0), "".into(), "".into()));
 }
 
 fn run(command: &mut Command, input: &str) -> Output {

@@ -19,28 +19,68 @@ use serde::{Deserialize, Serialize};
 
 /// The counters of a daemon since its start; contains no secret.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Report {
     /// The daemon's version.
     pub version: String,
     /// The interface for which the daemon was started.
     pub interface: String,
+    /// The interface's public key in base64; absent while it has none.
+    pub public_key: Option<String>,
+    /// The UDP port; 0 if there is none.
+    pub listen_port: u16,
+    /// The mark of the tunnel's datagrams; 0 for none.
+    pub fwmark: u32,
+    /// Packets of the last seconds; absent if they are not reported.
+    pub recent: Option<Recent>,
     /// Sums over all peers.
     pub counters: Counters,
     /// One entry per peer.
     pub peers: Vec<Peer>,
 }
 
+/// Packets of the last seconds, in the clear.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct Recent {
+    /// The length of this time.
+    pub milliseconds: u64,
+    /// Packets that went from the TUN to the UDP socket.
+    pub outbound: Traffic,
+    /// Packets that went from the UDP socket to the TUN.
+    pub inbound: Traffic,
+}
+
 /// One peer.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Peer {
     /// In base64, as `wg` shows it.
     pub public_key: String,
+    /// Whether a preshared key is set.
+    pub has_preshared_key: bool,
     /// Address and port.
     pub endpoint: Option<String>,
-    /// In seconds since 1970-01-01 UTC.
+    /// Networks, in the order in which they were added.
+    pub allowed_ips: Vec<String>,
+    /// In seconds; 0 for none.
+    pub persistent_keepalive: u16,
+    /// In seconds since 1970-01-01 UTC; absent if there was none.
     pub latest_handshake: Option<u64>,
+    /// Since when there has always been a session, in seconds since 1970-01-01 UTC; absent if there is none.
+    pub connected_since: Option<u64>,
+    /// The time between the last answered handshake initiation of this side and its response, in microseconds.
+    pub handshake_round_trip_us: Option<u64>,
+    /// Whether a handshake initiation awaits its response.
+    pub is_handshaking: bool,
+    /// Handshake initiations without a response within 5 s, since the last handshake or change of endpoint or
+    /// keys.
+    pub unanswered_initiations: u32,
+    /// Responses that were not authentic, since then: the preshared keys differ, or somebody forges them.
+    pub unauthentic_responses: u32,
     /// Bytes of datagrams, as `wg` shows them.
     pub rx_bytes: u64,
     /// Bytes of datagrams, as `wg` shows them.

@@ -27,7 +27,13 @@ Hooks (PreUp, PostUp, PreDown, PostDown) run in bash, else in sh. They run only 
 caller can write to the file and to each directory above it. A hook may take 60 seconds; then it is
 ended with everything that it started.
 
+`up` gives the tunnel what the file says, and so does the supervisor if the tunnel's process dies and it
+starts another one. What `wg set` changes lasts until then, unless SaveConfig writes it to the file at `down`.
+
 Without a network, `up` succeeds after five seconds; names are looked up once there is one.
+
+SIGUSR2 makes the supervisor the version that is installed now, without a gap in kill switch and routes, if that
+version accepts the configuration. The Debian package does so in an upgrade.
 
 Exit status:
   0  the tunnel is up
@@ -63,13 +69,27 @@ const STATUS_AFTER_HELP: &str = "\
 Examples:
   convoy status            show all tunnels
   convoy status wg0        show one
-  convoy status --json     show all as one line of JSON; times are in seconds since 1970
+  convoy status --rates    add what each peer receives and sends within a second
+  convoy status --watch    show all as they change, until `q` is pressed
+  convoy status --json     show all as one line of JSON, by the schema of `convoy status --schema`
 
 Exit status:
   0  the tunnel is up; without NAME, at least one is
-  1  its state cannot be read
+  1  its state cannot be read; without NAME, that of at least one, and the others are shown
   2  the command line is wrong
   3  it is not up; without NAME, none is";
+
+const EVENTS_AFTER_HELP: &str = "\
+Examples:
+  convoy events            print what happens to all tunnels, until interrupted
+  convoy events wg0        print what happens to one, also when it comes up later
+  convoy events --json     print an object a line, by the schema of `convoy events --schema`
+
+Events: a tunnel comes up, goes down or has another configuration; a peer is up, down or has moved; the network
+has changed; the kill switch opens or closes; a pause begins or ends; a process has died or was started again.
+A peer is up once a handshake was answered. It is down if none was for three minutes, or after 20 attempts.
+
+Up to 8 programs can follow a tunnel. One that falls behind loses events and learns how many.";
 
 const PAUSE_AFTER_HELP: &str = "\
 Examples:
@@ -146,6 +166,35 @@ pub(crate) struct StatusArgs {
     /// Print one line of JSON instead of text
     #[arg(long)]
     pub(crate) json: bool,
+
+    /// Look twice, a second apart, and show each peer's rate
+    #[arg(long)]
+    pub(crate) rates: bool,
+
+    /// Show what changes each second, on a terminal: rates, peers, batch sizes, drops
+    #[arg(long, conflicts_with_all = ["json", "rates", "schema"])]
+    pub(crate) watch: bool,
+
+    /// Print the JSON Schema of what --json prints; do nothing else
+    #[arg(long)]
+    pub(crate) schema: bool,
+}
+
+/// The arguments of `convoy events`.
+#[derive(Debug, Args)]
+#[command(after_help = EVENTS_AFTER_HELP)]
+pub(crate) struct EventsArgs {
+    /// The interface, or its configuration file; all if absent
+    #[arg(value_name = "NAME|FILE")]
+    pub(crate) name: Option<PathBuf>,
+
+    /// Print one line of JSON per event instead of text
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Print the JSON Schema of the lines that --json prints; do nothing else
+    #[arg(long)]
+    pub(crate) schema: bool,
 }
 
 /// The arguments of `convoy pause`.
@@ -157,7 +206,7 @@ pub(crate) struct PauseArgs {
     pub(crate) name: PathBuf,
 
     /// How long, such as 90s, 5m or 1h30m; a day at most
-    #[arg(long = "for", value_name = "TIME", default_value = "5m", value_parser = pause_time)]
+    #[arg(long = "for", value_name = "TIME", default_value = "5m", value_parser = time)]
     pub(crate) time: Duration,
 }
 
@@ -172,13 +221,13 @@ pub(crate) struct ResumeArgs {
 /// The longest pause: nobody should have to remember one.
 pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(24 * 60 * 60);
 
-fn pause_time(text: &str) -> Result<Duration, String> {
+pub(super) fn time(text: &str) -> Result<Duration, String> {
     let wrong = || "write a time such as 90s, 5m or 1h30m".to_owned();
     let time: jiff::SignedDuration = text.parse().map_err(|_| wrong())?;
     let time = Duration::try_from(time).map_err(|_| wrong())?;
     match time.as_secs() {
-        0 => Err("a pause takes a second at least".to_owned()),
-        _ if time > LONGEST_PAUSE => Err("a pause takes a day at most".to_owned()),
+        0 => Err("the time is a second at least".to_owned()),
+        _ if time > LONGEST_PAUSE => Err("the time is a day at most".to_owned()),
         _ => Ok(time),
     }
 }
@@ -189,7 +238,7 @@ mod tests {
 
     #[test]
     fn a_pause_is_written_as_people_write_times() {
-        let seconds = |text| pause_time(text).map(|time| time.as_secs());
+        let seconds = |text| time(text).map(|time| time.as_secs());
         for (text, expected) in [("90s", 90), ("5m", 300), ("1h30m", 5400), ("24h", 86400)] {
             assert_eq!(seconds(text), Ok(expected), "{text}");
         }

@@ -19,7 +19,7 @@ fn an_interface_alone_starts_the_daemon_with_every_feature() {
     assert_eq!(cli.daemon.aead, AeadChoice::Auto);
     assert_eq!(cli.daemon.batch, 50);
     assert!(!cli.daemon.clamp_mss, "wg-quick's users do not expect it");
-    assert_eq!(cli.daemon.log_format, LogFormat::Text);
+    assert_eq!(cli.daemon.log_format, LogFormat::Auto);
 }
 
 #[test]
@@ -76,11 +76,19 @@ fn every_switch_has_an_environment_variable() {
         .filter(|arg| arg.get_long().is_some_and(|long| long != "foreground"))
         .map(|arg| (arg.get_long().unwrap(), arg.get_env().unwrap()))
         .collect();
-    assert_eq!(variables.len(), 7);
+    assert_eq!(variables.len(), 9);
     for (long, variable) in variables {
         let expected = format!("CONVOY_{}", long.replace('-', "_").to_uppercase());
         assert_eq!(variable, expected.as_str());
     }
+}
+
+#[test]
+fn a_token_without_metrics_is_an_error() {
+    parse(&["--metrics-token-file", "/run/token", "wg0"]).unwrap_err();
+    let line = "--metrics 127.0.0.1:9586 --metrics-token-file token wg0";
+    let daemon = parse(&line.split(' ').collect::<Vec<_>>()).unwrap().daemon;
+    assert!(daemon.metrics_token_file.unwrap().is_absolute());
 }
 
 #[test]
@@ -112,7 +120,7 @@ fn an_interface_and_a_command_are_mutually_exclusive() {
 #[test]
 fn an_interface_may_be_named_like_a_command() {
     for name in [
-        "stats", "check", "genkey", "genpsk", "pubkey", "up", "down", "status",
+        "stats", "check", "genkey", "genpsk", "pubkey", "up", "down", "status", "help", "log",
     ] {
         let cli = parse(&["--", name]).unwrap();
         assert!(cli.command.is_none());

@@ -1,4 +1,7 @@
-//! The supervisor's socket, `/run/convoy/NAME.control`: one line of JSON asks, one answers.
+//! The supervisor's socket, `/run/convoy/NAME.control`: one line of JSON asks, one answers. After the answer to
+//! [`Request::Subscribe`], there is a line for each event.
+
+mod subscription;
 
 use std::{
     io::{self, BufRead as _, BufReader, Read as _, Write as _},
@@ -21,8 +24,12 @@ use tokio::{
 };
 use tracing::{debug, warn};
 
-use super::status::Status;
-use crate::uapi::socket::{self, SocketFile};
+use super::{events::Event, status::Status};
+use crate::{
+    cli::LogLevel,
+    uapi::socket::{self, SocketFile},
+};
+use subscription::MAX_SUBSCRIBERS;
 
 /// The most bytes of a request.
 pub(crate) const MAX_REQUEST: usize = 64 << 10;
@@ -35,6 +42,9 @@ const MAX_CLIENTS: u32 = 8;
 
 /// How long a client may take to ask, and to read.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long a supervisor may take to tell its status; it waits for its tunnel, too.
+const STATUS_TIME: Duration = Duration::from_secs(15);
 
 /// How long a supervisor that was killed may take to close its socket, and how often to try again.
 const DYING_TIME: Duration = Duration::from_secs(1);
@@ -50,8 +60,16 @@ pub(crate) enum Request {
     Down,
     Reload,
     Status,
-    Pause { seconds: u64 },
+    Pause {
+        seconds: u64,
+    },
     Resume,
+    Log {
+        level: LogLevel,
+        seconds: u64,
+    },
+    /// Answered with [`Reply::Done`], which the events follow.
+    Subscribe,
 }
 
 /// A supervisor's answer.
@@ -74,6 +92,8 @@ pub(crate) enum Reply {
 pub(crate) struct Asked {
     pub(crate) request: Request,
     pub(crate) reply: oneshot::Sender<Reply>,
+    /// Where events go, if it asks for them.
+    pub(crate) subscriber: Option<mpsc::Sender<Event>>,
 }
 
 /// The supervisor's end.
@@ -114,7 +134,7 @@ impl Control {
     /// Waits for a client that wants the tunnel down, and refuses all other requests with `reason`. May be cancelled.
     pub(crate) async fn next_down(&mut self, reason: &str) -> oneshot::Sender<Reply> {
         loop {
-            let Asked { request, reply } = self.next().await;
+            let Asked { request, reply, .. } = self.next().await;
             if request == Request::Down {
                 return reply;
             }
@@ -142,11 +162,13 @@ impl Control {
 }
 
 async fn accept(listener: UnixListener, clients: Arc<Semaphore>, requests: mpsc::Sender<Asked>) {
+    let places = Arc::new(Semaphore::new(MAX_SUBSCRIBERS));
     // It fails only once the semaphore is closed, which nobody does.
     while let Ok(permit) = Arc::clone(&clients).acquire_owned().await {
         match listener.accept().await {
             Ok((stream, _)) => {
-                tokio::spawn(serve(stream, requests.clone(), permit));
+                let places = Arc::clone(&places);
+                tokio::spawn(serve(stream, requests.clone(), permit, places));
             }
             Err(error) => {
                 warn!("cannot accept a connection: {error}");
@@ -161,25 +183,41 @@ async fn serve(
     mut stream: UnixStream,
     requests: mpsc::Sender<Asked>,
     permit: OwnedSemaphorePermit,
+    places: Arc<Semaphore>,
 ) {
     let reply = match timeout(PATIENCE, read_request(&mut stream)).await {
-        Ok(Ok(request)) => answer(request, &requests).await,
+        Ok(Ok(Request::Subscribe)) => {
+            return subscription::serve(stream, requests, permit, places).await;
+        }
+        Ok(Ok(request)) => answer(request, None, &requests).await,
         Ok(Err(reason)) => Reply::Failed { reason },
         Err(_) => Reply::Failed {
             reason: format!("no request within {} s", PATIENCE.as_secs()),
         },
     };
     let written = async {
-        let mut line = serde_json::to_vec(&reply)?;
-        line.push(b'\n');
-        stream.write_all(&line).await?;
+        write(&mut stream, &reply).await?;
         stream.shutdown().await
     };
-    match timeout(PATIENCE, written).await {
-        Ok(Ok(())) => {}
-        outcome => debug!(?outcome, "A client did not read its answer"),
+    if let Err(error) = in_time(written).await {
+        debug!("A client did not read its answer: {error}");
     }
     drop(permit);
+}
+
+async fn write<T: Serialize>(stream: &mut UnixStream, message: &T) -> io::Result<()> {
+    stream.write_all(&line_of(message)?).await
+}
+
+async fn in_time(written: impl Future<Output = io::Result<()>>) -> io::Result<()> {
+    let written = timeout(PATIENCE, written).await;
+    written.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+}
+
+fn line_of<T: Serialize>(message: &T) -> serde_json::Result<Vec<u8>> {
+    let mut line = serde_json::to_vec(message)?;
+    line.push(b'\n');
+    Ok(line)
 }
 
 async fn read_request(stream: &mut UnixStream) -> Result<Request, String> {
@@ -190,10 +228,19 @@ async fn read_request(stream: &mut UnixStream) -> Result<Request, String> {
     parse(&line)
 }
 
-async fn answer(request: Request, requests: &mpsc::Sender<Asked>) -> Reply {
+async fn answer(
+    request: Request,
+    subscriber: Option<mpsc::Sender<Event>>,
+    requests: &mpsc::Sender<Asked>,
+) -> Reply {
     let (reply, answered) = oneshot::channel();
+    let asked = Asked {
+        request,
+        reply,
+        subscriber,
+    };
     // If nobody takes it, the answer says so.
-    let _ = requests.send(Asked { request, reply }).await;
+    let _ = requests.send(asked).await;
     answered.await.unwrap_or_else(|_| Reply::Failed {
         reason: "the tunnel is going down".to_owned(),
     })
@@ -223,31 +270,34 @@ pub(crate) enum AskError {
     /// It ended before it answered.
     #[error("the supervisor ended before it answered: see its log")]
     Ended,
+    /// It has not answered in time.
+    #[error("the supervisor does not answer: `kill -9` ends it, and `convoy up` starts another")]
+    Silent,
     /// It belongs to another version.
     #[error("the supervisor's answer is not known to this version of convoy: {0}")]
     Answer(#[from] serde_json::Error),
 }
 
-/// Asks the supervisor that listens at `path`, and waits for as long as it takes. One that dies meanwhile may
-/// still take connections for a moment.
+/// Asks the supervisor that listens at `path`, and waits for as long as it takes, but for its status only
+/// [`STATUS_TIME`]. One that dies meanwhile may still take connections for a moment.
 pub(crate) fn ask(path: &Path, request: &Request) -> Result<Reply, AskError> {
     let deadline = Instant::now() + DYING_TIME;
+    let limit = matches!(request, Request::Status).then_some(STATUS_TIME);
     loop {
-        match ask_once(path, request) {
+        match ask_once(path, request, limit) {
             Err(AskError::Ended) if Instant::now() < deadline => thread::sleep(DYING_PAUSE),
             outcome => return outcome,
         }
     }
 }
 
-fn ask_once(path: &Path, request: &Request) -> Result<Reply, AskError> {
+fn ask_once(path: &Path, request: &Request, limit: Option<Duration>) -> Result<Reply, AskError> {
     let mut stream = StdUnixStream::connect(path).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => AskError::NoSupervisor,
         _ => AskError::Io(error),
     })?;
-    let mut line = serde_json::to_vec(request)?;
-    line.push(b'\n');
-    stream.write_all(&line).map_err(ended)?;
+    stream.set_read_timeout(limit)?;
+    stream.write_all(&line_of(request)?).map_err(ended)?;
     let mut answer = Vec::new();
     let mut bounded = BufReader::new(stream).take(MAX_REPLY as u64);
     bounded.read_until(b'\n', &mut answer).map_err(ended)?;
@@ -260,6 +310,7 @@ fn ask_once(path: &Path, request: &Request) -> Result<Reply, AskError> {
 fn ended(error: io::Error) -> AskError {
     match error.kind() {
         io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => AskError::Ended,
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => AskError::Silent,
         _ => AskError::Io(error),
     }
 }

@@ -23,7 +23,7 @@ use crate::{
 /// Takes tunnels down.
 pub(crate) fn run(args: &DownArgs) -> anyhow::Result<()> {
     if logging::is_requested() {
-        logging::init(LogFormat::Text)?;
+        logging::init(LogFormat::Text, None)?;
     }
     let Some(name) = &args.name else {
         return all(args);

@@ -2,6 +2,7 @@
 
 use std::{
     fs::{self, Permissions},
+    future::pending,
     io,
     os::{
         fd::{AsFd, OwnedFd},
@@ -18,15 +19,19 @@ use anyhow::Context;
 use convoy_config::InterfaceName;
 use convoy_tun::Device;
 use nix::unistd::Pid;
-use tokio::time::sleep;
-use tracing::{info, warn};
+use tokio::{
+    task::JoinSet,
+    time::{sleep, sleep_until},
+};
+use tracing::{error, info, warn};
 
 use super::{
-    places,
+    places::{self, Sockets},
     tunnel::{self, Adopted, Spawn, TunnelEvent, TunnelProcess},
 };
 use crate::{
     cli::DaemonArgs,
+    supervised::protocol::BUILD,
     uapi::socket::{self, ENDING_PAUSE, ENDING_TIME},
 };
 
@@ -36,6 +41,8 @@ pub(crate) enum KeptEvent {
     Tunnel(TunnelEvent),
     /// It is time for [`KeptTunnel::start_again`].
     StartDue,
+    /// Another process runs, and has no configuration yet.
+    Started,
 }
 
 /// A tunnel and all that its next process needs.
@@ -43,12 +50,16 @@ pub(crate) enum KeptEvent {
 pub(crate) struct KeptTunnel {
     name: InterfaceName,
     args: DaemonArgs,
+    sockets: Sockets,
+    outlives_supervisor: bool,
     /// The interface lasts for as long as this is open, whatever happens to the process.
     tun: OwnedFd,
     process: Option<TunnelProcess>,
     restarts: Restarts,
     /// When to start another process.
     due: Option<Instant>,
+    /// The next process, while it starts.
+    starting: JoinSet<anyhow::Result<TunnelProcess>>,
 }
 
 impl KeptTunnel {
@@ -56,16 +67,28 @@ impl KeptTunnel {
     pub(crate) async fn start(name: &InterfaceName, args: &DaemonArgs) -> anyhow::Result<Self> {
         let device = Device::open(name.as_str(), args.tun_offload.into())?;
         let tun = device.as_fd().try_clone_to_owned();
-        let mut tunnel = Self {
-            name: name.clone(),
-            args: args.clone(),
-            tun: tun.context("cannot duplicate the interface's descriptor")?,
-            process: None,
-            restarts: Restarts::default(),
-            due: None,
+        let tun = tun.context("cannot duplicate the interface's descriptor")?;
+        Self::new(name, args, tun, None).begin().await
+    }
+
+    /// Starts a process for an interface in another network namespace; the process ends with this one.
+    pub(crate) async fn over(
+        tun: OwnedFd,
+        name: &InterfaceName,
+        args: &DaemonArgs,
+        sockets: Sockets,
+    ) -> anyhow::Result<Self> {
+        let tunnel = Self {
+            sockets,
+            outlives_supervisor: false,
+            ..Self::new(name, args, tun, None)
         };
-        tunnel.process = Some(tunnel.spawn().await?);
-        Ok(tunnel)
+        tunnel.begin().await
+    }
+
+    async fn begin(mut self) -> anyhow::Result<Self> {
+        self.process = Some(TunnelProcess::spawn(self.next_process()?).await?);
+        Ok(self)
     }
 
     /// Takes over a process that an earlier supervisor left; `None` if there is none.
@@ -76,14 +99,31 @@ impl KeptTunnel {
         let Some(adopted) = adopt(name).await? else {
             return Ok(None);
         };
-        Ok(Some(Self {
+        Ok(Some(Self::new(
+            name,
+            args,
+            adopted.tun,
+            Some(adopted.process),
+        )))
+    }
+
+    fn new(
+        name: &InterfaceName,
+        args: &DaemonArgs,
+        tun: OwnedFd,
+        process: Option<TunnelProcess>,
+    ) -> Self {
+        Self {
             name: name.clone(),
             args: args.clone(),
-            tun: adopted.tun,
-            process: Some(adopted.process),
+            sockets: places::sockets(name),
+            outlives_supervisor: true,
+            tun,
+            process,
             restarts: Restarts::default(),
             due: None,
-        }))
+            starting: JoinSet::new(),
+        }
     }
 
     /// The process; `None` while there is none.
@@ -99,7 +139,7 @@ impl KeptTunnel {
     /// Whether the process belongs to another version of this program.
     pub(crate) fn is_of_another_version(&self) -> bool {
         let version = self.process.as_ref().map(TunnelProcess::version);
-        version.is_some_and(|version| version != env!("CARGO_PKG_VERSION"))
+        version.is_some_and(|version| version != BUILD)
     }
 
     /// How often the process has died.
@@ -109,13 +149,25 @@ impl KeptTunnel {
 
     /// The next event. May be cancelled.
     pub(crate) async fn next(&mut self) -> KeptEvent {
-        match (&mut self.process, self.due) {
-            (Some(process), _) => KeptEvent::Tunnel(process.next().await),
-            (None, Some(due)) => {
-                tokio::time::sleep_until(due.into()).await;
-                KeptEvent::StartDue
+        loop {
+            if let Some(process) = &mut self.process {
+                return KeptEvent::Tunnel(process.next().await);
             }
-            (None, None) => std::future::pending().await,
+            if let Some(started) = self.starting.join_next().await {
+                match started.map_err(anyhow::Error::from).flatten() {
+                    Ok(process) => {
+                        self.started(process);
+                        return KeptEvent::Started;
+                    }
+                    Err(error) => self.failed(&error),
+                }
+                continue;
+            }
+            match self.due {
+                Some(due) => sleep_until(due.into()).await,
+                None => pending().await,
+            }
+            return KeptEvent::StartDue;
         }
     }
 
@@ -128,6 +180,7 @@ impl KeptTunnel {
     /// Waits for a process that ends; none is to follow.
     pub(crate) async fn finish(&mut self) {
         self.due = None;
+        self.starting.shutdown().await;
         if let Some(process) = self.process.take()
             && let Err(error) = process.stop().await
         {
@@ -135,20 +188,12 @@ impl KeptTunnel {
         }
     }
 
-    /// Starts another process for the same interface. If that fails, it is due again later.
-    pub(crate) async fn start_again(&mut self, now: Instant) -> anyhow::Result<()> {
+    /// Has another process start for the same interface. If that fails, it is due again later.
+    pub(crate) fn start_again(&mut self) {
         self.due = None;
-        match self.spawn().await {
-            Ok(process) => {
-                info!(interface = %self.name, "Started another tunnel process");
-                self.process = Some(process);
-                self.restarts.started(now);
-                Ok(())
-            }
-            Err(error) => {
-                self.schedule(now);
-                Err(error)
-            }
+        match self.next_process() {
+            Ok(next) => drop(self.starting.spawn(TunnelProcess::spawn(next))),
+            Err(error) => self.failed(&error),
         }
     }
 
@@ -157,17 +202,18 @@ impl KeptTunnel {
         if let Some(former) = self.process.take() {
             former.stop().await?;
         }
-        self.process = Some(self.spawn().await?);
+        self.process = Some(TunnelProcess::spawn(self.next_process()?).await?);
         Ok(())
     }
 
     /// Ends the process and removes its sockets; the interface goes once the result is dropped.
-    pub(crate) async fn stop(self) -> anyhow::Result<OwnedFd> {
+    pub(crate) async fn stop(mut self) -> anyhow::Result<OwnedFd> {
+        self.starting.shutdown().await;
         let stopped = match self.process {
             Some(process) => process.stop().await,
             None => Ok(()),
         };
-        remove_sockets(&self.name);
+        self.sockets.remove();
         stopped.map(|()| self.tun)
     }
 
@@ -175,32 +221,42 @@ impl KeptTunnel {
         let pause = self.restarts.died(now);
         self.due = Some(now + pause);
         match pause {
-            Duration::ZERO => warn!(interface = %self.name, "The tunnel process died"),
+            Duration::ZERO => warn!("The tunnel process died"),
             pause => warn!(
-                interface = %self.name,
                 "The tunnel process died again; another one starts in {} s",
                 pause.as_secs()
             ),
         }
     }
 
-    /// Starts a process, with sockets that no dead process has used.
-    async fn spawn(&self) -> anyhow::Result<TunnelProcess> {
-        let uapi = places::uapi(&self.name);
-        let uapi = bind(&uapi).and_then(|socket| {
+    fn started(&mut self, process: TunnelProcess) {
+        info!("Started another tunnel process");
+        self.process = Some(process);
+        self.restarts.started(Instant::now());
+    }
+
+    fn failed(&mut self, error: &anyhow::Error) {
+        error!("cannot start the tunnel again: {error:#}");
+        self.schedule(Instant::now());
+    }
+
+    /// What another process needs, with sockets that no dead one has used.
+    fn next_process(&self) -> anyhow::Result<Spawn> {
+        let uapi = &self.sockets.uapi;
+        let uapi = bind(uapi).and_then(|socket| {
             // Who may only read it cannot connect: the tunnel's user watches it for removal.
-            fs::set_permissions(&uapi, Permissions::from_mode(0o604))?;
+            fs::set_permissions(uapi, Permissions::from_mode(0o604))?;
             Ok(socket)
         })?;
-        let listener = bind(&tunnel::path(&self.name))?;
-        TunnelProcess::spawn(Spawn {
-            name: &self.name,
-            tun: self.tun.as_fd(),
-            uapi: uapi.as_fd(),
-            listener: listener.as_fd(),
-            args: &self.args,
+        Ok(Spawn {
+            name: self.name.clone(),
+            tun: self.tun.try_clone()?,
+            uapi: uapi.into(),
+            listener: bind(&self.sockets.supervisors)?.into(),
+            sockets: self.sockets.clone(),
+            outlives_supervisor: self.outlives_supervisor,
+            args: self.args.clone(),
         })
-        .await
     }
 }
 
@@ -223,10 +279,7 @@ fn bind(path: &Path) -> anyhow::Result<UnixListener> {
 
 /// Removes the sockets of a tunnel that has ended.
 pub(crate) fn remove_sockets(name: &InterfaceName) {
-    for path in [places::uapi(name), tunnel::path(name)] {
-        // It may be gone already.
-        let _ = fs::remove_file(path);
-    }
+    places::sockets(name).remove();
 }
 
 /// Removes the sockets that a killed tunnel left; those of another program stay.

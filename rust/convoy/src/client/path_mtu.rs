@@ -8,7 +8,7 @@
 //!   since the peer got another endpoint, since the network changed and since the machine has slept. Not in a pause,
 //!   and never just because time has passed: an idle tunnel stays idle.
 //! - **How long a limit lasts**: until the network changes, or the peer's endpoints in the configuration, as that is
-//!   another path; and no longer than this process.
+//!   another path. Another supervisor that takes the tunnel over keeps it.
 //! - **Who is asked**: [`mod@targets`]. If nobody answers, nothing is known and nothing changes. Nor does anything
 //!   without CAP_NET_RAW.
 
@@ -21,6 +21,7 @@ mod tests;
 use std::{
     collections::{BTreeMap, BTreeSet},
     future::pending,
+    hash::{DefaultHasher, Hash, Hasher},
     net::IpAddr,
     time::Instant,
 };
@@ -28,9 +29,11 @@ use std::{
 use convoy_config::{Config, Peer};
 use convoy_host::smallest_mtu;
 use convoy_proto::config::PublicKey;
+use serde::{Deserialize, Serialize};
 use tokio::time::sleep_until;
 use tracing::debug;
 
+use crate::supervised::protocol::Key;
 use echo::Echoes;
 use probe::{Outcome, Probe};
 use targets::targets;
@@ -52,12 +55,21 @@ pub(crate) struct PathMtu {
 }
 
 /// A path that carries less than the MTU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub(crate) struct Narrow {
     /// The host that was asked.
     target: IpAddr,
     /// The largest packet in bytes that it answers; `None` if none does that is as large as an MTU must be.
     largest: Option<u32>,
+}
+
+/// What was found of a path, for another supervisor.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub(crate) struct NotedPath {
+    peer: Key,
+    /// Tells whether the peer still has the same endpoints; another build of this program may disagree.
+    endpoints: u64,
+    narrow: Narrow,
 }
 
 #[derive(Debug)]
@@ -90,6 +102,30 @@ impl PathMtu {
     /// Whether [`Self::followed`] may have changed since the last call.
     pub(crate) fn take_change(&mut self) -> bool {
         std::mem::take(&mut self.is_changed)
+    }
+
+    /// What has been found.
+    pub(crate) fn noted(&self, config: &Config) -> Vec<NotedPath> {
+        let peers = candidates(config).filter_map(|peer| {
+            let narrow = self.found.get(&peer.public_key.value)?;
+            Some(NotedPath {
+                peer: Key(peer.public_key.value),
+                endpoints: digest(peer),
+                narrow: *narrow,
+            })
+        });
+        peers.collect()
+    }
+
+    /// Takes over what another supervisor has found of the paths to these endpoints.
+    pub(crate) fn restore(&mut self, config: &Config, noted: &[NotedPath]) {
+        for peer in candidates(config) {
+            let key = peer.public_key.value;
+            let mut paths = noted.iter().filter(|path| path.peer.0 == key);
+            if let Some(path) = paths.find(|path| path.endpoints == digest(peer)) {
+                self.found.insert(key, path.narrow);
+            }
+        }
     }
 
     /// The largest MTU in bytes that works on all paths, as far as known.
@@ -217,6 +253,15 @@ fn candidates(config: &Config) -> impl Iterator<Item = &Peer> {
     peers.filter(|peer| !peer.endpoints.is_empty())
 }
 
+/// Stands for the peer's endpoints.
+fn digest(peer: &Peer) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for endpoint in &peer.endpoints {
+        endpoint.value.to_string().hash(&mut hasher);
+    }
+    hasher.finish()
+}
+
 /// The smallest MTU in bytes that the interface can have.
 fn floor(config: &Config) -> u32 {
     let mut own = config.interface.addresses.iter();
@@ -230,6 +275,10 @@ impl Narrow {
     pub(crate) fn text(&self, mtu: u32) -> String {
         let target = self.target;
         match self.largest {
+            Some(largest) if mtu > largest => format!(
+                "packets larger than {largest} bytes do not reach {target}, and the MTU is still {mtu}: it could \
+                 not be lowered (see the log)"
+            ),
             Some(largest) => {
                 format!(
                     "packets larger than {largest} bytes do not reach {target}: the MTU is {mtu} now"

@@ -18,6 +18,36 @@ const RUN: &str = "/run/convoy";
 /// Journals that outlive a power cut.
 const LASTING: &str = "/var/lib/convoy";
 
+/// The sockets of a tunnel process.
+#[derive(Clone, Debug)]
+pub(crate) struct Sockets {
+    /// That of `wg`.
+    pub(crate) uapi: PathBuf,
+    /// Where supervisors connect.
+    pub(crate) supervisors: PathBuf,
+    /// Where a service manager may listen that starts tunnel processes.
+    pub(crate) launcher: Option<PathBuf>,
+}
+
+impl Sockets {
+    /// Removes those of a tunnel process that has ended.
+    pub(crate) fn remove(&self) {
+        for path in [&self.uapi, &self.supervisors] {
+            // It may be gone already.
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+/// The sockets of the tunnel of `convoy up`.
+pub(crate) fn sockets(name: &InterfaceName) -> Sockets {
+    Sockets {
+        uapi: uapi(name),
+        supervisors: tunnel::path(name),
+        launcher: Some(Path::new(RUN).join(format!("{name}.launch"))),
+    }
+}
+
 /// The supervisor's socket.
 pub(crate) fn control(name: &InterfaceName) -> PathBuf {
     Path::new(RUN).join(format!("{name}.control"))
@@ -31,6 +61,11 @@ pub(crate) fn state(name: &InterfaceName) -> PathBuf {
 /// The socket of `wg`.
 pub(crate) fn uapi(name: &InterfaceName) -> PathBuf {
     socket::path(name.as_str())
+}
+
+/// The directory of the sockets of `wg`.
+pub(crate) fn uapi_directory() -> &'static Path {
+    Path::new(socket::DIRECTORY)
 }
 
 /// The interface that a user means, by its name or its file.

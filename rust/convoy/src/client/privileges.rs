@@ -60,6 +60,9 @@ const NEEDED_AT_FIRST: [Capability; 2] = [
     Capability::CAP_DAC_OVERRIDE,
 ];
 
+/// The device and inode number of the stream to systemd's journal.
+const JOURNAL: &str = "JOURNAL_STREAM";
+
 /// Longest line with a [`Step`] in bytes.
 const MAX_STEP: usize = 64 << 10;
 
@@ -72,11 +75,9 @@ struct Identity {
 /// Becomes the tunnel process; returns only an error. Reports it to the supervisor, too.
 pub(crate) fn run(args: &TunnelProcessArgs) -> anyhow::Result<()> {
     let mut supervisor = supervisor().context("cannot wait for the supervisor")?;
-    let outcome = logging::init(args.daemon.log_format).and_then(|()| {
-        debug!(
-            interface = args.interface.as_str(),
-            "Becoming the tunnel process"
-        );
+    let name = Some(args.interface.as_str());
+    let outcome = logging::init(args.daemon.log_format, name).and_then(|()| {
+        debug!("Becoming the tunnel process");
         execute(&supervisor)
     });
     let Err(error) = outcome;
@@ -110,7 +111,9 @@ fn execute(supervisor: &UnixStream) -> anyhow::Result<Infallible> {
         line => {
             let step: Step = serde_json::from_slice(line).context("cannot read the line")?;
             let command = command.args(step.arguments);
-            command.env_clear().envs(step.environment)
+            command.env_clear().envs(step.environment);
+            // The supervisor's log may be another stream than this service's.
+            command.envs(env::var_os(JOURNAL).map(|stream| (JOURNAL, stream)))
         }
     };
     for (name, descriptor) in DESCRIPTORS.into_iter().zip(&descriptors) {

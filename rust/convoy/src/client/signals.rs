@@ -10,6 +10,8 @@ pub(crate) enum SignalEvent {
     End(&'static str),
     /// SIGHUP.
     Reload,
+    /// SIGUSR2.
+    Replace,
 }
 
 /// Listens to all of them.
@@ -18,6 +20,7 @@ pub(crate) struct Signals {
     terminate: Signal,
     interrupt: Signal,
     hang_up: Signal,
+    user_defined: Signal,
 }
 
 impl Signals {
@@ -27,6 +30,7 @@ impl Signals {
             terminate: listen(SignalKind::terminate())?,
             interrupt: listen(SignalKind::interrupt())?,
             hang_up: listen(SignalKind::hangup())?,
+            user_defined: listen(SignalKind::user_defined2())?,
         })
     }
 
@@ -36,6 +40,7 @@ impl Signals {
             _ = self.terminate.recv() => SignalEvent::End("SIGTERM"),
             _ = self.interrupt.recv() => SignalEvent::End("SIGINT"),
             _ = self.hang_up.recv() => SignalEvent::Reload,
+            _ = self.user_defined.recv() => SignalEvent::Replace,
         }
     }
 }

@@ -12,7 +12,7 @@ use convoy_config::InterfaceName;
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 
-use super::places;
+use super::{path_mtu::NotedPath, places};
 
 /// Version of the format.
 const VERSION: u32 = 1;
@@ -34,6 +34,9 @@ pub(crate) struct State {
     pub(crate) hooks_begun: bool,
     /// Whether the tunnel was brought up completely.
     pub(crate) is_up: bool,
+    /// The paths that carry too little.
+    #[serde(default)]
+    pub(crate) paths: Vec<NotedPath>,
 }
 
 impl State {
@@ -46,6 +49,7 @@ impl State {
             since: now,
             hooks_begun: false,
             is_up: false,
+            paths: Vec::new(),
         }
     }
 

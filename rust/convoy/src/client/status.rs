@@ -1,126 +1,151 @@
 //! `convoy status`: what is up, and what is wrong.
+//!
+//! ```text
+//!  supervisor ── Reply::Status ──┐
+//!                                ├──▶ Statuses ──▶ text, or JSON by schema/status.schema.json
+//!  a daemon without one ─ report ┘
+//! ```
 
+mod describe;
+mod model;
+mod rates;
+mod route;
+#[cfg(test)]
+pub(crate) mod schema;
 mod text;
+mod watch;
 
 use std::{
     collections::HashMap,
-    io::Write as _,
-    path::{Path, PathBuf},
+    fs,
+    io::{self, Write as _},
+    panic::resume_unwind,
+    path::Path,
     process::ExitCode,
-    time::{SystemTime, UNIX_EPOCH},
+    thread,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use anyhow::{Context, bail};
-use convoy_config::{Config, InterfaceName, encode_key};
-use convoy_proto::config::PublicKey;
-use serde::{Deserialize, Serialize};
+use convoy_config::InterfaceName;
+use convoy_stats::{QueryError, Report, query};
 
 use super::{
     control::{AskError, Reply, Request, ask},
     places,
     state::State,
-    tunnel::{self, RunningDevice, RunningPeer},
+    tunnel,
 };
 use crate::cli::StatusArgs;
+pub(crate) use describe::{Known, describe};
+pub(crate) use model::{Condition, PeerState, PeerStatus, Status, Statuses};
+
+/// What `--json` prints.
+const SCHEMA: &str = include_str!("../../schema/status.schema.json");
 
 /// As of `systemctl status`.
 const NOT_UP: u8 = 3;
 
-/// The output of `convoy status --json`. All times are in seconds since 1970.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Statuses {
-    pub(crate) interfaces: Vec<Status>,
-}
+/// The most tunnels that are asked at once.
+const ASKED_AT_ONCE: usize = 16;
 
-/// One tunnel.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Status {
-    pub(crate) name: String,
-    pub(crate) state: Condition,
-    /// Its file.
-    pub(crate) config: Option<PathBuf>,
-    pub(crate) since: Option<u64>,
-    /// When a pause ends.
-    pub(crate) paused_until: Option<u64>,
-    pub(crate) supervisor_pid: Option<u32>,
-    pub(crate) tunnel_pid: Option<u32>,
-    /// In bytes.
-    pub(crate) mtu: Option<u32>,
-    pub(crate) listen_port: u16,
-    /// 0 for none.
-    pub(crate) fwmark: u32,
-    /// `off`, `on` or `persistent`.
-    pub(crate) kill_switch: Option<String>,
-    /// Name servers.
-    pub(crate) dns: Vec<String>,
-    pub(crate) warnings: Vec<String>,
-    pub(crate) peers: Vec<PeerStatus>,
-}
-
-/// Whether a tunnel is as it should be.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Condition {
-    #[default]
-    #[serde(rename = "up")]
-    Up,
-    #[serde(rename = "paused")]
-    Paused,
-    /// Its supervisor has died.
-    #[serde(rename = "without supervisor")]
-    WithoutSupervisor,
-}
-
-/// One peer.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct PeerStatus {
-    /// In base64.
-    pub(crate) public_key: String,
-    /// `# friendly_name`
-    pub(crate) name: Option<String>,
-    /// The address in use.
-    pub(crate) endpoint: Option<String>,
-    /// What is wrong, in words.
-    pub(crate) problem: Option<String>,
-    /// `None` if there was none.
-    pub(crate) latest_handshake: Option<u64>,
-    pub(crate) rx_bytes: u64,
-    pub(crate) tx_bytes: u64,
-    pub(crate) allowed_ips: Vec<String>,
-    /// In seconds; 0 for none.
-    pub(crate) persistent_keepalive: u16,
-}
+/// The time between the two looks of `--rates`.
+const RATE_TIME: Duration = Duration::from_secs(1);
 
 /// Prints the status of one tunnel, or of all.
 pub(crate) fn run(args: &StatusArgs) -> anyhow::Result<ExitCode> {
-    let names = match &args.name {
-        Some(name) => vec![places::name_of(name)?],
-        None => places::all(),
-    };
-    let mut interfaces = Vec::new();
-    for name in &names {
-        interfaces.extend(status(name)?);
+    if args.schema {
+        io::stdout().lock().write_all(SCHEMA.as_bytes())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let name = args.name.as_deref().map(places::name_of).transpose()?;
+    if args.watch {
+        watch::run(name)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let (mut interfaces, mut unreadable) = look(name.as_ref());
+    if args.rates && !interfaces.is_empty() {
+        let (earlier, begin) = (interfaces, Instant::now());
+        thread::sleep(RATE_TIME);
+        (interfaces, unreadable) = look(name.as_ref());
+        rates::add(&mut interfaces, &earlier, begin.elapsed());
+    }
+    if name.is_some()
+        && let Some(error) = unreadable.pop()
+    {
+        return Err(error);
     }
     let is_up = !interfaces.is_empty();
     let statuses = Statuses { interfaces };
-    let mut stdout = std::io::stdout().lock();
+    let mut stdout = io::stdout().lock();
     if args.json {
         writeln!(stdout, "{}", serde_json::to_string(&statuses)?)?;
     } else {
         let text = text::render(&statuses, jiff::Timestamp::now());
         stdout.write_all(text.as_bytes())?;
     }
+    for error in &unreadable {
+        crate::panics::say(&format!("convoy: {error:#}"));
+    }
+    if !unreadable.is_empty() {
+        return Ok(ExitCode::FAILURE);
+    }
     if is_up {
         return Ok(ExitCode::SUCCESS);
     }
-    crate::panics::say(&match args.name {
-        Some(_) => format!("convoy: {} is not up", names[0]),
+    crate::panics::say(&match name {
+        Some(name) => format!("convoy: {name} is not up"),
         None => "convoy: no tunnel is up".to_owned(),
     });
     Ok(ExitCode::from(NOT_UP))
 }
 
+/// The status of one tunnel, or of all; nothing if it is not up. Then why that of others cannot be read.
+fn look(name: Option<&InterfaceName>) -> (Vec<Status>, Vec<anyhow::Error>) {
+    let names = match name {
+        Some(name) => vec![name.clone()],
+        None => all(),
+    };
+    let (mut statuses, mut unreadable) = (Vec::new(), Vec::new());
+    for names in names.chunks(ASKED_AT_ONCE) {
+        for outcome in ask_all(names) {
+            match outcome {
+                Ok(status) => statuses.extend(status),
+                Err(error) => unreadable.push(error),
+            }
+        }
+    }
+    (statuses, unreadable)
+}
+
+/// Asks each on a thread of its own, as one that does not answer takes its time.
+fn ask_all(names: &[InterfaceName]) -> Vec<anyhow::Result<Option<Status>>> {
+    thread::scope(|scope| {
+        let ask = |name| scope.spawn(move || status(name));
+        let asked: Vec<_> = names.iter().map(ask).collect();
+        let outcomes = asked.into_iter().map(|it| it.join());
+        outcomes
+            .map(|outcome| outcome.unwrap_or_else(|panic| resume_unwind(panic)))
+            .collect()
+    })
+}
+
+/// The tunnels of `convoy up`, and all daemons of WireGuard in userspace.
+fn all() -> Vec<InterfaceName> {
+    let mut names = places::all();
+    let sockets = fs::read_dir(places::uapi_directory());
+    let sockets = sockets.into_iter().flatten().flatten();
+    names.extend(sockets.filter_map(|socket| {
+        let file = socket.file_name();
+        file.to_str()?.strip_suffix(".sock")?.parse().ok()
+    }));
+    names.sort_by(|a, b| a.as_str().cmp(b.as_str()));
+    names.dedup();
+    names
+}
+
 /// The status of one tunnel; `None` if it is not up.
-fn status(name: &InterfaceName) -> anyhow::Result<Option<Status>> {
+pub(crate) fn status(name: &InterfaceName) -> anyhow::Result<Option<Status>> {
     match ask(&places::control(name), &Request::Status) {
         Ok(Reply::Status(status)) => Ok(Some(*status)),
         Ok(Reply::Failed { reason }) => bail!("{name}: {reason}"),
@@ -130,70 +155,77 @@ fn status(name: &InterfaceName) -> anyhow::Result<Option<Status>> {
     }
 }
 
-/// The status of a tunnel whose supervisor has died, as far as the tunnel itself knows it.
+/// The status of a tunnel whose supervisor has died, or of a daemon that never had one; as far as it knows it.
 fn without_supervisor(name: &InterfaceName) -> anyhow::Result<Option<Status>> {
-    if !tunnel::path(name).exists() {
-        return Ok(None);
-    }
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_all().build()?;
-    let Ok(device) = runtime.block_on(tunnel::running_device(name)) else {
-        return Ok(None);
+    let Some(pid) = runtime.block_on(tunnel::process_of(name)) else {
+        return daemon(name);
     };
     let state = State::read(name);
+    let (status, warning) = match runtime.block_on(tunnel::report(name)) {
+        Ok(report) => (
+            describe(report, &known(state.as_ref())),
+            format!(
+                "its supervisor has died, so nothing follows the network: `convoy up {name}` takes it over, \
+                 `convoy down {name}` takes it down"
+            ),
+        ),
+        Err(error) if tunnel::has_ended(&error) => return Ok(None),
+        Err(error) => (
+            Status::default(),
+            format!(
+                "its supervisor has died, and the tunnel process {pid} does not answer: `kill -9 {pid}` ends it, \
+                 then `convoy up {name}` starts another or `convoy down {name}` cleans up ({error:#})"
+            ),
+        ),
+    };
     Ok(Some(Status {
         name: name.to_string(),
         state: Condition::WithoutSupervisor,
         since: state.as_ref().map(|state| state.since),
         config: state.map(|state| state.config),
-        warnings: vec![format!(
-            "its supervisor has died, so nothing follows the network: `convoy up {name}` takes it over, \
-             `convoy down {name}` takes it down"
-        )],
-        ..of_device(&device, None, &HashMap::new())
+        tunnel_pid: Some(pid.as_raw().unsigned_abs()),
+        warnings: vec![warning],
+        ..status
     }))
 }
 
-/// What the tunnel knows, and what its configuration and the look-ups of names add.
-pub(crate) fn of_device(
-    device: &RunningDevice,
-    config: Option<&Config>,
-    problems: &HashMap<PublicKey, String>,
-) -> Status {
-    let configured = config.into_iter().flat_map(|config| &config.peers);
-    let names = configured.filter_map(|peer| {
-        let name = peer.friendly_name.as_deref()?;
-        Some((peer.public_key.value, name))
-    });
-    let names: HashMap<_, _> = names.collect();
-    let peer = |peer: &RunningPeer| {
-        let key = &peer.public_key;
-        let name = names.get(key).map(|name| (*name).to_owned());
-        of_peer(peer, name, problems.get(key).cloned())
-    };
-    Status {
-        listen_port: device.listen_port,
-        fwmark: device.fwmark,
-        peers: device.peers.iter().map(peer).collect(),
-        ..Status::default()
-    }
+/// What the configuration says of the peers, if it can be read.
+fn known(state: Option<&State>) -> Known {
+    let config = state.and_then(|state| convoy_config::read(&state.config).ok());
+    let known = config.map(|it| Known::new(&it.config, HashMap::new()));
+    known.unwrap_or_default()
 }
 
-fn of_peer(peer: &RunningPeer, name: Option<String>, problem: Option<String>) -> PeerStatus {
-    let allowed = peer.allowed_ips.iter();
-    PeerStatus {
-        public_key: encode_key(&peer.public_key.0).as_str().to_owned(),
-        name,
-        endpoint: peer.endpoint.map(|endpoint| endpoint.to_string()),
-        problem,
-        latest_handshake: peer.last_handshake.map(seconds),
-        rx_bytes: peer.rx_bytes,
-        tx_bytes: peer.tx_bytes,
-        allowed_ips: allowed
-            .map(|network| format!("{}/{}", network.address, network.prefix))
-            .collect(),
-        persistent_keepalive: peer.persistent_keepalive,
-    }
+/// The status of a daemon that nobody supervises.
+fn daemon(name: &InterfaceName) -> anyhow::Result<Option<Status>> {
+    let report = report_of(name)?;
+    Ok(report.map(|report| Status {
+        name: name.to_string(),
+        state: Condition::Daemon,
+        ..describe(report, &Known::default())
+    }))
+}
+
+/// What the daemon reports; `None` if there is none, or another program is the daemon.
+fn report_of(name: &InterfaceName) -> anyhow::Result<Option<Report>> {
+    use io::ErrorKind::{ConnectionRefused, NotFound};
+    let json = match query(&places::uapi(name)) {
+        Ok(json) => json,
+        Err(QueryError::NotConvoy { .. }) => return Ok(None),
+        Err(QueryError::NoDaemon { source, .. })
+            if matches!(source.kind(), NotFound | ConnectionRefused) =>
+        {
+            return Ok(None);
+        }
+        Err(error) => return Err(error).with_context(|| name.to_string()),
+    };
+    let report = serde_json::from_str(&json);
+    let report = report.with_context(|| {
+        format!("{name}: the daemon's answer does not fit this version of convoy")
+    })?;
+    Ok(Some(report))
 }
 
 /// Seconds since 1970.
@@ -206,7 +238,7 @@ pub(crate) fn seconds(time: SystemTime) -> u64 {
 pub(crate) fn line(path: &Path, condition: Condition) -> String {
     let path = path.display();
     match condition {
-        Condition::Up => format!("up with {path}"),
+        Condition::Up | Condition::Daemon => format!("up with {path}"),
         Condition::Paused => format!("paused: packets leave outside the tunnel ({path})"),
         Condition::WithoutSupervisor => format!("without a supervisor ({path})"),
     }

@@ -6,35 +6,35 @@
 //!  host's events ──┼─▶ one select! loop ───┼─▶ the tunnel: configuration, handshakes, answers
 //!  tunnel's events ┤                       │
 //!  look-ups, sleep ┤                       ├─▶ echo requests through the tunnel
-//!  echoes ─────────┘                       └─▶ service manager, clients
+//!  echoes ─────────┘                       └─▶ service manager, clients, subscribers
 //! ```
 //!
 //! It has one thread, and no timer runs while nothing happens, except for a service manager's watchdog.
 
 mod change;
 mod follow;
+mod log;
+mod observe;
+mod react;
+mod replace;
 mod start;
 mod tell;
 
-use std::{
-    future::pending,
-    path::PathBuf,
-    pin::pin,
-    time::{Instant, SystemTime},
-};
+use std::{future::pending, path::PathBuf, pin::pin, time::SystemTime};
 
 use anyhow::anyhow;
 use convoy_config::Config;
 use convoy_host::{Applied, Event, Host, HostError, open_kill_switch};
 use tokio::sync::oneshot;
-use tracing::{info, warn};
+use tracing::info;
 
 use super::{
     addresses::Addresses,
-    control::{Asked, Control, Reply, Request},
-    desired::kill_switch,
+    control::{Control, Reply},
+    events::{Events, What},
     hooks::strays,
     kept::{KeptEvent, KeptTunnel},
+    metrics::{Metrics, next_question},
     notify::{self, Watchdog},
     path_mtu::PathMtu,
     places,
@@ -43,17 +43,17 @@ use super::{
     state::State,
     take_down::{TakeDown, stays},
     terminal::Terminal,
-    tunnel::TunnelEvent,
     up::Wanted,
 };
-use crate::{background::Parent, cli::DaemonArgs};
+use crate::{background::Parent, cli::DaemonArgs, logging};
 
 /// Brings the tunnel up, serves it, and takes it down.
 pub(crate) async fn run(wanted: Wanted, parent: &mut Option<Parent>) -> anyhow::Result<()> {
     let mut signals = Signals::new()?;
+    tokio::spawn(logging::live::keep());
     let mut supervisor = Supervisor::new(wanted).await?;
-    let mut control = match Control::listen(&places::control(&supervisor.config.name)) {
-        Ok(control) => control,
+    let (mut control, mut metrics) = match supervisor.listen() {
+        Ok(sockets) => sockets,
         Err(error) => return Err(supervisor.undo(error).await),
     };
     let mut clients = Vec::new();
@@ -80,9 +80,14 @@ pub(crate) async fn run(wanted: Wanted, parent: &mut Option<Parent>) -> anyhow::
     supervisor.terminal = None;
     notify::ready(&supervisor.line());
 
-    let ending = supervisor.serve(&mut control, &mut signals).await;
+    let ending = supervisor
+        .serve(&mut control, &mut signals, &mut metrics)
+        .await;
+    drop(metrics);
     info!("Taking {} down: {ending}", supervisor.config.name);
     notify::stopping();
+    let reason = ending.to_string();
+    supervisor.events.publish(What::Down { reason });
     if let Ending::Requested(client) = ending {
         clients.push(client);
     }
@@ -111,6 +116,8 @@ pub(crate) async fn run(wanted: Wanted, parent: &mut Option<Parent>) -> anyhow::
 struct Supervisor {
     /// The configuration's file.
     path: PathBuf,
+    /// The program's file.
+    program: PathBuf,
     config: Config,
     daemon: DaemonArgs,
     /// Whether to take the interface over from wg-quick.
@@ -133,6 +140,7 @@ struct Supervisor {
     picked_mark: Option<u32>,
     addresses: Addresses,
     path_mtu: PathMtu,
+    events: Events,
     paused_until: Option<SystemTime>,
     /// What ends the tunnel, if something has while hooks ran.
     ending: Option<Ending>,
@@ -149,8 +157,20 @@ enum Ending {
 }
 
 impl Supervisor {
+    /// Opens the sockets on which this process answers.
+    fn listen(&self) -> anyhow::Result<(Control, Option<Metrics>)> {
+        let name = &self.config.name;
+        let metrics = Metrics::serve(&self.daemon, name)?;
+        Ok((Control::listen(&places::control(name))?, metrics))
+    }
+
     /// Keeps the tunnel and the host as they should be, until something ends the tunnel.
-    async fn serve(&mut self, control: &mut Control, signals: &mut Signals) -> Ending {
+    async fn serve(
+        &mut self,
+        control: &mut Control,
+        signals: &mut Signals,
+        metrics: &mut Option<Metrics>,
+    ) -> Ending {
         let mut sleep = Sleep::new().await;
         let mut watchdog = Watchdog::new();
         loop {
@@ -160,127 +180,20 @@ impl Supervisor {
             strays::reap(self.tunnel.as_ref().and_then(KeptTunnel::pid));
             self.follow_addresses().await;
             self.probe_paths();
+            self.note_paths();
             tokio::select! {
                 asked = control.next() => self.on_request(asked).await,
                 event = watch(&mut self.host) => self.on_host_event(event).await,
                 event = next_of(&mut self.tunnel) => self.on_tunnel_event(event).await,
                 signal = signals.next() => self.on_signal(signal).await,
+                // Who has asked may have left.
+                question = next_question(metrics) => drop(question.send(self.observe())),
                 () = self.addresses.next() => {}
                 narrow = self.path_mtu.next() => self.on_probed(narrow).await,
                 () = sleep.resumed() => self.on_resume(),
                 () = watchdog.due() => watchdog.calm(),
             }
         }
-    }
-
-    async fn on_request(&mut self, asked: Asked) {
-        let outcome = match asked.request {
-            Request::Down => {
-                self.ending = Some(Ending::Requested(asked.reply));
-                return;
-            }
-            Request::Status => {
-                let status = self.status().await;
-                // A client that has left is not interested; nor below.
-                let _ = asked.reply.send(status);
-                return;
-            }
-            Request::Reload => self.reload().await,
-            Request::Pause { seconds } => self.pause(seconds).await,
-            Request::Resume => self.resume().await,
-        };
-        let reply = match outcome {
-            Ok(warnings) => Reply::Done { warnings },
-            Err(error) => {
-                warn!("{error:#}");
-                let reason = format!("{error:#}");
-                Reply::Failed { reason }
-            }
-        };
-        let _ = asked.reply.send(reply);
-    }
-
-    async fn on_host_event(&mut self, event: Result<Event, HostError>) {
-        match event {
-            // The host has logged it.
-            Ok(Event::Restored(_)) => {}
-            Ok(Event::MtuChanged(mtu)) => {
-                self.applied.mtu = mtu;
-                self.path_mtu.want_all(&self.config);
-            }
-            Ok(Event::UnderlayChanged) => {
-                info!("The network has changed");
-                self.addresses.network_changed(Instant::now());
-                self.forget_paths().await;
-            }
-            Ok(Event::Resumed) => {
-                info!("The pause is over");
-                self.paused_until = None;
-                notify::status(&self.line());
-            }
-            Ok(Event::Moved) => self.on_move().await,
-            Ok(Event::Gone) => self.ending = Some(Ending::InterfaceDeleted),
-            Err(error) => warn!("cannot keep the host as it should be, trying again: {error}"),
-        }
-    }
-
-    /// Lets the host go: the interface is in another network namespace, where it is somebody else's.
-    async fn on_move(&mut self) {
-        let Some(host) = self.host.take() else { return };
-        let name = &self.config.name;
-        let stays = match kill_switch(&self.config.interface) {
-            Some(_) => "; the kill switch stays",
-            None => "",
-        };
-        warn!("{name} has left this network namespace: its routes and rules are removed{stays}");
-        if let Err(error) = host.release().await {
-            warn!("{error}");
-        }
-        notify::status("the interface is in another network namespace");
-    }
-
-    async fn on_tunnel_event(&mut self, event: KeptEvent) {
-        let now = Instant::now();
-        match event {
-            KeptEvent::Tunnel(TunnelEvent::Asks { id, fwmark, .. }) => {
-                self.on_question(id, fwmark).await;
-            }
-            KeptEvent::Tunnel(TunnelEvent::Handshake { peer, answered }) => {
-                self.addresses.handshake(&peer, answered, now);
-                if answered {
-                    self.path_mtu.handshake(&peer);
-                }
-            }
-            KeptEvent::Tunnel(TunnelEvent::Ended { reason }) => {
-                self.ending = Some(Ending::Tunnel(reason));
-            }
-            KeptEvent::Tunnel(TunnelEvent::Died) => {
-                if let Some(tunnel) = &mut self.tunnel {
-                    tunnel.died(now);
-                }
-            }
-            KeptEvent::StartDue => self.start_again(now).await,
-        }
-    }
-
-    async fn on_signal(&mut self, signal: SignalEvent) {
-        match signal {
-            SignalEvent::End(signal) => self.ending = Some(Ending::Signal(signal)),
-            SignalEvent::Reload => {
-                notify::reloading();
-                match self.reload().await {
-                    Ok(warnings) => warnings.iter().for_each(|warning| warn!("{warning}")),
-                    Err(error) => warn!("the configuration stays as it is: {error:#}"),
-                }
-                notify::ready(&self.line());
-            }
-        }
-    }
-
-    fn on_resume(&mut self) {
-        info!("The machine has slept");
-        self.addresses.network_changed(Instant::now());
-        self.path_mtu.want_all(&self.config);
     }
 
     /// Undoes a failed start; returns why it failed.

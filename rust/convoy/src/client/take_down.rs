@@ -186,9 +186,11 @@ async fn allow(tunnel: &mut Option<KeptTunnel>, event: KeptEvent) {
                 warn!("cannot answer the tunnel: {error:#}");
             }
         }
-        KeptEvent::Tunnel(TunnelEvent::Handshake { .. }) => {}
+        KeptEvent::Tunnel(TunnelEvent::Handshake { .. } | TunnelEvent::Moved { .. }) => {}
         // Nothing more comes from it.
-        KeptEvent::Tunnel(TunnelEvent::Ended { .. } | TunnelEvent::Died) | KeptEvent::StartDue => {
+        KeptEvent::Tunnel(TunnelEvent::Ended { .. } | TunnelEvent::Died)
+        | KeptEvent::StartDue
+        | KeptEvent::Started => {
             kept.finish().await;
         }
     }

@@ -4,6 +4,7 @@
 //! Configuration goes over the UAPI, as for any other client; all else over the connection to
 //! `/run/convoy/NAME.tunnel` ([`crate::supervised`]).
 
+mod event;
 mod listing;
 mod process;
 mod request;
@@ -12,29 +13,34 @@ mod uapi;
 
 use std::{
     io,
-    os::fd::{BorrowedFd, OwnedFd},
-    path::PathBuf,
+    os::fd::OwnedFd,
+    path::{Path, PathBuf},
     time::Duration,
 };
 
 use anyhow::{Context, bail, ensure};
 use convoy_config::InterfaceName;
 use convoy_proto::config::{DeviceUpdate, PublicKey};
-use nix::unistd::Pid;
+use convoy_stats::Report;
+use nix::{errno::Errno, unistd::Pid};
 use tokio::{net::UnixStream, time::timeout};
 use tracing::{debug, error, warn};
 
+pub(crate) use event::TunnelEvent;
 pub(crate) use listing::{RunningDevice, RunningPeer};
-pub(crate) use spawn::Step;
+pub(crate) use process::Process;
+pub(crate) use spawn::{Step, arguments};
 
+use super::places::{self, Sockets};
 use crate::{
-    cli::DaemonArgs,
+    cli::{DaemonArgs, LogLevel},
+    logging::live::LevelError,
     supervised::{
         connection::{Connection, Lost},
         protocol::{Key, ToSupervisor, ToTunnel},
     },
 };
-use process::Process;
+use process::Starting;
 
 /// How long a tunnel may take to greet: at most as long as it takes to part from a supervisor that does not read.
 const GREETING_TIME: Duration = Duration::from_secs(10);
@@ -51,27 +57,80 @@ pub(crate) fn path(name: &InterfaceName) -> PathBuf {
     PathBuf::from(format!("/run/convoy/{name}.tunnel"))
 }
 
-/// The state of the running tunnel of `name`, whoever supervises it.
-pub(crate) async fn running_device(name: &InterfaceName) -> anyhow::Result<RunningDevice> {
-    let answer = uapi::exchange(name, b"get=1\n\n").await?;
+/// The process of the tunnel of `name`, even if it hangs; `None` if there is none.
+pub(crate) async fn process_of(name: &InterfaceName) -> Option<Pid> {
+    let stream = UnixStream::connect(path(name)).await.ok()?;
+    Connection::new(stream).process()
+}
+
+/// The state of the running tunnel that listens at `path`, whoever supervises it.
+async fn running_device(path: &Path) -> anyhow::Result<RunningDevice> {
+    let answer = uapi::exchange(path, b"get=1\n\n").await?;
     listing::parse(&answer).context("the tunnel's answer does not fit this version of convoy")
+}
+
+/// What the running tunnel of `name` reports.
+pub(crate) async fn report(name: &InterfaceName) -> anyhow::Result<Report> {
+    report_at(&places::uapi(name)).await
+}
+
+async fn report_at(path: &Path) -> anyhow::Result<Report> {
+    let request = format!("{}\n\n", convoy_stats::REQUEST);
+    let answer = uapi::exchange(path, request.as_bytes()).await?;
+    let json = convoy_stats::json_of(&answer).context("the tunnel's answer is no report")?;
+    serde_json::from_str(json).context("the tunnel's report does not fit this version of convoy")
+}
+
+/// Whether [`report`] has failed because the process has just ended.
+pub(crate) fn has_ended(error: &anyhow::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, NotFound, UnexpectedEof};
+    let ends = [
+        BrokenPipe,
+        ConnectionRefused,
+        ConnectionReset,
+        NotFound,
+        UnexpectedEof,
+    ];
+    let error = error.downcast_ref::<io::Error>();
+    error.is_some_and(|error| ends.contains(&error.kind()))
+}
+
+/// Has the running tunnel of `name`, or its daemon, log up to `level` for `time`.
+pub(crate) async fn set_log(
+    name: &InterfaceName,
+    level: LogLevel,
+    time: Duration,
+) -> anyhow::Result<()> {
+    let request = crate::uapi::log::request(level, time);
+    let changed = uapi::exchange(&places::uapi(name), request.as_bytes()).await;
+    changed
+        .map(drop)
+        .map_err(|error| match error.downcast_ref() {
+            Some(uapi::Refused(Errno::ENODATA)) => LevelError::NoLog.into(),
+            _ => error,
+        })
 }
 
 /// What a new tunnel process needs.
 #[derive(Debug)]
-pub(crate) struct Spawn<'a> {
-    pub(crate) name: &'a InterfaceName,
-    pub(crate) tun: BorrowedFd<'a>,
+pub(crate) struct Spawn {
+    pub(crate) name: InterfaceName,
+    pub(crate) tun: OwnedFd,
     /// Listening sockets of the UAPI and for supervisors ([`path`]).
-    pub(crate) uapi: BorrowedFd<'a>,
-    pub(crate) listener: BorrowedFd<'a>,
-    pub(crate) args: &'a DaemonArgs,
+    pub(crate) uapi: OwnedFd,
+    pub(crate) listener: OwnedFd,
+    /// Where both listen.
+    pub(crate) sockets: Sockets,
+    /// Whether it goes on without a supervisor.
+    pub(crate) outlives_supervisor: bool,
+    pub(crate) args: DaemonArgs,
 }
 
 /// A running tunnel that this process supervises. Dropping it leaves the tunnel running.
 #[derive(Debug)]
 pub(crate) struct TunnelProcess {
-    name: InterfaceName,
+    /// Its UAPI socket.
+    uapi: PathBuf,
     connection: Connection,
     process: Process,
     version: String,
@@ -88,50 +147,29 @@ pub(crate) struct Adopted {
     pub(crate) tun: OwnedFd,
 }
 
-/// What happens to a tunnel.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum TunnelEvent {
-    /// A UAPI client wants to change the firewall mark or the port: [`TunnelProcess::answer`] within 5 s.
-    Asks {
-        id: u64,
-        fwmark: Option<u32>,
-        listen_port: Option<u16>,
-    },
-    /// A handshake with a followed peer was answered, or its last message was not.
-    Handshake { peer: PublicKey, answered: bool },
-    /// It ends as somebody wants; [`TunnelProcess::stop`] waits for that.
-    Ended { reason: String },
-    /// The process is gone, for no good reason.
-    Died,
-}
-
 impl TunnelProcess {
-    /// Starts a tunnel process and connects to it.
+    /// Starts a tunnel process and connects to it. May be cancelled.
     ///
     /// # Errors
-    /// If it does not start; then no process is left.
-    pub(crate) async fn spawn(spawn: Spawn<'_>) -> anyhow::Result<Self> {
-        let mut process = spawn::spawn(&spawn).await?;
-        match timeout(GREETING_TIME, connect(spawn.name)).await {
-            Ok(Ok(Some(greeted))) => {
-                let process = process.map_or_else(|| other(&greeted), Ok)?;
-                Ok(Self::new(spawn.name, greeted, process))
-            }
-            outcome => {
-                if let Some(process) = &mut process {
-                    process.end_within(Duration::ZERO).await;
-                }
-                outcome.context("the tunnel process does not greet")??;
-                bail!("nobody listens on {}", path(spawn.name).display())
-            }
-        }
+    /// If it does not start. Then, and if it is cancelled, no process is left.
+    pub(crate) async fn spawn(spawn: Spawn) -> anyhow::Result<Self> {
+        let starting = spawn::spawn(&spawn).await?;
+        let path = &spawn.sockets.supervisors;
+        let greeted = timeout(GREETING_TIME, connect(path)).await;
+        let greeted = greeted.context("the tunnel process does not greet")??;
+        let greeted = greeted.with_context(|| format!("nobody listens on {}", path.display()))?;
+        let process = match starting.and_then(Starting::started) {
+            Some(process) => process,
+            None => other(&greeted)?,
+        };
+        Ok(Self::new(spawn.sockets.uapi, greeted, process))
     }
 
     /// Takes over the running tunnel of `name`; `None` if there is none.
     ///
     /// Call it before anything else listens on [`path`].
     pub(crate) async fn adopt(name: &InterfaceName) -> anyhow::Result<Option<Adopted>> {
-        let greeted = timeout(GREETING_TIME, connect(name)).await;
+        let greeted = timeout(GREETING_TIME, connect(&path(name))).await;
         let greeted = greeted.with_context(|| {
             let path = path(name);
             format!(
@@ -150,13 +188,13 @@ impl TunnelProcess {
         let descriptors = std::mem::take(&mut greeted.descriptors);
         let tun = descriptors.into_iter().next();
         let tun = tun.context("the running tunnel has not handed over its TUN")?;
-        let process = Self::new(name, greeted, process);
+        let process = Self::new(places::uapi(name), greeted, process);
         Ok(Some(Adopted { process, tun }))
     }
 
-    fn new(name: &InterfaceName, greeted: Greeted, process: Process) -> Self {
+    fn new(uapi: PathBuf, greeted: Greeted, process: Process) -> Self {
         Self {
-            name: name.clone(),
+            uapi,
             connection: greeted.connection,
             process,
             version: greeted.version,
@@ -178,7 +216,7 @@ impl TunnelProcess {
     /// Applies `update` as a whole or not at all. The tunnel does not ask about it.
     pub(crate) async fn set(&mut self, update: &DeviceUpdate) -> anyhow::Result<()> {
         let request = request::of(update);
-        let exchange = uapi::exchange(&self.name, request.as_bytes());
+        let exchange = uapi::exchange(&self.uapi, request.as_bytes());
         let applied = tokio::select! {
             applied = exchange => applied.map(drop),
             () = self.process.ended() => bail!("the tunnel process has ended"),
@@ -193,34 +231,32 @@ impl TunnelProcess {
     /// The tunnel's state now.
     pub(crate) async fn device(&mut self) -> anyhow::Result<RunningDevice> {
         let device = tokio::select! {
-            device = running_device(&self.name) => device,
+            device = running_device(&self.uapi) => device,
             () = self.process.ended() => bail!("the tunnel process has ended"),
         };
         self.is_silent = is_silence(&device);
         device
     }
 
+    /// The tunnel's report of its state and counters.
+    pub(crate) async fn report(&mut self) -> anyhow::Result<Report> {
+        let report = tokio::select! {
+            report = report_at(&self.uapi) => report,
+            () = self.process.ended() => bail!("the tunnel process has ended"),
+        };
+        self.is_silent = is_silence(&report);
+        report
+    }
+
     /// Waits for the next event. Cancel-safe.
     pub(crate) async fn next(&mut self) -> TunnelEvent {
         while !self.is_lost {
             match self.connection.next::<ToSupervisor>().await {
-                Ok(ToSupervisor::Asks {
-                    id,
-                    fwmark,
-                    listen_port,
-                }) => {
-                    return TunnelEvent::Asks {
-                        id,
-                        fwmark,
-                        listen_port,
-                    };
+                Ok(message) => {
+                    if let Some(event) = TunnelEvent::of(message) {
+                        return event;
+                    }
                 }
-                Ok(ToSupervisor::Handshake { peer, answered }) => {
-                    let peer = peer.0;
-                    return TunnelEvent::Handshake { peer, answered };
-                }
-                Ok(ToSupervisor::Ended { reason }) => return TunnelEvent::Ended { reason },
-                Ok(ToSupervisor::Hello { .. } | ToSupervisor::Unknown) => {}
                 Err(Lost::Closed) => self.is_lost = true,
                 Err(reason) => {
                     warn!("the connection to the tunnel process is lost: {reason}");
@@ -245,7 +281,7 @@ impl TunnelProcess {
         self.tell(&ToTunnel::Answers { id, refused }).await
     }
 
-    /// Has the tunnel report the handshakes with `peers`, instead of the former ones.
+    /// Has the tunnel report the handshakes and moves of `peers`, instead of the former ones.
     pub(crate) async fn follow(&mut self, peers: &[PublicKey]) -> anyhow::Result<()> {
         let peers = keys(peers);
         self.tell(&ToTunnel::Follow { peers }).await
@@ -299,11 +335,10 @@ fn other(greeted: &Greeted) -> anyhow::Result<Process> {
     Process::of_other(pid).context("cannot watch the running tunnel")
 }
 
-/// Connects to the tunnel of `name`; `None` if nobody listens.
-async fn connect(name: &InterfaceName) -> anyhow::Result<Option<Greeted>> {
+/// Connects to the tunnel that accepts supervisors at `path`; `None` if nobody listens.
+async fn connect(path: &Path) -> anyhow::Result<Option<Greeted>> {
     use io::ErrorKind::{ConnectionRefused, NotFound};
-    let path = path(name);
-    let stream = match UnixStream::connect(&path).await {
+    let stream = match UnixStream::connect(path).await {
         Ok(stream) => stream,
         Err(error) if matches!(error.kind(), ConnectionRefused | NotFound) => return Ok(None),
         Err(error) => {

@@ -1,11 +1,14 @@
 //! `convoy up`: becomes the supervisor of a tunnel.
 
-use std::path::{Path, PathBuf};
+use std::{
+    env,
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Context, bail};
 use convoy_config::Config;
 use nix::sys::prctl;
-use tracing::{error, warn};
+use tracing::warn;
 
 use super::{
     desired::{FIRST_MARK, configured_mark, kill_switch},
@@ -15,7 +18,7 @@ use super::{
 use crate::{
     background::{self, Output, Parent},
     check,
-    cli::{DaemonArgs, LogFormat, UpArgs},
+    cli::{DaemonArgs, UpArgs},
     logging, panics, process,
 };
 
@@ -24,6 +27,8 @@ use crate::{
 pub(crate) struct Wanted {
     /// The configuration's absolute path.
     pub(crate) path: PathBuf,
+    /// The program's absolute path, at which there may be another version later.
+    pub(crate) program: PathBuf,
     pub(crate) config: Config,
     pub(crate) daemon: DaemonArgs,
     /// Whether to take the interface over from wg-quick.
@@ -46,13 +51,8 @@ pub(crate) fn start(args: &UpArgs) -> anyhow::Result<()> {
         return background::start(Output::UntilReady);
     }
     let outcome = run(path, args, &mut parent);
-    if let Err(error) = &outcome {
-        if let Some(parent) = parent {
-            parent.fail(error);
-        }
-        if args.daemon.log_format == LogFormat::Json {
-            error!("{error:#}");
-        }
+    if let (Err(error), Some(parent)) = (&outcome, parent) {
+        parent.fail(error);
     }
     outcome
 }
@@ -60,13 +60,18 @@ pub(crate) fn start(args: &UpArgs) -> anyhow::Result<()> {
 fn run(path: PathBuf, args: &UpArgs, parent: &mut Option<Parent>) -> anyhow::Result<()> {
     process::forbid_core_dumps();
     process::bound_freed_memory();
-    panics::end_process(None);
+    panics::end_process(Vec::new());
     if parent.is_none() || logging::is_requested() {
-        logging::init(args.daemon.log_format)?;
+        let name = convoy_config::InterfaceName::of_file(&path).ok();
+        logging::init(
+            args.daemon.log_format,
+            name.as_ref().map(|name| name.as_str()),
+        )?;
     }
     let config = read(&path)?;
     let wanted = Wanted {
         path,
+        program: env::current_exe().context("cannot find this program's executable")?,
         config,
         daemon: args.daemon.clone(),
         adopts: args.adopt,
@@ -88,18 +93,11 @@ fn run(path: PathBuf, args: &UpArgs, parent: &mut Option<Parent>) -> anyhow::Res
     outcome
 }
 
-/// Reads a configuration and shows what is wrong with it on standard error.
+/// Reads a configuration whose hooks may run.
 fn read(path: &Path) -> anyhow::Result<Config> {
-    let loaded = match convoy_config::read(path) {
-        Ok(loaded) => loaded,
-        Err(report) => {
-            check::show(&report);
-            bail!("{} is not valid", path.display());
-        }
-    };
-    check::show(&loaded.warnings);
-    ensure_hooks_may_run(path, &loaded.config)?;
-    Ok(loaded.config)
+    let config = check::read(path)?;
+    ensure_hooks_may_run(path, &config)?;
+    Ok(config)
 }
 
 /// Refuses hooks that somebody else may have written.

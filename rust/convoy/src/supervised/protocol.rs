@@ -4,6 +4,8 @@
 //! the descriptor of the TUN comes. The two processes may be of different versions: kinds and fields that the
 //! receiver does not know are ignored.
 
+use std::net::SocketAddr;
+
 use convoy_config::{decode_key, encode_key};
 use convoy_proto::config::PublicKey;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -31,8 +33,15 @@ pub(crate) enum ToSupervisor {
         fwmark: Option<u32>,
         listen_port: Option<u16>,
     },
-    /// What became of a handshake with a followed peer.
-    Handshake { peer: Key, answered: bool },
+    /// What became of a handshake with a followed peer; `given_up` if no other attempt follows by itself.
+    Handshake {
+        peer: Key,
+        answered: bool,
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        given_up: bool,
+    },
+    /// A followed peer has another endpoint.
+    Moved { peer: Key, endpoint: SocketAddr },
     /// The tunnel is ending in an orderly way.
     Ended { reason: String },
     /// A kind of another version.
@@ -62,11 +71,17 @@ pub(crate) enum ToTunnel {
     Unknown,
 }
 
+/// Tells builds apart: packages have numbers of their own, as one may be rebuilt without a new version.
+pub(crate) const BUILD: &str = match option_env!("CONVOY_BUILD") {
+    Some(build) => build,
+    None => env!("CARGO_PKG_VERSION"),
+};
+
 impl ToTunnel {
     /// Introduces this process.
     pub(crate) fn hello() -> Self {
         Self::Hello {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
+            version: BUILD.to_owned(),
         }
     }
 }
@@ -110,6 +125,7 @@ mod tests {
         let line = serde_json::to_string(&ToSupervisor::Handshake {
             peer,
             answered: true,
+            given_up: false,
         });
         let expected = r#"{"type":"handshake","peer":"BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc=","answered":true}"#;
         assert_eq!(line.unwrap(), expected);

@@ -1,4 +1,4 @@
-use std::{os::fd::OwnedFd, path::PathBuf, sync::Mutex};
+use std::{net::SocketAddr, os::fd::OwnedFd, path::PathBuf, sync::Mutex};
 
 use convoy_tun::{Offload, memory};
 use nix::poll::{PollFd, PollFlags, poll};
@@ -23,7 +23,7 @@ async fn a_supervisor_gets_the_tun() {
         let mut supervisor = introduced(&path).await;
         let (hello, descriptors) = supervisor.receive_with::<ToSupervisor>().await.unwrap();
         let expected = ToSupervisor::Hello {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
+            version: protocol::BUILD.to_owned(),
             interface: "memory".to_owned(),
         };
         assert_eq!(hello, expected);
@@ -121,15 +121,24 @@ async fn the_supervisor_hears_of_handshakes() {
     let (path, tunnel) = (bed.path.clone(), bed.tunnel.clone());
     bed.serving(async {
         let mut supervisor = greeted(&path).await;
-        for answered in [false, true] {
-            let event = PeerEvent {
-                peer: PEER,
+        let (peer, endpoint) = (Key(PEER), SocketAddr::from(([192, 0, 2, 9], 4_500)));
+        for (outcome, answered, given_up) in [
+            (Outcome::Unanswered, false, false),
+            (Outcome::GivenUp, false, true),
+            (Outcome::Answered, true, false),
+        ] {
+            tunnel.report(PeerEvent {
+                moved_to: Some(endpoint),
+                ..PeerEvent::handshake(PEER, outcome)
+            });
+            let handshake = ToSupervisor::Handshake {
+                peer,
                 answered,
+                given_up,
             };
-            tunnel.report(event);
-            let peer = Key(PEER);
-            let expected = ToSupervisor::Handshake { peer, answered };
-            assert_eq!(supervisor.next::<ToSupervisor>().await.unwrap(), expected);
+            for expected in [ToSupervisor::Moved { peer, endpoint }, handshake] {
+                assert_eq!(supervisor.next::<ToSupervisor>().await.unwrap(), expected);
+            }
         }
     })
     .await;

@@ -25,9 +25,11 @@ fn conversations(input: &mut Unstructured<'_>) -> Result<()> {
     let said = said(input);
     let memory = Arc::new(Memory::default());
     let service = Service {
-        interface: "wg0".to_owned(),
-        index: None,
-        control: Arc::clone(&memory),
+        reporter: Arc::new(Reporter {
+            interface: "wg0".to_owned(),
+            index: None,
+            control: Arc::clone(&memory),
+        }),
         limits: LIMITS,
     };
     let heard = converse(&service, &said);
@@ -189,9 +191,19 @@ impl Expected {
         device.filter(is_listed).map(|l| format!("{l}\n")).collect()
     }
 
-    #[expect(clippy::unused_self, reason = "passed to `get`, like `listing`")]
     fn stats(&self) -> String {
-        stats::answer(&stats::report("wg0", &Snapshot::default()))
+        let listing = self.listing();
+        let number = |name: &str| {
+            let mut lines = listing.lines().filter_map(|line| line.split_once('='));
+            let found = lines.find(|(key, _)| *key == name);
+            found.map_or(0, |(_, value)| value.parse::<u32>().expect("it was listed"))
+        };
+        let snapshot = Snapshot {
+            listen_port: number("listen_port") as u16,
+            fwmark: number("fwmark"),
+            ..Snapshot::default()
+        };
+        stats::answer(&stats::report("wg0", &snapshot))
     }
 }
 

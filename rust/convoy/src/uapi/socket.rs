@@ -31,7 +31,7 @@ use tokio::io::unix::AsyncFd;
 use tracing::warn;
 
 /// Where `wg` looks for the sockets of userspace implementations.
-const DIRECTORY: &str = "/var/run/wireguard";
+pub(crate) const DIRECTORY: &str = "/var/run/wireguard";
 
 /// How long a daemon whose interface is gone may take to end, and how often to check.
 pub(crate) const ENDING_TIME: Duration = Duration::from_secs(2);

@@ -311,7 +311,8 @@ impl Daemon {
         thread::spawn(move || {
             let mut builder = tokio::runtime::Builder::new_current_thread();
             builder.enable_all().build().unwrap().block_on(async {
-                let server = Server::with_limits(listener, "wg0".to_owned(), shared, limits);
+                let reporter = Arc::new(Reporter::new("wg0".to_owned(), shared));
+                let server = Server::with_limits(listener, reporter, limits);
                 tokio::select! {
                     never = server.unwrap().serve() => match never {},
                     _ = stopped => {}

@@ -174,32 +174,19 @@ mod tests {
 
     fn full_peer() -> PeerSnapshot {
         PeerSnapshot {
-            public_key: PublicKey([0xb8; 32]),
             preshared_key: Some(PresharedKey([0x18; 32])),
             endpoint: Some("[abcd:23::33]:51820".parse().unwrap()),
             last_handshake: Some(UNIX_EPOCH + Duration::new(1_700_000_000, 5)),
             persistent_keepalive: Duration::from_secs(111),
             rx_bytes: 2224,
             tx_bytes: 38333,
-            rx_packets: 0,
-            tx_packets: 0,
             allowed_ips: ["192.168.4.4/32", "fd00::/64"].map(network).to_vec(),
+            ..PeerSnapshot::new(PublicKey([0xb8; 32]))
         }
     }
 
     fn quiet_peer() -> PeerSnapshot {
-        PeerSnapshot {
-            public_key: PublicKey([0x58; 32]),
-            preshared_key: None,
-            endpoint: None,
-            last_handshake: None,
-            persistent_keepalive: Duration::ZERO,
-            rx_bytes: 0,
-            tx_bytes: 0,
-            rx_packets: 0,
-            tx_packets: 0,
-            allowed_ips: Vec::new(),
-        }
+        PeerSnapshot::new(PublicKey([0x58; 32]))
     }
 
     fn network(text: &str) -> AllowedIp {

@@ -330,7 +330,7 @@ fn leaves_nothing(namespace: &Namespace) {
 fn starts(namespace: &Namespace) {
     let mut daemon = Daemon::start(namespace, &convoy(), "wg0").unwrap();
     // A killed daemon that is not dead yet may have answered instead.
-    let is_ready = || daemon.log().contains(" ready ").then_some(());
+    let is_ready = || daemon.log().contains("\"ready\"").then_some(());
     assert!(eventually(DEADLINE, is_ready).is_some(), "{}", daemon.log());
     output_of(namespace, "wg", &["set", "wg0", "listen-port", "7"]);
     daemon.signal(Signal::SIGTERM).unwrap();

@@ -7,6 +7,7 @@ use std::{
     os::unix::net::UnixStream,
     path::Path,
     sync::MutexGuard,
+    thread,
 };
 
 use base64::{Engine, prelude::BASE64_STANDARD};
@@ -57,7 +58,7 @@ impl Twins {
     /// Runs the shell command `line` on both, requires the same outcome and returns the output.
     /// Lines and paragraphs are sorted where their order may differ.
     pub(crate) fn same(&self, line: &str) -> String {
-        let [ours, theirs] = [&self.convoy, &self.reference].map(|twin| sorted(&twin.shell(line)));
+        let [ours, theirs] = self.both(line).map(|said| sorted(&said));
         assert_eq!(
             ours, theirs,
             "Convoy and the reference differ after: {line}"
@@ -72,12 +73,20 @@ impl Twins {
             .iter()
             .map(|form| format!("said=$(wg {form}); echo \"$?\n\n$said\n{MARK}\"; "))
             .collect();
-        let [ours, theirs] = [&self.convoy, &self.reference].map(|twin| twin.shell(&script));
+        let [ours, theirs] = self.both(&script);
         let pairs = ours.split(MARK).zip(theirs.split(MARK));
         assert_eq!(pairs.clone().count(), forms.len() + 1);
         for ((ours, theirs), form) in pairs.zip(forms) {
             assert_eq!(sorted(ours), sorted(theirs), "wg {form}, after: {after}");
         }
+    }
+
+    /// Runs a shell command on both at once; returns what Convoy and what the reference said.
+    fn both(&self, line: &str) -> [String; 2] {
+        thread::scope(|scope| {
+            let reference = scope.spawn(|| self.reference.shell(line));
+            [self.convoy.shell(line), reference.join().unwrap()]
+        })
     }
 
     /// Writes `text` to the file `name` of both.

@@ -11,13 +11,15 @@
 //! machine changes are in an overlay over Debian's, and its processes in a process namespace that ends with
 //! `unshare`.
 
+mod group;
+
 use std::{
     env,
     fs::{self, File, OpenOptions},
     io::Write as _,
     os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
-    process::{self, Child, Command, Output, Stdio},
+    process::{Child, Command, Output, Stdio},
     sync::{Mutex, MutexGuard, PoisonError},
     thread,
     time::Duration,
@@ -62,20 +64,13 @@ const SYS: &str = "
     mkdir /run/cgroup; mount --rbind /sys/fs/cgroup /run/cgroup
     mount -t sysfs -o ro sysfs /sys; mount --rbind /run/cgroup /sys/fs/cgroup";
 
-/// Moves itself to a control group of its own, so that the host's stay as they are, and executes its arguments.
-const IN_OWN_GROUP: &str = r#"
-    for hierarchy in /sys/fs/cgroup/systemd /sys/fs/cgroup/unified /sys/fs/cgroup; do
-        if [ -w $hierarchy/cgroup.procs ]; then
-            mkdir -p $hierarchy/$GROUP; echo $$ > $hierarchy/$GROUP/cgroup.procs
-        fi
-    done
-    exec "$@""#;
-
 /// A machine, switched off until [`Machine::boot`].
 ///
 /// Prints its journal when the test fails.
 pub(super) struct Machine {
     pub(super) net: Namespace,
+    /// Whether it has this host's program.
+    has_program: bool,
     container: Option<Child>,
     /// The machine's first process, as the host numbers it.
     init: Option<u32>,
@@ -87,13 +82,31 @@ impl Machine {
     /// With networkd. `None` if this host cannot provide it; the caller then skips its test.
     pub(super) fn new() -> Option<Self> {
         let machine = Self::without_network()?;
-        machine.write("etc/systemd/network/eth0.network", NETWORKD);
-        machine.enable("systemd-networkd");
+        machine.start_networkd();
+        Some(machine)
+    }
+
+    /// With networkd, but without the program and its units.
+    pub(super) fn without_program() -> Option<Self> {
+        let mut machine = Self::bare()?;
+        machine.has_program = false;
+        machine.start_networkd();
         Some(machine)
     }
 
     /// Nobody sets up `eth0`.
     pub(super) fn without_network() -> Option<Self> {
+        let machine = Self::bare()?;
+        machine.install();
+        Some(machine)
+    }
+
+    fn start_networkd(&self) {
+        self.write("etc/systemd/network/eth0.network", NETWORKD);
+        self.enable("systemd-networkd");
+    }
+
+    fn bare() -> Option<Self> {
         static TURN: Mutex<()> = Mutex::new(());
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let thread = thread::current();
@@ -109,6 +122,7 @@ impl Machine {
             .unwrap();
         let machine = Self {
             net,
+            has_program: true,
             container: None,
             init: None,
             _lab: lab,
@@ -122,11 +136,12 @@ impl Machine {
              mount -t overlay -o lowerdir={},upperdir=$PWD/upper,workdir=$PWD/work overlay root",
             debian.display()
         ));
-        machine.install();
+        let key = machine.shell_in_net("cat /run/client");
+        machine.write("etc/credstore/convoy.wg0.key", &key);
         Some(machine)
     }
 
-    /// Installs the units and the client's key.
+    /// Installs the units.
     fn install(&self) {
         let units = Path::new(env!("CARGO_MANIFEST_DIR")).join("systemd");
         for unit in fs::read_dir(units).unwrap().flatten() {
@@ -134,10 +149,6 @@ impl Machine {
             let name = name.to_str().unwrap();
             self.write(&format!("etc/systemd/system/{name}"), &text);
         }
-        self.write(
-            "etc/credstore/convoy.wg0.key",
-            &self.shell_in_net("cat /run/client"),
-        );
         self.write("usr/bin/convoy", "");
     }
 
@@ -195,7 +206,7 @@ impl Machine {
     }
 
     /// The machine's root directory for this process.
-    fn root(&self) -> PathBuf {
+    pub(super) fn root(&self) -> PathBuf {
         self.net.run_directory().join("machine/root")
     }
 
@@ -205,8 +216,8 @@ impl Machine {
         let console = File::create(&log).unwrap();
         let mut command = self.net.command("sh");
         command
-            .env("GROUP", group())
-            .args(["-c", IN_OWN_GROUP, "sh"])
+            .env("GROUP", group::name())
+            .args(["-c", group::ENTER, "sh"])
             .args(["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"])
             .args([
                 "systemd-nspawn",
@@ -226,10 +237,12 @@ impl Machine {
                 "--bind=/dev/net/tun",
                 "--console=pipe",
             ])
-            .arg(format!("--bind-ro={}:/usr/bin/convoy", program().display()))
             .stdin(Stdio::null())
             .stdout(console.try_clone().unwrap())
             .stderr(console);
+        if self.has_program {
+            command.arg(format!("--bind-ro={}:/usr/bin/convoy", program().display()));
+        }
         self.container = Some(command.spawn().unwrap());
         let is_up = eventually(DEADLINE, || {
             self.init = self.find_init();
@@ -337,24 +350,7 @@ impl Drop for Machine {
             let _ = container.kill();
             let _ = container.wait();
         }
-        let groups =
-            ["systemd/", "unified/", ""].map(|at| format!("/sys/fs/cgroup/{at}{}", group()));
-        let remove = ["-depth", "-type", "d", "-exec", "rmdir", "{}", "+"];
-        // The kernel empties them in its own time.
-        eventually(DEADLINE, || {
-            let left: Vec<_> = groups
-                .iter()
-                .filter(|group| Path::new(group).exists())
-                .collect();
-            if !left.is_empty() {
-                let _ = Command::new("find")
-                    .args(&left)
-                    .args(remove)
-                    .stderr(Stdio::null())
-                    .status();
-            }
-            left.is_empty().then_some(())
-        });
+        group::remove();
     }
 }
 
@@ -368,10 +364,6 @@ fn skip(test: &str, why: &str) {
 fn program() -> PathBuf {
     let program = env::var_os("CONVOY_TEST_PROGRAM").map(PathBuf::from);
     program.unwrap_or_else(|| env!("CARGO_BIN_EXE_convoy").into())
-}
-
-fn group() -> String {
-    format!("convoy-test-{}", process::id())
 }
 
 fn text_of(line: &str, output: Output) -> String {

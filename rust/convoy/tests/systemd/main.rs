@@ -4,6 +4,7 @@
 
 mod machine;
 mod neighbors;
+mod package;
 mod root;
 
 use std::{fs, path::Path, process::Command};
@@ -113,6 +114,24 @@ fn the_tunnel_has_few_privileges() {
         assert_eq!(value(status, "NoNewPrivs:"), "1");
         assert_eq!(value(status, "Seccomp:"), "2");
     }
+}
+
+#[test]
+#[ignore = "make test-systemd"]
+fn the_journal_gets_fields_and_another_level_for_a_time() {
+    let Some(machine) = machine("") else {
+        return;
+    };
+    machine.shell("systemctl start convoy@wg0");
+    for unit in ["convoy@wg0", "convoy-tunnel@wg0"] {
+        machine.waits_for(&format!(
+            "journalctl -u {unit} CONVOY_INTERFACE=wg0 PRIORITY=6 -o cat | grep ."
+        ));
+        assert!(!machine.succeeds(&format!("journalctl -u {unit} PRIORITY=7 -o cat | grep .")));
+    }
+    machine.shell("convoy log wg0 debug; convoy reload wg0");
+    let requests = "journalctl -u convoy-tunnel@wg0 CONVOY_THREAD=uapi PRIORITY=7 -o cat";
+    machine.waits_for(&format!("{requests} | grep -x 'UAPI: set'"));
 }
 
 #[test]

@@ -43,6 +43,7 @@ fn every_request_and_reply_survives_the_way() {
         Request::Status,
         Request::Pause { seconds: 1 },
         Request::Resume,
+        Request::Subscribe,
     ] {
         let mut line = serde_json::to_vec(&request).unwrap();
         line.push(b'\n');
@@ -140,6 +141,15 @@ fn a_supervisor_that_never_answers_is_reported() {
         drop(StdUnixStream::connect(&path));
         assert!(matches!(outcome, Err(AskError::Ended)), "{outcome:?}");
     });
+}
+
+#[test]
+fn a_supervisor_that_hangs_holds_nobody_up_for_long() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("wg0.control");
+    let (_listener, _file) = socket::bind(&path).unwrap();
+    let outcome = ask_once(&path, &Request::Status, Some(Duration::from_millis(1)));
+    assert!(matches!(outcome, Err(AskError::Silent)), "{outcome:?}");
 }
 
 #[test]

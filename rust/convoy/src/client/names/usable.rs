@@ -43,12 +43,16 @@ impl Flaw {
         };
         let is_broadcast = matches!(address, IpAddr::V4(v4) if v4.is_broadcast());
         let is_link_local = matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local());
-        match () {
-            () if is_nobodys => Some(Self::Nobodys),
-            () if address.is_multicast() => Some(Self::Multicast),
-            () if is_broadcast => Some(Self::Broadcast),
-            () if is_link_local => Some(Self::LinkLocal),
-            () => None,
+        if is_nobodys {
+            Some(Self::Nobodys)
+        } else if address.is_multicast() {
+            Some(Self::Multicast)
+        } else if is_broadcast {
+            Some(Self::Broadcast)
+        } else if is_link_local {
+            Some(Self::LinkLocal)
+        } else {
+            None
         }
     }
 
@@ -59,12 +63,17 @@ impl Flaw {
         own: &[IpAddr],
         source: impl FnOnce(IpAddr) -> Option<IpAddr>,
     ) -> Option<Self> {
-        Self::of(address).or_else(|| match () {
-            () if address.is_loopback() => Some(Self::Loopback),
-            () if own.contains(&address) => Some(Self::Own),
-            () if source(address).is_some_and(|it| own.contains(&it)) => Some(Self::Within),
-            () => None,
-        })
+        if let Some(flaw) = Self::of(address) {
+            Some(flaw)
+        } else if address.is_loopback() {
+            Some(Self::Loopback)
+        } else if own.contains(&address) {
+            Some(Self::Own)
+        } else if source(address).is_some_and(|it| own.contains(&it)) {
+            Some(Self::Within)
+        } else {
+            None
+        }
     }
 }
 

@@ -71,6 +71,36 @@ fn a_path_below_the_smallest_mtu_is_a_warning_without_a_limit_until_packets_fit(
 }
 
 #[test]
+fn a_limit_that_could_not_be_set_is_told() {
+    let mut paths = PathMtu::new(&config("", &[ENDPOINT]));
+    paths.note(KEY, narrow(1_328));
+    let warning = paths.warnings(1_420).next().unwrap();
+    assert!(warning.contains("1328 bytes"), "{warning}");
+    assert!(warning.contains("the MTU is still 1420"), "{warning}");
+}
+
+#[test]
+fn another_supervisor_keeps_what_was_found_of_peers_with_the_same_endpoints() {
+    let former = config("", &[ENDPOINT, ENDPOINT]);
+    let mut paths = PathMtu::new(&former);
+    paths.note(KEY, narrow(1_328));
+    paths.note(OTHER, narrow(1_300));
+    let noted = serde_json::to_string(&paths.noted(&former)).unwrap();
+    let noted: Vec<NotedPath> = serde_json::from_str(&noted).unwrap();
+
+    let mut paths = PathMtu::new(&former);
+    paths.restore(&former, &noted);
+    assert_eq!(paths.limit(), Some(1_300));
+    assert_eq!(paths.noted(&former), noted);
+    let moved = config("", &[ENDPOINT, ELSEWHERE]);
+    let mut paths = PathMtu::new(&moved);
+    paths.restore(&moved, &noted);
+    assert_eq!(paths.limit(), Some(1_328));
+    assert!(paths.network_changed(&moved));
+    assert_eq!(paths.noted(&moved), []);
+}
+
+#[test]
 fn another_network_forgets_everything() {
     let config = config("", &[ENDPOINT]);
     let mut paths = PathMtu::new(&config);

@@ -1,17 +1,15 @@
 //! The text that `convoy status` prints for people, in the order of `wg show`.
 
+pub(super) mod counters;
+pub(super) mod words;
+
 use std::fmt::{self, Write};
 
-use jiff::{
-    SignedDuration, Timestamp,
-    fmt::friendly::{Designator, Direction, Spacing, SpanPrinter},
-};
+use jiff::Timestamp;
 
-use super::{Condition, PeerStatus, Status, Statuses};
-use crate::stats::binary;
-
-/// Age in seconds at which a session ends (section 6 of the WireGuard paper).
-const SESSION_TIME: u64 = 180;
+use super::model::{Condition, PeerState, PeerStatus, Rate, Status, Statuses};
+use crate::{paragraph::fill, stats::binary};
+use words::{ago, from_now, milliseconds, rate, span, until_now};
 
 /// All tunnels, with ages as of `now`.
 pub(super) fn render(statuses: &Statuses, now: Timestamp) -> String {
@@ -28,46 +26,33 @@ pub(super) fn render(statuses: &Statuses, now: Timestamp) -> String {
 
 fn write_status(out: &mut String, status: &Status, now: Timestamp) -> fmt::Result {
     writeln!(out, "interface: {}", status.name)?;
-    writeln!(out, "  state: {}", condition(status, now))?;
-    if let Some(config) = &status.config {
-        writeln!(out, "  configuration: {}", config.display())?;
-    }
-    if status.listen_port != 0 {
-        writeln!(out, "  listening port: {}", status.listen_port)?;
-    }
-    if status.fwmark != 0 {
-        writeln!(out, "  fwmark: {:#x}", status.fwmark)?;
-    }
-    if let Some(mtu) = status.mtu {
-        writeln!(out, "  MTU: {mtu}")?;
-    }
-    if !status.dns.is_empty() {
-        writeln!(out, "  name servers: {}", status.dns.join(", "))?;
-    }
+    field(out, "state", condition(status, now))?;
+    let config = status.config.as_ref();
+    optional(out, "configuration", config.map(|path| path.display()))?;
+    optional(out, "public key", status.public_key.as_ref())?;
+    let (port, mark) = (status.listen_port, status.fwmark);
+    optional(out, "listening port", (port != 0).then_some(port))?;
+    optional(out, "fwmark", (mark != 0).then(|| format!("{mark:#x}")))?;
+    optional(out, "MTU", status.mtu)?;
+    let servers = (!status.dns.is_empty()).then(|| status.dns.join(", "));
+    optional(out, "name servers", servers)?;
     if let Some(switch) = &status.kill_switch {
         let is_open = status.state == Condition::Paused && switch != "off";
         let note = if is_open { ", open for the pause" } else { "" };
-        writeln!(out, "  kill switch: {switch}{note}")?;
+        field(out, "kill switch", format!("{switch}{note}"))?;
     }
-    let pids = [
-        ("supervisor", status.supervisor_pid),
-        ("tunnel", status.tunnel_pid),
-    ];
-    let pids = pids
-        .iter()
-        .filter_map(|(name, pid)| Some(format!("{name} {}", (*pid)?)));
-    let pids: Vec<_> = pids.collect();
-    if !pids.is_empty() {
-        writeln!(out, "  processes: {}", pids.join(", "))?;
+    optional(out, "processes", processes(status))?;
+    if let Some(stats) = &status.stats {
+        counters::write(out, stats, status.rate)?;
     }
-    for warning in &status.warnings {
-        writeln!(out, "  warning: {warning}")?;
-    }
+    let mut warnings = status.warnings.iter();
+    warnings.try_for_each(|warning| field(out, "warning", warning))?;
     let mut peers = status.peers.iter();
     peers.try_for_each(|peer| write_peer(out, peer, now))
 }
 
-fn condition(status: &Status, now: Timestamp) -> String {
+/// Whether it is up, and for how long.
+pub(super) fn condition(status: &Status, now: Timestamp) -> String {
     let since = status
         .since
         .map(|since| format!(" for {}", span(until_now(since, now))));
@@ -83,95 +68,82 @@ fn condition(status: &Status, now: Timestamp) -> String {
         }
         (Condition::Paused, None) => "paused; packets leave outside the tunnel".to_owned(),
         (Condition::WithoutSupervisor, _) => format!("up without a supervisor{since}"),
+        (Condition::Daemon, _) => "up as a daemon, without a supervisor".to_owned(),
     }
 }
 
-fn write_peer(out: &mut String, peer: &PeerStatus, now: Timestamp) -> fmt::Result {
-    let name = peer.name.as_ref().map(|name| format!(" ({name})"));
-    writeln!(
-        out,
-        "\npeer: {}{}",
-        peer.public_key,
-        name.unwrap_or_default()
-    )?;
-    if let Some(endpoint) = &peer.endpoint {
-        writeln!(out, "  endpoint: {endpoint}")?;
-    }
+fn processes(status: &Status) -> Option<String> {
+    let pids = [
+        ("supervisor", status.supervisor_pid),
+        ("tunnel", status.tunnel_pid),
+    ];
+    let pids = pids
+        .iter()
+        .filter_map(|(name, pid)| Some(format!("{name} {}", (*pid)?)));
+    let pids: Vec<_> = pids.collect();
+    (!pids.is_empty()).then(|| pids.join(", "))
+}
+
+fn write_peer(out: &mut String, status: &PeerStatus, now: Timestamp) -> fmt::Result {
+    let peer = &status.peer;
+    let name = status.name.as_ref().map(|name| format!(" ({name})"));
+    let name = name.unwrap_or_default();
+    writeln!(out, "\npeer: {}{name}", peer.public_key)?;
+    field(out, "state", contact(status, now))?;
+    optional(out, "problem", status.problem.as_ref())?;
+    let is_shared = peer.has_preshared_key;
+    optional(out, "preshared key", is_shared.then_some("(hidden)"))?;
+    optional(out, "endpoint", peer.endpoint.as_ref())?;
     let allowed = match peer.allowed_ips.is_empty() {
         true => "(none)".to_owned(),
         false => peer.allowed_ips.join(", "),
     };
-    writeln!(out, "  allowed ips: {allowed}")?;
-    match peer.latest_handshake {
-        Some(time) => writeln!(out, "  latest handshake: {}", ago(time, now))?,
-        None => writeln!(out, "  latest handshake: never")?,
-    }
+    field(out, "allowed ips", allowed)?;
+    let latest = peer.latest_handshake.map(|time| ago(time, now));
+    let latest = latest.unwrap_or_else(|| "never".to_owned());
+    field(out, "latest handshake", latest)?;
+    let round_trip = peer.handshake_round_trip_us.map(milliseconds);
+    optional(out, "handshake round trip", round_trip)?;
     if peer.rx_bytes + peer.tx_bytes > 0 {
         let (received, sent) = (binary(peer.rx_bytes), binary(peer.tx_bytes));
-        writeln!(out, "  transfer: {received} received, {sent} sent")?;
+        field(out, "transfer", format!("{received} received, {sent} sent"))?;
     }
-    if peer.persistent_keepalive > 0 {
-        let every = span(peer.persistent_keepalive.into());
-        writeln!(out, "  persistent keepalive: every {every}")?;
-    }
-    for problem in problems(peer, now) {
-        writeln!(out, "  problem: {problem}")?;
-    }
-    Ok(())
+    optional(out, "rate", status.rate.map(rate))?;
+    let keepalive = u64::from(peer.persistent_keepalive);
+    let keepalive = (keepalive > 0).then(|| format!("every {}", span(keepalive)));
+    optional(out, "persistent keepalive", keepalive)
 }
 
-/// What is wrong with a peer, in words.
-fn problems(peer: &PeerStatus, now: Timestamp) -> Vec<String> {
-    let mut problems: Vec<_> = peer.problem.iter().cloned().collect();
-    let is_new = peer.latest_handshake.is_none();
-    let age = peer.latest_handshake.map(|time| until_now(time, now));
-    let has_sent = peer.tx_bytes > 0;
-    if is_new && has_sent && peer.endpoint.is_some() && problems.is_empty() {
-        problems.push(
-            "it does not answer: check its endpoint and public key, and that it knows ours"
-                .to_owned(),
-        );
-    }
-    let is_waiting = peer.endpoint.is_none() && problems.is_empty();
-    if is_new && is_waiting {
-        problems.push("it has no endpoint: it must call first".to_owned());
-    }
-    let is_kept_alive = peer.persistent_keepalive > 0;
-    if is_kept_alive && age.is_some_and(|age| age > SESSION_TIME) && problems.is_empty() {
-        problems.push("it no longer answers".to_owned());
-    }
-    problems
+/// The state of a peer in words; its problem has a line of its own.
+fn contact(status: &PeerStatus, now: Timestamp) -> String {
+    let why = match status.state {
+        PeerState::Connected => {
+            let since = status.peer.connected_since;
+            let time = since.map(|since| format!(" for {}", span(until_now(since, now))));
+            return format!("connected{}", time.unwrap_or_default());
+        }
+        PeerState::Connecting => return "connecting".to_owned(),
+        PeerState::Idle if status.peer.latest_handshake.is_none() => {
+            return "not used yet: the first packet connects".to_owned();
+        }
+        PeerState::Idle => return "idle: the next packet connects".to_owned(),
+        PeerState::NoAnswer => "no answer",
+        PeerState::NotAuthentic => "its answers are not authentic",
+        PeerState::NoRoute => "no route",
+        PeerState::NameNotFound => "name not found",
+        PeerState::NoEndpoint => "no endpoint",
+    };
+    format!("not connected: {why}")
 }
 
-/// `1 minute, 4 seconds ago`
-fn ago(time: u64, now: Timestamp) -> String {
-    match until_now(time, now) {
-        0 => "now".to_owned(),
-        seconds => format!("{} ago", span(seconds)),
-    }
+/// A line with a name, if there is a value.
+fn optional(out: &mut String, name: &str, value: Option<impl fmt::Display>) -> fmt::Result {
+    value.map_or(Ok(()), |value| field(out, name, value))
 }
 
-/// `1 minute, 4 seconds`
-fn span(seconds: u64) -> String {
-    let printer = SpanPrinter::new()
-        .designator(Designator::Verbose)
-        .spacing(Spacing::BetweenUnitsAndDesignators)
-        .comma_after_designator(true)
-        .direction(Direction::Sign);
-    let seconds = i64::try_from(seconds).unwrap_or(i64::MAX);
-    printer.duration_to_string(&SignedDuration::from_secs(seconds))
-}
-
-/// Seconds from now to a later time.
-fn from_now(later: u64, now: Timestamp) -> u64 {
-    let now = u64::try_from(now.as_second()).unwrap_or_default();
-    later.saturating_sub(now)
-}
-
-/// Seconds from an earlier time to now.
-fn until_now(earlier: u64, now: Timestamp) -> u64 {
-    let now = u64::try_from(now.as_second()).unwrap_or_default();
-    now.saturating_sub(earlier)
+/// A line with a name, or several if it is long.
+fn field(out: &mut String, name: &str, value: impl fmt::Display) -> fmt::Result {
+    writeln!(out, "{}", fill(&format!("{name}: {value}"), "  ", "    "))
 }
 
 #[cfg(test)]

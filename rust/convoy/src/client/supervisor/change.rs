@@ -12,6 +12,7 @@ use crate::{
     cli::LONGEST_PAUSE,
     client::{
         desired::{configured_mark, desired},
+        events::What,
         kept::KeptTunnel,
         notify,
         up::ensure_hooks_may_run,
@@ -27,6 +28,8 @@ impl Supervisor {
         let mark = self.mark_for(&loaded.config).await?;
         self.change(loaded.config, mark).await?;
         info!("{} has its new configuration", self.config.name);
+        self.events.reloaded(&self.config);
+        self.tell_kill_switch();
         let read = match loaded.warnings.is_empty() {
             true => None,
             false => Some(loaded.warnings.render(false)),
@@ -162,6 +165,8 @@ impl Supervisor {
         host.pause(time).await.context("cannot pause")?;
         self.paused_until = Some(SystemTime::now() + time);
         warn!("Paused for {seconds} s: packets leave outside the tunnel");
+        self.events.publish(What::Paused { seconds });
+        self.tell_kill_switch();
         notify::status(&self.line());
         Ok(Vec::new())
     }
@@ -178,6 +183,8 @@ impl Supervisor {
         }
         self.paused_until = None;
         info!("The pause was ended");
+        self.events.publish(What::Resumed);
+        self.tell_kill_switch();
         notify::status(&self.line());
         Ok(Vec::new())
     }

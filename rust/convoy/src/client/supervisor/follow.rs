@@ -7,7 +7,9 @@ use convoy_proto::config::{DeviceUpdate, PublicKey};
 use tracing::{error, warn};
 
 use super::Supervisor;
-use crate::client::{addresses::Changes, desired::desired, kept::KeptTunnel, path_mtu::Narrow};
+use crate::client::{
+    addresses::Changes, desired::desired, events::What, kept::KeptTunnel, path_mtu::Narrow,
+};
 
 impl Supervisor {
     /// Starts due look-ups, and tells the tunnel and the host which addresses have changed.
@@ -47,8 +49,9 @@ impl Supervisor {
     }
 
     /// Has the tunnel report the handshakes that matter by now.
-    async fn follow_handshakes(&mut self) -> anyhow::Result<()> {
-        if !self.path_mtu.take_change() {
+    pub(super) async fn follow_handshakes(&mut self) -> anyhow::Result<()> {
+        let is_watched_anew = self.events.take_change();
+        if !self.path_mtu.take_change() && !is_watched_anew {
             return Ok(());
         }
         let peers = self.followed();
@@ -62,6 +65,7 @@ impl Supervisor {
     pub(super) fn followed(&self) -> Vec<PublicKey> {
         let mut peers = self.addresses.followed();
         peers.extend(self.path_mtu.followed());
+        peers.extend(self.events.followed(&self.config));
         peers.sort_unstable();
         peers.dedup();
         peers
@@ -79,6 +83,7 @@ impl Supervisor {
         let Some(narrow) = narrow else { return };
         if let Err(error) = self.apply().await {
             warn!("cannot lower the MTU: {error:#}");
+            self.look_at_mtu().await;
         }
         warn!("{}", narrow.text(self.applied.mtu));
     }
@@ -88,6 +93,28 @@ impl Supervisor {
         let had_limit = self.path_mtu.network_changed(&self.config);
         if had_limit && let Err(error) = self.apply().await {
             warn!("cannot raise the MTU: {error:#}");
+            self.look_at_mtu().await;
+        }
+    }
+
+    /// After a failure, it may be either the former or the new one.
+    async fn look_at_mtu(&mut self) {
+        let Some(host) = &mut self.host else { return };
+        match host.mtu().await {
+            Ok(mtu) => self.applied.mtu = mtu,
+            Err(error) => warn!("{error}"),
+        }
+    }
+
+    /// Notes what was found of the paths, for the next supervisor.
+    pub(super) fn note_paths(&mut self) {
+        let paths = self.path_mtu.noted(&self.config);
+        if paths == self.state.paths {
+            return;
+        }
+        self.state.paths = paths;
+        if let Err(error) = self.state.write(&self.config.name) {
+            warn!("{error:#}");
         }
     }
 
@@ -104,17 +131,17 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Starts another tunnel process in place of one that has died.
-    pub(super) async fn start_again(&mut self, now: Instant) {
-        let Some(tunnel) = &mut self.tunnel else {
-            return;
-        };
-        if let Err(error) = tunnel.start_again(now).await {
-            error!("cannot start the tunnel again: {error:#}");
-            return;
+    /// Gives a tunnel process that was started in place of a dead one its configuration.
+    pub(super) async fn configure_again(&mut self) {
+        match self.configure(true).await {
+            Ok(()) => warn!(
+                "The tunnel process has the configuration of {}; what `wg set` had changed is lost",
+                self.path.display()
+            ),
+            Err(error) => {
+                error!("cannot configure the tunnel that was started again: {error:#}");
+            }
         }
-        if let Err(error) = self.configure(true).await {
-            error!("cannot configure the tunnel that was started again: {error:#}");
-        }
+        self.events.publish(What::TunnelRestarted);
     }
 }

@@ -15,6 +15,7 @@ use crate::{
     client::{
         addresses::Addresses,
         desired::{FIRST_MARK, adoption, configured_mark, desired, kill_switch, whole},
+        events::Events,
         hooks::{Hooks, Moment},
         kept::KeptTunnel,
         lock::lock,
@@ -39,8 +40,10 @@ impl Supervisor {
         let state = State::new(&wanted.path, seconds(SystemTime::now()));
         Ok(Self {
             path: wanted.path,
+            program: wanted.program,
             addresses: Addresses::new(&config, configured_mark(&config)),
             path_mtu: PathMtu::new(&config),
+            events: Events::new(config.name.as_str()),
             mark: configured_mark(&config),
             config,
             daemon: wanted.daemon,
@@ -94,6 +97,8 @@ impl Supervisor {
             self.state.hooks_begun = earlier.hooks_begun;
             self.state.is_up = earlier.is_up;
             self.state.since = earlier.since;
+            self.path_mtu.restore(&self.config, &earlier.paths);
+            self.state.paths = earlier.paths;
         }
         self.state.write(&name)?;
         let Some(tunnel) = &mut self.tunnel else {

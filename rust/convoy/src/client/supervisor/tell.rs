@@ -1,16 +1,17 @@
 //! What the supervisor tells of itself.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::anyhow;
-use tokio::time::timeout;
+use anyhow::{Context, anyhow};
+use tokio::{sync::mpsc, time::timeout};
 
 use super::Supervisor;
 use crate::client::{
     control::Reply,
+    desired::kill_switch,
+    events::Event,
     kept::KeptTunnel,
-    status::{Condition, Status, line, of_device, seconds},
-    tunnel::RunningDevice,
+    status::{Condition, Known, Status, describe, line, seconds},
 };
 
 /// How long the tunnel may take to show its state.
@@ -20,21 +21,23 @@ impl Supervisor {
     /// The answer to `convoy status`.
     pub(super) async fn status(&mut self) -> Reply {
         let process = self.tunnel.as_mut().and_then(KeptTunnel::process);
-        let device = match process {
-            Some(process) => match timeout(PATIENCE, process.device()).await {
-                Ok(device) => device,
+        let report = match process {
+            Some(process) => match timeout(PATIENCE, process.report()).await {
+                Ok(report) => report.map(Some),
                 Err(_) => Err(anyhow!("it is silent for {} s", PATIENCE.as_secs())),
             },
-            None => Ok(RunningDevice::default()),
+            None => Ok(None),
         };
-        let (device, silence) = match device {
-            Ok(device) => (device, None),
+        let (report, silence) = match report {
+            Ok(report) => (report, None),
             Err(error) => (
-                RunningDevice::default(),
+                None,
                 Some(format!("the tunnel process does not answer: {error:#}")),
             ),
         };
         let problems = self.addresses.problems(&self.config);
+        let known = Known::new(&self.config, problems);
+        let described = report.map(|report| describe(report, &known));
         let it = &self.config.interface;
         let pid = self.tunnel.as_ref().and_then(KeptTunnel::pid);
         let status = Status {
@@ -56,9 +59,36 @@ impl Supervisor {
                 .map(|server| server.to_string())
                 .collect(),
             warnings: self.warnings().into_iter().chain(silence).collect(),
-            ..of_device(&device, Some(&self.config), &problems)
+            ..described.unwrap_or_default()
         };
         Reply::Status(Box::new(status))
+    }
+
+    /// Tells one more subscriber of all that happens from now on.
+    pub(super) async fn subscribe(
+        &mut self,
+        subscriber: Option<mpsc::Sender<Event>>,
+    ) -> anyhow::Result<Vec<String>> {
+        let subscriber = subscriber.context("a subscription needs a subscriber")?;
+        // Its present state is no news.
+        self.tell_kill_switch();
+        if self.events.subscribe(subscriber) {
+            // Before the report, so that nothing is missed in between.
+            self.follow_handshakes().await?;
+            if let Some(process) = self.tunnel.as_mut().and_then(KeptTunnel::process) {
+                let report = timeout(PATIENCE, process.report()).await;
+                let report = report.context("the tunnel process is silent")??;
+                self.events.begin(&report, Instant::now());
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    /// Tells subscribers if the kill switch has been opened or closed.
+    pub(super) fn tell_kill_switch(&mut self) {
+        let is_there = kill_switch(&self.config.interface).is_some();
+        self.events
+            .kill_switch(is_there && self.paused_until.is_none());
     }
 
     /// A line for the service manager.
@@ -73,7 +103,8 @@ impl Supervisor {
         }
     }
 
-    fn warnings(&self) -> Vec<String> {
+    /// What `convoy status` warns of.
+    pub(super) fn warnings(&self) -> Vec<String> {
         let mut warnings = self.applied.warnings.clone();
         warnings.extend(self.path_mtu.warnings(self.applied.mtu));
         if self.host.is_none() {
@@ -88,7 +119,7 @@ impl Supervisor {
             deaths => format!("{deaths} times"),
         };
         let present = match tunnel.pid() {
-            Some(_) => "was started again",
+            Some(_) => "was started again with what its file says, without the changes of `wg set`",
             None => "is about to be started again",
         };
         warnings.push(format!(

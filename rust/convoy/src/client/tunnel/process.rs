@@ -2,12 +2,15 @@
 
 use std::{
     io,
-    os::fd::OwnedFd,
+    os::fd::{AsFd, OwnedFd},
     process::{Child, ExitStatus},
     time::Duration,
 };
 
-use nix::unistd::Pid;
+use nix::{
+    poll::{PollFd, PollFlags, PollTimeout, poll},
+    unistd::Pid,
+};
 use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use tokio::{
     io::{Interest, unix::AsyncFd},
@@ -20,7 +23,7 @@ const DYING_TIME: Duration = Duration::from_secs(5);
 
 /// A running process, or one that has just ended. Dropping it does nothing to it.
 #[derive(Debug)]
-pub(super) struct Process {
+pub(crate) struct Process {
     pid: Pid,
     /// Readable once the process has ended.
     end: AsyncFd<OwnedFd>,
@@ -40,7 +43,7 @@ impl Process {
         })
     }
 
-    pub(super) fn of_other(pid: Pid) -> io::Result<Self> {
+    pub(crate) fn of_other(pid: Pid) -> io::Result<Self> {
         let number = rustix::process::Pid::from_raw(pid.as_raw());
         let number = number.ok_or(io::ErrorKind::InvalidInput)?;
         let end = pidfd_open(number, PidfdFlags::empty())?;
@@ -63,7 +66,7 @@ impl Process {
     }
 
     /// Waits for its end. Cancel-safe.
-    pub(super) async fn ended(&self) {
+    pub(crate) async fn ended(&self) {
         // Once readable, it stays so: readiness is not cleared. An error means that the runtime ends.
         let ready = self.end.readable().await.map(drop);
         drop(ready);
@@ -74,21 +77,70 @@ impl Process {
     pub(super) async fn end_within(&mut self, time: Duration) -> Option<ExitStatus> {
         if timeout(time, self.ended()).await.is_err() {
             warn!("the tunnel process {} does not end: killing it", self.pid);
-            if let Err(error) = pidfd_send_signal(self.end.get_ref(), Signal::KILL) {
-                warn!("cannot kill the tunnel process {}: {error}", self.pid);
-            }
+            self.kill();
             self.has_ended = timeout(DYING_TIME, self.ended()).await.is_ok();
         } else {
             self.has_ended = true;
         }
-        let status = match &mut self.child {
-            Some(child) => child.try_wait().ok().flatten(),
-            None => None,
-        };
+        self.status()
+    }
+
+    /// Kills it, if it has not ended. Blocks until it is gone, usually for some milliseconds.
+    fn end_now(&mut self) {
+        if self.has_ended {
+            return;
+        }
+        self.kill();
+        let end = PollFd::new(self.end.get_ref().as_fd(), PollFlags::POLLIN);
+        let time = PollTimeout::try_from(DYING_TIME).unwrap_or(PollTimeout::MAX);
+        self.has_ended = poll(&mut [end], time).is_ok_and(|ended| ended > 0);
+        self.status();
+    }
+
+    fn kill(&self) {
+        if let Err(error) = pidfd_send_signal(self.end.get_ref(), Signal::KILL) {
+            warn!("cannot kill the tunnel process {}: {error}", self.pid);
+        }
+    }
+
+    /// Collects the status of a child that has ended.
+    fn status(&mut self) -> Option<ExitStatus> {
+        let status = self.child.as_mut()?.try_wait().ok().flatten();
         if status.is_some() {
             self.child = None;
         }
         status
+    }
+}
+
+/// A child that is not ready yet: it is killed when this is dropped.
+#[derive(Debug)]
+pub(super) struct Starting(Option<Process>);
+
+impl Starting {
+    pub(super) fn new(process: Process) -> Self {
+        Self(Some(process))
+    }
+
+    /// The process, which is ready: nobody kills it any more.
+    pub(super) fn started(mut self) -> Option<Process> {
+        self.0.take()
+    }
+
+    /// As [`Process::end_within`].
+    pub(super) async fn end_within(&mut self, time: Duration) -> Option<ExitStatus> {
+        match &mut self.0 {
+            Some(process) => process.end_within(time).await,
+            None => None,
+        }
+    }
+}
+
+impl Drop for Starting {
+    fn drop(&mut self) {
+        if let Some(process) = &mut self.0 {
+            process.end_now();
+        }
     }
 }
 
@@ -130,6 +182,18 @@ mod tests {
         assert_eq!(process.end_within(Duration::ZERO).await, None);
         assert!(process.has_ended());
         assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGKILL));
+    }
+
+    #[tokio::test]
+    async fn a_process_whose_start_is_cancelled_is_killed() {
+        let process = Process::of_child(endless()).unwrap();
+        let watch = Process::of_other(process.pid()).unwrap();
+        drop(Starting::new(process));
+        assert!(timeout(Duration::ZERO, watch.ended()).await.is_ok());
+        let process = Process::of_child(endless()).unwrap();
+        let mut process = Starting::new(process).started().unwrap();
+        assert!(timeout(Duration::ZERO, process.ended()).await.is_err());
+        process.end_now();
     }
 
     fn endless() -> Child {

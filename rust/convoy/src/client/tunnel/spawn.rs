@@ -6,22 +6,26 @@
 use std::{
     env, io,
     os::{
-        fd::OwnedFd,
+        fd::{AsFd, OwnedFd},
         unix::{net::UnixStream, process::CommandExt},
     },
-    path::PathBuf,
+    path::Path,
     process::Command,
     time::Duration,
 };
 
 use anyhow::{Context, bail};
 use clap::ValueEnum;
-use convoy_config::InterfaceName;
 use serde::{Deserialize, Serialize};
 use tokio::{io::Interest, time::timeout};
 
-use super::{ENDING_TIME, Process, Spawn};
-use crate::{background, cli::DaemonArgs, client::privileges::PROGRAM, supervised::descriptors};
+use super::{ENDING_TIME, Process, Spawn, Starting};
+use crate::{
+    background,
+    cli::DaemonArgs,
+    client::privileges::PROGRAM,
+    supervised::{ENDS_WITH_SUPERVISOR, descriptors},
+};
 
 /// How long a tunnel process may take until it is ready.
 const START_TIME: Duration = Duration::from_secs(20);
@@ -30,7 +34,7 @@ const START_TIME: Duration = Duration::from_secs(20);
 const MAX_REPORT: usize = 16 << 10;
 
 /// The environment variables that a tunnel process sees, beside those of the descriptors.
-const ENVIRONMENT: [&str; 2] = ["LOG_LEVEL", "RUST_LOG"];
+const ENVIRONMENT: [&str; 3] = ["JOURNAL_STREAM", "LOG_LEVEL", "RUST_LOG"];
 
 /// The hidden command, see [`crate::client::privileges`].
 const STEP: &str = "tunnel-process";
@@ -39,18 +43,22 @@ const STEP: &str = "tunnel-process";
 ///
 /// Its descriptors arrive through its standard input, a socket, so that no other program that this one starts
 /// inherits them. The daemon then reports through it ([`background`]).
-pub(super) async fn spawn(spawn: &Spawn<'_>) -> anyhow::Result<Option<Process>> {
+pub(super) async fn spawn(spawn: &Spawn) -> anyhow::Result<Option<Starting>> {
     let step = Step::of(spawn);
-    let (ours, line, mut process) = match launch(spawn.name)? {
+    let (ours, line, mut process) = match launch(spawn.sockets.launcher.as_deref())? {
         Some(launched) => (launched, step.line()?, None),
         None => {
             let (ours, process) = start(step)?;
-            (ours, b"\n".to_vec(), Some(process))
+            (ours, b"\n".to_vec(), Some(Starting::new(process)))
         }
     };
     let reported = async {
         // If it has died already, the report says why.
-        let _ = descriptors::send(&ours, &line, &[spawn.tun, spawn.uapi, spawn.listener]);
+        let _ = descriptors::send(
+            &ours,
+            &line,
+            &[&spawn.tun, &spawn.uapi, &spawn.listener].map(AsFd::as_fd),
+        );
         ours.set_nonblocking(true)?;
         report(&tokio::net::UnixStream::from_std(ours)?).await
     };
@@ -72,10 +80,12 @@ pub(super) async fn spawn(spawn: &Spawn<'_>) -> anyhow::Result<Option<Process>> 
 }
 
 /// Has the service manager start a tunnel, if there is one that does.
-fn launch(name: &InterfaceName) -> anyhow::Result<Option<UnixStream>> {
+fn launch(path: Option<&Path>) -> anyhow::Result<Option<UnixStream>> {
     use io::ErrorKind::{ConnectionRefused, NotFound};
-    let path = PathBuf::from(format!("/run/convoy/{name}.launch"));
-    match UnixStream::connect(&path) {
+    let Some(path) = path else {
+        return Ok(None);
+    };
+    match UnixStream::connect(path) {
         Ok(stream) => Ok(Some(stream)),
         Err(error) if matches!(error.kind(), ConnectionRefused | NotFound) => Ok(None),
         Err(error) => Err(error).with_context(|| format!("cannot connect to {}", path.display())),
@@ -101,12 +111,14 @@ pub(crate) struct Step {
 }
 
 impl Step {
-    pub(super) fn of(spawn: &Spawn<'_>) -> Self {
-        let switches = arguments(spawn.args).into_iter();
+    pub(super) fn of(spawn: &Spawn) -> Self {
+        let switches = arguments(&spawn.args).into_iter();
         let name = ["--".to_owned(), spawn.name.as_str().to_owned()];
         let passed = ENVIRONMENT.into_iter();
         let passed = passed.filter_map(|name| Some((name, env::var(name).ok()?)));
         let marked = passed.chain([(background::MARKER, "1".to_owned())]);
+        let ends = (ENDS_WITH_SUPERVISOR, "1".to_owned());
+        let marked = marked.chain((!spawn.outlives_supervisor).then_some(ends));
         Self {
             arguments: switches.chain(name).collect(),
             environment: marked
@@ -136,7 +148,7 @@ impl Step {
 }
 
 /// The switches that mean `args`.
-fn arguments(args: &DaemonArgs) -> Vec<String> {
+pub(crate) fn arguments(args: &DaemonArgs) -> Vec<String> {
     let DaemonArgs {
         // It stays a child in any case.
         foreground: _,
@@ -147,6 +159,9 @@ fn arguments(args: &DaemonArgs) -> Vec<String> {
         batch,
         clamp_mss,
         log_format,
+        // This process serves them.
+        metrics: _,
+        metrics_token_file: _,
     } = args;
     let switches = [
         ("gso", name_of(gso)),
@@ -193,12 +208,15 @@ async fn report(from: &tokio::net::UnixStream) -> io::Result<Option<String>> {
 
 #[cfg(test)]
 mod tests {
-    use std::{io::Write, os::fd::AsFd};
+    use std::io::Write;
 
     use clap::Parser;
 
     use super::*;
-    use crate::cli::{Cli, Command as Requested};
+    use crate::{
+        cli::{Cli, Command as Requested},
+        client::places,
+    };
 
     #[test]
     fn the_tunnel_gets_the_supervisors_switches() {
@@ -214,14 +232,15 @@ mod tests {
             "wg0",
         ];
         let given = Cli::parse_from(given).daemon;
-        let name = "stats".parse().unwrap();
-        let any = io::stdin();
+        let any = || io::stdin().as_fd().try_clone_to_owned().unwrap();
         let step = Step::of(&Spawn {
-            name: &name,
-            tun: any.as_fd(),
-            uapi: any.as_fd(),
-            listener: any.as_fd(),
-            args: &given,
+            name: "stats".parse().unwrap(),
+            tun: any(),
+            uapi: any(),
+            listener: any(),
+            sockets: places::sockets(&"stats".parse().unwrap()),
+            outlives_supervisor: true,
+            args: given.clone(),
         });
         let line = ["convoy".to_owned(), STEP.to_owned()].into_iter();
         let line = line.chain(step.arguments);

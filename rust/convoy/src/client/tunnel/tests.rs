@@ -1,4 +1,9 @@
-use std::process::{Child, Command, Stdio};
+use std::{
+    net::SocketAddr,
+    process::{Child, Command, Stdio},
+};
+
+use convoy_proto::Outcome;
 
 use super::*;
 
@@ -8,6 +13,7 @@ const PEER: PublicKey = PublicKey([7; 32]);
 async fn what_the_tunnel_says_becomes_events() {
     let (mut tunnel, mut other) = pair(reading());
     let (id, fwmark, listen_port) = (3, Some(7), None);
+    let endpoint = SocketAddr::from(([192, 0, 2, 9], 4_500));
     let (peer, reason) = (Key(PEER), "SIGTERM".to_owned());
     for message in [
         ToSupervisor::Unknown,
@@ -16,9 +22,11 @@ async fn what_the_tunnel_says_becomes_events() {
             fwmark,
             listen_port,
         },
+        ToSupervisor::Moved { peer, endpoint },
         ToSupervisor::Handshake {
             peer,
             answered: true,
+            given_up: false,
         },
         ToSupervisor::Ended {
             reason: reason.clone(),
@@ -33,9 +41,13 @@ async fn what_the_tunnel_says_becomes_events() {
             fwmark,
             listen_port,
         },
+        TunnelEvent::Moved {
+            peer: PEER,
+            endpoint,
+        },
         TunnelEvent::Handshake {
             peer: PEER,
-            answered: true,
+            outcome: Outcome::Answered,
         },
         TunnelEvent::Ended { reason },
     ] {
@@ -115,8 +127,8 @@ fn pair(child: Child) -> (TunnelProcess, Connection) {
         descriptors: Vec::new(),
     };
     let process = Process::of_child(child).unwrap();
-    let name = "wg0".parse().unwrap();
-    (TunnelProcess::new(&name, greeted, process), theirs)
+    let nowhere = PathBuf::new();
+    (TunnelProcess::new(nowhere, greeted, process), theirs)
 }
 
 fn connections() -> (Connection, Connection) {

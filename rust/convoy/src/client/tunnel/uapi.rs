@@ -3,12 +3,9 @@
 use std::{io, path::Path, time::Duration};
 
 use anyhow::{Context, bail};
-use convoy_config::InterfaceName;
 use nix::errno::Errno;
 use tokio::{io::Interest, net::UnixStream, time::timeout};
 use zeroize::Zeroizing;
-
-use crate::uapi::socket;
 
 /// How long an exchange may take: the tunnel's own limit for a request.
 const TIME: Duration = Duration::from_secs(60);
@@ -25,15 +22,17 @@ const MAX_ANSWER: usize = 64 << 20;
 /// Bytes read at once.
 const CHUNK: usize = 64 << 10;
 
-/// Sends `request` to the tunnel of `name`; returns the lines of its answer, without `errno=0`.
+/// The tunnel does not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+#[error("the tunnel refuses it: {}", .0.desc())]
+pub(super) struct Refused(pub(super) Errno);
+
+/// Sends `request` to the tunnel that listens at `path`; returns the lines of its answer, without `errno=0`.
 ///
 /// # Errors
 /// Also if the tunnel refuses the request.
-pub(super) async fn exchange(
-    name: &InterfaceName,
-    request: &[u8],
-) -> anyhow::Result<Zeroizing<String>> {
-    exchange_on(&socket::path(name.as_str()), request, patience(request)).await
+pub(super) async fn exchange(path: &Path, request: &[u8]) -> anyhow::Result<Zeroizing<String>> {
+    exchange_on(path, request, patience(request)).await
 }
 
 /// How long the tunnel may be silent because of a request.
@@ -107,10 +106,7 @@ fn outcome(mut answer: Zeroizing<Vec<u8>>) -> anyhow::Result<Zeroizing<String>> 
             text.truncate(lines);
             Ok(text)
         }
-        errno => bail!(
-            "the tunnel refuses it: {}",
-            Errno::from_raw(errno.saturating_neg()).desc()
-        ),
+        errno => bail!(Refused(Errno::from_raw(errno.saturating_neg()))),
     }
 }
 

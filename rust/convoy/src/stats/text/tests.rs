@@ -96,16 +96,9 @@ fn report() -> Report {
     counters.events.push(("udp_send_blocked", 7_654));
     counters.state.push(("gso", "on".to_owned()));
     snapshot.peers.push(PeerSnapshot {
-        public_key: PublicKey([1; 32]),
-        preshared_key: None,
         endpoint: Some("192.0.2.1:51820".parse().unwrap()),
         last_handshake: Some(std::time::UNIX_EPOCH + std::time::Duration::from_secs(1000)),
-        persistent_keepalive: std::time::Duration::ZERO,
-        rx_bytes: 0,
-        tx_bytes: 0,
-        rx_packets: 0,
-        tx_packets: 0,
-        allowed_ips: Vec::new(),
+        ..PeerSnapshot::new(PublicKey([1; 32]))
     });
     report_of("wg0", &snapshot)
 }

@@ -92,20 +92,17 @@ pub(in crate::uapi) fn text_of(update: &DeviceUpdate) -> String {
 /// An empty device after the update, with each peer's section taken by itself.
 fn snapshot_of(update: &DeviceUpdate) -> Snapshot {
     let peers = update.peers.iter().map(|peer| PeerSnapshot {
-        public_key: peer.public_key,
         preshared_key: peer.preshared_key.clone().flatten(),
         endpoint: peer.endpoint,
-        last_handshake: None,
         persistent_keepalive: Duration::from_secs(peer.persistent_keepalive.unwrap_or(0).into()),
         rx_bytes: u64::MAX,
         tx_bytes: u64::MAX,
-        rx_packets: 0,
-        tx_packets: 0,
         allowed_ips: peer
             .allowed_ips
             .iter()
             .map(|change| change.network)
             .collect(),
+        ..PeerSnapshot::new(peer.public_key)
     });
     Snapshot {
         private_key: update.private_key.clone().flatten(),

@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
+use convoy_lab::{Pid, eventually};
+use nix::sys::signal::{Signal, kill};
+
 use super::{
-    process::crash,
+    process::{crash, proc_file},
     stream::Stream,
     world::{BEHIND, EVERYTHING, World},
 };
-use crate::twins::public_key;
+use crate::{scene::DEADLINE, twins::public_key};
 
 /// How long the tunnel may carry nothing.
 const PAUSE: Duration = Duration::from_secs(2);
@@ -19,8 +22,8 @@ fn the_next_up_takes_over_the_running_tunnel() {
     let before = world.dump();
     world.up();
     let streams = BEHIND.map(|to| Stream::start(&world, to));
-    let (supervisor, tunnel, up) = (world.supervisor(), world.tunnel(), world.dump());
-    let handshake = world.wg(1).swap_remove(4);
+    let (supervisor, tunnel) = (world.supervisor(), world.tunnel());
+    let carried = Carried::of(&world);
     crash(supervisor);
     streams.iter().for_each(Stream::flows);
     world.status_becomes("state", "without supervisor");
@@ -29,16 +32,7 @@ fn the_next_up_takes_over_the_running_tunnel() {
     assert_eq!(world.tunnel(), tunnel);
     assert_ne!(world.supervisor(), supervisor);
     streams.iter().for_each(Stream::flows);
-    let gaps = streams.each_ref().map(Stream::longest_gap);
-    eprintln!("without packets for {gaps:?}");
-    assert!(gaps.iter().all(|gap| *gap < PAUSE), "{gaps:?}");
-    assert_eq!(
-        world.wg(1).swap_remove(4),
-        handshake,
-        "the session was lost"
-    );
-    assert_eq!(world.dump(), up);
-    drop(streams);
+    carried.is_unharmed(streams);
     world.down();
     world.is_left_as(&before);
 }
@@ -66,7 +60,7 @@ fn what_was_changed_meanwhile_is_applied() {
     world.configure("", EVERYTHING);
     world.up();
     let stream = Stream::start(&world, BEHIND[0]);
-    let (tunnel, handshake) = (world.tunnel(), world.wg(1).swap_remove(4));
+    let (tunnel, session) = (world.tunnel(), world.session());
     crash(world.supervisor());
     let another = public_key(9);
     let more = format!(
@@ -90,7 +84,7 @@ fn what_was_changed_meanwhile_is_applied() {
         .collect();
     assert_eq!(
         (ours[4].as_str(), ours[7].as_str()),
-        (handshake.as_str(), "25")
+        (session.as_str(), "25")
     );
     assert!(world.shell("ip route").contains("10.99.0.0/16 dev wg0"));
     assert!(world.shell("ip link show wg0").contains("mtu 1400"));
@@ -99,6 +93,40 @@ fn what_was_changed_meanwhile_is_applied() {
     world.down();
     assert_eq!(world.read("resolv.conf"), "nameserver 192.168.1.1\n");
     assert!(!world.client.link().exists("wg0"));
+}
+
+#[test]
+fn a_supervisor_becomes_the_program_that_has_been_installed_meanwhile() {
+    let Some(world) = World::new() else { return };
+    let hooks = "PostUp = echo >> /run/hooks\nPostDown = echo >> /run/hooks";
+    let interface = format!("DNS = 10.8.0.1\n#convoy: KillSwitch = on\n{hooks}\n");
+    world.configure(&interface, EVERYTHING);
+    let before = world.dump();
+    world.up();
+    let streams = BEHIND.map(|to| Stream::start(&world, to));
+    let (supervisor, tunnel) = (world.supervisor(), world.tunnel());
+    let carried = Carried::of(&world);
+    // From the background to the foreground, and from there.
+    for _ in 0..2 {
+        become_new(supervisor);
+        world.status_becomes("state", "up");
+        streams.iter().for_each(Stream::flows);
+    }
+    assert_eq!((world.supervisor(), world.tunnel()), (supervisor, tunnel));
+    carried.is_unharmed(streams);
+    world.convoy(&["reload", "wg0"]).succeeds();
+    world.down();
+    assert_eq!(world.shell("wc -l < /run/hooks; rm /run/hooks").trim(), "2");
+    world.is_left_as(&before);
+}
+
+/// Makes a supervisor execute its program again.
+fn become_new(supervisor: Pid) {
+    // The kernel chooses other addresses.
+    let addresses = proc_file(supervisor, "auxv");
+    kill(supervisor, Signal::SIGUSR2).unwrap();
+    let is_new = || (proc_file(supervisor, "auxv") != addresses).then_some(());
+    assert!(eventually(DEADLINE, is_new).is_some());
 }
 
 #[test]
@@ -113,4 +141,27 @@ fn without_a_supervisor_wg_may_change_everything() {
     world.reaches(BEHIND[0]);
     world.down();
     world.is_left_as(&before);
+}
+
+/// What a change of supervisors must leave as it is.
+struct Carried<'a> {
+    world: &'a World,
+    session: String,
+    dump: String,
+}
+
+impl<'a> Carried<'a> {
+    fn of(world: &'a World) -> Self {
+        Self {
+            world,
+            session: world.session(),
+            dump: world.dump(),
+        }
+    }
+
+    fn is_unharmed(&self, streams: [Stream; 2]) {
+        Stream::never_paused(&streams, PAUSE);
+        assert_eq!(self.world.session(), self.session, "the session was lost");
+        assert_eq!(self.world.dump(), self.dump);
+    }
 }

@@ -54,6 +54,14 @@ impl Capture {
         seen
     }
 
+    /// Requires that no leak passed since the last call of [`Self::seen`] or this; returns what did.
+    pub(super) fn leaks_nothing(&self, when: &str) -> Vec<Seen> {
+        let seen = self.seen();
+        let leaks: Vec<_> = seen.iter().filter(|packet| packet.is_leak()).collect();
+        assert!(leaks.is_empty(), "{when}: {leaks:?}");
+        seen
+    }
+
     /// The packets until one satisfies `wanted`, with it.
     pub(super) fn until(&self, wanted: impl Fn(&Seen) -> bool) -> Vec<Seen> {
         let deadline = Instant::now() + DEADLINE;
@@ -76,17 +84,7 @@ impl Seen {
     /// `None` for anything other than IP.
     fn parse(frame: &[u8]) -> Option<Self> {
         let packet = SlicedPacket::from_ethernet(frame).ok()?;
-        let (from, to): (IpAddr, IpAddr) = match packet.net? {
-            NetSlice::Ipv4(ip) => (
-                ip.header().source_addr().into(),
-                ip.header().destination_addr().into(),
-            ),
-            NetSlice::Ipv6(ip) => (
-                ip.header().source_addr().into(),
-                ip.header().destination_addr().into(),
-            ),
-            NetSlice::Arp(_) => return None,
-        };
+        let (from, to) = addresses(&packet)?;
         Some(Self {
             from,
             to,
@@ -128,5 +126,20 @@ impl Seen {
         let keeps_link = self.is_icmpv6 && is_near;
         let is_lookup = self.udp == Some(DNS) && to == "192.168.1.1";
         is_ours && !self.is_datagram() && !keeps_link && !is_lookup
+    }
+}
+
+/// Source and destination; `None` for anything other than IP.
+pub(super) fn addresses(packet: &SlicedPacket<'_>) -> Option<(IpAddr, IpAddr)> {
+    match packet.net.as_ref()? {
+        NetSlice::Ipv4(ip) => Some((
+            ip.header().source_addr().into(),
+            ip.header().destination_addr().into(),
+        )),
+        NetSlice::Ipv6(ip) => Some((
+            ip.header().source_addr().into(),
+            ip.header().destination_addr().into(),
+        )),
+        NetSlice::Arp(_) => None,
     }
 }

@@ -79,22 +79,9 @@ fn somebody_without_rights_is_told_what_is_missing() {
         return;
     };
     world.configure("", EVERYTHING);
-    world.shell("cp /etc/wireguard/wg0.conf /etc/wg0.conf; chown 7777 /etc/wg0.conf");
+    world.admit_nobody();
     let before = world.dump();
-    let mut nobody = world.client.command("setpriv");
-    nobody.args([
-        "--reuid=7777",
-        "--regid=7777",
-        "--clear-groups",
-        "--inh-caps=-all",
-    ]);
-    // The program may lie where only root finds it.
-    let program = convoy_program().display().to_string();
-    world.shell(&format!(
-        "touch /run/program; mount --bind '{program}' /run/program"
-    ));
-    nobody.args(["/run/program", "up", "/etc/wg0.conf"]);
-    let outcome = world.start_command(nobody).wait().ends_with(1);
+    let outcome = world.as_nobody(&["up", "/etc/wg0.conf"]).ends_with(1);
     let said = outcome.stderr.to_lowercase();
     let advice = ["root", "permission", "cap_net_admin"];
     assert!(advice.iter().any(|word| said.contains(word)), "{said}");

@@ -1,4 +1,4 @@
-//! A tunnel that nobody uses wakes nobody up.
+//! A tunnel that nobody uses wakes nobody up, nor does a server of metrics that nobody asks.
 
 use std::{
     thread,
@@ -24,7 +24,8 @@ const MINUTES: usize = 12;
 fn an_idle_tunnel_hardly_ever_runs() {
     let Some(world) = World::new() else { return };
     world.configure("DNS = 10.8.0.1\n#convoy: KillSwitch = on\n", EVERYTHING);
-    world.up();
+    let metrics = ["up", "--metrics", "unix:/run/convoy/wg0.metrics", "wg0"];
+    world.convoy(&metrics).succeeds();
     let fresh = least(&world, 3);
     assert!(fresh <= MOST, "{fresh} context switches in a minute");
     world.reaches(BEHIND[0]);

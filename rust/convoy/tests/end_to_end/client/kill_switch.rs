@@ -41,31 +41,26 @@ fn nothing_leaves_while_the_processes_are_killed_and_started_again() {
     capture.until(|packet| packet.is_leak());
     world.up();
     capture.seen();
-    let leaks_nothing = |when: &str| {
-        let seen = capture.seen();
-        let leaks: Vec<_> = seen.iter().filter(|packet| packet.is_leak()).collect();
-        assert!(leaks.is_empty(), "{when}: {leaks:?}");
-    };
     world.reaches_all_behind();
-    leaks_nothing("up");
+    capture.leaks_nothing("up");
     let tunnel = world.tunnel();
     crash(tunnel);
     world.reaches_all_behind();
-    leaks_nothing("tunnel killed");
+    capture.leaks_nothing("tunnel killed");
     crash(world.supervisor());
     world.reaches_all_behind();
     world.up();
     world.reaches_all_behind();
-    leaks_nothing("supervisor killed");
+    capture.leaks_nothing("supervisor killed");
     kill_all(&world);
     assert!(!world.answers(BEHIND[0]));
     world.up();
     world.reaches_all_behind();
-    leaks_nothing("both killed");
+    capture.leaks_nothing("both killed");
     world.convoy(&["reload", "wg0"]).succeeds();
     world.shell("wg set wg0 fwmark 0x1234");
     world.reaches_all_behind();
-    leaks_nothing("changed");
+    capture.leaks_nothing("changed");
     world.down();
     capture.until(|packet| packet.is_leak());
     drop(chatter);
@@ -109,6 +104,31 @@ fn a_persistent_one_outlives_down_until_it_is_opened() {
         .convoy(&["down", "wg0", "--open-kill-switch"])
         .succeeds();
     world.reaches("203.0.113.254");
+    world.is_left_as(&before);
+}
+
+#[test]
+fn nothing_leaves_between_boot_and_the_first_up() {
+    let Some(world) = World::new() else { return };
+    world.configure("#convoy: KillSwitch = persistent\n", EVERYTHING);
+    let before = world.dump();
+    world.shell("ip route delete default; ip -6 route delete default");
+    let capture = Capture::new(&world);
+    let chatter = Chatter::start(&world);
+    capture.until(|packet| packet.is_leak());
+    world
+        .convoy(&["up", "wg0", "--only-kill-switch"])
+        .succeeds();
+    capture.seen();
+    assert!(!world.answers("192.168.1.1"));
+    world.shell("ip route add default via 192.168.1.1; ip route add default via 2001:db8:2::1");
+    world.up();
+    world.reaches_all_behind();
+    capture.leaks_nothing("up");
+    drop(chatter);
+    world
+        .convoy(&["down", "wg0", "--open-kill-switch"])
+        .succeeds();
     world.is_left_as(&before);
 }
 

@@ -53,7 +53,7 @@ fn addresses_that_no_server_can_have_are_left_out_and_shown() {
     has_problem(&world, "that the tunnel itself leads to");
     assert_eq!(world.endpoint(), "(none)");
     liar.says(addresses(&[&NOWHERE[..], &[SERVER]].concat()));
-    is_at(&world, "203.0.113.1:51820");
+    world.is_at("203.0.113.1:51820");
     world.reaches_all_behind();
     assert!(world.status()["peers"][0]["problem"].is_null());
     world.down();
@@ -102,7 +102,7 @@ fn whatever_a_name_server_says_the_client_answers_and_connects_at_the_truth() {
         eprintln!("{what}: {memory} kB");
         assert!(memory < MEMORY, "{what}: {memory} kB");
         liar.says(addresses(&[SERVER]));
-        is_at(&world, "203.0.113.1:51820");
+        world.is_at("203.0.113.1:51820");
         world.reaches(BEHIND[0]);
         // While it asks again.
         liar.says(says);
@@ -126,12 +126,12 @@ fn an_answer_by_tcp_passes_a_strict_reverse_path_filter() {
     let liar = Liar::start(&world.server, "203.0.113.2", by_tcp(SERVER));
     world.configure("", NAMED);
     world.up();
-    is_at(&world, "203.0.113.1:51820");
+    world.is_at("203.0.113.1:51820");
     world.reaches(BEHIND[0]);
     liar.says(by_tcp("203.0.113.2"));
     world.shell_at(&world.net, "ip route add blackhole 203.0.113.1/32");
     world.changes_network();
-    is_at(&world, "203.0.113.2:51820");
+    world.is_at("203.0.113.2:51820");
     world.reaches(BEHIND[0]);
 }
 
@@ -160,14 +160,5 @@ fn has_problem(world: &World, words: &str) {
     assert!(
         eventually(DEADLINE, has).is_some(),
         "no {words:?} in {said:?}"
-    );
-}
-
-fn is_at(world: &World, endpoint: &str) {
-    let is_there = || (world.endpoint() == endpoint).then_some(());
-    assert!(
-        eventually(3 * DEADLINE, is_there).is_some(),
-        "not at {endpoint}: {}",
-        world.status()
     );
 }

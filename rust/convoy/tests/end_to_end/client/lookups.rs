@@ -38,7 +38,7 @@ fn an_endpoints_name_is_looked_up_outside_of_the_tunnel() {
         world.shell_at(&world.net, "ip route add blackhole 203.0.113.1/32");
         world.changes_network();
         outside.is_asked(NAME, questions);
-        is_at(&world, "203.0.113.2:51820");
+        world.is_at("203.0.113.2:51820");
         world.reaches_all_behind();
         assert_eq!(inside.questions(NAME), 0);
         world.down();
@@ -83,7 +83,7 @@ fn comes_up_without_a_name_server(silence: impl Fn(&World) -> Option<UdpSocket>)
     );
     drop(silent);
     let _server = NameServer::start(&world.net, "192.168.1.1", &format!("203.0.113.1 {NAME}\n"));
-    is_at(&world, "203.0.113.1:51820");
+    world.is_at("203.0.113.1:51820");
     world.reaches_all_behind();
     assert!(world.status()["peers"][0]["problem"].is_null());
     world.down();
@@ -107,7 +107,7 @@ fn a_name_with_addresses_of_both_families_connects_by_the_one_that_works() {
         world.up();
         let is_up = || world.answers(BEHIND[0]).then_some(());
         assert!(eventually(3 * DEADLINE, is_up).is_some(), "{expected}");
-        is_at(&world, expected);
+        world.is_at(expected);
         world.down();
         world.shell_at(&world.net, &format!("ip route delete blackhole {dead}"));
     }
@@ -121,13 +121,4 @@ fn etc_hosts_is_honoured() {
     world.up();
     world.reaches(BEHIND[0]);
     assert_eq!(world.endpoint(), "203.0.113.1:51820");
-}
-
-fn is_at(world: &World, endpoint: &str) {
-    let is_there = || (world.endpoint() == endpoint).then_some(());
-    assert!(
-        eventually(3 * DEADLINE, is_there).is_some(),
-        "not at {endpoint}: {}",
-        world.status()
-    );
 }

@@ -5,7 +5,10 @@ use std::sync::atomic::AtomicU64;
 use convoy_lab::eventually;
 use serde_json::Value;
 
-use super::world::{BEHIND, EVERYTHING, World};
+use super::{
+    process::crash,
+    world::{BEHIND, EVERYTHING, World},
+};
 use crate::{
     scene::DEADLINE,
     traffic::tcp_between,
@@ -36,12 +39,27 @@ fn on_a_path_that_swallows_large_datagrams_the_mtu_becomes_what_gets_through() {
 }
 
 #[test]
+fn another_supervisor_keeps_the_limit() {
+    let Some(world) = swallowing("", LONGEST) else {
+        return;
+    };
+    world.configure("", EVERYTHING);
+    world.up();
+    world.reaches(BEHIND[0]);
+    is_lowered(&world, FITS);
+    crash(world.supervisor());
+    world.up();
+    assert_eq!(world.status()["mtu"], FITS);
+    is_lowered(&world, FITS);
+}
+
+#[test]
 fn a_path_that_carries_large_packets_leaves_the_mtu_alone() {
     let Some(world) = World::new() else { return };
     world.configure("DNS = fd08::1\n", EVERYTHING);
     world.up();
     world.reaches(BEHIND[0]);
-    is_probed(&world, "outcome=Fits { target: fd08::1 }");
+    is_probed(&world, r#""outcome":"Fits { target: fd08::1 }"#);
     is_untouched(&world);
 }
 
@@ -59,7 +77,7 @@ fn a_host_that_never_answers_changes_nothing() {
     world.configure("", EVERYTHING);
     world.up();
     assert!(!world.answers(BEHIND[0]));
-    is_probed(&world, "outcome=Unknown");
+    is_probed(&world, r#""outcome":"Unknown"#);
     is_untouched(&world);
 }
 
@@ -76,7 +94,7 @@ fn in_another_network_the_limit_is_forgotten_and_the_configured_mtu_back() {
     world.changes_network();
     world.status_becomes("mtu", 1_400);
     world.status_becomes("warnings", Value::Array(Vec::new()));
-    is_probed(&world, "outcome=Fits");
+    is_probed(&world, r#""outcome":"Fits"#);
     assert_eq!(world.status()["mtu"], 1_400);
     world.changes_network_back();
     is_lowered(&world, FITS);
@@ -109,7 +127,7 @@ fn only_without_ipv6_the_mtu_falls_below_1280() {
     world.configure("", EVERYTHING);
     world.up();
     world.reaches(BEHIND[0]);
-    is_probed(&world, "outcome=TooNarrow");
+    is_probed(&world, r#""outcome":"TooNarrow"#);
     let status = world.status();
     assert_eq!(status["mtu"], OF_ROUTE, "{status}");
     let warnings = status["warnings"].to_string();

@@ -19,13 +19,14 @@ impl World {
         status["interfaces"][0].take()
     }
 
-    /// Waits until it says this of wg0.
+    /// Waits until it says this of wg0, even if that is still coming up.
     pub(super) fn status_becomes(&self, field: &str, value: impl Into<Value>) {
         let value = value.into();
         let mut last = Value::Null;
         let is_so = || {
-            last = self.status();
-            (last[field] == value).then_some(())
+            let said = self.convoy(&["status", "wg0", "--json"]).stdout;
+            last = serde_json::from_str(&said).unwrap_or_default();
+            (last["interfaces"][0][field] == value).then_some(())
         };
         assert!(
             eventually(DEADLINE, is_so).is_some(),
@@ -58,6 +59,21 @@ impl World {
     /// The endpoint of the client's first peer.
     pub(super) fn endpoint(&self) -> String {
         self.wg(1).swap_remove(2)
+    }
+
+    /// What tells the session of the client's first peer from others: when its handshake was.
+    pub(super) fn session(&self) -> String {
+        self.wg(1).swap_remove(4)
+    }
+
+    /// Waits until the client's first peer has this endpoint.
+    pub(super) fn is_at(&self, endpoint: &str) {
+        let is_there = || (self.endpoint() == endpoint).then_some(());
+        assert!(
+            eventually(3 * DEADLINE, is_there).is_some(),
+            "not at {endpoint}: {}",
+            self.status()
+        );
     }
 }
 

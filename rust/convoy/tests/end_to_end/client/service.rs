@@ -22,9 +22,7 @@ fn a_persistent_kill_switch_closes_before_the_tunnel_is_up() {
     assert!(!world.answers(OUTSIDE) && !world.answers(BEHIND[0]));
     world.up();
     world.reaches_all_behind();
-    let seen = capture.seen();
-    let leaks: Vec<_> = seen.iter().filter(|packet| packet.is_leak()).collect();
-    assert!(leaks.is_empty(), "{leaks:?}");
+    capture.leaks_nothing("up");
     world
         .convoy(&["down", "wg0", "--open-kill-switch"])
         .succeeds();

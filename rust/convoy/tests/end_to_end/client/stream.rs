@@ -80,8 +80,15 @@ impl Stream {
         assert!(eventually(DEADLINE, is_answered).is_some(), "no echo");
     }
 
+    /// Requires that none was ever without an echo for so long.
+    pub(super) fn never_paused(streams: &[Self], limit: Duration) {
+        let gaps: Vec<_> = streams.iter().map(Self::longest_gap).collect();
+        eprintln!("without packets for {gaps:?}");
+        assert!(gaps.iter().all(|gap| *gap < limit), "{gaps:?}");
+    }
+
     /// The longest time without an echo, from the first one until now.
-    pub(super) fn longest_gap(&self) -> Duration {
+    fn longest_gap(&self) -> Duration {
         let echoes = self.state.echoes.lock().unwrap();
         let times: Vec<_> = echoes.iter().map(|echo| echo.at).collect();
         let next = times[1..].iter().copied().chain([Instant::now()]);

@@ -1,14 +1,18 @@
 //! The tunnel's process: strangers at its socket, and commands while it hangs.
 
 use std::{
+    fs,
     io::{Read as _, Write as _},
-    os::unix::net::UnixStream,
+    os::unix::net::{UnixListener, UnixStream},
     time::{Duration, Instant},
 };
 
 use nix::sys::signal::{Signal, kill};
 
-use super::world::{BEHIND, EVERYTHING, World};
+use super::{
+    process::crash,
+    world::{BEHIND, EVERYTHING, World},
+};
 use crate::scene::DEADLINE;
 
 /// How long a command may take although the tunnel hangs: a look at it, and its end by force.
@@ -42,6 +46,30 @@ fn a_stranger_at_the_tunnels_socket_changes_nothing() {
         "{status}"
     );
     assert_eq!(world.tunnel(), tunnel);
+}
+
+#[test]
+fn while_a_tunnel_hangs_that_is_started_again_status_and_down_answer_within_seconds() {
+    let Some(world) = World::new() else { return };
+    world.configure("", EVERYTHING);
+    let before = world.dump();
+    world.up();
+    // As a service manager that starts tunnels: this one never does.
+    let path = world.client.run_directory().join("convoy/wg0.launch");
+    let launcher = UnixListener::bind(&path).unwrap();
+    crash(world.tunnel());
+    let (hanging, _) = launcher.accept().unwrap();
+    let start = Instant::now();
+    let warnings = world.status()["warnings"].to_string();
+    assert!(warnings.contains("about to be started"), "{warnings}");
+    world.down();
+    let time = start.elapsed();
+    eprintln!("status and down: {time:?}");
+    assert!(time < RESPONSIVE, "{time:?}");
+    // It was sent the interface's descriptor.
+    drop(hanging);
+    fs::remove_file(path).unwrap();
+    world.is_left_as(&before);
 }
 
 #[test]

@@ -88,11 +88,7 @@ fn a_running_tunnel_is_taken_over_without_a_leak() {
     let capture = Capture::new(&world);
     world.convoy(&["up", "wg0", "--adopt"]).succeeds();
     streams.iter().for_each(Stream::flows);
-    let gaps = streams.each_ref().map(Stream::longest_gap);
-    eprintln!("without packets for {gaps:?}");
-    let seen = capture.seen();
-    let leaks: Vec<_> = seen.iter().filter(|packet| packet.is_leak()).collect();
-    assert!(leaks.is_empty(), "{leaks:?}");
+    let seen = capture.leaks_nothing("taken over");
     assert!(seen.iter().any(|packet| packet.is_datagram()));
     world.status_becomes("state", "up");
     assert_eq!(world.wg(1)[3], "0.0.0.0/0,::/0");
@@ -114,11 +110,7 @@ fn a_program_that_ends_long_after_its_interface_is_waited_for() {
     let before = world.dump();
     world.shell("WG_QUICK_USERSPACE_IMPLEMENTATION=/run/slow wg-quick up wg0");
     world.reaches_all_behind();
-    world.convoy(&["up", "wg0", "--adopt"]).succeeds();
-    world.reaches_all_behind();
-    world.down();
-    left_behind(&world);
-    world.is_left_as(&before);
+    can_be_taken_over(&world, &before);
 }
 
 #[test]
@@ -141,11 +133,7 @@ fn what_wg_quick_cannot_take_down_stays_as_it_is() {
     streams.iter().for_each(Stream::flows);
     drop(streams);
     world.shell("touch /run/may-go");
-    world.convoy(&["up", "wg0", "--adopt"]).succeeds();
-    world.reaches_all_behind();
-    world.down();
-    left_behind(&world);
-    world.is_left_as(&before);
+    can_be_taken_over(&world, &before);
 }
 
 #[test]
@@ -191,6 +179,15 @@ fn what_a_network_service_has_set_up_is_not_taken_over() {
         .fails_with("`convoy up --adopt`");
     world.convoy(&["up", "wg0", "--adopt"]).succeeds();
     world.reaches_all_behind();
+}
+
+/// Takes the interface over, and down.
+fn can_be_taken_over(world: &World, before: &str) {
+    world.convoy(&["up", "wg0", "--adopt"]).succeeds();
+    world.reaches_all_behind();
+    world.down();
+    left_behind(world);
+    world.is_left_as(before);
 }
 
 /// The reverse path setting that wg-quick has left, which this puts back.

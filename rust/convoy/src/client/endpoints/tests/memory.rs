@@ -29,22 +29,16 @@ fn after_a_trial_that_was_answered_the_next_comes_soon_again() {
     scene.moves_to("192.0.2.2:2");
     scene.answered();
     for _ in 0..3 {
-        scene.now += 60 * MINUTE;
-        scene.answered();
-        assert_eq!(scene.change(), Some("192.0.2.1:1".to_owned()));
+        scene.tries_the_first_after(60 * MINUTE);
         scene.unanswered();
         assert_eq!(scene.change(), Some("192.0.2.2:2".to_owned()));
         scene.answered();
     }
-    scene.now += 60 * MINUTE;
-    scene.answered();
-    assert_eq!(scene.change(), Some("192.0.2.1:1".to_owned()));
+    scene.tries_the_first_after(60 * MINUTE);
     scene.answered();
     scene.moves_to("192.0.2.2:2");
     scene.answered();
-    scene.now += 2 * MINUTE;
-    scene.answered();
-    assert_eq!(scene.change(), Some("192.0.2.1:1".to_owned()));
+    scene.tries_the_first_after(2 * MINUTE);
 }
 
 #[test]
@@ -56,9 +50,7 @@ fn the_pause_before_a_trial_begins_anew_at_each_address() {
     scene.now += 2 * MINUTE;
     scene.answered();
     assert_eq!(scene.change(), None);
-    scene.now += 2 * MINUTE;
-    scene.answered();
-    assert_eq!(scene.change(), Some("192.0.2.1:1".to_owned()));
+    scene.tries_the_first_after(2 * MINUTE);
 }
 
 #[test]
@@ -75,16 +67,13 @@ fn another_network_makes_a_fresh_start() {
     assert_eq!(scene.change(), Some("192.0.2.2:2".to_owned()));
     // A trial in vain, whose pause belongs to this network.
     scene.answered();
-    scene.now += 2 * MINUTE;
-    scene.answered();
+    scene.tries_the_first_after(2 * MINUTE);
     scene.unanswered();
     scene.endpoints.handle_network_changed(scene.now);
     scene.change();
     scene.moves_to("192.0.2.2:2");
     scene.answered();
-    scene.now += 2 * MINUTE;
-    scene.answered();
-    assert_eq!(scene.change(), Some("192.0.2.1:1".to_owned()));
+    scene.tries_the_first_after(2 * MINUTE);
 }
 
 #[test]
@@ -194,6 +183,13 @@ fn named(addresses: &[&str]) -> Scene {
 }
 
 impl Scene {
+    /// At a handshake by then, the first address is tried again.
+    fn tries_the_first_after(&mut self, time: Duration) {
+        self.now += time;
+        self.answered();
+        assert_eq!(self.change(), Some("192.0.2.1:1".to_owned()));
+    }
+
     /// The address in use is silent until another one is.
     fn moves_to(&mut self, address: &str) {
         (0..3).for_each(|_| self.unanswered());

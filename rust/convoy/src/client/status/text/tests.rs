@@ -1,52 +1,69 @@
+use std::collections::BTreeMap;
+
+use convoy_stats::{Counters, Peer, Traffic};
+
 use super::*;
 
 const NOW: i64 = 1_800_000_000;
+const KEY: &str = "BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc=";
 
 #[test]
-fn a_tunnel_is_shown_as_wg_shows_it() {
+fn a_tunnel_is_shown_as_wg_shows_it_and_more() {
     let status = Status {
-        name: "wg0".to_owned(),
-        config: Some("/etc/wireguard/wg0.conf".into()),
-        since: Some(before(3723)),
-        supervisor_pid: Some(10),
-        tunnel_pid: Some(11),
-        mtu: Some(1420),
-        listen_port: 51820,
-        fwmark: 0xca6c,
-        kill_switch: Some("on".to_owned()),
-        dns: vec!["10.0.0.1".to_owned()],
         warnings: vec!["IPv6 is off".to_owned()],
-        peers: vec![PeerStatus {
-            name: Some("office".to_owned()),
-            latest_handshake: Some(before(64)),
-            rx_bytes: 2048,
-            tx_bytes: 100,
-            allowed_ips: vec!["10.0.0.0/8".to_owned(), "::/0".to_owned()],
-            persistent_keepalive: 25,
-            ..peer()
-        }],
-        ..Status::default()
+        peers: vec![office(), phone()],
+        stats: Some(counters()),
+        rate: Some(Rate {
+            seconds: 7.2,
+            rx: 1_258_291,
+            tx: 319_488,
+        }),
+        ..wg0()
     };
     let expected = "\
 interface: wg0
-  state: up for 1 hour, 2 minutes, 3 seconds
+  state: up for 1 hour, 2 minutes
   configuration: /etc/wireguard/wg0.conf
+  public key: BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc=
   listening port: 51820
   fwmark: 0xca6c
   MTU: 1420
   name servers: 10.0.0.1
   kill switch: on
   processes: supervisor 10, tunnel 11
+  traffic: 1.50 GiB received, 2.00 KiB sent
+  rate: 1.20 MiB/s received, 312.00 KiB/s sent (over 7 s)
+  offload: GSO on, GRO on, TUN TCP on, TUN UDP off
+  AEAD: avx512
+  batches:                     count   mean  50 %  99 %  1–64
+    packets per TUN read         100    2.3     1    44  █     ▁
+    segments per send          1,234   44.0    44    44        █
+  drops: 1 inbound_replay, 12,345 outbound_no_route
   warning: IPv6 is off
 
-peer: key (office)
+peer: BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc= (office)
+  state: connected for 3 minutes, 4 seconds
+  preshared key: (hidden)
   endpoint: 192.0.2.1:51820
-  allowed ips: 10.0.0.0/8, ::/0
+  allowed ips: 10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16, 198.51.100.0/24,
+    2001:db8:1::/48, ::/0
   latest handshake: 1 minute, 4 seconds ago
+  handshake round trip: 12.3 ms
   transfer: 2.00 KiB received, 100 B sent
+  rate: 1.00 KiB/s received, 0 B/s sent (over 1 s)
   persistent keepalive: every 25 seconds
+
+peer: key
+  state: not connected: no answer
+  problem: 192.0.2.1:51820 was called twice and has not answered: check its
+    address and port, its public key, and that it knows ours
+  endpoint: 192.0.2.1:51820
+  allowed ips: (none)
+  latest handshake: never
 ";
-    assert_eq!(shown(status), expected);
+    let text = shown(status);
+    assert_eq!(text, expected);
+    assert!(text.lines().all(|line| line.chars().count() <= 80));
 }
 
 #[test]
@@ -66,54 +83,51 @@ fn a_pause_and_a_missing_supervisor_are_said_first() {
         text.contains("kill switch: on, open for the pause"),
         "{text}"
     );
-    let alone = Status {
-        state: Condition::WithoutSupervisor,
-        ..Status::default()
+    let of = |state| {
+        shown(Status {
+            state,
+            ..Status::default()
+        })
     };
-    assert!(shown(alone).contains("state: up without a supervisor\n"));
+    assert!(of(Condition::WithoutSupervisor).contains("state: up without a supervisor\n"));
+    assert!(of(Condition::Daemon).contains("state: up as a daemon"));
 }
 
 #[test]
-fn what_is_wrong_with_a_peer_is_said_in_words() {
-    let of = |peer: PeerStatus| problems(&peer, now()).join("; ");
-    assert_eq!(
-        of(peer()),
-        "",
-        "a tunnel that was not used yet has no problem"
-    );
-    let unknown = PeerStatus {
-        endpoint: None,
-        problem: Some("name not found: vpn.example.org".to_owned()),
-        ..peer()
+fn an_idle_peer_is_no_problem() {
+    let of = |latest_handshake| {
+        let peer = Peer {
+            latest_handshake,
+            ..Peer::default()
+        };
+        let status = PeerStatus {
+            peer,
+            ..PeerStatus::default()
+        };
+        contact(&status, now())
     };
-    assert_eq!(of(unknown), "name not found: vpn.example.org");
-    let silent = PeerStatus {
-        tx_bytes: 148,
-        ..peer()
-    };
-    assert!(of(silent).starts_with("it does not answer"));
-    let caller = PeerStatus {
-        endpoint: None,
-        ..peer()
-    };
-    assert!(of(caller).starts_with("it has no endpoint"));
-    let lost = PeerStatus {
-        latest_handshake: Some(before(181)),
-        persistent_keepalive: 25,
-        ..peer()
-    };
-    assert_eq!(of(lost), "it no longer answers");
-    let unused = PeerStatus {
-        latest_handshake: Some(before(100_000)),
-        ..peer()
-    };
-    assert_eq!(of(unused), "");
+    assert_eq!(of(None), "not used yet: the first packet connects");
+    assert_eq!(of(Some(before(900))), "idle: the next packet connects");
 }
 
 #[test]
-fn times_of_a_clock_that_was_set_back_are_now() {
-    assert_eq!(ago((NOW + 5).unsigned_abs(), now()), "now");
-    assert!(!span(u64::MAX).is_empty());
+fn a_state_that_is_a_problem_says_so() {
+    for (state, expected) in [
+        (PeerState::Connecting, "connecting"),
+        (PeerState::NoRoute, "not connected: no route"),
+        (PeerState::NameNotFound, "not connected: name not found"),
+        (PeerState::NoEndpoint, "not connected: no endpoint"),
+        (
+            PeerState::NotAuthentic,
+            "not connected: its answers are not authentic",
+        ),
+    ] {
+        let status = PeerStatus {
+            state,
+            ..PeerStatus::default()
+        };
+        assert_eq!(contact(&status, now()), expected);
+    }
 }
 
 fn shown(status: Status) -> String {
@@ -121,11 +135,100 @@ fn shown(status: Status) -> String {
     render(&Statuses { interfaces }, now())
 }
 
-fn peer() -> PeerStatus {
+fn wg0() -> Status {
+    Status {
+        name: "wg0".to_owned(),
+        config: Some("/etc/wireguard/wg0.conf".into()),
+        since: Some(before(3723)),
+        supervisor_pid: Some(10),
+        tunnel_pid: Some(11),
+        public_key: Some(KEY.to_owned()),
+        mtu: Some(1420),
+        listen_port: 51820,
+        fwmark: 0xca6c,
+        kill_switch: Some("on".to_owned()),
+        dns: vec!["10.0.0.1".to_owned()],
+        ..Status::default()
+    }
+}
+
+fn office() -> PeerStatus {
+    let networks = "10.0.0.0/8 172.16.0.0/12 192.168.0.0/16 198.51.100.0/24 2001:db8:1::/48 ::/0";
     PeerStatus {
-        public_key: "key".to_owned(),
-        endpoint: Some("192.0.2.1:51820".to_owned()),
+        name: Some("office".to_owned()),
+        state: PeerState::Connected,
+        rate: Some(Rate {
+            seconds: 1.0,
+            rx: 1_024,
+            tx: 0,
+        }),
+        peer: Peer {
+            public_key: KEY.to_owned(),
+            has_preshared_key: true,
+            connected_since: Some(before(184)),
+            latest_handshake: Some(before(64)),
+            handshake_round_trip_us: Some(12_345),
+            rx_bytes: 2048,
+            tx_bytes: 100,
+            allowed_ips: networks.split(' ').map(str::to_owned).collect(),
+            persistent_keepalive: 25,
+            ..phone().peer
+        },
         ..PeerStatus::default()
+    }
+}
+
+fn phone() -> PeerStatus {
+    let problem = "192.0.2.1:51820 was called twice and has not answered: check its address and port, its \
+                   public key, and that it knows ours";
+    PeerStatus {
+        state: PeerState::NoAnswer,
+        problem: Some(problem.to_owned()),
+        peer: Peer {
+            public_key: "key".to_owned(),
+            endpoint: Some("192.0.2.1:51820".to_owned()),
+            ..Peer::default()
+        },
+        ..PeerStatus::default()
+    }
+}
+
+fn counters() -> Counters {
+    let histogram = |values: &[(usize, u64)]| {
+        let mut counts = vec![0; 65];
+        values
+            .iter()
+            .for_each(|(value, count)| counts[*value] = *count);
+        counts
+    };
+    let text = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
+    let state = [
+        ("aead", "avx512"),
+        ("gso", "on"),
+        ("udp_gro", "on"),
+        ("tun_offload_tcp", "on"),
+        ("tun_offload_udp", "off"),
+        ("link", "up"),
+    ];
+    let traffic = |bytes| Traffic { packets: 1, bytes };
+    Counters {
+        inbound: traffic(3 << 29),
+        outbound: traffic(2_048),
+        histograms: BTreeMap::from([
+            (
+                "packets_per_read".to_owned(),
+                histogram(&[(0, 7), (1, 97), (44, 3)]),
+            ),
+            ("segments_per_send".to_owned(), histogram(&[(44, 1_234)])),
+            ("packets_per_write".to_owned(), histogram(&[])),
+        ]),
+        drops: BTreeMap::from([
+            ("inbound_bad_tag".to_owned(), 0),
+            ("inbound_replay".to_owned(), 1),
+            ("outbound_no_route".to_owned(), 12_345),
+        ]),
+        state: state.map(text).into(),
+        ..Counters::default()
     }
 }
 

@@ -15,14 +15,13 @@ use rustix::{
 };
 
 /// The most descriptors that one message carries.
-pub(crate) const MOST: usize = 4;
+pub const MOST: usize = 64;
 
 /// Sends the first of `bytes`, at least one, with `descriptors`; returns how many went.
-pub(crate) fn send(
-    socket: impl AsFd,
-    bytes: &[u8],
-    descriptors: &[BorrowedFd<'_>],
-) -> io::Result<usize> {
+///
+/// # Errors
+/// `InvalidInput` for more than [`MOST`] descriptors, and those of sendmsg(2).
+pub fn send(socket: impl AsFd, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<usize> {
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(MOST))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     let rights = SendAncillaryMessage::ScmRights(descriptors);
@@ -39,7 +38,7 @@ pub(crate) fn send(
 ///
 /// # Errors
 /// Also if more than [`MOST`] came; they are closed.
-pub(crate) fn receive(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
+pub fn receive(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(MOST))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut slices = [IoSliceMut::new(buffer)];
@@ -88,8 +87,8 @@ mod tests {
     fn several_keep_their_order_and_too_many_are_refused() {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let (reader, writer) = io::pipe().unwrap();
-        let most = [reader.as_fd(), writer.as_fd(), theirs.as_fd(), ours.as_fd()];
-        assert_eq!(most.len(), MOST);
+        let all = [reader.as_fd(), writer.as_fd(), theirs.as_fd(), ours.as_fd()];
+        let most: Vec<_> = all.into_iter().cycle().take(MOST).collect();
         send(&ours, b"x", &most).unwrap();
         let (_, received) = receive(&theirs, &mut [0; 8]).unwrap();
         let same = |a: BorrowedFd<'_>, b: &OwnedFd| {

@@ -1,0 +1,136 @@
+//! Accepts connections and serves each in a task of its own.
+
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::OwnedSemaphorePermit,
+    task::JoinSet,
+    time::{Instant, sleep},
+};
+use tracing::{debug, warn};
+
+use super::{Context, Service};
+use crate::{
+    counters::Refusal,
+    dial::{dial, reason},
+    http_connect,
+    network::{Stream, close_by_reset},
+    socks,
+};
+
+/// The pause after a call of accept(2) that failed.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Such failures are logged no more often: connections that end make room for others, time and again.
+const SILENCE: Duration = Duration::from_secs(60);
+
+/// Accepts connections until it is dropped, which closes those accepted.
+pub(super) async fn serve(context: Arc<Context>, listener: TcpListener) {
+    let mut connections = JoinSet::new();
+    let mut said: Option<Instant> = None;
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            Some(_) = connections.join_next() => continue,
+        };
+        match accepted {
+            Ok((client, address)) => {
+                if let Some(permit) = context.admit(&client, address) {
+                    connections.spawn(Arc::clone(&context).connection(client, address, permit));
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+            Err(error) => {
+                if said.is_none_or(|said| said.elapsed() >= SILENCE) {
+                    warn!("cannot accept connections, and will try again: {error}");
+                    said = Some(Instant::now());
+                }
+                context.counters.refuse(reason(&error));
+                sleep(PAUSE).await;
+            }
+        }
+    }
+}
+
+impl Context {
+    /// Resets a connection that is one too many, or that comes from a client that is not allowed.
+    fn admit(&self, client: &TcpStream, address: SocketAddr) -> Option<OwnedSemaphorePermit> {
+        let permit = match self.allows(address) {
+            false => Err(Refusal::Denied),
+            true => Arc::clone(&self.shared.connections)
+                .try_acquire_owned()
+                .map_err(|_| Refusal::TooMany),
+        };
+        if let Err(refusal) = permit {
+            self.refuse(refusal, address);
+            close_by_reset(client);
+        }
+        permit.ok()
+    }
+
+    async fn connection(
+        self: Arc<Self>,
+        client: TcpStream,
+        address: SocketAddr,
+        _permit: OwnedSemaphorePermit,
+    ) {
+        // Boxed, so that a connection that only waits for bytes holds no memory for its beginning.
+        match Box::pin(self.establish(client, address)).await {
+            Ok(Some((client, target))) => {
+                let _open = self.counters.open();
+                let ended = self
+                    .shared
+                    .relay
+                    .run(client, target, &self.counters.moved)
+                    .await;
+                debug!(%address, ?ended, "a connection has ended");
+            }
+            Ok(None) => {}
+            Err(refusal) => self.refuse(refusal, address),
+        }
+    }
+
+    /// Learns where the client wants to go and connects; `None` if it was served already.
+    async fn establish(
+        &self,
+        client: TcpStream,
+        address: SocketAddr,
+    ) -> Result<Option<(Stream, Stream)>, Refusal> {
+        let far = self.far.as_ref();
+        match &self.service {
+            Service::Tcp(target) | Service::Udp(target) => match dial(far, target).await {
+                Ok(target) => Ok(Some((client.into(), target))),
+                Err(refusal) => {
+                    close_by_reset(&client);
+                    Err(refusal)
+                }
+            },
+            Service::Socks5(login) => {
+                let networks = socks::Networks {
+                    near: self.near.as_ref(),
+                    far,
+                };
+                socks::serve(
+                    client,
+                    address.ip(),
+                    login.as_ref(),
+                    networks,
+                    &self.counters,
+                )
+                .await
+            }
+            Service::HttpConnect(login) => http_connect::serve(client, login.as_ref(), far)
+                .await
+                .map(Some),
+        }
+    }
+
+    pub(super) fn allows(&self, client: SocketAddr) -> bool {
+        self.access.iter().all(|access| access.allows(client.ip()))
+    }
+
+    pub(super) fn refuse(&self, refusal: Refusal, client: SocketAddr) {
+        self.counters.refuse(refusal);
+        debug!(%client, reason = refusal.name(), "refused");
+    }
+}

@@ -1,0 +1,218 @@
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use fast_socks5::{
+    client::{Config, Socks5Stream},
+    new_udp_header, parse_udp_request,
+};
+
+use super::*;
+
+#[tokio::test]
+async fn socks5_connects_to_addresses_and_to_names() {
+    let echo = echo().await;
+    let far = Arc::new(Named(vec![echo]));
+    let scene = Scene::with(Service::Socks5(None), Vec::new(), Limits::default(), far).await;
+    for host in ["a.example".to_owned(), echo.ip().to_string()] {
+        let stream = Socks5Stream::connect(scene.at, host, echo.port(), Config::default());
+        is_echoed(&mut within(stream).await.unwrap().get_socket(), b"hello").await;
+    }
+}
+
+#[tokio::test]
+async fn socks5_asks_for_the_password_and_counts_a_wrong_one() {
+    let echo = echo().await;
+    let scene = Scene::new(Service::Socks5(Some(login()))).await;
+    for (password, is_right) in [("sesame", true), ("sesam", false), ("", false)] {
+        let (host, user) = (echo.ip().to_string(), "alice".to_owned());
+        let config = Config::default();
+        let stream = Socks5Stream::connect_with_password(
+            scene.at,
+            host,
+            echo.port(),
+            user,
+            password.to_owned(),
+            config,
+        );
+        assert_eq!(within(stream).await.is_ok(), is_right, "{password}");
+    }
+    let stream = Socks5Stream::connect(
+        scene.at,
+        echo.ip().to_string(),
+        echo.port(),
+        Config::default(),
+    );
+    assert!(within(stream).await.is_err());
+    scene.until_refused(Refusal::WrongPassword, 3).await;
+}
+
+#[tokio::test]
+async fn socks5_says_why_a_target_cannot_be_reached() {
+    let closed = closed_port().await;
+    let scene = Scene::new(Service::Socks5(None)).await;
+    let stream = Socks5Stream::connect(
+        scene.at,
+        closed.ip().to_string(),
+        closed.port(),
+        Config::default(),
+    );
+    let error = within(stream).await.err().unwrap().to_string();
+    assert!(error.contains("refused"), "{error}");
+    scene.until_refused(Refusal::TargetRefused, 1).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn clients_that_say_nothing_or_nonsense_are_let_go() {
+    for service in [Service::Socks5(None), Service::HttpConnect(None)] {
+        let scene = Scene::new(service).await;
+        let mut silent = scene.connect().await;
+        // An error reply may come first; the connection closes either way.
+        let mut bytes = Vec::new();
+        within(silent.read_to_end(&mut bytes)).await.unwrap();
+        scene.until_refused(Refusal::Silent, 1).await;
+        let mut babbler = scene.connect().await;
+        babbler.write_all(b"\x16\x03\x01\r\n\r\n").await.unwrap();
+        scene.until_refused(Refusal::Malformed, 1).await;
+    }
+}
+
+#[tokio::test]
+async fn socks5_carries_datagrams_of_the_client_and_of_nobody_else() {
+    let server = UdpSocket::bind(loopback()).await.unwrap();
+    let far = Arc::new(Named(vec![server.local_addr().unwrap()]));
+    let scene = Scene::with(Service::Socks5(None), Vec::new(), Limits::default(), far).await;
+    let (control, relay) = associate(&scene).await;
+    let client = UdpSocket::bind(loopback()).await.unwrap();
+    for header in [
+        new_udp_header(server.local_addr().unwrap()).unwrap(),
+        new_udp_header(("a.example", 53)).unwrap(),
+    ] {
+        client
+            .send_to(&[&header[..], b"question"].concat(), relay)
+            .await
+            .unwrap();
+        let mut question = [0; 100];
+        let (length, from) = within(server.recv_from(&mut question)).await.unwrap();
+        assert_eq!(&question[..length], b"question");
+        server.send_to(b"answer", from).await.unwrap();
+        let mut answer = [0; 100];
+        let length = within(client.recv(&mut answer)).await.unwrap();
+        let (_, _, payload) = parse_udp_request(&answer[..length]).await.unwrap();
+        assert_eq!(payload, b"answer");
+        // A target that was not asked has nothing to answer.
+        UdpSocket::bind(loopback())
+            .await
+            .unwrap()
+            .send_to(b"spam", ("127.0.0.1", from.port()))
+            .await
+            .unwrap();
+    }
+    scene.until_refused(Refusal::Denied, 2).await;
+    // Another port of the same host is another client.
+    let header = new_udp_header(server.local_addr().unwrap()).unwrap();
+    UdpSocket::bind(loopback())
+        .await
+        .unwrap()
+        .send_to(&header, relay)
+        .await
+        .unwrap();
+    scene.until_refused(Refusal::Denied, 3).await;
+    client.send_to(b"\0\0\x01nonsense", relay).await.unwrap();
+    scene.until_refused(Refusal::Malformed, 1).await;
+    drop(control);
+    scene.until(|totals| totals.closed == 1).await;
+}
+
+/// A connection that keeps an association, and where its datagrams go.
+async fn associate(scene: &Scene) -> (TcpStream, SocketAddr) {
+    let mut control = scene.connect().await;
+    control.write_all(&[5, 1, 0]).await.unwrap();
+    within(control.read_exact(&mut [0; 2])).await.unwrap();
+    control
+        .write_all(&[5, 3, 0, 1, 0, 0, 0, 0, 0, 0])
+        .await
+        .unwrap();
+    let mut reply = [0; 10];
+    within(control.read_exact(&mut reply)).await.unwrap();
+    assert_eq!(reply[..4], [5, 0, 0, 1]);
+    let port = u16::from_be_bytes([reply[8], reply[9]]);
+    (control, ([127, 0, 0, 1], port).into())
+}
+
+#[tokio::test]
+async fn http_connects_and_keeps_what_the_client_sent_at_once() {
+    let echo = echo().await;
+    let scene = Scene::new(Service::HttpConnect(None)).await;
+    let mut client = scene.connect().await;
+    let request = format!("CONNECT {echo} HTTP/1.1\r\nHost: {echo}\r\n\r\nearly");
+    // In two pieces.
+    for piece in [&request[..20], &request[20..]] {
+        client.write_all(piece.as_bytes()).await.unwrap();
+        tokio::task::yield_now().await;
+    }
+    assert!(answer(&mut client).await.starts_with("HTTP/1.1 200 "));
+    let mut early = [0; 5];
+    within(client.read_exact(&mut early)).await.unwrap();
+    assert_eq!(&early, b"early");
+    is_echoed(&mut client, b"late").await;
+}
+
+#[tokio::test]
+async fn http_says_why_not() {
+    let (echo, closed) = (echo().await, closed_port().await);
+    let right = STANDARD.encode("alice:sesame");
+    let wrong = STANDARD.encode("alice:sesames");
+    let scene = Scene::new(Service::HttpConnect(Some(login()))).await;
+    for (request, status) in [
+        (
+            format!("CONNECT {echo} HTTP/1.1\r\nproxy-authorization: basic {right}\r\n\r\n"),
+            "200",
+        ),
+        (
+            format!("CONNECT {echo} HTTP/1.1\r\nProxy-Authorization: Basic {wrong}\r\n\r\n"),
+            "407",
+        ),
+        (
+            format!("CONNECT {echo} HTTP/1.1\r\nProxy-Authorization: Basic ?\r\n\r\n"),
+            "407",
+        ),
+        (format!("CONNECT {echo} HTTP/1.1\r\n\r\n"), "407"),
+        (
+            format!("CONNECT {closed} HTTP/1.1\r\nProxy-Authorization: Basic {right}\r\n\r\n"),
+            "502",
+        ),
+        (
+            format!("CONNECT nothing HTTP/1.1\r\nProxy-Authorization: Basic {right}\r\n\r\n"),
+            "400",
+        ),
+        ("GET http://a.example/ HTTP/1.1\r\n\r\n".to_owned(), "405"),
+        ("\x05\x01\x00\r\n\r\n".to_owned(), "400"),
+        (
+            format!("CONNECT {echo} HTTP/1.1\r\nA: {}\r\n\r\n", "a".repeat(8200)),
+            "400",
+        ),
+    ] {
+        let mut client = scene.connect().await;
+        client.write_all(request.as_bytes()).await.unwrap();
+        let answer = answer(&mut client).await;
+        assert_eq!(
+            answer.split(' ').nth(1),
+            Some(status),
+            "{request}: {answer}"
+        );
+    }
+}
+
+/// The head of an answer.
+async fn answer(client: &mut TcpStream) -> String {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(within(client.read_u8()).await.unwrap());
+    }
+    String::from_utf8(head).unwrap()
+}
+
+fn login() -> Login {
+    Login {
+        user: "alice".to_owned(),
+        password: "sesame".to_owned(),
+    }
+}

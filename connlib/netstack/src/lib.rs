@@ -1,0 +1,25 @@
+//! Moves bytes between sockets of the host and sockets of the tunnel's inner network.
+//!
+//! 1. A [`Network`](network::Network) opens sockets: [`Host`](network::Host) in this process's namespace, an engine
+//!    inside a tunnel.
+//! 2. A [`Relay`](relay::Relay) moves bytes between two connections until both have ended.
+//! 3. A [`Forwarder`](forward::Forwarder) listens in one network and connects in another, by rules: fixed targets, or
+//!    those that clients of SOCKS5 and HTTP's CONNECT name.
+
+pub mod descriptors;
+pub mod namespace;
+pub mod network;
+pub mod relay;
+
+mod access;
+mod counters;
+mod dial;
+pub mod forward;
+mod http_connect;
+mod login;
+mod socks;
+
+pub use access::{Access, InvalidPrefix, Prefix};
+pub use counters::{Refusal, Totals};
+pub use dial::{InvalidTarget, Target};
+pub use login::Login;

@@ -1,0 +1,89 @@
+//! The holder: sets the namespace up, makes sockets in it, and ends what is inside with its owner.
+
+use std::{
+    io,
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::net::UnixStream,
+    },
+};
+
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
+
+use super::{
+    Settings, inside, mounts, network,
+    protocol::{self, Answer, Refusal, Request, SocketKind},
+    spaces::Spaces,
+};
+
+/// Becomes the holder that [`Namespace::start`](super::Namespace::start) has started; returns when its owner is gone.
+///
+/// # Errors
+/// If the owner is not there to begin with.
+pub fn hold() -> io::Result<()> {
+    let owner = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    let Some((Request::SetUp(settings), _)) = protocol::receive(&owner)? else {
+        return Err(io::ErrorKind::InvalidData.into());
+    };
+    match set_up(&settings) {
+        Ok((warnings, tun, spaces)) => {
+            let [user, mounts, network] = spaces.descriptors();
+            let descriptors = [user, mounts, network, tun.as_fd()];
+            protocol::send(&owner, &Answer::Ready { warnings }, &descriptors)?;
+            // The owner has it now, and lets it go when it likes.
+            drop(tun);
+            serve(&owner);
+            inside::end_all(network);
+            Ok(())
+        }
+        Err(refusal) => protocol::send(&owner, &Answer::Refused(refusal), &[]),
+    }
+}
+
+fn set_up(settings: &Settings) -> Result<(Vec<String>, OwnedFd, Spaces), Refusal> {
+    let mut warnings = Vec::new();
+    if let Some(files) = &settings.files {
+        mounts::make_private(files)?;
+    }
+    let tun = network::set_up(settings)?;
+    if let Err(error) = network::permit_ping() {
+        warnings.push(format!("ping is not permitted inside: {error}"));
+    }
+    // The TUN's name and a socket are all that programs inside need; nothing of the host's is kept busy.
+    std::env::set_current_dir("/").map_err(Refusal::at("leave the working directory"))?;
+    let spaces = Spaces::own().map_err(Refusal::at("open the namespaces"))?;
+    Ok((warnings, tun, spaces))
+}
+
+/// Answers requests until the owner is gone.
+fn serve(owner: &UnixStream) {
+    while let Ok(Some((Request::Sockets { kind, ipv6, count }, _))) = protocol::receive(owner) {
+        let made: io::Result<Vec<_>> = (0..count).map(|_| make(kind, ipv6)).collect();
+        let answered = match &made {
+            Ok(sockets) => {
+                let sockets: Vec<_> = sockets.iter().map(AsFd::as_fd).collect();
+                protocol::send(owner, &Answer::Sockets, &sockets)
+            }
+            Err(error) => {
+                let error = error.raw_os_error().unwrap_or(libc::EIO);
+                protocol::send(owner, &Answer::Refused(Refusal::Socket(error)), &[])
+            }
+        };
+        if answered.is_err() {
+            return;
+        }
+    }
+}
+
+fn make(kind: SocketKind, ipv6: bool) -> io::Result<OwnedFd> {
+    let family = match ipv6 {
+        true => AddressFamily::Inet6,
+        false => AddressFamily::Inet,
+    };
+    let kind = match kind {
+        SocketKind::Tcp => SockType::Stream,
+        SocketKind::Udp => SockType::Datagram,
+    };
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    Ok(socket(family, kind, flags, None)?)
+}

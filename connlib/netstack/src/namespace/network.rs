@@ -1,0 +1,110 @@
+//! The network inside: loopback, the TUN, its addresses and routes.
+
+use std::{
+    fs, io,
+    net::IpAddr,
+    os::fd::{AsFd, OwnedFd},
+};
+
+use convoy_tun::Device;
+use nix::{net::if_::if_nametoindex, unistd::getegid};
+use rtnetlink::{
+    Error, Handle, LinkUnspec, RouteMessageBuilder,
+    packet_route::{
+        address::AddressHeaderFlags,
+        route::{RouteMessage, RouteScope},
+    },
+};
+
+use super::{Settings, protocol::Refusal};
+
+/// Sets the network up; returns the TUN.
+pub(super) fn set_up(settings: &Settings) -> Result<OwnedFd, Refusal> {
+    let device = Device::open(&settings.interface, settings.offload);
+    let device = device.map_err(|error| Refusal::Tun(error.to_string()))?;
+    let tun = device.as_fd().try_clone_to_owned();
+    let tun = tun.map_err(Refusal::at("duplicate the TUN"))?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .build()
+        .map_err(Refusal::at("start a runtime"))?;
+    runtime.block_on(configure(settings))?;
+    Ok(tun)
+}
+
+/// Lets programs without privileges send echo requests (`ping`).
+pub(super) fn permit_ping() -> io::Result<()> {
+    let group = getegid();
+    let file = "/proc/sys/net/ipv4/ping_group_range";
+    fs::write(file, format!("{group} {group}"))
+}
+
+async fn configure(settings: &Settings) -> Result<(), Refusal> {
+    let connected = rtnetlink::new_connection();
+    let (connection, handle, _) = connected.map_err(Refusal::at("open rtnetlink"))?;
+    let connection = tokio::spawn(connection);
+    let name = &settings.interface;
+    let [loopback, tun] = ["lo", name].map(if_nametoindex);
+    let found = |index: nix::Result<u32>| {
+        index.map_err(|errno| Refusal::at("find the interface")(errno.into()))
+    };
+    let (loopback, tun) = (found(loopback)?, found(tun)?);
+    let up = LinkUnspec::new_with_index(loopback).up().build();
+    let set = handle.link().set(up).execute().await;
+    set.map_err(refused("set lo up"))?;
+    for (address, prefix) in &settings.addresses {
+        let mut add = handle.address().add(tun, *address, *prefix);
+        // Nobody else is on the link.
+        add.message_mut().header.flags |= AddressHeaderFlags::Nodad;
+        let added = add.execute().await;
+        added.map_err(refused(format!("give {name} the address {address}")))?;
+    }
+    let up = LinkUnspec::new_with_index(tun).mtu(settings.mtu.into());
+    let set = handle.link().set(up.up().build()).execute().await;
+    set.map_err(refused(format!("set {name} up")))?;
+    add_routes(&handle, settings, tun).await?;
+    connection.abort();
+    Ok(())
+}
+
+async fn add_routes(handle: &Handle, settings: &Settings, tun: u32) -> Result<(), Refusal> {
+    let has_family = |ipv6: bool| {
+        let mut addresses = settings.addresses.iter();
+        addresses.any(|(address, _)| address.is_ipv6() == ipv6)
+    };
+    let families = [false, true].map(has_family);
+    let routes = settings.routes.iter();
+    for (address, prefix) in routes.filter(|(it, _)| families[usize::from(it.is_ipv6())]) {
+        let added = handle.route().add(route(*address, *prefix, tun)).execute();
+        match added.await {
+            // The route of an address's own network.
+            Err(Error::NetlinkError(error)) if error.raw_code() == -libc::EEXIST => {}
+            added => added.map_err(refused(format!("add the route to {address}/{prefix}")))?,
+        }
+    }
+    Ok(())
+}
+
+fn route(address: IpAddr, prefix: u8, tun: u32) -> RouteMessage {
+    match address {
+        IpAddr::V4(address) => RouteMessageBuilder::<std::net::Ipv4Addr>::new()
+            .destination_prefix(address, prefix)
+            .output_interface(tun)
+            .scope(RouteScope::Link)
+            .build(),
+        IpAddr::V6(address) => RouteMessageBuilder::<std::net::Ipv6Addr>::new()
+            .destination_prefix(address, prefix)
+            .output_interface(tun)
+            .build(),
+    }
+}
+
+fn refused(doing: impl Into<String>) -> impl FnOnce(Error) -> Refusal {
+    |error| {
+        let error = match error {
+            Error::NetlinkError(error) => error.to_io(),
+            other => io::Error::other(other),
+        };
+        Refusal::at(doing)(error)
+    }
+}

@@ -1,0 +1,105 @@
+//! Networks whose sockets are the kernel's: the host's, and those of network namespaces.
+
+use std::{
+    io,
+    net::SocketAddr,
+    os::fd::{AsRawFd, OwnedFd},
+    time::Duration,
+};
+
+use nix::sys::socket::{
+    AddressFamily, SockFlag, SockType, SockaddrStorage, bind, setsockopt, socket,
+    sockopt::{Ipv6V6Only, KeepAlive, TcpKeepCount, TcpKeepIdle, TcpKeepInterval, TcpNoDelay},
+};
+use tokio::net::{TcpListener, TcpSocket, TcpStream, UdpSocket, lookup_host};
+
+use super::{Answer, Family, Network, OpenSockets, SocketKind, Stream};
+
+/// Connections that the kernel accepts before the listener does.
+const BACKLOG: u32 = 1024;
+/// A silent peer is probed after this time, then every tenth of it, and is given up after six probes without an answer.
+const KEEPALIVE: Duration = Duration::from_secs(300);
+
+/// A network of sockets that something else opens.
+#[derive(Clone, Debug)]
+pub struct Kernel<S>(pub S);
+
+/// Opens sockets in the namespace of this process; names are the system's.
+#[derive(Clone, Copy, Debug)]
+pub struct Host;
+
+impl OpenSockets for Host {
+    fn open(&self, kind: SocketKind, family: Family) -> Answer<'_, OwnedFd> {
+        let kind = match kind {
+            SocketKind::Tcp => SockType::Stream,
+            SocketKind::Udp => SockType::Datagram,
+        };
+        let family = match family {
+            Family::V4 => AddressFamily::Inet,
+            Family::V6 => AddressFamily::Inet6,
+        };
+        let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
+        let opened = socket(family, kind, flags, None).map_err(io::Error::from);
+        Box::pin(async { opened })
+    }
+
+    fn resolve<'a>(&'a self, name: &'a str, port: u16) -> Answer<'a, Vec<SocketAddr>> {
+        Box::pin(async move { Ok(lookup_host((name, port)).await?.collect()) })
+    }
+}
+
+impl<S: OpenSockets> Network for Kernel<S> {
+    fn resolve<'a>(&'a self, name: &'a str, port: u16) -> Answer<'a, Vec<SocketAddr>> {
+        self.0.resolve(name, port)
+    }
+
+    fn connect(&self, to: SocketAddr) -> Answer<'_, Stream> {
+        Box::pin(async move {
+            let opened = self.0.open(SocketKind::Tcp, Family::of(&to)).await?;
+            Ok(Stream::Kernel(tcp(opened)?.connect(to).await?))
+        })
+    }
+
+    fn listen(&self, at: SocketAddr) -> Answer<'_, TcpListener> {
+        Box::pin(async move {
+            let opened = self.0.open(SocketKind::Tcp, Family::of(&at)).await?;
+            if at.is_ipv6() {
+                setsockopt(&opened, Ipv6V6Only, &true)?;
+            }
+            let socket = tcp(opened)?;
+            socket.set_reuseaddr(true)?;
+            socket.bind(at)?;
+            socket.listen(BACKLOG)
+        })
+    }
+
+    fn datagrams(&self, at: SocketAddr) -> Answer<'_, UdpSocket> {
+        Box::pin(async move {
+            let opened = self.0.open(SocketKind::Udp, Family::of(&at)).await?;
+            if at.is_ipv6() {
+                setsockopt(&opened, Ipv6V6Only, &true)?;
+            }
+            bind(opened.as_raw_fd(), &SockaddrStorage::from(at))?;
+            UdpSocket::from_std(opened.into())
+        })
+    }
+}
+
+/// Sets options that the sockets a listener accepts inherit.
+fn tcp(opened: OwnedFd) -> io::Result<TcpSocket> {
+    // The sender has decided already what waits for more: a relay adds no delay of its own.
+    setsockopt(&opened, TcpNoDelay, &true)?;
+    // A peer that vanished would otherwise keep its connection for ever.
+    setsockopt(&opened, KeepAlive, &true)?;
+    let seconds = KEEPALIVE.as_secs() as u32;
+    setsockopt(&opened, TcpKeepIdle, &seconds)?;
+    setsockopt(&opened, TcpKeepInterval, &(seconds / 10))?;
+    setsockopt(&opened, TcpKeepCount, &6)?;
+    Ok(TcpSocket::from_std_stream(opened.into()))
+}
+
+/// Ends a connection by RST in place of FIN when it is dropped.
+pub(crate) fn close_by_reset(socket: &TcpStream) {
+    // Fails only on a socket that has ended.
+    let _ = socket.set_zero_linger();
+}

@@ -1,0 +1,257 @@
+//! Moves bytes between two connections until both directions have ended.
+//!
+//! 1. A direction waits until its source has bytes. It holds no memory meanwhile.
+//! 2. It takes a buffer, or a pipe between kernel sockets, from a bounded pool, moves bytes until the source has no
+//!    more, and gives it back. If the pool is empty, a small buffer of its own serves.
+//! 3. The end of a direction is passed on as such (FIN), and the other direction goes on.
+//! 4. If one end fails, what it had sent is delivered first; then the other end is reset (RST).
+
+mod copy;
+mod finish;
+mod pool;
+mod splice;
+
+use std::{
+    future::{Future, poll_fn},
+    io,
+    pin::pin,
+    sync::atomic::{AtomicU64, Ordering},
+    task::Poll,
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncWrite, copy_bidirectional, split},
+    net::TcpStream,
+};
+
+use crate::network::{Duplex, Stream};
+use pool::{Buffers, Pipes};
+
+/// The smallest buffer.
+pub const MIN_BUFFER: usize = 8 << 10;
+/// The largest buffer.
+pub const MAX_BUFFER: usize = 256 << 10;
+/// The buffer that is used if none is asked for.
+pub const DEFAULT_BUFFER: usize = 64 << 10;
+
+/// Buffers moved in one direction before the other has its turn.
+const ROUNDS: u32 = 8;
+
+/// How bytes move between kernel sockets; between other streams they are copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// Within the kernel, by splice(2).
+    Splice,
+    /// Through a buffer of this process.
+    Copy,
+    /// By tokio's `copy_bidirectional` and its buffers of 8 KiB, to compare with.
+    Tokio,
+}
+
+/// Relays connections, which share its pools.
+#[derive(Debug)]
+pub struct Relay {
+    method: Method,
+    buffers: Buffers,
+    pipes: Pipes,
+}
+
+/// The bytes that were moved, counted as they move.
+#[derive(Debug, Default)]
+pub struct Moved {
+    /// From the first connection to the second.
+    pub outbound: AtomicU64,
+    /// From the second connection to the first.
+    pub inbound: AtomicU64,
+}
+
+impl Moved {
+    pub(crate) fn count_outbound(&self, bytes: usize) {
+        self.outbound.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count_inbound(&self, bytes: usize) {
+        self.inbound.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+}
+
+/// How a relayed connection ended.
+#[derive(Debug)]
+pub enum Ended {
+    /// Both ends have closed their direction.
+    Closed,
+    /// One end failed.
+    Failed(io::Error),
+}
+
+/// Why a direction ended early.
+#[derive(Debug)]
+enum Failure {
+    /// Its source is gone, so that nothing can reach that end either.
+    Read(io::Error),
+    /// Its destination takes no more, but may have sent something.
+    Write(io::Error),
+}
+
+impl Relay {
+    /// A relay with buffers and pipes of this size, limited to [`MIN_BUFFER`] and [`MAX_BUFFER`].
+    #[must_use]
+    pub fn new(buffer: usize, method: Method) -> Self {
+        let buffer = buffer.clamp(MIN_BUFFER, MAX_BUFFER);
+        Self {
+            method,
+            buffers: Buffers::new(buffer),
+            pipes: Pipes::new(buffer),
+        }
+    }
+
+    #[cfg(test)]
+    fn with_empty_pools(method: Method) -> Self {
+        Self {
+            method,
+            buffers: Buffers::empty(),
+            pipes: Pipes::empty(),
+        }
+    }
+
+    /// Moves bytes between two connections until both directions have ended, and closes them.
+    pub async fn run(&self, first: Stream, second: Stream, moved: &Moved) -> Ended {
+        match (first, second) {
+            (Stream::Kernel(mut first), Stream::Kernel(mut second)) => {
+                let outcome = self.sockets(&mut first, &mut second, moved).await;
+                finish::sockets(first, second, outcome).await
+            }
+            (first, second) => {
+                // Boxed, because every task is as large as its largest branch.
+                let outcome =
+                    Box::pin(self.streams(first.into_duplex(), second.into_duplex(), moved)).await;
+                outcome.ended()
+            }
+        }
+    }
+
+    async fn sockets(
+        &self,
+        first: &mut TcpStream,
+        second: &mut TcpStream,
+        moved: &Moved,
+    ) -> Outcome {
+        match self.method {
+            Method::Splice => {
+                let outbound = splice::direction(first, second, &self.pipes, &moved.outbound);
+                let inbound = splice::direction(second, first, &self.pipes, &moved.inbound);
+                both(outbound, inbound).await
+            }
+            Method::Copy => {
+                let (first_read, first_write) = first.split();
+                let (second_read, second_write) = second.split();
+                self.copied(first_read, second_write, second_read, first_write, moved)
+                    .await
+            }
+            Method::Tokio => Box::pin(by_tokio(first, second, moved)).await,
+        }
+    }
+
+    async fn streams(
+        &self,
+        first: Box<dyn Duplex>,
+        second: Box<dyn Duplex>,
+        moved: &Moved,
+    ) -> Outcome {
+        let (first_read, first_write) = split(first);
+        let (second_read, second_write) = split(second);
+        self.copied(first_read, second_write, second_read, first_write, moved)
+            .await
+    }
+
+    fn copied<'a>(
+        &'a self,
+        first_read: impl AsyncRead + Unpin + 'a,
+        second_write: impl AsyncWrite + Unpin + 'a,
+        second_read: impl AsyncRead + Unpin + 'a,
+        first_write: impl AsyncWrite + Unpin + 'a,
+        moved: &'a Moved,
+    ) -> impl Future<Output = Outcome> + 'a {
+        let outbound = copy::direction(first_read, second_write, &self.buffers, &moved.outbound);
+        let inbound = copy::direction(second_read, first_write, &self.buffers, &moved.inbound);
+        both(outbound, inbound)
+    }
+}
+
+async fn by_tokio(first: &mut TcpStream, second: &mut TcpStream, moved: &Moved) -> Outcome {
+    let result = copy_bidirectional(first, second).await.map(|(out, back)| {
+        moved.count_outbound(out as usize);
+        moved.count_inbound(back as usize);
+    });
+    Outcome {
+        outbound: Some(result.map_err(Failure::Read)),
+        inbound: None,
+    }
+}
+
+/// What became of each direction; `None` if the other one's failure ended it.
+#[derive(Debug)]
+struct Outcome {
+    outbound: Option<Result<(), Failure>>,
+    inbound: Option<Result<(), Failure>>,
+}
+
+/// Runs both directions to their ends, or until one end is gone.
+async fn both(
+    outbound: impl Future<Output = Result<(), Failure>>,
+    inbound: impl Future<Output = Result<(), Failure>>,
+) -> Outcome {
+    let (mut outbound, mut inbound) = (pin!(outbound), pin!(inbound));
+    let mut outcome = Outcome {
+        outbound: None,
+        inbound: None,
+    };
+    poll_fn(|context| {
+        let Outcome {
+            outbound: out,
+            inbound: back,
+        } = &mut outcome;
+        if out.is_none()
+            && let Poll::Ready(result) = outbound.as_mut().poll(context)
+        {
+            *out = Some(result);
+        }
+        let is_over = matches!(out, Some(Err(Failure::Read(_))));
+        if !is_over
+            && back.is_none()
+            && let Poll::Ready(result) = inbound.as_mut().poll(context)
+        {
+            *back = Some(result);
+        }
+        let is_over = is_over || matches!(back, Some(Err(Failure::Read(_))));
+        match is_over || (out.is_some() && back.is_some()) {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        }
+    })
+    .await;
+    outcome
+}
+
+impl Outcome {
+    /// Whether the first and the second connection can still take bytes.
+    fn are_alive(&self) -> (bool, bool) {
+        let (out, back) = (&self.outbound, &self.inbound);
+        let is_first_gone = matches!(out, Some(Err(Failure::Read(_))))
+            || matches!(back, Some(Err(Failure::Write(_))));
+        let is_second_gone = matches!(back, Some(Err(Failure::Read(_))))
+            || matches!(out, Some(Err(Failure::Write(_))));
+        (!is_first_gone, !is_second_gone)
+    }
+
+    fn ended(self) -> Ended {
+        let results = [self.outbound, self.inbound].into_iter().flatten();
+        match results.filter_map(Result::err).next() {
+            None => Ended::Closed,
+            Some(Failure::Read(error) | Failure::Write(error)) => Ended::Failed(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

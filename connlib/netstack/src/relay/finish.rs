@@ -1,0 +1,62 @@
+//! Passes the failure of one end on to the other, behind what was sent before.
+
+use std::{io, os::fd::AsRawFd, time::Duration};
+
+use tokio::{
+    net::TcpStream,
+    time::{Instant, sleep},
+};
+
+use super::{Ended, Outcome};
+use crate::network::close_by_reset;
+
+/// How long the end that lives may take to receive what the failed one had sent.
+const LIMIT: Duration = Duration::from_secs(10);
+/// The kernel does not tell when a socket's queue is empty: it is asked after this time, and then ever more rarely.
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
+const LONGEST_PAUSE: Duration = Duration::from_millis(250);
+
+/// Closes both sockets: after an ordinary end as they are, otherwise by RST.
+pub(super) async fn sockets(first: TcpStream, second: TcpStream, outcome: Outcome) -> Ended {
+    let are_alive = outcome.are_alive();
+    let ended = outcome.ended();
+    if matches!(ended, Ended::Failed(_)) {
+        let alive = match are_alive {
+            (true, false) => Some(first),
+            (false, true) => Some(second),
+            _ => None,
+        };
+        if let Some(alive) = alive {
+            Box::pin(reset(alive)).await;
+        }
+    }
+    ended
+}
+
+/// Ends a connection by RST, which discards what its socket still has to send: so that is awaited.
+async fn reset(socket: TcpStream) {
+    let end = Instant::now() + LIMIT;
+    let mut pause = FIRST_PAUSE;
+    while Instant::now() < end && unacknowledged(&socket).is_ok_and(|bytes| bytes > 0) {
+        sleep(pause).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+    close_by_reset(&socket);
+}
+
+/// Bytes that the other end has not acknowledged.
+fn unacknowledged(socket: &TcpStream) -> io::Result<i32> {
+    let mut bytes = 0;
+    // SAFETY: the descriptor is open, and SIOCOUTQ, which is TIOCOUTQ, writes one `int`.
+    unsafe { ioctl::unsent(socket.as_raw_fd(), &mut bytes) }?;
+    Ok(bytes)
+}
+
+mod ioctl {
+    nix::ioctl_read_bad!(
+        /// tcp(7)
+        unsent,
+        nix::libc::TIOCOUTQ,
+        nix::libc::c_int
+    );
+}

@@ -1,0 +1,131 @@
+//! SOCKS5 (RFC 1928) on top of fast-socks5: a client names a target and is connected with it, or exchanges datagrams.
+
+mod association;
+
+use std::{
+    io::ErrorKind,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    time::Duration,
+};
+
+use fast_socks5::{
+    ReplyError, Socks5Command,
+    server::{Socks5ServerProtocol, SocksServerError, states::CommandRead},
+    util::target_addr::TargetAddr,
+};
+use tokio::{net::TcpStream, time::timeout};
+
+use crate::{
+    counters::{Counters, Refusal},
+    dial::{Target, dial},
+    login::Login,
+    network::{Network, Stream},
+};
+
+/// How long a client may take until its request is complete.
+const REQUEST_LIMIT: Duration = Duration::from_secs(10);
+
+type Request = Socks5ServerProtocol<TcpStream, CommandRead>;
+
+/// Where clients and targets are.
+#[derive(Clone, Copy)]
+pub(crate) struct Networks<'a> {
+    pub(crate) near: &'a dyn Network,
+    pub(crate) far: &'a dyn Network,
+}
+
+/// Serves a client: connects it, or passes its datagrams on until it leaves, and then returns `None`.
+pub(crate) async fn serve(
+    client: TcpStream,
+    address: IpAddr,
+    login: Option<&Login>,
+    networks: Networks<'_>,
+    counters: &Counters,
+) -> Result<Option<(Stream, Stream)>, Refusal> {
+    let near = client.local_addr().map_err(|_| Refusal::Malformed)?.ip();
+    let request = timeout(REQUEST_LIMIT, read(client, login));
+    let (request, command, target) = match request.await {
+        Ok(request) => request.map_err(|error| reason(&error))?,
+        Err(_) => return Err(Refusal::Silent),
+    };
+    match command {
+        Socks5Command::TCPConnect => connect(request, target, networks.far).await.map(Some),
+        Socks5Command::UDPAssociate => {
+            association::serve(request, &target, near, address, networks, counters).await?;
+            Ok(None)
+        }
+        Socks5Command::TCPBind => Err(refuse(request, Refusal::Unsupported).await),
+    }
+}
+
+async fn read(
+    client: TcpStream,
+    login: Option<&Login>,
+) -> Result<(Request, Socks5Command, TargetAddr), SocksServerError> {
+    let authenticated = match login {
+        None => Socks5ServerProtocol::accept_no_auth(client).await?,
+        Some(login) => {
+            let check = |user: String, password: String| {
+                login.matches(user.as_bytes(), password.as_bytes())
+            };
+            Socks5ServerProtocol::accept_password_auth(client, check)
+                .await?
+                .0
+        }
+    };
+    authenticated.read_command().await
+}
+
+async fn connect(
+    request: Request,
+    target: TargetAddr,
+    far: &dyn Network,
+) -> Result<(Stream, Stream), Refusal> {
+    let (host, port) = target.into_string_and_port();
+    match dial(far, &Target { host, port }).await {
+        Ok(target) => {
+            let address = target.local_address().unwrap_or(NOWHERE);
+            let client = request
+                .reply_success(address)
+                .await
+                .map_err(|error| reason(&error))?;
+            Ok((client.into(), target))
+        }
+        Err(refusal) => Err(refuse(request, refusal).await),
+    }
+}
+
+/// The address to report for a connection that has none.
+const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+
+/// Answers that a request was refused; returns the reason.
+async fn refuse(request: Request, refusal: Refusal) -> Refusal {
+    let reply = match refusal {
+        Refusal::Denied | Refusal::WrongPassword => ReplyError::ConnectionNotAllowed,
+        Refusal::TargetRefused => ReplyError::ConnectionRefused,
+        Refusal::UnknownName | Refusal::Unreachable => ReplyError::HostUnreachable,
+        Refusal::TimedOut => ReplyError::ConnectionTimeout,
+        Refusal::Unsupported => ReplyError::CommandNotSupported,
+        Refusal::TooMany | Refusal::Silent | Refusal::Malformed | Refusal::NoDescriptors => {
+            ReplyError::GeneralFailure
+        }
+    };
+    // Whether the client still listens does not matter.
+    let _ = request.reply_error(&reply).await;
+    refusal
+}
+
+/// Why the conversation with a client ended early.
+fn reason(error: &SocksServerError) -> Refusal {
+    match error {
+        SocksServerError::AuthenticationRejected
+        | SocksServerError::AuthMethodUnacceptable(_)
+        | SocksServerError::EmptyUsername
+        | SocksServerError::EmptyPassword => Refusal::WrongPassword,
+        SocksServerError::UnknownCommand(_) => Refusal::Unsupported,
+        SocksServerError::Io { source, .. } if source.kind() == ErrorKind::TimedOut => {
+            Refusal::Silent
+        }
+        _ => Refusal::Malformed,
+    }
+}

@@ -1,0 +1,39 @@
+//! The command line of `convoy doctor`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+const AFTER_HELP: &str = "\
+Examples:
+  convoy doctor               check this host
+  convoy doctor wg0           and what /etc/wireguard/wg0.conf needs: does its server answer?
+  convoy doctor wg0 --json | jq '.findings[] | select(.severity == \"error\")'
+  convoy doctor --schema      print the schema of what --json prints
+
+Run it as root: it says what it could not check without. It changes nothing. Handshakes are tried only if
+the tunnel is not up; otherwise the tunnel itself tells.
+
+Exit status:
+  0  all is well, perhaps with notes
+  1  the checks could not run
+  2  the command line is wrong
+  3  there are warnings: the tunnel works, but worse than it could
+  4  there are errors: the tunnel does not work";
+
+/// The arguments of `convoy doctor`.
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct DoctorArgs {
+    /// A tunnel or its configuration file, up or not
+    #[arg(value_name = "NAME|FILE")]
+    pub(crate) name: Option<PathBuf>,
+
+    /// Print one line of JSON instead of text
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Print the JSON Schema of what --json prints; do nothing else
+    #[arg(long)]
+    pub(crate) schema: bool,
+}

@@ -1,0 +1,65 @@
+//! The command line of `convoy exec`.
+
+use std::{ffi::OsString, path::PathBuf};
+
+use clap::Args;
+
+use super::DaemonArgs;
+
+const AFTER_HELP: &str = "\
+Examples:
+  convoy exec ./office.conf -- firefox          a browser that sees only the tunnel
+  convoy exec ./office.conf -- curl https://example.org
+  convoy exec ./office.conf -- sh               a shell: what it starts sees only the tunnel, too
+  convoy exec office -- ping 10.8.0.1           one more command in the tunnel `office` that runs
+
+No root is needed. The command keeps its user, working directory, terminal, signals and exit status. It has a
+network of its own with nothing but the tunnel, and the name servers of the key DNS. If the tunnel dies, the
+command has no network until it is back; it never has the host's. When it ends, what it has sent is delivered
+for at most ten seconds, and all that it has left running inside ends. A kill switch is not needed: KillSwitch and AllowLAN have no effect.
+
+What cannot work: programs that need more rights than the caller's, such as sudo, su or pkexec; services that are
+reached by D-Bus; what a program asks another one outside to do for it, such as a browser that is already open.
+
+Hooks do not run, and ExcludedIPs has no effect. The tunnel's MTU is that of the file, else 1420.
+
+Needs user namespaces and a /dev/net/tun that the user may open; an error says which is missing, and the fix.
+
+Exit status:
+  125  the tunnel could not be brought up
+  126  the command cannot be executed
+  127  the command is not found
+  otherwise, that of the command; 128 + N in a shell if signal N has ended it";
+
+/// Too long for the names of interfaces, so that they cannot hide one.
+pub(crate) const EXEC_SUPERVISOR: &str = "exec-supervisor-process";
+pub(crate) const NAMESPACE_HOLDER: &str = "namespace-holder";
+
+/// The arguments of `convoy exec`.
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+#[command(mut_arg("foreground", |arg| arg.hide(true)))]
+#[command(mut_arg("metrics", |arg| arg.hide(true)))]
+#[command(mut_arg("metrics_token_file", |arg| arg.hide(true)))]
+pub(crate) struct ExecArgs {
+    /// A configuration file; NAME for a tunnel of `convoy exec` that runs, else for /etc/wireguard/NAME.conf
+    #[arg(value_name = "FILE|NAME")]
+    pub(crate) file: PathBuf,
+
+    #[command(flatten)]
+    pub(crate) daemon: DaemonArgs,
+
+    /// The command and its arguments
+    #[arg(value_name = "COMMAND", last = true, required = true)]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// The arguments of the hidden `convoy exec-supervisor-process`.
+#[derive(Debug, Args)]
+pub(crate) struct ExecSupervisorArgs {
+    #[command(flatten)]
+    pub(crate) daemon: DaemonArgs,
+
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+}

@@ -1,0 +1,115 @@
+//! Metrics of a client, which its supervisor serves: the tunnel's report, and what only the supervisor knows.
+
+use std::time::Duration;
+
+use convoy_config::InterfaceName;
+use tokio::{
+    sync::{mpsc, oneshot},
+    task::AbortHandle,
+    time::timeout,
+};
+use tracing::error;
+
+use super::tunnel;
+use crate::{
+    cli::DaemonArgs,
+    metrics::{self, Client, Listening, Observation, Source},
+    uapi::socket::SocketFile,
+};
+
+/// How long the supervisor may take to answer: it may be changing the host.
+const PATIENCE: Duration = Duration::from_secs(4);
+
+/// The most questions that wait for it: one per connection.
+const MAX_QUESTIONS: usize = 8;
+
+/// A question for what the supervisor knows.
+pub(crate) type Question = oneshot::Sender<Client>;
+
+/// The supervisor's end of the server. Dropping it ends the server and removes its socket.
+#[derive(Debug)]
+pub(crate) struct Metrics {
+    questions: mpsc::Receiver<Question>,
+    serving: AbortHandle,
+    file: Option<SocketFile>,
+}
+
+impl Metrics {
+    /// Serves the metrics of the tunnel `name` if the command line says where; call it within a tokio runtime.
+    pub(crate) fn serve(args: &DaemonArgs, name: &InterfaceName) -> anyhow::Result<Option<Self>> {
+        let Some(listening) = Listening::open(args)? else {
+            return Ok(None);
+        };
+        let file = listening.file().cloned();
+        let (sender, questions) = mpsc::channel(MAX_QUESTIONS);
+        let source = Supervised {
+            name: name.clone(),
+            questions: sender,
+        };
+        let serving = tokio::spawn(async {
+            let Err(error) = metrics::serve(listening, source).await;
+            error!("cannot serve metrics: {error}");
+        });
+        Ok(Some(Self {
+            questions,
+            serving: serving.abort_handle(),
+            file,
+        }))
+    }
+}
+
+impl Drop for Metrics {
+    fn drop(&mut self) {
+        self.serving.abort();
+        if let Some(file) = &self.file {
+            file.remove();
+        }
+    }
+}
+
+/// The next question; none if there are no metrics. Cancel-safe.
+pub(crate) async fn next_question(metrics: &mut Option<Metrics>) -> Question {
+    match metrics {
+        // It ends only if the server does, which has been logged.
+        Some(metrics) => match metrics.questions.recv().await {
+            Some(question) => question,
+            None => std::future::pending().await,
+        },
+        None => std::future::pending().await,
+    }
+}
+
+/// A tunnel, as its supervisor and its process see it.
+#[derive(Debug)]
+struct Supervised {
+    name: InterfaceName,
+    questions: mpsc::Sender<Question>,
+}
+
+impl Source for Supervised {
+    async fn observe(&self) -> Observation {
+        let interface = self.name.as_str().to_owned();
+        let Ok(Some(client)) = timeout(PATIENCE, self.ask()).await else {
+            let reason = "its supervisor is busy, or brings it up or down";
+            return Observation {
+                interface,
+                report: Err(reason.to_owned()),
+                client: None,
+            };
+        };
+        let report = tunnel::report(&self.name).await;
+        Observation {
+            interface,
+            report: report.map_err(|error| format!("{error:#}")),
+            client: Some(client),
+        }
+    }
+}
+
+impl Supervised {
+    async fn ask(&self) -> Option<Client> {
+        let (question, answer) = oneshot::channel();
+        self.questions.send(question).await.ok()?;
+        answer.await.ok()
+    }
+}

@@ -1,0 +1,153 @@
+//! What `convoy status --json` prints: `rust/convoy/schema/status.schema.json` describes it.
+
+use std::path::PathBuf;
+
+use convoy_stats::{Counters, Peer};
+use serde::{Deserialize, Serialize};
+
+/// The output of `convoy status --json`: one line. Times are in seconds since 1970-01-01 UTC.
+///
+/// Later versions may add fields, and values of `state`; what is here keeps its name and meaning. What is not known
+/// is null or absent.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Statuses {
+    /// The tunnels that are up, by name.
+    pub(crate) interfaces: Vec<Status>,
+}
+
+/// One tunnel.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(default)]
+pub(crate) struct Status {
+    /// The interface.
+    pub(crate) name: String,
+    /// Whether the tunnel is as it should be.
+    pub(crate) state: Condition,
+    /// Its configuration file.
+    pub(crate) config: Option<PathBuf>,
+    /// When it came up.
+    pub(crate) since: Option<u64>,
+    /// When a pause ends.
+    pub(crate) paused_until: Option<u64>,
+    /// The process of `convoy up`.
+    pub(crate) supervisor_pid: Option<u32>,
+    /// The process that carries the packets.
+    pub(crate) tunnel_pid: Option<u32>,
+    /// The version of the program that carries the packets.
+    pub(crate) version: Option<String>,
+    /// In base64.
+    pub(crate) public_key: Option<String>,
+    /// In bytes.
+    pub(crate) mtu: Option<u32>,
+    /// The UDP port; 0 if there is none yet.
+    pub(crate) listen_port: u16,
+    /// The mark of the tunnel's datagrams; 0 for none.
+    pub(crate) fwmark: u32,
+    /// `off`, `on` or `persistent`.
+    pub(crate) kill_switch: Option<String>,
+    /// Name servers.
+    pub(crate) dns: Vec<String>,
+    /// What is wrong or missing, in words.
+    pub(crate) warnings: Vec<String>,
+    /// Of packets in the clear.
+    pub(crate) rate: Option<Rate>,
+    /// In the order of the configuration.
+    pub(crate) peers: Vec<PeerStatus>,
+    /// The counters of `convoy stats --json`, since the start of the process that carries the packets.
+    pub(crate) stats: Option<Counters>,
+}
+
+/// Whether a tunnel is as it should be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) enum Condition {
+    /// It is up.
+    #[default]
+    #[serde(rename = "up")]
+    Up,
+    /// Packets leave outside the tunnel for a time.
+    #[serde(rename = "paused")]
+    Paused,
+    /// Its supervisor has died.
+    #[serde(rename = "without supervisor")]
+    WithoutSupervisor,
+    /// It was started as `convoy IFACE`, by hand or by wg-quick, and has no supervisor.
+    #[serde(rename = "daemon")]
+    Daemon,
+}
+
+/// One peer.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(default)]
+pub(crate) struct PeerStatus {
+    /// The `# friendly_name` above it in the configuration.
+    pub(crate) name: Option<String>,
+    /// Whether packets get through, and why not.
+    pub(crate) state: PeerState,
+    /// What is wrong, in words.
+    pub(crate) problem: Option<String>,
+    /// Of datagrams; only with `--rates`.
+    pub(crate) rate: Option<Rate>,
+    /// What the tunnel itself tells.
+    #[serde(flatten)]
+    pub(crate) peer: Peer,
+}
+
+/// Whether packets get through to a peer, and why not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) enum PeerState {
+    /// There is a session.
+    #[serde(rename = "connected")]
+    Connected,
+    /// A handshake has begun.
+    #[serde(rename = "connecting")]
+    Connecting,
+    /// There is no session, as nobody has sent anything lately. The next packet begins a handshake.
+    #[default]
+    #[serde(rename = "idle")]
+    Idle,
+    /// The endpoint does not answer: it is down or elsewhere, a firewall drops the datagrams, or either side has
+    /// another public key for the other. A WireGuard server is silent in all these cases.
+    #[serde(rename = "no answer")]
+    NoAnswer,
+    /// The endpoint answers, but not with the right keys.
+    #[serde(rename = "not authentic")]
+    NotAuthentic,
+    /// This host has no route to the endpoint.
+    #[serde(rename = "no route")]
+    NoRoute,
+    /// The endpoint's name has no address.
+    #[serde(rename = "name not found")]
+    NameNotFound,
+    /// The peer has no endpoint: it must call first.
+    #[serde(rename = "no endpoint")]
+    NoEndpoint,
+}
+
+/// Bytes per second, over a time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Rate {
+    /// The length of this time.
+    pub(crate) seconds: f64,
+    /// Received bytes per second.
+    pub(crate) rx: u64,
+    /// Sent bytes per second.
+    pub(crate) tx: u64,
+}
+
+impl Rate {
+    /// `None` if no time has passed.
+    pub(crate) fn of(rx_bytes: u64, tx_bytes: u64, seconds: f64) -> Option<Self> {
+        let per_second = |bytes| (bytes as f64 / seconds) as u64;
+        (seconds > 0.0).then(|| Self {
+            seconds,
+            rx: per_second(rx_bytes),
+            tx: per_second(tx_bytes),
+        })
+    }
+}

@@ -1,0 +1,27 @@
+//! Another log level for a time, in both processes.
+
+use std::time::Duration;
+
+use anyhow::bail;
+
+use super::Supervisor;
+use crate::{cli::LogLevel, client::tunnel, logging::live};
+
+impl Supervisor {
+    /// Changes it where there is a log; returns where there is none.
+    pub(super) async fn set_log(
+        &self,
+        level: LogLevel,
+        seconds: u64,
+    ) -> anyhow::Result<Vec<String>> {
+        let time = Duration::from_secs(seconds);
+        let own = live::change(level, time).map_err(anyhow::Error::from);
+        let tunnels = tunnel::set_log(&self.config.name, level, time).await;
+        let own = own.map_err(|error| format!("the supervisor's level stays: {error:#}"));
+        let tunnels = tunnels.map_err(|error| format!("the tunnel's level stays: {error:#}"));
+        match (own, tunnels) {
+            (Err(own), Err(tunnels)) => bail!("{own}\n{tunnels}"),
+            (own, tunnels) => Ok(own.err().into_iter().chain(tunnels.err()).collect()),
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! What the supervisor does about requests, events and signals.
+
+use std::time::Instant;
+
+use convoy_host::{Event, HostError};
+use convoy_proto::Outcome;
+use tracing::{info, warn};
+
+use super::{Ending, Supervisor};
+use crate::client::{
+    control::{Asked, Reply, Request},
+    desired::kill_switch,
+    events::What,
+    kept::KeptEvent,
+    notify,
+    signals::SignalEvent,
+    tunnel::TunnelEvent,
+};
+
+impl Supervisor {
+    pub(super) async fn on_request(&mut self, asked: Asked) {
+        let outcome = match asked.request {
+            Request::Down => {
+                self.ending = Some(Ending::Requested(asked.reply));
+                return;
+            }
+            Request::Status => {
+                let status = self.status().await;
+                // A client that has left is not interested; nor below.
+                let _ = asked.reply.send(status);
+                return;
+            }
+            Request::Subscribe => self.subscribe(asked.subscriber).await,
+            Request::Reload => self.reload().await,
+            Request::Pause { seconds } => self.pause(seconds).await,
+            Request::Resume => self.resume().await,
+            Request::Log { level, seconds } => self.set_log(level, seconds).await,
+        };
+        let reply = match outcome {
+            Ok(warnings) => Reply::Done { warnings },
+            Err(error) => {
+                warn!("{error:#}");
+                let reason = format!("{error:#}");
+                Reply::Failed { reason }
+            }
+        };
+        let _ = asked.reply.send(reply);
+    }
+
+    pub(super) async fn on_host_event(&mut self, event: Result<Event, HostError>) {
+        match event {
+            // The host has logged it.
+            Ok(Event::Restored(_)) => {}
+            Ok(Event::MtuChanged(mtu)) => {
+                self.applied.mtu = mtu;
+                self.path_mtu.want_all(&self.config);
+            }
+            Ok(Event::UnderlayChanged) => {
+                info!("The network has changed");
+                self.events.publish(What::NetworkChanged);
+                self.addresses.network_changed(Instant::now());
+                self.forget_paths().await;
+            }
+            Ok(Event::Resumed) => {
+                info!("The pause is over");
+                self.paused_until = None;
+                self.events.publish(What::Resumed);
+                self.tell_kill_switch();
+                notify::status(&self.line());
+            }
+            Ok(Event::Moved) => self.on_move().await,
+            Ok(Event::Gone) => self.ending = Some(Ending::InterfaceDeleted),
+            Err(error) => warn!("cannot keep the host as it should be, trying again: {error}"),
+        }
+    }
+
+    /// Lets the host go: the interface is in another network namespace, where it is somebody else's.
+    async fn on_move(&mut self) {
+        let Some(host) = self.host.take() else { return };
+        let name = &self.config.name;
+        let stays = match kill_switch(&self.config.interface) {
+            Some(_) => "; the kill switch stays",
+            None => "",
+        };
+        warn!("{name} has left this network namespace: its routes and rules are removed{stays}");
+        if let Err(error) = host.release().await {
+            warn!("{error}");
+        }
+        notify::status("the interface is in another network namespace");
+    }
+
+    pub(super) async fn on_tunnel_event(&mut self, event: KeptEvent) {
+        let now = Instant::now();
+        match event {
+            KeptEvent::Tunnel(TunnelEvent::Asks { id, fwmark, .. }) => {
+                self.on_question(id, fwmark).await;
+            }
+            KeptEvent::Tunnel(TunnelEvent::Handshake { peer, outcome }) => {
+                let answered = outcome == Outcome::Answered;
+                self.addresses.handshake(&peer, answered, now);
+                if answered {
+                    self.path_mtu.handshake(&peer);
+                }
+                self.events.handshake(&self.config, peer, outcome, now);
+            }
+            KeptEvent::Tunnel(TunnelEvent::Moved { peer, endpoint }) => {
+                self.events.endpoint(&self.config, peer, endpoint);
+            }
+            KeptEvent::Tunnel(TunnelEvent::Ended { reason }) => {
+                self.ending = Some(Ending::Tunnel(reason));
+            }
+            KeptEvent::Tunnel(TunnelEvent::Died) => {
+                if let Some(tunnel) = &mut self.tunnel {
+                    tunnel.died(now);
+                }
+                self.events.tunnel_died();
+            }
+            KeptEvent::StartDue => {
+                if let Some(tunnel) = &mut self.tunnel {
+                    tunnel.start_again();
+                }
+            }
+            KeptEvent::Started => self.configure_again().await,
+        }
+    }
+
+    pub(super) async fn on_signal(&mut self, signal: SignalEvent) {
+        match signal {
+            SignalEvent::End(signal) => self.ending = Some(Ending::Signal(signal)),
+            SignalEvent::Reload => {
+                notify::reloading();
+                match self.reload().await {
+                    Ok(warnings) => warnings.iter().for_each(|warning| warn!("{warning}")),
+                    Err(error) => warn!("the configuration stays as it is: {error:#}"),
+                }
+                notify::ready(&self.line());
+            }
+            SignalEvent::Replace => {
+                let Err(error) = self.replace().await;
+                warn!("this version stays: {error:#}");
+            }
+        }
+    }
+
+    pub(super) fn on_resume(&mut self) {
+        info!("The machine has slept");
+        self.events.publish(What::WokeUp);
+        self.addresses.network_changed(Instant::now());
+        self.path_mtu.want_all(&self.config);
+    }
+}

@@ -1,0 +1,47 @@
+//! SIGUSR2: another version of the program has been installed, and this process is to become that.
+//!
+//! As after a crash, the tunnel goes on by itself until the new version takes it over. Routes, name servers and kill
+//! switch stay in place, and no hook runs.
+
+use std::{convert::Infallible, env, os::unix::process::CommandExt as _, process, time::Duration};
+
+use anyhow::{Context, bail};
+use tokio::{process::Command, time::timeout};
+use tracing::info;
+
+use super::Supervisor;
+use crate::{background::MARKER, client::tunnel::arguments, metrics};
+
+/// How long the new version may take to read the configuration.
+const CHECK_TIME: Duration = Duration::from_secs(10);
+
+impl Supervisor {
+    /// Executes the program's file, if what is there now accepts the configuration; returns only an error.
+    pub(super) async fn replace(&self) -> anyhow::Result<Infallible> {
+        self.check().await?;
+        info!("Becoming {}, as it is now", self.program.display());
+        let mut command = process::Command::new(&self.program);
+        command
+            .arg0(env::args_os().next().unwrap_or_else(|| "convoy".into()))
+            .args(["up", "--foreground"])
+            .args(arguments(&self.daemon))
+            .args(metrics::arguments(&self.daemon))
+            .arg("--")
+            .arg(&self.path)
+            .env_remove(MARKER);
+        Err(command.exec()).with_context(|| format!("cannot execute {}", self.program.display()))
+    }
+
+    async fn check(&self) -> anyhow::Result<()> {
+        let shown = format!("`{} check {}`", self.program.display(), self.path.display());
+        let mut command = Command::new(&self.program);
+        command.args(["check", "--"]).arg(&self.path);
+        let status = timeout(CHECK_TIME, command.kill_on_drop(true).status()).await;
+        let status = status.with_context(|| format!("{shown} does not end"))?;
+        let status = status.with_context(|| format!("cannot run {shown}"))?;
+        if !status.success() {
+            bail!("{shown} failed ({status})");
+        }
+        Ok(())
+    }
+}

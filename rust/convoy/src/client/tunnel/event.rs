@@ -1,0 +1,64 @@
+//! What happens to a tunnel.
+
+use std::net::SocketAddr;
+
+use convoy_proto::{Outcome, config::PublicKey};
+
+use crate::supervised::protocol::ToSupervisor;
+
+/// What happens to a tunnel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum TunnelEvent {
+    /// A UAPI client wants to change the firewall mark or the port: answer it within 5 s.
+    Asks {
+        id: u64,
+        fwmark: Option<u32>,
+        listen_port: Option<u16>,
+    },
+    /// A handshake with a followed peer has come to something.
+    Handshake { peer: PublicKey, outcome: Outcome },
+    /// A followed peer has another endpoint.
+    Moved {
+        peer: PublicKey,
+        endpoint: SocketAddr,
+    },
+    /// It ends as somebody wants; [`TunnelProcess::stop`](super::TunnelProcess::stop) waits for that.
+    Ended { reason: String },
+    /// The process is gone, for no good reason.
+    Died,
+}
+
+impl TunnelEvent {
+    /// What the tunnel says; `None` if that is no event.
+    pub(super) fn of(message: ToSupervisor) -> Option<Self> {
+        match message {
+            ToSupervisor::Asks {
+                id,
+                fwmark,
+                listen_port,
+            } => Some(Self::Asks {
+                id,
+                fwmark,
+                listen_port,
+            }),
+            ToSupervisor::Handshake {
+                peer,
+                answered,
+                given_up,
+            } => Some(Self::Handshake {
+                peer: peer.0,
+                outcome: match (answered, given_up) {
+                    (true, _) => Outcome::Answered,
+                    (false, false) => Outcome::Unanswered,
+                    (false, true) => Outcome::GivenUp,
+                },
+            }),
+            ToSupervisor::Moved { peer, endpoint } => Some(Self::Moved {
+                peer: peer.0,
+                endpoint,
+            }),
+            ToSupervisor::Ended { reason } => Some(Self::Ended { reason }),
+            ToSupervisor::Hello { .. } | ToSupervisor::Unknown => None,
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! `convoy doctor`: what of this host, its kernel and its network stands in a tunnel's way, and what to do about it.
+//!
+//! Each check is a pure function from facts to findings, with a gatherer of the facts beside it:
+//!
+//! | check | facts |
+//! |---|---|
+//! | [`kernel`] | the release |
+//! | [`offload`] | TUN offload, GSO and GRO, by trials in a namespace of their own ([`probes`]); the CPU |
+//! | [`buffers`], [`reverse_path`], [`profiling`] | settings of the kernel |
+//! | [`dns`], [`clock`] | files |
+//! | [`others`], [`firewall`], [`legacy`] | rtnetlink, nft, iptables-legacy-save |
+//! | [`subject`], [`endpoints`], [`handshake`] | of one tunnel: its configuration and state, names, routes, a real handshake |
+//!
+//! Nothing of the host changes. What this user may not see is a note, not a failure.
+
+mod buffers;
+mod clock;
+mod dns;
+mod endpoints;
+mod finding;
+mod firewall;
+mod handshake;
+mod kernel;
+mod legacy;
+mod netlink;
+mod offload;
+mod others;
+mod peers;
+pub(crate) mod probes;
+mod profiling;
+mod reverse_path;
+mod subject;
+mod sysctl;
+mod text;
+
+use std::{io::Write as _, process::ExitCode};
+
+use anyhow::Context;
+use convoy_aead::Aead;
+use nix::unistd::geteuid;
+use tokio::runtime::Runtime;
+
+use crate::{
+    cli::DoctorArgs,
+    client::{owner, places},
+};
+use buffers::Buffers;
+use clock::Clock;
+use dns::{Resolution, Wanted};
+use finding::{Diagnosis, Finding};
+use netlink::{Link, Netlink};
+use others::Routing;
+use profiling::{Profiling, installed};
+use reverse_path::{Marking, ReversePath};
+use subject::Subject;
+
+/// What `--json` prints.
+const SCHEMA: &str = include_str!("../schema/doctor.schema.json");
+
+/// Kinds of interfaces that carry packets of others in UDP.
+const OVERLAYS: [&str; 2] = ["vxlan", "geneve"];
+
+/// Checks this host, and a tunnel if one is named; prints what was found.
+pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
+    if args.schema {
+        std::io::stdout().lock().write_all(SCHEMA.as_bytes())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let subject = args.name.as_deref().map(Subject::gather).transpose()?;
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let runtime = builder.enable_all().build()?;
+    let mut findings = host(&runtime)?;
+    findings.extend(network(&runtime, subject.as_ref())?);
+    if let Some(subject) = &subject {
+        findings.extend(tunnel(&runtime, subject)?);
+    }
+    if cfg!(feature = "measure") {
+        findings.extend(profiling::judge(&Profiling::gather(geteuid().is_root())));
+    }
+    let name = subject.map(|subject| subject.name.to_string());
+    let diagnosis = Diagnosis::new(name, findings);
+    if args.json {
+        let line = serde_json::to_string(&diagnosis)?;
+        writeln!(std::io::stdout(), "{line}")?;
+    } else {
+        // Strips the colours unless this is a terminal.
+        write!(anstream::stdout(), "{}", text::render(&diagnosis))?;
+    }
+    Ok(diagnosis.severity.exit_code())
+}
+
+/// The kernel, the CPU and the clock.
+fn host(runtime: &Runtime) -> anyhow::Result<Vec<Finding>> {
+    let links = runtime.block_on(async { Netlink::open()?.links().await });
+    let links = links.context("cannot list the network's interfaces")?;
+    let has_overlay = links
+        .iter()
+        .any(|link| OVERLAYS.contains(&link.kind.as_str()));
+    let mut findings = kernel::judge(kernel::running(), has_overlay);
+    findings.extend(offload::judge(&runtime.block_on(probes::gather())));
+    findings.push(offload::judge_aead(Aead::auto()));
+    let is_root = geteuid().is_root();
+    findings.push(buffers::judge(
+        runtime.block_on(async { Buffers::gather(is_root) }),
+    ));
+    findings.push(clock::judge(&Clock::gather()));
+    Ok(findings)
+}
+
+/// What others have set in the network, as far as it concerns a tunnel.
+fn network(runtime: &Runtime, subject: Option<&Subject>) -> anyhow::Result<Vec<Finding>> {
+    let (links, rules, routes, chains, legacy) = runtime.block_on(async {
+        let netlink = Netlink::open()?;
+        let (links, rules) = (netlink.links().await?, netlink.rules().await?);
+        anyhow::Ok((
+            links,
+            rules,
+            netlink.routes().await?,
+            firewall::gather().await,
+            legacy::gather().await,
+        ))
+    })?;
+    let routing = subject.map_or(Routing::default(), Subject::routing);
+    let mut ours: Vec<_> = places::all().iter().map(ToString::to_string).collect();
+    ours.extend(subject.map(|subject| subject.name.to_string()));
+    let mut findings = dns::judge(&Resolution::gather(), &wanted(subject));
+    findings.push(others::judge_links(&links, &ours));
+    findings.extend(others::judge_rules(&rules, routing));
+    findings.push(others::judge_routes(&routes, &links, routing));
+    findings.push(firewall::judge(&chains));
+    findings.extend(legacy::judge(&legacy));
+    let defaults = routes
+        .iter()
+        .filter(|route| route.length == 0 && !route.ipv6);
+    let default = defaults
+        .filter_map(|route| device(&links, route.device))
+        .next();
+    let marking = subject.map_or(Marking::None, Subject::marking);
+    findings
+        .extend(default.map(|device| reverse_path::judge(&ReversePath::gather(device), marking)));
+    Ok(findings)
+}
+
+fn device(links: &[Link], index: u32) -> Option<&str> {
+    let link = links.iter().find(|link| link.index == index);
+    link.map(|link| link.name.as_str())
+}
+
+fn wanted(subject: Option<&Subject>) -> Wanted {
+    use crate::client::status::Condition::Up;
+    let Some(config) = subject.and_then(Subject::config) else {
+        return Wanted::default();
+    };
+    let status = subject.and_then(Subject::status);
+    Wanted {
+        servers: config
+            .interface
+            .dns_servers
+            .iter()
+            .map(|it| it.value)
+            .collect(),
+        is_in_effect: status.is_some_and(|status| status.state == Up),
+    }
+}
+
+/// One tunnel.
+fn tunnel(runtime: &Runtime, subject: &Subject) -> anyhow::Result<Vec<Finding>> {
+    let mut findings = subject::judge_config(subject);
+    findings.extend(subject::judge_standing(subject));
+    let forwards = sysctl::number::<u8>("net.ipv4.ip_forward") == Some(1);
+    findings.extend(reverse_path::judge_forwarding(&subject.hooks(), forwards));
+    if subject.has_kill_switch() {
+        findings.push(firewall::judge_kill_switch(installed("nft").is_some()));
+    }
+    if subject.status().is_some() {
+        findings.push(others::judge_owner(
+            &subject.name,
+            owner::signs(&subject.name),
+        ));
+        let links = runtime.block_on(async { Netlink::open()?.links().await })?;
+        let own = links.iter().find(|link| link.name == subject.name.as_str());
+        findings.extend(own.map(|link| buffers::judge_queue(&link.name, link.queue)));
+    }
+    match subject.config() {
+        Some(config) => findings.extend(peers::check(runtime, subject, config)?),
+        None => findings.extend(
+            subject
+                .status()
+                .map(handshake::judge_status)
+                .unwrap_or_default(),
+        ),
+    }
+    Ok(findings)
+}

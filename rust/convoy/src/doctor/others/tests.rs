@@ -1,0 +1,155 @@
+use super::*;
+use crate::doctor::finding::Severity;
+
+const MARK: u32 = 51_820;
+
+/// What every host has, and what Convoy adds for a default route.
+const KERNELS: [Rule; 3] = [rule(0, LOCAL_TABLE), rule(32_766, 254), rule(32_767, 253)];
+const OURS: [Rule; 2] = [
+    Rule {
+        is_suppressing: true,
+        ..rule(32_764, 254)
+    },
+    Rule {
+        mark: Some(MARK),
+        is_inverted: true,
+        ..rule(32_765, MARK)
+    },
+];
+
+const fn rule(priority: u32, table: u32) -> Rule {
+    Rule {
+        ipv6: false,
+        priority,
+        table,
+        mark: None,
+        is_inverted: false,
+        is_suppressing: false,
+    }
+}
+
+const UP: Routing<'_> = Routing {
+    name: Some("wg0"),
+    mark: Some(MARK),
+    has_default: [true, true],
+};
+
+fn severity(more: &[Rule]) -> Severity {
+    let rules = [&KERNELS[..], &OURS, more].concat();
+    let findings = judge_rules(&rules, UP);
+    findings
+        .iter()
+        .map(|finding| finding.severity)
+        .max()
+        .unwrap()
+}
+
+#[test]
+fn a_rule_before_the_tunnels_is_told_and_one_behind_it_is_not() {
+    assert_eq!(severity(&[]), Severity::Ok);
+    assert_eq!(severity(&[rule(100, 7)]), Severity::Warning);
+    assert_eq!(severity(&[rule(32_765, 7)]), Severity::Ok);
+    // Another tunnel of wg-quick's that came up later.
+    let wg_quick = Rule {
+        mark: Some(7),
+        is_inverted: true,
+        ..rule(32_763, 7)
+    };
+    assert_eq!(severity(&[wg_quick]), Severity::Warning);
+}
+
+#[test]
+fn rules_for_marked_packets_for_specific_routes_and_of_the_other_family_do_no_harm() {
+    let marked = Rule {
+        mark: Some(0x8_0000),
+        ..rule(100, 254)
+    };
+    let specific = Rule {
+        is_suppressing: true,
+        ..rule(100, 254)
+    };
+    let ipv6 = Rule {
+        ipv6: true,
+        ..rule(100, 7)
+    };
+    assert_eq!(severity(&[marked, specific, ipv6]), Severity::Ok);
+}
+
+#[test]
+fn before_the_tunnel_is_up_other_rules_are_only_worth_knowing() {
+    let none = Routing::default();
+    assert_eq!(judge_rules(&KERNELS, none)[0].severity, Severity::Ok);
+    let rules = [&KERNELS[..], &[rule(100, 7)]].concat();
+    assert_eq!(judge_rules(&rules, none)[0].severity, Severity::Note);
+}
+
+fn links() -> Vec<Link> {
+    let link = |index, name: &str, kind: &str| Link {
+        index,
+        name: name.to_owned(),
+        kind: kind.to_owned(),
+        is_up: true,
+        mtu: 1_420,
+        queue: 500,
+    };
+    vec![
+        link(2, "eth0", ""),
+        link(3, "wg0", "tun"),
+        link(4, "tun0", "tun"),
+    ]
+}
+
+#[test]
+fn interfaces_of_other_vpns_are_told() {
+    let finding = judge_links(&links(), &["wg0".to_owned()]);
+    assert_eq!(finding.severity, Severity::Note);
+    assert!(finding.what.contains("tun0 (tun)") && !finding.what.contains("wg0"));
+    let mut links = links();
+    links[2].is_up = false;
+    assert_eq!(
+        judge_links(&links, &["wg0".to_owned()]).severity,
+        Severity::Ok
+    );
+}
+
+#[test]
+fn two_halves_of_a_default_route_come_before_it() {
+    let half = |device| Route {
+        ipv6: false,
+        length: 1,
+        device,
+    };
+    let severity = |route, routing| judge_routes(&[route], &links(), routing).severity;
+    assert_eq!(severity(half(4), UP), Severity::Warning);
+    assert_eq!(severity(half(3), UP), Severity::Ok, "the tunnel's own");
+    let default = Route {
+        length: 0,
+        ..half(2)
+    };
+    assert_eq!(severity(default, UP), Severity::Ok);
+    let network = Route {
+        length: 8,
+        ..half(4)
+    };
+    assert_eq!(severity(network, UP), Severity::Ok);
+    assert_eq!(severity(half(4), Routing::default()), Severity::Ok);
+}
+
+#[test]
+fn a_manager_that_has_the_interface_is_told() {
+    let name = "wg0".parse().unwrap();
+    assert_eq!(judge_owner(&name, Signs::default()).severity, Severity::Ok);
+    let signs = [
+        Signs {
+            has_network_manager: true,
+            ..Signs::default()
+        },
+        Signs {
+            has_networkd: true,
+            ..Signs::default()
+        },
+    ];
+    for signs in signs {
+        assert_eq!(judge_owner(&name, signs).severity, Severity::Warning);
+    }
+}

@@ -1,0 +1,28 @@
+//! A network namespace for the trials.
+
+use std::io;
+
+use nix::{
+    net::if_::if_nametoindex,
+    sched::{CloneFlags, unshare},
+};
+use rtnetlink::LinkUnspec;
+
+/// Moves this process, which must have one thread only, into a new network namespace: as root, or else in a user
+/// namespace, where it may do the same. Returns whether it could.
+pub(super) fn enter() -> bool {
+    let network = CloneFlags::CLONE_NEWNET;
+    unshare(network).is_ok() || unshare(CloneFlags::CLONE_NEWUSER | network).is_ok()
+}
+
+/// Brings an interface up.
+pub(super) async fn bring_up(name: &str) -> io::Result<()> {
+    let (connection, handle, _) = rtnetlink::new_connection()?;
+    let connection = tokio::spawn(connection);
+    let link = LinkUnspec::new_with_index(if_nametoindex(name)?)
+        .up()
+        .build();
+    let outcome = handle.link().set(link).execute().await;
+    connection.abort();
+    outcome.map_err(io::Error::other)
+}

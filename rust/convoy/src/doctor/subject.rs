@@ -1,0 +1,218 @@
+//! The tunnel that is asked about: its configuration, and whether it is up.
+
+use std::path::{Path, PathBuf};
+
+use convoy_config::{Config, InterfaceName, KillSwitch, Report, Table, encode_key};
+
+use super::{finding::Finding, others::Routing, reverse_path::Marking};
+use crate::client::{
+    owner::{self, Signs},
+    places,
+    status::{self, Condition, Status},
+};
+
+/// A tunnel.
+pub(super) struct Subject {
+    pub(super) name: InterfaceName,
+    pub(super) path: PathBuf,
+    /// The configuration, and whether there are warnings about it.
+    pub(super) config: Result<(Config, bool), Report>,
+    pub(super) standing: Standing,
+}
+
+/// Whether a tunnel is up.
+pub(super) enum Standing {
+    Down,
+    /// By `convoy up`.
+    Up(Box<Status>),
+    /// Something else has an interface of its name.
+    Foreign(Signs),
+    /// Why it cannot be told.
+    Unknown(String),
+}
+
+impl Subject {
+    /// Reads the configuration that a user means, and asks the tunnel.
+    ///
+    /// # Errors
+    /// If no interface can have the name.
+    pub(super) fn gather(name_or_file: &Path) -> anyhow::Result<Self> {
+        let name = places::name_of(name_or_file)?;
+        let path = convoy_config::path_of(name_or_file);
+        let config = convoy_config::read(&path).map(|it| (it.config, !it.warnings.is_empty()));
+        let standing = standing(&name);
+        Ok(Self {
+            name,
+            path,
+            config,
+            standing,
+        })
+    }
+
+    pub(super) fn config(&self) -> Option<&Config> {
+        self.config.as_ref().ok().map(|(config, _)| config)
+    }
+
+    /// What the tunnel says of itself, if it is up.
+    pub(super) fn status(&self) -> Option<&Status> {
+        match &self.standing {
+            Standing::Up(status) => Some(status),
+            _ => None,
+        }
+    }
+
+    /// The mark of its datagrams, while it is up.
+    pub(super) fn mark(&self) -> Option<u32> {
+        let mark = self.status().map(|status| status.fwmark);
+        mark.filter(|mark| *mark != 0)
+    }
+
+    pub(super) fn routing(&self) -> Routing<'_> {
+        Routing {
+            name: Some(self.name.as_str()),
+            mark: self.mark(),
+            has_default: [false, true]
+                .map(|ipv6| self.config().is_some_and(|it| has_default(it, ipv6))),
+        }
+    }
+
+    /// Who leads IPv4 into the tunnel.
+    pub(super) fn marking(&self) -> Marking {
+        let Some(config) = self.config() else {
+            return Marking::None;
+        };
+        let is_automatic = table(config) == Table::Auto;
+        match (is_automatic, has_default(config, false)) {
+            (true, true) if self.mark().is_some() => Marking::InPlace,
+            (true, true) => Marking::Planned,
+            (false, _)
+                if config
+                    .interface
+                    .fwmark
+                    .as_ref()
+                    .is_some_and(|it| it.value != 0) =>
+            {
+                Marking::ByHand
+            }
+            _ => Marking::None,
+        }
+    }
+
+    pub(super) fn has_kill_switch(&self) -> bool {
+        let kill_switch = self
+            .config()
+            .and_then(|it| it.interface.kill_switch.as_ref());
+        kill_switch.is_some_and(|it| it.value != KillSwitch::Off)
+    }
+
+    /// All hooks of the configuration.
+    pub(super) fn hooks(&self) -> Vec<&str> {
+        let Some(it) = self.config().map(|config| &config.interface) else {
+            return Vec::new();
+        };
+        let all = [&it.pre_up, &it.post_up, &it.pre_down, &it.post_down];
+        all.into_iter()
+            .flatten()
+            .map(|hook| hook.value.as_str())
+            .collect()
+    }
+}
+
+fn standing(name: &InterfaceName) -> Standing {
+    match status::status(name) {
+        Ok(Some(status)) if status.state != Condition::Daemon => Standing::Up(Box::new(status)),
+        Err(error) => Standing::Unknown(format!("{error:#}")),
+        Ok(_) if owner::exists(name) => Standing::Foreign(owner::signs(name)),
+        Ok(_) => Standing::Down,
+    }
+}
+
+/// Judges the configuration.
+pub(super) fn judge_config(subject: &Subject) -> Vec<Finding> {
+    const ID: &str = "config";
+    let path = subject.path.display();
+    let check = format!("`convoy check {path}` shows where.");
+    let (config, has_warnings) = match &subject.config {
+        Ok(config) => config,
+        Err(_) => return vec![Finding::error(ID, format!("{path} is not valid."), check)],
+    };
+    let mut findings = vec![match has_warnings {
+        true => Finding::warning(ID, format!("There are warnings about {path}."), check),
+        false => Finding::ok(ID, format!("{path} is valid.")),
+    }];
+    if let Err(untrusted) = &config.hooks_trusted
+        && config.interface.has_hooks()
+    {
+        findings.push(Finding::error(
+            "hooks",
+            format!("The hooks do not run: {untrusted}."),
+            "Let nobody but root write to the file and to each directory above it: `chown root`, `chmod go-w`.",
+        ));
+    }
+    findings
+}
+
+/// Judges whether the tunnel is up, or can come up.
+pub(super) fn judge_standing(subject: &Subject) -> Vec<Finding> {
+    const ID: &str = "state";
+    let name = &subject.name;
+    let status = match &subject.standing {
+        Standing::Down => return vec![Finding::ok(ID, format!("{name} is not up."))],
+        Standing::Foreign(signs) => {
+            let refusal = owner::refusal(name, *signs);
+            let (what, fix) = refusal.split_once(" (fix: ").unwrap_or((&refusal, ""));
+            return vec![Finding::warning(
+                ID,
+                format!("{what}."),
+                fix.trim_end_matches(')'),
+            )];
+        }
+        Standing::Unknown(reason) => {
+            let what = format!("Whether {name} is up cannot be told: {reason}.");
+            return vec![Finding::note(ID, what, "Run `convoy doctor` as root.")];
+        }
+        Standing::Up(status) => status,
+    };
+    let mut findings = vec![match status.state {
+        Condition::WithoutSupervisor => Finding::error(
+            ID,
+            format!(
+                "{name} is up, but its supervisor has died, so that nothing follows the network."
+            ),
+            format!("`convoy up {name}`"),
+        ),
+        Condition::Paused => Finding::remark(
+            ID,
+            format!("{name} is paused: packets leave outside the tunnel."),
+        ),
+        Condition::Up | Condition::Daemon => Finding::ok(ID, format!("{name} is up.")),
+    }];
+    let is_dead = status.state == Condition::WithoutSupervisor;
+    let warnings = status.warnings.iter().filter(|_| !is_dead);
+    findings.extend(warnings.map(|warning| {
+        let fix = format!("`convoy status {name}` shows all of its state.");
+        Finding::warning("status", format!("{name}: {warning}."), fix)
+    }));
+    findings
+}
+
+/// The name of each peer in findings.
+pub(super) fn name_of(peer: &convoy_config::Peer) -> String {
+    let key = || encode_key(&peer.public_key.value.0).as_str().to_owned();
+    peer.friendly_name.clone().unwrap_or_else(key)
+}
+
+fn table(config: &Config) -> Table {
+    let table = config.interface.table.as_ref();
+    table.map(|table| table.value).unwrap_or_default()
+}
+
+/// Whether all packets of a family go into the tunnel by Convoy's own rules.
+fn has_default(config: &Config, ipv6: bool) -> bool {
+    let mut allowed = config.peers.iter().flat_map(|peer| &peer.allowed_ips);
+    let is_default = allowed.any(|it| it.prefix == 0 && it.address.is_ipv6() == ipv6);
+    is_default && table(config) == Table::Auto
+}
+
+#[cfg(test)]
+mod tests;

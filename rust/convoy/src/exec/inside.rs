@@ -1,0 +1,145 @@
+//! From a configuration to the network and the files inside.
+
+use std::{
+    env,
+    ffi::OsString,
+    os::unix::process::CommandExt as _,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use convoy_config::{Config, Table};
+use convoy_netstack::namespace::{Files, Settings};
+use nix::unistd::geteuid;
+
+use crate::{
+    cli::{DaemonArgs, NAMESPACE_HOLDER},
+    client::{desired::configured_mark, privileges::PROGRAM},
+};
+
+/// Fits a 1,500-byte link over IPv6.
+const DEFAULT_MTU: u16 = 1420;
+
+/// The host's services that look names up or start programs outside, below `/run`.
+const SERVICES: [&str; 4] = ["systemd/resolve", "nscd", "avahi-daemon", "dbus"];
+
+/// The same of the user, below `XDG_RUNTIME_DIR`.
+const OWN_SERVICES: [&str; 3] = ["bus", "dbus-1", "systemd"];
+
+/// This program as the holder of namespaces.
+pub(super) fn holder() -> Command {
+    let mut command = Command::new(PROGRAM);
+    command.arg0("convoy").arg(NAMESPACE_HOLDER).env_clear();
+    command
+}
+
+/// What is inside; `sockets` is the directory of the tunnel's sockets, which is not.
+pub(super) fn settings(config: &Config, daemon: &DaemonArgs, sockets: &Path) -> Settings {
+    let it = &config.interface;
+    let allowed = config.peers.iter().flat_map(|peer| &peer.allowed_ips);
+    let routes = allowed.map(|it| (it.address, it.prefix));
+    let has_routes = it.table.as_ref().is_none_or(|it| it.value != Table::Off);
+    Settings {
+        interface: config.name.to_string(),
+        offload: daemon.tun_offload.into(),
+        addresses: it.addresses.iter().map(|a| (a.address, a.prefix)).collect(),
+        mtu: it.mtu.as_ref().map_or(DEFAULT_MTU, |mtu| mtu.value),
+        routes: routes.filter(|_| has_routes).collect(),
+        files: Some(Files {
+            resolv_conf: resolv_conf(config),
+            hidden: hidden(env::var_os("XDG_RUNTIME_DIR"), sockets),
+        }),
+    }
+}
+
+/// What the command lacks of what the file says.
+pub(super) fn warnings(config: &Config) -> Vec<String> {
+    let it = &config.interface;
+    let is_marked = configured_mark(config).is_some();
+    let is_excluding = !it.excluded_ips.is_empty() || it.exclude_local.is_some();
+    let all = [
+        (
+            it.has_hooks(),
+            "hooks do not run: they expect root, and to see the host's network",
+        ),
+        (
+            it.dns_servers.is_empty(),
+            "without the key DNS, the command cannot look names up",
+        ),
+        (
+            is_excluding,
+            "ExcludedIPs has no effect: the command sees only the tunnel",
+        ),
+        (
+            is_marked && !geteuid().is_root(),
+            "FwMark has no effect: only root may mark datagrams",
+        ),
+    ];
+    let concerning = all.into_iter().filter(|(concerns, _)| *concerns);
+    concerning.map(|(_, text)| text.to_owned()).collect()
+}
+
+fn resolv_conf(config: &Config) -> String {
+    let it = &config.interface;
+    let servers = it.dns_servers.iter();
+    let servers = servers.map(|server| format!("nameserver {}\n", server.value));
+    let names = it.dns_domains.iter().filter(|domain| !domain.route_only);
+    let names: Vec<_> = names.map(|domain| domain.name.as_str()).collect();
+    let search = (!names.is_empty()).then(|| format!("search {}\n", names.join(" ")));
+    servers.chain(search).collect()
+}
+
+fn hidden(runtime: Option<OsString>, sockets: &Path) -> Vec<PathBuf> {
+    let services = SERVICES.map(|name| Path::new("/run").join(name));
+    let runtime = runtime.map(PathBuf::from).into_iter();
+    let own = runtime.flat_map(|runtime| OWN_SERVICES.map(|name| runtime.join(name)));
+    let all = services.into_iter().chain(own);
+    all.chain([sockets.to_owned()]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(lines: &str) -> Config {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("wg0.conf");
+        let key = convoy_config::encode_key(&[7; 32]);
+        let text = format!(
+            "[Interface]\nPrivateKey = {}\nAddress = 10.8.0.2/24\n{lines}\n",
+            *key
+        );
+        std::fs::write(&path, text).unwrap();
+        convoy_config::read(&path).unwrap().config
+    }
+
+    #[test]
+    fn name_servers_and_search_domains_come_from_the_file_alone() {
+        let both = config("DNS = 10.8.0.1, fd08::1, example.org, ~example.net");
+        let expected = "nameserver 10.8.0.1\nnameserver fd08::1\nsearch example.org\n";
+        assert_eq!(resolv_conf(&both), expected);
+        assert_eq!(resolv_conf(&config("")), "");
+    }
+
+    #[test]
+    fn what_the_file_asks_for_in_vain_is_a_warning() {
+        let about = |lines| warnings(&config(lines)).join("\n");
+        assert!(about("DNS = 10.8.0.1").is_empty());
+        assert!(about("").contains("DNS"));
+        assert!(about("PostUp = true").contains("hooks"));
+        assert!(about("#convoy: ExcludedIPs = local").contains("ExcludedIPs"));
+    }
+
+    #[test]
+    fn the_services_of_host_and_user_are_hidden() {
+        let hidden = hidden(Some("/run/user/7".into()), Path::new("/run/user/7/convoy"));
+        for path in [
+            "/run/systemd/resolve",
+            "/run/dbus",
+            "/run/user/7/bus",
+            "/run/user/7/convoy",
+        ] {
+            assert!(hidden.contains(&PathBuf::from(path)), "{path}");
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! What a command hears from the supervisor: [`READY`] with the namespaces, or why there are none.
+
+use std::{
+    io::{self, Read as _},
+    os::unix::net::UnixStream,
+};
+
+use anyhow::{Context, bail};
+use convoy_netstack::namespace::Spaces;
+use tokio::io::Interest;
+
+use crate::{background::READY, supervised::descriptors};
+
+/// Longest report of an error in bytes.
+const MAX_REPORT: u64 = 16 << 10;
+
+/// Waits for the namespaces.
+pub(super) fn spaces(supervisor: &UnixStream) -> anyhow::Result<Spaces> {
+    let mut first = [0];
+    let received = descriptors::receive(supervisor, &mut first);
+    let (length, descriptors) = received.context("cannot hear the supervisor")?;
+    if length == 1 && first[0] == READY {
+        return Spaces::of(descriptors).context("the supervisor has sent no namespaces");
+    }
+    let mut report = String::from_utf8_lossy(&first[..length]).into_owned();
+    supervisor
+        .take(MAX_REPORT)
+        .read_to_string(&mut report)
+        .context("cannot hear the supervisor")?;
+    match report.as_str() {
+        "" => bail!("the supervisor ended before the tunnel was ready"),
+        report => bail!("{report}"),
+    }
+}
+
+/// Hands a command the namespaces.
+pub(super) async fn admit(command: &tokio::net::UnixStream, spaces: &Spaces) -> io::Result<()> {
+    let descriptors = spaces.descriptors();
+    let send = || descriptors::send(command, &[READY], &descriptors);
+    command.async_io(Interest::WRITABLE, send).await.map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    #[test]
+    fn a_report_is_the_reason_and_silence_is_one_too() {
+        for (said, heard) in [
+            ("no /dev/net/tun", "no /dev/net/tun"),
+            ("", "the supervisor ended before the tunnel was ready"),
+            ("\0", "the supervisor has sent no namespaces"),
+        ] {
+            let (ours, mut theirs) = UnixStream::pair().unwrap();
+            theirs.write_all(said.as_bytes()).unwrap();
+            drop(theirs);
+            assert_eq!(spaces(&ours).unwrap_err().to_string(), heard);
+        }
+    }
+}

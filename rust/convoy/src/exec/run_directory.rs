@@ -1,0 +1,92 @@
+//! The directory of the sockets, which only its owner may enter.
+
+use std::{
+    env,
+    fs::{self, DirBuilder},
+    io,
+    os::unix::fs::{DirBuilderExt as _, MetadataExt as _},
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, ensure};
+use convoy_config::InterfaceName;
+use nix::unistd::{Uid, geteuid};
+
+use crate::client::places::Sockets;
+
+/// For root.
+const ROOTS: &str = "/run/convoy/exec";
+
+/// A directory that belongs to this user.
+#[derive(Debug)]
+pub(super) struct RunDirectory(PathBuf);
+
+impl RunDirectory {
+    /// Makes it if it does not exist.
+    ///
+    /// # Errors
+    /// If it belongs to somebody else.
+    pub(super) fn open() -> anyhow::Result<Self> {
+        let path = path(geteuid(), env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from));
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent)
+                .with_context(|| format!("cannot make {}", parent.display()))?;
+        }
+        match DirBuilder::new().mode(0o700).create(&path) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(error).with_context(|| format!("cannot make {}", path.display()));
+            }
+            _ => {}
+        }
+        let found = fs::symlink_metadata(&path)?;
+        let is_ours = found.is_dir() && found.uid() == geteuid().as_raw();
+        ensure!(
+            is_ours && found.mode() & 0o077 == 0,
+            "{} is not a directory for this user alone (fix: remove it)",
+            path.display()
+        );
+        Ok(Self(path))
+    }
+
+    /// Its path.
+    pub(super) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Where commands join the tunnel `name`.
+    pub(super) fn commands(&self, name: &InterfaceName) -> PathBuf {
+        self.0.join(format!("{name}.exec"))
+    }
+
+    /// The sockets of its tunnel process.
+    pub(super) fn sockets(&self, name: &InterfaceName) -> Sockets {
+        Sockets {
+            uapi: self.0.join(format!("{name}.sock")),
+            supervisors: self.0.join(format!("{name}.tunnel")),
+            launcher: None,
+        }
+    }
+}
+
+fn path(user: Uid, runtime: Option<PathBuf>) -> PathBuf {
+    match runtime {
+        _ if user.is_root() => ROOTS.into(),
+        Some(runtime) if runtime.is_absolute() => runtime.join("convoy"),
+        _ => PathBuf::from(format!("/tmp/convoy-{user}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_user_has_a_directory_of_its_own() {
+        let (user, root) = (Uid::from_raw(7), Uid::from_raw(0));
+        let runtime = || Some(PathBuf::from("/run/user/7"));
+        assert_eq!(path(user, runtime()), Path::new("/run/user/7/convoy"));
+        assert_eq!(path(user, None), Path::new("/tmp/convoy-7"));
+        assert_eq!(path(user, Some("".into())), Path::new("/tmp/convoy-7"));
+        assert_eq!(path(root, runtime()), Path::new(ROOTS));
+    }
+}

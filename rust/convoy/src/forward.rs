@@ -1,0 +1,121 @@
+//! `convoy forward`: a relay for ports of this host, without a tunnel. `convoy import`: its file from rinetd's.
+
+mod counters;
+mod rules;
+
+use std::{convert::Infallible, io::Write as _, sync::Arc};
+
+use anyhow::{Context, bail};
+use convoy_config::{Forwarding, import_rinetd, read_forwarding};
+use convoy_netstack::{
+    forward::{Forwarder, Limits},
+    network::{Host, Kernel, Network},
+    relay::{DEFAULT_BUFFER, Relay},
+};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use tokio::signal::unix::{SignalKind, signal};
+use tracing::info;
+
+use crate::{
+    check::show,
+    cli::{ForwardArgs, ImportArgs},
+    logging, panics, process,
+};
+
+/// Names that are looked up at the same time; each needs a thread.
+const LOOKUPS: usize = 16;
+/// Descriptors for everything but connections and flows.
+const SPARE_DESCRIPTORS: u64 = 256;
+
+/// Forwards what a file says until a signal ends it.
+pub(crate) fn run(args: &ForwardArgs) -> anyhow::Result<()> {
+    let forwarding = match read_forwarding(&args.file) {
+        Ok((forwarding, warnings)) => {
+            show(&warnings);
+            forwarding
+        }
+        Err(report) => {
+            show(&report);
+            bail!("{} is not valid", args.file.display());
+        }
+    };
+    logging::init(args.log_format, None)?;
+    process::forbid_core_dumps();
+    panics::end_process(Vec::new());
+    let limits = limits()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .max_blocking_threads(LOOKUPS)
+        .enable_all()
+        .build()
+        .context("cannot start the threads of connections")?;
+    let outcome = runtime.block_on(serve(args, forwarding, limits));
+    // A name may still be looked up.
+    runtime.shutdown_background();
+    outcome
+}
+
+/// Prints a forwarder's file.
+pub(crate) fn import(args: &ImportArgs) -> anyhow::Result<()> {
+    match import_rinetd(&args.file) {
+        Ok((imported, warnings)) => {
+            show(&warnings);
+            Ok(std::io::stdout().write_all(imported.0.as_bytes())?)
+        }
+        Err(report) => {
+            show(&report);
+            bail!("{} cannot be imported", args.file.display());
+        }
+    }
+}
+
+/// As many connections as this process may have descriptors for, which is made as many as it can.
+fn limits() -> anyhow::Result<Limits> {
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    // Without it, fewer fit.
+    let descriptors = match setrlimit(Resource::RLIMIT_NOFILE, hard, hard) {
+        Ok(()) => hard,
+        Err(_) => soft,
+    };
+    let free = descriptors
+        .saturating_sub(SPARE_DESCRIPTORS)
+        .max(SPARE_DESCRIPTORS) as usize;
+    let most = Limits::default();
+    Ok(Limits {
+        // Two sockets each, and as much again for pipes and flows.
+        connections: most.connections.min(free / 4),
+        flows: most.flows.min(free / 8),
+    })
+}
+
+async fn serve(args: &ForwardArgs, forwarding: Forwarding, limits: Limits) -> anyhow::Result<()> {
+    let listen = |kind| signal(kind).context("cannot listen for signals");
+    let mut terminate = listen(SignalKind::terminate())?;
+    let mut interrupt = listen(SignalKind::interrupt())?;
+    let mut wish = listen(SignalKind::user_defined1())?;
+    let buffer = args.buffer.or(forwarding.buffer).unwrap_or(DEFAULT_BUFFER);
+    let mut forwarder = Forwarder::new(Relay::new(buffer, args.relay.into()), limits);
+    let host: Arc<dyn Network> = Arc::new(Kernel(Host));
+    for rule in rules::of(forwarding) {
+        let running = forwarder.add(rule, &host, &host).await?;
+        info!("forwarding {running}");
+    }
+    info!(
+        connections = limits.connections,
+        flows = limits.flows,
+        "ready"
+    );
+    let tell = async {
+        loop {
+            wish.recv().await;
+            counters::log(&forwarder);
+        }
+    };
+    let name = tokio::select! {
+        _ = terminate.recv() => "SIGTERM",
+        _ = interrupt.recv() => "SIGINT",
+        never = tell => { let never: Infallible = never; match never {} }
+    };
+    counters::log(&forwarder);
+    info!("ended by {name}");
+    Ok(())
+}

@@ -1,0 +1,42 @@
+//! Logs what a forwarder has carried and refused.
+
+use convoy_netstack::{Refusal, Totals, forward::Forwarder};
+use tracing::info;
+
+/// Logs the counters of each rule, and of all if there are several.
+pub(super) fn log(forwarder: &Forwarder) {
+    for rule in forwarder.rules() {
+        line(&rule.to_string(), &rule.totals());
+    }
+    if forwarder.rules().len() > 1 {
+        line("in all", &forwarder.totals());
+    }
+}
+
+fn line(rule: &str, totals: &Totals) {
+    info!(
+        rule,
+        opened = totals.opened,
+        open = totals.opened.saturating_sub(totals.closed),
+        bytes_out = totals.bytes_out,
+        bytes_in = totals.bytes_in,
+        datagrams_dropped = totals.dropped,
+        refused = refused(totals),
+        "counters"
+    );
+}
+
+/// The reasons for which something was refused, such as `denied 3, timed_out 1`.
+fn refused(totals: &Totals) -> String {
+    let counts = Refusal::ALL
+        .iter()
+        .map(|reason| (reason, totals.refused(*reason)));
+    let words = counts
+        .filter(|(_, count)| *count > 0)
+        .map(|(reason, count)| format!("{} {count}", reason.name()));
+    let words: Vec<_> = words.collect();
+    match words.is_empty() {
+        true => "nothing".to_owned(),
+        false => words.join(", "),
+    }
+}

@@ -1,0 +1,43 @@
+//! Turns a file's listeners into the rules of a forwarder.
+
+use convoy_config::{AccessLists, Forwarding, Listener, Offer, UserPassword};
+use convoy_netstack::{
+    Access, Login, Prefix, Target,
+    forward::{Rule, Service},
+};
+
+/// The rules of a file.
+pub(super) fn of(forwarding: Forwarding) -> Vec<Rule> {
+    let of_all = access(&forwarding.access);
+    let rule = |listener| rule(listener, of_all.clone());
+    forwarding.listeners.into_iter().map(rule).collect()
+}
+
+fn rule(listener: Listener, of_all: Access) -> Rule {
+    let login = listener
+        .login
+        .map(|UserPassword { user, password }| Login { user, password });
+    Rule {
+        listen: listener.addresses.value,
+        service: match listener.offer {
+            Offer::Tcp(host, port) => Service::Tcp(Target { host, port }),
+            Offer::Udp(host, port) => Service::Udp(Target { host, port }),
+            Offer::Socks5 => Service::Socks5(login),
+            Offer::HttpConnect => Service::HttpConnect(login),
+        },
+        access: vec![of_all, access(&listener.access)],
+    }
+}
+
+fn access(lists: &AccessLists) -> Access {
+    let prefixes = |list: &[convoy_proto::config::AllowedIp]| {
+        let prefixes = list
+            .iter()
+            .filter_map(|it| Prefix::new(it.address, it.prefix));
+        prefixes.collect()
+    };
+    Access {
+        allow: prefixes(&lists.allow),
+        deny: prefixes(&lists.deny),
+    }
+}

@@ -1,0 +1,68 @@
+//! Metrics for Prometheus, and a health check: `--metrics unix:PATH` or `--metrics 127.0.0.1:PORT`.
+//!
+//! | request | answer |
+//! |---|---|
+//! | `GET /metrics` | 200 and OpenMetrics text ([`families`]) |
+//! | `GET /healthz` | 200 if packets can pass, else 503 and the reason in one line ([`health`]) |
+//!
+//! ```text
+//!  Prometheus ──HTTP──▶ server ──observe──▶ Source ──▶ the snapshot that `convoy stats` shows
+//! ```
+//!
+//! A daemon serves them itself; for a client, its supervisor does, which knows more. Figures are taken when somebody
+//! asks, so nothing is counted per packet for them, and nothing runs while nobody asks.
+//!
+//! | bound | |
+//! |---|---|
+//! | connections; further ones wait in the kernel's queue | 8 |
+//! | a request | one per connection, 16 KiB, 64 headers, 5 s |
+//! | an answer | 8 s to prepare; 30 s for the whole connection |
+//! | peers with series of their own; the others are only in the sums | 2,000 |
+
+mod address;
+mod daemon;
+mod families;
+mod health;
+mod histogram;
+mod listen;
+mod server;
+mod token;
+
+use std::collections::HashMap;
+
+use convoy_stats::Report;
+
+pub(crate) use address::Address;
+pub(crate) use daemon::OwnTunnel;
+pub(crate) use listen::{Listening, arguments};
+pub(crate) use server::serve;
+
+/// Knows how a tunnel is.
+pub(crate) trait Source: Send + Sync + 'static {
+    /// How it is now.
+    fn observe(&self) -> impl Future<Output = Observation> + Send;
+}
+
+/// How a tunnel is at one moment.
+#[derive(Debug)]
+pub(crate) struct Observation {
+    pub(crate) interface: String,
+    /// The report of `convoy stats`, or why there is none.
+    pub(crate) report: Result<Report, String>,
+    /// `None` for a daemon without a supervisor.
+    pub(crate) client: Option<Client>,
+}
+
+/// What only a supervisor knows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Client {
+    /// Friendly names by public key in base64.
+    pub(crate) names: HashMap<String, String>,
+    pub(crate) is_paused: bool,
+    /// Whether the interface is in another network namespace.
+    pub(crate) has_left: bool,
+    /// How often the tunnel's process has died.
+    pub(crate) tunnel_deaths: u64,
+    /// The warnings that `convoy status` shows.
+    pub(crate) warnings: usize,
+}

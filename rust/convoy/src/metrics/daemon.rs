@@ -1,0 +1,48 @@
+//! The tunnel of this process.
+
+use std::sync::Arc;
+
+use convoy_proto::leave_no_trace;
+use tokio::sync::Semaphore;
+
+use super::{Observation, Source};
+use crate::uapi::{Control, Reporter};
+
+/// Observes the tunnel in this process.
+#[derive(Debug)]
+pub(crate) struct OwnTunnel<C> {
+    reporter: Arc<Reporter<C>>,
+    /// One observation at a time: each blocks a thread until the event loop answers.
+    turn: Arc<Semaphore>,
+}
+
+impl<C: Control> OwnTunnel<C> {
+    pub(crate) fn new(reporter: Arc<Reporter<C>>) -> Self {
+        Self {
+            reporter,
+            turn: Arc::new(Semaphore::new(1)),
+        }
+    }
+}
+
+impl<C: Control> Source for OwnTunnel<C> {
+    async fn observe(&self) -> Observation {
+        let reporter = Arc::clone(&self.reporter);
+        let turn = Arc::clone(&self.turn).acquire_owned().await;
+        let observed = tokio::task::spawn_blocking(move || {
+            // Until the answer has come, even if nobody waits for it any more.
+            let _turn = turn;
+            // A snapshot holds the private key.
+            leave_no_trace(|| reporter.report())
+        });
+        let report = match observed.await {
+            Ok(report) => report.map_err(|error| error.to_string()),
+            Err(_) => Err("it is ending".to_owned()),
+        };
+        Observation {
+            interface: self.reporter.interface().to_owned(),
+            report,
+            client: None,
+        }
+    }
+}

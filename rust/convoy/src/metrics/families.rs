@@ -1,0 +1,304 @@
+//! The series of `/metrics`. All have the label `interface`.
+//!
+//! | label | values |
+//! |---|---|
+//! | `direction` | `outbound`, `inbound` |
+//! | `reason` | the drop reasons of `convoy stats`, about 30 |
+//! | `call`, `event`, `feature` | those of `convoy stats`, about 10 each |
+//! | `public_key`, `name` | of at most [`MAX_PEERS`] peers; a friendly name belongs to one key |
+//!
+//! Addresses are no labels: a roaming peer would make new series for ever.
+
+mod peers;
+
+use std::{borrow::Cow, fmt};
+
+use convoy_stats::{Counters, Report};
+use jiff::Timestamp;
+use prometheus_client::{
+    collector::Collector,
+    encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, NoLabelSet, text::encode},
+    metrics::{MetricType, counter::ConstCounter, gauge::ConstGauge},
+    registry::{Registry, Unit},
+};
+
+use super::{
+    Client, Observation,
+    histogram::{Histogram, Scale},
+};
+
+/// The most peers with series of their own: about 2 MB of text.
+const MAX_PEERS: usize = 2_000;
+
+/// Name in a report, name here, description.
+const HISTOGRAMS: [(&str, &str, &str); 5] = [
+    ("packets_per_read", "read_packets", "Packets per TUN read"),
+    (
+        "packets_per_batch",
+        "batch_packets",
+        "Packets per batch of the TUN reader",
+    ),
+    (
+        "segments_per_send",
+        "send_segments",
+        "Datagrams per UDP send",
+    ),
+    (
+        "segments_per_receive",
+        "receive_segments",
+        "Datagrams per UDP receive buffer",
+    ),
+    (
+        "packets_per_write",
+        "write_packets",
+        "Packets per TUN write",
+    ),
+];
+
+/// The observation in OpenMetrics text.
+pub(super) fn text(observation: Observation, now: Timestamp) -> Result<String, fmt::Error> {
+    let interface = Cow::Owned(observation.interface.clone());
+    let label = (Cow::Borrowed("interface"), interface);
+    let mut registry = Registry::with_prefix_and_labels("convoy", [label].into_iter());
+    registry.register_collector(Box::new(Families { observation, now }));
+    let mut text = String::new();
+    encode(&mut text, &registry)?;
+    Ok(text)
+}
+
+#[derive(Debug)]
+struct Families {
+    observation: Observation,
+    now: Timestamp,
+}
+
+impl Collector for Families {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let mut out = Out(encoder);
+        let responds = self.observation.report.is_ok();
+        out.gauge(
+            "tunnel_responding",
+            "Whether the tunnel's process answers",
+            u64::from(responds),
+        )?;
+        if let Some(client) = &self.observation.client {
+            write_client(&mut out, client)?;
+        }
+        let Ok(report) = &self.observation.report else {
+            return Ok(());
+        };
+        let version = [("version", report.version.as_str())];
+        out.describe("build", "The running version", None, MetricType::Info)?
+            .encode_info(&version)?;
+        write_state(&mut out, &report.counters)?;
+        write_traffic(&mut out, &report.counters)?;
+        write_histograms(&mut out, &report.counters)?;
+        self.write_peers(&mut out, report)
+    }
+}
+
+impl Families {
+    fn write_peers(&self, out: &mut Out<'_>, report: &Report) -> fmt::Result {
+        let shown = &report.peers[..report.peers.len().min(MAX_PEERS)];
+        let omitted = report.peers.len() - shown.len();
+        out.gauge(
+            "peers",
+            "Peers that are configured",
+            report.peers.len() as u64,
+        )?;
+        let help = "Peers without series of their own, as there are too many";
+        out.gauge("peers_omitted", help, omitted as u64)?;
+        let client = self.observation.client.as_ref();
+        peers::write(out, shown, client.map(|client| &client.names), self.now)
+    }
+}
+
+fn write_client(out: &mut Out<'_>, client: &Client) -> fmt::Result {
+    let help = "Whether packets leave outside the tunnel (convoy pause)";
+    out.gauge("paused", help, u64::from(client.is_paused))?;
+    let help = "Warnings that convoy status shows";
+    out.gauge("warnings", help, client.warnings as u64)?;
+    let deaths = [([], client.tunnel_deaths)];
+    let help = "How often the tunnel's process has died and was started again";
+    out.counters("tunnel_deaths", help, None, deaths.into_iter())
+}
+
+/// What is on and off, and sizes. A state that another version reports in other words is left out.
+fn write_state(out: &mut Out<'_>, counters: &Counters) -> fmt::Result {
+    let state = &counters.state;
+    if let Some(link) = state.get("link") {
+        out.gauge("link_up", "Whether the link is up", u64::from(link == "up"))?;
+    }
+    let features = state
+        .iter()
+        .filter_map(|(name, value)| match value.as_str() {
+            "on" => Some(([("feature", name.as_str())], 1)),
+            "off" => Some(([("feature", name.as_str())], 0)),
+            _ => None,
+        });
+    out.gauges(
+        "feature_enabled",
+        "Whether a feature is in use",
+        None,
+        features,
+    )?;
+    let number = |name: &str| state.get(name)?.parse().ok();
+    if let Some(mtu) = number("mtu") {
+        out.gauges(
+            "mtu",
+            "The interface's MTU",
+            Some(&Unit::Bytes),
+            [([], mtu)].into_iter(),
+        )?;
+    }
+    let buffers = [
+        ("outbound", "udp_send_buffer"),
+        ("inbound", "udp_receive_buffer"),
+    ];
+    let buffers = buffers
+        .into_iter()
+        .filter_map(|(direction, name)| Some(([("direction", direction)], number(name)?)));
+    out.gauges(
+        "udp_buffer",
+        "Size of a UDP socket's buffer",
+        Some(&Unit::Bytes),
+        buffers,
+    )?;
+    if let Some(suspended) = number("gso_suspended_destinations") {
+        let help = "Addresses to which datagrams go one by one, as the kernel refuses segmentation";
+        out.gauge("gso_suspended_destinations", help, suspended)?;
+    }
+    Ok(())
+}
+
+fn write_traffic(out: &mut Out<'_>, counters: &Counters) -> fmt::Result {
+    let directions = [
+        ("outbound", counters.outbound),
+        ("inbound", counters.inbound),
+    ];
+    let by_direction = directions.map(|(name, traffic)| ([("direction", name)], traffic));
+    let packets = by_direction.map(|(labels, traffic)| (labels, traffic.packets));
+    out.counters("packets", "Packets in the clear", None, packets.into_iter())?;
+    let bytes = by_direction.map(|(labels, traffic)| (labels, traffic.bytes));
+    let help = "Bytes of packets in the clear";
+    out.counters("packet", help, Some(&Unit::Bytes), bytes.into_iter())?;
+    for (label, name, help, counts) in [
+        (
+            "reason",
+            "drops",
+            "Packets and datagrams dropped",
+            &counters.drops,
+        ),
+        (
+            "call",
+            "system_calls",
+            "System calls of the data path",
+            &counters.syscalls,
+        ),
+        (
+            "event",
+            "events",
+            "Refusals, retries and the like",
+            &counters.events,
+        ),
+    ] {
+        let series = counts
+            .iter()
+            .map(|(value, count)| ([(label, value.as_str())], *count));
+        out.counters(name, help, None, series)?;
+    }
+    for (name, help, count) in [
+        ("ticks", "Turns of the event loop", counters.ticks),
+        ("handshakes", "Handshakes completed", counters.handshakes),
+        (
+            "cookie_replies",
+            "Cookie replies sent",
+            counters.cookies_sent,
+        ),
+    ] {
+        out.counters(name, help, None, [([], count)].into_iter())?;
+    }
+    Ok(())
+}
+
+fn write_histograms(out: &mut Out<'_>, counters: &Counters) -> fmt::Result {
+    for (reported, name, help) in HISTOGRAMS {
+        if let Some(counts) = counters.histograms.get(reported) {
+            out.histogram(name, help, None, &Histogram::of(counts, Scale::Count))?;
+        }
+    }
+    if let Some(counts) = counters.histograms.get("cpu_time_per_tick") {
+        let times = Histogram::of(counts, Scale::HundredMicroseconds);
+        let help = "CPU time per turn of the event loop; its sum is an estimate";
+        out.histogram("tick_cpu", help, Some(&Unit::Seconds), &times)?;
+    }
+    Ok(())
+}
+
+/// Labels of one series.
+type Labels<'a, const N: usize> = [(&'static str, &'a str); N];
+
+/// Writes families of series.
+struct Out<'a>(DescriptorEncoder<'a>);
+
+impl Out<'_> {
+    fn gauge(&mut self, name: &str, help: &str, value: u64) -> fmt::Result {
+        self.gauges(name, help, None, [([], value)].into_iter())
+    }
+
+    fn gauges<'l, const N: usize>(
+        &mut self,
+        name: &str,
+        help: &str,
+        unit: Option<&Unit>,
+        mut series: impl Iterator<Item = (Labels<'l, N>, u64)>,
+    ) -> fmt::Result {
+        let mut family = self.describe(name, help, unit, MetricType::Gauge)?;
+        // Counts and sizes stay far below 2^63.
+        series.try_for_each(|(labels, value)| {
+            ConstGauge::new(value.cast_signed()).encode(family.encode_family(&labels)?)
+        })
+    }
+
+    fn counters<'l, const N: usize>(
+        &mut self,
+        name: &str,
+        help: &str,
+        unit: Option<&Unit>,
+        mut series: impl Iterator<Item = (Labels<'l, N>, u64)>,
+    ) -> fmt::Result {
+        let mut family = self.describe(name, help, unit, MetricType::Counter)?;
+        series.try_for_each(|(labels, value)| {
+            ConstCounter::new(value).encode(family.encode_family(&labels)?)
+        })
+    }
+
+    fn histogram(
+        &mut self,
+        name: &str,
+        help: &str,
+        unit: Option<&Unit>,
+        histogram: &Histogram,
+    ) -> fmt::Result {
+        let Histogram {
+            sum,
+            count,
+            buckets,
+        } = histogram;
+        self.describe(name, help, unit, MetricType::Histogram)?
+            .encode_histogram::<NoLabelSet>(*sum, *count, buckets, None)
+    }
+
+    fn describe<'s>(
+        &'s mut self,
+        name: &'s str,
+        help: &str,
+        unit: Option<&'s Unit>,
+        kind: MetricType,
+    ) -> Result<MetricEncoder<'s>, fmt::Error> {
+        self.0.encode_descriptor(name, help, unit, kind)
+    }
+}
+
+#[cfg(test)]
+mod tests;
