@@ -2,9 +2,12 @@
 
 CARGO ?= cargo
 # Programs that the tests run besides Convoy.
-TEST_PACKAGES = dbus dnsmasq-base ethtool iproute2 iputils-ping nftables procps util-linux wireguard-go \
+TEST_PACKAGES = dbus dnsmasq-base ethtool iproute2 iptables iputils-ping nftables procps util-linux wireguard-go \
 	wireguard-tools $(PROFILE_PACKAGES)
-TEST_PROGRAMS = dbus-daemon dnsmasq ethtool ip ping nft setpriv sysctl wireguard-go wg wg-quick $(PROFILE_PROGRAMS)
+TEST_PROGRAMS = dbus-daemon dnsmasq ethtool ip iptables-legacy ping nft setpriv sysctl wireguard-go wg wg-quick $(PROFILE_PROGRAMS)
+# What scrapes the metrics in `make interop`.
+SCRAPER_PACKAGES = prometheus
+SCRAPER_PROGRAMS = prometheus promtool
 # Programs that `make bench-peers` measures with, and peers that distributions package.
 BENCH_PACKAGES = ethtool iperf3 iproute2 iputils-ping nftables openssl openvpn $(PERF_PACKAGE)
 BENCH_PROGRAMS = ethtool iperf3 ip ping nft openssl openvpn perf
@@ -27,8 +30,8 @@ FORK_VERSION = sed -n 's|^[[:space:]]*$(FORK) \(v[^ ]*\).*|\1|p' "$$(go list -m 
 
 .PHONY: help build speedtest speedtest-results profile profile-results profiling test test-packages test-profiler \
 	test-systemd systemd-packages \
-	cross cross-packages lab-packages profile-packages interop peers lint fmt-check clippy doc deny audit bench bench-stages \
-	bench-compare bench-peers bench-packages packet-rate growth report soak flood fuzz fuzz-merge test-timing miri asan tsan
+	cross cross-packages lab-packages profile-packages interop scraper-packages peers lint fmt-check clippy doc deny audit bench bench-stages \
+	bench-compare bench-forward bench-peers bench-packages packet-rate growth report soak flood fuzz fuzz-merge test-timing miri asan tsan
 
 help: ## List these targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | column -t -s "$$(printf '\t')"
@@ -85,7 +88,8 @@ define install
 endef
 
 test-systemd: test-packages systemd-packages ## Test the units under a real systemd, in a container (minutes; root)
-	CONVOY_REQUIRE_LAB=1 $(CARGO) test --locked -p convoy --test systemd -- --include-ignored --test-threads 1 $(ARGS)
+	CONVOY_REQUIRE_LAB=1 $(CARGO) test --locked -p convoy --test systemd -- --include-ignored --test-threads 1 \
+		--skip package:: $(ARGS)
 
 systemd-packages: # Install missing programs for test-systemd, if root
 	$(call install,$(SYSTEMD_PROGRAMS),$(SYSTEMD_PACKAGES),make test-systemd needs them)
@@ -121,12 +125,16 @@ cross-packages: # Install missing compilers, if root, and the Rust targets
 	@for target in $(ARM64) $(MUSL); do \
 		[ -d "$$(rustc --print target-libdir --target $$target)" ] || rustup target add $$target || exit 1; done
 
-interop: test-packages peers ## Run slow tests, and tests against the newest WireGuard programs (ten minutes; root)
+interop: test-packages scraper-packages peers ## Run slow tests, and tests against the newest WireGuard programs (ten minutes; root)
 	CONVOY_REQUIRE_LAB=1 \
 	CONVOY_TEST_WIREGUARD_GO=$(PEERS)/bin/wireguard \
 	CONVOY_TEST_BORINGTUN=$(PEERS)/bin/boringtun-cli \
 	CONVOY_TEST_GOTATUN=$(PEERS)/bin/gotatun \
 	$(CARGO) test --locked -p convoy --test end_to_end -- --ignored --test-threads 1 $(ARGS)
+
+# Not for `make test`: Debian's package starts a server.
+scraper-packages: # Install a missing Prometheus, if root
+	$(call install,$(SCRAPER_PROGRAMS),$(SCRAPER_PACKAGES),make interop needs them)
 
 peers: # Install missing peers and print their versions
 	@if [ ! -x $(PEERS)/bin/wireguard ] || [ ! -x $(PEERS)/bin/wireguard-tailscale ]; then \
@@ -147,6 +155,8 @@ peers: # Install missing peers and print their versions
 	@for version in $(PEER_VERSIONS) "wireguard-go --version"; do $$version 2>&1 | head -n 1; done
 	@go version -m $(PEERS)/bin/wireguard-tailscale | awk '$$1 == "mod" { print $$2, $$3 }'
 
+include rust/convoy/package/package.mk
+
 lint: fmt-check clippy doc ## Check formatting, clippy and documentation; warnings are errors
 
 fmt-check:
@@ -158,8 +168,10 @@ clippy:
 doc:
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --document-private-items --locked
 
-deny: ## Check licences, sources and banned crates offline (cargo install cargo-deny)
-	$(CARGO) deny --offline check bans licenses sources
+deny: ## Check licences, sources and banned crates
+	$(call tool,cargo-deny,--debug)
+	$(CARGO) fetch --locked
+	PATH=$(TOOLS)/bin:$$PATH $(CARGO) deny --offline check bans licenses sources
 
 audit: ## Check for known vulnerabilities (cargo install cargo-deny cargo-audit)
 	$(CARGO) deny check
@@ -193,6 +205,9 @@ report: ## Write benches/RESULTS.md and its plots from the files in benches/resu
 
 bench-peers: build peers bench-packages ## Compare Convoy with the newest WireGuard programs and OpenVPN (an hour; root)
 	$(FAST_BENCH) peers $(ARGS)
+
+bench-forward: build bench-packages ## Measure how fast convoy forward relays, by the way in which bytes move (two minutes; root)
+	$(FAST_BENCH) forward $(ARGS)
 
 bench-packages: # Install missing programs for bench-peers, if root
 	$(call install,$(BENCH_PROGRAMS),$(BENCH_PACKAGES),rows that need them stay empty)
