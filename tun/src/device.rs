@@ -3,6 +3,7 @@
 mod io;
 mod linux;
 pub mod memory;
+mod socket;
 
 use std::{
     io::Result as IoResult,
@@ -69,6 +70,18 @@ impl Device {
     /// [`OpenError::NotATun`], or [`OpenError::Other`].
     pub fn adopt(fd: OwnedFd) -> Result<Self, OpenError> {
         linux::adopt(fd)
+    }
+
+    /// Adopts a socket that leads to a network stack in user space: one end of a pair of type
+    /// `SOCK_SEQPACKET`. Each message is a virtio header and a packet or super-packet. Closing the other end
+    /// deletes the interface.
+    ///
+    /// `name` and `mtu` (in bytes) are those that the device reports.
+    ///
+    /// # Errors
+    /// [`OpenError::NotADevice`], or [`OpenError::Other`].
+    pub fn over_socket(fd: OwnedFd, name: String, mtu: u16) -> Result<Self, OpenError> {
+        socket::adopt(fd, name, mtu)
     }
 
     /// The interface's present name: it may have been renamed.
@@ -166,6 +179,9 @@ pub enum OpenError {
     /// The descriptor to adopt is not that of a TUN.
     #[error("the descriptor is not that of a TUN interface")]
     NotATun,
+    /// The socket to adopt is not one that keeps messages apart.
+    #[error("the socket is not of type SOCK_SEQPACKET")]
+    NotADevice,
     /// Any other error.
     #[error("opening the TUN failed")]
     Other(#[from] std::io::Error),

@@ -11,7 +11,7 @@
 //!            └──────────────────────────────────┘             which train
 //! ```
 //!
-//! 1. [`Device::open`], [`Device::adopt`] or [`memory::pair`] gives a [`Device`].
+//! 1. [`Device::open`], [`Device::adopt`], [`Device::over_socket`] or [`memory::pair`] gives a [`Device`].
 //! 2. [`spawn_reader`] and [`spawn_writer`] start the two threads.
 //! 3. Outbound: [`Reader::try_recv`] gives an [`OutboundBatch`], and [`OutboundBatch::next`] its
 //!    packets one by one. Dropping the batch gives its buffer back.
