@@ -37,8 +37,19 @@ pub fn send(socket: impl AsFd, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> 
 /// in programs that this process executes.
 ///
 /// # Errors
-/// Also if more than [`MOST`] came; they are closed.
+/// Also if more than [`MOST`] came, or this process has none left; those that came are closed.
 pub fn receive(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
+    match receive_available(socket, buffer)? {
+        (length, Some(descriptors)) => Ok((length, descriptors)),
+        (_, None) => Err(io::Error::other("more descriptors came than were expected")),
+    }
+}
+
+/// As [`receive`], but `None` if the descriptors could not be received: the bytes have arrived even so.
+pub(crate) fn receive_available(
+    socket: impl AsFd,
+    buffer: &mut [u8],
+) -> io::Result<(usize, Option<Vec<OwnedFd>>)> {
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(MOST))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut slices = [IoSliceMut::new(buffer)];
@@ -49,10 +60,8 @@ pub fn receive(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<(usize, Vec<O
             descriptors.extend(rights);
         }
     }
-    if received.flags.contains(ReturnFlags::CTRUNC) || descriptors.len() > MOST {
-        return Err(io::Error::other("more descriptors came than were expected"));
-    }
-    Ok((received.bytes, descriptors))
+    let is_cut = received.flags.contains(ReturnFlags::CTRUNC) || descriptors.len() > MOST;
+    Ok((received.bytes, (!is_cut).then_some(descriptors)))
 }
 
 #[cfg(test)]

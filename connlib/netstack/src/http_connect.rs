@@ -5,7 +5,6 @@ use std::time::Duration;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
     time::timeout,
 };
 
@@ -24,7 +23,7 @@ const MOST_HEADERS: usize = 64;
 
 /// Reads a request, connects to the target that it names and answers.
 pub(crate) async fn serve(
-    mut client: TcpStream,
+    mut client: Stream,
     login: Option<&Login>,
     far: &dyn Network,
 ) -> Result<(Stream, Stream), Refusal> {
@@ -49,12 +48,12 @@ pub(crate) async fn serve(
         .write_all(&received[length..])
         .await
         .map_err(|_| Refusal::TargetRefused)?;
-    Ok((client.into(), target))
+    Ok((client, target))
 }
 
 /// Reads until a request is complete; the target and the length of the request.
 async fn read(
-    client: &mut TcpStream,
+    client: &mut Stream,
     received: &mut Vec<u8>,
     login: Option<&Login>,
 ) -> Result<(Target, usize), Refusal> {

@@ -44,6 +44,7 @@ use std::{
 };
 
 use convoy_tun::OffloadRequest;
+use nix::{errno::Errno, unistd::Pid};
 use serde::{Deserialize, Serialize};
 
 pub use error::NamespaceError;
@@ -135,6 +136,12 @@ impl Namespace {
         &self.spaces
     }
 
+    /// The process that holds the namespaces, a child of this one.
+    #[must_use]
+    pub fn holder(&self) -> Pid {
+        Pid::from_raw(self.holder.id().cast_signed())
+    }
+
     /// What is less than it should be.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
@@ -153,7 +160,8 @@ impl Namespace {
     /// At most [`MOST`] new UDP sockets, neither bound nor connected; they do not block.
     ///
     /// # Errors
-    /// [`NamespaceError::Ended`] if the holder was killed; [`NamespaceError::Socket`] if the kernel refuses one.
+    /// [`NamespaceError::Ended`] if the holder was killed; [`NamespaceError::Socket`] if the kernel refuses one, or this
+    /// process has no descriptors left.
     pub fn udp(&self, ipv6: bool, count: usize) -> Result<Vec<OwnedFd>, NamespaceError> {
         self.sockets(SocketKind::Udp, ipv6, count)
     }
@@ -180,6 +188,9 @@ impl Namespace {
         match protocol::receive(socket) {
             Ok(Some((Answer::Sockets, sockets))) => Ok(sockets),
             Ok(Some((Answer::Refused(refusal), _))) => Err(refusal.into()),
+            Err(error) if error.raw_os_error() == Some(Errno::EMFILE as i32) => {
+                Err(NamespaceError::Socket(error))
+            }
             Ok(_) | Err(_) => Err(NamespaceError::Ended),
         }
     }

@@ -1,16 +1,16 @@
 //! The seam between forwarding and the networks that it connects: the host's, or that inside a tunnel.
 
+mod datagrams;
 mod kernel;
+mod listener;
+mod stream;
 
 use std::{fmt, future::Future, io, net::SocketAddr, os::fd::OwnedFd, pin::Pin};
 
-use tokio::{
-    io::{AsyncRead, AsyncWrite, AsyncWriteExt},
-    net::{TcpListener, TcpStream, UdpSocket},
-};
-
-pub(crate) use kernel::close_by_reset;
+pub use datagrams::{Datagrams, Packets};
 pub use kernel::{Host, Kernel};
+pub use listener::{Accept, Listener};
+pub use stream::{Duplex, Stream};
 
 /// What a network answers, once it has.
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = io::Result<T>> + Send + 'a>>;
@@ -24,10 +24,10 @@ pub trait Network: fmt::Debug + Send + Sync {
     fn connect(&self, to: SocketAddr) -> Answer<'_, Stream>;
 
     /// Listens on an address; port 0 is any free one.
-    fn listen(&self, at: SocketAddr) -> Answer<'_, TcpListener>;
+    fn listen(&self, at: SocketAddr) -> Answer<'_, Listener>;
 
     /// Opens a UDP socket on an address; port 0 is any free one.
-    fn datagrams(&self, at: SocketAddr) -> Answer<'_, UdpSocket>;
+    fn datagrams(&self, at: SocketAddr) -> Answer<'_, Datagrams>;
 }
 
 /// Opens unbound, unconnected sockets of the kernel in one network namespace.
@@ -67,51 +67,6 @@ impl Family {
         match address {
             SocketAddr::V4(_) => Self::V4,
             SocketAddr::V6(_) => Self::V6,
-        }
-    }
-}
-
-/// A connection, which the relay moves bytes between.
-#[derive(Debug)]
-pub enum Stream {
-    /// A TCP socket of the kernel, in whatever namespace.
-    Kernel(TcpStream),
-    /// A connection that is not a socket.
-    Other(Box<dyn Duplex>),
-}
-
-/// Reads and writes bytes, and can close each direction by itself.
-pub trait Duplex: AsyncRead + AsyncWrite + fmt::Debug + Send + Unpin {}
-
-impl<T: AsyncRead + AsyncWrite + fmt::Debug + Send + Unpin> Duplex for T {}
-
-impl From<TcpStream> for Stream {
-    fn from(stream: TcpStream) -> Self {
-        Self::Kernel(stream)
-    }
-}
-
-impl Stream {
-    /// This end's address, if it has one.
-    pub(crate) fn local_address(&self) -> Option<SocketAddr> {
-        match self {
-            Self::Kernel(socket) => socket.local_addr().ok(),
-            Self::Other(_) => None,
-        }
-    }
-
-    /// Writes all of some bytes.
-    pub(crate) async fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
-        match self {
-            Self::Kernel(socket) => socket.write_all(bytes).await,
-            Self::Other(stream) => stream.write_all(bytes).await,
-        }
-    }
-
-    pub(crate) fn into_duplex(self) -> Box<dyn Duplex> {
-        match self {
-            Self::Kernel(socket) => Box::new(socket),
-            Self::Other(stream) => stream,
         }
     }
 }

@@ -24,7 +24,7 @@ use tokio::{
     net::TcpStream,
 };
 
-use crate::network::{Duplex, Stream};
+use crate::network::Stream;
 use pool::{Buffers, Pipes};
 
 /// The smallest buffer.
@@ -121,11 +121,13 @@ impl Relay {
                 let outcome = self.sockets(&mut first, &mut second, moved).await;
                 finish::sockets(first, second, outcome).await
             }
-            (first, second) => {
+            (mut first, mut second) => {
                 // Boxed, because every task is as large as its largest branch.
-                let outcome =
-                    Box::pin(self.streams(first.into_duplex(), second.into_duplex(), moved)).await;
-                outcome.ended()
+                Box::pin(async {
+                    let outcome = self.streams(&mut first, &mut second, moved).await;
+                    finish::streams(first, second, outcome).await
+                })
+                .await
             }
         }
     }
@@ -152,12 +154,7 @@ impl Relay {
         }
     }
 
-    async fn streams(
-        &self,
-        first: Box<dyn Duplex>,
-        second: Box<dyn Duplex>,
-        moved: &Moved,
-    ) -> Outcome {
+    async fn streams(&self, first: &mut Stream, second: &mut Stream, moved: &Moved) -> Outcome {
         let (first_read, first_write) = split(first);
         let (second_read, second_write) = split(second);
         self.copied(first_read, second_write, second_read, first_write, moved)

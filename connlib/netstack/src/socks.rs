@@ -13,7 +13,7 @@ use fast_socks5::{
     server::{Socks5ServerProtocol, SocksServerError, states::CommandRead},
     util::target_addr::TargetAddr,
 };
-use tokio::{net::TcpStream, time::timeout};
+use tokio::time::timeout;
 
 use crate::{
     counters::{Counters, Refusal},
@@ -25,7 +25,7 @@ use crate::{
 /// How long a client may take until its request is complete.
 const REQUEST_LIMIT: Duration = Duration::from_secs(10);
 
-type Request = Socks5ServerProtocol<TcpStream, CommandRead>;
+type Request = Socks5ServerProtocol<Stream, CommandRead>;
 
 /// Where clients and targets are.
 #[derive(Clone, Copy)]
@@ -36,13 +36,13 @@ pub(crate) struct Networks<'a> {
 
 /// Serves a client: connects it, or passes its datagrams on until it leaves, and then returns `None`.
 pub(crate) async fn serve(
-    client: TcpStream,
+    client: Stream,
     address: IpAddr,
     login: Option<&Login>,
     networks: Networks<'_>,
     counters: &Counters,
 ) -> Result<Option<(Stream, Stream)>, Refusal> {
-    let near = client.local_addr().map_err(|_| Refusal::Malformed)?.ip();
+    let near = client.local_address().ok_or(Refusal::Malformed)?.ip();
     let request = timeout(REQUEST_LIMIT, read(client, login));
     let (request, command, target) = match request.await {
         Ok(request) => request.map_err(|error| reason(&error))?,
@@ -59,7 +59,7 @@ pub(crate) async fn serve(
 }
 
 async fn read(
-    client: TcpStream,
+    client: Stream,
     login: Option<&Login>,
 ) -> Result<(Request, Socks5Command, TargetAddr), SocksServerError> {
     let authenticated = match login {
@@ -89,7 +89,7 @@ async fn connect(
                 .reply_success(address)
                 .await
                 .map_err(|error| reason(&error))?;
-            Ok((client.into(), target))
+            Ok((client, target))
         }
         Err(refusal) => Err(refuse(request, refusal).await),
     }

@@ -3,7 +3,6 @@
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use tokio::{
-    net::{TcpListener, TcpStream},
     sync::OwnedSemaphorePermit,
     task::JoinSet,
     time::{Instant, sleep},
@@ -15,7 +14,7 @@ use crate::{
     counters::Refusal,
     dial::{dial, reason},
     http_connect,
-    network::{Stream, close_by_reset},
+    network::{Listener, Stream},
     socks,
 };
 
@@ -25,7 +24,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 const SILENCE: Duration = Duration::from_secs(60);
 
 /// Accepts connections until it is dropped, which closes those accepted.
-pub(super) async fn serve(context: Arc<Context>, listener: TcpListener) {
+pub(super) async fn serve(context: Arc<Context>, listener: Listener) {
     let mut connections = JoinSet::new();
     let mut said: Option<Instant> = None;
     loop {
@@ -34,8 +33,8 @@ pub(super) async fn serve(context: Arc<Context>, listener: TcpListener) {
             Some(_) = connections.join_next() => continue,
         };
         match accepted {
-            Ok((client, address)) => {
-                if let Some(permit) = context.admit(&client, address) {
+            Ok((mut client, address)) => {
+                if let Some(permit) = context.admit(&mut client, address) {
                     connections.spawn(Arc::clone(&context).connection(client, address, permit));
                 }
             }
@@ -54,7 +53,7 @@ pub(super) async fn serve(context: Arc<Context>, listener: TcpListener) {
 
 impl Context {
     /// Resets a connection that is one too many, or that comes from a client that is not allowed.
-    fn admit(&self, client: &TcpStream, address: SocketAddr) -> Option<OwnedSemaphorePermit> {
+    fn admit(&self, client: &mut Stream, address: SocketAddr) -> Option<OwnedSemaphorePermit> {
         let permit = match self.allows(address) {
             false => Err(Refusal::Denied),
             true => Arc::clone(&self.shared.connections)
@@ -63,14 +62,14 @@ impl Context {
         };
         if let Err(refusal) = permit {
             self.refuse(refusal, address);
-            close_by_reset(client);
+            client.close_by_reset();
         }
         permit.ok()
     }
 
     async fn connection(
         self: Arc<Self>,
-        client: TcpStream,
+        client: Stream,
         address: SocketAddr,
         _permit: OwnedSemaphorePermit,
     ) {
@@ -93,15 +92,15 @@ impl Context {
     /// Learns where the client wants to go and connects; `None` if it was served already.
     async fn establish(
         &self,
-        client: TcpStream,
+        mut client: Stream,
         address: SocketAddr,
     ) -> Result<Option<(Stream, Stream)>, Refusal> {
         let far = self.far.as_ref();
         match &self.service {
             Service::Tcp(target) | Service::Udp(target) => match dial(far, target).await {
-                Ok(target) => Ok(Some((client.into(), target))),
+                Ok(target) => Ok(Some((client, target))),
                 Err(refusal) => {
-                    close_by_reset(&client);
+                    client.close_by_reset();
                     Err(refusal)
                 }
             },

@@ -13,7 +13,7 @@ use tokio::{
 use super::*;
 use crate::{
     counters::Refusal,
-    network::{Answer, Host, Kernel, Stream},
+    network::{Answer, Datagrams, Host, Kernel, Listener, Stream},
     relay::{DEFAULT_BUFFER, Method},
 };
 
@@ -142,11 +142,11 @@ impl Network for Named {
         Box::pin(async move { Kernel(Host).connect(to).await })
     }
 
-    fn listen(&self, at: SocketAddr) -> Answer<'_, TcpListener> {
+    fn listen(&self, at: SocketAddr) -> Answer<'_, Listener> {
         Box::pin(async move { Kernel(Host).listen(at).await })
     }
 
-    fn datagrams(&self, at: SocketAddr) -> Answer<'_, UdpSocket> {
+    fn datagrams(&self, at: SocketAddr) -> Answer<'_, Datagrams> {
         Box::pin(async move { Kernel(Host).datagrams(at).await })
     }
 }

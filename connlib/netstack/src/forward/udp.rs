@@ -9,11 +9,11 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use tokio::{net::UdpSocket, task::JoinSet};
+use tokio::task::JoinSet;
 use tracing::debug;
 
 use super::Context;
-use crate::{counters::Refusal, dial::Target};
+use crate::{counters::Refusal, dial::Target, network::Datagrams};
 use flow::Flow;
 
 /// Datagrams received before other tasks have their turn.
@@ -23,14 +23,14 @@ const LONGEST_DATAGRAM: usize = 65_535;
 /// The clients' side of a rule.
 struct Near {
     context: Arc<Context>,
-    socket: UdpSocket,
+    socket: Datagrams,
     target: Target,
     /// Where answers are received, one at a time: a buffer for each flow would be most of its memory.
     scratch: Mutex<Box<[u8]>>,
 }
 
 /// Forwards datagrams until it is dropped.
-pub(super) async fn serve(context: Arc<Context>, socket: UdpSocket, target: Target) {
+pub(super) async fn serve(context: Arc<Context>, socket: Datagrams, target: Target) {
     let near = Arc::new(Near {
         context,
         socket,
@@ -117,7 +117,7 @@ impl Flows {
 
 impl Near {
     /// Passes answers on to a client; fails when there are none for now.
-    fn answer(&self, from: &UdpSocket, client: SocketAddr) -> io::Result<()> {
+    fn answer(&self, from: &Datagrams, client: SocketAddr) -> io::Result<()> {
         let mut scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
         let length = from.try_recv(&mut scratch)?;
         let counters = &self.context.counters;

@@ -9,6 +9,7 @@ use std::{
 };
 
 use convoy_tun::OffloadRequest;
+use nix::errno::Errno;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::Settings;
@@ -88,11 +89,14 @@ pub(super) fn send(
 }
 
 /// Waits for a message; `None` once the other end is closed.
+///
+/// # Errors
+/// `EMFILE` if this process has no descriptors left for those that came with it; further messages can be received.
 pub(super) fn receive<M: DeserializeOwned>(
     mut socket: &UnixStream,
 ) -> io::Result<Option<(M, Vec<OwnedFd>)>> {
     let mut length = [0; 4];
-    let (received, descriptors) = descriptors::receive(socket, &mut length)?;
+    let (received, descriptors) = descriptors::receive_available(socket, &mut length)?;
     if received == 0 {
         return Ok(None);
     }
@@ -103,6 +107,8 @@ pub(super) fn receive<M: DeserializeOwned>(
     }
     let mut text = vec![0; length];
     socket.read_exact(&mut text)?;
+    let descriptors =
+        descriptors.ok_or_else(|| io::Error::from_raw_os_error(Errno::EMFILE as i32))?;
     Ok(Some((serde_json::from_slice(&text)?, descriptors)))
 }
 

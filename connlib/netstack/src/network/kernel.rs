@@ -11,9 +11,9 @@ use nix::sys::socket::{
     AddressFamily, SockFlag, SockType, SockaddrStorage, bind, setsockopt, socket,
     sockopt::{Ipv6V6Only, KeepAlive, TcpKeepCount, TcpKeepIdle, TcpKeepInterval, TcpNoDelay},
 };
-use tokio::net::{TcpListener, TcpSocket, TcpStream, UdpSocket, lookup_host};
+use tokio::net::{TcpSocket, UdpSocket, lookup_host};
 
-use super::{Answer, Family, Network, OpenSockets, SocketKind, Stream};
+use super::{Answer, Datagrams, Family, Listener, Network, OpenSockets, SocketKind, Stream};
 
 /// Connections that the kernel accepts before the listener does.
 const BACKLOG: u32 = 1024;
@@ -60,7 +60,7 @@ impl<S: OpenSockets> Network for Kernel<S> {
         })
     }
 
-    fn listen(&self, at: SocketAddr) -> Answer<'_, TcpListener> {
+    fn listen(&self, at: SocketAddr) -> Answer<'_, Listener> {
         Box::pin(async move {
             let opened = self.0.open(SocketKind::Tcp, Family::of(&at)).await?;
             if at.is_ipv6() {
@@ -69,18 +69,18 @@ impl<S: OpenSockets> Network for Kernel<S> {
             let socket = tcp(opened)?;
             socket.set_reuseaddr(true)?;
             socket.bind(at)?;
-            socket.listen(BACKLOG)
+            Ok(Listener::Kernel(socket.listen(BACKLOG)?))
         })
     }
 
-    fn datagrams(&self, at: SocketAddr) -> Answer<'_, UdpSocket> {
+    fn datagrams(&self, at: SocketAddr) -> Answer<'_, Datagrams> {
         Box::pin(async move {
             let opened = self.0.open(SocketKind::Udp, Family::of(&at)).await?;
             if at.is_ipv6() {
                 setsockopt(&opened, Ipv6V6Only, &true)?;
             }
             bind(opened.as_raw_fd(), &SockaddrStorage::from(at))?;
-            UdpSocket::from_std(opened.into())
+            Ok(Datagrams::Kernel(UdpSocket::from_std(opened.into())?))
         })
     }
 }
@@ -96,10 +96,4 @@ fn tcp(opened: OwnedFd) -> io::Result<TcpSocket> {
     setsockopt(&opened, TcpKeepInterval, &(seconds / 10))?;
     setsockopt(&opened, TcpKeepCount, &6)?;
     Ok(TcpSocket::from_std_stream(opened.into()))
-}
-
-/// Ends a connection by RST in place of FIN when it is dropped.
-pub(crate) fn close_by_reset(socket: &TcpStream) {
-    // Fails only on a socket that has ended.
-    let _ = socket.set_zero_linger();
 }

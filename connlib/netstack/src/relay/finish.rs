@@ -1,14 +1,14 @@
 //! Passes the failure of one end on to the other, behind what was sent before.
 
-use std::{io, os::fd::AsRawFd, time::Duration};
+use std::{future::poll_fn, io, os::fd::AsRawFd, time::Duration};
 
 use tokio::{
     net::TcpStream,
-    time::{Instant, sleep},
+    time::{Instant, sleep, timeout},
 };
 
 use super::{Ended, Outcome};
-use crate::network::close_by_reset;
+use crate::network::{Duplex, Stream};
 
 /// How long the end that lives may take to receive what the failed one had sent.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -18,19 +18,40 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 
 /// Closes both sockets: after an ordinary end as they are, otherwise by RST.
 pub(super) async fn sockets(first: TcpStream, second: TcpStream, outcome: Outcome) -> Ended {
-    let are_alive = outcome.are_alive();
-    let ended = outcome.ended();
-    if matches!(ended, Ended::Failed(_)) {
-        let alive = match are_alive {
-            (true, false) => Some(first),
-            (false, true) => Some(second),
-            _ => None,
-        };
-        if let Some(alive) = alive {
-            Box::pin(reset(alive)).await;
-        }
+    let (alive, ended) = alive(first, second, outcome);
+    if let Some(alive) = alive {
+        Box::pin(reset(alive)).await;
     }
     ended
+}
+
+/// Closes both connections, as [`sockets`] does.
+pub(super) async fn streams(first: Stream, second: Stream, outcome: Outcome) -> Ended {
+    let (alive, ended) = alive(first, second, outcome);
+    match alive {
+        Some(Stream::Kernel(socket)) => reset(socket).await,
+        Some(Stream::Other(stream)) => reset_other(stream).await,
+        None => {}
+    }
+    ended
+}
+
+/// The end that lives although the other one has failed.
+fn alive<T>(first: T, second: T, outcome: Outcome) -> (Option<T>, Ended) {
+    let are_alive = outcome.are_alive();
+    let ended = outcome.ended();
+    let alive = match (&ended, are_alive) {
+        (Ended::Failed(_), (true, false)) => Some(first),
+        (Ended::Failed(_), (false, true)) => Some(second),
+        _ => None,
+    };
+    (alive, ended)
+}
+
+async fn reset_other(mut stream: Box<dyn Duplex>) {
+    // Late or not, it ends.
+    let _ = timeout(LIMIT, poll_fn(|context| stream.poll_delivered(context))).await;
+    stream.reset();
 }
 
 /// Ends a connection by RST, which discards what its socket still has to send: so that is awaited.
@@ -41,7 +62,7 @@ async fn reset(socket: TcpStream) {
         sleep(pause).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
     }
-    close_by_reset(&socket);
+    Stream::Kernel(socket).close_by_reset();
 }
 
 /// Bytes that the other end has not acknowledged.

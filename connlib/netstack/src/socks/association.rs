@@ -9,13 +9,16 @@ use std::{
 };
 
 use fast_socks5::{new_udp_header, parse_udp_request, util::target_addr::TargetAddr};
-use tokio::{io::AsyncReadExt, net::UdpSocket, time::Instant};
+use tokio::{
+    io::AsyncReadExt,
+    time::{Instant, sleep_until},
+};
 
 use super::{Networks, Request, refuse};
 use crate::{
     counters::{Counters, Refusal},
     dial::{Target, reason, resolve},
-    network::Network,
+    network::{Datagrams, Network},
 };
 
 /// Targets that one client may have; only they can answer.
@@ -24,9 +27,11 @@ const MAX_TARGETS: usize = 1024;
 const MAX_NAMES: usize = 64;
 /// How long a name's address is remembered.
 const NAME_LIFE: Duration = Duration::from_secs(60);
+/// An association ends after this time without datagrams, although its connection lasts: some clients never close it.
+const IDLE_LIMIT: Duration = Duration::from_secs(180);
 const LONGEST_DATAGRAM: usize = 65_535;
 
-/// Passes datagrams on until the client closes its connection.
+/// Passes datagrams on until the client closes its connection, or sends and receives none for a while.
 pub(super) async fn serve(
     request: Request,
     announced: &TargetAddr,
@@ -54,14 +59,14 @@ pub(super) async fn serve(
 
 struct Association {
     /// Towards the client.
-    near: UdpSocket,
+    near: Datagrams,
     /// Nobody else is heard.
     client: IpAddr,
     /// The client's port, once it has sent a datagram.
     port: Option<u16>,
     /// Towards targets of each family.
-    far_v4: UdpSocket,
-    far_v6: Option<UdpSocket>,
+    far_v4: Datagrams,
+    far_v6: Option<Datagrams>,
     targets: HashSet<SocketAddr>,
     names: HashMap<(String, u16), (SocketAddr, Instant)>,
 }
@@ -105,6 +110,7 @@ impl Association {
         let mut outbound = vec![0; LONGEST_DATAGRAM];
         let (mut inbound, mut inbound_v6) = (outbound.clone(), outbound.clone());
         loop {
+            let expires = Instant::now() + IDLE_LIMIT;
             let outcome = tokio::select! {
                 received = self.near.recv_from(&mut outbound) => match received {
                     Ok((length, from)) => self.forward(from, &outbound[..length], far, counters).await,
@@ -112,6 +118,7 @@ impl Association {
                 },
                 received = self.far_v4.recv_from(&mut inbound) => self.answer(received, &inbound, counters),
                 received = receive(self.far_v6.as_ref(), &mut inbound_v6) => self.answer(received, &inbound_v6, counters),
+                () = sleep_until(expires) => return,
             };
             if outcome.is_err() {
                 counters.drop_datagram();
@@ -216,7 +223,7 @@ impl Association {
     }
 }
 
-async fn receive(socket: Option<&UdpSocket>, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+async fn receive(socket: Option<&Datagrams>, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
     match socket {
         Some(socket) => socket.recv_from(buffer).await,
         None => std::future::pending().await,

@@ -121,6 +121,18 @@ async fn socks5_carries_datagrams_of_the_client_and_of_nobody_else() {
     scene.until(|totals| totals.closed == 1).await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_association_without_datagrams_ends_although_its_connection_lasts() {
+    let scene = Scene::new(Service::Socks5(None)).await;
+    let (mut control, _) = associate(&scene).await;
+    scene.until(|totals| totals.opened == 1).await;
+    tokio::time::sleep(Duration::from_secs(179)).await;
+    assert_eq!(scene.forwarder.totals().closed, 0);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(within(control.read(&mut [0])).await.unwrap(), 0);
+    scene.until(|totals| totals.closed == 1).await;
+}
+
 /// A connection that keeps an association, and where its datagrams go.
 async fn associate(scene: &Scene) -> (TcpStream, SocketAddr) {
     let mut control = scene.connect().await;

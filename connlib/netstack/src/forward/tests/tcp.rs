@@ -174,11 +174,11 @@ macro_rules! answers {
                 $answer
             }
 
-            fn listen(&self, _: SocketAddr) -> Answer<'_, TcpListener> {
+            fn listen(&self, _: SocketAddr) -> Answer<'_, Listener> {
                 $answer
             }
 
-            fn datagrams(&self, _: SocketAddr) -> Answer<'_, UdpSocket> {
+            fn datagrams(&self, _: SocketAddr) -> Answer<'_, Datagrams> {
                 $answer
             }
         }

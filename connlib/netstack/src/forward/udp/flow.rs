@@ -11,7 +11,6 @@ use std::{
 };
 
 use tokio::{
-    net::UdpSocket,
     sync::mpsc,
     time::{Instant, sleep, sleep_until},
 };
@@ -20,6 +19,7 @@ use super::{BATCH, Near};
 use crate::{
     counters::Refusal,
     dial::{reason, resolve},
+    network::Datagrams,
 };
 
 /// A flow ends after this time without datagrams, as long as the target has answered nothing.
@@ -34,7 +34,7 @@ const RETRY: Duration = Duration::from_secs(1);
 /// A flow, as both of its sides see it.
 pub(super) struct Flow {
     /// Towards the target, once that is known.
-    socket: OnceLock<UdpSocket>,
+    socket: OnceLock<Datagrams>,
     early: mpsc::Sender<Vec<u8>>,
     begun: Instant,
     /// Milliseconds from the beginning to the last datagram.
@@ -67,7 +67,7 @@ impl Flow {
         }
     }
 
-    fn send_now(&self, socket: &UdpSocket, datagram: &[u8], near: &Near) -> io::Result<()> {
+    fn send_now(&self, socket: &Datagrams, datagram: &[u8], near: &Near) -> io::Result<()> {
         near.context
             .counters
             .moved
@@ -110,15 +110,13 @@ pub(super) async fn run(
 }
 
 /// A socket that is connected to the first address of the target that has a route.
-async fn connect(near: &Near) -> Result<UdpSocket, Refusal> {
+async fn connect(near: &Near) -> Result<Datagrams, Refusal> {
     let far = near.context.far.as_ref();
     let mut refusal = Refusal::UnknownName;
     for address in resolve(far, &near.target).await? {
         let attempt = async {
             let socket = far.datagrams(any_of(&address)).await?;
             socket.connect(address).await?;
-            // Until the runtime knows that it is, nothing could be sent without waiting.
-            socket.writable().await?;
             Ok(socket)
         };
         match attempt.await {
@@ -139,7 +137,7 @@ pub(crate) fn any_of(address: &SocketAddr) -> SocketAddr {
 
 async fn exchange(
     flow: &Flow,
-    socket: &UdpSocket,
+    socket: &Datagrams,
     mut early: mpsc::Receiver<Vec<u8>>,
     near: &Near,
     client: SocketAddr,

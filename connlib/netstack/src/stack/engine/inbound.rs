@@ -1,0 +1,276 @@
+//! Packets from the tunnel, each to the connection or socket that it is for.
+
+use std::{
+    io::ErrorKind,
+    net::SocketAddr,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use smoltcp::socket::tcp::State;
+
+use super::{
+    super::{
+        counters::Dropped,
+        datagrams::UDP_HEADER,
+        flow::{Flow, with_room},
+        icmp::{self, Kind, Report},
+        listener::Listening,
+        packet::{ICMPV4, ICMPV6, IPV6_HEADER, Packet, TCP, UDP, is_unicast},
+        segment::{ACK, FIN, RST, SYN, Segment, Tuple, write_segment},
+        vnet::{VNET_LEN, VnetHeader},
+    },
+    Engine,
+};
+
+/// Resets, and ICMP errors and answers, a second.
+const MOST_ERRORS: u32 = 1000;
+
+impl Engine {
+    /// Takes a message of this length.
+    pub(super) fn take(&mut self, buffer: &[u8], length: usize) {
+        let shared = Arc::clone(&self.shared);
+        let counters = &shared.counters;
+        counters.received.add(1);
+        let message = buffer.get(..length).and_then(|it| it.split_first_chunk());
+        let Some((vnet, packet)) = message else {
+            return counters.drop(Dropped::Malformed);
+        };
+        counters.received_bytes.add(packet.len() as u64);
+        let vnet: &[u8; VNET_LEN] = vnet;
+        let outcome = match Packet::parse(VnetHeader::parse(*vnet), packet) {
+            Ok(packet) => self.handle(&packet),
+            Err(reason) => Err(reason),
+        };
+        if let Err(reason) = outcome {
+            counters.drop(reason);
+        }
+    }
+
+    fn handle(&mut self, packet: &Packet<'_>) -> Result<(), Dropped> {
+        let shared = Arc::clone(&self.shared);
+        if !shared.owns(packet.destination) {
+            return Err(Dropped::NotOurs);
+        }
+        if !is_unicast(packet.source) || shared.owns(packet.source) {
+            return Err(Dropped::BadSource);
+        }
+        if let Some(fragment) = packet.fragment {
+            let now = shared.now();
+            let whole = self.fragments.add(packet, fragment, now, &shared.counters);
+            return match whole {
+                Some(whole) => self.handle_whole(&Packet::parse(VnetHeader::default(), &whole)?),
+                None => Ok(()),
+            };
+        }
+        self.handle_whole(packet)
+    }
+
+    fn handle_whole(&mut self, packet: &Packet<'_>) -> Result<(), Dropped> {
+        match packet.protocol {
+            TCP => self.handle_segment(packet),
+            UDP => self.handle_datagram(packet),
+            ICMPV4 | ICMPV6 => self.handle_icmp(packet),
+            _ => Err(Dropped::UnknownProtocol),
+        }
+    }
+
+    fn handle_segment(&mut self, packet: &Packet<'_>) -> Result<(), Dropped> {
+        if packet.source.is_ipv6() && packet.payload_at != IPV6_HEADER {
+            // smoltcp knows no extension headers before TCP.
+            return Err(Dropped::UnknownProtocol);
+        }
+        if !packet.has_right_checksum() {
+            return Err(Dropped::BadChecksum);
+        }
+        let segment = Segment::parse(packet.payload()).ok_or(Dropped::Malformed)?;
+        let tuple = Tuple {
+            local: (packet.destination, segment.destination_port).into(),
+            remote: (packet.source, segment.source_port).into(),
+        };
+        let found = self.shared.table().find(&tuple);
+        if let Some(flow) = found {
+            let mut inner = flow.lock();
+            // It may have left the table meanwhile.
+            if inner.slot.is_some() {
+                inner.receive(&self.shared, packet, &segment);
+                self.touch(&flow, &mut inner.is_touched);
+                return Ok(());
+            }
+        }
+        self.handle_stray(packet, &segment, tuple)
+    }
+
+    fn touch(&mut self, flow: &Arc<Flow>, is_touched: &mut bool) {
+        if !std::mem::replace(is_touched, true) {
+            self.touched.push(Arc::clone(flow));
+        }
+    }
+
+    /// A segment that belongs to no connection.
+    fn handle_stray(
+        &mut self,
+        packet: &Packet<'_>,
+        segment: &Segment,
+        tuple: Tuple,
+    ) -> Result<(), Dropped> {
+        let mut table = self.shared.table();
+        let is_first = segment.flags & (SYN | ACK | RST) == SYN;
+        if is_first {
+            table.time_wait.forget(&tuple);
+            if let Some(listening) = table.listener_at(tuple.local) {
+                let listening = Arc::clone(listening);
+                drop(table);
+                return self.open(packet, segment, tuple, listening);
+            }
+        }
+        let waiting = table.time_wait.find(&tuple);
+        drop(table);
+        if segment.has(RST) {
+            return Ok(());
+        }
+        if let Some((sequence, acknowledged)) = waiting {
+            if segment.has(FIN) || segment.payload_len > 0 {
+                self.answer(|into| write_segment(into, tuple, ACK, sequence, acknowledged))?;
+            }
+            return Ok(());
+        }
+        self.answer(|into| match segment.has(ACK) {
+            true => write_segment(into, tuple, RST, segment.acknowledged, 0),
+            false => write_segment(into, tuple, RST | ACK, 0, segment.end()),
+        })?;
+        Err(Dropped::NobodyListens)
+    }
+
+    /// The other end begins a connection.
+    fn open(
+        &mut self,
+        packet: &Packet<'_>,
+        segment: &Segment,
+        tuple: Tuple,
+        listening: Arc<Listening>,
+    ) -> Result<(), Dropped> {
+        let shared = Arc::clone(&self.shared);
+        let sizes = shared.table().next_sizes();
+        let flow = Flow::new(&shared, tuple, sizes).map_err(|_| Dropped::TooManyFlows)?;
+        let flow = Arc::new(flow);
+        let mut inner = flow.lock();
+        let inserted = shared.table().insert_half_open(&flow);
+        let (slot, oldest) = inserted.map_err(|_| Dropped::TooManyFlows)?;
+        shared.counters.flows_opened.add(1);
+        inner.slot = Some(slot);
+        inner.opener = Some(listening);
+        inner.receive(&shared, packet, segment);
+        self.touch(&flow, &mut inner.is_touched);
+        drop(inner);
+        if let Some(oldest) = oldest {
+            shared.counters.drop(Dropped::HalfOpen);
+            shared.fail(&mut oldest.lock(), ErrorKind::TimedOut);
+        }
+        Ok(())
+    }
+
+    fn handle_datagram(&mut self, packet: &Packet<'_>) -> Result<(), Dropped> {
+        let payload = packet.payload();
+        let header: &[u8; UDP_HEADER] = payload.first_chunk().ok_or(Dropped::Malformed)?;
+        let half = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
+        let each = packet.vnet.datagram_len();
+        let end = match each {
+            Some(_) => payload.len(),
+            None => half(4).into(),
+        };
+        let datagrams = payload.get(UDP_HEADER..end).ok_or(Dropped::Malformed)?;
+        let has_no_checksum = half(6) == 0 && packet.source.is_ipv4();
+        if !has_no_checksum && !packet.has_right_checksum() {
+            return Err(Dropped::BadChecksum);
+        }
+        let from = SocketAddr::new(packet.source, half(0));
+        let to = SocketAddr::new(packet.destination, half(2));
+        let bound = self.shared.table().bound_at(to).cloned();
+        let Some(bound) = bound else {
+            self.answer(|into| icmp::write_port_unreachable(into, packet))?;
+            return Err(Dropped::NobodyListens);
+        };
+        if datagrams.is_empty() {
+            self.shared.counters.datagrams_in.add(1);
+            return bound.push(from, datagrams);
+        }
+        for datagram in datagrams.chunks(each.unwrap_or(datagrams.len())) {
+            self.shared.counters.datagrams_in.add(1);
+            bound.push(from, datagram)?;
+        }
+        Ok(())
+    }
+
+    fn handle_icmp(&mut self, packet: &Packet<'_>) -> Result<(), Dropped> {
+        let protocol = if packet.source.is_ipv4() {
+            ICMPV4
+        } else {
+            ICMPV6
+        };
+        if packet.protocol != protocol {
+            return Err(Dropped::UnknownProtocol);
+        }
+        if !icmp::is_intact(packet) {
+            return Err(Dropped::BadChecksum);
+        }
+        if let Some(report) = icmp::parse_error(packet) {
+            self.handle_error(report);
+            return Ok(());
+        }
+        let is_request = matches!(packet.payload().first(), Some(8 | 128));
+        if is_request {
+            self.answer(|into| icmp::write_echo(into, packet).unwrap_or(0))?;
+        }
+        Ok(())
+    }
+
+    fn handle_error(&mut self, report: Report) {
+        let found = self.shared.table().find(&report.tuple);
+        let Some(flow) = found else {
+            return;
+        };
+        let mut inner = flow.lock();
+        if !inner.has_in_flight(report.sequence) {
+            // Forged, or too late.
+            return;
+        }
+        match report.kind {
+            // RFC 5461: an error does not end a connection that is established.
+            Kind::Failed(error) if inner.state() == State::SynSent => {
+                self.shared.fail(&mut inner, error);
+            }
+            Kind::Failed(_) => {}
+            Kind::TooBig(mtu) => {
+                if inner.limit_mtu(&self.shared, flow.tuple, mtu) {
+                    self.shared.counters.path_mtu_changes.add(1);
+                }
+            }
+        }
+    }
+
+    /// Sends a packet that `write` makes, unless there were too many lately.
+    fn answer(&mut self, write: impl FnOnce(&mut [u8]) -> usize) -> Result<(), Dropped> {
+        if self.second.elapsed() >= Duration::from_secs(1) {
+            (self.second, self.errors) = (Instant::now(), 0);
+        }
+        if self.errors >= MOST_ERRORS {
+            return Err(Dropped::TooManyErrors);
+        }
+        self.errors += 1;
+        let shared = &self.shared;
+        with_room(|room| {
+            let length = write(&mut room[VNET_LEN..]);
+            if length == 0 {
+                return Err(Dropped::Malformed);
+            }
+            room[..VNET_LEN].fill(0);
+            let sent = shared
+                .device
+                .try_send(&room[..VNET_LEN + length], &shared.counters);
+            sent.map_err(|_| Dropped::DeviceFull)?;
+            shared.counters.count_sent(length, false);
+            Ok(())
+        })
+    }
+}

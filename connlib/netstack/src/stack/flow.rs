@@ -1,0 +1,392 @@
+//! A connection: one socket of smoltcp with an interface of its own.
+
+use std::{
+    cell::RefCell,
+    fmt,
+    io::{self, ErrorKind},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::Waker,
+};
+
+use smoltcp::{
+    iface::{Config, Interface, PollResult, SocketHandle, SocketSet},
+    socket::tcp::{CongestionControl, Socket, SocketBuffer, State},
+    time::{Duration, Instant},
+    wire::{HardwareAddress, IpAddress, IpCidr, IpEndpoint, IpListenEndpoint},
+};
+
+use super::{
+    listener::Listening,
+    memory::{Memory, Sizes},
+    packet::{Packet, ip_header_len},
+    phy::{Outgoing, Phy, SCRATCH},
+    segment::{ACK, PSH, Segment, TCP_HEADER, Tuple},
+    shared::Shared,
+};
+
+/// How long an end may take to answer our SYN.
+const CONNECT_LIMIT: Duration = Duration::from_secs(10);
+/// A silent connection is probed this often, and given up after four probes without an answer. So is one whose other
+/// end acknowledges nothing.
+const KEEPALIVE: Duration = Duration::from_secs(120);
+const SILENCE_LIMIT: Duration = Duration::from_secs(480);
+/// How long the last bytes of a connection may take that nobody holds any more, in microseconds.
+const ORPHAN_LIMIT: i64 = 60_000_000;
+/// How long a small segment's acknowledgement waits for an answer to travel with.
+const ACK_DELAY: Duration = Duration::from_millis(10);
+/// Packets that a connection sends in one turn; its buffer and its window end it before.
+const MOST_PACKETS: usize = 4096;
+/// Acknowledgements that one of several segments is divided into.
+const MOST_DIVIDED: u32 = 64;
+/// The shortest MTU that a router may demand (RFC 791; IPv6 never needs less than 1,280).
+const LEAST_MTU: usize = 576;
+
+/// A connection, as the table, the stack's thread and a stream hold it.
+pub(super) struct Flow {
+    pub(super) tuple: Tuple,
+    inner: Mutex<Inner>,
+}
+
+pub(super) struct Inner {
+    sockets: SocketSet<'static>,
+    handle: SocketHandle,
+    interface: Interface,
+    /// Used by the socket: the fields are dropped in their order.
+    _memory: Memory,
+    mtu: usize,
+    /// Its place in the table; none once it has left that, and then it sends nothing.
+    pub(super) slot: Option<usize>,
+    /// When the table is to wake it.
+    pub(super) deadline: Option<i64>,
+    /// The listener that it is to be offered to.
+    pub(super) opener: Option<Arc<Listening>>,
+    /// Why it has ended early.
+    pub(super) error: Option<ErrorKind>,
+    /// When it is given up, once nobody holds it.
+    pub(super) expires: Option<i64>,
+    /// Whether it is in the device's list of those that have more to send.
+    pub(super) is_waiting: bool,
+    /// Whether it was refused room in its last turn.
+    pub(super) is_refused: bool,
+    /// Whether it is in the list of those that have received something in this batch.
+    pub(super) is_touched: bool,
+    /// Where its last segment ended, and what that acknowledged.
+    pub(super) last: (u32, u32),
+    /// Where the other end's last segment ended, once both ends have closed.
+    end: Option<u32>,
+    /// The highest sequence number that was sent, and that was acknowledged.
+    highest: u32,
+    acknowledged: u32,
+    /// Whether the congestion window keeps bytes back.
+    is_limited: bool,
+}
+
+impl fmt::Debug for Flow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.tuple.fmt(f)
+    }
+}
+
+/// What a connection takes besides the pages of its buffers that were used, which are given back when it ends.
+const _: () = assert!(size_of::<Flow>() + size_of::<Socket<'static>>() < 2560);
+
+thread_local! {
+    /// Where a thread makes packets.
+    static ROOM: RefCell<Box<[u8]>> = RefCell::new(vec![0; SCRATCH].into());
+}
+
+impl Flow {
+    /// A connection that is to be begun by [`Inner::connect`], or else by the other end's SYN.
+    pub(super) fn new(shared: &Shared, tuple: Tuple, sizes: Sizes) -> io::Result<Self> {
+        let mut memory = Memory::new(sizes)?;
+        // SAFETY: called once; the socket is dropped before the memory, and lends its buffers to nobody.
+        let (receive, send) = unsafe { memory.buffers() };
+        let mut socket = Socket::new(SocketBuffer::new(receive), SocketBuffer::new(send));
+        socket.set_congestion_control(CongestionControl::Cubic);
+        // The sender has decided already what waits for more.
+        socket.set_nagle_enabled(false);
+        socket.set_timeout(Some(CONNECT_LIMIT));
+        let local = IpAddress::from(tuple.local.ip());
+        let endpoint = IpListenEndpoint::from((local, tuple.local.port()));
+        socket.listen(endpoint).map_err(io::Error::other)?;
+        let mut sockets = SocketSet::new(Vec::with_capacity(1));
+        let handle = sockets.add(socket);
+        let mtu = shared.mtu();
+        let inner = Inner {
+            sockets,
+            handle,
+            interface: interface(shared, tuple, mtu),
+            _memory: memory,
+            mtu,
+            slot: None,
+            deadline: None,
+            opener: None,
+            error: None,
+            expires: None,
+            is_waiting: false,
+            is_refused: false,
+            is_touched: false,
+            last: (0, 0),
+            end: None,
+            highest: 0,
+            acknowledged: 0,
+            is_limited: false,
+        };
+        Ok(Self {
+            tuple,
+            inner: Mutex::new(inner),
+        })
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// An interface with the connection's own address alone.
+fn interface(shared: &Shared, tuple: Tuple, mtu: usize) -> Interface {
+    let mut config = Config::new(HardwareAddress::Ip);
+    config.random_seed = rand::random();
+    with_outgoing(shared, |out| {
+        let mut phy = Phy {
+            received: None,
+            out,
+            mtu,
+        };
+        let mut interface = Interface::new(config, &mut phy, shared.now());
+        interface.update_ip_addrs(|addresses| {
+            let address = IpAddress::from(tuple.local.ip());
+            let bits = if tuple.local.is_ipv4() { 32 } else { 128 };
+            // There is room for one.
+            let _ = addresses.push(IpCidr::new(address, bits));
+        });
+        interface
+    })
+}
+
+/// Lends this thread's room for packets, [`SCRATCH`] bytes.
+pub(super) fn with_room<R>(make: impl FnOnce(&mut [u8]) -> R) -> R {
+    ROOM.with_borrow_mut(|room| make(room))
+}
+
+fn with_outgoing<R>(shared: &Shared, make: impl FnOnce(&mut Outgoing<'_>) -> R) -> R {
+    with_room(|room| {
+        let mut out = Outgoing::new(&shared.device, &shared.counters, room);
+        let result = make(&mut out);
+        out.flush();
+        result
+    })
+}
+
+impl Inner {
+    pub(super) fn socket(&mut self) -> &mut Socket<'static> {
+        self.sockets.get_mut(self.handle)
+    }
+
+    pub(super) fn state(&self) -> State {
+        self.sockets.get::<Socket<'static>>(self.handle).state()
+    }
+
+    /// Begins the connection from this side; the next turn sends the SYN.
+    pub(super) fn connect(&mut self, tuple: Tuple) -> io::Result<()> {
+        let socket = self.sockets.get_mut::<Socket<'static>>(self.handle);
+        socket.close();
+        let [remote, local] = [tuple.remote, tuple.local].map(IpEndpoint::from);
+        let begun = socket.connect(self.interface.context(), remote, local);
+        begun.map_err(|_| ErrorKind::AddrNotAvailable.into())
+    }
+
+    /// Takes a segment. What it makes possible to send waits for [`Self::send`].
+    pub(super) fn receive(&mut self, shared: &Shared, packet: &Packet<'_>, segment: &Segment) {
+        let before = self.state();
+        // Several segments at once are acknowledged at once.
+        let is_several = segment.payload_len > self.mtu;
+        let delay = if is_several {
+            Duration::ZERO
+        } else {
+            ACK_DELAY
+        };
+        self.socket().set_ack_delay(Some(delay));
+        with_outgoing(shared, |out| {
+            if self.is_limited && segment.flags & !PSH == ACK {
+                self.divide(shared.now(), packet, segment, out);
+            }
+            self.take(shared.now(), packet.bytes, out);
+            out.flush();
+            self.last = out.last.unwrap_or(self.last);
+        });
+        if segment.has(ACK) {
+            self.acknowledged = segment.acknowledged;
+        }
+        match (before, self.state()) {
+            (State::Closed | State::LastAck, State::Closed) => {}
+            (State::SynSent, State::Closed) => self.error = Some(ErrorKind::ConnectionRefused),
+            (_, State::Closed) => {
+                shared.counters.resets.add(1);
+                self.error = Some(ErrorKind::ConnectionReset);
+            }
+            (State::SynSent | State::SynReceived, State::Established | State::CloseWait) => {
+                let socket = self.socket();
+                socket.set_timeout(Some(SILENCE_LIMIT));
+                socket.set_keep_alive(Some(KEEPALIVE));
+            }
+            (_, State::TimeWait) => self.end = Some(segment.end()),
+            _ => {}
+        }
+    }
+
+    /// Whether both ends have closed, and the other one was told so.
+    pub(super) fn has_acknowledged_end(&self) -> bool {
+        self.state() == State::TimeWait && self.end == Some(self.last.1)
+    }
+
+    fn take(&mut self, now: Instant, packet: &[u8], out: &mut Outgoing<'_>) {
+        let mut phy = Phy {
+            received: Some(packet),
+            out,
+            mtu: self.mtu,
+        };
+        self.interface
+            .poll_ingress_single(now, &mut phy, &mut self.sockets);
+    }
+
+    /// Acknowledges what several segments carried step by step first.
+    ///
+    /// smoltcp's CUBIC grows its window by one segment for each acknowledgement, however much that acknowledges. As
+    /// super-packets are acknowledged as one, the window would grow by one segment a round trip rather than twofold
+    /// (RFC 3465: count bytes).
+    fn divide(
+        &mut self,
+        now: Instant,
+        packet: &Packet<'_>,
+        segment: &Segment,
+        out: &mut Outgoing<'_>,
+    ) {
+        let each = (self.mtu - ip_header_len(packet.source) - TCP_HEADER) as u32;
+        let acknowledged = segment.acknowledged.wrapping_sub(self.acknowledged);
+        let in_flight = self.highest.wrapping_sub(self.acknowledged);
+        if acknowledged <= each || acknowledged > in_flight {
+            return;
+        }
+        let length = packet.payload_at + segment.header_len;
+        let mut step = [0; 128];
+        let (Some(step), Some(header)) = (step.get_mut(..length), packet.bytes.get(..length))
+        else {
+            return;
+        };
+        step.copy_from_slice(header);
+        match step[0] >> 4 {
+            4 => step[2..4].copy_from_slice(&(length as u16).to_be_bytes()),
+            _ => step[4..6].copy_from_slice(&(segment.header_len as u16).to_be_bytes()),
+        }
+        let at = packet.payload_at + 8;
+        for count in 1..MOST_DIVIDED.min(acknowledged.div_ceil(each)) {
+            let number = self.acknowledged.wrapping_add(count * each);
+            step[at..at + 4].copy_from_slice(&number.to_be_bytes());
+            self.take(now, step, out);
+        }
+    }
+
+    /// Sends what can be sent.
+    pub(super) fn send(&mut self, shared: &Shared) {
+        if self.slot.is_none() {
+            return;
+        }
+        let (now, before) = (shared.now(), self.state());
+        with_outgoing(shared, |out| {
+            let mut phy = Phy {
+                received: None,
+                out,
+                mtu: self.mtu,
+            };
+            for _ in 0..MOST_PACKETS {
+                let sent = self.interface.poll_egress(now, &mut phy, &mut self.sockets);
+                if sent == PollResult::None {
+                    break;
+                }
+            }
+            out.flush();
+            self.is_refused = out.is_refused;
+            if let Some((end, acknowledged)) = out.last {
+                self.last = (end, acknowledged);
+                let is_first = before == State::SynSent || before == State::SynReceived;
+                if is_first || (end.wrapping_sub(self.highest) as i32) > 0 {
+                    self.highest = end;
+                }
+            }
+        });
+        let in_flight = self.highest.wrapping_sub(self.acknowledged) as usize;
+        let socket = self.socket();
+        let has_more = socket.send_queue() > in_flight;
+        self.is_limited = has_more && !self.is_refused && self.state() != State::SynReceived;
+        if before != State::Closed && self.state() == State::Closed {
+            shared.counters.timeouts.add(1);
+            self.error = Some(ErrorKind::TimedOut);
+        }
+    }
+
+    /// When to send again, even if nothing is received.
+    pub(super) fn next_turn(&mut self, now: Instant) -> Option<i64> {
+        let next = self.interface.poll_at(now, &self.sockets);
+        let next = next.map(|it| it.total_micros());
+        next.into_iter().chain(self.expires).min()
+    }
+
+    /// Whether nothing is left to be sent or received.
+    pub(super) fn is_over(&self) -> bool {
+        let socket = self.sockets.get::<Socket<'static>>(self.handle);
+        match socket.state() {
+            State::Closed => socket.remote_endpoint().is_none(),
+            State::Listen => true,
+            _ => false,
+        }
+    }
+
+    /// Nobody holds it any more: what was written is still delivered.
+    pub(super) fn orphan(&mut self, now: Instant) {
+        self.socket().close();
+        self.expires = Some(now.total_micros() + ORPHAN_LIMIT);
+    }
+
+    /// Resets an orphan that has received something which nobody will read, or whose time is up.
+    pub(super) fn judge_orphan(&mut self, now: Instant) {
+        if let Some(expires) = self.expires
+            && (expires <= now.total_micros() || self.socket().recv_queue() > 0)
+        {
+            self.socket().abort();
+        }
+    }
+
+    /// Ends it without a word to the other end.
+    pub(super) fn fail(&mut self, error: ErrorKind) {
+        self.error = Some(error);
+        self.socket().abort();
+    }
+
+    /// Whether a segment that began here may still be under way.
+    pub(super) fn has_in_flight(&self, sequence: u32) -> bool {
+        let behind = self.highest.wrapping_sub(sequence);
+        (1..=self.highest.wrapping_sub(self.acknowledged)).contains(&behind)
+            || self.state() == State::SynSent && behind == 1
+    }
+
+    /// Makes its segments shorter, as a router wants; whether they are now.
+    pub(super) fn limit_mtu(&mut self, shared: &Shared, tuple: Tuple, mtu: usize) -> bool {
+        let least = if tuple.local.is_ipv4() {
+            LEAST_MTU
+        } else {
+            1280
+        };
+        let mtu = mtu.max(least);
+        let is_shorter = mtu < self.mtu;
+        if is_shorter {
+            self.mtu = mtu;
+            self.interface = interface(shared, tuple, mtu);
+        }
+        is_shorter
+    }
+
+    pub(super) fn wake_when_sent(&mut self, waker: &Waker) {
+        self.socket().register_send_waker(waker);
+    }
+}

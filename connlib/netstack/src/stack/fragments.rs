@@ -1,0 +1,142 @@
+//! Puts packets together from their fragments.
+
+use std::net::IpAddr;
+
+use smoltcp::{storage::Assembler, time::Instant};
+
+use super::{
+    counters::{Counters, Dropped},
+    device::LONGEST_PACKET,
+    packet::{Fragment, Packet, ip_header_len, write_ip_header},
+};
+
+/// Packets that are put together at the same time; the oldest makes room. Each takes 64 KiB at most.
+const MOST: usize = 16;
+/// How long one may take, in microseconds.
+const PATIENCE: i64 = 15_000_000;
+
+/// The packets that lack some fragments, the oldest first.
+#[derive(Debug, Default)]
+pub(super) struct Fragments(Vec<Incomplete>);
+
+#[derive(Debug)]
+struct Incomplete {
+    source: IpAddr,
+    destination: IpAddr,
+    ident: u32,
+    /// That of the first fragment, once it is there.
+    protocol: Option<u8>,
+    expires: i64,
+    /// The payload, behind room for a header.
+    bytes: Vec<u8>,
+    known: Assembler,
+    length: Option<usize>,
+}
+
+impl Fragments {
+    /// Adds a fragment; returns the packet that it completes.
+    pub(super) fn add(
+        &mut self,
+        packet: &Packet<'_>,
+        fragment: Fragment,
+        now: Instant,
+        counters: &Counters,
+    ) -> Option<Vec<u8>> {
+        let now = now.total_micros();
+        let before = self.0.len();
+        self.0.retain(|it| it.expires > now);
+        (self.0.len()..before).for_each(|_| counters.drop(Dropped::FragmentTimeout));
+        let is_part = |it: &Incomplete| {
+            it.source == packet.source
+                && it.destination == packet.destination
+                && it.ident == fragment.ident
+        };
+        let index = match self.0.iter().position(is_part) {
+            Some(index) => index,
+            None => {
+                if self.0.len() >= MOST {
+                    self.0.remove(0);
+                    counters.drop(Dropped::Fragment);
+                }
+                self.0
+                    .push(Incomplete::new(packet, fragment, now + PATIENCE));
+                self.0.len() - 1
+            }
+        };
+        match self.0[index].add(packet, fragment) {
+            Ok(false) => None,
+            Ok(true) => {
+                counters.reassembled.add(1);
+                self.0.remove(index).complete()
+            }
+            Err(()) => {
+                counters.drop(Dropped::Fragment);
+                self.0.remove(index);
+                None
+            }
+        }
+    }
+}
+
+impl Incomplete {
+    fn new(packet: &Packet<'_>, fragment: Fragment, expires: i64) -> Self {
+        Self {
+            source: packet.source,
+            destination: packet.destination,
+            ident: fragment.ident,
+            protocol: None,
+            expires,
+            bytes: vec![0; ip_header_len(packet.source)],
+            known: Assembler::new(),
+            length: None,
+        }
+    }
+
+    /// Whether the packet is complete with this fragment; fails if that does not fit.
+    fn add(&mut self, packet: &Packet<'_>, fragment: Fragment) -> Result<bool, ()> {
+        let payload = packet.payload();
+        let header = ip_header_len(self.source);
+        let end = fragment.offset + payload.len();
+        let is_wrong = payload.is_empty()
+            || header + end > LONGEST_PACKET
+            || (!fragment.is_last && !payload.len().is_multiple_of(8))
+            || self
+                .length
+                .is_some_and(|length| end > length || (fragment.is_last && end != length));
+        if is_wrong {
+            return Err(());
+        }
+        if fragment.is_last {
+            if self.bytes.len() > header + end {
+                return Err(());
+            }
+            self.length = Some(end);
+        }
+        if fragment.offset == 0 {
+            self.protocol = Some(packet.protocol);
+        }
+        let needed = header + end;
+        if self.bytes.len() < needed {
+            self.bytes.resize(needed, 0);
+        }
+        self.bytes[header + fragment.offset..needed].copy_from_slice(payload);
+        let added = self.known.add(fragment.offset, payload.len());
+        added.map_err(|_| ())?;
+        Ok(self
+            .length
+            .is_some_and(|length| self.known.peek_front() == length))
+    }
+
+    fn complete(mut self) -> Option<Vec<u8>> {
+        let length = self.bytes.len() - ip_header_len(self.source);
+        let protocol = self.protocol?;
+        write_ip_header(
+            &mut self.bytes,
+            self.source,
+            self.destination,
+            protocol,
+            length,
+        );
+        Some(self.bytes)
+    }
+}

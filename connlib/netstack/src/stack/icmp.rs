@@ -1,0 +1,129 @@
+//! ICMP: echo requests are answered, ports that nobody has are reported, and errors about connections are told them.
+
+use std::{
+    io::ErrorKind,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+};
+
+use smoltcp::wire::checksum;
+
+use super::{
+    packet::{
+        ICMPV4, ICMPV6, IPV4_HEADER, IPV6_HEADER, Packet, TCP, transport_sum, write_ip_header,
+    },
+    segment::Tuple,
+};
+
+const HEADER: usize = 8;
+/// Longest error (RFC 1812 §4.3.2.3; IPv6 allows 1,280).
+const LONGEST_ERROR: usize = 576;
+
+/// An error about a segment that was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Report {
+    pub(super) tuple: Tuple,
+    pub(super) sequence: u32,
+    pub(super) kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Failed(ErrorKind),
+    /// A link on the way takes no longer packets than this.
+    TooBig(usize),
+}
+
+/// Whether a packet's ICMP checksum is right.
+pub(super) fn is_intact(packet: &Packet<'_>) -> bool {
+    match packet.protocol {
+        ICMPV4 => checksum::data(packet.payload()) == 0xffff,
+        _ => packet.has_right_checksum(),
+    }
+}
+
+/// Writes the answer to an echo request; its length, if it is one.
+pub(super) fn write_echo(into: &mut [u8], packet: &Packet<'_>) -> Option<usize> {
+    let request = packet.payload();
+    let kind = match (packet.protocol, request.first_chunk::<HEADER>()?) {
+        (ICMPV4, [8, 0, ..]) => 0,
+        (ICMPV6, [128, 0, ..]) => 129,
+        _ => return None,
+    };
+    let (source, destination) = (packet.destination, packet.source);
+    let at = write_ip_header(into, source, destination, packet.protocol, request.len());
+    let answer = into.get_mut(at..at + request.len())?;
+    answer.copy_from_slice(request);
+    answer[0] = kind;
+    seal(source, destination, packet.protocol, answer);
+    Some(at + request.len())
+}
+
+/// Writes that nobody has the port that a packet was for; its length.
+pub(super) fn write_port_unreachable(into: &mut [u8], packet: &Packet<'_>) -> usize {
+    let (protocol, kind, header) = match packet.source {
+        IpAddr::V4(_) => (ICMPV4, [3, 3], IPV4_HEADER),
+        IpAddr::V6(_) => (ICMPV6, [1, 4], IPV6_HEADER),
+    };
+    let quoted = packet.bytes.len().min(LONGEST_ERROR - header - HEADER);
+    let (source, destination) = (packet.destination, packet.source);
+    let at = write_ip_header(into, source, destination, protocol, HEADER + quoted);
+    let error = &mut into[at..at + HEADER + quoted];
+    error[..HEADER].fill(0);
+    error[..2].copy_from_slice(&kind);
+    error[HEADER..].copy_from_slice(&packet.bytes[..quoted]);
+    seal(source, destination, protocol, error);
+    at + HEADER + quoted
+}
+
+fn seal(source: IpAddr, destination: IpAddr, protocol: u8, message: &mut [u8]) {
+    message[2..4].fill(0);
+    let sum = match protocol {
+        ICMPV4 => !checksum::data(message),
+        _ => !transport_sum(source, destination, protocol, message),
+    };
+    message[2..4].copy_from_slice(&sum.to_be_bytes());
+}
+
+/// Reads an error about a TCP segment.
+pub(super) fn parse_error(packet: &Packet<'_>) -> Option<Report> {
+    let (header, quoted) = packet.payload().split_first_chunk::<HEADER>()?;
+    let half = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
+    let kind = match (packet.protocol, header[0], header[1]) {
+        (ICMPV4, 3, 4) => Kind::TooBig(half(6).into()),
+        (ICMPV6, 2, _) => Kind::TooBig(usize::from(half(4)) << 16 | usize::from(half(6))),
+        (ICMPV4, 3, 2 | 3) | (ICMPV6, 1, 4) => Kind::Failed(ErrorKind::ConnectionRefused),
+        (ICMPV4, 3 | 11, _) | (ICMPV6, 1 | 3, _) => Kind::Failed(ErrorKind::HostUnreachable),
+        _ => return None,
+    };
+    let (source, destination, segment) = parse_quoted(packet.protocol, quoted)?;
+    let [a, b, c, d, sequence @ ..] = *segment.first_chunk::<8>()?;
+    Some(Report {
+        tuple: Tuple {
+            local: SocketAddr::new(source, u16::from_be_bytes([a, b])),
+            remote: SocketAddr::new(destination, u16::from_be_bytes([c, d])),
+        },
+        sequence: u32::from_be_bytes(sequence),
+        kind,
+    })
+}
+
+/// The addresses of a quoted packet, which may be cut short, and its TCP segment.
+fn parse_quoted(protocol: u8, quoted: &[u8]) -> Option<(IpAddr, IpAddr, &[u8])> {
+    if protocol == ICMPV4 {
+        let header = quoted.first_chunk::<IPV4_HEADER>()?;
+        let address = |at: usize| {
+            let bytes: Option<&[u8; 4]> = header[at..].first_chunk();
+            bytes.map(|it| IpAddr::from(Ipv4Addr::from(*it)))
+        };
+        let segment = quoted.get(usize::from(header[0] & 15) * 4..)?;
+        (header[9] == TCP).then_some((address(12)?, address(16)?, segment))
+    } else {
+        let header = quoted.first_chunk::<IPV6_HEADER>()?;
+        let address = |at: usize| {
+            let bytes: Option<&[u8; 16]> = header[at..].first_chunk();
+            bytes.map(|it| IpAddr::from(Ipv6Addr::from(*it)))
+        };
+        let segment = &quoted[IPV6_HEADER..];
+        (header[6] == TCP).then_some((address(8)?, address(24)?, segment))
+    }
+}

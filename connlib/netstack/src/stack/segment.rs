@@ -1,0 +1,89 @@
+//! TCP segments outside of smoltcp.
+
+use std::net::SocketAddr;
+
+use super::packet::{TCP, transport_sum, write_ip_header};
+
+pub(super) const TCP_HEADER: usize = 20;
+
+/// The two ends of a connection, as this stack sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Tuple {
+    pub(super) local: SocketAddr,
+    pub(super) remote: SocketAddr,
+}
+
+/// The fields of a TCP segment that matter outside of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Segment {
+    pub(super) source_port: u16,
+    pub(super) destination_port: u16,
+    pub(super) sequence: u32,
+    pub(super) acknowledged: u32,
+    pub(super) flags: u8,
+    pub(super) header_len: usize,
+    pub(super) payload_len: usize,
+}
+
+pub(super) const FIN: u8 = 1;
+pub(super) const SYN: u8 = 2;
+pub(super) const RST: u8 = 4;
+pub(super) const PSH: u8 = 8;
+pub(super) const ACK: u8 = 16;
+
+impl Segment {
+    /// Reads the header of a segment; `None` if it has none.
+    pub(super) fn parse(segment: &[u8]) -> Option<Self> {
+        let header: &[u8; TCP_HEADER] = segment.first_chunk()?;
+        let half = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
+        let word = |at: usize| u32::from(half(at)) << 16 | u32::from(half(at + 2));
+        let header_len = usize::from(header[12] >> 4) * 4;
+        if header_len < TCP_HEADER || header_len > segment.len() {
+            return None;
+        }
+        Some(Self {
+            source_port: half(0),
+            destination_port: half(2),
+            sequence: word(4),
+            acknowledged: word(8),
+            flags: header[13],
+            header_len,
+            payload_len: segment.len() - header_len,
+        })
+    }
+
+    pub(super) fn has(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+
+    /// The sequence number behind it.
+    pub(super) fn end(&self) -> u32 {
+        let flags = u32::from(self.has(SYN)) + u32::from(self.has(FIN));
+        self.sequence
+            .wrapping_add(self.payload_len as u32)
+            .wrapping_add(flags)
+    }
+}
+
+/// Writes a packet with a TCP segment without options and payload; its length.
+pub(super) fn write_segment(
+    into: &mut [u8],
+    ends: Tuple,
+    flags: u8,
+    sequence: u32,
+    acknowledged: u32,
+) -> usize {
+    let (source, destination) = (ends.local.ip(), ends.remote.ip());
+    let at = write_ip_header(into, source, destination, TCP, TCP_HEADER);
+    let segment = &mut into[at..at + TCP_HEADER];
+    segment.fill(0);
+    segment[0..2].copy_from_slice(&ends.local.port().to_be_bytes());
+    segment[2..4].copy_from_slice(&ends.remote.port().to_be_bytes());
+    segment[4..8].copy_from_slice(&sequence.to_be_bytes());
+    segment[8..12].copy_from_slice(&acknowledged.to_be_bytes());
+    segment[12] = (TCP_HEADER as u8 / 4) << 4;
+    segment[13] = flags;
+    let sum = !transport_sum(source, destination, TCP, segment);
+    segment[16..18].copy_from_slice(&sum.to_be_bytes());
+    at + TCP_HEADER
+}

@@ -1,0 +1,386 @@
+use std::os::fd::AsFd;
+
+use proptest::prelude::*;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use tokio::io::unix::AsyncFd;
+
+use super::*;
+use crate::stack::{
+    counters::Dropped,
+    packet::{ICMPV4, ICMPV6, Packet, TCP, UDP, transport_sum, write_ip_header},
+    segment::{ACK, SYN, Segment, Tuple, write_segment},
+    table::MAX_HALF_OPEN,
+    vnet::{VNET_LEN, VnetHeader},
+};
+
+/// The tunnel's end of a device.
+struct Wire(OwnedFd);
+
+impl Wire {
+    fn send(&self, packet: &[u8]) {
+        let message = [&[0; VNET_LEN], packet].concat();
+        while rustix::io::write(&self.0, &message).is_err() {
+            is_ready(&self.0, PollFlags::OUT);
+        }
+    }
+
+    /// The next packet.
+    fn receive(&self) -> Vec<u8> {
+        let mut buffer = vec![0; 70_000];
+        assert!(is_ready(&self.0, PollFlags::IN), "nothing came");
+        let length = rustix::io::read(&self.0, &mut buffer).unwrap();
+        buffer[VNET_LEN..length].to_vec()
+    }
+}
+
+fn is_ready(fd: impl AsFd, flags: PollFlags) -> bool {
+    let limit = Timespec {
+        tv_sec: DEADLINE.as_secs() as i64,
+        tv_nsec: 0,
+    };
+    poll(&mut [PollFd::new(&fd, flags)], Some(&limit)).unwrap() > 0
+}
+
+fn scene() -> (Stack, Wire) {
+    let (device, tunnels) = device_pair().unwrap();
+    (stack(device, [A, A6], 1420), Wire(tunnels))
+}
+
+/// A packet with this payload, whose checksum is at an offset.
+fn packet(from: &str, to: &str, protocol: u8, payload: &[u8], sum_at: usize) -> Vec<u8> {
+    let [from, to]: [IpAddr; 2] = [from, to].map(|it| it.parse().unwrap());
+    let mut packet = vec![0; 40 + payload.len()];
+    let at = write_ip_header(&mut packet, from, to, protocol, payload.len());
+    packet.truncate(at + payload.len());
+    packet[at..].copy_from_slice(payload);
+    let sum = match protocol {
+        ICMPV4 => !smoltcp::wire::checksum::data(payload),
+        _ => !transport_sum(from, to, protocol, payload),
+    };
+    packet[at + sum_at..at + sum_at + 2].copy_from_slice(&sum.to_be_bytes());
+    packet
+}
+
+fn segment(ends: Tuple, flags: u8, sequence: u32, acknowledged: u32) -> Vec<u8> {
+    let mut packet = vec![0; 60];
+    let length = write_segment(&mut packet, ends, flags, sequence, acknowledged);
+    packet.truncate(length);
+    packet
+}
+
+fn parsed(packet: &[u8]) -> (u8, Segment) {
+    let packet = Packet::parse(VnetHeader::default(), packet).unwrap();
+    (packet.protocol, Segment::parse(packet.payload()).unwrap())
+}
+
+#[tokio::test]
+async fn of_too_many_half_open_connections_the_oldest_end_and_a_new_one_is_accepted() {
+    let (a, wire) = scene();
+    let listener = a.listen(at(A, 80)).await.unwrap();
+    let ends = |port| Tuple {
+        local: at(B, port),
+        remote: at(A, 80),
+    };
+    const FLOOD: u16 = 2_000;
+    let mut answer = Vec::new();
+    for port in 1..=FLOOD {
+        wire.send(&segment(ends(port), SYN, 7, 0));
+        answer = wire.receive();
+        assert!(a.flows() <= MAX_HALF_OPEN + 1);
+    }
+    until(|| a.counters().dropped(Dropped::HalfOpen) == u64::from(FLOOD) - 256).await;
+    let (_, answer) = parsed(&answer);
+    assert_eq!((answer.flags, answer.destination_port), (SYN | ACK, FLOOD));
+    let acknowledged = answer.sequence.wrapping_add(1);
+    wire.send(&segment(ends(FLOOD), ACK, 8, acknowledged));
+    let (_, from) = within(listener.accept()).await.unwrap();
+    assert_eq!(from, at(B, FLOOD));
+    assert_eq!(a.flows(), MAX_HALF_OPEN);
+}
+
+#[tokio::test]
+async fn pings_are_answered_and_closed_ports_reported() {
+    let (a, wire) = scene();
+    for (from, to, protocol, [request, reply]) in
+        [(B, A, ICMPV4, [8, 0]), (B6, A6, ICMPV6, [128, 129])]
+    {
+        let echo = [request, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7];
+        wire.send(&packet(from, to, protocol, &echo, 2));
+        let answer = wire.receive();
+        let answer = Packet::parse(VnetHeader::default(), &answer).unwrap();
+        assert_eq!(answer.payload()[0], reply);
+        assert_eq!(answer.payload()[4..], echo[4..]);
+        assert!(super::super::icmp::is_intact(&answer));
+    }
+    for (from, to, kind) in [(B, A, [3, 3]), (B6, A6, [1, 4])] {
+        let datagram = [0, 9, 0, 10, 0, 9, 0, 0, 42];
+        let question = packet(from, to, UDP, &datagram, 6);
+        wire.send(&question);
+        let answer = wire.receive();
+        let answer = Packet::parse(VnetHeader::default(), &answer).unwrap();
+        assert_eq!(answer.payload()[..2], kind);
+        assert_eq!(answer.payload()[8..], question);
+        assert!(super::super::icmp::is_intact(&answer));
+    }
+    assert_eq!(a.counters().dropped(Dropped::NobodyListens), 2);
+}
+
+#[tokio::test]
+async fn icmp_errors_end_attempts_to_connect() {
+    let (a, wire) = scene();
+    for (from, to, header, kind) in [
+        (
+            B,
+            A,
+            [3, 1, 0, 0, 0, 0, 0, 0],
+            io::ErrorKind::HostUnreachable,
+        ),
+        (
+            B,
+            A,
+            [3, 3, 0, 0, 0, 0, 0, 0],
+            io::ErrorKind::ConnectionRefused,
+        ),
+        (
+            B6,
+            A6,
+            [1, 0, 0, 0, 0, 0, 0, 0],
+            io::ErrorKind::HostUnreachable,
+        ),
+    ] {
+        let attempt = a.connect(at(from, 80));
+        let (attempt, ()) = tokio::join!(within(attempt), async {
+            let syn = wire.receive();
+            let protocol = if from == B { ICMPV4 } else { ICMPV6 };
+            wire.send(&packet(
+                from,
+                to,
+                protocol,
+                &[&header[..], &syn].concat(),
+                2,
+            ));
+        });
+        assert_eq!(attempt.unwrap_err().kind(), kind);
+    }
+    assert_eq!(a.flows(), 0);
+}
+
+#[tokio::test]
+async fn a_router_with_a_shorter_mtu_is_obeyed() {
+    let (a, wire) = scene();
+    let (client, answer) = tokio::join!(within(a.connect(at(B, 80))), async {
+        let syn = parsed(&wire.receive()).1;
+        let mut bytes = vec![0; 20];
+        bytes[0..2].copy_from_slice(&80_u16.to_be_bytes());
+        bytes[2..4].copy_from_slice(&syn.source_port.to_be_bytes());
+        bytes[8..12].copy_from_slice(&syn.end().to_be_bytes());
+        (bytes[12], bytes[13]) = (5 << 4, SYN | ACK);
+        bytes[14..16].copy_from_slice(&[255; 2]);
+        wire.send(&packet(B, A, TCP, &bytes, 16));
+        parsed(&wire.receive()).1
+    });
+    assert_eq!(answer.flags, ACK);
+    let mut client = client.unwrap();
+    client.write_all(&[1; 536]).await.unwrap();
+    let data = loop {
+        let packet = wire.receive();
+        if parsed(&packet).1.payload_len > 0 {
+            break packet;
+        }
+    };
+    let error = [&[3, 4, 0, 0, 0, 0, 2, 64], &data[..60]].concat();
+    wire.send(&packet("192.0.2.1", A, ICMPV4, &error, 2));
+    until(|| a.counters().path_mtu_changes == 1).await;
+    // One about a segment that is not under way is forged.
+    let mut forged = error;
+    forged[8 + 20 + 4] ^= 0x40;
+    forged[6..8].copy_from_slice(&[2, 63]);
+    wire.send(&packet("192.0.2.1", A, ICMPV4, &forged, 2));
+    until(|| a.counters().received == 3).await;
+    assert_eq!(a.counters().path_mtu_changes, 1);
+}
+
+#[tokio::test]
+async fn more_than_the_window_at_once_does_no_harm() {
+    let (a, wire) = scene();
+    let listener = a.listen(at(A, 80)).await.unwrap();
+    let segment = |flags: u8, sequence: u32, acknowledged: u32, more: &[u8]| {
+        let mut bytes = vec![0; 24];
+        bytes[2..4].copy_from_slice(&80_u16.to_be_bytes());
+        bytes[0..2].copy_from_slice(&5_000_u16.to_be_bytes());
+        bytes[4..8].copy_from_slice(&sequence.to_be_bytes());
+        bytes[8..12].copy_from_slice(&acknowledged.to_be_bytes());
+        (bytes[12], bytes[13]) = (6 << 4, flags);
+        // A window scale, which only a SYN has.
+        bytes[20..24].copy_from_slice(if flags == SYN { &[3, 3, 7, 0] } else { &[0; 4] });
+        bytes.extend(more);
+        packet(B, A, TCP, &bytes, 16)
+    };
+    wire.send(&segment(SYN, 0, 0, &[]));
+    let acknowledged = parsed(&wire.receive()).1.sequence.wrapping_add(1);
+    const EACH: usize = 60_000;
+    for index in 0..20 {
+        let sequence = (1 + index * EACH) as u32;
+        wire.send(&segment(ACK, sequence, acknowledged, &[index as u8; EACH]));
+    }
+    let (mut stream, _) = within(listener.accept()).await.unwrap();
+    let mut received = vec![0; 8 * EACH];
+    within(stream.read_exact(&mut received)).await.unwrap();
+    let is_right = |(index, byte): (usize, &u8)| usize::from(*byte) == index / EACH;
+    assert!(received.iter().enumerate().all(is_right));
+    assert_eq!(a.flows(), 1);
+}
+
+#[tokio::test]
+async fn packets_for_others_or_from_nobody_or_damaged_are_counted() {
+    let (a, wire) = scene();
+    let ends = |local, remote| Tuple {
+        local: at(local, 1),
+        remote: at(remote, 2),
+    };
+    let mut damaged = segment(ends(B, A), SYN, 1, 0);
+    damaged[24] ^= 1;
+    let mut bad_header = segment(ends(B, A), SYN, 1, 0);
+    bad_header[8] ^= 1;
+    for (packet, reason) in [
+        (segment(ends(B, "10.9.0.3"), SYN, 1, 0), Dropped::NotOurs),
+        (segment(ends(B6, "ff02::1"), SYN, 1, 0), Dropped::NotOurs),
+        (segment(ends("127.0.0.1", A), SYN, 1, 0), Dropped::BadSource),
+        (segment(ends("224.0.0.1", A), SYN, 1, 0), Dropped::BadSource),
+        (segment(ends("::", A6), SYN, 1, 0), Dropped::BadSource),
+        (segment(ends(A, A), SYN, 1, 0), Dropped::BadSource),
+        (damaged, Dropped::BadChecksum),
+        (bad_header, Dropped::BadChecksum),
+        (vec![0x45; 3], Dropped::Malformed),
+        (vec![0x00; 60], Dropped::Malformed),
+        (packet(B, A, 99, &[0; 8], 2), Dropped::UnknownProtocol),
+    ] {
+        let before = a.counters().dropped(reason);
+        wire.send(&packet);
+        until(|| a.counters().dropped(reason) == before + 1).await;
+    }
+}
+
+/// Bytes, or a segment with any fields, some of them for the connection that exists.
+fn any_packet() -> impl Strategy<Value = Vec<u8>> {
+    let ends = (any::<bool>(), prop_oneof![Just(5_000_u16), any::<u16>()]);
+    let fields = (0..64_u8, any::<u32>(), any::<u32>(), any::<u16>());
+    let payload = proptest::collection::vec(any::<u8>(), 0..200);
+    let header = (5..16_u8, any::<bool>());
+    let segment = (ends, fields, payload, header).prop_map(
+        |((is_v4, port), (flags, sequence, acknowledged, window), payload, (length, near))| {
+            let (from, to) = if is_v4 { (B, A) } else { (B6, A6) };
+            let mut bytes = vec![0; 20];
+            bytes[0..2].copy_from_slice(&port.to_be_bytes());
+            bytes[2..4].copy_from_slice(&80_u16.to_be_bytes());
+            let sequence = if near { sequence % 100_000 } else { sequence };
+            bytes[4..8].copy_from_slice(&sequence.to_be_bytes());
+            bytes[8..12].copy_from_slice(&acknowledged.to_be_bytes());
+            bytes[12] = length << 4;
+            bytes[13] = flags;
+            bytes[14..16].copy_from_slice(&window.to_be_bytes());
+            bytes.extend(payload);
+            packet(from, to, TCP, &bytes, 16)
+        },
+    );
+    let other = (
+        any::<bool>(),
+        prop_oneof![Just(UDP), Just(ICMPV4), Just(ICMPV6), any::<u8>()],
+    );
+    let payload = proptest::collection::vec(any::<u8>(), 8..100);
+    let other = (other, payload).prop_map(|((is_v4, protocol), payload)| {
+        let (from, to) = if is_v4 { (B, A) } else { (B6, A6) };
+        packet(from, to, protocol, &payload, 2)
+    });
+    let bytes = proptest::collection::vec(any::<u8>(), 0..200);
+    prop_oneof![4 => segment, 2 => other, 1 => bytes]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn no_packets_end_the_stack(
+        packets in proptest::collection::vec((any_packet(), any::<[u8; VNET_LEN]>(), 0..4_u8), 1..60),
+    ) {
+        let (device, tunnels) = device_pair().unwrap();
+        let a = stack(device, [A, A6], 1420);
+        let wire = Wire(tunnels);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let _listener = runtime.block_on(a.listen(at("0.0.0.0", 80))).unwrap();
+        let _sixth = runtime.block_on(a.listen(at("::", 80))).unwrap();
+        let ends = Tuple { local: at(B, 5_000), remote: at(A, 80) };
+        wire.send(&segment(ends, SYN, 7, 0));
+        let (_, answer) = parsed(&wire.receive());
+        wire.send(&segment(ends, ACK, 8, answer.sequence.wrapping_add(1)));
+        for (packet, vnet, kind) in &packets {
+            // Some with a header that says anything.
+            match kind {
+                0 => drop(rustix::io::write(&wire.0, &[&vnet[..], packet].concat())),
+                _ => wire.send(packet),
+            }
+        }
+        let marker = [8, 0, 0, 0, 0xca, 0xfe, 0xca, 0xfe, 0xca, 0xfe, 0xca, 0xfe];
+        wire.send(&packet(B, A, ICMPV4, &marker, 2));
+        while !wire.receive().ends_with(&marker[4..]) {}
+    }
+}
+
+/// Moves messages between two devices. With a seed, it loses, doubles and reorders some.
+pub(super) async fn relay(first: OwnedFd, second: OwnedFd, seed: u64) {
+    // SAFETY: each owns its descriptor, which stays open and the same.
+    let [first, second] = [first, second].map(|it| unsafe { AsyncFd::register(it) }.unwrap());
+    tokio::join!(
+        pass(&first, &second, seed),
+        pass(&second, &first, seed + u64::from(seed > 0))
+    );
+}
+
+async fn pass(from: &AsyncFd<OwnedFd>, to: &AsyncFd<OwnedFd>, seed: u64) {
+    let mut rng = StdRng::seed_from_u64(seed);
+    let mut buffer = vec![0; 70_000];
+    let mut late: Option<Vec<u8>> = None;
+    loop {
+        let mut ready = from.readable().await.unwrap();
+        let read = ready.try_io(|fd| Ok(rustix::io::read(fd, &mut buffer)?));
+        let Ok(Ok(length @ 1..)) = read else {
+            continue;
+        };
+        let message = &buffer[..length];
+        match rng.random_range(0..100) {
+            0..3 if seed > 0 => {}
+            3..6 if seed > 0 => late = Some(message.to_vec()),
+            fate => {
+                write(to, message).await;
+                if (6..9).contains(&fate) && seed > 0 {
+                    write(to, message).await;
+                }
+                if let Some(late) = late.take() {
+                    write(to, &late).await;
+                }
+            }
+        }
+    }
+}
+
+async fn write(to: &AsyncFd<OwnedFd>, message: &[u8]) {
+    loop {
+        let mut ready = to.writable().await.unwrap();
+        if let Ok(written) = ready.try_io(|fd| Ok(rustix::io::write(fd, message)?)) {
+            // The stack may have ended.
+            return drop(written);
+        }
+    }
+}
+
+#[tokio::test]
+async fn loss_reordering_and_duplicates_damage_nothing() {
+    for (seed, address) in [(1, B), (2, B6)] {
+        let (device, near) = device_pair().unwrap();
+        let (far, other) = device_pair().unwrap();
+        let (a, b) = (stack(device, [A, A6], 1420), stack(other, [B, B6], 1420));
+        let relay = tokio::spawn(relay(near, far, seed));
+        let (client, server) = within(connected(&a, &b, address)).await;
+        exchange(client, server, 256 << 10).await;
+        relay.abort();
+    }
+}
