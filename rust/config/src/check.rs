@@ -6,6 +6,7 @@ use convoy_proto::config::AllowedIp;
 
 use crate::{
     config::{Interface, Peer},
+    forward::{Side, refuse_unguarded},
     located::{Located, Place},
     parse::Draft,
     report::{Diagnostic, Report},
@@ -17,6 +18,7 @@ pub(crate) fn check(draft: &mut Draft, report: &mut Report) {
     check_mtu(draft, report);
     check_lan(&draft.interface, report);
     remove_repetitions(&mut draft.interface.addresses, "address", report);
+    check_forwarding(&draft.interface, report);
     for peer in &mut draft.peers {
         remove_repetitions(&mut peer.allowed_ips, "prefix", report);
         check_preshared_key(peer, report);
@@ -84,6 +86,19 @@ fn check_lan(interface: &Interface, report: &mut Report) {
         let title = "`AllowLAN` has no effect without the kill switch";
         let warning = Diagnostic::warning(title, allow.at, "");
         report.push(warning.help("add `#convoy: KillSwitch = on`"));
+    }
+}
+
+fn check_forwarding(interface: &Interface, report: &mut Report) {
+    refuse_unguarded(&interface.forwarding, report);
+    let own: Vec<_> = interface.addresses.iter().map(|it| it.address).collect();
+    let listeners = interface.forwarding.listeners.iter();
+    for listener in listeners.filter(|it| it.side == Side::Inside) {
+        if listener.inside(&own).is_none() {
+            let title = "`Reverse` listens on an address that the tunnel does not have";
+            let label = "expected one of `Address`, or none for all of them";
+            report.push(Diagnostic::error(title, listener.addresses.at, label));
+        }
     }
 }
 

@@ -10,6 +10,7 @@ use std::{
 use convoy_proto::config::{AllowedIp, PresharedKey, PrivateKey, PublicKey};
 
 use crate::{
+    forward::Forwarding,
     located::{Files, Located, Place},
     name::InterfaceName,
     report::Report,
@@ -72,6 +73,8 @@ pub struct Interface {
     pub excluded_ips: Vec<Located<AllowedIp>>,
     /// The word `local` in `#convoy: ExcludedIPs`: all but the local network goes through the tunnel.
     pub exclude_local: Option<Located<()>>,
+    /// `#convoy: Forward` and all that belongs to it, for a tunnel in user space.
+    pub forwarding: Forwarding,
 }
 
 /// A section `[Peer]`.

@@ -13,12 +13,23 @@
 //! `Allow`, `Deny` and `LoginFile` concern the listener above them. Above all listeners, they concern each: a client
 //! must be allowed there and at the listener. Without an address, a listener is on 127.0.0.1 and ::1; `*` is every
 //! address. IPv6 addresses are in brackets.
+//!
+//! A tunnel's file has the same keys in comments of `[Interface]`, and `Reverse`, like `Forward`: a listener inside the
+//! tunnel, on all of its addresses if none is given, whose connections lead to a host outside. What stands above all
+//! listeners does not concern it.
 
+mod command_line;
 mod parse;
 mod rinetd;
+mod take;
 mod values;
 
-use std::{net::SocketAddr, os::fd::AsFd, path::Path, sync::Arc};
+use std::{
+    net::{IpAddr, SocketAddr},
+    os::fd::AsFd,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use convoy_proto::config::AllowedIp;
 
@@ -32,22 +43,31 @@ use crate::{
     text::{Content, lines},
 };
 
+pub use command_line::{parse_listener, parse_prefix, read_login};
 pub use rinetd::{Imported, import_rinetd};
+pub(crate) use take::{Key, refuse_unguarded};
+pub(crate) use values::login;
 
 /// What a file asks to be forwarded.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Forwarding {
-    /// The listeners, at least one.
+    /// The listeners; a forwarder's file has at least one.
     pub listeners: Vec<Listener>,
-    /// Who may use any of them.
+    /// Who may use any of them on this host.
     pub access: AccessLists,
     /// Bytes of a buffer.
     pub buffer: Option<usize>,
+    /// The file with the password of proxies that have none of their own.
+    pub(crate) login_file: Option<Located<PathBuf>>,
+    /// All keys and values as they were written.
+    pub(crate) written: Vec<(Key, String)>,
 }
 
 /// A listener, and who may use it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Listener {
+    /// On which side it listens; it connects on the other one.
+    pub side: Side,
     /// Where it listens; `at` is the whole value.
     pub addresses: Located<Vec<SocketAddr>>,
     /// What it offers.
@@ -56,6 +76,16 @@ pub struct Listener {
     pub access: AccessLists,
     /// User and password that it asks for.
     pub login: Option<UserPassword>,
+    pub(crate) login_file: Option<Located<PathBuf>>,
+}
+
+/// A side of a tunnel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// This host.
+    Host,
+    /// The tunnel.
+    Inside,
 }
 
 /// What a listener offers.
@@ -87,6 +117,45 @@ pub struct UserPassword {
     pub user: String,
     /// The rest.
     pub password: String,
+}
+
+impl Forwarding {
+    /// These listeners, for whom `access` allows.
+    #[must_use]
+    pub fn new(listeners: Vec<Listener>, access: AccessLists) -> Self {
+        Self {
+            listeners,
+            access,
+            ..Self::default()
+        }
+    }
+
+    /// A listener that other hosts could use, although nothing says who may.
+    #[must_use]
+    pub fn unguarded(&self) -> Option<&Listener> {
+        let is_open = |listener: &&Listener| !take::is_guarded(listener, self);
+        self.listeners.iter().find(is_open)
+    }
+}
+
+impl Listener {
+    /// Where it listens inside a tunnel with these addresses; `None` if one of its own is not among them.
+    #[must_use]
+    pub fn inside(&self, own: &[IpAddr]) -> Option<Vec<SocketAddr>> {
+        let mut inside = Vec::new();
+        for address in &*self.addresses {
+            let ip = address.ip();
+            let of_family = own.iter().filter(|own| own.is_ipv4() == ip.is_ipv4());
+            match ip {
+                _ if ip.is_unspecified() => {
+                    inside.extend(of_family.map(|own| SocketAddr::new(*own, address.port())));
+                }
+                _ if ip.is_loopback() || own.contains(&ip) => inside.push(*address),
+                _ => return None,
+            }
+        }
+        (!inside.is_empty()).then_some(inside)
+    }
 }
 
 impl std::fmt::Debug for UserPassword {
@@ -167,7 +236,7 @@ fn shown(text: &str) -> String {
     let mut shown = masked(text).into_bytes();
     for line in lines(text) {
         if let Content::Pair(key, value) = line.classify().content
-            && parse::Key::find(&key.compact()).is_some()
+            && Key::of_file(&key.compact()).is_some()
         {
             shown[key.range()].copy_from_slice(key.text.as_bytes());
             let is_plain = !value.text.chars().any(char::is_control);

@@ -158,7 +158,7 @@ fn pair(input: &mut Unstructured<'_>, text: &mut String) -> Result<()> {
     }
 }
 
-const VALUES: [&str; 40] = [
+const VALUES: [&str; 44] = [
     "",
     "0",
     "1",
@@ -197,6 +197,10 @@ const VALUES: [&str; 40] = [
     "\u{202e}",
     "\u{1b}[31m",
     "= =",
+    "80:host:80",
+    "*:80:[fd00::1]:80",
+    "10.0.0.1:80",
+    "64K",
     "[",
     SECRET,
 ];

@@ -1,4 +1,4 @@
-//! Files that contain one key in base64.
+//! Files that contain one key in base64, or the password of a proxy.
 
 use std::{
     os::fd::{AsFd, BorrowedFd},
@@ -9,6 +9,7 @@ use zeroize::Zeroizing;
 
 use crate::{
     base64::decode_key,
+    forward::{UserPassword, login},
     located::Located,
     open::{OpenError, ReadFile, open_directory, read_file},
     report::{Diagnostic, Report},
@@ -32,10 +33,43 @@ impl KeyFiles<'_> {
         path: &Located<PathBuf>,
         report: &mut Report,
     ) -> Option<Zeroizing<[u8; 32]>> {
+        let bytes = self.bytes(path, "key file", report)?;
+        let key = std::str::from_utf8(&bytes).ok();
+        let key = key.and_then(|text| decode_key(text.trim_ascii()));
+        if key.is_none() {
+            let title = "invalid key file";
+            let label = "expected the file to contain 32 bytes in base64 and nothing else";
+            report.push(Diagnostic::error(title, path.at, label));
+        }
+        key
+    }
+
+    /// Reads a user and a password, or reports why not.
+    pub(crate) fn read_login(
+        &self,
+        path: &Located<PathBuf>,
+        report: &mut Report,
+    ) -> Option<UserPassword> {
+        let bytes = self.bytes(path, "file with the password", report)?;
+        let login = std::str::from_utf8(&bytes).ok().and_then(login);
+        if login.is_none() {
+            let title = "invalid file with a password";
+            let label = "expected its first line to be `user:password`";
+            report.push(Diagnostic::error(title, path.at, label));
+        }
+        login
+    }
+
+    fn bytes(
+        &self,
+        path: &Located<PathBuf>,
+        what: &str,
+        report: &mut Report,
+    ) -> Option<Zeroizing<Vec<u8>>> {
         let (file, is_credential) = match self.find(path) {
             Ok(file) => file,
             Err(error) => {
-                let title = format!("cannot read the key file: {error}");
+                let title = format!("cannot read the {what}: {error}");
                 let diagnostic = Diagnostic::error(title, path.at, "named here");
                 report.push(match (&error, self.credentials) {
                     (OpenError::Absent, None) if path.is_relative() => diagnostic
@@ -50,18 +84,11 @@ impl KeyFiles<'_> {
         };
         let mode = file.stat.st_mode & 0o7777;
         if mode & 0o044 != 0 && !is_credential {
-            let title = format!("others can read this key file (mode {mode:04o})");
+            let title = format!("others can read this {what} (mode {mode:04o})");
             let warning = Diagnostic::warning(title, path.at, "named here");
             report.push(warning.help(format!("run: chmod go= {}", path.display())));
         }
-        let key = std::str::from_utf8(&file.bytes).ok();
-        let key = key.and_then(|text| decode_key(text.trim_ascii()));
-        if key.is_none() {
-            let title = "invalid key file";
-            let label = "expected the file to contain 32 bytes in base64 and nothing else";
-            report.push(Diagnostic::error(title, path.at, label));
-        }
-        key
+        Some(file.bytes)
     }
 
     /// Reads the file, and says whether it is a credential.

@@ -40,6 +40,15 @@ pub(crate) enum KeyName {
     AllowLan,
     ExcludedIps,
     PrivateKeyFile,
+    Forward,
+    ForwardUdp,
+    Reverse,
+    Socks5,
+    HttpConnect,
+    Allow,
+    Deny,
+    LoginFile,
+    Buffer,
     Endpoints,
     PresharedKeyFile,
 }
@@ -63,7 +72,7 @@ const fn of(key: KeyName, name: &'static str, section: Section, dialect: Dialect
 }
 
 /// All keys.
-pub(crate) const KEYS: [KeyInfo; 23] = {
+pub(crate) const KEYS: [KeyInfo; 32] = {
     use Dialect::{Convoy, WgQuick};
     use Section::{Interface, Peer};
     [
@@ -93,6 +102,15 @@ pub(crate) const KEYS: [KeyInfo; 23] = {
         of(KeyName::AllowLan, "AllowLAN", Interface, Convoy),
         of(KeyName::ExcludedIps, "ExcludedIPs", Interface, Convoy),
         of(KeyName::PrivateKeyFile, "PrivateKeyFile", Interface, Convoy),
+        of(KeyName::Forward, "Forward", Interface, Convoy),
+        of(KeyName::ForwardUdp, "ForwardUDP", Interface, Convoy),
+        of(KeyName::Reverse, "Reverse", Interface, Convoy),
+        of(KeyName::Socks5, "Socks5", Interface, Convoy),
+        of(KeyName::HttpConnect, "HttpConnect", Interface, Convoy),
+        of(KeyName::Allow, "Allow", Interface, Convoy),
+        of(KeyName::Deny, "Deny", Interface, Convoy),
+        of(KeyName::LoginFile, "LoginFile", Interface, Convoy),
+        of(KeyName::Buffer, "Buffer", Interface, Convoy),
         of(KeyName::Endpoints, "Endpoints", Peer, Convoy),
         of(KeyName::PresharedKeyFile, "PresharedKeyFile", Peer, Convoy),
     ]

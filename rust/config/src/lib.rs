@@ -25,6 +25,10 @@
 //! | `AllowLAN` | `yes`, `no` | whether the kill switch leaves the local network reachable |
 //! | `ExcludedIPs` | prefixes, `local` | what stays outside of the tunnel; `local` is the local network |
 //! | `PrivateKeyFile` | path | a file with the private key, in place of `PrivateKey` |
+//! | `Forward`, `ForwardUDP`, `Reverse` | `[address:]port:host:port` | a port of this host that leads into the tunnel, or the other way round |
+//! | `Socks5`, `HttpConnect` | `[address:]port` | a proxy into the tunnel |
+//! | `Allow`, `Deny`, `LoginFile` | prefixes, path | who may use the listener above, or all if there is none above |
+//! | `Buffer` | `8K` to `256K` | the buffer of a forwarded connection |
 //! | in `[Peer]`: | | |
 //! | `Endpoints` | endpoints | further ones in order of preference, after `Endpoint` |
 //! | `PresharedKeyFile` | path | a file with the preshared key, in place of `PresharedKey` |
@@ -87,8 +91,8 @@ pub use config::{
 };
 pub use difference::difference;
 pub use forward::{
-    AccessLists, Forwarding, Imported, Listener, Offer, UserPassword, import_rinetd,
-    read_forwarding,
+    AccessLists, Forwarding, Imported, Listener, Offer, Side, UserPassword, import_rinetd,
+    parse_listener, parse_prefix, read_forwarding, read_login,
 };
 pub use located::{Files, Located, Place};
 pub use name::{InterfaceName, NameError, expand_hook, path_of};

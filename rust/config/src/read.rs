@@ -213,6 +213,11 @@ impl<'a> Loading<'a> {
             let key = files.read(path, &mut self.report);
             interface.private_key = key.map(|key| path.with(clamped(*key)));
         }
+        if is_main {
+            let report = &mut self.report;
+            let forwarding = &mut interface.forwarding;
+            forwarding.read_logins(|path| files.read_login(path, report));
+        }
         for peer in &mut peers[first..] {
             if let (Some(path), None) = (&peer.preshared_key_file, &peer.preshared_key) {
                 let key = files.read(path, &mut self.report);

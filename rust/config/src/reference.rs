@@ -169,6 +169,56 @@ fn words(key: KeyName) -> (&'static str, &'static str, &'static str) {
             "A file with the private key, in place of PrivateKey. A relative path begins at \
              $CREDENTIALS_DIRECTORY (systemd's credentials), else at the directory of the configuration file.",
         ),
+        KeyName::Forward => (
+            "[ADDRESS:]PORT:HOST:PORT; may be repeated",
+            "none",
+            "With `convoy up --userspace`: a listener on this host whose connections lead to a host behind the \
+             tunnel, which is looked up there. Without an address it is on 127.0.0.1 and ::1; * is every address. \
+             One that other hosts can reach needs Allow.",
+        ),
+        KeyName::ForwardUdp => (
+            "as for Forward; may be repeated",
+            "none",
+            "The same for datagrams and their answers.",
+        ),
+        KeyName::Reverse => (
+            "[ADDRESS:]PORT:HOST:PORT; may be repeated",
+            "none",
+            "With `convoy up --userspace`: a listener inside the tunnel whose connections lead to a host that this \
+             one reaches outside. Without an address it is on all addresses of the tunnel. Clients must be in AllowedIPs.",
+        ),
+        KeyName::Socks5 => (
+            "[ADDRESS:]PORT; may be repeated",
+            "none",
+            "With `convoy up --userspace`: a SOCKS5 proxy on this host, also for UDP, which looks names up and \
+             connects inside the tunnel. One that other hosts can reach needs Allow or LoginFile.",
+        ),
+        KeyName::HttpConnect => (
+            "as for Socks5; may be repeated",
+            "none",
+            "The same as an HTTP proxy for CONNECT.",
+        ),
+        KeyName::Allow => (
+            "prefixes, separated by commas; may be repeated",
+            "everyone who can reach the listener",
+            "Who may use the listener above. Above all listeners: who may use any on this host, besides its own lists.",
+        ),
+        KeyName::Deny => (
+            "prefixes, separated by commas; may be repeated",
+            "nobody",
+            "Who may not, even if Allow has them.",
+        ),
+        KeyName::LoginFile => (
+            "a path, as in PrivateKeyFile",
+            "none",
+            "A file whose first line is user:password, which the proxy above asks for; above all listeners, each \
+             proxy without one of its own.",
+        ),
+        KeyName::Buffer => (
+            "8K to 256K",
+            "64K",
+            "The buffer of a forwarded connection while bytes move.",
+        ),
         KeyName::Endpoints => (
             "endpoints, separated by commas; may be repeated",
             "none",

@@ -68,6 +68,9 @@ impl Text {
             let prefix = format_args!("{}/{}", prefix.address, prefix.prefix);
             self.line("#convoy: ExcludedIPs", prefix);
         }
+        for (key, value) in &it.forwarding.written {
+            self.line(&format!("#convoy: {}", key.name()), value);
+        }
     }
 
     fn peer(&mut self, peer: &Peer) {

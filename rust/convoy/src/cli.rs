@@ -6,6 +6,7 @@ mod doctor;
 mod exec;
 mod forward;
 mod log;
+mod userspace;
 
 use std::{path::PathBuf, str::FromStr};
 
@@ -25,6 +26,7 @@ pub(crate) use doctor::DoctorArgs;
 pub(crate) use exec::{EXEC_SUPERVISOR, ExecArgs, ExecSupervisorArgs, NAMESPACE_HOLDER};
 pub(crate) use forward::{ForwardArgs, ImportArgs};
 pub(crate) use log::{LogArgs, LogLevel};
+pub(crate) use userspace::{EngineChoice, UserspaceArgs};
 
 #[cfg(feature = "measure")]
 use convoy_perf::{profile::ProfileArgs, speedtest::SpeedtestArgs};
@@ -80,7 +82,7 @@ pub(crate) enum Command {
     ///
     /// Reads a file of wg-quick(8), sets everything up and returns once the tunnel can be used. A process in
     /// the background then keeps it so: it follows the network, looks names up again, and restores what other
-    /// programs remove.
+    /// programs remove. With --userspace it needs no root: ports of this host lead into the tunnel instead.
     Up(UpArgs),
     /// Run a command that sees only a tunnel, without root
     ///

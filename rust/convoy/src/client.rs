@@ -13,7 +13,7 @@
 //! supervisor has kept. What both leave, `convoy down` or the next `convoy up` undoes.
 
 pub(crate) mod addresses;
-mod control;
+pub(crate) mod control;
 pub(crate) mod desired;
 pub(crate) mod down;
 mod endpoints;
@@ -24,7 +24,7 @@ mod lock;
 pub(crate) mod log;
 mod metrics;
 pub(crate) mod names;
-mod notify;
+pub(crate) mod notify;
 pub(crate) mod owner;
 mod path_mtu;
 pub(crate) mod places;
@@ -37,7 +37,7 @@ mod state;
 pub(crate) mod status;
 mod supervisor;
 mod take_down;
-mod terminal;
+pub(crate) mod terminal;
 pub(crate) mod tunnel;
 pub(crate) mod up;
 mod wg_quick;

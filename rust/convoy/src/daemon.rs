@@ -6,6 +6,7 @@ use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use anyhow::{Context, bail};
 use convoy_aead::{Aead, WhyRing};
+use convoy_tun::Device;
 use convoy_tunnel::{Exit, Options, Tunnel};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{debug, info, warn};
@@ -119,7 +120,7 @@ async fn serve(
         never = logging::live::keep() => match never {},
         failed = metrics => return failed.map(|never| match never {}),
         exit = tunnel.wait() => Ending::Ended(exit),
-        () = link_monitor::follow(&device, &tunnel) => Ending::Deleted,
+        () = follow_link(&device, &tunnel, resources.inner_mtu) => Ending::Deleted,
         signal = interrupted.next() => Ending::Asked(signal.to_owned()),
         () = removed(resources.socket_file.as_ref()) => {
             Ending::Asked("the UAPI socket was removed".to_owned())
@@ -168,6 +169,18 @@ fn options(args: &DaemonArgs) -> Options {
         batch: args.batch.into(),
         clamp_mss: args.clamp_mss,
         is_up: false,
+    }
+}
+
+/// Passes every change of the link to the tunnel; returns when the interface is gone.
+async fn follow_link(device: &Device, tunnel: &Tunnel, inner_mtu: Option<u16>) {
+    match inner_mtu {
+        Some(mtu) => {
+            tunnel.set_mtu(mtu);
+            link_monitor::assume_up(tunnel).await;
+            std::future::pending().await
+        }
+        None => link_monitor::follow(device, tunnel).await,
     }
 }
 

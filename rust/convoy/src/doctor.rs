@@ -6,6 +6,7 @@
 //! |---|---|
 //! | [`kernel`] | the release |
 //! | [`offload`] | TUN offload, GSO and GRO, by trials in a namespace of their own ([`probes`]); the CPU |
+//! | [`engines`] | the namespace of `convoy exec`, by a trial |
 //! | [`buffers`], [`reverse_path`], [`profiling`] | settings of the kernel |
 //! | [`dns`], [`clock`] | files |
 //! | [`others`], [`firewall`], [`legacy`] | rtnetlink, nft, iptables-legacy-save |
@@ -17,6 +18,7 @@ mod buffers;
 mod clock;
 mod dns;
 mod endpoints;
+mod engines;
 mod finding;
 mod firewall;
 mod handshake;
@@ -99,6 +101,7 @@ fn host(runtime: &Runtime) -> anyhow::Result<Vec<Finding>> {
     let mut findings = kernel::judge(kernel::running(), has_overlay);
     findings.extend(offload::judge(&runtime.block_on(probes::gather())));
     findings.push(offload::judge_aead(Aead::auto()));
+    findings.push(engines::judge(&engines::gather()));
     let is_root = geteuid().is_root();
     findings.push(buffers::judge(
         runtime.block_on(async { Buffers::gather(is_root) }),

@@ -11,39 +11,35 @@
 //! The process that the caller has started becomes the command itself, so that terminal, signals and exit status need
 //! no go-between. The supervisor belongs to nobody: it ends, and with it everything else, once the command has ended.
 //!
-//! 1. [`run`] asks the supervisor that runs, or starts one, for the namespaces ([`meeting`]).
+//! 1. [`run`] asks the supervisor that runs, or starts one, for the namespaces.
 //! 2. [`command`] enters them, gives up all privileges and executes the command.
-//! 3. [`supervisor`] keeps the tunnel meanwhile; [`inside`] says what the network and the files inside are.
+//! 3. [`supervise`] keeps the tunnel meanwhile ([`crate::userspace`]).
 
 mod command;
-mod inside;
-mod meeting;
-mod run_directory;
-mod supervisor;
 
 use std::{
     convert::Infallible,
-    env, io,
+    env,
+    fs::File,
+    io::{self, Write as _},
     os::{
-        fd::OwnedFd,
+        fd::{AsFd as _, OwnedFd},
         unix::{net::UnixStream, process::CommandExt as _},
     },
-    path::{Path, PathBuf},
-    process::{Command, ExitCode, Stdio},
+    path::PathBuf,
+    process::{self as processes, Command, ExitCode, Stdio},
 };
 
 use anyhow::Context;
-use convoy_config::InterfaceName;
 use convoy_netstack::namespace;
-use nix::unistd::{ForkResult, fork, setsid};
+use nix::unistd::{ForkResult, dup2_stdin, fork, setsid};
 
 use crate::{
-    cli::{EXEC_SUPERVISOR, ExecArgs},
-    client::{privileges::PROGRAM, tunnel::arguments},
-    logging, process,
+    cli::{EXEC_SUPERVISOR, EngineChoice, ExecArgs, ExecSupervisorArgs},
+    client::{privileges::PROGRAM, terminal::Terminal, tunnel::arguments},
+    logging, panics, process,
+    userspace::{self, Caller, Wanted, process_of},
 };
-use run_directory::RunDirectory;
-pub(crate) use supervisor::run as supervise;
 
 /// The exit status if the command was not started (env(1)).
 const NOT_STARTED: u8 = 125;
@@ -72,23 +68,14 @@ pub(crate) fn run(args: &ExecArgs) -> ExitCode {
 }
 
 fn become_command(args: &ExecArgs) -> Result<Infallible, Failure> {
-    let joined = running(&args.file)?.map(|supervisor| meeting::spaces(&supervisor));
+    let joined = userspace::joined(&args.file)?.map(|it| userspace::spaces(&it));
     let spaces = match joined {
         Some(Ok(spaces)) => spaces,
+        Some(Err(error)) if error.is::<userspace::Refused>() => return Err(error.into()),
         // A supervisor that is just ending makes room for another.
-        Some(Err(_)) | None => meeting::spaces(&start(args)?)?,
+        Some(Err(_)) | None => userspace::spaces(&start(args)?)?,
     };
     command::execute(&spaces, &args.command)
-}
-
-/// The supervisor of a tunnel that is meant by its name and runs already.
-fn running(name: &Path) -> anyhow::Result<Option<UnixStream>> {
-    let name = name.to_str().and_then(|name| name.parse().ok());
-    let Some(name): Option<InterfaceName> = name else {
-        return Ok(None);
-    };
-    let path = RunDirectory::open()?.commands(&name);
-    Ok(UnixStream::connect(path).ok())
 }
 
 /// Becomes the process that holds the namespaces; returns when its supervisor is gone.
@@ -131,4 +118,51 @@ fn leave() -> io::Result<()> {
     }
     setsid()?;
     Ok(())
+}
+
+/// Becomes the supervisor of a tunnel for the command at the other end of the standard input.
+pub(crate) fn supervise(args: &ExecSupervisorArgs) -> anyhow::Result<()> {
+    process::forbid_core_dumps();
+    process::bound_freed_memory();
+    process::name_like_the_program();
+    panics::end_process(Vec::new());
+    let mut command = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    dup2_stdin(File::open("/dev/null")?)?;
+    let ours = command.try_clone()?;
+    let outcome = serve(args, ours);
+    if let Err(error) = &outcome {
+        // It has got the namespaces already, or it is gone, or it says why there are none.
+        let _ = write!(command, "{error:#}");
+        processes::exit(1);
+    }
+    outcome
+}
+
+fn serve(args: &ExecSupervisorArgs, command: UnixStream) -> anyhow::Result<()> {
+    if logging::is_requested() {
+        logging::init(args.daemon.log_format, None)?;
+    }
+    let wanted = Wanted {
+        config: userspace::read(&args.file, false)?,
+        path: args.file.clone(),
+        daemon: args.daemon.clone(),
+        engine: EngineChoice::Namespace,
+        forwardings: Vec::new(),
+        buffer: None,
+        // From here on, it is the command's.
+        terminal: Some(Terminal::take().context("cannot use the terminal")?),
+    };
+    env::set_current_dir("/").context("cannot leave the working directory")?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
+    let outcome = runtime.block_on(async {
+        command.set_nonblocking(true)?;
+        let command = tokio::net::UnixStream::from_std(command)?;
+        let process = process_of(&command)?;
+        userspace::run(wanted, Caller::Command(command, process)).await
+    });
+    runtime.shutdown_background();
+    outcome
 }

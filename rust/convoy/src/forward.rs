@@ -1,7 +1,7 @@
 //! `convoy forward`: a relay for ports of this host, without a tunnel. `convoy import`: its file from rinetd's.
 
-mod counters;
-mod rules;
+pub(crate) mod counters;
+pub(crate) mod rules;
 
 use std::{convert::Infallible, io::Write as _, sync::Arc};
 
@@ -69,7 +69,7 @@ pub(crate) fn import(args: &ImportArgs) -> anyhow::Result<()> {
 }
 
 /// As many connections as this process may have descriptors for, which is made as many as it can.
-fn limits() -> anyhow::Result<Limits> {
+pub(crate) fn limits() -> anyhow::Result<Limits> {
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
     // Without it, fewer fit.
     let descriptors = match setrlimit(Resource::RLIMIT_NOFILE, hard, hard) {

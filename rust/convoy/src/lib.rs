@@ -25,6 +25,7 @@ mod process;
 mod stats;
 mod supervised;
 mod uapi;
+mod userspace;
 mod wall_clock;
 mod wiping;
 

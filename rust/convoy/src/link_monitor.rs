@@ -46,10 +46,15 @@ pub(crate) async fn follow(device: &Device, tunnel: &Tunnel) {
     let outcome = watch(device, on_change, on_routes);
     if let Err(error) = outcome.await {
         warn!("cannot watch the link, assuming that it is up: {error:#}");
-        while !set_link(tunnel, true).await {
-            tokio::time::sleep(RETRY).await;
-        }
+        assume_up(tunnel).await;
         std::future::pending::<()>().await;
+    }
+}
+
+/// Tells the tunnel that the link is up.
+pub(crate) async fn assume_up(tunnel: &Tunnel) {
+    while !set_link(tunnel, true).await {
+        tokio::time::sleep(RETRY).await;
     }
 }
 

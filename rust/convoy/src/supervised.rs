@@ -53,6 +53,9 @@ pub(crate) const LISTENER: &str = "CONVOY_SUPERVISED_FD";
 /// Set for a tunnel that is to end with its supervisor.
 pub(crate) const ENDS_WITH_SUPERVISOR: &str = "CONVOY_ENDS_WITH_SUPERVISOR";
 
+/// Set to the MTU in bytes for a tunnel whose interface is in another network namespace, or a stack in user space.
+pub(crate) const INNER_MTU: &str = "CONVOY_INNER_MTU";
+
 /// How long the last message may take.
 const FAREWELL_TIME: Duration = Duration::from_secs(1);
 
@@ -70,6 +73,16 @@ pub(crate) fn inherited_listener() -> anyhow::Result<Option<UnixListener>> {
     // called listen(2) first.
     listen(&fd, Backlog::MAXCONN).with_context(|| format!("cannot listen on {LISTENER}"))?;
     Ok(Some(UnixListener::from(fd)))
+}
+
+/// The MTU of an interface that this process cannot watch, if a supervisor has made it.
+pub(crate) fn inner_mtu() -> anyhow::Result<Option<u16>> {
+    let Some(mtu) = env::var_os(INNER_MTU) else {
+        return Ok(None);
+    };
+    let mtu = mtu.to_str().and_then(|mtu| mtu.parse().ok());
+    mtu.map(Some)
+        .with_context(|| format!("{INNER_MTU} is not an MTU"))
 }
 
 /// The handshakes that a supervisor follows.

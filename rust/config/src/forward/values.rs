@@ -6,7 +6,7 @@ use std::{
     path::Path,
 };
 
-use super::UserPassword;
+use super::{Side, UserPassword};
 use crate::{
     config::Host,
     text::Text,
@@ -16,7 +16,7 @@ use crate::{
 const BUFFERS: std::ops::RangeInclusive<usize> = 8 << 10..=256 << 10;
 
 /// `[address:]port:host:port`.
-pub(super) fn forward(value: Text<'_>) -> Parsed<(Vec<SocketAddr>, String, u16)> {
+pub(super) fn forward(value: Text<'_>, side: Side) -> Parsed<(Vec<SocketAddr>, String, u16)> {
     let expected = "`port:host:port` or `address:port:host:port`";
     let fields = fields(value);
     let (listening, host) = match fields.as_slice() {
@@ -49,11 +49,11 @@ pub(super) fn forward(value: Text<'_>) -> Parsed<(Vec<SocketAddr>, String, u16)>
         Host::Name(name) => name,
         Host::Zoned(..) => return Err(Bad::new(value, "an address without a zone")),
     };
-    Ok((listen(listening)?, host, target.port))
+    Ok((listen(listening, side)?, host, target.port))
 }
 
-/// `[address:]port`.
-pub(super) fn listen(value: Text<'_>) -> Parsed<Vec<SocketAddr>> {
+/// `[address:]port`. Without an address: this host's loopback, or all addresses inside.
+pub(super) fn listen(value: Text<'_>, side: Side) -> Parsed<Vec<SocketAddr>> {
     let fields = fields(value);
     let (address, port) = match fields.as_slice() {
         [port] => (None, port),
@@ -67,7 +67,8 @@ pub(super) fn listen(value: Text<'_>) -> Parsed<Vec<SocketAddr>> {
     let port = decimal(port.text).ok_or_else(|| Bad::new(*port, "a port"))?;
     let both = |v4: Ipv4Addr, v6: Ipv6Addr| vec![(v4, port).into(), (v6, port).into()];
     match address {
-        None => Ok(both(Ipv4Addr::LOCALHOST, Ipv6Addr::LOCALHOST)),
+        None if side == Side::Host => Ok(both(Ipv4Addr::LOCALHOST, Ipv6Addr::LOCALHOST)),
+        None => Ok(both(Ipv4Addr::UNSPECIFIED, Ipv6Addr::UNSPECIFIED)),
         Some(address) if address.is("localhost") => {
             Ok(both(Ipv4Addr::LOCALHOST, Ipv6Addr::LOCALHOST))
         }
@@ -100,21 +101,31 @@ pub(super) fn buffer(value: Text<'_>) -> Parsed<usize> {
         .ok_or_else(|| Bad::new(value, "a size from `8K` to `256K`"))
 }
 
-/// Reads a file with `user:password`.
-pub(super) fn login_file(value: Text<'_>) -> Parsed<UserPassword> {
-    let text = fs::read_to_string(Path::new(value.text));
-    let text =
-        text.map_err(|error| Bad::new(value, "a file that can be read").help(error.to_string()))?;
-    let line = text.lines().next().unwrap_or_default();
-    match line.split_once(':') {
-        Some((user, password)) if !user.is_empty() && !password.is_empty() => Ok(UserPassword {
-            user: user.to_owned(),
-            password: password.to_owned(),
-        }),
-        _ => Err(Bad::new(
-            value,
-            "a file whose first line is `user:password`",
-        )),
+/// Reads a file with `user:password`. What is [`Bad`] has no place in it.
+pub(super) fn login_file(path: &Path) -> Parsed<UserPassword> {
+    let text = fs::read_to_string(path);
+    let text = text.map_err(|error| Bad {
+        help: Some(error.to_string()),
+        ..nowhere("a file that can be read")
+    })?;
+    login(&text).ok_or_else(|| nowhere("a file whose first line is `user:password`"))
+}
+
+/// The text of a file with `user:password`.
+pub(crate) fn login(text: &str) -> Option<UserPassword> {
+    let (user, password) = text.lines().next()?.split_once(':')?;
+    let is_whole = !user.is_empty() && !password.is_empty();
+    is_whole.then(|| UserPassword {
+        user: user.to_owned(),
+        password: password.to_owned(),
+    })
+}
+
+fn nowhere(expected: &str) -> Bad {
+    Bad {
+        range: 0..0,
+        expected: expected.to_owned(),
+        help: None,
     }
 }
 

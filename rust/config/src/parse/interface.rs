@@ -7,6 +7,7 @@ use convoy_proto::config::PrivateKey;
 use super::notes::Notes;
 use crate::{
     config::Interface,
+    forward::Key,
     keys::{KeyInfo, KeyName},
     located::Located,
     route_tables::RouteTables,
@@ -70,7 +71,28 @@ pub(super) fn value(
                 excluded(it, notes, name, item);
             }
         }
-        _ => unreachable!("INVARIANT: the caller checks the section"),
+        key => {
+            let taken = match forward_key(key) {
+                Some(key) => it.forwarding.take(key, value, notes.file),
+                None => unreachable!("INVARIANT: the caller checks the section"),
+            };
+            notes.accept(name, value, taken);
+        }
+    }
+}
+
+fn forward_key(name: KeyName) -> Option<Key> {
+    match name {
+        KeyName::Forward => Some(Key::Forward),
+        KeyName::ForwardUdp => Some(Key::ForwardUdp),
+        KeyName::Reverse => Some(Key::Reverse),
+        KeyName::Socks5 => Some(Key::Socks5),
+        KeyName::HttpConnect => Some(Key::HttpConnect),
+        KeyName::Allow => Some(Key::Allow),
+        KeyName::Deny => Some(Key::Deny),
+        KeyName::LoginFile => Some(Key::LoginFile),
+        KeyName::Buffer => Some(Key::Buffer),
+        _ => None,
     }
 }
 

@@ -1,3 +1,5 @@
+mod forward;
+
 use std::sync::Arc;
 
 use super::*;

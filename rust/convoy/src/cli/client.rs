@@ -4,7 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::Args;
 
-use super::DaemonArgs;
+use super::{DaemonArgs, UserspaceArgs};
 
 const UP_AFTER_HELP: &str = "\
 Examples:
@@ -14,6 +14,8 @@ Examples:
   convoy up -f wg0                 stay in the foreground and log there, as under a service manager
   convoy status wg0                see what is up and what is wrong
   convoy down wg0                  put everything back
+  convoy up ./office.conf --userspace -L 8080:intranet.example:80 --socks5 1080
+                                   without root: ports of this host that lead into the tunnel
 
 FILE is a file of wg-quick(8); `convoy check FILE` shows what is wrong with one. Keys that wg-quick lacks
 stand in comments, which wg-quick skips:
@@ -21,6 +23,7 @@ stand in comments, which wg-quick skips:
                    #convoy: AllowLAN = yes           but leave the local network reachable
                    #convoy: ExcludedIPs = local      keep the local network outside the tunnel
                    #convoy: PrivateKeyFile = key     take the key from a file, or from a credential
+                   #convoy: Forward = 8080:host:80   the same as -L (`convoy help config` has the others)
   in [Peer]        #convoy: Endpoints = b.example:1  try further endpoints, in this order
 
 Hooks (PreUp, PostUp, PreDown, PostDown) run in bash, else in sh. They run only if nobody but root and the
@@ -34,6 +37,12 @@ Without a network, `up` succeeds after five seconds; names are looked up once th
 
 SIGUSR2 makes the supervisor the version that is installed now, without a gap in kill switch and routes, if that
 version accepts the configuration. The Debian package does so in an upgrade.
+
+With --userspace, the tunnel's network is in a namespace of the caller's own; the host's stays as it is, so that
+routes, kill switch, ExcludedIPs and hooks have no effect. It needs user namespaces and a /dev/net/tun that the user
+may open; an error says which is missing, and the fix. If the tunnel's process dies, connections wait until another
+one has started. SIGUSR1 to the supervisor logs the counters of each listener, which `convoy status` shows. `reload`,
+`pause`, `events` and `capture` are for tunnels of root.
 
 Exit status:
   0  the tunnel is up
@@ -120,8 +129,11 @@ pub(crate) struct UpArgs {
     #[arg(long)]
     pub(crate) adopt: bool,
 
+    #[command(flatten)]
+    pub(crate) userspace: UserspaceArgs,
+
     /// Close a persistent kill switch, as at boot before there is a network; do nothing else
-    #[arg(long, hide = true)]
+    #[arg(long, hide = true, conflicts_with = "userspace")]
     pub(crate) only_kill_switch: bool,
 }
 

@@ -11,7 +11,8 @@ Examples:
   convoy exec ./office.conf -- firefox          a browser that sees only the tunnel
   convoy exec ./office.conf -- curl https://example.org
   convoy exec ./office.conf -- sh               a shell: what it starts sees only the tunnel, too
-  convoy exec office -- ping 10.8.0.1           one more command in the tunnel `office` that runs
+  convoy exec office -- ping 10.8.0.1           one more command in the tunnel `office` that runs, also one of
+                                                `convoy up --userspace`
 
 No root is needed. The command keeps its user, working directory, terminal, signals and exit status. It has a
 network of its own with nothing but the tunnel, and the name servers of the key DNS. If the tunnel dies, the
@@ -42,7 +43,7 @@ pub(crate) const NAMESPACE_HOLDER: &str = "namespace-holder";
 #[command(mut_arg("metrics", |arg| arg.hide(true)))]
 #[command(mut_arg("metrics_token_file", |arg| arg.hide(true)))]
 pub(crate) struct ExecArgs {
-    /// A configuration file; NAME for a tunnel of `convoy exec` that runs, else for /etc/wireguard/NAME.conf
+    /// A configuration file; NAME for a tunnel without root that runs, else for /etc/wireguard/NAME.conf
     #[arg(value_name = "FILE|NAME")]
     pub(crate) file: PathBuf,
 

@@ -74,7 +74,7 @@ impl From<RelayMethod> for Method {
     }
 }
 
-fn size(text: &str) -> Result<usize, &'static str> {
+pub(super) fn size(text: &str) -> Result<usize, &'static str> {
     let error = "expected a size from 8K to 256K";
     let digits = text.strip_suffix(['k', 'K']).ok_or(error)?;
     let bytes = digits

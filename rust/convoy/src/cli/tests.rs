@@ -1,4 +1,5 @@
 use clap::{CommandFactory, error::ErrorKind};
+use convoy_config::{Offer, Side};
 
 use super::*;
 
@@ -33,6 +34,70 @@ fn a_client_clamps_the_mss_unless_told_otherwise() {
     assert_eq!(args.file.to_str(), Some("wg0"));
     let args = up(&["up", "-f", "--clamp-mss", "off", "./wg0.conf"]);
     assert!(!args.daemon.clamp_mss && args.daemon.foreground);
+}
+
+#[test]
+fn ports_of_a_tunnel_without_root_are_read_from_the_command_line() {
+    let line = "up wg0 --userspace -L 8080:web.example:80 -L 127.0.0.1:53:[2001:db8::1]:53/udp \
+                -R 22:127.0.0.1:22 --socks5 1080 --http-connect [::1]:3128 --allow 10.0.0.0/8,::1 \
+                --deny 10.1.0.0/16 --buffer 8k --engine namespace";
+    let Some(Command::Up(args)) = parse(
+        &line
+            .split(' ')
+            .filter(|it| !it.is_empty())
+            .collect::<Vec<_>>(),
+    )
+    .unwrap()
+    .command
+    else {
+        panic!("another command");
+    };
+    let forwarding = args.userspace.forwarding().unwrap();
+    let listeners = forwarding.listeners.iter();
+    let listeners: Vec<_> = listeners
+        .map(|it| (it.side, it.addresses[0].to_string(), it.offer.clone()))
+        .collect();
+    let tcp = |host: &str, port| Offer::Tcp(host.to_owned(), port);
+    assert_eq!(
+        listeners,
+        [
+            (
+                Side::Host,
+                "127.0.0.1:8080".to_owned(),
+                tcp("web.example", 80)
+            ),
+            (
+                Side::Host,
+                "127.0.0.1:53".to_owned(),
+                Offer::Udp("2001:db8::1".to_owned(), 53)
+            ),
+            (Side::Inside, "0.0.0.0:22".to_owned(), tcp("127.0.0.1", 22)),
+            (Side::Host, "127.0.0.1:1080".to_owned(), Offer::Socks5),
+            (Side::Host, "[::1]:3128".to_owned(), Offer::HttpConnect),
+        ]
+    );
+    assert_eq!(
+        (forwarding.access.allow.len(), forwarding.access.deny.len()),
+        (2, 1)
+    );
+    assert_eq!(args.userspace.buffer, Some(8 << 10));
+}
+
+#[test]
+fn ports_need_userspace_and_what_changes_the_host_excludes_it() {
+    for line in [
+        "up wg0 -L 8080:web.example:80",
+        "up wg0 --socks5 1080",
+        "up wg0 --buffer 8k",
+        "up wg0 --engine namespace",
+        "up wg0 --userspace --adopt",
+        "up wg0 --userspace --metrics 127.0.0.1:9586",
+        "up wg0 --userspace -L 8080",
+        "up wg0 --userspace -R 8080:web.example:80/udp",
+        "up wg0 --userspace --allow here",
+    ] {
+        parse(&line.split(' ').collect::<Vec<_>>()).unwrap_err();
+    }
 }
 
 #[test]

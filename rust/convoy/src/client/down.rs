@@ -18,6 +18,7 @@ use crate::{
     cli::{DownArgs, LogFormat},
     logging,
     panics::say,
+    userspace,
 };
 
 /// Takes tunnels down.
@@ -45,7 +46,8 @@ pub(crate) fn run(args: &DownArgs) -> anyhow::Result<()> {
 /// Takes all down; what fails does not stop the others.
 fn all(args: &DownArgs) -> anyhow::Result<()> {
     let mut failures = Vec::new();
-    for name in places::all() {
+    let own = userspace::all().into_iter().map(|(name, _)| name);
+    for name in places::all().into_iter().chain(own) {
         let mut outcome = take_down(&name, args.open_kill_switch).map(drop);
         if args.open_kill_switch {
             outcome = outcome.and(open(&name));
@@ -63,7 +65,7 @@ fn all(args: &DownArgs) -> anyhow::Result<()> {
 /// Takes one tunnel down; returns whether there was anything to take down. Says what stays, unless the caller
 /// is about to change that.
 fn take_down(name: &InterfaceName, is_quiet: bool) -> anyhow::Result<bool> {
-    match ask(&places::control(name), &Request::Down) {
+    match ask(&userspace::control(name), &Request::Down) {
         Ok(Reply::Done { warnings }) => {
             for warning in warnings.iter().filter(|_| !is_quiet) {
                 say(&format!("convoy: {warning}"));

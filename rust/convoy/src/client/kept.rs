@@ -52,6 +52,7 @@ pub(crate) struct KeptTunnel {
     args: DaemonArgs,
     sockets: Sockets,
     outlives_supervisor: bool,
+    inner_mtu: Option<u16>,
     /// The interface lasts for as long as this is open, whatever happens to the process.
     tun: OwnedFd,
     process: Option<TunnelProcess>,
@@ -71,9 +72,11 @@ impl KeptTunnel {
         Self::new(name, args, tun, None).begin().await
     }
 
-    /// Starts a process for an interface in another network namespace; the process ends with this one.
+    /// Starts a process for an interface that it cannot watch, in another network namespace or a stack in user
+    /// space; the process ends with this one.
     pub(crate) async fn over(
         tun: OwnedFd,
+        mtu: u16,
         name: &InterfaceName,
         args: &DaemonArgs,
         sockets: Sockets,
@@ -81,6 +84,7 @@ impl KeptTunnel {
         let tunnel = Self {
             sockets,
             outlives_supervisor: false,
+            inner_mtu: Some(mtu),
             ..Self::new(name, args, tun, None)
         };
         tunnel.begin().await
@@ -118,6 +122,7 @@ impl KeptTunnel {
             args: args.clone(),
             sockets: places::sockets(name),
             outlives_supervisor: true,
+            inner_mtu: None,
             tun,
             process,
             restarts: Restarts::default(),
@@ -255,6 +260,7 @@ impl KeptTunnel {
             listener: bind(&self.sockets.supervisors)?.into(),
             sockets: self.sockets.clone(),
             outlives_supervisor: self.outlives_supervisor,
+            inner_mtu: self.inner_mtu,
             args: self.args.clone(),
         })
     }

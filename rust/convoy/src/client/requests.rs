@@ -11,6 +11,7 @@ use super::{
 use crate::{
     cli::{PauseArgs, ReloadArgs, ResumeArgs},
     panics::say,
+    userspace,
 };
 
 /// Applies the changes in a tunnel's files.
@@ -31,7 +32,7 @@ pub(crate) fn resume(args: &ResumeArgs) -> anyhow::Result<()> {
 
 fn request(name: &Path, request: &Request) -> anyhow::Result<()> {
     let name = places::name_of(name)?;
-    match ask(&places::control(&name), request) {
+    match ask(&userspace::control(&name), request) {
         Ok(Reply::Done { warnings }) => {
             for warning in warnings {
                 say(&format!("convoy: warning: {warning}"));

@@ -20,7 +20,7 @@ use std::{
     fs,
     io::{self, Write as _},
     panic::resume_unwind,
-    path::Path,
+    path::{Path, PathBuf},
     process::ExitCode,
     thread,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
@@ -29,6 +29,7 @@ use std::{
 use anyhow::{Context, bail};
 use convoy_config::InterfaceName;
 use convoy_stats::{QueryError, Report, query};
+use nix::unistd::geteuid;
 
 use super::{
     control::{AskError, Reply, Request, ask},
@@ -36,9 +37,9 @@ use super::{
     state::State,
     tunnel,
 };
-use crate::cli::StatusArgs;
+use crate::{cli::StatusArgs, userspace};
 pub(crate) use describe::{Known, describe};
-pub(crate) use model::{Condition, PeerState, PeerStatus, Status, Statuses};
+pub(crate) use model::{Condition, ForwardStatus, PeerState, PeerStatus, Status, Statuses};
 
 /// What `--json` prints.
 const SCHEMA: &str = include_str!("../../schema/status.schema.json");
@@ -102,27 +103,39 @@ pub(crate) fn run(args: &StatusArgs) -> anyhow::Result<ExitCode> {
 
 /// The status of one tunnel, or of all; nothing if it is not up. Then why that of others cannot be read.
 fn look(name: Option<&InterfaceName>) -> (Vec<Status>, Vec<anyhow::Error>) {
-    let names = match name {
-        Some(name) => vec![name.clone()],
+    let tunnels = match name {
+        Some(name) => vec![(name.clone(), userspace::control(name))],
         None => all(),
     };
     let (mut statuses, mut unreadable) = (Vec::new(), Vec::new());
-    for names in names.chunks(ASKED_AT_ONCE) {
-        for outcome in ask_all(names) {
+    for tunnels in tunnels.chunks(ASKED_AT_ONCE) {
+        for outcome in ask_all(tunnels) {
             match outcome {
                 Ok(status) => statuses.extend(status),
                 Err(error) => unreadable.push(error),
             }
         }
     }
+    if name.is_none() && !statuses.is_empty() && !geteuid().is_root() {
+        // Those of other users are none of this one's business.
+        unreadable.retain(|error| !is_denied(error));
+    }
     (statuses, unreadable)
 }
 
+fn is_denied(error: &anyhow::Error) -> bool {
+    let mut causes = error.chain().filter_map(|it| it.downcast_ref());
+    causes.any(|it: &io::Error| it.kind() == io::ErrorKind::PermissionDenied)
+}
+
 /// Asks each on a thread of its own, as one that does not answer takes its time.
-fn ask_all(names: &[InterfaceName]) -> Vec<anyhow::Result<Option<Status>>> {
+fn ask_all(tunnels: &[(InterfaceName, PathBuf)]) -> Vec<anyhow::Result<Option<Status>>> {
     thread::scope(|scope| {
-        let ask = |name| scope.spawn(move || status(name));
-        let asked: Vec<_> = names.iter().map(ask).collect();
+        let ask = |tunnel: &'_ (InterfaceName, PathBuf)| {
+            let (name, control) = tunnel.clone();
+            scope.spawn(move || status_at(&name, &control))
+        };
+        let asked: Vec<_> = tunnels.iter().map(ask).collect();
         let outcomes = asked.into_iter().map(|it| it.join());
         outcomes
             .map(|outcome| outcome.unwrap_or_else(|panic| resume_unwind(panic)))
@@ -130,8 +143,9 @@ fn ask_all(names: &[InterfaceName]) -> Vec<anyhow::Result<Option<Status>>> {
     })
 }
 
-/// The tunnels of `convoy up`, and all daemons of WireGuard in userspace.
-fn all() -> Vec<InterfaceName> {
+/// The tunnels of `convoy up`, all daemons of WireGuard in userspace, and this user's own tunnels without root; with
+/// their control sockets.
+fn all() -> Vec<(InterfaceName, PathBuf)> {
     let mut names = places::all();
     let sockets = fs::read_dir(places::uapi_directory());
     let sockets = sockets.into_iter().flatten().flatten();
@@ -139,18 +153,29 @@ fn all() -> Vec<InterfaceName> {
         let file = socket.file_name();
         file.to_str()?.strip_suffix(".sock")?.parse().ok()
     }));
-    names.sort_by(|a, b| a.as_str().cmp(b.as_str()));
-    names.dedup();
-    names
+    let with_control = names.into_iter().map(|name| {
+        let control = places::control(&name);
+        (name, control)
+    });
+    let mut tunnels: Vec<_> = with_control.chain(userspace::all()).collect();
+    tunnels.sort_by(|a, b| (a.0.as_str(), &a.1).cmp(&(b.0.as_str(), &b.1)));
+    tunnels.dedup();
+    tunnels
 }
 
 /// The status of one tunnel; `None` if it is not up.
 pub(crate) fn status(name: &InterfaceName) -> anyhow::Result<Option<Status>> {
-    match ask(&places::control(name), &Request::Status) {
+    status_at(name, &userspace::control(name))
+}
+
+fn status_at(name: &InterfaceName, control: &Path) -> anyhow::Result<Option<Status>> {
+    match ask(control, &Request::Status) {
         Ok(Reply::Status(status)) => Ok(Some(*status)),
         Ok(Reply::Failed { reason }) => bail!("{name}: {reason}"),
         Ok(Reply::Done { .. }) => bail!("{name}: the supervisor's answer is no status"),
-        Err(AskError::NoSupervisor) => without_supervisor(name),
+        Err(AskError::NoSupervisor) if control == places::control(name) => without_supervisor(name),
+        // Nothing of a tunnel without root outlives it.
+        Err(AskError::NoSupervisor) => Ok(None),
         Err(error) => Err(error).with_context(|| name.to_string()),
     }
 }

@@ -123,6 +123,8 @@ pub(crate) struct Spawn {
     pub(crate) sockets: Sockets,
     /// Whether it goes on without a supervisor.
     pub(crate) outlives_supervisor: bool,
+    /// The MTU of an interface that it cannot watch, in bytes.
+    pub(crate) inner_mtu: Option<u16>,
     pub(crate) args: DaemonArgs,
 }
 

@@ -1,13 +1,14 @@
 //! `convoy up`: becomes the supervisor of a tunnel.
 
 use std::{
-    env,
+    env, io,
     path::{Path, PathBuf},
 };
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use convoy_config::Config;
-use nix::sys::prctl;
+use convoy_host::HostError;
+use nix::{sys::prctl, unistd::geteuid};
 use tracing::warn;
 
 use super::{
@@ -19,7 +20,7 @@ use crate::{
     background::{self, Output, Parent},
     check,
     cli::{DaemonArgs, UpArgs},
-    logging, panics, process,
+    logging, panics, process, userspace,
 };
 
 /// What the command line asks for.
@@ -51,10 +52,30 @@ pub(crate) fn start(args: &UpArgs) -> anyhow::Result<()> {
         return background::start(Output::UntilReady);
     }
     let outcome = run(path, args, &mut parent);
+    let outcome = outcome.map_err(|error| with_other_ways(error, args));
     if let (Err(error), Some(parent)) = (&outcome, parent) {
         parent.fail(error);
     }
     outcome
+}
+
+/// Names what works without root, if that is what was missing.
+fn with_other_ways(error: anyhow::Error, args: &UpArgs) -> anyhow::Error {
+    let is_denial = |cause: &(dyn std::error::Error + 'static)| {
+        let io = match cause.downcast_ref() {
+            Some(HostError::File { cause, .. } | HostError::Kernel { cause, .. }) => Some(cause),
+            _ => cause.downcast_ref::<io::Error>(),
+        };
+        io.is_some_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
+    };
+    if args.userspace.userspace || geteuid().is_root() || !error.chain().any(is_denial) {
+        return error;
+    }
+    let file = args.file.display();
+    anyhow!(
+        "{error:#}; without root, `convoy up {file} --userspace` forwards ports into the tunnel, and \
+         `convoy exec {file} -- COMMAND` runs a program in it"
+    )
 }
 
 fn run(path: PathBuf, args: &UpArgs, parent: &mut Option<Parent>) -> anyhow::Result<()> {
@@ -68,7 +89,16 @@ fn run(path: PathBuf, args: &UpArgs, parent: &mut Option<Parent>) -> anyhow::Res
             name.as_ref().map(|name| name.as_str()),
         )?;
     }
+    if args.userspace.userspace {
+        return userspace::up(path, args, parent);
+    }
     let config = read(&path)?;
+    if !config.interface.forwarding.listeners.is_empty() {
+        panics::say(&format!(
+            "convoy: warning: {}",
+            userspace::FORWARDS_WITHOUT_EFFECT
+        ));
+    }
     let wanted = Wanted {
         path,
         program: env::current_exe().context("cannot find this program's executable")?,

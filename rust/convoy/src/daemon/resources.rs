@@ -1,9 +1,14 @@
 //! What a daemon opens, or gets from the process that starts it, before it gives up its privileges.
 
-use std::{os::unix::net::UnixListener, thread, time::Instant};
+use std::{
+    os::{fd::OwnedFd, unix::net::UnixListener},
+    thread,
+    time::Instant,
+};
 
 use anyhow::Context;
 use convoy_tun::{Device, OpenError};
+use nix::sys::stat::{SFlag, fstat};
 use tracing::warn;
 
 use crate::{
@@ -25,6 +30,8 @@ pub(super) struct Resources {
     pub(super) socket_file: Option<SocketFile>,
     /// Where supervisors connect; `None` unless one has started this process.
     pub(super) supervisors: Option<UnixListener>,
+    /// The MTU of an interface that cannot be watched from here.
+    pub(super) inner_mtu: Option<u16>,
 }
 
 impl Resources {
@@ -33,9 +40,12 @@ impl Resources {
         if supervisors.is_some() {
             process::name_like_the_program();
         }
+        let inner_mtu = supervised::inner_mtu()?;
         let uapi_fd = process::inherited_fd("WG_UAPI_FD")?;
         let device = match process::inherited_fd("WG_TUN_FD")? {
-            Some(fd) => Device::adopt(fd).context("cannot use the TUN device of WG_TUN_FD")?,
+            Some(fd) => {
+                adopt(fd, interface, inner_mtu).context("cannot use the device of WG_TUN_FD")?
+            }
             None => {
                 if uapi_fd.is_none() {
                     // Reports the cause, where the kernel would only say that the name is taken.
@@ -65,6 +75,7 @@ impl Resources {
             listener,
             socket_file,
             supervisors,
+            inner_mtu,
         })
     }
 
@@ -74,6 +85,24 @@ impl Resources {
             Some(_) => None,
             None => self.socket_file.clone(),
         }
+    }
+}
+
+/// Adopts a TUN, or the socket of a stack in user space.
+fn adopt(
+    fd: OwnedFd,
+    interface: &InterfaceName,
+    inner_mtu: Option<u16>,
+) -> Result<Device, OpenError> {
+    let is_socket = fstat(&fd).is_ok_and(|stat| {
+        SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT == SFlag::S_IFSOCK
+    });
+    match is_socket {
+        true => {
+            let mtu = inner_mtu.unwrap_or(DEFAULT_MTU);
+            Device::over_socket(fd, interface.as_str().to_owned(), mtu)
+        }
+        false => Device::adopt(fd),
     }
 }
 

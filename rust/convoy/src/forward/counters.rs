@@ -4,7 +4,7 @@ use convoy_netstack::{Refusal, Totals, forward::Forwarder};
 use tracing::info;
 
 /// Logs the counters of each rule, and of all if there are several.
-pub(super) fn log(forwarder: &Forwarder) {
+pub(crate) fn log(forwarder: &Forwarder) {
     for rule in forwarder.rules() {
         line(&rule.to_string(), &rule.totals());
     }
@@ -13,7 +13,8 @@ pub(super) fn log(forwarder: &Forwarder) {
     }
 }
 
-fn line(rule: &str, totals: &Totals) {
+/// Logs the counters of one rule.
+pub(crate) fn line(rule: &str, totals: &Totals) {
     info!(
         rule,
         opened = totals.opened,

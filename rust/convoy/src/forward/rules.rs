@@ -7,13 +7,14 @@ use convoy_netstack::{
 };
 
 /// The rules of a file.
-pub(super) fn of(forwarding: Forwarding) -> Vec<Rule> {
+pub(crate) fn of(forwarding: Forwarding) -> Vec<Rule> {
     let of_all = access(&forwarding.access);
     let rule = |listener| rule(listener, of_all.clone());
     forwarding.listeners.into_iter().map(rule).collect()
 }
 
-fn rule(listener: Listener, of_all: Access) -> Rule {
+/// The rule of a listener on this host; its clients must be allowed by `of_all`, too.
+pub(crate) fn rule(listener: Listener, of_all: Access) -> Rule {
     let login = listener
         .login
         .map(|UserPassword { user, password }| Login { user, password });
@@ -29,7 +30,8 @@ fn rule(listener: Listener, of_all: Access) -> Rule {
     }
 }
 
-fn access(lists: &AccessLists) -> Access {
+/// The lists, for a rule.
+pub(crate) fn access(lists: &AccessLists) -> Access {
     let prefixes = |list: &[convoy_proto::config::AllowedIp]| {
         let prefixes = list
             .iter()

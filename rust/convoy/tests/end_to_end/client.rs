@@ -20,6 +20,7 @@ mod names;
 mod outcome;
 mod process;
 mod stream;
+mod user;
 mod world;
 
 mod adoption;
@@ -52,4 +53,5 @@ mod steps;
 mod tunnel;
 mod twice;
 mod up_and_down;
+mod userspace;
 mod wg_quick;

@@ -1,6 +1,6 @@
 //! What `convoy status --json` prints: `rust/convoy/schema/status.schema.json` describes it.
 
-use std::path::PathBuf;
+use std::{collections::BTreeMap, path::PathBuf};
 
 use convoy_stats::{Counters, Peer};
 use serde::{Deserialize, Serialize};
@@ -49,6 +49,12 @@ pub(crate) struct Status {
     pub(crate) kill_switch: Option<String>,
     /// Name servers.
     pub(crate) dns: Vec<String>,
+    /// What the network of a tunnel without root is made of: `namespace`.
+    pub(crate) engine: Option<String>,
+    /// The commands of `convoy exec` in a tunnel without root.
+    pub(crate) commands: Option<usize>,
+    /// The listeners of `convoy up --userspace`.
+    pub(crate) forwards: Vec<ForwardStatus>,
     /// What is wrong or missing, in words.
     pub(crate) warnings: Vec<String>,
     /// Of packets in the clear.
@@ -57,6 +63,31 @@ pub(crate) struct Status {
     pub(crate) peers: Vec<PeerStatus>,
     /// The counters of `convoy stats --json`, since the start of the process that carries the packets.
     pub(crate) stats: Option<Counters>,
+}
+
+/// A listener that leads into the tunnel, or out of it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(default)]
+pub(crate) struct ForwardStatus {
+    /// Its addresses with their ports.
+    pub(crate) listen: Vec<String>,
+    /// Whether it listens inside the tunnel, and connects outside.
+    pub(crate) is_inside: bool,
+    /// `host:port`, `host:port/udp`, `SOCKS5` or `HTTP CONNECT`.
+    pub(crate) target: String,
+    /// Connections and UDP flows that have reached their target.
+    pub(crate) opened: u64,
+    /// Those of them that have not ended.
+    pub(crate) open: u64,
+    /// Bytes from clients to targets.
+    pub(crate) bytes_out: u64,
+    /// Bytes from targets to clients.
+    pub(crate) bytes_in: u64,
+    /// Datagrams that were discarded: a socket was full, or refused them.
+    pub(crate) dropped_datagrams: u64,
+    /// How many clients were refused, by reason.
+    pub(crate) refused: BTreeMap<String, u64>,
 }
 
 /// Whether a tunnel is as it should be.

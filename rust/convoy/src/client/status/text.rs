@@ -7,7 +7,7 @@ use std::fmt::{self, Write};
 
 use jiff::Timestamp;
 
-use super::model::{Condition, PeerState, PeerStatus, Rate, Status, Statuses};
+use super::model::{Condition, ForwardStatus, PeerState, PeerStatus, Rate, Status, Statuses};
 use crate::{paragraph::fill, stats::binary};
 use words::{ago, from_now, milliseconds, rate, span, until_now};
 
@@ -36,6 +36,9 @@ fn write_status(out: &mut String, status: &Status, now: Timestamp) -> fmt::Resul
     optional(out, "MTU", status.mtu)?;
     let servers = (!status.dns.is_empty()).then(|| status.dns.join(", "));
     optional(out, "name servers", servers)?;
+    optional(out, "engine", status.engine.as_ref())?;
+    let commands = status.commands.filter(|count| *count > 0);
+    optional(out, "commands inside", commands)?;
     if let Some(switch) = &status.kill_switch {
         let is_open = status.state == Condition::Paused && switch != "off";
         let note = if is_open { ", open for the pause" } else { "" };
@@ -47,6 +50,8 @@ fn write_status(out: &mut String, status: &Status, now: Timestamp) -> fmt::Resul
     }
     let mut warnings = status.warnings.iter();
     warnings.try_for_each(|warning| field(out, "warning", warning))?;
+    let mut forwards = status.forwards.iter();
+    forwards.try_for_each(|forward| write_forward(out, forward))?;
     let mut peers = status.peers.iter();
     peers.try_for_each(|peer| write_peer(out, peer, now))
 }
@@ -70,6 +75,32 @@ pub(super) fn condition(status: &Status, now: Timestamp) -> String {
         (Condition::WithoutSupervisor, _) => format!("up without a supervisor{since}"),
         (Condition::Daemon, _) => "up as a daemon, without a supervisor".to_owned(),
     }
+}
+
+/// A listener, and what it has carried and refused.
+fn write_forward(out: &mut String, forward: &ForwardStatus) -> fmt::Result {
+    let (at, target) = (forward.listen.join(" "), &forward.target);
+    let line = match forward.is_inside {
+        true => format!("{at} (inside) → {target}"),
+        false => format!("{at} → {target}"),
+    };
+    field(out, "forward", line)?;
+    let (bytes_out, bytes_in) = (binary(forward.bytes_out), binary(forward.bytes_in));
+    let refused = forward.refused.iter();
+    let refused: Vec<_> = refused
+        .map(|(reason, count)| format!("{} {count}", reason.replace('_', " ")))
+        .collect();
+    let mut line = format!(
+        "{} open, {} so far, {bytes_out} out, {bytes_in} in",
+        forward.open, forward.opened
+    );
+    if !refused.is_empty() {
+        write!(line, "; refused: {}", refused.join(", "))?;
+    }
+    if forward.dropped_datagrams > 0 {
+        write!(line, "; datagrams dropped: {}", forward.dropped_datagrams)?;
+    }
+    writeln!(out, "{}", fill(&line, "    ", "    "))
 }
 
 fn processes(status: &Status) -> Option<String> {

@@ -24,7 +24,7 @@ use crate::{
     background,
     cli::DaemonArgs,
     client::privileges::PROGRAM,
-    supervised::{ENDS_WITH_SUPERVISOR, descriptors},
+    supervised::{ENDS_WITH_SUPERVISOR, INNER_MTU, descriptors},
 };
 
 /// How long a tunnel process may take until it is ready.
@@ -119,6 +119,8 @@ impl Step {
         let marked = passed.chain([(background::MARKER, "1".to_owned())]);
         let ends = (ENDS_WITH_SUPERVISOR, "1".to_owned());
         let marked = marked.chain((!spawn.outlives_supervisor).then_some(ends));
+        let mtu = spawn.inner_mtu.map(|mtu| (INNER_MTU, mtu.to_string()));
+        let marked = marked.chain(mtu);
         Self {
             arguments: switches.chain(name).collect(),
             environment: marked
@@ -240,6 +242,7 @@ mod tests {
             listener: any(),
             sockets: places::sockets(&"stats".parse().unwrap()),
             outlives_supervisor: true,
+            inner_mtu: None,
             args: given.clone(),
         });
         let line = ["convoy".to_owned(), STEP.to_owned()].into_iter();

@@ -34,6 +34,7 @@ pub(super) struct Seen {
     /// The destination port.
     pub(super) udp: Option<u16>,
     is_icmpv6: bool,
+    is_icmpv4: bool,
 }
 
 impl Capture {
@@ -92,6 +93,7 @@ impl Seen {
                 Some(TransportSlice::Udp(udp)) => Some(udp.destination_port()),
                 _ => None,
             },
+            is_icmpv4: matches!(packet.transport, Some(TransportSlice::Icmpv4(_))),
             is_icmpv6: matches!(packet.transport, Some(TransportSlice::Icmpv6(_))),
         })
     }
@@ -113,6 +115,12 @@ impl Seen {
     pub(super) fn is_datagram(&self) -> bool {
         let is_to_server = SERVERS.contains(&self.to.to_string().as_str());
         self.is_from_client() && is_to_server && self.udp == Some(WIREGUARD)
+    }
+
+    /// Whether the kernel tells the server that nobody has the tunnel's port, as between two of its processes.
+    pub(super) fn is_refusal(&self) -> bool {
+        let is_to_server = SERVERS.contains(&self.to.to_string().as_str());
+        self.is_from_client() && is_to_server && self.is_icmpv4
     }
 
     /// Whether a closed kill switch must have dropped it: it is in the clear, and neither a look-up of the

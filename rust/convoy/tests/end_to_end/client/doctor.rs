@@ -69,6 +69,7 @@ fn doctor_finds_that_the_server_answers_and_changes_nothing() {
         "tun-super-packets",
         "udp-gso",
         "udp-gro",
+        "without-root",
         "rp-filter",
         "dns",
         "other-rules",

@@ -1,7 +1,5 @@
 //! `convoy exec` as a user without any right, in the client's place.
 
-mod user;
-
 use std::{io, net::TcpListener, os::unix::process::ExitStatusExt as _, thread};
 
 use convoy_lab::{Pid, eventually, measure::process::is_alive};
@@ -11,15 +9,15 @@ use super::{
     capture::{Capture, DNS, Seen},
     names::NameServer,
     process::crash,
+    user::{
+        FILE, PROGRAM, RUNTIME, Started, USER, daemon, error, exec, holder, no_process_is_left,
+        nothing_is_left, said, shell, succeeds, supervisor, user, world, world_with,
+    },
     world::BEHIND,
 };
 use crate::{
     confinement::{bits, field},
     scene::DEADLINE,
-};
-use user::{
-    FILE, PROGRAM, RUNTIME, Started, USER, daemon, error, exec, holder, no_process_is_left,
-    nothing_is_left, said, shell, succeeds, supervisor, user, world, world_with,
 };
 
 #[test]
@@ -279,6 +277,25 @@ fn another_command_joins_by_the_name_and_the_tunnel_stays_for_the_last_one() {
     assert!(error(&again).contains("convoy exec wg0 --"), "{again:?}");
     assert_eq!(daemon(&world), before);
     drop(first);
+    nothing_is_left(&world);
+}
+
+#[test]
+fn the_user_sees_its_status_and_ends_it_with_all_commands() {
+    let Some(world) = world("") else { return };
+    let mut command = Started::new(&world, "echo begun; read -r _");
+    assert_eq!(command.line(), "begun");
+    let convoy = |word: &str| {
+        let mut convoy = user(&world, PROGRAM);
+        convoy.args([word, "wg0"]).output().unwrap()
+    };
+    let shown = said(&convoy("status"));
+    for words in ["state: up", "engine: namespace", "commands inside: 1"] {
+        assert!(shown.contains(words), "{words}: {shown}");
+    }
+    succeeds(&convoy("down"));
+    let status = command.child.wait().unwrap();
+    assert_eq!(status.signal(), Some(libc::SIGKILL));
     nothing_is_left(&world);
 }
 

@@ -67,6 +67,45 @@ peer: key
 }
 
 #[test]
+fn a_tunnel_without_root_shows_its_listeners() {
+    let status = Status {
+        name: "wg0".to_owned(),
+        engine: Some("namespace".to_owned()),
+        commands: Some(2),
+        forwards: vec![
+            ForwardStatus {
+                listen: vec!["127.0.0.1:8080".to_owned(), "[::1]:8080".to_owned()],
+                target: "web.example:80".to_owned(),
+                opened: 12,
+                open: 3,
+                bytes_out: 2_048,
+                refused: BTreeMap::from([("timed_out".to_owned(), 1)]),
+                ..ForwardStatus::default()
+            },
+            ForwardStatus {
+                listen: vec!["10.0.0.2:22".to_owned()],
+                is_inside: true,
+                target: "127.0.0.1:22".to_owned(),
+                dropped_datagrams: 4,
+                ..ForwardStatus::default()
+            },
+        ],
+        ..Status::default()
+    };
+    let expected = "\
+interface: wg0
+  state: up
+  engine: namespace
+  commands inside: 2
+  forward: 127.0.0.1:8080 [::1]:8080 → web.example:80
+    3 open, 12 so far, 2.00 KiB out, 0 B in; refused: timed out 1
+  forward: 10.0.0.2:22 (inside) → 127.0.0.1:22
+    0 open, 0 so far, 0 B out, 0 B in; datagrams dropped: 4
+";
+    assert_eq!(shown(status), expected);
+}
+
+#[test]
 fn a_pause_and_a_missing_supervisor_are_said_first() {
     let paused = Status {
         state: Condition::Paused,

@@ -14,8 +14,16 @@ use crate::{background::READY, supervised::descriptors};
 /// Longest report of an error in bytes.
 const MAX_REPORT: u64 = 16 << 10;
 
+/// The reason that a supervisor has given.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Refused(String);
+
 /// Waits for the namespaces.
-pub(super) fn spaces(supervisor: &UnixStream) -> anyhow::Result<Spaces> {
+///
+/// # Errors
+/// [`Refused`] if the supervisor says why there are none.
+pub(crate) fn spaces(supervisor: &UnixStream) -> anyhow::Result<Spaces> {
     let mut first = [0];
     let received = descriptors::receive(supervisor, &mut first);
     let (length, descriptors) = received.context("cannot hear the supervisor")?;
@@ -27,10 +35,10 @@ pub(super) fn spaces(supervisor: &UnixStream) -> anyhow::Result<Spaces> {
         .take(MAX_REPORT)
         .read_to_string(&mut report)
         .context("cannot hear the supervisor")?;
-    match report.as_str() {
-        "" => bail!("the supervisor ended before the tunnel was ready"),
-        report => bail!("{report}"),
+    if report.is_empty() {
+        bail!("the supervisor ended before the tunnel was ready");
     }
+    Err(Refused(report).into())
 }
 
 /// Hands a command the namespaces.
@@ -38,6 +46,12 @@ pub(super) async fn admit(command: &tokio::net::UnixStream, spaces: &Spaces) -> 
     let descriptors = spaces.descriptors();
     let send = || descriptors::send(command, &[READY], &descriptors);
     command.async_io(Interest::WRITABLE, send).await.map(drop)
+}
+
+/// Tells a command why it gets none.
+pub(super) fn refuse(command: &tokio::net::UnixStream, reason: &str) {
+    // It fits the socket's buffer, unless the command is gone.
+    let _ = command.try_write(reason.as_bytes());
 }
 
 #[cfg(test)]

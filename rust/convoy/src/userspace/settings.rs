@@ -3,35 +3,27 @@
 use std::{
     env,
     ffi::OsString,
-    os::unix::process::CommandExt as _,
     path::{Path, PathBuf},
-    process::Command,
 };
 
 use convoy_config::{Config, Table};
 use convoy_netstack::namespace::{Files, Settings};
 use nix::unistd::geteuid;
 
-use crate::{
-    cli::{DaemonArgs, NAMESPACE_HOLDER},
-    client::{desired::configured_mark, privileges::PROGRAM},
-};
+use crate::{cli::DaemonArgs, client::desired::configured_mark};
 
 /// Fits a 1,500-byte link over IPv6.
 const DEFAULT_MTU: u16 = 1420;
+
+/// A warning about the keys of forwarding.
+pub(crate) const FORWARDS_WITHOUT_EFFECT: &str =
+    "Forward, Reverse, Socks5 and HttpConnect have no effect without `convoy up --userspace`";
 
 /// The host's services that look names up or start programs outside, below `/run`.
 const SERVICES: [&str; 4] = ["systemd/resolve", "nscd", "avahi-daemon", "dbus"];
 
 /// The same of the user, below `XDG_RUNTIME_DIR`.
 const OWN_SERVICES: [&str; 3] = ["bus", "dbus-1", "systemd"];
-
-/// This program as the holder of namespaces.
-pub(super) fn holder() -> Command {
-    let mut command = Command::new(PROGRAM);
-    command.arg0("convoy").arg(NAMESPACE_HOLDER).env_clear();
-    command
-}
 
 /// What is inside; `sockets` is the directory of the tunnel's sockets, which is not.
 pub(super) fn settings(config: &Config, daemon: &DaemonArgs, sockets: &Path) -> Settings {
@@ -52,8 +44,8 @@ pub(super) fn settings(config: &Config, daemon: &DaemonArgs, sockets: &Path) -> 
     }
 }
 
-/// What the command lacks of what the file says.
-pub(super) fn warnings(config: &Config) -> Vec<String> {
+/// What of the file has no effect inside.
+pub(super) fn warnings(config: &Config, has_forwards: bool) -> Vec<String> {
     let it = &config.interface;
     let is_marked = configured_mark(config).is_some();
     let is_excluding = !it.excluded_ips.is_empty() || it.exclude_local.is_some();
@@ -64,15 +56,19 @@ pub(super) fn warnings(config: &Config) -> Vec<String> {
         ),
         (
             it.dns_servers.is_empty(),
-            "without the key DNS, the command cannot look names up",
+            "without the key DNS, no names can be looked up inside",
         ),
         (
             is_excluding,
-            "ExcludedIPs has no effect: the command sees only the tunnel",
+            "ExcludedIPs has no effect: inside, there is only the tunnel",
         ),
         (
             is_marked && !geteuid().is_root(),
             "FwMark has no effect: only root may mark datagrams",
+        ),
+        (
+            !has_forwards && !it.forwarding.listeners.is_empty(),
+            FORWARDS_WITHOUT_EFFECT,
         ),
     ];
     let concerning = all.into_iter().filter(|(concerns, _)| *concerns);
@@ -123,11 +119,12 @@ mod tests {
 
     #[test]
     fn what_the_file_asks_for_in_vain_is_a_warning() {
-        let about = |lines| warnings(&config(lines)).join("\n");
+        let about = |lines| warnings(&config(lines), false).join("\n");
         assert!(about("DNS = 10.8.0.1").is_empty());
         assert!(about("").contains("DNS"));
         assert!(about("PostUp = true").contains("hooks"));
         assert!(about("#convoy: ExcludedIPs = local").contains("ExcludedIPs"));
+        assert!(about("#convoy: Forward = 8080:host:80").contains("--userspace"));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::{
 
 use convoy_lab::{Pid, eventually};
 
-use super::super::world::{EVERYTHING, World};
+use super::world::{EVERYTHING, World};
 use crate::scene::{DEADLINE, convoy_program, processes};
 
 pub(super) const USER: u32 = 7_777;

@@ -17,6 +17,9 @@ use crate::client::places::Sockets;
 /// For root.
 const ROOTS: &str = "/run/convoy/exec";
 
+/// The end of the names of control sockets.
+const CONTROL: &str = "control";
+
 /// A directory that belongs to this user.
 #[derive(Debug)]
 pub(super) struct RunDirectory(PathBuf);
@@ -38,14 +41,18 @@ impl RunDirectory {
             }
             _ => {}
         }
-        let found = fs::symlink_metadata(&path)?;
-        let is_ours = found.is_dir() && found.uid() == geteuid().as_raw();
         ensure!(
-            is_ours && found.mode() & 0o077 == 0,
+            is_for_us_alone(&path),
             "{} is not a directory for this user alone (fix: remove it)",
             path.display()
         );
         Ok(Self(path))
+    }
+
+    /// That which exists; `None` also if it belongs to somebody else.
+    pub(super) fn find() -> Option<Self> {
+        let path = path(geteuid(), env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from));
+        is_for_us_alone(&path).then_some(Self(path))
     }
 
     /// Its path.
@@ -58,6 +65,22 @@ impl RunDirectory {
         self.0.join(format!("{name}.exec"))
     }
 
+    /// Where `convoy status` and `convoy down` ask the supervisor of the tunnel `name`.
+    pub(super) fn control(&self, name: &InterfaceName) -> PathBuf {
+        self.0.join(format!("{name}.{CONTROL}"))
+    }
+
+    /// The tunnels that have a supervisor, or had one that was killed.
+    pub(super) fn names(&self) -> Vec<InterfaceName> {
+        let files = fs::read_dir(&self.0).into_iter().flatten().flatten();
+        let names = files.filter_map(|file| {
+            let file = file.file_name();
+            let (name, kind) = file.to_str()?.rsplit_once('.')?;
+            (kind == CONTROL).then(|| name.parse().ok())?
+        });
+        names.collect()
+    }
+
     /// The sockets of its tunnel process.
     pub(super) fn sockets(&self, name: &InterfaceName) -> Sockets {
         Sockets {
@@ -66,6 +89,11 @@ impl RunDirectory {
             launcher: None,
         }
     }
+}
+
+fn is_for_us_alone(path: &Path) -> bool {
+    let found = fs::symlink_metadata(path);
+    found.is_ok_and(|it| it.is_dir() && it.uid() == geteuid().as_raw() && it.mode() & 0o077 == 0)
 }
 
 fn path(user: Uid, runtime: Option<PathBuf>) -> PathBuf {

@@ -1,0 +1,63 @@
+//! The same values on a command line.
+
+use std::path::Path;
+
+use convoy_proto::config::AllowedIp;
+
+use super::{Forwarding, Key, Listener, UserPassword, values};
+use crate::{
+    text::Text,
+    values::{Bad, allowed_ip},
+};
+
+/// Parses the value of the key `name` as a file has it: `Forward`, `ForwardUDP`, `Reverse`, `Socks5` or `HttpConnect`.
+///
+/// # Errors
+/// What was expected, and perhaps a hint.
+pub fn parse_listener(name: &str, value: &str) -> Result<Listener, String> {
+    let key = match Key::of_file(name) {
+        Some(key) => key,
+        None => Key::Reverse,
+    };
+    let mut forwarding = Forwarding::default();
+    let taken = forwarding.take(key, text(value), 0);
+    taken.map_err(|bad| sentence(&bad))?;
+    let listener = forwarding.listeners.pop();
+    listener.ok_or_else(|| format!("{name} is no listener"))
+}
+
+/// Parses a prefix; an address is one, too.
+///
+/// # Errors
+/// What was expected.
+pub fn parse_prefix(value: &str) -> Result<AllowedIp, String> {
+    let parsed = allowed_ip(text(value));
+    parsed
+        .map(|(prefix, _)| prefix)
+        .map_err(|bad| sentence(&bad))
+}
+
+/// Reads a file whose first line is `user:password`.
+///
+/// # Errors
+/// Why it cannot be read, or that it is not such a file.
+pub fn read_login(path: &Path) -> Result<UserPassword, String> {
+    values::login_file(path).map_err(|bad| match bad.help {
+        Some(reason) => format!("cannot read {}: {reason}", path.display()),
+        None => format!("{}: expected {}", path.display(), bad.expected),
+    })
+}
+
+fn text(value: &str) -> Text<'_> {
+    Text {
+        start: 0,
+        text: value,
+    }
+}
+
+fn sentence(bad: &Bad) -> String {
+    match &bad.help {
+        Some(help) => format!("expected {}; {help}", bad.expected),
+        None => format!("expected {}", bad.expected),
+    }
+}

@@ -1,0 +1,92 @@
+//! Tunnels without root: those of `convoy exec` and of `convoy up --userspace`.
+//!
+//! ```text
+//!  convoy status, down ──▶ NAME.control ─┐            ┌─▶ engine: the network inside, and its TUN
+//!  convoy exec NAME ─────▶ NAME.exec ────┼─ supervisor┼─▶ tunnel process ═══ UDP ══▶ peer    in the host's network
+//!  signals ──────────────────────────────┘            └─▶ forwards: sockets of the host ◀──▶ sockets inside
+//! ```
+//!
+//! All of it belongs to one user. The supervisor ends everything that it has started; if it is killed, the kernel
+//! tells the holder of the namespaces and the tunnel process, which end.
+//!
+//! 1. [`up()`] and `convoy exec` start a [`supervisor`], which reports when the tunnel is ready.
+//! 2. An [`engine`] is the network inside: the only part that differs between engines.
+//! 3. [`tunnel`] keeps the tunnel process and its peers' addresses.
+//! 4. [`commands`] are admitted, and [`forwards`] run, while the tunnel lasts.
+
+mod commands;
+mod engine;
+mod forwards;
+mod meeting;
+mod run_directory;
+mod settings;
+mod sockets;
+mod status;
+mod supervisor;
+mod tunnel;
+mod up;
+
+use std::{
+    os::unix::net::UnixStream,
+    path::{Path, PathBuf},
+};
+
+use convoy_config::{Config, InterfaceName};
+use nix::unistd::geteuid;
+
+use crate::{check, client::places, panics};
+pub(crate) use commands::process_of;
+pub(crate) use engine::holder;
+pub(crate) use meeting::{Refused, spaces};
+use run_directory::RunDirectory;
+pub(crate) use settings::FORWARDS_WITHOUT_EFFECT;
+pub(crate) use supervisor::{Caller, Wanted, run};
+pub(crate) use up::up;
+
+/// Where the supervisor of a tunnel listens: of this user's own tunnel if it runs, else of `convoy up`.
+pub(crate) fn control(name: &InterfaceName) -> PathBuf {
+    let system = places::control(name);
+    let own = RunDirectory::find().map(|directory| directory.control(name));
+    match own {
+        Some(own) if geteuid().is_root() && listens(&system) || !listens(&own) => system,
+        Some(own) => own,
+        None => system,
+    }
+}
+
+/// The control sockets of this user's own tunnels.
+pub(crate) fn all() -> Vec<(InterfaceName, PathBuf)> {
+    let Some(directory) = RunDirectory::find() else {
+        return Vec::new();
+    };
+    let names = directory.names().into_iter();
+    names
+        .map(|name| (name.clone(), directory.control(&name)))
+        .filter(|(_, path)| listens(path))
+        .collect()
+}
+
+/// Where commands join the tunnel that `name` means.
+pub(crate) fn joined(name: &Path) -> anyhow::Result<Option<UnixStream>> {
+    let name = name.to_str().and_then(|name| name.parse().ok());
+    let Some(name): Option<InterfaceName> = name else {
+        return Ok(None);
+    };
+    let path = RunDirectory::open()?.commands(&name);
+    Ok(UnixStream::connect(path).ok())
+}
+
+/// Whether somebody does.
+fn listens(path: &Path) -> bool {
+    let connected = UnixStream::connect(path);
+    connected.is_ok()
+}
+
+/// Reads a configuration, and tells what of it has no effect.
+pub(crate) fn read(path: &Path, has_forwards: bool) -> anyhow::Result<Config> {
+    let config = check::read(path)?;
+    for warning in settings::warnings(&config, has_forwards) {
+        panics::say(&format!("convoy: warning: {warning}"));
+    }
+    Ok(config)
+}

@@ -1,0 +1,86 @@
+//! The sockets of a tunnel in its user's directory.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::bail;
+use convoy_config::InterfaceName;
+use tokio::{
+    io::AsyncReadExt as _,
+    net::{UnixListener, UnixStream},
+    time::timeout,
+};
+
+use super::{commands::DELIVERY_TIME, run_directory::RunDirectory};
+use crate::{
+    client::{control::Control, places::Sockets as TunnelSockets},
+    uapi::socket,
+};
+
+/// How long a former tunnel may take to end.
+const ENDING_TIME: Duration = Duration::from_secs(2 * DELIVERY_TIME.as_secs());
+
+/// Where commands join; dropping it removes this socket and those of the tunnel process.
+#[derive(Debug)]
+pub(super) struct Sockets {
+    directory: PathBuf,
+    commands: UnixListener,
+    path: PathBuf,
+    /// Those of the tunnel process.
+    pub(super) tunnel: TunnelSockets,
+}
+
+impl Sockets {
+    /// Takes the name for this supervisor: for commands, and for whoever asks for the status.
+    pub(super) async fn bind(name: &InterfaceName) -> anyhow::Result<(Self, Control)> {
+        let directory = RunDirectory::open()?;
+        let path = directory.commands(name);
+        outlast_former(&path, name).await?;
+        let (commands, _) = socket::bind(&path)?;
+        commands.set_nonblocking(true)?;
+        let sockets = Self {
+            commands: UnixListener::from_std(commands)?,
+            path,
+            tunnel: directory.sockets(name),
+            directory: directory.path().to_owned(),
+        };
+        let control = Control::listen(&directory.control(name))?;
+        Ok((sockets, control))
+    }
+
+    /// The directory, which is to be hidden from commands.
+    pub(super) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Waits for a command. May be cancelled.
+    pub(super) async fn command(&self) -> io::Result<UnixStream> {
+        self.commands.accept().await.map(|(command, _)| command)
+    }
+}
+
+impl Drop for Sockets {
+    fn drop(&mut self) {
+        self.tunnel.remove();
+        // It may be gone already.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Waits for the end of a supervisor that is ending; fails if it is not.
+async fn outlast_former(path: &Path, name: &InterfaceName) -> anyhow::Result<()> {
+    let Ok(mut former) = UnixStream::connect(path).await else {
+        return Ok(());
+    };
+    // One that goes on hands over its namespaces; one that ends accepts nobody, and the kernel hangs up at its end.
+    match timeout(ENDING_TIME, former.read_u8()).await {
+        Ok(Err(_)) => Ok(()),
+        Ok(Ok(_)) => bail!(
+            "{name} runs already; join it with `convoy exec {name} -- COMMAND`, or end it with `convoy down {name}`"
+        ),
+        Err(_) => bail!("the former tunnel {name} does not end"),
+    }
+}

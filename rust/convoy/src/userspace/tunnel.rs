@@ -1,0 +1,180 @@
+//! A tunnel process over an engine's device, and the addresses of its peers.
+
+use std::time::Instant;
+
+use convoy_config::Config;
+use convoy_proto::{Outcome, config::DeviceUpdate};
+use convoy_stats::Report;
+use nix::unistd::{Pid, geteuid};
+use tracing::{error, warn};
+
+use super::engine::Engine;
+use crate::{
+    cli::DaemonArgs,
+    client::{
+        addresses::Addresses,
+        desired::{configured_mark, whole},
+        kept::{KeptEvent, KeptTunnel},
+        places::Sockets,
+        status::Known,
+        tunnel::TunnelEvent,
+    },
+};
+
+/// A tunnel that is kept up.
+#[derive(Debug)]
+pub(super) struct Tunnel {
+    pub(super) config: Config,
+    mark: Option<u32>,
+    addresses: Addresses,
+    kept: KeptTunnel,
+}
+
+/// What [`Tunnel::react`] is for.
+#[derive(Debug)]
+pub(super) enum Happening {
+    Process(KeptEvent),
+    Addresses,
+}
+
+impl Tunnel {
+    /// Starts the process and configures it, with an interface of `mtu` bytes. May be cancelled.
+    pub(super) async fn start(
+        config: Config,
+        engine: &Engine,
+        mtu: u16,
+        args: &DaemonArgs,
+        sockets: &Sockets,
+    ) -> anyhow::Result<Self> {
+        let mark = configured_mark(&config).filter(|_| geteuid().is_root());
+        let device = engine.device()?;
+        let kept = KeptTunnel::over(device, mtu, &config.name, args, sockets.clone()).await?;
+        let mut tunnel = Self {
+            addresses: Addresses::new(&config, mark),
+            config,
+            mark,
+            kept,
+        };
+        tunnel.follow_addresses().await;
+        tunnel.addresses.settle().await;
+        match tunnel.configure().await {
+            Ok(()) => Ok(tunnel),
+            Err(error) => {
+                // What has failed matters more than what follows.
+                drop(tunnel.stop().await);
+                Err(error)
+            }
+        }
+    }
+
+    /// The next thing to react to. May be cancelled.
+    pub(super) async fn next(&mut self) -> Happening {
+        tokio::select! {
+            event = self.kept.next() => Happening::Process(event),
+            () = self.addresses.next() => Happening::Addresses,
+        }
+    }
+
+    pub(super) async fn react(&mut self, happening: Happening) {
+        let now = Instant::now();
+        match happening {
+            Happening::Process(KeptEvent::Tunnel(event)) => self.on_event(event, now).await,
+            Happening::Process(KeptEvent::StartDue) => self.kept.start_again(),
+            Happening::Process(KeptEvent::Started) => {
+                if let Err(error) = self.configure().await {
+                    error!("cannot configure the tunnel that was started again: {error:#}");
+                }
+            }
+            Happening::Addresses => {}
+        }
+    }
+
+    async fn on_event(&mut self, event: TunnelEvent, now: Instant) {
+        match event {
+            TunnelEvent::Handshake { peer, outcome } => {
+                let answered = outcome == Outcome::Answered;
+                self.addresses.handshake(&peer, answered, now);
+            }
+            TunnelEvent::Asks { id, .. } => {
+                if let Some(process) = self.kept.process()
+                    && let Err(error) = process.answer(id, None).await
+                {
+                    warn!("cannot answer the tunnel: {error:#}");
+                }
+            }
+            // Nothing of the host's depends on them; a process that ends is replaced, too.
+            TunnelEvent::Moved { .. } | TunnelEvent::Ended { .. } => {}
+            TunnelEvent::Died => self.kept.died(now),
+        }
+    }
+
+    /// Gives the tunnel process its whole configuration.
+    async fn configure(&mut self) -> anyhow::Result<()> {
+        let Some(process) = self.kept.process() else {
+            return Ok(());
+        };
+        let addresses = &self.addresses;
+        let update = DeviceUpdate {
+            // Without a mark there is none to take away, which only root may.
+            fwmark: self.mark,
+            ..whole(&self.config, self.mark, |peer| addresses.of(peer))
+        };
+        process.set(&update).await?;
+        process.follow(&addresses.followed()).await
+    }
+
+    /// Starts due look-ups, and tells the tunnel which addresses have changed.
+    pub(super) async fn follow_addresses(&mut self) {
+        let changes = self.addresses.changes(Instant::now());
+        let Some(process) = self.kept.process() else {
+            return;
+        };
+        let told = async {
+            if !changes.peers.is_empty() {
+                let update = DeviceUpdate {
+                    peers: changes.peers,
+                    ..DeviceUpdate::default()
+                };
+                process.set(&update).await?;
+            }
+            match changes.handshakes.is_empty() {
+                true => Ok(()),
+                false => process.handshake(&changes.handshakes).await,
+            }
+        };
+        if let Err(error) = told.await {
+            // A tunnel that has died gets all addresses when it starts again.
+            warn!("cannot give the tunnel new addresses: {error:#}");
+        }
+    }
+
+    /// Notes that the host has slept, and may be in another network.
+    pub(super) fn resumed(&mut self) {
+        self.addresses.network_changed(Instant::now());
+    }
+
+    /// The process's number, while there is one.
+    pub(super) fn pid(&self) -> Option<Pid> {
+        self.kept.pid()
+    }
+
+    /// How often the process has died.
+    pub(super) fn deaths(&self) -> u64 {
+        self.kept.deaths()
+    }
+
+    /// What the process reports; `None` while there is none.
+    pub(super) async fn report(&mut self) -> Option<anyhow::Result<Report>> {
+        Some(self.kept.process()?.report().await)
+    }
+
+    /// What the process does not know of its peers.
+    pub(super) fn known(&self) -> Known {
+        Known::new(&self.config, self.addresses.problems(&self.config))
+    }
+
+    /// Ends the process.
+    pub(super) async fn stop(self) -> anyhow::Result<()> {
+        self.kept.stop().await.map(drop)
+    }
+}
