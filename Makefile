@@ -8,9 +8,9 @@ TEST_PROGRAMS = dbus-daemon dnsmasq ethtool ip iptables-legacy ping nft setpriv 
 # What scrapes the metrics in `make interop`.
 SCRAPER_PACKAGES = prometheus
 SCRAPER_PROGRAMS = prometheus promtool
-# Programs that `make bench-peers` measures with, and peers that distributions package.
-BENCH_PACKAGES = ethtool iperf3 iproute2 iputils-ping nftables openssl openvpn $(PERF_PACKAGE)
-BENCH_PROGRAMS = ethtool iperf3 ip ping nft openssl openvpn perf
+# Programs that the benches measure with, and peers that distributions package.
+BENCH_PACKAGES = ethtool haproxy iperf3 iproute2 iputils-ping nftables openssl openvpn rinetd socat $(PERF_PACKAGE)
+BENCH_PROGRAMS = ethtool haproxy iperf3 ip ping nft openssl openvpn rinetd socat perf
 # What boots a Debian in a container.
 SYSTEMD_PACKAGES = debootstrap systemd-container
 SYSTEMD_PROGRAMS = debootstrap systemd-analyze systemd-nspawn
@@ -20,10 +20,10 @@ PROFILE_PROGRAMS = strace perf
 PERF_PACKAGE = $(shell . /etc/os-release 2>/dev/null; \
 	case "$$ID $$ID_LIKE" in (*ubuntu*) echo linux-tools-generic;; (*) echo linux-perf;; esac)
 
-# Where `make peers` installs the programs for `make interop` and `make bench-peers`.
+# Where `make peers` installs the programs for `make interop` and the benches.
 PEERS = $(CURDIR)/target/peers
 PEER_VERSIONS = "$(PEERS)/bin/wireguard --version" "$(PEERS)/bin/boringtun-cli --version" \
-	"$(PEERS)/bin/gotatun --version"
+	"$(PEERS)/bin/gotatun --version" "$(PEERS)/bin/onetun --version"
 # Tailscale's fork of wireguard-go has no releases: use the version that the newest Tailscale requires.
 FORK = github.com/tailscale/wireguard-go
 FORK_VERSION = sed -n 's|^[[:space:]]*$(FORK) \(v[^ ]*\).*|\1|p' "$$(go list -m -f '{{.GoMod}}' tailscale.com@latest)"
@@ -31,7 +31,7 @@ FORK_VERSION = sed -n 's|^[[:space:]]*$(FORK) \(v[^ ]*\).*|\1|p' "$$(go list -m 
 .PHONY: help build speedtest speedtest-results profile profile-results profiling test test-packages test-profiler \
 	test-systemd systemd-packages \
 	cross cross-packages lab-packages profile-packages interop scraper-packages peers lint fmt-check clippy doc deny audit bench bench-stages \
-	bench-compare bench-forward bench-peers bench-packages packet-rate growth report soak flood fuzz fuzz-merge test-timing miri asan tsan
+	bench-compare bench-forward bench-peers bench-userspace bench-packages packet-rate growth report soak flood fuzz fuzz-merge test-timing miri asan tsan
 
 help: ## List these targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | column -t -s "$$(printf '\t')"
@@ -149,7 +149,7 @@ peers: # Install missing peers and print their versions
 			echo "The go.mod of the newest tailscale.com does not name $(FORK)" >&2; exit 1; fi; \
 		GOBIN=$(PEERS)/fork go install $(FORK)@$$version && \
 		mv $(PEERS)/fork/wireguard-go $(PEERS)/bin/wireguard-tailscale && rmdir $(PEERS)/fork; fi
-	@for crate in boringtun-cli:boringtun-cli gotatun-cli:gotatun; do \
+	@for crate in boringtun-cli:boringtun-cli gotatun-cli:gotatun onetun:onetun; do \
 		if [ ! -x $(PEERS)/bin/$${crate#*:} ]; then \
 			$(CARGO) install --locked --root $(PEERS) $${crate%:*} || exit 1; fi; done
 	@for version in $(PEER_VERSIONS) "wireguard-go --version"; do $$version 2>&1 | head -n 1; done
@@ -206,10 +206,14 @@ report: ## Write benches/RESULTS.md and its plots from the files in benches/resu
 bench-peers: build peers bench-packages ## Compare Convoy with the newest WireGuard programs and OpenVPN (an hour; root)
 	$(FAST_BENCH) peers $(ARGS)
 
-bench-forward: build bench-packages ## Measure how fast convoy forward relays, by the way in which bytes move (two minutes; root)
+# wireproxy is taken from PATH or $(PEERS)/bin.
+bench-userspace: build peers bench-packages ## Compare convoy exec and up --userspace with wireproxy and onetun (half an hour; root)
+	$(FAST_BENCH) peers --rootless $(ARGS)
+
+bench-forward: build bench-packages ## Measure how fast convoy forward and other forwarders relay (four minutes; root)
 	$(FAST_BENCH) forward $(ARGS)
 
-bench-packages: # Install missing programs for bench-peers, if root
+bench-packages: # Install missing programs for benches, if root
 	$(call install,$(BENCH_PROGRAMS),$(BENCH_PACKAGES),rows that need them stay empty)
 
 soak: build ## Run five daemons under load and events and judge the run: make soak [SECS=600] (root)

@@ -7,7 +7,7 @@ use convoy_lab::measure::Sample;
 use serde::{Deserialize, Serialize};
 
 use crate::origin::Origin;
-use crate::tunnel::rows::Aim;
+use crate::tunnel::rows::{Aim, Set};
 use crate::tunnel::{Contender, Outcome, Row};
 
 /// The confidence level: the share of intervals that hold the true median.
@@ -17,6 +17,9 @@ const CONFIDENCE: f64 = 0.95;
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Record {
     pub(crate) origin: Origin,
+    /// Absent in files from before there were two.
+    #[serde(default)]
+    pub(crate) set: Set,
     pub(crate) rounds: u32,
     /// Seconds of a TCP run.
     pub(crate) secs: u64,
@@ -61,6 +64,18 @@ pub(crate) enum Verdict {
     Unknown,
 }
 
+impl Verdict {
+    /// For a table.
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            Self::Holds => "yes",
+            Self::HoldsAtTheMedian => "median",
+            Self::Fails => "**no**",
+            Self::Unknown => "",
+        }
+    }
+}
+
 impl Record {
     /// A run that begins now.
     pub(crate) fn new(
@@ -71,6 +86,7 @@ impl Record {
     ) -> Self {
         Self {
             origin: Origin::of_this_run(Vec::new()),
+            set: Set::default(),
             rounds,
             secs: window.as_secs(),
             contenders,
@@ -166,7 +182,7 @@ impl Record {
 impl Ratio {
     /// The interval lies between two order statistics (an inverted sign test). It assumes nothing about the
     /// distribution and needs no random numbers. Of 9 values they are the second and the eighth (96.1 %).
-    fn of(values: Vec<f64>) -> Option<Self> {
+    pub(crate) fn of(values: Vec<f64>) -> Option<Self> {
         let mut sorted = values.clone();
         sorted.sort_unstable_by(f64::total_cmp);
         let ends = |left_out| [sorted[left_out], sorted[sorted.len() - 1 - left_out]];
@@ -183,7 +199,8 @@ impl Ratio {
         format!("{:.2} ({low:.2}–{high:.2})", sample.median)
     }
 
-    fn judge(&self, holds: impl Fn(f64) -> bool) -> Verdict {
+    /// Whether the values meet a target.
+    pub(crate) fn judge(&self, holds: impl Fn(f64) -> bool) -> Verdict {
         let is_sure = self
             .interval
             .is_some_and(|[low, high]| holds(low) && holds(high));

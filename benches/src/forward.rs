@@ -1,37 +1,46 @@
-//! `make bench-forward`: how fast `convoy forward` relays, by the way in which bytes move.
+//! `make bench-forward`: how fast `convoy forward` relays, by the way in which bytes move, beside other forwarders.
 //!
 //! ```text
 //!   ┌── left ────────────┐           ┌── right ────────┐
 //!   │ client   10.98.0.1 ┼── veth0 ──┼─ 10.98.0.2      │
-//!   │ server             │           │  convoy forward │
+//!   │ server             │           │  the forwarder  │
 //!   └────────────────────┘           └─────────────────┘
 //! ```
 //!
 //! Eight TCP streams cross the veth to the forwarder, and again from it to the server.
 
+mod contender;
+mod report;
+
 use std::{
-    io::{BufRead as _, BufReader, Write as _},
+    collections::BTreeMap,
+    io::Write as _,
     net::{IpAddr, Ipv4Addr},
-    path::{Path, PathBuf},
+    os::unix::process::CommandExt as _,
+    path::PathBuf,
     process::{Child, Stdio},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, ensure};
-use convoy_lab::{
-    Lab, Namespace, Pid,
-    measure::{Sample, process::cpu_time},
-};
+use anyhow::{Context as _, bail, ensure};
+use convoy_lab::{Lab, Namespace, Pid, measure::process::group_cpu_time};
+use serde::{Deserialize, Serialize};
+use tempfile::NamedTempFile;
 
 use crate::{
-    programs::ensure_built,
+    origin::Origin,
+    programs::{ensure_built, first_line},
+    results,
     rounds::{Progress, rotated},
-    table::{markdown, number, spread},
     tunnel::iperf::{self, Load, Way},
 };
+use contender::Contender;
 
-/// Measures the relay of `convoy forward`: tokio's own copy, buffers, and splice(2) (root)
+/// The result file.
+pub(crate) const FILE: &str = "forward.json";
+
+/// Measures convoy forward (tokio's own copy, buffers, splice(2)) and other forwarders (root)
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// One round of one second: only checks that everything works
@@ -40,6 +49,9 @@ pub(crate) struct Args {
     /// The program
     #[arg(long, value_name = "PROGRAM", default_value = "target/release/convoy")]
     convoy: PathBuf,
+    /// File for all values [default: benches/results/forward.json; none with --quick]
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
 }
 
 const LEFT: Ipv4Addr = Ipv4Addr::new(10, 98, 0, 1);
@@ -47,147 +59,155 @@ const RIGHT: Ipv4Addr = Ipv4Addr::new(10, 98, 0, 2);
 /// The port of iperf3.
 const PORT: u16 = 5201;
 const STREAMS: u32 = 8;
-const ROUNDS: u32 = 5;
+/// The fewest for an interval of 95 %.
+const ROUNDS: u32 = 6;
+const SECONDS: u64 = 4;
+/// How long a forwarder may take until it listens.
+const PATIENCE: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_millis(20);
 
-/// A way in which bytes move, and what each round has measured.
-struct Contender {
-    name: &'static str,
-    arguments: [&'static str; 4],
-    rounds: Vec<Round>,
+/// A whole run.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Record {
+    origin: Origin,
+    secs: u64,
+    /// Contenders that could not be measured, and the reasons.
+    absent: BTreeMap<String, String>,
+    contenders: Vec<Measured>,
 }
 
-struct Round {
-    gbps: f64,
-    cpu_per_gb: f64,
-    calls_per_gb: Option<f64>,
+/// The figures of a contender, by round.
+#[derive(Debug, Serialize, Deserialize)]
+struct Measured {
+    name: String,
+    version: Option<String>,
+    /// What somebody else's forwarder of this kind reaches on another machine.
+    published_gbps: Option<f64>,
+    gbps: Vec<f64>,
+    cpu_s_per_gb: Vec<f64>,
+    /// Absent in rounds in which perf counted nothing.
+    calls_per_gb: Vec<Option<f64>>,
 }
 
 /// Measures and prints.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     ensure_built(&args.convoy)?;
-    let (rounds, window) = match args.quick {
-        true => (1, Duration::from_secs(1)),
-        false => (ROUNDS, Duration::from_secs(5)),
+    let (rounds, secs) = match args.quick {
+        true => (1, 1),
+        false => (ROUNDS, SECONDS),
     };
     let lab = Lab::new()?;
     let ends = [lab.namespace("left")?, lab.namespace("right")?];
     let (a, b) = (format!("{LEFT}/24"), format!("{RIGHT}/24"));
     lab.veth(&ends[0], "veth0", &[&a], &ends[1], "veth0", &[&b], 1500)?;
-    let mut contenders = contenders();
-    let mut progress = Progress::of(contenders.len() * rounds as usize);
+    let iperf3 = first_line(std::process::Command::new("iperf3").arg("--version")).ok();
+    let (present, absent) = contender::all(&args.convoy);
+    let mut record = Record {
+        origin: Origin::of_this_run(iperf3.into_iter().collect()),
+        secs,
+        absent,
+        contenders: present.iter().map(Measured::nothing).collect(),
+    };
+    let mut progress = Progress::of(present.len() * rounds as usize);
     for round in 0..rounds {
-        for contender in rotated(&mut contenders, round) {
-            let measured = measure(&args.convoy, contender.arguments, &ends, window);
-            contender.rounds.push(measured.context(contender.name)?);
+        for number in rotated(0..present.len(), round) {
+            let contender = &present[number];
+            let measured = &mut record.contenders[number];
+            let done = measured.measure(contender, &ends, Duration::from_secs(secs));
+            done.context(contender.name)?;
             progress.step(contender.name);
         }
     }
-    print!("{}", table(&contenders));
-    Ok(())
+    results::keep(&record, args.json.as_deref(), FILE, !args.quick)
 }
 
-fn contenders() -> [Contender; 4] {
-    let contender = |name, relay, buffer| Contender {
-        name,
-        arguments: ["--relay", relay, "--buffer", buffer],
-        rounds: Vec::new(),
-    };
-    [
-        contender("tokio's copy, 8 KiB", "tokio", "8K"),
-        contender("copy, 16 KiB", "copy", "16K"),
-        contender("copy, 64 KiB", "copy", "64K"),
-        contender("splice, 64 KiB", "splice", "64K"),
-    ]
+impl Measured {
+    fn nothing(of: &Contender) -> Self {
+        Self {
+            name: of.name.to_owned(),
+            version: of.version(),
+            published_gbps: of.published_gbps,
+            gbps: Vec::new(),
+            cpu_s_per_gb: Vec::new(),
+            calls_per_gb: Vec::new(),
+        }
+    }
+
+    fn measure(
+        &mut self,
+        contender: &Contender,
+        [left, right]: &[Namespace; 2],
+        window: Duration,
+    ) -> anyhow::Result<()> {
+        let forwarder = Forwarder::start(contender, right)?;
+        let load = Load {
+            way: Way::Up,
+            streams: STREAMS,
+            congestion: None,
+        };
+        let pid = forwarder.pid();
+        let before = group_cpu_time(pid)?;
+        let running = iperf::start(left, left, IpAddr::V4(RIGHT), load, window, &[pid])?;
+        let received = running.finish()?;
+        let cpu = group_cpu_time(pid)? - before;
+        let gigabytes = received.bytes as f64 / 1e9;
+        self.gbps.push(received.gbps);
+        self.cpu_s_per_gb.push(cpu.as_secs_f64() / gigabytes);
+        let calls = received.calls.map(|calls| calls as f64 / gigabytes);
+        self.calls_per_gb.push(calls);
+        Ok(())
+    }
 }
 
-fn measure(
-    convoy: &Path,
-    arguments: [&str; 4],
-    [left, right]: &[Namespace; 2],
-    window: Duration,
-) -> anyhow::Result<Round> {
-    let forwarder = Forwarder::start(convoy, arguments, right)?;
-    let load = Load {
-        way: Way::Up,
-        streams: STREAMS,
-        congestion: None,
-    };
-    let pid = forwarder.pid();
-    let before = cpu_time(pid)?;
-    let running = iperf::start(
-        left,
-        left,
-        IpAddr::V4(RIGHT),
-        load,
-        window,
-        Some([pid, pid]),
-    )?;
-    let received = running.finish()?;
-    let gigabytes = received.bytes as f64 / 1e9;
-    Ok(Round {
-        gbps: received.gbps,
-        cpu_per_gb: (cpu_time(pid)? - before).as_secs_f64() / gigabytes,
-        calls_per_gb: received.calls.map(|calls| calls as f64 / gigabytes),
-    })
+/// The program under test and its children, one process group; killed when dropped.
+struct Forwarder {
+    child: Child,
+    _file: NamedTempFile,
 }
-
-/// The program under test; killed when dropped.
-struct Forwarder(Child);
 
 impl Forwarder {
-    fn start(convoy: &Path, arguments: [&str; 4], inside: &Namespace) -> anyhow::Result<Self> {
-        let mut file = tempfile::NamedTempFile::new()?;
-        writeln!(
-            file,
-            "Forward = {RIGHT}:{PORT}:{LEFT}:{PORT}\nAllow = {LEFT}"
-        )?;
-        let mut command = inside.command(convoy);
-        command.arg("forward").args(arguments).arg(file.path());
-        command.stdout(Stdio::piped());
-        let mut child = Self(command.spawn().context("start the forwarder")?);
-        let output = child.0.stdout.take().map(BufReader::new);
-        let mut lines = output
-            .into_iter()
-            .flat_map(|output| output.lines().map_while(Result::ok));
-        ensure!(lines.any(|line| line.contains("ready")), "it has ended");
-        // Otherwise its log would fill the pipe.
-        thread::spawn(move || lines.count());
-        Ok(child)
+    fn start(contender: &Contender, inside: &Namespace) -> anyhow::Result<Self> {
+        let mut file = NamedTempFile::new()?;
+        file.write_all(contender.file().as_bytes())?;
+        let child = inside
+            .command(&contender.program)
+            .args(contender.words(file.path()))
+            .process_group(0)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .context("start the forwarder")?;
+        let mut forwarder = Self { child, _file: file };
+        forwarder.wait_until_listening()?;
+        Ok(forwarder)
+    }
+
+    fn wait_until_listening(&mut self) -> anyhow::Result<()> {
+        // Documentation/networking/proc_net_tcp.rst: the local port, the remote address, and 0A for LISTEN.
+        let listening = format!(":{PORT:04X} 00000000:0000 0A");
+        let table = format!("/proc/{}/net/tcp", self.child.id());
+        let deadline = Instant::now() + PATIENCE;
+        while !std::fs::read_to_string(&table)?.contains(&listening) {
+            if let Some(status) = self.child.try_wait()? {
+                bail!("it ended with {status}");
+            }
+            ensure!(Instant::now() < deadline, "it does not listen");
+            thread::sleep(PAUSE);
+        }
+        Ok(())
     }
 
     fn pid(&self) -> Pid {
-        Pid::from_raw(self.0.id() as i32)
+        // Process numbers are below 2²² (PID_MAX_LIMIT).
+        Pid::from_raw(self.child.id().cast_signed())
     }
 }
 
 impl Drop for Forwarder {
     fn drop(&mut self) {
-        // Errors mean that it has already ended.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        // Errors mean that they have already ended.
+        let _ = nix::sys::signal::killpg(self.pid(), nix::sys::signal::Signal::SIGKILL);
+        let _ = self.child.wait();
     }
-}
-
-/// Medians and spreads; the ratios are to the first contender.
-fn table(contenders: &[Contender]) -> String {
-    let sample = |it: &Contender, figure: fn(&Round) -> Option<f64>| {
-        Sample::of(it.rounds.iter().filter_map(figure).collect())
-    };
-    let rate = |it: &Contender| sample(it, |round| Some(round.gbps));
-    let first = contenders.first().and_then(rate);
-    let rows = contenders.iter().map(|it| {
-        let ratio = rate(it)
-            .zip(first.as_ref())
-            .map(|(rate, first)| rate.median / first.median);
-        let cpu = sample(it, |round| Some(round.cpu_per_gb)).map(|it| it.median);
-        let calls = sample(it, |round| round.calls_per_gb).map(|it| it.median);
-        vec![
-            it.name.to_owned(),
-            rate(it).map_or_else(|| "–".to_owned(), |rate| spread(&rate, 2)),
-            number(ratio, 2),
-            number(cpu, 2),
-            number(calls, 0),
-        ]
-    });
-    markdown("8 streams | Gbit/s | ratio | CPU s/GB | calls per GB", rows)
 }

@@ -25,7 +25,9 @@ mod speedtest;
 mod table;
 mod tunnel;
 
+use std::ffi::OsString;
 use std::process::{self, ExitCode};
+use std::{env, io};
 
 use clap::{Parser, Subcommand};
 use convoy_lab::Namespace;
@@ -61,6 +63,11 @@ fn agent(namespace: &Namespace) -> process::Command {
     let mut command = namespace.command("/proc/self/exe");
     command.arg(AGENT);
     command
+}
+
+/// This program as a traffic agent, for another one that executes it.
+fn agent_words() -> io::Result<[OsString; 2]> {
+    Ok([env::current_exe()?.into(), AGENT.into()])
 }
 
 fn main() -> ExitCode {

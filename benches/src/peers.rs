@@ -3,6 +3,7 @@
 //! Each round measures every contender once, with fresh daemons, in an order that rotates from round to round.
 //! Ratios are taken within a round.
 
+mod rootless;
 mod tables;
 
 use std::collections::BTreeMap;
@@ -19,10 +20,12 @@ use crate::programs::first_line;
 use crate::results;
 use crate::rounds::{Progress, rotated};
 use crate::tunnel::contender::{self, CONVOY};
+use crate::tunnel::rows::Set;
 use crate::tunnel::{Contender, Kind, Outcome, Row, Stand, rows};
 
-/// The result file.
+/// The result files of both sets.
 pub(crate) const FILE: &str = "peers.json";
+pub(crate) const ROOTLESS_FILE: &str = "rootless.json";
 
 /// Measures Convoy, other WireGuard programs and OpenVPN, and prints the tables
 #[derive(Debug, clap::Args)]
@@ -30,6 +33,12 @@ pub(crate) const FILE: &str = "peers.json";
 About 8 minutes a round with all contenders and rows: 70 s for each program, half of that for a variant \
 (`NAME+q`, with Convoy's txqueuelen) and for OpenVPN. An interval of 95 % needs six rounds.")]
 pub(crate) struct Args {
+    /// Programs that need no root: convoy exec, convoy up --userspace, wireproxy and onetun
+    #[arg(long)]
+    rootless: bool,
+    /// One round with a second per TCP run: only checks that everything works
+    #[arg(long)]
+    quick: bool,
     /// Rounds
     #[arg(long, value_name = "N", default_value_t = 6)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000))]
@@ -44,7 +53,7 @@ pub(crate) struct Args {
     /// Only these contenders and Convoy; `NAME+q` is NAME with Convoy's txqueuelen on its interface
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     contenders: Vec<String>,
-    /// File for all values [default: benches/results/peers.json; none for a part of the rows or contenders,
+    /// File for all values [default: benches/results/peers.json or rootless.json; none for a part of the rows or contenders,
     /// or for fewer than six rounds]
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -56,37 +65,60 @@ pub(crate) struct Args {
     peers: PathBuf,
 }
 
+impl Args {
+    fn set(&self) -> Set {
+        match self.rootless {
+            false => Set::Programs,
+            true => Set::Rootless,
+        }
+    }
+}
+
 /// Runs the comparison and prints the tables.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let rows = match &args.only[..] {
-        [] => rows::ROWS.iter().collect(),
+        [] => args.set().rows(),
         names => rows::named(names)?,
     };
     let record = measure(args, &rows)?;
-    let is_whole = args.only.is_empty() && args.contenders.is_empty() && args.reps >= 6;
-    results::keep(&record, args.json.as_deref(), FILE, is_whole)
+    let is_whole = args.only.is_empty() && args.contenders.is_empty() && record.rounds >= 6;
+    let file = match args.set() {
+        Set::Programs => FILE,
+        Set::Rootless => ROOTLESS_FILE,
+    };
+    results::keep(&record, args.json.as_deref(), file, is_whole)
 }
 
 fn measure(args: &Args, rows: &[&Row]) -> anyhow::Result<Record> {
     ensure!(nix::unistd::geteuid().is_root(), "tunnels need root");
     let asked = chosen(args)?;
-    let window = Duration::from_secs(args.secs);
-    let mut stand = Stand::new(&asked[0], window, &TunnelOptions::default())?;
+    let (reps, secs) = if args.quick {
+        (1, 1)
+    } else {
+        (args.reps, args.secs)
+    };
+    let window = Duration::from_secs(secs);
+    let mut stand = Stand::new(&asked[0], window, &TunnelOptions::default())?.of(args.set());
     let (contenders, absent) = present(asked, &mut stand);
-    let iperf3 = first_line(Command::new("iperf3").arg("--version")).ok();
+    let iperf3 = match args.set() {
+        Set::Programs => first_line(Command::new("iperf3").arg("--version")).ok(),
+        Set::Rootless => None,
+    };
     let described = contenders.iter().cloned().map(Contender::with_version);
     let mut record = Record {
         origin: Origin::of_this_run(iperf3.into_iter().collect()),
         absent,
-        ..Record::new(described.collect(), rows, args.reps, window)
+        set: args.set(),
+        ..Record::new(described.collect(), rows, reps, window)
     };
-    let mut progress = Progress::of(contenders.len() * args.reps as usize + 1);
-    let bare = Contender::bare();
-    let rounds = (0..args.reps).flat_map(|round| {
+    let bare = [(0, &Contender::bare())];
+    let bare = &bare[usize::from(args.rootless)..];
+    let mut progress = Progress::of(contenders.len() * reps as usize + bare.len());
+    let rounds = (0..reps).flat_map(|round| {
         let contenders = rotated(&contenders, round).into_iter();
         contenders.map(move |contender| (round, contender))
     });
-    for (round, contender) in [(0, &bare)].into_iter().chain(rounds) {
+    for (round, contender) in bare.iter().copied().chain(rounds) {
         let outcome = turn(&mut stand, contender, rows);
         progress.step(&format!("{}: {}", contender.name, outcome.summary(rows)));
         record.turns.push(Turn {
@@ -113,7 +145,10 @@ fn turn(stand: &mut Stand, contender: &Contender, rows: &[&Row]) -> Outcome {
 
 /// The requested contenders, Convoy first.
 fn chosen(args: &Args) -> anyhow::Result<Vec<Contender>> {
-    let mut all = contender::all(&args.convoy, &args.peers);
+    let mut all = match args.set() {
+        Set::Programs => contender::all(&args.convoy, &args.peers),
+        Set::Rootless => contender::rootless(&args.convoy, &args.peers),
+    };
     let names: Vec<_> = all.iter().map(|one| one.name.clone()).collect();
     if let Some(stranger) = args.contenders.iter().find(|name| !names.contains(name)) {
         bail!("no contender is called {stranger}: {}", names.join(", "));
@@ -137,8 +172,8 @@ fn present(asked: Vec<Contender>, stand: &mut Stand) -> (Vec<Contender>, BTreeMa
     let mut contenders = Vec::new();
     for one in asked {
         let why = match one.kind {
-            Kind::OpenVpn => stand.absence(&one),
             Kind::Bare | Kind::WireGuard => None,
+            Kind::OpenVpn | Kind::Exec | Kind::Ports | Kind::Socks => stand.absence(&one),
         };
         if let Some(why) = why {
             eprintln!("NOT MEASURED: {}: {why}", one.name);

@@ -1,9 +1,13 @@
-//! Runs other programs to completion.
+//! Finds other programs, and runs them to completion.
 
-use std::path::Path;
+use std::env;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, ensure};
+
+/// Where distributions put root's programs; may be missing from `PATH`.
+const OF_ROOT: [&str; 2] = ["/usr/sbin", "/sbin"];
 
 /// Returns the standard output of a program.
 ///
@@ -28,4 +32,14 @@ pub(crate) fn ensure_built(program: &Path) -> anyhow::Result<()> {
     let path = program.display();
     ensure!(program.is_file(), "{path} is missing (fix: make build)");
     Ok(())
+}
+
+/// The path of a program, or its name if it is not found.
+pub(crate) fn find(program: &str) -> PathBuf {
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path)
+        .chain(OF_ROOT.map(PathBuf::from))
+        .map(|directory| directory.join(program))
+        .find(|file| file.is_file())
+        .unwrap_or_else(|| program.into())
 }

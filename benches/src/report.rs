@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 
 use crate::results::{Picture, Report};
 use crate::speedtest::{self, Speedtest};
-use crate::{commits, comparison, growth, packets, peers, results, soak};
+use crate::{commits, comparison, forward, growth, packets, peers, results, soak};
 use profile::Profile;
 
 /// Writes the page of all committed results and its plots
@@ -71,6 +71,9 @@ fn page(results: &Path) -> anyhow::Result<Page<'_>> {
     };
     page.text += &claims::section(results)?;
     page.section::<comparison::Record>("Against other programs", "bench-peers", peers::FILE)?;
+    let (title, command) = ("Without root", "bench-userspace");
+    page.section::<comparison::Record>(title, command, peers::ROOTLESS_FILE)?;
+    page.section::<forward::Record>("Forwarders", "bench-forward", forward::FILE)?;
     page.section::<Speedtest>("The tunnel", "speedtest-results", speedtest::FILE)?;
     page.text += &contrast::table(results)?;
     let title = "Where the CPU time goes";
@@ -116,7 +119,7 @@ mod tests {
     fn without_results_every_section_names_its_command() {
         let text = page(Path::new("/nowhere")).unwrap().text;
         let sections: Vec<_> = text.split("\n## ").skip(1).collect();
-        assert_eq!(sections.len(), 9);
+        assert_eq!(sections.len(), 11);
         assert!(
             sections.iter().all(|section| section.contains("`make ")),
             "{text}"

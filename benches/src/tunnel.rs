@@ -7,16 +7,18 @@
 //!    iperf3, probe, paced UDP                  iperf3, echo, UDP receiver
 //! ```
 //!
-//! Both ends run the same program.
+//! Both ends run the same program, if it needs root.
 //!
 //! 1. [`rows`]: the table of all rows; [`contender`]: the programs that take part.
 //! 2. [`Stand`]: a contender between two namespaces; it runs the tests of the rows.
-//! 3. [`iperf`], [`udp`]: the generators; [`openvpn`]: VPNs of another protocol.
+//! 3. [`iperf`], [`udp`]: the generators; [`openvpn`]: VPNs of another protocol; [`rootless`]: programs at the left end
+//!    that need no root.
 //! 4. [`Outcome`]: the figures of one contender in one round.
 
 pub(crate) mod contender;
 pub(crate) mod iperf;
 mod openvpn;
+mod rootless;
 pub(crate) mod rows;
 mod stand;
 pub(crate) mod udp;

@@ -3,14 +3,16 @@
 use convoy_lab::measure::Sample;
 use plotters::style::{BLACK, RGBColor};
 
-use crate::comparison::{Record, Verdict};
+use crate::comparison::Record;
 use crate::plot::{BLUE, Figure, GREEN, GREY, Line, ORANGE, PURPLE, Panel, SKY, VERMILION};
 use crate::results::{Picture, Report};
 use crate::table::{self, cell, number};
 use crate::tunnel::contender::{BARE, CONVOY};
-use crate::tunnel::rows::Aim;
+use crate::tunnel::rows::{Aim, Set};
 use crate::tunnel::udp::Probe;
 use crate::tunnel::{Contender, Kind, Row};
+
+use super::rootless;
 
 const LEGEND: &str = "
 Figures are medians over the rounds. A ratio divides Convoy's figure by that of the other program with the best
@@ -33,6 +35,47 @@ impl Report for Record {
         for one in self.contenders.iter().filter(|one| !one.is_variant()) {
             text += &format!("- {}: {}\n", one.name, cell(one.version.as_ref()));
         }
+        text += &match self.set {
+            Set::Programs => self.of_programs(),
+            Set::Rootless => rootless::text(self),
+        };
+        for (name, why) in &self.absent {
+            text += &format!("\n**Not measured: {name}**: {why}\n");
+        }
+        for failure in self.failures() {
+            text += &format!("\n{failure}\n");
+        }
+        text
+    }
+
+    fn pictures(&self) -> anyhow::Result<Vec<Picture>> {
+        let mut pictures = Vec::new();
+        if self.set == Set::Rootless {
+            return Ok(pictures);
+        }
+        let bars = bars(self);
+        if !bars.groups.is_empty() {
+            let picture = Picture::of("peers.svg", &bars)?;
+            pictures.push(Picture {
+                title: "TCP throughput by program".to_owned(),
+                ..picture
+            });
+        }
+        for row in self.rows() {
+            if let (Some(name), lines @ [_, ..]) =
+                (row.name.strip_suffix("-most"), &lines(self, row)[..])
+            {
+                let figure = curve(self, row, lines.to_vec());
+                pictures.push(Picture::of(&format!("peers-{name}.svg"), &figure)?);
+            }
+        }
+        Ok(pictures)
+    }
+}
+
+impl Record {
+    fn of_programs(&self) -> String {
+        let mut text = String::new();
         let programs = names(self, |one| one.kind == Kind::WireGuard);
         text += "\n### Convoy and the best other WireGuard program\n\n";
         text += &against_best(self, &programs, true);
@@ -54,34 +97,7 @@ impl Report for Record {
         if turns.any(|turn| !turn.outcome.generator_limited.is_empty()) {
             text += LIMITED;
         }
-        for (name, why) in &self.absent {
-            text += &format!("\n**Not measured: {name}**: {why}\n");
-        }
-        for failure in self.failures() {
-            text += &format!("\n{failure}\n");
-        }
         text
-    }
-
-    fn pictures(&self) -> anyhow::Result<Vec<Picture>> {
-        let mut pictures = Vec::new();
-        let bars = bars(self);
-        if !bars.groups.is_empty() {
-            let picture = Picture::of("peers.svg", &bars)?;
-            pictures.push(Picture {
-                title: "TCP throughput by program".to_owned(),
-                ..picture
-            });
-        }
-        for row in self.rows() {
-            if let (Some(name), lines @ [_, ..]) =
-                (row.name.strip_suffix("-most"), &lines(self, row)[..])
-            {
-                let figure = curve(self, row, lines.to_vec());
-                pictures.push(Picture::of(&format!("peers-{name}.svg"), &figure)?);
-            }
-        }
-        Ok(pictures)
     }
 }
 
@@ -98,12 +114,7 @@ fn against_best(record: &Record, contenders: &[&str], is_judged: bool) -> String
         // If nobody uses any CPU time, a ratio means nothing.
         let has_ratio = row.name != "cpu-idle";
         let ratio = record.ratio(CONVOY, best, row).filter(|_| has_ratio);
-        let kept = match record.verdict(CONVOY, Some(best), row) {
-            Verdict::Holds => "yes",
-            Verdict::HoldsAtTheMedian => "median",
-            Verdict::Fails => "**no**",
-            Verdict::Unknown => "",
-        };
+        let kept = record.verdict(CONVOY, Some(best), row).text();
         let mut cells = vec![
             row.title.to_owned(),
             figure(record, CONVOY, row),
@@ -124,7 +135,11 @@ fn against_best(record: &Record, contenders: &[&str], is_judged: bool) -> String
 }
 
 /// The medians of all `contenders`.
-fn everyone(record: &Record, contenders: &[&str], shows: impl Fn(&Row) -> bool) -> String {
+pub(super) fn everyone(
+    record: &Record,
+    contenders: &[&str],
+    shows: impl Fn(&Row) -> bool,
+) -> String {
     let names = contenders.iter().map(|name| format!(" | {}", short(name)));
     let head: String = names.collect();
     let rows = record.rows().into_iter().filter(|row| shows(row));
@@ -159,6 +174,9 @@ fn must(row: &Row) -> String {
 fn short(name: &str) -> String {
     let shorter = [
         (BARE, "bare"),
+        ("ports-smoltcp", "-L smol."),
+        ("ports", "-L"),
+        ("wireproxy-socks5", "wireprox. S5"),
         ("wireguard-go", "wg-go"),
         ("tailscale", "tailsc."),
         ("boringtun", "boringt."),
@@ -168,7 +186,7 @@ fn short(name: &str) -> String {
     })
 }
 
-fn names(record: &Record, is_in: impl Fn(&Contender) -> bool) -> Vec<&str> {
+pub(super) fn names(record: &Record, is_in: impl Fn(&Contender) -> bool) -> Vec<&str> {
     let contenders = record.contenders.iter().filter(|one| is_in(one));
     contenders.map(|one| one.name.as_str()).collect()
 }

@@ -1,6 +1,5 @@
 //! The programs to compare, and how each is started.
 
-use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -8,8 +7,16 @@ use convoy_lab::wireguard::Implementation;
 use convoy_tun::TX_QUEUE_LEN;
 use serde::{Deserialize, Serialize};
 
+use super::rootless;
+use crate::programs::find;
+
 /// The contender that the others are compared with.
 pub(crate) const CONVOY: &str = "convoy";
+pub(crate) const EXEC: &str = "exec";
+pub(crate) const PORTS: &str = "ports";
+pub(crate) const PORTS_SMOLTCP: &str = "ports-smoltcp";
+pub(crate) const WIREPROXY: &str = "wireproxy";
+pub(crate) const ONETUN: &str = "onetun";
 /// The veth without a tunnel.
 pub(crate) const BARE: &str = "bare veth";
 /// Suffix of a variant: the same program with Convoy's queue length on its interface.
@@ -29,9 +36,6 @@ const OPENVPNS: [(&str, &str, &[&str]); 2] = [
     // Kernel data channel, if the kernel supports it.
     ("openvpn-dco", "openvpn", &[]),
 ];
-/// Where distributions put root's programs; may be missing from `PATH`.
-const OF_ROOT: [&str; 2] = ["/usr/sbin", "/sbin"];
-
 /// How a contender carries packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -40,6 +44,12 @@ pub(crate) enum Kind {
     Bare,
     WireGuard,
     OpenVpn,
+    /// Without root: the near end of the traffic runs inside.
+    Exec,
+    /// Without root: ports of the near end's loopback lead to the far end.
+    Ports,
+    /// Without root: a SOCKS5 proxy on the near end's loopback.
+    Socks,
 }
 
 /// A program with its settings.
@@ -80,12 +90,62 @@ pub(crate) fn all(convoy: &Path, peers: &Path) -> Vec<Contender> {
         .collect()
 }
 
+/// Convoy in TUN mode, and programs that need no root: Convoy's own ways, and others.
+pub(crate) fn rootless(convoy: &Path, peers: &Path) -> Vec<Contender> {
+    let others = |program: &str| {
+        let newest = peers.join(program);
+        if newest.is_file() {
+            newest
+        } else {
+            find(program)
+        }
+    };
+    let contender = |name: &str, kind, program: &Path, arguments| Contender {
+        kind,
+        arguments,
+        ..Contender::wireguard(name, program)
+    };
+    let (wireproxy, onetun) = (others(WIREPROXY), others(ONETUN));
+    vec![
+        Contender::wireguard(CONVOY, convoy),
+        contender(
+            EXEC,
+            Kind::Exec,
+            convoy,
+            owned(&["exec", rootless::FILE, "--"]),
+        ),
+        contender(PORTS, Kind::Ports, convoy, rootless::up("namespace")),
+        contender(PORTS_SMOLTCP, Kind::Ports, convoy, rootless::up("smoltcp")),
+        contender("socks5", Kind::Socks, convoy, rootless::up("namespace")),
+        contender(
+            WIREPROXY,
+            Kind::Ports,
+            &wireproxy,
+            owned(&["--config", rootless::FILE]),
+        ),
+        contender(
+            "wireproxy-socks5",
+            Kind::Socks,
+            &wireproxy,
+            owned(&["--config", rootless::FILE]),
+        ),
+        contender(ONETUN, Kind::Ports, &onetun, rootless::onetun()),
+    ]
+}
+
 /// wireguard-go in the directory of `make peers`, or else in `PATH`.
 pub(crate) fn wireguard_go(peers: &Path) -> Contender {
     let (name, program, _) = PEERS[0];
     let newest = peers.join(program);
     let program = if newest.is_file() { newest } else { find(name) };
     Contender::wireguard(name, &program)
+}
+
+impl Kind {
+    /// Whether it takes the place of a daemon at the near end.
+    pub(crate) fn is_rootless(self) -> bool {
+        matches!(self, Self::Exec | Self::Ports | Self::Socks)
+    }
 }
 
 impl Contender {
@@ -140,16 +200,6 @@ impl Contender {
         self.version = module.or_else(first);
         self
     }
-}
-
-/// The path of a program, or its name if it is not found.
-fn find(program: &str) -> PathBuf {
-    let path = env::var_os("PATH").unwrap_or_default();
-    env::split_paths(&path)
-        .chain(OF_ROOT.map(PathBuf::from))
-        .map(|directory| directory.join(program))
-        .find(|file| file.is_file())
-        .unwrap_or_else(|| program.into())
 }
 
 fn owned(arguments: &[&str]) -> Vec<String> {

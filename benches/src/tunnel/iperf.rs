@@ -4,7 +4,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::net::IpAddr;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -52,7 +52,7 @@ pub(crate) struct Running {
 }
 
 /// Starts a client in `from` that loads the address `to` of `at` for `window`. Meanwhile perf counts the system calls
-/// of all threads of `counted`.
+/// of all threads of `counted`, unless there are none.
 ///
 /// # Errors
 /// If iperf3 is not installed or does not listen.
@@ -62,7 +62,7 @@ pub(crate) fn start(
     to: IpAddr,
     load: Load,
     window: Duration,
-    counted: Option<[Pid; 2]>,
+    counted: &[Pid],
 ) -> anyhow::Result<Running> {
     let server = at
         .command("iperf3")
@@ -87,14 +87,12 @@ pub(crate) fn start(
     thread::spawn(move || lines.count());
     let limit = (window + STUCK).as_secs().to_string();
     let mut client = match counted {
-        Some(pids) => {
-            let pids = pids.map(|pid| pid.to_string()).join(",");
-            let mut perf = from.command("perf");
-            perf.args(["stat", "-x,", "-e", EVENT, "-p", &pids, "timeout"]);
-            perf.stderr(Stdio::piped());
+        [] => from.command("timeout"),
+        pids => {
+            let mut perf = counter(from, pids);
+            perf.arg("timeout");
             perf
         }
-        None => from.command("timeout"),
     };
     client
         .args(["--signal=KILL", &limit, "iperf3", "--json", "--interval=0"])
@@ -113,6 +111,15 @@ pub(crate) fn start(
     Ok(running)
 }
 
+/// perf, to be called with a command during which it counts the system calls of all threads of `pids`.
+pub(crate) fn counter(namespace: &Namespace, pids: &[Pid]) -> Command {
+    let pids: Vec<_> = pids.iter().map(Pid::to_string).collect();
+    let mut perf = namespace.command("perf");
+    perf.args(["stat", "-x,", "-e", EVENT, "-p", &pids.join(",")]);
+    perf.stderr(Stdio::piped());
+    perf
+}
+
 impl Running {
     /// Waits for the end of the load.
     ///
@@ -127,8 +134,8 @@ impl Running {
     }
 }
 
-/// Parses the first field of the event's line: perf-stat(1), "CSV FORMAT".
-fn calls(printed: &str) -> Option<u64> {
+/// What a [`counter`] has printed. Parses the first field of the event's line: perf-stat(1), "CSV FORMAT".
+pub(crate) fn calls(printed: &str) -> Option<u64> {
     let mut lines = printed
         .lines()
         .map(|line| line.split(',').collect::<Vec<_>>());

@@ -1,9 +1,12 @@
 //! The rows of a comparison, one line each: name, unit, test, contenders and target.
 
+mod set;
+
 use anyhow::Context as _;
 
 use super::iperf::{Load, Way};
 use super::{Contender, Kind, contender::CONVOY};
+pub(crate) use set::Set;
 
 /// One row.
 #[derive(Debug, Clone, Copy)]
@@ -33,8 +36,8 @@ pub(crate) enum Test {
     Requests {
         beside_tcp: bool,
     },
-    /// A new TCP connection for each request.
-    Connections,
+    /// A new TCP connection for each request, this many at a time.
+    Connections(u32),
     /// UDP with this payload at a constant rate in kpps.
     UdpOffered(usize, u32),
     /// The highest UDP rate with this payload.
@@ -84,6 +87,8 @@ pub(crate) enum Figure {
     UdpP50,
     UdpP99,
     UdpP999,
+    /// Requests per second over TCP.
+    Rate,
 }
 
 /// The contenders of a row; Convoy is always one of them.
@@ -96,6 +101,8 @@ pub(crate) enum Field {
     /// WireGuard programs and OpenVPN.
     WithOpenVpn,
     Everyone,
+    /// Only programs of [`Set::Rootless`].
+    Rootless,
 }
 
 /// Which figures are better, and the target for Convoy.
@@ -126,8 +133,8 @@ const IDLE: Test = Test::Requests { beside_tcp: false };
 const LOADED: Test = Test::Requests { beside_tcp: true };
 
 use Aim::{AtMost, Less, More, RatioAtLeast, RatioAtMost};
-use Field::{Everyone, Programs, WithOpenVpn, WithVariants};
-use Figure::{Cpu, Main, Memory, P50, P99, P999, Syscalls, UdpP50, UdpP99, UdpP999};
+use Field::{Everyone, Programs, Rootless, WithOpenVpn, WithVariants};
+use Figure::{Cpu, Main, Memory, P50, P99, P999, Rate, Syscalls, UdpP50, UdpP99, UdpP999};
 
 /// All rows, in the order of the tables.
 #[rustfmt::skip]
@@ -164,7 +171,9 @@ pub(crate) const ROWS: &[Row] = &[
     row("request-udp-loaded-p50", "UDP request beside TCP, p50, µs", 0, LOADED, UdpP50, WithOpenVpn, Less),
     row("request-udp-loaded-p99", "UDP request beside TCP, p99, µs", 0, LOADED, UdpP99, WithOpenVpn, Less),
     row("request-udp-loaded-p99.9", "UDP request beside TCP, p99.9, µs", 0, LOADED, UdpP999, WithOpenVpn, Less),
-    row("connections", "connections with a request, 1/s", 0, Test::Connections, Main, Programs, More),
+    row("connections", "connections with a request, 1/s", 0, Test::Connections(1), Main, Programs, More),
+    row("connections-16", "the same, 16 at a time, 1/s", 0, Test::Connections(16), Main, Rootless, More),
+    row("requests", "requests on one connection, 1/s", 0, IDLE, Rate, Rootless, More),
     row("tcp-up-syscalls", "TCP up, kcalls/GB", 1, UP.test(), Syscalls, WithOpenVpn, Less),
     row("tcp-up-memory", "TCP up, peak memory, MB", 1, UP.test(), Memory, WithOpenVpn, Less),
     row("tcp-down-cpu", "TCP down, CPU s/GB", 2, DOWN.test(), Cpu, WithOpenVpn, Less),
@@ -260,6 +269,8 @@ impl Row {
             }
             Kind::WireGuard => true,
             Kind::OpenVpn => matches!(self.field, WithOpenVpn | Everyone),
+            Kind::Exec | Kind::Ports => true,
+            Kind::Socks => !matches!(self.test, Test::UdpRate(_)),
         }
     }
 }
@@ -332,6 +343,7 @@ mod tests {
         let titles: BTreeSet<_> = ROWS.iter().map(|row| row.title).collect();
         assert_eq!((names.len(), titles.len()), (ROWS.len(), ROWS.len()));
         assert!(OF_COMMITS.iter().all(|name| Row::named(name).is_some()));
+        assert_eq!(Set::Rootless.rows().len(), set::OF_ROOTLESS.len());
     }
 
     #[test]

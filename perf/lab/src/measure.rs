@@ -20,7 +20,7 @@ pub use crate::traffic::{Direction, TcpLoad, UdpLoad};
 pub use bed::Bed;
 pub use convoy_stats::Counters;
 pub use daemons::{Reading, Readings, check, counters, log_tail, read};
-pub use ends::Ends;
+pub use ends::{Between, Ends};
 pub use host::Host;
 pub use search::{
     Attempt, Found, Range, Stage, TOLERATED_LOSS, Trial, highest_rate, rate_that_half_pass,

@@ -22,11 +22,12 @@ mod answerer;
 mod controller;
 mod probe;
 mod protocol;
+mod socks;
 mod tcp;
 mod udp;
 
 pub(crate) use controller::PATIENCE;
-pub(crate) use protocol::Job;
+pub(crate) use protocol::{Job, Side, Target};
 pub(crate) use udp::pace::Pace;
 
 pub use agent::{serve_child, serve_connections};

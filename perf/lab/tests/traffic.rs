@@ -58,7 +58,12 @@ fn probes_come_back() {
 fn requests_are_answered_over_tcp_over_udp_and_over_a_connection_each() {
     let mut ends = ends();
     let port = ends.answer_round_trips().unwrap();
-    for exchange in [Exchange::Tcp, Exchange::Udp, Exchange::TcpConnect] {
+    for exchange in [
+        Exchange::Tcp,
+        Exchange::Udp,
+        Exchange::TcpConnect { at_once: 1 },
+        Exchange::TcpConnect { at_once: 8 },
+    ] {
         let report = ends.round_trips(HERE, exchange, Duration::from_millis(200));
         let report = report.unwrap();
         assert!(report.answered > 10, "{exchange:?}: {report:?}");

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use crate::error::LabError;
 use crate::traffic::{
-    Agent, Direction, Exchange, Job, LatencyReport, PATIENCE, RoundTripReport, TcpLoad, TcpReport,
-    UdpLoad, UdpReceived, UdpSent,
+    Agent, Direction, Exchange, Job, LatencyReport, PATIENCE, RoundTripReport, Side, Target,
+    TcpLoad, TcpReport, UdpLoad, UdpReceived, UdpSent,
 };
 
 /// Agents at both ends of a path: at each end one for the load and one for latency.
@@ -23,13 +23,34 @@ pub struct Ends {
     echo_port: u16,
     /// `None` until the first request.
     answer_port: Option<u16>,
+    between: Between,
     runs: u64,
+}
+
+/// What is between the two ends besides a network. The default is nothing.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Between {
+    /// The ports to which the far end is bound, for a load, probes and requests, so that a forwarder can know them;
+    /// 0 is any.
+    pub ports: [u16; 3],
+    /// A SOCKS5 proxy that the near end's TCP goes through.
+    pub proxy: Option<SocketAddr>,
 }
 
 impl Ends {
     /// Agents at the near end for load and latency, and one at the far end.
-    pub fn new(near: Agent, prober: Agent, mut far: Agent) -> Result<Self, LabError> {
-        let echo_port = far.answer_probes(false)?;
+    pub fn new(near: Agent, prober: Agent, far: Agent) -> Result<Self, LabError> {
+        Self::with(near, prober, far, Between::default())
+    }
+
+    /// The same with something between the ends.
+    pub fn with(
+        near: Agent,
+        prober: Agent,
+        mut far: Agent,
+        between: Between,
+    ) -> Result<Self, LabError> {
+        let echo_port = far.answer_probes(false, between.ports[1])?;
         // Marks differ between callers of one server, and between runs.
         let runs = u64::from(std::process::id()) << 32;
         Ok(Self {
@@ -38,6 +59,7 @@ impl Ends {
             far,
             echo_port,
             answer_port: None,
+            between,
             runs,
         })
     }
@@ -69,7 +91,7 @@ impl Ends {
     ) -> Result<RoundTripReport, LabError> {
         let port = self.answer_round_trips()?;
         self.prober.ask(&Job::RoundTrips {
-            to: SocketAddr::new(via, port),
+            to: self.target(via, port),
             exchange,
             duration,
         })?;
@@ -82,7 +104,7 @@ impl Ends {
         if let Some(port) = self.answer_port {
             return Ok(port);
         }
-        let port = self.far.answer_probes(true)?;
+        let port = self.far.answer_probes(true, self.between.ports[2])?;
         self.answer_port = Some(port);
         Ok(port)
     }
@@ -96,14 +118,14 @@ impl Ends {
         load: TcpLoad,
         congestion_control: Option<&str>,
     ) -> Result<(), LabError> {
-        let job = |to| Job::Tcp {
-            to,
+        let job = |side| Job::Tcp {
+            side,
             load,
             congestion_control: congestion_control.map(str::to_owned),
         };
-        self.far.ask(&job(None))?;
-        let to = SocketAddr::new(via, self.far.answer(PATIENCE)?);
-        self.near.ask(&job(Some(to)))?;
+        self.far.ask(&job(self.far_side()))?;
+        let port = self.far.answer(PATIENCE)?;
+        self.near.ask(&job(Side::Near(self.target(via, port))))?;
         let (sender, receiver) = self.roles(load.direction);
         let began = receiver.answer(load.warmup + PATIENCE);
         // A sender that could not connect knows more than a receiver that waited in vain.
@@ -124,6 +146,18 @@ impl Ends {
         })
     }
 
+    fn far_side(&self) -> Side {
+        let [port, ..] = self.between.ports;
+        Side::Far { port }
+    }
+
+    fn target(&self, via: IpAddr, port: u16) -> Target {
+        Target {
+            to: SocketAddr::new(via, port),
+            proxy: self.between.proxy,
+        }
+    }
+
     /// The sender, then the receiver.
     fn roles(&mut self, direction: Direction) -> (&mut Agent, &mut Agent) {
         match direction {
@@ -136,10 +170,10 @@ impl Ends {
     pub fn begin_udp(&mut self, via: IpAddr, load: UdpLoad) -> Result<(), LabError> {
         self.runs += 1;
         let run = self.runs;
-        let job = |to| Job::Udp { to, load, run };
-        self.far.ask(&job(None))?;
-        let to = SocketAddr::new(via, self.far.answer(PATIENCE)?);
-        self.near.ask(&job(Some(to)))?;
+        let job = |side| Job::Udp { side, load, run };
+        self.far.ask(&job(self.far_side()))?;
+        let port = self.far.answer(PATIENCE)?;
+        self.near.ask(&job(Side::Near(self.target(via, port))))?;
         self.near.answer(PATIENCE)
     }
 

@@ -1,9 +1,12 @@
 //! Resources used by any process. Calls fail if it is gone.
 
-use std::{fs, io, time::Duration};
+use std::{fs, io, path::Path, time::Duration};
 
 use nix::{time::ClockId, unistd::Pid};
-use procfs::{CurrentSI as _, KernelStats, ProcError, process::Process};
+use procfs::{
+    CurrentSI as _, KernelStats, ProcError,
+    process::{Process, Stat, all_processes},
+};
 
 /// Written to `/proc/PID/clear_refs`, resets the peak (proc_pid_clear_refs(5)).
 const FORGET_PEAK: &str = "5";
@@ -45,6 +48,29 @@ pub fn is_alive(pid: Pid) -> bool {
 pub fn cpu_time(pid: Pid) -> io::Result<Duration> {
     let clock = ClockId::pid_cpu_clock_id(pid)?;
     Ok(clock.now().map(Duration::from)?)
+}
+
+/// CPU time of a process group since its start: of the processes in it, and of children for which they have waited. The
+/// unit is a clock tick, usually 10 ms.
+pub fn group_cpu_time(group: Pid) -> io::Result<Duration> {
+    let all = all_processes().map_err(error)?;
+    let stats = all.filter_map(|process| process.ok()?.stat().ok());
+    let own = stats.filter(|stat| stat.pgrp == group.as_raw());
+    let waited = |stat: &Stat| (stat.cutime + stat.cstime).max(0).cast_unsigned();
+    let ticks: u64 = own.map(|it| it.utime + it.stime + waited(&it)).sum();
+    let ticks = ticks as f64 / procfs::ticks_per_second() as f64;
+    Ok(Duration::from_secs_f64(ticks))
+}
+
+/// The processes that execute a file below `directory`.
+pub fn executing(directory: &Path) -> io::Result<Vec<Pid>> {
+    let all = all_processes().map_err(error)?;
+    let own = all.filter_map(|process| {
+        let process = process.ok()?;
+        let is_own = process.exe().ok()?.starts_with(directory);
+        is_own.then(|| Pid::from_raw(process.pid))
+    });
+    Ok(own.collect())
 }
 
 /// Its peak memory in bytes (`VmHWM`, proc_pid_status(5)).

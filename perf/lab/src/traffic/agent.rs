@@ -14,7 +14,7 @@ use nix::sys::time::{TimeVal, TimeValLike};
 use serde::Serialize;
 
 use super::answerer::Answerer;
-use super::protocol::{Hello, Job, PROTOCOL};
+use super::protocol::{Exchange, Hello, Job, PROTOCOL, Side, Target};
 use super::{probe, tcp, udp};
 use crate::error::{Doing as _, LabError};
 
@@ -103,19 +103,19 @@ fn perform(
     check(job, scope)?;
     match job {
         Job::Tcp {
-            to,
+            side,
             load,
             congestion_control,
-        } => tcp::run(*to, load, congestion_control.as_deref(), scope, answers),
-        Job::Udp { to, load, run } => udp::run(*to, load, *run, scope, answers),
+        } => tcp::run(*side, load, congestion_control.as_deref(), scope, answers),
+        Job::Udp { side, load, run } => udp::run(*side, load, *run, scope, answers),
         Job::Ping { to, duration } => answers.send(&probe::ping(*to, *duration)?),
         Job::RoundTrips {
             to,
             exchange,
             duration,
         } => answers.send(&probe::round_trips(*to, *exchange, *duration, scope)?),
-        Job::Answer { first } => {
-            let (answerer, port) = Answerer::start(scope, *first)?;
+        Job::Answer { first, port } => {
+            let (answerer, port) = Answerer::start(scope, *first, *port)?;
             answerers[usize::from(*first)] = Some(answerer);
             answers.send(&port)
         }
@@ -123,28 +123,43 @@ fn perform(
 }
 
 fn check(job: &Job, scope: Scope) -> Result<(), LabError> {
-    let (to, duration, is_modest) = match job {
-        Job::Answer { .. } => return Ok(()),
-        Job::Tcp { to, load, .. } => {
+    let near = |to| Side::Near(Target { to, proxy: None });
+    let (side, duration, is_modest) = match job {
+        Job::Answer { port, .. } => (Side::Far { port: *port }, Duration::ZERO, true),
+        Job::Tcp { side, load, .. } => {
             let duration = load.warmup.saturating_add(load.window);
-            (*to, duration, (1..=64).contains(&load.streams))
+            (*side, duration, (1..=64).contains(&load.streams))
         }
-        Job::Udp { to, load, .. } => {
+        Job::Udp { side, load, .. } => {
             let is_modest = (udp::HEADER..=65_507).contains(&load.payload)
                 && (f64::MIN_POSITIVE..=20e6).contains(&load.rate_pps)
                 && load.packets() <= MOST_PACKETS;
-            (*to, load.duration, is_modest)
+            (*side, load.duration, is_modest)
         }
-        Job::Ping { to, duration } => (Some(*to), *duration, true),
+        Job::Ping { to, duration } => (near(*to), *duration, true),
         // Each round trip is stored: 60 seconds are about ten million.
-        Job::RoundTrips { to, duration, .. } => {
-            let is_modest = *duration <= Duration::from_secs(60);
-            (Some(*to), *duration, is_modest)
+        Job::RoundTrips {
+            to,
+            exchange,
+            duration,
+        } => {
+            let is_modest = match exchange {
+                Exchange::TcpConnect { at_once } => (1..=64).contains(at_once),
+                Exchange::Tcp | Exchange::Udp => true,
+            };
+            let is_short = *duration <= Duration::from_secs(60);
+            (Side::Near(*to), *duration, is_modest && is_short)
         }
     };
     let refused = |reason: &str| Err(LabError::Traffic(format!("job refused: {reason}")));
-    if to.is_some_and(|to| !scope.admits(to)) {
-        return refused("traffic goes only to the host that asks for it");
+    let is_admitted = match side {
+        Side::Near(Target { to, proxy }) => {
+            scope.admits(to) && proxy.is_none_or(|proxy| scope.admits(proxy))
+        }
+        Side::Far { port } => port == 0 || scope.peer.is_none(),
+    };
+    if !is_admitted {
+        return refused("traffic goes only to the host that asks for it, and to any free port");
     }
     if !is_modest || duration > Duration::from_secs(3_600) {
         return refused(
@@ -174,10 +189,14 @@ impl Scope {
             .is_none_or(|peer| peer == address.ip().to_canonical())
     }
 
-    /// Listens on any free port; `accept` gives up after `patience`.
-    pub(super) fn listen(self, patience: Duration) -> Result<(TcpListener, u16), LabError> {
+    /// Listens on `port` (0: any); `accept` gives up after `patience`.
+    pub(super) fn listen(
+        self,
+        port: u16,
+        patience: Duration,
+    ) -> Result<(TcpListener, u16), LabError> {
         let doing = "listen on TCP";
-        let listener = TcpListener::bind((self.bind, 0)).doing(doing)?;
+        let listener = TcpListener::bind((self.bind, port)).doing(doing)?;
         // On Linux, accept(2) also observes the receive timeout (socket(7)).
         let patience = TimeVal::milliseconds(patience.as_millis() as i64);
         setsockopt(&listener, sockopt::ReceiveTimeout, &patience).doing(doing)?;
@@ -258,12 +277,30 @@ mod tests {
         assert!(is_accepted(&ping("192.0.2.2:7")));
         assert!(is_accepted(&ping("[::ffff:192.0.2.2]:7")));
         assert!(!is_accepted(&ping("192.0.2.3:7")));
+        let through = |proxy: &str| Job::RoundTrips {
+            to: Target {
+                to: "192.0.2.2:7".parse().unwrap(),
+                proxy: Some(proxy.parse().unwrap()),
+            },
+            exchange: Exchange::Tcp,
+            duration: Duration::ZERO,
+        };
+        assert!(is_accepted(&through("192.0.2.2:1080")));
+        assert!(!is_accepted(&through("192.0.2.3:1080")));
+    }
+
+    #[test]
+    fn a_caller_cannot_choose_a_port_here() {
+        for (port, is_free) in [(0, true), (80, false)] {
+            let first = false;
+            assert_eq!(is_accepted(&Job::Answer { first, port }), is_free);
+        }
     }
 
     #[test]
     fn absurd_jobs_are_refused() {
         let udp = |payload, rate_pps, seconds| Job::Udp {
-            to: None,
+            side: Side::Far { port: 0 },
             load: UdpLoad {
                 payload,
                 rate_pps,
@@ -282,7 +319,11 @@ mod tests {
     fn a_failed_job_is_reported_and_the_next_one_served() {
         let duration = Duration::MAX;
         let to = SocketAddr::from(([127, 0, 0, 1], 7));
-        let jobs = [Job::Ping { to, duration }, Job::Answer { first: false }];
+        let answer = Job::Answer {
+            first: false,
+            port: 0,
+        };
+        let jobs = [Job::Ping { to, duration }, answer];
         let jobs = jobs.map(|job| serde_json::to_string(&job).unwrap());
         let mut output = Vec::new();
         serve(jobs.join("\n").as_bytes(), &mut output, Scope::NAMESPACE).unwrap();

@@ -14,18 +14,23 @@ use crate::error::{Doing as _, LabError};
 
 /// How often an idle answerer checks whether to end.
 const END_CHECK: Duration = Duration::from_millis(250);
-/// Limit of finished connections kept open for their clients to close. The answerer does not wait, since a
+/// Limit of a thread's finished connections kept open for their clients to close. The answerer does not wait, since a
 /// client's reset may be lost.
-const CLOSING: usize = 64;
+const CLOSING: usize = 4;
 
-/// Answers from threads of its own until dropped; over TCP one connection at a time.
+/// Threads that answer over TCP, each one connection at a time.
+const TCP_THREADS: usize = 16;
+
+/// Answers from threads of its own until dropped.
 #[derive(Debug)]
 pub(super) struct Answerer(Arc<AtomicBool>);
 
 impl Answerer {
-    /// Returns the answerer and its port. `first`: its threads take precedence over ordinary ones.
-    pub(super) fn start(scope: Scope, first: bool) -> Result<(Self, u16), LabError> {
-        let (listener, port) = scope.listen(END_CHECK)?;
+    /// Returns the answerer and its port: `port`, unless that is 0. `first`: its threads take precedence over ordinary
+    /// ones.
+    pub(super) fn start(scope: Scope, first: bool, port: u16) -> Result<(Self, u16), LabError> {
+        let (listener, port) = scope.listen(port, END_CHECK)?;
+        let listener = Arc::new(listener);
         let socket = scope.bind_udp(port)?;
         let timeout = socket.set_read_timeout(Some(END_CHECK));
         timeout.doing("set a socket timeout")?;
@@ -39,7 +44,10 @@ impl Answerer {
                 answer(&done);
             })
         };
-        start(Box::new(move |done| answer_tcp(&listener, scope, done)));
+        for _ in 0..TCP_THREADS {
+            let listener = Arc::clone(&listener);
+            start(Box::new(move |done| answer_tcp(&listener, scope, done)));
+        }
         start(Box::new(move |done| answer_udp(&socket, scope, done)));
         Ok((Self(done), port))
     }

@@ -70,10 +70,10 @@ impl Agent {
         Ok(agent)
     }
 
-    /// Answers probes and requests at the returned port until the agent ends, if `first` with precedence over
-    /// ordinary threads.
-    pub(crate) fn answer_probes(&mut self, first: bool) -> Result<u16, LabError> {
-        self.ask(&Job::Answer { first })?;
+    /// Answers probes and requests at `port`, or if that is 0 at the returned one, until the agent ends, if `first`
+    /// with precedence over ordinary threads.
+    pub(crate) fn answer_probes(&mut self, first: bool, port: u16) -> Result<u16, LabError> {
+        self.ask(&Job::Answer { first, port })?;
         self.answer(PATIENCE)
     }
 

@@ -3,13 +3,15 @@
 
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::panic::resume_unwind;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::sys::socket::{setsockopt, sockopt};
 
 use super::agent::{Scope, connected_udp};
-use super::{Exchange, LatencyReport, RoundTripReport};
+use super::protocol::Target;
+use super::{Exchange, LatencyReport, RoundTripReport, socks};
 use crate::error::{Doing as _, LabError};
 
 /// A probe or request and its answer, in bytes.
@@ -67,15 +69,15 @@ pub(super) fn ping(to: SocketAddr, duration: Duration) -> Result<LatencyReport, 
 
 /// Sends requests one after another and reports the times to their answers.
 pub(super) fn round_trips(
-    to: SocketAddr,
+    to: Target,
     exchange: Exchange,
     duration: Duration,
     scope: Scope,
 ) -> Result<RoundTripReport, LabError> {
     scope.take_precedence();
     let begin = Instant::now();
-    let (mut answered, mut lost) = (Vec::new(), 0);
-    let mut repeat = |ask: &mut dyn FnMut(u64) -> io::Result<bool>| {
+    let repeat = |ask: &mut dyn FnMut(u64) -> io::Result<bool>| {
+        let (mut answered, mut lost) = (Vec::new(), 0);
         while begin.elapsed() < duration {
             let asked = Instant::now();
             match ask(answered.len() as u64 + lost)? {
@@ -83,21 +85,23 @@ pub(super) fn round_trips(
                 false => lost += 1,
             }
         }
-        Ok(())
+        Ok((answered, lost))
     };
     let done = match exchange {
         Exchange::Tcp => {
             connect(to).and_then(|mut stream| repeat(&mut |_| ask(&mut stream, NOT_LAST)))
         }
-        Exchange::TcpConnect => repeat(&mut |_| ask(&mut connect(to)?, LAST)),
+        Exchange::TcpConnect { at_once } => {
+            in_parallel(at_once, || repeat(&mut |_| ask(&mut connect(to)?, LAST)))
+        }
         Exchange::Udp => {
-            let socket = connected_udp(to)?;
+            let socket = connected_udp(to.to)?;
             let timeout = socket.set_read_timeout(Some(LOST));
             timeout.doing("set a socket timeout")?;
             repeat(&mut |number| Ok(is_answered(&socket, number)))
         }
     };
-    done.doing("ask for an answer")?;
+    let (answered, lost) = done.doing("ask for an answer")?;
     let seconds = begin.elapsed().as_secs_f64();
     let count = answered.len() as u64;
     let [p50_us, p99_us, p999_us] = quantiles(answered, [0.5, 0.99, 0.999], 1e6);
@@ -111,8 +115,30 @@ pub(super) fn round_trips(
     })
 }
 
-fn connect(to: SocketAddr) -> io::Result<TcpStream> {
-    let stream = TcpStream::connect_timeout(&to, BROKEN)?;
+/// The times to answers, and how many requests were lost.
+type Answered = (Vec<Duration>, u64);
+
+/// Runs `ask` on this many threads, which inherit this one's precedence, and adds up.
+fn in_parallel(
+    threads: u32,
+    ask: impl Fn() -> io::Result<Answered> + Sync,
+) -> io::Result<Answered> {
+    let outcomes: Vec<_> = thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(&ask)).collect();
+        let joined = threads.into_iter().map(|thread| thread.join());
+        joined.collect()
+    });
+    let mut all = (Vec::new(), 0);
+    for outcome in outcomes {
+        let (answered, lost) = outcome.unwrap_or_else(|panic| resume_unwind(panic))?;
+        all.0.extend(answered);
+        all.1 += lost;
+    }
+    Ok(all)
+}
+
+fn connect(to: Target) -> io::Result<TcpStream> {
+    let stream = socks::connect(to, BROKEN)?;
     prepare(&stream)?;
     Ok(stream)
 }

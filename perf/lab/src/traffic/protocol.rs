@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 /// Version of this protocol, announced in [`Hello`]; it changes with the messages.
-pub(super) const PROTOCOL: u32 = 4;
+pub(super) const PROTOCOL: u32 = 5;
 
 /// The first answer of every agent.
 #[derive(Debug, Serialize, Deserialize)]
@@ -23,7 +23,7 @@ pub(crate) enum Job {
     /// One end of a TCP load: the near one connects, the far one listens. The far one first answers its port.
     /// The receiver answers `()` when it begins to count. Both end with a [`TcpReport`].
     Tcp {
-        to: Option<SocketAddr>,
+        side: Side,
         load: TcpLoad,
         /// Congestion control of the sender's sockets, for example `bbr`; `None` for the default.
         congestion_control: Option<String>,
@@ -31,22 +31,41 @@ pub(crate) enum Job {
     /// One end of a UDP load. The near one sends: it answers `()` when it begins, then [`UdpSent`]. The
     /// far one receives: it answers its port, then [`UdpReceived`].
     Udp {
-        to: Option<SocketAddr>,
+        side: Side,
         load: UdpLoad,
         /// Marks this flow's packets, so that stragglers of an earlier flow do not count.
         run: u64,
     },
-    /// Answer probes and requests over TCP and UDP until the agent ends. The answer is the port. `first`: take
-    /// precedence over ordinary threads, so that a round trip measures the network.
-    Answer { first: bool },
+    /// Answer probes and requests over TCP and UDP until the agent ends, at `port` or if that is 0, at any. The answer
+    /// is the port. `first`: take precedence over ordinary threads, so that a round trip measures the network.
+    Answer { first: bool, port: u16 },
     /// Probe an agent that answers. The answer is a [`LatencyReport`].
     Ping { to: SocketAddr, duration: Duration },
     /// Send requests to an agent that answers, for at most a minute. The answer is a [`RoundTripReport`].
     RoundTrips {
-        to: SocketAddr,
+        to: Target,
         exchange: Exchange,
         duration: Duration,
     },
+}
+
+/// An end of a load.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Side {
+    Near(Target),
+    /// Listens at this port; 0 for any.
+    Far {
+        port: u16,
+    },
+}
+
+/// Where the near end connects.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(crate) struct Target {
+    pub(crate) to: SocketAddr,
+    /// A SOCKS5 proxy on the way; for TCP only.
+    pub(crate) proxy: Option<SocketAddr>,
 }
 
 /// The direction of the data.
@@ -89,13 +108,17 @@ impl UdpLoad {
     }
 }
 
-/// How a request of 32 bytes and its answer travel; one is in flight at a time.
+/// How a request of 32 bytes and its answer travel; one is in flight at a time, if
+/// nothing else is said.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Exchange {
     /// All over one TCP connection.
     Tcp,
     /// Each over its own TCP connection, which the client resets.
-    TcpConnect,
+    TcpConnect {
+        /// Connections at the same time, 1 to 64.
+        at_once: u32,
+    },
     /// A UDP datagram each way.
     Udp,
 }

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use nix::sys::socket::{getsockopt, setsockopt, sockopt::TcpCongestion};
 
 use super::agent::{Answers, Scope};
-use super::{Direction, TcpLoad, TcpReport};
+use super::protocol::{Side, Target};
+use super::{Direction, TcpLoad, TcpReport, socks};
 use crate::error::{Doing as _, LabError};
 
 const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
@@ -23,18 +24,18 @@ const BLOCK: usize = 256 * 1024;
 
 /// Opens the streams and sends, or receives and counts, for the length of the job.
 pub(super) fn run(
-    to: Option<SocketAddr>,
+    side: Side,
     load: &TcpLoad,
     congestion_control: Option<&str>,
     scope: Scope,
     answers: &mut Answers<'_>,
 ) -> Result<(), LabError> {
     let count = load.streams as usize;
-    let streams = match to {
-        Some(to) => connect(to, count)?,
-        None => accept(count, scope, answers)?,
+    let (streams, sending) = match side {
+        Side::Near(target) => (connect(target, count)?, Direction::Up),
+        Side::Far { port } => (accept(count, port, scope, answers)?, Direction::Down),
     };
-    let sends = to.is_some() == (load.direction == Direction::Up);
+    let sends = load.direction == sending;
     for stream in &streams {
         stream
             .set_read_timeout(Some(STALL_CHECK))
@@ -75,17 +76,18 @@ pub(super) fn run(
     answers.send(&counted.unwrap_or_else(sent))
 }
 
-fn connect(to: SocketAddr, count: usize) -> Result<Vec<TcpStream>, LabError> {
-    let connect = || TcpStream::connect_timeout(&to, CONNECT_PATIENCE).doing("connect over TCP");
+fn connect(target: Target, count: usize) -> Result<Vec<TcpStream>, LabError> {
+    let connect = || socks::connect(target, CONNECT_PATIENCE).doing("connect over TCP");
     (0..count).map(|_| connect()).collect()
 }
 
 fn accept(
     count: usize,
+    port: u16,
     scope: Scope,
     answers: &mut Answers<'_>,
 ) -> Result<Vec<TcpStream>, LabError> {
-    let (listener, port) = scope.listen(CONNECT_PATIENCE)?;
+    let (listener, port) = scope.listen(port, CONNECT_PATIENCE)?;
     answers.send(&port)?;
     let deadline = Instant::now() + CONNECT_PATIENCE;
     let mut streams = Vec::new();

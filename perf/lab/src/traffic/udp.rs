@@ -6,12 +6,13 @@ mod batch;
 pub(crate) mod pace;
 mod receiver;
 
-use std::net::{SocketAddr, UdpSocket};
+use std::net::UdpSocket;
 use std::time::Duration;
 
 use nix::errno::Errno;
 
 use super::agent::{Answers, Scope, connected_udp};
+use super::protocol::Side;
 use super::{UdpLoad, UdpSent};
 use crate::error::{Doing as _, LabError};
 use batch::Outbox;
@@ -26,19 +27,22 @@ const GRACE: Duration = Duration::from_millis(2);
 
 /// Sends or receives one flow.
 pub(super) fn run(
-    to: Option<SocketAddr>,
+    side: Side,
     load: &UdpLoad,
     run: u64,
     scope: Scope,
     answers: &mut Answers<'_>,
 ) -> Result<(), LabError> {
     scope.take_precedence();
-    if let Some(to) = to {
-        let socket = connected_udp(to)?;
-        answers.send(&())?;
-        return answers.send(&send(&socket, load, run)?);
-    }
-    let socket = scope.bind_udp(0)?;
+    let port = match side {
+        Side::Near(target) => {
+            let socket = connected_udp(target.to)?;
+            answers.send(&())?;
+            return answers.send(&send(&socket, load, run)?);
+        }
+        Side::Far { port } => port,
+    };
+    let socket = scope.bind_udp(port)?;
     receiver::enlarge_buffer(&socket)?;
     // Answered only once the buffer is large: the flow may begin at once.
     let port = socket.local_addr().doing("bind a UDP socket")?.port();

@@ -80,6 +80,11 @@ impl KeyPair {
     pub fn public_base64(&self) -> String {
         BASE64_STANDARD.encode(self.public)
     }
+
+    /// The private key as a configuration file holds it.
+    pub fn private_base64(&self) -> String {
+        BASE64_STANDARD.encode(self.private)
+    }
 }
 
 /// Shows the public key only.

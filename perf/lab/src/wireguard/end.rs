@@ -100,10 +100,18 @@ impl End {
         outer(underlay, self.number)
     }
 
+    /// Kills the daemon, unless it has ended.
+    pub fn kill_daemon(&mut self) -> Result<(), LabError> {
+        if self.daemon.ended().is_none() {
+            self.daemon.signal(Signal::SIGKILL)?;
+            self.daemon.wait()?;
+        }
+        Ok(())
+    }
+
     /// Kills the daemon, starts `implementation` in its place, and configures it as before.
     pub fn replace_daemon(&mut self, implementation: &Implementation) -> Result<(), LabError> {
-        self.daemon.signal(Signal::SIGKILL)?;
-        self.daemon.wait()?;
+        self.kill_daemon()?;
         self.daemon = Daemon::start(&self.namespace, implementation, INTERFACE)?;
         self.bring_up()
     }

@@ -1,0 +1,345 @@
+//! A program without root in the place of the near end's daemon.
+//!
+//! ```text
+//!    left                                             right
+//!    agents ── loopback ── contender ═══ tunnel ═══ wg0 Convoy, agent
+//!    agents, inside ────── `convoy exec` ═ tunnel ═══ wg0 Convoy, agent
+//! ```
+//!
+//! It runs from a directory of its own, so that all of its processes are found by what they execute.
+
+use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail, ensure};
+use convoy_lab::measure::{Bed, Between, Ends, process};
+use convoy_lab::traffic::{Agent, Exchange};
+use convoy_lab::{Namespace, Pid};
+use nix::sys::signal::{Signal, kill};
+use tempfile::TempDir;
+
+use super::contender::WIREPROXY;
+use super::{Contender, Kind};
+use crate::programs;
+
+/// Places in a contender's arguments for what is known only once the namespaces stand.
+pub(super) const FILE: &str = "{file}";
+const PRIVATE_KEY: &str = "{private-key}";
+const PUBLIC_KEY: &str = "{public-key}";
+
+/// The stem of the file, and so the name of the tunnel.
+const NAME: &str = "bench";
+/// The far end's ports, which are the same on the near end's loopback: for a load, probes and requests.
+const PORTS: [u16; 3] = [5301, 5302, 5303];
+const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+const PROXY_PORT: u16 = 1080;
+// As the lab assigns them.
+const NEAR: &str = "10.8.0.1";
+const FAR: Ipv4Addr = Ipv4Addr::new(10, 8, 0, 2);
+const FAR_OUTER: &str = "10.9.0.2:51820";
+const MTU: &str = "1420";
+/// Keeps the tunnel of `convoy exec`, and tells when it is there.
+const INSIDE: &str = "echo; exec sleep infinity";
+/// How long packets may take to pass: a handshake is tried again after five seconds.
+const PATIENCE: Duration = Duration::from_secs(20);
+const LOG: &str = "log";
+const PROBE: Duration = Duration::from_millis(1);
+const PAUSE: Duration = Duration::from_millis(50);
+/// How long the processes may take to end.
+const END: Duration = Duration::from_secs(3);
+
+/// The arguments of Convoy with this engine.
+pub(super) fn up(engine: &str) -> Vec<String> {
+    let words = format!("up {FILE} --userspace --foreground --engine {engine}");
+    let forwards = PORTS.map(|port| {
+        let both = format!("{LOOPBACK}:{port}:{FAR}:{port}");
+        format!("-L {both} -L {both}/udp")
+    });
+    let all = format!(
+        "{words} --socks5 {LOOPBACK}:{PROXY_PORT} {}",
+        forwards.join(" ")
+    );
+    all.split(' ').map(str::to_owned).collect()
+}
+
+/// The arguments of onetun.
+pub(super) fn onetun() -> Vec<String> {
+    let keys = format!("--private-key {PRIVATE_KEY} --endpoint-public-key {PUBLIC_KEY}");
+    let forwards = PORTS.map(|port| format!("{LOOPBACK}:{port}:{FAR}:{port}:TCP,UDP"));
+    let all = format!(
+        "{keys} --endpoint-addr {FAR_OUTER} --source-peer-ip {NEAR} --max-transmission-unit {MTU} --log warn {}",
+        forwards.join(" ")
+    );
+    all.split(' ').map(str::to_owned).collect()
+}
+
+/// Why `contender` cannot take part; `None` if it can.
+pub(crate) fn absence(contender: &Contender) -> Option<String> {
+    if !contender.program.is_file() {
+        let name = contender.program.file_name().unwrap_or_default();
+        let name = name.to_string_lossy();
+        return Some(format!("{name} is not in target/peers/bin or PATH"));
+    }
+    let mut words = contender.arguments.iter();
+    words.find(|word| *word == "--engine")?;
+    let engine = words.next()?;
+    let help = programs::output(Command::new(&contender.program).args(["up", "--help"]));
+    let has_it = help.is_ok_and(|help| help.contains("--engine") && help.contains(engine.as_str()));
+    (!has_it).then(|| format!("this convoy has no `up --userspace --engine {engine}`"))
+}
+
+/// A running contender; all of its processes are killed when dropped.
+pub(super) struct Rootless {
+    ends: Ends,
+    processes: Processes,
+}
+
+struct Processes {
+    directory: TempDir,
+    program: PathBuf,
+    /// Absent before the start.
+    child: Option<Child>,
+}
+
+impl Rootless {
+    /// Kills the near end's daemon, starts `contender` in its place and waits until a connection passes.
+    pub(super) fn start(bed: &mut Bed, contender: &Contender) -> anyhow::Result<Self> {
+        bed.tunnel.left.kill_daemon()?;
+        let mut processes = Processes::new(bed, contender)?;
+        let started = processes.start(bed, contender);
+        let ends = started.with_context(|| processes.log())?;
+        let mut one = Self { ends, processes };
+        let up = one.wait_until_up(contender.kind);
+        let left = &bed.tunnel.left.namespace;
+        let up = up.and_then(|()| one.processes.prefer_cubic(left));
+        up.with_context(|| one.processes.log())?;
+        Ok(one)
+    }
+
+    fn wait_until_up(&mut self, kind: Kind) -> anyhow::Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let one = Exchange::TcpConnect { at_once: 1 };
+            let asked = self.ends.round_trips(Self::via(kind), one, PROBE);
+            match asked {
+                Ok(report) if report.answered > 0 => return Ok(()),
+                _ => self.check()?,
+            }
+            if Instant::now() > deadline {
+                bail!("no connection passed within {PATIENCE:?}: {asked:?}");
+            }
+            thread::sleep(PAUSE);
+        }
+    }
+
+    /// The address at which the near end's agents reach the far end's ports.
+    pub(super) fn via(kind: Kind) -> IpAddr {
+        match kind {
+            Kind::Ports => LOOPBACK,
+            _ => FAR.into(),
+        }
+    }
+
+    pub(super) fn ends(&mut self) -> &mut Ends {
+        &mut self.ends
+    }
+
+    /// All of its processes.
+    pub(super) fn pids(&self) -> anyhow::Result<Vec<Pid>> {
+        self.processes.pids()
+    }
+
+    /// Fails if it has ended.
+    pub(super) fn check(&mut self) -> anyhow::Result<()> {
+        ensure!(!self.pids()?.is_empty(), "it has ended");
+        Ok(())
+    }
+}
+
+impl Processes {
+    /// Copies the program, and writes a file in the language that all of them understand.
+    fn new(bed: &Bed, contender: &Contender) -> anyhow::Result<Self> {
+        let directory = tempfile::tempdir()?;
+        let name = contender.program.file_name();
+        let program = directory.path().join(name.context("it has no name")?);
+        fs::copy(&contender.program, &program)?;
+        let (private, public) = keys(bed);
+        let mut text = format!(
+            "[Interface]\nPrivateKey = {private}\nAddress = {NEAR}/24\nMTU = {MTU}\n\n\
+             [Peer]\nPublicKey = {public}\nEndpoint = {FAR_OUTER}\nAllowedIPs = {FAR}/32\n"
+        );
+        if contender.name.starts_with(WIREPROXY) {
+            for port in PORTS {
+                let both = format!("BindAddress = {LOOPBACK}:{port}\nTarget = {FAR}:{port}\n");
+                text += &format!("\n[TCPClientTunnel]\n{both}\n[UDPProxyTunnel]\n{both}");
+            }
+            text += &format!("\n[Socks5]\nBindAddress = {LOOPBACK}:{PROXY_PORT}\n");
+        }
+        let processes = Self {
+            directory,
+            program,
+            child: None,
+        };
+        let mut options = File::options();
+        let file = options.write(true).create_new(true).mode(0o600);
+        let mut file = file.open(processes.file())?;
+        file.write_all(text.as_bytes())?;
+        Ok(processes)
+    }
+
+    /// Starts the program, and agents at both ends.
+    fn start(&mut self, bed: &Bed, contender: &Contender) -> anyhow::Result<Ends> {
+        let (left, right) = (&bed.tunnel.left.namespace, &bed.tunnel.right.namespace);
+        let mut command = left.command(&self.program);
+        command.args(words(contender, &self.file(), bed));
+        if contender.kind == Kind::Exec {
+            command.args(["sh", "-c", INSIDE]);
+        }
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        command.stderr(self.log_file()?);
+        let child = self.child.insert(command.spawn().context("start it")?);
+        let printed = child.stdout.take().map(BufReader::new);
+        let mut lines = printed
+            .into_iter()
+            .flat_map(|it| it.lines().map_while(Result::ok));
+        let inside = Pid::from_raw(child.id().cast_signed());
+        if contender.kind == Kind::Exec {
+            lines.next().context("it has executed nothing")?;
+        }
+        // Otherwise its output would fill the pipe.
+        thread::spawn(move || lines.count());
+        let between = match contender.kind {
+            Kind::Socks => Between {
+                proxy: Some(SocketAddr::new(LOOPBACK, PROXY_PORT)),
+                ..Between::default()
+            },
+            Kind::Ports => Between {
+                ports: PORTS,
+                ..Between::default()
+            },
+            _ => Between::default(),
+        };
+        let agent = || {
+            let mut agent = crate::agent(left);
+            if contender.kind == Kind::Exec {
+                // An agent that the program executes itself could not take precedence, as all others do.
+                agent = Command::new("nsenter");
+                agent.args(["--net", "--target", &inside.to_string()]);
+                agent.args(crate::agent_words()?);
+            }
+            Ok::<_, anyhow::Error>(Agent::spawn(agent)?)
+        };
+        let far = Agent::spawn(crate::agent(right))?;
+        Ok(Ends::with(agent()?, agent()?, far, between)?)
+    }
+
+    /// A network of its own inherits the host's congestion control, not that of the lab.
+    fn prefer_cubic(&self, near: &Namespace) -> anyhow::Result<()> {
+        let network = |pid: Pid| fs::metadata(format!("/proc/{pid}/ns/net")).map(|it| it.ino());
+        let own = network(near.pid())?;
+        for pid in self.pids()? {
+            if network(pid)? != own {
+                let mut enter = Command::new("nsenter");
+                enter.args(["--net", "--target", &pid.to_string(), "sh", "-c"]);
+                enter.arg("echo cubic > /proc/sys/net/ipv4/tcp_congestion_control");
+                // A host that denies cubic to namespaces denies it to those of the lab, too.
+                let _ = programs::output(&mut enter);
+            }
+        }
+        Ok(())
+    }
+
+    fn pids(&self) -> anyhow::Result<Vec<Pid>> {
+        Ok(process::executing(self.directory.path())?)
+    }
+
+    fn file(&self) -> String {
+        let file = self.directory.path().join(format!("{NAME}.conf"));
+        file.to_string_lossy().into_owned()
+    }
+
+    fn log_file(&self) -> anyhow::Result<File> {
+        let mut options = File::options();
+        let options = options.append(true).create(true);
+        Ok(options.open(self.directory.path().join(LOG))?)
+    }
+
+    fn log(&self) -> String {
+        let log = fs::read_to_string(self.directory.path().join(LOG));
+        format!("its log: {}", log.unwrap_or_default().trim_end())
+    }
+}
+
+impl Drop for Processes {
+    fn drop(&mut self) {
+        let deadline = Instant::now() + END;
+        while let Ok(pids) = self.pids()
+            && !pids.is_empty()
+        {
+            let signal = match Instant::now() < deadline {
+                true => Signal::SIGTERM,
+                false => Signal::SIGKILL,
+            };
+            for pid in pids {
+                // An error means that it has just ended.
+                let _ = kill(pid, signal);
+            }
+            thread::sleep(PAUSE);
+        }
+        if let Some(child) = &mut self.child {
+            // What `convoy exec` has become is another program. Errors mean that it has ended.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// The arguments of `contender` for a file, or for the name of a tunnel.
+fn words(contender: &Contender, file: &str, bed: &Bed) -> Vec<String> {
+    let (private, public) = keys(bed);
+    let filled = |word: &String| {
+        let word = word.replace(FILE, file).replace(PRIVATE_KEY, &private);
+        word.replace(PUBLIC_KEY, &public)
+    };
+    contender.arguments.iter().map(filled).collect()
+}
+
+/// The near end's private key, and the far end's public one.
+fn keys(bed: &Bed) -> (String, String) {
+    let (left, right) = (&bed.tunnel.left.keys, &bed.tunnel.right.keys);
+    (left.private_base64(), right.public_base64())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn a_program_that_is_not_installed_is_absent_with_the_places_searched() {
+        let missing = Contender::wireguard(WIREPROXY, Path::new("nowhere/wireproxy"));
+        let why = absence(&missing).unwrap();
+        assert!(
+            why.contains("target/peers/bin") && why.contains("PATH"),
+            "{why}"
+        );
+    }
+
+    #[test]
+    fn an_engine_that_convoy_lacks_is_absent() {
+        // It prints its arguments: no engine among them.
+        let contender = |engine| Contender {
+            arguments: up(engine),
+            ..Contender::wireguard("ports", Path::new("/bin/echo"))
+        };
+        let why = absence(&contender("smoltcp")).unwrap();
+        assert!(why.contains("--engine smoltcp"), "{why}");
+    }
+}
