@@ -51,8 +51,9 @@ const LIMITS: Limits = Limits {
     bytes: 64 << 20,
 };
 
-/// After a request or an answer of at least this many bytes, freed memory goes back to the kernel.
-const LARGE: usize = 1 << 20;
+/// After a request or an answer of at least this many bytes, freed memory goes back to the kernel. What a listing is made
+/// of takes twice as much as its text, and each client may have one.
+const LARGE: usize = 64 << 10;
 
 /// How long to wait when the process is out of file descriptors or threads.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
