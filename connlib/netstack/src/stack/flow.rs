@@ -60,6 +60,8 @@ pub(super) struct Inner {
     pub(super) deadline: Option<i64>,
     /// The listener that it is to be offered to.
     pub(super) opener: Option<Arc<Listening>>,
+    /// Whether nothing more is written.
+    is_shut: bool,
     /// Why it has ended early.
     pub(super) error: Option<ErrorKind>,
     /// When it is given up, once nobody holds it.
@@ -121,6 +123,7 @@ impl Flow {
             slot: None,
             deadline: None,
             opener: None,
+            is_shut: false,
             error: None,
             expires: None,
             is_waiting: false,
@@ -292,6 +295,9 @@ impl Inner {
         if self.slot.is_none() {
             return;
         }
+        if self.is_shut {
+            self.shut();
+        }
         let (now, before) = (shared.now(), self.state());
         with_outgoing(shared, |out| {
             let mut phy = Phy {
@@ -340,6 +346,22 @@ impl Inner {
             State::Listen => true,
             _ => false,
         }
+    }
+
+    /// Ends this direction once all that was written has been acknowledged.
+    ///
+    /// In LAST-ACK, smoltcp 0.14 overlooks that the other end's window opens, so that the rest would never be sent.
+    pub(super) fn shut(&mut self) {
+        self.is_shut = true;
+        let socket = self.socket();
+        if socket.send_queue() == 0 {
+            socket.close();
+        }
+    }
+
+    /// Whether this direction has ended, or is about to.
+    pub(super) fn is_shut(&self) -> bool {
+        self.is_shut
     }
 
     /// Nobody holds it any more: what was written is still delivered.

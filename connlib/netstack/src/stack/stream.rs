@@ -108,6 +108,9 @@ impl AsyncWrite for FlowStream {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let mut inner = self.flow.lock();
+        if inner.is_shut() && inner.state() != State::Closed {
+            return Poll::Ready(Err(ErrorKind::BrokenPipe.into()));
+        }
         let socket = inner.socket();
         match socket.send_slice(bytes) {
             Ok(0) if !bytes.is_empty() => {
@@ -129,7 +132,7 @@ impl AsyncWrite for FlowStream {
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut inner = self.flow.lock();
-        inner.socket().close();
+        inner.shut();
         self.shared.turn(&self.flow, &mut inner);
         Poll::Ready(Ok(()))
     }
