@@ -1,8 +1,7 @@
 //! Moves bytes between sockets of the host and sockets of the tunnel's inner network.
 //!
 //! 1. A [`Network`](network::Network) opens sockets: [`Host`](network::Host) in this process's namespace, an engine
-//!    inside a tunnel: a [`namespace`] with the kernel's TCP, or `stack`, a TCP/IP stack of this process.
-//!    The program does not offer the latter yet: it needs the feature of that name.
+//!    inside a tunnel. There are two engines: a [`namespace`] with the kernel's TCP, and a [`stack`] of this process.
 //! 2. A [`Relay`](relay::Relay) moves bytes between two connections until both have ended.
 //! 3. A [`Forwarder`](forward::Forwarder) listens in one network and connects in another, by rules: fixed targets, or
 //!    those that clients of SOCKS5 and HTTP's CONNECT name.
@@ -11,7 +10,6 @@ pub mod descriptors;
 pub mod namespace;
 pub mod network;
 pub mod relay;
-#[cfg(feature = "stack")]
 pub mod stack;
 
 mod access;

@@ -23,6 +23,7 @@
 //! - **Whoever writes also sends**: no thread is woken on the way out. The thread `netstack` receives, and wakes up for
 //!   timers.
 //! - **Acknowledgements of several segments are divided** for smoltcp, which counts them rather than bytes.
+//! - **The window that is announced does not shrink**, although smoltcp rounds it down: a unit less is announced.
 //! - **Listeners give each connection a socket of its own at its SYN**; the oldest of too many that are not
 //!   established ends.
 //!

@@ -62,6 +62,8 @@ pub(crate) struct EventLoop {
     handshake_events: mpsc::Sender<PeerEvent>,
     /// The rest of the command that is being carried out.
     task: Option<Task>,
+    /// See [`Options::awaits_configuration`](crate::Options::awaits_configuration).
+    awaits_configuration: bool,
     /// The last [`Signals::routes`](crate::command::Signals::routes) that was handled.
     known_routes: u32,
     /// The last [`Signals::wall_clock`](crate::command::Signals::wall_clock) that was handled.
@@ -84,6 +86,7 @@ pub(crate) struct Parts {
     pub(crate) clamp_mss: bool,
     pub(crate) segmentation: bool,
     pub(crate) batch: usize,
+    pub(crate) awaits_configuration: bool,
     pub(crate) metrics: Metrics,
     pub(crate) requests: Requests,
     pub(crate) handshake_events: mpsc::Sender<PeerEvent>,
@@ -108,6 +111,7 @@ impl EventLoop {
             requests: parts.requests,
             handshake_events: parts.handshake_events,
             task: None,
+            awaits_configuration: parts.awaits_configuration,
             known_routes: 0,
             known_wall_clock: 0,
             alarm: Alarm::new()?,

@@ -31,6 +31,9 @@ pub struct Options {
     /// Whether the link is up from the start, without a call of
     /// [`Tunnel::set_link`](crate::Tunnel::set_link).
     pub is_up: bool,
+    /// Whether packets from the TUN wait for the first [`Tunnel::apply`](crate::Tunnel::apply): without peers, they
+    /// would be answered with ICMP errors, which end connections that are being made.
+    pub awaits_configuration: bool,
 }
 
 impl Default for Options {
@@ -42,6 +45,7 @@ impl Default for Options {
             batch: convoy_tun::MAX_BATCH_PACKETS,
             clamp_mss: false,
             is_up: true,
+            awaits_configuration: false,
         }
     }
 }

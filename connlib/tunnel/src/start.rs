@@ -82,6 +82,7 @@ fn event_loop(
         clamp_mss: options.clamp_mss,
         segmentation: supported && options.gso != Switch::Off,
         batch: options.batch.clamp(1, convoy_tun::MAX_BATCH_PACKETS),
+        awaits_configuration: options.awaits_configuration,
         metrics,
         requests: handle.requests,
         handshake_events: handle.handshake_events,

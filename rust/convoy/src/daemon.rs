@@ -88,7 +88,11 @@ async fn serve(
     let interface = resources.interface;
     let device = resources.device;
     let mut interrupted = Interrupted::new()?;
-    let tunnel = Tunnel::start(device.clone(), options(args))?;
+    let options = Options {
+        awaits_configuration: resources.supervisors.is_some(),
+        ..options(args)
+    };
+    let tunnel = Tunnel::start(device.clone(), options)?;
     let (mut supervised, questions) = match resources.supervisors {
         Some(listener) => {
             let (ours, questions) = Supervised::new(listener, tunnel.clone(), device.clone())?;
@@ -169,6 +173,7 @@ fn options(args: &DaemonArgs) -> Options {
         batch: args.batch.into(),
         clamp_mss: args.clamp_mss,
         is_up: false,
+        ..Options::default()
     }
 }
 

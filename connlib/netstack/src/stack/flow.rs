@@ -366,7 +366,7 @@ impl Inner {
 
     /// Nobody holds it any more: what was written is still delivered.
     pub(super) fn orphan(&mut self, now: Instant) {
-        self.socket().close();
+        self.shut();
         self.expires = Some(now.total_micros() + ORPHAN_LIMIT);
     }
 

@@ -13,7 +13,7 @@ use super::{
     counters::Counters,
     device::{Device, LONGEST_PACKET},
     packet::{IPV4_HEADER, IPV6_HEADER, Packet, pseudo_sum},
-    segment::{ACK, PSH, Segment},
+    segment::{ACK, PSH, SYN, Segment},
     vnet::{GSO_TCPV4, GSO_TCPV6, NEEDS_CSUM, VNET_LEN, VnetHeader},
 };
 
@@ -127,8 +127,12 @@ impl<'a> Outgoing<'a> {
     }
 }
 
-/// Writes the virtio header, and the sum of the pseudo-header where the checksum is to be; returns where the segment
-/// ends and what it acknowledges.
+/// Writes the virtio header, the sum of the pseudo-header where the checksum is to be, and a window that does not
+/// shrink; returns where the segment ends and what it acknowledges.
+///
+/// smoltcp rounds the window down to what its scale can express, so that the right edge moves back as segments arrive,
+/// by less than one unit; then it cuts off what the other end has sent up to the former edge, which costs a timeout
+/// of a second. One unit less is announced (RFC 7323, 2.4).
 fn seal(message: &mut [u8], segment: Option<u16>) -> Option<(u32, u32)> {
     let (vnet, packet) = message.split_at_mut(VNET_LEN);
     let (at, gso_type) = match packet[0] >> 4 {
@@ -138,7 +142,13 @@ fn seal(message: &mut [u8], segment: Option<u16>) -> Option<(u32, u32)> {
     let parsed = Packet::parse(VnetHeader::default(), packet).ok()?;
     let tcp = Segment::parse(parsed.payload())?;
     let length = parsed.payload().len();
+    let window = match tcp.has(SYN) {
+        // Not scaled.
+        true => tcp.window,
+        false => tcp.window.saturating_sub(1),
+    };
     let sum = pseudo_sum(parsed.source, parsed.destination, parsed.protocol, length);
+    packet[at + 14..at + 16].copy_from_slice(&window.to_be_bytes());
     packet[at + 16..at + 18].copy_from_slice(&sum.to_be_bytes());
     let header = VnetHeader {
         flags: NEEDS_CSUM,

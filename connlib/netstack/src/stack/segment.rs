@@ -21,6 +21,8 @@ pub(super) struct Segment {
     pub(super) sequence: u32,
     pub(super) acknowledged: u32,
     pub(super) flags: u8,
+    /// As it is written, without its scale.
+    pub(super) window: u16,
     pub(super) header_len: usize,
     pub(super) payload_len: usize,
 }
@@ -47,6 +49,7 @@ impl Segment {
             sequence: word(4),
             acknowledged: word(8),
             flags: header[13],
+            window: half(14),
             header_len,
             payload_len: segment.len() - header_len,
         })

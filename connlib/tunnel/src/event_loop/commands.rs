@@ -135,6 +135,7 @@ impl EventLoop {
         }
         match task {
             Task::Apply { plan, done } => {
+                self.awaits_configuration = false;
                 let _ = done.send(plan);
             }
             Task::Link { done, .. } => {

@@ -152,8 +152,8 @@ impl EventLoop {
         if outbound.is_stopped() {
             return false;
         }
-        if !node.is_up() {
-            self.await_link();
+        if !node.is_up() || self.awaits_configuration {
+            self.keep_first_batch();
             return false;
         }
         // Made only if there is a packet: it zeroes 32 KiB of stack.
@@ -190,8 +190,8 @@ impl EventLoop {
         worked
     }
 
-    /// Keeps a batch that has arrived before the command that sets the link up.
-    fn await_link(&mut self) {
+    /// Keeps a batch that has arrived before the command that sets the link up, or the first configuration.
+    fn keep_first_batch(&mut self) {
         match self.outbound.next_batch(&mut self.metrics, &mut self.node) {
             Ok(batch) => self.outbound.batch = Some(batch),
             Err(TryRecv::Empty) => {}

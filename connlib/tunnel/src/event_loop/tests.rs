@@ -11,7 +11,7 @@ use convoy_tun::{Coalesce, Offload, memory, spawn_reader, spawn_writer};
 use tokio::sync::{mpsc, watch};
 
 use super::{lane::Sending, *};
-use crate::command::Signals;
+use crate::command::{Command, Signals};
 
 mod handshakes;
 
@@ -102,6 +102,33 @@ fn a_packet_that_waits_for_the_link_does_not_keep_the_loop_awake() {
             waits += 1;
         }
         assert!(waits < 100, "the loop spins");
+    });
+}
+
+#[test]
+fn packets_ahead_of_the_first_configuration_wait_for_it() {
+    on_runtime(async {
+        let (mut event_loop, kernel, _handle) = event_loop();
+        event_loop.awaits_configuration = true;
+        kernel.send(&[&[0; 10][..], &PACKET].concat());
+        while event_loop.outbound.batch.is_none() {
+            event_loop.outbound.reader.ready().await;
+            event_loop.tick();
+        }
+        assert_eq!(handled(&mut event_loop), 0);
+        let plan = Box::new(Planner::default().plan(DeviceUpdate::default()));
+        let (done, _applied) = std::sync::mpsc::sync_channel(1);
+        let apply = Command::Apply {
+            plan,
+            port: 0,
+            done,
+        };
+        let mut task = event_loop.begin(apply, clock::now());
+        while let Some(rest) = task {
+            task = event_loop.go_on(rest, clock::now());
+        }
+        event_loop.tick();
+        assert_eq!(handled(&mut event_loop), 1);
     });
 }
 
@@ -344,6 +371,7 @@ fn event_loop() -> (EventLoop, memory::Kernel, watch::Sender<Signals>) {
         clamp_mss: false,
         segmentation: true,
         batch: 50,
+        awaits_configuration: false,
         metrics: Metrics::new(offload, true),
         requests: Requests::new(commands, signals),
         handshake_events: mpsc::channel(1).0,

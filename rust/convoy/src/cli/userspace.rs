@@ -83,6 +83,8 @@ pub(crate) enum EngineChoice {
     Auto,
     /// The kernel's network, in a namespace of the user
     Namespace,
+    /// A network in this program: slower, for where namespaces or TUN devices are forbidden
+    Smoltcp,
 }
 
 impl UserspaceArgs {

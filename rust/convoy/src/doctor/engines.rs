@@ -29,7 +29,8 @@ pub(super) fn gather() -> Result<(), NamespaceError> {
 pub(super) fn judge(tried: &Result<(), NamespaceError>) -> Finding {
     const ID: &str = "without-root";
     let Err(error) = tried else {
-        let what = "This user can give a program a tunnel without root: `convoy exec`.";
+        let what =
+            "This user can have tunnels without root: `convoy exec`, `convoy up --userspace`.";
         return Finding::ok(ID, what);
     };
     let (reason, fix) = match error {
@@ -44,7 +45,9 @@ pub(super) fn judge(tried: &Result<(), NamespaceError>) -> Finding {
         }
         other => (other.to_string(), "See the error.".to_owned()),
     };
-    let what = format!("`convoy exec` does not work for this user: {reason}.");
+    let what = format!(
+        "`convoy exec` does not work for this user, and `convoy up --userspace` is slower: {reason}."
+    );
     Finding::note(ID, what, fix)
 }
 

@@ -4,16 +4,20 @@ mod names;
 mod namespace;
 
 use std::{
+    future::pending,
     io,
+    net::SocketAddr,
     os::{fd::OwnedFd, unix::process::CommandExt as _},
     process::Command,
     sync::Arc,
 };
 
+use anyhow::Context;
 use convoy_config::Config;
 use convoy_netstack::{
     namespace::{Settings, Spaces},
     network::Network,
+    stack::{self, Stack, device_pair},
 };
 
 use crate::{
@@ -40,22 +44,40 @@ pub(super) struct Engine {
 enum Kind {
     /// The kernel's network in a namespace of this user.
     Namespace(Inside),
+    /// A TCP/IP stack of this process, and the tunnel's end of its device.
+    Smoltcp(Arc<Stack>, OwnedFd),
 }
+
+/// The port of name servers (RFC 1035).
+const DNS_PORT: u16 = 53;
 
 impl Engine {
     /// Starts the engine that was chosen, or else the first that works.
     ///
     /// # Errors
     /// Why none works, with the fix.
-    pub(super) fn start(choice: EngineChoice, settings: &Settings) -> anyhow::Result<Self> {
+    pub(super) fn start(
+        choice: EngineChoice,
+        settings: &Settings,
+        config: &Config,
+    ) -> anyhow::Result<Self> {
+        let mut warnings = Vec::new();
         let kind = match choice {
-            EngineChoice::Auto | EngineChoice::Namespace => {
-                Kind::Namespace(Inside::start(settings)?)
-            }
+            EngineChoice::Namespace => Kind::Namespace(Inside::start(settings)?),
+            EngineChoice::Smoltcp => smoltcp(settings, config)?,
+            EngineChoice::Auto => match Inside::start(settings) {
+                Ok(inside) => Kind::Namespace(inside),
+                Err(error) => {
+                    warnings.push(format!(
+                        "the slower engine `smoltcp` is used, as `namespace` does not work: {error}"
+                    ));
+                    smoltcp(settings, config)?
+                }
+            },
         };
-        let warnings = match &kind {
-            Kind::Namespace(inside) => inside.warnings().to_vec(),
-        };
+        if let Kind::Namespace(inside) = &kind {
+            warnings.extend_from_slice(inside.warnings());
+        }
         Ok(Self { kind, warnings })
     }
 
@@ -63,6 +85,7 @@ impl Engine {
     pub(super) fn name(&self) -> &'static str {
         match &self.kind {
             Kind::Namespace(_) => "namespace",
+            Kind::Smoltcp(..) => "smoltcp",
         }
     }
 
@@ -70,6 +93,7 @@ impl Engine {
     pub(super) fn device(&self) -> io::Result<OwnedFd> {
         match &self.kind {
             Kind::Namespace(inside) => inside.tun(),
+            Kind::Smoltcp(_, device) => device.try_clone(),
         }
     }
 
@@ -77,6 +101,7 @@ impl Engine {
     pub(super) fn network(&self, config: &Config) -> Arc<dyn Network> {
         match &self.kind {
             Kind::Namespace(inside) => Arc::new(inside.network(config)),
+            Kind::Smoltcp(stack, _) => Arc::clone(stack) as Arc<dyn Network>,
         }
     }
 
@@ -84,6 +109,7 @@ impl Engine {
     pub(super) fn spaces(&self) -> Option<&Spaces> {
         match &self.kind {
             Kind::Namespace(inside) => Some(inside.spaces()),
+            Kind::Smoltcp(..) => None,
         }
     }
 
@@ -91,6 +117,7 @@ impl Engine {
     pub(super) fn is_sending(&self) -> bool {
         match &self.kind {
             Kind::Namespace(inside) => inside.is_sending(),
+            Kind::Smoltcp(stack, _) => stack.flows() > 0,
         }
     }
 
@@ -103,6 +130,27 @@ impl Engine {
     pub(super) async fn ended(&self) -> anyhow::Error {
         match &self.kind {
             Kind::Namespace(inside) => inside.ended().await,
+            Kind::Smoltcp(..) => pending().await,
         }
     }
+}
+
+/// Starts a stack with what a namespace would have.
+fn smoltcp(settings: &Settings, config: &Config) -> anyhow::Result<Kind> {
+    let (ours, device) = device_pair().context("cannot make a device for the stack")?;
+    let it = &config.interface;
+    let servers = it.dns_servers.iter();
+    let domains = it.dns_domains.iter().filter(|domain| !domain.route_only);
+    let settings = stack::Settings {
+        addresses: settings.addresses.clone(),
+        mtu: settings.mtu,
+        dns: servers
+            .map(|server| SocketAddr::new(server.value, DNS_PORT))
+            .collect(),
+        search: domains.map(|domain| domain.name.clone()).collect(),
+    };
+    let stack = Stack::start(ours, settings).context(
+        "cannot start the engine `smoltcp`, which needs an Address, and an MTU of 1280 or more",
+    )?;
+    Ok(Kind::Smoltcp(Arc::new(stack), device))
 }

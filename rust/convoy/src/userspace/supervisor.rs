@@ -172,7 +172,7 @@ impl Supervisor {
         let Wanted { config, daemon, .. } = wanted;
         let counters = signal(SignalKind::user_defined1()).context("cannot listen to signals")?;
         let settings = settings::settings(&config, &daemon, sockets.directory());
-        let engine = Engine::start(wanted.engine, &settings)?;
+        let engine = Engine::start(wanted.engine, &settings, &config)?;
         for warning in engine.warnings() {
             let warning = format!("convoy: warning: {warning}");
             match &wanted.terminal {

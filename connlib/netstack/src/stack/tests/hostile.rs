@@ -200,28 +200,57 @@ async fn a_router_with_a_shorter_mtu_is_obeyed() {
     assert_eq!(a.counters().path_mtu_changes, 1);
 }
 
+/// A segment to port 80 from an end that scales windows.
+fn scaled(flags: u8, sequence: u32, acknowledged: u32, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0; 24];
+    bytes[2..4].copy_from_slice(&80_u16.to_be_bytes());
+    bytes[0..2].copy_from_slice(&5_000_u16.to_be_bytes());
+    bytes[4..8].copy_from_slice(&sequence.to_be_bytes());
+    bytes[8..12].copy_from_slice(&acknowledged.to_be_bytes());
+    (bytes[12], bytes[13]) = (6 << 4, flags);
+    // A window scale, which only a SYN has.
+    bytes[20..24].copy_from_slice(if flags == SYN { &[3, 3, 7, 0] } else { &[0; 4] });
+    bytes.extend(payload);
+    packet(B, A, TCP, &bytes, 16)
+}
+
+#[tokio::test]
+async fn what_fits_an_announced_window_is_received_whatever_its_length() {
+    let (a, wire) = scene();
+    let _listener = a.listen(at(A, 80)).await.unwrap();
+    wire.send(&scaled(SYN, 0, 0, &[]));
+    let acknowledged = parsed(&wire.receive()).1.sequence.wrapping_add(1);
+    let (mut sent, mut right_edge) = (1, 0);
+    while sent != right_edge {
+        // No multiple of what the window is scaled by.
+        let length = match right_edge {
+            0 => 997,
+            _ => 997.min(right_edge - sent),
+        };
+        let payload = vec![7; length as usize];
+        wire.send(&scaled(ACK, sent, acknowledged, &payload));
+        sent += length;
+        let answer = loop {
+            let answer = parsed(&wire.receive()).1;
+            if answer.acknowledged == sent {
+                break answer;
+            }
+        };
+        right_edge = right_edge.max(sent + (u32::from(answer.window) << 3));
+    }
+    assert!(sent > 500_000, "{sent}");
+}
+
 #[tokio::test]
 async fn more_than_the_window_at_once_does_no_harm() {
     let (a, wire) = scene();
     let listener = a.listen(at(A, 80)).await.unwrap();
-    let segment = |flags: u8, sequence: u32, acknowledged: u32, more: &[u8]| {
-        let mut bytes = vec![0; 24];
-        bytes[2..4].copy_from_slice(&80_u16.to_be_bytes());
-        bytes[0..2].copy_from_slice(&5_000_u16.to_be_bytes());
-        bytes[4..8].copy_from_slice(&sequence.to_be_bytes());
-        bytes[8..12].copy_from_slice(&acknowledged.to_be_bytes());
-        (bytes[12], bytes[13]) = (6 << 4, flags);
-        // A window scale, which only a SYN has.
-        bytes[20..24].copy_from_slice(if flags == SYN { &[3, 3, 7, 0] } else { &[0; 4] });
-        bytes.extend(more);
-        packet(B, A, TCP, &bytes, 16)
-    };
-    wire.send(&segment(SYN, 0, 0, &[]));
+    wire.send(&scaled(SYN, 0, 0, &[]));
     let acknowledged = parsed(&wire.receive()).1.sequence.wrapping_add(1);
     const EACH: usize = 60_000;
     for index in 0..20 {
         let sequence = (1 + index * EACH) as u32;
-        wire.send(&segment(ACK, sequence, acknowledged, &[index as u8; EACH]));
+        wire.send(&scaled(ACK, sequence, acknowledged, &[index as u8; EACH]));
     }
     let (mut stream, _) = within(listener.accept()).await.unwrap();
     let mut received = vec![0; 8 * EACH];

@@ -83,6 +83,56 @@ fn ports_lead_inside_and_out_and_the_status_counts() {
 }
 
 #[test]
+fn where_the_tun_is_forbidden_the_other_engine_does_the_same() {
+    let Some(world) = world("DNS = 10.8.0.1\n") else {
+        return;
+    };
+    let _names = NameServer::start(&world.server, "10.8.0.1", NAMES);
+    echo(&world.server, (BEHIND[0], ECHO));
+    echo_datagrams(&world.server, (BEHIND[0], ECHO));
+    echo(&world.client, ("127.0.0.1", ECHO));
+    world.shell("chmod 600 /dev/net/tun");
+    let target = format!("{}:{ECHO}", BEHIND[0]);
+    let args = [
+        &*format!("-L=8001:{target}"),
+        &format!("-L=8002:{target}/udp"),
+        &format!("-L=8003:behind.example.org:{ECHO}"),
+        &format!("-R=2222:127.0.0.1:{ECHO}"),
+        "--socks5=1080",
+        "--http-connect=127.0.0.1:3128",
+    ];
+    let forced = up_with(&world, &[&args[..], &["--engine=namespace"]].concat());
+    assert_eq!(forced.status.code(), Some(1), "{forced:?}");
+    assert!(error(&forced).contains("chmod 0666"), "{forced:?}");
+    let outcome = up_with(&world, &args);
+    assert!(outcome.status.success(), "{outcome:?}");
+    assert!(error(&outcome).contains("engine `smoltcp`"), "{outcome:?}");
+    for port in [8001, 8003] {
+        echoes(connect(&world.client, ("127.0.0.1", port)).unwrap());
+    }
+    answers_datagrams(&world.client, 8002);
+    for own in ["10.8.0.2", "fd08::2"] {
+        echoes(connect(&world.server, (own, 2222)).unwrap());
+    }
+    echoes(socks5(&world, 1080, "behind.example.org").unwrap());
+    socks5_answers_datagrams(&world, 1080, "behind.example.org");
+    echoes(http_connect(&world, 3128, "behind.example.org"));
+    let mut lasting = connect(&world.client, ("127.0.0.1", 8001)).unwrap();
+    lasting.write_all(b"still").unwrap();
+    crash(daemon(&world));
+    let mut back = [0; 5];
+    lasting.read_exact(&mut back).unwrap();
+    let shown = status(&world);
+    assert_eq!(shown["engine"], "smoltcp", "{shown}");
+    let warnings = shown["warnings"].to_string();
+    assert!(warnings.contains("chmod 0666"), "{shown}");
+    let mut join = user(&world, PROGRAM);
+    let joined = join.args(["exec", "wg0", "--", "true"]).output().unwrap();
+    assert!(error(&joined).contains("engine `namespace`"), "{joined:?}");
+    down(&world);
+}
+
+#[test]
 fn keys_of_the_file_do_the_same_and_commands_join() {
     let keys = format!(
         "#convoy: Allow = 127.0.0.0/8\n#convoy: Forward = *:8001:{}:{ECHO}\n#convoy: Reverse = 10.8.0.2:2222:[::1]:{ECHO}\n\
