@@ -4,6 +4,9 @@ use std::{net::IpAddr, str::FromStr};
 
 use ip_network::IpNetwork;
 
+/// The bits in front of an IPv4 address that is mapped to IPv6 (RFC 4291, section 2.5.5.2).
+const MAPPED: u8 = 96;
+
 /// An address, or all addresses that begin with the same bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prefix(IpNetwork);
@@ -18,10 +21,32 @@ pub struct Access {
 }
 
 impl Prefix {
-    /// The first `bits` bits of an address; `None` if it has fewer.
+    /// The first `bits` bits of an address; `None` if it has fewer. IPv4-mapped ones are those of IPv4, as which all
+    /// addresses are compared.
     #[must_use]
     pub fn new(address: IpAddr, bits: u8) -> Option<Self> {
+        let (address, bits) = match (address, address.to_canonical()) {
+            (IpAddr::V6(_), IpAddr::V4(mapped)) if bits >= MAPPED => (mapped.into(), bits - MAPPED),
+            _ => (address, bits),
+        };
         IpNetwork::new_truncate(address, bits).ok().map(Self)
+    }
+
+    /// Whether an address, which is not IPv4-mapped, begins with these bits.
+    pub(crate) fn contains(&self, address: IpAddr) -> bool {
+        self.0.contains(address)
+    }
+
+    /// The address, if it is one alone.
+    pub(crate) fn only_address(&self) -> Option<IpAddr> {
+        let address = self.0.network_address();
+        let whole = if address.is_ipv4() { 32 } else { 128 };
+        (self.bits() == whole).then_some(address)
+    }
+
+    /// How many bits there are.
+    pub(crate) fn bits(&self) -> u8 {
+        self.0.netmask()
     }
 }
 
@@ -30,7 +55,7 @@ impl Access {
     #[must_use]
     pub fn allows(&self, client: IpAddr) -> bool {
         let client = client.to_canonical();
-        let is_in = |list: &[Prefix]| list.iter().any(|prefix| prefix.0.contains(client));
+        let is_in = |list: &[Prefix]| list.iter().any(|prefix| prefix.contains(client));
         !is_in(&self.deny) && (self.allow.is_empty() || is_in(&self.allow))
     }
 }
@@ -94,6 +119,9 @@ mod tests {
     #[test]
     fn host_bits_are_ignored_and_anything_else_is_refused() {
         assert_eq!(prefix("10.1.2.3/8"), prefix("10.0.0.0/8"));
+        assert_eq!(prefix("::ffff:10.1.2.3/104"), prefix("10.0.0.0/8"));
+        assert_eq!(prefix("::ffff:10.1.2.3"), prefix("10.1.2.3"));
+        assert_eq!(prefix("::ffff:10.1.2.3/95"), prefix("::fffe:0:0/95"));
         for text in [
             "",
             "10.0.0.0/33",

@@ -9,8 +9,14 @@ use crate::relay::Moved;
 pub enum Refusal {
     /// The client is not allowed.
     Denied,
+    /// The target is one that nobody may reach unless it is allowed by name: see [`Policy`](crate::nat::Policy).
+    Forbidden,
+    /// The target is on a list of those that nobody may reach.
+    TargetDenied,
     /// Too many connections or flows exist.
     TooMany,
+    /// The client has too many connections or flows.
+    TooManyOfPeer,
     /// The client took too long to say what it wants.
     Silent,
     /// The client's request is not one.
@@ -33,9 +39,12 @@ pub enum Refusal {
 
 impl Refusal {
     /// All reasons.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 14] = [
         Self::Denied,
+        Self::Forbidden,
+        Self::TargetDenied,
         Self::TooMany,
+        Self::TooManyOfPeer,
         Self::Silent,
         Self::Malformed,
         Self::Unsupported,
@@ -52,7 +61,10 @@ impl Refusal {
     pub fn name(self) -> &'static str {
         match self {
             Self::Denied => "denied",
+            Self::Forbidden => "forbidden",
+            Self::TargetDenied => "target_denied",
             Self::TooMany => "too_many",
+            Self::TooManyOfPeer => "too_many_of_peer",
             Self::Silent => "silent",
             Self::Malformed => "malformed",
             Self::Unsupported => "unsupported",

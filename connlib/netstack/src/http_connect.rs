@@ -116,14 +116,16 @@ fn is_authorized(headers: &[httparse::Header<'_>], login: &Login) -> bool {
 fn response(refusal: Refusal) -> String {
     let (status, more) = match refusal {
         Refusal::Malformed => ("400 Bad Request", ""),
-        Refusal::Denied => ("403 Forbidden", ""),
+        Refusal::Denied | Refusal::Forbidden | Refusal::TargetDenied => ("403 Forbidden", ""),
         Refusal::Unsupported => ("405 Method Not Allowed", "Allow: CONNECT\r\n"),
         Refusal::WrongPassword => (
             "407 Proxy Authentication Required",
             "Proxy-Authenticate: Basic realm=\"convoy\"\r\n",
         ),
         Refusal::Silent => ("408 Request Timeout", ""),
-        Refusal::TooMany | Refusal::NoDescriptors => ("503 Service Unavailable", ""),
+        Refusal::TooMany | Refusal::TooManyOfPeer | Refusal::NoDescriptors => {
+            ("503 Service Unavailable", "")
+        }
         Refusal::TimedOut => ("504 Gateway Timeout", ""),
         Refusal::UnknownName | Refusal::TargetRefused | Refusal::Unreachable => {
             ("502 Bad Gateway", "")

@@ -8,6 +8,7 @@
 
 pub mod descriptors;
 pub mod namespace;
+pub mod nat;
 pub mod network;
 pub mod relay;
 pub mod stack;

@@ -101,14 +101,18 @@ const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0
 /// Answers that a request was refused; returns the reason.
 async fn refuse(request: Request, refusal: Refusal) -> Refusal {
     let reply = match refusal {
-        Refusal::Denied | Refusal::WrongPassword => ReplyError::ConnectionNotAllowed,
+        Refusal::Denied | Refusal::Forbidden | Refusal::TargetDenied | Refusal::WrongPassword => {
+            ReplyError::ConnectionNotAllowed
+        }
         Refusal::TargetRefused => ReplyError::ConnectionRefused,
         Refusal::UnknownName | Refusal::Unreachable => ReplyError::HostUnreachable,
         Refusal::TimedOut => ReplyError::ConnectionTimeout,
         Refusal::Unsupported => ReplyError::CommandNotSupported,
-        Refusal::TooMany | Refusal::Silent | Refusal::Malformed | Refusal::NoDescriptors => {
-            ReplyError::GeneralFailure
-        }
+        Refusal::TooMany
+        | Refusal::TooManyOfPeer
+        | Refusal::Silent
+        | Refusal::Malformed
+        | Refusal::NoDescriptors => ReplyError::GeneralFailure,
     };
     // Whether the client still listens does not matter.
     let _ = request.reply_error(&reply).await;
