@@ -17,6 +17,7 @@ mod peers;
 mod coalesce;
 mod inbound;
 
+mod flow_table;
 mod hand_over;
 mod path;
 mod tunnels;
