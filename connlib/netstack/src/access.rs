@@ -50,6 +50,12 @@ impl Prefix {
     }
 }
 
+impl From<Prefix> for IpNetwork {
+    fn from(prefix: Prefix) -> Self {
+        prefix.0
+    }
+}
+
 impl Access {
     /// Whether a client may use the listener.
     #[must_use]

@@ -16,6 +16,7 @@ pub mod stack;
 mod access;
 mod counters;
 mod dial;
+mod expiry;
 pub mod forward;
 mod http_connect;
 mod login;

@@ -27,6 +27,7 @@ mod birth;
 mod error;
 mod fix;
 mod holder;
+mod inlet;
 mod inside;
 mod mounts;
 mod network;
@@ -50,6 +51,7 @@ use serde::{Deserialize, Serialize};
 pub use error::NamespaceError;
 pub use fix::{tun_fix, user_namespace_fix};
 pub use holder::hold;
+pub use inlet::Inlet;
 pub use spaces::Spaces;
 
 use crate::descriptors::MOST;
@@ -69,6 +71,8 @@ pub struct Settings {
     pub mtu: u16,
     /// The destinations that lie behind the TUN. Those of an address family without an address are left out.
     pub routes: Vec<(IpAddr, u8)>,
+    /// Whether flows of peers to other addresses are led out of the namespace: see [`Namespace::take_inlet`].
+    pub is_gateway: bool,
     /// `None` leaves the files as they are.
     pub files: Option<Files>,
 }
@@ -92,6 +96,7 @@ pub struct Namespace {
     socket: Mutex<Option<UnixStream>>,
     tun: OwnedFd,
     spaces: Spaces,
+    inlet: Option<Inlet>,
     warnings: Vec<String>,
 }
 
@@ -111,7 +116,7 @@ impl Namespace {
         drop(holder);
         let mut child = child.map_err(NamespaceError::user)?;
         let made = set_up(&socket, settings);
-        let (warnings, tun, spaces) = made.inspect_err(|_| {
+        let made = made.inspect_err(|_| {
             drop(socket.shutdown(std::net::Shutdown::Both));
             // It ends, as its owner has gone.
             drop(child.wait());
@@ -119,10 +124,16 @@ impl Namespace {
         Ok(Self {
             holder: child,
             socket: Mutex::new(Some(socket)),
-            tun,
-            spaces,
-            warnings,
+            tun: made.tun,
+            spaces: made.spaces,
+            inlet: made.inlet,
+            warnings: made.warnings,
         })
+    }
+
+    /// Where flows of peers come out, if the settings ask for that.
+    pub fn take_inlet(&mut self) -> Option<Inlet> {
+        self.inlet.take()
     }
 
     /// The TUN. It has a virtio header, unless the settings or the kernel refuse it: see
@@ -208,18 +219,33 @@ impl Drop for Namespace {
     }
 }
 
-/// Has the holder set everything up; returns warnings, the TUN and the namespaces.
-fn set_up(
-    socket: &UnixStream,
-    settings: &Settings,
-) -> Result<(Vec<String>, OwnedFd, Spaces), NamespaceError> {
+/// What the holder has set up.
+struct SetUp {
+    warnings: Vec<String>,
+    tun: OwnedFd,
+    spaces: Spaces,
+    inlet: Option<Inlet>,
+}
+
+/// Has the holder set everything up.
+fn set_up(socket: &UnixStream, settings: &Settings) -> Result<SetUp, NamespaceError> {
     protocol::send(socket, &Request::SetUp(settings.clone()), &[])
         .map_err(|_| NamespaceError::Ended)?;
     match protocol::receive(socket) {
-        Ok(Some((Answer::Ready { warnings }, mut descriptors))) => {
-            let tun = descriptors.pop().ok_or(NamespaceError::Ended)?;
-            let spaces = Spaces::of(descriptors).ok_or(NamespaceError::Ended)?;
-            Ok((warnings, tun, spaces))
+        Ok(Some((Answer::Ready { warnings }, descriptors))) => {
+            let mut descriptors = descriptors.into_iter();
+            let spaces = Spaces::of(descriptors.by_ref().take(3).collect());
+            let tun = descriptors.next();
+            let inlet = descriptors.next().map(|device| Inlet {
+                device,
+                listeners: descriptors.collect(),
+            });
+            Ok(SetUp {
+                warnings,
+                tun: tun.ok_or(NamespaceError::Ended)?,
+                spaces: spaces.ok_or(NamespaceError::Ended)?,
+                inlet,
+            })
         }
         Ok(Some((Answer::Refused(refusal), _))) => Err(refusal.into()),
         Ok(_) | Err(_) => Err(NamespaceError::Ended),

@@ -1,15 +1,38 @@
-//! Parts of a gateway that passes peers' flows on as connections and datagrams of this host.
+//! A gateway that needs no root: flows of peers end here and go on as connections and datagrams of this host.
 //!
-//! 1. A [`Policy`] decides which targets a peer may reach; [`Own`] tells it this host's addresses.
-//! 2. [`Shares`] divide what the gateway can hold among the peers.
-//! 3. [`Dns`] answers their DNS queries.
+//! ```text
+//!  peers ═ tunnel ═ namespace ── what begins a flow: inlet ──▶ Gateway ──▶ connects to the target
+//!                       └─────── the flow itself: a socket inside ◀── relay ──▶ a socket of this host
+//! ```
+//!
+//! 1. A [`Gateway`] gets what begins a flow from the [`Inlet`](crate::namespace::Inlet) of a namespace, and sockets
+//!    inside that have the target's address. The target is asked first, and the peer hears what it answers.
+//! 2. A [`Policy`] decides which targets a peer may reach; [`Own`] tells it this host's addresses.
+//! 3. [`Shares`] divide what the gateway can hold among the [`Peers`].
+//! 4. [`Dns`] answers their DNS queries.
+//!
+//! Deliberately left out: flows that begin outside, and any other protocol than TCP, UDP and echo requests. Two flows of
+//! datagrams from one port of a peer to two targets have two ports outside.
 
+mod answer;
 mod dns;
+mod echo;
+mod errors;
+mod flows;
+mod gateway;
+mod inlet;
 mod own;
+mod peers;
 mod policy;
+mod reassembly;
+mod scratch;
 mod shares;
+mod tcp;
+mod udp;
 
 pub use dns::{Dns, Over, Upstream};
+pub use gateway::{Carried, Gateway, Settings};
 pub use own::Own;
+pub use peers::Peers;
 pub use policy::Policy;
 pub use shares::{Limits, Share, Shares};

@@ -4,10 +4,19 @@ mod datagrams;
 mod kernel;
 mod listener;
 mod stream;
+pub(crate) mod transparent;
 
-use std::{fmt, future::Future, io, net::SocketAddr, os::fd::OwnedFd, pin::Pin};
+use std::{
+    fmt,
+    future::Future,
+    io,
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
+    os::fd::OwnedFd,
+    pin::Pin,
+};
 
 pub use datagrams::{Datagrams, Packets};
+pub(crate) use kernel::set_options;
 pub use kernel::{Host, Kernel};
 pub use listener::{Accept, Listener};
 pub use stream::{Duplex, Stream};
@@ -40,6 +49,14 @@ pub trait OpenSockets: fmt::Debug + Send + Sync {
 
     /// The addresses of a name as this namespace sees it.
     fn resolve<'a>(&'a self, name: &'a str, port: u16) -> Answer<'a, Vec<SocketAddr>>;
+}
+
+/// Any address of the same family, and any port.
+pub(crate) fn any_of(address: &SocketAddr) -> SocketAddr {
+    match address {
+        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+    }
 }
 
 /// A transport protocol.

@@ -36,24 +36,25 @@
 //! before TCP, and several interfaces. A wildcard datagram socket answers from the address of its family that is
 //! nearest to the receiver.
 
-mod counters;
+pub(crate) mod counters;
+pub(crate) mod datagram;
 mod datagrams;
 mod device;
 mod engine;
 mod flow;
-mod fragments;
-mod icmp;
+pub(crate) mod fragments;
+pub(crate) mod icmp;
 mod listener;
 mod memory;
 mod names;
-mod packet;
+pub(crate) mod packet;
 mod phy;
-mod segment;
+pub(crate) mod segment;
 mod shared;
 mod stream;
 mod table;
 mod time_wait;
-mod vnet;
+pub(crate) mod vnet;
 
 use std::{
     io,

@@ -184,6 +184,7 @@ fn settings() -> Settings {
         addresses: ["10.9.0.2/24", "fd09::2/64"].map(prefix).to_vec(),
         mtu: 1_280,
         routes: ["0.0.0.0/0", "::/0"].map(prefix).to_vec(),
+        is_gateway: false,
         files: None,
     }
 }

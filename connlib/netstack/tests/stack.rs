@@ -346,6 +346,7 @@ fn settings(mtu: u16) -> namespace::Settings {
         addresses: ["10.9.0.2/24", "fd09::2/64"].map(prefix).to_vec(),
         mtu,
         routes: ["0.0.0.0/0", "::/0"].map(prefix).to_vec(),
+        is_gateway: false,
         files: None,
     }
 }

@@ -19,6 +19,7 @@ pub(crate) fn check(draft: &mut Draft, report: &mut Report) {
     check_lan(&draft.interface, report);
     remove_repetitions(&mut draft.interface.addresses, "address", report);
     check_forwarding(&draft.interface, report);
+    check_nat(&draft.interface, report);
     for peer in &mut draft.peers {
         remove_repetitions(&mut peer.allowed_ips, "prefix", report);
         check_preshared_key(peer, report);
@@ -99,6 +100,18 @@ fn check_forwarding(interface: &Interface, report: &mut Report) {
             let label = "expected one of `Address`, or none for all of them";
             report.push(Diagnostic::error(title, listener.addresses.at, label));
         }
+    }
+}
+
+fn check_nat(interface: &Interface, report: &mut Report) {
+    let nat = &interface.nat;
+    if nat.is_on.as_ref().is_some_and(|it| it.value) {
+        return;
+    }
+    for prefix in nat.allow.iter().chain(&nat.deny) {
+        let title = "`NatAllow` and `NatDeny` have no effect without `Nat`";
+        let warning = Diagnostic::warning(title, prefix.at, "");
+        report.push(warning.help("add `#convoy: Nat = user`"));
     }
 }
 

@@ -75,6 +75,19 @@ pub struct Interface {
     pub exclude_local: Option<Located<()>>,
     /// `#convoy: Forward` and all that belongs to it, for a tunnel in user space.
     pub forwarding: Forwarding,
+    /// `#convoy: Nat` and all that belongs to it, for a tunnel in user space.
+    pub nat: Nat,
+}
+
+/// Which of the peers' flows to other addresses go on outside.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Nat {
+    /// `Nat`: whether any do, by sockets of the user; false if absent.
+    pub is_on: Option<Located<bool>>,
+    /// `NatAllow`: targets that are refused by default, but not here.
+    pub allow: Vec<Located<AllowedIp>>,
+    /// `NatDeny`: targets that are refused here, in any case.
+    pub deny: Vec<Located<AllowedIp>>,
 }
 
 /// A section `[Peer]`.

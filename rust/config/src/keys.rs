@@ -49,6 +49,9 @@ pub(crate) enum KeyName {
     Deny,
     LoginFile,
     Buffer,
+    Nat,
+    NatAllow,
+    NatDeny,
     Endpoints,
     PresharedKeyFile,
 }
@@ -72,7 +75,7 @@ const fn of(key: KeyName, name: &'static str, section: Section, dialect: Dialect
 }
 
 /// All keys.
-pub(crate) const KEYS: [KeyInfo; 32] = {
+pub(crate) const KEYS: [KeyInfo; 35] = {
     use Dialect::{Convoy, WgQuick};
     use Section::{Interface, Peer};
     [
@@ -111,6 +114,9 @@ pub(crate) const KEYS: [KeyInfo; 32] = {
         of(KeyName::Deny, "Deny", Interface, Convoy),
         of(KeyName::LoginFile, "LoginFile", Interface, Convoy),
         of(KeyName::Buffer, "Buffer", Interface, Convoy),
+        of(KeyName::Nat, "Nat", Interface, Convoy),
+        of(KeyName::NatAllow, "NatAllow", Interface, Convoy),
+        of(KeyName::NatDeny, "NatDeny", Interface, Convoy),
         of(KeyName::Endpoints, "Endpoints", Peer, Convoy),
         of(KeyName::PresharedKeyFile, "PresharedKeyFile", Peer, Convoy),
     ]

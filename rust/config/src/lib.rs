@@ -29,6 +29,8 @@
 //! | `Socks5`, `HttpConnect` | `[address:]port` | a proxy into the tunnel |
 //! | `Allow`, `Deny`, `LoginFile` | prefixes, path | who may use the listener above, or all if there is none above |
 //! | `Buffer` | `8K` to `256K` | the buffer of a forwarded connection |
+//! | `Nat` | `user`, `off` | whether what peers send to other addresses goes on from this host |
+//! | `NatAllow`, `NatDeny` | prefixes | which of these it does not |
 //! | in `[Peer]`: | | |
 //! | `Endpoints` | endpoints | further ones in order of preference, after `Endpoint` |
 //! | `PresharedKeyFile` | path | a file with the preshared key, in place of `PresharedKey` |
@@ -87,7 +89,7 @@ use std::path::Path;
 
 pub use base64::{ENCODED_KEY_LENGTH, decode_key, encode_key};
 pub use config::{
-    Config, Endpoint, Host, Interface, InterfaceAddress, KillSwitch, Peer, SearchDomain, Table,
+    Config, Endpoint, Host, Interface, InterfaceAddress, KillSwitch, Nat, Peer, SearchDomain, Table,
 };
 pub use difference::difference;
 pub use forward::{

@@ -219,6 +219,23 @@ fn words(key: KeyName) -> (&'static str, &'static str, &'static str) {
             "64K",
             "The buffer of a forwarded connection while bytes move.",
         ),
+        KeyName::Nat => (
+            "user or off",
+            "off",
+            "With `convoy up --userspace`: whether what peers send to addresses outside the tunnel goes on from here, by \
+             sockets of the user: TCP, UDP and ping. Needs nft, but no root.",
+        ),
+        KeyName::NatAllow => (
+            "prefixes, separated by commas; may be repeated",
+            "none",
+            "Targets of Nat that are refused by default: this host, its links, multicast, reserved addresses, and the \
+             metadata of clouds. A prefix opens what is within it, but an address of this host only if it names that.",
+        ),
+        KeyName::NatDeny => (
+            "prefixes, separated by commas; may be repeated",
+            "none",
+            "Further targets that Nat refuses, even if NatAllow has them.",
+        ),
         KeyName::Endpoints => (
             "endpoints, separated by commas; may be repeated",
             "none",

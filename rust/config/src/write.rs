@@ -6,7 +6,7 @@ use zeroize::Zeroizing;
 
 use crate::{
     base64::encode_key,
-    config::{Config, Interface, KillSwitch, Peer},
+    config::{Config, Interface, KillSwitch, Nat, Peer},
     located::Located,
 };
 
@@ -70,6 +70,19 @@ impl Text {
         }
         for (key, value) in &it.forwarding.written {
             self.line(&format!("#convoy: {}", key.name()), value);
+        }
+        self.nat(&it.nat);
+    }
+
+    fn nat(&mut self, nat: &Nat) {
+        if let Some(is_on) = &nat.is_on {
+            self.line("#convoy: Nat", if is_on.value { "user" } else { "off" });
+        }
+        for (key, list) in [("NatAllow", &nat.allow), ("NatDeny", &nat.deny)] {
+            for prefix in list {
+                let prefix = format_args!("{}/{}", prefix.address, prefix.prefix);
+                self.line(&format!("#convoy: {key}"), prefix);
+            }
         }
     }
 

@@ -26,7 +26,7 @@ pub(crate) use doctor::DoctorArgs;
 pub(crate) use exec::{EXEC_SUPERVISOR, ExecArgs, ExecSupervisorArgs, NAMESPACE_HOLDER};
 pub(crate) use forward::{ForwardArgs, ImportArgs};
 pub(crate) use log::{LogArgs, LogLevel};
-pub(crate) use userspace::{EngineChoice, UserspaceArgs};
+pub(crate) use userspace::{EngineChoice, NatChoice, UserspaceArgs};
 
 #[cfg(feature = "measure")]
 use convoy_perf::{profile::ProfileArgs, speedtest::SpeedtestArgs};

@@ -148,6 +148,7 @@ fn serve(args: &ExecSupervisorArgs, command: UnixStream) -> anyhow::Result<()> {
         daemon: args.daemon.clone(),
         engine: EngineChoice::Namespace,
         forwardings: Vec::new(),
+        gateway: None,
         buffer: None,
         // From here on, it is the command's.
         terminal: Some(Terminal::take().context("cannot use the terminal")?),

@@ -12,11 +12,13 @@
 //! 1. [`up()`] and `convoy exec` start a [`supervisor`], which reports when the tunnel is ready.
 //! 2. An [`engine`] is the network inside: the only part that differs between engines.
 //! 3. [`tunnel`] keeps the tunnel process and its peers' addresses.
-//! 4. [`commands`] are admitted, and [`forwards`] run, while the tunnel lasts.
+//! 4. [`commands`] are admitted, and [`forwards`] and a [`gateway`] run, while the tunnel lasts.
 
+mod caller;
 mod commands;
 mod engine;
 mod forwards;
+mod gateway;
 mod meeting;
 mod run_directory;
 mod settings;
@@ -35,12 +37,13 @@ use convoy_config::{Config, InterfaceName};
 use nix::unistd::geteuid;
 
 use crate::{check, client::places, panics};
+pub(crate) use caller::{Caller, Wanted};
 pub(crate) use commands::process_of;
 pub(crate) use engine::holder;
 pub(crate) use meeting::{Refused, spaces};
 use run_directory::RunDirectory;
-pub(crate) use settings::FORWARDS_WITHOUT_EFFECT;
-pub(crate) use supervisor::{Caller, Wanted, run};
+pub(crate) use settings::{FORWARDS_WITHOUT_EFFECT, has_forwarding};
+pub(crate) use supervisor::run;
 pub(crate) use up::up;
 
 /// Where the supervisor of a tunnel listens: of this user's own tunnel if it runs, else of `convoy up`.

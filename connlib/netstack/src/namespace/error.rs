@@ -18,6 +18,9 @@ pub enum NamespaceError {
     /// The TUN cannot be opened; the text names the fix.
     #[error("{0}")]
     Tun(String),
+    /// The kernel cannot lead peers' flows out of the namespace; the text names the fix.
+    #[error("this system has no NAT in user space: {0}")]
+    Gateway(String),
     /// A step within the namespace failed.
     #[error("cannot {doing}: {source}")]
     Inside {
@@ -63,6 +66,7 @@ impl From<Refusal> for NamespaceError {
         let errno = io::Error::from_raw_os_error;
         match refusal {
             Refusal::Tun(reason) => Self::Tun(reason),
+            Refusal::Gateway(reason) => Self::Gateway(reason),
             Refusal::Step { doing, error } => Self::Inside {
                 doing,
                 source: errno(error),

@@ -11,7 +11,8 @@ use std::{
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 
 use super::{
-    Settings, inside, mounts, network,
+    Settings, inside, mounts,
+    network::{self, Made},
     protocol::{self, Answer, Refusal, Request, SocketKind},
     spaces::Spaces,
 };
@@ -26,12 +27,13 @@ pub fn hold() -> io::Result<()> {
         return Err(io::ErrorKind::InvalidData.into());
     };
     match set_up(&settings) {
-        Ok((warnings, tun, spaces)) => {
+        Ok((warnings, made, spaces)) => {
             let [user, mounts, network] = spaces.descriptors();
-            let descriptors = [user, mounts, network, tun.as_fd()];
+            let mut descriptors = vec![user, mounts, network];
+            descriptors.extend(made.descriptors());
             protocol::send(&owner, &Answer::Ready { warnings }, &descriptors)?;
-            // The owner has it now, and lets it go when it likes.
-            drop(tun);
+            // The owner has all that now, and lets it go when it likes.
+            drop(made);
             serve(&owner);
             inside::end_all(network);
             Ok(())
@@ -40,19 +42,19 @@ pub fn hold() -> io::Result<()> {
     }
 }
 
-fn set_up(settings: &Settings) -> Result<(Vec<String>, OwnedFd, Spaces), Refusal> {
+fn set_up(settings: &Settings) -> Result<(Vec<String>, Made, Spaces), Refusal> {
     let mut warnings = Vec::new();
     if let Some(files) = &settings.files {
         mounts::make_private(files)?;
     }
-    let tun = network::set_up(settings)?;
+    let made = network::set_up(settings)?;
     if let Err(error) = network::permit_ping() {
         warnings.push(format!("ping is not permitted inside: {error}"));
     }
     // The TUN's name and a socket are all that programs inside need; nothing of the host's is kept busy.
     std::env::set_current_dir("/").map_err(Refusal::at("leave the working directory"))?;
     let spaces = Spaces::own().map_err(Refusal::at("open the namespaces"))?;
-    Ok((warnings, tun, spaces))
+    Ok((warnings, made, spaces))
 }
 
 /// Answers requests until the owner is gone.

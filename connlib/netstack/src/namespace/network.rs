@@ -3,7 +3,7 @@
 use std::{
     fs, io,
     net::IpAddr,
-    os::fd::{AsFd, OwnedFd},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
 };
 
 use convoy_tun::Device;
@@ -16,20 +16,47 @@ use rtnetlink::{
     },
 };
 
-use super::{Settings, protocol::Refusal};
+use super::{
+    Settings,
+    inlet::{self, Inlet},
+    protocol::Refusal,
+};
 
-/// Sets the network up; returns the TUN.
-pub(super) fn set_up(settings: &Settings) -> Result<OwnedFd, Refusal> {
+/// What the owner is to have of a network.
+pub(super) struct Made {
+    tun: OwnedFd,
+    inlet: Option<Inlet>,
+}
+
+impl Made {
+    /// The TUN, and the inlet with its listeners if there is one.
+    pub(super) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let inlet = self.inlet.iter();
+        let inlet = inlet.flat_map(|it| [&it.device].into_iter().chain(&it.listeners));
+        [&self.tun].into_iter().chain(inlet).map(AsFd::as_fd)
+    }
+}
+
+/// Sets the network up.
+pub(super) fn set_up(settings: &Settings) -> Result<Made, Refusal> {
     let device = Device::open(&settings.interface, settings.offload);
     let device = device.map_err(|error| Refusal::Tun(error.to_string()))?;
     let tun = device.as_fd().try_clone_to_owned();
     let tun = tun.map_err(Refusal::at("duplicate the TUN"))?;
+    let inlet = settings.is_gateway.then(inlet::open).transpose()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .build()
         .map_err(Refusal::at("start a runtime"))?;
     runtime.block_on(configure(settings))?;
-    Ok(tun)
+    let inlet = match inlet {
+        Some(device) => Some(Inlet {
+            device,
+            listeners: inlet::finish(settings)?,
+        }),
+        None => None,
+    };
+    Ok(Made { tun, inlet })
 }
 
 /// Lets programs without privileges send echo requests (`ping`).
@@ -44,11 +71,7 @@ async fn configure(settings: &Settings) -> Result<(), Refusal> {
     let (connection, handle, _) = connected.map_err(Refusal::at("open rtnetlink"))?;
     let connection = tokio::spawn(connection);
     let name = &settings.interface;
-    let [loopback, tun] = ["lo", name].map(if_nametoindex);
-    let found = |index: nix::Result<u32>| {
-        index.map_err(|errno| Refusal::at("find the interface")(errno.into()))
-    };
-    let (loopback, tun) = (found(loopback)?, found(tun)?);
+    let [loopback, tun] = [index_of("lo")?, index_of(name)?];
     let up = LinkUnspec::new_with_index(loopback).up().build();
     let set = handle.link().set(up).execute().await;
     set.map_err(refused("set lo up"))?;
@@ -63,8 +86,17 @@ async fn configure(settings: &Settings) -> Result<(), Refusal> {
     let set = handle.link().set(up.up().build()).execute().await;
     set.map_err(refused(format!("set {name} up")))?;
     add_routes(&handle, settings, tun).await?;
+    if settings.is_gateway {
+        let interfaces = [loopback, index_of(inlet::NAME)?];
+        inlet::configure(&handle, settings, interfaces).await?;
+    }
     connection.abort();
     Ok(())
+}
+
+fn index_of(name: &str) -> Result<u32, Refusal> {
+    let index = if_nametoindex(name);
+    index.map_err(|errno| Refusal::at("find the interface")(errno.into()))
 }
 
 async fn add_routes(handle: &Handle, settings: &Settings, tun: u32) -> Result<(), Refusal> {
@@ -99,7 +131,7 @@ fn route(address: IpAddr, prefix: u8, tun: u32) -> RouteMessage {
     }
 }
 
-fn refused(doing: impl Into<String>) -> impl FnOnce(Error) -> Refusal {
+pub(super) fn refused(doing: impl Into<String>) -> impl FnOnce(Error) -> Refusal {
     |error| {
         let error = match error {
             Error::NetlinkError(error) => error.to_io(),

@@ -33,7 +33,7 @@ pub(super) enum Request {
 /// The holder's answer.
 #[derive(Debug, Deserialize, Serialize)]
 pub(super) enum Answer {
-    /// With the namespaces, and the TUN as the last descriptor.
+    /// With the namespaces, the TUN, and for a gateway the inlet and its listeners.
     Ready {
         warnings: Vec<String>,
     },
@@ -46,6 +46,7 @@ pub(super) enum Answer {
 #[derive(Debug, Deserialize, Serialize)]
 pub(super) enum Refusal {
     Tun(String),
+    Gateway(String),
     Step { doing: String, error: i32 },
     Socket(i32),
 }

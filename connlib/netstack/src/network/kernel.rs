@@ -85,15 +85,20 @@ impl<S: OpenSockets> Network for Kernel<S> {
     }
 }
 
-/// Sets options that the sockets a listener accepts inherit.
 fn tcp(opened: OwnedFd) -> io::Result<TcpSocket> {
-    // The sender has decided already what waits for more: a relay adds no delay of its own.
-    setsockopt(&opened, TcpNoDelay, &true)?;
-    // A peer that vanished would otherwise keep its connection for ever.
-    setsockopt(&opened, KeepAlive, &true)?;
-    let seconds = KEEPALIVE.as_secs() as u32;
-    setsockopt(&opened, TcpKeepIdle, &seconds)?;
-    setsockopt(&opened, TcpKeepInterval, &(seconds / 10))?;
-    setsockopt(&opened, TcpKeepCount, &6)?;
+    set_options(&opened)?;
     Ok(TcpSocket::from_std_stream(opened.into()))
+}
+
+/// Sets the options of all connections, which the sockets that a listener accepts inherit.
+pub(crate) fn set_options(socket: &OwnedFd) -> io::Result<()> {
+    // The sender has decided already what waits for more: a relay adds no delay of its own.
+    setsockopt(socket, TcpNoDelay, &true)?;
+    // A peer that vanished would otherwise keep its connection for ever.
+    setsockopt(socket, KeepAlive, &true)?;
+    let seconds = KEEPALIVE.as_secs() as u32;
+    setsockopt(socket, TcpKeepIdle, &seconds)?;
+    setsockopt(socket, TcpKeepInterval, &(seconds / 10))?;
+    setsockopt(socket, TcpKeepCount, &6)?;
+    Ok(())
 }

@@ -90,13 +90,13 @@ macro_rules! counters {
         }
 
         #[derive(Debug, Default)]
-        pub(super) struct Counters {
-            $(pub(super) $name: Counter,)*
+        pub(crate) struct Counters {
+            $(pub(crate) $name: Counter,)*
             drops: [Counter; Dropped::ALL.len()],
         }
 
         impl Counters {
-            pub(super) fn snapshot(&self) -> Snapshot {
+            pub(crate) fn snapshot(&self) -> Snapshot {
                 Snapshot {
                     $($name: self.$name.value(),)*
                     drops: std::array::from_fn(|index| self.drops[index].value()),
@@ -143,10 +143,10 @@ counters! {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Counter(AtomicU64);
+pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
-    pub(super) fn add(&self, count: u64) {
+    pub(crate) fn add(&self, count: u64) {
         self.0.fetch_add(count, Ordering::Relaxed);
     }
 
@@ -156,12 +156,12 @@ impl Counter {
 }
 
 impl Counters {
-    pub(super) fn drop(&self, reason: Dropped) {
+    pub(crate) fn drop(&self, reason: Dropped) {
         self.drops[reason as usize].add(1);
     }
 
     /// Counts a message to the tunnel.
-    pub(super) fn count_sent(&self, bytes: usize, is_super: bool) {
+    pub(crate) fn count_sent(&self, bytes: usize, is_super: bool) {
         self.sent.add(1);
         self.sent_bytes.add(bytes as u64);
         self.sent_super.add(is_super.into());

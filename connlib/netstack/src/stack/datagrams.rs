@@ -12,6 +12,7 @@ use nix::errno::Errno;
 
 use super::{
     counters::Dropped,
+    datagram::UDP_HEADER,
     flow::with_room,
     packet::{
         FRAGMENT_HEADER, IPV6_HEADER, UDP, ip_header_len, pseudo_sum, seal_ipv4, transport_sum,
@@ -26,7 +27,6 @@ use crate::network::Packets;
 const QUEUE_BYTES: usize = 256 << 10;
 const QUEUE_LENGTH: usize = 1024;
 
-pub(super) const UDP_HEADER: usize = 8;
 /// The longest packet of IPv4, and the longest payload of one of IPv6.
 const LONGEST: usize = 65_535;
 /// Where fragments are made, behind the longest message.

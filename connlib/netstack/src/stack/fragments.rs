@@ -17,7 +17,7 @@ const PATIENCE: i64 = 15_000_000;
 
 /// The packets that lack some fragments, the oldest first.
 #[derive(Debug, Default)]
-pub(super) struct Fragments(Vec<Incomplete>);
+pub(crate) struct Fragments(Vec<Incomplete>);
 
 #[derive(Debug)]
 struct Incomplete {
@@ -35,7 +35,7 @@ struct Incomplete {
 
 impl Fragments {
     /// Adds a fragment; returns the packet that it completes.
-    pub(super) fn add(
+    pub(crate) fn add(
         &mut self,
         packet: &Packet<'_>,
         fragment: Fragment,

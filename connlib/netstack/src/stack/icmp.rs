@@ -9,7 +9,8 @@ use smoltcp::wire::checksum;
 
 use super::{
     packet::{
-        ICMPV4, ICMPV6, IPV4_HEADER, IPV6_HEADER, Packet, TCP, transport_sum, write_ip_header,
+        ICMPV4, ICMPV6, IPV4_HEADER, IPV6_HEADER, Packet, TCP, ip_header_len, transport_sum,
+        write_ip_header,
     },
     segment::Tuple,
 };
@@ -20,21 +21,21 @@ const LONGEST_ERROR: usize = 576;
 
 /// An error about a segment that was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Report {
-    pub(super) tuple: Tuple,
-    pub(super) sequence: u32,
-    pub(super) kind: Kind,
+pub(crate) struct Report {
+    pub(crate) tuple: Tuple,
+    pub(crate) sequence: u32,
+    pub(crate) kind: Kind,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Failed(ErrorKind),
     /// A link on the way takes no longer packets than this.
     TooBig(usize),
 }
 
 /// Whether a packet's ICMP checksum is right.
-pub(super) fn is_intact(packet: &Packet<'_>) -> bool {
+pub(crate) fn is_intact(packet: &Packet<'_>) -> bool {
     match packet.protocol {
         ICMPV4 => checksum::data(packet.payload()) == 0xffff,
         _ => packet.has_right_checksum(),
@@ -42,35 +43,86 @@ pub(super) fn is_intact(packet: &Packet<'_>) -> bool {
 }
 
 /// Writes the answer to an echo request; its length, if it is one.
-pub(super) fn write_echo(into: &mut [u8], packet: &Packet<'_>) -> Option<usize> {
-    let request = packet.payload();
-    let kind = match (packet.protocol, request.first_chunk::<HEADER>()?) {
-        (ICMPV4, [8, 0, ..]) => 0,
-        (ICMPV6, [128, 0, ..]) => 129,
-        _ => return None,
+pub(crate) fn write_echo(into: &mut [u8], packet: &Packet<'_>) -> Option<usize> {
+    let ident = echo_ident(packet)?;
+    let ends = (packet.destination, packet.source);
+    let (at, request) = (ip_header_len(packet.source), packet.payload());
+    let reply = into.get_mut(..at + request.len())?;
+    reply[at..].copy_from_slice(request);
+    make_echo_reply(reply, ends, ident)?;
+    Some(reply.len())
+}
+
+/// The identifier of an echo request, if it is one.
+pub(crate) fn echo_ident(packet: &Packet<'_>) -> Option<u16> {
+    match (packet.protocol, packet.payload().first_chunk::<HEADER>()?) {
+        (ICMPV4, [8, 0, _, _, a, b, ..]) | (ICMPV6, [128, 0, _, _, a, b, ..]) => {
+            Some(u16::from_be_bytes([*a, *b]))
+        }
+        _ => None,
+    }
+}
+
+/// Makes an echo reply, with its source and destination, of an echo message behind room for an IP header; `None` if the
+/// message has no header.
+pub(crate) fn make_echo_reply(
+    packet: &mut [u8],
+    (source, destination): (IpAddr, IpAddr),
+    ident: u16,
+) -> Option<()> {
+    let (protocol, kind) = match source {
+        IpAddr::V4(_) => (ICMPV4, 0),
+        IpAddr::V6(_) => (ICMPV6, 129),
     };
-    let (source, destination) = (packet.destination, packet.source);
-    let at = write_ip_header(into, source, destination, packet.protocol, request.len());
-    let answer = into.get_mut(at..at + request.len())?;
-    answer.copy_from_slice(request);
-    answer[0] = kind;
-    seal(source, destination, packet.protocol, answer);
-    Some(at + request.len())
+    let reply = packet.get_mut(ip_header_len(source)..)?;
+    let head: &mut [u8; HEADER] = reply.first_chunk_mut()?;
+    head[..2].copy_from_slice(&[kind, 0]);
+    head[4..6].copy_from_slice(&ident.to_be_bytes());
+    seal(source, destination, protocol, reply);
+    let length = reply.len();
+    write_ip_header(packet, source, destination, protocol, length);
+    Some(())
+}
+
+/// Why a packet does not reach its destination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unreachable {
+    /// Nobody has the port.
+    Port,
+    /// There is no way to the host.
+    Host,
+    /// It is forbidden.
+    Prohibited,
 }
 
 /// Writes that nobody has the port that a packet was for; its length.
-pub(super) fn write_port_unreachable(into: &mut [u8], packet: &Packet<'_>) -> usize {
-    let (protocol, kind, header) = match packet.source {
-        IpAddr::V4(_) => (ICMPV4, [3, 3], IPV4_HEADER),
-        IpAddr::V6(_) => (ICMPV6, [1, 4], IPV6_HEADER),
+pub(crate) fn write_port_unreachable(into: &mut [u8], packet: &Packet<'_>) -> usize {
+    let ends = (packet.destination, packet.source);
+    write_unreachable(into, Unreachable::Port, ends, packet.bytes)
+}
+
+/// Writes why a packet does not reach its destination, given the source and the destination of the error; its length.
+pub(crate) fn write_unreachable(
+    into: &mut [u8],
+    why: Unreachable,
+    (source, destination): (IpAddr, IpAddr),
+    packet: &[u8],
+) -> usize {
+    let codes = match why {
+        Unreachable::Port => (3, 4),
+        Unreachable::Host => (1, 3),
+        Unreachable::Prohibited => (13, 1),
     };
-    let quoted = packet.bytes.len().min(LONGEST_ERROR - header - HEADER);
-    let (source, destination) = (packet.destination, packet.source);
+    let (protocol, kind, header) = match source {
+        IpAddr::V4(_) => (ICMPV4, [3, codes.0], IPV4_HEADER),
+        IpAddr::V6(_) => (ICMPV6, [1, codes.1], IPV6_HEADER),
+    };
+    let quoted = packet.len().min(LONGEST_ERROR - header - HEADER);
     let at = write_ip_header(into, source, destination, protocol, HEADER + quoted);
     let error = &mut into[at..at + HEADER + quoted];
     error[..HEADER].fill(0);
     error[..2].copy_from_slice(&kind);
-    error[HEADER..].copy_from_slice(&packet.bytes[..quoted]);
+    error[HEADER..].copy_from_slice(&packet[..quoted]);
     seal(source, destination, protocol, error);
     at + HEADER + quoted
 }
@@ -85,7 +137,7 @@ fn seal(source: IpAddr, destination: IpAddr, protocol: u8, message: &mut [u8]) {
 }
 
 /// Reads an error about a TCP segment.
-pub(super) fn parse_error(packet: &Packet<'_>) -> Option<Report> {
+pub(crate) fn parse_error(packet: &Packet<'_>) -> Option<Report> {
     let (header, quoted) = packet.payload().split_first_chunk::<HEADER>()?;
     let half = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
     let kind = match (packet.protocol, header[0], header[1]) {

@@ -6,43 +6,43 @@ use smoltcp::wire::{IpProtocol, Ipv4Packet, Ipv6Packet, checksum};
 
 use super::{counters::Dropped, vnet::VnetHeader};
 
-pub(super) const IPV4_HEADER: usize = 20;
-pub(super) const IPV6_HEADER: usize = 40;
-pub(super) const FRAGMENT_HEADER: usize = 8;
+pub(crate) const IPV4_HEADER: usize = 20;
+pub(crate) const IPV6_HEADER: usize = 40;
+pub(crate) const FRAGMENT_HEADER: usize = 8;
 const HOP_LIMIT: u8 = 64;
 
 /// Extension headers of IPv6 before a packet is taken to be malformed.
 const MOST_EXTENSIONS: usize = 8;
 
-pub(super) const ICMPV4: u8 = 1;
-pub(super) const TCP: u8 = 6;
-pub(super) const UDP: u8 = 17;
-pub(super) const ICMPV6: u8 = 58;
+pub(crate) const ICMPV4: u8 = 1;
+pub(crate) const TCP: u8 = 6;
+pub(crate) const UDP: u8 = 17;
+pub(crate) const ICMPV6: u8 = 58;
 
 /// An IP packet, cut to its length.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Packet<'a> {
-    pub(super) vnet: VnetHeader,
+pub(crate) struct Packet<'a> {
+    pub(crate) vnet: VnetHeader,
     /// All of it.
-    pub(super) bytes: &'a [u8],
-    pub(super) source: IpAddr,
-    pub(super) destination: IpAddr,
-    pub(super) protocol: u8,
+    pub(crate) bytes: &'a [u8],
+    pub(crate) source: IpAddr,
+    pub(crate) destination: IpAddr,
+    pub(crate) protocol: u8,
     /// Where the payload begins, behind all headers of IP.
-    pub(super) payload_at: usize,
-    pub(super) fragment: Option<Fragment>,
+    pub(crate) payload_at: usize,
+    pub(crate) fragment: Option<Fragment>,
 }
 
 /// Which part of a packet's payload this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Fragment {
-    pub(super) ident: u32,
-    pub(super) offset: usize,
-    pub(super) is_last: bool,
+pub(crate) struct Fragment {
+    pub(crate) ident: u32,
+    pub(crate) offset: usize,
+    pub(crate) is_last: bool,
 }
 
 impl<'a> Packet<'a> {
-    pub(super) fn parse(vnet: VnetHeader, bytes: &'a [u8]) -> Result<Self, Dropped> {
+    pub(crate) fn parse(vnet: VnetHeader, bytes: &'a [u8]) -> Result<Self, Dropped> {
         match bytes.first().map(|byte| byte >> 4) {
             Some(4) => Self::parse_v4(vnet, bytes),
             Some(6) => Self::parse_v6(vnet, bytes),
@@ -119,19 +119,19 @@ impl<'a> Packet<'a> {
         })
     }
 
-    pub(super) fn payload(&self) -> &'a [u8] {
+    pub(crate) fn payload(&self) -> &'a [u8] {
         &self.bytes[self.payload_at..]
     }
 
     /// Whether its payload's checksum over the pseudo-header is right, or was verified already.
-    pub(super) fn has_right_checksum(&self) -> bool {
+    pub(crate) fn has_right_checksum(&self) -> bool {
         self.vnet.is_checked()
             || transport_sum(self.source, self.destination, self.protocol, self.payload()) == 0xffff
     }
 }
 
 /// Whether a host can be at this address.
-pub(super) fn is_unicast(address: IpAddr) -> bool {
+pub(crate) fn is_unicast(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(it) => {
             let is_special = it.is_unspecified() || it.is_multicast() || it.is_broadcast();
@@ -142,7 +142,7 @@ pub(super) fn is_unicast(address: IpAddr) -> bool {
 }
 
 /// The sum of a transport header, its payload and the pseudo-header, without the final complement.
-pub(super) fn transport_sum(
+pub(crate) fn transport_sum(
     source: IpAddr,
     destination: IpAddr,
     protocol: u8,
@@ -153,13 +153,13 @@ pub(super) fn transport_sum(
 }
 
 /// The sum of the pseudo-header (RFC 9293 §3.1, RFC 8200 §8.1).
-pub(super) fn pseudo_sum(source: IpAddr, destination: IpAddr, protocol: u8, length: usize) -> u16 {
+pub(crate) fn pseudo_sum(source: IpAddr, destination: IpAddr, protocol: u8, length: usize) -> u16 {
     let protocol = IpProtocol::from(protocol);
     checksum::pseudo_header(&source.into(), &destination.into(), protocol, length as u32)
 }
 
 /// Bytes of an IP header without options.
-pub(super) fn ip_header_len(address: IpAddr) -> usize {
+pub(crate) fn ip_header_len(address: IpAddr) -> usize {
     match address {
         IpAddr::V4(_) => IPV4_HEADER,
         IpAddr::V6(_) => IPV6_HEADER,
@@ -167,7 +167,7 @@ pub(super) fn ip_header_len(address: IpAddr) -> usize {
 }
 
 /// Writes an IP header without options before a payload of this length; the length of the header.
-pub(super) fn write_ip_header(
+pub(crate) fn write_ip_header(
     into: &mut [u8],
     source: IpAddr,
     destination: IpAddr,
@@ -206,7 +206,7 @@ fn write_ipv4(
 }
 
 /// Writes the checksum of an IPv4 header without options.
-pub(super) fn seal_ipv4(header: &mut [u8]) {
+pub(crate) fn seal_ipv4(header: &mut [u8]) {
     header[10..12].fill(0);
     let sum = !checksum::data(&header[..IPV4_HEADER]);
     header[10..12].copy_from_slice(&sum.to_be_bytes());

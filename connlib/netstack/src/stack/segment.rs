@@ -4,38 +4,38 @@ use std::net::SocketAddr;
 
 use super::packet::{TCP, transport_sum, write_ip_header};
 
-pub(super) const TCP_HEADER: usize = 20;
+pub(crate) const TCP_HEADER: usize = 20;
 
 /// The two ends of a connection, as this stack sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Tuple {
-    pub(super) local: SocketAddr,
-    pub(super) remote: SocketAddr,
+pub(crate) struct Tuple {
+    pub(crate) local: SocketAddr,
+    pub(crate) remote: SocketAddr,
 }
 
 /// The fields of a TCP segment that matter outside of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Segment {
-    pub(super) source_port: u16,
-    pub(super) destination_port: u16,
-    pub(super) sequence: u32,
-    pub(super) acknowledged: u32,
-    pub(super) flags: u8,
+pub(crate) struct Segment {
+    pub(crate) source_port: u16,
+    pub(crate) destination_port: u16,
+    pub(crate) sequence: u32,
+    pub(crate) acknowledged: u32,
+    pub(crate) flags: u8,
     /// As it is written, without its scale.
-    pub(super) window: u16,
-    pub(super) header_len: usize,
-    pub(super) payload_len: usize,
+    pub(crate) window: u16,
+    pub(crate) header_len: usize,
+    pub(crate) payload_len: usize,
 }
 
-pub(super) const FIN: u8 = 1;
-pub(super) const SYN: u8 = 2;
-pub(super) const RST: u8 = 4;
-pub(super) const PSH: u8 = 8;
-pub(super) const ACK: u8 = 16;
+pub(crate) const FIN: u8 = 1;
+pub(crate) const SYN: u8 = 2;
+pub(crate) const RST: u8 = 4;
+pub(crate) const PSH: u8 = 8;
+pub(crate) const ACK: u8 = 16;
 
 impl Segment {
     /// Reads the header of a segment; `None` if it has none.
-    pub(super) fn parse(segment: &[u8]) -> Option<Self> {
+    pub(crate) fn parse(segment: &[u8]) -> Option<Self> {
         let header: &[u8; TCP_HEADER] = segment.first_chunk()?;
         let half = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
         let word = |at: usize| u32::from(half(at)) << 16 | u32::from(half(at + 2));
@@ -55,12 +55,12 @@ impl Segment {
         })
     }
 
-    pub(super) fn has(&self, flag: u8) -> bool {
+    pub(crate) fn has(&self, flag: u8) -> bool {
         self.flags & flag != 0
     }
 
     /// The sequence number behind it.
-    pub(super) fn end(&self) -> u32 {
+    pub(crate) fn end(&self) -> u32 {
         let flags = u32::from(self.has(SYN)) + u32::from(self.has(FIN));
         self.sequence
             .wrapping_add(self.payload_len as u32)
@@ -69,7 +69,7 @@ impl Segment {
 }
 
 /// Writes a packet with a TCP segment without options and payload; its length.
-pub(super) fn write_segment(
+pub(crate) fn write_segment(
     into: &mut [u8],
     ends: Tuple,
     flags: u8,

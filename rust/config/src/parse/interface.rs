@@ -71,6 +71,17 @@ pub(super) fn value(
                 excluded(it, notes, name, item);
             }
         }
+        KeyName::Nat => notes.set(name, &mut it.nat.is_on, value, truth(value, "user", "off")),
+        KeyName::NatAllow | KeyName::NatDeny => {
+            let list = match info.key {
+                KeyName::NatAllow => &mut it.nat.allow,
+                _ => &mut it.nat.deny,
+            };
+            for item in value.split(|c| c == ',') {
+                let parsed = allowed_ip(item).map(|(prefix, _)| prefix);
+                notes.push(name, list, item, parsed);
+            }
+        }
         key => {
             let taken = match forward_key(key) {
                 Some(key) => it.forwarding.take(key, value, notes.file),

@@ -23,6 +23,9 @@ PrivateKey = yAnz5TF+lXXJte14tji3zlMNq+hd2rYUIgJBgB3fBmk=
 #convoy: AllowLAN = yes
 #convoy: ExcludedIPs = local
 #convoy: ExcludedIPs = 192.0.2.0/24
+#convoy: Nat = user
+#convoy: NatAllow = 169.254.0.0/16
+#convoy: NatDeny = 10.0.0.0/8
 
 [Peer]
 # friendly_name = Ann

@@ -67,6 +67,33 @@ pub(crate) struct UserspaceArgs {
     #[arg(long, requires = "userspace", value_name = "FILE", value_parser = absolute)]
     pub(crate) login_file: Option<PathBuf>,
 
+    /// Let what peers send to addresses outside the tunnel go on from here, by sockets of this user
+    ///
+    /// This makes a gateway of this host: TCP, UDP and ping of peers reach what the user does, but not this host itself,
+    /// its links, and the metadata of clouds. Needs nft, but no root, and no forwarding on this host.
+    #[arg(long, requires = "userspace", value_name = "HOW", value_enum)]
+    pub(crate) nat: Option<NatChoice>,
+
+    /// Let peers reach these targets of --nat, although they are refused by default
+    #[arg(
+        long,
+        requires = "userspace",
+        value_name = "PREFIX",
+        value_delimiter = ','
+    )]
+    #[arg(value_parser = parse_prefix)]
+    pub(crate) nat_allow: Vec<AllowedIp>,
+
+    /// Refuse these targets of --nat, even if they are allowed
+    #[arg(
+        long,
+        requires = "userspace",
+        value_name = "PREFIX",
+        value_delimiter = ','
+    )]
+    #[arg(value_parser = parse_prefix)]
+    pub(crate) nat_deny: Vec<AllowedIp>,
+
     /// The buffer of a connection while bytes move, 8K to 256K [default: 64K]
     #[arg(long, requires = "userspace", value_name = "SIZE", value_parser = size)]
     pub(crate) buffer: Option<usize>,
@@ -74,6 +101,15 @@ pub(crate) struct UserspaceArgs {
     /// What the network inside is made of
     #[arg(long, requires = "userspace", value_name = "WHICH", value_enum, default_value_t = EngineChoice::Auto)]
     pub(crate) engine: EngineChoice,
+}
+
+/// How peers' flows go on outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum NatChoice {
+    /// By sockets of this user
+    User,
+    /// Not at all, even if the file says so
+    Off,
 }
 
 /// What the network inside a tunnel is made of.

@@ -39,7 +39,9 @@ use super::{
 };
 use crate::{cli::StatusArgs, userspace};
 pub(crate) use describe::{Known, describe};
-pub(crate) use model::{Condition, ForwardStatus, PeerState, PeerStatus, Status, Statuses};
+pub(crate) use model::{
+    CarriedStatus, Condition, ForwardStatus, NatStatus, PeerState, PeerStatus, Status, Statuses,
+};
 
 /// What `--json` prints.
 const SCHEMA: &str = include_str!("../../schema/status.schema.json");

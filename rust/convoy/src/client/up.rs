@@ -93,7 +93,7 @@ fn run(path: PathBuf, args: &UpArgs, parent: &mut Option<Parent>) -> anyhow::Res
         return userspace::up(path, args, parent);
     }
     let config = read(&path)?;
-    if !config.interface.forwarding.listeners.is_empty() {
+    if userspace::has_forwarding(&config) {
         panics::say(&format!(
             "convoy: warning: {}",
             userspace::FORWARDS_WITHOUT_EFFECT

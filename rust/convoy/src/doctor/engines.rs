@@ -17,6 +17,7 @@ pub(super) fn gather() -> Result<(), NamespaceError> {
         addresses: vec![(Ipv4Addr::new(192, 0, 2, 1).into(), 32)],
         mtu: 1280,
         routes: Vec::new(),
+        is_gateway: false,
         files: Some(Files {
             resolv_conf: String::new(),
             hidden: Vec::new(),

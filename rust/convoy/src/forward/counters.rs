@@ -3,6 +3,8 @@
 use convoy_netstack::{Refusal, Totals, forward::Forwarder};
 use tracing::info;
 
+use crate::client::status::CarriedStatus;
+
 /// Logs the counters of each rule, and of all if there are several.
 pub(crate) fn log(forwarder: &Forwarder) {
     for rule in forwarder.rules() {
@@ -25,6 +27,20 @@ pub(crate) fn line(rule: &str, totals: &Totals) {
         refused = refused(totals),
         "counters"
     );
+}
+
+/// The same for `convoy status`.
+pub(crate) fn status(totals: &Totals) -> CarriedStatus {
+    let refused = Refusal::ALL.iter();
+    let refused = refused.map(|reason| (reason.name().to_owned(), totals.refused(*reason)));
+    CarriedStatus {
+        opened: totals.opened,
+        open: totals.opened.saturating_sub(totals.closed),
+        bytes_out: totals.bytes_out,
+        bytes_in: totals.bytes_in,
+        dropped_datagrams: totals.dropped,
+        refused: refused.filter(|(_, count)| *count > 0).collect(),
+    }
 }
 
 /// The reasons for which something was refused, such as `denied 3, timed_out 1`.

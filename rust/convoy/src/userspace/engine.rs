@@ -12,11 +12,11 @@ use std::{
     sync::Arc,
 };
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use convoy_config::Config;
 use convoy_netstack::{
-    namespace::{Settings, Spaces},
-    network::Network,
+    namespace::{Inlet, Settings, Spaces},
+    network::{Network, OpenSockets},
     stack::{self, Stack, device_pair},
 };
 
@@ -64,7 +64,12 @@ impl Engine {
         let mut warnings = Vec::new();
         let kind = match choice {
             EngineChoice::Namespace => Kind::Namespace(Inside::start(settings)?),
+            EngineChoice::Smoltcp if settings.is_gateway => {
+                bail!("the engine `smoltcp` has no NAT: --nat user needs the engine `namespace`")
+            }
             EngineChoice::Smoltcp => smoltcp(settings, config)?,
+            // The other engine has none.
+            EngineChoice::Auto if settings.is_gateway => Kind::Namespace(Inside::start(settings)?),
             EngineChoice::Auto => match Inside::start(settings) {
                 Ok(inside) => Kind::Namespace(inside),
                 Err(error) => {
@@ -102,6 +107,14 @@ impl Engine {
         match &self.kind {
             Kind::Namespace(inside) => Arc::new(inside.network(config)),
             Kind::Smoltcp(stack, _) => Arc::clone(stack) as Arc<dyn Network>,
+        }
+    }
+
+    /// Where flows of peers come out, and what opens sockets for them, if the settings ask for that.
+    pub(super) fn take_inlet(&mut self) -> Option<(Inlet, Arc<dyn OpenSockets>)> {
+        match &mut self.kind {
+            Kind::Namespace(inside) => inside.take_inlet(),
+            Kind::Smoltcp(..) => None,
         }
     }
 

@@ -5,7 +5,7 @@ use std::{net::IpAddr, sync::Arc};
 use anyhow::{Context, bail};
 use convoy_config::{AccessLists, Config, Forwarding, Listener, Offer, Side};
 use convoy_netstack::{
-    Access, Refusal,
+    Access,
     forward::{Forwarder, Rule, Running},
     network::{Host, Kernel, Network},
     relay::{DEFAULT_BUFFER, Method, Relay},
@@ -93,21 +93,11 @@ impl Forwards {
     /// What each has carried and refused.
     pub(super) fn status(&self) -> Vec<ForwardStatus> {
         let rules = self.forwarder.rules().iter().zip(&self.targets);
-        let statuses = rules.map(|(rule, (side, target))| {
-            let totals = rule.totals();
-            let refused = Refusal::ALL.iter();
-            let refused = refused.map(|reason| (reason.name().to_owned(), totals.refused(*reason)));
-            ForwardStatus {
-                listen: rule.addresses().iter().map(ToString::to_string).collect(),
-                is_inside: *side == Side::Inside,
-                target: target.clone(),
-                opened: totals.opened,
-                open: totals.opened.saturating_sub(totals.closed),
-                bytes_out: totals.bytes_out,
-                bytes_in: totals.bytes_in,
-                dropped_datagrams: totals.dropped,
-                refused: refused.filter(|(_, count)| *count > 0).collect(),
-            }
+        let statuses = rules.map(|(rule, (side, target))| ForwardStatus {
+            listen: rule.addresses().iter().map(ToString::to_string).collect(),
+            is_inside: *side == Side::Inside,
+            target: target.clone(),
+            carried: counters::status(&rule.totals()),
         });
         statuses.collect()
     }

@@ -15,9 +15,9 @@ use crate::{cli::DaemonArgs, client::desired::configured_mark};
 /// Fits a 1,500-byte link over IPv6.
 const DEFAULT_MTU: u16 = 1420;
 
-/// A warning about the keys of forwarding.
+/// A warning about the keys of forwarding and of a gateway.
 pub(crate) const FORWARDS_WITHOUT_EFFECT: &str =
-    "Forward, Reverse, Socks5 and HttpConnect have no effect without `convoy up --userspace`";
+    "Forward, Reverse, Socks5, HttpConnect and Nat have no effect without `convoy up --userspace`";
 
 /// The host's services that look names up or start programs outside, below `/run`.
 const SERVICES: [&str; 4] = ["systemd/resolve", "nscd", "avahi-daemon", "dbus"];
@@ -37,6 +37,7 @@ pub(super) fn settings(config: &Config, daemon: &DaemonArgs, sockets: &Path) -> 
         addresses: it.addresses.iter().map(|a| (a.address, a.prefix)).collect(),
         mtu: it.mtu.as_ref().map_or(DEFAULT_MTU, |mtu| mtu.value),
         routes: routes.filter(|_| has_routes).collect(),
+        is_gateway: false,
         files: Some(Files {
             resolv_conf: resolv_conf(config),
             hidden: hidden(env::var_os("XDG_RUNTIME_DIR"), sockets),
@@ -67,12 +68,19 @@ pub(super) fn warnings(config: &Config, has_forwards: bool) -> Vec<String> {
             "FwMark has no effect: only root may mark datagrams",
         ),
         (
-            !has_forwards && !it.forwarding.listeners.is_empty(),
+            !has_forwards && has_forwarding(config),
             FORWARDS_WITHOUT_EFFECT,
         ),
     ];
     let concerning = all.into_iter().filter(|(concerns, _)| *concerns);
     concerning.map(|(_, text)| text.to_owned()).collect()
+}
+
+/// Whether the file has listeners, or makes a gateway.
+pub(crate) fn has_forwarding(config: &Config) -> bool {
+    let it = &config.interface;
+    let is_gateway = it.nat.is_on.as_ref().is_some_and(|it| it.value);
+    is_gateway || !it.forwarding.listeners.is_empty()
 }
 
 fn resolv_conf(config: &Config) -> String {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::supervisor::Supervisor;
+use super::{gateway::Gateway, supervisor::Supervisor};
 use crate::client::status::{Status, describe};
 
 /// How long the tunnel may take to show its state.
@@ -42,6 +42,7 @@ impl Supervisor {
             engine: Some(self.engine.name().to_owned()),
             commands: Some(self.commands.count()),
             forwards: self.forwards.status(),
+            nat: self.gateway.as_ref().map(Gateway::status),
             warnings,
             ..described
         }

@@ -1,9 +1,8 @@
 //! The supervisor: brings the tunnel up, keeps it, and leaves nothing behind.
 
-use std::{future::pending, io, path::PathBuf, pin::pin, time::SystemTime};
+use std::{io, path::PathBuf, pin::pin, time::SystemTime};
 
 use anyhow::{Context, anyhow};
-use convoy_config::{Config, Forwarding};
 use tokio::{
     net::UnixStream,
     signal::unix::{Signal, SignalKind, signal},
@@ -12,52 +11,26 @@ use tokio::{
 use tracing::{error, info, warn};
 
 use super::{
+    caller::{Caller, Wanted},
     commands::{Commands, process_of},
     engine::Engine,
     forwards::Forwards,
+    gateway::Gateway,
     settings,
     sockets::Sockets,
     tunnel::Tunnel,
 };
 use crate::{
     background::Parent,
-    cli::{DaemonArgs, EngineChoice},
     client::{
         control::{Asked, Control, Reply, Request},
         notify,
         signals::{SignalEvent, Signals},
         sleep::Sleep,
         status::{Condition, line, seconds},
-        terminal::Terminal,
-        tunnel::Process,
     },
     panics,
 };
-
-/// What is to be brought up.
-#[derive(Debug)]
-pub(crate) struct Wanted {
-    /// The configuration's absolute path.
-    pub(crate) path: PathBuf,
-    pub(crate) config: Config,
-    pub(crate) daemon: DaemonArgs,
-    pub(crate) engine: EngineChoice,
-    /// Listeners of the file and of the command line.
-    pub(crate) forwardings: Vec<Forwarding>,
-    /// Bytes of a connection's buffer.
-    pub(crate) buffer: Option<usize>,
-    /// Where warnings go until the tunnel is up; else to standard error.
-    pub(crate) terminal: Option<Terminal>,
-}
-
-/// Who wants the tunnel, and is told when it is ready.
-#[derive(Debug)]
-pub(crate) enum Caller<'a> {
-    /// The first command inside; the tunnel ends with the last one.
-    Command(UnixStream, Process),
-    /// `convoy up`; the tunnel lasts until it is taken down. `None` in the foreground.
-    Terminal(&'a mut Option<Parent>),
-}
 
 /// Brings a tunnel up, keeps it, and takes it down.
 pub(crate) async fn run(wanted: Wanted, caller: Caller<'_>) -> anyhow::Result<()> {
@@ -137,16 +110,6 @@ enum Ending {
     Failure(anyhow::Error),
 }
 
-impl Caller<'_> {
-    /// Waits until nobody wants the tunnel any more. May be cancelled.
-    async fn leaves(&self) {
-        match self {
-            Self::Command(_, process) => process.ended().await,
-            Self::Terminal(_) => pending().await,
-        }
-    }
-}
-
 /// A tunnel, and everything that belongs to it.
 #[derive(Debug)]
 pub(super) struct Supervisor {
@@ -157,6 +120,7 @@ pub(super) struct Supervisor {
     pub(super) mtu: u16,
     pub(super) tunnel: Tunnel,
     pub(super) forwards: Forwards,
+    pub(super) gateway: Option<Gateway>,
     pub(super) engine: Engine,
     pub(super) commands: Commands,
     /// Whether it goes on without commands.
@@ -171,8 +135,9 @@ impl Supervisor {
     async fn bring_up(wanted: Wanted, sockets: Sockets) -> anyhow::Result<Self> {
         let Wanted { config, daemon, .. } = wanted;
         let counters = signal(SignalKind::user_defined1()).context("cannot listen to signals")?;
-        let settings = settings::settings(&config, &daemon, sockets.directory());
-        let engine = Engine::start(wanted.engine, &settings, &config)?;
+        let mut settings = settings::settings(&config, &daemon, sockets.directory());
+        settings.is_gateway = wanted.gateway.is_some();
+        let mut engine = Engine::start(wanted.engine, &settings, &config)?;
         for warning in engine.warnings() {
             let warning = format!("convoy: warning: {warning}");
             match &wanted.terminal {
@@ -187,9 +152,18 @@ impl Supervisor {
             buffer,
             ..
         } = wanted;
-        let started = Forwards::start(forwardings, buffer, &tunnel.config, network).await;
-        let forwards = match started {
-            Ok(forwards) => forwards,
+        let started = async {
+            let forwards = Forwards::start(forwardings, buffer, &tunnel.config, network).await?;
+            let gateway = match (wanted.gateway, engine.take_inlet()) {
+                (Some(wanted), Some(inlet)) => Some(
+                    Gateway::start(wanted, inlet, (buffer, settings.mtu), &tunnel.config).await?,
+                ),
+                _ => None,
+            };
+            Ok((forwards, gateway))
+        };
+        let (forwards, gateway) = match started.await {
+            Ok(started) => started,
             Err(error) => {
                 // What has failed matters more than what follows.
                 drop(tunnel.stop().await);
@@ -202,6 +176,7 @@ impl Supervisor {
             mtu: settings.mtu,
             tunnel,
             forwards,
+            gateway,
             engine,
             commands: Commands::new(),
             lasts: false,
@@ -242,12 +217,20 @@ impl Supervisor {
                 happening = self.tunnel.next() => self.tunnel.react(happening).await,
                 reason = self.engine.ended() => return Ending::Failure(reason),
                 () = sleep.resumed() => self.tunnel.resumed(),
-                _ = self.counters.recv() => self.forwards.log(),
+                _ = self.counters.recv() => self.log(),
                 signal = signals.next() => match signal {
                     SignalEvent::End(signal) => return Ending::Signal(signal),
                     SignalEvent::Reload | SignalEvent::Replace => warn!("{CANNOT_CHANGE}"),
                 },
             }
+        }
+    }
+
+    /// Logs what was carried and refused.
+    fn log(&self) {
+        self.forwards.log();
+        if let Some(gateway) = &self.gateway {
+            gateway.log();
         }
     }
 
@@ -282,8 +265,8 @@ impl Supervisor {
 
     /// Ends everything inside, then the tunnel; returns what keeps its name taken.
     async fn take_down(self) -> anyhow::Result<Sockets> {
-        self.forwards.log();
-        drop(self.forwards);
+        self.log();
+        drop((self.forwards, self.gateway));
         drop(self.engine);
         self.tunnel.stop().await?;
         Ok(self.sockets)

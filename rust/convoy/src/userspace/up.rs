@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, anyhow};
 
-use super::{Caller, Wanted, run};
+use super::{Caller, Wanted, gateway, run};
 use crate::{background::Parent, cli::UpArgs, client::terminal::Terminal};
 
 /// Names of the host that are looked up at the same time; each needs a thread.
@@ -24,6 +24,7 @@ pub(crate) fn up(path: PathBuf, args: &UpArgs, parent: &mut Option<Parent>) -> a
         engine: args.userspace.engine,
         buffer: args.userspace.buffer.or(of_file.buffer),
         forwardings: vec![of_file, of_line],
+        gateway: gateway::Wanted::of(&args.userspace, &config),
         config,
         terminal: match parent {
             Some(_) => Some(Terminal::take().context("cannot use the terminal")?),

@@ -31,6 +31,7 @@ mod doctor;
 mod endpoints;
 mod events;
 mod exec;
+mod gateway;
 mod hooks;
 mod idle;
 mod kill_switch;

@@ -2,12 +2,8 @@
 
 use std::{
     io::{self, ErrorKind},
-    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
-    time::Duration,
+    net::SocketAddr,
+    sync::{Arc, OnceLock},
 };
 
 use tokio::{
@@ -19,27 +15,19 @@ use super::{BATCH, Near};
 use crate::{
     counters::Refusal,
     dial::{reason, resolve},
-    network::Datagrams,
+    expiry::{Expiry, RETRY},
+    network::{Datagrams, any_of},
 };
 
-/// A flow ends after this time without datagrams, as long as the target has answered nothing.
-const UNANSWERED: Duration = Duration::from_secs(30);
-/// The same once it has.
-const ANSWERED: Duration = Duration::from_secs(180);
 /// Datagrams that wait for the target's name to be resolved.
 const MAX_EARLY: usize = 16;
-/// How long a client waits after a failure before its next datagram is another attempt.
-const RETRY: Duration = Duration::from_secs(1);
 
 /// A flow, as both of its sides see it.
 pub(super) struct Flow {
     /// Towards the target, once that is known.
     socket: OnceLock<Datagrams>,
     early: mpsc::Sender<Vec<u8>>,
-    begun: Instant,
-    /// Milliseconds from the beginning to the last datagram.
-    last: AtomicU64,
-    is_answered: AtomicBool,
+    expiry: Expiry,
 }
 
 impl Flow {
@@ -48,16 +36,14 @@ impl Flow {
         let flow = Self {
             socket: OnceLock::new(),
             early,
-            begun: Instant::now(),
-            last: AtomicU64::new(0),
-            is_answered: AtomicBool::new(false),
+            expiry: Expiry::new(),
         };
         (flow, receiver)
     }
 
     /// Sends a datagram to the target, now or as soon as that is known.
     pub(super) fn send(&self, datagram: &[u8], near: &Near) -> io::Result<()> {
-        self.touch();
+        self.expiry.touch();
         match self.socket.get() {
             Some(socket) => self.send_now(socket, datagram, near),
             None => self
@@ -73,19 +59,6 @@ impl Flow {
             .moved
             .count_outbound(socket.try_send(datagram)?);
         Ok(())
-    }
-
-    fn touch(&self) {
-        let now = self.begun.elapsed().as_millis() as u64;
-        self.last.store(now, Ordering::Relaxed);
-    }
-
-    fn expires(&self) -> Instant {
-        let idle = match self.is_answered.load(Ordering::Relaxed) {
-            true => ANSWERED,
-            false => UNANSWERED,
-        };
-        self.begun + Duration::from_millis(self.last.load(Ordering::Relaxed)) + idle
     }
 }
 
@@ -127,14 +100,6 @@ async fn connect(near: &Near) -> Result<Datagrams, Refusal> {
     Err(refusal)
 }
 
-/// Any address of the same family, and any port.
-pub(crate) fn any_of(address: &SocketAddr) -> SocketAddr {
-    match address {
-        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
-        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
-    }
-}
-
 async fn exchange(
     flow: &Flow,
     socket: &Datagrams,
@@ -153,10 +118,7 @@ async fn exchange(
             _ = socket.readable() => {
                 for _ in 0..BATCH {
                     match near.answer(socket, client) {
-                        Ok(()) => {
-                            flow.is_answered.store(true, Ordering::Relaxed);
-                            flow.touch();
-                        }
+                        Ok(()) => flow.expiry.answer(),
                         Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                         // The target's host refuses the port: it may open later.
                         Err(_) => {}
@@ -164,8 +126,8 @@ async fn exchange(
                 }
                 tokio::task::yield_now().await;
             }
-            () = sleep_until(flow.expires()) => {
-                if flow.expires() <= Instant::now() {
+            () = sleep_until(flow.expiry.at()) => {
+                if flow.expiry.at() <= Instant::now() {
                     return;
                 }
             }

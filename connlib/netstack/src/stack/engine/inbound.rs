@@ -2,7 +2,6 @@
 
 use std::{
     io::ErrorKind,
-    net::SocketAddr,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -12,7 +11,7 @@ use smoltcp::socket::tcp::State;
 use super::{
     super::{
         counters::Dropped,
-        datagrams::UDP_HEADER,
+        datagram::{self, Received},
         flow::{Flow, with_room},
         icmp::{self, Kind, Report},
         listener::Listening,
@@ -171,31 +170,18 @@ impl Engine {
     }
 
     fn handle_datagram(&mut self, packet: &Packet<'_>) -> Result<(), Dropped> {
-        let payload = packet.payload();
-        let header: &[u8; UDP_HEADER] = payload.first_chunk().ok_or(Dropped::Malformed)?;
-        let half = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
-        let each = packet.vnet.datagram_len();
-        let end = match each {
-            Some(_) => payload.len(),
-            None => half(4).into(),
-        };
-        let datagrams = payload.get(UDP_HEADER..end).ok_or(Dropped::Malformed)?;
-        let has_no_checksum = half(6) == 0 && packet.source.is_ipv4();
-        if !has_no_checksum && !packet.has_right_checksum() {
-            return Err(Dropped::BadChecksum);
-        }
-        let from = SocketAddr::new(packet.source, half(0));
-        let to = SocketAddr::new(packet.destination, half(2));
+        let Received { from, to, payload } = datagram::parse(packet)?;
         let bound = self.shared.table().bound_at(to).cloned();
         let Some(bound) = bound else {
             self.answer(|into| icmp::write_port_unreachable(into, packet))?;
             return Err(Dropped::NobodyListens);
         };
-        if datagrams.is_empty() {
+        if payload.is_empty() {
             self.shared.counters.datagrams_in.add(1);
-            return bound.push(from, datagrams);
+            return bound.push(from, payload);
         }
-        for datagram in datagrams.chunks(each.unwrap_or(datagrams.len())) {
+        let each = packet.vnet.datagram_len().unwrap_or(payload.len());
+        for datagram in payload.chunks(each) {
             self.shared.counters.datagrams_in.add(1);
             bound.push(from, datagram)?;
         }

@@ -55,6 +55,8 @@ pub(crate) struct Status {
     pub(crate) commands: Option<usize>,
     /// The listeners of `convoy up --userspace`.
     pub(crate) forwards: Vec<ForwardStatus>,
+    /// The gateway of `convoy up --userspace --nat user`.
+    pub(crate) nat: Option<NatStatus>,
     /// What is wrong or missing, in words.
     pub(crate) warnings: Vec<String>,
     /// Of packets in the clear.
@@ -76,7 +78,32 @@ pub(crate) struct ForwardStatus {
     pub(crate) is_inside: bool,
     /// `host:port`, `host:port/udp`, `SOCKS5` or `HTTP CONNECT`.
     pub(crate) target: String,
-    /// Connections and UDP flows that have reached their target.
+    /// What it has carried and refused.
+    #[serde(flatten)]
+    pub(crate) carried: CarriedStatus,
+}
+
+/// What peers reach outside the tunnel.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(default)]
+pub(crate) struct NatStatus {
+    /// Connections.
+    pub(crate) tcp: CarriedStatus,
+    /// Flows of datagrams.
+    pub(crate) udp: CarriedStatus,
+    /// Flows of echo requests.
+    pub(crate) icmp: CarriedStatus,
+    /// Packets that belong to none of these, by reason.
+    pub(crate) dropped_packets: BTreeMap<String, u64>,
+}
+
+/// What was carried and refused.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(default)]
+pub(crate) struct CarriedStatus {
+    /// Connections and flows that have reached their target.
     pub(crate) opened: u64,
     /// Those of them that have not ended.
     pub(crate) open: u64,

@@ -3,11 +3,17 @@
 pub(super) mod counters;
 pub(super) mod words;
 
-use std::fmt::{self, Write};
+use std::{
+    collections::BTreeMap,
+    fmt::{self, Write},
+};
 
 use jiff::Timestamp;
 
-use super::model::{Condition, ForwardStatus, PeerState, PeerStatus, Rate, Status, Statuses};
+use super::model::{
+    CarriedStatus, Condition, ForwardStatus, NatStatus, PeerState, PeerStatus, Rate, Status,
+    Statuses,
+};
 use crate::{paragraph::fill, stats::binary};
 use words::{ago, from_now, milliseconds, rate, span, until_now};
 
@@ -52,6 +58,8 @@ fn write_status(out: &mut String, status: &Status, now: Timestamp) -> fmt::Resul
     warnings.try_for_each(|warning| field(out, "warning", warning))?;
     let mut forwards = status.forwards.iter();
     forwards.try_for_each(|forward| write_forward(out, forward))?;
+    let mut nat = status.nat.iter();
+    nat.try_for_each(|nat| write_nat(out, nat))?;
     let mut peers = status.peers.iter();
     peers.try_for_each(|peer| write_peer(out, peer, now))
 }
@@ -85,22 +93,50 @@ fn write_forward(out: &mut String, forward: &ForwardStatus) -> fmt::Result {
         false => format!("{at} → {target}"),
     };
     field(out, "forward", line)?;
-    let (bytes_out, bytes_in) = (binary(forward.bytes_out), binary(forward.bytes_in));
-    let refused = forward.refused.iter();
-    let refused: Vec<_> = refused
-        .map(|(reason, count)| format!("{} {count}", reason.replace('_', " ")))
-        .collect();
+    writeln!(out, "{}", fill(&carried(&forward.carried), "    ", "    "))
+}
+
+/// A gateway, and what it has carried and refused.
+fn write_nat(out: &mut String, nat: &NatStatus) -> fmt::Result {
+    field(
+        out,
+        "nat",
+        "what peers send to other addresses goes on from here",
+    )?;
+    for (protocol, of_protocol) in [("TCP", &nat.tcp), ("UDP", &nat.udp), ("ping", &nat.icmp)] {
+        if *of_protocol != CarriedStatus::default() {
+            let line = format!("{protocol}: {}", carried(of_protocol));
+            writeln!(out, "{}", fill(&line, "    ", "      "))?;
+        }
+    }
+    if !nat.dropped_packets.is_empty() {
+        let line = format!("packets dropped: {}", by_reason(&nat.dropped_packets));
+        writeln!(out, "{}", fill(&line, "    ", "      "))?;
+    }
+    Ok(())
+}
+
+fn carried(carried: &CarriedStatus) -> String {
+    let (bytes_out, bytes_in) = (binary(carried.bytes_out), binary(carried.bytes_in));
     let mut line = format!(
         "{} open, {} so far, {bytes_out} out, {bytes_in} in",
-        forward.open, forward.opened
+        carried.open, carried.opened
     );
-    if !refused.is_empty() {
-        write!(line, "; refused: {}", refused.join(", "))?;
+    if !carried.refused.is_empty() {
+        line += &format!("; refused: {}", by_reason(&carried.refused));
     }
-    if forward.dropped_datagrams > 0 {
-        write!(line, "; datagrams dropped: {}", forward.dropped_datagrams)?;
+    if carried.dropped_datagrams > 0 {
+        line += &format!("; datagrams dropped: {}", carried.dropped_datagrams);
     }
-    writeln!(out, "{}", fill(&line, "    ", "    "))
+    line
+}
+
+fn by_reason(counts: &BTreeMap<String, u64>) -> String {
+    let counts = counts.iter();
+    let words: Vec<_> = counts
+        .map(|(reason, count)| format!("{} {count}", reason.replace('_', " ")))
+        .collect();
+    words.join(", ")
 }
 
 fn processes(status: &Status) -> Option<String> {

@@ -11,7 +11,7 @@ use std::{
 use anyhow::{Context, anyhow};
 use convoy_config::Config;
 use convoy_netstack::{
-    namespace::{Namespace, NamespaceError, Settings, Spaces},
+    namespace::{Inlet, Namespace, NamespaceError, Settings, Spaces},
     network::{Answer, Family, Kernel, OpenSockets, SocketKind},
 };
 use tokio::sync::{mpsc, oneshot};
@@ -28,11 +28,14 @@ pub(in crate::userspace) struct Inside {
     namespace: Arc<Namespace>,
     holder: Process,
     sockets: Sockets,
+    inlet: Option<Inlet>,
 }
 
 impl Inside {
     pub(super) fn start(settings: &Settings) -> anyhow::Result<Self> {
-        let namespace = Arc::new(Namespace::start(super::holder(), settings)?);
+        let mut namespace = Namespace::start(super::holder(), settings)?;
+        let inlet = namespace.take_inlet();
+        let namespace = Arc::new(namespace);
         let holder = Process::of_other(namespace.holder());
         let holder = holder.context("cannot watch the process that holds the namespace")?;
         let sockets = Sockets::of(&namespace)?;
@@ -40,6 +43,7 @@ impl Inside {
             namespace,
             holder,
             sockets,
+            inlet,
         })
     }
 
@@ -50,6 +54,12 @@ impl Inside {
     /// Of no use without `self`, but needs not be dropped before.
     pub(super) fn network(&self, config: &Config) -> Kernel<WithNames> {
         Kernel(WithNames::new(Arc::new(self.sockets.clone()), config))
+    }
+
+    /// Where flows of peers come out, and what opens sockets for them, if the settings ask for that.
+    pub(super) fn take_inlet(&mut self) -> Option<(Inlet, Arc<dyn OpenSockets>)> {
+        let inlet = self.inlet.take()?;
+        Some((inlet, Arc::new(self.sockets.clone())))
     }
 
     pub(super) fn spaces(&self) -> &Spaces {

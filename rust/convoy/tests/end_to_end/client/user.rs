@@ -24,8 +24,13 @@ pub(super) fn world(interface: &str) -> Option<World> {
 }
 
 pub(super) fn world_with(interface: &str, programs: &[&str]) -> Option<World> {
+    world_of(interface, EVERYTHING, programs)
+}
+
+/// The same with other peers.
+pub(super) fn world_of(interface: &str, peers: &str, programs: &[&str]) -> Option<World> {
     let world = World::with(&[&["setpriv", "dnsmasq"][..], programs].concat())?;
-    world.configure(interface, EVERYTHING);
+    world.configure(interface, peers);
     world.shell(&format!(
         "mkdir -p {RUNTIME}/shared; touch {PROGRAM}; mount --bind '{}' {PROGRAM}
          mv /etc/wireguard/wg0.conf {FILE}; chown -R {USER} {FILE} {RUNTIME}

@@ -1,6 +1,6 @@
 //! `convoy up --userspace` as a user without any right, in the client's place.
 
-mod ports;
+pub(super) mod ports;
 
 use std::{
     io::{Read as _, Write as _},

@@ -76,20 +76,33 @@ fn a_tunnel_without_root_shows_its_listeners() {
             ForwardStatus {
                 listen: vec!["127.0.0.1:8080".to_owned(), "[::1]:8080".to_owned()],
                 target: "web.example:80".to_owned(),
-                opened: 12,
-                open: 3,
-                bytes_out: 2_048,
-                refused: BTreeMap::from([("timed_out".to_owned(), 1)]),
+                carried: CarriedStatus {
+                    opened: 12,
+                    open: 3,
+                    bytes_out: 2_048,
+                    refused: BTreeMap::from([("timed_out".to_owned(), 1)]),
+                    ..CarriedStatus::default()
+                },
                 ..ForwardStatus::default()
             },
             ForwardStatus {
                 listen: vec!["10.0.0.2:22".to_owned()],
                 is_inside: true,
                 target: "127.0.0.1:22".to_owned(),
-                dropped_datagrams: 4,
-                ..ForwardStatus::default()
+                carried: CarriedStatus {
+                    dropped_datagrams: 4,
+                    ..CarriedStatus::default()
+                },
             },
         ],
+        nat: Some(NatStatus {
+            tcp: CarriedStatus {
+                opened: 7,
+                ..CarriedStatus::default()
+            },
+            dropped_packets: BTreeMap::from([("unknown_protocol".to_owned(), 2)]),
+            ..NatStatus::default()
+        }),
         ..Status::default()
     };
     let expected = "\
@@ -101,6 +114,9 @@ interface: wg0
     3 open, 12 so far, 2.00 KiB out, 0 B in; refused: timed out 1
   forward: 10.0.0.2:22 (inside) → 127.0.0.1:22
     0 open, 0 so far, 0 B out, 0 B in; datagrams dropped: 4
+  nat: what peers send to other addresses goes on from here
+    TCP: 0 open, 7 so far, 0 B out, 0 B in
+    packets dropped: unknown protocol 2
 ";
     assert_eq!(shown(status), expected);
 }

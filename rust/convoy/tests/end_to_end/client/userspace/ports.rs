@@ -17,21 +17,21 @@ use super::super::{
 use crate::scene::DEADLINE;
 
 /// The port of servers.
-pub(super) const ECHO: u16 = 7_007;
+pub(in super::super) const ECHO: u16 = 7_007;
 
 /// Brings the tunnel up in the background with these arguments.
-pub(super) fn up(world: &World, args: &[&str]) {
+pub(in super::super) fn up(world: &World, args: &[&str]) {
     succeeds(&up_with(world, args));
 }
 
-pub(super) fn up_with(world: &World, args: &[&str]) -> Output {
+pub(in super::super) fn up_with(world: &World, args: &[&str]) -> Output {
     let mut command = user(world, PROGRAM);
     command.args(["up", FILE, "--userspace"]).args(args);
     command.output().unwrap()
 }
 
 /// What `convoy status --json` says of the tunnel, the only one of this user.
-pub(super) fn status(world: &World) -> Value {
+pub(in super::super) fn status(world: &World) -> Value {
     let mut command = user(world, PROGRAM);
     let shown = said(&command.args(["status", "--json"]).output().unwrap());
     let mut shown: Value = serde_json::from_str(&shown).unwrap();
@@ -40,7 +40,7 @@ pub(super) fn status(world: &World) -> Value {
 }
 
 /// The listeners at addresses that end so.
-pub(super) fn forwards(status: &Value, end: &str) -> Vec<Value> {
+pub(in super::super) fn forwards(status: &Value, end: &str) -> Vec<Value> {
     let all = status["forwards"].as_array().unwrap().iter();
     let is_it = |it: &&Value| it["listen"][0].as_str().unwrap().ends_with(end);
     let found: Vec<_> = all.filter(is_it).cloned().collect();
@@ -49,7 +49,7 @@ pub(super) fn forwards(status: &Value, end: &str) -> Vec<Value> {
 }
 
 /// Sends back what it receives.
-pub(super) fn echo(place: &Namespace, at: impl ToSocketAddrs + Send) {
+pub(in super::super) fn echo(place: &Namespace, at: impl ToSocketAddrs + Send) {
     let listener = place.run(|| TcpListener::bind(at).unwrap()).unwrap();
     thread::spawn(move || {
         for stream in listener.incoming().map_while(Result::ok) {
@@ -58,17 +58,20 @@ pub(super) fn echo(place: &Namespace, at: impl ToSocketAddrs + Send) {
     });
 }
 
-pub(super) fn echo_datagrams(place: &Namespace, at: impl ToSocketAddrs + Send) {
+pub(in super::super) fn echo_datagrams(place: &Namespace, at: impl ToSocketAddrs + Send) {
     let socket = place.run(|| UdpSocket::bind(at).unwrap()).unwrap();
     thread::spawn(move || {
-        let mut datagram = [0; 2_048];
+        let mut datagram = [0; 8_192];
         while let Ok((length, from)) = socket.recv_from(&mut datagram) {
             socket.send_to(&datagram[..length], from).unwrap();
         }
     });
 }
 
-pub(super) fn connect(place: &Namespace, to: impl ToSocketAddrs + Send) -> io::Result<TcpStream> {
+pub(in super::super) fn connect(
+    place: &Namespace,
+    to: impl ToSocketAddrs + Send,
+) -> io::Result<TcpStream> {
     let to: SocketAddr = to.to_socket_addrs()?.next().unwrap();
     let connected = place.run(|| TcpStream::connect_timeout(&to, DEADLINE));
     let stream = connected.unwrap()?;
@@ -77,7 +80,7 @@ pub(super) fn connect(place: &Namespace, to: impl ToSocketAddrs + Send) -> io::R
 }
 
 /// Requires that the other end sends back what it receives, and ends with this one.
-pub(super) fn echoes(mut stream: TcpStream) {
+pub(in super::super) fn echoes(mut stream: TcpStream) {
     stream.write_all(b"hello").unwrap();
     stream.shutdown(std::net::Shutdown::Write).unwrap();
     let mut back = String::new();
@@ -85,7 +88,7 @@ pub(super) fn echoes(mut stream: TcpStream) {
     assert_eq!(back, "hello");
 }
 
-pub(super) fn answers_datagrams(place: &Namespace, port: u16) {
+pub(in super::super) fn answers_datagrams(place: &Namespace, port: u16) {
     let socket = place.run(|| UdpSocket::bind("127.0.0.1:0").unwrap());
     let socket = socket.unwrap();
     socket.connect(("127.0.0.1", port)).unwrap();
@@ -97,7 +100,7 @@ pub(super) fn answers_datagrams(place: &Namespace, port: u16) {
 }
 
 /// Waits until a client gets an answer.
-pub(super) fn is_served(world: &World, port: u16) {
+pub(in super::super) fn is_served(world: &World, port: u16) {
     let served = || {
         let mut stream = connect(&world.client, ("127.0.0.1", port)).ok()?;
         stream.write_all(b"x").ok()?;
@@ -107,7 +110,7 @@ pub(super) fn is_served(world: &World, port: u16) {
 }
 
 /// A connection to [`ECHO`] of a host that the proxy looks up; or its answer.
-pub(super) fn socks5(world: &World, port: u16, host: &str) -> Result<TcpStream, u8> {
+pub(in super::super) fn socks5(world: &World, port: u16, host: &str) -> Result<TcpStream, u8> {
     let mut stream = connect(&world.client, ("127.0.0.1", port)).unwrap();
     stream.write_all(&[5, 1, 0]).unwrap();
     let mut method = [0; 2];
@@ -128,7 +131,7 @@ pub(super) fn socks5(world: &World, port: u16, host: &str) -> Result<TcpStream, 
 }
 
 /// Requires that a datagram to [`ECHO`] of a host that the proxy looks up is answered by way of it.
-pub(super) fn socks5_answers_datagrams(world: &World, port: u16, host: &str) {
+pub(in super::super) fn socks5_answers_datagrams(world: &World, port: u16, host: &str) {
     let mut control = connect(&world.client, ("127.0.0.1", port)).unwrap();
     control
         .write_all(&[5, 1, 0, 5, 3, 0, 1, 0, 0, 0, 0, 0, 0])
@@ -150,7 +153,7 @@ pub(super) fn socks5_answers_datagrams(world: &World, port: u16, host: &str) {
 }
 
 /// The same by HTTP.
-pub(super) fn http_connect(world: &World, port: u16, host: &str) -> TcpStream {
+pub(in super::super) fn http_connect(world: &World, port: u16, host: &str) -> TcpStream {
     let mut stream = connect(&world.client, ("127.0.0.1", port)).unwrap();
     write!(
         stream,

@@ -1,0 +1,55 @@
+use std::{
+    collections::HashMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use tokio::sync::mpsc;
+
+use super::gateway::Ends;
+use crate::counters::Counters;
+
+/// What came out of the inlet and waits for its flow.
+const MAX_WAITING: usize = 4;
+
+/// The flows of one protocol that exist, each with a way for what comes out of the inlet.
+///
+/// A map of std, as peers choose its keys.
+#[derive(Debug, Default)]
+pub(super) struct Flows(Mutex<HashMap<Ends, mpsc::Sender<Box<[u8]>>>>);
+
+impl Flows {
+    /// Passes a message on to its flow, or counts that there was no room; gives it back if there is no flow.
+    pub(super) fn pass_on(
+        &self,
+        ends: Ends,
+        message: Box<[u8]>,
+        counters: &Counters,
+    ) -> Option<Box<[u8]>> {
+        let all = self.all();
+        let Some(flow) = all.get(&ends) else {
+            return Some(message);
+        };
+        if flow.try_send(message).is_err() {
+            counters.drop_datagram();
+        }
+        None
+    }
+
+    /// Adds a flow that begins with a message.
+    pub(super) fn begin(&self, ends: Ends, message: Box<[u8]>) -> mpsc::Receiver<Box<[u8]>> {
+        let (sender, waiting) = mpsc::channel(MAX_WAITING);
+        // There is room.
+        let _ = sender.try_send(message);
+        self.all().insert(ends, sender);
+        waiting
+    }
+
+    /// Removes a flow.
+    pub(super) fn end(&self, ends: Ends) {
+        self.all().remove(&ends);
+    }
+
+    fn all(&self) -> MutexGuard<'_, HashMap<Ends, mpsc::Sender<Box<[u8]>>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

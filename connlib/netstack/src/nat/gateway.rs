@@ -1,0 +1,242 @@
+//! Ends peers' flows here, and goes on with sockets of the host.
+
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
+
+use tokio::task::JoinSet;
+use tracing::{debug, warn};
+
+use super::{
+    Limits, Peers, Policy, Share, Shares,
+    answer::Answers,
+    echo,
+    flows::Flows,
+    inlet,
+    reassembly::Reassembly,
+    tcp::{self, Connections},
+    udp,
+};
+use crate::{
+    counters::{Counters, Refusal, Totals},
+    namespace,
+    network::{Network, OpenSockets},
+    relay::Relay,
+    stack::{
+        self, Dropped,
+        packet::{ICMPV4, ICMPV6, Packet, TCP, UDP},
+        vnet::VnetHeader,
+    },
+};
+
+/// How long a target, or the namespace, may take to answer.
+pub(super) const CONNECT_LIMIT: Duration = Duration::from_secs(10);
+/// Packets that are read before other tasks have their turn.
+const BATCH: usize = 64;
+
+/// What a gateway does, and for whom.
+#[derive(Debug)]
+pub struct Settings {
+    /// The addresses of the tunnel here, from which errors come.
+    pub own: Vec<IpAddr>,
+    /// Of packets in the tunnel, in bytes.
+    pub mtu: u16,
+    /// Who sends. Addresses of peers are no targets.
+    pub peers: Peers,
+    /// Which targets a peer may reach.
+    pub policy: Policy,
+    /// Flows at once.
+    pub flows: Limits,
+    /// Connections at once whose target has not answered, and flows that are being made.
+    pub pending: Limits,
+}
+
+/// Passes flows on until it is dropped, which ends them all.
+#[derive(Debug)]
+pub struct Gateway {
+    shared: Arc<Shared>,
+    _tasks: JoinSet<()>,
+}
+
+/// What all flows share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) relay: Relay,
+    pub(super) answers: Answers,
+    pub(super) inside: Arc<dyn OpenSockets>,
+    pub(super) outside: Arc<dyn Network>,
+    pub(super) connections: Connections,
+    pub(super) flows_of_datagrams: Flows,
+    pub(super) flows_of_echoes: Flows,
+    pub(super) tcp: Counters,
+    pub(super) udp: Counters,
+    pub(super) icmp: Counters,
+    flows: Shares,
+    pending: Shares,
+    peers: Peers,
+    policy: Policy,
+}
+
+/// What a gateway has carried and refused so far.
+#[derive(Clone, Debug)]
+pub struct Carried {
+    /// Connections.
+    pub tcp: Totals,
+    /// Flows of datagrams.
+    pub udp: Totals,
+    /// Flows of echo requests.
+    pub icmp: Totals,
+    /// Packets that begin no flow, by reason.
+    pub packets: stack::Snapshot,
+}
+
+/// The two ends of a flow, as its packets name them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Ends {
+    pub(super) peer: SocketAddr,
+    pub(super) target: SocketAddr,
+}
+
+impl Gateway {
+    /// Starts with what a namespace has led out: `inside` opens sockets there, `outside` reaches targets.
+    ///
+    /// # Errors
+    /// If this process cannot wait for the inlet or its listeners.
+    pub fn start(
+        inlet: namespace::Inlet,
+        inside: Arc<dyn OpenSockets>,
+        outside: Arc<dyn Network>,
+        relay: Relay,
+        settings: Settings,
+    ) -> io::Result<Self> {
+        let shared = Arc::new(Shared {
+            relay,
+            answers: Answers::new(inlet.device, settings.own, settings.mtu)?,
+            inside,
+            outside,
+            connections: Connections::default(),
+            flows_of_datagrams: Flows::default(),
+            flows_of_echoes: Flows::default(),
+            tcp: Counters::default(),
+            udp: Counters::default(),
+            icmp: Counters::default(),
+            flows: Shares::new(settings.flows),
+            pending: Shares::new(settings.pending),
+            peers: settings.peers,
+            policy: settings.policy,
+        });
+        let mut tasks = JoinSet::new();
+        for listener in inlet.listeners {
+            let listener = tcp::listener(listener)?;
+            tasks.spawn(tcp::accept(Arc::clone(&shared), listener));
+        }
+        tasks.spawn(receive(Arc::clone(&shared)));
+        Ok(Self {
+            shared,
+            _tasks: tasks,
+        })
+    }
+
+    /// What it has carried and refused so far.
+    #[must_use]
+    pub fn carried(&self) -> Carried {
+        let Shared { tcp, udp, icmp, .. } = &*self.shared;
+        Carried {
+            tcp: tcp.totals(),
+            udp: udp.totals(),
+            icmp: icmp.totals(),
+            packets: self.shared.answers.counters.snapshot(),
+        }
+    }
+}
+
+/// Begins a flow for each packet that comes out of the inlet.
+async fn receive(shared: Arc<Shared>) {
+    let mut receiver = Receiver {
+        flows: JoinSet::new(),
+        reassembly: Reassembly::default(),
+        shared,
+    };
+    let mut buffer = vec![0; inlet::LONGEST];
+    loop {
+        let inlet = &receiver.shared.answers.inlet;
+        tokio::select! {
+            ready = inlet.readable() => match ready {
+                Ok(()) => receiver.receive(&mut buffer),
+                Err(error) => {
+                    warn!("cannot read what begins a flow: {error}");
+                    return;
+                }
+            },
+            Some(_) = receiver.flows.join_next() => continue,
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+struct Receiver {
+    shared: Arc<Shared>,
+    reassembly: Reassembly,
+    flows: JoinSet<()>,
+}
+
+impl Receiver {
+    fn receive(&mut self, buffer: &mut [u8]) {
+        let shared = Arc::clone(&self.shared);
+        for _ in 0..BATCH {
+            let Ok(length) = shared.answers.inlet.read(buffer) else {
+                return;
+            };
+            let handled = self.handle(&buffer[..length]);
+            if let Err(reason) = handled {
+                shared.answers.counters.drop(reason);
+            }
+        }
+    }
+
+    fn handle(&mut self, bytes: &[u8]) -> Result<(), Dropped> {
+        let packet = Packet::parse(VnetHeader::default(), bytes)?;
+        let Some(fragment) = packet.fragment else {
+            return self.begin(&packet);
+        };
+        let counters = &self.shared.answers.counters;
+        match self.reassembly.add(&packet, fragment, counters) {
+            Some(whole) => self.begin(&Packet::parse(VnetHeader::default(), &whole)?),
+            None => Ok(()),
+        }
+    }
+
+    fn begin(&mut self, packet: &Packet<'_>) -> Result<(), Dropped> {
+        let shared = &self.shared;
+        match packet.protocol {
+            TCP => tcp::begin(shared, &mut self.flows, packet),
+            UDP => udp::receive(shared, &mut self.flows, packet),
+            ICMPV4 | ICMPV6 => echo::receive(shared, &mut self.flows, packet),
+            _ => {
+                shared.answers.prohibit(packet);
+                Err(Dropped::UnknownProtocol)
+            }
+        }
+    }
+}
+
+impl Shared {
+    /// Takes a share for a flow of a peer and one until the target has answered, if the peer may have them.
+    pub(super) fn admit(&self, ends: Ends) -> Result<(Share, Share), Refusal> {
+        let peer = self.peers.of(ends.peer.ip()).ok_or(Refusal::Denied)?;
+        if self.peers.has(ends.target.ip()) {
+            return Err(Refusal::TargetDenied);
+        }
+        self.policy.check(ends.target)?;
+        Ok((self.flows.take(peer)?, self.pending.take(peer)?))
+    }
+}
+
+/// Logs a refusal, without the target.
+pub(super) fn refused(counters: &Counters, ends: Ends, refusal: Refusal) {
+    counters.refuse(refusal);
+    debug!(peer = %ends.peer, reason = refusal.name(), "refused");
+}

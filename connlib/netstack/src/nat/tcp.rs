@@ -1,0 +1,230 @@
+//! Connections: a SYN waits until its target has answered, and only then does the namespace accept it.
+//!
+//! ```text
+//!  SYN ──▶ Connecting ── the target accepts ──▶ Accepting ── the handshake inside is over ──▶ Open
+//!              └── it refuses: RST; no way, no answer: ICMP
+//! ```
+
+use std::{
+    collections::HashMap,
+    io,
+    os::fd::OwnedFd,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::oneshot,
+    task::JoinSet,
+    time::{sleep, timeout},
+};
+use tracing::debug;
+
+use super::{
+    Share,
+    gateway::{CONNECT_LIMIT, Ends, Shared, refused},
+};
+use crate::{
+    counters::Refusal,
+    dial::reason,
+    network::{Stream, set_options},
+    stack::{Dropped, icmp::Unreachable, packet::Packet, segment::Segment, vnet::VnetHeader},
+};
+
+/// How long a peer may take to complete its handshake. Linux repeats its answer after one, three and seven seconds.
+const ACCEPT_LIMIT: Duration = Duration::from_secs(15);
+/// The pause after a call of accept(2) that failed.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// The connections that exist or begin.
+///
+/// A map of std, as peers choose their keys.
+#[derive(Debug, Default)]
+pub(super) struct Connections(Mutex<HashMap<Ends, State>>);
+
+#[derive(Debug)]
+enum State {
+    /// The target has not answered.
+    Connecting,
+    /// The peer has not.
+    Accepting(oneshot::Sender<TcpStream>),
+    Open,
+}
+
+/// A connection's place among all; dropping it makes it free.
+struct Place {
+    shared: Arc<Shared>,
+    ends: Ends,
+}
+
+/// A SYN that waits.
+struct Syn {
+    packet: Box<[u8]>,
+    segment: Segment,
+}
+
+/// Begins the connection that a SYN asks for.
+pub(super) fn begin(
+    shared: &Arc<Shared>,
+    flows: &mut JoinSet<()>,
+    packet: &Packet<'_>,
+) -> Result<(), Dropped> {
+    let segment = Segment::parse(packet.payload()).ok_or(Dropped::Malformed)?;
+    let ends = Ends {
+        peer: (packet.source, segment.source_port).into(),
+        target: (packet.destination, segment.destination_port).into(),
+    };
+    match shared.connections.all().get(&ends) {
+        None => {}
+        // Sent again, as there was no answer yet.
+        Some(State::Connecting) => return Ok(()),
+        Some(State::Accepting(_) | State::Open) => {
+            shared.answers.admit(packet.bytes);
+            return Ok(());
+        }
+    }
+    if !packet.has_right_checksum() {
+        return Err(Dropped::BadChecksum);
+    }
+    match shared.admit(ends) {
+        Ok(shares) => {
+            shared.connections.all().insert(ends, State::Connecting);
+            let place = Place {
+                shared: Arc::clone(shared),
+                ends,
+            };
+            let syn = Syn {
+                packet: packet.bytes.into(),
+                segment,
+            };
+            flows.spawn(place.serve(syn, shares));
+        }
+        Err(refusal) => {
+            refused(&shared.tcp, ends, refusal);
+            shared.answers.reset(ends, &segment);
+        }
+    }
+    Ok(())
+}
+
+impl Place {
+    async fn serve(self, syn: Syn, (_share, pending): (Share, Share)) {
+        // Boxed, so that a connection that only waits for bytes holds no memory for its beginning.
+        match Box::pin(self.establish(syn, pending)).await {
+            Ok((inner, outer)) => {
+                let Shared { tcp, relay, .. } = &*self.shared;
+                let _open = tcp.open();
+                let ended = relay.run(inner, outer, &tcp.moved).await;
+                debug!(peer = %self.ends.peer, ?ended, "a connection has ended");
+            }
+            Err(refusal) => refused(&self.shared.tcp, self.ends, refusal),
+        }
+    }
+
+    /// Connects to the target, then to the peer; answers the SYN if the former fails.
+    async fn establish(&self, syn: Syn, pending: Share) -> Result<(Stream, Stream), Refusal> {
+        let Shared {
+            outside,
+            answers,
+            connections,
+            ..
+        } = &*self.shared;
+        let connected = timeout(CONNECT_LIMIT, outside.connect(self.ends.target)).await;
+        let connected = match connected {
+            Ok(connected) => connected.map_err(|error| reason(&error)),
+            Err(_) => Err(Refusal::TimedOut),
+        };
+        drop(pending);
+        let mut outer = match connected {
+            Ok(outer) => outer,
+            Err(refusal) => {
+                self.refuse(&syn, refusal);
+                return Err(refusal);
+            }
+        };
+        let (sender, accepted) = oneshot::channel();
+        let state = State::Accepting(sender);
+        connections.all().insert(self.ends, state);
+        answers.admit(&syn.packet);
+        drop(syn);
+        match timeout(ACCEPT_LIMIT, accepted).await {
+            Ok(Ok(inner)) => Ok((inner.into(), outer)),
+            _ => {
+                outer.close_by_reset();
+                Err(Refusal::Silent)
+            }
+        }
+    }
+
+    fn refuse(&self, syn: &Syn, refusal: Refusal) {
+        let answers = &self.shared.answers;
+        match refusal {
+            Refusal::Unreachable | Refusal::TimedOut => {
+                // It was parsed before.
+                if let Ok(packet) = Packet::parse(VnetHeader::default(), &syn.packet) {
+                    answers.unreachable(Unreachable::Host, &packet);
+                }
+            }
+            _ => answers.reset(self.ends, &syn.segment),
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.shared.connections.all().remove(&self.ends);
+    }
+}
+
+impl Connections {
+    fn all(&self) -> MutexGuard<'_, HashMap<Ends, State>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Who waits for the peer's end of a connection.
+    fn accepted(&self, ends: Ends) -> Option<oneshot::Sender<TcpStream>> {
+        let mut all = self.all();
+        let state = all.get_mut(&ends)?;
+        match std::mem::replace(state, State::Open) {
+            State::Accepting(sender) => Some(sender),
+            other => {
+                *state = other;
+                None
+            }
+        }
+    }
+}
+
+/// A listener that the namespace has given.
+pub(super) fn listener(given: OwnedFd) -> io::Result<TcpListener> {
+    set_options(&given)?;
+    TcpListener::from_std(given.into())
+}
+
+/// Accepts what was admitted.
+pub(super) async fn accept(shared: Arc<Shared>, listener: TcpListener) {
+    loop {
+        let accepted = listener.accept().await;
+        let (stream, peer) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
+            Err(error) => {
+                shared.tcp.refuse(reason(&error));
+                sleep(PAUSE).await;
+                continue;
+            }
+        };
+        // Who connects to the listener's own port was not admitted.
+        let target = stream.local_addr();
+        let waiting = target.ok().and_then(|target| {
+            let ends = Ends { peer, target };
+            shared.connections.accepted(ends)
+        });
+        match waiting {
+            // It may have waited too long.
+            Some(waiting) => drop(waiting.send(stream)),
+            None => Stream::Kernel(stream).close_by_reset(),
+        }
+    }
+}

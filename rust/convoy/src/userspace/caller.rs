@@ -1,0 +1,50 @@
+//! What is to be brought up, and for whom.
+
+use std::{future::pending, path::PathBuf};
+
+use convoy_config::{Config, Forwarding};
+use tokio::net::UnixStream;
+
+use super::gateway;
+use crate::{
+    background::Parent,
+    cli::{DaemonArgs, EngineChoice},
+    client::{terminal::Terminal, tunnel::Process},
+};
+
+/// What is to be brought up.
+#[derive(Debug)]
+pub(crate) struct Wanted {
+    /// The configuration's absolute path.
+    pub(crate) path: PathBuf,
+    pub(crate) config: Config,
+    pub(crate) daemon: DaemonArgs,
+    pub(crate) engine: EngineChoice,
+    /// Listeners of the file and of the command line.
+    pub(crate) forwardings: Vec<Forwarding>,
+    /// Which flows of peers go on outside; `None` if none do.
+    pub(crate) gateway: Option<gateway::Wanted>,
+    /// Bytes of a connection's buffer.
+    pub(crate) buffer: Option<usize>,
+    /// Where warnings go until the tunnel is up; else to standard error.
+    pub(crate) terminal: Option<Terminal>,
+}
+
+/// Who wants the tunnel, and is told when it is ready.
+#[derive(Debug)]
+pub(crate) enum Caller<'a> {
+    /// The first command inside; the tunnel ends with the last one.
+    Command(UnixStream, Process),
+    /// `convoy up`; the tunnel lasts until it is taken down. `None` in the foreground.
+    Terminal(&'a mut Option<Parent>),
+}
+
+impl Caller<'_> {
+    /// Waits until nobody wants the tunnel any more. May be cancelled.
+    pub(super) async fn leaves(&self) {
+        match self {
+            Self::Command(_, process) => process.ended().await,
+            Self::Terminal(_) => pending().await,
+        }
+    }
+}

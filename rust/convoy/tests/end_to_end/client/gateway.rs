@@ -1,0 +1,267 @@
+//! `convoy up --userspace --nat user` as a user without any right, in the client's place.
+
+mod place;
+
+use std::{
+    io::{self, ErrorKind, Read as _, Write as _},
+    net::{IpAddr, SocketAddr, TcpStream, UdpSocket},
+    thread,
+    time::Duration,
+};
+
+use convoy_lab::{Namespace, eventually, measure::process::is_alive};
+
+use super::{
+    capture::Capture,
+    process::crash,
+    user::{convoy, daemon, error, no_process_is_left, nothing_is_left},
+    userspace::ports::{ECHO, connect, echo, echo_datagrams, echoes, status, up_with},
+};
+use crate::scene::DEADLINE;
+use place::{OUTSIDE, Place, SILENT, UNREACHABLE, holder_of_user, pings};
+
+const NAT: &[&str] = &["--nat=user"];
+/// Connections of one peer at once whose targets have not answered.
+const PENDING_OF_PEER: u64 = 256;
+/// A port at which nobody listens.
+const CLOSED: u16 = 9;
+
+#[test]
+fn peers_of_two_kinds_reach_tcp_udp_and_ping_outside_over_both_families() {
+    let Some(place) = Place::new("", NAT) else {
+        return;
+    };
+    let capture = Capture::new(&place.world);
+    for outside in OUTSIDE {
+        echo(&place.world.net, (outside, ECHO));
+        echo_datagrams(&place.world.net, (outside, ECHO));
+        for peer in place.peers() {
+            for _ in 0..3 {
+                echoes(connect(peer, (outside, ECHO)).unwrap());
+            }
+            answers(peer, outside, 1_000);
+            // In fragments.
+            answers(peer, outside, 4_000);
+            assert!(pings(peer, &[outside]), "{outside}");
+            assert!(pings(peer, &["-s3000", outside]), "{outside}");
+        }
+    }
+    let shown = status(&place.world);
+    let nat = &shown["nat"];
+    assert_eq!(nat["tcp"]["opened"], 12, "{shown}");
+    assert_eq!(nat["udp"]["opened"], 8, "{shown}");
+    assert_eq!(nat["icmp"]["opened"], 8, "{shown}");
+    let leaks = capture.seen();
+    assert!(leaks.iter().any(|packet| packet.is_datagram()), "{leaks:?}");
+    let leaks: Vec<_> = leaks.iter().filter(|packet| packet.is_inner()).collect();
+    assert!(leaks.is_empty(), "{leaks:?}");
+    place.down();
+}
+
+#[test]
+fn a_peer_hears_what_its_target_answers_and_waits_for_nobody_else() {
+    let Some(place) = Place::new("", NAT) else {
+        return;
+    };
+    echo(&place.world.net, (OUTSIDE[0], ECHO));
+    let peer = place.peers()[0];
+    for outside in OUTSIDE {
+        let refused = connect(peer, (outside, CLOSED)).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::ConnectionRefused, "{outside}");
+        let refused = ask(peer, outside, CLOSED).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::ConnectionRefused, "{outside}");
+    }
+    let no_way = connect(peer, (UNREACHABLE, ECHO)).unwrap_err();
+    assert_eq!(no_way.kind(), ErrorKind::HostUnreachable);
+    let silent: SocketAddr = (SILENT.parse::<IpAddr>().unwrap(), ECHO).into();
+    let mut busy = connect(peer, (OUTSIDE[0], ECHO)).unwrap();
+    thread::scope(|scope| {
+        let blocked = scope.spawn(|| connect(peer, silent));
+        for _ in 0..50 {
+            busy.write_all(b"beside").unwrap();
+            busy.read_exact(&mut [0; 6]).unwrap();
+            echoes(connect(peer, (OUTSIDE[0], ECHO)).unwrap());
+        }
+        assert!(!blocked.is_finished());
+        // The gateway has given up before this peer would.
+        let no_answer = blocked.join().unwrap().unwrap_err();
+        assert_eq!(no_answer.kind(), ErrorKind::HostUnreachable);
+    });
+    let shown = status(&place.world);
+    let refused = &shown["nat"]["tcp"]["refused"];
+    // A peer in a hurry asks twice.
+    for (reason, least) in [("target_refused", 2), ("unreachable", 1), ("timed_out", 1)] {
+        assert!(refused[reason].as_u64() >= Some(least), "{reason}: {shown}");
+    }
+    place.down();
+}
+
+#[test]
+fn nobody_reaches_the_gateways_host_its_links_or_its_cloud() {
+    let Some(place) = Place::new("", &["--nat=user", "--nat-deny=198.18.0.0/24"]) else {
+        return;
+    };
+    let forbidden = [
+        "192.168.1.3",
+        "169.254.169.254",
+        "169.254.7.7",
+        "fd00:ec2::254",
+        "2001:db8:2::3",
+        // On the list, and another peer.
+        OUTSIDE[0],
+        "10.8.0.3",
+    ];
+    for own in ["127.0.0.2", "192.168.1.3", "2001:db8:2::3"] {
+        echo(&place.world.client, (own, ECHO));
+        echo_datagrams(&place.world.client, (own, ECHO));
+    }
+    let peer = place.peers()[0];
+    for target in forbidden {
+        let refused = connect(peer, (target, ECHO)).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::ConnectionRefused, "{target}");
+        let refused = ask(peer, target, ECHO).unwrap_err();
+        assert!(
+            refused.kind() != ErrorKind::WouldBlock,
+            "{target}: {refused}"
+        );
+        assert!(!pings(peer, &[target]), "{target}");
+    }
+    connect(peer, ("127.0.0.2", ECHO)).unwrap_err();
+    let shown = status(&place.world);
+    let refused = &shown["nat"]["tcp"]["refused"];
+    for (reason, least) in [("forbidden", 5), ("target_denied", 2)] {
+        assert!(refused[reason].as_u64() >= Some(least), "{reason}: {shown}");
+    }
+    // An address that is new is as forbidden as the others.
+    echo(&place.world.net, (OUTSIDE[1], ECHO));
+    echoes(connect(peer, (OUTSIDE[1], ECHO)).unwrap());
+    place
+        .world
+        .shell(&format!("ip addr add {} dev lo nodad", OUTSIDE[1]));
+    let is_refused = || connect(peer, (OUTSIDE[1], ECHO)).is_err().then_some(());
+    assert!(eventually(DEADLINE, is_refused).is_some());
+    place.down();
+}
+
+#[test]
+fn keys_of_the_file_do_the_same_and_what_cannot_be_is_said() {
+    let Some(place) =
+        Place::without_gateway("#convoy: Nat = user\n#convoy: NatDeny = 198.18.0.0/24")
+    else {
+        return;
+    };
+    let world = &place.world;
+    for (args, words) in [
+        (&["--engine=smoltcp"][..], "`smoltcp` has no NAT"),
+        (&["--nat=root"], "possible values"),
+    ] {
+        let outcome = up_with(world, args);
+        assert!(!outcome.status.success(), "{args:?}: {outcome:?}");
+        assert!(error(&outcome).contains(words), "{args:?}: {outcome:?}");
+        nothing_is_left(world);
+    }
+    place.up(&[]);
+    echo(&world.net, (OUTSIDE[0], ECHO));
+    echo(&world.net, (OUTSIDE[1], ECHO));
+    let peer = place.peers()[1];
+    echoes(connect(peer, (OUTSIDE[1], ECHO)).unwrap());
+    connect(peer, (OUTSIDE[0], ECHO)).unwrap_err();
+    place.down();
+    place.up(&["--nat=off"]);
+    assert!(status(world)["nat"].is_null());
+    place.down();
+}
+
+#[test]
+fn a_peer_that_asks_for_too_much_takes_nothing_from_the_others() {
+    let Some(place) = Place::new("", NAT) else {
+        return;
+    };
+    echo(&place.world.net, (OUTSIDE[0], ECHO));
+    let [greedy, other] = place.peers();
+    let silent: SocketAddr = (SILENT.parse::<IpAddr>().unwrap(), ECHO).into();
+    let ask = || {
+        for _ in 0..2 * PENDING_OF_PEER {
+            TcpStream::connect_timeout(&silent, Duration::from_millis(1)).unwrap_err();
+        }
+    };
+    greedy.run(ask).unwrap();
+    let refused = || {
+        let shown = status(&place.world);
+        let refused = shown["nat"]["tcp"]["refused"]["too_many_of_peer"].as_u64();
+        refused.filter(|count| *count >= PENDING_OF_PEER)
+    };
+    assert!(eventually(DEADLINE, refused).is_some());
+    connect(greedy, (OUTSIDE[0], ECHO)).unwrap_err();
+    for _ in 0..10 {
+        echoes(connect(other, (OUTSIDE[0], ECHO)).unwrap());
+    }
+    // Once the silent target is given up, there is room again.
+    let has_room = || connect(greedy, (OUTSIDE[0], ECHO)).ok();
+    echoes(eventually(2 * DEADLINE, has_room).unwrap());
+    place.down();
+}
+
+#[test]
+fn a_kill_of_any_process_leaves_nothing_in_the_way() {
+    let Some(place) = Place::without_gateway("") else {
+        return;
+    };
+    echo(&place.world.net, (OUTSIDE[0], ECHO));
+    let [peer, _] = place.peers();
+    for victim in ["the supervisor", "the holder"] {
+        place.up(NAT);
+        let mut open = connect(peer, (OUTSIDE[0], ECHO)).unwrap();
+        open.write_all(b"x").unwrap();
+        open.read_exact(&mut [0]).unwrap();
+        let supervisor = convoy(&place.world, "up").unwrap();
+        crash(match victim {
+            "the holder" => holder_of_user(),
+            _ => supervisor,
+        });
+        let ended = || (!is_alive(supervisor)).then_some(());
+        assert!(eventually(DEADLINE, ended).is_some(), "{victim}");
+        no_process_is_left();
+    }
+    place.up(NAT);
+    let mut open = connect(peer, (OUTSIDE[0], ECHO)).unwrap();
+    crash(daemon(&place.world));
+    // The flow outlasts the process that carries its packets.
+    open.write_all(b"x").unwrap();
+    open.read_exact(&mut [0]).unwrap();
+    echoes(connect(peer, (OUTSIDE[0], ECHO)).unwrap());
+    let rules = place
+        .world
+        .shell("nft list ruleset; ip rule; cat /proc/sys/net/ipv4/ip_forward");
+    assert!(
+        !rules.contains("convoy") && rules.ends_with("0\n"),
+        "{rules}"
+    );
+    place.down();
+}
+
+/// Sends datagrams to [`ECHO`] of a host until one comes back.
+fn answers(peer: &Namespace, host: &str, bytes: usize) {
+    let socket = socket(peer, host, ECHO);
+    let question = vec![7; bytes];
+    let mut answer = vec![0; bytes + 1];
+    socket.send(&question).unwrap();
+    let length = socket.recv(&mut answer).unwrap();
+    assert!(answer[..length] == question, "{length}");
+}
+
+/// Sends a datagram to a port; returns what the network says about it.
+fn ask(peer: &Namespace, host: &str, port: u16) -> io::Result<usize> {
+    let socket = socket(peer, host, port);
+    socket.send(b"question")?;
+    socket.recv(&mut [0; 16])
+}
+
+fn socket(peer: &Namespace, host: &str, port: u16) -> UdpSocket {
+    let to: SocketAddr = (host.parse::<IpAddr>().unwrap(), port).into();
+    let any = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+    let bind = || UdpSocket::bind(any).and_then(|it| it.connect(to).map(|()| it));
+    let socket = peer.run(bind).unwrap().unwrap();
+    socket.set_read_timeout(Some(DEADLINE)).unwrap();
+    socket
+}

@@ -1,0 +1,140 @@
+//! The gateway, two peers that use it, and hosts outside.
+//!
+//! ```text
+//!  server: wireguard-go, 10.8.0.1 ──── net ──── client: the user's gateway, 10.8.0.2
+//!  second: Convoy,       10.8.0.3 ─────┘ └ hosts outside: 198.18.0.1, 2001:db8:18::1
+//! ```
+
+use std::fs;
+
+use convoy_lab::{Namespace, Pid, eventually, wireguard::Daemon};
+
+use super::super::{
+    user::{PROGRAM, USER, nothing_is_left, succeeds, user, world_of},
+    userspace::ports::up_with,
+    world::World,
+};
+use crate::{
+    scene::{DEADLINE, convoy},
+    twins::{private_key, public_key},
+};
+
+/// Hosts outside.
+pub(super) const OUTSIDE: [&str; 2] = ["198.18.0.1", "2001:db8:18::1"];
+/// Hosts outside to which there is no way, and of which nothing is heard.
+pub(super) const UNREACHABLE: &str = "198.18.0.98";
+pub(super) const SILENT: &str = "198.18.0.99";
+/// What peers send to the gateway: hosts outside, and those that nobody should reach.
+const THROUGH: &str = "198.18.0.0/15,192.168.1.3/32,169.254.0.0/16,127.0.0.2/32,10.8.0.0/24,\
+     2001:db8:18::/48,2001:db8:2::3/128,fd00:ec2::/32,fd08::/64";
+
+pub(super) struct Place {
+    pub(super) world: World,
+    second: Namespace,
+    _daemon: Daemon,
+}
+
+impl Place {
+    /// The gateway is up with these arguments. `None` if the machine cannot provide it.
+    pub(super) fn new(interface: &str, args: &[&str]) -> Option<Self> {
+        let place = Self::without_gateway(interface)?;
+        place.up(args);
+        Some(place)
+    }
+
+    /// The gateway is not up.
+    pub(super) fn without_gateway(interface: &str) -> Option<Self> {
+        let second = public_key(3);
+        let peers = format!(
+            "Endpoint = 203.0.113.1:51820\nAllowedIPs = 10.8.0.1/32, fd08::1/128\nPersistentKeepalive = 25\n\
+             [Peer]\nPublicKey = {second}\nEndpoint = 192.0.2.2:51820\nAllowedIPs = 10.8.0.3/32, fd08::3/128\n\
+             PersistentKeepalive = 25\n"
+        );
+        let world = world_of(interface, &peers, &[])?;
+        world.net.link().bring_up("lo", 65_536, &OUTSIDE).unwrap();
+        let [of_second, of_net] = [["192.0.2.2/24"], ["192.0.2.1/24"]];
+        let second = world.lab().namespace("second").unwrap();
+        let lab = world.lab();
+        lab.veth(
+            &second, "eth0", &of_second, &world.net, "dmz", &of_net, 1_500,
+        )
+        .unwrap();
+        world.shell_at(
+            &world.net,
+            &format!("ip route add unreachable {UNREACHABLE}; ip route add blackhole {SILENT}"),
+        );
+        // As most distributions have it.
+        world.shell("echo 0 2147483647 > /proc/sys/net/ipv4/ping_group_range");
+        // Addresses of the gateway's host that no datagram of a tunnel goes to.
+        world.shell(
+            "ip addr add 192.168.1.3/24 dev eth0; ip addr add 2001:db8:2::3/64 dev eth0 nodad",
+        );
+        let daemon = Daemon::start(&second, &convoy(), "wg0").unwrap();
+        let own = ["10.8.0.3/24", "fd08::3/64"];
+        second.link().bring_up("wg0", 1_420, &own).unwrap();
+        let (key, gateway) = (private_key(3), public_key(1));
+        world.shell_at(
+            &second,
+            &format!(
+                "ip route add default via 192.0.2.1; echo {key} > /run/key
+                 wg set wg0 listen-port 51820 private-key /run/key peer {gateway} allowed-ips 10.8.0.2/32,fd08::2/128"
+            ),
+        );
+        for peer in [&second, &world.server] {
+            let routes = THROUGH
+                .split(',')
+                .map(|it| format!("ip route replace {it} dev wg0\n"));
+            let routes: String = routes.collect();
+            world.shell_at(
+                peer,
+                &format!("wg set wg0 peer {gateway} allowed-ips {THROUGH}\n{routes}"),
+            );
+        }
+        Some(Self {
+            world,
+            second,
+            _daemon: daemon,
+        })
+    }
+
+    /// Brings the gateway up, and waits until both peers have heard of it.
+    pub(super) fn up(&self, args: &[&str]) {
+        let outcome = up_with(&self.world, args);
+        succeeds(&outcome);
+        for peer in self.peers() {
+            let pings = || pings(peer, &["10.8.0.2"]).then_some(());
+            assert!(eventually(DEADLINE, pings).is_some(), "{}", peer.label());
+        }
+    }
+
+    /// wireguard-go, and Convoy.
+    pub(super) fn peers(&self) -> [&Namespace; 2] {
+        [&self.world.server, &self.second]
+    }
+
+    /// Ends the gateway as its user.
+    pub(super) fn down(&self) {
+        let down = user(&self.world, PROGRAM).args(["down", "wg0"]).output();
+        succeeds(&down.unwrap());
+        nothing_is_left(&self.world);
+    }
+}
+
+/// Whether a host answers an echo request.
+pub(super) fn pings(peer: &Namespace, words: &[&str]) -> bool {
+    let mut ping = peer.command("ping");
+    let ping = ping.args(["-n", "-c1", "-W1"]).args(words);
+    ping.output().unwrap().status.success()
+}
+
+/// The process that holds the namespace of the user's only tunnel.
+pub(super) fn holder_of_user() -> Pid {
+    let all = fs::read_dir("/proc").unwrap().flatten();
+    let mut pids = all.filter_map(|it| it.file_name().to_str()?.parse::<i32>().ok());
+    let is_it = |pid: &i32| {
+        let read = |file| fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
+        read("cmdline").contains("namespace-holder")
+            && read("status").contains(&format!("Uid:\t{USER}"))
+    };
+    Pid::from_raw(pids.find(is_it).unwrap())
+}
