@@ -108,9 +108,11 @@ fn check_nat(interface: &Interface, report: &mut Report) {
     if nat.is_on.as_ref().is_some_and(|it| it.value) {
         return;
     }
-    for prefix in nat.allow.iter().chain(&nat.deny) {
-        let title = "`NatAllow` and `NatDeny` have no effect without `Nat`";
-        let warning = Diagnostic::warning(title, prefix.at, "");
+    let lists = nat.allow.iter().chain(&nat.deny).map(|it| it.at);
+    let dns = nat.dns.iter().filter(|it| it.value).map(|it| it.at);
+    for at in lists.chain(dns) {
+        let title = "`NatAllow`, `NatDeny` and `NatDNS` have no effect without `Nat`";
+        let warning = Diagnostic::warning(title, at, "");
         report.push(warning.help("add `#convoy: Nat = user`"));
     }
 }

@@ -88,6 +88,8 @@ pub struct Nat {
     pub allow: Vec<Located<AllowedIp>>,
     /// `NatDeny`: targets that are refused here, in any case.
     pub deny: Vec<Located<AllowedIp>>,
+    /// `NatDNS`: whether peers' DNS queries to this end of the tunnel are answered; false if absent.
+    pub dns: Option<Located<bool>>,
 }
 
 /// A section `[Peer]`.

@@ -52,6 +52,7 @@ pub(crate) enum KeyName {
     Nat,
     NatAllow,
     NatDeny,
+    NatDns,
     Endpoints,
     PresharedKeyFile,
 }
@@ -75,7 +76,7 @@ const fn of(key: KeyName, name: &'static str, section: Section, dialect: Dialect
 }
 
 /// All keys.
-pub(crate) const KEYS: [KeyInfo; 35] = {
+pub(crate) const KEYS: [KeyInfo; 36] = {
     use Dialect::{Convoy, WgQuick};
     use Section::{Interface, Peer};
     [
@@ -117,6 +118,7 @@ pub(crate) const KEYS: [KeyInfo; 35] = {
         of(KeyName::Nat, "Nat", Interface, Convoy),
         of(KeyName::NatAllow, "NatAllow", Interface, Convoy),
         of(KeyName::NatDeny, "NatDeny", Interface, Convoy),
+        of(KeyName::NatDns, "NatDNS", Interface, Convoy),
         of(KeyName::Endpoints, "Endpoints", Peer, Convoy),
         of(KeyName::PresharedKeyFile, "PresharedKeyFile", Peer, Convoy),
     ]

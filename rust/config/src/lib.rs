@@ -31,6 +31,7 @@
 //! | `Buffer` | `8K` to `256K` | the buffer of a forwarded connection |
 //! | `Nat` | `user`, `off` | whether what peers send to other addresses goes on from this host |
 //! | `NatAllow`, `NatDeny` | prefixes | which of these it does not |
+//! | `NatDNS` | `yes`, `no` | whether peers' DNS queries to this end of the tunnel are answered |
 //! | in `[Peer]`: | | |
 //! | `Endpoints` | endpoints | further ones in order of preference, after `Endpoint` |
 //! | `PresharedKeyFile` | path | a file with the preshared key, in place of `PresharedKey` |

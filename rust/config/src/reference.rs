@@ -236,6 +236,12 @@ fn words(key: KeyName) -> (&'static str, &'static str, &'static str) {
             "none",
             "Further targets that Nat refuses, even if NatAllow has them.",
         ),
+        KeyName::NatDns => (
+            "yes or no",
+            "no",
+            "Whether DNS queries of peers to the addresses of this end of the tunnel are answered, by the resolver of this \
+             host.",
+        ),
         KeyName::Endpoints => (
             "endpoints, separated by commas; may be repeated",
             "none",

@@ -84,6 +84,9 @@ impl Text {
                 self.line(&format!("#convoy: {key}"), prefix);
             }
         }
+        if let Some(dns) = &nat.dns {
+            self.line("#convoy: NatDNS", if dns.value { "yes" } else { "no" });
+        }
     }
 
     fn peer(&mut self, peer: &Peer) {

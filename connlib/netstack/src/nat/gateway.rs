@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use tracing::{debug, warn};
 
 use super::{
-    Limits, Peers, Policy, Share, Shares,
+    Dns, Limits, Peers, Policy, Share, Shares,
     answer::Answers,
     echo,
     flows::Flows,
@@ -23,7 +23,7 @@ use super::{
 use crate::{
     counters::{Counters, Refusal, Totals},
     namespace,
-    network::{Network, OpenSockets},
+    network::{Datagrams, Listener, Network, OpenSockets},
     relay::Relay,
     stack::{
         self, Dropped,
@@ -58,7 +58,8 @@ pub struct Settings {
 #[derive(Debug)]
 pub struct Gateway {
     shared: Arc<Shared>,
-    _tasks: JoinSet<()>,
+    dns: Option<Dns>,
+    tasks: JoinSet<()>,
 }
 
 /// What all flows share.
@@ -89,6 +90,8 @@ pub struct Carried {
     pub udp: Totals,
     /// Flows of echo requests.
     pub icmp: Totals,
+    /// DNS queries, if they are answered.
+    pub dns: Option<Totals>,
     /// Packets that begin no flow, by reason.
     pub packets: stack::Snapshot,
 }
@@ -136,8 +139,24 @@ impl Gateway {
         tasks.spawn(receive(Arc::clone(&shared)));
         Ok(Self {
             shared,
-            _tasks: tasks,
+            dns: None,
+            tasks,
         })
+    }
+
+    /// Has a name server answer peers on these sockets inside.
+    pub fn serve_dns(&mut self, dns: Dns, sockets: Vec<Datagrams>, listeners: Vec<Listener>) {
+        for socket in sockets {
+            let shared = Arc::clone(&self.shared);
+            let peer_of = move |address| shared.peers.of(address);
+            self.tasks.spawn(dns.clone().serve_udp(socket, peer_of));
+        }
+        for listener in listeners {
+            let shared = Arc::clone(&self.shared);
+            let peer_of = move |address| shared.peers.of(address);
+            self.tasks.spawn(dns.clone().serve_tcp(listener, peer_of));
+        }
+        self.dns = Some(dns);
     }
 
     /// What it has carried and refused so far.
@@ -148,6 +167,7 @@ impl Gateway {
             tcp: tcp.totals(),
             udp: udp.totals(),
             icmp: icmp.totals(),
+            dns: self.dns.as_ref().map(Dns::totals),
             packets: self.shared.answers.counters.snapshot(),
         }
     }

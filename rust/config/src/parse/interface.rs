@@ -72,6 +72,7 @@ pub(super) fn value(
             }
         }
         KeyName::Nat => notes.set(name, &mut it.nat.is_on, value, truth(value, "user", "off")),
+        KeyName::NatDns => notes.set(name, &mut it.nat.dns, value, truth(value, "yes", "no")),
         KeyName::NatAllow | KeyName::NatDeny => {
             let list = match info.key {
                 KeyName::NatAllow => &mut it.nat.allow,

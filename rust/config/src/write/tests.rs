@@ -26,6 +26,7 @@ PrivateKey = yAnz5TF+lXXJte14tji3zlMNq+hd2rYUIgJBgB3fBmk=
 #convoy: Nat = user
 #convoy: NatAllow = 169.254.0.0/16
 #convoy: NatDeny = 10.0.0.0/8
+#convoy: NatDNS = yes
 
 [Peer]
 # friendly_name = Ann

@@ -94,6 +94,10 @@ pub(crate) struct UserspaceArgs {
     #[arg(value_parser = parse_prefix)]
     pub(crate) nat_deny: Vec<AllowedIp>,
 
+    /// Answer DNS queries of peers to the addresses of this end of the tunnel, by the resolver of this host
+    #[arg(long, requires = "userspace")]
+    pub(crate) nat_dns: bool,
+
     /// The buffer of a connection while bytes move, 8K to 256K [default: 64K]
     #[arg(long, requires = "userspace", value_name = "SIZE", value_parser = size)]
     pub(crate) buffer: Option<usize>,

@@ -1,14 +1,14 @@
 //! The gateway of a tunnel: what peers send to addresses outside goes on from this host.
 
-use std::sync::Arc;
+use std::{io, net::SocketAddr, sync::Arc};
 
 use anyhow::Context;
 use convoy_config::{Config, Located};
 use convoy_netstack::{
     Prefix,
     namespace::Inlet,
-    nat::{self, Carried, Limits, Own, Peers, Policy},
-    network::{Host, Kernel, OpenSockets},
+    nat::{self, Carried, Dns, Limits, Own, Peers, Policy, Shares, Upstream},
+    network::{Host, Kernel, Network, OpenSockets},
     relay::{DEFAULT_BUFFER, Method, Relay},
     stack::Dropped,
 };
@@ -23,12 +23,17 @@ use crate::{
 
 /// Connections at once whose targets have not answered: of all peers, and of one.
 const PENDING: [u32; 2] = [1_024, 256];
+/// DNS queries at once, and connections for them: of all peers, and of one.
+const DNS: [[u32; 2]; 2] = [[1_024, 256], [256, 64]];
+/// The port of name servers (RFC 1035).
+const DNS_PORT: u16 = 53;
 
 /// Which targets peers may reach.
 #[derive(Debug)]
 pub(crate) struct Wanted {
     allow: Vec<AllowedIp>,
     deny: Vec<AllowedIp>,
+    has_dns: bool,
 }
 
 impl Wanted {
@@ -46,6 +51,7 @@ impl Wanted {
         is_on.then(|| Self {
             allow: joined(&of_file.allow, &args.nat_allow),
             deny: joined(&of_file.deny, &args.nat_deny),
+            has_dns: args.nat_dns || of_file.dns.as_ref().is_some_and(|it| it.value),
         })
     }
 }
@@ -59,6 +65,7 @@ impl Gateway {
     pub(super) async fn start(
         wanted: Wanted,
         (inlet, inside): (Inlet, Arc<dyn OpenSockets>),
+        network: &Arc<dyn Network>,
         (buffer, mtu): (Option<usize>, u16),
         config: &Config,
     ) -> anyhow::Result<Self> {
@@ -90,7 +97,10 @@ impl Gateway {
         let relay = Relay::new(buffer.unwrap_or(DEFAULT_BUFFER), Method::Splice);
         let outside = Arc::new(Kernel(Host));
         let gateway = nat::Gateway::start(inlet, inside, outside, relay, settings);
-        let gateway = gateway.context("cannot start the gateway")?;
+        let mut gateway = gateway.context("cannot start the gateway")?;
+        if wanted.has_dns {
+            serve_dns(&mut gateway, config, network).await?;
+        }
         info!("peers reach targets outside");
         Ok(Self(gateway))
     }
@@ -107,17 +117,56 @@ impl Gateway {
             tcp: counters::status(&carried.tcp),
             udp: counters::status(&carried.udp),
             icmp: counters::status(&carried.icmp),
+            dns: carried.dns.as_ref().map(counters::status),
             dropped_packets: dropped.filter(|(_, count)| *count > 0).collect(),
         }
     }
 
     /// Logs what was carried and refused.
     pub(super) fn log(&self) {
-        let Carried { tcp, udp, icmp, .. } = self.0.carried();
-        for (protocol, totals) in [("TCP", tcp), ("UDP", udp), ("ICMP", icmp)] {
+        let carried = self.0.carried();
+        let Carried {
+            tcp,
+            udp,
+            icmp,
+            dns,
+            ..
+        } = carried;
+        let flows = [("TCP", tcp), ("UDP", udp), ("ICMP", icmp)];
+        let dns = dns.map(|dns| ("DNS", dns));
+        for (protocol, totals) in flows.into_iter().chain(dns) {
             counters::line(&format!("nat, {protocol}"), &totals);
         }
     }
+}
+
+/// Answers DNS queries on the tunnel's own addresses.
+async fn serve_dns(
+    gateway: &mut nat::Gateway,
+    config: &Config,
+    inside: &Arc<dyn Network>,
+) -> anyhow::Result<()> {
+    let (mut sockets, mut listeners) = (Vec::new(), Vec::new());
+    for own in &config.interface.addresses {
+        let at = SocketAddr::new(own.address, DNS_PORT);
+        let opened = async {
+            sockets.push(inside.datagrams(at).await?);
+            listeners.push(inside.listen(at).await?);
+            io::Result::Ok(())
+        };
+        let opened = opened.await;
+        opened.with_context(|| format!("cannot answer DNS queries on {at} inside the tunnel"))?;
+    }
+    let peers = config.peers.len() as u32;
+    let [queries, connections] = DNS.map(|[total, peer]| Limits { total, peer, peers });
+    let dns = Dns::new(
+        Upstream::system(),
+        Shares::new(queries),
+        Shares::new(connections),
+    );
+    let dns = dns.context("cannot use the resolver of this host")?;
+    gateway.serve_dns(dns, sockets, listeners);
+    Ok(())
 }
 
 /// Half of all flows for one peer at most, and all for an only one.

@@ -1,6 +1,6 @@
 //! The supervisor: brings the tunnel up, keeps it, and leaves nothing behind.
 
-use std::{io, path::PathBuf, pin::pin, time::SystemTime};
+use std::{io, path::PathBuf, pin::pin, sync::Arc, time::SystemTime};
 
 use anyhow::{Context, anyhow};
 use tokio::{
@@ -153,11 +153,13 @@ impl Supervisor {
             ..
         } = wanted;
         let started = async {
-            let forwards = Forwards::start(forwardings, buffer, &tunnel.config, network).await?;
+            let forwards =
+                Forwards::start(forwardings, buffer, &tunnel.config, Arc::clone(&network)).await?;
             let gateway = match (wanted.gateway, engine.take_inlet()) {
-                (Some(wanted), Some(inlet)) => Some(
-                    Gateway::start(wanted, inlet, (buffer, settings.mtu), &tunnel.config).await?,
-                ),
+                (Some(wanted), Some(inlet)) => {
+                    let sizes = (buffer, settings.mtu);
+                    Some(Gateway::start(wanted, inlet, &network, sizes, &tunnel.config).await?)
+                }
                 _ => None,
             };
             Ok((forwards, gateway))

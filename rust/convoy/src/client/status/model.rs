@@ -94,6 +94,8 @@ pub(crate) struct NatStatus {
     pub(crate) udp: CarriedStatus,
     /// Flows of echo requests.
     pub(crate) icmp: CarriedStatus,
+    /// DNS queries; null if they are not answered.
+    pub(crate) dns: Option<CarriedStatus>,
     /// Packets that belong to none of these, by reason.
     pub(crate) dropped_packets: BTreeMap<String, u64>,
 }

@@ -103,7 +103,9 @@ fn write_nat(out: &mut String, nat: &NatStatus) -> fmt::Result {
         "nat",
         "what peers send to other addresses goes on from here",
     )?;
-    for (protocol, of_protocol) in [("TCP", &nat.tcp), ("UDP", &nat.udp), ("ping", &nat.icmp)] {
+    let flows = [("TCP", &nat.tcp), ("UDP", &nat.udp), ("ping", &nat.icmp)];
+    let dns = nat.dns.iter().map(|dns| ("DNS", dns));
+    for (protocol, of_protocol) in flows.into_iter().chain(dns) {
         if *of_protocol != CarriedStatus::default() {
             let line = format!("{protocol}: {}", carried(of_protocol));
             writeln!(out, "{}", fill(&line, "    ", "      "))?;

@@ -4,7 +4,7 @@ mod place;
 
 use std::{
     io::{self, ErrorKind, Read as _, Write as _},
-    net::{IpAddr, SocketAddr, TcpStream, UdpSocket},
+    net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, UdpSocket},
     thread,
     time::Duration,
 };
@@ -13,6 +13,7 @@ use convoy_lab::{Namespace, eventually, measure::process::is_alive};
 
 use super::{
     capture::Capture,
+    names::NameServer,
     process::crash,
     user::{convoy, daemon, error, no_process_is_left, nothing_is_left},
     userspace::ports::{ECHO, connect, echo, echo_datagrams, echoes, status, up_with},
@@ -140,6 +141,39 @@ fn nobody_reaches_the_gateways_host_its_links_or_its_cloud() {
         .shell(&format!("ip addr add {} dev lo nodad", OUTSIDE[1]));
     let is_refused = || connect(peer, (OUTSIDE[1], ECHO)).is_err().then_some(());
     assert!(eventually(DEADLINE, is_refused).is_some());
+    place.down();
+}
+
+#[test]
+fn peers_look_names_up_by_the_resolver_of_the_gateways_host() {
+    let Some(place) = Place::without_gateway("") else {
+        return;
+    };
+    let names = format!("{} outside.example\n", OUTSIDE[0]);
+    let _names = NameServer::start(&place.world.net, "192.168.1.1", &names);
+    place.up(&["--nat=user", "--nat-dns"]);
+    let query = b"\x07\x07\x01\0\0\x01\0\0\0\0\0\0\x07outside\x07example\0\0\x01\0\x01";
+    let address = OUTSIDE[0].parse::<Ipv4Addr>().unwrap().octets();
+    let is_answer = |answer: &[u8]| answer.starts_with(&query[..2]) && answer.ends_with(&address);
+    for peer in place.peers() {
+        for gateway in ["10.8.0.2", "fd08::2"] {
+            let socket = socket(peer, gateway, 53);
+            socket.send(query).unwrap();
+            let mut answer = [0; 512];
+            let length = socket.recv(&mut answer).unwrap();
+            assert!(is_answer(&answer[..length]), "{answer:?}");
+            let mut stream = connect(peer, (gateway, 53)).unwrap();
+            let length = u16::try_from(query.len()).unwrap().to_be_bytes();
+            stream.write_all(&[&length[..], query].concat()).unwrap();
+            let mut length = [0; 2];
+            stream.read_exact(&mut length).unwrap();
+            let mut answer = vec![0; u16::from_be_bytes(length).into()];
+            stream.read_exact(&mut answer).unwrap();
+            assert!(is_answer(&answer), "{answer:?}");
+        }
+    }
+    let shown = status(&place.world);
+    assert_eq!(shown["nat"]["dns"]["opened"], 8, "{shown}");
     place.down();
 }
 
