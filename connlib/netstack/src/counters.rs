@@ -109,8 +109,8 @@ impl Counters {
         self.refusals[reason as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn drop_datagram(&self) {
-        self.dropped.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn drop_datagrams(&self, count: usize) {
+        self.dropped.fetch_add(count as u64, Ordering::Relaxed);
     }
 
     /// Counts a connection or flow until the result is dropped.

@@ -1,9 +1,11 @@
 //! The seam between forwarding and the networks that it connects: the host's, or that inside a tunnel.
 
+mod batch;
 mod datagrams;
 mod kernel;
 mod listener;
 mod stream;
+mod train;
 pub(crate) mod transparent;
 
 use std::{
@@ -20,6 +22,10 @@ pub(crate) use kernel::set_options;
 pub use kernel::{Host, Kernel};
 pub use listener::{Accept, Listener};
 pub use stream::{Duplex, Stream};
+pub use train::Train;
+
+pub(crate) use batch::with_batch;
+pub(crate) use datagrams::Sent;
 
 /// What a network answers, once it has.
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = io::Result<T>> + Send + 'a>>;

@@ -187,7 +187,7 @@ impl Inner {
     fn send(&self, socket: &Datagrams, answer: &[u8], client: SocketAddr) {
         match socket.try_send_to(answer, client) {
             Ok(sent) => self.counters.moved.count_inbound(sent),
-            Err(_) => self.counters.drop_datagram(),
+            Err(_) => self.counters.drop_datagrams(1),
         }
     }
 }

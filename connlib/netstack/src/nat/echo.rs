@@ -148,7 +148,7 @@ impl Place {
         match outside.try_send(request) {
             Ok(sent) => icmp.moved.count_outbound(sent),
             Err(error) => {
-                icmp.drop_datagram();
+                icmp.drop_datagrams(1);
                 self.pass_on(outside, &error);
             }
         }

@@ -30,7 +30,7 @@ impl Flows {
             return Some(message);
         };
         if flow.try_send(message).is_err() {
-            counters.drop_datagram();
+            counters.drop_datagrams(1);
         }
         None
     }

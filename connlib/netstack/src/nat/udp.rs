@@ -184,7 +184,7 @@ impl Place {
                 let length = outside.try_recv(scratch)?;
                 match inside.try_send(&scratch[..length]) {
                     Ok(sent) => udp.moved.count_inbound(sent),
-                    Err(_) => udp.drop_datagram(),
+                    Err(_) => udp.drop_datagrams(1),
                 }
                 Ok(())
             });
@@ -201,7 +201,7 @@ impl Place {
         match outside.try_send(datagram) {
             Ok(sent) => udp.moved.count_outbound(sent),
             Err(error) => {
-                udp.drop_datagram();
+                udp.drop_datagrams(1);
                 if !is_over(&error) {
                     self.pass_on(outside, &error);
                 }

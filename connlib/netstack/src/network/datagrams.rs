@@ -3,10 +3,13 @@ use std::{
     future::poll_fn,
     io,
     net::SocketAddr,
+    os::fd::AsFd as _,
     task::{Context, Poll},
 };
 
-use tokio::net::UdpSocket;
+use tokio::{io::Interest, net::UdpSocket};
+
+use super::{batch::Batch, kernel::messages, train::Train};
 
 /// Sends and receives datagrams.
 #[derive(Debug)]
@@ -37,6 +40,16 @@ pub trait Packets: fmt::Debug + Send + Sync {
     /// `WouldBlock` if it was discarded because too much waits already; those of send(2).
     fn try_send(&self, datagram: &[u8], to: Option<SocketAddr>) -> io::Result<usize>;
 
+    /// Sends a train, all of it or nothing, to an address or to the one that it is connected to. After an error other
+    /// than `WouldBlock`, its datagrams are sent one by one.
+    ///
+    /// # Errors
+    /// `Unsupported` unless there is a faster way than that; those of [`Self::try_send`].
+    fn try_send_train(&self, train: &Train<'_>, to: Option<SocketAddr>) -> io::Result<usize> {
+        let _ = (train, to);
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     /// The next datagram, as much of it as fits, and where it is from.
     ///
     /// # Errors
@@ -45,6 +58,14 @@ pub trait Packets: fmt::Debug + Send + Sync {
 
     /// Waits until there is a datagram. Wakes the task that has called it last.
     fn poll_readable(&self, context: &mut Context<'_>) -> Poll<()>;
+}
+
+/// What became of datagrams that were to be sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sent {
+    pub(crate) bytes: usize,
+    /// How many were discarded.
+    pub(crate) lost: usize,
 }
 
 impl Datagrams {
@@ -81,17 +102,29 @@ impl Datagrams {
         }
     }
 
-    pub(crate) fn try_recv(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Self::Kernel(socket) => socket.try_recv(buffer),
-            Self::Other(packets) => Ok(packets.try_recv_from(buffer)?.0),
+    /// Lets more datagrams wait, and lets the kernel join some. From now on, only [`Self::try_receive`] receives them.
+    pub(crate) fn prepare_for_batches(&self) {
+        if let Self::Kernel(socket) = self {
+            messages::prepare(socket);
         }
     }
 
+    /// The next datagram and where it is from; fails if there is none.
     pub(crate) fn try_recv_from(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         match self {
             Self::Kernel(socket) => socket.try_recv_from(buffer),
             Self::Other(packets) => packets.try_recv_from(buffer),
+        }
+    }
+
+    /// Replaces what is in the batch by the datagrams that are there, as far as they fit; fails if there are none.
+    pub(crate) fn try_receive(&self, batch: &mut Batch) -> io::Result<()> {
+        batch.clear();
+        match self {
+            Self::Kernel(socket) => receive(socket, batch),
+            Self::Other(packets) => batch
+                .fill_one_by_one(|room| packets.try_recv_from(room))
+                .map(drop),
         }
     }
 
@@ -100,12 +133,13 @@ impl Datagrams {
     /// # Errors
     /// Those of recv(2).
     pub async fn recv_from(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
-        if let Self::Kernel(socket) = self {
-            return socket.recv_from(buffer).await;
-        }
+        let packets = match self {
+            Self::Kernel(socket) => return socket.recv_from(buffer).await,
+            Self::Other(packets) => packets,
+        };
         loop {
             self.readable().await?;
-            match self.try_recv_from(buffer) {
+            match packets.try_recv_from(buffer) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 received => return received,
             }
@@ -116,6 +150,44 @@ impl Datagrams {
         match self {
             Self::Kernel(socket) => socket.try_send(datagram),
             Self::Other(packets) => packets.try_send(datagram, None),
+        }
+    }
+
+    /// Sends a train to an address, or to the one that it is connected to: in one call, or else one by one.
+    pub(crate) fn try_send_train(&self, train: &Train<'_>, to: Option<SocketAddr>) -> Sent {
+        if train.segments() > 1 {
+            match self.try_send_whole(train, to) {
+                Ok(bytes) => return Sent { bytes, lost: 0 },
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Sent {
+                        bytes: 0,
+                        lost: train.segments(),
+                    };
+                }
+                // What is refused together may be sent one by one, such as datagrams that exceed the MTU.
+                Err(_) => {}
+            }
+        }
+        let mut sent = Sent::default();
+        for datagram in train.datagrams() {
+            let outcome = match to {
+                Some(to) => self.try_send_to(datagram, to),
+                None => self.try_send(datagram),
+            };
+            match outcome {
+                Ok(bytes) => sent.bytes += bytes,
+                Err(_) => sent.lost += 1,
+            }
+        }
+        sent
+    }
+
+    fn try_send_whole(&self, train: &Train<'_>, to: Option<SocketAddr>) -> io::Result<usize> {
+        match self {
+            Self::Kernel(socket) => socket.try_io(Interest::WRITABLE, || {
+                messages::send(socket.as_fd(), train, to)
+            }),
+            Self::Other(packets) => packets.try_send_train(train, to),
         }
     }
 
@@ -137,3 +209,22 @@ impl Datagrams {
         }
     }
 }
+
+fn receive(socket: &UdpSocket, batch: &mut Batch) -> io::Result<()> {
+    let received = socket.try_io(Interest::READABLE, || {
+        let may_be_more =
+            batch.fill(|headers, room, messages| headers.receive(socket.as_fd(), room, messages));
+        match may_be_more? {
+            true => Ok(()),
+            // The runtime waits for more only after this, which saves the call that would find nothing.
+            false => Err(io::ErrorKind::WouldBlock.into()),
+        }
+    });
+    match batch.is_empty() {
+        true => received,
+        false => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

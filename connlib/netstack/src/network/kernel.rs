@@ -1,5 +1,7 @@
 //! Networks whose sockets are the kernel's: the host's, and those of network namespaces.
 
+pub(super) mod messages;
+
 use std::{
     io,
     net::SocketAddr,

@@ -121,7 +121,7 @@ impl Association {
                 () = sleep_until(expires) => return,
             };
             if outcome.is_err() {
-                counters.drop_datagram();
+                counters.drop_datagrams(1);
             }
         }
     }

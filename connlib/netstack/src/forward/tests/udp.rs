@@ -102,6 +102,100 @@ async fn datagrams_wait_while_a_name_is_looked_up() {
     }
 }
 
+#[tokio::test]
+async fn datagrams_keep_their_order_and_lengths_in_both_directions() {
+    let server = UdpSocket::bind(loopback()).await.unwrap();
+    let scene = Scene::new(Service::Udp(target(server.local_addr().unwrap()))).await;
+    let client = connected(&scene).await;
+    let flow = exchange(&client, &server).await;
+    // Equal ones, shorter ones behind them, longer ones, empty ones, and more than one call receives.
+    let lengths = [200, 200, 200, 50, 200, 700, 700, 0, 0, 700, 1, 1, 1];
+    let lengths: Vec<_> = lengths.into_iter().cycle().take(100).collect();
+    let before = scene.forwarder.totals();
+    for _ in 0..5 {
+        for (number, length) in lengths.iter().enumerate() {
+            let datagram = vec![number as u8; *length];
+            client.try_send(&datagram).unwrap();
+            server.try_send_to(&datagram, flow).unwrap();
+        }
+        are_received(&server, &lengths).await;
+        are_received(&client, &lengths).await;
+    }
+    let totals = scene.forwarder.totals();
+    let bytes = 5 * lengths.iter().sum::<usize>() as u64;
+    assert_eq!(totals.bytes_out - before.bytes_out, bytes);
+    assert_eq!(totals.bytes_in - before.bytes_in, bytes);
+    assert_eq!((totals.opened, totals.dropped), (1, 0));
+}
+
+#[tokio::test]
+async fn the_longest_datagrams_pass() {
+    let server = UdpSocket::bind(loopback()).await.unwrap();
+    let scene = Scene::new(Service::Udp(target(server.local_addr().unwrap()))).await;
+    let client = connected(&scene).await;
+    let flow = exchange(&client, &server).await;
+    for length in [1473, 40_000, 65_507] {
+        let datagram = vec![length as u8; length];
+        let mut received = vec![0; 65_535];
+        client.send(&datagram).await.unwrap();
+        let size = within(server.recv(&mut received)).await.unwrap();
+        assert_eq!(received[..size], datagram);
+        server.send_to(&datagram, flow).await.unwrap();
+        let size = within(client.recv(&mut received)).await.unwrap();
+        assert_eq!(received[..size], datagram);
+    }
+}
+
+#[tokio::test]
+async fn clients_that_send_by_turns_keep_to_their_flows() {
+    let server = UdpSocket::bind(loopback()).await.unwrap();
+    let scene = Scene::new(Service::Udp(target(server.local_addr().unwrap()))).await;
+    let clients = [connected(&scene).await, connected(&scene).await];
+    let mut flows = Vec::new();
+    for client in &clients {
+        flows.push(exchange(client, &server).await);
+    }
+    for number in 0..50_u8 {
+        for (index, client) in clients.iter().enumerate() {
+            client.try_send(&[index as u8, number]).unwrap();
+        }
+    }
+    let mut next = [0; 2];
+    for _ in 0..100 {
+        let mut datagram = [0; 3];
+        let (length, from) = within(server.recv_from(&mut datagram)).await.unwrap();
+        let index = usize::from(datagram[0]);
+        assert_eq!((length, datagram[1], from), (2, next[index], flows[index]));
+        next[index] += 1;
+        server.try_send_to(&datagram[..length], from).unwrap();
+    }
+    for (index, client) in clients.iter().enumerate() {
+        for number in 0..50 {
+            let mut answer = [0; 3];
+            within(client.recv(&mut answer)).await.unwrap();
+            assert_eq!(answer[..2], [index as u8, number]);
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_error_from_the_targets_host_does_not_cost_the_datagrams_that_follow_together() {
+    let server = UdpSocket::bind(loopback()).await.unwrap();
+    let at = server.local_addr().unwrap();
+    let scene = Scene::new(Service::Udp(target(at))).await;
+    let client = connected(&scene).await;
+    exchange(&client, &server).await;
+    let before = scene.forwarder.totals().bytes_out;
+    drop(server);
+    client.send(b"nobody hears this").await.unwrap();
+    scene.until(|totals| totals.bytes_out > before).await;
+    let server = UdpSocket::bind(at).await.unwrap();
+    for number in 0..10 {
+        client.try_send(&[number; 10]).unwrap();
+    }
+    are_received(&server, &[10; 10]).await;
+}
+
 async fn connected(scene: &Scene) -> UdpSocket {
     let client = UdpSocket::bind(loopback()).await.unwrap();
     client.connect(scene.at).await.unwrap();
@@ -119,4 +213,13 @@ async fn exchange(client: &UdpSocket, server: &UdpSocket) -> SocketAddr {
     let length = within(client.recv(&mut answer)).await.unwrap();
     assert_eq!(&answer[..length], b"answer");
     from
+}
+
+/// Datagrams of these lengths arrive; each byte is the datagram's number.
+async fn are_received(socket: &UdpSocket, lengths: &[usize]) {
+    for (number, length) in lengths.iter().enumerate() {
+        let mut datagram = [0; 1000];
+        let size = within(socket.recv(&mut datagram)).await.unwrap();
+        assert_eq!(datagram[..size], vec![number as u8; *length], "{number}");
+    }
 }

@@ -1,8 +1,8 @@
 //! One client's datagrams to the target, and the answers.
 
 use std::{
-    io::{self, ErrorKind},
     net::SocketAddr,
+    pin::pin,
     sync::{Arc, OnceLock},
 };
 
@@ -11,12 +11,12 @@ use tokio::{
     time::{Instant, sleep, sleep_until},
 };
 
-use super::{BATCH, Near};
+use super::Near;
 use crate::{
     counters::Refusal,
     dial::{reason, resolve},
     expiry::{Expiry, RETRY},
-    network::{Datagrams, any_of},
+    network::{Datagrams, Sent, Train, any_of},
 };
 
 /// Datagrams that wait for the target's name to be resolved.
@@ -41,24 +41,18 @@ impl Flow {
         (flow, receiver)
     }
 
-    /// Sends a datagram to the target, now or as soon as that is known.
-    pub(super) fn send(&self, datagram: &[u8], near: &Near) -> io::Result<()> {
+    /// Sends datagrams to the target, now or as soon as that is known.
+    pub(super) fn send(&self, train: &Train<'_>, near: &Near) {
         self.expiry.touch();
-        match self.socket.get() {
-            Some(socket) => self.send_now(socket, datagram, near),
-            None => self
-                .early
-                .try_send(datagram.to_owned())
-                .map_err(|_| ErrorKind::WouldBlock.into()),
-        }
-    }
-
-    fn send_now(&self, socket: &Datagrams, datagram: &[u8], near: &Near) -> io::Result<()> {
-        near.context
-            .counters
-            .moved
-            .count_outbound(socket.try_send(datagram)?);
-        Ok(())
+        let counters = &near.context.counters;
+        let Some(socket) = self.socket.get() else {
+            let wait = |datagram: &[u8]| self.early.try_send(datagram.to_owned());
+            let refused = train.datagrams().map(wait).filter(Result::is_err);
+            return counters.drop_datagrams(refused.count());
+        };
+        let Sent { bytes, lost } = socket.try_send_train(train, None);
+        counters.moved.count_outbound(bytes);
+        counters.drop_datagrams(lost);
     }
 }
 
@@ -89,6 +83,7 @@ async fn connect(near: &Near) -> Result<Datagrams, Refusal> {
     for address in resolve(far, &near.target).await? {
         let attempt = async {
             let socket = far.datagrams(any_of(&address)).await?;
+            socket.prepare_for_batches();
             socket.connect(address).await?;
             Ok(socket)
         };
@@ -107,29 +102,30 @@ async fn exchange(
     near: &Near,
     client: SocketAddr,
 ) {
+    // One timer for all datagrams, which puts its own end off: to set it costs more than to send.
+    let mut timer = pin!(sleep_until(flow.expiry.at()));
     loop {
         tokio::select! {
             // The flow holds a sender, so there is always another.
             Some(datagram) = early.recv() => {
-                if flow.send_now(socket, &datagram, near).is_err() {
-                    near.context.counters.drop_datagram();
+                match socket.try_send(&datagram) {
+                    Ok(sent) => near.context.counters.moved.count_outbound(sent),
+                    Err(_) => near.context.counters.drop_datagrams(1),
                 }
             }
             _ = socket.readable() => {
-                for _ in 0..BATCH {
-                    match near.answer(socket, client) {
-                        Ok(()) => flow.expiry.answer(),
-                        Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                        // The target's host refuses the port: it may open later.
-                        Err(_) => {}
-                    }
+                // The error is that there are none, or that the target's host refuses the port: it may open later.
+                if near.answer(socket, client).is_ok() {
+                    flow.expiry.answer();
                 }
                 tokio::task::yield_now().await;
             }
-            () = sleep_until(flow.expiry.at()) => {
-                if flow.expiry.at() <= Instant::now() {
+            () = &mut timer => {
+                let expires = flow.expiry.at();
+                if expires <= Instant::now() {
                     return;
                 }
+                timer.as_mut().reset(expires);
             }
         }
     }

@@ -1,0 +1,90 @@
+//! Datagrams that are received together.
+
+use std::{cell::RefCell, io, net::SocketAddr};
+
+use super::{
+    kernel::messages::Headers,
+    train::{Message, Train, join},
+};
+
+/// Most messages that are received together.
+pub(super) const MESSAGES: usize = 64;
+/// Bytes of the longest message, whether it is one datagram or several that the kernel has joined.
+pub(super) const LONGEST_MESSAGE: usize = 65_535;
+/// Bytes between the beginnings of messages. At a power of two, all beginnings would share a few lines of the cache.
+pub(super) const DISTANCE: usize = LONGEST_MESSAGE + 1 + 576;
+
+/// What one call has received.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    /// Written to only where messages are, so that most of it never becomes memory.
+    storage: Box<[u8]>,
+    messages: Vec<Message>,
+    headers: Headers,
+}
+
+thread_local! {
+    // One for each flow would be most of its memory.
+    static BATCH: RefCell<Batch> = RefCell::new(Batch::new());
+}
+
+/// Lends this thread's batch to a function, which must not ask for it again.
+pub(crate) fn with_batch<T>(with: impl FnOnce(&mut Batch) -> T) -> T {
+    BATCH.with_borrow_mut(with)
+}
+
+impl Batch {
+    fn new() -> Self {
+        Self {
+            storage: vec![0; MESSAGES * DISTANCE].into(),
+            messages: Vec::with_capacity(MESSAGES),
+            headers: Headers::default(),
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.messages.clear();
+    }
+
+    /// Fills an empty batch; whether there may be more.
+    pub(super) fn fill(
+        &mut self,
+        receive: impl FnOnce(&mut Headers, &mut [u8], &mut Vec<Message>) -> io::Result<()>,
+    ) -> io::Result<bool> {
+        receive(&mut self.headers, &mut self.storage, &mut self.messages)?;
+        Ok(self.messages.len() == MESSAGES)
+    }
+
+    /// The same, one datagram after another, until there is no more room or none for now.
+    pub(super) fn fill_one_by_one(
+        &mut self,
+        mut receive: impl FnMut(&mut [u8]) -> io::Result<(usize, SocketAddr)>,
+    ) -> io::Result<bool> {
+        self.fill(|_, storage, messages| {
+            for (index, room) in storage.chunks_exact_mut(DISTANCE).enumerate() {
+                match receive(room) {
+                    Ok((length, from)) => messages.push(Message {
+                        from,
+                        start: index * DISTANCE,
+                        length,
+                        segment_len: length,
+                    }),
+                    Err(error) if index == 0 => return Err(error),
+                    Err(_) => break,
+                }
+            }
+            Ok(())
+        })
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.messages.is_empty()
+    }
+
+    /// All datagrams, sender by sender.
+    pub(crate) fn trains(&mut self) -> impl Iterator<Item = Train<'_>> {
+        // The sort is stable: each sender's datagrams keep their order.
+        self.messages.sort_by_key(|message| message.from);
+        join(&self.storage, &self.messages)
+    }
+}

@@ -1,0 +1,144 @@
+use std::{
+    net::{Ipv4Addr, Ipv6Addr},
+    time::Duration,
+};
+
+use nix::{setsockopt_impl, sockopt_impl, sys::socket::setsockopt};
+use tokio::time::timeout;
+
+use super::*;
+use crate::network::{Host, Kernel, Network, batch::MESSAGES, with_batch};
+
+/// Every wait of a test ends after this time.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+#[tokio::test]
+async fn datagrams_of_one_length_leave_and_arrive_as_one_message() {
+    for at in [loopback_v4(), loopback_v6()] {
+        let (sender, relay, receiver) = (bound(at).await, bound(at).await, bound(at).await);
+        let lengths = [700, 700, 700, 700, 10];
+        send(&sender, &relay, &lengths).await;
+        relay.readable().await.unwrap();
+        let sent = with_batch(|batch| {
+            relay.try_receive(batch).unwrap();
+            let trains: Vec<_> = batch.trains().collect();
+            assert_eq!(trains.len(), 1);
+            assert_eq!(trains[0].from(), sender.local_addr().unwrap());
+            relay.try_send_train(&trains[0], receiver.local_addr().ok())
+        });
+        assert_eq!(
+            sent,
+            Sent {
+                bytes: 2810,
+                lost: 0
+            }
+        );
+        receiver.readable().await.unwrap();
+        with_batch(|batch| {
+            receiver.try_receive(batch).unwrap();
+            let train = batch.trains().next().unwrap();
+            assert_eq!(train.pieces().count(), 1, "the kernel has cut it");
+            assert_eq!(train.from(), relay.local_addr().unwrap());
+            are_numbered(train.datagrams(), &lengths);
+        });
+    }
+}
+
+#[tokio::test]
+async fn what_the_kernel_refuses_together_is_sent_one_by_one() {
+    // Without checksums it would have to make them itself.
+    sockopt_impl!(
+        NoChecksums,
+        SetOnly,
+        libc::SOL_SOCKET,
+        libc::SO_NO_CHECK,
+        bool
+    );
+    let (relay, receiver) = (bound(loopback_v4()).await, bound(loopback_v4()).await);
+    let Datagrams::Kernel(socket) = &relay else {
+        unreachable!("it is the host's");
+    };
+    setsockopt(socket, NoChecksums, &true).unwrap();
+    let lengths = [100, 100, 100, 99];
+    let sender = bound(loopback_v4()).await;
+    send(&sender, &relay, &lengths).await;
+    relay.readable().await.unwrap();
+    with_batch(|batch| {
+        relay.try_receive(batch).unwrap();
+        let train = batch.trains().next().unwrap();
+        let to = receiver.local_addr().ok();
+        let refused = relay.try_send_whole(&train, to).unwrap_err();
+        assert_eq!(refused.raw_os_error(), Some(libc::EINVAL));
+        let sent = relay.try_send_train(&train, to);
+        assert_eq!(
+            sent,
+            Sent {
+                bytes: 399,
+                lost: 0
+            }
+        );
+    });
+    receive_numbered(&receiver, &lengths).await;
+}
+
+#[tokio::test]
+async fn what_does_not_fit_a_batch_is_in_the_next_and_then_the_task_waits() {
+    let (sender, receiver) = (bound(loopback_v4()).await, bound(loopback_v4()).await);
+    let lengths: Vec<_> = (0..2 * MESSAGES + 10).map(|index| index % 300).collect();
+    for _ in 0..2 {
+        send(&sender, &receiver, &lengths).await;
+        receive_numbered(&receiver, &lengths).await;
+        let error = with_batch(|batch| receiver.try_receive(batch)).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+    }
+}
+
+async fn bound(at: SocketAddr) -> Datagrams {
+    let socket = Kernel(Host).datagrams(at).await.unwrap();
+    socket.prepare_for_batches();
+    socket
+}
+
+/// Sends numbered datagrams of these lengths, each in a call of its own.
+async fn send(from: &Datagrams, to: &Datagrams, lengths: &[usize]) {
+    let to = to.local_addr().unwrap();
+    for (number, length) in lengths.iter().enumerate() {
+        let datagram = vec![number as u8; *length];
+        from.send_to(&datagram, to).await.unwrap();
+    }
+}
+
+async fn receive_numbered(socket: &Datagrams, lengths: &[usize]) {
+    let mut received = Vec::new();
+    while received.len() < lengths.len() {
+        within(socket.readable()).await.unwrap();
+        let _ = with_batch(|batch| {
+            socket.try_receive(batch)?;
+            for train in batch.trains() {
+                received.extend(train.datagrams().map(<[u8]>::to_vec));
+            }
+            Ok::<_, io::Error>(())
+        });
+    }
+    are_numbered(received.iter().map(|it| &it[..]), lengths);
+}
+
+fn are_numbered<'a>(datagrams: impl Iterator<Item = &'a [u8]>, lengths: &[usize]) {
+    let datagrams: Vec<_> = datagrams.collect();
+    assert_eq!(datagrams.len(), lengths.len());
+    for (number, (datagram, length)) in datagrams.iter().zip(lengths).enumerate() {
+        assert_eq!(*datagram, vec![number as u8; *length], "number {number}");
+    }
+}
+
+fn loopback_v4() -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, 0).into()
+}
+
+fn loopback_v6() -> SocketAddr {
+    (Ipv6Addr::LOCALHOST, 0).into()
+}
+
+async fn within<T>(future: impl Future<Output = T>) -> T {
+    timeout(DEADLINE, future).await.expect("not in time")
+}
