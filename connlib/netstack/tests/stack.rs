@@ -22,14 +22,17 @@ use std::{
 
 use convoy_lab::require_lab;
 use convoy_netstack::{
+    forward::{Forwarder, Limits, Rule, Service},
     namespace::{self, Namespace, hold},
-    network::{Answer, Family, Kernel, Network, OpenSockets, SocketKind, Stream},
+    network::{Answer, Datagrams, Family, Host, Kernel, Network, OpenSockets, SocketKind, Stream},
+    relay::{DEFAULT_BUFFER, Method, Relay},
     stack::{Stack, device_pair},
 };
 use convoy_tun::{Device, OffloadRequest};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
+    net::UdpSocket,
     time::{Instant, timeout},
 };
 
@@ -160,6 +163,73 @@ async fn datagrams_of_any_length_arrive_at_the_other_side() {
     assert!(scene.stack.counters().reassembled > 0);
 }
 
+/// The forwarder and its clients share a thread, so that it finds whole bursts.
+#[tokio::test]
+async fn forwarded_bursts_are_super_packets_unless_their_datagrams_exceed_the_mtu() {
+    const BURST: u64 = 20;
+    let Some(scene) = Scene::new("forwarded_bursts", 1420) else {
+        return;
+    };
+    for family in [Family::V4, Family::V6] {
+        for (near, end) in [(End::Stack, End::Kernel), (End::Kernel, End::Stack)] {
+            let network = scene.network(end);
+            let server = network.datagrams(address(end, family, 0)).await.unwrap();
+            let (_forwarder, client) = forwarded(&scene, near, &server).await;
+            for length in [1300, 1372, 1393, 4000] {
+                let before = scene.stack.counters();
+                burst(&client, &server, BURST, length).await;
+                let after = scene.stack.counters();
+                let packets = match near {
+                    End::Stack => after.sent - before.sent,
+                    End::Kernel => after.received - before.received,
+                };
+                let are_super = length <= 1372;
+                assert_eq!(packets < BURST, are_super, "{near:?} {family:?} {length}");
+            }
+        }
+    }
+}
+
+/// Sends numbered datagrams through a forwarder, and receives them as answers.
+async fn burst(client: &UdpSocket, server: &Datagrams, count: u64, length: usize) {
+    let mut received = vec![0; 70_000];
+    for number in 0..count {
+        client.try_send(&vec![number as u8; length]).unwrap();
+    }
+    for number in 0..count {
+        let (size, from) = within(server.recv_from(&mut received)).await.unwrap();
+        assert_eq!(received[..size], vec![number as u8; length]);
+        server.send_to(&received[..size], from).await.unwrap();
+    }
+    for number in 0..count {
+        let size = within(client.recv(&mut received)).await.unwrap();
+        assert_eq!(received[..size], vec![number as u8; length]);
+    }
+}
+
+/// A forwarder from the host through one end's network to a server, and its client, whose flow is open.
+async fn forwarded(scene: &Scene, through: End, server: &Datagrams) -> (Forwarder, UdpSocket) {
+    let mut forwarder = Forwarder::new(
+        Relay::new(DEFAULT_BUFFER, Method::Splice),
+        Limits::default(),
+    );
+    let target = server.local_addr().unwrap().to_string();
+    let rule = Rule {
+        listen: vec![([127, 0, 0, 1], 0).into()],
+        service: Service::Udp(target.parse().unwrap()),
+        access: Vec::new(),
+    };
+    let host: Arc<dyn Network> = Arc::new(Kernel(Host));
+    let far = scene.network(through);
+    let running = forwarder.add(rule, &host, &far).await;
+    let at = running.unwrap().addresses()[0];
+    let client = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    client.connect(at).await.unwrap();
+    client.writable().await.unwrap();
+    burst(&client, server, 1, 8).await;
+    (forwarder, client)
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Stack,
@@ -177,8 +247,8 @@ fn address(end: End, family: Family, port: u16) -> SocketAddr {
 }
 
 struct Scene {
-    stack: Stack,
-    kernel: Kernel<Inside>,
+    stack: Arc<Stack>,
+    kernel: Arc<Kernel<Inside>>,
     _pump: Pump,
 }
 
@@ -194,18 +264,19 @@ impl Scene {
         assert!(adopted.offload().tcp, "no super-packets");
         let own = stack_settings(mtu);
         Some(Self {
-            stack: Stack::start(device, own).unwrap(),
-            kernel: Kernel(Inside(namespace)),
+            stack: Arc::new(Stack::start(device, own).unwrap()),
+            kernel: Arc::new(Kernel(Inside(namespace))),
             _pump: Pump::new(tun, tunnels),
         })
     }
 
     /// A connection: the stack's end and the kernel's.
     async fn connect(&self, opener: End, family: Family) -> (Stream, Stream) {
-        let (near, far, at): (&dyn Network, &dyn Network, _) = match opener {
-            End::Stack => (&self.stack, &self.kernel, End::Kernel),
-            End::Kernel => (&self.kernel, &self.stack, End::Stack),
+        let at = match opener {
+            End::Stack => End::Kernel,
+            End::Kernel => End::Stack,
         };
+        let (near, far) = (self.network(opener), self.network(at));
         let listener = far.listen(address(at, family, 0)).await.unwrap();
         let to = listener.local_addr().unwrap();
         let (near, far) = within(async { tokio::join!(near.connect(to), listener.accept()) }).await;
@@ -213,6 +284,13 @@ impl Scene {
         match opener {
             End::Stack => (near, far),
             End::Kernel => (far, near),
+        }
+    }
+
+    fn network(&self, end: End) -> Arc<dyn Network> {
+        match end {
+            End::Stack => Arc::clone(&self.stack) as Arc<dyn Network>,
+            End::Kernel => Arc::clone(&self.kernel) as Arc<dyn Network>,
         }
     }
 

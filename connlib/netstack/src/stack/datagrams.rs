@@ -1,36 +1,23 @@
 //! Datagrams of a stack, without a socket of smoltcp: they have no state.
 
+mod send;
+
 use std::{
     collections::VecDeque,
     io::{self, ErrorKind},
-    net::{IpAddr, SocketAddr},
+    net::SocketAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll, Waker},
 };
 
 use nix::errno::Errno;
 
-use super::{
-    counters::Dropped,
-    datagram::UDP_HEADER,
-    flow::with_room,
-    packet::{
-        FRAGMENT_HEADER, IPV6_HEADER, UDP, ip_header_len, pseudo_sum, seal_ipv4, transport_sum,
-        write_ip_header,
-    },
-    shared::Shared,
-    vnet::{NEEDS_CSUM, VNET_LEN, VnetHeader},
-};
-use crate::network::Packets;
+use super::{counters::Dropped, shared::Shared};
+use crate::network::{Packets, Train};
 
 /// Bytes, and datagrams, that wait to be received.
 const QUEUE_BYTES: usize = 256 << 10;
 const QUEUE_LENGTH: usize = 1024;
-
-/// The longest packet of IPv4, and the longest payload of one of IPv6.
-const LONGEST: usize = 65_535;
-/// Where fragments are made, behind the longest message.
-const FRAGMENTS_AT: usize = VNET_LEN + IPV6_HEADER + LONGEST;
 
 /// A port that datagrams can be sent to.
 #[derive(Debug)]
@@ -97,18 +84,9 @@ pub(super) struct StackDatagrams {
     pub(super) bound: Arc<Bound>,
 }
 
-impl Packets for StackDatagrams {
-    fn local_addr(&self) -> io::Result<SocketAddr> {
-        Ok(self.bound.at)
-    }
-
-    fn connect(&self, to: SocketAddr) -> io::Result<()> {
-        self.shared.source_for(to.ip())?;
-        self.bound.queue().peer = Some(to);
-        Ok(())
-    }
-
-    fn try_send(&self, datagram: &[u8], to: Option<SocketAddr>) -> io::Result<usize> {
+impl StackDatagrams {
+    /// Where a datagram comes from, and where it goes to.
+    fn ends(&self, to: Option<SocketAddr>) -> io::Result<(SocketAddr, SocketAddr)> {
         if self.shared.is_over() {
             return Err(ErrorKind::NetworkDown.into());
         }
@@ -123,9 +101,34 @@ impl Packets for StackDatagrams {
             true => self.shared.source_for(to.ip())?,
             false => at.ip(),
         };
-        send(&self.shared, (source, at.port()).into(), to, datagram)?;
+        Ok(((source, at.port()).into(), to))
+    }
+}
+
+impl Packets for StackDatagrams {
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        Ok(self.bound.at)
+    }
+
+    fn connect(&self, to: SocketAddr) -> io::Result<()> {
+        self.shared.source_for(to.ip())?;
+        self.bound.queue().peer = Some(to);
+        Ok(())
+    }
+
+    fn try_send(&self, datagram: &[u8], to: Option<SocketAddr>) -> io::Result<usize> {
+        let (from, to) = self.ends(to)?;
+        send::datagram(&self.shared, from, to, datagram)?;
         self.shared.counters.datagrams_out.add(1);
         Ok(datagram.len())
+    }
+
+    fn try_send_train(&self, train: &Train<'_>, to: Option<SocketAddr>) -> io::Result<usize> {
+        let (from, to) = self.ends(to)?;
+        send::train(&self.shared, from, to, train)?;
+        let sent = train.segments() as u64;
+        self.shared.counters.datagrams_out.add(sent);
+        Ok(train.bytes())
     }
 
     fn try_recv_from(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
@@ -160,93 +163,4 @@ impl Drop for StackDatagrams {
     fn drop(&mut self) {
         self.shared.table().unbind(self.bound.at);
     }
-}
-
-/// Sends a datagram, in fragments if it is longer than the MTU.
-fn send(shared: &Shared, from: SocketAddr, to: SocketAddr, datagram: &[u8]) -> io::Result<()> {
-    let (source, destination) = (from.ip(), to.ip());
-    let header = ip_header_len(source);
-    let length = UDP_HEADER + datagram.len();
-    let is_too_long = length > LONGEST || (from.is_ipv4() && header + length > LONGEST);
-    if is_too_long {
-        return Err(Errno::EMSGSIZE.into());
-    }
-    with_room(|room| {
-        let udp_at = VNET_LEN + header;
-        let udp = &mut room[udp_at..udp_at + length];
-        udp[0..2].copy_from_slice(&from.port().to_be_bytes());
-        udp[2..4].copy_from_slice(&to.port().to_be_bytes());
-        udp[4..6].copy_from_slice(&(length as u16).to_be_bytes());
-        udp[6..8].fill(0);
-        udp[UDP_HEADER..].copy_from_slice(datagram);
-        if header + length > shared.mtu() {
-            let sum = match !transport_sum(source, destination, UDP, udp) {
-                // Zero would mean that there is none.
-                0 => 0xffff,
-                sum => sum,
-            };
-            udp[6..8].copy_from_slice(&sum.to_be_bytes());
-            return send_fragments(shared, source, destination, room, udp_at..udp_at + length);
-        }
-        let sum = pseudo_sum(source, destination, UDP, length);
-        udp[6..8].copy_from_slice(&sum.to_be_bytes());
-        write_ip_header(&mut room[VNET_LEN..], source, destination, UDP, length);
-        let vnet = VnetHeader {
-            flags: NEEDS_CSUM,
-            csum_start: header as u16,
-            csum_offset: 6,
-            ..VnetHeader::default()
-        };
-        room[..VNET_LEN].copy_from_slice(&vnet.to_bytes());
-        send_message(shared, &room[..udp_at + length])
-    })
-}
-
-/// Sends a payload, which lies at `payload` in `room`, as fragments.
-fn send_fragments(
-    shared: &Shared,
-    source: IpAddr,
-    destination: IpAddr,
-    room: &mut [u8],
-    payload: std::ops::Range<usize>,
-) -> io::Result<()> {
-    let header = ip_header_len(source);
-    let more = if source.is_ipv4() { 0 } else { FRAGMENT_HEADER };
-    let each = (shared.mtu() - header - more) & !7;
-    let ident: u32 = rand::random();
-    let (room, message) = room.split_at_mut(FRAGMENTS_AT);
-    for (index, part) in room[payload.clone()].chunks(each).enumerate() {
-        let offset = index * each;
-        let is_last = offset + part.len() == payload.len();
-        message[..VNET_LEN].fill(0);
-        let ip = &mut message[VNET_LEN..];
-        let protocol = if source.is_ipv4() { UDP } else { 44 };
-        write_ip_header(ip, source, destination, protocol, more + part.len());
-        if source.is_ipv4() {
-            let flags = (offset / 8) as u16 | u16::from(!is_last) << 13;
-            ip[4..6].copy_from_slice(&(ident as u16).to_be_bytes());
-            ip[6..8].copy_from_slice(&flags.to_be_bytes());
-            seal_ipv4(ip);
-        } else {
-            let fields = offset as u16 | u16::from(!is_last);
-            ip[header..header + 2].copy_from_slice(&[UDP, 0]);
-            ip[header + 2..header + 4].copy_from_slice(&fields.to_be_bytes());
-            ip[header + 4..header + 8].copy_from_slice(&ident.to_be_bytes());
-        }
-        let at = header + more;
-        ip[at..at + part.len()].copy_from_slice(part);
-        send_message(shared, &message[..VNET_LEN + at + part.len()])?;
-    }
-    Ok(())
-}
-
-fn send_message(shared: &Shared, message: &[u8]) -> io::Result<()> {
-    shared
-        .device
-        .try_send(message, &shared.counters)
-        .inspect_err(|_| {
-            shared.counters.drop(Dropped::DeviceFull);
-        })?;
-    shared.counters.count_sent(message.len() - VNET_LEN, false);
-    Ok(())
 }

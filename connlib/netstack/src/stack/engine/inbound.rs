@@ -183,7 +183,9 @@ impl Engine {
         let each = packet.vnet.datagram_len().unwrap_or(payload.len());
         for datagram in payload.chunks(each) {
             self.shared.counters.datagrams_in.add(1);
-            bound.push(from, datagram)?;
+            if let Err(reason) = bound.push(from, datagram) {
+                self.shared.counters.drop(reason);
+            }
         }
         Ok(())
     }

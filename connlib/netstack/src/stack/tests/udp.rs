@@ -1,5 +1,5 @@
 use super::*;
-use crate::network::Datagrams;
+use crate::network::{Datagrams, Host, Kernel, with_batch};
 
 #[tokio::test]
 async fn datagrams_are_answered_and_arrive_whole_at_any_length() {
@@ -61,6 +61,37 @@ async fn a_queue_that_nobody_reads_is_bounded_and_drops_are_counted() {
         }
     }
     until(|| b.counters().datagrams_in == 3_000).await;
+    let dropped = b.counters().dropped(Dropped::QueueFull);
+    assert_eq!(dropped, 3_000 - (256 << 10) / 1000);
+}
+
+#[tokio::test]
+async fn each_datagram_of_a_super_packet_is_counted_also_if_the_queue_is_full() {
+    let (a, b) = joined(1420);
+    let (client, server) = bound(&a, &b, A6, B6).await;
+    let to = server.local_addr().ok();
+    let host = Kernel(Host);
+    let (source, relay) = (
+        host.datagrams(at("127.0.0.1", 0)),
+        host.datagrams(at("127.0.0.1", 0)),
+    );
+    let (source, relay) = (source.await.unwrap(), relay.await.unwrap());
+    relay.prepare_for_batches();
+    for _ in 0..50 {
+        let sent = source.send_to(&[0; 1000], relay.local_addr().unwrap());
+        sent.await.unwrap();
+    }
+    within(relay.readable()).await.unwrap();
+    with_batch(|batch| {
+        relay.try_receive(batch).unwrap();
+        let train = batch.trains().next().unwrap();
+        let mut sent = 0;
+        while sent < 60 {
+            sent += usize::from(client.try_send_train(&train, to).lost == 0);
+        }
+    });
+    until(|| b.counters().datagrams_in == 3_000).await;
+    assert_eq!((a.counters().datagrams_out, a.counters().sent), (3_000, 60));
     let dropped = b.counters().dropped(Dropped::QueueFull);
     assert_eq!(dropped, 3_000 - (256 << 10) / 1000);
 }
