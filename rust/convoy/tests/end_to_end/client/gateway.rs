@@ -194,6 +194,14 @@ fn keys_of_the_file_do_the_same_and_what_cannot_be_is_said() {
         assert!(error(&outcome).contains(words), "{args:?}: {outcome:?}");
         nothing_is_left(world);
     }
+    world.shell("mount --bind /dev/null /usr/sbin/nft");
+    let without_nft = up_with(world, &[]);
+    assert!(
+        error(&without_nft).contains("nft is not installed"),
+        "{without_nft:?}"
+    );
+    nothing_is_left(world);
+    world.shell("umount /usr/sbin/nft");
     place.up(&[]);
     echo(&world.net, (OUTSIDE[0], ECHO));
     echo(&world.net, (OUTSIDE[1], ECHO));
