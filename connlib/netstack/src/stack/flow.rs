@@ -108,6 +108,8 @@ impl Flow {
         // The sender has decided already what waits for more.
         socket.set_nagle_enabled(false);
         socket.set_timeout(Some(CONNECT_LIMIT));
+        // Set later, it would have a probe sent at once.
+        socket.set_keep_alive(Some(KEEPALIVE));
         let local = IpAddress::from(tuple.local.ip());
         let endpoint = IpListenEndpoint::from((local, tuple.local.port()));
         socket.listen(endpoint).map_err(io::Error::other)?;
@@ -229,9 +231,7 @@ impl Inner {
                 self.error = Some(ErrorKind::ConnectionReset);
             }
             (State::SynSent | State::SynReceived, State::Established | State::CloseWait) => {
-                let socket = self.socket();
-                socket.set_timeout(Some(SILENCE_LIMIT));
-                socket.set_keep_alive(Some(KEEPALIVE));
+                self.socket().set_timeout(Some(SILENCE_LIMIT));
             }
             (_, State::TimeWait) => self.end = Some(segment.end()),
             _ => {}

@@ -8,7 +8,7 @@ use super::*;
 use crate::stack::{
     counters::Dropped,
     packet::{ICMPV4, ICMPV6, Packet, TCP, UDP, transport_sum, write_ip_header},
-    segment::{ACK, SYN, Segment, Tuple, write_segment},
+    segment::{ACK, FIN, SYN, Segment, Tuple, write_segment},
     table::MAX_HALF_OPEN,
     vnet::{VNET_LEN, VnetHeader},
 };
@@ -200,14 +200,15 @@ async fn a_router_with_a_shorter_mtu_is_obeyed() {
     assert_eq!(a.counters().path_mtu_changes, 1);
 }
 
-/// A segment to port 80 from an end that scales windows.
-fn scaled(flags: u8, sequence: u32, acknowledged: u32, payload: &[u8]) -> Vec<u8> {
+/// A segment to port 80 from an end that scales its windows.
+fn scaled(flags: u8, window: u16, sequence: u32, acknowledged: u32, payload: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0; 24];
     bytes[2..4].copy_from_slice(&80_u16.to_be_bytes());
     bytes[0..2].copy_from_slice(&5_000_u16.to_be_bytes());
     bytes[4..8].copy_from_slice(&sequence.to_be_bytes());
     bytes[8..12].copy_from_slice(&acknowledged.to_be_bytes());
     (bytes[12], bytes[13]) = (6 << 4, flags);
+    bytes[14..16].copy_from_slice(&window.to_be_bytes());
     // A window scale, which only a SYN has.
     bytes[20..24].copy_from_slice(if flags == SYN { &[3, 3, 7, 0] } else { &[0; 4] });
     bytes.extend(payload);
@@ -215,10 +216,32 @@ fn scaled(flags: u8, sequence: u32, acknowledged: u32, payload: &[u8]) -> Vec<u8
 }
 
 #[tokio::test]
+async fn a_window_that_opens_after_both_ends_have_closed_is_used() {
+    let (a, wire) = scene();
+    let listener = a.listen(at(A, 80)).await.unwrap();
+    wire.send(&scaled(SYN, 0, 0, 0, &[]));
+    let acknowledged = parsed(&wire.receive()).1.sequence.wrapping_add(1);
+    wire.send(&scaled(ACK | FIN, 0, 1, acknowledged, &[]));
+    let (mut stream, _) = within(listener.accept()).await.unwrap();
+    assert_eq!(within(stream.read(&mut [0])).await.unwrap(), 0);
+    stream.write_all(&[7; 500]).await.unwrap();
+    drop(stream);
+    wire.send(&scaled(ACK, 256, 2, acknowledged, &[]));
+    // A probe of the closed window would carry one byte, after a second.
+    let data = loop {
+        let segment = parsed(&wire.receive()).1;
+        if segment.payload_len > 0 {
+            break segment;
+        }
+    };
+    assert_eq!(data.payload_len, 500);
+}
+
+#[tokio::test]
 async fn what_fits_an_announced_window_is_received_whatever_its_length() {
     let (a, wire) = scene();
     let _listener = a.listen(at(A, 80)).await.unwrap();
-    wire.send(&scaled(SYN, 0, 0, &[]));
+    wire.send(&scaled(SYN, 0, 0, 0, &[]));
     let acknowledged = parsed(&wire.receive()).1.sequence.wrapping_add(1);
     let (mut sent, mut right_edge) = (1, 0);
     while sent != right_edge {
@@ -228,7 +251,7 @@ async fn what_fits_an_announced_window_is_received_whatever_its_length() {
             _ => 997.min(right_edge - sent),
         };
         let payload = vec![7; length as usize];
-        wire.send(&scaled(ACK, sent, acknowledged, &payload));
+        wire.send(&scaled(ACK, 0, sent, acknowledged, &payload));
         sent += length;
         let answer = loop {
             let answer = parsed(&wire.receive()).1;
@@ -245,12 +268,18 @@ async fn what_fits_an_announced_window_is_received_whatever_its_length() {
 async fn more_than_the_window_at_once_does_no_harm() {
     let (a, wire) = scene();
     let listener = a.listen(at(A, 80)).await.unwrap();
-    wire.send(&scaled(SYN, 0, 0, &[]));
+    wire.send(&scaled(SYN, 0, 0, 0, &[]));
     let acknowledged = parsed(&wire.receive()).1.sequence.wrapping_add(1);
     const EACH: usize = 60_000;
     for index in 0..20 {
         let sequence = (1 + index * EACH) as u32;
-        wire.send(&scaled(ACK, sequence, acknowledged, &[index as u8; EACH]));
+        wire.send(&scaled(
+            ACK,
+            0,
+            sequence,
+            acknowledged,
+            &[index as u8; EACH],
+        ));
     }
     let (mut stream, _) = within(listener.accept()).await.unwrap();
     let mut received = vec![0; 8 * EACH];

@@ -57,21 +57,6 @@ async fn what_was_written_arrives_although_its_writer_is_gone() {
 }
 
 #[tokio::test]
-async fn what_was_written_arrives_although_both_ends_closed_before_the_window_opened() {
-    let (a, b) = joined(1420);
-    let (mut client, mut server) = within(connected(&a, &b, B)).await;
-    client.shutdown().await.unwrap();
-    assert_eq!(within(server.read(&mut [0])).await.unwrap(), 0);
-    // More than the reader's buffer takes, and less than both buffers.
-    within(server.write_all(&[1; 900_000])).await.unwrap();
-    drop(server);
-    until(|| a.counters().received_bytes > 500_000).await;
-    let (length, _) = within(receive(client)).await;
-    assert_eq!(length, 900_000);
-    until(|| a.flows() + b.flows() == 0).await;
-}
-
-#[tokio::test]
 async fn a_stream_that_is_dropped_unread_resets_the_other_end() {
     let (a, b) = joined(1420);
     let (mut client, mut server) = within(connected(&a, &b, B)).await;
