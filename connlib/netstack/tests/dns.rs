@@ -1,4 +1,4 @@
-//! The gateway's name server in front of dnsmasq, which answers from what it was told and asks nobody.
+//! The gateway's name server in front of a dnsmasq that answers from its own records and has no upstream.
 //!
 //! ```text
 //!  a client ── Dns ── dnsmasq 127.0.0.1:53      all of it in one namespace

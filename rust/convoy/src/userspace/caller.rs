@@ -30,7 +30,7 @@ pub(crate) struct Wanted {
     pub(crate) terminal: Option<Terminal>,
 }
 
-/// Who wants the tunnel, and is told when it is ready.
+/// Who asked for the tunnel, and hears when it is ready.
 #[derive(Debug)]
 pub(crate) enum Caller<'a> {
     /// The first command inside; the tunnel ends with the last one.

@@ -57,8 +57,11 @@ async fn a_client_that_is_not_allowed_gets_no_flow() {
     let server = UdpSocket::bind(loopback()).await.unwrap();
     let service = Service::Udp(target(server.local_addr().unwrap()));
     let scene = Scene::with(service, only("192.0.2.0/24"), Limits::default(), host()).await;
-    connected(&scene).await.send(b"hello").await.unwrap();
-    scene.until_refused(Refusal::Denied, 1).await;
+    let client = connected(&scene).await;
+    for _ in 0..3 {
+        client.send(b"hello").await.unwrap();
+    }
+    scene.until_refused(Refusal::Denied, 3).await;
     assert_eq!(scene.forwarder.totals().opened, 0);
 }
 

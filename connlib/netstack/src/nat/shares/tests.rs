@@ -123,7 +123,7 @@ enum Step {
 }
 
 proptest! {
-    /// The model holds a list of peers, one for each share, and counts anew each time.
+    /// The model lists the peer of each share, and counts them each time.
     #[test]
     fn every_answer_follows_from_what_is_held(
         total in 0..40_u32,

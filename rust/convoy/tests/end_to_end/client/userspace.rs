@@ -29,27 +29,31 @@ use ports::{
 
 const NAMES: &str = "198.51.100.1 behind.example.org\n";
 
-#[test]
-fn ports_lead_inside_and_out_and_the_status_counts() {
-    let Some(world) = world("DNS = 10.8.0.1\n") else {
-        return;
-    };
-    let _names = NameServer::start(&world.server, "10.8.0.1", NAMES);
+/// Servers behind the tunnel and at the client, and the name server that knows the former.
+fn with_servers() -> Option<(World, NameServer)> {
+    let world = world("DNS = 10.8.0.1\n")?;
+    let names = NameServer::start(&world.server, "10.8.0.1", NAMES);
     echo(&world.server, (BEHIND[0], ECHO));
     echo_datagrams(&world.server, (BEHIND[0], ECHO));
     echo(&world.client, ("127.0.0.1", ECHO));
+    Some((world, names))
+}
+
+/// A listener of each kind, leading to these servers.
+fn listeners() -> [String; 6] {
     let target = format!("{}:{ECHO}", BEHIND[0]);
-    up(
-        &world,
-        &[
-            &format!("-L=8001:{target}"),
-            &format!("-L=8002:{target}/udp"),
-            &format!("-L=8003:behind.example.org:{ECHO}"),
-            &format!("-R=2222:127.0.0.1:{ECHO}"),
-            "--socks5=1080",
-            "--http-connect=127.0.0.1:3128",
-        ],
-    );
+    [
+        format!("-L=8001:{target}"),
+        format!("-L=8002:{target}/udp"),
+        format!("-L=8003:behind.example.org:{ECHO}"),
+        format!("-R=2222:127.0.0.1:{ECHO}"),
+        "--socks5=1080".to_owned(),
+        "--http-connect=127.0.0.1:3128".to_owned(),
+    ]
+}
+
+/// Requires that each of [`listeners`] leads to its server.
+fn all_are_served(world: &World) {
     for port in [8001, 8003] {
         echoes(connect(&world.client, ("127.0.0.1", port)).unwrap());
     }
@@ -58,9 +62,18 @@ fn ports_lead_inside_and_out_and_the_status_counts() {
     for own in ["10.8.0.2", "fd08::2"] {
         echoes(connect(&world.server, (own, 2222)).unwrap());
     }
-    echoes(socks5(&world, 1080, "behind.example.org").unwrap());
-    socks5_answers_datagrams(&world, 1080, "behind.example.org");
-    echoes(http_connect(&world, 3128, "behind.example.org"));
+    echoes(socks5(world, 1080, "behind.example.org").unwrap());
+    socks5_answers_datagrams(world, 1080, "behind.example.org");
+    echoes(http_connect(world, 3128, "behind.example.org"));
+}
+
+#[test]
+fn ports_lead_inside_and_out_and_the_status_counts() {
+    let Some((world, _names)) = with_servers() else {
+        return;
+    };
+    up(&world, &listeners().each_ref().map(String::as_str));
+    all_are_served(&world);
     assert_eq!(socks5(&world, 1080, "nowhere.example.org").unwrap_err(), 4);
     let shown = status(&world);
     assert_eq!(shown["engine"], "namespace", "{shown}");
@@ -84,39 +97,19 @@ fn ports_lead_inside_and_out_and_the_status_counts() {
 
 #[test]
 fn where_the_tun_is_forbidden_the_other_engine_does_the_same() {
-    let Some(world) = world("DNS = 10.8.0.1\n") else {
+    let Some((world, _names)) = with_servers() else {
         return;
     };
-    let _names = NameServer::start(&world.server, "10.8.0.1", NAMES);
-    echo(&world.server, (BEHIND[0], ECHO));
-    echo_datagrams(&world.server, (BEHIND[0], ECHO));
-    echo(&world.client, ("127.0.0.1", ECHO));
     world.shell("chmod 600 /dev/net/tun");
-    let target = format!("{}:{ECHO}", BEHIND[0]);
-    let args = [
-        &*format!("-L=8001:{target}"),
-        &format!("-L=8002:{target}/udp"),
-        &format!("-L=8003:behind.example.org:{ECHO}"),
-        &format!("-R=2222:127.0.0.1:{ECHO}"),
-        "--socks5=1080",
-        "--http-connect=127.0.0.1:3128",
-    ];
+    let listeners = listeners();
+    let args = listeners.each_ref().map(String::as_str);
     let forced = up_with(&world, &[&args[..], &["--engine=namespace"]].concat());
     assert_eq!(forced.status.code(), Some(1), "{forced:?}");
     assert!(error(&forced).contains("chmod 0666"), "{forced:?}");
     let outcome = up_with(&world, &args);
     assert!(outcome.status.success(), "{outcome:?}");
     assert!(error(&outcome).contains("engine `smoltcp`"), "{outcome:?}");
-    for port in [8001, 8003] {
-        echoes(connect(&world.client, ("127.0.0.1", port)).unwrap());
-    }
-    answers_datagrams(&world.client, 8002);
-    for own in ["10.8.0.2", "fd08::2"] {
-        echoes(connect(&world.server, (own, 2222)).unwrap());
-    }
-    echoes(socks5(&world, 1080, "behind.example.org").unwrap());
-    socks5_answers_datagrams(&world, 1080, "behind.example.org");
-    echoes(http_connect(&world, 3128, "behind.example.org"));
+    all_are_served(&world);
     let mut lasting = connect(&world.client, ("127.0.0.1", 8001)).unwrap();
     lasting.write_all(b"still").unwrap();
     crash(daemon(&world));
