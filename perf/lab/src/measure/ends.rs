@@ -109,6 +109,14 @@ impl Ends {
         Ok(port)
     }
 
+    /// Opens up to this many connections to the far end's address `via`, and closes those of an earlier call; returns how
+    /// many came up. The first call must come before a load.
+    pub fn hold(&mut self, via: IpAddr, flows: u32) -> Result<u32, LabError> {
+        let to = SocketAddr::new(via, self.answer_round_trips()?);
+        self.prober.ask(&Job::Hold { to, flows })?;
+        self.prober.answer(PATIENCE)
+    }
+
     /// Starts TCP to the far end's address `via`; returns when the counted window begins. If the kernel
     /// does not allow `congestion_control` (for example `bbr`), or if it is `None`, the kernel chooses;
     /// [`TcpReport::congestion_control`] names the choice.

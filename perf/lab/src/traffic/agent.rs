@@ -8,6 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use nix::sys::prctl::set_pdeathsig;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::Signal;
 use nix::sys::socket::{setsockopt, sockopt};
 use nix::sys::time::{TimeVal, TimeValLike};
@@ -24,6 +25,8 @@ pub(super) const LONGEST_CONVERSATION: u64 = 16 * 1024 * 1024;
 const MOST_CONNECTIONS: usize = 8;
 /// Sequence numbers are remembered as one bit each: 1 GiB at most.
 const MOST_PACKETS: u64 = 1 << 33;
+/// Connections of one job that stay open.
+const MOST_HELD: u32 = 16_384;
 
 /// Turns this process into the agent of the process that started it by
 /// [`Agent::spawn`](super::Agent::spawn): runs the jobs from the standard input, one at a time, until it
@@ -31,6 +34,10 @@ const MOST_PACKETS: u64 = 1 << 33;
 pub fn serve_child() -> Result<(), LabError> {
     // Otherwise an agent that is sending would not notice that its controller is gone.
     set_pdeathsig(Signal::SIGKILL).doing("tie this process to the controller")?;
+    // Each connection takes one.
+    let descriptors = Resource::RLIMIT_NOFILE;
+    let raised = getrlimit(descriptors).and_then(|(_, most)| setrlimit(descriptors, most, most));
+    raised.doing("raise the limit of descriptors")?;
     serve(stdin().lock(), &mut stdout(), Scope::NAMESPACE)
 }
 
@@ -78,13 +85,13 @@ fn serve(
         protocol: PROTOCOL,
         version: env!("CARGO_PKG_VERSION").to_owned(),
     })?;
-    let mut answerers = [None, None];
+    let mut lasting = Lasting::default();
     for line in input.take(LONGEST_CONVERSATION).lines() {
         let line = line.doing("read a job")?;
         let job = serde_json::from_str(&line).doing("read a job")?;
         // On a thread of its own, because the job may raise its thread's priority.
         let done = thread::scope(|threads| {
-            let job = || perform(&job, scope, &mut answerers, &mut answers);
+            let job = || perform(&job, scope, &mut lasting, &mut answers);
             threads.spawn(job).join()
         });
         if let Err(error) = done.unwrap_or_else(|panic| resume_unwind(panic)) {
@@ -94,10 +101,17 @@ fn serve(
     Ok(())
 }
 
+/// What outlasts the job that has started it.
+#[derive(Debug, Default)]
+struct Lasting {
+    answerers: [Option<Answerer>; 2],
+    held: Vec<TcpStream>,
+}
+
 fn perform(
     job: &Job,
     scope: Scope,
-    answerers: &mut [Option<Answerer>; 2],
+    lasting: &mut Lasting,
     answers: &mut Answers<'_>,
 ) -> Result<(), LabError> {
     check(job, scope)?;
@@ -116,8 +130,13 @@ fn perform(
         } => answers.send(&probe::round_trips(*to, *exchange, *duration, scope)?),
         Job::Answer { first, port } => {
             let (answerer, port) = Answerer::start(scope, *first, *port)?;
-            answerers[usize::from(*first)] = Some(answerer);
+            lasting.answerers[usize::from(*first)] = Some(answerer);
             answers.send(&port)
+        }
+        Job::Hold { to, flows } => {
+            lasting.held.clear();
+            lasting.held = probe::hold(*to, *flows, scope);
+            answers.send(&lasting.held.len())
         }
     }
 }
@@ -137,6 +156,11 @@ fn check(job: &Job, scope: Scope) -> Result<(), LabError> {
             (*side, load.duration, is_modest)
         }
         Job::Ping { to, duration } => (near(*to), *duration, true),
+        Job::Hold { to, flows } => {
+            // A host at which another one measures keeps no connections for it.
+            let is_modest = *flows <= MOST_HELD && scope.is_of_namespace();
+            (near(*to), Duration::ZERO, is_modest)
+        }
         // Each round trip is stored: 60 seconds are about ten million.
         Job::RoundTrips {
             to,
@@ -156,15 +180,15 @@ fn check(job: &Job, scope: Scope) -> Result<(), LabError> {
         Side::Near(Target { to, proxy }) => {
             scope.admits(to) && proxy.is_none_or(|proxy| scope.admits(proxy))
         }
-        Side::Far { port } => port == 0 || scope.peer.is_none(),
+        Side::Far { port } => port == 0 || scope.is_of_namespace(),
     };
     if !is_admitted {
         return refused("traffic goes only to the host that asks for it, and to any free port");
     }
     if !is_modest || duration > Duration::from_secs(3_600) {
         return refused(
-            "at most an hour (round trips: a minute), 1 to 64 TCP streams, UDP payload of 16 to \
-             65,507 bytes, 20 million packets a second",
+            "at most an hour (round trips: a minute), 1 to 64 TCP streams, 16,384 open connections, UDP \
+             payload of 16 to 65,507 bytes, 20 million packets a second",
         );
     }
     Ok(())
@@ -179,10 +203,14 @@ pub(super) struct Scope {
 
 impl Scope {
     /// Every address that the agent's namespace reaches: the controller is on the same host.
-    const NAMESPACE: Self = Self {
+    pub(super) const NAMESPACE: Self = Self {
         bind: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
         peer: None,
     };
+
+    pub(super) fn is_of_namespace(self) -> bool {
+        self.peer.is_none()
+    }
 
     pub(super) fn admits(self, address: SocketAddr) -> bool {
         self.peer

@@ -3,13 +3,13 @@
 use std::collections::VecDeque;
 use std::io::{self, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream, UdpSocket};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use super::agent::Scope;
-use super::probe::{BYTES, LAST, prepare};
+use super::probe::{BYTES, KEPT, LAST, prepare};
 use crate::error::{Doing as _, LabError};
 
 /// How often an idle answerer checks whether to end.
@@ -17,6 +17,8 @@ const END_CHECK: Duration = Duration::from_millis(250);
 /// Limit of a thread's finished connections kept open for their clients to close. The answerer does not wait, since a
 /// client's reset may be lost.
 const CLOSING: usize = 4;
+/// Limit of an answerer's connections that stay open.
+const MOST_KEPT: usize = 16_384;
 
 /// Threads that answer over TCP, each one connection at a time.
 const TCP_THREADS: usize = 16;
@@ -44,9 +46,12 @@ impl Answerer {
                 answer(&done);
             })
         };
+        let kept = Arc::new(Mutex::new(Vec::new()));
         for _ in 0..TCP_THREADS {
-            let listener = Arc::clone(&listener);
-            start(Box::new(move |done| answer_tcp(&listener, scope, done)));
+            let (listener, kept) = (Arc::clone(&listener), Arc::clone(&kept));
+            start(Box::new(move |done| {
+                answer_tcp(&listener, &kept, scope, done);
+            }));
         }
         start(Box::new(move |done| answer_udp(&socket, scope, done)));
         Ok((Self(done), port))
@@ -71,14 +76,25 @@ fn answer_udp(socket: &UdpSocket, scope: Scope, done: &AtomicBool) {
     }
 }
 
-fn answer_tcp(listener: &TcpListener, scope: Scope, done: &AtomicBool) {
+fn answer_tcp(
+    listener: &TcpListener,
+    kept: &Mutex<Vec<TcpStream>>,
+    scope: Scope,
+    done: &AtomicBool,
+) {
     let mut closing = VecDeque::new();
     while !done.load(Ordering::Relaxed) {
         // Errors are timeouts and broken connections, which the other end notices.
         if let Ok((stream, from)) = listener.accept()
             && scope.admits(from)
-            && let Ok(answered) = answer_stream(stream)
+            && let Ok((last, answered)) = answer_stream(stream)
         {
+            let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+            // Another host must not use up this one's descriptors.
+            if last == KEPT && scope.is_of_namespace() && kept.len() < MOST_KEPT {
+                kept.push(answered);
+                continue;
+            }
             closing.push_back(answered);
             if closing.len() > CLOSING {
                 closing.pop_front();
@@ -87,13 +103,44 @@ fn answer_tcp(listener: &TcpListener, scope: Scope, done: &AtomicBool) {
     }
 }
 
-/// Answers the requests on `stream` up to the last one.
-fn answer_stream(mut stream: TcpStream) -> io::Result<TcpStream> {
+/// Answers the requests on `stream` up to the last one, and returns that one's first byte.
+fn answer_stream(mut stream: TcpStream) -> io::Result<(u8, TcpStream)> {
     prepare(&stream)?;
     let mut message = [0; BYTES];
-    while message[0] != LAST {
+    while ![LAST, KEPT].contains(&message[0]) {
         stream.read_exact(&mut message)?;
         stream.write_all(&message)?;
     }
-    Ok(stream)
+    Ok((message[0], stream))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::net::{Ipv4Addr, SocketAddr};
+
+    use super::*;
+    use crate::eventually;
+    use crate::traffic::probe::hold;
+
+    #[test]
+    fn connections_to_keep_stay_open_at_both_ends_until_the_caller_closes_them() {
+        let (_answerer, port) = Answerer::start(Scope::NAMESPACE, false, 0).unwrap();
+        let to = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        // More than there are threads.
+        let flows = TCP_THREADS + CLOSING + 1;
+        let held = hold(to, flows as u32, Scope::NAMESPACE);
+        assert_eq!(held.len(), flows);
+        // Documentation/networking/proc_net_tcp.rst: the ports, then the state; 01 is ESTABLISHED.
+        let port = format!(":{port:04X}");
+        let open = || {
+            let table = fs::read_to_string("/proc/self/net/tcp").unwrap();
+            let lines = table.lines().filter(|line| line.contains(&port));
+            lines.filter(|line| line.contains(" 01 ")).count()
+        };
+        assert_eq!(open(), 2 * flows);
+        drop(held);
+        let closed = eventually(Duration::from_secs(5), || (open() == 0).then_some(()));
+        assert!(closed.is_some());
+    }
 }

@@ -19,6 +19,8 @@ pub(super) const BYTES: usize = 32;
 /// First byte of the last request on a TCP connection.
 pub(super) const LAST: u8 = 1;
 const NOT_LAST: u8 = 0;
+/// First byte of the only request on a TCP connection that stays open.
+pub(super) const KEPT: u8 = 2;
 /// Time between probes.
 const INTERVAL: Duration = Duration::from_millis(10);
 /// How long to wait for the last probes: queues under load can take a second.
@@ -29,6 +31,8 @@ const END_CHECK: Duration = Duration::from_millis(100);
 const LOST: Duration = Duration::from_millis(250);
 /// A connection that is silent for this long is broken.
 const BROKEN: Duration = Duration::from_secs(5);
+/// How long the connections to keep may take.
+const HOLDING: Duration = Duration::from_secs(6);
 
 /// Sends one probe per interval and reports the round-trip times.
 pub(super) fn ping(to: SocketAddr, duration: Duration) -> Result<LatencyReport, LabError> {
@@ -113,6 +117,18 @@ pub(super) fn round_trips(
         p99_us,
         p999_us,
     })
+}
+
+/// Opens connections one after another, up to the first that fails.
+pub(super) fn hold(to: SocketAddr, flows: u32, scope: Scope) -> Vec<TcpStream> {
+    scope.take_precedence();
+    let end = Instant::now() + HOLDING;
+    let one = || {
+        let mut stream = connect(Target { to, proxy: None })?;
+        ask(&mut stream, KEPT).map(|_| stream)
+    };
+    let opened = (0..flows).map_while(|_| one().ok().filter(|_| Instant::now() < end));
+    opened.collect()
 }
 
 /// The times to answers, and how many requests were lost.

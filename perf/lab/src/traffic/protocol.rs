@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 /// Version of this protocol, announced in [`Hello`]; it changes with the messages.
-pub(super) const PROTOCOL: u32 = 5;
+pub(super) const PROTOCOL: u32 = 6;
 
 /// The first answer of every agent.
 #[derive(Debug, Serialize, Deserialize)]
@@ -47,6 +47,9 @@ pub(crate) enum Job {
         exchange: Exchange,
         duration: Duration,
     },
+    /// Open up to this many TCP connections to an agent that answers, and keep them until the next such job closes them.
+    /// The answer is how many came up, each with a request and its answer.
+    Hold { to: SocketAddr, flows: u32 },
 }
 
 /// An end of a load.
