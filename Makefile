@@ -31,7 +31,7 @@ FORK_VERSION = sed -n 's|^[[:space:]]*$(FORK) \(v[^ ]*\).*|\1|p' "$$(go list -m 
 .PHONY: help build speedtest speedtest-results profile profile-results profiling test test-packages test-profiler \
 	test-systemd systemd-packages \
 	cross cross-packages lab-packages profile-packages interop scraper-packages peers lint fmt-check clippy doc deny audit bench bench-stages \
-	bench-compare bench-forward bench-peers bench-userspace bench-packages packet-rate growth report soak flood fuzz fuzz-merge test-timing miri asan tsan
+	bench-compare bench-forward bench-gateway bench-peers bench-userspace gateway-packages bench-packages packet-rate growth report soak flood fuzz fuzz-merge test-timing miri asan tsan
 
 help: ## List these targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | column -t -s "$$(printf '\t')"
@@ -209,6 +209,13 @@ bench-peers: build peers bench-packages ## Compare Convoy with the newest WireGu
 # wireproxy is taken from PATH or $(PEERS)/bin.
 bench-userspace: build peers bench-packages ## Compare convoy exec and up --userspace with wireproxy and onetun (half an hour; root)
 	$(FAST_BENCH) peers --rootless $(ARGS)
+
+bench-gateway: build bench-packages gateway-packages ## Compare --nat user with masquerading, pasta and slirp4netns (twenty minutes; root)
+	$(FAST_BENCH) peers --gateway $(ARGS)
+
+# Not every distribution has both.
+gateway-packages: # Install missing user-mode networks, if root
+	-$(call install,pasta slirp4netns,passt slirp4netns,make bench-gateway leaves them out)
 
 bench-forward: build bench-packages ## Measure how fast convoy forward and other forwarders relay (four minutes; root)
 	$(FAST_BENCH) forward $(ARGS)

@@ -19,13 +19,14 @@ use crate::origin::Origin;
 use crate::programs::first_line;
 use crate::results;
 use crate::rounds::{Progress, rotated};
-use crate::tunnel::contender::{self, CONVOY};
+use crate::tunnel::contender;
 use crate::tunnel::rows::Set;
 use crate::tunnel::{Contender, Kind, Outcome, Row, Stand, rows};
 
-/// The result files of both sets.
+/// The result files of all sets.
 pub(crate) const FILE: &str = "peers.json";
 pub(crate) const ROOTLESS_FILE: &str = "rootless.json";
+pub(crate) const GATEWAYS_FILE: &str = "gateway.json";
 
 /// Measures Convoy, other WireGuard programs and OpenVPN, and prints the tables
 #[derive(Debug, clap::Args)]
@@ -36,6 +37,9 @@ pub(crate) struct Args {
     /// Programs that need no root: convoy exec, convoy up --userspace, wireproxy and onetun
     #[arg(long)]
     rootless: bool,
+    /// Gateways: Convoy with the kernel's masquerading and with its own NAT, pasta and slirp4netns
+    #[arg(long, conflicts_with = "rootless")]
+    gateway: bool,
     /// One round with a second per TCP run: only checks that everything works
     #[arg(long)]
     quick: bool,
@@ -50,11 +54,11 @@ pub(crate) struct Args {
     /// Only these rows
     #[arg(long, value_name = "ROW", value_delimiter = ',')]
     only: Vec<String>,
-    /// Only these contenders and Convoy; `NAME+q` is NAME with Convoy's txqueuelen on its interface
+    /// Only these contenders and the first; `NAME+q` is NAME with Convoy's txqueuelen on its interface
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     contenders: Vec<String>,
-    /// File for all values [default: benches/results/peers.json or rootless.json; none for a part of the rows or contenders,
-    /// or for fewer than six rounds]
+    /// File for all values [default: benches/results/peers.json, rootless.json or gateway.json; none for a part of the
+    /// rows or contenders, or for fewer than six rounds]
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// The Convoy program
@@ -67,9 +71,10 @@ pub(crate) struct Args {
 
 impl Args {
     fn set(&self) -> Set {
-        match self.rootless {
-            false => Set::Programs,
-            true => Set::Rootless,
+        match (self.rootless, self.gateway) {
+            (true, _) => Set::Rootless,
+            (_, true) => Set::Gateways,
+            _ => Set::Programs,
         }
     }
 }
@@ -85,6 +90,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let file = match args.set() {
         Set::Programs => FILE,
         Set::Rootless => ROOTLESS_FILE,
+        Set::Gateways => GATEWAYS_FILE,
     };
     results::keep(&record, args.json.as_deref(), file, is_whole)
 }
@@ -98,11 +104,11 @@ fn measure(args: &Args, rows: &[&Row]) -> anyhow::Result<Record> {
         (args.reps, args.secs)
     };
     let window = Duration::from_secs(secs);
-    let mut stand = Stand::new(&asked[0], window, &TunnelOptions::default())?.of(args.set());
+    let mut stand = Stand::new(&asked[0], window, &TunnelOptions::default())?.of(args.set())?;
     let (contenders, absent) = present(asked, &mut stand);
     let iperf3 = match args.set() {
         Set::Programs => first_line(Command::new("iperf3").arg("--version")).ok(),
-        Set::Rootless => None,
+        Set::Rootless | Set::Gateways => None,
     };
     let described = contenders.iter().cloned().map(Contender::with_version);
     let mut record = Record {
@@ -112,7 +118,7 @@ fn measure(args: &Args, rows: &[&Row]) -> anyhow::Result<Record> {
         ..Record::new(described.collect(), rows, reps, window)
     };
     let bare = [(0, &Contender::bare())];
-    let bare = &bare[usize::from(args.rootless)..];
+    let bare = &bare[usize::from(args.set() != Set::Programs)..];
     let mut progress = Progress::of(contenders.len() * reps as usize + bare.len());
     let rounds = (0..reps).flat_map(|round| {
         let contenders = rotated(&contenders, round).into_iter();
@@ -143,18 +149,19 @@ fn turn(stand: &mut Stand, contender: &Contender, rows: &[&Row]) -> Outcome {
     outcome
 }
 
-/// The requested contenders, Convoy first.
+/// The requested contenders, and the one that begins the set.
 fn chosen(args: &Args) -> anyhow::Result<Vec<Contender>> {
     let mut all = match args.set() {
         Set::Programs => contender::all(&args.convoy, &args.peers),
         Set::Rootless => contender::rootless(&args.convoy, &args.peers),
+        Set::Gateways => contender::gateways(&args.convoy),
     };
     let names: Vec<_> = all.iter().map(|one| one.name.clone()).collect();
     if let Some(stranger) = args.contenders.iter().find(|name| !names.contains(name)) {
         bail!("no contender is called {stranger}: {}", names.join(", "));
     }
-    let all_asked = args.contenders.is_empty();
-    all.retain(|one| all_asked || one.name == CONVOY || args.contenders.contains(&one.name));
+    let (all_asked, first) = (args.contenders.is_empty(), names[0].clone());
+    all.retain(|one| all_asked || one.name == first || args.contenders.contains(&one.name));
     for one in &all {
         let is_there = one.kind != Kind::WireGuard || one.program.is_file();
         ensure!(
@@ -173,7 +180,7 @@ fn present(asked: Vec<Contender>, stand: &mut Stand) -> (Vec<Contender>, BTreeMa
     for one in asked {
         let why = match one.kind {
             Kind::Bare | Kind::WireGuard => None,
-            Kind::OpenVpn | Kind::Exec | Kind::Ports | Kind::Socks => stand.absence(&one),
+            _ => stand.absence(&one),
         };
         if let Some(why) = why {
             eprintln!("NOT MEASURED: {}: {why}", one.name);

@@ -73,6 +73,7 @@ fn page(results: &Path) -> anyhow::Result<Page<'_>> {
     page.section::<comparison::Record>("Against other programs", "bench-peers", peers::FILE)?;
     let (title, command) = ("Without root", "bench-userspace");
     page.section::<comparison::Record>(title, command, peers::ROOTLESS_FILE)?;
+    page.section::<comparison::Record>("Gateways", "bench-gateway", peers::GATEWAYS_FILE)?;
     page.section::<forward::Record>("Forwarders", "bench-forward", forward::FILE)?;
     page.section::<Speedtest>("The tunnel", "speedtest-results", speedtest::FILE)?;
     page.text += &contrast::table(results)?;
@@ -119,7 +120,7 @@ mod tests {
     fn without_results_every_section_names_its_command() {
         let text = page(Path::new("/nowhere")).unwrap().text;
         let sections: Vec<_> = text.split("\n## ").skip(1).collect();
-        assert_eq!(sections.len(), 11);
+        assert_eq!(sections.len(), 12);
         assert!(
             sections.iter().all(|section| section.contains("`make ")),
             "{text}"

@@ -12,10 +12,11 @@
 //! 1. [`rows`]: the table of all rows; [`contender`]: the programs that take part.
 //! 2. [`Stand`]: a contender between two namespaces; it runs the tests of the rows.
 //! 3. [`iperf`], [`udp`]: the generators; [`openvpn`]: VPNs of another protocol; [`rootless`]: programs at the left end
-//!    that need no root.
+//!    that need no root; [`gateway`]: gateways there.
 //! 4. [`Outcome`]: the figures of one contender in one round.
 
 pub(crate) mod contender;
+mod gateway;
 pub(crate) mod iperf;
 mod openvpn;
 mod rootless;

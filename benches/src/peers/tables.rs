@@ -37,7 +37,7 @@ impl Report for Record {
         }
         text += &match self.set {
             Set::Programs => self.of_programs(),
-            Set::Rootless => rootless::text(self),
+            Set::Rootless | Set::Gateways => rootless::text(self),
         };
         for (name, why) in &self.absent {
             text += &format!("\n**Not measured: {name}**: {why}\n");
@@ -50,7 +50,7 @@ impl Report for Record {
 
     fn pictures(&self) -> anyhow::Result<Vec<Picture>> {
         let mut pictures = Vec::new();
-        if self.set == Set::Rootless {
+        if self.set != Set::Programs {
             return Ok(pictures);
         }
         let bars = bars(self);
@@ -177,6 +177,7 @@ fn short(name: &str) -> String {
         ("ports-smoltcp", "-L smol."),
         ("ports", "-L"),
         ("wireproxy-socks5", "wireprox. S5"),
+        ("nat-smoltcp", "nat smol."),
         ("wireguard-go", "wg-go"),
         ("tailscale", "tailsc."),
         ("boringtun", "boringt."),

@@ -7,7 +7,7 @@ use convoy_lab::wireguard::Implementation;
 use convoy_tun::TX_QUEUE_LEN;
 use serde::{Deserialize, Serialize};
 
-use super::rootless;
+use super::{gateway, rootless};
 use crate::programs::find;
 
 /// The contender that the others are compared with.
@@ -17,6 +17,9 @@ pub(crate) const PORTS: &str = "ports";
 pub(crate) const PORTS_SMOLTCP: &str = "ports-smoltcp";
 pub(crate) const WIREPROXY: &str = "wireproxy";
 pub(crate) const ONETUN: &str = "onetun";
+/// Gateways: the kernel's masquerading, and Convoy's own NAT.
+pub(crate) const MASQUERADE: &str = "masquerade";
+pub(crate) const NAT: &str = "nat";
 /// The veth without a tunnel.
 pub(crate) const BARE: &str = "bare veth";
 /// Suffix of a variant: the same program with Convoy's queue length on its interface.
@@ -50,6 +53,10 @@ pub(crate) enum Kind {
     Ports,
     /// Without root: a SOCKS5 proxy on the near end's loopback.
     Socks,
+    /// Without root: a gateway.
+    Nat,
+    /// A user-mode network between the host and a namespace in which Convoy in TUN mode is a gateway.
+    Network,
 }
 
 /// A program with its settings.
@@ -68,10 +75,8 @@ pub(crate) struct Contender {
 pub(crate) fn all(convoy: &Path, peers: &Path) -> Vec<Contender> {
     let convoy = Contender::wireguard(CONVOY, convoy);
     let peers = PEERS.iter().flat_map(|&(name, program, arguments)| {
-        let default = Contender {
-            arguments: owned(arguments),
-            ..Contender::wireguard(name, &peers.join(program))
-        };
+        let program = peers.join(program);
+        let default = Contender::of(Kind::WireGuard, name, &program, owned(arguments));
         let variant = Contender {
             name: format!("{name}{VARIANT}"),
             queue_length: Some(TX_QUEUE_LEN),
@@ -79,10 +84,8 @@ pub(crate) fn all(convoy: &Path, peers: &Path) -> Vec<Contender> {
         };
         [default, variant]
     });
-    let openvpns = OPENVPNS.map(|(name, program, arguments)| Contender {
-        kind: Kind::OpenVpn,
-        arguments: owned(arguments),
-        ..Contender::wireguard(name, &find(program))
+    let openvpns = OPENVPNS.map(|(name, program, arguments)| {
+        Contender::of(Kind::OpenVpn, name, &find(program), owned(arguments))
     });
     std::iter::once(convoy)
         .chain(peers)
@@ -92,59 +95,51 @@ pub(crate) fn all(convoy: &Path, peers: &Path) -> Vec<Contender> {
 
 /// Convoy in TUN mode, and programs that need no root: Convoy's own ways, and others.
 pub(crate) fn rootless(convoy: &Path, peers: &Path) -> Vec<Contender> {
-    let others = |program: &str| {
-        let newest = peers.join(program);
-        if newest.is_file() {
-            newest
-        } else {
-            find(program)
-        }
-    };
-    let contender = |name: &str, kind, program: &Path, arguments| Contender {
-        kind,
-        arguments,
-        ..Contender::wireguard(name, program)
-    };
-    let (wireproxy, onetun) = (others(WIREPROXY), others(ONETUN));
+    let wireproxy = installed(peers, WIREPROXY, WIREPROXY);
+    let onetun = installed(peers, ONETUN, ONETUN);
+    let config = || owned(&["--config", rootless::FILE]);
+    let exec = owned(&["exec", rootless::FILE, "--"]);
     vec![
         Contender::wireguard(CONVOY, convoy),
-        contender(
-            EXEC,
-            Kind::Exec,
-            convoy,
-            owned(&["exec", rootless::FILE, "--"]),
-        ),
-        contender(PORTS, Kind::Ports, convoy, rootless::up("namespace")),
-        contender(PORTS_SMOLTCP, Kind::Ports, convoy, rootless::up("smoltcp")),
-        contender("socks5", Kind::Socks, convoy, rootless::up("namespace")),
-        contender(
-            WIREPROXY,
-            Kind::Ports,
-            &wireproxy,
-            owned(&["--config", rootless::FILE]),
-        ),
-        contender(
-            "wireproxy-socks5",
-            Kind::Socks,
-            &wireproxy,
-            owned(&["--config", rootless::FILE]),
-        ),
-        contender(ONETUN, Kind::Ports, &onetun, rootless::onetun()),
+        Contender::of(Kind::Exec, EXEC, convoy, exec),
+        Contender::of(Kind::Ports, PORTS, convoy, rootless::up("namespace")),
+        Contender::of(Kind::Ports, PORTS_SMOLTCP, convoy, rootless::up("smoltcp")),
+        Contender::of(Kind::Socks, "socks5", convoy, rootless::up("namespace")),
+        Contender::of(Kind::Ports, WIREPROXY, &wireproxy, config()),
+        Contender::of(Kind::Socks, "wireproxy-socks5", &wireproxy, config()),
+        Contender::of(Kind::Ports, ONETUN, &onetun, rootless::onetun()),
+    ]
+}
+
+/// Gateways: Convoy in TUN mode with the kernel's masquerading, Convoy's own NAT, and user-mode networks.
+pub(crate) fn gateways(convoy: &Path) -> Vec<Contender> {
+    let nat = |name, engine| Contender::of(Kind::Nat, name, convoy, gateway::nat(engine));
+    let network = |name, arguments| Contender::of(Kind::Network, name, &find(name), arguments);
+    vec![
+        Contender::wireguard(MASQUERADE, convoy),
+        nat(NAT, "namespace"),
+        nat("nat-smoltcp", "smoltcp"),
+        network("pasta", gateway::pasta()),
+        network("slirp4netns", gateway::slirp4netns()),
     ]
 }
 
 /// wireguard-go in the directory of `make peers`, or else in `PATH`.
 pub(crate) fn wireguard_go(peers: &Path) -> Contender {
     let (name, program, _) = PEERS[0];
+    Contender::wireguard(name, &installed(peers, program, name))
+}
+
+/// A program in the directory of `make peers`, or else under its usual name in `PATH`.
+fn installed(peers: &Path, program: &str, name: &str) -> PathBuf {
     let newest = peers.join(program);
-    let program = if newest.is_file() { newest } else { find(name) };
-    Contender::wireguard(name, &program)
+    if newest.is_file() { newest } else { find(name) }
 }
 
 impl Kind {
     /// Whether it takes the place of a daemon at the near end.
     pub(crate) fn is_rootless(self) -> bool {
-        matches!(self, Self::Exec | Self::Ports | Self::Socks)
+        matches!(self, Self::Exec | Self::Ports | Self::Socks | Self::Nat)
     }
 }
 
@@ -158,6 +153,14 @@ impl Contender {
             arguments: Vec::new(),
             queue_length: None,
             version: None,
+        }
+    }
+
+    fn of(kind: Kind, name: &str, program: &Path, arguments: Vec<String>) -> Self {
+        Self {
+            kind,
+            arguments,
+            ..Self::wireguard(name, program)
         }
     }
 

@@ -25,7 +25,7 @@ use nix::sys::signal::{Signal, kill};
 use tempfile::TempDir;
 
 use super::contender::WIREPROXY;
-use super::{Contender, Kind};
+use super::{Contender, Kind, gateway};
 use crate::programs;
 
 /// Places in a contender's arguments for what is known only once the namespaces stand.
@@ -43,6 +43,7 @@ const PROXY_PORT: u16 = 1080;
 const NEAR: &str = "10.8.0.1";
 const FAR: Ipv4Addr = Ipv4Addr::new(10, 8, 0, 2);
 const FAR_OUTER: &str = "10.9.0.2:51820";
+const PORT: u16 = 51_820;
 const MTU: &str = "1420";
 /// Keeps the tunnel of `convoy exec`, and tells when it is there.
 const INSIDE: &str = "echo; exec sleep infinity";
@@ -56,16 +57,21 @@ const END: Duration = Duration::from_secs(3);
 
 /// The arguments of Convoy with this engine.
 pub(super) fn up(engine: &str) -> Vec<String> {
-    let words = format!("up {FILE} --userspace --foreground --engine {engine}");
     let forwards = PORTS.map(|port| {
         let both = format!("{LOOPBACK}:{port}:{FAR}:{port}");
         format!("-L {both} -L {both}/udp")
     });
     let all = format!(
-        "{words} --socks5 {LOOPBACK}:{PROXY_PORT} {}",
+        "{} --socks5 {LOOPBACK}:{PROXY_PORT} {}",
+        userspace(engine),
         forwards.join(" ")
     );
     all.split(' ').map(str::to_owned).collect()
+}
+
+/// The words that all tunnels without root share.
+pub(super) fn userspace(engine: &str) -> String {
+    format!("up {FILE} --userspace --foreground --engine {engine}")
 }
 
 /// The arguments of onetun.
@@ -108,40 +114,29 @@ struct Processes {
 }
 
 impl Rootless {
-    /// Kills the near end's daemon, starts `contender` in its place and waits until a connection passes.
-    pub(super) fn start(bed: &mut Bed, contender: &Contender) -> anyhow::Result<Self> {
+    /// Kills the near end's daemon, starts `contender` in its place, with agents in these two namespaces, and waits until
+    /// a connection passes.
+    pub(super) fn start(
+        bed: &mut Bed,
+        contender: &Contender,
+        [near, far]: &[Namespace; 2],
+    ) -> anyhow::Result<Self> {
         bed.tunnel.left.kill_daemon()?;
         let mut processes = Processes::new(bed, contender)?;
-        let started = processes.start(bed, contender);
-        let ends = started.with_context(|| processes.log())?;
-        let mut one = Self { ends, processes };
-        let up = one.wait_until_up(contender.kind);
+        let started = processes.start(bed, contender, near, far);
+        let mut ends = started.with_context(|| processes.log())?;
+        let up = wait_until_up(&mut ends, Self::via(contender.kind), || processes.check());
         let left = &bed.tunnel.left.namespace;
-        let up = up.and_then(|()| one.processes.prefer_cubic(left));
-        up.with_context(|| one.processes.log())?;
-        Ok(one)
-    }
-
-    fn wait_until_up(&mut self, kind: Kind) -> anyhow::Result<()> {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            let one = Exchange::TcpConnect { at_once: 1 };
-            let asked = self.ends.round_trips(Self::via(kind), one, PROBE);
-            match asked {
-                Ok(report) if report.answered > 0 => return Ok(()),
-                _ => self.check()?,
-            }
-            if Instant::now() > deadline {
-                bail!("no connection passed within {PATIENCE:?}: {asked:?}");
-            }
-            thread::sleep(PAUSE);
-        }
+        let up = up.and_then(|()| processes.prefer_cubic(left));
+        up.with_context(|| processes.log())?;
+        Ok(Self { ends, processes })
     }
 
     /// The address at which the near end's agents reach the far end's ports.
     pub(super) fn via(kind: Kind) -> IpAddr {
         match kind {
             Kind::Ports => LOOPBACK,
+            Kind::Nat => gateway::SERVER,
             _ => FAR.into(),
         }
     }
@@ -156,9 +151,28 @@ impl Rootless {
     }
 
     /// Fails if it has ended.
-    pub(super) fn check(&mut self) -> anyhow::Result<()> {
-        ensure!(!self.pids()?.is_empty(), "it has ended");
-        Ok(())
+    pub(super) fn check(&self) -> anyhow::Result<()> {
+        self.processes.check()
+    }
+}
+
+/// Waits until connections pass to the far end's address `via`; fails if `check` does.
+pub(super) fn wait_until_up(
+    ends: &mut Ends,
+    via: IpAddr,
+    mut check: impl FnMut() -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let asked = ends.round_trips(via, Exchange::TcpConnect { at_once: 1 }, PROBE);
+        match asked {
+            Ok(report) if report.answered > 0 => return Ok(()),
+            _ => check()?,
+        }
+        if Instant::now() > deadline {
+            bail!("no connection passed within {PATIENCE:?}: {asked:?}");
+        }
+        thread::sleep(PAUSE);
     }
 }
 
@@ -171,7 +185,7 @@ impl Processes {
         fs::copy(&contender.program, &program)?;
         let (private, public) = keys(bed);
         let mut text = format!(
-            "[Interface]\nPrivateKey = {private}\nAddress = {NEAR}/24\nMTU = {MTU}\n\n\
+            "[Interface]\nPrivateKey = {private}\nAddress = {NEAR}/24\nMTU = {MTU}\nListenPort = {PORT}\n\n\
              [Peer]\nPublicKey = {public}\nEndpoint = {FAR_OUTER}\nAllowedIPs = {FAR}/32\n"
         );
         if contender.name.starts_with(WIREPROXY) {
@@ -193,10 +207,15 @@ impl Processes {
         Ok(processes)
     }
 
-    /// Starts the program, and agents at both ends.
-    fn start(&mut self, bed: &Bed, contender: &Contender) -> anyhow::Result<Ends> {
-        let (left, right) = (&bed.tunnel.left.namespace, &bed.tunnel.right.namespace);
-        let mut command = left.command(&self.program);
+    /// Starts the program, and agents at both ends of the traffic.
+    fn start(
+        &mut self,
+        bed: &Bed,
+        contender: &Contender,
+        near: &Namespace,
+        far: &Namespace,
+    ) -> anyhow::Result<Ends> {
+        let mut command = bed.tunnel.left.namespace.command(&self.program);
         command.args(words(contender, &self.file(), bed));
         if contender.kind == Kind::Exec {
             command.args(["sh", "-c", INSIDE]);
@@ -226,7 +245,7 @@ impl Processes {
             _ => Between::default(),
         };
         let agent = || {
-            let mut agent = crate::agent(left);
+            let mut agent = crate::agent(near);
             if contender.kind == Kind::Exec {
                 // An agent that the program executes itself could not take precedence, as all others do.
                 agent = Command::new("nsenter");
@@ -235,7 +254,7 @@ impl Processes {
             }
             Ok::<_, anyhow::Error>(Agent::spawn(agent)?)
         };
-        let far = Agent::spawn(crate::agent(right))?;
+        let far = Agent::spawn(crate::agent(far))?;
         Ok(Ends::with(agent()?, agent()?, far, between)?)
     }
 
@@ -252,6 +271,11 @@ impl Processes {
                 let _ = programs::output(&mut enter);
             }
         }
+        Ok(())
+    }
+
+    fn check(&self) -> anyhow::Result<()> {
+        ensure!(!self.pids()?.is_empty(), "it has ended");
         Ok(())
     }
 

@@ -44,6 +44,8 @@ pub(crate) enum Test {
     UdpRate(usize),
     /// UDP with this payload at increasing rates.
     UdpCurve(usize),
+    /// TCP up beside this many open connections that carry nothing.
+    Flows(u32),
     /// The peak memory of a daemon.
     Memory,
 }
@@ -89,6 +91,8 @@ pub(crate) enum Figure {
     UdpP999,
     /// Requests per second over TCP.
     Rate,
+    /// How many connections are open.
+    Open,
 }
 
 /// The contenders of a row; Convoy is always one of them.
@@ -101,8 +105,8 @@ pub(crate) enum Field {
     /// WireGuard programs and OpenVPN.
     WithOpenVpn,
     Everyone,
-    /// Only programs of [`Set::Rootless`].
-    Rootless,
+    /// Only contenders of sets besides [`Set::Programs`].
+    OtherSets,
 }
 
 /// Which figures are better, and the target for Convoy.
@@ -118,7 +122,7 @@ pub(crate) enum Aim {
     AtMost(f64),
 }
 
-const UP: Tcp = Tcp {
+pub(super) const UP: Tcp = Tcp {
     load: Load {
         way: Way::Up,
         streams: 1,
@@ -133,8 +137,8 @@ const IDLE: Test = Test::Requests { beside_tcp: false };
 const LOADED: Test = Test::Requests { beside_tcp: true };
 
 use Aim::{AtMost, Less, More, RatioAtLeast, RatioAtMost};
-use Field::{Everyone, Programs, Rootless, WithOpenVpn, WithVariants};
-use Figure::{Cpu, Main, Memory, P50, P99, P999, Rate, Syscalls, UdpP50, UdpP99, UdpP999};
+use Field::{Everyone, OtherSets, Programs, WithOpenVpn, WithVariants};
+use Figure::{Cpu, Main, Memory, Open, P50, P99, P999, Rate, Syscalls, UdpP50, UdpP99, UdpP999};
 
 /// All rows, in the order of the tables.
 #[rustfmt::skip]
@@ -172,8 +176,8 @@ pub(crate) const ROWS: &[Row] = &[
     row("request-udp-loaded-p99", "UDP request beside TCP, p99, µs", 0, LOADED, UdpP99, WithOpenVpn, Less),
     row("request-udp-loaded-p99.9", "UDP request beside TCP, p99.9, µs", 0, LOADED, UdpP999, WithOpenVpn, Less),
     row("connections", "connections with a request, 1/s", 0, Test::Connections(1), Main, Programs, More),
-    row("connections-16", "the same, 16 at a time, 1/s", 0, Test::Connections(16), Main, Rootless, More),
-    row("requests", "requests on one connection, 1/s", 0, IDLE, Rate, Rootless, More),
+    row("connections-16", "the same, 16 at a time, 1/s", 0, Test::Connections(16), Main, OtherSets, More),
+    row("requests", "requests on one connection, 1/s", 0, IDLE, Rate, OtherSets, More),
     row("tcp-up-syscalls", "TCP up, kcalls/GB", 1, UP.test(), Syscalls, WithOpenVpn, Less),
     row("tcp-up-memory", "TCP up, peak memory, MB", 1, UP.test(), Memory, WithOpenVpn, Less),
     row("tcp-down-cpu", "TCP down, CPU s/GB", 2, DOWN.test(), Cpu, WithOpenVpn, Less),
@@ -193,6 +197,12 @@ pub(crate) const ROWS: &[Row] = &[
     row("tcp-loss-memory", "TCP up, 1 % lost, peak memory, MB", 1, LOST.test(), Memory, Programs, Less),
     row("udp-64-most", "UDP 64 B, peak arrival rate, kpps", 1, Test::UdpCurve(64), Main, Programs, More),
     row("udp-512-most", "UDP 512 B, peak arrival rate, kpps", 1, Test::UdpCurve(512), Main, Programs, More),
+    row("flows-1000", "TCP up beside 1,000 idle flows, Gbit/s", 2, Test::Flows(1_000), Main, OtherSets, More),
+    row("flows-1000-open", "flows that came up of 1,000", 0, Test::Flows(1_000), Open, OtherSets, More),
+    row("flows-1000-memory", "peak memory with 1,000 flows, MB", 1, Test::Flows(1_000), Memory, OtherSets, Less),
+    row("flows-8000", "TCP up beside 8,000 idle flows, Gbit/s", 2, Test::Flows(8_000), Main, OtherSets, More),
+    row("flows-8000-open", "flows that came up of 8,000", 0, Test::Flows(8_000), Open, OtherSets, More),
+    row("flows-8000-memory", "peak memory with 8,000 flows, MB", 1, Test::Flows(8_000), Memory, OtherSets, Less),
     row("udp-1200-most", "UDP 1,200 B, peak arrival rate, kpps", 1, Test::UdpCurve(1_200), Main, WithOpenVpn, More),
 ];
 
@@ -269,7 +279,7 @@ impl Row {
             }
             Kind::WireGuard => true,
             Kind::OpenVpn => matches!(self.field, WithOpenVpn | Everyone),
-            Kind::Exec | Kind::Ports => true,
+            Kind::Exec | Kind::Ports | Kind::Nat | Kind::Network => true,
             Kind::Socks => !matches!(self.test, Test::UdpRate(_)),
         }
     }
@@ -344,6 +354,7 @@ mod tests {
         assert_eq!((names.len(), titles.len()), (ROWS.len(), ROWS.len()));
         assert!(OF_COMMITS.iter().all(|name| Row::named(name).is_some()));
         assert_eq!(Set::Rootless.rows().len(), set::OF_ROOTLESS.len());
+        assert_eq!(Set::Gateways.rows().len(), set::OF_GATEWAYS.len());
     }
 
     #[test]

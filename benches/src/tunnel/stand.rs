@@ -15,10 +15,11 @@ use convoy_lab::{Namespace, Pid};
 use serde::Serialize;
 use serde_json::Value;
 
+use super::gateway::{self, Gateway};
 use super::iperf::Way;
 use super::openvpn::{self, Certificates, OpenVpn};
 use super::rootless::{self, Rootless};
-use super::rows::{Figure, Set, Test};
+use super::rows::{Figure, Set, Test, UP};
 use super::{Contender, Kind, udp};
 
 /// The interface at both ends, as the lab names it.
@@ -39,8 +40,10 @@ pub(crate) struct Stand {
     certificates: Option<Certificates>,
     openvpn: Option<OpenVpn>,
     rootless: Option<Rootless>,
-    /// What is at the far end of a rootless program.
-    far: Implementation,
+    /// Present for [`Set::Gateways`].
+    gateway: Option<Gateway>,
+    /// Convoy in TUN mode, beside programs without root and user-mode networks.
+    convoy: Implementation,
     set: Set,
     /// Length of a TCP run.
     window: Duration,
@@ -69,8 +72,8 @@ impl Stand {
         window: Duration,
         options: &TunnelOptions,
     ) -> anyhow::Result<Self> {
-        let far = contender.implementation();
-        let mut bed = Bed::with(&far, crate::agent, options)?;
+        let convoy = contender.implementation();
+        let mut bed = Bed::with(&convoy, crate::agent, options)?;
         // Tailscale's fork does not learn a peer's endpoint from received packets.
         let left = bed.tunnel.left.outer(Underlay::V4);
         if let Some(peer) = bed.tunnel.right.config.peers.first_mut() {
@@ -82,7 +85,8 @@ impl Stand {
             certificates: None,
             openvpn: None,
             rootless: None,
-            far,
+            gateway: None,
+            convoy,
             set: Set::default(),
             window,
             known_pps: BTreeMap::new(),
@@ -91,8 +95,12 @@ impl Stand {
     }
 
     /// The same for the contenders of `set`.
-    pub(crate) fn of(self, set: Set) -> Self {
-        Self { set, ..self }
+    pub(crate) fn of(mut self, set: Set) -> anyhow::Result<Self> {
+        self.set = set;
+        if set == Set::Gateways {
+            self.gateway = Some(Gateway::new(&mut self.bed)?);
+        }
+        Ok(self)
     }
 
     pub(crate) fn contender(&self) -> &Contender {
@@ -116,6 +124,16 @@ impl Stand {
         self.openvpn = None;
         self.rootless = None;
         self.earlier_peak = 0;
+        let convoy = &self.convoy;
+        match (self.contender.kind, &mut self.gateway) {
+            (Kind::Nat, Some(gateway)) => {
+                let places = gateway.renew_peer(&mut self.bed, convoy)?;
+                self.rootless = Some(Rootless::start(&mut self.bed, &self.contender, &places)?);
+                return Ok(());
+            }
+            (_, Some(gateway)) => return gateway.start(&mut self.bed, &self.contender, convoy),
+            (_, None) => {}
+        }
         match self.contender.kind {
             Kind::Bare => Ok(()),
             Kind::WireGuard => {
@@ -138,9 +156,10 @@ impl Stand {
                 self.openvpn = Some(openvpn);
                 Ok(())
             }
-            Kind::Exec | Kind::Ports | Kind::Socks => {
-                self.bed.tunnel.right.replace_daemon(&self.far)?;
-                self.rootless = Some(Rootless::start(&mut self.bed, &self.contender)?);
+            Kind::Exec | Kind::Ports | Kind::Socks | Kind::Nat | Kind::Network => {
+                self.bed.tunnel.right.replace_daemon(&self.convoy)?;
+                let places = self.namespaces().map(Namespace::clone);
+                self.rootless = Some(Rootless::start(&mut self.bed, &self.contender, &places)?);
                 Ok(())
             }
         }
@@ -148,6 +167,10 @@ impl Stand {
 
     /// Why `contender`, which has another protocol or needs no root, cannot take part here; `None` if it can.
     pub(crate) fn absence(&mut self, contender: &Contender) -> Option<String> {
+        if self.gateway.is_some() {
+            let of_program = rootless::absence(contender);
+            return of_program.or_else(|| Some(format!("{:#}", self.start(contender).err()?)));
+        }
         if contender.kind.is_rootless() {
             return rootless::absence(contender);
         }
@@ -168,7 +191,10 @@ impl Stand {
         match (&mut self.openvpn, &mut self.rootless) {
             (Some(openvpn), _) => openvpn.check(),
             (None, Some(rootless)) => rootless.check(),
-            (None, None) => Ok(measure::check(&mut self.bed.tunnel)?),
+            (None, None) => {
+                self.gateway.as_mut().map_or(Ok(()), Gateway::check)?;
+                Ok(measure::check(&mut self.bed.tunnel)?)
+            }
         }
     }
 
@@ -196,6 +222,7 @@ impl Stand {
             }
             Test::UdpRate(payload) => self.udp_rate(payload),
             Test::UdpCurve(payload) => self.udp_curve(payload),
+            Test::Flows(flows) => self.beside_flows(flows, wanted),
             Test::Memory => self.memory(),
         }
     }
@@ -278,6 +305,19 @@ impl Stand {
         Ok(found)
     }
 
+    fn beside_flows(&mut self, flows: u32, wanted: &[Figure]) -> anyhow::Result<Found> {
+        let via = self.via();
+        let open = self.ends().hold(via, flows)?;
+        let mut found = self.tcp(UP, wanted);
+        if found.is_err() && open < flows {
+            // Make room for the busy stream.
+            self.ends().hold(via, open * 9 / 10)?;
+            found = self.tcp(UP, wanted);
+        }
+        self.ends().hold(via, 0)?;
+        Ok(found?.with([(Figure::Open, f64::from(open))]))
+    }
+
     fn memory(&mut self) -> anyhow::Result<Found> {
         let Some(daemons) = self.daemons()? else {
             return Ok(Found::default());
@@ -302,7 +342,7 @@ impl Stand {
         let each: Vec<_> = each.collect::<Result<_, _>>()?;
         Ok(match self.set {
             Set::Programs => each.into_iter().max().unwrap_or(0),
-            Set::Rootless => each.into_iter().sum(),
+            Set::Rootless | Set::Gateways => each.into_iter().sum(),
         })
     }
 
@@ -317,10 +357,11 @@ impl Stand {
     /// The far end's address.
     fn via(&self) -> IpAddr {
         match self.contender.kind {
+            _ if self.gateway.is_some() => gateway::SERVER,
             Kind::Bare => self.bed.bare(),
             Kind::WireGuard => self.bed.tunnelled(),
             Kind::OpenVpn => OpenVpn::FAR,
-            Kind::Exec | Kind::Ports | Kind::Socks => Rootless::via(self.contender.kind),
+            kind => Rootless::via(kind),
         }
     }
 
@@ -329,13 +370,16 @@ impl Stand {
         [&tunnel.left.namespace, &tunnel.right.namespace]
     }
 
-    /// The processes that carry the packets, beside rootless programs only those of the near end; `None` if the kernel
+    /// The processes that carry the packets, of all sets but the first only those of the near end; `None` if the kernel
     /// carries them.
     fn daemons(&self) -> anyhow::Result<Option<Vec<Pid>>> {
         let tunnel = &self.bed.tunnel;
         let (left, right) = (tunnel.left.daemon.pid(), tunnel.right.daemon.pid());
         Ok(match (self.contender.kind, &self.openvpn, &self.rootless) {
-            (Kind::WireGuard, ..) if self.set == Set::Rootless => Some(vec![left]),
+            (Kind::WireGuard | Kind::Network, ..) if self.set != Set::Programs => {
+                let network = self.gateway.as_ref().and_then(Gateway::pid);
+                Some(network.into_iter().chain([left]).collect())
+            }
             (Kind::WireGuard, ..) => Some(vec![left, right]),
             (_, Some(openvpn), _) if !openvpn.is_in_kernel() => Some(openvpn.pids().into()),
             (_, _, Some(rootless)) => Some(rootless.pids()?),

@@ -13,6 +13,8 @@ pub(crate) enum Set {
     Programs,
     /// Programs at the near end that need no root.
     Rootless,
+    /// Gateways at the near end.
+    Gateways,
 }
 
 pub(super) const OF_ROOTLESS: [&str; 20] = [
@@ -38,18 +40,45 @@ pub(super) const OF_ROOTLESS: [&str; 20] = [
     "connections-16",
 ];
 
+pub(super) const OF_GATEWAYS: [&str; 22] = [
+    "tcp-up",
+    "tcp-down",
+    "tcp-8-up",
+    "tcp-8-down",
+    "tcp-up-cpu",
+    "tcp-down-cpu",
+    "tcp-8-up-cpu",
+    "tcp-up-syscalls",
+    "tcp-down-syscalls",
+    "tcp-up-memory",
+    "tcp-8-up-memory",
+    "udp-1200",
+    "udp-64",
+    "requests",
+    "connections",
+    "connections-16",
+    "flows-1000",
+    "flows-1000-open",
+    "flows-1000-memory",
+    "flows-8000",
+    "flows-8000-open",
+    "flows-8000-memory",
+];
+
 impl Set {
     /// Its rows.
     pub(crate) fn rows(self) -> Vec<&'static Row> {
         match self {
             Self::Programs => ROWS
                 .iter()
-                .filter(|row| row.field != Field::Rootless)
+                .filter(|row| row.field != Field::OtherSets)
                 .collect(),
-            Self::Rootless => OF_ROOTLESS
-                .iter()
-                .filter_map(|name| Row::named(name))
-                .collect(),
+            Self::Rootless => named(&OF_ROOTLESS),
+            Self::Gateways => named(&OF_GATEWAYS),
         }
     }
+}
+
+fn named(names: &[&str]) -> Vec<&'static Row> {
+    names.iter().filter_map(|name| Row::named(name)).collect()
 }

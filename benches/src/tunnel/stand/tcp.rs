@@ -84,7 +84,7 @@ impl Stand {
         tcp: Tcp,
         window: Duration,
     ) -> anyhow::Result<(Received, Option<LatencyReport>)> {
-        if self.set == Set::Rootless {
+        if self.set != Set::Programs {
             return Ok((self.send_by_agents(tcp.load, window, &[])?, None));
         }
         let running = self.load(tcp.load, window)?;
@@ -156,7 +156,7 @@ impl Stand {
     /// System calls, and the bytes received in the same run.
     fn count_calls(&mut self, load: Load, daemons: &[Pid]) -> anyhow::Result<(u64, u64)> {
         let received = match self.set {
-            Set::Rootless => self.send_by_agents(load, COUNTED, daemons)?,
+            Set::Rootless | Set::Gateways => self.send_by_agents(load, COUNTED, daemons)?,
             Set::Programs => {
                 let [left, right] = self.namespaces();
                 iperf::start(left, right, self.via(), load, COUNTED, daemons)?.finish()?
