@@ -1,4 +1,4 @@
-//! `convoy profile`: where a daemon spends CPU time, and which system calls it makes.
+//! `convoy profile`: where a daemon or a forwarder spends CPU time, and which system calls it makes.
 //!
 //! Three tools observe the daemon one after another, because each disturbs the next (`Window`):
 //!
@@ -58,14 +58,14 @@ pub fn run(args: &ProfileArgs) -> Result<(), Error> {
     if let Some(text) = &args.read {
         return read(text, &args.out, before);
     }
-    let daemon = args.daemon()?;
-    let what = daemon.to_string();
-    let mut profiler = Profiler::new(vec![daemon], &args.out, before, args.call_graph)?;
+    let daemons = args.daemons()?;
+    let what: Vec<_> = daemons.iter().map(Daemon::to_string).collect();
+    let mut profiler = Profiler::new(daemons, &args.out, before, args.call_graph)?;
     for window in Window::ALL {
         eprintln!("{} …", window.name());
         profiler.look(window, |attachment| attachment.watch(args.window()))?;
     }
-    profiler.report(what)
+    profiler.report(what.join(", "))
 }
 
 fn read(text: &Path, out: &Path, before: Option<&Path>) -> Result<(), Error> {

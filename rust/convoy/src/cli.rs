@@ -132,7 +132,7 @@ pub(crate) enum Command {
     /// Show the counters of a running daemon
     Stats(StatsArgs),
     #[cfg(feature = "measure")]
-    /// Profile a running daemon: its CPU time by function, and its system calls
+    /// Profile a running daemon or forwarder: its CPU time by function, and its system calls
     ///
     /// Runs perf, then strace, on the daemon while it carries its usual traffic. Writes to DIR:
     /// report.md (read it first), profile.perf (for profiler.firefox.com), flamegraph.svg,

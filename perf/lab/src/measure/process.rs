@@ -73,6 +73,14 @@ pub fn executing(directory: &Path) -> io::Result<Vec<Pid>> {
     Ok(own.collect())
 }
 
+/// The processes whose parent is `pid`.
+pub fn children(pid: Pid) -> io::Result<Vec<Pid>> {
+    let all = all_processes().map_err(error)?;
+    let stats = all.filter_map(|process| process.ok()?.stat().ok());
+    let own = stats.filter(|stat| stat.ppid == pid.as_raw());
+    Ok(own.map(|stat| Pid::from_raw(stat.pid)).collect())
+}
+
 /// Its peak memory in bytes (`VmHWM`, proc_pid_status(5)).
 pub fn peak_memory(pid: Pid) -> io::Result<u64> {
     Ok(usage(pid)?.peak_kib * 1_024)

@@ -15,7 +15,8 @@ pub struct ProfileArgs {
     #[arg(value_name = "IFACE")]
     interface: Option<String>,
 
-    /// The daemon's process, in any network namespace
+    /// The process of a daemon, of `convoy forward` or of `convoy up --userspace`, in any network namespace; its children
+    /// that execute the same program are observed, too
     #[arg(long, value_name = "PID", conflicts_with = "interface")]
     #[arg(value_parser = clap::value_parser!(i32).range(1..))]
     pid: Option<i32>,
@@ -52,9 +53,9 @@ pub enum CallGraph {
 }
 
 impl ProfileArgs {
-    pub(super) fn daemon(&self) -> Result<Daemon, Error> {
+    pub(super) fn daemons(&self) -> Result<Vec<Daemon>, Error> {
         match (&self.interface, self.pid) {
-            (Some(interface), _) => Daemon::of_interface(interface),
+            (Some(interface), _) => Ok(vec![Daemon::of_interface(interface)?]),
             (None, Some(pid)) => Daemon::of_process(Pid::from_raw(pid)),
             (None, None) => {
                 let question = "which daemon? Give IFACE, or --pid PID; or --read FILE";

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use convoy_lab::Pid;
+use convoy_lab::{Pid, measure::process};
 use convoy_stats::Report;
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 
@@ -14,6 +14,8 @@ use crate::{Error, error::Step as _};
 
 /// A thread that every daemon has, and no other program of ours.
 const EVENT_LOOP: &str = "tunnel";
+/// The file that forwarders and supervisors execute, too.
+const PROGRAM: &str = "convoy";
 /// Directory of the daemons' sockets, also as seen from outside their namespace.
 const SOCKETS: &str = "run/wireguard";
 
@@ -49,15 +51,28 @@ impl Daemon {
         Ok(Self::new(pid, &path))
     }
 
-    /// The daemon with the process number `pid`.
-    pub(super) fn of_process(pid: Pid) -> Result<Self, Error> {
-        ensure_ours(pid)?;
+    /// The program of ours with the process number `pid`, and its children that execute the same file: without root, a
+    /// supervisor has the relay and its child the tunnel.
+    pub(super) fn of_process(pid: Pid) -> Result<Vec<Self>, Error> {
+        let executed = |pid: Pid| fs::read_link(format!("/proc/{pid}/exe")).ok();
+        let own = executed(pid);
+        let has_name = |path: &PathBuf| path.file_name().is_some_and(|name| name == PROGRAM);
+        if !own.as_ref().is_some_and(has_name) {
+            ensure_ours(pid)?;
+        }
+        let children = process::children(pid).step("find its children")?;
+        let children = children.into_iter();
+        let same = children.filter(|child| own.is_some() && executed(*child) == own);
+        Ok([pid].into_iter().chain(same).map(Self::found).collect())
+    }
+
+    fn found(pid: Pid) -> Self {
         // As the process sees it, since it may be in another namespace.
         let directory = format!("/proc/{pid}/root/{SOCKETS}");
         let sockets = fs::read_dir(directory).into_iter().flatten();
         let mut sockets = sockets.filter_map(|entry| Some(entry.ok()?.path()));
         let socket = sockets.find(|path| listener(path).is_ok_and(|listener| listener == pid));
-        Ok(Self { pid, socket })
+        Self { pid, socket }
     }
 
     pub(super) fn pid(&self) -> Pid {

@@ -83,6 +83,7 @@ fn by_thread(stacks: &Stacks) -> String {
             "tun-reader" => "reads the TUN, sums the segments of super-packets",
             "tunnel" => "the event loop: encrypts and sends, receives and decrypts",
             "tun-writer" => "coalesces packets and writes the TUN",
+            "tokio-rt-worker" => "relays connections and datagrams of sockets",
             _ => "control: configuration, signals",
         };
         vec![format!("`{thread}`"), percent(share), stage.to_owned()]

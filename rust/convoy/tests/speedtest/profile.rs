@@ -1,14 +1,19 @@
 //! The files that `convoy speedtest --profile` and `convoy profile` write.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::io::{self, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
 use std::time::Duration;
 
-use convoy_lab::Namespace;
 use convoy_lab::measure::{Bed, Direction, TcpLoad};
 use convoy_lab::wireguard::{Implementation, TunnelOptions};
+use convoy_lab::{Namespace, Pid, eventually, require_root_lab};
 use convoy_perf::profile::Stacks;
+use nix::sys::signal::{Signal, kill};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -19,6 +24,9 @@ pub(crate) const AEAD: [&str; 2] = ["chacha20_poly1305", "convoy_aead::lanes::av
 pub(crate) const EVENT_LOOP: &str = "tunnel";
 pub(crate) const READING: &str = "PacketIo>::read";
 const WRITING: &str = "PacketIo>::write";
+/// The port at which forwarders arrive.
+const SINK: u16 = 5303;
+const DEADLINE: Duration = Duration::from_secs(30);
 
 #[test]
 fn a_speed_test_writes_a_profile_of_both_daemons() {
@@ -108,15 +116,74 @@ fn a_running_daemon_is_found_by_its_process_and_by_its_interface() {
     assert!(bed.tunnel.left.daemon.ended().is_none());
 }
 
+#[test]
+fn a_forwarder_and_a_tunnel_without_root_are_observed_with_all_their_processes() {
+    let test = "a_forwarder_and_a_tunnel_without_root_are_observed_with_all_their_processes";
+    let Some(_turn) = turn_with_perf(test).filter(|_| require_root_lab(test)) else {
+        return;
+    };
+    let mut bed = bed();
+    bed.tunnel.left.kill_daemon().unwrap();
+    let (left, right) = (&bed.tunnel.left, &bed.tunnel.right);
+    let listener = right.namespace.run(|| TcpListener::bind(("0.0.0.0", SINK)));
+    let listener = listener.unwrap().unwrap();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            thread::spawn(|| io::copy(&mut stream.unwrap(), &mut io::sink()));
+        }
+    });
+    let (outer, _) = place();
+    let file = |name: &str, text: &str| {
+        let path = outer.path().join(name);
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+        path
+    };
+    let forwards = "Forward = 127.0.0.1:5301:10.9.0.2:5303\n";
+    let keys = (left.keys.private_base64(), right.keys.public_base64());
+    let tunnel = format!(
+        "[Interface]\nPrivateKey = {}\nAddress = 10.8.0.1/24\n#convoy: Forward = 127.0.0.1:5302:10.8.0.2:5303\n\
+         [Peer]\nPublicKey = {}\nEndpoint = 10.9.0.2:51820\nAllowedIPs = 10.8.0.2/32\n",
+        keys.0, keys.1
+    );
+    let (forwards, tunnel) = (file("ports", forwards), file("office.conf", &tunnel));
+    let up: &[_] = &["up", "--userspace", "--foreground"];
+    for (words, file, port, threads) in [
+        (&["forward"][..], forwards, 5301, &["tokio-rt-worker"][..]),
+        (up, tunnel, 5302, &["tokio-rt-worker", EVENT_LOOP]),
+    ] {
+        let mut command = left.namespace.command(PROGRAM);
+        let mut process = command.args(words).arg(file).spawn().unwrap();
+        let connect = || TcpStream::connect(("127.0.0.1", port)).ok();
+        let connected = eventually(DEADLINE, || left.namespace.run(connect).unwrap());
+        let mut stream = connected.unwrap();
+        // Until the program ends.
+        let load = thread::spawn(move || while stream.write_all(&[7; 65_536]).is_ok() {});
+        let (_first, out) = place();
+        let pid = process.id().to_string();
+        let mut profile = convoy(&["profile", "--pid", &pid, "--secs", "1", "--out"]);
+        succeeds(profile.arg(&out));
+        let stacks = stacks(&out);
+        for thread in threads {
+            assert!(stacks.iter().any(|(name, ..)| name == *thread), "{thread}");
+        }
+        let shares = json(&out, "shares.json");
+        let processes = shares["daemons"].as_array().unwrap().len();
+        assert!(processes >= threads.len(), "{shares}");
+        let syscalls = json(&out, "syscalls.json");
+        assert!(
+            !syscalls["calls"].as_array().unwrap().is_empty(),
+            "{syscalls}"
+        );
+        kill(Pid::from_raw(process.id().cast_signed()), Signal::SIGTERM).unwrap();
+        process.wait().unwrap();
+        load.join().unwrap();
+    }
+}
+
 /// A tunnel that carries TCP for longer than any test; it ends with the bed.
 pub(crate) fn busy_bed() -> Bed {
-    let agent = |namespace: &Namespace| {
-        let mut agent = namespace.command(PROGRAM);
-        agent.arg("lab-inside");
-        agent
-    };
-    let daemon = Implementation::new(PROGRAM);
-    let mut bed = Bed::with(&daemon, agent, &TunnelOptions::default()).unwrap();
+    let mut bed = bed();
     bed.wait_until_up().unwrap();
     let load = TcpLoad {
         direction: Direction::Up,
@@ -127,6 +194,16 @@ pub(crate) fn busy_bed() -> Bed {
     let via = bed.tunnelled();
     bed.ends.begin_tcp(via, load, None).unwrap();
     bed
+}
+
+fn bed() -> Bed {
+    let agent = |namespace: &Namespace| {
+        let mut agent = namespace.command(PROGRAM);
+        agent.arg("lab-inside");
+        agent
+    };
+    let daemon = Implementation::new(PROGRAM);
+    Bed::with(&daemon, agent, &TunnelOptions::default()).unwrap()
 }
 
 /// A directory that does not exist yet, and its parent.
