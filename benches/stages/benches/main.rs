@@ -19,6 +19,7 @@ mod inbound;
 
 mod flow_table;
 mod hand_over;
+mod nat_flows;
 mod path;
 mod tunnels;
 

@@ -1,0 +1,187 @@
+//! What begins a flow of `--nat user`, as in `connlib/netstack/src/nat`: a map with the standard library's SipHash or with
+//! FxHash, and the beginning of a flow inline or out of line (`#[cold]`).
+//!
+//! Packets of a flow that has begun pass in the kernel. Only what begins a flow is looked up here, and what comes until it
+//! has begun. The task and the sockets of a flow are left out: they would hide any difference. [`super::flow_table`] has
+//! the map alone, also with keys that a peer chooses so that they collide.
+
+#![expect(
+    clippy::disallowed_types,
+    reason = "it is measured here, beside the hash that is used"
+)]
+
+use std::{
+    collections::HashMap,
+    hash::{BuildHasher, RandomState},
+    net::{Ipv4Addr, SocketAddr},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use divan::{Bencher, black_box, counter::ItemsCount};
+use etherparse::PacketBuilder;
+use rand::{RngExt, SeedableRng, rngs::StdRng};
+use rustc_hash::FxBuildHasher;
+
+use crate::each;
+
+const FLOWS: [usize; 2] = [100, 1_000];
+const PENDING: usize = 100;
+/// Packets per repetition.
+const PACKETS: usize = 64;
+/// The length of an IPv4 header without options.
+const IPV4: usize = 20;
+/// Its number for TCP.
+const TCP: u32 = 6;
+
+/// A way to hash, and where a flow begins.
+trait Way {
+    type State: BuildHasher + Default;
+    const IS_COLD: bool;
+}
+
+/// As it is.
+struct Sip;
+struct SipCold;
+struct Fx;
+struct FxCold;
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Ends {
+    peer: SocketAddr,
+    target: SocketAddr,
+}
+
+/// The packet that has begun a flow, until its target has answered.
+type Pending = Box<[u8]>;
+
+/// The flows that begin.
+struct Flows<W: Way>(Mutex<HashMap<Ends, Pending, W::State>>);
+
+#[divan::bench(types = [Sip, SipCold, Fx, FxCold], args = FLOWS)]
+fn packet_of_a_flow_that_has_begun<W: Way>(bencher: Bencher<'_, '_>, flows: usize) {
+    let (table, packets) = table::<W>(flows);
+    each(bencher, ItemsCount::new(PACKETS), || {
+        for packet in packets.iter().take(PACKETS) {
+            table.receive(black_box(packet));
+        }
+    });
+}
+
+#[divan::bench(types = [Sip, SipCold, Fx, FxCold])]
+fn syn_beside_pending_connects<W: Way>(bencher: Bencher<'_, '_>) {
+    let (table, _) = table::<W>(PENDING);
+    let packets = syns(PACKETS, 9);
+    each(bencher, ItemsCount::new(PACKETS), || {
+        for packet in &packets {
+            table.receive(black_box(packet));
+            table.end(black_box(packet));
+        }
+    });
+}
+
+/// A table in which this many flows have begun, with the packets that began them.
+fn table<W: Way>(flows: usize) -> (Flows<W>, Vec<Vec<u8>>) {
+    let table = Flows::<W>(Mutex::default());
+    let packets = syns(flows, 7);
+    packets.iter().for_each(|packet| table.receive(packet));
+    assert_eq!(table.all().len(), flows);
+    (table, packets)
+}
+
+/// What a few peers send to servers anywhere.
+fn syns(count: usize, seed: u64) -> Vec<Vec<u8>> {
+    let mut random = StdRng::seed_from_u64(seed);
+    let mut syn = |_| {
+        let peer = Ipv4Addr::new(10, 9, 0, random.random_range(2..10));
+        let target = Ipv4Addr::from_bits(random.random());
+        let port = random.random_range(32_768..61_000);
+        let builder = PacketBuilder::ipv4(peer.octets(), target.octets(), 64);
+        let builder = builder.tcp(port, 443, random.random(), 65_535).syn();
+        let mut packet = Vec::new();
+        builder.write(&mut packet, &[]).map(|()| packet)
+    };
+    let packets = (0..count).map(&mut syn).collect::<Result<_, _>>();
+    packets.unwrap_or_default()
+}
+
+impl<W: Way> Flows<W> {
+    #[inline(never)]
+    fn receive(&self, packet: &[u8]) {
+        let Some(ends) = ends(packet) else {
+            return;
+        };
+        let is_known = self.all().contains_key(&ends);
+        match (is_known, W::IS_COLD) {
+            (true, _) => {}
+            (false, true) => self.begin_out_of_line(ends, packet),
+            (false, false) => self.begin(ends, packet),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn begin_out_of_line(&self, ends: Ends, packet: &[u8]) {
+        self.begin(ends, packet);
+    }
+
+    #[inline(always)]
+    fn begin(&self, ends: Ends, packet: &[u8]) {
+        if is_whole(packet) {
+            self.all().insert(ends, packet.into());
+        }
+    }
+
+    fn end(&self, packet: &[u8]) {
+        if let Some(ends) = ends(packet) {
+            self.all().remove(&ends);
+        }
+    }
+
+    fn all(&self) -> MutexGuard<'_, HashMap<Ends, Pending, W::State>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The ends of a packet over IPv4 without options.
+fn ends(packet: &[u8]) -> Option<Ends> {
+    let (ip, tcp) = packet.split_at_checked(IPV4)?;
+    let address = |at: usize| ip[at..].first_chunk().map(|it| Ipv4Addr::from(*it));
+    let port = |at: usize| {
+        tcp.get(at..)?
+            .first_chunk()
+            .map(|it| u16::from_be_bytes(*it))
+    };
+    Some(Ends {
+        peer: (address(12)?, port(0)?).into(),
+        target: (address(16)?, port(2)?).into(),
+    })
+}
+
+/// Whether the sum over the segment and its pseudo-header is right (RFC 9293, section 3.1).
+fn is_whole(packet: &[u8]) -> bool {
+    let (ip, tcp) = packet.split_at(IPV4);
+    let words = ip[12..].chunks_exact(2).chain(tcp.chunks_exact(2));
+    let words = words.map(|word| u32::from(word[0]) << 8 | u32::from(word[1]));
+    let sum = words.sum::<u32>() + TCP + tcp.len() as u32;
+    (sum & 0xffff) + (sum >> 16) == 0xffff
+}
+
+impl Way for Sip {
+    type State = RandomState;
+    const IS_COLD: bool = false;
+}
+
+impl Way for SipCold {
+    type State = RandomState;
+    const IS_COLD: bool = true;
+}
+
+impl Way for Fx {
+    type State = FxBuildHasher;
+    const IS_COLD: bool = false;
+}
+
+impl Way for FxCold {
+    type State = FxBuildHasher;
+    const IS_COLD: bool = true;
+}
