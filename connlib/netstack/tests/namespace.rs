@@ -130,6 +130,7 @@ fn the_network_has_the_mtu_the_addresses_and_the_routes() {
     let said = run_inside(&namespace, inside);
     for expected in [
         "mtu 1280",
+        "qlen 2000",
         "inet 127.0.0.1/8",
         "inet 10.9.0.2/24",
         "inet6 fd09::2/64",

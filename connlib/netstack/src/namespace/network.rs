@@ -6,12 +6,13 @@ use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
 };
 
-use convoy_tun::Device;
+use convoy_tun::{Device, TX_QUEUE_LEN};
 use nix::{net::if_::if_nametoindex, unistd::getegid};
 use rtnetlink::{
     Error, Handle, LinkUnspec, RouteMessageBuilder,
     packet_route::{
         address::AddressHeaderFlags,
+        link::LinkAttribute,
         route::{RouteMessage, RouteScope},
     },
 };
@@ -82,8 +83,11 @@ async fn configure(settings: &Settings) -> Result<(), Refusal> {
         let added = add.execute().await;
         added.map_err(refused(format!("give {name} the address {address}")))?;
     }
+    // By netlink, because the ioctl wants a capability in the host's user namespace.
+    let queue = LinkAttribute::TxQueueLen(TX_QUEUE_LEN);
     let up = LinkUnspec::new_with_index(tun).mtu(settings.mtu.into());
-    let set = handle.link().set(up.up().build()).execute().await;
+    let up = up.append_extra_attribute(queue).up().build();
+    let set = handle.link().set(up).execute().await;
     set.map_err(refused(format!("set {name} up")))?;
     add_routes(&handle, settings, tun).await?;
     if settings.is_gateway {
