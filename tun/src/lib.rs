@@ -50,6 +50,7 @@ pub use device::{Device, Offload, OffloadRequest, OpenError, TX_QUEUE_LEN, memor
 pub use inbound::{InboundBatch, MAX_SLOT};
 pub use outbound::{OutboundBatch, OutboundPacket, ReadCalls};
 pub use reader::{Reader, ReaderExit, TryRecv, spawn_reader};
+pub use schedule::preempt_nobody;
 pub use writer::{Writer, spawn_writer};
 
 /// Packets at which a batch is closed. One super-packet may take an outbound batch beyond it.

@@ -34,6 +34,8 @@ pub const MAX_BUFFER: usize = 256 << 10;
 /// The buffer that is used if none is asked for.
 pub const DEFAULT_BUFFER: usize = 64 << 10;
 
+/// Size of a pipe in buffers. It holds references to the kernel's pages, and larger ones save system calls.
+const PIPE: usize = 4;
 /// Buffers moved in one direction before the other has its turn.
 const ROUNDS: u32 = 8;
 
@@ -94,14 +96,15 @@ enum Failure {
 }
 
 impl Relay {
-    /// A relay with buffers and pipes of this size, limited to [`MIN_BUFFER`] and [`MAX_BUFFER`].
+    /// A relay with buffers of this size, and pipes of four times this size, limited to [`MIN_BUFFER`] and
+    /// [`MAX_BUFFER`].
     #[must_use]
     pub fn new(buffer: usize, method: Method) -> Self {
         let buffer = buffer.clamp(MIN_BUFFER, MAX_BUFFER);
         Self {
             method,
             buffers: Buffers::new(buffer),
-            pipes: Pipes::new(buffer),
+            pipes: Pipes::new((buffer * PIPE).min(MAX_BUFFER)),
         }
     }
 

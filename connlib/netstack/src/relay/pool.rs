@@ -14,8 +14,6 @@ use nix::{
     unistd::pipe2,
 };
 
-/// Most bytes that lent buffers, or lent pipes, have together.
-const MAX_LENT_BYTES: usize = 64 << 20;
 /// Most items that are kept for the next taker; those given back beyond it are freed.
 const MAX_KEPT: usize = 32;
 
@@ -35,6 +33,9 @@ pub(super) type Pipes = Pool<Pipe>;
 
 /// Can be made in any size.
 pub(super) trait Pooled: Sized {
+    /// Most bytes that lent items have together.
+    const MAX_LENT_BYTES: usize;
+
     fn make(size: usize) -> io::Result<Self>;
 }
 
@@ -57,7 +58,7 @@ impl<T: Pooled> Pool<T> {
         Self {
             kept: Mutex::default(),
             lent: AtomicUsize::new(0),
-            most_lent: MAX_LENT_BYTES / size,
+            most_lent: T::MAX_LENT_BYTES / size,
             size,
         }
     }
@@ -138,15 +139,20 @@ impl<T> Drop for Lease<'_, T> {
 }
 
 impl Pooled for Box<[u8]> {
+    const MAX_LENT_BYTES: usize = 64 << 20;
+
     fn make(size: usize) -> io::Result<Self> {
         Ok(vec![0; size].into())
     }
 }
 
 impl Pooled for Pipe {
+    // The kernel makes the pipes of a user who has many of them smaller (pipe-user-pages-soft, pipe(7)).
+    const MAX_LENT_BYTES: usize = 256 << 20;
+
     fn make(size: usize) -> io::Result<Self> {
         let (reader, writer) = pipe2(OFlag::O_NONBLOCK | OFlag::O_CLOEXEC)?;
-        // Refused to a user who has many pipes: then it has the kernel's default size, or less.
+        // Refused to such a user: then it has the kernel's default size, or less.
         let _ = fcntl(writer.as_fd(), FcntlArg::F_SETPIPE_SZ(size as i32));
         Ok(Self { reader, writer })
     }

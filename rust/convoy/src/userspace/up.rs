@@ -1,6 +1,6 @@
 //! `convoy up --userspace`.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, thread::available_parallelism};
 
 use anyhow::{Context, anyhow};
 
@@ -31,8 +31,11 @@ pub(crate) fn up(path: PathBuf, args: &UpArgs, parent: &mut Option<Parent>) -> a
             None => None,
         },
     };
-    // Connections use all processors.
+    // Connections use all processors but the tunnel's.
+    let processors = available_parallelism().map_or(1, usize::from);
     let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(processors.saturating_sub(1).max(1))
+        .on_thread_start(convoy_tun::preempt_nobody)
         .max_blocking_threads(LOOKUPS)
         .enable_all()
         .build()
