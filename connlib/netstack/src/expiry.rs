@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 
 /// A flow ends after this time without datagrams, as long as the target has answered nothing.
 const UNANSWERED: Duration = Duration::from_secs(30);
@@ -45,8 +45,20 @@ impl Expiry {
         self.touch();
     }
 
+    /// Waits until the flow ends. Datagrams put that off without a timer of their own, which would cost more than to
+    /// send one.
+    pub(crate) async fn reached(&self) {
+        loop {
+            let at = self.at();
+            if at <= Instant::now() {
+                return;
+            }
+            sleep_until(at).await;
+        }
+    }
+
     /// When it ends, as far as is known now.
-    pub(crate) fn at(&self) -> Instant {
+    fn at(&self) -> Instant {
         let idle = match self.is_answered.load(Ordering::Relaxed) {
             true => ANSWERED,
             false => UNANSWERED,

@@ -2,6 +2,7 @@
 
 mod batch;
 mod datagrams;
+pub(crate) mod errors;
 mod kernel;
 mod listener;
 mod stream;

@@ -111,7 +111,7 @@ impl Near {
         with_batch(|batch| {
             from.try_receive(batch)?;
             for train in batch.trains() {
-                let Sent { bytes, lost } = self.socket.try_send_train(&train, Some(client));
+                let Sent { bytes, lost, .. } = self.socket.try_send_train(&train, Some(client));
                 self.context.counters.moved.count_inbound(bytes);
                 self.context.counters.drop_datagrams(lost);
             }

@@ -4,6 +4,7 @@ use std::{
     io::{self, ErrorKind},
     net::SocketAddr,
     os::fd::OwnedFd,
+    pin::pin,
     sync::Arc,
 };
 
@@ -12,7 +13,7 @@ use tokio::{
     net::UdpSocket,
     sync::mpsc,
     task::{JoinSet, yield_now},
-    time::{Instant, sleep, sleep_until},
+    time::sleep,
 };
 
 use super::{
@@ -85,7 +86,8 @@ impl Place {
             Ok(outside) => {
                 let shared = Arc::clone(&self.shared);
                 let _open = shared.icmp.open();
-                self.exchange(&errors::ask_for(outside), requests).await;
+                errors::ask_for(&outside);
+                self.exchange(&outside, requests).await;
             }
             Err(error) => {
                 let refusal = match error.kind() {
@@ -105,6 +107,7 @@ impl Place {
 
     async fn exchange(&mut self, outside: &UdpSocket, mut requests: mpsc::Receiver<Box<[u8]>>) {
         let expiry = Expiry::new();
+        let mut expired = pin!(expiry.reached());
         loop {
             tokio::select! {
                 // The table holds a sender, so there is always another.
@@ -119,9 +122,7 @@ impl Place {
                     }
                     self.answer_all(outside, &expiry);
                 }
-                () = sleep_until(expiry.at()) => if expiry.at() <= Instant::now() {
-                    return;
-                },
+                () = &mut expired => return,
             }
             yield_now().await;
         }

@@ -8,6 +8,7 @@
 use std::{
     io::{self, ErrorKind},
     os::fd::AsRawFd,
+    pin::pin,
     sync::Arc,
 };
 
@@ -16,19 +17,18 @@ use tokio::{
     net::UdpSocket,
     sync::mpsc,
     task::{JoinSet, yield_now},
-    time::{Instant, sleep, sleep_until, timeout},
+    time::{sleep, timeout},
 };
 
 use super::{
     Share, errors,
     gateway::{CONNECT_LIMIT, Ends, Shared, refused},
-    scratch::with_scratch,
 };
 use crate::{
     counters::Refusal,
     dial::reason,
     expiry::{Expiry, RETRY},
-    network::{Datagrams, Family, SocketKind, any_of, transparent},
+    network::{Datagrams, Family, Sent, SocketKind, any_of, transparent, with_batch},
     stack::{
         Dropped,
         datagram::{self, UDP_HEADER},
@@ -36,9 +36,6 @@ use crate::{
         packet::{Packet, UDP},
     },
 };
-
-/// Datagrams moved in one direction before others have their turn.
-const BATCH: usize = 64;
 
 /// A flow's place among all; dropping it makes it free.
 struct Place {
@@ -96,26 +93,25 @@ impl Place {
         }
     }
 
-    async fn open(&self, _pending: Share) -> Result<(UdpSocket, UdpSocket), Refusal> {
-        let outside = errors::ask_for(self.outside().await.map_err(|error| reason(&error))?);
+    async fn open(&self, _pending: Share) -> Result<(Datagrams, Datagrams), Refusal> {
+        let outside = self.outside().await.map_err(|error| reason(&error))?;
         let inside = timeout(CONNECT_LIMIT, self.inside()).await;
         let inside = inside.map_err(|_| Refusal::TimedOut)?;
         let inside = inside.map_err(|error| reason(&error))?;
         Ok((inside, outside))
     }
 
-    async fn outside(&self) -> io::Result<UdpSocket> {
+    async fn outside(&self) -> io::Result<Datagrams> {
         let target = self.ends.target;
         let socket = self.shared.outside.datagrams(any_of(&target)).await?;
+        socket.prepare_for_batches();
         socket.connect(target).await?;
-        match socket {
-            Datagrams::Kernel(socket) => Ok(socket),
-            Datagrams::Other(_) => Err(ErrorKind::Unsupported.into()),
-        }
+        socket.ask_for_errors();
+        Ok(socket)
     }
 
     /// From here on, the kernel finds this socket for the flow's datagrams.
-    async fn inside(&self) -> io::Result<UdpSocket> {
+    async fn inside(&self) -> io::Result<Datagrams> {
         let Ends { peer, target } = self.ends;
         let family = Family::of(&target);
         let opened = self.shared.inside.open(SocketKind::Udp, family).await?;
@@ -123,96 +119,84 @@ impl Place {
         // Other flows have the same target.
         setsockopt(&opened, ReuseAddr, &true)?;
         bind(opened.as_raw_fd(), &SockaddrStorage::from(target))?;
-        let socket = UdpSocket::from_std(opened.into())?;
+        let socket = Datagrams::Kernel(UdpSocket::from_std(opened.into())?);
+        socket.prepare_for_batches();
         socket.connect(peer).await?;
-        socket.writable().await?;
         Ok(socket)
     }
 
     async fn exchange(
         &self,
-        inside: &UdpSocket,
-        outside: &UdpSocket,
+        inside: &Datagrams,
+        outside: &Datagrams,
         mut early: mpsc::Receiver<Box<[u8]>>,
     ) {
         let expiry = Expiry::new();
+        let mut expired = pin!(expiry.reached());
         loop {
             tokio::select! {
+                // What came first is sent first.
                 biased;
                 // The table holds a sender, so there is always another.
                 Some(datagram) = early.recv() => {
-                    expiry.touch();
-                    self.send(outside, &datagram);
+                    let mut sent = Sent::default();
+                    sent.note(outside.try_send(&datagram));
+                    self.asked(sent, &expiry);
+                    continue;
                 }
-                _ = inside.readable() => self.question(inside, outside, &expiry),
-                error = errors::ready(outside) => {
-                    if let Some(error) = error {
-                        self.pass_on(outside, &error);
-                    }
-                    self.answer(inside, outside, &expiry);
-                }
-                () = sleep_until(expiry.at()) => if expiry.at() <= Instant::now() {
-                    return;
-                },
+                // The error is that the peer refuses the port: its socket may open later.
+                _ = inside.ready() => {}
+                error = outside.ready() => self.pass_on(error),
+                () = &mut expired => return,
             }
+            // Each direction has its turn, however much the other one has.
+            self.question(inside, outside, &expiry);
+            self.answer(inside, outside, &expiry);
             yield_now().await;
         }
     }
 
     /// Moves datagrams from the peer to the target.
-    fn question(&self, inside: &UdpSocket, outside: &UdpSocket, expiry: &Expiry) {
-        for _ in 0..BATCH {
-            let moved = with_scratch(|scratch| {
-                let length = inside.try_recv(scratch)?;
-                self.send(outside, &scratch[..length]);
-                Ok(())
-            });
-            match moved {
-                Ok(()) => expiry.touch(),
-                Err(error) if is_over(&error) => return,
-                // The peer refuses the port: its socket may open later.
-                Err(_) => {}
+    fn question(&self, inside: &Datagrams, outside: &Datagrams, expiry: &Expiry) {
+        with_batch(|batch| {
+            if inside.try_receive(batch).is_ok() {
+                for train in batch.trains() {
+                    self.asked(outside.try_send_train(&train, None), expiry);
+                }
             }
-        }
+        });
+    }
+
+    /// Notes what became of datagrams for the target.
+    fn asked(&self, sent: Sent, expiry: &Expiry) {
+        let udp = &self.shared.udp;
+        expiry.touch();
+        udp.moved.count_outbound(sent.bytes);
+        udp.drop_datagrams(sent.lost);
+        self.pass_on(sent.error);
     }
 
     /// Moves datagrams from the target to the peer.
-    fn answer(&self, inside: &UdpSocket, outside: &UdpSocket, expiry: &Expiry) {
+    fn answer(&self, inside: &Datagrams, outside: &Datagrams, expiry: &Expiry) {
         let udp = &self.shared.udp;
-        for _ in 0..BATCH {
-            let moved = with_scratch(|scratch| {
-                let length = outside.try_recv(scratch)?;
-                match inside.try_send(&scratch[..length]) {
-                    Ok(sent) => udp.moved.count_inbound(sent),
-                    Err(_) => udp.drop_datagrams(1),
-                }
-                Ok(())
-            });
-            match moved {
-                Ok(()) => expiry.answer(),
-                Err(error) if is_over(&error) => return,
-                Err(error) => self.pass_on(outside, &error),
-            }
-        }
-    }
-
-    fn send(&self, outside: &UdpSocket, datagram: &[u8]) {
-        let udp = &self.shared.udp;
-        match outside.try_send(datagram) {
-            Ok(sent) => udp.moved.count_outbound(sent),
-            Err(error) => {
-                udp.drop_datagrams(1);
-                if !is_over(&error) {
-                    self.pass_on(outside, &error);
+        with_batch(|batch| match outside.try_receive(batch) {
+            Ok(()) => {
+                expiry.answer();
+                for train in batch.trains() {
+                    let Sent { bytes, lost, .. } = inside.try_send_train(&train, None);
+                    udp.moved.count_inbound(bytes);
+                    udp.drop_datagrams(lost);
                 }
             }
-        }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(error) => self.pass_on(Some(error)),
+        });
     }
 
     /// Tells the peer what the network outside says about a datagram.
-    fn pass_on(&self, outside: &UdpSocket, error: &io::Error) {
-        errors::forget_details(outside);
-        if let Some(why) = errors::unreachable(reason(error)) {
+    fn pass_on(&self, error: Option<io::Error>) {
+        let why = error.and_then(|error| errors::unreachable(reason(&error)));
+        if let Some(why) = why {
             self.unreachable(why);
         }
     }
@@ -225,10 +209,6 @@ impl Place {
         let answers = &self.shared.answers;
         answers.unreachable_flow(why, (peer.ip(), target.ip()), UDP, header);
     }
-}
-
-fn is_over(error: &io::Error) -> bool {
-    error.kind() == ErrorKind::WouldBlock
 }
 
 impl Drop for Place {

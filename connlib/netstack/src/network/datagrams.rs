@@ -9,7 +9,7 @@ use std::{
 
 use tokio::{io::Interest, net::UdpSocket};
 
-use super::{batch::Batch, kernel::messages, train::Train};
+use super::{batch::Batch, errors, kernel::messages, train::Train};
 
 /// Sends and receives datagrams.
 #[derive(Debug)]
@@ -61,11 +61,28 @@ pub trait Packets: fmt::Debug + Send + Sync {
 }
 
 /// What became of datagrams that were to be sent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub(crate) struct Sent {
     pub(crate) bytes: usize,
     /// How many were discarded.
     pub(crate) lost: usize,
+    /// What the network says about this datagram or an earlier one.
+    pub(crate) error: Option<io::Error>,
+}
+
+impl Sent {
+    /// Notes what became of one datagram.
+    pub(crate) fn note(&mut self, outcome: io::Result<usize>) {
+        match outcome {
+            Ok(bytes) => self.bytes += bytes,
+            Err(error) => {
+                self.lost += 1;
+                if error.kind() != io::ErrorKind::WouldBlock {
+                    self.error = Some(error);
+                }
+            }
+        }
+    }
 }
 
 impl Datagrams {
@@ -102,10 +119,28 @@ impl Datagrams {
         }
     }
 
+    /// Waits until there is a datagram or an error of the socket; returns the latter. May be cancelled.
+    pub(crate) async fn ready(&self) -> Option<io::Error> {
+        match self {
+            Self::Kernel(socket) => errors::ready(socket).await,
+            Self::Other(packets) => {
+                poll_fn(|context| packets.poll_readable(context)).await;
+                None
+            }
+        }
+    }
+
     /// Lets more datagrams wait, and lets the kernel join some. From now on, only [`Self::try_receive`] receives them.
     pub(crate) fn prepare_for_batches(&self) {
         if let Self::Kernel(socket) = self {
             messages::prepare(socket);
+        }
+    }
+
+    /// Has the kernel report errors that are not for good, too.
+    pub(crate) fn ask_for_errors(&self) {
+        if let Self::Kernel(socket) = self {
+            errors::ask_for(socket);
         }
     }
 
@@ -155,29 +190,27 @@ impl Datagrams {
 
     /// Sends a train to an address, or to the one that it is connected to: in one call, or else one by one.
     pub(crate) fn try_send_train(&self, train: &Train<'_>, to: Option<SocketAddr>) -> Sent {
+        let mut sent = Sent::default();
         if train.segments() > 1 {
             match self.try_send_whole(train, to) {
-                Ok(bytes) => return Sent { bytes, lost: 0 },
+                Ok(bytes) => {
+                    sent.bytes = bytes;
+                    return sent;
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    return Sent {
-                        bytes: 0,
-                        lost: train.segments(),
-                    };
+                    sent.lost = train.segments();
+                    return sent;
                 }
                 // What is refused together may be sent one by one, such as datagrams that exceed the MTU.
-                Err(_) => {}
+                Err(error) => sent.error = Some(error).filter(|it| !is_about_trains(it)),
             }
         }
-        let mut sent = Sent::default();
         for datagram in train.datagrams() {
             let outcome = match to {
                 Some(to) => self.try_send_to(datagram, to),
                 None => self.try_send(datagram),
             };
-            match outcome {
-                Ok(bytes) => sent.bytes += bytes,
-                Err(_) => sent.lost += 1,
-            }
+            sent.note(outcome);
         }
         sent
     }
@@ -208,6 +241,14 @@ impl Datagrams {
             Self::Other(packets) => packets.try_send(datagram, Some(to)),
         }
     }
+}
+
+/// Whether sending several datagrams together is all that an error is about.
+fn is_about_trains(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::Unsupported
+        || [libc::EINVAL, libc::EIO, libc::EMSGSIZE]
+            .map(Some)
+            .contains(&error.raw_os_error())
 }
 
 fn receive(socket: &UdpSocket, batch: &mut Batch) -> io::Result<()> {

@@ -6,10 +6,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use tokio::{
-    sync::mpsc,
-    time::{Instant, sleep, sleep_until},
-};
+use tokio::{sync::mpsc, time::sleep};
 
 use super::Near;
 use crate::{
@@ -50,7 +47,7 @@ impl Flow {
             let refused = train.datagrams().map(wait).filter(Result::is_err);
             return counters.drop_datagrams(refused.count());
         };
-        let Sent { bytes, lost } = socket.try_send_train(train, None);
+        let Sent { bytes, lost, .. } = socket.try_send_train(train, None);
         counters.moved.count_outbound(bytes);
         counters.drop_datagrams(lost);
     }
@@ -102,8 +99,7 @@ async fn exchange(
     near: &Near,
     client: SocketAddr,
 ) {
-    // One timer for all datagrams, which puts its own end off: to set it costs more than to send.
-    let mut timer = pin!(sleep_until(flow.expiry.at()));
+    let mut expired = pin!(flow.expiry.reached());
     loop {
         tokio::select! {
             // The flow holds a sender, so there is always another.
@@ -113,20 +109,14 @@ async fn exchange(
                     Err(_) => near.context.counters.drop_datagrams(1),
                 }
             }
-            _ = socket.readable() => {
-                // The error is that there are none, or that the target's host refuses the port: it may open later.
+            // The error is that the target's host refuses the port: it may open later.
+            _ = socket.ready() => {
                 if near.answer(socket, client).is_ok() {
                     flow.expiry.answer();
                 }
                 tokio::task::yield_now().await;
             }
-            () = &mut timer => {
-                let expires = flow.expiry.at();
-                if expires <= Instant::now() {
-                    return;
-                }
-                timer.as_mut().reset(expires);
-            }
+            () = &mut expired => return,
         }
     }
 }

@@ -26,13 +26,7 @@ async fn datagrams_of_one_length_leave_and_arrive_as_one_message() {
             assert_eq!(trains[0].from(), sender.local_addr().unwrap());
             relay.try_send_train(&trains[0], receiver.local_addr().ok())
         });
-        assert_eq!(
-            sent,
-            Sent {
-                bytes: 2810,
-                lost: 0
-            }
-        );
+        assert_eq!((sent.bytes, sent.lost), (2810, 0));
         receiver.readable().await.unwrap();
         with_batch(|batch| {
             receiver.try_receive(batch).unwrap();
@@ -55,10 +49,7 @@ async fn what_the_kernel_refuses_together_is_sent_one_by_one() {
         bool
     );
     let (relay, receiver) = (bound(loopback_v4()).await, bound(loopback_v4()).await);
-    let Datagrams::Kernel(socket) = &relay else {
-        unreachable!("it is the host's");
-    };
-    setsockopt(socket, NoChecksums, &true).unwrap();
+    setsockopt(kernels(&relay), NoChecksums, &true).unwrap();
     let lengths = [100, 100, 100, 99];
     let sender = bound(loopback_v4()).await;
     send(&sender, &relay, &lengths).await;
@@ -70,14 +61,35 @@ async fn what_the_kernel_refuses_together_is_sent_one_by_one() {
         let refused = relay.try_send_whole(&train, to).unwrap_err();
         assert_eq!(refused.raw_os_error(), Some(libc::EINVAL));
         let sent = relay.try_send_train(&train, to);
-        assert_eq!(
-            sent,
-            Sent {
-                bytes: 399,
-                lost: 0
-            }
-        );
+        assert_eq!((sent.bytes, sent.lost), (399, 0));
+        // Otherwise somebody would hear that the receiver cannot be reached.
+        assert!(sent.error.is_none(), "{:?}", sent.error);
     });
+    receive_numbered(&receiver, &lengths).await;
+}
+
+#[tokio::test]
+async fn what_an_earlier_datagram_met_is_told_and_costs_none_of_a_train() {
+    let (sender, relay, out) = (
+        bound(loopback_v4()).await,
+        bound(loopback_v4()).await,
+        bound(loopback_v4()).await,
+    );
+    let closed = bound(loopback_v4()).await.local_addr().unwrap();
+    out.connect(closed).await.unwrap();
+    out.try_send(b"nobody hears this").unwrap();
+    within(kernels(&out).ready(Interest::ERROR)).await.unwrap();
+    let receiver = bound(closed).await;
+    let lengths = [10, 10, 10];
+    send(&sender, &relay, &lengths).await;
+    relay.readable().await.unwrap();
+    let sent = with_batch(|batch| {
+        relay.try_receive(batch).unwrap();
+        out.try_send_train(&batch.trains().next().unwrap(), None)
+    });
+    assert_eq!((sent.bytes, sent.lost), (30, 0));
+    let error = sent.error.unwrap();
+    assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
     receive_numbered(&receiver, &lengths).await;
 }
 
@@ -97,6 +109,13 @@ async fn bound(at: SocketAddr) -> Datagrams {
     let socket = Kernel(Host).datagrams(at).await.unwrap();
     socket.prepare_for_batches();
     socket
+}
+
+fn kernels(socket: &Datagrams) -> &UdpSocket {
+    match socket {
+        Datagrams::Kernel(socket) => socket,
+        Datagrams::Other(_) => unreachable!("it is the host's"),
+    }
 }
 
 /// Sends numbered datagrams of these lengths, each in a call of its own.
