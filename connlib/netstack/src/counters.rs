@@ -35,11 +35,13 @@ pub enum Refusal {
     TimedOut,
     /// This process has no descriptors left.
     NoDescriptors,
+    /// This host has no port left from which to reach the target, or no address.
+    NoSource,
 }
 
 impl Refusal {
     /// All reasons.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Denied,
         Self::Forbidden,
         Self::TargetDenied,
@@ -54,6 +56,7 @@ impl Refusal {
         Self::Unreachable,
         Self::TimedOut,
         Self::NoDescriptors,
+        Self::NoSource,
     ];
 
     /// The name of its counter.
@@ -74,6 +77,7 @@ impl Refusal {
             Self::Unreachable => "unreachable",
             Self::TimedOut => "timed_out",
             Self::NoDescriptors => "no_descriptors",
+            Self::NoSource => "no_source",
         }
     }
 }

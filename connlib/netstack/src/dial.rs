@@ -115,6 +115,8 @@ pub(crate) fn reason(error: &io::Error) -> Refusal {
     match error.kind() {
         ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset => Refusal::TargetRefused,
         ErrorKind::TimedOut => Refusal::TimedOut,
+        // Of connect(2), and of bind(2) to any port.
+        ErrorKind::AddrNotAvailable | ErrorKind::AddrInUse => Refusal::NoSource,
         _ if is_short_of_descriptors(error) => Refusal::NoDescriptors,
         _ => Refusal::Unreachable,
     }

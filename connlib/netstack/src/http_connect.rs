@@ -127,9 +127,10 @@ fn response(refusal: Refusal) -> String {
             ("503 Service Unavailable", "")
         }
         Refusal::TimedOut => ("504 Gateway Timeout", ""),
-        Refusal::UnknownName | Refusal::TargetRefused | Refusal::Unreachable => {
-            ("502 Bad Gateway", "")
-        }
+        Refusal::UnknownName
+        | Refusal::TargetRefused
+        | Refusal::Unreachable
+        | Refusal::NoSource => ("502 Bad Gateway", ""),
     };
     format!("HTTP/1.1 {status}\r\n{more}Content-Length: 0\r\nConnection: close\r\n\r\n")
 }

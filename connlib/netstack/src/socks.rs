@@ -105,7 +105,9 @@ async fn refuse(request: Request, refusal: Refusal) -> Refusal {
             ReplyError::ConnectionNotAllowed
         }
         Refusal::TargetRefused => ReplyError::ConnectionRefused,
-        Refusal::UnknownName | Refusal::Unreachable => ReplyError::HostUnreachable,
+        Refusal::UnknownName | Refusal::Unreachable | Refusal::NoSource => {
+            ReplyError::HostUnreachable
+        }
         Refusal::TimedOut => ReplyError::ConnectionTimeout,
         Refusal::Unsupported => ReplyError::CommandNotSupported,
         Refusal::TooMany

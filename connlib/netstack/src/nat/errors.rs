@@ -8,7 +8,7 @@ pub(super) use crate::network::errors::{ask_for, forget_details, ready};
 pub(super) fn unreachable(refusal: Refusal) -> Option<Unreachable> {
     match refusal {
         Refusal::TargetRefused => Some(Unreachable::Port),
-        Refusal::Unreachable | Refusal::TimedOut => Some(Unreachable::Host),
+        Refusal::Unreachable | Refusal::TimedOut | Refusal::NoSource => Some(Unreachable::Host),
         _ => None,
     }
 }

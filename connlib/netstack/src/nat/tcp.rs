@@ -160,7 +160,7 @@ impl Place {
     fn refuse(&self, syn: &Syn, refusal: Refusal) {
         let answers = &self.shared.answers;
         match refusal {
-            Refusal::Unreachable | Refusal::TimedOut => {
+            Refusal::Unreachable | Refusal::TimedOut | Refusal::NoSource => {
                 // It was parsed before.
                 if let Ok(packet) = Packet::parse(VnetHeader::default(), &syn.packet) {
                     answers.unreachable(Unreachable::Host, &packet);
