@@ -14,7 +14,9 @@
 //! Deliberately left out: flows that begin outside, and any other protocol than TCP, UDP and echo requests. Two flows of
 //! datagrams from one port of a peer to two targets have two ports outside.
 
+mod admission;
 mod answer;
+mod budget;
 mod dns;
 mod echo;
 mod errors;

@@ -4,11 +4,11 @@ use std::{
     io,
     net::IpAddr,
     os::fd::OwnedFd,
-    sync::{Mutex, PoisonError},
-    time::{Duration, Instant},
+    sync::{Arc, Mutex, PoisonError},
+    time::Instant,
 };
 
-use super::{gateway::Ends, inlet::Inlet};
+use super::{Peers, budget::Budget, gateway::Ends, inlet::Inlet};
 use crate::stack::{
     Dropped,
     counters::Counters,
@@ -18,8 +18,6 @@ use crate::stack::{
     vnet::VnetHeader,
 };
 
-/// Resets and ICMP errors a second.
-const MOST_ERRORS: u32 = 1_000;
 /// The least MTU of IPv6.
 const MIN_MTU: usize = 1_280;
 /// A fragment header follows.
@@ -32,20 +30,27 @@ const LONGEST: usize = 1_280;
 pub(super) struct Answers {
     pub(super) inlet: Inlet,
     pub(super) counters: Counters,
+    peers: Arc<Peers>,
     own: Vec<IpAddr>,
     mtu: u16,
-    /// The second, and the errors in it.
-    errors: Mutex<(Instant, u32)>,
+    errors: Mutex<Budget>,
 }
 
 impl Answers {
-    pub(super) fn new(device: OwnedFd, own: Vec<IpAddr>, mtu: u16) -> io::Result<Self> {
+    /// Those to some peers, which are so many, given this gateway's addresses and the MTU of the tunnel.
+    pub(super) fn new(
+        device: OwnedFd,
+        (peers, count): (Arc<Peers>, u32),
+        own: Vec<IpAddr>,
+        mtu: u16,
+    ) -> io::Result<Self> {
         Ok(Self {
             inlet: Inlet::new(device)?,
             counters: Counters::default(),
+            peers,
             own,
             mtu,
-            errors: Mutex::new((Instant::now(), 0)),
+            errors: Mutex::new(Budget::new(count, Instant::now())),
         })
     }
 
@@ -60,7 +65,9 @@ impl Answers {
             local: ends.target,
             remote: ends.peer,
         };
-        self.error(|into| write_segment(into, ends, RST | ACK, 0, syn.end()));
+        self.error(ends.remote.ip(), |into| {
+            write_segment(into, ends, RST | ACK, 0, syn.end())
+        });
     }
 
     /// Says that it is forbidden to send a packet.
@@ -77,7 +84,10 @@ impl Answers {
         let mut own = self.own.iter();
         let own = own.find(|it| it.is_ipv4() == packet.source.is_ipv4());
         let source = *own.unwrap_or(&packet.destination);
-        self.error(|into| write_unreachable(into, why, (source, packet.source), packet.bytes));
+        let ends = (source, packet.source);
+        self.error(packet.source, |into| {
+            write_unreachable(into, why, ends, packet.bytes)
+        });
     }
 
     /// Says why a packet of a flow does not reach its destination, of which the kernel has kept the header alone.
@@ -132,22 +142,17 @@ impl Answers {
         }
     }
 
-    fn error(&self, write: impl FnOnce(&mut [u8]) -> usize) {
-        if !self.may_send_error() {
+    fn error(&self, to: IpAddr, write: impl FnOnce(&mut [u8]) -> usize) {
+        let Some(peer) = self.peers.of(to) else {
+            return self.counters.drop(Dropped::BadSource);
+        };
+        let mut budget = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
+        if !budget.spend(peer, Instant::now()) {
             return self.counters.drop(Dropped::TooManyErrors);
         }
+        drop(budget);
         let mut packet = [0; LONGEST];
         let length = write(&mut packet);
         self.inlet.write(&packet[..length], &self.counters);
-    }
-
-    fn may_send_error(&self) -> bool {
-        let mut errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
-        let (second, count) = &mut *errors;
-        if second.elapsed() >= Duration::from_secs(1) {
-            (*second, *count) = (Instant::now(), 0);
-        }
-        *count += 1;
-        *count <= MOST_ERRORS
     }
 }

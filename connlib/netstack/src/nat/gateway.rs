@@ -12,6 +12,7 @@ use tracing::{debug, warn};
 
 use super::{
     Dns, Limits, Peers, Policy, Share, Shares,
+    admission::Admission,
     answer::Answers,
     echo,
     flows::Flows,
@@ -57,7 +58,7 @@ pub struct Settings {
 /// Passes flows on until it is dropped, which ends them all.
 #[derive(Debug)]
 pub struct Gateway {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     dns: Option<Dns>,
     tasks: JoinSet<()>,
 }
@@ -75,10 +76,7 @@ pub(super) struct Shared {
     pub(super) tcp: Counters,
     pub(super) udp: Counters,
     pub(super) icmp: Counters,
-    flows: Shares,
-    pending: Shares,
-    peers: Peers,
-    policy: Policy,
+    pub(super) admission: Admission,
 }
 
 /// What a gateway has carried and refused so far.
@@ -115,9 +113,11 @@ impl Gateway {
         relay: Relay,
         settings: Settings,
     ) -> io::Result<Self> {
+        let peers = Arc::new(settings.peers);
+        let known = (Arc::clone(&peers), settings.flows.peers);
         let shared = Arc::new(Shared {
             relay,
-            answers: Answers::new(inlet.device, settings.own, settings.mtu)?,
+            answers: Answers::new(inlet.device, known, settings.own, settings.mtu)?,
             inside,
             outside,
             connections: Connections::default(),
@@ -126,10 +126,12 @@ impl Gateway {
             tcp: Counters::default(),
             udp: Counters::default(),
             icmp: Counters::default(),
-            flows: Shares::new(settings.flows),
-            pending: Shares::new(settings.pending),
-            peers: settings.peers,
-            policy: settings.policy,
+            admission: Admission {
+                peers,
+                policy: settings.policy,
+                flows: Shares::new(settings.flows),
+                pending: Shares::new(settings.pending),
+            },
         });
         let mut tasks = JoinSet::new();
         for listener in inlet.listeners {
@@ -148,12 +150,12 @@ impl Gateway {
     pub fn serve_dns(&mut self, dns: Dns, sockets: Vec<Datagrams>, listeners: Vec<Listener>) {
         for socket in sockets {
             let shared = Arc::clone(&self.shared);
-            let peer_of = move |address| shared.peers.of(address);
+            let peer_of = move |address| shared.admission.peers.of(address);
             self.tasks.spawn(dns.clone().serve_udp(socket, peer_of));
         }
         for listener in listeners {
             let shared = Arc::clone(&self.shared);
-            let peer_of = move |address| shared.peers.of(address);
+            let peer_of = move |address| shared.admission.peers.of(address);
             self.tasks.spawn(dns.clone().serve_tcp(listener, peer_of));
         }
         self.dns = Some(dns);
@@ -222,8 +224,15 @@ impl Receiver {
         let Some(fragment) = packet.fragment else {
             return self.begin(&packet);
         };
-        let counters = &self.shared.answers.counters;
-        match self.reassembly.add(&packet, fragment, counters) {
+        let Shared {
+            answers, admission, ..
+        } = &*self.shared;
+        let peer = admission.peers.of(packet.source);
+        let peer = peer.ok_or(Dropped::BadSource)?;
+        let whole = self
+            .reassembly
+            .add(&packet, fragment, peer, &answers.counters);
+        match whole {
             Some(whole) => self.begin(&Packet::parse(VnetHeader::default(), &whole)?),
             None => Ok(()),
         }
@@ -244,14 +253,9 @@ impl Receiver {
 }
 
 impl Shared {
-    /// Takes a share for a flow of a peer and one until the target has answered, if the peer may have them.
+    /// See [`Admission::admit`].
     pub(super) fn admit(&self, ends: Ends) -> Result<(Share, Share), Refusal> {
-        let peer = self.peers.of(ends.peer.ip()).ok_or(Refusal::Denied)?;
-        if self.peers.has(ends.target.ip()) {
-            return Err(Refusal::TargetDenied);
-        }
-        self.policy.check(ends.target)?;
-        Ok((self.flows.take(peer)?, self.pending.take(peer)?))
+        self.admission.admit(ends)
     }
 }
 

@@ -23,15 +23,16 @@ impl Default for Reassembly {
 }
 
 impl Reassembly {
-    /// Adds a fragment; returns the packet that it completes.
+    /// Adds a fragment of a peer; returns the packet that it completes.
     pub(super) fn add(
         &mut self,
         packet: &Packet<'_>,
         fragment: Fragment,
+        peer: u32,
         counters: &Counters,
     ) -> Option<Vec<u8>> {
         let now = self.begun.elapsed().as_micros() as i64;
         let now = smoltcp::time::Instant::from_micros(now);
-        self.fragments.add(packet, fragment, now, counters)
+        self.fragments.add(packet, fragment, peer, now, counters)
     }
 }

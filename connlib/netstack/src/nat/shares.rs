@@ -102,6 +102,16 @@ impl Drop for Share {
 }
 
 impl Limits {
+    /// Half of all for one peer at most, and all for an only one.
+    #[must_use]
+    pub fn of(total: u32, peers: u32) -> Self {
+        Self {
+            total,
+            peer: if peers > 1 { total / 2 } else { total },
+            peers,
+        }
+    }
+
     /// What every peer can count on.
     fn reserve(&self) -> u32 {
         (self.total / 2)

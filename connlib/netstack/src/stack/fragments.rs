@@ -10,7 +10,8 @@ use super::{
     packet::{Fragment, Packet, ip_header_len, write_ip_header},
 };
 
-/// Packets that are put together at the same time; the oldest makes room. Each takes 64 KiB at most.
+/// Packets that are put together at the same time: the oldest of the sender that has most makes room. Each takes 64 KiB at
+/// most.
 const MOST: usize = 16;
 /// How long one may take, in microseconds.
 const PATIENCE: i64 = 15_000_000;
@@ -21,6 +22,7 @@ pub(crate) struct Fragments(Vec<Incomplete>);
 
 #[derive(Debug)]
 struct Incomplete {
+    sender: u32,
     source: IpAddr,
     destination: IpAddr,
     ident: u32,
@@ -34,11 +36,12 @@ struct Incomplete {
 }
 
 impl Fragments {
-    /// Adds a fragment; returns the packet that it completes.
+    /// Adds a fragment that a sender, by its number, has sent; returns the packet that it completes.
     pub(crate) fn add(
         &mut self,
         packet: &Packet<'_>,
         fragment: Fragment,
+        sender: u32,
         now: Instant,
         counters: &Counters,
     ) -> Option<Vec<u8>> {
@@ -55,11 +58,12 @@ impl Fragments {
             Some(index) => index,
             None => {
                 if self.0.len() >= MOST {
-                    self.0.remove(0);
+                    self.make_room();
                     counters.drop(Dropped::Fragment);
                 }
-                self.0
-                    .push(Incomplete::new(packet, fragment, now + PATIENCE));
+                let expires = now + PATIENCE;
+                let begun = Incomplete::new(packet, fragment, sender, expires);
+                self.0.push(begun);
                 self.0.len() - 1
             }
         };
@@ -76,11 +80,24 @@ impl Fragments {
             }
         }
     }
+
+    /// So whoever begins packets without end displaces its own.
+    fn make_room(&mut self) {
+        let held = |index: &usize| {
+            let sender = self.0[*index].sender;
+            self.0.iter().filter(|it| it.sender == sender).count()
+        };
+        // Of several that are greatest, the last is found.
+        if let Some(oldest) = (0..self.0.len()).rev().max_by_key(held) {
+            self.0.remove(oldest);
+        }
+    }
 }
 
 impl Incomplete {
-    fn new(packet: &Packet<'_>, fragment: Fragment, expires: i64) -> Self {
+    fn new(packet: &Packet<'_>, fragment: Fragment, sender: u32, expires: i64) -> Self {
         Self {
+            sender,
             source: packet.source,
             destination: packet.destination,
             ident: fragment.ident,

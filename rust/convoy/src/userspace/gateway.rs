@@ -87,7 +87,7 @@ impl Gateway {
                 deny: prefixes(wanted.deny),
                 own,
             },
-            flows: shared(limits()?.connections as u32, peers),
+            flows: Limits::of(limits()?.connections as u32, peers),
             pending: Limits {
                 total: PENDING[0],
                 peer: PENDING[1],
@@ -167,15 +167,6 @@ async fn serve_dns(
     let dns = dns.context("cannot use the resolver of this host")?;
     gateway.serve_dns(dns, sockets, listeners);
     Ok(())
-}
-
-/// Half of all flows for one peer at most, and all for an only one.
-fn shared(total: u32, peers: u32) -> Limits {
-    Limits {
-        total,
-        peer: if peers > 1 { total / 2 } else { total },
-        peers,
-    }
 }
 
 fn peers_of(config: &Config) -> Peers {

@@ -56,7 +56,10 @@ impl Engine {
         }
         if let Some(fragment) = packet.fragment {
             let now = shared.now();
-            let whole = self.fragments.add(packet, fragment, now, &shared.counters);
+            // The stack knows no peers.
+            let sender = 0;
+            let counters = &shared.counters;
+            let whole = self.fragments.add(packet, fragment, sender, now, counters);
             return match whole {
                 Some(whole) => self.handle_whole(&Packet::parse(VnetHeader::default(), &whole)?),
                 None => Ok(()),
