@@ -6,7 +6,7 @@
 //! |---|---|
 //! | [`kernel`] | the release |
 //! | [`offload`] | TUN offload, GSO and GRO, by trials in a namespace of their own ([`probes`]); the CPU |
-//! | [`engines`] | the namespace of `convoy exec`, by a trial |
+//! | [`engines`], [`gateway`] | the namespaces of `convoy exec` and of `Nat = user`, by trials |
 //! | [`buffers`], [`reverse_path`], [`profiling`] | settings of the kernel |
 //! | [`dns`], [`clock`] | files |
 //! | [`others`], [`firewall`], [`legacy`] | rtnetlink, nft, iptables-legacy-save |
@@ -21,6 +21,7 @@ mod endpoints;
 mod engines;
 mod finding;
 mod firewall;
+mod gateway;
 mod handshake;
 mod kernel;
 mod legacy;
@@ -183,6 +184,9 @@ fn tunnel(runtime: &Runtime, subject: &Subject) -> anyhow::Result<Vec<Finding>> 
         let links = runtime.block_on(async { Netlink::open()?.links().await })?;
         let own = links.iter().find(|link| link.name == subject.name.as_str());
         findings.extend(own.map(|link| buffers::judge_queue(&link.name, link.queue)));
+    }
+    if let Some(config) = subject.config().filter(|it| gateway::is_wanted(it)) {
+        findings.extend(gateway::judge(&gateway::Trials::gather(config)));
     }
     match subject.config() {
         Some(config) => findings.extend(peers::check(runtime, subject, config)?),

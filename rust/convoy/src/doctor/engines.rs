@@ -11,6 +11,18 @@ use crate::userspace::holder;
 /// Makes a namespace with a TUN as `convoy exec` does, and removes it.
 pub(super) fn gather() -> Result<(), NamespaceError> {
     let settings = Settings {
+        files: Some(Files {
+            resolv_conf: String::new(),
+            hidden: Vec::new(),
+        }),
+        ..settings()
+    };
+    Namespace::start(holder(), &settings).map(drop)
+}
+
+/// Those of a namespace for a trial.
+pub(super) fn settings() -> Settings {
+    Settings {
         interface: "trial".to_owned(),
         offload: OffloadRequest::Auto,
         // Of TEST-NET-1 (RFC 5737): nobody outside sees it.
@@ -18,12 +30,8 @@ pub(super) fn gather() -> Result<(), NamespaceError> {
         mtu: 1280,
         routes: Vec::new(),
         is_gateway: false,
-        files: Some(Files {
-            resolv_conf: String::new(),
-            hidden: Vec::new(),
-        }),
-    };
-    Namespace::start(holder(), &settings).map(drop)
+        files: None,
+    }
 }
 
 /// Judges the outcome.

@@ -230,6 +230,20 @@ fn doctor_does_not_take_the_server_away_from_wg_quick() {
 }
 
 #[test]
+fn doctor_names_what_a_gateway_lacks() {
+    let Some(world) = World::new() else { return };
+    world.configure("#convoy: Nat = user\n", EVERYTHING);
+    world.shell("echo 1 0 > /proc/sys/net/ipv4/ping_group_range");
+    world.shell("mount --bind /dev/null /usr/sbin/nft");
+    let lacking = world.doctor();
+    assert_eq!(lacking.severity("nat-ping"), "warning");
+    let fix = &lacking.finding("nat")["fix"];
+    assert_eq!(fix, "To have it, install nftables.");
+    world.shell("umount /usr/sbin/nft");
+    assert_eq!(world.doctor().severity("nat"), "ok");
+}
+
+#[test]
 fn doctor_works_without_root_and_says_what_it_did_not_see() {
     let Some(world) = World::with(&["setpriv"]) else {
         return;
