@@ -38,3 +38,8 @@ pub use own::Own;
 pub use peers::Peers;
 pub use policy::Policy;
 pub use shares::{Limits, Share, Shares};
+
+#[cfg(test)]
+mod fuzz;
+#[cfg(test)]
+mod tests;

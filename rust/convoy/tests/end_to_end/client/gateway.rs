@@ -4,13 +4,13 @@ mod luck;
 mod place;
 
 use std::{
-    io::{self, ErrorKind, Read as _, Write as _},
-    net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, UdpSocket},
+    io::{ErrorKind, Read as _, Write as _},
+    net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream},
     thread,
     time::Duration,
 };
 
-use convoy_lab::{Namespace, eventually, measure::process::is_alive};
+use convoy_lab::{eventually, measure::process::is_alive};
 
 use super::{
     capture::Capture,
@@ -20,7 +20,7 @@ use super::{
     userspace::ports::{ECHO, connect, echo, echo_datagrams, echoes, status, up_with},
 };
 use crate::scene::DEADLINE;
-use place::{OUTSIDE, Place, SILENT, UNREACHABLE, holder_of_user, pings};
+use place::{OUTSIDE, Place, SILENT, UNREACHABLE, answers, ask, holder_of_user, pings, socket};
 
 const NAT: &[&str] = &["--nat=user"];
 /// Connections of one peer at once whose targets have not answered.
@@ -281,30 +281,4 @@ fn a_kill_of_any_process_leaves_nothing_in_the_way() {
         "{rules}"
     );
     place.down();
-}
-
-/// Sends datagrams to [`ECHO`] of a host until one comes back.
-fn answers(peer: &Namespace, host: &str, bytes: usize) {
-    let socket = socket(peer, host, ECHO);
-    let question = vec![7; bytes];
-    let mut answer = vec![0; bytes + 1];
-    socket.send(&question).unwrap();
-    let length = socket.recv(&mut answer).unwrap();
-    assert!(answer[..length] == question, "{length}");
-}
-
-/// Sends a datagram to a port; returns what the network says about it.
-fn ask(peer: &Namespace, host: &str, port: u16) -> io::Result<usize> {
-    let socket = socket(peer, host, port);
-    socket.send(b"question")?;
-    socket.recv(&mut [0; 16])
-}
-
-fn socket(peer: &Namespace, host: &str, port: u16) -> UdpSocket {
-    let to: SocketAddr = (host.parse::<IpAddr>().unwrap(), port).into();
-    let any = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
-    let bind = || UdpSocket::bind(any).and_then(|it| it.connect(to).map(|()| it));
-    let socket = peer.run(bind).unwrap().unwrap();
-    socket.set_read_timeout(Some(DEADLINE)).unwrap();
-    socket
 }

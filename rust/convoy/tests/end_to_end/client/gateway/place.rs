@@ -5,13 +5,16 @@
 //!  second: Convoy,       10.8.0.3 ─────┘ └ hosts outside: 198.18.0.1, 2001:db8:18::1
 //! ```
 
-use std::fs;
+use std::{
+    fs, io,
+    net::{IpAddr, SocketAddr, UdpSocket},
+};
 
 use convoy_lab::{Namespace, Pid, eventually, wireguard::Daemon};
 
 use super::super::{
     user::{PROGRAM, USER, nothing_is_left, succeeds, user, world_of},
-    userspace::ports::up_with,
+    userspace::ports::{ECHO, up_with},
     world::World,
 };
 use crate::{
@@ -137,4 +140,30 @@ pub(super) fn holder_of_user() -> Pid {
             && read("status").contains(&format!("Uid:\t{USER}"))
     };
     Pid::from_raw(pids.find(is_it).unwrap())
+}
+
+/// Sends datagrams to [`ECHO`] of a host until one comes back.
+pub(super) fn answers(peer: &Namespace, host: &str, bytes: usize) {
+    let socket = socket(peer, host, ECHO);
+    let question = vec![7; bytes];
+    let mut answer = vec![0; bytes + 1];
+    socket.send(&question).unwrap();
+    let length = socket.recv(&mut answer).unwrap();
+    assert!(answer[..length] == question, "{length}");
+}
+
+/// Sends a datagram to a port; returns what the network says about it.
+pub(super) fn ask(peer: &Namespace, host: &str, port: u16) -> io::Result<usize> {
+    let socket = socket(peer, host, port);
+    socket.send(b"question")?;
+    socket.recv(&mut [0; 16])
+}
+
+pub(super) fn socket(peer: &Namespace, host: &str, port: u16) -> UdpSocket {
+    let to: SocketAddr = (host.parse::<IpAddr>().unwrap(), port).into();
+    let any = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+    let bind = || UdpSocket::bind(any).and_then(|it| it.connect(to).map(|()| it));
+    let socket = peer.run(bind).unwrap().unwrap();
+    socket.set_read_timeout(Some(DEADLINE)).unwrap();
+    socket
 }
