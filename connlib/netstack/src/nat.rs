@@ -1,12 +1,12 @@
 //! A gateway that needs no root: flows of peers end here and go on as connections and datagrams of this host.
 //!
 //! ```text
-//!  peers ═ tunnel ═ namespace ── what begins a flow: inlet ──▶ Gateway ──▶ connects to the target
-//!                       └─────── the flow itself: a socket inside ◀── relay ──▶ a socket of this host
+//!  peers ═ tunnel ═ engine ── what begins a flow: inlet ──▶ Gateway ──▶ connects to the target
+//!                       └──── the flow itself: its end inside ◀── relay ──▶ a socket of this host
 //! ```
 //!
-//! 1. A [`Gateway`] gets what begins a flow from the [`Inlet`](crate::namespace::Inlet) of a namespace, and sockets
-//!    inside that have the target's address. The target is asked first, and the peer hears what it answers.
+//! 1. A [`Gateway`] gets what begins a flow from the [`Inlet`] of an engine, and ends inside that have the target's
+//!    address. The target is asked first, and the peer hears what it answers.
 //! 2. A [`Policy`] decides which targets a peer may reach; [`Own`] tells it this host's addresses.
 //! 3. [`Shares`] divide what the gateway can hold among the [`Peers`].
 //! 4. [`Dns`] answers their DNS queries.
@@ -34,6 +34,7 @@ mod udp;
 
 pub use dns::{Dns, Over, Upstream};
 pub use gateway::{Carried, Gateway, Settings};
+pub use inlet::Inlet;
 pub use own::Own;
 pub use peers::Peers;
 pub use policy::Policy;

@@ -10,7 +10,9 @@
 //!
 //! 1. [`device_pair`] makes the device. The tunnel adopts one end; [`Stack::start`] takes the other.
 //! 2. The [`Stack`] is a [`Network`]: it connects, listens, exchanges datagrams and resolves names through the tunnel.
-//! 3. Dropping it ends the thread and resets nothing: all ends see that the network is down.
+//! 3. For a [gateway](crate::nat), what begins a flow to an address that is not the stack's own comes out of it, and the
+//!    gateway's connections and datagrams have that address.
+//! 4. Dropping it ends the thread and resets nothing: all ends see that the network is down.
 //!
 //! Each message of the device is what a TUN with `IFF_VNET_HDR` carries: a virtio header of 10 bytes and an IP packet,
 //! or a super-packet of up to 65,535 bytes. Segments leave with partial checksums. If the socket is full, connections
@@ -25,7 +27,7 @@
 //! - **Acknowledgements of several segments are divided** for smoltcp, which counts them rather than bytes.
 //! - **The window that is announced does not shrink**, although smoltcp rounds it down: a unit less is announced.
 //! - **Listeners give each connection a socket of its own at its SYN**; the oldest of too many that are not
-//!   established ends.
+//!   established ends. How many of those a gateway admits is up to that.
 //!
 //! What the kernel's TCP has and smoltcp 0.14 lacks: it sends SACK but does not use it, so that several losses in one
 //! round trip cost a timeout, of a second at least; there is no RACK, no tail loss probe, no ECN, no pacing and no
@@ -44,11 +46,13 @@ mod engine;
 mod flow;
 pub(crate) mod fragments;
 pub(crate) mod icmp;
+pub(crate) mod inlet;
 mod listener;
 mod memory;
 mod names;
 pub(crate) mod packet;
 mod phy;
+mod queue;
 pub(crate) mod segment;
 mod shared;
 mod stream;
@@ -70,6 +74,7 @@ pub use device::device_pair;
 use crate::network::{Answer, Datagrams, Listener, Network, Stream};
 use datagrams::StackDatagrams;
 use engine::Engine;
+use inlet::Inlet;
 use listener::StackListener;
 use names::Names;
 use shared::Shared;
@@ -125,6 +130,13 @@ impl Stack {
     #[must_use]
     pub fn counters(&self) -> Snapshot {
         self.shared.counters.snapshot()
+    }
+
+    /// Has what begins flows to addresses that are not the stack's own come out here, for a gateway; `None` if it does
+    /// already.
+    #[must_use]
+    pub(crate) fn inlet(&self) -> Option<Inlet> {
+        Inlet::open(&self.shared)
     }
 
     /// Connections that exist now.

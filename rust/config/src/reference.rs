@@ -223,7 +223,7 @@ fn words(key: KeyName) -> (&'static str, &'static str, &'static str) {
             "user or off",
             "off",
             "With `convoy up --userspace`: whether what peers send to addresses outside the tunnel goes on from here, by \
-             sockets of the user: TCP, UDP and ping. Needs nft, but no root.",
+             sockets of the user: TCP, UDP and ping. Needs no root; without nft, it is slower.",
         ),
         KeyName::NatAllow => (
             "prefixes, separated by commas; may be repeated",

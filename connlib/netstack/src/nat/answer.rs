@@ -1,62 +1,56 @@
 //! What is sent back where there is no flow: RST, and ICMP errors.
 
 use std::{
-    io,
     net::IpAddr,
-    os::fd::OwnedFd,
     sync::{Arc, Mutex, PoisonError},
     time::Instant,
 };
 
-use super::{Peers, budget::Budget, gateway::Ends, inlet::Inlet};
+use super::{Peers, budget::Budget, gateway::Ends, inlet::Inside};
 use crate::stack::{
     Dropped,
     counters::Counters,
     icmp::{Unreachable, write_unreachable},
-    packet::{FRAGMENT_HEADER, IPV6_HEADER, Packet, is_unicast, seal_ipv4, write_ip_header},
+    packet::{IPV6_HEADER, Packet, is_unicast, write_ip_header},
     segment::{ACK, RST, Segment, Tuple, write_segment},
     vnet::VnetHeader,
 };
 
-/// The least MTU of IPv6.
-const MIN_MTU: usize = 1_280;
-/// A fragment header follows.
-const IPV6_FRAGMENT: u8 = 44;
 /// Longest error, with its header.
 const LONGEST: usize = 1_280;
 
-/// Writes into the inlet.
+/// Sends packets inside.
 #[derive(Debug)]
 pub(super) struct Answers {
-    pub(super) inlet: Inlet,
-    pub(super) counters: Counters,
+    pub(super) inside: Box<dyn Inside>,
     peers: Arc<Peers>,
     own: Vec<IpAddr>,
-    mtu: u16,
     errors: Mutex<Budget>,
 }
 
 impl Answers {
-    /// Those to some peers, which are so many, given this gateway's addresses and the MTU of the tunnel.
+    /// Those to some peers, which are so many, given this gateway's addresses.
     pub(super) fn new(
-        device: OwnedFd,
+        inside: Box<dyn Inside>,
         (peers, count): (Arc<Peers>, u32),
         own: Vec<IpAddr>,
-        mtu: u16,
-    ) -> io::Result<Self> {
-        Ok(Self {
-            inlet: Inlet::new(device)?,
-            counters: Counters::default(),
+    ) -> Self {
+        Self {
+            inside,
             peers,
             own,
-            mtu,
             errors: Mutex::new(Budget::new(count, Instant::now())),
-        })
+        }
     }
 
-    /// Has the namespace accept the connection that a SYN begins.
+    /// What was sent, and discarded.
+    pub(super) fn counters(&self) -> &Counters {
+        self.inside.counters()
+    }
+
+    /// Accepts the connection that a SYN begins.
     pub(super) fn admit(&self, syn: &[u8]) {
-        self.inlet.write(syn, &self.counters);
+        self.inside.admit(syn);
     }
 
     /// Resets the connection that a SYN would begin.
@@ -109,50 +103,20 @@ impl Answers {
 
     /// Sends a packet, in fragments if it is longer than the MTU.
     pub(super) fn send(&self, packet: &mut [u8]) {
-        let is_short = packet.len() <= self.mtu.into();
-        match packet[0] >> 4 {
-            _ if is_short => self.inlet.write(packet, &self.counters),
-            4 => {
-                // The kernel makes the fragments, and takes the packet's identification.
-                packet[4..6].copy_from_slice(&rand::random::<[u8; 2]>());
-                seal_ipv4(packet);
-                self.inlet.write(packet, &self.counters);
-            }
-            _ => self.send_fragments(packet),
-        }
-    }
-
-    /// Routers make none of a packet of IPv6 (RFC 8200, section 4.5).
-    fn send_fragments(&self, packet: &[u8]) {
-        let (header, payload) = packet.split_at(IPV6_HEADER);
-        let each = (usize::from(self.mtu).max(MIN_MTU) - IPV6_HEADER - FRAGMENT_HEADER) & !7;
-        let ident: [u8; 4] = rand::random();
-        for (index, part) in payload.chunks(each).enumerate() {
-            let offset = index * each;
-            let is_last = offset + part.len() == payload.len();
-            let mut fragment = header.to_vec();
-            let length = (FRAGMENT_HEADER + part.len()) as u16;
-            fragment[4..6].copy_from_slice(&length.to_be_bytes());
-            let protocol = std::mem::replace(&mut fragment[6], IPV6_FRAGMENT);
-            fragment.extend([protocol, 0]);
-            fragment.extend((offset as u16 | u16::from(!is_last)).to_be_bytes());
-            fragment.extend(ident);
-            fragment.extend(part);
-            self.inlet.write(&fragment, &self.counters);
-        }
+        self.inside.write(packet);
     }
 
     fn error(&self, to: IpAddr, write: impl FnOnce(&mut [u8]) -> usize) {
         let Some(peer) = self.peers.of(to) else {
-            return self.counters.drop(Dropped::BadSource);
+            return self.counters().drop(Dropped::BadSource);
         };
         let mut budget = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
         if !budget.spend(peer, Instant::now()) {
-            return self.counters.drop(Dropped::TooManyErrors);
+            return self.counters().drop(Dropped::TooManyErrors);
         }
         drop(budget);
         let mut packet = [0; LONGEST];
         let length = write(&mut packet);
-        self.inlet.write(&packet[..length], &self.counters);
+        self.inside.write(&mut packet[..length]);
     }
 }

@@ -1,7 +1,7 @@
 //! Ends peers' flows here, and goes on with sockets of the host.
 
 use std::{
-    io,
+    future::poll_fn,
     net::{IpAddr, SocketAddr},
     sync::Arc,
     time::Duration,
@@ -16,15 +16,14 @@ use super::{
     answer::Answers,
     echo,
     flows::Flows,
-    inlet,
+    inlet::{Inlet, LONGEST},
     reassembly::Reassembly,
     tcp::{self, Connections},
     udp,
 };
 use crate::{
     counters::{Counters, Refusal, Totals},
-    namespace,
-    network::{Datagrams, Listener, Network, OpenSockets},
+    network::{Datagrams, Listener, Network},
     relay::Relay,
     stack::{
         self, Dropped,
@@ -33,7 +32,7 @@ use crate::{
     },
 };
 
-/// How long a target, or the namespace, may take to answer.
+/// How long a target, or the network inside, may take to answer.
 pub(super) const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 /// Packets that are read before other tasks have their turn.
 const BATCH: usize = 64;
@@ -43,8 +42,6 @@ const BATCH: usize = 64;
 pub struct Settings {
     /// The addresses of the tunnel here, from which errors come.
     pub own: Vec<IpAddr>,
-    /// Of packets in the tunnel, in bytes.
-    pub mtu: u16,
     /// Who sends. Addresses of peers are no targets.
     pub peers: Peers,
     /// Which targets a peer may reach.
@@ -68,7 +65,6 @@ pub struct Gateway {
 pub(super) struct Shared {
     pub(super) relay: Relay,
     pub(super) answers: Answers,
-    pub(super) inside: Arc<dyn OpenSockets>,
     pub(super) outside: Arc<dyn Network>,
     pub(super) connections: Connections,
     pub(super) flows_of_datagrams: Flows,
@@ -90,7 +86,7 @@ pub struct Carried {
     pub icmp: Totals,
     /// DNS queries, if they are answered.
     pub dns: Option<Totals>,
-    /// Packets that begin no flow, by reason.
+    /// Packets that were dropped, by reason: those that begin no flow, and of a stack all others.
     pub packets: stack::Snapshot,
 }
 
@@ -102,23 +98,19 @@ pub(super) struct Ends {
 }
 
 impl Gateway {
-    /// Starts with what a namespace has led out: `inside` opens sockets there, `outside` reaches targets.
-    ///
-    /// # Errors
-    /// If this process cannot wait for the inlet or its listeners.
+    /// Starts with what begins flows inside; `outside` reaches targets.
+    #[must_use]
     pub fn start(
-        inlet: namespace::Inlet,
-        inside: Arc<dyn OpenSockets>,
+        inlet: Inlet,
         outside: Arc<dyn Network>,
         relay: Relay,
         settings: Settings,
-    ) -> io::Result<Self> {
+    ) -> Self {
         let peers = Arc::new(settings.peers);
         let known = (Arc::clone(&peers), settings.flows.peers);
         let shared = Arc::new(Shared {
             relay,
-            answers: Answers::new(inlet.device, known, settings.own, settings.mtu)?,
-            inside,
+            answers: Answers::new(inlet.inside, known, settings.own),
             outside,
             connections: Connections::default(),
             flows_of_datagrams: Flows::default(),
@@ -135,15 +127,14 @@ impl Gateway {
         });
         let mut tasks = JoinSet::new();
         for listener in inlet.listeners {
-            let listener = tcp::listener(listener)?;
             tasks.spawn(tcp::accept(Arc::clone(&shared), listener));
         }
         tasks.spawn(receive(Arc::clone(&shared)));
-        Ok(Self {
+        Self {
             shared,
             dns: None,
             tasks,
-        })
+        }
     }
 
     /// Has a name server answer peers on these sockets inside.
@@ -170,7 +161,7 @@ impl Gateway {
             udp: udp.totals(),
             icmp: icmp.totals(),
             dns: self.dns.as_ref().map(Dns::totals),
-            packets: self.shared.answers.counters.snapshot(),
+            packets: self.shared.answers.counters().snapshot(),
         }
     }
 }
@@ -182,11 +173,11 @@ async fn receive(shared: Arc<Shared>) {
         reassembly: Reassembly::default(),
         shared,
     };
-    let mut buffer = vec![0; inlet::LONGEST];
+    let mut buffer = vec![0; LONGEST];
     loop {
-        let inlet = &receiver.shared.answers.inlet;
+        let inside = &receiver.shared.answers.inside;
         tokio::select! {
-            ready = inlet.readable() => match ready {
+            ready = poll_fn(|context| inside.poll_readable(context)) => match ready {
                 Ok(()) => receiver.receive(&mut buffer),
                 Err(error) => {
                     warn!("cannot read what begins a flow: {error}");
@@ -209,18 +200,18 @@ impl Receiver {
     fn receive(&mut self, buffer: &mut [u8]) {
         let shared = Arc::clone(&self.shared);
         for _ in 0..BATCH {
-            let Ok(length) = shared.answers.inlet.read(buffer) else {
+            let Ok((vnet, length)) = shared.answers.inside.read(buffer) else {
                 return;
             };
-            let handled = self.handle(&buffer[..length]);
+            let handled = self.handle(vnet, &buffer[..length]);
             if let Err(reason) = handled {
-                shared.answers.counters.drop(reason);
+                shared.answers.counters().drop(reason);
             }
         }
     }
 
-    fn handle(&mut self, bytes: &[u8]) -> Result<(), Dropped> {
-        let packet = Packet::parse(VnetHeader::default(), bytes)?;
+    fn handle(&mut self, vnet: VnetHeader, bytes: &[u8]) -> Result<(), Dropped> {
+        let packet = Packet::parse(vnet, bytes)?;
         let Some(fragment) = packet.fragment else {
             return self.begin(&packet);
         };
@@ -231,7 +222,7 @@ impl Receiver {
         let peer = peer.ok_or(Dropped::BadSource)?;
         let whole = self
             .reassembly
-            .add(&packet, fragment, peer, &answers.counters);
+            .add(&packet, fragment, peer, answers.counters());
         match whole {
             Some(whole) => self.begin(&Packet::parse(VnetHeader::default(), &whole)?),
             None => Ok(()),

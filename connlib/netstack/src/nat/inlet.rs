@@ -1,47 +1,87 @@
-//! The device from which packets come that begin a flow, and to which the answers go.
+//! What an engine gives a gateway.
+
+mod namespace;
+mod stack;
 
 use std::{
-    io::{self, ErrorKind},
-    os::fd::OwnedFd,
+    fmt, io,
+    sync::Arc,
+    task::{Context, Poll},
 };
 
-use tokio::io::{Interest, unix::AsyncFd};
-
-use crate::stack::{Dropped, counters::Counters};
+use super::gateway::Ends;
+use crate::{
+    network::{Answer, Datagrams, Listener, OpenSockets, set_options},
+    stack::{Stack, counters::Counters, vnet::VnetHeader},
+};
+use namespace::Tun;
 
 /// The longest packet.
 pub(super) const LONGEST: usize = 65_535;
 
+/// What begins peers' flows to addresses outside, and the way back.
 #[derive(Debug)]
-pub(super) struct Inlet(AsyncFd<OwnedFd>);
+pub struct Inlet {
+    pub(super) inside: Box<dyn Inside>,
+    /// They accept the connections that were admitted, each at its target's address.
+    pub(super) listeners: Vec<Listener>,
+}
+
+/// The network inside, as a gateway sees it.
+pub(super) trait Inside: fmt::Debug + Send + Sync {
+    /// What was sent, and discarded.
+    fn counters(&self) -> &Counters;
+
+    /// Waits until there may be packets. Wakes the task that has called it last.
+    ///
+    /// # Errors
+    /// If nothing follows.
+    fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>>;
+
+    /// The next packet that begins a flow to an address outside.
+    ///
+    /// # Errors
+    /// `WouldBlock` if there is none.
+    fn read(&self, buffer: &mut [u8]) -> io::Result<(VnetHeader, usize)>;
+
+    /// Sends a packet to a peer, in fragments if it is longer than the MTU, or counts that it could not be.
+    fn write(&self, packet: &mut [u8]);
+
+    /// Accepts the connection that a SYN begins, or counts that it could not be.
+    fn admit(&self, syn: &[u8]);
+
+    /// Exchanges datagrams with a peer, in the place of the flow's target.
+    fn datagrams(&self, ends: Ends) -> Answer<'_, Datagrams>;
+}
 
 impl Inlet {
-    pub(super) fn new(device: OwnedFd) -> io::Result<Self> {
-        // SAFETY: the descriptor stays open for as long as it is watched, as it is owned.
-        let watched = unsafe { AsyncFd::register_with_interest(device, Interest::READABLE) };
-        Ok(Self(watched?))
+    /// That of a namespace, in which `sockets` are opened; packets in the tunnel have `mtu` bytes at most.
+    ///
+    /// # Errors
+    /// If this process cannot wait for the device or the listeners.
+    pub fn of_namespace(
+        inlet: crate::namespace::Inlet,
+        sockets: Arc<dyn OpenSockets>,
+        mtu: u16,
+    ) -> io::Result<Self> {
+        let listeners = inlet.listeners.into_iter().map(|given| {
+            set_options(&given)?;
+            let listener = tokio::net::TcpListener::from_std(given.into())?;
+            Ok(Listener::Kernel(listener))
+        });
+        Ok(Self {
+            inside: Box::new(Tun::new(inlet.device, sockets, mtu)?),
+            listeners: listeners.collect::<io::Result<_>>()?,
+        })
     }
 
-    /// Waits for packets.
-    pub(super) async fn readable(&self) -> io::Result<()> {
-        self.0.readable().await?.retain_ready();
-        Ok(())
-    }
-
-    /// The next packet; `WouldBlock` if there is none.
-    pub(super) fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        let read = |device: &OwnedFd| Ok(rustix::io::read(device, &mut *buffer)?);
-        self.0.try_io(Interest::READABLE, read)
-    }
-
-    /// Sends a packet into the namespace, or counts that it could not be.
-    pub(super) fn write(&self, packet: &[u8], counters: &Counters) {
-        match rustix::io::write(self.0.get_ref(), packet).map_err(io::Error::from) {
-            Ok(_) => counters.count_sent(packet.len(), false),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                counters.drop(Dropped::DeviceFull);
-            }
-            Err(_) => counters.drop(Dropped::DeviceFailed),
-        }
+    /// That of a stack, which has one; `None` if it was taken.
+    #[must_use]
+    pub fn of_stack(stack: &Stack) -> Option<Self> {
+        let inlet = stack.inlet()?;
+        Some(Self {
+            listeners: vec![inlet.listener()],
+            inside: Box::new(inlet),
+        })
     }
 }

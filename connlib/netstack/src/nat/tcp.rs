@@ -1,4 +1,4 @@
-//! Connections: a SYN waits until its target has answered, and only then does the namespace accept it.
+//! Connections: a SYN waits until its target has answered, and only then is it accepted inside.
 //!
 //! ```text
 //!  SYN ──▶ Connecting ── the target accepts ──▶ Accepting ── the handshake inside is over ──▶ Open
@@ -8,13 +8,11 @@
 use std::{
     collections::HashMap,
     io,
-    os::fd::OwnedFd,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use tokio::{
-    net::{TcpListener, TcpStream},
     sync::oneshot,
     task::JoinSet,
     time::{sleep, timeout},
@@ -28,7 +26,7 @@ use super::{
 use crate::{
     counters::Refusal,
     dial::reason,
-    network::{Stream, set_options},
+    network::{Listener, Stream},
     stack::{Dropped, icmp::Unreachable, packet::Packet, segment::Segment, vnet::VnetHeader},
 };
 
@@ -48,7 +46,7 @@ enum State {
     /// The target has not answered.
     Connecting,
     /// The peer has not.
-    Accepting(oneshot::Sender<TcpStream>),
+    Accepting(oneshot::Sender<Stream>),
     Open,
 }
 
@@ -123,7 +121,7 @@ impl Place {
     }
 
     /// Connects to the target, then to the peer; answers the SYN if the former fails.
-    async fn establish(&self, syn: Syn, pending: Share) -> Result<(Stream, Stream), Refusal> {
+    async fn establish(&self, syn: Syn, _pending: Share) -> Result<(Stream, Stream), Refusal> {
         let Shared {
             outside,
             answers,
@@ -135,7 +133,6 @@ impl Place {
             Ok(connected) => connected.map_err(|error| reason(&error)),
             Err(_) => Err(Refusal::TimedOut),
         };
-        drop(pending);
         let mut outer = match connected {
             Ok(outer) => outer,
             Err(refusal) => {
@@ -149,7 +146,7 @@ impl Place {
         answers.admit(&syn.packet);
         drop(syn);
         match timeout(ACCEPT_LIMIT, accepted).await {
-            Ok(Ok(inner)) => Ok((inner.into(), outer)),
+            Ok(Ok(inner)) => Ok((inner, outer)),
             _ => {
                 outer.close_by_reset();
                 Err(Refusal::Silent)
@@ -183,7 +180,7 @@ impl Connections {
     }
 
     /// Who waits for the peer's end of a connection.
-    fn accepted(&self, ends: Ends) -> Option<oneshot::Sender<TcpStream>> {
+    fn accepted(&self, ends: Ends) -> Option<oneshot::Sender<Stream>> {
         let mut all = self.all();
         let state = all.get_mut(&ends)?;
         match std::mem::replace(state, State::Open) {
@@ -196,17 +193,11 @@ impl Connections {
     }
 }
 
-/// A listener that the namespace has given.
-pub(super) fn listener(given: OwnedFd) -> io::Result<TcpListener> {
-    set_options(&given)?;
-    TcpListener::from_std(given.into())
-}
-
 /// Accepts what was admitted.
-pub(super) async fn accept(shared: Arc<Shared>, listener: TcpListener) {
+pub(super) async fn accept(shared: Arc<Shared>, listener: Listener) {
     loop {
         let accepted = listener.accept().await;
-        let (stream, peer) = match accepted {
+        let (mut stream, peer) = match accepted {
             Ok(accepted) => accepted,
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
             Err(error) => {
@@ -216,15 +207,15 @@ pub(super) async fn accept(shared: Arc<Shared>, listener: TcpListener) {
             }
         };
         // Who connects to the listener's own port was not admitted.
-        let target = stream.local_addr();
-        let waiting = target.ok().and_then(|target| {
+        let target = stream.local_address();
+        let waiting = target.and_then(|target| {
             let ends = Ends { peer, target };
             shared.connections.accepted(ends)
         });
         match waiting {
             // It may have waited too long.
             Some(waiting) => drop(waiting.send(stream)),
-            None => Stream::Kernel(stream).close_by_reset(),
+            None => stream.close_by_reset(),
         }
     }
 }

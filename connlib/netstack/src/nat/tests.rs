@@ -24,7 +24,7 @@ use tokio::{
 use super::{gateway::Ends, *};
 use crate::{
     counters::{Refusal, Totals},
-    namespace::Inlet,
+    namespace,
     network::{Answer, Datagrams, Host, Kernel, Listener, Network, Stream},
     relay::{DEFAULT_BUFFER, Method, Relay},
     stack::{
@@ -74,10 +74,11 @@ impl Scene {
         let accepting = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         accepting.set_nonblocking(true).unwrap();
         let at = accepting.local_addr().unwrap();
-        let inlet = Inlet {
+        let inlet = namespace::Inlet {
             device,
             listeners: vec![accepting.into()],
         };
+        let inlet = Inlet::of_namespace(inlet, Arc::new(Host), 1_420).unwrap();
         let outside = Arc::new(Outside {
             target: Mutex::new(target),
             asked: AtomicUsize::new(0),
@@ -91,7 +92,6 @@ impl Scene {
         let prefixes = prefixes.map(|(prefix, peer)| (prefix.parse().unwrap(), peer));
         let settings = Settings {
             own: vec![[10, 8, 0, 9].into()],
-            mtu: 1_420,
             peers: Peers::new(prefixes),
             policy: Policy {
                 allow: vec!["127.0.0.0/8".parse().unwrap()],
@@ -102,9 +102,9 @@ impl Scene {
         };
         let relay = Relay::new(DEFAULT_BUFFER, Method::Splice);
         let network = Arc::clone(&outside);
-        let gateway = Gateway::start(inlet, Arc::new(Host), network, relay, settings);
+        let gateway = Gateway::start(inlet, network, relay, settings);
         Self {
-            gateway: gateway.unwrap(),
+            gateway,
             outside,
             // SAFETY: the descriptor stays open for as long as it is watched, as it is owned.
             wire: unsafe { AsyncFd::register(wire) }.unwrap(),

@@ -7,12 +7,10 @@
 
 use std::{
     io::{self, ErrorKind},
-    os::fd::AsRawFd,
     pin::pin,
     sync::Arc,
 };
 
-use nix::sys::socket::{SockaddrStorage, bind, setsockopt, sockopt::ReuseAddr};
 use tokio::{
     net::UdpSocket,
     sync::mpsc,
@@ -28,7 +26,7 @@ use crate::{
     counters::Refusal,
     dial::reason,
     expiry::{Expiry, RETRY},
-    network::{Datagrams, Family, Sent, SocketKind, any_of, transparent, with_batch},
+    network::{Datagrams, Sent, any_of, with_batch},
     stack::{
         Dropped,
         datagram::{self, UDP_HEADER},
@@ -95,7 +93,8 @@ impl Place {
 
     async fn open(&self, _pending: Share) -> Result<(Datagrams, Datagrams), Refusal> {
         let outside = self.outside().await.map_err(|error| reason(&error))?;
-        let inside = timeout(CONNECT_LIMIT, self.inside()).await;
+        let inside = self.shared.answers.inside.datagrams(self.ends);
+        let inside = timeout(CONNECT_LIMIT, inside).await;
         let inside = inside.map_err(|_| Refusal::TimedOut)?;
         let inside = inside.map_err(|error| reason(&error))?;
         Ok((inside, outside))
@@ -107,21 +106,6 @@ impl Place {
         socket.prepare_for_batches();
         socket.connect(target).await?;
         socket.ask_for_errors();
-        Ok(socket)
-    }
-
-    /// From here on, the kernel finds this socket for the flow's datagrams.
-    async fn inside(&self) -> io::Result<Datagrams> {
-        let Ends { peer, target } = self.ends;
-        let family = Family::of(&target);
-        let opened = self.shared.inside.open(SocketKind::Udp, family).await?;
-        transparent::permit(&opened, target.is_ipv6())?;
-        // Other flows have the same target.
-        setsockopt(&opened, ReuseAddr, &true)?;
-        bind(opened.as_raw_fd(), &SockaddrStorage::from(target))?;
-        let socket = Datagrams::Kernel(UdpSocket::from_std(opened.into())?);
-        socket.prepare_for_batches();
-        socket.connect(peer).await?;
         Ok(socket)
     }
 

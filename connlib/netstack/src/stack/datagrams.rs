@@ -1,79 +1,73 @@
 //! Datagrams of a stack, without a socket of smoltcp: they have no state.
 
-mod send;
+pub(super) mod send;
 
 use std::{
-    collections::VecDeque,
     io::{self, ErrorKind},
     net::SocketAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    task::{Context, Poll, Waker},
+    task::{Context, Poll},
 };
 
 use nix::errno::Errno;
 
-use super::{counters::Dropped, shared::Shared};
+use super::{counters::Dropped, queue::Queue, segment::Tuple, shared::Shared};
 use crate::network::{Packets, Train};
 
-/// Bytes, and datagrams, that wait to be received.
-const QUEUE_BYTES: usize = 256 << 10;
-const QUEUE_LENGTH: usize = 1024;
+/// Bytes of memory that an idle flow keeps, of which there may be thousands.
+const KEPT_OF_FLOW: usize = 16 << 10;
 
 /// A port that datagrams can be sent to.
 #[derive(Debug)]
 pub(super) struct Bound {
     pub(super) at: SocketAddr,
-    queue: Mutex<Queue>,
+    /// The other end of a flow, which is all that this is for.
+    pub(super) flow_with: Option<SocketAddr>,
+    state: Mutex<State>,
 }
 
-#[derive(Debug, Default)]
-struct Queue {
-    bytes: VecDeque<u8>,
-    /// Length and sender of each datagram.
-    datagrams: VecDeque<(usize, SocketAddr)>,
+#[derive(Debug)]
+struct State {
+    /// Datagrams and their senders.
+    queue: Queue<SocketAddr>,
     /// Only this one is heard.
     peer: Option<SocketAddr>,
-    waker: Option<Waker>,
-    is_closed: bool,
 }
 
 impl Bound {
     pub(super) fn new(at: SocketAddr) -> Self {
+        Self::with(at, None, usize::MAX)
+    }
+
+    /// For the datagrams of one flow.
+    pub(super) fn flow(Tuple { local, remote }: Tuple) -> Self {
+        Self::with(local, Some(remote), KEPT_OF_FLOW)
+    }
+
+    fn with(at: SocketAddr, peer: Option<SocketAddr>, kept: usize) -> Self {
+        let queue = Queue::new(kept);
         Self {
             at,
-            queue: Mutex::default(),
+            flow_with: peer,
+            state: Mutex::new(State { queue, peer }),
         }
     }
 
     pub(super) fn push(&self, from: SocketAddr, datagram: &[u8]) -> Result<(), Dropped> {
-        let mut queue = self.queue();
-        if queue.peer.is_some_and(|peer| peer != from) {
+        let mut state = self.state();
+        if state.peer.is_some_and(|peer| peer != from) {
             return Err(Dropped::NobodyListens);
         }
-        let is_full = queue.datagrams.len() >= QUEUE_LENGTH
-            || queue.bytes.len() + datagram.len() > QUEUE_BYTES;
-        if is_full {
-            return Err(Dropped::QueueFull);
-        }
-        queue.bytes.extend(datagram);
-        queue.datagrams.push_back((datagram.len(), from));
-        if let Some(waker) = queue.waker.take() {
-            waker.wake();
-        }
-        Ok(())
+        state.queue.push(from, datagram)
     }
 
     /// The stack has ended.
     pub(super) fn close(&self) {
-        let mut queue = self.queue();
-        queue.is_closed = true;
-        if let Some(waker) = queue.waker.take() {
-            waker.wake();
-        }
+        self.state().queue.close();
     }
 
-    fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -91,7 +85,7 @@ impl StackDatagrams {
             return Err(ErrorKind::NetworkDown.into());
         }
         let to = to
-            .or(self.bound.queue().peer)
+            .or(self.bound.state().peer)
             .ok_or(ErrorKind::NotConnected)?;
         let at = self.bound.at;
         if to.is_ipv4() != at.is_ipv4() {
@@ -112,7 +106,7 @@ impl Packets for StackDatagrams {
 
     fn connect(&self, to: SocketAddr) -> io::Result<()> {
         self.shared.source_for(to.ip())?;
-        self.bound.queue().peer = Some(to);
+        self.bound.state().peer = Some(to);
         Ok(())
     }
 
@@ -132,35 +126,16 @@ impl Packets for StackDatagrams {
     }
 
     fn try_recv_from(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
-        let mut queue = self.bound.queue();
-        let Some((length, from)) = queue.datagrams.pop_front() else {
-            return Err(match queue.is_closed {
-                true => ErrorKind::NetworkDown,
-                false => ErrorKind::WouldBlock,
-            }
-            .into());
-        };
-        let taken = length.min(buffer.len());
-        let (first, second) = queue.bytes.as_slices();
-        let from_first = taken.min(first.len());
-        buffer[..from_first].copy_from_slice(&first[..from_first]);
-        buffer[from_first..taken].copy_from_slice(&second[..taken - from_first]);
-        queue.bytes.drain(..length);
-        Ok((taken, from))
+        self.bound.state().queue.pop(buffer)
     }
 
     fn poll_readable(&self, context: &mut Context<'_>) -> Poll<()> {
-        let mut queue = self.bound.queue();
-        if queue.is_closed || !queue.datagrams.is_empty() {
-            return Poll::Ready(());
-        }
-        queue.waker = Some(context.waker().clone());
-        Poll::Pending
+        self.bound.state().queue.poll_ready(context)
     }
 }
 
 impl Drop for StackDatagrams {
     fn drop(&mut self) {
-        self.shared.table().unbind(self.bound.at);
+        self.shared.table().unbind(&self.bound);
     }
 }

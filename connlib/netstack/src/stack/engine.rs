@@ -2,7 +2,7 @@
 
 mod inbound;
 
-use std::{io::ErrorKind, sync::Arc, time::Instant};
+use std::{hash::RandomState, io::ErrorKind, sync::Arc, time::Instant};
 
 use rustix::event::Timespec;
 
@@ -16,6 +16,8 @@ pub(super) struct Engine {
     shared: Arc<Shared>,
     buffer: Box<[u8]>,
     fragments: Fragments,
+    /// Numbers the senders of fragments.
+    senders: RandomState,
     /// Connections that have received something in this batch.
     touched: Vec<Arc<Flow>>,
     second: Instant,
@@ -29,6 +31,7 @@ impl Engine {
             // One more than the longest, which tells longer ones.
             buffer: vec![0; LONGEST_MESSAGE + 1].into(),
             fragments: Fragments::default(),
+            senders: RandomState::new(),
             touched: Vec::with_capacity(BATCH),
             second: Instant::now(),
             errors: 0,
@@ -118,6 +121,9 @@ impl Engine {
             drop(listening.close());
         }
         bound.iter().for_each(|bound| bound.close());
+        if let Some(arrivals) = self.shared.arrivals.get() {
+            arrivals.close();
+        }
         let flows = self.shared.table().flows();
         for flow in flows {
             self.shared.fail(&mut flow.lock(), ErrorKind::NetworkDown);

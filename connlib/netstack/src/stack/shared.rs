@@ -4,7 +4,7 @@ use std::{
     io::{self, ErrorKind},
     net::{IpAddr, SocketAddr},
     os::fd::OwnedFd,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicBool, atomic::Ordering},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, atomic::AtomicBool, atomic::Ordering},
 };
 
 use smoltcp::{socket::tcp::State, time::Instant};
@@ -14,7 +14,10 @@ use super::{
     counters::{Counters, Dropped},
     device::Device,
     flow::{Flow, Inner},
-    segment::Tuple,
+    inlet::Arrivals,
+    listener::Listening,
+    packet::{Packet, is_unicast},
+    segment::{Segment, Tuple},
     stream::FlowStream,
     table::Table,
 };
@@ -29,6 +32,8 @@ pub(super) struct Shared {
     pub(super) counters: Counters,
     /// Locked after a flow, never before one.
     table: Mutex<Table>,
+    /// Where what begins flows to other addresses goes.
+    pub(super) arrivals: OnceLock<Arc<Arrivals>>,
     begun: std::time::Instant,
     is_over: AtomicBool,
 }
@@ -40,6 +45,7 @@ impl Shared {
             device: Device::new(device)?,
             counters: Counters::default(),
             table: Mutex::default(),
+            arrivals: OnceLock::new(),
             begun: std::time::Instant::now(),
             is_over: AtomicBool::new(false),
         })
@@ -75,6 +81,12 @@ impl Shared {
             .any(|(own, _)| *own == address)
     }
 
+    /// The gateway that takes packets for this address, which is not of the stack.
+    pub(super) fn gateway_to(&self, address: IpAddr) -> Result<&Arrivals, Dropped> {
+        let arrivals = self.arrivals.get().filter(|_| is_unicast(address));
+        arrivals.map(Arc::as_ref).ok_or(Dropped::NotOurs)
+    }
+
     /// The address from which packets go to another: the one in its network, or else the first of its family.
     pub(super) fn source_for(&self, to: IpAddr) -> io::Result<IpAddr> {
         let own = || {
@@ -95,7 +107,7 @@ impl Shared {
         if self.is_over() {
             return Err(ErrorKind::NetworkDown.into());
         }
-        if to.port() == 0 || !super::packet::is_unicast(to.ip()) {
+        if to.port() == 0 || !is_unicast(to.ip()) {
             return Err(ErrorKind::AddrNotAvailable.into());
         }
         if self.owns(to.ip()) {
@@ -117,6 +129,28 @@ impl Shared {
         }
         drop(inner);
         Ok(FlowStream::new(Arc::clone(self), flow))
+    }
+
+    /// Opens the connection that the other end's SYN begins, and `insert` adds; its next turn answers.
+    pub(super) fn open<T>(
+        self: &Arc<Self>,
+        (packet, segment): (&Packet<'_>, &Segment),
+        tuple: Tuple,
+        opener: Arc<Listening>,
+        insert: impl FnOnce(&mut Table, &Arc<Flow>) -> io::Result<(usize, T)>,
+    ) -> Result<(Arc<Flow>, T), Dropped> {
+        let sizes = self.table().next_sizes();
+        let flow = Flow::new(self, tuple, sizes).map_err(|_| Dropped::TooManyFlows)?;
+        let flow = Arc::new(flow);
+        let mut inner = flow.lock();
+        let inserted = insert(&mut self.table(), &flow);
+        let (slot, inserted) = inserted.map_err(|_| Dropped::TooManyFlows)?;
+        self.counters.flows_opened.add(1);
+        inner.slot = Some(slot);
+        inner.opener = Some(opener);
+        inner.receive(self, packet, segment);
+        drop(inner);
+        Ok((flow, inserted))
     }
 
     /// Lets a connection send, and arranges for its next turn, or its end.

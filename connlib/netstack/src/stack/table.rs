@@ -34,6 +34,7 @@ pub(super) struct Table {
     by_tuple: HashMap<Tuple, usize>,
     /// The oldest first.
     half_open: BTreeMap<u64, usize>,
+    /// With those that a gateway has admitted, which make no room for others.
     half_open_serials: HashMap<usize, u64>,
     serial: u64,
     /// Once a connection at most, in microseconds.
@@ -43,6 +44,8 @@ pub(super) struct Table {
     pub(super) time_wait: TimeWait,
     listeners: HashMap<SocketAddr, Arc<Listening>>,
     bound: HashMap<SocketAddr, Arc<Bound>>,
+    /// Flows of datagrams of a gateway.
+    bound_flows: HashMap<Tuple, Arc<Bound>>,
 }
 
 impl Table {
@@ -84,14 +87,20 @@ impl Table {
         &mut self,
         flow: &Arc<Flow>,
     ) -> io::Result<(usize, Option<Arc<Flow>>)> {
-        let slot = self.insert(flow)?;
-        self.serial += 1;
+        let (slot, ()) = self.insert_admitted(flow)?;
         self.half_open.insert(self.serial, slot);
-        self.half_open_serials.insert(slot, self.serial);
         let is_too_many = self.half_open.len() > MAX_HALF_OPEN;
         let oldest = is_too_many.then(|| self.half_open.pop_first()).flatten();
         let oldest = oldest.and_then(|(_, slot)| self.flows.get(slot).cloned());
         Ok((slot, oldest))
+    }
+
+    /// The same for one that a gateway has admitted: how many of these there are is up to that.
+    pub(super) fn insert_admitted(&mut self, flow: &Arc<Flow>) -> io::Result<(usize, ())> {
+        let slot = self.insert(flow)?;
+        self.serial += 1;
+        self.half_open_serials.insert(slot, self.serial);
+        Ok((slot, ()))
     }
 
     /// A connection is established.
@@ -168,12 +177,27 @@ impl Table {
         Ok(bound)
     }
 
+    /// Receives what comes from one end for another, which need not be an address of the stack.
+    pub(super) fn bind_flow(&mut self, tuple: Tuple) -> io::Result<Arc<Bound>> {
+        if self.bound_flows.len() >= MAX_BOUND {
+            return Err(Errno::ENOBUFS.into());
+        }
+        match self.bound_flows.entry(tuple) {
+            Entry::Occupied(_) => Err(ErrorKind::AddrInUse.into()),
+            Entry::Vacant(entry) => Ok(Arc::clone(entry.insert(Arc::new(Bound::flow(tuple))))),
+        }
+    }
+
     pub(super) fn unlisten(&mut self, at: SocketAddr) {
         self.listeners.remove(&at);
     }
 
-    pub(super) fn unbind(&mut self, at: SocketAddr) {
-        self.bound.remove(&at);
+    pub(super) fn unbind(&mut self, bound: &Bound) {
+        let local = bound.at;
+        match bound.flow_with {
+            Some(remote) => drop(self.bound_flows.remove(&Tuple { local, remote })),
+            None => drop(self.bound.remove(&local)),
+        }
     }
 
     pub(super) fn listener_at(&self, to: SocketAddr) -> Option<&Arc<Listening>> {
@@ -184,11 +208,16 @@ impl Table {
         at(&self.bound, to)
     }
 
+    pub(super) fn bound_flow(&self, tuple: &Tuple) -> Option<&Arc<Bound>> {
+        self.bound_flows.get(tuple)
+    }
+
     /// Takes all listeners and datagram sockets, because the stack ends.
     pub(super) fn close(&mut self) -> (Vec<Arc<Listening>>, Vec<Arc<Bound>>) {
         let listeners = self.listeners.drain().map(|(_, it)| it);
         let bound = self.bound.drain().map(|(_, it)| it);
-        (listeners.collect(), bound.collect())
+        let flows = self.bound_flows.drain().map(|(_, it)| it);
+        (listeners.collect(), bound.chain(flows).collect())
     }
 }
 

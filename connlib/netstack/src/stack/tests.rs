@@ -1,8 +1,11 @@
+mod gateway;
 mod hostile;
+mod inlet;
 mod many;
 mod relayed;
 mod tcp;
 mod udp;
+mod wire;
 
 use std::{hash::Hasher, time::Duration};
 

@@ -6,7 +6,7 @@ pub(crate) const VNET_LEN: usize = 10;
 /// The transport checksum is incomplete: its field holds the sum of the pseudo-header.
 pub(crate) const NEEDS_CSUM: u8 = 1;
 /// Somebody has verified the transport checksum.
-const DATA_VALID: u8 = 2;
+pub(crate) const DATA_VALID: u8 = 2;
 
 pub(crate) const GSO_TCPV4: u8 = 1;
 pub(crate) const GSO_TCPV6: u8 = 4;

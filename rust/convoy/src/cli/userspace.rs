@@ -70,7 +70,8 @@ pub(crate) struct UserspaceArgs {
     /// Let what peers send to addresses outside the tunnel go on from here, by sockets of this user
     ///
     /// This makes a gateway of this host: TCP, UDP and ping of peers reach what the user does, but not this host itself,
-    /// its links, and the metadata of clouds. Needs nft, but no root, and no forwarding on this host.
+    /// its links, and the metadata of clouds. Needs no root, and no forwarding on this host; without nft, the slower engine
+    /// `smoltcp` is used.
     #[arg(long, requires = "userspace", value_name = "HOW", value_enum)]
     pub(crate) nat: Option<NatChoice>,
 

@@ -59,10 +59,10 @@ fn judge_namespace(tried: &Result<(), NamespaceError>) -> Finding {
         Some((reason, fix)) => (reason, fix.strip_suffix(')').unwrap_or(fix)),
         None => (&text[..], "see the finding about tunnels without root"),
     };
-    Finding::error(
+    Finding::warning(
         ID,
-        format!("`Nat = user` does not work: {reason}."),
-        format!("To have it, {fix}."),
+        format!("`Nat = user` takes the slower engine `smoltcp`: {reason}."),
+        format!("For the faster one, {fix}."),
     )
 }
 
@@ -92,10 +92,13 @@ mod tests {
         });
         assert_eq!(
             (nat.severity, ping.severity),
-            (Severity::Error, Severity::Warning)
+            (Severity::Warning, Severity::Warning)
         );
         assert!(nat.what.ends_with("nft is not installed."), "{}", nat.what);
-        assert_eq!(nat.fix.as_deref(), Some("To have it, install nftables."));
+        assert_eq!(
+            nat.fix.as_deref(),
+            Some("For the faster one, install nftables.")
+        );
         assert!(ping.fix.unwrap().contains("ping_group_range"));
         let fine = judge(&Trials {
             namespace: Ok(()),

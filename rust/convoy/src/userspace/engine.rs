@@ -12,12 +12,13 @@ use std::{
     sync::Arc,
 };
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use convoy_config::Config;
 use convoy_netstack::{
-    namespace::{Inlet, Settings, Spaces},
-    network::{Network, OpenSockets},
-    stack::{self, Stack, device_pair},
+    namespace::{Settings, Spaces},
+    nat::Inlet,
+    network::Network,
+    stack::{self, MAX_FLOWS, Stack, device_pair},
 };
 
 use crate::{
@@ -64,12 +65,7 @@ impl Engine {
         let mut warnings = Vec::new();
         let kind = match choice {
             EngineChoice::Namespace => Kind::Namespace(Inside::start(settings)?),
-            EngineChoice::Smoltcp if settings.is_gateway => {
-                bail!("the engine `smoltcp` has no NAT: --nat user needs the engine `namespace`")
-            }
             EngineChoice::Smoltcp => smoltcp(settings, config)?,
-            // The other engine has none.
-            EngineChoice::Auto if settings.is_gateway => Kind::Namespace(Inside::start(settings)?),
             EngineChoice::Auto => match Inside::start(settings) {
                 Ok(inside) => Kind::Namespace(inside),
                 Err(error) => {
@@ -110,11 +106,19 @@ impl Engine {
         }
     }
 
-    /// Where flows of peers come out, and what opens sockets for them, if the settings ask for that.
-    pub(super) fn take_inlet(&mut self) -> Option<(Inlet, Arc<dyn OpenSockets>)> {
+    /// Where flows of peers come out: once, and of a namespace only if its settings have asked for that.
+    pub(super) fn take_inlet(&mut self) -> io::Result<Option<Inlet>> {
         match &mut self.kind {
             Kind::Namespace(inside) => inside.take_inlet(),
-            Kind::Smoltcp(..) => None,
+            Kind::Smoltcp(stack, _) => Ok(Inlet::of_stack(stack)),
+        }
+    }
+
+    /// How many connections it can have at once, unless that depends on the kernel.
+    pub(super) fn most_flows(&self) -> Option<usize> {
+        match &self.kind {
+            Kind::Namespace(_) => None,
+            Kind::Smoltcp(..) => Some(MAX_FLOWS),
         }
     }
 

@@ -6,15 +6,15 @@ use anyhow::Context;
 use convoy_config::{Config, Located};
 use convoy_netstack::{
     Prefix,
-    namespace::Inlet,
     nat::{self, Carried, Dns, Limits, Own, Peers, Policy, Shares, Upstream},
-    network::{Host, Kernel, Network, OpenSockets},
+    network::{Host, Kernel, Network},
     relay::{DEFAULT_BUFFER, Method, Relay},
     stack::Dropped,
 };
 use convoy_proto::config::AllowedIp;
 use tracing::info;
 
+use super::engine::Engine;
 use crate::{
     cli::{NatChoice, UserspaceArgs},
     client::status::NatStatus,
@@ -61,14 +61,17 @@ impl Wanted {
 pub(super) struct Gateway(nat::Gateway);
 
 impl Gateway {
-    /// Starts with what comes out of the namespace.
+    /// Starts with what comes out of an engine, whose network is `inside`.
     pub(super) async fn start(
         wanted: Wanted,
-        (inlet, inside): (Inlet, Arc<dyn OpenSockets>),
-        network: &Arc<dyn Network>,
-        (buffer, mtu): (Option<usize>, u16),
+        (engine, inside): (&mut Engine, &Arc<dyn Network>),
+        buffer: Option<usize>,
         config: &Config,
     ) -> anyhow::Result<Self> {
+        let inlet = engine.take_inlet().context("cannot start the gateway")?;
+        let inlet = inlet.context("the engine has no gateway")?;
+        let most = engine.most_flows().unwrap_or(usize::MAX);
+        let most = most.min(limits()?.connections) as u32;
         let own = Own::follow().await;
         let own = own.context("cannot follow the addresses of this host")?;
         let prefixes = |list: Vec<AllowedIp>| list.iter().filter_map(prefix).collect();
@@ -80,14 +83,13 @@ impl Gateway {
                 .iter()
                 .map(|it| it.address)
                 .collect(),
-            mtu,
             peers: peers_of(config),
             policy: Policy {
                 allow: prefixes(wanted.allow),
                 deny: prefixes(wanted.deny),
                 own,
             },
-            flows: Limits::of(limits()?.connections as u32, peers),
+            flows: Limits::of(most, peers),
             pending: Limits {
                 total: PENDING[0],
                 peer: PENDING[1],
@@ -96,10 +98,9 @@ impl Gateway {
         };
         let relay = Relay::new(buffer.unwrap_or(DEFAULT_BUFFER), Method::Splice);
         let outside = Arc::new(Kernel(Host));
-        let gateway = nat::Gateway::start(inlet, inside, outside, relay, settings);
-        let mut gateway = gateway.context("cannot start the gateway")?;
+        let mut gateway = nat::Gateway::start(inlet, outside, relay, settings);
         if wanted.has_dns {
-            serve_dns(&mut gateway, config, network).await?;
+            serve_dns(&mut gateway, config, inside).await?;
         }
         info!("peers reach targets outside");
         Ok(Self(gateway))

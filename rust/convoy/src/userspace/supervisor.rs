@@ -155,12 +155,12 @@ impl Supervisor {
         let started = async {
             let forwards =
                 Forwards::start(forwardings, buffer, &tunnel.config, Arc::clone(&network)).await?;
-            let gateway = match (wanted.gateway, engine.take_inlet()) {
-                (Some(wanted), Some(inlet)) => {
-                    let sizes = (buffer, settings.mtu);
-                    Some(Gateway::start(wanted, inlet, &network, sizes, &tunnel.config).await?)
+            let gateway = match wanted.gateway {
+                Some(wanted) => {
+                    let inside = (&mut engine, &network);
+                    Some(Gateway::start(wanted, inside, buffer, &tunnel.config).await?)
                 }
-                _ => None,
+                None => None,
             };
             Ok((forwards, gateway))
         };

@@ -15,8 +15,8 @@ use crate::{
         datagram::UDP_HEADER,
         flow::with_room,
         packet::{
-            FRAGMENT_HEADER, IPV6_HEADER, UDP, ip_header_len, pseudo_sum, seal_ipv4, transport_sum,
-            write_ip_header,
+            FRAGMENT_HEADER, IPV6_HEADER, Packet, UDP, ip_header_len, pseudo_sum, seal_ipv4,
+            transport_sum, write_ip_header,
         },
         shared::Shared,
         vnet::{GSO_UDP_L4, NEEDS_CSUM, VNET_LEN, VnetHeader},
@@ -56,8 +56,24 @@ pub(super) fn datagram(
             sum => sum,
         };
         udp[6..8].copy_from_slice(&sum.to_be_bytes());
-        send_fragments(shared, source, destination, room, udp_at..udp_at + length)
+        let datagram = udp_at..udp_at + length;
+        send_fragments(shared, (source, destination), UDP, room, datagram)
     })
+}
+
+/// Sends a packet without extension headers, in fragments if it is longer than the MTU.
+pub(in crate::stack) fn packet(shared: &Shared, packet: &[u8], room: &mut [u8]) -> io::Result<()> {
+    let message = &mut room[..VNET_LEN + packet.len()];
+    message[..VNET_LEN].fill(0);
+    message[VNET_LEN..].copy_from_slice(packet);
+    if packet.len() <= shared.mtu() {
+        return send_message(shared, message, false);
+    }
+    let parsed = Packet::parse(VnetHeader::default(), packet);
+    let parsed = parsed.map_err(|_| io::ErrorKind::InvalidInput)?;
+    let ends = (parsed.source, parsed.destination);
+    let payload = VNET_LEN + parsed.payload_at..VNET_LEN + packet.len();
+    send_fragments(shared, ends, parsed.protocol, room, payload)
 }
 
 /// Sends datagrams as one super-packet, which is possible as long as each fits the MTU.
@@ -111,7 +127,12 @@ fn send_packet(
     send_message(shared, message, segment_len.is_some())
 }
 
-fn write_udp_header(udp: &mut [u8], from: SocketAddr, to: SocketAddr, sum: u16) {
+pub(in crate::stack) fn write_udp_header(
+    udp: &mut [u8],
+    from: SocketAddr,
+    to: SocketAddr,
+    sum: u16,
+) {
     let length = udp.len() as u16;
     udp[0..2].copy_from_slice(&from.port().to_be_bytes());
     udp[2..4].copy_from_slice(&to.port().to_be_bytes());
@@ -122,8 +143,8 @@ fn write_udp_header(udp: &mut [u8], from: SocketAddr, to: SocketAddr, sum: u16) 
 /// Sends a payload, which lies at `payload` in `room`, as fragments.
 fn send_fragments(
     shared: &Shared,
-    source: IpAddr,
-    destination: IpAddr,
+    (source, destination): (IpAddr, IpAddr),
+    protocol: u8,
     room: &mut [u8],
     payload: Range<usize>,
 ) -> io::Result<()> {
@@ -137,8 +158,8 @@ fn send_fragments(
         let is_last = offset + part.len() == payload.len();
         message[..VNET_LEN].fill(0);
         let ip = &mut message[VNET_LEN..];
-        let protocol = if source.is_ipv4() { UDP } else { 44 };
-        write_ip_header(ip, source, destination, protocol, more + part.len());
+        let next = if source.is_ipv4() { protocol } else { 44 };
+        write_ip_header(ip, source, destination, next, more + part.len());
         if source.is_ipv4() {
             let flags = (offset / 8) as u16 | u16::from(!is_last) << 13;
             ip[4..6].copy_from_slice(&(ident as u16).to_be_bytes());
@@ -146,7 +167,7 @@ fn send_fragments(
             seal_ipv4(ip);
         } else {
             let fields = offset as u16 | u16::from(!is_last);
-            ip[header..header + 2].copy_from_slice(&[UDP, 0]);
+            ip[header..header + 2].copy_from_slice(&[protocol, 0]);
             ip[header + 2..header + 4].copy_from_slice(&fields.to_be_bytes());
             ip[header + 4..header + 8].copy_from_slice(&ident.to_be_bytes());
         }

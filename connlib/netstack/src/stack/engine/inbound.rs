@@ -1,6 +1,7 @@
 //! Packets from the tunnel, each to the connection or socket that it is for.
 
 use std::{
+    hash::BuildHasher,
     io::ErrorKind,
     sync::Arc,
     time::{Duration, Instant},
@@ -12,11 +13,13 @@ use super::{
     super::{
         counters::Dropped,
         datagram::{self, Received},
-        flow::{Flow, with_room},
+        flow::{Flow, Inner, with_room},
         icmp::{self, Kind, Report},
+        inlet::Arrivals,
         listener::Listening,
         packet::{ICMPV4, ICMPV6, IPV6_HEADER, Packet, TCP, UDP, is_unicast},
         segment::{ACK, FIN, RST, SYN, Segment, Tuple, write_segment},
+        table::Table,
         vnet::{VNET_LEN, VnetHeader},
     },
     Engine,
@@ -48,36 +51,49 @@ impl Engine {
 
     fn handle(&mut self, packet: &Packet<'_>) -> Result<(), Dropped> {
         let shared = Arc::clone(&self.shared);
-        if !shared.owns(packet.destination) {
-            return Err(Dropped::NotOurs);
-        }
+        let gateway = match shared.owns(packet.destination) {
+            true => None,
+            false => Some(shared.gateway_to(packet.destination)?),
+        };
         if !is_unicast(packet.source) || shared.owns(packet.source) {
             return Err(Dropped::BadSource);
         }
         if let Some(fragment) = packet.fragment {
             let now = shared.now();
-            // The stack knows no peers.
-            let sender = 0;
+            // The stack knows no peers, only their addresses.
+            let sender = self.senders.hash_one(packet.source) as u32;
             let counters = &shared.counters;
             let whole = self.fragments.add(packet, fragment, sender, now, counters);
             return match whole {
-                Some(whole) => self.handle_whole(&Packet::parse(VnetHeader::default(), &whole)?),
+                Some(whole) => {
+                    let whole = Packet::parse(VnetHeader::default(), &whole)?;
+                    self.handle_whole(&whole, gateway)
+                }
                 None => Ok(()),
             };
         }
-        self.handle_whole(packet)
+        self.handle_whole(packet, gateway)
     }
 
-    fn handle_whole(&mut self, packet: &Packet<'_>) -> Result<(), Dropped> {
+    /// Handles a packet for the stack, or else for an address that the gateway leads to.
+    fn handle_whole(
+        &mut self,
+        packet: &Packet<'_>,
+        gateway: Option<&Arrivals>,
+    ) -> Result<(), Dropped> {
         match packet.protocol {
-            TCP => self.handle_segment(packet),
-            UDP => self.handle_datagram(packet),
-            ICMPV4 | ICMPV6 => self.handle_icmp(packet),
-            _ => Err(Dropped::UnknownProtocol),
+            TCP => self.handle_segment(packet, gateway),
+            UDP => self.handle_datagram(packet, gateway),
+            ICMPV4 | ICMPV6 => self.handle_icmp(packet, gateway),
+            _ => gateway.map_or(Err(Dropped::UnknownProtocol), |it| it.push(packet)),
         }
     }
 
-    fn handle_segment(&mut self, packet: &Packet<'_>) -> Result<(), Dropped> {
+    fn handle_segment(
+        &mut self,
+        packet: &Packet<'_>,
+        gateway: Option<&Arrivals>,
+    ) -> Result<(), Dropped> {
         if packet.source.is_ipv6() && packet.payload_at != IPV6_HEADER {
             // smoltcp knows no extension headers before TCP.
             return Err(Dropped::UnknownProtocol);
@@ -96,15 +112,15 @@ impl Engine {
             // It may have left the table meanwhile.
             if inner.slot.is_some() {
                 inner.receive(&self.shared, packet, &segment);
-                self.touch(&flow, &mut inner.is_touched);
+                self.touch(&flow, &mut inner);
                 return Ok(());
             }
         }
-        self.handle_stray(packet, &segment, tuple)
+        self.handle_stray(packet, &segment, tuple, gateway)
     }
 
-    fn touch(&mut self, flow: &Arc<Flow>, is_touched: &mut bool) {
-        if !std::mem::replace(is_touched, true) {
+    fn touch(&mut self, flow: &Arc<Flow>, inner: &mut Inner) {
+        if !std::mem::replace(&mut inner.is_touched, true) {
             self.touched.push(Arc::clone(flow));
         }
     }
@@ -115,11 +131,15 @@ impl Engine {
         packet: &Packet<'_>,
         segment: &Segment,
         tuple: Tuple,
+        gateway: Option<&Arrivals>,
     ) -> Result<(), Dropped> {
         let mut table = self.shared.table();
         let is_first = segment.flags & (SYN | ACK | RST) == SYN;
         if is_first {
             table.time_wait.forget(&tuple);
+            if let Some(gateway) = gateway {
+                return gateway.push(packet);
+            }
             if let Some(listening) = table.listener_at(tuple.local) {
                 let listening = Arc::clone(listening);
                 drop(table);
@@ -153,18 +173,9 @@ impl Engine {
         listening: Arc<Listening>,
     ) -> Result<(), Dropped> {
         let shared = Arc::clone(&self.shared);
-        let sizes = shared.table().next_sizes();
-        let flow = Flow::new(&shared, tuple, sizes).map_err(|_| Dropped::TooManyFlows)?;
-        let flow = Arc::new(flow);
-        let mut inner = flow.lock();
-        let inserted = shared.table().insert_half_open(&flow);
-        let (slot, oldest) = inserted.map_err(|_| Dropped::TooManyFlows)?;
-        shared.counters.flows_opened.add(1);
-        inner.slot = Some(slot);
-        inner.opener = Some(listening);
-        inner.receive(&shared, packet, segment);
-        self.touch(&flow, &mut inner.is_touched);
-        drop(inner);
+        let insert = Table::insert_half_open;
+        let (flow, oldest) = shared.open((packet, segment), tuple, listening, insert)?;
+        self.touch(&flow, &mut flow.lock());
         if let Some(oldest) = oldest {
             shared.counters.drop(Dropped::HalfOpen);
             shared.fail(&mut oldest.lock(), ErrorKind::TimedOut);
@@ -172,10 +183,27 @@ impl Engine {
         Ok(())
     }
 
-    fn handle_datagram(&mut self, packet: &Packet<'_>) -> Result<(), Dropped> {
-        let Received { from, to, payload } = datagram::parse(packet)?;
-        let bound = self.shared.table().bound_at(to).cloned();
+    fn handle_datagram(
+        &mut self,
+        packet: &Packet<'_>,
+        gateway: Option<&Arrivals>,
+    ) -> Result<(), Dropped> {
+        let received = datagram::parse(packet)?;
+        let Received { from, to, payload } = received;
+        let table = self.shared.table();
+        let bound = match gateway {
+            Some(_) => table.bound_flow(&Tuple {
+                local: to,
+                remote: from,
+            }),
+            None => table.bound_at(to),
+        };
+        let bound = bound.cloned();
+        drop(table);
         let Some(bound) = bound else {
+            if let Some(gateway) = gateway {
+                return gateway.push_datagrams(packet, &received, &self.shared.counters);
+            }
             self.answer(|into| icmp::write_port_unreachable(into, packet))?;
             return Err(Dropped::NobodyListens);
         };
@@ -193,7 +221,11 @@ impl Engine {
         Ok(())
     }
 
-    fn handle_icmp(&mut self, packet: &Packet<'_>) -> Result<(), Dropped> {
+    fn handle_icmp(
+        &mut self,
+        packet: &Packet<'_>,
+        gateway: Option<&Arrivals>,
+    ) -> Result<(), Dropped> {
         let protocol = if packet.source.is_ipv4() {
             ICMPV4
         } else {
@@ -211,6 +243,9 @@ impl Engine {
         }
         let is_request = matches!(packet.payload().first(), Some(8 | 128));
         if is_request {
+            if let Some(gateway) = gateway {
+                return gateway.push(packet);
+            }
             self.answer(|into| icmp::write_echo(into, packet).unwrap_or(0))?;
         }
         Ok(())

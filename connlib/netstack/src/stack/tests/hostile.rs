@@ -1,77 +1,14 @@
-use std::os::fd::AsFd;
-
 use proptest::prelude::*;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::io::unix::AsyncFd;
 
-use super::*;
+use super::{wire::*, *};
 use crate::stack::{
     counters::Dropped,
-    packet::{ICMPV4, ICMPV6, Packet, TCP, UDP, transport_sum, write_ip_header},
-    segment::{ACK, FIN, SYN, Segment, Tuple, write_segment},
+    packet::{ICMPV4, ICMPV6, Packet, TCP, UDP},
+    segment::{ACK, FIN, SYN, Tuple},
     table::MAX_HALF_OPEN,
     vnet::{VNET_LEN, VnetHeader},
 };
-
-/// The tunnel's end of a device.
-struct Wire(OwnedFd);
-
-impl Wire {
-    fn send(&self, packet: &[u8]) {
-        let message = [&[0; VNET_LEN], packet].concat();
-        while rustix::io::write(&self.0, &message).is_err() {
-            is_ready(&self.0, PollFlags::OUT);
-        }
-    }
-
-    /// The next packet.
-    fn receive(&self) -> Vec<u8> {
-        let mut buffer = vec![0; 70_000];
-        assert!(is_ready(&self.0, PollFlags::IN), "nothing came");
-        let length = rustix::io::read(&self.0, &mut buffer).unwrap();
-        buffer[VNET_LEN..length].to_vec()
-    }
-}
-
-fn is_ready(fd: impl AsFd, flags: PollFlags) -> bool {
-    let limit = Timespec {
-        tv_sec: DEADLINE.as_secs() as i64,
-        tv_nsec: 0,
-    };
-    poll(&mut [PollFd::new(&fd, flags)], Some(&limit)).unwrap() > 0
-}
-
-fn scene() -> (Stack, Wire) {
-    let (device, tunnels) = device_pair().unwrap();
-    (stack(device, [A, A6], 1420), Wire(tunnels))
-}
-
-/// A packet with this payload, whose checksum is at an offset.
-fn packet(from: &str, to: &str, protocol: u8, payload: &[u8], sum_at: usize) -> Vec<u8> {
-    let [from, to]: [IpAddr; 2] = [from, to].map(|it| it.parse().unwrap());
-    let mut packet = vec![0; 40 + payload.len()];
-    let at = write_ip_header(&mut packet, from, to, protocol, payload.len());
-    packet.truncate(at + payload.len());
-    packet[at..].copy_from_slice(payload);
-    let sum = match protocol {
-        ICMPV4 => !smoltcp::wire::checksum::data(payload),
-        _ => !transport_sum(from, to, protocol, payload),
-    };
-    packet[at + sum_at..at + sum_at + 2].copy_from_slice(&sum.to_be_bytes());
-    packet
-}
-
-fn segment(ends: Tuple, flags: u8, sequence: u32, acknowledged: u32) -> Vec<u8> {
-    let mut packet = vec![0; 60];
-    let length = write_segment(&mut packet, ends, flags, sequence, acknowledged);
-    packet.truncate(length);
-    packet
-}
-
-fn parsed(packet: &[u8]) -> (u8, Segment) {
-    let packet = Packet::parse(VnetHeader::default(), packet).unwrap();
-    (packet.protocol, Segment::parse(packet.payload()).unwrap())
-}
 
 #[tokio::test]
 async fn of_too_many_half_open_connections_the_oldest_end_and_a_new_one_is_accepted() {

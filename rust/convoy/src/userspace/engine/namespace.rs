@@ -11,7 +11,8 @@ use std::{
 use anyhow::{Context, anyhow};
 use convoy_config::Config;
 use convoy_netstack::{
-    namespace::{Inlet, Namespace, NamespaceError, Settings, Spaces},
+    namespace::{self, Namespace, NamespaceError, Settings, Spaces},
+    nat::Inlet,
     network::{Answer, Family, Kernel, OpenSockets, SocketKind},
 };
 use tokio::sync::{mpsc, oneshot};
@@ -28,7 +29,8 @@ pub(in crate::userspace) struct Inside {
     namespace: Arc<Namespace>,
     holder: Process,
     sockets: Sockets,
-    inlet: Option<Inlet>,
+    inlet: Option<namespace::Inlet>,
+    mtu: u16,
 }
 
 impl Inside {
@@ -44,6 +46,7 @@ impl Inside {
             holder,
             sockets,
             inlet,
+            mtu: settings.mtu,
         })
     }
 
@@ -56,10 +59,12 @@ impl Inside {
         Kernel(WithNames::new(Arc::new(self.sockets.clone()), config))
     }
 
-    /// Where flows of peers come out, and what opens sockets for them, if the settings ask for that.
-    pub(super) fn take_inlet(&mut self) -> Option<(Inlet, Arc<dyn OpenSockets>)> {
-        let inlet = self.inlet.take()?;
-        Some((inlet, Arc::new(self.sockets.clone())))
+    /// Where flows of peers come out, once, if the settings ask for that.
+    pub(super) fn take_inlet(&mut self) -> io::Result<Option<Inlet>> {
+        let taken = self.inlet.take();
+        let sockets = Arc::new(self.sockets.clone());
+        let inlet = taken.map(|inlet| Inlet::of_namespace(inlet, sockets, self.mtu));
+        inlet.transpose()
     }
 
     pub(super) fn spaces(&self) -> &Spaces {

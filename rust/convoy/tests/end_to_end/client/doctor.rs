@@ -238,7 +238,7 @@ fn doctor_names_what_a_gateway_lacks() {
     let lacking = world.doctor();
     assert_eq!(lacking.severity("nat-ping"), "warning");
     let fix = &lacking.finding("nat")["fix"];
-    assert_eq!(fix, "To have it, install nftables.");
+    assert_eq!(fix, "For the faster one, install nftables.");
     world.shell("umount /usr/sbin/nft");
     assert_eq!(world.doctor().severity("nat"), "ok");
 }

@@ -22,7 +22,8 @@ use super::{
 use crate::scene::DEADLINE;
 use place::{OUTSIDE, Place, SILENT, UNREACHABLE, answers, ask, holder_of_user, pings, socket};
 
-const NAT: &[&str] = &["--nat=user"];
+const NAT: &[&str] = &["--nat=user", "--engine=namespace"];
+const ENGINES: [&str; 2] = ["--engine=namespace", "--engine=smoltcp"];
 /// Connections of one peer at once whose targets have not answered.
 const PENDING_OF_PEER: u64 = 256;
 /// A port at which nobody listens.
@@ -30,13 +31,23 @@ const CLOSED: u16 = 9;
 
 #[test]
 fn peers_of_two_kinds_reach_tcp_udp_and_ping_outside_over_both_families() {
-    let Some(place) = Place::new("", NAT) else {
+    let Some(place) = Place::without_gateway("") else {
         return;
     };
-    let capture = Capture::new(&place.world);
     for outside in OUTSIDE {
         echo(&place.world.net, (outside, ECHO));
         echo_datagrams(&place.world.net, (outside, ECHO));
+    }
+    for engine in ENGINES {
+        place.up(&["--nat=user", engine]);
+        tcp_udp_and_ping_pass(&place);
+        place.down();
+    }
+}
+
+fn tcp_udp_and_ping_pass(place: &Place) {
+    let capture = Capture::new(&place.world);
+    for outside in OUTSIDE {
         for peer in place.peers() {
             for _ in 0..3 {
                 echoes(connect(peer, (outside, ECHO)).unwrap());
@@ -57,15 +68,22 @@ fn peers_of_two_kinds_reach_tcp_udp_and_ping_outside_over_both_families() {
     assert!(leaks.iter().any(|packet| packet.is_datagram()), "{leaks:?}");
     let leaks: Vec<_> = leaks.iter().filter(|packet| packet.is_inner()).collect();
     assert!(leaks.is_empty(), "{leaks:?}");
-    place.down();
 }
 
 #[test]
 fn a_peer_hears_what_its_target_answers_and_waits_for_nobody_else() {
-    let Some(place) = Place::new("", NAT) else {
+    let Some(place) = Place::without_gateway("") else {
         return;
     };
     echo(&place.world.net, (OUTSIDE[0], ECHO));
+    for engine in ENGINES {
+        place.up(&["--nat=user", engine]);
+        answers_of_targets_are_heard(&place);
+        place.down();
+    }
+}
+
+fn answers_of_targets_are_heard(place: &Place) {
     let peer = place.peers()[0];
     for outside in OUTSIDE {
         let refused = connect(peer, (outside, CLOSED)).unwrap_err();
@@ -95,14 +113,26 @@ fn a_peer_hears_what_its_target_answers_and_waits_for_nobody_else() {
     for (reason, least) in [("target_refused", 2), ("unreachable", 1), ("timed_out", 1)] {
         assert!(refused[reason].as_u64() >= Some(least), "{reason}: {shown}");
     }
-    place.down();
 }
 
 #[test]
 fn nobody_reaches_the_gateways_host_its_links_or_its_cloud() {
-    let Some(place) = Place::new("", &["--nat=user", "--nat-deny=198.18.0.0/24"]) else {
+    let Some(place) = Place::without_gateway("") else {
         return;
     };
+    for own in ["127.0.0.2", "192.168.1.3", "2001:db8:2::3"] {
+        echo(&place.world.client, (own, ECHO));
+        echo_datagrams(&place.world.client, (own, ECHO));
+    }
+    echo(&place.world.net, (OUTSIDE[1], ECHO));
+    for engine in ENGINES {
+        place.up(&["--nat=user", "--nat-deny=198.18.0.0/24", engine]);
+        forbidden_targets_are_not_reached(&place);
+        place.down();
+    }
+}
+
+fn forbidden_targets_are_not_reached(place: &Place) {
     let forbidden = [
         "192.168.1.3",
         "169.254.169.254",
@@ -113,10 +143,6 @@ fn nobody_reaches_the_gateways_host_its_links_or_its_cloud() {
         OUTSIDE[0],
         "10.8.0.3",
     ];
-    for own in ["127.0.0.2", "192.168.1.3", "2001:db8:2::3"] {
-        echo(&place.world.client, (own, ECHO));
-        echo_datagrams(&place.world.client, (own, ECHO));
-    }
     let peer = place.peers()[0];
     for target in forbidden {
         let refused = connect(peer, (target, ECHO)).unwrap_err();
@@ -135,14 +161,12 @@ fn nobody_reaches_the_gateways_host_its_links_or_its_cloud() {
         assert!(refused[reason].as_u64() >= Some(least), "{reason}: {shown}");
     }
     // An address that is new is as forbidden as the others.
-    echo(&place.world.net, (OUTSIDE[1], ECHO));
     echoes(connect(peer, (OUTSIDE[1], ECHO)).unwrap());
-    place
-        .world
-        .shell(&format!("ip addr add {} dev lo nodad", OUTSIDE[1]));
+    let own = |what: &str| format!("ip addr {what} {} dev lo", OUTSIDE[1]);
+    place.world.shell(&format!("{} nodad", own("add")));
     let is_refused = || connect(peer, (OUTSIDE[1], ECHO)).is_err().then_some(());
     assert!(eventually(DEADLINE, is_refused).is_some());
-    place.down();
+    place.world.shell(&own("del"));
 }
 
 #[test]
@@ -152,7 +176,14 @@ fn peers_look_names_up_by_the_resolver_of_the_gateways_host() {
     };
     let names = format!("{} outside.example\n", OUTSIDE[0]);
     let _names = NameServer::start(&place.world.net, "192.168.1.1", &names);
-    place.up(&["--nat=user", "--nat-dns"]);
+    for engine in ENGINES {
+        place.up(&["--nat=user", "--nat-dns", engine]);
+        names_are_looked_up(&place);
+        place.down();
+    }
+}
+
+fn names_are_looked_up(place: &Place) {
     let query = b"\x07\x07\x01\0\0\x01\0\0\0\0\0\0\x07outside\x07example\0\0\x01\0\x01";
     let address = OUTSIDE[0].parse::<Ipv4Addr>().unwrap().octets();
     let is_answer = |answer: &[u8]| answer.starts_with(&query[..2]) && answer.ends_with(&address);
@@ -175,7 +206,6 @@ fn peers_look_names_up_by_the_resolver_of_the_gateways_host() {
     }
     let shown = status(&place.world);
     assert_eq!(shown["nat"]["dns"]["opened"], 8, "{shown}");
-    place.down();
 }
 
 #[test]
@@ -186,8 +216,18 @@ fn keys_of_the_file_do_the_same_and_what_cannot_be_is_said() {
         return;
     };
     let world = &place.world;
+    echo(&world.net, (OUTSIDE[0], ECHO));
+    echo(&world.net, (OUTSIDE[1], ECHO));
+    let follows_the_file = |engine: &str| {
+        let peer = place.peers()[1];
+        echoes(connect(peer, (OUTSIDE[1], ECHO)).unwrap());
+        connect(peer, (OUTSIDE[0], ECHO)).unwrap_err();
+        assert_eq!(status(world)["engine"], engine);
+        place.down();
+    };
+    world.shell("mount --bind /dev/null /usr/sbin/nft");
     for (args, words) in [
-        (&["--engine=smoltcp"][..], "`smoltcp` has no NAT"),
+        (&["--engine=namespace"][..], "nft is not installed"),
         (&["--nat=root"], "possible values"),
     ] {
         let outcome = up_with(world, args);
@@ -195,21 +235,13 @@ fn keys_of_the_file_do_the_same_and_what_cannot_be_is_said() {
         assert!(error(&outcome).contains(words), "{args:?}: {outcome:?}");
         nothing_is_left(world);
     }
-    world.shell("mount --bind /dev/null /usr/sbin/nft");
-    let without_nft = up_with(world, &[]);
-    assert!(
-        error(&without_nft).contains("nft is not installed"),
-        "{without_nft:?}"
-    );
-    nothing_is_left(world);
+    let warned = place.up(&[]);
+    assert!(warned.contains("`smoltcp` is used"), "{warned}");
+    assert!(warned.contains("nft is not installed"), "{warned}");
+    follows_the_file("smoltcp");
     world.shell("umount /usr/sbin/nft");
     place.up(&[]);
-    echo(&world.net, (OUTSIDE[0], ECHO));
-    echo(&world.net, (OUTSIDE[1], ECHO));
-    let peer = place.peers()[1];
-    echoes(connect(peer, (OUTSIDE[1], ECHO)).unwrap());
-    connect(peer, (OUTSIDE[0], ECHO)).unwrap_err();
-    place.down();
+    follows_the_file("namespace");
     place.up(&["--nat=off"]);
     assert!(status(world)["nat"].is_null());
     place.down();

@@ -13,7 +13,7 @@ use std::{
 use convoy_lab::{Namespace, Pid, eventually, wireguard::Daemon};
 
 use super::super::{
-    user::{PROGRAM, USER, nothing_is_left, succeeds, user, world_of},
+    user::{PROGRAM, USER, error, nothing_is_left, succeeds, user, world_of},
     userspace::ports::{ECHO, up_with},
     world::World,
 };
@@ -100,14 +100,15 @@ impl Place {
         })
     }
 
-    /// Brings the gateway up, and waits until both peers have heard of it.
-    pub(super) fn up(&self, args: &[&str]) {
+    /// Brings the gateway up, and waits until both peers have heard of it; returns what was said.
+    pub(super) fn up(&self, args: &[&str]) -> String {
         let outcome = up_with(&self.world, args);
         succeeds(&outcome);
         for peer in self.peers() {
             let pings = || pings(peer, &["10.8.0.2"]).then_some(());
             assert!(eventually(DEADLINE, pings).is_some(), "{}", peer.label());
         }
+        error(&outcome)
     }
 
     /// wireguard-go, and Convoy.
