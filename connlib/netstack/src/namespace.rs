@@ -48,6 +48,7 @@ use convoy_tun::OffloadRequest;
 use nix::{errno::Errno, unistd::Pid};
 use serde::{Deserialize, Serialize};
 
+pub use birth::unshare_as;
 pub use error::NamespaceError;
 pub use fix::{tun_fix, user_namespace_fix};
 pub use holder::hold;
@@ -110,7 +111,7 @@ impl Namespace {
         let (socket, theirs) = UnixStream::pair().map_err(NamespaceError::holder)?;
         holder.stdin(OwnedFd::from(theirs));
         holder.stdout(Stdio::null()).stderr(Stdio::null());
-        birth::in_new_namespaces(&mut holder)?;
+        birth::in_new_namespaces(&mut holder);
         let child = holder.spawn();
         // It holds the other end of the socket pair.
         drop(holder);

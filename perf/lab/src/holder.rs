@@ -17,9 +17,10 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
+use convoy_netstack::namespace::unshare_as;
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, setns, unshare};
-use nix::unistd::{Pid, chdir, getegid, geteuid, setsid};
+use nix::unistd::{Gid, Pid, Uid, chdir, setsid};
 
 /// Searches several times, for processes that are just being forked or are slow to die.
 const HOLD: &str = r#"
@@ -73,21 +74,9 @@ impl Drop for Holder {
 
 /// Creates a user namespace in which this user is root and may create namespaces.
 pub(crate) fn user_namespace() -> io::Result<OwnedFd> {
-    let maps = [
-        ("/proc/self/uid_map", format!("0 {} 1", geteuid())),
-        // Without it the kernel denies non-root users a group map.
-        ("/proc/self/setgroups", "deny".to_owned()),
-        ("/proc/self/gid_map", format!("0 {} 1", getegid())),
-    ];
     let mut command = waiting("cat");
-    let enter = move || {
-        unshare(CloneFlags::CLONE_NEWUSER)?;
-        maps.iter()
-            .try_for_each(|(file, text)| fs::write(file, text))?;
-        // AppArmor may grant a user namespace without any capabilities.
-        Ok(unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWNS)?)
-    };
-    // SAFETY: `enter` makes system calls only (short paths do not allocate), as required of a forked child.
+    let enter = unshare_as(Uid::from_raw(0), Gid::from_raw(0));
+    // SAFETY: `enter` makes system calls only, as required of a forked child.
     unsafe { command.pre_exec(enter) };
     let mut child = command.spawn()?;
     let user = File::open(format!("/proc/{}/ns/user", child.id()));
