@@ -36,7 +36,7 @@
 //!
 //! Deliberately left out: connections to the stack's own addresses, multicast, broadcast, IP options, extension headers
 //! before TCP, and several interfaces. A wildcard datagram socket answers from the address of its family that is
-//! nearest to the receiver.
+//! nearest to the receiver. Nor is the hop limit of packets for a gateway looked at, so that no traceroute shows it.
 
 pub(crate) mod counters;
 pub(crate) mod datagram;
