@@ -12,7 +12,6 @@ use std::{
 };
 
 use tokio::{
-    net::UdpSocket,
     sync::mpsc,
     task::{JoinSet, yield_now},
     time::{sleep, timeout},
