@@ -14,7 +14,7 @@ pub(super) struct Admission {
 }
 
 impl Admission {
-    /// Takes a share for a flow of a peer and one until the target has answered, if the peer may have them.
+    /// Takes a share for a peer's flow and one for setting it up, if the peer may have them.
     pub(super) fn admit(&self, ends: Ends) -> Result<(Share, Share), Refusal> {
         let peer = self.peers.of(ends.peer.ip()).ok_or(Refusal::Denied)?;
         if self.peers.has(ends.target.ip().to_canonical()) {

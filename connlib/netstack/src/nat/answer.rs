@@ -29,7 +29,7 @@ pub(super) struct Answers {
 }
 
 impl Answers {
-    /// Those to some peers, which are so many, given this gateway's addresses.
+    /// Answers to `count` peers, from a gateway with the addresses `own`.
     pub(super) fn new(
         inside: Box<dyn Inside>,
         (peers, count): (Arc<Peers>, u32),

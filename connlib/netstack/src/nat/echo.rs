@@ -62,7 +62,7 @@ pub(super) fn receive(
     let Some(request) = flows.pass_on(ends, packet.payload().into(), &shared.icmp) else {
         return Ok(());
     };
-    match shared.admit(ends) {
+    match shared.admission.admit(ends) {
         Ok((share, _)) => {
             let requests = flows.begin(ends, request);
             let place = Place {

@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use tracing::{debug, warn};
 
 use super::{
-    Dns, Limits, Peers, Policy, Share, Shares,
+    Dns, Limits, Peers, Policy, Shares,
     admission::Admission,
     answer::Answers,
     echo,
@@ -240,13 +240,6 @@ impl Receiver {
                 Err(Dropped::UnknownProtocol)
             }
         }
-    }
-}
-
-impl Shared {
-    /// See [`Admission::admit`].
-    pub(super) fn admit(&self, ends: Ends) -> Result<(Share, Share), Refusal> {
-        self.admission.admit(ends)
     }
 }
 

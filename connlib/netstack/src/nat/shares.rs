@@ -102,7 +102,7 @@ impl Drop for Share {
 }
 
 impl Limits {
-    /// Half of all for one peer at most, and all for an only one.
+    /// At most half of `total` for each peer; all of it if there is only one.
     #[must_use]
     pub fn of(total: u32, peers: u32) -> Self {
         Self {

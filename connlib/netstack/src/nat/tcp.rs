@@ -85,7 +85,7 @@ pub(super) fn begin(
     if !packet.has_right_checksum() {
         return Err(Dropped::BadChecksum);
     }
-    match shared.admit(ends) {
+    match shared.admission.admit(ends) {
         Ok(shares) => {
             shared.connections.all().insert(ends, State::Connecting);
             let place = Place {

@@ -1,4 +1,4 @@
-//! A gateway with a socket in place of its TUN, and a network outside that does as it is told.
+//! A gateway with a socket in place of its TUN, and a scripted network outside.
 
 mod connections;
 mod floods;

@@ -56,7 +56,7 @@ pub(super) fn receive(
     let Some(datagram) = flows.pass_on(ends, datagram, &shared.udp) else {
         return Ok(());
     };
-    match shared.admit(ends) {
+    match shared.admission.admit(ends) {
         Ok(shares) => {
             let waiting = flows.begin(ends, datagram);
             let place = Place {

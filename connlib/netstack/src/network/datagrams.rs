@@ -137,7 +137,7 @@ impl Datagrams {
         }
     }
 
-    /// Has the kernel report errors that are not for good, too.
+    /// Has the kernel report transient errors, too.
     pub(crate) fn ask_for_errors(&self) {
         if let Self::Kernel(socket) = self {
             errors::ask_for(socket);

@@ -21,7 +21,7 @@ const KEPT_OF_FLOW: usize = 16 << 10;
 #[derive(Debug)]
 pub(super) struct Bound {
     pub(super) at: SocketAddr,
-    /// The other end of a flow, which is all that this is for.
+    /// If there is one, only its datagrams arrive here.
     pub(super) flow_with: Option<SocketAddr>,
     state: Mutex<State>,
 }

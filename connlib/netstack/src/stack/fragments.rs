@@ -81,7 +81,7 @@ impl Fragments {
         }
     }
 
-    /// So whoever begins packets without end displaces its own.
+    /// A sender that begins packets without end displaces only its own.
     fn make_room(&mut self) {
         let held = |index: &usize| {
             let sender = self.0[*index].sender;

@@ -80,7 +80,7 @@ impl Arrivals {
     }
 }
 
-/// Writes a packet with a datagram that was verified; its length.
+/// Writes a packet that carries a verified datagram; returns its length.
 fn write_datagram(into: &mut [u8], received: &Received<'_>, datagram: &[u8]) -> usize {
     let Received { from, to, .. } = received;
     let length = UDP_HEADER + datagram.len();
@@ -98,7 +98,7 @@ pub(crate) struct Inlet {
 }
 
 impl Inlet {
-    /// Takes the stack's only one.
+    /// Takes the inlet, of which a stack has only one.
     pub(super) fn open(shared: &Arc<Shared>) -> Option<Self> {
         let any = SocketAddr::from(([0; 4], 0));
         let arrivals = Arc::new(Arrivals::new(Arc::new(Listening::new(any))));
@@ -169,7 +169,7 @@ impl Inlet {
         Ok(())
     }
 
-    /// What a flow's datagrams are received and answered by, as if its target were here.
+    /// A socket for a flow's datagrams, with the target's address, as if the target were here.
     pub(crate) fn datagrams(&self, peer: SocketAddr, target: SocketAddr) -> io::Result<Datagrams> {
         let tuple = Tuple {
             local: target,
