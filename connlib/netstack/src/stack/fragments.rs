@@ -20,12 +20,19 @@ const PATIENCE: i64 = 15_000_000;
 #[derive(Debug, Default)]
 pub(crate) struct Fragments(Vec<Incomplete>);
 
-#[derive(Debug)]
-struct Incomplete {
-    sender: u32,
+/// What the fragments of a packet have in common: for IPv4 also the protocol (RFC 791, RFC 8200 §4.5).
+#[derive(Debug, PartialEq, Eq)]
+struct Key {
     source: IpAddr,
     destination: IpAddr,
     ident: u32,
+    protocol: Option<u8>,
+}
+
+#[derive(Debug)]
+struct Incomplete {
+    key: Key,
+    sender: u32,
     /// That of the first fragment, once it is there.
     protocol: Option<u8>,
     expires: i64,
@@ -49,12 +56,8 @@ impl Fragments {
         let before = self.0.len();
         self.0.retain(|it| it.expires > now);
         (self.0.len()..before).for_each(|_| counters.drop(Dropped::FragmentTimeout));
-        let is_part = |it: &Incomplete| {
-            it.source == packet.source
-                && it.destination == packet.destination
-                && it.ident == fragment.ident
-        };
-        let index = match self.0.iter().position(is_part) {
+        let key = Key::new(packet, fragment);
+        let index = match self.0.iter().position(|it| it.key == key) {
             Some(index) => index,
             None => {
                 if self.0.len() >= MOST {
@@ -62,8 +65,7 @@ impl Fragments {
                     counters.drop(Dropped::Fragment);
                 }
                 let expires = now + PATIENCE;
-                let begun = Incomplete::new(packet, fragment, sender, expires);
-                self.0.push(begun);
+                self.0.push(Incomplete::new(key, sender, expires));
                 self.0.len() - 1
             }
         };
@@ -94,16 +96,25 @@ impl Fragments {
     }
 }
 
-impl Incomplete {
-    fn new(packet: &Packet<'_>, fragment: Fragment, sender: u32, expires: i64) -> Self {
+impl Key {
+    fn new(packet: &Packet<'_>, fragment: Fragment) -> Self {
         Self {
-            sender,
             source: packet.source,
             destination: packet.destination,
             ident: fragment.ident,
+            protocol: packet.source.is_ipv4().then_some(packet.protocol),
+        }
+    }
+}
+
+impl Incomplete {
+    fn new(key: Key, sender: u32, expires: i64) -> Self {
+        Self {
+            sender,
             protocol: None,
             expires,
-            bytes: vec![0; ip_header_len(packet.source)],
+            bytes: vec![0; ip_header_len(key.source)],
+            key,
             known: Assembler::new(),
             length: None,
         }
@@ -112,7 +123,7 @@ impl Incomplete {
     /// Whether the packet is complete with this fragment; fails if that does not fit.
     fn add(&mut self, packet: &Packet<'_>, fragment: Fragment) -> Result<bool, ()> {
         let payload = packet.payload();
-        let header = ip_header_len(self.source);
+        let header = ip_header_len(self.key.source);
         let end = fragment.offset + payload.len();
         let is_wrong = payload.is_empty()
             || header + end > LONGEST_PACKET
@@ -128,6 +139,16 @@ impl Incomplete {
                 return Err(());
             }
             self.length = Some(end);
+        }
+        let is_overlapping = |known: (usize, usize)| fragment.offset < known.1 && known.0 < end;
+        if self.known.iter_data().any(is_overlapping) {
+            // One that was doubled on its way; others discard the packet, as the kernel does (RFC 5722).
+            let known = self.bytes.get(header + fragment.offset..header + end);
+            return if known == Some(payload) {
+                Ok(false)
+            } else {
+                Err(())
+            };
         }
         if fragment.offset == 0 {
             self.protocol = Some(packet.protocol);
@@ -145,15 +166,19 @@ impl Incomplete {
     }
 
     fn complete(mut self) -> Option<Vec<u8>> {
-        let length = self.bytes.len() - ip_header_len(self.source);
+        let Key {
+            source,
+            destination,
+            ..
+        } = self.key;
+        let length = self.bytes.len() - ip_header_len(source);
         let protocol = self.protocol?;
-        write_ip_header(
-            &mut self.bytes,
-            self.source,
-            self.destination,
-            protocol,
-            length,
-        );
+        write_ip_header(&mut self.bytes, source, destination, protocol, length);
         Some(self.bytes)
     }
 }
+
+#[cfg(test)]
+mod fuzz;
+#[cfg(test)]
+mod tests;
