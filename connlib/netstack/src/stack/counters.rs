@@ -19,6 +19,8 @@ pub enum Dropped {
     Fragment,
     /// Fragments that were not completed in time.
     FragmentTimeout,
+    /// A TCP segment that acknowledges what was never sent.
+    UnsentAcknowledged,
     /// A TCP segment or datagram for a port that nobody has.
     NobodyListens,
     /// Too many connections exist.
@@ -39,7 +41,7 @@ pub enum Dropped {
 
 impl Dropped {
     /// All reasons.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Malformed,
         Self::BadChecksum,
         Self::NotOurs,
@@ -47,6 +49,7 @@ impl Dropped {
         Self::UnknownProtocol,
         Self::Fragment,
         Self::FragmentTimeout,
+        Self::UnsentAcknowledged,
         Self::NobodyListens,
         Self::TooManyFlows,
         Self::HalfOpen,
@@ -68,6 +71,7 @@ impl Dropped {
             Self::UnknownProtocol => "unknown_protocol",
             Self::Fragment => "fragment",
             Self::FragmentTimeout => "fragment_timeout",
+            Self::UnsentAcknowledged => "unsent_acknowledged",
             Self::NobodyListens => "nobody_listens",
             Self::TooManyFlows => "too_many_flows",
             Self::HalfOpen => "half_open",

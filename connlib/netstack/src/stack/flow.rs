@@ -16,6 +16,7 @@ use smoltcp::{
 };
 
 use super::{
+    counters::Dropped,
     listener::Listening,
     memory::{Memory, Sizes},
     packet::{Packet, ip_header_len},
@@ -202,8 +203,22 @@ impl Inner {
     }
 
     /// Takes a segment. What it makes possible to send waits for [`Self::send`].
-    pub(super) fn receive(&mut self, shared: &Shared, packet: &Packet<'_>, segment: &Segment) {
+    pub(super) fn receive(
+        &mut self,
+        shared: &Shared,
+        packet: &Packet<'_>,
+        segment: &Segment,
+    ) -> Result<(), Dropped> {
         let before = self.state();
+        let is_beginning = matches!(before, State::Listen | State::SynSent | State::SynReceived);
+        let acknowledges_beyond = |number: u32| {
+            let beyond = segment.acknowledged.wrapping_sub(number) as i32;
+            segment.has(ACK) && beyond > 0
+        };
+        if !is_beginning && acknowledges_beyond(self.highest) {
+            // smoltcp would take what waits to be sent for acknowledged.
+            return Err(Dropped::UnsentAcknowledged);
+        }
         // Several segments at once are acknowledged at once.
         let is_several = segment.payload_len > self.mtu;
         let delay = if is_several {
@@ -220,7 +235,7 @@ impl Inner {
             out.flush();
             self.last = out.last.unwrap_or(self.last);
         });
-        if segment.has(ACK) {
+        if (is_beginning && segment.has(ACK)) || acknowledges_beyond(self.acknowledged) {
             self.acknowledged = segment.acknowledged;
         }
         match (before, self.state()) {
@@ -236,6 +251,7 @@ impl Inner {
             (_, State::TimeWait) => self.end = Some(segment.end()),
             _ => {}
         }
+        Ok(())
     }
 
     /// Whether both ends have closed, and the other one was told so.

@@ -156,7 +156,7 @@ impl Inlet {
         let flow = match found {
             // It was sent again.
             Some(flow) => {
-                flow.lock().receive(shared, &packet, &segment);
+                flow.lock().receive(shared, &packet, &segment)?;
                 flow
             }
             None => {

@@ -148,7 +148,7 @@ impl Shared {
         self.counters.flows_opened.add(1);
         inner.slot = Some(slot);
         inner.opener = Some(opener);
-        inner.receive(self, packet, segment);
+        inner.receive(self, packet, segment)?;
         drop(inner);
         Ok((flow, inserted))
     }

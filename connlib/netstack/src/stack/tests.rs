@@ -3,6 +3,7 @@ mod hostile;
 mod inlet;
 mod many;
 mod relayed;
+mod segments;
 mod tcp;
 mod udp;
 mod wire;

@@ -111,7 +111,7 @@ impl Engine {
             let mut inner = flow.lock();
             // It may have left the table meanwhile.
             if inner.slot.is_some() {
-                inner.receive(&self.shared, packet, &segment);
+                inner.receive(&self.shared, packet, &segment)?;
                 self.touch(&flow, &mut inner);
                 return Ok(());
             }

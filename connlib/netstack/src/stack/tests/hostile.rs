@@ -63,6 +63,28 @@ async fn pings_are_answered_and_closed_ports_reported() {
 }
 
 #[tokio::test]
+async fn bytes_that_were_never_sent_cannot_be_acknowledged() {
+    let (a, wire) = scene();
+    let listener = a.listen(at(A, 80)).await.unwrap();
+    let ends = Tuple {
+        local: at(B, 5_000),
+        remote: at(A, 80),
+    };
+    wire.send(&segment(ends, SYN, 7, 0));
+    let first = parsed(&wire.receive()).1.sequence.wrapping_add(1);
+    // Its window is zero.
+    wire.send(&segment(ends, ACK, 8, first));
+    let (mut server, _) = within(listener.accept()).await.unwrap();
+    server.write_all(b"answer").await.unwrap();
+    wire.send(&segment(ends, ACK, 8, first.wrapping_add(4)));
+    until(|| a.counters().dropped(Dropped::UnsentAcknowledged) == 1).await;
+    let mut open = segment(ends, ACK, 8, first)[20..].to_vec();
+    open[14..18].copy_from_slice(&[1, 0, 0, 0]);
+    wire.send(&packet(B, A, TCP, &open, 16));
+    while !wire.receive().ends_with(b"answer") {}
+}
+
+#[tokio::test]
 async fn icmp_errors_end_attempts_to_connect() {
     let (a, wire) = scene();
     for (from, to, header, kind) in [

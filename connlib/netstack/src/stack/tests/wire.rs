@@ -29,13 +29,19 @@ impl Wire {
         let length = rustix::io::read(&self.0, &mut buffer).unwrap();
         buffer[VNET_LEN..length].to_vec()
     }
+
+    /// Whether a packet comes within this time.
+    pub(super) fn is_readable(&self, within: Duration) -> bool {
+        is_ready_within(&self.0, PollFlags::IN, within)
+    }
 }
 
 pub(super) fn is_ready(fd: impl AsFd, flags: PollFlags) -> bool {
-    let limit = Timespec {
-        tv_sec: DEADLINE.as_secs() as i64,
-        tv_nsec: 0,
-    };
+    is_ready_within(fd, flags, DEADLINE)
+}
+
+fn is_ready_within(fd: impl AsFd, flags: PollFlags, within: Duration) -> bool {
+    let limit = Timespec::try_from(within).unwrap();
     poll(&mut [PollFd::new(&fd, flags)], Some(&limit)).unwrap() > 0
 }
 
