@@ -35,10 +35,11 @@ use convoy_netstack::namespace;
 use nix::unistd::{ForkResult, dup2_stdin, fork, setsid};
 
 use crate::{
+    check,
     cli::{EXEC_SUPERVISOR, EngineChoice, ExecArgs, ExecSupervisorArgs},
     client::{privileges::PROGRAM, terminal::Terminal, tunnel::arguments},
     logging, panics, process,
-    userspace::{self, Caller, Wanted, process_of},
+    userspace::{self, Caller, Purpose, Wanted, process_of},
 };
 
 /// The exit status if the command was not started (env(1)).
@@ -142,8 +143,10 @@ fn serve(args: &ExecSupervisorArgs, command: UnixStream) -> anyhow::Result<()> {
     if logging::is_requested() {
         logging::init(args.daemon.log_format, None)?;
     }
+    let config = check::read(&args.file)?;
+    userspace::warn(&config, Purpose::Command);
     let wanted = Wanted {
-        config: userspace::read(&args.file, false)?,
+        config,
         path: args.file.clone(),
         daemon: args.daemon.clone(),
         engine: EngineChoice::Namespace,

@@ -36,7 +36,7 @@ use std::{
 use convoy_config::{Config, InterfaceName};
 use nix::unistd::geteuid;
 
-use crate::{check, client::places, panics};
+use crate::{client::places, panics};
 pub(crate) use caller::{Caller, Wanted};
 pub(crate) use commands::process_of;
 pub(crate) use engine::holder;
@@ -85,11 +85,20 @@ fn listens(path: &Path) -> bool {
     connected.is_ok()
 }
 
-/// Reads a configuration, and tells what of it has no effect.
-pub(crate) fn read(path: &Path, has_forwards: bool) -> anyhow::Result<Config> {
-    let config = check::read(path)?;
-    for warning in settings::warnings(&config, has_forwards) {
+/// What a tunnel is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// A command that runs inside.
+    Command,
+    /// Ports, or proxies.
+    Ports,
+    /// Peers alone, whose packets go on outside.
+    Gateway,
+}
+
+/// Tells what of a configuration has no effect.
+pub(crate) fn warn(config: &Config, purpose: Purpose) {
+    for warning in settings::warnings(config, purpose) {
         panics::say(&format!("convoy: warning: {warning}"));
     }
-    Ok(config)
 }

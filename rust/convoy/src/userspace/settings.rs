@@ -10,6 +10,7 @@ use convoy_config::{Config, Table};
 use convoy_netstack::namespace::{Files, Settings};
 use nix::unistd::geteuid;
 
+use super::Purpose;
 use crate::{cli::DaemonArgs, client::desired::configured_mark};
 
 /// Fits a 1,500-byte link over IPv6.
@@ -46,7 +47,7 @@ pub(super) fn settings(config: &Config, daemon: &DaemonArgs, sockets: &Path) -> 
 }
 
 /// What of the file has no effect inside.
-pub(super) fn warnings(config: &Config, has_forwards: bool) -> Vec<String> {
+pub(super) fn warnings(config: &Config, purpose: Purpose) -> Vec<String> {
     let it = &config.interface;
     let is_marked = configured_mark(config).is_some();
     let is_excluding = !it.excluded_ips.is_empty() || it.exclude_local.is_some();
@@ -56,7 +57,7 @@ pub(super) fn warnings(config: &Config, has_forwards: bool) -> Vec<String> {
             "hooks do not run: they expect root, and to see the host's network",
         ),
         (
-            it.dns_servers.is_empty(),
+            it.dns_servers.is_empty() && purpose != Purpose::Gateway,
             "without the key DNS, no names can be looked up inside",
         ),
         (
@@ -68,7 +69,7 @@ pub(super) fn warnings(config: &Config, has_forwards: bool) -> Vec<String> {
             "FwMark has no effect: only root may mark datagrams",
         ),
         (
-            !has_forwards && has_forwarding(config),
+            purpose == Purpose::Command && has_forwarding(config),
             FORWARDS_WITHOUT_EFFECT,
         ),
     ];
@@ -127,12 +128,14 @@ mod tests {
 
     #[test]
     fn what_the_file_asks_for_in_vain_is_a_warning() {
-        let about = |lines| warnings(&config(lines), false).join("\n");
+        let about = |lines| warnings(&config(lines), Purpose::Command).join("\n");
         assert!(about("DNS = 10.8.0.1").is_empty());
         assert!(about("").contains("DNS"));
         assert!(about("PostUp = true").contains("hooks"));
         assert!(about("#convoy: ExcludedIPs = local").contains("ExcludedIPs"));
         assert!(about("#convoy: Forward = 8080:host:80").contains("--userspace"));
+        assert!(warnings(&config(""), Purpose::Ports)[0].contains("DNS"));
+        assert!(warnings(&config("#convoy: Nat = user"), Purpose::Gateway).is_empty());
     }
 
     #[test]

@@ -4,8 +4,8 @@ use std::{path::PathBuf, thread::available_parallelism};
 
 use anyhow::{Context, anyhow};
 
-use super::{Caller, Wanted, gateway, run};
-use crate::{background::Parent, cli::UpArgs, client::terminal::Terminal};
+use super::{Caller, Purpose, Wanted, gateway, run, warn};
+use crate::{background::Parent, check, cli::UpArgs, client::terminal::Terminal};
 
 /// Names of the host that are looked up at the same time; each needs a thread.
 const LOOKUPS: usize = 16;
@@ -16,15 +16,24 @@ pub(crate) fn up(path: PathBuf, args: &UpArgs, parent: &mut Option<Parent>) -> a
         .userspace
         .forwarding()
         .map_err(|error| anyhow!(error))?;
-    let config = super::read(&path, true)?;
+    let config = check::read(&path)?;
     let of_file = config.interface.forwarding.clone();
+    let gateway = gateway::Wanted::of(&args.userspace, &config);
+    let has_ports = [&of_file, &of_line].map(|it| !it.listeners.is_empty());
+    warn(
+        &config,
+        match gateway.is_some() && !has_ports.contains(&true) {
+            true => Purpose::Gateway,
+            false => Purpose::Ports,
+        },
+    );
     let wanted = Wanted {
         path,
         daemon: args.daemon.clone(),
         engine: args.userspace.engine,
         buffer: args.userspace.buffer.or(of_file.buffer),
         forwardings: vec![of_file, of_line],
-        gateway: gateway::Wanted::of(&args.userspace, &config),
+        gateway,
         config,
         terminal: match parent {
             Some(_) => Some(Terminal::take().context("cannot use the terminal")?),
