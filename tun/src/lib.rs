@@ -40,7 +40,7 @@ mod sparse;
 pub mod stages;
 #[cfg(test)]
 mod testing;
-mod vnet;
+pub mod vnet;
 mod write;
 mod writer;
 

@@ -2,30 +2,45 @@
 //! written to a TUN with `IFF_VNET_HDR`, in host byte order. The device is set to both.
 
 /// Bytes of the header.
-pub(crate) const VNET_LEN: usize = 10;
+pub const VNET_LEN: usize = 10;
 
 /// The transport checksum is incomplete: its field holds the sum of the pseudo-header.
-pub(crate) const NEEDS_CSUM: u8 = 1;
+pub const NEEDS_CSUM: u8 = 1;
+/// Somebody has verified the transport checksum.
+pub const DATA_VALID: u8 = 2;
 
+/// One packet.
 pub(crate) const GSO_NONE: u8 = 0;
-pub(crate) const GSO_TCPV4: u8 = 1;
-pub(crate) const GSO_TCPV6: u8 = 4;
-pub(crate) const GSO_UDP_L4: u8 = 5;
+/// TCP over IPv4, in several segments.
+pub const GSO_TCPV4: u8 = 1;
+/// TCP over IPv6, in several segments.
+pub const GSO_TCPV6: u8 = 4;
+/// Several UDP datagrams of one length; the last may be shorter.
+pub const GSO_UDP_L4: u8 = 5;
 /// A flag in the type field: the first segment may carry CWR.
 pub(crate) const GSO_ECN: u8 = 0x80;
 
+/// The fields of the header, as the virtio specification names them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct VnetHeader {
-    pub(crate) flags: u8,
-    pub(crate) gso_type: u8,
-    pub(crate) hdr_len: u16,
-    pub(crate) gso_size: u16,
-    pub(crate) csum_start: u16,
-    pub(crate) csum_offset: u16,
+pub struct VnetHeader {
+    /// [`NEEDS_CSUM`], [`DATA_VALID`].
+    pub flags: u8,
+    /// How it is to be cut: [`GSO_TCPV4`], [`GSO_TCPV6`], [`GSO_UDP_L4`], or 0 if it is not.
+    pub gso_type: u8,
+    /// Bytes of all headers, which every segment repeats.
+    pub hdr_len: u16,
+    /// Bytes of payload in each segment.
+    pub gso_size: u16,
+    /// Where checksumming starts, in bytes from the packet's start.
+    pub csum_start: u16,
+    /// Where the checksum is, in bytes from `csum_start`.
+    pub csum_offset: u16,
 }
 
 impl VnetHeader {
-    pub(crate) fn parse(bytes: [u8; VNET_LEN]) -> Self {
+    /// Reads a header.
+    #[must_use]
+    pub fn parse(bytes: [u8; VNET_LEN]) -> Self {
         let [flags, gso_type, h0, h1, g0, g1, s0, s1, o0, o1] = bytes;
         Self {
             flags,
@@ -37,12 +52,27 @@ impl VnetHeader {
         }
     }
 
-    pub(crate) fn to_bytes(self) -> [u8; VNET_LEN] {
+    /// As it is before a packet.
+    #[must_use]
+    pub fn to_bytes(self) -> [u8; VNET_LEN] {
         let [h0, h1] = self.hdr_len.to_ne_bytes();
         let [g0, g1] = self.gso_size.to_ne_bytes();
         let [s0, s1] = self.csum_start.to_ne_bytes();
         let [o0, o1] = self.csum_offset.to_ne_bytes();
         [self.flags, self.gso_type, h0, h1, g0, g1, s0, s1, o0, o1]
+    }
+
+    /// Whether the transport checksum need not, or cannot, be verified.
+    #[must_use]
+    pub fn is_checked(self) -> bool {
+        self.flags & (NEEDS_CSUM | DATA_VALID) != 0
+    }
+
+    /// The payload of each datagram in bytes, if this is several of them.
+    #[must_use]
+    pub fn datagram_len(self) -> Option<usize> {
+        let is_several = self.gso_type & !GSO_ECN == GSO_UDP_L4 && self.gso_size > 0;
+        is_several.then_some(self.gso_size.into())
     }
 }
 

@@ -58,7 +58,6 @@ mod shared;
 mod stream;
 mod table;
 mod time_wait;
-pub(crate) mod vnet;
 
 use std::{
     io,
@@ -67,6 +66,8 @@ use std::{
     sync::Arc,
     thread::{self, JoinHandle},
 };
+
+pub(crate) use convoy_tun::vnet;
 
 pub use counters::{Dropped, Snapshot};
 pub use device::device_pair;
