@@ -5,6 +5,7 @@ mod datagrams;
 pub(crate) mod errors;
 mod kernel;
 mod listener;
+pub(crate) mod names;
 mod stream;
 mod train;
 pub(crate) mod transparent;
@@ -22,6 +23,7 @@ pub use datagrams::{Datagrams, Packets};
 pub(crate) use kernel::set_options;
 pub use kernel::{Host, Kernel};
 pub use listener::{Accept, Listener};
+pub use names::{NameServers, WithNames};
 pub use stream::{Duplex, Stream};
 pub use train::Train;
 

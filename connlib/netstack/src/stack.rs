@@ -68,16 +68,17 @@ use std::{
 };
 
 pub(crate) use convoy_tun::vnet;
+use hickory_resolver::net::runtime::TokioHandle;
 
 pub use counters::{Dropped, Snapshot};
 pub use device::device_pair;
 
-use crate::network::{Answer, Datagrams, Listener, Network, Stream};
+use crate::network::{Answer, Datagrams, Listener, NameServers, Network, Stream, names::Names};
 use datagrams::StackDatagrams;
 use engine::Engine;
 use inlet::Inlet;
 use listener::StackListener;
-use names::Names;
+use names::Inside;
 use shared::Shared;
 
 /// Connections that exist at once, in all states but TIME-WAIT.
@@ -91,16 +92,14 @@ pub struct Settings {
     /// The longest packet, except for super-packets: 1,280 to 65,535 bytes.
     pub mtu: u16,
     /// Name servers, which are asked through the tunnel.
-    pub dns: Vec<SocketAddr>,
-    /// Domains that complete a name.
-    pub search: Vec<String>,
+    pub names: NameServers,
 }
 
 /// A TCP/IP stack that runs.
 #[derive(Debug)]
 pub struct Stack {
     shared: Arc<Shared>,
-    names: Names,
+    names: Names<Inside>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -116,7 +115,11 @@ impl Stack {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let shared = Arc::new(Shared::new(device, settings)?);
-        let names = Names::new(&shared, &shared.settings)?;
+        let inside = Inside {
+            shared: Arc::clone(&shared),
+            handle: TokioHandle::default(),
+        };
+        let names = Names::new(&shared.settings.names, inside)?;
         let engine = Engine::new(Arc::clone(&shared));
         let thread = thread::Builder::new().name("netstack".to_owned());
         let thread = Some(thread.spawn(move || engine.run())?);

@@ -24,7 +24,10 @@ use convoy_lab::require_lab;
 use convoy_netstack::{
     forward::{Forwarder, Limits, Rule, Service},
     namespace::{self, Namespace, hold},
-    network::{Answer, Datagrams, Family, Host, Kernel, Network, OpenSockets, SocketKind, Stream},
+    network::{
+        Answer, Datagrams, Family, Host, Kernel, NameServers, Network, OpenSockets, SocketKind,
+        Stream,
+    },
     relay::{DEFAULT_BUFFER, Method, Relay},
     stack::{Stack, device_pair},
 };
@@ -433,8 +436,7 @@ fn stack_settings(mtu: u16) -> convoy_netstack::stack::Settings {
     convoy_netstack::stack::Settings {
         addresses: ["10.9.0.9/24", "fd09::9/64"].map(prefix).to_vec(),
         mtu,
-        dns: Vec::new(),
-        search: Vec::new(),
+        names: NameServers::default(),
     }
 }
 

@@ -42,8 +42,7 @@ fn settings(addresses: [&str; 2], mtu: u16) -> Settings {
     Settings {
         addresses: addresses.map(|it| (it, bits(&it))).to_vec(),
         mtu,
-        dns: Vec::new(),
-        search: Vec::new(),
+        names: NameServers::default(),
     }
 }
 

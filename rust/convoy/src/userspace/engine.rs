@@ -1,6 +1,5 @@
 //! The network inside the tunnel. Everything that depends on how it is made asks an [`Engine`].
 
-mod names;
 mod namespace;
 
 use std::{
@@ -17,7 +16,7 @@ use convoy_config::Config;
 use convoy_netstack::{
     namespace::{Settings, Spaces},
     nat::Inlet,
-    network::Network,
+    network::{Family, NameServers, Network},
     stack::{self, MAX_FLOWS, Stack, device_pair},
 };
 
@@ -99,11 +98,11 @@ impl Engine {
     }
 
     /// Opens sockets inside, and looks names up by the name servers of `config`.
-    pub(super) fn network(&self, config: &Config) -> Arc<dyn Network> {
-        match &self.kind {
-            Kind::Namespace(inside) => Arc::new(inside.network(config)),
+    pub(super) fn network(&self, config: &Config) -> io::Result<Arc<dyn Network>> {
+        Ok(match &self.kind {
+            Kind::Namespace(inside) => Arc::new(inside.network(&name_servers(config))?),
             Kind::Smoltcp(stack, _) => Arc::clone(stack) as Arc<dyn Network>,
-        }
+        })
     }
 
     /// Where flows of peers come out: once, and of a namespace only if its settings have asked for that.
@@ -152,19 +151,30 @@ impl Engine {
     }
 }
 
-/// Starts a stack with what a namespace would have.
-fn smoltcp(settings: &Settings, config: &Config) -> anyhow::Result<Kind> {
-    let (ours, device) = device_pair().context("cannot make a device for the stack")?;
+/// The tunnel's own name servers.
+fn name_servers(config: &Config) -> NameServers {
     let it = &config.interface;
     let servers = it.dns_servers.iter();
     let domains = it.dns_domains.iter().filter(|domain| !domain.route_only);
-    let settings = stack::Settings {
-        addresses: settings.addresses.clone(),
-        mtu: settings.mtu,
-        dns: servers
+    let addresses = it.addresses.iter();
+    NameServers {
+        servers: servers
             .map(|server| SocketAddr::new(server.value, DNS_PORT))
             .collect(),
         search: domains.map(|domain| domain.name.clone()).collect(),
+        families: addresses
+            .map(|it| Family::of(&SocketAddr::new(it.address, 0)))
+            .collect(),
+    }
+}
+
+/// Starts a stack with what a namespace would have.
+fn smoltcp(settings: &Settings, config: &Config) -> anyhow::Result<Kind> {
+    let (ours, device) = device_pair().context("cannot make a device for the stack")?;
+    let settings = stack::Settings {
+        addresses: settings.addresses.clone(),
+        mtu: settings.mtu,
+        names: name_servers(config),
     };
     let stack = Stack::start(ours, settings).context(
         "cannot start the engine `smoltcp`, which needs an Address, and an MTU of 1280 or more",

@@ -145,7 +145,7 @@ impl Supervisor {
                 None => panics::say(&warning),
             }
         }
-        let network = engine.network(&config);
+        let network = engine.network(&config).context("cannot look names up")?;
         let tunnel = Tunnel::start(config, &engine, settings.mtu, &daemon, &sockets.tunnel).await?;
         let Wanted {
             forwardings,

@@ -135,7 +135,7 @@ async fn socks5_resolves_names_and_carries_datagrams_inside() {
     let names = b.datagrams(at(B, 53)).await.unwrap();
     tokio::spawn(udp::dns_server(names, "target.example."));
     let mut settings = settings([A, A6], 1420);
-    settings.dns = vec![at(B, 53)];
+    settings.names.servers = vec![at(B, 53)];
     let a: Arc<dyn Network> = Arc::new(Stack::start(device, settings).unwrap());
     let (forwarder, near) = forwarder(Service::Socks5(None), loopback(), &host(), &a).await;
     for host in ["target.example", B] {

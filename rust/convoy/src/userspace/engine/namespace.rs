@@ -9,15 +9,13 @@ use std::{
 };
 
 use anyhow::{Context, anyhow};
-use convoy_config::Config;
 use convoy_netstack::{
     namespace::{self, Namespace, NamespaceError, Settings, Spaces},
     nat::Inlet,
-    network::{Answer, Family, Kernel, OpenSockets, SocketKind},
+    network::{Answer, Family, Kernel, NameServers, OpenSockets, SocketKind, WithNames},
 };
 use tokio::sync::{mpsc, oneshot};
 
-use super::names::WithNames;
 use crate::client::tunnel::Process;
 
 /// Requests for sockets that wait for the holder; further ones wait to be made.
@@ -55,8 +53,9 @@ impl Inside {
     }
 
     /// Of no use without `self`, but needs not be dropped before.
-    pub(super) fn network(&self, config: &Config) -> Kernel<WithNames> {
-        Kernel(WithNames::new(Arc::new(self.sockets.clone()), config))
+    pub(super) fn network(&self, names: &NameServers) -> io::Result<Kernel<WithNames>> {
+        let sockets = Arc::new(self.sockets.clone());
+        WithNames::new(sockets, names).map(Kernel)
     }
 
     /// Where flows of peers come out, once, if the settings ask for that.
