@@ -68,8 +68,8 @@ pub(crate) fn import(args: &ImportArgs) -> anyhow::Result<()> {
     }
 }
 
-/// As many connections as this process may have descriptors for, which is made as many as it can.
-pub(crate) fn limits() -> anyhow::Result<Limits> {
+/// Descriptors for connections and flows, once this process may have as many as it can.
+pub(crate) fn free_descriptors() -> anyhow::Result<usize> {
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
     // Without it, fewer fit.
     let descriptors = match setrlimit(Resource::RLIMIT_NOFILE, hard, hard) {
@@ -78,7 +78,13 @@ pub(crate) fn limits() -> anyhow::Result<Limits> {
     };
     let free = descriptors
         .saturating_sub(SPARE_DESCRIPTORS)
-        .max(SPARE_DESCRIPTORS) as usize;
+        .max(SPARE_DESCRIPTORS);
+    Ok(free as usize)
+}
+
+/// As many connections as there are descriptors for.
+pub(crate) fn limits() -> anyhow::Result<Limits> {
+    let free = free_descriptors()?;
     let most = Limits::default();
     Ok(Limits {
         // Two sockets each, and as much again for pipes and flows.

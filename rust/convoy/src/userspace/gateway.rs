@@ -18,13 +18,17 @@ use super::engine::Engine;
 use crate::{
     cli::{NatChoice, UserspaceArgs},
     client::status::NatStatus,
-    forward::{counters, limits},
+    forward::{counters, free_descriptors},
 };
 
 /// Connections at once whose targets have not answered: of all peers, and of one.
 const PENDING: [u32; 2] = [1_024, 256];
 /// DNS queries at once, and connections for them: of all peers, and of one.
 const DNS: [[u32; 2]; 2] = [[1_024, 256], [256, 64]];
+/// Descriptors that pipes may take (those lent and those kept), and DNS.
+const OTHER_DESCRIPTORS: usize = 2 * 1_056 + (DNS[0][0] + 2 * DNS[1][0]) as usize;
+/// The most flows.
+const MAX_FLOWS: usize = 16_384;
 /// The port of name servers (RFC 1035).
 const DNS_PORT: u16 = 53;
 
@@ -67,11 +71,12 @@ impl Gateway {
         (engine, inside): (&mut Engine, &Arc<dyn Network>),
         buffer: Option<usize>,
         config: &Config,
+        has_ports: bool,
     ) -> anyhow::Result<Self> {
         let inlet = engine.take_inlet().context("cannot start the gateway")?;
         let inlet = inlet.context("the engine has no gateway")?;
         let most = engine.most_flows().unwrap_or(usize::MAX);
-        let most = most.min(limits()?.connections) as u32;
+        let most = most.min(flows(free_descriptors()?, has_ports)) as u32;
         let own = Own::follow().await;
         let own = own.context("cannot follow the addresses of this host")?;
         let prefixes = |list: Vec<AllowedIp>| list.iter().filter_map(prefix).collect();
@@ -180,4 +185,27 @@ fn peers_of(config: &Config) -> Peers {
 
 fn prefix(it: &AllowedIp) -> Option<Prefix> {
     Prefix::new(it.address, it.prefix)
+}
+
+/// How many flows there are descriptors for: two each, and as many again for ports if there are any.
+fn flows(free: usize, has_ports: bool) -> usize {
+    let shared = free / 4;
+    let most = match has_ports {
+        true => shared,
+        false => shared.max(free.saturating_sub(OTHER_DESCRIPTORS) / 2),
+    };
+    most.min(MAX_FLOWS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flows_leave_descriptors_for_pipes_dns_and_ports() {
+        assert_eq!(flows(1_000, false), 250);
+        assert_eq!(flows(19_744, false), 8_048);
+        assert_eq!(flows(19_744, true), 4_936);
+        assert_eq!(flows(usize::MAX, false), MAX_FLOWS);
+    }
 }

@@ -152,13 +152,15 @@ impl Supervisor {
             buffer,
             ..
         } = wanted;
+        let has_ports = forwardings.iter().any(|it| !it.listeners.is_empty());
         let started = async {
             let forwards =
                 Forwards::start(forwardings, buffer, &tunnel.config, Arc::clone(&network)).await?;
             let gateway = match wanted.gateway {
                 Some(wanted) => {
                     let inside = (&mut engine, &network);
-                    Some(Gateway::start(wanted, inside, buffer, &tunnel.config).await?)
+                    let config = &tunnel.config;
+                    Some(Gateway::start(wanted, inside, buffer, config, has_ports).await?)
                 }
                 None => None,
             };
