@@ -52,7 +52,7 @@ impl VnetHeader {
         }
     }
 
-    /// As it is before a packet.
+    /// The bytes of the header.
     #[must_use]
     pub fn to_bytes(self) -> [u8; VNET_LEN] {
         let [h0, h1] = self.hdr_len.to_ne_bytes();

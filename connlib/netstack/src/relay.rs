@@ -108,6 +108,12 @@ impl Relay {
         }
     }
 
+    /// Most descriptors that its pipes take, two each.
+    #[must_use]
+    pub fn most_descriptors(&self) -> usize {
+        2 * self.pipes.most()
+    }
+
     #[cfg(test)]
     fn with_empty_pools(method: Method) -> Self {
         Self {

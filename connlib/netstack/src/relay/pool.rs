@@ -72,6 +72,11 @@ impl<T: Pooled> Pool<T> {
         }
     }
 
+    /// Most items that exist at the same time.
+    pub(super) fn most(&self) -> usize {
+        self.most_lent + MAX_KEPT
+    }
+
     /// Bytes that an item holds.
     pub(super) fn size(&self) -> usize {
         self.size

@@ -1,4 +1,4 @@
-//! The stack's own sockets for queries of names.
+//! The stack's sockets for DNS queries.
 
 use std::{
     io::{self, ErrorKind},

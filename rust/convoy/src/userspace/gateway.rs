@@ -25,8 +25,8 @@ use crate::{
 const PENDING: [u32; 2] = [1_024, 256];
 /// DNS queries at once, and connections for them: of all peers, and of one.
 const DNS: [[u32; 2]; 2] = [[1_024, 256], [256, 64]];
-/// Descriptors that pipes may take (those lent and those kept), and DNS.
-const OTHER_DESCRIPTORS: usize = 2 * 1_056 + (DNS[0][0] + 2 * DNS[1][0]) as usize;
+/// Descriptors that DNS may take.
+const DNS_DESCRIPTORS: usize = (DNS[0][0] + 2 * DNS[1][0]) as usize;
 /// The most flows.
 const MAX_FLOWS: usize = 16_384;
 /// The port of name servers (RFC 1035).
@@ -76,7 +76,9 @@ impl Gateway {
         let inlet = engine.take_inlet().context("cannot start the gateway")?;
         let inlet = inlet.context("the engine has no gateway")?;
         let most = engine.most_flows().unwrap_or(usize::MAX);
-        let most = most.min(flows(free_descriptors()?, has_ports)) as u32;
+        let relay = Relay::new(buffer.unwrap_or(DEFAULT_BUFFER), Method::Splice);
+        let others = relay.most_descriptors() + DNS_DESCRIPTORS;
+        let most = most.min(flows(free_descriptors()?, others, has_ports)) as u32;
         let own = Own::follow().await;
         let own = own.context("cannot follow the addresses of this host")?;
         let prefixes = |list: Vec<AllowedIp>| list.iter().filter_map(prefix).collect();
@@ -101,7 +103,6 @@ impl Gateway {
                 peers,
             },
         };
-        let relay = Relay::new(buffer.unwrap_or(DEFAULT_BUFFER), Method::Splice);
         let outside = Arc::new(Kernel(Host));
         let mut gateway = nat::Gateway::start(inlet, outside, relay, settings);
         if wanted.has_dns {
@@ -187,12 +188,13 @@ fn prefix(it: &AllowedIp) -> Option<Prefix> {
     Prefix::new(it.address, it.prefix)
 }
 
-/// How many flows there are descriptors for: two each, and as many again for ports if there are any.
-fn flows(free: usize, has_ports: bool) -> usize {
-    let shared = free / 4;
+/// How many flows there are descriptors for: two each, beside those that pipes and DNS may take. At least half of all are
+/// for flows; with ports, no more than that.
+fn flows(free: usize, others: usize, has_ports: bool) -> usize {
+    let half = free / 4;
     let most = match has_ports {
-        true => shared,
-        false => shared.max(free.saturating_sub(OTHER_DESCRIPTORS) / 2),
+        true => half,
+        false => half.max(free.saturating_sub(others) / 2),
     };
     most.min(MAX_FLOWS)
 }
@@ -203,9 +205,14 @@ mod tests {
 
     #[test]
     fn flows_leave_descriptors_for_pipes_dns_and_ports() {
-        assert_eq!(flows(1_000, false), 250);
-        assert_eq!(flows(19_744, false), 8_048);
-        assert_eq!(flows(19_744, true), 4_936);
-        assert_eq!(flows(usize::MAX, false), MAX_FLOWS);
+        let others =
+            |buffer| Relay::new(buffer, Method::Splice).most_descriptors() + DNS_DESCRIPTORS;
+        let usual = others(DEFAULT_BUFFER);
+        assert_eq!(flows(1_000, usual, false), 250);
+        assert_eq!(flows(19_744, usual, false), 8_048);
+        assert_eq!(flows(19_744, usual, true), 4_936);
+        // Small buffers have many pipes.
+        assert_eq!(flows(19_744, others(8 << 10), false), 4_936);
+        assert_eq!(flows(usize::MAX, usual, false), MAX_FLOWS);
     }
 }

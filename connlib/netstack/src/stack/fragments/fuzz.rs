@@ -140,7 +140,7 @@ impl World {
         let now = self.now;
         let it = &mut self.sent[index];
         if it.is_uncertain {
-            // It may have begun anew.
+            // If it was discarded meanwhile, this fragment begins it again.
             it.expires = now + PATIENCE;
         } else if !it.is_held(now) {
             it.arrived.clear();

@@ -32,7 +32,7 @@ fn fragments_that_overlap_discard_their_packet_and_doubled_ones_do_not() {
         assert_eq!(add(0, &[1; 16], false), None);
         assert_eq!(add(offset, &part, false), None);
         assert_eq!(add(16, &[2; 8], true), None);
-        // What is left of it goes.
+        // The last one has begun another packet, which this one discards.
         assert_eq!(add(16, &[4; 8], true), None);
     }
     assert_eq!(counters.snapshot().dropped(Dropped::Fragment), 4);

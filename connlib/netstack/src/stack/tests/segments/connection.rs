@@ -98,7 +98,7 @@ impl Connection {
             flags &= !SYN;
         }
         let acknowledged = self.acknowledgement(acknowledged);
-        // A SYN has a place of its own, before its payload.
+        // A SYN takes a sequence number, so that payload would be one byte further.
         let to = if flags & SYN == 0 { to } else { from };
         let payload = pattern(from, to, self.first);
         wire.send(&self.packet(flags, sequence, acknowledged, window, &payload));
