@@ -28,7 +28,7 @@ PEER_VERSIONS = "$(PEERS)/bin/wireguard --version" "$(PEERS)/bin/boringtun-cli -
 FORK = github.com/tailscale/wireguard-go
 FORK_VERSION = sed -n 's|^[[:space:]]*$(FORK) \(v[^ ]*\).*|\1|p' "$$(go list -m -f '{{.GoMod}}' tailscale.com@latest)"
 
-.PHONY: help build speedtest speedtest-results profile profile-results profiling test test-packages test-profiler \
+.PHONY: help build speedtest speedtest-results profile profile-results profiling test test-all test-packages test-profiler \
 	test-systemd systemd-packages \
 	cross cross-packages lab-packages profile-packages interop scraper-packages peers lint fmt-check clippy doc deny audit bench bench-stages \
 	bench-compare bench-forward bench-gateway bench-peers bench-userspace gateway-packages bench-packages packet-rate growth report soak flood fuzz fuzz-merge test-timing miri asan tsan
@@ -64,9 +64,20 @@ profile-results: profile-packages profiling ## Profile with GSO and without and 
 profiling: # Build target/profiling/convoy: a release build with symbols and frame pointers
 	RUSTFLAGS="-C force-frame-pointers=yes" $(CARGO) build --profile profiling --locked -p convoy
 
-test: test-packages ## Run all but the slow tests; those with network namespaces need root and /dev/net/tun
-	$(CARGO) test --workspace --locked
-	$(CARGO) test -p convoy-proto --locked --features mock-clock --test boringtun
+# Builds and runs tests; $(1): further arguments. Its own output names the slowest tests and each that failed.
+SUITE = $(CARGO) run --quiet --locked -p convoy-suite -- $(1) -- --workspace --locked
+# A build in which time stands still for boringtun, so that a test can move it.
+MOCK_CLOCK = $(call SUITE,) --features convoy-proto/mock-clock --test boringtun
+
+# Files that name a few tests of each feature.
+SMOKE_TESTS = $(foreach target,end_to_end speedtest,--only $(target)=rust/convoy/tests/$(target)/smoke.txt)
+
+test: test-packages ## Run all unit tests and a few end-to-end tests of each feature (ten minutes; labs need root)
+	$(call SUITE,$(SMOKE_TESTS) $(ARGS)) --lib --bins --tests
+
+test-all: test-packages ## Run all but the slow tests; those with network namespaces need root and /dev/net/tun
+	$(call SUITE,$(ARGS)) --lib --bins --tests
+	$(MOCK_CLOCK)
 
 test-packages: # Install missing programs for the tests, if root
 	$(call install,$(TEST_PROGRAMS),$(TEST_PACKAGES),tests that need them are skipped)

@@ -41,6 +41,7 @@ mod privilege;
 mod require;
 mod tool;
 pub mod traffic;
+mod turn;
 pub mod wireguard;
 
 pub use bus::Bus;
@@ -52,3 +53,4 @@ pub use namespace::Namespace;
 pub use nix::unistd::Pid;
 pub use packet_socket::PacketSocket;
 pub use require::{require_lab, require_programs, require_root_lab};
+pub use turn::Turn;

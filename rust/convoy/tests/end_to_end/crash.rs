@@ -25,7 +25,7 @@ const THREADS: [&str; 4] = ["main", "tokio-rt-worker", "uapi", "tunnel"];
 
 #[test]
 fn a_panic_in_any_thread_logs_one_line_and_leaves_nothing_behind() {
-    let Some((lab, _turn)) = lab(&["cc", "wg"]) else {
+    let Some((_turn, lab)) = lab(&["cc", "wg"]) else {
         return;
     };
     let namespace = lab.namespace("left").unwrap();
@@ -64,7 +64,7 @@ fn a_panic_in_any_thread_logs_one_line_and_leaves_nothing_behind() {
 
 #[test]
 fn a_panic_ends_the_daemon_even_if_its_log_is_closed_or_full() {
-    let Some((lab, _turn)) = lab(&["cc", "wg"]) else {
+    let Some((_turn, lab)) = lab(&["cc", "wg"]) else {
         return;
     };
     let namespace = lab.namespace("left").unwrap();
@@ -98,7 +98,7 @@ fn a_panic_ends_the_daemon_even_if_its_log_is_closed_or_full() {
 
 #[test]
 fn a_daemon_whose_log_nobody_reads_keeps_running() {
-    let Some((lab, _turn)) = lab(&["wg"]) else {
+    let Some((_turn, lab)) = lab(&["wg"]) else {
         return;
     };
     let namespace = lab.namespace("left").unwrap();
@@ -139,7 +139,7 @@ fn a_daemon_whose_log_nobody_reads_keeps_running() {
 
 #[test]
 fn after_a_fault_nothing_is_dumped_and_the_next_start_works() {
-    let Some((lab, _turn)) = lab(&["wg", "sh"]) else {
+    let Some((_turn, lab)) = lab(&["wg", "sh"]) else {
         return;
     };
     let namespace = lab.namespace("left").unwrap();

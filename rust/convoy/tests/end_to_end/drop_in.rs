@@ -20,7 +20,7 @@ use crate::scene::{DEADLINE, convoy, convoy_program, lab, output_of};
 
 #[test]
 fn the_link_is_left_down_with_the_references_mtu() {
-    let Some((lab, _turn)) = lab(&["ip"]) else {
+    let Some((_turn, lab)) = lab(&["ip"]) else {
         return;
     };
     let namespace = lab.namespace("left").unwrap();
@@ -32,7 +32,7 @@ fn the_link_is_left_down_with_the_references_mtu() {
 
 #[test]
 fn a_failed_start_is_reported_to_the_caller() {
-    let Some((lab, _turn)) = lab(&[]) else { return };
+    let Some((_turn, lab)) = lab(&[]) else { return };
     let namespace = lab.namespace("left").unwrap();
     let mut command = namespace.command(convoy_program());
     let output = command.arg("lo").output().unwrap();
@@ -46,7 +46,7 @@ fn a_failed_start_is_reported_to_the_caller() {
 
 #[test]
 fn a_second_daemon_reports_that_the_first_one_is_running() {
-    let Some((lab, _turn)) = lab(&[]) else { return };
+    let Some((_turn, lab)) = lab(&[]) else { return };
     let namespace = lab.namespace("left").unwrap();
     let _first = Daemon::start(&namespace, &convoy(), "wg0").unwrap();
     let mut second = namespace.command(convoy_program());
@@ -57,7 +57,7 @@ fn a_second_daemon_reports_that_the_first_one_is_running() {
 
 #[test]
 fn inherited_descriptors_are_used() {
-    let Some((lab, _turn)) = lab(&[]) else { return };
+    let Some((_turn, lab)) = lab(&[]) else { return };
     let namespace = lab.namespace("left").unwrap();
     let directory = namespace.run_directory().join("wireguard");
     fs::create_dir_all(&directory).unwrap();
@@ -82,7 +82,7 @@ fn inherited_descriptors_are_used() {
 
 #[test]
 fn every_line_of_a_json_log_is_an_object() {
-    let Some((lab, _turn)) = lab(&[]) else { return };
+    let Some((_turn, lab)) = lab(&[]) else { return };
     let namespace = lab.namespace("left").unwrap();
     let convoy = convoy().argument("--log-format").argument("json");
     let mut daemon = Daemon::start(&namespace, &convoy, "wg0").unwrap();
@@ -102,7 +102,7 @@ fn every_line_of_a_json_log_is_an_object() {
 /// A script uses both in its next line, as soon as the command has returned.
 #[test]
 fn the_interface_and_the_socket_are_usable_once_the_command_returns() {
-    let Some((lab, _turn)) = lab(&["ip", "wg"]) else {
+    let Some((_turn, lab)) = lab(&["ip", "wg"]) else {
         return;
     };
     let (left, right) = (
@@ -143,7 +143,7 @@ fn the_interface_and_the_socket_are_usable_once_the_command_returns() {
 
 #[test]
 fn no_core_is_dumped() {
-    let Some((lab, _turn)) = lab(&[]) else { return };
+    let Some((_turn, lab)) = lab(&[]) else { return };
     let namespace = lab.namespace("left").unwrap();
     let daemon = Daemon::start(&namespace, &convoy(), "wg0").unwrap();
     let limits = fs::read_to_string(format!("/proc/{}/limits", daemon.pid())).unwrap();

@@ -23,7 +23,7 @@ use crate::{
 
 #[test]
 fn the_environment_can_keep_the_daemon_in_the_foreground() {
-    let Some((lab, _turn)) = lab(&[]) else { return };
+    let Some((_turn, lab)) = lab(&[]) else { return };
     let namespace = lab.namespace("left").unwrap();
     let mut command = daemon(&namespace);
     let output = run(&namespace, command.env("WG_PROCESS_FOREGROUND", "1"), b"");
@@ -32,7 +32,7 @@ fn the_environment_can_keep_the_daemon_in_the_foreground() {
 
 #[test]
 fn log_levels_match_the_reference() {
-    let Some((lab, _turn)) = lab(&[]) else { return };
+    let Some((_turn, lab)) = lab(&[]) else { return };
     let namespace = lab.namespace("left").unwrap();
     let (ready, refused, debug) = ("ready", "request refused", "UAPI: set");
     for (level, shown, hidden) in [
@@ -59,7 +59,7 @@ fn log_levels_match_the_reference() {
 
 #[test]
 fn a_daemon_in_the_background_logs_only_on_request() {
-    let Some((lab, _turn)) = lab(&[]) else { return };
+    let Some((_turn, lab)) = lab(&[]) else { return };
     let namespace = lab.namespace("left").unwrap();
     for (level, is_kept) in [
         (Some("verbose"), true),
@@ -80,7 +80,7 @@ fn a_daemon_in_the_background_logs_only_on_request() {
 
 #[test]
 fn an_invalid_descriptor_is_an_error() {
-    let Some((lab, _turn)) = lab(&[]) else { return };
+    let Some((_turn, lab)) = lab(&[]) else { return };
     let namespace = lab.namespace("left").unwrap();
     let file = File::open("/dev/null").unwrap();
     let tun = namespace.run(|| open_tun("wg5")).unwrap().unwrap();
@@ -124,7 +124,7 @@ fn an_invalid_descriptor_is_an_error() {
 
 #[test]
 fn an_empty_variable_counts_as_unset() {
-    let Some((lab, _turn)) = lab(&[]) else { return };
+    let Some((_turn, lab)) = lab(&[]) else { return };
     let namespace = lab.namespace("left").unwrap();
     let mut command = daemon(&namespace);
     command.arg("-f").env("WG_TUN_FD", "").env("WG_UAPI_FD", "");
@@ -133,7 +133,7 @@ fn an_empty_variable_counts_as_unset() {
 
 #[test]
 fn a_socket_may_be_inherited_without_a_device() {
-    let Some((lab, _turn)) = lab(&[]) else { return };
+    let Some((_turn, lab)) = lab(&[]) else { return };
     let namespace = lab.namespace("left").unwrap();
     let directory = namespace.run_directory().join("wireguard");
     std::fs::create_dir_all(&directory).unwrap();

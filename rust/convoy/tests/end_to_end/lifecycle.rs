@@ -73,7 +73,7 @@ fn a_killed_daemon_can_be_started_again() {
 
 #[test]
 fn a_daemon_can_be_started_as_soon_as_the_interface_is_deleted() {
-    let Some((lab, _turn)) = lab(&[]) else { return };
+    let Some((_turn, lab)) = lab(&[]) else { return };
     let namespace = lab.namespace("left").unwrap();
     let mut former = Daemon::start(&namespace, &convoy(), "wg0").unwrap();
     for _ in 0..30 {
@@ -102,7 +102,7 @@ fn a_peer_that_has_lost_its_sessions_is_reached_again() {
 
 #[test]
 fn without_f_the_daemon_is_ready_when_the_command_returns() {
-    let Some((lab, _turn)) = lab(&["wg"]) else {
+    let Some((_turn, lab)) = lab(&["wg"]) else {
         return;
     };
     let namespace = lab.namespace("left").unwrap();
@@ -116,7 +116,7 @@ fn without_f_the_daemon_is_ready_when_the_command_returns() {
 
 #[test]
 fn a_second_daemon_for_the_same_interface_is_refused() {
-    let Some((lab, _turn)) = lab(&[]) else { return };
+    let Some((_turn, lab)) = lab(&[]) else { return };
     let namespace = lab.namespace("left").unwrap();
     let first = Daemon::start(&namespace, &convoy(), "wg0").unwrap();
     let second = namespace

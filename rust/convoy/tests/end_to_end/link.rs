@@ -73,7 +73,7 @@ fn a_link_that_is_down_sends_no_keepalives() {
 /// As in a container that has no other capability.
 #[test]
 fn cap_net_admin_is_enough_to_follow_the_link() {
-    let Some((lab, _turn)) = lab(&["setpriv"]) else {
+    let Some((_turn, lab)) = lab(&["setpriv"]) else {
         return;
     };
     let namespace = lab.namespace("left").unwrap();

@@ -13,7 +13,7 @@ use crate::scene::{DEADLINE, convoy, convoy_program, lab, output_of};
 
 #[test]
 fn whatever_a_program_writes_to_files_is_json() {
-    let Some((lab, _turn)) = lab(&["ip"]) else {
+    let Some((_turn, lab)) = lab(&["ip"]) else {
         return;
     };
     let namespace = lab.namespace("left").unwrap();
@@ -64,7 +64,7 @@ fn whatever_a_program_writes_to_files_is_json() {
 
 #[test]
 fn a_person_at_a_terminal_gets_text() {
-    let Some((lab, _turn)) = lab(&["ip", "script"]) else {
+    let Some((_turn, lab)) = lab(&["ip", "script"]) else {
         return;
     };
     let namespace = lab.namespace("left").unwrap();
@@ -77,7 +77,7 @@ fn a_person_at_a_terminal_gets_text() {
 
 #[test]
 fn the_journal_is_only_used_if_stdout_leads_there() {
-    let Some((lab, _turn)) = lab(&["ip"]) else {
+    let Some((_turn, lab)) = lab(&["ip"]) else {
         return;
     };
     let namespace = lab.namespace("left").unwrap();
@@ -92,7 +92,7 @@ fn the_journal_is_only_used_if_stdout_leads_there() {
 
 #[test]
 fn a_daemons_level_changes_for_a_time_and_goes_back() {
-    let Some((lab, _turn)) = lab(&["ip", "wg"]) else {
+    let Some((_turn, lab)) = lab(&["ip", "wg"]) else {
         return;
     };
     let namespace = lab.namespace("left").unwrap();
@@ -123,7 +123,7 @@ fn a_daemons_level_changes_for_a_time_and_goes_back() {
 
 #[test]
 fn a_daemon_without_a_log_says_so() {
-    let Some((lab, _turn)) = lab(&["ip"]) else {
+    let Some((_turn, lab)) = lab(&["ip"]) else {
         return;
     };
     let namespace = lab.namespace("left").unwrap();

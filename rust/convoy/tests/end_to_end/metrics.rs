@@ -26,7 +26,7 @@ const TOKEN: &str = "3f2504e04f8941d39a0c0305e82c3301";
 #[test]
 #[ignore = "make interop"]
 fn prometheus_scrapes_a_daemon_with_the_token() {
-    let Some((lab, _turn)) = lab(&["ip", "ping", "prometheus", "promtool"]) else {
+    let Some((_turn, lab)) = lab(&["ip", "ping", "prometheus", "promtool"]) else {
         return;
     };
     let token = TokenFile::new();
@@ -59,7 +59,7 @@ fn prometheus_scrapes_a_daemon_with_the_token() {
 
 #[test]
 fn without_the_token_a_port_says_nothing() {
-    let Some((lab, _turn)) = lab(&["ip"]) else {
+    let Some((_turn, lab)) = lab(&["ip"]) else {
         return;
     };
     let namespace = namespace(&lab);
@@ -88,7 +88,7 @@ fn without_the_token_a_port_says_nothing() {
 
 #[test]
 fn a_unix_socket_is_for_root_alone_and_goes_with_the_daemon() {
-    let Some((lab, _turn)) = lab(&["ip"]) else {
+    let Some((_turn, lab)) = lab(&["ip"]) else {
         return;
     };
     let namespace = namespace(&lab);
@@ -125,7 +125,7 @@ fn a_unix_socket_is_for_root_alone_and_goes_with_the_daemon() {
 
 #[test]
 fn an_address_that_cannot_be_used_leaves_nothing_behind() {
-    let Some((lab, _turn)) = lab(&["ip"]) else {
+    let Some((_turn, lab)) = lab(&["ip"]) else {
         return;
     };
     let namespace = namespace(&lab);

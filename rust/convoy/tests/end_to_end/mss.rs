@@ -8,10 +8,10 @@
 //!           1,500 bytes           1,420 bytes           1,500 bytes
 //! ```
 
-use std::{net::IpAddr, sync::MutexGuard};
+use std::net::IpAddr;
 
 use convoy_lab::{
-    Lab, Namespace, PacketSocket,
+    Lab, Namespace, PacketSocket, Turn,
     wireguard::{End, Tunnel, TunnelOptions},
 };
 use etherparse::{NetSlice, SlicedPacket, TcpOptionElement, TcpSlice, TransportSlice};
@@ -57,7 +57,7 @@ struct Hosts {
     far: Host,
     _tunnel: Tunnel,
     _lab: Lab,
-    _turn: MutexGuard<'static, ()>,
+    _turn: Turn,
 }
 
 struct Host {
@@ -69,7 +69,7 @@ struct Host {
 impl Hosts {
     /// With this value of the left daemon's switch.
     fn new(clamp_mss: &str) -> Option<Self> {
-        let (lab, turn) = lab(&["ping"])?;
+        let (turn, lab) = lab(&["ping"])?;
         let left = match clamp_mss {
             "off" => convoy(),
             value => convoy().argument("--clamp-mss").argument(value),

@@ -29,7 +29,7 @@ const KEEPALIVE: u16 = 1;
 
 for_each_pairing_at_length! {
     fn persistent_keepalives_keep_the_nat_mapping_of_a_client_alive(pairing: Pairing) {
-        let Some((lab, _turn)) = lab_with(&both(pairing), &["nft", "wg", "ping"]) else { return };
+        let Some((_turn, lab)) = lab_with(&both(pairing), &["nft", "wg", "ping"]) else { return };
         let (client, server) = behind_nat(&lab, pairing, KEEPALIVE);
         ping(&client, server.inner_v4());
         // Some programs count payload bytes, and a keepalive has none: count on the veth instead.
@@ -43,7 +43,7 @@ for_each_pairing_at_length! {
     }
 
     fn without_keepalives_the_nat_mapping_of_a_client_expires(pairing: Pairing) {
-        let Some((lab, _turn)) = lab_with(&both(pairing), &["nft", "wg", "ping"]) else { return };
+        let Some((_turn, lab)) = lab_with(&both(pairing), &["nft", "wg", "ping"]) else { return };
         let (client, server) = behind_nat(&lab, pairing, 0);
         ping(&client, server.inner_v4());
         assert!(answers(&server, client.inner_v4()));

@@ -30,7 +30,7 @@ fn sessions_are_renewed_after_two_minutes_without_loss() {
         .iter()
         .flat_map(|p| <[_; 2]>::from(p.ends()))
         .collect();
-    let Some((lab, _turn)) = lab_with(&programs, &["wg", "ping"]) else {
+    let Some((_turn, lab)) = lab_with(&programs, &["wg", "ping"]) else {
         return;
     };
     thread::scope(|scope| {

@@ -11,6 +11,8 @@ use std::{
 
 use convoy_lab::measure::counters;
 
+use convoy_lab::Turn;
+
 use crate::{
     scene::{Bed, output_of},
     twins::ask,
@@ -24,6 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 #[test]
 fn ten_thousand_peers_are_set_and_listed() {
+    let _alone = Turn::alone("it reports durations");
     let Some(bed) = Bed::new() else { return };
     let before = bed.resident();
     let mut request = "set=1\nprivate_key=".to_owned() + &"11".repeat(32) + "\nlisten_port=51820\n";
@@ -65,6 +68,7 @@ fn ten_thousand_peers_are_set_and_listed() {
 
 #[test]
 fn a_hundred_and_thirty_thousand_allowed_ips_are_set_and_listed() {
+    let _alone = Turn::alone("it reports durations");
     let Some(bed) = Bed::new() else { return };
     // In an order that does not suit a tree.
     let networks: Vec<_> = (0..ALLOWED_IPS)

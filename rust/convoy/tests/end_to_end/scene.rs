@@ -1,4 +1,4 @@
-//! The scene of a test: a tunnel between two daemons, with no other test running beside it.
+//! The scene of a test: a tunnel between two daemons, and the test's turn to run.
 
 use std::{
     env, fs,
@@ -6,13 +6,12 @@ use std::{
     os::unix::net::UnixStream,
     path::PathBuf,
     process::Output,
-    sync::{Mutex, MutexGuard, PoisonError},
     thread,
     time::Duration,
 };
 
 use convoy_lab::{
-    Lab, Namespace, Pid, eventually, require_programs, require_root_lab,
+    Lab, Namespace, Pid, Turn, eventually, require_programs, require_root_lab,
     wireguard::{Daemon, End, Implementation, Tunnel, TunnelOptions},
 };
 
@@ -22,13 +21,13 @@ pub(crate) use crate::pairing::{Pairing, for_each_pairing};
 /// How long to wait for anything that is expected to happen.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
 
-/// A tunnel, its lab, and a lock that keeps other tests from running.
+/// A tunnel, its lab, and the test's turn to run.
 ///
 /// Prints the daemons' logs when the test fails.
 pub(crate) struct Scene {
     tunnel: Tunnel,
     lab: Lab,
-    _turn: MutexGuard<'static, ()>,
+    _turn: Turn,
 }
 
 impl Scene {
@@ -39,7 +38,7 @@ impl Scene {
 
     pub(crate) fn with(pairing: Pairing, options: &TunnelOptions) -> Option<Self> {
         let (left, right) = pairing.ends();
-        let (lab, turn) = lab_with(&[left, right], &["wg", "ping"])?;
+        let (turn, lab) = lab_with(&[left, right], &["wg", "ping"])?;
         let (left, right) = (left.implementation(), right.implementation());
         let tunnel = Tunnel::new(&lab, &left, &right, options).unwrap();
         Some(Self {
@@ -91,27 +90,24 @@ impl Drop for Scene {
 }
 
 /// Like [`lab`], for a test that also needs these daemons.
-pub(crate) fn lab_with(
-    daemons: &[Program],
-    programs: &[&str],
-) -> Option<(Lab, MutexGuard<'static, ()>)> {
+pub(crate) fn lab_with(daemons: &[Program], programs: &[&str]) -> Option<(Turn, Lab)> {
     let daemons: Vec<_> = daemons.iter().map(|daemon| daemon.path()).collect();
     let daemons = daemons.iter().filter_map(|path| path.to_str());
     lab(&programs.iter().copied().chain(daemons).collect::<Vec<_>>())
 }
 
-/// A single daemon in its namespace, and a lock that keeps other tests from running.
+/// A single daemon in its namespace, and the test's turn to run.
 pub(crate) struct Bed {
     pub(crate) daemon: Daemon,
     pub(crate) namespace: Namespace,
     _lab: Lab,
-    _turn: MutexGuard<'static, ()>,
+    _turn: Turn,
 }
 
 impl Bed {
     /// `None` if the machine cannot provide it; the caller then skips its test.
     pub(crate) fn new() -> Option<Self> {
-        let (lab, turn) = lab(&["wg"])?;
+        let (turn, lab) = lab(&["wg"])?;
         let namespace = lab.namespace("left").unwrap();
         Some(Self {
             daemon: Daemon::start(&namespace, &convoy(), "wg0").unwrap(),
@@ -130,15 +126,13 @@ impl Bed {
     }
 }
 
-/// A lab for the current test and a lock that keeps other tests from running; `None` if the machine
-/// cannot provide it.
-pub(crate) fn lab(programs: &[&str]) -> Option<(Lab, MutexGuard<'static, ()>)> {
-    static TURN: Mutex<()> = Mutex::new(());
-    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+/// A lab for the current test, and its turn to run; `None` if the machine cannot provide it.
+pub(crate) fn lab(programs: &[&str]) -> Option<(Turn, Lab)> {
+    let turn = Turn::together();
     let thread = thread::current();
     let test = thread.name().unwrap_or("test");
     let possible = require_root_lab(test) && require_programs(test, programs);
-    possible.then(|| (Lab::new().unwrap(), turn))
+    possible.then(|| (turn, Lab::new().unwrap()))
 }
 
 /// The program under test.

@@ -151,7 +151,7 @@ fn a_replaced_preshared_key_is_gone_after_the_next_handshake() {
 
 #[test]
 fn no_log_contains_a_key() {
-    let Some((lab, _turn)) = lab(&["wg"]) else {
+    let Some((_turn, lab)) = lab(&["wg"]) else {
         return;
     };
     let namespace = lab.namespace("left").unwrap();

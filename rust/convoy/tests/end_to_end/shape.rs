@@ -2,6 +2,8 @@
 
 use std::sync::atomic::AtomicU64;
 
+use convoy_lab::Turn;
+
 use crate::{
     pairing::Pairing,
     scene::Scene,
@@ -11,6 +13,7 @@ use crate::{
 
 #[test]
 fn under_load_packets_pass_through_the_tun_threads() {
+    let _alone = Turn::alone("how packets travel depends on the load");
     let Some(scene) = Scene::new(Pairing::ConvoyToConvoy) else {
         return;
     };

@@ -13,10 +13,8 @@
 //!
 //! The spokes' only peer is the hub, through which they route all of 10.8.0.0/24 and fd08::/64.
 
-use std::sync::MutexGuard;
-
 use convoy_lab::{
-    Lab, Namespace,
+    Lab, Namespace, Turn,
     wireguard::{End, Identity},
 };
 
@@ -27,7 +25,7 @@ pub(crate) struct Star {
     pub(crate) hub: End,
     pub(crate) spokes: Vec<End>,
     _lab: Lab,
-    _turn: MutexGuard<'static, ()>,
+    _turn: Turn,
 }
 
 impl Star {
@@ -35,7 +33,7 @@ impl Star {
     /// skips its test.
     pub(crate) fn new(hub: Program, spokes: &[Program]) -> Option<Self> {
         let programs: Vec<_> = spokes.iter().copied().chain([hub]).collect();
-        let (lab, turn) = lab_with(&programs, &["wg", "ping"])?;
+        let (turn, lab) = lab_with(&programs, &["wg", "ping"])?;
         let middle = lab.namespace("hub").unwrap();
         let identities: Vec<_> = (2..).take(spokes.len()).map(Identity::new).collect();
         let hub_identity = Identity::new(1);

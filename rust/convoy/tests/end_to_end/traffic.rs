@@ -124,18 +124,14 @@ fn echoed(
     burst_length: usize,
 ) {
     let address = SocketAddr::new(ip, PORT);
-    let echo = to
-        .namespace
-        .run(|| UdpSocket::bind(address))
-        .unwrap()
-        .unwrap();
+    let echo = bound(&to.namespace, || UdpSocket::bind(address));
     let any: IpAddr = match ip {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     };
     // A fixed port gives the same checksums in every run. Where one should be 0xffff, wireguard-go
     // writes 0 and the kernel drops the datagram (RFC 8200, section 8.1).
-    let socket = from.run(|| UdpSocket::bind((any, PORT))).unwrap().unwrap();
+    let socket = bound(from, || UdpSocket::bind((any, PORT)));
     socket.connect(address).unwrap();
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -150,6 +146,16 @@ fn echoed(
             exchange(&socket, &burst);
         }
     });
+}
+
+/// Binds a socket in the namespace, and waits while the address is in use: a process that another test has just
+/// forked keeps closed sockets open until it executes its program.
+fn bound<T: Send>(namespace: &Namespace, bind: impl Fn() -> io::Result<T> + Sync) -> T {
+    let attempt = || match namespace.run(&bind).unwrap() {
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => None,
+        outcome => Some(outcome.unwrap()),
+    };
+    eventually(DEADLINE, attempt).unwrap()
 }
 
 /// Sends each payload until its exact echo arrives. Order does not matter: BoringTun's threads
@@ -189,7 +195,7 @@ fn exchange(socket: &UdpSocket, burst: &[Vec<u8>]) {
 /// Connects two namespaces over TCP.
 pub(crate) fn connection(from: &Namespace, to: &Namespace, ip: IpAddr) -> (TcpStream, TcpStream) {
     let address = SocketAddr::new(ip, PORT);
-    let listener = to.run(|| TcpListener::bind(address)).unwrap().unwrap();
+    let listener = bound(to, || TcpListener::bind(address));
     let connect = || TcpStream::connect_timeout(&address, DEADLINE);
     let sender = from.run(connect).unwrap().unwrap();
     let (receiver, _) = listener.accept().unwrap();

@@ -6,13 +6,12 @@ use std::{
     net::Shutdown,
     os::unix::net::UnixStream,
     path::Path,
-    sync::MutexGuard,
     thread,
 };
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use convoy_lab::{
-    Lab, Namespace,
+    Lab, Namespace, Turn,
     wireguard::{Daemon, Implementation},
 };
 use x25519_dalek::{PublicKey, StaticSecret};
@@ -27,7 +26,7 @@ pub(crate) struct Twins {
     pub(crate) convoy: Twin,
     pub(crate) reference: Twin,
     _lab: Lab,
-    _turn: MutexGuard<'static, ()>,
+    _turn: Turn,
 }
 
 /// Convoy, or the reference.
@@ -46,7 +45,7 @@ pub(crate) fn reference() -> Implementation {
 impl Twins {
     /// `None` if the machine cannot provide them; the caller then skips its test.
     pub(crate) fn new() -> Option<Self> {
-        let (lab, turn) = lab(&["wg", "wireguard-go"])?;
+        let (turn, lab) = lab(&["wg", "wireguard-go"])?;
         Some(Self {
             convoy: Twin::start(&lab, "convoy", &convoy()),
             reference: Twin::start(&lab, "reference", &reference()),

@@ -77,7 +77,7 @@ fn deliberate_differences_from_the_reference_hold() {
 
 #[test]
 fn a_single_allowed_ip_is_removed_from_its_owner_only() {
-    let Some((lab, _turn)) = lab(&["wg"]) else {
+    let Some((_turn, lab)) = lab(&["wg"]) else {
         return;
     };
     let namespace = lab.namespace("left").unwrap();
@@ -94,7 +94,7 @@ fn a_single_allowed_ip_is_removed_from_its_owner_only() {
 
 #[test]
 fn the_log_names_the_refused_key_but_no_value() {
-    let Some((lab, _turn)) = lab(&["wg"]) else {
+    let Some((_turn, lab)) = lab(&["wg"]) else {
         return;
     };
     let namespace = lab.namespace("left").unwrap();

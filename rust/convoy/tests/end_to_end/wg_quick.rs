@@ -108,7 +108,7 @@ fn as_with_the_reference(interface: &str, peer: &str, meanwhile: impl Fn(&Client
         "sysctl",
         "wireguard-go",
     ];
-    let Some((lab, _turn)) = lab(&needed) else {
+    let Some((_turn, lab)) = lab(&needed) else {
         return;
     };
     let [ours, theirs] = programs.map(|program| {

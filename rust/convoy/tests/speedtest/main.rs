@@ -10,9 +10,8 @@ mod refusals;
 mod rootless;
 
 use std::process::{Command, Output};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use convoy_lab::{require_lab, require_programs};
+use convoy_lab::{Turn, require_lab, require_programs};
 use serde_json::Value;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_convoy");
@@ -140,14 +139,13 @@ fn a_daemon_that_does_not_start_is_an_error_with_its_reason() {
 }
 
 /// The right to run the only speed test; `None` if this machine cannot run one.
-fn turn(test: &str) -> Option<MutexGuard<'static, ()>> {
-    static ONE: Mutex<()> = Mutex::new(());
-    let turn = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+fn turn(test: &str) -> Option<Turn> {
+    let turn = Turn::alone("a speed test uses the whole machine");
     require_lab(test).then_some(turn)
 }
 
 /// The same, with perf and strace.
-fn turn_with_perf(test: &str) -> Option<MutexGuard<'static, ()>> {
+fn turn_with_perf(test: &str) -> Option<Turn> {
     turn(test).filter(|_| require_programs(test, &["perf", "strace"]))
 }
 

@@ -8,13 +8,12 @@
 use std::{
     collections::HashSet,
     net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket},
-    sync::MutexGuard,
     thread,
     time::Duration,
 };
 
 use convoy_lab::{
-    Lab, eventually,
+    Lab, Turn, eventually,
     wireguard::{End, Identity},
 };
 use nix::sys::socket::{setsockopt, sockopt};
@@ -40,13 +39,13 @@ pub(crate) struct Relayed {
     pub(crate) right: End,
     pub(crate) relay: Relay,
     _lab: Lab,
-    _turn: MutexGuard<'static, ()>,
+    _turn: Turn,
 }
 
 impl Relayed {
     /// Nothing has been sent yet. `None` if the machine cannot provide a lab.
     pub(crate) fn new(seed: u64, impairments: &Impairments) -> Option<Self> {
-        let (lab, turn) = lab(&["wg", "ping"])?;
+        let (turn, lab) = lab(&["wg", "ping"])?;
         let [a, middle, b] = ["left", "relay", "right"].map(|label| lab.namespace(label).unwrap());
         let side = |end, n: u8| {
             let (own, cable) = (format!("10.9.{n}.{n}/24"), format!("veth{n}"));

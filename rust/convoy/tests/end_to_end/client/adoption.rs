@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use convoy_lab::{Pid, eventually};
+use convoy_lab::{Pid, Turn, eventually};
 use nix::sys::signal::{Signal, kill};
 
 use super::{
@@ -17,6 +17,7 @@ const PAUSE: Duration = Duration::from_secs(2);
 
 #[test]
 fn the_next_up_takes_over_the_running_tunnel() {
+    let _alone = Turn::alone("it bounds how long packets pause");
     let Some(world) = World::new() else { return };
     world.configure("DNS = 10.8.0.1\n#convoy: KillSwitch = on\n", EVERYTHING);
     let before = world.dump();
@@ -97,6 +98,7 @@ fn what_was_changed_meanwhile_is_applied() {
 
 #[test]
 fn a_supervisor_becomes_the_program_that_has_been_installed_meanwhile() {
+    let _alone = Turn::alone("it bounds how long packets pause");
     let Some(world) = World::new() else { return };
     let hooks = "PostUp = echo >> /run/hooks\nPostDown = echo >> /run/hooks";
     let interface = format!("DNS = 10.8.0.1\n#convoy: KillSwitch = on\n{hooks}\n");

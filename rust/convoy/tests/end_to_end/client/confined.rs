@@ -34,11 +34,11 @@ fn the_tunnel_runs_under_another_uid_with_three_capabilities() {
 #[test]
 fn the_tunnel_runs_as_the_user_convoy_if_there_is_one() {
     let Some(world) = World::new() else { return };
-    world.shell("echo 'convoy:x:7777:7778::/nonexistent:/usr/sbin/nologin' >> /etc/passwd");
+    world.shell("echo 'convoy:x:7001:7002::/nonexistent:/usr/sbin/nologin' >> /etc/passwd");
     world.configure("", EVERYTHING);
     world.up();
     world.reaches(BEHIND[0]);
-    is_confined(world.tunnel(), 7_777);
+    is_confined(world.tunnel(), 7_001);
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn somebody_without_rights_is_told_what_is_missing() {
 
 #[test]
 fn an_ordinary_daemon_keeps_its_user() {
-    let Some((lab, _turn)) = lab(&[]) else { return };
+    let Some((_turn, lab)) = lab(&[]) else { return };
     let namespace = lab.namespace("left").unwrap();
     let daemon = Daemon::start(&namespace, &convoy(), "wg0");
     let status = proc_file(daemon.unwrap().pid(), "status");

@@ -2,7 +2,7 @@
 
 use std::{env, fs, time::Duration};
 
-use convoy_lab::{Pid, eventually};
+use convoy_lab::{Pid, Turn, eventually};
 
 use super::{
     capture::Capture,
@@ -74,6 +74,7 @@ fn down_all_finds_what_killed_processes_left() {
 
 #[test]
 fn a_killed_tunnel_is_started_again_and_keeps_link_and_routes() {
+    let _alone = Turn::alone("it bounds how long packets pause");
     let Some(world) = World::new() else { return };
     for peer in [EVERYTHING, BEHIND_ONLY] {
         world.configure("", peer);

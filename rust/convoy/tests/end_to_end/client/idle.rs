@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use convoy_lab::Pid;
+use convoy_lab::{Pid, Turn};
 
 use super::world::{BEHIND, EVERYTHING, World};
 use crate::{
@@ -22,6 +22,7 @@ const MINUTES: usize = 12;
 #[test]
 #[ignore = "make interop"]
 fn an_idle_tunnel_hardly_ever_runs() {
+    let _alone = Turn::alone("it counts context switches");
     let Some(world) = World::new() else { return };
     world.configure("DNS = 10.8.0.1\n#convoy: KillSwitch = on\n", EVERYTHING);
     let metrics = ["up", "--metrics", "unix:/run/convoy/wg0.metrics", "wg0"];

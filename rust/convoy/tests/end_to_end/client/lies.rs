@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use convoy_lab::eventually;
+use convoy_lab::{Turn, eventually};
 
 use super::{
     liar::{Liar, Says},
@@ -63,6 +63,7 @@ fn addresses_that_no_server_can_have_are_left_out_and_shown() {
 #[test]
 #[ignore = "make interop"]
 fn whatever_a_name_server_says_the_client_answers_and_connects_at_the_truth() {
+    let _alone = Turn::alone("it measures how long commands take");
     let Some(world) = World::new() else { return };
     let liar = Liar::start(&world.net, "192.168.1.1", Says::Nothing);
     world.configure("", NAMED);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use convoy_lab::eventually;
+use convoy_lab::{Turn, eventually};
 
 use super::{
     stream::Stream,
@@ -16,6 +16,7 @@ const CLOSED: &str = "#convoy: KillSwitch = on\n";
 
 #[test]
 fn another_mark_takes_rules_routes_and_kill_switch_along() {
+    let _alone = Turn::alone("it bounds how long packets pause");
     let Some(world) = World::new() else { return };
     world.configure(CLOSED, EVERYTHING);
     let before = world.dump();

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use convoy_lab::eventually;
+use convoy_lab::{Turn, eventually};
 use nix::sys::signal::{Signal, kill};
 use serde_json::Value;
 
@@ -122,6 +122,7 @@ fn status_without_a_name_shows_every_tunnel() {
 
 #[test]
 fn status_shows_the_others_if_some_do_not_answer() {
+    let _alone = Turn::alone("it measures how long a command takes");
     let Some(world) = World::new() else { return };
     world.configure("", EVERYTHING);
     world.up();

@@ -1,6 +1,6 @@
 //! kill -9 at every step: before each call by which a process changes something, it dies.
 //!
-//! A first run lists these calls, and one run follows for each. `make test` takes a few of them, which
+//! A first run lists these calls, and one run follows for each. `make test-all` takes a few of them, which
 //! `CONVOY_TEST_SEED` chooses; `make interop` takes all.
 //!
 //! Then `down` must put everything back, or else `up` must complete the tunnel that the file wants. Hooks may run

@@ -9,6 +9,8 @@ use std::{
 
 use nix::sys::signal::{Signal, kill};
 
+use convoy_lab::Turn;
+
 use super::{
     process::crash,
     world::{BEHIND, EVERYTHING, World},
@@ -50,6 +52,7 @@ fn a_stranger_at_the_tunnels_socket_changes_nothing() {
 
 #[test]
 fn while_a_tunnel_hangs_that_is_started_again_status_and_down_answer_within_seconds() {
+    let _alone = Turn::alone("it measures how long commands take");
     let Some(world) = World::new() else { return };
     world.configure("", EVERYTHING);
     let before = world.dump();
@@ -75,6 +78,7 @@ fn while_a_tunnel_hangs_that_is_started_again_status_and_down_answer_within_seco
 #[test]
 #[ignore = "make interop"]
 fn while_the_tunnel_hangs_status_and_down_answer_within_seconds() {
+    let _alone = Turn::alone("it measures how long commands take");
     let Some(world) = World::new() else { return };
     // Its address is set again in another network.
     let several = format!("{EVERYTHING}#convoy: Endpoints = 203.0.113.2:51820\n");

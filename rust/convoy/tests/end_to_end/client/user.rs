@@ -6,7 +6,7 @@ use std::{
     process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio},
 };
 
-use convoy_lab::{Pid, eventually};
+use convoy_lab::{Pid, Turn, eventually};
 
 use super::world::{EVERYTHING, World};
 use crate::scene::{DEADLINE, convoy_program, processes};
@@ -29,7 +29,9 @@ pub(super) fn world_with(interface: &str, programs: &[&str]) -> Option<World> {
 
 /// The same with other peers.
 pub(super) fn world_of(interface: &str, peers: &str, programs: &[&str]) -> Option<World> {
-    let world = World::with(&[&["setpriv", "dnsmasq"][..], programs].concat())?;
+    // What is left of the user is looked for on the whole machine.
+    let turn = Turn::of_user(USER);
+    let world = World::in_turn(turn, &[&["setpriv", "dnsmasq"][..], programs].concat())?;
     world.configure(interface, peers);
     world.shell(&format!(
         "mkdir -p {RUNTIME}/shared; touch {PROGRAM}; mount --bind '{}' {PROGRAM}

@@ -5,11 +5,11 @@ use std::{
     io::Write as _,
     os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
     path::PathBuf,
-    sync::{MutexGuard, atomic::AtomicUsize},
+    sync::atomic::AtomicUsize,
     thread,
 };
 
-use convoy_lab::{Lab, Namespace, eventually, wireguard::Daemon};
+use convoy_lab::{Lab, Namespace, Turn, eventually, wireguard::Daemon};
 
 use crate::{
     hub::forward,
@@ -40,7 +40,7 @@ pub(super) struct World {
     pub(super) commands: AtomicUsize,
     _daemon: Daemon,
     lab: Lab,
-    _turn: MutexGuard<'static, ()>,
+    _turn: Turn,
 }
 
 impl World {
@@ -51,8 +51,13 @@ impl World {
 
     /// For a test that also needs these programs.
     pub(super) fn with(programs: &[&str]) -> Option<Self> {
+        Self::in_turn(Turn::together(), programs)
+    }
+
+    /// For a test that may not run beside every other.
+    pub(super) fn in_turn(turn: Turn, programs: &[&str]) -> Option<Self> {
         let needed = [&["ip", "nft", "ping", "wg"][..], programs].concat();
-        let (lab, turn) = lab_with(&[Program::WireguardGo], &needed)?;
+        let (_, lab) = lab_with(&[Program::WireguardGo], &needed)?;
         let [client, net, server] =
             ["client", "net", "server"].map(|label| lab.namespace(label).unwrap());
         // Link-local addresses are random and appear at random times.

@@ -37,7 +37,7 @@ enum Moment {
 #[test]
 fn after_kill_9_at_any_moment_the_next_start_works() {
     use Moment::{Configuration, Deletion, End, Start, StartInBackground};
-    let Some((lab, _turn)) = lab(&["wg", "ip"]) else {
+    let Some((_turn, lab)) = lab(&["wg", "ip"]) else {
         return;
     };
     let namespace = lab.namespace("left").unwrap();

@@ -16,7 +16,7 @@ use crate::{
 
 #[test]
 fn a_tun_without_a_virtio_header_carries_tcp_one_packet_per_call() {
-    let Some((lab, _turn)) = lab_with(&[Convoy], &["wg", "ping"]) else {
+    let Some((_turn, lab)) = lab_with(&[Convoy], &["wg", "ping"]) else {
         return;
     };
     let (left, right) = with_an_inherited_tun(&lab, "exec env");
@@ -36,7 +36,7 @@ fn a_tun_without_a_virtio_header_carries_tcp_one_packet_per_call() {
 /// The buffers are `min(net.core.[rw]mem_max, 7 MiB)`, which the kernel doubles.
 #[test]
 fn without_cap_net_admin_socket_buffers_are_limited_and_the_log_says_so() {
-    let Some((lab, _turn)) = lab_with(&[Convoy], &["wg", "ping", "setpriv"]) else {
+    let Some((_turn, lab)) = lab_with(&[Convoy], &["wg", "ping", "setpriv"]) else {
         return;
     };
     const ASKED: u64 = 7 << 20;

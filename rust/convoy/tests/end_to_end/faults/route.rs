@@ -169,7 +169,7 @@ fn around_a_narrow_hop(
     address: impl Fn(u8, u8) -> IpAddr,
     prefix: u8,
 ) -> Option<(End, End, impl Sized)> {
-    let (lab, turn) = lab_with(&[Convoy], &["wg", "ping"])?;
+    let (turn, lab) = lab_with(&[Convoy], &["wg", "ping"])?;
     let [left, hop, right] = ["left", "hop", "right"].map(|label| lab.namespace(label).unwrap());
     forward(&hop);
     for (end, name, n, mtu) in [(&left, "veth1", 1, 1_500), (&right, "veth2", 2, 1_280)] {

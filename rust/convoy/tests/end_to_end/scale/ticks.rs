@@ -17,6 +17,7 @@ use std::{
 };
 
 use convoy_lab::{
+    Turn,
     measure::counters,
     wireguard::{Daemon, End, Underlay},
 };
@@ -73,6 +74,7 @@ fn a_tick_of_a_release_build_is_short_while_eight_thousand_peers_shake_hands() {
 }
 
 fn many_peers(count: usize, pings: Duration, limit: usize) {
+    let _alone = Turn::alone("it judges how long ticks take");
     let Some(scene) = scene(limit) else { return };
     let daemon = &scene.right.daemon;
     let mut peers = String::new();
@@ -91,6 +93,7 @@ fn many_peers(count: usize, pings: Duration, limit: usize) {
 }
 
 fn one_busy_peer(count: usize, pings: Duration, limit: usize) {
+    let _alone = Turn::alone("it judges how long ticks take");
     let Some(scene) = scene(limit) else { return };
     let own = own(&scene);
     let (key, networks) = (super::key(0), networks(0..count));
@@ -156,6 +159,7 @@ fn replaced_and_listed(scene: &Scene, what: &str, with_all: &str, pings: Duratio
 }
 
 fn all_shake_hands(count: usize, limit: usize) {
+    let _alone = Turn::alone("it judges how long ticks take");
     let Some(scene) = scene(limit) else { return };
     let hub = &scene.right;
     let mut crowd = Crowd::new(&scene, count);

@@ -1,10 +1,8 @@
 //! Carries TCP handshakes through two nodes, of which one lowers the MSS that they announce.
 
-mod common;
-
 use std::net::IpAddr;
 
-use common::*;
+use crate::common::*;
 use convoy_proto::config::PeerUpdate;
 use etherparse::{
     PacketBuilder,

@@ -1,10 +1,8 @@
 //! Handshakes, session ages and configuration changes, with time under control.
 
-mod common;
-
 use std::time::Duration;
 
-use common::*;
+use crate::common::*;
 use convoy_proto::{Node, Planner, config::DeviceUpdate, counters::DropReason};
 
 #[test]

@@ -1,10 +1,8 @@
 //! Carries packets through two nodes.
 
-mod common;
-
 use std::time::Duration;
 
-use common::*;
+use crate::common::*;
 use convoy_proto::{DatagramSink, Destination, SinkFull, Staging, counters::DropReason};
 
 #[test]

@@ -1,13 +1,11 @@
 //! Large configurations are applied, listed and stopped in slices, each small enough for a tick.
 
-mod common;
-
 use std::{
     net::Ipv4Addr,
     time::{Duration, SystemTime},
 };
 
-use common::{Host, SECOND, allow};
+use crate::common::{Host, SECOND, allow};
 use convoy_proto::config::{DeviceUpdate, PeerUpdate, PublicKey};
 
 const NOW: Duration = SECOND.saturating_mul(1_000);

@@ -1,10 +1,8 @@
 //! What the handshakes with a peer tell of it.
 
-mod common;
-
 use std::time::{Duration, SystemTime};
 
-use common::*;
+use crate::common::*;
 use convoy_proto::config::{Handshakes, PeerUpdate};
 
 #[test]

@@ -1,10 +1,8 @@
 //! Handshakes of followed peers are reported, and begin at once if asked for.
 
-mod common;
-
 use std::net::{IpAddr, SocketAddr};
 
-use common::*;
+use crate::common::*;
 use convoy_proto::{
     Followed, Outcome, PeerEvent,
     config::{DeviceUpdate, PeerUpdate, PublicKey},

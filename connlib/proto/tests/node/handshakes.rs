@@ -1,8 +1,6 @@
 //! Handshakes that cross, get lost, are replayed, or come too late.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use convoy_proto::{
     config::{DeviceUpdate, PeerUpdate, PublicKey},
     counters::DropReason,

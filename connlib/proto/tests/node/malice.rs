@@ -1,10 +1,8 @@
 //! A malicious peer: valid keys, and plaintexts that no honest peer sends.
 
-mod common;
-
 use std::net::IpAddr;
 
-use common::*;
+use crate::common::*;
 use convoy_proto::{PaddablePacket, counters::DropReason};
 
 #[test]

@@ -1,10 +1,8 @@
 //! The replay window: accepts late datagrams, rejects repeated ones.
 
-mod common;
-
 use std::collections::HashSet;
 
-use common::*;
+use crate::common::*;
 use convoy_proto::counters::DropReason;
 
 /// The counters that the window holds behind the newest, as in the reference.

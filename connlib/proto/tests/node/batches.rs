@@ -1,13 +1,11 @@
 //! Many packets in one call, which are sealed and opened up to sixteen at a time.
 
-mod common;
-
 use std::{
     collections::{HashSet, VecDeque},
     time::Duration,
 };
 
-use common::*;
+use crate::common::*;
 use convoy_aead::Aead;
 use convoy_proto::{DatagramSink, Destination, SinkFull, Staging, counters::DropReason};
 use proptest::prelude::*;

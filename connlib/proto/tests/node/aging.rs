@@ -1,10 +1,8 @@
 //! The effects of time: outages, floods, and hours of traffic.
 
-mod common;
-
 use std::time::Duration;
 
-use common::*;
+use crate::common::*;
 use convoy_proto::counters::DropReason;
 
 const STEP: Duration = Duration::from_millis(100);

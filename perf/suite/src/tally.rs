@@ -1,0 +1,141 @@
+//! Results of all tests, and their summary.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use cargo_metadata::libtest::TestEvent;
+
+/// How many of the slowest tests the summary names.
+const SLOWEST: usize = 10;
+
+/// Results of the tests that have run so far.
+#[derive(Default)]
+pub(crate) struct Tally {
+    /// Tests that have passed or failed.
+    done: BTreeSet<Test>,
+    durations: Vec<(Duration, Test)>,
+    passed: usize,
+    failed: Vec<String>,
+    ignored: usize,
+    /// Lines in which tests said that this machine lacks something.
+    lacking: Vec<String>,
+}
+
+/// A binary's name and a test's.
+type Test = (String, String);
+
+/// Results of one binary.
+#[derive(Clone, Copy)]
+pub(crate) struct Counts {
+    pub(crate) passed: usize,
+    pub(crate) failed: usize,
+    pub(crate) ignored: usize,
+}
+
+impl Tally {
+    pub(crate) fn counts(&self) -> Counts {
+        Counts {
+            passed: self.passed,
+            failed: self.failed.len(),
+            ignored: self.ignored,
+        }
+    }
+
+    /// Records a test that has ended.
+    pub(crate) fn record(&mut self, binary: &str, event: &TestEvent) {
+        let test = (binary.to_owned(), event.name().to_owned());
+        let seconds = match event {
+            TestEvent::Ok { exec_time, .. } => {
+                self.passed += 1;
+                *exec_time
+            }
+            TestEvent::Failed { exec_time, .. } => {
+                self.fail(binary, event.name());
+                *exec_time
+            }
+            TestEvent::Ignored { .. } => {
+                self.ignored += 1;
+                return;
+            }
+            TestEvent::Started { .. } | TestEvent::Timeout { .. } => return,
+        };
+        let duration = Duration::try_from_secs_f32(seconds).unwrap_or_default();
+        self.durations.push((duration, test.clone()));
+        self.done.insert(test);
+    }
+
+    /// Records a failure that is no test's, or no test's alone.
+    pub(crate) fn fail(&mut self, binary: &str, what: &str) {
+        self.failed.push(format!("{binary}: {what}"));
+    }
+
+    pub(crate) fn lacks(&mut self, line: String) {
+        self.lacking.push(line);
+    }
+
+    /// Fails for each of `names` that has not run: a test that was renamed must not vanish.
+    pub(crate) fn expect(&mut self, binary: &str, names: &[String]) {
+        for name in names {
+            if !self.done.contains(&(binary.to_owned(), name.clone())) {
+                self.fail(binary, &format!("{name} did not run"));
+            }
+        }
+    }
+
+    pub(crate) fn is_good(&self) -> bool {
+        self.failed.is_empty() && self.passed > 0
+    }
+
+    /// Prints the summary. Its last line is the one that programs read.
+    pub(crate) fn print(&mut self, build: Duration, tests: Duration) {
+        self.durations.sort_by(|a, b| b.cmp(a));
+        println!("\nSlowest tests:");
+        for (duration, (binary, name)) in self.durations.iter().take(SLOWEST) {
+            println!("{:>8.1} s  {binary}: {name}", duration.as_secs_f32());
+        }
+        for line in &self.lacking {
+            println!("{line}");
+        }
+        for failure in &self.failed {
+            println!("FAILED {failure}");
+        }
+        println!(
+            "\nBuilt in {} s, ran in {} s; skipped tests have make targets of their own.",
+            build.as_secs(),
+            tests.as_secs()
+        );
+        if !self.lacking.is_empty() {
+            println!("{} tests passed without running.", self.lacking.len());
+        }
+        let Counts {
+            passed,
+            failed,
+            ignored,
+        } = self.counts();
+        println!("{passed} passed, {failed} failed, {ignored} skipped");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_selected_test_that_did_not_run_is_a_failure() {
+        let mut tally = Tally::default();
+        let event = TestEvent::Ok {
+            name: "a::b".into(),
+            exec_time: 0.5,
+            stdout: None,
+        };
+        tally.record("convoy: end_to_end", &event);
+        tally.expect("convoy: end_to_end", &["a::b".into()]);
+        assert!(tally.is_good());
+        tally.expect("convoy: end_to_end", &["a::c".into()]);
+        assert!(!tally.is_good());
+    }
+
+    #[test]
+    fn a_run_without_tests_is_a_failure() {
+        assert!(!Tally::default().is_good());
+    }
+}
