@@ -79,6 +79,9 @@ test-all: test-packages ## Run all but the slow tests; those with network namesp
 	$(call SUITE,$(ARGS)) --lib --bins --tests
 	$(MOCK_CLOCK)
 
+test-cases: test-packages ## Run the tests of inputs and attacks that have once gone wrong (root; part of make test)
+	$(call SUITE,--only end_to_end=rust/convoy/tests/end_to_end/cases.txt $(ARGS)) --test end_to_end
+
 test-packages: # Install missing programs for the tests, if root
 	$(call install,$(TEST_PROGRAMS),$(TEST_PACKAGES),tests that need them are skipped)
 

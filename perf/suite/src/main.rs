@@ -43,16 +43,17 @@ fn main() -> Result<ExitCode> {
     let mut tally = Tally::default();
     for binary in &binaries {
         let only = args.only.iter().find(|only| only.target == binary.target);
-        let mut options = match only {
-            Some(only) => only.arguments(),
+        let only = only.map(|only| only.tests(&binary.path)).transpose()?;
+        let mut options = match &only {
+            Some(tests) => selection::arguments(tests),
             None => args.filters.clone(),
         };
         if binary.is_integration {
             options.push(format!("--test-threads={}", args.threads));
         }
         watch::run(binary, &options, &mut tally)?;
-        if let Some(only) = only {
-            tally.expect(&binary.name, &only.names);
+        if let Some(tests) = only {
+            tally.expect(&binary.name, &tests);
         }
     }
     tally.print(built, begin.elapsed() - built);

@@ -1,25 +1,66 @@
 //! Names of the tests to run of one target.
 
-use std::{fs, str::FromStr};
+use std::{fs, path::Path, process::Command, str::FromStr};
 
-use anyhow::{Context as _, Error, ensure};
+use anyhow::{Context as _, Error, Result, ensure};
 
 /// A target and the tests of it to run.
 #[derive(Clone)]
 pub(crate) struct Selection {
     pub(crate) target: String,
-    pub(crate) names: Vec<String>,
+    /// Names of tests, and of modules, which end in `::`.
+    names: Vec<String>,
 }
 
 impl Selection {
-    /// Returns the arguments that make libtest run these tests and no others.
-    pub(crate) fn arguments(&self) -> Vec<String> {
-        let exact = ["--exact".to_owned()];
-        exact.into_iter().chain(self.names.clone()).collect()
+    /// Returns the names of the selected tests, given all that the binary at `program` has.
+    ///
+    /// # Errors
+    /// If the binary cannot list its tests.
+    pub(crate) fn tests(&self, program: &Path) -> Result<Vec<String>> {
+        let listing = Command::new(program)
+            .args(["--list", "--format=terse", "--include-ignored"])
+            .output()
+            .with_context(|| format!("cannot start {}", program.display()))?;
+        ensure!(
+            listing.status.success(),
+            "{} --list failed",
+            program.display()
+        );
+        Ok(select(
+            &self.names,
+            &String::from_utf8_lossy(&listing.stdout),
+        ))
     }
 }
 
-/// Reads `TARGET=FILE`. A line of the file is the name of a test, empty, or a comment after `#`.
+/// Replaces modules in `names` by their tests. `listing` is what libtest lists.
+fn select(names: &[String], listing: &str) -> Vec<String> {
+    let all: Vec<_> = listing
+        .lines()
+        .filter_map(|line| line.strip_suffix(": test"))
+        .collect();
+    let select = |name: &String| -> Vec<String> {
+        let within = all.iter().filter(|test| test.starts_with(name.as_str()));
+        let tests: Vec<_> = within.map(|&test| test.to_owned()).collect();
+        // A module without tests is reported as a test that did not run.
+        if name.ends_with("::") && !tests.is_empty() {
+            tests
+        } else {
+            vec![name.clone()]
+        }
+    };
+    names.iter().flat_map(select).collect()
+}
+
+/// Returns the arguments that make libtest run these tests and no others.
+pub(crate) fn arguments(tests: &[String]) -> Vec<String> {
+    let exact = ["--exact".to_owned()];
+    exact.into_iter().chain(tests.iter().cloned()).collect()
+}
+
+/// Reads `TARGET=FILE`. A line of the file is the name of a test, the name of a module followed by `::`,
+/// empty, or a comment after `#`.
 impl FromStr for Selection {
     type Err = Error;
 
@@ -46,11 +87,21 @@ fn names(lines: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::names;
+    use super::{names, select};
 
     #[test]
     fn a_line_is_a_name_or_a_comment() {
         let lines = "# Life.\nlifecycle::starts\n\n  uapi::get # reads\n";
         assert_eq!(names(lines), ["lifecycle::starts", "uapi::get"]);
+    }
+
+    #[test]
+    fn a_module_stands_for_its_tests() {
+        let wanted = ["b::".to_owned(), "a::one".to_owned(), "c::".to_owned()];
+        let listing = "a::one: test\na::two: test\nb::one: test\nb::c::two: test\n\n";
+        assert_eq!(
+            select(&wanted, listing),
+            ["b::one", "b::c::two", "a::one", "c::"]
+        );
     }
 }

@@ -24,6 +24,7 @@ mod user;
 mod world;
 
 mod adoption;
+mod cases;
 mod confined;
 mod crash;
 mod device;

@@ -1,0 +1,1 @@
+//! Configuration files, keys, name servers and messages.

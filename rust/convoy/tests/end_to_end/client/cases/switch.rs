@@ -1,0 +1,1 @@
+//! The kill switch opens only when its user asks.

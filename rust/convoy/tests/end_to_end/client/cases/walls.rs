@@ -1,0 +1,1 @@
+//! The walls around a tunnel and around `convoy exec`, attacked from inside.
