@@ -70,7 +70,8 @@ SUITE = $(CARGO) run --quiet --locked -p convoy-suite -- $(1) -- --workspace --l
 MOCK_CLOCK = $(call SUITE,) --features convoy-proto/mock-clock --test boringtun
 
 # Files that name a few tests of each feature.
-SMOKE_TESTS = $(foreach target,end_to_end speedtest,--only $(target)=rust/convoy/tests/$(target)/smoke.txt)
+SMOKE_TESTS = $(foreach target,convoy/tests/end_to_end convoy/tests/speedtest host/tests/host,\
+	--only $(notdir $(target))=rust/$(target)/smoke.txt)
 
 test: test-packages ## Run all unit tests and a few end-to-end tests of each feature (ten minutes; labs need root)
 	$(call SUITE,$(SMOKE_TESTS) $(ARGS)) --lib --bins --tests

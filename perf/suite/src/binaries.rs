@@ -1,6 +1,7 @@
 //! Test binaries, as cargo builds them.
 
 use std::{
+    collections::HashSet,
     env,
     io::BufReader,
     path::PathBuf,
@@ -8,25 +9,29 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, ensure};
-use cargo_metadata::{Artifact, Message, TargetKind};
+use cargo_metadata::{Artifact, Message, MetadataCommand, PackageId, TargetKind};
+
+/// The crate of network namespaces, daemons and traffic.
+const LAB: &str = "convoy-lab";
 
 /// A test binary.
 pub(crate) struct Binary {
     /// Package and target, as messages name it.
     pub(crate) name: String,
     pub(crate) target: String,
-    /// Whether it comes from `tests/`; unit tests come from `src/`.
-    pub(crate) is_integration: bool,
+    /// Whether it may start daemons and judge the whole machine: it comes from `tests/`, and can use a lab.
+    pub(crate) has_labs: bool,
     pub(crate) path: PathBuf,
     /// The directory of its `Cargo.toml`, in which its tests expect to run.
     pub(crate) directory: PathBuf,
 }
 
-/// Builds what `cargo test ARGUMENTS` would run: unit tests first, then integration tests.
+/// Builds what `cargo test ARGUMENTS` would run: first what has no labs.
 ///
 /// # Errors
 /// If cargo fails; it has printed why.
 pub(crate) fn build(arguments: &[String]) -> Result<Vec<Binary>> {
+    let with_labs = packages_with_labs()?;
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut child = Command::new(cargo)
         .args([
@@ -44,17 +49,30 @@ pub(crate) fn build(arguments: &[String]) -> Result<Vec<Binary>> {
         if let Message::CompilerArtifact(artifact) = message?
             && artifact.profile.test
         {
-            binaries.extend(binary(artifact));
+            binaries.extend(binary(artifact, &with_labs));
         }
     }
     let status = child.wait()?;
     ensure!(status.success(), "cargo test --no-run: {status}");
     ensure!(!binaries.is_empty(), "no test binary was selected");
-    binaries.sort_by(|a, b| (a.is_integration, &a.name).cmp(&(b.is_integration, &b.name)));
+    binaries.sort_by(|a, b| (a.has_labs, &a.name).cmp(&(b.has_labs, &b.name)));
     Ok(binaries)
 }
 
-fn binary(artifact: Artifact) -> Option<Binary> {
+/// Returns the workspace's packages whose tests can use a lab.
+fn packages_with_labs() -> Result<HashSet<PackageId>> {
+    let metadata = MetadataCommand::new().no_deps().exec()?;
+    let uses_lab = |package: &cargo_metadata::Package| {
+        package.name == LAB || package.dependencies.iter().any(|on| on.name == LAB)
+    };
+    let packages = metadata.packages.into_iter();
+    Ok(packages
+        .filter(uses_lab)
+        .map(|package| package.id)
+        .collect())
+}
+
+fn binary(artifact: Artifact, with_labs: &HashSet<PackageId>) -> Option<Binary> {
     let directory = artifact.manifest_path.parent()?;
     let is_integration = artifact.target.kind.contains(&TargetKind::Test);
     let place = directory.file_name().unwrap_or_default();
@@ -66,7 +84,7 @@ fn binary(artifact: Artifact) -> Option<Binary> {
     };
     Some(Binary {
         name: format!("{place}: {kind}"),
-        is_integration,
+        has_labs: is_integration && with_labs.contains(&artifact.package_id),
         path: artifact.executable?.into(),
         directory: directory.into(),
         target,

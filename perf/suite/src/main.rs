@@ -1,4 +1,5 @@
-//! `convoy-suite`: builds the workspace's tests and runs them, one test binary after the other.
+//! `convoy-suite`: builds the workspace's tests and runs them. Test binaries without labs run two at a time, the
+//! others one after the other.
 //!
 //! It prints what a failed test wrote as soon as that test ends, and at the end the slowest tests and every
 //! test that was skipped or failed. It reads the JSON that libtest writes, which is not stable: hence
@@ -12,12 +13,20 @@ mod selection;
 mod tally;
 mod watch;
 
-use std::{process::ExitCode, time::Instant};
+use std::{
+    process::ExitCode,
+    sync::{Mutex, PoisonError},
+    thread,
+    time::Instant,
+};
 
 use anyhow::Result;
 use clap::Parser;
 
-use crate::{selection::Selection, tally::Tally};
+use crate::{binaries::Binary, selection::Selection, tally::Tally};
+
+/// Binaries without labs that run at the same time: most have a long test that keeps one processor busy.
+const TOGETHER: usize = 2;
 
 /// Builds tests and runs them.
 #[derive(Parser)]
@@ -25,7 +34,7 @@ struct Args {
     /// Run only those tests of the target TARGET that FILE names, one per line
     #[arg(long, value_name = "TARGET=FILE")]
     only: Vec<Selection>,
-    /// Run this many tests of an integration target at a time
+    /// Run this many tests of a target with labs at a time
     #[arg(long, default_value_t = 12)]
     threads: usize,
     /// Run only tests whose names contain one of these
@@ -40,26 +49,52 @@ fn main() -> Result<ExitCode> {
     let begin = Instant::now();
     let binaries = binaries::build(&args.cargo)?;
     let built = begin.elapsed();
-    let mut tally = Tally::default();
-    for binary in &binaries {
-        let only = args.only.iter().find(|only| only.target == binary.target);
-        let only = only.map(|only| only.tests(&binary.path)).transpose()?;
-        let mut options = match &only {
-            Some(tests) => selection::arguments(tests),
-            None => args.filters.clone(),
+    let tally = Mutex::new(Tally::default());
+    let (with_labs, others): (Vec<_>, Vec<_>) = binaries.iter().partition(|binary| binary.has_labs);
+    let others = Mutex::new(others.into_iter());
+    let next = || others.lock().unwrap_or_else(PoisonError::into_inner).next();
+    thread::scope(|scope| {
+        let work = || -> Result<()> {
+            while let Some(binary) = next() {
+                run(binary, &args, &tally)?;
+            }
+            Ok(())
         };
-        if binary.is_integration {
-            options.push(format!("--test-threads={}", args.threads));
-        }
-        watch::run(binary, &options, &mut tally)?;
-        if let Some(tests) = only {
-            tally.expect(&binary.name, &tests);
-        }
+        let workers: Vec<_> = (0..TOGETHER).map(|_| scope.spawn(work)).collect();
+        let mut results = workers.into_iter().map(|worker| match worker.join() {
+            Ok(result) => result,
+            Err(panic) => std::panic::resume_unwind(panic),
+        });
+        results.try_for_each(|result| result)
+    })?;
+    for binary in with_labs {
+        run(binary, &args, &tally)?;
     }
+    let mut tally = tally.into_inner().unwrap_or_else(PoisonError::into_inner);
     tally.print(built, begin.elapsed() - built);
     Ok(if tally.is_good() {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
     })
+}
+
+/// Runs the tests of `binary` that `args` select, and adds their results to `tally`.
+fn run(binary: &Binary, args: &Args, tally: &Mutex<Tally>) -> Result<()> {
+    let only = args.only.iter().find(|only| only.target == binary.target);
+    let only = only.map(|only| only.tests(&binary.path)).transpose()?;
+    let mut options = match &only {
+        Some(tests) => selection::arguments(tests),
+        None => args.filters.clone(),
+    };
+    if binary.has_labs {
+        options.push(format!("--test-threads={}", args.threads));
+    }
+    let mut results = watch::run(binary, &options)?;
+    if let Some(tests) = only {
+        results.expect(&binary.name, &tests);
+    }
+    let mut tally = tally.lock().unwrap_or_else(PoisonError::into_inner);
+    tally.add(results);
+    Ok(())
 }

@@ -40,6 +40,16 @@ impl Tally {
         }
     }
 
+    /// Adds the results of another binary.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.done.extend(other.done);
+        self.durations.extend(other.durations);
+        self.passed += other.passed;
+        self.failed.extend(other.failed);
+        self.ignored += other.ignored;
+        self.lacking.extend(other.lacking);
+    }
+
     /// Records a test that has ended.
     pub(crate) fn record(&mut self, binary: &str, event: &TestEvent) {
         let test = (binary.to_owned(), event.name().to_owned());

@@ -29,12 +29,13 @@ struct Remarks {
     waited: HashMap<String, f32>,
 }
 
-/// Runs the tests of `binary` that `options` of libtest choose.
+/// Runs the tests of `binary` that `options` of libtest choose, and returns their results.
 ///
 /// # Errors
-/// If the binary cannot be started. A binary that crashes is a failure in `tally`.
-pub(crate) fn run(binary: &Binary, options: &[String], tally: &mut Tally) -> Result<()> {
-    let (begin, before) = (Instant::now(), tally.counts());
+/// If the binary cannot be started. A binary that crashes is a failure among the results.
+pub(crate) fn run(binary: &Binary, options: &[String]) -> Result<Tally> {
+    let mut tally = Tally::default();
+    let begin = Instant::now();
     let mut child = Command::new(&binary.path)
         .args(["-Zunstable-options", "--format=json", "--report-time"])
         .args(options)
@@ -95,18 +96,18 @@ pub(crate) fn run(binary: &Binary, options: &[String], tally: &mut Tally) -> Res
         println!("FAILED {}: {what}", binary.name);
         tally.fail(&binary.name, &what);
     }
-    let after = tally.counts();
-    if after.passed + after.failed > before.passed + before.failed {
+    let counts = tally.counts();
+    if counts.passed + counts.failed > 0 {
         println!(
             "{}: {} passed, {} failed, {} skipped in {:.1} s",
             binary.name,
-            after.passed - before.passed,
-            after.failed - before.failed,
-            after.ignored - before.ignored,
+            counts.passed,
+            counts.failed,
+            counts.ignored,
             begin.elapsed().as_secs_f32()
         );
     }
-    Ok(())
+    Ok(tally)
 }
 
 fn tell(binary: &str, event: &TestEvent) {

@@ -6,10 +6,10 @@ use std::process::Stdio;
 use std::thread;
 use std::time::Duration;
 
-use convoy_lab::{Pid, eventually};
+use convoy_lab::{Pid, Turn, eventually, require_lab};
 use nix::sys::signal::{Signal, kill};
 
-use crate::{convoy, turn};
+use crate::convoy;
 
 /// Marks everything that a speed test starts, through its environment.
 pub(crate) const MARK: &str = "CONVOY_SPEEDTEST_DEATH";
@@ -34,9 +34,10 @@ fn an_end_of_its_own_leaves_nothing_behind() {
 
 /// Ends by `signal` at several moments, or by itself.
 fn dies_cleanly(test: &str, signal: Option<Signal>) {
-    let Some(_turn) = turn(test) else {
+    let _turn = Turn::alone("it looks for interfaces and processes on the whole machine");
+    if !require_lab(test) {
         return;
-    };
+    }
     let before = interfaces();
     let moments = &MOMENTS_MS[..signal.map_or(1, |_| MOMENTS_MS.len())];
     for moment in moments {

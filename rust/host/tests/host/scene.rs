@@ -1,15 +1,9 @@
 //! A client behind a router, and a dump of everything that this crate may change.
 
-use std::{
-    fs,
-    future::Future,
-    path::PathBuf,
-    sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
-    time::Duration,
-};
+use std::{fs, future::Future, path::PathBuf, time::Duration};
 
 use convoy_host::{Applied, Desired, Event, Host, HostError, Options, Prefix};
-use convoy_lab::{Lab, Namespace, eventually, require_programs, require_root_lab};
+use convoy_lab::{Lab, Namespace, Turn, eventually, require_programs, require_root_lab};
 use tempfile::TempDir;
 use tokio::{task::yield_now, time::Instant};
 
@@ -24,25 +18,16 @@ pub(crate) struct Scene {
     _turn: Turn,
 }
 
-/// Whether other tests may run beside this one.
-enum Turn {
-    Shared(#[expect(dead_code)] RwLockReadGuard<'static, ()>),
-    Alone(#[expect(dead_code)] RwLockWriteGuard<'static, ()>),
-}
-
-static TURN: RwLock<()> = RwLock::new(());
-
 impl Scene {
     /// `None`, with a message, where there can be no lab.
     pub(crate) fn new(test: &str) -> Option<Self> {
-        let turn = TURN.read().unwrap_or_else(PoisonError::into_inner);
-        Self::on(Turn::Shared(turn), test)
+        Self::on(Turn::together(), test)
     }
 
-    /// For a test in whose process nothing else may happen: the end of any child wakes every runtime.
+    /// For a test in whose process nothing else may happen.
     pub(crate) fn alone(test: &str) -> Option<Self> {
-        let turn = TURN.write().unwrap_or_else(PoisonError::into_inner);
-        Self::on(Turn::Alone(turn), test)
+        let turn = Turn::alone("the end of any child wakes every runtime of the process");
+        Self::on(turn, test)
     }
 
     fn on(turn: Turn, test: &str) -> Option<Self> {
