@@ -72,6 +72,12 @@ impl Device {
         linux::adopt(fd)
     }
 
+    /// Whether the TUN of this descriptor still has an interface: somebody may have deleted that.
+    #[must_use]
+    pub fn is_attached(fd: BorrowedFd<'_>) -> bool {
+        linux::is_attached(fd)
+    }
+
     /// Adopts a socket that leads to a network stack in user space: one end of a pair of type
     /// `SOCK_SEQPACKET`. Each message is a virtio header and a packet or super-packet. Closing the other end
     /// deletes the interface.

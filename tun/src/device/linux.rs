@@ -49,6 +49,10 @@ pub(super) fn adopt(fd: OwnedFd) -> std::result::Result<Device, OpenError> {
     })
 }
 
+pub(super) fn is_attached(fd: BorrowedFd<'_>) -> bool {
+    interface_of(fd.as_raw_fd()).is_ok()
+}
+
 fn check_name(name: &str) -> std::result::Result<(), OpenError> {
     if name.len() >= libc::IFNAMSIZ {
         return Err(OpenError::NameTooLong(name.to_owned()));

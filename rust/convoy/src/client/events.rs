@@ -148,9 +148,9 @@ impl Events {
     }
 
     /// Call when the tunnel's process has died.
-    pub(crate) fn tunnel_died(&mut self) {
+    pub(crate) fn tunnel_died(&mut self, reason: Option<String>) {
         self.presence.forget_sessions();
-        self.publish(What::TunnelDied);
+        self.publish(What::TunnelDied { reason });
     }
 
     fn tell(&mut self, config: &Config, peer: PublicKey, change: Option<Change>) {

@@ -21,7 +21,7 @@ use convoy_tun::Device;
 use nix::unistd::Pid;
 use tokio::{
     task::JoinSet,
-    time::{sleep, sleep_until},
+    time::{sleep, sleep_until, timeout_at},
 };
 use tracing::{error, info, warn};
 
@@ -34,6 +34,9 @@ use crate::{
     supervised::protocol::BUILD,
     uapi::socket::{self, ENDING_PAUSE, ENDING_TIME},
 };
+
+/// The reason of a process whose interface is gone.
+const INTERFACE_DELETED: &str = "the interface was deleted";
 
 /// What the supervisor hears of the tunnel.
 #[derive(Debug)]
@@ -53,9 +56,16 @@ pub(crate) struct KeptTunnel {
     sockets: Sockets,
     outlives_supervisor: bool,
     inner_mtu: Option<u16>,
-    /// The interface lasts for as long as this is open, whatever happens to the process.
+    /// The interface lasts for as long as this is open, whatever happens to the process, unless somebody deletes it.
     tun: OwnedFd,
+    /// Whether the interface was made anew, and the host does not know it yet.
+    is_interface_new: bool,
     process: Option<TunnelProcess>,
+    /// When to kill the process, which no longer has an interface.
+    kill_at: Option<Instant>,
+    /// Why the process is about to end, and why the last one did, as far as that is known.
+    reason: Option<String>,
+    last_reason: Option<String>,
     restarts: Restarts,
     /// When to start another process.
     due: Option<Instant>,
@@ -66,9 +76,7 @@ pub(crate) struct KeptTunnel {
 impl KeptTunnel {
     /// Makes the interface and starts a process for it.
     pub(crate) async fn start(name: &InterfaceName, args: &DaemonArgs) -> anyhow::Result<Self> {
-        let device = Device::open(name.as_str(), args.tun_offload.into())?;
-        let tun = device.as_fd().try_clone_to_owned();
-        let tun = tun.context("cannot duplicate the interface's descriptor")?;
+        let tun = make(name, args)?;
         Self::new(name, args, tun, None).begin().await
     }
 
@@ -124,7 +132,11 @@ impl KeptTunnel {
             outlives_supervisor: true,
             inner_mtu: None,
             tun,
+            is_interface_new: false,
             process,
+            kill_at: None,
+            reason: None,
+            last_reason: None,
             restarts: Restarts::default(),
             due: None,
             starting: JoinSet::new(),
@@ -152,11 +164,39 @@ impl KeptTunnel {
         self.restarts.deaths
     }
 
+    /// Why the last process ended, if that is known.
+    pub(crate) fn last_reason(&self) -> Option<&str> {
+        self.last_reason.as_deref()
+    }
+
+    /// Whether the interface is still there, in whatever network namespace.
+    pub(crate) fn has_interface(&self) -> bool {
+        Device::is_attached(self.tun.as_fd())
+    }
+
+    /// Whether the host has to be set up for another interface.
+    pub(crate) fn is_interface_new(&self) -> bool {
+        self.is_interface_new
+    }
+
+    /// Call when the host is set up for the interface.
+    pub(crate) fn interface_is_set_up(&mut self) {
+        self.is_interface_new = false;
+    }
+
     /// The next event. May be cancelled.
     pub(crate) async fn next(&mut self) -> KeptEvent {
         loop {
             if let Some(process) = &mut self.process {
-                return KeptEvent::Tunnel(process.next().await);
+                let event = match self.kill_at {
+                    Some(at) => timeout_at(at.into(), process.next()).await.ok(),
+                    None => Some(process.next().await),
+                };
+                let Some(event) = event else {
+                    process.kill().await;
+                    return KeptEvent::Tunnel(TunnelEvent::Died);
+                };
+                return KeptEvent::Tunnel(event);
             }
             if let Some(started) = self.starting.join_next().await {
                 match started.map_err(anyhow::Error::from).flatten() {
@@ -176,10 +216,34 @@ impl KeptTunnel {
         }
     }
 
+    /// Notes why the process is about to end. It decides nothing: the process may go on.
+    pub(crate) fn note_reason(&mut self, reason: String) {
+        self.reason = Some(reason);
+    }
+
+    /// Notes that the interface was deleted: the process is of no use any more, and has a moment to end.
+    pub(crate) fn interface_deleted(&mut self, now: Instant) {
+        self.reason = Some(INTERFACE_DELETED.to_owned());
+        self.kill_at = self.process.as_ref().map(|_| now + ENDING_TIME);
+    }
+
     /// Notes that the process has died, and when to start another one.
     pub(crate) fn died(&mut self, now: Instant) {
         self.process = None;
+        self.kill_at = None;
+        if !self.has_interface() {
+            self.reason = Some(INTERFACE_DELETED.to_owned());
+        }
         self.schedule(now);
+    }
+
+    /// Ends a process that cannot be used, and notes when to start another one.
+    pub(crate) async fn fail(&mut self, reason: String) {
+        if let Some(process) = &mut self.process {
+            process.kill().await;
+        }
+        self.reason = Some(reason);
+        self.died(Instant::now());
     }
 
     /// Waits for a process that ends; none is to follow.
@@ -225,16 +289,20 @@ impl KeptTunnel {
     fn schedule(&mut self, now: Instant) {
         let pause = self.restarts.died(now);
         self.due = Some(now + pause);
+        self.last_reason = self.reason.take();
+        let reason = self.last_reason.as_ref();
+        let reason = reason.map_or(String::new(), |reason| format!(" ({reason})"));
         match pause {
-            Duration::ZERO => warn!("The tunnel process died"),
+            Duration::ZERO => warn!("The tunnel process died{reason}"),
             pause => warn!(
-                "The tunnel process died again; another one starts in {} s",
+                "The tunnel process died again{reason}; another one starts in {} s",
                 pause.as_secs()
             ),
         }
     }
 
     fn started(&mut self, process: TunnelProcess) {
+        self.kill_at = None;
         info!("Started another tunnel process");
         self.process = Some(process);
         self.restarts.started(Instant::now());
@@ -242,11 +310,18 @@ impl KeptTunnel {
 
     fn failed(&mut self, error: &anyhow::Error) {
         error!("cannot start the tunnel again: {error:#}");
+        self.reason = Some(format!("{error:#}"));
         self.schedule(Instant::now());
     }
 
-    /// What another process needs, with sockets that no dead one has used.
-    fn next_process(&self) -> anyhow::Result<Spawn> {
+    /// What another process needs, with sockets that no dead one has used. Makes the interface again if somebody has
+    /// deleted it.
+    fn next_process(&mut self) -> anyhow::Result<Spawn> {
+        if self.outlives_supervisor && !self.has_interface() {
+            self.tun = make(&self.name, &self.args)?;
+            self.is_interface_new = true;
+            warn!("The interface {} was deleted; made another one", self.name);
+        }
         let uapi = &self.sockets.uapi;
         let uapi = bind(uapi).and_then(|socket| {
             // Who may only read it cannot connect: the tunnel's user watches it for removal.
@@ -278,6 +353,13 @@ pub(crate) async fn adopt(name: &InterfaceName) -> anyhow::Result<Option<Adopted
     }
 }
 
+/// Makes the interface.
+fn make(name: &InterfaceName, args: &DaemonArgs) -> anyhow::Result<OwnedFd> {
+    let device = Device::open(name.as_str(), args.tun_offload.into())?;
+    let tun = device.as_fd().try_clone_to_owned();
+    tun.context("cannot duplicate the interface's descriptor")
+}
+
 /// Listens, also where a dead process did.
 fn bind(path: &Path) -> anyhow::Result<UnixListener> {
     socket::bind(path).map(|(listener, _)| listener)
@@ -300,7 +382,7 @@ pub(crate) fn remove_dead_sockets(name: &InterfaceName) {
 
 /// The first pause after a second death, which doubles with each further one; and the longest.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 /// A process that has lived for this long makes a fresh start.
 const GOOD_LIFE: Duration = Duration::from_secs(60);
@@ -347,7 +429,7 @@ mod tests {
             now += pause;
             restarts.started(now);
         }
-        assert_eq!(pauses, [0, 1, 2, 4, 8, 16, 32, 60, 60]);
+        assert_eq!(pauses, [0, 1, 2, 4, 8, 10, 10, 10, 10]);
         assert_eq!(restarts.deaths, 9);
     }
 

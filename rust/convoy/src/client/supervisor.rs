@@ -87,13 +87,18 @@ pub(crate) async fn run(wanted: Wanted, parent: &mut Option<Parent>) -> anyhow::
     info!("Taking {} down: {ending}", supervisor.config.name);
     notify::stopping();
     let reason = ending.to_string();
-    supervisor.events.publish(What::Down { reason });
+    supervisor.events.publish(What::Down {
+        reason: reason.clone(),
+    });
+    let is_failure = matches!(ending, Ending::Failed(_));
     if let Ending::Requested(client) = ending {
         clients.push(client);
     }
     let stays = stays(&supervisor.config);
+    let mut work = supervisor.take_down();
+    work.keeps_kill_switch = is_failure;
     let outcome = {
-        let mut work = pin!(supervisor.take_down().run());
+        let mut work = pin!(work.run());
         loop {
             tokio::select! {
                 outcome = &mut work => break outcome,
@@ -108,7 +113,12 @@ pub(crate) async fn run(wanted: Wanted, parent: &mut Option<Parent>) -> anyhow::
         },
     };
     control.finish(clients, &reply).await;
-    outcome
+    match is_failure {
+        true => outcome.and(Err(anyhow!(
+            "the tunnel ended, though nobody asked: {reason}"
+        ))),
+        false => outcome,
+    }
 }
 
 /// One tunnel, and everything that it needs on this host.
@@ -154,6 +164,8 @@ enum Ending {
     /// The tunnel's process has ended in an orderly way.
     Tunnel(String),
     InterfaceDeleted,
+    /// Nothing more can be done; the kill switch stays closed, for whoever starts this process again.
+    Failed(String),
 }
 
 impl Supervisor {
@@ -261,6 +273,7 @@ impl std::fmt::Display for Ending {
             Self::Signal(signal) => f.write_str(signal),
             Self::Tunnel(reason) => write!(f, "the tunnel ended ({reason})"),
             Self::InterfaceDeleted => f.write_str("the interface was deleted"),
+            Self::Failed(reason) => write!(f, "it failed ({reason})"),
         }
     }
 }

@@ -95,7 +95,7 @@ impl TakeDown {
             let config = self.config.as_ref();
             let switch = config.and_then(|config| kill_switch(&config.interface));
             return match switch {
-                Some(switch) if !switch.persistent => {
+                Some(switch) if !switch.persistent && !self.keeps_kill_switch => {
                     Ok(open_kill_switch(self.name.as_str()).await?)
                 }
                 _ => Ok(()),

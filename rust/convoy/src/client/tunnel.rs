@@ -275,6 +275,11 @@ impl TunnelProcess {
         TunnelEvent::Died
     }
 
+    /// Kills the process, unless it has ended.
+    pub(crate) async fn kill(&mut self) {
+        self.process.end_within(Duration::ZERO).await;
+    }
+
     /// Answers [`TunnelEvent::Asks`].
     ///
     /// # Errors

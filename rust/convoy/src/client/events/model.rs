@@ -64,7 +64,10 @@ pub(crate) enum What {
     /// Another configuration is in effect.
     Reloaded,
     /// The process that carries the packets has died, and all sessions with it.
-    TunnelDied,
+    TunnelDied {
+        /// In words, if it is known.
+        reason: Option<String>,
+    },
     /// Another process carries the packets.
     TunnelRestarted,
     /// The process of `convoy up` is gone; what happened until another one runs is not known.
@@ -142,7 +145,10 @@ impl fmt::Display for What {
             }
             Self::Resumed => f.write_str("the pause is over"),
             Self::Reloaded => f.write_str("another configuration is in effect"),
-            Self::TunnelDied => f.write_str("the tunnel process has died"),
+            Self::TunnelDied { reason: None } => f.write_str("the tunnel process has died"),
+            Self::TunnelDied {
+                reason: Some(reason),
+            } => write!(f, "the tunnel process has died: {reason}"),
             Self::TunnelRestarted => f.write_str("another tunnel process was started"),
             Self::SupervisorDied => f.write_str("the supervisor is gone"),
             Self::SupervisorRestarted => f.write_str("another supervisor has taken over"),

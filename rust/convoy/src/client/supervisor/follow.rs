@@ -133,15 +133,34 @@ impl Supervisor {
 
     /// Gives a tunnel process that was started in place of a dead one its configuration.
     pub(super) async fn configure_again(&mut self) {
-        match self.configure(true).await {
+        match self.set_up_again().await {
             Ok(()) => warn!(
                 "The tunnel process has the configuration of {}; what `wg set` had changed is lost",
                 self.path.display()
             ),
             Err(error) => {
                 error!("cannot configure the tunnel that was started again: {error:#}");
+                if let Some(tunnel) = &mut self.tunnel {
+                    tunnel.fail(format!("{error:#}")).await;
+                }
+                return;
             }
         }
         self.events.publish(What::TunnelRestarted);
+    }
+
+    async fn set_up_again(&mut self) -> anyhow::Result<()> {
+        self.configure(true).await?;
+        let is_new = self
+            .tunnel
+            .as_ref()
+            .is_some_and(KeptTunnel::is_interface_new);
+        if is_new {
+            self.apply().await?;
+            if let Some(tunnel) = &mut self.tunnel {
+                tunnel.interface_is_set_up();
+            }
+        }
+        Ok(())
     }
 }

@@ -11,7 +11,7 @@ use crate::client::{
     control::{Asked, Reply, Request},
     desired::kill_switch,
     events::What,
-    kept::KeptEvent,
+    kept::{KeptEvent, KeptTunnel},
     notify,
     signals::SignalEvent,
     tunnel::TunnelEvent,
@@ -69,7 +69,7 @@ impl Supervisor {
                 notify::status(&self.line());
             }
             Ok(Event::Moved) => self.on_move().await,
-            Ok(Event::Gone) => self.ending = Some(Ending::InterfaceDeleted),
+            Ok(Event::Gone) => self.on_deletion(),
             Err(error) => warn!("cannot keep the host as it should be, trying again: {error}"),
         }
     }
@@ -87,6 +87,40 @@ impl Supervisor {
             warn!("{error}");
         }
         notify::status("the interface is in another network namespace");
+    }
+
+    /// Ends the tunnel, as wg-quick does, unless a kill switch is to stay closed: then the tunnel gets another
+    /// interface.
+    fn on_deletion(&mut self) {
+        if !self.has_kill_switch() {
+            self.ending = Some(Ending::InterfaceDeleted);
+            return;
+        }
+        let Some(tunnel) = &mut self.tunnel else {
+            return;
+        };
+        // The news may be of an interface that has a successor.
+        if !tunnel.has_interface() {
+            tunnel.interface_deleted(Instant::now());
+        }
+    }
+
+    /// Ends the tunnel if its process says that it ends. With a kill switch, nobody's word opens that: if the process
+    /// does end, another one is started.
+    fn on_announced_end(&mut self, reason: String) {
+        if !self.has_kill_switch() {
+            self.ending = Some(Ending::Tunnel(reason));
+        } else if self.host.is_none() {
+            // The interface is in another namespace, and no longer this process's to make again.
+            self.ending = Some(Ending::Failed(reason));
+        } else if let Some(tunnel) = &mut self.tunnel {
+            warn!("The tunnel process says that it ends: {reason}");
+            tunnel.note_reason(reason);
+        }
+    }
+
+    fn has_kill_switch(&self) -> bool {
+        kill_switch(&self.config.interface).is_some()
     }
 
     pub(super) async fn on_tunnel_event(&mut self, event: KeptEvent) {
@@ -107,13 +141,14 @@ impl Supervisor {
                 self.events.endpoint(&self.config, peer, endpoint);
             }
             KeptEvent::Tunnel(TunnelEvent::Ended { reason }) => {
-                self.ending = Some(Ending::Tunnel(reason));
+                self.on_announced_end(reason);
             }
             KeptEvent::Tunnel(TunnelEvent::Died) => {
                 if let Some(tunnel) = &mut self.tunnel {
                     tunnel.died(now);
                 }
-                self.events.tunnel_died();
+                let reason = self.tunnel.as_ref().and_then(KeptTunnel::last_reason);
+                self.events.tunnel_died(reason.map(str::to_owned));
             }
             KeptEvent::StartDue => {
                 if let Some(tunnel) = &mut self.tunnel {

@@ -118,12 +118,16 @@ impl Supervisor {
             1 => "once".to_owned(),
             deaths => format!("{deaths} times"),
         };
+        let reason = match tunnel.last_reason() {
+            Some(reason) => format!(" ({reason})"),
+            None => String::new(),
+        };
         let present = match tunnel.pid() {
             Some(_) => "was started again with what its file says, without the changes of `wg set`",
             None => "is about to be started again",
         };
         warnings.push(format!(
-            "the tunnel process has died {deaths} and {present}: see the log"
+            "the tunnel process has died {deaths}{reason} and {present}: see the log"
         ));
         warnings
     }

@@ -22,7 +22,7 @@ pub(crate) enum TunnelEvent {
         peer: PublicKey,
         endpoint: SocketAddr,
     },
-    /// It ends as somebody wants; [`TunnelProcess::stop`](super::TunnelProcess::stop) waits for that.
+    /// It says that it ends, and why; [`TunnelProcess::stop`](super::TunnelProcess::stop) waits for that.
     Ended { reason: String },
     /// The process is gone, for no good reason.
     Died,

@@ -13,7 +13,7 @@ use crate::scene::DEADLINE;
 
 /// The prefixes of addresses that no packet on the cable may have, as text.
 const INNER: [&str; 4] = ["10.8.0.", "198.51.100.", "fd08:", "2001:db8:ffff:"];
-const CLIENT: [&str; 2] = ["192.168.1.2", "2001:db8:2::2"];
+const CLIENT: [&str; 3] = ["192.168.1.2", "192.168.2.2", "2001:db8:2::2"];
 const SERVERS: [&str; 4] = [
     "203.0.113.1",
     "203.0.113.2",
@@ -39,7 +39,12 @@ pub(super) struct Seen {
 
 impl Capture {
     pub(super) fn new(world: &World) -> Self {
-        Self(PacketSocket::hearing(&world.net, "lan").unwrap())
+        Self::on(world, "lan")
+    }
+
+    /// Listens to another cable, by the name of its end at the net.
+    pub(super) fn on(world: &World, cable: &str) -> Self {
+        Self(PacketSocket::hearing(&world.net, cable).unwrap())
     }
 
     /// Everything that passed since the last call.

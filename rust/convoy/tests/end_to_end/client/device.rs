@@ -13,7 +13,7 @@ use crate::scene::{DEADLINE, output_of};
 fn a_deleted_interface_ends_both_processes_and_puts_everything_back() {
     let Some(world) = World::new() else { return };
     let hooks = "PostDown = echo PostDown >> /run/hooks\n";
-    let interface = format!("DNS = 10.8.0.1\n{hooks}#convoy: KillSwitch = on\n");
+    let interface = format!("DNS = 10.8.0.1\n{hooks}");
     world.configure(&interface, EVERYTHING);
     let before = world.dump();
     let running = world.start(&["up", "wg0", "-f"]);

@@ -140,8 +140,13 @@ pub(super) struct Chatter {
 
 impl Chatter {
     pub(super) fn start(world: &World) -> Self {
+        Self::start_on(world, &["eth0"])
+    }
+
+    /// Binds sockets to each of these cables, besides those that leave by the routes.
+    pub(super) fn start_on(world: &World, cables: &[&str]) -> Self {
         let is_over = Arc::new(AtomicBool::new(false));
-        let sockets = world.client.run(sockets).unwrap();
+        let sockets = world.client.run(|| sockets(cables)).unwrap();
         let below = PacketSocket::sending(&world.client, "eth0").unwrap();
         let over = Arc::clone(&is_over);
         let talk = move || {
@@ -170,22 +175,24 @@ impl Drop for Chatter {
     }
 }
 
-/// One that leaves by the routes and one bound to the cable, for either family; with whether it is IPv4's.
-fn sockets() -> Vec<(UdpSocket, bool)> {
+/// One that leaves by the routes and one bound to each cable, for either family; with whether it is IPv4's.
+fn sockets(cables: &[&str]) -> Vec<(UdpSocket, bool)> {
     let any: [SocketAddr; 2] = [
         (Ipv4Addr::UNSPECIFIED, 0).into(),
         (Ipv6Addr::UNSPECIFIED, 0).into(),
     ];
-    let open = |(any, is_bound): (SocketAddr, bool)| {
+    let open = |(any, cable): (SocketAddr, Option<&str>)| {
         let socket = UdpSocket::bind(any).unwrap();
         socket.set_broadcast(any.is_ipv4()).unwrap();
-        if is_bound {
-            setsockopt(&socket, BindToDevice, &"eth0".into()).unwrap();
+        if let Some(cable) = cable {
+            setsockopt(&socket, BindToDevice, &cable.into()).unwrap();
         }
         (socket, any.is_ipv4())
     };
-    let all = any.map(|any| [(any, false), (any, true)]);
-    all.into_iter().flatten().map(open).collect()
+    let ways = cables.iter().copied().map(Some).chain([None]);
+    ways.flat_map(|way| any.map(|any| (any, way)))
+        .map(open)
+        .collect()
 }
 
 /// What a program sends past the IP stack.
