@@ -34,7 +34,7 @@ use convoy_stats::Report;
 
 pub(crate) use address::Address;
 pub(crate) use daemon::OwnTunnel;
-pub(crate) use listen::{Listening, arguments};
+pub(crate) use listen::{Listening, arguments, ensure_reopenable};
 pub(crate) use server::serve;
 
 /// Knows how a tunnel is.

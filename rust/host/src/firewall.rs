@@ -121,6 +121,13 @@ impl Nft {
         Listing(listing)
     }
 
+    /// Whether the interface's tables exist and drop what leaves.
+    pub(crate) async fn is_closed(&self, interface: &str) -> bool {
+        let list = ["-s", "list", "chain", "inet", &table(interface), "output"];
+        let chain = self.run(&list, "").await;
+        chain.is_ok_and(|chain| chain.contains("policy drop"))
+    }
+
     /// Removes the tables, if they exist.
     pub(crate) async fn remove(&self, table: &str) -> Result<(), HostError> {
         for family in ["inet", "netdev"] {

@@ -201,6 +201,19 @@ impl Host {
         })
     }
 
+    /// Whether the journal has changes, which may still be in place.
+    #[must_use]
+    pub fn has_changes(&self) -> bool {
+        !self.made.is_empty()
+    }
+
+    /// Whether there is a kill switch: one that an earlier process has closed, or this one.
+    pub async fn has_kill_switch(&self) -> bool {
+        let is_one =
+            |entry: &Entry| matches!(&entry.change.what, What::Firewall(it) if it.is_kill_switch);
+        self.made.iter().any(is_one) || self.effects.nft.is_closed(&self.interface).await
+    }
+
     /// The interface's MTU in bytes as it is, whatever it should be: [`Host::apply`] may have failed at any step.
     pub async fn mtu(&mut self) -> Result<u32, HostError> {
         let link = self.effects.netlink.link_by_name(&self.interface).await;

@@ -36,7 +36,7 @@ starts another one. What `wg set` changes lasts until then, unless SaveConfig wr
 Without a network, `up` succeeds after five seconds; names are looked up once there is one.
 
 SIGUSR2 makes the supervisor the version that is installed now, without a gap in kill switch and routes, if that
-version accepts the configuration. The Debian package does so in an upgrade.
+version accepts the configuration; else the present one goes on. The Debian package does so in an upgrade.
 
 With --userspace, the tunnel's network is in a namespace of the caller's own; the host's stays as it is, so that
 routes, kill switch, ExcludedIPs and hooks have no effect. It needs user namespaces and a /dev/net/tun that the user
@@ -46,7 +46,8 @@ one has started. SIGUSR1 to the supervisor logs the counters of each listener, w
 
 Exit status:
   0  the tunnel is up
-  1  it is not, and everything has been undone
+  1  it is not, and everything has been undone; a tunnel that was up before goes on as it was, and a kill switch
+     that was closed stays closed
   2  the command line is wrong";
 
 const DOWN_AFTER_HELP: &str = "\

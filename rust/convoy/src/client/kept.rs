@@ -153,6 +153,11 @@ impl KeptTunnel {
         self.process.as_ref().map(TunnelProcess::pid)
     }
 
+    /// Whether there is a process, as far as anybody has noticed.
+    pub(crate) fn is_running(&self) -> bool {
+        self.process.as_ref().is_some_and(TunnelProcess::is_running)
+    }
+
     /// Whether the process belongs to another version of this program.
     pub(crate) fn is_of_another_version(&self) -> bool {
         let version = self.process.as_ref().map(TunnelProcess::version);

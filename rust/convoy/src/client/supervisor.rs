@@ -36,6 +36,7 @@ use super::{
     kept::{KeptEvent, KeptTunnel},
     metrics::{Metrics, next_question},
     notify::{self, Watchdog},
+    owner,
     path_mtu::PathMtu,
     places,
     signals::{SignalEvent, Signals},
@@ -54,11 +55,15 @@ pub(crate) async fn run(wanted: Wanted, parent: &mut Option<Parent>) -> anyhow::
     let mut supervisor = Supervisor::new(wanted).await?;
     let (mut control, mut metrics) = match supervisor.listen() {
         Ok(sockets) => sockets,
-        Err(error) => return Err(supervisor.undo(error).await),
+        Err(error) => return Err(supervisor.leave(error).await),
     };
     let mut clients = Vec::new();
+    let mut is_asked_to_end = true;
     let up = tokio::select! {
-        up = supervisor.bring_up() => up,
+        up = supervisor.bring_up() => {
+            is_asked_to_end = false;
+            up
+        }
         signal = interrupted(&mut signals) => Err(anyhow!("interrupted by {signal}")),
         client = control.next_down("the tunnel is coming up") => {
             clients.push(client);
@@ -73,7 +78,10 @@ pub(crate) async fn run(wanted: Wanted, parent: &mut Option<Parent>) -> anyhow::
         }
     };
     if let Err(error) = up {
-        let error = supervisor.undo(error).await;
+        let error = match is_asked_to_end {
+            true => supervisor.undo(error, false).await,
+            false => supervisor.give_up(error).await,
+        };
         control.finish(clients, &done()).await;
         return Err(error);
     }
@@ -138,6 +146,7 @@ struct Supervisor {
     terminal: Option<Terminal>,
     /// For the time after this process.
     state: State,
+    found: Found,
     /// `None` once the interface has left this network namespace.
     host: Option<Host>,
     /// What the host made of the configuration.
@@ -154,6 +163,13 @@ struct Supervisor {
     paused_until: Option<SystemTime>,
     /// What ends the tunnel, if something has while hooks ran.
     ending: Option<Ending>,
+}
+
+/// What an earlier process has left. A start that fails does not destroy it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Found {
+    has_tunnel: bool,
+    is_kill_switch_closed: bool,
 }
 
 /// Why a tunnel goes down.
@@ -208,11 +224,50 @@ impl Supervisor {
         }
     }
 
-    /// Undoes a failed start; returns why it failed.
-    async fn undo(self, error: anyhow::Error) -> anyhow::Error {
+    /// Ends a start that has changed nothing; returns why it failed.
+    async fn leave(mut self, error: anyhow::Error) -> anyhow::Error {
+        let name = &self.config.name;
+        match self.host.take() {
+            Some(host) if host.has_changes() => {
+                anyhow!("{error:#}\nwhat was left of {name} stays as it was")
+            }
+            Some(host) => match host.undo().await {
+                Ok(()) => error,
+                Err(more) => anyhow!("{error:#}\n{more}"),
+            },
+            None => error,
+        }
+    }
+
+    /// Ends a start that failed; returns why it failed. What was there before stays: a tunnel that runs, and a closed
+    /// kill switch in any case.
+    async fn give_up(self, error: anyhow::Error) -> anyhow::Error {
+        let name = self.config.name.clone();
+        let runs = self.tunnel.as_ref().is_some_and(KeptTunnel::is_running);
+        if self.found.has_tunnel && runs && owner::exists(&name) {
+            return anyhow!(
+                "{error:#}\nthe tunnel {name}, which was up, goes on without a supervisor (fix: mend this, then \
+                 `convoy up` again)"
+            );
+        }
+        let stays_closed = self.found.is_kill_switch_closed;
+        let error = self.undo(error, stays_closed).await;
+        match stays_closed {
+            true => anyhow!(
+                "{error:#}\nthe kill switch of {name} was closed and stays so: `convoy down {name} \
+                 --open-kill-switch` opens it"
+            ),
+            false => error,
+        }
+    }
+
+    /// Undoes a start; returns why it is to be undone.
+    async fn undo(self, error: anyhow::Error, keeps_kill_switch: bool) -> anyhow::Error {
         let is_closed_early = self.is_closed_early;
         let name = self.config.name.clone();
-        let mut undone = self.take_down().run().await;
+        let mut work = self.take_down();
+        work.keeps_kill_switch = keeps_kill_switch;
+        let mut undone = work.run().await;
         if is_closed_early {
             let opened = open_kill_switch(name.as_str()).await;
             undone = undone.and(opened.map_err(Into::into));

@@ -210,6 +210,11 @@ impl TunnelProcess {
         self.process.pid()
     }
 
+    /// Whether it has not ended.
+    pub(crate) fn is_running(&self) -> bool {
+        self.process.is_running()
+    }
+
     /// The version of the program that it runs.
     pub(crate) fn version(&self) -> &str {
         &self.version

@@ -46,11 +46,7 @@ impl Listening {
         let Some(address) = &args.metrics else {
             return Ok(None);
         };
-        let file = args.metrics_token_file.as_deref();
-        let token = file.map(|file| {
-            Token::read(file).with_context(|| format!("cannot use the token in {}", file.display()))
-        });
-        let token = token.transpose()?;
+        let token = token_of(args)?;
         ensure!(
             token.is_some() || matches!(address, Address::Unix(_)),
             "--metrics {address} needs --metrics-token-file: every user of this machine can connect to it (a \
@@ -88,6 +84,23 @@ impl Listening {
         };
         Ok((accepting, self.token))
     }
+}
+
+/// Fails if a process that listens with these arguments could not be replaced by one that does the same.
+pub(crate) fn ensure_reopenable(args: &DaemonArgs) -> anyhow::Result<()> {
+    token_of(args)?;
+    match &args.metrics {
+        Some(Address::Unix(path)) => socket::ensure_bindable(path),
+        _ => Ok(()),
+    }
+}
+
+fn token_of(args: &DaemonArgs) -> anyhow::Result<Option<Token>> {
+    let file = args.metrics_token_file.as_deref();
+    let token = file.map(|file| {
+        Token::read(file).with_context(|| format!("cannot use the token in {}", file.display()))
+    });
+    token.transpose()
 }
 
 /// Replaces a socket that nobody listens on.

@@ -66,6 +66,17 @@ pub(crate) fn hangs_up(mut connection: UnixStream) -> bool {
     !matches!(read, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
 }
 
+/// Fails if something other than a socket is in the way of one at `path`.
+pub(crate) fn ensure_bindable(path: &Path) -> anyhow::Result<()> {
+    let context = || format!("cannot listen on {}", path.display());
+    match fs::symlink_metadata(path) {
+        Ok(file) if file.file_type().is_socket() => Ok(()),
+        Ok(_) => bail!("{}: something that is no socket is there", context()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error).with_context(context),
+    }
+}
+
 /// Listens on `path`, for the owner only. Replaces a socket file that nobody listens on.
 pub(crate) fn bind(path: &Path) -> anyhow::Result<(UnixListener, SocketFile)> {
     let context = || format!("cannot listen on {}", path.display());

@@ -10,15 +10,29 @@ use tokio::{process::Command, time::timeout};
 use tracing::info;
 
 use super::Supervisor;
-use crate::{background::MARKER, client::tunnel::arguments, metrics};
+use crate::{
+    background::MARKER,
+    client::{places, tunnel::arguments},
+    metrics,
+    uapi::socket,
+};
 
 /// How long the new version may take to read the configuration.
 const CHECK_TIME: Duration = Duration::from_secs(10);
 
 impl Supervisor {
     /// Executes the program's file, if what is there now accepts the configuration; returns only an error.
-    pub(super) async fn replace(&self) -> anyhow::Result<Infallible> {
+    ///
+    /// All that can be refused is tried before: the next process would have no way back.
+    pub(super) async fn replace(&mut self) -> anyhow::Result<Infallible> {
         self.check().await?;
+        metrics::ensure_reopenable(&self.daemon)?;
+        socket::ensure_bindable(&places::control(&self.config.name))?;
+        // Only the other version may understand the file.
+        if convoy_config::read(&self.path).is_ok() {
+            let changed = self.reload().await;
+            changed.context("cannot make what the configuration says now")?;
+        }
         info!("Becoming {}, as it is now", self.program.display());
         let mut command = process::Command::new(&self.program);
         command

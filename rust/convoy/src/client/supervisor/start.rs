@@ -10,7 +10,7 @@ use convoy_host::{Applied, close_kill_switch};
 use tokio::time::sleep;
 use tracing::{info, warn};
 
-use super::Supervisor;
+use super::{Found, Supervisor};
 use crate::{
     client::{
         addresses::Addresses,
@@ -36,6 +36,10 @@ impl Supervisor {
     pub(super) async fn new(wanted: Wanted) -> anyhow::Result<Self> {
         let config = wanted.config;
         let host = lock(&config.name).await?;
+        let found = Found {
+            has_tunnel: false,
+            is_kill_switch_closed: host.has_kill_switch().await,
+        };
         save::remove_unfinished(&wanted.path);
         let state = State::new(&wanted.path, seconds(SystemTime::now()));
         Ok(Self {
@@ -51,6 +55,7 @@ impl Supervisor {
             is_closed_early: false,
             terminal: wanted.terminal,
             state,
+            found,
             host: Some(host),
             applied: Applied::default(),
             tunnel: None,
@@ -64,6 +69,7 @@ impl Supervisor {
     pub(super) async fn bring_up(&mut self) -> anyhow::Result<()> {
         let earlier = State::read(&self.config.name);
         self.tunnel = KeptTunnel::adopt(&self.config.name, &self.daemon).await?;
+        self.found.has_tunnel = self.tunnel.is_some();
         match self.tunnel.is_some() {
             true => self.adopt(earlier).await?,
             false => self.make(earlier).await?,
@@ -101,16 +107,21 @@ impl Supervisor {
             self.state.paths = earlier.paths;
         }
         self.state.write(&name)?;
-        let Some(tunnel) = &mut self.tunnel else {
+        let Some(tunnel) = &self.tunnel else {
             return Ok(());
         };
         info!("Taking over the tunnel {name}, which ran without its supervisor");
-        if tunnel.is_of_another_version() {
+        let is_of_another_version = tunnel.is_of_another_version();
+        // Before the process is replaced: it refuses what it cannot do, and goes on.
+        self.configure(false).await?;
+        if let Some(tunnel) = &mut self.tunnel
+            && is_of_another_version
+        {
             info!("It belongs to another version: replacing its process");
             tunnel.replace().await?;
-            return self.configure(true).await;
+            self.configure(true).await?;
         }
-        self.configure(false).await
+        Ok(())
     }
 
     /// Makes the interface and starts a tunnel.

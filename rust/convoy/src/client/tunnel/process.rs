@@ -65,6 +65,12 @@ impl Process {
         self.has_ended
     }
 
+    /// Whether it runs at this moment.
+    pub(super) fn is_running(&self) -> bool {
+        let mut ends = [PollFd::new(self.end.get_ref().as_fd(), PollFlags::POLLIN)];
+        poll(&mut ends, PollTimeout::ZERO).is_ok_and(|ended| ended == 0)
+    }
+
     /// Waits for its end. Cancel-safe.
     pub(crate) async fn ended(&self) {
         // Once readable, it stays so: readiness is not cleared. An error means that the runtime ends.
