@@ -1,19 +1,21 @@
 //! Gives up the privileges that the daemon no longer needs once its device and its sockets are open.
 //!
-//! It keeps three capabilities and the system calls that a running daemon makes; it cannot execute programs.
-//! `perf` may still attach to it.
+//! It keeps three capabilities and the system calls that a running daemon makes. It opens no file and executes no
+//! program, and its user is nobody else's. Other processes cannot attach to it, unless `convoy profile` asks.
 
+mod files;
 mod system_calls;
+mod user;
+
+use std::os::fd::OwnedFd;
 
 use anyhow::Context;
 use caps::{CapSet, Capability, CapsHashSet};
 use nix::{sys::prctl, unistd::geteuid};
 use tracing::{debug, warn};
 
-use crate::uapi::socket::SocketFile;
-
 /// The capabilities that a running daemon needs.
-pub(crate) const KEPT: [Capability; 3] = [
+const KEPT: [Capability; 3] = [
     // Marks of sockets, the device's offloads and MTU, questions about other network namespaces.
     Capability::CAP_NET_ADMIN,
     // Ports below 1024.
@@ -22,30 +24,49 @@ pub(crate) const KEPT: [Capability; 3] = [
     Capability::CAP_NET_BROADCAST,
 ];
 
-/// Confines this process for good. Call it while it has one thread: the kernel counts capabilities and
-/// filters by thread.
+/// Confines this process for good. Call it while it has one thread: the kernel counts users, capabilities, Landlock's
+/// rules and filters by thread.
 ///
-/// If the kernel lacks seccomp, logs a warning and continues.
+/// If the kernel lacks seccomp or Landlock, logs that and continues.
 ///
 /// # Errors
-/// If the kernel refuses to take a capability away.
-pub(crate) fn confine(sockets: &[SocketFile]) -> anyhow::Result<()> {
-    drop_capabilities(sockets).context("cannot drop capabilities")?;
+/// If no user is free, or the kernel refuses to take a capability away.
+pub(crate) fn confine() -> anyhow::Result<()> {
+    user::change().context("cannot change to a user of its own")?;
+    drop_capabilities(&KEPT).context("cannot drop capabilities")?;
+    prctl::set_dumpable(false).context("cannot hide this process's memory")?;
     prctl::set_no_new_privs().context("cannot set no_new_privs")?;
+    debug!(user = geteuid().as_raw(), kept = ?KEPT, "Dropped the other capabilities");
+    if let Err(error) = files::deny() {
+        debug!("Cannot deny files by Landlock, going on without: {error:#}");
+    }
     if let Err(error) = system_calls::restrict() {
         warn!("cannot restrict system calls, going on without: {error:#}");
     }
     Ok(())
 }
 
-fn drop_capabilities(sockets: &[SocketFile]) -> anyhow::Result<()> {
+/// Confines a process that only removes files in these directories, with these capabilities. Its one thread must not
+/// need anything else from now on.
+pub(crate) fn confine_to_removing(
+    directories: &[&OwnedFd],
+    needed: &[Capability],
+) -> anyhow::Result<()> {
+    drop_capabilities(needed)?;
+    prctl::set_dumpable(false)?;
+    prctl::set_no_new_privs()?;
+    // Either may be missing in the kernel.
+    let _ = files::deny_all_but_removing_in(directories);
+    let _ = system_calls::restrict_to_removing();
+    Ok(())
+}
+
+fn drop_capabilities(wanted: &[Capability]) -> anyhow::Result<()> {
     let has = caps::read(None, CapSet::Permitted)?;
-    let mut kept: CapsHashSet = KEPT.into_iter().collect();
-    if !sockets.iter().all(SocketFile::is_ours) {
-        // To remove the files at the end.
-        kept.insert(Capability::CAP_DAC_OVERRIDE);
-    }
-    let kept: CapsHashSet = has.intersection(&kept).copied().collect();
+    let wanted: CapsHashSet = wanted.iter().copied().collect();
+    let kept: CapsHashSet = has.intersection(&wanted).copied().collect();
+    // A change of the user has cleared them.
+    caps::set(None, CapSet::Effective, &has)?;
     if has.contains(&Capability::CAP_SETPCAP) {
         let bounding = caps::read(None, CapSet::Bounding)?;
         for capability in bounding.difference(&kept) {
@@ -57,7 +78,5 @@ fn drop_capabilities(sockets: &[SocketFile]) -> anyhow::Result<()> {
     // First the effective ones: they must be among the permitted.
     caps::set(None, CapSet::Effective, &kept)?;
     caps::set(None, CapSet::Permitted, &kept)?;
-    let user = geteuid().as_raw();
-    debug!(user, ?kept, "Dropped the other capabilities");
     Ok(())
 }

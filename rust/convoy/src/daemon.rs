@@ -1,5 +1,6 @@
 //! The daemon's life cycle, from opening the device to shutdown.
 
+mod attachable;
 mod resources;
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
@@ -17,11 +18,14 @@ use crate::{
     confine, link_monitor, logging,
     metrics::{self, OwnTunnel},
     panics, process,
-    supervised::{Consenting, Supervised},
-    uapi::{Reporter, Server, socket::SocketFile},
+    supervised::{self, Consenting, Supervised},
+    uapi::{Reporter, Server, keeper::OwnFiles, socket::SocketFile},
     wall_clock,
 };
-use resources::Resources;
+use resources::{Resources, Watched};
+
+/// The environment variables of the descriptors that a daemon takes over.
+pub(crate) const HANDED_OVER: [&str; 3] = ["WG_TUN_FD", "WG_UAPI_FD", supervised::LISTENER];
 
 /// How long the threads may take to end after they are asked to.
 const STOP_TIME: Duration = Duration::from_secs(5);
@@ -47,16 +51,17 @@ fn run(
 ) -> anyhow::Result<()> {
     process::forbid_core_dumps();
     process::bound_freed_memory();
-    let mut files = OwnFiles::default();
-    panics::end_process(Vec::new());
+    let mut files = RemovedAtEnd::default();
+    panics::end_process(OwnFiles::default());
     let metrics = metrics::Listening::open(args)?;
     let metrics_file = metrics.as_ref().and_then(metrics::Listening::file);
-    files.0.extend(metrics_file.cloned());
+    files.0.add(metrics_file.cloned());
     let resources = Resources::acquire(interface, args)?;
-    files.0.extend(resources.own_socket_file());
-    panics::end_process(files.0.clone());
+    files.0.add(resources.own_socket_file());
     // Before there is another thread.
-    confine::confine(&files.0)?;
+    files.0.hand_over()?;
+    panics::end_process(files.0.clone());
+    confine::confine()?;
 
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -68,13 +73,13 @@ fn run(
     outcome
 }
 
-/// The socket files that this process removes at its end.
+/// The socket files, while this process is there.
 #[derive(Default)]
-struct OwnFiles(Vec<SocketFile>);
+struct RemovedAtEnd(OwnFiles);
 
-impl Drop for OwnFiles {
+impl Drop for RemovedAtEnd {
     fn drop(&mut self) {
-        self.0.iter().for_each(SocketFile::remove);
+        self.0.remove();
     }
 }
 
@@ -124,7 +129,8 @@ async fn serve(
         never = logging::live::keep() => match never {},
         failed = metrics => return failed.map(|never| match never {}),
         exit = tunnel.wait() => Ending::Ended(exit),
-        () = follow_link(&device, &tunnel, resources.inner_mtu) => Ending::Deleted,
+        never = attachable::on_request() => match never {},
+        () = follow_link(&device, &tunnel, resources.watched) => Ending::Deleted,
         signal = interrupted.next() => Ending::Asked(signal.to_owned()),
         () = removed(resources.socket_file.as_ref()) => {
             Ending::Asked("the UAPI socket was removed".to_owned())
@@ -178,14 +184,14 @@ fn options(args: &DaemonArgs) -> Options {
 }
 
 /// Passes every change of the link to the tunnel; returns when the interface is gone.
-async fn follow_link(device: &Device, tunnel: &Tunnel, inner_mtu: Option<u16>) {
-    match inner_mtu {
-        Some(mtu) => {
+async fn follow_link(device: &Device, tunnel: &Tunnel, watched: Watched) {
+    match watched {
+        Watched::Not { mtu } => {
             tunnel.set_mtu(mtu);
             link_monitor::assume_up(tunnel).await;
             std::future::pending().await
         }
-        None => link_monitor::follow(device, tunnel).await,
+        Watched::From { namespace } => link_monitor::follow(device, tunnel, namespace).await,
     }
 }
 

@@ -39,6 +39,7 @@ use crate::{
     cli::{EXEC_SUPERVISOR, EngineChoice, ExecArgs, ExecSupervisorArgs},
     client::{privileges::PROGRAM, terminal::Terminal, tunnel::arguments},
     logging, panics, process,
+    uapi::keeper::OwnFiles,
     userspace::{self, Caller, Purpose, Wanted, process_of},
 };
 
@@ -126,7 +127,7 @@ pub(crate) fn supervise(args: &ExecSupervisorArgs) -> anyhow::Result<()> {
     process::forbid_core_dumps();
     process::bound_freed_memory();
     process::name_like_the_program();
-    panics::end_process(Vec::new());
+    panics::end_process(OwnFiles::default());
     let mut command = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     dup2_stdin(File::open("/dev/null")?)?;
     let ours = command.try_clone()?;

@@ -20,6 +20,7 @@ use crate::{
     check::show,
     cli::{ForwardArgs, ImportArgs},
     logging, panics, process,
+    uapi::keeper::OwnFiles,
 };
 
 /// Names that are looked up at the same time; each needs a thread.
@@ -41,7 +42,7 @@ pub(crate) fn run(args: &ForwardArgs) -> anyhow::Result<()> {
     };
     logging::init(args.log_format, None)?;
     process::forbid_core_dumps();
-    panics::end_process(Vec::new());
+    panics::end_process(OwnFiles::default());
     let limits = limits()?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .max_blocking_threads(LOOKUPS)

@@ -42,7 +42,9 @@ pub use wiping::Wiping;
 /// Runs the program that the command line requests.
 #[must_use]
 pub fn run() -> ExitCode {
+    process::search_absolute_directories();
     let cli = Cli::parse();
+    close_callers_descriptors(cli.command.as_ref());
     let outcome = match (cli.command, cli.interface) {
         (Some(Command::Up(args)), _) => client::up::start(&args),
         (Some(Command::Down(args)), _) => client::down::run(&args),
@@ -89,5 +91,22 @@ pub fn run() -> ExitCode {
             logging::fail(&error);
             ExitCode::FAILURE
         }
+    }
+}
+
+/// Processes that stay, and `exec`, have nothing of their caller's but what it hands over.
+fn close_callers_descriptors(command: Option<&Command>) {
+    match command {
+        None => process::close_inherited(&daemon::HANDED_OVER),
+        Some(
+            Command::Up(_)
+            | Command::Down(_)
+            | Command::Exec(_)
+            | Command::ExecSupervisor(_)
+            | Command::NamespaceHolder
+            | Command::Forward(_)
+            | Command::TunnelProcess(_),
+        ) => process::close_inherited(&[]),
+        Some(_) => {}
     }
 }

@@ -13,6 +13,7 @@ use anyhow::Context;
 use convoy_tun::Device;
 use convoy_tunnel::{ApplyError, Tunnel};
 use futures_util::TryStreamExt;
+use nix::{libc::ino_t, sys::stat::stat};
 use rtnetlink::packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
 use tokio::time::{Instant, sleep_until};
 use tracing::{Span, error, info, warn};
@@ -34,16 +35,22 @@ struct LinkState {
     mtu: Option<u16>,
 }
 
-/// Passes every change of the link to the tunnel; returns when the interface is gone.
+/// The number of this process's network namespace. Call it before the process loses its files.
+pub(crate) fn own_namespace() -> Option<ino_t> {
+    let file = stat("/proc/thread-self/ns/net");
+    file.ok().map(|file| file.st_ino)
+}
+
+/// Passes every change of the link to the tunnel; returns when the interface is gone. This process is in `namespace`.
 ///
 /// If the link cannot be watched, logs that and treats the link as up.
-pub(crate) async fn follow(device: &Device, tunnel: &Tunnel) {
+pub(crate) async fn follow(device: &Device, tunnel: &Tunnel, namespace: Option<ino_t>) {
     let on_routes = || tunnel.routes_changed();
     let on_change = async |state: LinkState| {
         state.mtu.into_iter().for_each(|mtu| tunnel.set_mtu(mtu));
         set_link(tunnel, state.is_up).await
     };
-    let outcome = watch(device, on_change, on_routes);
+    let outcome = watch(device, namespace, on_change, on_routes);
     if let Err(error) = outcome.await {
         warn!("cannot watch the link, assuming that it is up: {error:#}");
         assume_up(tunnel).await;
@@ -99,6 +106,7 @@ async fn set_link(tunnel: &Tunnel, is_up: bool) -> bool {
 /// returns false. Calls `on_routes` after routes or rules change.
 async fn watch(
     device: &Device,
+    namespace: Option<ino_t>,
     mut on_change: impl AsyncFnMut(LinkState) -> bool,
     on_routes: impl Fn(),
 ) -> anyhow::Result<()> {
@@ -114,7 +122,7 @@ async fn watch(
         is_followed
     };
     // Each round finds the interface, then follows it until it is gone from there.
-    while let Located::At(place, link) = locate(&handle, device).await? {
+    while let Located::At(place, link) = locate(&handle, device, namespace).await? {
         let is_new = events
             .follow(place)
             .context("cannot listen to the interface's network namespace")?;

@@ -11,7 +11,7 @@ use std::{
 
 use tracing::error;
 
-use crate::{logging, uapi::socket::SocketFile};
+use crate::{logging, uapi::keeper::OwnFiles};
 
 /// Time limit for writing the line: its reader may have stopped reading.
 const REPORT_TIME: Duration = Duration::from_secs(1);
@@ -19,13 +19,13 @@ const REPORT_TIME: Duration = Duration::from_secs(1);
 static HAS_PANICKED: AtomicBool = AtomicBool::new(false);
 
 /// Makes a panic in any thread log one line, remove the socket files and exit with status 1.
-pub(crate) fn end_process(socket_files: Vec<SocketFile>) {
+pub(crate) fn end_process(own_files: OwnFiles) {
     panic::set_hook(Box::new(move |panic| {
         if HAS_PANICKED.swap(true, Ordering::SeqCst) {
             // Another thread panicked first; its line ends the process.
             wait_for_ever();
         }
-        end_in_time(socket_files.clone());
+        end_in_time(own_files.clone());
         let thread = thread::current();
         let thread = thread.name().unwrap_or("unnamed");
         let mut line = format!("thread {thread} panicked");
@@ -40,7 +40,7 @@ pub(crate) fn end_process(socket_files: Vec<SocketFile>) {
         } else {
             say(&format!("convoy: {line}"));
         }
-        end(&socket_files);
+        end(&own_files);
     }));
 }
 
@@ -63,16 +63,16 @@ pub(crate) fn say(line: &str) {
 }
 
 /// Ends the process after [`REPORT_TIME`].
-fn end_in_time(socket_files: Vec<SocketFile>) {
+fn end_in_time(own_files: OwnFiles) {
     // If no thread can be started, the process ends once the line is read.
     let _ = thread::Builder::new().spawn(move || {
         thread::sleep(REPORT_TIME);
-        end(&socket_files);
+        end(&own_files);
     });
 }
 
-fn end(socket_files: &[SocketFile]) -> ! {
-    socket_files.iter().for_each(SocketFile::remove);
+fn end(own_files: &OwnFiles) -> ! {
+    own_files.remove();
     // SAFETY: it does not return. Unlike exit(3) it takes no lock; all output has already left the
     // process line by line.
     unsafe { libc::_exit(1) }
@@ -122,7 +122,9 @@ mod tests {
 
     fn panic_in_two_threads(path: PathBuf) -> ! {
         let (_listener, file) = socket::bind(&path).unwrap();
-        end_process(vec![file]);
+        let mut own_files = OwnFiles::default();
+        own_files.add([file]);
+        end_process(own_files);
         let threads = [0, 1].map(|_| {
             let thread = thread::Builder::new().name("tun-writer".to_owned());
             thread.spawn(|| panic!("two\nlines")).unwrap()

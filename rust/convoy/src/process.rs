@@ -1,6 +1,7 @@
 //! Process-wide concerns: core dumps, inherited file descriptors, freed memory.
 
 use std::{
+    collections::BTreeSet,
     env, fs,
     os::fd::{FromRawFd, OwnedFd, RawFd},
 };
@@ -12,6 +13,7 @@ use nix::{
         prctl,
         resource::{Resource, setrlimit},
     },
+    unistd::geteuid,
 };
 use tracing::warn;
 
@@ -19,7 +21,7 @@ use tracing::warn;
 ///
 /// A limit of 0 stops only dumps to files: a program named by the kernel's `core_pattern` would
 /// still get one (core(5)). A limit of 1 byte stops both, and the filter keeps all memory out of a
-/// dump that happens anyway. `PR_SET_DUMPABLE` would lock out the user's own `perf` as well.
+/// dump that happens anyway, such as while `convoy profile` looks on.
 pub(crate) fn forbid_core_dumps() {
     // If the limit is already 0, raising it may not be permitted.
     let limited =
@@ -35,6 +37,63 @@ pub(crate) fn forbid_core_dumps() {
 pub(crate) fn name_like_the_program() {
     // Only for those who look at the list of processes.
     let _ = prctl::set_name(c"convoy");
+}
+
+/// Leaves only absolute directories in root's `PATH`. An empty or relative one is the working directory, where anybody
+/// may have put a program.
+///
+/// Call it first: the environment must not change while other threads read it.
+pub(crate) fn search_absolute_directories() {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let is_safe = env::split_paths(&path).all(|place| place.is_absolute());
+    if geteuid().is_root() && !is_safe {
+        // SAFETY: the process has one thread.
+        unsafe { env::set_var("PATH", convoy_host::search_path()) };
+    }
+}
+
+/// Closes the descriptors that the caller has left open beside the standard streams, except those whose numbers are in
+/// these environment variables. They would last as long as this process, and reach a tunnel that has no rights.
+///
+/// Call it before the process opens anything.
+pub(crate) fn close_inherited(handed_over: &[&str]) {
+    let number = |name| env::var(name).ok()?.parse::<RawFd>().ok();
+    let standard_streams = [0, 1, 2].into_iter();
+    close_all_but(standard_streams.chain(handed_over.iter().filter_map(number)));
+}
+
+/// Closes all other descriptors. Nothing may use one of them afterwards.
+pub(crate) fn close_all_but(kept: impl IntoIterator<Item = RawFd>) {
+    let kept: BTreeSet<_> = kept.into_iter().filter(|fd| *fd >= 0).collect();
+    let mut first = 0;
+    for fd in kept {
+        close_range(first, fd - 1);
+        first = fd + 1;
+    }
+    close_range(first, RawFd::MAX);
+}
+
+fn close_range(first: RawFd, last: RawFd) {
+    if first > last {
+        return;
+    }
+    // SAFETY: the callers own no descriptor in the range that they still use.
+    let result = unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
+    if result == 0 {
+        return;
+    }
+    // Linux before 5.9.
+    let open = fs::read_dir("/proc/self/fd")
+        .into_iter()
+        .flatten()
+        .flatten();
+    let open = open.filter_map(|file| file.file_name().to_str()?.parse::<RawFd>().ok());
+    for fd in open.collect::<Vec<_>>() {
+        if (first..=last).contains(&fd) {
+            // SAFETY: as above.
+            unsafe { libc::close(fd) };
+        }
+    }
 }
 
 /// Takes over the open file descriptor whose number is in the environment variable `name`.

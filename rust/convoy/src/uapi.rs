@@ -15,6 +15,7 @@
 //! one that has been silent longest is disconnected.
 
 mod clients;
+pub(crate) mod keeper;
 mod lines;
 pub(crate) mod log;
 mod parse;

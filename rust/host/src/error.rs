@@ -4,6 +4,8 @@ use std::{io, path::PathBuf};
 
 use thiserror::Error;
 
+use crate::programs::HANGS;
+
 /// A change that failed: its object, the operation and the fix.
 #[derive(Debug, Error)]
 pub enum HostError {
@@ -109,6 +111,7 @@ fn fix(error: &io::Error) -> &'static str {
         io::ErrorKind::StorageFull => " (the file system is full: free some space)",
         io::ErrorKind::AlreadyExists => " (another program made one: remove it)",
         io::ErrorKind::Unsupported => " (the kernel was built without it)",
+        _ if error.raw_os_error() == Some(libc::ELOOP) => " (fix: remove the link in its place)",
         _ => "",
     }
 }
@@ -116,6 +119,8 @@ fn fix(error: &io::Error) -> &'static str {
 fn nft_fix(reason: &str) -> &'static str {
     if reason.contains("not installed") {
         " (fix: apt-get install nftables, or your distribution's package of it)"
+    } else if reason.contains(HANGS) {
+        " (fix: find out what it waits for: `nft list ruleset`)"
     } else if reason.contains("Operation not permitted") {
         " (run as root, or with CAP_NET_ADMIN)"
     } else {

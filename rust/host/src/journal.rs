@@ -18,7 +18,12 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::{change::Change, error::HostError};
+use crate::{
+    change::{Change, What},
+    error::HostError,
+    plan::is_ever_changed,
+    trust::{ensure_own, own_directory},
+};
 
 /// Version of the format.
 const VERSION: u32 = 1;
@@ -56,7 +61,7 @@ impl Journal {
     /// Opens or creates the journal of `interface` and returns it with its entries, oldest first.
     pub(crate) fn open(directory: &Path, interface: &str) -> Result<(Self, Vec<Entry>), HostError> {
         let path = directory.join(format!("{interface}.journal"));
-        fs::create_dir_all(directory).map_err(HostError::file("create", directory))?;
+        own_directory(directory).map_err(HostError::file("use", directory))?;
         let mut file = lock(&path, interface)?;
         let mut text = Vec::new();
         file.read_to_end(&mut text)
@@ -134,7 +139,10 @@ impl Journal {
 /// The entries of another interface's journal; none if it cannot be read.
 pub(crate) fn peek(path: &Path) -> Vec<Entry> {
     let read = || -> Option<Vec<Entry>> {
-        let mut text = fs::read(path).ok()?;
+        let mut file = File::open(path).ok()?;
+        ensure_own(&file.metadata().ok()?).ok()?;
+        let mut text = Vec::new();
+        file.read_to_end(&mut text).ok()?;
         text.truncate(whole_lines(&text));
         let (_, entries) = entries(path, &text, &Head::here().ok()?).ok()?;
         Some(entries)
@@ -155,8 +163,12 @@ fn lock(path: &Path, interface: &str) -> Result<File, HostError> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).mode(0o600);
         let file = options
+            .custom_flags(libc::O_NOFOLLOW)
             .open(path)
             .map_err(HostError::file("create", path))?;
+        // What it says is undone by root.
+        let owned = file.metadata().and_then(|found| ensure_own(&found));
+        owned.map_err(HostError::file("believe", path))?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -198,6 +210,11 @@ fn entries(path: &Path, text: &[u8], here: &Head) -> Result<(bool, Vec<Entry>), 
             Line::Undone { undone } => entries.retain(|entry| entry.id != undone),
             Line::Made { id, change } => {
                 let change = *change;
+                if let What::Sysctl { path, .. } = &change.what
+                    && !is_ever_changed(path)
+                {
+                    return Err(wrong(format!("{} is never changed", path.display())));
+                }
                 entries.retain(|entry| entry.id != id);
                 entries.push(Entry { id, change });
             }

@@ -43,6 +43,7 @@ mod programs;
 mod reconcile;
 mod resolv_conf;
 mod sources;
+mod trust;
 mod watch;
 
 pub use desired::{Desired, Dns, KillSwitch, Table, smallest_mtu};
@@ -50,5 +51,7 @@ pub use error::HostError;
 pub use host::{Applied, Host, Options, recover};
 pub use kill_switch::{close_kill_switch, open_kill_switch};
 pub use prefix::Prefix;
+pub use programs::search_path;
 pub use resolv_conf::resolv_conf_without_tunnels;
+pub use trust::own_directory;
 pub use watch::Event;

@@ -145,6 +145,11 @@ fn rules(desired: &Desired, facts: &Facts) -> Vec<What> {
     rules
 }
 
+/// Whether a plan ever has this file of `/proc/sys`.
+pub(crate) fn is_ever_changed(path: &Path) -> bool {
+    path == Path::new(VALID_MARK)
+}
+
 /// Makes the reverse path filter look at marks, too.
 const VALID_MARK: &str = "/proc/sys/net/ipv4/conf/all/src_valid_mark";
 

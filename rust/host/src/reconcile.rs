@@ -73,7 +73,11 @@ impl Host {
                 outcome = outcome.and(Err(error));
                 continue;
             }
-            self.forget(entry.id)?;
+            if let Err(error) = self.forget(entry.id) {
+                // As when `/run` is full. What is undone twice is undone once.
+                tracing::warn!(interface = self.interface, %error, "A record stays behind");
+                self.made.retain(|made| made.id != entry.id);
+            }
         }
         outcome
     }

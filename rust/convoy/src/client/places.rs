@@ -13,7 +13,7 @@ use super::tunnel;
 use crate::uapi::socket;
 
 /// Sockets, states and journals.
-const RUN: &str = "/run/convoy";
+pub(crate) const RUN: &str = "/run/convoy";
 
 /// Journals that outlive a power cut.
 const LASTING: &str = "/var/lib/convoy";

@@ -20,7 +20,9 @@ use crate::{
     background::{self, Output, Parent},
     check,
     cli::{DaemonArgs, UpArgs},
-    logging, panics, process, userspace,
+    logging, panics, process,
+    uapi::keeper::OwnFiles,
+    userspace,
 };
 
 /// What the command line asks for.
@@ -81,7 +83,7 @@ fn with_other_ways(error: anyhow::Error, args: &UpArgs) -> anyhow::Error {
 fn run(path: PathBuf, args: &UpArgs, parent: &mut Option<Parent>) -> anyhow::Result<()> {
     process::forbid_core_dumps();
     process::bound_freed_memory();
-    panics::end_process(Vec::new());
+    panics::end_process(OwnFiles::default());
     if parent.is_none() || logging::is_requested() {
         let name = convoy_config::InterfaceName::of_file(&path).ok();
         logging::init(

@@ -52,30 +52,22 @@ const ANY: &[libc::c_long] = &[
     libc::SYS_setsockopt,
     libc::SYS_shutdown,
     libc::SYS_socketpair,
-    // Descriptors and files; `openat` itself is below.
+    // Descriptors. Nothing opens files.
     libc::SYS_close,
     libc::SYS_dup,
     libc::SYS_dup3,
     libc::SYS_fcntl,
     libc::SYS_fstat,
-    libc::SYS_getdents64,
-    libc::SYS_inotify_add_watch,
-    libc::SYS_inotify_init1,
-    libc::SYS_inotify_rm_watch,
-    libc::SYS_lseek,
     libc::SYS_newfstatat,
     libc::SYS_pipe2,
-    libc::SYS_pread64,
-    libc::SYS_readlinkat,
     libc::SYS_statx,
-    libc::SYS_unlinkat,
     // Memory; `mmap` and `mprotect` themselves are below.
     libc::SYS_brk,
     libc::SYS_madvise,
     libc::SYS_mremap,
     libc::SYS_munmap,
     libc::SYS_getrandom,
-    // Threads and signals; `clone` itself is below.
+    // Threads and signals; `clone`, and what names a process, are below.
     libc::SYS_exit,
     libc::SYS_exit_group,
     libc::SYS_getpid,
@@ -86,19 +78,15 @@ const ANY: &[libc::c_long] = &[
     libc::SYS_getgid,
     libc::SYS_getegid,
     libc::SYS_membarrier,
-    libc::SYS_prlimit64,
     libc::SYS_rseq,
     libc::SYS_rt_sigaction,
     libc::SYS_rt_sigprocmask,
     libc::SYS_rt_sigreturn,
     libc::SYS_sched_getaffinity,
-    libc::SYS_sched_setscheduler,
     libc::SYS_set_robust_list,
     libc::SYS_set_tid_address,
     libc::SYS_sigaltstack,
     libc::SYS_sysinfo,
-    libc::SYS_tgkill,
-    libc::SYS_tkill,
     libc::SYS_uname,
 ];
 
@@ -107,13 +95,9 @@ const ANY: &[libc::c_long] = &[
 const OLD: &[libc::c_long] = &[
     libc::SYS_dup2,
     libc::SYS_epoll_wait,
-    libc::SYS_lstat,
     libc::SYS_pipe,
     libc::SYS_poll,
-    libc::SYS_readlink,
-    libc::SYS_stat,
     libc::SYS_time,
-    libc::SYS_unlink,
 ];
 #[cfg(not(target_arch = "x86_64"))]
 const OLD: &[libc::c_long] = &[];
@@ -131,20 +115,33 @@ const IOCTLS: [u64; 7] = [
     libc::TCGETS as u64,
 ];
 
-const FAMILIES: [libc::c_int; 4] = [
-    libc::AF_INET,
-    libc::AF_INET6,
-    libc::AF_NETLINK,
-    libc::AF_UNIX,
+/// Names of a thread, and of its memory: for debuggers. Whether these may attach.
+const PRCTLS: [libc::c_int; 4] = [
+    libc::PR_SET_NAME,
+    libc::PR_GET_NAME,
+    libc::PR_SET_VMA,
+    libc::PR_SET_DUMPABLE,
 ];
 
-/// Names of a thread, and of its memory: for debuggers.
-const PRCTLS: [libc::c_int; 3] = [libc::PR_SET_NAME, libc::PR_GET_NAME, libc::PR_SET_VMA];
+/// The bits of a socket's type beside its flags.
+const TYPE: u64 = 0xf;
+
+/// Suffice to remove files in open directories, and to be told when.
+const REMOVING: &[libc::c_long] = &[
+    libc::SYS_read,
+    libc::SYS_recvfrom,
+    libc::SYS_fstat,
+    libc::SYS_newfstatat,
+    libc::SYS_unlinkat,
+    libc::SYS_exit_group,
+    libc::SYS_restart_syscall,
+];
+
+const DENIED: SeccompAction = SeccompAction::Errno(libc::EPERM as u32);
 
 /// Restricts the system calls of all threads, for good.
 pub(super) fn restrict() -> anyhow::Result<()> {
-    let denied = SeccompAction::Errno(libc::EPERM as u32);
-    let allowed = program(rules()?, denied, SeccompAction::Allow)?;
+    let allowed = program(rules()?, DENIED, SeccompAction::Allow)?;
     // A filter does not see the flags of `clone3`. Where it is absent, libraries use `clone`.
     let absent = SeccompAction::Errno(libc::ENOSYS as u32);
     let clone3 = [(libc::SYS_clone3, Vec::new())].into();
@@ -154,6 +151,13 @@ pub(super) fn restrict() -> anyhow::Result<()> {
         apply_filter_all_threads(&program)?;
     }
     Ok(())
+}
+
+/// Leaves the system calls that remove files.
+pub(super) fn restrict_to_removing() -> anyhow::Result<()> {
+    let rules = REMOVING.iter().map(|call| (*call, Vec::new())).collect();
+    let allowed = program(rules, DENIED, SeccompAction::Allow)?;
+    Ok(apply_filter_all_threads(&allowed)?)
 }
 
 fn program(
@@ -169,34 +173,46 @@ fn rules() -> anyhow::Result<BTreeMap<i64, Vec<SeccompRule>>> {
     let any = ANY.iter().chain(OLD).chain(&[libc::SYS_clone3]);
     let mut rules: BTreeMap<_, _> = any.map(|call| (*call, Vec::new())).collect();
     let of = |argument, values: &[u64]| {
-        let rules = values.iter().map(|value| rule(argument, Op::Eq, *value));
+        let rules = values
+            .iter()
+            .map(|value| rule(&[(argument, Op::Eq, *value)]));
         rules.collect::<anyhow::Result<Vec<_>>>()
     };
-    let without =
-        |argument, bits: u64| Ok::<_, anyhow::Error>(vec![rule(argument, Op::MaskedEq(bits), 0)?]);
-    let with = |argument, bits: u64| {
-        Ok::<_, anyhow::Error>(vec![rule(argument, Op::MaskedEq(bits), bits)?])
-    };
+    let without = |argument, bits| rule(&[(argument, Op::MaskedEq(bits), 0)]);
     let executable = libc::PROT_EXEC as u64;
-    let writing = (libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC) as u64;
-    rules.insert(
-        libc::SYS_socket,
-        of(0, &FAMILIES.map(|family| family as u64))?,
-    );
+    rules.insert(libc::SYS_socket, sockets()?);
     rules.insert(libc::SYS_ioctl, of(1, &IOCTLS)?);
     rules.insert(libc::SYS_prctl, of(0, &PRCTLS.map(|option| option as u64))?);
-    // To read.
-    rules.insert(libc::SYS_openat, without(2, writing)?);
-    #[cfg(target_arch = "x86_64")]
-    rules.insert(libc::SYS_open, without(1, writing)?);
-    rules.insert(libc::SYS_mmap, without(2, executable)?);
-    rules.insert(libc::SYS_mprotect, without(2, executable)?);
+    rules.insert(libc::SYS_mmap, vec![without(2, executable)?]);
+    rules.insert(libc::SYS_mprotect, vec![without(2, executable)?]);
     // Threads, not processes.
-    rules.insert(libc::SYS_clone, with(0, libc::CLONE_THREAD as u64)?);
+    let thread = libc::CLONE_THREAD as u64;
+    let clone = rule(&[(0, Op::MaskedEq(thread), thread)])?;
+    rules.insert(libc::SYS_clone, vec![clone]);
+    // Of this process only. musl's raise(3) uses tkill, which cannot tell processes apart: without it, its abort(3)
+    // ends the process by an invalid instruction.
+    rules.insert(libc::SYS_tgkill, of(0, &[std::process::id().into()])?);
+    rules.insert(libc::SYS_prlimit64, of(0, &[0])?);
+    rules.insert(libc::SYS_sched_setscheduler, of(0, &[0])?);
     Ok(rules)
 }
 
-fn rule(argument: u8, operator: Op, value: u64) -> anyhow::Result<SeccompRule> {
-    let condition = SeccompCondition::new(argument, Len::Dword, operator, value)?;
-    Ok(SeccompRule::new(vec![condition])?)
+/// Datagrams, routes and links of the kernel, and the names of interfaces, for which C libraries use a Unix socket.
+fn sockets() -> anyhow::Result<Vec<SeccompRule>> {
+    let (route, datagram) = (libc::NETLINK_ROUTE as u64, libc::SOCK_DGRAM as u64);
+    let family = |family: libc::c_int| (0, Op::Eq, family as u64);
+    Ok(vec![
+        rule(&[family(libc::AF_INET)])?,
+        rule(&[family(libc::AF_INET6)])?,
+        rule(&[family(libc::AF_NETLINK), (2, Op::Eq, route)])?,
+        rule(&[family(libc::AF_UNIX), (1, Op::MaskedEq(TYPE), datagram)])?,
+    ])
+}
+
+/// Matches a call if each of these arguments does.
+fn rule(arguments: &[(u8, Op, u64)]) -> anyhow::Result<SeccompRule> {
+    let conditions = arguments.iter().map(|(argument, operator, value)| {
+        SeccompCondition::new(*argument, Len::Dword, operator.clone(), *value)
+    });
+    Ok(SeccompRule::new(conditions.collect::<Result<_, _>>()?)?)
 }

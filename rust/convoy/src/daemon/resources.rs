@@ -8,12 +8,15 @@ use std::{
 
 use anyhow::Context;
 use convoy_tun::{Device, OpenError};
-use nix::sys::stat::{SFlag, fstat};
+use nix::{
+    libc::ino_t,
+    sys::stat::{SFlag, fstat},
+};
 use tracing::warn;
 
 use crate::{
     cli::{DaemonArgs, InterfaceName},
-    process, supervised,
+    link_monitor, process, supervised,
     uapi::socket::{self, SocketFile},
 };
 
@@ -30,8 +33,16 @@ pub(super) struct Resources {
     pub(super) socket_file: Option<SocketFile>,
     /// Where supervisors connect; `None` unless one has started this process.
     pub(super) supervisors: Option<UnixListener>,
-    /// The MTU of an interface that cannot be watched from here.
-    pub(super) inner_mtu: Option<u16>,
+    pub(super) watched: Watched,
+}
+
+/// How the interface's changes are told.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Watched {
+    /// By the kernel, to this network namespace. `None` if that has no file.
+    From { namespace: Option<ino_t> },
+    /// They are not. A supervisor has said what the MTU is.
+    Not { mtu: u16 },
 }
 
 impl Resources {
@@ -75,7 +86,12 @@ impl Resources {
             listener,
             socket_file,
             supervisors,
-            inner_mtu,
+            watched: match inner_mtu {
+                Some(mtu) => Watched::Not { mtu },
+                None => Watched::From {
+                    namespace: link_monitor::own_namespace(),
+                },
+            },
         })
     }
 

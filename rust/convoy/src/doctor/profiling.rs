@@ -2,6 +2,8 @@
 
 use std::{env, path::PathBuf};
 
+use convoy_host::search_path;
+
 use super::{finding::Finding, sysctl};
 
 /// Above these, users see only their own code, or functions of the kernel have no names
@@ -35,8 +37,7 @@ impl Profiling {
 
 /// The file of a program in `PATH` or in root's directories.
 pub(super) fn installed(program: &str) -> Option<PathBuf> {
-    let mut path = env::var_os("PATH").unwrap_or_default();
-    path.push(":/usr/sbin:/sbin");
+    let path = search_path();
     let mut places = env::split_paths(&path).map(|place| place.join(program));
     places.find(|file| file.is_file())
 }

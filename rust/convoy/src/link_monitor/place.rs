@@ -1,16 +1,11 @@
 //! Finds the interface, which may have been renamed or moved to another network namespace.
 
-use std::{
-    fs::File,
-    os::{
-        fd::{AsRawFd, OwnedFd},
-        unix::fs::MetadataExt,
-    },
-};
+use std::os::fd::{AsRawFd, OwnedFd};
 
 use anyhow::{Context, bail};
 use convoy_tun::Device;
 use futures_util::{StreamExt, TryStreamExt};
+use nix::{libc::ino_t, sys::stat::fstat};
 use rtnetlink::{
     Error, Handle,
     packet_core::{NLM_F_ACK, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload},
@@ -41,13 +36,17 @@ pub(super) enum Located {
 }
 
 /// Finds the interface of `device` and its current state.
-pub(super) async fn locate(handle: &Handle, device: &Device) -> anyhow::Result<Located> {
+pub(super) async fn locate(
+    handle: &Handle,
+    device: &Device,
+    own: Option<ino_t>,
+) -> anyhow::Result<Located> {
     let mut attempts = 0..ATTEMPTS;
     while let Ok(name) = device.name() {
         if attempts.next().is_none() {
             bail!("cannot find the interface {name} in any network namespace within reach");
         }
-        let namespace = namespace_of(handle, device).await?;
+        let namespace = namespace_of(handle, device, own).await?;
         if let Some(link) = link_by_name(handle, name, namespace).await? {
             let index = link.header.index;
             return Ok(Located::At(Place { namespace, index }, link));
@@ -57,18 +56,19 @@ pub(super) async fn locate(handle: &Handle, device: &Device) -> anyhow::Result<L
 }
 
 /// Returns the identifier of the interface's network namespace; `None` for our own.
-async fn namespace_of(handle: &Handle, device: &Device) -> anyhow::Result<Option<i32>> {
+async fn namespace_of(
+    handle: &Handle,
+    device: &Device,
+    own: Option<ino_t>,
+) -> anyhow::Result<Option<i32>> {
     let Ok(theirs) = device.network_namespace() else {
         // The kernel lacks TUNGETDEVNETNS, or there is no permission: assume it is here.
         return Ok(None);
     };
-    let theirs = File::from(theirs);
-    let ours = File::open("/proc/thread-self/ns/net").context("cannot open this namespace")?;
-    let is_same = theirs.metadata()?.ino() == ours.metadata()?.ino();
-    if is_same {
+    let own = own.context("cannot find this network namespace (fix: mount /proc)")?;
+    if fstat(&theirs)?.st_ino == own {
         return Ok(None);
     }
-    let theirs = OwnedFd::from(theirs);
     if identifier(handle, &theirs).await? == NOT_ASSIGNED {
         assign_identifier(handle, &theirs).await?;
     }

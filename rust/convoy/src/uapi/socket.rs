@@ -5,7 +5,7 @@ use std::{
     fs,
     io::{self, Read},
     os::{
-        fd::{AsFd, OwnedFd},
+        fd::{AsFd, AsRawFd as _, OwnedFd, RawFd},
         unix::{
             fs::{DirBuilderExt, FileTypeExt},
             net::{UnixListener, UnixStream},
@@ -152,10 +152,20 @@ impl SocketFile {
     }
 
     /// Whether the file and its directory belong to the user of this process.
-    pub(crate) fn is_ours(&self) -> bool {
+    pub(super) fn is_ours(&self) -> bool {
         let us = geteuid().as_raw();
         let directory = fstat(&self.directory).is_ok_and(|directory| directory.st_uid == us);
         directory && self.metadata().is_ok_and(|file| file.st_uid == us)
+    }
+
+    /// Its directory.
+    pub(super) fn directory(&self) -> &OwnedFd {
+        &self.directory
+    }
+
+    /// What [`SocketFile::remove`] takes.
+    pub(super) fn descriptors(&self) -> [RawFd; 2] {
+        [self.file.as_raw_fd(), self.directory.as_raw_fd()]
     }
 
     /// Removes the file, unless another daemon has replaced it.

@@ -4,18 +4,22 @@ use std::{
     env,
     fs::{self, DirBuilder},
     io,
-    os::unix::fs::{DirBuilderExt as _, MetadataExt as _},
+    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
 };
 
 use anyhow::{Context, ensure};
 use convoy_config::InterfaceName;
+use convoy_host::own_directory;
 use nix::unistd::{Uid, geteuid};
 
-use crate::client::places::Sockets;
+use crate::client::places::{RUN, Sockets};
 
 /// For root.
 const ROOTS: &str = "/run/convoy/exec";
+
+/// For those without a directory of their own.
+const SHARED: &str = "/tmp";
 
 /// The end of the names of control sockets.
 const CONTROL: &str = "control";
@@ -30,10 +34,19 @@ impl RunDirectory {
     /// # Errors
     /// If it belongs to somebody else.
     pub(super) fn open() -> anyhow::Result<Self> {
-        let path = path(geteuid(), env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from));
-        if let Some(parent) = path.parent() {
+        let path = usual();
+        if geteuid().is_root() {
+            own_directory(Path::new(RUN)).with_context(|| format!("cannot use {RUN}"))?;
+        } else if let Some(parent) = path.parent() {
             fs::create_dir_all(parent)
                 .with_context(|| format!("cannot make {}", parent.display()))?;
+        }
+        if is_taken(&path) {
+            // Everybody may write to /tmp, and nobody but its owner can remove it.
+            return match instead_of(&path) {
+                Some(ours) => Ok(Self(ours)),
+                None => make_instead_of(&path),
+            };
         }
         match DirBuilder::new().mode(0o700).create(&path) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
@@ -51,8 +64,11 @@ impl RunDirectory {
 
     /// That which exists; `None` also if it belongs to somebody else.
     pub(super) fn find() -> Option<Self> {
-        let path = path(geteuid(), env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from));
-        is_for_us_alone(&path).then_some(Self(path))
+        let path = usual();
+        match is_for_us_alone(&path) {
+            true => Some(Self(path)),
+            false => instead_of(&path).map(Self),
+        }
     }
 
     /// Its path.
@@ -96,11 +112,51 @@ fn is_for_us_alone(path: &Path) -> bool {
     found.is_ok_and(|it| it.is_dir() && it.uid() == geteuid().as_raw() && it.mode() & 0o077 == 0)
 }
 
+/// Whether something of somebody else's has its name.
+fn is_taken(path: &Path) -> bool {
+    let found = fs::symlink_metadata(path);
+    found.is_ok_and(|it| it.uid() != geteuid().as_raw()) && path.starts_with(SHARED)
+}
+
+/// Starts the names of the directories that are made where `path` is somebody else's.
+fn prefix_of(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    format!("{name}.")
+}
+
+/// The directory that was made because `path` is somebody else's, if any.
+fn instead_of(path: &Path) -> Option<PathBuf> {
+    let (parent, prefix) = (path.parent()?, prefix_of(path));
+    let files = fs::read_dir(parent).ok()?.flatten();
+    let named = files.filter(|file| file.file_name().to_string_lossy().starts_with(&prefix));
+    let mut ours: Vec<_> = named.map(|file| file.path()).collect();
+    ours.retain(|path| is_for_us_alone(path));
+    ours.sort();
+    ours.into_iter().next()
+}
+
+fn make_instead_of(path: &Path) -> anyhow::Result<RunDirectory> {
+    let made = tempfile::Builder::new()
+        .prefix(&prefix_of(path))
+        .permissions(fs::Permissions::from_mode(0o700))
+        .tempdir_in(SHARED)
+        .with_context(|| format!("cannot make a directory in {SHARED}"))?;
+    Ok(RunDirectory(made.keep()))
+}
+
+/// Where it is, unless somebody else has taken its name.
+fn usual() -> PathBuf {
+    let (user, given) = (geteuid(), env::var_os("XDG_RUNTIME_DIR"));
+    let logind = PathBuf::from(format!("/run/user/{user}"));
+    let logind = is_for_us_alone(&logind).then_some(logind);
+    path(user, given.map(PathBuf::from).or(logind))
+}
+
 fn path(user: Uid, runtime: Option<PathBuf>) -> PathBuf {
     match runtime {
         _ if user.is_root() => ROOTS.into(),
         Some(runtime) if runtime.is_absolute() => runtime.join("convoy"),
-        _ => PathBuf::from(format!("/tmp/convoy-{user}")),
+        _ => Path::new(SHARED).join(format!("convoy-{user}")),
     }
 }
 

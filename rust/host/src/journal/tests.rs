@@ -1,11 +1,11 @@
-use std::fs;
+use std::{fs, os::unix::fs::PermissionsExt as _};
 
 use super::*;
 use crate::change::{Before, What};
 
 fn entry(id: u64, value: &str) -> Entry {
     let what = What::Sysctl {
-        path: format!("/proc/sys/{id}").into(),
+        path: "/proc/sys/net/ipv4/conf/all/src_valid_mark".into(),
         value: value.to_owned(),
     };
     let before = Before::Content("0".to_owned());
@@ -97,5 +97,40 @@ fn another_format_is_refused() {
     assert!(
         refused.to_string().contains("line 1: version 9"),
         "{refused}"
+    );
+}
+
+#[test]
+fn a_journal_that_others_could_have_written_is_not_believed() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("wg0.journal");
+    let (mut journal, _) = open(directory.path());
+    journal.record(&entry(1, "1")).unwrap();
+    drop(journal);
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
+    Journal::open(directory.path(), "wg0").unwrap_err();
+    assert_eq!(peek(&path), []);
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    assert_eq!(peek(&path).len(), 1);
+    // Nor one in a directory that others may write to.
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    Journal::open(directory.path(), "wg0").unwrap_err();
+}
+
+#[test]
+fn only_a_parameter_that_is_ever_changed_is_put_back() {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut journal, _) = open(directory.path());
+    let mut planted = entry(1, "1");
+    planted.change.what = What::Sysctl {
+        path: "/etc/passwd".into(),
+        value: "1".to_owned(),
+    };
+    journal.record(&planted).unwrap();
+    drop(journal);
+    let error = Journal::open(directory.path(), "wg0").unwrap_err();
+    assert!(
+        error.to_string().contains("/etc/passwd is never changed"),
+        "{error}"
     );
 }

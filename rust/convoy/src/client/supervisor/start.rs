@@ -155,6 +155,14 @@ impl Supervisor {
         if !self.adopts || !wg_quick::may_own(signs) {
             bail!(owner::refusal(&name, signs));
         }
+        if let Err(reason) = &self.config.hooks_trusted {
+            // It would read the file again, and run whatever hooks are in there by then.
+            bail!(
+                "`wg-quick down {path}` may not run: {reason} (fix: let only root write to it, or take {name} down \
+                 yourself)",
+                path = self.path.display()
+            );
+        }
         if let Some(switch) = kill_switch(&self.config.interface) {
             let mark = self.mark.unwrap_or(FIRST_MARK);
             close_kill_switch(name.as_str(), switch, mark).await?;
