@@ -13,7 +13,7 @@
 //!
 //! 1. `args`, `daemon`: find the requested daemon.
 //! 2. `directory`, `unfinished`: choose where to write, and remove an unfinished profile.
-//! 3. `attach`, `tools`, `permission`: run a tool from start to end.
+//! 3. `request`, `attach`, `tools`, `permission`: run a tool from start to end.
 //! 4. `stacks`, `groups`: parse the samples and classify their work.
 
 mod args;
@@ -25,6 +25,7 @@ mod groups;
 mod permission;
 mod record;
 mod report;
+mod request;
 mod shares;
 mod stacks;
 mod stat;
@@ -147,6 +148,7 @@ impl Profiler {
         if let Some(&pid) = pids.iter().find(|&&pid| !is_alive(pid)) {
             return Err(attach::daemon_ended(pid));
         }
+        daemons.iter().for_each(Daemon::admit);
         let profiler = Self {
             daemons,
             recorder: Recorder::find(&directory, &pids, call_graph.perf_name())?,
@@ -196,6 +198,8 @@ impl Profiler {
 
     fn attach(&self, window: Window) -> Result<Attachment, Error> {
         let (directory, pids) = (&self.directory, &self.findings.pids[..]);
+        // Anew each time, as it lasts a minute.
+        self.daemons.iter().for_each(Daemon::admit);
         match window {
             Window::Counters => {
                 let command = stat::command(directory, pids);

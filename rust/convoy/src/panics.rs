@@ -4,8 +4,11 @@ use std::{
     fmt::Write as _,
     io::Write as _,
     panic,
-    sync::atomic::{AtomicBool, Ordering},
-    thread,
+    sync::{
+        OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, ThreadId},
     time::Duration,
 };
 
@@ -18,6 +21,9 @@ const REPORT_TIME: Duration = Duration::from_secs(1);
 
 static HAS_PANICKED: AtomicBool = AtomicBool::new(false);
 
+/// The thread whose panic ends the process.
+static PANICKED: OnceLock<ThreadId> = OnceLock::new();
+
 /// Makes a panic in any thread log one line, remove the socket files and exit with status 1.
 pub(crate) fn end_process(own_files: OwnFiles) {
     panic::set_hook(Box::new(move |panic| {
@@ -25,8 +31,9 @@ pub(crate) fn end_process(own_files: OwnFiles) {
             // Another thread panicked first; its line ends the process.
             wait_for_ever();
         }
-        end_in_time(own_files.clone());
         let thread = thread::current();
+        PANICKED.get_or_init(|| thread.id());
+        end_in_time(own_files.clone());
         let thread = thread.name().unwrap_or("unnamed");
         let mut line = format!("thread {thread} panicked");
         if let Some(place) = panic.location() {
@@ -54,6 +61,12 @@ pub(crate) async fn let_it_end() {
 /// Whether a panic is ending the process. Its line may block: it has a time limit of its own.
 pub(crate) fn is_ending() -> bool {
     HAS_PANICKED.load(Ordering::SeqCst)
+}
+
+/// Whether the line of another thread's panic is the last one of the log. Removing the files may take a moment longer.
+pub(crate) fn is_ending_elsewhere() -> bool {
+    let panicked = PANICKED.get();
+    panicked.is_some_and(|panicked| *panicked != thread::current().id())
 }
 
 /// Writes a line to stderr and ignores errors, on which `eprintln!` would panic.

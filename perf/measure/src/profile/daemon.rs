@@ -10,6 +10,7 @@ use convoy_lab::{Pid, measure::process};
 use convoy_stats::Report;
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 
+use super::request;
 use crate::{Error, error::Step as _};
 
 /// A thread that every daemon has, and no other program of ours.
@@ -54,6 +55,8 @@ impl Daemon {
     /// The program of ours with the process number `pid`, and its children that execute the same file: without root, a
     /// supervisor has the relay and its child the tunnel.
     pub(super) fn of_process(pid: Pid) -> Result<Vec<Self>, Error> {
+        let process = Self { pid, socket: None };
+        process.admit();
         let executed = |pid: Pid| fs::read_link(format!("/proc/{pid}/exe")).ok();
         let own = executed(pid);
         let has_name = |path: &PathBuf| path.file_name().is_some_and(|name| name == PROGRAM);
@@ -61,7 +64,11 @@ impl Daemon {
             ensure_ours(pid)?;
         }
         let children = process::children(pid).step("find its children")?;
-        let children = children.into_iter();
+        // A daemon's own child only removes its socket.
+        let children = children
+            .into_iter()
+            .filter(|child| ensure_ours(*child).is_ok());
+        let children = children.inspect(|child| request::ask(*child));
         let same = children.filter(|child| own.is_some() && executed(*child) == own);
         Ok([pid].into_iter().chain(same).map(Self::found).collect())
     }
@@ -73,6 +80,13 @@ impl Daemon {
         let mut sockets = sockets.filter_map(|entry| Some(entry.ok()?.path()));
         let socket = sockets.find(|path| listener(path).is_ok_and(|listener| listener == pid));
         Self { pid, socket }
+    }
+
+    /// Asks it to let tools attach.
+    pub(super) fn admit(&self) {
+        if ensure_ours(self.pid).is_ok() {
+            request::ask(self.pid);
+        }
     }
 
     pub(super) fn pid(&self) -> Pid {

@@ -59,6 +59,9 @@ impl Journal {
 
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Journal {
     fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
+        if panics::is_ending_elsewhere() {
+            return;
+        }
         let mut entry = Entry::default();
         entry.put("PRIORITY", priority(*event.metadata().level()));
         entry.put("SYSLOG_IDENTIFIER", "convoy");

@@ -4,12 +4,15 @@ mod kill;
 
 use std::{
     ffi::OsStr,
-    fs,
+    fs::{self, OpenOptions},
     io::{Read, Write, pipe},
-    os::unix::{net::UnixStream, process::ExitStatusExt},
+    os::unix::{
+        fs::{FileExt as _, MetadataExt as _},
+        net::UnixStream,
+        process::{CommandExt as _, ExitStatusExt},
+    },
     path::PathBuf,
     process::{Child, Command, Stdio},
-    ptr,
 };
 
 use convoy_lab::{Namespace, eventually, wireguard::Daemon};
@@ -139,7 +142,7 @@ fn a_daemon_whose_log_nobody_reads_keeps_running() {
 
 #[test]
 fn after_a_fault_nothing_is_dumped_and_the_next_start_works() {
-    let Some((_turn, lab)) = lab(&["wg", "sh"]) else {
+    let Some((_turn, lab)) = lab(&["wg", "sh", "prlimit"]) else {
         return;
     };
     let namespace = lab.namespace("left").unwrap();
@@ -163,7 +166,7 @@ fn after_a_fault_nothing_is_dumped_and_the_next_start_works() {
             child.kill().unwrap();
         }
         let said = read_all(&mut child);
-        let status = status.unwrap();
+        let status = status.unwrap_or_else(|| panic!("{fault:?}: {said}"));
         assert!(status.signal().is_some(), "{fault:?}: {status}: {said}");
         assert!(!status.core_dumped(), "{fault:?}");
         assert_eq!(
@@ -202,12 +205,11 @@ impl Fault {
                 if !all_threads_sleep(child) {
                     return;
                 }
-                let none = libc::rlimit {
-                    rlim_cur: 0,
-                    rlim_max: 0,
-                };
-                // SAFETY: it reads `none`, and writes nothing.
-                unsafe { libc::prlimit(pid, libc::RLIMIT_AS, &raw const none, ptr::null_mut()) };
+                // As the daemon's user, who may limit it without any capability.
+                let user = fs::metadata(format!("/proc/{pid}")).unwrap().uid();
+                let mut limit = Command::new("prlimit");
+                limit.args(["--as=0", "--pid", &pid.to_string()]);
+                assert!(limit.uid(user).gid(user).status().unwrap().success());
                 let allowed_ips = "allowed_ip=10.0.0.0/32\n".repeat(2_600_000);
                 let key = "ab".repeat(32);
                 let request = format!("set=1\npublic_key={key}\n{allowed_ips}\n");
@@ -238,6 +240,7 @@ impl Liar {
         let mut command = Command::new("cc");
         command.args(["-shared", "-fPIC", "-Wall", "-Werror", source, "-o"]);
         assert!(command.arg(library).status().unwrap().success());
+        fs::write(directory.path().join("now"), [0]).unwrap();
         Self { directory }
     }
 
@@ -264,7 +267,10 @@ impl Liar {
     /// Gives every thread work and makes the daemon get the wrong answer meanwhile.
     fn begin(&self, namespace: &Namespace) {
         let socket = wait_for_socket(namespace);
-        fs::write(self.when(), "").unwrap();
+        // Not truncated meanwhile: the daemon has it in its memory.
+        let when = OpenOptions::new().read(true).write(true).open(self.when());
+        let when = when.unwrap();
+        when.write_all_at(&[1], 0).unwrap();
         let heard = eventually(DEADLINE, || {
             // Any of this may fail, since the daemon ends.
             let _ = namespace.link().set_up("wg0");
@@ -274,7 +280,9 @@ impl Liar {
                 let _ = client.write_all(b"get=1\n\n");
                 let _ = client.read(&mut [0]);
             }
-            (!self.when().exists()).then_some(())
+            let mut byte = [1];
+            when.read_exact_at(&mut byte, 0).unwrap();
+            (byte == [0]).then_some(())
         });
         assert!(heard.is_some(), "the thread never made the call");
     }

@@ -72,8 +72,8 @@ fn a_directory_of_journals_that_is_read_only_or_full_is_an_error() {
     world.configure(CLOSED, EVERYTHING);
     world.shell("mkdir -p /run/convoy");
     for mount in [
-        "mount -t tmpfs -o ro tmpfs /run/convoy",
-        "mount -t tmpfs -o size=4k tmpfs /run/convoy; head -c 8k /dev/zero > /run/convoy/full || true",
+        "mount -t tmpfs -o ro,mode=755 tmpfs /run/convoy",
+        "mount -t tmpfs -o size=4k,mode=755 tmpfs /run/convoy; head -c 8k /dev/zero > /run/convoy/full || true",
     ] {
         world.shell(mount);
         fails_and_leaves_nothing(&world, "/run/convoy");
