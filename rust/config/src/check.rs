@@ -1,5 +1,7 @@
 //! Checks a configuration as a whole.
 
+mod routes;
+
 use std::collections::{HashMap, HashSet};
 
 use convoy_proto::config::AllowedIp;
@@ -25,7 +27,9 @@ pub(crate) fn check(draft: &mut Draft, report: &mut Report) {
         check_preshared_key(peer, report);
     }
     check_public_keys(&draft.peers, report);
+    routes::ignore_this_machine(draft, report);
     settle_claims(&mut draft.peers, report);
+    routes::check_endpoints(draft, report);
 }
 
 fn check_private_key(draft: &Draft, report: &mut Report) {
@@ -69,12 +73,15 @@ fn check_mtu(draft: &Draft, report: &mut Report) {
     let Some(mtu) = &draft.interface.mtu else {
         return;
     };
-    let addresses = draft.interface.addresses.iter().map(|it| it.address);
-    let has_ipv6 = addresses.into_iter().any(|address| address.is_ipv6());
+    let own = draft.interface.addresses.iter().map(|it| it.address);
+    let allowed = draft.peers.iter().flat_map(|peer| &peer.allowed_ips);
+    let mut addresses = own.chain(allowed.map(|it| it.address));
+    let has_ipv6 = addresses.any(|address| address.is_ipv6());
     if mtu.value < 1280 && has_ipv6 {
         let title = "an MTU below 1280 disables IPv6 on the interface";
         let warning = Diagnostic::warning(title, mtu.at, "IPv6 needs at least 1280 bytes");
-        report.push(warning);
+        let help = "without it, packets for IPv6 networks of `AllowedIPs` are refused";
+        report.push(warning.help(help));
     }
 }
 

@@ -81,6 +81,7 @@ mod read;
 mod reference;
 mod report;
 mod route_tables;
+mod routed;
 mod text;
 mod trust;
 mod values;
@@ -102,6 +103,7 @@ pub use name::{InterfaceName, NameError, expand_hook, path_of};
 pub use read::{Loaded, Reader};
 pub use reference::{EXAMPLE, KeyDescription, keys};
 pub use report::{MAX_SHOWN, Report};
+pub use routed::Routed;
 pub use trust::{Untrusted, hooks_are_trusted};
 pub use write::to_wg_quick;
 

@@ -93,8 +93,8 @@ fn words(key: KeyName) -> (&'static str, &'static str, &'static str) {
         KeyName::Table => (
             "auto, off, a number, or a name from rt_tables",
             "auto",
-            "Where the routes to AllowedIPs go: auto is the main table and, for a default route, a table of its \
-             own with rules; off makes no routes.",
+            "Where the routes to AllowedIPs go: auto is the main table and, for a default route, a kill switch or \
+             networks that hold an endpoint, a table of its own with rules; off makes no routes.",
         ),
         KeyName::PreUp => (
             "a shell command; may be repeated",
@@ -156,12 +156,13 @@ fn words(key: KeyName) -> (&'static str, &'static str, &'static str) {
         KeyName::AllowLan => (
             "yes or no",
             "no",
-            "Whether the kill switch leaves the local network reachable.",
+            "Whether the kill switch leaves the local network reachable: connected networks that are private, without \
+             those of Address and AllowedIPs.",
         ),
         KeyName::ExcludedIps => (
             "prefixes or local, separated by commas; may be repeated",
             "none",
-            "What stays outside the tunnel; local is the local network.",
+            "What stays outside the tunnel; local is the local network, as for AllowLAN.",
         ),
         KeyName::PrivateKeyFile => (
             "a path",

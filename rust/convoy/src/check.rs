@@ -6,23 +6,41 @@ use anstream::{AutoStream, ColorChoice};
 use anyhow::bail;
 use convoy_config::{Config, Report};
 
-use crate::{cli::CheckArgs, panics::say};
+use crate::{cli::CheckArgs, client::foresight, panics::say};
 
 /// Checks a configuration; fails if it is not valid.
 pub(crate) fn run(args: &CheckArgs) -> anyhow::Result<()> {
     let path = convoy_config::path_of(&args.file);
-    let (report, is_valid) = match convoy_config::read(&path) {
-        Ok(loaded) => (loaded.warnings, true),
-        Err(report) => (report, false),
+    let loaded = match convoy_config::read(&path) {
+        Ok(loaded) => loaded,
+        Err(report) => {
+            show(&report);
+            bail!("{} is not valid", path.display());
+        }
     };
-    show(&report);
-    if !is_valid {
-        bail!("{} is not valid", path.display());
+    show(&loaded.warnings);
+    let foreseen = foresee(&loaded.config);
+    for warning in &foreseen {
+        say(&format!("warning: {warning}\n"));
     }
-    if args.strict && !report.is_empty() {
+    if args.strict && !(loaded.warnings.is_empty() && foreseen.is_empty()) {
         bail!("{} has warnings", path.display());
     }
     Ok(())
+}
+
+/// What would happen on this host; nothing, if it cannot be told.
+fn foresee(config: &Config) -> Vec<String> {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let foreseen = builder
+        .enable_all()
+        .build()
+        .map_err(anyhow::Error::from)
+        .and_then(|runtime| runtime.block_on(foresight::foresee(config)));
+    foreseen.unwrap_or_else(|error| {
+        tracing::debug!("cannot look at this host: {error:#}");
+        Vec::new()
+    })
 }
 
 /// Reads a configuration and shows what is wrong with it; fails if it is not valid.

@@ -18,6 +18,7 @@ pub(crate) mod desired;
 pub(crate) mod down;
 mod endpoints;
 pub(crate) mod events;
+pub(crate) mod foresight;
 mod hooks;
 pub(crate) mod kept;
 mod lock;

@@ -10,6 +10,7 @@
 //! | [`buffers`], [`reverse_path`], [`profiling`] | settings of the kernel |
 //! | [`dns`], [`clock`] | files |
 //! | [`others`], [`firewall`], [`legacy`] | rtnetlink, nft, iptables-legacy-save |
+//! | [`routes`] | the host's routes and name servers, beside those of one tunnel |
 //! | [`subject`], [`endpoints`], [`handshake`] | of one tunnel: its configuration and state, names, routes, a real handshake |
 //!
 //! Nothing of the host changes. What this user may not see is a note, not a failure.
@@ -32,6 +33,7 @@ mod peers;
 pub(crate) mod probes;
 mod profiling;
 mod reverse_path;
+mod routes;
 mod subject;
 mod sysctl;
 mod text;
@@ -187,6 +189,9 @@ fn tunnel(runtime: &Runtime, subject: &Subject) -> anyhow::Result<Vec<Finding>> 
     }
     if let Some(config) = subject.config().filter(|it| gateway::is_wanted(it)) {
         findings.extend(gateway::judge(&gateway::Trials::gather(config)));
+    }
+    if let Some(config) = subject.config() {
+        findings.extend(runtime.block_on(routes::gather(subject, config)));
     }
     match subject.config() {
         Some(config) => findings.extend(peers::check(runtime, subject, config)?),

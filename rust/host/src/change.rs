@@ -27,7 +27,13 @@ pub(crate) enum What {
     /// The link is up with this MTU.
     Link { index: u32, mtu: u32 },
     /// An address of the link.
-    Address { index: u32, prefix: Prefix },
+    Address {
+        index: u32,
+        prefix: Prefix,
+        /// Without a route to its network.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        is_bare: bool,
+    },
     /// A route.
     Route(Route),
     /// A policy rule.

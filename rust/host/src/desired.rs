@@ -18,6 +18,8 @@ pub struct Desired {
     pub mtu_at_most: Option<u32>,
     /// The peers' endpoints, as far as known.
     pub endpoints: Vec<IpAddr>,
+    /// Name servers outside the tunnel that are asked for the endpoints' names.
+    pub resolvers: Vec<IpAddr>,
     /// The peers' allowed IPs, which become routes.
     pub allowed: Vec<Prefix>,
     /// Where routes go.
@@ -69,15 +71,117 @@ pub struct Dns {
 impl Desired {
     /// Whether packets to all addresses of a family go into a table of their own.
     pub fn has_default(&self, ipv6: bool) -> bool {
-        let mut families = self.allowed.iter();
-        self.table == Table::Auto && families.any(|p| p.is_default() && p.is_ipv6() == ipv6)
+        self.table == Table::Auto && (self.lists_default(ipv6) || self.composes_default(ipv6))
+    }
+
+    /// Whether the tunnel's networks hold an endpoint, or a name server that is asked for one: what this tunnel sends
+    /// outside would go into it.
+    pub fn holds_outside(&self) -> bool {
+        self.table == Table::Auto && self.networks().iter().any(|it| self.is_outside(it))
     }
 
     /// Whether this needs [`Desired::fwmark`].
     pub fn needs_mark(&self) -> bool {
-        self.kill_switch.is_some() || self.has_default(false) || self.has_default(true)
+        self.kill_switch.is_some()
+            || self.has_default(false)
+            || self.has_default(true)
+            || self.holds_outside()
+    }
+
+    /// Whether the internet of a family is in the tunnel.
+    pub fn takes_internet(&self, ipv6: bool) -> bool {
+        let mut allowed = self.allowed.iter();
+        self.has_default(ipv6)
+            || (self.table == Table::Auto && allowed.any(|it| ipv6 && it.network() == GLOBAL_IPV6))
+    }
+
+    /// Whether the local network stays outside the tunnel, or may.
+    pub(crate) fn wants_local(&self) -> bool {
+        self.exclude_local || self.kill_switch.is_some_and(|switch| switch.allow_lan)
+    }
+
+    /// Whether connected networks matter, which may change.
+    pub(crate) fn follows_local(&self) -> bool {
+        let has_default = self.has_default(false) || self.has_default(true);
+        self.wants_local() || self.kill_switch.is_some() || has_default
+    }
+
+    /// Whether all routes are in a table of their own, where rules find them before those of the host.
+    pub(crate) fn is_fenced(&self) -> bool {
+        self.table == Table::Auto && self.needs_mark()
+    }
+
+    /// Whether the routes of a family are there.
+    pub(crate) fn fences(&self, ipv6: bool) -> bool {
+        let networks = || {
+            self.networks()
+                .into_iter()
+                .filter(|it| it.is_ipv6() == ipv6)
+        };
+        let holds_outside = || networks().any(|network| self.is_outside(&network));
+        let is_wanted = self.kill_switch.is_some() || self.has_default(ipv6) || holds_outside();
+        self.table == Table::Auto && is_wanted
+    }
+
+    /// The networks that belong to the tunnel, by its addresses and by allowed IPs other than default routes; longest
+    /// first.
+    pub(crate) fn networks(&self) -> Vec<Prefix> {
+        let excluded: Vec<_> = self.excluded.iter().map(Prefix::network).collect();
+        let connected = self.addresses.iter().filter(|own| !own.is_host());
+        let connected = connected.map(Prefix::network);
+        let connected = connected.filter(|network| !excluded.contains(network));
+        let composes =
+            [false, true].map(|ipv6| !self.lists_default(ipv6) && self.composes_default(ipv6));
+        let is_specific = |it: &Prefix| {
+            let is_part = composes[usize::from(it.is_ipv6())] && it.length() <= LONGEST_PART;
+            !it.is_default() && !is_part
+        };
+        let allowed = self.allowed.iter().map(Prefix::network).filter(is_specific);
+        let allowed = allowed.filter(|it| !excluded.iter().any(|hole| hole.contains(it)));
+        let mut networks: Vec<_> = connected.chain(allowed).collect();
+        // By their device alone.
+        networks.retain(|network| !LINK_LOCAL.contains(network));
+        networks.sort_by_key(|prefix| (std::cmp::Reverse(prefix.length()), *prefix));
+        networks.dedup();
+        networks
+    }
+
+    /// Whether an address connects a network that holds an endpoint, or a name server that is asked for one.
+    pub(crate) fn connects_outside(&self, address: &Prefix) -> bool {
+        self.is_fenced() && !address.is_host() && self.is_outside(&address.network())
+    }
+
+    /// Whether a network holds an endpoint, or a name server that is asked for one.
+    pub(crate) fn is_outside(&self, network: &Prefix) -> bool {
+        self.outside().any(|host| network.contains(&host))
+    }
+
+    /// The hosts to which this tunnel itself sends, outside of it.
+    fn outside(&self) -> impl Iterator<Item = Prefix> {
+        let all = self.endpoints.iter().chain(&self.resolvers);
+        all.map(|address| Prefix::host(*address))
+    }
+
+    fn lists_default(&self, ipv6: bool) -> bool {
+        let mut allowed = self.allowed.iter();
+        allowed.any(|it| it.is_default() && it.is_ipv6() == ipv6)
+    }
+
+    /// Whether short prefixes make up all addresses, such as 0.0.0.0/1 and 128.0.0.0/1.
+    fn composes_default(&self, ipv6: bool) -> bool {
+        let parts = self.allowed.iter().map(Prefix::network);
+        let parts = parts.filter(|it| it.is_ipv6() == ipv6 && it.length() <= LONGEST_PART);
+        let parts: Vec<_> = parts.collect();
+        !parts.is_empty() && Prefix::default_of(ipv6).without(&parts).is_empty()
     }
 }
+
+/// Longer prefixes are no parts of a default route.
+const LONGEST_PART: u8 = 6;
+
+/// Networks that every link has, and all that the internet has.
+const LINK_LOCAL: Prefix = Prefix::of_ipv6([0xfe80, 0], 10);
+const GLOBAL_IPV6: Prefix = Prefix::of_ipv6([0x2000, 0], 3);
 
 /// The smallest MTU in bytes that every host accepts (RFC 8200 §5; RFC 791 §3.1). Below that of IPv6, the kernel
 /// turns IPv6 off for the interface.

@@ -64,9 +64,13 @@ impl Effects {
                 .link_by_index(*index)
                 .await
                 .map(|link| link.is_some_and(|link| link.mtu == *mtu && link.is_up)),
-            What::Address { index, prefix } => {
+            What::Address {
+                index,
+                prefix,
+                is_bare,
+            } => {
                 let addresses = self.netlink.addresses(*index).await;
-                addresses.map(|addresses| addresses.contains(prefix))
+                addresses.map(|addresses| addresses.contains(&(*prefix, *is_bare)))
             }
             What::Route(route) => self.has_route(route).await,
             What::Rule(rule) => self.netlink.has_rule(rule).await,
@@ -127,7 +131,11 @@ impl Effects {
                 self.routes.clear();
                 self.netlink.set_link(*index, *mtu, true).await
             }
-            What::Address { index, prefix } => self.netlink.add_address(*index, *prefix).await,
+            What::Address {
+                index,
+                prefix,
+                is_bare,
+            } => self.netlink.add_address(*index, *prefix, *is_bare).await,
             What::Route(route) => {
                 self.forget(route);
                 self.netlink.add_route(route).await
@@ -186,9 +194,10 @@ impl Effects {
                 let up = *up && link.is_up;
                 self.netlink.set_link(*index, mtu, up).await
             }
-            (What::Address { index, prefix }, _) => {
+            (What::Address { index, prefix, .. }, _) => {
                 self.routes.clear();
-                match self.netlink.addresses(*index).await?.contains(prefix) {
+                let addresses = self.netlink.addresses(*index).await?;
+                match addresses.iter().any(|(known, _)| known == prefix) {
                     true => self.netlink.remove_address(*index, *prefix).await,
                     false => Ok(()),
                 }

@@ -1,15 +1,21 @@
 //! The host's state that a plan depends on.
 
-use std::{fs, io, net::IpAddr};
+mod families;
+
+use std::{io, net::IpAddr};
 
 use crate::{
     change::What,
     desired::{Desired, smallest_mtu},
     error::HostError,
     firewall::Allowed,
-    netlink::{Link, Netlink, Rule},
+    local::Local,
+    netlink::{Link, Netlink, Outside, Place},
     prefix::Prefix,
 };
+
+pub(crate) use families::Ipv6;
+use families::half;
 
 /// The bytes that WireGuard adds to a packet over IPv6: 40 of IPv6, 8 of UDP, 32 of its own.
 const OVERHEAD: u32 = 80;
@@ -21,17 +27,25 @@ const ETHERNET_MTU: u32 = 1500;
 #[derive(Clone, Debug)]
 pub(crate) struct Facts {
     pub(crate) link: Link,
-    /// Whether the interface can have IPv6 addresses.
-    pub(crate) has_ipv6: bool,
+    pub(crate) ipv6: Ipv6,
     /// The interface's MTU in bytes: the configured one, or else the one that fits the routes to the endpoints, and
     /// no larger than allowed.
     pub(crate) mtu: u32,
-    /// The priority before which new rules go, for IPv4 and IPv6.
-    pub(crate) priorities: [u32; 2],
+    /// Where new rules go, for IPv4 and IPv6.
+    pub(crate) places: [Place; 2],
     pub(crate) allowed: Allowed,
+    /// Networks within the tunnel's ones to which the host has routes of its own, where those prevail.
+    pub(crate) nearer: Vec<Prefix>,
+    /// Parts of the desired state that this host lacks, and packets that go elsewhere than one may expect.
+    pub(crate) warnings: Vec<String>,
 }
 
 impl Facts {
+    /// Whether the interface cannot take packets to these addresses.
+    pub(crate) fn cannot_carry(&self, to: &Prefix) -> bool {
+        to.is_ipv6() && self.ipv6 != Ipv6::On
+    }
+
     /// Looks at the host. `made` holds the changes that are ours already.
     pub(crate) async fn gather(
         netlink: &Netlink,
@@ -47,63 +61,44 @@ impl Facts {
                 format!("interface {interface}"),
             ))?
             .ok_or_else(|| HostError::NoInterface(interface.to_owned()))?;
-        let has_ipv6 = has_ipv6(interface);
-        let gathered = Self::routes(netlink, &link, desired, has_ipv6, made).await;
-        let (mtu, priorities, allowed) = gathered.map_err(HostError::kernel("read", "routes"))?;
-        Ok(Self {
-            link,
-            has_ipv6,
-            mtu,
-            priorities,
-            allowed,
-        })
+        let gathered = Self::routes(netlink, link, desired, made).await;
+        gathered.map_err(HostError::kernel("read", "routes"))
     }
 
     async fn routes(
         netlink: &Netlink,
-        link: &Link,
+        link: Link,
         desired: &Desired,
-        has_ipv6: bool,
         made: &[&What],
-    ) -> io::Result<(u32, [u32; 2], Allowed)> {
-        let mark = desired.fwmark.unwrap_or(0);
-        let ours: Vec<Rule> = made
-            .iter()
-            .filter_map(|what| match what {
-                What::Rule(rule) => Some(*rule),
-                _ => None,
-            })
-            .collect();
-        let mut allowed = Allowed {
-            excluded: desired.excluded.clone(),
-            ..Allowed::default()
-        };
-        let mut priorities = [0; 2];
-        let follows_lan = desired.exclude_local || desired.kill_switch.is_some();
-        for ipv6 in [false, true] {
-            // Ours stay where they are: two tunnels would overtake each other for ever.
-            let known = ours.iter().find(|rule| rule.ipv6 == ipv6);
-            priorities[usize::from(ipv6)] = match known {
-                Some(rule) => rule.priority + rule.selector.distance(),
-                None => netlink.lowest_priority(ipv6).await?,
-            };
-            if follows_lan {
-                let networks = netlink.connected(link.index, ipv6).await?;
-                allowed.connected.extend(networks);
-            }
-        }
+    ) -> io::Result<Self> {
+        let ipv6 = Ipv6::of(&link.name, desired.mtu);
+        let places = places(netlink, made).await?;
+        let networks = desired.networks();
+        let mut tunnels = netlink.tunnels().await?;
+        tunnels.push(link.index);
+        let outside = [
+            netlink.outside(&tunnels, false).await?,
+            netlink.outside(&tunnels, true).await?,
+        ];
+        let connected: Vec<_> = outside.iter().flat_map(|it| it.connected.clone()).collect();
+        let local = Local::of(&connected, &networks);
+        let warnings = warnings(desired, ipv6, &local, &outside, &tunnels);
+
+        let mut excluded = desired.excluded.clone();
         if desired.exclude_local {
-            allowed.excluded.extend(allowed.connected.iter().copied());
+            excluded.extend(&local.networks);
         }
-        if desired.kill_switch.is_some() {
-            allowed.underlay = underlay(netlink, link, desired, mark).await?;
-        }
+        let mark = desired.fwmark.unwrap_or(0);
+        let underlay = match desired.kill_switch {
+            Some(_) => underlay(netlink, &link, desired, mark).await?,
+            None => Vec::new(),
+        };
         let mut prefixes = desired.addresses.iter().chain(&desired.allowed);
-        let carries_ipv6 = has_ipv6 && prefixes.any(Prefix::is_ipv6);
+        let carries_ipv6 = ipv6 == Ipv6::On && prefixes.any(Prefix::is_ipv6);
         let mtu = match desired.mtu {
             Some(mtu) => mtu,
             None => {
-                let mtu = fitting_mtu(netlink, link, &desired.endpoints, mark).await?;
+                let mtu = fitting_mtu(netlink, &link, &desired.endpoints, mark).await?;
                 if carries_ipv6 {
                     mtu.max(smallest_mtu(true))
                 } else {
@@ -111,9 +106,85 @@ impl Facts {
                 }
             }
         };
-        let mtu = limited(mtu, desired.mtu_at_most, carries_ipv6);
-        Ok((mtu, priorities, allowed))
+        Ok(Self {
+            mtu: limited(mtu, desired.mtu_at_most, carries_ipv6),
+            nearer: nearer(desired, &networks, &outside),
+            allowed: Allowed {
+                excluded,
+                local: local.networks,
+                connected,
+                underlay,
+            },
+            link,
+            ipv6,
+            places,
+            warnings,
+        })
     }
+}
+
+/// Tells what [`Facts::warnings`] would have, without an interface.
+///
+/// # Errors
+/// If the kernel does not tell its routes.
+pub async fn foresee(interface: &str, desired: &Desired) -> Result<Vec<String>, HostError> {
+    let gathered = async {
+        let netlink = Netlink::open()?;
+        let tunnels = netlink.tunnels().await?;
+        let outside = [
+            netlink.outside(&tunnels, false).await?,
+            netlink.outside(&tunnels, true).await?,
+        ];
+        let connected: Vec<_> = outside.iter().flat_map(|it| it.connected.clone()).collect();
+        let local = Local::of(&connected, &desired.networks());
+        let ipv6 = Ipv6::of(interface, desired.mtu);
+        Ok(warnings(desired, ipv6, &local, &outside, &tunnels))
+    };
+    gathered.await.map_err(HostError::kernel("read", "routes"))
+}
+
+fn warnings(
+    desired: &Desired,
+    ipv6: Ipv6,
+    local: &Local,
+    outside: &[Outside; 2],
+    tunnels: &[u32],
+) -> Vec<String> {
+    let mut warnings = ipv6.warnings(desired);
+    if desired.follows_local() {
+        warnings.extend(local.warnings(desired.wants_local()));
+    }
+    warnings.extend(half(desired, outside, tunnels));
+    warnings
+}
+
+/// Networks that the routes of a plain tunnel would leave to longer ones of the host.
+fn nearer(desired: &Desired, networks: &[Prefix], outside: &[Outside; 2]) -> Vec<Prefix> {
+    if desired.kill_switch.is_some() {
+        return Vec::new();
+    }
+    let plain = [false, true].map(|ipv6| !desired.has_default(ipv6));
+    let routed = outside.iter().flat_map(|it| &it.routed);
+    let routed = routed.filter(|to| plain[usize::from(to.is_ipv6())]);
+    let is_within = |to: &&Prefix| {
+        let mut around = networks.iter();
+        around.any(|own| own != *to && own.contains(to)) && !networks.contains(to)
+    };
+    routed.filter(is_within).copied().collect()
+}
+
+async fn places(netlink: &Netlink, made: &[&What]) -> io::Result<[Place; 2]> {
+    let of = |ipv6: bool| {
+        let rules = made.iter().filter_map(move |what| match what {
+            What::Rule(rule) if rule.ipv6 == ipv6 => Some(*rule),
+            _ => None,
+        });
+        rules.collect::<Vec<_>>()
+    };
+    Ok([
+        netlink.place(false, &of(false)).await?,
+        netlink.place(true, &of(true)).await?,
+    ])
 }
 
 /// The MTU, no larger than `at_most`, which in turn does not go below the smallest one.
@@ -185,14 +256,6 @@ async fn underlay(
         names = netlink.links_out(&link.name).await?;
     }
     Ok(names)
-}
-
-/// Whether the kernel has IPv6 and nobody has turned it off for the interface.
-fn has_ipv6(interface: &str) -> bool {
-    ["all", interface].iter().all(|name| {
-        let path = format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6");
-        fs::read_to_string(path).is_ok_and(|value| value.trim() == "0")
-    })
 }
 
 #[cfg(test)]

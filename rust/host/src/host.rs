@@ -72,6 +72,8 @@ pub struct Host {
     pub(crate) facts: Option<Facts>,
     /// The MTU that the caller knows of.
     pub(crate) told_mtu: Option<u32>,
+    /// The warnings that the caller knows of.
+    pub(crate) told_warnings: Vec<String>,
     pub(crate) ways: Vec<String>,
 }
 
@@ -149,6 +151,7 @@ impl Host {
             events: VecDeque::new(),
             facts: None,
             told_mtu: None,
+            told_warnings: Vec::new(),
             ways: Vec::new(),
         })
     }
@@ -164,7 +167,9 @@ impl Host {
         let earlier = self.made.iter().find_map(|entry| match &entry.change.what {
             What::Rule(rule) => rule.mark(),
             // Made before the rules, and in no table but that of the mark.
-            What::Route(route) if route.via == Via::Unreachable => Some(route.table),
+            What::Route(route) if route.via == Via::Unreachable && route.to.is_default() => {
+                Some(route.table)
+            }
             _ => None,
         });
         if earlier.is_some() {
@@ -195,9 +200,10 @@ impl Host {
         self.subscribe(&plan).await;
         let mtu = self.facts.as_ref().map_or(0, |facts| facts.mtu);
         self.told_mtu = Some(mtu);
+        self.told_warnings = self.all_warnings();
         Ok(Applied {
             mtu,
-            warnings: self.warnings.clone(),
+            warnings: self.told_warnings.clone(),
         })
     }
 
@@ -262,13 +268,6 @@ impl Host {
         };
         let made: Vec<&What> = self.made.iter().map(|entry| &entry.change.what).collect();
         let facts = Facts::gather(&self.effects.netlink, &self.interface, desired, &made).await?;
-        if !facts.has_ipv6 && desired.addresses.iter().any(|prefix| prefix.is_ipv6()) {
-            let warning = "IPv6 is off on this host: its addresses and routes are left out";
-            if !self.warnings.iter().any(|known| known == warning) {
-                tracing::warn!(interface = self.interface, warning);
-                self.warnings.push(warning.to_owned());
-            }
-        }
         let plan = plan(
             &self.interface,
             desired,
@@ -277,8 +276,23 @@ impl Host {
             self.paused_until.is_some(),
         );
         self.is_link_down = !facts.link.is_up;
+        self.note_warnings(&facts.warnings);
         self.facts = Some(facts);
         Ok(plan)
+    }
+
+    /// What [`Applied::warnings`] has.
+    pub(crate) fn all_warnings(&self) -> Vec<String> {
+        let facts = self.facts.iter().flat_map(|facts| &facts.warnings);
+        facts.chain(&self.warnings).cloned().collect()
+    }
+
+    /// Logs what is new.
+    fn note_warnings(&self, warnings: &[String]) {
+        let known = self.facts.as_ref().map_or(&[][..], |facts| &facts.warnings);
+        for warning in warnings.iter().filter(|warning| !known.contains(warning)) {
+            tracing::warn!(interface = self.interface, "{warning}");
+        }
     }
 
     fn resolving(&self, desired: &Desired, index: u32) -> Option<Resolving> {

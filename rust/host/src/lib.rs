@@ -36,6 +36,7 @@ mod firewall;
 mod host;
 mod journal;
 mod kill_switch;
+mod local;
 mod netlink;
 mod plan;
 mod prefix;
@@ -48,6 +49,7 @@ mod watch;
 
 pub use desired::{Desired, Dns, KillSwitch, Table, smallest_mtu};
 pub use error::HostError;
+pub use facts::foresee;
 pub use host::{Applied, Host, Options, recover};
 pub use kill_switch::{close_kill_switch, open_kill_switch};
 pub use prefix::Prefix;

@@ -15,8 +15,8 @@ use rtnetlink::{Handle, packet_route::RouteNetlinkMessage};
 use tokio::task::JoinHandle;
 
 pub(crate) use link::Link;
-pub(crate) use route::{MAIN_TABLE, Route, Via, connected, leads_out_by, table_of};
-pub(crate) use rule::{Rule, Selector};
+pub(crate) use route::{MAIN_TABLE, Outside, Route, Via, connected, leads_out_by, table_of};
+pub(crate) use rule::{Place, Rule, Selector};
 
 /// A connection to rtnetlink in the network namespace of the thread that opened it.
 #[derive(Debug)]

@@ -35,6 +35,21 @@ impl Prefix {
         Self { address, length }
     }
 
+    /// The prefix that holds every address of a family.
+    pub(crate) fn default_of(ipv6: bool) -> Self {
+        let address = match ipv6 {
+            false => Ipv4Addr::UNSPECIFIED.into(),
+            true => Ipv6Addr::UNSPECIFIED.into(),
+        };
+        Self { address, length: 0 }
+    }
+
+    /// The IPv6 network that begins with these words.
+    pub(crate) const fn of_ipv6([first, second]: [u16; 2], length: u8) -> Self {
+        let address = IpAddr::V6(Ipv6Addr::new(first, second, 0, 0, 0, 0, 0, 0));
+        Self { address, length }
+    }
+
     /// The address, including its host bits.
     pub fn address(&self) -> IpAddr {
         self.address
@@ -85,6 +100,11 @@ impl Prefix {
         self.is_ipv6() == other.is_ipv6()
             && self.length <= other.length
             && cut.network() == self.network()
+    }
+
+    /// Whether this and `other` have an address in common.
+    pub(crate) fn overlaps(&self, other: &Self) -> bool {
+        self.contains(other) || other.contains(self)
     }
 
     /// The fewest prefixes that hold this network's addresses but none of `holes`.

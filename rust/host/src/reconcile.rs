@@ -36,19 +36,33 @@ impl Host {
         let slot = |entry: &Entry| (entry.change.what.slot(), entry.id);
         let known: HashMap<What, u64> = self.made.iter().map(slot).collect();
         let mut restored = Vec::new();
+        let mut renewed = HashSet::new();
         for what in plan {
             let known = known.get(&what.slot()).and_then(|id| self.position(*id));
             match known {
                 Some(at) if self.made[at].change.what == *what => {
                     if self.restore(at, missing).await? {
                         restored.push(what.to_string());
+                        renewed.extend(level(what));
+                    } else if level(what).is_some_and(|level| renewed.contains(&level)) {
+                        self.put_last(at).await?;
                     }
                 }
-                _ => self.make(what, known).await?,
+                _ => {
+                    self.make(what, known).await?;
+                    renewed.extend(level(what));
+                }
             }
         }
         self.undo_all(is_stale).await?;
         Ok(restored)
+    }
+
+    /// Puts a rule behind others of its priority: that is their order in the plan.
+    async fn put_last(&mut self, at: usize) -> Result<(), HostError> {
+        let change = self.made[at].change.clone();
+        self.effects.unmake(&change).await?;
+        self.effects.make(&change.what).await
     }
 
     /// Where an entry is: they are sorted.
@@ -230,5 +244,13 @@ impl Host {
             }
         }
         Ok(self.lasting.as_mut().unwrap_or(&mut self.journal))
+    }
+}
+
+/// The family and priority of a rule.
+fn level(what: &What) -> Option<(bool, u32)> {
+    match what {
+        What::Rule(rule) => Some((rule.ipv6, rule.priority)),
+        _ => None,
     }
 }

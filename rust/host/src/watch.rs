@@ -29,6 +29,8 @@ pub enum Event {
     MtuChanged(u32),
     /// Datagrams to an endpoint, or by the default route, leave by another device, gateway or source address.
     UnderlayChanged,
+    /// [`Applied::warnings`](crate::Applied::warnings) are others now: these.
+    Warnings(Vec<String>),
     /// A pause has ended.
     Resumed,
     /// The interface has left this network namespace; call [`Host::release`].
@@ -149,6 +151,11 @@ impl Host {
                 "MTU follows the route"
             );
             self.events.push_back(Event::MtuChanged(new));
+        }
+        let warnings = self.all_warnings();
+        if warnings != self.told_warnings {
+            self.told_warnings.clone_from(&warnings);
+            self.events.push_back(Event::Warnings(warnings));
         }
         let ways = self.ways_out().await;
         if ways != self.ways {

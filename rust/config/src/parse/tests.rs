@@ -279,6 +279,7 @@ fn ignored_and_overridden_values_are_warned_about() {
         "a prefix with host bits set",
         "duplicate prefix",
         "help: write [fd00::1]:51820",
+        "the tunnel's networks hold the endpoint fd00::1",
         "two peers claim the same prefix",
         "no `PrivateKey`",
         "a second `[Interface]` section",
@@ -288,7 +289,7 @@ fn ignored_and_overridden_values_are_warned_about() {
             "{expected}\nis missing from\n{warnings}"
         );
     }
-    assert_eq!(warnings.matches("warning: ").count(), 12, "{warnings}");
+    assert_eq!(warnings.matches("warning: ").count(), 13, "{warnings}");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use convoy_config::{Config, Peer};
+use convoy_config::{Config, Host, Peer};
 use convoy_proto::config::{PeerUpdate, PublicKey};
 use tokio::{
     task::{JoinError, JoinSet},
@@ -16,7 +16,7 @@ use tokio::{
 };
 use tracing::{debug, warn};
 
-use super::{endpoints::Endpoints, names::Names};
+use super::{desired::Outside, endpoints::Endpoints, names::Names};
 
 /// The most look-ups at once.
 const MAX_LOOK_UPS: usize = 16;
@@ -67,9 +67,22 @@ impl Addresses {
         self.endpoints.address_of(&peer.public_key.value)
     }
 
-    /// The addresses of all peers that have one.
-    pub(crate) fn all(&self) -> Vec<IpAddr> {
-        self.endpoints.all()
+    /// The hosts to which a tunnel with this configuration sends outside of itself, as far as they are known.
+    pub(crate) fn outside(&self, config: &Config) -> Outside {
+        let mut endpoints = config.peers.iter().flat_map(|peer| &peer.endpoints);
+        let has_names = endpoints.any(|it| matches!(it.host, Host::Name(_)));
+        Outside {
+            endpoints: self.endpoints.all(),
+            resolvers: match has_names {
+                true => self.names.servers(),
+                false => Vec::new(),
+            },
+        }
+    }
+
+    /// Whether a name is to be looked up now.
+    pub(crate) fn is_due(&self, now: Instant) -> bool {
+        self.endpoints.poll_timeout().is_some_and(|due| due <= now)
     }
 
     /// What is wrong with each peer.

@@ -15,11 +15,20 @@ use super::tunnel::{RunningDevice, RunningPeer};
 /// The mark of a kill switch whose tunnel is not up yet: the first that is tried for one.
 pub(crate) const FIRST_MARK: u32 = 51820;
 
-/// The state of the host that a configuration wants, with the mark and the endpoints that are in use.
+/// The hosts to which a tunnel sends outside of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Outside {
+    /// The endpoints that are in use.
+    pub(crate) endpoints: Vec<IpAddr>,
+    /// The name servers that are asked for endpoints.
+    pub(crate) resolvers: Vec<IpAddr>,
+}
+
+/// The state of the host that a configuration wants, with the mark that is in use.
 pub(crate) fn desired(
     config: &Config,
     mark: Option<u32>,
-    endpoints: Vec<IpAddr>,
+    outside: Outside,
 ) -> Result<Desired, HostError> {
     let it = &config.interface;
     let addresses = it.addresses.iter().map(|a| (a.address, a.prefix));
@@ -30,7 +39,8 @@ pub(crate) fn desired(
         addresses: prefixes(addresses)?,
         mtu: it.mtu.as_ref().map(|mtu| mtu.value.into()),
         mtu_at_most: None,
-        endpoints,
+        endpoints: outside.endpoints,
+        resolvers: outside.resolvers,
         allowed: prefixes(allowed)?,
         table: match value(it.table.as_ref()) {
             Table::Auto => convoy_host::Table::Auto,

@@ -54,6 +54,13 @@ impl Names {
         }
     }
 
+    /// The name servers of other hosts that would be asked now.
+    pub(crate) fn servers(&self) -> Vec<IpAddr> {
+        let chosen = choose(&self.sources.texts(), &self.without, true);
+        let servers = chosen.servers.iter().map(|server| server.address);
+        servers.filter(|address| !address.is_loopback()).collect()
+    }
+
     /// The addresses of a name in order of preference, or the reason why there are none.
     ///
     /// Takes 5 s at most for each name server, and asks the next one after a second.

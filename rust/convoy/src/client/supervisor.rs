@@ -20,7 +20,7 @@ mod replace;
 mod start;
 mod tell;
 
-use std::{future::pending, path::PathBuf, pin::pin, time::SystemTime};
+use std::{future::pending, net::IpAddr, path::PathBuf, pin::pin, time::SystemTime};
 
 use anyhow::anyhow;
 use convoy_config::Config;
@@ -158,6 +158,8 @@ struct Supervisor {
     /// The mark that was chosen, as the configuration has none.
     picked_mark: Option<u32>,
     addresses: Addresses,
+    /// The name servers that the host's state makes room for.
+    resolvers: Vec<IpAddr>,
     path_mtu: PathMtu,
     events: Events,
     paused_until: Option<SystemTime>,

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use convoy_config::{Config, KillSwitch};
+use convoy_config::{Config, KillSwitch, Routed};
 use nix::unistd::geteuid;
 use tokio::runtime::Runtime;
 
@@ -11,6 +11,7 @@ use super::{
     finding::Finding,
     handshake::{self, Callee},
     netlink::Netlink,
+    routes,
     subject::{self, Standing, Subject},
 };
 use crate::client::desired::{FIRST_MARK, configured_mark};
@@ -56,10 +57,12 @@ async fn paths(
     let mtu = mtu.or(config.interface.mtu.as_ref().map(|mtu| mtu.value.into()));
     let mark = subject.mark().or(configured_mark(config)).unwrap_or(0);
     let mut findings = Vec::new();
+    let routed = Routed::new(config);
     for host in hosts {
         let path = endpoints::path(&netlink, &links, *host, mark).await;
         findings.push(endpoints::judge_route(&path, subject.name.as_str()));
         findings.extend(endpoints::judge_mtu(&path, mtu));
+        findings.extend(routes::judge_endpoint(config, &routed, *host));
     }
     Ok(findings)
 }

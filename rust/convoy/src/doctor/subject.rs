@@ -6,6 +6,7 @@ use convoy_config::{Config, InterfaceName, KillSwitch, Report, Table, encode_key
 
 use super::{finding::Finding, others::Routing, reverse_path::Marking};
 use crate::client::{
+    desired::{Outside, desired},
     owner::{self, Signs},
     places,
     status::{self, Condition, Status},
@@ -209,9 +210,8 @@ fn table(config: &Config) -> Table {
 
 /// Whether all packets of a family go into the tunnel by Convoy's own rules.
 fn has_default(config: &Config, ipv6: bool) -> bool {
-    let mut allowed = config.peers.iter().flat_map(|peer| &peer.allowed_ips);
-    let is_default = allowed.any(|it| it.prefix == 0 && it.address.is_ipv6() == ipv6);
-    is_default && table(config) == Table::Auto
+    let wanted = desired(config, None, Outside::default());
+    wanted.is_ok_and(|wanted| wanted.has_default(ipv6))
 }
 
 #[cfg(test)]

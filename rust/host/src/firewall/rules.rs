@@ -11,31 +11,23 @@ use crate::{
 pub(crate) struct Allowed {
     /// Networks outside the tunnel by configuration.
     pub(crate) excluded: Vec<Prefix>,
-    /// Directly connected networks.
+    /// The local network.
+    pub(crate) local: Vec<Prefix>,
+    /// All directly connected networks, where DHCP servers may be.
     pub(crate) connected: Vec<Prefix>,
     /// Names of the devices that lead to the internet, or may.
     pub(crate) underlay: Vec<String>,
 }
 
-/// Ranges that a directly connected network must be in to count as LAN.
-const PRIVATE: [&str; 6] = [
-    "10.0.0.0/8",
-    "172.16.0.0/12",
-    "192.168.0.0/16",
-    "169.254.0.0/16",
-    "fc00::/7",
-    "fe80::/10",
-];
-
 /// Destinations on the LAN that no route connects.
 const LAN_MULTICAST: [&str; 3] = ["224.0.0.0/4", "255.255.255.255/32", "ff02::/16"];
 
-/// The tables that `desired` needs; `None` without a default route and kill switch.
+/// The tables that `desired` needs; `None` if its routes are in the main table and there is no kill switch.
 pub(crate) fn ruleset(interface: &str, desired: &Desired, allowed: &Allowed) -> Option<Ruleset> {
     let mark = desired.fwmark?;
     let families = [false, true].map(|ipv6| desired.has_default(ipv6));
     let mut chains = String::new();
-    if families.contains(&true) {
+    if desired.is_fenced() {
         chains += &anti_spoofing(interface, desired, families, mark);
     }
     if let Some(switch) = desired.kill_switch {
@@ -158,25 +150,38 @@ fn outside(switch: KillSwitch, mark: u32, allowed: &Allowed) -> String {
     format!(
         "    meta mark {mark} meta l4proto udp accept
     meta mark {mark} tcp dport 53 accept
-    meta protocol ip udp sport 68 udp dport 67 accept
-    meta protocol ip6 udp sport 546 udp dport 547 accept
-    icmpv6 type {{ nd-router-solicit, nd-router-advert, nd-neighbor-solicit, nd-neighbor-advert, \
+{dhcp}    icmpv6 type {{ nd-router-solicit, nd-router-advert, nd-neighbor-solicit, nd-neighbor-advert, \
 mld-listener-report, mld2-listener-report }} accept
 {destinations}",
+        dhcp = dhcp(allowed),
         destinations = destinations(switch, allowed),
     )
 }
 
+/// Lets DHCP clients reach servers, which are on the next link or get broadcasts: any user may have their ports.
+fn dhcp(allowed: &Allowed) -> String {
+    let near = allowed.connected.iter();
+    let near = near.filter(|network| !network.is_ipv6() && network.length() >= WIDEST_WITH_DHCP);
+    let near = near
+        .take(MOST_WITH_DHCP)
+        .map(|network| network.network().to_string());
+    let v4 = std::iter::once("255.255.255.255/32".to_owned()).chain(near);
+    let v4 = v4.map(|to| format!("    ip daddr {to} udp sport 68 udp dport 67 accept\n"));
+    let v6 = ["ff02::1:2", "fe80::/10"];
+    let v6 = v6.map(|to| format!("    ip6 daddr {to} udp sport 546 udp dport 547 accept\n"));
+    v4.chain(v6).collect()
+}
+
+/// No network of a DHCP server is wider, and a host has fewer of them.
+const WIDEST_WITH_DHCP: u8 = 8;
+const MOST_WITH_DHCP: usize = 64;
+
 fn destinations(switch: KillSwitch, allowed: &Allowed) -> String {
     let mut open = allowed.excluded.clone();
     if switch.allow_lan {
-        let [private, multicast] = [&PRIVATE[..], &LAN_MULTICAST[..]].map(|ranges| {
-            let parsed = ranges.iter().filter_map(|range| range.parse().ok());
-            parsed.collect::<Vec<Prefix>>()
-        });
-        let is_private = |network: &&Prefix| private.iter().any(|range| range.contains(network));
-        open.extend(allowed.connected.iter().filter(is_private));
-        open.extend(multicast);
+        open.extend(&allowed.local);
+        let multicast = LAN_MULTICAST.iter();
+        open.extend(multicast.filter_map(|range| range.parse::<Prefix>().ok()));
     }
     open.iter()
         .map(|prefix| format!("    {} daddr {} accept\n", family(prefix), prefix.network()))

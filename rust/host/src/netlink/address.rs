@@ -4,15 +4,15 @@ use std::{io, net::IpAddr};
 
 use rtnetlink::packet_route::{
     AddressFamily, RouteNetlinkMessage,
-    address::{AddressAttribute, AddressMessage},
+    address::{AddressAttribute, AddressFlags, AddressMessage},
 };
 
 use super::Netlink;
 use crate::prefix::Prefix;
 
 impl Netlink {
-    /// The addresses of a link; none if it does not exist.
-    pub(crate) async fn addresses(&self, index: u32) -> io::Result<Vec<Prefix>> {
+    /// The addresses of a link, and whether each has no route to its network; none if it does not exist.
+    pub(crate) async fn addresses(&self, index: u32) -> io::Result<Vec<(Prefix, bool)>> {
         let mut message = AddressMessage::default();
         message.header.index = index;
         match self.dump(RouteNetlinkMessage::GetAddress(message)).await {
@@ -22,8 +22,16 @@ impl Netlink {
         }
     }
 
-    pub(crate) async fn add_address(&self, index: u32, prefix: Prefix) -> io::Result<()> {
-        let message = message(index, prefix);
+    /// `is_bare`: without a route to its network.
+    pub(crate) async fn add_address(
+        &self,
+        index: u32,
+        prefix: Prefix,
+        is_bare: bool,
+    ) -> io::Result<()> {
+        let mut message = message(index, prefix);
+        let bare = AddressAttribute::Flags(AddressFlags::Noprefixroute);
+        message.attributes.extend(is_bare.then_some(bare));
         self.add(RouteNetlinkMessage::NewAddress(message)).await
     }
 
@@ -48,7 +56,7 @@ fn message(index: u32, prefix: Prefix) -> AddressMessage {
     message
 }
 
-fn address_of(message: &RouteNetlinkMessage, index: u32) -> Option<Prefix> {
+fn address_of(message: &RouteNetlinkMessage, index: u32) -> Option<(Prefix, bool)> {
     let RouteNetlinkMessage::NewAddress(message) = message else {
         return None;
     };
@@ -62,6 +70,9 @@ fn address_of(message: &RouteNetlinkMessage, index: u32) -> Option<Prefix> {
             _ => None,
         })
     });
-    let prefix = Prefix::new(address?, message.header.prefix_len).ok();
-    prefix.filter(|_| message.header.index == index)
+    let is_bare = message.attributes.iter().any(|a| {
+        matches!(a, AddressAttribute::Flags(flags) if flags.contains(AddressFlags::Noprefixroute))
+    });
+    let prefix = Prefix::new(address?, message.header.prefix_len).ok()?;
+    (message.header.index == index).then_some((prefix, is_bare))
 }

@@ -9,6 +9,24 @@ use rtnetlink::packet_route::{
 
 use super::Netlink;
 
+/// Kinds of devices that carry packets inside others, to a network elsewhere.
+const TUNNELS: [&str; 14] = [
+    "wireguard",
+    "tun",
+    "ovpn",
+    "ppp",
+    "xfrm",
+    "vti",
+    "vti6",
+    "ipip",
+    "sit",
+    "gre",
+    "gretap",
+    "ip6tnl",
+    "ip6gre",
+    "ip6gretap",
+];
+
 /// A link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Link {
@@ -43,6 +61,16 @@ impl Netlink {
         let outer = found.iter().filter(|message| may_lead_out(message));
         let names = outer.filter_map(|message| Some(link(message)?.name));
         Ok(names.filter(|name| name != interface).collect())
+    }
+
+    /// The indices of all tunnels' devices.
+    pub(crate) async fn tunnels(&self) -> io::Result<Vec<u32>> {
+        let request = RouteNetlinkMessage::GetLink(LinkMessage::default());
+        let found = self.dump(request).await?;
+        let tunnels = found.iter().filter(|message| is_tunnel(message));
+        Ok(tunnels
+            .filter_map(|message| Some(link(message)?.index))
+            .collect())
     }
 
     /// Changes the MTU and whether the link is up.
@@ -95,4 +123,21 @@ fn may_lead_out(message: &RouteNetlinkMessage) -> bool {
         _ => false,
     });
     !is_port && !message.header.flags.contains(LinkFlags::Loopback)
+}
+
+fn is_tunnel(message: &RouteNetlinkMessage) -> bool {
+    let RouteNetlinkMessage::NewLink(message) = message else {
+        return false;
+    };
+    let infos = message
+        .attributes
+        .iter()
+        .filter_map(|attribute| match attribute {
+            LinkAttribute::LinkInfo(infos) => Some(infos),
+            _ => None,
+        });
+    infos.flatten().any(|info| match info {
+        LinkInfo::Kind(kind) => TUNNELS.contains(&kind.to_string().as_str()),
+        _ => false,
+    })
 }

@@ -48,6 +48,17 @@ pub(crate) enum Via {
     Throw,
 }
 
+/// Networks of the main table.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Outside {
+    /// Those on the next link.
+    pub(crate) connected: Vec<Prefix>,
+    /// All of them, without default routes.
+    pub(crate) routed: Vec<Prefix>,
+    /// Whether there is a default route.
+    pub(crate) has_default: bool,
+}
+
 /// How datagrams to an endpoint leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Path {
@@ -152,22 +163,31 @@ impl Netlink {
         Ok(true)
     }
 
-    /// The directly connected networks, by their routes in the main table, without those of `device`.
-    pub(crate) async fn connected(&self, device: u32, ipv6: bool) -> io::Result<Vec<Prefix>> {
-        let mut found = Vec::new();
-        let protocols = [RouteProtocol::Kernel, RouteProtocol::Ra];
-        for protocol in &protocols[..1 + usize::from(ipv6)] {
-            let mut filter = filter(ipv6, MAIN_TABLE);
-            filter.header.protocol = *protocol;
-            found.extend(self.routes(filter).await?);
+    /// The networks of the main table that no tunnel leads to.
+    pub(crate) async fn outside(&self, tunnels: &[u32], ipv6: bool) -> io::Result<Outside> {
+        let found = self.routes(filter(ipv6, MAIN_TABLE)).await?;
+        let mut outside = Outside::default();
+        for message in &found {
+            let devices = devices_of(message);
+            let leads_out = message.header.kind == RouteType::Unicast
+                && !devices.is_empty()
+                && !devices.iter().any(|device| tunnels.contains(device));
+            let to = destination(message).filter(|_| leads_out);
+            let Some(to) = to.map(|to| to.network()) else {
+                continue;
+            };
+            if to.is_default() {
+                outside.has_default = true;
+                continue;
+            }
+            outside.connected.extend(connected(message));
+            outside.routed.push(to);
         }
-        let others = found
-            .iter()
-            .filter(|message| leads_out_by(message) != Some(device));
-        let mut networks: Vec<_> = others.filter_map(connected).collect();
-        networks.sort();
-        networks.dedup();
-        Ok(networks)
+        for networks in [&mut outside.connected, &mut outside.routed] {
+            networks.sort();
+            networks.dedup();
+        }
+        Ok(outside)
     }
 
     /// The devices of default routes in the main table.
@@ -259,13 +279,18 @@ pub(crate) fn leads_out_by(message: &RouteMessage) -> Option<u32> {
     })
 }
 
-/// The network that the kernel's route connects directly, if it does.
+/// The network that the kernel's route connects directly, if it does, whoever made the route.
 pub(crate) fn connected(message: &RouteMessage) -> Option<Prefix> {
     let has_gateway = message
         .attributes
         .iter()
         .any(|a| matches!(a, RouteAttribute::Gateway(_) | RouteAttribute::Via(_)));
-    let is_direct = message.header.kind == RouteType::Unicast && !has_gateway;
+    let is_direct = message.header.kind == RouteType::Unicast
+        && !has_gateway
+        && leads_out_by(message).is_some()
+        // IPv6 has no scopes of routes.
+        && (message.header.address_family == AddressFamily::Inet6
+            || message.header.scope == RouteScope::Link);
     destination(message).filter(|to| is_direct && !to.is_default())
 }
 

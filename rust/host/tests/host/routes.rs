@@ -19,6 +19,9 @@ fn a_default_route_goes_into_its_own_table_as_with_wg_quick() {
             let main = "32764:\tfrom all lookup main suppress_prefixlength 0 proto kernel";
             let marked = "32765:\tnot from all fwmark 0xca6c lookup 51820 proto kernel";
             assert!(rules.contains(main), "{rules}");
+            let networks =
+                "32763:\tnot from all fwmark 0xca6c lookup 51820 suppress_prefixlength 0";
+            assert!(rules.contains(networks), "{rules}");
             assert!(rules.contains(marked), "{rules}");
             let own = scene.ip(&format!("{family} route show table 51820"));
             assert!(own.contains("default dev wg0"), "{own}");
@@ -135,19 +138,37 @@ fn local_networks_stay_outside_and_are_followed() {
     scene.run(async || {
         let mut host = scene.open().await;
         let mut desired = Desired {
-            allowed: prefixes(&["192.168.0.0/16", "192.168.1.128/25", "172.20.0.0/24"]),
             exclude_local: true,
             ..everything()
         };
         scene.apply(&mut host, &mut desired).await;
         let way = |to: &str| scene.ip(&format!("route get {to}"));
+        let own = || scene.ip("route show table 51820");
+        assert!(own().contains("throw 192.168.1.0/24"), "{}", own());
         assert!(way("192.168.1.200").contains("dev eth0"));
-        assert!(way("192.168.2.1").contains("dev wg0"));
         assert!(way("172.20.0.1").contains("dev wg0"));
         scene.ip("address add 172.20.0.9/25 dev eth0");
-        let is_narrower = || !scene.ip("route").contains("172.20.0.0/24 dev wg0");
-        watch_until(&mut host, is_narrower).await;
+        watch_until(&mut host, || own().contains("throw 172.20.0.0/25")).await;
+        assert!(way("172.20.0.1").contains("dev eth0"));
         assert!(way("172.20.0.129").contains("dev wg0"));
+        // Neither the tunnel's networks nor those of the internet are local.
+        scene.ip("address add 10.10.7.9/24 dev eth0");
+        scene.ip("address add 203.0.113.9/24 dev eth0");
+        let mut told = Vec::new();
+        while told.len() < 2 {
+            let event = until(&mut host, |event| matches!(event, Event::Warnings(_))).await;
+            let Event::Warnings(warnings) = event else {
+                continue;
+            };
+            told = warnings;
+        }
+        let told = told.concat();
+        assert!(
+            told.contains("10.10.7.0/24") && told.contains("203.0.113.0/24"),
+            "{told}"
+        );
+        assert!(way("10.10.7.7").contains("dev wg0"));
+        assert!(!own().contains("throw 203.0.113.0/24"));
         host.undo().await.unwrap();
     });
 }

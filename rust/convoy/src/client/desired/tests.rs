@@ -16,12 +16,18 @@ fn a_configuration_becomes_the_state_of_the_host() {
         ],
     );
     let endpoints = vec!["192.0.2.1".parse().unwrap()];
-    let desired = desired(&config, configured_mark(&config), endpoints.clone()).unwrap();
+    let resolvers = vec!["192.168.1.1".parse().unwrap()];
+    let outside = Outside {
+        endpoints: endpoints.clone(),
+        resolvers: resolvers.clone(),
+    };
+    let desired = desired(&config, configured_mark(&config), outside).unwrap();
     let expected = Desired {
         addresses: prefixes_of(&["10.9.0.2/24", "fd09::2/64"]),
         mtu: Some(1400),
         mtu_at_most: None,
         endpoints,
+        resolvers,
         allowed: prefixes_of(&["0.0.0.0/0", "10.3.0.0/16", "::/0"]),
         table: convoy_host::Table::Number(1234),
         fwmark: Some(0x55),
@@ -43,7 +49,7 @@ fn a_configuration_becomes_the_state_of_the_host() {
 fn an_empty_configuration_wants_nothing_of_the_host() {
     let config = config("FwMark = off\n", &[]);
     assert_eq!(configured_mark(&config), None);
-    let desired = desired(&config, None, Vec::new()).unwrap();
+    let desired = desired(&config, None, Outside::default()).unwrap();
     assert_eq!(desired, Desired::default());
 }
 

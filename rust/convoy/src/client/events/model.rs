@@ -63,6 +63,11 @@ pub(crate) enum What {
     Resumed,
     /// Another configuration is in effect.
     Reloaded,
+    /// Something is wrong or missing from now on, or packets go elsewhere than one may expect.
+    Warning {
+        /// In words, as `convoy status` shows it.
+        warning: String,
+    },
     /// The process that carries the packets has died, and all sessions with it.
     TunnelDied {
         /// In words, if it is known.
@@ -145,6 +150,7 @@ impl fmt::Display for What {
             }
             Self::Resumed => f.write_str("the pause is over"),
             Self::Reloaded => f.write_str("another configuration is in effect"),
+            Self::Warning { warning } => f.write_str(warning),
             Self::TunnelDied { reason: None } => f.write_str("the tunnel process has died"),
             Self::TunnelDied {
                 reason: Some(reason),

@@ -50,7 +50,10 @@ impl Supervisor {
             false => configured,
         };
         match &self.host {
-            Some(host) => Ok(host.pick_mark(&desired(new, wanted, Vec::new())?).await?),
+            Some(host) => {
+                let outside = self.addresses.outside(new);
+                Ok(host.pick_mark(&desired(new, wanted, outside)?).await?)
+            }
             None => Ok(wanted),
         }
     }
@@ -130,11 +133,11 @@ impl Supervisor {
         if mark == former {
             return Ok(());
         }
-        let wanted = desired(&self.config, mark, Vec::new())?;
+        let wanted = desired(&self.config, mark, self.addresses.outside(&self.config))?;
         let is_needed = mark.is_none() && wanted.needs_mark();
         ensure!(
             !is_needed || self.host.is_none(),
-            "a default route or kill switch needs a firewall mark other than 0"
+            "a default route, a kill switch or networks that hold an endpoint need a firewall mark other than 0"
         );
         self.mark = mark;
         if let Err(error) = self.apply().await {

@@ -14,6 +14,9 @@ use crate::client::{
 impl Supervisor {
     /// Starts due look-ups, and tells the tunnel and the host which addresses have changed.
     pub(super) async fn follow_addresses(&mut self) {
+        if self.addresses.is_due(Instant::now()) {
+            self.follow_resolvers().await;
+        }
         let changes = self.addresses.changes(Instant::now());
         let has_moved = !changes.peers.is_empty();
         for peer in &changes.peers {
@@ -27,6 +30,16 @@ impl Supervisor {
         }
         if has_moved && let Err(error) = self.apply().await {
             warn!("cannot follow the peers' addresses: {error:#}");
+        }
+    }
+
+    /// Keeps look-ups out of the tunnel if other name servers are to be asked.
+    async fn follow_resolvers(&mut self) {
+        let outside = self.addresses.outside(&self.config);
+        if outside.resolvers != self.resolvers
+            && let Err(error) = self.apply().await
+        {
+            warn!("cannot follow the name servers: {error:#}");
         }
     }
 
@@ -120,15 +133,50 @@ impl Supervisor {
 
     /// Makes the host match the configuration, the mark, the addresses and the paths to them.
     pub(super) async fn apply(&mut self) -> anyhow::Result<()> {
+        let Some(host) = &self.host else {
+            return Ok(());
+        };
+        let outside = self.addresses.outside(&self.config);
+        self.resolvers.clone_from(&outside.resolvers);
+        let mut desired = Desired {
+            mtu_at_most: self.path_mtu.limit(),
+            ..desired(&self.config, self.mark, outside)?
+        };
+        if self.mark.is_none() && desired.needs_mark() {
+            desired.fwmark = host.pick_mark(&desired).await?;
+            self.take_mark(desired.fwmark).await?;
+        }
         let Some(host) = &mut self.host else {
             return Ok(());
         };
-        let desired = Desired {
-            mtu_at_most: self.path_mtu.limit(),
-            ..desired(&self.config, self.mark, self.addresses.all())?
-        };
         self.applied = host.apply(&desired).await?;
         Ok(())
+    }
+
+    /// Marks the datagrams of a tunnel that needed no mark until one of its networks was found to hold an endpoint.
+    async fn take_mark(&mut self, mark: Option<u32>) -> anyhow::Result<()> {
+        self.mark = mark;
+        self.picked_mark = mark;
+        self.addresses.mark(&self.config, mark);
+        let update = DeviceUpdate {
+            fwmark: mark,
+            ..DeviceUpdate::default()
+        };
+        match self.tunnel.as_mut().and_then(KeptTunnel::process) {
+            Some(process) => process.set(&update).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Takes over what the host warns of by now, and tells what is new.
+    pub(super) fn on_warnings(&mut self, warnings: Vec<String>) {
+        let former = std::mem::replace(&mut self.applied.warnings, warnings);
+        for warning in &self.applied.warnings {
+            if !former.contains(warning) {
+                let warning = warning.clone();
+                self.events.publish(What::Warning { warning });
+            }
+        }
     }
 
     /// Gives a tunnel process that was started in place of a dead one its configuration.

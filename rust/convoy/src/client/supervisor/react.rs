@@ -55,6 +55,7 @@ impl Supervisor {
                 self.applied.mtu = mtu;
                 self.path_mtu.want_all(&self.config);
             }
+            Ok(Event::Warnings(warnings)) => self.on_warnings(warnings),
             Ok(Event::UnderlayChanged) => {
                 info!("The network has changed");
                 self.events.publish(What::NetworkChanged);

@@ -46,6 +46,7 @@ impl Supervisor {
             path: wanted.path,
             program: wanted.program,
             addresses: Addresses::new(&config, configured_mark(&config)),
+            resolvers: Vec::new(),
             path_mtu: PathMtu::new(&config),
             events: Events::new(config.name.as_str()),
             mark: configured_mark(&config),
@@ -198,7 +199,8 @@ impl Supervisor {
         let Some(host) = &self.host else {
             return Ok(());
         };
-        let wanted = desired(&self.config, self.mark, Vec::new())?;
+        let outside = self.addresses.outside(&self.config);
+        let wanted = desired(&self.config, self.mark, outside)?;
         let mark = host.pick_mark(&wanted).await?;
         if mark != self.mark {
             self.mark = mark;

@@ -129,14 +129,14 @@ fn a_peer_that_no_longer_answers_is_down_after_three_minutes() {
 }
 
 /// A `convoy events` that runs.
-struct Events {
+pub(super) struct Events {
     running: Running,
     /// Events that were found, and those before them.
     seen: usize,
 }
 
 impl Events {
-    fn follow(world: &World) -> Self {
+    pub(super) fn follow(world: &World) -> Self {
         Self::start(world, &["events", "wg0", "--json"])
     }
 
@@ -162,7 +162,7 @@ impl Events {
     }
 
     /// Waits for the next event of this kind.
-    fn until(&mut self, kind: &str) -> Value {
+    pub(super) fn until(&mut self, kind: &str) -> Value {
         let found = eventually(DEADLINE, || self.find(kind));
         found.unwrap_or_else(|| panic!("no {kind} after {}: {}", self.seen, self.running.said()))
     }
@@ -178,7 +178,7 @@ impl Events {
     }
 
     /// Waits until it hears of reloads.
-    fn connects(&self, world: &World) {
+    pub(super) fn connects(&self, world: &World) {
         let before = self.running.said().len();
         let hears = || {
             world.convoy(&["reload", "wg0"]).succeeds();

@@ -21,7 +21,7 @@ const DAEMON: &str = "(setsid sleep 1007 &)";
 fn saying(hook: &str, number: u8) -> String {
     format!(
         "{hook} = echo {hook} {number} %i $(ip -o link show %i 2>/dev/null | wc -l) \
-         $(ip rule | grep -c 51820) \"$(wg show %i peers 2>/dev/null | wc -l)\" >> /run/hooks\n"
+         $(ip rule | grep -v suppress | grep -c 51820) \"$(wg show %i peers 2>/dev/null | wc -l)\" >> /run/hooks\n"
     )
 }
 

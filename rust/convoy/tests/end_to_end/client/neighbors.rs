@@ -93,7 +93,8 @@ fn containers_reach_the_world_through_the_tunnel_and_not_without_it() {
     let targets = [BEHIND[0], OUTSIDE];
     assert!(!answers(&container, &targets));
     // So that only the kill switch is left.
-    world.shell("ip rule delete not fwmark 51820 table 51820");
+    let delete = "ip rule delete not fwmark 51820 table 51820";
+    world.shell(&format!("{delete} suppress_prefixlength 0; {delete}"));
     assert!(world.shell("ip route get 198.51.100.1").contains("eth0"));
     assert!(!answers(&container, &targets));
     leaks_nothing(&capture, "killed");

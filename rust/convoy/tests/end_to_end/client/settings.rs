@@ -96,7 +96,8 @@ fn is_marked(world: &World, mark: &str, table: &str) {
     let mut last = String::new();
     let is_so = || {
         last = world.shell("ip -4 rule; ip -6 rule");
-        let is_only = last.matches(&rule).count() == 2 && last.matches("fwmark").count() == 2;
+        // For the tunnel's networks and for all others, in both families.
+        let is_only = last.matches(&rule).count() == 4 && last.matches("fwmark").count() == 4;
         is_only.then_some(())
     };
     assert!(eventually(DEADLINE, is_so).is_some(), "no {rule} in {last}");

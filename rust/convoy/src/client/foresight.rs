@@ -1,0 +1,40 @@
+//! What a configuration would do on this host, told without doing it.
+
+use convoy_config::{Config, Place, Routed};
+
+use super::{
+    addresses::Addresses,
+    desired::{configured_mark, desired},
+};
+
+/// Looks at the host's routes and name servers, and tells what to warn of; needs a runtime.
+pub(crate) async fn foresee(config: &Config) -> anyhow::Result<Vec<String>> {
+    let mark = configured_mark(config);
+    let outside = Addresses::new(config, mark).outside(config);
+    let wanted = desired(config, mark, outside)?;
+    let mut all = convoy_host::foresee(config.name.as_str(), &wanted).await?;
+    all.extend(held_servers(config));
+    Ok(all)
+}
+
+/// Name servers outside to which the routes into the tunnel lead, too, with the lines that do so.
+pub(crate) fn held_servers(config: &Config) -> Vec<String> {
+    let outside = Addresses::new(config, configured_mark(config)).outside(config);
+    let routed = Routed::new(config);
+    let held = outside.resolvers.iter().filter_map(|server| {
+        let line = line(config, routed.place_of(*server)?);
+        Some(format!(
+            "the tunnel's networks hold the name server {server}{line}: endpoints are looked up outside the tunnel, \
+             but what programs ask it goes into the tunnel"
+        ))
+    });
+    held.collect()
+}
+
+/// Names a line in parentheses, after a space.
+pub(crate) fn line(config: &Config, at: Place) -> String {
+    match config.files.position(at) {
+        Some((path, line, _)) => format!(" ({}:{line})", path.display()),
+        None => String::new(),
+    }
+}
