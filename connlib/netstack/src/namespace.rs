@@ -83,8 +83,10 @@ pub struct Settings {
 pub struct Files {
     /// Contents of their `/etc/resolv.conf`.
     pub resolv_conf: String,
-    /// Files and directories below `/run` that they do not see.
+    /// Files and directories that they do not see.
     pub hidden: Vec<PathBuf>,
+    /// Directories besides `/run` in which nothing appears that the host adds later, such as a hidden socket.
+    pub replaced: Vec<PathBuf>,
 }
 
 /// A namespace and what came out of it; dropping it ends the holder and all processes inside.

@@ -14,6 +14,7 @@ use crate::{
     located::{Files, Located, Place},
     name::InterfaceName,
     report::Report,
+    source::Source,
     trust::Untrusted,
 };
 
@@ -32,6 +33,8 @@ pub struct Config {
     pub hooks_trusted: Result<(), Untrusted>,
     /// The files that places refer to.
     pub files: Arc<Files>,
+    /// `NAME.conf` as it was read; `None` if it was replaced at the same moment.
+    pub source: Option<Arc<Source>>,
 }
 
 /// The section `[Interface]`. `None` and empty lists stand for keys that are absent.

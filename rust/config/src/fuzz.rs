@@ -97,6 +97,7 @@ pub(crate) fn empty() -> Config {
         peers: Vec::new(),
         hooks_trusted: Ok(()),
         files: Arc::default(),
+        source: None,
     }
 }
 

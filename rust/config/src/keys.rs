@@ -57,6 +57,53 @@ pub(crate) enum KeyName {
     PresharedKeyFile,
 }
 
+/// Another program whose files have keys of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Foreign {
+    /// AmneziaWG, a variant of WireGuard with other messages.
+    Amnezia,
+    /// WireGuard for Android.
+    Android,
+}
+
+impl Foreign {
+    /// The program that has a key, and the key as it writes it; `word` has no white space.
+    pub(crate) fn find(word: &str) -> Option<(Self, &'static str)> {
+        const AMNEZIA: [&str; 21] = [
+            "Jc",
+            "Jmin",
+            "Jmax",
+            "S1",
+            "S2",
+            "S3",
+            "S4",
+            "H1",
+            "H2",
+            "H3",
+            "H4",
+            "I1",
+            "I2",
+            "I3",
+            "I4",
+            "I5",
+            "J1",
+            "J2",
+            "J3",
+            "Itime",
+            "AdvancedSecurity",
+        ];
+        const ANDROID: [&str; 2] = ["IncludedApplications", "ExcludedApplications"];
+        let find = |names: &[&'static str]| {
+            let mut names = names.iter();
+            names.find(|name| name.eq_ignore_ascii_case(word)).copied()
+        };
+        let amnezia = || find(&AMNEZIA).map(|name| (Self::Amnezia, name));
+        find(&ANDROID)
+            .map(|name| (Self::Android, name))
+            .or_else(amnezia)
+    }
+}
+
 /// A key's name and its place.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KeyInfo {

@@ -70,6 +70,7 @@ mod drop_in;
 mod forward;
 #[cfg(test)]
 mod fuzz;
+mod given;
 mod key_file;
 mod keys;
 mod located;
@@ -82,6 +83,7 @@ mod reference;
 mod report;
 mod route_tables;
 mod routed;
+mod source;
 mod text;
 mod trust;
 mod values;
@@ -98,12 +100,14 @@ pub use forward::{
     AccessLists, Forwarding, Imported, Listener, Offer, Side, UserPassword, import_rinetd,
     parse_listener, parse_prefix, read_forwarding, read_login,
 };
+pub use given::Given;
 pub use located::{Files, Located, Place};
 pub use name::{InterfaceName, NameError, expand_hook, path_of};
 pub use read::{Loaded, Reader};
 pub use reference::{EXAMPLE, KeyDescription, keys};
 pub use report::{MAX_SHOWN, Report};
 pub use routed::Routed;
+pub use source::{SaveError, Saved, Source};
 pub use trust::{Untrusted, hooks_are_trusted};
 pub use write::to_wg_quick;
 

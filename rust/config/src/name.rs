@@ -13,16 +13,27 @@ pub struct InterfaceName(String);
 /// Why a text is not an interface's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
-    /// It has none or more than 15 characters.
+    /// It has no character.
     #[error("an interface's name has 1 to 15 characters")]
-    Length,
-    /// It has a character that wg-quick does not accept, or is `.` or `..`.
-    #[error("an interface's name consists of letters, digits and _ = + . -")]
-    Character,
+    Empty,
+    /// It has this many characters, more than the kernel accepts.
+    #[error("an interface's name is too long: {0} characters, at most 15")]
+    Long(usize),
+    /// It has this character, which wg-quick does not accept.
+    #[error("an interface's name consists of letters, digits and _ = + . - (not of {0:?})")]
+    Character(char),
+    /// It is `.` or `..`.
+    #[error("an interface's name is not `.` or `..`")]
+    Dots,
     /// The file's name does not end in `.conf`.
-    #[error("a configuration file is named like its interface, followed by .conf")]
+    #[error(
+        "a configuration file is named like its interface, followed by .conf (in small letters)"
+    )]
     Suffix,
 }
+
+/// IFNAMSIZ of the kernel, without the NUL.
+const LONGEST: usize = 15;
 
 impl InterfaceName {
     /// The name that a file gives its interface: `wg0` for `/etc/wireguard/wg0.conf`.
@@ -46,13 +57,15 @@ impl FromStr for InterfaceName {
     type Err = NameError;
 
     fn from_str(name: &str) -> Result<Self, NameError> {
-        let is_allowed = |b: u8| b.is_ascii_alphanumeric() || b"_=+.-".contains(&b);
-        if !name.bytes().all(is_allowed) || matches!(name, "." | "..") {
-            return Err(NameError::Character);
+        let is_allowed = |c: char| c.is_ascii_alphanumeric() || "_=+.-".contains(c);
+        if let Some(strange) = name.chars().find(|c| !is_allowed(*c)) {
+            return Err(NameError::Character(strange));
         }
-        match name.len() {
-            1..=15 => Ok(Self(name.to_owned())),
-            _ => Err(NameError::Length),
+        match name {
+            "." | ".." => Err(NameError::Dots),
+            "" => Err(NameError::Empty),
+            _ if name.len() > LONGEST => Err(NameError::Long(name.len())),
+            _ => Ok(Self(name.to_owned())),
         }
     }
 }
@@ -63,17 +76,20 @@ impl fmt::Display for InterfaceName {
     }
 }
 
-/// The file that a user means: a path, or the name of an interface with a file in `/etc/wireguard`.
+/// The file that a user means: a path, or the name of an interface with a file in `/etc/wireguard`, also one that is too
+/// long for an interface.
 ///
 /// Unlike in wg-quick, a name that ends in `.conf` is a path even without a slash.
 #[must_use]
 pub fn path_of(file_or_name: &Path) -> PathBuf {
-    let name = file_or_name.to_str().map(str::parse::<InterfaceName>);
-    match name {
-        Some(Ok(name)) if !name.0.ends_with(".conf") => {
-            Path::new("/etc/wireguard").join(format!("{name}.conf"))
-        }
-        _ => file_or_name.to_owned(),
+    let text = file_or_name.to_str().unwrap_or_default();
+    let is_name = matches!(
+        text.parse::<InterfaceName>(),
+        Ok(_) | Err(NameError::Long(_))
+    );
+    match is_name && !text.ends_with(".conf") {
+        true => Path::new("/etc/wireguard").join(format!("{text}.conf")),
+        false => file_or_name.to_owned(),
     }
 }
 
@@ -93,11 +109,12 @@ mod tests {
             ("/etc/wireguard/wg0.conf", Ok("wg0")),
             ("a_b=c+d.e-f.conf", Ok("a_b=c+d.e-f")),
             ("fifteen-bytes-x.conf", Ok("fifteen-bytes-x")),
-            ("sixteen-bytes-xx.conf", Err(NameError::Length)),
-            (".conf", Err(NameError::Length)),
-            ("...conf", Err(NameError::Character)),
-            ("wg 0.conf", Err(NameError::Character)),
-            ("größe.conf", Err(NameError::Character)),
+            ("sixteen-bytes-xx.conf", Err(NameError::Long(16))),
+            (".conf", Err(NameError::Empty)),
+            ("...conf", Err(NameError::Dots)),
+            ("wg 0.conf", Err(NameError::Character(' '))),
+            ("größe.conf", Err(NameError::Character('ö'))),
+            ("WG0.CONF", Err(NameError::Suffix)),
             ("wg0", Err(NameError::Suffix)),
             ("/", Err(NameError::Suffix)),
         ] {
@@ -115,6 +132,7 @@ mod tests {
             ("wg0", "/etc/wireguard/wg0.conf"),
             ("wg0.conf", "wg0.conf"),
             ("./wg0", "./wg0"),
+            ("racknerd2_mailbox", "/etc/wireguard/racknerd2_mailbox.conf"),
             ("/etc/wg0.conf", "/etc/wg0.conf"),
             ("", ""),
         ] {

@@ -46,9 +46,27 @@ pub(crate) fn read_file(
     path: &Path,
     limit: usize,
 ) -> Result<ReadFile, OpenError> {
+    read_file_with(directory, path, limit, OFlag::empty())
+}
+
+/// As [`read_file`], but a symbolic link is not followed.
+pub(crate) fn read_no_link(
+    directory: BorrowedFd<'_>,
+    path: &Path,
+    limit: usize,
+) -> Result<ReadFile, OpenError> {
+    read_file_with(directory, path, limit, OFlag::O_NOFOLLOW)
+}
+
+fn read_file_with(
+    directory: BorrowedFd<'_>,
+    path: &Path,
+    limit: usize,
+    more: OFlag,
+) -> Result<ReadFile, OpenError> {
     // O_NONBLOCK: opening a FIFO would wait for its writer.
     let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
-    let file = openat(directory, path, flags, Mode::empty())?;
+    let file = openat(directory, path, flags | more, Mode::empty())?;
     let stat = fstat(&file)?;
     if let Some(kind) = kind_unless_regular(&stat) {
         return Err(OpenError::NotAFile(kind));

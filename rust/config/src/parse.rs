@@ -1,5 +1,6 @@
 //! Parses the text of one file. Pure: key files are read later.
 
+mod foreign;
 mod interface;
 mod notes;
 mod peer;
@@ -10,12 +11,13 @@ use convoy_proto::config::PublicKey;
 
 use crate::{
     config::{Endpoint, Interface, Peer},
-    keys::{Dialect, KeyInfo, KeyName, Section, nearest_word},
+    keys::{Dialect, Foreign, KeyInfo, KeyName, Section, nearest_word},
     located::{Located, Place},
     report::{Diagnostic, Report},
     route_tables::RouteTables,
     text::{Comment, Content, Text, lines},
 };
+use foreign::ForeignKeys;
 use notes::Notes;
 
 /// The files parsed so far; not checked as a whole.
@@ -42,12 +44,14 @@ pub(crate) fn parse(
         draft,
         current: Current::Nothing,
         name: None,
+        foreign: ForeignKeys::default(),
     };
     for line in lines(text) {
         parser.line(line);
     }
     parser.name_current_peer();
     parser.end_section();
+    parser.foreign.report(parser.notes.report);
 }
 
 struct Parser<'a> {
@@ -57,6 +61,7 @@ struct Parser<'a> {
     current: Current,
     /// A friendly name that belongs to the next `[Peer]` if that follows at once.
     name: Option<String>,
+    foreign: ForeignKeys,
 }
 
 /// The section that the current line is in.
@@ -87,6 +92,7 @@ impl Parser<'_> {
         if !is_comment && !is_peer {
             self.name_current_peer();
         }
+        self.check_characters(line);
         match parts.content {
             Content::Nothing => {}
             Content::Section(section) => self.section(section),
@@ -181,7 +187,12 @@ impl Parser<'_> {
             Current::Peer(_) => Section::Peer,
         };
         let Some(info) = KeyInfo::find(&key.compact()) else {
-            return self.notes.unknown_key(dialect, key, value);
+            return match Foreign::find(&key.compact()) {
+                Some(foreign) if dialect == Dialect::WgQuick => {
+                    self.foreign.add(foreign, self.notes.at(key), value);
+                }
+                _ => self.notes.unknown_key(dialect, key, value),
+            };
         };
         if matches!(self.current, Current::Peer(_)) && info.key == KeyName::PublicKey {
             self.mark_public_key();
@@ -197,6 +208,10 @@ impl Parser<'_> {
             let diagnostic = self.notes.error(title, key, "expected a value");
             let help = "to leave the key unset, remove the line";
             return self.notes.report.push(diagnostic.help(help));
+        }
+        if value.invisible().is_some() && !is_hook(info.key) {
+            // It was reported with its line.
+            return;
         }
         let Self {
             notes,
@@ -231,6 +246,30 @@ impl Parser<'_> {
             None => diagnostic.help("start comments with `#`"),
         };
         self.notes.report.push(diagnostic);
+    }
+
+    /// Reports the first invisible character of a line, outside of commands and comments.
+    fn check_characters(&mut self, line: Text<'_>) {
+        let content = match line.split_once('#') {
+            None => Some(line),
+            Some((before, _)) if !before.trim().is_empty() => Some(before),
+            Some((before, comment)) => match line.classify().comment {
+                Comment::Directive(_) => Some(comment),
+                _ => Some(before),
+            },
+        };
+        let key = content
+            .and_then(|content| content.split_once('='))
+            .map(|(key, _)| key);
+        let info = key.and_then(|key| KeyInfo::find(&key.compact()));
+        let checked = match (content, key) {
+            (_, Some(key)) if info.is_some_and(|info| is_hook(info.key)) => Some(key),
+            (content, _) => content,
+        };
+        if let Some((at, found)) = checked.and_then(Text::invisible) {
+            let error = self.notes.invisible(at, found);
+            self.notes.report.push(error);
+        }
     }
 
     /// Warns if a comment begins inside of a hook's quotation marks.

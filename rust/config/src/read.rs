@@ -20,13 +20,14 @@ use crate::{
     config::{Config, Peer},
     drop_in::DropIns,
     key_file::KeyFiles,
-    located::{Files, Place, Shown},
+    located::{Files, Located, Place, Shown},
     mask::masked,
     name::InterfaceName,
-    open::{OpenError, open_directory, read_file},
+    open::{OpenError, ReadFile, open_directory, read_file},
     parse::{Draft, clamped, parse},
     report::{Diagnostic, Report},
     route_tables::RouteTables,
+    source::Source,
     trust::hooks_of_are_trusted,
 };
 
@@ -111,12 +112,12 @@ impl Reader {
         let directory =
             open_directory(directory).map_err(|error| file_report(cannot_read(path, &error)))?;
         let main = path.file_name().unwrap_or_default();
-        let stat = loading.file(directory.as_fd(), main, path);
+        let read = loading.file(directory.as_fd(), main, path);
         for file in drop_ins.iter().flat_map(|it| it.files()) {
             let directory = drop_ins.map_or(directory.as_fd(), DropIns::directory);
             loading.file(directory, file, &drop_ins_path.join(file));
         }
-        loading.finish(name, path, stat)
+        loading.finish(name, path, read.as_ref())
     }
 }
 
@@ -144,7 +145,7 @@ impl<'a> Loading<'a> {
     }
 
     /// Reads one file, and the keys that it refers to.
-    fn file(&mut self, directory: BorrowedFd<'_>, name: &OsStr, path: &Path) -> Option<FileStat> {
+    fn file(&mut self, directory: BorrowedFd<'_>, name: &OsStr, path: &Path) -> Option<ReadFile> {
         let limit = MAX_FILE_BYTES.min(MAX_TOTAL_BYTES - self.total);
         let read = match read_file(directory, Path::new(name), limit) {
             Ok(read) => read,
@@ -181,7 +182,7 @@ impl<'a> Loading<'a> {
             self.warn_if_readable(directory, path, &read.stat);
         }
         self.read_keys(directory, file == 0, peers);
-        Some(read.stat)
+        Some(read)
     }
 
     /// Warns if users other than the owner can read the file.
@@ -231,23 +232,35 @@ impl<'a> Loading<'a> {
         mut self,
         name: &InterfaceName,
         path: &Path,
-        stat: Option<FileStat>,
+        read: Option<&ReadFile>,
     ) -> Result<Loaded, Report> {
         if self.draft.header.is_none() && !self.is_incomplete {
             let error = Diagnostic::file_error("missing `[Interface]` section", path);
             self.report.push(error);
         }
         check(&mut self.draft, &mut self.report);
-        let hooks_trusted = match &stat {
-            Some(stat) => hooks_of_are_trusted(path, stat),
+        let hooks_trusted = match read {
+            Some(read) => hooks_of_are_trusted(path, &read.stat),
             None => Ok(()),
         };
+        let source = read.and_then(|read| Source::of(path, read));
         let interface = self.draft.interface;
         if let (Err(untrusted), Some(hook)) = (&hooks_trusted, interface.hooks().next()) {
             let title = "this file's hooks will not run";
             let warning = Diagnostic::warning(title, hook.at, untrusted.to_string());
             let help =
                 "let nobody but root and you write to the file and to the directories above it";
+            self.report.push(warning.help(help));
+        }
+        let is_saved = |it: &&Located<bool>| it.value;
+        if let Some(wanted) = interface.save_config.as_ref().filter(is_saved)
+            && let Some(uid) = source.as_ref().and_then(Source::foreign_owner)
+        {
+            let title = "the running configuration will not be saved";
+            let label =
+                format!("the file belongs to user {uid}, neither to root nor to the caller");
+            let warning = Diagnostic::warning(title, wanted.at, label);
+            let help = format!("run: chown root {}", path.display());
             self.report.push(warning.help(help));
         }
         let files = Arc::new(Files(self.files));
@@ -263,6 +276,7 @@ impl<'a> Loading<'a> {
                 peers: self.draft.peers,
                 hooks_trusted,
                 files,
+                source: source.map(Arc::new),
             },
             warnings: report,
         })
@@ -317,9 +331,10 @@ pub(crate) fn text_of(bytes: &[u8]) -> (Zeroizing<String>, Option<Flaw>) {
         }
         text.extend(chunk.invalid().iter().map(|_| '?'));
     }
-    if bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff") {
+    if is_utf16(bytes) {
         let title = "the file is in UTF-16".to_owned();
-        return (text, Some((0, title, "save the file as UTF-8")));
+        let help = "save the file as UTF-8, or convert it: `iconv -f UTF-16 -t UTF-8`";
+        return (text, Some((0, title, help)));
     }
     let null = text.find('\0').map(|at| {
         let title = "the file contains a NUL byte".to_owned();
@@ -328,8 +343,23 @@ pub(crate) fn text_of(bytes: &[u8]) -> (Zeroizing<String>, Option<Flaw>) {
     (text, flaw.into_iter().chain(null).min_by_key(|flaw| flaw.0))
 }
 
+/// Shorter files are not taken for UTF-16 without its mark.
+const SHORTEST: usize = 16;
+
+/// Whether bytes are UTF-16 by their mark or, without one, since every other byte of ASCII is 0 there.
+fn is_utf16(bytes: &[u8]) -> bool {
+    let has_mark = bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff");
+    let zeros = |parity: usize| {
+        let places = bytes.iter().skip(parity).step_by(2);
+        places.filter(|byte| **byte == 0).count()
+    };
+    let [even, odd] = [zeros(0), zeros(1)];
+    // A third of the characters, at least: others are no ASCII, or the file is damaged.
+    has_mark || bytes.len() >= SHORTEST && even.min(odd) == 0 && even.max(odd) * 6 >= bytes.len()
+}
+
 /// Whether group or others may read a file, and may reach it through its directory.
-fn is_readable_by_others(file: u32, directory: u32) -> bool {
+pub(crate) fn is_readable_by_others(file: u32, directory: u32) -> bool {
     [0o070, 0o007]
         .iter()
         .any(|who| file & 0o044 & who != 0 && directory & 0o011 & who != 0)

@@ -69,12 +69,21 @@ impl<'a> Text<'a> {
         self.text.is_empty()
     }
 
-    /// Without white space at both ends.
+    /// Without white space, also invisible, at both ends.
     pub(crate) fn trim(self) -> Self {
-        let text = self.text.trim_start_matches(is_space);
+        let is_blank = |c: char| is_space(c) || is_invisible(c);
+        let text = self.text.trim_start_matches(is_blank);
         let start = self.end() - text.len();
-        let text = text.trim_end_matches(is_space);
+        let text = text.trim_end_matches(is_blank);
         Self { start, text }
+    }
+
+    /// The first character that looks like a space, or like nothing.
+    pub(crate) fn invisible(self) -> Option<(Self, char)> {
+        let (at, found) = self.text.char_indices().find(|(_, c)| is_invisible(*c))?;
+        let text = &self.text[at..at + found.len_utf8()];
+        let start = self.start + at;
+        Some((Self { start, text }, found))
     }
 
     /// The parts before and after the first `separator`.
@@ -104,10 +113,14 @@ impl<'a> Text<'a> {
         })
     }
 
-    /// Without any white space, which wg ignores everywhere in a line.
+    /// Without any white space, which wg ignores everywhere in a line, and without invisible characters.
     pub(crate) fn compact(self) -> Zeroizing<String> {
         let mut compact = Zeroizing::new(String::with_capacity(self.text.len()));
-        compact.extend(self.text.chars().filter(|c| !is_space(*c)));
+        compact.extend(
+            self.text
+                .chars()
+                .filter(|c| !is_space(*c) && !is_invisible(*c)),
+        );
         compact
     }
 
@@ -193,6 +206,29 @@ impl<'a> Text<'a> {
 /// White space as wg and the C locale have it.
 pub(crate) fn is_space(c: char) -> bool {
     matches!(c, ' ' | '\t'..='\r')
+}
+
+/// Whether a character beyond ASCII looks like a space, or like nothing. Such characters come with text that is copied
+/// from a web page or a chat.
+pub(crate) fn is_invisible(c: char) -> bool {
+    is_wide_space(c)
+        || matches!(
+            c,
+            '\u{85}' | '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{180e}'
+        )
+        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}')
+        || matches!(
+            c,
+            '\u{2800}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}'
+        )
+}
+
+/// Whether a character beyond ASCII is a space.
+pub(crate) fn is_wide_space(c: char) -> bool {
+    matches!(
+        c,
+        '\u{a0}' | '\u{1680}' | '\u{2000}'..='\u{200a}' | '\u{202f}' | '\u{205f}' | '\u{3000}'
+    )
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@
 //! 3. [`supervise`] keeps the tunnel meanwhile ([`crate::userspace`]).
 
 mod command;
+mod families;
 
 use std::{
     convert::Infallible,

@@ -4,7 +4,7 @@
 //!  convoy up (root) ──connect──▶ /run/convoy/NAME.tunnel ──accept──▶ tunnel (own user)
 //!                   ──▶ Hello
 //!                   ◀── Hello, with the TUN
-//!                   ◀── Asks, Handshake, Moved, Ended
+//!                   ◀── Asks, Changed, Handshake, Moved, Ended
 //!                   ──▶ Answers, Follow, Handshake, Stop
 //! ```
 //! The supervisor has made the listening socket and hands it over at the start (`CONVOY_SUPERVISED_FD`). It keeps
@@ -24,7 +24,7 @@ use std::{
     io,
     ops::ControlFlow,
     os::{fd::AsFd, unix::net::UnixListener},
-    sync::mpsc::SyncSender,
+    sync::{Arc, mpsc::SyncSender},
     time::Duration,
 };
 
@@ -37,7 +37,11 @@ use nix::{
     sys::socket::{Backlog, getsockopt, listen, sockopt},
     unistd::Pid,
 };
-use tokio::{net::UnixStream, sync::mpsc, time::timeout};
+use tokio::{
+    net::UnixStream,
+    sync::{Notify, mpsc},
+    time::timeout,
+};
 use tracing::{debug, info, warn};
 
 use crate::process;
@@ -119,6 +123,7 @@ pub(crate) struct Supervised<T> {
     /// Handed to each supervisor: the interface lasts for as long as anyone has it open.
     device: Device,
     questions: mpsc::Receiver<Question>,
+    changed: Arc<Notify>,
     supervisor: Supervisor,
     connection: Option<Connection>,
     newcomers: Newcomers,
@@ -139,6 +144,8 @@ enum Event {
     Flushed,
     Lost(Lost),
     Asked(Question),
+    /// A UAPI client has changed the tunnel.
+    Changed,
     Handshake(PeerEvent),
 }
 
@@ -156,6 +163,7 @@ impl<T: Handshakes> Supervised<T> {
             tunnel,
             device,
             questions: receiver,
+            changed: questions.changed(),
             supervisor,
             connection: None,
             newcomers: Newcomers::default(),
@@ -199,6 +207,7 @@ impl<T: Handshakes> Supervised<T> {
             event = from_supervisor(&mut self.connection) => event,
             Some(question) = self.questions.recv() => Event::Asked(question),
             // A supervisor that does not read gets the latest events later.
+            () = self.changed.notified(), if !is_behind => Event::Changed,
             event = self.tunnel.next_event(), if !is_behind => Event::Handshake(event),
         }
     }
@@ -216,6 +225,7 @@ impl<T: Handshakes> Supervised<T> {
             Event::Lost(_) if self.ends_with_supervisor => return ControlFlow::Break(()),
             Event::Lost(reason) => self.lose(&reason).await,
             Event::Asked(question) => self.ask(question).await,
+            Event::Changed => self.tell(&ToSupervisor::Changed).await,
             Event::Handshake(event) => self.report(event).await,
         }
         ControlFlow::Continue(())

@@ -73,6 +73,9 @@ pub(crate) trait Control: Send + Sync + 'static {
     /// Applies `update`, whole or not at all.
     fn apply(&self, update: DeviceUpdate) -> Result<(), ApplyError>;
 
+    /// Notes that a request of the process `client` was applied.
+    fn changed_by(&self, _client: Option<Pid>) {}
+
     /// The device and its peers now.
     fn snapshot(&self) -> Result<Snapshot, Closed>;
 }
@@ -289,6 +292,7 @@ impl<C: Control> Service<C> {
         let control = &self.reporter.control;
         control.permit(&update, client.process())?;
         control.apply(update)?;
+        control.changed_by(client.process());
         Ok(Zeroizing::default())
     }
 }

@@ -62,10 +62,25 @@ pub struct KillSwitch {
 /// Name servers and search domains; nothing changes if there is no server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Dns {
-    /// Servers, in order of preference. They serve all names.
+    /// Servers, in order of preference. They serve all names, unless there is a domain `~name`.
     pub servers: Vec<IpAddr>,
-    /// Search domains. `~name` completes no name, but has the servers asked for names in it.
+    /// Search domains. `~name` completes no name, but has the servers asked for names in it, and not for those of other
+    /// domains; `~.` stands for all.
     pub search: Vec<String>,
+}
+
+impl Dns {
+    /// Whether the servers are asked for names of some domains only.
+    pub fn routes_domains_alone(&self) -> bool {
+        !self.servers.is_empty() && routes_domains_alone(&self.search)
+    }
+}
+
+/// Whether these search domains tell names apart.
+pub(crate) fn routes_domains_alone(search: &[String]) -> bool {
+    let routed = search.iter().filter_map(|it| it.strip_prefix('~'));
+    let routed: Vec<_> = routed.collect();
+    !routed.is_empty() && !routed.contains(&".")
 }
 
 impl Desired {

@@ -12,7 +12,10 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::{desired::Dns, error::HostError, programs::Programs};
+use crate::{
+    desired::Dns, error::HostError, host::Options, programs::Programs,
+    resolv_conf::leads_to_resolved,
+};
 
 pub(crate) use file::{Original, content};
 pub(crate) use resolved::{Bus, Owners};
@@ -42,9 +45,10 @@ pub(crate) enum Backend {
 }
 
 impl Backend {
-    /// The first of the three that this host has.
-    pub(crate) async fn find(bus: &mut Bus, programs: &Programs) -> Self {
-        if bus.has_resolved().await {
+    /// The first of the three that this host has. systemd-resolved counts if programs ask it, and if it is of this
+    /// network namespace.
+    pub(crate) async fn find(bus: &mut Bus, programs: &Programs, options: &Options) -> Self {
+        if leads_to_resolved(options) && bus.has_resolved_here().await {
             Self::Resolved
         } else if resolvconf::is_installed(programs) {
             Self::Resolvconf

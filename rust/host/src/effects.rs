@@ -138,11 +138,28 @@ impl Effects {
             } => self.netlink.add_address(*index, *prefix, *is_bare).await,
             What::Route(route) => {
                 self.forget(route);
-                self.netlink.add_route(route).await
+                match self.netlink.add_route(route).await {
+                    Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                        return Err(self.taken(route, error).await);
+                    }
+                    outcome => outcome,
+                }
             }
             What::Rule(rule) => self.netlink.add_rule(rule).await,
         };
         made.map_err(HostError::kernel("add", what.to_string()))
+    }
+
+    /// Names the route that is in the way of one of ours.
+    async fn taken(&self, route: &Route, error: io::Error) -> HostError {
+        match self.netlink.rival(route).await {
+            Ok(Some((by, is_connected))) => HostError::RouteTaken {
+                route: route.to_string(),
+                by,
+                is_connected,
+            },
+            _ => HostError::kernel("add", route.to_string())(error),
+        }
     }
 
     /// Puts the former state back, unless somebody else has changed it since.

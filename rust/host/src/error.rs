@@ -39,6 +39,16 @@ pub enum HostError {
         /// The kernel's reason.
         cause: io::Error,
     },
+    /// The host has a route to the same network.
+    #[error("cannot add {route}: this host has one to the same network, {by}{fix}", fix = route_fix(*is_connected))]
+    RouteTaken {
+        /// Such as "route 10.0.0.0/8 in table main".
+        route: String,
+        /// The other one, as ip(8) shows it.
+        by: String,
+        /// Whether the host is connected to that network.
+        is_connected: bool,
+    },
     /// A file could not be read or written.
     #[error("cannot {operation} {path}: {cause}{fix}", path = path.display(), fix = fix(cause))]
     File {
@@ -113,6 +123,15 @@ fn fix(error: &io::Error) -> &'static str {
         io::ErrorKind::Unsupported => " (the kernel was built without it)",
         _ if error.raw_os_error() == Some(libc::ELOOP) => " (fix: remove the link in its place)",
         _ => "",
+    }
+}
+
+fn route_fix(is_connected: bool) -> &'static str {
+    if is_connected {
+        " (fix: its local network has the same addresses: renumber one of both, or list single hosts or halves of the \
+         network in AllowedIPs)"
+    } else {
+        " (fix: remove that route, or the network from AllowedIPs; `Table = off` adds no routes)"
     }
 }
 

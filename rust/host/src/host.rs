@@ -25,6 +25,10 @@ use crate::{
 /// The first mark and table that wg-quick(8) tries.
 const FIRST_MARK: u32 = 51820;
 
+/// A warning about domains that cannot be told apart.
+const ALL_NAMES: &str = "DNS has domains with `~`, but this host does not look names up by systemd-resolved, which alone \
+     can tell domains apart: the tunnel's name servers are asked for all names";
+
 /// Locations on this host.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -34,6 +38,8 @@ pub struct Options {
     pub lasting_journals: PathBuf,
     /// The file that resolvers read.
     pub resolv_conf: PathBuf,
+    /// The file that tells the C library what looks names up.
+    pub name_services: PathBuf,
     /// The D-Bus address of the system bus, instead of the default.
     pub system_bus: Option<String>,
     /// The directories of programs, as in `PATH`.
@@ -92,6 +98,7 @@ impl Default for Options {
             journals: "/run/convoy".into(),
             lasting_journals: "/var/lib/convoy".into(),
             resolv_conf: "/etc/resolv.conf".into(),
+            name_services: "/etc/nsswitch.conf".into(),
             system_bus: None,
             programs: Programs::default().0,
         }
@@ -193,8 +200,14 @@ impl Host {
         self.warnings.clear();
         self.backend = match desired.dns.servers.is_empty() {
             true => None,
-            false => Some(Backend::find(&mut self.effects.bus, &self.effects.nft.programs).await),
+            false => {
+                let Effects { bus, nft, .. } = &mut self.effects;
+                Some(Backend::find(bus, &nft.programs, &self.options).await)
+            }
         };
+        if desired.dns.routes_domains_alone() && self.backend != Some(Backend::Resolved) {
+            self.warnings.push(ALL_NAMES.to_owned());
+        }
         let plan = self.plan().await?;
         self.reconcile(&plan, Missing::Restore).await?;
         self.subscribe(&plan).await;

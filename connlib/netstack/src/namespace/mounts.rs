@@ -8,7 +8,8 @@
 //! - a file of `/etc` is a link to where the host's `/etc` is mounted, so that it follows renames, too;
 //! - a file or socket of `/run` is mounted; where the host removes it, an empty file remains.
 //!
-//! What the host adds to the two directories later is not seen inside.
+//! What the host adds to the two directories later is not seen inside. The directories that the caller names are
+//! replaced like `/run`. What is to be hidden elsewhere is covered, each by something empty.
 
 use std::{
     fs::{self, DirBuilder, DirEntry, File, OpenOptions},
@@ -34,6 +35,9 @@ const HOST: &str = ".host";
 /// A directory that every system has, for the moment.
 const STAGE: &str = "/tmp";
 
+/// Every system has it, and nobody can connect to it.
+const NOTHING: &str = "/dev/null";
+
 /// The directories whose sockets lead to the host's services; the second is usually a link to the first.
 const RUN: [&str; 2] = ["/run", "/var/run"];
 
@@ -45,11 +49,46 @@ pub(super) fn make_private(files: &Files) -> Result<(), Refusal> {
     replace_etc(files).map_err(Refusal::at("make /etc private"))?;
     let mut directories: Vec<_> = RUN.iter().flat_map(fs::canonicalize).collect();
     directories.dedup();
+    let hidden = with_targets(&files.hidden);
+    let is_within = |path: &Path, all: &[PathBuf]| all.iter().any(|it| path.starts_with(it));
+    for directory in files.replaced.iter().flat_map(fs::canonicalize) {
+        if directory.is_dir() && !is_within(&directory, &directories) {
+            directories.push(directory);
+        }
+    }
+    for path in hidden.iter().filter(|path| !is_within(path, &directories)) {
+        cover(path).map_err(Refusal::at(format!("hide {}", path.display())))?;
+    }
     for directory in directories {
         let doing = format!("hide the host's services in {}", directory.display());
-        replace_run(&directory, &files.hidden).map_err(Refusal::at(doing))?;
+        replace_run(&directory, &hidden).map_err(Refusal::at(doing))?;
     }
     Ok(())
+}
+
+/// The paths, and those that links among them lead to.
+fn with_targets(paths: &[PathBuf]) -> Vec<PathBuf> {
+    let targets = paths.iter().flat_map(fs::canonicalize);
+    let mut all: Vec<_> = paths.iter().cloned().chain(targets).collect();
+    all.sort();
+    all.dedup();
+    all
+}
+
+/// Mounts an empty directory over a directory, or something that is no socket over anything else.
+fn cover(path: &Path) -> io::Result<()> {
+    let Ok(metadata) = fs::symlink_metadata(path) else {
+        // It does not exist, or the user cannot reach it either.
+        return Ok(());
+    };
+    if metadata.is_symlink() {
+        return Ok(());
+    }
+    if metadata.is_dir() {
+        let flags = PLAIN | MsFlags::MS_RDONLY;
+        return Ok(mount(TMPFS, path, TMPFS, flags, Some("mode=0555,size=4k"))?);
+    }
+    bind(Path::new(NOTHING), path)
 }
 
 fn replace_etc(files: &Files) -> io::Result<()> {
@@ -164,8 +203,9 @@ impl Replaced {
         options.custom_flags(libc::O_PATH | libc::O_DIRECTORY);
         let host = options.open(directory)?;
         let entries = entries_of(directory)?;
-        let options = Some("mode=0755,size=16m");
-        mount(TMPFS, directory, TMPFS, PLAIN, options)?;
+        let mode = fs::metadata(directory)?.mode() & 0o777;
+        let options = format!("mode={mode:04o},size=16m");
+        mount(TMPFS, directory, TMPFS, PLAIN, Some(options.as_str()))?;
         Ok(Self { host, entries })
     }
 

@@ -5,7 +5,7 @@ use crate::{
     located::{Located, Place},
     mask::is_name,
     report::{Diagnostic, Report},
-    text::Text,
+    text::{Text, is_wide_space},
     values::{Bad, Parsed},
 };
 
@@ -27,6 +27,28 @@ impl Notes<'_> {
         label: impl Into<String>,
     ) -> Diagnostic {
         Diagnostic::error(title, self.at(at), label)
+    }
+
+    /// An error about a character that nobody can see.
+    pub(super) fn invisible(&self, at: Text<'_>, found: char) -> Diagnostic {
+        let name = match found {
+            '\u{a0}' => "a no-break space",
+            '\u{ad}' => "a soft hyphen",
+            '\u{200b}' => "a zero-width space",
+            '\u{feff}' => "a byte order mark",
+            _ if is_wide_space(found) => "an unusual space",
+            _ => "invisible",
+        };
+        let code = u32::from(found);
+        let error = self.error(
+            format!("U+{code:04X} is not allowed here: {name}"),
+            at,
+            "here",
+        );
+        error.help(match is_wide_space(found) {
+            true => "write an ordinary space, or nothing",
+            false => "delete it: it may have come with copied text",
+        })
     }
 
     /// Stores a value, or reports why not; the last of several prevails, as in wg-quick.

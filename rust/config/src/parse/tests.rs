@@ -1,4 +1,5 @@
 mod forward;
+mod strange;
 
 use std::sync::Arc;
 

@@ -30,8 +30,9 @@ Hooks (PreUp, PostUp, PreDown, PostDown) run in bash, else in sh. They run only 
 caller can write to the file and to each directory above it. A hook may take 60 seconds; then it is
 ended with everything that it started.
 
-`up` gives the tunnel what the file says, and so does the supervisor if the tunnel's process dies and it
-starts another one. What `wg set` changes lasts until then, unless SaveConfig writes it to the file at `down`.
+`up` gives the tunnel what the file says. What `wg set` changes lasts until `down`, also if either process dies
+or is replaced, unless `reload` finds that the file changes the same. SaveConfig writes it to the file at `down`;
+if the file was edited meanwhile, to NAME.conf.saved beside it.
 
 Without a network, `up` succeeds after five seconds; names are looked up once there is one.
 

@@ -19,8 +19,15 @@ network of its own with nothing but the tunnel, and the name servers of the key 
 command has no network until it is back; it never has the host's. When it ends, what it has sent is delivered
 for at most ten seconds, and all that it has left running inside ends. A kill switch is not needed: KillSwitch and AllowLAN have no effect.
 
+What the command asks a program outside to do leaves outside the tunnel: a tmux or screen server that runs already, ssh
+by a connection that is shared (ControlMaster), gpg's agent and dirmngr, a browser that is already open. The sockets
+of D-Bus, systemd, gpg, docker, podman and similar services are hidden, where they usually are and where
+XDG_RUNTIME_DIR, DBUS_SESSION_BUS_ADDRESS, DOCKER_HOST and CONTAINER_HOST name them; other sockets, below /tmp or the
+home directory, are not.
+
 What cannot work: programs that need more rights than the caller's, such as sudo, su or pkexec; services that are
-reached by D-Bus; what a program asks another one outside to do for it, such as a browser that is already open.
+reached by D-Bus; io_uring; sockets other than those of IPv4, IPv6, netlink and Unix; networking of 32-bit programs
+for x86.
 
 Hooks do not run, and ExcludedIPs has no effect. The tunnel's MTU is that of the file, else 1420.
 

@@ -121,6 +121,15 @@ pub(crate) fn adoption(
     }
 }
 
+/// A running tunnel's settings as a configuration.
+pub(crate) fn configuration_of(config: &Config, running: &RunningDevice) -> Config {
+    let mut found = nothing(config);
+    found.interface.private_key = running.private_key.clone().map(Located::nowhere);
+    found.interface.listen_port = Some(Located::nowhere(running.listen_port));
+    found.peers = running.peers.iter().map(former).collect();
+    found
+}
+
 fn former(running: &RunningPeer) -> Peer {
     let endpoint = |address: SocketAddr| {
         Located::nowhere(convoy_config::Endpoint {
@@ -146,6 +155,7 @@ fn nothing(config: &Config) -> Config {
         peers: Vec::new(),
         hooks_trusted: Ok(()),
         files: Arc::default(),
+        source: None,
     }
 }
 

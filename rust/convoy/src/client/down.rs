@@ -111,7 +111,6 @@ async fn undo_remains(name: &InterfaceName, keeps_kill_switch: bool) -> anyhow::
     let _ = std::fs::remove_file(places::control(name));
     let remains = TakeDown {
         name: name.clone(),
-        path: path.unwrap_or_default(),
         config,
         host: Some(host),
         tunnel: None,
@@ -121,7 +120,9 @@ async fn undo_remains(name: &InterfaceName, keeps_kill_switch: bool) -> anyhow::
         keeps_kill_switch,
         terminal: None,
     };
-    remains.run().await
+    let said = remains.run().await?;
+    said.iter().for_each(|it| say(&format!("convoy: {it}")));
+    Ok(())
 }
 
 /// The configuration that the tunnel came up with, as far as it can still be read.

@@ -58,6 +58,11 @@ pub(crate) fn state(name: &InterfaceName) -> PathBuf {
     Path::new(RUN).join(format!("{name}.state"))
 }
 
+/// The file of what the configuration gave the tunnel ([`super::changed`]).
+pub(crate) fn given(name: &InterfaceName) -> PathBuf {
+    Path::new(RUN).join(format!("{name}.given"))
+}
+
 /// The socket of `wg`.
 pub(crate) fn uapi(name: &InterfaceName) -> PathBuf {
     socket::path(name.as_str())

@@ -1,16 +1,9 @@
 //! `SaveConfig`: writes the running state back to the configuration's file, as wg-quick(8) does.
 
-use std::{
-    collections::HashMap,
-    ffi::OsString,
-    fs,
-    io::{self, Write as _},
-    os::unix::fs::{MetadataExt as _, fchown},
-    path::Path,
-};
+use std::collections::HashMap;
 
-use anyhow::Context;
-use convoy_config::{Config, Endpoint, Host, Located, Peer, to_wg_quick};
+use anyhow::{Context, bail};
+use convoy_config::{Config, Endpoint, Host, Located, Peer, Saved, to_wg_quick};
 
 use super::tunnel::{RunningDevice, RunningPeer};
 
@@ -65,47 +58,39 @@ fn update(peer: &mut Peer, running: &RunningPeer) {
     }
 }
 
-/// Replaces the file in one step; its owner and its permissions stay.
-pub(crate) fn write(path: &Path, config: &Config) -> anyhow::Result<()> {
-    let written = || -> io::Result<()> {
-        // A link to the file stays a link.
-        let path = fs::canonicalize(path)?;
-        let metadata = fs::metadata(&path)?;
-        remove_unfinished(&path);
-        let directory = path.parent().unwrap_or(Path::new("/"));
-        let mut new = tempfile::Builder::new();
-        let mut file = new
-            .prefix(&name_of_new(&path))
-            .rand_bytes(0)
-            .tempfile_in(directory)?;
-        file.write_all(to_wg_quick(config).as_bytes())?;
-        let (uid, gid) = (metadata.uid(), metadata.gid());
-        let ours = file.as_file().metadata()?;
-        // A service may be forbidden to change owners.
-        if (ours.uid(), ours.gid()) != (uid, gid) {
-            fchown(file.as_file(), Some(uid), Some(gid))?;
-        }
-        file.as_file().set_permissions(metadata.permissions())?;
-        file.as_file().sync_all()?;
-        file.persist(&path)?;
-        Ok(())
+/// Saves the configuration where it was read from, as far as that is safe; returns what is to be said about it.
+pub(crate) fn write(config: &Config) -> anyhow::Result<Option<String>> {
+    const FAILED: &str = "cannot save the configuration";
+    let Some(source) = &config.source else {
+        bail!("{FAILED}: its file was replaced while it was read");
     };
-    written().with_context(|| format!("cannot save the configuration in {}", path.display()))
+    let saved = source.save(&to_wg_quick(config), has_keys(config));
+    let path = source.path().display();
+    Ok(match saved.context(FAILED)? {
+        Saved::InPlace { narrowed_to: None } => None,
+        Saved::InPlace {
+            narrowed_to: Some(mode),
+        } => Some(format!(
+            "{path} has keys, so only its owner can read it now (mode {mode:04o})"
+        )),
+        Saved::Beside(beside) => Some(format!(
+            "{path} is not the file that {name} came up with any more, so it stays as it is; the running \
+             configuration is in {beside}",
+            name = config.name,
+            beside = beside.display(),
+        )),
+    })
 }
 
-/// Removes what a crash left of a new file, which has keys in it.
-pub(crate) fn remove_unfinished(path: &Path) {
-    // A new file is beside the file that a link leads to.
-    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    // It is almost never there.
-    let _ = fs::remove_file(path.with_file_name(name_of_new(&path)));
-}
-
-/// The name of a new file until it is complete. Always the same, so that one that a crash left can be found.
-fn name_of_new(path: &Path) -> OsString {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".convoy-new");
-    name
+/// Whether there are keys in the file itself.
+fn has_keys(config: &Config) -> bool {
+    let it = &config.interface;
+    let is_within = |peer: &Peer| {
+        peer.preshared_key.is_some()
+            && peer.preshared_key_file.is_none()
+            && !peer.public_key.at.is_drop_in()
+    };
+    it.private_key.is_some() && it.private_key_file.is_none() || config.peers.iter().any(is_within)
 }
 
 #[cfg(test)]

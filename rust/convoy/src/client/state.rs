@@ -86,7 +86,8 @@ impl State {
     /// Removes the file, and what a crash left of a new one.
     pub(crate) fn remove(name: &InterfaceName) {
         let path = places::state(name);
-        for path in [beside(&path), path] {
+        let given = places::given(name);
+        for path in [beside(&path), path, beside(&given), given] {
             // It may never have been written.
             let _ = fs::remove_file(path);
         }
@@ -111,11 +112,16 @@ fn read(path: &Path) -> anyhow::Result<Option<State>> {
 }
 
 fn write(path: &Path, state: &State) -> anyhow::Result<()> {
+    replace(path, &serde_json::to_vec(state)?)
+}
+
+/// Replaces a file that only its owner may read, in one step.
+pub(crate) fn replace(path: &Path, content: &[u8]) -> anyhow::Result<()> {
     let written = || -> io::Result<()> {
         let new = beside(path);
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(true).mode(0o600);
-        options.open(&new)?.write_all(&serde_json::to_vec(state)?)?;
+        options.open(&new)?.write_all(content)?;
         fs::rename(new, path)
     };
     written().with_context(|| format!("cannot write {}", path.display()))

@@ -26,10 +26,11 @@ use anyhow::anyhow;
 use convoy_config::Config;
 use convoy_host::{Applied, Event, Host, HostError, open_kill_switch};
 use tokio::sync::oneshot;
-use tracing::info;
+use tracing::{info, warn};
 
 use super::{
     addresses::Addresses,
+    changed::Changed,
     control::{Control, Reply},
     events::{Events, What},
     hooks::strays,
@@ -115,12 +116,15 @@ pub(crate) async fn run(wanted: Wanted, parent: &mut Option<Parent>) -> anyhow::
         }
     };
     let reply = match &outcome {
-        Ok(()) => Reply::Done { warnings: stays },
+        Ok(said) => Reply::Done {
+            warnings: said.iter().cloned().chain(stays).collect(),
+        },
         Err(error) => Reply::Failed {
             reason: format!("{error:#}"),
         },
     };
     control.finish(clients, &reply).await;
+    let outcome = outcome.map(|said| said.iter().for_each(|it| warn!("{it}")));
     match is_failure {
         true => outcome.and(Err(anyhow!(
             "the tunnel ended, though nobody asked: {reason}"
@@ -157,6 +161,8 @@ struct Supervisor {
     mark: Option<u32>,
     /// The mark that was chosen, as the configuration has none.
     picked_mark: Option<u32>,
+    /// The tunnel as it was when somebody else had changed it, for its next process.
+    changed: Option<Changed>,
     addresses: Addresses,
     /// The name servers that the host's state makes room for.
     resolvers: Vec<IpAddr>,
@@ -269,7 +275,7 @@ impl Supervisor {
         let name = self.config.name.clone();
         let mut work = self.take_down();
         work.keeps_kill_switch = keeps_kill_switch;
-        let mut undone = work.run().await;
+        let mut undone = work.run().await.map(drop);
         if is_closed_early {
             let opened = open_kill_switch(name.as_str()).await;
             undone = undone.and(opened.map_err(Into::into));
@@ -283,7 +289,6 @@ impl Supervisor {
     fn take_down(self) -> TakeDown {
         TakeDown {
             name: self.config.name.clone(),
-            path: self.path,
             config: Some(self.config),
             host: self.host,
             tunnel: self.tunnel,

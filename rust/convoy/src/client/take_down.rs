@@ -1,7 +1,5 @@
 //! Takes a tunnel down, whoever brought it up and however far it got.
 
-use std::path::PathBuf;
-
 use anyhow::{Context, anyhow};
 use convoy_config::{Config, InterfaceName};
 use convoy_host::{Host, open_kill_switch};
@@ -31,8 +29,6 @@ pub(crate) fn stays(config: &Config) -> Vec<String> {
 #[derive(Debug)]
 pub(crate) struct TakeDown {
     pub(crate) name: InterfaceName,
-    /// Its file.
-    pub(crate) path: PathBuf,
     /// `None` if it cannot be read any more: then no hook runs.
     pub(crate) config: Option<Config>,
     /// `None` once the interface has left this network namespace.
@@ -50,12 +46,14 @@ pub(crate) struct TakeDown {
 }
 
 impl TakeDown {
-    /// Undoes everything, in the reverse order of `up`. What fails does not stop the rest.
+    /// Undoes everything, in the reverse order of `up`; returns what its user must know. What fails does not stop
+    /// the rest.
     ///
     /// # Errors
     /// All that failed.
-    pub(crate) async fn run(mut self) -> anyhow::Result<()> {
+    pub(crate) async fn run(mut self) -> anyhow::Result<Vec<String>> {
         let mut failures = Vec::new();
+        let mut said = Vec::new();
         let mut note = |outcome: anyhow::Result<()>| {
             if let Err(failure) = outcome {
                 error!("{failure:#}");
@@ -64,7 +62,7 @@ impl TakeDown {
         };
         if self.is_up {
             note(self.hooks(Moment::PreDown).await);
-            note(self.save().await);
+            note(self.save().await.map(|it| said.extend(it)));
             self.note_end();
         }
         // Open until everything else is undone.
@@ -84,8 +82,11 @@ impl TakeDown {
             State::remove(&self.name);
         }
         match failures.is_empty() {
-            true => Ok(()),
-            false => Err(anyhow!("{}", failures.join("\n"))),
+            true => Ok(said),
+            false => {
+                failures.extend(said);
+                Err(anyhow!("{}", failures.join("\n")))
+            }
         }
     }
 
@@ -127,23 +128,32 @@ impl TakeDown {
         }
     }
 
-    /// Saves the running state, if the configuration asks for it.
-    async fn save(&mut self) -> anyhow::Result<()> {
+    /// Saves the running state, if the configuration asks for it; returns what is to be said about it.
+    async fn save(&mut self) -> anyhow::Result<Option<String>> {
         let Some(config) = &self.config else {
-            return Ok(());
+            return Ok(None);
         };
         let is_wanted = config.interface.save_config.as_ref();
         if !is_wanted.is_some_and(|wanted| wanted.value) {
-            return Ok(());
+            return Ok(None);
         }
-        save::remove_unfinished(&self.path);
+        let source = config.source.as_deref();
         let Some(process) = self.tunnel.as_mut().and_then(KeptTunnel::process) else {
-            return Ok(());
+            source.inspect(|source| source.remove_unfinished());
+            return Ok(None);
         };
+        if let Some(source) = source
+            && let Some(uid) = source.foreign_owner()
+        {
+            return Ok(Some(format!(
+                "the configuration is not saved: {} belongs to user {uid}, neither to root nor to the caller",
+                source.path().display()
+            )));
+        }
         let running = process.device().await;
         let running =
             running.context("cannot save the configuration: the tunnel does not answer")?;
-        save::write(&self.path, &save::saved(config, &running, self.picked_mark))
+        save::write(&save::saved(config, &running, self.picked_mark))
     }
 
     /// Has the next process run only the hooks that are still to come, should this one be killed.
@@ -186,7 +196,9 @@ async fn allow(tunnel: &mut Option<KeptTunnel>, event: KeptEvent) {
                 warn!("cannot answer the tunnel: {error:#}");
             }
         }
-        KeptEvent::Tunnel(TunnelEvent::Handshake { .. } | TunnelEvent::Moved { .. }) => {}
+        KeptEvent::Tunnel(
+            TunnelEvent::Changed | TunnelEvent::Handshake { .. } | TunnelEvent::Moved { .. },
+        ) => {}
         // Nothing more comes from it.
         KeptEvent::Tunnel(TunnelEvent::Ended { .. } | TunnelEvent::Died)
         | KeptEvent::StartDue

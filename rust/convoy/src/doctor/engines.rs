@@ -14,6 +14,7 @@ pub(super) fn gather() -> Result<(), NamespaceError> {
         files: Some(Files {
             resolv_conf: String::new(),
             hidden: Vec::new(),
+            replaced: Vec::new(),
         }),
         ..settings()
     };

@@ -33,15 +33,15 @@ pub(super) enum Standing {
 }
 
 impl Subject {
-    /// Reads the configuration that a user means, and asks the tunnel.
+    /// Reads the configuration that a user means, which by a name is that of the running tunnel, and asks the tunnel.
     ///
     /// # Errors
     /// If no interface can have the name.
     pub(super) fn gather(name_or_file: &Path) -> anyhow::Result<Self> {
         let name = places::name_of(name_or_file)?;
-        let path = convoy_config::path_of(name_or_file);
-        let config = convoy_config::read(&path).map(|it| (it.config, !it.warnings.is_empty()));
         let standing = standing(&name);
+        let path = path(name_or_file, &standing);
+        let config = convoy_config::read(&path).map(|it| (it.config, !it.warnings.is_empty()));
         Ok(Self {
             name,
             path,
@@ -119,6 +119,15 @@ impl Subject {
     }
 }
 
+fn path(name_or_file: &Path, standing: &Standing) -> PathBuf {
+    let path = convoy_config::path_of(name_or_file);
+    let is_name = path != name_or_file;
+    match standing {
+        Standing::Up(status) if is_name => status.config.clone().unwrap_or(path),
+        _ => path,
+    }
+}
+
 fn standing(name: &InterfaceName) -> Standing {
     match status::status(name) {
         Ok(Some(status)) if status.state != Condition::Daemon => Standing::Up(Box::new(status)),
@@ -180,7 +189,10 @@ pub(super) fn judge_standing(subject: &Subject) -> Vec<Finding> {
             format!(
                 "{name} is up, but its supervisor has died, so that nothing follows the network."
             ),
-            format!("`convoy up {name}`"),
+            match subject.path == convoy_config::path_of(Path::new(name.as_str())) {
+                true => format!("`convoy up {name}`"),
+                false => format!("`convoy up {}`", subject.path.display()),
+            },
         ),
         Condition::Paused => Finding::remark(
             ID,

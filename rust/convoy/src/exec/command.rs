@@ -10,7 +10,7 @@ use caps::CapSet;
 use convoy_netstack::namespace::Spaces;
 use nix::sys::prctl;
 
-use super::Failure;
+use super::{Failure, families};
 
 /// The exit status if the command is not found, and if it cannot be executed (env(1)).
 const NOT_FOUND: u8 = 127;
@@ -41,7 +41,8 @@ fn enter(spaces: &Spaces) -> anyhow::Result<()> {
     spaces.enter().context("cannot enter the namespaces")?;
     env::set_current_dir(&directory)
         .with_context(|| format!("cannot enter {} inside", directory.display()))?;
-    give_up_privileges().context("cannot give up privileges")
+    give_up_privileges().context("cannot give up privileges")?;
+    families::restrict().context("cannot restrict the kinds of sockets")
 }
 
 /// Leaves no capability, also to programs of root, and no way to get one.

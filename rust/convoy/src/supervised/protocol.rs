@@ -33,6 +33,8 @@ pub(crate) enum ToSupervisor {
         fwmark: Option<u32>,
         listen_port: Option<u16>,
     },
+    /// A UAPI client has changed something: the supervisor may look.
+    Changed,
     /// What became of a handshake with a followed peer; `given_up` if no other attempt follows by itself.
     Handshake {
         peer: Key,

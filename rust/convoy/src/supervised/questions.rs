@@ -12,7 +12,7 @@ use std::{
 use convoy_proto::config::{DeviceUpdate, Snapshot};
 use convoy_tunnel::{ApplyError, Closed};
 use nix::unistd::Pid;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tracing::{debug, warn};
 
 use crate::uapi::{Control, Refused};
@@ -31,6 +31,8 @@ const NOBODY: libc::pid_t = -1;
 #[derive(Clone, Debug)]
 pub(crate) struct Questions {
     questions: mpsc::Sender<Question>,
+    /// Signals that somebody other than the supervisor has changed the tunnel.
+    changed: Arc<Notify>,
     supervisor: Supervisor,
     time: Duration,
 }
@@ -64,6 +66,12 @@ impl<T: Control> Control for Consenting<T> {
         self.tunnel.apply(update)
     }
 
+    fn changed_by(&self, client: Option<Pid>) {
+        if let Some(questions) = &self.questions {
+            questions.changed_by(client);
+        }
+    }
+
     fn snapshot(&self) -> Result<Snapshot, Closed> {
         self.tunnel.snapshot()
     }
@@ -80,6 +88,7 @@ impl Questions {
         let supervisor = Supervisor(Arc::new(AtomicI32::new(NOBODY)));
         let ours = Self {
             questions,
+            changed: Arc::default(),
             supervisor: supervisor.clone(),
             time: ANSWER_TIME,
         };
@@ -121,6 +130,19 @@ impl Questions {
                 Ok(())
             }
         }
+    }
+
+    /// Lets the supervisor know that a request of `client` was applied, unless it was its own. Several such signals may
+    /// become one.
+    fn changed_by(&self, client: Option<Pid>) {
+        if self.supervisor.is_other_than(client) {
+            self.changed.notify_one();
+        }
+    }
+
+    /// Signals that somebody other than the supervisor has changed the tunnel.
+    pub(super) fn changed(&self) -> Arc<Notify> {
+        Arc::clone(&self.changed)
     }
 
     #[cfg(test)]

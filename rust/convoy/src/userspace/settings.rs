@@ -1,10 +1,8 @@
 //! From a configuration to the network and the files inside.
 
-use std::{
-    env,
-    ffi::OsString,
-    path::{Path, PathBuf},
-};
+mod hidden;
+
+use std::path::Path;
 
 use convoy_config::{Config, Table};
 use convoy_netstack::namespace::{Files, Settings};
@@ -19,12 +17,6 @@ const DEFAULT_MTU: u16 = 1420;
 /// A warning about the keys of forwarding and of a gateway.
 pub(crate) const FORWARDS_WITHOUT_EFFECT: &str =
     "Forward, Reverse, Socks5, HttpConnect and Nat have no effect without `convoy up --userspace`";
-
-/// The host's services that look names up or start programs outside, below `/run`.
-const SERVICES: [&str; 4] = ["systemd/resolve", "nscd", "avahi-daemon", "dbus"];
-
-/// The same of the user, below `XDG_RUNTIME_DIR`.
-const OWN_SERVICES: [&str; 3] = ["bus", "dbus-1", "systemd"];
 
 /// What is inside; `sockets` is the directory of the tunnel's sockets, which is not.
 pub(super) fn settings(config: &Config, daemon: &DaemonArgs, sockets: &Path) -> Settings {
@@ -41,7 +33,8 @@ pub(super) fn settings(config: &Config, daemon: &DaemonArgs, sockets: &Path) -> 
         is_gateway: false,
         files: Some(Files {
             resolv_conf: resolv_conf(config),
-            hidden: hidden(env::var_os("XDG_RUNTIME_DIR"), sockets),
+            hidden: hidden::paths(sockets),
+            replaced: hidden::directories(),
         }),
     }
 }
@@ -94,14 +87,6 @@ fn resolv_conf(config: &Config) -> String {
     servers.chain(search).collect()
 }
 
-fn hidden(runtime: Option<OsString>, sockets: &Path) -> Vec<PathBuf> {
-    let services = SERVICES.map(|name| Path::new("/run").join(name));
-    let runtime = runtime.map(PathBuf::from).into_iter();
-    let own = runtime.flat_map(|runtime| OWN_SERVICES.map(|name| runtime.join(name)));
-    let all = services.into_iter().chain(own);
-    all.chain([sockets.to_owned()]).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -136,18 +121,5 @@ mod tests {
         assert!(about("#convoy: Forward = 8080:host:80").contains("--userspace"));
         assert!(warnings(&config(""), Purpose::Ports)[0].contains("DNS"));
         assert!(warnings(&config("#convoy: Nat = user"), Purpose::Gateway).is_empty());
-    }
-
-    #[test]
-    fn the_services_of_host_and_user_are_hidden() {
-        let hidden = hidden(Some("/run/user/7".into()), Path::new("/run/user/7/convoy"));
-        for path in [
-            "/run/systemd/resolve",
-            "/run/dbus",
-            "/run/user/7/bus",
-            "/run/user/7/convoy",
-        ] {
-            assert!(hidden.contains(&PathBuf::from(path)), "{path}");
-        }
     }
 }

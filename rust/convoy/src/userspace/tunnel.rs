@@ -103,7 +103,7 @@ impl Tunnel {
                 }
             }
             // Nothing of the host's depends on them; a process that ends is replaced, too.
-            TunnelEvent::Moved { .. } | TunnelEvent::Ended { .. } => {}
+            TunnelEvent::Changed | TunnelEvent::Moved { .. } | TunnelEvent::Ended { .. } => {}
             TunnelEvent::Died => self.kept.died(now),
         }
     }

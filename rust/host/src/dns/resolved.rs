@@ -1,12 +1,12 @@
 //! systemd-resolved by D-Bus (org.freedesktop.resolve1(5)).
 
-use std::{net::IpAddr, time::Duration};
+use std::{fs, net::IpAddr, time::Duration};
 
 use futures_util::{Stream, StreamExt as _, stream::BoxStream};
 use serde::Serialize;
 use zbus::{Connection, connection::Builder, fdo::DBusProxy, zvariant::DynamicType};
 
-use crate::error::HostError;
+use crate::{desired::routes_domains_alone, error::HostError};
 
 const NAME: &str = "org.freedesktop.resolve1";
 const PATH: &str = "/org/freedesktop/resolve1";
@@ -42,7 +42,24 @@ impl Bus {
         asked.await.unwrap_or(false)
     }
 
-    /// Gives the link its servers, for all names.
+    /// Whether resolved runs, and its links are ours.
+    pub(super) async fn has_resolved_here(&mut self) -> bool {
+        let asked = async {
+            let proxy = DBusProxy::new(self.connection().await?).await?;
+            Ok::<_, zbus::Error>(
+                proxy
+                    .get_connection_unix_process_id(NAME.try_into()?)
+                    .await?,
+            )
+        };
+        match asked.await {
+            Ok(pid) => pid == std::process::id() || !is_elsewhere(pid),
+            // A bus may not tell.
+            Err(_) => self.has_resolved().await,
+        }
+    }
+
+    /// Gives the link its servers: for all names, or for those in domains with a tilde.
     pub(super) async fn set(
         &mut self,
         index: u32,
@@ -51,17 +68,23 @@ impl Bus {
     ) -> Result<(), HostError> {
         let index = index as i32;
         let servers: Vec<(i32, Vec<u8>)> = servers.iter().map(address).collect();
+        let is_split = routes_domains_alone(search);
         // `~.` sends look-ups of all names to this link.
-        let all = std::iter::once((".", true));
+        let all = (!is_split).then_some((".", true));
         let domains = search.iter().map(|domain| match domain.strip_prefix('~') {
             Some(domain) => (domain, true),
             None => (domain.as_str(), false),
         });
         let domains = domains.filter(|domain| *domain != (".", true));
         let domains: Vec<(&str, bool)> = domains.chain(all).collect();
+        // The tunnel encrypts, and its servers rarely do. Versions before 239 have no such setting.
+        match self.call("SetLinkDNSOverTLS", &(index, "no")).await {
+            Err(HostError::Dns { reason, .. }) if reason.contains("UnknownMethod") => {}
+            outcome => outcome?,
+        }
         self.call("SetLinkDNS", &(index, servers)).await?;
         self.call("SetLinkDomains", &(index, domains)).await?;
-        self.call("SetLinkDefaultRoute", &(index, true)).await
+        self.call("SetLinkDefaultRoute", &(index, !is_split)).await
     }
 
     /// Takes the link's servers away; succeeds if the link or resolved is gone.
@@ -118,6 +141,15 @@ impl Bus {
         self.connection
             .as_ref()
             .ok_or_else(|| zbus::Error::Failure("no connection".to_owned()))
+    }
+}
+
+/// Whether a process is in another network namespace. One that cannot be seen from here is taken for a neighbour.
+fn is_elsewhere(process: u32) -> bool {
+    let namespace = |process: &str| fs::read_link(format!("/proc/{process}/ns/net"));
+    match (namespace(&process.to_string()), namespace("thread-self")) {
+        (Ok(theirs), Ok(ours)) => theirs != ours,
+        _ => false,
     }
 }
 

@@ -252,6 +252,41 @@ impl Netlink {
         format!("{index} {has_carrier}")
     }
 
+    /// The other route to the same network as one of ours, as ip(8) shows it, and whether it is that of a connected
+    /// network.
+    pub(crate) async fn rival(&self, route: &Route) -> io::Result<Option<(String, bool)>> {
+        let found = self.routes(filter(route.to.is_ipv6(), route.table)).await?;
+        let rival = found.iter().find(|message| {
+            let is_same = destination(message) == Some(route.to.network());
+            table_of(message) == route.table && is_same && Route::parse(message) != Some(*route)
+        });
+        let Some(rival) = rival else {
+            return Ok(None);
+        };
+        let mut shown = route.to.network().to_string();
+        let gateway = rival.attributes.iter().find_map(|a| match a {
+            RouteAttribute::Gateway(RouteAddress::Inet(v4)) => Some(IpAddr::from(*v4)),
+            RouteAttribute::Gateway(RouteAddress::Inet6(v6)) => Some(IpAddr::from(*v6)),
+            _ => None,
+        });
+        if let Some(gateway) = gateway {
+            shown += &format!(" via {gateway}");
+        }
+        for device in devices_of(rival) {
+            if let Some(link) = self.link_by_index(device).await? {
+                shown += &format!(" dev {}", link.name);
+            }
+        }
+        let protocol = match rival.header.protocol {
+            RouteProtocol::Kernel => " proto kernel",
+            RouteProtocol::Dhcp => " proto dhcp",
+            RouteProtocol::Static => " proto static",
+            RouteProtocol::Ra => " proto ra",
+            _ => "",
+        };
+        Ok(Some((shown + protocol, connected(rival).is_some())))
+    }
+
     async fn routes(&self, filter: RouteMessage) -> io::Result<Vec<RouteMessage>> {
         let found = self.dump(RouteNetlinkMessage::GetRoute(filter)).await?;
         let routes = found.into_iter().filter_map(|message| match message {

@@ -1,6 +1,9 @@
 //! systemd-resolved's D-Bus interface, played by the test on a bus of its own.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    fs::{read_to_string, write},
+    sync::{Arc, Mutex},
+};
 
 use convoy_host::{Desired, Dns, Host, Options};
 use convoy_lab::{Bus, require_programs};
@@ -17,6 +20,11 @@ impl Resolved {
     #[zbus(name = "SetLinkDNS")]
     fn set_link_dns(&self, index: i32, servers: Vec<(i32, Vec<u8>)>) {
         self.note(format!("dns {index} {servers:?}"));
+    }
+
+    #[zbus(name = "SetLinkDNSOverTLS")]
+    fn set_link_dns_over_tls(&self, index: i32, mode: String) {
+        self.note(format!("tls {index} {mode}"));
     }
 
     fn set_link_domains(&self, index: i32, domains: Vec<(String, bool)>) {
@@ -53,48 +61,148 @@ impl Resolved {
 
 #[test]
 fn resolved_gets_the_servers_again_after_a_restart() {
-    let test = "resolved_gets_the_servers_again_after_a_restart";
-    let Some(scene) = Scene::new(test) else {
+    let Some((scene, bus)) = scene("resolved_gets_the_servers_again_after_a_restart") else {
         return;
     };
-    if !require_programs(test, &["dbus-daemon"]) {
-        return;
-    }
-    let bus = Bus::start(&scene.resolv_conf().with_file_name("bus")).unwrap();
+    write(scene.resolv_conf(), "nameserver 127.0.0.53\n").unwrap();
     let before = scene.dump();
     let resolved = Resolved::default();
     scene.run(async || {
         let service = resolved.serve(bus.address()).await;
-        let options = Options {
-            system_bus: Some(bus.address().to_owned()),
-            ..scene.options()
-        };
-        let mut host = Host::open("wg0", options).await.unwrap();
-        let desired = Desired {
-            addresses: prefixes(&["10.9.0.2/24"]),
-            dns: Dns {
-                servers: vec!["10.9.0.1".parse().unwrap()],
-                search: vec!["example.org".to_owned()],
-            },
-            ..Desired::default()
-        };
-        host.apply(&desired).await.unwrap();
-        let index = scene.shell("ip -o link show wg0");
-        let index = index.split(':').next().unwrap();
+        let mut host = open(&scene, &bus).await;
+        host.apply(&with_domains(&["example.org"])).await.unwrap();
+        let index = index(&scene);
         let set = [
+            format!("tls {index} no"),
             format!("dns {index} [(2, [10, 9, 0, 1])]"),
             format!("domains {index} [(\"example.org\", false), (\".\", true)]"),
             format!("default {index} true"),
         ];
         assert_eq!(resolved.calls(), set);
-        assert!(scene.dump().contains("nameserver 192.168.1.1"));
+        assert!(scene.dump().contains("nameserver 127.0.0.53"));
 
         service.close().await.unwrap();
         let _service = resolved.serve(bus.address()).await;
-        watch_until(&mut host, || resolved.calls().len() == 6).await;
-        assert_eq!(resolved.calls()[3..], set);
+        watch_until(&mut host, || resolved.calls().len() == 8).await;
+        assert_eq!(resolved.calls()[4..], set);
         host.undo().await.unwrap();
-        assert_eq!(resolved.calls()[6], format!("revert {index}"));
+        assert_eq!(resolved.calls()[8], format!("revert {index}"));
     });
     assert_eq!(scene.dump(), before);
+}
+
+#[test]
+fn resolved_that_nobody_asks_gets_no_servers() {
+    let Some((scene, bus)) = scene("resolved_that_nobody_asks_gets_no_servers") else {
+        return;
+    };
+    let before = scene.dump();
+    let resolved = Resolved::default();
+    scene.run(async || {
+        let _service = resolved.serve(bus.address()).await;
+        let mut host = open(&scene, &bus).await;
+        host.apply(&with_domains(&[])).await.unwrap();
+        assert!(
+            read_to_string(scene.resolv_conf())
+                .unwrap()
+                .contains("nameserver 10.9.0.1")
+        );
+        assert_eq!(resolved.calls(), Vec::<String>::new());
+        // The C library's own way to it.
+        write(scene.options().name_services, "hosts: files resolve dns\n").unwrap();
+        host.apply(&with_domains(&[])).await.unwrap();
+        assert!(
+            read_to_string(scene.resolv_conf())
+                .unwrap()
+                .contains("nameserver 192.168.1.1")
+        );
+        assert_eq!(resolved.calls().len(), 4);
+        host.undo().await.unwrap();
+    });
+    std::fs::remove_file(scene.options().name_services).unwrap();
+    assert_eq!(scene.dump(), before);
+}
+
+#[test]
+fn a_domain_with_a_tilde_is_routed_alone() {
+    let Some((scene, bus)) = scene("a_domain_with_a_tilde_is_routed_alone") else {
+        return;
+    };
+    write(scene.resolv_conf(), "nameserver 127.0.0.53\n").unwrap();
+    let resolved = Resolved::default();
+    scene.run(async || {
+        let _service = resolved.serve(bus.address()).await;
+        let mut host = open(&scene, &bus).await;
+        for (domains, expected, is_default) in [
+            (&["~corp.example"][..], "[(\"corp.example\", true)]", false),
+            (
+                &["corp.example", "~b.example"],
+                "[(\"corp.example\", false), (\"b.example\", true)]",
+                false,
+            ),
+            (
+                &["~corp.example", "~."],
+                "[(\"corp.example\", true), (\".\", true)]",
+                true,
+            ),
+        ] {
+            host.apply(&with_domains(domains)).await.unwrap();
+            let calls = resolved.calls();
+            let [.., domains, default] = &calls[..] else {
+                panic!("{calls:?}")
+            };
+            assert!(domains.ends_with(expected), "{domains}");
+            assert!(default.ends_with(&is_default.to_string()), "{default}");
+        }
+        host.undo().await.unwrap();
+    });
+}
+
+#[test]
+fn without_resolved_a_domain_with_a_tilde_is_warned_of() {
+    let Some((scene, bus)) = scene("without_resolved_a_domain_with_a_tilde_is_warned_of") else {
+        return;
+    };
+    scene.run(async || {
+        let mut host = open(&scene, &bus).await;
+        let applied = host.apply(&with_domains(&["~corp.example"])).await.unwrap();
+        let warnings = applied.warnings.concat();
+        assert!(warnings.contains("asked for all names"), "{warnings}");
+        let applied = host.apply(&with_domains(&["corp.example"])).await.unwrap();
+        assert_eq!(applied.warnings, Vec::<String>::new());
+        host.undo().await.unwrap();
+    });
+}
+
+fn scene(test: &str) -> Option<(Scene, Bus)> {
+    let scene = Scene::new(test)?;
+    if !require_programs(test, &["dbus-daemon"]) {
+        return None;
+    }
+    let bus = Bus::start(&scene.resolv_conf().with_file_name("bus")).unwrap();
+    Some((scene, bus))
+}
+
+async fn open(scene: &Scene, bus: &Bus) -> Host {
+    let options = Options {
+        system_bus: Some(bus.address().to_owned()),
+        ..scene.options()
+    };
+    Host::open("wg0", options).await.unwrap()
+}
+
+fn with_domains(domains: &[&str]) -> Desired {
+    Desired {
+        addresses: prefixes(&["10.9.0.2/24"]),
+        dns: Dns {
+            servers: vec!["10.9.0.1".parse().unwrap()],
+            search: domains.iter().map(|it| (*it).to_owned()).collect(),
+        },
+        ..Desired::default()
+    }
+}
+
+fn index(scene: &Scene) -> String {
+    let link = scene.shell("ip -o link show wg0");
+    link.split(':').next().unwrap().to_owned()
 }

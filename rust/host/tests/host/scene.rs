@@ -74,6 +74,7 @@ impl Scene {
             journals: self.directory.path().join("run"),
             lasting_journals: self.directory.path().join("lib"),
             resolv_conf: self.resolv_conf(),
+            name_services: self.directory.path().join("nsswitch.conf"),
             system_bus: Some("unix:path=/nonexistent".to_owned()),
             ..Options::default()
         }

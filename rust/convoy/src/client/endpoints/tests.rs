@@ -267,6 +267,7 @@ fn config(peers: Vec<Peer>) -> Config {
         peers,
         hooks_trusted: Ok(()),
         files: Arc::default(),
+        source: None,
     }
 }
 

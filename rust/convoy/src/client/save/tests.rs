@@ -1,4 +1,4 @@
-use std::{net::SocketAddr, os::unix::fs::PermissionsExt};
+use std::{fs, net::SocketAddr};
 
 use convoy_proto::config::{AllowedIp, PresharedKey, PrivateKey, PublicKey};
 
@@ -25,7 +25,7 @@ fn what_was_changed_meanwhile_is_saved() {
         fwmark: 7,
         peers: vec![first, third],
     };
-    write(&path, &saved(&config, &running, Some(51820))).unwrap();
+    write(&saved(&config, &running, Some(51820))).unwrap();
 
     let text = fs::read_to_string(&path).unwrap();
     assert!(text.contains("Address = 10.0.0.1/24\n"), "{text}");
@@ -70,21 +70,6 @@ fn a_mark_that_was_chosen_and_the_addresses_of_names_are_not_saved() {
     assert!(saved.interface.fwmark.is_none() && saved.interface.listen_port.is_none());
     assert_eq!(saved.peers[0].endpoints[0].to_string(), "vpn.example.org:1");
     assert_eq!(saved.peers[1].endpoints, config.peers[1].endpoints);
-}
-
-#[test]
-fn a_saved_file_keeps_its_permissions_and_a_link_to_it_stays() {
-    let (directory, path, config) = config("", &[]);
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
-    let link = directory.path().join("link.conf");
-    std::os::unix::fs::symlink(&path, &link).unwrap();
-    // As a crash may leave it.
-    fs::write(directory.path().join("wg0.conf.convoy-new"), "half a").unwrap();
-    write(&link, &config).unwrap();
-    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
-    let mode = fs::metadata(&path).unwrap().permissions().mode();
-    assert_eq!(mode & 0o777, 0o640);
-    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 2);
 }
 
 /// A configuration in a file, with the peers 1, 2 and so on.

@@ -11,6 +11,7 @@ use super::Supervisor;
 use crate::{
     cli::LONGEST_PAUSE,
     client::{
+        changed,
         desired::{configured_mark, desired},
         events::What,
         kept::KeptTunnel,
@@ -27,6 +28,7 @@ impl Supervisor {
         ensure_hooks_may_run(&self.path, &loaded.config)?;
         let mark = self.mark_for(&loaded.config).await?;
         self.change(loaded.config, mark).await?;
+        changed::note_given(&self.config);
         info!("{} has its new configuration", self.config.name);
         self.events.reloaded(&self.config);
         self.tell_kill_switch();

@@ -4,11 +4,12 @@ use std::time::Instant;
 
 use convoy_host::Desired;
 use convoy_proto::config::{DeviceUpdate, PublicKey};
-use tracing::{error, warn};
+use tracing::{debug, error, warn};
 
 use super::Supervisor;
 use crate::client::{
-    addresses::Changes, desired::desired, events::What, kept::KeptTunnel, path_mtu::Narrow,
+    addresses::Changes, changed::Changed, desired::desired, events::What, kept::KeptTunnel,
+    path_mtu::Narrow,
 };
 
 impl Supervisor {
@@ -183,7 +184,7 @@ impl Supervisor {
     pub(super) async fn configure_again(&mut self) {
         match self.set_up_again().await {
             Ok(()) => warn!(
-                "The tunnel process has the configuration of {}; what `wg set` had changed is lost",
+                "The tunnel process has the configuration of {} again, with what `wg set` had changed",
                 self.path.display()
             ),
             Err(error) => {
@@ -210,5 +211,17 @@ impl Supervisor {
             }
         }
         Ok(())
+    }
+
+    /// Notes what somebody else has changed in the tunnel, for its next process.
+    pub(super) async fn note_changes(&mut self) {
+        let Some(process) = self.tunnel.as_mut().and_then(KeptTunnel::process) else {
+            return;
+        };
+        match process.device().await {
+            Ok(running) => self.changed = Some(Changed::now(&self.config, running)),
+            // The process has died, or hangs.
+            Err(error) => debug!("cannot look at the tunnel: {error:#}"),
+        }
     }
 }

@@ -130,6 +130,7 @@ impl Supervisor {
             KeptEvent::Tunnel(TunnelEvent::Asks { id, fwmark, .. }) => {
                 self.on_question(id, fwmark).await;
             }
+            KeptEvent::Tunnel(TunnelEvent::Changed) => self.note_changes().await,
             KeptEvent::Tunnel(TunnelEvent::Handshake { peer, outcome }) => {
                 let answered = outcome == Outcome::Answered;
                 self.addresses.handshake(&peer, answered, now);

@@ -6,6 +6,7 @@ use std::{
 };
 
 use anyhow::{bail, ensure};
+use convoy_config::Peer;
 use convoy_host::{Applied, close_kill_switch};
 use tokio::time::sleep;
 use tracing::{info, warn};
@@ -14,6 +15,7 @@ use super::{Found, Supervisor};
 use crate::{
     client::{
         addresses::Addresses,
+        changed::{self, Changed},
         desired::{FIRST_MARK, adoption, configured_mark, desired, kill_switch, whole},
         events::Events,
         hooks::{Hooks, Moment},
@@ -21,7 +23,6 @@ use crate::{
         lock::lock,
         owner,
         path_mtu::PathMtu,
-        save,
         state::State,
         status::seconds,
         up::Wanted,
@@ -40,7 +41,9 @@ impl Supervisor {
             has_tunnel: false,
             is_kill_switch_closed: host.has_kill_switch().await,
         };
-        save::remove_unfinished(&wanted.path);
+        if let Some(source) = &config.source {
+            source.remove_unfinished();
+        }
         let state = State::new(&wanted.path, seconds(SystemTime::now()));
         Ok(Self {
             path: wanted.path,
@@ -61,6 +64,7 @@ impl Supervisor {
             applied: Applied::default(),
             tunnel: None,
             picked_mark: None,
+            changed: None,
             paused_until: None,
             ending: None,
         })
@@ -79,6 +83,10 @@ impl Supervisor {
         if !self.state.is_up {
             self.begin_hooks()?;
             self.run_hooks(Moment::PostUp).await?;
+            // Hooks may give the tunnel its key.
+            if self.config.interface.has_hooks() {
+                self.note_changes().await;
+            }
             self.state.is_up = true;
             self.state.write(&self.config.name)?;
         }
@@ -108,10 +116,13 @@ impl Supervisor {
             self.state.paths = earlier.paths;
         }
         self.state.write(&name)?;
-        let Some(tunnel) = &self.tunnel else {
+        let Some(tunnel) = &mut self.tunnel else {
             return Ok(());
         };
         info!("Taking over the tunnel {name}, which ran without its supervisor");
+        if let Some(process) = tunnel.process() {
+            self.changed = Some(Changed::under_former(&self.config, process.device().await?));
+        }
         let is_of_another_version = tunnel.is_of_another_version();
         // Before the process is replaced: it refuses what it cannot do, and goes on.
         self.configure(false).await?;
@@ -179,19 +190,28 @@ impl Supervisor {
     pub(super) async fn configure(&mut self, is_new: bool) -> anyhow::Result<()> {
         self.choose_mark().await?;
         let followed = self.followed();
-        let (config, mark, addresses) = (&self.config, self.mark, &self.addresses);
+        let changed = self.changed.as_ref();
+        let config = changed.map(|changed| changed.merged(&self.config));
+        let config = config.as_ref().unwrap_or(&self.config);
+        let (mark, addresses) = (self.mark, &self.addresses);
+        let address = |peer: &Peer| {
+            let known = || peer.endpoints.first().and_then(|it| it.address());
+            addresses.of(peer).or_else(known)
+        };
         let Some(process) = self.tunnel.as_mut().and_then(KeptTunnel::process) else {
             return Ok(());
         };
         let update = match is_new {
-            true => whole(config, mark, |peer| addresses.of(peer)),
+            true => whole(config, mark, address),
             false => {
                 let running = process.device().await?;
-                adoption(config, mark, &running, |peer| addresses.of(peer))
+                adoption(config, mark, &running, address)
             }
         };
         process.set(&update).await?;
-        process.follow(&followed).await
+        process.follow(&followed).await?;
+        changed::note_given(&self.config);
+        Ok(())
     }
 
     /// Chooses a mark, if one is needed and none is configured or in use.

@@ -15,6 +15,8 @@ pub(crate) enum TunnelEvent {
         fwmark: Option<u32>,
         listen_port: Option<u16>,
     },
+    /// Somebody else has changed the tunnel's configuration.
+    Changed,
     /// A handshake with a followed peer has come to something.
     Handshake { peer: PublicKey, outcome: Outcome },
     /// A followed peer has another endpoint.
@@ -41,6 +43,7 @@ impl TunnelEvent {
                 fwmark,
                 listen_port,
             }),
+            ToSupervisor::Changed => Some(Self::Changed),
             ToSupervisor::Handshake {
                 peer,
                 answered,

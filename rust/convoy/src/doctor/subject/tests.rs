@@ -35,6 +35,23 @@ fn up(fwmark: u32) -> Standing {
 }
 
 #[test]
+fn a_name_means_the_file_of_the_running_tunnel_and_a_path_itself() {
+    let mut running = Status::default();
+    let path = |file: &str, status: &Status| {
+        let standing = Standing::Up(Box::new(status.clone()));
+        super::path(Path::new(file), &standing)
+            .display()
+            .to_string()
+    };
+    assert_eq!(path("kq", &running), "/etc/wireguard/kq.conf");
+    running.config = Some("/home/ann/kq.conf".into());
+    assert_eq!(path("kq", &running), "/home/ann/kq.conf");
+    assert_eq!(path("./kq.conf", &running), "./kq.conf");
+    let down = super::path(Path::new("kq"), &Standing::Down);
+    assert_eq!(down, Path::new("/etc/wireguard/kq.conf"));
+}
+
+#[test]
 fn a_mark_decides_only_where_convoy_or_the_user_leads_all_packets_by_it() {
     let all = "AllowedIPs = 0.0.0.0/0";
     for (interface, peer, standing, expected) in [

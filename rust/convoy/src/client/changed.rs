@@ -1,0 +1,54 @@
+//! What somebody else has changed in a running tunnel: it lasts until the file changes the same.
+
+use std::fs;
+
+use convoy_config::{Config, Given};
+use tracing::warn;
+
+use super::{desired::configuration_of, places, state, tunnel::RunningDevice};
+
+/// A tunnel at one moment, and what its file had given it.
+#[derive(Debug)]
+pub(crate) struct Changed {
+    given: Given,
+    running: RunningDevice,
+}
+
+impl Changed {
+    /// The tunnel now, under this supervisor.
+    pub(crate) fn now(config: &Config, running: RunningDevice) -> Self {
+        let given = Given::of(config);
+        Self { given, running }
+    }
+
+    /// The tunnel as a former supervisor has left it.
+    pub(crate) fn under_former(config: &Config, running: RunningDevice) -> Self {
+        let text = fs::read_to_string(places::given(&config.name));
+        let given = text.ok().and_then(|text| Given::parse(&text));
+        match given {
+            Some(given) => Self { given, running },
+            // Of a version that does not tell: the file prevails, but it takes no key away.
+            None => {
+                let mut given = Given::of(&configuration_of(config, &running));
+                if config.interface.private_key.is_none() {
+                    given.forget_private_key();
+                }
+                Self { given, running }
+            }
+        }
+    }
+
+    /// The configuration with what was changed.
+    pub(crate) fn merged(&self, config: &Config) -> Config {
+        self.given
+            .merged(config, &configuration_of(config, &self.running))
+    }
+}
+
+/// Notes for the next supervisor what the tunnel has from its file.
+pub(crate) fn note_given(config: &Config) {
+    let text = Given::of(config).to_text();
+    if let Err(error) = state::replace(&places::given(&config.name), text.as_bytes()) {
+        warn!("{error:#}");
+    }
+}

@@ -1,0 +1,212 @@
+//! The sockets of programs outside that programs inside do not see: those that look names up, start programs, or
+//! fetch and send what they are asked to.
+
+use std::{
+    env,
+    ffi::OsString,
+    fs,
+    os::unix::{
+        ffi::{OsStrExt as _, OsStringExt as _},
+        fs::MetadataExt as _,
+    },
+    path::{Path, PathBuf},
+};
+
+use nix::unistd::{Uid, geteuid};
+
+/// Of the host, below `/run`.
+const SERVICES: [&str; 20] = [
+    "avahi-daemon",
+    "buildkit",
+    "containerd",
+    "convoy",
+    "crio",
+    "dbus",
+    "docker",
+    "docker.sock",
+    "incus",
+    "libvirt",
+    "lxd",
+    "nscd",
+    "podman",
+    "snapd-snap.socket",
+    "snapd.socket",
+    "systemd/io.systemd.Manager",
+    "systemd/private",
+    "systemd/resolve",
+    "wireguard",
+    "wpa_supplicant",
+];
+
+/// Of the user, below its runtime directory.
+const OWN_SERVICES: [&str; 12] = [
+    "at-spi",
+    "buildkit",
+    "bus",
+    "containerd",
+    "containerd-rootless",
+    "dbus-1",
+    "docker",
+    "docker.sock",
+    "gnupg",
+    "gvfs",
+    "podman",
+    "systemd",
+];
+
+/// Of the user, below its home directory.
+const AT_HOME: [&str; 3] = [
+    ".docker/desktop",
+    ".docker/run",
+    ".local/share/containers/podman/machine",
+];
+
+/// Of the user where it has no runtime directory, before its number.
+const IN_TMP: [&str; 3] = ["convoy-", "podman-run-", "storage-run-"];
+
+/// Variables that name a socket.
+const NAMING: [&str; 4] = [
+    "CONTAINER_HOST",
+    "DBUS_SESSION_BUS_ADDRESS",
+    "DBUS_SYSTEM_BUS_ADDRESS",
+    "DOCKER_HOST",
+];
+
+/// What is hidden; `sockets` is the directory of the tunnel's own.
+pub(super) fn paths(sockets: &Path) -> Vec<PathBuf> {
+    let mut paths = paths_of(&of_process, geteuid());
+    paths.push(sockets.to_owned());
+    let homes = [
+        of_process("GNUPGHOME"),
+        home(&of_process).map(|it| it.join(".gnupg").into()),
+    ];
+    paths.extend(
+        homes
+            .into_iter()
+            .flatten()
+            .flat_map(|home| gnupg(Path::new(&home))),
+    );
+    paths
+}
+
+/// The user's runtime directory, if it is one for this alone: its services may start again later.
+pub(super) fn directories() -> Vec<PathBuf> {
+    let is_apart = |path: &PathBuf| {
+        let others = [
+            home(&of_process),
+            env::current_dir().ok(),
+            Some(env::temp_dir()),
+        ];
+        let is_above = |other: PathBuf| other.starts_with(path);
+        !others.into_iter().flatten().any(is_above)
+    };
+    let is_own = |path: &PathBuf| {
+        let metadata = fs::metadata(path);
+        metadata.is_ok_and(|it| it.uid() == geteuid().as_raw() && it.mode() & 0o077 == 0)
+    };
+    let runtime = runtime(&of_process).into_iter();
+    runtime.filter(|it| is_apart(it) && is_own(it)).collect()
+}
+
+type Environment<'a> = dyn Fn(&str) -> Option<OsString> + 'a;
+
+fn of_process(name: &str) -> Option<OsString> {
+    env::var_os(name)
+}
+
+fn paths_of(environment: &Environment<'_>, user: Uid) -> Vec<PathBuf> {
+    let services = SERVICES.map(|name| Path::new("/run").join(name));
+    // Also without the variable, as with su or cron.
+    let usual = PathBuf::from(format!("/run/user/{user}"));
+    let runtimes = runtime(environment).into_iter().chain([usual]);
+    let own = runtimes.flat_map(|runtime| OWN_SERVICES.map(|name| runtime.join(name)));
+    let home = home(environment).into_iter();
+    let at_home = home.flat_map(|home| AT_HOME.map(|name| home.join(name)));
+    let in_tmp = IN_TMP.map(|name| PathBuf::from(format!("/tmp/{name}{user}")));
+    let named = NAMING.iter().filter_map(|name| environment(name));
+    let named = named.flat_map(|address| named_by(&address));
+    let all = services.into_iter().chain(own).chain(at_home);
+    all.chain(in_tmp).chain(named).collect()
+}
+
+fn runtime(environment: &Environment<'_>) -> Option<PathBuf> {
+    let path = environment("XDG_RUNTIME_DIR").map(PathBuf::from);
+    path.filter(|path| path.is_absolute())
+}
+
+fn home(environment: &Environment<'_>) -> Option<PathBuf> {
+    let path = environment("HOME").map(PathBuf::from);
+    path.filter(|path| path.is_absolute() && path.parent().is_some())
+}
+
+/// The sockets that addresses of D-Bus (`unix:path=…,guid=…;…`) or of containers (`unix://…`) name.
+fn named_by(addresses: &OsString) -> Vec<PathBuf> {
+    let addresses = addresses.as_bytes().split(|byte| *byte == b';');
+    let path = |address: &[u8]| {
+        let rest = address.strip_prefix(b"unix:")?;
+        let mut parts = rest.split(|byte| *byte == b',');
+        let path = match rest.strip_prefix(b"//") {
+            Some(path) => path,
+            None => parts.find_map(|part| part.strip_prefix(b"path="))?,
+        };
+        Some(PathBuf::from(OsString::from_vec(path.to_owned())))
+    };
+    let paths = addresses.filter_map(path);
+    paths.filter(|path| path.is_absolute()).collect()
+}
+
+/// The sockets of GnuPG's services, of which one fetches keys.
+fn gnupg(home: &Path) -> Vec<PathBuf> {
+    let files = fs::read_dir(home).into_iter().flatten().flatten();
+    let sockets = files.filter(|file| file.file_name().as_bytes().starts_with(b"S."));
+    sockets.map(|file| file.path()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_services_of_host_and_user_are_hidden_wherever_they_are() {
+        let hidden = |variables: &[(&str, &str)]| {
+            let variables = variables.to_owned();
+            let environment = move |name: &str| {
+                let found = variables.iter().find(|(known, _)| *known == name);
+                found.map(|(_, value)| OsString::from(value))
+            };
+            paths_of(&environment, Uid::from_raw(7))
+        };
+        let always = [
+            "/run/systemd/resolve",
+            "/run/dbus",
+            "/run/docker.sock",
+            "/run/user/7/bus",
+            "/run/user/7/gnupg",
+            "/tmp/convoy-7",
+        ];
+        let variables = [
+            ("XDG_RUNTIME_DIR", "/mnt/wslg/runtime-dir"),
+            ("HOME", "/home/ann"),
+            (
+                "DBUS_SESSION_BUS_ADDRESS",
+                "tcp:host=h;unix:guid=1,path=/tmp/dbus-x,a=b",
+            ),
+            ("DOCKER_HOST", "unix:///srv/docker.sock"),
+        ];
+        let more = [
+            "/mnt/wslg/runtime-dir/bus",
+            "/mnt/wslg/runtime-dir/podman",
+            "/home/ann/.docker/run",
+            "/tmp/dbus-x",
+            "/srv/docker.sock",
+        ];
+        for path in always {
+            assert!(hidden(&[]).contains(&PathBuf::from(path)), "{path}");
+        }
+        for path in always.iter().chain(&more) {
+            assert!(hidden(&variables).contains(&PathBuf::from(path)), "{path}");
+        }
+        let odd = hidden(&[("XDG_RUNTIME_DIR", "run"), ("DOCKER_HOST", "ssh://host")]);
+        assert!(odd.iter().all(|path| path.is_absolute()));
+    }
+}
