@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::net::{Ipv6Addr, Shutdown};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
@@ -115,7 +115,7 @@ impl Daemon {
     fn wait_until_ready(&mut self) -> Result<(), LabError> {
         let outcome = eventually(PATIENCE, || match self.ended() {
             Some(status) => Some(Err(format!("ended with {status}"))),
-            None => UnixStream::connect(&self.socket).ok().map(|_| Ok(())),
+            None => answers(&self.socket).then_some(Ok(())),
         });
         let silent = || Err(format!("does not answer at {}", self.socket.display()));
         outcome
@@ -234,4 +234,17 @@ impl Drop for Daemon {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Whether a daemon answers at this socket: one that only listens may not yet handle signals.
+fn answers(socket: &Path) -> bool {
+    let Ok(mut stream) = UnixStream::connect(socket) else {
+        return false;
+    };
+    let asked = stream
+        .set_read_timeout(Some(PATIENCE))
+        .and_then(|()| stream.write_all(b"get=1\n\n"));
+    asked
+        .and_then(|()| stream.read(&mut [0]))
+        .is_ok_and(|read| read > 0)
 }
