@@ -63,6 +63,7 @@
 //! that are not known to be public. The text itself is wiped once it is parsed.
 
 mod base64;
+mod boot;
 mod check;
 mod config;
 mod difference;
@@ -92,6 +93,7 @@ mod write;
 use std::path::Path;
 
 pub use base64::{ENCODED_KEY_LENGTH, decode_key, encode_key};
+pub use boot::{AtBoot, read_at_boot};
 pub use config::{
     Config, Endpoint, Host, Interface, InterfaceAddress, KillSwitch, Nat, Peer, SearchDomain, Table,
 };

@@ -85,6 +85,19 @@ fn read_file_with(
     Ok(ReadFile { bytes, stat })
 }
 
+/// Reads at most `limit` bytes of a regular file that may have more.
+pub(crate) fn read_start(
+    directory: impl AsFd,
+    path: &Path,
+    limit: usize,
+) -> Result<Zeroizing<Vec<u8>>, OpenError> {
+    let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
+    let file = File::from(openat(directory, path, flags, Mode::empty())?);
+    let mut bytes = Zeroizing::new(Vec::with_capacity(limit));
+    file.take(limit as u64).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
 /// Opens a directory to read files relative to it.
 pub(crate) fn open_directory(path: &Path) -> Result<OwnedFd, OpenError> {
     Ok(open(path, DIRECTORY, Mode::empty())?)

@@ -58,6 +58,7 @@ pub(crate) struct Observation {
 pub(crate) struct Client {
     /// Friendly names by public key in base64.
     pub(crate) names: HashMap<String, String>,
+    pub(crate) is_kill_switch_closed: bool,
     pub(crate) is_paused: bool,
     /// Whether the interface is in another network namespace.
     pub(crate) has_left: bool,

@@ -73,6 +73,11 @@ impl What {
         }
     }
 
+    /// Whether it is a kill switch.
+    pub(crate) fn is_kill_switch(&self) -> bool {
+        matches!(self, Self::Firewall(ruleset) if ruleset.is_kill_switch)
+    }
+
     /// Whether it survives a reboot, so that its record must, too.
     pub(crate) fn survives_reboot(&self) -> bool {
         matches!(self, Self::Dns(Resolving::File { .. }))

@@ -263,7 +263,7 @@ impl Effects {
         self.served = None;
     }
 
-    async fn is_loaded(&self, ruleset: &Ruleset) -> bool {
+    pub(crate) async fn is_loaded(&self, ruleset: &Ruleset) -> bool {
         let Some((loaded, listing)) = &self.listing else {
             return false;
         };

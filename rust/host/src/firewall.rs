@@ -6,16 +6,22 @@
 //! A load lets nothing out that both the former and the new rules drop. In one transaction it replaces the rules of
 //! all chains, which the kernel does atomically. The chains themselves stay: the kernel adds and removes their hooks
 //! one by one, and lets a new chain's policy take effect last. Chains that are no longer needed go afterwards.
+//!
+//! The tables of a kill switch belong to this process where the kernel can do that ([`owned`]): no other program can
+//! change or flush them.
 
+mod owned;
 mod rules;
 
-use std::{collections::BTreeSet, fs::File, sync::Arc};
+use std::{collections::BTreeSet, fs::File, sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
+use tokio::time::sleep;
 
 use crate::{error::HostError, programs::Programs};
 
-pub(crate) use rules::{Allowed, kill_switch, ruleset};
+use owned::Owner;
+pub(crate) use rules::{Allowed, Opening, kill_switch, ruleset};
 
 /// The tables of one interface.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -50,17 +56,120 @@ impl Ruleset {
 pub(crate) struct Listing(String);
 
 /// The program.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Nft {
     pub(crate) programs: Programs,
     /// Stays locked until nft(8) has ended, even if this process is killed: rules that load late would come after
     /// whoever removes them.
     pub(crate) lock: Option<Arc<File>>,
+    owns_tables: bool,
+    /// Of the kill switch that was loaded last.
+    owner: Option<Owner>,
+    /// What worked last, which is tried first.
+    clear: Clear,
+}
+
+impl Default for Nft {
+    /// For a moment, without a lock.
+    fn default() -> Self {
+        Self {
+            programs: Programs::default(),
+            lock: None,
+            owns_tables: true,
+            owner: None,
+            clear: Clear::Flush,
+        }
+    }
+}
+
+/// How often, and after which pause, to load rules again if the tables still belong to a former owner.
+const PATIENCE: usize = 5;
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// How a transaction of nft(8) comes to an empty table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Clear {
+    /// A table that exists; adding it again would be refused if it can be owned.
+    Flush,
+    /// Adding first, because older nft(8) cannot flush a table that may not exist.
+    AddAndFlush,
+    /// Where a chain's hook is another than ours.
+    Parts,
+    /// Where nothing else helps.
+    Delete,
+    AddAndDelete,
+}
+
+const CLEARS: [Clear; 5] = [
+    Clear::Flush,
+    Clear::AddAndFlush,
+    Clear::Parts,
+    Clear::Delete,
+    Clear::AddAndDelete,
+];
+
+impl Clear {
+    /// The commands; `there` has what the tables hold.
+    fn commands(self, family: &str, table: &str, there: &Listing) -> String {
+        let add = format!("add table {family} {table}\n");
+        let flush = format!("flush table {family} {table}\n");
+        match self {
+            Self::Flush => flush,
+            Self::AddAndFlush => add + &flush,
+            Self::Parts => {
+                let parts = parts(&there.0);
+                let parts = parts.iter().filter(|(of, ..)| *of == family);
+                let deletions =
+                    parts.map(|(_, kind, name)| format!("delete {kind} {family} {table} {name}\n"));
+                flush + &deletions.collect::<String>()
+            }
+            Self::Delete => format!("delete table {family} {table}\n{add}"),
+            Self::AddAndDelete => format!("{add}delete table {family} {table}\n{add}"),
+        }
+    }
 }
 
 impl Nft {
+    pub(crate) fn new(programs: Programs, lock: Arc<File>, owns_tables: bool) -> Self {
+        Self {
+            programs,
+            lock: Some(lock),
+            owns_tables,
+            owner: None,
+            clear: Clear::Flush,
+        }
+    }
+
     /// Puts these rules in the place of the former ones. Loads `inet` alone where the kernel has no egress hook.
-    pub(crate) async fn load(&self, ruleset: &Ruleset) -> Result<Listing, HostError> {
+    pub(crate) async fn load(&mut self, ruleset: &Ruleset) -> Result<Listing, HostError> {
+        // nft(8) can change only what nobody owns.
+        self.owner = None;
+        let is_owned = ruleset.is_kill_switch && self.owns_tables;
+        if is_owned && self.programs.find("nft").is_some() {
+            Owner::prepare(&ruleset.table, ruleset.egress.is_some());
+        }
+        let mut loaded = self.load_unowned(ruleset).await;
+        for _ in 0..PATIENCE {
+            // A child that has not executed its program yet still has the owner's socket.
+            let is_owned_still = |error: &HostError| error.to_string().contains("not permitted");
+            if !loaded.as_ref().is_err_and(is_owned_still) {
+                break;
+            }
+            sleep(PAUSE).await;
+            loaded = self.load_unowned(ruleset).await;
+        }
+        if is_owned {
+            let there = match &loaded {
+                Ok(listing) => listing.clone(),
+                Err(_) => self.list(ruleset).await,
+            };
+            let has_table = |family: &str| there.0.contains(&format!("table {family} "));
+            self.owner = Owner::adopt(&ruleset.table, has_table("inet"), has_table("netdev"));
+        }
+        loaded
+    }
+
+    async fn load_unowned(&mut self, ruleset: &Ruleset) -> Result<Listing, HostError> {
         let reason = match self.put(ruleset, ruleset.egress.as_deref()).await {
             Ok(listing) => return Ok(listing),
             Err(reason) => reason,
@@ -78,31 +187,53 @@ impl Nft {
         Ok(listing)
     }
 
-    /// Replaces the rules, or else, as when a chain's hook is another than ours, the tables.
-    async fn put(&self, ruleset: &Ruleset, egress: Option<&str>) -> Result<Listing, String> {
-        match self.put_after("flush", ruleset, egress).await {
-            Err(_) => self.put_after("delete", ruleset, egress).await,
-            put => put,
+    /// Replaces the rules, or else the tables.
+    async fn put(&mut self, ruleset: &Ruleset, egress: Option<&str>) -> Result<Listing, String> {
+        let mut refused: Option<String> = None;
+        let others = CLEARS.into_iter().filter(|it| *it != self.clear);
+        let ways: Vec<_> = [self.clear].into_iter().chain(others).collect();
+        for clear in ways {
+            let reason = match self.put_after(clear, ruleset, egress).await {
+                Ok(listing) => {
+                    // The others are for what somebody else has done.
+                    if matches!(clear, Clear::Flush | Clear::AddAndFlush) {
+                        self.clear = clear;
+                    }
+                    return Ok(listing);
+                }
+                Err(reason) => reason,
+            };
+            let is_of_another_way = ["No such file", "not supported"]
+                .iter()
+                .any(|it| reason.contains(it));
+            if refused.is_none() || !is_of_another_way {
+                refused = Some(reason);
+            }
         }
+        Err(refused.unwrap_or_default())
     }
 
-    /// `clear` empties a table or deletes it.
     async fn put_after(
         &self,
-        clear: &str,
+        clear: Clear,
         ruleset: &Ruleset,
         egress: Option<&str>,
     ) -> Result<Listing, String> {
         let table = &ruleset.table;
         let rules = [("inet", Some(&*ruleset.inet)), ("netdev", egress)];
+        let there = match clear {
+            Clear::Parts => self.list(ruleset).await,
+            _ => Listing(String::new()),
+        };
         let rules = rules.into_iter().filter_map(|(family, rules)| {
-            // Adding first, because older nft(8) cannot clear a table that may not exist.
-            rules.map(|rules| {
-                format!("add table {family} {table}\n{clear} table {family} {table}\n{rules}")
-            })
+            let rules = commands(rules?);
+            Some(clear.commands(family, table, &there) + &rules)
         });
         self.run(&["-f", "-"], &rules.collect::<String>()).await?;
         let listing = self.list(ruleset).await;
+        if listing.is_dormant() {
+            return Err("somebody has put the table to sleep".to_owned());
+        }
         let surplus = listing.surplus(ruleset);
         if surplus.is_empty() {
             return Ok(listing);
@@ -116,20 +247,37 @@ impl Nft {
         let mut listing = String::new();
         for family in ["inet", "netdev"] {
             let list = ["-s", "list", "table", family, &ruleset.table];
-            listing += &self.run(&list, "").await.unwrap_or_default();
+            listing += &lasting(&self.run(&list, "").await.unwrap_or_default());
         }
         Listing(listing)
     }
 
-    /// Whether the interface's tables exist and drop what leaves.
+    /// Whether the interface's tables exist and drop what leaves, except in a pause.
+    pub(crate) async fn has_kill_switch(&self, interface: &str) -> bool {
+        self.output(interface).await.contains("policy drop")
+    }
+
+    /// Whether they do so now.
     pub(crate) async fn is_closed(&self, interface: &str) -> bool {
+        let output = self.output(interface).await;
+        output.contains("policy drop")
+            && !(output.contains("@paused") && self.is_paused(interface).await)
+    }
+
+    async fn is_paused(&self, interface: &str) -> bool {
+        let list = ["list", "set", "inet", &table(interface), "paused"];
+        let set = self.run(&list, "").await;
+        set.is_ok_and(|set| set.contains("elements = "))
+    }
+
+    async fn output(&self, interface: &str) -> String {
         let list = ["-s", "list", "chain", "inet", &table(interface), "output"];
-        let chain = self.run(&list, "").await;
-        chain.is_ok_and(|chain| chain.contains("policy drop"))
+        self.run(&list, "").await.unwrap_or_default()
     }
 
     /// Removes the tables, if they exist.
-    pub(crate) async fn remove(&self, table: &str) -> Result<(), HostError> {
+    pub(crate) async fn remove(&mut self, table: &str) -> Result<(), HostError> {
+        self.owner = None;
         for family in ["inet", "netdev"] {
             let Err(reason) = self.run(&["delete", "table", family, table], "").await else {
                 continue;
@@ -154,16 +302,22 @@ impl Listing {
         self.0.is_empty()
     }
 
+    /// Whether the kernel ignores a table.
+    fn is_dormant(&self) -> bool {
+        let mut lines = self.0.lines().map(str::trim_start);
+        lines.any(|line| line.starts_with("flags") && line.contains("dormant"))
+    }
+
     /// The commands that delete what these tables hold beyond the ruleset.
     fn surplus(&self, ruleset: &Ruleset) -> String {
         let (table, egress) = (&ruleset.table, ruleset.egress.as_deref());
         let wanted = [&*ruleset.inet, egress.unwrap_or("")].concat();
-        let surplus = &chains(&self.0) - &chains(&wanted);
+        let surplus = &parts(&self.0) - &parts(&wanted);
         let mut commands = String::new();
         // Emptied first, because they may jump to each other.
         for verb in ["flush", "delete"] {
-            for (family, chain) in &surplus {
-                commands += &format!("{verb} chain {family} {table} {chain}\n");
+            for (family, kind, name) in &surplus {
+                commands += &format!("{verb} {kind} {family} {table} {name}\n");
             }
         }
         if egress.is_none() && self.0.contains("table netdev ") {
@@ -190,18 +344,65 @@ fn identifier(device: &str) -> String {
     name
 }
 
-/// The families and names of all chains in a text of nft(8)'s.
-fn chains(text: &str) -> BTreeSet<(&str, &str)> {
+/// The families, kinds and names of all chains and sets in a text of nft(8)'s.
+fn parts(text: &str) -> BTreeSet<(&str, &str, &str)> {
     let mut family = "";
-    let mut chains = BTreeSet::new();
+    let mut parts = BTreeSet::new();
     for line in text.lines() {
         match *line.split_whitespace().collect::<Vec<_>>() {
             ["table", of, _, "{"] => family = of,
-            ["chain", name, "{"] => drop(chains.insert((family, name))),
+            [kind @ ("chain" | "set"), name, "{", ..] => drop(parts.insert((family, kind, name))),
             _ => {}
         }
     }
-    chains
+    parts
+}
+
+/// Words for the flags of tables that can be owned; older versions of nft(8) do not know all of them.
+const OF_OWNERS: [&str; 3] = ["flags", "owner", "persist"];
+
+/// A listing without what changes by itself: the table's owner and its flags, and elements that time out.
+fn lasting(listing: &str) -> String {
+    let mut is_elements = false;
+    let mut lasting = String::new();
+    for line in listing.lines() {
+        let words = line.trim_start();
+        is_elements |= words.starts_with("elements = ");
+        let mut flags = words.split([' ', ',']).filter(|it| !it.is_empty());
+        let is_flags = words.starts_with("flags") && flags.all(|it| OF_OWNERS.contains(&it));
+        if !is_elements && !is_flags && !words.is_empty() {
+            lasting += line.split(" # progname ").next().unwrap_or(line);
+            lasting.push('\n');
+        }
+        is_elements &= !line.contains('}');
+    }
+    lasting
+}
+
+/// The rules of one table as single commands: a block with the table would add that, which the kernel refuses for one
+/// that is to be adopted.
+fn commands(rules: &str) -> String {
+    let (mut table, mut chain) = ("", "");
+    let (mut parts, mut contents) = (String::new(), String::new());
+    for line in rules.lines().map(str::trim) {
+        match *line.split_whitespace().collect::<Vec<_>>() {
+            ["table", ..] => table = line.trim_start_matches("table ").trim_end_matches(" {"),
+            ["set", ..] => {
+                parts += &format!("add set {table} {}\n", line.trim_start_matches("set "));
+            }
+            ["chain", name, "{"] => {
+                chain = name;
+                parts += &format!("add chain {table} {chain}\n");
+            }
+            ["type", ..] => {
+                parts.truncate(parts.len() - 1);
+                parts += &format!(" {{ {line} }}\n");
+            }
+            ["}"] | [] => {}
+            _ => contents += &format!("add rule {table} {chain} {line}\n"),
+        }
+    }
+    parts + &contents
 }
 
 fn failed(table: &str) -> impl FnOnce(String) -> HostError {
@@ -231,6 +432,27 @@ mod tests {
         ruleset.egress = None;
         let commands = Listing(whole).surplus(&ruleset);
         assert!(commands.ends_with("delete table netdev t\n"), "{commands}");
+    }
+
+    #[test]
+    fn a_block_becomes_commands_that_never_name_the_table_alone() {
+        let block = "table inet t {\n  set s { type ether_type; flags timeout; }\n  chain a {\n    \
+             type filter hook output priority 0; policy drop;\n    goto b\n  }\n  chain b {\n    drop\n  }\n}\n";
+        let expected = "add set inet t s { type ether_type; flags timeout; }\n\
+             add chain inet t a { type filter hook output priority 0; policy drop; }\n\
+             add chain inet t b\nadd rule inet t a goto b\nadd rule inet t b drop\n";
+        assert_eq!(commands(block), expected);
+    }
+
+    #[test]
+    fn a_listing_is_the_same_whoever_owns_the_table_and_whatever_has_timed_out() {
+        let owned = "table inet t { # progname convoy\n\tflags owner\n\n\tset s {\n\t\ttype ether_type\n\t\t\
+             flags timeout\n\t\telements = { ip timeout 5s,\n\t\t\t     ip6 timeout 5s }\n\t}\n\n\t\
+             chain a {\n\t\tdrop\n\t}\n}\n";
+        let orphan = "table inet t {\n\tflags \n\n\tset s {\n\t\ttype ether_type\n\t\tflags timeout\n\t}\n\n\t\
+             chain a {\n\t\tdrop\n\t}\n}\n";
+        assert_eq!(lasting(owned), lasting(orphan));
+        assert!(lasting(owned).contains("drop"));
     }
 
     #[test]

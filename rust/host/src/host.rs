@@ -5,7 +5,7 @@ use std::{collections::VecDeque, ffi::OsString, fs, io, path::PathBuf, sync::Arc
 use tokio::time::{Duration, Instant};
 
 use crate::{
-    backoff::Backoff,
+    backoff::Backoffs,
     change::What,
     desired::{Desired, check_name},
     dns::{Backend, Bus, Resolving},
@@ -15,6 +15,7 @@ use crate::{
     firewall::Nft,
     journal::{Entry, Journal},
     netlink::{Netlink, Via},
+    pause::Pause,
     plan::plan,
     programs::Programs,
     reconcile::Missing,
@@ -44,6 +45,8 @@ pub struct Options {
     pub system_bus: Option<String>,
     /// The directories of programs, as in `PATH`.
     pub programs: OsString,
+    /// Whether a kill switch's tables belong to this process alone, where the kernel can do that.
+    pub owns_tables: bool,
 }
 
 /// One interface's changes to the host.
@@ -67,8 +70,8 @@ pub struct Host {
     pub(crate) skipped: Vec<What>,
     pub(crate) warnings: Vec<String>,
     pub(crate) is_link_down: bool,
-    pub(crate) paused_until: Option<Instant>,
-    pub(crate) backoff: Backoff,
+    pub(crate) pause: Option<Pause>,
+    pub(crate) backoffs: Backoffs,
     /// When `watch` must look again.
     pub(crate) due: Option<Instant>,
     /// The next such time, while it looks.
@@ -101,6 +104,7 @@ impl Default for Options {
             name_services: "/etc/nsswitch.conf".into(),
             system_bus: None,
             programs: Programs::default().0,
+            owns_tables: true,
         }
     }
 }
@@ -133,10 +137,8 @@ impl Host {
         let netlink = Netlink::open().map_err(HostError::kernel("open", "rtnetlink"))?;
         let directories = vec![options.journals.clone(), options.lasting_journals.clone()];
         let bus = Bus::new(options.system_bus.clone());
-        let nft = Nft {
-            programs: Programs(options.programs.clone()),
-            lock: Some(Arc::new(journal.lock()?)),
-        };
+        let programs = Programs(options.programs.clone());
+        let nft = Nft::new(programs, Arc::new(journal.lock()?), options.owns_tables);
         Ok(Self {
             effects: Effects::new(netlink, bus, nft, Others { directories, own }),
             sources: Sources::open()?,
@@ -151,8 +153,8 @@ impl Host {
             skipped: Vec::new(),
             warnings: Vec::new(),
             is_link_down: false,
-            paused_until: None,
-            backoff: Backoff::default(),
+            pause: None,
+            backoffs: Backoffs::default(),
             due: None,
             later: None,
             events: VecDeque::new(),
@@ -228,9 +230,19 @@ impl Host {
 
     /// Whether there is a kill switch: one that an earlier process has closed, or this one.
     pub async fn has_kill_switch(&self) -> bool {
-        let is_one =
-            |entry: &Entry| matches!(&entry.change.what, What::Firewall(it) if it.is_kill_switch);
-        self.made.iter().any(is_one) || self.effects.nft.is_closed(&self.interface).await
+        let is_one = |entry: &Entry| entry.change.what.is_kill_switch();
+        self.made.iter().any(is_one) || self.effects.nft.has_kill_switch(&self.interface).await
+    }
+
+    /// Whether the kernel has this kill switch as it was loaded, so that nothing leaves beside the tunnel.
+    pub async fn is_kill_switch_closed(&self) -> bool {
+        let mut loaded = self.made.iter().map(|entry| &entry.change.what);
+        match loaded.find(|what| what.is_kill_switch()) {
+            Some(What::Firewall(ruleset)) if self.pause.is_none() => {
+                self.effects.is_loaded(ruleset).await
+            }
+            _ => false,
+        }
     }
 
     /// The interface's MTU in bytes as it is, whatever it should be: [`Host::apply`] may have failed at any step.
@@ -243,20 +255,31 @@ impl Host {
     }
 
     /// Lets everything out, beside the tunnel, until `duration` has passed: neither kill switch nor default route
-    /// nor name servers. [`Host::watch`] ends it.
+    /// nor name servers. [`Host::watch`] ends it; if this process dies, the kernel closes the kill switch in time.
     pub async fn pause(&mut self, duration: Duration) -> Result<(), HostError> {
-        self.paused_until = Some(Instant::now() + duration);
+        let pause = Pause::begin(duration).map_err(HostError::kernel("set", "a timer"))?;
+        self.pause = Some(pause);
+        let paused = self.follow_pause().await;
+        if paused.is_err() {
+            // What was opened so far closes again; the first error is the one that matters.
+            self.pause = None;
+            if let Err(error) = self.follow_pause().await {
+                tracing::warn!(interface = self.interface, %error, "The pause is not undone yet");
+                self.wake_at(Some(Instant::now()));
+            }
+        }
+        paused
+    }
+
+    async fn follow_pause(&mut self) -> Result<(), HostError> {
         let plan = self.plan().await?;
-        self.reconcile(&plan, Missing::Restore).await?;
-        self.wake_at(self.paused_until);
-        Ok(())
+        self.reconcile(&plan, Missing::Restore).await.map(drop)
     }
 
     /// Ends a pause.
     pub async fn resume(&mut self) -> Result<(), HostError> {
-        self.paused_until = None;
-        let plan = self.plan().await?;
-        self.reconcile(&plan, Missing::Restore).await.map(drop)
+        self.pause = None;
+        self.follow_pause().await
     }
 
     /// Puts back everything that is still as it was left. A persistent kill switch stays.
@@ -286,7 +309,7 @@ impl Host {
             desired,
             &facts,
             self.resolving(desired, facts.link.index),
-            self.paused_until.is_some(),
+            self.pause.as_ref().map(Pause::opening),
         );
         self.is_link_down = !facts.link.is_up;
         self.note_warnings(&facts.warnings);

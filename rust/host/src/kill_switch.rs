@@ -10,16 +10,17 @@ use crate::{
 /// How often to look for links that have come or got another name meanwhile.
 const LOOKS: usize = 3;
 
-/// Loads a kill switch without an interface, as at boot. It lets out datagrams with `mark`, and packets by
+/// Loads a kill switch without an interface, as at boot. It lets out datagrams with `mark`, if any, and packets by
 /// `interface` once that exists. Links that appear later let out what packet sockets send, until
 /// [`Host::apply`](crate::Host::apply).
 pub async fn close_kill_switch(
     interface: &str,
     switch: KillSwitch,
-    mark: u32,
+    mark: Option<u32>,
 ) -> Result<(), HostError> {
     check_name(interface)?;
     let netlink = Netlink::open().map_err(HostError::kernel("open", "rtnetlink"))?;
+    let mut nft = Nft::default();
     let mut guarded = None;
     for _ in 0..LOOKS {
         let devices = netlink.links_out(interface).await.unwrap_or_else(|error| {
@@ -30,10 +31,21 @@ pub async fn close_kill_switch(
             break;
         }
         let ruleset = firewall::kill_switch(interface, switch, mark, &devices);
-        Nft::default().load(&ruleset).await?;
+        if let Err(error) = nft.load(&ruleset).await {
+            return match nft.is_closed(interface).await {
+                // The tunnel is up, and the tables are its supervisor's.
+                true => Ok(()),
+                false => Err(error),
+            };
+        }
         guarded = Some(devices);
     }
     Ok(())
+}
+
+/// Whether the kernel has a kill switch of `interface` that drops what leaves; in a pause it does not.
+pub async fn is_kill_switch_closed(interface: &str) -> bool {
+    check_name(interface).is_ok() && Nft::default().is_closed(interface).await
 }
 
 /// Removes the kill switch of `interface`, if there is one.

@@ -7,26 +7,27 @@ use crate::{
     desired::{Desired, Table, smallest_mtu},
     dns::Resolving,
     facts::{Facts, Ipv6},
-    firewall,
+    firewall::{self, Opening},
     netlink::{MAIN_TABLE, Route, Rule, Selector, Via},
     prefix::Prefix,
 };
 
 /// The changes, in the order in which nothing leaks.
 ///
-/// While `paused`, the tunnel takes no default route and nothing is dropped.
+/// In a pause, the tunnel takes no default route, and a kill switch drops nothing for as long as the kernel lets it.
 pub(crate) fn plan(
     interface: &str,
     desired: &Desired,
     facts: &Facts,
     resolving: Option<Resolving>,
-    paused: bool,
+    pause: Option<Opening>,
 ) -> Vec<What> {
     let index = facts.link.index;
     let is_usable = |prefix: &&Prefix| facts.ipv6 == Ipv6::On || !prefix.is_ipv6();
     let mut plan = Vec::new();
-    if !paused {
-        let ruleset = firewall::ruleset(interface, desired, &facts.allowed);
+    let paused = pause.is_some();
+    if !paused || desired.kill_switch.is_some() {
+        let ruleset = firewall::ruleset(interface, desired, &facts.allowed, pause);
         plan.extend(ruleset.map(What::Firewall));
     }
     let link = What::Link {

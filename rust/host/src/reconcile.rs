@@ -28,7 +28,7 @@ impl Host {
         &mut self,
         plan: &[What],
         missing: Missing,
-    ) -> Result<Vec<String>, HostError> {
+    ) -> Result<Vec<What>, HostError> {
         let slots: HashSet<What> = plan.iter().map(What::slot).collect();
         let is_stale = |entry: &Entry| !slots.contains(&entry.change.what.slot());
         self.undo_all(|entry| is_stale(entry) && !entry.change.what.guards())
@@ -42,7 +42,7 @@ impl Host {
             match known {
                 Some(at) if self.made[at].change.what == *what => {
                     if self.restore(at, missing).await? {
-                        restored.push(what.to_string());
+                        restored.push(what.clone());
                         renewed.extend(level(what));
                     } else if level(what).is_some_and(|level| renewed.contains(&level)) {
                         self.put_last(at).await?;
@@ -63,6 +63,16 @@ impl Host {
         let change = self.made[at].change.clone();
         self.effects.unmake(&change).await?;
         self.effects.make(&change.what).await
+    }
+
+    /// Brings back a kill switch that others had removed, even if there is no interface; returns it if it did.
+    pub(crate) async fn restore_kill_switch(&mut self) -> Result<Option<What>, HostError> {
+        let is_one = |entry: &Entry| entry.change.what.is_kill_switch();
+        let Some(at) = self.made.iter().position(is_one) else {
+            return Ok(None);
+        };
+        let is_restored = self.restore(at, Missing::RestoreAfterPause).await?;
+        Ok(is_restored.then(|| self.made[at].change.what.clone()))
     }
 
     /// Where an entry is: they are sorted.
@@ -159,10 +169,10 @@ impl Host {
         if self.effects.stands(&change.what).await? {
             return Ok(false);
         }
-        let earliest = self.backoff.earliest();
+        let earliest = self.backoffs.earliest(&change.what);
         let is_early = earliest.is_some_and(|earliest| Instant::now() < earliest);
         if missing == Missing::RestoreAfterPause && is_early {
-            self.later = earliest;
+            self.later = self.later.into_iter().chain(earliest).min();
             return Ok(false);
         }
         self.adopt_foreign_content(at).await?;

@@ -38,6 +38,8 @@ const NFTABLES_GROUP: u32 = 7;
 pub(crate) enum News {
     /// Something of ours may be missing.
     Ours,
+    /// Our nftables tables may be missing.
+    Firewall,
     /// A way to the endpoints may have changed.
     Underlay,
     /// systemd-resolved has started.
@@ -129,8 +131,8 @@ impl Sources {
                 datagram = next_of(self.nftables.as_mut()) => match datagram {
                     Some(datagram) => nft_tables(&datagram)
                         .any(|table| Some(table) == interest.nftables.as_deref())
-                        .then_some(News::Ours),
-                    None => Some(News::Ours),
+                        .then_some(News::Firewall),
+                    None => Some(News::Firewall),
                 },
                 () = changed(self.resolv_conf.as_mut()) => Some(News::Ours),
                 () = started(self.owners.as_mut()) => Some(News::ResolverStarted),
@@ -155,7 +157,7 @@ impl News {
     fn weight(&self) -> u8 {
         match self {
             Self::Underlay => 0,
-            Self::Ours => 1,
+            Self::Ours | Self::Firewall => 1,
             Self::ResolverStarted => 2,
             Self::Moved | Self::Gone => 3,
         }

@@ -10,12 +10,16 @@ use crate::{
     error::HostError,
     host::Host,
     netlink::MAIN_TABLE,
+    pause::Pause,
     reconcile::Missing,
     sources::{Interest, News},
 };
 
 /// How long to collect news before acting on them: they come in bursts.
 const SETTLE: Duration = Duration::from_millis(50);
+
+/// The same for news of nftables: a kill switch may be open.
+const FIREWALL_SETTLE: Duration = Duration::from_millis(2);
 
 /// Addresses that only a default route leads to (RFC 5737, RFC 3849).
 const ANYWHERE: [&str; 2] = ["192.0.2.1", "2001:db8::1"];
@@ -25,6 +29,8 @@ const ANYWHERE: [&str; 2] = ["192.0.2.1", "2001:db8::1"];
 pub enum Event {
     /// Another program had removed or changed these; they are back.
     Restored(Vec<String>),
+    /// Another program had opened the kill switch; it is closed again.
+    KillSwitchRestored,
     /// The interface has a new MTU in bytes, which fits the routes to the endpoints.
     MtuChanged(u32),
     /// Datagrams to an endpoint, or by the default route, leave by another device, gateway or source address.
@@ -59,9 +65,11 @@ impl Host {
                         self.effects.resolver_restarted();
                         self.wake_at(Some(Instant::now() + SETTLE));
                     }
+                    News::Firewall => self.wake_at(Some(Instant::now() + FIREWALL_SETTLE)),
                     News::Ours | News::Underlay => self.wake_at(Some(Instant::now() + SETTLE)),
                 },
                 () = until(due) => self.look().await?,
+                () = over(self.pause.as_ref()) => self.look().await?,
             }
         }
     }
@@ -112,36 +120,31 @@ impl Host {
         self.later = None;
         let looked = self.follow().await;
         if looked.is_err() {
-            self.backoff.restored(Instant::now());
-            self.later = self.backoff.earliest();
+            let desired = self.desired.as_ref();
+            let has_kill_switch = desired.is_some_and(|it| it.kill_switch.is_some());
+            self.later = self.backoffs.failed(has_kill_switch, Instant::now());
         }
-        self.due = self.later.into_iter().chain(self.paused_until).min();
+        self.due = self.later;
         looked
     }
 
     async fn follow(&mut self) -> Result<(), HostError> {
-        let now = Instant::now();
-        let is_over = self.paused_until.is_some_and(|until| until <= now);
-        if is_over {
-            self.paused_until = None;
+        if self.pause.as_ref().is_some_and(Pause::is_over) {
+            self.pause = None;
             self.events.push_back(Event::Resumed);
         }
         let plan = match self.plan().await {
             Ok(plan) => plan,
             // News of its end follows, or has arrived.
-            Err(HostError::NoInterface(_)) => return Ok(()),
+            Err(HostError::NoInterface(_)) => {
+                let restored = self.restore_kill_switch().await?;
+                self.note_restored(restored.into_iter().collect());
+                return Ok(());
+            }
             Err(error) => return Err(error),
         };
         let restored = self.reconcile(&plan, Missing::RestoreAfterPause).await?;
-        if !restored.is_empty() {
-            self.backoff.restored(Instant::now());
-            tracing::warn!(
-                interface = self.interface,
-                "Another program removed or changed: {}; restored",
-                restored.join(", ")
-            );
-            self.events.push_back(Event::Restored(restored));
-        }
+        self.note_restored(restored);
         let new = self.facts.as_ref().map(|facts| facts.mtu);
         if let Some(new) = new.filter(|_| new != self.told_mtu) {
             self.told_mtu = Some(new);
@@ -165,6 +168,23 @@ impl Host {
         Ok(())
     }
 
+    fn note_restored(&mut self, restored: Vec<What>) {
+        if restored.is_empty() {
+            return;
+        }
+        self.backoffs.restored(&restored, Instant::now());
+        if restored.iter().any(What::is_kill_switch) {
+            self.events.push_back(Event::KillSwitchRestored);
+        }
+        let restored: Vec<_> = restored.iter().map(What::to_string).collect();
+        tracing::warn!(
+            interface = self.interface,
+            "Another program removed or changed: {}; restored",
+            restored.join(", ")
+        );
+        self.events.push_back(Event::Restored(restored));
+    }
+
     /// How datagrams to each endpoint leave.
     async fn ways_out(&self) -> Vec<String> {
         let Some(desired) = &self.desired else {
@@ -178,6 +198,13 @@ impl Host {
             ways.push(self.effects.netlink.way(to, mark).await);
         }
         ways
+    }
+}
+
+async fn over(pause: Option<&Pause>) {
+    match pause {
+        Some(pause) => pause.over().await,
+        None => pending().await,
     }
 }
 

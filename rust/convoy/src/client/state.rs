@@ -37,6 +37,9 @@ pub(crate) struct State {
     /// The paths that carry too little.
     #[serde(default)]
     pub(crate) paths: Vec<NotedPath>,
+    /// When a pause ends, in seconds since 1970.
+    #[serde(default)]
+    pub(crate) paused_until: Option<u64>,
 }
 
 impl State {
@@ -50,6 +53,7 @@ impl State {
             hooks_begun: false,
             is_up: false,
             paths: Vec::new(),
+            paused_until: None,
         }
     }
 

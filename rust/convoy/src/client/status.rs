@@ -27,7 +27,8 @@ use std::{
 };
 
 use anyhow::{Context, bail};
-use convoy_config::InterfaceName;
+use convoy_config::{Interface, InterfaceName, Loaded};
+use convoy_host::is_kill_switch_closed;
 use convoy_stats::{QueryError, Report, query};
 use nix::unistd::geteuid;
 
@@ -190,9 +191,13 @@ fn without_supervisor(name: &InterfaceName) -> anyhow::Result<Option<Status>> {
         return daemon(name);
     };
     let state = State::read(name);
+    let config = state
+        .as_ref()
+        .and_then(|it| convoy_config::read(&it.config).ok());
+    let is_closed = runtime.block_on(is_kill_switch_closed(name.as_str()));
     let (status, warning) = match runtime.block_on(tunnel::report(name)) {
         Ok(report) => (
-            describe(report, &known(state.as_ref())),
+            describe(report, &known(config.as_ref())),
             format!(
                 "its supervisor has died, so nothing follows the network: `convoy up {name}` takes it over, \
                  `convoy down {name}` takes it down"
@@ -207,22 +212,45 @@ fn without_supervisor(name: &InterfaceName) -> anyhow::Result<Option<Status>> {
             ),
         ),
     };
+    let switch = config.map(|it| configured_switch(&it.config.interface));
+    let paused = state.as_ref().and_then(|state| state.paused_until);
+    let paused = paused.map(|until| {
+        let is_over = until <= seconds(SystemTime::now());
+        let end = match (switch.as_deref(), is_over) {
+            (None | Some("off"), _) => {
+                format!("packets leave outside the tunnel until `convoy up {name}`")
+            }
+            (_, true) => "the pause is over, and the kill switch is closed again".to_owned(),
+            (_, false) => "the kill switch closes by itself when the pause ends".to_owned(),
+        };
+        format!("it was paused when its supervisor died: {end}")
+    });
     Ok(Some(Status {
         name: name.to_string(),
         state: Condition::WithoutSupervisor,
+        kill_switch: switch,
+        kill_switch_closed: Some(is_closed),
+        paused_until: state.as_ref().and_then(|state| state.paused_until),
         since: state.as_ref().map(|state| state.since),
         config: state.map(|state| state.config),
         tunnel_pid: Some(pid.as_raw().unsigned_abs()),
-        warnings: vec![warning],
+        warnings: [warning].into_iter().chain(paused).collect(),
         ..status
     }))
 }
 
 /// What the configuration says of the peers, if it can be read.
-fn known(state: Option<&State>) -> Known {
-    let config = state.and_then(|state| convoy_config::read(&state.config).ok());
+fn known(config: Option<&Loaded>) -> Known {
     let known = config.map(|it| Known::new(&it.config, HashMap::new()));
     known.unwrap_or_default()
+}
+
+/// What a configuration says of the kill switch, in its own words.
+pub(crate) fn configured_switch(interface: &Interface) -> String {
+    match &interface.kill_switch {
+        Some(switch) => switch.value.to_string(),
+        None => "off".to_owned(),
+    }
 }
 
 /// The status of a daemon that nobody supervises.

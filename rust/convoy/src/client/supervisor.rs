@@ -223,7 +223,7 @@ impl Supervisor {
                 event = next_of(&mut self.tunnel) => self.on_tunnel_event(event).await,
                 signal = signals.next() => self.on_signal(signal).await,
                 // Who has asked may have left.
-                question = next_question(metrics) => drop(question.send(self.observe())),
+                question = next_question(metrics) => drop(question.send(self.observe().await)),
                 () = self.addresses.next() => {}
                 narrow = self.path_mtu.next() => self.on_probed(narrow).await,
                 () = sleep.resumed() => self.on_resume(),

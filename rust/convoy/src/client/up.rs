@@ -7,15 +7,11 @@ use std::{
 
 use anyhow::{Context, anyhow, bail};
 use convoy_config::Config;
-use convoy_host::HostError;
+use convoy_host::{HostError, KillSwitch};
 use nix::{sys::prctl, unistd::geteuid};
 use tracing::warn;
 
-use super::{
-    desired::{FIRST_MARK, configured_mark, kill_switch},
-    notify, supervisor,
-    terminal::Terminal,
-};
+use super::{desired::FIRST_MARK, notify, supervisor, terminal::Terminal};
 use crate::{
     background::{self, Output, Parent},
     check,
@@ -143,20 +139,32 @@ pub(crate) fn ensure_hooks_may_run(path: &Path, config: &Config) -> anyhow::Resu
     }
 }
 
-/// Closes a kill switch that is to hold although its tunnel is not up.
+/// Closes a kill switch that is to hold although its tunnel is not up, whatever else is wrong with the file.
 fn close_kill_switch(path: &Path) -> anyhow::Result<()> {
-    let config = read(path)?;
-    let Some(switch) = kill_switch(&config.interface) else {
-        return Ok(());
-    };
-    if !switch.persistent {
+    let file = convoy_config::read_at_boot(path);
+    let file = file.map_err(|report| anyhow!("{}", report.render(false)))?;
+    if !file.is_persistent {
         return Ok(());
     }
-    let mark = configured_mark(&config).unwrap_or(FIRST_MARK);
+    let mark = match file.is_understood {
+        true => Some(file.fwmark.unwrap_or(FIRST_MARK)),
+        false => {
+            let path = path.display();
+            panics::say(&format!(
+                "convoy: warning: {path} is not understood but says `persistent`, so the kill switch closes without \
+                 exceptions (`convoy check {path}` shows what is wrong)"
+            ));
+            None
+        }
+    };
+    let switch = KillSwitch {
+        persistent: true,
+        allow_lan: file.allow_lan,
+    };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
-    let closed = convoy_host::close_kill_switch(config.name.as_str(), switch, mark);
+    let closed = convoy_host::close_kill_switch(file.name.as_str(), switch, mark);
     Ok(runtime.block_on(closed)?)
 }

@@ -114,6 +114,12 @@ impl Families {
 }
 
 fn write_client(out: &mut Out<'_>, client: &Client) -> fmt::Result {
+    let help = "Whether the kernel drops what would leave outside the tunnel";
+    out.gauge(
+        "kill_switch_closed",
+        help,
+        u64::from(client.is_kill_switch_closed),
+    )?;
     let help = "Whether packets leave outside the tunnel (convoy pause)";
     out.gauge("paused", help, u64::from(client.is_paused))?;
     let help = "Warnings that convoy status shows";

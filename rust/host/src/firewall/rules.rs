@@ -19,11 +19,40 @@ pub(crate) struct Allowed {
     pub(crate) underlay: Vec<String>,
 }
 
+/// Lets everything out for a time, which the kernel ends: it forgets the elements of a set, whatever has become of this
+/// process, but does not count time asleep there. The wall clock does, but somebody may set it back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Opening {
+    pub(crate) seconds: u64,
+    /// In seconds since 1970.
+    pub(crate) until: u64,
+}
+
+impl Opening {
+    fn set(self) -> String {
+        let seconds = self.seconds;
+        format!(
+            "  set paused {{ type ether_type; flags timeout; \
+             elements = {{ ip timeout {seconds}s, ip6 timeout {seconds}s }}; }}\n"
+        )
+    }
+
+    fn rule(self) -> String {
+        let until = self.until;
+        format!("    meta protocol @paused meta time < \"{until}\" accept\n")
+    }
+}
+
 /// Destinations on the LAN that no route connects.
 const LAN_MULTICAST: [&str; 3] = ["224.0.0.0/4", "255.255.255.255/32", "ff02::/16"];
 
 /// The tables that `desired` needs; `None` if its routes are in the main table and there is no kill switch.
-pub(crate) fn ruleset(interface: &str, desired: &Desired, allowed: &Allowed) -> Option<Ruleset> {
+pub(crate) fn ruleset(
+    interface: &str,
+    desired: &Desired,
+    allowed: &Allowed,
+    opening: Option<Opening>,
+) -> Option<Ruleset> {
     let mark = desired.fwmark?;
     let families = [false, true].map(|ipv6| desired.has_default(ipv6));
     let mut chains = String::new();
@@ -31,14 +60,14 @@ pub(crate) fn ruleset(interface: &str, desired: &Desired, allowed: &Allowed) -> 
         chains += &anti_spoofing(interface, desired, families, mark);
     }
     if let Some(switch) = desired.kill_switch {
-        chains += &barrier(interface, switch, mark, allowed);
+        chains += &barrier(interface, switch, Some(mark), allowed, opening);
     }
     let table = table(interface);
     (!chains.is_empty()).then(|| Ruleset {
         inet: format!("table inet {table} {{\n{chains}}}\n"),
         egress: desired
             .kill_switch
-            .and_then(|switch| egress(&table, switch, mark, allowed)),
+            .and_then(|switch| egress(&table, switch, Some(mark), allowed, opening)),
         is_kill_switch: desired.kill_switch.is_some(),
         is_persistent: desired.kill_switch.is_some_and(|switch| switch.persistent),
         table,
@@ -49,7 +78,7 @@ pub(crate) fn ruleset(interface: &str, desired: &Desired, allowed: &Allowed) -> 
 pub(crate) fn kill_switch(
     interface: &str,
     switch: KillSwitch,
-    mark: u32,
+    mark: Option<u32>,
     devices: &[String],
 ) -> Ruleset {
     let table = table(interface);
@@ -57,10 +86,10 @@ pub(crate) fn kill_switch(
         underlay: devices.to_vec(),
         ..Allowed::default()
     };
-    let chains = barrier(interface, switch, mark, &allowed);
+    let chains = barrier(interface, switch, mark, &allowed, None);
     Ruleset {
         inet: format!("table inet {table} {{\n{chains}}}\n"),
-        egress: egress(&table, switch, mark, &allowed),
+        egress: egress(&table, switch, mark, &allowed, None),
         is_kill_switch: true,
         is_persistent: switch.persistent,
         table,
@@ -97,17 +126,25 @@ fn anti_spoofing(interface: &str, desired: &Desired, families: [bool; 2], mark: 
 }
 
 /// The last rules drop what the policies would: those of new chains take effect late.
-fn barrier(interface: &str, switch: KillSwitch, mark: u32, allowed: &Allowed) -> String {
+fn barrier(
+    interface: &str,
+    switch: KillSwitch,
+    mark: Option<u32>,
+    allowed: &Allowed,
+    opening: Option<Opening>,
+) -> String {
     let outside = outside(switch, mark, allowed);
+    let set = opening.map(Opening::set).unwrap_or_default();
+    let open = opening.map(Opening::rule).unwrap_or_default();
     format!(
-        "  chain output {{
+        "{set}  chain output {{
     type filter hook output priority 0; policy drop;
-    oifname {{ \"lo\", \"{interface}\" }} accept
+{open}    oifname {{ \"lo\", \"{interface}\" }} accept
 {outside}    drop
   }}
   chain forward {{
     type filter hook forward priority 0; policy drop;
-    oifname \"{interface}\" accept
+{open}    oifname \"{interface}\" accept
     iifname \"{interface}\" ct state established,related accept
 {lan}    drop
   }}
@@ -118,15 +155,23 @@ fn barrier(interface: &str, switch: KillSwitch, mark: u32, allowed: &Allowed) ->
 
 /// Packet sockets send below the output hook. Each device has a base chain of its own, because older kernels cannot
 /// add a device to one.
-fn egress(table: &str, switch: KillSwitch, mark: u32, allowed: &Allowed) -> Option<String> {
+fn egress(
+    table: &str,
+    switch: KillSwitch,
+    mark: Option<u32>,
+    allowed: &Allowed,
+    opening: Option<Opening>,
+) -> Option<String> {
     if allowed.underlay.is_empty() {
         return None;
     }
     let outside = outside(switch, mark, allowed);
+    let set = opening.map(Opening::set).unwrap_or_default();
+    let open = opening.map(Opening::rule).unwrap_or_default();
     let mut chains = format!(
-        "  chain outside {{
+        "{set}  chain outside {{
     meta protocol != ip meta protocol != ip6 accept
-{outside}    drop
+{open}{outside}    drop
   }}
 "
     );
@@ -146,13 +191,19 @@ fn egress(table: &str, switch: KillSwitch, mark: u32, allowed: &Allowed) -> Opti
 }
 
 /// Lets out our datagrams and look-ups, and the protocols that keep the link itself working.
-fn outside(switch: KillSwitch, mark: u32, allowed: &Allowed) -> String {
-    format!(
-        "    meta mark {mark} meta l4proto udp accept
+fn outside(switch: KillSwitch, mark: Option<u32>, allowed: &Allowed) -> String {
+    let ours = mark.map(|mark| {
+        format!(
+            "    meta mark {mark} meta l4proto udp accept
     meta mark {mark} tcp dport 53 accept
-{dhcp}    icmpv6 type {{ nd-router-solicit, nd-router-advert, nd-neighbor-solicit, nd-neighbor-advert, \
+"
+        )
+    });
+    format!(
+        "{ours}{dhcp}    icmpv6 type {{ nd-router-solicit, nd-router-advert, nd-neighbor-solicit, nd-neighbor-advert, \
 mld-listener-report, mld2-listener-report }} accept
 {destinations}",
+        ours = ours.unwrap_or_default(),
         dhcp = dhcp(allowed),
         destinations = destinations(switch, allowed),
     )

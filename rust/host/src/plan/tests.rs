@@ -42,7 +42,7 @@ fn desired(allowed: &[&str]) -> Desired {
 }
 
 fn texts(desired: &Desired, facts: &Facts) -> Vec<String> {
-    let plan = plan("wg0", desired, facts, None, false);
+    let plan = plan("wg0", desired, facts, None, None);
     plan.iter().map(ToString::to_string).collect()
 }
 
@@ -233,7 +233,7 @@ fn an_address_whose_network_holds_the_name_server_connects_nothing() {
         resolvers: vec!["10.9.0.1".parse().unwrap()],
         ..desired(&["10.9.0.0/24"])
     };
-    let plan = plan("wg0", &held, &facts(&[]), None, false);
+    let plan = plan("wg0", &held, &facts(&[]), None, None);
     let bare = plan.iter().filter_map(|what| match what {
         What::Address {
             prefix, is_bare, ..
@@ -249,13 +249,35 @@ fn an_address_whose_network_holds_the_name_server_connects_nothing() {
 }
 
 #[test]
-fn a_pause_leaves_no_barrier_and_only_the_rules_of_the_tunnels_networks() {
+fn a_pause_leaves_rules_of_the_tunnels_networks_only_and_a_barrier_if_the_kernel_ends_the_pause() {
     let mut desired = desired(&["0.0.0.0/0"]);
-    desired.kill_switch = Some(KillSwitch::default());
-    let plan = plan("wg0", &desired, &facts(&[]), None, true);
-    let is_closed = |what: &What| {
-        matches!(what, What::Firewall(_) | What::Dns(_) | What::Sysctl { .. })
+    let opening = Opening {
+        seconds: 300,
+        until: 1_800_000_000,
+    };
+    let paused = |desired: &Desired| plan("wg0", desired, &facts(&[]), None, Some(opening));
+    let leads = |what: &What| {
+        matches!(what, What::Dns(_) | What::Sysctl { .. })
             || matches!(what, What::Rule(rule) if !matches!(rule.selector, Selector::Networks { .. }))
     };
-    assert!(!plan.iter().any(is_closed));
+    let without = paused(&desired);
+    assert!(
+        !without
+            .iter()
+            .any(|it| leads(it) || matches!(it, What::Firewall(_)))
+    );
+    desired.kill_switch = Some(KillSwitch::default());
+    let with = paused(&desired);
+    assert!(!with.iter().any(leads));
+    let barriers: Vec<_> = with.iter().filter(|it| it.is_kill_switch()).collect();
+    let [What::Firewall(barrier)] = barriers[..] else {
+        panic!("{barriers:?}");
+    };
+    for part in [
+        "timeout 300s",
+        "meta protocol @paused meta time < \"1800000000\" accept",
+        "policy drop",
+    ] {
+        assert!(barrier.inet.contains(part), "{}", barrier.inet);
+    }
 }

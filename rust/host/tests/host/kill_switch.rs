@@ -4,7 +4,7 @@ mod replaced;
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use convoy_host::{Desired, Event, Host, KillSwitch, Options, close_kill_switch, open_kill_switch};
@@ -18,6 +18,9 @@ use nix::sys::socket::{
 use crate::scene::{PATIENCE, Scene, everything, until, watch_until};
 
 const MARK: u32 = 51820;
+
+/// How long a kill switch may be open that another program has removed, on a machine that is busy with other tests.
+const AT_ONCE: Duration = Duration::from_secs(3);
 
 /// The port of DHCP servers.
 const DHCP: u16 = 67;
@@ -134,7 +137,7 @@ fn packet_sockets_do_not_bypass_one_that_closes_before_there_are_routes() {
             persistent: true,
             ..KillSwitch::default()
         };
-        close_kill_switch("wg0", switch, MARK).await.unwrap();
+        close_kill_switch("wg0", switch, Some(MARK)).await.unwrap();
         assert!(!is_out(5353, 5353));
         assert!(is_out(68, DHCP));
         let egress = scene.shell("nft list table netdev convoy_wg0");
@@ -168,12 +171,94 @@ fn datagram(from: u16, to: u16) -> Vec<u8> {
 }
 
 #[test]
+fn no_other_program_opens_a_kill_switch_that_the_kernel_lets_this_one_own() {
+    let test = "no_other_program_opens_a_kill_switch_that_the_kernel_lets_this_one_own";
+    let Some(scene) = Scene::new(test) else {
+        return;
+    };
+    let before = scene.dump();
+    scene.run(async || {
+        let mut host = scene.open().await;
+        host.apply(&locked(KillSwitch::default())).await.unwrap();
+        if !scene.shell("nft list ruleset").contains("flags owner") {
+            eprintln!("skipped: this kernel knows no owned tables");
+            return host.undo().await.unwrap();
+        }
+        for sabotage in [
+            "nft flush ruleset",
+            "nft delete table inet convoy_wg0",
+            "nft flush table inet convoy_wg0",
+            "nft insert rule inet convoy_wg0 output accept",
+            "nft delete table netdev convoy_wg0",
+        ] {
+            scene.shell(&format!("{sabotage} 2> /dev/null || true"));
+            assert!(!leaves(&scene, [192, 168, 1, 1].into(), 0), "{sabotage}");
+            assert!(host.is_kill_switch_closed().await, "{sabotage}");
+        }
+        // Another state takes the same tables along.
+        let lan = KillSwitch {
+            allow_lan: true,
+            ..KillSwitch::default()
+        };
+        host.apply(&locked(lan)).await.unwrap();
+        assert!(leaves(&scene, [192, 168, 1, 1].into(), 0));
+        host.apply(&locked(KillSwitch::default())).await.unwrap();
+        scene.shell("nft flush ruleset");
+        assert!(!leaves(&scene, [192, 168, 1, 1].into(), 0));
+        // A successor adopts them.
+        drop(host);
+        let mut host = scene.open().await;
+        assert!(host.has_kill_switch().await);
+        host.apply(&locked(KillSwitch::default())).await.unwrap();
+        scene.shell("nft flush ruleset");
+        assert!(!leaves(&scene, [192, 168, 1, 1].into(), 0));
+        host.undo().await.unwrap();
+    });
+    assert_eq!(scene.dump(), before);
+}
+
+#[test]
+fn a_kill_switch_that_is_flushed_again_and_again_comes_back_at_once() {
+    let test = "a_kill_switch_that_is_flushed_again_and_again_comes_back_at_once";
+    let Some(scene) = Scene::new(test) else {
+        return;
+    };
+    scene.run(async || {
+        let options = Options {
+            owns_tables: false,
+            ..scene.options()
+        };
+        let mut host = Host::open("wg0", options).await.unwrap();
+        host.apply(&locked(KillSwitch::default())).await.unwrap();
+        for _ in 0..12 {
+            scene.shell("nft flush ruleset");
+            assert!(!host.is_kill_switch_closed().await);
+            let begin = Instant::now();
+            until(&mut host, |event| *event == Event::KillSwitchRestored).await;
+            let time = begin.elapsed();
+            assert!(time < AT_ONCE, "{time:?}");
+            assert!(host.is_kill_switch_closed().await);
+        }
+        // Without an interface, too.
+        scene.ip("link delete wg0");
+        scene.shell("nft flush ruleset");
+        until(&mut host, |event| *event == Event::KillSwitchRestored).await;
+        assert!(!leaves(&scene, [192, 168, 1, 1].into(), 0));
+        host.undo().await.unwrap();
+    });
+}
+
+#[test]
 fn a_flushed_kill_switch_comes_back() {
     let Some(scene) = Scene::new("a_flushed_kill_switch_comes_back") else {
         return;
     };
     scene.run(async || {
-        let mut host = scene.open().await;
+        let options = Options {
+            owns_tables: false,
+            ..scene.options()
+        };
+        let mut host = Host::open("wg0", options).await.unwrap();
         host.apply(&locked(KillSwitch::default())).await.unwrap();
         scene.shell("nft flush ruleset");
         assert!(leaves(&scene, [192, 168, 1, 1].into(), 0));
@@ -214,7 +299,7 @@ fn a_persistent_one_outlives_undo_and_recovery_and_loads_without_an_interface() 
     assert_eq!(scene.dump(), before);
     scene.ip("link delete wg0");
     scene.run(async || {
-        close_kill_switch("wg0", switch, MARK).await.unwrap();
+        close_kill_switch("wg0", switch, Some(MARK)).await.unwrap();
         assert!(!leaves(&scene, router, 0));
         assert!(leaves(&scene, router, MARK));
         open_kill_switch("wg0").await.unwrap();
@@ -238,6 +323,15 @@ fn a_pause_opens_everything_and_ends_by_itself() {
         assert!(leaves(&scene, router, 0));
         assert!(scene.ip("route get 203.0.113.1").contains("dev eth0"));
         until(&mut host, |event| *event == Event::Resumed).await;
+        assert_eq!(scene.dump(), complete);
+        // Nobody ends this one: the process dies.
+        host.pause(Duration::from_secs(1)).await.unwrap();
+        assert!(leaves(&scene, router, 0) && !host.is_kill_switch_closed().await);
+        drop(host);
+        let closes = || (!leaves(&scene, router, 0)).then_some(());
+        assert!(eventually(PATIENCE, closes).is_some());
+        let mut host = scene.open().await;
+        host.apply(&locked(KillSwitch::default())).await.unwrap();
         assert_eq!(scene.dump(), complete);
         host.pause(Duration::from_secs(3600)).await.unwrap();
         host.resume().await.unwrap();

@@ -134,7 +134,7 @@ impl Scene {
         names.sort();
         let kernel = self.shell(
             "ip -o link; ip -o address; ip rule; ip -6 rule; ip route show table all; \
-             ip -6 route show table all; nft -s list ruleset; \
+             ip -6 route show table all; nft -s list ruleset | sed -E '/^\\tflags ?(owner)?$/d; /^$/d; s/ # progname .*//'; \
              cat /proc/sys/net/ipv4/conf/all/src_valid_mark",
         );
         let link = fs::read_link(&resolv_conf);

@@ -45,8 +45,10 @@ pub(crate) struct Status {
     pub(crate) listen_port: u16,
     /// The mark of the tunnel's datagrams; 0 for none.
     pub(crate) fwmark: u32,
-    /// `off`, `on` or `persistent`.
+    /// What the configuration asks for: `off`, `on` or `persistent`.
     pub(crate) kill_switch: Option<String>,
+    /// Whether the kernel drops what would leave outside the tunnel.
+    pub(crate) kill_switch_closed: Option<bool>,
     /// Name servers.
     pub(crate) dns: Vec<String>,
     /// What the network of a tunnel without root is made of: `namespace`.

@@ -46,8 +46,12 @@ fn write_status(out: &mut String, status: &Status, now: Timestamp) -> fmt::Resul
     let commands = status.commands.filter(|count| *count > 0);
     optional(out, "commands inside", commands)?;
     if let Some(switch) = &status.kill_switch {
-        let is_open = status.state == Condition::Paused && switch != "off";
-        let note = if is_open { ", open for the pause" } else { "" };
+        let note = match (status.state, status.kill_switch_closed) {
+            _ if switch == "off" => "",
+            (Condition::Paused, _) => ", open for the pause",
+            (_, Some(false)) => ", but open",
+            _ => "",
+        };
         field(out, "kill switch", format!("{switch}{note}"))?;
     }
     optional(out, "processes", processes(status))?;

@@ -16,6 +16,7 @@ use crate::{
         events::What,
         kept::KeptTunnel,
         notify,
+        status::seconds,
         up::ensure_hooks_may_run,
     },
 };
@@ -31,7 +32,7 @@ impl Supervisor {
         changed::note_given(&self.config);
         info!("{} has its new configuration", self.config.name);
         self.events.reloaded(&self.config);
-        self.tell_kill_switch();
+        self.tell_kill_switch().await;
         let read = match loaded.warnings.is_empty() {
             true => None,
             false => Some(loaded.warnings.render(false)),
@@ -168,10 +169,10 @@ impl Supervisor {
         };
         self.path_mtu.stop();
         host.pause(time).await.context("cannot pause")?;
-        self.paused_until = Some(SystemTime::now() + time);
+        self.note_pause(Some(SystemTime::now() + time));
         warn!("Paused for {seconds} s: packets leave outside the tunnel");
         self.events.publish(What::Paused { seconds });
-        self.tell_kill_switch();
+        self.tell_kill_switch().await;
         notify::status(&self.line());
         Ok(Vec::new())
     }
@@ -186,11 +187,20 @@ impl Supervisor {
         if let Some(host) = &mut self.host {
             host.resume().await.context("cannot end the pause")?;
         }
-        self.paused_until = None;
+        self.note_pause(None);
         info!("The pause was ended");
         self.events.publish(What::Resumed);
-        self.tell_kill_switch();
+        self.tell_kill_switch().await;
         notify::status(&self.line());
         Ok(Vec::new())
+    }
+
+    /// Notes a pause, also for the time after this process.
+    pub(super) fn note_pause(&mut self, until: Option<SystemTime>) {
+        self.paused_until = until;
+        self.state.paused_until = until.map(seconds);
+        if let Err(error) = self.state.write(&self.config.name) {
+            warn!("{error:#}");
+        }
     }
 }

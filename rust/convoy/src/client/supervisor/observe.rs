@@ -7,17 +7,19 @@ use crate::{client::kept::KeptTunnel, metrics::Client};
 
 impl Supervisor {
     /// What its tunnel's process does not know.
-    pub(super) fn observe(&self) -> Client {
+    pub(super) async fn observe(&self) -> Client {
+        let is_closed = self.is_kill_switch_closed().await;
         let names = self.config.peers.iter().filter_map(|peer| {
             let key = encode_key(&peer.public_key.value.0);
             Some((key.as_str().to_owned(), peer.friendly_name.clone()?))
         });
         Client {
             names: names.collect(),
+            is_kill_switch_closed: is_closed,
             is_paused: self.paused_until.is_some(),
             has_left: self.host.is_none(),
             tunnel_deaths: self.tunnel.as_ref().map_or(0, KeptTunnel::deaths),
-            warnings: self.warnings().len(),
+            warnings: self.warnings(is_closed).len(),
         }
     }
 }

@@ -51,6 +51,10 @@ impl Supervisor {
         match event {
             // The host has logged it.
             Ok(Event::Restored(_)) => {}
+            Ok(Event::KillSwitchRestored) => {
+                self.events.kill_switch(false);
+                self.tell_kill_switch().await;
+            }
             Ok(Event::MtuChanged(mtu)) => {
                 self.applied.mtu = mtu;
                 self.path_mtu.want_all(&self.config);
@@ -64,14 +68,17 @@ impl Supervisor {
             }
             Ok(Event::Resumed) => {
                 info!("The pause is over");
-                self.paused_until = None;
+                self.note_pause(None);
                 self.events.publish(What::Resumed);
-                self.tell_kill_switch();
+                self.tell_kill_switch().await;
                 notify::status(&self.line());
             }
             Ok(Event::Moved) => self.on_move().await,
             Ok(Event::Gone) => self.on_deletion(),
-            Err(error) => warn!("cannot keep the host as it should be, trying again: {error}"),
+            Err(error) => {
+                warn!("cannot keep the host as it should be, trying again: {error}");
+                self.tell_kill_switch().await;
+            }
         }
     }
 

@@ -114,6 +114,9 @@ impl Supervisor {
             self.state.since = earlier.since;
             self.path_mtu.restore(&self.config, &earlier.paths);
             self.state.paths = earlier.paths;
+            if earlier.paused_until.is_some() {
+                info!("The pause is over, as the supervisor that began it is gone");
+            }
         }
         self.state.write(&name)?;
         let Some(tunnel) = &mut self.tunnel else {
@@ -177,7 +180,7 @@ impl Supervisor {
         }
         if let Some(switch) = kill_switch(&self.config.interface) {
             let mark = self.mark.unwrap_or(FIRST_MARK);
-            close_kill_switch(name.as_str(), switch, mark).await?;
+            close_kill_switch(name.as_str(), switch, Some(mark)).await?;
             self.is_closed_early = !switch.persistent;
         }
         info!("Taking {name} over from wg-quick");

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
+use convoy_host::is_kill_switch_closed;
 use tokio::{sync::mpsc, time::timeout};
 
 use super::Supervisor;
@@ -11,7 +12,7 @@ use crate::client::{
     desired::kill_switch,
     events::Event,
     kept::KeptTunnel,
-    status::{Condition, Known, Status, describe, line, seconds},
+    status::{Condition, Known, Status, configured_switch, describe, line, seconds},
 };
 
 /// How long the tunnel may take to show its state.
@@ -40,6 +41,7 @@ impl Supervisor {
         let described = report.map(|report| describe(report, &known));
         let it = &self.config.interface;
         let pid = self.tunnel.as_ref().and_then(KeptTunnel::pid);
+        let is_closed = self.is_kill_switch_closed().await;
         let status = Status {
             name: self.config.name.to_string(),
             state: self.condition(),
@@ -49,16 +51,18 @@ impl Supervisor {
             supervisor_pid: Some(std::process::id()),
             tunnel_pid: pid.map(|pid| pid.as_raw().unsigned_abs()),
             mtu: Some(self.applied.mtu),
-            kill_switch: Some(match &it.kill_switch {
-                Some(switch) => switch.value.to_string(),
-                None => "off".to_owned(),
-            }),
+            kill_switch: Some(configured_switch(it)),
+            kill_switch_closed: Some(is_closed),
             dns: it
                 .dns_servers
                 .iter()
                 .map(|server| server.to_string())
                 .collect(),
-            warnings: self.warnings().into_iter().chain(silence).collect(),
+            warnings: self
+                .warnings(is_closed)
+                .into_iter()
+                .chain(silence)
+                .collect(),
             ..described.unwrap_or_default()
         };
         Reply::Status(Box::new(status))
@@ -71,7 +75,7 @@ impl Supervisor {
     ) -> anyhow::Result<Vec<String>> {
         let subscriber = subscriber.context("a subscription needs a subscriber")?;
         // Its present state is no news.
-        self.tell_kill_switch();
+        self.tell_kill_switch().await;
         if self.events.subscribe(subscriber) {
             // Before the report, so that nothing is missed in between.
             self.follow_handshakes().await?;
@@ -85,10 +89,20 @@ impl Supervisor {
     }
 
     /// Tells subscribers if the kill switch has been opened or closed.
-    pub(super) fn tell_kill_switch(&mut self) {
-        let is_there = kill_switch(&self.config.interface).is_some();
-        self.events
-            .kill_switch(is_there && self.paused_until.is_none());
+    pub(super) async fn tell_kill_switch(&mut self) {
+        let is_closed = self.is_kill_switch_closed().await;
+        self.events.kill_switch(is_closed);
+    }
+
+    /// Whether the kernel has a kill switch that is closed, whatever the file says.
+    pub(super) async fn is_kill_switch_closed(&self) -> bool {
+        if kill_switch(&self.config.interface).is_none() {
+            return false;
+        }
+        match &self.host {
+            Some(host) => host.is_kill_switch_closed().await,
+            None => is_kill_switch_closed(self.config.name.as_str()).await,
+        }
     }
 
     /// A line for the service manager.
@@ -104,8 +118,16 @@ impl Supervisor {
     }
 
     /// What `convoy status` warns of.
-    pub(super) fn warnings(&self) -> Vec<String> {
+    pub(super) fn warnings(&self, is_kill_switch_closed: bool) -> Vec<String> {
         let mut warnings = self.applied.warnings.clone();
+        let wants_kill_switch = kill_switch(&self.config.interface).is_some();
+        if wants_kill_switch && !is_kill_switch_closed && self.paused_until.is_none() {
+            warnings.push(format!(
+                "the kill switch is open: another program has removed its rules, and they are not restored yet \
+                 (fix: `nft list table inet convoy_{}` and the log show why)",
+                self.config.name
+            ));
+        }
         warnings.extend(self.path_mtu.warnings(self.applied.mtu));
         if self.host.is_none() {
             warnings.push("the interface is in another network namespace".to_owned());

@@ -48,7 +48,7 @@ impl World {
         let all = self.shell(
             "ip -o link; ip -brief address
              for family in 4 6; do printf 'rule\\nroute show table all\\n' | ip -$family -batch -; done
-             if command -v nft > /dev/null; then nft -s list ruleset; fi
+             if command -v nft > /dev/null; then nft -s list ruleset | sed -E '/^\\tflags ?(owner)?$/d; /^$/d; s/ # progname .*//'; fi
              cd /proc/sys/net
              grep -rs '' ipv4/conf ipv6/conf ipv4/ip_forward /etc/resolv.conf || true
              find /run/convoy /run/wireguard /var/lib/convoy /etc \

@@ -37,7 +37,7 @@ fn nothing_leaves_while_rules_replace_others() {
         let flood = Flood::start(&scene);
         for number in 1..=LOADS {
             if number % 8 == 0 {
-                close_kill_switch("wg0", KillSwitch::default(), MARK + 7)
+                close_kill_switch("wg0", KillSwitch::default(), Some(MARK + 7))
                     .await
                     .unwrap();
             }
@@ -70,10 +70,15 @@ fn what_others_and_older_versions_left_in_the_tables_goes() {
     let Some(scene) = Scene::new("what_others_and_older_versions_left_in_the_tables_goes") else {
         return;
     };
+    let list = || {
+        scene.shell(
+            "nft -s list ruleset | sed -E '/^\\tflags ?(owner)?$/d; /^$/d; s/ # progname .*//'",
+        )
+    };
     let close = || {
-        let closed = async || close_kill_switch("wg0", KillSwitch::default(), MARK).await;
+        let closed = async || close_kill_switch("wg0", KillSwitch::default(), Some(MARK)).await;
         scene.run(closed).unwrap();
-        scene.shell("nft -s list ruleset")
+        list()
     };
     let closed = close();
     for left in [
@@ -93,8 +98,12 @@ fn what_others_and_older_versions_left_in_the_tables_goes() {
          add rule netdev convoy_wg0 underlay meta mark 7 accept",
         "flush ruleset",
     ] {
-        scene.shell(&format!("echo '{left}' | nft -f -"));
-        assert_ne!(scene.shell("nft -s list ruleset"), closed);
+        // The kernel refuses some of it for tables that can be owned.
+        scene.shell(&format!("echo '{left}' | nft -f - || true"));
+        if list() == closed {
+            eprintln!("refused: {left}");
+            continue;
+        }
         let again = close();
         assert_eq!(sorted(&again), sorted(&closed), "{left}");
     }

@@ -84,7 +84,10 @@ fn facts(status: &Status) -> String {
     let stats = status.stats.as_ref();
     let facts = [
         status.mtu.map(|mtu| format!("MTU {mtu}")),
-        switch.map(|switch| format!("kill switch {switch}")),
+        switch.map(|switch| match status.kill_switch_closed {
+            Some(false) if switch != "off" => format!("kill switch {switch}, but open"),
+            _ => format!("kill switch {switch}"),
+        }),
         stats.and_then(|stats| Some(format!("AEAD {}", stats.state.get("aead")?))),
         stats.map(offload),
     ];

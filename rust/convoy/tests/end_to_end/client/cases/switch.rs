@@ -1,6 +1,9 @@
 //! The kill switch opens only when its user asks.
 
+mod boot;
 mod endings;
+mod pauses;
+mod table;
 mod takeovers;
 
 use super::super::{

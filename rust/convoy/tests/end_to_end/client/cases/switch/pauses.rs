@@ -1,0 +1,103 @@
+//! A pause ends, even if nobody is left to end it.
+
+use std::time::{Duration, Instant};
+
+use convoy_lab::eventually;
+
+use super::{BEHIND, EVERYTHING, Leaks, ON, OUTSIDE, World};
+use crate::{
+    client::process::{crash, kill_all},
+    scene::DEADLINE,
+};
+
+const SECONDS: u64 = 3;
+
+#[test]
+fn a_pause_ends_in_time_although_its_supervisor_is_dead() {
+    for kill in [|world: &World| crash(world.supervisor()), kill_all] {
+        let Some(world) = World::new() else { return };
+        world.configure(ON, EVERYTHING);
+        let leaks = Leaks::watch(&world);
+        world.up();
+        world.reaches_all_behind();
+        let begin = Instant::now();
+        let time = format!("{SECONDS}s");
+        world.convoy(&["pause", "wg0", "--for", &time]).succeeds();
+        for outside in OUTSIDE {
+            world.reaches(outside);
+        }
+        leaks.begins();
+        kill(&world);
+        leaks.begin();
+        leaks.begins();
+        let is_closed = || (!world.answers(OUTSIDE[0])).then_some(());
+        assert!(eventually(DEADLINE, is_closed).is_some());
+        let open = begin.elapsed();
+        assert!(open < Duration::from_secs(SECONDS + 3), "{open:?}");
+        leaks.begin();
+        for outside in OUTSIDE {
+            assert!(!world.answers(outside));
+        }
+        leaks.none("over");
+        world.up();
+        world.reaches_all_behind();
+        leaks.none("taken over");
+        world.down();
+        leaks.begins();
+    }
+}
+
+#[test]
+fn the_status_tells_of_a_pause_whose_supervisor_is_dead() {
+    let Some(world) = World::new() else { return };
+    for (switch, is_closed) in [(ON, false), ("", false)] {
+        world.configure(switch, EVERYTHING);
+        let before = world.dump();
+        world.up();
+        world.reaches(BEHIND[0]);
+        world.convoy(&["pause", "wg0", "--for", "5m"]).succeeds();
+        crash(world.supervisor());
+        let status = world.status();
+        assert_eq!(status["state"], "without supervisor", "{status}");
+        assert_eq!(status["kill_switch_closed"], is_closed, "{status}");
+        assert!(status["paused_until"].is_u64(), "{status}");
+        let warnings = status["warnings"].to_string();
+        assert!(
+            warnings.contains("paused when its supervisor died"),
+            "{warnings}"
+        );
+        // It is over with the next one.
+        world.up();
+        world.reaches_all_behind();
+        assert_eq!(
+            world.answers(OUTSIDE[0]),
+            false,
+            "all goes through the tunnel"
+        );
+        world.status_becomes("state", "up");
+        world.down();
+        world.is_left_as(&before);
+    }
+}
+
+#[test]
+fn a_pause_that_is_ended_or_begun_again_leaves_nothing_open() {
+    let Some(world) = World::new() else { return };
+    world.configure(ON, EVERYTHING);
+    world.up();
+    let up = world.dump();
+    for _ in 0..3 {
+        world.convoy(&["pause", "wg0", "--for", "5m"]).succeeds();
+        world.reaches(OUTSIDE[0]);
+        world.convoy(&["reload", "wg0"]).succeeds();
+        assert!(world.answers(OUTSIDE[0]));
+        world.convoy(&["pause", "wg0", "--for", "10m"]).succeeds();
+        assert!(world.answers(OUTSIDE[0]));
+        world.convoy(&["resume", "wg0"]).succeeds();
+        assert!(!world.answers(OUTSIDE[0]));
+        assert_eq!(world.dump(), up);
+    }
+    world.convoy(&["pause", "wg0", "--for", "1s"]).succeeds();
+    let is_over = || (world.dump() == up).then_some(());
+    assert!(eventually(DEADLINE, is_over).is_some());
+}
