@@ -50,7 +50,8 @@ impl Host {
     /// It may be cancelled; the next call then starts its work over.
     ///
     /// # Errors
-    /// If something cannot be restored. It tries again after news or, at the latest, a minute.
+    /// If something cannot be restored. It tries again after news or, at the latest, a minute; with a kill switch, a
+    /// second.
     pub async fn watch(&mut self) -> Result<Event, HostError> {
         loop {
             if let Some(event) = self.events.pop_front() {

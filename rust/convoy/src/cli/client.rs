@@ -109,7 +109,8 @@ Examples:
   convoy resume wg0            close it earlier
 
 In a pause, packets leave outside the tunnel: kill switch, default route and name servers are those of the
-host. The tunnel itself stays up, and all of it comes back by itself.";
+host. The tunnel itself stays up, and all of it comes back by itself; a kill switch even if the supervisor dies
+meanwhile, as the kernel closes it. Time that the machine sleeps counts.";
 
 /// The arguments of `convoy up`.
 #[derive(Debug, Args)]
