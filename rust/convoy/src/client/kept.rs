@@ -1,5 +1,7 @@
 //! The tunnel's process, kept alive: a dead one is started again, with the interface that it had.
 
+mod restarts;
+
 use std::{
     fs::{self, Permissions},
     future::pending,
@@ -34,6 +36,7 @@ use crate::{
     supervised::protocol::BUILD,
     uapi::socket::{self, ENDING_PAUSE, ENDING_TIME},
 };
+use restarts::Restarts;
 
 /// The reason of a process whose interface is gone.
 const INTERFACE_DELETED: &str = "the interface was deleted";
@@ -382,80 +385,5 @@ pub(crate) fn remove_dead_sockets(name: &InterfaceName) {
         if connected.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
             let _ = fs::remove_file(path);
         }
-    }
-}
-
-/// The first pause after a second death, which doubles with each further one; and the longest.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
-
-/// A process that has lived for this long makes a fresh start.
-const GOOD_LIFE: Duration = Duration::from_secs(60);
-
-/// When to start another process after one has died: at once, and then after growing pauses.
-#[derive(Debug, Default)]
-struct Restarts {
-    deaths: u64,
-    /// When the present process was started, if another one had died before it.
-    started: Option<Instant>,
-    pause: Duration,
-}
-
-impl Restarts {
-    /// Notes a death; returns the pause.
-    fn died(&mut self, now: Instant) -> Duration {
-        let is_first = self.deaths == 0;
-        let had_good_life = |started| now.duration_since(started) >= GOOD_LIFE;
-        let is_fresh = is_first || self.started.take().is_some_and(had_good_life);
-        let longer = (self.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
-        self.pause = if is_fresh { Duration::ZERO } else { longer };
-        self.deaths += 1;
-        self.pause
-    }
-
-    /// Notes that another process runs.
-    fn started(&mut self, now: Instant) {
-        self.started = Some(now);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_process_is_replaced_at_once_and_then_after_growing_pauses() {
-        let mut restarts = Restarts::default();
-        let mut now = Instant::now();
-        let mut pauses = Vec::new();
-        for _ in 0..9 {
-            let pause = restarts.died(now);
-            pauses.push(pause.as_secs());
-            now += pause;
-            restarts.started(now);
-        }
-        assert_eq!(pauses, [0, 1, 2, 4, 8, 10, 10, 10, 10]);
-        assert_eq!(restarts.deaths, 9);
-    }
-
-    #[test]
-    fn a_process_that_lived_for_a_minute_is_replaced_at_once() {
-        let mut restarts = Restarts::default();
-        let now = Instant::now();
-        assert_eq!(restarts.died(now), Duration::ZERO);
-        restarts.started(now);
-        assert_eq!(restarts.died(now + GOOD_LIFE / 2), FIRST_PAUSE);
-        restarts.started(now + GOOD_LIFE);
-        assert_eq!(restarts.died(now + GOOD_LIFE * 2), Duration::ZERO);
-        restarts.started(now + GOOD_LIFE * 2);
-        assert_eq!(restarts.died(now + GOOD_LIFE * 2), FIRST_PAUSE);
-    }
-
-    #[test]
-    fn a_process_that_cannot_be_started_is_tried_again_after_growing_pauses() {
-        let mut restarts = Restarts::default();
-        let now = Instant::now();
-        let pauses = [(); 4].map(|()| restarts.died(now).as_secs());
-        assert_eq!(pauses, [0, 1, 2, 4]);
     }
 }
