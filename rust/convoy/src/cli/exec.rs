@@ -29,7 +29,8 @@ What cannot work: programs that need more rights than the caller's, such as sudo
 reached by D-Bus; io_uring; sockets other than those of IPv4, IPv6, netlink and Unix; networking of 32-bit programs
 for x86.
 
-Hooks do not run, and ExcludedIPs has no effect. The tunnel's MTU is that of the file, else 1420.
+Hooks do not run, and ExcludedIPs has no effect. The tunnel's MTU is that of the file, else 1420. Of the descriptors that
+the caller has open, the command gets the standard streams alone.
 
 Needs user namespaces and a /dev/net/tun that the user may open; an error says which is missing, and the fix.
 
