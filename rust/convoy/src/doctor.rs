@@ -9,7 +9,7 @@
 //! | [`engines`], [`gateway`] | the namespaces of `convoy exec` and of `Nat = user`, by trials |
 //! | [`buffers`], [`reverse_path`], [`profiling`] | settings of the kernel |
 //! | [`dns`], [`clock`] | files |
-//! | [`others`], [`firewall`], [`legacy`] | rtnetlink, nft, iptables-legacy-save |
+//! | [`others`], [`firewall`], [`legacy`], [`ssh`] | rtnetlink, nft, iptables-legacy-save, /proc/net/tcp |
 //! | [`routes`] | the host's routes and name servers, beside those of one tunnel |
 //! | [`subject`], [`endpoints`], [`handshake`] | of one tunnel: its configuration and state, names, routes, a real handshake |
 //!
@@ -34,6 +34,7 @@ pub(crate) mod probes;
 mod profiling;
 mod reverse_path;
 mod routes;
+mod ssh;
 mod subject;
 mod sysctl;
 mod text;
@@ -53,7 +54,7 @@ use buffers::Buffers;
 use clock::Clock;
 use dns::{Resolution, Wanted};
 use finding::{Diagnosis, Finding};
-use netlink::{Link, Netlink};
+use netlink::{Link, MAIN_TABLE, Netlink};
 use others::Routing;
 use profiling::{Profiling, installed};
 use reverse_path::{Marking, ReversePath};
@@ -131,13 +132,24 @@ fn network(runtime: &Runtime, subject: Option<&Subject>) -> anyhow::Result<Vec<F
     ours.extend(subject.map(|subject| subject.name.to_string()));
     let mut findings = dns::judge(&Resolution::gather(), &wanted(subject));
     findings.push(others::judge_links(&links, &ours));
-    findings.extend(others::judge_rules(&rules, routing));
+    findings.extend(others::judge_rules(&rules, &routes, routing));
+    let excluded = subject.map(Subject::excluded).unwrap_or_default();
+    findings.extend(others::judge_tables(&rules, &routes, routing, &excluded));
+    findings.extend(ssh::judge(&ssh::gather(), &routes, routing, &excluded));
+    if let Some(subject) = subject {
+        let closed = firewall::switches(&chains, &ours);
+        let own = [subject.name.to_string()];
+        let vpns: Vec<_> = others::vpns(&links, &own)
+            .map(|link| link.name.clone())
+            .collect();
+        findings.extend(firewall::judge_beside(&own[0], &closed, &vpns));
+    }
     findings.push(others::judge_routes(&routes, &links, routing));
     findings.push(firewall::judge(&chains));
     findings.extend(legacy::judge(&legacy));
     let defaults = routes
         .iter()
-        .filter(|route| route.length == 0 && !route.ipv6);
+        .filter(|route| route.table == MAIN_TABLE && route.length == 0 && !route.ipv6);
     let default = defaults
         .filter_map(|route| device(&links, route.device))
         .next();

@@ -295,8 +295,8 @@ impl Nft {
     }
 }
 
-/// The name of the tables of an interface.
-pub(crate) fn table(interface: &str) -> String {
+/// The name of the nftables tables of an interface.
+pub fn table(interface: &str) -> String {
     format!("convoy_{}", identifier(interface))
 }
 

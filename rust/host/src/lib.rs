@@ -51,6 +51,7 @@ mod watch;
 pub use desired::{Desired, Dns, KillSwitch, Table, smallest_mtu};
 pub use error::HostError;
 pub use facts::foresee;
+pub use firewall::table as firewall_table;
 pub use host::{Applied, Host, Options, recover};
 pub use kill_switch::{close_kill_switch, is_kill_switch_closed, open_kill_switch};
 pub use prefix::Prefix;

@@ -25,6 +25,7 @@ use std::{future::pending, net::IpAddr, path::PathBuf, pin::pin, time::SystemTim
 use anyhow::anyhow;
 use convoy_config::Config;
 use convoy_host::{Applied, Event, Host, HostError, open_kill_switch};
+use convoy_proto::config::PublicKey;
 use tokio::sync::oneshot;
 use tracing::{info, warn};
 
@@ -166,6 +167,8 @@ struct Supervisor {
     addresses: Addresses,
     /// The name servers that the host's state makes room for.
     resolvers: Vec<IpAddr>,
+    /// The public key of the key that a hook has set.
+    this_machine: Option<PublicKey>,
     path_mtu: PathMtu,
     events: Events,
     paused_until: Option<SystemTime>,

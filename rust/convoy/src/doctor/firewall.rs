@@ -2,6 +2,7 @@
 
 use std::process::Stdio;
 
+use convoy_host::firewall_table;
 use serde::Deserialize;
 use tokio::process::Command;
 
@@ -93,6 +94,37 @@ pub(super) fn judge(chains: &Result<Vec<Chain>, String>) -> Finding {
     )
 }
 
+/// Judges kill switches beside other tunnels: what leaves by those is dropped. `switches` are the tunnels whose kill
+/// switch is closed, `vpns` the interfaces of other VPNs.
+pub(super) fn judge_beside(name: &str, switches: &[String], vpns: &[String]) -> Vec<Finding> {
+    const ID: &str = "other-kill-switch";
+    let others = switches.iter().filter(|other| *other != name);
+    let drops = |closed: &str, dropped: &str| {
+        let what = format!("The kill switch of {closed} drops what leaves by {dropped}.");
+        let fix = format!(
+            "`#convoy: ExcludedIPs` with the networks of {dropped}, in the file of {closed}, opens it for them alone."
+        );
+        Finding::warning(ID, what, fix)
+    };
+    let own = switches.iter().filter(|own| *own == name);
+    let own = own.flat_map(|own| vpns.iter().map(|vpn| drops(own, vpn)));
+    others.map(|other| drops(other, name)).chain(own).collect()
+}
+
+/// The tunnels of these whose kill switch is closed.
+pub(super) fn switches(chains: &Result<Vec<Chain>, String>, tunnels: &[String]) -> Vec<String> {
+    let is_closed = |tunnel: &&String| {
+        let table = firewall_table(tunnel);
+        let mut chains = chains.iter().flatten();
+        chains.any(|chain| {
+            chain.table == table
+                && chain.hook.as_deref() == Some("output")
+                && chain.policy.as_deref() == Some("drop")
+        })
+    };
+    tunnels.iter().filter(is_closed).cloned().collect()
+}
+
 /// Judges whether a kill switch can be closed.
 pub(super) fn judge_kill_switch(has_nft: bool) -> Finding {
     const ID: &str = "kill-switch";
@@ -140,6 +172,26 @@ mod tests {
         let finding = judge(&Err("Operation not permitted".to_owned()));
         assert_eq!(finding.severity, Severity::Note);
         assert!(parse(b"{}").is_err());
+    }
+
+    #[test]
+    fn a_closed_kill_switch_is_told_to_other_tunnels_only() {
+        let chains = Ok(parse(LISTING).unwrap());
+        let [wg0, wg1] = ["wg0", "wg1"].map(str::to_owned);
+        let closed = switches(&chains, &[wg0.clone(), wg1.clone()]);
+        assert_eq!(closed, [wg0.clone()]);
+        let told = judge_beside("wg1", &closed, &[]);
+        assert!(
+            told[0].what.contains("of wg0 drops what leaves by wg1"),
+            "{told:?}"
+        );
+        assert_eq!(judge_beside("wg0", &closed, &[]), []);
+        let told = judge_beside("wg0", &closed, &[wg1]);
+        assert!(
+            told[0].what.contains("of wg0 drops what leaves by wg1"),
+            "{told:?}"
+        );
+        assert_eq!(judge_beside("wg1", &[], &[wg0]), []);
     }
 
     #[test]

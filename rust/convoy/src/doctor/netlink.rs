@@ -2,19 +2,20 @@
 
 use std::{io, net::IpAddr};
 
+use convoy_host::Prefix;
 use futures_util::{Stream, StreamExt as _};
 use rtnetlink::{
     Error, Handle, IpVersion,
     packet_route::{
         AddressFamily,
         link::{LinkAttribute, LinkFlags, LinkInfo, LinkMessage},
-        route::{RouteAttribute, RouteHeader, RouteMessage, RouteMetric, RouteType},
+        route::{RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteMetric, RouteType},
         rule::{RuleAction, RuleAttribute, RuleFlags, RuleMessage},
     },
 };
 use tokio::task::JoinHandle;
 
-const MAIN_TABLE: u32 = RouteHeader::RT_TABLE_MAIN as u32;
+pub(super) const MAIN_TABLE: u32 = RouteHeader::RT_TABLE_MAIN as u32;
 
 /// A connection to rtnetlink.
 pub(super) struct Netlink {
@@ -50,10 +51,13 @@ pub(super) struct Rule {
     pub(super) is_suppressing: bool,
 }
 
-/// A route of the main table.
+/// A route out by a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Route {
     pub(super) ipv6: bool,
+    pub(super) table: u32,
+    /// `None` for a default route.
+    pub(super) to: Option<Prefix>,
     /// Bits of the destination's prefix.
     pub(super) length: u8,
     pub(super) device: u32,
@@ -92,7 +96,7 @@ impl Netlink {
         Ok(rules)
     }
 
-    /// The routes of the main table that lead out by a device.
+    /// The routes of all tables that lead out by a device.
     pub(super) async fn routes(&self) -> io::Result<Vec<Route>> {
         let mut routes = Vec::new();
         for ipv6 in [false, true] {
@@ -183,19 +187,23 @@ fn rule(message: &RuleMessage, ipv6: bool) -> Rule {
 
 fn route(message: &RouteMessage, ipv6: bool) -> Option<Route> {
     let mut table = message.header.table.into();
-    let mut device = None;
+    let (mut device, mut to) = (None, None);
     for attribute in &message.attributes {
         match attribute {
+            RouteAttribute::Destination(RouteAddress::Inet(v4)) => to = Some(IpAddr::from(*v4)),
+            RouteAttribute::Destination(RouteAddress::Inet6(v6)) => to = Some(IpAddr::from(*v6)),
             RouteAttribute::Table(number) => table = *number,
             RouteAttribute::Oif(index) => device = Some(*index),
             _ => {}
         }
     }
-    let is_it = table == MAIN_TABLE && message.header.kind == RouteType::Unicast;
-    let device = device.filter(|_| is_it)?;
+    let device = device.filter(|_| message.header.kind == RouteType::Unicast)?;
+    let length = message.header.destination_prefix_length;
     Some(Route {
         ipv6,
-        length: message.header.destination_prefix_length,
+        table,
+        to: to.and_then(|to| Prefix::new(to, length).ok()),
+        length,
         device,
     })
 }

@@ -1,10 +1,13 @@
 //! Other VPNs and managers of networks: their interfaces, rules and routes.
 
+use std::fmt;
+
 use convoy_config::InterfaceName;
+use convoy_host::Prefix;
 
 use super::{
     finding::Finding,
-    netlink::{Link, Route, Rule},
+    netlink::{Link, MAIN_TABLE, Route, Rule},
 };
 use crate::client::owner::Signs;
 
@@ -29,13 +32,19 @@ pub(super) struct Routing<'a> {
     pub(super) has_default: [bool; 2],
 }
 
+/// The names of other VPNs' interfaces that are up.
+pub(super) fn vpns<'a>(links: &'a [Link], ours: &'a [String]) -> impl Iterator<Item = &'a Link> {
+    let is_vpn = |link: &&Link| link.is_up && VPN_KINDS.contains(&link.kind.as_str());
+    links
+        .iter()
+        .filter(is_vpn)
+        .filter(|link| !ours.contains(&link.name))
+}
+
 /// Judges interfaces: which other VPNs are up.
 pub(super) fn judge_links(links: &[Link], ours: &[String]) -> Finding {
     const ID: &str = "other-interfaces";
-    let is_vpn = |link: &&Link| link.is_up && VPN_KINDS.contains(&link.kind.as_str());
-    let is_other = |link: &&Link| !ours.contains(&link.name);
-    let others = links.iter().filter(is_vpn).filter(is_other);
-    let others: Vec<_> = others
+    let others: Vec<_> = vpns(links, ours)
         .map(|link| format!("{} ({})", link.name, link.kind))
         .collect();
     if others.is_empty() {
@@ -48,7 +57,7 @@ pub(super) fn judge_links(links: &[Link], ours: &[String]) -> Finding {
 }
 
 /// Judges rules: those that take packets before the tunnel does.
-pub(super) fn judge_rules(rules: &[Rule], routing: Routing<'_>) -> Vec<Finding> {
+pub(super) fn judge_rules(rules: &[Rule], routes: &[Route], routing: Routing<'_>) -> Vec<Finding> {
     const ID: &str = "other-rules";
     let mut findings = Vec::new();
     let (Some(name), Some(mark)) = (routing.name, routing.mark) else {
@@ -62,12 +71,19 @@ pub(super) fn judge_rules(rules: &[Rule], routing: Routing<'_>) -> Vec<Finding> 
             .filter(|rule| takes_unmarked(rule));
         findings.extend(others.map(|rule| {
             let (family, priority) = (family(rule.ipv6), rule.priority);
+            if let Some(networks) = Networks::of(rule, routes) {
+                let what = format!(
+                    "Rule {priority} of another program takes packets of IPv{family} to its own networks ({networks}) \
+                     before {name} does; all others go into {name}."
+                );
+                return Finding::remark(ID, what);
+            }
             Finding::warning(
                 ID,
                 format!("Rule {priority} of another program takes packets of IPv{family} before {name} does."),
                 format!(
-                    "See `ip -{family} rule`; stop that program or `ip -{family} rule delete priority {priority}`, \
-                     or restart the tunnel, which puts its rules first."
+                    "Only one of the two can have all packets: see `ip -{family} rule`, then stop that program or its \
+                     default route, or else take {name} down."
                 ),
             )
         }));
@@ -83,7 +99,7 @@ fn rules_before_up(rules: &[Rule]) -> Finding {
     const ID: &str = "other-rules";
     let others = rules
         .iter()
-        .filter(|rule| !OWN_PRIORITIES.contains(&rule.priority));
+        .filter(|rule| !OWN_PRIORITIES.contains(&rule.priority) && rule.table != LOCAL_TABLE);
     match others.count() {
         0 => Finding::ok(ID, "There are no rules but the kernel's."),
         count => Finding::remark(
@@ -99,7 +115,8 @@ fn rules_before_up(rules: &[Rule]) -> Finding {
 pub(super) fn judge_routes(routes: &[Route], links: &[Link], routing: Routing<'_>) -> Finding {
     const ID: &str = "other-routes";
     let by = |route: &Route| links.iter().find(|link| link.index == route.device);
-    let takes_ours = |route: &&Route| routing.has_default[usize::from(route.ipv6)];
+    let takes_ours =
+        |route: &&Route| route.table == MAIN_TABLE && routing.has_default[usize::from(route.ipv6)];
     let short = routes.iter().filter(|route| SHORT.contains(&route.length));
     let mut devices = short
         .filter(takes_ours)
@@ -117,6 +134,108 @@ pub(super) fn judge_routes(routes: &[Route], links: &[Link], routing: Routing<'_
             ),
             format!("Disconnect that VPN, or remove the routes: `ip route show dev {name}`."),
         ),
+    }
+}
+
+/// Judges networks that other programs reach by tables of their own, which the tunnel takes first: its rules come before
+/// theirs, or will.
+pub(super) fn judge_tables(
+    rules: &[Rule],
+    routes: &[Route],
+    routing: Routing<'_>,
+    excluded: &[Prefix],
+) -> Vec<Finding> {
+    const ID: &str = "other-tables";
+    let Some(name) = routing.name else {
+        return Vec::new();
+    };
+    let is_taken = |rule: &&Rule| {
+        let ours = rules.iter().find(|ours| {
+            let is_ours = routing.mark.is_some_and(|mark| is_of_tunnel(ours, mark));
+            is_ours && ours.ipv6 == rule.ipv6
+        });
+        let is_behind = ours.is_none_or(|ours| ours.priority < rule.priority);
+        let is_other = !KERNELS_TABLES.contains(&rule.table) && Some(rule.table) != routing.mark;
+        routing.has_default[usize::from(rule.ipv6)]
+            && is_behind
+            && is_other
+            && takes_unmarked(rule)
+            && !rule.is_inverted
+    };
+    let taken = rules.iter().filter(is_taken).filter_map(|rule| {
+        let networks = Networks::of(rule, routes)?.without(excluded)?;
+        let (family, priority) = (family(rule.ipv6), rule.priority);
+        let what = format!(
+            "Packets of IPv{family} to networks of another program ({networks}, by rule {priority}) go into {name}, \
+             whose rules come first."
+        );
+        let fix = format!(
+            "`#convoy: ExcludedIPs = {}` in the file of {name} leaves them to that program; leave its rules as they are.",
+            networks.ranges()
+        );
+        Some(Finding::warning(ID, what, fix))
+    });
+    taken.collect()
+}
+
+/// Specific networks of another program's table.
+struct Networks(Vec<Prefix>);
+
+impl Networks {
+    /// `None` if the table has a route for most addresses, or none at all.
+    fn of(rule: &Rule, routes: &[Route]) -> Option<Self> {
+        let of_table = |route: &&Route| route.table == rule.table && route.ipv6 == rule.ipv6;
+        let routes: Vec<_> = routes.iter().filter(of_table).collect();
+        let is_specific = |route: &&Route| route.length > *SHORT.end();
+        let networks = routes
+            .iter()
+            .filter(|route| is_specific(route))
+            .filter_map(|it| it.to);
+        let are_specific = !routes.is_empty() && routes.iter().all(is_specific);
+        are_specific.then(|| Self(networks.collect()))
+    }
+
+    /// The networks outside of `excluded`, if any.
+    fn without(&self, excluded: &[Prefix]) -> Option<Self> {
+        let is_left = |network: &&Prefix| !excluded.iter().any(|hole| hole.contains(network));
+        let left: Vec<_> = self.0.iter().filter(is_left).copied().collect();
+        (!left.is_empty()).then_some(Self(left))
+    }
+
+    /// What to exclude: the range of providers' NAT as a whole, which overlay networks take their addresses from.
+    fn ranges(&self) -> String {
+        let overlays = OVERLAYS
+            .iter()
+            .filter_map(|range| range.parse::<Prefix>().ok());
+        let overlays: Vec<_> = overlays.collect();
+        let whole = |network: &Prefix| {
+            let mut around = overlays.iter().filter(|range| range.contains(network));
+            *around.next().unwrap_or(network)
+        };
+        let mut ranges: Vec<_> = self.0.iter().map(whole).collect();
+        ranges.sort();
+        ranges.dedup();
+        let shown = ranges.iter().take(MAX_NAMED).map(ToString::to_string);
+        shown.collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// Ranges of which Tailscale and others give each host an address.
+const OVERLAYS: [&str; 2] = ["100.64.0.0/10", "fd7a:115c:a1e0::/48"];
+
+/// The most networks that a message names.
+const MAX_NAMED: usize = 8;
+
+/// Unspecified, `default`, `main` and `local`.
+const KERNELS_TABLES: [u32; 4] = [0, 253, MAIN_TABLE, LOCAL_TABLE];
+
+impl fmt::Display for Networks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0[..] {
+            [] => Ok(()),
+            [one] => write!(f, "{one}"),
+            [first, rest @ ..] => write!(f, "{first} and {} more", rest.len()),
+        }
     }
 }
 

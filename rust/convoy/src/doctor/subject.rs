@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 use convoy_config::{Config, InterfaceName, KillSwitch, Report, Table, encode_key};
 
+use convoy_host::Prefix;
+
 use super::{finding::Finding, others::Routing, reverse_path::Marking};
 use crate::client::{
     desired::{Outside, desired},
@@ -75,6 +77,15 @@ impl Subject {
             has_default: [false, true]
                 .map(|ipv6| self.config().is_some_and(|it| has_default(it, ipv6))),
         }
+    }
+
+    /// The networks that the configuration leaves outside.
+    pub(super) fn excluded(&self) -> Vec<Prefix> {
+        let excluded = self.config().map(|config| &config.interface.excluded_ips);
+        let excluded = excluded.into_iter().flatten();
+        excluded
+            .filter_map(|it| Prefix::new(it.address, it.prefix).ok())
+            .collect()
     }
 
     /// Who leads IPv4 into the tunnel.

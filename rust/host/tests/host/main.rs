@@ -13,6 +13,7 @@ mod scene;
 mod crash;
 mod dns;
 mod kill_switch;
+mod neighbors;
 mod resolved;
 mod routes;
 mod watch;

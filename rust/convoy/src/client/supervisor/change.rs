@@ -27,8 +27,9 @@ impl Supervisor {
         let loaded = convoy_config::read(&self.path);
         let loaded = loaded.map_err(|report| anyhow!("{}", report.render(false)))?;
         ensure_hooks_may_run(&self.path, &loaded.config)?;
-        let mark = self.mark_for(&loaded.config).await?;
-        self.change(loaded.config, mark).await?;
+        let config = self.without_this_machine(loaded.config);
+        let mark = self.mark_for(&config).await?;
+        self.change(config, mark).await?;
         changed::note_given(&self.config);
         info!("{} has its new configuration", self.config.name);
         self.events.reloaded(&self.config);
@@ -85,7 +86,7 @@ impl Supervisor {
     }
 
     /// Exchanges the configuration; returns the former one.
-    fn become_as(&mut self, new: Config, mark: Option<u32>) -> Config {
+    pub(super) fn become_as(&mut self, new: Config, mark: Option<u32>) -> Config {
         let former = std::mem::replace(&mut self.config, new);
         if mark != self.mark {
             self.picked_mark = mark.filter(|_| configured_mark(&self.config) != mark);

@@ -6,8 +6,9 @@ use std::{
 };
 
 use anyhow::{bail, ensure};
-use convoy_config::Peer;
+use convoy_config::{Config, Peer};
 use convoy_host::{Applied, close_kill_switch};
+use convoy_proto::noise::Identity;
 use tokio::time::sleep;
 use tracing::{info, warn};
 
@@ -50,6 +51,7 @@ impl Supervisor {
             program: wanted.program,
             addresses: Addresses::new(&config, configured_mark(&config)),
             resolvers: Vec::new(),
+            this_machine: None,
             path_mtu: PathMtu::new(&config),
             events: Events::new(config.name.as_str()),
             mark: configured_mark(&config),
@@ -90,6 +92,7 @@ impl Supervisor {
             self.state.is_up = true;
             self.state.write(&self.config.name)?;
         }
+        self.find_this_machine().await?;
         for warning in &self.applied.warnings {
             match &self.terminal {
                 Some(terminal) => terminal.say(&format!("convoy: warning: {warning}")),
@@ -242,6 +245,39 @@ impl Supervisor {
         self.addresses.settle().await;
         self.follow_addresses().await;
         Ok(())
+    }
+
+    /// Removes the peer that is this machine itself, if a hook has set the key that tells it.
+    async fn find_this_machine(&mut self) -> anyhow::Result<()> {
+        if self.config.interface.private_key.is_some() {
+            return Ok(());
+        }
+        let Some(process) = self.tunnel.as_mut().and_then(KeptTunnel::process) else {
+            return Ok(());
+        };
+        let key = process.device().await?.private_key;
+        self.this_machine = key.map(|key| Identity::new(&key).public_key());
+        let config = self.without_this_machine(self.config.clone());
+        if config.peers.len() == self.config.peers.len() {
+            return Ok(());
+        }
+        let mark = self.mark;
+        self.become_as(config, mark);
+        self.apply().await?;
+        let name = &self.config.name;
+        let warning =
+            format!("a peer of {name} is this machine itself: it is ignored, and gets no route");
+        self.applied.warnings.push(warning);
+        Ok(())
+    }
+
+    /// Leaves out the peer whose key a hook has given this machine.
+    pub(super) fn without_this_machine(&self, mut config: Config) -> Config {
+        if config.interface.private_key.is_none() {
+            let is_other = |peer: &Peer| Some(peer.public_key.value) != self.this_machine;
+            config.peers.retain(is_other);
+        }
+        config
     }
 
     /// Notes that hooks may have run from now on.

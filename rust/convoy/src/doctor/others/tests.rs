@@ -36,7 +36,7 @@ const UP: Routing<'_> = Routing {
 
 fn severity(more: &[Rule]) -> Severity {
     let rules = [&KERNELS[..], &OURS, more].concat();
-    let findings = judge_rules(&rules, UP);
+    let findings = judge_rules(&rules, &[], UP);
     findings
         .iter()
         .map(|finding| finding.severity)
@@ -78,9 +78,95 @@ fn rules_for_marked_packets_for_specific_routes_and_of_the_other_family_do_no_ha
 #[test]
 fn before_the_tunnel_is_up_other_rules_are_only_worth_knowing() {
     let none = Routing::default();
-    assert_eq!(judge_rules(&KERNELS, none)[0].severity, Severity::Ok);
+    assert_eq!(judge_rules(&KERNELS, &[], none)[0].severity, Severity::Ok);
     let rules = [&KERNELS[..], &[rule(100, 7)]].concat();
-    assert_eq!(judge_rules(&rules, none)[0].severity, Severity::Note);
+    assert_eq!(judge_rules(&rules, &[], none)[0].severity, Severity::Note);
+}
+
+/// Tailscale's own (`ip rule`, with its table 52).
+const TAILSCALE: [Rule; 4] = [
+    Rule {
+        mark: Some(0x8_0000),
+        ..rule(5_210, 254)
+    },
+    Rule {
+        mark: Some(0x8_0000),
+        ..rule(5_230, 253)
+    },
+    Rule {
+        mark: Some(0x8_0000),
+        ..rule(5_250, 0)
+    },
+    rule(5_270, 52),
+];
+
+fn tailscale(networks: &[&str]) -> Vec<Route> {
+    let route = |text: &&str| {
+        let to: Prefix = text.parse().unwrap();
+        Route {
+            ipv6: false,
+            table: 52,
+            to: Some(to).filter(|to| to.length() > 0),
+            length: to.length(),
+            device: 4,
+        }
+    };
+    networks.iter().map(route).collect()
+}
+
+const TAILNET: [&str; 3] = ["100.100.100.100/32", "100.64.1.1/32", "192.0.2.0/24"];
+
+#[test]
+fn rules_of_tailscale_before_ours_take_its_own_networks_only_and_stay() {
+    let rules = [&KERNELS[..], &OURS, &TAILSCALE].concat();
+    let [finding] = &judge_rules(&rules, &tailscale(&TAILNET), UP)[..] else {
+        panic!();
+    };
+    assert_eq!((finding.severity, &finding.fix), (Severity::Note, &None));
+    assert!(
+        finding.what.contains("100.100.100.100/32 and 2 more"),
+        "{finding:?}"
+    );
+    assert_eq!(judge_tables(&rules, &tailscale(&TAILNET), UP, &[]), []);
+    // With an exit node, both want all packets.
+    let exit = tailscale(&["0.0.0.0/0"]);
+    let [finding] = &judge_rules(&rules, &exit, UP)[..] else {
+        panic!();
+    };
+    assert_eq!(finding.severity, Severity::Warning);
+    assert!(
+        !finding.fix.as_ref().unwrap().contains("delete"),
+        "{finding:?}"
+    );
+}
+
+#[test]
+fn rules_of_tailscale_behind_ours_lose_their_networks_unless_these_are_excluded() {
+    let mut ours = OURS;
+    for (rule, priority) in ours.iter_mut().zip([5_208, 5_209]) {
+        rule.priority = priority;
+    }
+    let rules = [&KERNELS[..], &ours, &TAILSCALE].concat();
+    let routes = tailscale(&TAILNET);
+    assert_eq!(judge_rules(&rules, &routes, UP)[0].severity, Severity::Ok);
+    let down = Routing { mark: None, ..UP };
+    for routing in [UP, down] {
+        let [finding] = &judge_tables(&rules, &routes, routing, &[])[..] else {
+            panic!();
+        };
+        let fix = finding.fix.as_ref().unwrap();
+        assert!(
+            fix.contains("`#convoy: ExcludedIPs = 100.64.0.0/10, 192.0.2.0/24`"),
+            "{fix}"
+        );
+        let excluded = ["100.64.0.0/10", "192.0.2.0/24"].map(|it| it.parse().unwrap());
+        assert_eq!(judge_tables(&rules, &routes, routing, &excluded), []);
+    }
+    let split = Routing {
+        has_default: [false; 2],
+        ..UP
+    };
+    assert_eq!(judge_tables(&rules, &routes, split, &[]), []);
 }
 
 fn links() -> Vec<Link> {
@@ -116,6 +202,8 @@ fn interfaces_of_other_vpns_are_told() {
 fn two_halves_of_a_default_route_come_before_it() {
     let half = |device| Route {
         ipv6: false,
+        table: MAIN_TABLE,
+        to: None,
         length: 1,
         device,
     };

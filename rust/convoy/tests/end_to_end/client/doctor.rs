@@ -11,11 +11,11 @@ use super::{
 use crate::{scene::DEADLINE, twins::public_key};
 
 /// What `convoy doctor --json` printed.
-struct Diagnosis(Value);
+pub(super) struct Diagnosis(Value);
 
 impl Diagnosis {
     /// Requires that the exit status is that of the greatest severity.
-    fn of(outcome: Outcome) -> Self {
+    pub(super) fn of(outcome: Outcome) -> Self {
         let parsed = serde_json::from_str::<Value>(&outcome.stdout);
         let diagnosis = parsed.unwrap_or_else(|error| panic!("{error}: {outcome:?}"));
         let expected = match diagnosis["severity"].as_str() {
@@ -28,12 +28,12 @@ impl Diagnosis {
         Self(diagnosis)
     }
 
-    fn all(&self) -> &[Value] {
+    pub(super) fn all(&self) -> &[Value] {
         self.0["findings"].as_array().unwrap()
     }
 
     /// The finding of a check.
-    fn finding(&self, id: &str) -> &Value {
+    pub(super) fn finding(&self, id: &str) -> &Value {
         let found = self.all().iter().find(|finding| finding["id"] == id);
         found.unwrap_or_else(|| panic!("no {id} in {}", self.0))
     }
@@ -44,7 +44,7 @@ impl Diagnosis {
 }
 
 impl World {
-    fn doctor(&self) -> Diagnosis {
+    pub(super) fn doctor(&self) -> Diagnosis {
         Diagnosis::of(self.convoy(&["doctor", "wg0", "--json"]))
     }
 }

@@ -4,7 +4,7 @@ mod closed;
 mod dhcp;
 mod held;
 mod local;
-
+mod others;
 mod rules;
 
 use convoy_lab::eventually;

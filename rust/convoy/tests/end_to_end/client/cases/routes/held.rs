@@ -45,6 +45,32 @@ fn the_machines_own_key_among_the_peers_gets_a_warning_and_no_route() {
 }
 
 #[test]
+fn the_machines_own_key_gets_no_route_if_a_hook_sets_it() {
+    let Some(world) = World::new() else { return };
+    let text = include_str!("../inputs/C04-own-key-among-peers.conf");
+    let key = "QOXxvncO9cOG4Zk45QUz73zwJPZp7r9vPgVPJQh2q1Y=";
+    world.write("wireguard/wg0.key", key);
+    let hook = "PostUp = wg set %i private-key /etc/wireguard/%i.key";
+    let text = text.replace(&format!("PrivateKey = {key}"), hook);
+    world.gives_lan_a_metric();
+    world.install(&text);
+    let up = world.up();
+    assert!(up.stderr.contains("this machine itself"), "{up:?}");
+    for _ in 0..2 {
+        for outside in ["192.168.1.1", "203.0.113.254"] {
+            assert!(
+                world.way(outside).contains("dev eth0"),
+                "{}",
+                world.way(outside)
+            );
+            world.reaches(outside);
+        }
+        world.convoy(&["reload", "wg0"]).succeeds();
+    }
+    assert!(world.way("10.8.0.2").contains("dev wg0"));
+}
+
+#[test]
 fn halves_of_all_addresses_are_a_default_route_and_the_line_is_named() {
     let Some(world) = World::new() else { return };
     world.install(include_str!("../inputs/C07-halves.conf"));
