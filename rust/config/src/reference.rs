@@ -82,8 +82,8 @@ fn words(key: KeyName) -> (&'static str, &'static str, &'static str) {
         KeyName::Dns => (
             "addresses and domains; may be repeated",
             "the name servers stay as they are",
-            "The name servers and search domains while the tunnel is up. With ~DOMAIN, names below it are looked \
-             up there, but it completes none.",
+            "The name servers and search domains while the tunnel is up. With ~DOMAIN, only names below \
+             such domains are looked up there, if this host uses systemd-resolved; it completes none.",
         ),
         KeyName::Mtu => (
             "68 to 65535",
@@ -120,7 +120,8 @@ fn words(key: KeyName) -> (&'static str, &'static str, &'static str) {
         KeyName::SaveConfig => (
             "true or false",
             "false",
-            "Whether the running state is written to the file when the tunnel is taken down.",
+            "Whether the running state is written to the file when the tunnel is taken down; if the file was edited \
+             meanwhile, to NAME.conf.saved beside it. Nothing is written to somebody else's file.",
         ),
         KeyName::PublicKey => (
             "32 bytes in base64",

@@ -4,7 +4,7 @@ use std::{io, path::PathBuf};
 
 use thiserror::Error;
 
-use crate::programs::HANGS;
+use crate::{elsewhere::NetworkNamespace, programs::HANGS};
 
 /// A change that failed: its object, the operation and the fix.
 #[derive(Debug, Error)]
@@ -25,6 +25,18 @@ pub enum HostError {
         interface: String,
         /// The journal.
         path: PathBuf,
+    },
+    /// The interface is up in another network namespace.
+    #[error(
+        "there is a tunnel {interface} in {namespace} already: choose another name, or take it down there \
+         (`{entry} convoy down {interface}`)",
+        entry = namespace.entry()
+    )]
+    Elsewhere {
+        /// The interface.
+        interface: String,
+        /// Where it is.
+        namespace: NetworkNamespace,
     },
     /// A default route or a kill switch needs a mark.
     #[error("{0}: a default route or kill switch needs a firewall mark: set the tunnel's fwmark")]

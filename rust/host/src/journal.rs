@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     change::{Change, What},
+    elsewhere::NetworkNamespace,
     error::HostError,
     plan::is_ever_changed,
     trust::{ensure_own, own_directory},
@@ -68,6 +69,13 @@ impl Journal {
             .map_err(HostError::file("read", &path))?;
         text.truncate(whole_lines(&text));
         let here = Head::here()?;
+        if let Some(head) = last_head(&text)
+            && head.is_in_another_namespace(&here)
+            && !entries(&path, &text, &head)?.1.is_empty()
+            && head.namespace().exists()
+        {
+            return Err(head.elsewhere(interface));
+        }
         let (is_current, entries) = entries(&path, &text, &here)?;
         let mut journal = Self { path, file };
         journal.rewind_to(text.len() as u64)?;
@@ -171,12 +179,7 @@ fn lock(path: &Path, interface: &str) -> Result<File, HostError> {
         owned.map_err(HostError::file("believe", path))?;
         match file.try_lock() {
             Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                return Err(HostError::Busy {
-                    interface: interface.to_owned(),
-                    path: path.to_owned(),
-                });
-            }
+            Err(TryLockError::WouldBlock) => return Err(busy(path, interface)),
             Err(TryLockError::Error(error)) => return Err(HostError::file("lock", path)(error)),
         }
         let ours = file.metadata().map(|m| m.ino()).ok();
@@ -184,6 +187,25 @@ fn lock(path: &Path, interface: &str) -> Result<File, HostError> {
             return Ok(file);
         }
     }
+}
+
+/// Why a journal cannot be locked.
+fn busy(path: &Path, interface: &str) -> HostError {
+    let text = fs::read(path).unwrap_or_default();
+    match (last_head(&text), Head::here()) {
+        (Some(head), Ok(here)) if head.is_in_another_namespace(&here) => head.elsewhere(interface),
+        _ => HostError::Busy {
+            interface: interface.to_owned(),
+            path: path.to_owned(),
+        },
+    }
+}
+
+/// The last head of a journal of this version.
+fn last_head(text: &[u8]) -> Option<Head> {
+    let lines = text.split(|b| *b == b'\n').rev();
+    let mut heads = lines.filter_map(|line| serde_json::from_slice::<Head>(line).ok());
+    heads.next().filter(|head| head.convoy == VERSION)
 }
 
 /// The entries that may still be as they were left, and whether the file's last head is `here`. A reboot or
@@ -228,19 +250,33 @@ fn entries(path: &Path, text: &[u8], here: &Head) -> Result<(bool, Vec<Entry>), 
 }
 
 impl Head {
+    fn namespace(&self) -> NetworkNamespace {
+        NetworkNamespace(self.namespace.clone())
+    }
+
+    fn is_in_another_namespace(&self, here: &Self) -> bool {
+        self.boot == here.boot && self.namespace != here.namespace
+    }
+
+    fn elsewhere(&self, interface: &str) -> HostError {
+        HostError::Elsewhere {
+            interface: interface.to_owned(),
+            namespace: self.namespace(),
+        }
+    }
+
     fn here() -> Result<Self, HostError> {
         let boot = "/proc/sys/kernel/random/boot_id";
-        let namespace = "/proc/thread-self/ns/net";
+        let namespace = NetworkNamespace::here();
         Ok(Self {
             convoy: VERSION,
             boot: fs::read_to_string(boot)
                 .map_err(HostError::file("read", boot))?
                 .trim()
                 .to_owned(),
-            namespace: fs::read_link(namespace)
-                .map_err(HostError::file("read", namespace))?
-                .display()
-                .to_string(),
+            namespace: namespace
+                .map_err(HostError::file("read", "/proc/thread-self/ns/net"))?
+                .0,
         })
     }
 }

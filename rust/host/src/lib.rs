@@ -30,6 +30,7 @@ mod change;
 mod desired;
 mod dns;
 mod effects;
+mod elsewhere;
 mod error;
 mod facts;
 mod firewall;
@@ -49,6 +50,7 @@ mod trust;
 mod watch;
 
 pub use desired::{Desired, Dns, KillSwitch, Table, smallest_mtu};
+pub use elsewhere::NetworkNamespace;
 pub use error::HostError;
 pub use facts::foresee;
 pub use firewall::table as firewall_table;

@@ -13,6 +13,8 @@ use std::{
 };
 
 use anyhow::Context;
+use convoy_host::NetworkNamespace;
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use tokio::{
@@ -264,6 +266,12 @@ pub(crate) enum AskError {
     /// Nobody listens.
     #[error("no supervisor is running")]
     NoSupervisor,
+    /// It is in another network namespace, where the interface is another one.
+    #[error(
+        "this tunnel is in {0}, and there is none of its name here (fix: `{entry} convoy …` asks it)",
+        entry = .0.entry()
+    )]
+    Elsewhere(NetworkNamespace),
     /// The socket cannot be used.
     #[error("cannot ask the supervisor: {0}{fix}", fix = fix(.0))]
     Io(#[from] io::Error),
@@ -296,6 +304,10 @@ fn ask_once(path: &Path, request: &Request, limit: Option<Duration>) -> Result<R
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => AskError::NoSupervisor,
         _ => AskError::Io(error),
     })?;
+    let changes_nothing = matches!(request, Request::Status | Request::Subscribe);
+    if let Some(namespace) = elsewhere(&stream).filter(|_| !changes_nothing) {
+        return Err(AskError::Elsewhere(namespace));
+    }
     stream.set_read_timeout(limit)?;
     stream.write_all(&line_of(request)?).map_err(ended)?;
     let mut answer = Vec::new();
@@ -305,6 +317,14 @@ fn ask_once(path: &Path, request: &Request, limit: Option<Duration>) -> Result<R
         return Err(AskError::Ended);
     }
     Ok(serde_json::from_slice(&answer)?)
+}
+
+/// The network namespace of the process at the other end, if that is another one.
+fn elsewhere(stream: &StdUnixStream) -> Option<NetworkNamespace> {
+    let process = getsockopt(stream, PeerCredentials).ok()?.pid();
+    let theirs = NetworkNamespace::of_process(process.cast_unsigned())?;
+    let ours = NetworkNamespace::here().ok()?;
+    (theirs != ours).then_some(theirs)
 }
 
 fn ended(error: io::Error) -> AskError {

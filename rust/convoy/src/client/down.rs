@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, anyhow, bail};
 use convoy_config::{Config, InterfaceName};
-use convoy_host::open_kill_switch;
+use convoy_host::{HostError, open_kill_switch};
 use tracing::warn;
 
 use super::{
@@ -53,6 +53,10 @@ fn all(args: &DownArgs) -> anyhow::Result<()> {
             outcome = outcome.and(open(&name));
         }
         if let Err(error) = outcome {
+            if is_elsewhere(&error) {
+                say(&format!("convoy: {name}: {error:#}"));
+                continue;
+            }
             failures.push(format!("{name}: {error:#}"));
         }
     }
@@ -60,6 +64,12 @@ fn all(args: &DownArgs) -> anyhow::Result<()> {
         true => Ok(()),
         false => Err(anyhow!("{}", failures.join("\nconvoy: "))),
     }
+}
+
+/// Whether a tunnel is none of this network namespace.
+fn is_elsewhere(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(AskError::Elsewhere(_)))
+        || matches!(error.downcast_ref(), Some(HostError::Elsewhere { .. }))
 }
 
 /// Takes one tunnel down; returns whether there was anything to take down. Says what stays, unless the caller

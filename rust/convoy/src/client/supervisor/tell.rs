@@ -145,7 +145,7 @@ impl Supervisor {
             None => String::new(),
         };
         let present = match tunnel.pid() {
-            Some(_) => "was started again with what its file says, without the changes of `wg set`",
+            Some(_) => "was started again, with what its file says and `wg set` had changed",
             None => "is about to be started again",
         };
         warnings.push(format!(

@@ -39,12 +39,13 @@ const SERVICES: [&str; 20] = [
 ];
 
 /// Of the user, below its runtime directory.
-const OWN_SERVICES: [&str; 12] = [
+const OWN_SERVICES: [&str; 13] = [
     "at-spi",
     "buildkit",
     "bus",
     "containerd",
     "containerd-rootless",
+    "convoy",
     "dbus-1",
     "docker",
     "docker.sock",

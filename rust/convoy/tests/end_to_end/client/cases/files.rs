@@ -3,6 +3,7 @@
 mod exec;
 mod live;
 mod messages;
+mod namespaces;
 mod saving;
 
 use std::{fs, path::PathBuf};
