@@ -3,6 +3,7 @@
 mod exec;
 mod live;
 mod messages;
+mod name_servers;
 mod namespaces;
 mod saving;
 
