@@ -83,10 +83,12 @@ fn resolved_gets_the_servers_again_after_a_restart() {
 
         service.close().await.unwrap();
         let _service = resolved.serve(bus.address()).await;
-        watch_until(&mut host, || resolved.calls().len() == 8).await;
-        assert_eq!(resolved.calls()[4..], set);
+        // More than once, if the machine is so busy that a look is given up.
+        let has_all_again = || resolved.calls()[4..].ends_with(&set);
+        watch_until(&mut host, has_all_again).await;
         host.undo().await.unwrap();
-        assert_eq!(resolved.calls()[8], format!("revert {index}"));
+        let last = resolved.calls().pop();
+        assert_eq!(last, Some(format!("revert {index}")));
     });
     assert_eq!(scene.dump(), before);
 }
