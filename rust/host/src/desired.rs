@@ -1,6 +1,6 @@
 //! The desired state of the host.
 
-use std::net::IpAddr;
+use std::{collections::HashSet, net::IpAddr};
 
 use crate::{error::HostError, prefix::Prefix};
 
@@ -92,7 +92,7 @@ impl Desired {
     /// Whether the tunnel's networks hold an endpoint, or a name server that is asked for one: what this tunnel sends
     /// outside would go into it.
     pub fn holds_outside(&self) -> bool {
-        self.table == Table::Auto && self.networks().iter().any(|it| self.is_outside(it))
+        self.table == Table::Auto && !self.holders(&self.own_networks()).is_empty()
     }
 
     /// Whether this needs [`Desired::fwmark`].
@@ -128,12 +128,10 @@ impl Desired {
 
     /// Whether the routes of a family are there.
     pub(crate) fn fences(&self, ipv6: bool) -> bool {
-        let networks = || {
-            self.networks()
-                .into_iter()
-                .filter(|it| it.is_ipv6() == ipv6)
+        let holds_outside = || {
+            let holders = self.holders(&self.own_networks());
+            holders.iter().any(|network| network.is_ipv6() == ipv6)
         };
-        let holds_outside = || networks().any(|network| self.is_outside(&network));
         let is_wanted = self.kill_switch.is_some() || self.has_default(ipv6) || holds_outside();
         self.table == Table::Auto && is_wanted
     }
@@ -141,6 +139,32 @@ impl Desired {
     /// The networks that belong to the tunnel, by its addresses and by allowed IPs other than default routes; longest
     /// first.
     pub(crate) fn networks(&self) -> Vec<Prefix> {
+        let mut networks = self.own_networks();
+        networks.sort_by_key(|prefix| (std::cmp::Reverse(prefix.length()), *prefix));
+        networks.dedup();
+        networks
+    }
+
+    /// Those of `networks` that hold an endpoint, or a name server that is asked for one.
+    pub(crate) fn holders(&self, networks: &[Prefix]) -> HashSet<Prefix> {
+        let lengths: HashSet<u8> = networks.iter().map(Prefix::length).collect();
+        let networks: HashSet<Prefix> = networks.iter().copied().collect();
+        let around = |host: Prefix| {
+            let wider = lengths
+                .iter()
+                .filter(move |length| **length <= host.length());
+            wider.filter_map(move |length| {
+                Some(Prefix::new(host.address(), *length).ok()?.network())
+            })
+        };
+        let around = self.outside().flat_map(around);
+        around
+            .filter(|network| networks.contains(network))
+            .collect()
+    }
+
+    /// As [`Desired::networks`], in no order.
+    fn own_networks(&self) -> Vec<Prefix> {
         let excluded: Vec<_> = self.excluded.iter().map(Prefix::network).collect();
         let connected = self.addresses.iter().filter(|own| !own.is_host());
         let connected = connected.map(Prefix::network);
@@ -156,19 +180,13 @@ impl Desired {
         let mut networks: Vec<_> = connected.chain(allowed).collect();
         // By their device alone.
         networks.retain(|network| !LINK_LOCAL.contains(network));
-        networks.sort_by_key(|prefix| (std::cmp::Reverse(prefix.length()), *prefix));
-        networks.dedup();
         networks
     }
 
     /// Whether an address connects a network that holds an endpoint, or a name server that is asked for one.
     pub(crate) fn connects_outside(&self, address: &Prefix) -> bool {
-        self.is_fenced() && !address.is_host() && self.is_outside(&address.network())
-    }
-
-    /// Whether a network holds an endpoint, or a name server that is asked for one.
-    pub(crate) fn is_outside(&self, network: &Prefix) -> bool {
-        self.outside().any(|host| network.contains(&host))
+        let network = address.network();
+        self.is_fenced() && !address.is_host() && self.outside().any(|host| network.contains(&host))
     }
 
     /// The hosts to which this tunnel itself sends, outside of it.

@@ -160,7 +160,7 @@ fn warnings(
 
 /// Networks that the routes of a plain tunnel would leave to longer ones of the host.
 fn nearer(desired: &Desired, networks: &[Prefix], outside: &[Outside; 2]) -> Vec<Prefix> {
-    if desired.kill_switch.is_some() {
+    if desired.kill_switch.is_some() || !desired.is_fenced() {
         return Vec::new();
     }
     let plain = [false, true].map(|ipv6| !desired.has_default(ipv6));

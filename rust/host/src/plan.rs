@@ -124,7 +124,8 @@ fn fenced(desired: &Desired, facts: &Facts, excluded: &[Prefix], table: u32) -> 
     let open = defaults.iter().filter(|to| !facts.cannot_carry(to));
     let open = open.chain(&networks);
     routes.extend(open.map(|to| into(facts, *to, table)));
-    networks.retain(|network| !facts.cannot_carry(network) && !desired.is_outside(network));
+    let holders = desired.holders(&networks);
+    networks.retain(|network| !facts.cannot_carry(network) && !holders.contains(network));
     networks.extend(plain);
     routes.extend(in_main(desired, facts, excluded, &networks));
     routes

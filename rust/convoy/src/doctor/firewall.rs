@@ -179,7 +179,7 @@ mod tests {
         let chains = Ok(parse(LISTING).unwrap());
         let [wg0, wg1] = ["wg0", "wg1"].map(str::to_owned);
         let closed = switches(&chains, &[wg0.clone(), wg1.clone()]);
-        assert_eq!(closed, [wg0.clone()]);
+        assert_eq!(closed, ["wg0"]);
         let told = judge_beside("wg1", &closed, &[]);
         assert!(
             told[0].what.contains("of wg0 drops what leaves by wg1"),
