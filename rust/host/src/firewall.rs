@@ -149,10 +149,9 @@ impl Nft {
         }
         let mut loaded = self.load_unowned(ruleset).await;
         for _ in 0..PATIENCE {
-            // A child that has not executed its program yet still has the owner's socket.
-            let is_owned_still = |error: &HostError| error.to_string().contains("not permitted");
-            if !loaded.as_ref().is_err_and(is_owned_still) {
-                break;
+            match &loaded {
+                Err(HostError::Nft { reason, .. }) if is_refused_by_owner(reason) => {}
+                _ => break,
             }
             sleep(PAUSE).await;
             loaded = self.load_unowned(ruleset).await;
@@ -278,7 +277,17 @@ impl Nft {
     pub(crate) async fn remove(&mut self, table: &str) -> Result<(), HostError> {
         self.owner = None;
         for family in ["inet", "netdev"] {
-            let Err(reason) = self.run(&["delete", "table", family, table], "").await else {
+            let delete = ["delete", "table", family, table];
+            let mut deleted = self.run(&delete, "").await;
+            for _ in 0..PATIENCE {
+                match &deleted {
+                    Err(reason) if is_refused_by_owner(reason) => {}
+                    _ => break,
+                }
+                sleep(PAUSE).await;
+                deleted = self.run(&delete, "").await;
+            }
+            let Err(reason) = deleted else {
                 continue;
             };
             let is_gone = ["No such file", "not supported", "not installed"];
@@ -310,6 +319,12 @@ fn identifier(device: &str) -> String {
         }
     }
     name
+}
+
+/// Whether the tables still belong to another socket. That may be a closed one of this process: a child that has not
+/// executed its program yet has a copy.
+fn is_refused_by_owner(reason: &str) -> bool {
+    reason.contains("not permitted")
 }
 
 fn failed(table: &str) -> impl FnOnce(String) -> HostError {
