@@ -1,6 +1,9 @@
 //! Changes that somebody asks for: another configuration, another mark, a pause.
 
-use std::time::{Duration, Instant, SystemTime};
+use std::{
+    ops::RangeInclusive,
+    time::{Duration, Instant, SystemTime},
+};
 
 use anyhow::{Context, anyhow, bail, ensure};
 use convoy_config::{Config, difference};
@@ -20,6 +23,9 @@ use crate::{
         up::ensure_hooks_may_run,
     },
 };
+
+/// The tables `default`, `main` and `local` (ip-route(8)).
+const SYSTEM_TABLES: RangeInclusive<u32> = 253..=255;
 
 impl Supervisor {
     /// Reads the configuration again and makes the difference; returns warnings. An error changes nothing.
@@ -138,6 +144,10 @@ impl Supervisor {
             return Ok(());
         }
         let wanted = desired(&self.config, mark, self.addresses.outside(&self.config))?;
+        // A mark is also the number of the tunnel's table.
+        if let Some(mark) = mark.filter(|mark| SYSTEM_TABLES.contains(mark)) {
+            bail!("{mark} is the number of a table of the system (fix: choose another mark)");
+        }
         let is_needed = mark.is_none() && wanted.needs_mark();
         ensure!(
             !is_needed || self.host.is_none(),

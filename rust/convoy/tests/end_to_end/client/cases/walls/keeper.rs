@@ -21,6 +21,9 @@ fn it_has_no_rights_and_removes_the_socket_when_the_daemon_ends() {
     );
     let keeper = keeper(pid);
     becomes_confined(keeper);
+    // Before, SIGTERM ends the daemon without its having a say.
+    let is_ready = || bed.daemon.log().contains("\"ready\"").then_some(());
+    assert!(eventually(DEADLINE, is_ready).is_some());
     let status = proc_file(keeper, "status");
     for set in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
         assert_eq!(bits(&status, set), 0, "{status}");

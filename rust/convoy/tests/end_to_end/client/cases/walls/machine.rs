@@ -200,3 +200,18 @@ fn a_file_that_others_may_write_to_is_not_given_to_wg_quick() {
     // The tunnel of wg-quick goes on.
     world.reaches(BEHIND[0]);
 }
+
+#[test]
+fn a_mark_that_is_a_table_of_the_system_is_refused() {
+    let Some(world) = World::new() else { return };
+    world.configure("#convoy: KillSwitch = on\n", EVERYTHING);
+    world.up();
+    let routes = || world.shell("ip route show table all | grep -v cache; ip rule");
+    let before = routes();
+    for mark in [253, 254, 255] {
+        let set = world.shell(&format!("wg set wg0 fwmark {mark} 2>&1 || echo refused"));
+        assert!(set.contains("refused"), "{mark}: {set}");
+    }
+    assert_eq!(routes(), before);
+    world.reaches(BEHIND[0]);
+}
