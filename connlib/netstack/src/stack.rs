@@ -24,14 +24,15 @@
 //!   table of connections is ours.
 //! - **Whoever writes also sends**: no thread is woken on the way out. The thread `netstack` receives, and wakes up for
 //!   timers.
-//! - **Acknowledgements of several segments are divided** for smoltcp, which counts them rather than bytes.
+//! - **What is in flight, lost and sent again is decided here** (`sending`): smoltcp keeps the bytes and makes segments.
+//!   It is told by acknowledgements how much it may send, and of what it sends again only what is lost leaves
+//!   (`sender`). See `UPSTREAM.md`.
 //! - **The window that is announced does not shrink**, although smoltcp rounds it down: a unit less is announced.
 //! - **Listeners give each connection a socket of its own at its SYN**; the oldest of too many that are not
 //!   established ends. How many of those a gateway admits is up to that.
 //!
-//! What the kernel's TCP has and smoltcp 0.14 lacks: it sends SACK but does not use it, so that several losses in one
-//! round trip cost a timeout, of a second at least; there is no RACK, no tail loss probe, no ECN, no pacing and no
-//! growth of buffers, so that a connection carries at most half a MiB a round trip. Up to 32 gaps in what was received
+//! What the kernel's TCP has and this one lacks: ECN, pacing, timestamps, growth of buffers, so that a connection carries
+//! at most half a MiB a round trip, and undoing of what was wrongly taken for a loss. Up to 32 gaps in what was received
 //! are remembered. UDP, ICMP, fragments and TIME-WAIT are not smoltcp's but ours.
 //!
 //! Deliberately left out: connections to the stack's own addresses, multicast, broadcast, IP options, extension headers
@@ -54,6 +55,8 @@ pub(crate) mod packet;
 mod phy;
 mod queue;
 pub(crate) mod segment;
+mod sender;
+mod sending;
 mod shared;
 mod stream;
 mod table;

@@ -128,6 +128,8 @@ counters! {
     sent_bytes,
     /// Super-packets among the messages to the tunnel.
     sent_super,
+    /// Bytes of TCP's payload that were sent again.
+    resent_bytes,
     /// Connections that were begun, from either side.
     flows_opened,
     /// Those of them that have ended.

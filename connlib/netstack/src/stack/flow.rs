@@ -19,9 +19,11 @@ use super::{
     counters::Dropped,
     listener::Listening,
     memory::{Memory, Sizes},
-    packet::{Packet, ip_header_len},
-    phy::{Outgoing, Phy, SCRATCH},
-    segment::{ACK, PSH, Segment, TCP_HEADER, Tuple},
+    packet::Packet,
+    phy::{Again, Outgoing, Phy, SCRATCH},
+    segment::{ACK, Segment, Tuple},
+    sender::Sender,
+    sending::Sending,
     shared::Shared,
 };
 
@@ -37,8 +39,6 @@ const ORPHAN_LIMIT: i64 = 60_000_000;
 const ACK_DELAY: Duration = Duration::from_millis(10);
 /// Packets that a connection sends in one turn; its buffer and its window end it before.
 const MOST_PACKETS: usize = 4096;
-/// Acknowledgements that one of several segments is divided into.
-const MOST_DIVIDED: u32 = 64;
 /// The shortest MTU that a router may demand (RFC 791; IPv6 never needs less than 1,280).
 const LEAST_MTU: usize = 576;
 
@@ -49,12 +49,13 @@ pub(super) struct Flow {
 }
 
 pub(super) struct Inner {
-    sockets: SocketSet<'static>,
+    pub(super) tuple: Tuple,
+    pub(super) sockets: SocketSet<'static>,
     handle: SocketHandle,
-    interface: Interface,
+    pub(super) interface: Interface,
     /// Used by the socket: the fields are dropped in their order.
     _memory: Memory,
-    mtu: usize,
+    pub(super) mtu: usize,
     /// Its place in the table; none once it has left that, and then it sends nothing.
     pub(super) slot: Option<usize>,
     /// When the table is to wake it.
@@ -80,8 +81,17 @@ pub(super) struct Inner {
     /// The highest sequence number that was sent, and that was acknowledged.
     highest: u32,
     acknowledged: u32,
-    /// Whether the congestion window keeps bytes back.
-    is_limited: bool,
+    /// The acknowledgement and the window that the other end was told last.
+    told: (u32, u16),
+    pub(super) sender: Sender,
+}
+
+/// What was sent in a turn.
+struct Sent {
+    last: Option<(u32, u32)>,
+    highest: Option<u32>,
+    told: Option<(u32, u16)>,
+    is_refused: bool,
 }
 
 impl fmt::Debug for Flow {
@@ -105,7 +115,8 @@ impl Flow {
         // SAFETY: called once; the socket is dropped before the memory, and lends its buffers to nobody.
         let (receive, send) = unsafe { memory.buffers() };
         let mut socket = Socket::new(SocketBuffer::new(receive), SocketBuffer::new(send));
-        socket.set_congestion_control(CongestionControl::Cubic);
+        // The window of `sender` bounds what is in flight.
+        socket.set_congestion_control(CongestionControl::None);
         // The sender has decided already what waits for more.
         socket.set_nagle_enabled(false);
         socket.set_timeout(Some(CONNECT_LIMIT));
@@ -118,6 +129,7 @@ impl Flow {
         let handle = sockets.add(socket);
         let mtu = shared.mtu();
         let inner = Inner {
+            tuple,
             sockets,
             handle,
             interface: interface(shared, tuple, mtu),
@@ -136,7 +148,8 @@ impl Flow {
             end: None,
             highest: 0,
             acknowledged: 0,
-            is_limited: false,
+            told: (0, 0),
+            sender: Sender::new(shared.now().total_micros()),
         };
         Ok(Self {
             tuple,
@@ -153,11 +166,12 @@ impl Flow {
 fn interface(shared: &Shared, tuple: Tuple, mtu: usize) -> Interface {
     let mut config = Config::new(HardwareAddress::Ip);
     config.random_seed = rand::random();
-    with_outgoing(shared, |out| {
+    with_outgoing(shared, None, |out| {
         let mut phy = Phy {
             received: None,
             out,
             mtu,
+            is_closed: false,
         };
         let mut interface = Interface::new(config, &mut phy, shared.now());
         interface.update_ip_addrs(|addresses| {
@@ -175,9 +189,13 @@ pub(super) fn with_room<R>(make: impl FnOnce(&mut [u8]) -> R) -> R {
     ROOM.with_borrow_mut(|room| make(room))
 }
 
-fn with_outgoing<R>(shared: &Shared, make: impl FnOnce(&mut Outgoing<'_>) -> R) -> R {
+fn with_outgoing<R>(
+    shared: &Shared,
+    again: Option<Again<'_>>,
+    make: impl FnOnce(&mut Outgoing<'_>) -> R,
+) -> R {
     with_room(|room| {
-        let mut out = Outgoing::new(&shared.device, &shared.counters, room);
+        let mut out = Outgoing::new(&shared.device, &shared.counters, room, again);
         let result = make(&mut out);
         out.flush();
         result
@@ -227,15 +245,23 @@ impl Inner {
             ACK_DELAY
         };
         self.socket().set_ack_delay(Some(delay));
-        with_outgoing(shared, |out| {
-            if self.is_limited && segment.flags & !PSH == ACK {
-                self.divide(shared.now(), packet, segment, out);
+        let now = shared.now();
+        let is_acceptable = is_beginning || self.is_acceptable(segment);
+        let queued = self.socket().recv_queue();
+        let renewed = self.is_overtaken(segment).then(|| self.renew(packet));
+        with_outgoing(shared, None, |out| {
+            self.take(now, renewed.as_deref().unwrap_or(packet.bytes), out);
+            self.note_received(packet, segment, before, queued);
+            if is_acceptable {
+                self.heed(now, packet, segment);
             }
-            self.take(shared.now(), packet.bytes, out);
+            self.limit(now, out);
             out.flush();
             self.last = out.last.unwrap_or(self.last);
+            self.told = out.told.unwrap_or(self.told);
         });
-        if (is_beginning && segment.has(ACK)) || acknowledges_beyond(self.acknowledged) {
+        let is_newer = is_acceptable && acknowledges_beyond(self.acknowledged);
+        if (is_beginning && segment.has(ACK)) || is_newer {
             self.acknowledged = segment.acknowledged;
         }
         match (before, self.state()) {
@@ -259,51 +285,23 @@ impl Inner {
         self.state() == State::TimeWait && self.end == Some(self.last.1)
     }
 
-    fn take(&mut self, now: Instant, packet: &[u8], out: &mut Outgoing<'_>) {
+    pub(super) fn take(&mut self, now: Instant, packet: &[u8], out: &mut Outgoing<'_>) {
         let mut phy = Phy {
             received: Some(packet),
             out,
             mtu: self.mtu,
+            is_closed: false,
         };
         self.interface
             .poll_ingress_single(now, &mut phy, &mut self.sockets);
     }
 
-    /// Acknowledges what several segments carried step by step first.
-    ///
-    /// smoltcp's CUBIC grows its window by one segment for each acknowledgement, however much that acknowledges. As
-    /// super-packets are acknowledged as one, the window would grow by one segment a round trip rather than twofold
-    /// (RFC 3465: count bytes).
-    fn divide(
-        &mut self,
-        now: Instant,
-        packet: &Packet<'_>,
-        segment: &Segment,
-        out: &mut Outgoing<'_>,
-    ) {
-        let each = (self.mtu - ip_header_len(packet.source) - TCP_HEADER) as u32;
-        let acknowledged = segment.acknowledged.wrapping_sub(self.acknowledged);
-        let in_flight = self.highest.wrapping_sub(self.acknowledged);
-        if acknowledged <= each || acknowledged > in_flight {
-            return;
-        }
-        let length = packet.payload_at + segment.header_len;
-        let mut step = [0; 128];
-        let (Some(step), Some(header)) = (step.get_mut(..length), packet.bytes.get(..length))
-        else {
-            return;
-        };
-        step.copy_from_slice(header);
-        match step[0] >> 4 {
-            4 => step[2..4].copy_from_slice(&(length as u16).to_be_bytes()),
-            _ => step[4..6].copy_from_slice(&(segment.header_len as u16).to_be_bytes()),
-        }
+    /// Makes a packet acknowledge what others before it have acknowledged: smoltcp would take it for an old one.
+    fn renew(&self, packet: &Packet<'_>) -> Vec<u8> {
+        let mut renewed = packet.bytes.to_vec();
         let at = packet.payload_at + 8;
-        for count in 1..MOST_DIVIDED.min(acknowledged.div_ceil(each)) {
-            let number = self.acknowledged.wrapping_add(count * each);
-            step[at..at + 4].copy_from_slice(&number.to_be_bytes());
-            self.take(now, step, out);
-        }
+        renewed[at..at + 4].copy_from_slice(&self.acknowledged.to_be_bytes());
+        renewed
     }
 
     /// Sends what can be sent.
@@ -315,43 +313,83 @@ impl Inner {
             self.shut();
         }
         let (now, before) = (shared.now(), self.state());
-        with_outgoing(shared, |out| {
-            let mut phy = Phy {
-                received: None,
-                out,
-                mtu: self.mtu,
-            };
-            for _ in 0..MOST_PACKETS {
-                let sent = self.interface.poll_egress(now, &mut phy, &mut self.sockets);
-                if sent == PollResult::None {
-                    break;
-                }
-            }
-            out.flush();
-            self.is_refused = out.is_refused;
-            if let Some((end, acknowledged)) = out.last {
-                self.last = (end, acknowledged);
-                let is_first = before == State::SynSent || before == State::SynReceived;
-                if is_first || (end.wrapping_sub(self.highest) as i32) > 0 {
-                    self.highest = end;
-                }
-            }
-        });
-        let in_flight = self.highest.wrapping_sub(self.acknowledged) as usize;
-        let socket = self.socket();
-        let has_more = socket.send_queue() > in_flight;
-        self.is_limited = has_more && !self.is_refused && self.state() != State::SynReceived;
+        if self.expire(shared, now) {
+            with_outgoing(shared, None, |out| self.prepare(now, out));
+        }
+        self.emit(shared, now);
+        if self.wants_to_resend() && !self.is_refused {
+            with_outgoing(shared, None, |out| self.rewind(now, out));
+            self.emit(shared, now);
+        }
         if before != State::Closed && self.state() == State::Closed {
             shared.counters.timeouts.add(1);
             self.error = Some(ErrorKind::TimedOut);
         }
     }
 
+    /// Sends what smoltcp has to send now.
+    fn emit(&mut self, shared: &Shared, now: Instant) {
+        let before = self.state();
+        let is_open = self.sender.window > 0 || !self.is_sending();
+        let mtu = self.mtu;
+        let again = self.sender.sending.as_mut().map(|sending| Again {
+            sending,
+            now: now.total_micros(),
+            told: self.told,
+        });
+        let (interface, sockets) = (&mut self.interface, &mut self.sockets);
+        let sent = with_outgoing(shared, again, |out| {
+            let mut phy = Phy {
+                received: None,
+                out,
+                mtu,
+                is_closed: false,
+            };
+            for _ in 0..MOST_PACKETS {
+                let sent = interface.poll_egress(now, &mut phy, sockets);
+                if sent == PollResult::None {
+                    break;
+                }
+            }
+            out.flush();
+            Sent {
+                last: out.last,
+                highest: out.highest,
+                told: out.told,
+                is_refused: out.is_refused,
+            }
+        });
+        self.note_sent(now, before, is_open, &sent);
+    }
+
+    fn note_sent(&mut self, now: Instant, before: State, is_open: bool, sent: &Sent) {
+        self.is_refused = sent.is_refused;
+        self.told = sent.told.unwrap_or(self.told);
+        let (Some((_, acknowledged)), Some(highest)) = (sent.last, sent.highest) else {
+            return;
+        };
+        let is_first = before == State::SynSent || before == State::SynReceived;
+        if is_first || (highest.wrapping_sub(self.highest) as i32) > 0 {
+            self.highest = highest;
+        }
+        self.last = (self.highest, acknowledged);
+        // A byte that probes a closed window may be discarded there.
+        if let Some(sending) = self.sender.sending.as_mut().filter(|_| is_open) {
+            sending.sent(now.total_micros(), highest);
+        }
+    }
+
+    /// Whether data may be sent.
+    pub(super) fn is_sending(&self) -> bool {
+        matches!(self.state(), State::Established | State::CloseWait)
+    }
+
     /// When to send again, even if nothing is received.
     pub(super) fn next_turn(&mut self, now: Instant) -> Option<i64> {
         let next = self.interface.poll_at(now, &self.sockets);
         let next = next.map(|it| it.total_micros());
-        next.into_iter().chain(self.expires).min()
+        let again = self.sender.sending.as_ref().and_then(Sending::deadline);
+        next.into_iter().chain(again).chain(self.expires).min()
     }
 
     /// Whether nothing is left to be sent or received.
@@ -409,8 +447,8 @@ impl Inner {
     }
 
     /// Makes its segments shorter, as a router wants; whether they are now.
-    pub(super) fn limit_mtu(&mut self, shared: &Shared, tuple: Tuple, mtu: usize) -> bool {
-        let least = if tuple.local.is_ipv4() {
+    pub(super) fn limit_mtu(&mut self, shared: &Shared, mtu: usize) -> bool {
+        let least = if self.tuple.local.is_ipv4() {
             LEAST_MTU
         } else {
             1280
@@ -419,7 +457,11 @@ impl Inner {
         let is_shorter = mtu < self.mtu;
         if is_shorter {
             self.mtu = mtu;
-            self.interface = interface(shared, tuple, mtu);
+            self.interface = interface(shared, self.tuple, mtu);
+            let mss = self.mss();
+            if let Some(sending) = &mut self.sender.sending {
+                sending.shorten(mss);
+            }
         }
         is_shorter
     }

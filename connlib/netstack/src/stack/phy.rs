@@ -12,16 +12,33 @@ use smoltcp::{
 use super::{
     counters::Counters,
     device::{Device, LONGEST_PACKET},
-    packet::{IPV4_HEADER, IPV6_HEADER, Packet, pseudo_sum},
-    segment::{ACK, PSH, SYN, Segment},
+    packet::{IPV4_HEADER, IPV6_HEADER, Packet, pseudo_sum, seal_ipv4},
+    segment::{ACK, FIN, PSH, RST, SYN, Segment},
+    sending::Sending,
     vnet::{GSO_TCPV4, GSO_TCPV6, NEEDS_CSUM, VNET_LEN, VnetHeader},
 };
 
 /// Room for a message and for a packet behind it that may continue it.
 pub(super) const SCRATCH: usize = VNET_LEN + 2 * LONGEST_PACKET;
 
+/// The longest headers of IP and TCP together.
+const LONGEST_HEADERS: usize = IPV6_HEADER + 60;
+
+/// Which parts of what was sent before go again.
+#[derive(Debug)]
+pub(super) struct Again<'a> {
+    pub(super) sending: &'a mut Sending,
+    pub(super) now: i64,
+    /// The acknowledgement and the window that the other end was told last.
+    pub(super) told: (u32, u16),
+}
+
 /// The packets that one connection sends in one turn.
 ///
+/// smoltcp sends everything from the first byte that was not acknowledged when it sends again; of what was sent before,
+/// only what is lost leaves here.
+///
+
 /// smoltcp makes super-packets of IPv4 only (0.14 declares those of IPv6 but then discards them), so that segments
 /// of IPv6 are joined here.
 #[derive(Debug)]
@@ -33,22 +50,35 @@ pub(super) struct Outgoing<'a> {
     length: usize,
     /// Bytes of payload in each segment of the last packet, if it has several.
     segment: Option<u16>,
+    again: Option<Again<'a>>,
     /// The sequence numbers behind the last segment, and of the last acknowledgement.
     pub(super) last: Option<(u32, u32)>,
+    /// The highest sequence number that a segment ends before.
+    pub(super) highest: Option<u32>,
+    /// The acknowledgement and the window of the last segment.
+    pub(super) told: Option<(u32, u16)>,
     /// Something had to stay, because the device has no room.
     pub(super) is_refused: bool,
 }
 
 impl<'a> Outgoing<'a> {
     /// The buffer has [`SCRATCH`] bytes.
-    pub(super) fn new(device: &'a Device, counters: &'a Counters, buffer: &'a mut [u8]) -> Self {
+    pub(super) fn new(
+        device: &'a Device,
+        counters: &'a Counters,
+        buffer: &'a mut [u8],
+        again: Option<Again<'a>>,
+    ) -> Self {
         Self {
             device,
             counters,
             buffer,
             length: 0,
             segment: None,
+            again,
             last: None,
+            highest: None,
+            told: None,
             is_refused: false,
         }
     }
@@ -119,21 +149,123 @@ impl<'a> Outgoing<'a> {
         if length == 0 {
             return;
         }
-        let message = &mut self.buffer[..VNET_LEN + length];
         let segment = self.segment.take();
-        self.last = seal(message, segment).or(self.last);
+        if !self.send_again(length, segment) {
+            self.send(0, length, segment);
+        }
+    }
+
+    /// Sends a packet of this length that lies in the buffer behind this many bytes and its header.
+    fn send(&mut self, at: usize, length: usize, segment: Option<u16>) {
+        let message = &mut self.buffer[at..at + VNET_LEN + length];
+        if let Some(tcp) = seal(message, segment) {
+            self.last = Some((tcp.end(), tcp.acknowledged));
+            self.told = Some((tcp.acknowledged, tcp.window));
+            let is_higher = |old: u32| (tcp.end().wrapping_sub(old) as i32) > 0;
+            if self.highest.is_none_or(is_higher) {
+                self.highest = Some(tcp.end());
+            }
+        }
         self.counters.count_sent(length, segment.is_some());
         self.device.send(message, self.counters);
     }
+
+    /// Sends the parts of a packet that may go, if some of it was sent before; whether it was.
+    fn send_again(&mut self, length: usize, segment: Option<u16>) -> bool {
+        let Some(again) = &self.again else {
+            return false;
+        };
+        let packet = &self.buffer[VNET_LEN..VNET_LEN + length];
+        let at = match packet[0] >> 4 {
+            4 => IPV4_HEADER,
+            _ => IPV6_HEADER,
+        };
+        let Some(tcp) = Segment::parse(&packet[at..]) else {
+            return false;
+        };
+        let is_data = tcp.flags & (SYN | RST) == 0 && tcp.end() != tcp.sequence;
+        if !is_data || !again.sending.is_in_flight(tcp.sequence) {
+            return false;
+        }
+        let mut headers = [0; LONGEST_HEADERS];
+        let headers = &mut headers[..at + tcp.header_len];
+        headers.copy_from_slice(&packet[..at + tcp.header_len]);
+        if !self.send_parts(headers, &tcp, segment) {
+            self.send_acknowledgement(headers, &tcp);
+        }
+        true
+    }
+
+    /// Sends the parts of a packet that may go; whether there are any.
+    fn send_parts(&mut self, headers: &mut [u8], tcp: &Segment, segment: Option<u16>) -> bool {
+        let mut from = tcp.sequence;
+        while let Some(again) = &mut self.again
+            && let Some((start, end)) = again.sending.next_piece(again.now, from, tcp.end())
+        {
+            if (start.wrapping_sub(again.sending.next()) as i32) < 0 {
+                let bytes = end.wrapping_sub(start).into();
+                self.counters.resent_bytes.add(bytes);
+            }
+            let flags = match end == tcp.end() {
+                true => tcp.flags,
+                false => tcp.flags & !FIN,
+            };
+            let offset = start.wrapping_sub(tcp.sequence) as usize;
+            let behind = end.wrapping_sub(tcp.sequence) as usize;
+            let payload = behind.min(tcp.payload_len) - offset.min(tcp.payload_len);
+            let length = write_headers(headers, tcp, start, flags, payload);
+            // What is overwritten has gone already, or does not go.
+            let to = VNET_LEN + offset;
+            self.buffer[to..to + headers.len()].copy_from_slice(headers);
+            let each = segment.filter(|each| payload > usize::from(*each));
+            self.send(offset, length, each);
+            from = end;
+        }
+        from != tcp.sequence
+    }
+
+    /// Sends what a packet acknowledges if its payload does not go, and the other end was not told yet.
+    fn send_acknowledgement(&mut self, headers: &mut [u8], tcp: &Segment) {
+        let Some(again) = &self.again else {
+            return;
+        };
+        if self.told.unwrap_or(again.told) == (tcp.acknowledged, tcp.window) {
+            return;
+        }
+        let length = write_headers(headers, tcp, again.sending.next(), ACK, 0);
+        self.buffer[VNET_LEN..VNET_LEN + length].copy_from_slice(headers);
+        self.send(0, length, None);
+    }
+}
+
+/// Changes the headers of a packet for another part of its payload; returns the length of the packet.
+fn write_headers(
+    headers: &mut [u8],
+    tcp: &Segment,
+    sequence: u32,
+    flags: u8,
+    payload: usize,
+) -> usize {
+    let length = headers.len() + payload;
+    let at = headers.len() - tcp.header_len;
+    headers[at + 4..at + 8].copy_from_slice(&sequence.to_be_bytes());
+    headers[at + 13] = flags;
+    if at == IPV4_HEADER {
+        headers[2..4].copy_from_slice(&(length as u16).to_be_bytes());
+        seal_ipv4(headers);
+    } else {
+        headers[4..6].copy_from_slice(&((length - at) as u16).to_be_bytes());
+    }
+    length
 }
 
 /// Writes the virtio header, the sum of the pseudo-header where the checksum is to be, and a window that does not
-/// shrink; returns where the segment ends and what it acknowledges.
+/// shrink; returns the segment as it was.
 ///
 /// smoltcp rounds the window down to what its scale can express, so that the right edge moves back as segments arrive,
 /// by less than one unit; then it cuts off what the other end has sent up to the former edge, which costs a timeout
 /// of a second. One unit less is announced (RFC 7323, 2.4).
-fn seal(message: &mut [u8], segment: Option<u16>) -> Option<(u32, u32)> {
+fn seal(message: &mut [u8], segment: Option<u16>) -> Option<Segment> {
     let (vnet, packet) = message.split_at_mut(VNET_LEN);
     let (at, gso_type) = match packet[0] >> 4 {
         4 => (IPV4_HEADER, GSO_TCPV4),
@@ -159,7 +291,7 @@ fn seal(message: &mut [u8], segment: Option<u16>) -> Option<(u32, u32)> {
         csum_offset: 16,
     };
     vnet.copy_from_slice(&header.to_bytes());
-    Some((tcp.end(), tcp.acknowledged))
+    Some(tcp)
 }
 
 /// One turn of a connection.
@@ -168,6 +300,8 @@ pub(super) struct Phy<'a, 'b> {
     pub(super) received: Option<&'a [u8]>,
     pub(super) out: &'a mut Outgoing<'b>,
     pub(super) mtu: usize,
+    /// Whether nothing may be sent, although something is to be.
+    pub(super) is_closed: bool,
 }
 
 /// A packet that was received.
@@ -196,6 +330,9 @@ impl<'b> SmoltcpDevice for Phy<'_, 'b> {
     }
 
     fn transmit(&mut self, _: Instant) -> Option<Room<'_, 'b>> {
+        if self.is_closed {
+            return None;
+        }
         if self.out.device.is_blocked() {
             self.out.is_refused = true;
             return None;

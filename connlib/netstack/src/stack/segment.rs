@@ -68,6 +68,59 @@ impl Segment {
     }
 }
 
+/// The options of a segment that matter to a sender.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Options {
+    /// The longest segment that the other end wants.
+    pub(crate) mss: Option<u16>,
+    /// By how many bits its windows are to be shifted.
+    pub(crate) scale: Option<u8>,
+    blocks: [(u32, u32); 4],
+    count: usize,
+}
+
+impl Options {
+    /// Reads the options of a segment up to the first one that is malformed.
+    pub(crate) fn parse(segment: &[u8], header_len: usize) -> Self {
+        let mut it = Self::default();
+        let mut rest = segment.get(TCP_HEADER..header_len).unwrap_or_default();
+        loop {
+            rest = match rest {
+                [1, rest @ ..] => rest,
+                [2..=255, length, ..] if (2..=rest.len()).contains(&usize::from(*length)) => {
+                    let (option, behind) = rest.split_at((*length).into());
+                    it.add(option);
+                    behind
+                }
+                _ => return it,
+            };
+        }
+    }
+
+    /// Ranges that have arrived beyond what is acknowledged.
+    pub(crate) fn blocks(&self) -> &[(u32, u32)] {
+        &self.blocks[..self.count]
+    }
+
+    fn add(&mut self, option: &[u8]) {
+        match option {
+            [2, 4, a, b] => self.mss = Some(u16::from_be_bytes([*a, *b])),
+            // More is an error, and taken for the most (RFC 7323 §2.3).
+            [3, 3, scale] => self.scale = Some((*scale).min(14)),
+            [5, _, ranges @ ..] => {
+                let (ranges, _) = ranges.as_chunks::<8>();
+                for (block, range) in self.blocks.iter_mut().zip(ranges) {
+                    let [a, b, c, d, e, f, g, h] = *range;
+                    let ends = [[a, b, c, d], [e, f, g, h]].map(u32::from_be_bytes);
+                    *block = (ends[0], ends[1]);
+                }
+                self.count = ranges.len().min(self.blocks.len());
+            }
+            _ => {}
+        }
+    }
+}
+
 /// Writes a packet with a TCP segment without options and payload; its length.
 pub(crate) fn write_segment(
     into: &mut [u8],

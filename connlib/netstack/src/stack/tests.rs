@@ -1,6 +1,7 @@
 mod gateway;
 mod hostile;
 mod inlet;
+mod lossy;
 mod many;
 mod relayed;
 mod segments;

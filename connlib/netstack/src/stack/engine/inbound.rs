@@ -111,6 +111,12 @@ impl Engine {
             let mut inner = flow.lock();
             // It may have left the table meanwhile.
             if inner.slot.is_some() {
+                let challenge = inner.sender.challenge().filter(|_| segment.has(SYN));
+                if let Some((sequence, expected)) = challenge {
+                    // RFC 5961 §4: an end that has forgotten the connection resets it now.
+                    drop(inner);
+                    return self.answer(|into| write_segment(into, tuple, ACK, sequence, expected));
+                }
                 inner.receive(&self.shared, packet, &segment)?;
                 self.touch(&flow, &mut inner);
                 return Ok(());
@@ -268,8 +274,9 @@ impl Engine {
             }
             Kind::Failed(_) => {}
             Kind::TooBig(mtu) => {
-                if inner.limit_mtu(&self.shared, flow.tuple, mtu) {
+                if inner.limit_mtu(&self.shared, mtu) {
                     self.shared.counters.path_mtu_changes.add(1);
+                    self.touch(&flow, &mut inner);
                 }
             }
         }
