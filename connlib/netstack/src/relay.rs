@@ -4,27 +4,35 @@
 //! 2. It takes a buffer, or a pipe between kernel sockets, from a bounded pool, moves bytes until the source has no
 //!    more, and gives it back. If the pool is empty, a small buffer of its own serves.
 //! 3. The end of a direction is passed on as such (FIN), and the other direction goes on.
-//! 4. If one end fails, what it had sent is delivered first; then the other end is reset (RST).
+//! 4. If one end fails, what it had sent is delivered first; then the other end is reset (RST). This holds also where
+//!    its direction has ended or waits for the other end, which must take the rest within ten seconds then.
+//!
+//! Urgent data is delivered in its place among the other bytes.
 
 mod copy;
 mod finish;
+mod half;
 mod pool;
 mod splice;
 
 use std::{
     future::{Future, poll_fn},
     io,
-    pin::pin,
+    pin::{Pin, pin},
     sync::atomic::{AtomicU64, Ordering},
-    task::Poll,
+    task::{Context, Poll},
 };
 
+use nix::sys::socket::{setsockopt, sockopt::OobInline};
 use tokio::{
-    io::{AsyncRead, AsyncWrite, copy_bidirectional, split},
+    io::copy_bidirectional,
     net::TcpStream,
+    time::{Sleep, sleep},
 };
 
 use crate::network::Stream;
+use finish::LIMIT;
+use half::{Half, Whole, failed};
 use pool::{Buffers, Pipes};
 
 /// The smallest buffer.
@@ -93,6 +101,8 @@ enum Failure {
     Read(io::Error),
     /// Its destination takes no more, but may have sent something.
     Write(io::Error),
+    /// Its source is gone, and its destination has not taken the rest in time.
+    Stuck(io::Error),
 }
 
 impl Relay {
@@ -125,8 +135,16 @@ impl Relay {
 
     /// Moves bytes between two connections until both directions have ended, and closes them.
     pub async fn run(&self, first: Stream, second: Stream, moved: &Moved) -> Ended {
+        for stream in [&first, &second] {
+            if let Stream::Kernel(socket) = stream {
+                // Fails on no TCP socket. Else an urgent byte would be left out.
+                let _ = setsockopt(socket, OobInline, &true);
+            }
+        }
         match (first, second) {
-            (Stream::Kernel(mut first), Stream::Kernel(mut second)) => {
+            (Stream::Kernel(mut first), Stream::Kernel(mut second))
+                if self.method != Method::Copy =>
+            {
                 let outcome = self.sockets(&mut first, &mut second, moved).await;
                 finish::sockets(first, second, outcome).await
             }
@@ -151,36 +169,19 @@ impl Relay {
             Method::Splice => {
                 let outbound = splice::direction(first, second, &self.pipes, &moved.outbound);
                 let inbound = splice::direction(second, first, &self.pipes, &moved.inbound);
-                both(outbound, inbound).await
+                let failed = [&*first, &*second].map(failed);
+                both(outbound, inbound, failed).await
             }
-            Method::Copy => {
-                let (first_read, first_write) = first.split();
-                let (second_read, second_write) = second.split();
-                self.copied(first_read, second_write, second_read, first_write, moved)
-                    .await
-            }
-            Method::Tokio => Box::pin(by_tokio(first, second, moved)).await,
+            _ => Box::pin(by_tokio(first, second, moved)).await,
         }
     }
 
     async fn streams(&self, first: &mut Stream, second: &mut Stream, moved: &Moved) -> Outcome {
-        let (first_read, first_write) = split(first);
-        let (second_read, second_write) = split(second);
-        self.copied(first_read, second_write, second_read, first_write, moved)
-            .await
-    }
-
-    fn copied<'a>(
-        &'a self,
-        first_read: impl AsyncRead + Unpin + 'a,
-        second_write: impl AsyncWrite + Unpin + 'a,
-        second_read: impl AsyncRead + Unpin + 'a,
-        first_write: impl AsyncWrite + Unpin + 'a,
-        moved: &'a Moved,
-    ) -> impl Future<Output = Outcome> + 'a {
-        let outbound = copy::direction(first_read, second_write, &self.buffers, &moved.outbound);
-        let inbound = copy::direction(second_read, first_write, &self.buffers, &moved.inbound);
-        both(outbound, inbound)
+        let (first, second) = (Whole::new(first), Whole::new(second));
+        let (first, second) = (first.half(), second.half());
+        let outbound = copy::direction(first, second, &self.buffers, &moved.outbound);
+        let inbound = copy::direction(second, first, &self.buffers, &moved.inbound);
+        both(outbound, inbound, [first, second].map(Half::failed)).await
     }
 }
 
@@ -203,15 +204,20 @@ struct Outcome {
 }
 
 /// Runs both directions to their ends, or until one end is gone.
+///
+/// A direction that has ended, or waits for its destination, does not see that its source fails: that is watched, too.
 async fn both(
     outbound: impl Future<Output = Result<(), Failure>>,
     inbound: impl Future<Output = Result<(), Failure>>,
+    [first_failed, second_failed]: [impl Future<Output = ()>; 2],
 ) -> Outcome {
     let (mut outbound, mut inbound) = (pin!(outbound), pin!(inbound));
+    let (mut first_failed, mut second_failed) = (pin!(first_failed), pin!(second_failed));
     let mut outcome = Outcome {
         outbound: None,
         inbound: None,
     };
+    let (mut first, mut second) = (Source::default(), Source::default());
     poll_fn(|context| {
         let Outcome {
             outbound: out,
@@ -222,15 +228,20 @@ async fn both(
         {
             *out = Some(result);
         }
-        let is_over = matches!(out, Some(Err(Failure::Read(_))));
+        let is_over = is_source_gone(out);
         if !is_over
             && back.is_none()
             && let Poll::Ready(result) = inbound.as_mut().poll(context)
         {
             *back = Some(result);
         }
-        let is_over = is_over || matches!(back, Some(Err(Failure::Read(_))));
-        match is_over || (out.is_some() && back.is_some()) {
+        let is_over = is_over || is_source_gone(back) || (out.is_some() && back.is_some());
+        if is_over {
+            return Poll::Ready(());
+        }
+        first.watch(context, first_failed.as_mut(), out);
+        second.watch(context, second_failed.as_mut(), back);
+        match is_source_gone(out) || is_source_gone(back) {
             true => Poll::Ready(()),
             false => Poll::Pending,
         }
@@ -239,22 +250,64 @@ async fn both(
     outcome
 }
 
+fn is_source_gone(direction: &Option<Result<(), Failure>>) -> bool {
+    matches!(direction, Some(Err(Failure::Read(_) | Failure::Stuck(_))))
+}
+
+/// Whether the source of a direction has failed unseen, and how long the direction may go on then.
+#[derive(Default)]
+struct Source {
+    has_failed: bool,
+    limit: Option<Pin<Box<Sleep>>>,
+}
+
+impl Source {
+    fn watch(
+        &mut self,
+        context: &mut Context<'_>,
+        failed: Pin<&mut impl Future<Output = ()>>,
+        direction: &mut Option<Result<(), Failure>>,
+    ) {
+        self.has_failed = self.has_failed || failed.poll(context).is_ready();
+        if !self.has_failed {
+            return;
+        }
+        let error = || io::Error::from(io::ErrorKind::ConnectionReset);
+        match direction {
+            Some(Ok(())) => *direction = Some(Err(Failure::Read(error()))),
+            Some(Err(_)) => {}
+            None => {
+                let limit = self.limit.get_or_insert_with(|| Box::pin(sleep(LIMIT)));
+                if limit.as_mut().poll(context).is_ready() {
+                    *direction = Some(Err(Failure::Stuck(error())));
+                }
+            }
+        }
+    }
+}
+
 impl Outcome {
     /// Whether the first and the second connection can still take bytes.
     fn are_alive(&self) -> (bool, bool) {
         let (out, back) = (&self.outbound, &self.inbound);
-        let is_first_gone = matches!(out, Some(Err(Failure::Read(_))))
-            || matches!(back, Some(Err(Failure::Write(_))));
-        let is_second_gone = matches!(back, Some(Err(Failure::Read(_))))
-            || matches!(out, Some(Err(Failure::Write(_))));
+        let is_first_gone = is_source_gone(out) || matches!(back, Some(Err(Failure::Write(_))));
+        let is_second_gone = is_source_gone(back) || matches!(out, Some(Err(Failure::Write(_))));
         (!is_first_gone, !is_second_gone)
+    }
+
+    /// Whether the end that lives has had its time to take what was sent before.
+    fn is_late(&self) -> bool {
+        let is_stuck = |it: &Option<_>| matches!(it, Some(Err(Failure::Stuck(_))));
+        is_stuck(&self.outbound) || is_stuck(&self.inbound)
     }
 
     fn ended(self) -> Ended {
         let results = [self.outbound, self.inbound].into_iter().flatten();
         match results.filter_map(Result::err).next() {
             None => Ended::Closed,
-            Some(Failure::Read(error) | Failure::Write(error)) => Ended::Failed(error),
+            Some(Failure::Read(error) | Failure::Write(error) | Failure::Stuck(error)) => {
+                Ended::Failed(error)
+            }
         }
     }
 }

@@ -31,6 +31,11 @@ pub trait Duplex: AsyncRead + AsyncWrite + fmt::Debug + Send + Unpin {
         Poll::Ready(())
     }
 
+    /// Waits until the connection has failed, although nobody reads. Only a task that reads and writes it calls this.
+    fn poll_failed(&mut self, _context: &mut Context<'_>) -> Poll<()> {
+        Poll::Pending
+    }
+
     /// Ends the connection at once; the other end sees a failure (RST), not an end (FIN).
     fn reset(&mut self) {}
 }

@@ -11,26 +11,32 @@ use super::{Ended, Outcome};
 use crate::network::{Duplex, Stream};
 
 /// How long the end that lives may take to receive what the failed one had sent.
-const LIMIT: Duration = Duration::from_secs(10);
+pub(super) const LIMIT: Duration = if cfg!(test) {
+    Duration::from_secs(2)
+} else {
+    Duration::from_secs(10)
+};
 /// The kernel does not tell when a socket's queue is empty: it is asked after this time, and then ever more rarely.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 
 /// Closes both sockets: after an ordinary end as they are, otherwise by RST.
 pub(super) async fn sockets(first: TcpStream, second: TcpStream, outcome: Outcome) -> Ended {
+    let is_late = outcome.is_late();
     let (alive, ended) = alive(first, second, outcome);
     if let Some(alive) = alive {
-        Box::pin(reset(alive)).await;
+        Box::pin(reset(alive, is_late)).await;
     }
     ended
 }
 
 /// Closes both connections, as [`sockets`] does.
 pub(super) async fn streams(first: Stream, second: Stream, outcome: Outcome) -> Ended {
+    let is_late = outcome.is_late();
     let (alive, ended) = alive(first, second, outcome);
     match alive {
-        Some(Stream::Kernel(socket)) => reset(socket).await,
-        Some(Stream::Other(stream)) => reset_other(stream).await,
+        Some(Stream::Kernel(socket)) => reset(socket, is_late).await,
+        Some(Stream::Other(stream)) => reset_other(stream, is_late).await,
         None => {}
     }
     ended
@@ -48,15 +54,18 @@ fn alive<T>(first: T, second: T, outcome: Outcome) -> (Option<T>, Ended) {
     (alive, ended)
 }
 
-async fn reset_other(mut stream: Box<dyn Duplex>) {
-    // Late or not, it ends.
-    let _ = timeout(LIMIT, poll_fn(|context| stream.poll_delivered(context))).await;
+async fn reset_other(mut stream: Box<dyn Duplex>, is_late: bool) {
+    if !is_late {
+        // In time or not, it ends.
+        let _ = timeout(LIMIT, poll_fn(|context| stream.poll_delivered(context))).await;
+    }
     stream.reset();
 }
 
 /// Ends a connection by RST, which discards what its socket still has to send: so that is awaited.
-async fn reset(socket: TcpStream) {
-    let end = Instant::now() + LIMIT;
+async fn reset(socket: TcpStream, is_late: bool) {
+    let limit = if is_late { Duration::ZERO } else { LIMIT };
+    let end = Instant::now() + limit;
     let mut pause = FIRST_PAUSE;
     while Instant::now() < end && unacknowledged(&socket).is_ok_and(|bytes| bytes > 0) {
         sleep(pause).await;

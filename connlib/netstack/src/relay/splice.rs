@@ -10,7 +10,7 @@ use std::{
 use nix::{
     errno::Errno,
     fcntl::{SpliceFFlags, splice},
-    sys::socket::{MsgFlags, Shutdown, send, shutdown},
+    sys::socket::{MsgFlags, Shutdown, recv, send, shutdown},
 };
 use tokio::{io::Interest, net::TcpStream, task::yield_now};
 
@@ -18,6 +18,9 @@ use super::{
     Failure, MIN_BUFFER, ROUNDS,
     pool::{Pipe, Pipes},
 };
+
+/// Bytes that are read where urgent data begins: splice(2) takes those behind them again.
+const BEHIND_MARK: usize = 256;
 
 /// Moves bytes until the source ends, then closes the destination's side of this direction.
 pub(super) async fn direction(
@@ -68,12 +71,14 @@ async fn through(
     moved: &AtomicU64,
 ) -> Result<Progress, Failure> {
     for _ in 0..ROUNDS {
-        let filled = source.try_io(Interest::READABLE, || {
-            splice_once(source, &pipe.writer, size)
-        });
+        let filled = source.try_io(Interest::READABLE, || fill(source, pipe, size));
         let mut left = match filled {
-            Ok(0) => return Ok(Progress::End),
-            Ok(filled) => filled,
+            Ok(Filled::End) => return Ok(Progress::End),
+            Ok(Filled::Pipe(filled)) => filled,
+            Ok(Filled::Memory(bytes)) => {
+                write_all(destination, &bytes, moved).await?;
+                continue;
+            }
             // The pipe is empty, so it is the source that has nothing.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 return Ok(Progress::Drained);
@@ -86,6 +91,31 @@ async fn through(
         }
     }
     Ok(Progress::More)
+}
+
+/// Bytes that have left the source, and where they are.
+enum Filled {
+    Pipe(usize),
+    Memory(Vec<u8>),
+    End,
+}
+
+/// Takes bytes from the source.
+///
+/// splice(2) stops in front of urgent data: it says that there is nothing, or that the source has ended, which
+/// recv(2) alone knows.
+fn fill(source: &TcpStream, pipe: &Pipe, size: usize) -> io::Result<Filled> {
+    match splice_once(source, &pipe.writer, size) {
+        Ok(0) => {}
+        Ok(filled) => return Ok(Filled::Pipe(filled)),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+        Err(error) => return Err(error),
+    }
+    let mut bytes = [0; BEHIND_MARK];
+    match recv(source.as_raw_fd(), &mut bytes, MsgFlags::MSG_DONTWAIT)? {
+        0 => Ok(Filled::End),
+        read => Ok(Filled::Memory(bytes[..read].to_vec())),
+    }
 }
 
 /// Moves a few bytes through memory of its own: all pipes are taken.
@@ -101,18 +131,27 @@ async fn by_hand(
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Progress::Drained),
         Err(error) => return Err(Failure::Read(error)),
     }
-    let mut start = 0;
-    while start < bytes.len() {
+    write_all(destination, &bytes, moved).await?;
+    Ok(Progress::More)
+}
+
+async fn write_all(
+    destination: &TcpStream,
+    mut bytes: &[u8],
+    moved: &AtomicU64,
+) -> Result<(), Failure> {
+    while !bytes.is_empty() {
         let write = || {
             Ok(send(
                 destination.as_raw_fd(),
-                &bytes[start..],
+                bytes,
                 MsgFlags::MSG_NOSIGNAL,
             )?)
         };
-        start += written(destination, write, moved).await?;
+        let written = written(destination, write, moved).await?;
+        bytes = &bytes[written..];
     }
-    Ok(Progress::More)
+    Ok(())
 }
 
 /// Writes once, when the destination has room.

@@ -2,7 +2,7 @@ use std::{hash::Hasher, sync::Arc, time::Duration};
 
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt, duplex},
+    io::{AsyncRead, AsyncReadExt, AsyncWriteExt, duplex},
     net::TcpSocket,
     task::JoinHandle,
     time::timeout,
@@ -154,6 +154,106 @@ async fn a_reset_in_a_half_closed_connection_ends_it() {
             within(scene.relay).await.unwrap(),
             Ended::Failed(_)
         ));
+    }
+}
+
+#[tokio::test]
+async fn urgent_data_arrives_in_its_place_in_both_directions() {
+    for relay in all_kinds() {
+        let mut scene = Scene::new(relay).await;
+        for is_back in [false, true] {
+            let (from, to) = match is_back {
+                false => (&mut scene.client, &mut scene.server),
+                true => (&mut scene.server, &mut scene.client),
+            };
+            from.write_all(b"abc").await.unwrap();
+            let mut first = [0; 3];
+            within(to.read_exact(&mut first)).await.unwrap();
+            send_urgent(from, b"de!");
+            from.write_all(&[7; 5_000]).await.unwrap();
+            // Without an end, too.
+            let mut rest = vec![0; 5_003];
+            within(to.read_exact(&mut rest)).await.unwrap();
+            assert_eq!((&rest[..3], &rest[3..]), (&b"de!"[..], &[7; 5_000][..]));
+            send_urgent(from, b"!");
+            from.write_all(b"end").await.unwrap();
+            from.shutdown().await.unwrap();
+            assert_eq!(read_to_end(to).await, b"!end");
+        }
+        assert!(matches!(scene.ended().await, Ended::Closed));
+    }
+}
+
+fn send_urgent(socket: &TcpStream, bytes: &[u8]) {
+    use nix::sys::socket::{MsgFlags, send};
+    let flags = MsgFlags::MSG_OOB;
+    assert_eq!(
+        send(std::os::fd::AsRawFd::as_raw_fd(socket), bytes, flags).unwrap(),
+        bytes.len()
+    );
+}
+
+#[tokio::test]
+async fn a_source_that_fails_while_its_direction_is_blocked_ends_the_connection() {
+    let kinds = all_kinds().into_iter().map(|relay| async {
+        let mut scene = Scene::new(relay).await;
+        let piece = [7; 10_000];
+        while let Ok(written) = timeout(STALL, scene.client.write(&piece)).await {
+            written.unwrap();
+        }
+        scene.client.set_zero_linger().unwrap();
+        drop(scene.client);
+        let begun = std::time::Instant::now();
+        let ended = within(&mut scene.relay).await.unwrap();
+        assert!(matches!(ended, Ended::Failed(_)));
+        assert!(begun.elapsed() < LIMIT + Duration::from_secs(1));
+        // The rest that the relay could not deliver is a failure, not an end.
+        assert!(
+            within(scene.server.read_to_end(&mut Vec::new()))
+                .await
+                .is_err()
+        );
+    });
+    futures_util::future::join_all(kinds).await;
+}
+
+#[tokio::test]
+async fn a_source_that_fails_while_its_direction_is_blocked_may_still_be_read_to_its_end() {
+    for relay in all_kinds() {
+        let mut scene = Scene::new(relay).await;
+        let piece = [7; 10_000];
+        let mut count = 0;
+        while let Ok(written) = timeout(STALL, scene.client.write(&piece)).await {
+            count += written.unwrap();
+        }
+        scene.client.set_zero_linger().unwrap();
+        drop(scene.client);
+        // A reset discards what the client's own socket has not sent.
+        let (mut received, mut buffer) = (0, vec![0; 70_000]);
+        while let Ok(read @ 1..) = within(scene.server.read(&mut buffer)).await {
+            received += read;
+        }
+        assert!(
+            received > 32_000 && received <= count,
+            "{received} of {count}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_reset_behind_an_end_is_passed_on() {
+    for relay in all_kinds() {
+        let mut scene = Scene::new(relay).await;
+        scene.client.shutdown().await.unwrap();
+        assert!(read_to_end(&mut scene.server).await.is_empty());
+        scene.client.set_zero_linger().unwrap();
+        drop(scene.client);
+        assert!(matches!(
+            within(&mut scene.relay).await.unwrap(),
+            Ended::Failed(_)
+        ));
+        let failed = scene.server.ready(tokio::io::Interest::ERROR);
+        within(failed).await.unwrap();
     }
 }
 

@@ -153,6 +153,15 @@ impl Duplex for FlowStream {
         Poll::Pending
     }
 
+    fn poll_failed(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let mut inner = self.flow.lock();
+        if inner.state() == State::Closed && inner.error.is_some() {
+            return Poll::Ready(());
+        }
+        inner.socket().register_recv_waker(context.waker());
+        Poll::Pending
+    }
+
     fn reset(&mut self) {
         let mut inner = self.flow.lock();
         inner.socket().abort();
