@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use futures_util::stream::{FuturesUnordered, StreamExt};
 use nix::errno::Errno;
 use tokio::time::timeout;
 
@@ -22,6 +23,10 @@ const LOOKUP_LIMIT: Duration = Duration::from_secs(10);
 const ADDRESS_LIMIT: Duration = Duration::from_secs(10);
 /// How long all addresses together may take.
 const LIMIT: Duration = Duration::from_secs(30);
+/// Addresses of a name that are tried.
+const MOST_ADDRESSES: usize = 16;
+/// How long an address may take before the next one is tried besides.
+const STAGGER: Duration = Duration::from_millis(250);
 
 /// Where a connection or flow leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,20 +82,52 @@ fn is_name(host: &str) -> bool {
 /// Connects to a target.
 pub(crate) async fn dial(network: &dyn Network, target: &Target) -> Result<Stream, Refusal> {
     let addresses = resolve(network, target).await?;
-    let attempts = async {
-        let mut refusal = Refusal::UnknownName;
-        for address in addresses {
-            match timeout(ADDRESS_LIMIT, network.connect(address)).await {
-                Ok(Ok(stream)) => return Ok(stream),
-                Ok(Err(error)) => refusal = reason(&error),
-                Err(_) => refusal = Refusal::TimedOut,
-            }
-        }
-        Err(refusal)
-    };
+    let attempts = first_of(network, addresses);
     timeout(LIMIT, attempts)
         .await
         .unwrap_or(Err(Refusal::TimedOut))
+}
+
+/// Connects to the first address that answers. The next one is tried as well when one has failed or takes long
+/// (RFC 8305 §5).
+async fn first_of(
+    network: &dyn Network,
+    mut addresses: Vec<SocketAddr>,
+) -> Result<Stream, Refusal> {
+    addresses.truncate(MOST_ADDRESSES);
+    let attempt = |address| async move {
+        match timeout(ADDRESS_LIMIT, network.connect(address)).await {
+            Ok(outcome) => outcome.map_err(|error| reason(&error)),
+            Err(_) => Err(Refusal::TimedOut),
+        }
+    };
+    let mut refusal = Refusal::UnknownName;
+    let mut addresses = addresses.into_iter();
+    let mut attempts = FuturesUnordered::new();
+    loop {
+        attempts.extend(addresses.next().map(attempt));
+        loop {
+            let more = !addresses.as_slice().is_empty();
+            let next = async {
+                match more {
+                    true => timeout(STAGGER, attempts.next()).await.ok(),
+                    false => Some(attempts.next().await),
+                }
+            };
+            match next.await {
+                Some(Some(Ok(stream))) => return Ok(stream),
+                Some(Some(Err(failed))) => {
+                    refusal = failed;
+                    if more {
+                        break;
+                    }
+                }
+                // All have failed, or the latest takes long.
+                Some(None) if !more => return Err(refusal),
+                Some(None) | None => break,
+            }
+        }
+    }
 }
 
 /// The addresses of a target; at least one.

@@ -12,7 +12,6 @@ use std::{
 };
 
 use hickory_resolver::{
-    TokioResolver,
     net::{DnsError, NetError},
     proto::op::ResponseCode,
 };
@@ -25,7 +24,7 @@ use crate::{
     network::{Datagrams, Listener},
 };
 use message::{Question, Rejected};
-use upstream::Source;
+use upstream::{Resolvers, Source};
 
 pub use message::Over;
 pub use upstream::Upstream;
@@ -56,7 +55,7 @@ struct Inner {
 /// A query that is being looked up.
 struct Admitted {
     question: Question,
-    resolver: TokioResolver,
+    resolvers: Arc<Resolvers>,
     inner: Arc<Inner>,
     _share: Share,
 }
@@ -173,7 +172,7 @@ impl Inner {
         match self.queries.take(peer) {
             Ok(share) => Ok(Admitted {
                 question,
-                resolver: self.source.resolver(),
+                resolvers: self.source.resolvers(),
                 inner: Arc::clone(self),
                 _share: share,
             }),
@@ -199,7 +198,7 @@ impl Admitted {
             self.question.query.name().clone(),
             self.question.query.query_type(),
         );
-        let lookup = self.resolver.lookup(name, kind);
+        let lookup = self.resolvers.lookup(name, kind);
         // Boxed, as it is most of the task.
         let found = timeout(PATIENCE, Box::pin(lookup)).await;
         let found = found.unwrap_or(Err(NetError::Timeout));

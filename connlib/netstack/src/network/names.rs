@@ -1,25 +1,25 @@
 //! Looks names up inside a tunnel, by its own name servers alone.
 
+pub(crate) mod servers;
+
 use std::{
     fmt,
     io::{self, ErrorKind},
     net::{IpAddr, SocketAddr},
     os::fd::{AsRawFd, OwnedFd},
-    pin::Pin,
+    pin::{Pin, pin},
     sync::Arc,
     time::Duration,
 };
 
 use hickory_resolver::{
     Resolver,
-    config::{
-        LookupIpStrategy, NameServerConfig, ResolveHosts, ResolverConfig, ServerOrderingStrategy,
-    },
+    config::{NameServerConfig, ResolveHosts, ResolverConfig},
     net::{
         DnsError, NetError,
         runtime::{RuntimeProvider, TokioHandle, TokioTime, iocompat::AsyncIoTokioAsStd},
     },
-    proto::rr::Name,
+    proto::rr::{Name, RecordType},
 };
 use nix::sys::socket::{SockaddrStorage, bind};
 use tokio::{
@@ -28,10 +28,10 @@ use tokio::{
 };
 
 use super::{Answer, Family, OpenSockets, SocketKind};
+use servers::Servers;
 
-/// How long each attempt may take, and how many further ones there are.
-const ATTEMPT: Duration = Duration::from_millis(2_500);
-const FURTHER_ATTEMPTS: usize = 2;
+/// How long the addresses of one family are waited for once those of the other are there (RFC 8305 §3).
+const OTHER_FAMILY: Duration = Duration::from_millis(50);
 /// Names whose addresses are remembered for as long as their servers say.
 const MOST_REMEMBERED: u64 = 1_024;
 /// How long a connection to a server may take.
@@ -49,7 +49,11 @@ pub struct NameServers {
 }
 
 /// Looks names up with sockets that `P` makes.
-pub(crate) struct Names<P: RuntimeProvider>(Option<Resolver<P>>);
+pub(crate) struct Names<P: RuntimeProvider> {
+    /// None if there are none to be asked.
+    servers: Option<Servers<P>>,
+    families: [bool; 2],
+}
 
 impl<P: RuntimeProvider> fmt::Debug for Names<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -59,35 +63,28 @@ impl<P: RuntimeProvider> fmt::Debug for Names<P> {
 
 impl<P: RuntimeProvider> Names<P> {
     pub(crate) fn new(it: &NameServers, sockets: P) -> io::Result<Self> {
-        if it.servers.is_empty() {
-            return Ok(Self(None));
-        }
         let search = it.search.iter();
-        let search = search.filter_map(|it| Name::from_ascii(it).ok()).collect();
-        let servers = it.servers.iter().map(|server| {
+        let search: Vec<_> = search.filter_map(|it| Name::from_ascii(it).ok()).collect();
+        let resolver = |server: &SocketAddr| {
             let mut config = NameServerConfig::udp_and_tcp(server.ip());
             let connections = config.connections.iter_mut();
             connections.for_each(|it| it.port = server.port());
-            config
-        });
-        let config = ResolverConfig::from_parts(None, search, servers.collect());
-        let mut builder = Resolver::builder_with_config(config, sockets);
-        let options = builder.options_mut();
-        options.timeout = ATTEMPT;
-        options.attempts = FURTHER_ATTEMPTS;
-        options.cache_size = MOST_REMEMBERED;
-        options.use_hosts_file = ResolveHosts::Never;
-        options.server_ordering_strategy = ServerOrderingStrategy::UserProvidedOrder;
-        // The answers are short, and some routers drop queries with extensions.
-        options.edns0 = false;
-        options.ip_strategy =
-            match [Family::V4, Family::V6].map(|family| it.families.contains(&family)) {
-                [true, false] => LookupIpStrategy::Ipv4Only,
-                [false, true] => LookupIpStrategy::Ipv6Only,
-                _ => LookupIpStrategy::Ipv4AndIpv6,
-            };
-        let resolver = builder.build().map_err(io::Error::other)?;
-        Ok(Self(Some(resolver)))
+            let config = ResolverConfig::from_parts(None, search.clone(), vec![config]);
+            let mut builder = Resolver::builder_with_config(config, sockets.clone());
+            let options = builder.options_mut();
+            Servers::<P>::limit(options);
+            options.cache_size = MOST_REMEMBERED;
+            options.use_hosts_file = ResolveHosts::Never;
+            // The answers are short, and some routers drop queries with extensions.
+            options.edns0 = false;
+            builder.build().map_err(io::Error::other)
+        };
+        let resolvers: Vec<_> = it.servers.iter().map(resolver).collect::<Result<_, _>>()?;
+        let has = [Family::V4, Family::V6].map(|family| it.families.contains(&family));
+        Ok(Self {
+            servers: (!resolvers.is_empty()).then(|| Servers::new(resolvers)),
+            families: if has == [false; 2] { [true; 2] } else { has },
+        })
     }
 
     /// The addresses of a name, or none; a lookup begins in the runtime of its caller.
@@ -95,19 +92,62 @@ impl<P: RuntimeProvider> Names<P> {
         if let Ok(address) = name.parse() {
             return Ok(vec![SocketAddr::new(address, port)]);
         }
-        let Some(resolver) = &self.0 else {
+        let Some(servers) = &self.servers else {
             let reason = "no name server is known for the tunnel: give one as DNS";
             return Err(io::Error::new(ErrorKind::NotFound, reason));
         };
-        let mut found: Vec<IpAddr> = match resolver.lookup_ip(name).await {
-            Ok(found) => found.iter().collect(),
-            Err(NetError::Dns(DnsError::NoRecordsFound(_))) => Vec::new(),
-            Err(error) => return Err(failure(error)),
+        let invalid = |_| io::Error::from(ErrorKind::InvalidInput);
+        let name = Name::from_utf8(name).map_err(invalid)?;
+        let of = |kind| addresses(servers, &name, kind);
+        let found = match self.families {
+            [true, false] => of(RecordType::A).await,
+            [false, true] => of(RecordType::AAAA).await,
+            _ => of_both(of(RecordType::A), of(RecordType::AAAA)).await,
         };
-        // Where only one of them works, that is rarely IPv6.
-        found.sort_by_key(IpAddr::is_ipv6);
-        let found = found.into_iter();
+        let found = found.map_err(failure)?.into_iter();
         Ok(found.map(|address| (address, port).into()).collect())
+    }
+}
+
+/// A name's addresses of one family.
+async fn addresses<P: RuntimeProvider>(
+    servers: &Servers<P>,
+    name: &Name,
+    kind: RecordType,
+) -> Result<Vec<IpAddr>, NetError> {
+    match servers.lookup(name.clone(), kind).await {
+        Ok(found) => {
+            let records = found.answers().iter();
+            Ok(records.filter_map(|it| it.data.ip_addr()).collect())
+        }
+        Err(NetError::Dns(DnsError::NoRecordsFound(_))) => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
+}
+
+/// The addresses of both families, those of IPv4 first: where only one of them works, that is rarely IPv6. A family
+/// whose answer is late, or an error, is left out if the other has some.
+async fn of_both(
+    v4: impl Future<Output = Result<Vec<IpAddr>, NetError>>,
+    v6: impl Future<Output = Result<Vec<IpAddr>, NetError>>,
+) -> Result<Vec<IpAddr>, NetError> {
+    let (mut v4, mut v6) = (pin!(v4), pin!(v6));
+    let has_some = |found: &Result<Vec<_>, _>| found.as_ref().is_ok_and(|it| !it.is_empty());
+    let late = || Ok(Vec::new());
+    let (v4, v6) = tokio::select! {
+        found = &mut v4 => match has_some(&found) {
+            true => (found, timeout(OTHER_FAMILY, v6).await.unwrap_or_else(|_| late())),
+            false => (found, v6.await),
+        },
+        found = &mut v6 => match has_some(&found) {
+            true => (timeout(OTHER_FAMILY, v4).await.unwrap_or_else(|_| late()), found),
+            false => (v4.await, found),
+        },
+    };
+    match (v4, v6) {
+        (Ok(v4), Ok(v6)) => Ok([v4, v6].concat()),
+        (Ok(some), Err(_)) | (Err(_), Ok(some)) if !some.is_empty() => Ok(some),
+        (Err(error), _) | (_, Err(error)) => Err(error),
     }
 }
 
@@ -199,3 +239,6 @@ impl RuntimeProvider for Through {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

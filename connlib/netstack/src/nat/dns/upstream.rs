@@ -5,20 +5,23 @@ use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
 use hickory_resolver::{
     TokioResolver,
-    config::{
-        NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts, ServerOrderingStrategy,
-    },
+    config::{NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts},
     net::{NetError, runtime::TokioRuntimeProvider},
     system_conf::parse_resolv_conf,
 };
 use tokio::time::Instant;
 use tracing::warn;
+
+use crate::network::names::servers::Servers;
+
+/// The servers that are asked, one after the other.
+pub(super) type Resolvers = Servers<TokioRuntimeProvider>;
 
 /// Where names of this host are defined.
 const HOSTS: &str = "/etc/hosts";
@@ -53,7 +56,7 @@ pub(super) struct Source {
 }
 
 struct Current {
-    resolver: TokioResolver,
+    resolvers: Arc<Resolvers>,
     stamps: [Option<Stamp>; 2],
     checked: Instant,
 }
@@ -65,26 +68,28 @@ impl Source {
     pub(super) fn open(upstream: Upstream) -> Result<Self, NetError> {
         let stamps = upstream.stamps();
         let current = Mutex::new(Current {
-            resolver: upstream.resolver()?,
+            resolvers: Arc::new(upstream.resolvers()?),
             stamps,
             checked: Instant::now(),
         });
         Ok(Self { upstream, current })
     }
 
-    pub(super) fn resolver(&self) -> TokioResolver {
+    pub(super) fn resolvers(&self) -> Arc<Resolvers> {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         if current.checked.elapsed() >= CHECK {
             current.checked = Instant::now();
             let stamps = self.upstream.stamps();
             if stamps != current.stamps {
-                match self.upstream.resolver() {
-                    Ok(resolver) => (current.resolver, current.stamps) = (resolver, stamps),
+                match self.upstream.resolvers() {
+                    Ok(resolvers) => {
+                        (current.resolvers, current.stamps) = (Arc::new(resolvers), stamps);
+                    }
                     Err(error) => warn!("cannot follow the host's resolver: {error}"),
                 }
             }
         }
-        current.resolver.clone()
+        Arc::clone(&current.resolvers)
     }
 }
 
@@ -96,8 +101,8 @@ impl Upstream {
         }
     }
 
-    fn resolver(&self) -> Result<TokioResolver, NetError> {
-        let (mut config, mut options) = match self {
+    fn resolvers(&self) -> Result<Resolvers, NetError> {
+        let (config, mut options) = match self {
             Self::File(path) => configuration(path),
             Self::Servers(servers) => {
                 let servers = servers.iter().map(server_at).collect();
@@ -111,15 +116,18 @@ impl Upstream {
         };
         options.cache_size = REMEMBERED;
         options.preserve_intermediates = true;
-        // As the C library does: the next one only if one does not answer.
-        options.server_ordering_strategy = ServerOrderingStrategy::UserProvidedOrder;
-        options.num_concurrent_reqs = 1;
-        // Clients complete names themselves.
-        config = ResolverConfig::from_parts(None, Vec::new(), config.name_servers().to_vec());
-        let provider = TokioRuntimeProvider::default();
-        let mut builder = TokioResolver::builder_with_config(config, provider);
-        *builder.options_mut() = options;
-        builder.build()
+        Resolvers::limit(&mut options);
+        let resolver = |servers: Vec<NameServerConfig>| {
+            // Clients complete names themselves.
+            let config = ResolverConfig::from_parts(None, Vec::new(), servers);
+            let provider = TokioRuntimeProvider::default();
+            let mut builder = TokioResolver::builder_with_config(config, provider);
+            builder.options_mut().clone_from(&options);
+            builder.build()
+        };
+        let servers = config.name_servers().iter();
+        let resolvers: Result<Vec<_>, _> = servers.map(|it| resolver(vec![it.clone()])).collect();
+        Ok(Servers::new(resolvers?))
     }
 }
 
