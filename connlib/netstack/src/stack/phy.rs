@@ -38,7 +38,6 @@ pub(super) struct Again<'a> {
 /// smoltcp sends everything from the first byte that was not acknowledged when it sends again; of what was sent before,
 /// only what is lost leaves here.
 ///
-
 /// smoltcp makes super-packets of IPv4 only (0.14 declares those of IPv6 but then discards them), so that segments
 /// of IPv6 are joined here.
 #[derive(Debug)]

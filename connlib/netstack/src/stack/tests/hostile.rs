@@ -5,7 +5,7 @@ use super::{wire::*, *};
 use crate::stack::{
     counters::Dropped,
     packet::{ICMPV4, ICMPV6, Packet, TCP, UDP},
-    segment::{ACK, FIN, SYN, Tuple},
+    segment::{ACK, FIN, RST, SYN, Tuple},
     table::MAX_HALF_OPEN,
     vnet::{VNET_LEN, VnetHeader},
 };
@@ -194,6 +194,72 @@ async fn a_window_that_opens_after_both_ends_have_closed_is_used() {
         }
     };
     assert_eq!(data.payload_len, 500);
+}
+
+/// A connection from port 5,000 of the wire to port 80, whose next segment from the wire has the number 1.
+async fn opened(a: &Stack, wire: &Wire) -> (Stream, u32) {
+    let listener = a.listen(at(A, 80)).await.unwrap();
+    wire.send(&scaled(SYN, 0, 0, 0, &[]));
+    let first = parsed(&wire.receive()).1.sequence.wrapping_add(1);
+    wire.send(&scaled(ACK, 512, 1, first, &[]));
+    let (stream, _) = within(listener.accept()).await.unwrap();
+    (stream, first)
+}
+
+#[tokio::test]
+async fn a_syn_in_an_open_connection_is_answered_so_that_an_end_that_has_forgotten_it_can_reset_it()
+{
+    let (a, wire) = scene();
+    let (mut stream, first) = opened(&a, &wire).await;
+    wire.send(&scaled(SYN, 0, 7_000_000, 0, &[]));
+    let answer = parsed(&wire.receive()).1;
+    assert_eq!(
+        (answer.flags, answer.sequence, answer.acknowledged),
+        (ACK, first, 1)
+    );
+    wire.send(&scaled(RST, 0, 1, 0, &[]));
+    let error = within(stream.read(&mut [0])).await.unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
+}
+
+#[tokio::test]
+async fn data_with_an_older_acknowledgement_is_received() {
+    let (a, wire) = scene();
+    let (mut stream, first) = opened(&a, &wire).await;
+    stream.write_all(b"answer").await.unwrap();
+    assert_eq!(parsed(&wire.receive()).1.payload_len, 6);
+    wire.send(&scaled(ACK, 512, 1, first.wrapping_add(6), &[]));
+    // Sent before that, and overtaken.
+    wire.send(&scaled(ACK, 512, 1, first, b"late"));
+    let mut late = [0; 4];
+    within(stream.read_exact(&mut late)).await.unwrap();
+    assert_eq!(&late, b"late");
+}
+
+#[tokio::test]
+async fn an_acknowledgement_outside_the_window_is_not_believed() {
+    let (a, wire) = scene();
+    let (mut stream, first) = opened(&a, &wire).await;
+    stream.write_all(b"answer").await.unwrap();
+    assert_eq!(parsed(&wire.receive()).1.payload_len, 6);
+    wire.send(&scaled(ACK, 512, 0x4000_0000, first.wrapping_add(6), &[]));
+    // It goes again, as it was not acknowledged.
+    let again = loop {
+        let segment = parsed(&wire.receive()).1;
+        if segment.payload_len > 0 {
+            break segment;
+        }
+    };
+    assert_eq!((again.sequence, again.payload_len), (first, 6));
+    wire.send(&scaled(ACK, 512, 1, first.wrapping_add(6), &[]));
+    drop(stream);
+    let end = loop {
+        let segment = parsed(&wire.receive()).1;
+        if segment.flags & FIN != 0 {
+            break segment;
+        }
+    };
+    assert_eq!(end.sequence, first.wrapping_add(6));
 }
 
 #[tokio::test]

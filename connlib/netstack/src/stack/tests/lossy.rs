@@ -16,12 +16,14 @@ use crate::stack::{
     vnet::VNET_LEN,
 };
 
+/// Whether a packet from one of the ends is lost.
+type Loses = dyn FnMut(usize, &[u8]) -> bool + Send;
+
 /// A link between two stacks: takes super-packets apart, loses some segments, and delivers the others later.
 struct Link {
     ends: [OwnedFd; 2],
     delay: Duration,
-    /// Decides by the number of a segment and its direction.
-    loses: Box<dyn FnMut(usize, &[u8]) -> bool + Send>,
+    loses: Box<Loses>,
     under_way: [VecDeque<(Instant, Vec<u8>)>; 2],
 }
 
@@ -175,7 +177,10 @@ async fn what_is_lost_twice_goes_a_third_time() {
     let loses = move |from, packet: &[u8]| {
         let segment = Segment::parse(&packet[IPV4_HEADER..]).unwrap();
         let count: &mut usize = gone.entry(segment.sequence).or_default();
-        let loses = from == 0 && segment.payload_len > 0 && *count < 2 && segment.sequence % 7 == 0;
+        let loses = from == 0
+            && segment.payload_len > 0
+            && *count < 2
+            && segment.sequence.is_multiple_of(7);
         *count += usize::from(loses);
         loses
     };
