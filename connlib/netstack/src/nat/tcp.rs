@@ -5,6 +5,8 @@
 //!              └── it refuses: RST; no way, no answer: ICMP
 //! ```
 
+mod pending;
+
 use std::{
     collections::HashMap,
     io,
@@ -19,6 +21,7 @@ use tokio::{
 };
 use tracing::debug;
 
+use self::pending::{Pending, Ticket};
 use super::{
     Share,
     gateway::{CONNECT_LIMIT, Ends, Shared, refused},
@@ -39,7 +42,10 @@ const PAUSE: Duration = Duration::from_millis(100);
 ///
 /// A map of std, as peers choose their keys.
 #[derive(Debug, Default)]
-pub(super) struct Connections(Mutex<HashMap<Ends, State>>);
+pub(super) struct Connections {
+    all: Mutex<HashMap<Ends, State>>,
+    pending: Pending,
+}
 
 #[derive(Debug)]
 enum State {
@@ -85,8 +91,21 @@ pub(super) fn begin(
     if !packet.has_right_checksum() {
         return Err(Dropped::BadChecksum);
     }
-    match shared.admission.admit(ends) {
-        Ok(shares) => {
+    let peer = shared
+        .admission
+        .peers
+        .of(ends.peer.ip())
+        .unwrap_or(u32::MAX);
+    let pending = &shared.connections.pending;
+    let admitted = match shared.admission.admit(ends) {
+        Err(Refusal::TooManyOfPeer | Refusal::TooMany) if pending.make_room(peer) => {
+            shared.admission.admit(ends)
+        }
+        admitted => admitted,
+    };
+    match admitted {
+        Ok((share, setting_up)) => {
+            let ticket = pending.add(peer, setting_up);
             shared.connections.all().insert(ends, State::Connecting);
             let place = Place {
                 shared: Arc::clone(shared),
@@ -96,7 +115,7 @@ pub(super) fn begin(
                 packet: packet.bytes.into(),
                 segment,
             };
-            flows.spawn(place.serve(syn, shares));
+            flows.spawn(place.serve(syn, share, ticket));
         }
         Err(refusal) => {
             refused(&shared.tcp, ends, refusal);
@@ -107,9 +126,9 @@ pub(super) fn begin(
 }
 
 impl Place {
-    async fn serve(self, syn: Syn, (_share, pending): (Share, Share)) {
+    async fn serve(self, syn: Syn, _share: Share, ticket: Ticket) {
         // Boxed, so that a connection that only waits for bytes holds no memory for its beginning.
-        match Box::pin(self.establish(syn, pending)).await {
+        match Box::pin(self.establish(syn, ticket)).await {
             Ok((inner, outer)) => {
                 let Shared { tcp, relay, .. } = &*self.shared;
                 let _open = tcp.open();
@@ -121,14 +140,20 @@ impl Place {
     }
 
     /// Connects to the target, then to the peer; answers the SYN if the former fails.
-    async fn establish(&self, syn: Syn, _pending: Share) -> Result<(Stream, Stream), Refusal> {
+    async fn establish(&self, syn: Syn, mut ticket: Ticket) -> Result<(Stream, Stream), Refusal> {
         let Shared {
             outside,
             answers,
             connections,
             ..
         } = &*self.shared;
-        let connected = timeout(CONNECT_LIMIT, outside.connect(self.ends.target)).await;
+        let connecting = timeout(CONNECT_LIMIT, outside.connect(self.ends.target));
+        let connected = tokio::select! {
+            connected = connecting => connected,
+            // Without a word: an error would have the peer try at once.
+            () = ticket.gives_way() => return Err(Refusal::TooManyOfPeer),
+        };
+        ticket.answered();
         let connected = match connected {
             Ok(connected) => connected.map_err(|error| reason(&error)),
             Err(_) => Err(Refusal::TimedOut),
@@ -176,7 +201,7 @@ impl Drop for Place {
 
 impl Connections {
     fn all(&self) -> MutexGuard<'_, HashMap<Ends, State>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Who waits for the peer's end of a connection.

@@ -60,6 +60,27 @@ async fn a_peer_that_leaves_before_it_is_connected_costs_its_target_a_reset() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_peer_with_all_its_connections_to_silent_hosts_can_still_open_others() {
+    let target = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let scene = Scene::new(Target::Silent);
+    for port in 1..=PENDING as u16 {
+        scene.send(&syn(outward(0, port), 7)).await;
+    }
+    scene.until(|scene| scene.taken()[1] == PENDING).await;
+    // None of them is old enough yet.
+    scene.send(&syn(outward(0, 5_000), 7)).await;
+    let refused = scene.receive().await;
+    assert!(Segment::parse(parsed(&refused).payload()).unwrap().has(RST));
+    sleep(Duration::from_millis(600)).await;
+    scene.outside.set(Target::Is(target.local_addr().unwrap()));
+    let syn = syn(outward(0, 5_001), 7);
+    scene.send(&syn).await;
+    within(target.accept()).await.unwrap();
+    assert_eq!(scene.receive().await, syn);
+    assert!(scene.taken()[1] <= PENDING);
+}
+
+#[tokio::test(start_paused = true)]
 async fn who_was_not_admitted_is_reset() {
     let scene = Scene::new(Target::Silent);
     let stranger = within(TcpStream::connect(scene.accepting)).await.unwrap();
