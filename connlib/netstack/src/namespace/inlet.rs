@@ -170,8 +170,8 @@ async fn add_rule(
 fn switches(settings: &Settings) -> Vec<(String, &'static str)> {
     let of_inlet = |name| format!("ipv4/conf/{NAME}/{name}");
     let mut switches = vec![
-        // Only a SYN is led to the listener, so the answer to a cookie would find nobody.
-        ("ipv4/tcp_syncookies".to_owned(), "0"),
+        // An ICMP error of a peer must not shorten the packets to others: TCP alone can check it.
+        ("ipv4/ip_no_pmtu_disc".to_owned(), "3"),
     ];
     for is_ipv6 in families(settings) {
         switches.extend(match is_ipv6 {
