@@ -81,11 +81,30 @@ fn is_name(host: &str) -> bool {
 
 /// Connects to a target.
 pub(crate) async fn dial(network: &dyn Network, target: &Target) -> Result<Stream, Refusal> {
-    let addresses = resolve(network, target).await?;
+    let addresses = permitted(network, resolve(network, target).await?)?;
     let attempts = first_of(network, addresses);
     timeout(LIMIT, attempts)
         .await
         .unwrap_or(Err(Refusal::TimedOut))
+}
+
+/// The addresses that may be reached; at least one.
+fn permitted(
+    network: &dyn Network,
+    mut addresses: Vec<SocketAddr>,
+) -> Result<Vec<SocketAddr>, Refusal> {
+    let mut refusal = Refusal::UnknownName;
+    addresses.retain(|address| match network.check(*address) {
+        Ok(()) => true,
+        Err(reason) => {
+            refusal = reason;
+            false
+        }
+    });
+    match addresses.is_empty() {
+        true => Err(refusal),
+        false => Ok(addresses),
+    }
 }
 
 /// Connects to the first address that answers. The next one is tried as well when one has failed or takes long

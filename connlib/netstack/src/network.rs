@@ -3,6 +3,7 @@
 mod batch;
 mod datagrams;
 pub(crate) mod errors;
+mod guarded;
 mod kernel;
 mod listener;
 pub(crate) mod names;
@@ -20,6 +21,7 @@ use std::{
 };
 
 pub use datagrams::{Datagrams, Packets};
+pub use guarded::Guarded;
 pub(crate) use kernel::set_options;
 pub use kernel::{Host, Kernel};
 pub use listener::{Accept, Listener};
@@ -30,11 +32,21 @@ pub use train::Train;
 pub(crate) use batch::with_batch;
 pub(crate) use datagrams::Sent;
 
+use crate::counters::Refusal;
+
 /// What a network answers, once it has.
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = io::Result<T>> + Send + 'a>>;
 
 /// Opens connections, listeners and flows in one network.
 pub trait Network: fmt::Debug + Send + Sync {
+    /// Whether a client may reach a target, which it has named itself.
+    ///
+    /// # Errors
+    /// The reason why not.
+    fn check(&self, _to: SocketAddr) -> Result<(), Refusal> {
+        Ok(())
+    }
+
     /// The addresses of a name as this network sees it, in the order in which they should be tried.
     fn resolve<'a>(&'a self, name: &'a str, port: u16) -> Answer<'a, Vec<SocketAddr>>;
 

@@ -7,10 +7,11 @@
 //! | `Socks5` | `[address:]port` | a SOCKS5 proxy |
 //! | `HttpConnect` | the same | an HTTP proxy for CONNECT |
 //! | `Allow`, `Deny` | prefixes | clients; those that are denied are denied even if they are allowed |
+//! | `TargetAllow`, `TargetDeny` | prefixes | targets of a proxy, as `NatAllow` and `NatDeny` for a gateway |
 //! | `LoginFile` | path | a file with `user:password`, which the proxy asks for |
 //! | `Buffer` | `8K` to `256K` | the buffer of a connection while bytes move |
 //!
-//! `Allow`, `Deny` and `LoginFile` concern the listener above them. Above all listeners, they concern each: a client
+//! `Allow`, `Deny`, `TargetAllow`, `TargetDeny` and `LoginFile` concern the listener above them. Above all listeners, they concern each: a client
 //! must be allowed there and at the listener. Without an address, a listener is on 127.0.0.1 and ::1; `*` is every
 //! address. IPv6 addresses are in brackets.
 //!
@@ -55,6 +56,8 @@ pub struct Forwarding {
     pub listeners: Vec<Listener>,
     /// Who may use any of them on this host.
     pub access: AccessLists,
+    /// Targets that clients of proxies may name.
+    pub targets: AccessLists,
     /// Bytes of a buffer.
     pub buffer: Option<usize>,
     /// The file with the password of proxies that have none of their own.
@@ -74,6 +77,8 @@ pub struct Listener {
     pub offer: Offer,
     /// Who may use it.
     pub access: AccessLists,
+    /// Targets that its clients may name, if it is a proxy.
+    pub targets: AccessLists,
     /// User and password that it asks for.
     pub login: Option<UserPassword>,
     pub(crate) login_file: Option<Located<PathBuf>>,
@@ -101,12 +106,13 @@ pub enum Offer {
     HttpConnect,
 }
 
-/// Prefixes of clients.
+/// Prefixes of clients, or of targets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AccessLists {
-    /// If there are any, nobody else may use the listener.
+    /// Clients: if there are any, nobody else may use the listener. Targets: what is refused otherwise and may be
+    /// reached.
     pub allow: Vec<AllowedIp>,
-    /// These may not, in any case.
+    /// Those that may not, or may not be reached, in any case.
     pub deny: Vec<AllowedIp>,
 }
 

@@ -6,10 +6,12 @@ pub(crate) mod rules;
 use std::{convert::Infallible, io::Write as _, sync::Arc};
 
 use anyhow::{Context, bail};
-use convoy_config::{Forwarding, import_rinetd, read_forwarding};
+use convoy_config::{Forwarding, Listener, import_rinetd, read_forwarding};
 use convoy_netstack::{
+    Access,
     forward::{Forwarder, Limits},
-    network::{Host, Kernel, Network},
+    nat::{Own, Policy},
+    network::{Guarded, Host, Kernel, Network},
     relay::{DEFAULT_BUFFER, Relay},
 };
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -94,6 +96,50 @@ pub(crate) fn limits() -> anyhow::Result<Limits> {
     })
 }
 
+/// What the clients of proxies may reach.
+struct Proxies {
+    of_all: Access,
+    own: Own,
+    is_trusting: bool,
+}
+
+impl Proxies {
+    async fn of(forwarding: &Forwarding) -> anyhow::Result<Self> {
+        let is_trusting = rules::are_local(forwarding);
+        let needs_own = !is_trusting && forwarding.listeners.iter().any(|it| it.offer.is_proxy());
+        let own = match needs_own {
+            true => Own::follow().await.context(
+                "cannot follow the addresses of this host, which proxies must not open to others",
+            )?,
+            false => Own::default(),
+        };
+        Ok(Self {
+            of_all: rules::access(&forwarding.targets),
+            own,
+            is_trusting,
+        })
+    }
+
+    /// The network in which a listener's targets are.
+    fn far(&self, listener: &Listener, host: &Arc<dyn Network>) -> Arc<dyn Network> {
+        if !listener.offer.is_proxy() {
+            return Arc::clone(host);
+        }
+        let mut lists = rules::access(&listener.targets);
+        lists.allow.extend(&self.of_all.allow);
+        lists.deny.extend(&self.of_all.deny);
+        Arc::new(Guarded {
+            network: Arc::clone(host),
+            policy: Policy {
+                allow: lists.allow,
+                deny: lists.deny,
+                own: self.own.clone(),
+            },
+            is_trusting: self.is_trusting,
+        })
+    }
+}
+
 async fn serve(args: &ForwardArgs, forwarding: Forwarding, limits: Limits) -> anyhow::Result<()> {
     let listen = |kind| signal(kind).context("cannot listen for signals");
     let mut terminate = listen(SignalKind::terminate())?;
@@ -102,8 +148,14 @@ async fn serve(args: &ForwardArgs, forwarding: Forwarding, limits: Limits) -> an
     let buffer = args.buffer.or(forwarding.buffer).unwrap_or(DEFAULT_BUFFER);
     let mut forwarder = Forwarder::new(Relay::new(buffer, args.relay.into()), limits);
     let host: Arc<dyn Network> = Arc::new(Kernel(Host));
-    for rule in rules::of(forwarding) {
-        let running = forwarder.add(rule, &host, &host).await?;
+    let proxies = Proxies::of(&forwarding).await?;
+    let targets: Vec<_> = forwarding
+        .listeners
+        .iter()
+        .map(|it| proxies.far(it, &host))
+        .collect();
+    for (rule, far) in rules::of(forwarding).into_iter().zip(targets) {
+        let running = forwarder.add(rule, &host, &far).await?;
         info!("forwarding {running}");
     }
     info!(

@@ -2,31 +2,28 @@
 //! lasts.
 
 use std::{
-    collections::{HashMap, HashSet},
     io::{self, ErrorKind},
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     time::Duration,
 };
 
 use fast_socks5::{new_udp_header, parse_udp_request, util::target_addr::TargetAddr};
+use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::{
     io::AsyncReadExt,
     time::{Instant, sleep_until},
 };
 
-use super::{Networks, Request, refuse};
+use super::{
+    Networks, Request, refuse,
+    targets::{Named, Names, Route, Targets},
+};
 use crate::{
     counters::{Counters, Refusal},
     dial::{Target, reason, resolve},
     network::{Datagrams, Network},
 };
 
-/// Targets that one client may have; only they can answer.
-const MAX_TARGETS: usize = 1024;
-/// Names that are remembered for one client.
-const MAX_NAMES: usize = 64;
-/// How long a name's address is remembered.
-const NAME_LIFE: Duration = Duration::from_secs(60);
 /// An association ends after this time without datagrams, although its connection lasts: some clients never close it.
 const IDLE_LIMIT: Duration = Duration::from_secs(180);
 const LONGEST_DATAGRAM: usize = 65_535;
@@ -67,8 +64,8 @@ struct Association {
     /// Towards targets of each family.
     far_v4: Datagrams,
     far_v6: Option<Datagrams>,
-    targets: HashSet<SocketAddr>,
-    names: HashMap<(String, u16), (SocketAddr, Instant)>,
+    targets: Targets,
+    names: Names,
 }
 
 impl Association {
@@ -100,8 +97,8 @@ impl Association {
                 .datagrams((Ipv6Addr::UNSPECIFIED, 0).into())
                 .await
                 .ok(),
-            targets: HashSet::new(),
-            names: HashMap::new(),
+            targets: Targets::default(),
+            names: Names::default(),
         };
         Ok((association, address))
     }
@@ -109,13 +106,22 @@ impl Association {
     async fn run(&mut self, far: &dyn Network, counters: &Counters) {
         let mut outbound = vec![0; LONGEST_DATAGRAM];
         let (mut inbound, mut inbound_v6) = (outbound.clone(), outbound.clone());
+        // A name that takes long holds up nothing else.
+        let mut lookups = FuturesUnordered::new();
         loop {
             let expires = Instant::now() + IDLE_LIMIT;
             let outcome = tokio::select! {
                 received = self.near.recv_from(&mut outbound) => match received {
-                    Ok((length, from)) => self.forward(from, &outbound[..length], far, counters).await,
+                    Ok((length, from)) => {
+                        let forwarded = self.forward(from, &outbound[..length], far, counters).await;
+                        forwarded.map(|name| lookups.extend(name.map(|name| look_up(far, name))))
+                    }
                     Err(error) => Err(error),
                 },
+                Some((name, found)) = lookups.next() => {
+                    self.found(name, found, far, counters).await;
+                    Ok(())
+                }
                 received = self.far_v4.recv_from(&mut inbound) => self.answer(received, &inbound, counters),
                 received = receive(self.far_v6.as_ref(), &mut inbound_v6) => self.answer(received, &inbound_v6, counters),
                 () = sleep_until(expires) => return,
@@ -126,35 +132,54 @@ impl Association {
         }
     }
 
-    /// Sends a client's datagram to the target that stands in front of it.
+    /// Sends a client's datagram to the target that stands in front of it; returns a name that is to be looked up.
     async fn forward(
         &mut self,
         from: SocketAddr,
         datagram: &[u8],
         far: &dyn Network,
         counters: &Counters,
-    ) -> io::Result<()> {
+    ) -> io::Result<Option<Named>> {
         let is_client =
             from.ip() == self.client && self.port.is_none_or(|port| port == from.port());
         if !is_client {
             counters.refuse(Refusal::Denied);
-            return Ok(());
+            return Ok(None);
         }
         self.port = Some(from.port());
         let parsed = parse_udp_request(datagram).await;
         let Ok((0, target, payload)) = parsed else {
             counters.refuse(Refusal::Malformed);
-            return Ok(());
+            return Ok(None);
         };
-        let target = match self.address(target, far).await {
-            Ok(target) => target,
-            Err(refusal) => {
-                counters.refuse(refusal);
-                return Ok(());
+        let target = match target {
+            TargetAddr::Ip(address) => address,
+            TargetAddr::Domain(host, port) => {
+                let name = (host, port);
+                match self.names.route(&name, payload) {
+                    Route::To(address) => address,
+                    Route::LookUp => return Ok(Some(name)),
+                    Route::Waits => return Ok(None),
+                    Route::Dropped => {
+                        counters.drop_datagrams(1);
+                        return Ok(None);
+                    }
+                }
             }
         };
-        if self.targets.len() >= MAX_TARGETS && !self.targets.contains(&target) {
-            counters.refuse(Refusal::TooMany);
+        self.send(payload, target, far, counters).await?;
+        Ok(None)
+    }
+
+    async fn send(
+        &mut self,
+        payload: &[u8],
+        target: SocketAddr,
+        far: &dyn Network,
+        counters: &Counters,
+    ) -> io::Result<()> {
+        if let Err(refusal) = far.check(target) {
+            counters.refuse(refusal);
             return Ok(());
         }
         self.targets.insert(target);
@@ -168,49 +193,44 @@ impl Association {
         Ok(())
     }
 
-    /// Resolves a target's name, unless that was done lately.
-    async fn address(
+    /// Sends the datagrams that have waited for a name.
+    async fn found(
         &mut self,
-        target: TargetAddr,
+        name: Named,
+        found: Result<Vec<SocketAddr>, Refusal>,
         far: &dyn Network,
-    ) -> Result<SocketAddr, Refusal> {
-        let (host, port) = match target {
-            TargetAddr::Ip(address) => return Ok(address),
-            TargetAddr::Domain(host, port) => (host, port),
-        };
-        let now = Instant::now();
-        let key = (host, port);
-        if let Some((address, end)) = self.names.get(&key)
-            && now < *end
-        {
-            return Ok(*address);
+        counters: &Counters,
+    ) {
+        let is_usable = |address: &SocketAddr| address.is_ipv4() || self.far_v6.is_some();
+        let address = found.and_then(|addresses| {
+            let usable = addresses.into_iter().find(is_usable);
+            usable.ok_or(Refusal::Unreachable)
+        });
+        let waiting = self.names.found(name, address.ok());
+        match address {
+            Ok(address) => {
+                for payload in waiting {
+                    if self.send(&payload, address, far, counters).await.is_err() {
+                        counters.drop_datagrams(1);
+                    }
+                }
+            }
+            Err(refusal) => {
+                counters.refuse(refusal);
+                counters.drop_datagrams(waiting.len());
+            }
         }
-        let target = Target {
-            host: key.0.clone(),
-            port,
-        };
-        let addresses = resolve(far, &target).await?;
-        let is_usable = |address: &&SocketAddr| address.is_ipv4() || self.far_v6.is_some();
-        let address = *addresses
-            .iter()
-            .find(is_usable)
-            .ok_or(Refusal::Unreachable)?;
-        if self.names.len() >= MAX_NAMES {
-            self.names.clear();
-        }
-        self.names.insert(key, (address, now + NAME_LIFE));
-        Ok(address)
     }
 
     /// Passes a target's answer on to the client.
     fn answer(
-        &self,
+        &mut self,
         received: io::Result<(usize, SocketAddr)>,
         bytes: &[u8],
         counters: &Counters,
     ) -> io::Result<()> {
         let (length, from) = received?;
-        let (Some(port), true) = (self.port, self.targets.contains(&from)) else {
+        let (Some(port), true) = (self.port, self.targets.renew(from)) else {
             counters.refuse(Refusal::Denied);
             return Ok(());
         };
@@ -221,6 +241,15 @@ impl Association {
         counters.moved.count_inbound(length);
         Ok(())
     }
+}
+
+async fn look_up(far: &dyn Network, name: Named) -> (Named, Result<Vec<SocketAddr>, Refusal>) {
+    let target = Target {
+        host: name.0.clone(),
+        port: name.1,
+    };
+    let found = resolve(far, &target).await;
+    (name, found)
 }
 
 async fn receive(socket: Option<&Datagrams>, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {

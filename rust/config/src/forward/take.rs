@@ -22,18 +22,22 @@ pub(crate) enum Key {
     HttpConnect,
     Allow,
     Deny,
+    TargetAllow,
+    TargetDeny,
     LoginFile,
     Buffer,
 }
 
 /// Those of a forwarder's file.
-pub(super) const KEYS: [(&str, Key); 8] = [
+pub(super) const KEYS: [(&str, Key); 10] = [
     ("Forward", Key::Forward),
     ("ForwardUDP", Key::ForwardUdp),
     ("Socks5", Key::Socks5),
     ("HttpConnect", Key::HttpConnect),
     ("Allow", Key::Allow),
     ("Deny", Key::Deny),
+    ("TargetAllow", Key::TargetAllow),
+    ("TargetDeny", Key::TargetDeny),
     ("LoginFile", Key::LoginFile),
     ("Buffer", Key::Buffer),
 ];
@@ -81,6 +85,8 @@ impl Forwarding {
             }
             Key::Allow => self.lists().allow.extend(prefixes(value)?),
             Key::Deny => self.lists().deny.extend(prefixes(value)?),
+            Key::TargetAllow => self.targets(value)?.allow.extend(prefixes(value)?),
+            Key::TargetDeny => self.targets(value)?.deny.extend(prefixes(value)?),
             Key::LoginFile => *self.login_slot(value)? = Some(path(value, at)),
             Key::Buffer => self.buffer = Some(values::buffer(value)?),
         }
@@ -97,6 +103,7 @@ impl Forwarding {
             },
             offer,
             access: AccessLists::default(),
+            targets: AccessLists::default(),
             login: None,
             login_file: None,
         });
@@ -110,10 +117,22 @@ impl Forwarding {
         }
     }
 
+    /// The targets of the proxy above, or else those of every proxy.
+    fn targets(&mut self, value: Text<'_>) -> Parsed<&mut AccessLists> {
+        match self.listeners.last_mut() {
+            Some(listener) if !listener.offer.is_proxy() => Err(Bad::new(
+                value,
+                "a proxy above it: the target of other listeners is fixed",
+            )),
+            Some(listener) => Ok(&mut listener.targets),
+            None => Ok(&mut self.targets),
+        }
+    }
+
     /// The file of the proxy above, or else that of every proxy.
     fn login_slot(&mut self, value: Text<'_>) -> Parsed<&mut Option<Located<PathBuf>>> {
         match self.listeners.last_mut() {
-            Some(listener) if !listener.offer.asks_for_a_login() => Err(Bad::new(
+            Some(listener) if !listener.offer.is_proxy() => Err(Bad::new(
                 value,
                 "a proxy above it: only these ask for a password",
             )),
@@ -131,7 +150,7 @@ impl Forwarding {
         for listener in &mut self.listeners {
             listener.login = match &listener.login_file {
                 Some(file) => read(file),
-                None if listener.offer.asks_for_a_login() => of_all.clone(),
+                None if listener.offer.is_proxy() => of_all.clone(),
                 None => None,
             };
         }
@@ -166,15 +185,16 @@ pub(crate) fn refuse_unguarded(forwarding: &Forwarding, report: &mut Report) {
 pub(super) fn is_guarded(listener: &Listener, of: &Forwarding) -> bool {
     let is_loopback = |at: &SocketAddr| at.ip().to_canonical().is_loopback();
     let has_list = !listener.access.allow.is_empty() || !of.access.allow.is_empty();
-    let has_file = listener.login_file.is_some()
-        || listener.offer.asks_for_a_login() && of.login_file.is_some();
+    let has_file =
+        listener.login_file.is_some() || listener.offer.is_proxy() && of.login_file.is_some();
     let has_login = listener.login.is_some() || has_file;
     let is_inside = listener.side == Side::Inside;
     is_inside || has_list || has_login || listener.addresses.value.iter().all(is_loopback)
 }
 
 impl Offer {
-    fn asks_for_a_login(&self) -> bool {
+    /// Whether clients name the target.
+    pub fn is_proxy(&self) -> bool {
         matches!(self, Self::Socks5 | Self::HttpConnect)
     }
 }

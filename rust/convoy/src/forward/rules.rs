@@ -30,6 +30,13 @@ pub(crate) fn rule(listener: Listener, of_all: Access) -> Rule {
     }
 }
 
+/// Whether every listener can be reached by this host alone.
+pub(crate) fn are_local(forwarding: &Forwarding) -> bool {
+    let addresses = forwarding.listeners.iter().flat_map(|it| &*it.addresses);
+    let mut ips = addresses.map(|at| at.ip().to_canonical());
+    ips.all(|ip| ip.is_loopback())
+}
+
 /// The lists, for a rule.
 pub(crate) fn access(lists: &AccessLists) -> Access {
     let prefixes = |list: &[convoy_proto::config::AllowedIp]| {

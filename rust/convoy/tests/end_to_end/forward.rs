@@ -74,6 +74,38 @@ fn a_client_that_is_not_allowed_is_reset() {
 }
 
 #[test]
+fn a_proxy_for_other_hosts_does_not_lead_to_this_one_unless_that_is_allowed() {
+    let target = echo();
+    for (lists, status) in [
+        ("Allow = 127.0.0.0/8", "403"),
+        ("Allow = 127.0.0.0/8\nTargetAllow = 127.0.0.1", "200"),
+        (
+            "Allow = 127.0.0.0/8\nTargetAllow = 127.0.0.1\nTargetDeny = 127.0.0.0/8",
+            "403",
+        ),
+    ] {
+        // 0.0.0.0 is this host, too.
+        let forward = Forward::start(&format!("HttpConnect = 0.0.0.0:0\n{lists}\n"));
+        let port = forward.listeners[0].port();
+        let mut client = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        client.set_read_timeout(Some(DEADLINE)).unwrap();
+        let request = format!("CONNECT {target} HTTP/1.1\r\n\r\n");
+        client.write_all(request.as_bytes()).unwrap();
+        let mut answer = [0; 12];
+        client.read_exact(&mut answer).unwrap();
+        assert_eq!(&answer[9..], status.as_bytes(), "{lists}");
+    }
+    // Those who are on this host reach it by themselves.
+    let forward = Forward::start("HttpConnect = 127.0.0.1:0\n");
+    let mut client = forward.connect(0);
+    let request = format!("CONNECT {target} HTTP/1.1\r\n\r\n");
+    client.write_all(request.as_bytes()).unwrap();
+    let mut answer = [0; 12];
+    client.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer[9..], b"200");
+}
+
+#[test]
 fn a_flood_of_connections_that_say_nothing_uses_up_no_descriptors() {
     // 512 descriptors: room for 64 connections.
     let mut forward = Forward::start_with("Socks5 = 127.0.0.1:0\n", &["prlimit", "--nofile=512"]);

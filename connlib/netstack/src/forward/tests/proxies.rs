@@ -168,6 +168,36 @@ async fn http_connects_and_keeps_what_the_client_sent_at_once() {
 }
 
 #[tokio::test]
+async fn targets_are_checked_once_their_names_are_resolved() {
+    let echo = echo().await;
+    for (is_trusting, allow, status) in [
+        (false, None, "403"),
+        (false, Some("127.0.0.1/32"), "200"),
+        (true, None, "200"),
+    ] {
+        let guarded = crate::network::Guarded {
+            // Every name is one of this host's.
+            network: Arc::new(Named(vec![echo])),
+            policy: crate::nat::Policy {
+                allow: allow.into_iter().map(|it| it.parse().unwrap()).collect(),
+                ..crate::nat::Policy::default()
+            },
+            is_trusting,
+        };
+        let service = Service::HttpConnect(None);
+        let far = Arc::new(guarded);
+        let scene = Scene::with(service, Vec::new(), Limits::default(), far).await;
+        for target in [echo.to_string(), format!("name.example:{}", echo.port())] {
+            let mut client = scene.connect().await;
+            let request = format!("CONNECT {target} HTTP/1.1\r\n\r\n");
+            client.write_all(request.as_bytes()).await.unwrap();
+            let answer = answer(&mut client).await;
+            assert_eq!(answer.split(' ').nth(1), Some(status), "{target}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn http_says_why_not() {
     let (echo, closed) = (echo().await, closed_port().await);
     let right = STANDARD.encode("alice:sesame");

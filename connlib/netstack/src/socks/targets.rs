@@ -1,0 +1,158 @@
+//! The targets of one association: the newest ones, and names that are being looked up.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    net::SocketAddr,
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+/// Targets that may answer; another one replaces the one that was silent longest.
+const MAX_TARGETS: usize = 1024;
+/// Names that are remembered.
+const MAX_NAMES: usize = 64;
+/// How long a name's address is remembered.
+const NAME_LIFE: Duration = Duration::from_secs(60);
+/// Names that are looked up at once, and datagrams and bytes that wait for that.
+const MAX_LOOKUPS: usize = 16;
+const MAX_EARLY: usize = 64;
+const MAX_EARLY_BYTES: usize = 256 << 10;
+
+/// A host's name and a port.
+pub(super) type Named = (String, u16);
+
+/// Addresses in the order in which they were last used.
+#[derive(Default)]
+pub(super) struct Targets {
+    used: HashMap<SocketAddr, u64>,
+    oldest: BTreeMap<u64, SocketAddr>,
+    serial: u64,
+}
+
+impl Targets {
+    /// Notes that a datagram goes to an address.
+    pub(super) fn insert(&mut self, target: SocketAddr) {
+        self.serial += 1;
+        if let Some(before) = self.used.insert(target, self.serial) {
+            self.oldest.remove(&before);
+        }
+        self.oldest.insert(self.serial, target);
+        if self.used.len() > MAX_TARGETS
+            && let Some((_, oldest)) = self.oldest.pop_first()
+        {
+            self.used.remove(&oldest);
+        }
+    }
+
+    /// Notes that a datagram came from an address; whether that may answer.
+    pub(super) fn renew(&mut self, target: SocketAddr) -> bool {
+        let is_known = self.used.contains_key(&target);
+        if is_known {
+            self.insert(target);
+        }
+        is_known
+    }
+}
+
+/// Names whose addresses are known, and datagrams for those whose are not yet.
+#[derive(Default)]
+pub(super) struct Names {
+    known: HashMap<Named, (SocketAddr, Instant)>,
+    pending: HashMap<Named, Vec<Vec<u8>>>,
+    early: usize,
+    early_bytes: usize,
+}
+
+/// Where a datagram for a name goes.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Route {
+    To(SocketAddr),
+    /// It waits, and the name is to be looked up.
+    LookUp,
+    Waits,
+    /// Too many wait.
+    Dropped,
+}
+
+impl Names {
+    /// Finds a name's address, or keeps the datagram until that is known.
+    pub(super) fn route(&mut self, name: &Named, datagram: &[u8]) -> Route {
+        if let Some((address, end)) = self.known.get(name)
+            && Instant::now() < *end
+        {
+            return Route::To(*address);
+        }
+        let is_new = !self.pending.contains_key(name);
+        let is_full =
+            self.early >= MAX_EARLY || self.early_bytes + datagram.len() > MAX_EARLY_BYTES;
+        if is_full || (is_new && self.pending.len() >= MAX_LOOKUPS) {
+            return Route::Dropped;
+        }
+        self.early += 1;
+        self.early_bytes += datagram.len();
+        let waiting = self.pending.entry(name.clone()).or_default();
+        waiting.push(datagram.to_owned());
+        if is_new { Route::LookUp } else { Route::Waits }
+    }
+
+    /// Notes the outcome of a look-up; returns the datagrams that have waited for it.
+    pub(super) fn found(&mut self, name: Named, address: Option<SocketAddr>) -> Vec<Vec<u8>> {
+        let waiting = self.pending.remove(&name).unwrap_or_default();
+        self.early -= waiting.len();
+        self.early_bytes -= waiting.iter().map(Vec::len).sum::<usize>();
+        if let Some(address) = address {
+            if self.known.len() >= MAX_NAMES {
+                self.known.clear();
+            }
+            self.known
+                .insert(name, (address, Instant::now() + NAME_LIFE));
+        }
+        waiting
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target(number: u16) -> SocketAddr {
+        ([192, 0, 2, 1], number).into()
+    }
+
+    #[test]
+    fn another_target_than_there_is_room_for_replaces_the_one_that_was_silent_longest() {
+        let mut targets = Targets::default();
+        for number in 1..=1024 {
+            targets.insert(target(number));
+        }
+        assert!(targets.renew(target(1)));
+        targets.insert(target(1025));
+        assert!(targets.renew(target(1025)) && targets.renew(target(1)));
+        assert!(!targets.renew(target(2)));
+        assert_eq!((targets.used.len(), targets.oldest.len()), (1024, 1024));
+    }
+
+    #[test]
+    fn what_waits_for_names_is_bounded_and_given_back() {
+        let mut names = Names::default();
+        let name = |number: usize| (format!("{number}.example"), 53);
+        assert_eq!(names.route(&name(0), b"first"), Route::LookUp);
+        assert_eq!(names.route(&name(0), b"second"), Route::Waits);
+        for number in 1..MAX_LOOKUPS {
+            assert_eq!(names.route(&name(number), b"x"), Route::LookUp);
+        }
+        assert_eq!(names.route(&name(MAX_LOOKUPS), b"x"), Route::Dropped);
+        assert_eq!(names.route(&name(1), &[0; MAX_EARLY_BYTES]), Route::Dropped);
+        let waited = names.found(name(0), Some(target(7)));
+        assert_eq!(waited, [b"first".to_vec(), b"second".to_vec()]);
+        assert_eq!(names.route(&name(0), b"third"), Route::To(target(7)));
+        for number in 1..MAX_LOOKUPS {
+            names.found(name(number), None);
+        }
+        assert_eq!(
+            (names.early, names.early_bytes, names.pending.len()),
+            (0, 0, 0)
+        );
+    }
+}
