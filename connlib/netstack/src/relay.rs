@@ -141,15 +141,18 @@ impl Relay {
                 let _ = setsockopt(socket, OobInline, &true);
             }
         }
+        // Boxed, because every task is as large as its largest branch.
         match (first, second) {
             (Stream::Kernel(mut first), Stream::Kernel(mut second))
                 if self.method != Method::Copy =>
             {
-                let outcome = self.sockets(&mut first, &mut second, moved).await;
-                finish::sockets(first, second, outcome).await
+                Box::pin(async {
+                    let outcome = self.sockets(&mut first, &mut second, moved).await;
+                    finish::sockets(first, second, outcome).await
+                })
+                .await
             }
             (mut first, mut second) => {
-                // Boxed, because every task is as large as its largest branch.
                 Box::pin(async {
                     let outcome = self.streams(&mut first, &mut second, moved).await;
                     finish::streams(first, second, outcome).await

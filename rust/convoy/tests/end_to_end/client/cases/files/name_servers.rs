@@ -29,7 +29,11 @@ fn resolved_of_another_network_namespace_or_that_nobody_asks_gets_no_name_server
             "echo {text} > /etc/resolv.conf; sed -i 's/^hosts:.*/hosts: {services}/' /etc/nsswitch.conf"
         ));
         let told = told(up(&world, &resolved));
-        assert!(!told.contains("warning"), "{told}");
+        // The file has half a tunnel, which is said, too.
+        let mut others = told
+            .lines()
+            .filter(|line| !line.contains("IPv6 leaves outside"));
+        assert!(!others.any(|line| line.contains("warning")), "{told}");
         let now = world.read("resolv.conf");
         assert!(
             now.contains("nameserver 10.8.0.1\n"),
