@@ -9,6 +9,7 @@ use anyhow::{Context, bail};
 use convoy_aead::{Aead, WhyRing};
 use convoy_tun::Device;
 use convoy_tunnel::{Exit, Options, Tunnel};
+use nix::sys::signal::{SIGINT, SIGTERM, SigSet};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{debug, info, warn};
 
@@ -51,6 +52,7 @@ fn run(
 ) -> anyhow::Result<()> {
     process::forbid_core_dumps();
     process::bound_freed_memory();
+    Interrupted::postpone()?;
     let mut files = RemovedAtEnd::default();
     panics::end_process(OwnFiles::default());
     let metrics = metrics::Listening::open(args)?;
@@ -280,12 +282,25 @@ struct Interrupted {
 }
 
 impl Interrupted {
+    /// Makes the signals wait until [`Interrupted::new`]: they would end the process before it can remove its sockets.
+    fn postpone() -> anyhow::Result<()> {
+        let postponed = Self::signals().thread_block();
+        postponed.context("cannot postpone signals")
+    }
+
     fn new() -> anyhow::Result<Self> {
         let listen = |kind| signal(kind).context("cannot listen for signals");
-        Ok(Self {
+        let interrupted = Self {
             terminate: listen(SignalKind::terminate())?,
             interrupt: listen(SignalKind::interrupt())?,
-        })
+        };
+        let admitted = Self::signals().thread_unblock();
+        admitted.context("cannot admit signals")?;
+        Ok(interrupted)
+    }
+
+    fn signals() -> SigSet {
+        [SIGTERM, SIGINT].into_iter().collect()
     }
 
     /// The name of the next signal.

@@ -123,7 +123,7 @@ impl Facts {
     }
 }
 
-/// Tells what [`Facts::warnings`] would have, without an interface.
+/// Tells what `Facts::warnings` would have, without an interface.
 ///
 /// # Errors
 /// If the kernel does not tell its routes.

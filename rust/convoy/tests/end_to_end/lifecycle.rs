@@ -6,13 +6,14 @@ use std::{
     os::unix::net::UnixStream,
     sync::atomic::{AtomicBool, Ordering},
     thread,
+    time::Instant,
 };
 
 use convoy_lab::{
-    eventually,
+    Pid, eventually,
     wireguard::{Daemon, End},
 };
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, kill};
 
 use crate::{
     scene::{DEADLINE, Pairing, Scene, convoy, convoy_program, lab, output_of, wireguard_go},
@@ -69,6 +70,26 @@ fn a_killed_daemon_can_be_started_again() {
     scene.left.replace_daemon(&convoy()).unwrap();
     ping(&scene.left, scene.right.inner_v4());
     ping(&scene.right, scene.left.inner_v6());
+}
+
+#[test]
+fn a_signal_while_the_daemon_starts_leaves_nothing_behind() {
+    let Some((_turn, lab)) = lab(&[]) else { return };
+    let namespace = lab.namespace("left").unwrap();
+    let socket = namespace.run_directory().join("wireguard/wg0.sock");
+    for signal in [Signal::SIGTERM, Signal::SIGINT].repeat(5) {
+        let mut command = namespace.command(convoy_program());
+        let mut daemon = command.args(["-f", "wg0"]).spawn().unwrap();
+        let begin = Instant::now();
+        // Without a pause: the daemon needs a few milliseconds until it listens for signals.
+        while !socket.exists() {
+            assert!(begin.elapsed() < DEADLINE);
+        }
+        kill(Pid::from_raw(daemon.id().cast_signed()), signal).unwrap();
+        let status = daemon.wait().unwrap();
+        assert!(status.success(), "{signal}: {status}");
+        assert!(!socket.exists(), "{signal}");
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! `make test-cases` runs them; the files that some of them need are in `inputs`.
 
 mod files;
+mod relay;
 mod routes;
 mod switch;
 mod walls;

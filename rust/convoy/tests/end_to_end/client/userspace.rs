@@ -410,7 +410,7 @@ impl Drop for Killed {
 }
 
 /// Ends the tunnel as its user.
-fn down(world: &World) {
+pub(super) fn down(world: &World) {
     succeeds(&user(world, PROGRAM).args(["down", "wg0"]).output().unwrap());
     nothing_is_left(world);
 }
