@@ -185,3 +185,6 @@ pub(crate) fn is_short_of_descriptors(error: &io::Error) -> bool {
         .raw_os_error()
         .is_some_and(|code| short.contains(&Errno::from_raw(code)))
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,6 +10,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::thread;
 
+use nix::errno::Errno;
 use nix::sched::{CloneFlags, setns};
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::Signal;
@@ -126,9 +127,12 @@ impl Inner {
         }
         setns(&self.mounts, CloneFlags::CLONE_NEWNS)?;
         setns(&self.network, CloneFlags::CLONE_NEWNET)?;
-        // Entering a mount namespace changes to its root directory.
-        if let (1.., Ok(directory)) = (length, CStr::from_bytes_until_nul(&path)) {
-            chdir(directory)?;
+        // Entering a mount namespace changes to its root directory. What is mounted there may cover this one.
+        if let (1.., Ok(directory)) = (length, CStr::from_bytes_until_nul(&path))
+            && let Err(error) = chdir(directory)
+            && error != Errno::ENOENT
+        {
+            return Err(error.into());
         }
         Ok(set_pdeathsig(None)?)
     }

@@ -11,9 +11,9 @@
 //! | `LoginFile` | path | a file with `user:password`, which the proxy asks for |
 //! | `Buffer` | `8K` to `256K` | the buffer of a connection while bytes move |
 //!
-//! `Allow`, `Deny`, `TargetAllow`, `TargetDeny` and `LoginFile` concern the listener above them. Above all listeners, they concern each: a client
-//! must be allowed there and at the listener. Without an address, a listener is on 127.0.0.1 and ::1; `*` is every
-//! address. IPv6 addresses are in brackets.
+//! `Allow`, `Deny`, `TargetAllow`, `TargetDeny` and `LoginFile` concern the listener above them. Above all listeners,
+//! they concern each: a client must be allowed there and at the listener. Without an address, a listener is on 127.0.0.1
+//! and ::1; `*` is every address. IPv6 addresses are in brackets.
 //!
 //! A tunnel's file has the same keys in comments of `[Interface]`, and `Reverse`, like `Forward`: a listener inside the
 //! tunnel, on all of its addresses if none is given, whose connections lead to a host outside. What stands above all

@@ -2,7 +2,12 @@
 
 mod flow;
 
-use std::{collections::HashMap, io, net::SocketAddr, sync::Arc};
+use std::{
+    collections::HashMap,
+    io,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
 
 use tokio::task::JoinSet;
 use tracing::debug;
@@ -22,9 +27,18 @@ struct Near {
     target: Target,
 }
 
+/// The ends of a flow on the clients' side. An answer from another address than was asked would be none.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Client {
+    address: SocketAddr,
+    /// The address of this host that it sends to, if there are several.
+    asked: Option<IpAddr>,
+}
+
 /// Forwards datagrams until it is dropped.
 pub(super) async fn serve(context: Arc<Context>, socket: Datagrams, target: Target) {
     socket.prepare_for_batches();
+    socket.ask_for_destinations();
     let near = Arc::new(Near {
         context,
         socket,
@@ -53,9 +67,9 @@ pub(super) async fn serve(context: Arc<Context>, socket: Datagrams, target: Targ
 
 /// The flows of a rule.
 struct Flows {
-    by_client: HashMap<SocketAddr, Arc<Flow>>,
+    by_client: HashMap<Client, Arc<Flow>>,
     /// Each returns its client.
-    tasks: JoinSet<SocketAddr>,
+    tasks: JoinSet<Client>,
     near: Arc<Near>,
 }
 
@@ -71,7 +85,10 @@ impl Flows {
     }
 
     fn forward(&mut self, train: &Train<'_>) {
-        let client = train.from();
+        let client = Client {
+            address: train.from(),
+            asked: train.to(),
+        };
         let flow = match self.by_client.get(&client) {
             Some(flow) => Ok(Arc::clone(flow)),
             None => self.open(client),
@@ -80,13 +97,13 @@ impl Flows {
             Ok(flow) => flow.send(train, &self.near),
             Err(refusal) => train
                 .datagrams()
-                .for_each(|_| self.near.context.refuse(refusal, client)),
+                .for_each(|_| self.near.context.refuse(refusal, client.address)),
         }
     }
 
-    fn open(&mut self, client: SocketAddr) -> Result<Arc<Flow>, Refusal> {
+    fn open(&mut self, client: Client) -> Result<Arc<Flow>, Refusal> {
         let context = &self.near.context;
-        if !context.allows(client) {
+        if !context.allows(client.address) {
             return Err(Refusal::Denied);
         }
         let permit = Arc::clone(&context.shared.flows)
@@ -107,11 +124,14 @@ impl Flows {
 
 impl Near {
     /// Passes answers on to a client; fails if there are none for now.
-    fn answer(&self, from: &Datagrams, client: SocketAddr) -> io::Result<()> {
+    fn answer(&self, from: &Datagrams, client: Client) -> io::Result<()> {
         with_batch(|batch| {
             from.try_receive(batch)?;
             for train in batch.trains() {
-                let Sent { bytes, lost, .. } = self.socket.try_send_train(&train, Some(client));
+                let sent =
+                    self.socket
+                        .try_send_train_from(&train, Some(client.address), client.asked);
+                let Sent { bytes, lost, .. } = sent;
                 self.context.counters.moved.count_inbound(bytes);
                 self.context.counters.drop_datagrams(lost);
             }

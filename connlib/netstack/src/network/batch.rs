@@ -65,6 +65,7 @@ impl Batch {
                 match receive(room) {
                     Ok((length, from)) => messages.push(Message {
                         from,
+                        to: None,
                         start: index * DISTANCE,
                         length,
                         segment_len: length,
@@ -84,7 +85,8 @@ impl Batch {
     /// All datagrams, sender by sender.
     pub(crate) fn trains(&mut self) -> impl Iterator<Item = Train<'_>> {
         // The sort is stable: each sender's datagrams keep their order.
-        self.messages.sort_by_key(|message| message.from);
+        self.messages
+            .sort_by_key(|message| (message.from, message.to));
         join(&self.storage, &self.messages)
     }
 }

@@ -2,7 +2,7 @@ use std::{
     fmt,
     future::poll_fn,
     io,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     os::fd::AsFd as _,
     task::{Context, Poll},
 };
@@ -137,6 +137,17 @@ impl Datagrams {
         }
     }
 
+    /// Has the kernel say for which address of this host each datagram is, unless there is but one ([`Train::to`]).
+    pub(crate) fn ask_for_destinations(&self) {
+        if let Self::Kernel(socket) = self
+            && let Ok(bound) = socket.local_addr()
+            && bound.ip().is_unspecified()
+        {
+            // Without it, the kernel chooses where answers come from.
+            let _ = messages::ask_for_destinations(socket, bound.is_ipv6());
+        }
+    }
+
     /// Has the kernel report transient errors, too.
     pub(crate) fn ask_for_errors(&self) {
         if let Self::Kernel(socket) = self {
@@ -190,9 +201,19 @@ impl Datagrams {
 
     /// Sends a train to an address, or to the one that it is connected to: in one call, or else one by one.
     pub(crate) fn try_send_train(&self, train: &Train<'_>, to: Option<SocketAddr>) -> Sent {
+        self.try_send_train_from(train, to, None)
+    }
+
+    /// Does the same from an address of this host, or from the one that the kernel chooses.
+    pub(crate) fn try_send_train_from(
+        &self,
+        train: &Train<'_>,
+        to: Option<SocketAddr>,
+        from: Option<IpAddr>,
+    ) -> Sent {
         let mut sent = Sent::default();
         if train.segments() > 1 {
-            match self.try_send_whole(train, to) {
+            match self.try_send_whole(train, to, from) {
                 Ok(bytes) => {
                     sent.bytes = bytes;
                     return sent;
@@ -206,21 +227,36 @@ impl Datagrams {
             }
         }
         for datagram in train.datagrams() {
-            let outcome = match to {
-                Some(to) => self.try_send_to(datagram, to),
-                None => self.try_send(datagram),
+            let outcome = match (to, from) {
+                (Some(to), Some(from)) => self.try_send_from(datagram, to, from),
+                (Some(to), None) => self.try_send_to(datagram, to),
+                (None, _) => self.try_send(datagram),
             };
             sent.note(outcome);
         }
         sent
     }
 
-    fn try_send_whole(&self, train: &Train<'_>, to: Option<SocketAddr>) -> io::Result<usize> {
+    fn try_send_whole(
+        &self,
+        train: &Train<'_>,
+        to: Option<SocketAddr>,
+        from: Option<IpAddr>,
+    ) -> io::Result<usize> {
         match self {
             Self::Kernel(socket) => socket.try_io(Interest::WRITABLE, || {
-                messages::send(socket.as_fd(), train, to)
+                messages::send(socket.as_fd(), train, to, from)
             }),
             Self::Other(packets) => packets.try_send_train(train, to),
+        }
+    }
+
+    fn try_send_from(&self, datagram: &[u8], to: SocketAddr, from: IpAddr) -> io::Result<usize> {
+        match self {
+            Self::Kernel(socket) => socket.try_io(Interest::WRITABLE, || {
+                messages::send_from(socket.as_fd(), datagram, to, from)
+            }),
+            Self::Other(packets) => packets.try_send(datagram, Some(to)),
         }
     }
 

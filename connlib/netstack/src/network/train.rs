@@ -1,6 +1,9 @@
 //! Datagrams that can be sent together.
 
-use std::{iter, net::SocketAddr};
+use std::{
+    iter,
+    net::{IpAddr, SocketAddr},
+};
 
 /// Most datagrams that are joined: `UDP_MAX_SEGMENTS` of Linux before 6.9.
 pub(super) const MAX_SEGMENTS: usize = 64;
@@ -21,6 +24,8 @@ pub struct Train<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Message {
     pub(super) from: SocketAddr,
+    /// The address of this host that it was sent to, where the socket was asked to say so.
+    pub(super) to: Option<IpAddr>,
     /// Where it begins in the storage.
     pub(super) start: usize,
     pub(super) length: usize,
@@ -68,7 +73,7 @@ impl<'a> Train<'a> {
     }
 
     fn can_append(&self, next: &Message) -> bool {
-        let is_same_sender = next.from == self.from();
+        let is_same_sender = next.from == self.from() && next.to == self.to();
         // The kernel cuts at equal distances, so nothing may follow a shorter datagram.
         let ends_whole = self.bytes == self.segments * self.segment_len();
         let is_shorter = next.segments() == 1 && (1..self.segment_len()).contains(&next.length);
@@ -82,6 +87,11 @@ impl<'a> Train<'a> {
     #[must_use]
     pub fn from(&self) -> SocketAddr {
         self.messages[0].from
+    }
+
+    /// The address of this host that it was sent to, if that is known.
+    pub(crate) fn to(&self) -> Option<IpAddr> {
+        self.messages[0].to
     }
 
     /// The length of every datagram but the last.
@@ -197,6 +207,7 @@ mod tests {
     fn message(sender: u16, start: usize, (length, segment_len): (usize, usize)) -> Message {
         Message {
             from: ([10, 0, 0, 1], sender).into(),
+            to: None,
             start,
             length,
             segment_len: segment_len.min(length),

@@ -55,6 +55,19 @@ fn described(listener: &Listener) -> (String, Offer, usize) {
 }
 
 #[test]
+fn targets_are_of_the_proxy_above_or_else_of_every_proxy() {
+    let (forwarding, _) = read(
+        "TargetDeny = 10.1.0.0/16\nSocks5 = 1080\nTargetAllow = 10.2.0.0/16, 10.3.0.0/16\n\
+         HttpConnect = 3128\nTargetDeny = 10.4.0.0/16\n",
+    )
+    .unwrap();
+    let counts = |lists: &AccessLists| (lists.allow.len(), lists.deny.len());
+    assert_eq!(counts(&forwarding.targets), (0, 1));
+    let proxies = forwarding.listeners.iter().map(|it| counts(&it.targets));
+    assert_eq!(proxies.collect::<Vec<_>>(), [(2, 0), (0, 1)]);
+}
+
+#[test]
 fn an_error_shows_its_line_and_what_is_expected() {
     for (text, title, expected) in [
         (
@@ -98,6 +111,16 @@ fn an_error_shows_its_line_and_what_is_expected() {
             "Forward = 1:a:1\nLoginFile = /x",
             "invalid value for `LoginFile`",
             "a proxy above it",
+        ),
+        (
+            "Forward = 1:a:1\nTargetAllow = 10.0.0.0/8",
+            "invalid value for `TargetAllow`",
+            "a proxy above it",
+        ),
+        (
+            "TargetDeny = 10.0.0.0/33\nSocks5 = 1080",
+            "invalid value for `TargetDeny`",
+            "10.0.0.0/33",
         ),
         ("# nothing", "nothing is forwarded", "`Forward = "),
     ] {

@@ -61,6 +61,33 @@ fn connections_and_datagrams_are_forwarded_and_sigterm_ends_it_with_the_counters
 }
 
 #[test]
+fn answers_leave_from_the_address_that_was_asked() {
+    let server = UdpSocket::bind("127.0.0.1:0").unwrap();
+    server.set_read_timeout(Some(DEADLINE)).unwrap();
+    let target = server.local_addr().unwrap();
+    let forward = Forward::start(&format!(
+        "Allow = 127.0.0.0/8\nForwardUDP = 0.0.0.0:0:{target}\n"
+    ));
+    let port = forward.listeners[0].port();
+    let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+    client.set_read_timeout(Some(DEADLINE)).unwrap();
+    // One socket asks at several addresses, and again: each is a flow of its own.
+    for asked in ["127.0.0.77", "127.0.0.1", "127.0.0.78", "127.0.0.77"] {
+        let asked: SocketAddr = format!("{asked}:{port}").parse().unwrap();
+        client.send_to(b"question", asked).unwrap();
+        let (_, flow) = server.recv_from(&mut [0; 8]).unwrap();
+        // Some of them travel together.
+        for _ in 0..8 {
+            server.send_to(b"answer", flow).unwrap();
+        }
+        for _ in 0..8 {
+            let mut answer = [0; 9];
+            assert_eq!(client.recv_from(&mut answer).unwrap(), (6, asked));
+        }
+    }
+}
+
+#[test]
 fn a_client_that_is_not_allowed_is_reset() {
     let forward = Forward::start(&format!(
         "Deny = 127.0.0.0/8\nForward = 127.0.0.1:0:{}\n",

@@ -1,14 +1,13 @@
 //! One client's datagrams to the target, and the answers.
 
 use std::{
-    net::SocketAddr,
     pin::pin,
     sync::{Arc, OnceLock},
 };
 
 use tokio::{sync::mpsc, time::sleep};
 
-use super::Near;
+use super::{Client, Near};
 use crate::{
     counters::Refusal,
     dial::{reason, resolve},
@@ -58,7 +57,7 @@ pub(super) async fn run(
     flow: Arc<Flow>,
     early: mpsc::Receiver<Vec<u8>>,
     near: Arc<Near>,
-    client: SocketAddr,
+    client: Client,
 ) {
     match Box::pin(connect(&near)).await {
         Ok(socket) => {
@@ -67,7 +66,7 @@ pub(super) async fn run(
             exchange(&flow, socket, early, &near, client).await;
         }
         Err(refusal) => {
-            near.context.refuse(refusal, client);
+            near.context.refuse(refusal, client.address);
             sleep(RETRY).await;
         }
     }
@@ -97,7 +96,7 @@ async fn exchange(
     socket: &Datagrams,
     mut early: mpsc::Receiver<Vec<u8>>,
     near: &Near,
-    client: SocketAddr,
+    client: Client,
 ) {
     let mut expired = pin!(flow.expiry.reached());
     loop {

@@ -58,7 +58,7 @@ async fn what_the_kernel_refuses_together_is_sent_one_by_one() {
         relay.try_receive(batch).unwrap();
         let train = batch.trains().next().unwrap();
         let to = receiver.local_addr().ok();
-        let refused = relay.try_send_whole(&train, to).unwrap_err();
+        let refused = relay.try_send_whole(&train, to, None).unwrap_err();
         assert_eq!(refused.raw_os_error(), Some(libc::EINVAL));
         let sent = relay.try_send_train(&train, to);
         assert_eq!((sent.bytes, sent.lost), (399, 0));

@@ -3,7 +3,7 @@
 use std::{
     fmt,
     io::{self, IoSlice},
-    net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6},
     os::fd::{AsFd, AsRawFd, BorrowedFd},
     ptr,
     sync::OnceLock,
@@ -13,7 +13,7 @@ use nix::{
     errno::Errno,
     sys::socket::{
         ControlMessage, MsgFlags, SockaddrStorage, getsockopt, sendmsg, setsockopt,
-        sockopt::{RcvBuf, UdpGroSegment, UdpGsoSegment},
+        sockopt::{Ipv4PacketInfo, Ipv6RecvPacketInfo, RcvBuf, UdpGroSegment, UdpGsoSegment},
     },
 };
 
@@ -33,6 +33,18 @@ pub(crate) fn prepare(socket: impl AsFd) {
     let _ = setsockopt(&socket, RcvBuf, &RECEIVE_BUFFER);
 }
 
+/// Has the kernel say of each message for which address of this host it is (`IP_PKTINFO`, ip(7)).
+///
+/// # Errors
+/// Those of setsockopt(2).
+pub(crate) fn ask_for_destinations(socket: impl AsFd, is_ipv6: bool) -> io::Result<()> {
+    match is_ipv6 {
+        false => setsockopt(&socket, Ipv4PacketInfo, &true)?,
+        true => setsockopt(&socket, Ipv6RecvPacketInfo, &true)?,
+    }
+    Ok(())
+}
+
 /// The arguments of recvmmsg(2), kept between calls: to clear them takes as long as to receive a datagram.
 pub(crate) struct Headers(Box<Arguments>);
 
@@ -43,11 +55,16 @@ struct Arguments {
     controls: [Control; MESSAGES],
 }
 
-/// A control message as `UDP_GRO` makes it; the sockets have no other.
-#[repr(C)]
-struct Control {
-    header: libc::cmsghdr,
-    segment_len: libc::c_int,
+/// Control messages: one of `UDP_GRO`, and one of `IP_PKTINFO` or `IPV6_PKTINFO`.
+#[repr(C, align(8))]
+struct Control([u8; CONTROL]);
+
+const CONTROL: usize = space(size_of::<libc::c_int>()) + space(size_of::<libc::in6_pktinfo>());
+
+/// Bytes that a control message of this length takes.
+const fn space(length: usize) -> usize {
+    // SAFETY: it only computes.
+    unsafe { libc::CMSG_SPACE(length as _) as usize }
 }
 
 impl Default for Headers {
@@ -120,16 +137,59 @@ impl Headers {
     fn message(&self, index: usize) -> Message {
         let header = &self.0.headers[index];
         let length = header.msg_len as usize;
-        let is_joined = header.msg_hdr.msg_controllen >= size_of::<libc::cmsghdr>() as _;
-        Message {
+        let mut message = Message {
             from: address(&self.0.names[index]),
+            to: None,
             start: index * DISTANCE,
             length,
-            segment_len: match self.0.controls[index].segment_len {
-                each @ 1.. if is_joined => length.min(each as usize),
-                _ => length,
-            },
+            segment_len: length,
+        };
+        // SAFETY: the kernel has written control messages to the memory of the header, and their length into it.
+        let mut next = unsafe { libc::CMSG_FIRSTHDR(&raw const header.msg_hdr) };
+        while !next.is_null() {
+            // SAFETY: as above; `next` is one of them.
+            let ((level, kind), data) = unsafe {
+                (
+                    ((*next).cmsg_level, (*next).cmsg_type),
+                    libc::CMSG_DATA(next),
+                )
+            };
+            // SAFETY: a control message of this kind has a value of this type.
+            unsafe { heed(&mut message, level, kind, data) };
+            // SAFETY: as above.
+            next = unsafe { libc::CMSG_NXTHDR(&raw const header.msg_hdr, next) };
         }
+        message
+    }
+}
+
+/// Notes what a control message says.
+///
+/// # Safety
+/// `data` must point to the value of a control message of this kind.
+unsafe fn heed(message: &mut Message, level: libc::c_int, kind: libc::c_int, data: *const u8) {
+    match (level, kind) {
+        (libc::SOL_UDP, libc::UDP_GRO) => {
+            // SAFETY: our caller upholds it.
+            let each = unsafe { data.cast::<libc::c_int>().read_unaligned() };
+            if each > 0 {
+                message.segment_len = message.length.min(each as usize);
+            }
+        }
+        (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
+            // SAFETY: our caller upholds it.
+            let info = unsafe { data.cast::<libc::in_pktinfo>().read_unaligned() };
+            let local = Ipv4Addr::from(info.ipi_spec_dst.s_addr.to_ne_bytes());
+            message.to = Some(local.into());
+        }
+        (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
+            // SAFETY: our caller upholds it.
+            let info = unsafe { data.cast::<libc::in6_pktinfo>().read_unaligned() };
+            let local = Ipv6Addr::from(info.ipi6_addr.s6_addr);
+            // An answer cannot come from a group.
+            message.to = Some(local.into()).filter(|_| !local.is_multicast());
+        }
+        _ => {}
     }
 }
 
@@ -144,11 +204,12 @@ fn address(name: &libc::sockaddr_in6) -> SocketAddr {
     SocketAddrV6::new(address, port, name.sin6_flowinfo, name.sin6_scope_id).into()
 }
 
-/// Sends all of a train, or nothing.
+/// Sends all of a train, or nothing; `from` an address of this host, or from the one that the kernel chooses.
 pub(crate) fn send(
     socket: BorrowedFd<'_>,
     train: &Train<'_>,
     to: Option<SocketAddr>,
+    from: Option<IpAddr>,
 ) -> io::Result<usize> {
     if !can_segment(socket) {
         return Err(io::ErrorKind::Unsupported.into());
@@ -160,16 +221,78 @@ pub(crate) fn send(
         count += 1;
     }
     let segment_len = train.segment_len() as u16;
-    let control = [ControlMessage::UdpGsoSegments(&segment_len)];
+    send_pieces(socket, &slices[..count], Some(segment_len), to, from)
+}
+
+/// Sends one datagram from an address of this host.
+pub(crate) fn send_from(
+    socket: BorrowedFd<'_>,
+    datagram: &[u8],
+    to: SocketAddr,
+    from: IpAddr,
+) -> io::Result<usize> {
+    send_pieces(
+        socket,
+        &[IoSlice::new(datagram)],
+        None,
+        Some(to),
+        Some(from),
+    )
+}
+
+fn send_pieces(
+    socket: BorrowedFd<'_>,
+    pieces: &[IoSlice<'_>],
+    segment_len: Option<u16>,
+    to: Option<SocketAddr>,
+    from: Option<IpAddr>,
+) -> io::Result<usize> {
+    let (ipv4, ipv6) = (ipv4_info(from), ipv6_info(from));
+    let source = match from {
+        Some(IpAddr::V4(_)) => Some(ControlMessage::Ipv4PacketInfo(&ipv4)),
+        Some(IpAddr::V6(_)) => Some(ControlMessage::Ipv6PacketInfo(&ipv6)),
+        None => None,
+    };
+    let segments = segment_len.as_ref().map(ControlMessage::UdpGsoSegments);
+    let control: &[ControlMessage<'_>] = match (segments, source) {
+        (Some(segments), Some(source)) => &[segments, source],
+        (Some(one), None) | (None, Some(one)) => &[one],
+        (None, None) => &[],
+    };
     let to = to.map(SockaddrStorage::from);
     let sent = sendmsg(
         socket.as_raw_fd(),
-        &slices[..count],
-        &control,
+        pieces,
+        control,
         MsgFlags::MSG_DONTWAIT,
         to.as_ref(),
     );
     Ok(sent?)
+}
+
+fn ipv4_info(from: Option<IpAddr>) -> libc::in_pktinfo {
+    let octets = match from {
+        Some(IpAddr::V4(address)) => address.octets(),
+        _ => [0; 4],
+    };
+    libc::in_pktinfo {
+        ipi_ifindex: 0,
+        ipi_spec_dst: libc::in_addr {
+            s_addr: u32::from_ne_bytes(octets),
+        },
+        ipi_addr: libc::in_addr { s_addr: 0 },
+    }
+}
+
+fn ipv6_info(from: Option<IpAddr>) -> libc::in6_pktinfo {
+    let octets = match from {
+        Some(IpAddr::V6(address)) => address.octets(),
+        _ => [0; 16],
+    };
+    libc::in6_pktinfo {
+        ipi6_addr: libc::in6_addr { s6_addr: octets },
+        ipi6_ifindex: 0,
+    }
 }
 
 /// Whether the kernel knows `UDP_SEGMENT`. One before 4.18 would ignore it, and send one long datagram.

@@ -1,5 +1,7 @@
 //! The namespace engine: its sockets come from the process that holds the namespace.
 
+mod stock;
+
 use std::{
     io,
     net::SocketAddr,
@@ -17,6 +19,7 @@ use convoy_netstack::{
 use tokio::sync::{mpsc, oneshot};
 
 use crate::client::tunnel::Process;
+use stock::{READY, Stock};
 
 /// Requests for sockets that wait for the holder; further ones wait to be made.
 const MAX_REQUESTS: usize = 64;
@@ -84,39 +87,64 @@ impl Inside {
     }
 }
 
-/// Has the holder make sockets, on a thread of its own: the holder may take its time.
+/// Has the holder make sockets, on a thread of its own: the holder may take its time. Some are made ahead, as asking
+/// takes longer than the rest of a connection's set-up.
 #[derive(Clone, Debug)]
-pub(super) struct Sockets(mpsc::Sender<Request>);
+pub(super) struct Sockets {
+    requests: mpsc::Sender<Request>,
+    stock: Arc<Stock>,
+}
 
 #[derive(Debug)]
 struct Request {
     kind: SocketKind,
     family: Family,
-    answer: oneshot::Sender<io::Result<OwnedFd>>,
+    /// `None` if the stock alone is to be filled.
+    answer: Option<oneshot::Sender<io::Result<OwnedFd>>>,
 }
 
 impl Sockets {
     fn of(namespace: &Arc<Namespace>) -> anyhow::Result<Self> {
         let namespace = Arc::downgrade(namespace);
-        let (sender, requests) = mpsc::channel(MAX_REQUESTS);
+        let (requests, received) = mpsc::channel(MAX_REQUESTS);
+        let stock = Arc::new(Stock::default());
+        let filled = Arc::clone(&stock);
         thread::Builder::new()
             .name("sockets".to_owned())
-            .spawn(move || serve(&namespace, requests))
+            .spawn(move || serve(&namespace, &filled, received))
             .context("cannot start a thread")?;
-        Ok(Self(sender))
+        Ok(Self { requests, stock })
+    }
+
+    /// Takes a socket that was made ahead; has more made if few are left.
+    fn take(&self, kind: SocketKind, family: Family) -> Option<OwnedFd> {
+        let (socket, is_low) = self.stock.take(kind, family)?;
+        if is_low {
+            let request = Request {
+                kind,
+                family,
+                answer: None,
+            };
+            // If too many wait already, the next one asks.
+            let _ = self.requests.try_send(request);
+        }
+        Some(socket)
     }
 }
 
 impl OpenSockets for Sockets {
     fn open(&self, kind: SocketKind, family: Family) -> Answer<'_, OwnedFd> {
         Box::pin(async move {
+            if let Some(socket) = self.take(kind, family) {
+                return Ok(socket);
+            }
             let (answer, answered) = oneshot::channel();
             let request = Request {
                 kind,
                 family,
-                answer,
+                answer: Some(answer),
             };
-            self.0.send(request).await.map_err(|_| gone())?;
+            self.requests.send(request).await.map_err(|_| gone())?;
             answered.await.map_err(|_| gone())?
         })
     }
@@ -128,28 +156,53 @@ impl OpenSockets for Sockets {
 }
 
 /// Answers requests until nobody can make any more.
-fn serve(namespace: &Weak<Namespace>, mut requests: mpsc::Receiver<Request>) {
-    while let Some(request) = requests.blocking_recv() {
+fn serve(namespace: &Weak<Namespace>, stock: &Stock, mut requests: mpsc::Receiver<Request>) {
+    while let Some(Request {
+        kind,
+        family,
+        answer,
+    }) = requests.blocking_recv()
+    {
+        let asked = usize::from(answer.is_some());
+        let missing = READY.saturating_sub(stock.len(kind, family));
         let made = match namespace.upgrade() {
-            Some(namespace) => make(&namespace, request.kind, request.family),
+            // There may be descriptors for one, and not for all.
+            Some(namespace) => {
+                make(&namespace, kind, family, asked + missing).or_else(|error| match asked {
+                    0 => Err(error),
+                    _ => make(&namespace, kind, family, asked),
+                })
+            }
             None => Err(gone()),
         };
-        // Who has asked may have left.
-        drop(request.answer.send(made));
+        let (first, more) = match (made, answer.is_some()) {
+            (Ok(mut sockets), true) => (sockets.pop().ok_or_else(gone), sockets),
+            (Ok(sockets), false) => (Err(gone()), sockets),
+            (Err(error), _) => (Err(error), Vec::new()),
+        };
+        stock.add(kind, family, more);
+        if let Some(answer) = answer {
+            // The requester may have left.
+            drop(answer.send(first));
+        }
     }
 }
 
-fn make(namespace: &Namespace, kind: SocketKind, family: Family) -> io::Result<OwnedFd> {
+fn make(
+    namespace: &Namespace,
+    kind: SocketKind,
+    family: Family,
+    count: usize,
+) -> io::Result<Vec<OwnedFd>> {
     let is_ipv6 = family == Family::V6;
     let made = match kind {
-        SocketKind::Tcp => namespace.tcp(is_ipv6, 1),
-        SocketKind::Udp => namespace.udp(is_ipv6, 1),
+        SocketKind::Tcp => namespace.tcp(is_ipv6, count),
+        SocketKind::Udp => namespace.udp(is_ipv6, count),
     };
-    match made {
-        Ok(mut sockets) => sockets.pop().ok_or_else(gone),
-        Err(NamespaceError::Socket(error)) => Err(error),
-        Err(_) => Err(gone()),
-    }
+    made.map_err(|error| match error {
+        NamespaceError::Socket(error) => error,
+        _ => gone(),
+    })
 }
 
 fn gone() -> io::Error {

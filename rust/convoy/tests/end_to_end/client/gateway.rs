@@ -1,5 +1,6 @@
 //! `convoy up --userspace --nat user` as a user without any right, in the client's place.
 
+mod attacks;
 mod luck;
 mod place;
 
