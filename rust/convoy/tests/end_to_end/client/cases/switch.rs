@@ -7,7 +7,7 @@ mod table;
 mod takeovers;
 
 use super::super::{
-    capture::Capture,
+    capture::{Capture, Seen},
     kill_switch::Chatter,
     world::{BEHIND, EVERYTHING, World},
 };
@@ -63,6 +63,12 @@ impl Leaks {
         for cable in &self.cables {
             cable.leaks_nothing(when);
         }
+    }
+
+    /// Whether something has leaked since the last call of any of these.
+    fn any(&self) -> bool {
+        let has_leaked = |cable: &Capture| cable.seen().iter().any(Seen::is_leak);
+        self.cables.iter().any(has_leaked)
     }
 
     /// Waits until something leaves.

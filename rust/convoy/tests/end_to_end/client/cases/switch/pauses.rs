@@ -37,7 +37,12 @@ fn ends_in_time_after(kill: fn(&World)) {
     kill(&world);
     leaks.begin();
     leaks.begins();
-    let is_closed = || (!world.answers(OUTSIDE[0])).then_some(());
+    // A ping alone may be lost.
+    let is_closed = || {
+        leaks.begin();
+        let is_answered = OUTSIDE.iter().any(|outside| world.answers(outside));
+        (!is_answered && !leaks.any()).then_some(())
+    };
     assert!(eventually(DEADLINE, is_closed).is_some());
     leaks.begin();
     for outside in OUTSIDE {
@@ -90,9 +95,9 @@ fn a_pause_that_is_ended_or_begun_again_leaves_nothing_open() {
         world.convoy(&["pause", "wg0", "--for", "5m"]).succeeds();
         world.reaches(OUTSIDE[0]);
         world.convoy(&["reload", "wg0"]).succeeds();
-        assert!(world.answers(OUTSIDE[0]));
+        world.reaches(OUTSIDE[0]);
         world.convoy(&["pause", "wg0", "--for", "10m"]).succeeds();
-        assert!(world.answers(OUTSIDE[0]));
+        world.reaches(OUTSIDE[0]);
         world.convoy(&["resume", "wg0"]).succeeds();
         assert!(!world.answers(OUTSIDE[0]));
         assert_eq!(world.dump(), up);
