@@ -198,7 +198,7 @@ impl Profiler {
 
     fn attach(&self, window: Window) -> Result<Attachment, Error> {
         let (directory, pids) = (&self.directory, &self.findings.pids[..]);
-        // Anew each time, as it lasts a minute.
+        // Each time again, as it lasts a minute.
         self.daemons.iter().for_each(Daemon::admit);
         match window {
             Window::Counters => {

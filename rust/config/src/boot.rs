@@ -1,4 +1,4 @@
-//! What a file says of a kill switch that closes at boot, whatever else it says.
+//! Reads the kill switch that closes at boot from a file, whatever else the file says.
 
 use std::{os::fd::AsFd as _, path::Path};
 

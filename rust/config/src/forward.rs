@@ -112,7 +112,7 @@ pub struct AccessLists {
     /// Clients: if there are any, nobody else may use the listener. Targets: what is refused otherwise and may be
     /// reached.
     pub allow: Vec<AllowedIp>,
-    /// Those that may not, or may not be reached, in any case.
+    /// Prefixes that are refused in any case.
     pub deny: Vec<AllowedIp>,
 }
 

@@ -1,4 +1,4 @@
-//! What a file said of the tunnel, without saying it: tells what somebody has changed in the running tunnel from what
+//! Digests of a file's settings: tell what somebody has changed in the running tunnel from what
 //! another version of the file changes.
 
 use std::collections::{HashMap, HashSet};
@@ -11,7 +11,7 @@ use crate::{
     config::{Config, Peer},
 };
 
-/// What a configuration gave a tunnel. Holds digests in place of secrets, so it may be kept in a file.
+/// Settings that a configuration gave a tunnel. Digests replace secrets, so it may be kept in a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Given {
     private_key: Digest,
@@ -19,7 +19,7 @@ pub struct Given {
     peers: HashMap<PublicKey, GivenPeer>,
 }
 
-/// What it gave a peer.
+/// Settings of a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct GivenPeer {
     preshared_key: Digest,
@@ -35,7 +35,7 @@ struct Digest([u8; 16]);
 const HEAD: &str = "convoy-given 1";
 
 impl Given {
-    /// What `config` gives.
+    /// Summarises `config`.
     #[must_use]
     pub fn of(config: &Config) -> Self {
         let it = &config.interface;

@@ -29,7 +29,7 @@ pub(crate) fn run(args: &CheckArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What would happen on this host; nothing, if it cannot be told.
+/// Predicts the effects on this host; nothing if they are unknown.
 fn foresee(config: &Config) -> Vec<String> {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let foreseen = builder

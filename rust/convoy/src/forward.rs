@@ -96,7 +96,7 @@ pub(crate) fn limits() -> anyhow::Result<Limits> {
     })
 }
 
-/// What the clients of proxies may reach.
+/// Targets that clients of proxies may reach.
 struct Proxies {
     of_all: Access,
     own: Own,

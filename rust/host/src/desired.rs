@@ -145,7 +145,7 @@ impl Desired {
         networks
     }
 
-    /// Those of `networks` that hold an endpoint, or a name server that is asked for one.
+    /// Networks that hold an endpoint, or a name server that is asked for one.
     pub(crate) fn holders(&self, networks: &[Prefix]) -> HashSet<Prefix> {
         let lengths: HashSet<u8> = networks.iter().map(Prefix::length).collect();
         let networks: HashSet<Prefix> = networks.iter().copied().collect();

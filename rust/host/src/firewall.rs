@@ -62,9 +62,9 @@ pub(crate) struct Nft {
     /// whoever removes them.
     pub(crate) lock: Option<Arc<File>>,
     owns_tables: bool,
-    /// Of the kill switch that was loaded last.
+    /// The kill switch that was loaded last.
     owner: Option<Owner>,
-    /// What worked last, which is tried first.
+    /// The method that worked last, which is tried first.
     clear: Clear,
 }
 

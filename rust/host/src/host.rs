@@ -317,7 +317,7 @@ impl Host {
         Ok(plan)
     }
 
-    /// What [`Applied::warnings`] has.
+    /// The warnings of [`Applied::warnings`].
     pub(crate) fn all_warnings(&self) -> Vec<String> {
         let facts = self.facts.iter().flat_map(|facts| &facts.warnings);
         facts.chain(&self.warnings).cloned().collect()

@@ -1,6 +1,6 @@
 //! The local network: which of the connected networks may stay outside the tunnel.
 //!
-//! Whoever answers a client's DHCP requests or sends router advertisements chooses the networks that are connected.
+//! A host that answers DHCP requests or sends router advertisements chooses the networks that are connected.
 //! Only private ones count, none that is wider than its range, and nothing of the tunnel's own networks: else one
 //! packet would lead the tunnel's traffic past it (CVE-2023-36672).
 

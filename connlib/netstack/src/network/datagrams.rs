@@ -137,7 +137,7 @@ impl Datagrams {
         }
     }
 
-    /// Has the kernel say for which address of this host each datagram is, unless there is but one ([`Train::to`]).
+    /// Makes the kernel report each datagram's destination address ([`Train::to`]), unless the socket has only one.
     pub(crate) fn ask_for_destinations(&self) {
         if let Self::Kernel(socket) = self
             && let Ok(bound) = socket.local_addr()

@@ -10,7 +10,7 @@ use crate::{counters::Refusal, nat::Policy};
 pub struct Guarded {
     /// The network.
     pub network: Arc<dyn Network>,
-    /// What may be reached.
+    /// Rules for targets.
     pub policy: Policy,
     /// Whether only what the policy denies is refused, as for clients of this host alone: they reach everything else by
     /// themselves.

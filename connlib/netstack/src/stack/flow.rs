@@ -81,12 +81,12 @@ pub(super) struct Inner {
     /// The highest sequence number that was sent, and that was acknowledged.
     highest: u32,
     acknowledged: u32,
-    /// The acknowledgement and the window that the other end was told last.
+    /// The last acknowledgement number and window announced to the other end.
     told: (u32, u16),
     pub(super) sender: Sender,
 }
 
-/// What was sent in a turn.
+/// Packets that were sent in one turn.
 struct Sent {
     last: Option<(u32, u32)>,
     highest: Option<u32>,

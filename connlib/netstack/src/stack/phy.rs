@@ -29,7 +29,7 @@ const LONGEST_HEADERS: usize = IPV6_HEADER + 60;
 pub(super) struct Again<'a> {
     pub(super) sending: &'a mut Sending,
     pub(super) now: i64,
-    /// The acknowledgement and the window that the other end was told last.
+    /// The last acknowledgement number and window announced to the other end.
     pub(super) told: (u32, u16),
 }
 

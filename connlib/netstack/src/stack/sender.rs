@@ -29,7 +29,7 @@ const LONGEST_HANDSHAKE: i64 = 900_000;
 /// MTUs that are tried after this many timeouts: routers may drop longer packets without a word.
 const TRIED_MTUS: [(u32, usize); 2] = [(2, 1280), (4, 576)];
 
-/// What is known of the other end as a receiver.
+/// The other end as a receiver.
 #[derive(Debug, Default)]
 pub(super) struct Sender {
     /// Once the connection is established.
@@ -38,7 +38,7 @@ pub(super) struct Sender {
     scale: u8,
     /// Bytes that the other end takes.
     pub(super) window: u32,
-    /// The window that smoltcp was told last, as it is written, if it is known.
+    /// The last window given to smoltcp, unscaled, if known.
     told: Option<u16>,
     /// The number of the next byte from the other end.
     expected: u32,
@@ -55,7 +55,7 @@ impl Sender {
         }
     }
 
-    /// What acknowledges all that was received, and from where: the number of what is sent next.
+    /// Returns the sequence and acknowledgement numbers of an acknowledgement of all that was received.
     pub(super) fn challenge(&self) -> Option<(u32, u32)> {
         let sending = self.sending.as_ref()?;
         Some((sending.next(), self.expected))
@@ -170,7 +170,7 @@ impl Inner {
         }
     }
 
-    /// Has smoltcp send its first segment again in any state, by duplicates of the last acknowledgement.
+    /// Makes smoltcp retransmit its first segment in any state, by duplicates of the last acknowledgement.
     fn nudge(&mut self, now: Instant, out: &mut Outgoing<'_>) {
         let Some(window) = self.allowed() else {
             return;
@@ -253,7 +253,7 @@ impl Inner {
         }
     }
 
-    /// Makes smoltcp begin again with the first byte that was not acknowledged: its timer is told to be over.
+    /// Rewinds smoltcp to the first unacknowledged byte, by letting its retransmission timer expire.
     ///
     /// Everything that it has to send at once was sent, so that there is no other timer.
     pub(super) fn rewind(&mut self, now: Instant, out: &mut Outgoing<'_>) {

@@ -17,16 +17,16 @@ use std::collections::VecDeque;
 use cubic::Cubic;
 use round_trip::RoundTrip;
 
-/// Pieces that are told apart; what was acknowledged beyond is acknowledged again later.
+/// Most pieces that are tracked; SACKed bytes beyond are acknowledged again later.
 const MOST_PIECES: usize = 256;
 /// With those that sending again has cut.
 const MOST_CUT: usize = 2 * MOST_PIECES;
 /// Segments that overtake a lost one, and acknowledgements that tell so without SACK.
 const THRESHOLD: u32 = 3;
-/// What is sent within this time is one piece.
+/// Bytes sent within this time are one piece.
 const SAME_TIME: i64 = 100;
 
-/// What one end knows about the arrival of what it has sent.
+/// One end's knowledge of which of its bytes have arrived.
 #[derive(Debug)]
 pub(super) struct Sending {
     mss: u32,
@@ -442,7 +442,7 @@ impl Sending {
         }
     }
 
-    /// Has the last segment sent again: its acknowledgement tells what is missing before it.
+    /// Retransmits the last segment: its acknowledgement tells what is missing before it.
     fn probe(&mut self) {
         if self.in_flight() > self.mss {
             self.split(self.next.wrapping_sub(self.mss));

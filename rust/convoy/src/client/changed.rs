@@ -1,4 +1,4 @@
-//! What somebody else has changed in a running tunnel: it lasts until the file changes the same.
+//! Changes that somebody else has made to a running tunnel: they last until the file changes the same.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! What a configuration would do on this host, told without doing it.
+//! Predicts what a configuration would do on this host.
 
 use convoy_config::{Config, Place, Routed};
 

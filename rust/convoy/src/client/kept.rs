@@ -61,7 +61,7 @@ pub(crate) struct KeptTunnel {
     inner_mtu: Option<u16>,
     /// The interface lasts for as long as this is open, whatever happens to the process, unless somebody deletes it.
     tun: OwnedFd,
-    /// Whether the interface was made anew, and the host does not know it yet.
+    /// Whether the interface was recreated and the host is not set up for it yet.
     is_interface_new: bool,
     process: Option<TunnelProcess>,
     /// When to kill the process, which no longer has an interface.
@@ -322,7 +322,7 @@ impl KeptTunnel {
         self.schedule(Instant::now());
     }
 
-    /// What another process needs, with sockets that no dead one has used. Makes the interface again if somebody has
+    /// Prepares another process, with sockets that no dead one has used. Recreates the interface if somebody has
     /// deleted it.
     fn next_process(&mut self) -> anyhow::Result<Spawn> {
         if self.outlives_supervisor && !self.has_interface() {

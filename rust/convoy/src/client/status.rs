@@ -245,7 +245,7 @@ fn known(config: Option<&Loaded>) -> Known {
     known.unwrap_or_default()
 }
 
-/// What a configuration says of the kill switch, in its own words.
+/// The kill switch as the configuration writes it.
 pub(crate) fn configured_switch(interface: &Interface) -> String {
     match &interface.kill_switch {
         Some(switch) => switch.value.to_string(),

@@ -176,7 +176,7 @@ struct Supervisor {
     ending: Option<Ending>,
 }
 
-/// What an earlier process has left. A start that fails does not destroy it.
+/// State left by an earlier process. A start that fails does not destroy it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Found {
     has_tunnel: bool,

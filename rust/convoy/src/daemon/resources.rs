@@ -36,7 +36,7 @@ pub(super) struct Resources {
     pub(super) watched: Watched,
 }
 
-/// How the interface's changes are told.
+/// The source of news about the interface.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Watched {
     /// By the kernel, to this network namespace. `None` if that has no file.

@@ -202,7 +202,7 @@ impl Networks {
         (!left.is_empty()).then_some(Self(left))
     }
 
-    /// What to exclude: the range of providers' NAT as a whole, which overlay networks take their addresses from.
+    /// The network to exclude: all of providers' NAT range, from which overlay networks take their addresses.
     fn ranges(&self) -> String {
         let overlays = OVERLAYS
             .iter()

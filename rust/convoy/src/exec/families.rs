@@ -139,7 +139,7 @@ fn fail(errno: libc::c_int) -> sock_filter {
 mod tests {
     use super::*;
 
-    /// What the kernel does with a filter, as far as ours goes.
+    /// Evaluates a filter as the kernel does, as far as ours goes.
     fn run(program: &[sock_filter], architecture: u32, number: u32, argument: u32) -> u32 {
         let (mut at, mut word) = (0, 0);
         loop {

@@ -163,7 +163,7 @@ impl SocketFile {
         &self.directory
     }
 
-    /// What [`SocketFile::remove`] takes.
+    /// Descriptors that [`SocketFile::remove`] uses.
     pub(super) fn descriptors(&self) -> [RawFd; 2] {
         [self.file.as_raw_fd(), self.directory.as_raw_fd()]
     }

@@ -51,7 +51,7 @@ pub(crate) enum Via {
 /// Networks of the main table.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Outside {
-    /// Those on the next link.
+    /// Networks on the next link.
     pub(crate) connected: Vec<Prefix>,
     /// All of them, without default routes.
     pub(crate) routed: Vec<Prefix>,

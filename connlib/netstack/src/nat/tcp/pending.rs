@@ -13,7 +13,7 @@ use crate::nat::Share;
 /// How long a target may take before its connection can give way: hosts that answer do so before.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// What waits, by peer and then by age.
+/// Waiting connections, by peer and then by age.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pending(Arc<Mutex<State>>);
 
@@ -61,7 +61,7 @@ impl Pending {
         }
     }
 
-    /// Has a peer's oldest connection to a silent host give way; whether there is one.
+    /// Makes a peer's oldest connection to a silent host give way; returns whether there is one.
     pub(super) fn make_room(&self, peer: u32) -> bool {
         let mut state = self.state();
         let mut of_peer = state.waiting.range((peer, 0)..=(peer, u64::MAX));

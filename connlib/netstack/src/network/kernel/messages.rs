@@ -33,7 +33,7 @@ pub(crate) fn prepare(socket: impl AsFd) {
     let _ = setsockopt(&socket, RcvBuf, &RECEIVE_BUFFER);
 }
 
-/// Has the kernel say of each message for which address of this host it is (`IP_PKTINFO`, ip(7)).
+/// Makes the kernel report each message's destination address (`IP_PKTINFO`, ip(7)).
 ///
 /// # Errors
 /// Those of setsockopt(2).

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::*;
 
-/// What a server of a test does with a question.
+/// A test server's behaviour towards a question.
 #[derive(Clone, Copy)]
 enum Answers {
     /// With an address whose last byte is this one, or its IPv6 equivalent.

@@ -44,7 +44,7 @@ impl Trace {
         self.sending.acknowledge(self.now, acknowledgement)
     }
 
-    /// What goes again of all that has been sent.
+    /// Parts of the bytes in flight to retransmit.
     fn resend(&mut self) -> Vec<(u32, u32)> {
         let (mut from, end) = (self.sending.first(), self.sending.next());
         let mut parts = Vec::new();

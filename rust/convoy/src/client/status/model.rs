@@ -45,7 +45,7 @@ pub(crate) struct Status {
     pub(crate) listen_port: u16,
     /// The mark of the tunnel's datagrams; 0 for none.
     pub(crate) fwmark: u32,
-    /// What the configuration asks for: `off`, `on` or `persistent`.
+    /// The configured value: `off`, `on` or `persistent`.
     pub(crate) kill_switch: Option<String>,
     /// Whether the kernel drops what would leave outside the tunnel.
     pub(crate) kill_switch_closed: Option<bool>,

@@ -87,7 +87,7 @@ impl Inside {
     }
 }
 
-/// Has the holder make sockets, on a thread of its own: the holder may take its time. Some are made ahead, as asking
+/// Asks the holder for sockets, on a separate thread, as the holder may be slow. Some are made ahead, as asking
 /// takes longer than the rest of a connection's set-up.
 #[derive(Clone, Debug)]
 pub(super) struct Sockets {

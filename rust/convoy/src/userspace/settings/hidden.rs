@@ -14,7 +14,7 @@ use std::{
 
 use nix::unistd::{Uid, geteuid};
 
-/// Of the host, below `/run`.
+/// Services of the host, below `/run`.
 const SERVICES: [&str; 20] = [
     "avahi-daemon",
     "buildkit",
@@ -38,7 +38,7 @@ const SERVICES: [&str; 20] = [
     "wpa_supplicant",
 ];
 
-/// Of the user, below its runtime directory.
+/// Services of the user, below its runtime directory.
 const OWN_SERVICES: [&str; 13] = [
     "at-spi",
     "buildkit",
@@ -55,14 +55,14 @@ const OWN_SERVICES: [&str; 13] = [
     "systemd",
 ];
 
-/// Of the user, below its home directory.
+/// Sockets of the user, below its home directory.
 const AT_HOME: [&str; 3] = [
     ".docker/desktop",
     ".docker/run",
     ".local/share/containers/podman/machine",
 ];
 
-/// Of the user where it has no runtime directory, before its number.
+/// Prefixes of directories in `/tmp` of a user without a runtime directory; its number follows.
 const IN_TMP: [&str; 3] = ["convoy-", "podman-run-", "storage-run-"];
 
 /// Variables that name a socket.
@@ -73,7 +73,7 @@ const NAMING: [&str; 4] = [
     "DOCKER_HOST",
 ];
 
-/// What is hidden; `sockets` is the directory of the tunnel's own.
+/// Lists the hidden paths; `sockets` is the directory of the tunnel's own sockets.
 pub(super) fn paths(sockets: &Path) -> Vec<PathBuf> {
     let mut paths = paths_of(&of_process, geteuid());
     paths.push(sockets.to_owned());

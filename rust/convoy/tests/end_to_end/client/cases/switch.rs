@@ -51,7 +51,7 @@ impl Leaks {
         }
     }
 
-    /// What passes until now does not count.
+    /// Ignores what has passed until now.
     fn begin(&self) {
         for cable in &self.cables {
             cable.seen();

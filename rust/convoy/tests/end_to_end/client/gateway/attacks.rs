@@ -113,7 +113,7 @@ fn send(raw: &Socket, packet: &[u8]) {
     let _ = raw.send_to(packet, &to.into());
 }
 
-/// What a command prints in the gateway's namespace.
+/// Runs a command in the gateway's namespace and returns its output.
 fn inside(command: &str) -> String {
     let holder = holder_of_user().to_string();
     let output = Command::new("nsenter")

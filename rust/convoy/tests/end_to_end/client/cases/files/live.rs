@@ -1,4 +1,4 @@
-//! What `wg set` has changed outlives processes, as it outlives `reload`.
+//! Changes by `wg set` outlive processes, as they outlive `reload`.
 
 use convoy_lab::eventually;
 use nix::sys::signal::{Signal, kill};
@@ -97,7 +97,7 @@ fn what_the_file_changes_meanwhile_prevails_and_the_rest_stays() {
     }
 }
 
-/// What `wg` shows of the tunnel's settings, in an order of its own.
+/// The tunnel's settings as `wg` shows them, sorted.
 fn settings(world: &World) -> String {
     let shown = [
         "public-key",

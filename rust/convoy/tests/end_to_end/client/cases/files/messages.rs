@@ -1,4 +1,4 @@
-//! What a person is told about a file that does not work.
+//! Messages about files that do not work.
 
 use std::fs;
 

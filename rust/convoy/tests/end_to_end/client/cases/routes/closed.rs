@@ -1,4 +1,4 @@
-//! What was asked to go into the tunnel and cannot goes nowhere.
+//! Traffic that was asked into the tunnel and cannot enter it goes nowhere.
 
 use crate::client::{
     capture::Capture,

@@ -5,7 +5,7 @@ use super::{BEHIND, EVERYTHING, Leaks, OUTSIDE, PERSISTENT, World};
 /// Writes a flawed file.
 type Spoil = fn(&World);
 
-/// What makes the file useless for a tunnel.
+/// The flaw that makes the file useless for a tunnel.
 const FLAWS: [(&str, Spoil); 9] = [
     ("no key", |world| {
         let text = format!("[Interface]\n#convoy: PrivateKeyFile = missing\n{PERSISTENT}");

@@ -12,7 +12,7 @@ use crate::{
 /// Makes the next start impossible, and possible again.
 struct Obstacle {
     name: &'static str,
-    /// What the command line of the first `up` has.
+    /// Arguments of the first `up`.
     arguments: &'static [&'static str],
     place: fn(&World),
     /// A part of the reason that is told.

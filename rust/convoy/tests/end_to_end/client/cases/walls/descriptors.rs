@@ -1,4 +1,4 @@
-//! What the caller has open ends where a process stays.
+//! Descriptors of the caller do not reach processes that stay.
 
 use std::{fs, path::Path};
 
