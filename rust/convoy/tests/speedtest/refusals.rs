@@ -66,9 +66,11 @@ fn missing_tools_and_rights_are_named_with_their_fix() {
     let pid = bed.tunnel.left.daemon.pid().to_string();
     let (outer, out) = place();
     fs::set_permissions(outer.path(), Permissions::from_mode(0o755)).unwrap();
-    // A copy of the program, since `nobody` may have no access to its directory.
+    // A copy of the program, since `nobody` may have no access to its directory. Made by another process: while this
+    // one could write to it, children of other tests would keep it from being executed.
     let program = outer.path().join("convoy");
-    fs::copy(PROGRAM, &program).unwrap();
+    let copied = Command::new("cp").arg(PROGRAM).arg(&program).status();
+    assert!(copied.unwrap().success());
     let profile = |out: &Path| {
         let mut command = Command::new(&program);
         command.args(["profile", "--pid", &pid, "--secs", "1", "--out"]);

@@ -1,9 +1,6 @@
 //! Machines on which somebody else, or chance, has prepared something.
 
-use std::{
-    fs::{self, Permissions},
-    os::unix::fs::PermissionsExt as _,
-};
+use std::{fs, os::unix::fs::PermissionsExt as _};
 
 use super::uid;
 use crate::{
@@ -21,9 +18,12 @@ fn a_program_that_others_may_not_execute_still_loses_its_rights() {
     // A build of this kind is too large for `/run`.
     let directory = tempfile::tempdir().unwrap();
     let program = directory.path().join("convoy");
-    fs::copy(convoy_program(), &program).unwrap();
-    fs::set_permissions(&program, Permissions::from_mode(0o700)).unwrap();
-    world.shell(&format!("{} up wg0 >/dev/null 2>&1", program.display()));
+    // By another process: while this one could write to it, children of other tests would keep it from being executed.
+    world.shell(&format!(
+        "install -m 700 '{}' '{program}'; '{program}' up wg0 >/dev/null 2>&1",
+        convoy_program().display(),
+        program = program.display()
+    ));
     world.reaches(BEHIND[0]);
     let user = uid(world.tunnel());
     assert!((60_706..=61_183).contains(&user), "{user}");
