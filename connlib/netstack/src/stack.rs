@@ -25,8 +25,8 @@
 //! - **Whoever writes also sends**: no thread is woken on the way out. The thread `netstack` receives, and wakes up for
 //!   timers.
 //! - **What is in flight, lost and sent again is decided here** (`sending`): smoltcp keeps the bytes and makes segments.
-//!   It is told by acknowledgements how much it may send, and of what it sends again only what is lost leaves
-//!   (`sender`). See `UPSTREAM.md`.
+//!   Acknowledgements made here limit how much it sends, and of its retransmissions only lost bytes leave (`sender`).
+//!   See `UPSTREAM.md`.
 //! - **The window that is announced does not shrink**, although smoltcp rounds it down: a unit less is announced.
 //! - **Listeners give each connection a socket of its own at its SYN**; the oldest of too many that are not
 //!   established ends. How many of those a gateway admits is up to that.

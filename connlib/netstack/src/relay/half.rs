@@ -17,7 +17,7 @@ use tokio::{
 
 use crate::network::{Duplex, Stream};
 
-/// A stream that one task reads and writes in turns.
+/// A stream that one task both reads and writes.
 #[derive(Clone, Copy)]
 pub(super) enum Half<'a> {
     Kernel(&'a TcpStream),

@@ -15,7 +15,7 @@ fn in_lab(world: &World, arguments: &[&str]) -> Outcome {
     world.start_command(command).wait()
 }
 
-/// Requires that nothing there reaches the tunnel here, and that the reason is told.
+/// Requires that no command there reaches the tunnel here, and that each names the reason.
 fn is_out_of_reach(world: &World, state: &str) {
     let link = || {
         world.shell("ip -o link show wg0; nft list ruleset; ip rule; cat /run/convoy/wg0.journal")

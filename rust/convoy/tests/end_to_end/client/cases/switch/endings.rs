@@ -64,11 +64,7 @@ fn comes_back_after(switch: &str, endings: &[(&str, Ending)]) {
         leaks.begin();
         let tunnel = world.tunnel();
         end(&world, tunnel);
-        let is_another = || {
-            let now = world.status()["tunnel_pid"].as_i64();
-            now.filter(|pid| *pid != i64::from(tunnel.as_raw()))
-        };
-        assert!(eventually(DEADLINE, is_another).is_some(), "{name}");
+        is_replaced(&world, tunnel, name);
         for outside in OUTSIDE {
             assert!(!world.answers(outside), "{name}");
         }
@@ -104,11 +100,7 @@ fn a_tunnel_that_is_ended_again_and_again_leaks_nothing() {
         let tunnel = world.tunnel();
         end(&world, tunnel);
         world.shell("ip link delete wg0 2>/dev/null || true");
-        let is_another = || {
-            let now = world.status()["tunnel_pid"].as_i64();
-            now.filter(|pid| *pid != i64::from(tunnel.as_raw()))
-        };
-        assert!(eventually(3 * DEADLINE, is_another).is_some(), "{name}");
+        is_replaced(&world, tunnel, name);
         world.reaches(BEHIND[0]);
         leaks.none(name);
     }
@@ -161,4 +153,13 @@ fn a_name_that_somebody_else_takes_meanwhile_is_told_and_the_switch_stays_closed
     leaks.none("free again");
     world.down();
     leaks.begins();
+}
+
+/// Waits until another process carries the packets.
+fn is_replaced(world: &World, former: Pid, name: &str) {
+    let is_another = || {
+        let now = world.status()["tunnel_pid"].as_i64();
+        now.filter(|pid| *pid != i64::from(former.as_raw()))
+    };
+    assert!(eventually(3 * DEADLINE, is_another).is_some(), "{name}");
 }

@@ -15,7 +15,7 @@ struct Obstacle {
     /// Arguments of the first `up`.
     arguments: &'static [&'static str],
     place: fn(&World),
-    /// A part of the reason that is told.
+    /// A part of the error message.
     reason: &'static str,
 }
 
