@@ -75,6 +75,19 @@ impl Host {
         }
     }
 
+    /// Finishes what is due, if anything is. A caller that cancels [`Host::watch`] for something else calls it before
+    /// the next call: else whoever keeps the caller busy would keep a kill switch open.
+    ///
+    /// # Errors
+    /// As [`Host::watch`].
+    pub async fn catch_up(&mut self) -> Result<(), HostError> {
+        let is_due = self.due.is_some_and(|due| due <= Instant::now());
+        match is_due || self.pause.as_ref().is_some_and(Pause::is_over) {
+            true => self.look().await,
+            false => Ok(()),
+        }
+    }
+
     /// Makes `watch` look again at `at`, or earlier.
     pub(crate) fn wake_at(&mut self, at: Option<Instant>) {
         self.due = self.due.into_iter().chain(at).min();

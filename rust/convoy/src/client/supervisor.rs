@@ -213,6 +213,9 @@ impl Supervisor {
         let mut sleep = Sleep::new().await;
         let mut watchdog = Watchdog::new();
         loop {
+            if let Err(error) = catch_up(&mut self.host).await {
+                self.on_host_event(Err(error)).await;
+            }
             if let Some(ending) = self.ending.take() {
                 return ending;
             }
@@ -314,6 +317,14 @@ async fn interrupted(signals: &mut Signals) -> &'static str {
         if let SignalEvent::End(signal) = signals.next().await {
             return signal;
         }
+    }
+}
+
+/// Finishes what a request has interrupted.
+async fn catch_up(host: &mut Option<Host>) -> Result<(), HostError> {
+    match host {
+        Some(host) => host.catch_up().await,
+        None => Ok(()),
     }
 }
 

@@ -1,11 +1,14 @@
 //! What others remove comes back; what happens to the interface is reported.
 
-use std::{fs, time::Duration};
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
 
 use convoy_host::{Desired, Event, KillSwitch};
 use tokio::time::timeout;
 
-use crate::scene::{Scene, everything, until, watch_until};
+use crate::scene::{PATIENCE, Scene, everything, until, watch_until};
 
 #[test]
 fn what_others_remove_comes_back() {
@@ -44,6 +47,30 @@ fn what_others_remove_comes_back() {
         });
     }
     assert_eq!(scene.dump(), before);
+}
+
+#[test]
+fn whoever_keeps_the_caller_busy_delays_no_restoration() {
+    let Some(scene) = Scene::new("whoever_keeps_the_caller_busy_delays_no_restoration") else {
+        return;
+    };
+    scene.run(async || {
+        let mut host = scene.open().await;
+        let mut desired = Desired {
+            kill_switch: Some(KillSwitch::default()),
+            ..everything()
+        };
+        scene.apply(&mut host, &mut desired).await;
+        scene.ip("rule delete priority 32765");
+        let deadline = Instant::now() + PATIENCE;
+        while !scene.ip("rule").contains("32765:") {
+            assert!(Instant::now() < deadline, "it did not come back");
+            // As a supervisor does that is asked something again and again.
+            let _ = timeout(Duration::from_millis(1), host.watch()).await;
+            host.catch_up().await.unwrap();
+        }
+        host.undo().await.unwrap();
+    });
 }
 
 #[test]
