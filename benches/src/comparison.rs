@@ -130,7 +130,7 @@ impl Record {
         })
     }
 
-    /// Of the contenders in `among`, the one with the best median.
+    /// The contender in `among` with the best median.
     pub(crate) fn best<'a>(&self, among: &[&'a str], row: &Row) -> Option<&'a str> {
         let sign = if row.aim.more_is_better() { 1.0 } else { -1.0 };
         let medians = among

@@ -81,7 +81,7 @@ pub(crate) struct Record {
 struct Measured {
     name: String,
     version: Option<String>,
-    /// What somebody else's forwarder of this kind reaches on another machine.
+    /// Throughput of somebody else's forwarder of this kind on another machine.
     published_gbps: Option<f64>,
     gbps: Vec<f64>,
     cpu_s_per_gb: Vec<f64>,

@@ -13,7 +13,7 @@ use crate::results;
 pub(crate) struct Origin {
     /// The machine.
     pub(crate) host: Host,
-    /// Of the source tree; ends in `-dirty` if it had uncommitted changes.
+    /// Commit of the source tree; ends in `-dirty` if that had uncommitted changes.
     pub(crate) commit: String,
     /// UTC.
     pub(crate) started: String,

@@ -134,7 +134,7 @@ impl Running {
     }
 }
 
-/// What a [`counter`] has printed. Parses the first field of the event's line: perf-stat(1), "CSV FORMAT".
+/// Number of calls that a [`counter`] has printed: the first field of the event's line (perf-stat(1), "CSV FORMAT").
 pub(crate) fn calls(printed: &str) -> Option<u64> {
     let mut lines = printed
         .lines()

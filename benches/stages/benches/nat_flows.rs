@@ -1,5 +1,5 @@
-//! What begins a flow of `--nat user`, as in `connlib/netstack/src/nat`: a map with the standard library's SipHash or with
-//! FxHash, and the beginning of a flow inline or out of line (`#[cold]`).
+//! Beginnings of flows of `--nat user`, as in `connlib/netstack/src/nat`: a map with the standard library's SipHash
+//! or with FxHash, and the beginning of a flow inline or out of line (`#[cold]`).
 //!
 //! Packets of a flow that has begun pass in the kernel. Only what begins a flow is looked up here, and what comes until it
 //! has begun. The task and the sockets of a flow are left out: they would hide any difference. [`super::flow_table`] has
@@ -88,7 +88,7 @@ fn table<W: Way>(flows: usize) -> (Flows<W>, Vec<Vec<u8>>) {
     (table, packets)
 }
 
-/// What a few peers send to servers anywhere.
+/// SYNs of a few peers to servers anywhere.
 fn syns(count: usize, seed: u64) -> Vec<Vec<u8>> {
     let mut random = StdRng::seed_from_u64(seed);
     let mut syn = |_| {

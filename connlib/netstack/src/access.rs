@@ -1,4 +1,4 @@
-//! Who may use a listener.
+//! Access to a listener.
 
 use std::{net::IpAddr, str::FromStr};
 

@@ -1,4 +1,4 @@
-//! What a rule has carried and refused.
+//! Counters of what a rule has carried and refused.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -92,12 +92,12 @@ pub(crate) struct Counters {
     refusals: [AtomicU64; Refusal::ALL.len()],
 }
 
-/// What a rule, or all of them, have carried and refused so far.
+/// Counts of what a rule, or all rules, have carried and refused so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Connections and UDP flows that reached their target.
     pub opened: u64,
-    /// Those of them that have ended.
+    /// Connections and flows that have ended.
     pub closed: u64,
     /// Bytes from clients to targets.
     pub bytes_out: u64,

@@ -21,18 +21,18 @@ use crate::{
     relay::Relay,
 };
 
-/// What is offered on some addresses, and to whom.
+/// A service on some addresses, and who may use it.
 #[derive(Clone, Debug)]
 pub struct Rule {
     /// Where to listen; port 0 is any free one. An IPv6 address that this host lacks is skipped if others are left.
     pub listen: Vec<SocketAddr>,
-    /// What is offered there.
+    /// Service that is offered there.
     pub service: Service,
-    /// Who may use it: those whom each of these allows.
+    /// Access: each of these must allow the client.
     pub access: Vec<Access>,
 }
 
-/// What a listener offers.
+/// A service of a listener.
 #[derive(Clone, Debug)]
 pub enum Service {
     /// Connections to a target.
@@ -95,7 +95,7 @@ pub struct Running {
     counters: Arc<Counters>,
 }
 
-/// What all rules share.
+/// State that all rules share.
 #[derive(Debug)]
 struct Shared {
     relay: Relay,
@@ -103,7 +103,7 @@ struct Shared {
     flows: Arc<Semaphore>,
 }
 
-/// What all connections and flows of a listener share.
+/// State that all connections and flows of a listener share.
 #[derive(Debug)]
 struct Context {
     shared: Arc<Shared>,
@@ -251,7 +251,7 @@ impl Running {
         &self.addresses
     }
 
-    /// What it has carried and refused so far.
+    /// Returns what it has carried and refused so far.
     #[must_use]
     pub fn totals(&self) -> Totals {
         self.counters.totals()

@@ -145,7 +145,7 @@ impl Namespace {
         self.tun.as_fd()
     }
 
-    /// What a process enters to be inside.
+    /// Returns the namespaces that a process enters to be inside.
     pub fn spaces(&self) -> &Spaces {
         &self.spaces
     }
@@ -156,7 +156,7 @@ impl Namespace {
         Pid::from_raw(self.holder.id().cast_signed())
     }
 
-    /// What is less than it should be.
+    /// Returns what is less than it should be.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
@@ -222,7 +222,7 @@ impl Drop for Namespace {
     }
 }
 
-/// What the holder has set up.
+/// Everything that the holder has set up.
 struct SetUp {
     warnings: Vec<String>,
     tun: OwnedFd,
@@ -230,7 +230,7 @@ struct SetUp {
     inlet: Option<Inlet>,
 }
 
-/// Has the holder set everything up.
+/// Makes the holder set everything up.
 fn set_up(socket: &UnixStream, settings: &Settings) -> Result<SetUp, NamespaceError> {
     protocol::send(socket, &Request::SetUp(settings.clone()), &[])
         .map_err(|_| NamespaceError::Ended)?;

@@ -34,7 +34,7 @@ pub(crate) use datagrams::Sent;
 
 use crate::counters::Refusal;
 
-/// What a network answers, once it has.
+/// The answer of a network, once it has one.
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = io::Result<T>> + Send + 'a>>;
 
 /// Opens connections, listeners and flows in one network.

@@ -199,7 +199,7 @@ async fn by_tokio(first: &mut TcpStream, second: &mut TcpStream, moved: &Moved) 
     }
 }
 
-/// What became of each direction; `None` if the other one's failure ended it.
+/// Outcome of each direction; `None` if the other one's failure ended it.
 #[derive(Debug)]
 struct Outcome {
     outbound: Option<Result<(), Failure>>,

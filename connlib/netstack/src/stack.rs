@@ -31,9 +31,9 @@
 //! - **Listeners give each connection a socket of its own at its SYN**; the oldest of too many that are not
 //!   established ends. How many of those a gateway admits is up to that.
 //!
-//! What the kernel's TCP has and this one lacks: ECN, pacing, timestamps, growth of buffers, so that a connection carries
-//! at most half a MiB a round trip, and undoing of what was wrongly taken for a loss. Up to 32 gaps in what was received
-//! are remembered. UDP, ICMP, fragments and TIME-WAIT are not smoltcp's but ours.
+//! Features of the kernel's TCP that this one lacks: ECN, pacing, timestamps, growth of buffers, so that a connection
+//! carries at most half a MiB a round trip, and undoing of what was wrongly taken for a loss. Up to 32 gaps in what was
+//! received are remembered. UDP, ICMP, fragments and TIME-WAIT are not smoltcp's but ours.
 //!
 //! Deliberately left out: connections to the stack's own addresses, multicast, broadcast, IP options, extension headers
 //! before TCP, and several interfaces. A wildcard datagram socket answers from the address of its family that is
@@ -133,13 +133,13 @@ impl Stack {
         })
     }
 
-    /// What it has carried and discarded so far.
+    /// Returns what it has carried and discarded so far.
     #[must_use]
     pub fn counters(&self) -> Snapshot {
         self.shared.counters.snapshot()
     }
 
-    /// Has what begins flows to addresses that are not the stack's own come out here, for a gateway; `None` if it does
+    /// Leads what begins flows to addresses that are not the stack's own to a gateway; `None` if it does
     /// already.
     #[must_use]
     pub(crate) fn inlet(&self) -> Option<Inlet> {

@@ -154,7 +154,7 @@ pub struct PeerSnapshot {
     pub endpoint: Option<SocketAddr>,
     /// When the last handshake completed.
     pub last_handshake: Option<SystemTime>,
-    /// What the handshakes tell of the peer.
+    /// Facts about the peer that its handshakes tell.
     pub handshakes: Handshakes,
     /// The persistent keepalive interval; zero for none.
     pub persistent_keepalive: Duration,
@@ -191,7 +191,7 @@ impl PeerSnapshot {
     }
 }
 
-/// What the handshakes with a peer tell of it.
+/// Facts about a peer that its handshakes tell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Handshakes {
     /// Since when there has always been a session; `None` if there is none.

@@ -13,13 +13,13 @@ use crate::{config::PublicKey, node::Node};
 pub struct PeerEvent {
     /// The peer.
     pub peer: PublicKey,
-    /// What the latest handshake has come to, if there was one.
+    /// Outcome of the latest handshake so far, if there was one.
     pub handshake: Option<Outcome>,
     /// Its endpoint, if it has got another one or has roamed.
     pub moved_to: Option<SocketAddr>,
 }
 
-/// What a handshake has come to so far.
+/// Outcome of a handshake so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It is complete.

@@ -40,7 +40,7 @@ impl PacketSource for BatchFromTun<'_> {
 /// The queues of both address families, flushed at the end of the tick.
 #[derive(Debug)]
 pub struct ToUdp<'a> {
-    /// Those of IPv4 and IPv6.
+    /// Queues of IPv4 and IPv6.
     queues: [&'a mut GsoQueue; 2],
     awaited: [bool; 2],
 }

@@ -58,7 +58,7 @@ pub(crate) struct EventLoop {
     /// [`Command::Link`](crate::command::Command::Link).
     next_sockets: Option<UdpSockets>,
     requests: Requests,
-    /// Of followed peers, to the handle.
+    /// Handshakes of followed peers, to the handle.
     handshake_events: mpsc::Sender<PeerEvent>,
     /// The rest of the command that is being carried out.
     task: Option<Task>,

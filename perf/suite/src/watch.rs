@@ -21,7 +21,7 @@ const LACKING: &str = "SKIPPED ";
 /// Begins a line with the seconds that a test has waited for its turn, and its name (`convoy_lab::Turn`).
 const WAITED: &str = "WAITED ";
 
-/// What tests wrote to standard error for this program.
+/// Remarks that tests wrote to standard error for this program.
 #[derive(Default)]
 struct Remarks {
     lacking: Vec<String>,

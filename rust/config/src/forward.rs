@@ -49,12 +49,12 @@ pub use rinetd::{Imported, import_rinetd};
 pub(crate) use take::{Key, refuse_unguarded};
 pub(crate) use values::login;
 
-/// What a file asks to be forwarded.
+/// Everything that a file asks to be forwarded.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Forwarding {
     /// The listeners; a forwarder's file has at least one.
     pub listeners: Vec<Listener>,
-    /// Who may use any of them on this host.
+    /// Access to any of them on this host.
     pub access: AccessLists,
     /// Targets that clients of proxies may name.
     pub targets: AccessLists,
@@ -73,9 +73,9 @@ pub struct Listener {
     pub side: Side,
     /// Where it listens; `at` is the whole value.
     pub addresses: Located<Vec<SocketAddr>>,
-    /// What it offers.
+    /// Service that it offers.
     pub offer: Offer,
-    /// Who may use it.
+    /// Access to it.
     pub access: AccessLists,
     /// Targets that its clients may name, if it is a proxy.
     pub targets: AccessLists,
@@ -93,7 +93,7 @@ pub enum Side {
     Inside,
 }
 
-/// What a listener offers.
+/// A service of a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Offer {
     /// Connections to a host and a port.

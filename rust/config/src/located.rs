@@ -34,7 +34,7 @@ pub struct Files(pub(crate) Vec<Shown>);
 /// One file, as diagnostics show it.
 pub(crate) struct Shown {
     pub(crate) path: PathBuf,
-    /// Of the same length as the file, without its secrets.
+    /// Text of the same length as the file, without its secrets.
     pub(crate) text: String,
 }
 

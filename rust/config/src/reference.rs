@@ -1,4 +1,4 @@
-//! What each key means, for those who write a file.
+//! Meaning of each key, for those who write a file.
 
 use crate::keys::{Dialect, KEYS, KeyInfo, KeyName};
 
@@ -11,11 +11,11 @@ pub struct KeyDescription {
     pub section: &'static str,
     /// Whether it stands in a comment of its own, `#convoy: Key = value`, which wg-quick skips.
     pub in_comment: bool,
-    /// What may be written after the `=`.
+    /// Values that may be written after the `=`.
     pub values: &'static str,
-    /// What applies without the key.
+    /// Value that applies without the key.
     pub default: &'static str,
-    /// What it does, in sentences.
+    /// Effect of the key, in sentences.
     pub meaning: &'static str,
 }
 

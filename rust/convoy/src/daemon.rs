@@ -161,7 +161,7 @@ async fn serve_metrics(
     }
 }
 
-/// What the tunnel's threads need to know.
+/// Returns what the tunnel's threads need to know.
 fn options(args: &DaemonArgs) -> Options {
     let aead = Aead::from(args.aead);
     match aead.why_ring() {

@@ -60,7 +60,7 @@ use profiling::{Profiling, installed};
 use reverse_path::{Marking, ReversePath};
 use subject::Subject;
 
-/// What `--json` prints.
+/// Schema of what `--json` prints.
 const SCHEMA: &str = include_str!("../schema/doctor.schema.json");
 
 /// Kinds of interfaces that carry packets of others in UDP.
@@ -114,7 +114,7 @@ fn host(runtime: &Runtime) -> anyhow::Result<Vec<Finding>> {
     Ok(findings)
 }
 
-/// What others have set in the network, as far as it concerns a tunnel.
+/// Reports what others have set in the network, as far as it concerns a tunnel.
 fn network(runtime: &Runtime, subject: Option<&Subject>) -> anyhow::Result<Vec<Finding>> {
     let (links, rules, routes, chains, legacy) = runtime.block_on(async {
         let netlink = Netlink::open()?;

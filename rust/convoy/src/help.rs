@@ -10,7 +10,7 @@ use crate::{
     paragraph::fill,
 };
 
-/// What a configuration file is, in paragraphs.
+/// Description of a configuration file, in paragraphs.
 pub(crate) const CONFIGURATION: [&str; 2] = [
     "A tunnel is configured by /etc/wireguard/NAME.conf, a file of wg-quick(8), and by the [Peer] sections of \
      the files NAME.d/*.conf beside it. Keys that wg-quick lacks stand in comments, which it skips. \

@@ -23,7 +23,7 @@ use filter::Wanted;
 use spans::Spans;
 use stdout::NeverBlocking;
 
-/// Who reads the log of this process.
+/// The reader of this process's log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reader {
     Person,

@@ -53,7 +53,7 @@ pub(crate) struct Observation {
     pub(crate) client: Option<Client>,
 }
 
-/// What only a supervisor knows.
+/// Facts that only a supervisor knows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Client {
     /// Friendly names by public key in base64.

@@ -18,7 +18,7 @@ pub(crate) fn fill(text: &str, first: &str, further: &str) -> String {
     textwrap::fill(text, options)
 }
 
-/// What ends with spaces, except for those between backquotes.
+/// Splits a line into what ends with spaces, except for those between backquotes.
 fn words(line: &str) -> Box<dyn Iterator<Item = Word<'_>> + '_> {
     let (mut is_quoted, mut is_after_space) = (false, false);
     let starts_word = line.char_indices().filter_map(move |(at, c)| {

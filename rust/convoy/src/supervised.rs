@@ -134,7 +134,7 @@ pub(crate) struct Supervised<T> {
     ends_with_supervisor: bool,
 }
 
-/// What [`Supervised::serve`] reacts to.
+/// An event that [`Supervised::serve`] reacts to.
 enum Event {
     Connected(io::Result<UnixStream>),
     /// A newcomer has introduced itself, or was turned away.

@@ -137,7 +137,7 @@ impl<C: Control> Reporter<C> {
     }
 }
 
-/// Whoever must consent to a change does not; contains the reason.
+/// A change that somebody who must consent refuses; contains the reason.
 #[derive(Debug, thiserror::Error)]
 #[error("the supervisor refuses it: {0}")]
 pub(crate) struct Refused(pub(crate) String);

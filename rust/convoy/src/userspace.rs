@@ -85,7 +85,7 @@ fn listens(path: &Path) -> bool {
     connected.is_ok()
 }
 
-/// What a tunnel is for.
+/// Purpose of a tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// A command that runs inside.

@@ -20,7 +20,7 @@ use families::half;
 /// The bytes that WireGuard adds to a packet over IPv6: 40 of IPv6, 8 of UDP, 32 of its own.
 const OVERHEAD: u32 = 80;
 
-/// Of a host without any route.
+/// MTU of a host without any route.
 const ETHERNET_MTU: u32 = 1500;
 
 /// The host's state that a plan depends on.

@@ -90,7 +90,7 @@ impl PacketIo for StackSocket {
     }
 }
 
-/// What a TUN answers once its interface is deleted; a socket does once its other end is closed.
+/// Returns the error of a TUN whose interface is deleted; a socket has it once its other end is closed.
 fn deleted() -> Error {
     Error::from_raw_os_error(libc::EBADFD)
 }

@@ -10,10 +10,10 @@ use rustix::thread::{
     CapabilitySet, CapabilitySets, configure_capability_in_ambient_set, set_capabilities,
 };
 
-/// What the holder needs: links, addresses and routes; mounts.
+/// Capabilities that the holder needs: for links, addresses and routes; mounts.
 const CAPABILITIES: CapabilitySet = CapabilitySet::NET_ADMIN.union(CapabilitySet::SYS_ADMIN);
 
-/// Has `command` run in new user, network and mount namespaces, with [`CAPABILITIES`] there.
+/// Makes `command` run in new user, network and mount namespaces, with [`CAPABILITIES`] there.
 pub(super) fn in_new_namespaces(command: &mut Command) {
     let unshare_all = unshare_as(geteuid(), getegid());
     let enter = move || {
@@ -32,7 +32,7 @@ pub(super) fn in_new_namespaces(command: &mut Command) {
 /// The function returned makes system calls only, so that it may be called between fork and exec.
 ///
 /// # Errors
-/// That of the kernel's refusal; [`user_namespace_fix`](super::user_namespace_fix) tells what allows it.
+/// The kernel's refusal; [`user_namespace_fix`](super::user_namespace_fix) tells what allows it.
 pub fn unshare_as(uid: Uid, gid: Gid) -> impl Fn() -> io::Result<()> + Send + Sync + 'static {
     let maps = [
         ("/proc/self/uid_map", format!("{uid} {} 1", geteuid())),

@@ -1,4 +1,4 @@
-//! What to do where the kernel refuses namespaces or TUN devices.
+//! Advice where the kernel refuses namespaces or TUN devices.
 
 use std::{fs, io};
 
@@ -24,7 +24,7 @@ const SETTINGS: [(&str, &str, &str); 3] = [
     ),
 ];
 
-/// What allows user namespaces on this system, after it has refused one with `refusal`.
+/// Returns what allows user namespaces on this system, after it has refused one with `refusal`.
 #[must_use]
 pub fn user_namespace_fix(refusal: &io::Error) -> String {
     let setting = |name: &str| {
@@ -51,7 +51,7 @@ fn fix(refusal: &io::Error, setting: impl Fn(&str) -> Option<String>) -> String 
     }
 }
 
-/// What makes `/dev/net/tun` available, after opening it has failed with `refusal`.
+/// Returns what makes `/dev/net/tun` available, after opening it has failed with `refusal`.
 #[must_use]
 pub fn tun_fix(refusal: &io::Error) -> &'static str {
     match refusal.kind() {

@@ -50,7 +50,7 @@ const ADMITTED: u32 = 2;
 const TO_INLET: u32 = 1_001;
 const TO_SOCKETS: u32 = 1_002;
 
-/// What the owner of a namespace for a gateway gets.
+/// Sockets that the owner of a namespace for a gateway gets.
 #[derive(Debug)]
 pub struct Inlet {
     /// A TUN without a virtio header, which does not block.
@@ -96,7 +96,7 @@ pub(super) async fn configure(
     Ok(())
 }
 
-/// Has the kernel forward, listen and sort; returns the listeners.
+/// Makes the kernel forward, listen and sort; returns the listeners.
 pub(super) fn finish(settings: &Settings) -> Result<Vec<OwnedFd>, Refusal> {
     for (file, value) in switches(settings) {
         let path = Path::new("/proc/sys/net").join(&file);

@@ -8,7 +8,7 @@
 //! - a file of `/etc` is a link to where the host's `/etc` is mounted, so that it follows renames, too;
 //! - a file or socket of `/run` is mounted; where the host removes it, an empty file remains.
 //!
-//! What the host adds to the two directories later is not seen inside. The directories that the caller names are
+//! Files that the host adds to the two directories later are not seen inside. The directories that the caller names are
 //! replaced like `/run`. What is to be hidden elsewhere is covered, each by something empty.
 
 use std::{

@@ -23,7 +23,7 @@ use super::{
     protocol::Refusal,
 };
 
-/// What the owner is to have of a network.
+/// Descriptors of a network for its owner.
 pub(super) struct Made {
     tun: OwnedFd,
     inlet: Option<Inlet>,

@@ -1,4 +1,4 @@
-//! What owner and holder tell each other: a length, JSON, and descriptors that come with the length.
+//! Messages of owner and holder: a length, JSON, and descriptors that come with the length.
 
 use std::{
     io::{self, Read, Write},
@@ -18,7 +18,7 @@ use crate::descriptors;
 /// Longest message in bytes: half a million routes.
 const MAX_BYTES: usize = 64 << 20;
 
-/// What the owner wants.
+/// A request of the owner.
 #[derive(Debug, Deserialize, Serialize)]
 pub(super) enum Request {
     /// The first request.

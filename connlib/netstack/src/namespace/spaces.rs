@@ -20,14 +20,15 @@ const KINDS: [(&str, CloneFlags); 3] = [
 ];
 
 impl Spaces {
-    /// Those of this process.
+    /// Opens the namespaces of this process.
     pub(super) fn own() -> io::Result<Self> {
         let [user, mounts, network] =
             KINDS.map(|(kind, _)| File::open(format!("/proc/self/ns/{kind}")).map(OwnedFd::from));
         Ok(Self([user?, mounts?, network?]))
     }
 
-    /// Those that another process has sent, in the order of [`Spaces::descriptors`]; `None` if it is not three.
+    /// Takes the namespaces that another process has sent, in the order of [`Spaces::descriptors`]; `None` if they are
+    /// not three.
     #[must_use]
     pub fn of(descriptors: Vec<OwnedFd>) -> Option<Self> {
         descriptors.try_into().ok().map(Self)

@@ -1,4 +1,4 @@
-//! Who may begin a flow, and to which target.
+//! Admission of flows: which peer may begin one, and to which target.
 
 use std::sync::Arc;
 

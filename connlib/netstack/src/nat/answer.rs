@@ -1,4 +1,4 @@
-//! What is sent back where there is no flow: RST, and ICMP errors.
+//! Answers where there is no flow: RST, and ICMP errors.
 
 use std::{
     net::IpAddr,
@@ -43,7 +43,7 @@ impl Answers {
         }
     }
 
-    /// What was sent, and discarded.
+    /// Counters of what was sent, and discarded.
     pub(super) fn counters(&self) -> &Counters {
         self.inside.counters()
     }

@@ -113,8 +113,8 @@ impl Dns {
         tcp::serve(self.0, listener, peer_of).await;
     }
 
-    /// What it has carried: a look-up counts as a connection, and queries are what leads out. A look-up that failed is
-    /// refused, too; one that found that there is nothing is not.
+    /// Returns what it has carried: a look-up counts as a connection, and queries are what leads out. A look-up that
+    /// failed is refused, too; one that found that there is nothing is not.
     #[must_use]
     pub fn totals(&self) -> Totals {
         self.0.counters.totals()

@@ -40,7 +40,7 @@ struct Place {
     shared: Arc<Shared>,
     /// The peer's port is the identifier.
     ends: Ends,
-    /// Of the latest request.
+    /// ICMP header of the latest request.
     header: [u8; 8],
 }
 

@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 use super::gateway::Ends;
 use crate::counters::Counters;
 
-/// What came out of the inlet and waits for its flow.
+/// Datagrams from the inlet that wait for their flow.
 const MAX_WAITING: usize = 4;
 
 /// The flows of one protocol that exist, each with a way for what comes out of the inlet.

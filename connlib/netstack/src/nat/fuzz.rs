@@ -26,7 +26,7 @@ const PENDING: Limits = Limits {
     peer: 4,
     peers: 3,
 };
-/// Of each peer; the last address is nobody's.
+/// An address of each peer; the last is nobody's.
 const ADDRESSES: [&str; 4] = ["10.8.0.1:7", "10.8.0.2:7", "[fd08::3]:7", "10.9.0.1:7"];
 /// Targets, and why they are refused.
 const TARGETS: [(&str, Option<Refusal>); 11] = [
@@ -43,7 +43,7 @@ const TARGETS: [(&str, Option<Refusal>); 11] = [
     ("192.0.2.7:7", Some(Refusal::Forbidden)),
     ("[::ffff:169.254.169.254]:7", Some(Refusal::Forbidden)),
 ];
-/// What may wait for a flow.
+/// Datagrams that may wait for a flow.
 const WAITING: usize = 4;
 /// Errors in a second, and of these a peer's; the reserve of each of three is 166.
 const ERRORS: [usize; 3] = [1_000, 500, 166];
@@ -70,7 +70,7 @@ struct World {
     model: Model,
 }
 
-/// What there should be.
+/// The flows that there should be.
 struct Model {
     flows: BTreeMap<String, Flow>,
     dropped: u64,

@@ -37,12 +37,12 @@ pub(super) const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 /// Packets that are read before other tasks have their turn.
 const BATCH: usize = 64;
 
-/// What a gateway does, and for whom.
+/// Settings of a gateway: what it does, and for whom.
 #[derive(Debug)]
 pub struct Settings {
     /// The addresses of the tunnel here, from which errors come.
     pub own: Vec<IpAddr>,
-    /// Who sends. Addresses of peers are no targets.
+    /// The peers that send. Their addresses are no targets.
     pub peers: Peers,
     /// Which targets a peer may reach.
     pub policy: Policy,
@@ -60,7 +60,7 @@ pub struct Gateway {
     tasks: JoinSet<()>,
 }
 
-/// What all flows share.
+/// State that all flows share.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) relay: Relay,
@@ -75,7 +75,7 @@ pub(super) struct Shared {
     pub(super) admission: Admission,
 }
 
-/// What a gateway has carried and refused so far.
+/// Counts of what a gateway has carried and refused so far.
 #[derive(Clone, Debug)]
 pub struct Carried {
     /// Connections.
@@ -137,7 +137,7 @@ impl Gateway {
         }
     }
 
-    /// Has a name server answer peers on these sockets inside.
+    /// Makes a name server answer peers on these sockets inside.
     pub fn serve_dns(&mut self, dns: Dns, sockets: Vec<Datagrams>, listeners: Vec<Listener>) {
         for socket in sockets {
             let shared = Arc::clone(&self.shared);
@@ -152,7 +152,7 @@ impl Gateway {
         self.dns = Some(dns);
     }
 
-    /// What it has carried and refused so far.
+    /// Returns what it has carried and refused so far.
     #[must_use]
     pub fn carried(&self) -> Carried {
         let Shared { tcp, udp, icmp, .. } = &*self.shared;

@@ -1,4 +1,4 @@
-//! What an engine gives a gateway.
+//! The way from an engine into a gateway.
 
 mod namespace;
 mod stack;
@@ -19,7 +19,7 @@ use namespace::Tun;
 /// The longest packet.
 pub(super) const LONGEST: usize = 65_535;
 
-/// What begins peers' flows to addresses outside, and the way back.
+/// Beginnings of peers' flows to addresses outside, and the way back.
 #[derive(Debug)]
 pub struct Inlet {
     pub(super) inside: Box<dyn Inside>,
@@ -29,7 +29,7 @@ pub struct Inlet {
 
 /// The network inside, as a gateway sees it.
 pub(super) trait Inside: fmt::Debug + Send + Sync {
-    /// What was sent, and discarded.
+    /// Returns what was sent, and discarded.
     fn counters(&self) -> &Counters;
 
     /// Waits until there may be packets. Wakes the task that has called it last.
@@ -55,7 +55,7 @@ pub(super) trait Inside: fmt::Debug + Send + Sync {
 }
 
 impl Inlet {
-    /// That of a namespace, in which `sockets` are opened; packets in the tunnel have `mtu` bytes at most.
+    /// Takes that of a namespace, in which `sockets` are opened; packets in the tunnel have `mtu` bytes at most.
     ///
     /// # Errors
     /// If this process cannot wait for the device or the listeners.
@@ -75,7 +75,7 @@ impl Inlet {
         })
     }
 
-    /// That of a stack, which has one; `None` if it was taken.
+    /// Takes that of a stack, which has one; `None` if it was taken.
     #[must_use]
     pub fn of_stack(stack: &Stack) -> Option<Self> {
         let inlet = stack.inlet()?;

@@ -35,12 +35,12 @@ struct Known {
 }
 
 impl Own {
-    /// Those of the calling thread's network namespace, with what changes from now on.
+    /// Reads those of the calling thread's network namespace, and follows their changes from now on.
     ///
     /// A new address is known as soon as the runtime has read the kernel's notice of it.
     ///
     /// # Errors
-    /// Those of rtnetlink. Later ones are logged, and what was known last counts until it can be read again.
+    /// The errors of rtnetlink. Later ones are logged, and what was known last counts until it can be read again.
     pub async fn follow() -> io::Result<Self> {
         // Listening begins first, so that no change is missed.
         let changes = Changes::listen()?;

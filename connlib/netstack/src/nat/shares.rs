@@ -14,15 +14,15 @@ use crate::counters::Refusal;
 /// much others ask for, each peer gets at least `total / 2 / peers`, rounded down, or `peer` if that is less.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Of all peers.
+    /// Limit of all peers together.
     pub total: u32,
-    /// Of one peer.
+    /// Limit of one peer.
     pub peer: u32,
     /// How many peers there are. Were more to take shares, none could count on its reserve.
     pub peers: u32,
 }
 
-/// What is taken of some [`Limits`]. Clones count together.
+/// Shares of some [`Limits`] that are taken. Clones count together.
 #[derive(Clone, Debug)]
 pub struct Shares(Arc<Mutex<State>>);
 
@@ -40,7 +40,7 @@ struct State {
     /// By peer, for those that hold any: never more entries than `taken`. A map of std, as others may choose its keys.
     by_peer: HashMap<u32, u32>,
     taken: u32,
-    /// What all peers together hold beyond their reserves.
+    /// Sum of what all peers hold beyond their reserves.
     common: u32,
 }
 
@@ -112,7 +112,7 @@ impl Limits {
         }
     }
 
-    /// What every peer can count on.
+    /// Returns what every peer can count on.
     fn reserve(&self) -> u32 {
         (self.total / 2)
             .checked_div(self.peers)
@@ -120,7 +120,7 @@ impl Limits {
             .min(self.peer)
     }
 
-    /// What is nobody's reserve.
+    /// Returns what is nobody's reserve.
     fn common(&self) -> u32 {
         self.total - self.reserve() * self.peers
     }

@@ -204,7 +204,7 @@ impl Connections {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Who waits for the peer's end of a connection.
+    /// Returns the sender for the task that waits for the peer's end of a connection.
     fn accepted(&self, ends: Ends) -> Option<oneshot::Sender<Stream>> {
         let mut all = self.all();
         let state = all.get_mut(&ends)?;

@@ -14,7 +14,7 @@ pub(super) const LONGEST_MESSAGE: usize = 65_535;
 /// Bytes between the beginnings of messages. At a power of two, all beginnings would share a few lines of the cache.
 pub(super) const DISTANCE: usize = LONGEST_MESSAGE + 1 + 576;
 
-/// What one call has received.
+/// Messages that one call has received.
 #[derive(Debug)]
 pub(crate) struct Batch {
     /// Written to only where messages are, so that most of it never becomes memory.

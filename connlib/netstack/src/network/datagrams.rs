@@ -25,13 +25,13 @@ pub trait Packets: fmt::Debug + Send + Sync {
     /// The address that it is bound to.
     ///
     /// # Errors
-    /// Those of getsockname(2).
+    /// The errors of getsockname(2).
     fn local_addr(&self) -> io::Result<SocketAddr>;
 
     /// From now on, hears this address only, and sends to it what is sent without an address.
     ///
     /// # Errors
-    /// Those of connect(2).
+    /// The errors of connect(2).
     fn connect(&self, to: SocketAddr) -> io::Result<()>;
 
     /// Sends a datagram to an address, or to the one that it is connected to.
@@ -60,13 +60,13 @@ pub trait Packets: fmt::Debug + Send + Sync {
     fn poll_readable(&self, context: &mut Context<'_>) -> Poll<()>;
 }
 
-/// What became of datagrams that were to be sent.
+/// Outcome of datagrams that were to be sent.
 #[derive(Debug, Default)]
 pub(crate) struct Sent {
     pub(crate) bytes: usize,
     /// How many were discarded.
     pub(crate) lost: usize,
-    /// What the network says about this datagram or an earlier one.
+    /// Error of the network about this datagram or an earlier one.
     pub(crate) error: Option<io::Error>,
 }
 
@@ -89,7 +89,7 @@ impl Datagrams {
     /// The address that it is bound to.
     ///
     /// # Errors
-    /// Those of getsockname(2).
+    /// The errors of getsockname(2).
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         match self {
             Self::Kernel(socket) => socket.local_addr(),
@@ -148,7 +148,7 @@ impl Datagrams {
         }
     }
 
-    /// Has the kernel report transient errors, too.
+    /// Makes the kernel report transient errors, too.
     pub(crate) fn ask_for_errors(&self) {
         if let Self::Kernel(socket) = self {
             errors::ask_for(socket);
@@ -177,7 +177,7 @@ impl Datagrams {
     /// The next datagram, as much of it as fits, and where it is from.
     ///
     /// # Errors
-    /// Those of recv(2).
+    /// The errors of recv(2).
     pub async fn recv_from(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         let packets = match self {
             Self::Kernel(socket) => return socket.recv_from(buffer).await,
@@ -270,7 +270,7 @@ impl Datagrams {
     /// Sends a datagram to an address. Only the kernel's sockets wait for room.
     ///
     /// # Errors
-    /// Those of send(2), and `WouldBlock` if it was discarded.
+    /// The errors of send(2), and `WouldBlock` if it was discarded.
     pub async fn send_to(&self, datagram: &[u8], to: SocketAddr) -> io::Result<usize> {
         match self {
             Self::Kernel(socket) => socket.send_to(datagram, to).await,

@@ -9,7 +9,7 @@ use nix::sys::socket::{
 use rustix::net::{RecvFlags, recv};
 use tokio::{io::Interest, net::UdpSocket};
 
-/// Has the kernel report transient errors, too.
+/// Makes the kernel report transient errors, too.
 pub(crate) fn ask_for(socket: &UdpSocket) {
     let is_ipv6 = socket.local_addr().is_ok_and(|it| it.is_ipv6());
     // Otherwise it reports fewer.

@@ -24,7 +24,7 @@ pub trait Accept: fmt::Debug + Send + Sync {
     /// Where it listens.
     ///
     /// # Errors
-    /// Those of getsockname(2).
+    /// The errors of getsockname(2).
     fn local_addr(&self) -> io::Result<SocketAddr>;
 
     /// The next connection and its other end's address. Wakes the task that has called it last.
@@ -35,7 +35,7 @@ impl Listener {
     /// Where it listens.
     ///
     /// # Errors
-    /// Those of getsockname(2).
+    /// The errors of getsockname(2).
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         match self {
             Self::Kernel(listener) => listener.local_addr(),
@@ -46,7 +46,7 @@ impl Listener {
     /// The next connection and its other end's address.
     ///
     /// # Errors
-    /// Those of accept(2).
+    /// The errors of accept(2).
     pub async fn accept(&self) -> io::Result<(Stream, SocketAddr)> {
         match self {
             Self::Kernel(listener) => {

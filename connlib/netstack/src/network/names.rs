@@ -37,7 +37,7 @@ const MOST_REMEMBERED: u64 = 1_024;
 /// How long a connection to a server may take.
 pub(crate) const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Whom to ask for names, and for which addresses.
+/// Servers to ask for names, and for which addresses.
 #[derive(Clone, Debug, Default)]
 pub struct NameServers {
     /// In the order in which they are asked.
@@ -170,10 +170,10 @@ pub struct WithNames {
 }
 
 impl WithNames {
-    /// Has name servers asked by sockets of the same namespace.
+    /// Asks name servers by sockets of the same namespace.
     ///
     /// # Errors
-    /// Those of making a resolver.
+    /// The errors of making a resolver.
     pub fn new(sockets: Arc<dyn OpenSockets>, servers: &NameServers) -> io::Result<Self> {
         let through = Through {
             handle: TokioHandle::default(),

@@ -20,7 +20,7 @@ pub struct Train<'a> {
     bytes: usize,
 }
 
-/// What arrived as one: a datagram, or several that the kernel had joined.
+/// A message that arrived as one: a datagram, or several that the kernel had joined.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Message {
     pub(super) from: SocketAddr,
@@ -83,7 +83,7 @@ impl<'a> Train<'a> {
         is_same_sender && ends_whole && (is_shorter || has_length) && fits_one_call
     }
 
-    /// Who has sent it.
+    /// Returns the sender's address.
     #[must_use]
     pub fn from(&self) -> SocketAddr {
         self.messages[0].from

@@ -1,4 +1,4 @@
-//! What a stack has carried and discarded.
+//! Counters of what a stack has carried and discarded.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -86,7 +86,7 @@ impl Dropped {
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// What a stack has carried and discarded so far.
+        /// Counts of what a stack has carried and discarded so far.
         #[derive(Clone, Debug, Default, PartialEq, Eq)]
         pub struct Snapshot {
             $($(#[$doc])* pub $name: u64,)*
@@ -132,7 +132,7 @@ counters! {
     resent_bytes,
     /// Connections that were begun, from either side.
     flows_opened,
-    /// Those of them that have ended.
+    /// Flows that have ended.
     flows_closed,
     /// Connections that the other end has reset.
     resets,

@@ -37,7 +37,7 @@ const MAX_PENDING: usize = 64;
 /// Both ends of a device: that of the stack and that of the tunnel. Neither blocks.
 ///
 /// # Errors
-/// Those of socketpair(2).
+/// The errors of socketpair(2).
 pub fn device_pair() -> io::Result<(OwnedFd, OwnedFd)> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let (ours, tunnels) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
@@ -61,7 +61,7 @@ pub(super) struct Device {
 #[derive(Debug, Default)]
 struct Pending {
     messages: VecDeque<Box<[u8]>>,
-    /// Those that have more to send; each flow is here once at most.
+    /// Flows that have more to send; each is here once at most.
     flows: Vec<Arc<Flow>>,
 }
 

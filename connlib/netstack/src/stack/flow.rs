@@ -100,7 +100,7 @@ impl fmt::Debug for Flow {
     }
 }
 
-/// What a connection takes besides the pages of its buffers that were used, which are given back when it ends.
+/// Memory that a connection takes besides the pages of its buffers that were used, which are given back when it ends.
 const _: () = assert!(size_of::<Flow>() + size_of::<Socket<'static>>() < 2560);
 
 thread_local! {

@@ -20,7 +20,7 @@ const PATIENCE: i64 = 15_000_000;
 #[derive(Debug, Default)]
 pub(crate) struct Fragments(Vec<Incomplete>);
 
-/// What the fragments of a packet have in common: for IPv4 also the protocol (RFC 791, RFC 8200 §4.5).
+/// Fields that the fragments of a packet have in common: for IPv4 also the protocol (RFC 791, RFC 8200 §4.5).
 #[derive(Debug, PartialEq, Eq)]
 struct Key {
     source: IpAddr,
@@ -33,7 +33,7 @@ struct Key {
 struct Incomplete {
     key: Key,
     sender: u32,
-    /// That of the first fragment, once it is there.
+    /// Protocol of the first fragment, once that is there.
     protocol: Option<u8>,
     expires: i64,
     /// The payload, behind room for a header.

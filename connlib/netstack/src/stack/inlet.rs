@@ -1,4 +1,4 @@
-//! What begins flows to addresses that are not the stack's own, and how a gateway answers it.
+//! Beginnings of flows to addresses that are not the stack's own, and a gateway's answers to them.
 
 use std::{
     io::{self, ErrorKind},

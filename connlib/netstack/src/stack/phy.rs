@@ -1,4 +1,4 @@
-//! What smoltcp takes for its device: one packet in, and packets out.
+//! The device of smoltcp: one packet in, and packets out.
 
 use std::num::{NonZeroU16, NonZeroUsize};
 

@@ -1,4 +1,4 @@
-//! What the stack's thread, its streams, listeners and datagram sockets share.
+//! State that the stack's thread, its streams, listeners and datagram sockets share.
 
 use std::{
     io::{self, ErrorKind},

@@ -38,7 +38,7 @@ impl TimeWait {
         self.last.contains_key(tuple)
     }
 
-    /// What to answer with.
+    /// Returns the sequence and acknowledgement numbers to answer with.
     pub(super) fn find(&self, tuple: &Tuple) -> Option<(u32, u32)> {
         self.last.get(tuple).map(|(last, _)| *last)
     }

@@ -37,7 +37,7 @@ pub(super) struct OutboundHalf {
     packets_per_intake: usize,
     /// The batch from the TUN that is not yet empty.
     pub(super) batch: Option<OutboundBatch>,
-    /// Those of IPv4 and IPv6.
+    /// Lanes of IPv4 and IPv6.
     pub(super) lanes: [Lane; 2],
     /// For each lane, whether intake waits while it is stopped.
     awaited: [bool; 2],

@@ -27,7 +27,7 @@ pub struct Ends {
     runs: u64,
 }
 
-/// What is between the two ends besides a network. The default is nothing.
+/// Whatever is between the two ends besides a network. The default is nothing.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Between {
     /// The ports to which the far end is bound, for a load, probes and requests, so that a forwarder can know them;

@@ -101,7 +101,7 @@ fn serve(
     Ok(())
 }
 
-/// What outlasts the job that has started it.
+/// Processes that outlast the job that has started them.
 #[derive(Debug, Default)]
 struct Lasting {
     answerers: [Option<Answerer>; 2],

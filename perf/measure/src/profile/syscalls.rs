@@ -26,7 +26,7 @@ pub(super) struct Syscalls {
     pub(super) gigabytes: Option<f64>,
     /// Number of calls that do not wait.
     pub(super) total: Total,
-    /// Those calls, the most frequent first.
+    /// Calls, the most frequent first.
     pub(super) calls: Vec<Call>,
     /// Calls that wait: not a cost, but each may mean a wake-up.
     pub(super) waits: Vec<Call>,

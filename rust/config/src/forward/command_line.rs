@@ -13,7 +13,7 @@ use crate::{
 /// Parses the value of the key `name` as a file has it: `Forward`, `ForwardUDP`, `Reverse`, `Socks5` or `HttpConnect`.
 ///
 /// # Errors
-/// What was expected, and perhaps a hint.
+/// Says what was expected, and perhaps gives a hint.
 pub fn parse_listener(name: &str, value: &str) -> Result<Listener, String> {
     let key = match Key::of_file(name) {
         Some(key) => key,
@@ -29,7 +29,7 @@ pub fn parse_listener(name: &str, value: &str) -> Result<Listener, String> {
 /// Parses a prefix; an address is one, too.
 ///
 /// # Errors
-/// What was expected.
+/// Says what was expected.
 pub fn parse_prefix(value: &str) -> Result<AllowedIp, String> {
     let parsed = allowed_ip(text(value));
     parsed

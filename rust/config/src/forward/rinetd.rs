@@ -38,7 +38,7 @@ pub fn import_rinetd(path: &Path) -> Result<(Imported, Report), Report> {
 
 struct Import<'a> {
     text: String,
-    /// What the listener above needs unless a list follows: rinetd lets everyone in.
+    /// Access of the listener above unless a list follows: rinetd lets everyone in.
     allows_all: Option<&'static str>,
     has_rules: bool,
     /// Whether a list concerns every listener.

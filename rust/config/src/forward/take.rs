@@ -28,7 +28,7 @@ pub(crate) enum Key {
     Buffer,
 }
 
-/// Those of a forwarder's file.
+/// Keys of a forwarder's file.
 pub(super) const KEYS: [(&str, Key); 10] = [
     ("Forward", Key::Forward),
     ("ForwardUDP", Key::ForwardUdp),

@@ -26,7 +26,7 @@ pub(super) const LONGEST_PACKET: usize = 65_535;
 const BUFFER_BYTES: usize = 64 << 20;
 
 sockopt_impl!(
-    /// What a packet socket has counted since it was last asked.
+    /// Counts of a packet socket since it was last asked.
     PacketStatistics,
     GetOnly,
     libc::SOL_PACKET,

@@ -27,7 +27,7 @@ pub(crate) struct LogArgs {
     #[arg(value_name = "NAME|FILE")]
     pub(crate) name: PathBuf,
 
-    /// What to log: this and all that matters more
+    /// Least severity to log: this and all that matters more
     #[arg(value_enum)]
     pub(crate) level: LogLevel,
 

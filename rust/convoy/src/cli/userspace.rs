@@ -103,7 +103,7 @@ pub(crate) struct UserspaceArgs {
     #[arg(long, requires = "userspace", value_name = "SIZE", value_parser = size)]
     pub(crate) buffer: Option<usize>,
 
-    /// What the network inside is made of
+    /// Engine of the network inside
     #[arg(long, requires = "userspace", value_name = "WHICH", value_enum, default_value_t = EngineChoice::Auto)]
     pub(crate) engine: EngineChoice,
 }
@@ -117,7 +117,7 @@ pub(crate) enum NatChoice {
     Off,
 }
 
-/// What the network inside a tunnel is made of.
+/// Engine of the network inside a tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum EngineChoice {
     /// The first that works here

@@ -32,7 +32,7 @@ pub(crate) struct Addresses {
     look_ups: JoinSet<(String, Result<Vec<IpAddr>, String>)>,
 }
 
-/// What the tunnel must be told.
+/// Changes that the tunnel must be told.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
     /// Peers with other endpoints.
@@ -85,7 +85,7 @@ impl Addresses {
         self.endpoints.poll_timeout().is_some_and(|due| due <= now)
     }
 
-    /// What is wrong with each peer.
+    /// Returns what is wrong with each peer.
     pub(crate) fn problems(&self, config: &Config) -> HashMap<PublicKey, String> {
         let peers = config.peers.iter().map(|peer| peer.public_key.value);
         peers

@@ -55,7 +55,7 @@ const DYING_PAUSE: Duration = Duration::from_millis(20);
 /// The pause after a connection could not be accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
-/// What a supervisor can be asked.
+/// A request to a supervisor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum Request {

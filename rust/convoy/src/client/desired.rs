@@ -90,7 +90,7 @@ pub(crate) fn whole(
     }
 }
 
-/// What brings a tunnel that runs, under an earlier supervisor, to `config`. Peers keep their sessions and
+/// Returns what brings a tunnel that runs, under an earlier supervisor, to `config`. Peers keep their sessions and
 /// the addresses that they were last heard from.
 pub(crate) fn adoption(
     config: &Config,

@@ -148,7 +148,7 @@ fn read(path: &Path, comes_up_again: bool) -> Option<Config> {
     }
 }
 
-/// What follows from a configuration that cannot be read. If there is to be another `up`, that undoes the hooks.
+/// Says what follows from a configuration that cannot be read. If there is to be another `up`, that undoes the hooks.
 fn unreadable(path: &Path, comes_up_again: bool) -> String {
     let path = path.display();
     match comes_up_again {

@@ -33,7 +33,7 @@ use subscribers::Subscribers;
 /// The most peers whose handshakes are followed, so that the message that names them fits.
 const MAX_FOLLOWED: usize = 10_000;
 
-/// What a supervisor tells of its tunnel.
+/// Events that a supervisor tells of its tunnel.
 #[derive(Debug)]
 pub(crate) struct Events {
     interface: String,

@@ -164,7 +164,7 @@ impl Hooks {
 struct Running {
     /// The leader of the hook's process group; `None` once the hook has succeeded.
     shell: Option<Pid>,
-    /// What earlier hooks left.
+    /// Processes that earlier hooks left.
     earlier: Vec<Pid>,
 }
 

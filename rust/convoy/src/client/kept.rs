@@ -41,7 +41,7 @@ use restarts::Restarts;
 /// The reason of a process whose interface is gone.
 const INTERFACE_DELETED: &str = "the interface was deleted";
 
-/// What the supervisor hears of the tunnel.
+/// An event of the tunnel, for its supervisor.
 #[derive(Debug)]
 pub(crate) enum KeptEvent {
     Tunnel(TunnelEvent),
@@ -265,7 +265,7 @@ impl KeptTunnel {
         }
     }
 
-    /// Has another process start for the same interface. If that fails, it is due again later.
+    /// Starts another process for the same interface. If that fails, it is due again later.
     pub(crate) fn start_again(&mut self) {
         self.due = None;
         match self.next_process() {

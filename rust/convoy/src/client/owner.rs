@@ -1,4 +1,4 @@
-//! Who owns an interface that is there already.
+//! Owner of an interface that is there already.
 
 use std::{fs, os::unix::net::UnixStream, path::Path};
 
@@ -7,7 +7,7 @@ use nix::net::if_::if_nametoindex;
 
 use super::places;
 
-/// What is known of an interface that no tunnel of ours has.
+/// Signs of who owns an interface that no tunnel of ours has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Signs {
     /// It is the kernel's WireGuard.

@@ -63,7 +63,7 @@ pub(crate) struct Narrow {
     largest: Option<u32>,
 }
 
-/// What was found of a path, for another supervisor.
+/// Findings about a path, for another supervisor.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub(crate) struct NotedPath {
     peer: Key,
@@ -104,7 +104,7 @@ impl PathMtu {
         std::mem::take(&mut self.is_changed)
     }
 
-    /// What has been found.
+    /// Returns what has been found.
     pub(crate) fn noted(&self, config: &Config) -> Vec<NotedPath> {
         let peers = candidates(config).filter_map(|peer| {
             let narrow = self.found.get(&peer.public_key.value)?;
@@ -271,7 +271,7 @@ fn floor(config: &Config) -> u32 {
 }
 
 impl Narrow {
-    /// What is wrong; `mtu` is the interface's by now.
+    /// Says what is wrong; `mtu` is the interface's by now.
     pub(crate) fn text(&self, mtu: u32) -> String {
         let target = self.target;
         match self.largest {

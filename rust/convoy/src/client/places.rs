@@ -21,7 +21,7 @@ const LASTING: &str = "/var/lib/convoy";
 /// The sockets of a tunnel process.
 #[derive(Clone, Debug)]
 pub(crate) struct Sockets {
-    /// That of `wg`.
+    /// Socket of `wg`.
     pub(crate) uapi: PathBuf,
     /// Where supervisors connect.
     pub(crate) supervisors: PathBuf,

@@ -32,7 +32,7 @@ pub(crate) struct Sleep {
     clocks: Clocks,
 }
 
-/// What the clocks tell of sleep.
+/// Clocks that tell of sleep.
 struct Clocks {
     asleep: Asleep,
     /// Readings when the machine may have woken up.

@@ -1,4 +1,4 @@
-//! What must be known to take a tunnel down after its supervisor has died: `/run/convoy/NAME.state`.
+//! Facts that are needed to take a tunnel down after its supervisor has died: `/run/convoy/NAME.state`.
 
 use std::{
     fs::{self, OpenOptions},

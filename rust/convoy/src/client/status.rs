@@ -44,7 +44,7 @@ pub(crate) use model::{
     CarriedStatus, Condition, ForwardStatus, NatStatus, PeerState, PeerStatus, Status, Statuses,
 };
 
-/// What `--json` prints.
+/// Schema of what `--json` prints.
 const SCHEMA: &str = include_str!("../../schema/status.schema.json");
 
 /// As of `systemctl status`.
@@ -239,7 +239,7 @@ fn without_supervisor(name: &InterfaceName) -> anyhow::Result<Option<Status>> {
     }))
 }
 
-/// What the configuration says of the peers, if it can be read.
+/// Returns what the configuration says of the peers, if it can be read.
 fn known(config: Option<&Loaded>) -> Known {
     let known = config.map(|it| Known::new(&it.config, HashMap::new()));
     known.unwrap_or_default()
@@ -263,7 +263,7 @@ fn daemon(name: &InterfaceName) -> anyhow::Result<Option<Status>> {
     }))
 }
 
-/// What the daemon reports; `None` if there is none, or another program is the daemon.
+/// Returns what the daemon reports; `None` if there is none, or another program is the daemon.
 fn report_of(name: &InterfaceName) -> anyhow::Result<Option<Report>> {
     use io::ErrorKind::{ConnectionRefused, NotFound};
     let json = match query(&places::uapi(name)) {

@@ -154,7 +154,7 @@ struct Supervisor {
     found: Found,
     /// `None` once the interface has left this network namespace.
     host: Option<Host>,
-    /// What the host made of the configuration.
+    /// Result of the configuration on the host.
     applied: Applied,
     /// `None` until it is started.
     tunnel: Option<KeptTunnel>,
@@ -172,7 +172,7 @@ struct Supervisor {
     path_mtu: PathMtu,
     events: Events,
     paused_until: Option<SystemTime>,
-    /// What ends the tunnel, if something has while hooks ran.
+    /// Ending of the tunnel, if something has ended it while hooks ran.
     ending: Option<Ending>,
 }
 

@@ -15,7 +15,7 @@ use super::{
     tunnel::TunnelEvent,
 };
 
-/// What stays on the host after a tunnel with this configuration went down.
+/// Returns what stays on the host after a tunnel with this configuration went down.
 pub(crate) fn stays(config: &Config) -> Vec<String> {
     let name = &config.name;
     let switch = kill_switch(&config.interface).filter(|switch| switch.persistent);
@@ -156,7 +156,7 @@ impl TakeDown {
         save::write(&save::saved(config, &running, self.picked_mark))
     }
 
-    /// Has the next process run only the hooks that are still to come, should this one be killed.
+    /// Makes the next process run only the hooks that are still to come, should this one be killed.
     fn note_end(&self) {
         let config = self.config.as_ref();
         let has_hooks = config.is_some_and(|config| config.interface.has_hooks());

@@ -69,7 +69,7 @@ async fn running_device(path: &Path) -> anyhow::Result<RunningDevice> {
     listing::parse(&answer).context("the tunnel's answer does not fit this version of convoy")
 }
 
-/// What the running tunnel of `name` reports.
+/// Returns what the running tunnel of `name` reports.
 pub(crate) async fn report(name: &InterfaceName) -> anyhow::Result<Report> {
     report_at(&places::uapi(name)).await
 }
@@ -95,7 +95,7 @@ pub(crate) fn has_ended(error: &anyhow::Error) -> bool {
     error.is_some_and(|error| ends.contains(&error.kind()))
 }
 
-/// Has the running tunnel of `name`, or its daemon, log up to `level` for `time`.
+/// Makes the running tunnel of `name`, or its daemon, log up to `level` for `time`.
 pub(crate) async fn set_log(
     name: &InterfaceName,
     level: LogLevel,
@@ -111,7 +111,7 @@ pub(crate) async fn set_log(
         })
 }
 
-/// What a new tunnel process needs.
+/// Everything that a new tunnel process needs.
 #[derive(Debug)]
 pub(crate) struct Spawn {
     pub(crate) name: InterfaceName,
@@ -293,13 +293,13 @@ impl TunnelProcess {
         self.tell(&ToTunnel::Answers { id, refused }).await
     }
 
-    /// Has the tunnel report the handshakes and moves of `peers`, instead of the former ones.
+    /// Makes the tunnel report the handshakes and moves of `peers`, instead of the former ones.
     pub(crate) async fn follow(&mut self, peers: &[PublicKey]) -> anyhow::Result<()> {
         let peers = keys(peers);
         self.tell(&ToTunnel::Follow { peers }).await
     }
 
-    /// Has the tunnel begin handshakes with `peers` now.
+    /// Makes the tunnel begin handshakes with `peers` now.
     pub(crate) async fn handshake(&mut self, peers: &[PublicKey]) -> anyhow::Result<()> {
         let peers = keys(peers);
         self.tell(&ToTunnel::Handshake { peers }).await

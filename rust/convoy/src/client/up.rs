@@ -21,7 +21,7 @@ use crate::{
     userspace,
 };
 
-/// What the command line asks for.
+/// Wishes of the command line.
 #[derive(Debug)]
 pub(crate) struct Wanted {
     /// The configuration's absolute path.

@@ -17,7 +17,7 @@ pub(crate) fn may_own(signs: Signs) -> bool {
     is_wireguard && !signs.has_network_manager && !signs.has_networkd
 }
 
-/// Has wg-quick take the interface of this file down, its hooks included.
+/// Makes wg-quick take the interface of this file down, its hooks included.
 pub(crate) async fn take_down(path: &Path) -> anyhow::Result<()> {
     let shown = format!("`wg-quick down {}`", path.display());
     let mut command = Command::new("wg-quick");

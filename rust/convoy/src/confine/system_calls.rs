@@ -1,6 +1,6 @@
 //! The system calls of a running daemon; all others fail with `EPERM`.
 //!
-//! Those that move packets are allowed whatever their arguments: the kernel then decides by a bitmap, without
+//! Calls that move packets are allowed whatever their arguments: the kernel then decides by a bitmap, without
 //! running the filter.
 
 use std::{collections::BTreeMap, env::consts::ARCH};

@@ -1,4 +1,4 @@
-//! What a daemon opens, or gets from the process that starts it, before it gives up its privileges.
+//! Resources that a daemon opens, or gets from the process that starts it, before it gives up its privileges.
 
 use std::{
     os::{fd::OwnedFd, unix::net::UnixListener},

@@ -5,7 +5,7 @@ use convoy_tun::TX_QUEUE_LEN;
 
 use super::{finding::Finding, sysctl};
 
-/// What the kernel grants to this process.
+/// Buffers that the kernel grants to this process.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Buffers {
     /// The smaller buffer of both directions in bytes, as the kernel counts: twice what was requested.

@@ -33,7 +33,7 @@ const WITNESSES: [&str; 5] = [
 /// A file may be this much younger than now: file systems of other hosts have clocks of their own.
 const TOLERANCE: Duration = Duration::from_mins(10);
 
-/// What is known of the time.
+/// Everything that is known of the time.
 #[derive(Clone, Debug)]
 pub(super) struct Clock {
     pub(super) now: SystemTime,

@@ -21,7 +21,7 @@ pub(super) fn gather() -> Result<(), NamespaceError> {
     Namespace::start(holder(), &settings).map(drop)
 }
 
-/// Those of a namespace for a trial.
+/// Returns the settings of a namespace for a trial.
 pub(super) fn settings() -> Settings {
     Settings {
         interface: "trial".to_owned(),

@@ -1,4 +1,4 @@
-//! What a check has found, and the report of all checks: `rust/convoy/schema/doctor.schema.json` describes its JSON.
+//! Findings of a check, and the report of all checks: `rust/convoy/schema/doctor.schema.json` describes its JSON.
 
 use std::process::ExitCode;
 
@@ -30,9 +30,9 @@ pub(crate) struct Finding {
     pub(crate) severity: Severity,
     /// The peer that it concerns: its friendly name, or else its public key in base64.
     pub(crate) peer: Option<String>,
-    /// What is the case, in one sentence.
+    /// Finding in one sentence.
     pub(crate) what: String,
-    /// What to do, in one sentence; null if nothing is to be done.
+    /// Advice in one sentence; null if nothing is to be done.
     pub(crate) fix: Option<String>,
 }
 

@@ -84,7 +84,7 @@ impl Netlink {
         Ok(found.iter().map(link).collect())
     }
 
-    /// Of both families, in the order in which the kernel takes them.
+    /// Reads the rules of both families, in the order in which the kernel takes them.
     pub(super) async fn rules(&self) -> io::Result<Vec<Rule>> {
         let mut rules = Vec::new();
         for (ipv6, version) in [(false, IpVersion::V4), (true, IpVersion::V6)] {

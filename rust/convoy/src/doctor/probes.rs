@@ -26,7 +26,7 @@ pub(crate) const COMMAND: &str = "doctor-probe-kernel";
 /// How long the trials may take in all.
 const TIME: Duration = Duration::from_secs(10);
 
-/// What the kernel does.
+/// Abilities of the kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Probed {
     pub(super) tun: Result<Tun, TunFailure>,
@@ -34,7 +34,7 @@ pub(super) struct Probed {
     pub(super) udp: Result<Udp, String>,
 }
 
-/// Has a process of its own try them.
+/// Makes a process of its own try them.
 pub(super) async fn gather() -> anyhow::Result<Probed> {
     let mut command = Command::new(PROGRAM);
     command.arg(COMMAND).env_clear().kill_on_drop(true);

@@ -15,7 +15,7 @@ const SETTINGS: [(&str, i32); 2] = [
 
 const TOOLS: [&str; 2] = ["perf", "strace"];
 
-/// What `convoy profile` needs.
+/// Needs of `convoy profile`.
 #[derive(Clone, Debug)]
 pub(super) struct Profiling {
     pub(super) is_root: bool,

@@ -15,7 +15,7 @@ pub(super) struct ReversePath {
     pub(super) heeds_mark: bool,
 }
 
-/// Who leads packets into the tunnel.
+/// The program that leads packets into the tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Marking {
     /// Nobody does by a mark.

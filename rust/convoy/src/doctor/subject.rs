@@ -56,7 +56,7 @@ impl Subject {
         self.config.as_ref().ok().map(|(config, _)| config)
     }
 
-    /// What the tunnel says of itself, if it is up.
+    /// Returns what the tunnel says of itself, if it is up.
     pub(super) fn status(&self) -> Option<&Status> {
         match &self.standing {
             Standing::Up(status) => Some(status),
@@ -88,7 +88,7 @@ impl Subject {
             .collect()
     }
 
-    /// Who leads IPv4 into the tunnel.
+    /// Returns who leads IPv4 into the tunnel.
     pub(super) fn marking(&self) -> Marking {
         let Some(config) = self.config() else {
             return Marking::None;

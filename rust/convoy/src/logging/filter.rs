@@ -11,7 +11,7 @@ use super::spans;
 /// fast-socks5 logs the passwords of its clients.
 const NO_PASSWORDS: &str = "fast_socks5=off";
 
-/// What the process was asked to log.
+/// Wish of the user: what the process is to log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
     /// A filter of tracing-subscriber.

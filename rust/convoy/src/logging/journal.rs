@@ -202,7 +202,7 @@ mod tests {
         open_to(path).unwrap_err();
     }
 
-    /// What a socket that plays the journal's receives.
+    /// Returns what a socket that plays the journal's receives.
     fn received(events: impl FnOnce()) -> Vec<BTreeMap<String, String>> {
         let directory = tempfile::tempdir().unwrap();
         let path: &Path = Box::leak(directory.path().join("socket").into_boxed_path());

@@ -21,7 +21,7 @@ static LIVE: OnceLock<Live> = OnceLock::new();
 
 #[derive(Debug)]
 struct Live {
-    /// What the process was asked to log at its start.
+    /// Wish of the user at the start of the process.
     wanted: Wanted,
     handle: Handle<EnvFilter, Registry>,
     /// When to go back; `None` if there is nothing to go back from.

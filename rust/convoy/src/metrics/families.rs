@@ -129,7 +129,7 @@ fn write_client(out: &mut Out<'_>, client: &Client) -> fmt::Result {
     out.counters("tunnel_deaths", help, None, deaths.into_iter())
 }
 
-/// What is on and off, and sizes. A state that another version reports in other words is left out.
+/// Writes what is on and off, and sizes. A state that another version reports in other words is left out.
 fn write_state(out: &mut Out<'_>, counters: &Counters) -> fmt::Result {
     let state = &counters.state;
     if let Some(link) = state.get("link") {

@@ -3,7 +3,7 @@
 /// The last value that a report counts by itself; the one after it stands for all larger ones.
 const LAST: usize = 63;
 
-/// What the values of a report's histogram mean.
+/// Meaning of the values of a report's histogram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scale {
     /// Packets or segments.
@@ -62,7 +62,7 @@ impl Scale {
         }
     }
 
-    /// What is counted as `value`, on average.
+    /// Returns what is counted as `value`, on average.
     fn typical(self, value: usize) -> f64 {
         match self {
             Self::Count => value as f64,

@@ -30,7 +30,7 @@ pub(crate) fn arguments(args: &DaemonArgs) -> Vec<String> {
 #[derive(Debug)]
 pub(crate) struct Listening {
     socket: Socket,
-    /// What each request must bear; `None` if whoever can connect may ask.
+    /// Token that each request must bear; `None` if whoever can connect may ask.
     pub(super) token: Option<Token>,
 }
 

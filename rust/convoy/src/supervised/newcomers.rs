@@ -23,7 +23,7 @@ const MOST: usize = 8;
 /// How long a newcomer may take to introduce itself.
 const INTRODUCTION_TIME: Duration = Duration::from_secs(5);
 
-/// Those who have connected, oldest first.
+/// Supervisors that have connected, oldest first.
 #[derive(Debug)]
 pub(super) struct Newcomers {
     all: Vec<Newcomer>,

@@ -16,13 +16,13 @@ pub(crate) trait Message: Serialize + DeserializeOwned {
     const MAX_BYTES: usize;
 }
 
-/// What a tunnel tells its supervisor.
+/// A message of a tunnel to its supervisor.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(crate) enum ToSupervisor {
     /// Introduces the tunnel to each new supervisor.
     Hello {
-        /// Of the program.
+        /// Version of the program.
         version: String,
         /// The interface's present name.
         interface: String,
@@ -35,7 +35,7 @@ pub(crate) enum ToSupervisor {
     },
     /// A UAPI client has changed something: the supervisor may look.
     Changed,
-    /// What became of a handshake with a followed peer; `given_up` if no other attempt follows by itself.
+    /// Outcome of a handshake with a followed peer; `given_up` if no other attempt follows by itself.
     Handshake {
         peer: Key,
         answered: bool,
@@ -51,13 +51,13 @@ pub(crate) enum ToSupervisor {
     Unknown,
 }
 
-/// What a supervisor tells its tunnel.
+/// A message of a supervisor to its tunnel.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(crate) enum ToTunnel {
     /// Introduces a supervisor; before it, the tunnel says nothing.
     Hello {
-        /// Of the program.
+        /// Version of the program.
         version: String,
     },
     /// Answers [`ToSupervisor::Asks`]; without a reason for a refusal, the change takes effect.

@@ -1,4 +1,4 @@
-//! What is to be brought up, and for whom.
+//! The tunnel that is to be brought up, and its caller.
 
 use std::{future::pending, path::PathBuf};
 
@@ -12,7 +12,7 @@ use crate::{
     client::{terminal::Terminal, tunnel::Process},
 };
 
-/// What is to be brought up.
+/// Description of the tunnel that is to be brought up.
 #[derive(Debug)]
 pub(crate) struct Wanted {
     /// The configuration's absolute path.
@@ -30,7 +30,7 @@ pub(crate) struct Wanted {
     pub(crate) terminal: Option<Terminal>,
 }
 
-/// Who asked for the tunnel, and hears when it is ready.
+/// The one who asked for the tunnel, and hears when it is ready.
 #[derive(Debug)]
 pub(crate) enum Caller<'a> {
     /// The first command inside; the tunnel ends with the last one.

@@ -121,7 +121,7 @@ impl Engine {
         }
     }
 
-    /// What a command enters to be inside; `None` if commands cannot.
+    /// Returns the namespaces that a command enters to be inside; `None` if commands cannot.
     pub(super) fn spaces(&self) -> Option<&Spaces> {
         match &self.kind {
             Kind::Namespace(inside) => Some(inside.spaces()),
@@ -137,7 +137,7 @@ impl Engine {
         }
     }
 
-    /// What is less than it should be, and why another engine was not taken.
+    /// Returns what is less than it should be, and why another engine was not taken.
     pub(super) fn warnings(&self) -> &[String] {
         &self.warnings
     }

@@ -90,7 +90,7 @@ impl Forwards {
         }
     }
 
-    /// What each has carried and refused.
+    /// Returns what each has carried and refused.
     pub(super) fn status(&self) -> Vec<ForwardStatus> {
         let rules = self.forwarder.rules().iter().zip(&self.targets);
         let statuses = rules.map(|(rule, (side, target))| ForwardStatus {

@@ -112,7 +112,7 @@ impl Gateway {
         Ok(Self(gateway))
     }
 
-    /// What was carried and refused.
+    /// Returns what was carried and refused.
     pub(super) fn status(&self) -> NatStatus {
         let carried = self.0.carried();
         let dropped = Dropped::ALL.iter();

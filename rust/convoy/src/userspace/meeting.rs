@@ -1,4 +1,4 @@
-//! What a command hears from the supervisor: [`READY`] with the namespaces, or why there are none.
+//! Answers of the supervisor to a command: [`READY`] with the namespaces, or why there are none.
 
 use std::{
     io::{self, Read as _},

@@ -18,7 +18,7 @@ const DEFAULT_MTU: u16 = 1420;
 pub(crate) const FORWARDS_WITHOUT_EFFECT: &str =
     "Forward, Reverse, Socks5, HttpConnect and Nat have no effect without `convoy up --userspace`";
 
-/// What is inside; `sockets` is the directory of the tunnel's sockets, which is not.
+/// Returns what is inside; `sockets` is the directory of the tunnel's sockets, which is not.
 pub(super) fn settings(config: &Config, daemon: &DaemonArgs, sockets: &Path) -> Settings {
     let it = &config.interface;
     let allowed = config.peers.iter().flat_map(|peer| &peer.allowed_ips);
@@ -39,7 +39,7 @@ pub(super) fn settings(config: &Config, daemon: &DaemonArgs, sockets: &Path) -> 
     }
 }
 
-/// What of the file has no effect inside.
+/// Returns which keys of the file have no effect inside.
 pub(super) fn warnings(config: &Config, purpose: Purpose) -> Vec<String> {
     let it = &config.interface;
     let is_marked = configured_mark(config).is_some();

@@ -29,7 +29,7 @@ pub(super) struct Sockets {
     directory: PathBuf,
     commands: UnixListener,
     path: PathBuf,
-    /// Those of the tunnel process.
+    /// Sockets of the tunnel process.
     pub(super) tunnel: TunnelSockets,
 }
 

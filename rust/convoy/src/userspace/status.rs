@@ -11,7 +11,7 @@ use crate::client::status::{Status, describe};
 const PATIENCE: Duration = Duration::from_secs(5);
 
 impl Supervisor {
-    /// What is up, and what is wrong.
+    /// Returns what is up, and what is wrong.
     pub(super) async fn status(&mut self) -> Status {
         let mut warnings = self.warnings();
         let described = match timeout(PATIENCE, self.tunnel.report()).await {

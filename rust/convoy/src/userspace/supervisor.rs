@@ -116,7 +116,7 @@ pub(super) struct Supervisor {
     pub(super) path: PathBuf,
     /// In seconds since 1970.
     pub(super) since: u64,
-    /// Of the interface inside, in bytes.
+    /// MTU of the interface inside, in bytes.
     pub(super) mtu: u16,
     pub(super) tunnel: Tunnel,
     pub(super) forwards: Forwards,

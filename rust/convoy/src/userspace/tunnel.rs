@@ -30,7 +30,7 @@ pub(super) struct Tunnel {
     kept: KeptTunnel,
 }
 
-/// What [`Tunnel::react`] is for.
+/// An event that [`Tunnel::react`] is for.
 #[derive(Debug)]
 pub(super) enum Happening {
     Process(KeptEvent),
@@ -163,12 +163,12 @@ impl Tunnel {
         self.kept.deaths()
     }
 
-    /// What the process reports; `None` while there is none.
+    /// Returns what the process reports; `None` while there is none.
     pub(super) async fn report(&mut self) -> Option<anyhow::Result<Report>> {
         Some(self.kept.process()?.report().await)
     }
 
-    /// What the process does not know of its peers.
+    /// Returns what the process does not know of its peers.
     pub(super) fn known(&self) -> Known {
         Known::new(&self.config, self.addresses.problems(&self.config))
     }

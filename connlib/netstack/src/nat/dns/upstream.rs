@@ -30,7 +30,7 @@ const REMEMBERED: u64 = 1024;
 /// How often the files are checked for changes.
 const CHECK: Duration = Duration::from_secs(1);
 
-/// Who is asked.
+/// The servers that are asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Upstream {
     /// As the programs of this host do, by a file in the format of resolv.conf(5), and by `/etc/hosts`. When a file
@@ -61,7 +61,7 @@ struct Current {
     checked: Instant,
 }
 
-/// What of a file changes when it is written or replaced: inode, length, and time in seconds and nanoseconds.
+/// Facts of a file that change when it is written or replaced: inode, length, and time in seconds and nanoseconds.
 type Stamp = (u64, u64, i64, i64);
 
 impl Source {
@@ -131,7 +131,7 @@ impl Upstream {
     }
 }
 
-/// What resolv.conf(5) says; where it says nothing, there is a server on this host.
+/// Returns what resolv.conf(5) says; where it says nothing, there is a server on this host.
 fn configuration(path: &Path) -> (ResolverConfig, ResolverOpts) {
     let read = fs::read(path).map_err(NetError::from);
     read.and_then(parse_resolv_conf).unwrap_or_else(|_| {

@@ -34,7 +34,7 @@ const IPV6_FRAGMENT: u8 = 44;
 pub(super) struct Tun {
     device: AsyncFd<OwnedFd>,
     sockets: Arc<dyn OpenSockets>,
-    /// Of packets in the tunnel, in bytes.
+    /// Greatest size of packets in the tunnel, in bytes.
     mtu: usize,
     counters: Counters,
 }

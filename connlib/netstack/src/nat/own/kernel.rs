@@ -22,7 +22,7 @@ use tokio::task::JoinSet;
 use super::Known;
 use crate::access::Prefix;
 
-/// What is notified: addresses, and routes, as some of these make addresses local.
+/// Notifications: of addresses, and routes, as some of these make addresses local.
 const GROUPS: [MulticastGroup; 4] = [
     MulticastGroup::Ipv4Ifaddr,
     MulticastGroup::Ipv6Ifaddr,
@@ -156,7 +156,7 @@ fn addresses_of(message: &AddressMessage) -> impl Iterator<Item = IpAddr> {
     local.or(address).into_iter().chain(broadcast)
 }
 
-/// What a route makes local, or broadcast.
+/// Returns the network that a route makes local, or broadcast.
 fn local_network(route: &RouteMessage) -> Option<Prefix> {
     let is_local = matches!(
         route.header.kind,

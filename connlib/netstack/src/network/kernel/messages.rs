@@ -36,7 +36,7 @@ pub(crate) fn prepare(socket: impl AsFd) {
 /// Makes the kernel report each message's destination address (`IP_PKTINFO`, ip(7)).
 ///
 /// # Errors
-/// Those of setsockopt(2).
+/// The errors of setsockopt(2).
 pub(crate) fn ask_for_destinations(socket: impl AsFd, is_ipv6: bool) -> io::Result<()> {
     match is_ipv6 {
         false => setsockopt(&socket, Ipv4PacketInfo, &true)?,

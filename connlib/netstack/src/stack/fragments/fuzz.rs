@@ -19,7 +19,7 @@ fn fuzz_fragments() {
     convoy_fuzz::run("fragments", 4_000, 600, fragments);
 }
 
-/// What is put together was sent, all of it, and what has arrived in time is put together.
+/// Requires that whatever is put together was sent whole, and that whatever has arrived in time is put together.
 fn fragments(input: &mut Unstructured<'_>) -> Result<()> {
     let mut world = World::default();
     while !input.is_empty() {

@@ -35,7 +35,7 @@ pub(super) struct Choice {
     pause: Duration,
 }
 
-/// What is known of the address in use.
+/// State of the address in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// Nothing.
@@ -48,7 +48,7 @@ enum State {
     Trial { former: SocketAddr },
 }
 
-/// What follows from an event.
+/// A step that follows from an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Stay,

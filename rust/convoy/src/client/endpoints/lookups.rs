@@ -25,7 +25,7 @@ pub(super) struct Lookups {
 
 #[derive(Debug)]
 struct Name {
-    /// Of the last look-up that found any.
+    /// Addresses of the last look-up that found any.
     addresses: Vec<IpAddr>,
     /// Whether there has been an answer, even if it was in vain.
     is_known: bool,

@@ -31,7 +31,7 @@ use crate::{
     panics::say,
 };
 
-/// What `--json` prints.
+/// Schema of what `--json` prints.
 const SCHEMA: &str = include_str!("../../../schema/events.schema.json");
 
 /// How often to look for supervisors.
@@ -67,7 +67,7 @@ struct Followed {
     said: Option<String>,
 }
 
-/// What a task tells.
+/// News of a task.
 #[derive(Debug)]
 enum News {
     Connected,

@@ -1,4 +1,4 @@
-//! What `convoy events --json` prints: `rust/convoy/schema/events.schema.json` describes it.
+//! Model of what `convoy events --json` prints: `rust/convoy/schema/events.schema.json` describes it.
 
 use std::{fmt, net::SocketAddr};
 
@@ -16,13 +16,13 @@ pub(crate) struct Event {
     pub(crate) time: String,
     /// The tunnel's interface.
     pub(crate) interface: String,
-    /// What has happened, in words.
+    /// Words for what has happened.
     pub(crate) message: String,
     #[serde(flatten)]
     pub(crate) what: What,
 }
 
-/// What has happened.
+/// Kind of an event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "event", rename_all = "snake_case")]

@@ -15,7 +15,7 @@ const REJECT_AFTER_TIME: Duration = Duration::from_secs(180);
 #[derive(Debug, Default)]
 pub(super) struct Presence(HashMap<PublicKey, Seen>);
 
-/// What is known of a peer.
+/// Everything that is known of a peer.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Seen {
     pub(super) is_up: bool,

@@ -1,4 +1,4 @@
-//! Who follows the events, each with a bounded queue.
+//! Subscribers of the events, each with a bounded queue.
 
 use tokio::sync::mpsc;
 

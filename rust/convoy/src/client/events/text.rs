@@ -3,7 +3,7 @@
 use jiff::{Timestamp, tz::TimeZone};
 use serde::Deserialize;
 
-/// What every event has, also of another version.
+/// Fields that every event has, also of another version.
 #[derive(Debug, Deserialize)]
 pub(super) struct Line {
     pub(super) time: String,

@@ -1,4 +1,4 @@
-//! What `convoy events` itself can tell of a tunnel: that its supervisor comes and goes. Pure.
+//! Events of a tunnel that `convoy events` itself can tell: that its supervisor comes and goes. Pure.
 
 use super::model::What;
 

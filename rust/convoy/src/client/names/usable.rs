@@ -12,7 +12,7 @@ pub(super) struct Useless {
     pub(super) flaw: Flaw,
 }
 
-/// What is wrong with an address.
+/// A reason why an address is of no use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 pub(super) enum Flaw {
     /// 0.0.0.0/8 (RFC 1122 §3.2.1.3) or `::`, as name servers say that block a name.
@@ -22,10 +22,10 @@ pub(super) enum Flaw {
     Multicast,
     #[error("a broadcast address")]
     Broadcast,
-    /// Of IPv6, where nobody has said on which link.
+    /// Link-local address of IPv6, where nobody has said on which link.
     #[error("a link-local address without an interface")]
     LinkLocal,
-    /// Of this host: other programs listen there.
+    /// Address of this host: other programs listen there.
     #[error("a loopback address")]
     Loopback,
     #[error("the tunnel's own address")]
@@ -35,7 +35,7 @@ pub(super) enum Flaw {
 }
 
 impl Flaw {
-    /// What is wrong with an address, whoever has named it.
+    /// Returns what is wrong with an address, whoever has named it.
     pub(super) fn of(address: IpAddr) -> Option<Self> {
         let is_nobodys = match address {
             IpAddr::V4(v4) => v4.octets()[0] == 0,
@@ -56,7 +56,7 @@ impl Flaw {
         }
     }
 
-    /// What is wrong with an address that a name server gives. `own`: the tunnel's addresses. `source`: the one
+    /// Returns what is wrong with an address that a name server gives. `own`: the tunnel's addresses. `source`: the one
     /// from which this host would send to it, if any.
     pub(super) fn of_answer(
         address: IpAddr,
@@ -176,7 +176,7 @@ mod tests {
         assert_eq!(usable(same.chain(last), Flaw::of).0.len(), 2);
     }
 
-    /// What is left of an answer, and the first flaw, where only 10.8.0.77 is behind the tunnel.
+    /// Returns what is left of an answer, and the first flaw, where only 10.8.0.77 is behind the tunnel.
     fn answered(texts: &[&str]) -> (Vec<IpAddr>, Option<Useless>) {
         let own = ["10.8.0.2", "fd08::2"].map(|it| it.parse().unwrap());
         let source = |address: IpAddr| match address.to_string().as_str() {

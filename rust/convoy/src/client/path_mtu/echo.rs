@@ -20,7 +20,7 @@ use super::probe::Transmit;
 
 const IPV4_HEADER: usize = 20;
 const IPV6_HEADER: usize = 40;
-/// Of an echo message, and of an ICMPv6 error before the packet that caused it.
+/// Length of the header of an echo message, and of an ICMPv6 error before the packet that caused it.
 const ICMP_HEADER: usize = 8;
 
 /// How many bytes of a message to read: enough for an error that quotes the start of a request.
@@ -31,11 +31,11 @@ const MAX_READ: usize = 128;
 pub(super) struct Echoes {
     interface: String,
     token: Token,
-    /// Of the family of the last request.
+    /// Socket of the family of the last request.
     socket: Option<(Family, UdpSocket)>,
 }
 
-/// What our echo messages contain besides type, code, checksum and sequence number. Only hosts on the path can
+/// Content of our echo messages besides type, code, checksum and sequence number. Only hosts on the path can
 /// know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Token {

@@ -88,7 +88,7 @@ pub(super) struct Transmit {
     pub(super) size: u32,
 }
 
-/// What a probe has found.
+/// Outcome of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     /// Packets of the interface's MTU are answered.
@@ -206,7 +206,7 @@ impl Probe {
         (!is_over).then_some(self.round.began + patience)
     }
 
-    /// What the probe has found, once it is over.
+    /// Returns what the probe has found, once it is over.
     pub(super) fn poll_outcome(&self) -> Option<Outcome> {
         self.outcome
     }

@@ -14,7 +14,7 @@ use super::{
 /// The most peers whose routes are looked up.
 const MAX_ROUTES: usize = 64;
 
-/// What the tunnel does not know of its peers: by public keys in base64.
+/// Facts about peers that the tunnel does not know: by public keys in base64.
 #[derive(Debug, Default)]
 pub(crate) struct Known {
     names: HashMap<String, String>,
@@ -38,7 +38,7 @@ impl Known {
     }
 }
 
-/// What a tunnel reports, and why its peers cannot be reached.
+/// Describes what a tunnel reports, and why its peers cannot be reached.
 pub(crate) fn describe(report: Report, known: &Known) -> Status {
     let mtu = report.counters.state.get("mtu");
     let recent = report.recent.and_then(|recent| {

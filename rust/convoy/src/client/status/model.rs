@@ -1,4 +1,4 @@
-//! What `convoy status --json` prints: `rust/convoy/schema/status.schema.json` describes it.
+//! Model of what `convoy status --json` prints: `rust/convoy/schema/status.schema.json` describes it.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -51,7 +51,7 @@ pub(crate) struct Status {
     pub(crate) kill_switch_closed: Option<bool>,
     /// Name servers.
     pub(crate) dns: Vec<String>,
-    /// What the network of a tunnel without root is made of: `namespace`.
+    /// Engine of the network of a tunnel without root: `namespace`.
     pub(crate) engine: Option<String>,
     /// The commands of `convoy exec` in a tunnel without root.
     pub(crate) commands: Option<usize>,
@@ -59,9 +59,9 @@ pub(crate) struct Status {
     pub(crate) forwards: Vec<ForwardStatus>,
     /// The gateway of `convoy up --userspace --nat user`.
     pub(crate) nat: Option<NatStatus>,
-    /// What is wrong or missing, in words.
+    /// Warnings: whatever is wrong or missing, in words.
     pub(crate) warnings: Vec<String>,
-    /// Of packets in the clear.
+    /// Rate of packets in the clear.
     pub(crate) rate: Option<Rate>,
     /// In the order of the configuration.
     pub(crate) peers: Vec<PeerStatus>,
@@ -80,12 +80,12 @@ pub(crate) struct ForwardStatus {
     pub(crate) is_inside: bool,
     /// `host:port`, `host:port/udp`, `SOCKS5` or `HTTP CONNECT`.
     pub(crate) target: String,
-    /// What it has carried and refused.
+    /// Counts of what it has carried and refused.
     #[serde(flatten)]
     pub(crate) carried: CarriedStatus,
 }
 
-/// What peers reach outside the tunnel.
+/// Gateway by which peers reach hosts outside the tunnel.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(default)]
@@ -102,14 +102,14 @@ pub(crate) struct NatStatus {
     pub(crate) dropped_packets: BTreeMap<String, u64>,
 }
 
-/// What was carried and refused.
+/// Counts of what was carried and refused.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(default)]
 pub(crate) struct CarriedStatus {
     /// Connections and flows that have reached their target.
     pub(crate) opened: u64,
-    /// Those of them that have not ended.
+    /// Connections and flows that have not ended.
     pub(crate) open: u64,
     /// Bytes from clients to targets.
     pub(crate) bytes_out: u64,
@@ -149,11 +149,11 @@ pub(crate) struct PeerStatus {
     pub(crate) name: Option<String>,
     /// Whether packets get through, and why not.
     pub(crate) state: PeerState,
-    /// What is wrong, in words.
+    /// Problem in words.
     pub(crate) problem: Option<String>,
-    /// Of datagrams; only with `--rates`.
+    /// Rate of datagrams; only with `--rates`.
     pub(crate) rate: Option<Rate>,
-    /// What the tunnel itself tells.
+    /// Report of the tunnel itself.
     #[serde(flatten)]
     pub(crate) peer: Peer,
 }

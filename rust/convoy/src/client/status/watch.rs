@@ -29,7 +29,7 @@ use screen::Screen;
 /// How often to look.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// What waits to be drawn; the threads wait if there is more.
+/// Happenings that wait to be drawn; the threads wait if there is more.
 const QUEUE: usize = 16;
 
 /// Shows one tunnel, or all, until somebody quits.
@@ -71,7 +71,7 @@ pub(super) fn run(name: Option<InterfaceName>) -> anyhow::Result<()> {
 /// The tunnels, and why the status of others cannot be read.
 type Looked = (Vec<Status>, Vec<anyhow::Error>);
 
-/// What the screen reacts to.
+/// An event that the screen reacts to.
 enum Happening {
     Looked(Looked, Instant),
     Key(KeyEvent),

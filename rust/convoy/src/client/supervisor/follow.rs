@@ -62,7 +62,7 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Has the tunnel report the handshakes that matter by now.
+    /// Makes the tunnel report the handshakes that matter by now.
     pub(super) async fn follow_handshakes(&mut self) -> anyhow::Result<()> {
         let is_watched_anew = self.events.take_change();
         if !self.path_mtu.take_change() && !is_watched_anew {

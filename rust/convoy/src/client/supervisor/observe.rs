@@ -1,4 +1,4 @@
-//! What the supervisor knows for metrics.
+//! Facts that the supervisor knows for metrics.
 
 use convoy_config::encode_key;
 
@@ -6,7 +6,7 @@ use super::Supervisor;
 use crate::{client::kept::KeptTunnel, metrics::Client};
 
 impl Supervisor {
-    /// What its tunnel's process does not know.
+    /// Returns what its tunnel's process does not know.
     pub(super) async fn observe(&self) -> Client {
         let is_closed = self.is_kill_switch_closed().await;
         let names = self.config.peers.iter().filter_map(|peer| {

@@ -1,4 +1,4 @@
-//! What the supervisor does about requests, events and signals.
+//! Reactions of the supervisor to requests, events and signals.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! What the supervisor tells of itself.
+//! Reports of the supervisor about itself.
 
 use std::time::{Duration, Instant};
 
@@ -117,7 +117,7 @@ impl Supervisor {
         }
     }
 
-    /// What `convoy status` warns of.
+    /// Returns what `convoy status` warns of.
     pub(super) fn warnings(&self, is_kill_switch_closed: bool) -> Vec<String> {
         let mut warnings = self.applied.warnings.clone();
         let wants_kill_switch = kill_switch(&self.config.interface).is_some();

@@ -1,4 +1,4 @@
-//! What happens to a tunnel.
+//! Events of a tunnel.
 
 use std::net::SocketAddr;
 
@@ -6,7 +6,7 @@ use convoy_proto::{Outcome, config::PublicKey};
 
 use crate::supervised::protocol::ToSupervisor;
 
-/// What happens to a tunnel.
+/// An event of a tunnel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum TunnelEvent {
     /// A UAPI client wants to change the firewall mark or the port: answer it within 5 s.
@@ -31,7 +31,7 @@ pub(crate) enum TunnelEvent {
 }
 
 impl TunnelEvent {
-    /// What the tunnel says; `None` if that is no event.
+    /// Takes what the tunnel says; `None` if that is no event.
     pub(super) fn of(message: ToSupervisor) -> Option<Self> {
         match message {
             ToSupervisor::Asks {

@@ -79,7 +79,7 @@ pub(super) async fn spawn(spawn: &Spawn) -> anyhow::Result<Option<Starting>> {
     }
 }
 
-/// Has the service manager start a tunnel, if there is one that does.
+/// Makes the service manager start a tunnel, if there is one that does.
 fn launch(path: Option<&Path>) -> anyhow::Result<Option<UnixStream>> {
     use io::ErrorKind::{ConnectionRefused, NotFound};
     let Some(path) = path else {
@@ -101,7 +101,7 @@ fn start(step: Step) -> anyhow::Result<(UnixStream, Process)> {
     Ok((ours, process))
 }
 
-/// What the hidden command gets, beside the descriptors.
+/// Arguments of the hidden command, beside the descriptors.
 #[derive(Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub(crate) struct Step {
     /// The daemon's.

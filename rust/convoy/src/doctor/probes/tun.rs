@@ -17,7 +17,7 @@ const DESTINATION: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
 const SEGMENT: u16 = 100;
 const PAYLOAD: usize = 190;
 
-/// What the device does.
+/// Abilities of the device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Tun {
     /// Offload of TCP and of UDP.

@@ -20,7 +20,7 @@ const BYTES: usize = 1_000;
 /// Ten times as long as a busy machine needs.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// What the kernel does.
+/// Abilities of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Udp {
     /// Whether it cut one call's batch into datagrams.

@@ -55,7 +55,7 @@ impl Inside {
         self.namespace.tun().try_clone_to_owned()
     }
 
-    /// Of no use without `self`, but needs not be dropped before.
+    /// Opens the network inside: of no use without `self`, but it need not be dropped before.
     pub(super) fn network(&self, names: &NameServers) -> io::Result<Kernel<WithNames>> {
         let sockets = Arc::new(self.sockets.clone());
         WithNames::new(sockets, names).map(Kernel)

@@ -49,7 +49,7 @@ pub(super) fn write(out: &mut String, counters: &Counters, recent: Option<Rate>)
     optional(out, "drops", drops)
 }
 
-/// What is on and what is off, such as `GSO on`.
+/// Says what is on and what is off, such as `GSO on`.
 pub(in crate::client::status) fn offloads(counters: &Counters) -> impl Iterator<Item = String> {
     OFFLOADS.iter().filter_map(|(key, name)| {
         let state = counters.state.get(*key)?;

@@ -17,7 +17,7 @@ use crate::{
 /// With the title, and the header of the table.
 pub(super) const HEIGHT: u16 = 2 + BATCHES.len() as u16;
 
-/// Of the table.
+/// Width of the table.
 const WIDTH: u16 = 50;
 
 /// Draws what was counted in the last minute, and since the last look.

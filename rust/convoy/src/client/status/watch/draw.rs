@@ -78,7 +78,7 @@ fn draw_title(
     }
 }
 
-/// What rarely changes.
+/// Lists what rarely changes.
 fn facts(status: &Status) -> String {
     let switch = status.kill_switch.as_deref();
     let stats = status.stats.as_ref();

@@ -17,7 +17,7 @@ use crate::{
     stats::binary,
 };
 
-/// Of a key without a name.
+/// Characters of a key without a name.
 const KEY_CHARACTERS: usize = 8;
 
 /// Above the peers.

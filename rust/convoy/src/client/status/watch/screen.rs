@@ -1,4 +1,4 @@
-//! What is known, and what of it is shown.
+//! State of the screen: what is known, and what of it is shown.
 
 use std::{collections::VecDeque, time::Instant};
 
@@ -61,7 +61,7 @@ impl Screen {
         rates.collect()
     }
 
-    /// What a tunnel has counted in the last minute, and since the look before; `None` if it has just come up.
+    /// Returns what a tunnel has counted in the last minute, and since the look before; `None` if it has just come up.
     pub(super) fn recent(&self, name: &str) -> Option<(Counters, Counters)> {
         let stats = |look: &Look| find(&look.interfaces, name)?.stats.clone();
         let now = stats(self.looks.back()?)?;
