@@ -2,8 +2,7 @@
 //!
 //! Calls fail with [`LabError::Program`] if a daemon is gone or does not answer.
 
-use std::os::unix::process::ExitStatusExt as _;
-use std::time::Duration;
+use std::{collections::BTreeMap, io, os::unix::process::ExitStatusExt as _, time::Duration};
 
 use convoy_stats::{Counters, Report};
 
@@ -28,6 +27,8 @@ pub struct Readings {
 pub struct Reading {
     /// CPU time of all its threads since its start.
     pub cpu: Duration,
+    /// The same of each thread that runs, by name.
+    pub threads: BTreeMap<String, Duration>,
     /// Its counters; `None` if the daemon is not Convoy.
     pub counters: Option<Counters>,
 }
@@ -41,10 +42,17 @@ pub fn read(tunnel: &Tunnel) -> Result<Readings, LabError> {
 }
 
 fn read_one(daemon: &Daemon) -> Result<Reading, LabError> {
-    let cpu = process::cpu_time(daemon.pid())
-        .map_err(|error| daemon.failed(format!("its CPU clock cannot be read: {error}")))?;
+    let pid = daemon.pid();
+    let times = || Ok((process::cpu_time(pid)?, process::thread_cpu_times(pid)?));
+    let (cpu, threads) = times().map_err(|error: io::Error| {
+        daemon.failed(format!("its CPU clocks cannot be read: {error}"))
+    })?;
     let counters = counters(daemon)?;
-    Ok(Reading { cpu, counters })
+    Ok(Reading {
+        cpu,
+        threads,
+        counters,
+    })
 }
 
 /// The counters of a daemon; `None` if it is not Convoy.

@@ -1,11 +1,11 @@
 //! Resources used by any process. Calls fail if it is gone.
 
-use std::{fs, io, path::Path, time::Duration};
+use std::{collections::BTreeMap, fs, io, path::Path, time::Duration};
 
 use nix::{time::ClockId, unistd::Pid};
 use procfs::{
     CurrentSI as _, KernelStats, ProcError,
-    process::{Process, Stat, all_processes},
+    process::{Process, Stat, Task, all_processes},
 };
 
 /// Written to `/proc/PID/clear_refs`, resets the peak (proc_pid_clear_refs(5)).
@@ -48,6 +48,30 @@ pub fn is_alive(pid: Pid) -> bool {
 pub fn cpu_time(pid: Pid) -> io::Result<Duration> {
     let clock = ClockId::pid_cpu_clock_id(pid)?;
     Ok(clock.now().map(Duration::from)?)
+}
+
+/// CPU time of each thread that runs, by its name, since its start. Threads of one name count together.
+pub fn thread_cpu_times(pid: Pid) -> io::Result<BTreeMap<String, Duration>> {
+    let tasks = Process::new(pid.as_raw()).and_then(|process| process.tasks());
+    let mut times = BTreeMap::new();
+    for task in tasks.map_err(error)? {
+        // Others may end meanwhile.
+        let Ok((stat, time)) = task.and_then(|task| Ok((task.stat()?, cpu_time_of(&task)?))) else {
+            continue;
+        };
+        *times.entry(stat.comm).or_default() += time;
+    }
+    Ok(times)
+}
+
+/// CPU time of a thread: in nanoseconds (`schedstat`), or in clock ticks where the kernel does not have that.
+fn cpu_time_of(task: &Task) -> Result<Duration, ProcError> {
+    if let Ok(schedstat) = task.schedstat() {
+        return Ok(Duration::from_nanos(schedstat.sum_exec_runtime));
+    }
+    let stat = task.stat()?;
+    let ticks = (stat.utime + stat.stime) as f64 / procfs::ticks_per_second() as f64;
+    Ok(Duration::from_secs_f64(ticks))
 }
 
 /// CPU time of a process group since its start: of the processes in it, and of children for which they have waited. The
@@ -108,6 +132,8 @@ fn error(error: ProcError) -> io::Error {
 
 #[cfg(test)]
 mod tests {
+    use std::thread;
+
     use super::*;
 
     #[test]
@@ -125,5 +151,20 @@ mod tests {
         assert!(
             usage.threads >= 1 && usage.descriptors >= 1 && cpu_time(own).unwrap() > Duration::ZERO
         );
+    }
+
+    #[test]
+    fn threads_are_told_apart_by_their_names() {
+        let own = Pid::this();
+        let name = "busy-thread";
+        let busy = thread::Builder::new().name(name.to_owned()).spawn(|| {
+            let time = || thread_cpu_times(Pid::this()).unwrap()[name];
+            while time() < Duration::from_millis(20) {}
+            time()
+        });
+        let busy = busy.unwrap().join().unwrap();
+        assert!(busy <= cpu_time(own).unwrap(), "{busy:?}");
+        let left = thread_cpu_times(own).unwrap();
+        assert!(!left.contains_key(name) && !left.is_empty(), "{left:?}");
     }
 }

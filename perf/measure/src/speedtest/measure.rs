@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
 use convoy_lab::{
     measure::{
-        self, Attempt, Counters, Direction, Ends, Range, Readings, Stage, TcpLoad, Trial, UdpLoad,
-        highest_rate,
+        self, Attempt, Counters, Direction, Ends, Range, Reading, Readings, Stage, TcpLoad, Trial,
+        UdpLoad, highest_rate,
     },
     traffic::{LatencyReport, TcpReport, UdpReceived, UdpSent},
     wireguard::Tunnel,
@@ -13,7 +13,7 @@ use convoy_lab::{
 
 use super::{
     progress::Progress,
-    report::Run,
+    report::{Run, Threads},
     test::{Load, Tcp, Test},
 };
 use crate::{Error, error::Step as _};
@@ -32,6 +32,8 @@ const RATES: Range = Range {
     lowest: 1_000.0,
     highest: 4_000_000.0,
 };
+/// Threads with less than this share of the CPU time, one in so many, are left out.
+const NEGLIGIBLE: u32 = 1_000;
 /// The congestion control that tests with this name request.
 const BBR: &str = "bbr";
 
@@ -238,6 +240,24 @@ fn note_usage(run: &mut Run, usage: Usage, direction: Direction, bytes: u64) {
     let gigabytes = bytes as f64 / 1e9;
     let cpu = after.left.cpu + after.right.cpu - before.left.cpu - before.right.cpu;
     run.cpu_s_per_gb = Some(cpu.as_secs_f64() / gigabytes);
+    let costs = |before: &Reading, after: &Reading| {
+        let mut costs = BTreeMap::new();
+        for (name, &time) in &after.threads {
+            let spent = time.saturating_sub(before.threads.get(name).copied().unwrap_or_default());
+            let is_busy = spent * NEGLIGIBLE >= cpu;
+            is_busy.then(|| costs.insert(name.clone(), spent.as_secs_f64() / gigabytes));
+        }
+        costs
+    };
+    let [near, far] = [
+        costs(&before.left, &after.left),
+        costs(&before.right, &after.right),
+    ];
+    let [sender, receiver] = match direction {
+        Direction::Up => [near, far],
+        Direction::Down => [far, near],
+    };
+    run.threads = Some(Threads { sender, receiver });
 
     let between = |before: Option<Counters>, after: Option<Counters>| Some(after?.since(&before?));
     let near = between(before.left.counters, after.left.counters);
@@ -261,7 +281,6 @@ fn histograms(counters: &Counters) -> Option<BTreeMap<&'static str, Vec<u64>>> {
 
 #[cfg(test)]
 mod tests {
-    use convoy_lab::measure::Reading;
     use serde_json::{Value, json};
 
     use super::*;
@@ -274,6 +293,9 @@ mod tests {
         let readings = |cpu_ms, counters: [&Value; 2]| {
             let [left, right] = counters.map(|counters| Reading {
                 cpu: Duration::from_millis(cpu_ms),
+                threads: [("tunnel", cpu_ms / 2), ("tun-reader", 7)]
+                    .map(|(name, ms)| (name.to_owned(), Duration::from_millis(ms)))
+                    .into(),
                 counters: serde_json::from_value(counters.clone()).unwrap(),
             });
             Readings { left, right }
@@ -287,6 +309,10 @@ mod tests {
         let up = noted(Direction::Up, [&idle; 2], [&busy, &idle]);
         let costs = (up.cpu_s_per_gb, up.syscalls_per_gb);
         assert_eq!(costs, (Some(3.0), Some(300.0)));
+        let threads = up.threads.as_ref().unwrap();
+        let idle_ones_are_left_out = BTreeMap::from([("tunnel".to_owned(), 0.75)]);
+        assert_eq!(threads.sender, idle_ones_are_left_out);
+        assert_eq!(up.threads_ceiling(), Some(8.0 / 0.75));
         let means = (up.packets_per_read, up.segments_per_send);
         assert_eq!(means, (Some(2.0), None));
         let seen = [vec![0, 0, 8], vec![0, 3], vec![]];

@@ -85,6 +85,8 @@ pub(super) struct Run {
     pub(super) generator_limited: Option<bool>,
     /// CPU seconds of both daemons per 10⁹ bytes of payload.
     pub(super) cpu_s_per_gb: Option<f64>,
+    /// The same of each thread of the two daemons.
+    pub(super) threads: Option<Threads>,
     /// Average packets per TUN read of the sending daemon.
     pub(super) packets_per_read: Option<f64>,
     /// Average datagrams per UDP send of the sending daemon.
@@ -100,6 +102,23 @@ pub(super) struct Run {
     pub(super) ping_loaded_ms: Option<f64>,
     /// 99th percentile under this test's load, in milliseconds.
     pub(super) ping_loaded_p99_ms: Option<f64>,
+}
+
+/// CPU seconds of the daemons' threads per 10⁹ bytes of payload, by name. Idle threads are left out.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub(super) struct Threads {
+    pub(super) sender: BTreeMap<String, f64>,
+    pub(super) receiver: BTreeMap<String, f64>,
+}
+
+impl Run {
+    /// Throughput in 10⁹ bits per second at which the busiest thread would take all of a processor: no number of
+    /// processors makes this tunnel faster.
+    pub(super) fn threads_ceiling(&self) -> Option<f64> {
+        let threads = self.threads.as_ref()?;
+        let all = threads.sender.values().chain(threads.receiver.values());
+        all.copied().reduce(f64::max).map(|busiest| 8.0 / busiest)
+    }
 }
 
 /// Two configurations of the daemon, interleaved.

@@ -1,5 +1,7 @@
 //! The results as text.
 
+use std::collections::BTreeMap;
+
 use convoy_lab::{
     measure::{Host, Sample},
     wireguard::TunnelOptions,
@@ -10,6 +12,8 @@ use crate::table::{figure, plain};
 
 const HEAD: &str =
     "test,Gbit/s,kpps,loss %,CPU s/GB,pkts/read,segs/send,calls/GB,ping ms,loaded,p99";
+const THREADS_HEAD: &str = "CPU s/GB of threads,sender's tunnel,tun-reader,tun-writer,receiver's tunnel,tun-reader,tun-writer,ceiling";
+const THREADS: [&str; 3] = ["tunnel", "tun-reader", "tun-writer"];
 const COMPARISON_HEAD: &str = "test,figure,A,B,A / B";
 
 const LEGEND: &str = "\
@@ -18,6 +22,7 @@ kpps       UDP: the highest rate with at most 1 % loss, in thousands of packets 
 CPU s/GB   CPU seconds of both daemons per gigabyte of payload
 pkts/read  average packets per TUN read of the sending daemon
 segs/send  average datagrams per UDP send of the sending daemon
+ceiling    Gbit/s at which the busiest thread would take all of a processor
 calls/GB   system calls of both daemons' data paths per gigabyte of payload
 ping ms    median round trip without load; loaded: under the test's load; p99: 99th percentile under load
 -ping      TCP with a ping beside it; the other TCP tests count throughput without one
@@ -45,7 +50,28 @@ fn of_runs(Runs { ceiling, runs, .. }: &Runs) -> String {
     let bare = bare.map(|(name, gbps)| vec![name.to_owned(), figure(gbps, 2)]);
     let notes: String = runs.iter().filter_map(note).collect();
     let table = plain(HEAD, runs.iter().map(row).chain(bare));
-    format!("\n{table}\n{notes}\n{LEGEND}")
+    format!("\n{table}\n{notes}\n{}{LEGEND}", of_threads(runs))
+}
+
+/// CPU time by thread; empty if the daemons are not of this program.
+fn of_threads(runs: &[Run]) -> String {
+    let rows: Vec<_> = runs.iter().filter_map(threads_row).collect();
+    match rows.is_empty() {
+        true => String::new(),
+        false => plain(THREADS_HEAD, rows) + "\n\n",
+    }
+}
+
+fn threads_row(run: &Run) -> Option<Vec<String>> {
+    let threads = run.threads.as_ref()?;
+    let of = |costs: &BTreeMap<String, f64>| {
+        THREADS.map(|name| figure(Some(costs.get(name).copied().unwrap_or(0.0)), 2))
+    };
+    let mut row = vec![run.name.clone()];
+    row.extend(of(&threads.sender));
+    row.extend(of(&threads.receiver));
+    row.push(figure(run.threads_ceiling(), 1));
+    Some(row)
 }
 
 /// Both sides and their ratios.

@@ -45,6 +45,10 @@ fn json_is_one_object_with_the_promised_keys() {
             assert!(run[figure].as_f64().unwrap() > 0.0, "{figure}: {run}");
         }
     }
+    for (end, thread) in [("sender", "tunnel"), ("receiver", "tun-writer")] {
+        let cost = &plain["threads"][end][thread];
+        assert!(cost.as_f64().unwrap() > 0.0, "{plain}");
+    }
     for none in ["kpps", "loss"] {
         assert!(plain.as_object().unwrap().contains_key(none), "{none}");
         assert!(plain[none].is_null(), "{none}");
