@@ -1,0 +1,145 @@
+//! The workspace's crates, and the floors that they are on.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use cargo_metadata::{DependencyKind, MetadataCommand, TargetKind};
+
+/// A crate of the workspace.
+pub(crate) struct Member {
+    pub(crate) name: String,
+    /// File of its library or, if there is none, its program.
+    pub(crate) root: PathBuf,
+    /// Names of the crates that it depends on, also by a feature, but not for tests.
+    pub(crate) dependencies: Vec<String>,
+}
+
+/// Lists the workspace's crates by name.
+///
+/// # Errors
+/// If cargo fails.
+pub(crate) fn members() -> Result<Vec<Member>> {
+    let metadata = MetadataCommand::new().no_deps().exec()?;
+    let mut members = Vec::new();
+    for package in metadata.packages {
+        let of_kind = |kind| package.targets.iter().find(|it| it.kind.contains(&kind));
+        let Some(target) = of_kind(TargetKind::Lib).or_else(|| of_kind(TargetKind::Bin)) else {
+            continue;
+        };
+        let dependencies = package.dependencies.iter();
+        let dependencies = dependencies.filter(|it| it.kind == DependencyKind::Normal);
+        members.push(Member {
+            name: package.name.to_string(),
+            root: target.src_path.clone().into(),
+            dependencies: dependencies.map(|it| it.name.clone()).collect(),
+        });
+    }
+    members.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(members)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Crates that may name a dependency; no other crate may.
+    const OWNERS: [(&str, &[&str]); 14] = [
+        ("quinn-udp", &["convoy-gso"]),
+        ("socket2", &["convoy-gso"]),
+        ("tun-rs", &["convoy-tun"]),
+        ("snow", &["convoy-proto"]),
+        ("boringtun", &["convoy-proto"]),
+        ("ring", &["convoy-aead"]),
+        ("smoltcp", &["convoy-netstack"]),
+        ("fast-socks5", &["convoy-netstack"]),
+        ("hickory-resolver", &["convoy", "convoy-netstack"]),
+        ("rtnetlink", &["convoy", "convoy-host", "convoy-netstack"]),
+        ("zbus", &["convoy", "convoy-host"]),
+        ("landlock", &["convoy"]),
+        ("seccompiler", &["convoy"]),
+        (
+            "clap",
+            &["convoy", "convoy-perf", "convoy-benches", "convoy-suite"],
+        ),
+    ];
+
+    /// Crates that touch neither sockets nor files nor clocks, so they cannot name what does.
+    const PURE: [&str; 5] = [
+        "convoy-datagram",
+        "convoy-aead",
+        "convoy-proto",
+        "convoy-stats",
+        "convoy-stages",
+    ];
+    const IMPURE: [&str; 12] = [
+        "tokio",
+        "libc",
+        "nix",
+        "rustix",
+        "quinn-udp",
+        "socket2",
+        "tun-rs",
+        "rtnetlink",
+        "netlink-sys",
+        "convoy-tun",
+        "convoy-gso",
+        "convoy-lab",
+    ];
+
+    /// Crates of the workspace that one may depend on. The data path stands on nothing of the client.
+    const FLOORS: [(&str, &[&str]); 6] = [
+        ("convoy-tun", &[]),
+        ("convoy-gso", &["convoy-datagram"]),
+        ("convoy-proto", &["convoy-aead", "convoy-datagram"]),
+        (
+            "convoy-tunnel",
+            &["convoy-aead", "convoy-gso", "convoy-proto", "convoy-tun"],
+        ),
+        ("convoy-netstack", &["convoy-tun"]),
+        ("convoy-host", &[]),
+    ];
+
+    #[test]
+    fn a_dependency_is_named_by_its_owners_alone() {
+        for (dependency, owners) in OWNERS {
+            let all = members().unwrap().into_iter();
+            let users: Vec<_> = all
+                .filter(|it| it.dependencies.iter().any(|it| it == dependency))
+                .collect();
+            let strangers = users.iter().filter(|it| !owners.contains(&&*it.name));
+            let strangers: Vec<_> = strangers.map(|it| &it.name).collect();
+            assert!(
+                strangers.is_empty(),
+                "{dependency} is named by {strangers:?}"
+            );
+            assert!(!users.is_empty(), "nobody names {dependency}");
+        }
+    }
+
+    #[test]
+    fn pure_crates_name_nothing_that_touches_the_world() {
+        for member in members().unwrap() {
+            if PURE.contains(&&*member.name) {
+                let found = member
+                    .dependencies
+                    .iter()
+                    .find(|it| IMPURE.contains(&&***it));
+                assert_eq!(found, None, "{}", member.name);
+            }
+        }
+    }
+
+    #[test]
+    fn crates_stand_on_lower_floors() {
+        let members = members().unwrap();
+        for (name, floors) in FLOORS {
+            let member = members.iter().find(|it| it.name == name).unwrap();
+            let own = member
+                .dependencies
+                .iter()
+                .filter(|it| it.starts_with("convoy-"));
+            let above: Vec<_> = own.filter(|it| !floors.contains(&&***it)).collect();
+            assert!(above.is_empty(), "{name} stands on {above:?}");
+        }
+    }
+}

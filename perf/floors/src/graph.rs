@@ -1,0 +1,161 @@
+//! Which file of a crate depends on which, and circles among them.
+//!
+//! A file depends on the one that defines a name that it mentions. A re-export is no dependency, of neither side.
+
+use petgraph::{algo::tarjan_scc, graphmap::DiGraphMap};
+
+use crate::{
+    paths::Segments,
+    sources::{File, Sources},
+};
+
+/// Re-exports that one path may lead through.
+const MAX_REEXPORTS: usize = 16;
+
+/// Finds files that depend on each other, as module paths; the largest circle first.
+pub(crate) fn circles(sources: &Sources) -> Vec<Vec<String>> {
+    let mut graph = DiGraphMap::<usize, ()>::new();
+    for (at, file) in sources.files.iter().enumerate() {
+        let imports = file.mentions.imports.iter();
+        let imports = imports.filter(|it| !it.is_reexport).map(|it| &it.path);
+        for path in imports.chain(&file.mentions.paths) {
+            let target = absolute(file, path).and_then(|path| definer(sources, path));
+            if let Some(target) = target.filter(|target| *target != at) {
+                graph.add_edge(at, target, ());
+            }
+        }
+    }
+    let name = |at: usize| match &sources.files[at].module[..] {
+        [] => "(root)".to_owned(),
+        module => module.join("::"),
+    };
+    let mut circles: Vec<Vec<String>> = tarjan_scc(&graph)
+        .into_iter()
+        .filter(|it| it.len() > 1)
+        .map(|it| it.into_iter().map(name).collect())
+        .collect();
+    circles.iter_mut().for_each(|it| it.sort());
+    circles.sort_by_key(|it| (usize::MAX - it.len(), it.clone()));
+    circles
+}
+
+/// The path from the crate's root; `None` if it leads out of the crate or is a name alone.
+fn absolute(file: &File, path: &[String]) -> Option<Segments> {
+    let (first, rest) = path.split_first()?;
+    match &**first {
+        "crate" => Some(rest.to_vec()),
+        "self" => Some([&file.module, rest].concat()),
+        "super" => {
+            let ups = path.iter().take_while(|it| *it == "super").count();
+            let depth = file.module.len().checked_sub(ups)?;
+            Some([&file.module[..depth], &path[ups..]].concat())
+        }
+        _ if rest.is_empty() => None,
+        name => {
+            let import = file.mentions.imports.iter().find(|it| it.name == name);
+            if let Some(import) = import.filter(|it| it.path[0] != name) {
+                return absolute(file, &[&import.path, rest].concat());
+            }
+            let is_own = file.mentions.modules.iter().any(|(own, _)| own == name);
+            is_own.then(|| [&file.module, path].concat())
+        }
+    }
+}
+
+/// The file that defines what a path leads to; `None` if that is a module.
+fn definer(sources: &Sources, mut path: Segments) -> Option<usize> {
+    'path: for _ in 0..MAX_REEXPORTS {
+        let mut module = Segments::new();
+        let mut rest = path.iter();
+        for segment in rest.by_ref() {
+            let inner = [&module[..], std::slice::from_ref(segment)].concat();
+            if sources.modules.contains_key(&inner) {
+                module = inner;
+                continue;
+            }
+            let at = sources.modules[&module];
+            let file = &sources.files[at];
+            let mut imports = file.mentions.imports.iter();
+            let Some(import) = imports.find(|it| it.name == *segment) else {
+                return Some(at);
+            };
+            // A name of another crate.
+            let before = absolute(file, &import.path)?;
+            path = before.into_iter().chain(rest.cloned()).collect();
+            continue 'path;
+        }
+        return None;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::crates::members;
+
+    /// Files in circles of more than two, by crate. Lower a number when it falls; none may rise.
+    const IN_LARGE_CIRCLES: [(&str, usize); 10] = [
+        ("convoy", 18),
+        ("convoy-aead", 8),
+        ("convoy-benches", 26),
+        ("convoy-config", 20),
+        ("convoy-host", 11),
+        ("convoy-lab", 10),
+        ("convoy-netstack", 41),
+        ("convoy-perf", 9),
+        ("convoy-tun", 9),
+        ("convoy-tunnel", 4),
+    ];
+
+    #[test]
+    fn circles_only_shrink() {
+        let mut found = Vec::new();
+        for member in members().unwrap() {
+            let circles = circles(&Sources::read(&member.root).unwrap());
+            let large = circles.iter().map(Vec::len).filter(|length| *length > 2);
+            found.push((member.name, large.sum::<usize>()));
+        }
+        found.retain(|(_, files)| *files > 0);
+        let known = IN_LARGE_CIRCLES.map(|(name, files)| (name.to_owned(), files));
+        assert_eq!(found, known, "`make floors` lists the files");
+    }
+
+    #[test]
+    fn a_file_depends_on_the_one_that_defines_a_name() {
+        let circles = |files: &[(&str, &str)]| {
+            let directory = tempfile::tempdir().unwrap();
+            for (name, text) in files {
+                let path = directory.path().join(name);
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                fs::write(path, text).unwrap();
+            }
+            circles(&Sources::read(&directory.path().join("lib.rs")).unwrap())
+        };
+        let root = ("lib.rs", "mod a; mod b; pub use a::A; pub use b::B;");
+        let a = ("a.rs", "pub struct A(crate::B);");
+        // By a re-export, an import of a module, in a macro, and in the other direction not at all.
+        for (b, is_circle) in [
+            ("pub struct B; use super::A;", true),
+            ("pub struct B; use crate::a; fn f(_: a::A) {}", true),
+            ("pub struct B; fn f() { x!(y, [crate::a::A]) }", true),
+            ("pub struct B; use crate::a;", false),
+            (
+                "pub struct B; #[cfg(test)] mod tests { use crate::A; }",
+                false,
+            ),
+            ("pub struct B; use std::a; fn f() { a::A }", false),
+        ] {
+            let found = circles(&[root, a, ("b.rs", b)]);
+            assert_eq!(!found.is_empty(), is_circle, "{b}: {found:?}");
+        }
+        let inner = [
+            ("lib.rs", "mod a;"),
+            ("a.rs", "mod b; struct A; fn f() { b::f() }"),
+            ("a/b.rs", "pub fn f() { super::A }"),
+        ];
+        assert_eq!(circles(&inner), [["a", "a::b"]]);
+    }
+}
