@@ -175,7 +175,7 @@ include rust/convoy/package/package.mk
 lint: fmt-check clippy doc ## Check formatting, clippy and documentation; warnings are errors
 
 floors: ## Print the lines of each crate, what it depends on, and circles between its files
-	@$(CARGO) run --quiet --locked -p convoy-floors
+	@$(CARGO) run --quiet --locked -p convoy-floors -- $(ARGS)
 
 fmt-check:
 	$(CARGO) fmt --all --check

@@ -12,16 +12,24 @@ use crate::{
 /// Re-exports that one path may lead through.
 const MAX_REEXPORTS: usize = 16;
 
-/// Finds files that depend on each other, as module paths; the largest circle first.
-pub(crate) fn circles(sources: &Sources) -> Vec<Vec<String>> {
-    let mut graph = DiGraphMap::<usize, ()>::new();
+/// Files that depend on each other.
+pub(crate) struct Circle {
+    /// Their modules.
+    pub(crate) files: Vec<String>,
+    /// Which module depends on which, by what.
+    pub(crate) arrows: Vec<[String; 3]>,
+}
+
+/// Finds the circles of a crate, the largest first.
+pub(crate) fn circles(sources: &Sources) -> Vec<Circle> {
+    let mut graph = DiGraphMap::<usize, &[String]>::new();
     for (at, file) in sources.files.iter().enumerate() {
         let imports = file.mentions.imports.iter();
         let imports = imports.filter(|it| !it.is_reexport).map(|it| &it.path);
         for path in imports.chain(&file.mentions.paths) {
             let target = absolute(file, path).and_then(|path| definer(sources, path));
             if let Some(target) = target.filter(|target| *target != at) {
-                graph.add_edge(at, target, ());
+                graph.add_edge(at, target, path);
             }
         }
     }
@@ -29,13 +37,23 @@ pub(crate) fn circles(sources: &Sources) -> Vec<Vec<String>> {
         [] => "(root)".to_owned(),
         module => module.join("::"),
     };
-    let mut circles: Vec<Vec<String>> = tarjan_scc(&graph)
-        .into_iter()
-        .filter(|it| it.len() > 1)
-        .map(|it| it.into_iter().map(name).collect())
-        .collect();
-    circles.iter_mut().for_each(|it| it.sort());
-    circles.sort_by_key(|it| (usize::MAX - it.len(), it.clone()));
+    let circle = |files: Vec<usize>| {
+        let arrows = graph.all_edges();
+        let arrows = arrows.filter(|(from, to, _)| files.contains(from) && files.contains(to));
+        Circle {
+            arrows: arrows
+                .map(|(from, to, path)| [name(from), name(to), path.join("::")])
+                .collect(),
+            files: files.into_iter().map(name).collect(),
+        }
+    };
+    let found = tarjan_scc(&graph).into_iter();
+    let mut circles: Vec<_> = found.filter(|it| it.len() > 1).map(circle).collect();
+    for circle in &mut circles {
+        circle.files.sort();
+        circle.arrows.sort();
+    }
+    circles.sort_by_key(|it| (usize::MAX - it.files.len(), it.files.clone()));
     circles
 }
 
@@ -115,7 +133,10 @@ mod tests {
         let mut found = Vec::new();
         for member in members().unwrap() {
             let circles = circles(&Sources::read(&member.root).unwrap());
-            let large = circles.iter().map(Vec::len).filter(|length| *length > 2);
+            let large = circles
+                .iter()
+                .map(|it| it.files.len())
+                .filter(|length| *length > 2);
             found.push((member.name, large.sum::<usize>()));
         }
         found.retain(|(_, files)| *files > 0);
@@ -132,7 +153,9 @@ mod tests {
                 fs::create_dir_all(path.parent().unwrap()).unwrap();
                 fs::write(path, text).unwrap();
             }
-            circles(&Sources::read(&directory.path().join("lib.rs")).unwrap())
+            let sources = Sources::read(&directory.path().join("lib.rs")).unwrap();
+            let circles = circles(&sources).into_iter();
+            circles.map(|it| it.files).collect::<Vec<_>>()
         };
         let root = ("lib.rs", "mod a; mod b; pub use a::A; pub use b::B;");
         let a = ("a.rs", "pub struct A(crate::B);");

@@ -1,37 +1,45 @@
 //! `convoy-floors`: prints the lines of each crate and the circles between its files. Its tests assert which crates may
 //! depend on what.
 //!
-//! `make floors` runs it. It reads `cargo metadata` and sources, and never builds or changes anything.
+//! `make floors` runs it; `ARGS=CRATE` also shows what makes the circles of a crate. It reads `cargo metadata` and
+//! sources, and never builds or changes anything.
 
 mod crates;
 mod graph;
 mod paths;
 mod sources;
 
+use std::{
+    env,
+    fmt::Write as _,
+    io::{self, Write as _},
+};
+
 use anyhow::Result;
 
 fn main() -> Result<()> {
+    // Of these crates, also what makes the circles.
+    let wanted: Vec<_> = env::args().skip(1).collect();
+    let mut text = String::new();
     for member in crates::members()? {
         let sources = sources::Sources::read(&member.root)?;
-        let circles = graph::circles(&sources);
-        let own = member
-            .dependencies
-            .iter()
-            .filter(|it| it.starts_with("convoy"));
-        let own: Vec<_> = own.map(String::as_str).collect();
-        println!(
-            "{:6} lines  {} ({})",
-            sources.lines(),
-            member.name,
-            own.join(" ")
-        );
-        for circle in circles {
-            println!(
-                "       circle of {} files: {}",
-                circle.len(),
-                circle.join(" ")
-            );
+        let own = member.dependencies.iter();
+        let own: Vec<_> = own.filter(|it| it.starts_with("convoy")).collect();
+        writeln!(text, "{:6} lines  {} {own:?}", sources.lines(), member.name)?;
+        for circle in graph::circles(&sources) {
+            let files = &circle.files;
+            writeln!(
+                text,
+                "       circle of {}: {}",
+                files.len(),
+                files.join(" ")
+            )?;
+            if wanted.contains(&member.name) {
+                for [from, to, path] in circle.arrows {
+                    writeln!(text, "         {from} -> {to} by {path}")?;
+                }
+            }
         }
     }
-    Ok(())
+    Ok(io::stdout().write_all(text.as_bytes())?)
 }
