@@ -8,7 +8,7 @@
 use std::ops::Range;
 
 use crate::{
-    MAX_BATCH_PACKETS,
+    bounds::MAX_BATCH_PACKETS,
     ip::{self, MAX_PACKET, long, tcp, udp, v4, v6, word},
 };
 

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::MAX_BATCH_PACKETS;
+use crate::bounds::MAX_BATCH_PACKETS;
 
 /// Counts of writes and their outcomes.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,13 +3,12 @@
 use arrayvec::ArrayVec;
 
 use crate::{
-    BATCH_BYTES, MAX_BATCH_PACKETS,
+    bounds::{BATCH_BYTES, MAX_BATCH_PACKETS},
     coalesce::{Coalesce, Trains},
     counters::WriterCounters,
     ip::MAX_PACKET,
     pool::Lease,
     vnet::VNET_LEN,
-    write::Written,
 };
 
 /// Most slots reserved at a time.
@@ -216,6 +215,14 @@ impl InboundBuffer {
 #[inline]
 fn slot_start(filled: usize) -> usize {
     (filled + VNET_LEN).next_multiple_of(ALIGN)
+}
+
+/// How far a batch has been written.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Written {
+    pub(crate) trains: usize,
+    /// Packets of the next train.
+    pub(crate) packets: usize,
 }
 
 #[cfg(test)]

@@ -23,6 +23,7 @@
 //! filtering (the state machine decides which packets pass), routes and addresses, and platforms other
 //! than Linux. Another platform would be another implementation of the private `device::PacketIo`.
 
+mod bounds;
 mod checksum;
 mod coalesce;
 mod counters;
@@ -44,6 +45,7 @@ pub mod vnet;
 mod write;
 mod writer;
 
+pub use bounds::{BATCH_BYTES, INBOUND_BATCHES, MAX_BATCH_PACKETS, OUTBOUND_BATCHES};
 pub use coalesce::Coalesce;
 pub use counters::{FailedPackets, WriterCounters};
 pub use device::{Device, Offload, OffloadRequest, OpenError, TX_QUEUE_LEN, memory};
@@ -52,18 +54,6 @@ pub use outbound::{OutboundBatch, OutboundPacket, ReadCalls};
 pub use reader::{Reader, ReaderExit, TryRecv, spawn_reader};
 pub use schedule::preempt_nobody;
 pub use writer::{Writer, spawn_writer};
-
-/// Packets at which a batch is closed. One super-packet may take an outbound batch beyond it.
-pub const MAX_BATCH_PACKETS: usize = 50;
-
-/// Capacity of a batch's buffer, in bytes.
-pub const BATCH_BYTES: usize = 256 * 1024;
-
-/// Number of outbound batches: one being filled, those in the channel and one being handed out.
-pub const OUTBOUND_BATCHES: usize = 6;
-
-/// Number of inbound batches: one being filled, those in the queue and one being written.
-pub const INBOUND_BATCHES: usize = 6;
 
 /// Most memory that one reader and one writer hold, in bytes.
 pub const POOL_BYTES: usize = OUTBOUND_BATCHES

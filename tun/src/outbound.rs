@@ -1,7 +1,7 @@
 //! A batch of outbound packets: reads from the TUN, which are cut and handed out one by one.
 
 use crate::{
-    BATCH_BYTES, MAX_BATCH_PACKETS,
+    bounds::{BATCH_BYTES, MAX_BATCH_PACKETS},
     checksum::sum,
     cut::{Cutter, Framing, unframe},
     ip::MAX_PACKET,

@@ -192,14 +192,6 @@ impl BatchWriter {
 #[derive(Debug)]
 pub(crate) struct Blocked;
 
-/// How far a batch has been written.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Written {
-    trains: usize,
-    /// Packets of the next train.
-    packets: usize,
-}
-
 /// Successive packets of a train that are joined.
 #[derive(Clone, Copy, Debug)]
 struct Run {

@@ -2,7 +2,7 @@
 //!
 //! All lanes take as long as the longest packet, so it pays to leave a few long packets to ring.
 
-use crate::SLOTS;
+use crate::bounds::SLOTS;
 
 /// The cost of sealing or opening, in picoseconds. Only the ratios matter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

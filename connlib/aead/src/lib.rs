@@ -45,6 +45,7 @@
 
 #![deny(unsafe_code)]
 
+mod bounds;
 mod dispatch;
 mod engine;
 mod kernel;
@@ -57,6 +58,7 @@ mod self_test;
 mod slot;
 pub mod wipe;
 
+pub use bounds::{MAX_PACKET, SLOTS, TAG};
 pub use key::Key;
 pub use slot::{Open, Seal, SealInPlace, WrongLength};
 
@@ -64,15 +66,6 @@ use std::fmt;
 
 use dispatch::Costs;
 use engine::Engine;
-
-/// Most packets in a batch.
-pub const SLOTS: usize = 16;
-
-/// Length of the tag after a ciphertext, in bytes.
-pub const TAG: usize = 16;
-
-/// Longest plaintext, in bytes. With its tag it is longer than any UDP payload.
-pub const MAX_PACKET: usize = 65_535 - TAG;
 
 /// An implementation of ChaCha20-Poly1305, chosen once.
 #[derive(Clone, Copy, Debug)]

@@ -22,6 +22,7 @@ mod answerer;
 mod controller;
 mod probe;
 mod protocol;
+mod scope;
 mod socks;
 mod tcp;
 mod udp;

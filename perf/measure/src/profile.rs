@@ -20,6 +20,7 @@ mod args;
 mod attach;
 mod daemon;
 mod directory;
+mod findings;
 mod flame_graph;
 mod groups;
 mod permission;
@@ -39,9 +40,8 @@ use convoy_lab::{Pid, measure::process::is_alive};
 
 use crate::{Error, error::Step as _};
 use attach::Attachment;
+use findings::Findings;
 use record::Recorder;
-use stat::Stat;
-use syscalls::Syscalls;
 
 pub use args::{CallGraph, ProfileArgs};
 pub(crate) use daemon::Daemon;
@@ -80,22 +80,6 @@ fn read(text: &Path, out: &Path, before: Option<&Path>) -> Result<(), Error> {
     };
     fs::copy(text, &copy).step(copy.display())?;
     write(directory, &findings)
-}
-
-/// Everything that the report needs.
-#[derive(Debug, Default)]
-struct Findings {
-    /// The subject of the profile, in words.
-    what: String,
-    /// The daemons; none for a text from elsewhere.
-    pids: Vec<Pid>,
-    stacks: Stacks,
-    /// The profile to compare with.
-    before: Option<Stacks>,
-    /// A remark on missing parts.
-    note: Option<String>,
-    stat: Option<Stat>,
-    syscalls: Option<Syscalls>,
 }
 
 /// A tool, and when it runs.

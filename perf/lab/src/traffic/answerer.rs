@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use super::agent::Scope;
 use super::probe::{BYTES, KEPT, LAST, prepare};
+use super::scope::Scope;
 use crate::error::{Doing as _, LabError};
 
 /// How often an idle answerer checks whether to end.

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use nix::sys::socket::{setsockopt, sockopt};
 
-use super::agent::{Scope, connected_udp};
 use super::protocol::Target;
+use super::scope::{Scope, connected_udp};
 use super::{Exchange, LatencyReport, RoundTripReport, socks};
 use crate::error::{Doing as _, LabError};
 

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use nix::sys::socket::{getsockopt, setsockopt, sockopt::TcpCongestion};
 
-use super::agent::{Answers, Scope};
 use super::protocol::{Side, Target};
+use super::scope::{Answers, Scope};
 use super::{Direction, TcpLoad, TcpReport, socks};
 use crate::error::{Doing as _, LabError};
 

@@ -11,15 +11,14 @@ use std::time::Duration;
 
 use nix::errno::Errno;
 
-use super::agent::{Answers, Scope, connected_udp};
 use super::protocol::Side;
+use super::scope::{Answers, Scope, connected_udp};
 use super::{UdpLoad, UdpSent};
 use crate::error::{Doing as _, LabError};
+pub(super) use batch::HEADER;
 use batch::Outbox;
 use pace::Pace;
 
-/// Bytes of mark and number at the start of each packet.
-pub(super) const HEADER: usize = 16;
 /// Share of its schedule that a sender must send in time to have held the rate.
 const HELD: f64 = 0.99;
 /// How far past its schedule a sender continues, to make up for its last wake-up.

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Findings, flame_graph,
+    findings::Findings,
+    flame_graph,
     groups::{self, GROUPS, Group},
     record,
     stacks::{Stacks, UNKNOWN},

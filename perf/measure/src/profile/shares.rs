@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, env};
 use convoy_lab::measure::Host;
 use serde::Serialize;
 
-use super::{Findings, directory::Directory, groups, stacks::Stacks, syscalls::Syscalls};
+use super::{directory::Directory, findings::Findings, groups, stacks::Stacks, syscalls::Syscalls};
 use crate::Error;
 
 pub(super) const FILE: &str = "shares.json";

@@ -9,8 +9,8 @@ use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, MultiHeaders, recvmmsg, sendmmsg};
 use nix::sys::stat::fstat;
 
-use super::HEADER;
-
+/// Bytes of mark and number at the start of each packet.
+pub(crate) const HEADER: usize = 16;
 /// Datagrams per call.
 pub(super) const BATCH: usize = 64;
 
