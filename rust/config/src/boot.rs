@@ -7,10 +7,10 @@ use zeroize::Zeroizing;
 use crate::{
     MAX_FILE_BYTES,
     config::KillSwitch,
+    file_text::{cannot_read, file_report, text_of},
     name::InterfaceName,
     open::{OpenError, open_directory, read_file, read_start},
     parse::{Draft, parse},
-    read::{cannot_read, file_report, text_of},
     report::{Diagnostic, Report},
     route_tables::RouteTables,
 };

@@ -7,11 +7,11 @@ use convoy_fuzz::{Result, Unstructured};
 
 use crate::{
     config::{Config, Interface},
+    file_text::text_of,
     keys::{Dialect, KEYS},
     located::{Files, Shown},
     mask::masked,
     parse::{Draft, parse},
-    read::text_of,
     report::Report,
     route_tables::RouteTables,
     to_wg_quick,

@@ -64,10 +64,12 @@
 
 mod base64;
 mod boot;
+mod bounds;
 mod check;
 mod config;
 mod difference;
 mod drop_in;
+mod file_text;
 mod forward;
 #[cfg(test)]
 mod fuzz;
@@ -77,6 +79,7 @@ mod keys;
 mod located;
 mod mask;
 mod name;
+mod number;
 mod open;
 mod parse;
 mod read;
@@ -94,6 +97,7 @@ use std::path::Path;
 
 pub use base64::{ENCODED_KEY_LENGTH, decode_key, encode_key};
 pub use boot::{AtBoot, read_at_boot};
+pub use bounds::{MAX_DROP_INS, MAX_FILE_BYTES, MAX_TOTAL_BYTES};
 pub use config::{
     Config, Endpoint, Host, Interface, InterfaceAddress, KillSwitch, Nat, Peer, SearchDomain, Table,
 };
@@ -112,13 +116,6 @@ pub use routed::Routed;
 pub use source::{SaveError, Saved, Source};
 pub use trust::{Untrusted, hooks_are_trusted};
 pub use write::to_wg_quick;
-
-/// The largest file that is read: some 100,000 peers.
-pub const MAX_FILE_BYTES: usize = 16 << 20;
-/// The most bytes that `NAME.conf` and the files of `NAME.d` have together.
-pub const MAX_TOTAL_BYTES: usize = 64 << 20;
-/// The most files that are read from `NAME.d`.
-pub const MAX_DROP_INS: usize = 65_536;
 
 /// Reads a configuration: [`Reader::read`] with this machine's files and environment.
 ///

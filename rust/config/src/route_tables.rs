@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, fs, path::Path};
 
-use crate::values::{decimal, hexadecimal};
+use crate::number::{decimal, hexadecimal};
 
 /// Names of routing tables.
 #[derive(Clone, Debug)]

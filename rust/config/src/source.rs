@@ -23,8 +23,8 @@ use nix::{
 
 use crate::{
     MAX_FILE_BYTES,
+    file_text::is_readable_by_others,
     open::{OpenError, ReadFile, read_no_link},
-    read::is_readable_by_others,
 };
 
 /// The file that a configuration was read from.

@@ -1,12 +1,12 @@
 //! Parses single values. Each accepts what wg and ip accept, unless its comment says otherwise.
 
+mod bad;
 mod endpoint;
 mod network;
 
+pub(crate) use bad::{Bad, Parsed};
 pub(crate) use endpoint::{domain, endpoint};
 pub(crate) use network::{allowed_ip, interface_address, ip_address};
-
-use std::ops::Range;
 
 use zeroize::Zeroizing;
 
@@ -14,36 +14,10 @@ use crate::{
     base64::decode_key,
     config::{KillSwitch, Table},
     keys::nearest_word,
+    number::{decimal, hexadecimal},
     route_tables::RouteTables,
     text::Text,
 };
-
-/// Why a value was refused. Contains no part of the value that may be a key.
-#[derive(Debug)]
-pub(crate) struct Bad {
-    /// The part that is wrong.
-    pub(crate) range: Range<usize>,
-    /// Completes "expected …".
-    pub(crate) expected: String,
-    pub(crate) help: Option<String>,
-}
-
-pub(crate) type Parsed<T> = Result<T, Bad>;
-
-impl Bad {
-    pub(crate) fn new(at: Text<'_>, expected: impl Into<String>) -> Self {
-        Self {
-            range: at.range(),
-            expected: expected.into(),
-            help: None,
-        }
-    }
-
-    pub(crate) fn help(mut self, help: impl Into<String>) -> Self {
-        self.help = Some(help.into());
-        self
-    }
-}
 
 /// 32 bytes in base64.
 pub(crate) fn key(value: Text<'_>) -> Parsed<Zeroizing<[u8; 32]>> {
@@ -135,18 +109,6 @@ pub(crate) fn kill_switch(value: Text<'_>) -> Parsed<KillSwitch> {
             None => bad,
         }
     })
-}
-
-/// Digits only: `from_str` also accepts a leading `+`.
-pub(crate) fn decimal<T: std::str::FromStr>(text: &str) -> Option<T> {
-    let is_decimal = text.bytes().all(|b| b.is_ascii_digit());
-    is_decimal.then(|| text.parse().ok()).flatten()
-}
-
-pub(crate) fn hexadecimal(digits: &str) -> Option<u32> {
-    let is_hexadecimal = digits.bytes().all(|b| b.is_ascii_hexdigit());
-    let number = is_hexadecimal.then(|| u32::from_str_radix(digits, 16));
-    number?.ok()
 }
 
 #[cfg(test)]

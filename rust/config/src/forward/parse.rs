@@ -1,6 +1,6 @@
 //! Parses a forwarder's file.
 
-use super::{Forwarding, Key, Source, refuse_unguarded, take::KEYS, values};
+use super::{Forwarding, Key, Source, key::KEYS, refuse_unguarded, values};
 use crate::{
     keys::nearest_word,
     located::Place,

@@ -45,7 +45,7 @@ fn each_kind_of_line_is_read() {
 }
 
 fn described(listener: &Listener) -> (String, Offer, usize) {
-    let addresses = listener.addresses.iter().map(SocketAddr::to_string);
+    let addresses = listener.addresses.iter().map(ToString::to_string);
     let addresses = addresses.collect::<Vec<_>>().join(" ");
     (
         addresses,

@@ -9,8 +9,9 @@ use std::{
 use super::{Side, UserPassword};
 use crate::{
     config::Host,
+    number::decimal,
     text::Text,
-    values::{Bad, Parsed, decimal, endpoint},
+    values::{Bad, Parsed, endpoint},
 };
 
 const BUFFERS: std::ops::RangeInclusive<usize> = 8 << 10..=256 << 10;

@@ -2,10 +2,11 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::{Bad, Parsed, decimal};
+use super::{Bad, Parsed};
 use crate::{
     config::{Endpoint, Host, SearchDomain},
     mask::may_be_a_key,
+    number::decimal,
     text::Text,
 };
 

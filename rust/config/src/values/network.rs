@@ -4,8 +4,8 @@ use std::net::IpAddr;
 
 use convoy_proto::config::AllowedIp;
 
-use super::{Bad, Parsed, decimal};
-use crate::{config::InterfaceAddress, text::Text};
+use super::{Bad, Parsed};
+use crate::{config::InterfaceAddress, number::decimal, text::Text};
 
 /// `address` or `address/prefix`. Unlike ip, refuses net masks and shortened addresses such as `10.1`.
 pub(crate) fn interface_address(item: Text<'_>) -> Parsed<InterfaceAddress> {
