@@ -6,6 +6,7 @@
 //! 4. [`results`]: prints and keeps a result, and shows it on the page; [`origin`]: the run it came from;
 //!    [`table`], [`plot`]: its tables and plots.
 
+mod agent;
 mod commits;
 mod comparison;
 mod flood;
@@ -25,15 +26,9 @@ mod speedtest;
 mod table;
 mod tunnel;
 
-use std::ffi::OsString;
-use std::process::{self, ExitCode};
-use std::{env, io};
+use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use convoy_lab::Namespace;
-
-/// The hidden argument that turns this program into a traffic agent.
-const AGENT: &str = "traffic-agent";
 
 /// Measures Convoy: against other programs and commits, over long runs, and under attack.
 #[derive(Debug, Parser)]
@@ -54,20 +49,8 @@ enum Command {
     Soak(soak::Args),
     Record(record::Args),
     Report(report::Args),
-    #[command(name = AGENT, hide = true)]
+    #[command(name = agent::AGENT, hide = true)]
     TrafficAgent,
-}
-
-/// This program as a traffic agent inside `namespace`.
-fn agent(namespace: &Namespace) -> process::Command {
-    let mut command = namespace.command("/proc/self/exe");
-    command.arg(AGENT);
-    command
-}
-
-/// This program as a traffic agent, for another one that executes it.
-fn agent_words() -> io::Result<[OsString; 2]> {
-    Ok([env::current_exe()?.into(), AGENT.into()])
 }
 
 fn main() -> ExitCode {

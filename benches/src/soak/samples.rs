@@ -128,7 +128,7 @@ pub(super) type RoundTrips = (u64, LatencyReport);
 
 /// Agents at a spoke and at the hub.
 pub(super) fn probers(hub: &Hub, spoke: &End) -> anyhow::Result<Ends> {
-    let agent = |end: &End| Agent::spawn(crate::agent(&end.namespace));
+    let agent = |end: &End| Agent::spawn(crate::agent::agent(&end.namespace));
     Ok(Ends::new(agent(spoke)?, agent(spoke)?, agent(&hub.hub)?)?)
 }
 

@@ -149,7 +149,7 @@ impl Gateway {
             bed.tunnel.left.namespace = self.inside.clone();
         }
         bed.tunnel.left.replace_daemon(convoy)?;
-        let agent = |place| Agent::spawn(crate::agent(place));
+        let agent = |place| Agent::spawn(crate::agent::agent(place));
         bed.ends = Ends::new(agent(&peer)?, agent(&peer)?, agent(&server)?)?;
         let Bed { ends, tunnel, .. } = bed;
         wait_until_up(ends, SERVER, || {

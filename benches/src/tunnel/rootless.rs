@@ -245,16 +245,16 @@ impl Processes {
             _ => Between::default(),
         };
         let agent = || {
-            let mut agent = crate::agent(near);
+            let mut agent = crate::agent::agent(near);
             if contender.kind == Kind::Exec {
                 // An agent that the program executes itself could not take precedence, as all others do.
                 agent = Command::new("nsenter");
                 agent.args(["--net", "--target", &inside.to_string()]);
-                agent.args(crate::agent_words()?);
+                agent.args(crate::agent::agent_words()?);
             }
             Ok::<_, anyhow::Error>(Agent::spawn(agent)?)
         };
-        let far = Agent::spawn(crate::agent(far))?;
+        let far = Agent::spawn(crate::agent::agent(far))?;
         Ok(Ends::with(agent()?, agent()?, far, between)?)
     }
 

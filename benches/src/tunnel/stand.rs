@@ -73,7 +73,7 @@ impl Stand {
         options: &TunnelOptions,
     ) -> anyhow::Result<Self> {
         let convoy = contender.implementation();
-        let mut bed = Bed::with(&convoy, crate::agent, options)?;
+        let mut bed = Bed::with(&convoy, crate::agent::agent, options)?;
         // Tailscale's fork does not learn a peer's endpoint from received packets.
         let left = bed.tunnel.left.outer(Underlay::V4);
         if let Some(peer) = bed.tunnel.right.config.peers.first_mut() {

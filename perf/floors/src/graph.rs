@@ -118,7 +118,7 @@ mod tests {
     const IN_LARGE_CIRCLES: [(&str, usize); 9] = [
         ("convoy", 18),
         ("convoy-aead", 3),
-        ("convoy-benches", 26),
+        ("convoy-benches", 10),
         ("convoy-host", 11),
         ("convoy-lab", 3),
         ("convoy-netstack", 41),
