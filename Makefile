@@ -30,7 +30,7 @@ FORK_VERSION = sed -n 's|^[[:space:]]*$(FORK) \(v[^ ]*\).*|\1|p' "$$(go list -m 
 
 .PHONY: help build speedtest speedtest-results profile profile-results profiling test test-all test-packages test-profiler \
 	test-systemd systemd-packages \
-	cross cross-packages lab-packages profile-packages interop scraper-packages peers lint floors fmt-check clippy doc deny audit bench bench-stages \
+	cross cross-packages lab-packages profile-packages interop scraper-packages peers lint floors bounds fmt-check clippy doc deny audit bench bench-stages \
 	bench-compare bench-forward bench-gateway bench-peers bench-userspace gateway-packages bench-packages packet-rate growth report soak flood fuzz fuzz-merge test-timing miri asan tsan
 
 help: ## List these targets
@@ -176,6 +176,9 @@ lint: fmt-check clippy doc ## Check formatting, clippy and documentation; warnin
 
 floors: ## Print the lines of each crate, what it depends on, and circles between its files
 	@$(CARGO) run --quiet --locked -p convoy-floors -- $(ARGS)
+
+bounds: ## Write rust/BOUNDS.md from the constants
+	$(CARGO) run --quiet --locked -p convoy-floors -- --bounds
 
 fmt-check:
 	$(CARGO) fmt --all --check

@@ -14,6 +14,15 @@ pub(crate) struct Member {
     pub(crate) dependencies: Vec<String>,
 }
 
+/// Returns the workspace's directory.
+///
+/// # Errors
+/// If cargo fails.
+pub(crate) fn workspace() -> Result<PathBuf> {
+    let metadata = MetadataCommand::new().no_deps().exec()?;
+    Ok(metadata.workspace_root.into())
+}
+
 /// Lists the workspace's crates by name.
 ///
 /// # Errors

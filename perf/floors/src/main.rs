@@ -2,8 +2,9 @@
 //! depend on what.
 //!
 //! `make floors` runs it; `ARGS=CRATE` also shows what makes the circles of a crate. It reads `cargo metadata` and
-//! sources, and never builds or changes anything.
+//! sources, and changes nothing but the page of bounds (`make bounds`).
 
+mod bounds;
 mod crates;
 mod graph;
 mod paths;
@@ -12,6 +13,7 @@ mod sources;
 use std::{
     env,
     fmt::Write as _,
+    fs,
     io::{self, Write as _},
 };
 
@@ -20,8 +22,13 @@ use anyhow::Result;
 fn main() -> Result<()> {
     // Of these crates, also what makes the circles.
     let wanted: Vec<_> = env::args().skip(1).collect();
+    let members = crates::members()?;
+    if wanted == ["--bounds"] {
+        let page = crates::workspace()?.join(bounds::PAGE);
+        return Ok(fs::write(page, bounds::page(&members)?)?);
+    }
     let mut text = String::new();
-    for member in crates::members()? {
+    for member in members {
         let sources = sources::Sources::read(&member.root)?;
         let own = member.dependencies.iter();
         let own: Vec<_> = own.filter(|it| it.starts_with("convoy")).collect();

@@ -20,6 +20,7 @@ pub(crate) struct Sources {
 
 /// One file.
 pub(crate) struct File {
+    pub(crate) path: PathBuf,
     /// The module's path; empty for the root.
     pub(crate) module: Segments,
     pub(crate) mentions: Mentions,
@@ -50,6 +51,7 @@ impl Sources {
         let modules = mentions.modules.clone();
         self.modules.insert(module.clone(), self.files.len());
         self.files.push(File {
+            path: path.to_owned(),
             module: module.clone(),
             mentions,
             lines: text.lines().count(),
