@@ -1,6 +1,9 @@
 //! The changes that this crate makes, as the journal keeps them.
 
-use std::{fmt, path::PathBuf};
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -107,3 +110,11 @@ impl fmt::Display for What {
         }
     }
 }
+
+/// Whether a plan ever has this file of `/proc/sys`.
+pub(crate) fn is_ever_changed(path: &Path) -> bool {
+    path == Path::new(VALID_MARK)
+}
+
+/// Makes the reverse path filter look at marks, too.
+pub(crate) const VALID_MARK: &str = "/proc/sys/net/ipv4/conf/all/src_valid_mark";

@@ -1,22 +1,17 @@
 //! Name servers: systemd-resolved, else resolvconf, else resolv.conf itself.
 
+mod backend;
 mod file;
 mod resolvconf;
 mod resolved;
 
-use std::{
-    fmt,
-    net::IpAddr,
-    path::{Path, PathBuf},
-};
+use std::{fmt, net::IpAddr, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    desired::Dns, error::HostError, host::Options, programs::Programs,
-    resolv_conf::leads_to_resolved,
-};
+use crate::{error::HostError, programs::Programs};
 
+pub(crate) use backend::Backend;
 pub(crate) use file::{Original, content};
 pub(crate) use resolved::{Bus, Owners};
 
@@ -34,57 +29,6 @@ pub(crate) enum Resolving {
     Resolvconf { record: String, input: String },
     /// By this content of resolv.conf.
     File { path: PathBuf, content: String },
-}
-
-/// The service that sets name servers on this host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Backend {
-    Resolved,
-    Resolvconf,
-    File,
-}
-
-impl Backend {
-    /// The first of the three that this host has. systemd-resolved counts if programs ask it, and if it is of this
-    /// network namespace.
-    pub(crate) async fn find(bus: &mut Bus, programs: &Programs, options: &Options) -> Self {
-        if leads_to_resolved(options) && bus.has_resolved_here().await {
-            Self::Resolved
-        } else if resolvconf::is_installed(programs) {
-            Self::Resolvconf
-        } else {
-            Self::File
-        }
-    }
-
-    /// The state that gives the interface's servers; `None` if there are none.
-    pub(crate) fn resolving(
-        self,
-        interface: &str,
-        index: u32,
-        dns: &Dns,
-        resolv_conf: &Path,
-    ) -> Option<Resolving> {
-        if dns.servers.is_empty() {
-            return None;
-        }
-        let content = content(interface, dns);
-        Some(match self {
-            Self::Resolved => Resolving::Resolved {
-                index,
-                servers: dns.servers.clone(),
-                search: dns.search.clone(),
-            },
-            Self::Resolvconf => Resolving::Resolvconf {
-                record: resolvconf::record(interface),
-                input: content,
-            },
-            Self::File => Resolving::File {
-                path: resolv_conf.to_owned(),
-                content,
-            },
-        })
-    }
 }
 
 impl Resolving {

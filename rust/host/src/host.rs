@@ -1,6 +1,6 @@
 //! The public operations.
 
-use std::{collections::VecDeque, ffi::OsString, fs, io, path::PathBuf, sync::Arc};
+use std::{collections::VecDeque, fs, io, sync::Arc};
 
 use tokio::time::{Duration, Instant};
 
@@ -11,16 +11,17 @@ use crate::{
     dns::{Backend, Bus, Resolving},
     effects::{Effects, Others},
     error::HostError,
+    event::Event,
     facts::Facts,
     firewall::Nft,
     journal::{Entry, Journal},
+    missing::Missing,
     netlink::{Netlink, Via},
+    options::Options,
     pause::Pause,
     plan::plan,
     programs::Programs,
-    reconcile::Missing,
     sources::Sources,
-    watch::Event,
 };
 
 /// The first mark and table that wg-quick(8) tries.
@@ -29,25 +30,6 @@ const FIRST_MARK: u32 = 51820;
 /// A warning about domains that cannot be told apart.
 const ALL_NAMES: &str = "DNS has domains with `~`, but this host does not look names up by systemd-resolved, which alone \
      can tell domains apart: the tunnel's name servers are asked for all names";
-
-/// Locations on this host.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// The directory of the journals.
-    pub journals: PathBuf,
-    /// The directory of records that must survive a power cut.
-    pub lasting_journals: PathBuf,
-    /// The file that resolvers read.
-    pub resolv_conf: PathBuf,
-    /// The file that tells the C library what looks names up.
-    pub name_services: PathBuf,
-    /// The D-Bus address of the system bus, instead of the default.
-    pub system_bus: Option<String>,
-    /// The directories of programs, as in `PATH`.
-    pub programs: OsString,
-    /// Whether a kill switch's tables belong to this process alone, where the kernel can do that.
-    pub owns_tables: bool,
-}
 
 /// One interface's changes to the host.
 ///
@@ -93,20 +75,6 @@ pub struct Applied {
     pub mtu: u32,
     /// Parts of the desired state that this host lacks, with the reasons.
     pub warnings: Vec<String>,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            journals: "/run/convoy".into(),
-            lasting_journals: "/var/lib/convoy".into(),
-            resolv_conf: "/etc/resolv.conf".into(),
-            name_services: "/etc/nsswitch.conf".into(),
-            system_bus: None,
-            programs: Programs::default().0,
-            owns_tables: true,
-        }
-    }
 }
 
 impl Host {

@@ -19,10 +19,9 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    change::{Change, What},
+    change::{Change, What, is_ever_changed},
     elsewhere::NetworkNamespace,
     error::HostError,
-    plan::is_ever_changed,
     trust::{ensure_own, own_directory},
 };
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::{
-    change::What,
+    change::{VALID_MARK, What},
     desired::{Desired, Table, smallest_mtu},
     dns::Resolving,
     facts::{Facts, Ipv6},
@@ -196,14 +196,6 @@ fn rules(desired: &Desired, facts: &Facts, paused: bool) -> Vec<What> {
     }
     rules
 }
-
-/// Whether a plan ever has this file of `/proc/sys`.
-pub(crate) fn is_ever_changed(path: &Path) -> bool {
-    path == Path::new(VALID_MARK)
-}
-
-/// Makes the reverse path filter look at marks, too.
-const VALID_MARK: &str = "/proc/sys/net/ipv4/conf/all/src_valid_mark";
 
 #[cfg(test)]
 mod tests;

@@ -11,16 +11,8 @@ use crate::{
     error::HostError,
     host::Host,
     journal::{Entry, Journal},
+    missing::Missing,
 };
-
-/// When a missing change comes back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Missing {
-    /// At once.
-    Restore,
-    /// No earlier than the back-off allows.
-    RestoreAfterPause,
-}
 
 impl Host {
     /// Makes the plan true. Returns the changes that others had removed and that are back.

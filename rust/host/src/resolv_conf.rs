@@ -6,8 +6,8 @@ use crate::{
     change::{Before, What},
     dns::{Original, Resolving},
     error::HostError,
-    host::Options,
     journal::{self, Entry},
+    options::Options,
 };
 
 /// The text of resolv.conf as it would be without our tunnels: where one of them has replaced it, the original;

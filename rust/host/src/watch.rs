@@ -8,10 +8,11 @@ use crate::{
     change::What,
     dns::Resolving,
     error::HostError,
+    event::Event,
     host::Host,
+    missing::Missing,
     netlink::MAIN_TABLE,
     pause::Pause,
-    reconcile::Missing,
     sources::{Interest, News},
 };
 
@@ -23,27 +24,6 @@ const FIREWALL_SETTLE: Duration = Duration::from_millis(2);
 
 /// Addresses that only a default route leads to (RFC 5737, RFC 3849).
 const ANYWHERE: [&str; 2] = ["192.0.2.1", "2001:db8::1"];
-
-/// An event on the host.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// Another program had removed or changed these; they are back.
-    Restored(Vec<String>),
-    /// Another program had opened the kill switch; it is closed again.
-    KillSwitchRestored,
-    /// The interface has a new MTU in bytes, which fits the routes to the endpoints.
-    MtuChanged(u32),
-    /// Datagrams to an endpoint, or by the default route, leave by another device, gateway or source address.
-    UnderlayChanged,
-    /// [`Applied::warnings`](crate::Applied::warnings) are others now: these.
-    Warnings(Vec<String>),
-    /// A pause has ended.
-    Resumed,
-    /// The interface has left this network namespace; call [`Host::release`].
-    Moved,
-    /// The interface was deleted; call [`Host::undo`].
-    Gone,
-}
 
 impl Host {
     /// Waits for the next event, and restores changes that others remove. Call it in a loop after [`Host::apply`].
