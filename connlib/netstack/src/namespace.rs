@@ -25,7 +25,6 @@
 
 mod birth;
 mod error;
-mod fix;
 mod holder;
 mod inlet;
 mod inside;
@@ -48,9 +47,7 @@ use convoy_tun::OffloadRequest;
 use nix::{errno::Errno, unistd::Pid};
 use serde::{Deserialize, Serialize};
 
-pub use birth::unshare_as;
 pub use error::NamespaceError;
-pub use fix::{tun_fix, user_namespace_fix};
 pub use holder::hold;
 pub use inlet::Inlet;
 pub use spaces::Spaces;

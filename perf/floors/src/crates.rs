@@ -96,7 +96,7 @@ mod tests {
     ];
 
     /// Crates of the workspace that one may depend on. The data path stands on nothing of the client.
-    const FLOORS: [(&str, &[&str]); 6] = [
+    const FLOORS: [(&str, &[&str]); 8] = [
         ("convoy-tun", &[]),
         ("convoy-gso", &["convoy-datagram"]),
         ("convoy-proto", &["convoy-aead", "convoy-datagram"]),
@@ -104,7 +104,9 @@ mod tests {
             "convoy-tunnel",
             &["convoy-aead", "convoy-gso", "convoy-proto", "convoy-tun"],
         ),
-        ("convoy-netstack", &["convoy-tun"]),
+        ("convoy-netstack", &["convoy-process", "convoy-tun"]),
+        ("convoy-process", &[]),
+        ("convoy-lab", &["convoy-process", "convoy-stats"]),
         ("convoy-host", &[]),
     ];
 

@@ -2,7 +2,7 @@
 
 use std::{fmt::Display, io};
 
-use convoy_netstack::namespace::tun_fix;
+use convoy_process::tun_fix;
 
 /// An error of a lab or of something in it.
 #[derive(Debug, thiserror::Error)]

@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
-use convoy_netstack::namespace::unshare_as;
+use convoy_process::unshare_as;
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::unistd::{Gid, Pid, Uid, chdir, setsid};

@@ -4,7 +4,7 @@ use std::fs::OpenOptions;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use convoy_netstack::namespace::user_namespace_fix;
+use convoy_process::user_namespace_fix;
 use procfs::process::Process;
 
 use crate::{error::LabError, holder};

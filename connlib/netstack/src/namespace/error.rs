@@ -2,7 +2,9 @@
 
 use std::io;
 
-use super::{fix::user_namespace_fix, protocol::Refusal};
+use convoy_process::user_namespace_fix;
+
+use super::protocol::Refusal;
 
 /// Why a namespace cannot be had or used.
 #[derive(Debug, thiserror::Error)]
