@@ -1,5 +1,6 @@
 //! Answers the peers' DNS queries by the host's resolver (RFC 1035, RFC 7766).
 
+mod exchange;
 mod message;
 mod tcp;
 mod upstream;
@@ -38,8 +39,8 @@ const BATCH: usize = 64;
 
 /// A name server. Clones are the same one.
 ///
-/// Records of every type are passed on; those of DNSSEC only if they are asked for by type. Whether answers are validated
-/// is up to the host's resolver. All is bounded: look-ups and connections by shares, queries by 4 KiB, what is remembered
+/// Records of every type are passed on. If a client asks for DNSSEC, the answer has the bytes of the host's resolver,
+/// which alone says whether they are authentic; nothing is validated here. All is bounded: look-ups and connections by shares, queries by 4 KiB, what is remembered
 /// by 1,024 answers.
 #[derive(Clone, Debug)]
 pub struct Dns(Arc<Inner>);
@@ -194,18 +195,33 @@ impl Inner {
 impl Admitted {
     async fn answer(self) -> Vec<u8> {
         let _open = self.inner.counters.open();
-        let (name, kind) = (
-            self.question.query.name().clone(),
-            self.question.query.query_type(),
-        );
-        let lookup = self.resolvers.lookup(name, kind);
+        let Self {
+            question,
+            resolvers,
+            ..
+        } = &self;
+        if question.passes() && !resolvers.know(&question.query) {
+            return match self.in_time(resolvers.pass(question)).await {
+                Ok(response) => question.pass(&response),
+                Err(error) => question.answer(Err(&error)),
+            };
+        }
+        let found = self.in_time(resolvers.lookup(&question.query)).await;
+        question.answer(found.as_ref())
+    }
+
+    /// Waits for what is found, and counts the reason if nothing is.
+    async fn in_time<T>(
+        &self,
+        finding: impl Future<Output = Result<T, NetError>>,
+    ) -> Result<T, NetError> {
         // Boxed, as it is most of the task.
-        let found = timeout(PATIENCE, Box::pin(lookup)).await;
+        let found = timeout(PATIENCE, Box::pin(finding)).await;
         let found = found.unwrap_or(Err(NetError::Timeout));
         if let Some(refusal) = found.as_ref().err().and_then(reason) {
             self.inner.counters.refuse(refusal);
         }
-        self.question.answer(found.as_ref())
+        found
     }
 }
 

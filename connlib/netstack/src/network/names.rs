@@ -77,7 +77,8 @@ impl<P: RuntimeProvider> Names<P> {
             options.use_hosts_file = ResolveHosts::Never;
             // The answers are short, and some routers drop queries with extensions.
             options.edns0 = false;
-            builder.build().map_err(io::Error::other)
+            let resolver = builder.build().map_err(io::Error::other)?;
+            io::Result::Ok((*server, resolver))
         };
         let resolvers: Vec<_> = it.servers.iter().map(resolver).collect::<Result<_, _>>()?;
         let has = [Family::V4, Family::V6].map(|family| it.families.contains(&family));

@@ -1,5 +1,7 @@
 //! Queries and answers as bytes: everything here is pure.
 
+mod passed;
+
 use hickory_resolver::{
     lookup::Lookup,
     net::{DnsError, NetError, NoRecords},
@@ -10,6 +12,7 @@ use hickory_resolver::{
 };
 
 use crate::counters::Refusal;
+pub(super) use passed::Response;
 
 /// The header of every message (RFC 1035, section 4.1.1).
 const HEADER: usize = 12;
@@ -35,7 +38,19 @@ pub(super) struct Question {
     pub(super) query: Query,
     /// The longest answer that the client takes, if it speaks EDNS.
     edns: Option<u16>,
-    over: Over,
+    dnssec: Dnssec,
+    pub(super) over: Over,
+}
+
+/// Bits by which a client asks for DNSSEC.
+#[derive(Clone, Copy, Debug, Default)]
+struct Dnssec {
+    /// DO: signatures are to be in the answer (RFC 3225).
+    ok: bool,
+    /// CD: the client validates (RFC 4035, section 3.2.2).
+    checking_disabled: bool,
+    /// AD: the client understands the bit in an answer (RFC 6840, section 5.7).
+    authentic_data: bool,
 }
 
 /// A query that is not looked up, and what is said about it, if anything.
@@ -70,11 +85,17 @@ impl Question {
         }
         let mut message = Message::from_vec(bytes).map_err(|_| malformed())?;
         let query = message.queries.pop().ok_or_else(malformed)?;
+        let edns = message.edns.as_ref();
         let question = Self {
             id: message.metadata.id,
             recursion_desired: message.metadata.recursion_desired,
             query,
-            edns: message.edns.as_ref().map(Edns::max_payload),
+            edns: edns.map(Edns::max_payload),
+            dnssec: Dnssec {
+                ok: edns.is_some_and(|edns| edns.flags().dnssec_ok),
+                checking_disabled: message.metadata.checking_disabled,
+                authentic_data: message.metadata.authentic_data,
+            },
             over,
         };
         let is_later_version = message.edns.is_some_and(|edns| edns.version() > 0);
@@ -125,23 +146,31 @@ impl Question {
         let mut message = Message::response(self.id, OpCode::Query);
         message.metadata.recursion_desired = self.recursion_desired;
         message.metadata.recursion_available = true;
+        message.metadata.checking_disabled = self.dnssec.checking_disabled;
         message.metadata.response_code = code;
         message.add_query(self.query.clone());
         if self.edns.is_some() {
             let mut edns = Edns::new();
             edns.set_max_payload(LONGEST_DATAGRAM);
+            edns.set_dnssec_ok(self.dnssec.ok);
             message.set_edns(edns);
         }
         message
     }
 
-    fn encode(&self, message: &Message) -> Vec<u8> {
+    /// The most bytes that an answer may have.
+    fn longest(&self) -> usize {
         let longest = match (self.over, self.edns) {
             (Over::Tcp, _) => u16::MAX,
             (Over::Udp, Some(payload)) => payload.clamp(LONGEST_PLAIN_DATAGRAM, LONGEST_DATAGRAM),
             (Over::Udp, None) => LONGEST_PLAIN_DATAGRAM,
         };
-        let fits = |bytes: &Vec<u8>| bytes.len() <= longest.into() && !is_truncated(bytes);
+        longest.into()
+    }
+
+    fn encode(&self, message: &Message) -> Vec<u8> {
+        let longest = self.longest();
+        let fits = |bytes: &Vec<u8>| bytes.len() <= longest && !is_truncated(bytes);
         let whole = message.to_vec().ok().filter(fits);
         let bytes = whole.or_else(|| message.truncate().to_vec().ok());
         bytes.unwrap_or_else(|| {

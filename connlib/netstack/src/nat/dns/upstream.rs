@@ -10,18 +10,24 @@ use std::{
 };
 
 use hickory_resolver::{
-    TokioResolver,
+    Hosts, TokioResolver,
     config::{NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts},
+    lookup::Lookup,
     net::{NetError, runtime::TokioRuntimeProvider},
+    proto::{op::Query, rr::domain::usage},
     system_conf::parse_resolv_conf,
 };
 use tokio::time::Instant;
 use tracing::warn;
 
+use super::{
+    exchange::exchange,
+    message::{Question, Response},
+};
 use crate::network::names::servers::Servers;
 
-/// The servers that are asked, one after the other.
-pub(super) type Resolvers = Servers<TokioRuntimeProvider>;
+/// The port of name servers, unless their addresses have another.
+const PORT: u16 = 53;
 
 /// Where names of this host are defined.
 const HOSTS: &str = "/etc/hosts";
@@ -53,6 +59,12 @@ impl Upstream {
 pub(super) struct Source {
     upstream: Upstream,
     current: Mutex<Current>,
+}
+
+/// Looks names up: those of this host at once, all others by servers that are asked one after the other.
+pub(super) struct Resolvers {
+    servers: Servers<TokioRuntimeProvider>,
+    hosts: Arc<Hosts>,
 }
 
 struct Current {
@@ -93,6 +105,35 @@ impl Source {
     }
 }
 
+impl Resolvers {
+    /// Finds the records of a name, which may be remembered.
+    pub(super) async fn lookup(&self, query: &Query) -> Result<Lookup, NetError> {
+        let (name, kind) = (query.name().clone(), query.query_type());
+        self.servers.lookup(name, kind).await
+    }
+
+    /// Asks for a server's own answer; nothing of it is remembered.
+    pub(super) async fn pass(&self, question: &Question) -> Result<Response, NetError> {
+        let ask = self
+            .servers
+            .ask(|server| Box::pin(exchange(server.at, question)));
+        ask.await
+    }
+
+    /// Whether a question is answered without a server: by `/etc/hosts`, or as its name is special (RFC 6761).
+    pub(super) fn know(&self, query: &Query) -> bool {
+        let special = [
+            &usage::LOCALHOST,
+            &usage::IN_ADDR_ARPA_127,
+            &usage::IP6_ARPA_1,
+            &usage::INVALID,
+            &usage::ONION,
+        ];
+        let is_special = special.iter().any(|zone| zone.zone_of(query.name()));
+        is_special || self.hosts.lookup_static_host(query).is_some()
+    }
+}
+
 impl Upstream {
     fn stamps(&self) -> [Option<Stamp>; 2] {
         match self {
@@ -102,32 +143,41 @@ impl Upstream {
     }
 
     fn resolvers(&self) -> Result<Resolvers, NetError> {
-        let (config, mut options) = match self {
-            Self::File(path) => configuration(path),
+        let (config, mut options, hosts) = match self {
+            Self::File(path) => {
+                let (config, options) = configuration(path);
+                (config, options, Hosts::from_system().unwrap_or_default())
+            }
             Self::Servers(servers) => {
                 let servers = servers.iter().map(server_at).collect();
-                let mut options = ResolverOpts::default();
-                options.use_hosts_file = ResolveHosts::Never;
-                (
-                    ResolverConfig::from_parts(None, Vec::new(), servers),
-                    options,
-                )
+                let config = ResolverConfig::from_parts(None, Vec::new(), servers);
+                (config, ResolverOpts::default(), Hosts::default())
             }
         };
+        let hosts = Arc::new(hosts);
+        // They are read once.
+        options.use_hosts_file = ResolveHosts::Never;
         options.cache_size = REMEMBERED;
         options.preserve_intermediates = true;
-        Resolvers::limit(&mut options);
-        let resolver = |servers: Vec<NameServerConfig>| {
+        Servers::<TokioRuntimeProvider>::limit(&mut options);
+        let resolver = |server: &NameServerConfig| {
+            let port = server.connections.first().map_or(PORT, |it| it.port);
+            let at = SocketAddr::new(server.ip, port);
             // Clients complete names themselves.
-            let config = ResolverConfig::from_parts(None, Vec::new(), servers);
+            let config = ResolverConfig::from_parts(None, Vec::new(), vec![server.clone()]);
             let provider = TokioRuntimeProvider::default();
             let mut builder = TokioResolver::builder_with_config(config, provider);
             builder.options_mut().clone_from(&options);
-            builder.build()
+            let mut resolver = builder.build()?;
+            resolver.set_hosts(Arc::clone(&hosts));
+            Ok::<_, NetError>((at, resolver))
         };
         let servers = config.name_servers().iter();
-        let resolvers: Result<Vec<_>, _> = servers.map(|it| resolver(vec![it.clone()])).collect();
-        Ok(Servers::new(resolvers?))
+        let servers: Vec<_> = servers.map(resolver).collect::<Result<_, _>>()?;
+        Ok(Resolvers {
+            servers: Servers::new(servers),
+            hosts,
+        })
     }
 }
 

@@ -1,10 +1,12 @@
 //! Name servers, of which the next one is asked only if those before it do not help.
 
 use std::{
+    net::SocketAddr,
     sync::{Mutex, PoisonError},
     time::Duration,
 };
 
+use futures_util::future::BoxFuture;
 use hickory_resolver::{
     ConnectionProvider, Resolver,
     config::ResolverOpts,
@@ -24,15 +26,18 @@ const REMEMBERED: Duration = Duration::from_secs(30);
 /// A resolver for each name server, in their order.
 pub(crate) struct Servers<P: ConnectionProvider>(Vec<Server<P>>);
 
-struct Server<P: ConnectionProvider> {
+/// One of them.
+pub(crate) struct Server<P: ConnectionProvider> {
+    pub(crate) at: SocketAddr,
     resolver: Resolver<P>,
     /// When it last did not help.
     failed: Mutex<Option<Instant>>,
 }
 
 impl<P: ConnectionProvider> Servers<P> {
-    pub(crate) fn new(resolvers: impl IntoIterator<Item = Resolver<P>>) -> Self {
-        let server = |resolver| Server {
+    pub(crate) fn new(resolvers: impl IntoIterator<Item = (SocketAddr, Resolver<P>)>) -> Self {
+        let server = |(at, resolver)| Server {
+            at,
             resolver,
             failed: Mutex::new(None),
         };
@@ -48,12 +53,19 @@ impl<P: ConnectionProvider> Servers<P> {
 
     /// Asks the servers for a name's records until one knows whether there are some.
     pub(crate) async fn lookup(&self, name: Name, kind: RecordType) -> Result<Lookup, NetError> {
+        self.ask(|server| Box::pin(server.resolver.lookup(name.clone(), kind)))
+            .await
+    }
+
+    /// Asks the servers, by a function that asks one of them, until one helps.
+    pub(crate) async fn ask<'a, T>(
+        &'a self,
+        ask: impl Fn(&'a Server<P>) -> BoxFuture<'a, Result<T, NetError>>,
+    ) -> Result<T, NetError> {
         let mut failure = NetError::NoConnections;
         for _ in 0..ROUNDS {
             for server in self.in_order() {
-                let asked = server.resolver.lookup(name.clone(), kind);
-                // Boxed, as it is most of a task.
-                let found = timeout(PATIENCE, Box::pin(asked)).await;
+                let found = timeout(PATIENCE, ask(server)).await;
                 let found = found.unwrap_or(Err(NetError::Timeout));
                 let helps = found.as_ref().map_or_else(is_final, |_| true);
                 *server.failed() = (!helps).then(Instant::now);
