@@ -185,7 +185,7 @@ impl Place {
             Refusal::Unreachable | Refusal::TimedOut | Refusal::NoSource => {
                 // It was parsed before.
                 if let Ok(packet) = Packet::parse(VnetHeader::default(), &syn.packet) {
-                    answers.unreachable(Unreachable::Host, &packet);
+                    answers.unreachable(Unreachable::HostOfSyn, &packet);
                 }
             }
             _ => answers.reset(self.ends, &syn.segment),

@@ -91,6 +91,9 @@ pub(crate) enum Unreachable {
     Port,
     /// There is no way to the host.
     Host,
+    /// There is none for the connection that a SYN would begin. It ends there: the other code of IPv4 would have Linux
+    /// send the SYN again at once (RFC 6069), for a connection that it then gives up.
+    HostOfSyn,
     /// It is forbidden.
     Prohibited,
 }
@@ -111,6 +114,8 @@ pub(crate) fn write_unreachable(
     let codes = match why {
         Unreachable::Port => (3, 4),
         Unreachable::Host => (1, 3),
+        // For this type of service (RFC 1122, section 3.2.2.1).
+        Unreachable::HostOfSyn => (12, 3),
         Unreachable::Prohibited => (13, 1),
     };
     let (protocol, kind, header) = match source {

@@ -26,6 +26,68 @@ async fn what_this_host_lacks_is_told_and_nothing_stays_taken() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_target_that_cannot_be_reached_is_told_so_that_no_peer_sends_the_syn_again() {
+    let scene = Scene::new(Target::Silent);
+    let causes = [
+        (Target::Silent, Refusal::TimedOut),
+        (Target::Fails(libc::EHOSTUNREACH), Refusal::Unreachable),
+        (Target::Fails(libc::ENETUNREACH), Refusal::Unreachable),
+        (Target::Fails(libc::EADDRNOTAVAIL), Refusal::NoSource),
+    ];
+    for (round, (target, reason)) in (1..).zip(causes) {
+        scene.outside.set(target);
+        let syn = syn(outward(0, round), 7);
+        scene.send(&syn).await;
+        // Sent again while the target is waited for, it asks for nothing.
+        if reason == Refusal::TimedOut {
+            scene.until(|scene| scene.asked() == 1).await;
+            scene.send(&syn).await;
+        }
+        let error = scene.receive().await;
+        let packet = parsed(&error);
+        // Linux would send it again after the codes 0 and 1.
+        assert_eq!(packet.payload()[..2], [3, 12], "{reason:?}");
+        assert_eq!(packet.payload()[8..], syn[..]);
+        scene.until_idle().await;
+        assert_eq!(scene.asked(), usize::from(round));
+        assert!(scene.tcp().refused(reason) >= 1);
+    }
+    // Nothing of it is in the way of another connection from the same port.
+    scene.send(&syn(outward(0, 1), 8)).await;
+    let error = scene.receive().await;
+    assert_eq!(parsed(&error).payload()[..2], [3, 12]);
+    assert_eq!(scene.asked(), causes.len() + 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_gives_way_is_not_told_and_gives_all_back() {
+    let scene = Scene::new(Target::Silent);
+    for port in 1..=PENDING as u16 {
+        scene.send(&syn(outward(0, port), 7)).await;
+    }
+    scene.until(|scene| scene.taken()[1] == PENDING).await;
+    sleep(Duration::from_millis(600)).await;
+    // Another one, to a host that refuses: that is the only answer.
+    scene.outside.set(Target::Fails(libc::ECONNREFUSED));
+    let other = outward(0, 5_000);
+    scene.send(&syn(other, 7)).await;
+    let reset = scene.receive().await;
+    let segment = Segment::parse(parsed(&reset).payload()).unwrap();
+    assert_eq!(segment.destination_port, other.peer.port());
+    assert!(segment.has(RST));
+    scene.until(|scene| scene.taken() == [PENDING - 1; 2]).await;
+    assert_eq!(scene.tcp().refused(Refusal::TooManyOfPeer), 1);
+    // Sent again, the one that gave way is served as any.
+    let asked = scene.asked();
+    scene.send(&syn(outward(0, 1), 7)).await;
+    scene.receive().await;
+    assert_eq!(scene.asked(), asked + 1);
+    // The others are over after their time.
+    scene.outside.set(Target::Silent);
+    scene.until_idle().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_flow_of_datagrams_that_cannot_be_made_is_tried_again_after_a_second() {
     let scene = Scene::new(Target::Fails(libc::EADDRINUSE));
     for round in 1..=2 {
