@@ -3,7 +3,8 @@
 use std::{
     io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
-    os::fd::AsFd,
+    os::fd::{AsFd, OwnedFd},
+    sync::Arc,
     time::Duration,
 };
 
@@ -13,11 +14,14 @@ use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use crate::{flush::SendDatagrams, receive::ReceiveBuffers};
 use narrow::NarrowRoutes;
-use routes::{Flow, Routes};
+pub use privileged::{OwnPrivileges, Privileged, grow_buffers, have_mark};
+pub use routes::Flow;
+use routes::Routes;
 use socket::AsyncSocket;
 
 mod narrow;
 mod options;
+mod privileged;
 mod routes;
 mod socket;
 mod watched;
@@ -28,7 +32,7 @@ pub const SOCKET_BUFFER_BYTES: usize = 7 * 1024 * 1024;
 const RANDOM_PORT_ATTEMPTS: usize = 16;
 
 /// How the sockets are opened.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct SocketOptions {
     /// The UDP port; 0 lets the kernel choose.
     pub port: u16,
@@ -36,6 +40,19 @@ pub struct SocketOptions {
     pub fwmark: u32,
     /// Whether the kernel may coalesce received datagrams (`UDP_GRO`).
     pub receive_offload: bool,
+    /// Sets the mark and the buffers.
+    pub privileged: Arc<dyn Privileged>,
+}
+
+impl Default for SocketOptions {
+    fn default() -> Self {
+        Self {
+            port: 0,
+            fwmark: 0,
+            receive_offload: false,
+            privileged: Arc::new(OwnPrivileges),
+        }
+    }
 }
 
 /// Sockets that are bound but not yet part of an event loop.
@@ -46,23 +63,27 @@ pub struct BoundSockets {
     port: u16,
     fwmark: u32,
     receive_offload: bool,
+    privileged: Arc<dyn Privileged>,
 }
 
 impl BoundSockets {
     /// Binds a socket for each address family that the machine has, both on the same port.
     ///
     /// # Errors
-    /// As `socket(2)`, `bind(2)`, and `setsockopt(2)` with `SO_MARK`.
+    /// As `socket(2)`, `bind(2)`, and [`Privileged::prepare`].
     pub fn open(options: SocketOptions) -> io::Result<Self> {
         let mut attempts = 1..=RANDOM_PORT_ATTEMPTS;
-        loop {
-            let result = Self::open_pair(options);
+        let bound = loop {
+            let result = Self::open_pair(&options);
             let in_use = matches!(&result, Err(e) if e.kind() == io::ErrorKind::AddrInUse);
             if in_use && options.port == 0 && attempts.next().is_some() {
                 continue;
             }
-            return result;
-        }
+            break result?;
+        };
+        let sockets: Vec<_> = bound.v4.iter().chain(&bound.v6).map(AsFd::as_fd).collect();
+        bound.privileged.prepare(&sockets, options.fwmark)?;
+        Ok(bound)
     }
 
     /// The port that both sockets are bound to.
@@ -71,16 +92,13 @@ impl BoundSockets {
         self.port
     }
 
-    fn open_pair(options: SocketOptions) -> io::Result<Self> {
-        let v4 = absent_family(bind(
-            (Ipv4Addr::UNSPECIFIED, options.port).into(),
-            options.fwmark,
-        ))?;
+    fn open_pair(options: &SocketOptions) -> io::Result<Self> {
+        let v4 = absent_family(bind((Ipv4Addr::UNSPECIFIED, options.port).into()))?;
         let mut port = options.port;
         if let Some(v4) = &v4 {
             port = bound_port(v4)?;
         }
-        let v6 = absent_family(bind((Ipv6Addr::UNSPECIFIED, port).into(), options.fwmark))?;
+        let v6 = absent_family(bind((Ipv6Addr::UNSPECIFIED, port).into()))?;
         if let Some(v6) = &v6 {
             port = bound_port(v6)?;
         }
@@ -93,6 +111,7 @@ impl BoundSockets {
             port,
             fwmark: options.fwmark,
             receive_offload: options.receive_offload,
+            privileged: Arc::clone(&options.privileged),
         })
     }
 }
@@ -106,6 +125,7 @@ pub struct UdpSockets {
     fwmark: u32,
     routes: Routes,
     narrow: NarrowRoutes,
+    privileged: Arc<dyn Privileged>,
 }
 
 /// One of the two sockets.
@@ -159,6 +179,7 @@ impl UdpSockets {
             fwmark: bound.fwmark,
             routes: Routes::new(),
             narrow: NarrowRoutes::default(),
+            privileged: bound.privileged,
         })
     }
 
@@ -172,6 +193,7 @@ impl UdpSockets {
             fwmark: 0,
             routes: Routes::default(),
             narrow: NarrowRoutes::default(),
+            privileged: Arc::new(OwnPrivileges),
         }
     }
 
@@ -193,17 +215,17 @@ impl UdpSockets {
         self.sockets().all(AsyncSocket::receive_offload)
     }
 
-    /// Sets the firewall mark; 0 clears it.
-    ///
-    /// # Errors
-    /// As `setsockopt(2)` with `SO_MARK`: `EPERM` without `CAP_NET_ADMIN`.
-    pub fn set_fwmark(&mut self, mark: u32) -> io::Result<()> {
-        self.sockets()
-            .try_for_each(|s| SockRef::from(s).set_mark(mark))?;
+    /// The sockets' descriptors, for [`Privileged::prepare`] on another thread.
+    #[must_use]
+    pub fn descriptors(&self) -> Vec<Arc<OwnedFd>> {
+        self.sockets().map(AsyncSocket::descriptor).collect()
+    }
+
+    /// Notes the firewall mark that the sockets have by now.
+    pub fn note_fwmark(&mut self, mark: u32) {
         self.fwmark = mark;
         // Routing rules may match the mark.
         self.forget_routes();
-        Ok(())
     }
 
     /// Whether a datagram from `source` to `to` leaves by `interface`; true if that is unknown.
@@ -339,7 +361,7 @@ impl SendDatagrams for UdpSockets {
     fn forget_learnt_mtu(&mut self, to: SocketAddr) {
         if to.is_ipv6() {
             let flow = self.flow(to, None);
-            self.routes.forget_learnt_mtu(flow);
+            self.privileged.forget_learnt_mtu(&flow);
         }
     }
 
@@ -350,7 +372,7 @@ impl SendDatagrams for UdpSockets {
     }
 }
 
-fn bind(address: SocketAddr, fwmark: u32) -> io::Result<Socket> {
+fn bind(address: SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(
         Domain::for_address(address),
         Type::DGRAM.nonblocking().cloexec(),
@@ -359,10 +381,6 @@ fn bind(address: SocketAddr, fwmark: u32) -> io::Result<Socket> {
     if address.is_ipv6() {
         socket.set_only_v6(true)?;
     }
-    if fwmark != 0 {
-        socket.set_mark(fwmark)?;
-    }
-    options::grow_buffers(&socket, SOCKET_BUFFER_BYTES);
     socket.bind(&address.into())?;
     Ok(socket)
 }

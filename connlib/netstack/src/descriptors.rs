@@ -39,7 +39,20 @@ pub fn send(socket: impl AsFd, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> 
 /// # Errors
 /// Also if more than [`MOST`] came, or this process has none left; those that came are closed.
 pub fn receive(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
-    match receive_available(socket, buffer)? {
+    all_of(receive_with(socket, buffer, RecvFlags::empty())?)
+}
+
+/// As [`receive`], but never waits, even if the process at the other end has opened this socket, and has made its
+/// calls wait.
+///
+/// # Errors
+/// Also `WouldBlock`.
+pub fn try_receive(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
+    all_of(receive_with(socket, buffer, RecvFlags::DONTWAIT)?)
+}
+
+fn all_of(received: (usize, Option<Vec<OwnedFd>>)) -> io::Result<(usize, Vec<OwnedFd>)> {
+    match received {
         (length, Some(descriptors)) => Ok((length, descriptors)),
         (_, None) => Err(io::Error::other("more descriptors came than were expected")),
     }
@@ -50,10 +63,19 @@ pub(crate) fn receive_available(
     socket: impl AsFd,
     buffer: &mut [u8],
 ) -> io::Result<(usize, Option<Vec<OwnedFd>>)> {
+    receive_with(socket, buffer, RecvFlags::empty())
+}
+
+fn receive_with(
+    socket: impl AsFd,
+    buffer: &mut [u8],
+    flags: RecvFlags,
+) -> io::Result<(usize, Option<Vec<OwnedFd>>)> {
+    let flags = flags | RecvFlags::CMSG_CLOEXEC;
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(MOST))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut slices = [IoSliceMut::new(buffer)];
-    let received = recvmsg(socket, &mut slices, &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    let received = recvmsg(socket, &mut slices, &mut control, flags)?;
     let mut descriptors = Vec::new();
     for message in control.drain() {
         if let RecvAncillaryMessage::ScmRights(rights) = message {

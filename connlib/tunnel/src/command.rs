@@ -1,6 +1,11 @@
 //! Requests from the handle to the event loop.
 
-use std::{io, sync::mpsc::SyncSender, vec};
+use std::{
+    io,
+    os::fd::OwnedFd,
+    sync::{Arc, mpsc::SyncSender},
+    vec,
+};
 
 use convoy_gso::BoundSockets;
 use convoy_proto::{Followed, Listing, Plan, config::PublicKey};
@@ -12,8 +17,12 @@ pub(crate) const COMMANDS: usize = 16;
 /// A request to the event loop, with the channel for its answer.
 #[derive(Debug)]
 pub(crate) enum Command {
+    /// Asks for the descriptors of the present sockets, to set their firewall mark.
+    Descriptors {
+        answer: SyncSender<Vec<Arc<OwnedFd>>>,
+    },
     /// Does the part of a change that may fail: registers new sockets for the [`Command::Apply`] or
-    /// [`Command::Link`] that follows, or sets the firewall mark of the present ones.
+    /// [`Command::Link`] that follows. Without new ones, the present ones have the firewall mark already.
     Prepare {
         sockets: Option<BoundSockets>,
         fwmark: u32,

@@ -2,11 +2,12 @@
 
 use std::{
     io,
+    os::fd::AsFd,
     sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc as answers},
     thread,
 };
 
-use convoy_gso::{BoundSockets, SocketOptions};
+use convoy_gso::{BoundSockets, SocketOptions, udp::Privileged};
 use convoy_proto::{
     PeerEvent, Planner,
     config::{DeviceUpdate, PublicKey, Snapshot},
@@ -36,6 +37,7 @@ struct Shared {
     /// Held while a change is prepared and applied, so that changes do not overtake each other.
     configuration: Mutex<Configuration>,
     receive_offload: bool,
+    privileged: Arc<dyn Privileged>,
 }
 
 #[derive(Debug, Default)]
@@ -56,10 +58,12 @@ impl Tunnel {
     /// See [`StartError`].
     pub fn start(device: Device, options: Options) -> Result<Self, StartError> {
         let receive_offload = options.udp_gro != Switch::Off;
+        let privileged = Arc::clone(&options.privileged);
         let bound = BoundSockets::open(SocketOptions {
             port: 0,
             fwmark: 0,
             receive_offload,
+            privileged: Arc::clone(&privileged),
         })?;
         let port = if options.is_up { bound.port() } else { 0 };
         let is_up = options.is_up;
@@ -95,6 +99,7 @@ impl Tunnel {
                     ..Configuration::default()
                 }),
                 receive_offload,
+                privileged,
             }),
         })
     }
@@ -127,6 +132,9 @@ impl Tunnel {
                 };
                 drop(self.open(0, fwmark).map_err(mark)?);
             }
+        }
+        if configuration.is_bound && !is_rebound && fwmark != configuration.fwmark {
+            self.mark_sockets(fwmark)?;
         }
         // The last thing that can fail.
         let port = self
@@ -271,7 +279,15 @@ impl Tunnel {
         Ok(())
     }
 
-    /// Opens sockets on `port`, if given, and sets the mark; returns the port that was bound.
+    /// Sets the mark of the present sockets: on this thread, as the event loop must not wait.
+    fn mark_sockets(&self, mark: u32) -> Result<(), ApplyError> {
+        let sockets = self.command(|answer| Command::Descriptors { answer })?;
+        let sockets: Vec<_> = sockets.iter().map(AsFd::as_fd).collect();
+        let marked = self.shared.privileged.prepare(&sockets, mark);
+        marked.map_err(|source| ApplyError::Fwmark { mark, source })
+    }
+
+    /// Opens sockets on `port`, if given, with the mark; returns the port that was bound.
     fn prepare(&self, port: Option<u16>, fwmark: u32) -> Result<Option<u16>, ApplyError> {
         let sockets = port
             .map(|port| self.open_sockets(port, fwmark))
@@ -302,6 +318,7 @@ impl Tunnel {
             port,
             fwmark,
             receive_offload: self.shared.receive_offload,
+            privileged: Arc::clone(&self.shared.privileged),
         })
     }
 

@@ -1,6 +1,9 @@
 //! Options of the data path.
 
+use std::sync::Arc;
+
 use convoy_aead::Aead;
+use convoy_gso::udp::{OwnPrivileges, Privileged};
 
 /// Whether a kernel feature is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,6 +37,8 @@ pub struct Options {
     /// Whether packets from the TUN wait for the first [`Tunnel::apply`](crate::Tunnel::apply): without peers, they
     /// would be answered with ICMP errors, which end connections that are being made.
     pub awaits_configuration: bool,
+    /// Sets what needs privileges, for sockets.
+    pub privileged: Arc<dyn Privileged>,
 }
 
 impl Default for Options {
@@ -46,6 +51,7 @@ impl Default for Options {
             clamp_mss: false,
             is_up: true,
             awaits_configuration: false,
+            privileged: Arc::new(OwnPrivileges),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::{
     os::fd::{AsRawFd, BorrowedFd},
 };
 
-use socket2::{SockRef, Socket};
+use socket2::SockRef;
 
 /// Corrects the options that quinn-udp's constructor sets.
 ///
@@ -49,23 +49,29 @@ pub(super) fn heed_route_mtu(socket: BorrowedFd<'_>, is_heeded: bool) -> io::Res
 
 /// Grows both socket buffers to `bytes`: beyond the system's limit with `CAP_NET_ADMIN`, else at most
 /// to it.
-pub(super) fn grow_buffers(socket: &Socket, bytes: usize) {
+pub(super) fn grow_buffers(socket: &SockRef<'_>, bytes: usize) {
     let value = i32::try_from(bytes).unwrap_or(i32::MAX);
+    // The kernel doubles the size that it grants.
+    let requested = 2 * bytes;
+    let smaller = || {
+        let (receive, send) = buffer_bytes(socket);
+        receive.min(send)
+    };
+    if smaller() >= requested {
+        return;
+    }
     for (force, ordinary) in [
         (libc::SO_RCVBUFFORCE, libc::SO_RCVBUF),
         (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF),
     ] {
-        let socket = SockRef::from(socket);
-        let fd = borrowed(&socket);
+        let fd = borrowed(socket);
         if set(fd, libc::SOL_SOCKET, force, value).is_err() {
             // Here the kernel caps the value at its limit.
             let _ = set(fd, libc::SOL_SOCKET, ordinary, value);
         }
     }
-    let (receive, send) = buffer_bytes(&SockRef::from(socket));
-    // The kernel doubles the size that it grants.
-    let requested = 2 * bytes;
-    if receive.min(send) < requested {
+    let (receive, send) = buffer_bytes(socket);
+    if smaller() < requested {
         tracing::info!(
             receive,
             send,

@@ -22,11 +22,13 @@ pub(super) struct Routes {
 
 /// The datagrams that a lookup is about.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Flow {
-    pub(super) to: SocketAddr,
+pub struct Flow {
+    /// The remote address.
+    pub to: SocketAddr,
     /// The local port, and the local address unless the kernel is to choose it.
-    pub(super) source: (Option<IpAddr>, u16),
-    pub(super) mark: u32,
+    pub source: (Option<IpAddr>, u16),
+    /// The firewall mark.
+    pub mark: u32,
 }
 
 impl Routes {

@@ -58,6 +58,11 @@ impl AsyncSocket {
         })
     }
 
+    /// Another descriptor of the socket.
+    pub(super) fn descriptor(&self) -> Arc<OwnedFd> {
+        Arc::clone(&self.duplicate)
+    }
+
     pub(super) fn segmentation(&self) -> bool {
         self.max_segments > 1
     }

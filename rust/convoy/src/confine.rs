@@ -1,7 +1,8 @@
 //! Gives up the privileges that the daemon no longer needs once its device and its sockets are open.
 //!
-//! It keeps three capabilities and the system calls that a running daemon makes. It opens no file and executes no
-//! program, and its user is nobody else's. Other processes cannot attach to it, unless `convoy profile` asks.
+//! It keeps three capabilities, or two under a supervisor, and the system calls that a running daemon makes. It opens
+//! no file and executes no program, and its user is nobody else's. Other processes cannot attach to it, unless
+//! `convoy profile` asks.
 
 mod files;
 mod system_calls;
@@ -14,17 +15,23 @@ use caps::{CapSet, Capability, CapsHashSet};
 use nix::{sys::prctl, unistd::geteuid};
 use tracing::{debug, warn};
 
-/// The capabilities that a running daemon needs.
-const KEPT: [Capability; 3] = [
-    // Marks of sockets, the device's offloads and MTU, questions about other network namespaces.
-    Capability::CAP_NET_ADMIN,
+/// The capabilities that a tunnel needs while its supervisor has the others.
+const SUPERVISED: [Capability; 2] = [
     // Ports below 1024.
     Capability::CAP_NET_BIND_SERVICE,
     // Events of the network namespace that the interface is moved to.
     Capability::CAP_NET_BROADCAST,
 ];
 
-/// Confines this process for good. Call it while it has one thread: the kernel counts users, capabilities, Landlock's
+/// The capabilities that a daemon without a supervisor needs.
+const ALONE: [Capability; 3] = [
+    // Marks and buffers of sockets, questions about other network namespaces.
+    Capability::CAP_NET_ADMIN,
+    SUPERVISED[0],
+    SUPERVISED[1],
+];
+
+/// Confines a daemon for good. Call it while it has one thread: the kernel counts users, capabilities, Landlock's
 /// rules and filters by thread.
 ///
 /// If the kernel lacks seccomp or Landlock, logs that and continues.
@@ -32,11 +39,24 @@ const KEPT: [Capability; 3] = [
 /// # Errors
 /// If no user is free, or the kernel refuses to take a capability away.
 pub(crate) fn confine() -> anyhow::Result<()> {
+    confine_to(&ALONE)
+}
+
+/// As [`confine`], for a tunnel whose supervisor sets marks for it.
+pub(crate) fn confine_supervised() -> anyhow::Result<()> {
+    confine_to(&SUPERVISED)
+}
+
+fn confine_to(kept: &[Capability]) -> anyhow::Result<()> {
     user::change().context("cannot change to a user of its own")?;
-    drop_capabilities(&KEPT).context("cannot drop capabilities")?;
+    drop_capabilities(kept).context("cannot drop capabilities")?;
     prctl::set_dumpable(false).context("cannot hide this process's memory")?;
     prctl::set_no_new_privs().context("cannot set no_new_privs")?;
-    debug!(user = geteuid().as_raw(), kept = ?KEPT, "Dropped the other capabilities");
+    debug!(
+        user = geteuid().as_raw(),
+        ?kept,
+        "Dropped the other capabilities"
+    );
     if let Err(error) = files::deny() {
         debug!("Cannot deny files by Landlock, going on without: {error:#}");
     }

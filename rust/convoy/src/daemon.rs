@@ -19,7 +19,7 @@ use crate::{
     confine, link_monitor, logging,
     metrics::{self, OwnTunnel},
     panics, process,
-    supervised::{self, Consenting, Supervised},
+    supervised::{self, Consenting, Supervised, privileges::SupervisorsPrivileges},
     uapi::{Reporter, Server, keeper::OwnFiles, socket::SocketFile},
     wall_clock,
 };
@@ -63,7 +63,10 @@ fn run(
     // Before there is another thread.
     files.0.hand_over()?;
     panics::end_process(files.0.clone());
-    confine::confine()?;
+    match resources.supervisors {
+        Some(_) => confine::confine_supervised()?,
+        None => confine::confine()?,
+    }
 
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -95,14 +98,19 @@ async fn serve(
     let interface = resources.interface;
     let device = resources.device;
     let mut interrupted = Interrupted::new()?;
-    let options = Options {
+    let mut options = Options {
         awaits_configuration: resources.supervisors.is_some(),
         ..options(args)
     };
+    let privileges = SupervisorsPrivileges::new();
+    if resources.supervisors.is_some() {
+        options.privileged = Arc::new(privileges.clone());
+    }
     let tunnel = Tunnel::start(device.clone(), options)?;
     let (mut supervised, questions) = match resources.supervisors {
         Some(listener) => {
-            let (ours, questions) = Supervised::new(listener, tunnel.clone(), device.clone())?;
+            let (ours, questions) =
+                Supervised::new(listener, tunnel.clone(), device.clone(), privileges)?;
             (Some(ours), Some(questions))
         }
         None => (None, None),

@@ -113,6 +113,7 @@ async fn watch(
     let mut events = Events::listen().context("cannot listen to rtnetlink")?;
     let (connection, handle, _) = rtnetlink::new_connection().context("cannot query rtnetlink")?;
     let _connection = AbortOnDrop(tokio::spawn(connection));
+    let mut is_away = false;
     let mut known = None;
     let mut is_followed = true;
     let mut tell = async |state| {
@@ -122,7 +123,23 @@ async fn watch(
         is_followed
     };
     // Each round finds the interface, then follows it until it is gone from there.
-    while let Located::At(place, link) = locate(&handle, device, namespace).await? {
+    loop {
+        let (place, link) = match locate(&handle, device, namespace).await? {
+            Located::At(place, link) => (place, link),
+            Located::Gone => return Ok(()),
+            Located::OutOfReach => {
+                if !std::mem::replace(&mut is_away, true) {
+                    warn!("the interface is in another network namespace: assuming that it is up");
+                }
+                let assumed = LinkState {
+                    is_up: true,
+                    mtu: None,
+                };
+                wait_for_return(&mut events, async || tell(assumed).await, &on_routes).await?;
+                continue;
+            }
+        };
+        is_away = false;
         let is_new = events
             .follow(place)
             .context("cannot listen to the interface's network namespace")?;
@@ -165,7 +182,29 @@ async fn watch(
             }
         }
     }
-    Ok(())
+}
+
+/// Returns when the interface may be back in this network namespace. Calls `tell` now, and again after [`RETRY`] while
+/// it returns false; `on_routes` as in [`watch`].
+async fn wait_for_return(
+    events: &mut Events,
+    mut tell: impl AsyncFnMut() -> bool,
+    on_routes: impl Fn(),
+) -> anyhow::Result<()> {
+    let mut is_followed = tell().await;
+    loop {
+        let event = tokio::select! {
+            event = events.next_here() => event?,
+            () = tokio::time::sleep(RETRY), if !is_followed => {
+                is_followed = tell().await;
+                continue;
+            }
+        };
+        match event {
+            Event::Routes => on_routes(),
+            _ => return Ok(()),
+        }
+    }
 }
 
 impl LinkState {

@@ -3,7 +3,7 @@
 //! ```text
 //!  convoy up (root) ──connect──▶ /run/convoy/NAME.tunnel ──accept──▶ tunnel (own user)
 //!                   ──▶ Hello
-//!                   ◀── Hello, with the TUN
+//!                   ◀── Hello, with the TUN and a socket for what needs privileges ([`privileges`])
 //!                   ◀── Asks, Changed, Handshake, Moved, Ended
 //!                   ──▶ Answers, Follow, Handshake, Stop
 //! ```
@@ -14,6 +14,7 @@
 
 pub(crate) mod connection;
 mod newcomers;
+pub(crate) mod privileges;
 pub(crate) mod protocol;
 mod questions;
 
@@ -24,8 +25,8 @@ use std::{
     io,
     ops::ControlFlow,
     os::{fd::AsFd, unix::net::UnixListener},
-    sync::{Arc, mpsc::SyncSender},
-    time::Duration,
+    sync::Arc,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context, ensure};
@@ -47,9 +48,10 @@ use tracing::{debug, info, warn};
 use crate::process;
 use connection::{Connection, Lost};
 use newcomers::Newcomers;
+use privileges::SupervisorsPrivileges;
 use protocol::{Key, ToSupervisor, ToTunnel};
-use questions::{Answer, MAX_QUESTIONS, Question, Supervisor};
 pub(crate) use questions::{Consenting, Questions};
+use questions::{MAX_QUESTIONS, Question, Supervisor};
 
 /// Names the descriptor of the listening socket; set only by the supervisor.
 pub(crate) const LISTENER: &str = "CONVOY_SUPERVISED_FD";
@@ -122,13 +124,14 @@ pub(crate) struct Supervised<T> {
     tunnel: T,
     /// Handed to each supervisor: the interface lasts for as long as anyone has it open.
     device: Device,
+    privileges: SupervisorsPrivileges,
     questions: mpsc::Receiver<Question>,
     changed: Arc<Notify>,
     supervisor: Supervisor,
     connection: Option<Connection>,
     newcomers: Newcomers,
     /// The latest questions without an answer, oldest first: at most [`MAX_QUESTIONS`].
-    waiting: VecDeque<(u64, SyncSender<Answer>)>,
+    waiting: VecDeque<(u64, Question)>,
     last_id: u64,
     /// Whether the tunnel ends once a supervisor is lost.
     ends_with_supervisor: bool,
@@ -155,6 +158,7 @@ impl<T: Handshakes> Supervised<T> {
         listener: UnixListener,
         tunnel: T,
         device: Device,
+        privileges: SupervisorsPrivileges,
     ) -> io::Result<(Self, Questions)> {
         listener.set_nonblocking(true)?;
         let (questions, receiver, supervisor) = Questions::new();
@@ -162,6 +166,7 @@ impl<T: Handshakes> Supervised<T> {
             listener: tokio::net::UnixListener::from_std(listener)?,
             tunnel,
             device,
+            privileges,
             questions: receiver,
             changed: questions.changed(),
             supervisor,
@@ -241,9 +246,17 @@ impl<T: Handshakes> Supervised<T> {
                 version: protocol::BUILD.to_owned(),
                 interface: self.device.name().unwrap_or_default(),
             };
-            let tun = [self.device.as_fd()];
-            if let Err(reason) = connection.send_with(&hello, &tun).await {
+            let line = match self.privileges.another() {
+                Ok(line) => line,
+                Err(error) => {
+                    warn!("cannot greet a supervisor: {error}");
+                    continue;
+                }
+            };
+            let descriptors = [self.device.as_fd(), line.as_fd()];
+            if let Err(reason) = connection.send_with(&hello, &descriptors).await {
                 warn!("cannot greet a supervisor: {reason}");
+                self.privileges.lost();
                 continue;
             }
             self.supervisor.is(supervisor);
@@ -252,6 +265,7 @@ impl<T: Handshakes> Supervised<T> {
                 pid = supervisor.map(Pid::as_raw),
                 "A supervisor has connected"
             );
+            self.ask_again().await;
         }
     }
 
@@ -259,10 +273,10 @@ impl<T: Handshakes> Supervised<T> {
         match message {
             ToTunnel::Answers { id, refused } => {
                 if let Some(at) = self.waiting.iter().position(|(asked, _)| *asked == id)
-                    && let Some((_, answer)) = self.waiting.remove(at)
+                    && let Some((_, question)) = self.waiting.remove(at)
                 {
                     // The client may have stopped waiting.
-                    let _ = answer.try_send(refused);
+                    let _ = question.answer.try_send(refused);
                 }
             }
             ToTunnel::Follow { peers } => self.follow(&peers).await,
@@ -277,13 +291,9 @@ impl<T: Handshakes> Supervised<T> {
     }
 
     async fn ask(&mut self, question: Question) {
-        let Question {
-            fwmark,
-            listen_port,
-            answer,
-        } = question;
         // Dropping the answer's channel permits the change.
-        if self.connection.is_none() {
+        let needs_nobody = self.connection.is_none() && question.fwmark.is_none();
+        if needs_nobody || question.until <= Instant::now() {
             return;
         }
         if self.waiting.len() == MAX_QUESTIONS {
@@ -291,14 +301,20 @@ impl<T: Handshakes> Supervised<T> {
             self.waiting.pop_front();
         }
         self.last_id += 1;
-        let id = self.last_id;
-        self.waiting.push_back((id, answer));
-        self.tell(&ToSupervisor::Asks {
-            id,
-            fwmark,
-            listen_port,
-        })
-        .await;
+        let message = question.message(self.last_id);
+        self.waiting.push_back((self.last_id, question));
+        self.tell(&message).await;
+    }
+
+    /// Asks another supervisor what the former one has not answered.
+    async fn ask_again(&mut self) {
+        let now = Instant::now();
+        self.waiting.retain(|(_, question)| now < question.until);
+        let asked = self.waiting.iter();
+        let messages: Vec<_> = asked.map(|(id, question)| question.message(*id)).collect();
+        for message in messages {
+            self.tell(&message).await;
+        }
     }
 
     async fn report(&mut self, event: PeerEvent) {
@@ -336,9 +352,11 @@ impl<T: Handshakes> Supervised<T> {
 
     async fn forget_supervisor(&mut self) {
         self.connection = None;
+        self.privileges.lost();
         self.supervisor.is_gone();
-        // Permits the changes that wait.
-        self.waiting.clear();
+        // Permits other ports; another mark needs a supervisor, perhaps the next one.
+        self.waiting
+            .retain(|(_, question)| question.fwmark.is_some());
         self.follow(&[]).await;
     }
 

@@ -338,6 +338,11 @@ impl Refusal {
             Self::Parse(error) => error.errno(),
             Self::Refused(_) => Errno::EPERM,
             Self::Log(error) => error.errno(),
+            Self::Apply(ApplyError::Sockets { source, .. } | ApplyError::Fwmark { source, .. })
+                if source.kind() == io::ErrorKind::TimedOut =>
+            {
+                Errno::ETIMEDOUT
+            }
             Self::Apply(ApplyError::Sockets { source, .. }) => source
                 .raw_os_error()
                 .map_or(Errno::EADDRINUSE, Errno::from_raw),

@@ -80,6 +80,10 @@ impl EventLoop {
     /// Does the first part of a command; returns what is left to do in slices.
     pub(super) fn begin(&mut self, command: Command, now: Duration) -> Option<Task> {
         match command {
+            Command::Descriptors { answer } => {
+                let _ = answer.send(self.sockets.descriptors());
+                None
+            }
             Command::Prepare {
                 sockets,
                 fwmark,
@@ -168,7 +172,7 @@ impl EventLoop {
             // They have the mark already.
             Some(bound) => self.next_sockets = Some(UdpSockets::register(bound)?),
             None if fwmark != self.fwmark => {
-                self.sockets.set_fwmark(fwmark)?;
+                self.sockets.note_fwmark(fwmark);
                 self.node.forget_sources();
             }
             None => {}

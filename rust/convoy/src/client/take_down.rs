@@ -189,9 +189,9 @@ async fn next(tunnel: &mut Option<KeptTunnel>) -> KeptEvent {
 async fn allow(tunnel: &mut Option<KeptTunnel>, event: KeptEvent) {
     let Some(kept) = tunnel else { return };
     match event {
-        KeptEvent::Tunnel(TunnelEvent::Asks { id, .. }) => {
+        KeptEvent::Tunnel(TunnelEvent::Asks { id, fwmark, .. }) => {
             if let Some(process) = kept.process()
-                && let Err(error) = process.answer(id, None).await
+                && let Err(error) = process.answer(id, fwmark, None).await
             {
                 warn!("cannot answer the tunnel: {error:#}");
             }

@@ -6,6 +6,7 @@
 
 mod event;
 mod listing;
+mod privileges;
 mod process;
 mod request;
 mod spawn;
@@ -40,6 +41,7 @@ use crate::{
         protocol::{Key, ToSupervisor, ToTunnel},
     },
 };
+use privileges::Lent;
 use process::Starting;
 
 /// How long a tunnel may take to greet: at most as long as it takes to part from a supervisor that does not read.
@@ -135,6 +137,7 @@ pub(crate) struct TunnelProcess {
     uapi: PathBuf,
     connection: Connection,
     process: Process,
+    privileges: Lent,
     version: String,
     /// Whether the connection is of no use any more.
     is_lost: bool,
@@ -187,8 +190,7 @@ impl TunnelProcess {
             process.pid() != Pid::this(),
             "this process listens for supervisors itself"
         );
-        let descriptors = std::mem::take(&mut greeted.descriptors);
-        let tun = descriptors.into_iter().next();
+        let tun = greeted.tun.take();
         let tun = tun.context("the running tunnel has not handed over its TUN")?;
         let process = Self::new(places::uapi(name), greeted, process);
         Ok(Some(Adopted { process, tun }))
@@ -199,6 +201,7 @@ impl TunnelProcess {
             uapi,
             connection: greeted.connection,
             process,
+            privileges: Lent::over(greeted.line),
             version: greeted.version,
             is_lost: false,
             is_silent: false,
@@ -222,6 +225,9 @@ impl TunnelProcess {
 
     /// Applies `update` as a whole or not at all. The tunnel does not ask about it.
     pub(crate) async fn set(&mut self, update: &DeviceUpdate) -> anyhow::Result<()> {
+        if let Some(mark) = update.fwmark {
+            self.allow(mark);
+        }
         let request = request::of(update);
         let exchange = uapi::exchange(&self.uapi, request.as_bytes());
         let applied = tokio::select! {
@@ -233,6 +239,11 @@ impl TunnelProcess {
             Some(port) if port != 0 => format!("cannot configure the tunnel, with port {port}"),
             _ => "cannot configure the tunnel".to_owned(),
         })
+    }
+
+    /// Allows the tunnel to use this mark, 0 for none. Before the first, it opens no sockets with a mark.
+    pub(crate) fn allow(&mut self, mark: u32) {
+        self.privileges.allow(mark);
     }
 
     /// The tunnel's state now.
@@ -285,11 +296,19 @@ impl TunnelProcess {
         self.process.end_within(Duration::ZERO).await;
     }
 
-    /// Answers [`TunnelEvent::Asks`].
+    /// Answers [`TunnelEvent::Asks`] about this mark.
     ///
     /// # Errors
     /// As for all that follow: the process is gone, which [`TunnelProcess::next`] reports, too.
-    pub(crate) async fn answer(&mut self, id: u64, refused: Option<String>) -> anyhow::Result<()> {
+    pub(crate) async fn answer(
+        &mut self,
+        id: u64,
+        fwmark: Option<u32>,
+        refused: Option<String>,
+    ) -> anyhow::Result<()> {
+        if let (Some(mark), None) = (fwmark, &refused) {
+            self.allow(mark);
+        }
         self.tell(&ToTunnel::Answers { id, refused }).await
     }
 
@@ -337,7 +356,9 @@ impl TunnelProcess {
 struct Greeted {
     connection: Connection,
     version: String,
-    descriptors: Vec<OwnedFd>,
+    tun: Option<OwnedFd>,
+    /// For what needs privileges.
+    line: Option<OwnedFd>,
 }
 
 /// The process that has greeted, which is no child of this one.
@@ -371,11 +392,13 @@ async fn greeted(mut connection: Connection) -> anyhow::Result<Greeted> {
         .receive_with()
         .await
         .context("the tunnel process has not greeted")?;
+    let mut descriptors = descriptors.into_iter();
     match hello {
         ToSupervisor::Hello { version, .. } => Ok(Greeted {
             connection,
             version,
-            descriptors,
+            tun: descriptors.next(),
+            line: descriptors.next(),
         }),
         _ => bail!("the tunnel process began without a greeting"),
     }

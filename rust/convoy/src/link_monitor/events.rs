@@ -84,6 +84,28 @@ impl Events {
 
     /// Waits for the next event of the interface at `place`, or of the routes here.
     pub(super) async fn next(&mut self, place: Place) -> io::Result<Event> {
+        loop {
+            let event = match self.next_of_any().await? {
+                (event @ (Event::Routes | Event::Lost), None, None) => event,
+                (event, namespace, Some(index)) if is(place, namespace, index) => event,
+                _ => continue,
+            };
+            return Ok(event);
+        }
+    }
+
+    /// Waits until an interface here is new or has changed, or routes here have.
+    pub(super) async fn next_here(&mut self) -> io::Result<Event> {
+        loop {
+            let (event, namespace, _) = self.next_of_any().await?;
+            if namespace.is_none() && !matches!(event, Event::Gone) {
+                return Ok(event);
+            }
+        }
+    }
+
+    /// The next event of any interface, with its network namespace unless that is ours, and its index.
+    async fn next_of_any(&mut self) -> io::Result<(Event, Option<i32>, Option<u32>)> {
         let Self { socket, buffer, .. } = self;
         loop {
             let mut ready = socket.readable().await?;
@@ -91,17 +113,14 @@ impl Events {
             let (len, namespace) = match received {
                 Ok(Ok(received)) => received,
                 Ok(Err(error)) if error.raw_os_error() == Some(libc::ENOBUFS) => {
-                    return Ok(Event::Lost);
+                    return Ok((Event::Lost, None, None));
                 }
                 Ok(Err(error)) => return Err(error),
                 Err(_would_block) => continue,
             };
-            let event = match event_of(&buffer[..len]) {
-                Some((event @ (Event::Routes | Event::Lost), _)) if namespace.is_none() => event,
-                Some((event, Some(index))) if is(place, namespace, index) => event,
-                _ => continue,
-            };
-            return Ok(event);
+            if let Some((event, index)) = event_of(&buffer[..len]) {
+                return Ok((event, namespace, index));
+            }
         }
     }
 }

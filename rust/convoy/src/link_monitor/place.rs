@@ -1,6 +1,9 @@
 //! Finds the interface, which may have been renamed or moved to another network namespace.
 
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::{
+    io,
+    os::fd::{AsRawFd, OwnedFd},
+};
 
 use anyhow::{Context, bail};
 use convoy_tun::Device;
@@ -33,6 +36,8 @@ pub(super) enum Located {
     At(Place, LinkMessage),
     /// It was deleted.
     Gone,
+    /// It is in another network namespace, which this process has no right to look at.
+    OutOfReach,
 }
 
 /// Finds the interface of `device` and its current state.
@@ -44,6 +49,9 @@ pub(super) async fn locate(
     let mut attempts = 0..ATTEMPTS;
     while let Ok(name) = device.name() {
         if attempts.next().is_none() {
+            if is_hidden(device) {
+                return Ok(Located::OutOfReach);
+            }
             bail!("cannot find the interface {name} in any network namespace within reach");
         }
         let namespace = namespace_of(handle, device, own).await?;
@@ -53,6 +61,12 @@ pub(super) async fn locate(
         }
     }
     Ok(Located::Gone)
+}
+
+/// Whether this process may not know the interface's network namespace.
+fn is_hidden(device: &Device) -> bool {
+    let namespace = device.network_namespace();
+    namespace.is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
 }
 
 /// Returns the identifier of the interface's network namespace; `None` for our own.

@@ -6,7 +6,7 @@ use std::{
         atomic::{AtomicI32, Ordering},
         mpsc::{RecvTimeoutError, SyncSender, sync_channel},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use convoy_proto::config::{DeviceUpdate, Snapshot};
@@ -15,10 +15,14 @@ use nix::unistd::Pid;
 use tokio::sync::{Notify, mpsc};
 use tracing::{debug, warn};
 
+use super::protocol::ToSupervisor;
 use crate::uapi::{Control, Refused};
 
 /// How long a change waits for the supervisor's answer.
 const ANSWER_TIME: Duration = Duration::from_secs(5);
+
+/// How long another mark waits for the next supervisor if there is none, for example during an upgrade.
+const NEXT_TIME: Duration = Duration::from_secs(2);
 
 /// The most questions that wait: as many as there are UAPI clients.
 pub(super) const MAX_QUESTIONS: usize = crate::uapi::MAX_CLIENTS;
@@ -35,6 +39,7 @@ pub(crate) struct Questions {
     changed: Arc<Notify>,
     supervisor: Supervisor,
     time: Duration,
+    next_time: Duration,
 }
 
 /// One question, with the channel for its answer.
@@ -42,7 +47,19 @@ pub(crate) struct Questions {
 pub(super) struct Question {
     pub(super) fwmark: Option<u32>,
     pub(super) listen_port: Option<u16>,
+    /// Until when the change waits.
+    pub(super) until: Instant,
     pub(super) answer: SyncSender<Answer>,
+}
+
+impl Question {
+    pub(super) fn message(&self, id: u64) -> ToSupervisor {
+        ToSupervisor::Asks {
+            id,
+            fwmark: self.fwmark,
+            listen_port: self.listen_port,
+        }
+    }
 }
 
 /// The reason if the change is refused.
@@ -91,6 +108,7 @@ impl Questions {
             changed: Arc::default(),
             supervisor: supervisor.clone(),
             time: ANSWER_TIME,
+            next_time: NEXT_TIME,
         };
         (ours, receiver, supervisor)
     }
@@ -98,23 +116,27 @@ impl Questions {
     /// Waits until the supervisor has answered whether `update`, a request of `client`, may take effect. Blocks.
     ///
     /// Without an answer it may: a supervisor that hangs must not keep a tunnel from being configured. The
-    /// supervisor's own requests are not asked about.
+    /// supervisor's own requests are not asked about, and without a supervisor only another mark, which the next one
+    /// sets.
     pub(crate) fn permit(&self, update: &DeviceUpdate, client: Option<Pid>) -> Result<(), Refused> {
         let concerns_supervisor = update.fwmark.is_some() || update.listen_port.is_some();
-        if !concerns_supervisor || !self.supervisor.is_other_than(client) {
-            return Ok(());
-        }
+        let time = match self.supervisor.is_there() {
+            true if concerns_supervisor && self.supervisor.is_other_than(client) => self.time,
+            false if update.fwmark.is_some() => self.next_time,
+            _ => return Ok(()),
+        };
         let (answer, answers) = sync_channel(1);
         let question = Question {
             fwmark: update.fwmark,
             listen_port: update.listen_port,
+            until: Instant::now() + time,
             answer,
         };
         if self.questions.try_send(question).is_err() {
             warn!("UAPI: too many questions to the supervisor; this one is not asked");
             return Ok(());
         }
-        match answers.recv_timeout(self.time) {
+        match answers.recv_timeout(time) {
             Ok(None) => Ok(()),
             Ok(Some(reason)) => Err(Refused(reason)),
             Err(RecvTimeoutError::Disconnected) => {
@@ -122,7 +144,6 @@ impl Questions {
                 Ok(())
             }
             Err(RecvTimeoutError::Timeout) => {
-                let time = self.time;
                 warn!(
                     "UAPI: no answer from the supervisor within {time:?}: the mark or port changes, \
                      and its rules may not follow until `convoy reload`"
@@ -147,7 +168,11 @@ impl Questions {
 
     #[cfg(test)]
     pub(super) fn with_time(self, time: Duration) -> Self {
-        Self { time, ..self }
+        Self {
+            time,
+            next_time: time,
+            ..self
+        }
     }
 }
 
@@ -160,6 +185,10 @@ impl Supervisor {
 
     pub(super) fn is_gone(&self) {
         self.0.store(NOBODY, Ordering::Relaxed);
+    }
+
+    fn is_there(&self) -> bool {
+        self.0.load(Ordering::Relaxed) != NOBODY
     }
 
     /// Whether there is a supervisor, and it is not `client`.
@@ -184,7 +213,8 @@ mod tests {
             questions.permit(update, client).unwrap();
             asked.try_recv().map(|q| (q.fwmark, q.listen_port)).ok()
         };
-        assert_eq!(ask(&mark(7), CLIENT), None, "nobody to ask");
+        assert_eq!(ask(&port(9), CLIENT), None, "nobody to ask");
+        assert_eq!(ask(&mark(7), CLIENT), Some((Some(7), None)), "of the next");
         supervisor.is(Some(SUPERVISOR));
         assert_eq!(ask(&mark(7), CLIENT), Some((Some(7), None)));
         assert_eq!(ask(&mark(7), None), Some((Some(7), None)));
@@ -194,7 +224,7 @@ mod tests {
         supervisor.is(None);
         assert_eq!(ask(&mark(7), None), Some((Some(7), None)));
         supervisor.is_gone();
-        assert_eq!(ask(&mark(7), CLIENT), None);
+        assert_eq!(ask(&port(9), CLIENT), None);
     }
 
     #[test]

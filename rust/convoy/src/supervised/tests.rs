@@ -1,5 +1,6 @@
 use std::{net::SocketAddr, os::fd::OwnedFd, path::PathBuf, sync::Mutex};
 
+use convoy_proto::config::DeviceUpdate;
 use convoy_tun::{Offload, memory};
 use nix::poll::{PollFd, PollFlags, poll};
 use tokio::sync::Notify;
@@ -27,7 +28,7 @@ async fn a_supervisor_gets_the_tun() {
             interface: "memory".to_owned(),
         };
         assert_eq!(hello, expected);
-        let [tun] = <[OwnedFd; 1]>::try_from(descriptors).unwrap();
+        let [tun, _line] = <[OwnedFd; 2]>::try_from(descriptors).unwrap();
         let is_readable = || {
             let mut fds = [PollFd::new(tun.as_fd(), PollFlags::POLLIN)];
             poll(&mut fds, 0_u8).unwrap() == 1
@@ -151,7 +152,7 @@ async fn the_supervisor_decides_about_a_clients_change() {
     bed.serving(async {
         let mut supervisor = greeted(&path).await;
         for refused in [Some("it is pinned".to_owned()), None] {
-            let asking = ask(&questions);
+            let asking = ask(&questions, mark(7));
             let message = supervisor.next::<ToSupervisor>().await.unwrap();
             let ToSupervisor::Asks {
                 id,
@@ -186,12 +187,38 @@ async fn a_change_waits_no_longer_than_its_supervisor_lives() {
     let questions = questions.with_time(3 * DEADLINE);
     bed.serving(async {
         let mut supervisor = greeted(&path).await;
-        let asking = ask(&questions);
+        let asking = ask(&questions, port(9));
         supervisor.next::<ToSupervisor>().await.unwrap();
         drop(supervisor);
         asking.await.unwrap().unwrap();
         // Now there is nobody to ask.
-        ask(&questions).await.unwrap().unwrap();
+        ask(&questions, port(9)).await.unwrap().unwrap();
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn another_mark_waits_for_the_next_supervisor_and_not_for_long() {
+    let mut bed = Bed::new();
+    let (path, questions) = (bed.path.clone(), bed.questions.clone());
+    let brief = questions.clone().with_time(Duration::ZERO);
+    let questions = questions.with_time(3 * DEADLINE);
+    bed.serving(async {
+        // Nobody waits for this one when a supervisor comes.
+        ask(&brief, mark(8)).await.unwrap().unwrap();
+        let before = ask(&questions, mark(7));
+        let mut supervisor = greeted(&path).await;
+        let first = supervisor.next::<ToSupervisor>().await.unwrap();
+        drop(supervisor);
+        let mut next = greeted(&path).await;
+        assert_eq!(next.next::<ToSupervisor>().await.unwrap(), first);
+        let ToSupervisor::Asks { id, fwmark, .. } = first else {
+            panic!("{first:?}");
+        };
+        assert_eq!(fwmark, Some(7));
+        next.send_message(&ToTunnel::Answers { id, refused: None })
+            .await;
+        before.await.unwrap().unwrap();
     })
     .await;
 }
@@ -236,7 +263,13 @@ impl Bed {
         let listener = UnixListener::bind(&path).unwrap();
         let (device, kernel) = memory::pair(Offload::default(), 1420).unwrap();
         let tunnel = Fake::default();
-        let (supervised, questions) = Supervised::new(listener, tunnel.clone(), device).unwrap();
+        let (supervised, questions) = Supervised::new(
+            listener,
+            tunnel.clone(),
+            device,
+            SupervisorsPrivileges::new(),
+        )
+        .unwrap();
         Self {
             path,
             tunnel,
@@ -278,13 +311,26 @@ fn follow(peers: &[PublicKey]) -> ToTunnel {
 }
 
 /// Asks in a thread, as the UAPI does.
-fn ask(questions: &Questions) -> tokio::task::JoinHandle<Result<(), Refused>> {
+fn ask(
+    questions: &Questions,
+    update: DeviceUpdate,
+) -> tokio::task::JoinHandle<Result<(), Refused>> {
     let questions = questions.clone();
-    let update = convoy_proto::config::DeviceUpdate {
-        fwmark: Some(7),
-        ..Default::default()
-    };
     tokio::task::spawn_blocking(move || questions.permit(&update, CLIENT))
+}
+
+fn mark(fwmark: u32) -> DeviceUpdate {
+    DeviceUpdate {
+        fwmark: Some(fwmark),
+        ..DeviceUpdate::default()
+    }
+}
+
+fn port(listen_port: u16) -> DeviceUpdate {
+    DeviceUpdate {
+        listen_port: Some(listen_port),
+        ..DeviceUpdate::default()
+    }
 }
 
 impl Connection {

@@ -95,9 +95,9 @@ impl Tunnel {
                 let answered = outcome == Outcome::Answered;
                 self.addresses.handshake(&peer, answered, now);
             }
-            TunnelEvent::Asks { id, .. } => {
+            TunnelEvent::Asks { id, fwmark, .. } => {
                 if let Some(process) = self.kept.process()
-                    && let Err(error) = process.answer(id, None).await
+                    && let Err(error) = process.answer(id, fwmark, None).await
                 {
                     warn!("cannot answer the tunnel: {error:#}");
                 }
@@ -119,6 +119,7 @@ impl Tunnel {
             fwmark: self.mark,
             ..whole(&self.config, self.mark, |peer| addresses.of(peer))
         };
+        process.allow(self.mark.unwrap_or(0));
         process.set(&update).await?;
         process.follow(&addresses.followed()).await
     }

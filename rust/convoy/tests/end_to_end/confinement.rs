@@ -7,7 +7,10 @@ use convoy_lab::{Pid, eventually};
 use crate::scene::{Bed, DEADLINE};
 
 /// CAP_NET_BIND_SERVICE, CAP_NET_BROADCAST and CAP_NET_ADMIN (capabilities(7)).
-pub(crate) const KEPT: u64 = 1 << 10 | 1 << 11 | 1 << 12;
+pub(crate) const KEPT: u64 = SUPERVISED | 1 << 12;
+
+/// The first two: a tunnel's, whose supervisor has the third.
+pub(crate) const SUPERVISED: u64 = 1 << 10 | 1 << 11;
 
 #[test]
 fn every_thread_keeps_three_capabilities_and_few_system_calls() {

@@ -131,7 +131,8 @@ impl Supervisor {
         let Some(process) = self.tunnel.as_mut().and_then(KeptTunnel::process) else {
             return;
         };
-        let answer = process.answer(id, refused.map(|refused| format!("{refused:#}")));
+        let refused = refused.map(|refused| format!("{refused:#}"));
+        let answer = process.answer(id, fwmark, refused);
         if let Err(error) = answer.await {
             warn!("cannot answer the tunnel: {error:#}");
         }

@@ -207,6 +207,7 @@ impl Supervisor {
         let Some(process) = self.tunnel.as_mut().and_then(KeptTunnel::process) else {
             return Ok(());
         };
+        process.allow(mark.unwrap_or(0));
         let update = match is_new {
             true => whole(config, mark, address),
             false => {

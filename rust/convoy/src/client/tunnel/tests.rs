@@ -59,7 +59,7 @@ async fn what_the_tunnel_says_becomes_events() {
 async fn what_the_supervisor_wants_arrives() {
     let (mut tunnel, mut other) = pair(reading());
     let refused = Some("it is pinned".to_owned());
-    tunnel.answer(3, refused.clone()).await.unwrap();
+    tunnel.answer(3, None, refused.clone()).await.unwrap();
     tunnel.follow(&[PEER]).await.unwrap();
     tunnel.handshake(&[PEER]).await.unwrap();
     let peers = || vec![Key(PEER)];
@@ -80,7 +80,7 @@ async fn a_tunnel_without_a_last_word_has_died() {
     assert_eq!(tunnel.next().await, TunnelEvent::Died);
     assert!(tunnel.process.has_ended());
     assert_eq!(tunnel.next().await, TunnelEvent::Died, "each time");
-    tunnel.answer(3, None).await.unwrap_err();
+    tunnel.answer(3, None, None).await.unwrap_err();
     tunnel.stop().await.unwrap();
 }
 
@@ -124,7 +124,8 @@ fn pair(child: Child) -> (TunnelProcess, Connection) {
     let greeted = Greeted {
         connection: ours,
         version: "0".to_owned(),
-        descriptors: Vec::new(),
+        tun: None,
+        line: None,
     };
     let process = Process::of_child(child).unwrap();
     let nowhere = PathBuf::new();

@@ -8,7 +8,7 @@ use nix::sys::signal::{Signal, kill};
 use super::{
     process::{crash, proc_file},
     stream::Stream,
-    world::{BEHIND, EVERYTHING, World},
+    world::{BEHIND, BEHIND_ONLY, EVERYTHING, World},
 };
 use crate::{scene::DEADLINE, twins::public_key};
 
@@ -132,17 +132,22 @@ fn become_new(supervisor: Pid) {
 }
 
 #[test]
-fn without_a_supervisor_wg_may_change_everything() {
-    let Some(world) = World::new() else { return };
-    world.configure("", EVERYTHING);
-    let before = world.dump();
-    world.up();
-    world.reaches(BEHIND[0]);
-    crash(world.supervisor());
-    world.shell("wg set wg0 listen-port 51998");
-    world.reaches(BEHIND[0]);
-    world.down();
-    world.is_left_as(&before);
+fn without_a_supervisor_wg_may_change_everything_but_what_needs_a_mark() {
+    for (peer, is_marked) in [(BEHIND_ONLY, false), (EVERYTHING, true)] {
+        let Some(world) = World::new() else { return };
+        world.configure("", peer);
+        let before = world.dump();
+        world.up();
+        world.reaches(BEHIND[0]);
+        crash(world.supervisor());
+        world.shell("wg set wg0 peer $(wg show wg0 peers) persistent-keepalive 25");
+        let port = world.shell("wg set wg0 listen-port 51998 2>&1 || true");
+        assert_eq!(port.contains("timed out"), is_marked, "{port}");
+        world.reaches(BEHIND[0]);
+        assert!(!is_marked || world.log().contains("there is no supervisor"));
+        world.down();
+        world.is_left_as(&before);
+    }
 }
 
 /// What a change of supervisors must leave as it is.

@@ -9,21 +9,21 @@ use super::{
     world::{BEHIND, EVERYTHING, World},
 };
 use crate::{
-    confinement::{KEPT, bits, field, statuses},
+    confinement::{KEPT, SUPERVISED, bits, field, statuses},
     scene::{Bed, DEADLINE, convoy_program},
 };
 
 #[test]
-fn the_tunnel_runs_under_another_uid_with_three_capabilities() {
+fn the_tunnel_runs_under_another_uid_with_two_capabilities() {
     let Some(world) = World::new() else { return };
     world.configure("#convoy: KillSwitch = on\n", EVERYTHING);
     world.up();
     world.reaches(BEHIND[0]);
-    is_confined(world.tunnel());
+    is_confined(world.tunnel(), SUPERVISED);
     // So does the one that is started in its place.
     crash(world.tunnel());
     world.reaches(BEHIND[0]);
-    is_confined(world.tunnel());
+    is_confined(world.tunnel(), SUPERVISED);
     let supervisor = proc_file(world.supervisor(), "status");
     assert!(field(&supervisor, "Uid").starts_with("0\t"), "{supervisor}");
 }
@@ -83,10 +83,11 @@ fn so_does_an_ordinary_daemon() {
     // It answers before it has given up its rights.
     let has_all_threads = || (statuses(pid).len() >= 3).then_some(());
     assert!(eventually(DEADLINE, has_all_threads).is_some());
-    is_confined(pid);
+    is_confined(pid, KEPT);
 }
 
-fn is_confined(pid: Pid) {
+/// `kept`: its capabilities.
+fn is_confined(pid: Pid, kept: u64) {
     let threads = statuses(pid);
     assert!(threads.len() >= 3, "{threads:?}");
     let users = field(&threads[0], "Uid");
@@ -104,7 +105,7 @@ fn is_confined(pid: Pid) {
         assert_eq!(field(&status, "Groups"), "", "{status}");
         let sets = ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"];
         let sets = sets.map(|set| bits(&status, set));
-        assert_eq!(sets, [0, KEPT, KEPT, KEPT, 0], "{status}");
+        assert_eq!(sets, [0, kept, kept, kept, 0], "{status}");
         assert_eq!(field(&status, "NoNewPrivs"), "1");
         // A filter (proc_pid_status(5)).
         assert_eq!(field(&status, "Seccomp"), "2");

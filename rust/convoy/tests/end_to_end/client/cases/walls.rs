@@ -6,6 +6,8 @@ mod inside;
 mod keeper;
 mod machine;
 #[cfg(target_arch = "x86_64")]
+mod privileges;
+#[cfg(target_arch = "x86_64")]
 mod taken_over;
 
 use convoy_lab::{Pid, eventually};

@@ -1,0 +1,350 @@
+//! The tunnel's way to what needs `CAP_NET_ADMIN`, which it has given up: its supervisor does that.
+//!
+//! ```text
+//!  tunnel ──▶ Prepare, with the UDP sockets    supervisor: SO_MARK, SO_RCVBUFFORCE, SO_SNDBUFFORCE
+//!         ◀── Prepared
+//!         ──▶ ForgetMtu                        supervisor: RTM_DELROUTE of a cached route
+//! ```
+//! The tunnel hands one end of a socket pair to each supervisor that it greets. Marks hold for as long as the sockets
+//! do: without a supervisor, the tunnel goes on with those that it has, and only new sockets with a mark, or another
+//! mark, have to wait for the next one.
+
+use std::{
+    io,
+    mem::MaybeUninit,
+    net::{IpAddr, SocketAddr},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use convoy_gso::udp::{Flow, Privileged, grow_buffers, have_mark};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair},
+};
+use serde::{Deserialize, Serialize};
+use tracing::debug;
+
+use super::descriptors;
+
+/// How long to wait for a supervisor, and for its answer.
+const ANSWER_TIME: Duration = Duration::from_secs(3);
+
+/// Longest message in bytes.
+pub(crate) const MAX_BYTES: usize = 512;
+
+/// What the tunnel needs done.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(crate) enum Wish {
+    /// Sets the mark of the UDP sockets that come with it, and grows their buffers. Is answered.
+    Prepare { id: u64, mark: u32 },
+    /// Makes the kernel forget the path MTU that it has learnt for a flow.
+    ForgetMtu {
+        to: SocketAddr,
+        source: Option<IpAddr>,
+        port: u16,
+        mark: u32,
+    },
+    /// A kind of another version.
+    #[serde(other)]
+    Unknown,
+}
+
+/// Answers [`Wish::Prepare`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub(crate) struct Prepared {
+    pub(crate) id: u64,
+    /// The kernel's error number.
+    pub(crate) error: Option<i32>,
+}
+
+/// The supervisor's privileges.
+#[derive(Clone, Debug)]
+pub(crate) struct SupervisorsPrivileges {
+    shared: Arc<Shared>,
+    time: Duration,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    line: Mutex<Line>,
+    is_new: Condvar,
+}
+
+/// The way to the present supervisor.
+#[derive(Debug, Default)]
+struct Line {
+    /// `None` without a supervisor.
+    socket: Option<Arc<OwnedFd>>,
+    last_id: u64,
+}
+
+impl SupervisorsPrivileges {
+    pub(crate) fn new() -> Self {
+        Self {
+            shared: Arc::default(),
+            time: ANSWER_TIME,
+        }
+    }
+
+    /// Begins with another supervisor; returns its end.
+    pub(super) fn another(&self) -> io::Result<OwnedFd> {
+        let (ours, theirs) = socketpair(
+            AddressFamily::UNIX,
+            SocketType::SEQPACKET,
+            SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
+            None,
+        )?;
+        self.line().socket = Some(Arc::new(ours));
+        self.shared.is_new.notify_all();
+        Ok(theirs)
+    }
+
+    /// Ends with the supervisor.
+    pub(super) fn lost(&self) {
+        self.line().socket = None;
+    }
+
+    fn line(&self) -> MutexGuard<'_, Line> {
+        let line = self.shared.line.lock();
+        line.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks the present supervisor, or the next one, until `deadline`.
+    fn ask(
+        &self,
+        sockets: &[BorrowedFd<'_>],
+        mark: u32,
+        deadline: Instant,
+    ) -> io::Result<Option<i32>> {
+        loop {
+            let (socket, id) = self.await_line(deadline)?;
+            match exchange(&socket, sockets, Wish::Prepare { id, mark }, id, deadline) {
+                Err(error) if error.kind() != io::ErrorKind::TimedOut => {
+                    debug!("The supervisor is gone without having set the mark: {error}");
+                    self.give_up(&socket);
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
+    fn await_line(&self, deadline: Instant) -> io::Result<(Arc<OwnedFd>, u64)> {
+        let mut line = self.line();
+        loop {
+            if let Some(socket) = line.socket.clone() {
+                line.last_id += 1;
+                return Ok((socket, line.last_id));
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(io::Error::new(
+                    io::ErrorKind::TimedOut,
+                    "there is no supervisor to set the mark (fix: `convoy up` again)",
+                ));
+            }
+            let waited = self.shared.is_new.wait_timeout(line, left);
+            line = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Forgets a line that is of no use any more, unless there is another one already.
+    fn give_up(&self, socket: &Arc<OwnedFd>) {
+        let mut line = self.line();
+        if line
+            .socket
+            .as_ref()
+            .is_some_and(|it| Arc::ptr_eq(it, socket))
+        {
+            line.socket = None;
+        }
+    }
+
+    #[cfg(test)]
+    fn with_time(self, time: Duration) -> Self {
+        Self { time, ..self }
+    }
+}
+
+impl Privileged for SupervisorsPrivileges {
+    fn prepare(&self, sockets: &[BorrowedFd<'_>], mark: u32) -> io::Result<()> {
+        let is_marked = have_mark(sockets, mark)?;
+        if is_marked && self.line().socket.is_none() {
+            // At the start, nobody is there yet, and these sockets only try the kernel out.
+            grow_buffers(sockets);
+            return Ok(());
+        }
+        let outcome = self.ask(sockets, mark, Instant::now() + self.time);
+        match outcome {
+            Ok(None) => Ok(()),
+            // For nothing but the buffers.
+            _ if is_marked => {
+                grow_buffers(sockets);
+                Ok(())
+            }
+            Ok(Some(errno)) => Err(io::Error::from_raw_os_error(errno)),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn forget_learnt_mtu(&self, flow: &Flow) {
+        let (source, port) = flow.source;
+        let wish = Wish::ForgetMtu {
+            to: flow.to,
+            source,
+            port,
+            mark: flow.mark,
+        };
+        // Somebody holds it for a moment only.
+        let socket = self.line().socket.clone();
+        if let (Some(socket), Ok(message)) = (socket, serde_json::to_vec(&wish)) {
+            // Without room, or a supervisor, the kernel forgets by itself later.
+            let _ = send(&socket, &message, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+        }
+    }
+}
+
+/// Sends a wish with these sockets, and waits for its answer. Skips late answers to others.
+fn exchange(
+    line: &OwnedFd,
+    sockets: &[BorrowedFd<'_>],
+    wish: Wish,
+    id: u64,
+    deadline: Instant,
+) -> io::Result<Option<i32>> {
+    let message = serde_json::to_vec(&wish)?;
+    while let Err(error) = descriptors::send(line, &message, sockets) {
+        match error.kind() {
+            io::ErrorKind::WouldBlock => await_ready(line, PollFlags::OUT, deadline)?,
+            io::ErrorKind::Interrupted => {}
+            _ => return Err(error),
+        }
+    }
+    let mut buffer = [MaybeUninit::uninit(); MAX_BYTES];
+    loop {
+        match recv(line, &mut buffer, RecvFlags::empty()) {
+            Ok(((answer, _), _)) if answer.is_empty() => {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            Ok(((answer, _), _)) => match serde_json::from_slice::<Prepared>(answer) {
+                Ok(prepared) if prepared.id == id => return Ok(prepared.error),
+                _ => {}
+            },
+            Err(rustix::io::Errno::AGAIN) => await_ready(line, PollFlags::IN, deadline)?,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+fn await_ready(line: &OwnedFd, events: PollFlags, deadline: Instant) -> io::Result<()> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    let left = Timespec::try_from(left).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let mut polled = [PollFd::from_borrowed_fd(line.as_fd(), events)];
+    match poll(&mut polled, Some(&left)) {
+        Ok(0) => Err(io::Error::new(
+            io::ErrorKind::TimedOut,
+            "the supervisor does not answer",
+        )),
+        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{net::UdpSocket, thread};
+
+    use super::*;
+
+    /// Far longer than anything here takes.
+    const LONG: Duration = Duration::from_secs(20);
+
+    const MARK: u32 = 7;
+
+    #[test]
+    fn without_a_supervisor_only_a_mark_is_waited_for_and_not_for_long() {
+        let privileges = SupervisorsPrivileges::new().with_time(LONG);
+        let socket = socket();
+        privileges.prepare(&[socket.as_fd()], 0).unwrap();
+        let privileges = privileges.with_time(Duration::from_millis(1));
+        let refused = privileges.prepare(&[socket.as_fd()], MARK).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::TimedOut);
+        assert!(refused.to_string().contains("(fix: "), "{refused}");
+    }
+
+    #[test]
+    fn the_next_supervisor_answers_what_the_former_one_has_left() {
+        let privileges = SupervisorsPrivileges::new().with_time(LONG);
+        let former = privileges.another().unwrap();
+        let asking = thread::spawn({
+            let privileges = privileges.clone();
+            move || privileges.prepare(&[socket().as_fd()], MARK)
+        });
+        assert_eq!(asked(&former).1, 1, "one socket");
+        drop(former);
+        let next = privileges.another().unwrap();
+        let (id, _) = asked(&next);
+        // To somebody who has stopped waiting.
+        say(&next, id - 1, None);
+        say(&next, id, Some(libc::ENOSPC));
+        let refused = asking.join().unwrap().unwrap_err();
+        assert_eq!(refused.raw_os_error(), Some(libc::ENOSPC));
+    }
+
+    #[test]
+    fn a_supervisor_that_hangs_costs_the_time_and_serves_later() {
+        let privileges = SupervisorsPrivileges::new().with_time(Duration::from_millis(1));
+        let line = privileges.another().unwrap();
+        let socket = socket();
+        // Its buffers grow without anybody's help.
+        privileges.prepare(&[socket.as_fd()], 0).unwrap();
+        let refused = privileges.prepare(&[socket.as_fd()], MARK).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::TimedOut);
+        let privileges = privileges.with_time(LONG);
+        let asking = thread::spawn(move || privileges.prepare(&[socket.as_fd()], MARK));
+        for _ in 0..3 {
+            say(&line, asked(&line).0, None);
+        }
+        asking.join().unwrap().unwrap();
+    }
+
+    #[test]
+    fn forgetting_an_mtu_never_waits() {
+        let privileges = SupervisorsPrivileges::new().with_time(LONG);
+        let flow = Flow {
+            to: ([0x2001, 0xdb8, 0, 0, 0, 0, 0, 1], 7).into(),
+            source: (None, 9),
+            mark: MARK,
+        };
+        privileges.forget_learnt_mtu(&flow);
+        let _line = privileges.another().unwrap();
+        // More than there is room for.
+        for _ in 0..10_000 {
+            privileges.forget_learnt_mtu(&flow);
+        }
+    }
+
+    fn socket() -> UdpSocket {
+        UdpSocket::bind("127.0.0.1:0").unwrap()
+    }
+
+    /// Waits for a wish; returns its number and how many sockets came with it.
+    fn asked(line: &OwnedFd) -> (u64, usize) {
+        let deadline = Instant::now() + LONG;
+        let mut buffer = [0; MAX_BYTES];
+        await_ready(line, PollFlags::IN, deadline).unwrap();
+        let (length, sockets) = descriptors::receive(line, &mut buffer).unwrap();
+        match serde_json::from_slice(&buffer[..length]).unwrap() {
+            Wish::Prepare { id, .. } => (id, sockets.len()),
+            wish => panic!("{wish:?}"),
+        }
+    }
+
+    fn say(line: &OwnedFd, id: u64, error: Option<i32>) {
+        let answer = serde_json::to_vec(&Prepared { id, error }).unwrap();
+        send(line, &answer, SendFlags::NOSIGNAL).unwrap();
+    }
+}
