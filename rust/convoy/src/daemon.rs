@@ -10,7 +10,10 @@ use convoy_aead::{Aead, WhyRing};
 use convoy_tun::Device;
 use convoy_tunnel::{Exit, Options, Tunnel};
 use nix::sys::signal::{SIGINT, SIGTERM, SigSet};
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
+    sync::mpsc,
+};
 use tracing::{debug, info, warn};
 
 use crate::{
@@ -162,7 +165,8 @@ async fn serve_metrics(
 ) -> anyhow::Result<Infallible> {
     match listening {
         Some(listening) => {
-            let served = metrics::serve(listening, source).await;
+            let (_, never_paused) = mpsc::channel(1);
+            let served = metrics::serve(listening, source, never_paused).await;
             served.context("cannot serve metrics")
         }
         None => std::future::pending().await,

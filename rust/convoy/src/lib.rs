@@ -98,9 +98,9 @@ pub fn run() -> ExitCode {
 fn close_callers_descriptors(command: Option<&Command>) {
     match command {
         None => process::close_inherited(&daemon::HANDED_OVER),
+        Some(Command::Up(_)) => process::close_inherited(&[metrics::LISTENER]),
         Some(
-            Command::Up(_)
-            | Command::Down(_)
+            Command::Down(_)
             | Command::Exec(_)
             | Command::ExecSupervisor(_)
             | Command::NamespaceHolder

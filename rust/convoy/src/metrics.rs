@@ -34,8 +34,8 @@ use convoy_stats::Report;
 
 pub(crate) use address::Address;
 pub(crate) use daemon::OwnTunnel;
-pub(crate) use listen::{Listening, arguments, ensure_reopenable};
-pub(crate) use server::serve;
+pub(crate) use listen::{LISTENER, Listening, arguments, ensure_reopenable};
+pub(crate) use server::{Pause, serve};
 
 /// Knows how a tunnel is.
 pub(crate) trait Source: Send + Sync + 'static {

@@ -227,8 +227,9 @@ impl Shell {
 const EVALUATE: &str = r#"eval "$(cat)" </dev/null"#;
 
 /// Variables for the supervisor or the tunnel alone.
-const INTERNAL: [&str; 7] = [
+const INTERNAL: [&str; 8] = [
     "CONVOY_BACKGROUND",
+    "CONVOY_METRICS_FD",
     "CONVOY_SUPERVISED_FD",
     "NOTIFY_SOCKET",
     "WATCHDOG_PID",

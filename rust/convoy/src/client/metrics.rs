@@ -1,24 +1,32 @@
 //! Metrics of a client, which its supervisor serves: the tunnel's report, and what only the supervisor knows.
 
-use std::time::Duration;
+use std::{
+    convert::Infallible,
+    os::fd::{AsFd as _, BorrowedFd, OwnedFd},
+    time::Duration,
+};
 
+use anyhow::Context;
 use convoy_config::InterfaceName;
 use tokio::{
     sync::{mpsc, oneshot},
     task::AbortHandle,
-    time::timeout,
+    time::{Instant, sleep_until, timeout},
 };
 use tracing::error;
 
 use super::tunnel;
 use crate::{
     cli::DaemonArgs,
-    metrics::{self, Client, Listening, Observation, Source},
+    metrics::{self, Client, Listening, Observation, Pause, Source},
     uapi::socket::SocketFile,
 };
 
 /// How long the supervisor may take to answer: it may be changing the host.
 const PATIENCE: Duration = Duration::from_secs(4);
+
+/// How long answers that have begun may take when another version is about to go on.
+const FINISH_TIME: Duration = Duration::from_secs(2);
 
 /// The most questions that wait for it: one per connection.
 const MAX_QUESTIONS: usize = 8;
@@ -32,29 +40,67 @@ pub(crate) struct Metrics {
     questions: mpsc::Receiver<Question>,
     serving: AbortHandle,
     file: Option<SocketFile>,
+    pauses: mpsc::Sender<Pause>,
+    /// Of the listening socket, for another version.
+    descriptor: OwnedFd,
+}
+
+/// The server accepts nothing until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Paused {
+    _until: oneshot::Sender<Infallible>,
 }
 
 impl Metrics {
     /// Serves the metrics of the tunnel `name` if the command line says where; call it within a tokio runtime.
     pub(crate) fn serve(args: &DaemonArgs, name: &InterfaceName) -> anyhow::Result<Option<Self>> {
-        let Some(listening) = Listening::open(args)? else {
+        let Some(listening) = Listening::inherit(args)? else {
             return Ok(None);
         };
         let file = listening.file().cloned();
+        let descriptor = listening.descriptor();
+        let descriptor = descriptor.context("cannot duplicate the metrics' socket")?;
+        let (pauses, paused) = mpsc::channel(1);
         let (sender, questions) = mpsc::channel(MAX_QUESTIONS);
         let source = Supervised {
             name: name.clone(),
             questions: sender,
         };
         let serving = tokio::spawn(async {
-            let Err(error) = metrics::serve(listening, source).await;
+            let Err(error) = metrics::serve(listening, source, paused).await;
             error!("cannot serve metrics: {error}");
         });
         Ok(Some(Self {
             questions,
             serving: serving.abort_handle(),
             file,
+            pauses,
+            descriptor,
         }))
+    }
+
+    /// Has the server finish what it has begun, within [`FINISH_TIME`], and accept nothing more.
+    pub(crate) async fn pause(&mut self, answer: impl AsyncFn() -> Client) -> Paused {
+        let (idle, mut is_idle) = oneshot::channel();
+        let (until, over) = oneshot::channel();
+        let paused = Paused { _until: until };
+        if self.pauses.try_send(Pause { idle, over }).is_err() {
+            return paused;
+        }
+        let deadline = Instant::now() + FINISH_TIME;
+        loop {
+            tokio::select! {
+                // Who has asked may have left.
+                Some(question) = self.questions.recv() => drop(question.send(answer().await)),
+                _ = &mut is_idle => return paused,
+                () = sleep_until(deadline) => return paused,
+            }
+        }
+    }
+
+    /// The listening socket.
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
     }
 }
 

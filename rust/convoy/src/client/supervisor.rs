@@ -227,7 +227,7 @@ impl Supervisor {
                 asked = control.next() => self.on_request(asked).await,
                 event = watch(&mut self.host) => self.on_host_event(event).await,
                 event = next_of(&mut self.tunnel) => self.on_tunnel_event(event).await,
-                signal = signals.next() => self.on_signal(signal).await,
+                signal = signals.next() => self.on_signal(signal, metrics).await,
                 // Who has asked may have left.
                 question = next_question(metrics) => drop(question.send(self.observe().await)),
                 () = self.addresses.next() => {}

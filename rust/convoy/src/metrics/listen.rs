@@ -4,18 +4,26 @@ use std::{
     fs::{self, Permissions},
     io,
     net::TcpListener,
-    os::unix::{fs::PermissionsExt as _, net::UnixListener},
+    os::{
+        fd::{AsFd as _, OwnedFd},
+        unix::{fs::PermissionsExt as _, net::UnixListener},
+    },
     path::Path,
 };
 
 use anyhow::{Context, ensure};
+use nix::sys::socket::{getsockopt, sockopt};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{Address, token::Token};
 use crate::{
     cli::DaemonArgs,
+    process,
     uapi::socket::{self, SocketFile},
 };
+
+/// Names the descriptor of the listening socket; set only by a supervisor that becomes another version.
+pub(crate) const LISTENER: &str = "CONVOY_METRICS_FD";
 
 /// The switches that mean what `args` say of metrics.
 pub(crate) fn arguments(args: &DaemonArgs) -> Vec<String> {
@@ -62,6 +70,29 @@ impl Listening {
         Ok(Some(Self { socket, token }))
     }
 
+    /// As [`Listening::open`], with the socket that another version has handed over, if it listens there. Call it once.
+    pub(crate) fn inherit(args: &DaemonArgs) -> anyhow::Result<Option<Self>> {
+        let socket = match (process::inherited_fd(LISTENER)?, &args.metrics) {
+            (Some(fd), Some(address)) => adopt(fd, address),
+            _ => None,
+        };
+        match socket {
+            Some(socket) => Ok(Some(Self {
+                socket,
+                token: token_of(args)?,
+            })),
+            None => Self::open(args),
+        }
+    }
+
+    /// Another descriptor of the socket, to be handed over.
+    pub(crate) fn descriptor(&self) -> io::Result<OwnedFd> {
+        match &self.socket {
+            Socket::Unix(listener, _) => listener.as_fd().try_clone_to_owned(),
+            Socket::Tcp(listener) => listener.as_fd().try_clone_to_owned(),
+        }
+    }
+
     /// The file of a Unix socket, to be removed at the end.
     pub(crate) fn file(&self) -> Option<&SocketFile> {
         match &self.socket {
@@ -101,6 +132,26 @@ fn token_of(args: &DaemonArgs) -> anyhow::Result<Option<Token>> {
         Token::read(file).with_context(|| format!("cannot use the token in {}", file.display()))
     });
     token.transpose()
+}
+
+/// `None` if the descriptor is no socket that listens at this address.
+fn adopt(fd: OwnedFd, address: &Address) -> Option<Socket> {
+    if !getsockopt(&fd, sockopt::AcceptConn).unwrap_or(false) {
+        return None;
+    }
+    match address {
+        Address::Unix(path) => {
+            let listener = UnixListener::from(fd);
+            let bound = listener.local_addr().ok()?;
+            let is_there = bound.as_pathname() == Some(path.as_path());
+            let file = is_there.then(|| SocketFile::of(path).ok()).flatten()?;
+            Some(Socket::Unix(listener, file))
+        }
+        Address::Tcp(address) => {
+            let listener = TcpListener::from(fd);
+            (listener.local_addr().ok()? == *address).then_some(Socket::Tcp(listener))
+        }
+    }
 }
 
 /// Replaces a socket that nobody listens on.
@@ -172,6 +223,28 @@ mod tests {
         );
         listening.file().unwrap().remove();
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_socket_that_was_handed_over_is_used_only_if_it_listens_there() {
+        let directory = tempfile::tempdir().unwrap();
+        let [here, elsewhere] = ["here", "elsewhere"].map(|name| directory.path().join(name));
+        let unix = |path: &Path| UnixListener::bind(path).unwrap();
+        let listener = unix(&here);
+        let handed_over = || OwnedFd::from(listener.try_clone().unwrap());
+        let there = Address::Unix(elsewhere.clone());
+        assert!(adopt(handed_over(), &there).is_none());
+        let adopted = adopt(handed_over(), &Address::Unix(here.clone()));
+        assert!(matches!(adopted, Some(Socket::Unix(..))));
+        fs::remove_file(&here).unwrap();
+        assert!(adopt(handed_over(), &Address::Unix(here)).is_none());
+        let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = Address::Tcp(tcp.local_addr().unwrap());
+        assert!(adopt(handed_over(), &address).is_none());
+        assert!(adopt(tcp.try_clone().unwrap().into(), &there).is_none());
+        assert!(matches!(adopt(tcp.into(), &address), Some(Socket::Tcp(_))));
+        let file = fs::File::open("/dev/null").unwrap();
+        assert!(adopt(file.into(), &address).is_none());
     }
 
     #[test]

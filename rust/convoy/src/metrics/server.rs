@@ -13,6 +13,7 @@ use hyper::{
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
+    sync::{mpsc, oneshot},
     task::JoinSet,
     time::{sleep, timeout},
 };
@@ -51,17 +52,31 @@ const LARGE: usize = 1 << 20;
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const PLAIN: &str = "text/plain; charset=utf-8";
 
-/// Answers for ever. Dropping the future closes all connections.
+/// Has the server accept nothing: further connections wait in the kernel.
+#[derive(Debug)]
+pub(crate) struct Pause {
+    /// Told once all connections are closed.
+    pub(crate) idle: oneshot::Sender<()>,
+    /// Closed at the end of the pause.
+    pub(crate) over: oneshot::Receiver<Infallible>,
+}
+
+/// Answers for ever, except while it is paused. Dropping the future closes all connections.
 ///
 /// # Errors
 /// If the socket cannot be used.
-pub(crate) async fn serve(listening: Listening, source: impl Source) -> io::Result<Infallible> {
-    serve_within(listening, source, LIMITS).await
+pub(crate) async fn serve(
+    listening: Listening,
+    source: impl Source,
+    pauses: mpsc::Receiver<Pause>,
+) -> io::Result<Infallible> {
+    serve_within(listening, source, pauses, LIMITS).await
 }
 
 async fn serve_within(
     listening: Listening,
     source: impl Source,
+    mut pauses: mpsc::Receiver<Pause>,
     limits: Limits,
 ) -> io::Result<Infallible> {
     let (accepting, token) = listening.accepting()?;
@@ -81,6 +96,12 @@ async fn serve_within(
                 }
             },
             Some(_) = connections.join_next() => {}
+            Some(Pause { idle, over }) = pauses.recv() => {
+                while connections.join_next().await.is_some() {}
+                // Whoever has asked may have lost patience.
+                let _ = idle.send(());
+                let _ = over.await;
+            }
         }
     }
 }

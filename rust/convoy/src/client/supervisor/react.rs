@@ -12,6 +12,7 @@ use crate::client::{
     desired::kill_switch,
     events::What,
     kept::{KeptEvent, KeptTunnel},
+    metrics::Metrics,
     notify,
     signals::SignalEvent,
     tunnel::TunnelEvent,
@@ -168,7 +169,7 @@ impl Supervisor {
         }
     }
 
-    pub(super) async fn on_signal(&mut self, signal: SignalEvent) {
+    pub(super) async fn on_signal(&mut self, signal: SignalEvent, metrics: &mut Option<Metrics>) {
         match signal {
             SignalEvent::End(signal) => self.ending = Some(Ending::Signal(signal)),
             SignalEvent::Reload => {
@@ -180,7 +181,7 @@ impl Supervisor {
                 notify::ready(&self.line());
             }
             SignalEvent::Replace => {
-                let Err(error) = self.replace().await;
+                let Err(error) = self.replace(metrics).await;
                 warn!("this version stays: {error:#}");
             }
         }

@@ -3,17 +3,24 @@
 //! As after a crash, the tunnel goes on by itself until the new version takes it over. Routes, name servers and kill
 //! switch stay in place, and no hook runs.
 
-use std::{convert::Infallible, env, os::unix::process::CommandExt as _, process, time::Duration};
+use std::{
+    convert::Infallible,
+    env,
+    os::{fd::AsRawFd as _, unix::process::CommandExt as _},
+    process,
+    time::Duration,
+};
 
 use anyhow::{Context, bail};
+use rustix::io::{FdFlags, fcntl_setfd};
 use tokio::{process::Command, time::timeout};
 use tracing::info;
 
 use super::Supervisor;
 use crate::{
     background::MARKER,
-    client::{places, tunnel::arguments},
-    metrics,
+    client::{metrics::Metrics, places, tunnel::arguments},
+    metrics::{self, LISTENER},
     uapi::socket,
 };
 
@@ -24,7 +31,10 @@ impl Supervisor {
     /// Executes the program's file, if what is there now accepts the configuration; returns only an error.
     ///
     /// All that can be refused is tried before: the next process would have no way back.
-    pub(super) async fn replace(&mut self) -> anyhow::Result<Infallible> {
+    pub(super) async fn replace(
+        &mut self,
+        metrics: &mut Option<Metrics>,
+    ) -> anyhow::Result<Infallible> {
         self.check().await?;
         metrics::ensure_reopenable(&self.daemon)?;
         socket::ensure_bindable(&places::control(&self.config.name))?;
@@ -43,6 +53,19 @@ impl Supervisor {
             .arg("--")
             .arg(&self.path)
             .env_remove(MARKER);
+        let Some(metrics) = metrics else {
+            return self.execute(&mut command);
+        };
+        let _paused = metrics.pause(async || self.observe().await).await;
+        let listener = metrics.descriptor();
+        command.env(LISTENER, listener.as_raw_fd().to_string());
+        fcntl_setfd(listener, FdFlags::empty()).context("cannot hand the metrics' socket over")?;
+        let outcome = self.execute(&mut command);
+        let _ = fcntl_setfd(listener, FdFlags::CLOEXEC);
+        outcome
+    }
+
+    fn execute(&self, command: &mut process::Command) -> anyhow::Result<Infallible> {
         Err(command.exec()).with_context(|| format!("cannot execute {}", self.program.display()))
     }
 

@@ -175,10 +175,41 @@ impl Source for Fake {
     }
 }
 
+#[tokio::test]
+async fn a_paused_server_finishes_what_it_has_begun_and_then_goes_on() {
+    let server = Server::new(false, Fake::Well);
+    let mut begun = server.connect().await;
+    begun.write_all(b"GET /healthz HTTP/1.1\r\n").await.unwrap();
+    // It is accepted before the pause.
+    assert!(server.get("/healthz").await.ends_with("ok\n"));
+    let (idle, mut is_idle) = oneshot::channel();
+    let (until, over) = oneshot::channel();
+    server.pauses.send(Pause { idle, over }).await.unwrap();
+    tokio::task::yield_now().await;
+    is_idle.try_recv().unwrap_err();
+    let mut answer = String::new();
+    begun.write_all(b"Host: x\r\n\r\n").await.unwrap();
+    begun.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.ends_with("ok\n"), "{answer}");
+    is_idle.await.unwrap();
+    // It waits in the kernel.
+    let mut next = server.connect().await;
+    let request = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n";
+    next.write_all(request).await.unwrap();
+    let mut byte = [0];
+    let waiting = timeout(Duration::from_millis(50), next.read(&mut byte));
+    waiting.await.unwrap_err();
+    drop(until);
+    answer.clear();
+    next.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.ends_with("ok\n"), "{answer}");
+}
+
 /// Serves on a Unix socket until it is dropped.
 struct Server {
     path: PathBuf,
     serving: JoinHandle<io::Result<Infallible>>,
+    pauses: mpsc::Sender<Pause>,
     _directory: TempDir,
 }
 
@@ -202,9 +233,11 @@ impl Server {
         line.push("wg0".to_owned());
         let args = Cli::try_parse_from(line).unwrap().daemon;
         let listening = Listening::open(&args).unwrap().unwrap();
+        let (pauses, paused) = mpsc::channel(1);
         Self {
             path,
-            serving: tokio::spawn(serve_within(listening, source, limits)),
+            serving: tokio::spawn(serve_within(listening, source, paused, limits)),
+            pauses,
             _directory: directory,
         }
     }

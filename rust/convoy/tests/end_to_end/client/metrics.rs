@@ -1,6 +1,14 @@
 //! Metrics of a client: its supervisor serves them.
 
+use std::{
+    fs,
+    os::unix::fs::MetadataExt as _,
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+};
+
 use convoy_lab::eventually;
+use nix::sys::signal::{Signal, kill};
 
 use super::{
     process::{crash, kill_all},
@@ -86,6 +94,51 @@ fn the_health_check_follows_sessions_and_pauses() {
     assert!(eventually(DEADLINE, is_ill).is_some());
     world.shell_at(&world.server, "nft delete table inet t");
     becomes(&world, 200, "ok\n");
+}
+
+#[test]
+fn no_scrape_fails_while_the_supervisor_becomes_another_version() {
+    const UPGRADES: usize = 5;
+    let Some(world) = World::new() else { return };
+    world.configure("#convoy: KillSwitch = on\n", EVERYTHING);
+    world.convoy(&UP).succeeds();
+    world.reaches(BEHIND[0]);
+    let inode = || fs::metadata(socket(&world)).unwrap().ino();
+    let before = inode();
+    let (path, is_over) = (socket(&world), AtomicBool::new(false));
+    let scrape = || {
+        let mut scraped = 0;
+        while !is_over.load(Ordering::Relaxed) {
+            let answer = get_unix(&path, "/metrics");
+            let responds = "convoy_tunnel_responding{interface=\"wg0\"} 1";
+            assert_eq!(answer.status, 200);
+            assert!(answer.body.contains(responds), "{}", answer.body);
+            scraped += 1;
+        }
+        scraped
+    };
+    let scraped: usize = thread::scope(|scope| {
+        let scrapers = [(); 3].map(|()| scope.spawn(scrape));
+        for upgrade in 1..=UPGRADES {
+            kill(world.supervisor(), Signal::SIGUSR2).unwrap();
+            let is_new = || {
+                let log = world.log();
+                let taken_over = log.matches("Taking over the tunnel").count();
+                let up = log.matches("wg0 is up").count();
+                (taken_over == upgrade && up == upgrade + 1).then_some(())
+            };
+            let done = eventually(DEADLINE, is_new);
+            if done.is_none() || upgrade == UPGRADES {
+                is_over.store(true, Ordering::Relaxed);
+            }
+            assert!(done.is_some());
+        }
+        scrapers.map(|it| it.join().unwrap()).into_iter().sum()
+    });
+    assert!(scraped >= UPGRADES, "{scraped}");
+    assert_eq!(inode(), before, "the socket stays");
+    world.down();
+    assert!(!socket(&world).exists());
 }
 
 #[test]
