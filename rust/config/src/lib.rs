@@ -112,6 +112,7 @@ pub use name::{InterfaceName, NameError, expand_hook, path_of};
 pub use read::{Loaded, Reader};
 pub use reference::{EXAMPLE, KeyDescription, keys};
 pub use report::{MAX_SHOWN, Report};
+pub use route_tables::SYSTEM_TABLES;
 pub use routed::Routed;
 pub use source::{SaveError, Saved, Source};
 pub use trust::{Untrusted, hooks_are_trusted};

@@ -1,8 +1,12 @@
 //! The names of routing tables, as iproute2 has them.
 
-use std::{collections::HashMap, fs, path::Path};
+use std::{collections::HashMap, fs, ops::RangeInclusive, path::Path};
 
 use crate::number::{decimal, hexadecimal};
+
+/// The numbers of the tables `default`, `main` and `local` (ip-route(8)). A mark is also the number of the tunnel's
+/// table, and must be none of these.
+pub const SYSTEM_TABLES: RangeInclusive<u32> = 253..=255;
 
 /// Names of routing tables.
 #[derive(Clone, Debug)]

@@ -15,7 +15,7 @@ use crate::{
     config::{KillSwitch, Table},
     keys::nearest_word,
     number::{decimal, hexadecimal},
-    route_tables::RouteTables,
+    route_tables::{RouteTables, SYSTEM_TABLES},
     text::Text,
 };
 
@@ -43,10 +43,17 @@ pub(crate) fn fwmark(value: Text<'_>) -> Parsed<u32> {
         Some(digits) => hexadecimal(digits),
         None => decimal(&text),
     };
-    number.ok_or_else(|| {
+    let number = number.ok_or_else(|| {
         let expected = "`off` or a number from 0 to 4294967295, decimal or 0x…";
         Bad::new(value, expected)
-    })
+    })?;
+    if SYSTEM_TABLES.contains(&number) {
+        let bad = Bad::new(value, "a number other than 253, 254 and 255");
+        return Err(bad.help(
+            "a mark is also the number of the tunnel's table, and these are the tables default, main and local",
+        ));
+    }
+    Ok(number)
 }
 
 /// Bytes of a packet; the range that the kernel accepts for a TUN device.

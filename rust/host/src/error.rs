@@ -41,6 +41,11 @@ pub enum HostError {
     /// A default route or a kill switch needs a mark.
     #[error("{0}: a default route or kill switch needs a firewall mark: set the tunnel's fwmark")]
     MarkNeeded(String),
+    /// The mark is the number of a table of the system, and would be that of the tunnel's.
+    #[error(
+        "the mark {0} is the number of a table of the system (default, main or local): choose another mark"
+    )]
+    SystemTable(u32),
     /// The kernel refused a change.
     #[error("cannot {operation} {object}: {cause}{fix}", fix = fix(cause))]
     Kernel {

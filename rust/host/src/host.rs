@@ -1,6 +1,6 @@
 //! The public operations.
 
-use std::{collections::VecDeque, fs, io, sync::Arc};
+use std::{collections::VecDeque, fs, io, ops::RangeInclusive, sync::Arc};
 
 use tokio::time::{Duration, Instant};
 
@@ -26,6 +26,9 @@ use crate::{
 
 /// The first mark and table that wg-quick(8) tries.
 const FIRST_MARK: u32 = 51820;
+
+/// The tables `default`, `main` and `local` (ip-route(8)).
+const SYSTEM_TABLES: RangeInclusive<u32> = 253..=255;
 
 /// A warning about domains that cannot be told apart.
 const ALL_NAMES: &str = "DNS has domains with `~`, but this host does not look names up by systemd-resolved, which alone \
@@ -164,6 +167,9 @@ impl Host {
     pub async fn apply(&mut self, desired: &Desired) -> Result<Applied, HostError> {
         if desired.needs_mark() && desired.fwmark.is_none() {
             return Err(HostError::MarkNeeded(self.interface.clone()));
+        }
+        if let Some(mark) = desired.fwmark.filter(|mark| SYSTEM_TABLES.contains(mark)) {
+            return Err(HostError::SystemTable(mark));
         }
         self.desired = Some(desired.clone());
         self.skipped.clear();

@@ -23,6 +23,12 @@ fn numbers_are_accepted_as_by_wg() {
     ] {
         bad(fwmark, wrong);
     }
+    for number in [252, 256] {
+        assert_eq!(ok(fwmark, &number.to_string()), number);
+    }
+    for table in ["253", "254", "255", "0xfd", "0xFE", "0x000000ff", "0254"] {
+        bad(fwmark, table);
+    }
     assert_eq!(ok(keepalive, "Off"), 0);
     assert_eq!(ok(keepalive, "025"), 25);
     bad(keepalive, "65536");

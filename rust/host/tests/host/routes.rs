@@ -6,6 +6,31 @@ use convoy_lab::eventually;
 use crate::scene::{PATIENCE, Scene, everything, prefixes, until, watch_until};
 
 #[test]
+fn a_mark_that_is_a_table_of_the_system_is_refused() {
+    let Some(scene) = Scene::new("a_mark_that_is_a_table_of_the_system_is_refused") else {
+        return;
+    };
+    scene.run(async || {
+        let state = || scene.shell("ip route show table all; ip rule; nft list ruleset");
+        let before = state();
+        let mut host = scene.open().await;
+        for mark in [253, 254, 255] {
+            let desired = Desired {
+                fwmark: Some(mark),
+                ..everything()
+            };
+            let refused = host.apply(&desired).await;
+            assert!(
+                matches!(refused, Err(HostError::SystemTable(it)) if it == mark),
+                "{refused:?}"
+            );
+            assert_eq!(state(), before);
+        }
+        host.undo().await.unwrap();
+    });
+}
+
+#[test]
 fn a_default_route_goes_into_its_own_table_as_with_wg_quick() {
     let Some(scene) = Scene::new("a_default_route_goes_into_its_own_table_as_with_wg_quick") else {
         return;

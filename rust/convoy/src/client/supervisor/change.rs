@@ -1,12 +1,9 @@
 //! Changes that somebody asks for: another configuration, another mark, a pause.
 
-use std::{
-    ops::RangeInclusive,
-    time::{Duration, Instant, SystemTime},
-};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, anyhow, bail, ensure};
-use convoy_config::{Config, difference};
+use convoy_config::{Config, SYSTEM_TABLES, difference};
 use convoy_proto::config::DeviceUpdate;
 use tracing::{error, info, warn};
 
@@ -23,9 +20,6 @@ use crate::{
         up::ensure_hooks_may_run,
     },
 };
-
-/// The tables `default`, `main` and `local` (ip-route(8)).
-const SYSTEM_TABLES: RangeInclusive<u32> = 253..=255;
 
 impl Supervisor {
     /// Reads the configuration again and makes the difference; returns warnings. An error changes nothing.

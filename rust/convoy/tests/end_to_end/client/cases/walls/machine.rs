@@ -213,5 +213,21 @@ fn a_mark_that_is_a_table_of_the_system_is_refused() {
         assert!(set.contains("refused"), "{mark}: {set}");
     }
     assert_eq!(routes(), before);
-    world.reaches(BEHIND[0]);
+    for mark in ["253", "254", "255", "0xfe"] {
+        let interface = format!("#convoy: KillSwitch = on\nFwMark = {mark}\n");
+        world.configure(&interface, EVERYTHING);
+        for command in ["check", "reload", "up"] {
+            let refused = world.convoy(&[command, "wg0"]).fails_with("FwMark");
+            for part in ["wg0.conf:5", "the number of the tunnel's table", "main"] {
+                assert!(refused.stderr.contains(part), "{command}: {refused:?}");
+            }
+        }
+        assert_eq!(routes(), before);
+        world.reaches(BEHIND[0]);
+    }
+    world.down();
+    for mark in ["253", "254", "255"] {
+        world.configure(&format!("FwMark = {mark}\n"), EVERYTHING);
+        world.convoy(&["up", "wg0"]).fails_with("FwMark");
+    }
 }
