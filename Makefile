@@ -30,7 +30,8 @@ FORK_VERSION = sed -n 's|^[[:space:]]*$(FORK) \(v[^ ]*\).*|\1|p' "$$(go list -m 
 
 .PHONY: help build speedtest speedtest-results profile profile-results profiling test test-all test-packages test-profiler \
 	test-systemd systemd-packages \
-	cross cross-packages lab-packages profile-packages interop scraper-packages peers lint floors bounds fmt-check clippy doc deny audit bench bench-stages \
+	cross cross-packages lab-packages profile-packages interop interop-kernel guest-packages scraper-packages peers lint floors bounds \
+	fmt-check clippy doc deny audit bench bench-stages \
 	bench-compare bench-forward bench-gateway bench-peers bench-userspace gateway-packages bench-packages packet-rate growth report soak flood fuzz fuzz-merge test-timing miri asan tsan
 
 help: ## List these targets
@@ -145,7 +146,23 @@ interop: test-packages scraper-packages peers ## Run slow tests, and tests again
 	CONVOY_TEST_WIREGUARD_GO=$(PEERS)/bin/wireguard \
 	CONVOY_TEST_BORINGTUN=$(PEERS)/bin/boringtun-cli \
 	CONVOY_TEST_GOTATUN=$(PEERS)/bin/gotatun \
-	$(CARGO) test --locked -p convoy --test end_to_end -- --ignored --test-threads 1 $(ARGS)
+	$(CARGO) test --locked -p convoy --test end_to_end -- --ignored --test-threads 1 --skip kernel:: $(ARGS)
+
+# What boots the guest, and what its initramfs is made of.
+GUEST_PACKAGES = busybox-static kmod musl-tools qemu-system-x86
+GUEST_PROGRAMS = busybox depmod musl-gcc qemu-system-x86_64
+GUEST = $(CURDIR)/target/guest
+
+interop-kernel: test-packages guest-packages ## Run tests against the kernel's WireGuard, emulated by QEMU (a quarter of an hour; root, Debian)
+	rust/convoy/tests/end_to_end/kernel/build-guest $(GUEST)
+	$(CARGO) build --locked --profile cross --target $(MUSL) -p convoy
+	CONVOY_REQUIRE_LAB=1 CONVOY_TEST_GUEST=$(GUEST) \
+	CONVOY_TEST_STATIC_PROGRAM=$(CURDIR)/target/$(MUSL)/cross/convoy \
+	$(CARGO) test --locked -p convoy --test end_to_end -- --ignored --test-threads 1 kernel::$(ARGS)
+
+guest-packages: # Install missing programs for the guest, if root, and the Rust target
+	$(call install,$(GUEST_PROGRAMS),$(GUEST_PACKAGES),make interop-kernel needs them)
+	@[ -d "$$(rustc --print target-libdir --target $(MUSL))" ] || rustup target add $(MUSL)
 
 # Not for `make test`: Debian's package starts a server.
 scraper-packages: # Install a missing Prometheus, if root

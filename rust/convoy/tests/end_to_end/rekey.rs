@@ -1,15 +1,15 @@
 //! Tests that take minutes: session renewal and silence.
 
 use std::{
-    fs,
-    net::{SocketAddr, UdpSocket},
+    fmt, fs,
+    net::{IpAddr, SocketAddr, UdpSocket},
     sync::atomic::{AtomicBool, Ordering},
     thread,
     time::{Duration, Instant, SystemTime},
 };
 
 use convoy_lab::{
-    Pid, eventually,
+    Namespace, Pid, eventually,
     wireguard::{End, Tunnel, TunnelOptions},
 };
 
@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// Rekey-After-Time (the paper, section 6.1) plus a margin for a program that polls rarely.
-const REKEY_DEADLINE: Duration = Duration::from_secs(120 + 30);
+pub(crate) const REKEY_DEADLINE: Duration = Duration::from_secs(120 + 30);
 const PORT: u16 = 7_001;
 
 #[test]
@@ -90,26 +90,11 @@ fn session_is_renewed(pairing: Pairing, tunnel: &Tunnel) {
             .all(|(i, now)| long_after(i, now))
     };
 
-    let done = AtomicBool::new(false);
-    let address = SocketAddr::new(right.inner_v4(), PORT);
-    let echo = right
-        .namespace
-        .run(|| UdpSocket::bind(address))
-        .unwrap()
-        .unwrap();
-    let socket = left
-        .namespace
-        .run(|| UdpSocket::bind("0.0.0.0:0"))
-        .unwrap()
-        .unwrap();
-    socket.connect(address).unwrap();
-    thread::scope(|scope| {
-        let end = SetOnDrop(&done);
-        scope.spawn(|| echo_until(&echo, &done));
-        scope.spawn(|| exchange_until(pairing, &socket, &done));
+    let ends = [&left.namespace, &right.namespace];
+    while_exchanging(pairing, ends, right.inner_v4(), || {
         let moved = eventually(REKEY_DEADLINE, || {
             thread::sleep(Duration::from_secs(1));
-            (renewed() || done.load(Ordering::Relaxed)).then_some(())
+            renewed().then_some(())
         });
         assert!(
             moved.is_some(),
@@ -118,12 +103,39 @@ fn session_is_renewed(pairing: Pairing, tunnel: &Tunnel) {
         );
         // Continue into the new session.
         thread::sleep(Duration::from_secs(5));
-        drop(end);
+    });
+}
+
+/// Exchanges echoes between two namespaces, the second with the address `ip`, while `act` runs; fails the test if
+/// one is lost.
+pub(crate) fn while_exchanging(
+    label: impl fmt::Debug + Send,
+    [from, to]: [&Namespace; 2],
+    ip: IpAddr,
+    act: impl FnOnce(),
+) {
+    let (is_enough, is_over) = (AtomicBool::new(false), AtomicBool::new(false));
+    let address = SocketAddr::new(ip, PORT);
+    let echo = to.run(|| UdpSocket::bind(address)).unwrap().unwrap();
+    let bind = || UdpSocket::bind("0.0.0.0:0");
+    let socket = from.run(bind).unwrap().unwrap();
+    socket.connect(address).unwrap();
+    thread::scope(|scope| {
+        // The last burst needs its echoes.
+        let _over = SetOnDrop(&is_over);
+        scope.spawn(|| echo_until(&echo, &is_over));
+        let exchange = {
+            let _enough = SetOnDrop(&is_enough);
+            let exchange = scope.spawn(|| exchange_until(label, &socket, &is_enough));
+            act();
+            exchange
+        };
+        exchange.join().unwrap();
     });
 }
 
 /// Sends bursts of datagrams; each burst must come back whole before the next.
-fn exchange_until(pairing: Pairing, socket: &UdpSocket, done: &AtomicBool) {
+fn exchange_until(label: impl fmt::Debug, socket: &UdpSocket, done: &AtomicBool) {
     const BURST: u64 = 8;
     let begin = Instant::now();
     socket.set_read_timeout(Some(DEADLINE)).unwrap();
@@ -138,10 +150,10 @@ fn exchange_until(pairing: Pairing, socket: &UdpSocket, done: &AtomicBool) {
             let mut number = [0; 8];
             let heard = socket.recv(&mut number);
             let at = begin.elapsed();
-            assert!(heard.is_ok(), "{pairing:?}: lost {missing:?} after {at:?}");
+            assert!(heard.is_ok(), "{label:?}: lost {missing:?} after {at:?}");
             let number = u64::from_be_bytes(number);
             let position = missing.iter().position(|&n| n == number);
-            missing.remove(position.unwrap_or_else(|| panic!("{pairing:?}: {number} came twice")));
+            missing.remove(position.unwrap_or_else(|| panic!("{label:?}: {number} came twice")));
         }
         next += BURST;
         thread::sleep(Duration::from_millis(10));

@@ -18,7 +18,7 @@ use std::{
 };
 
 use convoy_lab::{
-    eventually,
+    Namespace, eventually,
     wireguard::{End, Underlay},
 };
 
@@ -46,7 +46,7 @@ for_each_pairing! {
         let (up, down) = (AtomicU64::new(0), AtomicU64::new(0));
         thread::scope(|scope| {
             let _end = SetOnDrop(&done);
-            scope.spawn(|| speak_until(left, right.inner_v4(), &done));
+            scope.spawn(|| speak_until(&left.namespace, right.inner_v4(), &done));
             let transfers = [
                 scope.spawn(|| tcp(&left.namespace, right, right.inner_v4(), bytes, &up)),
                 scope.spawn(|| tcp(&right.namespace, left, left.inner_v6(), bytes, &down)),
@@ -92,12 +92,8 @@ fn move_under_way(program: Program, left: &End, right: &End, arrived: impl Fn(u6
 
 /// Keeps sending. A datagram overtaken during a move points the other end back to the old address
 /// until the next datagram, so there must be a next one even after TCP is done.
-fn speak_until(end: &End, to: IpAddr, done: &AtomicBool) {
-    let socket = end
-        .namespace
-        .run(|| UdpSocket::bind("0.0.0.0:0"))
-        .unwrap()
-        .unwrap();
+pub(crate) fn speak_until(from: &Namespace, to: IpAddr, done: &AtomicBool) {
+    let socket = from.run(|| UdpSocket::bind("0.0.0.0:0")).unwrap().unwrap();
     while !done.load(Ordering::Relaxed) {
         socket.send_to(b"here", (to, PORT)).unwrap();
         thread::sleep(Duration::from_millis(50));

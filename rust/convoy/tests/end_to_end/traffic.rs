@@ -104,6 +104,17 @@ pub(crate) fn tcp_both_ways(from: &Namespace, to: &End, ip: IpAddr, bytes: u64) 
 
 /// Exchanges echoes of `count` datagrams with payloads of 1 to `largest` bytes, in bursts.
 pub(crate) fn udp_echo(from: &Namespace, to: &End, ip: IpAddr, count: usize, largest: usize) {
+    udp_echo_between(from, &to.namespace, ip, count, largest);
+}
+
+/// Like [`udp_echo`], to any namespace with the address `ip`.
+pub(crate) fn udp_echo_between(
+    from: &Namespace,
+    to: &Namespace,
+    ip: IpAddr,
+    count: usize,
+    largest: usize,
+) {
     let mut stream = Stream::new(3);
     let payloads = (0..count).map(|i| stream.take(1 + i * 7 % largest));
     // A burst fits every queue on the way, above all the socket buffers of 208 KiB.
@@ -113,18 +124,18 @@ pub(crate) fn udp_echo(from: &Namespace, to: &End, ip: IpAddr, count: usize, lar
 /// Exchanges echoes of one datagram for each possible checksum.
 pub(crate) fn udp_echo_of_every_checksum(from: &Namespace, to: &End, ip: IpAddr) {
     let payloads = (0..=u16::MAX).map(|payload| payload.to_be_bytes().to_vec());
-    echoed(from, to, ip, payloads, 40);
+    echoed(from, &to.namespace, ip, payloads, 40);
 }
 
 fn echoed(
     from: &Namespace,
-    to: &End,
+    to: &Namespace,
     ip: IpAddr,
     mut payloads: impl Iterator<Item = Vec<u8>>,
     burst_length: usize,
 ) {
     let address = SocketAddr::new(ip, PORT);
-    let echo = bound(&to.namespace, || UdpSocket::bind(address));
+    let echo = bound(to, || UdpSocket::bind(address));
     let any: IpAddr = match ip {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
