@@ -148,7 +148,7 @@ interop: test-packages scraper-packages peers ## Run slow tests, and tests again
 	CONVOY_TEST_GOTATUN=$(PEERS)/bin/gotatun \
 	$(CARGO) test --locked -p convoy --test end_to_end -- --ignored --test-threads 1 --skip kernel:: $(ARGS)
 
-# What boots the guest, and what its initramfs is made of.
+# Programs that boot the guest, and those that its initramfs is made of or built by.
 GUEST_PACKAGES = busybox-static kmod musl-tools qemu-system-x86
 GUEST_PROGRAMS = busybox depmod musl-gcc qemu-system-x86_64
 GUEST = $(CURDIR)/target/guest

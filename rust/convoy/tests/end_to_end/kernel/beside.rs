@@ -12,7 +12,7 @@ use super::{
 use crate::traffic::tcp_between;
 
 const BYTES: u64 = 4_000_000;
-/// Everything that a tunnel changes.
+/// Script that shows everything that a tunnel changes.
 const HOST: &str = "ip rule; ip -6 rule; ip route show table all; ip -6 route show table all
     ip -brief address; nft list ruleset";
 
@@ -57,7 +57,7 @@ fn the_guests_wg_quick_sends_everything_through_convoy() {
     }
 }
 
-/// With a second tunnel to Convoy in `left`, q0, for the static program in the guest.
+/// A pair with a second tunnel to Convoy in `left`, q0, and the static program in the guest.
 struct Beside(Pair);
 
 impl Beside {
@@ -105,7 +105,7 @@ impl Beside {
         assert_eq!(kinds.contains("wireguard"), is_q0_the_kernels, "{kinds}");
     }
 
-    /// The severity and text of a finding of `convoy doctor`.
+    /// Returns the severity and the text of a finding of `convoy doctor`.
     fn doctor(&self, id: &str) -> (String, String) {
         let (said, status) = self.0.try_shell("convoy doctor q0 --json 2> /dev/null");
         let diagnosis: Value =
@@ -189,7 +189,7 @@ fn write(guest: &Guest, name: &str, text: &str) {
     ));
 }
 
-/// The static program: that of `make cross` unless another is named.
+/// Returns the static program: the one of `make cross` unless another is named.
 fn static_program() -> PathBuf {
     let default = || {
         let cross = "../../target/x86_64-unknown-linux-musl/cross/convoy";

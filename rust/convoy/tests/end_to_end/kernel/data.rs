@@ -28,7 +28,7 @@ const BYTES: u64 = 8_000_000;
 const JUMBO: u32 = 8_920;
 /// The smallest MTU of IPv6 (RFC 8200).
 const SMALLEST: u32 = 1_280;
-/// Marks each datagram of the tunnel that leaves by `outside`.
+/// Rules that mark each datagram of the tunnel that leaves by `outside`.
 const MARK: &str = "table inet marks { chain out { type filter hook postrouting priority 0;
     oifname outside udp sport 51820 ip ecn ect0 counter ip ecn set ce; }; }";
 

@@ -17,7 +17,7 @@ use convoy_lab::{Lab, Namespace, eventually, require_programs, require_root_lab}
 
 use crate::scene::output_of;
 
-/// How long anything in the guest may take: it is emulated, and the machine may be busy.
+/// Time limit for anything in the guest: it is emulated, and the machine may be busy.
 pub(super) const PATIENCE: Duration = Duration::from_secs(120);
 
 const QEMU: &str = "qemu-system-x86_64";
@@ -25,7 +25,7 @@ const CONTROL: Ipv4Addr = Ipv4Addr::new(192, 168, 77, 2);
 const SCRIPTS: u16 = 1;
 const FILES: u16 = 2;
 
-/// Removes whatever a test has left, and sets up the guest's addresses.
+/// Script that removes what a test has left, and sets up the guest's addresses.
 const RESET: &str = "
     mkdir -p -m 700 /etc/wireguard
     for name in $(ls /etc/wireguard | sed 's/\\.conf$//'); do
@@ -51,9 +51,9 @@ static GUEST: Mutex<Option<Guest>> = Mutex::new(None);
 
 /// A guest that runs, and the namespaces at its interfaces.
 pub(super) struct Guest {
-    /// At `outside`; Convoy's.
+    /// Namespace at `outside`, where Convoy runs.
     pub(super) left: Namespace,
-    /// At `inside`.
+    /// Namespace at `inside`, behind the guest.
     pub(super) right: Namespace,
     control: Namespace,
     qemu: Child,
@@ -100,7 +100,7 @@ impl Visit {
     }
 }
 
-/// Where `build-guest` writes.
+/// Returns the directory that `build-guest` writes.
 fn images() -> PathBuf {
     let default = || concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/guest").into();
     env::var_os("CONVOY_TEST_GUEST").map_or_else(default, PathBuf::from)

@@ -23,14 +23,15 @@ use crate::{
 
 /// Initiations per second, each of which costs the guest a Diffie-Hellman exchange until it is under load.
 const RATE: f64 = 5_000.0;
-/// Counts the cookie replies between the ends (message type 3), and the initiations with a MAC2.
+/// Rules that count the cookie replies between the ends (message type 3), and the initiations with a MAC2.
 const COUNT: &str = "table ip cookies {
-    chain in { type filter hook input priority 0;
-        iifname outside ip saddr 10.9.0.2 udp dport 51820 @th,64,8 3 counter comment \"to Convoy\"
-        iifname outside ip saddr 10.9.0.2 udp dport 51820 @th,64,8 1 @th,1120,128 != 0 counter comment \"returned by the kernel\"; }
-    chain out { type filter hook output priority 0;
-        oifname outside ip saddr 10.9.0.1 udp sport 51820 @th,64,8 3 ip daddr 10.9.0.2 counter comment \"to the kernel\"
-        oifname outside ip saddr 10.9.0.1 udp sport 51820 @th,64,8 1 @th,1120,128 != 0 counter comment \"returned by Convoy\"; }; }";
+    chain tally {
+        @th,64,8 3 ip saddr 10.9.0.2 ip daddr 10.9.0.1 counter comment \"to Convoy\"
+        @th,64,8 3 ip saddr 10.9.0.1 ip daddr 10.9.0.2 counter comment \"to the kernel\"
+        @th,64,8 1 @th,1120,128 != 0 ip saddr 10.9.0.2 counter comment \"returned by the kernel\"
+        @th,64,8 1 @th,1120,128 != 0 ip saddr 10.9.0.1 counter comment \"returned by Convoy\"; }
+    chain in { type filter hook input priority 0; iifname outside udp sport 51820 jump tally; }
+    chain out { type filter hook output priority 0; oifname outside udp sport 51820 jump tally; }; }";
 
 #[test]
 #[ignore = "make interop-kernel"]
@@ -70,7 +71,7 @@ fn the_kernel_returns_the_cookie_of_a_loaded_convoy() {
     assert!(Stats::of(&pair.left).cookies_sent > 0);
 }
 
-/// The initiation of a handshake, to be repeated: its MAC1 is right.
+/// Captures the initiation of a handshake for replay: its MAC1 is right.
 fn captured_initiation(pair: &Pair, to: SocketAddrV4) -> Datagrams {
     let wire = PacketSocket::hearing(&pair.left.namespace, "outside").unwrap();
     pair.begin();
@@ -103,7 +104,7 @@ fn under_flood(
     });
 }
 
-/// Datagrams that a rule of [`COUNT`] has seen.
+/// Returns the number of datagrams that a rule of [`COUNT`] has seen.
 fn counted(pair: &Pair, comment: &str) -> u32 {
     let shown = output_of(
         &pair.left.namespace,

@@ -25,7 +25,7 @@ for_each_role! {
     }
 }
 
-/// What arrives at the guest passes `ifb0`.
+/// Impairs both directions of the guest's link; arriving packets pass `ifb0`.
 fn impair(pair: &Pair, netem: &str) {
     pair.shell(&format!(
         "modprobe ifb numifbs=0; ip link add ifb0 type ifb; ip link set ifb0 up

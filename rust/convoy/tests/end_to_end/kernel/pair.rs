@@ -23,7 +23,7 @@ pub(super) enum Role {
 
 /// A tunnel between Convoy in `left` and the kernel in the guest.
 ///
-/// Prints the log of Convoy and the guest's messages when the test fails.
+/// Prints the log of Convoy when the test fails.
 pub(super) struct Pair {
     pub(super) role: Role,
     pub(super) left: End,
@@ -121,7 +121,7 @@ impl Pair {
         assert!(answered.is_some(), "{:?}: nobody answers", self.role);
     }
 
-    /// A field of Convoy in `wg show wg0 dump` of the guest.
+    /// Returns a field of Convoy in `wg show wg0 dump` of the guest.
     pub(super) fn guest_dump(&self, field: usize) -> String {
         let dump = self.shell("wg show wg0 dump");
         dump.lines()
@@ -168,7 +168,7 @@ impl Drop for Pair {
     }
 }
 
-/// Address of the guest on the cable.
+/// Returns the address of the guest on the cable.
 pub(super) fn outer(underlay: Underlay) -> &'static str {
     match underlay {
         Underlay::V4 => "10.9.0.2",
@@ -176,12 +176,12 @@ pub(super) fn outer(underlay: Underlay) -> &'static str {
     }
 }
 
-/// Address of `right`, behind the guest.
+/// Returns the address of `right`, behind the guest.
 pub(super) fn right_v4() -> IpAddr {
     [10, 7, 0, 2].into()
 }
 
-/// IPv6 address of `right`, behind the guest.
+/// Returns the IPv6 address of `right`, behind the guest.
 pub(super) fn right_v6() -> IpAddr {
     [0xfd07, 0, 0, 0, 0, 0, 0, 2].into()
 }

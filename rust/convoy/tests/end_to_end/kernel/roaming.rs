@@ -1,4 +1,5 @@
-//! Either end moves to another port, address and IP version while TCP runs in both directions.
+//! Either end moves to another port, address and IP version while TCP runs in both directions; replies leave from the
+//! address that was contacted.
 
 use std::{
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
@@ -78,6 +79,33 @@ for_each_role! {
                 seen_at("[fd09::2]:51999");
             }
         });
+    }
+
+    fn replies_come_from_the_address_that_was_contacted(role: Role) {
+        let Some(pair) = Pair::new(role) else { return };
+        let (peer, kernel) = (pair.left.keys.public_base64(), hex::encode(pair.keys.public));
+        for (address, endpoint) in
+            [("10.9.0.22/24", "10.9.0.22:51820"), ("fd09::22/64", "[fd09::22]:51820")]
+        {
+            let link = pair.left.namespace.link();
+            match role {
+                Role::ConvoyToKernel => {
+                    pair.shell(&format!("ip address add {address} dev outside"));
+                    let request = format!("set=1\npublic_key={kernel}\nendpoint={endpoint}\n\n");
+                    assert_eq!(pair.left.daemon.request(&request).unwrap().trim(), "errno=0");
+                }
+                Role::KernelToConvoy => {
+                    link.add_address("outside", address).unwrap();
+                    pair.shell(&format!("wg set wg0 peer {peer} endpoint '{endpoint}'"));
+                }
+            }
+            pair.begin();
+            let seen = match role {
+                Role::ConvoyToKernel => wg_dump(&pair.left, 1)[2].clone(),
+                Role::KernelToConvoy => pair.guest_dump(2),
+            };
+            assert_eq!(seen, endpoint);
+        }
     }
 }
 
