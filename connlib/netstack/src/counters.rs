@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::relay::Moved;
+use crate::relay::{Moved, Pressure};
 
 /// Why a connection, or the first datagram of a flow, was not forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,6 +106,7 @@ pub struct Totals {
     /// Datagrams that were discarded: a socket was full, or refused them.
     pub dropped: u64,
     refusals: [u64; Refusal::ALL.len()],
+    met: [u64; Pressure::ALL.len()],
 }
 
 impl Counters {
@@ -132,6 +133,7 @@ impl Counters {
             bytes_in: read(&self.moved.inbound),
             dropped: read(&self.dropped),
             refusals: std::array::from_fn(|index| read(&self.refusals[index])),
+            met: Pressure::ALL.map(|pressure| self.moved.met(pressure)),
         }
     }
 }
@@ -153,6 +155,12 @@ impl Totals {
         self.refusals[reason as usize]
     }
 
+    /// How often its connections have met this bound of the relay.
+    #[must_use]
+    pub fn met(&self, pressure: Pressure) -> u64 {
+        self.met[pressure as usize]
+    }
+
     /// Adds those of another rule.
     pub fn add(&mut self, other: &Self) {
         self.opened += other.opened;
@@ -162,6 +170,9 @@ impl Totals {
         self.dropped += other.dropped;
         for (sum, refused) in self.refusals.iter_mut().zip(other.refusals) {
             *sum += refused;
+        }
+        for (sum, met) in self.met.iter_mut().zip(other.met) {
+            *sum += met;
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::{
     dial::Target,
     login::Login,
     network::Network,
-    relay::Relay,
+    relay::{Relay, Tenant},
 };
 
 /// A service on some addresses, and who may use it.
@@ -98,7 +98,7 @@ pub struct Running {
 /// State that all rules share.
 #[derive(Debug)]
 struct Shared {
-    relay: Relay,
+    relay: Arc<Relay>,
     connections: Arc<Semaphore>,
     flows: Arc<Semaphore>,
 }
@@ -110,6 +110,7 @@ struct Context {
     service: Service,
     access: Vec<Access>,
     counters: Arc<Counters>,
+    tenant: Tenant,
     /// Where clients are.
     near: Arc<dyn Network>,
     /// Where targets are.
@@ -119,9 +120,9 @@ struct Context {
 impl Forwarder {
     /// A forwarder without rules.
     #[must_use]
-    pub fn new(relay: Relay, limits: Limits) -> Self {
+    pub fn new(relay: impl Into<Arc<Relay>>, limits: Limits) -> Self {
         let shared = Shared {
-            relay,
+            relay: relay.into(),
             connections: Arc::new(Semaphore::new(limits.connections)),
             flows: Arc::new(Semaphore::new(limits.flows)),
         };
@@ -150,6 +151,7 @@ impl Forwarder {
             service: rule.service,
             access: rule.access,
             counters: Arc::default(),
+            tenant: Tenant::default(),
             near: Arc::clone(near),
             far: Arc::clone(far),
         });

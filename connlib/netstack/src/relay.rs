@@ -2,17 +2,23 @@
 //!
 //! 1. A direction waits until its source has bytes. It holds no memory meanwhile.
 //! 2. It takes a buffer, or a pipe between kernel sockets, from a bounded pool, moves bytes until the source has no
-//!    more, and gives it back. If the pool is empty, a small buffer of its own serves.
+//!    more, and gives it back. If the pool is empty, or half of it is lent to the same rule or peer, a buffer serves in
+//!    place of a pipe, and a small buffer of its own in place of a buffer. A pipe that its destination does not empty
+//!    within 100 ms goes back, too: the rest waits in memory.
 //! 3. The end of a direction is passed on as such (FIN), and the other direction goes on.
 //! 4. If one end fails, what it had sent is delivered first; then the other end is reset (RST). This holds also where
 //!    its direction has ended or waits for the other end, which must take the rest within ten seconds then.
 //!
 //! Urgent data is delivered in its place among the other bytes.
 
+mod budget;
 mod copy;
 mod finish;
 mod half;
+mod lender;
 mod pool;
+mod pressure;
+mod socket;
 mod splice;
 
 use std::{
@@ -21,6 +27,7 @@ use std::{
     pin::{Pin, pin},
     sync::atomic::{AtomicU64, Ordering},
     task::{Context, Poll},
+    time::Duration,
 };
 
 use nix::sys::socket::{setsockopt, sockopt::OobInline};
@@ -31,9 +38,15 @@ use tokio::{
 };
 
 use crate::network::Stream;
-use finish::LIMIT;
-use half::{Half, Whole, failed};
+use budget::Budget;
+use half::{Half, Whole};
+use lender::Lender;
 use pool::{Buffers, Pipes};
+use pressure::Pressures;
+use socket::Socket;
+
+pub use budget::Tenant;
+pub use pressure::Pressure;
 
 /// The smallest buffer.
 pub const MIN_BUFFER: usize = 8 << 10;
@@ -44,6 +57,10 @@ pub const DEFAULT_BUFFER: usize = 64 << 10;
 
 /// Size of a pipe in buffers. It holds references to the kernel's pages, and larger ones save system calls.
 const PIPE: usize = 4;
+/// Most bytes that blocked pipes have left in memory.
+const MOST_PARKED: usize = 64 << 20;
+/// How long the end that lives may take to receive what a failed one had sent.
+const LIMIT: Duration = Duration::from_secs(10);
 /// Buffers moved in one direction before the other has its turn.
 const ROUNDS: u32 = 8;
 
@@ -64,18 +81,33 @@ pub struct Relay {
     method: Method,
     buffers: Buffers,
     pipes: Pipes,
+    /// Bytes of blocked pipes.
+    parked: Budget,
+    /// How long the end that lives may take to receive what a failed one had sent.
+    pub(crate) limit: Duration,
 }
 
-/// The bytes that were moved, counted as they move.
+/// The bytes that were moved, counted as they move, and the bounds that were met.
 #[derive(Debug, Default)]
 pub struct Moved {
     /// From the first connection to the second.
     pub outbound: AtomicU64,
     /// From the second connection to the first.
     pub inbound: AtomicU64,
+    met: Pressures,
 }
 
 impl Moved {
+    /// How often the relay has met a bound.
+    #[must_use]
+    pub fn met(&self, pressure: Pressure) -> u64 {
+        self.met.of(pressure)
+    }
+
+    fn meet(&self, pressure: Pressure) {
+        self.met.count(pressure);
+    }
+
     pub(crate) fn count_outbound(&self, bytes: usize) {
         self.outbound.fetch_add(bytes as u64, Ordering::Relaxed);
     }
@@ -115,6 +147,8 @@ impl Relay {
             method,
             buffers: Buffers::new(buffer),
             pipes: Pipes::new((buffer * PIPE).min(MAX_BUFFER)),
+            parked: Budget::new(MOST_PARKED),
+            limit: LIMIT,
         }
     }
 
@@ -127,64 +161,80 @@ impl Relay {
     #[cfg(test)]
     fn with_empty_pools(method: Method) -> Self {
         Self {
-            method,
-            buffers: Buffers::empty(),
-            pipes: Pipes::empty(),
+            buffers: Buffers::with(0),
+            pipes: Pipes::with(0),
+            parked: Budget::new(0),
+            ..Self::new(DEFAULT_BUFFER, method)
         }
     }
 
-    /// Moves bytes between two connections until both directions have ended, and closes them.
-    pub async fn run(&self, first: Stream, second: Stream, moved: &Moved) -> Ended {
+    /// Moves bytes between two connections of a tenant until both directions have ended, and closes them.
+    pub async fn run(
+        &self,
+        first: Stream,
+        second: Stream,
+        tenant: &Tenant,
+        moved: &Moved,
+    ) -> Ended {
         for stream in [&first, &second] {
             if let Stream::Kernel(socket) = stream {
                 // Fails on no TCP socket. Else an urgent byte would be left out.
                 let _ = setsockopt(socket, OobInline, &true);
             }
         }
+        let lender = Lender {
+            relay: self,
+            tenant,
+            moved,
+        };
         // Boxed, because every task is as large as its largest branch.
-        match (first, second) {
-            (Stream::Kernel(mut first), Stream::Kernel(mut second))
-                if self.method != Method::Copy =>
-            {
+        match (first, second, self.method) {
+            (Stream::Kernel(first), Stream::Kernel(second), Method::Splice) => {
+                Box::pin(self.sockets(first, second, lender)).await
+            }
+            (Stream::Kernel(mut first), Stream::Kernel(mut second), Method::Tokio) => {
                 Box::pin(async {
-                    let outcome = self.sockets(&mut first, &mut second, moved).await;
-                    finish::sockets(first, second, outcome).await
+                    let outcome = by_tokio(&mut first, &mut second, moved).await;
+                    finish::sockets(first, second, outcome, self.limit).await
                 })
                 .await
             }
-            (mut first, mut second) => {
+            (mut first, mut second, _) => {
                 Box::pin(async {
-                    let outcome = self.streams(&mut first, &mut second, moved).await;
-                    finish::streams(first, second, outcome).await
+                    let outcome = self.streams(&mut first, &mut second, lender).await;
+                    finish::streams(first, second, outcome, self.limit).await
                 })
                 .await
             }
         }
     }
 
-    async fn sockets(
+    async fn sockets(&self, first: TcpStream, second: TcpStream, lender: Lender<'_>) -> Ended {
+        let (first, second) = match (Socket::new(first), Socket::new(second)) {
+            (Ok(first), Ok(second)) => (first, second),
+            (Err(error), _) | (_, Err(error)) => return Ended::Failed(error),
+        };
+        let moved = lender.moved;
+        let outbound = splice::direction(&first, &second, lender, &moved.outbound);
+        let inbound = splice::direction(&second, &first, lender, &moved.inbound);
+        let failed = [&first, &second].map(Socket::failed);
+        let outcome = both(outbound, inbound, failed, self.limit).await;
+        finish::sockets(first, second, outcome, self.limit).await
+    }
+
+    async fn streams(
         &self,
-        first: &mut TcpStream,
-        second: &mut TcpStream,
-        moved: &Moved,
+        first: &mut Stream,
+        second: &mut Stream,
+        lender: Lender<'_>,
     ) -> Outcome {
-        match self.method {
-            Method::Splice => {
-                let outbound = splice::direction(first, second, &self.pipes, &moved.outbound);
-                let inbound = splice::direction(second, first, &self.pipes, &moved.inbound);
-                let failed = [&*first, &*second].map(failed);
-                both(outbound, inbound, failed).await
-            }
-            _ => Box::pin(by_tokio(first, second, moved)).await,
-        }
-    }
-
-    async fn streams(&self, first: &mut Stream, second: &mut Stream, moved: &Moved) -> Outcome {
         let (first, second) = (Whole::new(first), Whole::new(second));
         let (first, second) = (first.half(), second.half());
-        let outbound = copy::direction(first, second, &self.buffers, &moved.outbound);
-        let inbound = copy::direction(second, first, &self.buffers, &moved.inbound);
-        both(outbound, inbound, [first, second].map(Half::failed)).await
+        let moved = lender.moved;
+        let outbound = copy::direction(first, second, lender, &moved.outbound);
+        let inbound = copy::direction(second, first, lender, &moved.inbound);
+        let failed = [first, second].map(Half::failed);
+        both(outbound, inbound, failed, self.limit).await
     }
 }
 
@@ -213,6 +263,7 @@ async fn both(
     outbound: impl Future<Output = Result<(), Failure>>,
     inbound: impl Future<Output = Result<(), Failure>>,
     [first_failed, second_failed]: [impl Future<Output = ()>; 2],
+    limit: Duration,
 ) -> Outcome {
     let (mut outbound, mut inbound) = (pin!(outbound), pin!(inbound));
     let (mut first_failed, mut second_failed) = (pin!(first_failed), pin!(second_failed));
@@ -220,7 +271,7 @@ async fn both(
         outbound: None,
         inbound: None,
     };
-    let (mut first, mut second) = (Source::default(), Source::default());
+    let (mut first, mut second) = (Source::new(limit), Source::new(limit));
     poll_fn(|context| {
         let Outcome {
             outbound: out,
@@ -258,13 +309,21 @@ fn is_source_gone(direction: &Option<Result<(), Failure>>) -> bool {
 }
 
 /// Whether the source of a direction has failed unseen, and how long the direction may go on then.
-#[derive(Default)]
 struct Source {
     has_failed: bool,
-    limit: Option<Pin<Box<Sleep>>>,
+    limit: Duration,
+    end: Option<Pin<Box<Sleep>>>,
 }
 
 impl Source {
+    fn new(limit: Duration) -> Self {
+        Self {
+            has_failed: false,
+            limit,
+            end: None,
+        }
+    }
+
     fn watch(
         &mut self,
         context: &mut Context<'_>,
@@ -280,8 +339,9 @@ impl Source {
             Some(Ok(())) => *direction = Some(Err(Failure::Read(error()))),
             Some(Err(_)) => {}
             None => {
-                let limit = self.limit.get_or_insert_with(|| Box::pin(sleep(LIMIT)));
-                if limit.as_mut().poll(context).is_ready() {
+                let limit = self.limit;
+                let end = self.end.get_or_insert_with(|| Box::pin(sleep(limit)));
+                if end.as_mut().poll(context).is_ready() {
                     *direction = Some(Err(Failure::Stuck(error())));
                 }
             }
@@ -298,10 +358,13 @@ impl Outcome {
         (!is_first_gone, !is_second_gone)
     }
 
-    /// Whether the end that lives has had its time to take what was sent before.
-    fn is_late(&self) -> bool {
+    /// Returns what is left of the time in which the end that lives may take what was sent before.
+    fn left_of(&self, limit: Duration) -> Duration {
         let is_stuck = |it: &Option<_>| matches!(it, Some(Err(Failure::Stuck(_))));
-        is_stuck(&self.outbound) || is_stuck(&self.inbound)
+        match is_stuck(&self.outbound) || is_stuck(&self.inbound) {
+            true => Duration::ZERO,
+            false => limit,
+        }
     }
 
     fn ended(self) -> Ended {

@@ -80,7 +80,7 @@ impl Context {
                 let ended = self
                     .shared
                     .relay
-                    .run(client, target, &self.counters.moved)
+                    .run(client, target, &self.tenant, &self.counters.moved)
                     .await;
                 debug!(%address, ?ended, "a connection has ended");
             }

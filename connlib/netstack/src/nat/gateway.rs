@@ -24,7 +24,7 @@ use super::{
 use crate::{
     counters::{Counters, Refusal, Totals},
     network::{Datagrams, Listener, Network},
-    relay::Relay,
+    relay::{Relay, Tenant},
     stack::{
         self, Dropped,
         packet::{ICMPV4, ICMPV6, Packet, TCP, UDP},
@@ -63,7 +63,9 @@ pub struct Gateway {
 /// State that all flows share.
 #[derive(Debug)]
 pub(super) struct Shared {
-    pub(super) relay: Relay,
+    pub(super) relay: Arc<Relay>,
+    /// By the peer's number; the last one is of all others.
+    tenants: Box<[Tenant]>,
     pub(super) answers: Answers,
     pub(super) outside: Arc<dyn Network>,
     pub(super) connections: Connections,
@@ -103,13 +105,16 @@ impl Gateway {
     pub fn start(
         inlet: Inlet,
         outside: Arc<dyn Network>,
-        relay: Relay,
+        relay: impl Into<Arc<Relay>>,
         settings: Settings,
     ) -> Self {
         let peers = Arc::new(settings.peers);
         let known = (Arc::clone(&peers), settings.flows.peers);
         let shared = Arc::new(Shared {
-            relay,
+            relay: relay.into(),
+            tenants: (0..=settings.flows.peers)
+                .map(|_| Tenant::default())
+                .collect(),
             answers: Answers::new(inlet.inside, known, settings.own),
             outside,
             connections: Connections::default(),
@@ -163,6 +168,13 @@ impl Gateway {
             dns: self.dns.as_ref().map(Dns::totals),
             packets: self.shared.answers.counters().snapshot(),
         }
+    }
+}
+
+impl Shared {
+    /// The share of a peer's connections in the relay's memory.
+    pub(super) fn tenant(&self, peer: u32) -> &Tenant {
+        &self.tenants[(peer as usize).min(self.tenants.len() - 1)]
     }
 }
 

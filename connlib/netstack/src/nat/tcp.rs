@@ -60,6 +60,7 @@ enum State {
 struct Place {
     shared: Arc<Shared>,
     ends: Ends,
+    peer: u32,
 }
 
 /// A SYN that waits.
@@ -110,6 +111,7 @@ pub(super) fn begin(
             let place = Place {
                 shared: Arc::clone(shared),
                 ends,
+                peer,
             };
             let syn = Syn {
                 packet: packet.bytes.into(),
@@ -131,8 +133,9 @@ impl Place {
         match Box::pin(self.establish(syn, ticket)).await {
             Ok((inner, outer)) => {
                 let Shared { tcp, relay, .. } = &*self.shared;
+                let tenant = self.shared.tenant(self.peer);
                 let _open = tcp.open();
-                let ended = relay.run(inner, outer, &tcp.moved).await;
+                let ended = relay.run(inner, outer, tenant, &tcp.moved).await;
                 debug!(peer = %self.ends.peer, ?ended, "a connection has ended");
             }
             Err(refusal) => refused(&self.shared.tcp, self.ends, refusal),

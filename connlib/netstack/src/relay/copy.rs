@@ -11,15 +11,15 @@ use std::{
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::{
-    Failure, MIN_BUFFER, ROUNDS,
-    pool::{Buffers, Lease},
+    Failure, ROUNDS,
+    lender::{Lender, Memory},
 };
 
 /// Moves bytes until the source ends, then closes the destination's side of this direction.
 pub(super) async fn direction(
     mut source: impl AsyncRead + Unpin,
     mut destination: impl AsyncWrite + Unpin,
-    buffers: &Buffers,
+    lender: Lender<'_>,
     moved: &AtomicU64,
 ) -> Result<(), Failure> {
     let mut held = Held::default();
@@ -27,7 +27,7 @@ pub(super) async fn direction(
     poll_fn(|context| {
         for _ in 0..ROUNDS {
             let is_end =
-                ready!(held.poll_fill(context, source.as_mut(), buffers)).map_err(Failure::Read)?;
+                ready!(held.poll_fill(context, source.as_mut(), lender)).map_err(Failure::Read)?;
             if is_end {
                 return Poll::Ready(Ok(()));
             }
@@ -52,24 +52,18 @@ struct Held<'a> {
     end: usize,
 }
 
-enum Memory<'a> {
-    Lent(Lease<'a, Box<[u8]>>),
-    /// The pool was empty.
-    Own(Box<[u8]>),
-}
-
 impl<'a> Held<'a> {
     /// Reads once, unless bytes are left. Whether the source has ended.
     fn poll_fill(
         &mut self,
         context: &mut Context<'_>,
         source: Pin<&mut (impl AsyncRead + ?Sized)>,
-        buffers: &'a Buffers,
+        lender: Lender<'a>,
     ) -> Poll<io::Result<bool>> {
         if self.memory.is_some() {
             return Poll::Ready(Ok(false));
         }
-        let mut memory = Memory::take(buffers);
+        let mut memory = lender.memory();
         let mut buffer = ReadBuf::new(memory.bytes());
         let outcome = source.poll_read(context, &mut buffer);
         let read = buffer.filled().len();
@@ -108,27 +102,5 @@ impl<'a> Held<'a> {
             memory.give_back();
         }
         destination.poll_flush(context)
-    }
-}
-
-impl<'a> Memory<'a> {
-    fn take(buffers: &'a Buffers) -> Self {
-        match buffers.take() {
-            Some(lease) => Self::Lent(lease),
-            None => Self::Own(vec![0; MIN_BUFFER].into()),
-        }
-    }
-
-    fn bytes(&mut self) -> &mut [u8] {
-        match self {
-            Self::Lent(lease) => lease,
-            Self::Own(bytes) => bytes,
-        }
-    }
-
-    fn give_back(self) {
-        if let Self::Lent(lease) = self {
-            lease.give_back();
-        }
     }
 }

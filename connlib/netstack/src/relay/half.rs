@@ -50,7 +50,7 @@ impl<'a> Whole<'a> {
 }
 
 /// Waits until a socket has failed; the error stays for whoever reads or writes.
-pub(super) async fn failed(socket: &TcpStream) {
+async fn failed(socket: &TcpStream) {
     if socket.ready(Interest::ERROR).await.is_err() {
         // The runtime ends.
         std::future::pending().await

@@ -3,16 +3,15 @@
 use std::{
     io,
     os::fd::{AsFd, OwnedFd},
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::{Mutex, PoisonError, atomic::AtomicUsize},
 };
 
 use nix::{
     fcntl::{FcntlArg, OFlag, fcntl},
     unistd::pipe2,
 };
+
+use super::budget::{Budget, Shortage, Taken};
 
 /// Most items that are kept for the next taker; those given back beyond it are freed.
 const MAX_KEPT: usize = 32;
@@ -21,8 +20,7 @@ const MAX_KEPT: usize = 32;
 #[derive(Debug)]
 pub(super) struct Pool<T> {
     kept: Mutex<Vec<T>>,
-    lent: AtomicUsize,
-    most_lent: usize,
+    lent: Budget,
     size: usize,
 }
 
@@ -44,6 +42,7 @@ pub(super) trait Pooled: Sized {
 pub(super) struct Lease<'a, T> {
     item: Option<T>,
     pool: &'a Pool<T>,
+    _taken: Taken<'a>,
 }
 
 /// An empty pipe.
@@ -57,24 +56,23 @@ impl<T: Pooled> Pool<T> {
     pub(super) fn new(size: usize) -> Self {
         Self {
             kept: Mutex::default(),
-            lent: AtomicUsize::new(0),
-            most_lent: T::MAX_LENT_BYTES / size,
+            lent: Budget::new(T::MAX_LENT_BYTES / size),
             size,
         }
     }
 
-    /// Lends nothing.
+    /// Lends so many small items.
     #[cfg(test)]
-    pub(super) fn empty() -> Self {
+    pub(super) fn with(most: usize) -> Self {
         Self {
-            most_lent: 0,
+            lent: Budget::new(most),
             ..Self::new(super::MIN_BUFFER)
         }
     }
 
     /// Most items that exist at the same time.
     pub(super) fn most(&self) -> usize {
-        self.most_lent + MAX_KEPT
+        self.lent.most() + MAX_KEPT
     }
 
     /// Bytes that an item holds.
@@ -82,20 +80,19 @@ impl<T: Pooled> Pool<T> {
         self.size
     }
 
-    /// An item; none if too many are lent, or if the kernel refuses another.
-    pub(super) fn take(&self) -> Option<Lease<'_, T>> {
-        if self.lent.fetch_add(1, Ordering::Relaxed) >= self.most_lent {
-            self.lent.fetch_sub(1, Ordering::Relaxed);
-            return None;
-        }
-        // From here on, dropping the lease ends it.
-        let mut lease = Lease {
-            item: None,
-            pool: self,
-        };
+    /// Lends an item to the tenant that has `of_tenant` of them.
+    pub(super) fn take<'a>(&'a self, of_tenant: &'a AtomicUsize) -> Result<Lease<'a, T>, Shortage> {
+        let taken = self.lent.take(1, of_tenant)?;
         let kept = self.kept().pop();
-        lease.item = kept.or_else(|| T::make(self.size).ok());
-        lease.item.is_some().then_some(lease)
+        let item = match kept {
+            Some(item) => item,
+            None => T::make(self.size).map_err(|_| Shortage::OfKernel)?,
+        };
+        Ok(Lease {
+            item: Some(item),
+            pool: self,
+            _taken: taken,
+        })
     }
 }
 
@@ -106,7 +103,7 @@ impl<T> Pool<T> {
 
     #[cfg(test)]
     pub(super) fn lent(&self) -> usize {
-        self.lent.load(Ordering::Relaxed)
+        self.lent.taken()
     }
 }
 
@@ -137,12 +134,6 @@ impl<T> std::ops::DerefMut for Lease<'_, T> {
     }
 }
 
-impl<T> Drop for Lease<'_, T> {
-    fn drop(&mut self) {
-        self.pool.lent.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 impl Pooled for Box<[u8]> {
     const MAX_LENT_BYTES: usize = 64 << 20;
 
@@ -152,13 +143,14 @@ impl Pooled for Box<[u8]> {
 }
 
 impl Pooled for Pipe {
-    // The kernel makes the pipes of a user who has many of them smaller (pipe-user-pages-soft, pipe(7)).
-    const MAX_LENT_BYTES: usize = 256 << 20;
+    /// Half of what the pipes of one user may have before the kernel makes all further ones smaller, those of other
+    /// programs as well (pipe-user-pages-soft, pipe(7)).
+    const MAX_LENT_BYTES: usize = 32 << 20;
 
+    /// Fails if it would be smaller: memory of this process is faster, and leaves the rest to others.
     fn make(size: usize) -> io::Result<Self> {
         let (reader, writer) = pipe2(OFlag::O_NONBLOCK | OFlag::O_CLOEXEC)?;
-        // Refused to such a user: then it has the kernel's default size, or less.
-        let _ = fcntl(writer.as_fd(), FcntlArg::F_SETPIPE_SZ(size as i32));
+        fcntl(writer.as_fd(), FcntlArg::F_SETPIPE_SZ(size as i32))?;
         Ok(Self { reader, writer })
     }
 }

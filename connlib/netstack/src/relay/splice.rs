@@ -1,46 +1,50 @@
-//! One direction between two sockets of the kernel, by splice(2) through a pipe: the bytes stay in the kernel.
+//! One direction between two sockets of the kernel, by splice(2) through a pipe: the bytes stay in the kernel, unless
+//! the destination takes none for so long that the pipe is needed elsewhere.
 
 use std::{
     future::poll_fn,
     io,
-    os::fd::{AsFd, AsRawFd},
+    os::fd::AsFd,
     sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
 };
 
 use nix::{
     errno::Errno,
     fcntl::{SpliceFFlags, splice},
-    sys::socket::{MsgFlags, Shutdown, recv, send, shutdown},
+    unistd::read,
 };
-use tokio::{io::Interest, net::TcpStream, task::yield_now};
+use tokio::{
+    task::yield_now,
+    time::{Instant, timeout_at},
+};
 
 use super::{
-    Failure, MIN_BUFFER, ROUNDS,
-    pool::{Pipe, Pipes},
+    Failure, ROUNDS,
+    lender::Lender,
+    pool::{Lease, Pipe},
+    socket::Socket,
 };
 
 /// Bytes that are read where urgent data begins: splice(2) takes those behind them again.
 const BEHIND_MARK: usize = 256;
+/// How long a pipe may hold the same bytes.
+const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Moves bytes until the source ends, then closes the destination's side of this direction.
 pub(super) async fn direction(
-    source: &TcpStream,
-    destination: &TcpStream,
-    pipes: &Pipes,
+    source: &Socket,
+    destination: &Socket,
+    lender: Lender<'_>,
     moved: &AtomicU64,
 ) -> Result<(), Failure> {
     loop {
         poll_fn(|context| source.poll_read_ready(context))
             .await
             .map_err(Failure::Read)?;
-        let progress = match pipes.take() {
-            Some(pipe) => {
-                let progress = through(&pipe, pipes.size(), source, destination, moved).await?;
-                // Empty: a failure drops the pipe with what is in it.
-                pipe.give_back();
-                progress
-            }
-            None => by_hand(source, destination, moved).await?,
+        let progress = match lender.pipe() {
+            Some(pipe) => through(pipe, source, destination, lender, moved).await?,
+            None => by_hand(source, destination, lender, moved).await?,
         };
         match progress {
             Progress::Drained => {}
@@ -49,7 +53,7 @@ pub(super) async fn direction(
             Progress::End => break,
         }
     }
-    shutdown(destination.as_raw_fd(), Shutdown::Write).map_err(|errno| Failure::Write(errno.into()))
+    destination.end().map_err(Failure::Write)
 }
 
 /// How far a turn came.
@@ -62,35 +66,43 @@ enum Progress {
     End,
 }
 
-/// Moves bytes while the source has some, for a bounded number of rounds.
+/// Moves bytes while the source has some, for a bounded number of rounds. A failure drops the pipe with what is in it.
 async fn through(
-    pipe: &Pipe,
-    size: usize,
-    source: &TcpStream,
-    destination: &TcpStream,
+    pipe: Lease<'_, Pipe>,
+    source: &Socket,
+    destination: &Socket,
+    lender: Lender<'_>,
     moved: &AtomicU64,
 ) -> Result<Progress, Failure> {
+    let size = lender.relay.pipes.size();
+    let mut progress = Progress::More;
     for _ in 0..ROUNDS {
-        let filled = source.try_io(Interest::READABLE, || fill(source, pipe, size));
-        let mut left = match filled {
-            Ok(Filled::End) => return Ok(Progress::End),
-            Ok(Filled::Pipe(filled)) => filled,
+        match source.try_read(|| fill(source, &pipe, size)) {
+            Ok(Filled::End) => {
+                progress = Progress::End;
+                break;
+            }
+            Ok(Filled::Pipe(filled)) => {
+                let left = drain(&pipe, filled, destination, moved).await?;
+                if left > 0 {
+                    return park(pipe, left, destination, lender, moved).await;
+                }
+            }
             Ok(Filled::Memory(bytes)) => {
+                pipe.give_back();
                 write_all(destination, &bytes, moved).await?;
-                continue;
+                return Ok(Progress::More);
             }
             // The pipe is empty, so it is the source that has nothing.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                return Ok(Progress::Drained);
+                progress = Progress::Drained;
+                break;
             }
             Err(error) => return Err(Failure::Read(error)),
-        };
-        while left > 0 {
-            let write = || splice_once(&pipe.reader, destination, left);
-            left -= written(destination, write, moved).await?;
         }
     }
-    Ok(Progress::More)
+    pipe.give_back();
+    Ok(progress)
 }
 
 /// Bytes that have left the source, and where they are.
@@ -103,77 +115,142 @@ enum Filled {
 /// Takes bytes from the source.
 ///
 /// splice(2) stops in front of urgent data: it says that there is nothing, or that the source has ended, which
-/// recv(2) alone knows.
-fn fill(source: &TcpStream, pipe: &Pipe, size: usize) -> io::Result<Filled> {
-    match splice_once(source, &pipe.writer, size) {
-        Ok(0) => {}
-        Ok(filled) => return Ok(Filled::Pipe(filled)),
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-        Err(error) => return Err(error),
-    }
+/// recv(2) alone knows. Where there is nothing, that is asked only if the socket has announced urgent data.
+fn fill(source: &Socket, pipe: &Pipe, size: usize) -> io::Result<Filled> {
     let mut bytes = [0; BEHIND_MARK];
-    match recv(source.as_raw_fd(), &mut bytes, MsgFlags::MSG_DONTWAIT)? {
+    let received = match splice_once(source, &pipe.writer, size) {
+        Ok(0) => source.receive(&mut bytes),
+        Ok(filled) => return Ok(Filled::Pipe(filled)),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            source.receive_urgent(&mut bytes)
+        }
+        Err(error) => return Err(error),
+    };
+    match received? {
         0 => Ok(Filled::End),
         read => Ok(Filled::Memory(bytes[..read].to_vec())),
     }
 }
 
-/// Moves a few bytes through memory of its own: all pipes are taken.
-async fn by_hand(
-    source: &TcpStream,
-    destination: &TcpStream,
+/// Empties a pipe; the number of bytes that the destination has not taken in time.
+async fn drain(
+    pipe: &Pipe,
+    mut left: usize,
+    destination: &Socket,
+    moved: &AtomicU64,
+) -> Result<usize, Failure> {
+    let mut end = None;
+    while left > 0 {
+        match write(destination, moved, || {
+            splice_once(&pipe.reader, destination, left)
+        })? {
+            Some(written) => left -= written,
+            None => {
+                let now = Instant::now();
+                let end = *end.get_or_insert_with(|| now + PATIENCE);
+                if now >= end {
+                    break;
+                }
+                match timeout_at(end, room(destination)).await {
+                    Ok(outcome) => outcome?,
+                    Err(_) => break,
+                }
+            }
+        }
+    }
+    Ok(left)
+}
+
+/// Reads what a blocked pipe holds into memory, gives the pipe back, and goes on from there.
+async fn park(
+    pipe: Lease<'_, Pipe>,
+    mut left: usize,
+    destination: &Socket,
+    lender: Lender<'_>,
     moved: &AtomicU64,
 ) -> Result<Progress, Failure> {
-    let mut bytes = vec![0; MIN_BUFFER];
-    match source.try_read(&mut bytes) {
-        Ok(0) => return Ok(Progress::End),
-        Ok(read) => bytes.truncate(read),
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Progress::Drained),
-        Err(error) => return Err(Failure::Read(error)),
+    while left > 0 {
+        let Some(mut parking) = lender.parking(left) else {
+            left = drain(&pipe, left, destination, moved).await?;
+            continue;
+        };
+        empty(&pipe, &mut parking.bytes).map_err(Failure::Read)?;
+        pipe.give_back();
+        write_all(destination, &parking.bytes, moved).await?;
+        return Ok(Progress::More);
     }
-    write_all(destination, &bytes, moved).await?;
+    pipe.give_back();
     Ok(Progress::More)
 }
 
-async fn write_all(
-    destination: &TcpStream,
-    mut bytes: &[u8],
-    moved: &AtomicU64,
-) -> Result<(), Failure> {
-    while !bytes.is_empty() {
-        let write = || {
-            Ok(send(
-                destination.as_raw_fd(),
-                bytes,
-                MsgFlags::MSG_NOSIGNAL,
-            )?)
-        };
-        let written = written(destination, write, moved).await?;
-        bytes = &bytes[written..];
+/// Reads exactly as many bytes as a pipe holds.
+fn empty(pipe: &Pipe, mut buffer: &mut [u8]) -> io::Result<()> {
+    while !buffer.is_empty() {
+        match read(&pipe.reader, buffer) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(read) => buffer = &mut buffer[read..],
+            Err(Errno::EINTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
     }
     Ok(())
 }
 
-/// Writes once, when the destination has room.
-async fn written(
-    destination: &TcpStream,
-    write: impl Fn() -> io::Result<usize>,
+/// Moves bytes through a buffer: there is no pipe.
+async fn by_hand(
+    source: &Socket,
+    destination: &Socket,
+    lender: Lender<'_>,
     moved: &AtomicU64,
-) -> Result<usize, Failure> {
-    loop {
-        match destination.try_io(Interest::WRITABLE, &write) {
-            Ok(0) => return Err(Failure::Write(io::ErrorKind::WriteZero.into())),
-            Ok(written) => {
-                moved.fetch_add(written as u64, Ordering::Relaxed);
-                return Ok(written);
-            }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                let room = poll_fn(|context| destination.poll_write_ready(context));
-                room.await.map_err(Failure::Write)?;
-            }
-            Err(error) => return Err(Failure::Write(error)),
+) -> Result<Progress, Failure> {
+    let mut memory = lender.memory();
+    let progress = match source.try_read(|| source.receive(memory.bytes())) {
+        Ok(0) => Progress::End,
+        Ok(read) => {
+            write_all(destination, &memory.bytes()[..read], moved).await?;
+            Progress::More
+        }
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Progress::Drained,
+        Err(error) => return Err(Failure::Read(error)),
+    };
+    memory.give_back();
+    Ok(progress)
+}
+
+async fn write_all(
+    destination: &Socket,
+    mut bytes: &[u8],
+    moved: &AtomicU64,
+) -> Result<(), Failure> {
+    while !bytes.is_empty() {
+        match write(destination, moved, || destination.send(bytes))? {
+            Some(written) => bytes = &bytes[written..],
+            None => room(destination).await?,
         }
     }
+    Ok(())
+}
+
+/// Writes once; `None` if the destination has no room.
+fn write(
+    destination: &Socket,
+    moved: &AtomicU64,
+    write: impl FnOnce() -> io::Result<usize>,
+) -> Result<Option<usize>, Failure> {
+    match destination.try_write(write) {
+        Ok(0) => Err(Failure::Write(io::ErrorKind::WriteZero.into())),
+        Ok(written) => {
+            moved.fetch_add(written as u64, Ordering::Relaxed);
+            Ok(Some(written))
+        }
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+        Err(error) => Err(Failure::Write(error)),
+    }
+}
+
+async fn room(destination: &Socket) -> Result<(), Failure> {
+    let room = poll_fn(|context| destination.poll_write_ready(context));
+    room.await.map_err(Failure::Write)
 }
 
 fn splice_once(from: impl AsFd, to: impl AsFd, most: usize) -> io::Result<usize> {

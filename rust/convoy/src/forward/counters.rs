@@ -1,6 +1,6 @@
 //! Logs what a forwarder has carried and refused.
 
-use convoy_netstack::{Refusal, Totals, forward::Forwarder};
+use convoy_netstack::{Refusal, Totals, forward::Forwarder, relay::Pressure};
 use tracing::info;
 
 use crate::client::status::CarriedStatus;
@@ -25,6 +25,7 @@ pub(crate) fn line(rule: &str, totals: &Totals) {
         bytes_in = totals.bytes_in,
         datagrams_dropped = totals.dropped,
         refused = refused(totals),
+        bounds_met = met(totals),
         "counters"
     );
 }
@@ -33,6 +34,8 @@ pub(crate) fn line(rule: &str, totals: &Totals) {
 pub(crate) fn status(totals: &Totals) -> CarriedStatus {
     let refused = Refusal::ALL.iter();
     let refused = refused.map(|reason| (reason.name().to_owned(), totals.refused(*reason)));
+    let met = Pressure::ALL.iter();
+    let met = met.map(|bound| (bound.name().to_owned(), totals.met(*bound)));
     CarriedStatus {
         opened: totals.opened,
         open: totals.opened.saturating_sub(totals.closed),
@@ -40,18 +43,25 @@ pub(crate) fn status(totals: &Totals) -> CarriedStatus {
         bytes_in: totals.bytes_in,
         dropped_datagrams: totals.dropped,
         refused: refused.filter(|(_, count)| *count > 0).collect(),
+        bounds_met: met.filter(|(_, count)| *count > 0).collect(),
     }
 }
 
 /// The reasons for which something was refused, such as `denied 3, timed_out 1`.
 fn refused(totals: &Totals) -> String {
-    let counts = Refusal::ALL
-        .iter()
-        .map(|reason| (reason, totals.refused(*reason)));
-    let words = counts
-        .filter(|(_, count)| *count > 0)
-        .map(|(reason, count)| format!("{} {count}", reason.name()));
-    let words: Vec<_> = words.collect();
+    listed(Refusal::ALL.map(|reason| (reason.name(), totals.refused(reason))))
+}
+
+/// The bounds of the relay that were met.
+fn met(totals: &Totals) -> String {
+    listed(Pressure::ALL.map(|bound| (bound.name(), totals.met(bound))))
+}
+
+fn listed<const N: usize>(counts: [(&str, u64); N]) -> String {
+    let counts = counts.into_iter().filter(|(_, count)| *count > 0);
+    let words: Vec<_> = counts
+        .map(|(name, count)| format!("{name} {count}"))
+        .collect();
     match words.is_empty() {
         true => "nothing".to_owned(),
         false => words.join(", "),

@@ -8,7 +8,7 @@ use convoy_netstack::{
     Access,
     forward::{Forwarder, Rule, Running},
     network::{Host, Kernel, Network},
-    relay::{DEFAULT_BUFFER, Method, Relay},
+    relay::Relay,
 };
 use convoy_proto::config::AllowedIp;
 use tracing::{debug, info};
@@ -29,11 +29,10 @@ impl Forwards {
     /// Starts all listeners; none runs if that fails.
     pub(super) async fn start(
         wanted: Vec<Forwarding>,
-        buffer: Option<usize>,
+        relay: Arc<Relay>,
         config: &Config,
         inside: Arc<dyn Network>,
     ) -> anyhow::Result<Self> {
-        let relay = Relay::new(buffer.unwrap_or(DEFAULT_BUFFER), Method::Splice);
         let mut forwards = Self {
             forwarder: Forwarder::new(relay, limits()?),
             targets: Vec::new(),

@@ -8,7 +8,7 @@ use convoy_netstack::{
     Prefix,
     nat::{self, Carried, Dns, Limits, Own, Peers, Policy, Shares, Upstream},
     network::{Host, Kernel, Network},
-    relay::{DEFAULT_BUFFER, Method, Relay},
+    relay::Relay,
     stack::Dropped,
 };
 use convoy_proto::config::AllowedIp;
@@ -69,14 +69,13 @@ impl Gateway {
     pub(super) async fn start(
         wanted: Wanted,
         (engine, inside): (&mut Engine, &Arc<dyn Network>),
-        buffer: Option<usize>,
+        relay: Arc<Relay>,
         config: &Config,
         has_ports: bool,
     ) -> anyhow::Result<Self> {
         let inlet = engine.take_inlet().context("cannot start the gateway")?;
         let inlet = inlet.context("the engine has no gateway")?;
         let most = engine.most_flows().unwrap_or(usize::MAX);
-        let relay = Relay::new(buffer.unwrap_or(DEFAULT_BUFFER), Method::Splice);
         let others = relay.most_descriptors() + DNS_DESCRIPTORS;
         let most = most.min(flows(free_descriptors()?, others, has_ports)) as u32;
         let own = Own::follow().await;
@@ -201,6 +200,8 @@ fn flows(free: usize, others: usize, has_ports: bool) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use convoy_netstack::relay::{DEFAULT_BUFFER, Method};
+
     use super::*;
 
     #[test]
@@ -209,10 +210,10 @@ mod tests {
             |buffer| Relay::new(buffer, Method::Splice).most_descriptors() + DNS_DESCRIPTORS;
         let usual = others(DEFAULT_BUFFER);
         assert_eq!(flows(1_000, usual, false), 250);
-        assert_eq!(flows(19_744, usual, false), 8_048);
+        assert_eq!(flows(19_744, usual, false), 8_944);
         assert_eq!(flows(19_744, usual, true), 4_936);
         // Small buffers have many pipes.
-        assert_eq!(flows(19_744, others(8 << 10), false), 4_936);
+        assert_eq!(flows(19_744, others(8 << 10), false), 8_048);
         assert_eq!(flows(usize::MAX, usual, false), MAX_FLOWS);
     }
 }

@@ -3,6 +3,7 @@
 use std::{io, path::PathBuf, pin::pin, sync::Arc, time::SystemTime};
 
 use anyhow::{Context, anyhow};
+use convoy_netstack::relay::{DEFAULT_BUFFER, Method, Relay};
 use tokio::{
     net::UnixStream,
     signal::unix::{Signal, SignalKind, signal},
@@ -152,15 +153,17 @@ impl Supervisor {
             buffer,
             ..
         } = wanted;
+        let buffer = buffer.unwrap_or(DEFAULT_BUFFER);
+        let relay = Arc::new(Relay::new(buffer, Method::Splice));
         let has_ports = forwardings.iter().any(|it| !it.listeners.is_empty());
         let started = async {
+            let (of_forwards, config) = (Arc::clone(&relay), &tunnel.config);
             let forwards =
-                Forwards::start(forwardings, buffer, &tunnel.config, Arc::clone(&network)).await?;
+                Forwards::start(forwardings, of_forwards, config, Arc::clone(&network)).await?;
             let gateway = match wanted.gateway {
                 Some(wanted) => {
                     let inside = (&mut engine, &network);
-                    let config = &tunnel.config;
-                    Some(Gateway::start(wanted, inside, buffer, config, has_ports).await?)
+                    Some(Gateway::start(wanted, inside, relay, config, has_ports).await?)
                 }
                 None => None,
             };

@@ -4,12 +4,13 @@ use std::{
     fs,
     io::{self, BufRead as _, BufReader, ErrorKind, Read, Write},
     net::{SocketAddr, TcpListener, TcpStream, UdpSocket},
+    os::unix::fs::chown,
     process::{Child, Command, Output, Stdio},
     sync::{Arc, Mutex},
     thread,
 };
 
-use convoy_lab::eventually;
+use convoy_lab::{Namespace, eventually};
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
@@ -17,6 +18,8 @@ use nix::{
 use tempfile::TempDir;
 
 use crate::scene::{DEADLINE, convoy_program};
+
+mod blocked;
 
 #[test]
 fn connections_and_datagrams_are_forwarded_and_sigterm_ends_it_with_the_counters() {
@@ -229,12 +232,39 @@ impl Forward {
         let program = convoy_program().into_os_string();
         let mut words = prefix.iter().map(Into::into).chain([program]);
         let mut command = Command::new(words.next().unwrap());
+        command.args(words).arg("forward").arg(&file);
+        Self::run(command, directory)
+    }
+
+    /// Starts the program as another user, in a namespace.
+    fn of_user(text: &str, namespace: &Namespace, user: u32) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let (file, program) = (
+            directory.path().join("file"),
+            directory.path().join("convoy"),
+        );
+        fs::write(&file, text).unwrap();
+        // Its own directory may be open to root alone. Another process copies it: a file that this one has open for
+        // writing while another thread forks could not be executed.
+        let copied = Command::new("cp")
+            .arg(convoy_program())
+            .arg(&program)
+            .status();
+        assert!(copied.unwrap().success());
+        for path in [directory.path(), &file, &program] {
+            chown(path, Some(user), Some(user)).unwrap();
+        }
+        let mut command = namespace.command("setpriv");
         command
-            .args(words)
+            .args(as_user(user))
+            .arg(program)
             .arg("forward")
-            .arg(&file)
-            .stdout(Stdio::piped());
-        let mut child = command.spawn().unwrap();
+            .arg(&file);
+        Self::run(command, directory)
+    }
+
+    fn run(mut command: Command, directory: TempDir) -> Self {
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let log = Arc::new(Mutex::new(String::new()));
         let (lines, kept) = (
             BufReader::new(child.stdout.take().unwrap()),
@@ -303,6 +333,13 @@ impl Drop for Forward {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Arguments of setpriv(1): another user, without root's groups.
+fn as_user(user: u32) -> [String; 3] {
+    let ids = ["reuid", "regid"].map(|id| format!("--{id}={user}"));
+    let [user, group] = ids;
+    [user, group, "--clear-groups".to_owned()]
 }
 
 /// Runs a command of the program on a file with this text.

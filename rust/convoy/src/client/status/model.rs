@@ -119,6 +119,8 @@ pub(crate) struct CarriedStatus {
     pub(crate) dropped_datagrams: u64,
     /// How many clients were refused, by reason.
     pub(crate) refused: BTreeMap<String, u64>,
+    /// How often connections had less of the relay's memory than usual, by bound. No byte is lost.
+    pub(crate) bounds_met: BTreeMap<String, u64>,
 }
 
 /// Whether a tunnel is as it should be.

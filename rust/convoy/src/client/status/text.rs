@@ -131,6 +131,9 @@ fn carried(carried: &CarriedStatus) -> String {
     if !carried.refused.is_empty() {
         line += &format!("; refused: {}", by_reason(&carried.refused));
     }
+    if !carried.bounds_met.is_empty() {
+        line += &format!("; bounds met: {}", by_reason(&carried.bounds_met));
+    }
     if carried.dropped_datagrams > 0 {
         line += &format!("; datagrams dropped: {}", carried.dropped_datagrams);
     }
