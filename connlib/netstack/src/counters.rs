@@ -37,11 +37,13 @@ pub enum Refusal {
     NoDescriptors,
     /// This host has no port left from which to reach the target, or no address.
     NoSource,
+    /// A flow of datagrams made room for a newer one, as its holder had most.
+    Replaced,
 }
 
 impl Refusal {
     /// All reasons.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Denied,
         Self::Forbidden,
         Self::TargetDenied,
@@ -57,6 +59,7 @@ impl Refusal {
         Self::TimedOut,
         Self::NoDescriptors,
         Self::NoSource,
+        Self::Replaced,
     ];
 
     /// The name of its counter.
@@ -78,6 +81,7 @@ impl Refusal {
             Self::TimedOut => "timed_out",
             Self::NoDescriptors => "no_descriptors",
             Self::NoSource => "no_source",
+            Self::Replaced => "replaced",
         }
     }
 }

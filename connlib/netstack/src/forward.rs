@@ -18,6 +18,7 @@ use crate::{
     dial::Target,
     login::Login,
     network::Network,
+    occupants::Occupants,
     relay::{Relay, Tenant},
 };
 
@@ -50,7 +51,7 @@ pub enum Service {
 pub struct Limits {
     /// Connections of all rules.
     pub connections: usize,
-    /// UDP flows of all rules.
+    /// UDP flows of all rules; a newer one replaces the oldest of whoever has most.
     pub flows: usize,
 }
 
@@ -100,13 +101,16 @@ pub struct Running {
 struct Shared {
     relay: Arc<Relay>,
     connections: Arc<Semaphore>,
-    flows: Arc<Semaphore>,
+    flows: Occupants,
+    most_flows: usize,
 }
 
 /// State that all connections and flows of a listener share.
 #[derive(Debug)]
 struct Context {
     shared: Arc<Shared>,
+    /// The rule's number.
+    rule: u32,
     service: Service,
     access: Vec<Access>,
     counters: Arc<Counters>,
@@ -124,7 +128,8 @@ impl Forwarder {
         let shared = Shared {
             relay: relay.into(),
             connections: Arc::new(Semaphore::new(limits.connections)),
-            flows: Arc::new(Semaphore::new(limits.flows)),
+            flows: Occupants::default(),
+            most_flows: limits.flows,
         };
         Self {
             shared: Arc::new(shared),
@@ -148,6 +153,7 @@ impl Forwarder {
         }
         let context = Arc::new(Context {
             shared: Arc::clone(&self.shared),
+            rule: self.rules.len() as u32,
             service: rule.service,
             access: rule.access,
             counters: Arc::default(),

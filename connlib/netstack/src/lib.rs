@@ -20,6 +20,7 @@ mod expiry;
 pub mod forward;
 mod http_connect;
 mod login;
+mod occupants;
 mod socks;
 
 pub use access::{Access, InvalidPrefix, Prefix};

@@ -11,8 +11,7 @@
 //! 3. [`Shares`] divide what the gateway can hold among the [`Peers`].
 //! 4. [`Dns`] answers their DNS queries.
 //!
-//! Deliberately left out: flows that begin outside, and any other protocol than TCP, UDP and echo requests. Two flows of
-//! datagrams from one port of a peer to two targets have two ports outside.
+//! Deliberately left out: flows that begin outside, and any other protocol than TCP, UDP and echo requests.
 
 mod admission;
 mod answer;
@@ -23,6 +22,7 @@ mod errors;
 mod flows;
 mod gateway;
 mod inlet;
+mod mapping;
 mod own;
 mod peers;
 mod policy;

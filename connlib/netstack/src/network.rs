@@ -4,6 +4,7 @@ mod batch;
 mod datagrams;
 pub(crate) mod errors;
 mod guarded;
+pub(crate) mod hops;
 mod kernel;
 mod listener;
 pub(crate) mod names;
@@ -58,6 +59,12 @@ pub trait Network: fmt::Debug + Send + Sync {
 
     /// Opens a UDP socket on an address; port 0 is any free one.
     fn datagrams(&self, at: SocketAddr) -> Answer<'_, Datagrams>;
+
+    /// Opens a UDP socket on an address whose port others share; each must be connected. Fails where networks have no
+    /// such sockets.
+    fn datagrams_beside(&self, _at: SocketAddr) -> Answer<'_, Datagrams> {
+        Box::pin(async { Err(io::ErrorKind::Unsupported.into()) })
+    }
 }
 
 /// Opens unbound, unconnected sockets of the kernel in one network namespace.

@@ -115,7 +115,8 @@ async fn refuse(request: Request, refusal: Refusal) -> Refusal {
         | Refusal::TooManyOfPeer
         | Refusal::Silent
         | Refusal::Malformed
-        | Refusal::NoDescriptors => ReplyError::GeneralFailure,
+        | Refusal::NoDescriptors
+        | Refusal::Replaced => ReplyError::GeneralFailure,
     };
     // Whether the client still listens does not matter.
     let _ = request.reply_error(&reply).await;

@@ -3,7 +3,7 @@
 mod flow;
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, hash_map::Entry},
     io,
     net::{IpAddr, SocketAddr},
     sync::Arc,
@@ -17,6 +17,7 @@ use crate::{
     counters::Refusal,
     dial::Target,
     network::{Datagrams, Sent, Train, with_batch},
+    occupants::Holder,
 };
 use flow::Flow;
 
@@ -56,8 +57,8 @@ pub(super) async fn serve(context: Arc<Context>, socket: Datagrams, target: Targ
                 Err(error) => debug!("cannot receive: {error}"),
             },
             Some(ended) = flows.tasks.join_next() => {
-                if let Ok(client) = ended {
-                    flows.by_client.remove(&client);
+                if let Ok((client, flow)) = ended {
+                    flows.remove(client, &flow);
                 }
             }
         }
@@ -68,8 +69,8 @@ pub(super) async fn serve(context: Arc<Context>, socket: Datagrams, target: Targ
 /// The flows of a rule.
 struct Flows {
     by_client: HashMap<Client, Arc<Flow>>,
-    /// Each returns its client.
-    tasks: JoinSet<Client>,
+    /// Each returns its client and itself.
+    tasks: JoinSet<(Client, Arc<Flow>)>,
     near: Arc<Near>,
 }
 
@@ -90,8 +91,8 @@ impl Flows {
             asked: train.to(),
         };
         let flow = match self.by_client.get(&client) {
-            Some(flow) => Ok(Arc::clone(flow)),
-            None => self.open(client),
+            Some(flow) if !flow.is_replaced() => Ok(Arc::clone(flow)),
+            _ => self.open(client),
         };
         match flow {
             Ok(flow) => flow.send(train, &self.near),
@@ -106,19 +107,30 @@ impl Flows {
         if !context.allows(client.address) {
             return Err(Refusal::Denied);
         }
-        let permit = Arc::clone(&context.shared.flows)
-            .try_acquire_owned()
-            .map_err(|_| Refusal::TooMany)?;
         let (flow, early) = Flow::new();
         let flow = Arc::new(flow);
+        let holder = Holder::new(context.rule, client.address.ip());
+        let shared = &context.shared;
+        let place = shared.flows.admit(holder, &flow.expiry, shared.most_flows);
+        let place = place.ok_or(Refusal::TooMany)?;
         let run = flow::run(Arc::clone(&flow), early, Arc::clone(&self.near), client);
+        let ended = (client, Arc::clone(&flow));
         self.tasks.spawn(async move {
             run.await;
-            drop(permit);
-            client
+            drop(place);
+            ended
         });
         self.by_client.insert(client, Arc::clone(&flow));
         Ok(flow)
+    }
+
+    /// Forgets a flow that has ended, unless the client has a newer one.
+    fn remove(&mut self, client: Client, flow: &Arc<Flow>) {
+        if let Entry::Occupied(entry) = self.by_client.entry(client)
+            && Arc::ptr_eq(entry.get(), flow)
+        {
+            entry.remove();
+        }
     }
 }
 

@@ -71,23 +71,29 @@ impl Answers {
 
     /// Says why a packet does not reach its destination.
     pub(super) fn unreachable(&self, why: Unreachable, packet: &Packet<'_>) {
+        self.unreachable_from(None, why, packet);
+    }
+
+    fn unreachable_from(&self, from: Option<IpAddr>, why: Unreachable, packet: &Packet<'_>) {
         if !is_unicast(packet.source) || !is_unicast(packet.destination) {
             // RFC 1122, section 3.2.2; RFC 4443, section 2.4.
             return;
         }
-        let mut own = self.own.iter();
-        let own = own.find(|it| it.is_ipv4() == packet.source.is_ipv4());
-        let source = *own.unwrap_or(&packet.destination);
+        let is_usable = |it: &IpAddr| it.is_ipv4() == packet.source.is_ipv4();
+        let from = from.filter(|it| is_usable(it) && is_unicast(*it));
+        let own = || self.own.iter().copied().find(is_usable);
+        let source = from.or_else(own).unwrap_or(packet.destination);
         let ends = (source, packet.source);
         self.error(packet.source, |into| {
             write_unreachable(into, why, ends, packet.bytes)
         });
     }
 
-    /// Says why a packet of a flow does not reach its destination, of which the kernel has kept the header alone.
+    /// Says why a packet of a flow does not reach its destination, of which the kernel has kept the header alone; in the
+    /// place of a router or host outside if one has said so.
     pub(super) fn unreachable_flow(
         &self,
-        why: Unreachable,
+        (why, from): (Unreachable, Option<IpAddr>),
         (source, destination): (IpAddr, IpAddr),
         protocol: u8,
         header: [u8; 8],
@@ -97,7 +103,7 @@ impl Answers {
         bytes[at..at + header.len()].copy_from_slice(&header);
         // It is as it was made.
         if let Ok(packet) = Packet::parse(VnetHeader::default(), &bytes[..at + header.len()]) {
-            self.unreachable(why, &packet);
+            self.unreachable_from(from, why, &packet);
         }
     }
 

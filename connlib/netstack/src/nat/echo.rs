@@ -2,7 +2,7 @@
 
 use std::{
     io::{self, ErrorKind},
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     os::fd::OwnedFd,
     pin::pin,
     sync::Arc,
@@ -13,11 +13,12 @@ use tokio::{
     net::UdpSocket,
     sync::mpsc,
     task::{JoinSet, yield_now},
-    time::sleep,
+    time::timeout,
 };
 
 use super::{
-    Share, errors,
+    errors,
+    flows::Message,
     gateway::{Ends, Shared, refused},
     scratch::with_scratch,
 };
@@ -25,6 +26,11 @@ use crate::{
     counters::Refusal,
     dial::reason,
     expiry::{Expiry, RETRY},
+    network::{
+        errors::{Report, ask_for, ready, take},
+        hops,
+    },
+    occupants::Occupant,
     stack::{
         Dropped,
         icmp::{Unreachable, echo_ident, is_intact, make_echo_reply},
@@ -42,13 +48,16 @@ struct Place {
     ends: Ends,
     /// ICMP header of the latest request.
     header: [u8; 8],
+    /// How many routers the latest request may pass, if that is to find something out.
+    hops: Option<u8>,
+    expiry: Arc<Expiry>,
 }
 
 /// Passes an echo request on to its flow, which it begins if there is none.
 pub(super) fn receive(
     shared: &Arc<Shared>,
     tasks: &mut JoinSet<()>,
-    packet: &Packet<'_>,
+    (packet, hops): (&Packet<'_>, u8),
 ) -> Result<(), Dropped> {
     if !is_intact(packet) {
         return Err(Dropped::BadChecksum);
@@ -59,18 +68,23 @@ pub(super) fn receive(
         target: (packet.destination, 0).into(),
     };
     let flows = &shared.flows_of_echoes;
-    let Some(request) = flows.pass_on(ends, packet.payload().into(), &shared.icmp) else {
+    let bytes = packet.payload().into();
+    let request = Message { bytes, hops };
+    let Some(request) = flows.pass_on(ends, request, &shared.icmp) else {
         return Ok(());
     };
-    match shared.admission.admit(ends) {
-        Ok((share, _)) => {
+    let expiry = Arc::new(Expiry::of_echoes());
+    match shared.admission.admit_flow(ends, &expiry) {
+        Ok((occupant, _)) => {
             let requests = flows.begin(ends, request);
             let place = Place {
                 shared: Arc::clone(shared),
                 ends,
                 header: [0; 8],
+                hops: None,
+                expiry,
             };
-            tasks.spawn(place.serve(requests, share));
+            tasks.spawn(place.serve(requests, occupant));
         }
         Err(refusal) => {
             refused(&shared.icmp, ends, refusal);
@@ -81,13 +95,16 @@ pub(super) fn receive(
 }
 
 impl Place {
-    async fn serve(mut self, mut requests: mpsc::Receiver<Box<[u8]>>, _share: Share) {
+    async fn serve(mut self, mut requests: mpsc::Receiver<Message>, _occupant: Occupant) {
         match ping_socket(self.ends.target).await {
             Ok(outside) => {
                 let shared = Arc::clone(&self.shared);
                 let _open = shared.icmp.open();
-                errors::ask_for(&outside);
+                ask_for(&outside);
                 self.exchange(&outside, requests).await;
+                if self.expiry.is_replaced() {
+                    refused(&shared.icmp, self.ends, Refusal::Replaced);
+                }
             }
             Err(error) => {
                 let refusal = match error.kind() {
@@ -99,28 +116,27 @@ impl Place {
                 if let Ok(request) = requests.try_recv() {
                     self.note(&request);
                 }
-                self.unreachable(errors::unreachable(refusal).unwrap_or(Unreachable::Prohibited));
-                sleep(RETRY).await;
+                let why = errors::unreachable(refusal).unwrap_or(Unreachable::Prohibited);
+                self.unreachable((why, None), self.header);
+                let _ = timeout(RETRY, self.expiry.reached()).await;
             }
         }
     }
 
-    async fn exchange(&mut self, outside: &UdpSocket, mut requests: mpsc::Receiver<Box<[u8]>>) {
-        let expiry = Expiry::new();
+    async fn exchange(&mut self, outside: &UdpSocket, mut requests: mpsc::Receiver<Message>) {
+        let expiry = Arc::clone(&self.expiry);
         let mut expired = pin!(expiry.reached());
         loop {
             tokio::select! {
                 // The table holds a sender, so there is always another.
                 Some(request) = requests.recv() => {
-                    expiry.touch();
+                    expiry.question();
                     self.note(&request);
                     self.send(outside, &request);
                 }
-                error = errors::ready(outside) => {
-                    if let Some(error) = error {
-                        self.pass_on(outside, &error);
-                    }
-                    self.answer_all(outside, &expiry);
+                reports = ready(outside) => {
+                    self.pass_on(&reports);
+                    self.answer_all(outside);
                 }
                 () = &mut expired => return,
             }
@@ -128,29 +144,34 @@ impl Place {
         }
     }
 
-    fn answer_all(&self, outside: &UdpSocket, expiry: &Expiry) {
+    fn answer_all(&self, outside: &UdpSocket) {
         for _ in 0..BATCH {
             match self.answer(outside) {
-                Ok(()) => expiry.answer(),
+                Ok(()) => self.expiry.answer(),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-                Err(error) => self.pass_on(outside, &error),
+                Err(error) => self.pass_on_all(outside, error),
             }
         }
     }
 
-    fn note(&mut self, request: &[u8]) {
-        if let Some(header) = request.first_chunk() {
+    fn note(&mut self, request: &Message) {
+        if let Some(header) = request.bytes.first_chunk() {
             self.header = *header;
         }
     }
 
-    fn send(&self, outside: &UdpSocket, request: &[u8]) {
+    fn send(&mut self, outside: &UdpSocket, request: &Message) {
+        let wanted = hops::of_probe(request.hops);
+        if wanted != self.hops {
+            hops::set(outside, wanted);
+            self.hops = wanted;
+        }
         let icmp = &self.shared.icmp;
-        match outside.try_send(request) {
+        match outside.try_send(&request.bytes) {
             Ok(sent) => icmp.moved.count_outbound(sent),
             Err(error) => {
                 icmp.drop_datagrams(1);
-                self.pass_on(outside, &error);
+                self.pass_on_all(outside, error);
             }
         }
     }
@@ -171,19 +192,35 @@ impl Place {
         })
     }
 
-    /// Tells the peer what the network outside says about a request.
-    fn pass_on(&self, outside: &UdpSocket, error: &io::Error) {
-        errors::forget_details(outside);
-        if let Some(why) = errors::unreachable(reason(error)) {
-            self.unreachable(why);
+    /// Tells the peer what is known of an error that a call has returned.
+    fn pass_on_all(&self, outside: &UdpSocket, error: io::Error) {
+        let mut reports = take(outside);
+        if reports.is_empty() {
+            reports.push(error.into());
+        }
+        self.pass_on(&reports);
+    }
+
+    /// Tells the peer what the network outside says about requests.
+    fn pass_on(&self, reports: &[Report]) {
+        let [_, _, _, _, a, b, ..] = self.header;
+        for report in reports {
+            // Which request it is about; the identifier is this host's.
+            let header = report.quoted.map_or(self.header, |it| {
+                let [kind, code, .., c, d] = it;
+                [kind, code, 0, 0, a, b, c, d]
+            });
+            if let Some(heard) = errors::of_report(report, self.ends.target.ip()) {
+                self.unreachable(heard, header);
+            }
         }
     }
 
-    fn unreachable(&self, why: Unreachable) {
+    fn unreachable(&self, heard: (Unreachable, Option<IpAddr>), header: [u8; 8]) {
         let (peer, target) = (self.ends.peer.ip(), self.ends.target.ip());
         let protocol = if target.is_ipv4() { ICMPV4 } else { ICMPV6 };
         let answers = &self.shared.answers;
-        answers.unreachable_flow(why, (peer, target), protocol, self.header);
+        answers.unreachable_flow(heard, (peer, target), protocol, header);
     }
 }
 

@@ -11,20 +11,28 @@ use crate::counters::Counters;
 /// Datagrams from the inlet that wait for their flow.
 const MAX_WAITING: usize = 4;
 
+/// What came out of the inlet for a flow.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Message {
+    pub(super) bytes: Box<[u8]>,
+    /// How many routers it may still pass.
+    pub(super) hops: u8,
+}
+
 /// The flows of one protocol that exist, each with a way for what comes out of the inlet.
 ///
 /// A map of std, as peers choose its keys.
 #[derive(Debug, Default)]
-pub(super) struct Flows(Mutex<HashMap<Ends, mpsc::Sender<Box<[u8]>>>>);
+pub(super) struct Flows(Mutex<HashMap<Ends, mpsc::Sender<Message>>>);
 
 impl Flows {
     /// Passes a message on to its flow, or counts that there was no room; gives it back if there is no flow.
     pub(super) fn pass_on(
         &self,
         ends: Ends,
-        message: Box<[u8]>,
+        message: Message,
         counters: &Counters,
-    ) -> Option<Box<[u8]>> {
+    ) -> Option<Message> {
         let all = self.all();
         let Some(flow) = all.get(&ends) else {
             return Some(message);
@@ -36,7 +44,7 @@ impl Flows {
     }
 
     /// Adds a flow that begins with a message.
-    pub(super) fn begin(&self, ends: Ends, message: Box<[u8]>) -> mpsc::Receiver<Box<[u8]>> {
+    pub(super) fn begin(&self, ends: Ends, message: Message) -> mpsc::Receiver<Message> {
         let (sender, waiting) = mpsc::channel(MAX_WAITING);
         // There is room.
         let _ = sender.try_send(message);
@@ -49,7 +57,7 @@ impl Flows {
         self.all().remove(&ends);
     }
 
-    fn all(&self) -> MutexGuard<'_, HashMap<Ends, mpsc::Sender<Box<[u8]>>>> {
+    fn all(&self) -> MutexGuard<'_, HashMap<Ends, mpsc::Sender<Message>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -11,10 +11,16 @@ use convoy_fuzz::{Result, Unstructured};
 use tokio::sync::mpsc;
 
 use super::{
-    Limits, Own, Peers, Policy, Share, Shares, admission::Admission, budget::Budget, flows::Flows,
+    Limits, Own, Peers, Policy, Share, Shares,
+    admission::Admission,
+    budget::Budget,
+    flows::{Flows, Message},
     gateway::Ends,
 };
-use crate::counters::{Counters, Refusal};
+use crate::{
+    counters::{Counters, Refusal},
+    occupants::Occupants,
+};
 
 const FLOWS: Limits = Limits {
     total: 12,
@@ -83,7 +89,7 @@ struct Flow {
     peer: usize,
     _share: Share,
     pending: Option<Share>,
-    messages: mpsc::Receiver<Box<[u8]>>,
+    messages: mpsc::Receiver<Message>,
     waiting: VecDeque<u8>,
 }
 
@@ -102,6 +108,7 @@ impl World {
                 },
                 flows: Shares::new(FLOWS),
                 pending: Shares::new(PENDING),
+                occupants: Occupants::default(),
             },
             table: Flows::default(),
             counters: Counters::default(),
@@ -145,7 +152,7 @@ impl World {
         let content: u8 = input.arbitrary()?;
         let passed = self
             .table
-            .pass_on(ends, [content].into(), &self.counters)
+            .pass_on(ends, message(content), &self.counters)
             .is_none();
         let name = format!("{ends:?}");
         let flow = self.model.flows.get_mut(&name);
@@ -176,7 +183,7 @@ impl World {
                     peer,
                     _share: share,
                     pending: Some(pending),
-                    messages: self.table.begin(ends, [content].into()),
+                    messages: self.table.begin(ends, message(content)),
                     waiting: [content].into(),
                 };
                 self.model.flows.insert(format!("{ends:?}"), flow);
@@ -187,9 +194,9 @@ impl World {
     /// A flow takes its next message.
     fn receive(&mut self, input: &mut Unstructured<'_>) -> Result<()> {
         if let Some(flow) = pick(&mut self.model.flows, input)? {
-            let message = flow.messages.try_recv().ok();
-            let expected = flow.waiting.pop_front().map(|it| Box::from([it]));
-            assert_eq!(message, expected, "{:?}", flow.ends);
+            let received = flow.messages.try_recv().ok();
+            let expected = flow.waiting.pop_front().map(message);
+            assert_eq!(received, expected, "{:?}", flow.ends);
         }
         Ok(())
     }
@@ -269,6 +276,13 @@ impl Model {
         } else {
             None
         }
+    }
+}
+
+fn message(content: u8) -> Message {
+    Message {
+        bytes: [content].into(),
+        hops: 64,
     }
 }
 

@@ -17,6 +17,7 @@ use super::{
     echo,
     flows::Flows,
     inlet::{Inlet, LONGEST},
+    mapping::Mappings,
     reassembly::Reassembly,
     tcp::{self, Connections},
     udp,
@@ -24,9 +25,11 @@ use super::{
 use crate::{
     counters::{Counters, Refusal, Totals},
     network::{Datagrams, Listener, Network},
+    occupants::Occupants,
     relay::{Relay, Tenant},
     stack::{
         self, Dropped,
+        icmp::Unreachable,
         packet::{ICMPV4, ICMPV6, Packet, TCP, UDP},
         vnet::VnetHeader,
     },
@@ -70,6 +73,7 @@ pub(super) struct Shared {
     pub(super) outside: Arc<dyn Network>,
     pub(super) connections: Connections,
     pub(super) flows_of_datagrams: Flows,
+    pub(super) mappings: Mappings,
     pub(super) flows_of_echoes: Flows,
     pub(super) tcp: Counters,
     pub(super) udp: Counters,
@@ -119,6 +123,7 @@ impl Gateway {
             outside,
             connections: Connections::default(),
             flows_of_datagrams: Flows::default(),
+            mappings: Mappings::default(),
             flows_of_echoes: Flows::default(),
             tcp: Counters::default(),
             udp: Counters::default(),
@@ -128,6 +133,7 @@ impl Gateway {
                 policy: settings.policy,
                 flows: Shares::new(settings.flows),
                 pending: Shares::new(settings.pending),
+                occupants: Occupants::default(),
             },
         });
         let mut tasks = JoinSet::new();
@@ -243,10 +249,16 @@ impl Receiver {
 
     fn begin(&mut self, packet: &Packet<'_>) -> Result<(), Dropped> {
         let shared = &self.shared;
+        let passed = u8::from(!shared.answers.inside.is_behind_router());
+        let hops = packet.hops().saturating_sub(passed);
+        if hops == 0 {
+            shared.answers.unreachable(Unreachable::Expired, packet);
+            return Err(Dropped::Expired);
+        }
         match packet.protocol {
             TCP => tcp::begin(shared, &mut self.flows, packet),
-            UDP => udp::receive(shared, &mut self.flows, packet),
-            ICMPV4 | ICMPV6 => echo::receive(shared, &mut self.flows, packet),
+            UDP => udp::receive(shared, &mut self.flows, (packet, hops)),
+            ICMPV4 | ICMPV6 => echo::receive(shared, &mut self.flows, (packet, hops)),
             _ => {
                 shared.answers.prohibit(packet);
                 Err(Dropped::UnknownProtocol)

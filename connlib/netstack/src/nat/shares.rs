@@ -84,6 +84,13 @@ impl Shares {
         state.common = beyond.sum();
     }
 
+    /// Whether a peer holds more than its reserve.
+    pub(super) fn is_beyond_reserve(&self, peer: u32) -> bool {
+        let state = self.state();
+        let held = state.by_peer.get(&peer).copied().unwrap_or(0);
+        held > state.limits.reserve()
+    }
+
     /// How many are taken.
     #[must_use]
     pub fn taken(&self) -> u32 {

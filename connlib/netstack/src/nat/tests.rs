@@ -70,6 +70,15 @@ enum Target {
 
 impl Scene {
     fn new(target: Target) -> Self {
+        Self::with(
+            target,
+            Limits::of(4 * PENDING, 2),
+            Limits::of(2 * PENDING, 2),
+        )
+    }
+
+    /// With so many flows, and so many that are set up.
+    fn with(target: Target, flows: Limits, pending: Limits) -> Self {
         let (device, wire) = device_pair().unwrap();
         let accepting = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         accepting.set_nonblocking(true).unwrap();
@@ -97,8 +106,8 @@ impl Scene {
                 allow: vec!["127.0.0.0/8".parse().unwrap()],
                 ..Policy::default()
             },
-            flows: Limits::of(4 * PENDING, 2),
-            pending: Limits::of(2 * PENDING, 2),
+            flows,
+            pending,
         };
         let relay = Relay::new(DEFAULT_BUFFER, Method::Splice);
         let network = Arc::clone(&outside);
@@ -241,6 +250,18 @@ fn datagram(ends: Ends) -> Vec<u8> {
     packet[at..at + 2].copy_from_slice(&ends.peer.port().to_be_bytes());
     packet[at + 2..at + 4].copy_from_slice(&ends.target.port().to_be_bytes());
     packet[at + 4..at + 8].copy_from_slice(&[0, 24, 0, 0]);
+    packet
+}
+
+/// An echo request whose identifier is the port.
+fn echo_request(ends: Ends) -> Vec<u8> {
+    let mut packet = vec![7; 44];
+    let at = write_ip_header(&mut packet, ends.peer.ip(), ends.target.ip(), ICMPV4, 24);
+    packet[at..at + 8].fill(0);
+    packet[at] = 8;
+    packet[at + 4..at + 6].copy_from_slice(&ends.peer.port().to_be_bytes());
+    let sum = !smoltcp::wire::checksum::data(&packet[at..]);
+    packet[at + 2..at + 4].copy_from_slice(&sum.to_be_bytes());
     packet
 }
 

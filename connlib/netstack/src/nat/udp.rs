@@ -6,7 +6,8 @@
 //! ```
 
 use std::{
-    io::{self, ErrorKind},
+    io::ErrorKind,
+    net::{IpAddr, SocketAddr},
     pin::pin,
     sync::Arc,
 };
@@ -14,18 +15,21 @@ use std::{
 use tokio::{
     sync::mpsc,
     task::{JoinSet, yield_now},
-    time::{sleep, timeout},
+    time::timeout,
 };
 
 use super::{
     Share, errors,
+    flows::Message,
     gateway::{CONNECT_LIMIT, Ends, Shared, refused},
+    mapping::Mapping,
 };
 use crate::{
     counters::Refusal,
     dial::reason,
     expiry::{Expiry, RETRY},
-    network::{Datagrams, Sent, any_of, with_batch},
+    network::{Datagrams, Sent, errors::Report, hops, with_batch},
+    occupants::Occupant,
     stack::{
         Dropped,
         datagram::{self, UDP_HEADER},
@@ -38,30 +42,36 @@ use crate::{
 struct Place {
     shared: Arc<Shared>,
     ends: Ends,
+    mapping: Arc<Mapping>,
+    expiry: Arc<Expiry>,
 }
 
 /// Passes a datagram on to its flow, which it begins if there is none.
 pub(super) fn receive(
     shared: &Arc<Shared>,
     tasks: &mut JoinSet<()>,
-    packet: &Packet<'_>,
+    (packet, hops): (&Packet<'_>, u8),
 ) -> Result<(), Dropped> {
     let received = datagram::parse(packet)?;
     let ends = Ends {
         peer: received.from,
         target: received.to,
     };
-    let datagram = received.payload.into();
+    let bytes = received.payload.into();
+    let datagram = Message { bytes, hops };
     let flows = &shared.flows_of_datagrams;
     let Some(datagram) = flows.pass_on(ends, datagram, &shared.udp) else {
         return Ok(());
     };
-    match shared.admission.admit(ends) {
+    let expiry = Arc::new(Expiry::new());
+    match shared.admission.admit_flow(ends, &expiry) {
         Ok(shares) => {
             let waiting = flows.begin(ends, datagram);
             let place = Place {
                 shared: Arc::clone(shared),
                 ends,
+                mapping: shared.mappings.of(ends.peer),
+                expiry,
             };
             tasks.spawn(place.serve(waiting, shares));
         }
@@ -74,24 +84,33 @@ pub(super) fn receive(
 }
 
 impl Place {
-    async fn serve(self, early: mpsc::Receiver<Box<[u8]>>, (_share, pending): (Share, Share)) {
-        match Box::pin(self.open(pending)).await {
+    async fn serve(self, early: mpsc::Receiver<Message>, (_occupant, pending): (Occupant, Share)) {
+        let opened = tokio::select! {
+            opened = Box::pin(self.open(pending)) => opened,
+            () = self.expiry.reached() => Err(Refusal::Replaced),
+        };
+        match opened {
             Ok((inside, outside)) => {
                 let _open = self.shared.udp.open();
                 self.exchange(&inside, &outside, early).await;
+                if self.expiry.is_replaced() {
+                    refused(&self.shared.udp, self.ends, Refusal::Replaced);
+                }
             }
             Err(refusal) => {
                 refused(&self.shared.udp, self.ends, refusal);
                 if let Some(why) = errors::unreachable(refusal) {
-                    self.unreachable(why);
+                    self.unreachable(why, None);
                 }
-                sleep(RETRY).await;
+                let _ = timeout(RETRY, self.expiry.reached()).await;
             }
         }
     }
 
     async fn open(&self, _pending: Share) -> Result<(Datagrams, Datagrams), Refusal> {
-        let outside = self.outside().await.map_err(|error| reason(&error))?;
+        let network = self.shared.outside.as_ref();
+        let outside = self.mapping.open(network, self.ends.target).await;
+        let outside = outside.map_err(|error| reason(&error))?;
         let inside = self.shared.answers.inside.datagrams(self.ends);
         let inside = timeout(CONNECT_LIMIT, inside).await;
         let inside = inside.map_err(|_| Refusal::TimedOut)?;
@@ -99,98 +118,112 @@ impl Place {
         Ok((inside, outside))
     }
 
-    async fn outside(&self) -> io::Result<Datagrams> {
-        let target = self.ends.target;
-        let socket = self.shared.outside.datagrams(any_of(&target)).await?;
-        socket.prepare_for_batches();
-        socket.connect(target).await?;
-        socket.ask_for_errors();
-        Ok(socket)
-    }
-
     async fn exchange(
         &self,
         inside: &Datagrams,
         outside: &Datagrams,
-        mut early: mpsc::Receiver<Box<[u8]>>,
+        mut early: mpsc::Receiver<Message>,
     ) {
-        let expiry = Expiry::new();
-        let mut expired = pin!(expiry.reached());
+        let mut expired = pin!(self.expiry.reached());
         loop {
             tokio::select! {
                 // What came first is sent first.
                 biased;
                 // The table holds a sender, so there is always another.
                 Some(datagram) = early.recv() => {
-                    let mut sent = Sent::default();
-                    sent.note(outside.try_send(&datagram));
-                    self.asked(sent, &expiry);
+                    self.send_early(outside, &datagram);
                     continue;
                 }
                 // The error is that the peer refuses the port: its socket may open later.
                 _ = inside.ready() => {}
-                error = outside.ready() => self.pass_on(error),
+                reports = outside.ready() => self.pass_on(&reports),
                 () = &mut expired => return,
             }
             // Each direction has its turn, however much the other one has.
-            self.question(inside, outside, &expiry);
-            self.answer(inside, outside, &expiry);
+            self.question(inside, outside);
+            self.answer(inside, outside);
             yield_now().await;
         }
     }
 
+    fn send_early(&self, outside: &Datagrams, datagram: &Message) {
+        let probe = hops::of_probe(datagram.hops);
+        if probe.is_some() {
+            outside.set_hops(probe);
+        }
+        let mut sent = Sent::default();
+        sent.note(outside.try_send(&datagram.bytes));
+        self.asked(outside, sent);
+        if probe.is_some() {
+            outside.set_hops(None);
+        }
+    }
+
     /// Moves datagrams from the peer to the target.
-    fn question(&self, inside: &Datagrams, outside: &Datagrams, expiry: &Expiry) {
+    fn question(&self, inside: &Datagrams, outside: &Datagrams) {
         with_batch(|batch| {
             if inside.try_receive(batch).is_ok() {
                 for train in batch.trains() {
-                    self.asked(outside.try_send_train(&train, None), expiry);
+                    self.asked(outside, outside.try_send_train(&train, None));
                 }
             }
         });
     }
 
     /// Notes what became of datagrams for the target.
-    fn asked(&self, sent: Sent, expiry: &Expiry) {
+    fn asked(&self, outside: &Datagrams, sent: Sent) {
         let udp = &self.shared.udp;
-        expiry.touch();
+        self.expiry.question();
         udp.moved.count_outbound(sent.bytes);
         udp.drop_datagrams(sent.lost);
-        self.pass_on(sent.error);
+        if let Some(error) = sent.error {
+            self.pass_on(&outside.reports(error));
+        }
     }
 
     /// Moves datagrams from the target to the peer.
-    fn answer(&self, inside: &Datagrams, outside: &Datagrams, expiry: &Expiry) {
+    fn answer(&self, inside: &Datagrams, outside: &Datagrams) {
         let udp = &self.shared.udp;
         with_batch(|batch| match outside.try_receive(batch) {
             Ok(()) => {
-                expiry.answer();
+                self.expiry.answer();
                 for train in batch.trains() {
+                    if !self.is_from_target(train.from()) {
+                        train.datagrams().for_each(|_| udp.refuse(Refusal::Denied));
+                        continue;
+                    }
                     let Sent { bytes, lost, .. } = inside.try_send_train(&train, None);
                     udp.moved.count_inbound(bytes);
                     udp.drop_datagrams(lost);
                 }
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-            Err(error) => self.pass_on(Some(error)),
+            Err(error) => self.pass_on(&outside.reports(error)),
         });
     }
 
-    /// Tells the peer what the network outside says about a datagram.
-    fn pass_on(&self, error: Option<io::Error>) {
-        let why = error.and_then(|error| errors::unreachable(reason(&error)));
-        if let Some(why) = why {
-            self.unreachable(why);
+    /// Whether it was not sent by a stranger before the socket was connected.
+    fn is_from_target(&self, from: SocketAddr) -> bool {
+        let target = self.ends.target;
+        (from.ip(), from.port()) == (target.ip(), target.port())
+    }
+
+    /// Tells the peer what the network outside says about datagrams.
+    fn pass_on(&self, reports: &[Report]) {
+        for report in reports {
+            if let Some((why, from)) = errors::of_report(report, self.ends.target.ip()) {
+                self.unreachable(why, from);
+            }
         }
     }
 
-    fn unreachable(&self, why: Unreachable) {
+    fn unreachable(&self, why: Unreachable, from: Option<IpAddr>) {
         let Ends { peer, target } = self.ends;
         let [a, b] = peer.port().to_be_bytes();
         let [c, d] = target.port().to_be_bytes();
         let header = [a, b, c, d, 0, UDP_HEADER as u8, 0, 0];
         let answers = &self.shared.answers;
-        answers.unreachable_flow(why, (peer.ip(), target.ip()), UDP, header);
+        answers.unreachable_flow((why, from), (peer.ip(), target.ip()), UDP, header);
     }
 }
 

@@ -7,9 +7,16 @@ use std::{
     task::{Context, Poll},
 };
 
+use nix::sys::socket::{setsockopt, sockopt::ReusePort};
 use tokio::{io::Interest, net::UdpSocket};
 
-use super::{batch::Batch, errors, kernel::messages, train::Train};
+use super::{
+    batch::Batch,
+    errors::{self, Report},
+    hops,
+    kernel::messages,
+    train::Train,
+};
 
 /// Sends and receives datagrams.
 #[derive(Debug)]
@@ -120,12 +127,12 @@ impl Datagrams {
     }
 
     /// Waits until there is a datagram or an error of the socket; returns the latter. May be cancelled.
-    pub(crate) async fn ready(&self) -> Option<io::Error> {
+    pub(crate) async fn ready(&self) -> Vec<Report> {
         match self {
             Self::Kernel(socket) => errors::ready(socket).await,
             Self::Other(packets) => {
                 poll_fn(|context| packets.poll_readable(context)).await;
-                None
+                Vec::new()
             }
         }
     }
@@ -148,10 +155,37 @@ impl Datagrams {
         }
     }
 
+    /// Lets sockets of the same user have the same port ([`Network::datagrams_beside`](super::Network)).
+    pub(crate) fn share_port(&self) {
+        if let Self::Kernel(socket) = self {
+            // Without it, they get another one.
+            let _ = setsockopt(socket, ReusePort, &true);
+        }
+    }
+
     /// Makes the kernel report transient errors, too.
     pub(crate) fn ask_for_errors(&self) {
         if let Self::Kernel(socket) = self {
             errors::ask_for(socket);
+        }
+    }
+
+    /// What is known of an error that a call has returned: the kernel's reports, or else the error.
+    pub(crate) fn reports(&self, error: io::Error) -> Vec<Report> {
+        let mut reports = match self {
+            Self::Kernel(socket) => errors::take(socket),
+            Self::Other(_) => Vec::new(),
+        };
+        if reports.is_empty() {
+            reports.push(error.into());
+        }
+        reports
+    }
+
+    /// Lets datagrams pass so many routers from now on, or as many as usual.
+    pub(crate) fn set_hops(&self, hops: Option<u8>) {
+        if let Self::Kernel(socket) = self {
+            hops::set(socket, hops);
         }
     }
 

@@ -40,4 +40,8 @@ impl Network for Guarded {
     fn datagrams(&self, at: SocketAddr) -> Answer<'_, Datagrams> {
         self.network.datagrams(at)
     }
+
+    fn datagrams_beside(&self, at: SocketAddr) -> Answer<'_, Datagrams> {
+        self.network.datagrams_beside(at)
+    }
 }

@@ -11,7 +11,9 @@ use std::{
 
 use nix::sys::socket::{
     AddressFamily, SockFlag, SockType, SockaddrStorage, bind, setsockopt, socket,
-    sockopt::{Ipv6V6Only, KeepAlive, TcpKeepCount, TcpKeepIdle, TcpKeepInterval, TcpNoDelay},
+    sockopt::{
+        Ipv6V6Only, KeepAlive, ReusePort, TcpKeepCount, TcpKeepIdle, TcpKeepInterval, TcpNoDelay,
+    },
 };
 use tokio::net::{TcpSocket, UdpSocket, lookup_host};
 
@@ -78,13 +80,25 @@ impl<S: OpenSockets> Network for Kernel<S> {
     fn datagrams(&self, at: SocketAddr) -> Answer<'_, Datagrams> {
         Box::pin(async move {
             let opened = self.0.open(SocketKind::Udp, Family::of(&at)).await?;
-            if at.is_ipv6() {
-                setsockopt(&opened, Ipv6V6Only, &true)?;
-            }
-            bind(opened.as_raw_fd(), &SockaddrStorage::from(at))?;
-            Ok(Datagrams::Kernel(UdpSocket::from_std(opened.into())?))
+            bound(opened, at)
         })
     }
+
+    fn datagrams_beside(&self, at: SocketAddr) -> Answer<'_, Datagrams> {
+        Box::pin(async move {
+            let opened = self.0.open(SocketKind::Udp, Family::of(&at)).await?;
+            setsockopt(&opened, ReusePort, &true)?;
+            bound(opened, at)
+        })
+    }
+}
+
+fn bound(opened: OwnedFd, at: SocketAddr) -> io::Result<Datagrams> {
+    if at.is_ipv6() {
+        setsockopt(&opened, Ipv6V6Only, &true)?;
+    }
+    bind(opened.as_raw_fd(), &SockaddrStorage::from(at))?;
+    Ok(Datagrams::Kernel(UdpSocket::from_std(opened.into())?))
 }
 
 fn tcp(opened: OwnedFd) -> io::Result<TcpSocket> {

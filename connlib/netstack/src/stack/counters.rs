@@ -37,11 +37,13 @@ pub enum Dropped {
     DeviceFailed,
     /// An answer about an error, beyond the limit on their rate.
     TooManyErrors,
+    /// It has passed as many routers as it may.
+    Expired,
 }
 
 impl Dropped {
     /// All reasons.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Malformed,
         Self::BadChecksum,
         Self::NotOurs,
@@ -58,6 +60,7 @@ impl Dropped {
         Self::DeviceFull,
         Self::DeviceFailed,
         Self::TooManyErrors,
+        Self::Expired,
     ];
 
     /// The name of its counter.
@@ -80,6 +83,7 @@ impl Dropped {
             Self::DeviceFull => "device_full",
             Self::DeviceFailed => "device_failed",
             Self::TooManyErrors => "too_many_errors",
+            Self::Expired => "hops_exceeded",
         }
     }
 }

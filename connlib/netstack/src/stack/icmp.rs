@@ -96,6 +96,29 @@ pub(crate) enum Unreachable {
     HostOfSyn,
     /// It is forbidden.
     Prohibited,
+    /// It has passed as many routers as it may.
+    Expired,
+    /// A link on the way takes no longer packets than this.
+    TooBig(u32),
+    /// Another reason, as an ICMP message of the same family gives it, by its type and code.
+    Other(u8, u8),
+}
+
+impl Unreachable {
+    /// The type and code of the ICMP message that says so, and the second half of its header.
+    fn message(self, is_ipv4: bool) -> ([u8; 2], u32) {
+        let either = |ipv4, ipv6| if is_ipv4 { ipv4 } else { ipv6 };
+        match self {
+            Self::Port => (either([3, 3], [1, 4]), 0),
+            Self::Host => (either([3, 1], [1, 3]), 0),
+            // For this type of service (RFC 1122, section 3.2.2.1).
+            Self::HostOfSyn => (either([3, 12], [1, 3]), 0),
+            Self::Prohibited => (either([3, 13], [1, 1]), 0),
+            Self::Expired => (either([11, 0], [3, 0]), 0),
+            Self::TooBig(mtu) => (either([3, 4], [2, 0]), mtu),
+            Self::Other(kind, code) => ([kind, code], 0),
+        }
+    }
 }
 
 /// Writes that nobody has the port that a packet was for; its length.
@@ -111,22 +134,16 @@ pub(crate) fn write_unreachable(
     (source, destination): (IpAddr, IpAddr),
     packet: &[u8],
 ) -> usize {
-    let codes = match why {
-        Unreachable::Port => (3, 4),
-        Unreachable::Host => (1, 3),
-        // For this type of service (RFC 1122, section 3.2.2.1).
-        Unreachable::HostOfSyn => (12, 3),
-        Unreachable::Prohibited => (13, 1),
-    };
-    let (protocol, kind, header) = match source {
-        IpAddr::V4(_) => (ICMPV4, [3, codes.0], IPV4_HEADER),
-        IpAddr::V6(_) => (ICMPV6, [1, codes.1], IPV6_HEADER),
+    let (kind, more) = why.message(source.is_ipv4());
+    let (protocol, header) = match source {
+        IpAddr::V4(_) => (ICMPV4, IPV4_HEADER),
+        IpAddr::V6(_) => (ICMPV6, IPV6_HEADER),
     };
     let quoted = packet.len().min(LONGEST_ERROR - header - HEADER);
     let at = write_ip_header(into, source, destination, protocol, HEADER + quoted);
     let error = &mut into[at..at + HEADER + quoted];
-    error[..HEADER].fill(0);
     error[..2].copy_from_slice(&kind);
+    error[4..HEADER].copy_from_slice(&more.to_be_bytes());
     error[HEADER..].copy_from_slice(&packet[..quoted]);
     seal(source, destination, protocol, error);
     at + HEADER + quoted

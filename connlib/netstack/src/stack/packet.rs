@@ -119,6 +119,14 @@ impl<'a> Packet<'a> {
         })
     }
 
+    /// How many more routers it may pass, with this one.
+    pub(crate) fn hops(&self) -> u8 {
+        match self.source {
+            IpAddr::V4(_) => self.bytes[8],
+            IpAddr::V6(_) => self.bytes[7],
+        }
+    }
+
     pub(crate) fn payload(&self) -> &'a [u8] {
         &self.bytes[self.payload_at..]
     }

@@ -3,10 +3,11 @@ use tokio::time::sleep;
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn an_answered_flow_expires_three_minutes_after_its_last_datagram() {
+async fn a_stream_expires_three_minutes_after_its_last_datagram() {
     let server = UdpSocket::bind(loopback()).await.unwrap();
     let scene = Scene::new(Service::Udp(target(server.local_addr().unwrap()))).await;
     let client = connected(&scene).await;
+    exchange(&client, &server).await;
     for _ in 0..2 {
         exchange(&client, &server).await;
         sleep(Duration::from_secs(179)).await;
@@ -15,7 +16,7 @@ async fn an_answered_flow_expires_three_minutes_after_its_last_datagram() {
     sleep(Duration::from_secs(2)).await;
     let totals = scene.forwarder.totals();
     assert_eq!((totals.opened, totals.closed), (1, 1));
-    assert_eq!((totals.bytes_out, totals.bytes_in), (16, 12));
+    assert_eq!((totals.bytes_out, totals.bytes_in), (24, 18));
     // The next datagram begins another flow.
     exchange(&client, &server).await;
     assert_eq!(scene.forwarder.totals().opened, 2);
@@ -34,8 +35,20 @@ async fn an_unanswered_flow_expires_after_thirty_seconds() {
     assert_eq!(scene.forwarder.totals().closed, 1);
 }
 
-#[tokio::test]
-async fn each_client_has_a_flow_of_its_own_and_one_too_many_is_refused() {
+#[tokio::test(start_paused = true)]
+async fn one_question_and_its_answer_expire_after_thirty_seconds() {
+    let server = UdpSocket::bind(loopback()).await.unwrap();
+    let scene = Scene::new(Service::Udp(target(server.local_addr().unwrap()))).await;
+    let client = connected(&scene).await;
+    exchange(&client, &server).await;
+    sleep(Duration::from_secs(29)).await;
+    assert_eq!(scene.forwarder.totals().closed, 0);
+    sleep(Duration::from_secs(2)).await;
+    assert_eq!(scene.forwarder.totals().closed, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_client_has_a_flow_of_its_own_and_one_too_many_replaces_the_oldest() {
     let server = UdpSocket::bind(loopback()).await.unwrap();
     let service = Service::Udp(target(server.local_addr().unwrap()));
     let limits = Limits {
@@ -47,9 +60,55 @@ async fn each_client_has_a_flow_of_its_own_and_one_too_many_is_refused() {
     let first = exchange(&clients[0], &server).await;
     let second = exchange(&clients[1], &server).await;
     assert_ne!(first, second);
-    connected(&scene).await.send(b"third").await.unwrap();
-    scene.until_refused(Refusal::TooMany, 1).await;
+    // It has been used since it began.
+    sleep(Duration::from_secs(1)).await;
     assert_eq!(exchange(&clients[0], &server).await, first);
+    exchange(&connected(&scene).await, &server).await;
+    scene.until_refused(Refusal::Replaced, 1).await;
+    assert_eq!(exchange(&clients[0], &server).await, first);
+    // Whoever was replaced begins anew.
+    exchange(&clients[1], &server).await;
+    scene.until_refused(Refusal::Replaced, 2).await;
+    scene
+        .until(|totals| totals.opened - totals.closed == 2)
+        .await;
+}
+
+#[tokio::test]
+async fn neither_a_client_nor_a_rule_takes_all_flows_from_others() {
+    let server = UdpSocket::bind(loopback()).await.unwrap();
+    let service = || Service::Udp(target(server.local_addr().unwrap()));
+    let limits = Limits {
+        connections: 0,
+        flows: 20,
+    };
+    let mut scene = Scene::with(service(), Vec::new(), limits, host()).await;
+    let rule = Rule {
+        listen: vec![loopback()],
+        service: service(),
+        access: Vec::new(),
+    };
+    let running = scene.forwarder.add(rule, &host(), &host()).await.unwrap();
+    let other_rule = running.addresses()[0];
+    let other = |at| async move {
+        let socket = UdpSocket::bind("127.0.0.9:0").await.unwrap();
+        socket.connect(at).await.unwrap();
+        socket
+    };
+    let others = [other(scene.at).await, other(other_rule).await];
+    let mut before = Vec::new();
+    for socket in &others {
+        before.push(exchange(socket, &server).await);
+    }
+    let mut greedy = Vec::new();
+    for _ in 0..60 {
+        greedy.push(connected(&scene).await);
+        exchange(greedy.last().unwrap(), &server).await;
+    }
+    scene.until_refused(Refusal::Replaced, 42).await;
+    for (socket, before) in others.iter().zip(before) {
+        assert_eq!(exchange(socket, &server).await, before);
+    }
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use tokio::{sync::mpsc, time::sleep};
+use tokio::{sync::mpsc, time::timeout};
 
 use super::{Client, Near};
 use crate::{
@@ -23,7 +23,7 @@ pub(super) struct Flow {
     /// Towards the target, once that is known.
     socket: OnceLock<Datagrams>,
     early: mpsc::Sender<Vec<u8>>,
-    expiry: Expiry,
+    pub(super) expiry: Arc<Expiry>,
 }
 
 impl Flow {
@@ -32,14 +32,18 @@ impl Flow {
         let flow = Self {
             socket: OnceLock::new(),
             early,
-            expiry: Expiry::new(),
+            expiry: Arc::new(Expiry::new()),
         };
         (flow, receiver)
     }
 
+    pub(super) fn is_replaced(&self) -> bool {
+        self.expiry.is_replaced()
+    }
+
     /// Sends datagrams to the target, now or as soon as that is known.
     pub(super) fn send(&self, train: &Train<'_>, near: &Near) {
-        self.expiry.touch();
+        self.expiry.question();
         let counters = &near.context.counters;
         let Some(socket) = self.socket.get() else {
             let wait = |datagram: &[u8]| self.early.try_send(datagram.to_owned());
@@ -52,22 +56,30 @@ impl Flow {
     }
 }
 
-/// Runs a flow until it expires.
+/// Runs a flow until it expires or is replaced.
 pub(super) async fn run(
     flow: Arc<Flow>,
     early: mpsc::Receiver<Vec<u8>>,
     near: Arc<Near>,
     client: Client,
 ) {
-    match Box::pin(connect(&near)).await {
+    let connected = tokio::select! {
+        connected = Box::pin(connect(&near)) => connected,
+        // Names take long.
+        () = flow.expiry.reached() => Err(Refusal::Replaced),
+    };
+    match connected {
         Ok(socket) => {
             let _open = near.context.counters.open();
             let socket = flow.socket.get_or_init(|| socket);
             exchange(&flow, socket, early, &near, client).await;
+            if flow.is_replaced() {
+                near.context.refuse(Refusal::Replaced, client.address);
+            }
         }
         Err(refusal) => {
             near.context.refuse(refusal, client.address);
-            sleep(RETRY).await;
+            let _ = timeout(RETRY, flow.expiry.reached()).await;
         }
     }
 }

@@ -102,6 +102,11 @@ impl Inside for Tun {
         Ok((VnetHeader::default(), length))
     }
 
+    /// The kernel has forwarded them.
+    fn is_behind_router(&self) -> bool {
+        true
+    }
+
     fn write(&self, packet: &mut [u8]) {
         match packet[0] >> 4 {
             _ if packet.len() <= self.mtu => self.write_whole(packet),

@@ -26,6 +26,10 @@ impl Inside for Inlet {
         self.read(buffer)
     }
 
+    fn is_behind_router(&self) -> bool {
+        false
+    }
+
     fn write(&self, packet: &mut [u8]) {
         self.write(packet);
     }

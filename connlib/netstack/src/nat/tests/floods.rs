@@ -38,6 +38,22 @@ async fn datagrams_beyond_the_few_that_wait_for_their_flow_are_counted() {
 }
 
 #[tokio::test]
+async fn a_peer_with_all_its_flows_replaces_its_oldest_and_nobody_elses() {
+    let scene = Scene::with(Target::Silent, Limits::of(8, 2), Limits::of(100, 2));
+    scene.send(&datagram(outward(1, 1))).await;
+    for port in 1..=10 {
+        scene.send(&datagram(outward(0, port))).await;
+    }
+    let replaced = |scene: &Scene| scene.gateway.carried().udp.refused(Refusal::Replaced);
+    scene.until(|scene| replaced(scene) == 6).await;
+    assert_eq!(scene.taken()[0], 5);
+    // Flows of echo requests count as well.
+    scene.send(&echo_request(outward(0, 1))).await;
+    scene.until(|scene| replaced(scene) == 7).await;
+    assert_eq!(scene.taken()[0], 5);
+}
+
+#[tokio::test]
 async fn fragments_without_end_displace_only_those_of_their_sender() {
     let scene = Scene::new(Target::Silent);
     let [first, last] = fragments(&datagram(outward(1, 1)), 0);

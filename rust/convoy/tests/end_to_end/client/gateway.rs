@@ -2,6 +2,7 @@
 
 mod attacks;
 mod luck;
+mod mapping;
 mod place;
 
 use std::{

@@ -27,9 +27,9 @@ pub(super) const OUTSIDE: [&str; 2] = ["198.18.0.1", "2001:db8:18::1"];
 /// Hosts outside to which there is no way, and of which nothing is heard.
 pub(super) const UNREACHABLE: &str = "198.18.0.98";
 pub(super) const SILENT: &str = "198.18.0.99";
-/// What peers send to the gateway: hosts outside, and those that nobody should reach.
-const THROUGH: &str = "198.18.0.0/15,192.168.1.3/32,169.254.0.0/16,127.0.0.2/32,10.8.0.0/24,\
-     2001:db8:18::/48,2001:db8:2::3/128,fd00:ec2::/32,fd08::/64";
+/// What peers exchange with the gateway: hosts outside, the router before them, and those that nobody should reach.
+const THROUGH: &str = "198.18.0.0/15,192.168.1.1/32,192.168.1.3/32,169.254.0.0/16,127.0.0.2/32,10.8.0.0/24,\
+     2001:db8:18::/48,2001:db8:2::1/128,2001:db8:2::3/128,fd00:ec2::/32,fd08::/64";
 
 pub(super) struct Place {
     pub(super) world: World,
