@@ -225,7 +225,7 @@ fn exchange(
     let mut buffer = [MaybeUninit::uninit(); MAX_BYTES];
     loop {
         match recv(line, &mut buffer, RecvFlags::empty()) {
-            Ok(((answer, _), _)) if answer.is_empty() => {
+            Ok((([], _), _)) => {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
             Ok(((answer, _), _)) => match serde_json::from_slice::<Prepared>(answer) {

@@ -93,7 +93,14 @@ async fn serve(line: OwnedFd, marks: &Marks) -> io::Result<()> {
     let mut buffer = [0; MAX_BYTES];
     loop {
         let receive = || descriptors::try_receive(&line, &mut buffer);
-        let (length, sockets) = line.async_io(Interest::READABLE, receive).await?;
+        let (length, sockets) = match line.async_io(Interest::READABLE, receive).await {
+            // This process has no room for the sockets. The tunnel may ask again later.
+            Err(error) if error.kind() == io::ErrorKind::Other => {
+                warn!("cannot receive the tunnel's sockets: {error}");
+                continue;
+            }
+            received => received?,
+        };
         if length == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }

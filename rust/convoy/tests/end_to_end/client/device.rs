@@ -5,7 +5,7 @@ use convoy_lab::{Namespace, eventually};
 use super::{
     process::crash,
     stream::Stream,
-    world::{BEHIND, EVERYTHING, World},
+    world::{BEHIND, BEHIND_ONLY, EVERYTHING, World},
 };
 use crate::scene::{DEADLINE, output_of};
 
@@ -96,6 +96,37 @@ fn an_interface_that_moved_outlives_its_supervisor() {
     works_in(&pod);
     world.down();
     world.is_left_as(&before);
+}
+
+#[test]
+fn an_interface_that_comes_back_is_watched_again() {
+    let Some(world) = World::new() else { return };
+    let pod = world.lab().namespace("pod").unwrap();
+    world.configure("", BEHIND_ONLY);
+    world.up();
+    world.reaches(BEHIND[0]);
+    let link_becomes = |state: &str| {
+        let is_so = || (world.status()["stats"]["state"]["link"] == state).then_some(());
+        assert!(eventually(DEADLINE, is_so).is_some(), "{}", world.status());
+    };
+    for _ in 0..2 {
+        move_to(&world, &pod);
+        works_in(&pod);
+        // The tunnel may not look there.
+        output_of(&pod, "ip", &["link", "set", "wg0", "down"]);
+        link_becomes("up");
+        let client = world.client.pid();
+        output_of(
+            &pod,
+            "ip",
+            &["link", "set", "wg0", "netns", &client.to_string()],
+        );
+        link_becomes("down");
+        world.shell("ip address add 10.8.0.2/24 dev wg0; ip link set wg0 up");
+        link_becomes("up");
+        world.reaches("10.8.0.1");
+    }
+    world.down();
 }
 
 #[test]
