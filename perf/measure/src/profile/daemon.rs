@@ -1,7 +1,7 @@
 //! Finds a daemon's process, and how much it has carried.
 
 use std::{
-    fmt, fs,
+    fmt, fs, io,
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
 };
@@ -41,10 +41,18 @@ impl Daemon {
             .join(SOCKETS)
             .join(format!("{interface}.sock"));
         let shown = path.display();
-        let pid = listener(&path).step(format!(
-            "no daemon answers for {interface} on {shown} (fix: start it, or give --pid for one in \
-             another namespace)"
-        ))?;
+        let listener = listener(&path);
+        let is_denied = |error: &io::Error| error.kind() == io::ErrorKind::PermissionDenied;
+        let what = match listener.as_ref().is_err_and(is_denied) {
+            true => {
+                format!("cannot ask for the daemon of {interface} on {shown} (fix: run as root)")
+            }
+            false => format!(
+                "no daemon answers for {interface} on {shown} (fix: start it, or give --pid for one in \
+                 another namespace)"
+            ),
+        };
+        let pid = listener.step(what)?;
         // An inherited socket belongs to the process that created it.
         ensure_ours(pid).step(format!(
             "{shown} was not made by a daemon (fix: give --pid)"

@@ -14,6 +14,7 @@ use crate::{
     },
     confinement::field,
     scene::{Bed, DEADLINE},
+    twins::private_key,
 };
 
 const CWD: u64 = libc::AT_FDCWD as i64 as u64;
@@ -214,6 +215,39 @@ fn every_process_has_a_uid_of_its_own_and_its_memory_is_hidden_until_a_profiler_
     kill(pid, Signal::SIGUSR1).unwrap();
     let is_shown = || (owner() == users[0]).then_some(());
     assert!(eventually(DEADLINE, is_shown).is_some());
+}
+
+#[test]
+fn somebody_without_rights_profiles_no_tunnel_and_learns_nothing_of_it() {
+    let Some(world) = World::with(&["setpriv", "perf", "strace"]) else {
+        return;
+    };
+    world.configure("", EVERYTHING);
+    world.admit_nobody();
+    world.up();
+    world.reaches(BEHIND[0]);
+    let (tunnel, key) = (world.tunnel(), private_key(1));
+    becomes_confined(tunnel);
+    world.shell("mkdir -m 777 /run/theirs");
+    let pid = tunnel.to_string();
+    for daemon in [vec!["wg0"], vec!["--pid", &pid]] {
+        let words = ["profile", "--secs=1", "--out=/run/theirs/profile"];
+        let refused = world
+            .as_nobody(&[&words[..], &daemon].concat())
+            .ends_with(1);
+        assert!(refused.stderr.contains("(fix: run as root"), "{refused:?}");
+        let left = world.shell("cat /run/theirs/profile/* 2>/dev/null || true");
+        for text in [&refused.stdout, &refused.stderr, &left] {
+            for secret in [key.as_str(), "203.0.113.1", "10.8.0"] {
+                assert!(!text.contains(secret), "{secret}: {text}");
+            }
+        }
+        // It has not made itself visible to them.
+        let owner = fs::metadata(format!("/proc/{tunnel}/environ")).unwrap();
+        assert_eq!(owner.uid(), 0);
+    }
+    assert!(!world.log().contains("profilers may attach"));
+    world.reaches(BEHIND[0]);
 }
 
 fn refused(inside: &mut Inside, what: &str, number: libc::c_long, arguments: &[u64]) {
