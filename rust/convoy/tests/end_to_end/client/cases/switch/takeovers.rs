@@ -1,6 +1,6 @@
 //! A tunnel is to be taken over, by an upgrade or after a crash, and that fails.
 
-use convoy_lab::eventually;
+use convoy_lab::{Pid, eventually};
 use nix::sys::signal::{Signal, kill};
 
 use super::{BEHIND, EVERYTHING, Leaks, ON, OUTSIDE, World};
@@ -88,34 +88,61 @@ fn take_port(world: &World) -> [std::net::UdpSocket; 2] {
     [first, second]
 }
 
+/// A tunnel that works, before the obstacle is placed.
+struct Working<'a> {
+    world: &'a World,
+    leaks: &'a Leaks,
+    name: &'static str,
+    tunnel: Pid,
+    session: String,
+}
+
+impl<'a> Working<'a> {
+    fn before(obstacle: &Obstacle, world: &'a World, leaks: &'a Leaks) -> Self {
+        world.convoy(&obstacle.begin(world)).succeeds();
+        world.reaches_all_behind();
+        leaks.begin();
+        Self {
+            world,
+            leaks,
+            name: obstacle.name,
+            tunnel: world.tunnel(),
+            session: world.session(),
+        }
+    }
+
+    /// Neither the tunnel nor the kill switch was touched.
+    fn goes_on(&self) {
+        let Self { world, name, .. } = self;
+        assert_eq!(world.tunnel(), self.tunnel, "{name}");
+        assert_eq!(world.session(), self.session, "{name}");
+        world.reaches_all_behind();
+        assert!(!world.answers(OUTSIDE[0]), "{name}");
+        self.leaks.none(name);
+    }
+
+    fn ends(self) {
+        self.world.down();
+        self.leaks.begins();
+    }
+}
+
 #[test]
 fn an_upgrade_that_cannot_be_made_leaves_the_supervisor_the_tunnel_and_the_switch() {
     let Some(world) = World::new() else { return };
     let leaks = Leaks::watch(&world);
     let _port = take_port(&world);
     for obstacle in OBSTACLES {
-        let up = obstacle.begin(&world);
-        world.convoy(&up).succeeds();
-        world.reaches_all_behind();
-        leaks.begin();
-        let (supervisor, tunnel) = (world.supervisor(), world.tunnel());
-        let session = world.session();
+        let working = Working::before(&obstacle, &world, &leaks);
+        let supervisor = world.supervisor();
         (obstacle.place)(&world);
         kill(supervisor, Signal::SIGUSR2).unwrap();
         let is_told = || world.log().contains("this version stays").then_some(());
         let name = obstacle.name;
         assert!(eventually(DEADLINE, is_told).is_some(), "{name}");
-        assert_eq!(
-            (world.supervisor(), world.tunnel()),
-            (supervisor, tunnel),
-            "{name}"
-        );
-        assert_eq!(world.session(), session, "{name}");
-        world.reaches_all_behind();
-        assert!(!world.answers(OUTSIDE[0]), "{name}");
-        leaks.none(name);
-        world.down();
-        leaks.begins();
+        assert_eq!(world.supervisor(), supervisor, "{name}");
+        working.goes_on();
+        working.ends();
         world.shell("rm -f /run/out-* /run/said-*");
     }
 }
@@ -126,31 +153,19 @@ fn an_up_after_a_crash_that_fails_leaves_the_tunnel_and_the_switch() {
     let leaks = Leaks::watch(&world);
     let _port = take_port(&world);
     for obstacle in OBSTACLES {
-        let up = obstacle.begin(&world);
-        world.convoy(&up).succeeds();
-        world.reaches_all_behind();
-        leaks.begin();
-        let (tunnel, session) = (world.tunnel(), world.session());
+        let working = Working::before(&obstacle, &world, &leaks);
         crash(world.supervisor());
         (obstacle.place)(&world);
-        let name = obstacle.name;
+        let up = [&["up", "wg0"], obstacle.arguments].concat();
         for _ in 0..2 {
             let failed = world.convoy(&up).fails_with(obstacle.reason);
-            assert_eq!(failed.code, Some(1), "{name}");
+            assert_eq!(failed.code, Some(1), "{}", obstacle.name);
         }
-        assert_eq!(world.tunnel(), tunnel, "{name}");
-        assert_eq!(world.session(), session, "{name}");
-        world.reaches_all_behind();
-        assert!(!world.answers(OUTSIDE[0]), "{name}");
-        leaks.none(name);
+        working.goes_on();
         // Without the obstacle it is taken over.
-        let up = obstacle.begin(&world);
-        world.convoy(&up).succeeds();
-        assert_eq!(world.tunnel(), tunnel, "{name}");
-        world.reaches_all_behind();
-        leaks.none(name);
-        world.down();
-        leaks.begins();
+        world.convoy(&obstacle.begin(&world)).succeeds();
+        working.goes_on();
+        working.ends();
     }
 }
 
