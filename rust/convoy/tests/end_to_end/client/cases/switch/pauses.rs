@@ -1,16 +1,22 @@
 //! A pause ends, even if nobody is left to end it.
 
-use std::thread;
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
 
 use convoy_lab::eventually;
 
 use super::{BEHIND, EVERYTHING, Leaks, ON, OUTSIDE, World};
 use crate::{
     client::process::{crash, kill_all},
-    scene::DEADLINE,
+    scene::{DEADLINE, convoy_program},
 };
 
 const LONG_ENOUGH_TO_KILL: &str = "8s";
+
+/// A pause of three seconds, less what passes before this test looks at the clock.
+const LEAST: Duration = Duration::from_secs(2);
 
 #[test]
 fn a_pause_ends_in_time_although_its_supervisor_is_dead() {
@@ -105,4 +111,30 @@ fn a_pause_that_is_ended_or_begun_again_leaves_nothing_open() {
     world.convoy(&["pause", "wg0", "--for", "1s"]).succeeds();
     let is_over = || (world.dump() == up).then_some(());
     assert!(eventually(DEADLINE, is_over).is_some());
+}
+
+#[test]
+fn a_pause_counts_from_now_on_a_machine_that_has_slept() {
+    let Some(world) = World::with(&["unshare"]) else {
+        return;
+    };
+    world.configure(ON, EVERYTHING);
+    // Where nothing has slept, the clocks with and without sleep are equal. Either may be ahead here.
+    for clocks in ["--boottime 1000000", "--monotonic 1000000"] {
+        let program = convoy_program().display().to_string();
+        world.shell(&format!(
+            "unshare --time {clocks} --fork '{program}' up wg0 > /run/out-clocks 2>&1"
+        ));
+        world.reaches_all_behind();
+        let up = world.dump();
+        let begin = Instant::now();
+        world.convoy(&["pause", "wg0", "--for", "3s"]).succeeds();
+        world.reaches(OUTSIDE[0]);
+        let is_over = || (world.dump() == up).then_some(());
+        assert!(eventually(DEADLINE, is_over).is_some(), "{clocks}");
+        assert!(begin.elapsed() >= LEAST, "{clocks}");
+        assert!(!world.answers(OUTSIDE[0]), "{clocks}");
+        world.reaches_all_behind();
+        world.down();
+    }
 }

@@ -68,6 +68,64 @@ fn rules_that_another_program_removes_in_a_loop_stay_and_the_switch_is_told_to_b
     world.is_left_as(&before);
 }
 
+/// Tables that somebody else has made: the kernel gives them to no owner. Whatever was in them is gone.
+const PLAIN: &str =
+    "printf 'flush ruleset\nadd table inet convoy_wg0\nadd table netdev convoy_wg0\n' | nft -f -";
+
+#[test]
+fn tables_that_cannot_be_owned_are_filled_again_at_once_however_often_somebody_empties_them() {
+    let Some(world) = World::new() else { return };
+    world.configure(ON, EVERYTHING);
+    let leaks = Leaks::watch(&world);
+    world.shell(PLAIN);
+    world.up();
+    world.reaches_all_behind();
+    let is_owned = || world.shell("nft list ruleset").contains("flags owner");
+    assert!(!is_owned());
+    for _ in 0..5 {
+        world.shell(PLAIN);
+        // Sooner than a second, which nothing here measures exactly.
+        let is_closed = || {
+            world
+                .shell("nft list ruleset")
+                .contains("drop")
+                .then_some(())
+        };
+        assert!(eventually(DEADLINE, is_closed).is_some());
+        assert!(!is_owned());
+        leaks.begin();
+        assert!(!world.answers(OUTSIDE[0]));
+        leaks.none("filled again");
+    }
+    // Exceptions of somebody else's go, too.
+    world.shell("nft insert rule inet convoy_wg0 output accept");
+    let is_gone = || {
+        let rules = world.shell("nft list chain inet convoy_wg0 output");
+        let mut verdicts = rules.lines().map(str::trim);
+        (!verdicts.any(|line| line == "accept")).then_some(())
+    };
+    assert!(eventually(DEADLINE, is_gone).is_some());
+    is_closed_in(&world);
+    // The next supervisor finds them so, too.
+    crash(world.supervisor());
+    world.shell(PLAIN);
+    world.up();
+    leaks.begin();
+    is_closed_in(&world);
+    world.reaches_all_behind();
+    leaks.none("taken over");
+    world.down();
+    leaks.begins();
+    assert!(!world.shell("nft list ruleset").contains("convoy"));
+}
+
+/// The kernel has the rules, and the status says so.
+fn is_closed_in(world: &World) {
+    let status = world.status();
+    assert_eq!(status["kill_switch_closed"], true, "{status}");
+    assert!(!world.answers(OUTSIDE[0]));
+}
+
 #[test]
 fn without_a_supervisor_the_status_says_what_the_kernel_has() {
     let Some(world) = World::new() else { return };
