@@ -7,10 +7,11 @@
 
 use std::{
     fs, io,
-    net::{IpAddr, SocketAddr, UdpSocket},
+    net::{IpAddr, SocketAddr, TcpStream, UdpSocket},
 };
 
 use convoy_lab::{Namespace, Pid, eventually, wireguard::Daemon};
+use socket2::{Domain, Socket, Type};
 
 use super::super::{
     user::{PROGRAM, USER, error, nothing_is_left, succeeds, user, world_of},
@@ -158,6 +159,17 @@ pub(super) fn ask(peer: &Namespace, host: &str, port: u16) -> io::Result<usize> 
     let socket = socket(peer, host, port);
     socket.send(b"question")?;
     socket.recv(&mut [0; 16])
+}
+
+/// Sends the first packet of a connection to [`ECHO`] of a host, and waits for nothing.
+pub(super) fn begins_to_connect(peer: &Namespace, host: &str) -> TcpStream {
+    let to = SocketAddr::from((host.parse::<IpAddr>().unwrap(), ECHO));
+    let open = || Socket::new(Domain::for_address(to), Type::STREAM, None).unwrap();
+    let socket = peer.run(open).unwrap();
+    socket.set_nonblocking(true).unwrap();
+    let pending = socket.connect(&to.into()).unwrap_err();
+    assert_eq!(pending.raw_os_error(), Some(libc::EINPROGRESS), "{host}");
+    socket.into()
 }
 
 pub(super) fn socket(peer: &Namespace, host: &str, port: u16) -> UdpSocket {
