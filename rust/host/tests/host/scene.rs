@@ -40,7 +40,8 @@ impl Scene {
         let far = ["192.168.1.1/24", "fd01::1/64"];
         lab.veth(&client, "eth0", &near, &router, "eth0", &far, 1500)
             .unwrap();
-        let directory = tempfile::tempdir().unwrap();
+        // In memory, as `/run` is: each change is synced before it is made.
+        let directory = tempfile::tempdir_in(client.run_directory()).unwrap();
         fs::write(
             directory.path().join("resolv.conf"),
             "nameserver 192.168.1.1\n",
