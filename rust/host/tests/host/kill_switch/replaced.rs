@@ -130,10 +130,11 @@ fn variant(number: u32) -> Desired {
     }
 }
 
-/// Sends to the router in the clear, as fast as it can, until it is dropped.
+/// Sends to the router in the clear, in three ways and as fast as one thread can, until it is dropped: the other
+/// processor loads rules.
 struct Flood {
     is_over: Arc<AtomicBool>,
-    threads: Vec<JoinHandle<()>>,
+    thread: Option<JoinHandle<()>>,
 }
 
 impl Flood {
@@ -143,19 +144,26 @@ impl Flood {
         let frame = datagram(DISCARD, DISCARD);
         let v4 = socket(scene, Ipv4Addr::UNSPECIFIED, "192.168.1.1");
         let v6 = socket(scene, Ipv6Addr::UNSPECIFIED, "fd01::1");
-        let threads = vec![
-            repeat(&is_over, move || drop(below.send(&frame))),
-            repeat(&is_over, move || drop(v4.send(b"leak?"))),
-            repeat(&is_over, move || drop(v6.send(b"leak?"))),
-        ];
-        Self { is_over, threads }
+        let stop = Arc::clone(&is_over);
+        // A closed switch refuses all of it.
+        let send = move || {
+            while !stop.load(Ordering::Relaxed) {
+                drop(below.send(&frame));
+                drop(v4.send(b"leak?"));
+                drop(v6.send(b"leak?"));
+            }
+        };
+        Self {
+            is_over,
+            thread: Some(thread::spawn(send)),
+        }
     }
 }
 
 impl Drop for Flood {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
-        for thread in self.threads.drain(..) {
+        if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
     }
@@ -169,15 +177,6 @@ fn socket(scene: &Scene, any: impl Into<IpAddr> + Send, router: &str) -> UdpSock
         socket
     };
     scene.client.run(connect).unwrap()
-}
-
-fn repeat(is_over: &Arc<AtomicBool>, send: impl Fn() + Send + 'static) -> JoinHandle<()> {
-    let is_over = Arc::clone(is_over);
-    thread::spawn(move || {
-        while !is_over.load(Ordering::Relaxed) {
-            send();
-        }
-    })
 }
 
 fn is_flood(frame: &[u8]) -> bool {
