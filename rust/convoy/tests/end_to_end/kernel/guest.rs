@@ -3,7 +3,7 @@
 use std::{
     env, fs,
     fs::File,
-    io::{Read as _, Write as _},
+    io::{self, Read as _, Write as _},
     net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream},
     ops::Deref,
     path::{Path, PathBuf},
@@ -110,7 +110,11 @@ fn images() -> PathBuf {
 fn skip(test: &str, why: &str) {
     let is_forbidden = env::var_os("CONVOY_REQUIRE_LAB").is_some_and(|value| value == "1");
     assert!(!is_forbidden, "{test} needs the guest: {why}");
-    eprintln!("SKIPPED {test}: {why} (make interop-kernel does)");
+    // Bypasses the capture of a passing test's output.
+    let _ = writeln!(
+        io::stderr(),
+        "SKIPPED {test}: {why} (fix: make interop-kernel)"
+    );
 }
 
 impl Guest {
