@@ -11,6 +11,7 @@ use tokio::{
 use crate::{
     counters::Refusal,
     dial::{Target, dial},
+    lingering,
     login::Login,
     network::{Network, Stream},
 };
@@ -38,6 +39,7 @@ pub(crate) async fn serve(
         Err(refusal) => {
             // Whether the client still listens does not matter.
             let _ = client.write_all(response(refusal).as_bytes()).await;
+            lingering::close(client).await;
             return Err(refusal);
         }
     };

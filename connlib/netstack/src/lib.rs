@@ -19,6 +19,7 @@ mod dial;
 mod expiry;
 pub mod forward;
 mod http_connect;
+mod lingering;
 mod login;
 mod occupants;
 mod socks;

@@ -19,6 +19,7 @@ use tokio::time::timeout;
 use crate::{
     counters::{Counters, Refusal},
     dial::{Target, dial},
+    lingering,
     login::Login,
     network::{Network, Stream},
 };
@@ -26,7 +27,7 @@ use crate::{
 /// How long a client may take until its request is complete.
 const REQUEST_LIMIT: Duration = Duration::from_secs(10);
 
-type Request = Socks5ServerProtocol<Stream, CommandRead>;
+type Request<'a> = Socks5ServerProtocol<&'a mut Stream, CommandRead>;
 
 /// Where clients and targets are.
 #[derive(Clone, Copy)]
@@ -37,12 +38,29 @@ pub(crate) struct Networks<'a> {
 
 /// Serves a client: connects it, or passes its datagrams on until it leaves, and then returns `None`.
 pub(crate) async fn serve(
-    client: Stream,
+    mut client: Stream,
     address: IpAddr,
     login: Option<&Login>,
     networks: Networks<'_>,
     counters: &Counters,
 ) -> Result<Option<(Stream, Stream)>, Refusal> {
+    match converse(&mut client, address, login, networks, counters).await {
+        Ok(target) => Ok(target.map(|target| (client, target))),
+        Err(refusal) => {
+            lingering::close(client).await;
+            Err(refusal)
+        }
+    }
+}
+
+/// Does what a client asks for; the target with which it is connected.
+async fn converse(
+    client: &mut Stream,
+    address: IpAddr,
+    login: Option<&Login>,
+    networks: Networks<'_>,
+    counters: &Counters,
+) -> Result<Option<Stream>, Refusal> {
     let near = client.local_address().ok_or(Refusal::Malformed)?.ip();
     let request = timeout(REQUEST_LIMIT, read(client, login));
     let (request, command, target) = match request.await {
@@ -59,10 +77,10 @@ pub(crate) async fn serve(
     }
 }
 
-async fn read(
-    client: Stream,
+async fn read<'a>(
+    client: &'a mut Stream,
     login: Option<&Login>,
-) -> Result<(Request, Socks5Command, TargetAddr), SocksServerError> {
+) -> Result<(Request<'a>, Socks5Command, TargetAddr), SocksServerError> {
     let authenticated = match login {
         None => Socks5ServerProtocol::accept_no_auth(client).await?,
         Some(login) => {
@@ -78,19 +96,19 @@ async fn read(
 }
 
 async fn connect(
-    request: Request,
+    request: Request<'_>,
     target: TargetAddr,
     far: &dyn Network,
-) -> Result<(Stream, Stream), Refusal> {
+) -> Result<Stream, Refusal> {
     let (host, port) = target.into_string_and_port();
     match dial(far, &Target { host, port }).await {
         Ok(target) => {
             let address = target.local_address().unwrap_or(NOWHERE);
-            let client = request
+            request
                 .reply_success(address)
                 .await
                 .map_err(|error| reason(&error))?;
-            Ok((client, target))
+            Ok(target)
         }
         Err(refusal) => Err(refuse(request, refusal).await),
     }
@@ -100,7 +118,7 @@ async fn connect(
 const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
 /// Answers that a request was refused; returns the reason.
-async fn refuse(request: Request, refusal: Refusal) -> Refusal {
+async fn refuse(request: Request<'_>, refusal: Refusal) -> Refusal {
     let reply = match refusal {
         Refusal::Denied | Refusal::Forbidden | Refusal::TargetDenied | Refusal::WrongPassword => {
             ReplyError::ConnectionNotAllowed

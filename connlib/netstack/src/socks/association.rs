@@ -30,7 +30,7 @@ const LONGEST_DATAGRAM: usize = 65_535;
 
 /// Passes datagrams on until the client closes its connection, or sends and receives none for a while.
 pub(super) async fn serve(
-    request: Request,
+    request: Request<'_>,
     announced: &TargetAddr,
     near: IpAddr,
     client: IpAddr,
@@ -43,7 +43,7 @@ pub(super) async fn serve(
         Err(error) => return Err(refuse(request, reason(&error)).await),
     };
     let connection = request.reply_success(address).await;
-    let mut connection = connection.map_err(|error| super::reason(&error))?;
+    let connection = connection.map_err(|error| super::reason(&error))?;
     let _open = counters.open();
     let mut byte = [0];
     tokio::select! {

@@ -67,9 +67,11 @@ async fn clients_that_say_nothing_or_nonsense_are_let_go() {
         // An error reply may come first; the connection closes either way.
         let mut bytes = Vec::new();
         within(silent.read_to_end(&mut bytes)).await.unwrap();
+        drop(silent);
         scene.until_refused(Refusal::Silent, 1).await;
         let mut babbler = scene.connect().await;
         babbler.write_all(b"\x16\x03\x01\r\n\r\n").await.unwrap();
+        babbler.shutdown().await.unwrap();
         scene.until_refused(Refusal::Malformed, 1).await;
     }
 }
@@ -256,5 +258,55 @@ fn login() -> Login {
     Login {
         user: "alice".to_owned(),
         password: "sesame".to_owned(),
+    }
+}
+
+/// A client that does not wait for the answer, like a browser that posts through the proxy.
+#[tokio::test]
+async fn a_refusal_arrives_although_the_client_goes_on_sending() {
+    let closed = closed_port().await;
+    let [high, low] = closed.port().to_be_bytes();
+    let connect = [5, 1, 0, 5, 1, 0, 1, 127, 0, 0, 1, high, low].to_vec();
+    let bind = [5, 1, 0, 5, 2, 0, 1, 127, 0, 0, 1, high, low].to_vec();
+    let line = |line: String| format!("{line} HTTP/1.1\r\n\r\n").into_bytes();
+    let http = |login| Service::HttpConnect(login);
+    for (service, request, answer) in [
+        (
+            http(Some(login())),
+            line(format!("CONNECT {closed}")),
+            &b"HTTP/1.1 407"[..],
+        ),
+        (
+            http(None),
+            line(format!("CONNECT {closed}")),
+            b"HTTP/1.1 502",
+        ),
+        (http(None), line("POST /".to_owned()), b"HTTP/1.1 405"),
+        (
+            http(None),
+            line("CONNECT nowhere".to_owned()),
+            b"HTTP/1.1 400",
+        ),
+        (Service::Socks5(None), connect, &[5, 0, 5, 5]),
+        (Service::Socks5(None), bind, &[5, 0, 5, 7]),
+        (Service::Socks5(Some(login())), vec![5, 1, 0], &[5, 255]),
+        (
+            Service::Socks5(Some(login())),
+            [&[5, 1, 2, 1, 5][..], b"alice", &[1], b"x"].concat(),
+            &[5, 2, 1],
+        ),
+    ] {
+        let scene = Scene::new(service).await;
+        let mut client = scene.connect().await;
+        let sent = [&request[..], &[0; 100_000]].concat();
+        client.write_all(&sent).await.unwrap();
+        client.shutdown().await.unwrap();
+        // The proxy has closed before the client reads.
+        let is_refused = |totals: &Totals| Refusal::ALL.iter().any(|it| totals.refused(*it) > 0);
+        scene.until(is_refused).await;
+        let mut received = Vec::new();
+        let outcome = within(client.read_to_end(&mut received)).await;
+        assert!(received.starts_with(answer), "{received:?}, {outcome:?}");
+        outcome.unwrap();
     }
 }
