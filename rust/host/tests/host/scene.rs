@@ -94,7 +94,14 @@ impl Scene {
     /// Applies `desired` for wg0, with a mark if it needs one.
     pub(crate) async fn apply(&self, host: &mut Host, desired: &mut Desired) -> Applied {
         desired.fwmark = host.pick_mark(desired).await.unwrap();
-        host.apply(desired).await.unwrap()
+        let applied = host.apply(desired).await.unwrap();
+        // Addresses are tentative until the kernel's worker has seen that nobody is there to ask.
+        let settled = || {
+            let addresses = self.ip("-o address show dev wg0");
+            (!addresses.contains("tentative")).then_some(())
+        };
+        eventually(PATIENCE, settled).unwrap();
+        applied
     }
 
     /// Opens wg0. A child that another test forks holds the lock until it executes its program.
