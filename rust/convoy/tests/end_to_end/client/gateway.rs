@@ -3,7 +3,7 @@
 mod attacks;
 mod luck;
 mod mapping;
-mod place;
+pub(super) mod place;
 
 use std::{
     io::{ErrorKind, Read as _, Write as _},

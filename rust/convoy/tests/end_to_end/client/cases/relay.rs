@@ -1,5 +1,7 @@
 //! Connections through `-L` and `-R` that do not end as most do, with either engine.
 
+mod names;
+
 use std::{
     io::{Read as _, Write as _},
     net::{Shutdown, TcpListener, TcpStream},

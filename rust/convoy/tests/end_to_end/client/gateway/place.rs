@@ -24,30 +24,30 @@ use crate::{
 };
 
 /// Hosts outside.
-pub(super) const OUTSIDE: [&str; 2] = ["198.18.0.1", "2001:db8:18::1"];
+pub(in super::super) const OUTSIDE: [&str; 2] = ["198.18.0.1", "2001:db8:18::1"];
 /// Hosts outside to which there is no way, and of which nothing is heard.
-pub(super) const UNREACHABLE: &str = "198.18.0.98";
-pub(super) const SILENT: &str = "198.18.0.99";
+pub(in super::super) const UNREACHABLE: &str = "198.18.0.98";
+pub(in super::super) const SILENT: &str = "198.18.0.99";
 /// What peers exchange with the gateway: hosts outside, the router before them, and those that nobody should reach.
 const THROUGH: &str = "198.18.0.0/15,192.168.1.1/32,192.168.1.3/32,169.254.0.0/16,127.0.0.2/32,10.8.0.0/24,\
      2001:db8:18::/48,2001:db8:2::1/128,2001:db8:2::3/128,fd00:ec2::/32,fd08::/64";
 
-pub(super) struct Place {
-    pub(super) world: World,
+pub(in super::super) struct Place {
+    pub(in super::super) world: World,
     second: Namespace,
     _daemon: Daemon,
 }
 
 impl Place {
     /// The gateway is up with these arguments. `None` if the machine cannot provide it.
-    pub(super) fn new(interface: &str, args: &[&str]) -> Option<Self> {
+    pub(in super::super) fn new(interface: &str, args: &[&str]) -> Option<Self> {
         let place = Self::without_gateway(interface)?;
         place.up(args);
         Some(place)
     }
 
     /// The gateway is not up.
-    pub(super) fn without_gateway(interface: &str) -> Option<Self> {
+    pub(in super::super) fn without_gateway(interface: &str) -> Option<Self> {
         let second = public_key(3);
         let peers = format!(
             "Endpoint = 203.0.113.1:51820\nAllowedIPs = 10.8.0.1/32, fd08::1/128\nPersistentKeepalive = 25\n\
@@ -102,7 +102,7 @@ impl Place {
     }
 
     /// Brings the gateway up, and waits until both peers have heard of it; returns what was said.
-    pub(super) fn up(&self, args: &[&str]) -> String {
+    pub(in super::super) fn up(&self, args: &[&str]) -> String {
         let outcome = up_with(&self.world, args);
         succeeds(&outcome);
         for peer in self.peers() {
@@ -113,12 +113,12 @@ impl Place {
     }
 
     /// wireguard-go, and Convoy.
-    pub(super) fn peers(&self) -> [&Namespace; 2] {
+    pub(in super::super) fn peers(&self) -> [&Namespace; 2] {
         [&self.world.server, &self.second]
     }
 
     /// Ends the gateway as its user.
-    pub(super) fn down(&self) {
+    pub(in super::super) fn down(&self) {
         let down = user(&self.world, PROGRAM).args(["down", "wg0"]).output();
         succeeds(&down.unwrap());
         nothing_is_left(&self.world);
@@ -126,14 +126,14 @@ impl Place {
 }
 
 /// Whether a host answers an echo request.
-pub(super) fn pings(peer: &Namespace, words: &[&str]) -> bool {
+pub(in super::super) fn pings(peer: &Namespace, words: &[&str]) -> bool {
     let mut ping = peer.command("ping");
     let ping = ping.args(["-n", "-c1", "-W1"]).args(words);
     ping.output().unwrap().status.success()
 }
 
 /// The process that holds the namespace of the user's only tunnel.
-pub(super) fn holder_of_user() -> Pid {
+pub(in super::super) fn holder_of_user() -> Pid {
     let all = fs::read_dir("/proc").unwrap().flatten();
     let mut pids = all.filter_map(|it| it.file_name().to_str()?.parse::<i32>().ok());
     let is_it = |pid: &i32| {
@@ -145,7 +145,7 @@ pub(super) fn holder_of_user() -> Pid {
 }
 
 /// Sends datagrams to [`ECHO`] of a host until one comes back.
-pub(super) fn answers(peer: &Namespace, host: &str, bytes: usize) {
+pub(in super::super) fn answers(peer: &Namespace, host: &str, bytes: usize) {
     let socket = socket(peer, host, ECHO);
     let question = vec![7; bytes];
     let mut answer = vec![0; bytes + 1];
@@ -155,7 +155,7 @@ pub(super) fn answers(peer: &Namespace, host: &str, bytes: usize) {
 }
 
 /// Sends a datagram to a port; returns what the network says about it.
-pub(super) fn ask(peer: &Namespace, host: &str, port: u16) -> io::Result<usize> {
+pub(in super::super) fn ask(peer: &Namespace, host: &str, port: u16) -> io::Result<usize> {
     let socket = socket(peer, host, port);
     socket.send(b"question")?;
     socket.recv(&mut [0; 16])
@@ -172,7 +172,7 @@ pub(super) fn begins_to_connect(peer: &Namespace, host: &str) -> TcpStream {
     socket.into()
 }
 
-pub(super) fn socket(peer: &Namespace, host: &str, port: u16) -> UdpSocket {
+pub(in super::super) fn socket(peer: &Namespace, host: &str, port: u16) -> UdpSocket {
     let to: SocketAddr = (host.parse::<IpAddr>().unwrap(), port).into();
     let any = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
     let bind = || UdpSocket::bind(any).and_then(|it| it.connect(to).map(|()| it));

@@ -1,0 +1,192 @@
+//! Name servers that misbehave, one before one that works, for a proxy and for peers of a gateway.
+
+use std::{
+    net::UdpSocket,
+    thread,
+    time::{Duration, Instant},
+};
+
+use super::{
+    super::super::{
+        gateway::place::{Place, socket},
+        user::world,
+        userspace::{
+            down,
+            ports::{ECHO, echo, echoes, socks5, up},
+        },
+        world::BEHIND,
+    },
+    ENGINES, Namespace,
+};
+
+/// How long a silent server may hold up the first name, and any server the next one.
+const FIRST: Duration = Duration::from_secs(5);
+const NEXT: Duration = Duration::from_secs(2);
+/// A signature, as a record behind a question; its owner is the question's name.
+const SIGNATURE: &[u8] =
+    b"\xc0\x0c\0\x2e\0\x01\0\0\0\x3c\0\x17\0\x01\x0d\x02\0\0\0\x3c\x7f\xff\xff\xff\0\0\0\x01\x12\x67\0SIGN";
+
+/// A name server's behavior.
+#[derive(Clone, Copy, Debug)]
+enum Server {
+    /// Knows one address of every name, with a signature if that is asked for.
+    Good([u8; 4]),
+    /// The same, and silent about IPv6.
+    OnlyIpv4([u8; 4]),
+    Code(u8),
+    Silent,
+    /// Nobody listens.
+    Closed,
+}
+
+impl Server {
+    fn start(self, place: &Namespace, at: &str) {
+        if let Self::Closed = self {
+            return;
+        }
+        let bind = || UdpSocket::bind((at, 53)).unwrap();
+        let socket = place.run(bind).unwrap();
+        thread::spawn(move || {
+            let mut query = [0; 512];
+            while let Ok((length, from)) = socket.recv_from(&mut query) {
+                if let Some(answer) = self.answer(&query[..length]) {
+                    let _ = socket.send_to(&answer, from);
+                }
+            }
+        });
+    }
+
+    fn answer(self, query: &[u8]) -> Option<Vec<u8>> {
+        let name = query[12..].iter().position(|byte| *byte == 0)?;
+        let question = &query[12..12 + name + 5];
+        let is_v4 = question[name + 1..name + 3] == [0, 1];
+        let extension = &query[12 + name + 5..];
+        // DO, behind the name, type and size of the record of EDNS.
+        let is_signed = extension.get(7).is_some_and(|flags| flags & 0x80 != 0);
+        let (code, address) = match self {
+            Self::Good(address) => (0, Some(address)),
+            Self::OnlyIpv4(address) if is_v4 => (0, Some(address)),
+            Self::Code(code) => (code, None),
+            _ => return None,
+        };
+        let address = address.filter(|_| is_v4);
+        let count = u8::from(address.is_some()) * (1 + u8::from(is_signed));
+        let mut answer = query[..2].to_vec();
+        answer.extend([
+            0x81,
+            0x80 | u8::from(is_signed) << 5 | code,
+            0,
+            1,
+            0,
+            count,
+            0,
+            0,
+            0,
+            0,
+        ]);
+        answer.extend(question);
+        if let Some(address) = address {
+            answer.extend(b"\xc0\x0c\0\x01\0\x01\0\0\0\x3c\0\x04");
+            answer.extend(address);
+            answer.extend(if is_signed { SIGNATURE } else { &[] });
+        }
+        Some(answer)
+    }
+}
+
+/// What may stand before a server that works.
+const BEFORE: [Server; 5] = [
+    Server::Silent,
+    Server::Closed,
+    Server::Code(2),
+    Server::Code(4),
+    Server::Code(5),
+];
+
+#[test]
+fn a_proxy_asks_the_next_server_inside_and_does_not_wait_for_ipv6() {
+    let Some(world) = world("DNS = 10.8.0.93, 10.8.0.94\n") else {
+        return;
+    };
+    echo(&world.server, (BEHIND[0], ECHO));
+    let good = BEHIND[0].parse::<std::net::Ipv4Addr>().unwrap().octets();
+    let mut number = 93;
+    for before in BEFORE.into_iter().chain([Server::OnlyIpv4(good)]) {
+        let servers = [number, number + 1].map(|it| format!("10.8.0.{it}"));
+        number += 2;
+        for server in &servers {
+            world.shell_at(&world.server, &format!("ip addr add {server}/32 dev lo"));
+        }
+        before.start(&world.server, &servers[0]);
+        Server::Good(good).start(&world.server, &servers[1]);
+        world.shell(&format!(
+            "sed -i 's/^DNS.*/DNS = {}/' /etc/wg0.conf",
+            servers.join(", ")
+        ));
+        for engine in ENGINES {
+            up(&world, &["--socks5=1080", engine]);
+            for (index, limit) in [FIRST, NEXT, NEXT].into_iter().enumerate() {
+                let begun = Instant::now();
+                let stream = socks5(&world, 1080, &format!("n{index}.ex.test"));
+                assert!(
+                    begun.elapsed() < limit,
+                    "{before:?} {engine}: {:?}",
+                    begun.elapsed()
+                );
+                echoes(stream.unwrap());
+            }
+            down(&world);
+        }
+    }
+}
+
+#[test]
+fn peers_of_a_gateway_get_answers_and_signatures_of_the_next_server() {
+    let Some(place) = Place::without_gateway("") else {
+        return;
+    };
+    let world = &place.world;
+    let known = [192, 0, 2, 7];
+    for (number, before) in (10..).step_by(2).zip(BEFORE) {
+        let servers = [number, number + 1].map(|it| format!("192.168.1.{it}"));
+        for server in &servers {
+            world.shell_at(&world.net, &format!("ip addr add {server}/32 dev lan"));
+        }
+        before.start(&world.net, &servers[0]);
+        Server::Good(known).start(&world.net, &servers[1]);
+        let lines = servers.map(|server| format!("nameserver {server}\n"));
+        world.write("resolv.conf", &lines.concat());
+        world.shell("chmod 644 /etc/resolv.conf");
+        for engine in ENGINES {
+            place.up(&["--nat=user", "--nat-dns", engine]);
+            for (index, is_signed) in [false, true, true, false].into_iter().enumerate() {
+                let answer = ask(place.peers()[index % 2], index, is_signed);
+                let told = format!("{before:?} {engine} {is_signed}: {answer:?}");
+                assert_eq!(answer[3] & 0x0f, 0, "{told}");
+                assert_eq!(answer[3] & 0x20 != 0, is_signed, "{told}");
+                let has = |bytes: &[u8]| answer.windows(bytes.len()).any(|it| it == bytes);
+                assert!(has(&known), "{told}");
+                assert_eq!(has(&SIGNATURE[2..]), is_signed, "{told}");
+            }
+            place.down();
+        }
+    }
+}
+
+/// Asks the gateway for the address of a name of this number, by a query that wants signatures or does not.
+fn ask(peer: &Namespace, number: usize, is_signed: bool) -> Vec<u8> {
+    let name = format!("\x02n{number}\x02ex\x04test\0");
+    let mut query = b"\x07\x07\x01\0\0\x01\0\0\0\0\0\0".to_vec();
+    query.extend(name.as_bytes());
+    query.extend(b"\0\x01\0\x01");
+    if is_signed {
+        query[11] = 1;
+        query.extend(b"\0\0\x29\x04\xd0\0\0\x80\0\0\0");
+    }
+    let socket = socket(peer, "10.8.0.2", 53);
+    socket.send(&query).unwrap();
+    let mut answer = vec![0; 1_232];
+    let length = socket.recv(&mut answer).unwrap();
+    answer.truncate(length);
+    answer
+}
