@@ -1,6 +1,7 @@
 //! SOCKS5 (RFC 1928) on top of fast-socks5: a client names a target and is connected with it, or exchanges datagrams.
 
 mod association;
+mod datagram;
 mod targets;
 
 use std::{

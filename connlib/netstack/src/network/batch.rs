@@ -21,6 +21,10 @@ pub(crate) struct Batch {
     storage: Box<[u8]>,
     messages: Vec<Message>,
     headers: Headers,
+    /// Single datagrams, or parts of them, in the storage or in `prefixed`.
+    parts: Vec<Message>,
+    /// The datagrams of one train, each behind its prefix.
+    prefixed: Vec<u8>,
 }
 
 thread_local! {
@@ -39,6 +43,8 @@ impl Batch {
             storage: vec![0; MESSAGES * DISTANCE].into(),
             messages: Vec::with_capacity(MESSAGES),
             headers: Headers::default(),
+            parts: Vec::new(),
+            prefixed: Vec::new(),
         }
     }
 
@@ -63,13 +69,9 @@ impl Batch {
         self.fill(|_, storage, messages| {
             for (index, room) in storage.chunks_exact_mut(DISTANCE).enumerate() {
                 match receive(room) {
-                    Ok((length, from)) => messages.push(Message {
-                        from,
-                        to: None,
-                        start: index * DISTANCE,
-                        length,
-                        segment_len: length,
-                    }),
+                    Ok((length, from)) => {
+                        messages.push(Message::one(from, index * DISTANCE, length));
+                    }
                     Err(error) if index == 0 => return Err(error),
                     Err(_) => break,
                 }
@@ -88,5 +90,52 @@ impl Batch {
         self.messages
             .sort_by_key(|message| (message.from, message.to));
         join(&self.storage, &self.messages)
+    }
+
+    /// All datagrams that `route` finds a destination for, given sender and bytes, destination by destination. Each
+    /// begins behind as many of its bytes as `route` says; a train is from its destination.
+    pub(crate) fn routed(
+        &mut self,
+        mut route: impl FnMut(SocketAddr, &[u8]) -> Option<(SocketAddr, usize)>,
+    ) -> impl Iterator<Item = Train<'_>> {
+        self.parts.clear();
+        for message in &self.messages {
+            let end = message.start + message.length;
+            for start in message.datagrams() {
+                let whole = &self.storage[start..end.min(start + message.segment_len)];
+                let routed = route(message.from, whole);
+                self.parts.extend(routed.map(|(to, header)| {
+                    let length = whole.len() - header;
+                    Message::one(to, start + header, length)
+                }));
+            }
+        }
+        self.parts.sort_by_key(|part| part.from);
+        join(&self.storage, &self.parts)
+    }
+
+    /// Gives `send` all datagrams in trains, sender by sender, each datagram behind the bytes that `prefix` returns for
+    /// its train; those for which it returns none are left out.
+    pub(crate) fn send_prefixed(
+        &mut self,
+        mut prefix: impl FnMut(&Train<'_>) -> Option<Vec<u8>>,
+        mut send: impl FnMut(&Train<'_>, &[u8]),
+    ) {
+        self.messages.sort_by_key(|message| message.from);
+        for train in join(&self.storage, &self.messages) {
+            let Some(prefix) = prefix(&train) else {
+                continue;
+            };
+            self.prefixed.clear();
+            self.parts.clear();
+            for datagram in train.datagrams() {
+                let start = self.prefixed.len();
+                self.prefixed.extend(&prefix);
+                self.prefixed.extend(datagram);
+                let length = self.prefixed.len() - start;
+                self.parts.push(Message::one(train.from(), start, length));
+            }
+            join(&self.prefixed, &self.parts).for_each(|train| send(&train, &prefix));
+        }
     }
 }

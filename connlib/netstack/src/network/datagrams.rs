@@ -109,10 +109,17 @@ impl Datagrams {
         match self {
             Self::Kernel(socket) => {
                 socket.connect(to).await?;
-                // Until the runtime knows that it is, nothing could be sent without waiting.
-                socket.writable().await
+                self.writable().await
             }
             Self::Other(packets) => packets.connect(to),
+        }
+    }
+
+    /// Waits until the runtime knows that there is room, without which nothing could be sent without waiting.
+    pub(crate) async fn writable(&self) -> io::Result<()> {
+        match self {
+            Self::Kernel(socket) => socket.writable().await,
+            Self::Other(_) => Ok(()),
         }
     }
 

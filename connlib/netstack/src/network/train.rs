@@ -34,6 +34,23 @@ pub(super) struct Message {
 }
 
 impl Message {
+    /// A single datagram.
+    pub(super) fn one(from: SocketAddr, start: usize, length: usize) -> Self {
+        Self {
+            from,
+            to: None,
+            start,
+            length,
+            segment_len: length,
+        }
+    }
+
+    /// Where each of its datagrams begins.
+    pub(super) fn datagrams(&self) -> impl Iterator<Item = usize> {
+        let (start, segment_len) = (self.start, self.segment_len);
+        (0..self.segments()).map(move |index| start + index * segment_len)
+    }
+
     fn segments(&self) -> usize {
         // An empty datagram is one.
         self.length.div_ceil(self.segment_len.max(1)).max(1)

@@ -2,31 +2,31 @@
 //! lasts.
 
 use std::{
-    io::{self, ErrorKind},
+    io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     time::Duration,
 };
 
-use fast_socks5::{new_udp_header, parse_udp_request, util::target_addr::TargetAddr};
+use fast_socks5::{new_udp_header, util::target_addr::TargetAddr};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::{
     io::AsyncReadExt,
+    task::yield_now,
     time::{Instant, sleep_until},
 };
 
 use super::{
-    Networks, Request, refuse,
+    Networks, Request, datagram, refuse,
     targets::{Named, Names, Route, Targets},
 };
 use crate::{
     counters::{Counters, Refusal},
     dial::{Target, reason, resolve},
-    network::{Datagrams, Network},
+    network::{Datagrams, Network, Sent, Train, with_batch},
 };
 
 /// An association ends after this time without datagrams, although its connection lasts: some clients never close it.
 const IDLE_LIMIT: Duration = Duration::from_secs(180);
-const LONGEST_DATAGRAM: usize = 65_535;
 
 /// Passes datagrams on until the client closes its connection, or sends and receives none for a while.
 pub(super) async fn serve(
@@ -55,17 +55,30 @@ pub(super) async fn serve(
 }
 
 struct Association {
+    sockets: Sockets,
+    routes: Routes,
+}
+
+struct Sockets {
     /// Towards the client.
     near: Datagrams,
+    /// Towards targets of each family.
+    far_v4: Datagrams,
+    far_v6: Option<Datagrams>,
+}
+
+/// Where datagrams go.
+struct Routes {
     /// Nobody else is heard.
     client: IpAddr,
     /// The client's port, once it has sent a datagram.
     port: Option<u16>,
-    /// Towards targets of each family.
-    far_v4: Datagrams,
-    far_v6: Option<Datagrams>,
     targets: Targets,
     names: Names,
+    /// The header that the last datagram had, and its target: the next one mostly has the same.
+    latest: Option<(Vec<u8>, SocketAddr)>,
+    /// Names that are to be looked up.
+    unknown: Vec<Named>,
 }
 
 impl Association {
@@ -75,7 +88,7 @@ impl Association {
         client: IpAddr,
         networks: Networks<'_>,
     ) -> io::Result<(Self, SocketAddr)> {
-        let near = networks.near.datagrams((near, 0).into()).await?;
+        let near = open(networks.near, near).await?;
         let address = near.local_addr()?;
         let port = match announced {
             TargetAddr::Ip(announced) if announced.port() != 0 && announced.ip() == client => {
@@ -84,134 +97,112 @@ impl Association {
             _ => None,
         };
         let association = Self {
-            near,
-            client,
-            port,
-            far_v4: networks
-                .far
-                .datagrams((Ipv4Addr::UNSPECIFIED, 0).into())
-                .await?,
-            // Without IPv6, targets by IPv4 still work.
-            far_v6: networks
-                .far
-                .datagrams((Ipv6Addr::UNSPECIFIED, 0).into())
-                .await
-                .ok(),
-            targets: Targets::default(),
-            names: Names::default(),
+            sockets: Sockets {
+                near,
+                far_v4: open(networks.far, Ipv4Addr::UNSPECIFIED.into()).await?,
+                // Without IPv6, targets by IPv4 still work.
+                far_v6: open(networks.far, Ipv6Addr::UNSPECIFIED.into()).await.ok(),
+            },
+            routes: Routes {
+                client,
+                port,
+                targets: Targets::default(),
+                names: Names::default(),
+                latest: None,
+                unknown: Vec::new(),
+            },
         };
         Ok((association, address))
     }
 
     async fn run(&mut self, far: &dyn Network, counters: &Counters) {
-        let mut outbound = vec![0; LONGEST_DATAGRAM];
-        let (mut inbound, mut inbound_v6) = (outbound.clone(), outbound.clone());
+        let Self { sockets, routes } = self;
         // A name that takes long holds up nothing else.
         let mut lookups = FuturesUnordered::new();
         loop {
             let expires = Instant::now() + IDLE_LIMIT;
-            let outcome = tokio::select! {
-                received = self.near.recv_from(&mut outbound) => match received {
-                    Ok((length, from)) => {
-                        let forwarded = self.forward(from, &outbound[..length], far, counters).await;
-                        forwarded.map(|name| lookups.extend(name.map(|name| look_up(far, name))))
-                    }
-                    Err(error) => Err(error),
-                },
+            // Errors of receiving are that there is nothing: these sockets are told of no others.
+            let _: io::Result<()> = tokio::select! {
+                ready = sockets.near.readable() => ready.and_then(|()| {
+                    let forwarded = sockets.forward(routes, far, counters);
+                    lookups.extend(routes.unknown.drain(..).map(|name| look_up(far, name)));
+                    forwarded
+                }),
                 Some((name, found)) = lookups.next() => {
-                    self.found(name, found, far, counters).await;
+                    sockets.found(routes, (name, found), far, counters);
                     Ok(())
                 }
-                received = self.far_v4.recv_from(&mut inbound) => self.answer(received, &inbound, counters),
-                received = receive(self.far_v6.as_ref(), &mut inbound_v6) => self.answer(received, &inbound_v6, counters),
+                ready = sockets.far_v4.readable() => {
+                    ready.and_then(|()| sockets.answer(&sockets.far_v4, routes, counters))
+                }
+                socket = readable(sockets.far_v6.as_ref()) => {
+                    sockets.answer(socket, routes, counters)
+                }
                 () = sleep_until(expires) => return,
             };
-            if outcome.is_err() {
-                counters.drop_datagrams(1);
-            }
+            yield_now().await;
         }
     }
+}
 
-    /// Sends a client's datagram to the target that stands in front of it; returns a name that is to be looked up.
-    async fn forward(
-        &mut self,
-        from: SocketAddr,
-        datagram: &[u8],
-        far: &dyn Network,
-        counters: &Counters,
-    ) -> io::Result<Option<Named>> {
-        let is_client =
-            from.ip() == self.client && self.port.is_none_or(|port| port == from.port());
-        if !is_client {
-            counters.refuse(Refusal::Denied);
-            return Ok(None);
-        }
-        self.port = Some(from.port());
-        let parsed = parse_udp_request(datagram).await;
-        let Ok((0, target, payload)) = parsed else {
-            counters.refuse(Refusal::Malformed);
-            return Ok(None);
-        };
-        let target = match target {
-            TargetAddr::Ip(address) => address,
-            TargetAddr::Domain(host, port) => {
-                let name = (host, port);
-                match self.names.route(&name, payload) {
-                    Route::To(address) => address,
-                    Route::LookUp => return Ok(Some(name)),
-                    Route::Waits => return Ok(None),
-                    Route::Dropped => {
-                        counters.drop_datagrams(1);
-                        return Ok(None);
-                    }
-                }
-            }
-        };
-        self.send(payload, target, far, counters).await?;
-        Ok(None)
-    }
-
-    async fn send(
-        &mut self,
-        payload: &[u8],
-        target: SocketAddr,
+impl Sockets {
+    /// Sends the client's datagrams to the targets that stand in front of them.
+    fn forward(
+        &self,
+        routes: &mut Routes,
         far: &dyn Network,
         counters: &Counters,
     ) -> io::Result<()> {
-        if let Err(refusal) = far.check(target) {
-            counters.refuse(refusal);
-            return Ok(());
-        }
-        self.targets.insert(target);
-        let socket = match target {
-            SocketAddr::V4(_) => &self.far_v4,
-            SocketAddr::V6(_) => self.far_v6.as_ref().ok_or(ErrorKind::AddrNotAvailable)?,
+        with_batch(|batch| {
+            self.near.try_receive(batch)?;
+            routes.latest = None;
+            let route = |from, datagram: &[u8]| routes.route((from, datagram), far, counters);
+            for train in batch.routed(route) {
+                self.send(&train, counters);
+            }
+            Ok(())
+        })
+    }
+
+    fn send(&self, train: &Train<'_>, counters: &Counters) {
+        let Some(socket) = self.towards(train.from()) else {
+            return counters.drop_datagrams(train.segments());
         };
-        counters
-            .moved
-            .count_outbound(socket.send_to(payload, target).await?);
-        Ok(())
+        let Sent { bytes, lost, .. } = socket.try_send_train(train, Some(train.from()));
+        counters.moved.count_outbound(bytes);
+        counters.drop_datagrams(lost);
+    }
+
+    /// The socket for a target; none if there is no IPv6.
+    fn towards(&self, target: SocketAddr) -> Option<&Datagrams> {
+        match target {
+            SocketAddr::V4(_) => Some(&self.far_v4),
+            SocketAddr::V6(_) => self.far_v6.as_ref(),
+        }
     }
 
     /// Sends the datagrams that have waited for a name.
-    async fn found(
-        &mut self,
-        name: Named,
-        found: Result<Vec<SocketAddr>, Refusal>,
+    fn found(
+        &self,
+        routes: &mut Routes,
+        (name, found): (Named, Result<Vec<SocketAddr>, Refusal>),
         far: &dyn Network,
         counters: &Counters,
     ) {
-        let is_usable = |address: &SocketAddr| address.is_ipv4() || self.far_v6.is_some();
         let address = found.and_then(|addresses| {
-            let usable = addresses.into_iter().find(is_usable);
+            let usable = |it: &SocketAddr| self.towards(*it).is_some();
+            let usable = addresses.into_iter().find(usable);
             usable.ok_or(Refusal::Unreachable)
         });
-        let waiting = self.names.found(name, address.ok());
-        match address {
+        let waiting = routes.names.found(name, address.ok());
+        let admitted = address.and_then(|it| routes.admit(it, far).map(|()| it));
+        match admitted {
             Ok(address) => {
                 for payload in waiting {
-                    if self.send(&payload, address, far, counters).await.is_err() {
-                        counters.drop_datagrams(1);
+                    let socket = self.towards(address).unwrap_or(&self.far_v4);
+                    match socket.try_send_to(&payload, address) {
+                        Ok(sent) => counters.moved.count_outbound(sent),
+                        Err(_) => counters.drop_datagrams(1),
                     }
                 }
             }
@@ -222,25 +213,97 @@ impl Association {
         }
     }
 
-    /// Passes a target's answer on to the client.
-    fn answer(
+    /// Passes targets' answers on to the client.
+    fn answer(&self, from: &Datagrams, routes: &mut Routes, counters: &Counters) -> io::Result<()> {
+        with_batch(|batch| {
+            from.try_receive(batch)?;
+            let client = routes.port.map(|port| (routes.client, port).into());
+            let header = |train: &Train<'_>| {
+                if client.is_some() && routes.targets.renew(train.from()) {
+                    return new_udp_header(train.from()).ok();
+                }
+                (0..train.segments()).for_each(|_| counters.refuse(Refusal::Denied));
+                None
+            };
+            batch.send_prefixed(header, |train, header| {
+                let Sent { bytes, lost, .. } = self.near.try_send_train(train, client);
+                let headers = header.len() * (train.segments() - lost);
+                counters.moved.count_inbound(bytes - headers);
+                counters.drop_datagrams(lost);
+            });
+            Ok(())
+        })
+    }
+}
+
+impl Routes {
+    /// Finds the target of a datagram, and the length of the header that names it; none if it goes nowhere now.
+    fn route(
         &mut self,
-        received: io::Result<(usize, SocketAddr)>,
-        bytes: &[u8],
+        (from, datagram): (SocketAddr, &[u8]),
+        far: &dyn Network,
         counters: &Counters,
-    ) -> io::Result<()> {
-        let (length, from) = received?;
-        let (Some(port), true) = (self.port, self.targets.renew(from)) else {
+    ) -> Option<(SocketAddr, usize)> {
+        let is_client =
+            from.ip() == self.client && self.port.is_none_or(|port| port == from.port());
+        if !is_client {
             counters.refuse(Refusal::Denied);
-            return Ok(());
+            return None;
+        }
+        self.port = Some(from.port());
+        if let Some((header, target)) = &self.latest
+            && datagram.starts_with(header)
+        {
+            return Some((*target, header.len()));
+        }
+        let Some((named, length)) = datagram::parse(datagram) else {
+            counters.refuse(Refusal::Malformed);
+            return None;
         };
-        let mut datagram = new_udp_header(from).map_err(io::Error::other)?;
-        datagram.extend_from_slice(&bytes[..length]);
-        self.near
-            .try_send_to(&datagram, (self.client, port).into())?;
-        counters.moved.count_inbound(length);
+        let target = match named {
+            datagram::Named::Address(address) => address,
+            datagram::Named::Host(host, port) => {
+                self.address_of((host.to_owned(), port), &datagram[length..], counters)?
+            }
+        };
+        if let Err(refusal) = self.admit(target, far) {
+            counters.refuse(refusal);
+            return None;
+        }
+        self.latest = Some((datagram[..length].to_owned(), target));
+        Some((target, length))
+    }
+
+    /// The address of a name, if it is known; else the payload waits for it, or is dropped.
+    fn address_of(
+        &mut self,
+        name: Named,
+        payload: &[u8],
+        counters: &Counters,
+    ) -> Option<SocketAddr> {
+        match self.names.route(&name, payload) {
+            Route::To(address) => return Some(address),
+            Route::LookUp => self.unknown.push(name),
+            Route::Waits => {}
+            Route::Dropped => counters.drop_datagrams(1),
+        }
+        None
+    }
+
+    /// Notes that datagrams go to a target, if the client may reach it.
+    fn admit(&mut self, target: SocketAddr, far: &dyn Network) -> Result<(), Refusal> {
+        far.check(target)?;
+        self.targets.insert(target);
         Ok(())
     }
+}
+
+/// A socket at any port of an address.
+async fn open(network: &dyn Network, at: IpAddr) -> io::Result<Datagrams> {
+    let socket = network.datagrams((at, 0).into()).await?;
+    socket.prepare_for_batches();
+    socket.writable().await?;
+    Ok(socket)
 }
 
 async fn look_up(far: &dyn Network, name: Named) -> (Named, Result<Vec<SocketAddr>, Refusal>) {
@@ -252,9 +315,10 @@ async fn look_up(far: &dyn Network, name: Named) -> (Named, Result<Vec<SocketAdd
     (name, found)
 }
 
-async fn receive(socket: Option<&Datagrams>, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+/// Waits until a socket has something; for ever if there is none.
+async fn readable(socket: Option<&Datagrams>) -> &Datagrams {
     match socket {
-        Some(socket) => socket.recv_from(buffer).await,
-        None => std::future::pending().await,
+        Some(socket) if socket.readable().await.is_ok() => socket,
+        _ => std::future::pending().await,
     }
 }

@@ -123,6 +123,53 @@ async fn socks5_carries_datagrams_of_the_client_and_of_nobody_else() {
     scene.until(|totals| totals.closed == 1).await;
 }
 
+#[tokio::test]
+async fn socks5_carries_bursts_to_many_targets_whole_and_in_order() {
+    let scene = Scene::new(Service::Socks5(None)).await;
+    let (_control, relay) = associate(&scene).await;
+    let client = UdpSocket::bind(loopback()).await.unwrap();
+    let mut servers = Vec::new();
+    for _ in 0..3 {
+        servers.push(UdpSocket::bind(loopback()).await.unwrap());
+    }
+    // Equal ones, which are moved together, shorter ones behind them, and empty ones.
+    let lengths = [900, 900, 900, 300, 900, 0, 0, 1, 1, 1_200];
+    let burst = || lengths.iter().cycle().take(30).enumerate();
+    let payload = |number: usize, length: &usize| vec![number as u8; *length];
+    for (number, length) in burst() {
+        for server in &servers {
+            let header = new_udp_header(server.local_addr().unwrap()).unwrap();
+            let datagram = [header, payload(number, length)].concat();
+            client.send_to(&datagram, relay).await.unwrap();
+        }
+    }
+    let mut buffer = [0; 2_000];
+    for server in &servers {
+        for (number, length) in burst() {
+            let (got, from) = within(server.recv_from(&mut buffer)).await.unwrap();
+            assert_eq!(buffer[..got], payload(number, length));
+            server.send_to(&buffer[..got], from).await.unwrap();
+        }
+    }
+    let mut answered = vec![Vec::new(); servers.len()];
+    for _ in 0..servers.len() * burst().count() {
+        let length = within(client.recv(&mut buffer)).await.unwrap();
+        let (_, from, payload) = parse_udp_request(&buffer[..length]).await.unwrap();
+        let from = from.to_string();
+        let is_from = |it: &UdpSocket| it.local_addr().unwrap().to_string() == from;
+        let server = servers.iter().position(is_from).unwrap();
+        answered[server].push(payload.to_vec());
+    }
+    let expected: Vec<_> = burst()
+        .map(|(number, length)| payload(number, length))
+        .collect();
+    assert!(answered.iter().all(|it| *it == expected));
+    let totals = scene.forwarder.totals();
+    let bytes = 3 * expected.iter().map(Vec::len).sum::<usize>() as u64;
+    assert_eq!((totals.bytes_out, totals.bytes_in), (bytes, bytes));
+    assert_eq!(totals.dropped, 0);
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_association_without_datagrams_ends_although_its_connection_lasts() {
     let scene = Scene::new(Service::Socks5(None)).await;
