@@ -184,14 +184,14 @@ impl Place {
 
     fn refuse(&self, syn: &Syn, refusal: Refusal) {
         let answers = &self.shared.answers;
-        match refusal {
-            Refusal::Unreachable | Refusal::TimedOut | Refusal::NoSource => {
-                // It was parsed before.
-                if let Ok(packet) = Packet::parse(VnetHeader::default(), &syn.packet) {
-                    answers.unreachable(Unreachable::HostOfSyn, &packet);
-                }
-            }
-            _ => answers.reset(self.ends, &syn.segment),
+        let why = match refusal {
+            Refusal::TimedOut => Unreachable::Silent,
+            Refusal::Unreachable | Refusal::NoSource => Unreachable::Host,
+            _ => return answers.reset(self.ends, &syn.segment),
+        };
+        // It was parsed before.
+        if let Ok(packet) = Packet::parse(VnetHeader::default(), &syn.packet) {
+            answers.unreachable(why, &packet);
         }
     }
 }

@@ -91,9 +91,9 @@ pub(crate) enum Unreachable {
     Port,
     /// There is no way to the host.
     Host,
-    /// There is none for the connection that a SYN would begin. It ends there: the other code of IPv4 would have Linux
-    /// send the SYN again at once (RFC 6069), for a connection that it then gives up.
-    HostOfSyn,
+    /// The host has not answered a SYN in time. The code of IPv4 for a host without a way would have Linux send the SYN
+    /// again at once (RFC 6069), for a connection that it then gives up.
+    Silent,
     /// It is forbidden.
     Prohibited,
     /// It has passed as many routers as it may.
@@ -112,7 +112,7 @@ impl Unreachable {
             Self::Port => (either([3, 3], [1, 4]), 0),
             Self::Host => (either([3, 1], [1, 3]), 0),
             // For this type of service (RFC 1122, section 3.2.2.1).
-            Self::HostOfSyn => (either([3, 12], [1, 3]), 0),
+            Self::Silent => (either([3, 12], [1, 3]), 0),
             Self::Prohibited => (either([3, 13], [1, 1]), 0),
             Self::Expired => (either([11, 0], [3, 0]), 0),
             Self::TooBig(mtu) => (either([3, 4], [2, 0]), mtu),

@@ -49,7 +49,8 @@ fn a_signed_answer_passes_byte_by_byte_with_the_servers_word_on_it() {
 
 #[test]
 fn only_clients_that_ask_for_it_learn_whether_an_answer_is_authentic() {
-    let asks: [(fn(&mut Message), bool); 4] = [
+    type Change = fn(&mut Message);
+    let asks: [(Change, bool); 4] = [
         (|query| dnssec_ok(query, 1_232), true),
         (|query| query.metadata.authentic_data = true, true),
         (|query| query.metadata.checking_disabled = true, false),
