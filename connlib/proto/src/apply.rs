@@ -217,7 +217,8 @@ impl Node {
         };
         self.drop_held(id, DropReason::OutboundPeerRemoved);
         self.end_sessions(id);
-        let peer = self.peers.remove(id);
+        let mut peer = self.peers.remove(id);
+        self.deadlines.disarm(id, &mut peer.timers);
         self.by_age.remove(&peer.added);
         self.by_address.peer_moved(id, peer.address(), None);
     }

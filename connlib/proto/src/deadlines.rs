@@ -1,21 +1,21 @@
-//! One heap of deadlines for all peers.
+//! The deadlines of all peers in their order, one for each peer at most.
 //!
-//! The heap is lazy: a postponed deadline keeps its entry, which is corrected only when it comes up.
-//! Traffic only postpones timers, so it does not touch the heap.
+//! A postponed deadline keeps its entry, which is corrected only when it comes up. Traffic only postpones timers, so it
+//! changes nothing here.
 
-use std::{cmp::Reverse, collections::BinaryHeap, time::Duration};
+use std::{collections::BTreeSet, time::Duration};
 
 use crate::timers::Timers;
 
 #[derive(Debug, Default)]
 pub(crate) struct Deadlines {
-    heap: BinaryHeap<Reverse<(Duration, usize)>>,
+    entries: BTreeSet<(Duration, usize)>,
 }
 
 impl Deadlines {
     /// The earliest time at which [`Self::pop`] returns a peer.
     pub(crate) fn next(&self) -> Option<Duration> {
-        self.heap.peek().map(|Reverse((at, _))| *at)
+        self.entries.first().map(|(at, _)| *at)
     }
 
     /// Ensures that `peer` comes up no later than the first of its timers is due.
@@ -23,19 +23,23 @@ impl Deadlines {
         let Some(next) = timers.next() else { return };
         let is_covered = timers.armed.is_some_and(|armed| armed <= next);
         if !is_covered {
+            self.disarm(peer, timers);
             timers.armed = Some(next);
-            self.heap.push(Reverse((next, peer)));
+            self.entries.insert((next, peer));
+        }
+    }
+
+    /// Forgets the entry of a peer.
+    pub(crate) fn disarm(&mut self, peer: usize, timers: &mut Timers) {
+        if let Some(armed) = timers.armed.take() {
+            self.entries.remove(&(armed, peer));
         }
     }
 
     /// Takes an entry that is due at `now`; the caller arms the peer again.
     pub(crate) fn pop(&mut self, now: Duration) -> Option<(Duration, usize)> {
-        let Reverse((at, peer)) = *self.heap.peek()?;
-        if at > now {
-            return None;
-        }
-        self.heap.pop();
-        Some((at, peer))
+        let is_due = self.entries.first()?.0 <= now;
+        is_due.then(|| self.entries.pop_first()).flatten()
     }
 }
 
@@ -46,7 +50,7 @@ mod tests {
     const T0: Duration = Duration::from_secs(100);
 
     #[test]
-    fn traffic_that_only_postpones_a_timer_leaves_the_heap_alone() {
+    fn traffic_that_only_postpones_a_timer_changes_nothing() {
         let mut deadlines = Deadlines::default();
         let mut timers = Timers::default();
         timers.set_persistent_keepalive(25, T0);
@@ -55,11 +59,25 @@ mod tests {
             timers.authenticated_received(T0 + Duration::from_secs(second));
             deadlines.arm(7, &mut timers);
         }
-        assert_eq!(deadlines.heap.len(), 1);
+        assert_eq!(deadlines.entries.len(), 1);
         let first = T0 + Duration::from_secs(25);
         assert_eq!(deadlines.pop(first), Some((first, 7)));
         timers.armed = None;
         deadlines.arm(7, &mut timers);
         assert_eq!(deadlines.next(), Some(T0 + Duration::from_secs(44)));
+    }
+
+    #[test]
+    fn an_earlier_deadline_replaces_the_later_one_and_a_peer_that_goes_leaves_none() {
+        let mut deadlines = Deadlines::default();
+        let mut timers = Timers::default();
+        for interval in [60, 50, 40, 30] {
+            timers.set_persistent_keepalive(interval, T0);
+            timers.authenticated_received(T0);
+            deadlines.arm(7, &mut timers);
+            assert_eq!(deadlines.entries.len(), 1);
+        }
+        deadlines.disarm(7, &mut timers);
+        assert_eq!(deadlines.next(), None);
     }
 }

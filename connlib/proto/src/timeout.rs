@@ -20,10 +20,7 @@ impl Node {
             let Some(peer) = self.peers.get_mut(id) else {
                 continue;
             };
-            // The entry belongs to a removed peer, or an earlier entry has replaced it.
-            if peer.timers.armed != Some(at) {
-                continue;
-            }
+            debug_assert_eq!(peer.timers.armed, Some(at));
             peer.timers.armed = None;
             while let Some(due) = self.peers[id].timers.due(now) {
                 self.handle_due(id, due, now);
