@@ -28,8 +28,8 @@
 //!   Acknowledgements made here limit how much it sends, and of its retransmissions only lost bytes leave (`sender`).
 //!   See `UPSTREAM.md`.
 //! - **The window that is announced does not shrink**, although smoltcp rounds it down: a unit less is announced.
-//! - **Listeners give each connection a socket of its own at its SYN**; the oldest of too many that are not
-//!   established ends. How many of those a gateway admits is up to that.
+//! - **Listeners give each connection a socket of its own at its SYN**; of too many that are not established,
+//!   the oldest of the peer that has most ends. How many of those a gateway admits is up to that.
 //!
 //! Features of the kernel's TCP that this one lacks: ECN, pacing, timestamps, growth of buffers, so that a connection
 //! carries at most half a MiB a round trip, and undoing of what was wrongly taken for a loss. Up to 32 gaps in what was
@@ -46,6 +46,7 @@ mod device;
 mod engine;
 mod flow;
 pub(crate) mod fragments;
+mod half_open;
 pub(crate) mod icmp;
 pub(crate) mod inlet;
 mod listener;
@@ -76,7 +77,10 @@ use hickory_resolver::net::runtime::TokioHandle;
 pub use counters::{Dropped, Snapshot};
 pub use device::device_pair;
 
-use crate::network::{Answer, Datagrams, Listener, NameServers, Network, Stream, names::Names};
+use crate::{
+    nat::Peers,
+    network::{Answer, Datagrams, Listener, NameServers, Network, Stream, names::Names},
+};
 use datagrams::StackDatagrams;
 use engine::Engine;
 use inlet::Inlet;
@@ -96,6 +100,8 @@ pub struct Settings {
     pub mtu: u16,
     /// Name servers, which are asked through the tunnel.
     pub names: NameServers,
+    /// Addresses by peer, so that no peer uses up what all share.
+    pub peers: Arc<Peers>,
 }
 
 /// A TCP/IP stack that runs.

@@ -24,6 +24,7 @@ use convoy_lab::require_lab;
 use convoy_netstack::{
     forward::{Forwarder, Limits, Rule, Service},
     namespace::{self, Namespace, hold},
+    nat::Peers,
     network::{
         Answer, Datagrams, Family, Host, Kernel, NameServers, Network, OpenSockets, SocketKind,
         Stream,
@@ -437,6 +438,7 @@ fn stack_settings(mtu: u16) -> convoy_netstack::stack::Settings {
         addresses: ["10.9.0.9/24", "fd09::9/64"].map(prefix).to_vec(),
         mtu,
         names: NameServers::default(),
+        peers: Arc::new(Peers::new([])),
     }
 }
 

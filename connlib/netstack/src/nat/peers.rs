@@ -21,7 +21,7 @@ impl Peers {
     }
 
     /// The number of the peer that has an address.
-    pub(super) fn of(&self, address: IpAddr) -> Option<u32> {
+    pub(crate) fn of(&self, address: IpAddr) -> Option<u32> {
         self.0.longest_match(address).map(|(_, peer)| *peer)
     }
 

@@ -2,7 +2,7 @@
 
 mod inbound;
 
-use std::{hash::RandomState, io::ErrorKind, sync::Arc, time::Instant};
+use std::{io::ErrorKind, sync::Arc, time::Instant};
 
 use rustix::event::Timespec;
 
@@ -16,8 +16,6 @@ pub(super) struct Engine {
     shared: Arc<Shared>,
     buffer: Box<[u8]>,
     fragments: Fragments,
-    /// Numbers the senders of fragments.
-    senders: RandomState,
     /// Connections that have received something in this batch.
     touched: Vec<Arc<Flow>>,
     second: Instant,
@@ -31,7 +29,6 @@ impl Engine {
             // One more than the longest, which tells longer ones.
             buffer: vec![0; LONGEST_MESSAGE + 1].into(),
             fragments: Fragments::default(),
-            senders: RandomState::new(),
             touched: Vec::with_capacity(BATCH),
             second: Instant::now(),
             errors: 0,

@@ -45,6 +45,9 @@ const LEAST_MTU: usize = 576;
 /// A connection, as the table, the stack's thread and a stream hold it.
 pub(super) struct Flow {
     pub(super) tuple: Tuple,
+    /// The number of the peer at the other end.
+    pub(super) peer: u32,
+    pub(super) sizes: Sizes,
     inner: Mutex<Inner>,
 }
 
@@ -153,6 +156,8 @@ impl Flow {
         };
         Ok(Self {
             tuple,
+            peer: shared.peer_of(tuple.remote.ip()),
+            sizes,
             inner: Mutex::new(inner),
         })
     }

@@ -1,6 +1,6 @@
 //! The memory of a connection's two buffers.
 
-use std::{io, ptr, slice};
+use std::{collections::HashMap, io, ptr, slice};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
@@ -28,33 +28,71 @@ const SMALL: Sizes = Sizes {
     send: 16_384,
 };
 
-/// Connections that have large buffers, and those that have more than small ones.
-const MOST_LARGE: usize = 128;
-const MOST_MEDIUM: usize = 1024;
-/// The same for connections that are not established: in a flood, new ones get small buffers.
+/// Buffers that are more than small, the largest first, and how many connections have them at most.
+const TIERS: [(Sizes, usize); 2] = [(LARGE, 160), (MEDIUM, 1024)];
+/// How many times as much as is left to others a peer may have.
+const SHARE: usize = 4;
+/// Connections of a peer that are not established before its next ones get small buffers.
 const MOST_LARGE_HALF_OPEN: usize = 32;
 
 impl Sizes {
-    /// The buffers of another connection.
-    pub(super) fn of_next(flows: usize, half_open: usize) -> Self {
-        if flows < MOST_LARGE && half_open < MOST_LARGE_HALF_OPEN {
-            LARGE
-        } else if flows < MOST_MEDIUM && half_open < MOST_LARGE_HALF_OPEN {
-            MEDIUM
-        } else {
-            SMALL
+    const fn total(self) -> usize {
+        self.receive + self.send
+    }
+
+    /// The tier that these belong to; none if they are small.
+    fn tier(self) -> Option<usize> {
+        TIERS.iter().position(|(sizes, _)| *sizes == self)
+    }
+}
+
+/// Buffers that peers have.
+///
+/// A peer gets at most four times as many of a tier as it leaves to all others, so that whatever one peer holds, the next one
+/// gets some.
+#[derive(Debug, Default)]
+pub(super) struct Shares {
+    used: [usize; TIERS.len()],
+    of_peers: HashMap<u32, [usize; TIERS.len()]>,
+}
+
+impl Shares {
+    /// Returns the buffers of another connection of a peer that has this many half-open ones.
+    pub(super) fn of_next(&self, peer: u32, half_open: usize) -> Sizes {
+        if half_open >= MOST_LARGE_HALF_OPEN {
+            return SMALL;
+        }
+        let own = self.of_peers.get(&peer).copied().unwrap_or_default();
+        let has_room = |tier: &usize| own[*tier] < SHARE * (TIERS[*tier].1 - self.used[*tier]);
+        let tier = (0..TIERS.len()).find(has_room);
+        tier.map_or(SMALL, |tier| TIERS[tier].0)
+    }
+
+    /// Counts the buffers of a connection that begins.
+    pub(super) fn take(&mut self, peer: u32, sizes: Sizes) {
+        if let Some(tier) = sizes.tier() {
+            self.used[tier] += 1;
+            self.of_peers.entry(peer).or_default()[tier] += 1;
         }
     }
 
-    const fn total(self) -> usize {
-        self.receive + self.send
+    /// Forgets the buffers of a connection that has ended.
+    pub(super) fn give_back(&mut self, peer: u32, sizes: Sizes) {
+        let (Some(tier), Some(own)) = (sizes.tier(), self.of_peers.get_mut(&peer)) else {
+            return;
+        };
+        self.used[tier] -= 1;
+        own[tier] -= 1;
+        if *own == [0; TIERS.len()] {
+            self.of_peers.remove(&peer);
+        }
     }
 }
 
 /// All buffers together stay below this, in bytes, and most of it is never touched.
-pub(super) const MOST_MEMORY: usize = MOST_LARGE * LARGE.total()
-    + (MOST_MEDIUM - MOST_LARGE) * MEDIUM.total()
-    + (super::MAX_FLOWS - MOST_MEDIUM) * SMALL.total();
+pub(super) const MOST_MEMORY: usize = TIERS[0].1 * LARGE.total()
+    + TIERS[1].1 * MEDIUM.total()
+    + (super::MAX_FLOWS - TIERS[0].1 - TIERS[1].1) * SMALL.total();
 
 const _: () = assert!(MOST_MEMORY < 512 << 20);
 
@@ -99,5 +137,47 @@ impl Drop for Memory {
     fn drop(&mut self) {
         // SAFETY: this is the whole mapping, and nothing uses it any more. Only a wrong address could fail.
         let _ = unsafe { munmap(self.start.cast(), self.sizes.total()) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Begins this many connections of a peer; returns how many of them are large, medium and small.
+    fn begin(shares: &mut Shares, peer: u32, count: usize) -> [usize; 3] {
+        let mut counts = [0; 3];
+        for _ in 0..count {
+            let sizes = shares.of_next(peer, 0);
+            shares.take(peer, sizes);
+            counts[sizes.tier().unwrap_or(2)] += 1;
+        }
+        counts
+    }
+
+    #[test]
+    fn whatever_one_peer_holds_leaves_large_buffers_to_others() {
+        let mut shares = Shares::default();
+        assert_eq!(begin(&mut shares, 1, 8_000), [128, 820, 7_052]);
+        assert_eq!(begin(&mut shares, 2, 1_000), [26, 164, 810]);
+        assert_eq!(begin(&mut shares, 3, 20), [5, 15, 0]);
+    }
+
+    #[test]
+    fn half_open_connections_of_a_peer_make_only_its_own_next_ones_small() {
+        let shares = Shares::default();
+        assert_eq!(shares.of_next(1, MOST_LARGE_HALF_OPEN), SMALL);
+        assert_eq!(shares.of_next(2, 0), LARGE);
+    }
+
+    #[test]
+    fn what_ends_gives_its_share_back() {
+        let mut shares = Shares::default();
+        begin(&mut shares, 1, 200);
+        for sizes in [[LARGE; 128].as_slice(), &[MEDIUM; 72]].concat() {
+            shares.give_back(1, sizes);
+        }
+        assert_eq!(shares.used, [0; 2]);
+        assert!(shares.of_peers.is_empty());
     }
 }

@@ -81,6 +81,11 @@ impl Shared {
             .any(|(own, _)| *own == address)
     }
 
+    /// Returns the number of the peer that has an address; all that no peer has count as one.
+    pub(super) fn peer_of(&self, address: IpAddr) -> u32 {
+        self.settings.peers.of(address).unwrap_or(u32::MAX)
+    }
+
     /// The gateway that takes packets for this address, which is not of the stack.
     pub(super) fn gateway_to(&self, address: IpAddr) -> Result<&Arrivals, Dropped> {
         let arrivals = self.arrivals.get().filter(|_| is_unicast(address));
@@ -117,7 +122,8 @@ impl Shared {
         let source = self.source_for(to.ip())?;
         // Zones mean nothing inside.
         let remote = SocketAddr::new(to.ip(), to.port());
-        let (tuple, sizes) = self.table().reserve(source, remote)?;
+        let peer = self.peer_of(remote.ip());
+        let (tuple, sizes) = self.table().reserve(source, remote, peer)?;
         let flow = Arc::new(Flow::new(self, tuple, sizes)?);
         let mut inner = flow.lock();
         inner.connect(tuple)?;
@@ -139,7 +145,8 @@ impl Shared {
         opener: Arc<Listening>,
         insert: impl FnOnce(&mut Table, &Arc<Flow>) -> io::Result<(usize, T)>,
     ) -> Result<(Arc<Flow>, T), Dropped> {
-        let sizes = self.table().next_sizes();
+        let peer = self.peer_of(tuple.remote.ip());
+        let sizes = self.table().next_sizes(peer);
         let flow = Flow::new(self, tuple, sizes).map_err(|_| Dropped::TooManyFlows)?;
         let flow = Arc::new(flow);
         let mut inner = flow.lock();

@@ -1,7 +1,7 @@
 //! Which connection, listener or datagram socket a packet belongs to, and when a connection has its next turn.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, hash_map::Entry},
+    collections::{BTreeSet, HashMap, hash_map::Entry},
     io::{self, ErrorKind},
     net::{IpAddr, SocketAddr},
     sync::Arc,
@@ -12,12 +12,17 @@ use slab::Slab;
 use smoltcp::time::Instant;
 
 use super::{
-    MAX_FLOWS, datagrams::Bound, flow::Flow, listener::Listening, memory::Sizes,
-    packet::is_unicast, segment::Tuple, time_wait::TimeWait,
+    MAX_FLOWS,
+    datagrams::Bound,
+    flow::Flow,
+    half_open::HalfOpen,
+    listener::Listening,
+    memory::{Shares, Sizes},
+    packet::is_unicast,
+    segment::Tuple,
+    time_wait::TimeWait,
 };
 
-/// Connections that other ends have begun and not completed.
-pub(super) const MAX_HALF_OPEN: usize = 256;
 /// Listeners, and datagram sockets.
 const MAX_BOUND: usize = 8192;
 
@@ -32,11 +37,9 @@ const MOST_TRIES: usize = 512;
 pub(super) struct Table {
     flows: Slab<Arc<Flow>>,
     by_tuple: HashMap<Tuple, usize>,
-    /// The oldest first.
-    half_open: BTreeMap<u64, usize>,
-    /// With those that a gateway has admitted, which make no room for others.
-    half_open_serials: HashMap<usize, u64>,
-    serial: u64,
+    /// Without those that a gateway has admitted.
+    half_open: HalfOpen,
+    memory: Shares,
     /// Once a connection at most, in microseconds.
     deadlines: BTreeSet<(i64, usize)>,
     /// When the thread wakes by itself.
@@ -50,7 +53,12 @@ pub(super) struct Table {
 
 impl Table {
     /// A free port for a connection to another end, and the sizes of its buffers.
-    pub(super) fn reserve(&self, source: IpAddr, remote: SocketAddr) -> io::Result<(Tuple, Sizes)> {
+    pub(super) fn reserve(
+        &self,
+        source: IpAddr,
+        remote: SocketAddr,
+        peer: u32,
+    ) -> io::Result<(Tuple, Sizes)> {
         if self.flows.len() >= MAX_FLOWS {
             return Err(Errno::ENOBUFS.into());
         }
@@ -63,11 +71,12 @@ impl Table {
             !self.by_tuple.contains_key(&tuple) && !self.time_wait.has(&tuple)
         };
         let port = any_port(is_free)?;
-        Ok((tuple(port), self.next_sizes()))
+        Ok((tuple(port), self.next_sizes(peer)))
     }
 
-    pub(super) fn next_sizes(&self) -> Sizes {
-        Sizes::of_next(self.flows.len(), self.half_open.len())
+    /// Returns the sizes of the buffers of a peer's next connection.
+    pub(super) fn next_sizes(&self, peer: u32) -> Sizes {
+        self.memory.of_next(peer, self.half_open.count_of(peer))
     }
 
     /// Adds a connection; fails if there is one with the same ends, or if there are too many.
@@ -77,37 +86,34 @@ impl Table {
         }
         match self.by_tuple.entry(flow.tuple) {
             Entry::Occupied(_) => Err(ErrorKind::AddrInUse.into()),
-            Entry::Vacant(entry) => Ok(*entry.insert(self.flows.insert(Arc::clone(flow)))),
+            Entry::Vacant(entry) => {
+                self.memory.take(flow.peer, flow.sizes);
+                Ok(*entry.insert(self.flows.insert(Arc::clone(flow))))
+            }
         }
     }
 
-    /// Adds a connection that the other end has begun; returns the oldest one that is not established if there are
-    /// too many of these.
+    /// Adds a connection that the other end has begun; returns the one that makes room for it if too many are
+    /// not established.
     pub(super) fn insert_half_open(
         &mut self,
         flow: &Arc<Flow>,
     ) -> io::Result<(usize, Option<Arc<Flow>>)> {
-        let (slot, ()) = self.insert_admitted(flow)?;
-        self.half_open.insert(self.serial, slot);
-        let is_too_many = self.half_open.len() > MAX_HALF_OPEN;
-        let oldest = is_too_many.then(|| self.half_open.pop_first()).flatten();
-        let oldest = oldest.and_then(|(_, slot)| self.flows.get(slot).cloned());
+        let slot = self.insert(flow)?;
+        let oldest = self.half_open.add(slot, flow.peer);
+        let oldest = oldest.and_then(|slot| self.flows.get(slot).cloned());
         Ok((slot, oldest))
     }
 
     /// The same for one that a gateway has admitted: how many of these there are is up to that.
     pub(super) fn insert_admitted(&mut self, flow: &Arc<Flow>) -> io::Result<(usize, ())> {
-        let slot = self.insert(flow)?;
-        self.serial += 1;
-        self.half_open_serials.insert(slot, self.serial);
-        Ok((slot, ()))
+        Ok((self.insert(flow)?, ()))
     }
 
     /// A connection is established.
     pub(super) fn establish(&mut self, slot: Option<usize>) {
-        let serial = slot.and_then(|slot| self.half_open_serials.remove(&slot));
-        if let Some(serial) = serial {
-            self.half_open.remove(&serial);
+        if let Some(slot) = slot {
+            self.half_open.remove(slot);
         }
     }
 
@@ -118,6 +124,7 @@ impl Table {
         }
         if let Some(flow) = self.flows.try_remove(slot) {
             self.by_tuple.remove(&flow.tuple);
+            self.memory.give_back(flow.peer, flow.sizes);
         }
     }
 

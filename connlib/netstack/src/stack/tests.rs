@@ -27,6 +27,9 @@ const B: &str = "10.9.0.2";
 const A6: &str = "fd09::1";
 const B6: &str = "fd09::2";
 
+/// Whose addresses are whose, for a stack.
+const PEERS: [(&str, u32); 3] = [(B, 0), (B6, 0), ("10.9.1.0/24", 1)];
+
 /// Two stacks, each at one end of a device.
 fn joined(mtu: u16) -> (Stack, Stack) {
     let (a, b) = device_pair().unwrap();
@@ -44,6 +47,9 @@ fn settings(addresses: [&str; 2], mtu: u16) -> Settings {
         addresses: addresses.map(|it| (it, bits(&it))).to_vec(),
         mtu,
         names: NameServers::default(),
+        peers: Arc::new(Peers::new(
+            PEERS.map(|(prefix, peer)| (prefix.parse().unwrap(), peer)),
+        )),
     }
 }
 

@@ -175,7 +175,8 @@ async fn serve_dns(
     Ok(())
 }
 
-fn peers_of(config: &Config) -> Peers {
+/// Numbers the peers, with their allowed IPs.
+pub(super) fn peers_of(config: &Config) -> Peers {
     let numbered = (0..).zip(&config.peers);
     Peers::new(numbered.flat_map(|(number, peer)| {
         let allowed = peer.allowed_ips.iter();

@@ -1,7 +1,6 @@
 //! Packets from the tunnel, each to the connection or socket that it is for.
 
 use std::{
-    hash::BuildHasher,
     io::ErrorKind,
     sync::Arc,
     time::{Duration, Instant},
@@ -60,8 +59,7 @@ impl Engine {
         }
         if let Some(fragment) = packet.fragment {
             let now = shared.now();
-            // The stack knows no peers, only their addresses.
-            let sender = self.senders.hash_one(packet.source) as u32;
+            let sender = shared.peer_of(packet.source);
             let counters = &shared.counters;
             let whole = self.fragments.add(packet, fragment, sender, now, counters);
             return match whole {

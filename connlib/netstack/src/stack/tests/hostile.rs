@@ -4,9 +4,9 @@ use tokio::io::unix::AsyncFd;
 use super::{wire::*, *};
 use crate::stack::{
     counters::Dropped,
-    packet::{ICMPV4, ICMPV6, Packet, TCP, UDP},
-    segment::{ACK, FIN, RST, SYN, Tuple},
-    table::MAX_HALF_OPEN,
+    half_open::MAX_HALF_OPEN,
+    packet::{ICMPV4, ICMPV6, Packet, TCP, UDP, seal_ipv4},
+    segment::{ACK, FIN, Options, RST, SYN, Tuple},
     vnet::{VNET_LEN, VnetHeader},
 };
 
@@ -33,6 +33,80 @@ async fn of_too_many_half_open_connections_the_oldest_end_and_a_new_one_is_accep
     let (_, from) = within(listener.accept()).await.unwrap();
     assert_eq!(from, at(B, FLOOD));
     assert_eq!(a.flows(), MAX_HALF_OPEN);
+}
+
+#[tokio::test]
+async fn a_flood_of_one_peer_does_not_end_what_another_begins() {
+    let (a, wire) = scene();
+    let listener = a.listen(at(A, 80)).await.unwrap();
+    let ends = |from: &str, port| Tuple {
+        local: at(from, port),
+        remote: at(A, 80),
+    };
+    wire.send(&segment(ends(B, 1), SYN, 7, 0));
+    let answer = parsed(&wire.receive()).1;
+    // 800 in a round trip of 100 ms.
+    for port in 1..=800 {
+        let from = format!("10.9.1.{}", port % 250 + 1);
+        wire.send(&segment(ends(&from, port), SYN, 7, 0));
+        wire.receive();
+    }
+    until(|| a.counters().dropped(Dropped::HalfOpen) == 801 - MAX_HALF_OPEN as u64).await;
+    let acknowledged = answer.sequence.wrapping_add(1);
+    wire.send(&segment(ends(B, 1), ACK, 8, acknowledged));
+    let (_, from) = within(listener.accept()).await.unwrap();
+    assert_eq!(from, at(B, 1));
+}
+
+#[tokio::test]
+async fn idle_connections_of_one_peer_do_not_shrink_the_windows_of_another() {
+    let (a, wire) = scene();
+    let listener = a.listen(at(A, 80)).await.unwrap();
+    let mut flows = Vec::new();
+    for port in 1..=1_100 {
+        let ends = Tuple {
+            local: at("10.9.1.1", port),
+            remote: at(A, 80),
+        };
+        wire.send(&segment(ends, SYN, 7, 0));
+        let answer = parsed(&wire.receive()).1;
+        wire.send(&segment(ends, ACK, 8, answer.sequence.wrapping_add(1)));
+        flows.push(within(listener.accept()).await.unwrap());
+    }
+    wire.send(&scaled(SYN, 0, 0, 0, &[]));
+    let answer = wire.receive();
+    let options = Options::parse(&answer[20..], parsed(&answer).1.header_len);
+    assert_eq!(options.scale, Some(3));
+}
+
+/// A fragment of a datagram with 16 bytes of payload.
+fn fragment(from: &str, ident: u16, is_last: bool) -> Vec<u8> {
+    let datagram = [0, 9, 0, 10, 0, 24, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8];
+    let payload = match is_last {
+        false => &datagram[..],
+        true => &[9; 8],
+    };
+    let mut fragment = packet(from, A, UDP, payload, 6);
+    // Without a checksum of UDP.
+    fragment[20..20 + payload.len()].copy_from_slice(payload);
+    fragment[4..6].copy_from_slice(&ident.to_be_bytes());
+    fragment[6..8].copy_from_slice(if is_last { &[0, 2] } else { &[0x20, 0] });
+    seal_ipv4(&mut fragment);
+    fragment
+}
+
+#[tokio::test]
+async fn fragments_from_many_addresses_of_one_peer_displace_none_of_another() {
+    let (a, wire) = scene();
+    let socket = a.datagrams(at(A, 10)).await.unwrap();
+    wire.send(&fragment(B, 1, false));
+    for host in 1..=200 {
+        wire.send(&fragment(&format!("10.9.1.{host}"), 2, false));
+    }
+    wire.send(&fragment(B, 1, true));
+    let mut buffer = [0; 100];
+    let (length, from) = within(socket.recv_from(&mut buffer)).await.unwrap();
+    assert_eq!((length, from), (16, at(B, 9)));
 }
 
 #[tokio::test]
