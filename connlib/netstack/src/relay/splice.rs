@@ -42,9 +42,10 @@ pub(super) async fn direction(
         poll_fn(|context| source.poll_read_ready(context))
             .await
             .map_err(Failure::Read)?;
+        // Boxed, because an idle connection's task would otherwise be as large as a busy one's.
         let progress = match lender.pipe() {
-            Some(pipe) => through(pipe, source, destination, lender, moved).await?,
-            None => by_hand(source, destination, lender, moved).await?,
+            Some(pipe) => Box::pin(through(pipe, source, destination, lender, moved)).await?,
+            None => Box::pin(by_hand(source, destination, lender, moved)).await?,
         };
         match progress {
             Progress::Drained => {}
