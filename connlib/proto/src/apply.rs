@@ -149,7 +149,7 @@ impl Node {
                 self.by_address
                     .peer_moved(id, peer.address(), Some(address));
                 peer.endpoint = Some(endpoint);
-                peer.return_route.asked = None;
+                peer.return_route.forget_way();
                 peer.path_limit = None;
                 if is_elsewhere {
                     peer.contact.forget_failures();

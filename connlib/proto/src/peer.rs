@@ -13,7 +13,7 @@ use crate::{
     cookies::Cookies,
     noise::{Initiation, PeerKeys},
     prefixes::Prefixes,
-    return_route::{Asked, Asking, ReturnRoute, RouteQuestions},
+    return_route::{ReturnRoute, RouteQuestions, Until, Way},
     sessions::Sessions,
     tai64n::Tai64n,
     timers::Timers,
@@ -138,23 +138,21 @@ impl Peer {
         let to = datagram.from;
         let former = self.address();
         let is_elsewhere = former != Some(to);
-        let asked = datagram.arrival.map(|arrival| Asked {
+        let way = datagram.arrival.map(|arrival| Way {
             to,
             arrival,
             routes: questions.routes,
         });
-        if !is_elsewhere && self.return_route.asked == asked {
+        if !is_elsewhere && self.return_route.is_known(way) {
             return None;
         }
         if is_elsewhere {
             self.path_limit = None;
         }
-        let route = &mut self.return_route;
-        let asking = asked.map(|asked| (asked, route.ask(id, asked, questions, now)));
-        let source = match asking {
-            Some((_, Asking::Later)) => return None,
-            Some((asked, Asking::Now)) => Some(asked.arrival.address),
-            Some((_, Asking::TooSoon)) | None => None,
+        let source = match self.return_route.follow(id, way, questions, now) {
+            Until::Sticky => way.map(|way| way.arrival.address),
+            Until::Kernel => None,
+            Until::Unchanged => self.endpoint.and_then(|endpoint| endpoint.source),
         };
         self.endpoint = Some(Endpoint {
             address: to,
@@ -170,7 +168,7 @@ impl Peer {
 
     /// Unpins the source address, so that the kernel chooses it until the peer sends again.
     pub(crate) fn forget_source(&mut self) {
-        self.return_route.asked = None;
+        self.return_route.forget();
         if let Some(endpoint) = &mut self.endpoint {
             endpoint.source = None;
         }

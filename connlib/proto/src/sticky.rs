@@ -3,16 +3,14 @@
 //!
 //! On a host with two uplinks and an address on each, the route may lead out by the other uplink, whose
 //! network drops packets from this address. Then the kernel must choose the source. Only the caller can
-//! look up routes: [`Node::poll_source_question`].
+//! look up routes: [`Node::poll_source_question`]. Questions are limited; until one is answered, datagrams
+//! leave from the address that the peer sends to.
 
 use std::{net::SocketAddr, time::Duration};
 
 use convoy_datagram::Arrival;
 
-use crate::{
-    node::Node,
-    return_route::{Asked, Asking},
-};
+use crate::{node::Node, return_route::Way};
 
 /// Asks whether the route to `to`, from the source address `arrival.address`, leads out by
 /// `arrival.interface`.
@@ -23,6 +21,8 @@ pub struct SourceQuestion {
     pub to: SocketAddr,
     /// How the peer's last datagram arrived.
     pub arrival: Arrival,
+    /// The number of route changes when it was raised.
+    routes: u32,
 }
 
 impl Node {
@@ -33,12 +33,17 @@ impl Node {
             let Some(route) = self.peers.get_mut(id).map(|peer| &mut peer.return_route) else {
                 continue;
             };
-            route.is_waiting = false;
-            if let Some(Asked { to, arrival, .. }) = route.asked {
+            if let Some(Way {
+                to,
+                arrival,
+                routes,
+            }) = route.take_question()
+            {
                 return Some(SourceQuestion {
                     peer: id,
                     to,
                     arrival,
+                    routes,
                 });
             }
         }
@@ -48,17 +53,26 @@ impl Node {
     /// Answers a question: if the interface is another, the kernel chooses the source. Without an answer the
     /// source address stays.
     pub fn answer_source_question(&mut self, question: &SourceQuestion, is_same_interface: bool) {
-        if is_same_interface {
-            return;
-        }
-        let SourceQuestion { peer, to, arrival } = *question;
-        if let Some(endpoint) = self.peers.get_mut(peer).and_then(|p| p.endpoint.as_mut())
-            && endpoint.address == to
-            && endpoint.source == Some(arrival.address)
+        let SourceQuestion {
+            peer,
+            to,
+            arrival,
+            routes,
+        } = *question;
+        let way = Way {
+            to,
+            arrival,
+            routes,
+        };
+        if let Some(peer) = self.peers.get_mut(peer)
+            && peer.return_route.answer(way, is_same_interface)
+            && let Some(endpoint) = peer.endpoint.as_mut().filter(|e| e.address == to)
         {
-            endpoint.source = None;
+            endpoint.source = is_same_interface.then_some(arrival.address);
         }
-        self.control.forget_source(to, arrival.address);
+        if !is_same_interface {
+            self.control.forget_source(to, arrival.address);
+        }
     }
 
     /// Call when routes have changed: each source address is then checked again when it is next used.
@@ -81,18 +95,9 @@ impl Node {
             .for_each(|(_, peer)| peer.forget_source());
     }
 
-    /// Asks about the peer's source address again if routes have changed.
+    /// Asks about the peer's source address if routes have changed since, or if the question was put off.
     pub(crate) fn check_source(&mut self, id: usize, now: Duration) {
-        let peer = &mut self.peers[id];
-        if let Some(asked) = peer.return_route.asked
-            && asked.routes != self.questions.routes
-        {
-            let routes = self.questions.routes;
-            let (questions, route) = (&mut self.questions, &mut peer.return_route);
-            let asking = route.ask(id, Asked { routes, ..asked }, questions, now);
-            if asking == Asking::TooSoon {
-                peer.forget_source();
-            }
-        }
+        let route = &mut self.peers[id].return_route;
+        route.ask_if_due(id, &mut self.questions, now);
     }
 }

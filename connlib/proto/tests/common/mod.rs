@@ -213,13 +213,29 @@ impl Host {
     }
 
     pub fn offer(&mut self, bytes: &[u8], from: SocketAddr, now: Duration) -> Result<(), SinkFull> {
+        let arrival = Arrival {
+            address: self.address.ip(),
+            interface: 2,
+        };
+        self.offer_at(bytes, from, arrival, now)
+    }
+
+    /// Receives a datagram that was sent to another address of this host.
+    pub fn receive_at(&mut self, bytes: &[u8], from: SocketAddr, arrival: Arrival, now: Duration) {
+        assert_eq!(self.offer_at(bytes, from, arrival, now), Ok(()));
+    }
+
+    fn offer_at(
+        &mut self,
+        bytes: &[u8],
+        from: SocketAddr,
+        arrival: Arrival,
+        now: Duration,
+    ) -> Result<(), SinkFull> {
         let datagram = Datagram {
             bytes,
             from,
-            arrival: Some(Arrival {
-                address: self.address.ip(),
-                interface: 2,
-            }),
+            arrival: Some(arrival),
             ecn: 0,
         };
         let mut sink = Delivered {

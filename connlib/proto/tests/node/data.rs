@@ -1,9 +1,9 @@
 //! Carries packets through two nodes.
 
-use std::time::Duration;
+use std::{net::IpAddr, time::Duration};
 
 use crate::common::*;
-use convoy_proto::{DatagramSink, Destination, SinkFull, Staging, counters::DropReason};
+use convoy_proto::{Arrival, DatagramSink, Destination, SinkFull, Staging, counters::DropReason};
 
 #[test]
 fn the_first_packets_wait_for_the_handshake_and_then_arrive_in_order() {
@@ -233,6 +233,97 @@ fn a_peer_that_keeps_moving_raises_at_most_one_question_about_its_route() {
     let questions = std::iter::from_fn(|| pair.b.node.poll_source_question()).count();
     assert!(questions <= 1, "{questions} questions");
     assert_eq!(pair.b.snapshot(pair.now).peers[0].endpoint, Some(from));
+}
+
+#[test]
+fn until_a_question_is_answered_replies_leave_from_the_address_that_was_asked() {
+    let mut pair = Pair::connected();
+    answer_all(&mut pair.b, true);
+    pair.now += SECOND;
+    for n in 3..100 {
+        asks_at(&mut pair, [192, 0, 2, n], 2);
+        assert_eq!(reply_source(&mut pair), Some([192, 0, 2, n].into()), "{n}");
+        answer_all(&mut pair.b, true);
+    }
+}
+
+#[test]
+fn a_question_put_off_is_asked_at_the_next_use_and_its_answer_holds() {
+    let mut pair = Pair::connected();
+    answer_all(&mut pair.b, true);
+    pair.now += SECOND;
+    for n in [3, 4] {
+        asks_at(&mut pair, [192, 0, 2, n], 2);
+        answer_all(&mut pair.b, true);
+    }
+    assert_eq!(reply_source(&mut pair), Some([192, 0, 2, 4].into()));
+    pair.now += SECOND / 10;
+    reply_source(&mut pair);
+    assert_eq!(answer_all(&mut pair.b, false), 1);
+    assert_eq!(reply_source(&mut pair), None);
+    // The peer goes elsewhere and back, by another port, within the limit of questions.
+    for (n, source) in [(3, Some([192, 0, 2, 3].into())), (4, None), (4, None)] {
+        let port = pair.a.address.port() + 1;
+        pair.a.address.set_port(port);
+        asks_at(&mut pair, [192, 0, 2, n], 2);
+        assert_eq!(reply_source(&mut pair), source, "{n}");
+    }
+    // Once routes have changed, the answers are outdated.
+    pair.b.node.handle_routes_changed();
+    pair.now += SECOND;
+    reply_source(&mut pair);
+    assert_eq!(answer_all(&mut pair.b, true), 1);
+    assert_eq!(reply_source(&mut pair), Some([192, 0, 2, 4].into()));
+}
+
+#[test]
+fn a_peer_that_alternates_between_known_ways_raises_no_further_questions() {
+    let mut pair = Pair::connected();
+    answer_all(&mut pair.b, true);
+    let ways = [([192, 0, 2, 3], 2, true), ([192, 0, 2, 4], 3, false)];
+    for (address, interface, is_same) in ways {
+        pair.now += SECOND;
+        asks_at(&mut pair, address, interface);
+        assert_eq!(answer_all(&mut pair.b, is_same), 1);
+    }
+    for (address, interface, is_same) in ways.repeat(10) {
+        pair.now += SECOND;
+        asks_at(&mut pair, address, interface);
+        assert_eq!(answer_all(&mut pair.b, true), 0);
+        assert_eq!(reply_source(&mut pair), is_same.then_some(address.into()));
+    }
+}
+
+/// Delivers a packet from `a` that arrived at this address of `b`.
+fn asks_at(pair: &mut Pair, address: [u8; 4], interface: u32) {
+    pair.a_sends(b"question");
+    let bytes = pair.a.take_wire(pair.now).remove(0);
+    let arrival = Arrival {
+        address: address.into(),
+        interface,
+    };
+    pair.b.receive_at(&bytes, pair.a.address, arrival, pair.now);
+}
+
+/// The address that a packet from `b` leaves from.
+fn reply_source(pair: &mut Pair) -> Option<IpAddr> {
+    let mut sink = Destinations::default();
+    let packet = TestPacket::new(&ipv4(pair.b.inner, pair.a.inner, b"answer"));
+    let mut burst = Burst([packet].into());
+    let b = &mut pair.b.node;
+    b.handle_outbound(&mut burst, pair.now, &mut Staging::default(), &mut sink);
+    sink.0[0].source
+}
+
+/// Answers the questions that wait; returns their number.
+fn answer_all(host: &mut Host, is_same_interface: bool) -> usize {
+    let mut answered = 0;
+    while let Some(question) = host.node.poll_source_question() {
+        host.node
+            .answer_source_question(&question, is_same_interface);
+        answered += 1;
+    }
+    answered
 }
 
 #[test]

@@ -42,6 +42,23 @@ for_each_pairing! {
 }
 
 #[test]
+fn replies_come_from_the_address_that_was_contacted_however_fast_that_changes() {
+    let Some(mut scene) = Scene::new(Pairing::ConvoyToConvoy) else {
+        return;
+    };
+    let hosts = 22..28;
+    for host in hosts.clone() {
+        add_address(&scene.right.namespace, &format!("10.9.0.{host}/24"));
+    }
+    for host in hosts {
+        let endpoint = format!("10.9.0.{host}:51820");
+        contact_at(&mut scene, &endpoint);
+        ping(&scene.left, scene.right.inner_v4());
+        assert_eq!(wg_dump(&scene.left, 1)[2], endpoint);
+    }
+}
+
+#[test]
 fn an_address_that_vanishes_does_not_stop_the_tunnel() {
     let Some(mut scene) = Scene::new(Pairing::ConvoyToConvoy) else {
         return;
