@@ -5,6 +5,9 @@ CARGO ?= cargo
 TEST_PACKAGES = dbus dnsmasq-base ethtool iproute2 iptables iputils-ping nftables procps util-linux wireguard-go \
 	wireguard-tools $(PROFILE_PACKAGES)
 TEST_PROGRAMS = dbus-daemon dnsmasq ethtool ip iptables-legacy ping nft setpriv sysctl wireguard-go wg wg-quick $(PROFILE_PROGRAMS)
+# Programs that WireGuard's own suite runs in `make interop`.
+SUITE_PACKAGES = iperf3 iproute2 iptables iputils-ping ncat
+SUITE_PROGRAMS = iperf3 ss iptables ping6 ncat
 # What scrapes the metrics in `make interop`.
 SCRAPER_PACKAGES = prometheus
 SCRAPER_PROGRAMS = prometheus promtool
@@ -30,8 +33,8 @@ FORK_VERSION = sed -n 's|^[[:space:]]*$(FORK) \(v[^ ]*\).*|\1|p' "$$(go list -m 
 
 .PHONY: help build speedtest speedtest-results profile profile-results profiling test test-all test-packages test-profiler \
 	test-systemd systemd-packages \
-	cross cross-packages lab-packages profile-packages interop interop-kernel guest-packages scraper-packages peers lint floors bounds \
-	fmt-check clippy doc deny audit bench bench-stages \
+	cross cross-packages lab-packages profile-packages interop interop-kernel guest-packages netns-suite scraper-packages \
+	suite-packages peers lint floors bounds fmt-check clippy doc deny audit bench bench-stages \
 	bench-compare bench-forward bench-gateway bench-peers bench-userspace gateway-packages bench-packages packet-rate growth report soak flood fuzz fuzz-merge test-timing miri asan tsan
 
 help: ## List these targets
@@ -141,12 +144,22 @@ cross-packages: # Install missing compilers, if root, and the Rust targets
 	@for target in $(ARM64) $(MUSL); do \
 		[ -d "$$(rustc --print target-libdir --target $$target)" ] || rustup target add $$target || exit 1; done
 
-interop: test-packages scraper-packages peers ## Run slow tests, and tests against the newest WireGuard programs (ten minutes; root)
+interop: test-packages scraper-packages suite-packages peers ## Run slow tests, and tests against the newest WireGuard programs (ten minutes; root)
 	CONVOY_REQUIRE_LAB=1 \
 	CONVOY_TEST_WIREGUARD_GO=$(PEERS)/bin/wireguard \
 	CONVOY_TEST_BORINGTUN=$(PEERS)/bin/boringtun-cli \
 	CONVOY_TEST_GOTATUN=$(PEERS)/bin/gotatun \
 	$(CARGO) test --locked -p convoy --test end_to_end -- --ignored --test-threads 1 --skip kernel:: $(ARGS)
+	$(MAKE) --no-print-directory netns-suite
+
+netns-suite: suite-packages peers # Run the suite of the newest wireguard-go, unchanged, with Convoy at both ends (root)
+	$(CARGO) build --locked -p convoy
+	module=$$(go version -m $(PEERS)/bin/wireguard | awk '$$1 == "mod" { print $$2 "@" $$3 }') && \
+	sources=$$(go mod download -json $$module | sed -n 's/.*"Dir": "\(.*\)".*/\1/p') && \
+	timeout 600 bash "$$sources/tests/netns.sh" $(CURDIR)/target/debug/convoy </dev/null
+
+suite-packages: # Install missing programs for WireGuard's own suite, if root
+	$(call install,$(SUITE_PROGRAMS),$(SUITE_PACKAGES),make interop needs them)
 
 # Programs that boot the guest, and those that its initramfs is made of or built by.
 GUEST_PACKAGES = busybox-static kmod musl-tools qemu-system-x86
