@@ -209,7 +209,7 @@ impl Context {
     ) -> io::Result<SocketAddr> {
         match &self.service {
             Service::Udp(target) => {
-                let socket = self.near.datagrams(at).await?;
+                let socket = self.near.listening_datagrams(at).await?;
                 let address = socket.local_addr()?;
                 tasks.spawn(udp::serve(Arc::clone(self), socket, target.clone()));
                 Ok(address)

@@ -60,6 +60,11 @@ pub trait Network: fmt::Debug + Send + Sync {
     /// Opens a UDP socket on an address; port 0 is any free one.
     fn datagrams(&self, at: SocketAddr) -> Answer<'_, Datagrams>;
 
+    /// Opens a UDP socket for clients: of each datagram it knows to which address it came.
+    fn listening_datagrams(&self, at: SocketAddr) -> Answer<'_, Datagrams> {
+        self.datagrams(at)
+    }
+
     /// Opens a UDP socket on an address whose port others share; each must be connected. Fails where networks have no
     /// such sockets.
     fn datagrams_beside(&self, _at: SocketAddr) -> Answer<'_, Datagrams> {

@@ -39,7 +39,6 @@ struct Client {
 /// Forwards datagrams until it is dropped.
 pub(super) async fn serve(context: Arc<Context>, socket: Datagrams, target: Target) {
     socket.prepare_for_batches();
-    socket.ask_for_destinations();
     let near = Arc::new(Near {
         context,
         socket,

@@ -151,17 +151,6 @@ impl Datagrams {
         }
     }
 
-    /// Makes the kernel report each datagram's destination address ([`Train::to`]), unless the socket has only one.
-    pub(crate) fn ask_for_destinations(&self) {
-        if let Self::Kernel(socket) = self
-            && let Ok(bound) = socket.local_addr()
-            && bound.ip().is_unspecified()
-        {
-            // Without it, the kernel chooses where answers come from.
-            let _ = messages::ask_for_destinations(socket, bound.is_ipv6());
-        }
-    }
-
     /// Lets sockets of the same user have the same port ([`Network::datagrams_beside`](super::Network)).
     pub(crate) fn share_port(&self) {
         if let Self::Kernel(socket) = self {

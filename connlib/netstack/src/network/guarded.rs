@@ -41,6 +41,10 @@ impl Network for Guarded {
         self.network.datagrams(at)
     }
 
+    fn listening_datagrams(&self, at: SocketAddr) -> Answer<'_, Datagrams> {
+        self.network.listening_datagrams(at)
+    }
+
     fn datagrams_beside(&self, at: SocketAddr) -> Answer<'_, Datagrams> {
         self.network.datagrams_beside(at)
     }

@@ -84,6 +84,18 @@ impl<S: OpenSockets> Network for Kernel<S> {
         })
     }
 
+    fn listening_datagrams(&self, at: SocketAddr) -> Answer<'_, Datagrams> {
+        Box::pin(async move {
+            let opened = self.0.open(SocketKind::Udp, Family::of(&at)).await?;
+            if at.ip().is_unspecified() {
+                // Before it has an address: the kernel notes of a datagram only what is asked when it arrives.
+                // Without it, the kernel chooses where answers come from.
+                let _ = messages::ask_for_destinations(&opened, at.is_ipv6());
+            }
+            bound(opened, at)
+        })
+    }
+
     fn datagrams_beside(&self, at: SocketAddr) -> Answer<'_, Datagrams> {
         Box::pin(async move {
             let opened = self.0.open(SocketKind::Udp, Family::of(&at)).await?;

@@ -12,7 +12,10 @@ use hickory_resolver::{
     config::ResolverOpts,
     lookup::Lookup,
     net::{DnsError, NetError},
-    proto::rr::{Name, RecordType},
+    proto::{
+        op::ResponseCode,
+        rr::{Name, RecordType},
+    },
 };
 use tokio::time::{Instant, timeout};
 
@@ -68,7 +71,8 @@ impl<P: ConnectionProvider> Servers<P> {
                 let found = timeout(PATIENCE, ask(server)).await;
                 let found = found.unwrap_or(Err(NetError::Timeout));
                 let helps = found.as_ref().map_or_else(is_final, |_| true);
-                *server.failed() = (!helps).then(Instant::now);
+                let is_remembered = found.as_ref().is_err_and(is_about_all_names);
+                *server.failed() = is_remembered.then(Instant::now);
                 match found {
                     Err(error) if !helps => failure = error,
                     found => return found,
@@ -96,6 +100,16 @@ impl<P: ConnectionProvider> Server<P> {
     fn failed(&self) -> std::sync::MutexGuard<'_, Option<Instant>> {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether a server that does not help would not help with other names, either. `SERVFAIL` is about one: whoever chooses
+/// that name could otherwise have the others asked of the next server.
+fn is_about_all_names(error: &NetError) -> bool {
+    let is_about_one = matches!(
+        error,
+        NetError::Dns(DnsError::ResponseCode(ResponseCode::ServFail))
+    );
+    !is_about_one && !is_final(error)
 }
 
 /// Whether another server would know no better.
