@@ -30,11 +30,11 @@ pub(super) struct Taken<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shortage {
     /// The tenant has its half.
-    OfTenant,
+    Tenant,
     /// All tenants together have everything.
-    OfAll,
+    All,
     /// The kernel refuses more.
-    OfKernel,
+    Kernel,
 }
 
 impl Budget {
@@ -64,10 +64,10 @@ impl Budget {
             count,
         };
         if before + count > self.most / 2 {
-            return Err(Shortage::OfTenant);
+            return Err(Shortage::Tenant);
         }
         if before_of_all + count > self.most {
-            return Err(Shortage::OfAll);
+            return Err(Shortage::All);
         }
         Ok(taken)
     }
@@ -95,9 +95,9 @@ mod tests {
         let tenants: [AtomicUsize; 3] = Default::default();
         let first = budget.take(5, &tenants[0]).unwrap();
         let refused = |count, tenant: &AtomicUsize| budget.take(count, tenant).err();
-        assert_eq!(refused(1, &tenants[0]), Some(Shortage::OfTenant));
+        assert_eq!(refused(1, &tenants[0]), Some(Shortage::Tenant));
         let _second = budget.take(4, &tenants[1]).unwrap();
-        assert_eq!(refused(2, &tenants[2]), Some(Shortage::OfAll));
+        assert_eq!(refused(2, &tenants[2]), Some(Shortage::All));
         drop(first);
         assert_eq!(budget.taken(), 4);
         let _third = budget.take(5, &tenants[2]).unwrap();

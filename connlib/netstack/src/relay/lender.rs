@@ -32,9 +32,9 @@ impl<'a> Lender<'a> {
     pub(super) fn pipe(self) -> Option<Lease<'a, Pipe>> {
         let pipe = self.relay.pipes.take(&self.tenant.pipes);
         self.counted(pipe, |shortage| match shortage {
-            Shortage::OfTenant => Pressure::PipeShareUsedUp,
-            Shortage::OfAll => Pressure::PipesUsedUp,
-            Shortage::OfKernel => Pressure::PipeRefused,
+            Shortage::Tenant => Pressure::PipeShareUsedUp,
+            Shortage::All => Pressure::PipesUsedUp,
+            Shortage::Kernel => Pressure::PipeRefused,
         })
     }
 
@@ -42,8 +42,8 @@ impl<'a> Lender<'a> {
     pub(super) fn memory(self) -> Memory<'a> {
         let lease = self.relay.buffers.take(&self.tenant.buffers);
         let lease = self.counted(lease, |shortage| match shortage {
-            Shortage::OfTenant => Pressure::BufferShareUsedUp,
-            Shortage::OfAll | Shortage::OfKernel => Pressure::BuffersUsedUp,
+            Shortage::Tenant => Pressure::BufferShareUsedUp,
+            Shortage::All | Shortage::Kernel => Pressure::BuffersUsedUp,
         });
         match lease {
             Some(lease) => Memory::Lent(lease),

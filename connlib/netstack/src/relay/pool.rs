@@ -86,7 +86,7 @@ impl<T: Pooled> Pool<T> {
         let kept = self.kept().pop();
         let item = match kept {
             Some(item) => item,
-            None => T::make(self.size).map_err(|_| Shortage::OfKernel)?,
+            None => T::make(self.size).map_err(|_| Shortage::Kernel)?,
         };
         Ok(Lease {
             item: Some(item),
