@@ -16,6 +16,7 @@ mod copy;
 mod finish;
 mod half;
 mod lender;
+mod outcome;
 mod pool;
 mod pressure;
 mod socket;
@@ -41,15 +42,15 @@ use crate::network::Stream;
 use budget::Budget;
 use half::{Half, Whole};
 use lender::Lender;
+use outcome::{Failure, Outcome, is_source_gone};
 use pool::{Buffers, Pipes};
 use pressure::Pressures;
 use socket::Socket;
 
 pub use budget::Tenant;
+pub use outcome::{Ended, MIN_BUFFER};
 pub use pressure::Pressure;
 
-/// The smallest buffer.
-pub const MIN_BUFFER: usize = 8 << 10;
 /// The largest buffer.
 pub const MAX_BUFFER: usize = 256 << 10;
 /// The buffer that is used if none is asked for.
@@ -61,9 +62,6 @@ const PIPE: usize = 4;
 const MOST_PARKED: usize = 64 << 20;
 /// How long the end that lives may take to receive what a failed one had sent.
 const LIMIT: Duration = Duration::from_secs(10);
-/// Buffers moved in one direction before the other has its turn.
-const ROUNDS: u32 = 8;
-
 /// How bytes move between kernel sockets; between other streams they are copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
@@ -115,26 +113,6 @@ impl Moved {
     pub(crate) fn count_inbound(&self, bytes: usize) {
         self.inbound.fetch_add(bytes as u64, Ordering::Relaxed);
     }
-}
-
-/// How a relayed connection ended.
-#[derive(Debug)]
-pub enum Ended {
-    /// Both ends have closed their direction.
-    Closed,
-    /// One end failed.
-    Failed(io::Error),
-}
-
-/// Why a direction ended early.
-#[derive(Debug)]
-enum Failure {
-    /// Its source is gone, so that nothing can reach that end either.
-    Read(io::Error),
-    /// Its destination takes no more, but may have sent something.
-    Write(io::Error),
-    /// Its source is gone, and its destination has not taken the rest in time.
-    Stuck(io::Error),
 }
 
 impl Relay {
@@ -249,13 +227,6 @@ async fn by_tokio(first: &mut TcpStream, second: &mut TcpStream, moved: &Moved) 
     }
 }
 
-/// Outcome of each direction; `None` if the other one's failure ended it.
-#[derive(Debug)]
-struct Outcome {
-    outbound: Option<Result<(), Failure>>,
-    inbound: Option<Result<(), Failure>>,
-}
-
 /// Runs both directions to their ends, or until one end is gone.
 ///
 /// A direction that has ended, or waits for its destination, does not see that its source fails: that is watched, too.
@@ -304,10 +275,6 @@ async fn both(
     outcome
 }
 
-fn is_source_gone(direction: &Option<Result<(), Failure>>) -> bool {
-    matches!(direction, Some(Err(Failure::Read(_) | Failure::Stuck(_))))
-}
-
 /// Whether the source of a direction has failed unseen, and how long the direction may go on then.
 struct Source {
     has_failed: bool,
@@ -344,35 +311,6 @@ impl Source {
                 if end.as_mut().poll(context).is_ready() {
                     *direction = Some(Err(Failure::Stuck(error())));
                 }
-            }
-        }
-    }
-}
-
-impl Outcome {
-    /// Whether the first and the second connection can still take bytes.
-    fn are_alive(&self) -> (bool, bool) {
-        let (out, back) = (&self.outbound, &self.inbound);
-        let is_first_gone = is_source_gone(out) || matches!(back, Some(Err(Failure::Write(_))));
-        let is_second_gone = is_source_gone(back) || matches!(out, Some(Err(Failure::Write(_))));
-        (!is_first_gone, !is_second_gone)
-    }
-
-    /// Returns what is left of the time in which the end that lives may take what was sent before.
-    fn left_of(&self, limit: Duration) -> Duration {
-        let is_stuck = |it: &Option<_>| matches!(it, Some(Err(Failure::Stuck(_))));
-        match is_stuck(&self.outbound) || is_stuck(&self.inbound) {
-            true => Duration::ZERO,
-            false => limit,
-        }
-    }
-
-    fn ended(self) -> Ended {
-        let results = [self.outbound, self.inbound].into_iter().flatten();
-        match results.filter_map(Result::err).next() {
-            None => Ended::Closed,
-            Some(Failure::Read(error) | Failure::Write(error) | Failure::Stuck(error)) => {
-                Ended::Failed(error)
             }
         }
     }

@@ -120,7 +120,7 @@ mod tests {
         ("convoy-aead", 3),
         ("convoy-benches", 10),
         ("convoy-lab", 3),
-        ("convoy-netstack", 41),
+        ("convoy-netstack", 40),
         ("convoy-perf", 6),
         ("convoy-tun", 3),
         ("convoy-tunnel", 4),

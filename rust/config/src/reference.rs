@@ -70,7 +70,7 @@ fn words(key: KeyName) -> (&'static str, &'static str, &'static str) {
             "The UDP port of this end. With 0, the kernel chooses one.",
         ),
         KeyName::FwMark => (
-            "off, or 0 to 4294967295 but not 253 to 255, decimal or 0x and hexadecimal",
+            "off, or 0 to 4294967295 except 253 to 255; 0x… is hexadecimal",
             "chosen if a route or the kill switch needs one, else off",
             "The mark of the tunnel's datagrams, by which rules tell them from other packets.",
         ),

@@ -20,6 +20,7 @@ mod engine;
 mod forwards;
 mod gateway;
 mod meeting;
+mod peers;
 mod run_directory;
 mod settings;
 mod sockets;

@@ -11,8 +11,8 @@ use std::{
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::{
-    Failure, ROUNDS,
     lender::{Lender, Memory},
+    outcome::{Failure, ROUNDS},
 };
 
 /// Moves bytes until the source ends, then closes the destination's side of this direction.

@@ -13,7 +13,7 @@ use nix::{
 };
 use tokio::time::{Instant, sleep, timeout};
 
-use super::{Ended, Outcome};
+use super::outcome::{Ended, Outcome};
 use crate::network::{Duplex, Stream};
 
 /// The kernel does not tell when a socket's queue is empty: it is asked after this time, and then ever more rarely.

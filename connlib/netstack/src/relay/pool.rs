@@ -66,7 +66,7 @@ impl<T: Pooled> Pool<T> {
     pub(super) fn with(most: usize) -> Self {
         Self {
             lent: Budget::new(most),
-            ..Self::new(super::MIN_BUFFER)
+            ..Self::new(super::outcome::MIN_BUFFER)
         }
     }
 

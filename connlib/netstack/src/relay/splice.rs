@@ -20,8 +20,8 @@ use tokio::{
 };
 
 use super::{
-    Failure, ROUNDS,
     lender::Lender,
+    outcome::{Failure, ROUNDS},
     pool::{Lease, Pipe},
     socket::Socket,
 };

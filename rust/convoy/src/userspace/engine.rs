@@ -20,7 +20,7 @@ use convoy_netstack::{
     stack::{self, MAX_FLOWS, Stack, device_pair},
 };
 
-use super::gateway;
+use super::peers;
 use crate::{
     cli::{EngineChoice, NAMESPACE_HOLDER},
     client::privileges::PROGRAM,
@@ -176,7 +176,7 @@ fn smoltcp(settings: &Settings, config: &Config) -> anyhow::Result<Kind> {
         addresses: settings.addresses.clone(),
         mtu: settings.mtu,
         names: name_servers(config),
-        peers: Arc::new(gateway::peers_of(config)),
+        peers: Arc::new(peers::peers_of(config)),
     };
     let stack = Stack::start(ours, settings).context(
         "cannot start the engine `smoltcp`, which needs an Address, and an MTU of 1280 or more",

@@ -5,8 +5,7 @@ use std::{io, net::SocketAddr, sync::Arc};
 use anyhow::Context;
 use convoy_config::{Config, Located};
 use convoy_netstack::{
-    Prefix,
-    nat::{self, Carried, Dns, Limits, Own, Peers, Policy, Shares, Upstream},
+    nat::{self, Carried, Dns, Limits, Own, Policy, Shares, Upstream},
     network::{Host, Kernel, Network},
     relay::Relay,
     stack::Dropped,
@@ -14,7 +13,10 @@ use convoy_netstack::{
 use convoy_proto::config::AllowedIp;
 use tracing::info;
 
-use super::engine::Engine;
+use super::{
+    engine::Engine,
+    peers::{peers_of, prefix},
+};
 use crate::{
     cli::{NatChoice, UserspaceArgs},
     client::status::NatStatus,
@@ -173,19 +175,6 @@ async fn serve_dns(
     let dns = dns.context("cannot use the resolver of this host")?;
     gateway.serve_dns(dns, sockets, listeners);
     Ok(())
-}
-
-/// Numbers the peers, with their allowed IPs.
-pub(super) fn peers_of(config: &Config) -> Peers {
-    let numbered = (0..).zip(&config.peers);
-    Peers::new(numbered.flat_map(|(number, peer)| {
-        let allowed = peer.allowed_ips.iter();
-        allowed.filter_map(move |it| Some((prefix(&it.value)?, number)))
-    }))
-}
-
-fn prefix(it: &AllowedIp) -> Option<Prefix> {
-    Prefix::new(it.address, it.prefix)
 }
 
 /// How many flows there are descriptors for: two each, beside those that pipes and DNS may take. At least half of all are

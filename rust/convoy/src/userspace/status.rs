@@ -43,7 +43,7 @@ impl Supervisor {
             commands: Some(self.commands.count()),
             forwards: self.forwards.status(),
             nat: self.gateway.as_ref().map(Gateway::status),
-            warnings,
+            warnings: warnings.into_iter().chain(described.warnings).collect(),
             ..described
         }
     }
