@@ -74,8 +74,6 @@ drop_reasons! {
     InboundMalformed = "inbound_malformed",
     /// Inbound: the inner source address is not among the peer's allowed IPs.
     InboundForeignSource = "inbound_foreign_source",
-    /// Inbound: a congestion mark on the outer header of a packet that is not ECN-capable (RFC 6040).
-    InboundEcn = "inbound_ecn",
     /// Inbound: received before the link was set down, but handled afterwards.
     InboundLinkDown = "inbound_link_down",
     /// Inbound: no key to handle a handshake message: the device has no private key, or the peer's public key
@@ -171,6 +169,10 @@ pub struct Counters {
     pub inbound_bytes: u64,
     /// Inbound packets passed to the TUN writer.
     pub inbound_packets: u64,
+    /// Inbound packets whose datagrams were marked for congestion (ECN CE), and that tell their receiver.
+    pub congestion_told: u64,
+    /// Those that are not ECN-capable: they passed as they were.
+    pub congestion_untold: u64,
     /// Cookie replies queued for sending.
     pub cookies_sent: u64,
     /// Handshakes completed, in either role.

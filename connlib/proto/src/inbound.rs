@@ -23,7 +23,7 @@ use crate::{
         COOKIE_REPLY, DATA_HEADER, DATA_OVERHEAD, INITIATION, RESPONSE, counter_of, index_at,
     },
     node::Node,
-    packet,
+    packet::{self, Congestion},
     seams::{PacketSink, SinkFull},
     session::{REJECT_AFTER_MESSAGES, REJECT_AFTER_TIME},
     timers::{KEEPALIVE_TIMEOUT, REKEY_TIMEOUT},
@@ -217,15 +217,17 @@ impl Node {
     }
 
     /// Checks whether a decrypted packet is admissible, and clamps it; returns its length without padding.
-    fn admit(&self, id: usize, padded: &mut [u8], outer_ecn: u8) -> Result<usize, DropReason> {
+    fn admit(&mut self, id: usize, padded: &mut [u8], outer_ecn: u8) -> Result<usize, DropReason> {
         let len = packet::length(padded).ok_or(DropReason::InboundMalformed)?;
         let packet = &mut padded[..len];
         let source = packet::source(packet).ok_or(DropReason::InboundMalformed)?;
         if self.allowed_ips.lookup(source) != Some(id) {
             return Err(DropReason::InboundForeignSource);
         }
-        if !packet::decapsulate_ecn(packet, outer_ecn) {
-            return Err(DropReason::InboundEcn);
+        match packet::decapsulate_ecn(packet, outer_ecn) {
+            Congestion::None => {}
+            Congestion::Told => self.counters.congestion_told += 1,
+            Congestion::Untold => self.counters.congestion_untold += 1,
         }
         self.mss_clamp.apply(packet);
         Ok(len)

@@ -46,23 +46,36 @@ pub(crate) fn ecn(packet: &[u8]) -> u8 {
     }
 }
 
-/// Applies the outer header's ECN mark to a valid IP packet, as RFC 6040 §4.2 says.
+/// What the outer header's ECN mark means for the packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Congestion {
+    /// The way is not congested.
+    None,
+    /// The packet tells its receiver.
+    Told,
+    /// The packet is not ECN-capable: nobody is told.
+    Untold,
+}
+
+/// Applies the outer header's ECN mark to a valid IP packet, as RFC 6040 §4.2 says, with one exception.
 ///
-/// Returns whether the packet may be delivered: a packet that is not ECN-capable but was marked for
-/// congestion must be dropped.
-#[must_use]
-pub(crate) fn decapsulate_ecn(packet: &mut [u8], outer: u8) -> bool {
+/// A packet that is not ECN-capable and was marked for congestion passes as it is, as with WireGuard in the kernel:
+/// on a path that marks everything, dropping it would be a black hole.
+pub(crate) fn decapsulate_ecn(packet: &mut [u8], outer: u8) -> Congestion {
     const NOT_ECT: u8 = 0b00;
     const ECT_1: u8 = 0b01;
     const ECT_0: u8 = 0b10;
     const CE: u8 = 0b11;
     match (ecn(packet), outer) {
-        (NOT_ECT, CE) => return false,
+        (NOT_ECT, CE) => return Congestion::Untold,
         (ECT_0 | ECT_1, CE) => set_ecn(packet, CE),
         (ECT_0, ECT_1) => set_ecn(packet, ECT_1),
         _ => {}
     }
-    true
+    match outer {
+        CE => Congestion::Told,
+        _ => Congestion::None,
+    }
 }
 
 fn set_ecn(packet: &mut [u8], ecn: u8) {
@@ -144,22 +157,28 @@ mod tests {
         assert_eq!(destination(&[0x50; 60]), None, "neither IPv4 nor IPv6");
     }
 
-    /// RFC 6040 figure 4: one row per inner value, one column per outer value.
+    /// RFC 6040 figure 4: one row per inner value, one column per outer value. Where it drops, the packet passes.
     #[test]
-    fn decapsulation_follows_rfc_6040() {
+    fn decapsulation_follows_rfc_6040_but_drops_nothing() {
         let table = [
-            // outer:  Not-ECT   ECT(1)    ECT(0)    CE
-            (0b00, [Some(0b00), Some(0b00), Some(0b00), None]),
-            (0b01, [Some(0b01), Some(0b01), Some(0b01), Some(0b11)]),
-            (0b10, [Some(0b10), Some(0b01), Some(0b10), Some(0b11)]),
-            (0b11, [Some(0b11), Some(0b11), Some(0b11), Some(0b11)]),
+            // outer: Not-ECT ECT(1) ECT(0) CE
+            (0b00, [0b00, 0b00, 0b00, 0b00]),
+            (0b01, [0b01, 0b01, 0b01, 0b11]),
+            (0b10, [0b10, 0b01, 0b10, 0b11]),
+            (0b11, [0b11, 0b11, 0b11, 0b11]),
         ];
         for (inner, row) in table {
             for (outer, expected) in [0b00, 0b01, 0b10, 0b11].into_iter().zip(row) {
                 let (mut v4, mut v6) = (ipv4(inner), ipv6(inner));
                 for packet in [&mut v4[..], &mut v6[..]] {
-                    let delivered = decapsulate_ecn(packet, outer);
-                    assert_eq!(delivered.then(|| ecn(packet)), expected);
+                    let congestion = decapsulate_ecn(packet, outer);
+                    assert_eq!(ecn(packet), expected);
+                    let told = match (inner, outer) {
+                        (0b00, 0b11) => Congestion::Untold,
+                        (_, 0b11) => Congestion::Told,
+                        _ => Congestion::None,
+                    };
+                    assert_eq!(congestion, told);
                 }
                 assert_eq!(header_sum(&v4), 0xffff, "the header checksum stays valid");
             }

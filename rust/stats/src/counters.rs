@@ -116,6 +116,14 @@ impl Counters {
         drops.filter(|(reason, n)| reason.starts_with("inbound") && *n > 0)
     }
 
+    /// Inbound packets whose datagrams were marked for congestion (ECN CE).
+    #[must_use]
+    pub fn congested_packets(&self) -> u64 {
+        let events = ["udp_congestion_told", "udp_congestion_untold"];
+        let counts = events.iter().filter_map(|event| self.events.get(*event));
+        counts.sum()
+    }
+
     /// Datagrams that the kernel dropped because a socket's receive buffer was full; it counts a
     /// GRO batch as one.
     #[must_use]
@@ -191,7 +199,7 @@ mod tests {
     fn inbound_drops_exclude_outbound_ones_and_kernel_drops_are_a_number() {
         let counters = |n: u64| {
             counters(serde_json::json!({
-                "drops": { "inbound_replay": n, "inbound_ecn": 4, "outbound_too_big": n },
+                "drops": { "inbound_replay": n, "inbound_no_key": 4, "outbound_too_big": n },
                 "cookies_sent": n * 2,
                 "events": { "udp_kernel_drops": n * 3 },
             }))

@@ -59,6 +59,8 @@ impl EventLoop {
                 "udp_kernel_drops",
                 self.metrics.kernel_drops + self.sockets.kernel_drops(),
             ),
+            ("udp_congestion_told", counters.congestion_told),
+            ("udp_congestion_untold", counters.congestion_untold),
             ("tun_refused_trains", written.refused_trains),
             ("tun_bad_checksums", written.bad_checksums),
             ("tun_sparse_outbound", self.metrics.sparse_outbound),

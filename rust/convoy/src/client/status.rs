@@ -234,7 +234,11 @@ fn without_supervisor(name: &InterfaceName) -> anyhow::Result<Option<Status>> {
         since: state.as_ref().map(|state| state.since),
         config: state.map(|state| state.config),
         tunnel_pid: Some(pid.as_raw().unsigned_abs()),
-        warnings: [warning].into_iter().chain(paused).collect(),
+        warnings: [warning]
+            .into_iter()
+            .chain(paused)
+            .chain(status.warnings)
+            .collect(),
         ..status
     }))
 }

@@ -4,7 +4,7 @@ use std::{collections::HashMap, net::SocketAddr};
 
 use convoy_config::{Config, encode_key};
 use convoy_proto::config::PublicKey;
-use convoy_stats::{Peer, Report};
+use convoy_stats::{Counters, Peer, Report};
 
 use super::{
     model::{PeerState, PeerStatus, Rate, Status},
@@ -13,6 +13,9 @@ use super::{
 
 /// The most peers whose routes are looked up.
 const MAX_ROUTES: usize = 64;
+
+/// Packets of which congestion alone does not mark all.
+const MANY_PACKETS: u64 = 1_000;
 
 /// Facts about peers that the tunnel does not know: by public keys in base64.
 #[derive(Debug, Default)]
@@ -61,9 +64,22 @@ pub(crate) fn describe(report: Report, known: &Known) -> Status {
         fwmark,
         rate: recent,
         peers: peers.collect(),
+        warnings: marks(&report.counters).into_iter().collect(),
         stats: Some(report.counters),
         ..Status::default()
     }
+}
+
+/// Says that routers mark all packets as congested, if they do: connections with ECN stay slow then.
+fn marks(counters: &Counters) -> Option<String> {
+    let (marked, all) = (counters.congested_packets(), counters.inbound.packets);
+    // Congestion marks some. A packet that was marked may have been dropped afterwards.
+    let is_whole = all >= MANY_PACKETS && marked.saturating_mul(100) >= all.saturating_mul(99);
+    is_whole.then(|| {
+        format!(
+            "{marked} of {all} packets came marked as congested (ECN CE): a router on the way marks everything, so              connections that use ECN stay slow (fix: that router, or `sysctl net.ipv4.tcp_ecn=0` at both ends)"
+        )
+    })
 }
 
 /// `refusal`: why the host has no route to its endpoint.

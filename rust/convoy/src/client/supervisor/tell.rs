@@ -39,6 +39,7 @@ impl Supervisor {
         let problems = self.addresses.problems(&self.config);
         let known = Known::new(&self.config, problems);
         let described = report.map(|report| describe(report, &known));
+        let described = described.unwrap_or_default();
         let it = &self.config.interface;
         let pid = self.tunnel.as_ref().and_then(KeptTunnel::pid);
         let is_closed = self.is_kill_switch_closed().await;
@@ -62,8 +63,9 @@ impl Supervisor {
                 .warnings(is_closed)
                 .into_iter()
                 .chain(silence)
+                .chain(described.warnings)
                 .collect(),
-            ..described.unwrap_or_default()
+            ..described
         };
         Reply::Status(Box::new(status))
     }

@@ -4,6 +4,7 @@ mod closed;
 mod dhcp;
 mod held;
 mod local;
+mod marks;
 mod others;
 mod rules;
 
