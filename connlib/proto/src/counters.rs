@@ -25,6 +25,8 @@ drop_reasons! {
     OutboundMalformed = "outbound_malformed",
     /// Outbound: no peer's allowed IPs contain the destination.
     OutboundNoRoute = "outbound_no_route",
+    /// Outbound: a datagram of this tunnel itself: the route to the peer's endpoint leads back into the interface.
+    OutboundLoop = "outbound_loop",
     /// Outbound: the peer has no endpoint yet.
     OutboundNoEndpoint = "outbound_no_endpoint",
     /// Outbound: the packets held for handshakes exceeded their bound; the oldest of a peer was dropped.

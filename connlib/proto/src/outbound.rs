@@ -12,7 +12,7 @@ use std::time::Duration;
 use crate::{
     counters::DropReason,
     icmp,
-    messages::{DATA_HEADER, DATA_OVERHEAD},
+    messages::{DATA_HEADER, DATA_OVERHEAD, index_at},
     node::Node,
     packet,
     seams::{DatagramSink, PacketSource, PaddablePacket},
@@ -65,10 +65,13 @@ impl Node {
         let Some(id) = self.allowed_ips.lookup(destination) else {
             return self.refuse(packet.bytes(), DropReason::OutboundNoRoute, now);
         };
-        let peer = &mut self.peers[id];
-        if peer.endpoint.is_none() {
+        let Some(endpoint) = self.peers[id].endpoint else {
             return self.refuse(packet.bytes(), DropReason::OutboundNoEndpoint, now);
+        };
+        if endpoint.address.ip() == destination && self.is_own_datagram(id, packet.bytes()) {
+            return self.counters.drops.add(DropReason::OutboundLoop, 1);
         }
+        let peer = &mut self.peers[id];
         let longest = peer.max_datagram(now) - DATA_OVERHEAD;
         if packet.bytes().len() > longest {
             self.counters.drops.add(DropReason::OutboundTooBig, 1);
@@ -81,6 +84,21 @@ impl Node {
         } else {
             self.seal_staged(staging, sink);
             self.hold(id, packet.bytes(), now);
+        }
+    }
+
+    /// Whether a packet is a datagram that this node has sent to the peer. Sealed once more, it would come back for
+    /// ever, and the peer would take the tunnel for the way to this end. An index tells it from datagrams of others.
+    fn is_own_datagram(&self, id: usize, packet: &[u8]) -> bool {
+        let Some(message) = packet::udp_payload(packet) else {
+            return false;
+        };
+        let index = index_at(message, 4);
+        // The types of initiations, responses and data messages (WireGuard paper, section 5.4).
+        match message.get(..4) {
+            Some([1 | 2, 0, 0, 0]) => self.by_index.contains_key(&index),
+            Some([4, 0, 0, 0]) => self.peers[id].sessions.have_remote(index),
+            _ => false,
         }
     }
 

@@ -37,6 +37,21 @@ pub(crate) fn length(packet: &[u8]) -> Option<usize> {
     }
 }
 
+/// The payload of a UDP datagram or of its first fragment, given a valid IP packet; `None` for anything else.
+#[must_use]
+pub(crate) fn udp_payload(packet: &[u8]) -> Option<&[u8]> {
+    const UDP: u8 = 17;
+    const UDP_HEADER: usize = 8;
+    let (protocol, header) = match packet.first()? >> 4 {
+        4 if be16_at(packet, 6) & 0x1fff == 0 => (packet[9], usize::from(packet[0] & 0xf) * 4),
+        6 => (packet[6], IPV6_HEADER),
+        _ => return None,
+    };
+    packet
+        .get(header + UDP_HEADER..)
+        .filter(|_| protocol == UDP)
+}
+
 /// The two ECN bits of a valid IP packet (RFC 3168).
 #[must_use]
 pub(crate) fn ecn(packet: &[u8]) -> u8 {

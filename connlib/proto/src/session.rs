@@ -34,7 +34,7 @@ pub(crate) struct SessionKeys {
 pub(crate) struct Session {
     /// The index by which the peer addresses this session.
     pub(crate) local: u32,
-    remote: u32,
+    pub(crate) remote: u32,
     /// When its keys were derived (time since boot).
     pub(crate) established: Duration,
     /// Whether this side began the handshake.

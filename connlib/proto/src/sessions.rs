@@ -40,6 +40,12 @@ impl Sessions {
         all.find(|s| s.local == local)
     }
 
+    /// Whether the peer has given a session this index: it is in every datagram to the peer.
+    pub(crate) fn have_remote(&self, remote: u32) -> bool {
+        let all = [&self.current, &self.next, &self.previous];
+        all.into_iter().flatten().any(|s| s.remote == remote)
+    }
+
     /// As [`Self::find`], by shared reference: to seal or open in.
     pub(crate) fn get(&self, local: u32) -> Option<&Session> {
         let all = [&self.current, &self.next, &self.previous];

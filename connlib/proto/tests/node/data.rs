@@ -3,7 +3,9 @@
 use std::{net::IpAddr, time::Duration};
 
 use crate::common::*;
-use convoy_proto::{Arrival, DatagramSink, Destination, SinkFull, Staging, counters::DropReason};
+use convoy_proto::{
+    Arrival, DatagramSink, Destination, SinkFull, Staging, config::PeerUpdate, counters::DropReason,
+};
 
 #[test]
 fn the_first_packets_wait_for_the_handshake_and_then_arrive_in_order() {
@@ -53,6 +55,60 @@ fn the_largest_packets_pass() {
     pair.a_sends(&vec![9; 65_455 - 20]);
     pair.settle();
     assert_eq!(pair.b.delivered[0].len(), 65_455);
+}
+
+#[test]
+fn a_datagram_that_is_led_back_into_the_interface_ends_there_and_those_of_others_pass() {
+    let mut pair = Pair::new();
+    let endpoint = pair.b.address;
+    let wrapped = |from: IpAddr, message: &[u8]| {
+        let length = (8 + message.len()) as u16;
+        let header = [
+            [0xca, 0x6c],
+            endpoint.port().to_be_bytes(),
+            length.to_be_bytes(),
+            [0; 2],
+        ];
+        let mut packet = ipv4(from, endpoint.ip(), &[&header.concat(), message].concat());
+        packet[9] = 17;
+        packet
+    };
+    let everything = PeerUpdate {
+        update_only: true,
+        allowed_ips: vec![allow([0, 0, 0, 0].into(), 0)],
+        ..pair.b.as_peer()
+    };
+    pair.a.set_peer(everything, pair.now);
+    // An initiation, and data.
+    pair.a_sends(b"first");
+    let initiation = pair.a.take_wire(pair.now);
+    pair.b.receive(&initiation[0], pair.a.address, pair.now);
+    pair.settle();
+    pair.a_sends(b"second");
+    let data = pair.a.take_wire(pair.now);
+    let own = [&initiation[0], &data[0]];
+    for (dropped, message) in own.into_iter().enumerate() {
+        assert_eq!(pair.a.drops(DropReason::OutboundLoop), dropped as u64);
+        let packet = wrapped(pair.a.inner, message);
+        pair.a.send(&packet, pair.now);
+        assert_eq!(pair.a.take_wire(pair.now).len(), 0);
+    }
+    assert_eq!(pair.a.drops(DropReason::OutboundLoop), 2);
+    // Another host's tunnel to the same server, other datagrams, and nonsense.
+    let mut of_others = data[0].clone();
+    of_others[4] ^= 1;
+    for message in [
+        &of_others[..],
+        b"",
+        b"\x04\0\0",
+        &[4, 0, 0, 0],
+        b"anything else",
+    ] {
+        let packet = wrapped(pair.a.inner, message);
+        pair.a.send(&packet, pair.now);
+        assert_eq!(pair.a.take_wire(pair.now).len(), 1, "{message:?}");
+    }
+    assert_eq!(pair.a.drops(DropReason::OutboundLoop), 2);
 }
 
 #[test]

@@ -94,14 +94,7 @@ impl Scene {
     /// Applies `desired` for wg0, with a mark if it needs one.
     pub(crate) async fn apply(&self, host: &mut Host, desired: &mut Desired) -> Applied {
         desired.fwmark = host.pick_mark(desired).await.unwrap();
-        let applied = host.apply(desired).await.unwrap();
-        // Addresses are tentative until the kernel's worker has seen that nobody is there to ask.
-        let settled = || {
-            let addresses = self.ip("-o address show dev wg0");
-            (!addresses.contains("tentative")).then_some(())
-        };
-        eventually(PATIENCE, settled).unwrap();
-        applied
+        host.apply(desired).await.unwrap()
     }
 
     /// Opens wg0. A child that another test forks holds the lock until it executes its program.
@@ -141,6 +134,12 @@ impl Scene {
         let mut names: Vec<_> = files.map(|file| file.unwrap().file_name()).collect();
         names.retain(|name| name != "run" && name != "lib");
         names.sort();
+        // Addresses are tentative until the kernel's worker has seen that nobody is there to ask.
+        let settled = || {
+            let addresses = self.ip("-6 -o address");
+            (!addresses.contains("tentative")).then_some(())
+        };
+        eventually(PATIENCE, settled).expect("an address stays tentative");
         let kernel = self.shell(
             "ip -o link; ip -o address; ip rule; ip -6 rule; ip route show table all; \
              ip -6 route show table all; nft -s list ruleset | sed -E '/^\\tflags ?(owner)?$/d; /^$/d; s/ # progname .*//'; \
