@@ -287,4 +287,4 @@ fn sync_directory(directory: &Path) -> Result<(), HostError> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -88,7 +88,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
-    use crate::{change::Change, journal::Journal};
+    use crate::{change::Change, journal::tests::open};
 
     const OURS: &str = "# Written by convoy for wg0\nnameserver 10.0.0.1\n";
 
@@ -113,7 +113,7 @@ mod tests {
         let originals = [Original::read(path).unwrap(), link, Original::Absent];
         let expected = ["nameserver 192.0.2.1\n", "nameserver 127.0.0.53\n", ""];
         for (original, expected) in originals.into_iter().zip(expected) {
-            let (mut journal, _) = Journal::open(&options.lasting_journals, "wg0").unwrap();
+            let (mut journal, _) = open(&options.lasting_journals);
             let what = What::Dns(Resolving::File {
                 path: path.clone(),
                 content: OURS.to_owned(),

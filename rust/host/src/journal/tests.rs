@@ -1,4 +1,9 @@
-use std::{fs, os::unix::fs::PermissionsExt as _};
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    thread,
+    time::{Duration, Instant},
+};
 
 use super::*;
 use crate::change::{Before, What};
@@ -15,8 +20,19 @@ fn entry(id: u64, value: &str) -> Entry {
     }
 }
 
-fn open(directory: &Path) -> (Journal, Vec<Entry>) {
-    Journal::open(directory, "wg0").unwrap()
+pub(crate) fn open(directory: &Path) -> (Journal, Vec<Entry>) {
+    try_to_open(directory).unwrap()
+}
+
+/// Opens a journal that nobody else uses. A child that another test forks holds its lock until it executes its program.
+fn try_to_open(directory: &Path) -> Result<(Journal, Vec<Entry>), HostError> {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        match Journal::open(directory, "wg0") {
+            Err(HostError::Busy { .. }) if Instant::now() < deadline => thread::yield_now(),
+            opened => return opened,
+        }
+    }
 }
 
 #[test]
@@ -93,7 +109,7 @@ fn another_format_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("wg0.journal");
     fs::write(&path, "{\"convoy\":9,\"boot\":\"x\",\"namespace\":\"y\"}\n").unwrap();
-    let refused = Journal::open(directory.path(), "wg0").unwrap_err();
+    let refused = try_to_open(directory.path()).unwrap_err();
     assert!(
         refused.to_string().contains("line 1: version 9"),
         "{refused}"
@@ -108,13 +124,13 @@ fn a_journal_that_others_could_have_written_is_not_believed() {
     journal.record(&entry(1, "1")).unwrap();
     drop(journal);
     fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
-    Journal::open(directory.path(), "wg0").unwrap_err();
+    try_to_open(directory.path()).unwrap_err();
     assert_eq!(peek(&path), []);
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
     assert_eq!(peek(&path).len(), 1);
     // Nor one in a directory that others may write to.
     fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o777)).unwrap();
-    Journal::open(directory.path(), "wg0").unwrap_err();
+    try_to_open(directory.path()).unwrap_err();
 }
 
 #[test]
@@ -128,7 +144,7 @@ fn only_a_parameter_that_is_ever_changed_is_put_back() {
     };
     journal.record(&planted).unwrap();
     drop(journal);
-    let error = Journal::open(directory.path(), "wg0").unwrap_err();
+    let error = try_to_open(directory.path()).unwrap_err();
     assert!(
         error.to_string().contains("/etc/passwd is never changed"),
         "{error}"
