@@ -161,7 +161,7 @@ fn echoed(
 
 /// Binds a socket in the namespace, and waits while the address is in use: a process that another test has just
 /// forked keeps closed sockets open until it executes its program.
-fn bound<T: Send>(namespace: &Namespace, bind: impl Fn() -> io::Result<T> + Sync) -> T {
+pub(crate) fn bound<T: Send>(namespace: &Namespace, bind: impl Fn() -> io::Result<T> + Sync) -> T {
     let attempt = || match namespace.run(&bind).unwrap() {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => None,
         outcome => Some(outcome.unwrap()),

@@ -5,6 +5,7 @@ use std::net::UdpSocket;
 use convoy_lab::Namespace;
 
 use super::*;
+use crate::traffic;
 
 /// More addresses of the hosts outside.
 const SECOND: [&str; 2] = ["198.18.0.2", "2001:db8:18::2"];
@@ -74,7 +75,7 @@ fn targets_see_one_port(place: &Place, hosts: [&str; 2]) {
 
 fn bound(place: &Namespace, host: &str, port: u16) -> UdpSocket {
     let at = (host.parse::<IpAddr>().unwrap(), port);
-    let socket = place.run(|| UdpSocket::bind(at).unwrap()).unwrap();
+    let socket = traffic::bound(place, || UdpSocket::bind(at));
     socket.set_read_timeout(Some(DEADLINE)).unwrap();
     socket
 }
