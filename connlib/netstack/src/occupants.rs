@@ -18,7 +18,7 @@ const CHANCES: u64 = 8;
 /// Milliseconds after its last turn in which a use does not count: a flow's first datagrams are none.
 const SLACK: u64 = 100;
 
-/// Whoever holds a flow.
+/// The holder of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Holder {
     pub(crate) group: u32,

@@ -173,7 +173,7 @@ pub struct Counters {
     pub inbound_packets: u64,
     /// Inbound packets whose datagrams were marked for congestion (ECN CE), and that tell their receiver.
     pub congestion_told: u64,
-    /// Those that are not ECN-capable: they passed as they were.
+    /// Packets of such datagrams that are not ECN-capable: they passed unchanged.
     pub congestion_untold: u64,
     /// Cookie replies queued for sending.
     pub cookies_sent: u64,

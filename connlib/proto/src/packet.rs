@@ -61,14 +61,14 @@ pub(crate) fn ecn(packet: &[u8]) -> u8 {
     }
 }
 
-/// What the outer header's ECN mark means for the packet.
+/// Meaning of the outer header's ECN mark for the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Congestion {
     /// The way is not congested.
     None,
     /// The packet tells its receiver.
     Told,
-    /// The packet is not ECN-capable: nobody is told.
+    /// The packet is not ECN-capable, so its receiver does not learn of it.
     Untold,
 }
 

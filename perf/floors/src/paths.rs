@@ -14,7 +14,7 @@ pub(crate) type Segments = Vec<String>;
 pub(crate) struct Mentions {
     /// Modules that have files of their own.
     pub(crate) modules: Vec<(String, Option<String>)>,
-    /// What `use` brings into scope: the name, its path, and whether others see it.
+    /// Names that `use` brings into scope.
     pub(crate) imports: Vec<Import>,
     /// Paths in code.
     pub(crate) paths: Vec<Segments>,

@@ -21,7 +21,7 @@ pub(super) fn unreachable(refusal: Refusal) -> Option<Unreachable> {
     }
 }
 
-/// What a router would say in place of this error, which has no message of its own.
+/// Returns the message that a router would send in place of this error, which comes without one.
 pub(super) fn of_error(error: &io::Error) -> Option<Unreachable> {
     match error.raw_os_error() {
         Some(libc::EACCES | libc::EPERM) => Some(Unreachable::Prohibited),
@@ -33,8 +33,9 @@ pub(super) fn of_error(error: &io::Error) -> Option<Unreachable> {
     }
 }
 
-/// What the peer hears of a report, and from where if not from the gateway: as an ICMP message has said it, if there was
-/// one. Peers accept few other addresses than the target's: only a router that ends a packet's way must be named.
+/// Returns what the peer hears of a report, and from where if not from the gateway: as an ICMP message has said it, if
+/// there was one. Peers accept few other addresses than the target's: only a router that ends a packet's way must be
+/// named.
 pub(super) fn of_report(report: &Report, target: IpAddr) -> Option<(Unreachable, Option<IpAddr>)> {
     let is_ipv4 = target.is_ipv4();
     let expired = if is_ipv4 { 11 } else { 3 };

@@ -11,7 +11,7 @@ use crate::counters::Counters;
 /// Datagrams from the inlet that wait for their flow.
 const MAX_WAITING: usize = 4;
 
-/// What came out of the inlet for a flow.
+/// A datagram from the inlet for a flow.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Message {
     pub(super) bytes: Box<[u8]>,

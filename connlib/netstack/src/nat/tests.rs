@@ -77,7 +77,7 @@ impl Scene {
         )
     }
 
-    /// With so many flows, and so many that are set up.
+    /// Bounds the flows, and those that are being set up.
     fn with(target: Target, flows: Limits, pending: Limits) -> Self {
         let (device, wire) = device_pair().unwrap();
         let accepting = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();

@@ -166,7 +166,7 @@ impl Datagrams {
         }
     }
 
-    /// What is known of an error that a call has returned: the kernel's reports, or else the error.
+    /// Returns the kernel's reports about an error of a call, or else the error itself.
     pub(crate) fn reports(&self, error: io::Error) -> Vec<Report> {
         let mut reports = match self {
             Self::Kernel(socket) => errors::take(socket),
@@ -178,7 +178,7 @@ impl Datagrams {
         reports
     }
 
-    /// Lets datagrams pass so many routers from now on, or as many as usual.
+    /// Sets the hop limit of datagrams from now on; `None` restores the usual one.
     pub(crate) fn set_hops(&self, hops: Option<u8>) {
         if let Self::Kernel(socket) = self {
             hops::set(socket, hops);

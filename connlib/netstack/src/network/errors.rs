@@ -51,7 +51,7 @@ impl From<io::Error> for Report {
     }
 }
 
-/// Has the kernel report transient errors, too, and keep their details.
+/// Makes the kernel report transient errors, too, and keep their details.
 pub(crate) fn ask_for(socket: &UdpSocket) {
     let is_ipv6 = socket.local_addr().is_ok_and(|it| it.is_ipv6());
     // Otherwise it reports fewer.

@@ -51,7 +51,7 @@ impl<'a> Lender<'a> {
         }
     }
 
-    /// Lends memory for so many bytes of a blocked pipe.
+    /// Lends memory for this many bytes of a blocked pipe.
     pub(super) fn parking(self, bytes: usize) -> Option<Parking<'a>> {
         let taken = self.relay.parked.take(bytes, &self.tenant.parked);
         let taken = self.counted(taken, |_| Pressure::ParkingFull)?;

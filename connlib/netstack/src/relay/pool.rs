@@ -61,7 +61,7 @@ impl<T: Pooled> Pool<T> {
         }
     }
 
-    /// Lends so many small items.
+    /// Lends this many small items.
     #[cfg(test)]
     pub(super) fn with(most: usize) -> Self {
         Self {

@@ -121,7 +121,7 @@ impl Association {
         let mut lookups = FuturesUnordered::new();
         loop {
             let expires = Instant::now() + IDLE_LIMIT;
-            // Errors of receiving are that there is nothing: these sockets are told of no others.
+            // Receiving fails only if there is nothing: these sockets do not ask for other errors.
             let _: io::Result<()> = tokio::select! {
                 ready = sockets.near.readable() => ready.and_then(|()| {
                     let forwarded = sockets.forward(routes, far, counters);

@@ -32,7 +32,7 @@ const RATES: Range = Range {
     lowest: 1_000.0,
     highest: 4_000_000.0,
 };
-/// Threads with less than this share of the CPU time, one in so many, are left out.
+/// Threads that take less than one part in this many of the CPU time are left out.
 const NEGLIGIBLE: u32 = 1_000;
 /// The congestion control that tests with this name request.
 const BBR: &str = "bbr";

@@ -41,7 +41,7 @@ pub(crate) struct Metrics {
     serving: AbortHandle,
     file: Option<SocketFile>,
     pauses: mpsc::Sender<Pause>,
-    /// Of the listening socket, for another version.
+    /// Descriptor of the listening socket, for another version.
     descriptor: OwnedFd,
 }
 
@@ -79,7 +79,7 @@ impl Metrics {
         }))
     }
 
-    /// Has the server finish what it has begun, within [`FINISH_TIME`], and accept nothing more.
+    /// Lets the server finish what it has begun, within [`FINISH_TIME`], and accept nothing more.
     pub(crate) async fn pause(&mut self, answer: impl AsyncFn() -> Client) -> Paused {
         let (idle, mut is_idle) = oneshot::channel();
         let (until, over) = oneshot::channel();

@@ -52,7 +52,7 @@ const LARGE: usize = 1 << 20;
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const PLAIN: &str = "text/plain; charset=utf-8";
 
-/// Has the server accept nothing: further connections wait in the kernel.
+/// Stops the server from accepting: further connections wait in the kernel.
 #[derive(Debug)]
 pub(crate) struct Pause {
     /// Told once all connections are closed.

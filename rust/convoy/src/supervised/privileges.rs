@@ -34,7 +34,7 @@ const ANSWER_TIME: Duration = Duration::from_secs(3);
 /// Longest message in bytes.
 pub(crate) const MAX_BYTES: usize = 512;
 
-/// What the tunnel needs done.
+/// A request of the tunnel.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(crate) enum Wish {

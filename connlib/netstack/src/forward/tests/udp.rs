@@ -66,7 +66,7 @@ async fn each_client_has_a_flow_of_its_own_and_one_too_many_replaces_the_oldest(
     exchange(&connected(&scene).await, &server).await;
     scene.until_refused(Refusal::Replaced, 1).await;
     assert_eq!(exchange(&clients[0], &server).await, first);
-    // Whoever was replaced begins anew.
+    // A client that was replaced begins another flow.
     exchange(&clients[1], &server).await;
     scene.until_refused(Refusal::Replaced, 2).await;
     scene

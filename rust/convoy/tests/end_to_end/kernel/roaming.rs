@@ -109,7 +109,7 @@ for_each_role! {
     }
 }
 
-/// Calls `step` with 1, 2 and 3 once so many quarters of the data have arrived in both directions.
+/// Calls `step` with 1, 2 and 3 once that many quarters of the data have arrived in both directions.
 fn under_tcp(pair: &Pair, step: impl Fn(u64)) {
     pair.begin();
     let (left, right) = (&pair.left.namespace, &pair.right);

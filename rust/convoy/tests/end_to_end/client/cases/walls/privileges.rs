@@ -130,7 +130,7 @@ fn another_mark_or_port_takes_effect_or_is_refused_with_the_reason() {
     let refused = world.shell("wg set wg0 listen-port 40404 2>&1 || true");
     assert!(refused.contains("in use"), "{refused}");
     world.reaches_all_behind();
-    // Closed and opened anew, with the mark.
+    // The sockets are closed, and opened again with the mark.
     world.shell("ip link set wg0 down; ip link set wg0 up");
     world.reaches_all_behind();
     assert_eq!(world.wg(0)[2..4], ["443", "0x1234"]);
