@@ -49,6 +49,8 @@ pub(crate) fn describe(report: Report, known: &Known) -> Status {
         Rate::of(recent.inbound.bytes, recent.outbound.bytes, seconds)
     });
     let fwmark = report.fwmark;
+    let warnings = [marks(&report.counters), loops(&report)];
+    let warnings = warnings.into_iter().flatten().collect();
     let peers = report.peers.into_iter().enumerate().map(|(number, peer)| {
         let endpoint = peer.endpoint.as_ref();
         let endpoint = endpoint.filter(|_| number < MAX_ROUTES);
@@ -64,7 +66,7 @@ pub(crate) fn describe(report: Report, known: &Known) -> Status {
         fwmark,
         rate: recent,
         peers: peers.collect(),
-        warnings: marks(&report.counters).into_iter().collect(),
+        warnings,
         stats: Some(report.counters),
         ..Status::default()
     }
@@ -77,7 +79,22 @@ fn marks(counters: &Counters) -> Option<String> {
     let is_whole = all >= MANY_PACKETS && marked.saturating_mul(100) >= all.saturating_mul(99);
     is_whole.then(|| {
         format!(
-            "{marked} of {all} packets came marked as congested (ECN CE): a router on the way marks everything, so              connections that use ECN stay slow (fix: that router, or `sysctl net.ipv4.tcp_ecn=0` at both ends)"
+            "{marked} of {all} packets came marked as congested (ECN CE): a router on the way marks everything, so \
+             connections that use ECN stay slow (fix: that router, or `sysctl net.ipv4.tcp_ecn=0` at both ends)"
+        )
+    })
+}
+
+/// Says that the way to a peer leads into the tunnel itself, if a peer is not connected and datagrams came back.
+fn loops(report: &Report) -> Option<String> {
+    let dropped = report.counters.drops.get("outbound_loop").copied();
+    let dropped = dropped.filter(|count| *count > 0)?;
+    let mut peers = report.peers.iter();
+    let is_cut_off = peers.any(|it| it.endpoint.is_some() && it.connected_since.is_none());
+    is_cut_off.then(|| {
+        format!(
+            "{dropped} datagrams of the tunnel were routed back into it and dropped (fix: remove the route to the \
+             peer's endpoint through this interface; `convoy doctor` names the endpoint)"
         )
     })
 }

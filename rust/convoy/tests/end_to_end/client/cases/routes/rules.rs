@@ -66,6 +66,22 @@ fn a_tunnel_that_is_up_moves_its_rules_behind_the_hosts_own_addresses() {
     world.reaches_all_behind();
 }
 
+#[test]
+fn a_route_to_the_endpoint_through_the_tunnel_is_told_until_it_is_gone() {
+    let Some(world) = World::new() else { return };
+    world.configure("Table = off\n", EVERYTHING);
+    world.up();
+    world.shell("ip route add 198.51.100.1 dev wg0; ip route add 203.0.113.1 dev wg0");
+    assert!(!world.answers("198.51.100.1"));
+    world.warns("routed back into it");
+    let found = format!("{:?}", world.convoy(&["doctor", "wg0", "--json"]));
+    assert!(found.contains("would go into the tunnel itself"), "{found}");
+    world.shell("ip route del 203.0.113.1 dev wg0");
+    world.reaches("198.51.100.1");
+    let is_past = || (world.status()["warnings"] == serde_json::json!([])).then_some(());
+    assert!(eventually(DEADLINE, is_past).is_some(), "{}", world.status());
+}
+
 fn finds_itself(world: &World) {
     for own in ["127.0.0.1", "192.168.1.2", "::1", "2001:db8:2::2"] {
         assert!(world.way(own).contains("dev lo"), "{}", world.way(own));
