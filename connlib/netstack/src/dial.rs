@@ -149,13 +149,14 @@ async fn first_of(
     }
 }
 
-/// The addresses of a target; at least one.
+/// The addresses of a target; at least one. An IPv4 address that is written as one of IPv6 (RFC 4291 §2.5.5.2) is that of
+/// IPv4.
 pub(crate) async fn resolve(
     network: &dyn Network,
     target: &Target,
 ) -> Result<Vec<SocketAddr>, Refusal> {
     if let Ok(address) = target.host.parse::<IpAddr>() {
-        return Ok(vec![SocketAddr::new(address, target.port)]);
+        return Ok(vec![SocketAddr::new(address.to_canonical(), target.port)]);
     }
     let lookup = network.resolve(&target.host, target.port);
     match timeout(LOOKUP_LIMIT, lookup).await {

@@ -67,6 +67,14 @@ async fn of_many_addresses_a_few_are_tried() {
     assert_eq!(network.tried().len(), MOST_ADDRESSES);
 }
 
+#[tokio::test]
+async fn an_ipv4_address_that_is_written_as_one_of_ipv6_is_that_of_ipv4() {
+    let network = Slow::new([]);
+    let target = "[::ffff:192.0.2.1]:80".parse().unwrap();
+    let addresses = resolve(&network, &target).await.unwrap();
+    assert_eq!(addresses, ["192.0.2.1:80".parse().unwrap()]);
+}
+
 impl Slow {
     fn new(answers: impl Into<Vec<(Duration, Option<ErrorKind>)>>) -> Self {
         Self {

@@ -28,7 +28,7 @@ pub(super) fn parse(datagram: &[u8]) -> Option<(Named<'_>, usize)> {
         SOCKS5_ADDR_TYPE_IPV6 => {
             let (address, rest) = rest.split_first_chunk::<16>()?;
             let (port, rest) = port(rest)?;
-            let address = Ipv6Addr::from(*address);
+            let address = Ipv6Addr::from(*address).to_canonical();
             (Named::Address((address, port).into()), rest)
         }
         SOCKS5_ADDR_TYPE_DOMAIN_NAME => {
@@ -59,9 +59,11 @@ mod tests {
     fn headers_name_addresses_of_both_families_and_hosts() {
         let v4 = SocketAddr::from(([192, 0, 2, 1], 7));
         let v6 = SocketAddr::from((Ipv6Addr::LOCALHOST, 65_535));
+        let mapped = SocketAddr::from((Ipv4Addr::new(192, 0, 2, 1).to_ipv6_mapped(), 7));
         for (header, target) in [
             (new_udp_header(v4), Named::Address(v4)),
             (new_udp_header(v6), Named::Address(v6)),
+            (new_udp_header(mapped), Named::Address(v4)),
             (
                 new_udp_header(("a.example", 53)),
                 Named::Host("a.example", 53),
