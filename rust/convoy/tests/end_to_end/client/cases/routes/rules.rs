@@ -79,7 +79,11 @@ fn a_route_to_the_endpoint_through_the_tunnel_is_told_until_it_is_gone() {
     world.shell("ip route del 203.0.113.1 dev wg0");
     world.reaches("198.51.100.1");
     let is_past = || (world.status()["warnings"] == serde_json::json!([])).then_some(());
-    assert!(eventually(DEADLINE, is_past).is_some(), "{}", world.status());
+    assert!(
+        eventually(DEADLINE, is_past).is_some(),
+        "{}",
+        world.status()
+    );
 }
 
 fn finds_itself(world: &World) {
