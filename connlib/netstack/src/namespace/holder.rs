@@ -51,6 +51,9 @@ fn set_up(settings: &Settings) -> Result<(Vec<String>, Made, Spaces), Refusal> {
     if let Err(error) = network::permit_ping() {
         warnings.push(format!("ping is not permitted inside: {error}"));
     }
+    if let Err(error) = network::probe_paths() {
+        warnings.push(format!("TCP does not probe for narrow paths: {error}"));
+    }
     // The TUN's name and a socket are all that programs inside need; nothing of the host's is kept busy.
     std::env::set_current_dir("/").map_err(Refusal::at("leave the working directory"))?;
     let spaces = Spaces::own().map_err(Refusal::at("open the namespaces"))?;

@@ -67,6 +67,11 @@ pub(super) fn permit_ping() -> io::Result<()> {
     fs::write(file, format!("{group} {group}"))
 }
 
+/// Lets TCP find the length that passes where routers drop longer packets without a word (RFC 4821).
+pub(super) fn probe_paths() -> io::Result<()> {
+    fs::write("/proc/sys/net/ipv4/tcp_mtu_probing", "1")
+}
+
 async fn configure(settings: &Settings) -> Result<(), Refusal> {
     let connected = rtnetlink::new_connection();
     let (connection, handle, _) = connected.map_err(Refusal::at("open rtnetlink"))?;
