@@ -53,6 +53,7 @@ mod listener;
 mod memory;
 mod names;
 pub(crate) mod packet;
+mod path_mtus;
 mod phy;
 mod queue;
 pub(crate) mod segment;

@@ -9,8 +9,8 @@ use smoltcp::wire::checksum;
 
 use super::{
     packet::{
-        ICMPV4, ICMPV6, IPV4_HEADER, IPV6_HEADER, Packet, TCP, ip_header_len, transport_sum,
-        write_ip_header,
+        FRAGMENT, FRAGMENT_HEADER, ICMPV4, ICMPV6, IPV4_HEADER, IPV6_HEADER, Packet, TCP, UDP,
+        ip_header_len, transport_sum, write_ip_header,
     },
     segment::Tuple,
 };
@@ -169,35 +169,56 @@ pub(crate) fn parse_error(packet: &Packet<'_>) -> Option<Report> {
         (ICMPV4, 3 | 11, _) | (ICMPV6, 1 | 3, _) => Kind::Failed(ErrorKind::HostUnreachable),
         _ => return None,
     };
-    let (source, destination, segment) = parse_quoted(packet.protocol, quoted)?;
-    let [a, b, c, d, sequence @ ..] = *segment.first_chunk::<8>()?;
+    let (tuple, sequence) = parse_quoted(packet.protocol, quoted, TCP)?;
     Some(Report {
-        tuple: Tuple {
-            local: SocketAddr::new(source, u16::from_be_bytes([a, b])),
-            remote: SocketAddr::new(destination, u16::from_be_bytes([c, d])),
-        },
+        tuple,
         sequence: u32::from_be_bytes(sequence),
         kind,
     })
 }
 
-/// The addresses of a quoted packet, which may be cut short, and its TCP segment.
-fn parse_quoted(protocol: u8, quoted: &[u8]) -> Option<(IpAddr, IpAddr, &[u8])> {
+/// Reads that a datagram over IPv6, or its first fragment, was too long for a link that takes this many bytes.
+pub(crate) fn parse_too_big(packet: &Packet<'_>) -> Option<(Tuple, usize)> {
+    let (header, quoted) = packet.payload().split_first_chunk::<HEADER>()?;
+    let [2, 0, _, _, mtu @ ..] = *header else {
+        return None;
+    };
+    let (tuple, _) =
+        parse_quoted(packet.protocol, quoted, UDP).filter(|_| packet.protocol == ICMPV6)?;
+    Some((tuple, u32::from_be_bytes(mtu) as usize))
+}
+
+/// The ends of a quoted packet, which may be cut short, and what follows its ports, if it is of the protocol `wanted`.
+fn parse_quoted(protocol: u8, quoted: &[u8], wanted: u8) -> Option<(Tuple, [u8; 4])> {
+    let (source, destination, transport) = parse_quoted_ip(protocol, quoted, wanted)?;
+    let [a, b, c, d, rest @ ..] = *transport.first_chunk::<8>()?;
+    let tuple = Tuple {
+        local: SocketAddr::new(source, u16::from_be_bytes([a, b])),
+        remote: SocketAddr::new(destination, u16::from_be_bytes([c, d])),
+    };
+    Some((tuple, rest))
+}
+
+fn parse_quoted_ip(protocol: u8, quoted: &[u8], wanted: u8) -> Option<(IpAddr, IpAddr, &[u8])> {
     if protocol == ICMPV4 {
         let header = quoted.first_chunk::<IPV4_HEADER>()?;
         let address = |at: usize| {
             let bytes: Option<&[u8; 4]> = header[at..].first_chunk();
             bytes.map(|it| IpAddr::from(Ipv4Addr::from(*it)))
         };
-        let segment = quoted.get(usize::from(header[0] & 15) * 4..)?;
-        (header[9] == TCP).then_some((address(12)?, address(16)?, segment))
+        let transport = quoted.get(usize::from(header[0] & 15) * 4..)?;
+        (header[9] == wanted).then_some((address(12)?, address(16)?, transport))
     } else {
         let header = quoted.first_chunk::<IPV6_HEADER>()?;
         let address = |at: usize| {
             let bytes: Option<&[u8; 16]> = header[at..].first_chunk();
             bytes.map(|it| IpAddr::from(Ipv6Addr::from(*it)))
         };
-        let segment = &quoted[IPV6_HEADER..];
-        (header[6] == TCP).then_some((address(8)?, address(24)?, segment))
+        let payload = &quoted[IPV6_HEADER..];
+        let (next, transport) = match (header[6], payload.split_first_chunk::<FRAGMENT_HEADER>()) {
+            (FRAGMENT, Some(([next, _, 0, offset, ..], rest))) if offset & !7 == 0 => (*next, rest),
+            (next, _) => (next, payload),
+        };
+        (next == wanted).then_some((address(8)?, address(24)?, transport))
     }
 }

@@ -17,6 +17,8 @@ const MOST_EXTENSIONS: usize = 8;
 pub(crate) const ICMPV4: u8 = 1;
 pub(crate) const TCP: u8 = 6;
 pub(crate) const UDP: u8 = 17;
+/// Next header of fragments.
+pub(crate) const FRAGMENT: u8 = 44;
 pub(crate) const ICMPV6: u8 = 58;
 
 /// An IP packet, cut to its length.
@@ -117,6 +119,21 @@ impl<'a> Packet<'a> {
             payload_at: at,
             fragment: fragment.filter(|it| !is_whole(it)),
         })
+    }
+
+    /// Copies a packet of IPv6 without its extension headers.
+    pub(crate) fn without_extensions(&self) -> (VnetHeader, Vec<u8>) {
+        let payload = self.payload();
+        let mut bytes = [&self.bytes[..IPV6_HEADER], payload].concat();
+        bytes[4..6].copy_from_slice(&(payload.len() as u16).to_be_bytes());
+        bytes[6] = self.protocol;
+        let removed = (self.payload_at - IPV6_HEADER) as u16;
+        let vnet = VnetHeader {
+            hdr_len: self.vnet.hdr_len.saturating_sub(removed),
+            csum_start: self.vnet.csum_start.saturating_sub(removed),
+            ..self.vnet
+        };
+        (vnet, bytes)
     }
 
     /// How many more routers it may pass, with this one.

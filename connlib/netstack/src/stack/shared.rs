@@ -17,6 +17,7 @@ use super::{
     inlet::Arrivals,
     listener::Listening,
     packet::{Packet, is_unicast},
+    path_mtus::PathMtus,
     segment::{Segment, Tuple},
     stream::FlowStream,
     table::Table,
@@ -34,6 +35,7 @@ pub(super) struct Shared {
     table: Mutex<Table>,
     /// Where what begins flows to other addresses goes.
     pub(super) arrivals: OnceLock<Arc<Arrivals>>,
+    pub(super) path_mtus: PathMtus,
     begun: std::time::Instant,
     is_over: AtomicBool,
 }
@@ -46,6 +48,7 @@ impl Shared {
             counters: Counters::default(),
             table: Mutex::default(),
             arrivals: OnceLock::new(),
+            path_mtus: PathMtus::default(),
             begun: std::time::Instant::now(),
             is_over: AtomicBool::new(false),
         })
@@ -57,6 +60,11 @@ impl Shared {
 
     pub(super) fn mtu(&self) -> usize {
         self.settings.mtu.into()
+    }
+
+    /// Returns the longest packet in bytes that may be sent to an address, as far as is known.
+    pub(super) fn mtu_to(&self, address: IpAddr) -> usize {
+        self.path_mtus.to(address, self.mtu(), self.now())
     }
 
     pub(super) fn table(&self) -> MutexGuard<'_, Table> {

@@ -3,6 +3,7 @@ mod hostile;
 mod inlet;
 mod lossy;
 mod many;
+mod paths;
 mod relayed;
 mod segments;
 mod tcp;

@@ -15,8 +15,8 @@ use crate::{
         datagram::UDP_HEADER,
         flow::with_room,
         packet::{
-            FRAGMENT_HEADER, IPV6_HEADER, Packet, UDP, ip_header_len, pseudo_sum, seal_ipv4,
-            transport_sum, write_ip_header,
+            FRAGMENT, FRAGMENT_HEADER, IPV6_HEADER, Packet, UDP, ip_header_len, pseudo_sum,
+            seal_ipv4, transport_sum, write_ip_header,
         },
         shared::Shared,
         vnet::{GSO_UDP_L4, NEEDS_CSUM, VNET_LEN, VnetHeader},
@@ -28,7 +28,7 @@ const LONGEST: usize = 65_535;
 /// Where fragments are made, behind the longest message.
 const FRAGMENTS_AT: usize = VNET_LEN + IPV6_HEADER + LONGEST;
 
-/// Sends a datagram, in fragments if it is longer than the MTU.
+/// Sends a datagram, in fragments if it is longer than the path's MTU.
 pub(super) fn datagram(
     shared: &Shared,
     from: SocketAddr,
@@ -45,7 +45,7 @@ pub(super) fn datagram(
     with_room(|room| {
         let udp_at = VNET_LEN + header;
         room[udp_at + UDP_HEADER..udp_at + length].copy_from_slice(datagram);
-        if header + length <= shared.mtu() {
+        if header + length <= shared.mtu_to(destination) {
             return send_packet(shared, from, to, &mut room[..udp_at + length], None);
         }
         let udp = &mut room[udp_at..udp_at + length];
@@ -61,16 +61,16 @@ pub(super) fn datagram(
     })
 }
 
-/// Sends a packet without extension headers, in fragments if it is longer than the MTU.
+/// Sends a packet without extension headers, in fragments if it is longer than the path's MTU.
 pub(in crate::stack) fn packet(shared: &Shared, packet: &[u8], room: &mut [u8]) -> io::Result<()> {
     let message = &mut room[..VNET_LEN + packet.len()];
     message[..VNET_LEN].fill(0);
     message[VNET_LEN..].copy_from_slice(packet);
-    if packet.len() <= shared.mtu() {
-        return send_message(shared, message, false);
-    }
     let parsed = Packet::parse(VnetHeader::default(), packet);
     let parsed = parsed.map_err(|_| io::ErrorKind::InvalidInput)?;
+    if packet.len() <= shared.mtu_to(parsed.destination) {
+        return send_message(shared, message, false);
+    }
     let ends = (parsed.source, parsed.destination);
     let payload = VNET_LEN + parsed.payload_at..VNET_LEN + packet.len();
     send_fragments(shared, ends, parsed.protocol, room, payload)
@@ -84,7 +84,8 @@ pub(super) fn train(
     train: &Train<'_>,
 ) -> io::Result<()> {
     let headers = ip_header_len(from.ip()) + UDP_HEADER;
-    let fits = headers + train.segment_len() <= shared.mtu() && headers + train.bytes() <= LONGEST;
+    let mtu = shared.mtu_to(to.ip());
+    let fits = headers + train.segment_len() <= mtu && headers + train.bytes() <= LONGEST;
     if !fits {
         return Err(Errno::EMSGSIZE.into());
     }
@@ -150,7 +151,7 @@ fn send_fragments(
 ) -> io::Result<()> {
     let header = ip_header_len(source);
     let more = if source.is_ipv4() { 0 } else { FRAGMENT_HEADER };
-    let each = (shared.mtu() - header - more) & !7;
+    let each = (shared.mtu_to(destination) - header - more) & !7;
     let ident: u32 = rand::random();
     let (room, message) = room.split_at_mut(FRAGMENTS_AT);
     for (index, part) in room[payload.clone()].chunks(each).enumerate() {
@@ -158,7 +159,7 @@ fn send_fragments(
         let is_last = offset + part.len() == payload.len();
         message[..VNET_LEN].fill(0);
         let ip = &mut message[VNET_LEN..];
-        let next = if source.is_ipv4() { protocol } else { 44 };
+        let next = if source.is_ipv4() { protocol } else { FRAGMENT };
         write_ip_header(ip, source, destination, next, more + part.len());
         if source.is_ipv4() {
             let flags = (offset / 8) as u16 | u16::from(!is_last) << 13;

@@ -2,6 +2,7 @@
 
 use std::{
     io::ErrorKind,
+    net::IpAddr,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -94,7 +95,8 @@ impl Engine {
     ) -> Result<(), Dropped> {
         if packet.source.is_ipv6() && packet.payload_at != IPV6_HEADER {
             // smoltcp knows no extension headers before TCP.
-            return Err(Dropped::UnknownProtocol);
+            let (vnet, bytes) = packet.without_extensions();
+            return self.handle_segment(&Packet::parse(vnet, &bytes)?, gateway);
         }
         if !packet.has_right_checksum() {
             return Err(Dropped::BadChecksum);
@@ -245,6 +247,10 @@ impl Engine {
             self.handle_error(report);
             return Ok(());
         }
+        if let Some((tuple, mtu)) = icmp::parse_too_big(packet) {
+            self.learn_mtu(packet.source, &tuple, mtu);
+            return Ok(());
+        }
         let is_request = matches!(packet.payload().first(), Some(8 | 128));
         if is_request {
             if let Some(gateway) = gateway {
@@ -277,6 +283,23 @@ impl Engine {
                     self.touch(&flow, &mut inner);
                 }
             }
+        }
+    }
+
+    /// Notes the MTU of the path of a socket's datagrams, if `router` is behind the peer that they go to.
+    fn learn_mtu(&mut self, router: IpAddr, tuple: &Tuple, mtu: usize) {
+        let shared = &self.shared;
+        let is_on_path = shared.peer_of(router) == shared.peer_of(tuple.remote.ip());
+        let has_sent = {
+            let table = shared.table();
+            table.bound_flow(tuple).is_some() || table.bound_at(tuple.local).is_some()
+        };
+        if let IpAddr::V6(host) = tuple.remote.ip()
+            && is_on_path
+            && has_sent
+            && shared.path_mtus.learn(host, mtu, shared.now())
+        {
+            shared.counters.path_mtu_changes.add(1);
         }
     }
 

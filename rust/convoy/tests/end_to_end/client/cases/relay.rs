@@ -1,6 +1,7 @@
 //! Connections through `-L` and `-R` that do not end as most do, with either engine.
 
 mod names;
+mod paths;
 
 use std::{
     io::{Read as _, Write as _},
