@@ -4,6 +4,7 @@ mod attacks;
 mod luck;
 mod mapping;
 pub(super) mod place;
+mod way;
 
 use std::{
     io::{ErrorKind, Read as _, Write as _},
