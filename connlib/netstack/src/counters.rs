@@ -37,13 +37,15 @@ pub enum Refusal {
     NoDescriptors,
     /// This host has no port left from which to reach the target, or no address.
     NoSource,
+    /// Too many bytes wait for flows that are being set up: of all, or of the rule or peer.
+    TooMuchWaiting,
     /// A flow of datagrams made room for a newer one, as its holder had most.
     Replaced,
 }
 
 impl Refusal {
     /// All reasons.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Denied,
         Self::Forbidden,
         Self::TargetDenied,
@@ -59,6 +61,7 @@ impl Refusal {
         Self::TimedOut,
         Self::NoDescriptors,
         Self::NoSource,
+        Self::TooMuchWaiting,
         Self::Replaced,
     ];
 
@@ -81,6 +84,7 @@ impl Refusal {
             Self::TimedOut => "timed_out",
             Self::NoDescriptors => "no_descriptors",
             Self::NoSource => "no_source",
+            Self::TooMuchWaiting => "too_much_waiting",
             Self::Replaced => "replaced",
         }
     }

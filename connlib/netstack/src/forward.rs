@@ -20,6 +20,7 @@ use crate::{
     network::Network,
     occupants::Occupants,
     relay::{Relay, Tenant},
+    waiting::Waiting,
 };
 
 /// A service on some addresses, and who may use it.
@@ -103,6 +104,7 @@ struct Shared {
     connections: Arc<Semaphore>,
     flows: Occupants,
     most_flows: usize,
+    waiting: Waiting,
 }
 
 /// State that all connections and flows of a listener share.
@@ -130,6 +132,7 @@ impl Forwarder {
             connections: Arc::new(Semaphore::new(limits.connections)),
             flows: Occupants::default(),
             most_flows: limits.flows,
+            waiting: Waiting::default(),
         };
         Self {
             shared: Arc::new(shared),

@@ -125,9 +125,11 @@ fn response(refusal: Refusal) -> String {
             "Proxy-Authenticate: Basic realm=\"convoy\"\r\n",
         ),
         Refusal::Silent => ("408 Request Timeout", ""),
-        Refusal::TooMany | Refusal::TooManyOfPeer | Refusal::NoDescriptors | Refusal::Replaced => {
-            ("503 Service Unavailable", "")
-        }
+        Refusal::TooMany
+        | Refusal::TooManyOfPeer
+        | Refusal::NoDescriptors
+        | Refusal::TooMuchWaiting
+        | Refusal::Replaced => ("503 Service Unavailable", ""),
         Refusal::TimedOut => ("504 Gateway Timeout", ""),
         Refusal::UnknownName
         | Refusal::TargetRefused

@@ -23,6 +23,7 @@ mod lingering;
 mod login;
 mod occupants;
 mod socks;
+mod waiting;
 
 pub use access::{Access, InvalidPrefix, Prefix};
 pub use counters::{Refusal, Totals};

@@ -135,6 +135,7 @@ async fn refuse(request: Request<'_>, refusal: Refusal) -> Refusal {
         | Refusal::Silent
         | Refusal::Malformed
         | Refusal::NoDescriptors
+        | Refusal::TooMuchWaiting
         | Refusal::Replaced => ReplyError::GeneralFailure,
     };
     // Whether the client still listens does not matter.

@@ -68,8 +68,10 @@ pub(super) fn receive(
         target: (packet.destination, 0).into(),
     };
     let flows = &shared.flows_of_echoes;
-    let bytes = packet.payload().into();
-    let request = Message { bytes, hops };
+    let kept = (packet.payload(), hops);
+    let Some(request) = shared.keep(kept, packet.source, &shared.icmp) else {
+        return Ok(());
+    };
     let Some(request) = flows.pass_on(ends, request, &shared.icmp) else {
         return Ok(());
     };
@@ -118,6 +120,7 @@ impl Place {
                 }
                 let why = errors::unreachable(refusal).unwrap_or(Unreachable::Prohibited);
                 self.unreachable((why, None), self.header);
+                drop(requests);
                 let _ = timeout(RETRY, self.expiry.reached()).await;
             }
         }

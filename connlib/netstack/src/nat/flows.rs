@@ -6,15 +6,15 @@ use std::{
 use tokio::sync::mpsc;
 
 use super::gateway::Ends;
-use crate::counters::Counters;
+use crate::{counters::Counters, waiting::Early};
 
 /// Datagrams from the inlet that wait for their flow.
 const MAX_WAITING: usize = 4;
 
 /// A datagram from the inlet for a flow.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) struct Message {
-    pub(super) bytes: Box<[u8]>,
+    pub(super) bytes: Early,
     /// How many routers it may still pass.
     pub(super) hops: u8,
 }

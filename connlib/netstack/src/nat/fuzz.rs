@@ -20,6 +20,7 @@ use super::{
 use crate::{
     counters::{Counters, Refusal},
     occupants::Occupants,
+    waiting::Waiting,
 };
 
 const FLOWS: Limits = Limits {
@@ -195,7 +196,8 @@ impl World {
     fn receive(&mut self, input: &mut Unstructured<'_>) -> Result<()> {
         if let Some(flow) = pick(&mut self.model.flows, input)? {
             let received = flow.messages.try_recv().ok();
-            let expected = flow.waiting.pop_front().map(message);
+            let received = received.map(|it| it.bytes[0]);
+            let expected = flow.waiting.pop_front();
             assert_eq!(received, expected, "{:?}", flow.ends);
         }
         Ok(())
@@ -281,7 +283,7 @@ impl Model {
 
 fn message(content: u8) -> Message {
     Message {
-        bytes: [content].into(),
+        bytes: Waiting::default().hold(0, &[content]).unwrap(),
         hops: 64,
     }
 }

@@ -15,7 +15,7 @@ use super::{
     admission::Admission,
     answer::Answers,
     echo,
-    flows::Flows,
+    flows::{Flows, Message},
     inlet::{Inlet, LONGEST},
     mapping::Mappings,
     reassembly::Reassembly,
@@ -33,6 +33,7 @@ use crate::{
         packet::{ICMPV4, ICMPV6, Packet, TCP, UDP},
         vnet::VnetHeader,
     },
+    waiting::Waiting,
 };
 
 /// How long a target, or the network inside, may take to answer.
@@ -74,6 +75,7 @@ pub(super) struct Shared {
     pub(super) connections: Connections,
     pub(super) flows_of_datagrams: Flows,
     pub(super) mappings: Mappings,
+    pub(super) waiting: Waiting,
     pub(super) flows_of_echoes: Flows,
     pub(super) tcp: Counters,
     pub(super) udp: Counters,
@@ -124,6 +126,7 @@ impl Gateway {
             connections: Connections::default(),
             flows_of_datagrams: Flows::default(),
             mappings: Mappings::default(),
+            waiting: Waiting::default(),
             flows_of_echoes: Flows::default(),
             tcp: Counters::default(),
             udp: Counters::default(),
@@ -264,6 +267,24 @@ impl Receiver {
                 Err(Dropped::UnknownProtocol)
             }
         }
+    }
+}
+
+impl Shared {
+    /// Keeps what came out of the inlet until its flow takes it; counts it if too much waits.
+    pub(super) fn keep(
+        &self,
+        (bytes, hops): (&[u8], u8),
+        peer: IpAddr,
+        counters: &Counters,
+    ) -> Option<Message> {
+        // Without a number, it is refused next.
+        let peer = self.admission.peers.of(peer).unwrap_or(u32::MAX);
+        let kept = self.waiting.hold(peer, bytes);
+        if kept.is_none() {
+            counters.refuse(Refusal::TooMuchWaiting);
+        }
+        kept.map(|bytes| Message { bytes, hops })
     }
 }
 

@@ -244,12 +244,18 @@ fn syn(ends: Ends, sequence: u32) -> Vec<u8> {
 
 /// A datagram of 16 bytes, without a checksum.
 fn datagram(ends: Ends) -> Vec<u8> {
-    let mut packet = vec![7; 44];
+    datagram_of(ends, 16)
+}
+
+/// The same of a length.
+fn datagram_of(ends: Ends, length: usize) -> Vec<u8> {
+    let mut packet = vec![7; 28 + length];
     let (from, to) = (ends.peer.ip(), ends.target.ip());
-    let at = write_ip_header(&mut packet, from, to, UDP, 24);
+    let at = write_ip_header(&mut packet, from, to, UDP, 8 + length);
     packet[at..at + 2].copy_from_slice(&ends.peer.port().to_be_bytes());
     packet[at + 2..at + 4].copy_from_slice(&ends.target.port().to_be_bytes());
-    packet[at + 4..at + 8].copy_from_slice(&[0, 24, 0, 0]);
+    packet[at + 4..at + 6].copy_from_slice(&(8 + length as u16).to_be_bytes());
+    packet[at + 6..at + 8].fill(0);
     packet
 }
 

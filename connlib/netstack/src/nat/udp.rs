@@ -57,8 +57,10 @@ pub(super) fn receive(
         peer: received.from,
         target: received.to,
     };
-    let bytes = received.payload.into();
-    let datagram = Message { bytes, hops };
+    let kept = (received.payload, hops);
+    let Some(datagram) = shared.keep(kept, ends.peer.ip(), &shared.udp) else {
+        return Ok(());
+    };
     let flows = &shared.flows_of_datagrams;
     let Some(datagram) = flows.pass_on(ends, datagram, &shared.udp) else {
         return Ok(());
@@ -102,6 +104,7 @@ impl Place {
                 if let Some(why) = errors::unreachable(refusal) {
                     self.unreachable(why, None);
                 }
+                drop(early);
                 let _ = timeout(RETRY, self.expiry.reached()).await;
             }
         }

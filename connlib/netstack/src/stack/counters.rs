@@ -31,6 +31,8 @@ pub enum Dropped {
     BacklogFull,
     /// A datagram for a socket whose queue is full.
     QueueFull,
+    /// A datagram for a socket of a flow, as the queues of all flows hold too much.
+    MemoryFull,
     /// A packet that the device had no room for.
     DeviceFull,
     /// The device refused it.
@@ -43,7 +45,7 @@ pub enum Dropped {
 
 impl Dropped {
     /// All reasons.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Malformed,
         Self::BadChecksum,
         Self::NotOurs,
@@ -57,6 +59,7 @@ impl Dropped {
         Self::HalfOpen,
         Self::BacklogFull,
         Self::QueueFull,
+        Self::MemoryFull,
         Self::DeviceFull,
         Self::DeviceFailed,
         Self::TooManyErrors,
@@ -80,6 +83,7 @@ impl Dropped {
             Self::HalfOpen => "half_open",
             Self::BacklogFull => "backlog_full",
             Self::QueueFull => "queue_full",
+            Self::MemoryFull => "memory_full",
             Self::DeviceFull => "device_full",
             Self::DeviceFailed => "device_failed",
             Self::TooManyErrors => "too_many_errors",

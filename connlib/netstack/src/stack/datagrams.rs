@@ -11,7 +11,12 @@ use std::{
 
 use nix::errno::Errno;
 
-use super::{counters::Dropped, queue::Queue, segment::Tuple, shared::Shared};
+use super::{
+    counters::Dropped,
+    queue::{Pool, Queue},
+    segment::Tuple,
+    shared::Shared,
+};
 use crate::network::{Packets, Train};
 
 /// Bytes of memory that an idle flow keeps, of which there may be thousands.
@@ -36,16 +41,16 @@ struct State {
 
 impl Bound {
     pub(super) fn new(at: SocketAddr) -> Self {
-        Self::with(at, None, usize::MAX)
+        Self::with(at, None, usize::MAX, Arc::default())
     }
 
-    /// For the datagrams of one flow.
-    pub(super) fn flow(Tuple { local, remote }: Tuple) -> Self {
-        Self::with(local, Some(remote), KEPT_OF_FLOW)
+    /// For the datagrams of one flow, whose memory is of a pool.
+    pub(super) fn flow(Tuple { local, remote }: Tuple, pool: &Arc<Pool>) -> Self {
+        Self::with(local, Some(remote), KEPT_OF_FLOW, Arc::clone(pool))
     }
 
-    fn with(at: SocketAddr, peer: Option<SocketAddr>, kept: usize) -> Self {
-        let queue = Queue::new(kept);
+    fn with(at: SocketAddr, peer: Option<SocketAddr>, kept: usize, pool: Arc<Pool>) -> Self {
+        let queue = Queue::new(kept, pool);
         Self {
             at,
             flow_with: peer,

@@ -35,7 +35,7 @@ pub(super) struct Arrivals {
 impl Arrivals {
     fn new(admitted: Arc<Listening>) -> Self {
         Self {
-            queue: Mutex::new(Queue::new(KEPT)),
+            queue: Mutex::new(Queue::new(KEPT, Arc::default())),
             admitted,
         }
     }

@@ -19,6 +19,7 @@ use super::{
     listener::Listening,
     memory::{Shares, Sizes},
     packet::is_unicast,
+    queue::Pool,
     segment::Tuple,
     time_wait::TimeWait,
 };
@@ -49,6 +50,7 @@ pub(super) struct Table {
     bound: HashMap<SocketAddr, Arc<Bound>>,
     /// Flows of datagrams of a gateway.
     bound_flows: HashMap<Tuple, Arc<Bound>>,
+    pool: Arc<Pool>,
 }
 
 impl Table {
@@ -191,7 +193,9 @@ impl Table {
         }
         match self.bound_flows.entry(tuple) {
             Entry::Occupied(_) => Err(ErrorKind::AddrInUse.into()),
-            Entry::Vacant(entry) => Ok(Arc::clone(entry.insert(Arc::new(Bound::flow(tuple))))),
+            Entry::Vacant(entry) => Ok(Arc::clone(
+                entry.insert(Arc::new(Bound::flow(tuple, &self.pool))),
+            )),
         }
     }
 

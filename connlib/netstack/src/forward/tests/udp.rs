@@ -158,6 +158,45 @@ async fn datagrams_wait_while_a_name_is_looked_up() {
 }
 
 #[tokio::test]
+async fn datagrams_that_wait_for_a_name_that_does_not_come_take_bounded_memory() {
+    let service = Service::Udp("silent.example:53".parse().unwrap());
+    let scene = Scene::with(service, Vec::new(), Limits::default(), Arc::new(Silent)).await;
+    let mut clients = Vec::new();
+    for _ in 0..20 {
+        let client = connected(&scene).await;
+        for _ in 0..2 {
+            client.send(&[7; 60_000]).await.unwrap();
+        }
+        clients.push(client);
+    }
+    // Each client has a flow, but eight of the datagrams are half a MiB.
+    scene.until_refused(Refusal::TooMuchWaiting, 32).await;
+    assert_eq!(scene.forwarder.totals().dropped, 0);
+}
+
+/// A network whose name servers do not answer.
+#[derive(Debug)]
+struct Silent;
+
+impl Network for Silent {
+    fn resolve<'a>(&'a self, _: &'a str, _: u16) -> Answer<'a, Vec<SocketAddr>> {
+        Box::pin(std::future::pending())
+    }
+
+    fn connect(&self, to: SocketAddr) -> Answer<'_, Stream> {
+        Box::pin(async move { Kernel(Host).connect(to).await })
+    }
+
+    fn listen(&self, at: SocketAddr) -> Answer<'_, Listener> {
+        Box::pin(async move { Kernel(Host).listen(at).await })
+    }
+
+    fn datagrams(&self, at: SocketAddr) -> Answer<'_, Datagrams> {
+        Box::pin(async move { Kernel(Host).datagrams(at).await })
+    }
+}
+
+#[tokio::test]
 async fn datagrams_keep_their_order_and_lengths_in_both_directions() {
     let server = UdpSocket::bind(loopback()).await.unwrap();
     let scene = Scene::new(Service::Udp(target(server.local_addr().unwrap()))).await;

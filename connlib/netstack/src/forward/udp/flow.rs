@@ -13,6 +13,7 @@ use crate::{
     dial::{reason, resolve},
     expiry::{Expiry, RETRY},
     network::{Datagrams, Sent, Train, any_of},
+    waiting::Early,
 };
 
 /// Datagrams that wait for the target's name to be resolved.
@@ -22,12 +23,12 @@ const MAX_EARLY: usize = 16;
 pub(super) struct Flow {
     /// Towards the target, once that is known.
     socket: OnceLock<Datagrams>,
-    early: mpsc::Sender<Vec<u8>>,
+    early: mpsc::Sender<Early>,
     pub(super) expiry: Arc<Expiry>,
 }
 
 impl Flow {
-    pub(super) fn new() -> (Self, mpsc::Receiver<Vec<u8>>) {
+    pub(super) fn new() -> (Self, mpsc::Receiver<Early>) {
         let (early, receiver) = mpsc::channel(MAX_EARLY);
         let flow = Self {
             socket: OnceLock::new(),
@@ -46,20 +47,31 @@ impl Flow {
         self.expiry.question();
         let counters = &near.context.counters;
         let Some(socket) = self.socket.get() else {
-            let wait = |datagram: &[u8]| self.early.try_send(datagram.to_owned());
-            let refused = train.datagrams().map(wait).filter(Result::is_err);
-            return counters.drop_datagrams(refused.count());
+            return self.keep(train, near);
         };
         let Sent { bytes, lost, .. } = socket.try_send_train(train, None);
         counters.moved.count_outbound(bytes);
         counters.drop_datagrams(lost);
+    }
+
+    /// Keeps datagrams until the target is known.
+    fn keep(&self, train: &Train<'_>, near: &Near) {
+        let context = &near.context;
+        for datagram in train.datagrams() {
+            let held = context.shared.waiting.hold(context.rule, datagram);
+            match held.map(|early| self.early.try_send(early)) {
+                Some(Ok(())) => {}
+                Some(Err(_)) => context.counters.drop_datagrams(1),
+                None => context.counters.refuse(Refusal::TooMuchWaiting),
+            }
+        }
     }
 }
 
 /// Runs a flow until it expires or is replaced.
 pub(super) async fn run(
     flow: Arc<Flow>,
-    early: mpsc::Receiver<Vec<u8>>,
+    early: mpsc::Receiver<Early>,
     near: Arc<Near>,
     client: Client,
 ) {
@@ -79,6 +91,7 @@ pub(super) async fn run(
         }
         Err(refusal) => {
             near.context.refuse(refusal, client.address);
+            drop(early);
             let _ = timeout(RETRY, flow.expiry.reached()).await;
         }
     }
@@ -106,7 +119,7 @@ async fn connect(near: &Near) -> Result<Datagrams, Refusal> {
 async fn exchange(
     flow: &Flow,
     socket: &Datagrams,
-    mut early: mpsc::Receiver<Vec<u8>>,
+    mut early: mpsc::Receiver<Early>,
     near: &Near,
     client: Client,
 ) {

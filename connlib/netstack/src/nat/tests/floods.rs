@@ -38,6 +38,23 @@ async fn datagrams_beyond_the_few_that_wait_for_their_flow_are_counted() {
 }
 
 #[tokio::test]
+async fn long_datagrams_of_a_peer_that_wait_for_their_flows_take_bounded_memory() {
+    let scene = Scene::new(Target::Silent);
+    for port in 1..=20 {
+        scene.send(&datagram_of(outward(0, port), 60_000)).await;
+    }
+    let refused = |scene: &Scene| {
+        let udp = scene.gateway.carried().udp;
+        udp.refused(Refusal::TooMuchWaiting)
+    };
+    // Eight of them are half a MiB.
+    scene.until(|scene| refused(scene) == 12).await;
+    scene.send(&datagram_of(outward(1, 1), 60_000)).await;
+    scene.until(|scene| scene.taken()[0] == 9).await;
+    assert_eq!(refused(&scene), 12);
+}
+
+#[tokio::test]
 async fn a_peer_with_all_its_flows_replaces_its_oldest_and_nobody_elses() {
     let scene = Scene::with(Target::Silent, Limits::of(8, 2), Limits::of(100, 2));
     scene.send(&datagram(outward(1, 1))).await;
