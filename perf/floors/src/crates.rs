@@ -62,7 +62,10 @@ mod tests {
         ("smoltcp", &["convoy-netstack"]),
         ("fast-socks5", &["convoy-netstack"]),
         ("hickory-resolver", &["convoy", "convoy-netstack"]),
-        ("rtnetlink", &["convoy", "convoy-host", "convoy-netstack"]),
+        (
+            "rtnetlink",
+            &["convoy", "convoy-host", "convoy-netlink", "convoy-netstack"],
+        ),
         ("zbus", &["convoy", "convoy-host"]),
         ("landlock", &["convoy"]),
         ("seccompiler", &["convoy"]),
@@ -96,7 +99,7 @@ mod tests {
     ];
 
     /// Crates of the workspace that one may depend on. The data path stands on nothing of the client.
-    const FLOORS: [(&str, &[&str]); 8] = [
+    const FLOORS: [(&str, &[&str]); 9] = [
         ("convoy-tun", &[]),
         ("convoy-gso", &["convoy-datagram"]),
         ("convoy-proto", &["convoy-aead", "convoy-datagram"]),
@@ -107,7 +110,8 @@ mod tests {
         ("convoy-netstack", &["convoy-process", "convoy-tun"]),
         ("convoy-process", &[]),
         ("convoy-lab", &["convoy-process", "convoy-stats"]),
-        ("convoy-host", &[]),
+        ("convoy-host", &["convoy-netlink"]),
+        ("convoy-netlink", &[]),
     ];
 
     #[test]

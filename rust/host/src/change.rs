@@ -5,14 +5,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use convoy_netlink::{Prefix, Route, Rule};
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    dns::Resolving,
-    firewall::Ruleset,
-    netlink::{Route, Rule},
-    prefix::Prefix,
-};
+use crate::{dns::Resolving, firewall::Ruleset};
 
 /// A change and the state before it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

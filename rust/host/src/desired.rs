@@ -2,7 +2,9 @@
 
 use std::{collections::HashSet, net::IpAddr};
 
-use crate::{error::HostError, prefix::Prefix};
+use convoy_netlink::Prefix;
+
+use crate::error::HostError;
 
 /// The state of the host that the configuration of one interface wants.
 ///

@@ -6,13 +6,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use convoy_netlink::{Netlink, Route, Via};
+
 use crate::{
     change::{Before, Change, What},
     dns::{Bus, Original, Resolving},
     error::HostError,
     firewall::{Listing, Nft, Ruleset},
     journal,
-    netlink::{Netlink, Route, Via},
 };
 
 /// The host.

@@ -2,6 +2,7 @@
 
 use std::{io, path::PathBuf};
 
+use convoy_netlink::InvalidPrefix;
 use thiserror::Error;
 
 use crate::{elsewhere::NetworkNamespace, programs::HANGS};
@@ -13,8 +14,8 @@ pub enum HostError {
     #[error("`{0}` is no interface name: use 1 to 15 letters, digits or any of _=+.-")]
     Name(String),
     /// Not a prefix.
-    #[error("`{0}` is no prefix: write an address and a length, such as 10.0.0.0/8 or fd00::/8")]
-    Prefix(String),
+    #[error(transparent)]
+    Prefix(#[from] InvalidPrefix),
     /// The interface does not exist.
     #[error("interface {0} does not exist in this network namespace: start the tunnel first")]
     NoInterface(String),

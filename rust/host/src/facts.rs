@@ -4,14 +4,14 @@ mod families;
 
 use std::{io, net::IpAddr};
 
+use convoy_netlink::{Link, Netlink, Outside, Place, Prefix};
+
 use crate::{
     change::What,
     desired::{Desired, smallest_mtu},
     error::HostError,
     firewall::Allowed,
     local::Local,
-    netlink::{Link, Netlink, Outside, Place},
-    prefix::Prefix,
 };
 
 pub(crate) use families::Ipv6;

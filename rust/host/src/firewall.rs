@@ -7,15 +7,15 @@
 //! all chains, which the kernel does atomically. The chains themselves stay: the kernel adds and removes their hooks
 //! one by one, and lets a new chain's policy take effect last. Chains that are no longer needed go afterwards.
 //!
-//! The tables of a kill switch belong to this process where the kernel can do that ([`owned`]): no other program can
+//! The tables of a kill switch belong to this process where the kernel can do that ([`Owner`]): no other program can
 //! change or flush them.
 
 mod listing;
-mod owned;
 mod rules;
 
 use std::{fs::File, sync::Arc, time::Duration};
 
+use convoy_netlink::nftables::Owner;
 use serde::{Deserialize, Serialize};
 use tokio::time::sleep;
 
@@ -23,7 +23,6 @@ use crate::{error::HostError, programs::Programs};
 
 pub(crate) use listing::Listing;
 use listing::{commands, lasting, parts};
-use owned::Owner;
 pub(crate) use rules::{Allowed, Opening, kill_switch, ruleset};
 
 /// The tables of one interface.

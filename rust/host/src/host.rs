@@ -2,6 +2,7 @@
 
 use std::{collections::VecDeque, fs, io, ops::RangeInclusive, sync::Arc};
 
+use convoy_netlink::{Netlink, Via};
 use tokio::time::{Duration, Instant};
 
 use crate::{
@@ -16,7 +17,6 @@ use crate::{
     firewall::Nft,
     journal::{Entry, Journal},
     missing::Missing,
-    netlink::{Netlink, Via},
     options::Options,
     pause::Pause,
     plan::plan,

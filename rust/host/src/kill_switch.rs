@@ -1,10 +1,11 @@
 //! A kill switch without a tunnel.
 
+use convoy_netlink::Netlink;
+
 use crate::{
     desired::{KillSwitch, check_name},
     error::HostError,
     firewall::{self, Nft},
-    netlink::Netlink,
 };
 
 /// How often to look for links that have come or got another name meanwhile.

@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
+use convoy_netlink::{MAIN_TABLE, Prefix, Route, Rule, Selector, Via};
+
 use crate::{
     change::{VALID_MARK, What},
     desired::{Desired, Table, smallest_mtu},
     dns::Resolving,
     facts::{Facts, Ipv6},
     firewall::{self, Opening},
-    netlink::{MAIN_TABLE, Route, Rule, Selector, Via},
-    prefix::Prefix,
 };
 
 /// The changes, in the order in which nothing leaks.

@@ -1,24 +1,23 @@
 //! Sources of news about the host: rtnetlink, nftables, resolv.conf's directory, D-Bus.
 
 mod directory;
-mod multicast;
 
 use std::{future::pending, path::Path};
 
+use convoy_netlink::{self as netlink, Multicast, nft_tables, route_messages};
 use futures_util::StreamExt as _;
-use netlink_sys::protocols::{NETLINK_NETFILTER, NETLINK_ROUTE};
 use rtnetlink::{
     MulticastGroup,
     packet_route::{
         RouteNetlinkMessage,
         link::{LinkAttribute, LinkFlags},
     },
+    sys::protocols::{NETLINK_NETFILTER, NETLINK_ROUTE},
 };
 
-use crate::{dns::Owners, error::HostError, netlink};
+use crate::{dns::Owners, error::HostError};
 
 use directory::Directory;
-use multicast::{Multicast, nft_tables, route_messages};
 
 const ROUTE_GROUPS: [MulticastGroup; 7] = [
     MulticastGroup::Link,

@@ -2,6 +2,7 @@
 
 use std::{future::pending, net::IpAddr};
 
+use convoy_netlink::MAIN_TABLE;
 use tokio::time::{Duration, Instant, sleep_until};
 
 use crate::{
@@ -11,7 +12,6 @@ use crate::{
     event::Event,
     host::Host,
     missing::Missing,
-    netlink::MAIN_TABLE,
     pause::Pause,
     sources::{Interest, News},
 };

@@ -164,7 +164,7 @@ fn value<T: Copy + Default>(located: Option<&Located<T>>) -> T {
 }
 
 fn prefixes(all: impl Iterator<Item = (IpAddr, u8)>) -> Result<Vec<Prefix>, HostError> {
-    all.map(|(address, length)| Prefix::new(address, length))
+    all.map(|(address, length)| Ok(Prefix::new(address, length)?))
         .collect()
 }
 

@@ -2,11 +2,9 @@
 
 use std::{fs, path::Path};
 
-use crate::{
-    desired::{Desired, Table, smallest_mtu},
-    netlink::Outside,
-    prefix::Prefix,
-};
+use convoy_netlink::{Outside, Prefix};
+
+use crate::desired::{Desired, Table, smallest_mtu};
 
 /// Whether IPv6 can go through the interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

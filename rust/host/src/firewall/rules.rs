@@ -1,9 +1,10 @@
 //! The text of the rules.
 
+use convoy_netlink::Prefix;
+
 use crate::{
     desired::{Desired, KillSwitch},
     firewall::{Ruleset, identifier, table},
-    prefix::Prefix,
 };
 
 /// Networks that a kill switch lets out to, and the devices that it guards.

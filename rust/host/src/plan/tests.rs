@@ -1,8 +1,9 @@
 use super::*;
+use convoy_netlink::{Link, Place};
+
 use crate::{
     desired::{Dns, KillSwitch},
     firewall::Allowed,
-    netlink::{Link, Place},
 };
 
 const INDEX: u32 = 7;

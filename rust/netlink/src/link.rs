@@ -7,7 +7,7 @@ use rtnetlink::packet_route::{
     link::{InfoPortKind, LinkAttribute, LinkFlags, LinkInfo, LinkMessage},
 };
 
-use super::Netlink;
+use crate::Netlink;
 
 /// Kinds of devices that carry packets inside others, to a network elsewhere.
 const TUNNELS: [&str; 14] = [
@@ -29,17 +29,17 @@ const TUNNELS: [&str; 14] = [
 
 /// A link.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Link {
-    pub(crate) index: u32,
-    pub(crate) name: String,
+pub struct Link {
+    pub index: u32,
+    pub name: String,
     /// In bytes.
-    pub(crate) mtu: u32,
-    pub(crate) is_up: bool,
-    pub(crate) has_carrier: bool,
+    pub mtu: u32,
+    pub is_up: bool,
+    pub has_carrier: bool,
 }
 
 impl Netlink {
-    pub(crate) async fn link_by_name(&self, name: &str) -> io::Result<Option<Link>> {
+    pub async fn link_by_name(&self, name: &str) -> io::Result<Option<Link>> {
         let mut message = LinkMessage::default();
         message
             .attributes
@@ -47,7 +47,7 @@ impl Netlink {
         self.link(message).await
     }
 
-    pub(crate) async fn link_by_index(&self, index: u32) -> io::Result<Option<Link>> {
+    pub async fn link_by_index(&self, index: u32) -> io::Result<Option<Link>> {
         let mut message = LinkMessage::default();
         message.header.index = index;
         self.link(message).await
@@ -55,7 +55,7 @@ impl Netlink {
 
     /// The names of all links that may lead out, besides `interface`: neither loopback nor ports of bridges, as a
     /// host sends by the bridge.
-    pub(crate) async fn links_out(&self, interface: &str) -> io::Result<Vec<String>> {
+    pub async fn links_out(&self, interface: &str) -> io::Result<Vec<String>> {
         let request = RouteNetlinkMessage::GetLink(LinkMessage::default());
         let found = self.dump(request).await?;
         let outer = found.iter().filter(|message| may_lead_out(message));
@@ -64,7 +64,7 @@ impl Netlink {
     }
 
     /// The indices of all tunnels' devices.
-    pub(crate) async fn tunnels(&self) -> io::Result<Vec<u32>> {
+    pub async fn tunnels(&self) -> io::Result<Vec<u32>> {
         let request = RouteNetlinkMessage::GetLink(LinkMessage::default());
         let found = self.dump(request).await?;
         let tunnels = found.iter().filter(|message| is_tunnel(message));
@@ -74,7 +74,7 @@ impl Netlink {
     }
 
     /// Changes the MTU and whether the link is up.
-    pub(crate) async fn set_link(&self, index: u32, mtu: u32, up: bool) -> io::Result<()> {
+    pub async fn set_link(&self, index: u32, mtu: u32, up: bool) -> io::Result<()> {
         let mut message = LinkMessage::default();
         message.header.index = index;
         message.header.change_mask = LinkFlags::Up;

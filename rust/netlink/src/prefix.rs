@@ -7,8 +7,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-
-use crate::error::HostError;
+use thiserror::Error;
 
 /// An address with a prefix length, such as `10.0.0.2/24`. Host bits are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -18,13 +17,18 @@ pub struct Prefix {
     length: u8,
 }
 
+/// Not a prefix.
+#[derive(Debug, Error)]
+#[error("`{0}` is no prefix: write an address and a length, such as 10.0.0.0/8 or fd00::/8")]
+pub struct InvalidPrefix(String);
+
 impl Prefix {
     /// # Errors
     /// If `length` exceeds the address's 32 or 128 bits.
-    pub fn new(address: IpAddr, length: u8) -> Result<Self, HostError> {
+    pub fn new(address: IpAddr, length: u8) -> Result<Self, InvalidPrefix> {
         let prefix = Self { address, length };
         if length > prefix.bits() {
-            return Err(HostError::Prefix(prefix.to_string()));
+            return Err(InvalidPrefix(prefix.to_string()));
         }
         Ok(prefix)
     }
@@ -36,7 +40,7 @@ impl Prefix {
     }
 
     /// The prefix that holds every address of a family.
-    pub(crate) fn default_of(ipv6: bool) -> Self {
+    pub fn default_of(ipv6: bool) -> Self {
         let address = match ipv6 {
             false => Ipv4Addr::UNSPECIFIED.into(),
             true => Ipv6Addr::UNSPECIFIED.into(),
@@ -45,7 +49,7 @@ impl Prefix {
     }
 
     /// The IPv6 network that begins with these words.
-    pub(crate) const fn of_ipv6([first, second]: [u16; 2], length: u8) -> Self {
+    pub const fn of_ipv6([first, second]: [u16; 2], length: u8) -> Self {
         let address = IpAddr::V6(Ipv6Addr::new(first, second, 0, 0, 0, 0, 0, 0));
         Self { address, length }
     }
@@ -103,12 +107,12 @@ impl Prefix {
     }
 
     /// Whether this and `other` have an address in common.
-    pub(crate) fn overlaps(&self, other: &Self) -> bool {
+    pub fn overlaps(&self, other: &Self) -> bool {
         self.contains(other) || other.contains(self)
     }
 
     /// The fewest prefixes that hold this network's addresses but none of `holes`.
-    pub(crate) fn without(&self, holes: &[Self]) -> Vec<Self> {
+    pub fn without(&self, holes: &[Self]) -> Vec<Self> {
         if holes.iter().any(|hole| hole.contains(self)) {
             return Vec::new();
         }
@@ -145,11 +149,11 @@ impl fmt::Display for Prefix {
 }
 
 impl FromStr for Prefix {
-    type Err = HostError;
+    type Err = InvalidPrefix;
 
     /// Without a length, the prefix holds the address alone.
-    fn from_str(text: &str) -> Result<Self, HostError> {
-        let wrong = || HostError::Prefix(text.to_owned());
+    fn from_str(text: &str) -> Result<Self, InvalidPrefix> {
+        let wrong = || InvalidPrefix(text.to_owned());
         let (address, length) = match text.split_once('/') {
             Some((address, length)) => (address, Some(length.parse().map_err(|_| wrong())?)),
             None => (text, None),
@@ -166,9 +170,9 @@ impl From<Prefix> for String {
 }
 
 impl TryFrom<String> for Prefix {
-    type Error = HostError;
+    type Error = InvalidPrefix;
 
-    fn try_from(text: String) -> Result<Self, HostError> {
+    fn try_from(text: String) -> Result<Self, InvalidPrefix> {
         text.parse()
     }
 }

@@ -7,12 +7,12 @@ use rtnetlink::packet_route::{
     address::{AddressAttribute, AddressFlags, AddressMessage},
 };
 
-use super::Netlink;
-use crate::prefix::Prefix;
+use crate::Netlink;
+use crate::Prefix;
 
 impl Netlink {
     /// The addresses of a link, and whether each has no route to its network; none if it does not exist.
-    pub(crate) async fn addresses(&self, index: u32) -> io::Result<Vec<(Prefix, bool)>> {
+    pub async fn addresses(&self, index: u32) -> io::Result<Vec<(Prefix, bool)>> {
         let mut message = AddressMessage::default();
         message.header.index = index;
         match self.dump(RouteNetlinkMessage::GetAddress(message)).await {
@@ -23,19 +23,14 @@ impl Netlink {
     }
 
     /// `is_bare`: without a route to its network.
-    pub(crate) async fn add_address(
-        &self,
-        index: u32,
-        prefix: Prefix,
-        is_bare: bool,
-    ) -> io::Result<()> {
+    pub async fn add_address(&self, index: u32, prefix: Prefix, is_bare: bool) -> io::Result<()> {
         let mut message = message(index, prefix);
         let bare = AddressAttribute::Flags(AddressFlags::Noprefixroute);
         message.attributes.extend(is_bare.then_some(bare));
         self.add(RouteNetlinkMessage::NewAddress(message)).await
     }
 
-    pub(crate) async fn remove_address(&self, index: u32, prefix: Prefix) -> io::Result<()> {
+    pub async fn remove_address(&self, index: u32, prefix: Prefix) -> io::Result<()> {
         let message = message(index, prefix);
         self.change(RouteNetlinkMessage::DelAddress(message)).await
     }

@@ -7,7 +7,7 @@
 
 use std::io;
 
-use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_NETFILTER};
+use rtnetlink::sys::{Socket, SocketAddr, protocols::NETLINK_NETFILTER};
 
 /// `NFNL_MSG_BATCH_BEGIN`, `NFNL_MSG_BATCH_END` and `NFT_MSG_NEWTABLE` of `NFNL_SUBSYS_NFTABLES`
 /// (linux/netfilter/nfnetlink.h, nf_tables.h).
@@ -37,13 +37,13 @@ const HEADER: usize = 16;
 const ERROR: u16 = 2;
 
 /// Owns tables of one name until it is dropped. They stay.
-pub(super) struct Owner {
+pub struct Owner {
     _socket: Socket,
 }
 
 impl Owner {
     /// Makes the tables that do not exist, for [`Owner::adopt`]; those that exist stay as they are.
-    pub(super) fn prepare(table: &str, has_egress: bool) {
+    pub fn prepare(table: &str, has_egress: bool) {
         let families = if has_egress {
             &FAMILIES[..]
         } else {
@@ -58,7 +58,7 @@ impl Owner {
     }
 
     /// Adopts those of the tables that exist: the kernel would make the others. `None` if it refuses.
-    pub(super) fn adopt(table: &str, has_inet: bool, has_netdev: bool) -> Option<Self> {
+    pub fn adopt(table: &str, has_inet: bool, has_netdev: bool) -> Option<Self> {
         let socket = open().ok()?;
         let mut is_owner = false;
         for (family, exists) in FAMILIES.into_iter().zip([has_inet, has_netdev]) {

@@ -2,9 +2,9 @@
 
 use std::io;
 
-use netlink_packet_core::NetlinkMessage;
-use netlink_sys::{Socket, SocketAddr};
+use rtnetlink::packet_core::NetlinkMessage;
 use rtnetlink::packet_route::RouteNetlinkMessage;
+use rtnetlink::sys::{Socket, SocketAddr};
 use tokio::io::unix::AsyncFd;
 
 /// The largest datagram of netlink multicasts.
@@ -21,10 +21,10 @@ const NFGENMSG: usize = 4;
 const TABLE_NAME: u16 = 1;
 
 /// A netlink socket that has joined groups. The kernel's buffer bounds the queue.
-pub(super) struct Multicast(AsyncFd<Socket>);
+pub struct Multicast(AsyncFd<Socket>);
 
 impl Multicast {
-    pub(super) fn open(protocol: isize, groups: &[u32]) -> io::Result<Self> {
+    pub fn open(protocol: isize, groups: &[u32]) -> io::Result<Self> {
         let mut socket = Socket::new(protocol)?;
         socket.bind(&SocketAddr::new(0, 0))?;
         for group in groups {
@@ -36,7 +36,7 @@ impl Multicast {
     }
 
     /// The next datagram; `None` if the kernel had to drop some. May be cancelled.
-    pub(super) async fn next(&mut self) -> Option<Vec<u8>> {
+    pub async fn next(&mut self) -> Option<Vec<u8>> {
         let receive = |socket: &Socket| {
             let mut datagram = Vec::with_capacity(DATAGRAM);
             socket.recv(&mut datagram, 0).map(|_| datagram)
@@ -50,18 +50,18 @@ impl Multicast {
 }
 
 /// The messages in a datagram of rtnetlink.
-pub(super) fn route_messages(datagram: &[u8]) -> impl Iterator<Item = RouteNetlinkMessage> {
+pub fn route_messages(datagram: &[u8]) -> impl Iterator<Item = RouteNetlinkMessage> {
     messages(datagram).filter_map(|message| {
         let parsed = NetlinkMessage::<RouteNetlinkMessage>::deserialize(message);
         match parsed.ok()?.payload {
-            netlink_packet_core::NetlinkPayload::InnerMessage(inner) => Some(inner),
+            rtnetlink::packet_core::NetlinkPayload::InnerMessage(inner) => Some(inner),
             _ => None,
         }
     })
 }
 
 /// The tables that a datagram of nftables is about.
-pub(super) fn nft_tables(datagram: &[u8]) -> impl Iterator<Item = &str> {
+pub fn nft_tables(datagram: &[u8]) -> impl Iterator<Item = &str> {
     messages(datagram).filter_map(|message| {
         let mut attributes = message.get(HEADER + NFGENMSG..)?;
         while let Some((length, kind)) = attribute(attributes) {

@@ -1,32 +1,23 @@
 //! Links, addresses, routes and rules by rtnetlink.
 
-mod address;
-mod link;
-mod route;
-mod rule;
-
 use std::io;
 
 use futures_util::StreamExt as _;
-use netlink_packet_core::{
+use rtnetlink::packet_core::{
     NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload,
 };
 use rtnetlink::{Handle, packet_route::RouteNetlinkMessage};
 use tokio::task::JoinHandle;
 
-pub(crate) use link::Link;
-pub(crate) use route::{MAIN_TABLE, Outside, Route, Via, connected, leads_out_by, table_of};
-pub(crate) use rule::{Place, Rule, Selector};
-
 /// A connection to rtnetlink in the network namespace of the thread that opened it.
 #[derive(Debug)]
-pub(crate) struct Netlink {
+pub struct Netlink {
     handle: Handle,
     connection: JoinHandle<()>,
 }
 
 impl Netlink {
-    pub(crate) fn open() -> io::Result<Self> {
+    pub fn open() -> io::Result<Self> {
         // Strict checks make the kernel filter dumps by table, device and protocol.
         let (connection, handle, _) = rtnetlink::new_connection_with_strict_check()?;
         Ok(Self {
@@ -35,17 +26,20 @@ impl Netlink {
         })
     }
 
-    async fn add(&self, message: RouteNetlinkMessage) -> io::Result<()> {
+    pub(crate) async fn add(&self, message: RouteNetlinkMessage) -> io::Result<()> {
         let flags = NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL;
         self.ask(message, flags).await.map(drop)
     }
 
-    async fn change(&self, message: RouteNetlinkMessage) -> io::Result<()> {
+    pub(crate) async fn change(&self, message: RouteNetlinkMessage) -> io::Result<()> {
         self.ask(message, NLM_F_ACK).await.map(drop)
     }
 
     /// All objects that the request selects; none if the table or family does not exist.
-    async fn dump(&self, message: RouteNetlinkMessage) -> io::Result<Vec<RouteNetlinkMessage>> {
+    pub(crate) async fn dump(
+        &self,
+        message: RouteNetlinkMessage,
+    ) -> io::Result<Vec<RouteNetlinkMessage>> {
         match self.ask(message, NLM_F_DUMP).await {
             Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EOPNOTSUPP)) => {
                 Ok(Vec::new())
@@ -54,7 +48,7 @@ impl Netlink {
         }
     }
 
-    async fn ask(
+    pub(crate) async fn ask(
         &self,
         message: RouteNetlinkMessage,
         flags: u16,

@@ -19,27 +19,27 @@ use rtnetlink::packet_route::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::Netlink;
-use crate::prefix::Prefix;
+use crate::Netlink;
+use crate::Prefix;
 
 /// The table `main`.
-pub(crate) const MAIN_TABLE: u32 = RouteHeader::RT_TABLE_MAIN as u32;
+pub const MAIN_TABLE: u32 = RouteHeader::RT_TABLE_MAIN as u32;
 
 /// The metric of a default route that catches packets only while no other default exists.
 const LAST: u32 = u32::MAX - 1;
 
 /// A route of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(crate) struct Route {
-    pub(crate) table: u32,
-    pub(crate) to: Prefix,
-    pub(crate) via: Via,
+pub struct Route {
+    pub table: u32,
+    pub to: Prefix,
+    pub via: Via,
 }
 
 /// Where a route leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Via {
+pub enum Via {
     /// Out by the device with this index.
     Device(u32),
     /// Nowhere, if no other route takes the packet.
@@ -50,26 +50,26 @@ pub(crate) enum Via {
 
 /// Networks of the main table.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Outside {
+pub struct Outside {
     /// Networks on the next link.
-    pub(crate) connected: Vec<Prefix>,
+    pub connected: Vec<Prefix>,
     /// All of them, without default routes.
-    pub(crate) routed: Vec<Prefix>,
+    pub routed: Vec<Prefix>,
     /// Whether there is a default route.
-    pub(crate) has_default: bool,
+    pub has_default: bool,
 }
 
 /// How datagrams to an endpoint leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Path {
-    pub(crate) device: u32,
+pub struct Path {
+    pub device: u32,
     /// The MTU set on the route itself, in bytes.
-    pub(crate) mtu: Option<u32>,
+    pub mtu: Option<u32>,
 }
 
 impl Route {
     /// Whether packets could leave outside the tunnel without it.
-    pub(crate) fn guards(&self) -> bool {
+    pub fn guards(&self) -> bool {
         self.via == Via::Unreachable
     }
 
@@ -136,24 +136,24 @@ impl Route {
 }
 
 impl Netlink {
-    pub(crate) async fn add_route(&self, route: &Route) -> io::Result<()> {
+    pub async fn add_route(&self, route: &Route) -> io::Result<()> {
         let message = RouteNetlinkMessage::NewRoute(route.message());
         self.add(message).await
     }
 
-    pub(crate) async fn remove_route(&self, route: &Route) -> io::Result<()> {
+    pub async fn remove_route(&self, route: &Route) -> io::Result<()> {
         let message = RouteNetlinkMessage::DelRoute(route.message());
         self.change(message).await
     }
 
     /// The routes in a table that can be ours.
-    pub(crate) async fn routes_in(&self, table: u32, ipv6: bool) -> io::Result<HashSet<Route>> {
+    pub async fn routes_in(&self, table: u32, ipv6: bool) -> io::Result<HashSet<Route>> {
         let found = self.routes(filter(ipv6, table)).await?;
         Ok(found.iter().filter_map(Route::parse).collect())
     }
 
     /// Whether a table has no routes of either family.
-    pub(crate) async fn is_empty_table(&self, table: u32) -> io::Result<bool> {
+    pub async fn is_empty_table(&self, table: u32) -> io::Result<bool> {
         for ipv6 in [false, true] {
             let found = self.routes(filter(ipv6, table)).await?;
             if found.iter().any(|message| table_of(message) == table) {
@@ -164,7 +164,7 @@ impl Netlink {
     }
 
     /// The networks of the main table that no tunnel leads to.
-    pub(crate) async fn outside(&self, tunnels: &[u32], ipv6: bool) -> io::Result<Outside> {
+    pub async fn outside(&self, tunnels: &[u32], ipv6: bool) -> io::Result<Outside> {
         let found = self.routes(filter(ipv6, MAIN_TABLE)).await?;
         let mut outside = Outside::default();
         for message in &found {
@@ -191,7 +191,7 @@ impl Netlink {
     }
 
     /// The devices of default routes in the main table.
-    pub(crate) async fn default_devices(&self, ipv6: bool) -> io::Result<Vec<u32>> {
+    pub async fn default_devices(&self, ipv6: bool) -> io::Result<Vec<u32>> {
         let found = self.routes(filter(ipv6, MAIN_TABLE)).await?;
         let defaults = found
             .iter()
@@ -200,7 +200,7 @@ impl Netlink {
     }
 
     /// How a datagram with `mark` leaves; `None` if there is no route.
-    pub(crate) async fn path(&self, to: IpAddr, mark: u32) -> io::Result<Option<Path>> {
+    pub async fn path(&self, to: IpAddr, mark: u32) -> io::Result<Option<Path>> {
         let mut message = RouteMessage::default();
         message.header.address_family = family(to.is_ipv6());
         message.header.destination_prefix_length = Prefix::host(to).length();
@@ -222,7 +222,7 @@ impl Netlink {
     }
 
     /// The device, gateway and source address of datagrams with `mark`, to compare with a later look-up.
-    pub(crate) async fn way(&self, to: IpAddr, mark: u32) -> String {
+    pub async fn way(&self, to: IpAddr, mark: u32) -> String {
         let mut message = RouteMessage::default();
         message.header.address_family = family(to.is_ipv6());
         message.header.destination_prefix_length = Prefix::host(to).length();
@@ -254,7 +254,7 @@ impl Netlink {
 
     /// The other route to the same network as one of ours, as ip(8) shows it, and whether it is that of a connected
     /// network.
-    pub(crate) async fn rival(&self, route: &Route) -> io::Result<Option<(String, bool)>> {
+    pub async fn rival(&self, route: &Route) -> io::Result<Option<(String, bool)>> {
         let found = self.routes(filter(route.to.is_ipv6(), route.table)).await?;
         let rival = found.iter().find(|message| {
             let is_same = destination(message) == Some(route.to.network());
@@ -298,7 +298,7 @@ impl Netlink {
 }
 
 /// The table of the kernel's route.
-pub(crate) fn table_of(message: &RouteMessage) -> u32 {
+pub fn table_of(message: &RouteMessage) -> u32 {
     let table = message.attributes.iter().find_map(|a| match a {
         RouteAttribute::Table(table) => Some(*table),
         _ => None,
@@ -307,7 +307,7 @@ pub(crate) fn table_of(message: &RouteMessage) -> u32 {
 }
 
 /// The device of the kernel's route, unless it has several.
-pub(crate) fn leads_out_by(message: &RouteMessage) -> Option<u32> {
+pub fn leads_out_by(message: &RouteMessage) -> Option<u32> {
     message.attributes.iter().find_map(|a| match a {
         RouteAttribute::Oif(index) => Some(*index),
         _ => None,
@@ -315,7 +315,7 @@ pub(crate) fn leads_out_by(message: &RouteMessage) -> Option<u32> {
 }
 
 /// The network that the kernel's route connects directly, if it does, whoever made the route.
-pub(crate) fn connected(message: &RouteMessage) -> Option<Prefix> {
+pub fn connected(message: &RouteMessage) -> Option<Prefix> {
     let has_gateway = message
         .attributes
         .iter()

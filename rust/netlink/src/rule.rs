@@ -12,23 +12,23 @@ use rtnetlink::packet_route::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{MAIN_TABLE, Netlink};
+use crate::{MAIN_TABLE, Netlink};
 
 /// The table `local`.
 const LOCAL_TABLE: u32 = 255;
 
 /// A rule of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(crate) struct Rule {
-    pub(crate) ipv6: bool,
-    pub(crate) priority: u32,
-    pub(crate) selector: Selector,
+pub struct Rule {
+    pub ipv6: bool,
+    pub priority: u32,
+    pub selector: Selector,
 }
 
 /// The packets that a rule selects, and their table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Selector {
+pub enum Selector {
     /// Packets without the mark, into the table without its default routes.
     Networks { mark: u32, table: u32 },
     /// Packets without the mark, into the table.
@@ -39,7 +39,7 @@ pub(crate) enum Selector {
 
 impl Selector {
     /// How far before others' rules it goes.
-    pub(crate) fn distance(&self) -> u32 {
+    pub fn distance(&self) -> u32 {
         match self {
             Self::Unmarked { .. } => 1,
             Self::AllButDefault => 2,
@@ -54,16 +54,16 @@ impl Selector {
 
 /// Where rules of ours go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub struct Place {
     /// The priority of others' first rule behind them.
-    pub(crate) before: u32,
+    pub before: u32,
     /// The priority of the rule that finds the host's own addresses.
-    pub(crate) after: u32,
+    pub after: u32,
 }
 
 impl Place {
     /// The priority of a rule. Where there are too few, several rules share one: the kernel keeps their order.
-    pub(crate) fn priority(self, selector: Selector) -> u32 {
+    pub fn priority(self, selector: Selector) -> u32 {
         let wanted = self.before.saturating_sub(selector.distance());
         wanted.max(self.after).max(1)
     }
@@ -95,7 +95,7 @@ fn place(rules: &[RuleMessage], known: &[Rule]) -> Place {
 
 impl Rule {
     /// The mark that it looks for.
-    pub(crate) fn mark(&self) -> Option<u32> {
+    pub fn mark(&self) -> Option<u32> {
         match self.selector {
             Selector::Unmarked { mark, .. } | Selector::Networks { mark, .. } => Some(mark),
             Selector::AllButDefault => None,
@@ -142,12 +142,12 @@ impl Rule {
 }
 
 impl Netlink {
-    pub(crate) async fn add_rule(&self, rule: &Rule) -> io::Result<()> {
+    pub async fn add_rule(&self, rule: &Rule) -> io::Result<()> {
         self.add(RouteNetlinkMessage::NewRule(rule.message())).await
     }
 
     /// Removes the rule by its priority and all its other attributes.
-    pub(crate) async fn remove_rule(&self, rule: &Rule) -> io::Result<()> {
+    pub async fn remove_rule(&self, rule: &Rule) -> io::Result<()> {
         self.change(RouteNetlinkMessage::DelRule(rule.message()))
             .await?;
         // The kernel takes a rule that has a suppressor, too, for one without it, if they share their priority.
@@ -160,13 +160,13 @@ impl Netlink {
         }
     }
 
-    pub(crate) async fn has_rule(&self, rule: &Rule) -> io::Result<bool> {
+    pub async fn has_rule(&self, rule: &Rule) -> io::Result<bool> {
         let found = self.rules(rule.ipv6).await?;
         Ok(found.iter().any(|message| rule.is(message)))
     }
 
     /// The place for rules of ours; `known` are those of this family that exist.
-    pub(crate) async fn place(&self, ipv6: bool, known: &[Rule]) -> io::Result<Place> {
+    pub async fn place(&self, ipv6: bool, known: &[Rule]) -> io::Result<Place> {
         Ok(place(&self.rules(ipv6).await?, known))
     }
 
