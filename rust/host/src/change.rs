@@ -5,10 +5,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use convoy_netlink::{Prefix, Route, Rule};
+use convoy_netlink::Prefix;
 use serde::{Deserialize, Serialize};
 
-use crate::{dns::Resolving, firewall::Ruleset};
+use crate::{dns::Resolving, firewall::Ruleset, route::Route, rule::Rule};
 
 /// A change and the state before it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

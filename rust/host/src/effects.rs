@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use convoy_netlink::{Netlink, Route, Via};
+use convoy_netlink::{Address, LinkChange, Netlink, NetlinkError};
 
 use crate::{
     change::{Before, Change, What},
@@ -14,6 +14,8 @@ use crate::{
     error::HostError,
     firewall::{Listing, Nft, Ruleset},
     journal,
+    route::{self, Route, Via},
+    rule,
 };
 
 /// The host.
@@ -70,11 +72,12 @@ impl Effects {
                 prefix,
                 is_bare,
             } => {
-                let addresses = self.netlink.addresses(*index).await;
-                addresses.map(|addresses| addresses.contains(&(*prefix, *is_bare)))
+                let addresses = self.netlink.addresses(Some(*index)).await;
+                let is_ours = |it: &Address| it.prefix == *prefix && it.is_bare == *is_bare;
+                addresses.map(|addresses| addresses.iter().any(is_ours))
             }
             What::Route(route) => self.has_route(route).await,
-            What::Rule(rule) => self.netlink.has_rule(rule).await,
+            What::Rule(rule) => rule::exists(&self.netlink, rule).await,
         };
         stands.map_err(HostError::kernel("look up", what.to_string()))
     }
@@ -130,30 +133,36 @@ impl Effects {
             What::Link { index, mtu } => {
                 // The kernel adds and removes routes with links and addresses.
                 self.routes.clear();
-                self.netlink.set_link(*index, *mtu, true).await
+                self.set_link(*index, *mtu, true).await
             }
             What::Address {
                 index,
                 prefix,
                 is_bare,
-            } => self.netlink.add_address(*index, *prefix, *is_bare).await,
+            } => {
+                let address = Address {
+                    is_bare: *is_bare,
+                    ..Address::from(*prefix)
+                };
+                self.netlink.add_address(*index, address).await
+            }
             What::Route(route) => {
                 self.forget(route);
-                match self.netlink.add_route(route).await {
-                    Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                match self.netlink.add_route(&route.for_kernel()).await {
+                    Err(error) if error.cause.kind() == io::ErrorKind::AlreadyExists => {
                         return Err(self.taken(route, error).await);
                     }
                     outcome => outcome,
                 }
             }
-            What::Rule(rule) => self.netlink.add_rule(rule).await,
+            What::Rule(rule) => rule::add(&self.netlink, rule).await,
         };
         made.map_err(HostError::kernel("add", what.to_string()))
     }
 
     /// Names the route that is in the way of one of ours.
-    async fn taken(&self, route: &Route, error: io::Error) -> HostError {
-        match self.netlink.rival(route).await {
+    async fn taken(&self, route: &Route, error: NetlinkError) -> HostError {
+        match route::rival(&self.netlink, route).await {
             Ok(Some((by, is_connected))) => HostError::RouteTaken {
                 route: route.to_string(),
                 by,
@@ -200,7 +209,7 @@ impl Effects {
         undone.map_err(HostError::kernel("remove", change.what.to_string()))
     }
 
-    async fn unmake_in_kernel(&mut self, change: &Change) -> io::Result<()> {
+    async fn unmake_in_kernel(&mut self, change: &Change) -> Result<(), NetlinkError> {
         match (&change.what, &change.before) {
             (What::Link { index, mtu }, Before::Link { mtu: former, up }) => {
                 self.routes.clear();
@@ -210,12 +219,12 @@ impl Effects {
                 let is_ours = link.mtu == *mtu;
                 let mtu = if is_ours { *former } else { link.mtu };
                 let up = *up && link.is_up;
-                self.netlink.set_link(*index, mtu, up).await
+                self.set_link(*index, mtu, up).await
             }
             (What::Address { index, prefix, .. }, _) => {
                 self.routes.clear();
-                let addresses = self.netlink.addresses(*index).await?;
-                match addresses.iter().any(|(known, _)| known == prefix) {
+                let addresses = self.netlink.addresses(Some(*index)).await?;
+                match addresses.iter().any(|known| known.prefix == *prefix) {
                     true => self.netlink.remove_address(*index, *prefix).await,
                     false => Ok(()),
                 }
@@ -223,16 +232,25 @@ impl Effects {
             (What::Route(route), _) => match self.has_route(route).await? {
                 true => {
                     self.forget(route);
-                    self.netlink.remove_route(route).await
+                    self.netlink.remove_route(&route.for_kernel()).await
                 }
                 false => Ok(()),
             },
-            (What::Rule(rule), _) => match self.netlink.has_rule(rule).await? {
-                true => self.netlink.remove_rule(rule).await,
+            (What::Rule(rule), _) => match rule::exists(&self.netlink, rule).await? {
+                true => rule::remove(&self.netlink, rule).await,
                 false => Ok(()),
             },
             _ => Ok(()),
         }
+    }
+
+    async fn set_link(&self, index: u32, mtu: u32, up: bool) -> Result<(), NetlinkError> {
+        let change = LinkChange {
+            up: Some(up),
+            mtu: Some(mtu),
+            queue: None,
+        };
+        self.netlink.change_link(index, change).await
     }
 
     /// Begins a pass: forgets earlier look-ups.
@@ -240,12 +258,12 @@ impl Effects {
         self.routes.clear();
     }
 
-    async fn has_route(&mut self, route: &Route) -> io::Result<bool> {
+    async fn has_route(&mut self, route: &Route) -> Result<bool, NetlinkError> {
         let table = (route.table, route.to.is_ipv6());
         let found = match self.routes.entry(table) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(unknown) => {
-                unknown.insert(self.netlink.routes_in(table.0, table.1).await?)
+                unknown.insert(route::routes_in(&self.netlink, table.0, table.1).await?)
             }
         };
         Ok(found.contains(route))

@@ -106,15 +106,15 @@ pub enum HostError {
 }
 
 impl HostError {
-    pub(crate) fn kernel(
+    pub(crate) fn kernel<E: Into<io::Error>>(
         operation: &'static str,
         object: impl Into<String>,
-    ) -> impl FnOnce(io::Error) -> Self {
+    ) -> impl FnOnce(E) -> Self {
         let object = object.into();
         move |cause| Self::Kernel {
             operation,
             object,
-            cause,
+            cause: cause.into(),
         }
     }
 

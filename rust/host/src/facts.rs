@@ -2,16 +2,19 @@
 
 mod families;
 
-use std::{io, net::IpAddr};
+use std::net::IpAddr;
 
-use convoy_netlink::{Link, Netlink, Outside, Place, Prefix};
+use convoy_netlink::{Link, Netlink, NetlinkError, Prefix};
 
 use crate::{
     change::What,
     desired::{Desired, smallest_mtu},
     error::HostError,
     firewall::Allowed,
+    link::{links_out, tunnels},
     local::Local,
+    route::{Outside, default_devices, outside, path},
+    rule::{self, Place},
 };
 
 pub(crate) use families::Ipv6;
@@ -70,15 +73,15 @@ impl Facts {
         link: Link,
         desired: &Desired,
         made: &[&What],
-    ) -> io::Result<Self> {
+    ) -> Result<Self, NetlinkError> {
         let ipv6 = Ipv6::of(&link.name, desired.mtu);
         let places = places(netlink, made).await?;
         let networks = desired.networks();
-        let mut tunnels = netlink.tunnels().await?;
+        let mut tunnels = tunnels(netlink).await?;
         tunnels.push(link.index);
         let outside = [
-            netlink.outside(&tunnels, false).await?,
-            netlink.outside(&tunnels, true).await?,
+            outside(netlink, &tunnels, false).await?,
+            outside(netlink, &tunnels, true).await?,
         ];
         let connected: Vec<_> = outside.iter().flat_map(|it| it.connected.clone()).collect();
         let local = Local::of(&connected, &networks);
@@ -129,16 +132,16 @@ impl Facts {
 /// If the kernel does not tell its routes.
 pub async fn foresee(interface: &str, desired: &Desired) -> Result<Vec<String>, HostError> {
     let gathered = async {
-        let netlink = Netlink::open()?;
-        let tunnels = netlink.tunnels().await?;
+        let netlink = &Netlink::open()?;
+        let tunnels = tunnels(netlink).await?;
         let outside = [
-            netlink.outside(&tunnels, false).await?,
-            netlink.outside(&tunnels, true).await?,
+            outside(netlink, &tunnels, false).await?,
+            outside(netlink, &tunnels, true).await?,
         ];
         let connected: Vec<_> = outside.iter().flat_map(|it| it.connected.clone()).collect();
         let local = Local::of(&connected, &desired.networks());
         let ipv6 = Ipv6::of(interface, desired.mtu);
-        Ok(warnings(desired, ipv6, &local, &outside, &tunnels))
+        Ok::<_, NetlinkError>(warnings(desired, ipv6, &local, &outside, &tunnels))
     };
     gathered.await.map_err(HostError::kernel("read", "routes"))
 }
@@ -173,7 +176,7 @@ fn nearer(desired: &Desired, networks: &[Prefix], outside: &[Outside; 2]) -> Vec
     routed.filter(is_within).copied().collect()
 }
 
-async fn places(netlink: &Netlink, made: &[&What]) -> io::Result<[Place; 2]> {
+async fn places(netlink: &Netlink, made: &[&What]) -> Result<[Place; 2], NetlinkError> {
     let of = |ipv6: bool| {
         let rules = made.iter().filter_map(move |what| match what {
             What::Rule(rule) if rule.ipv6 == ipv6 => Some(*rule),
@@ -182,8 +185,8 @@ async fn places(netlink: &Netlink, made: &[&What]) -> io::Result<[Place; 2]> {
         rules.collect::<Vec<_>>()
     };
     Ok([
-        netlink.place(false, &of(false)).await?,
-        netlink.place(true, &of(true)).await?,
+        rule::place(netlink, false, &of(false)).await?,
+        rule::place(netlink, true, &of(true)).await?,
     ])
 }
 
@@ -200,10 +203,10 @@ async fn fitting_mtu(
     link: &Link,
     endpoints: &[IpAddr],
     mark: u32,
-) -> io::Result<u32> {
+) -> Result<u32, NetlinkError> {
     let mut smallest = None::<u32>;
     for endpoint in endpoints {
-        let Some(path) = netlink.path(*endpoint, mark).await? else {
+        let Some(path) = path(netlink, *endpoint, mark).await else {
             continue;
         };
         if path.device == link.index {
@@ -216,7 +219,7 @@ async fn fitting_mtu(
         smallest = smallest.into_iter().chain(mtu).min();
     }
     if smallest.is_none() {
-        for device in netlink.default_devices(false).await? {
+        for device in default_devices(netlink, false).await? {
             if device != link.index {
                 let mtu = device_mtu(netlink, device).await?;
                 smallest = smallest.into_iter().chain(mtu).min();
@@ -226,7 +229,7 @@ async fn fitting_mtu(
     Ok(smallest.unwrap_or(ETHERNET_MTU).saturating_sub(OVERHEAD))
 }
 
-async fn device_mtu(netlink: &Netlink, index: u32) -> io::Result<Option<u32>> {
+async fn device_mtu(netlink: &Netlink, index: u32) -> Result<Option<u32>, NetlinkError> {
     let link = netlink.link_by_index(index).await?;
     Ok(link.map(|link| link.mtu))
 }
@@ -237,13 +240,13 @@ async fn underlay(
     link: &Link,
     desired: &Desired,
     mark: u32,
-) -> io::Result<Vec<String>> {
+) -> Result<Vec<String>, NetlinkError> {
     let mut indices = Vec::new();
     for endpoint in &desired.endpoints {
-        indices.extend(netlink.path(*endpoint, mark).await?.map(|path| path.device));
+        indices.extend(path(netlink, *endpoint, mark).await.map(|path| path.device));
     }
     for ipv6 in [false, true] {
-        indices.extend(netlink.default_devices(ipv6).await?);
+        indices.extend(default_devices(netlink, ipv6).await?);
     }
     indices.sort_unstable();
     indices.dedup();
@@ -253,7 +256,7 @@ async fn underlay(
         names.extend(link.map(|link| link.name).filter(|name| name != "lo"));
     }
     if names.is_empty() {
-        names = netlink.links_out(&link.name).await?;
+        names = links_out(netlink, &link.name).await?;
     }
     Ok(names)
 }

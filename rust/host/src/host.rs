@@ -1,8 +1,8 @@
 //! The public operations.
 
-use std::{collections::VecDeque, fs, io, ops::RangeInclusive, sync::Arc};
+use std::{collections::VecDeque, fs, ops::RangeInclusive, sync::Arc};
 
-use convoy_netlink::{Netlink, Via};
+use convoy_netlink::{Netlink, NetlinkError};
 use tokio::time::{Duration, Instant};
 
 use crate::{
@@ -21,6 +21,7 @@ use crate::{
     pause::Pause,
     plan::plan,
     programs::Programs,
+    route::{Via, Way, is_empty_table},
     sources::Sources,
 };
 
@@ -68,7 +69,7 @@ pub struct Host {
     pub(crate) told_mtu: Option<u32>,
     /// The warnings that the caller knows of.
     pub(crate) told_warnings: Vec<String>,
-    pub(crate) ways: Vec<String>,
+    pub(crate) ways: Vec<Option<Way>>,
 }
 
 /// The outcome of [`Host::apply`].
@@ -318,9 +319,9 @@ impl Host {
     }
 }
 
-async fn free_mark(netlink: &Netlink) -> io::Result<u32> {
+async fn free_mark(netlink: &Netlink) -> Result<u32, NetlinkError> {
     let mut mark = FIRST_MARK;
-    while !netlink.is_empty_table(mark).await? {
+    while !is_empty_table(netlink, mark).await? {
         mark += 1;
     }
     Ok(mark)

@@ -6,6 +6,7 @@ use crate::{
     desired::{KillSwitch, check_name},
     error::HostError,
     firewall::{self, Nft},
+    link::links_out,
 };
 
 /// How often to look for links that have come or got another name meanwhile.
@@ -24,10 +25,13 @@ pub async fn close_kill_switch(
     let mut nft = Nft::default();
     let mut guarded = None;
     for _ in 0..LOOKS {
-        let devices = netlink.links_out(interface).await.unwrap_or_else(|error| {
-            tracing::warn!(%error, "Cannot list links: packet sockets bypass the kill switch");
-            Vec::new()
-        });
+        let devices = links_out(&netlink, interface)
+            .await
+            .unwrap_or_else(|error| {
+                let error = std::io::Error::from(error);
+                tracing::warn!(%error, "Cannot list links: packet sockets bypass the kill switch");
+                Vec::new()
+            });
         if guarded.as_ref() == Some(&devices) {
             break;
         }

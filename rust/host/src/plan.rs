@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use convoy_netlink::{MAIN_TABLE, Prefix, Route, Rule, Selector, Via};
+use convoy_netlink::{MAIN_TABLE, Prefix};
 
 use crate::{
     change::{VALID_MARK, What},
@@ -10,6 +10,8 @@ use crate::{
     dns::Resolving,
     facts::{Facts, Ipv6},
     firewall::{self, Opening},
+    route::{Route, Via},
+    rule::{Rule, Selector},
 };
 
 /// The changes, in the order in which nothing leaks.

@@ -4,33 +4,14 @@ mod directory;
 
 use std::{future::pending, path::Path};
 
-use convoy_netlink::{self as netlink, Multicast, nft_tables, route_messages};
+use convoy_netlink::{Notice, Notices, Topic, nftables};
 use futures_util::StreamExt as _;
-use rtnetlink::{
-    MulticastGroup,
-    packet_route::{
-        RouteNetlinkMessage,
-        link::{LinkAttribute, LinkFlags},
-    },
-    sys::protocols::{NETLINK_NETFILTER, NETLINK_ROUTE},
-};
 
-use crate::{dns::Owners, error::HostError};
+use crate::{dns::Owners, error::HostError, route::connected};
 
 use directory::Directory;
 
-const ROUTE_GROUPS: [MulticastGroup; 7] = [
-    MulticastGroup::Link,
-    MulticastGroup::Ipv4Ifaddr,
-    MulticastGroup::Ipv6Ifaddr,
-    MulticastGroup::Ipv4Route,
-    MulticastGroup::Ipv6Route,
-    MulticastGroup::Ipv4Rule,
-    MulticastGroup::Ipv6Rule,
-];
-
-/// `NFNLGRP_NFTABLES` of linux/netfilter/nfnetlink.h.
-const NFTABLES_GROUP: u32 = 7;
+const TOPICS: [Topic; 4] = [Topic::Links, Topic::Addresses, Topic::Routes, Topic::Rules];
 
 /// News of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,8 +43,8 @@ pub(crate) struct Interest {
 
 /// All sources. Those that nothing depends on are closed.
 pub(crate) struct Sources {
-    routes: Multicast,
-    nftables: Option<Multicast>,
+    notices: Notices,
+    nftables: Option<nftables::Changes>,
     resolv_conf: Option<Directory>,
     owners: Option<Owners>,
     pub(crate) interest: Interest,
@@ -71,10 +52,9 @@ pub(crate) struct Sources {
 
 impl Sources {
     pub(crate) fn open() -> Result<Self, HostError> {
-        let groups = ROUTE_GROUPS.map(|group| group as u32);
-        let routes = Multicast::open(NETLINK_ROUTE, &groups);
+        let notices = Notices::subscribe(&TOPICS);
         Ok(Self {
-            routes: routes.map_err(HostError::kernel("watch", "rtnetlink"))?,
+            notices: notices.map_err(HostError::kernel("watch", "rtnetlink"))?,
             nftables: None,
             resolv_conf: None,
             owners: None,
@@ -89,9 +69,10 @@ impl Sources {
         }
         self.nftables = None;
         if wanted {
-            match Multicast::open(NETLINK_NETFILTER, &[NFTABLES_GROUP]) {
+            match nftables::Changes::subscribe() {
                 Ok(opened) => self.nftables = Some(opened),
                 Err(error) => {
+                    let error = std::io::Error::from(error);
                     tracing::warn!(%error, "Cannot watch nftables: flushed rules stay away")
                 }
             }
@@ -120,19 +101,14 @@ impl Sources {
         loop {
             let interest = &self.interest;
             let news = tokio::select! {
-                datagram = self.routes.next() => match datagram {
-                    Some(datagram) => route_messages(&datagram)
-                        .filter_map(|message| about(&message, interest))
-                        .max_by_key(News::weight),
-                    // The kernel dropped some.
-                    None => Some(News::Ours),
+                heard = self.notices.next() => match heard {
+                    Ok((notice, _)) => about(&notice, interest),
+                    // News that the kernel did not tell are as good as lost.
+                    Err(_) => Some(News::Ours),
                 },
-                datagram = next_of(self.nftables.as_mut()) => match datagram {
-                    Some(datagram) => nft_tables(&datagram)
-                        .any(|table| Some(table) == interest.nftables.as_deref())
-                        .then_some(News::Firewall),
-                    None => Some(News::Firewall),
-                },
+                is_ours = changed_table(self.nftables.as_mut(), interest.nftables.as_deref()) => {
+                    is_ours.then_some(News::Firewall)
+                }
                 () = changed(self.resolv_conf.as_mut()) => Some(News::Ours),
                 () = started(self.owners.as_mut()) => Some(News::ResolverStarted),
             };
@@ -151,21 +127,9 @@ impl std::fmt::Debug for Sources {
     }
 }
 
-impl News {
-    /// Orders news: the heaviest implies the others.
-    fn weight(&self) -> u8 {
-        match self {
-            Self::Underlay => 0,
-            Self::Ours | Self::Firewall => 1,
-            Self::ResolverStarted => 2,
-            Self::Moved | Self::Gone => 3,
-        }
-    }
-}
-
-async fn next_of(source: Option<&mut Multicast>) -> Option<Vec<u8>> {
+async fn changed_table(source: Option<&mut nftables::Changes>, table: Option<&str>) -> bool {
     match source {
-        Some(source) => source.next().await,
+        Some(source) => source.next_is_of(table).await,
         None => pending().await,
     }
 }
@@ -188,45 +152,32 @@ async fn started(source: Option<&mut Owners>) {
     }
 }
 
-fn about(message: &RouteNetlinkMessage, interest: &Interest) -> Option<News> {
-    match message {
-        RouteNetlinkMessage::DelLink(link) if link.header.index == interest.index => {
-            let is_move = |a: &LinkAttribute| matches!(a, LinkAttribute::NewNetnsId(_));
-            let is_moved = link.attributes.iter().any(is_move);
-            Some(if is_moved { News::Moved } else { News::Gone })
+fn about(notice: &Notice, interest: &Interest) -> Option<News> {
+    match notice {
+        Notice::LinkGone { index, is_moved } if *index == interest.index => {
+            Some(if *is_moved { News::Moved } else { News::Gone })
         }
-        RouteNetlinkMessage::NewLink(link) if link.header.index == interest.index => {
-            Some(News::Ours)
+        Notice::Link { link, .. } if link.index == interest.index => Some(News::Ours),
+        // Wireless drivers tell of every scan.
+        Notice::Link { link, is_scan } => (!is_scan && !link.is_loopback).then_some(News::Underlay),
+        Notice::LinkGone { .. } => Some(News::Underlay),
+        Notice::Address { link, is_gone } if *link == interest.index => {
+            is_gone.then_some(News::Ours)
         }
-        RouteNetlinkMessage::NewLink(link) => {
-            // Wireless drivers send these for every scan.
-            let is_wireless = |a: &LinkAttribute| matches!(a, LinkAttribute::Wireless(_));
-            let is_scan = link.attributes.iter().any(is_wireless);
-            let is_loopback = link.header.flags.contains(LinkFlags::Loopback);
-            (!is_scan && !is_loopback).then_some(News::Underlay)
-        }
-        RouteNetlinkMessage::DelLink(_) => Some(News::Underlay),
-        RouteNetlinkMessage::DelAddress(address) if address.header.index == interest.index => {
-            Some(News::Ours)
-        }
-        RouteNetlinkMessage::NewAddress(address) | RouteNetlinkMessage::DelAddress(address) => {
-            (address.header.index != interest.index).then_some(News::Underlay)
-        }
-        RouteNetlinkMessage::NewRoute(route) | RouteNetlinkMessage::DelRoute(route) => {
-            let is_deleted = matches!(message, RouteNetlinkMessage::DelRoute(_));
-            let is_ours = interest.tables.contains(&netlink::table_of(route))
-                || netlink::leads_out_by(route) == Some(interest.index);
-            match (is_ours, is_deleted) {
-                (true, true) => Some(News::Ours),
-                (true, false) => None,
-                (false, _) => {
-                    let is_near = route.header.destination_prefix_length == 0
-                        || netlink::connected(route).is_some();
+        Notice::Address { .. } => Some(News::Underlay),
+        Notice::Route { route, is_gone } => {
+            let is_ours =
+                interest.tables.contains(&route.table) || route.device == Some(interest.index);
+            match is_ours {
+                true => is_gone.then_some(News::Ours),
+                false => {
+                    let is_near = route.to.is_default() || connected(route).is_some();
                     is_near.then_some(News::Underlay)
                 }
             }
         }
-        RouteNetlinkMessage::DelRule(_) => Some(News::Ours),
-        _ => None,
+        Notice::Rule { is_gone } => is_gone.then_some(News::Ours),
+        Notice::Lost => Some(News::Ours),
+        Notice::Unreadable | Notice::Other => None,
     }
 }

@@ -13,6 +13,7 @@ use crate::{
     host::Host,
     missing::Missing,
     pause::Pause,
+    route::{Way, way},
     sources::{Interest, News},
 };
 
@@ -180,7 +181,7 @@ impl Host {
     }
 
     /// How datagrams to each endpoint leave.
-    async fn ways_out(&self) -> Vec<String> {
+    async fn ways_out(&self) -> Vec<Option<Way>> {
         let Some(desired) = &self.desired else {
             return Vec::new();
         };
@@ -189,7 +190,7 @@ impl Host {
         let all: Vec<IpAddr> = anywhere.chain(desired.endpoints.iter().copied()).collect();
         let mut ways = Vec::new();
         for to in all {
-            ways.push(self.effects.netlink.way(to, mark).await);
+            ways.push(way(&self.effects.netlink, to, mark).await);
         }
         ways
     }

@@ -1,13 +1,19 @@
-//! Links, addresses, routes and rules by rtnetlink.
+//! The connection that all requests take.
 
 use std::io;
 
 use futures_util::StreamExt as _;
-use rtnetlink::packet_core::{
-    NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload,
+use rtnetlink::{
+    Handle,
+    packet_core::{
+        NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REQUEST, NetlinkMessage,
+        NetlinkPayload,
+    },
+    packet_route::{AddressFamily, RouteNetlinkMessage},
 };
-use rtnetlink::{Handle, packet_route::RouteNetlinkMessage};
 use tokio::task::JoinHandle;
+
+use crate::error::NetlinkError;
 
 /// A connection to rtnetlink in the network namespace of the thread that opened it.
 #[derive(Debug)]
@@ -17,9 +23,15 @@ pub struct Netlink {
 }
 
 impl Netlink {
-    pub fn open() -> io::Result<Self> {
-        // Strict checks make the kernel filter dumps by table, device and protocol.
-        let (connection, handle, _) = rtnetlink::new_connection_with_strict_check()?;
+    /// Opens a connection, which a task of the caller's runtime serves until this is dropped.
+    ///
+    /// # Errors
+    /// If the kernel refuses the socket.
+    pub fn open() -> Result<Self, NetlinkError> {
+        // Strict checks (Linux 4.20) make the kernel filter dumps by table and device.
+        let opened = rtnetlink::new_connection_with_strict_check();
+        let opened = opened.or_else(|_| rtnetlink::new_connection());
+        let (connection, handle, _) = opened.map_err(NetlinkError::on("open", "rtnetlink"))?;
         Ok(Self {
             handle,
             connection: tokio::spawn(connection),
@@ -40,8 +52,9 @@ impl Netlink {
         &self,
         message: RouteNetlinkMessage,
     ) -> io::Result<Vec<RouteNetlinkMessage>> {
+        const ABSENT: [i32; 3] = [libc::ENOENT, libc::EOPNOTSUPP, libc::EAFNOSUPPORT];
         match self.ask(message, NLM_F_DUMP).await {
-            Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EOPNOTSUPP)) => {
+            Err(error) if error.raw_os_error().is_some_and(|it| ABSENT.contains(&it)) => {
                 Ok(Vec::new())
             }
             outcome => outcome,
@@ -73,5 +86,13 @@ impl Netlink {
 impl Drop for Netlink {
     fn drop(&mut self) {
         self.connection.abort();
+    }
+}
+
+pub(crate) fn family(ipv6: bool) -> AddressFamily {
+    if ipv6 {
+        AddressFamily::Inet6
+    } else {
+        AddressFamily::Inet
     }
 }

@@ -1,17 +1,34 @@
-//! Links, addresses, routes and rules of the kernel, by netlink.
+//! The kernel's links, addresses, routes and rules, and changes of them, by netlink.
+//!
+//! Each object has one type, which is parsed in one place and, where Convoy makes such objects, written there, too.
+//!
+//! - [`Netlink`] asks and changes; a task of the caller's tokio runtime serves it until it is dropped.
+//! - [`Notices`] is a subscription to changes, in other network namespaces, too; nothing polls.
+//! - [`nftables`] has what nft(8) cannot do: own tables, and hear of their changes.
+//!
+//! Anyone above may call it: the host's changes, the daemon, doctor, gateways and namespaces. It decides nothing: which
+//! routes and rules there should be, and where, is for its callers. It never opens a file, starts a program or changes
+//! namespaces, and depends on no crate of the workspace. On the data path, `convoy-gso` has its own look-ups of routes:
+//! they neither wait nor need a runtime.
 
 mod address;
 mod connection;
+mod error;
 mod link;
 mod multicast;
+mod namespace;
 pub mod nftables;
+mod notices;
 mod prefix;
 mod route;
 mod rule;
 
+pub use address::Address;
 pub use connection::Netlink;
-pub use link::Link;
-pub use multicast::{Multicast, nft_tables, route_messages};
+pub use error::NetlinkError;
+pub use link::{Link, LinkChange};
+pub use notices::{Notice, Notices, Topic};
 pub use prefix::{InvalidPrefix, Prefix};
-pub use route::{MAIN_TABLE, Outside, Path, Route, Via, connected, leads_out_by, table_of};
-pub use rule::{Place, Rule, Selector};
+pub use route::{LOCAL_TABLE, MAIN_TABLE, PathMtu, Route};
+pub use rtnetlink::packet_route::route::{RouteProtocol, RouteScope, RouteType};
+pub use rule::Rule;

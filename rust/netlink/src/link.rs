@@ -7,137 +7,205 @@ use rtnetlink::packet_route::{
     link::{InfoPortKind, LinkAttribute, LinkFlags, LinkInfo, LinkMessage},
 };
 
-use crate::Netlink;
-
-/// Kinds of devices that carry packets inside others, to a network elsewhere.
-const TUNNELS: [&str; 14] = [
-    "wireguard",
-    "tun",
-    "ovpn",
-    "ppp",
-    "xfrm",
-    "vti",
-    "vti6",
-    "ipip",
-    "sit",
-    "gre",
-    "gretap",
-    "ip6tnl",
-    "ip6gre",
-    "ip6gretap",
-];
+use crate::{Netlink, error::NetlinkError};
 
 /// A link.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Link {
+    /// Number in its network namespace.
     pub index: u32,
+    /// Name of the interface.
     pub name: String,
-    /// In bytes.
-    pub mtu: u32,
+    /// `wireguard`, `tun`, `vxlan` and so on; empty for hardware.
+    pub kind: String,
+    /// Whether the administrator has set it up.
     pub is_up: bool,
+    /// Whether it can carry packets: a cable is plugged in, a program has opened the TUN.
     pub has_carrier: bool,
+    /// Whether it is loopback.
+    pub is_loopback: bool,
+    /// Whether it is a port of a bridge.
+    pub is_bridge_port: bool,
+    /// In bytes; 0 if the kernel tells none.
+    pub mtu: u32,
+    /// The length of its queue in packets.
+    pub queue: u32,
+    /// Packets that the kernel has dropped because the queue was full, or the driver did.
+    pub dropped: Option<u64>,
+}
+
+/// A change of a link; absent values stay as they are.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LinkChange {
+    /// Whether it is to be up.
+    pub up: Option<bool>,
+    /// In bytes.
+    pub mtu: Option<u32>,
+    /// The length of its queue in packets.
+    pub queue: Option<u32>,
 }
 
 impl Netlink {
-    pub async fn link_by_name(&self, name: &str) -> io::Result<Option<Link>> {
-        let mut message = LinkMessage::default();
-        message
-            .attributes
-            .push(LinkAttribute::IfName(name.to_owned()));
-        self.link(message).await
+    /// Lists all links.
+    ///
+    /// # Errors
+    /// If the kernel does not tell them.
+    pub async fn links(&self) -> Result<Vec<Link>, NetlinkError> {
+        let request = RouteNetlinkMessage::GetLink(LinkMessage::default());
+        let found = self.dump(request).await;
+        let found = found.map_err(NetlinkError::on("list", "links"))?;
+        Ok(found.iter().filter_map(of_message).collect())
     }
 
-    pub async fn link_by_index(&self, index: u32) -> io::Result<Option<Link>> {
+    /// Finds the link with a name; `None` if there is none.
+    ///
+    /// # Errors
+    /// If the kernel does not tell.
+    pub async fn link_by_name(&self, name: &str) -> Result<Option<Link>, NetlinkError> {
+        self.link_by_name_in(name, None).await
+    }
+
+    /// Finds the link with a name in the network namespace with an identifier, or in this one; `None` if there is none.
+    ///
+    /// # Errors
+    /// If the kernel does not tell.
+    pub async fn link_by_name_in(
+        &self,
+        name: &str,
+        namespace: Option<i32>,
+    ) -> Result<Option<Link>, NetlinkError> {
+        let mut message = LinkMessage::default();
+        message.attributes = vec![LinkAttribute::IfName(name.to_owned())];
+        let there = namespace.map(LinkAttribute::IfNetnsId);
+        message.attributes.extend(there);
+        let found = self.link(message).await;
+        found.map_err(NetlinkError::on(
+            "look up",
+            format_args!("interface {name}"),
+        ))
+    }
+
+    /// Finds the link with an index; `None` if there is none.
+    ///
+    /// # Errors
+    /// If the kernel does not tell.
+    pub async fn link_by_index(&self, index: u32) -> Result<Option<Link>, NetlinkError> {
         let mut message = LinkMessage::default();
         message.header.index = index;
-        self.link(message).await
+        let found = self.link(message).await;
+        found.map_err(NetlinkError::on("look up", format_args!("link {index}")))
     }
 
-    /// The names of all links that may lead out, besides `interface`: neither loopback nor ports of bridges, as a
-    /// host sends by the bridge.
-    pub async fn links_out(&self, interface: &str) -> io::Result<Vec<String>> {
-        let request = RouteNetlinkMessage::GetLink(LinkMessage::default());
-        let found = self.dump(request).await?;
-        let outer = found.iter().filter(|message| may_lead_out(message));
-        let names = outer.filter_map(|message| Some(link(message)?.name));
-        Ok(names.filter(|name| name != interface).collect())
-    }
-
-    /// The indices of all tunnels' devices.
-    pub async fn tunnels(&self) -> io::Result<Vec<u32>> {
-        let request = RouteNetlinkMessage::GetLink(LinkMessage::default());
-        let found = self.dump(request).await?;
-        let tunnels = found.iter().filter(|message| is_tunnel(message));
-        Ok(tunnels
-            .filter_map(|message| Some(link(message)?.index))
-            .collect())
-    }
-
-    /// Changes the MTU and whether the link is up.
-    pub async fn set_link(&self, index: u32, mtu: u32, up: bool) -> io::Result<()> {
+    /// Changes the link with an index.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub async fn change_link(&self, index: u32, change: LinkChange) -> Result<(), NetlinkError> {
         let mut message = LinkMessage::default();
         message.header.index = index;
-        message.header.change_mask = LinkFlags::Up;
-        message.header.flags.set(LinkFlags::Up, up);
-        message.attributes.push(LinkAttribute::Mtu(mtu));
-        self.change(RouteNetlinkMessage::SetLink(message)).await
+        if let Some(up) = change.up {
+            message.header.change_mask = LinkFlags::Up;
+            message.header.flags.set(LinkFlags::Up, up);
+        }
+        let mtu = change.mtu.map(LinkAttribute::Mtu);
+        let queue = change.queue.map(LinkAttribute::TxQueueLen);
+        message.attributes.extend(mtu.into_iter().chain(queue));
+        let changed = self.change(RouteNetlinkMessage::SetLink(message)).await;
+        changed.map_err(NetlinkError::on("change", format_args!("link {index}")))
     }
 
     async fn link(&self, message: LinkMessage) -> io::Result<Option<Link>> {
         match self.ask(RouteNetlinkMessage::GetLink(message), 0).await {
-            Ok(found) => Ok(found.iter().find_map(link)),
+            Ok(found) => Ok(found.iter().find_map(of_message)),
             Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(None),
             Err(error) => Err(error),
         }
     }
 }
 
-fn link(message: &RouteNetlinkMessage) -> Option<Link> {
-    let RouteNetlinkMessage::NewLink(message) = message else {
-        return None;
-    };
-    let mut link = Link {
-        index: message.header.index,
-        name: String::new(),
-        mtu: 0,
-        is_up: message.header.flags.contains(LinkFlags::Up),
-        has_carrier: message.header.flags.contains(LinkFlags::LowerUp),
-    };
-    for attribute in &message.attributes {
-        match attribute {
-            LinkAttribute::IfName(name) => link.name.clone_from(name),
-            LinkAttribute::Mtu(mtu) => link.mtu = *mtu,
-            _ => {}
+fn of_message(message: &RouteNetlinkMessage) -> Option<Link> {
+    match message {
+        RouteNetlinkMessage::NewLink(message) => Some(Link::parse(message)),
+        _ => None,
+    }
+}
+
+impl Link {
+    pub(crate) fn parse(message: &LinkMessage) -> Self {
+        let has = |flag| message.header.flags.contains(flag);
+        let mut link = Self {
+            index: message.header.index,
+            is_up: has(LinkFlags::Up),
+            has_carrier: has(LinkFlags::LowerUp),
+            is_loopback: has(LinkFlags::Loopback),
+            ..Self::default()
+        };
+        for attribute in &message.attributes {
+            match attribute {
+                LinkAttribute::IfName(name) => link.name.clone_from(name),
+                LinkAttribute::Mtu(mtu) => link.mtu = *mtu,
+                LinkAttribute::TxQueueLen(length) => link.queue = *length,
+                LinkAttribute::Stats64(statistics) => link.dropped = Some(statistics.tx_dropped),
+                LinkAttribute::LinkInfo(infos) => link.note(infos),
+                _ => {}
+            }
+        }
+        link
+    }
+
+    fn note(&mut self, infos: &[LinkInfo]) {
+        for info in infos {
+            match info {
+                LinkInfo::Kind(kind) => self.kind = kind.to_string(),
+                LinkInfo::PortKind(InfoPortKind::Bridge) => self.is_bridge_port = true,
+                _ => {}
+            }
         }
     }
-    Some(link)
 }
 
-fn may_lead_out(message: &RouteNetlinkMessage) -> bool {
-    let RouteNetlinkMessage::NewLink(message) = message else {
-        return false;
-    };
-    let is_of_bridge = |info: &LinkInfo| *info == LinkInfo::PortKind(InfoPortKind::Bridge);
-    let is_port = message.attributes.iter().any(|attribute| match attribute {
-        LinkAttribute::LinkInfo(infos) => infos.iter().any(is_of_bridge),
-        _ => false,
-    });
-    !is_port && !message.header.flags.contains(LinkFlags::Loopback)
-}
+#[cfg(test)]
+mod tests {
+    use rtnetlink::packet_route::link::{InfoKind, Stats64};
 
-fn is_tunnel(message: &RouteNetlinkMessage) -> bool {
-    let RouteNetlinkMessage::NewLink(message) = message else {
-        return false;
-    };
-    let infos = message
-        .attributes
-        .iter()
-        .filter_map(|attribute| match attribute {
-            LinkAttribute::LinkInfo(infos) => Some(infos),
-            _ => None,
-        });
-    infos.flatten().any(|info| match info {
-        LinkInfo::Kind(kind) => TUNNELS.contains(&kind.to_string().as_str()),
-        _ => false,
-    })
+    use super::*;
+
+    #[test]
+    fn a_links_flags_and_attributes_are_read_from_a_message() {
+        let mut message = LinkMessage::default();
+        message.header.index = 7;
+        assert_eq!(
+            Link::parse(&message),
+            Link {
+                index: 7,
+                ..Link::default()
+            }
+        );
+        message.header.flags = LinkFlags::Up | LinkFlags::LowerUp;
+        let mut statistics = Stats64::default();
+        statistics.tx_dropped = 3;
+        message.attributes = vec![
+            LinkAttribute::IfName("wg0".to_owned()),
+            LinkAttribute::Mtu(1420),
+            LinkAttribute::TxQueueLen(500),
+            LinkAttribute::Stats64(statistics),
+            LinkAttribute::LinkInfo(vec![
+                LinkInfo::Kind(InfoKind::Tun),
+                LinkInfo::PortKind(InfoPortKind::Bridge),
+            ]),
+        ];
+        let expected = Link {
+            index: 7,
+            name: "wg0".to_owned(),
+            kind: "tun".to_owned(),
+            is_up: true,
+            has_carrier: true,
+            is_loopback: false,
+            is_bridge_port: true,
+            mtu: 1420,
+            queue: 500,
+            dropped: Some(3),
+        };
+        assert_eq!(Link::parse(&message), expected);
+    }
 }

@@ -1,9 +1,15 @@
 //! A netlink socket that only listens.
 
-use std::io;
+use std::{
+    io::{self, IoSliceMut},
+    os::fd::{AsRawFd, RawFd},
+};
 
-use rtnetlink::packet_core::NetlinkMessage;
-use rtnetlink::packet_route::RouteNetlinkMessage;
+use nix::{
+    cmsg_space,
+    errno::Errno,
+    sys::socket::{ControlMessageOwned, MsgFlags, recvmsg},
+};
 use rtnetlink::sys::{Socket, SocketAddr};
 use tokio::io::unix::AsyncFd;
 
@@ -11,112 +17,82 @@ use tokio::io::unix::AsyncFd;
 const DATAGRAM: usize = 32 * 1024;
 
 /// The length of a netlink header.
-const HEADER: usize = 16;
-
-/// The length of `struct nfgenmsg`, which follows it for nftables.
-const NFGENMSG: usize = 4;
-
-/// The attribute with the table's name: `NFTA_TABLE_NAME`, `NFTA_CHAIN_TABLE`, `NFTA_RULE_TABLE` and their
-/// like are all 1.
-const TABLE_NAME: u16 = 1;
+pub(crate) const HEADER: usize = 16;
 
 /// A netlink socket that has joined groups. The kernel's buffer bounds the queue.
-pub struct Multicast(AsyncFd<Socket>);
+pub(crate) struct Multicast {
+    socket: AsyncFd<Socket>,
+    datagram: Vec<u8>,
+}
 
 impl Multicast {
-    pub fn open(protocol: isize, groups: &[u32]) -> io::Result<Self> {
+    /// Joins groups, of which each has a number up to 32.
+    pub(crate) fn open(protocol: isize, groups: &[u32]) -> io::Result<Self> {
         let mut socket = Socket::new(protocol)?;
-        socket.bind(&SocketAddr::new(0, 0))?;
-        for group in groups {
-            socket.add_membership(*group)?;
-        }
+        let groups = groups.iter().map(|group| 1 << (group - 1));
+        socket.bind(&SocketAddr::new(0, groups.sum()))?;
         socket.set_non_blocking(true)?;
-        // SAFETY: the socket owns its descriptor and never replaces it.
-        Ok(Self(unsafe { AsyncFd::register(socket) }?))
+        Ok(Self {
+            // SAFETY: the socket owns its descriptor, and nothing else closes it.
+            socket: unsafe { AsyncFd::register(socket) }?,
+            datagram: vec![0; DATAGRAM],
+        })
     }
 
-    /// The next datagram; `None` if the kernel had to drop some. May be cancelled.
-    pub async fn next(&mut self) -> Option<Vec<u8>> {
-        let receive = |socket: &Socket| {
-            let mut datagram = Vec::with_capacity(DATAGRAM);
-            socket.recv(&mut datagram, 0).map(|_| datagram)
-        };
-        let interest = tokio::io::Interest::READABLE;
-        self.0
-            .async_io(interest, |socket| receive(socket))
-            .await
-            .ok()
+    pub(crate) fn socket(&self) -> &Socket {
+        self.socket.get_ref()
     }
-}
 
-/// The messages in a datagram of rtnetlink.
-pub fn route_messages(datagram: &[u8]) -> impl Iterator<Item = RouteNetlinkMessage> {
-    messages(datagram).filter_map(|message| {
-        let parsed = NetlinkMessage::<RouteNetlinkMessage>::deserialize(message);
-        match parsed.ok()?.payload {
-            rtnetlink::packet_core::NetlinkPayload::InnerMessage(inner) => Some(inner),
-            _ => None,
-        }
-    })
-}
-
-/// The tables that a datagram of nftables is about.
-pub fn nft_tables(datagram: &[u8]) -> impl Iterator<Item = &str> {
-    messages(datagram).filter_map(|message| {
-        let mut attributes = message.get(HEADER + NFGENMSG..)?;
-        while let Some((length, kind)) = attribute(attributes) {
-            if kind == TABLE_NAME {
-                let name = attributes.get(4..length)?;
-                return std::str::from_utf8(name).ok()?.strip_suffix('\0');
+    /// Waits for the next datagram; returns the network namespace that it is about, too, unless that is this one. May be
+    /// cancelled.
+    ///
+    /// # Errors
+    /// `ENOBUFS` if the kernel had to drop some; the next call goes on.
+    pub(crate) async fn next(&mut self) -> io::Result<(&[u8], Option<i32>)> {
+        let Self { socket, datagram } = self;
+        let (length, namespace) = loop {
+            let mut ready = socket.readable().await?;
+            match ready.try_io(|socket| receive(socket.as_raw_fd(), datagram)) {
+                Ok(received) => break received?,
+                Err(_would_block) => continue,
             }
-            attributes = attributes.get(length.next_multiple_of(4)..)?;
-        }
-        None
-    })
+        };
+        Ok((&datagram[..length], namespace))
+    }
 }
 
-fn messages(mut datagram: &[u8]) -> impl Iterator<Item = &[u8]> {
+/// Returns a datagram's length, and its network namespace if that is not our own.
+fn receive(socket: RawFd, buffer: &mut [u8]) -> io::Result<(usize, Option<i32>)> {
+    let mut slices = [IoSliceMut::new(buffer)];
+    let mut control = cmsg_space!(libc::c_int);
+    let message = recvmsg::<()>(
+        socket,
+        &mut slices,
+        Some(&mut control),
+        MsgFlags::MSG_DONTWAIT,
+    )?;
+    let namespace = message.cmsgs()?.find_map(|control| match control {
+        ControlMessageOwned::Unknown(control)
+            if control.cmsg_header.cmsg_level == libc::SOL_NETLINK
+                && control.cmsg_header.cmsg_type == libc::NETLINK_LISTEN_ALL_NSID =>
+        {
+            let bytes = control.data_bytes.first_chunk()?;
+            Some(i32::from_ne_bytes(*bytes))
+        }
+        _ => None,
+    });
+    if message.bytes == 0 {
+        return Err(Errno::ENOBUFS.into());
+    }
+    Ok((message.bytes, namespace))
+}
+
+/// Cuts a datagram into messages, of which each has its header.
+pub(crate) fn messages(mut datagram: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
         let length = u32::from_ne_bytes(datagram.get(..4)?.try_into().ok()?) as usize;
         let message = datagram.get(..length).filter(|_| length >= HEADER)?;
         datagram = datagram.get(length.next_multiple_of(4)..).unwrap_or(&[]);
         Some(message)
     })
-}
-
-fn attribute(bytes: &[u8]) -> Option<(usize, u16)> {
-    let length = u16::from_ne_bytes(bytes.get(..2)?.try_into().ok()?);
-    let kind = u16::from_ne_bytes(bytes.get(2..4)?.try_into().ok()?);
-    (length >= 4).then_some((length.into(), kind))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nonsense_has_no_messages() {
-        for length in 0..64u8 {
-            let nonsense: Vec<u8> = (0..length).map(|n| n.wrapping_mul(37)).collect();
-            assert_eq!(nft_tables(&nonsense).count(), 0);
-            assert_eq!(route_messages(&nonsense).count(), 0);
-        }
-    }
-
-    #[test]
-    fn the_table_of_each_message_is_found() {
-        let mut datagram = Vec::new();
-        for name in [&b"convoy_wg0\0"[..], b"filter\0"] {
-            let attribute = 4 + name.len();
-            let length = HEADER + NFGENMSG + attribute;
-            datagram.extend((length as u32).to_ne_bytes());
-            datagram.extend([0; HEADER - 4 + NFGENMSG]);
-            datagram.extend((attribute as u16).to_ne_bytes());
-            datagram.extend(TABLE_NAME.to_ne_bytes());
-            datagram.extend(name);
-            datagram.resize(datagram.len().next_multiple_of(4), 0);
-        }
-        let tables: Vec<_> = nft_tables(&datagram).collect();
-        assert_eq!(tables, ["convoy_wg0", "filter"]);
-    }
 }

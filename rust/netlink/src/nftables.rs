@@ -1,4 +1,5 @@
-//! Tables that belong to this process: no other one can change, flush or delete them.
+//! Tables of nftables: changes of them, and those that belong to this process, which no other one can change, flush or
+//! delete.
 //!
 //! The kernel ties a table to the netlink socket that made it (`NFT_TABLE_F_OWNER`, Linux 5.12), and keeps it when that
 //! is closed (`NFT_TABLE_F_PERSIST`, Linux 6.9). Then the next socket may adopt it. nft(8) opens a socket for each
@@ -8,6 +9,11 @@
 use std::io;
 
 use rtnetlink::sys::{Socket, SocketAddr, protocols::NETLINK_NETFILTER};
+
+use crate::{
+    error::NetlinkError,
+    multicast::{HEADER, Multicast, messages},
+};
 
 /// `NFNL_MSG_BATCH_BEGIN`, `NFNL_MSG_BATCH_END` and `NFT_MSG_NEWTABLE` of `NFNL_SUBSYS_NFTABLES`
 /// (linux/netfilter/nfnetlink.h, nf_tables.h).
@@ -32,9 +38,18 @@ const CREATE: u16 = 0x400;
 /// The families of our tables (linux/netfilter.h): `NFPROTO_INET`, `NFPROTO_NETDEV`.
 const FAMILIES: [u8; 2] = [1, 5];
 
-/// The length of a netlink header, and of `NLMSG_ERROR` up to its number.
-const HEADER: usize = 16;
+/// `NLMSG_ERROR`.
 const ERROR: u16 = 2;
+
+/// `NFNLGRP_NFTABLES` of linux/netfilter/nfnetlink.h.
+const GROUP: u32 = 7;
+
+/// The length of `struct nfgenmsg`, which follows the header of a message.
+const NFGENMSG: usize = 4;
+
+/// The attribute with the table's name: `NFTA_TABLE_NAME`, `NFTA_CHAIN_TABLE`, `NFTA_RULE_TABLE` and their
+/// like are all 1.
+const TABLE_NAME: u16 = 1;
 
 /// Owns tables of one name until it is dropped. They stay.
 pub struct Owner {
@@ -42,7 +57,7 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// Makes the tables that do not exist, for [`Owner::adopt`]; those that exist stay as they are.
+    /// Creates the tables that do not exist, for [`Owner::adopt`]; those that exist stay as they are.
     pub fn prepare(table: &str, has_egress: bool) {
         let families = if has_egress {
             &FAMILIES[..]
@@ -78,6 +93,51 @@ impl std::fmt::Debug for Owner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Owner").finish_non_exhaustive()
     }
+}
+
+/// A subscription to changes of tables. The kernel's buffer bounds the queue.
+pub struct Changes(Multicast);
+
+impl Changes {
+    /// Subscribes in the network namespace of the calling thread.
+    ///
+    /// # Errors
+    /// If the kernel refuses the socket.
+    pub fn subscribe() -> Result<Self, NetlinkError> {
+        let opened = Multicast::open(NETLINK_NETFILTER, &[GROUP]);
+        let opened = opened.map_err(NetlinkError::on("watch", "nftables"))?;
+        Ok(Self(opened))
+    }
+
+    /// Waits for a change; returns whether it may be one of the table with this name. May be cancelled: no change is lost.
+    pub async fn next_is_of(&mut self, table: Option<&str>) -> bool {
+        match self.0.next().await {
+            Ok((datagram, _)) => tables(datagram).any(|changed| Some(changed) == table),
+            // The kernel dropped some.
+            Err(_) => true,
+        }
+    }
+}
+
+/// The tables that a datagram of nftables is about.
+fn tables(datagram: &[u8]) -> impl Iterator<Item = &str> {
+    messages(datagram).filter_map(|message| {
+        let mut attributes = message.get(HEADER + NFGENMSG..)?;
+        while let Some((length, kind)) = head(attributes) {
+            if kind == TABLE_NAME {
+                let name = attributes.get(4..length)?;
+                return std::str::from_utf8(name).ok()?.strip_suffix('\0');
+            }
+            attributes = attributes.get(length.next_multiple_of(4)..)?;
+        }
+        None
+    })
+}
+
+fn head(attribute: &[u8]) -> Option<(usize, u16)> {
+    let length = u16::from_ne_bytes(attribute.get(..2)?.try_into().ok()?);
+    let kind = u16::from_ne_bytes(attribute.get(2..4)?.try_into().ok()?);
+    (length >= 4).then_some((length.into(), kind))
 }
 
 fn open() -> io::Result<Socket> {
@@ -165,5 +225,23 @@ mod tests {
             }
             assert_eq!(kinds, [BATCH_BEGIN, NEW_TABLE, BATCH_END]);
         }
+    }
+
+    #[test]
+    fn nonsense_names_no_table() {
+        for length in 0..64u8 {
+            let nonsense: Vec<u8> = (0..length).map(|n| n.wrapping_mul(37)).collect();
+            assert_eq!(tables(&nonsense).count(), 0);
+        }
+    }
+
+    #[test]
+    fn the_table_of_each_message_is_found() {
+        let mut datagram = Vec::new();
+        for name in [&b"convoy_wg0\0"[..], b"filter\0"] {
+            datagram.extend(message(NEW_TABLE, REQUEST, 1, 0, &attribute(NAME, name)));
+        }
+        let found: Vec<_> = tables(&datagram).collect();
+        assert_eq!(found, ["convoy_wg0", "filter"]);
     }
 }

@@ -1,12 +1,7 @@
 //! Routes, and look-ups in the kernel's tables.
-//!
-//! Our routes have `protocol kernel`. systemd-networkd removes foreign routes of the links that it configures,
-//! and foreign routes without a device, such as our `unreachable`, unless their protocol is `kernel`
-//! (networkd.conf(5), `ManageForeignRoutes`); `static` is spared only with `KeepConfiguration=static`.
 
 use std::{
-    collections::HashSet,
-    fmt, io,
+    io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
 };
 
@@ -17,385 +12,284 @@ use rtnetlink::packet_route::{
         RouteProtocol, RouteScope, RouteType,
     },
 };
-use serde::{Deserialize, Serialize};
 
-use crate::Netlink;
-use crate::Prefix;
+use crate::{Netlink, Prefix, connection::family, error::NetlinkError};
 
 /// The table `main`.
 pub const MAIN_TABLE: u32 = RouteHeader::RT_TABLE_MAIN as u32;
 
-/// The metric of a default route that catches packets only while no other default exists.
-const LAST: u32 = u32::MAX - 1;
+/// The table `local`: the kernel's own routes to the addresses of this host.
+pub const LOCAL_TABLE: u32 = 255;
 
-/// A route of ours.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+/// A route, as the kernel has it or is to have it.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
+    /// Number of its table.
     pub table: u32,
+    /// Destinations that it takes.
     pub to: Prefix,
-    pub via: Via,
-}
-
-/// Where a route leads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Via {
-    /// Out by the device with this index.
-    Device(u32),
-    /// Nowhere, if no other route takes the packet.
-    Unreachable,
-    /// Back to the next rule.
-    Throw,
-}
-
-/// Networks of the main table.
-#[derive(Clone, Debug, Default)]
-pub struct Outside {
-    /// Networks on the next link.
-    pub connected: Vec<Prefix>,
-    /// All of them, without default routes.
-    pub routed: Vec<Prefix>,
-    /// Whether there is a default route.
-    pub has_default: bool,
-}
-
-/// How datagrams to an endpoint leave.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Path {
-    pub device: u32,
-    /// The MTU set on the route itself, in bytes.
+    /// Its effect on a packet.
+    pub kind: RouteType,
+    /// Index of the device by which packets leave, unless it has several next hops.
+    pub device: Option<u32>,
+    /// Indices of the devices of several next hops.
+    pub hops: Vec<u32>,
+    /// The next hop's address, of the same family.
+    pub gateway: Option<IpAddr>,
+    /// Whether packets go to a next hop, not to their destinations directly.
+    pub has_gateway: bool,
+    /// The source address of packets that have none yet.
+    pub source: Option<IpAddr>,
+    /// Its rank among routes to the same network; the lowest is taken.
+    pub metric: u32,
+    /// The program that made it.
+    pub protocol: RouteProtocol,
+    /// The distance of its destinations; IPv6 has no scopes of routes.
+    pub scope: RouteScope,
+    /// The MTU that is set on the route itself, or that a look-up found learnt from ICMP, in bytes. Not written.
     pub mtu: Option<u32>,
 }
 
-impl Route {
-    /// Whether packets could leave outside the tunnel without it.
-    pub fn guards(&self) -> bool {
-        self.via == Via::Unreachable
-    }
+/// The MTU of a route that a look-up finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PathMtu {
+    /// The MTU set on the route itself, and the route as it is in the table.
+    OfRoute,
+    /// Or else one learnt from ICMP messages, which anybody can forge; and the next hop that a packet would take.
+    Learnt,
+}
 
-    fn metric(&self) -> u32 {
-        match (self.via, self.to.is_ipv6()) {
-            (Via::Unreachable, _) => LAST,
-            // The metrics that ip(8) gives.
-            (_, true) => 1024,
-            (_, false) => 0,
+impl Route {
+    /// A route of a table to a network, by a device.
+    #[must_use]
+    pub fn by_device(table: u32, to: Prefix, device: u32) -> Self {
+        Self {
+            table,
+            to,
+            kind: RouteType::Unicast,
+            device: Some(device),
+            hops: Vec::new(),
+            gateway: None,
+            has_gateway: false,
+            source: None,
+            metric: 0,
+            protocol: RouteProtocol::Static,
+            scope: if to.is_ipv6() {
+                RouteScope::Universe
+            } else {
+                RouteScope::Link
+            },
+            mtu: None,
         }
     }
 
-    fn message(&self) -> RouteMessage {
-        let mut message = RouteMessage::default();
-        message.header.address_family = family(self.to.is_ipv6());
-        message.header.destination_prefix_length = self.to.length();
-        message.header.protocol = RouteProtocol::Kernel;
-        message.header.scope = match self.via {
-            Via::Device(_) if !self.to.is_ipv6() => RouteScope::Link,
-            _ => RouteScope::Universe,
-        };
-        message.header.kind = match self.via {
-            Via::Device(_) => RouteType::Unicast,
-            Via::Unreachable => RouteType::Unreachable,
-            Via::Throw => RouteType::Throw,
-        };
-        let destination = RouteAttribute::Destination(self.to.network().address().into());
-        let device = match self.via {
-            Via::Device(index) => Some(RouteAttribute::Oif(index)),
-            _ => None,
-        };
-        message.attributes = vec![
-            RouteAttribute::Table(self.table),
-            RouteAttribute::Priority(self.metric()),
-        ];
-        message
-            .attributes
-            .extend((!self.to.is_default()).then_some(destination));
-        message.attributes.extend(device);
-        message
-    }
-
-    /// The kernel's route, if it can be one of ours.
-    fn parse(message: &RouteMessage) -> Option<Self> {
-        let via = match message.header.kind {
-            RouteType::Unicast => Via::Device(leads_out_by(message)?),
-            RouteType::Unreachable => Via::Unreachable,
-            RouteType::Throw => Via::Throw,
-            _ => return None,
-        };
-        let route = Self {
-            table: table_of(message),
-            to: destination(message)?,
-            via,
-        };
-        let metric = message.attributes.iter().find_map(|a| match a {
-            RouteAttribute::Priority(metric) => Some(*metric),
-            _ => None,
-        });
-        let is_ours = message.header.protocol == RouteProtocol::Kernel
-            && metric.unwrap_or(0) == route.metric();
-        is_ours.then_some(route)
+    /// Iterates over the devices by which packets leave.
+    pub fn devices(&self) -> impl Iterator<Item = u32> {
+        self.hops.iter().copied().chain(self.device)
     }
 }
 
 impl Netlink {
-    pub async fn add_route(&self, route: &Route) -> io::Result<()> {
+    /// Lists the routes of a family, in one table or in all; none if the kernel lacks the table or the family.
+    ///
+    /// # Errors
+    /// If the kernel does not tell them.
+    pub async fn routes(&self, ipv6: bool, table: Option<u32>) -> Result<Vec<Route>, NetlinkError> {
+        let mut filter = RouteMessage::default();
+        filter.header.address_family = family(ipv6);
+        filter.attributes.extend(table.map(RouteAttribute::Table));
+        let found = self.dump(RouteNetlinkMessage::GetRoute(filter)).await;
+        let found = found.map_err(NetlinkError::on("list", "routes"))?;
+        let routes = found.iter().filter_map(of_message);
+        Ok(routes
+            .filter(|it| table.is_none_or(|table| it.table == table))
+            .collect())
+    }
+
+    /// Adds a route.
+    ///
+    /// # Errors
+    /// `EEXIST` if its table has one to the same network with the same metric; else if the kernel refuses.
+    pub async fn add_route(&self, route: &Route) -> Result<(), NetlinkError> {
         let message = RouteNetlinkMessage::NewRoute(route.message());
-        self.add(message).await
+        self.add(message).await.map_err(about("add", route))
     }
 
-    pub async fn remove_route(&self, route: &Route) -> io::Result<()> {
+    /// Removes a route.
+    ///
+    /// # Errors
+    /// If the kernel refuses, or has no such route.
+    pub async fn remove_route(&self, route: &Route) -> Result<(), NetlinkError> {
         let message = RouteNetlinkMessage::DelRoute(route.message());
-        self.change(message).await
+        self.change(message).await.map_err(about("remove", route))
     }
 
-    /// The routes in a table that can be ours.
-    pub async fn routes_in(&self, table: u32, ipv6: bool) -> io::Result<HashSet<Route>> {
-        let found = self.routes(filter(ipv6, table)).await?;
-        Ok(found.iter().filter_map(Route::parse).collect())
-    }
-
-    /// Whether a table has no routes of either family.
-    pub async fn is_empty_table(&self, table: u32) -> io::Result<bool> {
-        for ipv6 in [false, true] {
-            let found = self.routes(filter(ipv6, table)).await?;
-            if found.iter().any(|message| table_of(message) == table) {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-
-    /// The networks of the main table that no tunnel leads to.
-    pub async fn outside(&self, tunnels: &[u32], ipv6: bool) -> io::Result<Outside> {
-        let found = self.routes(filter(ipv6, MAIN_TABLE)).await?;
-        let mut outside = Outside::default();
-        for message in &found {
-            let devices = devices_of(message);
-            let leads_out = message.header.kind == RouteType::Unicast
-                && !devices.is_empty()
-                && !devices.iter().any(|device| tunnels.contains(device));
-            let to = destination(message).filter(|_| leads_out);
-            let Some(to) = to.map(|to| to.network()) else {
-                continue;
-            };
-            if to.is_default() {
-                outside.has_default = true;
-                continue;
-            }
-            outside.connected.extend(connected(message));
-            outside.routed.push(to);
-        }
-        for networks in [&mut outside.connected, &mut outside.routed] {
-            networks.sort();
-            networks.dedup();
-        }
-        Ok(outside)
-    }
-
-    /// The devices of default routes in the main table.
-    pub async fn default_devices(&self, ipv6: bool) -> io::Result<Vec<u32>> {
-        let found = self.routes(filter(ipv6, MAIN_TABLE)).await?;
-        let defaults = found
-            .iter()
-            .filter(|message| message.header.destination_prefix_length == 0);
-        Ok(defaults.flat_map(devices_of).collect())
-    }
-
-    /// How a datagram with `mark` leaves; `None` if there is no route.
-    pub async fn path(&self, to: IpAddr, mark: u32) -> io::Result<Option<Path>> {
+    /// Looks up the route of a datagram with a mark, or 0 for none.
+    ///
+    /// # Errors
+    /// `ENETUNREACH` and others if there is no route, or one that refuses.
+    pub async fn route_to(
+        &self,
+        to: IpAddr,
+        mark: u32,
+        mtu: PathMtu,
+    ) -> Result<Option<Route>, NetlinkError> {
         let mut message = RouteMessage::default();
         message.header.address_family = family(to.is_ipv6());
         message.header.destination_prefix_length = Prefix::host(to).length();
-        // The route's own MTU, not one learnt from ICMP messages, which anybody can forge.
-        message.header.flags = RouteFlags::FibMatch;
-        message.attributes = vec![
-            RouteAttribute::Destination(to.into()),
-            RouteAttribute::Mark(mark),
-        ];
-        let request = RouteNetlinkMessage::GetRoute(message);
-        let found = match self.ask(request, 0).await {
-            Ok(found) => found,
-            Err(_) => return Ok(None),
-        };
-        Ok(found.iter().find_map(|message| match message {
-            RouteNetlinkMessage::NewRoute(message) => path(message),
-            _ => None,
-        }))
-    }
-
-    /// The device, gateway and source address of datagrams with `mark`, to compare with a later look-up.
-    pub async fn way(&self, to: IpAddr, mark: u32) -> String {
-        let mut message = RouteMessage::default();
-        message.header.address_family = family(to.is_ipv6());
-        message.header.destination_prefix_length = Prefix::host(to).length();
+        if mtu == PathMtu::OfRoute {
+            message.header.flags = RouteFlags::FibMatch;
+        }
         message.attributes = vec![
             RouteAttribute::Destination(to.into()),
             RouteAttribute::Mark(mark),
         ];
         let found = self.ask(RouteNetlinkMessage::GetRoute(message), 0).await;
-        let mut way = String::new();
-        if let Ok([RouteNetlinkMessage::NewRoute(route), ..]) = found.as_deref() {
-            for attribute in &route.attributes {
-                match attribute {
-                    RouteAttribute::Oif(index) => way += &self.carrier(*index).await,
-                    RouteAttribute::Gateway(_) | RouteAttribute::PrefSource(_) => {
-                        way += &format!("{attribute:?}");
-                    }
-                    _ => {}
-                }
-            }
-        }
-        way
-    }
-
-    async fn carrier(&self, index: u32) -> String {
-        let link = self.link_by_index(index).await.ok().flatten();
-        let has_carrier = link.is_some_and(|link| link.has_carrier);
-        format!("{index} {has_carrier}")
-    }
-
-    /// The other route to the same network as one of ours, as ip(8) shows it, and whether it is that of a connected
-    /// network.
-    pub async fn rival(&self, route: &Route) -> io::Result<Option<(String, bool)>> {
-        let found = self.routes(filter(route.to.is_ipv6(), route.table)).await?;
-        let rival = found.iter().find(|message| {
-            let is_same = destination(message) == Some(route.to.network());
-            table_of(message) == route.table && is_same && Route::parse(message) != Some(*route)
-        });
-        let Some(rival) = rival else {
-            return Ok(None);
-        };
-        let mut shown = route.to.network().to_string();
-        let gateway = rival.attributes.iter().find_map(|a| match a {
-            RouteAttribute::Gateway(RouteAddress::Inet(v4)) => Some(IpAddr::from(*v4)),
-            RouteAttribute::Gateway(RouteAddress::Inet6(v6)) => Some(IpAddr::from(*v6)),
-            _ => None,
-        });
-        if let Some(gateway) = gateway {
-            shown += &format!(" via {gateway}");
-        }
-        for device in devices_of(rival) {
-            if let Some(link) = self.link_by_index(device).await? {
-                shown += &format!(" dev {}", link.name);
-            }
-        }
-        let protocol = match rival.header.protocol {
-            RouteProtocol::Kernel => " proto kernel",
-            RouteProtocol::Dhcp => " proto dhcp",
-            RouteProtocol::Static => " proto static",
-            RouteProtocol::Ra => " proto ra",
-            _ => "",
-        };
-        Ok(Some((shown + protocol, connected(rival).is_some())))
-    }
-
-    async fn routes(&self, filter: RouteMessage) -> io::Result<Vec<RouteMessage>> {
-        let found = self.dump(RouteNetlinkMessage::GetRoute(filter)).await?;
-        let routes = found.into_iter().filter_map(|message| match message {
-            RouteNetlinkMessage::NewRoute(message) => Some(message),
-            _ => None,
-        });
-        Ok(routes.collect())
+        let found = found.map_err(NetlinkError::on("look up", format_args!("route to {to}")))?;
+        Ok(found.iter().find_map(of_message))
     }
 }
 
-/// The table of the kernel's route.
-pub fn table_of(message: &RouteMessage) -> u32 {
-    let table = message.attributes.iter().find_map(|a| match a {
-        RouteAttribute::Table(table) => Some(*table),
+fn about(operation: &'static str, route: &Route) -> impl FnOnce(io::Error) -> NetlinkError {
+    NetlinkError::on(
+        operation,
+        format!("route {} in table {}", route.to, route.table),
+    )
+}
+
+fn of_message(message: &RouteNetlinkMessage) -> Option<Route> {
+    match message {
+        RouteNetlinkMessage::NewRoute(message) => Route::parse(message),
         _ => None,
-    });
-    table.unwrap_or(message.header.table.into())
+    }
 }
 
-/// The device of the kernel's route, unless it has several.
-pub fn leads_out_by(message: &RouteMessage) -> Option<u32> {
-    message.attributes.iter().find_map(|a| match a {
-        RouteAttribute::Oif(index) => Some(*index),
+impl Route {
+    fn message(&self) -> RouteMessage {
+        let mut message = RouteMessage::default();
+        message.header.address_family = family(self.to.is_ipv6());
+        message.header.destination_prefix_length = self.to.length();
+        message.header.protocol = self.protocol;
+        message.header.scope = self.scope;
+        message.header.kind = self.kind;
+        let destination = RouteAttribute::Destination(self.to.network().address().into());
+        message.attributes = vec![
+            RouteAttribute::Table(self.table),
+            RouteAttribute::Priority(self.metric),
+        ];
+        let destination = (!self.to.is_default()).then_some(destination);
+        let gateway = self.gateway.map(|it| RouteAttribute::Gateway(it.into()));
+        let source = self.source.map(|it| RouteAttribute::PrefSource(it.into()));
+        let device = self.device.map(RouteAttribute::Oif);
+        let more = [destination, gateway, source, device];
+        message.attributes.extend(more.into_iter().flatten());
+        message
+    }
+
+    pub(crate) fn parse(message: &RouteMessage) -> Option<Self> {
+        let any = match message.header.address_family {
+            AddressFamily::Inet6 => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+            _ => Ipv4Addr::UNSPECIFIED.into(),
+        };
+        let mut to = any;
+        let mut route = Self {
+            table: message.header.table.into(),
+            to: Prefix::host(any),
+            kind: message.header.kind,
+            device: None,
+            hops: Vec::new(),
+            gateway: None,
+            has_gateway: false,
+            source: None,
+            metric: 0,
+            protocol: message.header.protocol,
+            scope: message.header.scope,
+            mtu: None,
+        };
+        for attribute in &message.attributes {
+            match attribute {
+                RouteAttribute::Table(table) => route.table = *table,
+                RouteAttribute::Destination(it) => to = address(it).unwrap_or(any),
+                RouteAttribute::Oif(index) => route.device = Some(*index),
+                RouteAttribute::MultiPath(hops) => {
+                    route.hops = hops.iter().map(|hop| hop.interface_index).collect();
+                }
+                RouteAttribute::Gateway(it) => {
+                    (route.gateway, route.has_gateway) = (address(it), true);
+                }
+                RouteAttribute::Via(_) => route.has_gateway = true,
+                RouteAttribute::PrefSource(it) => route.source = address(it),
+                RouteAttribute::Priority(metric) => route.metric = *metric,
+                RouteAttribute::Metrics(metrics) => route.mtu = mtu(metrics),
+                _ => {}
+            }
+        }
+        route.to = Prefix::new(to, message.header.destination_prefix_length).ok()?;
+        Some(route)
+    }
+}
+
+fn address(address: &RouteAddress) -> Option<IpAddr> {
+    match address {
+        RouteAddress::Inet(v4) => Some((*v4).into()),
+        RouteAddress::Inet6(v6) => Some((*v6).into()),
+        _ => None,
+    }
+}
+
+fn mtu(metrics: &[RouteMetric]) -> Option<u32> {
+    metrics.iter().find_map(|metric| match metric {
+        RouteMetric::Mtu(mtu) if *mtu > 0 => Some(*mtu),
         _ => None,
     })
 }
 
-/// The network that the kernel's route connects directly, if it does, whoever made the route.
-pub fn connected(message: &RouteMessage) -> Option<Prefix> {
-    let has_gateway = message
-        .attributes
-        .iter()
-        .any(|a| matches!(a, RouteAttribute::Gateway(_) | RouteAttribute::Via(_)));
-    let is_direct = message.header.kind == RouteType::Unicast
-        && !has_gateway
-        && leads_out_by(message).is_some()
-        // IPv6 has no scopes of routes.
-        && (message.header.address_family == AddressFamily::Inet6
-            || message.header.scope == RouteScope::Link);
-    destination(message).filter(|to| is_direct && !to.is_default())
-}
+#[cfg(test)]
+mod tests {
+    use rtnetlink::packet_route::route::{RouteNextHop, RouteVia};
 
-fn devices_of(message: &RouteMessage) -> Vec<u32> {
-    let hops = message.attributes.iter().find_map(|a| match a {
-        RouteAttribute::MultiPath(hops) => Some(hops.iter().map(|hop| hop.interface_index)),
-        _ => None,
-    });
-    let hops = hops.into_iter().flatten();
-    hops.chain(leads_out_by(message)).collect()
-}
+    use super::*;
 
-fn path(message: &RouteMessage) -> Option<Path> {
-    let metrics = message.attributes.iter().find_map(|a| match a {
-        RouteAttribute::Metrics(metrics) => Some(metrics),
-        _ => None,
-    });
-    let mtu = metrics
-        .into_iter()
-        .flatten()
-        .find_map(|metric| match metric {
-            RouteMetric::Mtu(mtu) if *mtu > 0 => Some(*mtu),
-            _ => None,
-        });
-    let device = *devices_of(message).first()?;
-    Some(Path { device, mtu })
-}
-
-fn destination(message: &RouteMessage) -> Option<Prefix> {
-    let ipv6 = message.header.address_family == AddressFamily::Inet6;
-    let none = if ipv6 {
-        Ipv6Addr::UNSPECIFIED.into()
-    } else {
-        Ipv4Addr::UNSPECIFIED.into()
-    };
-    let address = message.attributes.iter().find_map(|a| match a {
-        RouteAttribute::Destination(RouteAddress::Inet(v4)) => Some(IpAddr::from(*v4)),
-        RouteAttribute::Destination(RouteAddress::Inet6(v6)) => Some(IpAddr::from(*v6)),
-        _ => None,
-    });
-    let length = message.header.destination_prefix_length;
-    Prefix::new(address.unwrap_or(none), length).ok()
-}
-
-fn filter(ipv6: bool, table: u32) -> RouteMessage {
-    let mut message = RouteMessage::default();
-    message.header.address_family = family(ipv6);
-    message.attributes = vec![RouteAttribute::Table(table)];
-    message
-}
-
-fn family(ipv6: bool) -> AddressFamily {
-    if ipv6 {
-        AddressFamily::Inet6
-    } else {
-        AddressFamily::Inet
-    }
-}
-
-impl fmt::Display for Route {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = match self.via {
-            Via::Device(_) => "",
-            Via::Unreachable => "unreachable ",
-            Via::Throw => "throw ",
-        };
-        write!(f, "route {kind}{} in table ", self.to)?;
-        match self.table {
-            MAIN_TABLE => write!(f, "main"),
-            number => write!(f, "{number}"),
+    #[test]
+    fn a_route_survives_its_message() {
+        for (to, gateway, source) in [
+            ("0.0.0.0/0", Some("192.0.2.1"), Some("192.0.2.7")),
+            ("10.0.0.0/8", None, None),
+            ("::/0", Some("fe80::1"), None),
+            ("2001:db8::/32", None, Some("2001:db8::7")),
+        ] {
+            let parsed = |text: Option<&str>| text.map(|it| it.parse().unwrap());
+            let route = Route {
+                gateway: parsed(gateway),
+                has_gateway: gateway.is_some(),
+                source: parsed(source),
+                metric: 100,
+                ..Route::by_device(51_820, to.parse().unwrap(), 7)
+            };
+            assert_eq!(Route::parse(&route.message()), Some(route), "{to}");
         }
+    }
+
+    #[test]
+    fn next_hops_and_metrics_are_read_from_a_message() {
+        let route = Route::by_device(MAIN_TABLE, "10.0.0.0/8".parse().unwrap(), 7);
+        let mut message = route.message();
+        let hop = |index| {
+            let mut hop = RouteNextHop::default();
+            hop.interface_index = index;
+            hop
+        };
+        message.attributes.extend([
+            RouteAttribute::MultiPath(vec![hop(2), hop(3)]),
+            RouteAttribute::Metrics(vec![RouteMetric::Mtu(1400)]),
+            RouteAttribute::Via(RouteVia::Inet6(Ipv6Addr::LOCALHOST)),
+        ]);
+        let parsed = Route::parse(&message).unwrap();
+        assert_eq!(parsed.devices().collect::<Vec<_>>(), [2, 3, 7]);
+        assert_eq!((parsed.mtu, parsed.has_gateway), (Some(1400), true));
+        // The kernel tells 0 for none.
+        let none = RouteAttribute::Metrics(vec![RouteMetric::Mtu(0)]);
+        message.attributes.push(none);
+        assert_eq!(Route::parse(&message).unwrap().mtu, None);
     }
 }

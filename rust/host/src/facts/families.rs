@@ -2,9 +2,12 @@
 
 use std::{fs, path::Path};
 
-use convoy_netlink::{Outside, Prefix};
+use convoy_netlink::Prefix;
 
-use crate::desired::{Desired, Table, smallest_mtu};
+use crate::{
+    desired::{Desired, Table, smallest_mtu},
+    route::Outside,
+};
 
 /// Whether IPv6 can go through the interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

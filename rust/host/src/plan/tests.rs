@@ -1,9 +1,10 @@
 use super::*;
-use convoy_netlink::{Link, Place};
+use convoy_netlink::Link;
 
 use crate::{
     desired::{Dns, KillSwitch},
     firewall::Allowed,
+    rule::Place,
 };
 
 const INDEX: u32 = 7;
@@ -18,8 +19,7 @@ fn facts(excluded: &[&str]) -> Facts {
             index: INDEX,
             name: "wg0".to_owned(),
             mtu: 1500,
-            is_up: false,
-            has_carrier: false,
+            ..Link::default()
         },
         ipv6: Ipv6::On,
         mtu: 1420,
