@@ -118,11 +118,11 @@ fn host(runtime: &Runtime) -> anyhow::Result<Vec<Finding>> {
 fn network(runtime: &Runtime, subject: Option<&Subject>) -> anyhow::Result<Vec<Finding>> {
     let (links, rules, routes, chains, legacy) = runtime.block_on(async {
         let netlink = Netlink::open()?;
-        let (links, rules) = (netlink.links().await?, netlink.rules().await?);
+        let (links, rules) = (netlink.links().await?, netlink.rules().await);
         anyhow::Ok((
             links,
             rules,
-            netlink.routes().await?,
+            netlink.routes().await,
             firewall::gather().await,
             legacy::gather().await,
         ))

@@ -7,14 +7,13 @@
 mod events;
 mod place;
 
-use std::time::Duration;
+use std::{io, time::Duration};
 
 use anyhow::Context;
+use convoy_netlink::{Link, Netlink};
 use convoy_tun::Device;
 use convoy_tunnel::{ApplyError, Tunnel};
-use futures_util::TryStreamExt;
 use nix::{libc::ino_t, sys::stat::stat};
-use rtnetlink::packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
 use tokio::time::{Instant, sleep_until};
 use tracing::{Span, error, info, warn};
 
@@ -73,17 +72,8 @@ pub(crate) fn queue_drops(index: u32) -> Option<u64> {
         .build()
         .ok()?;
     runtime.block_on(async {
-        let (connection, handle, _) = rtnetlink::new_connection().ok()?;
-        let connection = tokio::spawn(connection);
-        let mut links = handle.link().get().match_index(index).execute();
-        let link = links.try_next().await.ok()??;
-        connection.abort();
-        link.attributes
-            .iter()
-            .find_map(|attribute| match attribute {
-                LinkAttribute::Stats64(statistics) => Some(statistics.tx_dropped),
-                _ => None,
-            })
+        let netlink = Netlink::open().ok()?;
+        netlink.link_by_index(index).await.ok()??.dropped
     })
 }
 
@@ -111,8 +101,8 @@ async fn watch(
     on_routes: impl Fn(),
 ) -> anyhow::Result<()> {
     let mut events = Events::listen().context("cannot listen to rtnetlink")?;
-    let (connection, handle, _) = rtnetlink::new_connection().context("cannot query rtnetlink")?;
-    let _connection = AbortOnDrop(tokio::spawn(connection));
+    let netlink = Netlink::open().map_err(io::Error::from);
+    let netlink = netlink.context("cannot query rtnetlink")?;
     let mut is_away = false;
     let mut known = None;
     let mut is_followed = true;
@@ -124,7 +114,7 @@ async fn watch(
     };
     // Each round finds the interface, then follows it until it is gone from there.
     loop {
-        let (place, link) = match locate(&handle, device, namespace).await? {
+        let (place, link) = match locate(&netlink, device, namespace).await? {
             Located::At(place, link) => (place, link),
             Located::Gone => return Ok(()),
             Located::OutOfReach => {
@@ -208,27 +198,12 @@ async fn wait_for_return(
 }
 
 impl LinkState {
-    fn of(link: &LinkMessage) -> Self {
-        let mtu = link
-            .attributes
-            .iter()
-            .find_map(|attribute| match attribute {
-                LinkAttribute::Mtu(mtu) => Some(u16::try_from(*mtu).unwrap_or(u16::MAX)),
-                _ => None,
-            });
+    fn of(link: &Link) -> Self {
+        let mtu = Some(link.mtu).filter(|mtu| *mtu > 0);
         Self {
-            is_up: link.header.flags.contains(LinkFlags::Up),
-            mtu,
+            is_up: link.is_up,
+            mtu: mtu.map(|mtu| u16::try_from(mtu).unwrap_or(u16::MAX)),
         }
-    }
-}
-
-/// Aborts a task when dropped.
-struct AbortOnDrop(tokio::task::JoinHandle<()>);
-
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        self.0.abort();
     }
 }
 
@@ -238,19 +213,20 @@ mod tests {
 
     #[test]
     fn flags_and_mtu_are_read_from_a_message() {
-        let mut link = LinkMessage::default();
+        let mut link = Link::default();
         let (is_up, mtu) = (false, None);
         assert_eq!(LinkState::of(&link), LinkState { is_up, mtu });
-        link.header.flags = LinkFlags::Up;
-        link.attributes.push(LinkAttribute::Mtu(1420));
+        (link.is_up, link.mtu) = (true, 1420);
         let (is_up, mtu) = (true, Some(1420));
         assert_eq!(LinkState::of(&link), LinkState { is_up, mtu });
     }
 
     #[test]
     fn an_mtu_beyond_the_limit_of_ip_is_capped() {
-        let mut link = LinkMessage::default();
-        link.attributes.push(LinkAttribute::Mtu(70_000));
+        let link = Link {
+            mtu: 70_000,
+            ..Link::default()
+        };
         assert_eq!(LinkState::of(&link).mtu, Some(u16::MAX));
     }
 }

@@ -176,7 +176,7 @@ mod tests {
             kind: kind.to_owned(),
             is_up: true,
             mtu: 1_500,
-            queue: 1_000,
+            ..Link::default()
         }
     }
 

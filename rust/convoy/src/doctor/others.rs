@@ -269,7 +269,7 @@ fn is_of_tunnel(rule: &Rule, mark: u32) -> bool {
 /// Whether it takes packets that bear no mark; a rule for specific routes only is one of Convoy or wg-quick.
 fn takes_unmarked(rule: &Rule) -> bool {
     let has_no_mark = rule.mark.is_none() || rule.is_inverted;
-    has_no_mark && !rule.is_suppressing && rule.table != LOCAL_TABLE
+    has_no_mark && rule.suppressed.is_none() && rule.table != LOCAL_TABLE
 }
 
 fn family(ipv6: bool) -> u8 {

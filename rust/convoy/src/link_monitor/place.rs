@@ -2,27 +2,16 @@
 
 use std::{
     io,
-    os::fd::{AsRawFd, OwnedFd},
+    os::fd::{AsFd as _, OwnedFd},
 };
 
 use anyhow::{Context, bail};
+use convoy_netlink::{Link, Netlink};
 use convoy_tun::Device;
-use futures_util::{StreamExt, TryStreamExt};
 use nix::{libc::ino_t, sys::stat::fstat};
-use rtnetlink::{
-    Error, Handle,
-    packet_core::{NLM_F_ACK, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload},
-    packet_route::{
-        RouteNetlinkMessage,
-        link::{LinkAttribute, LinkMessage},
-        nsid::{NsidAttribute, NsidMessage},
-    },
-};
 
 /// Attempts to find the interface while it is being renamed or moved.
 const ATTEMPTS: usize = 5;
-/// Stands for a namespace without an identifier (`NETNSA_NSID_NOT_ASSIGNED`).
-const NOT_ASSIGNED: i32 = -1;
 
 /// An interface, as seen from this network namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +22,7 @@ pub(super) struct Place {
 }
 
 pub(super) enum Located {
-    At(Place, LinkMessage),
+    At(Place, Link),
     /// It was deleted.
     Gone,
     /// It is in another network namespace, which this process has no right to look at.
@@ -42,7 +31,7 @@ pub(super) enum Located {
 
 /// Finds the interface of `device` and its current state.
 pub(super) async fn locate(
-    handle: &Handle,
+    netlink: &Netlink,
     device: &Device,
     own: Option<ino_t>,
 ) -> anyhow::Result<Located> {
@@ -54,9 +43,9 @@ pub(super) async fn locate(
             }
             bail!("cannot find the interface {name} in any network namespace within reach");
         }
-        let namespace = namespace_of(handle, device, own).await?;
-        if let Some(link) = link_by_name(handle, name, namespace).await? {
-            let index = link.header.index;
+        let namespace = namespace_of(netlink, device, own).await?;
+        if let Some(link) = link_by_name(netlink, &name, namespace).await? {
+            let index = link.index;
             return Ok(Located::At(Place { namespace, index }, link));
         }
     }
@@ -71,7 +60,7 @@ fn is_hidden(device: &Device) -> bool {
 
 /// Returns the identifier of the interface's network namespace; `None` for our own.
 async fn namespace_of(
-    handle: &Handle,
+    netlink: &Netlink,
     device: &Device,
     own: Option<ino_t>,
 ) -> anyhow::Result<Option<i32>> {
@@ -83,75 +72,30 @@ async fn namespace_of(
     if fstat(&theirs)?.st_ino == own {
         return Ok(None);
     }
-    if identifier(handle, &theirs).await? == NOT_ASSIGNED {
-        assign_identifier(handle, &theirs).await?;
+    if identifier(netlink, &theirs).await?.is_none() {
+        let assigned = netlink.assign_namespace_id(theirs.as_fd()).await;
+        assigned
+            .map_err(io::Error::from)
+            .context("cannot assign an identifier to the interface's network namespace")?;
     }
-    match identifier(handle, &theirs).await? {
-        NOT_ASSIGNED => bail!("the interface's network namespace has no identifier"),
-        assigned => Ok(Some(assigned)),
+    match identifier(netlink, &theirs).await? {
+        None => bail!("the interface's network namespace has no identifier"),
+        assigned => Ok(assigned),
     }
 }
 
-async fn identifier(handle: &Handle, namespace: &OwnedFd) -> anyhow::Result<i32> {
-    let message = RouteNetlinkMessage::GetNsId(about(namespace));
-    let mut request = NetlinkMessage::from(message);
-    request.header.flags = NLM_F_REQUEST;
-    let mut answers = handle.clone().request(request)?;
-    while let Some(answer) = answers.next().await {
-        match answer.payload {
-            NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewNsId(message)) => {
-                let id = message.attributes.iter().find_map(|a| match a {
-                    NsidAttribute::Id(id) => Some(*id),
-                    _ => None,
-                });
-                return Ok(id.unwrap_or(NOT_ASSIGNED));
-            }
-            NetlinkPayload::Error(error) => return Err(error.to_io().into()),
-            _ => {}
-        }
-    }
-    bail!("the kernel did not answer about a network namespace")
-}
-
-async fn assign_identifier(handle: &Handle, namespace: &OwnedFd) -> anyhow::Result<()> {
-    let mut message = about(namespace);
-    // Lets the kernel choose.
-    message.attributes.push(NsidAttribute::Id(NOT_ASSIGNED));
-    let mut request = NetlinkMessage::from(RouteNetlinkMessage::NewNsId(message));
-    request.header.flags = NLM_F_REQUEST | NLM_F_ACK;
-    let mut answers = handle.clone().request(request)?;
-    while let Some(answer) = answers.next().await {
-        match answer.payload {
-            NetlinkPayload::Error(error) if error.code.is_some() => {
-                return Err(error.to_io())
-                    .context("cannot assign an identifier to the interface's network namespace");
-            }
-            _ => {}
-        }
-    }
-    Ok(())
-}
-
-fn about(namespace: &OwnedFd) -> NsidMessage {
-    let mut message = NsidMessage::default();
-    // Descriptors are never negative.
-    let fd = namespace.as_raw_fd() as u32;
-    message.attributes.push(NsidAttribute::Fd(fd));
-    message
+async fn identifier(netlink: &Netlink, namespace: &OwnedFd) -> anyhow::Result<Option<i32>> {
+    let found = netlink.namespace_id(namespace.as_fd()).await;
+    Ok(found.map_err(io::Error::from)?)
 }
 
 /// `None` if no link has this name there.
 async fn link_by_name(
-    handle: &Handle,
-    name: String,
+    netlink: &Netlink,
+    name: &str,
     namespace: Option<i32>,
-) -> anyhow::Result<Option<LinkMessage>> {
-    let mut request = handle.link().get().match_name(name);
-    let there = namespace.map(LinkAttribute::IfNetnsId);
-    request.message_mut().attributes.extend(there);
-    match request.execute().try_next().await {
-        Ok(link) => Ok(link),
-        Err(Error::NetlinkError(error)) if error.raw_code() == -libc::ENODEV => Ok(None),
-        Err(error) => Err(error).context("cannot query the interface"),
-    }
+) -> anyhow::Result<Option<Link>> {
+    let found = netlink.link_by_name_in(name, namespace).await;
+    let found = found.map_err(io::Error::from);
+    found.context("cannot query the interface")
 }

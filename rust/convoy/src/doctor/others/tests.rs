@@ -1,3 +1,5 @@
+use convoy_netlink::RouteProtocol;
+
 use super::*;
 use crate::doctor::finding::Severity;
 
@@ -7,7 +9,7 @@ const MARK: u32 = 51_820;
 const KERNELS: [Rule; 3] = [rule(0, LOCAL_TABLE), rule(32_766, 254), rule(32_767, 253)];
 const OURS: [Rule; 2] = [
     Rule {
-        is_suppressing: true,
+        suppressed: Some(0),
         ..rule(32_764, 254)
     },
     Rule {
@@ -24,7 +26,9 @@ const fn rule(priority: u32, table: u32) -> Rule {
         table,
         mark: None,
         is_inverted: false,
-        is_suppressing: false,
+        suppressed: None,
+        protocol: RouteProtocol::Unspec,
+        selects_more: false,
     }
 }
 
@@ -65,7 +69,7 @@ fn rules_for_marked_packets_for_specific_routes_and_of_the_other_family_do_no_ha
         ..rule(100, 254)
     };
     let specific = Rule {
-        is_suppressing: true,
+        suppressed: Some(0),
         ..rule(100, 254)
     };
     let ipv6 = Rule {
@@ -177,6 +181,7 @@ fn links() -> Vec<Link> {
         is_up: true,
         mtu: 1_420,
         queue: 500,
+        ..Link::default()
     };
     vec![
         link(2, "eth0", ""),

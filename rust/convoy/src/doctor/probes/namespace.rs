@@ -2,11 +2,11 @@
 
 use std::io;
 
+use convoy_netlink::{LinkChange, Netlink};
 use nix::{
     net::if_::if_nametoindex,
     sched::{CloneFlags, unshare},
 };
-use rtnetlink::LinkUnspec;
 
 /// Moves this process, which must have one thread only, into a new network namespace: as root, or else in a user
 /// namespace, where it may do the same. Returns whether it could.
@@ -17,12 +17,11 @@ pub(super) fn enter() -> bool {
 
 /// Brings an interface up.
 pub(super) async fn bring_up(name: &str) -> io::Result<()> {
-    let (connection, handle, _) = rtnetlink::new_connection()?;
-    let connection = tokio::spawn(connection);
-    let link = LinkUnspec::new_with_index(if_nametoindex(name)?)
-        .up()
-        .build();
-    let outcome = handle.link().set(link).execute().await;
-    connection.abort();
-    outcome.map_err(io::Error::other)
+    let up = LinkChange {
+        up: Some(true),
+        ..LinkChange::default()
+    };
+    Ok(Netlink::open()?
+        .change_link(if_nametoindex(name)?, up)
+        .await?)
 }
