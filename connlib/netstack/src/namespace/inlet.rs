@@ -21,21 +21,15 @@ mod rules;
 
 use std::{
     fs,
-    net::{Ipv4Addr, Ipv6Addr},
     os::fd::{AsFd, OwnedFd},
     path::Path,
 };
 
-use convoy_tun::{Device, OffloadRequest};
-use rtnetlink::{
-    Handle, LinkUnspec, RouteMessageBuilder,
-    packet_route::{
-        route::{RouteMessage, RouteScope, RouteType},
-        rule::RuleAction,
-    },
-};
-
 use super::{Settings, network::refused, protocol::Refusal};
+use convoy_netlink::{
+    LinkChange, Netlink, NetlinkError, Prefix, Route, RouteScope, RouteType, Rule,
+};
+use convoy_tun::{Device, OffloadRequest};
 use listening::Listening;
 
 /// The interface's name.
@@ -69,19 +63,23 @@ pub(super) fn open() -> Result<OwnedFd, Refusal> {
 
 /// Sets the interface up, and leads packets to it, given the indices of loopback and the inlet.
 pub(super) async fn configure(
-    handle: &Handle,
+    netlink: &Netlink,
     settings: &Settings,
     [loopback, inlet]: [u32; 2],
 ) -> Result<(), Refusal> {
-    let up = LinkUnspec::new_with_index(inlet).mtu(MTU).up().build();
-    let set = handle.link().set(up).execute().await;
+    let up = LinkChange {
+        up: Some(true),
+        mtu: Some(MTU),
+        queue: None,
+    };
+    let set = netlink.change_link(inlet, up).await;
     set.map_err(refused("set the inlet up"))?;
     for is_ipv6 in families(settings) {
         for route in [
             route(is_ipv6, RouteType::Unicast, inlet, TO_INLET),
             route(is_ipv6, RouteType::Local, loopback, TO_SOCKETS),
         ] {
-            let added = handle.route().add(route).execute().await;
+            let added = netlink.add_route(&route).await;
             added.map_err(refused("add the inlet's routes"))?;
         }
         for (priority, when, table) in [
@@ -89,7 +87,7 @@ pub(super) async fn configure(
             (2, When::Marked(ADMITTED), TO_SOCKETS),
             (3, When::From(&settings.interface), TO_SOCKETS),
         ] {
-            let added = add_rule(handle, is_ipv6, priority, when, table).await;
+            let added = add_rule(netlink, is_ipv6, priority, when, table).await;
             added.map_err(refused("add the inlet's rules"))?;
         }
     }
@@ -121,23 +119,16 @@ fn families(settings: &Settings) -> impl Iterator<Item = bool> {
 }
 
 /// A default route.
-fn route(is_ipv6: bool, kind: RouteType, interface: u32, table: u32) -> RouteMessage {
+fn route(is_ipv6: bool, kind: RouteType, interface: u32, table: u32) -> Route {
+    let route = Route::by_device(table, Prefix::default_of(is_ipv6), interface);
     let scope = match kind {
-        RouteType::Local => RouteScope::Host,
-        _ => RouteScope::Link,
+        RouteType::Local if !is_ipv6 => RouteScope::Host,
+        _ => route.scope,
     };
-    match is_ipv6 {
-        false => RouteMessageBuilder::<Ipv4Addr>::new()
-            .output_interface(interface)
-            .table_id(table)
-            .scope(scope)
-            .kind(kind)
-            .build(),
-        true => RouteMessageBuilder::<Ipv6Addr>::new()
-            .output_interface(interface)
-            .table_id(table)
-            .kind(kind)
-            .build(),
+    Route {
+        kind,
+        scope,
+        ..route
     }
 }
 
@@ -148,21 +139,24 @@ enum When<'a> {
 }
 
 async fn add_rule(
-    handle: &Handle,
+    netlink: &Netlink,
     is_ipv6: bool,
     priority: u32,
     when: When<'_>,
     table: u32,
-) -> Result<(), rtnetlink::Error> {
-    let rule = handle.rule().add().priority(priority).table_id(table);
-    let rule = rule.action(RuleAction::ToTable);
-    let rule = match when {
-        When::Marked(mark) => rule.fw_mark(mark),
-        When::From(interface) => rule.input_interface(interface),
+) -> Result<(), NetlinkError> {
+    let rule = Rule {
+        ipv6: is_ipv6,
+        priority,
+        table,
+        ..Rule::default()
     };
-    match is_ipv6 {
-        false => rule.v4().execute().await,
-        true => rule.v6().execute().await,
+    match when {
+        When::Marked(mark) => {
+            let mark = Some(mark);
+            netlink.add_rule(&Rule { mark, ..rule }).await
+        }
+        When::From(interface) => netlink.add_rule_from(&rule, interface).await,
     }
 }
 

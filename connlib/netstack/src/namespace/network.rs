@@ -6,22 +6,14 @@ use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
 };
 
-use convoy_tun::{Device, TX_QUEUE_LEN};
-use nix::{net::if_::if_nametoindex, unistd::getegid};
-use rtnetlink::{
-    Error, Handle, LinkUnspec, RouteMessageBuilder,
-    packet_route::{
-        address::AddressHeaderFlags,
-        link::LinkAttribute,
-        route::{RouteMessage, RouteScope},
-    },
-};
-
 use super::{
     Settings,
     inlet::{self, Inlet},
     protocol::Refusal,
 };
+use convoy_netlink::{Address, LinkChange, MAIN_TABLE, Netlink, NetlinkError, Prefix, Route};
+use convoy_tun::{Device, TX_QUEUE_LEN};
+use nix::{net::if_::if_nametoindex, unistd::getegid};
 
 /// Descriptors of a network for its owner.
 pub(super) struct Made {
@@ -73,33 +65,38 @@ pub(super) fn probe_paths() -> io::Result<()> {
 }
 
 async fn configure(settings: &Settings) -> Result<(), Refusal> {
-    let connected = rtnetlink::new_connection();
-    let (connection, handle, _) = connected.map_err(Refusal::at("open rtnetlink"))?;
-    let connection = tokio::spawn(connection);
+    let netlink = Netlink::open().map_err(refused("open rtnetlink"))?;
     let name = &settings.interface;
     let [loopback, tun] = [index_of("lo")?, index_of(name)?];
-    let up = LinkUnspec::new_with_index(loopback).up().build();
-    let set = handle.link().set(up).execute().await;
+    let up = LinkChange {
+        up: Some(true),
+        ..LinkChange::default()
+    };
+    let set = netlink.change_link(loopback, up).await;
     set.map_err(refused("set lo up"))?;
-    for (address, prefix) in &settings.addresses {
-        let mut add = handle.address().add(tun, *address, *prefix);
-        // Nobody else is on the link.
-        add.message_mut().header.flags |= AddressHeaderFlags::Nodad;
-        let added = add.execute().await;
-        added.map_err(refused(format!("give {name} the address {address}")))?;
+    for (address, length) in &settings.addresses {
+        let doing = || format!("give {name} the address {address}");
+        let address = Address {
+            // Nobody else is on the link.
+            is_unchecked: true,
+            ..Address::with_broadcast(prefix(*address, *length, doing)?)
+        };
+        let added = netlink.add_address(tun, address).await;
+        added.map_err(refused(doing()))?;
     }
     // By netlink, because the ioctl wants a capability in the host's user namespace.
-    let queue = LinkAttribute::TxQueueLen(TX_QUEUE_LEN);
-    let up = LinkUnspec::new_with_index(tun).mtu(settings.mtu.into());
-    let up = up.append_extra_attribute(queue).up().build();
-    let set = handle.link().set(up).execute().await;
+    let up = LinkChange {
+        mtu: Some(settings.mtu.into()),
+        queue: Some(TX_QUEUE_LEN),
+        ..up
+    };
+    let set = netlink.change_link(tun, up).await;
     set.map_err(refused(format!("set {name} up")))?;
-    add_routes(&handle, settings, tun).await?;
+    add_routes(&netlink, settings, tun).await?;
     if settings.is_gateway {
         let interfaces = [loopback, index_of(inlet::NAME)?];
-        inlet::configure(&handle, settings, interfaces).await?;
+        inlet::configure(&netlink, settings, interfaces).await?;
     }
-    connection.abort();
     Ok(())
 }
 
@@ -108,44 +105,31 @@ fn index_of(name: &str) -> Result<u32, Refusal> {
     index.map_err(|errno| Refusal::at("find the interface")(errno.into()))
 }
 
-async fn add_routes(handle: &Handle, settings: &Settings, tun: u32) -> Result<(), Refusal> {
+async fn add_routes(netlink: &Netlink, settings: &Settings, tun: u32) -> Result<(), Refusal> {
     let has_family = |ipv6: bool| {
         let mut addresses = settings.addresses.iter();
         addresses.any(|(address, _)| address.is_ipv6() == ipv6)
     };
     let families = [false, true].map(has_family);
     let routes = settings.routes.iter();
-    for (address, prefix) in routes.filter(|(it, _)| families[usize::from(it.is_ipv6())]) {
-        let added = handle.route().add(route(*address, *prefix, tun)).execute();
-        match added.await {
+    for (address, length) in routes.filter(|(it, _)| families[usize::from(it.is_ipv6())]) {
+        let doing = || format!("add the route to {address}/{length}");
+        let to = prefix(*address, *length, doing)?;
+        let route = Route::by_device(MAIN_TABLE, to, tun);
+        match netlink.add_route(&route).await {
             // The route of an address's own network.
-            Err(Error::NetlinkError(error)) if error.raw_code() == -libc::EEXIST => {}
-            added => added.map_err(refused(format!("add the route to {address}/{prefix}")))?,
+            Err(error) if error.cause.kind() == io::ErrorKind::AlreadyExists => {}
+            added => added.map_err(refused(doing()))?,
         }
     }
     Ok(())
 }
 
-fn route(address: IpAddr, prefix: u8, tun: u32) -> RouteMessage {
-    match address {
-        IpAddr::V4(address) => RouteMessageBuilder::<std::net::Ipv4Addr>::new()
-            .destination_prefix(address, prefix)
-            .output_interface(tun)
-            .scope(RouteScope::Link)
-            .build(),
-        IpAddr::V6(address) => RouteMessageBuilder::<std::net::Ipv6Addr>::new()
-            .destination_prefix(address, prefix)
-            .output_interface(tun)
-            .build(),
-    }
+fn prefix(address: IpAddr, length: u8, doing: impl FnOnce() -> String) -> Result<Prefix, Refusal> {
+    let prefix = Prefix::new(address, length);
+    prefix.map_err(|_| Refusal::at(doing())(io::Error::from_raw_os_error(libc::EINVAL)))
 }
 
-pub(super) fn refused(doing: impl Into<String>) -> impl FnOnce(Error) -> Refusal {
-    |error| {
-        let error = match error {
-            Error::NetlinkError(error) => error.to_io(),
-            other => io::Error::other(other),
-        };
-        Refusal::at(doing)(error)
-    }
+pub(super) fn refused(doing: impl Into<String>) -> impl FnOnce(NetlinkError) -> Refusal {
+    |error| Refusal::at(doing)(error.cause)
 }
