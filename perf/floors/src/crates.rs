@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     /// Crates that may name a dependency; no other crate may.
-    const OWNERS: [(&str, &[&str]); 14] = [
+    const OWNERS: [(&str, &[&str]); 17] = [
         ("quinn-udp", &["convoy-gso"]),
         ("socket2", &["convoy-gso"]),
         ("tun-rs", &["convoy-tun"]),
@@ -62,10 +62,11 @@ mod tests {
         ("smoltcp", &["convoy-netstack"]),
         ("fast-socks5", &["convoy-netstack"]),
         ("hickory-resolver", &["convoy", "convoy-netstack"]),
-        (
-            "rtnetlink",
-            &["convoy", "convoy-host", "convoy-netlink", "convoy-netstack"],
-        ),
+        ("rtnetlink", &["convoy-netlink"]),
+        // Look-ups of the data path neither wait nor need a runtime.
+        ("netlink-packet-core", &["convoy-gso"]),
+        ("netlink-packet-route", &["convoy-gso"]),
+        ("netlink-sys", &["convoy-gso"]),
         ("zbus", &["convoy", "convoy-host"]),
         ("landlock", &["convoy"]),
         ("seccompiler", &["convoy"]),
@@ -83,7 +84,7 @@ mod tests {
         "convoy-stats",
         "convoy-stages",
     ];
-    const IMPURE: [&str; 12] = [
+    const IMPURE: [&str; 13] = [
         "tokio",
         "libc",
         "nix",
@@ -95,6 +96,7 @@ mod tests {
         "netlink-sys",
         "convoy-tun",
         "convoy-gso",
+        "convoy-netlink",
         "convoy-lab",
     ];
 
@@ -107,7 +109,10 @@ mod tests {
             "convoy-tunnel",
             &["convoy-aead", "convoy-gso", "convoy-proto", "convoy-tun"],
         ),
-        ("convoy-netstack", &["convoy-process", "convoy-tun"]),
+        (
+            "convoy-netstack",
+            &["convoy-netlink", "convoy-process", "convoy-tun"],
+        ),
         ("convoy-process", &[]),
         ("convoy-lab", &["convoy-process", "convoy-stats"]),
         ("convoy-host", &["convoy-netlink"]),
