@@ -118,11 +118,11 @@ fn host(runtime: &Runtime) -> anyhow::Result<Vec<Finding>> {
 fn network(runtime: &Runtime, subject: Option<&Subject>) -> anyhow::Result<Vec<Finding>> {
     let (links, rules, routes, chains, legacy) = runtime.block_on(async {
         let netlink = Netlink::open()?;
-        let (links, rules) = (netlink.links().await?, netlink.rules().await);
+        let (links, rules) = (netlink.links().await?, netlink::rules(&netlink).await);
         anyhow::Ok((
             links,
             rules,
-            netlink.routes().await,
+            netlink::routes(&netlink).await,
             firewall::gather().await,
             legacy::gather().await,
         ))
@@ -149,9 +149,9 @@ fn network(runtime: &Runtime, subject: Option<&Subject>) -> anyhow::Result<Vec<F
     findings.extend(legacy::judge(&legacy));
     let defaults = routes
         .iter()
-        .filter(|route| route.table == MAIN_TABLE && route.length == 0 && !route.ipv6);
+        .filter(|route| route.table == MAIN_TABLE && route.to.is_default() && !route.to.is_ipv6());
     let default = defaults
-        .filter_map(|route| device(&links, route.device))
+        .filter_map(|route| device(&links, route.device?))
         .next();
     let marking = subject.map_or(Marking::None, Subject::marking);
     findings

@@ -206,15 +206,15 @@ async fn fitting_mtu(
 ) -> Result<u32, NetlinkError> {
     let mut smallest = None::<u32>;
     for endpoint in endpoints {
-        let Some(path) = path(netlink, *endpoint, mark).await else {
+        let Some((device, mtu)) = path(netlink, *endpoint, mark).await else {
             continue;
         };
-        if path.device == link.index {
+        if device == link.index {
             continue;
         }
-        let mtu = match path.mtu {
+        let mtu = match mtu {
             Some(mtu) => Some(mtu),
-            None => device_mtu(netlink, path.device).await?,
+            None => device_mtu(netlink, device).await?,
         };
         smallest = smallest.into_iter().chain(mtu).min();
     }
@@ -243,7 +243,11 @@ async fn underlay(
 ) -> Result<Vec<String>, NetlinkError> {
     let mut indices = Vec::new();
     for endpoint in &desired.endpoints {
-        indices.extend(path(netlink, *endpoint, mark).await.map(|path| path.device));
+        indices.extend(
+            path(netlink, *endpoint, mark)
+                .await
+                .map(|(device, _)| device),
+        );
     }
     for ipv6 in [false, true] {
         indices.extend(default_devices(netlink, ipv6).await?);

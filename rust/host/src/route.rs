@@ -46,14 +46,6 @@ pub(crate) struct Outside {
     pub(crate) has_default: bool,
 }
 
-/// How datagrams to an endpoint leave.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Path {
-    pub(crate) device: u32,
-    /// The MTU set on the route itself, in bytes.
-    pub(crate) mtu: Option<u32>,
-}
-
 /// How datagrams leave, to compare with a later look-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Way {
@@ -172,16 +164,12 @@ pub(crate) async fn default_devices(
     Ok(defaults.flat_map(netlink::Route::devices).collect())
 }
 
-/// Looks up how a datagram with `mark` leaves; `None` if there is no route.
-pub(crate) async fn path(netlink: &Netlink, to: IpAddr, mark: u32) -> Option<Path> {
-    // The route's own MTU, not one learnt from ICMP messages, which anybody can forge.
+/// Looks up the device by which a datagram with `mark` leaves, and its route's own MTU; `None` if there is no route.
+pub(crate) async fn path(netlink: &Netlink, to: IpAddr, mark: u32) -> Option<(u32, Option<u32>)> {
+    // Not an MTU learnt from ICMP messages, which anybody can forge.
     let found = netlink.route_to(to, mark, PathMtu::OfRoute).await;
     let route = found.ok()??;
-    let device = route.devices().next()?;
-    Some(Path {
-        device,
-        mtu: route.mtu,
-    })
+    Some((route.devices().next()?, route.mtu))
 }
 
 /// Looks up the device, gateway and source address of datagrams with `mark`; `None` if there is no route.

@@ -53,9 +53,6 @@ impl Address {
 
 impl Netlink {
     /// Lists the addresses of a link, or else of all; none if it does not exist.
-    ///
-    /// # Errors
-    /// If the kernel does not tell them.
     pub async fn addresses(&self, index: Option<u32>) -> Result<Vec<Address>, NetlinkError> {
         let mut message = AddressMessage::default();
         message.header.index = index.unwrap_or(0);
@@ -76,9 +73,6 @@ impl Netlink {
     }
 
     /// Gives an address to the link with an index.
-    ///
-    /// # Errors
-    /// If the kernel refuses.
     pub async fn add_address(&self, index: u32, address: Address) -> Result<(), NetlinkError> {
         let message = RouteNetlinkMessage::NewAddress(address.message(index));
         let added = self.add(message).await;
@@ -89,9 +83,6 @@ impl Netlink {
     }
 
     /// Takes an address from the link with an index.
-    ///
-    /// # Errors
-    /// If the kernel refuses.
     pub async fn remove_address(&self, index: u32, prefix: Prefix) -> Result<(), NetlinkError> {
         let message = RouteNetlinkMessage::DelAddress(Address::from(prefix).message(index));
         let removed = self.change(message).await;

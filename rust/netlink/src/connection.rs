@@ -16,6 +16,8 @@ use tokio::task::JoinHandle;
 use crate::error::NetlinkError;
 
 /// A connection to rtnetlink in the network namespace of the thread that opened it.
+///
+/// Each request fails if the kernel refuses it; to look for an object that does not exist is no failure.
 #[derive(Debug)]
 pub struct Netlink {
     handle: Handle,
@@ -24,9 +26,6 @@ pub struct Netlink {
 
 impl Netlink {
     /// Opens a connection, which a task of the caller's runtime serves until this is dropped.
-    ///
-    /// # Errors
-    /// If the kernel refuses the socket.
     pub fn open() -> Result<Self, NetlinkError> {
         // Strict checks (Linux 4.20) make the kernel filter dumps by table and device.
         let opened = rtnetlink::new_connection_with_strict_check();

@@ -45,11 +45,17 @@ pub struct LinkChange {
     pub queue: Option<u32>,
 }
 
+impl LinkChange {
+    /// Sets a link up.
+    pub const UP: Self = Self {
+        up: Some(true),
+        mtu: None,
+        queue: None,
+    };
+}
+
 impl Netlink {
     /// Lists all links.
-    ///
-    /// # Errors
-    /// If the kernel does not tell them.
     pub async fn links(&self) -> Result<Vec<Link>, NetlinkError> {
         let request = RouteNetlinkMessage::GetLink(LinkMessage::default());
         let found = self.dump(request).await;
@@ -58,17 +64,11 @@ impl Netlink {
     }
 
     /// Finds the link with a name; `None` if there is none.
-    ///
-    /// # Errors
-    /// If the kernel does not tell.
     pub async fn link_by_name(&self, name: &str) -> Result<Option<Link>, NetlinkError> {
         self.link_by_name_in(name, None).await
     }
 
     /// Finds the link with a name in the network namespace with an identifier, or in this one; `None` if there is none.
-    ///
-    /// # Errors
-    /// If the kernel does not tell.
     pub async fn link_by_name_in(
         &self,
         name: &str,
@@ -86,9 +86,6 @@ impl Netlink {
     }
 
     /// Finds the link with an index; `None` if there is none.
-    ///
-    /// # Errors
-    /// If the kernel does not tell.
     pub async fn link_by_index(&self, index: u32) -> Result<Option<Link>, NetlinkError> {
         let mut message = LinkMessage::default();
         message.header.index = index;
@@ -97,9 +94,6 @@ impl Netlink {
     }
 
     /// Changes the link with an index.
-    ///
-    /// # Errors
-    /// If the kernel refuses.
     pub async fn change_link(&self, index: u32, change: LinkChange) -> Result<(), NetlinkError> {
         let mut message = LinkMessage::default();
         message.header.index = index;

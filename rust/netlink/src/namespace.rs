@@ -5,12 +5,9 @@ use std::{
     os::fd::{AsRawFd, BorrowedFd},
 };
 
-use rtnetlink::{
-    packet_core::NLM_F_ACK,
-    packet_route::{
-        RouteNetlinkMessage,
-        nsid::{NsidAttribute, NsidMessage},
-    },
+use rtnetlink::packet_route::{
+    RouteNetlinkMessage,
+    nsid::{NsidAttribute, NsidMessage},
 };
 
 use crate::{Netlink, error::NetlinkError};
@@ -19,44 +16,36 @@ use crate::{Netlink, error::NetlinkError};
 const NOT_ASSIGNED: i32 = -1;
 
 impl Netlink {
-    /// Finds the identifier that another network namespace has in this one; `None` if it has none.
-    ///
-    /// # Errors
-    /// If the kernel does not tell.
-    pub async fn namespace_id(
-        &self,
-        namespace: BorrowedFd<'_>,
-    ) -> Result<Option<i32>, NetlinkError> {
-        let request = RouteNetlinkMessage::GetNsId(about(namespace));
-        let found = self.ask(request, 0).await;
-        let answer = found.and_then(|found| {
-            let mut answers = found.into_iter().filter_map(|answer| match answer {
-                RouteNetlinkMessage::NewNsId(message) => Some(message),
-                _ => None,
-            });
-            let none = || io::Error::other("the kernel did not answer");
-            answers.next().ok_or_else(none)
-        });
-        let answer = answer.map_err(NetlinkError::on("look up", "a network namespace"))?;
-        let mut ids = answer.attributes.iter().filter_map(|it| match it {
-            NsidAttribute::Id(id) => Some(*id),
-            _ => None,
-        });
-        Ok(ids.next().filter(|id| *id != NOT_ASSIGNED))
-    }
-
-    /// Gives an identifier to another network namespace, which the kernel chooses.
-    ///
-    /// # Errors
-    /// If the kernel refuses.
-    pub async fn assign_namespace_id(&self, namespace: BorrowedFd<'_>) -> Result<(), NetlinkError> {
+    /// Finds the identifier that another network namespace has in this one. If it has none, the kernel gives it one.
+    pub async fn namespace_id(&self, namespace: BorrowedFd<'_>) -> Result<i32, NetlinkError> {
+        if let Some(known) = self.known_id(namespace).await.map_err(about_id("find"))? {
+            return Ok(known);
+        }
         let mut message = about(namespace);
         message.attributes.push(NsidAttribute::Id(NOT_ASSIGNED));
-        let assigned = self.ask(RouteNetlinkMessage::NewNsId(message), NLM_F_ACK);
-        let object = "an identifier to a network namespace";
-        assigned.await.map_err(NetlinkError::on("assign", object))?;
-        Ok(())
+        let assigned = self.change(RouteNetlinkMessage::NewNsId(message)).await;
+        assigned.map_err(about_id("assign"))?;
+        let found = self.known_id(namespace).await;
+        let found = found.and_then(|id| id.ok_or_else(|| io::ErrorKind::NotFound.into()));
+        found.map_err(about_id("find"))
     }
+
+    async fn known_id(&self, namespace: BorrowedFd<'_>) -> io::Result<Option<i32>> {
+        let request = RouteNetlinkMessage::GetNsId(about(namespace));
+        let found = self.ask(request, 0).await?;
+        let mut attributes = found.iter().flat_map(|answer| match answer {
+            RouteNetlinkMessage::NewNsId(message) => &message.attributes[..],
+            _ => &[],
+        });
+        Ok(attributes.find_map(|attribute| match attribute {
+            NsidAttribute::Id(id) => Some(*id).filter(|id| *id != NOT_ASSIGNED),
+            _ => None,
+        }))
+    }
+}
+
+fn about_id(operation: &'static str) -> impl FnOnce(io::Error) -> NetlinkError {
+    NetlinkError::on(operation, "the identifier of a network namespace")
 }
 
 fn about(namespace: BorrowedFd<'_>) -> NsidMessage {

@@ -1,6 +1,6 @@
 //! Notices of the kernel: links, addresses, routes and rules that have changed.
 
-use std::{collections::VecDeque, io};
+use std::collections::VecDeque;
 
 use rtnetlink::{
     MulticastGroup,
@@ -135,20 +135,10 @@ impl Notices {
                 Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {
                     return Ok((Notice::Lost, None));
                 }
-                Err(cause) => return Err(read(cause)),
+                Err(cause) => return Err(NetlinkError::on("read", "notices")(cause)),
             }
         }
     }
-}
-
-impl std::fmt::Debug for Notices {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Notices").finish_non_exhaustive()
-    }
-}
-
-fn read(cause: io::Error) -> NetlinkError {
-    NetlinkError::on("read", "notices of rtnetlink")(cause)
 }
 
 impl Topic {

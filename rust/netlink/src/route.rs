@@ -91,9 +91,6 @@ impl Route {
 
 impl Netlink {
     /// Lists the routes of a family, in one table or in all; none if the kernel lacks the table or the family.
-    ///
-    /// # Errors
-    /// If the kernel does not tell them.
     pub async fn routes(&self, ipv6: bool, table: Option<u32>) -> Result<Vec<Route>, NetlinkError> {
         let mut filter = RouteMessage::default();
         filter.header.address_family = family(ipv6);
@@ -116,9 +113,6 @@ impl Netlink {
     }
 
     /// Removes a route.
-    ///
-    /// # Errors
-    /// If the kernel refuses, or has no such route.
     pub async fn remove_route(&self, route: &Route) -> Result<(), NetlinkError> {
         let message = RouteNetlinkMessage::DelRoute(route.message());
         self.change(message).await.map_err(about("remove", route))
@@ -194,17 +188,11 @@ impl Route {
         let mut to = any;
         let mut route = Self {
             table: message.header.table.into(),
-            to: Prefix::host(any),
             kind: message.header.kind,
             device: None,
-            hops: Vec::new(),
-            gateway: None,
-            has_gateway: false,
-            source: None,
-            metric: 0,
             protocol: message.header.protocol,
             scope: message.header.scope,
-            mtu: None,
+            ..Self::by_device(MAIN_TABLE, Prefix::host(any), 0)
         };
         for attribute in &message.attributes {
             match attribute {

@@ -31,9 +31,6 @@ pub struct Rule {
 
 impl Netlink {
     /// Lists the rules of a family in the order in which the kernel takes them; none if it lacks the family.
-    ///
-    /// # Errors
-    /// If the kernel does not tell them.
     pub async fn rules(&self, ipv6: bool) -> Result<Vec<Rule>, NetlinkError> {
         let mut message = RuleMessage::default();
         message.header.family = family(ipv6);
@@ -47,17 +44,11 @@ impl Netlink {
     }
 
     /// Adds a rule.
-    ///
-    /// # Errors
-    /// If the kernel refuses.
     pub async fn add_rule(&self, rule: &Rule) -> Result<(), NetlinkError> {
         self.new_rule(rule, rule.message()).await
     }
 
     /// Adds a rule for the packets that it selects among those that come by an interface.
-    ///
-    /// # Errors
-    /// If the kernel refuses.
     pub async fn add_rule_from(&self, rule: &Rule, interface: &str) -> Result<(), NetlinkError> {
         let mut message = rule.message();
         let from = RuleAttribute::Iifname(interface.to_owned());
@@ -72,9 +63,6 @@ impl Netlink {
     }
 
     /// Removes a rule by its priority and all its other attributes.
-    ///
-    /// # Errors
-    /// If the kernel refuses, or has no such rule.
     pub async fn remove_rule(&self, rule: &Rule) -> Result<(), NetlinkError> {
         let message = RouteNetlinkMessage::DelRule(rule.message());
         let priority = rule.priority;

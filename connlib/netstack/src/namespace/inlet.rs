@@ -68,9 +68,8 @@ pub(super) async fn configure(
     [loopback, inlet]: [u32; 2],
 ) -> Result<(), Refusal> {
     let up = LinkChange {
-        up: Some(true),
         mtu: Some(MTU),
-        queue: None,
+        ..LinkChange::UP
     };
     let set = netlink.change_link(inlet, up).await;
     set.map_err(refused("set the inlet up"))?;

@@ -68,11 +68,7 @@ async fn configure(settings: &Settings) -> Result<(), Refusal> {
     let netlink = Netlink::open().map_err(refused("open rtnetlink"))?;
     let name = &settings.interface;
     let [loopback, tun] = [index_of("lo")?, index_of(name)?];
-    let up = LinkChange {
-        up: Some(true),
-        ..LinkChange::default()
-    };
-    let set = netlink.change_link(loopback, up).await;
+    let set = netlink.change_link(loopback, LinkChange::UP).await;
     set.map_err(refused("set lo up"))?;
     for (address, length) in &settings.addresses {
         let doing = || format!("give {name} the address {address}");
@@ -88,7 +84,7 @@ async fn configure(settings: &Settings) -> Result<(), Refusal> {
     let up = LinkChange {
         mtu: Some(settings.mtu.into()),
         queue: Some(TX_QUEUE_LEN),
-        ..up
+        ..LinkChange::UP
     };
     let set = netlink.change_link(tun, up).await;
     set.map_err(refused(format!("set {name} up")))?;

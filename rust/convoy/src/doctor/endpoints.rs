@@ -8,7 +8,7 @@ use nix::net::if_::if_nametoindex;
 
 use super::{
     finding::Finding,
-    netlink::{Link, Netlink, Way},
+    netlink::{Link, Netlink, way},
     subject::name_of,
 };
 use crate::client::names::Names;
@@ -100,10 +100,9 @@ pub(super) async fn path<'a>(
     to: IpAddr,
     mark: u32,
 ) -> Path<'a> {
-    let way = netlink.way(to, mark).await;
-    let by = way.and_then(|Way { device, mtu }| {
-        let link = links.iter().find(|link| link.index == device)?;
-        Some((link, mtu.unwrap_or(link.mtu)))
+    let by = way(netlink, to, mark).await.and_then(|route| {
+        let link = links.iter().find(|link| Some(link.index) == route.device)?;
+        Some((link, route.mtu.unwrap_or(link.mtu)))
     });
     Path { to, by }
 }

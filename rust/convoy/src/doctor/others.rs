@@ -114,10 +114,13 @@ fn rules_before_up(rules: &[Rule]) -> Finding {
 /// Judges routes: those that stand in for a default route of another VPN.
 pub(super) fn judge_routes(routes: &[Route], links: &[Link], routing: Routing<'_>) -> Finding {
     const ID: &str = "other-routes";
-    let by = |route: &Route| links.iter().find(|link| link.index == route.device);
-    let takes_ours =
-        |route: &&Route| route.table == MAIN_TABLE && routing.has_default[usize::from(route.ipv6)];
-    let short = routes.iter().filter(|route| SHORT.contains(&route.length));
+    let by = |route: &Route| links.iter().find(|link| Some(link.index) == route.device);
+    let takes_ours = |route: &&Route| {
+        route.table == MAIN_TABLE && routing.has_default[usize::from(route.to.is_ipv6())]
+    };
+    let short = routes
+        .iter()
+        .filter(|route| SHORT.contains(&route.to.length()));
     let mut devices = short
         .filter(takes_ours)
         .filter_map(by)
@@ -184,13 +187,14 @@ struct Networks(Vec<Prefix>);
 impl Networks {
     /// `None` if the table has a route for most addresses, or none at all.
     fn of(rule: &Rule, routes: &[Route]) -> Option<Self> {
-        let of_table = |route: &&Route| route.table == rule.table && route.ipv6 == rule.ipv6;
+        let of_table =
+            |route: &&Route| route.table == rule.table && route.to.is_ipv6() == rule.ipv6;
         let routes: Vec<_> = routes.iter().filter(of_table).collect();
-        let is_specific = |route: &&Route| route.length > *SHORT.end();
+        let is_specific = |route: &&Route| route.to.length() > *SHORT.end();
         let networks = routes
             .iter()
             .filter(|route| is_specific(route))
-            .filter_map(|it| it.to);
+            .map(|it| it.to);
         let are_specific = !routes.is_empty() && routes.iter().all(is_specific);
         are_specific.then(|| Self(networks.collect()))
     }

@@ -77,9 +77,7 @@ pub(super) fn judge(
     let name = routing.name.filter(|_| routing.mark.is_none())?;
     let is_near = |host: &Prefix| {
         let in_main = routes.iter().filter(|route| route.table == MAIN_TABLE);
-        let mut near = in_main
-            .filter_map(|route| route.to)
-            .filter(|to| to.length() > 0);
+        let mut near = in_main.map(|route| route.to).filter(|to| to.length() > 0);
         near.any(|to| to.contains(host)) || excluded.iter().any(|hole| hole.contains(host))
     };
     let cut = clients.iter().map(|client| Prefix::host(*client));
@@ -139,11 +137,7 @@ mod tests {
             mark: None,
             has_default: [true, false],
         };
-        let to = |text: &str| Route {
-            table: MAIN_TABLE,
-            to: text.parse().ok(),
-            ..Route::default()
-        };
+        let to = |text: &str| Route::by_device(MAIN_TABLE, text.parse().unwrap(), 2);
         let told = judge(&[client], &[to("192.168.1.0/24")], full, &[]).unwrap();
         assert!(told.fix.unwrap().contains("ExcludedIPs = 203.0.113.1"));
         let hole = ["203.0.113.0/24".parse().unwrap()];

@@ -1,9 +1,6 @@
 //! Finds the interface, which may have been renamed or moved to another network namespace.
 
-use std::{
-    io,
-    os::fd::{AsFd as _, OwnedFd},
-};
+use std::{io, os::fd::AsFd as _};
 
 use anyhow::{Context, bail};
 use convoy_netlink::{Link, Netlink};
@@ -44,7 +41,9 @@ pub(super) async fn locate(
             bail!("cannot find the interface {name} in any network namespace within reach");
         }
         let namespace = namespace_of(netlink, device, own).await?;
-        if let Some(link) = link_by_name(netlink, &name, namespace).await? {
+        let link = netlink.link_by_name_in(&name, namespace).await;
+        let link = link.map_err(io::Error::from);
+        if let Some(link) = link.context("cannot query the interface")? {
             let index = link.index;
             return Ok(Located::At(Place { namespace, index }, link));
         }
@@ -72,30 +71,5 @@ async fn namespace_of(
     if fstat(&theirs)?.st_ino == own {
         return Ok(None);
     }
-    if identifier(netlink, &theirs).await?.is_none() {
-        let assigned = netlink.assign_namespace_id(theirs.as_fd()).await;
-        assigned
-            .map_err(io::Error::from)
-            .context("cannot assign an identifier to the interface's network namespace")?;
-    }
-    match identifier(netlink, &theirs).await? {
-        None => bail!("the interface's network namespace has no identifier"),
-        assigned => Ok(assigned),
-    }
-}
-
-async fn identifier(netlink: &Netlink, namespace: &OwnedFd) -> anyhow::Result<Option<i32>> {
-    let found = netlink.namespace_id(namespace.as_fd()).await;
-    Ok(found.map_err(io::Error::from)?)
-}
-
-/// `None` if no link has this name there.
-async fn link_by_name(
-    netlink: &Netlink,
-    name: &str,
-    namespace: Option<i32>,
-) -> anyhow::Result<Option<Link>> {
-    let found = netlink.link_by_name_in(name, namespace).await;
-    let found = found.map_err(io::Error::from);
-    found.context("cannot query the interface")
+    Ok(Some(netlink.namespace_id(theirs.as_fd()).await?))
 }

@@ -105,16 +105,7 @@ const TAILSCALE: [Rule; 4] = [
 ];
 
 fn tailscale(networks: &[&str]) -> Vec<Route> {
-    let route = |text: &&str| {
-        let to: Prefix = text.parse().unwrap();
-        Route {
-            ipv6: false,
-            table: 52,
-            to: Some(to).filter(|to| to.length() > 0),
-            length: to.length(),
-            device: 4,
-        }
-    };
+    let route = |text: &&str| Route::by_device(52, text.parse().unwrap(), 4);
     networks.iter().map(route).collect()
 }
 
@@ -205,25 +196,14 @@ fn interfaces_of_other_vpns_are_told() {
 
 #[test]
 fn two_halves_of_a_default_route_come_before_it() {
-    let half = |device| Route {
-        ipv6: false,
-        table: MAIN_TABLE,
-        to: None,
-        length: 1,
-        device,
-    };
+    let to = |text: &str, device| Route::by_device(MAIN_TABLE, text.parse().unwrap(), device);
+    let half = |device| to("0.0.0.0/1", device);
     let severity = |route, routing| judge_routes(&[route], &links(), routing).severity;
     assert_eq!(severity(half(4), UP), Severity::Warning);
     assert_eq!(severity(half(3), UP), Severity::Ok, "the tunnel's own");
-    let default = Route {
-        length: 0,
-        ..half(2)
-    };
+    let default = to("0.0.0.0/0", 2);
     assert_eq!(severity(default, UP), Severity::Ok);
-    let network = Route {
-        length: 8,
-        ..half(4)
-    };
+    let network = to("10.0.0.0/8", 4);
     assert_eq!(severity(network, UP), Severity::Ok);
     assert_eq!(severity(half(4), Routing::default()), Severity::Ok);
 }

@@ -17,11 +17,7 @@ pub(super) fn enter() -> bool {
 
 /// Brings an interface up.
 pub(super) async fn bring_up(name: &str) -> io::Result<()> {
-    let up = LinkChange {
-        up: Some(true),
-        ..LinkChange::default()
-    };
-    Ok(Netlink::open()?
-        .change_link(if_nametoindex(name)?, up)
-        .await?)
+    let netlink = Netlink::open()?;
+    let index = if_nametoindex(name)?;
+    Ok(netlink.change_link(index, LinkChange::UP).await?)
 }
