@@ -13,7 +13,7 @@
 
 use std::{collections::HashMap, io, net::SocketAddr, time::Duration};
 
-use convoy_datagram::Destination;
+use convoy_types::Destination;
 
 pub use counters::FlushCounters;
 

@@ -18,7 +18,7 @@ pub mod queue;
 pub mod receive;
 pub mod udp;
 
-pub use convoy_datagram::{Datagram, Destination};
+pub use convoy_types::{Datagram, Destination};
 pub use flush::{Flushed, Flusher, SendDatagrams};
 pub use queue::{Batch, GsoQueue, NotAppended};
 pub use receive::ReceiveBuffers;

@@ -10,7 +10,7 @@ use std::{
     net::SocketAddr,
 };
 
-use convoy_datagram::{Destination, MAX_UDP_PAYLOAD};
+use convoy_types::{Destination, MAX_UDP_PAYLOAD};
 
 use crate::buffers::{Buffers, LARGE};
 

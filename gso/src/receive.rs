@@ -2,7 +2,7 @@
 
 use std::io::IoSliceMut;
 
-use convoy_datagram::{Arrival, Datagram};
+use convoy_types::{Arrival, Datagram};
 use quinn_udp::RecvMeta;
 
 /// Most buffers that one receive call fills.

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use convoy_datagram::Destination;
+use convoy_types::Destination;
 use quinn_udp::{EcnCodepoint, Transmit};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 

@@ -7,7 +7,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use convoy_datagram::Destination;
+use convoy_types::Destination;
 
 use crate::messages::INITIATION;
 

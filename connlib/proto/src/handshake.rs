@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use convoy_datagram::Datagram;
+use convoy_types::Datagram;
 
 use crate::{
     counters::DropReason,

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use arrayvec::ArrayVec;
 use convoy_aead::{Open, SLOTS};
-use convoy_datagram::Datagram;
+use convoy_types::Datagram;
 
 use crate::{
     counters::DropReason,

@@ -62,7 +62,7 @@ mod token_bucket;
 mod wipe;
 
 pub use control::{CONTROL_QUEUE_BYTES, ControlDatagram};
-pub use convoy_datagram::{Arrival, Datagram, Destination};
+pub use convoy_types::{Arrival, Datagram, Destination};
 pub use followed::{Followed, Outcome, PeerEvent};
 pub use held::HELD_BYTES;
 pub use inbound::Handled;

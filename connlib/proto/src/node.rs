@@ -7,7 +7,7 @@ use std::{
 };
 
 use convoy_aead::Aead;
-use convoy_datagram::Datagram;
+use convoy_types::Datagram;
 use slab::Slab;
 
 use crate::{

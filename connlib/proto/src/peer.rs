@@ -5,7 +5,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use convoy_datagram::{Datagram, Destination, MAX_UDP_PAYLOAD};
+use convoy_types::{Datagram, Destination, MAX_UDP_PAYLOAD};
 
 use crate::{
     config::{PeerSnapshot, PresharedKey, PublicKey},

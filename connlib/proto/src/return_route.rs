@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, net::SocketAddr, time::Duration};
 
-use convoy_datagram::Arrival;
+use convoy_types::Arrival;
 
 use crate::token_bucket::{Rate, TokenBucket};
 

@@ -1,6 +1,6 @@
 //! The traits through which the state machine takes packets and puts out packets and datagrams.
 
-use convoy_datagram::Destination;
+use convoy_types::Destination;
 
 /// A packet in the caller's buffer, with room for padding.
 pub trait PaddablePacket {

@@ -2,7 +2,7 @@
 
 use arrayvec::ArrayVec;
 use convoy_aead::{SLOTS, SealInPlace};
-use convoy_datagram::Destination;
+use convoy_types::Destination;
 
 use crate::{
     counters::DropReason,

@@ -8,7 +8,7 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use convoy_datagram::Arrival;
+use convoy_types::Arrival;
 
 use crate::{node::Node, return_route::Way};
 

@@ -1,5 +1,5 @@
 use super::*;
-use convoy_datagram::MAX_UDP_PAYLOAD;
+use convoy_types::MAX_UDP_PAYLOAD;
 
 mod refusals;
 

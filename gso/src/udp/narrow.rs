@@ -6,7 +6,7 @@
 
 use std::{collections::HashMap, net::IpAddr};
 
-use convoy_datagram::Destination;
+use convoy_types::Destination;
 
 /// The length of an IPv4 and a UDP header, in bytes.
 const HEADERS: usize = 20 + 8;

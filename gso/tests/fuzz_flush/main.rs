@@ -5,7 +5,7 @@ mod twin;
 
 use std::{net::SocketAddr, time::Duration};
 
-use convoy_datagram::MAX_UDP_PAYLOAD;
+use convoy_types::MAX_UDP_PAYLOAD;
 use convoy_fuzz::{Result, Unstructured};
 use convoy_gso::{Destination, Flushed, Flusher, GsoQueue, queue::QUEUE_BYTES};
 use model::Model;

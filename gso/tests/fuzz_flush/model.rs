@@ -1,6 +1,6 @@
 //! A model of the queue: its rules without its buffers, map and copies.
 
-use convoy_datagram::MAX_UDP_PAYLOAD;
+use convoy_types::MAX_UDP_PAYLOAD;
 use convoy_gso::{Destination, queue::MAX_SEGMENTS};
 
 /// The queued batches, in the order in which they were opened.

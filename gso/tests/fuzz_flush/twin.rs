@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use convoy_datagram::MAX_UDP_PAYLOAD;
+use convoy_types::MAX_UDP_PAYLOAD;
 use convoy_gso::{Destination, SendDatagrams, queue::MAX_SEGMENTS};
 
 /// The errors of a socket.

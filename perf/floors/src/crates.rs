@@ -78,7 +78,7 @@ mod tests {
 
     /// Crates that touch neither sockets nor files nor clocks, so they cannot name what does.
     const PURE: [&str; 5] = [
-        "convoy-datagram",
+        "convoy-types",
         "convoy-aead",
         "convoy-proto",
         "convoy-stats",
@@ -103,8 +103,8 @@ mod tests {
     /// Crates of the workspace that one may depend on. The data path stands on nothing of the client.
     const FLOORS: [(&str, &[&str]); 9] = [
         ("convoy-tun", &[]),
-        ("convoy-gso", &["convoy-datagram"]),
-        ("convoy-proto", &["convoy-aead", "convoy-datagram"]),
+        ("convoy-gso", &["convoy-types"]),
+        ("convoy-proto", &["convoy-aead", "convoy-types"]),
         (
             "convoy-tunnel",
             &["convoy-aead", "convoy-gso", "convoy-proto", "convoy-tun"],

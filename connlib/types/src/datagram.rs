@@ -1,7 +1,4 @@
-//! Plain types for UDP datagrams, shared by the state machine and the sockets.
-//!
-//! A separate crate without dependencies, so that the state machine depends on no socket code, and the
-//! sockets on no WireGuard code.
+//! UDP datagrams, shared by the state machine and the sockets.
 
 use std::net::{IpAddr, SocketAddr};
 
