@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use convoy_proto::{allowed_ips::AllowedIps, config::AllowedIp};
+use convoy_proto::{allowed_ips::AllowedIps, config::Prefix};
 use convoy_stages::measured;
 use divan::{Bencher, black_box, counter::ItemsCount};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
@@ -39,27 +39,27 @@ fn many(bencher: Bencher<'_, '_>, (table, addresses): &(AllowedIps<usize>, Vec<I
 }
 
 /// Random long prefixes, and addresses within them.
-fn table(entries: usize, prefix: fn(&mut StdRng) -> AllowedIp) -> (AllowedIps<usize>, Vec<IpAddr>) {
+fn table(entries: usize, prefix: fn(&mut StdRng) -> Prefix) -> (AllowedIps<usize>, Vec<IpAddr>) {
     let mut random = StdRng::seed_from_u64(7);
     let prefixes: Vec<_> = (0..entries).map(|_| prefix(&mut random)).collect();
     let mut table = AllowedIps::default();
     for (owner, prefix) in prefixes.iter().enumerate() {
         table.insert(*prefix, owner);
     }
-    let any = |_| prefixes[random.random_range(0..entries)].address;
+    let any = |_| prefixes[random.random_range(0..entries)].address();
     (table, (0..ADDRESSES).map(any).collect())
 }
 
-fn v4(random: &mut StdRng) -> AllowedIp {
+fn v4(random: &mut StdRng) -> Prefix {
     let address = Ipv4Addr::from(random.random::<u32>());
     canonical(address.into(), random.random_range(16..=32))
 }
 
-fn v6(random: &mut StdRng) -> AllowedIp {
+fn v6(random: &mut StdRng) -> Prefix {
     let address = Ipv6Addr::from(random.random::<u128>());
     canonical(address.into(), random.random_range(32..=128))
 }
 
-fn canonical(address: IpAddr, prefix: u8) -> AllowedIp {
-    AllowedIp::new(address, prefix).expect("a length of its family")
+fn canonical(address: IpAddr, prefix: u8) -> Prefix {
+    Prefix::network_of(address, prefix).expect("a length of its family")
 }

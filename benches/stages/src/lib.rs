@@ -15,7 +15,7 @@ use std::{
 use convoy_proto::{
     Datagram, DatagramSink, Destination, Node, PacketSink, PaddablePacket, Planner, SinkFull,
     Staging,
-    config::{AllowedIp, AllowedIpUpdate, DeviceUpdate, PeerSnapshot, PeerUpdate, PrivateKey},
+    config::{AllowedIpUpdate, DeviceUpdate, PeerSnapshot, PeerUpdate, Prefix, PrivateKey},
     noise::Identity,
 };
 
@@ -56,7 +56,7 @@ impl Host {
     pub fn as_peer(self, endpoint: SocketAddr) -> PeerUpdate {
         let mut peer = PeerUpdate::new(Identity::new(&self.key()).public_key());
         peer.endpoint = Some(endpoint);
-        let network = AllowedIp::new(self.inner().into(), 32);
+        let network = Prefix::network_of(self.inner().into(), 32);
         peer.allowed_ips = network
             .map(|network| AllowedIpUpdate {
                 network,

@@ -25,7 +25,8 @@ mod occupants;
 mod socks;
 mod waiting;
 
-pub use access::{Access, InvalidPrefix, Prefix};
+pub use access::Access;
+pub use convoy_types::Prefix;
 pub use counters::{Refusal, Totals};
 pub use dial::{InvalidTarget, Target};
 pub use login::Login;

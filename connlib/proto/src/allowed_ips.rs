@@ -6,7 +6,7 @@ use std::{cell::Cell, net::IpAddr};
 use ip_network::{IpNetwork, Ipv4Network, Ipv6Network};
 use ip_network_table::IpNetworkTable;
 
-use crate::config::AllowedIp;
+use crate::config::Prefix;
 
 /// Cached lookups: successive packets often belong to one flow.
 const REMEMBERED: usize = 16;
@@ -36,13 +36,13 @@ impl<T> Default for AllowedIps<T> {
 
 impl<T: Copy> AllowedIps<T> {
     /// Gives `prefix` to `owner`; returns its former owner.
-    pub fn insert(&mut self, prefix: AllowedIp, owner: T) -> Option<T> {
+    pub fn insert(&mut self, prefix: Prefix, owner: T) -> Option<T> {
         self.forget_recent();
         self.table.insert(network(prefix), owner)
     }
 
     /// Removes `prefix`, whoever owns it.
-    pub fn remove(&mut self, prefix: AllowedIp) {
+    pub fn remove(&mut self, prefix: Prefix) {
         self.forget_recent();
         self.table.remove(network(prefix));
     }
@@ -77,23 +77,12 @@ impl<T: Copy> AllowedIps<T> {
     }
 }
 
-impl AllowedIp {
-    /// The prefix with the bits beyond its length cleared; `None` if the length exceeds the family's.
-    #[must_use]
-    pub fn new(address: IpAddr, prefix: u8) -> Option<Self> {
-        let network = IpNetwork::new_truncate(address, prefix).ok()?;
-        Some(Self {
-            address: network.network_address(),
-            prefix,
-        })
-    }
-}
-
-fn network(prefix: AllowedIp) -> IpNetwork {
-    match prefix.address {
-        IpAddr::V4(v4) => Ipv4Network::new_truncate(v4, prefix.prefix.min(32))
+fn network(prefix: Prefix) -> IpNetwork {
+    let length = prefix.length();
+    match prefix.address() {
+        IpAddr::V4(v4) => Ipv4Network::new_truncate(v4, length)
             .map_or(IpNetwork::V4(Ipv4Network::DEFAULT_ROUTE), IpNetwork::V4),
-        IpAddr::V6(v6) => Ipv6Network::new_truncate(v6, prefix.prefix.min(128))
+        IpAddr::V6(v6) => Ipv6Network::new_truncate(v6, length)
             .map_or(IpNetwork::V6(Ipv6Network::DEFAULT_ROUTE), IpNetwork::V6),
     }
 }
@@ -140,7 +129,7 @@ mod tests {
     #[test]
     fn bits_beyond_the_prefix_length_do_not_count() {
         assert_eq!(prefix("10.1.2.3", 8), prefix("10.0.0.0", 8));
-        assert_eq!(AllowedIp::new([10, 0, 0, 0].into(), 33), None);
+        assert_eq!(Prefix::network_of([10, 0, 0, 0].into(), 33), None);
     }
 
     proptest! {
@@ -155,24 +144,24 @@ mod tests {
             let mut ips = AllowedIps::default();
             let mut model = std::collections::BTreeMap::new();
             for ((high, len), owner) in prefixes {
-                let prefix = AllowedIp::new(std::net::Ipv4Addr::from(spread(high)).into(), len).unwrap();
+                let prefix = Prefix::network_of(std::net::Ipv4Addr::from(spread(high)).into(), len).unwrap();
                 ips.insert(prefix, owner);
-                model.insert((len, prefix.address), owner);
+                model.insert((len, prefix.address()), owner);
             }
             let address = std::net::Ipv4Addr::from(spread(probe) | (low >> 3));
             let expected = model
                 .iter()
                 .rev()
                 .find(|((len, network), _)| {
-                    AllowedIp::new(address.into(), *len).unwrap().address == *network
+                    Prefix::network_of(address.into(), *len).unwrap().address() == *network
                 })
                 .map(|(_, owner)| *owner);
             prop_assert_eq!(ips.lookup(address.into()), expected);
         }
     }
 
-    fn prefix(address: &str, len: u8) -> AllowedIp {
-        AllowedIp::new(address.parse().unwrap(), len).unwrap()
+    fn prefix(address: &str, len: u8) -> Prefix {
+        Prefix::network_of(address.parse().unwrap(), len).unwrap()
     }
 
     fn lookup(ips: &AllowedIps<i32>, address: &str) -> Option<i32> {

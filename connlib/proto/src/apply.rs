@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::{
-    config::{AllowedIp, PeerUpdate, PresharedKey, PublicKey},
+    config::{PeerUpdate, Prefix, PresharedKey, PublicKey},
     counters::DropReason,
     node::Node,
     noise::{Identity, PeerKeys},
@@ -197,14 +197,14 @@ impl Node {
         taken.map(|prefix| self.allowed_ips.remove(prefix)).count()
     }
 
-    fn give_prefix(&mut self, id: usize, prefix: AllowedIp) {
+    fn give_prefix(&mut self, id: usize, prefix: Prefix) {
         if let Some(former) = self.allowed_ips.insert(prefix, id) {
             self.peers[former].allowed_ips.remove(&prefix);
         }
         self.peers[id].allowed_ips.insert(prefix);
     }
 
-    fn take_prefix(&mut self, id: usize, prefix: AllowedIp) {
+    fn take_prefix(&mut self, id: usize, prefix: Prefix) {
         if self.peers[id].allowed_ips.remove(&prefix) {
             self.allowed_ips.remove(prefix);
         }

@@ -4,123 +4,15 @@
 //! text never reaches the state machine.
 
 use std::{
-    fmt,
-    net::{IpAddr, SocketAddr},
+    net::SocketAddr,
     time::{Duration, SystemTime},
 };
 
-use zeroize::{Zeroize, ZeroizeOnDrop};
+pub use convoy_types::{
+    AllowedIpUpdate, DeviceUpdate, PeerUpdate, Prefix, PresharedKey, PrivateKey, PublicKey,
+};
 
 use crate::counters::Counters;
-
-/// A Curve25519 private key; wiped from memory when dropped, never printed.
-#[derive(Clone, PartialEq, Eq, Zeroize, ZeroizeOnDrop)]
-pub struct PrivateKey(pub [u8; 32]);
-
-/// A preshared symmetric key; wiped from memory when dropped, never printed.
-#[derive(Clone, PartialEq, Eq, Zeroize, ZeroizeOnDrop)]
-pub struct PresharedKey(pub [u8; 32]);
-
-/// A Curve25519 public key: the identity of a peer.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct PublicKey(pub [u8; 32]);
-
-impl fmt::Debug for PrivateKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("PrivateKey(…)")
-    }
-}
-
-impl fmt::Debug for PresharedKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("PresharedKey(…)")
-    }
-}
-
-impl fmt::Debug for PublicKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{self}")
-    }
-}
-
-/// Shows the first four bytes in hexadecimal: enough to tell peers apart in a log.
-impl fmt::Display for PublicKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [a, b, c, d, ..] = self.0;
-        write!(f, "{a:02x}{b:02x}{c:02x}{d:02x}…")
-    }
-}
-
-/// An IP prefix in canonical form: the bits beyond the prefix length are zero.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct AllowedIp {
-    /// The network address.
-    pub address: IpAddr,
-    /// The prefix length in bits: 0..=32 for IPv4, 0..=128 for IPv6.
-    pub prefix: u8,
-}
-
-/// One change to a peer's allowed IPs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AllowedIpUpdate {
-    /// The prefix to add or remove.
-    pub network: AllowedIp,
-    /// Whether to remove the prefix, if this peer has it, instead of adding it.
-    pub remove: bool,
-}
-
-/// One `set` request of the UAPI: applied as a whole or not at all.
-#[derive(Clone, Debug, Default)]
-pub struct DeviceUpdate {
-    /// `Some(None)` removes the private key, which stops the device.
-    pub private_key: Option<Option<PrivateKey>>,
-    /// The UDP port to listen on; 0 lets the kernel choose.
-    pub listen_port: Option<u16>,
-    /// The firewall mark of the UDP sockets; 0 clears it.
-    pub fwmark: Option<u32>,
-    /// Whether to remove all peers before applying `peers`.
-    pub replace_peers: bool,
-    /// Changes to peers, applied in order.
-    pub peers: Vec<PeerUpdate>,
-}
-
-/// The changes to one peer within a [`DeviceUpdate`].
-#[derive(Clone, Debug)]
-pub struct PeerUpdate {
-    /// The peer's identity.
-    pub public_key: PublicKey,
-    /// Whether to remove the peer; the other fields are then ignored.
-    pub remove: bool,
-    /// Whether to ignore the update if there is no such peer yet.
-    pub update_only: bool,
-    /// `Some(None)` removes the preshared key.
-    pub preshared_key: Option<Option<PresharedKey>>,
-    /// The address to send datagrams to, until an authentic one comes from another address.
-    pub endpoint: Option<SocketAddr>,
-    /// Seconds between persistent keepalives; 0 turns them off.
-    pub persistent_keepalive: Option<u16>,
-    /// Whether to clear the allowed IPs before applying `allowed_ips`.
-    pub replace_allowed_ips: bool,
-    /// Changes to the allowed IPs, applied in order.
-    pub allowed_ips: Vec<AllowedIpUpdate>,
-}
-
-impl PeerUpdate {
-    /// An update that changes nothing, but creates the peer if it does not exist.
-    #[must_use]
-    pub fn new(public_key: PublicKey) -> Self {
-        Self {
-            public_key,
-            remove: false,
-            update_only: false,
-            preshared_key: None,
-            endpoint: None,
-            persistent_keepalive: None,
-            replace_allowed_ips: false,
-            allowed_ips: Vec::new(),
-        }
-    }
-}
 
 /// The device and its peers at one moment: the answer to a `get` request of the UAPI.
 #[derive(Clone, Debug, Default)]
@@ -168,7 +60,7 @@ pub struct PeerSnapshot {
     /// Datagrams with a packet that were queued for sending, counted likewise.
     pub tx_packets: u64,
     /// The allowed IPs, in the order in which they were last added.
-    pub allowed_ips: Vec<AllowedIp>,
+    pub allowed_ips: Vec<Prefix>,
 }
 
 impl PeerSnapshot {
@@ -247,5 +139,27 @@ mod tests {
         for form in ["165, 165", "a5a5", "A5A5", "165,\n"] {
             assert!(!printed.contains(form), "{form} in {printed}");
         }
+    }
+
+    #[test]
+    fn host_bits_of_allowed_ips_do_not_count() {
+        let change = |network: &str, remove| AllowedIpUpdate {
+            network: network.parse().unwrap(),
+            remove,
+        };
+        let mut peer = PeerUpdate::new(PublicKey([7; 32]));
+        let added = ["10.1.2.3/8", "10.3.2.1/8", "fd00::1/64", "192.0.2.1/24"];
+        peer.allowed_ips = added.map(|it| change(it, false)).into();
+        peer.allowed_ips.push(change("192.0.2.9/24", true));
+        let update = DeviceUpdate {
+            private_key: Some(Some(PrivateKey([0xa5; 32]))),
+            peers: vec![peer],
+            ..DeviceUpdate::default()
+        };
+        let mut node = crate::Node::default();
+        node.apply(crate::Planner::default().plan(update), Duration::ZERO);
+        let snapshot = node.snapshot(Duration::ZERO, SystemTime::now());
+        let found = snapshot.peers[0].allowed_ips.iter().map(Prefix::to_string);
+        assert_eq!(found.collect::<Vec<_>>(), ["10.0.0.0/8", "fd00::/64"]);
     }
 }

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use crate::{
-    config::{AllowedIp, RecentTraffic, Snapshot},
+    config::{Prefix, RecentTraffic, Snapshot},
     node::Node,
     noise::Identity,
 };
@@ -20,7 +20,7 @@ pub struct Listing {
     /// The next peer's place in the order of adding, or a smaller number.
     next: u64,
     /// The last allowed IP listed of the next peer, if the peer is listed in part.
-    after: Option<AllowedIp>,
+    after: Option<Prefix>,
     /// One block per slice. A single list would move to larger memory as it grows.
     allowed_ips: Vec<Vec<Listed>>,
     now: Duration,
@@ -33,7 +33,7 @@ struct Listed {
     peer: usize,
     /// Its position in the order of adding.
     position: u64,
-    prefix: AllowedIp,
+    prefix: Prefix,
 }
 
 impl Node {

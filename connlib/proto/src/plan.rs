@@ -132,6 +132,9 @@ impl Planner {
             return None;
         }
         let preshared_key = update.preshared_key.clone().map(|key| key.map(Box::new));
+        for change in &mut update.allowed_ips {
+            change.network = change.network.network();
+        }
         // Unlike `take`, this wipes the key in place.
         update.preshared_key = None;
         let is_new = self.peers.insert(key);

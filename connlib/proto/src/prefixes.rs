@@ -5,35 +5,35 @@ use std::{
     ops::Bound::{Excluded, Unbounded},
 };
 
-use crate::config::AllowedIp;
+use crate::config::Prefix;
 
 /// A set of prefixes that remembers when each was last inserted. Every change is logarithmic.
 #[derive(Debug, Default)]
 pub(crate) struct Prefixes {
     /// Each prefix with its position in the order of insertion.
-    positions: BTreeMap<AllowedIp, u64>,
+    positions: BTreeMap<Prefix, u64>,
     next: u64,
 }
 
 impl Prefixes {
     /// Adds `prefix` at the end, or moves it there.
-    pub(crate) fn insert(&mut self, prefix: AllowedIp) {
+    pub(crate) fn insert(&mut self, prefix: Prefix) {
         self.positions.insert(prefix, self.next);
         self.next += 1;
     }
 
     /// Removes `prefix`; returns whether it was there.
-    pub(crate) fn remove(&mut self, prefix: &AllowedIp) -> bool {
+    pub(crate) fn remove(&mut self, prefix: &Prefix) -> bool {
         self.positions.remove(prefix).is_some()
     }
 
     /// Removes and returns any prefix.
-    pub(crate) fn pop(&mut self) -> Option<AllowedIp> {
+    pub(crate) fn pop(&mut self) -> Option<Prefix> {
         self.positions.pop_last().map(|(prefix, _)| prefix)
     }
 
     /// The prefixes greater than `first`, ascending, each with its position in the order of insertion.
-    pub(crate) fn after(&self, first: Option<AllowedIp>) -> impl Iterator<Item = (AllowedIp, u64)> {
+    pub(crate) fn after(&self, first: Option<Prefix>) -> impl Iterator<Item = (Prefix, u64)> {
         let start = first.map_or(Unbounded, Excluded);
         let rest = self.positions.range((start, Unbounded));
         rest.map(|(prefix, position)| (*prefix, *position))
@@ -59,16 +59,13 @@ mod tests {
         assert_eq!(in_order(&prefixes), [9, 3, 1, 2].map(host_prefix));
     }
 
-    fn in_order(prefixes: &Prefixes) -> Vec<AllowedIp> {
+    fn in_order(prefixes: &Prefixes) -> Vec<Prefix> {
         let mut all: Vec<_> = prefixes.after(None).collect();
         all.sort_by_key(|(_, position)| *position);
         all.into_iter().map(|(prefix, _)| prefix).collect()
     }
 
-    fn host_prefix(host: u8) -> AllowedIp {
-        AllowedIp {
-            address: [10, 0, 0, host].into(),
-            prefix: 32,
-        }
+    fn host_prefix(host: u8) -> Prefix {
+        Prefix::host([10, 0, 0, host].into())
     }
 }

@@ -1,8 +1,21 @@
-//! Values that several crates share, each defined once.
+//! Values that several crates share, each defined once: keys, prefixes, names of interfaces, updates of a device, and
+//! UDP datagrams.
 //!
-//! A crate without dependencies on the workspace's others, so that the state machine depends on no socket code, and the
-//! sockets on no WireGuard code.
+//! Any crate may use it, from the sockets to the command line; it lets each name the same noun without depending on
+//! another's work. [`PrivateKey`] and [`PresharedKey`] are wiped when they are dropped, and no type here prints a
+//! secret. [`Prefix`] and [`InterfaceName`] cannot be made from what is none.
+//!
+//! It never opens a file or socket, reads a clock, computes with keys or knows a protocol; it depends on no crate of
+//! the workspace.
 
 mod datagram;
+mod interface_name;
+mod keys;
+mod prefix;
+mod update;
 
 pub use datagram::{Arrival, Datagram, Destination, MAX_UDP_PAYLOAD};
+pub use interface_name::{InterfaceName, NameError};
+pub use keys::{PresharedKey, PrivateKey, PublicKey};
+pub use prefix::{InvalidPrefix, Prefix};
+pub use update::{AllowedIpUpdate, DeviceUpdate, PeerUpdate};

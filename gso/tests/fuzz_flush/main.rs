@@ -5,9 +5,9 @@ mod twin;
 
 use std::{net::SocketAddr, time::Duration};
 
-use convoy_types::MAX_UDP_PAYLOAD;
 use convoy_fuzz::{Result, Unstructured};
 use convoy_gso::{Destination, Flushed, Flusher, GsoQueue, queue::QUEUE_BYTES};
+use convoy_types::MAX_UDP_PAYLOAD;
 use model::Model;
 use twin::{ERRORS, Twin};
 

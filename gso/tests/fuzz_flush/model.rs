@@ -1,7 +1,7 @@
 //! A model of the queue: its rules without its buffers, map and copies.
 
-use convoy_types::MAX_UDP_PAYLOAD;
 use convoy_gso::{Destination, queue::MAX_SEGMENTS};
+use convoy_types::MAX_UDP_PAYLOAD;
 
 /// The queued batches, in the order in which they were opened.
 #[derive(Default)]

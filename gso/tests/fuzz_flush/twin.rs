@@ -7,8 +7,8 @@ use std::{
     time::Duration,
 };
 
-use convoy_types::MAX_UDP_PAYLOAD;
 use convoy_gso::{Destination, SendDatagrams, queue::MAX_SEGMENTS};
+use convoy_types::MAX_UDP_PAYLOAD;
 
 /// The errors of a socket.
 pub(crate) const ERRORS: [i32; 9] = [

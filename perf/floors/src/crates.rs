@@ -101,7 +101,8 @@ mod tests {
     ];
 
     /// Crates of the workspace that one may depend on. The data path stands on nothing of the client.
-    const FLOORS: [(&str, &[&str]); 9] = [
+    const FLOORS: [(&str, &[&str]); 11] = [
+        ("convoy-types", &[]),
         ("convoy-tun", &[]),
         ("convoy-gso", &["convoy-types"]),
         ("convoy-proto", &["convoy-aead", "convoy-types"]),
@@ -111,12 +112,18 @@ mod tests {
         ),
         (
             "convoy-netstack",
-            &["convoy-netlink", "convoy-process", "convoy-tun"],
+            &[
+                "convoy-netlink",
+                "convoy-process",
+                "convoy-tun",
+                "convoy-types",
+            ],
         ),
         ("convoy-process", &[]),
         ("convoy-lab", &["convoy-process", "convoy-stats"]),
-        ("convoy-host", &["convoy-netlink"]),
-        ("convoy-netlink", &[]),
+        ("convoy-host", &["convoy-netlink", "convoy-types"]),
+        ("convoy-netlink", &["convoy-types"]),
+        ("convoy-config", &["convoy-types"]),
     ];
 
     #[test]

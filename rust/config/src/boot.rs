@@ -4,11 +4,12 @@ use std::{os::fd::AsFd as _, path::Path};
 
 use zeroize::Zeroizing;
 
+use convoy_types::InterfaceName;
+
 use crate::{
     MAX_FILE_BYTES,
     config::KillSwitch,
     file_text::{cannot_read, file_report, text_of},
-    name::InterfaceName,
     open::{OpenError, open_directory, read_file, read_start},
     parse::{Draft, parse},
     report::{Diagnostic, Report},

@@ -4,7 +4,7 @@ mod routes;
 
 use std::collections::{HashMap, HashSet};
 
-use convoy_proto::config::AllowedIp;
+use convoy_types::Prefix;
 
 use crate::{
     config::{Interface, Peer},
@@ -73,9 +73,9 @@ fn check_mtu(draft: &Draft, report: &mut Report) {
     let Some(mtu) = &draft.interface.mtu else {
         return;
     };
-    let own = draft.interface.addresses.iter().map(|it| it.address);
+    let own = draft.interface.addresses.iter().map(|it| it.address());
     let allowed = draft.peers.iter().flat_map(|peer| &peer.allowed_ips);
-    let mut addresses = own.chain(allowed.map(|it| it.address));
+    let mut addresses = own.chain(allowed.map(|it| it.address()));
     let has_ipv6 = addresses.any(|address| address.is_ipv6());
     if mtu.value < 1280 && has_ipv6 {
         let title = "an MTU below 1280 disables IPv6 on the interface";
@@ -99,7 +99,7 @@ fn check_lan(interface: &Interface, report: &mut Report) {
 
 fn check_forwarding(interface: &Interface, report: &mut Report) {
     refuse_unguarded(&interface.forwarding, report);
-    let own: Vec<_> = interface.addresses.iter().map(|it| it.address).collect();
+    let own: Vec<_> = interface.addresses.iter().map(|it| it.address()).collect();
     let listeners = interface.forwarding.listeners.iter();
     for listener in listeners.filter(|it| it.side == Side::Inside) {
         if listener.inside(&own).is_none() {
@@ -166,8 +166,8 @@ fn check_public_keys(peers: &[Peer], report: &mut Report) {
 /// Within `NAME.conf` the last peer that lists it has it, as in wg. Files in `NAME.d` come from
 /// different authors, and their order means nothing, so a clash with one of them is an error.
 fn settle_claims(peers: &mut [Peer], report: &mut Report) {
-    let mut owners: HashMap<AllowedIp, (usize, Place)> = HashMap::new();
-    let mut lost: HashSet<(usize, AllowedIp)> = HashSet::new();
+    let mut owners: HashMap<Prefix, (usize, Place)> = HashMap::new();
+    let mut lost: HashSet<(usize, Prefix)> = HashSet::new();
     for (index, peer) in peers.iter().enumerate() {
         for prefix in &peer.allowed_ips {
             let Some((loser, first)) = owners.insert(prefix.value, (index, prefix.at)) else {
@@ -185,7 +185,7 @@ fn settle_claims(peers: &mut [Peer], report: &mut Report) {
         }
     }
     for (index, peer) in peers.iter_mut().enumerate() {
-        let keeps = |it: &Located<AllowedIp>| !lost.contains(&(index, it.value));
+        let keeps = |it: &Located<Prefix>| !lost.contains(&(index, it.value));
         peer.allowed_ips.retain(keeps);
     }
 }

@@ -7,12 +7,11 @@ use std::{
     sync::Arc,
 };
 
-use convoy_proto::config::{AllowedIp, PresharedKey, PrivateKey, PublicKey};
+use convoy_types::{InterfaceName, Prefix, PresharedKey, PrivateKey, PublicKey};
 
 use crate::{
     forward::Forwarding,
     located::{Files, Located, Place},
-    name::InterfaceName,
     report::Report,
     source::Source,
     trust::Untrusted,
@@ -48,8 +47,8 @@ pub struct Interface {
     pub listen_port: Option<Located<u16>>,
     /// `FwMark`; 0 is `off`.
     pub fwmark: Option<Located<u32>>,
-    /// `Address`
-    pub addresses: Vec<Located<InterfaceAddress>>,
+    /// `Address`, with host bits.
+    pub addresses: Vec<Located<Prefix>>,
     /// The addresses of `DNS`.
     pub dns_servers: Vec<Located<IpAddr>>,
     /// The search domains of `DNS`.
@@ -73,7 +72,7 @@ pub struct Interface {
     /// `#convoy: AllowLAN`; whether the kill switch leaves the local network reachable; false if absent.
     pub allow_lan: Option<Located<bool>>,
     /// `#convoy: ExcludedIPs`, without `local`.
-    pub excluded_ips: Vec<Located<AllowedIp>>,
+    pub excluded_ips: Vec<Located<Prefix>>,
     /// The word `local` in `#convoy: ExcludedIPs`: all but the local network goes through the tunnel.
     pub exclude_local: Option<Located<()>>,
     /// `#convoy: Forward` and all that belongs to it, for a tunnel in user space.
@@ -88,9 +87,9 @@ pub struct Nat {
     /// `Nat`: whether any do, by sockets of the user; false if absent.
     pub is_on: Option<Located<bool>>,
     /// `NatAllow`: targets that are refused by default, but not here.
-    pub allow: Vec<Located<AllowedIp>>,
+    pub allow: Vec<Located<Prefix>>,
     /// `NatDeny`: targets that are refused here, in any case.
-    pub deny: Vec<Located<AllowedIp>>,
+    pub deny: Vec<Located<Prefix>>,
     /// `NatDNS`: whether peers' DNS queries to this end of the tunnel are answered; false if absent.
     pub dns: Option<Located<bool>>,
 }
@@ -107,20 +106,11 @@ pub struct Peer {
     /// `#convoy: PresharedKeyFile`
     pub preshared_key_file: Option<Located<PathBuf>>,
     /// `AllowedIPs`, without repetitions.
-    pub allowed_ips: Vec<Located<AllowedIp>>,
+    pub allowed_ips: Vec<Located<Prefix>>,
     /// `Endpoint`, then `#convoy: Endpoints`, in order of preference.
     pub endpoints: Vec<Located<Endpoint>>,
     /// `PersistentKeepalive` in seconds; 0 is `off`.
     pub persistent_keepalive: Option<Located<u16>>,
-}
-
-/// An address of the interface and the length of its network's prefix.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct InterfaceAddress {
-    /// With its host bits.
-    pub address: IpAddr,
-    /// 0..=32 for IPv4, 0..=128 for IPv6.
-    pub prefix: u8,
 }
 
 /// A search domain.
@@ -221,12 +211,6 @@ impl Endpoint {
             Host::Ip(address) => Some(SocketAddr::new(address, self.port)),
             Host::Zoned(..) | Host::Name(_) => None,
         }
-    }
-}
-
-impl fmt::Display for InterfaceAddress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.address, self.prefix)
     }
 }
 

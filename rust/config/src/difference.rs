@@ -5,12 +5,12 @@ use std::{
     net::SocketAddr,
 };
 
-use convoy_proto::config::{AllowedIp, AllowedIpUpdate, DeviceUpdate, PeerUpdate, PresharedKey};
+use convoy_types::{AllowedIpUpdate, DeviceUpdate, PeerUpdate, Prefix, PresharedKey};
 
 use crate::config::{Config, Interface, Peer};
 
 /// The changes that take a device from `old` to `new`; applied as a whole by
-/// [`Planner`](convoy_proto::Planner) and [`Node`](convoy_proto::Node).
+/// `Planner` and `Node` of `convoy-proto`.
 ///
 /// Unchanged peers are not in it, so their sessions last. No prefix that both
 /// configurations have is without an owner in between, even if it moves from one peer to another:
@@ -110,7 +110,7 @@ fn changed(
 }
 
 /// Removes prefixes from a peer, unless another peer gains them: adding a prefix there removes it here.
-fn released(old: &Peer, claimed: &HashSet<AllowedIp>) -> Option<PeerUpdate> {
+fn released(old: &Peer, claimed: &HashSet<Prefix>) -> Option<PeerUpdate> {
     let lost = prefixes(old).filter(|network| !claimed.contains(network));
     let lost: Vec<_> = lost.map(|network| change(network, true)).collect();
     (!lost.is_empty()).then(|| PeerUpdate {
@@ -120,11 +120,11 @@ fn released(old: &Peer, claimed: &HashSet<AllowedIp>) -> Option<PeerUpdate> {
     })
 }
 
-fn prefixes(peer: &Peer) -> impl Iterator<Item = AllowedIp> + '_ {
+fn prefixes(peer: &Peer) -> impl Iterator<Item = Prefix> + '_ {
     peer.allowed_ips.iter().map(|it| it.value)
 }
 
-fn change(network: AllowedIp, remove: bool) -> AllowedIpUpdate {
+fn change(network: Prefix, remove: bool) -> AllowedIpUpdate {
     AllowedIpUpdate { network, remove }
 }
 

@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 
 use blake2::{Blake2s256, Digest as _};
-use convoy_proto::config::{AllowedIp, PublicKey};
+use convoy_types::{Prefix, PublicKey};
 
 use crate::{
     base64::{decode_key, encode_key},
@@ -23,7 +23,7 @@ pub struct Given {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct GivenPeer {
     preshared_key: Digest,
-    allowed_ips: HashSet<AllowedIp>,
+    allowed_ips: HashSet<Prefix>,
     persistent_keepalive: u16,
 }
 
@@ -72,7 +72,7 @@ impl Given {
             let key = peer.public_key.value;
             let now = present.remove(&key);
             let former = self.peers.get(&key);
-            let had = |it: &AllowedIp| former.is_some_and(|former| former.allowed_ips.contains(it));
+            let had = |it: &Prefix| former.is_some_and(|former| former.allowed_ips.contains(it));
             let gained = peer.allowed_ips.iter().map(|it| it.value);
             claimed.extend(gained.filter(|it| !had(it)).map(|it| (it, key)));
             match (former, now) {
@@ -93,7 +93,7 @@ impl Given {
         merged.peers.extend(added);
         for peer in &mut merged.peers {
             let key = peer.public_key.value;
-            let is_anothers = |it: &AllowedIp| claimed.get(it).is_some_and(|owner| *owner != key);
+            let is_anothers = |it: &Prefix| claimed.get(it).is_some_and(|owner| *owner != key);
             peer.allowed_ips.retain(|it| !is_anothers(&it.value));
         }
         merged
@@ -110,9 +110,7 @@ impl Given {
         let mut text = format!("{HEAD}\n{} {}\n", self.private_key.text(), self.listen_port);
         for (key, peer) in &self.peers {
             let prefixes = peer.allowed_ips.iter();
-            let prefixes: Vec<_> = prefixes
-                .map(|it| format!(" {}/{}", it.address, it.prefix))
-                .collect();
+            let prefixes: Vec<_> = prefixes.map(|it| format!(" {it}")).collect();
             text += &format!(
                 "{} {} {}{}\n",
                 encode_key(&key.0).as_str(),
@@ -168,9 +166,9 @@ impl GivenPeer {
             new.preshared_key.clone_from(&running.preshared_key);
         }
         let is_lost =
-            |it: &AllowedIp| self.allowed_ips.contains(it) && !wanted.allowed_ips.contains(it);
+            |it: &Prefix| self.allowed_ips.contains(it) && !wanted.allowed_ips.contains(it);
         let is_gained =
-            |it: &AllowedIp| !self.allowed_ips.contains(it) && !found.allowed_ips.contains(it);
+            |it: &Prefix| !self.allowed_ips.contains(it) && !found.allowed_ips.contains(it);
         let stays = running.allowed_ips.iter().filter(|it| !is_lost(&it.value));
         let gained = new.allowed_ips.iter().filter(|it| is_gained(&it.value));
         new.allowed_ips = stays.chain(gained).cloned().collect();
@@ -182,9 +180,9 @@ impl GivenPeer {
     }
 }
 
-fn prefix(text: &str) -> Option<AllowedIp> {
+fn prefix(text: &str) -> Option<Prefix> {
     let (address, prefix) = text.split_once('/')?;
-    AllowedIp::new(address.parse().ok()?, prefix.parse().ok()?)
+    Prefix::network_of(address.parse().ok()?, prefix.parse().ok()?)
 }
 
 impl Digest {

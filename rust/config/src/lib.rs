@@ -7,8 +7,8 @@
 //! 3. [`difference()`] is the update for a running device; [`to_wg_quick`] writes a configuration
 //!    back.
 //!
-//! A crate of its own, without network, runtime or privileges, so configurations can be checked
-//! anywhere and fuzzed without the daemon.
+//! A crate of its own, without network, runtime, privileges or protocol, so configurations can be checked
+//! anywhere and fuzzed without the daemon. Any crate of the client may call it.
 //!
 //! # Keys
 //!
@@ -98,9 +98,8 @@ use std::path::Path;
 pub use base64::{ENCODED_KEY_LENGTH, decode_key, encode_key};
 pub use boot::{AtBoot, read_at_boot};
 pub use bounds::{MAX_DROP_INS, MAX_FILE_BYTES, MAX_TOTAL_BYTES};
-pub use config::{
-    Config, Endpoint, Host, Interface, InterfaceAddress, KillSwitch, Nat, Peer, SearchDomain, Table,
-};
+pub use config::{Config, Endpoint, Host, Interface, KillSwitch, Nat, Peer, SearchDomain, Table};
+pub use convoy_types::{InterfaceName, NameError, Prefix};
 pub use difference::difference;
 pub use forward::{
     AccessLists, Forwarding, Imported, Listener, Offer, Side, UserPassword, import_rinetd,
@@ -108,7 +107,7 @@ pub use forward::{
 };
 pub use given::Given;
 pub use located::{Files, Located, Place};
-pub use name::{InterfaceName, NameError, expand_hook, path_of};
+pub use name::{expand_hook, path_of};
 pub use read::{Loaded, Reader};
 pub use reference::{EXAMPLE, KeyDescription, keys};
 pub use report::{MAX_SHOWN, Report};

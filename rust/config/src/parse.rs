@@ -7,7 +7,7 @@ mod peer;
 
 pub(crate) use interface::clamped;
 
-use convoy_proto::config::PublicKey;
+use convoy_types::PublicKey;
 
 use crate::{
     config::{Endpoint, Interface, Peer},

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use convoy_proto::config::PresharedKey;
+use convoy_types::{InterfaceName, PresharedKey};
 use nix::sys::stat::{FileStat, fstat};
 
 use crate::{
@@ -22,7 +22,6 @@ use crate::{
     key_file::KeyFiles,
     located::{Files, Located, Place, Shown},
     mask::masked,
-    name::InterfaceName,
     open::{ReadFile, open_directory, read_file},
     parse::{Draft, clamped, parse},
     report::{Diagnostic, Report},

@@ -1,9 +1,8 @@
 //! The networks that get routes into the tunnel.
 
-use std::{
-    collections::HashMap,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr},
-};
+use std::{collections::HashMap, net::IpAddr};
+
+use convoy_types::Prefix;
 
 use crate::{
     config::{Config, Interface, Peer, Table},
@@ -12,8 +11,8 @@ use crate::{
 
 /// The networks that get routes into the tunnel by `Table = auto`, apart from 0.0.0.0/0 and ::/0.
 pub struct Routed {
-    networks: HashMap<(IpAddr, u8), Place>,
-    excluded: HashMap<(IpAddr, u8), Place>,
+    networks: HashMap<Prefix, Place>,
+    excluded: HashMap<Prefix, Place>,
 }
 
 impl Routed {
@@ -32,13 +31,13 @@ impl Routed {
             };
         }
         let own = interface.addresses.iter();
-        let own = own.filter(|own| own.prefix < longest(own.address));
-        let own = own.map(|own| ((masked(own.address, own.prefix), own.prefix), own.at));
+        let own = own.filter(|own| !own.is_host());
+        let own = own.map(|own| (own.network(), own.at));
         let allowed = peers.iter().flat_map(|peer| &peer.allowed_ips);
-        let allowed = allowed.filter(|it| it.prefix > 0);
-        let allowed = allowed.map(|it| ((it.address, it.prefix), it.at));
+        let allowed = allowed.filter(|it| !it.is_default());
+        let allowed = allowed.map(|it| (it.value, it.at));
         let excluded = interface.excluded_ips.iter();
-        let excluded = excluded.map(|it| ((it.address, it.prefix), it.at));
+        let excluded = excluded.map(|it| (it.value, it.at));
         Self {
             networks: own.chain(allowed).collect(),
             excluded: excluded.collect(),
@@ -48,28 +47,11 @@ impl Routed {
     /// The place of the longest network that holds an address, unless an excluded network does.
     #[must_use]
     pub fn place_of(&self, address: IpAddr) -> Option<Place> {
-        let of = |networks: &HashMap<(IpAddr, u8), Place>| {
-            let mut lengths = (0..=longest(address)).rev();
-            lengths.find_map(|length| networks.get(&(masked(address, length), length)).copied())
+        let of = |networks: &HashMap<Prefix, Place>| {
+            let lengths = (0..=Prefix::host(address).length()).rev();
+            let mut holding = lengths.filter_map(|length| Prefix::network_of(address, length));
+            holding.find_map(|network| networks.get(&network).copied())
         };
         of(&self.networks).filter(|_| of(&self.excluded).is_none())
-    }
-}
-
-fn longest(address: IpAddr) -> u8 {
-    if address.is_ipv4() { 32 } else { 128 }
-}
-
-/// The address without host bits.
-fn masked(address: IpAddr, length: u8) -> IpAddr {
-    match address {
-        IpAddr::V4(v4) => {
-            let mask = u32::MAX.checked_shl(32 - u32::from(length)).unwrap_or(0);
-            Ipv4Addr::from_bits(v4.to_bits() & mask).into()
-        }
-        IpAddr::V6(v6) => {
-            let mask = u128::MAX.checked_shl(128 - u32::from(length)).unwrap_or(0);
-            Ipv6Addr::from_bits(v6.to_bits() & mask).into()
-        }
     }
 }

@@ -65,8 +65,7 @@ impl Text {
             self.line("#convoy: ExcludedIPs", "local");
         }
         for prefix in &it.excluded_ips {
-            let prefix = format_args!("{}/{}", prefix.address, prefix.prefix);
-            self.line("#convoy: ExcludedIPs", prefix);
+            self.line("#convoy: ExcludedIPs", prefix.value);
         }
         for (key, value) in &it.forwarding.written {
             self.line(&format!("#convoy: {}", key.name()), value);
@@ -80,8 +79,7 @@ impl Text {
         }
         for (key, list) in [("NatAllow", &nat.allow), ("NatDeny", &nat.deny)] {
             for prefix in list {
-                let prefix = format_args!("{}/{}", prefix.address, prefix.prefix);
-                self.line(&format!("#convoy: {key}"), prefix);
+                self.line(&format!("#convoy: {key}"), prefix.value);
             }
         }
         if let Some(dns) = &nat.dns {
@@ -101,9 +99,7 @@ impl Text {
             (None, None) => {}
         }
         let prefixes = peer.allowed_ips.iter();
-        let prefixes: Vec<_> = prefixes
-            .map(|it| format!("{}/{}", it.address, it.prefix))
-            .collect();
+        let prefixes: Vec<_> = prefixes.map(|it| it.value.to_string()).collect();
         if !prefixes.is_empty() {
             self.line("AllowedIPs", prefixes.join(", "));
         }

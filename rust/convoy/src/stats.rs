@@ -103,9 +103,7 @@ fn peer(peer: &PeerSnapshot) -> Peer {
         public_key: BASE64_STANDARD.encode(peer.public_key.0),
         has_preshared_key: peer.preshared_key.is_some(),
         endpoint: peer.endpoint.map(|endpoint| endpoint.to_string()),
-        allowed_ips: networks
-            .map(|network| format!("{}/{}", network.address, network.prefix))
-            .collect(),
+        allowed_ips: networks.map(|network| network.to_string()).collect(),
         persistent_keepalive: peer.persistent_keepalive.as_secs() as u16,
         latest_handshake: peer.last_handshake.and_then(seconds),
         connected_since: handshakes.connected_since.and_then(seconds),

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use convoy_netlink::Prefix;
+use convoy_types::Prefix;
 use serde::{Deserialize, Serialize};
 
 use crate::{dns::Resolving, firewall::Ruleset, route::Route, rule::Rule};

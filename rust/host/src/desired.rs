@@ -2,7 +2,7 @@
 
 use std::{collections::HashSet, net::IpAddr};
 
-use convoy_netlink::Prefix;
+use convoy_types::{InterfaceName, Prefix};
 
 use crate::error::HostError;
 
@@ -155,9 +155,7 @@ impl Desired {
             let wider = lengths
                 .iter()
                 .filter(move |length| **length <= host.length());
-            wider.filter_map(move |length| {
-                Some(Prefix::new(host.address(), *length).ok()?.network())
-            })
+            wider.filter_map(move |length| Some(Prefix::network_of(host.address(), *length)?))
         };
         let around = self.outside().flat_map(around);
         around
@@ -226,11 +224,8 @@ pub const fn smallest_mtu(ipv6: bool) -> u32 {
 
 /// Accepts interface names as wg-quick does.
 pub(crate) fn check_name(name: &str) -> Result<(), HostError> {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_=+.-".contains(c);
-    let is_name = (1..=15).contains(&name.len()) && name.chars().all(is_plain);
-    match name {
-        "." | ".." => Err(HostError::Name(name.to_owned())),
-        _ if is_name => Ok(()),
-        _ => Err(HostError::Name(name.to_owned())),
-    }
+    let parsed: Result<InterfaceName, _> = name.parse();
+    parsed
+        .map(drop)
+        .map_err(|_| HostError::Name(name.to_owned()))
 }

@@ -2,7 +2,6 @@
 
 use std::{io, path::PathBuf};
 
-use convoy_netlink::InvalidPrefix;
 use thiserror::Error;
 
 use crate::{elsewhere::NetworkNamespace, programs::HANGS};
@@ -13,9 +12,6 @@ pub enum HostError {
     /// Not an interface name.
     #[error("`{0}` is no interface name: use 1 to 15 letters, digits or any of _=+.-")]
     Name(String),
-    /// Not a prefix.
-    #[error(transparent)]
-    Prefix(#[from] InvalidPrefix),
     /// The interface does not exist.
     #[error("interface {0} does not exist in this network namespace: start the tunnel first")]
     NoInterface(String),

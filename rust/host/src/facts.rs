@@ -4,7 +4,8 @@ mod families;
 
 use std::net::IpAddr;
 
-use convoy_netlink::{Link, Netlink, NetlinkError, Prefix};
+use convoy_netlink::{Link, Netlink, NetlinkError};
+use convoy_types::Prefix;
 
 use crate::{
     change::What,

@@ -53,7 +53,7 @@ mod sources;
 mod trust;
 mod watch;
 
-pub use convoy_netlink::Prefix;
+pub use convoy_types::Prefix;
 pub use desired::{Desired, Dns, KillSwitch, Table, smallest_mtu};
 pub use elsewhere::NetworkNamespace;
 pub use error::HostError;

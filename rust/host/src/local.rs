@@ -4,7 +4,7 @@
 //! Only private ones count, none that is wider than its range, and nothing of the tunnel's own networks: else one
 //! packet would lead the tunnel's traffic past it (CVE-2023-36672).
 
-use convoy_netlink::Prefix;
+use convoy_types::Prefix;
 
 /// Ranges of local networks, and the shortest prefix of one.
 const PRIVATE: [(&str, u8); 7] = [

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use convoy_netlink::{MAIN_TABLE, Prefix};
+use convoy_netlink::MAIN_TABLE;
+use convoy_types::Prefix;
 
 use crate::{
     change::{VALID_MARK, What},

@@ -7,9 +7,10 @@
 use std::{collections::HashSet, fmt, net::IpAddr};
 
 use convoy_netlink::{
-    self as netlink, MAIN_TABLE, Netlink, NetlinkError, PathMtu, Prefix, RouteProtocol, RouteScope,
+    self as netlink, MAIN_TABLE, Netlink, NetlinkError, PathMtu, RouteProtocol, RouteScope,
     RouteType,
 };
+use convoy_types::Prefix;
 use serde::{Deserialize, Serialize};
 
 /// The metric of a default route that catches packets only while no other default exists.

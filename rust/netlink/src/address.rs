@@ -7,7 +7,9 @@ use rtnetlink::packet_route::{
     address::{AddressAttribute, AddressFlags, AddressHeaderFlags, AddressMessage},
 };
 
-use crate::{Netlink, Prefix, connection::family, error::NetlinkError};
+use convoy_types::Prefix;
+
+use crate::{Netlink, connection::family, error::NetlinkError};
 
 /// An address of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,7 +126,7 @@ impl Address {
             }
         }
         Some(Self {
-            prefix: Prefix::new(local.or(address)?, message.header.prefix_len).ok()?,
+            prefix: Prefix::new(local.or(address)?, message.header.prefix_len)?,
             broadcast,
             is_bare: flags.contains(AddressFlags::Noprefixroute),
             is_unchecked: flags.contains(AddressFlags::Nodad),

@@ -8,7 +8,7 @@
 //!
 //! Anyone above may call it: the host's changes, the daemon, doctor, gateways and namespaces. It decides nothing: which
 //! routes and rules there should be, and where, is for its callers. It never opens a file, starts a program or changes
-//! namespaces, and depends on no crate of the workspace. On the data path, `convoy-gso` has its own look-ups of routes:
+//! namespaces. On the data path, `convoy-gso` has its own look-ups of routes:
 //! they neither wait nor need a runtime.
 
 mod address;
@@ -19,7 +19,6 @@ mod multicast;
 mod namespace;
 pub mod nftables;
 mod notices;
-mod prefix;
 mod route;
 mod rule;
 
@@ -28,7 +27,6 @@ pub use connection::Netlink;
 pub use error::NetlinkError;
 pub use link::{Link, LinkChange};
 pub use notices::{Notice, Notices, Topic};
-pub use prefix::{InvalidPrefix, Prefix};
 pub use route::{LOCAL_TABLE, MAIN_TABLE, PathMtu, Route};
 pub use rtnetlink::packet_route::route::{RouteProtocol, RouteScope, RouteType};
 pub use rule::Rule;

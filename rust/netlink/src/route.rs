@@ -13,7 +13,9 @@ use rtnetlink::packet_route::{
     },
 };
 
-use crate::{Netlink, Prefix, connection::family, error::NetlinkError};
+use convoy_types::Prefix;
+
+use crate::{Netlink, connection::family, error::NetlinkError};
 
 /// The table `main`.
 pub const MAIN_TABLE: u32 = RouteHeader::RT_TABLE_MAIN as u32;
@@ -212,7 +214,7 @@ impl Route {
                 _ => {}
             }
         }
-        route.to = Prefix::new(to, message.header.destination_prefix_length).ok()?;
+        route.to = Prefix::new(to, message.header.destination_prefix_length)?;
         Some(route)
     }
 }

@@ -26,10 +26,9 @@ use std::{
 };
 
 use super::{Settings, network::refused, protocol::Refusal};
-use convoy_netlink::{
-    LinkChange, Netlink, NetlinkError, Prefix, Route, RouteScope, RouteType, Rule,
-};
+use convoy_netlink::{LinkChange, Netlink, NetlinkError, Route, RouteScope, RouteType, Rule};
 use convoy_tun::{Device, OffloadRequest};
+use convoy_types::Prefix;
 use listening::Listening;
 
 /// The interface's name.

@@ -11,8 +11,9 @@ use super::{
     inlet::{self, Inlet},
     protocol::Refusal,
 };
-use convoy_netlink::{Address, LinkChange, MAIN_TABLE, Netlink, NetlinkError, Prefix, Route};
+use convoy_netlink::{Address, LinkChange, MAIN_TABLE, Netlink, NetlinkError, Route};
 use convoy_tun::{Device, TX_QUEUE_LEN};
+use convoy_types::Prefix;
 use nix::{net::if_::if_nametoindex, unistd::getegid};
 
 /// Descriptors of a network for its owner.
@@ -123,7 +124,7 @@ async fn add_routes(netlink: &Netlink, settings: &Settings, tun: u32) -> Result<
 
 fn prefix(address: IpAddr, length: u8, doing: impl FnOnce() -> String) -> Result<Prefix, Refusal> {
     let prefix = Prefix::new(address, length);
-    prefix.map_err(|_| Refusal::at(doing())(io::Error::from_raw_os_error(libc::EINVAL)))
+    prefix.ok_or_else(|| Refusal::at(doing())(io::Error::from_raw_os_error(libc::EINVAL)))
 }
 
 pub(super) fn refused(doing: impl Into<String>) -> impl FnOnce(NetlinkError) -> Refusal {

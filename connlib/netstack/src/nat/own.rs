@@ -13,7 +13,7 @@ use std::{
 use tokio::{task::JoinSet, time::sleep};
 use tracing::warn;
 
-use crate::access::Prefix;
+use convoy_types::Prefix;
 use kernel::{Changes, Tables};
 
 /// The pause after a failure.
@@ -75,8 +75,8 @@ impl Own {
             return Some(if address.is_ipv4() { 32 } else { 128 });
         }
         let networks = known.networks.iter();
-        let containing = networks.filter(|network| network.contains(address));
-        containing.map(Prefix::bits).max()
+        let containing = networks.filter(|network| network.holds(address));
+        containing.map(Prefix::length).max()
     }
 }
 

@@ -2,10 +2,9 @@
 
 use std::{fmt, net::IpAddr};
 
+use convoy_types::Prefix;
 use ip_network::IpNetwork;
 use ip_network_table::IpNetworkTable;
-
-use crate::access::Prefix;
 
 /// Peers by their allowed IPs: the most specific prefix decides, as for the tunnel.
 pub struct Peers(IpNetworkTable<u32>);
@@ -15,7 +14,11 @@ impl Peers {
     pub fn new(prefixes: impl IntoIterator<Item = (Prefix, u32)>) -> Self {
         let mut table = IpNetworkTable::new();
         for (prefix, peer) in prefixes {
-            table.insert(IpNetwork::from(prefix), peer);
+            let prefix = prefix.unmapped();
+            let network = IpNetwork::new_truncate(prefix.address(), prefix.length());
+            if let Ok(network) = network {
+                table.insert(network, peer);
+            }
         }
         Self(table)
     }

@@ -3,7 +3,9 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::Own;
-use crate::{access::Prefix, counters::Refusal};
+use convoy_types::Prefix;
+
+use crate::counters::Refusal;
 
 /// Lists of targets. In this order:
 ///
@@ -89,15 +91,19 @@ impl Policy {
         let Some(refused) = self.refused(address) else {
             return Ok(());
         };
-        let opens = |prefix: &Prefix| prefix.contains(address) && prefix.bits() >= refused;
-        match self.allow.iter().any(opens) {
+        let opens = |prefix: Prefix| prefix.holds(address) && prefix.length() >= refused;
+        match self.allow.iter().map(Prefix::unmapped).any(opens) {
             true => Ok(()),
             false => Err(Refusal::Forbidden),
         }
     }
 
     fn denies(&self, address: IpAddr) -> bool {
-        let is_listed = |address| self.deny.iter().any(|prefix| prefix.contains(address));
+        let is_listed = |address| {
+            self.deny
+                .iter()
+                .any(|prefix| prefix.unmapped().holds(address))
+        };
         is_listed(address) || embedded(address).any(|(inner, _)| is_listed(inner.into()))
     }
 

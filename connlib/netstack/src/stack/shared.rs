@@ -107,7 +107,7 @@ impl Shared {
             addresses.filter(|(own, _)| own.is_ipv4() == to.is_ipv4())
         };
         let is_near = |(own, bits): &&(IpAddr, u8)| {
-            let [own, to] = [*own, to].map(|it| crate::Prefix::new(it, *bits));
+            let [own, to] = [*own, to].map(|it| convoy_types::Prefix::network_of(it, *bits));
             own == to
         };
         let found = own().find(is_near).or_else(|| own().next());

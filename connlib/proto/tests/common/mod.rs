@@ -13,7 +13,7 @@ use convoy_proto::{
     Arrival, Datagram, DatagramSink, Destination, Node, PacketSink, PacketSource, PaddablePacket,
     Planner, SinkFull, Staging,
     config::{
-        AllowedIp, AllowedIpUpdate, DeviceUpdate, PeerUpdate, PresharedKey, PrivateKey, PublicKey,
+        AllowedIpUpdate, DeviceUpdate, PeerUpdate, Prefix, PresharedKey, PrivateKey, PublicKey,
         Snapshot,
     },
     counters::DropReason,
@@ -274,7 +274,7 @@ impl Host {
 
 pub fn allow(address: IpAddr, prefix: u8) -> AllowedIpUpdate {
     AllowedIpUpdate {
-        network: AllowedIp::new(address, prefix).expect("a prefix length within the family"),
+        network: Prefix::network_of(address, prefix).expect("a prefix length within the family"),
         remove: false,
     }
 }

@@ -8,9 +8,7 @@ use std::{
 };
 
 use convoy_proto::{
-    config::{
-        AllowedIp, AllowedIpUpdate, DeviceUpdate, PeerUpdate, PrivateKey, PublicKey, Snapshot,
-    },
+    config::{AllowedIpUpdate, DeviceUpdate, PeerUpdate, Prefix, PrivateKey, PublicKey, Snapshot},
     noise::Identity,
 };
 use convoy_tun::{
@@ -72,7 +70,7 @@ impl End {
         let port = peer.snapshot().listen_port;
         update.endpoint = Some((Ipv4Addr::LOCALHOST, port).into());
         update.allowed_ips = vec![AllowedIpUpdate {
-            network: AllowedIp::new(peer.inner.into(), 32).expect("a prefix"),
+            network: Prefix::network_of(peer.inner.into(), 32).expect("a prefix"),
             remove: false,
         }];
         let update = DeviceUpdate {

@@ -2,7 +2,8 @@
 
 use std::net::IpAddr;
 
-use convoy_proto::noise::Identity;
+use convoy_types::PublicKey;
+use x25519_dalek::{PublicKey as Point, StaticSecret};
 
 use crate::{
     config::{Endpoint, Host},
@@ -18,7 +19,7 @@ pub(super) fn ignore_this_machine(draft: &mut Draft, report: &mut Report) {
     let Some(key) = &draft.interface.private_key else {
         return;
     };
-    let own = Identity::new(&key.value).public_key();
+    let own = PublicKey(Point::from(&StaticSecret::from(key.value.0)).to_bytes());
     draft.peers.retain(|peer| {
         if peer.public_key.value != own {
             return true;

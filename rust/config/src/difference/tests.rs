@@ -82,7 +82,7 @@ struct State {
     preshared_key: Option<[u8; 32]>,
     endpoint: Option<SocketAddr>,
     keepalive: u16,
-    prefixes: BTreeSet<AllowedIp>,
+    prefixes: BTreeSet<Prefix>,
 }
 
 impl Device {
@@ -151,7 +151,7 @@ impl Device {
     }
 
     /// The prefixes that have an owner.
-    fn owners(&self) -> BTreeSet<AllowedIp> {
+    fn owners(&self) -> BTreeSet<Prefix> {
         self.peers
             .values()
             .flat_map(|peer| peer.prefixes.iter().copied())
@@ -189,8 +189,7 @@ fn config() -> impl Strategy<Value = Config> {
         .prop_map(|((key, port, mark), states, owners)| {
             let mut config = crate::fuzz::empty();
             let it = &mut config.interface;
-            it.private_key =
-                key.map(|key| Located::nowhere(convoy_proto::config::PrivateKey([key; 32])));
+            it.private_key = key.map(|key| Located::nowhere(convoy_types::PrivateKey([key; 32])));
             it.listen_port = port.map(Located::nowhere);
             it.fwmark = mark.map(Located::nowhere);
             for (number, state) in states.into_iter().enumerate() {
@@ -231,9 +230,6 @@ fn endpoint(port: u16) -> Located<Endpoint> {
     Located::nowhere(Endpoint { host, port })
 }
 
-fn network(number: usize) -> AllowedIp {
-    AllowedIp {
-        address: [10, number as u8, 0, 0].into(),
-        prefix: 16,
-    }
+fn network(number: usize) -> Prefix {
+    Prefix::network_of([10, number as u8, 0, 0].into(), 16).unwrap()
 }

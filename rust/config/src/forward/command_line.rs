@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use convoy_proto::config::AllowedIp;
+use convoy_types::Prefix;
 
 use super::{Forwarding, Key, Listener, UserPassword, values};
 use crate::{
@@ -30,7 +30,7 @@ pub fn parse_listener(name: &str, value: &str) -> Result<Listener, String> {
 ///
 /// # Errors
 /// Says what was expected.
-pub fn parse_prefix(value: &str) -> Result<AllowedIp, String> {
+pub fn parse_prefix(value: &str) -> Result<Prefix, String> {
     let parsed = allowed_ip(text(value));
     parsed
         .map(|(prefix, _)| prefix)

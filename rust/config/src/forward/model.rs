@@ -5,7 +5,7 @@ use std::{
     path::PathBuf,
 };
 
-use convoy_proto::config::AllowedIp;
+use convoy_types::Prefix;
 
 use super::key::Key;
 use crate::located::Located;
@@ -72,9 +72,9 @@ pub enum Offer {
 pub struct AccessLists {
     /// Clients: if there are any, nobody else may use the listener. Targets: what is refused otherwise and may be
     /// reached.
-    pub allow: Vec<AllowedIp>,
+    pub allow: Vec<Prefix>,
     /// Prefixes that are refused in any case.
-    pub deny: Vec<AllowedIp>,
+    pub deny: Vec<Prefix>,
 }
 
 /// A user and a password, without a `Debug` that shows them.

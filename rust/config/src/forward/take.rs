@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, path::PathBuf};
 
-use convoy_proto::config::AllowedIp;
+use convoy_types::Prefix;
 
 use super::{AccessLists, Forwarding, Key, Listener, Offer, Side, UserPassword, values};
 use crate::{
@@ -111,7 +111,7 @@ impl Forwarding {
     }
 }
 
-fn prefixes(value: Text<'_>) -> Parsed<Vec<AllowedIp>> {
+fn prefixes(value: Text<'_>) -> Parsed<Vec<Prefix>> {
     let items = value.split(|c| c == ',');
     items.map(|item| Ok(allowed_ip(item)?.0)).collect()
 }

@@ -1,4 +1,4 @@
-use convoy_proto::config::{PresharedKey, PrivateKey};
+use convoy_types::{PresharedKey, PrivateKey};
 
 use super::*;
 use crate::{Located, fuzz::empty};
@@ -35,7 +35,7 @@ fn what_the_file_changes_prevails() {
     assert_eq!(merged.peers[1..3], new.peers[1..3]);
     // As `reload` does it: prefix by prefix.
     let prefixes = merged.peers[0].allowed_ips.iter();
-    let prefixes: Vec<_> = prefixes.map(|it| it.address.to_string()).collect();
+    let prefixes: Vec<_> = prefixes.map(|it| it.address().to_string()).collect();
     assert_eq!(prefixes, ["10.0.0.8", "10.0.0.7"]);
     // The peer that somebody has added stays, without what the file gives another one.
     assert_eq!(merged.peers[3].public_key.value.0[0], 5);
@@ -95,10 +95,8 @@ fn config(key: Option<u8>, peers: &[(u8, &str)]) -> Config {
     for (key, network) in peers {
         let (address, prefix) = network.split_once('/').unwrap();
         let mut peer = Peer::new(Located::nowhere(PublicKey([*key; 32])));
-        let network = AllowedIp {
-            address: address.parse().unwrap(),
-            prefix: prefix.parse().unwrap(),
-        };
+        let network =
+            Prefix::network_of(address.parse().unwrap(), prefix.parse().unwrap()).unwrap();
         peer.allowed_ips.push(Located::nowhere(network));
         config.peers.push(peer);
     }

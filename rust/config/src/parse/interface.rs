@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use convoy_proto::config::PrivateKey;
+use convoy_types::PrivateKey;
 
 use super::notes::Notes;
 use crate::{

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use convoy_proto::config::{PresharedKey, PublicKey};
+use convoy_types::{PresharedKey, PublicKey};
 
 use super::{PeerDraft, notes::Notes};
 use crate::{
@@ -77,13 +77,10 @@ impl PeerDraft {
     fn allowed_ip(&mut self, notes: &mut Notes<'_>, name: &str, item: Text<'_>) {
         let parsed = allowed_ip(item);
         if let Ok((network, true)) = &parsed {
-            let (address, prefix) = (network.address, network.prefix);
             let title = "a prefix with host bits set";
-            let label = format!("means {address}/{prefix}");
+            let label = format!("means {network}");
             let warning = Diagnostic::warning(title, notes.at(item), label);
-            notes
-                .report
-                .push(warning.help(format!("write {address}/{prefix}")));
+            notes.report.push(warning.help(format!("write {network}")));
         }
         let network = parsed.map(|(network, _)| network);
         notes.push(name, &mut self.peer.allowed_ips, item, network);

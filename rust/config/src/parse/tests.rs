@@ -62,7 +62,7 @@ fn every_key_of_wg_quick_is_read() {
     let [peer] = &draft.peers[..] else { panic!() };
     assert!(peer.preshared_key.is_some());
     assert_eq!(peer.allowed_ips.len(), 3);
-    assert_eq!(peer.allowed_ips[1].address.to_string(), "10.192.124.0");
+    assert_eq!(peer.allowed_ips[1].address().to_string(), "10.192.124.0");
     assert_eq!(shown(&peer.endpoints), "[2607:5300:60:6b0::c05f:543]:2468");
     assert_eq!(peer.persistent_keepalive.as_deref(), Some(&25));
 }

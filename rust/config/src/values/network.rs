@@ -2,26 +2,26 @@
 
 use std::net::IpAddr;
 
-use convoy_proto::config::AllowedIp;
+use convoy_types::Prefix;
 
 use super::{Bad, Parsed};
-use crate::{config::InterfaceAddress, number::decimal, text::Text};
+use crate::{number::decimal, text::Text};
 
 /// `address` or `address/prefix`. Unlike ip, refuses net masks and shortened addresses such as `10.1`.
-pub(crate) fn interface_address(item: Text<'_>) -> Parsed<InterfaceAddress> {
+pub(crate) fn interface_address(item: Text<'_>) -> Parsed<Prefix> {
     let (address, prefix) = parts(item, item.text)?;
-    Ok(InterfaceAddress { address, prefix })
+    Prefix::new(address, prefix).ok_or_else(|| Bad::new(item, PREFIX))
 }
 
 /// A prefix, and whether host bits had to be cleared.
-pub(crate) fn allowed_ip(item: Text<'_>) -> Parsed<(AllowedIp, bool)> {
+pub(crate) fn allowed_ip(item: Text<'_>) -> Parsed<(Prefix, bool)> {
     if item.text.starts_with(['+', '-']) {
         let bad = Bad::new(item, PREFIX);
         return Err(bad.help("`+` and `-` are for changes to a running interface"));
     }
     let (address, prefix) = parts(item, &item.compact())?;
-    let network = AllowedIp::new(address, prefix).ok_or_else(|| Bad::new(item, PREFIX))?;
-    Ok((network, network.address != address))
+    let network = Prefix::network_of(address, prefix).ok_or_else(|| Bad::new(item, PREFIX))?;
+    Ok((network, network.address() != address))
 }
 
 /// An address without a prefix.

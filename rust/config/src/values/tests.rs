@@ -1,6 +1,6 @@
 use std::net::IpAddr;
 
-use convoy_proto::config::AllowedIp;
+use convoy_types::Prefix;
 
 use super::*;
 use crate::base64::encode_key;
@@ -69,10 +69,8 @@ fn keys_are_canonical_base64() {
 
 #[test]
 fn prefixes_lose_their_host_bits() {
-    let network = |address: &str, prefix| AllowedIp {
-        address: address.parse().unwrap(),
-        prefix,
-    };
+    let network =
+        |address: &str, prefix| Prefix::network_of(address.parse().unwrap(), prefix).unwrap();
     assert_eq!(ok(allowed_ip, "10.1.2.3/8"), (network("10.0.0.0", 8), true));
     assert_eq!(ok(allowed_ip, "10.1.2.3"), (network("10.1.2.3", 32), false));
     assert_eq!(

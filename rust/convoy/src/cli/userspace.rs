@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use convoy_config::{AccessLists, Forwarding, Listener, Offer, parse_listener, parse_prefix};
-use convoy_proto::config::AllowedIp;
+use convoy_proto::config::Prefix;
 
 use super::{absolute, forward::size};
 
@@ -51,7 +51,7 @@ pub(crate) struct UserspaceArgs {
         value_delimiter = ','
     )]
     #[arg(value_parser = parse_prefix)]
-    pub(crate) allow: Vec<AllowedIp>,
+    pub(crate) allow: Vec<Prefix>,
 
     /// Do not let these clients, even if they are allowed
     #[arg(
@@ -61,7 +61,7 @@ pub(crate) struct UserspaceArgs {
         value_delimiter = ','
     )]
     #[arg(value_parser = parse_prefix)]
-    pub(crate) deny: Vec<AllowedIp>,
+    pub(crate) deny: Vec<Prefix>,
 
     /// Have --socks5 and --http-connect ask for the user:password in the first line of FILE
     #[arg(long, requires = "userspace", value_name = "FILE", value_parser = absolute)]
@@ -83,7 +83,7 @@ pub(crate) struct UserspaceArgs {
         value_delimiter = ','
     )]
     #[arg(value_parser = parse_prefix)]
-    pub(crate) nat_allow: Vec<AllowedIp>,
+    pub(crate) nat_allow: Vec<Prefix>,
 
     /// Refuse these targets of --nat, even if they are allowed
     #[arg(
@@ -93,7 +93,7 @@ pub(crate) struct UserspaceArgs {
         value_delimiter = ','
     )]
     #[arg(value_parser = parse_prefix)]
-    pub(crate) nat_deny: Vec<AllowedIp>,
+    pub(crate) nat_deny: Vec<Prefix>,
 
     /// Answer DNS queries of peers to the addresses of this end of the tunnel, by the resolver of this host
     #[arg(long, requires = "userspace")]

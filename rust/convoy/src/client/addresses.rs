@@ -172,7 +172,7 @@ impl Addresses {
 fn names(config: &Config, mark: Option<u32>) -> Arc<Names> {
     let it = &config.interface;
     let servers = it.dns_servers.iter().map(|server| server.value);
-    let own = it.addresses.iter().map(|own| own.address.to_canonical());
+    let own = it.addresses.iter().map(|own| own.address().to_canonical());
     Arc::new(Names::new(mark, servers.collect(), own.collect()))
 }
 

@@ -7,7 +7,7 @@ use std::{
 };
 
 use convoy_config::{Config, Host, Interface, KillSwitch, Located, Peer, Table, difference};
-use convoy_host::{Desired, Dns, HostError, Prefix};
+use convoy_host::{Desired, Dns};
 use convoy_proto::config::DeviceUpdate;
 
 use super::tunnel::{RunningDevice, RunningPeer};
@@ -25,37 +25,30 @@ pub(crate) struct Outside {
 }
 
 /// The state of the host that a configuration wants, with the mark that is in use.
-pub(crate) fn desired(
-    config: &Config,
-    mark: Option<u32>,
-    outside: Outside,
-) -> Result<Desired, HostError> {
+pub(crate) fn desired(config: &Config, mark: Option<u32>, outside: Outside) -> Desired {
     let it = &config.interface;
-    let addresses = it.addresses.iter().map(|a| (a.address, a.prefix));
     let allowed = config.peers.iter().flat_map(|peer| &peer.allowed_ips);
-    let allowed = allowed.map(|a| (a.address, a.prefix));
-    let excluded = it.excluded_ips.iter().map(|a| (a.address, a.prefix));
-    Ok(Desired {
-        addresses: prefixes(addresses)?,
+    Desired {
+        addresses: it.addresses.iter().map(|it| it.value).collect(),
         mtu: it.mtu.as_ref().map(|mtu| mtu.value.into()),
         mtu_at_most: None,
         endpoints: outside.endpoints,
         resolvers: outside.resolvers,
-        allowed: prefixes(allowed)?,
+        allowed: allowed.map(|it| it.value).collect(),
         table: match value(it.table.as_ref()) {
             Table::Auto => convoy_host::Table::Auto,
             Table::Off => convoy_host::Table::Off,
             Table::Number(number) => convoy_host::Table::Number(number),
         },
         fwmark: mark,
-        excluded: prefixes(excluded)?,
+        excluded: it.excluded_ips.iter().map(|it| it.value).collect(),
         exclude_local: it.exclude_local.is_some(),
         kill_switch: kill_switch(it),
         dns: Dns {
             servers: it.dns_servers.iter().map(|server| server.value).collect(),
             search: it.dns_domains.iter().map(|it| it.to_string()).collect(),
         },
-    })
+    }
 }
 
 /// The kill switch that a configuration wants.
@@ -161,11 +154,6 @@ fn nothing(config: &Config) -> Config {
 
 fn value<T: Copy + Default>(located: Option<&Located<T>>) -> T {
     located.map(|it| it.value).unwrap_or_default()
-}
-
-fn prefixes(all: impl Iterator<Item = (IpAddr, u8)>) -> Result<Vec<Prefix>, HostError> {
-    all.map(|(address, length)| Ok(Prefix::new(address, length)?))
-        .collect()
 }
 
 #[cfg(test)]

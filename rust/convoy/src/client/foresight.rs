@@ -11,7 +11,7 @@ use super::{
 pub(crate) async fn foresee(config: &Config) -> anyhow::Result<Vec<String>> {
     let mark = configured_mark(config);
     let outside = Addresses::new(config, mark).outside(config);
-    let wanted = desired(config, mark, outside)?;
+    let wanted = desired(config, mark, outside);
     let mut all = convoy_host::foresee(config.name.as_str(), &wanted).await?;
     all.extend(held_servers(config));
     Ok(all)

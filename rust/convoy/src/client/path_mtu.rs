@@ -266,7 +266,8 @@ fn digest(peer: &Peer) -> u64 {
 fn floor(config: &Config) -> u32 {
     let mut own = config.interface.addresses.iter();
     let mut allowed = config.peers.iter().flat_map(|peer| &peer.allowed_ips);
-    let carries_ipv6 = own.any(|it| it.address.is_ipv6()) || allowed.any(|it| it.address.is_ipv6());
+    let carries_ipv6 =
+        own.any(|it| it.address().is_ipv6()) || allowed.any(|it| it.address().is_ipv6());
     smallest_mtu(carries_ipv6)
 }
 

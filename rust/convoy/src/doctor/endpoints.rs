@@ -33,7 +33,7 @@ pub(super) struct Found {
 pub(super) async fn look_up(config: &Config, mark: Option<u32>) -> Vec<Found> {
     let it = &config.interface;
     let servers = it.dns_servers.iter().map(|server| server.value);
-    let own = it.addresses.iter().map(|own| own.address.to_canonical());
+    let own = it.addresses.iter().map(|own| own.address().to_canonical());
     let names = Names::new(mark, servers.collect(), own.collect());
     let peers = config.peers.iter().take(MAX_PEERS);
     let pairs = peers.flat_map(|peer| peer.endpoints.iter().map(move |it| (peer, &it.value)));

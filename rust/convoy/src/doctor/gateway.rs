@@ -20,7 +20,7 @@ impl Trials {
     pub(super) fn gather(config: &Config) -> Self {
         let addresses = config.interface.addresses.iter();
         let settings = Settings {
-            addresses: addresses.map(|it| (it.address, it.prefix)).collect(),
+            addresses: addresses.map(|it| (it.address(), it.length())).collect(),
             is_gateway: true,
             ..engines::settings()
         };

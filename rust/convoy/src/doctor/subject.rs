@@ -83,9 +83,7 @@ impl Subject {
     pub(super) fn excluded(&self) -> Vec<Prefix> {
         let excluded = self.config().map(|config| &config.interface.excluded_ips);
         let excluded = excluded.into_iter().flatten();
-        excluded
-            .filter_map(|it| Prefix::new(it.address, it.prefix).ok())
-            .collect()
+        excluded.map(|it| it.value).collect()
     }
 
     /// Returns who leads IPv4 into the tunnel.
@@ -233,8 +231,7 @@ fn table(config: &Config) -> Table {
 
 /// Whether all packets of a family go into the tunnel by Convoy's own rules.
 fn has_default(config: &Config, ipv6: bool) -> bool {
-    let wanted = desired(config, None, Outside::default());
-    wanted.is_ok_and(|wanted| wanted.has_default(ipv6))
+    desired(config, None, Outside::default()).has_default(ipv6)
 }
 
 #[cfg(test)]

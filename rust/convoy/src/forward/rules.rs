@@ -2,7 +2,7 @@
 
 use convoy_config::{AccessLists, Forwarding, Listener, Offer, UserPassword};
 use convoy_netstack::{
-    Access, Login, Prefix, Target,
+    Access, Login, Target,
     forward::{Rule, Service},
 };
 
@@ -39,14 +39,8 @@ pub(crate) fn are_local(forwarding: &Forwarding) -> bool {
 
 /// The lists, for a rule.
 pub(crate) fn access(lists: &AccessLists) -> Access {
-    let prefixes = |list: &[convoy_proto::config::AllowedIp]| {
-        let prefixes = list
-            .iter()
-            .filter_map(|it| Prefix::new(it.address, it.prefix));
-        prefixes.collect()
-    };
     Access {
-        allow: prefixes(&lists.allow),
-        deny: prefixes(&lists.deny),
+        allow: lists.allow.clone(),
+        deny: lists.deny.clone(),
     }
 }

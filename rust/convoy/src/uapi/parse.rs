@@ -7,7 +7,7 @@
 use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
 
 use convoy_proto::config::{
-    AllowedIp, AllowedIpUpdate, DeviceUpdate, PeerUpdate, PresharedKey, PrivateKey, PublicKey,
+    AllowedIpUpdate, DeviceUpdate, PeerUpdate, Prefix, PresharedKey, PrivateKey, PublicKey,
 };
 use nix::errno::Errno;
 use zeroize::Zeroizing;
@@ -264,7 +264,7 @@ fn allowed_ip(value: &str) -> Option<AllowedIpUpdate> {
     if is_padded {
         return None;
     }
-    let network = AllowedIp::new(address.parse().ok()?, decimal(prefix)?)?;
+    let network = Prefix::network_of(address.parse().ok()?, decimal(prefix)?)?;
     Some(AllowedIpUpdate {
         network,
         remove: removed.is_some(),

@@ -63,7 +63,7 @@ fn peer(text: &mut String, peer: &PeerSnapshot) -> fmt::Result {
     let keepalive = peer.persistent_keepalive.as_secs();
     writeln!(text, "persistent_keepalive_interval={keepalive}")?;
     for network in &peer.allowed_ips {
-        writeln!(text, "allowed_ip={}/{}", network.address, network.prefix)?;
+        writeln!(text, "allowed_ip={network}")?;
     }
     Ok(())
 }
@@ -92,7 +92,7 @@ fn key_line(text: &mut String, name: &str, key: &[u8; 32]) -> fmt::Result {
 
 #[cfg(test)]
 mod tests {
-    use convoy_proto::config::{AllowedIp, PresharedKey, PrivateKey, PublicKey};
+    use convoy_proto::config::{Prefix, PresharedKey, PrivateKey, PublicKey};
 
     use super::*;
 
@@ -153,13 +153,7 @@ mod tests {
             endpoint: Some(std::net::SocketAddrV6::new(widest, u16::MAX, 0, u32::MAX).into()),
             tx_bytes: u64::MAX,
             rx_bytes: u64::MAX,
-            allowed_ips: vec![
-                AllowedIp {
-                    address: widest.into(),
-                    prefix: 128
-                };
-                3
-            ],
+            allowed_ips: vec![Prefix::host(widest.into()); 3],
             ..full_peer()
         };
         let snapshot = Snapshot {
@@ -189,11 +183,7 @@ mod tests {
         PeerSnapshot::new(PublicKey([0x58; 32]))
     }
 
-    fn network(text: &str) -> AllowedIp {
-        let (address, prefix) = text.split_once('/').unwrap();
-        AllowedIp {
-            address: address.parse().unwrap(),
-            prefix: prefix.parse().unwrap(),
-        }
+    fn network(text: &str) -> Prefix {
+        text.parse().unwrap()
     }
 }

@@ -164,7 +164,7 @@ fn name_servers(config: &Config) -> NameServers {
             .collect(),
         search: domains.map(|domain| domain.name.clone()).collect(),
         families: addresses
-            .map(|it| Family::of(&SocketAddr::new(it.address, 0)))
+            .map(|it| Family::of(&SocketAddr::new(it.address(), 0)))
             .collect(),
     }
 }

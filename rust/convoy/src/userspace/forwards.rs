@@ -10,7 +10,7 @@ use convoy_netstack::{
     network::{Host, Kernel, Network},
     relay::Relay,
 };
-use convoy_proto::config::AllowedIp;
+use convoy_proto::config::Prefix;
 use tracing::{debug, info};
 
 use crate::{
@@ -110,7 +110,7 @@ struct Networks {
 /// A rule that listens inside, for peers and for commands there.
 fn reverse(listener: Listener, config: &Config) -> anyhow::Result<Rule> {
     let own = config.interface.addresses.iter();
-    let own: Vec<IpAddr> = own.map(|it| it.address).collect();
+    let own: Vec<IpAddr> = own.map(|it| it.address()).collect();
     let listen = listener.inside(&own).with_context(|| {
         let at: Vec<_> = listener.addresses.iter().map(ToString::to_string).collect();
         let own: Vec<_> = own.iter().map(ToString::to_string).collect();
@@ -122,9 +122,8 @@ fn reverse(listener: Listener, config: &Config) -> anyhow::Result<Rule> {
     })?;
     let of_peers = config.peers.iter().flat_map(|peer| &peer.allowed_ips);
     let of_peers = of_peers.map(|it| it.value);
-    let whole = |address: IpAddr| AllowedIp::new(address, if address.is_ipv4() { 32 } else { 128 });
     let loopback = listen.iter().map(|at| at.ip());
-    let local = own.into_iter().chain(loopback).filter_map(whole);
+    let local = own.into_iter().chain(loopback).map(Prefix::host);
     let everyone = AccessLists {
         allow: of_peers.chain(local).collect(),
         deny: Vec::new(),

@@ -10,13 +10,10 @@ use convoy_netstack::{
     relay::Relay,
     stack::Dropped,
 };
-use convoy_proto::config::AllowedIp;
+use convoy_proto::config::Prefix;
 use tracing::info;
 
-use super::{
-    engine::Engine,
-    peers::{peers_of, prefix},
-};
+use super::{engine::Engine, peers::peers_of};
 use crate::{
     cli::{NatChoice, UserspaceArgs},
     client::status::NatStatus,
@@ -37,8 +34,8 @@ const DNS_PORT: u16 = 53;
 /// Which targets peers may reach.
 #[derive(Debug)]
 pub(crate) struct Wanted {
-    allow: Vec<AllowedIp>,
-    deny: Vec<AllowedIp>,
+    allow: Vec<Prefix>,
+    deny: Vec<Prefix>,
     has_dns: bool,
 }
 
@@ -50,7 +47,7 @@ impl Wanted {
             Some(choice) => choice == NatChoice::User,
             None => of_file.is_on.as_ref().is_some_and(|it| it.value),
         };
-        let joined = |file: &[Located<AllowedIp>], line: &[AllowedIp]| {
+        let joined = |file: &[Located<Prefix>], line: &[Prefix]| {
             let file = file.iter().map(|it| it.value);
             file.chain(line.iter().copied()).collect()
         };
@@ -82,19 +79,18 @@ impl Gateway {
         let most = most.min(flows(free_descriptors()?, others, has_ports)) as u32;
         let own = Own::follow().await;
         let own = own.context("cannot follow the addresses of this host")?;
-        let prefixes = |list: Vec<AllowedIp>| list.iter().filter_map(prefix).collect();
         let peers = config.peers.len() as u32;
         let settings = nat::Settings {
             own: config
                 .interface
                 .addresses
                 .iter()
-                .map(|it| it.address)
+                .map(|it| it.address())
                 .collect(),
             peers: peers_of(config),
             policy: Policy {
-                allow: prefixes(wanted.allow),
-                deny: prefixes(wanted.deny),
+                allow: wanted.allow,
+                deny: wanted.deny,
                 own,
             },
             flows: Limits::of(most, peers),
@@ -156,7 +152,7 @@ async fn serve_dns(
 ) -> anyhow::Result<()> {
     let (mut sockets, mut listeners) = (Vec::new(), Vec::new());
     for own in &config.interface.addresses {
-        let at = SocketAddr::new(own.address, DNS_PORT);
+        let at = SocketAddr::new(own.address(), DNS_PORT);
         let opened = async {
             sockets.push(inside.datagrams(at).await?);
             listeners.push(inside.listen(at).await?);

@@ -22,12 +22,16 @@ pub(crate) const FORWARDS_WITHOUT_EFFECT: &str =
 pub(super) fn settings(config: &Config, daemon: &DaemonArgs, sockets: &Path) -> Settings {
     let it = &config.interface;
     let allowed = config.peers.iter().flat_map(|peer| &peer.allowed_ips);
-    let routes = allowed.map(|it| (it.address, it.prefix));
+    let routes = allowed.map(|it| (it.address(), it.length()));
     let has_routes = it.table.as_ref().is_none_or(|it| it.value != Table::Off);
     Settings {
         interface: config.name.to_string(),
         offload: daemon.tun_offload.into(),
-        addresses: it.addresses.iter().map(|a| (a.address, a.prefix)).collect(),
+        addresses: it
+            .addresses
+            .iter()
+            .map(|a| (a.address(), a.length()))
+            .collect(),
         mtu: it.mtu.as_ref().map_or(DEFAULT_MTU, |mtu| mtu.value),
         routes: routes.filter(|_| has_routes).collect(),
         is_gateway: false,

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use convoy_netlink::Prefix;
+use convoy_types::Prefix;
 
 use crate::{
     desired::{Desired, Table, smallest_mtu},

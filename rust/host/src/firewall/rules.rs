@@ -1,6 +1,6 @@
 //! The text of the rules.
 
-use convoy_netlink::Prefix;
+use convoy_types::Prefix;
 
 use crate::{
     desired::{Desired, KillSwitch},

@@ -5,7 +5,7 @@ use std::{future::ready, io, net::IpAddr};
 use convoy_netlink::{Address, LOCAL_TABLE, Netlink, Notice, Notices, Route, RouteType, Topic};
 
 use super::Known;
-use crate::access::Prefix;
+use convoy_types::Prefix;
 
 /// A subscription to changes of addresses, and of routes, as some of these make addresses local.
 pub(super) struct Changes(Notices);
@@ -68,14 +68,13 @@ impl Known {
     /// Moves networks of a single address to where they are found fast.
     fn settle(&mut self) {
         let addresses = &mut self.addresses;
-        self.networks
-            .retain(|network| match network.only_address() {
-                Some(address) => {
-                    addresses.insert(address);
-                    false
-                }
-                None => true,
-            });
+        self.networks.retain(|network| match network.is_host() {
+            true => {
+                addresses.insert(network.address());
+                false
+            }
+            false => true,
+        });
     }
 }
 
@@ -91,6 +90,6 @@ fn local_network(route: &Route) -> Option<Prefix> {
         route.kind,
         RouteType::Local | RouteType::Broadcast | RouteType::Anycast
     );
-    let network = Prefix::new(route.to.address(), route.to.length());
-    network.filter(|_| is_local)
+    let network = route.to.network().unmapped();
+    is_local.then_some(network)
 }

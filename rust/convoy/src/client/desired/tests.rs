@@ -1,6 +1,7 @@
 use std::{fs, path::PathBuf};
 
-use convoy_proto::config::{AllowedIp, PresharedKey, PrivateKey, PublicKey};
+use convoy_host::Prefix;
+use convoy_proto::config::{PresharedKey, PrivateKey, PublicKey};
 
 use super::*;
 
@@ -21,7 +22,7 @@ fn a_configuration_becomes_the_state_of_the_host() {
         endpoints: endpoints.clone(),
         resolvers: resolvers.clone(),
     };
-    let desired = desired(&config, configured_mark(&config), outside).unwrap();
+    let desired = desired(&config, configured_mark(&config), outside);
     let expected = Desired {
         addresses: prefixes_of(&["10.9.0.2/24", "fd09::2/64"]),
         mtu: Some(1400),
@@ -49,7 +50,7 @@ fn a_configuration_becomes_the_state_of_the_host() {
 fn an_empty_configuration_wants_nothing_of_the_host() {
     let config = config("FwMark = off\n", &[]);
     assert_eq!(configured_mark(&config), None);
-    let desired = desired(&config, None, Outside::default()).unwrap();
+    let desired = desired(&config, None, Outside::default());
     assert_eq!(desired, Desired::default());
 }
 
@@ -152,11 +153,8 @@ fn peer(number: u8) -> RunningPeer {
     RunningPeer::new(PublicKey([number; 32]))
 }
 
-fn network(address: &str, prefix: u8) -> AllowedIp {
-    AllowedIp {
-        address: address.parse().unwrap(),
-        prefix,
-    }
+fn network(address: &str, prefix: u8) -> Prefix {
+    Prefix::network_of(address.parse().unwrap(), prefix).unwrap()
 }
 
 fn resolve(peer: &Peer) -> Option<SocketAddr> {

@@ -2,9 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use convoy_config::{Config, InterfaceAddress};
-use convoy_host::Prefix;
-use convoy_proto::config::{AllowedIp, PublicKey};
+use convoy_config::{Config, Prefix};
+use convoy_proto::config::PublicKey;
 
 /// The most hosts that are tried.
 const MAX_TARGETS: usize = 4;
@@ -20,14 +19,14 @@ pub(super) fn targets(config: &Config, peer: &PublicKey) -> Vec<IpAddr> {
     let peers = config.peers.iter();
     let peers = peers.filter(|it| it.public_key.value == *peer);
     let own = peers.flat_map(|peer| &peer.allowed_ips);
-    let own = own.filter_map(|network| prefix(&network.value).filter(Prefix::is_host));
+    let own = own.map(|network| network.value).filter(Prefix::is_host);
     let own = own.map(|network| network.address());
 
     let mut targets = Vec::new();
     for address in behind.chain(own) {
-        let is_ours = it.addresses.iter().any(|own| own.address == address);
+        let is_ours = it.addresses.iter().any(|own| own.address() == address);
         let mut excluded = it.excluded_ips.iter();
-        let is_excluded = excluded.any(|network| holds(&network.value, address));
+        let is_excluded = excluded.any(|network| network.holds(address));
         let is_known = targets.contains(&address);
         if is_host(address) && !is_ours && !is_excluded && !is_known {
             targets.push(address);
@@ -40,16 +39,15 @@ pub(super) fn targets(config: &Config, peer: &PublicKey) -> Vec<IpAddr> {
 }
 
 /// The address after that of the network; of two addresses, the one that is not ours.
-fn first_host(own: &InterfaceAddress) -> Option<IpAddr> {
-    let prefix = Prefix::new(own.address, own.prefix).ok()?;
-    let is_pair = Prefix::host(own.address).length() - prefix.length() == 1;
-    let first = match (own.address, prefix.network().address()) {
+fn first_host(own: &Prefix) -> Option<IpAddr> {
+    let is_pair = Prefix::host(own.address()).length() - own.length() == 1;
+    let first = match (own.address(), own.network().address()) {
         (IpAddr::V4(own), _) if is_pair => Ipv4Addr::from_bits(own.to_bits() ^ 1).into(),
         (IpAddr::V6(own), _) if is_pair => Ipv6Addr::from_bits(own.to_bits() ^ 1).into(),
         (_, IpAddr::V4(network)) => Ipv4Addr::from_bits(network.to_bits() | 1).into(),
         (_, IpAddr::V6(network)) => Ipv6Addr::from_bits(network.to_bits() | 1).into(),
     };
-    (!prefix.is_host()).then_some(first)
+    (!own.is_host()).then_some(first)
 }
 
 /// The peer whose allowed IPs select packets to the address.
@@ -58,17 +56,9 @@ fn peer_of(config: &Config, address: IpAddr) -> Option<&PublicKey> {
         let networks = peer.allowed_ips.iter();
         networks.map(|network| (&network.value, &peer.public_key.value))
     });
-    let holding = networks.filter(|(network, _)| holds(network, address));
-    let longest = holding.max_by_key(|(network, _)| network.prefix);
+    let holding = networks.filter(|(network, _)| network.holds(address));
+    let longest = holding.max_by_key(|(network, _)| network.length());
     longest.map(|(_, peer)| peer)
-}
-
-fn holds(network: &AllowedIp, address: IpAddr) -> bool {
-    prefix(network).is_some_and(|network| network.contains(&Prefix::host(address)))
-}
-
-fn prefix(network: &AllowedIp) -> Option<Prefix> {
-    Prefix::new(network.address, network.prefix).ok()
 }
 
 /// Whether the address can be that of another host, beyond the next link.

@@ -1,6 +1,6 @@
 use std::{fs, net::SocketAddr};
 
-use convoy_proto::config::{AllowedIp, PresharedKey, PrivateKey, PublicKey};
+use convoy_proto::config::{PresharedKey, PrivateKey, PublicKey};
 
 use super::*;
 
@@ -15,10 +15,7 @@ fn what_was_changed_meanwhile_is_saved() {
     first.persistent_keepalive = 25;
     let mut third = peer(3);
     third.preshared_key = Some(PresharedKey([9; 32]));
-    third.allowed_ips = vec![AllowedIp {
-        address: "10.3.0.0".parse().unwrap(),
-        prefix: 16,
-    }];
+    third.allowed_ips = vec!["10.3.0.0/16".parse().unwrap()];
     let running = RunningDevice {
         private_key: Some(PrivateKey([72; 32])),
         listen_port: 4242,

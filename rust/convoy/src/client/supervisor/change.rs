@@ -56,7 +56,7 @@ impl Supervisor {
         match &self.host {
             Some(host) => {
                 let outside = self.addresses.outside(new);
-                Ok(host.pick_mark(&desired(new, wanted, outside)?).await?)
+                Ok(host.pick_mark(&desired(new, wanted, outside)).await?)
             }
             None => Ok(wanted),
         }
@@ -138,7 +138,7 @@ impl Supervisor {
         if mark == former {
             return Ok(());
         }
-        let wanted = desired(&self.config, mark, self.addresses.outside(&self.config))?;
+        let wanted = desired(&self.config, mark, self.addresses.outside(&self.config));
         // A mark is also the number of the tunnel's table.
         if let Some(mark) = mark.filter(|mark| SYSTEM_TABLES.contains(mark)) {
             bail!("{mark} is the number of a table of the system (fix: choose another mark)");

@@ -141,7 +141,7 @@ impl Supervisor {
         self.resolvers.clone_from(&outside.resolvers);
         let mut desired = Desired {
             mtu_at_most: self.path_mtu.limit(),
-            ..desired(&self.config, self.mark, outside)?
+            ..desired(&self.config, self.mark, outside)
         };
         if self.mark.is_none() && desired.needs_mark() {
             desired.fwmark = host.pick_mark(&desired).await?;

@@ -227,7 +227,7 @@ impl Supervisor {
             return Ok(());
         };
         let outside = self.addresses.outside(&self.config);
-        let wanted = desired(&self.config, self.mark, outside)?;
+        let wanted = desired(&self.config, self.mark, outside);
         let mark = host.pick_mark(&wanted).await?;
         if mark != self.mark {
             self.mark = mark;

@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::{Context, ensure};
-use convoy_proto::config::{AllowedIp, PresharedKey, PrivateKey, PublicKey};
+use convoy_proto::config::{Prefix, PresharedKey, PrivateKey, PublicKey};
 use zeroize::Zeroizing;
 
 /// A tunnel's settings and traffic at one moment.
@@ -34,7 +34,7 @@ pub(crate) struct RunningPeer {
     pub(crate) tx_bytes: u64,
     /// In seconds; 0 if it is off.
     pub(crate) persistent_keepalive: u16,
-    pub(crate) allowed_ips: Vec<AllowedIp>,
+    pub(crate) allowed_ips: Vec<Prefix>,
 }
 
 /// Parses the lines of a listing. Keys that another version adds are ignored.
@@ -103,7 +103,7 @@ impl RunningPeer {
             "persistent_keepalive_interval" => self.persistent_keepalive = parsed(value)?,
             "allowed_ip" => {
                 let (address, prefix) = value.split_once('/')?;
-                let network = AllowedIp::new(parsed(address)?, parsed(prefix)?)?;
+                let network = Prefix::network_of(parsed(address)?, parsed(prefix)?)?;
                 self.allowed_ips.push(network);
             }
             _ => {}
@@ -167,10 +167,8 @@ mod tests {
         ]
         .concat();
         let zone = nix::net::if_::if_nametoindex("lo").unwrap();
-        let network = |text: &str, prefix| AllowedIp {
-            address: text.parse().unwrap(),
-            prefix,
-        };
+        let network =
+            |text: &str, prefix| Prefix::network_of(text.parse().unwrap(), prefix).unwrap();
         let first = RunningPeer {
             preshared_key: Some(PresharedKey([0x18; 32])),
             endpoint: Some(format!("[fe80::1%{zone}]:51820").parse().unwrap()),

@@ -68,12 +68,7 @@ fn peer(text: &mut String, update: &PeerUpdate) -> fmt::Result {
     }
     for change in &update.allowed_ips {
         let sign = if change.remove { "-" } else { "" };
-        let network = change.network;
-        writeln!(
-            text,
-            "allowed_ip={sign}{}/{}",
-            network.address, network.prefix
-        )?;
+        writeln!(text, "allowed_ip={sign}{}", change.network)?;
     }
     Ok(())
 }
@@ -91,7 +86,7 @@ fn key_line(text: &mut String, name: &str, key: Option<&[u8; 32]>) -> fmt::Resul
 mod tests {
     use std::net::{Ipv6Addr, SocketAddrV6};
 
-    use convoy_proto::config::{AllowedIp, AllowedIpUpdate, PresharedKey, PrivateKey, PublicKey};
+    use convoy_proto::config::{AllowedIpUpdate, Prefix, PresharedKey, PrivateKey, PublicKey};
 
     use super::*;
 
@@ -145,7 +140,7 @@ mod tests {
     fn full() -> DeviceUpdate {
         let widest = Ipv6Addr::from([0xff; 16]);
         let change = |address, prefix, remove| AllowedIpUpdate {
-            network: AllowedIp { address, prefix },
+            network: Prefix::network_of(address, prefix).unwrap(),
             remove,
         };
         let changed = PeerUpdate {

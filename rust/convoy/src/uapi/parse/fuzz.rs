@@ -81,9 +81,9 @@ pub(in crate::uapi) fn text_of(update: &DeviceUpdate) -> String {
                 .then(|| "replace_allowed_ips=true".to_owned()),
         );
         for change in &peer.allowed_ips {
-            let AllowedIp { address, prefix } = change.network;
+            let network = change.network;
             let minus = if change.remove { "-" } else { "" };
-            lines.push(format!("allowed_ip={minus}{address}/{prefix}"));
+            lines.push(format!("allowed_ip={minus}{network}"));
         }
     }
     lines.join("\n")

@@ -262,10 +262,7 @@ fn peer(text: &str) -> Result<PeerUpdate, ParseError> {
 
 fn added(address: &str, prefix: u8) -> AllowedIpUpdate {
     AllowedIpUpdate {
-        network: AllowedIp {
-            address: address.parse().unwrap(),
-            prefix,
-        },
+        network: Prefix::network_of(address.parse().unwrap(), prefix).unwrap(),
         remove: false,
     }
 }

@@ -6,40 +6,51 @@ use std::{
     str::FromStr,
 };
 
-use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// An address with a prefix length, such as `10.0.0.2/24`. Host bits are kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(into = "String", try_from = "String")]
+/// An address with a prefix length, such as `10.0.0.2/24`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(into = "String", try_from = "String")
+)]
 pub struct Prefix {
     address: IpAddr,
     length: u8,
 }
 
-/// Not a prefix.
-#[derive(Debug, Error)]
+/// The bits in front of an IPv4 address that is mapped to IPv6.
+const MAPPED: u8 = 96;
+
+/// Text that is no prefix.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("`{0}` is no prefix: write an address and a length, such as 10.0.0.0/8 or fd00::/8")]
-pub struct InvalidPrefix(String);
+pub struct InvalidPrefix(pub String);
 
 impl Prefix {
-    /// # Errors
-    /// If `length` exceeds the address's 32 or 128 bits.
-    pub fn new(address: IpAddr, length: u8) -> Result<Self, InvalidPrefix> {
+    /// Keeps host bits; `None` if `length` exceeds the address's 32 or 128 bits.
+    #[must_use]
+    pub fn new(address: IpAddr, length: u8) -> Option<Self> {
         let prefix = Self { address, length };
-        if length > prefix.bits() {
-            return Err(InvalidPrefix(prefix.to_string()));
-        }
-        Ok(prefix)
+        (length <= prefix.bits()).then_some(prefix)
+    }
+
+    /// Clears host bits; `None` if `length` exceeds the address's 32 or 128 bits.
+    #[must_use]
+    pub fn network_of(address: IpAddr, length: u8) -> Option<Self> {
+        Some(Self::new(address, length)?.network())
     }
 
     /// The prefix that holds this address alone.
+    #[must_use]
     pub fn host(address: IpAddr) -> Self {
         let length = if address.is_ipv4() { 32 } else { 128 };
         Self { address, length }
     }
 
     /// The prefix that holds every address of a family.
+    #[must_use]
     pub fn default_of(ipv6: bool) -> Self {
         let address = match ipv6 {
             false => Ipv4Addr::UNSPECIFIED.into(),
@@ -49,32 +60,38 @@ impl Prefix {
     }
 
     /// The IPv6 network that begins with these words.
+    #[must_use]
     pub const fn of_ipv6([first, second]: [u16; 2], length: u8) -> Self {
         let address = IpAddr::V6(Ipv6Addr::new(first, second, 0, 0, 0, 0, 0, 0));
         Self { address, length }
     }
 
     /// The address, including its host bits.
+    #[must_use]
     pub fn address(&self) -> IpAddr {
         self.address
     }
 
     /// The prefix length in bits.
+    #[must_use]
     pub fn length(&self) -> u8 {
         self.length
     }
 
     /// Whether this is IPv6.
+    #[must_use]
     pub fn is_ipv6(&self) -> bool {
         self.address.is_ipv6()
     }
 
     /// Whether this holds every address of its family.
+    #[must_use]
     pub fn is_default(&self) -> bool {
         self.length == 0
     }
 
     /// Whether this holds a single address.
+    #[must_use]
     pub fn is_host(&self) -> bool {
         self.length == self.bits()
     }
@@ -95,7 +112,20 @@ impl Prefix {
         Self { address, ..*self }
     }
 
+    /// The IPv4 network that an IPv4-mapped one stands for (RFC 4291, section 2.5.5.2); any other as it is.
+    #[must_use]
+    pub fn unmapped(&self) -> Self {
+        match self.address.to_canonical() {
+            IpAddr::V4(v4) if self.is_ipv6() && self.length >= MAPPED => Self {
+                address: v4.into(),
+                length: self.length - MAPPED,
+            },
+            _ => *self,
+        }
+    }
+
     /// Whether every address of `other` is in this network.
+    #[must_use]
     pub fn contains(&self, other: &Self) -> bool {
         let cut = Self {
             address: other.address,
@@ -106,12 +136,20 @@ impl Prefix {
             && cut.network() == self.network()
     }
 
+    /// Whether an address is in this network.
+    #[must_use]
+    pub fn holds(&self, address: IpAddr) -> bool {
+        self.contains(&Self::host(address))
+    }
+
     /// Whether this and `other` have an address in common.
+    #[must_use]
     pub fn overlaps(&self, other: &Self) -> bool {
         self.contains(other) || other.contains(self)
     }
 
     /// The fewest prefixes that hold this network's addresses but none of `holes`.
+    #[must_use]
     pub fn without(&self, holes: &[Self]) -> Vec<Self> {
         if holes.iter().any(|hole| hole.contains(self)) {
             return Vec::new();
@@ -159,7 +197,10 @@ impl FromStr for Prefix {
             None => (text, None),
         };
         let address = address.parse().map_err(|_| wrong())?;
-        length.map_or(Ok(Self::host(address)), |length| Self::new(address, length))
+        match length {
+            Some(length) => Self::new(address, length).ok_or_else(wrong),
+            None => Ok(Self::host(address)),
+        }
     }
 }
 
@@ -205,6 +246,31 @@ mod tests {
         assert_eq!(prefix("10.0.0.2"), prefix("10.0.0.2/32"));
         for wrong in ["10.0.0.2/33", "x", "10.0.0.2/", "::/129"] {
             assert!(wrong.parse::<Prefix>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn host_bits_are_kept_or_cleared_as_the_constructor_says() {
+        let address = "10.1.2.3".parse().unwrap();
+        assert_eq!(Prefix::new(address, 8), Some(prefix("10.1.2.3/8")));
+        assert_eq!(Prefix::network_of(address, 8), Some(prefix("10.0.0.0/8")));
+        for new in [Prefix::new, Prefix::network_of] {
+            assert_eq!(new(address, 33), None);
+        }
+        assert!(prefix("10.1.2.3/8").holds("10.9.0.1".parse().unwrap()));
+        assert!(!prefix("10.1.2.3/8").holds("::".parse().unwrap()));
+    }
+
+    #[test]
+    fn a_mapped_prefix_is_one_of_ipv4_if_it_holds_no_other_address() {
+        for (mapped, unmapped) in [
+            ("::ffff:10.1.2.3/104", "10.1.2.3/8"),
+            ("::ffff:10.1.2.3", "10.1.2.3/32"),
+            ("::ffff:0:0/96", "0.0.0.0/0"),
+            ("::ffff:10.1.2.3/95", "::ffff:10.1.2.3/95"),
+            ("10.0.0.0/8", "10.0.0.0/8"),
+        ] {
+            assert_eq!(prefix(mapped).unmapped(), prefix(unmapped), "{mapped}");
         }
     }
 
