@@ -1,4 +1,4 @@
-//! The map from a connection's two ends to the connection, as in `connlib/netstack/src/stack/table.rs`: with the standard
+//! The map from a connection's two ends to the connection, as in `connlib/smoltcp/src/table.rs`: with the standard
 //! library's SipHash, with FxHash, and with a hash whose collisions nobody can foresee, for keys that peers choose.
 //!
 //! A hash reads a key as `derive(Hash)` writes it, field by field, or packed into as few words as it has.

@@ -1,4 +1,4 @@
-//! Beginnings of flows of `--nat user`, as in `connlib/netstack/src/nat`: a map with the standard library's SipHash
+//! Beginnings of flows of `--nat user`, as in `connlib/gateway/src`: a map with the standard library's SipHash
 //! or with FxHash, and the beginning of a flow inline or out of line (`#[cold]`).
 //!
 //! Packets of a flow that has begun pass in the kernel. Only what begins a flow is looked up here, and what comes until it

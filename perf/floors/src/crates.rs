@@ -59,9 +59,20 @@ mod tests {
         ("snow", &["convoy-proto"]),
         ("boringtun", &["convoy-proto"]),
         ("ring", &["convoy-aead"]),
-        ("smoltcp", &["convoy-netstack"]),
-        ("fast-socks5", &["convoy-netstack"]),
-        ("hickory-resolver", &["convoy", "convoy-netstack"]),
+        (
+            "smoltcp",
+            &["convoy-gateway", "convoy-packet", "convoy-smoltcp"],
+        ),
+        ("fast-socks5", &["convoy-network"]),
+        (
+            "hickory-resolver",
+            &[
+                "convoy",
+                "convoy-gateway",
+                "convoy-network",
+                "convoy-smoltcp",
+            ],
+        ),
         ("rtnetlink", &["convoy-netlink"]),
         // Look-ups of the data path neither wait nor need a runtime.
         ("netlink-packet-core", &["convoy-gso"]),
@@ -101,7 +112,7 @@ mod tests {
     ];
 
     /// Crates of the workspace that one may depend on. The data path stands on nothing of the client.
-    const FLOORS: [(&str, &[&str]); 11] = [
+    const FLOORS: [(&str, &[&str]); 15] = [
         ("convoy-types", &[]),
         ("convoy-tun", &[]),
         ("convoy-gso", &["convoy-types"]),
@@ -110,11 +121,34 @@ mod tests {
             "convoy-tunnel",
             &["convoy-aead", "convoy-gso", "convoy-proto", "convoy-tun"],
         ),
+        ("convoy-packet", &["convoy-tun"]),
+        ("convoy-network", &["convoy-netlink", "convoy-types"]),
         (
-            "convoy-netstack",
+            "convoy-namespace",
             &[
                 "convoy-netlink",
+                "convoy-network",
                 "convoy-process",
+                "convoy-tun",
+                "convoy-types",
+            ],
+        ),
+        (
+            "convoy-smoltcp",
+            &[
+                "convoy-network",
+                "convoy-packet",
+                "convoy-tun",
+                "convoy-types",
+            ],
+        ),
+        (
+            "convoy-gateway",
+            &[
+                "convoy-namespace",
+                "convoy-network",
+                "convoy-packet",
+                "convoy-smoltcp",
                 "convoy-tun",
                 "convoy-types",
             ],

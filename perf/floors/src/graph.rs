@@ -115,13 +115,16 @@ mod tests {
     use crate::crates::members;
 
     /// Files in circles of more than two, by crate. Lower a number when it falls; none may rise.
-    const IN_LARGE_CIRCLES: [(&str, usize); 8] = [
+    const IN_LARGE_CIRCLES: [(&str, usize); 11] = [
         ("convoy", 18),
         ("convoy-aead", 3),
         ("convoy-benches", 10),
+        ("convoy-gateway", 10),
         ("convoy-lab", 3),
-        ("convoy-netstack", 40),
+        ("convoy-namespace", 6),
+        ("convoy-network", 8),
         ("convoy-perf", 6),
+        ("convoy-smoltcp", 16),
         ("convoy-tun", 3),
         ("convoy-tunnel", 4),
     ];

@@ -32,7 +32,6 @@ use std::{
 };
 
 use anyhow::Context;
-use convoy_netstack::namespace;
 use nix::unistd::{ForkResult, dup2_stdin, fork, setsid};
 
 use crate::{
@@ -84,7 +83,7 @@ fn become_command(args: &ExecArgs) -> Result<Infallible, Failure> {
 /// Becomes the process that holds the namespaces; returns when its supervisor is gone.
 pub(crate) fn hold() -> anyhow::Result<()> {
     process::name_like_the_program();
-    Ok(namespace::hold()?)
+    Ok(convoy_namespace::hold()?)
 }
 
 /// Starts a supervisor.

@@ -7,11 +7,12 @@ use std::{convert::Infallible, io::Write as _, sync::Arc};
 
 use anyhow::{Context, bail};
 use convoy_config::{Forwarding, Listener, import_rinetd, read_forwarding};
-use convoy_netstack::{
-    Access,
+use convoy_network::{
+    Guarded, Host, Kernel, Network,
+    access::Access,
     forward::{Forwarder, Limits},
-    nat::{Own, Policy},
-    network::{Guarded, Host, Kernel, Network},
+    own::Own,
+    policy::Policy,
     relay::{DEFAULT_BUFFER, Relay},
 };
 use nix::sys::resource::{Resource, getrlimit, setrlimit};

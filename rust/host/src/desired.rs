@@ -155,7 +155,7 @@ impl Desired {
             let wider = lengths
                 .iter()
                 .filter(move |length| **length <= host.length());
-            wider.filter_map(move |length| Some(Prefix::network_of(host.address(), *length)?))
+            wider.filter_map(move |length| Prefix::network_of(host.address(), *length))
         };
         let around = self.outside().flat_map(around);
         around

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use convoy_netstack::relay::{MAX_BUFFER, MIN_BUFFER, Method};
+use convoy_network::relay::{MAX_BUFFER, MIN_BUFFER, Method};
 
 use super::LogFormat;
 

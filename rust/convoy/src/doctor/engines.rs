@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-use convoy_netstack::namespace::{Files, Namespace, NamespaceError, Settings};
+use convoy_namespace::{Files, Namespace, NamespaceError, Settings};
 use convoy_tun::OffloadRequest;
 
 use super::finding::Finding;

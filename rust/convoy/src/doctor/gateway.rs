@@ -3,7 +3,7 @@
 use std::io;
 
 use convoy_config::Config;
-use convoy_netstack::namespace::{Namespace, NamespaceError, Settings};
+use convoy_namespace::{Namespace, NamespaceError, Settings};
 use nix::sys::socket::{AddressFamily, SockFlag, SockProtocol, SockType, socket};
 
 use super::{engines, finding::Finding};

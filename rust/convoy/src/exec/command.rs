@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::Context;
 use caps::CapSet;
-use convoy_netstack::namespace::Spaces;
+use convoy_namespace::Spaces;
 use nix::sys::prctl;
 
 use super::{Failure, families};

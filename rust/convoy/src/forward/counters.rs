@@ -1,6 +1,10 @@
 //! Logs what a forwarder has carried and refused.
 
-use convoy_netstack::{Refusal, Totals, forward::Forwarder, relay::Pressure};
+use convoy_network::{
+    counters::{Refusal, Totals},
+    forward::Forwarder,
+    relay::Pressure,
+};
 use tracing::info;
 
 use crate::client::status::CarriedStatus;

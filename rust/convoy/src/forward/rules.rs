@@ -1,9 +1,11 @@
 //! Turns a file's listeners into the rules of a forwarder.
 
 use convoy_config::{AccessLists, Forwarding, Listener, Offer, UserPassword};
-use convoy_netstack::{
-    Access, Login, Target,
+use convoy_network::{
+    access::Access,
+    dial::Target,
     forward::{Rule, Service},
+    login::Login,
 };
 
 /// The rules of a file.

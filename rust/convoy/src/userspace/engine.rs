@@ -13,12 +13,10 @@ use std::{
 
 use anyhow::Context;
 use convoy_config::Config;
-use convoy_netstack::{
-    namespace::{Settings, Spaces},
-    nat::Inlet,
-    network::{Family, NameServers, Network},
-    stack::{self, MAX_FLOWS, Stack, device_pair},
-};
+use convoy_gateway::Inlet;
+use convoy_namespace::{Settings, Spaces};
+use convoy_network::{Family, NameServers, Network};
+use convoy_smoltcp::{self, MAX_FLOWS, Stack, device_pair};
 
 use super::peers;
 use crate::{
@@ -172,7 +170,7 @@ fn name_servers(config: &Config) -> NameServers {
 /// Starts a stack with what a namespace would have.
 fn smoltcp(settings: &Settings, config: &Config) -> anyhow::Result<Kind> {
     let (ours, device) = device_pair().context("cannot make a device for the stack")?;
-    let settings = stack::Settings {
+    let settings = convoy_smoltcp::Settings {
         addresses: settings.addresses.clone(),
         mtu: settings.mtu,
         names: name_servers(config),

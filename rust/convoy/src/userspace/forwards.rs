@@ -4,10 +4,10 @@ use std::{net::IpAddr, sync::Arc};
 
 use anyhow::{Context, bail};
 use convoy_config::{AccessLists, Config, Forwarding, Listener, Offer, Side};
-use convoy_netstack::{
-    Access,
+use convoy_network::{
+    Host, Kernel, Network,
+    access::Access,
     forward::{Forwarder, Rule, Running},
-    network::{Host, Kernel, Network},
     relay::Relay,
 };
 use convoy_proto::config::Prefix;

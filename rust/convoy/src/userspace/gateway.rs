@@ -4,12 +4,15 @@ use std::{io, net::SocketAddr, sync::Arc};
 
 use anyhow::Context;
 use convoy_config::{Config, Located};
-use convoy_netstack::{
-    nat::{self, Carried, Dns, Limits, Own, Policy, Shares, Upstream},
-    network::{Host, Kernel, Network},
+use convoy_gateway::{self, Carried, Dns, Upstream};
+use convoy_network::{
+    Host, Kernel, Network,
+    own::Own,
+    policy::Policy,
     relay::Relay,
-    stack::Dropped,
+    shares::{Limits, Shares},
 };
+use convoy_packet::counters::Dropped;
 use convoy_proto::config::Prefix;
 use tracing::info;
 
@@ -61,7 +64,7 @@ impl Wanted {
 
 /// A gateway that runs until it is dropped.
 #[derive(Debug)]
-pub(super) struct Gateway(nat::Gateway);
+pub(super) struct Gateway(convoy_gateway::Gateway);
 
 impl Gateway {
     /// Starts with what comes out of an engine, whose network is `inside`.
@@ -80,7 +83,7 @@ impl Gateway {
         let own = Own::follow().await;
         let own = own.context("cannot follow the addresses of this host")?;
         let peers = config.peers.len() as u32;
-        let settings = nat::Settings {
+        let settings = convoy_gateway::Settings {
             own: config
                 .interface
                 .addresses
@@ -101,7 +104,7 @@ impl Gateway {
             },
         };
         let outside = Arc::new(Kernel(Host));
-        let mut gateway = nat::Gateway::start(inlet, outside, relay, settings);
+        let mut gateway = convoy_gateway::Gateway::start(inlet, outside, relay, settings);
         if wanted.has_dns {
             serve_dns(&mut gateway, config, inside).await?;
         }
@@ -146,7 +149,7 @@ impl Gateway {
 
 /// Answers DNS queries on the tunnel's own addresses.
 async fn serve_dns(
-    gateway: &mut nat::Gateway,
+    gateway: &mut convoy_gateway::Gateway,
     config: &Config,
     inside: &Arc<dyn Network>,
 ) -> anyhow::Result<()> {
@@ -186,7 +189,7 @@ fn flows(free: usize, others: usize, has_ports: bool) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use convoy_netstack::relay::{DEFAULT_BUFFER, Method};
+    use convoy_network::relay::{DEFAULT_BUFFER, Method};
 
     use super::*;
 

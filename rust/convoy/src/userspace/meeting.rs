@@ -6,7 +6,7 @@ use std::{
 };
 
 use anyhow::{Context, bail};
-use convoy_netstack::namespace::Spaces;
+use convoy_namespace::Spaces;
 use tokio::io::Interest;
 
 use crate::{background::READY, supervised::descriptors};

@@ -1,7 +1,7 @@
 //! Peers by their allowed IPs, for the networks without root.
 
 use convoy_config::Config;
-use convoy_netstack::nat::Peers;
+use convoy_network::peers::Peers;
 
 /// Numbers the peers, with their allowed IPs.
 pub(super) fn peers_of(config: &Config) -> Peers {

@@ -5,7 +5,7 @@ mod hidden;
 use std::path::Path;
 
 use convoy_config::{Config, Table};
-use convoy_netstack::namespace::{Files, Settings};
+use convoy_namespace::{Files, Settings};
 use nix::unistd::geteuid;
 
 use super::Purpose;

@@ -3,7 +3,7 @@
 use std::{io, path::PathBuf, pin::pin, sync::Arc, time::SystemTime};
 
 use anyhow::{Context, anyhow};
-use convoy_netstack::relay::{DEFAULT_BUFFER, Method, Relay};
+use convoy_network::relay::{DEFAULT_BUFFER, Method, Relay};
 use tokio::{
     net::UnixStream,
     signal::unix::{Signal, SignalKind, signal},

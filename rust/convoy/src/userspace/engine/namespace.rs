@@ -11,11 +11,9 @@ use std::{
 };
 
 use anyhow::{Context, anyhow};
-use convoy_netstack::{
-    namespace::{self, Namespace, NamespaceError, Settings, Spaces},
-    nat::Inlet,
-    network::{Answer, Family, Kernel, NameServers, OpenSockets, SocketKind, WithNames},
-};
+use convoy_gateway::Inlet;
+use convoy_namespace::{self, Namespace, NamespaceError, Settings, Spaces};
+use convoy_network::{Answer, Family, Kernel, NameServers, OpenSockets, SocketKind, WithNames};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::client::tunnel::Process;
@@ -30,7 +28,7 @@ pub(in crate::userspace) struct Inside {
     namespace: Arc<Namespace>,
     holder: Process,
     sockets: Sockets,
-    inlet: Option<namespace::Inlet>,
+    inlet: Option<convoy_namespace::Inlet>,
     mtu: u16,
 }
 

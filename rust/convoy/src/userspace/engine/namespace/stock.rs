@@ -5,7 +5,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use convoy_netstack::network::{Family, SocketKind};
+use convoy_network::{Family, SocketKind};
 
 /// Sockets of each kind and family that are ready, once one has been needed; more are made when half of them are left.
 pub(super) const READY: usize = 16;

@@ -1,0 +1,213 @@
+//! The host's resolver.
+
+use std::{
+    fs, io,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use hickory_resolver::{
+    Hosts, TokioResolver,
+    config::{NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts},
+    lookup::Lookup,
+    net::{NetError, runtime::TokioRuntimeProvider},
+    proto::{op::Query, rr::domain::usage},
+    system_conf::parse_resolv_conf,
+};
+use tokio::time::Instant;
+use tracing::warn;
+
+use super::{
+    exchange::exchange,
+    message::{Question, Response},
+};
+use convoy_network::names::servers::Servers;
+
+/// The port of name servers, unless their addresses have another.
+const PORT: u16 = 53;
+
+/// Where names of this host are defined.
+const HOSTS: &str = "/etc/hosts";
+/// Answers that are remembered, each for as long as its servers say.
+const REMEMBERED: u64 = 1024;
+/// How often the files are checked for changes.
+const CHECK: Duration = Duration::from_secs(1);
+
+/// The servers that are asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Upstream {
+    /// As the programs of this host do, by a file in the format of resolv.conf(5), and by `/etc/hosts`. When a file
+    /// changes, what it says applies from the next second on, and nothing is remembered from before.
+    File(PathBuf),
+    /// These servers in this order, and nobody else.
+    Servers(Vec<SocketAddr>),
+}
+
+impl Upstream {
+    /// The resolver of this host.
+    #[must_use]
+    pub fn system() -> Self {
+        Self::File("/etc/resolv.conf".into())
+    }
+}
+
+/// A resolver that follows its configuration.
+#[derive(Debug)]
+pub(super) struct Source {
+    upstream: Upstream,
+    current: Mutex<Current>,
+}
+
+/// Looks names up: those of this host at once, all others by servers that are asked one after the other.
+pub(super) struct Resolvers {
+    servers: Servers<TokioRuntimeProvider>,
+    hosts: Arc<Hosts>,
+}
+
+struct Current {
+    resolvers: Arc<Resolvers>,
+    stamps: [Option<Stamp>; 2],
+    checked: Instant,
+}
+
+/// Facts of a file that change when it is written or replaced: inode, length, and time in seconds and nanoseconds.
+type Stamp = (u64, u64, i64, i64);
+
+impl Source {
+    pub(super) fn open(upstream: Upstream) -> Result<Self, NetError> {
+        let stamps = upstream.stamps();
+        let current = Mutex::new(Current {
+            resolvers: Arc::new(upstream.resolvers()?),
+            stamps,
+            checked: Instant::now(),
+        });
+        Ok(Self { upstream, current })
+    }
+
+    pub(super) fn resolvers(&self) -> Arc<Resolvers> {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        if current.checked.elapsed() >= CHECK {
+            current.checked = Instant::now();
+            let stamps = self.upstream.stamps();
+            if stamps != current.stamps {
+                match self.upstream.resolvers() {
+                    Ok(resolvers) => {
+                        (current.resolvers, current.stamps) = (Arc::new(resolvers), stamps);
+                    }
+                    Err(error) => warn!("cannot follow the host's resolver: {error}"),
+                }
+            }
+        }
+        Arc::clone(&current.resolvers)
+    }
+}
+
+impl Resolvers {
+    /// Finds the records of a name, which may be remembered.
+    pub(super) async fn lookup(&self, query: &Query) -> Result<Lookup, NetError> {
+        let (name, kind) = (query.name().clone(), query.query_type());
+        self.servers.lookup(name, kind).await
+    }
+
+    /// Asks for a server's own answer; nothing of it is remembered.
+    pub(super) async fn pass(&self, question: &Question) -> Result<Response, NetError> {
+        let ask = self
+            .servers
+            .ask(|server| Box::pin(exchange(server.at, question)));
+        ask.await
+    }
+
+    /// Whether a question is answered without a server: by `/etc/hosts`, or as its name is special (RFC 6761).
+    pub(super) fn know(&self, query: &Query) -> bool {
+        let special = [
+            &usage::LOCALHOST,
+            &usage::IN_ADDR_ARPA_127,
+            &usage::IP6_ARPA_1,
+            &usage::INVALID,
+            &usage::ONION,
+        ];
+        let is_special = special.iter().any(|zone| zone.zone_of(query.name()));
+        is_special || self.hosts.lookup_static_host(query).is_some()
+    }
+}
+
+impl Upstream {
+    fn stamps(&self) -> [Option<Stamp>; 2] {
+        match self {
+            Self::File(path) => [path.as_path(), Path::new(HOSTS)].map(stamp),
+            Self::Servers(_) => [None, None],
+        }
+    }
+
+    fn resolvers(&self) -> Result<Resolvers, NetError> {
+        let (config, mut options, hosts) = match self {
+            Self::File(path) => {
+                let (config, options) = configuration(path);
+                (config, options, Hosts::from_system().unwrap_or_default())
+            }
+            Self::Servers(servers) => {
+                let servers = servers.iter().map(server_at).collect();
+                let config = ResolverConfig::from_parts(None, Vec::new(), servers);
+                (config, ResolverOpts::default(), Hosts::default())
+            }
+        };
+        let hosts = Arc::new(hosts);
+        // They are read once.
+        options.use_hosts_file = ResolveHosts::Never;
+        options.cache_size = REMEMBERED;
+        options.preserve_intermediates = true;
+        Servers::<TokioRuntimeProvider>::limit(&mut options);
+        let resolver = |server: &NameServerConfig| {
+            let port = server.connections.first().map_or(PORT, |it| it.port);
+            let at = SocketAddr::new(server.ip, port);
+            // Clients complete names themselves.
+            let config = ResolverConfig::from_parts(None, Vec::new(), vec![server.clone()]);
+            let provider = TokioRuntimeProvider::default();
+            let mut builder = TokioResolver::builder_with_config(config, provider);
+            builder.options_mut().clone_from(&options);
+            let mut resolver = builder.build()?;
+            resolver.set_hosts(Arc::clone(&hosts));
+            Ok::<_, NetError>((at, resolver))
+        };
+        let servers = config.name_servers().iter();
+        let servers: Vec<_> = servers.map(resolver).collect::<Result<_, _>>()?;
+        Ok(Resolvers {
+            servers: Servers::new(servers),
+            hosts,
+        })
+    }
+}
+
+/// Returns what resolv.conf(5) says; where it says nothing, there is a server on this host.
+fn configuration(path: &Path) -> (ResolverConfig, ResolverOpts) {
+    let read = fs::read(path).map_err(NetError::from);
+    read.and_then(parse_resolv_conf).unwrap_or_else(|_| {
+        let local = NameServerConfig::udp_and_tcp(Ipv4Addr::LOCALHOST.into());
+        let config = ResolverConfig::from_parts(None, Vec::new(), vec![local]);
+        (config, ResolverOpts::default())
+    })
+}
+
+fn server_at(address: &SocketAddr) -> NameServerConfig {
+    let ip: IpAddr = address.ip();
+    let mut server = NameServerConfig::udp_and_tcp(ip);
+    for connection in &mut server.connections {
+        connection.port = address.port();
+    }
+    server
+}
+
+fn stamp(path: &Path) -> Option<Stamp> {
+    let found: io::Result<fs::Metadata> = fs::metadata(path);
+    let found = found.ok()?;
+    Some((found.ino(), found.len(), found.mtime(), found.mtime_nsec()))
+}
+
+impl std::fmt::Debug for Current {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Current")
+    }
+}

@@ -1,0 +1,246 @@
+//! Echo requests: those with one identifier from a peer to a target are a flow, with a ping socket outside.
+
+use std::{
+    io::{self, ErrorKind},
+    net::{IpAddr, SocketAddr},
+    os::fd::OwnedFd,
+    pin::pin,
+    sync::Arc,
+};
+
+use nix::sys::socket::{AddressFamily, SockFlag, SockProtocol, SockType, socket};
+use tokio::{
+    net::UdpSocket,
+    sync::mpsc,
+    task::{JoinSet, yield_now},
+    time::timeout,
+};
+
+use super::{
+    errors,
+    flows::Message,
+    gateway::{Ends, Shared, refused},
+    scratch::with_scratch,
+};
+use convoy_network::{
+    counters::Refusal,
+    dial::reason,
+    errors::{Report, ask_for, ready, take},
+    expiry::{Expiry, RETRY},
+    hops,
+    occupants::Occupant,
+};
+use convoy_packet::{
+    counters::Dropped,
+    icmp::{Unreachable, echo_ident, is_intact, make_echo_reply},
+    packet::{ICMPV4, ICMPV6, Packet, ip_header_len},
+};
+
+/// Replies before others have their turn.
+const BATCH: usize = 64;
+
+/// A flow's place among all; dropping it makes it free.
+struct Place {
+    shared: Arc<Shared>,
+    /// The peer's port is the identifier.
+    ends: Ends,
+    /// ICMP header of the latest request.
+    header: [u8; 8],
+    /// How many routers the latest request may pass, if that is to find something out.
+    hops: Option<u8>,
+    expiry: Arc<Expiry>,
+}
+
+/// Passes an echo request on to its flow, which it begins if there is none.
+pub(super) fn receive(
+    shared: &Arc<Shared>,
+    tasks: &mut JoinSet<()>,
+    (packet, hops): (&Packet<'_>, u8),
+) -> Result<(), Dropped> {
+    if !is_intact(packet) {
+        return Err(Dropped::BadChecksum);
+    }
+    let ident = echo_ident(packet).ok_or(Dropped::UnknownProtocol)?;
+    let ends = Ends {
+        peer: (packet.source, ident).into(),
+        target: (packet.destination, 0).into(),
+    };
+    let flows = &shared.flows_of_echoes;
+    let kept = (packet.payload(), hops);
+    let Some(request) = shared.keep(kept, packet.source, &shared.icmp) else {
+        return Ok(());
+    };
+    let Some(request) = flows.pass_on(ends, request, &shared.icmp) else {
+        return Ok(());
+    };
+    let expiry = Arc::new(Expiry::of_echoes());
+    match shared.admission.admit_flow(ends, &expiry) {
+        Ok((occupant, _)) => {
+            let requests = flows.begin(ends, request);
+            let place = Place {
+                shared: Arc::clone(shared),
+                ends,
+                header: [0; 8],
+                hops: None,
+                expiry,
+            };
+            tasks.spawn(place.serve(requests, occupant));
+        }
+        Err(refusal) => {
+            refused(&shared.icmp, ends, refusal);
+            shared.answers.prohibit(packet);
+        }
+    }
+    Ok(())
+}
+
+impl Place {
+    async fn serve(mut self, mut requests: mpsc::Receiver<Message>, _occupant: Occupant) {
+        match ping_socket(self.ends.target).await {
+            Ok(outside) => {
+                let shared = Arc::clone(&self.shared);
+                let _open = shared.icmp.open();
+                ask_for(&outside);
+                self.exchange(&outside, requests).await;
+                if self.expiry.is_replaced() {
+                    refused(&shared.icmp, self.ends, Refusal::Replaced);
+                }
+            }
+            Err(error) => {
+                let refusal = match error.kind() {
+                    // The sysctl net.ipv4.ping_group_range leaves this user out.
+                    ErrorKind::PermissionDenied => Refusal::Unsupported,
+                    _ => reason(&error),
+                };
+                refused(&self.shared.icmp, self.ends, refusal);
+                if let Ok(request) = requests.try_recv() {
+                    self.note(&request);
+                }
+                let why = errors::unreachable(refusal).unwrap_or(Unreachable::Prohibited);
+                self.unreachable((why, None), self.header);
+                drop(requests);
+                let _ = timeout(RETRY, self.expiry.reached()).await;
+            }
+        }
+    }
+
+    async fn exchange(&mut self, outside: &UdpSocket, mut requests: mpsc::Receiver<Message>) {
+        let expiry = Arc::clone(&self.expiry);
+        let mut expired = pin!(expiry.reached());
+        loop {
+            tokio::select! {
+                // The table holds a sender, so there is always another.
+                Some(request) = requests.recv() => {
+                    expiry.question();
+                    self.note(&request);
+                    self.send(outside, &request);
+                }
+                reports = ready(outside) => {
+                    self.pass_on(&reports);
+                    self.answer_all(outside);
+                }
+                () = &mut expired => return,
+            }
+            yield_now().await;
+        }
+    }
+
+    fn answer_all(&self, outside: &UdpSocket) {
+        for _ in 0..BATCH {
+            match self.answer(outside) {
+                Ok(()) => self.expiry.answer(),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) => self.pass_on_all(outside, error),
+            }
+        }
+    }
+
+    fn note(&mut self, request: &Message) {
+        if let Some(header) = request.bytes.first_chunk() {
+            self.header = *header;
+        }
+    }
+
+    fn send(&mut self, outside: &UdpSocket, request: &Message) {
+        let wanted = hops::of_probe(request.hops);
+        if wanted != self.hops {
+            hops::set(outside, wanted);
+            self.hops = wanted;
+        }
+        let icmp = &self.shared.icmp;
+        match outside.try_send(&request.bytes) {
+            Ok(sent) => icmp.moved.count_outbound(sent),
+            Err(error) => {
+                icmp.drop_datagrams(1);
+                self.pass_on_all(outside, error);
+            }
+        }
+    }
+
+    fn answer(&self, outside: &UdpSocket) -> io::Result<()> {
+        let Ends { peer, target } = self.ends;
+        let Shared { icmp, answers, .. } = &*self.shared;
+        let at = ip_header_len(target.ip());
+        with_scratch(|scratch| {
+            let length = outside.try_recv(&mut scratch[at..])?;
+            let packet = &mut scratch[..at + length];
+            // Otherwise the kernel would not have taken it for a reply.
+            if make_echo_reply(packet, (target.ip(), peer.ip()), peer.port()).is_some() {
+                icmp.moved.count_inbound(length);
+                answers.send(packet);
+            }
+            Ok(())
+        })
+    }
+
+    /// Tells the peer what is known of an error that a call has returned.
+    fn pass_on_all(&self, outside: &UdpSocket, error: io::Error) {
+        let mut reports = take(outside);
+        if reports.is_empty() {
+            reports.push(error.into());
+        }
+        self.pass_on(&reports);
+    }
+
+    /// Tells the peer what the network outside says about requests.
+    fn pass_on(&self, reports: &[Report]) {
+        let [_, _, _, _, a, b, ..] = self.header;
+        for report in reports {
+            // Which request it is about; the identifier is this host's.
+            let header = report.quoted.map_or(self.header, |it| {
+                let [kind, code, .., c, d] = it;
+                [kind, code, 0, 0, a, b, c, d]
+            });
+            if let Some(heard) = errors::of_report(report, self.ends.target.ip()) {
+                self.unreachable(heard, header);
+            }
+        }
+    }
+
+    fn unreachable(&self, heard: (Unreachable, Option<IpAddr>), header: [u8; 8]) {
+        let (peer, target) = (self.ends.peer.ip(), self.ends.target.ip());
+        let protocol = if target.is_ipv4() { ICMPV4 } else { ICMPV6 };
+        let answers = &self.shared.answers;
+        answers.unreachable_flow(heard, (peer, target), protocol, header);
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.shared.flows_of_echoes.end(self.ends);
+    }
+}
+
+/// A socket of this host for echo requests to a target and its replies.
+async fn ping_socket(target: SocketAddr) -> io::Result<UdpSocket> {
+    let (family, protocol) = match target {
+        SocketAddr::V4(_) => (AddressFamily::Inet, SockProtocol::Icmp),
+        SocketAddr::V6(_) => (AddressFamily::Inet6, SockProtocol::IcmpV6),
+    };
+    let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
+    let opened: OwnedFd = socket(family, SockType::Datagram, flags, protocol)?;
+    let socket = UdpSocket::from_std(opened.into())?;
+    socket.connect(target).await?;
+    socket.writable().await?;
+    Ok(socket)
+}

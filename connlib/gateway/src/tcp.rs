@@ -1,0 +1,245 @@
+//! Connections: a SYN waits until its target has answered, and only then is it accepted inside.
+//!
+//! ```text
+//!  SYN ──▶ Connecting ── the target accepts ──▶ Accepting ── the handshake inside is over ──▶ Open
+//!              └── it refuses: RST; no way, no answer: ICMP
+//! ```
+
+mod pending;
+
+use std::{
+    collections::HashMap,
+    io,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tokio::{
+    sync::oneshot,
+    task::JoinSet,
+    time::{sleep, timeout},
+};
+use tracing::debug;
+
+use self::pending::{Pending, Ticket};
+use super::gateway::{CONNECT_LIMIT, Ends, Shared, refused};
+use convoy_network::shares::Share;
+use convoy_network::{Listener, Stream, counters::Refusal, dial::reason};
+use convoy_packet::{
+    counters::Dropped, icmp::Unreachable, packet::Packet, segment::Segment, vnet::VnetHeader,
+};
+
+/// How long a peer may take to complete its handshake. Linux repeats its answer after one, three and seven seconds.
+const ACCEPT_LIMIT: Duration = Duration::from_secs(15);
+/// The pause after a call of accept(2) that failed.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// The connections that exist or begin.
+///
+/// A map of std, as peers choose their keys.
+#[derive(Debug, Default)]
+pub(super) struct Connections {
+    all: Mutex<HashMap<Ends, State>>,
+    pending: Pending,
+}
+
+#[derive(Debug)]
+enum State {
+    /// The target has not answered.
+    Connecting,
+    /// The peer has not.
+    Accepting(oneshot::Sender<Stream>),
+    Open,
+}
+
+/// A connection's place among all; dropping it makes it free.
+struct Place {
+    shared: Arc<Shared>,
+    ends: Ends,
+    peer: u32,
+}
+
+/// A SYN that waits.
+struct Syn {
+    packet: Box<[u8]>,
+    segment: Segment,
+}
+
+/// Begins the connection that a SYN asks for.
+pub(super) fn begin(
+    shared: &Arc<Shared>,
+    flows: &mut JoinSet<()>,
+    packet: &Packet<'_>,
+) -> Result<(), Dropped> {
+    let segment = Segment::parse(packet.payload()).ok_or(Dropped::Malformed)?;
+    let ends = Ends {
+        peer: (packet.source, segment.source_port).into(),
+        target: (packet.destination, segment.destination_port).into(),
+    };
+    match shared.connections.all().get(&ends) {
+        None => {}
+        // Sent again, as there was no answer yet.
+        Some(State::Connecting) => return Ok(()),
+        Some(State::Accepting(_) | State::Open) => {
+            shared.answers.admit(packet.bytes);
+            return Ok(());
+        }
+    }
+    if !packet.has_right_checksum() {
+        return Err(Dropped::BadChecksum);
+    }
+    let peer = shared
+        .admission
+        .peers
+        .of(ends.peer.ip())
+        .unwrap_or(u32::MAX);
+    let pending = &shared.connections.pending;
+    let admitted = match shared.admission.admit(ends) {
+        Err(Refusal::TooManyOfPeer | Refusal::TooMany) if pending.make_room(peer) => {
+            shared.admission.admit(ends)
+        }
+        admitted => admitted,
+    };
+    match admitted {
+        Ok((share, setting_up)) => {
+            let ticket = pending.add(peer, setting_up);
+            shared.connections.all().insert(ends, State::Connecting);
+            let place = Place {
+                shared: Arc::clone(shared),
+                ends,
+                peer,
+            };
+            let syn = Syn {
+                packet: packet.bytes.into(),
+                segment,
+            };
+            flows.spawn(place.serve(syn, share, ticket));
+        }
+        Err(refusal) => {
+            refused(&shared.tcp, ends, refusal);
+            shared.answers.reset(ends, &segment);
+        }
+    }
+    Ok(())
+}
+
+impl Place {
+    async fn serve(self, syn: Syn, _share: Share, ticket: Ticket) {
+        // Boxed, so that a connection that only waits for bytes holds no memory for its beginning.
+        match Box::pin(self.establish(syn, ticket)).await {
+            Ok((inner, outer)) => {
+                let Shared { tcp, relay, .. } = &*self.shared;
+                let tenant = self.shared.tenant(self.peer);
+                let _open = tcp.open();
+                let ended = relay.run(inner, outer, tenant, &tcp.moved).await;
+                debug!(peer = %self.ends.peer, ?ended, "a connection has ended");
+            }
+            Err(refusal) => refused(&self.shared.tcp, self.ends, refusal),
+        }
+    }
+
+    /// Connects to the target, then to the peer; answers the SYN if the former fails.
+    async fn establish(&self, syn: Syn, mut ticket: Ticket) -> Result<(Stream, Stream), Refusal> {
+        let Shared {
+            outside,
+            answers,
+            connections,
+            ..
+        } = &*self.shared;
+        let connecting = timeout(CONNECT_LIMIT, outside.connect(self.ends.target));
+        let connected = tokio::select! {
+            connected = connecting => connected,
+            // Without a word: an error would have the peer try at once.
+            () = ticket.gives_way() => return Err(Refusal::TooManyOfPeer),
+        };
+        ticket.answered();
+        let connected = match connected {
+            Ok(connected) => connected.map_err(|error| reason(&error)),
+            Err(_) => Err(Refusal::TimedOut),
+        };
+        let mut outer = match connected {
+            Ok(outer) => outer,
+            Err(refusal) => {
+                self.refuse(&syn, refusal);
+                return Err(refusal);
+            }
+        };
+        let (sender, accepted) = oneshot::channel();
+        let state = State::Accepting(sender);
+        connections.all().insert(self.ends, state);
+        answers.admit(&syn.packet);
+        drop(syn);
+        match timeout(ACCEPT_LIMIT, accepted).await {
+            Ok(Ok(inner)) => Ok((inner, outer)),
+            _ => {
+                outer.close_by_reset();
+                Err(Refusal::Silent)
+            }
+        }
+    }
+
+    fn refuse(&self, syn: &Syn, refusal: Refusal) {
+        let answers = &self.shared.answers;
+        let why = match refusal {
+            Refusal::TimedOut => Unreachable::Silent,
+            Refusal::Unreachable | Refusal::NoSource => Unreachable::Host,
+            _ => return answers.reset(self.ends, &syn.segment),
+        };
+        // It was parsed before.
+        if let Ok(packet) = Packet::parse(VnetHeader::default(), &syn.packet) {
+            answers.unreachable(why, &packet);
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.shared.connections.all().remove(&self.ends);
+    }
+}
+
+impl Connections {
+    fn all(&self) -> MutexGuard<'_, HashMap<Ends, State>> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the sender for the task that waits for the peer's end of a connection.
+    fn accepted(&self, ends: Ends) -> Option<oneshot::Sender<Stream>> {
+        let mut all = self.all();
+        let state = all.get_mut(&ends)?;
+        match std::mem::replace(state, State::Open) {
+            State::Accepting(sender) => Some(sender),
+            other => {
+                *state = other;
+                None
+            }
+        }
+    }
+}
+
+/// Accepts what was admitted.
+pub(super) async fn accept(shared: Arc<Shared>, listener: Listener) {
+    loop {
+        let accepted = listener.accept().await;
+        let (mut stream, peer) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
+            Err(error) => {
+                shared.tcp.refuse(reason(&error));
+                sleep(PAUSE).await;
+                continue;
+            }
+        };
+        // Who connects to the listener's own port was not admitted.
+        let target = stream.local_address();
+        let waiting = target.and_then(|target| {
+            let ends = Ends { peer, target };
+            shared.connections.accepted(ends)
+        });
+        match waiting {
+            // It may have waited too long.
+            Some(waiting) => drop(waiting.send(stream)),
+            None => stream.close_by_reset(),
+        }
+    }
+}

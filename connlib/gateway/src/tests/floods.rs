@@ -1,0 +1,101 @@
+use super::*;
+use convoy_packet::packet::seal_ipv4;
+
+#[tokio::test(start_paused = true)]
+async fn a_flood_of_syns_takes_neither_room_nor_answers_from_another_peer() {
+    let scene = Scene::new(Target::Silent);
+    let most = PENDING as u16;
+    for port in 1..=most + 5 {
+        scene.send(&syn(outward(0, port), 7)).await;
+    }
+    let refused = |scene: &Scene| scene.tcp().refused(Refusal::TooManyOfPeer);
+    scene.until(|scene| refused(scene) == 5).await;
+    for _ in 0..5 {
+        let reset = scene.receive().await;
+        assert_eq!(parsed(&reset).protocol, TCP);
+    }
+    scene.send(&syn(outward(1, 1), 7)).await;
+    let all = PENDING + 1;
+    scene.until(|scene| scene.taken() == [all, all]).await;
+    // Once the target is given up, each peer hears so, of as many connections as there may be errors.
+    let [_, other] = [outward(0, 1), outward(1, 1)].map(|it| it.peer.ip());
+    while parsed(&scene.receive().await).destination != other {}
+    scene.until_idle().await;
+    let tcp = scene.tcp();
+    assert_eq!(tcp.refused(Refusal::TimedOut), u64::from(all));
+    assert_eq!((refused(&scene), tcp.opened), (5, 0));
+}
+
+#[tokio::test]
+async fn datagrams_beyond_the_few_that_wait_for_their_flow_are_counted() {
+    let scene = Scene::new(Target::Silent);
+    for _ in 0..10 {
+        scene.send(&datagram(outward(0, 1))).await;
+    }
+    let dropped = |scene: &Scene| scene.gateway.carried().udp.dropped;
+    scene.until(|scene| dropped(scene) == 6).await;
+    assert_eq!((scene.asked(), scene.taken()), (1, [1, 1]));
+}
+
+#[tokio::test]
+async fn long_datagrams_of_a_peer_that_wait_for_their_flows_take_bounded_memory() {
+    let scene = Scene::new(Target::Silent);
+    for port in 1..=20 {
+        scene.send(&datagram_of(outward(0, port), 60_000)).await;
+    }
+    let refused = |scene: &Scene| {
+        let udp = scene.gateway.carried().udp;
+        udp.refused(Refusal::TooMuchWaiting)
+    };
+    // Eight of them are half a MiB.
+    scene.until(|scene| refused(scene) == 12).await;
+    scene.send(&datagram_of(outward(1, 1), 60_000)).await;
+    scene.until(|scene| scene.taken()[0] == 9).await;
+    assert_eq!(refused(&scene), 12);
+}
+
+#[tokio::test]
+async fn a_peer_with_all_its_flows_replaces_its_oldest_and_nobody_elses() {
+    let scene = Scene::with(Target::Silent, Limits::of(8, 2), Limits::of(100, 2));
+    scene.send(&datagram(outward(1, 1))).await;
+    for port in 1..=10 {
+        scene.send(&datagram(outward(0, port))).await;
+    }
+    let replaced = |scene: &Scene| scene.gateway.carried().udp.refused(Refusal::Replaced);
+    scene.until(|scene| replaced(scene) == 6).await;
+    assert_eq!(scene.taken()[0], 5);
+    // Flows of echo requests count as well.
+    scene.send(&echo_request(outward(0, 1))).await;
+    scene.until(|scene| replaced(scene) == 7).await;
+    assert_eq!(scene.taken()[0], 5);
+}
+
+#[tokio::test]
+async fn fragments_without_end_displace_only_those_of_their_sender() {
+    let scene = Scene::new(Target::Silent);
+    let [first, last] = fragments(&datagram(outward(1, 1)), 0);
+    scene.send(&first).await;
+    for ident in 1..100 {
+        let [first, _] = fragments(&datagram(outward(0, 1)), ident);
+        scene.send(&first).await;
+    }
+    scene.send(&last).await;
+    scene.until(|scene| scene.asked() == 1).await;
+    let packets = scene.gateway.carried().packets;
+    let dropped = packets.dropped(Dropped::Fragment);
+    assert!(packets.reassembled == 1 && dropped > 80, "{packets:?}");
+}
+
+/// A packet cut in two.
+fn fragments(packet: &[u8], ident: u16) -> [Vec<u8>; 2] {
+    let (header, payload) = packet.split_at(20);
+    [(0, 0x2000, &payload[..16]), (16, 0, &payload[16..])].map(|(offset, more, part)| {
+        let mut fragment = [header, part].concat();
+        let length = fragment.len() as u16;
+        fragment[2..4].copy_from_slice(&length.to_be_bytes());
+        fragment[4..6].copy_from_slice(&ident.to_be_bytes());
+        fragment[6..8].copy_from_slice(&(more | (offset / 8_u16)).to_be_bytes());
+        seal_ipv4(&mut fragment);
+        fragment
+    })
+}

@@ -1,0 +1,32 @@
+//! Networks that connections lead out of and into, and what moves bytes between two of them.
+//!
+//! 1. A [`Network`] opens sockets: [`Host`] in this process's namespace, an engine inside a tunnel.
+//! 2. A [`Relay`](relay::Relay) moves bytes between two connections until both have ended.
+//! 3. A [`Forwarder`](forward::Forwarder) listens in one network and connects in another, by rules: fixed targets, or
+//!    those that clients of SOCKS5 and HTTP's CONNECT name.
+//! 4. A [`Policy`](policy::Policy) decides which targets others may name; [`Shares`](shares::Shares) divide what can be
+//!    held among them.
+//!
+//! The engines (`convoy-namespace`, `convoy-smoltcp`) and the gateway build on it; programs call it. It knows no engine,
+//! no tunnel and no file, and never starts a process or a thread.
+
+pub mod access;
+pub mod counters;
+pub mod descriptors;
+pub mod dial;
+pub mod expiry;
+pub mod forward;
+mod http_connect;
+mod lingering;
+pub mod login;
+mod network;
+pub mod occupants;
+pub mod own;
+pub mod peers;
+pub mod policy;
+pub mod relay;
+pub mod shares;
+mod socks;
+pub mod waiting;
+
+pub use network::*;

@@ -1,0 +1,122 @@
+//! The seam between forwarding and the networks that it connects: the host's, or that inside a tunnel.
+
+mod batch;
+mod datagrams;
+pub mod errors;
+mod guarded;
+pub mod hops;
+mod kernel;
+mod listener;
+pub mod names;
+mod stream;
+mod train;
+pub mod transparent;
+
+use std::{
+    fmt,
+    future::Future,
+    io,
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
+    os::fd::OwnedFd,
+    pin::Pin,
+};
+
+pub use datagrams::{Datagrams, Packets};
+pub use guarded::Guarded;
+pub use kernel::set_options;
+pub use kernel::{Host, Kernel};
+pub use listener::{Accept, Listener};
+pub use names::{NameServers, WithNames};
+pub use stream::{Duplex, Stream};
+pub use train::Train;
+
+pub use batch::with_batch;
+pub use datagrams::Sent;
+
+use crate::counters::Refusal;
+
+/// The answer of a network, once it has one.
+pub type Answer<'a, T> = Pin<Box<dyn Future<Output = io::Result<T>> + Send + 'a>>;
+
+/// Opens connections, listeners and flows in one network.
+pub trait Network: fmt::Debug + Send + Sync {
+    /// Whether a client may reach a target, which it has named itself.
+    ///
+    /// # Errors
+    /// The reason why not.
+    fn check(&self, _to: SocketAddr) -> Result<(), Refusal> {
+        Ok(())
+    }
+
+    /// The addresses of a name as this network sees it, in the order in which they should be tried.
+    fn resolve<'a>(&'a self, name: &'a str, port: u16) -> Answer<'a, Vec<SocketAddr>>;
+
+    /// Connects to an address.
+    fn connect(&self, to: SocketAddr) -> Answer<'_, Stream>;
+
+    /// Listens on an address; port 0 is any free one.
+    fn listen(&self, at: SocketAddr) -> Answer<'_, Listener>;
+
+    /// Opens a UDP socket on an address; port 0 is any free one.
+    fn datagrams(&self, at: SocketAddr) -> Answer<'_, Datagrams>;
+
+    /// Opens a UDP socket for clients: of each datagram it knows to which address it came.
+    fn listening_datagrams(&self, at: SocketAddr) -> Answer<'_, Datagrams> {
+        self.datagrams(at)
+    }
+
+    /// Opens a UDP socket on an address whose port others share; each must be connected. Fails where networks have no
+    /// such sockets.
+    fn datagrams_beside(&self, _at: SocketAddr) -> Answer<'_, Datagrams> {
+        Box::pin(async { Err(io::ErrorKind::Unsupported.into()) })
+    }
+}
+
+/// Opens unbound, unconnected sockets of the kernel in one network namespace.
+///
+/// A socket belongs to the namespace in which it was created, so everything else, such as `connect`, can be done by
+/// another process: see [`Kernel`].
+pub trait OpenSockets: fmt::Debug + Send + Sync {
+    /// A socket that does not block and is closed by `exec`.
+    fn open(&self, kind: SocketKind, family: Family) -> Answer<'_, OwnedFd>;
+
+    /// The addresses of a name as this namespace sees it.
+    fn resolve<'a>(&'a self, name: &'a str, port: u16) -> Answer<'a, Vec<SocketAddr>>;
+}
+
+/// Any address of the same family, and any port.
+pub fn any_of(address: &SocketAddr) -> SocketAddr {
+    match address {
+        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+    }
+}
+
+/// A transport protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SocketKind {
+    /// TCP
+    Tcp,
+    /// UDP
+    Udp,
+}
+
+/// An address family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// IPv4
+    V4,
+    /// IPv6
+    V6,
+}
+
+impl Family {
+    /// The family of an address.
+    #[must_use]
+    pub fn of(address: &SocketAddr) -> Self {
+        match address {
+            SocketAddr::V4(_) => Self::V4,
+            SocketAddr::V6(_) => Self::V6,
+        }
+    }
+}

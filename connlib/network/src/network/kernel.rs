@@ -1,0 +1,132 @@
+//! Networks whose sockets are the kernel's: the host's, and those of network namespaces.
+
+pub(super) mod messages;
+
+use std::{
+    io,
+    net::SocketAddr,
+    os::fd::{AsRawFd, OwnedFd},
+    time::Duration,
+};
+
+use nix::sys::socket::{
+    AddressFamily, SockFlag, SockType, SockaddrStorage, bind, setsockopt, socket,
+    sockopt::{
+        Ipv6V6Only, KeepAlive, ReusePort, TcpKeepCount, TcpKeepIdle, TcpKeepInterval, TcpNoDelay,
+    },
+};
+use tokio::net::{TcpSocket, UdpSocket, lookup_host};
+
+use super::{Answer, Datagrams, Family, Listener, Network, OpenSockets, SocketKind, Stream};
+
+/// Connections that the kernel accepts before the listener does.
+const BACKLOG: u32 = 1024;
+/// A silent peer is probed after this time, then every tenth of it, and is given up after six probes without an answer.
+const KEEPALIVE: Duration = Duration::from_secs(300);
+
+/// A network of sockets that something else opens.
+#[derive(Clone, Debug)]
+pub struct Kernel<S>(pub S);
+
+/// Opens sockets in the namespace of this process; names are the system's.
+#[derive(Clone, Copy, Debug)]
+pub struct Host;
+
+impl OpenSockets for Host {
+    fn open(&self, kind: SocketKind, family: Family) -> Answer<'_, OwnedFd> {
+        let kind = match kind {
+            SocketKind::Tcp => SockType::Stream,
+            SocketKind::Udp => SockType::Datagram,
+        };
+        let family = match family {
+            Family::V4 => AddressFamily::Inet,
+            Family::V6 => AddressFamily::Inet6,
+        };
+        let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
+        let opened = socket(family, kind, flags, None).map_err(io::Error::from);
+        Box::pin(async { opened })
+    }
+
+    fn resolve<'a>(&'a self, name: &'a str, port: u16) -> Answer<'a, Vec<SocketAddr>> {
+        Box::pin(async move { Ok(lookup_host((name, port)).await?.collect()) })
+    }
+}
+
+impl<S: OpenSockets> Network for Kernel<S> {
+    fn resolve<'a>(&'a self, name: &'a str, port: u16) -> Answer<'a, Vec<SocketAddr>> {
+        self.0.resolve(name, port)
+    }
+
+    fn connect(&self, to: SocketAddr) -> Answer<'_, Stream> {
+        Box::pin(async move {
+            let opened = self.0.open(SocketKind::Tcp, Family::of(&to)).await?;
+            Ok(Stream::Kernel(tcp(opened)?.connect(to).await?))
+        })
+    }
+
+    fn listen(&self, at: SocketAddr) -> Answer<'_, Listener> {
+        Box::pin(async move {
+            let opened = self.0.open(SocketKind::Tcp, Family::of(&at)).await?;
+            if at.is_ipv6() {
+                setsockopt(&opened, Ipv6V6Only, &true)?;
+            }
+            let socket = tcp(opened)?;
+            socket.set_reuseaddr(true)?;
+            socket.bind(at)?;
+            Ok(Listener::Kernel(socket.listen(BACKLOG)?))
+        })
+    }
+
+    fn datagrams(&self, at: SocketAddr) -> Answer<'_, Datagrams> {
+        Box::pin(async move {
+            let opened = self.0.open(SocketKind::Udp, Family::of(&at)).await?;
+            bound(opened, at)
+        })
+    }
+
+    fn listening_datagrams(&self, at: SocketAddr) -> Answer<'_, Datagrams> {
+        Box::pin(async move {
+            let opened = self.0.open(SocketKind::Udp, Family::of(&at)).await?;
+            if at.ip().is_unspecified() {
+                // Before it has an address: the kernel notes of a datagram only what is asked when it arrives.
+                // Without it, the kernel chooses where answers come from.
+                let _ = messages::ask_for_destinations(&opened, at.is_ipv6());
+            }
+            bound(opened, at)
+        })
+    }
+
+    fn datagrams_beside(&self, at: SocketAddr) -> Answer<'_, Datagrams> {
+        Box::pin(async move {
+            let opened = self.0.open(SocketKind::Udp, Family::of(&at)).await?;
+            setsockopt(&opened, ReusePort, &true)?;
+            bound(opened, at)
+        })
+    }
+}
+
+fn bound(opened: OwnedFd, at: SocketAddr) -> io::Result<Datagrams> {
+    if at.is_ipv6() {
+        setsockopt(&opened, Ipv6V6Only, &true)?;
+    }
+    bind(opened.as_raw_fd(), &SockaddrStorage::from(at))?;
+    Ok(Datagrams::Kernel(UdpSocket::from_std(opened.into())?))
+}
+
+fn tcp(opened: OwnedFd) -> io::Result<TcpSocket> {
+    set_options(&opened)?;
+    Ok(TcpSocket::from_std_stream(opened.into()))
+}
+
+/// Sets the options of all connections, which the sockets that a listener accepts inherit.
+pub fn set_options(socket: &OwnedFd) -> io::Result<()> {
+    // The sender has decided already what waits for more: a relay adds no delay of its own.
+    setsockopt(socket, TcpNoDelay, &true)?;
+    // A peer that vanished would otherwise keep its connection for ever.
+    setsockopt(socket, KeepAlive, &true)?;
+    let seconds = KEEPALIVE.as_secs() as u32;
+    setsockopt(socket, TcpKeepIdle, &seconds)?;
+    setsockopt(socket, TcpKeepInterval, &(seconds / 10))?;
+    setsockopt(socket, TcpKeepCount, &6)?;
+    Ok(())
+}

@@ -1,0 +1,113 @@
+//! Memory of datagrams that wait for their flow to be set up.
+
+use std::{
+    collections::HashMap,
+    ops::Deref,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+/// Bytes of all, and of one rule or peer.
+const MOST: usize = 4 << 20;
+const MOST_EACH: usize = 512 << 10;
+/// Memory that each takes beside its bytes.
+const OVERHEAD: usize = 128;
+
+const _: () = assert!(MOST_EACH >= 65_535 + OVERHEAD);
+
+/// The memory, divided among rules or peers. Clones are the same.
+#[derive(Clone, Debug, Default)]
+pub struct Waiting(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    total: usize,
+    /// For those that hold any. A map of std, as others may choose its keys.
+    by_group: HashMap<u32, usize>,
+}
+
+/// A datagram that waits; dropping it gives its memory back.
+#[derive(Debug)]
+pub struct Early {
+    bytes: Box<[u8]>,
+    group: u32,
+    waiting: Waiting,
+}
+
+impl Waiting {
+    /// Copies a datagram of a rule or peer; `None` if too much waits already.
+    pub fn hold(&self, group: u32, datagram: &[u8]) -> Option<Early> {
+        let length = datagram.len() + OVERHEAD;
+        let mut state = self.state();
+        let of_group = state.by_group.get(&group).map_or(0, |held| *held) + length;
+        if state.total + length > MOST || of_group > MOST_EACH {
+            return None;
+        }
+        state.total += length;
+        state.by_group.insert(group, of_group);
+        drop(state);
+        Some(Early {
+            bytes: datagram.into(),
+            group,
+            waiting: self.clone(),
+        })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Deref for Early {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for Early {
+    fn drop(&mut self) {
+        let length = self.bytes.len() + OVERHEAD;
+        let mut state = self.waiting.state();
+        state.total -= length;
+        let of_group = state.by_group.get(&self.group).map_or(0, |held| *held);
+        match of_group.saturating_sub(length) {
+            0 => drop(state.by_group.remove(&self.group)),
+            left => drop(state.by_group.insert(self.group, left)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_holds_more_than_its_part_and_all_together_no_more_than_there_is() {
+        let waiting = Waiting::default();
+        let longest = [7; 65_535];
+        let fill = |group| -> Vec<_> {
+            let each = std::iter::from_fn(|| waiting.hold(group, &longest));
+            each.collect()
+        };
+        let greedy = fill(0);
+        assert_eq!(greedy.len(), 7);
+        let all: Vec<_> = (1..100).map(fill).collect();
+        let held: usize = all
+            .iter()
+            .chain([&greedy])
+            .flatten()
+            .map(|it| it.len())
+            .sum();
+        assert!(held <= MOST && held > MOST * 9 / 10, "{held}");
+        // Datagrams without bytes are memory as well.
+        drop(all);
+        let empty = std::iter::from_fn(|| waiting.hold(1, &[]));
+        let empty: Vec<_> = empty.collect();
+        assert!(empty.len() <= MOST_EACH / OVERHEAD);
+        drop(empty);
+        drop(greedy);
+        let state = waiting.state();
+        assert!(state.total == 0 && state.by_group.is_empty());
+    }
+}

@@ -1,0 +1,270 @@
+//! Packets that came from the tunnel, and those that are made here without a connection.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use smoltcp::wire::{IpProtocol, Ipv4Packet, Ipv6Packet, checksum};
+
+use super::{counters::Dropped, vnet::VnetHeader};
+
+/// Bytes of a header without options.
+pub const IPV4_HEADER: usize = 20;
+/// Bytes of a header without extensions.
+pub const IPV6_HEADER: usize = 40;
+/// Bytes of an extension header of fragments.
+pub const FRAGMENT_HEADER: usize = 8;
+const HOP_LIMIT: u8 = 64;
+
+/// Extension headers of IPv6 before a packet is taken to be malformed.
+const MOST_EXTENSIONS: usize = 8;
+
+/// Protocol number of ICMP.
+pub const ICMPV4: u8 = 1;
+/// Protocol number of TCP.
+pub const TCP: u8 = 6;
+/// Protocol number of UDP.
+pub const UDP: u8 = 17;
+/// Next header of fragments.
+pub const FRAGMENT: u8 = 44;
+/// Protocol number of ICMPv6.
+pub const ICMPV6: u8 = 58;
+
+/// An IP packet, cut to its length.
+#[derive(Clone, Copy, Debug)]
+pub struct Packet<'a> {
+    /// The header that the device has put before it.
+    pub vnet: VnetHeader,
+    /// All of it.
+    pub bytes: &'a [u8],
+    /// The sender.
+    pub source: IpAddr,
+    /// The receiver.
+    pub destination: IpAddr,
+    /// The protocol of the payload, behind extension headers.
+    pub protocol: u8,
+    /// Where the payload begins, behind all headers of IP.
+    pub payload_at: usize,
+    /// Its place in a packet that was cut; `None` if it is whole.
+    pub fragment: Option<Fragment>,
+}
+
+/// Which part of a packet's payload this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fragment {
+    /// The number that all fragments of a packet have.
+    pub ident: u32,
+    /// The place of its first byte in the payload.
+    pub offset: usize,
+    /// Whether no fragment follows behind it.
+    pub is_last: bool,
+}
+
+impl<'a> Packet<'a> {
+    /// Reads a packet, which may be followed by other bytes.
+    ///
+    /// # Errors
+    /// [`Dropped::Malformed`], or [`Dropped::BadChecksum`] of an IPv4 header.
+    pub fn parse(vnet: VnetHeader, bytes: &'a [u8]) -> Result<Self, Dropped> {
+        match bytes.first().map(|byte| byte >> 4) {
+            Some(4) => Self::parse_v4(vnet, bytes),
+            Some(6) => Self::parse_v6(vnet, bytes),
+            _ => Err(Dropped::Malformed),
+        }
+    }
+
+    fn parse_v4(vnet: VnetHeader, bytes: &'a [u8]) -> Result<Self, Dropped> {
+        let packet = Ipv4Packet::new_checked(bytes).map_err(|_| Dropped::Malformed)?;
+        let payload_at = usize::from(packet.header_len());
+        if payload_at < IPV4_HEADER {
+            return Err(Dropped::Malformed);
+        }
+        if !packet.verify_checksum() {
+            return Err(Dropped::BadChecksum);
+        }
+        let offset = usize::from(packet.frag_offset());
+        let is_fragment = packet.more_frags() || offset > 0;
+        Ok(Self {
+            vnet,
+            bytes: &bytes[..packet.total_len().into()],
+            source: packet.src_addr().into(),
+            destination: packet.dst_addr().into(),
+            protocol: packet.next_header().into(),
+            payload_at,
+            fragment: is_fragment.then(|| Fragment {
+                ident: packet.ident().into(),
+                offset,
+                is_last: !packet.more_frags(),
+            }),
+        })
+    }
+
+    fn parse_v6(vnet: VnetHeader, bytes: &'a [u8]) -> Result<Self, Dropped> {
+        let packet = Ipv6Packet::new_checked(bytes).map_err(|_| Dropped::Malformed)?;
+        let bytes = &bytes[..packet.total_len()];
+        let (mut protocol, mut at) = (u8::from(packet.next_header()), IPV6_HEADER);
+        let mut fragment = None;
+        for _ in 0..MOST_EXTENSIONS {
+            let header = |length: usize| bytes.get(at..at + length).ok_or(Dropped::Malformed);
+            match IpProtocol::from(protocol) {
+                IpProtocol::HopByHop | IpProtocol::Ipv6Route | IpProtocol::Ipv6Opts
+                    if fragment.is_none() =>
+                {
+                    let head = header(8)?;
+                    (protocol, at) = (head[0], at + 8 * (1 + usize::from(head[1])));
+                }
+                IpProtocol::Ipv6Frag if fragment.is_none() => {
+                    let head = header(FRAGMENT_HEADER)?;
+                    let offset = u16::from_be_bytes([head[2], head[3]]);
+                    fragment = Some(Fragment {
+                        ident: u32::from_be_bytes([head[4], head[5], head[6], head[7]]),
+                        offset: (offset & !7).into(),
+                        is_last: offset & 1 == 0,
+                    });
+                    (protocol, at) = (head[0], at + FRAGMENT_HEADER);
+                }
+                _ => break,
+            }
+        }
+        if at > bytes.len() {
+            return Err(Dropped::Malformed);
+        }
+        // The whole of a packet in one "fragment" (RFC 6946).
+        let is_whole = |it: &Fragment| it.offset == 0 && it.is_last;
+        Ok(Self {
+            vnet,
+            bytes,
+            source: packet.src_addr().into(),
+            destination: packet.dst_addr().into(),
+            protocol,
+            payload_at: at,
+            fragment: fragment.filter(|it| !is_whole(it)),
+        })
+    }
+
+    /// Copies a packet of IPv6 without its extension headers.
+    pub fn without_extensions(&self) -> (VnetHeader, Vec<u8>) {
+        let payload = self.payload();
+        let mut bytes = [&self.bytes[..IPV6_HEADER], payload].concat();
+        bytes[4..6].copy_from_slice(&(payload.len() as u16).to_be_bytes());
+        bytes[6] = self.protocol;
+        let removed = (self.payload_at - IPV6_HEADER) as u16;
+        let vnet = VnetHeader {
+            hdr_len: self.vnet.hdr_len.saturating_sub(removed),
+            csum_start: self.vnet.csum_start.saturating_sub(removed),
+            ..self.vnet
+        };
+        (vnet, bytes)
+    }
+
+    /// How many more routers it may pass, with this one.
+    pub fn hops(&self) -> u8 {
+        match self.source {
+            IpAddr::V4(_) => self.bytes[8],
+            IpAddr::V6(_) => self.bytes[7],
+        }
+    }
+
+    /// Returns the bytes behind all headers of IP.
+    pub fn payload(&self) -> &'a [u8] {
+        &self.bytes[self.payload_at..]
+    }
+
+    /// Whether its payload's checksum over the pseudo-header is right, or was verified already.
+    pub fn has_right_checksum(&self) -> bool {
+        self.vnet.is_checked()
+            || transport_sum(self.source, self.destination, self.protocol, self.payload()) == 0xffff
+    }
+}
+
+/// Whether a host can be at this address.
+pub fn is_unicast(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(it) => {
+            let is_special = it.is_unspecified() || it.is_multicast() || it.is_broadcast();
+            !is_special && !it.is_loopback() && it.octets()[0] != 0
+        }
+        IpAddr::V6(it) => !it.is_unspecified() && !it.is_multicast() && !it.is_loopback(),
+    }
+}
+
+/// The sum of a transport header, its payload and the pseudo-header, without the final complement.
+pub fn transport_sum(source: IpAddr, destination: IpAddr, protocol: u8, payload: &[u8]) -> u16 {
+    let pseudo = pseudo_sum(source, destination, protocol, payload.len());
+    checksum::combine(&[pseudo, checksum::data(payload)])
+}
+
+/// The sum of the pseudo-header (RFC 9293 §3.1, RFC 8200 §8.1).
+pub fn pseudo_sum(source: IpAddr, destination: IpAddr, protocol: u8, length: usize) -> u16 {
+    let protocol = IpProtocol::from(protocol);
+    checksum::pseudo_header(&source.into(), &destination.into(), protocol, length as u32)
+}
+
+/// Bytes of an IP header without options.
+pub fn ip_header_len(address: IpAddr) -> usize {
+    match address {
+        IpAddr::V4(_) => IPV4_HEADER,
+        IpAddr::V6(_) => IPV6_HEADER,
+    }
+}
+
+/// Writes an IP header without options before a payload of this length; the length of the header.
+pub fn write_ip_header(
+    into: &mut [u8],
+    source: IpAddr,
+    destination: IpAddr,
+    protocol: u8,
+    length: usize,
+) -> usize {
+    match (source, destination) {
+        (IpAddr::V4(source), IpAddr::V4(destination)) => {
+            write_ipv4(into, source, destination, protocol, length);
+            IPV4_HEADER
+        }
+        (IpAddr::V6(source), IpAddr::V6(destination)) => {
+            write_ipv6(into, source, destination, protocol, length);
+            IPV6_HEADER
+        }
+        _ => unreachable!("INVARIANT: both ends of a packet are of one family"),
+    }
+}
+
+fn write_ipv4(
+    into: &mut [u8],
+    source: Ipv4Addr,
+    destination: Ipv4Addr,
+    protocol: u8,
+    length: usize,
+) {
+    let header = &mut into[..IPV4_HEADER];
+    header.fill(0);
+    header[0] = 0x45;
+    header[2..4].copy_from_slice(&((IPV4_HEADER + length) as u16).to_be_bytes());
+    header[8] = HOP_LIMIT;
+    header[9] = protocol;
+    header[12..16].copy_from_slice(&source.octets());
+    header[16..20].copy_from_slice(&destination.octets());
+    seal_ipv4(header);
+}
+
+/// Writes the checksum of an IPv4 header without options.
+pub fn seal_ipv4(header: &mut [u8]) {
+    header[10..12].fill(0);
+    let sum = !checksum::data(&header[..IPV4_HEADER]);
+    header[10..12].copy_from_slice(&sum.to_be_bytes());
+}
+
+fn write_ipv6(
+    into: &mut [u8],
+    source: Ipv6Addr,
+    destination: Ipv6Addr,
+    protocol: u8,
+    length: usize,
+) {
+    let header = &mut into[..IPV6_HEADER];
+    header.fill(0);
+    header[0] = 0x60;
+    header[4..6].copy_from_slice(&(length as u16).to_be_bytes());
+    header[6] = protocol;
+    header[7] = HOP_LIMIT;
+    header[8..24].copy_from_slice(&source.octets());
+    header[24..40].copy_from_slice(&destination.octets());
+}

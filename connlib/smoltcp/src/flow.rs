@@ -1,0 +1,479 @@
+//! A connection: one socket of smoltcp with an interface of its own.
+
+use std::{
+    cell::RefCell,
+    fmt,
+    io::{self, ErrorKind},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::Waker,
+};
+
+use smoltcp::{
+    iface::{Config, Interface, PollResult, SocketHandle, SocketSet},
+    socket::tcp::{CongestionControl, Socket, SocketBuffer, State},
+    time::{Duration, Instant},
+    wire::{HardwareAddress, IpAddress, IpCidr, IpEndpoint, IpListenEndpoint},
+};
+
+use super::{
+    listener::Listening,
+    memory::{Memory, Sizes},
+    phy::{Again, Outgoing, Phy, SCRATCH},
+    sender::Sender,
+    sending::Sending,
+    shared::Shared,
+};
+use convoy_packet::{
+    counters::Dropped,
+    packet::Packet,
+    segment::{ACK, Segment, Tuple},
+};
+
+/// How long an end may take to answer our SYN.
+const CONNECT_LIMIT: Duration = Duration::from_secs(10);
+/// A silent connection is probed this often, and given up after four probes without an answer. So is one whose other
+/// end acknowledges nothing.
+const KEEPALIVE: Duration = Duration::from_secs(120);
+const SILENCE_LIMIT: Duration = Duration::from_secs(480);
+/// How long the last bytes of a connection may take that nobody holds any more, in microseconds.
+const ORPHAN_LIMIT: i64 = 60_000_000;
+/// How long a small segment's acknowledgement waits for an answer to travel with.
+const ACK_DELAY: Duration = Duration::from_millis(10);
+/// Packets that a connection sends in one turn; its buffer and its window end it before.
+const MOST_PACKETS: usize = 4096;
+/// The shortest MTU that a router may demand (RFC 791; IPv6 never needs less than 1,280).
+const LEAST_MTU: usize = 576;
+
+/// A connection, as the table, the stack's thread and a stream hold it.
+pub(super) struct Flow {
+    pub(super) tuple: Tuple,
+    /// The number of the peer at the other end.
+    pub(super) peer: u32,
+    pub(super) sizes: Sizes,
+    inner: Mutex<Inner>,
+}
+
+pub(super) struct Inner {
+    pub(super) tuple: Tuple,
+    pub(super) sockets: SocketSet<'static>,
+    handle: SocketHandle,
+    pub(super) interface: Interface,
+    /// Used by the socket: the fields are dropped in their order.
+    _memory: Memory,
+    pub(super) mtu: usize,
+    /// Its place in the table; none once it has left that, and then it sends nothing.
+    pub(super) slot: Option<usize>,
+    /// When the table is to wake it.
+    pub(super) deadline: Option<i64>,
+    /// The listener that it is to be offered to.
+    pub(super) opener: Option<Arc<Listening>>,
+    /// Whether nothing more is written.
+    is_shut: bool,
+    /// Why it has ended early.
+    pub(super) error: Option<ErrorKind>,
+    /// When it is given up, once nobody holds it.
+    pub(super) expires: Option<i64>,
+    /// Whether it is in the device's list of those that have more to send.
+    pub(super) is_waiting: bool,
+    /// Whether it was refused room in its last turn.
+    pub(super) is_refused: bool,
+    /// Whether it is in the list of those that have received something in this batch.
+    pub(super) is_touched: bool,
+    /// Where its last segment ended, and what that acknowledged.
+    pub(super) last: (u32, u32),
+    /// Where the other end's last segment ended, once both ends have closed.
+    end: Option<u32>,
+    /// The highest sequence number that was sent, and that was acknowledged.
+    highest: u32,
+    acknowledged: u32,
+    /// The last acknowledgement number and window announced to the other end.
+    told: (u32, u16),
+    pub(super) sender: Sender,
+}
+
+/// Packets that were sent in one turn.
+struct Sent {
+    last: Option<(u32, u32)>,
+    highest: Option<u32>,
+    told: Option<(u32, u16)>,
+    is_refused: bool,
+}
+
+impl fmt::Debug for Flow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.tuple.fmt(f)
+    }
+}
+
+/// Memory that a connection takes besides the pages of its buffers that were used, which are given back when it ends.
+const _: () = assert!(size_of::<Flow>() + size_of::<Socket<'static>>() < 2560);
+
+thread_local! {
+    /// Where a thread makes packets.
+    static ROOM: RefCell<Box<[u8]>> = RefCell::new(vec![0; SCRATCH].into());
+}
+
+impl Flow {
+    /// A connection that is to be begun by [`Inner::connect`], or else by the other end's SYN.
+    pub(super) fn new(shared: &Shared, tuple: Tuple, sizes: Sizes) -> io::Result<Self> {
+        let mut memory = Memory::new(sizes)?;
+        // SAFETY: called once; the socket is dropped before the memory, and lends its buffers to nobody.
+        let (receive, send) = unsafe { memory.buffers() };
+        let mut socket = Socket::new(SocketBuffer::new(receive), SocketBuffer::new(send));
+        // The window of `sender` bounds what is in flight.
+        socket.set_congestion_control(CongestionControl::None);
+        // The sender has decided already what waits for more.
+        socket.set_nagle_enabled(false);
+        socket.set_timeout(Some(CONNECT_LIMIT));
+        // Set later, it would have a probe sent at once.
+        socket.set_keep_alive(Some(KEEPALIVE));
+        let local = IpAddress::from(tuple.local.ip());
+        let endpoint = IpListenEndpoint::from((local, tuple.local.port()));
+        socket.listen(endpoint).map_err(io::Error::other)?;
+        let mut sockets = SocketSet::new(Vec::with_capacity(1));
+        let handle = sockets.add(socket);
+        let mtu = shared.mtu();
+        let inner = Inner {
+            tuple,
+            sockets,
+            handle,
+            interface: interface(shared, tuple, mtu),
+            _memory: memory,
+            mtu,
+            slot: None,
+            deadline: None,
+            opener: None,
+            is_shut: false,
+            error: None,
+            expires: None,
+            is_waiting: false,
+            is_refused: false,
+            is_touched: false,
+            last: (0, 0),
+            end: None,
+            highest: 0,
+            acknowledged: 0,
+            told: (0, 0),
+            sender: Sender::new(shared.now().total_micros()),
+        };
+        Ok(Self {
+            tuple,
+            peer: shared.peer_of(tuple.remote.ip()),
+            sizes,
+            inner: Mutex::new(inner),
+        })
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// An interface with the connection's own address alone.
+fn interface(shared: &Shared, tuple: Tuple, mtu: usize) -> Interface {
+    let mut config = Config::new(HardwareAddress::Ip);
+    config.random_seed = rand::random();
+    with_outgoing(shared, None, |out| {
+        let mut phy = Phy {
+            received: None,
+            out,
+            mtu,
+            is_closed: false,
+        };
+        let mut interface = Interface::new(config, &mut phy, shared.now());
+        interface.update_ip_addrs(|addresses| {
+            let address = IpAddress::from(tuple.local.ip());
+            let bits = if tuple.local.is_ipv4() { 32 } else { 128 };
+            // There is room for one.
+            let _ = addresses.push(IpCidr::new(address, bits));
+        });
+        interface
+    })
+}
+
+/// Lends this thread's room for packets, [`SCRATCH`] bytes.
+pub(super) fn with_room<R>(make: impl FnOnce(&mut [u8]) -> R) -> R {
+    ROOM.with_borrow_mut(|room| make(room))
+}
+
+fn with_outgoing<R>(
+    shared: &Shared,
+    again: Option<Again<'_>>,
+    make: impl FnOnce(&mut Outgoing<'_>) -> R,
+) -> R {
+    with_room(|room| {
+        let mut out = Outgoing::new(&shared.device, &shared.counters, room, again);
+        let result = make(&mut out);
+        out.flush();
+        result
+    })
+}
+
+impl Inner {
+    pub(super) fn socket(&mut self) -> &mut Socket<'static> {
+        self.sockets.get_mut(self.handle)
+    }
+
+    pub(super) fn state(&self) -> State {
+        self.sockets.get::<Socket<'static>>(self.handle).state()
+    }
+
+    /// Begins the connection from this side; the next turn sends the SYN.
+    pub(super) fn connect(&mut self, tuple: Tuple) -> io::Result<()> {
+        let socket = self.sockets.get_mut::<Socket<'static>>(self.handle);
+        socket.close();
+        let [remote, local] = [tuple.remote, tuple.local].map(IpEndpoint::from);
+        let begun = socket.connect(self.interface.context(), remote, local);
+        begun.map_err(|_| ErrorKind::AddrNotAvailable.into())
+    }
+
+    /// Takes a segment. What it makes possible to send waits for [`Self::send`].
+    pub(super) fn receive(
+        &mut self,
+        shared: &Shared,
+        packet: &Packet<'_>,
+        segment: &Segment,
+    ) -> Result<(), Dropped> {
+        let before = self.state();
+        let is_beginning = matches!(before, State::Listen | State::SynSent | State::SynReceived);
+        let acknowledges_beyond = |number: u32| {
+            let beyond = segment.acknowledged.wrapping_sub(number) as i32;
+            segment.has(ACK) && beyond > 0
+        };
+        if !is_beginning && acknowledges_beyond(self.highest) {
+            // smoltcp would take what waits to be sent for acknowledged.
+            return Err(Dropped::UnsentAcknowledged);
+        }
+        // Several segments at once are acknowledged at once.
+        let is_several = segment.payload_len > self.mtu;
+        let delay = if is_several {
+            Duration::ZERO
+        } else {
+            ACK_DELAY
+        };
+        self.socket().set_ack_delay(Some(delay));
+        let now = shared.now();
+        let is_acceptable = is_beginning || self.is_acceptable(segment);
+        let queued = self.socket().recv_queue();
+        let renewed = self.is_overtaken(segment).then(|| self.renew(packet));
+        with_outgoing(shared, None, |out| {
+            self.take(now, renewed.as_deref().unwrap_or(packet.bytes), out);
+            self.note_received(packet, segment, before, queued);
+            if is_acceptable {
+                self.heed(now, packet, segment);
+            }
+            self.limit(now, out);
+            out.flush();
+            self.last = out.last.unwrap_or(self.last);
+            self.told = out.told.unwrap_or(self.told);
+        });
+        let is_newer = is_acceptable && acknowledges_beyond(self.acknowledged);
+        if (is_beginning && segment.has(ACK)) || is_newer {
+            self.acknowledged = segment.acknowledged;
+        }
+        match (before, self.state()) {
+            (State::Closed | State::LastAck, State::Closed) => {}
+            (State::SynSent, State::Closed) => self.error = Some(ErrorKind::ConnectionRefused),
+            (_, State::Closed) => {
+                shared.counters.resets.add(1);
+                self.error = Some(ErrorKind::ConnectionReset);
+            }
+            (State::SynSent | State::SynReceived, State::Established | State::CloseWait) => {
+                self.socket().set_timeout(Some(SILENCE_LIMIT));
+            }
+            (_, State::TimeWait) => self.end = Some(segment.end()),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Whether both ends have closed, and the other one was told so.
+    pub(super) fn has_acknowledged_end(&self) -> bool {
+        self.state() == State::TimeWait && self.end == Some(self.last.1)
+    }
+
+    pub(super) fn take(&mut self, now: Instant, packet: &[u8], out: &mut Outgoing<'_>) {
+        let mut phy = Phy {
+            received: Some(packet),
+            out,
+            mtu: self.mtu,
+            is_closed: false,
+        };
+        self.interface
+            .poll_ingress_single(now, &mut phy, &mut self.sockets);
+    }
+
+    /// Makes a packet acknowledge what others before it have acknowledged: smoltcp would take it for an old one.
+    fn renew(&self, packet: &Packet<'_>) -> Vec<u8> {
+        let mut renewed = packet.bytes.to_vec();
+        let at = packet.payload_at + 8;
+        renewed[at..at + 4].copy_from_slice(&self.acknowledged.to_be_bytes());
+        renewed
+    }
+
+    /// Sends what can be sent.
+    pub(super) fn send(&mut self, shared: &Shared) {
+        if self.slot.is_none() {
+            return;
+        }
+        if self.is_shut {
+            self.shut();
+        }
+        let (now, before) = (shared.now(), self.state());
+        if self.expire(shared, now) {
+            with_outgoing(shared, None, |out| self.prepare(now, out));
+        }
+        self.emit(shared, now);
+        if self.wants_to_resend() && !self.is_refused {
+            with_outgoing(shared, None, |out| self.rewind(now, out));
+            self.emit(shared, now);
+        }
+        if before != State::Closed && self.state() == State::Closed {
+            shared.counters.timeouts.add(1);
+            self.error = Some(ErrorKind::TimedOut);
+        }
+    }
+
+    /// Sends what smoltcp has to send now.
+    fn emit(&mut self, shared: &Shared, now: Instant) {
+        let before = self.state();
+        let is_open = self.sender.window > 0 || !self.is_sending();
+        let mtu = self.mtu;
+        let again = self.sender.sending.as_mut().map(|sending| Again {
+            sending,
+            now: now.total_micros(),
+            told: self.told,
+        });
+        let (interface, sockets) = (&mut self.interface, &mut self.sockets);
+        let sent = with_outgoing(shared, again, |out| {
+            let mut phy = Phy {
+                received: None,
+                out,
+                mtu,
+                is_closed: false,
+            };
+            for _ in 0..MOST_PACKETS {
+                let sent = interface.poll_egress(now, &mut phy, sockets);
+                if sent == PollResult::None {
+                    break;
+                }
+            }
+            out.flush();
+            Sent {
+                last: out.last,
+                highest: out.highest,
+                told: out.told,
+                is_refused: out.is_refused,
+            }
+        });
+        self.note_sent(now, before, is_open, &sent);
+    }
+
+    fn note_sent(&mut self, now: Instant, before: State, is_open: bool, sent: &Sent) {
+        self.is_refused = sent.is_refused;
+        self.told = sent.told.unwrap_or(self.told);
+        let (Some((_, acknowledged)), Some(highest)) = (sent.last, sent.highest) else {
+            return;
+        };
+        let is_first = before == State::SynSent || before == State::SynReceived;
+        if is_first || (highest.wrapping_sub(self.highest) as i32) > 0 {
+            self.highest = highest;
+        }
+        self.last = (self.highest, acknowledged);
+        // A byte that probes a closed window may be discarded there.
+        if let Some(sending) = self.sender.sending.as_mut().filter(|_| is_open) {
+            sending.sent(now.total_micros(), highest);
+        }
+    }
+
+    /// Whether data may be sent.
+    pub(super) fn is_sending(&self) -> bool {
+        matches!(self.state(), State::Established | State::CloseWait)
+    }
+
+    /// When to send again, even if nothing is received.
+    pub(super) fn next_turn(&mut self, now: Instant) -> Option<i64> {
+        let next = self.interface.poll_at(now, &self.sockets);
+        let next = next.map(|it| it.total_micros());
+        let again = self.sender.sending.as_ref().and_then(Sending::deadline);
+        next.into_iter().chain(again).chain(self.expires).min()
+    }
+
+    /// Whether nothing is left to be sent or received.
+    pub(super) fn is_over(&self) -> bool {
+        let socket = self.sockets.get::<Socket<'static>>(self.handle);
+        match socket.state() {
+            State::Closed => socket.remote_endpoint().is_none(),
+            State::Listen => true,
+            _ => false,
+        }
+    }
+
+    /// Ends this direction once all that was written has been acknowledged.
+    ///
+    /// In LAST-ACK, smoltcp 0.14 overlooks that the other end's window opens, so that the rest would never be sent.
+    pub(super) fn shut(&mut self) {
+        self.is_shut = true;
+        let socket = self.socket();
+        if socket.send_queue() == 0 {
+            socket.close();
+        }
+    }
+
+    /// Whether this direction has ended, or is about to.
+    pub(super) fn is_shut(&self) -> bool {
+        self.is_shut
+    }
+
+    /// Nobody holds it any more: what was written is still delivered.
+    pub(super) fn orphan(&mut self, now: Instant) {
+        self.shut();
+        self.expires = Some(now.total_micros() + ORPHAN_LIMIT);
+    }
+
+    /// Resets an orphan that has received something which nobody will read, or whose time is up.
+    pub(super) fn judge_orphan(&mut self, now: Instant) {
+        if let Some(expires) = self.expires
+            && (expires <= now.total_micros() || self.socket().recv_queue() > 0)
+        {
+            self.socket().abort();
+        }
+    }
+
+    /// Ends it without a word to the other end.
+    pub(super) fn fail(&mut self, error: ErrorKind) {
+        self.error = Some(error);
+        self.socket().abort();
+    }
+
+    /// Whether a segment that began here may still be under way.
+    pub(super) fn has_in_flight(&self, sequence: u32) -> bool {
+        let behind = self.highest.wrapping_sub(sequence);
+        (1..=self.highest.wrapping_sub(self.acknowledged)).contains(&behind)
+            || self.state() == State::SynSent && behind == 1
+    }
+
+    /// Makes its segments shorter, as a router wants; whether they are now.
+    pub(super) fn limit_mtu(&mut self, shared: &Shared, mtu: usize) -> bool {
+        let least = if self.tuple.local.is_ipv4() {
+            LEAST_MTU
+        } else {
+            1280
+        };
+        let mtu = mtu.max(least);
+        let is_shorter = mtu < self.mtu;
+        if is_shorter {
+            self.mtu = mtu;
+            self.interface = interface(shared, self.tuple, mtu);
+            let mss = self.mss();
+            if let Some(sending) = &mut self.sender.sending {
+                sending.shorten(mss);
+            }
+        }
+        is_shorter
+    }
+
+    pub(super) fn wake_when_sent(&mut self, waker: &Waker) {
+        self.socket().register_send_waker(waker);
+    }
+}

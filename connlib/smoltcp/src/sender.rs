@@ -1,0 +1,282 @@
+//! Connects the sender's side of a connection, [`Sending`], to smoltcp.
+//!
+//! smoltcp keeps the bytes and makes the segments, without a congestion window of its own: an acknowledgement that is
+//! made here tells it after each one that was received how much it may send. To send again it is made to begin with
+//! the first byte that was not acknowledged; of what it sends then, only the parts that are lost leave
+//! ([`super::phy::Outgoing`]).
+
+use smoltcp::{
+    socket::tcp::State,
+    time::{Duration, Instant},
+};
+
+use super::{
+    flow::Inner,
+    phy::{Outgoing, Phy},
+    sending::{Acknowledgement, Sending},
+    shared::Shared,
+};
+use convoy_packet::{
+    packet::{Packet, ip_header_len},
+    segment::{ACK, FIN, Options, RST, SYN, Segment, TCP_HEADER, Tuple, write_segment},
+};
+
+/// The longest segments of an end that names none, and the shortest that one may name, as smoltcp has them.
+const DEFAULT_MSS: u32 = 536;
+const LEAST_MSS: u32 = 48;
+/// Beyond smoltcp's longest timer for sending again.
+const FAR: Duration = Duration::from_secs(61);
+/// A handshake that took longer has probably lost something.
+const LONGEST_HANDSHAKE: i64 = 900_000;
+/// MTUs that are tried after this many timeouts: routers may drop longer packets without a word.
+const TRIED_MTUS: [(u32, usize); 2] = [(2, 1280), (4, 576)];
+
+/// The other end as a receiver.
+#[derive(Debug, Default)]
+pub(super) struct Sender {
+    /// Once the connection is established.
+    pub(super) sending: Option<Sending>,
+    mss: u32,
+    scale: u8,
+    /// Bytes that the other end takes.
+    pub(super) window: u32,
+    /// The last window given to smoltcp, unscaled, if known.
+    told: Option<u16>,
+    /// The number of the next byte from the other end.
+    expected: u32,
+    /// When the handshake began.
+    begun: i64,
+}
+
+impl Sender {
+    /// The other end of a handshake that begins now, in microseconds.
+    pub(super) fn new(begun: i64) -> Self {
+        Self {
+            begun,
+            ..Self::default()
+        }
+    }
+
+    /// Returns the sequence and acknowledgement numbers of an acknowledgement of all that was received.
+    pub(super) fn challenge(&self) -> Option<(u32, u32)> {
+        let sending = self.sending.as_ref()?;
+        Some((sending.next(), self.expected))
+    }
+}
+
+impl Inner {
+    /// Whether a segment lies within what may be received (RFC 9293 §3.10.7.4): only then its acknowledgement counts.
+    ///
+    /// The window is the room in the buffer, which may be more than was announced.
+    pub(super) fn is_acceptable(&mut self, segment: &Segment) -> bool {
+        let expected = self.sender.expected;
+        let socket = self.socket();
+        let room = (socket.recv_capacity() - socket.recv_queue()) as u32;
+        let length = segment.end().wrapping_sub(segment.sequence);
+        let first = segment.sequence.wrapping_sub(expected);
+        match length {
+            0 => first <= room,
+            _ => first < room || segment.end().wrapping_sub(expected).wrapping_sub(1) < room,
+        }
+    }
+
+    /// Whether a segment acknowledges less than another one that has overtaken it, and carries data.
+    pub(super) fn is_overtaken(&self, segment: &Segment) -> bool {
+        let is_old = |sending: &Sending| {
+            let behind = segment.acknowledged.wrapping_sub(sending.first()) as i32;
+            (-(1 << 30)..0).contains(&behind)
+        };
+        let is_data = segment.flags & (SYN | RST) == 0 && segment.payload_len > 0;
+        is_data && segment.has(ACK) && self.sender.sending.as_ref().is_some_and(is_old)
+    }
+
+    /// Notes what smoltcp has taken of a segment: the state, and the bytes to be read, that it had before.
+    pub(super) fn note_received(
+        &mut self,
+        packet: &Packet<'_>,
+        segment: &Segment,
+        before: State,
+        queued: usize,
+    ) {
+        use State::{
+            CloseWait, Closing, Established, FinWait1, FinWait2, Listen, SynReceived, SynSent,
+            TimeWait,
+        };
+        let after = self.state();
+        match (before, after) {
+            (Listen, SynReceived) | (SynSent, SynReceived | Established) => {
+                let options = Options::parse(packet.payload(), segment.header_len);
+                let mss = options.mss.filter(|mss| *mss > 0);
+                self.sender.mss = mss.map_or(DEFAULT_MSS, |mss| LEAST_MSS.max(mss.into()));
+                self.sender.scale = options.scale.unwrap_or(0);
+                self.sender.expected = segment.sequence.wrapping_add(1);
+                return;
+            }
+            (_, State::Closed | Listen) => return,
+            _ => {}
+        }
+        let is_end = matches!(
+            (before, after),
+            (Established | SynReceived, CloseWait)
+                | (FinWait1, Closing | TimeWait)
+                | (FinWait2, TimeWait)
+        );
+        let received = self.socket().recv_queue().saturating_sub(queued) as u32;
+        let expected = self.sender.expected.wrapping_add(received);
+        self.sender.expected = expected.wrapping_add(is_end.into());
+    }
+
+    /// Learns from a segment that smoltcp has taken what has arrived at the other end.
+    pub(super) fn heed(&mut self, now: Instant, packet: &Packet<'_>, segment: &Segment) {
+        let is_established = !matches!(
+            self.state(),
+            State::Closed | State::Listen | State::SynSent | State::SynReceived
+        );
+        if !is_established || !segment.has(ACK) || segment.has(RST) {
+            return;
+        }
+        let (micros, number) = (now.total_micros(), segment.acknowledged);
+        let mss = self.mss();
+        let sender = &mut self.sender;
+        let begun = sender.begun;
+        let sending = sender.sending.get_or_insert_with(|| {
+            let round_trip = Some(micros - begun).filter(|it| *it < LONGEST_HANDSHAKE);
+            Sending::new(mss, number, micros, round_trip)
+        });
+        if (number.wrapping_sub(sending.first()) as i32) < 0 {
+            return;
+        }
+        // Not scaled in the first one.
+        let scale = if segment.has(SYN) { 0 } else { sender.scale };
+        let window = u32::from(segment.window) << scale;
+        let is_pure =
+            segment.payload_len == 0 && segment.flags & (SYN | FIN) == 0 && window == sender.window;
+        sender.window = window;
+        sender.told = (scale == sender.scale).then_some(segment.window);
+        let options = Options::parse(packet.payload(), segment.header_len);
+        let acknowledgement = Acknowledgement {
+            number,
+            blocks: options.blocks(),
+            is_pure,
+        };
+        sending.acknowledge(micros, acknowledgement);
+    }
+
+    /// Tells smoltcp how much may be sent.
+    pub(super) fn limit(&mut self, now: Instant, out: &mut Outgoing<'_>) {
+        let Some(window) = self.allowed() else {
+            return;
+        };
+        if self.sender.told != Some(window) {
+            self.tell(now, window, out);
+        }
+    }
+
+    /// Makes smoltcp retransmit its first segment in any state, by duplicates of the last acknowledgement.
+    fn nudge(&mut self, now: Instant, out: &mut Outgoing<'_>) {
+        let Some(window) = self.allowed() else {
+            return;
+        };
+        self.tell(now, window ^ 1, out);
+        for _ in 0..4 {
+            self.tell(now, window, out);
+        }
+    }
+
+    /// The window that smoltcp is to have, as it is written, where it sends data.
+    fn allowed(&self) -> Option<u16> {
+        let sending = self.sender.sending.as_ref().filter(|_| self.is_sending())?;
+        let (scale, theirs) = (self.sender.scale, self.sender.window);
+        let ours = sending.window();
+        if ours >= theirs {
+            return Some((theirs >> scale) as u16);
+        }
+        // A unit that is not small compared with a segment is rounded up, so that there is progress.
+        let is_coarse = 8 << scale > self.mss();
+        let units = if is_coarse {
+            ours.div_ceil(1 << scale)
+        } else {
+            ours >> scale
+        };
+        Some(units.min(theirs >> scale) as u16)
+    }
+
+    /// Gives smoltcp an acknowledgement of what has been acknowledged, with this window.
+    fn tell(&mut self, now: Instant, window: u16, out: &mut Outgoing<'_>) {
+        let Some(sending) = &self.sender.sending else {
+            return;
+        };
+        let ends = Tuple {
+            local: self.tuple.remote,
+            remote: self.tuple.local,
+        };
+        let mut packet = [0; 60];
+        let (sequence, number) = (self.sender.expected, sending.first());
+        let length = write_segment(&mut packet, ends, ACK, sequence, number);
+        let at = length - TCP_HEADER + 14;
+        packet[at..at + 2].copy_from_slice(&window.to_be_bytes());
+        self.sender.told = Some(window);
+        self.take(now, &packet[..length], out);
+    }
+
+    /// Does what the sender's timers demand; whether that changes what may be sent.
+    pub(super) fn expire(&mut self, shared: &Shared, now: Instant) -> bool {
+        let has_more = self.socket().send_queue() > 0;
+        let micros = now.total_micros();
+        let Some(sending) = &mut self.sender.sending else {
+            return false;
+        };
+        if !sending.expire(micros) {
+            return has_more && sending.rest(micros);
+        }
+        let timeouts = sending.timeouts();
+        let tried = TRIED_MTUS.iter().find(|(after, _)| *after == timeouts);
+        if let Some((_, mtu)) = tried.filter(|_| has_more)
+            && self.limit_mtu(shared, *mtu)
+        {
+            shared.counters.path_mtu_changes.add(1);
+        }
+        true
+    }
+
+    /// Whether something that is lost may be sent again now.
+    pub(super) fn wants_to_resend(&self) -> bool {
+        let sending = self.sender.sending.as_ref();
+        sending.is_some_and(Sending::wants_to_resend)
+    }
+
+    /// Tells smoltcp what a timer has changed.
+    pub(super) fn prepare(&mut self, now: Instant, out: &mut Outgoing<'_>) {
+        self.limit(now, out);
+        let timeouts = self.sender.sending.as_ref().map_or(0, Sending::timeouts);
+        if timeouts > 1 {
+            // Without smoltcp's timer, as after a closed window, only this has an effect.
+            self.nudge(now, out);
+        }
+    }
+
+    /// Rewinds smoltcp to the first unacknowledged byte, by letting its retransmission timer expire.
+    ///
+    /// Everything that it has to send at once was sent, so that there is no other timer.
+    pub(super) fn rewind(&mut self, now: Instant, out: &mut Outgoing<'_>) {
+        let timeout = self.socket().timeout();
+        self.socket().set_timeout(None);
+        let mut phy = Phy {
+            received: None,
+            out,
+            mtu: self.mtu,
+            is_closed: true,
+        };
+        let Self {
+            interface, sockets, ..
+        } = self;
+        interface.poll_egress(now + FAR, &mut phy, sockets);
+        self.socket().set_timeout(timeout);
+    }
+
+    /// The longest payload of a segment.
+    pub(super) fn mss(&self) -> u32 {
+        let longest = self.mtu - ip_header_len(self.tuple.local.ip()) - TCP_HEADER;
+        self.sender.mss.min(longest as u32)
+    }
+}

@@ -1,0 +1,246 @@
+//! State that the stack's thread, its streams, listeners and datagram sockets share.
+
+use std::{
+    io::{self, ErrorKind},
+    net::{IpAddr, SocketAddr},
+    os::fd::OwnedFd,
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, atomic::AtomicBool, atomic::Ordering},
+};
+
+use smoltcp::{socket::tcp::State, time::Instant};
+
+use super::{
+    Settings,
+    device::Device,
+    flow::{Flow, Inner},
+    inlet::Arrivals,
+    listener::Listening,
+    path_mtus::PathMtus,
+    stream::FlowStream,
+    table::Table,
+};
+use convoy_packet::{
+    counters::{Counters, Dropped},
+    packet::{Packet, is_unicast},
+    segment::{Segment, Tuple},
+};
+
+/// The pause before a connection's turn that could not do what it was woken for, in microseconds.
+const PAUSE: i64 = 1_000;
+
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) settings: Settings,
+    pub(super) device: Device,
+    pub(super) counters: Counters,
+    /// Locked after a flow, never before one.
+    table: Mutex<Table>,
+    /// Where what begins flows to other addresses goes.
+    pub(super) arrivals: OnceLock<Arc<Arrivals>>,
+    pub(super) path_mtus: PathMtus,
+    begun: std::time::Instant,
+    is_over: AtomicBool,
+}
+
+impl Shared {
+    pub(super) fn new(device: OwnedFd, settings: Settings) -> io::Result<Self> {
+        Ok(Self {
+            settings,
+            device: Device::new(device)?,
+            counters: Counters::default(),
+            table: Mutex::default(),
+            arrivals: OnceLock::new(),
+            path_mtus: PathMtus::default(),
+            begun: std::time::Instant::now(),
+            is_over: AtomicBool::new(false),
+        })
+    }
+
+    pub(super) fn now(&self) -> Instant {
+        Instant::from_micros(self.begun.elapsed().as_micros() as i64)
+    }
+
+    pub(super) fn mtu(&self) -> usize {
+        self.settings.mtu.into()
+    }
+
+    /// Returns the longest packet in bytes that may be sent to an address, as far as is known.
+    pub(super) fn mtu_to(&self, address: IpAddr) -> usize {
+        self.path_mtus.to(address, self.mtu(), self.now())
+    }
+
+    pub(super) fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the thread has ended, or is to end.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn end(&self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        self.device.ring();
+    }
+
+    /// Whether this is an address of the stack.
+    pub(super) fn owns(&self, address: IpAddr) -> bool {
+        self.settings
+            .addresses
+            .iter()
+            .any(|(own, _)| *own == address)
+    }
+
+    /// Returns the number of the peer that has an address; all that no peer has count as one.
+    pub(super) fn peer_of(&self, address: IpAddr) -> u32 {
+        self.settings.peers.of(address).unwrap_or(u32::MAX)
+    }
+
+    /// The gateway that takes packets for this address, which is not of the stack.
+    pub(super) fn gateway_to(&self, address: IpAddr) -> Result<&Arrivals, Dropped> {
+        let arrivals = self.arrivals.get().filter(|_| is_unicast(address));
+        arrivals.map(Arc::as_ref).ok_or(Dropped::NotOurs)
+    }
+
+    /// The address from which packets go to another: the one in its network, or else the first of its family.
+    pub(super) fn source_for(&self, to: IpAddr) -> io::Result<IpAddr> {
+        let own = || {
+            let addresses = self.settings.addresses.iter();
+            addresses.filter(|(own, _)| own.is_ipv4() == to.is_ipv4())
+        };
+        let is_near = |(own, bits): &&(IpAddr, u8)| {
+            let [own, to] = [*own, to].map(|it| convoy_types::Prefix::network_of(it, *bits));
+            own == to
+        };
+        let found = own().find(is_near).or_else(|| own().next());
+        let unreachable = || io::Error::from(ErrorKind::NetworkUnreachable);
+        found.map(|(own, _)| *own).ok_or_else(unreachable)
+    }
+
+    /// Begins a connection; its SYN is on its way.
+    pub(super) fn connect(self: &Arc<Self>, to: SocketAddr) -> io::Result<FlowStream> {
+        if self.is_over() {
+            return Err(ErrorKind::NetworkDown.into());
+        }
+        if to.port() == 0 || !is_unicast(to.ip()) {
+            return Err(ErrorKind::AddrNotAvailable.into());
+        }
+        if self.owns(to.ip()) {
+            // Nothing leads back into the stack.
+            return Err(ErrorKind::HostUnreachable.into());
+        }
+        let source = self.source_for(to.ip())?;
+        // Zones mean nothing inside.
+        let remote = SocketAddr::new(to.ip(), to.port());
+        let peer = self.peer_of(remote.ip());
+        let (tuple, sizes) = self.table().reserve(source, remote, peer)?;
+        let flow = Arc::new(Flow::new(self, tuple, sizes)?);
+        let mut inner = flow.lock();
+        inner.connect(tuple)?;
+        inner.slot = Some(self.table().insert(&flow)?);
+        self.counters.flows_opened.add(1);
+        self.turn(&flow, &mut inner);
+        if self.is_over() {
+            self.fail(&mut inner, ErrorKind::NetworkDown);
+        }
+        drop(inner);
+        Ok(FlowStream::new(Arc::clone(self), flow))
+    }
+
+    /// Opens the connection that the other end's SYN begins, and `insert` adds; its next turn answers.
+    pub(super) fn open<T>(
+        self: &Arc<Self>,
+        (packet, segment): (&Packet<'_>, &Segment),
+        tuple: Tuple,
+        opener: Arc<Listening>,
+        insert: impl FnOnce(&mut Table, &Arc<Flow>) -> io::Result<(usize, T)>,
+    ) -> Result<(Arc<Flow>, T), Dropped> {
+        let peer = self.peer_of(tuple.remote.ip());
+        let sizes = self.table().next_sizes(peer);
+        let flow = Flow::new(self, tuple, sizes).map_err(|_| Dropped::TooManyFlows)?;
+        let flow = Arc::new(flow);
+        let mut inner = flow.lock();
+        let inserted = insert(&mut self.table(), &flow);
+        let (slot, inserted) = inserted.map_err(|_| Dropped::TooManyFlows)?;
+        self.counters.flows_opened.add(1);
+        inner.slot = Some(slot);
+        inner.opener = Some(opener);
+        inner.receive(self, packet, segment)?;
+        drop(inner);
+        Ok((flow, inserted))
+    }
+
+    /// Lets a connection send, and arranges for its next turn, or its end.
+    pub(super) fn turn(self: &Arc<Self>, flow: &Arc<Flow>, inner: &mut Inner) {
+        inner.judge_orphan(self.now());
+        inner.send(self);
+        self.offer(flow, inner);
+        let Some(slot) = inner.slot else {
+            return;
+        };
+        if inner.is_over() {
+            return self.retire(slot, inner, None);
+        }
+        if inner.has_acknowledged_end() {
+            return self.retire(slot, inner, Some(flow.tuple));
+        }
+        if inner.is_refused && !inner.is_waiting {
+            inner.is_waiting = self.device.wait(flow);
+        }
+        let now = self.now();
+        let soonest = now.total_micros() + PAUSE;
+        let next = inner.next_turn(now).map(|it| it.max(soonest));
+        // A turn that is too early does no harm, and finds out when the next one is.
+        if let Some(next) = next
+            && !inner.is_waiting
+            && inner.deadline.is_none_or(|old| next < old)
+        {
+            let is_urgent = self.table().schedule(slot, inner.deadline, next);
+            inner.deadline = Some(next);
+            if is_urgent {
+                self.device.ring();
+            }
+        }
+    }
+
+    /// Offers a connection that has been established to its listener.
+    fn offer(self: &Arc<Self>, flow: &Arc<Flow>, inner: &mut Inner) {
+        let is_half_open = matches!(inner.state(), State::Listen | State::SynReceived);
+        if is_half_open || inner.slot.is_none() {
+            return;
+        }
+        let Some(listening) = inner.opener.take() else {
+            return;
+        };
+        self.table().establish(inner.slot);
+        if inner.state() == State::Closed {
+            return;
+        }
+        let stream = FlowStream::new(Arc::clone(self), Arc::clone(flow));
+        if let Err(refused) = listening.offer(stream) {
+            self.counters.drop(Dropped::BacklogFull);
+            refused.forget();
+            inner.socket().abort();
+            inner.send(self);
+        }
+    }
+
+    /// Takes a connection out of the table. If it is in TIME-WAIT, its other end is still answered.
+    pub(super) fn retire(&self, slot: usize, inner: &mut Inner, waits: Option<Tuple>) {
+        let mut table = self.table();
+        table.remove(slot, inner.deadline.take());
+        if let Some(tuple) = waits {
+            table.time_wait.add(tuple, inner.last, self.now());
+        }
+        inner.slot = None;
+        self.counters.flows_closed.add(1);
+    }
+
+    /// Ends a connection without a word to the other end.
+    pub(super) fn fail(&self, inner: &mut Inner, error: ErrorKind) {
+        if let Some(slot) = inner.slot {
+            inner.fail(error);
+            self.retire(slot, inner, None);
+        }
+    }
+}

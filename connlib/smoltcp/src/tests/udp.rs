@@ -1,0 +1,151 @@
+use super::*;
+use convoy_network::{Datagrams, Host, Kernel, with_batch};
+
+#[tokio::test]
+async fn datagrams_are_answered_and_arrive_whole_at_any_length() {
+    for mtu in [1280, 1420, 65_535] {
+        let (a, b) = joined(mtu);
+        for (from, to) in [(A, B), (A6, B6)] {
+            let (client, server) = bound(&a, &b, from, to).await;
+            let to = server.local_addr().unwrap();
+            for length in [0, 1, 1232, 1233, 1400, 5_000, 65_000] {
+                let datagram: Vec<u8> = (0..length).map(|index| (index % 251) as u8).collect();
+                client.send_to(&datagram, to).await.unwrap();
+                let mut received = vec![0; 70_000];
+                let (size, from) = within(server.recv_from(&mut received)).await.unwrap();
+                assert_eq!(received[..size], datagram);
+                server.send_to(&datagram, from).await.unwrap();
+                let (size, _) = within(client.recv_from(&mut received)).await.unwrap();
+                assert_eq!(received[..size], datagram);
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_datagram_that_no_packet_can_carry_is_an_error() {
+    let (a, b) = joined(1420);
+    let (client, server) = bound(&a, &b, A, B).await;
+    let to = server.local_addr().unwrap();
+    let error = client.send_to(&[0; 65_508], to).await.unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(libc::EMSGSIZE));
+}
+
+#[tokio::test]
+async fn a_connected_socket_hears_its_peer_alone() {
+    let (a, b) = joined(1420);
+    let (client, server) = bound(&a, &b, A, B).await;
+    let stranger = b.datagrams(at(B, 0)).await.unwrap();
+    client.connect(server.local_addr().unwrap()).await.unwrap();
+    client.try_send(b"question").unwrap();
+    let mut buffer = [0; 100];
+    let (length, from) = within(server.recv_from(&mut buffer)).await.unwrap();
+    assert_eq!(&buffer[..length], b"question");
+    stranger.send_to(b"spam", from).await.unwrap();
+    server.send_to(b"answer", from).await.unwrap();
+    let (length, _) = within(client.recv_from(&mut buffer)).await.unwrap();
+    assert_eq!(&buffer[..length], b"answer");
+    assert_eq!(a.counters().dropped(Dropped::NobodyListens), 1);
+}
+
+#[tokio::test]
+async fn a_queue_that_nobody_reads_is_bounded_and_drops_are_counted() {
+    let (a, b) = joined(1420);
+    let (client, server) = bound(&a, &b, A, B).await;
+    let to = server.local_addr().unwrap();
+    let mut sent = 0;
+    while sent < 3_000 {
+        match client.send_to(&[0; 1000], to).await {
+            Ok(_) => sent += 1,
+            Err(_) => tokio::task::yield_now().await,
+        }
+    }
+    until(|| b.counters().datagrams_in == 3_000).await;
+    let dropped = b.counters().dropped(Dropped::QueueFull);
+    assert_eq!(dropped, 3_000 - (256 << 10) / 1000);
+}
+
+#[tokio::test]
+async fn each_datagram_of_a_super_packet_is_counted_also_if_the_queue_is_full() {
+    let (a, b) = joined(1420);
+    let (client, server) = bound(&a, &b, A6, B6).await;
+    let to = server.local_addr().ok();
+    let host = Kernel(Host);
+    let (source, relay) = (
+        host.datagrams(at("127.0.0.1", 0)),
+        host.datagrams(at("127.0.0.1", 0)),
+    );
+    let (source, relay) = (source.await.unwrap(), relay.await.unwrap());
+    relay.prepare_for_batches();
+    for _ in 0..50 {
+        let sent = source.send_to(&[0; 1000], relay.local_addr().unwrap());
+        sent.await.unwrap();
+    }
+    within(relay.readable()).await.unwrap();
+    with_batch(|batch| {
+        relay.try_receive(batch).unwrap();
+        let train = batch.trains().next().unwrap();
+        let mut sent = 0;
+        while sent < 60 {
+            sent += usize::from(client.try_send_train(&train, to).lost == 0);
+        }
+    });
+    until(|| b.counters().datagrams_in == 3_000).await;
+    assert_eq!((a.counters().datagrams_out, a.counters().sent), (3_000, 60));
+    let dropped = b.counters().dropped(Dropped::QueueFull);
+    assert_eq!(dropped, 3_000 - (256 << 10) / 1000);
+}
+
+#[tokio::test]
+async fn a_name_is_asked_for_through_the_stack() {
+    let (device, other) = device_pair().unwrap();
+    let b = stack(other, [B, B6], 1420);
+    let mut settings = settings([A, A6], 1420);
+    settings.names.servers = vec![at(B, 53)];
+    let a = Stack::start(device, settings).unwrap();
+    let server = b.datagrams(at(B, 53)).await.unwrap();
+    tokio::spawn(dns_server(server, "target.example."));
+    let found = within(a.resolve("target.example", 80)).await.unwrap();
+    assert_eq!(found, [at(B, 80), at(B6, 80)]);
+    assert_eq!(within(a.resolve("gone.example", 80)).await.unwrap(), []);
+    assert_eq!(
+        a.resolve("192.0.2.7", 9).await.unwrap(),
+        [at("192.0.2.7", 9)]
+    );
+    let error = b.resolve("target.example", 80).await.unwrap_err();
+    assert!(error.to_string().contains("name server"), "{error}");
+}
+
+/// Answers questions for one name with both addresses of the second stack.
+pub(super) async fn dns_server(socket: Datagrams, name: &'static str) {
+    use hickory_resolver::proto::{
+        op::{Message, MessageType, ResponseCode},
+        rr::{RData, Record, RecordType},
+    };
+    let mut buffer = [0; 512];
+    while let Ok((length, from)) = socket.recv_from(&mut buffer).await {
+        let question = Message::from_vec(&buffer[..length]).unwrap();
+        let mut answer = question.clone();
+        answer.metadata.message_type = MessageType::Response;
+        let query = question.queries[0].clone();
+        let data = match query.query_type() {
+            RecordType::A => RData::A(B.parse().unwrap()),
+            _ => RData::AAAA(B6.parse().unwrap()),
+        };
+        match query.name().to_string() == name {
+            true => {
+                answer.add_answer(Record::from_rdata(query.name().clone(), 60, data));
+            }
+            false => answer.metadata.response_code = ResponseCode::NXDomain,
+        }
+        socket
+            .send_to(&answer.to_vec().unwrap(), from)
+            .await
+            .unwrap();
+    }
+}
+
+async fn bound(a: &Stack, b: &Stack, from: &str, to: &str) -> (Datagrams, Datagrams) {
+    let client = a.datagrams(at(from, 0)).await.unwrap();
+    (client, b.datagrams(at(to, 0)).await.unwrap())
+}
