@@ -9,9 +9,10 @@ use convoy_types::InterfaceName;
 use crate::{
     MAX_FILE_BYTES,
     config::KillSwitch,
+    draft::Draft,
     file_text::{cannot_read, file_report, text_of},
     open::{OpenError, open_directory, read_file, read_start},
-    parse::{Draft, parse},
+    parse::parse,
     report::{Diagnostic, Report},
     route_tables::RouteTables,
 };

@@ -8,9 +8,9 @@ use convoy_types::Prefix;
 
 use crate::{
     config::{Interface, Peer},
+    draft::Draft,
     forward::{Side, refuse_unguarded},
     located::{Located, Place},
-    parse::Draft,
     report::{Diagnostic, Report},
 };
 

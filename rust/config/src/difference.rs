@@ -5,9 +5,13 @@ use std::{
     net::SocketAddr,
 };
 
-use convoy_types::{AllowedIpUpdate, DeviceUpdate, PeerUpdate, Prefix, PresharedKey};
+use convoy_types::{AllowedIpUpdate, DeviceUpdate, PeerUpdate, Prefix};
 
-use crate::config::{Config, Interface, Peer};
+use crate::{
+    config::{Config, Peer},
+    key::Change,
+    keys,
+};
 
 /// The changes that take a device from `old` to `new`; applied as a whole by
 /// `Planner` and `Node` of `convoy-proto`.
@@ -34,13 +38,14 @@ pub fn difference(
     let claimed = new.peers.iter().flat_map(prefixes).collect();
 
     let mut update = DeviceUpdate::default();
-    interface(&old.interface, &new.interface, &mut update);
+    for key in keys::all() {
+        if let Change::Interface(change) = key.change {
+            change(&old.interface, &new.interface, &mut update);
+        }
+    }
     for peer in &new.peers {
-        let change = match before.get(&peer.public_key.value) {
-            Some(former) => changed(former, peer, &mut resolve),
-            None => Some(added(peer, &mut resolve)),
-        };
-        update.peers.extend(change);
+        let former = before.get(&peer.public_key.value).copied();
+        update.peers.extend(gained(former, peer, &mut resolve));
     }
     for former in &old.peers {
         let key = former.public_key.value;
@@ -56,63 +61,34 @@ pub fn difference(
     update
 }
 
-fn interface(old: &Interface, new: &Interface, update: &mut DeviceUpdate) {
-    if old.private_key != new.private_key {
-        update.private_key = Some(new.private_key.as_ref().map(|key| key.value.clone()));
-    }
-    let port = |it: &Interface| it.listen_port.as_ref().map_or(0, |port| port.value);
-    if port(old) != port(new) {
-        update.listen_port = Some(port(new));
-    }
-    let mark = |it: &Interface| it.fwmark.as_ref().map_or(0, |mark| mark.value);
-    if mark(old) != mark(new) {
-        update.fwmark = Some(mark(new));
-    }
-}
-
-fn added(peer: &Peer, resolve: &mut impl FnMut(&Peer) -> Option<SocketAddr>) -> PeerUpdate {
-    PeerUpdate {
-        preshared_key: Some(preshared_key(peer)),
-        endpoint: resolve(peer),
-        persistent_keepalive: Some(keepalive(peer)),
-        replace_allowed_ips: true,
-        allowed_ips: prefixes(peer)
-            .map(|network| change(network, false))
-            .collect(),
-        ..PeerUpdate::new(peer.public_key.value)
-    }
-}
-
-/// The update of a peer without its losses; `None` if there is none.
-fn changed(
-    old: &Peer,
+/// The update of a peer without its losses; `None` if there is none. Without a former peer, all of it.
+fn gained(
+    old: Option<&Peer>,
     new: &Peer,
     resolve: &mut impl FnMut(&Peer) -> Option<SocketAddr>,
 ) -> Option<PeerUpdate> {
-    let had: HashSet<_> = prefixes(old).collect();
-    let gained = prefixes(new).filter(|network| !had.contains(network));
-    let update = PeerUpdate {
-        update_only: true,
-        preshared_key: (old.preshared_key != new.preshared_key).then(|| preshared_key(new)),
-        endpoint: match old.endpoints == new.endpoints {
-            true => None,
-            false => resolve(new),
-        },
-        persistent_keepalive: (keepalive(old) != keepalive(new)).then(|| keepalive(new)),
-        allowed_ips: gained.map(|network| change(network, false)).collect(),
-        ..PeerUpdate::new(new.public_key.value)
-    };
+    let mut update = PeerUpdate::new(new.public_key.value);
+    update.update_only = old.is_some();
+    update.replace_allowed_ips = old.is_none();
+    for key in keys::all() {
+        if let Change::Peer(change) = key.change {
+            change(old, new, &mut update);
+        }
+    }
+    if old.is_none_or(|old| old.endpoints != new.endpoints) {
+        update.endpoint = resolve(new);
+    }
     let is_empty = update.preshared_key.is_none()
         && update.endpoint.is_none()
         && update.persistent_keepalive.is_none()
         && update.allowed_ips.is_empty();
-    (!is_empty).then_some(update)
+    (old.is_none() || !is_empty).then_some(update)
 }
 
 /// Removes prefixes from a peer, unless another peer gains them: adding a prefix there removes it here.
 fn released(old: &Peer, claimed: &HashSet<Prefix>) -> Option<PeerUpdate> {
     let lost = prefixes(old).filter(|network| !claimed.contains(network));
-    let lost: Vec<_> = lost.map(|network| change(network, true)).collect();
+    let lost: Vec<_> = lost.map(removal).collect();
     (!lost.is_empty()).then(|| PeerUpdate {
         update_only: true,
         allowed_ips: lost,
@@ -124,16 +100,11 @@ fn prefixes(peer: &Peer) -> impl Iterator<Item = Prefix> + '_ {
     peer.allowed_ips.iter().map(|it| it.value)
 }
 
-fn change(network: Prefix, remove: bool) -> AllowedIpUpdate {
-    AllowedIpUpdate { network, remove }
-}
-
-fn preshared_key(peer: &Peer) -> Option<PresharedKey> {
-    peer.preshared_key.as_ref().map(|key| key.value.clone())
-}
-
-fn keepalive(peer: &Peer) -> u16 {
-    peer.persistent_keepalive.as_ref().map_or(0, |it| it.value)
+fn removal(network: Prefix) -> AllowedIpUpdate {
+    AllowedIpUpdate {
+        network,
+        remove: true,
+    }
 }
 
 #[cfg(test)]

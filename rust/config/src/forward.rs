@@ -1,37 +1,25 @@
 //! The file of a forwarder: `Key = value` lines without sections.
 //!
-//! | key | values | meaning |
-//! |---|---|---|
-//! | `Forward` | `[address:]port:host:port` | a listener whose connections lead to a host |
-//! | `ForwardUDP` | the same | a listener whose datagrams lead to a host |
-//! | `Socks5` | `[address:]port` | a SOCKS5 proxy |
-//! | `HttpConnect` | the same | an HTTP proxy for CONNECT |
-//! | `Allow`, `Deny` | prefixes | clients; those that are denied are denied even if they are allowed |
-//! | `TargetAllow`, `TargetDeny` | prefixes | targets of a proxy, as `NatAllow` and `NatDeny` for a gateway |
-//! | `LoginFile` | path | a file with `user:password`, which the proxy asks for |
-//! | `Buffer` | `8K` to `256K` | the buffer of a connection while bytes move |
-//!
 //! `Allow`, `Deny`, `TargetAllow`, `TargetDeny` and `LoginFile` concern the listener above them. Above all listeners,
 //! they concern each: a client must be allowed there and at the listener. Without an address, a listener is on 127.0.0.1
 //! and ::1; `*` is every address. IPv6 addresses are in brackets.
 //!
-//! A tunnel's file has the same keys in comments of `[Interface]`, and `Reverse`, like `Forward`: a listener inside the
-//! tunnel, on all of its addresses if none is given, whose connections lead to a host outside. What stands above all
-//! listeners does not concern it.
+//! A tunnel's file has the same keys in comments of `[Interface]`, and `Reverse`, a listener inside the tunnel, which
+//! what stands above all listeners does not concern.
 
 mod command_line;
-mod key;
 mod model;
 mod parse;
 mod rinetd;
 mod take;
-mod values;
+pub(crate) mod values;
 
 use std::{os::fd::AsFd, path::Path, sync::Arc};
 
 use crate::{
     MAX_FILE_BYTES,
     file_text::{cannot_read, file_report, text_of},
+    keys::find_of_forwarder,
     located::{Files, Place, Shown},
     mask::masked,
     open::{open_directory, read_file},
@@ -40,10 +28,9 @@ use crate::{
 };
 
 pub use command_line::{parse_listener, parse_prefix, read_login};
-pub(crate) use key::Key;
 pub use model::{AccessLists, Forwarding, Listener, Offer, Side, UserPassword};
 pub use rinetd::{Imported, import_rinetd};
-pub(crate) use take::refuse_unguarded;
+pub(crate) use take::{add_to, refuse_unguarded};
 pub(crate) use values::login;
 
 impl Forwarding {
@@ -137,7 +124,7 @@ fn shown(text: &str) -> String {
     let mut shown = masked(text).into_bytes();
     for line in lines(text) {
         if let Content::Pair(key, value) = line.classify().content
-            && Key::of_file(&key.compact()).is_some()
+            && find_of_forwarder(&key.compact()).is_some()
         {
             shown[key.range()].copy_from_slice(key.text.as_bytes());
             let is_plain = !value.text.chars().any(char::is_control);

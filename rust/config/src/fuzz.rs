@@ -7,11 +7,13 @@ use convoy_fuzz::{Result, Unstructured};
 
 use crate::{
     config::{Config, Interface},
+    draft::Draft,
     file_text::text_of,
-    keys::{Dialect, KEYS},
+    key::Dialect,
+    keys::of_tunnel,
     located::{Files, Shown},
     mask::masked,
-    parse::{Draft, parse},
+    parse::parse,
     report::Report,
     route_tables::RouteTables,
     to_wg_quick,
@@ -132,7 +134,8 @@ fn line(input: &mut Unstructured<'_>, text: &mut String) -> Result<()> {
 }
 
 fn pair(input: &mut Unstructured<'_>, text: &mut String) -> Result<()> {
-    let key = input.choose(&KEYS)?;
+    let keys: Vec<_> = of_tunnel().collect();
+    let key = input.choose(&keys)?;
     if (key.dialect == Dialect::Convoy) != input.ratio(1, 30)? {
         text.push_str("#convoy: ");
     }
@@ -146,7 +149,7 @@ fn pair(input: &mut Unstructured<'_>, text: &mut String) -> Result<()> {
     text.push_str(&name);
     text.push_str(input.choose(&[" = ", "=", " =", "\t=\x0b", " "])?);
     loop {
-        let is_a_key = key.key.is_a_key() || key.dialect == Dialect::Convoy;
+        let is_a_key = key.form.is_a_key() || key.dialect == Dialect::Convoy;
         let value = input.choose(&VALUES)?;
         text.push_str(match is_a_key && input.ratio(1, 2)? {
             true => SECRET,

@@ -142,7 +142,7 @@ impl Given {
             let peer = GivenPeer {
                 preshared_key: Digest::parse(next()?)?,
                 persistent_keepalive: next()?.parse().ok()?,
-                allowed_ips: words.map(prefix).collect::<Option<_>>()?,
+                allowed_ips: words.map(str::parse).collect::<Result<_, _>>().ok()?,
             };
             given.peers.insert(key, peer);
         }
@@ -178,11 +178,6 @@ impl GivenPeer {
             new.persistent_keepalive.clone_from(running);
         }
     }
-}
-
-fn prefix(text: &str) -> Option<Prefix> {
-    let (address, prefix) = text.split_once('/')?;
-    Prefix::network_of(address.parse().ok()?, prefix.parse().ok()?)
 }
 
 impl Digest {

@@ -12,33 +12,10 @@
 //!
 //! # Keys
 //!
-//! `[Interface]`: `PrivateKey`, `ListenPort`, `FwMark`, `Address`, `DNS`, `MTU`, `Table`, `PreUp`,
-//! `PostUp`, `PreDown`, `PostDown`, `SaveConfig`. `[Peer]`: `PublicKey`, `PresharedKey`, `AllowedIPs`,
-//! `Endpoint`, `PersistentKeepalive`. They mean what wg-quick(8) and wg(8) say.
+//! [`keys()`] lists them with their meanings. Those of wg-quick mean what wg-quick(8) and wg(8) say. Convoy's own stand
+//! in comments on lines of their own, in the section that they concern: `#convoy: Key = value`.
 //!
-//! Convoy's own keys stand in comments on lines of their own, in the section that they concern:
-//!
-//! | `#convoy:` key | values | meaning |
-//! |---|---|---|
-//! | in `[Interface]`: | | |
-//! | `KillSwitch` | `off`, `on`, `persistent` | whether packets outside of the tunnel are dropped: never, while it is up, or always |
-//! | `AllowLAN` | `yes`, `no` | whether the kill switch leaves the local network reachable |
-//! | `ExcludedIPs` | prefixes, `local` | what stays outside of the tunnel; `local` is the local network |
-//! | `PrivateKeyFile` | path | a file with the private key, in place of `PrivateKey` |
-//! | `Forward`, `ForwardUDP`, `Reverse` | `[address:]port:host:port` | a port of this host that leads into the tunnel, or the other way round |
-//! | `Socks5`, `HttpConnect` | `[address:]port` | a proxy into the tunnel |
-//! | `Allow`, `Deny`, `LoginFile` | prefixes, path | who may use the listener above, or all if there is none above |
-//! | `Buffer` | `8K` to `256K` | the buffer of a forwarded connection |
-//! | `Nat` | `user`, `off` | whether what peers send to other addresses goes on from this host |
-//! | `NatAllow`, `NatDeny` | prefixes | which of these it does not |
-//! | `NatDNS` | `yes`, `no` | whether peers' DNS queries to this end of the tunnel are answered |
-//! | in `[Peer]`: | | |
-//! | `Endpoints` | endpoints | further ones in order of preference, after `Endpoint` |
-//! | `PresharedKeyFile` | path | a file with the preshared key, in place of `PresharedKey` |
-//!
-//! A relative path of a key file begins at `$CREDENTIALS_DIRECTORY` (systemd's credentials), or else at
-//! the directory of the configuration file. `# friendly_name = X` in a `[Peer]`, or in the comments
-//! directly above it, names the peer.
+//! `# friendly_name = X` in a `[Peer]`, or in the comments directly above it, names the peer.
 //!
 //! Files of `NAME.d` whose names end in `.conf` and do not begin with a dot contain `[Peer]` sections
 //! only. They are read in byte order of their names, as one state of the directory, never as a mixture of
@@ -62,23 +39,27 @@
 //! No message contains a key: reports are made from a copy of the text in which all values are masked
 //! that are not known to be public. The text itself is wiped once it is parsed.
 
+mod assignment;
 mod base64;
 mod boot;
 mod bounds;
 mod check;
 mod config;
 mod difference;
+mod draft;
 mod drop_in;
 mod file_text;
 mod forward;
 #[cfg(test)]
 mod fuzz;
 mod given;
+mod key;
 mod key_file;
 mod keys;
 mod located;
 mod mask;
 mod name;
+mod nearest;
 mod number;
 mod open;
 mod parse;
@@ -92,6 +73,7 @@ mod text;
 mod trust;
 mod values;
 mod write;
+mod writer;
 
 use std::path::Path;
 
@@ -106,10 +88,12 @@ pub use forward::{
     parse_listener, parse_prefix, read_forwarding, read_login,
 };
 pub use given::Given;
+pub use key::Key;
+pub use keys::of_tunnel as keys;
 pub use located::{Files, Located, Place};
 pub use name::{expand_hook, path_of};
 pub use read::{Loaded, Reader};
-pub use reference::{EXAMPLE, KeyDescription, keys};
+pub use reference::EXAMPLE;
 pub use report::{MAX_SHOWN, Report};
 pub use route_tables::SYSTEM_TABLES;
 pub use routed::Routed;

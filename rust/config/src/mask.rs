@@ -7,8 +7,9 @@
 use std::ops::Range;
 
 use crate::{
-    base64::decode_key,
-    keys::{KeyInfo, KeyName},
+    base64::{decode_key, is_base64, may_be_a_key},
+    key::Form,
+    keys::find,
     text::{Comment, Content, Text, lines},
 };
 
@@ -29,12 +30,13 @@ fn mask_line(line: Text<'_>, shown: &mut [u8]) {
         return;
     };
     let kept = match parts.comment {
-        Comment::Plain => comment.start - 1..comment.start - 1,
+        Comment::WithoutColon(word, key) if find(key).is_some() => word.range(),
+        Comment::Plain | Comment::WithoutColon(..) => comment.start - 1..comment.start - 1,
         Comment::FriendlyName(name) => {
             mask_keys(name, shown);
             comment.range()
         }
-        Comment::Late(word) | Comment::WithoutColon(word) => word.range(),
+        Comment::Late(word) => word.range(),
         Comment::Directive(content) => {
             mask_content(content, shown);
             let end = comment
@@ -60,7 +62,7 @@ fn mask_content(content: Content<'_>, shown: &mut [u8]) {
         }
         Content::Pair(key, value) => mask_pair(key, value, shown),
         Content::Other(other) => {
-            if KeyInfo::find(&other.compact()).is_none() {
+            if find(&other.compact()).is_none() {
                 shown[other.range()].fill(b'*');
             }
         }
@@ -69,9 +71,9 @@ fn mask_content(content: Content<'_>, shown: &mut [u8]) {
 
 fn mask_pair(key: Text<'_>, value: Text<'_>, shown: &mut [u8]) {
     let word = key.compact();
-    match KeyInfo::find(&word).map(|info| info.key) {
-        Some(KeyName::PublicKey) if is_public(value) => {}
-        Some(known) if known.is_a_key() => shown[value.range()].fill(b'*'),
+    match find(&word).map(|key| key.form) {
+        Some(Form::PublicKey) if is_public(value) => {}
+        Some(form) if form.is_a_key() => shown[value.range()].fill(b'*'),
         Some(_) => mask_keys(value, shown),
         None => {
             shown[value.range()].fill(b'*');
@@ -100,19 +102,6 @@ fn is_public(value: Text<'_>) -> bool {
     decode_key(&value.compact()).is_some_and(|key| !is_clamped(&key))
 }
 
-/// Whether a word may be a key, perhaps without its last digits.
-pub(crate) fn may_be_a_key(word: &str) -> bool {
-    let digits = word.strip_suffix('=').unwrap_or(word);
-    let is_whole = digits.len() < word.len() && digits.len() >= DIGITS_OF_A_KEY;
-    let has = |kind: fn(&char) -> bool| digits.chars().any(|digit| kind(&digit));
-    // As almost all random digits, and hardly any path or name.
-    let is_mixed = has(char::is_ascii_uppercase)
-        && has(char::is_ascii_lowercase)
-        && has(char::is_ascii_digit)
-        && digits.matches('/').count() <= SLASHES_OF_A_KEY;
-    digits.chars().all(is_base64) && (is_whole || is_mixed && digits.len() >= DIGITS_OF_A_CUT_KEY)
-}
-
 /// Where keys may stand.
 fn keys_in(value: Text<'_>) -> impl Iterator<Item = Range<usize>> + '_ {
     let mut next = value.start;
@@ -123,10 +112,6 @@ fn keys_in(value: Text<'_>) -> impl Iterator<Item = Range<usize>> + '_ {
         let word = word.trim_end_matches(|c| !is_base64(c) && c != '=');
         may_be_a_key(word).then_some(start..start + word.len())
     })
-}
-
-fn is_base64(c: char) -> bool {
-    c.is_ascii_alphanumeric() || c == '+' || c == '/'
 }
 
 /// Keeps a file from controlling the terminal.
@@ -146,12 +131,6 @@ fn replace_controls(text: &str, shown: &mut [u8]) {
 
 const LONGEST_NAME: usize = 24;
 const LONGEST_SECTION: usize = 32;
-/// 43 digits and `=` are 32 bytes.
-const DIGITS_OF_A_KEY: usize = 43;
-/// A few got lost when it was copied.
-const DIGITS_OF_A_CUT_KEY: usize = 40;
-/// One key in two hundred has more.
-const SLASHES_OF_A_KEY: usize = 3;
 
 #[cfg(test)]
 mod tests {

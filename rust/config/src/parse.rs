@@ -1,33 +1,21 @@
 //! Parses the text of one file. Pure: key files are read later.
 
 mod foreign;
-mod interface;
 mod notes;
-mod peer;
-
-pub(crate) use interface::clamped;
-
-use convoy_types::PublicKey;
 
 use crate::{
-    config::{Endpoint, Interface, Peer},
-    keys::{Dialect, Foreign, KeyInfo, KeyName, Section, nearest_word},
-    located::{Located, Place},
+    assignment::Assignment,
+    config::Peer,
+    draft::{Draft, PeerDraft},
+    key::{Dialect, Form, Key, Section, Take},
+    keys::find,
+    nearest::nearest_word,
     report::{Diagnostic, Report},
     route_tables::RouteTables,
     text::{Comment, Content, Text, lines},
 };
-use foreign::ForeignKeys;
+use foreign::{Foreign, ForeignKeys};
 use notes::Notes;
-
-/// The files parsed so far; not checked as a whole.
-#[derive(Debug, Default)]
-pub(crate) struct Draft {
-    /// The first `[Interface]`.
-    pub(crate) header: Option<Place>,
-    pub(crate) interface: Interface,
-    pub(crate) peers: Vec<Peer>,
-}
 
 /// Adds a file to a draft, and its errors and warnings to a report.
 pub(crate) fn parse(
@@ -74,16 +62,6 @@ enum Current {
     Refused,
 }
 
-/// A peer whose section has not ended.
-struct PeerDraft {
-    header: Place,
-    /// Whether there is a `PublicKey`, valid or not.
-    has_public_key: bool,
-    public_key: Option<Located<PublicKey>>,
-    endpoint: Option<Located<Endpoint>>,
-    peer: Peer,
-}
-
 impl Parser<'_> {
     fn line(&mut self, line: Text<'_>) {
         let parts = line.classify();
@@ -117,7 +95,8 @@ impl Parser<'_> {
                     .error(title, word, "expected at the start of a line");
                 self.notes.report.push(diagnostic);
             }
-            Comment::WithoutColon(word) => {
+            Comment::WithoutColon(_, key) if find(key).is_none() => {}
+            Comment::WithoutColon(word, _) => {
                 let title = "`#convoy` without a colon is ignored";
                 let at = self.notes.at(word);
                 let diagnostic = Diagnostic::warning(title, at, "expected `#convoy:`");
@@ -131,15 +110,9 @@ impl Parser<'_> {
         self.end_section();
         let at = self.notes.at(section);
         if section.is("[Peer]") {
-            let mut peer = Peer::new(Located::nowhere(PublicKey([0; 32])));
-            peer.friendly_name = self.name.take();
-            self.current = Current::Peer(Box::new(PeerDraft {
-                header: at,
-                has_public_key: false,
-                public_key: None,
-                endpoint: None,
-                peer,
-            }));
+            let mut draft = PeerDraft::new(at);
+            draft.peer.friendly_name = self.name.take();
+            self.current = Current::Peer(Box::new(draft));
             return;
         }
         self.current = Current::Refused;
@@ -148,7 +121,7 @@ impl Parser<'_> {
             let mut diagnostic = self.notes.error("unknown section", section, label);
             let word = section.compact();
             if self.notes.report.shows_more_errors()
-                && let Some(meant) = nearest_word(&word, &["[Interface]", "[Peer]"])
+                && let Some(meant) = nearest_word(&word, ["[Interface]", "[Peer]"])
             {
                 diagnostic = diagnostic.help(format!("did you mean `{meant}`?"));
             }
@@ -186,7 +159,7 @@ impl Parser<'_> {
             Current::Interface => Section::Interface,
             Current::Peer(_) => Section::Peer,
         };
-        let Some(info) = KeyInfo::find(&key.compact()) else {
+        let Some(known) = find(&key.compact()) else {
             return match Foreign::find(&key.compact()) {
                 Some(foreign) if dialect == Dialect::WgQuick => {
                     self.foreign.add(foreign, self.notes.at(key), value);
@@ -194,41 +167,45 @@ impl Parser<'_> {
                 _ => self.notes.unknown_key(dialect, key, value),
             };
         };
-        if matches!(self.current, Current::Peer(_)) && info.key == KeyName::PublicKey {
-            self.mark_public_key();
+        if let Current::Peer(peer) = &mut self.current {
+            peer.has_public_key |= known.form == Form::PublicKey;
         }
-        if info.dialect != dialect {
-            return self.notes.wrong_dialect(info, key);
+        if known.dialect != dialect {
+            return self.notes.wrong_dialect(known, key);
         }
-        if info.section != here {
-            return self.notes.wrong_section(info, key, here);
+        if known.section() != here {
+            return self.notes.wrong_section(known, key, here);
         }
-        if value.is_empty() && !may_be_empty(info.key) {
-            let title = format!("`{}` has no value", info.name);
+        if value.is_empty() && !matches!(known.form, Form::MayBeEmpty | Form::Command) {
+            let title = format!("`{}` has no value", known.name);
             let diagnostic = self.notes.error(title, key, "expected a value");
             let help = "to leave the key unset, remove the line";
             return self.notes.report.push(diagnostic.help(help));
         }
-        if value.invisible().is_some() && !is_hook(info.key) {
+        if value.invisible().is_some() && known.form != Form::Command {
             // It was reported with its line.
             return;
         }
-        let Self {
-            notes,
-            tables,
-            draft,
-            current,
-            ..
-        } = self;
-        match current {
-            Current::Peer(peer) => peer.value(notes, info, value),
-            _ => interface::value(&mut draft.interface, notes, tables, info, value),
-        }
+        self.take(known, value);
     }
 
-    fn mark_public_key(&mut self) {
-        if let Current::Peer(peer) = &mut self.current {
-            peer.has_public_key = true;
+    fn take(&mut self, key: &Key, value: Text<'_>) {
+        let mut line = Assignment {
+            name: key.name,
+            value,
+            file: self.notes.file,
+            tables: self.tables,
+            report: self.notes.report,
+        };
+        let interface = &mut self.draft.interface;
+        match (&key.take, &mut self.current) {
+            (Take::Peer(take), Current::Peer(peer)) => take(peer, &mut line),
+            (Take::Interface(take), _) => take(interface, &mut line),
+            (Take::Forwarding(take), _) => {
+                let taken = interface.forwarding.take(key.name, *take, value, line.file);
+                line.accept(value, taken);
+            }
+            (Take::Peer(_), _) => unreachable!("INVARIANT: the caller checks the section"),
         }
     }
 
@@ -261,9 +238,8 @@ impl Parser<'_> {
         let key = content
             .and_then(|content| content.split_once('='))
             .map(|(key, _)| key);
-        let info = key.and_then(|key| KeyInfo::find(&key.compact()));
         let checked = match (content, key) {
-            (_, Some(key)) if info.is_some_and(|info| is_hook(info.key)) => Some(key),
+            (_, Some(key)) if is_hook(key) => Some(key),
             (content, _) => content,
         };
         if let Some((at, found)) = checked.and_then(Text::invisible) {
@@ -274,10 +250,8 @@ impl Parser<'_> {
 
     /// Warns if a comment begins inside of a hook's quotation marks.
     fn check_hook(&mut self, line: Text<'_>, key: Text<'_>, value: Text<'_>) {
-        let info = KeyInfo::find(&key.compact());
-        let is_hook = info.is_some_and(|info| is_hook(info.key));
         let is_open = |mark| value.text.matches(mark).count() % 2 == 1;
-        if is_hook && line.text.contains('#') && (is_open('"') || is_open('\'')) {
+        if is_hook(key) && line.text.contains('#') && (is_open('"') || is_open('\'')) {
             let diagnostic = Diagnostic::warning(
                 "`#` starts a comment even inside quotes",
                 self.notes.at(value),
@@ -304,19 +278,24 @@ impl Parser<'_> {
     }
 }
 
-/// wg-quick takes an empty value of its own keys for none.
-fn may_be_empty(key: KeyName) -> bool {
-    matches!(
-        key,
-        KeyName::Address | KeyName::Dns | KeyName::Mtu | KeyName::Table
-    ) || is_hook(key)
+impl PeerDraft {
+    /// The peer, if its section has a valid public key; reports its absence.
+    fn finish(self, notes: &mut Notes<'_>) -> Option<Peer> {
+        let mut peer = self.peer;
+        peer.endpoints.splice(..0, self.endpoint);
+        if !self.has_public_key {
+            let title = "missing `PublicKey`";
+            let error = Diagnostic::error(title, self.header, "in this section");
+            notes.report.push(error.help("the file may be cut off"));
+            return None;
+        }
+        peer.public_key = self.public_key?;
+        Some(peer)
+    }
 }
 
-fn is_hook(key: KeyName) -> bool {
-    matches!(
-        key,
-        KeyName::PreUp | KeyName::PostUp | KeyName::PreDown | KeyName::PostDown
-    )
+fn is_hook(key: Text<'_>) -> bool {
+    find(&key.compact()).is_some_and(|key| key.form == Form::Command)
 }
 
 /// The text with control characters replaced: it is shown on terminals.

@@ -4,8 +4,6 @@ use std::ops::Range;
 
 use zeroize::Zeroizing;
 
-use crate::keys::KeyInfo;
-
 /// A part of a file and its offset in bytes. Has no `Debug`: it may be a key.
 #[derive(Clone, Copy)]
 pub(crate) struct Text<'a> {
@@ -40,8 +38,8 @@ pub(crate) enum Comment<'a> {
     Directive(Content<'a>),
     /// `#convoy:` behind something else.
     Late(Text<'a>),
-    /// `#convoy` without its colon, but with a key.
-    WithoutColon(Text<'a>),
+    /// `#convoy` without its colon, and a word that may be a key.
+    WithoutColon(Text<'a>, &'a str),
     /// `# friendly_name = X` on a line of its own.
     FriendlyName(Text<'a>),
 }
@@ -194,9 +192,9 @@ impl<'a> Text<'a> {
             None => {
                 let key = directive.split('=').next().unwrap_or_default();
                 let key = key.trim_matches(|c: char| !c.is_ascii_alphabetic());
-                match KeyInfo::find(key) {
-                    Some(_) if key.len() < directive.len() => Comment::WithoutColon(word),
-                    _ => Comment::Plain,
+                match key.len() < directive.len() {
+                    true => Comment::WithoutColon(word, key),
+                    false => Comment::Plain,
                 }
             }
         }
@@ -234,6 +232,7 @@ pub(crate) fn is_wide_space(c: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::keys::find;
 
     #[test]
     fn lines_know_their_offsets() {
@@ -262,9 +261,10 @@ mod tests {
             assert_eq!((key.text, value.text), ("A", "b"));
         }
         assert!(matches!(comment("a=b #convoy: A = b"), Comment::Late(_)));
+        let is_key = |word| find(word).is_some();
         assert!(matches!(
             comment("#convoy MTU = 1"),
-            Comment::WithoutColon(_)
+            Comment::WithoutColon(_, key) if is_key(key)
         ));
         for plain in [
             "# convoy is fast",
@@ -273,7 +273,11 @@ mod tests {
             "# a = b",
             "##convoy: A = b",
         ] {
-            assert!(matches!(comment(plain), Comment::Plain), "{plain}");
+            let is_plain = match comment(plain) {
+                Comment::WithoutColon(_, word) => !is_key(word),
+                comment => matches!(comment, Comment::Plain),
+            };
+            assert!(is_plain, "{plain}");
         }
     }
 

@@ -13,7 +13,7 @@ use zeroize::Zeroizing;
 use crate::{
     base64::decode_key,
     config::{KillSwitch, Table},
-    keys::nearest_word,
+    nearest::nearest_word,
     number::{decimal, hexadecimal},
     route_tables::{RouteTables, SYSTEM_TABLES},
     text::Text,
@@ -111,7 +111,7 @@ pub(crate) fn kill_switch(value: Text<'_>) -> Parsed<KillSwitch> {
     let found = words.iter().find(|(word, _)| value.is(word));
     found.map(|(_, state)| *state).ok_or_else(|| {
         let bad = Bad::new(value, "`off`, `on` or `persistent`");
-        match nearest_word(value.text, &words.map(|(word, _)| word)) {
+        match nearest_word(value.text, words.map(|(word, _)| word)) {
             Some(word) => bad.help(format!("did you mean `{word}`?")),
             None => bad,
         }

@@ -3,7 +3,7 @@
 use std::io::{self, Write as _};
 
 use clap::{CommandFactory as _, builder::StyledStr, error::ErrorKind};
-use convoy_config::KeyDescription;
+use convoy_config::Key;
 
 use crate::{
     cli::{Cli, HelpArgs},
@@ -52,11 +52,11 @@ fn configuration() -> String {
         .join("\n");
     let mut section = "";
     for key in convoy_config::keys() {
-        if key.section != section {
-            section = key.section;
+        if key.section_name() != section {
+            section = key.section_name();
             text += &format!("\n{section}\n");
         }
-        text += &format!("  {}\n", line(&key));
+        text += &format!("  {}\n", line(key));
         text += &filled(key.meaning, "      ");
         text += &filled(&format!("Default: {}", key.default), "      ");
     }
@@ -69,9 +69,8 @@ fn configuration() -> String {
 }
 
 /// How a key is written, with its values in place of one.
-pub(crate) fn line(key: &KeyDescription) -> String {
-    let comment = if key.in_comment { "#convoy: " } else { "" };
-    format!("{comment}{} = {}", key.name, key.values)
+pub(crate) fn line(key: &Key) -> String {
+    format!("{} = {}", key.head(), key.values)
 }
 
 /// A paragraph whose lines are all indented.
@@ -87,7 +86,7 @@ mod tests {
     fn the_help_for_the_configuration_names_every_key_and_fits_a_terminal() {
         let text = configuration();
         for key in convoy_config::keys() {
-            assert!(text.contains(&line(&key)), "{}", key.name);
+            assert!(text.contains(&line(key)), "{}", key.name);
         }
         let widest = text.lines().map(|line| line.chars().count()).max();
         assert!(widest <= Some(80), "{text}");

@@ -7,8 +7,8 @@ use x25519_dalek::{PublicKey as Point, StaticSecret};
 
 use crate::{
     config::{Endpoint, Host},
+    draft::Draft,
     located::{Located, Place},
-    parse::Draft,
     report::{Diagnostic, Report},
     routed::Routed,
 };

@@ -4,6 +4,7 @@ use std::{
 };
 
 use convoy_proto::{Node, Planner, config::PublicKey};
+use convoy_types::PresharedKey;
 use proptest::{collection::vec, option, prelude::*};
 
 use super::*;
@@ -102,7 +103,7 @@ impl Device {
             let state = State {
                 preshared_key: peer.preshared_key.as_ref().map(|key| key.0),
                 endpoint: resolve(peer),
-                keepalive: keepalive(peer),
+                keepalive: peer.persistent_keepalive.as_ref().map_or(0, |it| it.value),
                 prefixes: prefixes(peer).collect(),
             };
             device.peers.insert(peer.public_key.value, state);

@@ -4,8 +4,10 @@ use std::path::Path;
 
 use convoy_types::Prefix;
 
-use super::{Forwarding, Key, Listener, UserPassword, values};
+use super::{Forwarding, Listener, UserPassword, values};
 use crate::{
+    key::Take,
+    keys::all,
     text::Text,
     values::{Bad, allowed_ip},
 };
@@ -15,13 +17,13 @@ use crate::{
 /// # Errors
 /// Says what was expected, and perhaps gives a hint.
 pub fn parse_listener(name: &str, value: &str) -> Result<Listener, String> {
-    let key = match Key::of_file(name) {
-        Some(key) => key,
-        None => Key::Reverse,
-    };
     let mut forwarding = Forwarding::default();
-    let taken = forwarding.take(key, text(value), 0);
-    taken.map_err(|bad| sentence(&bad))?;
+    if let Some(key) = all().find(|key| key.name == name)
+        && let Take::Forwarding(take) = key.take
+    {
+        let taken = forwarding.take(key.name, take, text(value), 0);
+        taken.map_err(|bad| sentence(&bad))?;
+    }
     let listener = forwarding.listeners.pop();
     listener.ok_or_else(|| format!("{name} is no listener"))
 }

@@ -7,7 +7,6 @@ use std::{
 
 use convoy_types::Prefix;
 
-use super::key::Key;
 use crate::located::Located;
 
 /// Everything that a file asks to be forwarded.
@@ -24,7 +23,7 @@ pub struct Forwarding {
     /// The file with the password of proxies that have none of their own.
     pub(crate) login_file: Option<Located<PathBuf>>,
     /// All keys and values as they were written.
-    pub(crate) written: Vec<(Key, String)>,
+    pub(crate) written: Vec<(&'static str, String)>,
 }
 
 /// A listener, and who may use it.

@@ -1,9 +1,11 @@
 //! Parses a forwarder's file.
 
-use super::{Forwarding, Key, Source, key::KEYS, refuse_unguarded, values};
+use super::{Forwarding, Source, refuse_unguarded, values};
 use crate::{
-    keys::nearest_word,
+    key::Take,
+    keys::{find_of_forwarder, of_forwarder},
     located::Place,
+    nearest::nearest_word,
     report::{Diagnostic, Report},
     text::{Content, Text, lines},
     values::Bad,
@@ -44,17 +46,19 @@ impl Parser<'_> {
 
     fn pair(&mut self, key: Text<'_>, value: Text<'_>) {
         let word = key.compact();
-        let Some(known) = Key::of_file(&word) else {
+        let Some(known) = find_of_forwarder(&word) else {
             let error = Diagnostic::error("unknown key", place(key), "");
-            let near = nearest_word(&word, &KEYS.map(|(name, _)| name));
+            let near = nearest_word(&word, of_forwarder().map(|key| key.name));
             self.report.push(match near {
                 Some(near) => error.help(format!("did you mean `{near}`?")),
                 None => error.help("`convoy help forward` lists the keys"),
             });
             return;
         };
-        if let Err(bad) = self.forwarding.take(known, value, 0) {
-            self.report.push(diagnostic(&word, bad));
+        if let Take::Forwarding(take) = known.take
+            && let Err(bad) = self.forwarding.take(known.name, take, value, 0)
+        {
+            self.report.push(bad.diagnostic(&word, 0));
         }
     }
 
@@ -67,7 +71,7 @@ impl Parser<'_> {
                     range: file.at.range(),
                     ..bad
                 };
-                report.push(diagnostic("LoginFile", bad));
+                report.push(bad.diagnostic("LoginFile", 0));
             })
             .ok()
         });
@@ -77,16 +81,6 @@ impl Parser<'_> {
         }
         refuse_unguarded(&self.forwarding, report);
         self.forwarding
-    }
-}
-
-fn diagnostic(key: &str, bad: Bad) -> Diagnostic {
-    let at = Place::new(0, bad.range);
-    let title = format!("invalid value for `{key}`");
-    let error = Diagnostic::error(title, at, format!("expected {}", bad.expected));
-    match bad.help {
-        Some(help) => error.help(help),
-        None => error,
     }
 }
 

@@ -4,7 +4,7 @@ use std::{net::SocketAddr, path::PathBuf};
 
 use convoy_types::Prefix;
 
-use super::{AccessLists, Forwarding, Key, Listener, Offer, Side, UserPassword, values};
+use super::{AccessLists, Forwarding, Listener, Offer, Side, UserPassword, values};
 use crate::{
     located::{Located, Place},
     report::{Diagnostic, Report},
@@ -14,37 +14,50 @@ use crate::{
 
 impl Forwarding {
     /// Takes the value of a key in a file.
-    pub(crate) fn take(&mut self, key: Key, value: Text<'_>, file: usize) -> Parsed<()> {
-        let at = Place::new(file, value.range());
-        match key {
-            Key::Forward | Key::Reverse => {
-                let side = match key {
-                    Key::Reverse => Side::Inside,
-                    _ => Side::Host,
-                };
-                let (listen, host, port) = values::forward(value, side)?;
-                self.add(side, at, listen, Offer::Tcp(host, port));
+    pub(crate) fn take(
+        &mut self,
+        name: &'static str,
+        take: fn(&mut Self, Text<'_>, Place) -> Parsed<()>,
+        value: Text<'_>,
+        file: usize,
+    ) -> Parsed<()> {
+        take(self, value, Place::new(file, value.range()))?;
+        self.written.push((name, value.text.to_owned()));
+        Ok(())
+    }
+
+    /// Adds a listener that leads to one target.
+    pub(crate) fn add_fixed(
+        &mut self,
+        side: Side,
+        value: Text<'_>,
+        at: Place,
+        offer: fn(String, u16) -> Offer,
+    ) -> Parsed<()> {
+        let (listen, host, port) = values::forward(value, side)?;
+        self.add(side, at, listen, offer(host, port));
+        Ok(())
+    }
+
+    /// Adds a proxy on this host.
+    pub(crate) fn add_proxy(&mut self, value: Text<'_>, at: Place, offer: Offer) -> Parsed<()> {
+        let listen = values::listen(value, Side::Host)?;
+        self.add(Side::Host, at, listen, offer);
+        Ok(())
+    }
+
+    /// Sets the file of the proxy above, or else that of every proxy.
+    pub(crate) fn set_login_file(&mut self, value: Text<'_>, at: Place) -> Parsed<()> {
+        let slot = match self.listeners.last_mut() {
+            Some(listener) if !listener.offer.is_proxy() => {
+                let expected = "a proxy above it: only these ask for a password";
+                return Err(Bad::new(value, expected));
             }
-            Key::ForwardUdp => {
-                let (listen, host, port) = values::forward(value, Side::Host)?;
-                self.add(Side::Host, at, listen, Offer::Udp(host, port));
-            }
-            Key::Socks5 => {
-                let listen = values::listen(value, Side::Host)?;
-                self.add(Side::Host, at, listen, Offer::Socks5);
-            }
-            Key::HttpConnect => {
-                let listen = values::listen(value, Side::Host)?;
-                self.add(Side::Host, at, listen, Offer::HttpConnect);
-            }
-            Key::Allow => self.lists().allow.extend(prefixes(value)?),
-            Key::Deny => self.lists().deny.extend(prefixes(value)?),
-            Key::TargetAllow => self.targets(value)?.allow.extend(prefixes(value)?),
-            Key::TargetDeny => self.targets(value)?.deny.extend(prefixes(value)?),
-            Key::LoginFile => *self.login_slot(value)? = Some(path(value, at)),
-            Key::Buffer => self.buffer = Some(values::buffer(value)?),
-        }
-        self.written.push((key, value.text.to_owned()));
+            Some(listener) => &mut listener.login_file,
+            None => &mut self.login_file,
+        };
+        let value = PathBuf::from(value.text);
+        *slot = Some(Located { value, at });
         Ok(())
     }
 
@@ -64,7 +77,7 @@ impl Forwarding {
     }
 
     /// The lists of the listener above, or else those of every listener.
-    fn lists(&mut self) -> &mut AccessLists {
+    pub(crate) fn lists(&mut self) -> &mut AccessLists {
         match self.listeners.last_mut() {
             Some(listener) => &mut listener.access,
             None => &mut self.access,
@@ -72,7 +85,7 @@ impl Forwarding {
     }
 
     /// The targets of the proxy above, or else those of every proxy.
-    fn targets(&mut self, value: Text<'_>) -> Parsed<&mut AccessLists> {
+    pub(crate) fn targets(&mut self, value: Text<'_>) -> Parsed<&mut AccessLists> {
         match self.listeners.last_mut() {
             Some(listener) if !listener.offer.is_proxy() => Err(Bad::new(
                 value,
@@ -80,18 +93,6 @@ impl Forwarding {
             )),
             Some(listener) => Ok(&mut listener.targets),
             None => Ok(&mut self.targets),
-        }
-    }
-
-    /// The file of the proxy above, or else that of every proxy.
-    fn login_slot(&mut self, value: Text<'_>) -> Parsed<&mut Option<Located<PathBuf>>> {
-        match self.listeners.last_mut() {
-            Some(listener) if !listener.offer.is_proxy() => Err(Bad::new(
-                value,
-                "a proxy above it: only these ask for a password",
-            )),
-            Some(listener) => Ok(&mut listener.login_file),
-            None => Ok(&mut self.login_file),
         }
     }
 
@@ -111,16 +112,12 @@ impl Forwarding {
     }
 }
 
-fn prefixes(value: Text<'_>) -> Parsed<Vec<Prefix>> {
+/// Adds prefixes to a list, or none of them.
+pub(crate) fn add_to(list: &mut Vec<Prefix>, value: Text<'_>) -> Parsed<()> {
     let items = value.split(|c| c == ',');
-    items.map(|item| Ok(allowed_ip(item)?.0)).collect()
-}
-
-fn path(value: Text<'_>, at: Place) -> Located<PathBuf> {
-    Located {
-        value: PathBuf::from(value.text),
-        at,
-    }
+    let prefixes: Parsed<Vec<_>> = items.map(|item| Ok(allowed_ip(item)?.0)).collect();
+    list.extend(prefixes?);
+    Ok(())
 }
 
 /// Reports listeners that other hosts could use.

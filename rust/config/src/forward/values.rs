@@ -88,7 +88,7 @@ pub(super) fn listen(value: Text<'_>, side: Side) -> Parsed<Vec<SocketAddr>> {
 }
 
 /// A number of bytes, such as `64K`.
-pub(super) fn buffer(value: Text<'_>) -> Parsed<usize> {
+pub(crate) fn buffer(value: Text<'_>) -> Parsed<usize> {
     let text = value.compact();
     let digits = text.trim_end_matches(['k', 'K']);
     let unit = if digits.len() < text.len() {

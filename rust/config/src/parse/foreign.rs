@@ -1,11 +1,33 @@
 //! Keys that other programs add to files of wg-quick: one error for all keys of a program.
 
 use crate::{
-    keys::Foreign,
     located::Place,
     report::{Diagnostic, Report},
     text::Text,
 };
+
+/// Another program whose files have keys of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Foreign {
+    /// AmneziaWG, a variant of WireGuard with other messages.
+    Amnezia,
+    /// WireGuard for Android.
+    Android,
+}
+
+impl Foreign {
+    /// The program that has a key, and the key as it writes it; `word` has no white space.
+    pub(super) fn find(word: &str) -> Option<(Self, &'static str)> {
+        const AMNEZIA: &str =
+            "Jc Jmin Jmax S1 S2 S3 S4 H1 H2 H3 H4 I1 I2 I3 I4 I5 J1 J2 J3 Itime AdvancedSecurity";
+        const ANDROID: &str = "IncludedApplications ExcludedApplications";
+        let find = |names: &'static str| names.split(' ').find(|it| it.eq_ignore_ascii_case(word));
+        let amnezia = || find(AMNEZIA).map(|name| (Self::Amnezia, name));
+        find(ANDROID)
+            .map(|name| (Self::Android, name))
+            .or_else(amnezia)
+    }
+}
 
 /// The foreign keys of a file.
 #[derive(Debug, Default)]

@@ -1,12 +1,12 @@
 //! Reports on single lines.
 
 use crate::{
-    keys::{Dialect, KeyInfo, Section},
-    located::{Located, Place},
+    key::{Dialect, Key, Section},
+    keys,
+    located::Place,
     mask::is_name,
     report::{Diagnostic, Report},
     text::{Text, is_wide_space},
-    values::{Bad, Parsed},
 };
 
 /// Where a parser reports to.
@@ -51,74 +51,10 @@ impl Notes<'_> {
         })
     }
 
-    /// Stores a value, or reports why not; the last of several prevails, as in wg-quick.
-    pub(super) fn set<T>(
-        &mut self,
-        name: &str,
-        slot: &mut Option<Located<T>>,
-        value: Text<'_>,
-        parsed: Parsed<T>,
-    ) {
-        let Some(located) = self.accept(name, value, parsed) else {
-            return;
-        };
-        if let Some(former) = slot {
-            let title = format!("`{name}` is set twice");
-            let warning = Diagnostic::warning(title, located.at, "this value is used");
-            self.report.push(warning.also(former.at, "ignored"));
-        }
-        *slot = Some(located);
-    }
-
-    /// Adds a value to a list, or reports why not.
-    pub(super) fn push<T>(
-        &mut self,
-        name: &str,
-        list: &mut Vec<Located<T>>,
-        value: Text<'_>,
-        parsed: Parsed<T>,
-    ) {
-        list.extend(self.accept(name, value, parsed));
-    }
-
-    /// Gives a value its place, or reports why it was refused.
-    pub(super) fn accept<T>(
-        &mut self,
-        name: &str,
-        value: Text<'_>,
-        parsed: Parsed<T>,
-    ) -> Option<Located<T>> {
-        match parsed {
-            Ok(parsed) => Some(Located {
-                value: parsed,
-                at: self.at(value),
-            }),
-            Err(bad) => {
-                self.bad(name, value, bad);
-                None
-            }
-        }
-    }
-
-    fn bad(&mut self, name: &str, value: Text<'_>, bad: Bad) {
-        let at = Place::new(self.file, bad.range);
-        let title = format!("invalid value for `{name}`");
-        let mut diagnostic = Diagnostic::error(title, at, format!("expected {}", bad.expected));
-        if let Some(help) = bad.help {
-            diagnostic = diagnostic.help(help);
-        } else if let Some(strange) = value.text.chars().find(|c| !c.is_ascii()) {
-            let code = u32::from(strange);
-            diagnostic = diagnostic.help(format!(
-                "the value contains U+{code:04X}, which is not ASCII"
-            ));
-        }
-        self.report.push(diagnostic);
-    }
-
     /// The key that was probably meant; not sought, as that takes time, if nobody will see it.
-    pub(super) fn nearest(&self, word: &str) -> Option<&'static KeyInfo> {
+    pub(super) fn nearest(&self, word: &str) -> Option<&'static Key> {
         match self.report.shows_more_errors() {
-            true => KeyInfo::nearest(word),
+            true => keys::nearest(word),
             false => None,
         }
     }
@@ -141,26 +77,26 @@ impl Notes<'_> {
         self.report.push(diagnostic);
     }
 
-    pub(super) fn wrong_dialect(&mut self, info: &KeyInfo, key: Text<'_>) {
-        let diagnostic = match info.dialect {
+    pub(super) fn wrong_dialect(&mut self, known: &Key, key: Text<'_>) {
+        let diagnostic = match known.dialect {
             Dialect::Convoy => self.error(
-                format!("`{}` must be in a `#convoy:` comment", info.name),
+                format!("`{}` must be in a `#convoy:` comment", known.name),
                 key,
                 "not a key of wg-quick",
             ),
             Dialect::WgQuick => self.error(
-                format!("`{}` does not belong in a comment", info.name),
+                format!("`{}` does not belong in a comment", known.name),
                 key,
                 "a key of wg-quick",
             ),
         };
-        let help = format!("write `{}`", info.written());
+        let help = format!("write `{}`", known.written());
         self.report.push(diagnostic.help(help));
     }
 
-    pub(super) fn wrong_section(&mut self, info: &KeyInfo, key: Text<'_>, here: Section) {
-        let there = info.section.name();
-        let title = format!("`{}` in `{}`", info.name, here.name());
+    pub(super) fn wrong_section(&mut self, known: &Key, key: Text<'_>, here: Section) {
+        let there = known.section().name();
+        let title = format!("`{}` in `{}`", known.name, here.name());
         let diagnostic = self.error(title, key, format!("belongs in `{there}`"));
         self.report.push(diagnostic);
     }

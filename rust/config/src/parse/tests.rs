@@ -7,7 +7,7 @@ use super::*;
 use crate::{
     check::check,
     config::{KillSwitch, Table},
-    located::{Files, Shown},
+    located::{Files, Located, Shown},
     mask::masked,
 };
 

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::text::Text;
+use crate::{located::Place, report::Diagnostic, text::Text};
 
 /// Why a value was refused. Contains no part of the value that may be a key.
 #[derive(Debug)]
@@ -22,6 +22,17 @@ impl Bad {
             range: at.range(),
             expected: expected.into(),
             help: None,
+        }
+    }
+
+    /// The error about a value of a key in a file.
+    pub(crate) fn diagnostic(self, key: &str, file: usize) -> Diagnostic {
+        let title = format!("invalid value for `{key}`");
+        let label = format!("expected {}", self.expected);
+        let error = Diagnostic::error(title, Place::new(file, self.range), label);
+        match self.help {
+            Some(help) => error.help(help),
+            None => error,
         }
     }
 

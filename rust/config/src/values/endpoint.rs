@@ -4,8 +4,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::{Bad, Parsed};
 use crate::{
+    base64::may_be_a_key,
     config::{Endpoint, Host, SearchDomain},
-    mask::may_be_a_key,
     number::decimal,
     text::Text,
 };

@@ -9,8 +9,7 @@ use crate::{number::decimal, text::Text};
 
 /// `address` or `address/prefix`. Unlike ip, refuses net masks and shortened addresses such as `10.1`.
 pub(crate) fn interface_address(item: Text<'_>) -> Parsed<Prefix> {
-    let (address, prefix) = parts(item, item.text)?;
-    Prefix::new(address, prefix).ok_or_else(|| Bad::new(item, PREFIX))
+    parts(item, item.text)
 }
 
 /// A prefix, and whether host bits had to be cleared.
@@ -19,9 +18,8 @@ pub(crate) fn allowed_ip(item: Text<'_>) -> Parsed<(Prefix, bool)> {
         let bad = Bad::new(item, PREFIX);
         return Err(bad.help("`+` and `-` are for changes to a running interface"));
     }
-    let (address, prefix) = parts(item, &item.compact())?;
-    let network = Prefix::network_of(address, prefix).ok_or_else(|| Bad::new(item, PREFIX))?;
-    Ok((network, network.address() != address))
+    let prefix = parts(item, &item.compact())?;
+    Ok((prefix.network(), prefix.network() != prefix))
 }
 
 /// An address without a prefix.
@@ -39,8 +37,8 @@ pub(crate) fn ip_address(item: Text<'_>) -> Parsed<IpAddr> {
 
 const PREFIX: &str = "a prefix such as 10.0.0.0/24 or fd00::/64";
 
-/// An address and the length of its prefix, by default all of it. `text` is `item` as it is parsed.
-fn parts(item: Text<'_>, text: &str) -> Parsed<(IpAddr, u8)> {
+/// A prefix with its host bits; without a length, the address alone. `text` is `item` as it is parsed.
+fn parts(item: Text<'_>, text: &str) -> Parsed<Prefix> {
     if item.is_empty() {
         return Err(Bad::new(item, PREFIX).help("remove the extra comma"));
     }
@@ -63,16 +61,16 @@ fn parts(item: Text<'_>, text: &str) -> Parsed<(IpAddr, u8)> {
             .map_or(item, |(address, _)| address.trim());
         return Err(Bad::new(whole, PREFIX));
     };
-    let longest = if address.is_ipv4() { 32 } else { 128 };
+    let host = Prefix::host(address);
     let Some(prefix) = prefix else {
-        return Ok((address, longest));
+        return Ok(host);
     };
-    let length = decimal(prefix).filter(|length| *length <= longest);
-    length.map(|length| (address, length)).ok_or_else(|| {
+    let length = decimal(prefix).and_then(|length| Prefix::new(address, length));
+    length.ok_or_else(|| {
         let at = item
             .split_once('/')
             .map_or(item, |(_, prefix)| prefix.trim());
-        let bad = Bad::new(at, format!("a prefix length from 0 to {longest}"));
+        let bad = Bad::new(at, format!("a prefix length from 0 to {}", host.length()));
         match mask_length(prefix) {
             Some(length) => bad.help(format!(
                 "this mask has the length {length}: write /{length}"

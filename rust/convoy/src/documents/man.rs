@@ -101,12 +101,12 @@ fn configuration() -> io::Result<Vec<u8>> {
     page.text([roman(second)]);
     let mut section = "";
     for key in convoy_config::keys() {
-        if key.section != section {
-            section = key.section;
+        if key.section_name() != section {
+            section = key.section_name();
             page.control("SH", [section]);
         }
         page.control("TP", []);
-        let written = help::line(&key);
+        let written = help::line(key);
         let (name, values) = written.split_once(" = ").unwrap_or((&written, ""));
         page.text([bold(name), roman(format!(" = {values}"))]);
         page.text([roman(key.meaning)]);
