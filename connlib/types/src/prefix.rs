@@ -29,14 +29,14 @@ const MAPPED: u8 = 96;
 pub struct InvalidPrefix(pub String);
 
 impl Prefix {
-    /// Keeps host bits; `None` if `length` exceeds the address's 32 or 128 bits.
+    /// Creates a prefix with its host bits; `None` if `length` exceeds the address's 32 or 128 bits.
     #[must_use]
     pub fn new(address: IpAddr, length: u8) -> Option<Self> {
         let prefix = Self { address, length };
         (length <= prefix.bits()).then_some(prefix)
     }
 
-    /// Clears host bits; `None` if `length` exceeds the address's 32 or 128 bits.
+    /// Creates a prefix without host bits; `None` if `length` exceeds the address's 32 or 128 bits.
     #[must_use]
     pub fn network_of(address: IpAddr, length: u8) -> Option<Self> {
         Some(Self::new(address, length)?.network())
@@ -112,7 +112,7 @@ impl Prefix {
         Self { address, ..*self }
     }
 
-    /// The IPv4 network that an IPv4-mapped one stands for (RFC 4291, section 2.5.5.2); any other as it is.
+    /// Returns the IPv4 network that an IPv4-mapped one stands for (RFC 4291, section 2.5.5.2); any other as it is.
     #[must_use]
     pub fn unmapped(&self) -> Self {
         match self.address.to_canonical() {
@@ -136,7 +136,7 @@ impl Prefix {
             && cut.network() == self.network()
     }
 
-    /// Whether an address is in this network.
+    /// Returns whether an address is in this network.
     #[must_use]
     pub fn holds(&self, address: IpAddr) -> bool {
         self.contains(&Self::host(address))

@@ -74,12 +74,12 @@ impl<'a> Assignment<'a> {
         self.push(list, command, |value| Ok(value.text.to_owned()));
     }
 
-    /// The parts between commas.
+    /// Splits the value at commas.
     pub(crate) fn items(&self) -> impl Iterator<Item = Text<'a>> + use<'a> {
         self.value.split(|c| c == ',')
     }
 
-    /// The parts that wg-quick separates by commas or white space.
+    /// Splits the value at commas and white space, as wg-quick does.
     pub(crate) fn words(&self) -> impl Iterator<Item = Text<'a>> + use<'a> {
         let items = self.value.split(|c| c == ',' || is_space(c));
         items.filter(|item| !item.is_empty())

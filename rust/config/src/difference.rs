@@ -61,7 +61,7 @@ pub fn difference(
     update
 }
 
-/// The update of a peer without its losses; `None` if there is none. Without a former peer, all of it.
+/// Returns the update of a peer without its losses; `None` if there is none. Without a former peer, all of it.
 fn gained(
     old: Option<&Peer>,
     new: &Peer,

@@ -27,7 +27,7 @@ pub(crate) struct PeerDraft {
 }
 
 impl PeerDraft {
-    /// An empty section.
+    /// Creates an empty section.
     pub(crate) fn new(header: Place) -> Self {
         Self {
             header,

@@ -1,4 +1,4 @@
-//! A key of a file: one entry of the table in [`keys`](crate::keys).
+//! A key of a file: one entry of the table in [`keys`](mod@crate::keys).
 
 use convoy_types::{DeviceUpdate, PeerUpdate};
 
@@ -118,13 +118,13 @@ pub(crate) enum Change {
 }
 
 impl Key {
-    /// Its section: `[Interface]` or `[Peer]`.
+    /// Returns the name of its section: `[Interface]` or `[Peer]`.
     #[must_use]
     pub fn section_name(&self) -> &'static str {
         self.section().name()
     }
 
-    /// The beginning of a line with this key, up to the `=`: wg-quick skips Convoy's own, in comments.
+    /// Returns the beginning of a line with this key, up to the `=`: wg-quick skips Convoy's own, in comments.
     #[must_use]
     pub fn head(&self) -> String {
         match self.dialect {
@@ -140,7 +140,7 @@ impl Key {
         }
     }
 
-    /// How a line with this key begins.
+    /// Returns the beginning of a line with this key, for messages.
     pub(crate) fn written(&self) -> String {
         format!("{} = …", self.head())
     }

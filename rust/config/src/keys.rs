@@ -12,23 +12,23 @@ use crate::{
 
 pub(crate) use interface::clamped;
 
-/// All keys, those of `[Interface]` first.
+/// Lists all keys, those of `[Interface]` first.
 pub(crate) fn all() -> impl Iterator<Item = &'static Key> {
     let interface = interface::INTERFACE.iter().chain(&forwarding::FORWARDING);
     interface.chain(&nat::NAT).chain(&peer::PEER)
 }
 
-/// Keys of a tunnel's file, those of `[Interface]` first.
+/// Lists the keys of a tunnel's file, those of `[Interface]` first.
 pub fn of_tunnel() -> impl Iterator<Item = &'static Key> {
     all().filter(|key| key.files != Files::Forwarder)
 }
 
-/// Keys of a forwarder's file.
+/// Lists the keys of a forwarder's file.
 pub(crate) fn of_forwarder() -> impl Iterator<Item = &'static Key> {
     all().filter(|key| key.files != Files::Tunnel)
 }
 
-/// The keys of a section in the order of a saved file.
+/// Lists the keys of a section in the order of a saved file.
 pub(crate) fn saved(section: Section) -> Vec<&'static Key> {
     let mut keys: Vec<_> = of_tunnel().filter(|key| key.section() == section).collect();
     keys.sort_by_key(|key| key.saved);
@@ -45,7 +45,7 @@ pub(crate) fn find_of_forwarder(word: &str) -> Option<&'static Key> {
     of_forwarder().find(|key| key.name.eq_ignore_ascii_case(word))
 }
 
-/// The key of a tunnel's file that `word` was probably meant to be.
+/// Guesses the key of a tunnel's file that `word` was meant to be.
 pub(crate) fn nearest(word: &str) -> Option<&'static Key> {
     let of = |dialect| of_tunnel().filter(move |key| key.dialect == dialect);
     let names = of(Dialect::WgQuick).chain(of(Dialect::Convoy));

@@ -5,7 +5,7 @@ const LONGEST_GUESSED: usize = 32;
 /// The least likeness of a misspelt word.
 const LIKE: f64 = 0.6;
 
-/// The nearest of some words to `word`, if it is near enough to be meant.
+/// Returns the nearest of some words to `word`, if it is near enough to be meant.
 pub(crate) fn nearest_word<'a>(
     word: &str,
     words: impl IntoIterator<Item = &'a str>,

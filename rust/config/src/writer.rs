@@ -14,7 +14,7 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// One line for each value: of an option, or of a list.
+    /// Writes one line for each value: of an option, or of a list.
     pub(crate) fn each<'a, T: Display + 'a>(
         &mut self,
         values: impl IntoIterator<Item = &'a Located<T>>,
@@ -24,14 +24,14 @@ impl Writer {
         }
     }
 
-    /// A truth value in one of two words.
+    /// Writes a truth value in one of two words.
     pub(crate) fn truth(&mut self, value: Option<&Located<bool>>, yes: &str, no: &str) {
         if let Some(value) = value {
             self.line(if value.value { yes } else { no });
         }
     }
 
-    /// A key in base64.
+    /// Writes a key in base64.
     pub(crate) fn key(&mut self, key: &[u8; 32]) {
         self.line(encode_key(key).as_str());
     }

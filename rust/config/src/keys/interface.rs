@@ -241,7 +241,7 @@ const HOOK: Key = Key {
     ..WG_QUICK
 };
 
-/// The new number, if it is another; one that is gone is 0.
+/// Returns the new number, if it is another; one that is gone is 0.
 fn changed<T: Copy + Default + PartialEq>(
     old: &Option<Located<T>>,
     new: &Option<Located<T>>,
@@ -258,14 +258,14 @@ fn private_key(value: Text<'_>) -> Parsed<PrivateKey> {
     Ok(clamped(*key))
 }
 
-/// The canonical form of a Curve25519 scalar (RFC 7748 §5), as the UAPI lists it.
+/// Returns the canonical form of a Curve25519 scalar (RFC 7748 §5), as the UAPI lists it.
 pub(crate) fn clamped(mut key: [u8; 32]) -> PrivateKey {
     key[0] &= 248;
     key[31] = (key[31] & 127) | 64;
     PrivateKey(key)
 }
 
-/// wg-quick takes digits and dots, or anything with a colon, for an address.
+/// Returns whether wg-quick takes this for an address: digits and dots, or anything with a colon.
 fn is_address(item: Text<'_>) -> bool {
     item.text.contains(':') || item.text.bytes().all(|b| b == b'.' || b.is_ascii_digit())
 }

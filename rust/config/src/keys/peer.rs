@@ -124,7 +124,7 @@ pub(super) static PEER: [Key; 7] = [
     },
 ];
 
-/// A key of zeros is none, as in wg.
+/// Takes a key; one of zeros is none, as in wg.
 fn take_preshared_key(it: &mut PeerDraft, line: &mut Assignment<'_>) {
     let slot = &mut it.peer.preshared_key;
     line.set(slot, |value| Ok(PresharedKey(*key(value)?)));
@@ -146,7 +146,7 @@ fn take_allowed_ips(it: &mut PeerDraft, line: &mut Assignment<'_>) {
     }
 }
 
-/// All on one line.
+/// Writes all of them on one line.
 fn write_allowed_ips(it: &Peer, out: &mut Writer) {
     let prefixes: Vec<_> = it.allowed_ips.iter().map(|it| it.to_string()).collect();
     if !prefixes.is_empty() {

@@ -25,7 +25,7 @@ impl Bad {
         }
     }
 
-    /// The error about a value of a key in a file.
+    /// Describes the error about a value of a key in a file.
     pub(crate) fn diagnostic(self, key: &str, file: usize) -> Diagnostic {
         let title = format!("invalid value for `{key}`");
         let label = format!("expected {}", self.expected);
