@@ -12,8 +12,8 @@ SUITE_PROGRAMS = iperf3 ss iptables ping6 ncat
 SCRAPER_PACKAGES = prometheus
 SCRAPER_PROGRAMS = prometheus promtool
 # Programs that the benches measure with, and peers that distributions package.
-BENCH_PACKAGES = ethtool haproxy iperf3 iproute2 iputils-ping nftables openssl openvpn rinetd socat $(PERF_PACKAGE)
-BENCH_PROGRAMS = ethtool haproxy iperf3 ip ping nft openssl openvpn rinetd socat perf
+BENCH_PACKAGES = ethtool haproxy iproute2 iputils-ping nftables openssl openvpn rinetd socat $(PERF_PACKAGE)
+BENCH_PROGRAMS = ethtool haproxy ip ping nft openssl openvpn rinetd socat perf
 # What boots a Debian in a container.
 SYSTEMD_PACKAGES = debootstrap systemd-container
 SYSTEMD_PROGRAMS = debootstrap systemd-analyze systemd-nspawn
@@ -53,7 +53,7 @@ speedtest-results: build ## Run the speed test and its comparisons and record th
 	$(call result,speedtest-shape,--secs 3 --compare shape --tun-offload off)
 
 # A failed run keeps the previous result.
-result = $(RECORD) --out $(RESULTS)/$(1).json -- ./target/release/convoy speedtest --json $(2)
+result = $(RECORD) --out $(RESULTS)/$(1).jsonl -- ./target/release/convoy speedtest --json $(2)
 
 profile: profile-packages profiling ## Profile both daemons of a speed test: report, flame graph
 	@mkdir -p target/profiles
@@ -62,7 +62,7 @@ profile: profile-packages profiling ## Profile both daemons of a speed test: rep
 profile-results: profile-packages profiling ## Profile with GSO and without and record the results (root)
 	@mkdir -p target/profiles
 	profiles=target/profiles/$$(date +%Y-%m-%dT%H-%M-%S) && \
-	$(RECORD) --out $(RESULTS)/profile.json --profiles $$profiles -- \
+	$(RECORD) --out $(RESULTS)/profile.jsonl --profiles $$profiles -- \
 		./target/profiling/convoy speedtest --profile $$profiles --compare gso $(ARGS)
 
 profiling: # Build target/profiling/convoy: a release build with symbols and frame pointers

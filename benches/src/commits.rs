@@ -3,7 +3,8 @@
 //! 1. [`tree`]: builds both commits, the other one in a worktree of its own below `target/compare`.
 //! 2. [`stages`]: runs every stage bench in interleaved rounds, the base twice to measure the noise.
 //! 3. [`instructions`]: counts the instructions of each stage, which noise does not affect.
-//! 4. [`tunnel`]: measures the rows of [`crate::tunnel`] with the daemon of each tree, or with two programs.
+//! 4. [`tunnel`]: measures the scenes of [`crate::tunnel`] with the daemon of each tree, or with two programs.
+//! 5. [`change`]: tells changes from noise.
 //!
 //! Without a base, it measures the stages of this tree and their noise.
 
@@ -17,20 +18,27 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use serde::{Deserialize, Serialize};
 
-use crate::comparison;
-use crate::origin::Origin;
-use crate::results;
-use crate::tunnel::Contender;
-use change::Row;
+use crate::row::Run;
+use crate::section::Section;
+use crate::tunnel::{Contender, scenes};
+use change::SIDES;
 use tree::Tree;
 
-/// The result files of a comparison and of this tree alone.
-pub(crate) const FILE: &str = "compare.json";
-pub(crate) const STAGES_FILE: &str = "stages.json";
-/// The names of the two sides, and of the base measured a second time.
-const SIDES: [&str; 3] = ["base", "head", "base again"];
+const SECTION: Section = Section {
+    title: "Stages",
+    command: "bench-stages",
+    file: "stages.jsonl",
+    tables: &[],
+    plots: &[],
+    legend: change::LEGEND,
+};
+const COMPARISON: Section = Section {
+    title: "Since another commit",
+    command: "bench-compare BASE=REF",
+    file: "compare.jsonl",
+    ..SECTION
+};
 
 /// Compares this tree with another commit, or two programs with each other
 #[derive(Debug, clap::Args)]
@@ -71,85 +79,77 @@ pub(crate) struct Args {
     /// Do not measure the tunnel (needs root)
     #[arg(long)]
     no_tunnel: bool,
-    /// File for all values [default: benches/results/stages.json, or compare.json with a base; none for
+    /// File for all values [default: benches/results/stages.jsonl, or compare.jsonl with a base; none for
     /// programs, or with --quick, --filter or --only]
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }
 
-/// A whole run.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Record {
-    origin: Origin,
-    /// The commit that this tree is compared with.
-    base: Option<String>,
-    rounds: u32,
-    /// Stages.
-    rows: Vec<Row>,
-    #[serde(default)]
-    tunnel: Option<comparison::Record>,
-}
-
 /// Runs the comparison and prints the result.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if let (Some(a), Some(b)) = (&args.a, &args.b) {
-        return programs(args, a, b);
+        let count = if args.noise { 3 } else { 2 };
+        let mut run = Run::new(Vec::new());
+        let names = ["a", "b", "a again"];
+        tunnels(args, &[a, b, a][..count], &names, &mut run)?;
+        println!("{}", tunnel::table(&run, &names));
+        return args.json.as_ref().map_or(Ok(()), |file| run.save(file));
     }
     let wants_tunnel = args.base.is_some() && !args.no_tunnel;
-    let origin = Origin::of_this_run(vec![tree::compiler()?]);
+    let mut run = Run::new(vec![tree::compiler()?]);
     let head = Tree::here(wants_tunnel)?;
     let base = args
         .base
         .as_ref()
         .map(|reference| Tree::of(reference, wants_tunnel));
     let base = base.transpose()?;
-    let mut rows = stages::measure(&head, base.as_ref(), args)?;
+    stages::measure(&head, base.as_ref(), args, &mut run)?;
     if !args.no_count {
-        instructions::count(&head, base.as_ref(), &mut rows)?;
+        instructions::count(&head, base.as_ref(), &mut run)?;
     }
-    let daemons = base.as_ref().filter(|_| wants_tunnel);
-    let daemons = daemons.map(|base| [&base.convoy, &head.convoy, &base.convoy]);
-    let tunnel = daemons.map(|daemons| tunnels(args, &daemons, &SIDES));
-    let record = Record {
-        origin,
-        base: base.map(|base| base.commit),
-        rounds: args.rounds(),
-        rows,
-        tunnel: tunnel.transpose()?,
-    };
-    let name = if record.base.is_some() {
-        FILE
+    println!("{}", change::table(&run, base.is_some()));
+    if let Some(base) = &base {
+        run.origin.notes.push(format!("Against {}.", base.commit));
+        if wants_tunnel {
+            let daemons = [&base.convoy, &head.convoy, &base.convoy];
+            tunnels(args, &daemons, &SIDES, &mut run)?;
+            println!("{}", tunnel::table(&run, &SIDES));
+        }
+    }
+    let section = if base.is_some() {
+        &COMPARISON
     } else {
-        STAGES_FILE
+        &SECTION
     };
     let is_whole = !args.quick && args.filter.is_none() && args.only.is_empty();
-    results::keep(&record, args.json.as_deref(), name, is_whole)
-}
-
-fn programs(args: &Args, a: &Path, b: &Path) -> anyhow::Result<()> {
-    let count = if args.noise { 3 } else { 2 };
-    let record = tunnels(args, &[a, b, a][..count], &["a", "b", "a again"])?;
-    println!("{}", tunnel::markdown(&record));
-    args.json
-        .as_ref()
-        .map_or(Ok(()), |file| results::save(&record, file))
+    section.keep(&run, args.json.as_deref(), is_whole)
 }
 
 fn tunnels(
     args: &Args,
     programs: &[impl AsRef<Path>],
     names: &[&str],
-) -> anyhow::Result<comparison::Record> {
+    run: &mut Run,
+) -> anyhow::Result<()> {
     let mut contenders = Vec::new();
     for (program, name) in programs.iter().zip(names) {
         let program = program.as_ref();
         ensure!(program.is_file(), "{} is not there", program.display());
         let program = std::path::absolute(program).context("find the program")?;
-        contenders.push(Contender::wireguard(name, &program).with_version());
+        contenders.push(Contender::wireguard(name, &program));
     }
-    let rows = tunnel::rows_named(&args.only)?;
+    let scenes = match &args.only[..] {
+        [] => scenes::of_commits(),
+        names => scenes::named(names)?,
+    };
     let secs = if args.quick { 1 } else { args.secs };
-    tunnel::measure(contenders, &rows, args.rounds(), Duration::from_secs(secs))
+    tunnel::measure(
+        &contenders,
+        &scenes,
+        args.rounds(),
+        Duration::from_secs(secs),
+        run,
+    )
 }
 
 impl Args {

@@ -19,27 +19,24 @@
 //! It fails if a kind of flood fails, and names it.
 
 mod lockout;
-mod row;
 mod scene;
+mod verdict;
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use clap::ValueEnum;
-use convoy_lab::flood::{Datagrams, Flooded, Generator};
-use convoy_lab::measure::process;
+use convoy_lab::flood::Datagrams;
+use convoy_lab::measure::{Direction, process};
 
-use crate::origin::Origin;
 use crate::programs;
-use crate::results;
 use crate::rounds::rotated;
-use crate::tunnel::Way;
-use lockout::Lockout;
-use row::{Record, Row, Run};
-use scene::{Captured, Scene};
+use crate::row::{Row, Run};
+use crate::section::Section;
+use crate::table::Table;
+use scene::{Captured, Scene, beside};
+use verdict::DAEMON;
 
 /// Floods a daemon's port while TCP goes through its tunnel, and compares with a closed port
 #[derive(Debug, clap::Args)]
@@ -95,6 +92,34 @@ enum Aim {
     Daemon,
 }
 
+/// A contender beside [`DAEMON`].
+const CLOSED: &str = "closed port";
+
+const SECTION: Section = Section {
+    title: "Floods",
+    command: "flood",
+    file: "flood.jsonl",
+    tables: &[
+        Table {
+            heading: "",
+            shows: |row| row.scene != lockout::SCENE,
+            corner: "flood",
+            line: |row| row.scene.clone(),
+            column: |row| match row.contender == CLOSED {
+                true => format!("closed: {}", row.label()),
+                false => row.label(),
+            },
+            has_spread: false,
+        },
+        lockout::TABLE,
+    ],
+    plots: &[],
+    legend: "\
+Medians over the pairs of runs. kept: TCP throughput during the flood, relative to the same flood at a closed port;
+reached: datagrams of the flood that the daemon counted, by its reasons; no room: datagrams that overflowed its socket,
+including the transfer's; CPUs: those that the daemon used.",
+};
+
 /// Runs all floods, prints the results and judges them.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     programs::ensure_built(&args.program)?;
@@ -103,110 +128,106 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         kinds => kinds,
     };
     let mut scene = Scene::new(&args.program)?;
-    let mut record = Record {
-        origin: Origin::of_this_run(Vec::new()),
-        rounds: args.rounds,
-        secs: args.secs,
-        rate: args.rate,
-        has_silent_ports: scene.has_silent_ports,
-        rows: Vec::new(),
-        lockouts: Vec::new(),
-    };
-    let at_receiver = kinds.iter().map(|kind| (*kind, Way::Up));
+    let mut run = Run::new(Vec::new());
+    if !scene.has_silent_ports {
+        let note = "The closed port answers some datagrams by ICMP errors.";
+        run.origin.notes.push(note.to_owned());
+    }
+    let at_receiver = kinds.iter().map(|kind| (*kind, Direction::Up));
     let at_sender = kinds.iter().filter(|kind| kind.busies_a_sender());
-    for (kind, way) in at_receiver.chain(at_sender.map(|kind| (*kind, Way::Down))) {
-        let row = measure(&mut scene, kind, way, args).with_context(|| format!("{kind:?}"))?;
-        eprintln!("{}", row.cells().join(" | "));
-        record.rows.push(row);
+    for (kind, way) in at_receiver.chain(at_sender.map(|kind| (*kind, Direction::Down))) {
+        let before = run.rows.len();
+        measure(&mut scene, kind, way, args, &mut run).with_context(|| kind.name())?;
+        let rows = run.rows[before..].iter();
+        let rows = rows.filter(|row| row.contender == DAEMON);
+        let figures = rows.map(|row| format!("{} {:.2}", row.label(), row.value));
+        eprintln!(
+            "{}: {}",
+            kind.name(),
+            figures.collect::<Vec<_>>().join("; ")
+        );
     }
     if args.kinds.is_empty() || args.lockout {
-        record.lockouts = Lockout::at_each_rate(&mut scene)?;
+        lockout::at_each_rate(&mut scene, &mut run)?;
     }
-    results::keep(&record, args.json.as_deref(), "", false)?;
-    match &record.failures()[..] {
+    SECTION.keep(&run, args.json.as_deref(), false)?;
+    match &verdict::failures(&run, f64::from(args.rate) / 1e3)[..] {
         [] => Ok(()),
         failures => bail!("failed:\n{}", failures.join("\n")),
     }
 }
 
-fn measure(scene: &mut Scene, kind: Kind, way: Way, args: &Args) -> anyhow::Result<Row> {
+fn measure(
+    scene: &mut Scene,
+    kind: Kind,
+    way: Direction,
+    args: &Args,
+    run: &mut Run,
+) -> anyhow::Result<()> {
+    let name = match way {
+        Direction::Up => kind.name(),
+        Direction::Down => kind.name() + ", at the sender",
+    };
     let lines = scene.log_lines();
-    let (mut runs, mut resident_kib) = ([Vec::new(), Vec::new()], Vec::new());
     for round in 0..args.rounds {
         scene.stand.check()?;
         // Captured in every round, since sessions are renewed.
         scene.capture_data()?;
         let datagrams = kind.datagrams(&scene.captured);
+        let mut gbps = [0.0; 2];
         for aim in rotated([Aim::ClosedPort, Aim::Daemon], round) {
-            runs[aim as usize].push(one(scene, &datagrams, (aim, way), args)?);
+            let (name, window) = (&name[..], Duration::from_secs(args.secs));
+            gbps[aim as usize] = one(scene, &datagrams, (aim, way), args.rate, window, |it| {
+                let contender = [CLOSED, DAEMON][aim as usize];
+                run.push(Row::new(name, contender, it.0, round, it.1));
+            })?;
         }
-        resident_kib.push(process::usage(scene.right().daemon.pid())?.resident_kib);
+        let kib = process::usage(scene.right().daemon.pid())?.resident_kib;
+        let mut add = |figure, value| run.push(Row::new(&name, DAEMON, figure, round, value));
+        add(verdict::KEPT, gbps[1] / gbps[0]);
+        add(verdict::MEMORY, kib as f64);
     }
     // The daemons have survived, and the tunnel still works.
     scene.stand.check()?;
     scene.stand.bed().wait_until_up()?;
-    let log_lines = scene.log_lines() - lines;
-    let [closed, open] = runs;
-    Ok(Row {
-        kind: match way {
-            Way::Up => kind.name(),
-            _ => kind.name() + ", at the sender",
-        },
-        brings_cookies: kind.brings_cookies(),
-        closed,
-        open,
-        resident_kib,
-        log_lines,
-    })
+    let lines = (scene.log_lines() - lines) as f64;
+    run.push(Row::new(&name, DAEMON, verdict::LOG_LINES, 0, lines));
+    Ok(())
 }
 
-/// TCP through the tunnel while a flood is aimed at `aim`.
+/// TCP through the tunnel while a flood is aimed at `aim`. Returns Gbit/s; passes every figure to `add`.
 fn one(
     scene: &mut Scene,
     datagrams: &Datagrams,
-    (aim, way): (Aim, Way),
-    args: &Args,
-) -> anyhow::Result<Run> {
+    (aim, way): (Aim, Direction),
+    rate: u32,
+    window: Duration,
+    mut add: impl FnMut(((&str, &str), f64)),
+) -> anyhow::Result<f64> {
     let before = scene.settled()?;
     let pid = scene.right().daemon.pid();
-    let window = Duration::from_secs(args.secs);
-    let stand = &scene.stand;
+    let stand = &mut scene.stand;
     let generator = match aim {
         Aim::ClosedPort => &mut scene.at_closed_port,
         Aim::Daemon => &mut scene.at_daemon,
     };
-    let (transferred, flooded) = beside(generator, datagrams, args.rate, || {
+    let ((gbps, cpu), flooded) = beside(generator, datagrams, rate, || {
         let before = process::cpu_time(pid)?;
-        let received = stand.one_stream(way, window)?.finish()?;
-        Ok((received.gbps, process::cpu_time(pid)? - before))
+        let gbps = stand.one_stream(way, window)?;
+        Ok((gbps, process::cpu_time(pid)? - before))
     })?;
-    let (gbps, cpu) = transferred;
-    Ok(Run {
-        gbps,
-        kpps: flooded.datagrams as f64 / flooded.seconds / 1e3,
-        sent: flooded.datagrams,
-        cpu: cpu.as_secs_f64() / window.as_secs_f64(),
-        counters: scene.settled()?.since(&before),
-    })
-}
-
-/// Does `work` while `generator` sends `rate` datagrams per second.
-fn beside<T>(
-    generator: &mut Generator,
-    datagrams: &Datagrams,
-    rate: u32,
-    work: impl FnOnce() -> anyhow::Result<T>,
-) -> anyhow::Result<(T, Flooded)> {
-    let end = AtomicBool::new(false);
-    let mut flooded = None;
-    let done = thread::scope(|scope| {
-        scope.spawn(|| flooded = Some(generator.run(datagrams, rate.into(), &end)));
-        let done = work();
-        end.store(true, Ordering::Relaxed);
-        done
-    });
-    let flooded = flooded.context("the generator did not run")?;
-    Ok((done?, flooded.context("send the flood")?))
+    add((("TCP", "Gbit/s"), gbps));
+    add((("", "CPUs"), cpu.as_secs_f64() / window.as_secs_f64()));
+    let counters = scene.settled()?.since(&before);
+    if aim == Aim::Daemon {
+        let sent = flooded.datagrams as f64;
+        add((verdict::SENT, sent / flooded.seconds / 1e3));
+        let drops: u64 = counters.inbound_drops().map(|(_, count)| count).sum();
+        add((verdict::REACHED, drops as f64 / sent.max(1.0) * 100.0));
+        add((("no room", ""), counters.kernel_drops() as f64));
+        add((verdict::COOKIES, counters.cookies_sent as f64));
+    }
+    Ok(gbps)
 }
 
 impl Kind {
@@ -218,11 +239,6 @@ impl Kind {
     /// Whether the flood is also aimed at a sending daemon: one kind is cheap to drop, the other is not.
     fn busies_a_sender(self) -> bool {
         matches!(self, Self::Noise | Self::ForgedData)
-    }
-
-    /// Whether the daemon must ask for cookies: MAC1 is right.
-    fn brings_cookies(self) -> bool {
-        matches!(self, Self::ReplayedHandshakes | Self::WrongCookies)
     }
 
     fn datagrams(self, captured: &Captured) -> Datagrams {

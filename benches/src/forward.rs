@@ -9,36 +9,25 @@
 //!
 //! Eight TCP streams cross the veth to the forwarder, and again from it to the server.
 
-mod contender;
-mod report;
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
 
-use std::{
-    collections::BTreeMap,
-    io::Write as _,
-    net::{IpAddr, Ipv4Addr},
-    os::unix::process::CommandExt as _,
-    path::PathBuf,
-    process::{Child, Stdio},
-    thread,
-    time::{Duration, Instant},
-};
-
-use anyhow::{Context as _, bail, ensure};
-use convoy_lab::{Lab, Namespace, Pid, measure::process::group_cpu_time};
-use serde::{Deserialize, Serialize};
+use anyhow::{Context as _, ensure};
+use convoy_lab::measure::{Between, Direction, Ends, TcpLoad, process::group_cpu_time};
+use convoy_lab::traffic::Agent;
+use convoy_lab::{Lab, Namespace, Pid, eventually};
 use tempfile::NamedTempFile;
 
-use crate::{
-    origin::Origin,
-    programs::{ensure_built, first_line},
-    results,
-    rounds::{Progress, rotated},
-    tunnel::iperf::{self, Load, Way},
-};
-use contender::Contender;
-
-/// The result file.
-pub(crate) const FILE: &str = "forward.json";
+use crate::agent::agent;
+use crate::programs::{Started, ensure_built, find};
+use crate::rounds::{Progress, rotated};
+use crate::row::{Row, Run};
+use crate::section::Section;
+use crate::table::Table;
+use crate::tunnel::syscalls;
 
 /// Measures convoy forward (tokio's own copy, buffers, splice(2)) and other forwarders (root)
 #[derive(Debug, clap::Args)]
@@ -49,14 +38,34 @@ pub(crate) struct Args {
     /// The program
     #[arg(long, value_name = "PROGRAM", default_value = "target/release/convoy")]
     convoy: PathBuf,
-    /// File for all values [default: benches/results/forward.json; none with --quick]
+    /// File for all values [default: benches/results/forward.jsonl; none with --quick]
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }
 
+pub(crate) const SECTION: Section = Section {
+    title: "Forwarders",
+    command: "bench-forward",
+    file: "forward.jsonl",
+    tables: &[Table {
+        heading: "",
+        shows: |_| true,
+        corner: "8 streams",
+        line: |row| row.contender.clone(),
+        column: Row::label,
+        has_spread: false,
+    }],
+    plots: &[],
+    legend: "\
+Medians over interleaved rounds. CPU time is that of the forwarder and its children; perf counts all their system calls.
+The generator runs on the same processors: a forwarder that has less than a CPU to itself is not the limit, and its bytes
+per CPU second say what it would carry if it were. The published figures are those of another program on another machine,
+with 8, 16 and 64 KiB: compare their ratios. socat starts a process for each connection; haproxy splices, too.",
+};
+
 const LEFT: Ipv4Addr = Ipv4Addr::new(10, 98, 0, 1);
 const RIGHT: Ipv4Addr = Ipv4Addr::new(10, 98, 0, 2);
-/// The port of iperf3.
+/// The server's port, and that of a forwarder.
 const PORT: u16 = 5201;
 const STREAMS: u32 = 8;
 /// The fewest for an interval of 95 %.
@@ -64,29 +73,64 @@ const ROUNDS: u32 = 6;
 const SECONDS: u64 = 4;
 /// How long a forwarder may take until it listens.
 const PATIENCE: Duration = Duration::from_secs(10);
-const PAUSE: Duration = Duration::from_millis(20);
 
-/// A whole run.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Record {
-    origin: Origin,
-    secs: u64,
-    /// Contenders that could not be measured, and the reasons.
-    absent: BTreeMap<String, String>,
-    contenders: Vec<Measured>,
+/// A forwarder with its settings. In arguments and files, `{file}` is the path of the file, `{from}` the address to
+/// listen on, `{to}` that of the target, and `{port}` the port of both.
+struct Contender {
+    name: &'static str,
+    /// `convoy` is the program that `--convoy` names.
+    program: &'static str,
+    /// Option that prints the version.
+    version: &'static str,
+    arguments: &'static str,
+    file: &'static str,
+    /// Throughput in Gbit/s of somebody else's forwarder of this kind on another machine.
+    published: Option<f64>,
 }
 
-/// The figures of a contender, by round.
-#[derive(Debug, Serialize, Deserialize)]
-struct Measured {
-    name: String,
-    version: Option<String>,
-    /// Throughput of somebody else's forwarder of this kind on another machine.
-    published_gbps: Option<f64>,
-    gbps: Vec<f64>,
-    cpu_s_per_gb: Vec<f64>,
-    /// Absent in rounds in which perf counted nothing.
-    calls_per_gb: Vec<Option<f64>>,
+const CONVOY: &str = "Forward = {from}:{port}:{to}:{port}\nAllow = {to}\n";
+const RINETD: &str = "{from} {port} {to} {port}\n";
+const HAPROXY: &str = "\
+defaults
+    mode tcp
+    option splice-request
+    option splice-response
+    timeout connect 5s
+    timeout client 1m
+    timeout server 1m
+listen relay
+    bind {from}:{port}
+    server target {to}:{port}
+";
+const SOCAT: &str = "TCP-LISTEN:{port},bind={from},fork,reuseaddr TCP:{to}:{port}";
+
+#[rustfmt::skip]
+const CONTENDERS: [Contender; 7] = [
+    of("tokio's copy, 8 KiB", "convoy", "--version", "forward --relay=tokio --buffer=8K {file}", CONVOY, Some(17.8)),
+    of("copy, 16 KiB", "convoy", "--version", "forward --relay=copy --buffer=16K {file}", CONVOY, Some(28.6)),
+    of("copy, 64 KiB", "convoy", "--version", "forward --relay=copy --buffer=64K {file}", CONVOY, Some(54.1)),
+    of("splice, 64 KiB", "convoy", "--version", "forward --relay=splice --buffer=64K {file}", CONVOY, None),
+    of("rinetd", "rinetd", "--version", "-f -c {file}", RINETD, None),
+    of("socat", "socat", "-V", SOCAT, "", None),
+    of("haproxy", "haproxy", "-v", "-db -f {file}", HAPROXY, None),
+];
+
+const fn of(
+    name: &'static str,
+    program: &'static str,
+    version: &'static str,
+    arguments: &'static str,
+    file: &'static str,
+    published: Option<f64>,
+) -> Contender {
+    Contender {
+        name,
+        program,
+        version,
+        arguments,
+        file,
+        published,
+    }
 }
 
 /// Measures and prints.
@@ -100,114 +144,149 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let ends = [lab.namespace("left")?, lab.namespace("right")?];
     let (a, b) = (format!("{LEFT}/24"), format!("{RIGHT}/24"));
     lab.veth(&ends[0], "veth0", &[&a], &ends[1], "veth0", &[&b], 1500)?;
-    let iperf3 = first_line(std::process::Command::new("iperf3").arg("--version")).ok();
-    let (present, absent) = contender::all(&args.convoy);
-    let mut record = Record {
-        origin: Origin::of_this_run(iperf3.into_iter().collect()),
-        secs,
-        absent,
-        contenders: present.iter().map(Measured::nothing).collect(),
-    };
+    let mut run = Run::new(Vec::new());
+    let mut present = Vec::new();
+    for contender in &CONTENDERS {
+        let (name, program) = (contender.name, contender.path(&args.convoy));
+        if !program.is_file() {
+            let why = format!("not installed (fix: apt-get install {name})");
+            run.origin
+                .notes
+                .push(format!("**Not measured: {name}**: {why}"));
+            continue;
+        }
+        let version = contender.version(&program);
+        let version = version.map(|version| format!("{name}: {version}"));
+        run.origin.versions.extend(version);
+        present.push((contender, program));
+    }
     let mut progress = Progress::of(present.len() * rounds as usize);
     for round in 0..rounds {
-        for number in rotated(0..present.len(), round) {
-            let contender = &present[number];
-            let measured = &mut record.contenders[number];
-            let done = measured.measure(contender, &ends, Duration::from_secs(secs));
+        for (contender, program) in rotated(&present, round) {
+            let file = NamedTempFile::new()?;
+            let forwarder = start(contender, program, &ends[1], file.path())?;
+            let window = Duration::from_secs(secs);
+            let done = measure(
+                contender,
+                forwarder.pid(),
+                &ends[0],
+                window,
+                round,
+                &mut run,
+            );
             done.context(contender.name)?;
             progress.step(contender.name);
         }
     }
-    results::keep(&record, args.json.as_deref(), FILE, !args.quick)
+    let names = CONTENDERS.map(|contender| contender.name);
+    run.rows
+        .sort_by_key(|row| names.iter().position(|name| *name == row.contender));
+    SECTION.keep(&run, args.json.as_deref(), !args.quick)
 }
 
-impl Measured {
-    fn nothing(of: &Contender) -> Self {
-        Self {
-            name: of.name.to_owned(),
-            version: of.version(),
-            published_gbps: of.published_gbps,
-            gbps: Vec::new(),
-            cpu_s_per_gb: Vec::new(),
-            calls_per_gb: Vec::new(),
+/// Sends through a running forwarder.
+fn measure(
+    contender: &Contender,
+    pid: Pid,
+    left: &Namespace,
+    window: Duration,
+    round: u32,
+    run: &mut Run,
+) -> anyhow::Result<()> {
+    let end = || Agent::spawn(agent(left));
+    let between = Between {
+        ports: [PORT, 0, 0],
+        proxy: None,
+    };
+    let mut ends = Ends::with(end()?, end()?, end()?, between)?;
+    let load = TcpLoad {
+        direction: Direction::Up,
+        streams: STREAMS,
+        warmup: Duration::ZERO,
+        window,
+    };
+    let before = group_cpu_time(pid)?;
+    ends.begin_tcp(IpAddr::V4(RIGHT), load, None)?;
+    let counter = syscalls::count(left, &[pid], window)?;
+    let received = ends.finish_tcp(load)?;
+    let cpu = (group_cpu_time(pid)? - before).as_secs_f64();
+    let calls = syscalls::counted(counter)?;
+    let gigabytes = received.bytes as f64 / 1e9;
+    ensure!(gigabytes > 0.0, "no data arrived");
+    let gbps = gigabytes * 8.0 / received.seconds;
+    let mut add = |scene, figure, value| {
+        run.push(Row::new(scene, contender.name, figure, round, value));
+    };
+    add("relayed", ("", "Gbit/s"), gbps);
+    if let Some(published) = contender.published.filter(|_| round == 0) {
+        add("published", ("published", "Gbit/s"), published);
+    }
+    add("relayed-cpu", ("", "GB/CPU s"), gigabytes / cpu);
+    add("cpus", ("", "CPUs"), cpu / received.seconds);
+    if let Some(calls) = calls {
+        add("calls", ("", "kcalls/GB"), calls as f64 / 1e3 / gigabytes);
+    }
+    Ok(())
+}
+
+impl Contender {
+    fn path(&self, convoy: &Path) -> PathBuf {
+        match self.program {
+            "convoy" => convoy.to_owned(),
+            program => find(program),
         }
     }
 
-    fn measure(
-        &mut self,
-        contender: &Contender,
-        [left, right]: &[Namespace; 2],
-        window: Duration,
-    ) -> anyhow::Result<()> {
-        let forwarder = Forwarder::start(contender, right)?;
-        let load = Load {
-            way: Way::Up,
-            streams: STREAMS,
-            congestion: None,
-        };
-        let pid = forwarder.pid();
-        let before = group_cpu_time(pid)?;
-        let running = iperf::start(left, left, IpAddr::V4(RIGHT), load, window, &[pid])?;
-        let received = running.finish()?;
-        let cpu = group_cpu_time(pid)? - before;
-        let gigabytes = received.bytes as f64 / 1e9;
-        self.gbps.push(received.gbps);
-        self.cpu_s_per_gb.push(cpu.as_secs_f64() / gigabytes);
-        let calls = received.calls.map(|calls| calls as f64 / gigabytes);
-        self.calls_per_gb.push(calls);
-        Ok(())
+    /// The line that it prints about itself.
+    fn version(&self, program: &Path) -> Option<String> {
+        let output = Command::new(program).arg(self.version).output().ok()?;
+        let printed = String::from_utf8_lossy(&output.stdout);
+        let mut lines = printed.lines();
+        let line = lines.find(|line| line.contains(|letter: char| letter.is_ascii_digit()))?;
+        Some(line.to_owned())
     }
 }
 
-/// The program under test and its children, one process group; killed when dropped.
-struct Forwarder {
-    child: Child,
-    _file: NamedTempFile,
+fn filled(text: &str, file: &Path) -> String {
+    text.replace("{from}", &RIGHT.to_string())
+        .replace("{to}", &LEFT.to_string())
+        .replace("{port}", &PORT.to_string())
+        .replace("{file}", &file.to_string_lossy())
 }
 
-impl Forwarder {
-    fn start(contender: &Contender, inside: &Namespace) -> anyhow::Result<Self> {
-        let mut file = NamedTempFile::new()?;
-        file.write_all(contender.file().as_bytes())?;
-        let child = inside
-            .command(&contender.program)
-            .args(contender.words(file.path()))
-            .process_group(0)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .context("start the forwarder")?;
-        let mut forwarder = Self { child, _file: file };
-        forwarder.wait_until_listening()?;
-        Ok(forwarder)
-    }
+/// Starts a forwarder whose settings are in `file`, and waits until it listens.
+fn start(
+    contender: &Contender,
+    program: &Path,
+    inside: &Namespace,
+    file: &Path,
+) -> anyhow::Result<Started> {
+    fs::write(file, filled(contender.file, file))?;
+    let mut command = inside.command(program);
+    let mut forwarder = Started::new(command.args(filled(contender.arguments, file).split(' ')))?;
+    // Documentation/networking/proc_net_tcp.rst: the local port, the remote address, and 0A for LISTEN.
+    let listening = format!(":{PORT:04X} 00000000:0000 0A");
+    let table = format!("/proc/{}/net/tcp", forwarder.pid());
+    let listens = eventually(PATIENCE, || match forwarder.check() {
+        Ok(()) => fs::read_to_string(&table)
+            .ok()?
+            .contains(&listening)
+            .then_some(Ok(())),
+        Err(error) => Some(Err(error)),
+    });
+    listens.context("it does not listen")??;
+    Ok(forwarder)
+}
 
-    fn wait_until_listening(&mut self) -> anyhow::Result<()> {
-        // Documentation/networking/proc_net_tcp.rst: the local port, the remote address, and 0A for LISTEN.
-        let listening = format!(":{PORT:04X} 00000000:0000 0A");
-        let table = format!("/proc/{}/net/tcp", self.child.id());
-        let deadline = Instant::now() + PATIENCE;
-        while !std::fs::read_to_string(&table)?.contains(&listening) {
-            if let Some(status) = self.child.try_wait()? {
-                bail!("it ended with {status}");
-            }
-            ensure!(Instant::now() < deadline, "it does not listen");
-            thread::sleep(PAUSE);
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_command_or_file_has_an_unfilled_place() {
+        for one in &CONTENDERS {
+            let text = filled(one.arguments, Path::new("/f")) + &filled(one.file, Path::new("/f"));
+            assert!(!text.contains('{'), "{text}");
         }
-        Ok(())
-    }
-
-    fn pid(&self) -> Pid {
-        // Process numbers are below 2²² (PID_MAX_LIMIT).
-        Pid::from_raw(self.child.id().cast_signed())
-    }
-}
-
-impl Drop for Forwarder {
-    fn drop(&mut self) {
-        // Errors mean that they have already ended.
-        let _ = nix::sys::signal::killpg(self.pid(), nix::sys::signal::Signal::SIGKILL);
-        let _ = self.child.wait();
     }
 }

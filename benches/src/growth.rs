@@ -4,25 +4,20 @@
 //! process once, and every crowd of busy peers ([`busy`]).
 
 mod busy;
-mod record;
 
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use crate::origin::Origin;
+use crate::plot::{Plot, Scale};
 use crate::programs::first_line;
-use crate::results;
 use crate::rounds::{Progress, rotated};
-use crate::speedtest::Speedtest;
+use crate::row::{Row, Run};
+use crate::section::Section;
+use crate::speedtest;
+use crate::table::Table;
 use crate::tunnel::Contender;
 use crate::tunnel::contender::{self, CONVOY};
-use busy::Point;
-pub(crate) use record::Record;
-use record::{MTU, Series};
-
-/// The result file.
-pub(crate) const FILE: &str = "growth.json";
 
 /// Measures how a tunnel's cost grows, and writes all values and four plots
 #[derive(Debug, clap::Args)]
@@ -40,10 +35,98 @@ pub(crate) struct Args {
     /// A few points in one round: only checks that everything works
     #[arg(long, conflicts_with = "rounds")]
     quick: bool,
-    /// Directory for `growth.json` and the plots [default: benches/results; none with --quick]
+    /// Directory for `growth.jsonl` and the plots [default: benches/results; none with --quick]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 }
+
+/// WireGuard's usual MTU over Ethernet.
+const MTU: u32 = 1_420;
+const BY_SIZE: &str = "by packet size";
+const BY_FLOWS: &str = "by flows";
+const BY_PEERS: &str = "by peers";
+const BY_MTU: &str = "by MTU";
+use Scale::{Linear, Logarithmic};
+
+pub(crate) const SECTION: Section = Section {
+    title: "How cost grows",
+    command: "growth",
+    file: "growth.jsonl",
+    tables: &[
+        Table {
+            heading: "By packet size",
+            shows: |row| row.scene == BY_SIZE,
+            corner: "bytes of UDP payload",
+            line: |row| match row.contender.split_once(", ") {
+                Some((_, setting)) => format!("{} ({setting})", row.at.unwrap_or_default()),
+                None => row.at.unwrap_or_default().to_string(),
+            },
+            column: Row::label,
+            has_spread: true,
+        },
+        Table {
+            heading: "By flows, peers and MTU",
+            shows: |row| [BY_FLOWS, BY_PEERS, BY_MTU].contains(&&row.scene[..]),
+            corner: "",
+            line: |row| {
+                let at = row.at.unwrap_or_default();
+                match &row.scene[..] {
+                    BY_FLOWS => format!("{at} TCP streams"),
+                    BY_PEERS => format!("{at} peers, all but one idle"),
+                    _ => format!("MTU of {at} bytes"),
+                }
+            },
+            column: Row::label,
+            has_spread: true,
+        },
+        busy::TABLE,
+    ],
+    plots: &[
+        Plot {
+            file: "growth_by_packet_size.svg",
+            title: "How cost grows with the packet size",
+            x_label: "bytes of UDP payload",
+            // A part of the cost is per packet, and a part per byte.
+            x_scale: Linear,
+            panels: &[
+                (BY_SIZE, "kpps", Linear),
+                (BY_SIZE, "Gbit/s", Linear),
+                (BY_SIZE, "CPU s/GB", Linear),
+                (BY_SIZE, "CPU ns/packet", Linear),
+            ],
+            has_range: true,
+        },
+        Plot {
+            file: "growth_by_flows.svg",
+            title: "How cost grows with flows",
+            x_label: "TCP streams",
+            x_scale: Logarithmic,
+            panels: &[(BY_FLOWS, "Gbit/s", Linear), (BY_FLOWS, "CPU s/GB", Linear)],
+            has_range: true,
+        },
+        Plot {
+            file: "growth_by_peers.svg",
+            title: "How cost grows with peers",
+            x_label: "peers, all but one idle",
+            x_scale: Logarithmic,
+            panels: &[
+                (BY_PEERS, "Gbit/s", Linear),
+                (BY_PEERS, "CPU s/GB", Linear),
+                (BY_PEERS, "MiB", Linear),
+            ],
+            has_range: true,
+        },
+        Plot {
+            file: "growth_by_mtu.svg",
+            title: "How cost grows with the MTU",
+            x_label: "MTU in bytes",
+            x_scale: Linear,
+            panels: &[(BY_MTU, "Gbit/s", Linear), (BY_MTU, "CPU s/GB", Linear)],
+            has_range: true,
+        },
+    ],
+    legend: busy::LEGEND,
+};
 
 /// The MTU and the peers of a tunnel, and the tests of the process that measures it.
 type Call = (u32, u32, &'static str);
@@ -74,56 +157,101 @@ const QUICK: [Call; 3] = [
 const FULL_CROWDS: [u32; 3] = [1, 100, 1_000];
 const QUICK_CROWDS: [u32; 1] = [100];
 
+/// The scenes that a test in a tunnel belongs to, each with the place on its axis.
+fn places(mtu: u32, peers: u32, test: &str) -> Vec<(&'static str, u32)> {
+    let number = |kind| test.strip_prefix(kind)?.parse::<u32>().ok();
+    let is_usual = mtu == MTU && peers == 1;
+    let is_one = test == "tcp-1";
+    let places = [
+        (BY_SIZE, number("udp-")),
+        (BY_FLOWS, number("tcp-").filter(|_| is_usual)),
+        (BY_PEERS, Some(peers).filter(|_| mtu == MTU && is_one)),
+        (BY_MTU, Some(mtu).filter(|_| peers == 1 && is_one)),
+    ];
+    let places = places.into_iter();
+    places
+        .filter_map(|(scene, place)| Some((scene, place?)))
+        .collect()
+}
+
+/// Runs the tests of a tunnel, and adds their rows.
+fn measure(
+    args: &Args,
+    (mtu, peers, tests): Call,
+    secs: u32,
+    round: u32,
+    run: &mut Run,
+) -> anyhow::Result<()> {
+    let options = format!("--mtu {mtu} --peers {peers} --secs {secs} --tests {tests}");
+    let output = speedtest::output(&args.convoy, &options)?;
+    let memory = output["peak_memory_bytes"].as_f64().unwrap_or_default();
+    for test in tests.split(',') {
+        for (scene, place) in places(mtu, peers, test) {
+            let contender = match scene == BY_SIZE && mtu != MTU {
+                true => format!("{CONVOY}, MTU {mtu}"),
+                false => CONVOY.to_owned(),
+            };
+            let mut add = |unit: &str, value, is_limited| {
+                let row = Row::new(scene, &contender, ("", unit), round, value);
+                run.push(row.at(place.into()).limited(is_limited));
+            };
+            for ((figure, unit), value, is_limited) in speedtest::figures(&output, test) {
+                if figure.is_empty() && ["Gbit/s", "kpps", "CPU s/GB"].contains(&unit) {
+                    add(unit, value, is_limited);
+                }
+                if scene == BY_SIZE && unit == "CPU s/GB" {
+                    // Seconds per 10⁹ bytes are nanoseconds per byte.
+                    add("CPU ns/packet", value * f64::from(place), is_limited);
+                }
+            }
+            if scene == BY_PEERS {
+                add("MiB", memory / 1_048_576.0, false);
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Measures, prints and writes the results.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let version = first_line(Command::new(&args.convoy).arg("--version"))?;
-    let programs = [
-        Contender::wireguard(CONVOY, &args.convoy),
-        contender::wireguard_go(&args.peers),
-    ];
-    let programs = programs.map(Contender::with_version);
-    let other = programs[1].version.clone();
-    let origin = Origin::of_this_run([version].into_iter().chain(other).collect());
+    let other = contender::wireguard_go(&args.peers);
     let (calls, crowds, rounds, secs) = match args.quick {
         true => (&QUICK[..], &QUICK_CROWDS[..], 1, 1),
         false => (&FULL[..], &FULL_CROWDS[..], args.rounds, 2),
     };
-    let crowds = crowds.iter().flat_map(|peers| {
-        let programs = programs.iter();
-        programs.map(|program| Point::new(program, *peers))
-    });
-    let mut crowds: Vec<_> = crowds.collect();
+    let mut run = Run::new(vec![version]);
+    let mut programs = vec![Contender::wireguard(CONVOY, &args.convoy)];
+    match other.version() {
+        Some(version) => {
+            run.origin.versions.push(version);
+            programs.push(other);
+        }
+        None => run
+            .origin
+            .notes
+            .push(format!("**Not measured: {}**", other.name)),
+    }
+    let crowds = crowds.iter();
+    let crowds = crowds.flat_map(|peers| programs.iter().map(move |program| (program, *peers)));
+    let crowds: Vec<_> = crowds.collect();
     let points = calls.len() + crowds.len();
     let mut progress = Progress::of(points * rounds as usize);
-    let mut runs = vec![Vec::new(); calls.len()];
     for round in 0..rounds {
         for number in rotated(0..points, round) {
-            let Some(&(mtu, peers, tests)) = calls.get(number) else {
-                let crowd = &mut crowds[number - calls.len()];
-                crowd.measure(Duration::from_secs(1))?;
-                progress.step(&crowd.name());
-                continue;
-            };
-            let options = format!("--mtu {mtu} --peers {peers} --secs {secs} --tests {tests}");
             // Any failure ends the run: with points missing, the others would not have been measured side by side.
-            runs[number].push(Speedtest::run(&args.convoy, &options)?);
-            progress.step(&options);
+            if let Some(call) = calls.get(number) {
+                measure(args, *call, secs, round, &mut run)?;
+                progress.step(&format!("MTU {}, {} peers: {}", call.0, call.1, call.2));
+            } else {
+                let (program, peers) = crowds[number - calls.len()];
+                busy::measure(program, peers, Duration::from_secs(1), round, &mut run)?;
+                progress.step(&format!("{}, {peers} busy peers", program.name));
+            }
         }
     }
-    let series = calls
-        .iter()
-        .zip(&runs)
-        .flat_map(|((mtu, peers, tests), runs)| {
-            let tests = tests.split(',');
-            tests.map(|test| Series::of(*mtu, *peers, test, runs))
-        });
-    let record = Record {
-        origin,
-        rounds,
-        secs,
-        series: series.collect::<Result<_, _>>()?,
-        busy: crowds.iter().flat_map(Point::rows).collect(),
-    };
-    let named = args.out.as_ref().map(|out| out.join(FILE));
-    results::keep(&record, named.as_deref(), FILE, !args.quick)
+    let place = |row: &Row| (row.scene.clone(), row.at.unwrap_or_default() as u64);
+    run.rows.sort_by_cached_key(place);
+    let named = args.out.as_ref().map(|out| out.join(SECTION.file));
+    SECTION.keep(&run, named.as_deref(), !args.quick)
 }

@@ -1,14 +1,14 @@
 //! `convoy-bench`: runs all long measurements and writes the page with their results.
 //!
-//! 1. [`tunnel`]: the rows in which programs are compared, and their tests.
-//! 2. [`comparison`]: figures side by side with their confidence; [`rounds`]: the order of measurements.
-//! 3. One subcommand each: [`peers`], [`commits`], …
-//! 4. [`results`]: prints and keeps a result, and shows it on the page; [`origin`]: the run it came from;
-//!    [`table`], [`plot`]: its tables and plots.
+//! 1. [`row`]: the one form of all results; [`origin`]: the run that they came from.
+//! 2. [`section`]: prints and keeps a result, and shows it on the page, by a [`table`], a [`plot`] and its [`claim`]s;
+//!    [`ratio`]: figures side by side with their confidence.
+//! 3. One subcommand each: [`peers`], [`commits`], … Their scenes, contenders, tables and plots are data.
+//! 4. [`tunnel`]: the scenes in which tunnels are compared; [`rounds`]: the order of measurements.
 
 mod agent;
+mod claim;
 mod commits;
-mod comparison;
 mod flood;
 mod forward;
 mod growth;
@@ -17,10 +17,12 @@ mod packets;
 mod peers;
 mod plot;
 mod programs;
+mod ratio;
 mod record;
 mod report;
-mod results;
 mod rounds;
+mod row;
+mod section;
 mod soak;
 mod speedtest;
 mod table;

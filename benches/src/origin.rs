@@ -6,7 +6,7 @@ use convoy_lab::measure::Host;
 use serde::{Deserialize, Serialize};
 
 use crate::programs::first_line;
-use crate::results;
+use crate::row;
 
 /// Where a result comes from.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -17,11 +17,12 @@ pub(crate) struct Origin {
     pub(crate) commit: String,
     /// UTC.
     pub(crate) started: String,
-    /// The start as seconds since 1970-01-01.
-    pub(crate) began_unix_s: u64,
     pub(crate) command: Vec<String>,
     /// Versions of the programs that took part, as they print them.
     pub(crate) versions: Vec<String>,
+    /// Contenders that are absent and tests that failed, with the reasons; and verdicts.
+    #[serde(default)]
+    pub(crate) notes: Vec<String>,
 }
 
 impl Origin {
@@ -37,9 +38,9 @@ impl Origin {
             host: Host::of_this_machine(),
             commit: commit_of(Path::new(".")).unwrap_or_else(|_| "unknown".to_owned()),
             started: now.strftime("%Y-%m-%d %H:%M UTC").to_string(),
-            began_unix_s: now.as_second().cast_unsigned(),
             command,
             versions,
+            notes: Vec::new(),
         }
     }
 
@@ -67,8 +68,8 @@ pub(crate) fn commit_of(tree: &Path) -> anyhow::Result<String> {
         first_line(git.arg("-C").arg(tree).args(arguments))
     };
     let commit = git(&["describe", "--always", "--abbrev=12", "--exclude=*"])?;
-    let results = format!(":(top,exclude){}", results::DIRECTORY);
-    let page = format!(":(top,exclude){}", results::PAGE);
+    let results = format!(":(top,exclude){}", row::DIRECTORY);
+    let page = format!(":(top,exclude){}", row::PAGE);
     let status = ["status", "--porcelain", "--untracked-files=no", "--"];
     let changed = git(&[&status[..], &[":/", &results, &page]].concat())?;
     let mark = if changed.is_empty() { "" } else { "-dirty" };
@@ -89,8 +90,8 @@ mod tests {
             first_line(git.args(arguments.split(' '))).unwrap()
         };
         let source = tree.path().join("source");
-        let result = tree.path().join(results::DIRECTORY).join("a.json");
-        let write = |file: &Path, text: &str| results::save_bytes(text.as_bytes(), file).unwrap();
+        let result = tree.path().join(row::DIRECTORY).join("a.jsonl");
+        let write = |file: &Path, text: &str| row::write(text.as_bytes(), file).unwrap();
         write(&source, "1");
         write(&result, "1");
         for command in ["init --quiet", "add .", "commit --quiet -m first"] {

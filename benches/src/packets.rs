@@ -16,16 +16,10 @@ mod send;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use convoy_lab::measure::Sample;
-use serde::{Deserialize, Serialize};
-
-use crate::origin::Origin;
-use crate::plot::{BLUE, Figure, GREEN, Line, Panel, Scale, VERMILION};
-use crate::results::{self, Picture, Report};
-use crate::table::{self, number};
-
-/// The result file.
-pub(crate) const FILE: &str = "packet_rate.json";
+use crate::plot::{Plot, Scale};
+use crate::row::{Row, Run};
+use crate::section::Section;
+use crate::table::Table;
 
 /// Sends datagrams as fast as this machine can, and writes rates, bandwidths and plots (root)
 #[derive(Debug, clap::Args)]
@@ -33,7 +27,7 @@ pub(crate) struct Args {
     /// Four sizes, 100 ms each: only checks that everything works
     #[arg(long)]
     quick: bool,
-    /// Directory for the JSON and CSV files and the plots [default: benches/results; none with --quick]
+    /// Directory for the result file and the plots [default: benches/results; none with --quick]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 }
@@ -47,65 +41,99 @@ const BATCH: usize = 64;
 const MAX_PAYLOAD: usize = 65_507;
 const VETH_PAYLOAD: usize = 1472;
 
-/// A whole run.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Record {
-    origin: Origin,
-    points: Vec<Point>,
-}
+pub(crate) const SECTION: Section = Section {
+    title: "Packet rates of this kernel",
+    command: "packet-rate",
+    file: "packet_rate.jsonl",
+    tables: &[Table {
+        heading: "",
+        shows: |row| row.scene == CLOSED_LOOPBACK && row.unit == "kpps" && row.figure == "sent",
+        corner: "bytes",
+        line: |row| row.at.unwrap_or_default().to_string(),
+        column: |row| format!("{}, kpps", row.contender),
+        has_spread: false,
+    }],
+    plots: &[
+        Plot {
+            file: "packet_rate_by_size.svg",
+            title: "UDP from one thread: kpps by size",
+            panels: &[
+                ("loopback, counting sink", "kpps", Scale::Logarithmic),
+                (CLOSED_LOOPBACK, "kpps", Scale::Logarithmic),
+                ("veth, counting sink", "kpps", Scale::Logarithmic),
+                ("veth, closed port", "kpps", Scale::Logarithmic),
+            ],
+            ..BY_SIZE
+        },
+        Plot {
+            file: "bandwidth_by_size.svg",
+            title: "UDP from one thread: Gbit/s by size",
+            panels: &[
+                ("loopback, counting sink", "Gbit/s", Scale::Logarithmic),
+                (CLOSED_LOOPBACK, "Gbit/s", Scale::Logarithmic),
+                ("veth, counting sink", "Gbit/s", Scale::Logarithmic),
+                ("veth, closed port", "Gbit/s", Scale::Logarithmic),
+            ],
+            ..BY_SIZE
+        },
+    ],
+    legend: "One thread on loopback to a closed port; all other points are in the plots.",
+};
+/// Scene without a receiver.
+pub(crate) const CLOSED_LOOPBACK: &str = "loopback, closed port";
+const BY_SIZE: Plot = Plot {
+    file: "",
+    title: "",
+    x_label: "bytes of payload",
+    x_scale: Scale::Logarithmic,
+    panels: &[],
+    has_range: false,
+};
 
-/// One combination of all parameters, measured once per round.
-#[derive(Debug, Serialize, Deserialize)]
+/// One combination of all parameters.
+#[derive(Debug)]
 struct Point {
     path: Path,
     method: Method,
     sink: Sink,
     /// Bytes of UDP payload.
     size: usize,
-    /// Thousands of datagrams per second that the kernel accepted.
-    sent_kpps: Vec<f64>,
-    /// Thousands per second that arrived, if the sink counts them.
-    received_kpps: Vec<f64>,
 }
 
 /// The link between the sockets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Path {
     Loopback,
     Veth,
 }
 
 /// How datagrams reach the kernel: one per call, [`BATCH`] per call, or one buffer that it cuts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Method {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Method {
     SendTo,
     Sendmmsg,
-    #[serde(rename = "GSO")]
     Gso,
 }
 
 /// A thread that receives and counts, or a port that discards datagrams.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sink {
-    #[serde(rename = "counting sink")]
     Counting,
-    #[serde(rename = "closed port")]
     Closed,
 }
 
-/// A panel of a plot, and the figure drawn in it.
-type Way = (Path, Sink);
-type Quantity = fn(&Point) -> Option<f64>;
-
-const WAYS: [Way; 4] = [
-    (Path::Loopback, Sink::Counting),
-    (Path::Loopback, Sink::Closed),
-    (Path::Veth, Sink::Counting),
-    (Path::Veth, Sink::Closed),
+/// Paths and sinks by scene, and methods by contender.
+const SCENES: [(&str, Path, Sink); 4] = [
+    ("loopback, counting sink", Path::Loopback, Sink::Counting),
+    (CLOSED_LOOPBACK, Path::Loopback, Sink::Closed),
+    ("veth, counting sink", Path::Veth, Sink::Counting),
+    ("veth, closed port", Path::Veth, Sink::Closed),
 ];
-const METHODS: [Method; 3] = [Method::SendTo, Method::Sendmmsg, Method::Gso];
+const METHODS: [(&str, Method); 3] = [
+    ("send_to", Method::SendTo),
+    ("sendmmsg", Method::Sendmmsg),
+    ("GSO", Method::Gso),
+];
 
 /// Measures, prints and writes the results.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
@@ -113,46 +141,51 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         true => (4, 1, 100),
         false => (1, 3, 180),
     };
-    let origin = Origin::of_this_run(Vec::new());
+    let mut run = Run::new(Vec::new());
     let (_lab, ends) = send::namespaces()?;
-    let mut points = points(step);
-    for round in 1..=rounds {
-        for point in &mut points {
-            match send::measure(point, &ends, Duration::from_millis(window_ms)) {
-                Ok((sent_kpps, received_kpps)) => {
-                    point.sent_kpps.push(sent_kpps);
-                    point.received_kpps.extend(received_kpps);
-                }
-                Err(error) => eprintln!("{point:?}: {error:#}"),
+    for round in 0..rounds {
+        for (scene, contender, point) in points(step) {
+            let (sent, received) =
+                match send::measure(&point, &ends, Duration::from_millis(window_ms)) {
+                    Ok(rates) => rates,
+                    Err(error) => {
+                        eprintln!("{point:?}: {error:#}");
+                        continue;
+                    }
+                };
+            let gbps = sent * point.size as f64 * 8.0 / 1e6;
+            let rates = [
+                ("sent", "kpps", Some(sent)),
+                ("arrived", "kpps arrived", received),
+            ];
+            for (figure, unit, value) in rates.into_iter().chain([("sent", "Gbit/s", Some(gbps))]) {
+                let row = |value| Row::new(scene, contender, (figure, unit), round, value);
+                value
+                    .into_iter()
+                    .for_each(|value| run.push(row(value).at(point.size as f64)));
             }
         }
-        eprintln!("round {round} of {rounds}");
+        eprintln!("round {} of {rounds}", round + 1);
     }
-    let record = Record { origin, points };
-    let named = args.out.as_ref().map(|out| out.join(FILE));
-    if let Some(file) = results::file(named.as_deref(), FILE, !args.quick) {
-        results::save_bytes(record.csv().as_bytes(), &file.with_extension("csv"))?;
-    }
-    results::keep(&record, named.as_deref(), FILE, !args.quick)
+    let named = args.out.as_ref().map(|out| out.join(SECTION.file));
+    SECTION.keep(&run, named.as_deref(), !args.quick)
 }
 
 /// Every combination that the kernel accepts, with every `step`-th size.
-fn points(step: usize) -> Vec<Point> {
+fn points(step: usize) -> Vec<(&'static str, &'static str, Point)> {
     let mut points = Vec::new();
-    let lines = WAYS
-        .into_iter()
-        .flat_map(|way| METHODS.map(|method| (way, method)));
-    for ((path, sink), method) in lines {
-        points.extend(SIZES.into_iter().step_by(step).map(|size| Point {
-            path,
-            method,
-            sink,
-            size,
-            sent_kpps: Vec::new(),
-            received_kpps: Vec::new(),
-        }));
+    for (scene, path, sink) in SCENES {
+        for (contender, method) in METHODS {
+            let sizes = SIZES.into_iter().step_by(step).map(|size| Point {
+                path,
+                method,
+                sink,
+                size,
+            });
+            points.extend(sizes.map(|point| (scene, contender, point)));
+        }
     }
-    points.retain(|point| point.datagrams_per_call().is_some());
+    points.retain(|(.., point)| point.datagrams_per_call().is_some());
     points
 }
 
@@ -169,101 +202,5 @@ impl Point {
                 (segments > 1).then_some(segments)
             }
         }
-    }
-
-    fn kpps(&self) -> Option<f64> {
-        median(&self.sent_kpps)
-    }
-
-    /// The rate as payload, in Gbit/s.
-    fn gbps(&self) -> Option<f64> {
-        Some(self.kpps()? * self.size as f64 * 8.0 / 1e6)
-    }
-}
-
-fn median(rounds: &[f64]) -> Option<f64> {
-    Some(Sample::of(rounds.to_vec())?.median)
-}
-
-/// The name of a choice.
-fn shown(choice: impl Serialize) -> String {
-    let name = serde_json::to_value(choice).unwrap_or_default();
-    name.as_str().unwrap_or_default().to_owned()
-}
-
-impl Record {
-    /// One line per point.
-    fn csv(&self) -> String {
-        let mut csv = "path,method,sink,size,sent_kpps,received_kpps,gbps\n".to_owned();
-        for point in &self.points {
-            let names = [shown(point.path), shown(point.method), shown(point.sink)];
-            let figures = [point.kpps(), median(&point.received_kpps), point.gbps()];
-            let figures = figures.map(|it| it.map_or(String::new(), |value| format!("{value:.3}")));
-            let (names, figures) = (names.join(","), figures.join(","));
-            csv += &format!("{names},{},{figures}\n", point.size);
-        }
-        csv
-    }
-
-    /// The medians on loopback to a closed port, by size.
-    pub(crate) fn kpps(&self, method: Method) -> Vec<(f64, f64)> {
-        self.by_size((Path::Loopback, Sink::Closed), method, Point::kpps)
-    }
-
-    fn by_size(&self, way: Way, method: Method, of: Quantity) -> Vec<(f64, f64)> {
-        let own = self.points.iter();
-        let own = own.filter(|it| (it.path, it.sink) == way && it.method == method);
-        own.filter_map(|point| Some((point.size as f64, of(point)?)))
-            .collect()
-    }
-
-    /// One panel for each path and sink, with one line per method.
-    fn figure(&self, unit: &str, of: Quantity) -> Figure {
-        let panel = |way: Way| {
-            let lines = METHODS.into_iter().zip([GREEN, VERMILION, BLUE]);
-            let lines = lines.map(|(method, colour)| {
-                Line::new(shown(method), colour, self.by_size(way, method, of))
-            });
-            let y_label = format!("{}, {} ({unit})", shown(way.0), shown(way.1));
-            // The methods' rates differ by a factor of a hundred.
-            Panel::logarithmic(y_label, lines.collect())
-        };
-        Figure {
-            title: format!("UDP from one thread: {unit} by size"),
-            subtitle: self.origin.line(),
-            x_label: "bytes of payload".to_owned(),
-            x_scale: Scale::Logarithmic,
-            panels: WAYS.map(panel).into(),
-            ..Figure::default()
-        }
-    }
-}
-
-impl Report for Record {
-    fn text(&self) -> String {
-        let [one, many, cut] = METHODS.map(|method| self.kpps(method));
-        let rows = one.iter().map(|&(size, kpps)| {
-            let of = |method: &[(f64, f64)]| {
-                let own = method.iter().find(|(it, _)| *it == size);
-                number(own.map(|&(_, kpps)| kpps), 0)
-            };
-            vec![size.to_string(), number(Some(kpps), 0), of(&many), of(&cut)]
-        });
-        let head = "bytes | send_to, kpps | sendmmsg, kpps | GSO, kpps";
-        format!(
-            "{}\nOne thread on loopback to a closed port; all other points are in \
-             [packet_rate.csv](results/packet_rate.csv).\n\n{}",
-            self.origin.paragraph(),
-            table::markdown(head, rows)
-        )
-    }
-
-    fn pictures(&self) -> anyhow::Result<Vec<Picture>> {
-        let rates = self.figure("kpps", Point::kpps);
-        let bandwidths = self.figure("Gbit/s", Point::gbps);
-        Ok(vec![
-            Picture::of("packet_rate_by_size.svg", &rates)?,
-            Picture::of("bandwidth_by_size.svg", &bandwidths)?,
-        ])
     }
 }

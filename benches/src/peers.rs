@@ -3,30 +3,19 @@
 //! Each round measures every contender once, with fresh daemons, in an order that rotates from round to round.
 //! Ratios are taken within a round.
 
-mod rootless;
-mod tables;
-
-use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{bail, ensure};
 use convoy_lab::wireguard::TunnelOptions;
 
-use crate::comparison::{Record, Turn};
-use crate::origin::Origin;
-use crate::programs::first_line;
-use crate::results;
+use crate::plot::{Plot, Scale};
+use crate::programs;
 use crate::rounds::{Progress, rotated};
-use crate::tunnel::contender;
-use crate::tunnel::rows::Set;
-use crate::tunnel::{Contender, Kind, Outcome, Row, Stand, rows};
-
-/// The result files of all sets.
-pub(crate) const FILE: &str = "peers.json";
-pub(crate) const ROOTLESS_FILE: &str = "rootless.json";
-pub(crate) const GATEWAYS_FILE: &str = "gateway.json";
+use crate::row::{Row, Run};
+use crate::section::Section;
+use crate::table::Table;
+use crate::tunnel::{Contender, Scene, Set, Stand, scenes};
 
 /// Measures Convoy, other WireGuard programs and OpenVPN, and prints the tables
 #[derive(Debug, clap::Args)]
@@ -57,8 +46,8 @@ pub(crate) struct Args {
     /// Only these contenders and the first; `NAME+q` is NAME with Convoy's txqueuelen on its interface
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     contenders: Vec<String>,
-    /// File for all values [default: benches/results/peers.json, rootless.json or gateway.json; none for a part of the
-    /// rows or contenders, or for fewer than six rounds]
+    /// File for all values [default: benches/results/peers.jsonl, rootless.jsonl or gateway.jsonl; none for a part of
+    /// the rows or contenders, or for fewer than six rounds]
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// The Convoy program
@@ -69,127 +58,190 @@ pub(crate) struct Args {
     peers: PathBuf,
 }
 
-impl Args {
-    fn set(&self) -> Set {
-        match (self.rootless, self.gateway) {
-            (true, _) => Set::Rootless,
-            (_, true) => Set::Gateways,
-            _ => Set::Programs,
-        }
+pub(crate) const PROGRAMS: Section = Section {
+    title: "Against other programs",
+    command: "bench-peers",
+    file: "peers.jsonl",
+    tables: &[defaults("Every program with its defaults"), VARIANTS],
+    plots: &[
+        curve("peers-udp-64.svg", "UDP 64 B, arrived by sent", &[("udp-64-most", "kpps", Scale::Linear)]),
+        curve("peers-udp-512.svg", "UDP 512 B, arrived by sent", &[("udp-512-most", "kpps", Scale::Linear)]),
+        curve("peers-udp-1200.svg", "UDP 1,200 B, arrived by sent", &[("udp-1200-most", "kpps", Scale::Linear)]),
+    ],
+    legend: "\
+Figures are medians over the rounds. `+q`: with Convoy's txqueuelen on its interface. CPU time and system calls (kcalls:
+thousands) are totals of both daemons per gigabyte received; memory is that of the larger daemon. A ping is a UDP
+datagram of 32 bytes every 10 ms and its echo; requests and answers have 32 bytes, one in flight. The highest UDP rate
+is the one at which half of the probes lose at most 1 %.",
+};
+pub(crate) const ROOTLESS: Section = Section {
+    title: "Without root",
+    command: "bench-userspace",
+    file: "rootless.jsonl",
+    tables: &[defaults("")],
+    plots: &[],
+    legend: "\
+Figures are medians over the rounds. The far end is always Convoy in TUN mode; the near end is the contender: Convoy in
+TUN mode as root (`convoy`), `convoy exec` with the traffic's programs inside (`exec`), and otherwise a program that
+forwards ports of the loopback (`-L` and the other programs without a mark) or is a SOCKS5 proxy there (`socks5`, `S5`).
+CPU time, system calls and memory are those of all processes of the near end, without the generator; memory is their peak
+resident set, added up. Networks that a program makes use the same congestion control as those of the bench: cubic,
+unless the host denies it to namespaces. Requests and answers have 32 bytes. UDP is not sent through SOCKS5.",
+};
+pub(crate) const GATEWAYS: Section = Section {
+    title: "Gateways",
+    command: "bench-gateway",
+    file: "gateway.jsonl",
+    tables: &[defaults("")],
+    plots: &[],
+    legend: "\
+Figures are medians over the rounds. A peer, Convoy in TUN mode, sends through the tunnel and the gateway to a server
+behind it: Convoy in TUN mode as root, with the kernel's masquerading (`masquerade`); `convoy up --userspace --nat user`
+(`nat`, with either engine); or `masquerade` in a namespace whose network is pasta or slirp4netns. There the program
+carries the flows of peers and the datagrams of the tunnel: it moves every byte twice. CPU time, system calls and memory
+are those of all processes of the gateway; memory is their peak resident set, added up, without what the kernel keeps.
+Idle flows are TCP connections, opened one after another with a request and its answer each, for at most six seconds. If
+the busy stream finds no room beside them, a tenth of them makes it.",
+};
+
+const VARIANTS: Table = Table {
+    shows: |row| row.at.is_none() && row.contender.ends_with("+q"),
+    ..defaults("With Convoy's queue length")
+};
+
+const fn defaults(heading: &'static str) -> Table {
+    Table {
+        heading,
+        shows: |row| row.at.is_none() && !row.contender.ends_with("+q"),
+        corner: "",
+        line: Row::label,
+        column: |row| short(&row.contender),
+        has_spread: false,
     }
+}
+
+const fn curve(
+    file: &'static str,
+    title: &'static str,
+    panels: &'static [(&'static str, &'static str, Scale)],
+) -> Plot {
+    Plot {
+        file,
+        title,
+        x_label: "sent (kpps)",
+        x_scale: Scale::Linear,
+        panels,
+        has_range: false,
+    }
+}
+
+/// A name short enough for eight columns.
+fn short(name: &str) -> String {
+    let shorter = [
+        ("bare veth", "bare"),
+        ("ports-smoltcp", "-L smol."),
+        ("ports", "-L"),
+        ("wireproxy-socks5", "wireprox. S5"),
+        ("nat-smoltcp", "nat smol."),
+        ("wireguard-go", "wg-go"),
+        ("tailscale", "tailsc."),
+        ("boringtun", "boringt."),
+    ];
+    shorter.iter().fold(name.to_owned(), |name, (long, short)| {
+        name.replace(long, short)
+    })
 }
 
 /// Runs the comparison and prints the tables.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    let rows = match &args.only[..] {
-        [] => args.set().rows(),
-        names => rows::named(names)?,
+    let (set, section) = match (args.rootless, args.gateway) {
+        (true, _) => (Set::Rootless, &ROOTLESS),
+        (_, true) => (Set::Gateways, &GATEWAYS),
+        _ => (Set::Programs, &PROGRAMS),
     };
-    let record = measure(args, &rows)?;
-    let is_whole = args.only.is_empty() && args.contenders.is_empty() && record.rounds >= 6;
-    let file = match args.set() {
-        Set::Programs => FILE,
-        Set::Rootless => ROOTLESS_FILE,
-        Set::Gateways => GATEWAYS_FILE,
+    let scenes = match &args.only[..] {
+        [] => set.scenes(),
+        names => scenes::named(names)?,
     };
-    results::keep(&record, args.json.as_deref(), file, is_whole)
+    let run = measure(args, set, &scenes)?;
+    let is_whole =
+        args.only.is_empty() && args.contenders.is_empty() && !args.quick && args.reps >= 6;
+    section.keep(&run, args.json.as_deref(), is_whole)
 }
 
-fn measure(args: &Args, rows: &[&Row]) -> anyhow::Result<Record> {
+fn measure(args: &Args, set: Set, scenes: &[&Scene]) -> anyhow::Result<Run> {
     ensure!(nix::unistd::geteuid().is_root(), "tunnels need root");
-    let asked = chosen(args)?;
+    programs::ensure_built(&args.convoy)?;
+    let asked = chosen(args, set)?;
     let (reps, secs) = if args.quick {
         (1, 1)
     } else {
         (args.reps, args.secs)
     };
     let window = Duration::from_secs(secs);
-    let mut stand = Stand::new(&asked[0], window, &TunnelOptions::default())?.of(args.set())?;
-    let (contenders, absent) = present(asked, &mut stand);
-    let iperf3 = match args.set() {
-        Set::Programs => first_line(Command::new("iperf3").arg("--version")).ok(),
-        Set::Rootless | Set::Gateways => None,
-    };
-    let described = contenders.iter().cloned().map(Contender::with_version);
-    let mut record = Record {
-        origin: Origin::of_this_run(iperf3.into_iter().collect()),
-        absent,
-        set: args.set(),
-        ..Record::new(described.collect(), rows, reps, window)
-    };
+    let mut stand = Stand::new(&asked[0], window, &TunnelOptions::default())?.of(set)?;
+    let mut run = Run::new(Vec::new());
+    let contenders = present(asked, &mut stand, &mut run);
+    let versions = contenders.iter().filter(|one| !one.is_variant());
+    run.origin.versions = versions.filter_map(Contender::version).collect();
     let bare = [(0, &Contender::bare())];
-    let bare = &bare[usize::from(args.set() != Set::Programs)..];
+    let bare = &bare[usize::from(set != Set::Programs)..];
     let mut progress = Progress::of(contenders.len() * reps as usize + bare.len());
     let rounds = (0..reps).flat_map(|round| {
         let contenders = rotated(&contenders, round).into_iter();
         contenders.map(move |contender| (round, contender))
     });
     for (round, contender) in bare.iter().copied().chain(rounds) {
-        let outcome = turn(&mut stand, contender, rows);
-        progress.step(&format!("{}: {}", contender.name, outcome.summary(rows)));
-        record.turns.push(Turn {
-            round,
-            contender: contender.name.clone(),
-            outcome,
+        let before = run.rows.len();
+        let measured = stand.start(contender).and_then(|()| {
+            let mut tests = scenes::tests_of(scenes).into_iter();
+            tests.try_for_each(|test| stand.measure(test, scenes, round, &mut run))
         });
+        let (name, number) = (&contender.name, round + 1);
+        if let Err(error) = measured {
+            let note = format!("Failed: {name} in round {number}: {error:#}");
+            run.origin.notes.push(note);
+        }
+        progress.step(&format!("{name}: {}", summary(&run.rows[before..])));
     }
-    Ok(record)
+    // In the order of the tables, whatever the order of the tests.
+    let place = |row: &Row| scenes.iter().position(|scene| scene.name == row.scene);
+    run.rows.sort_by_key(place);
+    Ok(run)
 }
 
-/// Runs all tests of one contender.
-fn turn(stand: &mut Stand, contender: &Contender, rows: &[&Row]) -> Outcome {
-    let mut outcome = Outcome::default();
-    let measured = stand.start(contender).and_then(|()| {
-        let mut tests = rows::tests_of(rows).into_iter();
-        tests.try_for_each(|test| outcome.measure(stand, test, rows))
-    });
-    if let Err(error) = measured {
-        outcome.failures.push(format!("{error:#}"));
-    }
-    outcome
+/// One line of progress.
+fn summary(rows: &[Row]) -> String {
+    let rows = rows.iter().filter(|row| row.at.is_none());
+    let figures = rows.map(|row| format!("{} {:.2}", row.scene, row.value));
+    figures.collect::<Vec<_>>().join("; ")
 }
 
 /// The requested contenders, and the one that begins the set.
-fn chosen(args: &Args) -> anyhow::Result<Vec<Contender>> {
-    let mut all = match args.set() {
-        Set::Programs => contender::all(&args.convoy, &args.peers),
-        Set::Rootless => contender::rootless(&args.convoy, &args.peers),
-        Set::Gateways => contender::gateways(&args.convoy),
-    };
+fn chosen(args: &Args, set: Set) -> anyhow::Result<Vec<Contender>> {
+    let mut all = set.contenders(&args.convoy, &args.peers);
     let names: Vec<_> = all.iter().map(|one| one.name.clone()).collect();
     if let Some(stranger) = args.contenders.iter().find(|name| !names.contains(name)) {
         bail!("no contender is called {stranger}: {}", names.join(", "));
     }
     let (all_asked, first) = (args.contenders.is_empty(), names[0].clone());
     all.retain(|one| all_asked || one.name == first || args.contenders.contains(&one.name));
-    for one in &all {
-        let is_there = one.kind != Kind::WireGuard || one.program.is_file();
-        ensure!(
-            is_there,
-            "{} is not there (fix: make build peers)",
-            one.program.display()
-        );
-    }
     Ok(all)
 }
 
-/// The contenders that can take part here, and the reasons why the others cannot.
-fn present(asked: Vec<Contender>, stand: &mut Stand) -> (Vec<Contender>, BTreeMap<String, String>) {
-    let mut absent = BTreeMap::new();
+/// The contenders that can take part here; a note tells why another one cannot.
+fn present(asked: Vec<Contender>, stand: &mut Stand, run: &mut Run) -> Vec<Contender> {
     let mut contenders = Vec::new();
     for one in asked {
-        let why = match one.kind {
-            Kind::Bare | Kind::WireGuard => None,
-            _ => stand.absence(&one),
-        };
-        if let Some(why) = why {
-            eprintln!("NOT MEASURED: {}: {why}", one.name);
-            absent.insert(one.name, why);
+        if let Some(why) = stand.absence(&one) {
+            let note = format!("**Not measured: {}**: {why}", one.name);
+            eprintln!("{note}");
+            run.origin.notes.push(note);
         } else {
             contenders.push(one);
         }
     }
-    (contenders, absent)
+    contenders
 }
 
 #[cfg(test)]
@@ -207,16 +259,13 @@ mod tests {
     #[test]
     fn convoy_takes_part_in_any_choice_and_a_stranger_is_refused() {
         let mut args = Program::parse_from(["peers", "--contenders", "openvpn"]).args;
-        args.convoy = std::env::current_exe().unwrap();
-        let names = chosen(&args).unwrap().into_iter().map(|one| one.name);
+        let names = chosen(&args, Set::Programs)
+            .unwrap()
+            .into_iter()
+            .map(|one| one.name);
         assert_eq!(names.collect::<Vec<_>>(), ["convoy", "openvpn"]);
-        for (name, refusal) in [
-            ("gotatun+q", "gotatun is not there"),
-            ("nobody", "boringtun+q"),
-        ] {
-            args.contenders = vec![name.to_owned()];
-            let refused = chosen(&args).unwrap_err().to_string();
-            assert!(refused.contains(refusal), "{refused}");
-        }
+        args.contenders = vec!["nobody".to_owned()];
+        let refused = chosen(&args, Set::Programs).unwrap_err().to_string();
+        assert!(refused.contains("boringtun+q"), "{refused}");
     }
 }

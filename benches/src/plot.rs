@@ -1,36 +1,28 @@
-//! Plots figures as SVG with plotters: panels of lines over one horizontal axis, and groups of bars.
+//! Plots rows as SVG with plotters: panels of lines over one horizontal axis, one line per contender.
 //!
 //! The viewer chooses the font; a font of our own only measures the text.
 
 use std::ops::Range;
 
+use convoy_lab::measure::Sample;
 use plotters::coord::{Shift, types::RangedCoordf64};
 use plotters::prelude::*;
 use plotters::style::register_font;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-/// Several panels, one below the other, over the same horizontal axis. Axis labels name the unit.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Figure {
-    pub(crate) title: String,
-    /// Where and when the figure was measured.
-    pub(crate) subtitle: String,
-    pub(crate) x_label: String,
-    pub(crate) x_scale: Scale,
-    /// From top to bottom; panels without points are omitted.
-    pub(crate) panels: Vec<Panel>,
-    /// Spans of events, drawn through all panels.
-    pub(crate) marks: Vec<Mark>,
-    /// Names for the positions 0, 1, … on the horizontal axis; their points are then drawn as bars.
-    pub(crate) groups: Vec<String>,
-}
+use crate::row::{Row, Run};
 
-/// One vertical axis and its lines, in drawing order.
-#[derive(Clone, Debug)]
-pub(crate) struct Panel {
-    y_label: String,
-    scale: Scale,
-    lines: Vec<Line>,
+/// A plot of the rows that have a place on an axis.
+pub(crate) struct Plot {
+    pub(crate) file: &'static str,
+    pub(crate) title: &'static str,
+    /// Includes the unit.
+    pub(crate) x_label: &'static str,
+    pub(crate) x_scale: Scale,
+    /// Scene, unit and scale of each panel, from top to bottom; panels without points are omitted.
+    pub(crate) panels: &'static [(&'static str, &'static str, Scale)],
+    /// Whether grey lines show the lowest and highest value.
+    pub(crate) has_range: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,31 +34,20 @@ pub(crate) enum Scale {
     Logarithmic,
 }
 
-/// One quantity along the horizontal axis; a line without a name is not in the legend.
-#[derive(Clone, Debug)]
-pub(crate) struct Line {
-    name: String,
-    colour: RGBColor,
-    points: Vec<(f64, f64)>,
-}
-
-/// The time span of an event; events of one kind share a legend entry.
-#[derive(Clone, Debug)]
-pub(crate) struct Mark {
-    pub(crate) kind: &'static str,
-    pub(crate) colour: RGBColor,
-    pub(crate) span: Range<f64>,
-}
+/// Scene of rows that are spans of time, from `at` to the value, drawn through all panels.
+pub(crate) const EVENTS: &str = "events";
 
 // Colours that everyone can tell apart (Okabe and Ito, 2008).
-pub(crate) const BLUE: RGBColor = RGBColor(0x00, 0x72, 0xB2);
-pub(crate) const VERMILION: RGBColor = RGBColor(0xD5, 0x5E, 0x00);
-pub(crate) const GREEN: RGBColor = RGBColor(0x00, 0x9E, 0x73);
-pub(crate) const PURPLE: RGBColor = RGBColor(0xCC, 0x79, 0xA7);
-pub(crate) const ORANGE: RGBColor = RGBColor(0xE6, 0x9F, 0x00);
-pub(crate) const SKY: RGBColor = RGBColor(0x56, 0xB4, 0xE9);
-/// For lines of minor interest.
-pub(crate) const GREY: RGBColor = RGBColor(0xBB, 0xBB, 0xBB);
+const COLOURS: [RGBColor; 7] = [
+    RGBColor(0x00, 0x72, 0xB2),
+    RGBColor(0xD5, 0x5E, 0x00),
+    RGBColor(0x00, 0x9E, 0x73),
+    RGBColor(0xE6, 0x9F, 0x00),
+    RGBColor(0xCC, 0x79, 0xA7),
+    RGBColor(0x56, 0xB4, 0xE9),
+    BLACK,
+];
+const GREY: RGBColor = RGBColor(0xBB, 0xBB, 0xBB);
 
 const FONT: &str = "sans-serif";
 const WIDTH: u32 = 1_200;
@@ -83,62 +64,129 @@ const LETTER: i32 = 8;
 const FEW: usize = 32;
 /// Headroom above the highest value, as a share of the axis.
 const HEADROOM: f64 = 1.12;
-/// The share of a group's width that its bars take.
-const FILLED: f64 = 0.8;
 /// Maximum points per line: more than a screen has columns.
 const MOST_POINTS: usize = 2_000;
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-type Chart<'a> = ChartContext<'a, SVGBackend<'a>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
+type Points = Vec<(f64, f64)>;
 
-/// Draws `figure` as a single-line SVG document.
-///
-/// # Errors
-/// If no panel has points.
-pub(crate) fn svg(figure: &Figure) -> anyhow::Result<String> {
-    for (style, font) in [
-        (FontStyle::Normal, dejavu::sans::regular()),
-        (FontStyle::Bold, dejavu::sans::bold()),
-    ] {
-        register_font(FONT, style, font).map_err(|_| anyhow::anyhow!("the font is malformed"))?;
-    }
-    let panels = figure.panels.iter();
-    let panels: Vec<&Panel> = panels.filter(|it| it.places().count() > 0).collect();
-    anyhow::ensure!(!panels.is_empty(), "nothing to draw for {}", figure.title);
-    let height = if panels.len() == 1 { ONLY_PANEL } else { PANEL };
-    let size = (WIDTH, HEAD + height * panels.len() as u32 + FOOT);
-    let mut document = String::new();
-    let whole = SVGBackend::with_string(&mut document, size).into_drawing_area();
-    whole.fill(&WHITE)?;
-    let (head, mut rest) = whole.split_vertically(HEAD);
-    figure.draw_head(&head)?;
-    for (number, panel) in (1..).zip(&panels) {
-        // The last panel has room for the horizontal axis.
-        let foot = if number == panels.len() { FOOT } else { 0 };
-        let (area, under) = rest.split_vertically(height + foot);
-        panel.draw(figure, &area, foot)?;
-        rest = under;
-    }
-    whole.present()?;
-    drop((whole, head, rest));
-    Ok(document.lines().map(str::trim).collect::<String>() + "\n")
+/// One vertical axis and its lines, in drawing order.
+struct Panel {
+    label: String,
+    scale: Scale,
+    lines: Vec<Line>,
 }
 
-impl Figure {
-    /// Draws the title, the subtitle and the legend of marks or bars.
-    fn draw_head(&self, head: &Area<'_>) -> anyhow::Result<()> {
+/// One quantity along the horizontal axis; a line without a name is not in the legend.
+struct Line {
+    name: String,
+    colour: RGBColor,
+    points: Points,
+}
+
+/// The time span of an event; events of one kind share a legend entry.
+struct Mark<'a> {
+    kind: &'a str,
+    colour: RGBColor,
+    span: Range<f64>,
+}
+
+impl Plot {
+    /// Draws the rows of `run` as a single-line SVG document; `None` if none has a place in a panel.
+    pub(crate) fn svg(&self, run: &Run) -> anyhow::Result<Option<String>> {
+        for (style, font) in [
+            (FontStyle::Normal, dejavu::sans::regular()),
+            (FontStyle::Bold, dejavu::sans::bold()),
+        ] {
+            register_font(FONT, style, font).map_err(|_| anyhow::anyhow!("malformed font"))?;
+        }
+        let panels = self.panels.iter().map(|panel| self.panel(*panel, run));
+        let panels: Vec<_> = panels.filter(|it| it.places().count() > 0).collect();
+        if panels.is_empty() {
+            return Ok(None);
+        }
+        let marks = marks(&run.rows);
+        let height = if panels.len() == 1 { ONLY_PANEL } else { PANEL };
+        let size = (WIDTH, HEAD + height * panels.len() as u32 + FOOT);
+        let mut document = String::new();
+        let whole = SVGBackend::with_string(&mut document, size).into_drawing_area();
+        whole.fill(&WHITE)?;
+        let (head, mut rest) = whole.split_vertically(HEAD);
+        self.draw_head(&head, &run.origin.line(), &marks)?;
+        let lines = panels.iter().flat_map(|panel| &panel.lines);
+        let places = lines.flat_map(|line| &line.points);
+        let places = places.map(|point| self.x_scale.place(point.0));
+        let across = self.x_scale.ends(places, 1.0);
+        for (number, panel) in (1..).zip(&panels) {
+            // The last panel has room for the horizontal axis.
+            let foot = if number == panels.len() { FOOT } else { 0 };
+            let (area, under) = rest.split_vertically(height + foot);
+            self.draw(panel, &across, &marks, &area, foot)?;
+            rest = under;
+        }
+        whole.present()?;
+        drop((whole, head, rest));
+        Ok(Some(
+            document.lines().map(str::trim).collect::<String>() + "\n",
+        ))
+    }
+
+    /// Collects the lines of a panel: medians of each contender, over their range.
+    fn panel(&self, (scene, unit, scale): (&str, &str, Scale), run: &Run) -> Panel {
+        let rows = run.rows.iter();
+        let rows: Vec<_> = rows
+            .filter(|row| row.scene == scene && row.unit == unit && row.at.is_some())
+            .collect();
+        let mut contenders: Vec<&str> = Vec::new();
+        for row in &rows {
+            if !contenders.contains(&&row.contender[..]) {
+                contenders.push(&row.contender);
+            }
+        }
+        let is_named = contenders.len() > 1;
+        let lines = contenders.iter().zip(COLOURS.iter().cycle());
+        let lines = lines.flat_map(|(name, colour)| {
+            let own = rows.iter().filter(|row| row.contender == *name);
+            let samples = samples(own.copied());
+            let line = |name: &str, colour, value: fn(&Sample) -> f64| Line {
+                name: name.to_owned(),
+                colour,
+                points: samples.iter().map(|(at, it)| (*at, value(it))).collect(),
+            };
+            let shown = if is_named { *name } else { "" };
+            let mut lines = vec![line(shown, *colour, |it| it.median)];
+            if self.has_range {
+                lines.insert(0, line("", GREY, |it| it.min));
+                lines.insert(0, line("", GREY, |it| it.max));
+            }
+            lines
+        });
+        let label = match self.panels.iter().all(|(other, ..)| *other == scene) {
+            true => unit.to_owned(),
+            false => format!("{scene} ({unit})"),
+        };
+        Panel {
+            label,
+            scale,
+            lines: lines.collect(),
+        }
+    }
+
+    /// Draws the title, the subtitle and the legend of marks.
+    fn draw_head(&self, head: &Area<'_>, origin: &str, marks: &[Mark<'_>]) -> anyhow::Result<()> {
         let mut x = Y_AXIS as i32 + 8;
         let large = (FONT, 22).into_font().style(FontStyle::Bold);
-        head.draw(&Text::new(&self.title[..], (x, 10), large))?;
+        head.draw(&Text::new(self.title, (x, 10), large))?;
         let small = (FONT, 14).into_font().color(&BLACK.mix(0.7));
-        head.draw(&Text::new(&self.subtitle[..], (x, 38), small))?;
-        let mut legend: Vec<_> = self.marks.iter().map(|it| (it.kind, it.colour)).collect();
+        let range = if self.has_range {
+            " · medians; grey: lowest and highest"
+        } else {
+            ""
+        };
+        head.draw(&Text::new(format!("{origin}{range}"), (x, 38), small))?;
+        let mut legend: Vec<_> = marks.iter().map(|it| (it.kind, it.colour)).collect();
         legend.sort_unstable_by_key(|(kind, _)| *kind);
         legend.dedup();
-        if !self.groups.is_empty() {
-            let bars = self.panels.iter().flat_map(|panel| &panel.lines);
-            legend.extend(bars.map(|bars| (&bars.name[..], bars.colour)));
-        }
         for (name, colour) in legend {
             head.draw(&Rectangle::new([(x, 63), (x + 14, 77)], colour.filled()))?;
             head.draw(&Text::new(name, (x + 20, 63), (FONT, 14).into_font()))?;
@@ -147,115 +195,52 @@ impl Figure {
         Ok(())
     }
 
-    /// The label at a position on the horizontal axis.
-    fn at(&self, place: f64) -> String {
-        match self.groups.is_empty() {
-            true => self.x_scale.text(place),
-            false => self.groups[place as usize].clone(),
-        }
-    }
-}
-
-impl Line {
-    /// Points from left to right; a value that is not finite leaves a gap.
-    pub(crate) fn new(
-        name: impl Into<String>,
-        colour: RGBColor,
-        points: impl IntoIterator<Item = (f64, f64)>,
-    ) -> Self {
-        Self {
-            name: name.into(),
-            colour,
-            points: points.into_iter().collect(),
-        }
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.points.is_empty()
-    }
-}
-
-impl Panel {
-    pub(crate) fn linear(y_label: impl Into<String>, lines: Vec<Line>) -> Self {
-        Self {
-            y_label: y_label.into(),
-            scale: Scale::Linear,
-            lines,
-        }
-    }
-
-    pub(crate) fn logarithmic(y_label: impl Into<String>, lines: Vec<Line>) -> Self {
-        Self {
-            scale: Scale::Logarithmic,
-            ..Self::linear(y_label, lines)
-        }
-    }
-
-    /// The positions of the values that the axis can show.
-    fn places(&self) -> impl Iterator<Item = f64> {
-        let points = self.lines.iter().flat_map(|line| &line.points);
-        let places = points.map(|point| self.scale.place(point.1));
-        places.filter(|place| place.is_finite())
-    }
-
-    fn draw(&self, figure: &Figure, area: &Area<'_>, foot: u32) -> anyhow::Result<()> {
-        let lines = figure.panels.iter().flat_map(|panel| &panel.lines);
-        let places = lines.flat_map(|line| &line.points);
-        let places = places.map(|point| figure.x_scale.place(point.0));
-        let x_label = if foot > 0 { &figure.x_label[..] } else { "" };
-        let (ends, ticks) = match figure.groups.len() {
-            0 => (figure.x_scale.ends(places, 1.0), 13),
-            groups => (-0.5..groups as f64 - 0.5, groups),
-        };
-        let up = self.scale.ends(self.places(), HEADROOM);
+    fn draw(
+        &self,
+        panel: &Panel,
+        across: &Range<f64>,
+        marks: &[Mark<'_>],
+        area: &Area<'_>,
+        foot: u32,
+    ) -> anyhow::Result<()> {
+        let up = panel.scale.ends(panel.places(), HEADROOM);
         let mut chart = ChartBuilder::on(area)
             .margin_top(26)
             .margin_left(8)
             .margin_right(24)
             .y_label_area_size(Y_AXIS)
             .x_label_area_size(foot)
-            .build_cartesian_2d(ends.clone(), up.clone())?;
+            .build_cartesian_2d(across.clone(), up.clone())?;
         chart
             .configure_mesh()
             .disable_x_mesh()
             .light_line_style(TRANSPARENT)
             .bold_line_style(BLACK.mix(0.12))
             .axis_style(BLACK.mix(0.4))
-            .x_desc(x_label)
-            .y_desc(&self.y_label)
+            .x_desc(if foot > 0 { self.x_label } else { "" })
+            .y_desc(&panel.label)
             .axis_desc_style((FONT, 14).into_font())
             .label_style((FONT, 13).into_font())
-            .x_labels(figure.x_scale.ticks(&ends, ticks))
-            .y_labels(self.scale.ticks(&up, 5))
-            .x_label_formatter(&|place| figure.at(*place))
-            .y_label_formatter(&|place| self.scale.text(*place))
+            .x_labels(self.x_scale.ticks(across, 13))
+            .y_labels(panel.scale.ticks(&up, 5))
+            .x_label_formatter(&|place| self.x_scale.text(*place))
+            .y_label_formatter(&|place| panel.scale.text(*place))
             .draw()?;
-        for mark in &figure.marks {
+        for mark in marks {
             let corners = [(mark.span.start, up.start), (mark.span.end, up.end)];
             let stripe = Rectangle::new(corners, mark.colour.mix(0.4).filled());
             chart.plotting_area().draw(&stripe)?;
         }
-        match figure.groups.is_empty() {
-            true => self.draw_lines(figure.x_scale, &mut chart, area),
-            false => self.draw_bars(&chart),
-        }
-    }
-
-    fn draw_lines(&self, x: Scale, chart: &mut Chart<'_>, area: &Area<'_>) -> anyhow::Result<()> {
-        for Line { points, colour, .. } in &self.lines {
-            let points = thinned(points).into_iter();
-            let points = points.map(|(at, value)| (x.place(at), self.scale.place(value)));
-            let points: Vec<_> = points.collect();
-            for part in points.split(|point| !point.1.is_finite()) {
-                chart.draw_series(LineSeries::new(part.iter().copied(), colour))?;
-                if points.len() <= FEW {
-                    let dot = |point: &_| Circle::new(*point, 3, colour.filled());
-                    chart.draw_series(part.iter().map(dot))?;
-                }
-            }
-        }
         let mut right = WIDTH as i32 - 24;
-        for line in self.lines.iter().rev().filter(|line| !line.name.is_empty()) {
+        for line in &panel.lines {
+            line.draw(self.x_scale, panel.scale, &mut chart)?;
+        }
+        for line in panel
+            .lines
+            .iter()
+            .rev()
+            .filter(|line| !line.name.is_empty())
+        {
             let style = TextStyle::from((FONT, 14).into_font()).color(&line.colour);
             let style = style.pos(Pos::new(HPos::Right, VPos::Top));
             area.draw(&Text::new(&line.name[..], (right, 7), style))?;
@@ -263,28 +248,68 @@ impl Panel {
         }
         Ok(())
     }
+}
 
-    fn draw_bars(&self, chart: &Chart<'_>) -> anyhow::Result<()> {
-        let width = FILLED / self.lines.len() as f64;
-        let style = TextStyle::from((FONT, 14).into_font());
-        let style = style.pos(Pos::new(HPos::Center, VPos::Bottom));
-        for (place, bars) in self.lines.iter().enumerate() {
-            for (group, value) in &bars.points {
-                let left = group - FILLED / 2.0 + place as f64 * width;
-                let right = left + width * 0.92;
-                let bar = Rectangle::new([(left, 0.0), (right, *value)], bars.colour.filled());
-                chart.plotting_area().draw(&bar)?;
-                let above = ((left + right) / 2.0, *value);
-                let text = Text::new(format!("{value:.2}"), above, style.clone());
-                chart.plotting_area().draw(&text)?;
-            }
+/// Samples by place, in ascending order.
+fn samples<'a>(rows: impl Iterator<Item = &'a Row>) -> Vec<(f64, Sample)> {
+    let mut values: Vec<_> = rows.filter_map(|row| Some((row.at?, row.value))).collect();
+    values.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let places = values.chunk_by(|a, b| a.0 == b.0);
+    let of = |place: &[(f64, f64)]| {
+        let values = place.iter().map(|(_, value)| *value);
+        Some((place[0].0, Sample::of(values.collect())?))
+    };
+    places.filter_map(of).collect()
+}
+
+fn marks(rows: &[Row]) -> Vec<Mark<'_>> {
+    let mut kinds: Vec<&str> = Vec::new();
+    let events = rows.iter().filter(|row| row.scene == EVENTS);
+    let marks = events.filter_map(|row| {
+        if !kinds.contains(&&row.contender[..]) {
+            kinds.push(&row.contender);
+        }
+        let kind = kinds.iter().position(|kind| *kind == row.contender)?;
+        Some(Mark {
+            kind: &row.contender,
+            // The first two colours are those of lines.
+            colour: COLOURS[(kind + 2) % COLOURS.len()],
+            span: row.at?..row.value,
+        })
+    });
+    marks.collect()
+}
+
+impl Panel {
+    /// The positions of the values that the axis can show.
+    fn places(&self) -> impl Iterator<Item = f64> {
+        let points = self.lines.iter().flat_map(|line| &line.points);
+        let places = points.map(|point| self.scale.place(point.1));
+        places.filter(|place| place.is_finite())
+    }
+}
+
+impl Line {
+    fn draw(
+        &self,
+        x: Scale,
+        y: Scale,
+        chart: &mut ChartContext<'_, SVGBackend<'_>, Cartesian2d<RangedCoordf64, RangedCoordf64>>,
+    ) -> anyhow::Result<()> {
+        let points = thinned(&self.points).into_iter();
+        let points = points.map(|(at, value)| (x.place(at), y.place(value)));
+        let points: Points = points.filter(|(_, place)| place.is_finite()).collect();
+        chart.draw_series(LineSeries::new(points.iter().copied(), self.colour))?;
+        if points.len() <= FEW {
+            let dot = |point: &_| Circle::new(*point, 3, self.colour.filled());
+            chart.draw_series(points.iter().map(dot))?;
         }
         Ok(())
     }
 }
 
 /// Keeps the highest point of each of many equal intervals, so that every peak stays.
-fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+fn thinned(points: &[(f64, f64)]) -> Points {
     let stretches = points.chunks(points.len().div_ceil(MOST_POINTS).max(1));
     let highest = stretches.filter_map(|stretch| {
         let points = stretch.iter().copied();
@@ -335,26 +360,42 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_figure_of_a_day_keeps_its_peaks_leaves_gaps_and_names_what_is_in_it() {
-        let value = |second| match second {
-            40_000 => 99.0,
-            50_000.. => f64::NAN,
-            _ => 1.0,
-        };
-        let points: Vec<_> = (0..86_400).map(|s| (f64::from(s), value(s))).collect();
+    fn a_plot_of_a_day_keeps_its_peaks_and_names_what_is_in_it() {
+        let value = |second| if second == 40_000 { 99.0 } else { 1.0 };
+        let points: Points = (0..86_400).map(|s| (f64::from(s), value(s))).collect();
         let few = thinned(&points);
         assert!(few.len() <= MOST_POINTS && few.contains(&(40_000.0, 99.0)));
-        let figure = Figure {
-            title: "A title".to_owned(),
-            x_label: "time (s)".to_owned(),
-            panels: vec![Panel::linear("kpps", vec![Line::new("sent", BLUE, points)])],
-            ..Figure::default()
+        let plot = Plot {
+            file: "a.svg",
+            title: "A title",
+            x_label: "time (s)",
+            x_scale: Scale::Linear,
+            panels: &[("load", "kpps", Scale::Linear)],
+            has_range: false,
         };
-        let svg = svg(&figure).unwrap();
-        for text in ["A title", "time (s)", "kpps", "sent", "100"] {
+        let mut run = Run::new(Vec::new());
+        assert!(plot.svg(&run).unwrap().is_none());
+        for contender in ["sent", "arrived"] {
+            let row = |(at, value)| Row::new("load", contender, ("", "kpps"), 0, value).at(at);
+            run.rows.extend(few.iter().copied().map(row));
+        }
+        let event = Row::new(EVENTS, "outage", ("", "s"), 0, 20.0);
+        run.push(event.at(10.0));
+        let svg = plot.svg(&run).unwrap().unwrap();
+        for text in [
+            "A title", "time (s)", "kpps", "sent", "arrived", "outage", "100",
+        ] {
             assert!(svg.contains(&format!(">{text}<")), "{text}: {svg}");
         }
-        assert!(svg.lines().count() == 1 && !svg.contains("NaN"));
-        assert!(super::svg(&Figure::default()).is_err());
+        assert_eq!(svg.lines().count(), 1);
+    }
+
+    #[test]
+    fn a_place_shows_the_median_of_the_rounds_that_reached_it() {
+        let row = |at, round, value| Row::new("a", "b", ("", "kpps"), round, value).at(at);
+        let rows = [row(50.0, 0, 50.0), row(25.0, 0, 24.0), row(25.0, 1, 26.0)];
+        let samples = samples(rows.iter());
+        let medians: Points = samples.iter().map(|(at, it)| (*at, it.median)).collect();
+        assert_eq!(medians, [(25.0, 25.0), (50.0, 50.0)]);
     }
 }

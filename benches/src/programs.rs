@@ -1,10 +1,14 @@
-//! Finds other programs, and runs them to completion.
+//! Finds other programs, and runs them: to completion, or until they are no longer needed.
 
-use std::env;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
+use std::{env, fs};
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, bail, ensure};
+use convoy_lab::Pid;
+use nix::sys::signal::{Signal, killpg};
+use tempfile::NamedTempFile;
 
 /// Where distributions put root's programs; may be missing from `PATH`.
 const OF_ROOT: [&str; 2] = ["/usr/sbin", "/sbin"];
@@ -42,4 +46,65 @@ pub(crate) fn find(program: &str) -> PathBuf {
         .map(|directory| directory.join(program))
         .find(|file| file.is_file())
         .unwrap_or_else(|| program.into())
+}
+
+/// A running program with its children, one process group; killed when dropped.
+pub(crate) struct Started {
+    name: String,
+    child: Child,
+    log: NamedTempFile,
+}
+
+impl Started {
+    pub(crate) fn new(command: &mut Command) -> anyhow::Result<Self> {
+        let name = command.get_program().to_string_lossy().into_owned();
+        let log = NamedTempFile::new()?;
+        command.stdin(Stdio::null()).process_group(0);
+        let writer = log.as_file();
+        command
+            .stdout(writer.try_clone()?)
+            .stderr(writer.try_clone()?);
+        let child = command.spawn();
+        let child = child.with_context(|| format!("start {name}"))?;
+        Ok(Self { name, child, log })
+    }
+
+    /// Fails if it has ended, with the end of its output.
+    pub(crate) fn check(&mut self) -> anyhow::Result<()> {
+        if let Some(status) = self.child.try_wait()? {
+            bail!(
+                "{} ended with {status}\n    {}",
+                self.name,
+                self.last_lines()
+            );
+        }
+        Ok(())
+    }
+
+    pub(crate) fn pid(&self) -> Pid {
+        // Process numbers are below 2²² (PID_MAX_LIMIT).
+        Pid::from_raw(self.child.id().cast_signed())
+    }
+
+    /// Its output so far.
+    pub(crate) fn log(&self) -> String {
+        let log = fs::read(self.log.path()).unwrap_or_default();
+        String::from_utf8_lossy(&log).into_owned()
+    }
+
+    /// The end of its output, for an error message.
+    pub(crate) fn last_lines(&self) -> String {
+        const LINES: usize = 8;
+        let log = self.log();
+        let lines: Vec<_> = log.lines().collect();
+        lines[lines.len().saturating_sub(LINES)..].join("\n    ")
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        // Errors mean that they have already ended.
+        let _ = killpg(self.pid(), Signal::SIGKILL);
+        let _ = self.child.wait();
+    }
 }

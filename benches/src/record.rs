@@ -1,19 +1,22 @@
 //! Records the result of a measuring program with its commit and command line: `make speedtest-results`,
 //! `make profile-results`.
 //!
-//! Keeps the JSON object that the program prints, or with `--profiles` the shares of the profiles that it writes. If
-//! the program fails, the previous result stays.
+//! Keeps the figures of the JSON object that the program prints, or with `--profiles` the shares of the profiles that it
+//! writes. If the program fails, the previous result stays.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, ensure};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::origin::Origin;
 use crate::programs::{self, first_line};
-use crate::results;
+use crate::row::{self, Row, Run};
+use crate::section::Section;
+use crate::speedtest;
+use crate::table::Table;
 
 /// Runs a program that measures, and records its result and origin in a file
 #[derive(Debug, clap::Args)]
@@ -37,43 +40,96 @@ const PICTURED: &str = "gso";
 /// Size limit of a committed picture.
 const MOST_BYTES: usize = 1_000_000;
 
+/// Names of the daemons of a profile, in their order.
+const DAEMONS: [&str; 2] = ["sender", "receiver"];
+pub(crate) const BOTH: &str = "both daemons";
+/// Figures of a profile besides the groups of functions.
+pub(crate) const BELOW_SENDMSG: (&str, &str) = ("below udp(v6)_sendmsg", "%");
+pub(crate) const COPIES: (&str, &str) = ("the event loop's copies", "%");
+pub(crate) const SENDS: (&str, &str) = ("", "sends/GB");
+
+const PROFILE: Section = Section {
+    title: "Where the CPU time goes",
+    command: "profile-results",
+    file: "profile.jsonl",
+    tables: &[Table {
+        heading: "",
+        shows: |_| true,
+        corner: "CPU time",
+        line: Row::label,
+        column: |row| format!("{}: {}", row.scene, row.contender),
+        has_spread: false,
+    }],
+    plots: &[],
+    legend: "\
+The sender is the daemon at TCP's sending end. The innermost known function decides the group of a sample; the last rows
+overlap the groups. On a veth, a send includes delivery to the receiver's socket. The event loop's copies are those
+outside the kernel: packets into the stack buffer, from it into the queue, and received packets into the writer's batch.",
+};
+
 /// Runs the program and records its result.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let tools = [&args.command[0][..]].into_iter();
     let tools = tools.chain(args.profiles.is_some().then_some("perf"));
     let version = |tool| first_line(Command::new(tool).arg("--version"));
     let versions = tools.map(version).collect::<Result<_, _>>()?;
-    let origin = Origin::of_command(args.command.clone(), versions);
-    let mut found = measured(&args.command, args.profiles.as_deref())?;
-    found.insert("origin".to_owned(), serde_json::to_value(origin)?);
-    results::save(&Value::Object(found), &args.out)?;
-    let profiles = args.profiles.as_ref();
-    profiles.map_or(Ok(()), |directory| keep_flame_graph(directory, &args.out))
+    let mut run = Run {
+        origin: Origin::of_command(args.command.clone(), versions),
+        rows: Vec::new(),
+    };
+    let mut program = Command::new(&args.command[0]);
+    let printed = programs::output(program.args(&args.command[1..]).stderr(Stdio::inherit()))?;
+    let Some(directory) = &args.profiles else {
+        let output: Value = serde_json::from_str(&printed).context("the output is no JSON")?;
+        speedtest::add(&output, &mut run);
+        ensure!(!run.rows.is_empty(), "the output has no figures");
+        return speedtest::SECTION.keep(&run, Some(&args.out), false);
+    };
+    shares(directory, &mut run)?;
+    PROFILE.keep(&run, Some(&args.out), false)?;
+    keep_flame_graph(directory, &args.out)
 }
 
-/// Runs the program; returns its output, or the shares of the profiles that it has written.
-fn measured(command: &[String], profiles: Option<&Path>) -> anyhow::Result<Map<String, Value>> {
-    let mut program = Command::new(&command[0]);
-    let printed = programs::output(program.args(&command[1..]).stderr(Stdio::inherit()))?;
-    match profiles {
-        Some(directory) => shares(directory),
-        None => serde_json::from_str(&printed).context("the output is not a JSON object"),
-    }
-}
-
-/// The shares of every profile in `directory`, by the name of the profile's directory.
-fn shares(directory: &Path) -> anyhow::Result<Map<String, Value>> {
+/// Adds the shares of every profile in `directory`; a profile's directory is its scene.
+fn shares(directory: &Path, run: &mut Run) -> anyhow::Result<()> {
     let entries = fs::read_dir(directory).with_context(|| directory.display().to_string())?;
-    let mut shares = Map::new();
-    for entry in entries {
-        let entry = entry?;
-        if let Some(found) = results::load(&entry.path().join(SHARES))? {
-            shares.insert(entry.file_name().to_string_lossy().into_owned(), found);
+    let mut scenes: Vec<_> = entries
+        .map(|it| it.map(|it| it.path()))
+        .collect::<Result<_, _>>()?;
+    scenes.sort();
+    for scene in scenes {
+        let Ok(text) = fs::read_to_string(scene.join(SHARES)) else {
+            continue;
+        };
+        let shares: Value =
+            serde_json::from_str(&text).with_context(|| scene.display().to_string())?;
+        let scene = scene
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        let daemons = DAEMONS
+            .into_iter()
+            .zip(shares["daemons"].as_array().into_iter().flatten());
+        for (contender, part) in [(BOTH, &shares["all"])].into_iter().chain(daemons) {
+            let mut add = |figure, value: &Value, scale: f64| {
+                let value = value.as_f64().unwrap_or_default() * scale;
+                run.push(Row::new(&scene, contender, figure, 0, value));
+            };
+            for (group, share) in part["groups"].as_object().into_iter().flatten() {
+                add((group, "%"), share, 100.0);
+            }
+            add(BELOW_SENDMSG, &part["udp_sendmsg"], 100.0);
+            add(COPIES, &part["user_copies"]["tunnel"], 100.0);
+            add(("", "samples"), &part["samples"], 1.0);
+        }
+        if let Some(sends) = shares["sends_per_gb"].as_f64() {
+            run.push(Row::new(&scene, BOTH, SENDS, 0, sends));
         }
     }
     let directory = directory.display();
-    ensure!(!shares.is_empty(), "no profile in {directory}");
-    Ok(shares)
+    ensure!(!run.rows.is_empty(), "no profile in {directory}");
+    Ok(())
 }
 
 /// Copies the flame graph to the result file's directory, without its line breaks.
@@ -87,7 +143,7 @@ fn keep_flame_graph(directory: &Path, result: &Path) -> anyhow::Result<()> {
     );
     let to = result.with_file_name(format!("flamegraph-{PICTURED}.svg"));
     // Line breaks within its script and style stay.
-    results::save_bytes(picture.replace(">\n<", "><").as_bytes(), &to)
+    row::write(picture.replace(">\n<", "><").as_bytes(), &to)
 }
 
 #[cfg(test)]
@@ -97,7 +153,7 @@ mod tests {
     #[test]
     fn the_output_is_kept_with_its_command_and_a_failure_leaves_the_former_result_alone() {
         let directory = tempfile::tempdir().unwrap();
-        let out = directory.path().join("result.json");
+        let out = directory.path().join("result.jsonl");
         let text = || fs::read_to_string(&out).unwrap();
         let run = |script: &str| {
             run(&Args {
@@ -110,26 +166,31 @@ mod tests {
         for script in ["echo '{}'; exit 3", "echo oh", "echo '[1]'"] {
             assert!(run(script).is_err() && text() == "former", "{script}");
         }
-        let script = r#"echo '{"version": "1", "runs": [{"gbps": 6.5}]}'"#;
+        let script = r#"echo '{"runs": [{"name": "tcp-up", "gbps": 6.5}]}'"#;
         run(script).unwrap();
-        let kept: Value = serde_json::from_str(&text()).unwrap();
-        assert_eq!(kept["runs"][0]["gbps"], 6.5);
-        assert_eq!(kept["origin"]["command"][2], script);
+        let kept = Run::load(&out).unwrap().unwrap();
+        assert_eq!(kept.rows[0].value, 6.5);
+        assert_eq!(kept.origin.command[2], script);
     }
 
     #[test]
     fn every_side_keeps_its_shares_and_one_its_picture() {
         let outer = tempfile::tempdir().unwrap();
         let path = |name: &str| outer.path().join(name);
-        assert!(shares(outer.path()).is_err(), "nothing is there yet");
-        for (side, share) in [("gso", "0.1"), ("no-gso", "0.3")] {
+        let mut run = Run::new(Vec::new());
+        assert!(
+            shares(outer.path(), &mut run).is_err(),
+            "nothing is there yet"
+        );
+        for (side, share) in [("gso", "0.125"), ("no-gso", "0.25")] {
             let text = format!(r#"{{"all": {{"udp_sendmsg": {share}}}}}"#);
-            results::save_bytes(text.as_bytes(), &path(side).join(SHARES)).unwrap();
+            row::write(text.as_bytes(), &path(side).join(SHARES)).unwrap();
         }
-        let kept = shares(outer.path()).unwrap();
-        assert_eq!(kept["no-gso"]["all"]["udp_sendmsg"], 0.3);
+        shares(outer.path(), &mut run).unwrap();
+        let sent = run.by_round(|row| row.scene == "no-gso" && row.figure == BELOW_SENDMSG.0);
+        assert_eq!(sent[&0], 25.0);
         fs::write(path("gso/flamegraph.svg"), "<svg>\n<g/>\n</svg>\n").unwrap();
-        keep_flame_graph(outer.path(), &path("profile.json")).unwrap();
+        keep_flame_graph(outer.path(), &path("profile.jsonl")).unwrap();
         let picture = fs::read_to_string(path("flamegraph-gso.svg")).unwrap();
         assert_eq!(picture, "<svg><g/></svg>\n");
     }

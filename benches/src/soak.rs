@@ -18,7 +18,7 @@
 
 mod events;
 mod hub;
-mod record;
+mod observed;
 mod samples;
 mod streams;
 mod verdict;
@@ -28,16 +28,13 @@ use std::process::Command;
 use std::thread;
 
 use anyhow::ensure;
+use convoy_lab::measure::Host;
 
-use crate::origin::Origin;
 use crate::programs::{self, first_line};
-use crate::results;
+use crate::row::{self, Run};
 use hub::{Hub, SPOKES};
-pub(crate) use record::Record;
+use observed::{Observed, SECTION};
 use streams::{Load, STREAMS, Sockets, Stream};
-
-/// The result file.
-pub(crate) const FILE: &str = "soak.json";
 
 /// Runs load, rekeys and events on a hub with four spokes; writes verdicts, a result file and a plot
 #[derive(Debug, clap::Args)]
@@ -51,39 +48,37 @@ pub(crate) struct Args {
     /// The program to test
     #[arg(long, value_name = "PROGRAM", default_value = "target/release/convoy")]
     program: PathBuf,
-    /// Directory for soak.json and soak.svg
-    #[arg(long, default_value = results::DIRECTORY)]
+    /// Directory for soak.jsonl and soak.svg
+    #[arg(long, default_value = row::DIRECTORY)]
     out: PathBuf,
 }
 
 /// Runs the load, judges the result, and writes and prints it.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    let mut record = measure(args)?;
-    record.verdicts = verdict::judge(&record);
-    results::keep(&record, Some(&args.out.join(FILE)), FILE, true)?;
-    let failed = record.verdicts.iter().filter(|verdict| !verdict.passed);
-    let failed = failed.count();
+    programs::ensure_built(&args.program)?;
+    let version = |program| first_line(Command::new(program).arg("--version"));
+    let versions = [version(args.program.as_os_str())?, version("wg".as_ref())?];
+    let mut run = Run::new(versions.into());
+    let observed = observe(args)?;
+    let verdicts = verdict::judge(&observed);
+    observed.add(&mut run);
+    let texts = verdicts.iter().map(ToString::to_string);
+    run.origin.notes.extend(texts);
+    SECTION.keep(&run, Some(&args.out.join(SECTION.file)), true)?;
+    let failed = verdicts.iter().filter(|verdict| !verdict.passed).count();
     ensure!(failed == 0, "{failed} verdicts failed");
     Ok(())
 }
 
-fn measure(args: &Args) -> anyhow::Result<Record> {
-    programs::ensure_built(&args.program)?;
-    let version = |program| first_line(Command::new(program).arg("--version"));
-    let versions = [version(args.program.as_os_str())?, version("wg".as_ref())?];
+fn observe(args: &Args) -> anyhow::Result<Observed> {
     let hub = Hub::start(&args.program)?;
     let daemons = hub.daemons().map(|end| end.namespace.label().to_owned());
-    let mut record = Record {
-        origin: Origin::of_this_run(versions.into()),
+    let mut observed = Observed {
+        began_unix_s: jiff::Timestamp::now().as_second().cast_unsigned(),
+        cpus: Host::of_this_machine().cpus,
         secs: args.secs,
-        rate_mbps: args.rate,
         daemons: daemons.collect(),
-        verdicts: Vec::new(),
-        events: Vec::new(),
-        streams: Vec::new(),
-        handshakes: Vec::new(),
-        death: None,
-        samples: Vec::new(),
+        ..Observed::default()
     };
     let connections = (0..SPOKES.len()).map(|number| streams::open(&hub, number));
     let connections: Vec<[Sockets; 2]> = connections.collect::<Result<_, _>>()?;
@@ -102,11 +97,11 @@ fn measure(args: &Args) -> anyhow::Result<Record> {
             scope.spawn(move || *found = samples::probe(ends, to, load));
         }
         scope.spawn(|| events = events::carry_out(&hub, load, args.secs));
-        let watched = samples::watch(&hub, load, &mut record);
-        record.death = watched.err().map(|error| format!("{error:#}"));
+        let watched = samples::watch(&hub, load, &mut observed);
+        observed.death = watched.err().map(|error| format!("{error:#}"));
         load.end();
     });
-    samples::add_round_trips(&mut record.samples, &round_trips.concat());
-    (record.streams, record.events) = (streams, events);
-    Ok(record)
+    samples::add_round_trips(&mut observed.samples, &round_trips.concat());
+    (observed.streams, observed.events) = (streams, events);
+    Ok(observed)
 }

@@ -1,181 +1,161 @@
-//! Runs the speed test as a process and reads the part of its output that is used here.
+//! Runs the speed test as a process, and turns its JSON into rows.
 
-use std::ops::RangeInclusive;
 use std::path::Path;
 use std::process::Command;
 
 use anyhow::Context as _;
-use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
-use crate::origin::Origin;
 use crate::programs;
-use crate::results::Report;
-use crate::table::{self, cell, number, percent};
+use crate::row::{Row, Run};
+use crate::section::Section;
+use crate::table::Table;
 
-/// The result file.
-pub(crate) const FILE: &str = "speedtest.json";
-/// The test that the claims and the histograms use.
-pub(crate) const UPLOAD: &str = "tcp-up";
-/// The daemon counts every value above 64 as 64.
-const RANGES: [(&str, RangeInclusive<usize>); 6] = [
-    ("1", 1..=1),
-    ("2 to 9", 2..=9),
-    ("10 to 20", 10..=20),
-    ("21 to 40", 21..=40),
-    ("41 to 50", 41..=50),
-    ("more than 50", 51..=usize::MAX),
+/// Figures of a test in the program's output, with their names and units here.
+const FIGURES: [(&str, (&str, &str)); 11] = [
+    ("gbps", ("", "Gbit/s")),
+    ("kpps", ("", "kpps")),
+    ("cpu_s_per_gb", ("", "CPU s/GB")),
+    ("packets_per_read", ("", "packets/read")),
+    ("segments_per_send", ("", "segments/send")),
+    ("syscalls_per_gb", ("", "calls/GB")),
+    ("loss", ("lost", "share")),
+    ("reordered", ("reordered", "packets")),
+    ("ping_idle_ms", ("ping, idle", "ms")),
+    ("ping_loaded_ms", ("ping", "ms")),
+    ("ping_loaded_p99_ms", ("ping, p99", "ms")),
 ];
+/// Scenes of histograms: how often a batch of the sending daemon had this many packets.
+pub(crate) const SEGMENTS_PER_SEND: &str = "segments_per_send";
+const HISTOGRAMS: [&str; 3] = ["packets_per_read", "packets_per_batch", SEGMENTS_PER_SEND];
+/// A contender of its own for the costs of each thread.
+const THREADS: &str = "threads";
+/// The test whose histograms are kept.
+pub(crate) const UPLOAD: &str = "tcp-up";
 
-/// The parts of `convoy speedtest --json` that the page shows.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Speedtest {
-    /// Present in a result file, absent from the program's output.
-    pub(crate) origin: Option<Origin>,
-    /// One run per test, in their order.
-    pub(crate) runs: Vec<Run>,
-    /// The greater peak memory of the two daemons.
-    pub(crate) peak_memory_bytes: Option<u64>,
+pub(crate) const SECTION: Section = Section {
+    title: "The tunnel",
+    command: "speedtest-results",
+    file: "speedtest.jsonl",
+    tables: &[Table {
+        heading: "",
+        shows: |row| row.at.is_none() && row.contender != THREADS,
+        corner: "test",
+        line: |row| format!("{} {}", row.scene, row.contender),
+        column: Row::label,
+        has_spread: false,
+    }],
+    plots: &[],
+    legend: "Medians over the rounds. CPU time is that of both daemons; batches are those of the sending one.",
+};
+
+/// Runs `program speedtest --json` with `options`.
+pub(crate) fn output(program: &Path, options: &str) -> anyhow::Result<Value> {
+    let mut speedtest = Command::new(program);
+    speedtest.args(["speedtest", "--json"]);
+    speedtest.args(options.split_whitespace());
+    let printed = programs::output(&mut speedtest)?;
+    serde_json::from_str(&printed).context("read the output of speedtest --json")
 }
 
-/// The figures of one test; `None` if one does not apply.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Run {
-    pub(crate) name: String,
-    /// Payload received.
-    pub(crate) gbps: Option<f64>,
-    /// UDP: the highest rate with at most 1 % loss.
-    pub(crate) kpps: Option<f64>,
-    /// UDP: whether the generator, not loss, set the limit.
-    pub(crate) generator_limited: Option<bool>,
-    /// CPU seconds of both daemons per gigabyte of payload.
-    pub(crate) cpu_s_per_gb: Option<f64>,
-    // Of the sending daemon.
-    pub(crate) packets_per_read: Option<f64>,
-    pub(crate) segments_per_send: Option<f64>,
-    pub(crate) histograms: Option<Histograms>,
-    /// Median and 99th percentile of round trips during the load.
-    pub(crate) ping_loaded_ms: Option<f64>,
-    pub(crate) ping_loaded_p99_ms: Option<f64>,
+/// Figures of the test `name`, with their units, and whether the generator set the limit.
+pub(crate) fn figures(
+    output: &Value,
+    name: &str,
+) -> Vec<((&'static str, &'static str), f64, bool)> {
+    let runs = output["runs"].as_array().into_iter().flatten();
+    let own = runs.filter(|run| run["name"] == name);
+    let figures = own.flat_map(|run| {
+        let is_limited = run["generator_limited"] == true;
+        let figures = FIGURES.iter();
+        figures.filter_map(move |(key, figure)| Some((*figure, run[key].as_f64()?, is_limited)))
+    });
+    figures.collect()
 }
 
-/// How full the sending daemon's batches were.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Histograms {
-    /// Packets per TUN read.
-    pub(crate) packets_per_read: Histogram,
-    /// Packets per batch handed to the event loop.
-    pub(crate) packets_per_batch: Histogram,
-    /// Datagrams per UDP send.
-    pub(crate) segments_per_send: Histogram,
-}
-
-/// Entry `v` counts how often the value `v` was seen.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Histogram(pub(crate) Vec<u64>);
-
-impl Speedtest {
-    /// Runs `program speedtest --json` with `options`.
-    pub(crate) fn run(program: &Path, options: &str) -> anyhow::Result<Self> {
-        let mut speedtest = Command::new(program);
-        speedtest.args(["speedtest", "--json"]);
-        speedtest.args(options.split_whitespace());
-        let printed = programs::output(&mut speedtest)?;
-        serde_json::from_str(&printed).context("read the output of speedtest --json")
+/// Adds the rows of a whole output: of one configuration, or of two that were compared.
+pub(crate) fn add(output: &Value, run: &mut Run) {
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    for test in list(&output["runs"]) {
+        let name = test["name"].as_str().unwrap_or_default();
+        for (figure, value, is_limited) in figures(output, name) {
+            run.push(Row::new(name, "convoy", figure, 0, value).limited(is_limited));
+        }
+        for end in ["sender", "receiver"] {
+            for (thread, cost) in test["threads"][end].as_object().into_iter().flatten() {
+                let figure = format!("{end}'s {thread}");
+                let value = cost.as_f64().unwrap_or_default();
+                run.push(Row::new(name, THREADS, (&figure, "CPU s/GB"), 0, value));
+            }
+        }
+        for scene in HISTOGRAMS.iter().filter(|_| name == UPLOAD) {
+            for (size, count) in list(&test["histograms"][scene]).iter().enumerate() {
+                let count = count.as_f64().unwrap_or_default();
+                run.push(Row::new(scene, "convoy", ("", "times"), 0, count).at(size as f64));
+            }
+        }
     }
-
-    /// How full batches were during an upload.
-    pub(crate) fn upload(&self) -> Option<&Histograms> {
-        self.of(UPLOAD).ok()?.histograms.as_ref()
+    let whole = [
+        ("bare veth", "Gbit/s", output["ceiling"]["gbps"].as_f64()),
+        (
+            "peak memory",
+            "MB",
+            output["peak_memory_bytes"]
+                .as_f64()
+                .map(|bytes| bytes / 1e6),
+        ),
+    ];
+    for (scene, unit, value) in whole {
+        value
+            .into_iter()
+            .for_each(|value| run.push(Row::new(scene, "", ("", unit), 0, value)));
     }
-
-    /// The run of a test.
-    pub(crate) fn of(&self, test: &str) -> anyhow::Result<&Run> {
-        let run = self.runs.iter().find(|run| run.name == test);
-        run.with_context(|| format!("the speed test did not run {test}"))
-    }
-}
-
-impl Report for Speedtest {
-    fn text(&self) -> String {
-        let head =
-            "test | Gbit/s | kpps | CPU s/GB | pkts/read | segs/send | ping p50, ms | p99, ms";
-        let rows = self.runs.iter().map(|run| {
-            vec![
-                run.name.clone(),
-                number(run.gbps, 2),
-                number(run.kpps, 1),
-                number(run.cpu_s_per_gb, 2),
-                number(run.packets_per_read, 1),
-                number(run.segments_per_send, 1),
-                number(run.ping_loaded_ms, 3),
-                number(run.ping_loaded_p99_ms, 3),
-            ]
-        });
-        let origin = cell(self.origin.as_ref().map(Origin::paragraph));
-        let histograms = self.upload().map(Histograms::text).unwrap_or_default();
-        format!("{origin}\n{}{histograms}", table::markdown(head, rows))
-    }
-}
-
-impl Histograms {
-    /// Shares of reads, batches and sends by the number of packets in them.
-    fn text(&self) -> String {
-        let kinds = [
-            &self.packets_per_read,
-            &self.packets_per_batch,
-            &self.segments_per_send,
-        ];
-        let mut rows: Vec<_> = RANGES
-            .iter()
-            .map(|(name, range)| {
-                let shares = kinds.iter().map(|kind| percent(kind.share(range)));
-                [(*name).to_owned()].into_iter().chain(shares).collect()
-            })
-            .collect();
-        let medians = kinds.iter().map(|kind| cell(kind.median()));
-        rows.push(["median".to_owned()].into_iter().chain(medians).collect());
-        let head = "packets | TUN reads, % | batches, % | UDP sends, %";
-        let table = table::markdown(head, rows);
-        format!(
-            "\nPackets per batch during `tcp-up`, for the sending daemon: its TUN reads, the batches from its reader \
-             to its event loop, and its UDP sends.\n\n{table}"
-        )
-    }
-}
-
-impl Histogram {
-    /// The share of reads, batches or sends whose number of packets is in `range`; empty ones do not count.
-    pub(crate) fn share(&self, range: &RangeInclusive<usize>) -> Option<f64> {
-        let within = self.filled().filter(|(value, _)| range.contains(value));
-        let within: u64 = within.map(|(_, count)| count).sum();
-        let all: u64 = self.filled().map(|(_, count)| count).sum();
-        (all > 0).then(|| within as f64 / all as f64)
-    }
-
-    pub(crate) fn median(&self) -> Option<usize> {
-        let mut upper = self.filled().map(|(value, _)| value);
-        upper.find(|value| self.share(&(0..=*value)).is_some_and(|share| share >= 0.5))
-    }
-
-    fn filled(&self) -> impl Iterator<Item = (usize, u64)> {
-        self.0.iter().copied().enumerate().skip(1)
+    let compare = &output["compare"];
+    for test in list(&compare["tests"]) {
+        let name = test["name"].as_str().unwrap_or_default();
+        let figure = FIGURES.iter().find(|(key, _)| test["figure"] == *key);
+        let Some((_, figure)) = figure else {
+            continue;
+        };
+        for side in ["a", "b"] {
+            let contender = compare[side]["name"].as_str().unwrap_or_default();
+            for (round, value) in (0..).zip(list(&test[side]["values"])) {
+                let value = value.as_f64().unwrap_or_default();
+                run.push(Row::new(name, contender, *figure, round, value));
+            }
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
-    fn shares_and_the_median_leave_empty_batches_out() {
-        let mut counts = vec![0; 65];
-        (counts[0], counts[1], counts[20], counts[64]) = (1_000, 2, 5, 3);
-        let histogram = Histogram(counts);
-        assert_eq!(histogram.share(&(10..=20)), Some(0.5));
-        assert_eq!(histogram.share(&(21..=usize::MAX)), Some(0.3));
-        assert_eq!(
-            (histogram.median(), Histogram(vec![7]).median()),
-            (Some(20), None)
-        );
+    fn every_figure_of_the_program_becomes_a_row() {
+        let output = json!({
+            "runs": [{"name": "tcp-up", "gbps": 6.5, "kpps": null, "generator_limited": true,
+                "threads": {"sender": {"tunnel": 0.5}}, "histograms": {"packets_per_read": [0, 4]}}],
+            "ceiling": {"gbps": 11.0}, "peak_memory_bytes": 9_000_000,
+            "compare": {"a": {"name": "gso"}, "b": {"name": "no gso"}, "tests": [
+                {"name": "tcp-up", "figure": "gbps", "a": {"values": [4.0, 5.0]}, "b": null}]},
+        });
+        let mut run = Run::new(Vec::new());
+        add(&output, &mut run);
+        let rows = run.rows.iter().map(|row| (&row.scene[..], row.value));
+        let expected = [
+            ("tcp-up", 6.5),
+            ("tcp-up", 0.5),
+            ("packets_per_read", 0.0),
+            ("packets_per_read", 4.0),
+            ("bare veth", 11.0),
+            ("peak memory", 9.0),
+            ("tcp-up", 4.0),
+            ("tcp-up", 5.0),
+        ];
+        assert_eq!(rows.collect::<Vec<_>>(), expected);
+        assert!(run.rows[0].is_limited);
     }
 }

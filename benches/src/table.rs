@@ -2,12 +2,77 @@
 
 use std::fmt::Display;
 
-use comfy_table::{CellAlignment, Table, presets::ASCII_MARKDOWN};
+use comfy_table::{CellAlignment, Table as Drawn, presets::ASCII_MARKDOWN};
 use convoy_lab::measure::Sample;
+
+use crate::row::{Row, decimals};
+
+/// Medians of rows, by two of their properties.
+pub(crate) struct Table {
+    /// Heading above; empty for none.
+    pub(crate) heading: &'static str,
+    /// Which rows are shown.
+    pub(crate) shows: fn(&Row) -> bool,
+    /// Title of the first column.
+    pub(crate) corner: &'static str,
+    pub(crate) line: fn(&Row) -> String,
+    pub(crate) column: fn(&Row) -> String,
+    /// Whether the lowest and highest value follow the median.
+    pub(crate) has_spread: bool,
+}
+
+impl Table {
+    /// Draws the table; empty if it shows no row. Lines and columns come in the order of the rows.
+    pub(crate) fn text(&self, rows: &[Row]) -> String {
+        let rows: Vec<_> = rows.iter().filter(|row| (self.shows)(row)).collect();
+        let (mut lines, mut columns) = (Vec::new(), Vec::new());
+        for row in &rows {
+            add(&mut lines, (self.line)(row));
+            add(&mut columns, (self.column)(row));
+        }
+        if rows.is_empty() {
+            return String::new();
+        }
+        let cell = |line: &String, column: &String| {
+            let own = rows.iter();
+            let own = own.filter(|row| (self.line)(row) == *line && (self.column)(row) == *column);
+            self.cell(&own.copied().collect::<Vec<_>>())
+        };
+        let of_line = |line: &String| {
+            let cells = columns.iter().map(|column| cell(line, column));
+            [line.clone()].into_iter().chain(cells).collect()
+        };
+        let head = [&[self.corner.to_owned()], &columns[..]].concat();
+        let table = markdown(&head.join(" | "), lines.iter().map(of_line));
+        match self.heading {
+            "" => table,
+            heading => format!("### {heading}\n\n{table}"),
+        }
+    }
+
+    fn cell(&self, rows: &[&Row]) -> String {
+        let Some(sample) = Sample::of(rows.iter().map(|row| row.value).collect()) else {
+            return cell(None::<f64>);
+        };
+        let decimals = decimals(&rows[0].unit);
+        let is_limited = rows.iter().any(|row| row.is_limited);
+        let mark = if is_limited { "\\*" } else { "" };
+        match self.has_spread {
+            true => spread(&sample, decimals) + mark,
+            false => number(Some(sample.median), decimals) + mark,
+        }
+    }
+}
+
+fn add(known: &mut Vec<String>, name: String) {
+    if !known.contains(&name) {
+        known.push(name);
+    }
+}
 
 /// A table: the first column flush left, the others flush right. Bars separate the titles in `head`.
 pub(crate) fn markdown(head: &str, rows: impl IntoIterator<Item = Vec<String>>) -> String {
-    let mut table = Table::new();
+    let mut table = Drawn::new();
     table
         .load_style(ASCII_MARKDOWN)
         .set_header(head.split(" | "))
@@ -35,15 +100,13 @@ pub(crate) fn number(value: Option<f64>, decimals: usize) -> String {
     cell(value.map(|value| format!("{value:.decimals$}")))
 }
 
-/// A cell with a share in percent.
-pub(crate) fn percent(share: Option<f64>) -> String {
-    number(share.map(|share| share * 100.0), 1)
-}
-
-/// The median, with the lowest and highest value in brackets.
+/// The median, with the lowest and highest value in brackets if there are several.
 pub(crate) fn spread(sample: &Sample, decimals: usize) -> String {
     let Sample {
         median, min, max, ..
     } = sample;
-    format!("{median:.decimals$} ({min:.decimals$}–{max:.decimals$})")
+    match sample.values.len() {
+        1 => format!("{median:.decimals$}"),
+        _ => format!("{median:.decimals$} ({min:.decimals$}–{max:.decimals$})"),
+    }
 }

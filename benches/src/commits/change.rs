@@ -1,57 +1,104 @@
-//! Changes, noise and the tables that show them.
+//! Changes of stages, their noise, and the table that shows them.
 
 use convoy_lab::measure::Sample;
-use serde::{Deserialize, Serialize};
 
-use super::{Record, tunnel};
-use crate::results::Report;
-use crate::table::{self, cell, number, percent, spread};
+use crate::row::Run;
+use crate::table::{self, cell, number, spread};
 
 /// The lowest noise that a result claims, however steady its run was.
 const LEAST_NOISE: f64 = 0.01;
 /// Times with more noise are not shown: they could not show a change either.
 const MOST_NOISE: f64 = 0.1;
-const LEGEND: &str = "
+pub(super) const LEGEND: &str = "\
 Medians over the rounds. Noise is the largest deviation from 1, in any round, of the base's ratio to itself.
 Times with more than 10 % noise are not shown. A change exceeds the noise and has the same sign in every round.
-Instructions are per repetition: they change only if the code does.
-";
+Instructions are per repetition: they change only if the code does.";
+/// The base, the same a second time to show the noise, and this tree. Without a base, the first two are this tree.
+pub(super) const BASE: &str = "base";
+pub(super) const AGAIN: &str = "base again";
+pub(super) const HEAD: &str = "head";
+/// All sides, in the order of their columns.
+pub(super) const SIDES: [&str; 3] = [BASE, HEAD, AGAIN];
+/// Figures of a stage.
+pub(super) const TIME: (&str, &str) = ("time", "ns");
+pub(super) const INSTRUCTIONS: (&str, &str) = ("instructions", "");
 
 /// One stage.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Row {
-    pub(super) name: String,
-    /// Nanoseconds of the base, or of this tree if there is no base.
+struct Stage {
     base: Option<Sample>,
     head: Option<Sample>,
     /// The largest deviation from 1, over all rounds, of the base's ratio to itself.
     noise: Option<f64>,
     /// Ratio of the head to the base within each round.
-    pub(super) compared: Option<Sample>,
-    pub(super) instructions: Instructions,
+    compared: Option<Sample>,
 }
 
-/// Instructions per repetition, if they were counted.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub(super) struct Instructions {
-    pub(super) base: Option<f64>,
-    pub(super) head: Option<f64>,
+/// Lists all stages, of one tree or of both.
+pub(super) fn table(run: &Run, is_compared: bool) -> String {
+    let head = match is_compared {
+        true => "stage | base | head | head ÷ base | noise |  | instructions | head ÷ base",
+        false => "stage | median | noise | instructions",
+    };
+    let row = |scene: String| {
+        let stage = Stage::of(run, &scene);
+        let ratio = stage.compared.as_ref().filter(|_| stage.is_clear());
+        let [base, head] = [BASE, HEAD].map(|name| count(run, &scene, name));
+        let name = scene.trim_start_matches("stages::").to_owned();
+        let noise = stage.noise.map(|noise| format!("{:.1} %", noise * 100.0));
+        let counted = number(head.or(base), 0);
+        if !is_compared {
+            return vec![name, stage.time(stage.base.as_ref()), cell(noise), counted];
+        }
+        vec![
+            name,
+            stage.time(stage.base.as_ref()),
+            stage.time(stage.head.as_ref()),
+            cell(ratio.map(|ratio| spread(ratio, 3))),
+            cell(noise),
+            stage.change().to_owned(),
+            counted,
+            number(head.zip(base).map(|(head, base)| head / base), 4),
+        ]
+    };
+    table::markdown(head, scenes(run).into_iter().map(row))
 }
 
-impl Row {
-    /// `itself` holds two series of the base, `head` one of the head, if there is one; each has one value per round.
-    pub(super) fn new(name: String, itself: [Vec<f64>; 2], head: Vec<f64>) -> Self {
-        let noise = Sample::of_ratios(&itself[0], &itself[1]).map(|ratios| {
+/// Lists the stages in the order in which they were measured.
+pub(super) fn scenes(run: &Run) -> Vec<String> {
+    let mut scenes: Vec<String> = Vec::new();
+    for row in run.rows.iter().filter(|row| row.figure == TIME.0) {
+        if !scenes.contains(&row.scene) {
+            scenes.push(row.scene.clone());
+        }
+    }
+    scenes
+}
+
+fn values(run: &Run, scene: &str, contender: &str, figure: &str) -> Vec<f64> {
+    let is_in = |row: &crate::row::Row| {
+        row.scene == scene && row.contender == contender && row.figure == figure
+    };
+    run.by_round(is_in).into_values().collect()
+}
+
+fn count(run: &Run, scene: &str, contender: &str) -> Option<f64> {
+    values(run, scene, contender, INSTRUCTIONS.0)
+        .first()
+        .copied()
+}
+
+impl Stage {
+    fn of(run: &Run, scene: &str) -> Self {
+        let [base, again, head] = [BASE, AGAIN, HEAD].map(|name| values(run, scene, name, TIME.0));
+        let noise = Sample::of_ratios(&base, &again).map(|ratios| {
             let distances = ratios.values.iter().map(|ratio| distance(*ratio));
             distances.fold(LEAST_NOISE, f64::max)
         });
         Self {
-            name,
-            compared: Sample::of_ratios(&head, &itself[0]),
-            base: Sample::of(itself.concat()),
+            compared: Sample::of_ratios(&head, &base),
+            base: Sample::of([base, again].concat()),
             head: Sample::of(head),
             noise,
-            instructions: Instructions::default(),
         }
     }
 
@@ -72,22 +119,9 @@ impl Row {
         }
     }
 
-    fn name(&self) -> String {
-        self.name.trim_start_matches("stages::").to_owned()
-    }
-
     fn time(&self, of: Option<&Sample>) -> String {
-        cell(
-            of.filter(|_| self.is_clear())
-                .map(|sample| time(sample.median)),
-        )
-    }
-
-    fn noise(&self) -> String {
-        match self.noise {
-            Some(_) => percent(self.noise) + " %",
-            None => percent(None),
-        }
+        let shown = of.filter(|_| self.is_clear());
+        cell(shown.map(|sample| time(sample.median)))
     }
 }
 
@@ -104,63 +138,20 @@ fn time(nanoseconds: f64) -> String {
     }
 }
 
-/// The stages of one tree or of both, and their tunnels.
-impl Report for Record {
-    fn text(&self) -> String {
-        let (origin, rounds) = (self.origin.paragraph(), self.rounds);
-        match &self.base {
-            Some(base) => {
-                let tunnel = self.tunnel.as_ref().map(tunnel::markdown);
-                let (stages, tunnel) = (self.compared(), tunnel.unwrap_or_default());
-                format!("{origin}\nAgainst {base}, {rounds} rounds.\n\n{stages}{LEGEND}\n{tunnel}")
-            }
-            None => format!("{origin}\n{rounds} rounds.\n\n{}{LEGEND}", self.stages()),
-        }
-    }
-}
-
-impl Record {
-    fn stages(&self) -> String {
-        let row = |row: &Row| {
-            let counted = number(row.instructions.head, 0);
-            vec![
-                row.name(),
-                row.time(row.base.as_ref()),
-                row.noise(),
-                counted,
-            ]
-        };
-        let head = "stage | median | noise | instructions";
-        table::markdown(head, self.rows.iter().map(row))
-    }
-
-    fn compared(&self) -> String {
-        let head = "stage | base | head | head ÷ base | noise |  | instructions | head ÷ base";
-        let row = |row: &Row| {
-            let ratio = row.compared.as_ref().filter(|_| row.is_clear());
-            let Instructions { base, head } = row.instructions;
-            vec![
-                row.name(),
-                row.time(row.base.as_ref()),
-                row.time(row.head.as_ref()),
-                cell(ratio.map(|ratio| spread(ratio, 3))),
-                row.noise(),
-                row.change().to_owned(),
-                number(head.or(base), 0),
-                number(head.zip(base).map(|(head, base)| head / base), 4),
-            ]
-        };
-        table::markdown(head, self.rows.iter().map(row))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::row::Row;
 
-    fn row(itself: [[f64; 3]; 2], head: [f64; 3]) -> Row {
-        let itself = itself.map(Vec::from);
-        Row::new("stages::a".to_owned(), itself, head.into())
+    fn stage([base, again]: [[f64; 3]; 2], head: [f64; 3]) -> Stage {
+        let mut run = Run::new(Vec::new());
+        for (contender, times) in [(BASE, base), (AGAIN, again), (HEAD, head)] {
+            for (round, time) in (0..).zip(times) {
+                run.push(Row::new("stages::a", contender, TIME, round, time));
+            }
+        }
+        assert_eq!(scenes(&run), ["stages::a"]);
+        Stage::of(&run, "stages::a")
     }
 
     const STEADY: [[f64; 3]; 2] = [[10.0; 3]; 2];
@@ -168,26 +159,25 @@ mod tests {
     #[test]
     fn a_change_lies_beyond_the_noise_and_is_in_every_round() {
         let noisy = [[10.0, 10.0, 11.0], [10.0; 3]];
-        assert_eq!(row(noisy, [9.2; 3]).change(), "");
-        assert_eq!(row(STEADY, [9.2; 3]).change(), "faster");
-        assert_eq!(row(STEADY, [10.8; 3]).change(), "**slower**");
-        assert_eq!(row(STEADY, [9.95; 3]).change(), "", "below the least noise");
-        assert_eq!(
-            row(STEADY, [8.0, 8.0, 10.1]).change(),
-            "",
-            "not in every round"
-        );
-        let only_base = Row::new("a".to_owned(), [vec![10.0], vec![10.0]], Vec::new());
-        assert_eq!((only_base.change(), only_base.compared), ("", None));
+        for (itself, head, change) in [
+            (noisy, [9.2; 3], ""),
+            (STEADY, [9.2; 3], "faster"),
+            (STEADY, [10.8; 3], "**slower**"),
+            // Below the least noise, and not in every round.
+            (STEADY, [9.95; 3], ""),
+            (STEADY, [8.0, 8.0, 10.1], ""),
+        ] {
+            assert_eq!(stage(itself, head).change(), change, "{itself:?} {head:?}");
+        }
     }
 
     #[test]
     fn noise_is_the_same_either_way_and_hides_times() {
-        let noisy = row([[5.0; 3], [10.0; 3]], [5.0; 3]);
+        let noisy = stage([[5.0; 3], [10.0; 3]], [5.0; 3]);
         assert_eq!(noisy.noise, Some(1.0));
         assert_eq!(noisy.time(noisy.head.as_ref()), "–");
-        assert_eq!(row([[10.0; 3], [5.0; 3]], [5.0; 3]).noise, Some(1.0));
-        let steady = row(STEADY, [10.0; 3]);
+        assert_eq!(stage([[10.0; 3], [5.0; 3]], [5.0; 3]).noise, Some(1.0));
+        let steady = stage(STEADY, [10.0; 3]);
         assert_eq!(steady.time(steady.head.as_ref()), "10.0 ns");
     }
 }

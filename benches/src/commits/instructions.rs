@@ -9,8 +9,9 @@ use std::process::{Command, Stdio};
 
 use anyhow::Context as _;
 
-use super::change::Row;
+use super::change::{BASE, HEAD, INSTRUCTIONS, scenes};
 use super::tree::Tree;
+use crate::row::{Row, Run};
 
 /// `convoy_stages::measured`, whatever the compiler adds to its name.
 const MEASURED: &str = "*convoy_stages*measured*";
@@ -21,22 +22,27 @@ const PATIENCE: &str = "20";
 /// Benches with several threads, whose waiting varies at random.
 const BY_CHANCE: [&str; 2] = ["hand_over", "tunnels"];
 
-/// Counts the instructions of every row in both trees.
-pub(super) fn count(head: &Tree, base: Option<&Tree>, rows: &mut [Row]) -> anyhow::Result<()> {
+/// Counts the instructions of every stage in both trees.
+pub(super) fn count(head: &Tree, base: Option<&Tree>, run: &mut Run) -> anyhow::Result<()> {
     let version = Command::new("valgrind").arg("--version").output();
     if version.is_err() {
         eprintln!("no instruction counts without valgrind (fix: apt-get install valgrind)");
         return Ok(());
     }
-    let total = rows.len();
-    for (number, row) in rows.iter_mut().enumerate() {
-        if BY_CHANCE.iter().any(|module| row.name.contains(module)) {
+    let scenes = scenes(run);
+    for (number, scene) in (1..).zip(&scenes) {
+        if BY_CHANCE.iter().any(|module| scene.contains(module)) {
             continue;
         }
-        eprintln!("instructions: {} of {total}, {}", number + 1, row.name);
-        row.instructions.head = of(&head.stages, &row.name)?;
-        if let Some(base) = base.filter(|_| row.compared.is_some()) {
-            row.instructions.base = of(&base.stages, &row.name)?;
+        eprintln!("instructions: {number} of {}, {scene}", scenes.len());
+        for (side, tree) in [(HEAD, Some(head)), (BASE, base)] {
+            if let Some(count) = tree
+                .map(|tree| of(&tree.stages, scene))
+                .transpose()?
+                .flatten()
+            {
+                run.push(Row::new(scene, side, INSTRUCTIONS, 0, count));
+            }
         }
     }
     Ok(())

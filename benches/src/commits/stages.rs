@@ -16,10 +16,11 @@ use std::process::Command;
 use anyhow::{Context as _, ensure};
 
 use super::Args;
-use super::change::Row;
+use super::change::{AGAIN, BASE, HEAD, TIME};
 use super::tree::Tree;
 use crate::programs;
 use crate::rounds::{Progress, rotated};
+use crate::row::{Row, Run};
 
 /// The median of a bench in nanoseconds, under the name by which divan filters: `stages::checksum::sum::20`.
 type Timed = (String, f64);
@@ -29,33 +30,35 @@ const MEDIAN: usize = 2;
 const BRANCHES: [char; 2] = ['├', '╰'];
 
 /// Measures the base (or the head, if there is no base) twice in each round, then the head.
-pub(super) fn measure(head: &Tree, base: Option<&Tree>, args: &Args) -> anyhow::Result<Vec<Row>> {
+pub(super) fn measure(
+    head: &Tree,
+    base: Option<&Tree>,
+    args: &Args,
+    run: &mut Run,
+) -> anyhow::Result<()> {
     let first = base.unwrap_or(head);
-    let trees = [Some(first), Some(first), base.map(|_| head)];
-    let programs = trees.into_iter().flatten().map(|tree| &tree.stages);
-    let programs: Vec<_> = programs.collect();
-    let mut progress = Progress::of(args.rounds() as usize * programs.len());
-    let mut found: Vec<(String, [Vec<f64>; 3])> = Vec::new();
+    let trees = [
+        (BASE, Some(first)),
+        (AGAIN, Some(first)),
+        (HEAD, base.map(|_| head)),
+    ];
+    let sides = trees.into_iter();
+    let sides: Vec<_> = sides
+        .filter_map(|(side, tree)| Some((side, tree?)))
+        .collect();
+    let mut progress = Progress::of(args.rounds() as usize * sides.len());
     for round in 0..args.rounds() {
-        for side in rotated(0..programs.len(), round) {
-            for (name, nanoseconds) in run(programs[side], args)? {
-                let known = found.iter().position(|(known, _)| *known == name);
-                let at = known.unwrap_or_else(|| {
-                    found.push((name, Default::default()));
-                    found.len() - 1
-                });
-                found[at].1[side].push(nanoseconds);
+        for (side, tree) in rotated(sides.iter().copied(), round) {
+            for (name, nanoseconds) in timed(&tree.stages, args)? {
+                run.push(Row::new(&name, side, TIME, round, nanoseconds));
             }
             progress.step("stages");
         }
     }
-    let rows = found.into_iter();
-    Ok(rows
-        .map(|(name, [a, b, head])| Row::new(name, [a, b], head))
-        .collect())
+    Ok(())
 }
 
-fn run(program: &Path, args: &Args) -> anyhow::Result<Vec<Timed>> {
+fn timed(program: &Path, args: &Args) -> anyhow::Result<Vec<Timed>> {
     let secs = if args.quick { 0.01 } else { args.stage_secs };
     let mut stages = Command::new(program);
     stages.args(["--bench", "--color", "never", "--max-time"]);

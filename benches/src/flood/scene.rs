@@ -3,17 +3,18 @@
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::ops::RangeInclusive;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use convoy_lab::flood::{self, Generator};
-use convoy_lab::measure::{self, Counters};
+use convoy_lab::flood::{self, Datagrams, Flooded, Generator};
+use convoy_lab::measure::{self, Counters, Direction};
 use convoy_lab::wireguard::{End, TunnelOptions, Underlay};
 use convoy_lab::{Namespace, PacketSocket, UDP_SEGMENTATION, eventually};
 
 use crate::programs;
-use crate::tunnel::{Contender, Stand, Way};
+use crate::tunnel::{Contender, Stand};
 
 /// The cables: between attacker and right host, and of the tunnel.
 const CABLE: &str = "veth1";
@@ -111,8 +112,7 @@ impl Scene {
             let link = left.link();
             link.set_feature(TUNNEL_CABLE, UDP_SEGMENTATION, false)?;
             self.stand
-                .one_stream(Way::Up, Duration::from_secs(1))?
-                .finish()?;
+                .one_stream(Direction::Up, Duration::from_secs(1))?;
             link.set_feature(TUNNEL_CABLE, UDP_SEGMENTATION, true)?;
             let captured = capture.join();
             anyhow::Ok(captured.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?)
@@ -191,4 +191,23 @@ fn outer(end: &End) -> SocketAddrV4 {
 fn set(namespace: &Namespace, setting: &str) -> anyhow::Result<()> {
     let mut sysctl = namespace.command("sysctl");
     programs::output(sysctl.args(["-q", "-w", setting])).map(drop)
+}
+
+/// Does `work` while `generator` sends `rate` datagrams per second.
+pub(super) fn beside<T>(
+    generator: &mut Generator,
+    datagrams: &Datagrams,
+    rate: u32,
+    work: impl FnOnce() -> anyhow::Result<T>,
+) -> anyhow::Result<(T, Flooded)> {
+    let end = AtomicBool::new(false);
+    let mut flooded = None;
+    let done = thread::scope(|scope| {
+        scope.spawn(|| flooded = Some(generator.run(datagrams, rate.into(), &end)));
+        let done = work();
+        end.store(true, Ordering::Relaxed);
+        done
+    });
+    let flooded = flooded.context("the generator did not run")?;
+    Ok((done?, flooded.context("send the flood")?))
 }

@@ -5,7 +5,6 @@ use std::thread;
 use std::time::Duration;
 
 use convoy_lab::wireguard::End;
-use serde::{Deserialize, Serialize};
 use tempfile::NamedTempFile;
 
 use super::hub::{CABLE, Hub, PORT, SPOKES};
@@ -23,8 +22,7 @@ const OUTAGE: Duration = Duration::from_secs(2);
 const ABSENCE: Duration = Duration::from_secs(1);
 
 /// A kind of event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// The hub switches to another port.
     Port,
@@ -35,7 +33,7 @@ pub(super) enum Kind {
 }
 
 /// An event that took place.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug)]
 pub(super) struct Event {
     pub(super) from_s: f64,
     pub(super) until_s: f64,

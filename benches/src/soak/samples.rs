@@ -11,7 +11,7 @@ use convoy_lab::wireguard::End;
 
 use super::events::wg;
 use super::hub::{Hub, SPOKES};
-use super::record::{Handshake, Record, Sample};
+use super::observed::{Handshake, Observed, Sample};
 use super::streams::{Load, STREAMS};
 
 /// Seconds between two readings of the handshakes: no session renews more often than every five seconds.
@@ -21,23 +21,23 @@ const LINE_EVERY: u64 = 10;
 /// The part of a second in which probes are sent, one every 10 ms; the last must return by the end of the second.
 const PROBING: Duration = Duration::from_millis(900);
 
-/// Adds one sample per second, and the handshakes, to `record`. If a daemon ends, fails with the end of its log.
-pub(super) fn watch(hub: &Hub, load: &Load, record: &mut Record) -> anyhow::Result<()> {
+/// Adds one sample per second, and the handshakes, to `observed`. If a daemon ends, fails with the end of its log.
+pub(super) fn watch(hub: &Hub, load: &Load, observed: &mut Observed) -> anyhow::Result<()> {
     let mut totals = Totals::default();
     sample(hub, load, &mut totals)?;
-    for second in 1..=record.secs {
+    for second in 1..=observed.secs {
         load.continues_until(second as f64);
         let sample = sample(hub, load, &mut totals)?;
         if second % LINE_EVERY == 0 {
             let (up, down, rss_kib) = (sample.up_mbps, sample.down_mbps, &sample.rss_kib);
             println!("{second} s: up {up:.0}, down {down:.0} Mbit/s, RSS {rss_kib:?} KiB");
         }
-        record.samples.push(sample);
+        observed.samples.push(sample);
         if second % HANDSHAKES_EVERY == 0 {
             let shown = wg(&hub.hub, "show", &["latest-handshakes"])?;
             let keys = hub.spokes.iter().map(|spoke| spoke.keys.public_base64());
             let keys: Vec<_> = SPOKES.into_iter().zip(keys).collect();
-            take_handshakes(&mut record.handshakes, &shown, &keys);
+            take_handshakes(&mut observed.handshakes, &shown, &keys);
         }
     }
     Ok(())

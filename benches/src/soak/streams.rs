@@ -7,7 +7,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
-use serde::{Deserialize, Serialize};
 
 use super::hub::{Hub, SPOKES};
 
@@ -23,8 +22,7 @@ const BLOCK: usize = 64 * 1024;
 pub(super) const STREAMS: usize = 2 * SPOKES.len();
 
 /// The direction of a stream's data.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Direction {
     /// From a spoke to the hub.
     #[default]
@@ -34,7 +32,7 @@ pub(super) enum Direction {
 }
 
 /// The outcome of one direction of a connection.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Stream {
     pub(super) spoke: u8,
     pub(super) direction: Direction,

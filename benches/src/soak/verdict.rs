@@ -6,11 +6,9 @@ mod tests;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
-
 use super::events::{Event, Kind};
 use super::hub::SPOKES;
-use super::record::{Record, Sample};
+use super::observed::{Observed, Sample};
 
 /// Seconds after its end in which an event may still have effects.
 const SETTLING: f64 = 5.0;
@@ -43,7 +41,7 @@ const LOST_PERCENT: f64 = 0.1;
 const STARTING: f64 = 10.0;
 
 /// One verdict.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug)]
 pub(super) struct Verdict {
     pub(super) what: String,
     pub(super) passed: bool,
@@ -55,7 +53,7 @@ impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let passed = if self.passed { "yes" } else { "**no**" };
         let (what, found, bound) = (&self.what, &self.found, &self.bound);
-        writeln!(f, "- {what}: {passed}. {found} (bound: {bound}).")
+        write!(f, "{what}: {passed}. {found} (bound: {bound}).")
     }
 }
 
@@ -63,20 +61,20 @@ impl fmt::Display for Verdict {
 type Finding = (bool, String);
 
 /// All verdicts on a run.
-pub(super) fn judge(record: &Record) -> Vec<Verdict> {
-    let memory = courses(record, |sample| &sample.rss_kib);
-    let descriptors = courses(record, |sample| &sample.descriptors);
-    let threads = courses(record, |sample| &sample.threads);
-    let [median, p99, lost] = round_trips(record);
+pub(super) fn judge(observed: &Observed) -> Vec<Verdict> {
+    let memory = courses(observed, |sample| &sample.rss_kib);
+    let descriptors = courses(observed, |sample| &sample.descriptors);
+    let threads = courses(observed, |sample| &sample.threads);
+    let [median, p99, lost] = round_trips(observed);
     let number = "the same number in the last tenth as in the first; never 8 more";
     #[rustfmt::skip]
     let verdicts = [
-        ("daemons alive", alive(record), "no daemon ends early".to_owned()),
-        ("machine undisturbed", undisturbed(record), format!("{OTHERS_PERCENT} % used by others, {LATE} s delay")),
-        ("events done", events(record), "all of them".to_owned()),
-        ("handshakes renewed", handshakes(record), format!("each spoke by age; none older than {OLDEST} s")),
-        ("data verified", data(record), "every byte arrives as it was sent".to_owned()),
-        ("streams go on", silence(record), format!("{SILENT_SECONDS} s, except during a cable's outage")),
+        ("daemons alive", alive(observed), "no daemon ends early".to_owned()),
+        ("machine undisturbed", undisturbed(observed), format!("{OTHERS_PERCENT} % used by others, {LATE} s delay")),
+        ("events done", events(observed), "all of them".to_owned()),
+        ("handshakes renewed", handshakes(observed), format!("each spoke by age; none older than {OLDEST} s")),
+        ("data verified", data(observed), "every byte arrives as it was sent".to_owned()),
+        ("streams go on", silence(observed), format!("{SILENT_SECONDS} s, except during a cable's outage")),
         ("memory flat (VmRSS, KiB)", growth(&memory), format!("{GROWTH_KIB} KiB more in the last tenth than in the first")),
         ("memory has no trend", slope(&memory), format!("{KIB_PER_MINUTE} KiB per minute")),
         ("descriptors flat", flat(&descriptors), number.to_owned()),
@@ -84,7 +82,7 @@ pub(super) fn judge(record: &Record) -> Vec<Verdict> {
         ("round trip under load, median", median, format!("{MEDIAN_MS} ms")),
         ("round trip under load, p99", p99, format!("{P99_MS} ms in 19 of 20 quiet seconds")),
         ("probes come back", lost, format!("{LOST_PERCENT} % lost")),
-        ("drops explained", drops(record), format!("only for reasons that an event within {SETTLING} s explains")),
+        ("drops explained", drops(observed), format!("only for reasons that an event within {SETTLING} s explains")),
     ];
     let verdict = |(what, (passed, found), bound): (&str, _, _)| Verdict {
         what: what.to_owned(),
@@ -95,38 +93,38 @@ pub(super) fn judge(record: &Record) -> Vec<Verdict> {
     verdicts.map(verdict).into()
 }
 
-fn alive(record: &Record) -> Finding {
-    let seconds = record.samples.len() as u64;
-    match &record.death {
+fn alive(observed: &Observed) -> Finding {
+    let seconds = observed.samples.len() as u64;
+    match &observed.death {
         Some(death) => (false, death.clone()),
-        None => (seconds >= record.secs, format!("all for {seconds} s")),
+        None => (seconds >= observed.secs, format!("all for {seconds} s")),
     }
 }
 
 /// Findings about a daemon mean little if the machine stalls or works for others.
-fn undisturbed(record: &Record) -> Finding {
-    let due = record.samples.iter().zip(1..);
+fn undisturbed(observed: &Observed) -> Finding {
+    let due = observed.samples.iter().zip(1..);
     let late = due.map(|(sample, second)| sample.at_s - f64::from(second));
     let latest = late.fold(0.0, f64::max);
-    let others = quantile(0.5, record.samples.iter().map(|it| it.others_cpus));
-    let percent = 100.0 * others / record.origin.host.cpus as f64;
+    let others = quantile(0.5, observed.samples.iter().map(|it| it.others_cpus));
+    let percent = 100.0 * others / observed.cpus as f64;
     let found = format!("other programs used {percent:.0} %; worst sample delay {latest:.1} s");
     (latest <= LATE && percent <= OTHERS_PERCENT, found)
 }
 
 /// Every planned event took place.
-fn events(record: &Record) -> Finding {
-    let mut failed = record.events.clone();
+fn events(observed: &Observed) -> Finding {
+    let mut failed = observed.events.clone();
     failed.retain(|event| event.error.is_some());
     match &failed[..] {
-        [] => (true, format!("{} events", record.events.len())),
+        [] => (true, format!("{} events", observed.events.len())),
         failed => (false, format!("failed: {failed:?}")),
     }
 }
 
 /// No session is older than the protocol allows, and each spoke has renewed one because of its age.
-fn handshakes(record: &Record) -> Finding {
-    let spokes = SPOKES.map(|spoke| ages(record, spoke));
+fn handshakes(observed: &Observed) -> Finding {
+    let spokes = SPOKES.map(|spoke| ages(observed, spoke));
     let oldest = spokes.iter().flatten().copied().max().unwrap_or(0);
     let seen = spokes.each_ref().map(Vec::len);
     // The last session goes on.
@@ -135,29 +133,29 @@ fn handshakes(record: &Record) -> Finding {
         ended.filter(|age| **age >= REKEY_AFTER).count()
     });
     // A removed peer starts again with a new session.
-    let is_short = record.secs < 2 * OLDEST + 60 * SPOKES.len() as u64;
+    let is_short = observed.secs < 2 * OLDEST + 60 * SPOKES.len() as u64;
     let is_renewed = is_short || !by_age.contains(&0);
     let found = format!("{seen:?} by spoke, {by_age:?} by age; the oldest reached {oldest} s");
     (!seen.contains(&0) && oldest <= OLDEST && is_renewed, found)
 }
 
 /// The age in seconds that each session of a spoke reached; for the last one, at the end of the run.
-fn ages(record: &Record, spoke: u8) -> Vec<u64> {
-    let own = record.handshakes.iter().filter(|it| it.spoke == spoke);
+fn ages(observed: &Observed, spoke: u8) -> Vec<u64> {
+    let own = observed.handshakes.iter().filter(|it| it.spoke == spoke);
     let mut times: Vec<_> = own.map(|handshake| handshake.unix_s).collect();
     times.sort_unstable();
-    times.push(record.origin.began_unix_s + record.secs);
+    times.push(observed.began_unix_s + observed.secs);
     let ages = times.windows(2).map(|pair| pair[1].saturating_sub(pair[0]));
     ages.collect()
 }
 
 /// All bytes sent have arrived unaltered.
-fn data(record: &Record) -> Finding {
-    let mut broken = record.streams.clone();
+fn data(observed: &Observed) -> Finding {
+    let mut broken = observed.streams.clone();
     broken.retain(|it| it.error.is_some() || it.verified_bytes != it.sent_bytes);
     let (count, bytes) = (
-        record.streams.len(),
-        record.streams.iter().map(|it| it.verified_bytes),
+        observed.streams.len(),
+        observed.streams.iter().map(|it| it.verified_bytes),
     );
     let gigabytes = bytes.sum::<u64>() as f64 / 1e9;
     match &broken[..] {
@@ -167,13 +165,13 @@ fn data(record: &Record) -> Finding {
 }
 
 /// No stream is silent for long, except those of a spoke whose cable is unplugged.
-fn silence(record: &Record) -> Finding {
+fn silence(observed: &Observed) -> Finding {
     let mut longest = (0.0, "none".to_owned());
-    for (number, stream) in record.streams.iter().enumerate() {
-        let mut outages = record.events.clone();
+    for (number, stream) in observed.streams.iter().enumerate() {
+        let mut outages = observed.events.clone();
         outages.retain(|it| it.kind == Kind::Flap && it.spoke == Some(stream.spoke));
         let mut length = 0.0;
-        for sample in &record.samples {
+        for sample in &observed.samples {
             let (from, until) = (sample.at_s - 1.0, sample.at_s);
             let out = |event: &Event| until.min(event.until_s) - from.max(event.from_s);
             length = match sample.silent.contains(&number) {
@@ -245,10 +243,10 @@ struct Course<'a> {
     last: f64,
 }
 
-fn courses(record: &Record, of: fn(&Sample) -> &[u64]) -> Vec<Course<'_>> {
-    let warm_up = WARM_UP.min(record.secs as f64 / 4.0);
+fn courses(observed: &Observed, of: fn(&Sample) -> &[u64]) -> Vec<Course<'_>> {
+    let warm_up = WARM_UP.min(observed.secs as f64 / 4.0);
     let course = |(number, daemon)| {
-        let samples = record.samples.iter().filter(|it| it.at_s > warm_up);
+        let samples = observed.samples.iter().filter(|it| it.at_s > warm_up);
         let values: Vec<_> = samples.map(|sample| of(sample)[number] as f64).collect();
         let tenth = (values.len() / 10).clamp(10, 3_600).min(values.len());
         Course {
@@ -259,15 +257,16 @@ fn courses(record: &Record, of: fn(&Sample) -> &[u64]) -> Vec<Course<'_>> {
             last: quantile(0.5, values.iter().rev().take(tenth).copied()),
         }
     };
-    let daemons = record.daemons.iter().map(String::as_str);
+    let daemons = observed.daemons.iter().map(String::as_str);
     daemons.enumerate().map(course).collect()
 }
 
 /// In seconds without effects of an event, round trips are short and no probe is lost; nothing retransmits UDP.
-fn round_trips(record: &Record) -> [Finding; 3] {
-    let is_quiet =
-        |it: &&Sample| it.at_s > SETTLING && !record.events.iter().any(|event| is_felt(event, it));
-    let quiet = record.samples.iter().filter(is_quiet);
+fn round_trips(observed: &Observed) -> [Finding; 3] {
+    let is_quiet = |it: &&Sample| {
+        it.at_s > SETTLING && !observed.events.iter().any(|event| is_felt(event, it))
+    };
+    let quiet = observed.samples.iter().filter(is_quiet);
     let quiet: Vec<_> = quiet.filter_map(|sample| sample.latency).collect();
     let p99s = || quiet.iter().filter_map(|it| it.p99_ms);
     let median = quantile(0.5, quiet.iter().filter_map(|it| it.median_ms));
@@ -298,16 +297,16 @@ fn is_felt(event: &Event, sample: &Sample) -> bool {
 }
 
 /// An event near each drop explains its reason.
-fn drops(record: &Record) -> Finding {
+fn drops(observed: &Observed) -> Finding {
     let (mut explained, mut others) = (BTreeMap::new(), BTreeMap::new());
-    for sample in &record.samples {
+    for sample in &observed.samples {
         for (reason, count) in sample.drops.values().flatten() {
             let explains = |event: &Event| {
                 is_felt(event, sample) && reasons(event.kind).contains(&reason.as_str())
             };
             // On a new interface the kernel joins multicast groups, to which no peer routes.
             let is_of_start = sample.at_s < STARTING && reason == "outbound_no_route";
-            let group = match is_of_start || record.events.iter().any(explains) {
+            let group = match is_of_start || observed.events.iter().any(explains) {
                 true => &mut explained,
                 false => &mut others,
             };

@@ -1,47 +1,23 @@
-//! The programs to compare, and how each is started.
+//! The programs to compare: a table of commands.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use convoy_lab::wireguard::Implementation;
 use convoy_tun::TX_QUEUE_LEN;
-use serde::{Deserialize, Serialize};
 
-use super::{gateway, rootless};
+use super::scenes::Set;
 use crate::programs::find;
 
 /// The contender that the others are compared with.
 pub(crate) const CONVOY: &str = "convoy";
-pub(crate) const EXEC: &str = "exec";
-pub(crate) const PORTS: &str = "ports";
-pub(crate) const PORTS_SMOLTCP: &str = "ports-smoltcp";
-pub(crate) const WIREPROXY: &str = "wireproxy";
-pub(crate) const ONETUN: &str = "onetun";
-/// Gateways: the kernel's masquerading, and Convoy's own NAT.
-pub(crate) const MASQUERADE: &str = "masquerade";
-pub(crate) const NAT: &str = "nat";
 /// The veth without a tunnel.
 pub(crate) const BARE: &str = "bare veth";
 /// Suffix of a variant: the same program with Convoy's queue length on its interface.
 const VARIANT: &str = "+q";
 
-/// The WireGuard programs besides Convoy: name, program installed by `make peers`, arguments.
-const PEERS: [(&str, &str, &[&str]); 4] = [
-    ("wireguard-go", "wireguard", &[]),
-    ("tailscale", "wireguard-tailscale", &[]),
-    // These two look up the logged-in user, and exit if there is none.
-    ("gotatun", "gotatun", &["--disable-drop-privileges"]),
-    ("boringtun", "boringtun-cli", &["--disable-drop-privileges"]),
-];
-/// VPNs with another protocol: name, program as distributions name it, arguments.
-const OPENVPNS: [(&str, &str, &[&str]); 2] = [
-    ("openvpn", "openvpn", &["--disable-dco"]),
-    // Kernel data channel, if the kernel supports it.
-    ("openvpn-dco", "openvpn", &[]),
-];
 /// How a contender carries packets.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Without a tunnel.
     Bare,
@@ -59,87 +35,131 @@ pub(crate) enum Kind {
     Network,
 }
 
+/// Name, kind, program and arguments. `convoy` is the program that `--convoy` names; others are in the directory of
+/// `make peers` or in `PATH`. Places in braces are filled once the namespaces stand.
+type Entry = (&'static str, Kind, &'static str, &'static str);
+
+const PROGRAMS: [Entry; 7] = [
+    (CONVOY, Kind::WireGuard, CONVOY, ""),
+    ("wireguard-go", Kind::WireGuard, "wireguard", ""),
+    ("tailscale", Kind::WireGuard, "wireguard-tailscale", ""),
+    // These two look up the logged-in user, and exit if there is none.
+    (
+        "gotatun",
+        Kind::WireGuard,
+        "gotatun",
+        "--disable-drop-privileges",
+    ),
+    (
+        "boringtun",
+        Kind::WireGuard,
+        "boringtun-cli",
+        "--disable-drop-privileges",
+    ),
+    ("openvpn", Kind::OpenVpn, "openvpn", "--disable-dco"),
+    // Kernel data channel, if the kernel supports it.
+    ("openvpn-dco", Kind::OpenVpn, "openvpn", ""),
+];
+
+/// Convoy without root, for an engine.
+macro_rules! up {
+    ($engine:literal, $rest:literal) => {
+        concat!(
+            "up {file} --userspace --foreground --engine ",
+            $engine,
+            " ",
+            $rest
+        )
+    };
+}
+
+#[rustfmt::skip]
+const ROOTLESS: [Entry; 8] = [
+    (CONVOY, Kind::WireGuard, CONVOY, ""),
+    ("exec", Kind::Exec, CONVOY, "exec {file} --"),
+    ("ports", Kind::Ports, CONVOY, up!("namespace", "{forwards}")),
+    ("ports-smoltcp", Kind::Ports, CONVOY, up!("smoltcp", "{forwards}")),
+    ("socks5", Kind::Socks, CONVOY, up!("namespace", "{forwards}")),
+    ("wireproxy", Kind::Ports, "wireproxy", "--config {file}"),
+    ("wireproxy-socks5", Kind::Socks, "wireproxy", "--config {file}"),
+    ("onetun", Kind::Ports, "onetun",
+        "--private-key {private-key} --endpoint-public-key {public-key} --endpoint-addr 10.9.0.2:51820 \
+         --source-peer-ip 10.8.0.1 --max-transmission-unit 1420 --log warn {onetun-forwards}"),
+];
+
+// Targets on the gateway's own links are forbidden by default.
+#[rustfmt::skip]
+const GATEWAYS: [Entry; 5] = [
+    ("masquerade", Kind::WireGuard, CONVOY, ""),
+    ("nat", Kind::Nat, CONVOY, up!("namespace", "--nat user --nat-allow 10.99.0.0/24")),
+    ("nat-smoltcp", Kind::Nat, CONVOY, up!("smoltcp", "--nat user --nat-allow 10.99.0.0/24")),
+    // With the addresses that slirp4netns has; that one with the MTU that pasta has by default.
+    ("pasta", Kind::Network, "pasta",
+        "--foreground --quiet --runas 0 --ipv4-only --interface veth1 --config-net --ns-ifname tap0 \
+         --address 10.0.2.100 --netmask 24 --gateway 10.0.2.2 --tcp-ports none --udp-ports none --tcp-ns none \
+         --udp-ns none --netns-only --netns /var/run/inside"),
+    ("slirp4netns", Kind::Network, "slirp4netns",
+        "--configure --mtu 65520 --disable-dns --netns-type path /var/run/inside tap0"),
+];
+
 /// A program with its settings.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone)]
 pub(crate) struct Contender {
     pub(crate) name: String,
     pub(crate) kind: Kind,
     pub(crate) program: PathBuf,
-    pub(crate) arguments: Vec<String>,
+    pub(crate) arguments: String,
     /// Set on the interface after the start; `None` keeps the program's own.
     pub(crate) queue_length: Option<u32>,
-    pub(crate) version: Option<String>,
 }
 
-/// Convoy; each peer with its defaults and again with Convoy's queue length; and OpenVPN.
-pub(crate) fn all(convoy: &Path, peers: &Path) -> Vec<Contender> {
-    let convoy = Contender::wireguard(CONVOY, convoy);
-    let peers = PEERS.iter().flat_map(|&(name, program, arguments)| {
-        let program = peers.join(program);
-        let default = Contender::of(Kind::WireGuard, name, &program, owned(arguments));
-        let variant = Contender {
-            name: format!("{name}{VARIANT}"),
-            queue_length: Some(TX_QUEUE_LEN),
-            ..default.clone()
+impl Set {
+    /// Lists the set's contenders; WireGuard programs besides Convoy also with Convoy's queue length.
+    pub(crate) fn contenders(self, convoy: &Path, peers: &Path) -> Vec<Contender> {
+        let entries = match self {
+            Self::Programs => &PROGRAMS[..],
+            Self::Rootless => &ROOTLESS,
+            Self::Gateways => &GATEWAYS,
         };
-        [default, variant]
-    });
-    let openvpns = OPENVPNS.map(|(name, program, arguments)| {
-        Contender::of(Kind::OpenVpn, name, &find(program), owned(arguments))
-    });
-    std::iter::once(convoy)
-        .chain(peers)
-        .chain(openvpns)
-        .collect()
-}
-
-/// Convoy in TUN mode, and programs that need no root: Convoy's own ways, and others.
-pub(crate) fn rootless(convoy: &Path, peers: &Path) -> Vec<Contender> {
-    let wireproxy = installed(peers, WIREPROXY, WIREPROXY);
-    let onetun = installed(peers, ONETUN, ONETUN);
-    let config = || owned(&["--config", rootless::FILE]);
-    let exec = owned(&["exec", rootless::FILE, "--"]);
-    vec![
-        Contender::wireguard(CONVOY, convoy),
-        Contender::of(Kind::Exec, EXEC, convoy, exec),
-        Contender::of(Kind::Ports, PORTS, convoy, rootless::up("namespace")),
-        Contender::of(Kind::Ports, PORTS_SMOLTCP, convoy, rootless::up("smoltcp")),
-        Contender::of(Kind::Socks, "socks5", convoy, rootless::up("namespace")),
-        Contender::of(Kind::Ports, WIREPROXY, &wireproxy, config()),
-        Contender::of(Kind::Socks, "wireproxy-socks5", &wireproxy, config()),
-        Contender::of(Kind::Ports, ONETUN, &onetun, rootless::onetun()),
-    ]
-}
-
-/// Gateways: Convoy in TUN mode with the kernel's masquerading, Convoy's own NAT, and user-mode networks.
-pub(crate) fn gateways(convoy: &Path) -> Vec<Contender> {
-    let nat = |name, engine| Contender::of(Kind::Nat, name, convoy, gateway::nat(engine));
-    let network = |name, arguments| Contender::of(Kind::Network, name, &find(name), arguments);
-    vec![
-        Contender::wireguard(MASQUERADE, convoy),
-        nat(NAT, "namespace"),
-        nat("nat-smoltcp", "smoltcp"),
-        network("pasta", gateway::pasta()),
-        network("slirp4netns", gateway::slirp4netns()),
-    ]
+        let mut contenders = Vec::new();
+        for (name, kind, program, arguments) in entries {
+            let program = match *program {
+                CONVOY => convoy.to_owned(),
+                program => installed(peers, program),
+            };
+            let default = Contender {
+                kind: *kind,
+                arguments: (*arguments).to_owned(),
+                ..Contender::wireguard(name, &program)
+            };
+            contenders.push(default.clone());
+            if *kind == Kind::WireGuard && program != convoy {
+                contenders.push(Contender {
+                    name: format!("{name}{VARIANT}"),
+                    queue_length: Some(TX_QUEUE_LEN),
+                    ..default
+                });
+            }
+        }
+        contenders
+    }
 }
 
 /// wireguard-go in the directory of `make peers`, or else in `PATH`.
 pub(crate) fn wireguard_go(peers: &Path) -> Contender {
-    let (name, program, _) = PEERS[0];
-    Contender::wireguard(name, &installed(peers, program, name))
+    let (name, _, program, _) = PROGRAMS[1];
+    let newest = installed(peers, program);
+    let program = if newest.is_file() { newest } else { find(name) };
+    Contender::wireguard(name, &program)
 }
 
-/// A program in the directory of `make peers`, or else under its usual name in `PATH`.
-fn installed(peers: &Path, program: &str, name: &str) -> PathBuf {
+/// A program in the directory of `make peers`, or else in `PATH`.
+fn installed(peers: &Path, program: &str) -> PathBuf {
     let newest = peers.join(program);
-    if newest.is_file() { newest } else { find(name) }
-}
-
-impl Kind {
-    /// Whether it takes the place of a daemon at the near end.
-    pub(crate) fn is_rootless(self) -> bool {
-        matches!(self, Self::Exec | Self::Ports | Self::Socks | Self::Nat)
+    if newest.is_file() {
+        newest
+    } else {
+        find(program)
     }
 }
 
@@ -150,17 +170,8 @@ impl Contender {
             name: name.to_owned(),
             kind: Kind::WireGuard,
             program: program.to_owned(),
-            arguments: Vec::new(),
+            arguments: String::new(),
             queue_length: None,
-            version: None,
-        }
-    }
-
-    fn of(kind: Kind, name: &str, program: &Path, arguments: Vec<String>) -> Self {
-        Self {
-            kind,
-            arguments,
-            ..Self::wireguard(name, program)
         }
     }
 
@@ -177,14 +188,12 @@ impl Contender {
     }
 
     pub(crate) fn implementation(&self) -> Implementation {
-        let program = Implementation::new(&self.program);
-        self.arguments
-            .iter()
-            .fold(program, Implementation::argument)
+        let words = self.arguments.split_whitespace();
+        words.fold(Implementation::new(&self.program), Implementation::argument)
     }
 
-    /// Adds the version; for a Go program that of its module, since a fork prints the original's.
-    pub(crate) fn with_version(mut self) -> Self {
+    /// Name and version; of a Go program that of its module, since a fork prints the original's.
+    pub(crate) fn version(&self) -> Option<String> {
         // OpenVPN prints its version but exits with an error.
         let printed = |command: &mut Command| {
             let output = command.output().ok()?;
@@ -200,11 +209,7 @@ impl Contender {
         });
         let versions = || printed(Command::new(&self.program).arg("--version"));
         let first = || versions()?.lines().next().map(str::to_owned);
-        self.version = module.or_else(first);
-        self
+        let version = module.or_else(first)?;
+        Some(format!("{}: {version}", self.name))
     }
-}
-
-fn owned(arguments: &[&str]) -> Vec<String> {
-    arguments.iter().map(|&one| one.to_owned()).collect()
 }

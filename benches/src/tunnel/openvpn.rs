@@ -4,10 +4,9 @@
 //! OpenVPN 2.5 or newer). Static keys are deprecated, and a certificate authority would need one
 //! more file.
 
-use std::fs::{self, File};
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -18,7 +17,7 @@ use convoy_lab::{Namespace, Pid};
 use tempfile::TempDir;
 
 use super::Contender;
-use crate::programs;
+use crate::programs::{self, Started};
 
 const INTERFACE: &str = "vpn0";
 const PORT: &str = "1194";
@@ -88,13 +87,8 @@ fn openssl(command: &mut Command) -> anyhow::Result<String> {
 
 /// Both daemons; killed when dropped.
 pub(super) struct OpenVpn {
-    left: Daemon,
-    right: Daemon,
-}
-
-struct Daemon {
-    child: Child,
-    log: PathBuf,
+    left: Started,
+    right: Started,
 }
 
 impl OpenVpn {
@@ -112,11 +106,11 @@ impl OpenVpn {
         let waits = ["--tls-server", "--dh", "none", "--port", PORT];
         let calls = ["--tls-client", "--nobind", "--remote", &to, PORT];
         let far = Self::FAR.to_string();
-        let right = Daemon::start(&right.namespace, contender, directory, |command| {
+        let right = start(&right.namespace, contender, directory, |command| {
             command.args(waits).args(["--ifconfig", &far, NEAR]);
             command.args(["--peer-fingerprint", &certificates.left]);
         })?;
-        let left = Daemon::start(&left.namespace, contender, directory, |command| {
+        let left = start(&left.namespace, contender, directory, |command| {
             command.args(calls).args(["--ifconfig", NEAR, &far]);
             command.args(["--peer-fingerprint", &certificates.right]);
         })?;
@@ -126,34 +120,26 @@ impl OpenVpn {
     pub(super) fn wait_until_up(&mut self, ends: &mut Ends) -> anyhow::Result<()> {
         let deadline = Instant::now() + PATIENCE;
         // Until the daemon has set up its interface, the far end has no route.
-        while !self.left.is_set_up() || ends.ping(Self::FAR, PROBE)?.received == 0 {
+        while !self.left.log().contains(SET_UP) || ends.ping(Self::FAR, PROBE)?.received == 0 {
             self.check()?;
             thread::sleep(PAUSE);
             if Instant::now() > deadline {
-                let (left, right) = (self.left.log(), self.right.log());
-                bail!(
-                    "no packet passed the tunnel within {PATIENCE:?}\n    {}\n    {}",
-                    last_lines(&left),
-                    last_lines(&right)
-                );
+                let logs = [&self.left, &self.right]
+                    .map(Started::last_lines)
+                    .join("\n    ");
+                bail!("no packet passed the tunnel within {PATIENCE:?}\n    {logs}");
             }
         }
         Ok(())
     }
 
     pub(super) fn check(&mut self) -> anyhow::Result<()> {
-        for daemon in [&mut self.left, &mut self.right] {
-            if let Some(status) = daemon.child.try_wait()? {
-                let log = daemon.log();
-                bail!("openvpn ended with {status}\n    {}", last_lines(&log));
-            }
-        }
-        Ok(())
+        self.left.check()?;
+        self.right.check()
     }
 
     pub(super) fn pids(&self) -> [Pid; 2] {
-        // Process numbers are below 2²² (PID_MAX_LIMIT).
-        [&self.left, &self.right].map(|daemon| Pid::from_raw(daemon.child.id().cast_signed()))
+        [&self.left, &self.right].map(Started::pid)
     }
 
     /// Whether the kernel carries the data, and the processes only the keys.
@@ -162,48 +148,24 @@ impl OpenVpn {
     }
 }
 
-impl Daemon {
-    fn start(
-        namespace: &Namespace,
-        contender: &Contender,
-        directory: &Path,
-        role: impl FnOnce(&mut Command),
-    ) -> anyhow::Result<Self> {
-        let name = namespace.label();
-        let [key, certificate] = files(directory, name);
-        let log = directory.join(format!("{name}.log"));
-        let writer = File::create(&log).context("make a log for openvpn")?;
-        let mut command = namespace.command(&contender.program);
-        command
-            .args(["--dev", INTERFACE, "--dev-type", "tun", "--proto", "udp4"])
-            .arg("--key")
-            .arg(key)
-            .arg("--cert")
-            .arg(certificate)
-            .args(&contender.arguments)
-            .stdin(Stdio::null())
-            .stdout(writer.try_clone().context("make a log for openvpn")?)
-            .stderr(writer);
-        role(&mut command);
-        let child = command.spawn().context("start openvpn")?;
-        Ok(Self { child, log })
-    }
-
-    fn is_set_up(&self) -> bool {
-        self.log().contains(SET_UP)
-    }
-
-    fn log(&self) -> String {
-        fs::read_to_string(&self.log).unwrap_or_default()
-    }
-}
-
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        // Both fail only if it has ended.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// Starts a daemon that `role` configures.
+fn start(
+    namespace: &Namespace,
+    contender: &Contender,
+    directory: &Path,
+    role: impl FnOnce(&mut Command),
+) -> anyhow::Result<Started> {
+    let [key, certificate] = files(directory, namespace.label());
+    let mut command = namespace.command(&contender.program);
+    command
+        .args(["--dev", INTERFACE, "--dev-type", "tun", "--proto", "udp4"])
+        .arg("--key")
+        .arg(key)
+        .arg("--cert")
+        .arg(certificate)
+        .args(contender.arguments.split_whitespace());
+    role(&mut command);
+    Started::new(&mut command)
 }
 
 /// Loads the kernel module; returns modprobe(8)'s errors. It may also be built in.
@@ -217,11 +179,4 @@ pub(super) fn load_kernel_part() -> String {
         }
     });
     refusals.collect::<Vec<_>>().join("; ")
-}
-
-/// The end of a log, for an error message.
-fn last_lines(log: &str) -> String {
-    const LINES: usize = 8;
-    let lines: Vec<_> = log.lines().collect();
-    lines[lines.len().saturating_sub(LINES)..].join("\n    ")
 }

@@ -24,14 +24,43 @@ use convoy_lab::{Namespace, Pid};
 use nix::sys::signal::{Signal, kill};
 use tempfile::TempDir;
 
-use super::contender::WIREPROXY;
-use super::{Contender, Kind, gateway};
+use super::contender::{Contender, Kind};
+use super::gateway;
 use crate::programs;
 
-/// Places in a contender's arguments for what is known only once the namespaces stand.
-pub(super) const FILE: &str = "{file}";
-const PRIVATE_KEY: &str = "{private-key}";
-const PUBLIC_KEY: &str = "{public-key}";
+/// The file that all contenders understand.
+const FILE: &str = "\
+[Interface]
+PrivateKey = {private-key}
+Address = 10.8.0.1/24
+MTU = 1420
+ListenPort = 51820
+
+[Peer]
+PublicKey = {public-key}
+Endpoint = 10.9.0.2:51820
+AllowedIPs = 10.8.0.2/32
+";
+/// Further sections for wireproxy, the first one for each port.
+const WIREPROXY: [&str; 2] = [
+    "
+[TCPClientTunnel]
+BindAddress = 127.0.0.1:{port}
+Target = 10.8.0.2:{port}
+
+[UDPProxyTunnel]
+BindAddress = 127.0.0.1:{port}
+Target = 10.8.0.2:{port}
+",
+    "
+[Socks5]
+BindAddress = 127.0.0.1:1080
+",
+];
+/// Arguments that forward a port of the loopback, for Convoy and for onetun.
+const FORWARD: &str =
+    " -L 127.0.0.1:{port}:10.8.0.2:{port} -L 127.0.0.1:{port}:10.8.0.2:{port}/udp";
+const ONETUN_FORWARD: &str = " 127.0.0.1:{port}:10.8.0.2:{port}:TCP,UDP";
 
 /// The stem of the file, and so the name of the tunnel.
 const NAME: &str = "bench";
@@ -39,12 +68,8 @@ const NAME: &str = "bench";
 const PORTS: [u16; 3] = [5301, 5302, 5303];
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const PROXY_PORT: u16 = 1080;
-// As the lab assigns them.
-const NEAR: &str = "10.8.0.1";
+/// As the lab assigns it.
 const FAR: Ipv4Addr = Ipv4Addr::new(10, 8, 0, 2);
-const FAR_OUTER: &str = "10.9.0.2:51820";
-const PORT: u16 = 51_820;
-const MTU: &str = "1420";
 /// Keeps the tunnel of `convoy exec`, and tells when it is there.
 const INSIDE: &str = "echo; exec sleep infinity";
 /// How long packets may take to pass: a handshake is tried again after five seconds.
@@ -55,36 +80,6 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// How long the processes may take to end.
 const END: Duration = Duration::from_secs(3);
 
-/// The arguments of Convoy with this engine.
-pub(super) fn up(engine: &str) -> Vec<String> {
-    let forwards = PORTS.map(|port| {
-        let both = format!("{LOOPBACK}:{port}:{FAR}:{port}");
-        format!("-L {both} -L {both}/udp")
-    });
-    let all = format!(
-        "{} --socks5 {LOOPBACK}:{PROXY_PORT} {}",
-        userspace(engine),
-        forwards.join(" ")
-    );
-    all.split(' ').map(str::to_owned).collect()
-}
-
-/// The words that all tunnels without root share.
-pub(super) fn userspace(engine: &str) -> String {
-    format!("up {FILE} --userspace --foreground --engine {engine}")
-}
-
-/// The arguments of onetun.
-pub(super) fn onetun() -> Vec<String> {
-    let keys = format!("--private-key {PRIVATE_KEY} --endpoint-public-key {PUBLIC_KEY}");
-    let forwards = PORTS.map(|port| format!("{LOOPBACK}:{port}:{FAR}:{port}:TCP,UDP"));
-    let all = format!(
-        "{keys} --endpoint-addr {FAR_OUTER} --source-peer-ip {NEAR} --max-transmission-unit {MTU} --log warn {}",
-        forwards.join(" ")
-    );
-    all.split(' ').map(str::to_owned).collect()
-}
-
 /// Why `contender` cannot take part; `None` if it can.
 pub(crate) fn absence(contender: &Contender) -> Option<String> {
     if !contender.program.is_file() {
@@ -92,11 +87,11 @@ pub(crate) fn absence(contender: &Contender) -> Option<String> {
         let name = name.to_string_lossy();
         return Some(format!("{name} is not in target/peers/bin or PATH"));
     }
-    let mut words = contender.arguments.iter();
+    let mut words = contender.arguments.split(' ');
     words.find(|word| *word == "--engine")?;
     let engine = words.next()?;
     let help = programs::output(Command::new(&contender.program).args(["up", "--help"]));
-    let has_it = help.is_ok_and(|help| help.contains("--engine") && help.contains(engine.as_str()));
+    let has_it = help.is_ok_and(|help| help.contains("--engine") && help.contains(engine));
     (!has_it).then(|| format!("this convoy has no `up --userspace --engine {engine}`"))
 }
 
@@ -183,17 +178,10 @@ impl Processes {
         let name = contender.program.file_name();
         let program = directory.path().join(name.context("it has no name")?);
         fs::copy(&contender.program, &program)?;
-        let (private, public) = keys(bed);
-        let mut text = format!(
-            "[Interface]\nPrivateKey = {private}\nAddress = {NEAR}/24\nMTU = {MTU}\nListenPort = {PORT}\n\n\
-             [Peer]\nPublicKey = {public}\nEndpoint = {FAR_OUTER}\nAllowedIPs = {FAR}/32\n"
-        );
-        if contender.name.starts_with(WIREPROXY) {
-            for port in PORTS {
-                let both = format!("BindAddress = {LOOPBACK}:{port}\nTarget = {FAR}:{port}\n");
-                text += &format!("\n[TCPClientTunnel]\n{both}\n[UDPProxyTunnel]\n{both}");
-            }
-            text += &format!("\n[Socks5]\nBindAddress = {LOOPBACK}:{PROXY_PORT}\n");
+        let mut text = FILE.to_owned();
+        if contender.program.ends_with("wireproxy") {
+            let [forward, proxy] = WIREPROXY;
+            text += &(for_each_port(forward) + proxy);
         }
         let processes = Self {
             directory,
@@ -203,7 +191,7 @@ impl Processes {
         let mut options = File::options();
         let file = options.write(true).create_new(true).mode(0o600);
         let mut file = file.open(processes.file())?;
-        file.write_all(text.as_bytes())?;
+        file.write_all(processes.filled(&text, bed).as_bytes())?;
         Ok(processes)
     }
 
@@ -216,7 +204,7 @@ impl Processes {
         far: &Namespace,
     ) -> anyhow::Result<Ends> {
         let mut command = bed.tunnel.left.namespace.command(&self.program);
-        command.args(words(contender, &self.file(), bed));
+        command.args(self.filled(&contender.arguments, bed).split_whitespace());
         if contender.kind == Kind::Exec {
             command.args(["sh", "-c", INSIDE]);
         }
@@ -283,6 +271,17 @@ impl Processes {
         Ok(process::executing(self.directory.path())?)
     }
 
+    /// Fills the places in arguments or in a file.
+    fn filled(&self, text: &str, bed: &Bed) -> String {
+        let (left, right) = (&bed.tunnel.left.keys, &bed.tunnel.right.keys);
+        let socks = format!("--socks5 {LOOPBACK}:{PROXY_PORT}");
+        text.replace("{file}", &self.file())
+            .replace("{private-key}", &left.private_base64())
+            .replace("{public-key}", &right.public_base64())
+            .replace("{forwards}", &(socks + &for_each_port(FORWARD)))
+            .replace("{onetun-forwards}", &for_each_port(ONETUN_FORWARD))
+    }
+
     fn file(&self) -> String {
         let file = self.directory.path().join(format!("{NAME}.conf"));
         file.to_string_lossy().into_owned()
@@ -324,20 +323,10 @@ impl Drop for Processes {
     }
 }
 
-/// The arguments of `contender` for a file, or for the name of a tunnel.
-fn words(contender: &Contender, file: &str, bed: &Bed) -> Vec<String> {
-    let (private, public) = keys(bed);
-    let filled = |word: &String| {
-        let word = word.replace(FILE, file).replace(PRIVATE_KEY, &private);
-        word.replace(PUBLIC_KEY, &public)
-    };
-    contender.arguments.iter().map(filled).collect()
-}
-
-/// The near end's private key, and the far end's public one.
-fn keys(bed: &Bed) -> (String, String) {
-    let (left, right) = (&bed.tunnel.left.keys, &bed.tunnel.right.keys);
-    (left.private_base64(), right.public_base64())
+/// Repeats a text with each of the far end's ports.
+fn for_each_port(text: &str) -> String {
+    let texts = PORTS.map(|port| text.replace("{port}", &port.to_string()));
+    texts.concat()
 }
 
 #[cfg(test)]
@@ -345,10 +334,11 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::tunnel::Set;
 
     #[test]
     fn a_program_that_is_not_installed_is_absent_with_the_places_searched() {
-        let missing = Contender::wireguard(WIREPROXY, Path::new("nowhere/wireproxy"));
+        let missing = Contender::wireguard("wireproxy", Path::new("nowhere/wireproxy"));
         let why = absence(&missing).unwrap();
         assert!(
             why.contains("target/peers/bin") && why.contains("PATH"),
@@ -359,11 +349,9 @@ mod tests {
     #[test]
     fn an_engine_that_convoy_lacks_is_absent() {
         // It prints its arguments: no engine among them.
-        let contender = |engine| Contender {
-            arguments: up(engine),
-            ..Contender::wireguard("ports", Path::new("/bin/echo"))
-        };
-        let why = absence(&contender("smoltcp")).unwrap();
+        let all = Set::Rootless.contenders(Path::new("/bin/echo"), Path::new(""));
+        let one = all.iter().find(|one| one.name == "ports-smoltcp").unwrap();
+        let why = absence(one).unwrap();
         assert!(why.contains("--engine smoltcp"), "{why}");
     }
 }

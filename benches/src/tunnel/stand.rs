@@ -8,19 +8,18 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use convoy_lab::measure::{self, Bed, Ends, process};
+use convoy_lab::measure::{self, Bed, Direction, Ends, process};
 use convoy_lab::traffic::{Exchange, LatencyReport, RoundTripReport};
 use convoy_lab::wireguard::{Implementation, TunnelOptions, Underlay};
 use convoy_lab::{Namespace, Pid};
-use serde::Serialize;
-use serde_json::Value;
 
+use super::contender::{Contender, Kind};
 use super::gateway::{self, Gateway};
-use super::iperf::Way;
 use super::openvpn::{self, Certificates, OpenVpn};
 use super::rootless::{self, Rootless};
-use super::rows::{Figure, Set, Test, UP};
-use super::{Contender, Kind, udp};
+use super::scenes::{Figure, Scene, Set, Test, UP};
+use super::udp;
+use crate::row::{Row, Run};
 
 /// The interface at both ends, as the lab names it.
 const TUNNEL: &str = "wg0";
@@ -55,11 +54,13 @@ pub(crate) struct Stand {
 
 /// The result of a test.
 #[derive(Debug, Default)]
-pub(crate) struct Found {
-    pub(crate) figures: Vec<(Figure, f64)>,
-    pub(crate) generator_limited: bool,
-    pub(crate) failures: Vec<String>,
-    pub(crate) raw: Value,
+struct Found {
+    figures: Vec<(Figure, f64)>,
+    is_limited: bool,
+    /// Why a figure is absent.
+    failure: Option<String>,
+    /// Rates asked for and arrived, in kpps.
+    curve: Vec<(f64, f64)>,
 }
 
 impl Stand {
@@ -87,7 +88,7 @@ impl Stand {
             rootless: None,
             gateway: None,
             convoy,
-            set: Set::default(),
+            set: Set::Programs,
             window,
             known_pps: BTreeMap::new(),
             earlier_peak: 0,
@@ -101,10 +102,6 @@ impl Stand {
             self.gateway = Some(Gateway::new(&mut self.bed)?);
         }
         Ok(self)
-    }
-
-    pub(crate) fn contender(&self) -> &Contender {
-        &self.contender
     }
 
     pub(crate) fn bed(&mut self) -> &mut Bed {
@@ -165,24 +162,23 @@ impl Stand {
         }
     }
 
-    /// Why `contender`, which has another protocol or needs no root, cannot take part here; `None` if it can.
+    /// Why `contender` cannot take part here; `None` if it can.
     pub(crate) fn absence(&mut self, contender: &Contender) -> Option<String> {
-        if self.gateway.is_some() {
-            let of_program = rootless::absence(contender);
-            return of_program.or_else(|| Some(format!("{:#}", self.start(contender).err()?)));
+        if let Some(why) = rootless::absence(contender) {
+            return Some(why);
         }
-        if contender.kind.is_rootless() {
-            return rootless::absence(contender);
-        }
-        if !contender.program.is_file() {
-            return Some("not installed (fix: apt-get install openvpn)".to_owned());
-        }
-        let wants_kernel = contender.arguments.is_empty();
-        let refusals = wants_kernel.then(openvpn::load_kernel_part)?;
-        match self.start(contender) {
-            Ok(()) if self.openvpn.as_ref().is_some_and(OpenVpn::is_in_kernel) => None,
-            Ok(()) => Some(format!("no kernel module: {refusals}")),
-            Err(error) => Some(format!("{error:#}")),
+        match contender.kind {
+            Kind::WireGuard => None,
+            _ if self.gateway.is_some() => Some(format!("{:#}", self.start(contender).err()?)),
+            Kind::OpenVpn if contender.arguments.is_empty() => {
+                let refusals = openvpn::load_kernel_part();
+                match self.start(contender) {
+                    Ok(()) if self.openvpn.as_ref().is_some_and(OpenVpn::is_in_kernel) => None,
+                    Ok(()) => Some(format!("no kernel module: {refusals}")),
+                    Err(error) => Some(format!("{error:#}")),
+                }
+            }
+            _ => None,
         }
     }
 
@@ -198,27 +194,69 @@ impl Stand {
         }
     }
 
+    /// Runs `test` for those of `scenes` that it fills, and adds their rows. If it fails, the reason becomes a note, and
+    /// the next test starts with new daemons.
+    ///
+    /// # Errors
+    /// If the daemons do not start again.
+    pub(crate) fn measure(
+        &mut self,
+        test: Test,
+        scenes: &[&Scene],
+        round: u32,
+        run: &mut Run,
+    ) -> anyhow::Result<()> {
+        let own = scenes.iter().filter(|scene| scene.test == test);
+        let own: Vec<_> = own.filter(|scene| scene.is_for(&self.contender)).collect();
+        let Some(first) = own.first() else {
+            return Ok(());
+        };
+        let wanted: Vec<_> = own.iter().map(|scene| scene.of_test).collect();
+        let name = self.contender.name.clone();
+        let note = |why: String| format!("Failed: {name} in round {}: {why}", round + 1);
+        let found = self.perform(test, &wanted);
+        let found = found.and_then(|found| self.check().map(|()| found));
+        let found = match found.with_context(|| first.name) {
+            Ok(found) => found,
+            Err(error) => {
+                run.origin.notes.push(note(format!("{error:#}")));
+                return self.restart();
+            }
+        };
+        let row = |scene: &Scene, value| Row::new(scene.name, &name, scene.figure, round, value);
+        for scene in &own {
+            let figures = found.figures.iter();
+            for (_, value) in figures.filter(|(figure, _)| *figure == scene.of_test) {
+                run.push(row(scene, *value).limited(found.is_limited));
+            }
+        }
+        for (asked, arrived) in found.curve {
+            run.push(row(first, arrived).at(asked));
+        }
+        run.origin.notes.extend(found.failure.map(note));
+        Ok(())
+    }
+
     /// Runs `test` and returns the `wanted` figures.
-    pub(crate) fn perform(&mut self, test: Test, wanted: &[Figure]) -> anyhow::Result<Found> {
+    fn perform(&mut self, test: Test, wanted: &[Figure]) -> anyhow::Result<Found> {
         match test {
             Test::CpuIdle => self.cpu_idle(),
             Test::PingIdle => {
                 let via = self.via();
                 let latency = self.ends().ping(via, PING)?;
-                Ok(Found::raw(latency).with(round_trips(&latency)?))
+                Ok(Found::of(round_trips(&latency)?))
             }
             Test::Tcp(tcp) => self.tcp(tcp, wanted),
             Test::Requests { beside_tcp } => self.requests(beside_tcp),
             Test::Connections(at_once) => {
                 let report = self.exchange(Exchange::TcpConnect { at_once })?;
-                Ok(Found::raw(report).with([(Figure::Main, rate(&report))]))
+                Ok(Found::of([(Figure::Main, rate(&report))]))
             }
             Test::UdpOffered(payload, kpps) => {
                 let via = self.via();
                 let probe = udp::probe(self.ends(), via, payload, kpps.into(), udp::PROBE)?;
-                let mut found = Found::raw(probe).with([(Figure::Main, probe.arrived_kpps)]);
-                found.generator_limited = !probe.held_rate;
-                Ok(found)
+                let found = Found::of([(Figure::Main, probe.arrived_kpps)]);
+                Ok(found.limited(!probe.held_rate))
             }
             Test::UdpRate(payload) => self.udp_rate(payload),
             Test::UdpCurve(payload) => self.udp_curve(payload),
@@ -236,7 +274,7 @@ impl Stand {
         thread::sleep(IDLE);
         let used = process::cpu_time(left)? - before;
         let percent = 100.0 * used.as_secs_f64() / IDLE.as_secs_f64();
-        Ok(Found::default().with([(Figure::Main, percent)]))
+        Ok(Found::of([(Figure::Main, percent)]))
     }
 
     fn requests(&mut self, beside_tcp: bool) -> anyhow::Result<Found> {
@@ -245,14 +283,14 @@ impl Stand {
         self.ends().answer_round_trips()?;
         let mut load = None;
         if beside_tcp {
-            load = Some(self.one_stream(Way::Up, REQUESTS * 2 + 2 * MARGIN)?);
+            load = Some(self.begin(Direction::Up, REQUESTS * 2 + 2 * MARGIN)?);
             thread::sleep(MARGIN);
         }
         let tcp = self.exchange(Exchange::Tcp);
         let has_udp = self.contender.kind != Kind::Socks;
         let udp = has_udp.then(|| self.exchange(Exchange::Udp));
         if let Some(load) = load {
-            load.finish()?;
+            self.ends().finish_tcp(load)?;
         }
         let (tcp, udp) = (tcp?, udp.transpose()?);
         let udp_us = |of: fn(&RoundTripReport) -> Option<f64>| udp.as_ref().and_then(of);
@@ -267,7 +305,7 @@ impl Stand {
         ];
         let figures = figures.into_iter();
         let figures = figures.filter_map(|(figure, us)| Some((figure, us?)));
-        Ok(Found::raw((tcp, udp)).with(figures))
+        Ok(Found::of(figures))
     }
 
     fn exchange(&mut self, exchange: Exchange) -> anyhow::Result<RoundTripReport> {
@@ -282,15 +320,14 @@ impl Stand {
         let via = self.via();
         let key = (self.contender.name.clone(), payload);
         let known = self.known_pps.get(&key).copied();
-        let (found, probes) = udp::highest_rate(self.ends(), via, payload, known)?;
+        let found = udp::highest_rate(self.ends(), via, payload, known)?;
         if let Some(found) = found {
             self.known_pps.insert(key, found.rate_pps);
         }
         // More than 1 % loss at every rate counts as a rate of zero.
         let kpps = found.map_or(0.0, |found| found.rate_pps / 1e3);
-        let mut outcome = Found::raw(probes).with([(Figure::Main, kpps)]);
-        outcome.generator_limited = found.is_some_and(|found| found.generator_limited);
-        Ok(outcome)
+        let is_limited = found.is_some_and(|found| found.generator_limited);
+        Ok(Found::of([(Figure::Main, kpps)]).limited(is_limited))
     }
 
     fn udp_curve(&mut self, payload: usize) -> anyhow::Result<Found> {
@@ -300,9 +337,11 @@ impl Stand {
             .iter()
             .max_by(|a, b| a.arrived_kpps.total_cmp(&b.arrived_kpps));
         let most = most.context("nothing was sent")?;
-        let mut found = Found::raw(&points).with([(Figure::Main, most.arrived_kpps)]);
-        found.generator_limited = !most.held_rate;
-        Ok(found)
+        let curve = points.iter().map(|it| (it.asked_kpps, it.arrived_kpps));
+        Ok(Found {
+            curve: curve.collect(),
+            ..Found::of([(Figure::Main, most.arrived_kpps)]).limited(!most.held_rate)
+        })
     }
 
     fn beside_flows(&mut self, flows: u32, wanted: &[Figure]) -> anyhow::Result<Found> {
@@ -315,7 +354,9 @@ impl Stand {
             found = self.tcp(UP, wanted);
         }
         self.ends().hold(via, 0)?;
-        Ok(found?.with([(Figure::Open, f64::from(open))]))
+        let mut found = found?;
+        found.figures.push((Figure::Open, f64::from(open)));
+        Ok(found)
     }
 
     fn memory(&mut self) -> anyhow::Result<Found> {
@@ -323,7 +364,7 @@ impl Stand {
             return Ok(Found::default());
         };
         let most = self.peak(&daemons)?.max(self.earlier_peak);
-        Ok(Found::default().with([(Figure::Main, most as f64 / 1e6)]))
+        Ok(Found::of([(Figure::Main, most as f64 / 1e6)]))
     }
 
     fn forget_peak(&mut self) -> anyhow::Result<()> {
@@ -389,18 +430,15 @@ impl Stand {
 }
 
 impl Found {
-    /// The raw measurements.
-    fn raw(of: impl Serialize) -> Self {
+    fn of(figures: impl IntoIterator<Item = (Figure, f64)>) -> Self {
         Self {
-            // Numbers and strings always have a JSON form.
-            raw: serde_json::to_value(of).unwrap_or_default(),
+            figures: figures.into_iter().collect(),
             ..Self::default()
         }
     }
 
-    fn with(mut self, figures: impl IntoIterator<Item = (Figure, f64)>) -> Self {
-        self.figures.extend(figures);
-        self
+    fn limited(self, is_limited: bool) -> Self {
+        Self { is_limited, ..self }
     }
 }
 

@@ -8,7 +8,6 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use convoy_lab::measure::{Attempt, Ends, Found, Range, Trial, UdpLoad, rate_that_half_pass};
-use serde::{Deserialize, Serialize};
 
 /// Length of a search probe: long enough that queues hide no loss, short enough for many probes.
 pub(crate) const PROBE: Duration = Duration::from_millis(500);
@@ -25,9 +24,8 @@ const POINT: Duration = Duration::from_millis(400);
 const USELESS_POINTS: usize = 2;
 
 /// One attempted rate.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Probe {
-    pub(crate) payload: usize,
     pub(crate) asked_kpps: f64,
     pub(crate) sent_kpps: f64,
     pub(crate) arrived_kpps: f64,
@@ -37,20 +35,16 @@ pub(crate) struct Probe {
     pub(crate) held_rate: bool,
 }
 
-/// Searches around `known_pps` for the rate at which half of the probes lose at most 1 %; also returns every probe.
+/// Searches around `known_pps` for the rate at which half of the probes lose at most 1 %.
 pub(crate) fn highest_rate(
     ends: &mut Ends,
     via: IpAddr,
     payload: usize,
     known_pps: Option<f64>,
-) -> anyhow::Result<(Option<Found>, Vec<Probe>)> {
-    let mut probes = Vec::new();
-    let found = rate_that_half_pass(RATES, known_pps, |Attempt { rate_pps, .. }| {
-        let probe = probe(ends, via, payload, rate_pps / 1e3, PROBE)?;
-        probes.push(probe);
-        anyhow::Ok(probe.trial())
-    })?;
-    Ok((found, probes))
+) -> anyhow::Result<Option<Found>> {
+    rate_that_half_pass(RATES, known_pps, |Attempt { rate_pps, .. }| {
+        Ok(probe(ends, via, payload, rate_pps / 1e3, PROBE)?.trial())
+    })
 }
 
 /// Sends packets of `payload` bytes at one rate after another.
@@ -91,7 +85,6 @@ pub(crate) fn probe(
     let kpps = |packets: u64| packets as f64 / sent.seconds / 1e3;
     let lost = sent.packets.saturating_sub(received.packets);
     Ok(Probe {
-        payload,
         asked_kpps,
         sent_kpps: kpps(sent.packets),
         arrived_kpps: kpps(received.packets),
@@ -117,7 +110,6 @@ mod tests {
 
     fn point(sent_kpps: f64, arrived_kpps: f64, held_rate: bool) -> Probe {
         Probe {
-            payload: 64,
             asked_kpps: sent_kpps,
             sent_kpps,
             arrived_kpps,

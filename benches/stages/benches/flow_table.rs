@@ -50,11 +50,25 @@ struct Tuple {
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Packed(Tuple);
 
-struct DerivedSip;
-struct DerivedFx;
-struct PackedSip;
-struct PackedSeededFx;
-struct PackedMultilinear;
+/// Defines ways to hash, each with its key and its hash.
+macro_rules! ways {
+    ($($way:ident: $key:ty, $state:ty;)*) => {$(
+        struct $way;
+
+        impl Way for $way {
+            type Key = $key;
+            type State = $state;
+        }
+    )*};
+}
+
+ways! {
+    DerivedSip: Tuple, RandomState;
+    DerivedFx: Tuple, FxBuildHasher;
+    PackedSip: Packed, RandomState;
+    PackedSeededFx: Packed, SeededFx;
+    PackedMultilinear: Packed, Multilinear;
+}
 
 #[divan::bench(types = [DerivedSip, DerivedFx, PackedSip, PackedSeededFx, PackedMultilinear], args = FLOWS)]
 fn look_up_v4<W: Way>(bencher: Bencher<'_, '_>, flows: usize) {
@@ -143,31 +157,6 @@ fn hostile<W: Way>(flows: usize) -> Vec<Tuple> {
     let hash = |tuple: &Tuple| FxBuildHasher.hash_one(W::Key::from(*tuple));
     assert!(tuples.iter().all(|tuple| hash(tuple) == hash(&tuples[0])));
     tuples
-}
-
-impl Way for DerivedSip {
-    type Key = Tuple;
-    type State = RandomState;
-}
-
-impl Way for DerivedFx {
-    type Key = Tuple;
-    type State = FxBuildHasher;
-}
-
-impl Way for PackedSip {
-    type Key = Packed;
-    type State = RandomState;
-}
-
-impl Way for PackedSeededFx {
-    type Key = Packed;
-    type State = SeededFx;
-}
-
-impl Way for PackedMultilinear {
-    type Key = Packed;
-    type State = Multilinear;
 }
 
 impl Key for Tuple {

@@ -39,11 +39,24 @@ trait Way {
     const IS_COLD: bool;
 }
 
-/// As it is.
-struct Sip;
-struct SipCold;
-struct Fx;
-struct FxCold;
+/// Defines ways, the first one as it is.
+macro_rules! ways {
+    ($($way:ident: $state:ty, $is_cold:literal;)*) => {$(
+        struct $way;
+
+        impl Way for $way {
+            type State = $state;
+            const IS_COLD: bool = $is_cold;
+        }
+    )*};
+}
+
+ways! {
+    Sip: RandomState, false;
+    SipCold: RandomState, true;
+    Fx: FxBuildHasher, false;
+    FxCold: FxBuildHasher, true;
+}
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Ends {
@@ -164,24 +177,4 @@ fn is_whole(packet: &[u8]) -> bool {
     let words = words.map(|word| u32::from(word[0]) << 8 | u32::from(word[1]));
     let sum = words.sum::<u32>() + TCP + tcp.len() as u32;
     (sum & 0xffff) + (sum >> 16) == 0xffff
-}
-
-impl Way for Sip {
-    type State = RandomState;
-    const IS_COLD: bool = false;
-}
-
-impl Way for SipCold {
-    type State = RandomState;
-    const IS_COLD: bool = true;
-}
-
-impl Way for Fx {
-    type State = FxBuildHasher;
-    const IS_COLD: bool = false;
-}
-
-impl Way for FxCold {
-    type State = FxBuildHasher;
-    const IS_COLD: bool = true;
 }

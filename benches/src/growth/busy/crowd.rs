@@ -20,7 +20,7 @@ use convoy_tun::TX_QUEUE_LEN;
 use nix::sys::socket::{setsockopt, sockopt};
 
 use super::flow::{Flow, Path, Train};
-use super::{Run, Traffic};
+use super::{Carried, Traffic};
 
 /// Its inner address is the first of the peers' network.
 const HUB: Host = Host(0);
@@ -116,7 +116,11 @@ impl Crowd {
     }
 
     /// Measures for about `window`.
-    pub(super) fn measure(&mut self, traffic: Traffic, window: Duration) -> anyhow::Result<Run> {
+    pub(super) fn measure(
+        &mut self,
+        traffic: Traffic,
+        window: Duration,
+    ) -> anyhow::Result<Carried> {
         let (mut flow, mut cpu, mut calls) = (Flow::default(), Duration::ZERO, 0);
         let mut trains = self.trains(traffic);
         while flow.time < window {
@@ -130,7 +134,7 @@ impl Crowd {
                 trains = self.trains(traffic);
             }
         }
-        Ok(Run { flow, cpu, calls })
+        Ok(Carried { flow, cpu, calls })
     }
 
     fn path(&self, traffic: Traffic) -> Path<'_> {

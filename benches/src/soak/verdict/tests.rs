@@ -1,14 +1,13 @@
 use convoy_lab::traffic::LatencyReport;
 
 use super::*;
-use crate::origin::Origin;
-use crate::soak::record::Handshake;
+use crate::soak::observed::Handshake;
 use crate::soak::streams::{Direction, Stream};
 
 const BEGAN: u64 = 1_800_000_000;
 
 /// A run of `secs` seconds without faults, in which memory fluctuates a little.
-fn record(secs: u64) -> Record {
+fn observed(secs: u64) -> Observed {
     let stream = |spoke, direction| Stream {
         spoke,
         direction,
@@ -30,15 +29,11 @@ fn record(secs: u64) -> Record {
         spoke: (kind != Kind::Port).then_some(2),
         error: None,
     };
-    Record {
-        origin: Origin {
-            began_unix_s: BEGAN,
-            ..Origin::of_this_run(Vec::new())
-        },
+    Observed {
+        began_unix_s: BEGAN,
+        cpus: 2,
         secs,
-        rate_mbps: 100.0,
         daemons: ["hub", "spoke 2"].map(str::to_owned).into(),
-        verdicts: Vec::new(),
         events: events.map(event).into(),
         streams: streams.concat(),
         handshakes: handshakes.collect(),
@@ -69,19 +64,19 @@ fn sample(second: u64) -> Sample {
     }
 }
 
-fn silence(record: &mut Record, stream: usize, from_s: f64, until_s: f64) {
-    let samples = record.samples.iter_mut();
+fn silence(observed: &mut Observed, stream: usize, from_s: f64, until_s: f64) {
+    let samples = observed.samples.iter_mut();
     let silent = samples.filter(|it| it.at_s - 1.0 >= from_s && it.at_s <= until_s);
     silent.for_each(|sample| sample.silent.push(stream));
 }
 
-fn leak(record: &mut Record, kib_per_second: u64) {
-    let samples = record.samples.iter_mut().zip(0..);
+fn leak(observed: &mut Observed, kib_per_second: u64) {
+    let samples = observed.samples.iter_mut().zip(0..);
     samples.for_each(|(sample, second)| sample.rss_kib[1] += kib_per_second * second);
 }
 
-fn slow(record: &mut Record, seconds: std::ops::Range<usize>) {
-    for sample in &mut record.samples[seconds] {
+fn slow(observed: &mut Observed, seconds: std::ops::Range<usize>) {
+    for sample in &mut observed.samples[seconds] {
         sample.latency = Some(LatencyReport {
             sent: 400,
             received: 390,
@@ -91,23 +86,28 @@ fn slow(record: &mut Record, seconds: std::ops::Range<usize>) {
     }
 }
 
-fn dropped(record: &mut Record, second: usize, reason: &str) {
+fn dropped(observed: &mut Observed, second: usize, reason: &str) {
     let by_reason = BTreeMap::from([(reason.to_owned(), 7)]);
-    record.samples[second]
+    observed.samples[second]
         .drops
         .insert("hub".to_owned(), by_reason);
 }
 
-fn busy(record: &mut Record, share: f64) {
-    let cpus = record.origin.host.cpus as f64;
-    record
+fn busy(observed: &mut Observed, share: f64) {
+    let cpus = observed.cpus as f64;
+    observed
         .samples
         .iter_mut()
         .for_each(|it| it.others_cpus = share * cpus);
 }
 
 /// Alters the run without faults. The row holds the run's seconds and the verdicts that must then fail.
-type Case = (&'static str, u64, fn(&mut Record), &'static [&'static str]);
+type Case = (
+    &'static str,
+    u64,
+    fn(&mut Observed),
+    &'static [&'static str],
+);
 
 const MEMORY: [&str; 2] = ["memory flat (VmRSS, KiB)", "memory has no trend"];
 const ROUND_TRIPS: [&str; 3] = [
@@ -166,9 +166,11 @@ const CASES: &[Case] = &[
 #[test]
 fn each_fault_fails_its_verdicts_and_no_other() {
     for (fault, secs, change, expected) in CASES {
-        let mut record = record(*secs);
-        change(&mut record);
-        let failed = judge(&record).into_iter().filter(|verdict| !verdict.passed);
+        let mut observed = observed(*secs);
+        change(&mut observed);
+        let failed = judge(&observed)
+            .into_iter()
+            .filter(|verdict| !verdict.passed);
         let failed: Vec<_> = failed.map(|verdict| verdict.what).collect();
         assert_eq!(failed, *expected, "{fault}");
     }

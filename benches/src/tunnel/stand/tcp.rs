@@ -1,18 +1,16 @@
 //! Bulk TCP on a stand, with its costs.
 
-use std::process::Stdio;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
-use convoy_lab::measure::{Direction, TcpLoad, process};
-use convoy_lab::traffic::LatencyReport;
+use anyhow::{Context as _, ensure};
+use convoy_lab::measure::{Direction, Ends, TcpLoad, process};
+use convoy_lab::traffic::{Agent, LatencyReport, TcpReport};
 use convoy_lab::{Pid, UDP_SEGMENTATION, loss};
-use serde_json::json;
 
 use super::{Found, MARGIN, Stand, round_trips};
-use crate::tunnel::iperf::{self, Load, Received, Way};
-use crate::tunnel::rows::{Figure, Set, Tcp, Veth};
+use crate::tunnel::scenes::{Figure, Tcp, Veth};
+use crate::tunnel::syscalls;
 
 const VETH: &str = "veth0";
 /// System calls are counted in a separate run, since counting costs time.
@@ -20,11 +18,10 @@ const COUNTED: Duration = Duration::from_secs(1);
 const LOST_PERCENT: f64 = 1.0;
 /// Features with which a veth passes batches on whole: for tunnels, and for TCP without one.
 const SEGMENTATION: [&str; 2] = [UDP_SEGMENTATION, "tx-tcp-segmentation"];
-const ONE_STREAM: Load = Load {
-    way: Way::Up,
-    streams: 1,
-    congestion: None,
-};
+const BBR: &str = "bbr";
+
+/// Payload received, round trips beside it, and system calls.
+type Received = (Vec<TcpReport>, Option<LatencyReport>, Option<u64>);
 
 impl Stand {
     pub(super) fn tcp(&mut self, tcp: Tcp, wanted: &[Figure]) -> anyhow::Result<Found> {
@@ -36,134 +33,119 @@ impl Stand {
 
     fn tcp_as_it_is(&mut self, tcp: Tcp, wanted: &[Figure]) -> anyhow::Result<Found> {
         let daemons = self.daemons()?;
-        let of_memory = daemons
-            .as_ref()
-            .filter(|_| wanted.contains(&Figure::Memory));
-        let of_calls = daemons
-            .as_ref()
-            .filter(|_| wanted.contains(&Figure::Syscalls));
+        let of = |figure| daemons.as_ref().filter(|_| wanted.contains(&figure));
+        let (of_memory, of_calls) = (of(Figure::Memory), of(Figure::Syscalls));
         if of_memory.is_some() {
             self.forget_peak()?;
         }
         let before = daemons.as_deref().map(cpu_seconds).transpose()?;
-        let (received, latency) = self.send(tcp, self.window)?;
-        // All bytes of the run are counted, so all of its CPU time is, too.
+        let (received, latency, _) = self.send(tcp, self.window, &[])?;
         let after = daemons.as_deref().map(cpu_seconds).transpose()?;
         let cpu = after.zip(before).map(|(after, before)| after - before);
-        let gigabytes = received.bytes as f64 / 1e9;
+        let gbps = received
+            .iter()
+            .map(|it| it.bytes as f64 * 8.0 / 1e9 / it.seconds);
         let memory = of_memory.map(|daemons| self.peak(daemons)).transpose()?;
-        let counted = of_calls.map(|daemons| self.count_calls(tcp.load, daemons));
+        let counted = of_calls.map(|daemons| self.calls_per_gb(tcp, daemons));
         let (calls, failure) = match counted.transpose() {
             Ok(calls) => (calls, None),
             Err(error) => (None, Some(format!("system calls: {error:#}"))),
         };
-        let thousands = calls.map(|(counted, bytes)| counted as f64 / 1e3 / (bytes as f64 / 1e9));
         let figures = [
-            (Figure::Main, Some(received.gbps)),
-            (Figure::Cpu, cpu.map(|seconds| seconds / gigabytes)),
+            (Figure::Main, Some(gbps.sum())),
+            (
+                Figure::Cpu,
+                cpu.map(|seconds| seconds / gigabytes(&received)),
+            ),
             (Figure::Memory, memory.map(|bytes| bytes as f64 / 1e6)),
-            (Figure::Syscalls, thousands),
+            (Figure::Syscalls, calls.map(|calls| calls / 1e3)),
         ];
         let figures = figures.into_iter();
-        let figures = figures.filter_map(|(figure, value)| Some((figure, value?)));
-        let mut found = Found::raw(json!({
-            "bytes": received.bytes, "gbps": received.gbps, "cpu_seconds": cpu,
-            "peak_memory_bytes": memory, "calls_and_bytes": calls, "latency": latency,
-        }))
-        .with(figures);
+        let mut found = Found::of(figures.filter_map(|(figure, it)| Some((figure, it?))));
         if let Some(latency) = &latency {
             found.figures.extend(round_trips(latency)?);
         }
-        found.failures.extend(failure);
+        found.failure = failure;
         Ok(found)
     }
 
-    /// Runs a load, optionally with probes beside it.
-    fn send(
-        &mut self,
-        tcp: Tcp,
-        window: Duration,
-    ) -> anyhow::Result<(Received, Option<LatencyReport>)> {
-        if self.set != Set::Programs {
-            return Ok((self.send_by_agents(tcp.load, window, &[])?, None));
-        }
-        let running = self.load(tcp.load, window)?;
-        if !tcp.ping {
-            return Ok((running.finish()?, None));
-        }
-        thread::sleep(MARGIN);
+    /// Runs a load, optionally with probes beside it. Counts the system calls of `counted` in a part of it.
+    fn send(&mut self, tcp: Tcp, window: Duration, counted: &[Pid]) -> anyhow::Result<Received> {
         let via = self.via();
-        let latency = self.ends().ping(via, window.saturating_sub(2 * MARGIN));
-        let received = running.finish()?;
-        Ok((received, Some(latency?)))
-    }
-
-    /// Runs a load between the traffic agents; iperf3 does not speak SOCKS5.
-    fn send_by_agents(
-        &mut self,
-        load: Load,
-        window: Duration,
-        counted: &[Pid],
-    ) -> anyhow::Result<Received> {
-        let direction = match load.way {
-            Way::Up => Direction::Up,
-            Way::Down => Direction::Down,
-            Way::Both => bail!("agents send one way at a time"),
-        };
-        let tcp = TcpLoad {
+        let load = |direction| TcpLoad {
             direction,
-            streams: load.streams,
+            streams: tcp.streams,
             warmup: Duration::ZERO,
-            window: if counted.is_empty() {
-                window
-            } else {
-                window + MARGIN
-            },
+            window,
+        };
+        let congestion = tcp.bbr.then_some(BBR);
+        let one = load(tcp.way.unwrap_or(Direction::Up));
+        self.ends().begin_tcp(via, one, congestion)?;
+        let mut back = None;
+        if tcp.way.is_none() {
+            let mut ends = self.more_ends()?;
+            ends.begin_tcp(via, load(Direction::Down), congestion)?;
+            back = Some(ends);
+        }
+        let mut counter = None;
+        if !counted.is_empty() {
+            counter = Some(syscalls::count(self.namespaces()[0], counted, COUNTED)?);
+        }
+        let mut latency = None;
+        if tcp.ping {
+            thread::sleep(MARGIN);
+            latency = Some(self.ends().ping(via, window.saturating_sub(2 * MARGIN)));
+        }
+        let mut received = vec![self.ends().finish_tcp(one)?];
+        if let Some(ends) = &mut back {
+            received.push(ends.finish_tcp(load(Direction::Down))?);
+        }
+        let used = received[0].congestion_control.as_deref();
+        ensure!(
+            !tcp.bbr || used == Some(BBR),
+            "the kernel does not allow bbr"
+        );
+        ensure!(received[0].bytes > 0, "no data arrived");
+        let calls = counter.map(syscalls::counted).transpose()?.flatten();
+        Ok((received, latency.transpose()?, calls))
+    }
+
+    /// Agents for a second load at the same time.
+    fn more_ends(&self) -> anyhow::Result<Ends> {
+        let [left, right] = self.namespaces();
+        let agent = |namespace| Agent::spawn(crate::agent::agent(namespace));
+        Ok(Ends::new(agent(left)?, agent(left)?, agent(right)?)?)
+    }
+
+    /// Starts one TCP stream for `window`; [`Ends::finish_tcp`] waits for its end.
+    pub(super) fn begin(&mut self, way: Direction, window: Duration) -> anyhow::Result<TcpLoad> {
+        let load = TcpLoad {
+            direction: way,
+            streams: 1,
+            warmup: Duration::ZERO,
+            window,
         };
         let via = self.via();
-        self.ends().begin_tcp(via, tcp, None)?;
-        let mut counting = None;
-        if !counted.is_empty() {
-            let mut perf = iperf::counter(self.namespaces()[0], counted);
-            perf.arg("sleep").arg(window.as_secs_f64().to_string());
-            counting = Some(perf.stdout(Stdio::null()).spawn().context("start perf")?);
-        }
-        let report = self.ends().finish_tcp(tcp);
-        let printed = counting.map(std::process::Child::wait_with_output);
-        let printed = printed.transpose().context("wait for perf")?;
-        let report = report?;
-        let calls =
-            printed.and_then(|output| iperf::calls(&String::from_utf8_lossy(&output.stderr)));
+        self.ends().begin_tcp(via, load, None)?;
+        Ok(load)
+    }
+
+    /// Runs one TCP stream for `window`; returns Gbit/s.
+    pub(crate) fn one_stream(&mut self, way: Direction, window: Duration) -> anyhow::Result<f64> {
+        let load = self.begin(way, window)?;
+        let report = self.ends().finish_tcp(load)?;
+        ensure!(report.bytes > 0, "no data arrived");
+        Ok(report.bytes as f64 * 8.0 / 1e9 / report.seconds)
+    }
+
+    /// System calls per gigabyte received in the same run.
+    fn calls_per_gb(&mut self, tcp: Tcp, daemons: &[Pid]) -> anyhow::Result<f64> {
+        let tcp = Tcp { ping: false, ..tcp };
+        let (received, _, calls) = self.send(tcp, COUNTED + MARGIN, daemons)?;
+        let calls = calls.context("perf counted nothing")? as f64;
         // perf has seen a part of the load.
-        let whole = |calls| (calls as f64 * report.seconds / window.as_secs_f64()) as u64;
-        Ok(Received {
-            bytes: report.bytes,
-            gbps: report.bytes as f64 * 8.0 / 1e9 / report.seconds,
-            calls: calls.map(whole),
-        })
-    }
-
-    /// Starts one TCP stream for `window`.
-    pub(crate) fn one_stream(&self, way: Way, window: Duration) -> anyhow::Result<iperf::Running> {
-        self.load(Load { way, ..ONE_STREAM }, window)
-    }
-
-    fn load(&self, load: Load, window: Duration) -> anyhow::Result<iperf::Running> {
-        let [left, right] = self.namespaces();
-        iperf::start(left, right, self.via(), load, window, &[])
-    }
-
-    /// System calls, and the bytes received in the same run.
-    fn count_calls(&mut self, load: Load, daemons: &[Pid]) -> anyhow::Result<(u64, u64)> {
-        let received = match self.set {
-            Set::Rootless | Set::Gateways => self.send_by_agents(load, COUNTED, daemons)?,
-            Set::Programs => {
-                let [left, right] = self.namespaces();
-                iperf::start(left, right, self.via(), load, COUNTED, daemons)?.finish()?
-            }
-        };
-        let calls = received.calls.context("perf counted nothing")?;
-        Ok((calls, received.bytes))
+        let whole = calls * received[0].seconds / COUNTED.as_secs_f64();
+        Ok(whole / gigabytes(&received))
     }
 
     /// Configures the veth as `veth` says, or undoes that.
@@ -185,6 +167,10 @@ impl Stand {
         }
         Ok(())
     }
+}
+
+fn gigabytes(received: &[TcpReport]) -> f64 {
+    received.iter().map(|it| it.bytes as f64 / 1e9).sum()
 }
 
 /// CPU time of all since their start.

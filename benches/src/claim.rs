@@ -1,0 +1,192 @@
+//! Targets as data: what a contender must reach beside others, in a scene.
+
+use crate::ratio::Ratio;
+use crate::row::{Run, is_more_better};
+use crate::table;
+
+/// What is demanded of a figure.
+#[derive(Clone, Copy)]
+enum Aim {
+    /// At least this ratio to the best of the others.
+    AtLeast(f64),
+    /// At most this ratio to the best of the others.
+    AtMost(f64),
+    /// At most this figure.
+    Below(f64),
+}
+
+struct Claim {
+    scene: &'static str,
+    one: &'static str,
+    others: &'static [&'static str],
+    aim: Aim,
+}
+
+const WIREGUARDS: &[&str] = &[
+    "wireguard-go",
+    "wireguard-go+q",
+    "tailscale",
+    "tailscale+q",
+    "gotatun",
+    "gotatun+q",
+    "boringtun",
+    "boringtun+q",
+];
+const ROOTLESS: &[&str] = &["wireproxy", "onetun"];
+const FORWARDERS: &[&str] = &["rinetd", "socat", "haproxy"];
+const TOKIO: &[&str] = &["tokio's copy, 8 KiB"];
+const SPLICE: &str = "splice, 64 KiB";
+const COPY: &str = "copy, 64 KiB";
+
+use Aim::{AtLeast, AtMost, Below};
+
+/// All targets. One shows where its contenders were measured.
+const CLAIMS: [Claim; 23] = [
+    of("tcp-up", "convoy", WIREGUARDS, AtLeast(1.25)),
+    of("tcp-down", "convoy", WIREGUARDS, AtLeast(1.25)),
+    of("tcp-4", "convoy", WIREGUARDS, AtLeast(1.25)),
+    of("tcp-both", "convoy", WIREGUARDS, AtLeast(1.25)),
+    of("tcp-up-cpu", "convoy", WIREGUARDS, AtMost(0.8)),
+    of("ping-tcp", "convoy", WIREGUARDS, AtMost(1.2)),
+    of("tcp-cut", "convoy", WIREGUARDS, AtLeast(1.8)),
+    of("udp-1200", "convoy", WIREGUARDS, AtLeast(2.0)),
+    of("udp-64", "convoy", WIREGUARDS, AtLeast(1.1)),
+    of("udp-200k", "convoy", WIREGUARDS, AtLeast(2.0)),
+    of("ping-idle", "convoy", WIREGUARDS, AtMost(1.2)),
+    of("cpu-idle", "convoy", WIREGUARDS, Below(1.0)),
+    of("memory", "convoy", WIREGUARDS, Below(24.0)),
+    of("tcp-up", "exec", &["convoy"], AtLeast(0.97)),
+    of("tcp-up", "ports", &["convoy"], AtLeast(0.85)),
+    of("tcp-up", "ports", ROOTLESS, AtLeast(3.0)),
+    of("tcp-up", "ports-smoltcp", ROOTLESS, AtLeast(1.5)),
+    of("tcp-up", "nat", &["masquerade"], AtLeast(0.8)),
+    of("tcp-down", "nat", &["masquerade"], AtLeast(0.8)),
+    // Splicing must be at least as fast as the best other forwarder. Copying by 64 KiB is compared with tokio's own
+    // copy where the processor is the limit, which the figure per CPU second shows.
+    of("relayed", SPLICE, FORWARDERS, AtLeast(1.0)),
+    of("relayed-cpu", SPLICE, FORWARDERS, AtLeast(1.0)),
+    of("relayed", COPY, TOKIO, AtLeast(1.5)),
+    of("relayed-cpu", COPY, TOKIO, AtLeast(1.5)),
+];
+
+const fn of(
+    scene: &'static str,
+    one: &'static str,
+    others: &'static [&'static str],
+    aim: Aim,
+) -> Claim {
+    Claim {
+        scene,
+        one,
+        others,
+        aim,
+    }
+}
+
+/// Title of a column that every table of targets has.
+pub(crate) const HEAD: &str = "ratio (95 %)";
+
+/// The table of all targets whose contenders were measured; empty if there are none.
+pub(crate) fn table(run: &Run) -> String {
+    let rows: Vec<_> = CLAIMS.iter().filter_map(|claim| claim.cells(run)).collect();
+    match rows.is_empty() {
+        true => String::new(),
+        false => table::markdown("target | figures | ratio (95 %) | bound | met", rows),
+    }
+}
+
+impl Claim {
+    fn cells(&self, run: &Run) -> Option<Vec<String>> {
+        let row = run.rows.iter().find(|row| row.scene == self.scene)?;
+        let best = self.best(run, is_more_better(&row.unit))?;
+        let mut ratio = run.ratio(self.scene, self.one, best);
+        let (bound, judged) = match self.aim {
+            AtLeast(limit) => (
+                format!("≥ {limit} ×"),
+                ratio.clone()?.judge(|it| it >= limit),
+            ),
+            AtMost(limit) => (
+                format!("≤ {limit} ×"),
+                ratio.clone()?.judge(|it| it <= limit),
+            ),
+            Below(limit) => {
+                let own = run.values(self.scene, self.one).into_values().collect();
+                let own = Ratio::of(own)?.judge(|it| it <= limit);
+                ratio = None;
+                (format!("≤ {limit}"), own)
+            }
+        };
+        let figures = [self.one, best].map(|name| {
+            table::number(
+                run.median(self.scene, name),
+                crate::row::decimals(&row.unit),
+            )
+        });
+        Some(vec![
+            format!("{}: {} : {best}", row.label(), self.one),
+            figures.join(" : "),
+            table::cell(ratio.map(|ratio| ratio.text())),
+            bound,
+            judged.to_owned(),
+        ])
+    }
+
+    /// The other contender with the best median.
+    fn best(&self, run: &Run, is_more_better: bool) -> Option<&'static str> {
+        run.median(self.scene, self.one)?;
+        let sign = if is_more_better { 1.0 } else { -1.0 };
+        let others = self.others.iter();
+        let medians = others.filter_map(|name| Some((run.median(self.scene, name)? * sign, *name)));
+        let best = medians.max_by(|(a, _), (b, _)| a.total_cmp(b));
+        best.map(|(_, name)| name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::row::tests::run;
+
+    /// The cells of each target, from its contenders on.
+    fn cells(run: &Run) -> Vec<String> {
+        let table = table(run);
+        let lines = table.lines().skip(2);
+        let trimmed = |line: &str| line.split('|').map(str::trim).collect::<Vec<_>>().join("|");
+        lines.map(trimmed).collect()
+    }
+
+    #[test]
+    fn the_best_other_has_the_best_median_and_absent_contenders_are_left_out() {
+        let values: [(&str, &[f64]); 3] = [
+            ("gotatun", &[1.0, 2.0, 9.0]),
+            ("boringtun", &[3.0; 3]),
+            ("convoy", &[6.0; 3]),
+        ];
+        let table = cells(&run("tcp-up", "Gbit/s", &values));
+        let expected =
+            "|figure, Gbit/s: convoy : boringtun|6.00 : 3.00|2.00 (2.00–2.00)|≥ 1.25 ×|median|";
+        assert_eq!(table, [expected]);
+        let best = &cells(&run("ping-tcp", "ms", &values))[0];
+        assert!(best.contains("convoy : gotatun"), "{best}");
+    }
+
+    #[test]
+    fn a_target_is_met_surely_only_in_the_whole_interval() {
+        let mut values = [1.5; 9];
+        values[..2].fill(1.2);
+        let cases: [(&str, &str, &[f64], &str); 6] = [
+            ("tcp-up", "Gbit/s", &[1.5; 9], "yes"),
+            ("tcp-up", "Gbit/s", &values, "median"),
+            ("tcp-up", "Gbit/s", &[1.2; 9], "**no**"),
+            ("tcp-up-cpu", "CPU s/GB", &[0.7; 9], "yes"),
+            // Few rounds never make an absolute target certain.
+            ("memory", "MB", &[23.0], "median"),
+            ("memory", "MB", &[25.0], "**no**"),
+        ];
+        for (scene, unit, convoy, expected) in cases {
+            let peer = vec![1.0; convoy.len()];
+            let table = cells(&run(scene, unit, &[("convoy", convoy), ("gotatun", &peer)]));
+            assert!(table[0].ends_with(&format!("|{expected}|")), "{table:?}");
+        }
+    }
+}

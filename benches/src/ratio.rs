@@ -1,0 +1,88 @@
+//! The ratio of two contenders, or a figure in each round, with its confidence.
+
+use convoy_lab::measure::Sample;
+
+/// The confidence level: the share of intervals that hold the true median.
+const CONFIDENCE: f64 = 0.95;
+
+/// Values of all rounds, with the confidence interval of their median.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Ratio {
+    pub(crate) sample: Sample,
+    /// The 95 % confidence interval of the median; `None` for fewer than six rounds.
+    pub(crate) interval: Option<[f64; 2]>,
+}
+
+impl Ratio {
+    /// The interval lies between two order statistics (an inverted sign test). It assumes nothing about the
+    /// distribution and needs no random numbers. Of 9 values they are the second and the eighth (96.1 %).
+    pub(crate) fn of(values: Vec<f64>) -> Option<Self> {
+        let mut sorted = values.clone();
+        sorted.sort_unstable_by(f64::total_cmp);
+        let ends = |left_out| [sorted[left_out], sorted[sorted.len() - 1 - left_out]];
+        Some(Self {
+            interval: left_out(sorted.len()).map(ends),
+            sample: Sample::of(values)?,
+        })
+    }
+
+    /// `0.97 (0.95–1.01)`: the median and the interval, or if there is none, the lowest and highest value.
+    pub(crate) fn text(&self) -> String {
+        let Self { sample, interval } = self;
+        let [low, high] = interval.unwrap_or([sample.min, sample.max]);
+        format!("{:.2} ({low:.2}–{high:.2})", sample.median)
+    }
+
+    /// Whether the values meet a target: in the whole interval, only at the median, or not.
+    pub(crate) fn judge(&self, holds: impl Fn(f64) -> bool) -> &'static str {
+        let interval = self.interval;
+        let is_sure = interval.is_some_and(|[low, high]| holds(low) && holds(high));
+        match holds(self.sample.median) {
+            _ if is_sure => "yes",
+            true => "median",
+            false => "**no**",
+        }
+    }
+}
+
+/// How many of `count` values to leave out at each end of an interval.
+///
+/// Each value lies below the true median with probability ½, so the number of values below it is binomial.
+/// Leaving out `k` values at each end misses the median with twice the probability of at most `k`.
+fn left_out(count: usize) -> Option<usize> {
+    let tolerated = (1.0 - CONFIDENCE) / 2.0;
+    let mut exactly = 0.5_f64.powi(i32::try_from(count).ok()?);
+    let mut at_most = exactly;
+    let mut left_out = None;
+    for below in 0..count / 2 {
+        if at_most > tolerated {
+            break;
+        }
+        left_out = Some(below);
+        exactly *= (count - below) as f64 / (below + 1) as f64;
+        at_most += exactly;
+    }
+    left_out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ranks_are_those_of_the_tables() {
+        // As in any table of the sign test for a two-sided 5 %.
+        let expected = [
+            (0, None),
+            (5, None),
+            (6, Some(0)),
+            (8, Some(0)),
+            (9, Some(1)),
+        ];
+        for (count, rank) in expected.into_iter().chain([(12, Some(2)), (20, Some(5))]) {
+            assert_eq!(left_out(count), rank, "{count}");
+        }
+        let ratio = Ratio::of([5.0, 1.0, 9.0, 2.0, 8.0, 3.0, 7.0, 4.0, 6.0].into());
+        assert_eq!(ratio.unwrap().interval, Some([2.0, 8.0]));
+    }
+}

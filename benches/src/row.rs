@@ -1,0 +1,252 @@
+//! Results: rows of one form, kept as JSON Lines and read back by the report.
+//!
+//! The first line of a file is the [`Origin`] of its run, every other line a [`Row`].
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::{fs, io};
+
+use anyhow::Context as _;
+use convoy_lab::measure::Sample;
+use serde::{Deserialize, Serialize};
+
+use crate::origin::Origin;
+use crate::ratio::Ratio;
+
+/// Directory of the committed result files, relative to the source tree's root.
+pub(crate) const DIRECTORY: &str = "benches/results";
+/// The page that `make report` writes.
+pub(crate) const PAGE: &str = "benches/RESULTS.md";
+
+/// One measured value.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Row {
+    /// Test in which it was measured.
+    pub(crate) scene: String,
+    /// Program or configuration that was measured.
+    pub(crate) contender: String,
+    /// Figure in words; may be empty if the unit says it all.
+    pub(crate) figure: String,
+    pub(crate) unit: String,
+    /// Position on the axis along which a scene varies: bytes, peers, seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) at: Option<f64>,
+    /// Starts at 0.
+    pub(crate) round: u32,
+    pub(crate) value: f64,
+    /// Whether the generator, not the contender, set the limit.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) is_limited: bool,
+}
+
+/// All rows of one command.
+#[derive(Clone, Debug)]
+pub(crate) struct Run {
+    pub(crate) origin: Origin,
+    pub(crate) rows: Vec<Row>,
+}
+
+/// Units: decimals shown, and whether more is better.
+const UNITS: [(&str, usize, bool); 21] = [
+    ("Gbit/s", 2, true),
+    ("Mbit/s", 0, true),
+    ("kpps", 1, true),
+    ("1/s", 0, true),
+    ("flows", 0, true),
+    ("GB/CPU s", 2, true),
+    ("CPU s/GB", 2, false),
+    ("CPU ns/packet", 0, false),
+    ("kcalls/GB", 1, false),
+    ("packets/call", 1, true),
+    ("packets/read", 1, true),
+    ("segments/send", 1, true),
+    ("MB", 1, false),
+    ("MiB", 1, false),
+    ("×", 2, true),
+    ("s", 1, false),
+    ("ms", 3, false),
+    ("µs", 0, false),
+    ("ns", 1, false),
+    ("%", 2, false),
+    ("CPUs", 2, false),
+];
+
+/// Decimals shown of values in a unit.
+pub(crate) fn decimals(unit: &str) -> usize {
+    let known = UNITS.iter().find(|(name, ..)| *name == unit);
+    known.map_or(0, |(_, decimals, _)| *decimals)
+}
+
+/// Whether more of a unit is better.
+pub(crate) fn is_more_better(unit: &str) -> bool {
+    let known = UNITS.iter().find(|(name, ..)| *name == unit);
+    known.is_none_or(|(.., is_more_better)| *is_more_better)
+}
+
+impl Row {
+    pub(crate) fn new(
+        scene: &str,
+        contender: &str,
+        (figure, unit): (&str, &str),
+        round: u32,
+        value: f64,
+    ) -> Self {
+        Self {
+            scene: scene.to_owned(),
+            contender: contender.to_owned(),
+            figure: figure.to_owned(),
+            unit: unit.to_owned(),
+            at: None,
+            round,
+            value,
+            is_limited: false,
+        }
+    }
+
+    /// Places the row on its scene's axis.
+    pub(crate) fn at(mut self, at: f64) -> Self {
+        self.at = Some(at);
+        self
+    }
+
+    /// Marks the row if the generator set the limit.
+    pub(crate) fn limited(mut self, is_limited: bool) -> Self {
+        self.is_limited = is_limited;
+        self
+    }
+
+    /// The figure with its unit.
+    pub(crate) fn label(&self) -> String {
+        match (&self.figure[..], &self.unit[..]) {
+            ("", unit) => unit.to_owned(),
+            (figure, "") => figure.to_owned(),
+            (figure, unit) => format!("{figure}, {unit}"),
+        }
+    }
+}
+
+impl Run {
+    /// A run of this program that starts now.
+    pub(crate) fn new(versions: Vec<String>) -> Self {
+        Self {
+            origin: Origin::of_this_run(versions),
+            rows: Vec::new(),
+        }
+    }
+
+    /// Adds a row, unless its value is no number.
+    pub(crate) fn push(&mut self, row: Row) {
+        if row.value.is_finite() {
+            self.rows.push(row);
+        }
+    }
+
+    /// Values of the rows that `is_in` selects, by round.
+    pub(crate) fn by_round(&self, is_in: impl Fn(&Row) -> bool) -> BTreeMap<u32, f64> {
+        let rows = self.rows.iter().filter(|row| is_in(row));
+        rows.map(|row| (row.round, row.value)).collect()
+    }
+
+    /// Values of a contender in a scene, by round.
+    pub(crate) fn values(&self, scene: &str, contender: &str) -> BTreeMap<u32, f64> {
+        self.by_round(|row| row.scene == scene && row.contender == contender && row.at.is_none())
+    }
+
+    pub(crate) fn median(&self, scene: &str, contender: &str) -> Option<f64> {
+        let values = self.values(scene, contender).into_values();
+        Some(Sample::of(values.collect())?.median)
+    }
+
+    /// Ratio of two contenders in a scene, within each round.
+    pub(crate) fn ratio(&self, scene: &str, one: &str, other: &str) -> Option<Ratio> {
+        let other = self.values(scene, other);
+        let values = self.values(scene, one).into_iter();
+        let ratios = values.filter_map(|(round, value)| Some(value / other.get(&round)?));
+        Ratio::of(ratios.filter(|ratio| ratio.is_finite()).collect())
+    }
+
+    /// Reads a result file; `None` if it does not exist.
+    ///
+    /// # Errors
+    /// Names the file, the line and the place in it.
+    pub(crate) fn load(file: &Path) -> anyhow::Result<Option<Self>> {
+        let text = match fs::read_to_string(file) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            read => read.with_context(|| file.display().to_string())?,
+        };
+        let mut lines = (1..).zip(text.lines());
+        let at = |number: usize| format!("{}: line {number}", file.display());
+        let (_, first) = lines.next().with_context(|| at(1))?;
+        Ok(Some(Self {
+            origin: serde_json::from_str(first).with_context(|| at(1))?,
+            rows: lines
+                .map(|(number, line)| serde_json::from_str(line).with_context(|| at(number)))
+                .collect::<Result<_, _>>()?,
+        }))
+    }
+
+    /// Writes a result file, and prints its path.
+    pub(crate) fn save(&self, file: &Path) -> anyhow::Result<()> {
+        let mut text = serde_json::to_string(&self.origin)? + "\n";
+        for row in &self.rows {
+            text += &(serde_json::to_string(row)? + "\n");
+        }
+        write(text.as_bytes(), file)?;
+        eprintln!("all values: {}", file.display());
+        Ok(())
+    }
+}
+
+/// Writes a file and creates its directory.
+pub(crate) fn write(bytes: &[u8], file: &Path) -> anyhow::Result<()> {
+    let directory = file.parent().map_or(Ok(()), fs::create_dir_all);
+    let written = directory.and_then(|()| fs::write(file, bytes));
+    written.with_context(|| file.display().to_string())
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A run of one scene, with values by contender and round.
+    pub(crate) fn run(scene: &str, unit: &str, values: &[(&str, &[f64])]) -> Run {
+        let mut run = Run::new(Vec::new());
+        for (contender, values) in values {
+            for (round, value) in (0..).zip(*values) {
+                run.push(Row::new(scene, contender, ("figure", unit), round, *value));
+            }
+        }
+        run
+    }
+
+    #[test]
+    fn a_result_has_one_line_a_row_and_a_malformed_file_is_refused_with_the_place() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("a.jsonl");
+        assert!(Run::load(&file).unwrap().is_none());
+        let mut kept = run("tcp-up", "Gbit/s", &[("a", &[1.5, 2.5])]);
+        kept.rows[1] = kept.rows[1].clone().at(7.0).limited(true);
+        kept.save(&file).unwrap();
+        assert_eq!(Run::load(&file).unwrap().unwrap().rows, kept.rows);
+        let text = fs::read_to_string(&file).unwrap();
+        assert_eq!(text.lines().count(), 3);
+        fs::write(&file, text.replace("\"round\":1", "\"round\":\"x\"")).unwrap();
+        let refusal = format!("{:#}", Run::load(&file).unwrap_err());
+        assert!(
+            refusal.contains("a.jsonl: line 3: invalid type"),
+            "{refusal}"
+        );
+    }
+
+    #[test]
+    fn ratios_are_taken_within_a_round_and_one_without_a_figure_is_left_out() {
+        let figures: [(&str, &[f64]); 2] = [("a", &[2.0, 9.0, 8.0]), ("b", &[1.0, 3.0, 0.0])];
+        let mut run = run("tcp-up", "Gbit/s", &figures);
+        let ratio = run.ratio("tcp-up", "a", "b").unwrap();
+        assert_eq!(ratio.sample.values, [2.0, 3.0]);
+        run.rows.remove(0);
+        let ratio = run.ratio("tcp-up", "a", "b").unwrap();
+        assert_eq!(ratio.text(), "3.00 (3.00–3.00)");
+    }
+}

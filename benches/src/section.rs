@@ -1,0 +1,131 @@
+//! A command's result in words: the same text on the terminal and on the page.
+
+use std::path::{Path, PathBuf};
+
+use crate::claim;
+use crate::plot::Plot;
+use crate::row::{self, Row, Run};
+use crate::table::Table;
+
+/// How a command's result is shown and kept.
+pub(crate) struct Section {
+    pub(crate) title: &'static str,
+    /// Target of `make`.
+    pub(crate) command: &'static str,
+    /// Result file.
+    pub(crate) file: &'static str,
+    pub(crate) tables: &'static [Table],
+    pub(crate) plots: &'static [Plot],
+    /// Explains the figures.
+    pub(crate) legend: &'static str,
+}
+
+const LIMITED: &str =
+    "\n\\* In at least one round the generator, not the contender, set the limit.\n";
+/// Parts of the names of scenes that the page leaves out.
+const DETAILS: [&str; 8] = [
+    "p99.9",
+    "-bbr",
+    "loss-",
+    "tcp-down-syscalls",
+    "tcp-down-memory",
+    "tcp-8-up-memory",
+    "tcp-8-down-",
+    "tcp-8-up-syscalls",
+];
+/// Tells how targets are judged.
+pub(crate) const TARGETS: &str = "\
+A ratio divides the figures within each round, by those of the other with the best median. Brackets hold its 95 %
+interval (between two order statistics), or for fewer than six rounds its lowest and highest value. A target is met by
+the whole interval (`yes`) or only by the median (`median`).
+";
+
+impl Section {
+    /// Formats a whole result as Markdown.
+    fn text(&self, run: &Run) -> String {
+        let text = self.text_of(run, &run.rows);
+        match text.contains(claim::HEAD) {
+            true => format!("{text}\n{TARGETS}"),
+            false => text,
+        }
+    }
+
+    /// The same for the page: without details, and without [`TARGETS`].
+    pub(crate) fn page(&self, run: &Run) -> String {
+        let is_detail = |row: &Row| DETAILS.iter().any(|it| row.scene.contains(it));
+        let rows = run
+            .rows
+            .iter()
+            .filter(|row| !is_detail(row) && !row.contender.ends_with("+q"));
+        self.text_of(run, &rows.cloned().collect::<Vec<_>>())
+    }
+
+    fn text_of(&self, run: &Run, shown: &[Row]) -> String {
+        let mut text = run.origin.paragraph();
+        for table in [claim::table(run)]
+            .into_iter()
+            .chain(self.tables.iter().map(|it| it.text(shown)))
+        {
+            text += &if table.is_empty() {
+                table
+            } else {
+                format!("\n{table}")
+            };
+        }
+        if text.contains("\\* |") {
+            text += LIMITED;
+        }
+        if !self.legend.is_empty() {
+            text += &format!("\n{}\n", self.legend);
+        }
+        let notes = run.origin.notes.iter();
+        text + &notes.map(|note| format!("\n- {note}")).collect::<String>()
+            + if run.origin.notes.is_empty() {
+                ""
+            } else {
+                "\n"
+            }
+    }
+
+    /// Prints a result. Writes it and its plots to `named`, or if that is absent and the result is `whole`, to the usual
+    /// file: a partial or trial run is kept only in a named file.
+    pub(crate) fn keep(&self, run: &Run, named: Option<&Path>, whole: bool) -> anyhow::Result<()> {
+        println!("{}", self.text(run));
+        let Some(file) = self.file(named, whole) else {
+            return Ok(());
+        };
+        run.save(&file)?;
+        for (plot, svg) in self.pictures(run)? {
+            row::write(svg.as_bytes(), &file.with_file_name(plot.file))?;
+        }
+        Ok(())
+    }
+
+    /// Draws the plots that have points.
+    pub(crate) fn pictures(&self, run: &Run) -> anyhow::Result<Vec<(&'static Plot, String)>> {
+        let drawn = self.plots.iter().map(|plot| Ok((plot, plot.svg(run)?)));
+        let drawn = drawn.collect::<anyhow::Result<Vec<_>>>()?.into_iter();
+        Ok(drawn.filter_map(|(plot, svg)| Some((plot, svg?))).collect())
+    }
+
+    /// The file that [`Self::keep`] writes to.
+    fn file(&self, named: Option<&Path>, whole: bool) -> Option<PathBuf> {
+        let usual = whole.then(|| Path::new(row::DIRECTORY).join(self.file));
+        named.map(Path::to_owned).or(usual)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_whole_result_is_kept_without_a_named_file() {
+        let section = &crate::forward::SECTION;
+        let usual = Path::new(row::DIRECTORY).join("forward.jsonl");
+        assert_eq!(section.file(None, true), Some(usual));
+        assert_eq!(section.file(None, false), None);
+        let named = Path::new("b.jsonl");
+        assert_eq!(section.file(Some(named), false), Some(named.to_owned()));
+    }
+}

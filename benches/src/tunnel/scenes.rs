@@ -1,0 +1,350 @@
+//! The scenes in which tunnels are compared, one line each: name, figure, test, contenders and sets.
+
+use anyhow::Context as _;
+use convoy_lab::measure::Direction;
+
+use super::contender::{CONVOY, Contender, Kind};
+
+/// One scene.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Scene {
+    /// Name on the command line and in result files.
+    pub(crate) name: &'static str,
+    /// Figure and unit.
+    pub(crate) figure: (&'static str, &'static str),
+    /// The test that yields the figure; scenes of the same test share its run.
+    pub(crate) test: Test,
+    pub(crate) of_test: Figure,
+    field: Field,
+    /// Letters of the sets that have it.
+    sets: &'static str,
+}
+
+/// A test, which yields figures for one or more scenes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Test {
+    /// CPU time without traffic.
+    CpuIdle,
+    /// Round trips without load.
+    PingIdle,
+    Tcp(Tcp),
+    /// Requests and answers of 32 bytes, one in flight, over TCP and then UDP; optionally beside one TCP stream.
+    Requests {
+        beside_tcp: bool,
+    },
+    /// A new TCP connection for each request, this many at a time.
+    Connections(u32),
+    /// UDP with this payload at a constant rate in kpps.
+    UdpOffered(usize, u32),
+    /// The highest UDP rate with this payload.
+    UdpRate(usize),
+    /// UDP with this payload at increasing rates.
+    UdpCurve(usize),
+    /// TCP up beside this many open connections that carry nothing.
+    Flows(u32),
+    /// The peak memory of a daemon.
+    Memory,
+}
+
+/// A TCP run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Tcp {
+    /// `None` for both at once.
+    pub(crate) way: Option<Direction>,
+    pub(crate) streams: u32,
+    /// Whether the sockets use BBR instead of the namespace's default.
+    pub(crate) bbr: bool,
+    /// Whether to send a probe every 10 ms beside it.
+    pub(crate) ping: bool,
+    pub(crate) veth: Veth,
+}
+
+/// How the veth treats batches of datagrams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Veth {
+    /// Passes them on whole.
+    Whole,
+    /// Cuts them, as a wire does.
+    Cuts,
+    /// Cuts them, and loses 1 % in each direction.
+    Loses,
+}
+
+/// A figure of a test.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Figure {
+    /// The test's main figure.
+    Main,
+    /// CPU seconds of both daemons per gigabyte.
+    Cpu,
+    /// Thousands of system calls of both daemons per gigabyte, counted in a separate run.
+    Syscalls,
+    /// Peak memory of the larger daemon during the run, in MB.
+    Memory,
+    /// Percentiles of round trips; for requests, of those over TCP.
+    P50,
+    P99,
+    P999,
+    /// Percentiles of requests over UDP.
+    UdpP50,
+    UdpP99,
+    UdpP999,
+    /// Requests per second over TCP.
+    Rate,
+    /// How many connections are open.
+    Open,
+}
+
+/// The contenders of a scene; Convoy is always one of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Field {
+    /// WireGuard programs with their defaults.
+    Programs,
+    /// The same, also with Convoy's queue length.
+    WithVariants,
+    /// WireGuard programs and OpenVPN.
+    WithOpenVpn,
+    Everyone,
+}
+
+/// A set of contenders with their scenes, and a result file of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Set {
+    /// WireGuard programs at both ends, and OpenVPN.
+    Programs,
+    /// Programs at the near end that need no root.
+    Rootless,
+    /// Gateways at the near end.
+    Gateways,
+}
+
+pub(super) const UP: Tcp = Tcp {
+    way: Some(Direction::Up),
+    streams: 1,
+    bbr: false,
+    ping: false,
+    veth: Veth::Whole,
+};
+const DOWN: Tcp = Tcp {
+    way: Some(Direction::Down),
+    ..UP
+};
+const BOTH: Tcp = Tcp { way: None, ..UP };
+const LOST: Tcp = UP.veth(Veth::Loses);
+const IDLE: Test = Test::Requests { beside_tcp: false };
+const LOADED: Test = Test::Requests { beside_tcp: true };
+
+use Field::{Everyone, Programs, WithOpenVpn, WithVariants};
+use Figure::{Cpu, Main, Memory, Open, P50, P99, P999, Rate, Syscalls, UdpP50, UdpP99, UdpP999};
+
+/// All scenes, in the order of the tables. Sets: `p`rograms, `r`ootless, `g`ateways; `c`: scenes that tell two builds
+/// of Convoy apart, for `commits`.
+#[rustfmt::skip]
+pub(crate) const SCENES: &[Scene] = &[
+    of("tcp-up", ("TCP up", "Gbit/s"), UP.test(), Main, Everyone, "prgc"),
+    of("tcp-down", ("TCP down", "Gbit/s"), DOWN.test(), Main, Everyone, "prgc"),
+    of("tcp-4", ("TCP up, 4 streams", "Gbit/s"), UP.streams(4).test(), Main, WithVariants, "pc"),
+    of("tcp-both", ("TCP both ways", "Gbit/s"), BOTH.test(), Main, WithVariants, "p"),
+    of("tcp-up-cpu", ("TCP up", "CPU s/GB"), UP.test(), Cpu, Everyone, "prgc"),
+    of("tcp-up-ping", ("TCP up beside a ping", "Gbit/s"), UP.ping().test(), Main, WithVariants, "pc"),
+    of("ping-tcp", ("ping beside TCP up, p50", "ms"), UP.ping().test(), P50, WithVariants, "pc"),
+    of("ping-tcp-p99", ("ping beside TCP up, p99", "ms"), UP.ping().test(), P99, WithVariants, "pc"),
+    of("tcp-up-bbr", ("TCP up, bbr", "Gbit/s"), UP.bbr().test(), Main, Programs, "pc"),
+    of("tcp-down-bbr", ("TCP down, bbr", "Gbit/s"), DOWN.bbr().test(), Main, Programs, "pc"),
+    of("tcp-up-bbr-ping", ("TCP up, bbr, beside a ping", "Gbit/s"), UP.bbr().ping().test(), Main, Programs, "pc"),
+    of("ping-bbr", ("ping beside TCP up, bbr, p50", "ms"), UP.bbr().ping().test(), P50, Programs, "pc"),
+    of("ping-bbr-p99", ("ping beside TCP up, bbr, p99", "ms"), UP.bbr().ping().test(), P99, Programs, "pc"),
+    of("tcp-cut", ("TCP up, veth cuts", "Gbit/s"), UP.veth(Veth::Cuts).test(), Main, WithVariants, "pc"),
+    of("udp-1200", ("UDP 1,200 B, ≤ 1 % loss", "kpps"), Test::UdpRate(1_200), Main, WithVariants, "prgc"),
+    of("udp-64", ("UDP 64 B, ≤ 1 % loss", "kpps"), Test::UdpRate(64), Main, WithVariants, "pgc"),
+    of("udp-200k", ("UDP at 200 kpps, arrived", "kpps"), Test::UdpOffered(1_200, 200), Main, WithVariants, "p"),
+    of("ping-idle", ("ping, idle, p50", "ms"), Test::PingIdle, P50, WithVariants, "pc"),
+    of("cpu-idle", ("CPU when idle", "%"), Test::CpuIdle, Main, WithVariants, "p"),
+    of("memory", ("peak memory", "MB"), Test::Memory, Main, WithVariants, "p"),
+    of("request-tcp-idle-p50", ("TCP request, idle, p50", "µs"), IDLE, P50, WithOpenVpn, "pr"),
+    of("request-tcp-idle-p99", ("TCP request, idle, p99", "µs"), IDLE, P99, WithOpenVpn, "pr"),
+    of("request-tcp-idle-p99.9", ("TCP request, idle, p99.9", "µs"), IDLE, P999, WithOpenVpn, "p"),
+    of("request-udp-idle-p50", ("UDP request, idle, p50", "µs"), IDLE, UdpP50, WithOpenVpn, "pr"),
+    of("request-udp-idle-p99", ("UDP request, idle, p99", "µs"), IDLE, UdpP99, WithOpenVpn, "p"),
+    of("request-udp-idle-p99.9", ("UDP request, idle, p99.9", "µs"), IDLE, UdpP999, WithOpenVpn, "p"),
+    of("request-tcp-loaded-p50", ("TCP request beside TCP, p50", "µs"), LOADED, P50, WithOpenVpn, "p"),
+    of("request-tcp-loaded-p99", ("TCP request beside TCP, p99", "µs"), LOADED, P99, WithOpenVpn, "p"),
+    of("request-tcp-loaded-p99.9", ("TCP request beside TCP, p99.9", "µs"), LOADED, P999, WithOpenVpn, "p"),
+    of("request-udp-loaded-p50", ("UDP request beside TCP, p50", "µs"), LOADED, UdpP50, WithOpenVpn, "p"),
+    of("request-udp-loaded-p99", ("UDP request beside TCP, p99", "µs"), LOADED, UdpP99, WithOpenVpn, "p"),
+    of("request-udp-loaded-p99.9", ("UDP request beside TCP, p99.9", "µs"), LOADED, UdpP999, WithOpenVpn, "p"),
+    of("connections", ("connections with a request", "1/s"), Test::Connections(1), Main, Programs, "prg"),
+    of("connections-16", ("the same, 16 at a time", "1/s"), Test::Connections(16), Main, Programs, "rg"),
+    of("requests", ("requests on one connection", "1/s"), IDLE, Rate, Programs, "rg"),
+    of("tcp-up-syscalls", ("TCP up", "kcalls/GB"), UP.test(), Syscalls, WithOpenVpn, "prg"),
+    of("tcp-up-memory", ("TCP up, peak memory", "MB"), UP.test(), Memory, WithOpenVpn, "prg"),
+    of("tcp-down-cpu", ("TCP down", "CPU s/GB"), DOWN.test(), Cpu, WithOpenVpn, "prg"),
+    of("tcp-down-syscalls", ("TCP down", "kcalls/GB"), DOWN.test(), Syscalls, WithOpenVpn, "prg"),
+    of("tcp-down-memory", ("TCP down, peak memory", "MB"), DOWN.test(), Memory, WithOpenVpn, "p"),
+    of("tcp-8-up", ("TCP up, 8 streams", "Gbit/s"), UP.streams(8).test(), Main, Programs, "prg"),
+    of("tcp-8-up-cpu", ("TCP up, 8 streams", "CPU s/GB"), UP.streams(8).test(), Cpu, Programs, "prg"),
+    of("tcp-8-up-syscalls", ("TCP up, 8 streams", "kcalls/GB"), UP.streams(8).test(), Syscalls, Programs, "pr"),
+    of("tcp-8-up-memory", ("TCP up, 8 streams, peak memory", "MB"), UP.streams(8).test(), Memory, Programs, "prg"),
+    of("tcp-8-down", ("TCP down, 8 streams", "Gbit/s"), DOWN.streams(8).test(), Main, Programs, "prg"),
+    of("tcp-8-down-cpu", ("TCP down, 8 streams", "CPU s/GB"), DOWN.streams(8).test(), Cpu, Programs, "p"),
+    of("tcp-8-down-syscalls", ("TCP down, 8 streams", "kcalls/GB"), DOWN.streams(8).test(), Syscalls, Programs, "p"),
+    of("tcp-8-down-memory", ("TCP down, 8 streams, peak memory", "MB"), DOWN.streams(8).test(), Memory, Programs, "p"),
+    of("tcp-loss", ("TCP up, 1 % lost", "Gbit/s"), LOST.test(), Main, Programs, "pr"),
+    of("tcp-loss-cpu", ("TCP up, 1 % lost", "CPU s/GB"), LOST.test(), Cpu, Programs, "p"),
+    of("tcp-loss-syscalls", ("TCP up, 1 % lost", "kcalls/GB"), LOST.test(), Syscalls, Programs, "p"),
+    of("tcp-loss-memory", ("TCP up, 1 % lost, peak memory", "MB"), LOST.test(), Memory, Programs, "p"),
+    of("udp-64-most", ("UDP 64 B, peak arrival rate", "kpps"), Test::UdpCurve(64), Main, Programs, "p"),
+    of("udp-512-most", ("UDP 512 B, peak arrival rate", "kpps"), Test::UdpCurve(512), Main, Programs, "p"),
+    of("flows-1000", ("TCP up beside 1,000 idle flows", "Gbit/s"), Test::Flows(1_000), Main, Programs, "g"),
+    of("flows-1000-open", ("came up of 1,000", "flows"), Test::Flows(1_000), Open, Programs, "g"),
+    of("flows-1000-memory", ("peak memory with 1,000 flows", "MB"), Test::Flows(1_000), Memory, Programs, "g"),
+    of("flows-8000", ("TCP up beside 8,000 idle flows", "Gbit/s"), Test::Flows(8_000), Main, Programs, "g"),
+    of("flows-8000-open", ("came up of 8,000", "flows"), Test::Flows(8_000), Open, Programs, "g"),
+    of("flows-8000-memory", ("peak memory with 8,000 flows", "MB"), Test::Flows(8_000), Memory, Programs, "g"),
+    of("udp-1200-most", ("UDP 1,200 B, peak arrival rate", "kpps"), Test::UdpCurve(1_200), Main, WithOpenVpn, "p"),
+];
+
+/// Finds the scenes called `names`.
+///
+/// # Errors
+/// If a name is unknown; lists all names.
+pub(crate) fn named(names: &[String]) -> anyhow::Result<Vec<&'static Scene>> {
+    let named = |name: &String| {
+        let known = || SCENES.iter().map(|scene| scene.name).collect::<Vec<_>>();
+        let scene = SCENES.iter().find(|scene| scene.name == name);
+        scene.with_context(|| format!("no row is called {name}: {}", known().join(", ")))
+    };
+    names.iter().map(named).collect()
+}
+
+/// The scenes that tell two builds of Convoy apart.
+pub(crate) fn of_commits() -> Vec<&'static Scene> {
+    with_letter('c')
+}
+
+fn with_letter(letter: char) -> Vec<&'static Scene> {
+    let scenes = SCENES.iter();
+    scenes.filter(|scene| scene.sets.contains(letter)).collect()
+}
+
+impl Set {
+    pub(crate) fn scenes(self) -> Vec<&'static Scene> {
+        with_letter(match self {
+            Self::Programs => 'p',
+            Self::Rootless => 'r',
+            Self::Gateways => 'g',
+        })
+    }
+}
+
+const fn of(
+    name: &'static str,
+    figure: (&'static str, &'static str),
+    test: Test,
+    of_test: Figure,
+    field: Field,
+    sets: &'static str,
+) -> Scene {
+    Scene {
+        name,
+        figure,
+        test,
+        of_test,
+        field,
+        sets,
+    }
+}
+
+impl Scene {
+    /// Whether `contender` has a figure in this scene; the bare veth has those that need no daemon.
+    pub(crate) fn is_for(&self, contender: &Contender) -> bool {
+        match contender.kind {
+            Kind::Bare => true,
+            Kind::WireGuard if contender.name == CONVOY => true,
+            Kind::WireGuard if contender.is_variant() => {
+                matches!(self.field, WithVariants | Everyone)
+            }
+            Kind::WireGuard => true,
+            Kind::OpenVpn => matches!(self.field, WithOpenVpn | Everyone),
+            Kind::Exec | Kind::Ports | Kind::Nat | Kind::Network => true,
+            Kind::Socks => !matches!(self.test, Test::UdpRate(_)),
+        }
+    }
+}
+
+impl Tcp {
+    const fn streams(mut self, streams: u32) -> Self {
+        self.streams = streams;
+        self
+    }
+
+    const fn bbr(mut self) -> Self {
+        self.bbr = true;
+        self
+    }
+
+    const fn ping(mut self) -> Self {
+        self.ping = true;
+        self
+    }
+
+    const fn veth(mut self, veth: Veth) -> Self {
+        self.veth = veth;
+        self
+    }
+
+    const fn test(self) -> Test {
+        Test::Tcp(self)
+    }
+}
+
+/// The tests that yield `scenes`, each once, in order; memory is read last.
+pub(crate) fn tests_of(scenes: &[&Scene]) -> Vec<Test> {
+    let mut tests: Vec<Test> = Vec::new();
+    for scene in scenes {
+        if !tests.contains(&scene.test) {
+            tests.push(scene.test);
+        }
+    }
+    tests.sort_by_key(|test| match test {
+        Test::CpuIdle => 0,
+        Test::PingIdle => 1,
+        Test::Memory => 3,
+        _ => 2,
+    });
+    tests
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn every_scene_has_a_name_and_a_figure_of_its_own() {
+        let names: BTreeSet<_> = SCENES.iter().map(|scene| scene.name).collect();
+        let figures: BTreeSet<_> = SCENES.iter().map(|scene| scene.figure).collect();
+        assert_eq!((names.len(), figures.len()), (SCENES.len(), SCENES.len()));
+    }
+
+    #[test]
+    fn a_test_runs_once_for_all_its_scenes_and_memory_comes_last() {
+        let names = ["memory", "tcp-up", "tcp-up-cpu", "cpu-idle"].map(str::to_owned);
+        let tests = tests_of(&named(&names).unwrap());
+        assert_eq!(tests, [Test::CpuIdle, UP.test(), Test::Memory]);
+    }
+
+    #[test]
+    fn variants_and_openvpn_take_part_only_where_their_figures_are_shown() {
+        let all = Set::Programs.contenders(Path::new("convoy"), Path::new("bin"));
+        let count = |name: &str| {
+            let one = all.iter().find(|one| one.name == name).unwrap();
+            SCENES.iter().filter(|scene| scene.is_for(one)).count()
+        };
+        assert_eq!(count("convoy"), SCENES.len());
+        assert_eq!(count("gotatun"), SCENES.len());
+        assert!(count("gotatun+q") < count("openvpn"));
+    }
+}
