@@ -4,7 +4,7 @@ use crate::ratio::Ratio;
 use crate::row::{Run, is_more_better};
 use crate::table;
 
-/// What is demanded of a figure.
+/// Demand on a figure.
 #[derive(Clone, Copy)]
 enum Aim {
     /// At least this ratio to the best of the others.

@@ -86,13 +86,13 @@ impl Started {
         Pid::from_raw(self.child.id().cast_signed())
     }
 
-    /// Its output so far.
+    /// Returns its output so far.
     pub(crate) fn log(&self) -> String {
         let log = fs::read(self.log.path()).unwrap_or_default();
         String::from_utf8_lossy(&log).into_owned()
     }
 
-    /// The end of its output, for an error message.
+    /// Returns the end of its output, for an error message.
     pub(crate) fn last_lines(&self) -> String {
         const LINES: usize = 8;
         let log = self.log();

@@ -7,7 +7,7 @@ use crate::plot::Plot;
 use crate::row::{self, Row, Run};
 use crate::table::Table;
 
-/// How a command's result is shown and kept.
+/// A command's result: where it is kept, and what shows it.
 pub(crate) struct Section {
     pub(crate) title: &'static str,
     /// Target of `make`.

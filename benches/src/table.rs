@@ -11,7 +11,7 @@ use crate::row::{Row, decimals};
 pub(crate) struct Table {
     /// Heading above; empty for none.
     pub(crate) heading: &'static str,
-    /// Which rows are shown.
+    /// Chooses the rows.
     pub(crate) shows: fn(&Row) -> bool,
     /// Title of the first column.
     pub(crate) corner: &'static str,

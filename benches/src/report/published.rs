@@ -10,7 +10,7 @@ use crate::row::Run;
 use crate::speedtest::{SEGMENTS_PER_SEND, UPLOAD};
 use crate::table;
 
-/// What is measured, the published figure, its result file, and how the file answers.
+/// A figure in words, as published, and its counterpart in a result file.
 type Figure = (
     &'static str,
     &'static str,
@@ -136,7 +136,7 @@ fn copies(run: &Run) -> Option<String> {
     ))
 }
 
-/// How full the sends were; empty ones do not count.
+/// Tells how full the sends were; empty ones do not count.
 fn batches(run: &Run) -> Option<String> {
     let rows = run.rows.iter().filter(|row| row.scene == SEGMENTS_PER_SEND);
     let sizes: Vec<_> = rows.filter_map(|row| Some((row.at?, row.value))).collect();

@@ -9,24 +9,24 @@
 //! It runs from a directory of its own, so that all of its processes are found by what they execute.
 
 use std::fs::{self, File};
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
 use convoy_lab::measure::{Bed, Between, Ends, process};
 use convoy_lab::traffic::{Agent, Exchange};
-use convoy_lab::{Namespace, Pid};
+use convoy_lab::{Namespace, Pid, eventually};
 use nix::sys::signal::{Signal, kill};
 use tempfile::TempDir;
 
 use super::contender::{Contender, Kind};
 use super::gateway;
-use crate::programs;
+use crate::programs::{self, Started};
 
 /// The file that all contenders understand.
 const FILE: &str = "\
@@ -71,10 +71,10 @@ const PROXY_PORT: u16 = 1080;
 /// As the lab assigns it.
 const FAR: Ipv4Addr = Ipv4Addr::new(10, 8, 0, 2);
 /// Keeps the tunnel of `convoy exec`, and tells when it is there.
-const INSIDE: &str = "echo; exec sleep infinity";
+const INSIDE: &str = "echo begun; exec sleep infinity";
+const BEGUN: &str = "begun";
 /// How long packets may take to pass: a handshake is tried again after five seconds.
 const PATIENCE: Duration = Duration::from_secs(20);
-const LOG: &str = "log";
 const PROBE: Duration = Duration::from_millis(1);
 const PAUSE: Duration = Duration::from_millis(50);
 /// How long the processes may take to end.
@@ -104,8 +104,8 @@ pub(super) struct Rootless {
 struct Processes {
     directory: TempDir,
     program: PathBuf,
-    /// Absent before the start.
-    child: Option<Child>,
+    /// Absent before the start. It outlives the others: what `convoy exec` has become is another program.
+    child: Option<Started>,
 }
 
 impl Rootless {
@@ -208,19 +208,12 @@ impl Processes {
         if contender.kind == Kind::Exec {
             command.args(["sh", "-c", INSIDE]);
         }
-        command.stdin(Stdio::null()).stdout(Stdio::piped());
-        command.stderr(self.log_file()?);
-        let child = self.child.insert(command.spawn().context("start it")?);
-        let printed = child.stdout.take().map(BufReader::new);
-        let mut lines = printed
-            .into_iter()
-            .flat_map(|it| it.lines().map_while(Result::ok));
-        let inside = Pid::from_raw(child.id().cast_signed());
+        let child = self.child.insert(Started::new(&mut command)?);
+        let inside = child.pid();
         if contender.kind == Kind::Exec {
-            lines.next().context("it has executed nothing")?;
+            let begun = || child.log().lines().any(|line| line == BEGUN).then_some(());
+            eventually(PATIENCE, begun).context("it has executed nothing")?;
         }
-        // Otherwise its output would fill the pipe.
-        thread::spawn(move || lines.count());
         let between = match contender.kind {
             Kind::Socks => Between {
                 proxy: Some(SocketAddr::new(LOOPBACK, PROXY_PORT)),
@@ -287,14 +280,8 @@ impl Processes {
         file.to_string_lossy().into_owned()
     }
 
-    fn log_file(&self) -> anyhow::Result<File> {
-        let mut options = File::options();
-        let options = options.append(true).create(true);
-        Ok(options.open(self.directory.path().join(LOG))?)
-    }
-
     fn log(&self) -> String {
-        let log = fs::read_to_string(self.directory.path().join(LOG));
+        let log = self.child.as_ref().map(Started::log);
         format!("its log: {}", log.unwrap_or_default().trim_end())
     }
 }
@@ -314,11 +301,6 @@ impl Drop for Processes {
                 let _ = kill(pid, signal);
             }
             thread::sleep(PAUSE);
-        }
-        if let Some(child) = &mut self.child {
-            // What `convoy exec` has become is another program. Errors mean that it has ended.
-            let _ = child.kill();
-            let _ = child.wait();
         }
     }
 }
