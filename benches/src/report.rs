@@ -110,6 +110,19 @@ mod tests {
     }
 
     #[test]
+    fn every_committed_result_can_be_read() {
+        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("results");
+        let files = fs::read_dir(directory)
+            .unwrap()
+            .map(|it| it.unwrap().path());
+        let files = files.filter(|file| file.extension().is_some_and(|it| it == "jsonl"));
+        let runs: Vec<_> = files
+            .map(|file| Run::load(&file).unwrap().unwrap())
+            .collect();
+        assert!(runs.len() > 12 && runs.iter().all(|run| !run.rows.is_empty()));
+    }
+
+    #[test]
     fn the_committed_page_and_pictures_are_those_of_the_committed_results() {
         let here = Path::new(env!("CARGO_MANIFEST_DIR"));
         let args = Args {

@@ -180,4 +180,13 @@ mod tests {
         let steady = stage(STEADY, [10.0; 3]);
         assert_eq!(steady.time(steady.head.as_ref()), "10.0 ns");
     }
+
+    #[test]
+    fn every_committed_stage_is_listed() {
+        let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("results/stages.jsonl");
+        let run = Run::load(&file).unwrap().unwrap();
+        let table = table(&run, false);
+        assert_eq!(table.lines().count(), 2 + scenes(&run).len(), "{table}");
+        assert!(table.contains("| path::outbound "), "{table}");
+    }
 }
