@@ -12,7 +12,7 @@ use anyhow::ensure;
 
 use crate::row::{self, Run};
 use crate::section::{Section, TARGETS};
-use crate::{forward, growth, packets, peers};
+use crate::{forward, growth, packets, peers, soak};
 
 /// Writes the page of all committed results and its plots
 #[derive(Debug, clap::Args)]
@@ -92,6 +92,11 @@ fn page(results: &Path) -> anyhow::Result<Page> {
             format!("\n{links}\n")
         };
         pictures.extend(drawn.into_iter().map(|(plot, svg)| (plot.file, svg)));
+    }
+    // Its plot is in README.md.
+    if let Some(run) = Run::load(&results.join(soak::SECTION.file))? {
+        let drawn = soak::SECTION.pictures(&run)?.into_iter();
+        pictures.extend(drawn.map(|(plot, svg)| (plot.file, svg)));
     }
     Ok((text, pictures))
 }

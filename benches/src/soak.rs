@@ -33,7 +33,8 @@ use convoy_lab::measure::Host;
 use crate::programs::{self, first_line};
 use crate::row::{self, Run};
 use hub::{Hub, SPOKES};
-use observed::{Observed, SECTION};
+use observed::Observed;
+pub(crate) use observed::SECTION;
 use streams::{Load, STREAMS, Sockets, Stream};
 
 /// Runs load, rekeys and events on a hub with four spokes; writes verdicts, a result file and a plot

@@ -60,7 +60,7 @@ pub(super) struct Sample {
     pub(super) drops: BTreeMap<String, BTreeMap<String, u64>>,
 }
 
-pub(super) const SECTION: Section = Section {
+pub(crate) const SECTION: Section = Section {
     title: "Soak",
     command: "soak",
     file: "soak.jsonl",
@@ -74,7 +74,7 @@ pub(super) const SECTION: Section = Section {
             ("TCP goodput", "Mbit/s", Scale::Linear),
             ("round trip", "ms", Scale::Logarithmic),
             ("memory, VmRSS", "MiB", Scale::Linear),
-            ("descriptors", "", Scale::Linear),
+            ("descriptors", "open", Scale::Linear),
             ("drops", "packets/s", Scale::Linear),
         ],
         has_range: false,
@@ -112,7 +112,12 @@ impl Observed {
                 // A line needs a point where it bends.
                 let is_last = second == self.samples.len();
                 if is_last || descriptors.get(number) != sample.descriptors.get(number) {
-                    add("descriptors", daemon, "", sample.descriptors[number] as f64);
+                    add(
+                        "descriptors",
+                        daemon,
+                        "open",
+                        sample.descriptors[number] as f64,
+                    );
                 }
             }
             descriptors = &sample.descriptors;
