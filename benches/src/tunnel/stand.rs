@@ -254,9 +254,9 @@ impl Stand {
             }
             Test::UdpOffered(payload, kpps) => {
                 let via = self.via();
-                let probe = udp::probe(self.ends(), via, payload, kpps.into(), udp::PROBE)?;
-                let found = Found::of([(Figure::Main, probe.arrived_kpps)]);
-                Ok(found.limited(!probe.held_rate))
+                let trial = udp::probe(self.ends(), via, payload, kpps.into(), udp::PROBE)?;
+                let found = Found::of([(Figure::Main, trial.arrived_pps() / 1e3)]);
+                Ok(found.limited(!trial.held_rate))
             }
             Test::UdpRate(payload) => self.udp_rate(payload),
             Test::UdpCurve(payload) => self.udp_curve(payload),
@@ -333,14 +333,16 @@ impl Stand {
     fn udp_curve(&mut self, payload: usize) -> anyhow::Result<Found> {
         let via = self.via();
         let points = udp::curve(self.ends(), via, payload)?;
-        let most = points
+        let curve = points
             .iter()
-            .max_by(|a, b| a.arrived_kpps.total_cmp(&b.arrived_kpps));
+            .map(|(kpps, trial)| (*kpps, trial.arrived_pps() / 1e3));
+        let curve: Vec<_> = curve.collect();
+        let most = (0..curve.len()).max_by(|a, b| curve[*a].1.total_cmp(&curve[*b].1));
         let most = most.context("nothing was sent")?;
-        let curve = points.iter().map(|it| (it.asked_kpps, it.arrived_kpps));
+        let found = Found::of([(Figure::Main, curve[most].1)]);
         Ok(Found {
-            curve: curve.collect(),
-            ..Found::of([(Figure::Main, most.arrived_kpps)]).limited(!most.held_rate)
+            curve,
+            ..found.limited(!points[most].1.held_rate)
         })
     }
 

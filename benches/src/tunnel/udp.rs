@@ -23,17 +23,8 @@ const POINT: Duration = Duration::from_millis(400);
 /// A curve ends after this many consecutive points that lose half of the packets or that the generator misses.
 const USELESS_POINTS: usize = 2;
 
-/// One attempted rate.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Probe {
-    pub(crate) asked_kpps: f64,
-    pub(crate) sent_kpps: f64,
-    pub(crate) arrived_kpps: f64,
-    /// Share of the sent packets that found the receiver's socket buffer full.
-    pub(crate) receiver_loss: f64,
-    /// Whether the sender reached the rate; if not, `sent_kpps` counts.
-    pub(crate) held_rate: bool,
-}
+/// A rate asked for in kpps, and what became of it.
+pub(crate) type Point = (f64, Trial);
 
 /// Searches around `known_pps` for the rate at which half of the probes lose at most 1 %.
 pub(crate) fn highest_rate(
@@ -43,26 +34,26 @@ pub(crate) fn highest_rate(
     known_pps: Option<f64>,
 ) -> anyhow::Result<Option<Found>> {
     rate_that_half_pass(RATES, known_pps, |Attempt { rate_pps, .. }| {
-        Ok(probe(ends, via, payload, rate_pps / 1e3, PROBE)?.trial())
+        probe(ends, via, payload, rate_pps / 1e3, PROBE)
     })
 }
 
 /// Sends packets of `payload` bytes at one rate after another.
-pub(crate) fn curve(ends: &mut Ends, via: IpAddr, payload: usize) -> anyhow::Result<Vec<Probe>> {
+pub(crate) fn curve(ends: &mut Ends, via: IpAddr, payload: usize) -> anyhow::Result<Vec<Point>> {
     let mut points = Vec::new();
     for kpps in CURVE_KPPS {
         if is_over(&points) {
             break;
         }
-        points.push(probe(ends, via, payload, kpps, POINT)?);
+        points.push((kpps, probe(ends, via, payload, kpps, POINT)?));
     }
     Ok(points)
 }
 
-fn is_over(points: &[Probe]) -> bool {
+fn is_over(points: &[Point]) -> bool {
     let last = &points[points.len().saturating_sub(USELESS_POINTS)..];
-    let is_lossy = last.iter().all(|it| it.arrived_kpps < it.sent_kpps / 2.0);
-    let is_slow = last.iter().all(|point| !point.held_rate);
+    let is_lossy = last.iter().all(|(_, trial)| trial.loss > 0.5);
+    let is_slow = last.iter().all(|(_, trial)| !trial.held_rate);
     last.len() == USELESS_POINTS && (is_lossy || is_slow)
 }
 
@@ -71,51 +62,32 @@ pub(crate) fn probe(
     ends: &mut Ends,
     via: IpAddr,
     payload: usize,
-    asked_kpps: f64,
+    kpps: f64,
     duration: Duration,
-) -> anyhow::Result<Probe> {
+) -> anyhow::Result<Trial> {
     let load = UdpLoad {
         payload,
-        rate_pps: asked_kpps * 1e3,
+        rate_pps: kpps * 1e3,
         duration,
     };
     ends.begin_udp(via, load)?;
     let sent = ends.finish_sending_udp(load)?;
     let received = ends.finish_receiving_udp()?;
-    let kpps = |packets: u64| packets as f64 / sent.seconds / 1e3;
-    let lost = sent.packets.saturating_sub(received.packets);
-    Ok(Probe {
-        asked_kpps,
-        sent_kpps: kpps(sent.packets),
-        arrived_kpps: kpps(received.packets),
-        receiver_loss: received.socket_drops.min(lost) as f64 / sent.packets.max(1) as f64,
-        held_rate: sent.held_rate,
-    })
-}
-
-impl Probe {
-    fn trial(self) -> Trial {
-        Trial {
-            sent_pps: self.sent_kpps * 1e3,
-            held_rate: self.held_rate,
-            loss: (1.0 - self.arrived_kpps / self.sent_kpps).max(0.0),
-            receiver_loss: self.receiver_loss,
-        }
-    }
+    Ok(Trial::of(sent, received))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn point(sent_kpps: f64, arrived_kpps: f64, held_rate: bool) -> Probe {
-        Probe {
-            asked_kpps: sent_kpps,
-            sent_kpps,
-            arrived_kpps,
-            receiver_loss: 0.0,
+    fn point(sent_kpps: f64, arrived_kpps: f64, held_rate: bool) -> Point {
+        let trial = Trial {
+            sent_pps: sent_kpps * 1e3,
             held_rate,
-        }
+            loss: 1.0 - arrived_kpps / sent_kpps,
+            receiver_loss: 0.0,
+        };
+        (sent_kpps, trial)
     }
 
     #[test]

@@ -5,6 +5,8 @@
 //! Near a machine's limit, chance decides whether a probe passes. One wrong result misleads a bisection for good;
 //! here it costs one step back.
 
+use crate::traffic::{UdpReceived, UdpSent};
+
 /// Maximum loss of a probe that passes, as a share of the packets sent.
 pub const TOLERATED_LOSS: f64 = 0.01;
 /// Factors without a known rate: double until a probe fails, or quarter until one passes.
@@ -57,6 +59,25 @@ pub struct Trial {
     pub loss: f64,
     /// Share of the packets sent that reached the host but overran the receiver's buffer; part of `loss`.
     pub receiver_loss: f64,
+}
+
+impl Trial {
+    /// Derives the outcome from what both ends report.
+    pub fn of(sent: UdpSent, received: UdpReceived) -> Self {
+        let lost = sent.packets.saturating_sub(received.packets);
+        let share = |packets: u64| packets as f64 / sent.packets.max(1) as f64;
+        Self {
+            sent_pps: sent.packets as f64 / sent.seconds,
+            held_rate: sent.held_rate,
+            loss: share(lost),
+            receiver_loss: share(received.socket_drops.min(lost)),
+        }
+    }
+
+    /// The rate that arrived, in packets per second.
+    pub fn arrived_pps(&self) -> f64 {
+        self.sent_pps * (1.0 - self.loss)
+    }
 }
 
 /// The outcome of a search.
@@ -341,5 +362,22 @@ mod tests {
         let lossy = |attempt: Attempt| Ok::<_, Infallible>(trial(attempt.rate_pps, 0.5));
         assert_eq!(highest_rate(RANGE, lossy), Ok(None));
         assert_eq!(rate_that_half_pass(RANGE, Some(2_000.0), lossy), Ok(None));
+    }
+
+    #[test]
+    fn packets_that_were_sent_and_did_not_arrive_are_lost() {
+        let sent = UdpSent {
+            packets: 1_000,
+            seconds: 0.5,
+            held_rate: true,
+        };
+        let received = UdpReceived {
+            packets: 990,
+            socket_drops: 4,
+            ..UdpReceived::default()
+        };
+        let trial = Trial::of(sent, received);
+        assert_eq!((trial.sent_pps, trial.loss), (2_000.0, 0.01));
+        assert_eq!(trial.receiver_loss, 0.004);
     }
 }

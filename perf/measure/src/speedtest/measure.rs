@@ -7,7 +7,7 @@ use convoy_lab::{
         self, Attempt, Counters, Direction, Ends, Range, Reading, Readings, Stage, TcpLoad, Trial,
         UdpLoad, highest_rate,
     },
-    traffic::{LatencyReport, TcpReport, UdpReceived, UdpSent},
+    traffic::{LatencyReport, TcpReport},
     wireguard::Tunnel,
 };
 
@@ -182,7 +182,7 @@ impl Path<'_> {
         let sent = self.ends.finish_sending_udp(load)?;
         let usage = self.usage_since(before)?;
         let received = self.ends.finish_receiving_udp()?;
-        let trial = trial(sent, received);
+        let trial = Trial::of(sent, received);
 
         let bytes = received.packets * payload as u64;
         let mut run = Run {
@@ -209,17 +209,6 @@ impl Path<'_> {
     fn usage_since(&mut self, before: Option<Readings>) -> Result<Usage, Error> {
         let after = self.read()?;
         Ok(before.zip(after).map(|(before, after)| [before, after]))
-    }
-}
-
-fn trial(sent: UdpSent, received: UdpReceived) -> Trial {
-    let lost = sent.packets.saturating_sub(received.packets);
-    let share = |packets: u64| packets as f64 / sent.packets.max(1) as f64;
-    Trial {
-        sent_pps: sent.packets as f64 / sent.seconds,
-        held_rate: sent.held_rate,
-        loss: share(lost),
-        receiver_loss: share(received.socket_drops.min(lost)),
     }
 }
 
@@ -325,22 +314,5 @@ mod tests {
         let foreign = noted(Direction::Up, [&Value::Null; 2], [&Value::Null; 2]);
         let costs = (foreign.cpu_s_per_gb, foreign.syscalls_per_gb);
         assert_eq!(costs, (Some(3.0), None));
-    }
-
-    #[test]
-    fn packets_that_were_sent_and_did_not_arrive_are_lost() {
-        let sent = UdpSent {
-            packets: 1_000,
-            seconds: 0.5,
-            held_rate: true,
-        };
-        let received = UdpReceived {
-            packets: 990,
-            socket_drops: 4,
-            ..UdpReceived::default()
-        };
-        let trial = trial(sent, received);
-        assert_eq!((trial.sent_pps, trial.loss), (2_000.0, 0.01));
-        assert_eq!(trial.receiver_loss, 0.004);
     }
 }
