@@ -6,6 +6,7 @@
 //! ```
 //! Where the TUN has segmentation offload, the packets are super-packets, as in a capture by tcpdump.
 
+mod args;
 mod file;
 mod socket;
 
@@ -27,7 +28,8 @@ use nix::{
     },
 };
 
-use crate::{cli::CaptureArgs, client::places, panics::say};
+use crate::{client::places, panics::say};
+pub(crate) use args::CaptureArgs;
 use file::Capture;
 use socket::PacketSocket;
 

@@ -1,12 +1,32 @@
 //! `convoy check`: shows the errors and warnings of a configuration.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anstream::{AutoStream, ColorChoice};
 use anyhow::bail;
+use clap::Args;
 use convoy_config::{Config, Report};
 
-use crate::{cli::CheckArgs, client::foresight, panics::say};
+use crate::{client::foresight, panics::say};
+
+const AFTER_HELP: &str = "\
+Exit status:
+  0  the configuration is valid, perhaps with warnings
+  1  it is not, or, with --strict, there are warnings
+  2  the command line is wrong";
+
+/// The arguments of `convoy check`.
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct CheckArgs {
+    /// A configuration file, or NAME for /etc/wireguard/NAME.conf
+    #[arg(value_name = "FILE|NAME")]
+    pub(crate) file: PathBuf,
+
+    /// Treat warnings as errors
+    #[arg(long)]
+    pub(crate) strict: bool,
+}
 
 /// Checks a configuration; fails if it is not valid.
 pub(crate) fn run(args: &CheckArgs) -> anyhow::Result<()> {

@@ -13,6 +13,7 @@
 //! supervisor has kept. What both leave, `convoy down` or the next `convoy up` undoes.
 
 pub(crate) mod addresses;
+pub(crate) mod args;
 pub(crate) mod changed;
 pub(crate) mod control;
 pub(crate) mod desired;

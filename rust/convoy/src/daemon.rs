@@ -1,5 +1,6 @@
 //! The daemon's life cycle, from opening the device to shutdown.
 
+pub(crate) mod args;
 mod attachable;
 mod resources;
 
@@ -18,7 +19,6 @@ use tracing::{debug, info, warn};
 
 use crate::{
     background::{self, Parent},
-    cli::{DaemonArgs, InterfaceName},
     confine, link_monitor, logging,
     metrics::{self, OwnTunnel},
     panics, process,
@@ -26,6 +26,7 @@ use crate::{
     uapi::{Reporter, Server, keeper::OwnFiles, socket::SocketFile},
     wall_clock,
 };
+use args::{DaemonArgs, InterfaceName};
 use resources::{Resources, Watched};
 
 /// The environment variables of the descriptors that a daemon takes over.

@@ -15,6 +15,7 @@
 //!
 //! Nothing of the host changes. What this user may not see is a note, not a failure.
 
+mod args;
 mod buffers;
 mod clock;
 mod dns;
@@ -46,10 +47,8 @@ use convoy_aead::Aead;
 use nix::unistd::geteuid;
 use tokio::runtime::Runtime;
 
-use crate::{
-    cli::DoctorArgs,
-    client::{owner, places},
-};
+use crate::client::{owner, places};
+pub(crate) use args::DoctorArgs;
 use buffers::Buffers;
 use clock::Clock;
 use dns::{Resolution, Wanted};

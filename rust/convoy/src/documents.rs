@@ -2,42 +2,52 @@
 
 mod man;
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use anyhow::Context;
-use clap::{Command, CommandFactory as _};
+use clap::{Args, Command};
 use clap_complete::{Shell, generate_to};
 
-use crate::cli::{Cli, GenerateDocumentsArgs};
+/// Too long for the name of an interface, so that it cannot hide one.
+pub(crate) const COMMAND: &str = "generate-documents";
 
-/// Writes `man/convoy.1` and the like, and `completions/`, below a directory.
-pub(crate) fn run(args: &GenerateDocumentsArgs) -> anyhow::Result<()> {
+/// The arguments of the hidden `convoy generate-documents`.
+#[derive(Debug, Args)]
+pub(crate) struct GenerateDocumentsArgs {
+    #[arg(value_name = "DIR")]
+    pub(crate) directory: PathBuf,
+}
+
+/// Writes `man/convoy.1` and the like, and `completions/`, below a directory; `all` is the command line.
+pub(crate) fn run(args: &GenerateDocumentsArgs, all: &Command) -> anyhow::Result<()> {
     let directory = |name: &str| -> anyhow::Result<_> {
         let path = args.directory.join(name);
         fs::create_dir_all(&path).with_context(|| format!("cannot make {}", path.display()))?;
         Ok(path)
     };
     let pages = directory("man")?;
-    for (name, text) in man::pages(&shown())? {
+    for (name, text) in man::pages(&shown(all))? {
         let path = pages.join(name);
         fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
     }
-    complete(&directory("completions")?)
+    complete(&directory("completions")?, all)
 }
 
-fn complete(directory: &Path) -> anyhow::Result<()> {
+fn complete(directory: &Path, all: &Command) -> anyhow::Result<()> {
     for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
-        generate_to(shell, &mut shown(), "convoy", directory)
+        generate_to(shell, &mut shown(all), "convoy", directory)
             .with_context(|| format!("cannot write to {}", directory.display()))?;
     }
     Ok(())
 }
 
 /// The program without its hidden commands and options, which the generators would list.
-fn shown() -> Command {
-    let all = Cli::command();
+fn shown(all: &Command) -> Command {
     let commands = all.get_subcommands().filter(|it| !it.is_hide_set());
-    let mut shown = without_hidden_options(&all)
+    let mut shown = without_hidden_options(all)
         .version(env!("CARGO_PKG_VERSION"))
         .disable_help_subcommand(true)
         .subcommands(commands.map(without_hidden_options));
@@ -65,13 +75,16 @@ fn without_hidden_options(command: &Command) -> Command {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory as _;
+
     use super::*;
+    use crate::cli::Cli;
 
     #[test]
     fn every_command_has_a_page_and_is_completed_unless_it_is_hidden() {
         let folder = tempfile::tempdir().unwrap();
         let directory = folder.path().to_owned();
-        run(&GenerateDocumentsArgs { directory }).unwrap();
+        run(&GenerateDocumentsArgs { directory }, &Cli::command()).unwrap();
         let read = |name: &str| fs::read_to_string(folder.path().join(name));
         for command in Cli::command().get_subcommands() {
             let name = command.get_name();

@@ -15,6 +15,7 @@
 //! 2. [`command`] enters them, gives up all privileges and executes the command.
 //! 3. [`supervise`] keeps the tunnel meanwhile ([`crate::userspace`]).
 
+mod args;
 mod command;
 mod families;
 
@@ -36,12 +37,13 @@ use nix::unistd::{ForkResult, dup2_stdin, fork, setsid};
 
 use crate::{
     check,
-    cli::{EXEC_SUPERVISOR, EngineChoice, ExecArgs, ExecSupervisorArgs},
     client::{privileges::PROGRAM, terminal::Terminal, tunnel::arguments},
     logging, panics, process,
     uapi::keeper::OwnFiles,
-    userspace::{self, Caller, Purpose, Wanted, process_of},
+    userspace::{self, Caller, Purpose, Wanted, args::EngineChoice, process_of},
 };
+
+pub(crate) use args::{EXEC_SUPERVISOR, ExecArgs, ExecSupervisorArgs};
 
 /// The exit status if the command was not started (env(1)).
 const NOT_STARTED: u8 = 125;

@@ -1,5 +1,6 @@
 //! `convoy forward`: a relay for ports of this host, without a tunnel. `convoy import`: its file from rinetd's.
 
+pub(crate) mod args;
 pub(crate) mod counters;
 pub(crate) mod rules;
 
@@ -19,12 +20,8 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::info;
 
-use crate::{
-    check::show,
-    cli::{ForwardArgs, ImportArgs},
-    logging, panics, process,
-    uapi::keeper::OwnFiles,
-};
+use crate::{check::show, logging, panics, process, uapi::keeper::OwnFiles};
+pub(crate) use args::{ForwardArgs, ImportArgs};
 
 /// Names that are looked up at the same time; each needs a thread.
 const LOOKUPS: usize = 16;

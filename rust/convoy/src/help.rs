@@ -2,13 +2,18 @@
 
 use std::io::{self, Write as _};
 
-use clap::{CommandFactory as _, builder::StyledStr, error::ErrorKind};
+use clap::{Args, Command, builder::StyledStr, error::ErrorKind};
 use convoy_config::Key;
 
-use crate::{
-    cli::{Cli, HelpArgs},
-    paragraph::fill,
-};
+use crate::paragraph::fill;
+
+/// The arguments of `convoy help`.
+#[derive(Debug, Args)]
+pub(crate) struct HelpArgs {
+    /// A command, or `config`
+    #[arg(value_name = "COMMAND|config")]
+    pub(crate) topic: Option<String>,
+}
 
 /// Description of a configuration file, in paragraphs.
 pub(crate) const CONFIGURATION: [&str; 2] = [
@@ -18,12 +23,12 @@ pub(crate) const CONFIGURATION: [&str; 2] = [
     "Sections, keys and words may be written in any case. `# friendly_name = X` in a [Peer] names the peer.",
 ];
 
-/// Prints the help that was asked for.
-pub(crate) fn run(args: &HelpArgs) -> anyhow::Result<()> {
+/// Prints the help that was asked for; `all` is the command line.
+pub(crate) fn run(args: &HelpArgs, mut all: Command) -> anyhow::Result<()> {
     let text = match args.topic.as_deref() {
-        None => Cli::command().render_long_help(),
+        None => all.render_long_help(),
         Some(topic) if topic.eq_ignore_ascii_case("config") => configuration().into(),
-        Some(topic) => of_command(topic),
+        Some(topic) => of_command(topic, all),
     };
     match anstream::stdout().write_all(text.ansi().to_string().as_bytes()) {
         // The reader has seen enough.
@@ -33,8 +38,7 @@ pub(crate) fn run(args: &HelpArgs) -> anyhow::Result<()> {
 }
 
 /// The help of one command; ends the process if there is none of that name.
-fn of_command(name: &str) -> StyledStr {
-    let mut all = Cli::command();
+fn of_command(name: &str, mut all: Command) -> StyledStr {
     all.build();
     match all.find_subcommand_mut(name) {
         Some(command) => command.render_long_help(),
@@ -80,7 +84,10 @@ fn filled(text: &str, indent: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory as _;
+
     use super::*;
+    use crate::cli::Cli;
 
     #[test]
     fn the_help_for_the_configuration_names_every_key_and_fits_a_terminal() {
@@ -96,7 +103,7 @@ mod tests {
     #[test]
     fn every_command_has_help_of_its_own() {
         for command in Cli::command().get_subcommands() {
-            let text = of_command(command.get_name()).to_string();
+            let text = of_command(command.get_name(), Cli::command()).to_string();
             let usage = format!("Usage: convoy {}", command.get_name());
             assert!(text.contains(&usage), "{text}");
         }

@@ -31,7 +31,7 @@ mod wiping;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory as _, Parser};
 
 use cli::{Cli, Command};
 
@@ -73,8 +73,8 @@ pub fn run() -> ExitCode {
         (Some(Command::Genpsk), _) => keys::generate_preshared(),
         (Some(Command::Pubkey), _) => keys::print_public(),
         (Some(Command::Stats(args)), _) => stats::run(&args),
-        (Some(Command::Help(args)), _) => help::run(&args),
-        (Some(Command::GenerateDocuments(args)), _) => documents::run(&args),
+        (Some(Command::Help(args)), _) => help::run(&args, Cli::command()),
+        (Some(Command::GenerateDocuments(args)), _) => documents::run(&args, &Cli::command()),
         (Some(Command::TunnelProcess(args)), _) => client::privileges::run(&args),
         #[cfg(feature = "measure")]
         (Some(Command::Profile(args)), _) => measure::profile(&args),

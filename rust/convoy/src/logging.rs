@@ -3,6 +3,7 @@
 //! A JSON log is one object per line, also for a panic and for the error that ends the process. What is said on
 //! standard error while there is one is an object, too, unless a person reads it at a terminal.
 
+mod choice;
 mod destination;
 mod filter;
 mod journal;
@@ -17,7 +18,8 @@ use anyhow::Context;
 use tracing::{error, level_filters::LevelFilter};
 use tracing_subscriber::{fmt, layer::SubscriberExt, reload, util::SubscriberInitExt};
 
-use crate::{cli::LogFormat, panics};
+use crate::panics;
+pub(crate) use choice::{LogFormat, LogLevel};
 use destination::Destination;
 use filter::Wanted;
 use spans::Spans;

@@ -5,7 +5,7 @@ use convoy_perf::{
     speedtest::{self, SpeedtestArgs},
 };
 
-use crate::{cli::LogFormat, logging};
+use crate::logging::{self, LogFormat};
 
 pub(crate) fn speedtest(args: &SpeedtestArgs) -> anyhow::Result<()> {
     if args.is_server() {

@@ -10,15 +10,28 @@ use std::{
 
 use anyhow::Context;
 use base64::{Engine, prelude::BASE64_STANDARD};
+use clap::Args;
 use convoy_proto::{
     config::{PeerSnapshot, RecentTraffic, Snapshot},
     counters::{self, DropReason},
 };
 use convoy_stats::{Counters, Peer, Recent, Report, Traffic, query};
 
-use crate::{cli::StatsArgs, uapi::socket};
+use crate::{daemon::args::InterfaceName, uapi::socket};
 pub(crate) use convoy_stats::{REQUEST, answer};
 pub(crate) use text::{binary, grouped, percentile};
+
+/// The arguments of `convoy stats`.
+#[derive(Debug, Args)]
+pub(crate) struct StatsArgs {
+    /// Interface of the daemon
+    #[arg(value_name = "IFACE")]
+    pub(crate) interface: InterfaceName,
+
+    /// Print one line of JSON instead of text
+    #[arg(long)]
+    pub(crate) json: bool,
+}
 
 /// Prints the counters of the daemon of an interface.
 pub(crate) fn run(args: &StatsArgs) -> anyhow::Result<()> {

@@ -14,6 +14,7 @@
 //! 3. [`tunnel`] keeps the tunnel process and its peers' addresses.
 //! 4. [`commands`] are admitted, and [`forwards`] and a [`gateway`] run, while the tunnel lasts.
 
+pub(crate) mod args;
 mod caller;
 mod commands;
 mod engine;

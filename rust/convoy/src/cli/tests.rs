@@ -2,6 +2,10 @@ use clap::{CommandFactory, error::ErrorKind};
 use convoy_config::{Offer, Side};
 
 use super::*;
+use crate::{
+    daemon::args::{AeadChoice, Switch},
+    logging::LogFormat,
+};
 
 #[test]
 fn the_command_line_is_consistent() {

@@ -28,7 +28,7 @@ use tracing::{debug, warn};
 
 use super::{events::Event, status::Status};
 use crate::{
-    cli::LogLevel,
+    logging::LogLevel,
     uapi::socket::{self, SocketFile},
 };
 use subscription::MAX_SUBSCRIBERS;

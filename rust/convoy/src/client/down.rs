@@ -8,6 +8,7 @@ use convoy_host::{HostError, open_kill_switch};
 use tracing::warn;
 
 use super::{
+    args::DownArgs,
     control::{AskError, Reply, Request, ask},
     lock::lock,
     places,
@@ -15,8 +16,7 @@ use super::{
     take_down::TakeDown,
 };
 use crate::{
-    cli::{DownArgs, LogFormat},
-    logging,
+    logging::{self, LogFormat},
     panics::say,
     userspace,
 };

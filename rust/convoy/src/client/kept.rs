@@ -32,7 +32,7 @@ use super::{
     tunnel::{self, Adopted, Spawn, TunnelEvent, TunnelProcess},
 };
 use crate::{
-    cli::DaemonArgs,
+    daemon::args::DaemonArgs,
     supervised::protocol::BUILD,
     uapi::socket::{self, ENDING_PAUSE, ENDING_TIME},
 };

@@ -1,5 +1,7 @@
 //! `convoy log`: another log level for a time, of a client or of a daemon.
 
+mod args;
+
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -9,10 +11,8 @@ use super::{
     control::{AskError, Reply, Request, ask},
     places, tunnel,
 };
-use crate::{
-    cli::{LogArgs, LogLevel},
-    panics::say,
-};
+use crate::{logging::LogLevel, panics::say};
+pub(crate) use args::LogArgs;
 
 /// Asks the supervisor, or without one the daemon itself.
 pub(crate) fn run(args: &LogArgs) -> anyhow::Result<()> {

@@ -17,7 +17,7 @@ use tracing::error;
 
 use super::tunnel;
 use crate::{
-    cli::DaemonArgs,
+    daemon::args::DaemonArgs,
     metrics::{self, Client, Listening, Observation, Pause, Source},
     uapi::socket::SocketFile,
 };

@@ -22,6 +22,7 @@ use std::{
 };
 
 use anyhow::{Context, bail};
+use clap::Args;
 use nix::{
     sys::socket::{getsockopt, sockopt},
     unistd::dup2_stdin,
@@ -30,7 +31,23 @@ use rustix::io::{FdFlags, fcntl_setfd};
 use tracing::debug;
 
 use super::tunnel::Step;
-use crate::{cli::TunnelProcessArgs, daemon::HANDED_OVER, logging, supervised};
+use crate::{
+    daemon::{
+        HANDED_OVER,
+        args::{DaemonArgs, InterfaceName},
+    },
+    logging, supervised,
+};
+
+/// The arguments of the hidden `convoy tunnel-process`: the daemon's.
+#[derive(Debug, Args)]
+pub(crate) struct TunnelProcessArgs {
+    #[command(flatten)]
+    pub(crate) daemon: DaemonArgs,
+
+    #[arg(value_name = "IFACE")]
+    pub(crate) interface: InterfaceName,
+}
 
 /// This program, wherever it is by now, and whether or not its directories may be entered.
 pub(crate) const PROGRAM: &str = "/proc/self/exe";

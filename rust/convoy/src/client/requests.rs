@@ -5,14 +5,11 @@ use std::path::Path;
 use anyhow::{Context, bail};
 
 use super::{
+    args::{PauseArgs, ReloadArgs, ResumeArgs},
     control::{AskError, Reply, Request, ask},
     places,
 };
-use crate::{
-    cli::{PauseArgs, ReloadArgs, ResumeArgs},
-    panics::say,
-    userspace,
-};
+use crate::{panics::say, userspace};
 
 /// Applies the changes in a tunnel's files.
 pub(crate) fn reload(args: &ReloadArgs) -> anyhow::Result<()> {

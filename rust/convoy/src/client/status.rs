@@ -38,7 +38,7 @@ use super::{
     state::State,
     tunnel,
 };
-use crate::{cli::StatusArgs, userspace};
+use crate::{client::args::StatusArgs, userspace};
 pub(crate) use describe::{Known, describe};
 pub(crate) use model::{
     CarriedStatus, Condition, ForwardStatus, NatStatus, PeerState, PeerStatus, Status, Statuses,

@@ -34,8 +34,8 @@ pub(crate) use spawn::{Step, arguments};
 
 use super::places::{self, Sockets};
 use crate::{
-    cli::{DaemonArgs, LogLevel},
-    logging::live::LevelError,
+    daemon::args::DaemonArgs,
+    logging::{LogLevel, live::LevelError},
     supervised::{
         connection::{Connection, Lost},
         protocol::{Key, ToSupervisor, ToTunnel},

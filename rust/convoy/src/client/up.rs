@@ -11,11 +11,11 @@ use convoy_host::{HostError, KillSwitch};
 use nix::{sys::prctl, unistd::geteuid};
 use tracing::warn;
 
-use super::{desired::FIRST_MARK, notify, supervisor, terminal::Terminal};
+use super::{args::UpArgs, desired::FIRST_MARK, notify, supervisor, terminal::Terminal};
 use crate::{
     background::{self, Output, Parent},
     check,
-    cli::{DaemonArgs, UpArgs},
+    daemon::args::DaemonArgs,
     logging, panics, process,
     uapi::keeper::OwnFiles,
     userspace,

@@ -14,8 +14,8 @@ use nix::{
 };
 use tracing::warn;
 
+use super::args::{DaemonArgs, InterfaceName};
 use crate::{
-    cli::{DaemonArgs, InterfaceName},
     link_monitor, process, supervised,
     uapi::socket::{self, SocketFile},
 };

@@ -8,8 +8,7 @@ use std::{
 
 use nix::sys::stat::{FileStat, SFlag, fstat, major, minor};
 
-use super::journal;
-use crate::cli::LogFormat;
+use super::{choice::LogFormat, journal};
 
 /// One that is open.
 #[derive(Debug)]

@@ -10,8 +10,7 @@ use tokio::{
 use tracing::{error, info, level_filters::LevelFilter};
 use tracing_subscriber::{EnvFilter, Registry, reload::Handle};
 
-use super::filter::Wanted;
-use crate::cli::LogLevel;
+use super::{choice::LogLevel, filter::Wanted};
 
 /// The longest time: nobody should have to remember it.
 pub(crate) const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);

@@ -17,7 +17,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{Address, token::Token};
 use crate::{
-    cli::DaemonArgs,
+    daemon::args::DaemonArgs,
     process,
     uapi::socket::{self, SocketFile},
 };

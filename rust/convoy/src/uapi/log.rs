@@ -5,9 +5,9 @@ use std::time::Duration;
 use clap::ValueEnum as _;
 use nix::errno::Errno;
 
-use crate::{
-    cli::LogLevel,
-    logging::live::{self, LevelError},
+use crate::logging::{
+    LogLevel,
+    live::{self, LevelError},
 };
 
 /// The first line.

@@ -5,11 +5,11 @@ use std::{future::pending, path::PathBuf};
 use convoy_config::{Config, Forwarding};
 use tokio::net::UnixStream;
 
-use super::gateway;
+use super::{args::EngineChoice, gateway};
 use crate::{
     background::Parent,
-    cli::{DaemonArgs, EngineChoice},
     client::{terminal::Terminal, tunnel::Process},
+    daemon::args::DaemonArgs,
 };
 
 /// Description of the tunnel that is to be brought up.

@@ -18,11 +18,11 @@ use convoy_namespace::{Settings, Spaces};
 use convoy_network::{Family, NameServers, Network};
 use convoy_smoltcp::{self, MAX_FLOWS, Stack, device_pair};
 
-use super::peers;
-use crate::{
-    cli::{EngineChoice, NAMESPACE_HOLDER},
-    client::privileges::PROGRAM,
+use super::{
+    args::{EngineChoice, NAMESPACE_HOLDER},
+    peers,
 };
+use crate::client::privileges::PROGRAM;
 use namespace::Inside;
 
 /// This program as the holder of namespaces.

@@ -16,9 +16,12 @@ use convoy_packet::counters::Dropped;
 use convoy_proto::config::Prefix;
 use tracing::info;
 
-use super::{engine::Engine, peers::peers_of};
+use super::{
+    args::{NatChoice, UserspaceArgs},
+    engine::Engine,
+    peers::peers_of,
+};
 use crate::{
-    cli::{NatChoice, UserspaceArgs},
     client::status::NatStatus,
     forward::{counters, free_descriptors},
 };

@@ -10,7 +10,6 @@ use tracing::{error, warn};
 
 use super::engine::Engine;
 use crate::{
-    cli::DaemonArgs,
     client::{
         addresses::Addresses,
         desired::{configured_mark, whole},
@@ -19,6 +18,7 @@ use crate::{
         status::Known,
         tunnel::TunnelEvent,
     },
+    daemon::args::DaemonArgs,
 };
 
 /// A tunnel that is kept up.

@@ -5,7 +5,11 @@ use std::{path::PathBuf, thread::available_parallelism};
 use anyhow::{Context, anyhow};
 
 use super::{Caller, Purpose, Wanted, gateway, run, warn};
-use crate::{background::Parent, check, cli::UpArgs, client::terminal::Terminal};
+use crate::{
+    background::Parent,
+    check,
+    client::{args::UpArgs, terminal::Terminal},
+};
 
 /// Names of the host that are looked up at the same time; each needs a thread.
 const LOOKUPS: usize = 16;

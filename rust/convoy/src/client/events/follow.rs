@@ -23,8 +23,8 @@ use super::{
     tunnel::Tunnel,
 };
 use crate::{
-    cli::EventsArgs,
     client::{
+        args::EventsArgs,
         control::{Reply, Request},
         places,
     },

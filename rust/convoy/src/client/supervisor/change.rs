@@ -8,17 +8,15 @@ use convoy_proto::config::DeviceUpdate;
 use tracing::{error, info, warn};
 
 use super::Supervisor;
-use crate::{
-    cli::LONGEST_PAUSE,
-    client::{
-        changed,
-        desired::{configured_mark, desired},
-        events::What,
-        kept::KeptTunnel,
-        notify,
-        status::seconds,
-        up::ensure_hooks_may_run,
-    },
+use crate::client::{
+    args::LONGEST_PAUSE,
+    changed,
+    desired::{configured_mark, desired},
+    events::What,
+    kept::KeptTunnel,
+    notify,
+    status::seconds,
+    up::ensure_hooks_may_run,
 };
 
 impl Supervisor {

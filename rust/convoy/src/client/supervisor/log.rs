@@ -5,7 +5,10 @@ use std::time::Duration;
 use anyhow::bail;
 
 use super::Supervisor;
-use crate::{cli::LogLevel, client::tunnel, logging::live};
+use crate::{
+    client::tunnel,
+    logging::{LogLevel, live},
+};
 
 impl Supervisor {
     /// Changes it where there is a log; returns where there is none.

@@ -6,7 +6,10 @@ use clap::{Args, ValueEnum};
 use convoy_config::{AccessLists, Forwarding, Listener, Offer, parse_listener, parse_prefix};
 use convoy_proto::config::Prefix;
 
-use super::{absolute, forward::size};
+use crate::{daemon::args::absolute, forward::args::size};
+
+/// Too long for the names of interfaces, so that it cannot hide one.
+pub(crate) const NAMESPACE_HOLDER: &str = "namespace-holder";
 
 /// Switches of `convoy up --userspace`.
 #[derive(Clone, Debug, Args)]

@@ -4,7 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::Args;
 
-use super::{DaemonArgs, UserspaceArgs};
+use crate::{daemon::args::DaemonArgs, userspace::args::UserspaceArgs};
 
 const UP_AFTER_HELP: &str = "\
 Examples:
@@ -236,7 +236,7 @@ pub(crate) struct ResumeArgs {
 /// The longest pause: nobody should have to remember one.
 pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(24 * 60 * 60);
 
-pub(super) fn time(text: &str) -> Result<Duration, String> {
+pub(crate) fn time(text: &str) -> Result<Duration, String> {
     let wrong = || "write a time such as 90s, 5m or 1h30m".to_owned();
     let time: jiff::SignedDuration = text.parse().map_err(|_| wrong())?;
     let time = Duration::try_from(time).map_err(|_| wrong())?;

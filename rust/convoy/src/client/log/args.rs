@@ -2,8 +2,9 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use clap::{Args, ValueEnum};
-use serde::{Deserialize, Serialize};
+use clap::Args;
+
+use crate::{client::args::time, logging::LogLevel};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -33,30 +34,6 @@ pub(crate) struct LogArgs {
 
     /// How long, such as 90s, 5m or 1h30m; a day at most
     #[arg(long = "for", value_name = "TIME", default_value = "5m")]
-    #[arg(value_parser = super::client::time)]
+    #[arg(value_parser = time)]
     pub(crate) time: Duration,
-}
-
-/// A level of the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, ValueEnum)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum LogLevel {
-    Error,
-    Warn,
-    Info,
-    Debug,
-    Trace,
-}
-
-impl LogLevel {
-    /// As on the command line.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Error => "error",
-            Self::Warn => "warn",
-            Self::Info => "info",
-            Self::Debug => "debug",
-            Self::Trace => "trace",
-        }
-    }
 }

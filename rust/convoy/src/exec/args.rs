@@ -4,7 +4,7 @@ use std::{ffi::OsString, path::PathBuf};
 
 use clap::Args;
 
-use super::DaemonArgs;
+use crate::daemon::args::DaemonArgs;
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -40,9 +40,8 @@ Exit status:
   127  the command is not found
   otherwise, that of the command; 128 + N in a shell if signal N has ended it";
 
-/// Too long for the names of interfaces, so that they cannot hide one.
+/// Too long for the names of interfaces, so that it cannot hide one.
 pub(crate) const EXEC_SUPERVISOR: &str = "exec-supervisor-process";
-pub(crate) const NAMESPACE_HOLDER: &str = "namespace-holder";
 
 /// The arguments of `convoy exec`.
 #[derive(Debug, Args)]

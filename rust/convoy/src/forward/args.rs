@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use convoy_network::relay::{MAX_BUFFER, MIN_BUFFER, Method};
 
-use super::LogFormat;
+use crate::logging::LogFormat;
 
 const AFTER_HELP: &str = "\
 Example:
@@ -77,7 +77,7 @@ impl From<RelayMethod> for Method {
     }
 }
 
-pub(super) fn size(text: &str) -> Result<usize, &'static str> {
+pub(crate) fn size(text: &str) -> Result<usize, &'static str> {
     let error = "expected a size from 8K to 256K";
     let digits = text.strip_suffix(['k', 'K']).ok_or(error)?;
     let bytes = digits

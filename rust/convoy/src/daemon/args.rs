@@ -1,0 +1,154 @@
+//! The switches of the daemon. Each can also be set in the environment, for use with wg-quick.
+
+use std::{path::PathBuf, str::FromStr};
+
+use clap::{
+    ArgAction, Args, ValueEnum,
+    builder::{BoolishValueParser, FalseyValueParser},
+};
+use convoy_aead::Aead;
+use convoy_tun::OffloadRequest;
+
+use crate::{logging::LogFormat, metrics};
+
+/// Switches of the daemon.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct DaemonArgs {
+    /// Stay in the foreground
+    #[arg(short, long, env = "WG_PROCESS_FOREGROUND", hide_env_values = true)]
+    #[arg(value_parser = FalseyValueParser::new())]
+    pub(crate) foreground: bool,
+
+    /// Send several datagrams in one call (UDP_SEGMENT)
+    #[arg(long, env = "CONVOY_GSO", hide_env_values = true)]
+    #[arg(value_name = "WHEN", value_enum, default_value_t = Switch::Auto)]
+    pub(crate) gso: Switch,
+
+    /// Exchange super-packets with the TUN device (TSO, USO)
+    #[arg(long, env = "CONVOY_TUN_OFFLOAD", hide_env_values = true)]
+    #[arg(value_name = "WHEN", value_enum, default_value_t = Switch::Auto)]
+    pub(crate) tun_offload: Switch,
+
+    /// Receive several datagrams in one call (UDP_GRO)
+    #[arg(long, env = "CONVOY_UDP_GRO", hide_env_values = true)]
+    #[arg(value_name = "WHEN", value_enum, default_value_t = Switch::Auto)]
+    pub(crate) udp_gro: Switch,
+
+    /// Seal and open packets sixteen at a time, or one by one with ring
+    #[arg(long, env = "CONVOY_AEAD", hide_env_values = true)]
+    #[arg(value_name = "WHICH", value_enum, default_value_t = AeadChoice::Auto)]
+    pub(crate) aead: AeadChoice,
+
+    /// Most packets in one batch, 1 to 50
+    #[arg(long, env = "CONVOY_BATCH", hide_env_values = true)]
+    #[arg(value_name = "PACKETS", default_value_t = 50)]
+    #[arg(value_parser = clap::value_parser!(u8).range(1..=50))]
+    pub(crate) batch: u8,
+
+    /// Lower the MSS in TCP handshakes to what the interface's MTU carries, in both directions
+    ///
+    /// For hosts behind the tunnel: where ICMP is filtered, they do not learn that their segments are too
+    /// long for it. iptables does the same with TCPMSS --clamp-mss-to-pmtu.
+    #[arg(long, env = "CONVOY_CLAMP_MSS", hide_env_values = true)]
+    #[arg(value_name = "on|off", default_value = "off", action = ArgAction::Set)]
+    #[arg(value_parser = BoolishValueParser::new())]
+    pub(crate) clamp_mss: bool,
+
+    /// Format of the log, which goes to stdout
+    #[arg(long, env = "CONVOY_LOG_FORMAT", hide_env_values = true)]
+    #[arg(value_name = "FORMAT", value_enum, default_value_t = LogFormat::Auto)]
+    pub(crate) log_format: LogFormat,
+
+    /// Serve metrics for Prometheus on a Unix socket, or on a port of this machine
+    ///
+    /// GET /metrics answers in OpenMetrics text. GET /healthz answers 200 while packets can pass, otherwise 503 and
+    /// the reason. A client needs a handshake within the last three minutes once it has sent anything: set
+    /// PersistentKeepalive if the tunnel may be idle.
+    #[arg(long, env = "CONVOY_METRICS", hide_env_values = true)]
+    #[arg(value_name = "unix:PATH|127.0.0.1:PORT")]
+    pub(crate) metrics: Option<metrics::Address>,
+
+    /// Answer only requests that bear the token in FILE; a port needs one
+    #[arg(long, env = "CONVOY_METRICS_TOKEN_FILE", hide_env_values = true)]
+    #[arg(value_name = "FILE", requires = "metrics", value_parser = absolute)]
+    pub(crate) metrics_token_file: Option<PathBuf>,
+}
+
+/// A path that outlasts the working directory.
+pub(crate) fn absolute(path: &str) -> std::io::Result<PathBuf> {
+    std::path::absolute(path)
+}
+
+/// The implementation that seals and opens packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AeadChoice {
+    /// AVX-512 if the CPU has it, otherwise ring
+    Auto,
+    /// ring
+    Ring,
+}
+
+/// Whether to use a kernel feature.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Switch {
+    /// Use it if the kernel supports it
+    Auto,
+    /// Fail if the kernel does not support it
+    On,
+    /// Do not use it
+    Off,
+}
+
+/// A name that the kernel accepts for an interface and that is not a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct InterfaceName(String);
+
+impl InterfaceName {
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for InterfaceName {
+    type Err = &'static str;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        let is_forbidden = |c: char| c == '/' || c == ':' || c.is_whitespace() || c.is_control();
+        if !(1..=15).contains(&name.len()) {
+            return Err("an interface name has 1 to 15 bytes");
+        }
+        if matches!(name, "." | "..") || name.contains(is_forbidden) {
+            return Err("an interface name contains no slash, colon or white space");
+        }
+        Ok(Self(name.to_owned()))
+    }
+}
+
+impl From<Switch> for convoy_tunnel::Switch {
+    fn from(switch: Switch) -> Self {
+        match switch {
+            Switch::Auto => Self::Auto,
+            Switch::On => Self::On,
+            Switch::Off => Self::Off,
+        }
+    }
+}
+
+impl From<AeadChoice> for Aead {
+    fn from(choice: AeadChoice) -> Self {
+        match choice {
+            AeadChoice::Auto => Self::auto(),
+            AeadChoice::Ring => Self::ring(),
+        }
+    }
+}
+
+impl From<Switch> for OffloadRequest {
+    fn from(switch: Switch) -> Self {
+        match switch {
+            Switch::Auto => Self::Auto,
+            Switch::On => Self::On,
+            Switch::Off => Self::Off,
+        }
+    }
+}

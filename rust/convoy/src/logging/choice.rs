@@ -1,0 +1,41 @@
+//! What a user may choose: the format of the log, and its level.
+
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+/// Log format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// Text on a terminal, fields for systemd's journal, elsewhere JSON
+    Auto,
+    /// Human-readable
+    Text,
+    /// One JSON object per line, always with time, severity and message
+    Json,
+    /// Fields, sent to systemd's journal instead of stdout
+    Journal,
+}
+
+/// A level of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum LogLevel {
+    Error,
+    Warn,
+    Info,
+    Debug,
+    Trace,
+}
+
+impl LogLevel {
+    /// As on the command line.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warn => "warn",
+            Self::Info => "info",
+            Self::Debug => "debug",
+            Self::Trace => "trace",
+        }
+    }
+}
