@@ -28,7 +28,7 @@ use nix::{
     },
 };
 
-use crate::{client::places, panics::say};
+use crate::{client::places, logging::say};
 pub(crate) use args::CaptureArgs;
 use file::Capture;
 use socket::PacketSocket;

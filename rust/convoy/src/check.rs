@@ -7,7 +7,7 @@ use anyhow::bail;
 use clap::Args;
 use convoy_config::{Config, Report};
 
-use crate::{client::foresight, panics::say};
+use crate::{client::foresight, logging::say};
 
 const AFTER_HELP: &str = "\
 Exit status:

@@ -66,12 +66,13 @@ fn confine_to(kept: &[Capability]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Confines a process that only removes files in these directories, with these capabilities. Its one thread must not
-/// need anything else from now on.
-pub(crate) fn confine_to_removing(
-    directories: &[&OwnedFd],
-    needed: &[Capability],
-) -> anyhow::Result<()> {
+/// Confines a process that only removes files in these directories, which belong to other users unless `are_ours`. Its
+/// one thread must not need anything else from now on.
+pub(crate) fn confine_to_removing(directories: &[&OwnedFd], are_ours: bool) -> anyhow::Result<()> {
+    let needed = match are_ours {
+        true => &[][..],
+        false => &[Capability::CAP_DAC_OVERRIDE],
+    };
     drop_capabilities(needed)?;
     prctl::set_dumpable(false)?;
     prctl::set_no_new_privs()?;

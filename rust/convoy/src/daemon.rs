@@ -21,9 +21,12 @@ use crate::{
     background::{self, Parent},
     confine, link_monitor, logging,
     metrics::{self, OwnTunnel},
+    own_files::OwnFiles,
     panics, process,
+    socket::SocketFile,
+    stats,
     supervised::{self, Consenting, Supervised, privileges::SupervisorsPrivileges},
-    uapi::{Reporter, Server, keeper::OwnFiles, socket::SocketFile},
+    uapi::{Figures, Reporter, Server},
     wall_clock,
 };
 use args::{DaemonArgs, InterfaceName};
@@ -31,6 +34,12 @@ use resources::{Resources, Watched};
 
 /// The environment variables of the descriptors that a daemon takes over.
 pub(crate) const HANDED_OVER: [&str; 3] = ["WG_TUN_FD", "WG_UAPI_FD", supervised::LISTENER];
+
+/// Sources of the report of `convoy stats`.
+const FIGURES: Figures = Figures {
+    report: stats::report,
+    queue_drops: link_monitor::queue_drops,
+};
 
 /// How long the threads may take to end after they are asked to.
 const STOP_TIME: Duration = Duration::from_secs(5);
@@ -65,7 +74,7 @@ fn run(
     let resources = Resources::acquire(interface, args)?;
     files.0.add(resources.own_socket_file());
     // Before there is another thread.
-    files.0.hand_over()?;
+    files.0.hand_over(confine::confine_to_removing)?;
     panics::end_process(files.0.clone());
     match resources.supervisors {
         Some(_) => confine::confine_supervised()?,
@@ -123,7 +132,7 @@ async fn serve(
         tunnel: tunnel.clone(),
         questions,
     };
-    let reporter = Arc::new(Reporter::new(interface.clone(), control));
+    let reporter = Arc::new(Reporter::new(interface.clone(), control, FIGURES));
     let server = Server::new(resources.listener, Arc::clone(&reporter))
         .context("cannot serve the UAPI socket")?;
     let metrics = serve_metrics(metrics, OwnTunnel::new(reporter));

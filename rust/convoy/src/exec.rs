@@ -37,9 +37,10 @@ use nix::unistd::{ForkResult, dup2_stdin, fork, setsid};
 
 use crate::{
     check,
-    client::{privileges::PROGRAM, terminal::Terminal, tunnel::arguments},
-    logging, panics, process,
-    uapi::keeper::OwnFiles,
+    client::{terminal::Terminal, tunnel::arguments},
+    logging,
+    own_files::OwnFiles,
+    panics, process,
     userspace::{self, Caller, Purpose, Wanted, args::EngineChoice, process_of},
 };
 
@@ -97,7 +98,7 @@ fn start(args: &ExecArgs) -> anyhow::Result<UnixStream> {
         true => Stdio::inherit(),
         false => Stdio::null(),
     };
-    let mut command = Command::new(PROGRAM);
+    let mut command = Command::new(process::PROGRAM);
     command
         .arg0(env::args_os().next().unwrap_or_else(|| "convoy".into()))
         .arg(EXEC_SUPERVISOR)

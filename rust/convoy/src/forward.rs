@@ -20,7 +20,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::info;
 
-use crate::{check::show, logging, panics, process, uapi::keeper::OwnFiles};
+use crate::{check::show, logging, own_files::OwnFiles, panics, process};
 pub(crate) use args::{ForwardArgs, ImportArgs};
 
 /// Names that are looked up at the same time; each needs a thread.

@@ -12,7 +12,7 @@ use rand::{TryRng, rngs::SysRng};
 use x25519_dalek::{PublicKey, StaticSecret};
 use zeroize::Zeroizing;
 
-use crate::panics::say;
+use crate::logging::say;
 
 /// Prints a new private key.
 pub(crate) fn generate_private() -> anyhow::Result<()> {

@@ -19,9 +19,11 @@ mod logging;
 #[cfg(feature = "measure")]
 mod measure;
 mod metrics;
+mod own_files;
 mod panics;
 mod paragraph;
 mod process;
+mod socket;
 mod stats;
 mod supervised;
 mod uapi;

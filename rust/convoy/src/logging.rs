@@ -12,13 +12,16 @@ pub(crate) mod live;
 mod spans;
 mod stdout;
 
-use std::{env, io::IsTerminal as _, sync::OnceLock};
+use std::{
+    env,
+    io::{IsTerminal as _, Write as _},
+    sync::OnceLock,
+};
 
 use anyhow::Context;
 use tracing::{error, level_filters::LevelFilter};
 use tracing_subscriber::{fmt, layer::SubscriberExt, reload, util::SubscriberInitExt};
 
-use crate::panics;
 pub(crate) use choice::{LogFormat, LogLevel};
 use destination::Destination;
 use filter::Wanted;
@@ -86,12 +89,18 @@ pub(crate) fn fail(error: &anyhow::Error) {
         error!("{error:#}");
     }
     if is_said {
-        panics::say(&format!("convoy: {error:#}"));
+        say(&format!("convoy: {error:#}"));
     }
 }
 
+/// Writes a line to stderr and ignores errors, on which `eprintln!` would panic.
+pub(crate) fn say(line: &str) {
+    let line = for_stderr(line.to_owned());
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
 /// A line for standard error, in the form that its reader expects.
-pub(crate) fn for_stderr(line: String) -> String {
+fn for_stderr(line: String) -> String {
     let is_for_program = READER.get() == Some(&Reader::Program);
     match is_for_program && !std::io::stderr().is_terminal() {
         true => json::of_text(&line),

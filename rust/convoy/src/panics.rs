@@ -1,38 +1,26 @@
 //! A panic in any thread logs one line and ends the process, whether or not anyone reads the log.
 
-use std::{
-    fmt::Write as _,
-    io::Write as _,
-    panic,
-    sync::{
-        OnceLock,
-        atomic::{AtomicBool, Ordering},
-    },
-    thread::{self, ThreadId},
-    time::Duration,
-};
+pub(crate) mod ending;
+
+use std::{fmt::Write as _, panic, thread, time::Duration};
 
 use tracing::error;
 
-use crate::{logging, uapi::keeper::OwnFiles};
+pub(crate) use ending::let_it_end;
+
+use crate::{logging::say, own_files::OwnFiles};
 
 /// Time limit for writing the line: its reader may have stopped reading.
 const REPORT_TIME: Duration = Duration::from_secs(1);
 
-static HAS_PANICKED: AtomicBool = AtomicBool::new(false);
-
-/// The thread whose panic ends the process.
-static PANICKED: OnceLock<ThreadId> = OnceLock::new();
-
 /// Makes a panic in any thread log one line, remove the socket files and exit with status 1.
 pub(crate) fn end_process(own_files: OwnFiles) {
     panic::set_hook(Box::new(move |panic| {
-        if HAS_PANICKED.swap(true, Ordering::SeqCst) {
+        if !ending::begin() {
             // Another thread panicked first; its line ends the process.
             wait_for_ever();
         }
         let thread = thread::current();
-        PANICKED.get_or_init(|| thread.id());
         end_in_time(own_files.clone());
         let thread = thread.name().unwrap_or("unnamed");
         let mut line = format!("thread {thread} panicked");
@@ -49,30 +37,6 @@ pub(crate) fn end_process(own_files: OwnFiles) {
         }
         end(&own_files);
     }));
-}
-
-/// Waits forever if a thread has panicked, so that only the panic decides how the process ends.
-pub(crate) async fn let_it_end() {
-    if HAS_PANICKED.load(Ordering::SeqCst) {
-        std::future::pending().await
-    }
-}
-
-/// Whether a panic is ending the process. Its line may block: it has a time limit of its own.
-pub(crate) fn is_ending() -> bool {
-    HAS_PANICKED.load(Ordering::SeqCst)
-}
-
-/// Whether the line of another thread's panic is the last one of the log. Removing the files may take a moment longer.
-pub(crate) fn is_ending_elsewhere() -> bool {
-    let panicked = PANICKED.get();
-    panicked.is_some_and(|panicked| *panicked != thread::current().id())
-}
-
-/// Writes a line to stderr and ignores errors, on which `eprintln!` would panic.
-pub(crate) fn say(line: &str) {
-    let line = logging::for_stderr(line.to_owned());
-    let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 /// Ends the process after [`REPORT_TIME`].
@@ -106,7 +70,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::uapi::socket;
+    use crate::socket;
 
     /// Names the socket file. Set only in the process that is to panic.
     const SOCKET: &str = "CONVOY_TEST_PANIC_SOCKET";

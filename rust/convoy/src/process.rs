@@ -17,6 +17,9 @@ use nix::{
 };
 use tracing::warn;
 
+/// This program, wherever it is by now, and whether or not its directories may be entered.
+pub(crate) const PROGRAM: &str = "/proc/self/exe";
+
 /// Turns off core dumps, which would hold private keys.
 ///
 /// A limit of 0 stops only dumps to files: a program named by the kernel's `core_pattern` would

@@ -18,7 +18,6 @@ use convoy_proto::{
 use convoy_stats::{Counters, Peer, Recent, Report, Traffic, query};
 
 use crate::{daemon::args::InterfaceName, uapi::socket};
-pub(crate) use convoy_stats::{REQUEST, answer};
 pub(crate) use text::{binary, grouped, percentile};
 
 /// The arguments of `convoy stats`.
@@ -135,4 +134,26 @@ fn peer(peer: &PeerSnapshot) -> Peer {
 fn seconds(time: SystemTime) -> Option<u64> {
     let since = time.duration_since(UNIX_EPOCH).ok()?;
     Some(since.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use convoy_proto::config::PrivateKey;
+
+    use super::*;
+
+    #[test]
+    fn the_report_holds_no_secret() {
+        let key = [0xb8; 32];
+        let snapshot = Snapshot {
+            private_key: Some(PrivateKey(key)),
+            listen_port: 7,
+            ..Snapshot::default()
+        };
+        let json = serde_json::to_string(&report("wg0", &snapshot)).unwrap();
+        assert!(json.contains("\"listen_port\":7"), "{json}");
+        for secret in [BASE64_STANDARD.encode(key), hex::encode(key)] {
+            assert!(!json.contains(&secret[8..40]), "{json}");
+        }
+    }
 }

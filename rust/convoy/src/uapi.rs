@@ -8,14 +8,13 @@
 //! | `get=1` | the device and its peers, one `key=value` per line |
 //! | `set=1`, then `key=value` lines | nothing; applied whole, or not at all |
 //! | `set=convoy_log`, then `level=…` and `seconds=…` | nothing; another log level for a time ([`log`]) |
-//! | `get=convoy_stats` | `convoy_stats=` and one line of JSON ([`crate::stats`]); its only keys are public |
+//! | `get=convoy_stats` | `convoy_stats=` and one line of JSON ([`convoy_stats`]); its only keys are public |
 //!
 //! Each client has a thread of its own, so that one that never finishes its request delays nobody
 //! else. Time, bytes and the number of clients are bounded: when one client too many connects, the
 //! one that has been silent longest is disconnected.
 
 mod clients;
-pub(crate) mod keeper;
 mod lines;
 pub(crate) mod log;
 mod parse;
@@ -38,7 +37,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::{Span, debug, error, warn};
 use zeroize::Zeroizing;
 
-use crate::{link_monitor, process, stats};
+use crate::process;
 use clients::{Client, Clients};
 use lines::{Limits, Lines, ReadError};
 use parse::{ParseError, SetParser};
@@ -111,14 +110,25 @@ pub(crate) struct Reporter<C> {
     /// Index of the interface while it is in this network namespace.
     index: Option<u32>,
     control: C,
+    figures: Figures,
+}
+
+/// Functions that make a report of a snapshot and of what the kernel counts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Figures {
+    /// Reports an interface's snapshot.
+    pub(crate) report: fn(&str, &Snapshot) -> Report,
+    /// Counts what the kernel has dropped from the queue of the interface with this index; `None` if it cannot tell.
+    pub(crate) queue_drops: fn(u32) -> Option<u64>,
 }
 
 impl<C: Control> Reporter<C> {
-    pub(crate) fn new(interface: String, control: C) -> Self {
+    pub(crate) fn new(interface: String, control: C, figures: Figures) -> Self {
         Self {
             index: nix::net::if_::if_nametoindex(interface.as_str()).ok(),
             interface,
             control,
+            figures,
         }
     }
 
@@ -129,11 +139,11 @@ impl<C: Control> Reporter<C> {
     /// The figures now. Blocks.
     pub(crate) fn report(&self) -> Result<Report, Closed> {
         let mut snapshot = self.control.snapshot()?;
-        if let Some(dropped) = self.index.and_then(link_monitor::queue_drops) {
+        if let Some(dropped) = self.index.and_then(self.figures.queue_drops) {
             let events = &mut snapshot.counters.events;
             events.push(("tun_queue_drops", dropped));
         }
-        Ok(stats::report(&self.interface, &snapshot))
+        Ok((self.figures.report)(&self.interface, &snapshot))
     }
 }
 
@@ -234,7 +244,7 @@ impl<C: Control> Service<C> {
         let outcome = match lines.next_line() {
             Ok(b"get=1") => self.listing(lines),
             Ok(b"set=1") => self.set(client, lines),
-            Ok(line) if line == stats::REQUEST.as_bytes() => self.stats(lines),
+            Ok(line) if line == convoy_stats::REQUEST.as_bytes() => self.stats(lines),
             Ok(line) if line == log::REQUEST.as_bytes() => set_log(lines),
             Ok(_) => {
                 error!("UAPI: a client requested an unknown operation");
@@ -266,7 +276,9 @@ impl<C: Control> Service<C> {
 
     fn stats(&self, lines: &mut Lines<'_>) -> Result<Zeroizing<String>, Refusal> {
         blank_line(lines)?;
-        Ok(Zeroizing::new(stats::answer(&self.reporter.report()?)))
+        Ok(Zeroizing::new(convoy_stats::answer(
+            &self.reporter.report()?,
+        )))
     }
 
     fn set(&self, client: &Client, lines: &mut Lines<'_>) -> Result<Zeroizing<String>, Refusal> {

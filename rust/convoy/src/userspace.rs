@@ -38,7 +38,7 @@ use std::{
 use convoy_config::{Config, InterfaceName};
 use nix::unistd::geteuid;
 
-use crate::{client::places, panics};
+use crate::{client::places, logging};
 pub(crate) use caller::{Caller, Wanted};
 pub(crate) use commands::process_of;
 pub(crate) use engine::holder;
@@ -101,6 +101,6 @@ pub(crate) enum Purpose {
 /// Tells what of a configuration has no effect.
 pub(crate) fn warn(config: &Config, purpose: Purpose) {
     for warning in settings::warnings(config, purpose) {
-        panics::say(&format!("convoy: warning: {warning}"));
+        logging::say(&format!("convoy: warning: {warning}"));
     }
 }

@@ -29,7 +29,7 @@ use tracing::{debug, warn};
 use super::{events::Event, status::Status};
 use crate::{
     logging::LogLevel,
-    uapi::socket::{self, SocketFile},
+    socket::{self, SocketFile},
 };
 use subscription::MAX_SUBSCRIBERS;
 

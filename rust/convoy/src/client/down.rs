@@ -16,8 +16,8 @@ use super::{
     take_down::TakeDown,
 };
 use crate::{
+    logging::say,
     logging::{self, LogFormat},
-    panics::say,
     userspace,
 };
 

@@ -29,12 +29,12 @@ use tracing::{error, info, warn};
 
 use super::{
     places::{self, Sockets},
-    tunnel::{self, Adopted, Spawn, TunnelEvent, TunnelProcess},
+    tunnel::{Adopted, Spawn, TunnelEvent, TunnelProcess},
 };
 use crate::{
     daemon::args::DaemonArgs,
+    socket::{self, ENDING_PAUSE, ENDING_TIME},
     supervised::protocol::BUILD,
-    uapi::socket::{self, ENDING_PAUSE, ENDING_TIME},
 };
 use restarts::Restarts;
 
@@ -380,7 +380,7 @@ pub(crate) fn remove_sockets(name: &InterfaceName) {
 
 /// Removes the sockets that a killed tunnel left; those of another program stay.
 pub(crate) fn remove_dead_sockets(name: &InterfaceName) {
-    for path in [places::uapi(name), tunnel::path(name)] {
+    for path in [places::uapi(name), places::tunnel(name)] {
         let connected = StdUnixStream::connect(&path);
         if connected.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
             let _ = fs::remove_file(path);

@@ -7,7 +7,7 @@ use convoy_host::{Host, HostError, Options};
 use tokio::time::sleep;
 
 use super::places;
-use crate::uapi::socket::{ENDING_PAUSE, ENDING_TIME, hangs_up};
+use crate::socket::{ENDING_PAUSE, ENDING_TIME, hangs_up};
 
 /// Locks `name` and takes over what earlier processes changed for it. Waits for a supervisor that was killed: the
 /// kernel releases its lock once all its threads have ended.

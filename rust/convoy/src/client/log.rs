@@ -11,7 +11,7 @@ use super::{
     control::{AskError, Reply, Request, ask},
     places, tunnel,
 };
-use crate::{logging::LogLevel, panics::say};
+use crate::{logging::LogLevel, logging::say};
 pub(crate) use args::LogArgs;
 
 /// Asks the supervisor, or without one the daemon itself.

@@ -19,7 +19,7 @@ use super::tunnel;
 use crate::{
     daemon::args::DaemonArgs,
     metrics::{self, Client, Listening, Observation, Pause, Source},
-    uapi::socket::SocketFile,
+    socket::SocketFile,
 };
 
 /// How long the supervisor may take to answer: it may be changing the host.

@@ -9,7 +9,6 @@ use std::{
 use anyhow::Context;
 use convoy_config::InterfaceName;
 
-use super::tunnel;
 use crate::uapi::socket;
 
 /// Sockets, states and journals.
@@ -43,9 +42,14 @@ impl Sockets {
 pub(crate) fn sockets(name: &InterfaceName) -> Sockets {
     Sockets {
         uapi: uapi(name),
-        supervisors: tunnel::path(name),
+        supervisors: tunnel(name),
         launcher: Some(Path::new(RUN).join(format!("{name}.launch"))),
     }
+}
+
+/// The socket on which the tunnel of `name` accepts supervisors.
+pub(crate) fn tunnel(name: &InterfaceName) -> PathBuf {
+    Path::new(RUN).join(format!("{name}.tunnel"))
 }
 
 /// The supervisor's socket.
@@ -103,7 +107,7 @@ fn owner(file: &OsStr) -> Option<InterfaceName> {
 pub(crate) fn has_remains(name: &InterfaceName) -> bool {
     let journal = format!("{name}.journal");
     let journals = [RUN, LASTING].map(|directory| Path::new(directory).join(&journal));
-    let others = [state(name), tunnel::path(name), control(name)];
+    let others = [state(name), tunnel(name), control(name)];
     journals.iter().chain(&others).any(|path| path.exists())
 }
 

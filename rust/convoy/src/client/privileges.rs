@@ -36,7 +36,9 @@ use crate::{
         HANDED_OVER,
         args::{DaemonArgs, InterfaceName},
     },
-    logging, supervised,
+    logging,
+    process::PROGRAM,
+    supervised,
 };
 
 /// The arguments of the hidden `convoy tunnel-process`: the daemon's.
@@ -48,9 +50,6 @@ pub(crate) struct TunnelProcessArgs {
     #[arg(value_name = "IFACE")]
     pub(crate) interface: InterfaceName,
 }
-
-/// This program, wherever it is by now, and whether or not its directories may be entered.
-pub(crate) const PROGRAM: &str = "/proc/self/exe";
 
 /// The device and inode number of the stream to systemd's journal.
 const JOURNAL: &str = "JOURNAL_STREAM";

@@ -9,7 +9,7 @@ use super::{
     control::{AskError, Reply, Request, ask},
     places,
 };
-use crate::{panics::say, userspace};
+use crate::{logging::say, userspace};
 
 /// Applies the changes in a tunnel's files.
 pub(crate) fn reload(args: &ReloadArgs) -> anyhow::Result<()> {

@@ -89,7 +89,7 @@ pub(crate) fn run(args: &StatusArgs) -> anyhow::Result<ExitCode> {
         stdout.write_all(text.as_bytes())?;
     }
     for error in &unreadable {
-        crate::panics::say(&format!("convoy: {error:#}"));
+        crate::logging::say(&format!("convoy: {error:#}"));
     }
     if !unreadable.is_empty() {
         return Ok(ExitCode::FAILURE);
@@ -97,7 +97,7 @@ pub(crate) fn run(args: &StatusArgs) -> anyhow::Result<ExitCode> {
     if is_up {
         return Ok(ExitCode::SUCCESS);
     }
-    crate::panics::say(&match name {
+    crate::logging::say(&match name {
         Some(name) => format!("convoy: {name} is not up"),
         None => "convoy: no tunnel is up".to_owned(),
     });

@@ -54,14 +54,9 @@ const READING_TIME: Duration = Duration::from_secs(3);
 const STOP_TIME: Duration = Duration::from_secs(5);
 const ENDING_TIME: Duration = Duration::from_secs(1);
 
-/// The socket on which the tunnel of `name` accepts supervisors.
-pub(crate) fn path(name: &InterfaceName) -> PathBuf {
-    PathBuf::from(format!("/run/convoy/{name}.tunnel"))
-}
-
 /// The process of the tunnel of `name`, even if it hangs; `None` if there is none.
 pub(crate) async fn process_of(name: &InterfaceName) -> Option<Pid> {
-    let stream = UnixStream::connect(path(name)).await.ok()?;
+    let stream = UnixStream::connect(places::tunnel(name)).await.ok()?;
     Connection::new(stream).process()
 }
 
@@ -118,7 +113,7 @@ pub(crate) async fn set_log(
 pub(crate) struct Spawn {
     pub(crate) name: InterfaceName,
     pub(crate) tun: OwnedFd,
-    /// Listening sockets of the UAPI and for supervisors ([`path`]).
+    /// Listening sockets of the UAPI and for supervisors ([`places::tunnel`]).
     pub(crate) uapi: OwnedFd,
     pub(crate) listener: OwnedFd,
     /// Where both listen.
@@ -172,11 +167,11 @@ impl TunnelProcess {
 
     /// Takes over the running tunnel of `name`; `None` if there is none.
     ///
-    /// Call it before anything else listens on [`path`].
+    /// Call it before anything else listens on [`places::tunnel`].
     pub(crate) async fn adopt(name: &InterfaceName) -> anyhow::Result<Option<Adopted>> {
-        let greeted = timeout(GREETING_TIME, connect(&path(name))).await;
+        let greeted = timeout(GREETING_TIME, connect(&places::tunnel(name))).await;
         let greeted = greeted.with_context(|| {
-            let path = path(name);
+            let path = places::tunnel(name);
             format!(
                 "the tunnel behind {} does not answer: kill it",
                 path.display()

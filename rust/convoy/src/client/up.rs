@@ -16,9 +16,9 @@ use crate::{
     background::{self, Output, Parent},
     check,
     daemon::args::DaemonArgs,
-    logging, panics, process,
-    uapi::keeper::OwnFiles,
-    userspace,
+    logging,
+    own_files::OwnFiles,
+    panics, process, userspace,
 };
 
 /// Wishes of the command line.
@@ -92,7 +92,7 @@ fn run(path: PathBuf, args: &UpArgs, parent: &mut Option<Parent>) -> anyhow::Res
     }
     let config = read(&path)?;
     if userspace::has_forwarding(&config) {
-        panics::say(&format!(
+        logging::say(&format!(
             "convoy: warning: {}",
             userspace::FORWARDS_WITHOUT_EFFECT
         ));
@@ -150,7 +150,7 @@ fn close_kill_switch(path: &Path) -> anyhow::Result<()> {
         true => Some(file.fwmark.unwrap_or(FIRST_MARK)),
         false => {
             let path = path.display();
-            panics::say(&format!(
+            logging::say(&format!(
                 "convoy: warning: {path} is not understood but says `persistent`, so the kill switch closes without \
                  exceptions (`convoy check {path}` shows what is wrong)"
             ));

@@ -6,7 +6,7 @@ use anyhow::{Context, bail};
 use tokio::{process::Command, time::timeout};
 
 use super::{owner::Signs, places};
-use crate::uapi::socket::ensure_unused;
+use crate::socket::ensure_unused;
 
 /// How long it may take, hooks included.
 const TIME_LIMIT: Duration = Duration::from_secs(60);

@@ -16,8 +16,10 @@ use tracing::warn;
 
 use super::args::{DaemonArgs, InterfaceName};
 use crate::{
-    link_monitor, process, supervised,
-    uapi::socket::{self, SocketFile},
+    link_monitor, process,
+    socket::{self, SocketFile},
+    supervised,
+    uapi::socket as wg,
 };
 
 /// MTU of a new interface in bytes, as in wireguard-go: fits a 1,500-byte link over IPv6.
@@ -61,7 +63,7 @@ impl Resources {
                 if uapi_fd.is_none() {
                     // Reports the cause, where the kernel would only say that the name is taken.
                     let is_gone = || nix::net::if_::if_nametoindex(interface.as_str()).is_err();
-                    socket::ensure_unused(&socket::path(interface.as_str()), is_gone)?;
+                    socket::ensure_unused(&wg::path(interface.as_str()), is_gone)?;
                 }
                 open(interface, args)?
             }
@@ -74,9 +76,9 @@ impl Resources {
         }
         let interface = device.name().context("cannot read the interface's name")?;
         let (listener, socket_file) = match uapi_fd {
-            Some(fd) => socket::adopt(fd)?,
+            Some(fd) => wg::adopt(fd)?,
             None => {
-                let (listener, file) = socket::bind(&socket::path(&interface))?;
+                let (listener, file) = socket::bind(&wg::path(&interface))?;
                 (listener, Some(file))
             }
         };

@@ -15,7 +15,7 @@ use nix::sys::{prctl::set_pdeathsig, signal::Signal};
 use serde::{Deserialize, Serialize};
 use tokio::{process::Command, time::timeout};
 
-use crate::client::privileges::PROGRAM;
+use crate::process::PROGRAM;
 
 pub(super) use tun::{Tun, TunFailure};
 pub(super) use udp::Udp;

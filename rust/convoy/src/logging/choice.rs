@@ -28,6 +28,19 @@ pub(crate) enum LogLevel {
 }
 
 impl LogLevel {
+    const ALL: [Self; 5] = [
+        Self::Error,
+        Self::Warn,
+        Self::Info,
+        Self::Debug,
+        Self::Trace,
+    ];
+
+    /// Finds the level of this name; `None` if there is none.
+    pub(crate) fn of_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|it| it.name() == name)
+    }
+
     /// As on the command line.
     pub(crate) fn name(self) -> &'static str {
         match self {

@@ -18,7 +18,7 @@ use tracing::{
 use tracing_subscriber::{Layer, layer::Context, registry::LookupSpan};
 
 use super::spans;
-use crate::panics;
+use crate::panics::ending;
 
 const SOCKET: &str = "/run/systemd/journal/socket";
 
@@ -59,7 +59,7 @@ impl Journal {
 
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Journal {
     fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
-        if panics::is_ending_elsewhere() {
+        if ending::is_ending_elsewhere() {
             return;
         }
         let mut entry = Entry::default();
@@ -73,7 +73,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Journal {
             entry.put_ours(name, &value);
         }
         event.record(&mut entry);
-        if panics::is_ending() {
+        if ending::is_ending() {
             // The last line may block: it has a time limit of its own.
             let _ = self.socket.set_nonblocking(false);
         }

@@ -7,7 +7,7 @@ use std::{
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use crate::panics;
+use crate::panics::ending;
 
 /// Writes each line whole, or drops it if writing would block. Only a panic's line may block.
 #[derive(Debug)]
@@ -17,10 +17,10 @@ impl Write for NeverBlocking {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         // Locked from the check to the write, so that no other thread fills the pipe in between.
         let mut output = io::stdout().lock();
-        if panics::is_ending_elsewhere() {
+        if ending::is_ending_elsewhere() {
             return Ok(line.len());
         }
-        if panics::is_ending() || has_room(&output) {
+        if ending::is_ending() || has_room(&output) {
             output.write_all(line)?;
         }
         Ok(line.len())

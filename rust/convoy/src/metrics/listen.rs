@@ -19,7 +19,7 @@ use super::{Address, token::Token};
 use crate::{
     daemon::args::DaemonArgs,
     process,
-    uapi::socket::{self, SocketFile},
+    socket::{self, SocketFile},
 };
 
 /// Names the descriptor of the listening socket; set only by a supervisor that becomes another version.

@@ -11,7 +11,7 @@ use convoy_fuzz::{Result, Unstructured};
 use super::{
     lines::MAX_LINE,
     parse::fuzz::{book::Request, generate, text_of},
-    tests::{ENDING_PORT, Memory, REFUSED_PORT, TAKEN_PORT},
+    tests::{ENDING_PORT, FIGURES, Memory, REFUSED_PORT, TAKEN_PORT},
     *,
 };
 
@@ -29,6 +29,7 @@ fn conversations(input: &mut Unstructured<'_>) -> Result<()> {
             interface: "wg0".to_owned(),
             index: None,
             control: Arc::clone(&memory),
+            figures: FIGURES,
         }),
         limits: LIMITS,
     };
@@ -82,7 +83,7 @@ fn request(input: &mut Unstructured<'_>, said: &mut Vec<u8>) -> Result<()> {
     let operation: &[u8] = match input.arbitrary::<u8>()? {
         0..=159 => b"set=1",
         160..=239 => b"get=1",
-        240..=249 => stats::REQUEST.as_bytes(),
+        240..=249 => convoy_stats::REQUEST.as_bytes(),
         _ => b"get=2",
     };
     said.extend([operation, b"\n"].concat());
@@ -123,7 +124,9 @@ impl Expected {
             let outcome = match line {
                 b"get=1" => self.get(&mut rest, Self::listing),
                 b"set=1" => self.set(&mut rest),
-                line if line == stats::REQUEST.as_bytes() => self.get(&mut rest, Self::stats),
+                line if line == convoy_stats::REQUEST.as_bytes() => {
+                    self.get(&mut rest, Self::stats)
+                }
                 _ => Err(Over),
             };
             if outcome.is_err() {
@@ -203,7 +206,7 @@ impl Expected {
             fwmark: number("fwmark"),
             ..Snapshot::default()
         };
-        stats::answer(&stats::report("wg0", &snapshot))
+        convoy_stats::answer(&(FIGURES.report)("wg0", &snapshot))
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use clap::ValueEnum as _;
 use nix::errno::Errno;
 
 use crate::logging::{
@@ -45,7 +44,7 @@ impl Wanted {
     pub(super) fn take(&mut self, line: &[u8]) {
         let line = str::from_utf8(line).unwrap_or_default();
         match line.split_once('=') {
-            Some(("level", level)) => self.level = LogLevel::from_str(level, false).ok(),
+            Some(("level", level)) => self.level = LogLevel::of_name(level),
             Some(("seconds", seconds)) => {
                 self.time = seconds.parse().map(Duration::from_secs).ok();
             }

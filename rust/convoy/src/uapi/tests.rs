@@ -227,7 +227,7 @@ fn the_counters_hold_no_secret() {
     let set = format!("set=1\nprivate_key={KEY}\n\n");
     assert_eq!(daemon.ask(&set), "errno=0\n\n");
     assert!(daemon.ask("get=1\n\n").starts_with("private_key="));
-    let answer = daemon.ask(&format!("{}\n\n", stats::REQUEST));
+    let answer = daemon.ask(&format!("{}\n\n", convoy_stats::REQUEST));
     assert!(answer.starts_with("convoy_stats={"), "{answer}");
     assert!(answer.ends_with("}\nerrno=0\n\n"), "{answer}");
     assert!(!answer.contains(&KEY[8..40]), "{answer}");
@@ -252,6 +252,17 @@ struct Daemon {
 /// Records the applied updates, in order.
 #[derive(Default)]
 pub(super) struct Memory(Mutex<Vec<DeviceUpdate>>);
+
+/// Reports of a few figures; what a daemon reports is tested where it is made.
+pub(super) const FIGURES: Figures = Figures {
+    report: |interface, snapshot| Report {
+        interface: interface.to_owned(),
+        listen_port: snapshot.listen_port,
+        fwmark: snapshot.fwmark,
+        ..Report::default()
+    },
+    queue_drops: |_| None,
+};
 
 pub(super) const TAKEN_PORT: u16 = 53;
 pub(super) const ENDING_PORT: u16 = 54;
@@ -311,7 +322,7 @@ impl Daemon {
         thread::spawn(move || {
             let mut builder = tokio::runtime::Builder::new_current_thread();
             builder.enable_all().build().unwrap().block_on(async {
-                let reporter = Arc::new(Reporter::new("wg0".to_owned(), shared));
+                let reporter = Arc::new(Reporter::new("wg0".to_owned(), shared, FIGURES));
                 let server = Server::with_limits(listener, reporter, limits);
                 tokio::select! {
                     never = server.unwrap().serve() => match never {},

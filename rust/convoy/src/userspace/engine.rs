@@ -22,7 +22,7 @@ use super::{
     args::{EngineChoice, NAMESPACE_HOLDER},
     peers,
 };
-use crate::client::privileges::PROGRAM;
+use crate::process::PROGRAM;
 use namespace::Inside;
 
 /// This program as the holder of namespaces.

@@ -17,7 +17,7 @@ use tokio::{
 use super::{commands::DELIVERY_TIME, run_directory::RunDirectory};
 use crate::{
     client::{control::Control, places::Sockets as TunnelSockets},
-    uapi::socket,
+    socket,
 };
 
 /// How long a former tunnel may take to end.

@@ -30,7 +30,7 @@ use crate::{
         sleep::Sleep,
         status::{Condition, line, seconds},
     },
-    panics,
+    logging,
 };
 
 /// Brings a tunnel up, keeps it, and takes it down.
@@ -143,7 +143,7 @@ impl Supervisor {
             let warning = format!("convoy: warning: {warning}");
             match &wanted.terminal {
                 Some(terminal) => terminal.say(&warning),
-                None => panics::say(&warning),
+                None => logging::say(&warning),
             }
         }
         let network = engine.network(&config).context("cannot look names up")?;

@@ -28,7 +28,7 @@ use crate::{
         control::{Reply, Request},
         places,
     },
-    panics::say,
+    logging::say,
 };
 
 /// Schema of what `--json` prints.

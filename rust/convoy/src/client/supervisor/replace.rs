@@ -21,7 +21,7 @@ use crate::{
     background::MARKER,
     client::{metrics::Metrics, places, tunnel::arguments},
     metrics::{self, LISTENER},
-    uapi::socket,
+    socket,
 };
 
 /// How long the new version may take to read the configuration.

@@ -29,8 +29,8 @@ use crate::{
         up::Wanted,
         wg_quick,
     },
-    panics,
-    uapi::socket::{ENDING_PAUSE, ENDING_TIME},
+    logging,
+    socket::{ENDING_PAUSE, ENDING_TIME},
 };
 
 impl Supervisor {
@@ -96,7 +96,7 @@ impl Supervisor {
         for warning in &self.applied.warnings {
             match &self.terminal {
                 Some(terminal) => terminal.say(&format!("convoy: warning: {warning}")),
-                None => panics::say(&format!("convoy: warning: {warning}")),
+                None => logging::say(&format!("convoy: warning: {warning}")),
             }
         }
         info!("{} is up", self.config.name);

@@ -22,8 +22,8 @@ use tokio::{io::Interest, time::timeout};
 use super::{ENDING_TIME, Process, Spawn, Starting};
 use crate::{
     background,
-    client::privileges::PROGRAM,
     daemon::args::DaemonArgs,
+    process::PROGRAM,
     supervised::{ENDS_WITH_SUPERVISOR, INNER_MTU, descriptors},
 };
 

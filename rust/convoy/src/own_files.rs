@@ -9,13 +9,15 @@
 
 use std::{
     io::{self, Read as _, Write as _},
-    os::{fd::AsRawFd as _, unix::net::UnixStream},
+    os::{
+        fd::{AsRawFd as _, OwnedFd},
+        unix::net::UnixStream,
+    },
     sync::Arc,
     time::Duration,
 };
 
 use anyhow::Context;
-use caps::Capability;
 use nix::{
     sys::{
         prctl,
@@ -24,8 +26,7 @@ use nix::{
     unistd::{ForkResult, fork},
 };
 
-use super::socket::SocketFile;
-use crate::{confine, process};
+use crate::{process, socket::SocketFile};
 
 /// How long removing may take, so that a keeper that was stopped does not keep the daemon.
 const REMOVAL_TIME: Duration = Duration::from_secs(1);
@@ -44,7 +45,13 @@ impl OwnFiles {
 
     /// Hands the files over to a keeper, which can remove them once this process no longer can. Call it while the
     /// process has one thread.
-    pub(crate) fn hand_over(&mut self) -> anyhow::Result<()> {
+    ///
+    /// `confine` leaves the keeper nothing but to remove files in these directories, which belong to other users
+    /// unless `are_ours`. If it fails, the files stay.
+    pub(crate) fn hand_over(
+        &mut self,
+        confine: fn(directories: &[&OwnedFd], are_ours: bool) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
         if self.files.is_empty() {
             return Ok(());
         }
@@ -54,7 +61,7 @@ impl OwnFiles {
         // SAFETY: the process has one thread, so that its copy may go on as any other process.
         match unsafe { fork() }.context("cannot start the process that removes the sockets")? {
             ForkResult::Child => {
-                keep(theirs, &self.files);
+                keep(theirs, &self.files, confine);
                 // SAFETY: it does not return. All that the copy would clean up is the daemon's.
                 unsafe { libc::_exit(0) }
             }
@@ -77,18 +84,19 @@ impl OwnFiles {
 }
 
 /// The keeper's whole life.
-fn keep(mut daemon: UnixStream, files: &[SocketFile]) {
+fn keep(
+    mut daemon: UnixStream,
+    files: &[SocketFile],
+    confine: fn(&[&OwnedFd], bool) -> anyhow::Result<()>,
+) {
     // Those that end the daemon end this process through it.
     let _ = sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), None);
     let _ = prctl::set_name(c"socket-keeper");
     let directories: Vec<_> = files.iter().map(SocketFile::directory).collect();
     let needed = files.iter().flat_map(SocketFile::descriptors);
     process::close_all_but(needed.chain([daemon.as_raw_fd()]));
-    let needed = match files.iter().all(SocketFile::is_ours) {
-        true => &[][..],
-        false => &[Capability::CAP_DAC_OVERRIDE],
-    };
-    if confine::confine_to_removing(&directories, needed).is_ok() && is_asked(&mut daemon) {
+    let are_ours = files.iter().all(SocketFile::is_ours);
+    if confine(&directories, are_ours).is_ok() && is_asked(&mut daemon) {
         files.iter().for_each(SocketFile::remove);
     }
 }
