@@ -12,7 +12,6 @@
 
 pub mod access;
 pub mod counters;
-pub mod descriptors;
 pub mod dial;
 pub mod expiry;
 pub mod forward;

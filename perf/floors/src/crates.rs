@@ -83,7 +83,13 @@ mod tests {
         ("seccompiler", &["convoy"]),
         (
             "clap",
-            &["convoy", "convoy-perf", "convoy-benches", "convoy-suite"],
+            &[
+                "convoy",
+                "convoy-benches",
+                "convoy-perf",
+                "convoy-process",
+                "convoy-suite",
+            ],
         ),
     ];
 
@@ -109,6 +115,7 @@ mod tests {
         "convoy-gso",
         "convoy-netlink",
         "convoy-lab",
+        "convoy-process",
     ];
 
     /// Crates of the workspace that one may depend on. The data path stands on nothing of the client.

@@ -40,7 +40,8 @@ mod state;
 pub(crate) mod status;
 mod supervisor;
 mod take_down;
-pub(crate) mod terminal;
 pub(crate) mod tunnel;
 pub(crate) mod up;
 mod wg_quick;
+
+pub(crate) use convoy_process::terminal;

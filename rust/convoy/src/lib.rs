@@ -1,7 +1,6 @@
 //! The daemon and its tools, as a library so that benches can reach their stages. The program adds
 //! only the allocator.
 
-mod background;
 mod capture;
 mod check;
 mod cli;
@@ -15,15 +14,9 @@ mod forward;
 mod help;
 mod keys;
 mod link_monitor;
-mod logging;
 #[cfg(feature = "measure")]
 mod measure;
 mod metrics;
-mod own_files;
-mod panics;
-mod paragraph;
-mod process;
-mod socket;
 mod stats;
 mod supervised;
 mod uapi;
@@ -36,6 +29,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, Parser};
 
 use cli::{Cli, Command};
+use convoy_process::{self as process, background, logging, own_files, panics, paragraph, socket};
 
 #[doc(hidden)]
 pub use uapi::parse_set;
@@ -44,7 +38,7 @@ pub use wiping::Wiping;
 /// Runs the program that the command line requests.
 #[must_use]
 pub fn run() -> ExitCode {
-    process::search_absolute_directories();
+    process::search_absolute_directories(convoy_host::search_path);
     let cli = Cli::parse();
     close_callers_descriptors(cli.command.as_ref());
     let outcome = match (cli.command, cli.interface) {

@@ -30,7 +30,7 @@ use std::{
 };
 
 use anyhow::{Context, ensure};
-pub(crate) use convoy_network::descriptors;
+pub(crate) use convoy_process::descriptors;
 use convoy_proto::config::PublicKey;
 use convoy_tun::Device;
 use convoy_tunnel::{Closed, Outcome, PeerEvent, Tunnel};

@@ -1,9 +1,28 @@
-//! Ground floor of processes: enters namespaces without root, and says what allows it where the kernel refuses.
+//! Ground floor of processes: what each process of Convoy's needs, whatever it is for.
 //!
-//! Networks without root and the lab call it. It knows no network, no tunnel and no file of Convoy's, starts no process
-//! and keeps no state.
+//! It sets up the log, ends the process after a panic, starts it again in the background, binds Unix sockets and
+//! removes their files, hands descriptors over, closes those that the caller left open, and enters namespaces without
+//! root.
+//!
+//! Every crate that runs as a process of its own may call it, and the lab. It knows no tunnel, no network and no
+//! configuration, parses no command line (the feature `clap` only lets others do so), and stands on no other crate of
+//! the workspace.
 
+pub mod background;
+pub mod descriptors;
 mod fix;
+pub mod logging;
+pub mod own_files;
+pub mod panics;
+pub mod paragraph;
+mod process;
+pub mod socket;
+pub mod terminal;
+
+pub use process::{
+    PROGRAM, bound_freed_memory, close_all_but, close_inherited, forbid_core_dumps, inherited_fd,
+    name_like_the_program, return_freed_memory, search_absolute_directories,
+};
 
 pub use fix::{tun_fix, user_namespace_fix};
 

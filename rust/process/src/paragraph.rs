@@ -7,7 +7,7 @@ const COLUMNS: usize = 80;
 
 /// Breaks a text into lines that begin with `first` and `further`. Longer words stay whole, as do commands in
 /// backquotes, which people copy.
-pub(crate) fn fill(text: &str, first: &str, further: &str) -> String {
+pub fn fill(text: &str, first: &str, further: &str) -> String {
     let options = Options::new(COLUMNS)
         .initial_indent(first)
         .subsequent_indent(further)

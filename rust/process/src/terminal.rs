@@ -13,12 +13,12 @@ use crate::logging;
 
 /// The standard error of the process that waits for this one.
 #[derive(Debug)]
-pub(crate) struct Terminal(File);
+pub struct Terminal(File);
 
 impl Terminal {
     /// Takes it from this process, so that nothing of the tunnel keeps it open; a log that was requested still
     /// goes there.
-    pub(crate) fn take() -> io::Result<Self> {
+    pub fn take() -> io::Result<Self> {
         let terminal = io::stderr().as_fd().try_clone_to_owned()?;
         if !logging::is_requested() {
             dup2_stderr(File::options().write(true).open("/dev/null")?)?;
@@ -27,12 +27,12 @@ impl Terminal {
     }
 
     /// A duplicate.
-    pub(crate) fn try_clone(&self) -> io::Result<Self> {
+    pub fn try_clone(&self) -> io::Result<Self> {
         self.0.try_clone().map(Self)
     }
 
     /// Writes a line; a terminal that is gone is no error.
-    pub(crate) fn say(&self, line: &str) {
+    pub fn say(&self, line: &str) {
         let _ = writeln!(&self.0, "{line}");
     }
 }

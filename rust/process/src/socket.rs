@@ -29,16 +29,17 @@ use nix::{
 use tokio::io::unix::AsyncFd;
 use tracing::warn;
 
-/// How long a daemon whose interface is gone may take to end, and how often to check.
-pub(crate) const ENDING_TIME: Duration = Duration::from_secs(2);
-pub(crate) const ENDING_PAUSE: Duration = Duration::from_millis(10);
+/// How long a daemon whose interface is gone may take to end.
+pub const ENDING_TIME: Duration = Duration::from_secs(2);
+/// How often to check whether it has ended.
+pub const ENDING_PAUSE: Duration = Duration::from_millis(10);
 
 /// How long a killed process may take to close its socket.
 const DYING_TIME: Duration = Duration::from_millis(100);
 
 /// Fails if a running daemon listens on `path`. Waits for one that is dying, or for which
 /// `is_ending` returns true.
-pub(crate) fn ensure_unused(path: &Path, is_ending: impl Fn() -> bool) -> anyhow::Result<()> {
+pub fn ensure_unused(path: &Path, is_ending: impl Fn() -> bool) -> anyhow::Result<()> {
     let deadline = Instant::now() + ENDING_TIME;
     while let Ok(connection) = UnixStream::connect(path) {
         if !(is_ending() || hangs_up(connection)) || Instant::now() > deadline {
@@ -50,7 +51,7 @@ pub(crate) fn ensure_unused(path: &Path, is_ending: impl Fn() -> bool) -> anyhow
 }
 
 /// Whether the other end closes the connection; a running daemon waits for a request.
-pub(crate) fn hangs_up(mut connection: UnixStream) -> bool {
+pub fn hangs_up(mut connection: UnixStream) -> bool {
     let read = connection
         .set_read_timeout(Some(DYING_TIME))
         .and_then(|()| connection.read(&mut [0]));
@@ -58,7 +59,7 @@ pub(crate) fn hangs_up(mut connection: UnixStream) -> bool {
 }
 
 /// Fails if something other than a socket is in the way of one at `path`.
-pub(crate) fn ensure_bindable(path: &Path) -> anyhow::Result<()> {
+pub fn ensure_bindable(path: &Path) -> anyhow::Result<()> {
     let context = || format!("cannot listen on {}", path.display());
     match fs::symlink_metadata(path) {
         Ok(file) if file.file_type().is_socket() => Ok(()),
@@ -69,7 +70,7 @@ pub(crate) fn ensure_bindable(path: &Path) -> anyhow::Result<()> {
 }
 
 /// Listens on `path`, for the owner only. Replaces a socket file that nobody listens on.
-pub(crate) fn bind(path: &Path) -> anyhow::Result<(UnixListener, SocketFile)> {
+pub fn bind(path: &Path) -> anyhow::Result<(UnixListener, SocketFile)> {
     let context = || format!("cannot listen on {}", path.display());
     if let Some(directory) = path.parent() {
         let mut builder = fs::DirBuilder::new();
@@ -88,7 +89,7 @@ pub(crate) fn bind(path: &Path) -> anyhow::Result<(UnixListener, SocketFile)> {
 ///
 /// Holds all that watching and removing it take: the process may lose access to the path meanwhile.
 #[derive(Clone, Debug)]
-pub(crate) struct SocketFile {
+pub struct SocketFile {
     file: Arc<OwnedFd>,
     directory: Arc<OwnedFd>,
     name: OsString,
@@ -98,7 +99,7 @@ pub(crate) struct SocketFile {
 
 impl SocketFile {
     /// Refers to the file of a socket that listens there.
-    pub(crate) fn of(path: &Path) -> io::Result<Self> {
+    pub fn of(path: &Path) -> io::Result<Self> {
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
             return Err(io::ErrorKind::InvalidFilename.into());
         };
@@ -140,7 +141,7 @@ impl SocketFile {
     }
 
     /// Removes the file, unless another daemon has replaced it.
-    pub(crate) fn remove(&self) {
+    pub fn remove(&self) {
         if self.is_there() {
             // Nothing can be done about a file that cannot be removed.
             let _ = unlinkat(&*self.directory, &*self.name, UnlinkatFlags::NoRemoveDir);
@@ -149,7 +150,7 @@ impl SocketFile {
 
     /// Waits until someone removes the file, which is how a userspace WireGuard is stopped; forever if it
     /// cannot be watched.
-    pub(crate) async fn removed(&self) -> io::Result<()> {
+    pub async fn removed(&self) -> io::Result<()> {
         let Some(changes) = &self.changes else {
             return std::future::pending().await;
         };

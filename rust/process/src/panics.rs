@@ -6,7 +6,7 @@ use std::{fmt::Write as _, panic, thread, time::Duration};
 
 use tracing::error;
 
-pub(crate) use ending::let_it_end;
+pub use ending::let_it_end;
 
 use crate::{logging::say, own_files::OwnFiles};
 
@@ -14,7 +14,7 @@ use crate::{logging::say, own_files::OwnFiles};
 const REPORT_TIME: Duration = Duration::from_secs(1);
 
 /// Makes a panic in any thread log one line, remove the socket files and exit with status 1.
-pub(crate) fn end_process(own_files: OwnFiles) {
+pub fn end_process(own_files: OwnFiles) {
     panic::set_hook(Box::new(move |panic| {
         if !ending::begin() {
             // Another thread panicked first; its line ends the process.

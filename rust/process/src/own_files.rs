@@ -26,20 +26,21 @@ use nix::{
     unistd::{ForkResult, fork},
 };
 
-use crate::{process, socket::SocketFile};
+use crate::{close_all_but, socket::SocketFile};
 
 /// How long removing may take, so that a keeper that was stopped does not keep the daemon.
 const REMOVAL_TIME: Duration = Duration::from_secs(1);
 
 /// The socket files that this process removes at its end.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct OwnFiles {
+pub struct OwnFiles {
     files: Vec<SocketFile>,
     keeper: Option<Arc<UnixStream>>,
 }
 
 impl OwnFiles {
-    pub(crate) fn add(&mut self, files: impl IntoIterator<Item = SocketFile>) {
+    /// Adds files to remove.
+    pub fn add(&mut self, files: impl IntoIterator<Item = SocketFile>) {
         self.files.extend(files);
     }
 
@@ -48,7 +49,7 @@ impl OwnFiles {
     ///
     /// `confine` leaves the keeper nothing but to remove files in these directories, which belong to other users
     /// unless `are_ours`. If it fails, the files stay.
-    pub(crate) fn hand_over(
+    pub fn hand_over(
         &mut self,
         confine: fn(directories: &[&OwnedFd], are_ours: bool) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
@@ -71,7 +72,7 @@ impl OwnFiles {
     }
 
     /// Removes the files, unless another daemon has replaced them.
-    pub(crate) fn remove(&self) {
+    pub fn remove(&self) {
         match self.keeper.as_deref() {
             None => self.files.iter().for_each(SocketFile::remove),
             Some(mut keeper) => {
@@ -94,7 +95,7 @@ fn keep(
     let _ = prctl::set_name(c"socket-keeper");
     let directories: Vec<_> = files.iter().map(SocketFile::directory).collect();
     let needed = files.iter().flat_map(SocketFile::descriptors);
-    process::close_all_but(needed.chain([daemon.as_raw_fd()]));
+    close_all_but(needed.chain([daemon.as_raw_fd()]));
     let are_ours = files.iter().all(SocketFile::is_ours);
     if confine(&directories, are_ours).is_ok() && is_asked(&mut daemon) {
         files.iter().for_each(SocketFile::remove);

@@ -2,7 +2,9 @@
 
 use std::{
     collections::BTreeSet,
-    env, fs,
+    env,
+    ffi::OsString,
+    fs,
     os::fd::{FromRawFd, OwnedFd, RawFd},
 };
 
@@ -18,14 +20,14 @@ use nix::{
 use tracing::warn;
 
 /// This program, wherever it is by now, and whether or not its directories may be entered.
-pub(crate) const PROGRAM: &str = "/proc/self/exe";
+pub const PROGRAM: &str = "/proc/self/exe";
 
 /// Turns off core dumps, which would hold private keys.
 ///
 /// A limit of 0 stops only dumps to files: a program named by the kernel's `core_pattern` would
 /// still get one (core(5)). A limit of 1 byte stops both, and the filter keeps all memory out of a
 /// dump that happens anyway, such as while `convoy profile` looks on.
-pub(crate) fn forbid_core_dumps() {
+pub fn forbid_core_dumps() {
     // If the limit is already 0, raising it may not be permitted.
     let limited =
         setrlimit(Resource::RLIMIT_CORE, 1, 1).or_else(|_| setrlimit(Resource::RLIMIT_CORE, 0, 0));
@@ -37,21 +39,21 @@ pub(crate) fn forbid_core_dumps() {
 }
 
 /// Names this process like the program: the kernel calls one that was executed as `/proc/self/exe` `exe`.
-pub(crate) fn name_like_the_program() {
+pub fn name_like_the_program() {
     // Only for those who look at the list of processes.
     let _ = prctl::set_name(c"convoy");
 }
 
 /// Leaves only absolute directories in root's `PATH`. An empty or relative one is the working directory, where anybody
-/// may have put a program.
+/// may have put a program. `absolute` makes the path to search instead.
 ///
 /// Call it first: the environment must not change while other threads read it.
-pub(crate) fn search_absolute_directories() {
+pub fn search_absolute_directories(absolute: impl FnOnce() -> OsString) {
     let path = env::var_os("PATH").unwrap_or_default();
     let is_safe = env::split_paths(&path).all(|place| place.is_absolute());
     if geteuid().is_root() && !is_safe {
         // SAFETY: the process has one thread.
-        unsafe { env::set_var("PATH", convoy_host::search_path()) };
+        unsafe { env::set_var("PATH", absolute()) };
     }
 }
 
@@ -59,14 +61,14 @@ pub(crate) fn search_absolute_directories() {
 /// these environment variables. They would last as long as this process, and reach a tunnel that has no rights.
 ///
 /// Call it before the process opens anything.
-pub(crate) fn close_inherited(handed_over: &[&str]) {
+pub fn close_inherited(handed_over: &[&str]) {
     let number = |name| env::var(name).ok()?.parse::<RawFd>().ok();
     let standard_streams = [0, 1, 2].into_iter();
     close_all_but(standard_streams.chain(handed_over.iter().filter_map(number)));
 }
 
 /// Closes all other descriptors. Nothing may use one of them afterwards.
-pub(crate) fn close_all_but(kept: impl IntoIterator<Item = RawFd>) {
+pub fn close_all_but(kept: impl IntoIterator<Item = RawFd>) {
     let kept: BTreeSet<_> = kept.into_iter().filter(|fd| *fd >= 0).collect();
     let mut first = 0;
     for fd in kept {
@@ -102,7 +104,7 @@ fn close_range(first: RawFd, last: RawFd) {
 /// Takes over the open file descriptor whose number is in the environment variable `name`.
 ///
 /// Call it once per name, before the process has other threads.
-pub(crate) fn inherited_fd(name: &str) -> anyhow::Result<Option<OwnedFd>> {
+pub fn inherited_fd(name: &str) -> anyhow::Result<Option<OwnedFd>> {
     let number = match env::var(name) {
         Ok(number) if !number.is_empty() => number,
         _ => return Ok(None),
@@ -134,7 +136,7 @@ const OWN_MAPPING: libc::c_int = 128 << 10;
 ///
 /// By default, freeing a large block raises these thresholds for good, up to 32 and 64 MiB
 /// (mallopt(3)), and `malloc_trim` does not trim the top of a thread's heap.
-pub(crate) fn bound_freed_memory() {
+pub fn bound_freed_memory() {
     #[cfg(target_env = "gnu")]
     // SAFETY: all parameters are valid for mallopt, and no other thread runs yet.
     unsafe {
@@ -145,7 +147,7 @@ pub(crate) fn bound_freed_memory() {
 }
 
 /// Returns freed memory to the kernel; after a large request the allocator would keep it.
-pub(crate) fn return_freed_memory() {
+pub fn return_freed_memory() {
     #[cfg(target_env = "gnu")]
     // SAFETY: malloc_trim has no preconditions and locks what it touches.
     unsafe {

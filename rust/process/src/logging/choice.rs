@@ -1,11 +1,13 @@
 //! What a user may choose: the format of the log, and its level.
 
+#[cfg(feature = "clap")]
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 /// Log format.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum LogFormat {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "clap", derive(ValueEnum))]
+pub enum LogFormat {
     /// Text on a terminal, fields for systemd's journal, elsewhere JSON
     Auto,
     /// Human-readable
@@ -17,9 +19,11 @@ pub(crate) enum LogFormat {
 }
 
 /// A level of the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[cfg_attr(feature = "clap", derive(ValueEnum))]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum LogLevel {
+#[expect(missing_docs, reason = "a command line would print the documentation")]
+pub enum LogLevel {
     Error,
     Warn,
     Info,
@@ -37,12 +41,12 @@ impl LogLevel {
     ];
 
     /// Finds the level of this name; `None` if there is none.
-    pub(crate) fn of_name(name: &str) -> Option<Self> {
+    pub fn of_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|it| it.name() == name)
     }
 
     /// As on the command line.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Error => "error",
             Self::Warn => "warn",

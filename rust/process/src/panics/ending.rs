@@ -23,7 +23,7 @@ pub(super) fn begin() -> bool {
 }
 
 /// Waits forever if a thread has panicked, so that only the panic decides how the process ends.
-pub(crate) async fn let_it_end() {
+pub async fn let_it_end() {
     if HAS_PANICKED.load(Ordering::SeqCst) {
         std::future::pending().await
     }

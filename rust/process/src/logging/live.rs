@@ -13,7 +13,7 @@ use tracing_subscriber::{EnvFilter, Registry, reload::Handle};
 use super::{choice::LogLevel, filter::Wanted};
 
 /// The longest time: nobody should have to remember it.
-pub(crate) const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+pub const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The log that can change; none if nobody could read it.
 static LIVE: OnceLock<Live> = OnceLock::new();
@@ -29,7 +29,7 @@ struct Live {
 
 /// Why the level stays.
 #[derive(Debug, Error)]
-pub(crate) enum LevelError {
+pub enum LevelError {
     /// The process was started without one.
     #[error(
         "it has no log (fix: start it with LOG_LEVEL=info, in the foreground, or under systemd)"
@@ -53,7 +53,7 @@ pub(super) fn enable(wanted: Wanted, handle: Handle<EnvFilter, Registry>) {
 }
 
 /// Logs up to `level` for `time`, whatever the filter was. A later call takes the place of an earlier one.
-pub(crate) fn change(level: LogLevel, time: Duration) -> Result<(), LevelError> {
+pub fn change(level: LogLevel, time: Duration) -> Result<(), LevelError> {
     if time < Duration::from_secs(1) || time > LONGEST {
         return Err(LevelError::Time);
     }
@@ -70,7 +70,7 @@ pub(crate) fn change(level: LogLevel, time: Duration) -> Result<(), LevelError> 
 }
 
 /// Goes back when it is time. Sleeps while there is nothing to go back from.
-pub(crate) async fn keep() -> Infallible {
+pub async fn keep() -> Infallible {
     let Some(live) = LIVE.get() else {
         return pending().await;
     };

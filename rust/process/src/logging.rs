@@ -8,7 +8,7 @@ mod destination;
 mod filter;
 mod journal;
 mod json;
-pub(crate) mod live;
+pub mod live;
 mod spans;
 mod stdout;
 
@@ -22,7 +22,7 @@ use anyhow::Context;
 use tracing::{error, level_filters::LevelFilter};
 use tracing_subscriber::{fmt, layer::SubscriberExt, reload, util::SubscriberInitExt};
 
-pub(crate) use choice::{LogFormat, LogLevel};
+pub use choice::{LogFormat, LogLevel};
 use destination::Destination;
 use filter::Wanted;
 use spans::Spans;
@@ -40,7 +40,7 @@ static READER: OnceLock<Reader> = OnceLock::new();
 
 /// Sets up logging according to `RUST_LOG`, or otherwise `LOG_LEVEL`. From here on, each line of this thread names the
 /// interface; threads that it starts should take its span over.
-pub(crate) fn init(format: LogFormat, interface: Option<&str>) -> anyhow::Result<()> {
+pub fn init(format: LogFormat, interface: Option<&str>) -> anyhow::Result<()> {
     let destination = Destination::of(format).context("cannot reach systemd's journal")?;
     let reader = match &destination {
         Destination::Text { .. } => Reader::Person,
@@ -79,7 +79,7 @@ pub(crate) fn init(format: LogFormat, interface: Option<&str>) -> anyhow::Result
 }
 
 /// Says why the process ends, to whoever reads its log and its standard error; to each of them once.
-pub(crate) fn fail(error: &anyhow::Error) {
+pub fn fail(error: &anyhow::Error) {
     let (is_logged, is_said) = match READER.get() {
         None | Some(Reader::Person) => (false, true),
         Some(Reader::Program) => (!destination::is_stdout(std::io::stderr()), true),
@@ -94,7 +94,7 @@ pub(crate) fn fail(error: &anyhow::Error) {
 }
 
 /// Writes a line to stderr and ignores errors, on which `eprintln!` would panic.
-pub(crate) fn say(line: &str) {
+pub fn say(line: &str) {
     let line = for_stderr(line.to_owned());
     let _ = writeln!(std::io::stderr(), "{line}");
 }
@@ -109,7 +109,7 @@ fn for_stderr(line: String) -> String {
 }
 
 /// Whether the caller requested logs. Only then does a daemon in the background keep its output.
-pub(crate) fn is_requested() -> bool {
+pub fn is_requested() -> bool {
     let is_set = |name| env::var(name).is_ok_and(|value| !value.is_empty());
     match is_set("RUST_LOG") {
         true => true,

@@ -18,14 +18,14 @@ use nix::{errno::Errno, unistd};
 use crate::logging;
 
 /// Set in the environment of the process that [`start`] starts.
-pub(crate) const MARKER: &str = "CONVOY_BACKGROUND";
+pub const MARKER: &str = "CONVOY_BACKGROUND";
 
 /// Reported once the daemon is ready; no error message begins with it.
-pub(crate) const READY: u8 = 0;
+pub const READY: u8 = 0;
 
 /// Whether the process in the background writes to the caller's standard error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Output {
+pub enum Output {
     /// Its log, if the caller requested one.
     Log,
     /// It does until it is ready, when it must have let go of it.
@@ -33,7 +33,7 @@ pub(crate) enum Output {
 }
 
 /// Starts this program again with the same arguments and waits until it is ready.
-pub(crate) fn start(output: Output) -> anyhow::Result<()> {
+pub fn start(output: Output) -> anyhow::Result<()> {
     let program = env::current_exe().context("cannot find this program's executable")?;
     let (mut reader, writer) = io::pipe()?;
     let inherited = |wanted| match wanted {
@@ -69,11 +69,11 @@ pub(crate) fn start(output: Output) -> anyhow::Result<()> {
 
 /// Reports to the process that waits in [`start`].
 #[derive(Debug)]
-pub(crate) struct Parent(File);
+pub struct Parent(File);
 
 impl Parent {
     /// Leaves the caller's session and directory if [`start`] started this process.
-    pub(crate) fn detach() -> anyhow::Result<Option<Self>> {
+    pub fn detach() -> anyhow::Result<Option<Self>> {
         if env::var_os(MARKER).is_none() {
             return Ok(None);
         }
@@ -92,14 +92,14 @@ impl Parent {
     ///
     /// # Errors
     /// If the parent is gone: its caller has given up.
-    pub(crate) fn ready(mut self) -> anyhow::Result<()> {
+    pub fn ready(mut self) -> anyhow::Result<()> {
         self.0
             .write_all(&[READY])
             .context("the process that started the daemon is gone")
     }
 
     /// Ends this process and has the parent report the error.
-    pub(crate) fn fail(mut self, error: &anyhow::Error) -> ! {
+    pub fn fail(mut self, error: &anyhow::Error) -> ! {
         // If the parent is gone, nobody is left to report to.
         let _ = write!(self.0, "{error:#}");
         process::exit(1)

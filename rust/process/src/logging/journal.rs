@@ -159,7 +159,7 @@ mod tests {
             ("CONVOY_INTERFACE", "wg0"),
             ("CONVOY_PEER", "AAAA="),
             ("CONVOY_TRIES", "3"),
-            ("CONVOY_TARGET", "convoy::logging::journal::tests"),
+            ("CONVOY_TARGET", "convoy_process::logging::journal::tests"),
         ] {
             assert_eq!(
                 entry.get(name).map(String::as_str),
