@@ -311,4 +311,4 @@ tsan: ## Test everything with threads under ThreadSanitizer (nightly; rustup com
 	RUSTFLAGS=-Zsanitizer=thread $(CARGO) +nightly test --locked --target-dir target/tsan \
 		--target $(HOST) -Zbuild-std -p convoy-gso -p convoy-tun -p convoy-tunnel --lib --tests
 	RUSTFLAGS=-Zsanitizer=thread $(CARGO) +nightly test --locked --target-dir target/tsan \
-		--target $(HOST) -Zbuild-std -p convoy --lib uapi::
+		--target $(HOST) -Zbuild-std -p convoy-uapi --lib

@@ -10,7 +10,7 @@ use crate::each;
 fn parse(bencher: Bencher<'_, '_>, allowed_ips: u32) {
     let request = request(allowed_ips);
     each(bencher, BytesCount::of_str(&request), || {
-        convoy::parse_set(request.as_bytes())
+        convoy_uapi::parse_set(request.as_bytes())
     });
 }
 

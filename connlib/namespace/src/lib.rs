@@ -52,11 +52,7 @@ pub use holder::hold;
 pub use inlet::Inlet;
 pub use spaces::Spaces;
 
-<<<<<<< HEAD:connlib/namespace/src/lib.rs
-use convoy_network::descriptors::MOST;
-=======
 use convoy_process::descriptors::MOST;
->>>>>>> ef7ab88 (Move what every process needs into convoy-process):connlib/netstack/src/namespace.rs
 use protocol::{Answer, Request, SocketKind};
 
 /// The network that a namespace has.

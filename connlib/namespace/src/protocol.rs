@@ -14,10 +14,6 @@ use nix::errno::Errno;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::Settings;
-<<<<<<< HEAD:connlib/namespace/src/protocol.rs
-use convoy_network::descriptors;
-=======
->>>>>>> ef7ab88 (Move what every process needs into convoy-process):connlib/netstack/src/namespace/protocol.rs
 
 /// Longest message in bytes: half a million routes.
 const MAX_BYTES: usize = 64 << 20;

@@ -165,6 +165,15 @@ mod tests {
         ("convoy-host", &["convoy-netlink", "convoy-types"]),
         ("convoy-netlink", &["convoy-types"]),
         ("convoy-config", &["convoy-types"]),
+        (
+            "convoy-uapi",
+            &[
+                "convoy-process",
+                "convoy-proto",
+                "convoy-stats",
+                "convoy-tunnel",
+            ],
+        ),
     ];
 
     #[test]

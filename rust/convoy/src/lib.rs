@@ -1,5 +1,6 @@
-//! The daemon and its tools, as a library so that benches can reach their stages. The program adds
-//! only the allocator.
+//! The program `convoy`: its command line, and the commands that have no crate of their own.
+//!
+//! Only `main.rs` calls it, which adds the allocator.
 
 mod capture;
 mod check;
@@ -19,7 +20,6 @@ mod measure;
 mod metrics;
 mod stats;
 mod supervised;
-mod uapi;
 mod userspace;
 mod wall_clock;
 mod wiping;
@@ -30,9 +30,8 @@ use clap::{CommandFactory as _, Parser};
 
 use cli::{Cli, Command};
 use convoy_process::{self as process, background, logging, own_files, panics, paragraph, socket};
+use convoy_uapi as uapi;
 
-#[doc(hidden)]
-pub use uapi::parse_set;
 pub use wiping::Wiping;
 
 /// Runs the program that the command line requests.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use nix::errno::Errno;
 
-use crate::logging::{
+use convoy_process::logging::{
     LogLevel,
     live::{self, LevelError},
 };
@@ -13,7 +13,7 @@ use crate::logging::{
 pub(crate) const REQUEST: &str = "set=convoy_log";
 
 /// The whole request.
-pub(crate) fn request(level: LogLevel, time: Duration) -> String {
+pub fn request(level: LogLevel, time: Duration) -> String {
     format!(
         "{REQUEST}\nlevel={}\nseconds={}\n\n",
         level.name(),

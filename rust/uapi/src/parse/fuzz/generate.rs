@@ -21,7 +21,7 @@ const KEYS: [&str; 13] = [
 ];
 
 /// Random bytes, or a line that resembles one of a request.
-pub(in crate::uapi) fn line(input: &mut Unstructured<'_>, in_peer: bool) -> Result<Vec<u8>> {
+pub(crate) fn line(input: &mut Unstructured<'_>, in_peer: bool) -> Result<Vec<u8>> {
     if input.is_empty() {
         return Err(convoy_fuzz::arbitrary::Error::NotEnoughData);
     }

@@ -1,5 +1,9 @@
 //! The WireGuard cross-platform interface (UAPI): how `wg` talks to the daemon.
 //!
+//! The daemon calls [`Server`] with its tunnel as [`Control`]; clients find it by [`socket`]. This crate parses requests,
+//! applies them through [`Control`] and writes the answers. It never touches an interface, a route or a file but the
+//! socket, keeps no key longer than a request, and knows no configuration file and no command line.
+//!
 //! A client sends any number of requests, one after another, each ended by a blank line. Each gets
 //! an answer that ends with `errno=N` and a blank line:
 //!
@@ -16,9 +20,9 @@
 
 mod clients;
 mod lines;
-pub(crate) mod log;
+pub mod log;
 mod parse;
-pub(crate) mod socket;
+pub mod socket;
 mod write;
 
 use std::{
@@ -26,6 +30,7 @@ use std::{
     time::Duration,
 };
 
+use convoy_process::return_freed_memory;
 use convoy_proto::{
     config::{DeviceUpdate, Snapshot},
     leave_no_trace,
@@ -37,13 +42,12 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::{Span, debug, error, warn};
 use zeroize::Zeroizing;
 
-use crate::process;
 use clients::{Client, Clients};
 use lines::{Limits, Lines, ReadError};
 use parse::{ParseError, SetParser};
 
 /// Clients served at the same time.
-pub(crate) const MAX_CLIENTS: usize = 32;
+pub const MAX_CLIENTS: usize = 32;
 
 /// 130,000 allowed IPs take 8 MB.
 const LIMITS: Limits = Limits {
@@ -62,7 +66,7 @@ const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
 const DISMISSAL_TIME: Duration = Duration::from_millis(100);
 
 /// A running tunnel, as the clients control it.
-pub(crate) trait Control: Send + Sync + 'static {
+pub trait Control: Send + Sync + 'static {
     /// Asks whoever must consent to `update`, a request of the process `client` (`None` if it cannot be seen
     /// from here). Called before [`Control::apply`]; blocks.
     fn permit(&self, _update: &DeviceUpdate, _client: Option<Pid>) -> Result<(), Refused> {
@@ -91,7 +95,7 @@ impl Control for Tunnel {
 
 /// Answers the clients of one socket.
 #[derive(Debug)]
-pub(crate) struct Server<C> {
+pub struct Server<C> {
     listener: tokio::net::UnixListener,
     service: Arc<Service<C>>,
 }
@@ -105,7 +109,7 @@ struct Service<C> {
 
 /// Makes the report of `convoy stats`.
 #[derive(Debug)]
-pub(crate) struct Reporter<C> {
+pub struct Reporter<C> {
     interface: String,
     /// Index of the interface while it is in this network namespace.
     index: Option<u32>,
@@ -115,15 +119,16 @@ pub(crate) struct Reporter<C> {
 
 /// Functions that make a report of a snapshot and of what the kernel counts.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Figures {
+pub struct Figures {
     /// Reports an interface's snapshot.
-    pub(crate) report: fn(&str, &Snapshot) -> Report,
+    pub report: fn(&str, &Snapshot) -> Report,
     /// Counts what the kernel has dropped from the queue of the interface with this index; `None` if it cannot tell.
-    pub(crate) queue_drops: fn(u32) -> Option<u64>,
+    pub queue_drops: fn(u32) -> Option<u64>,
 }
 
 impl<C: Control> Reporter<C> {
-    pub(crate) fn new(interface: String, control: C, figures: Figures) -> Self {
+    /// Reports on the tunnel of `interface`.
+    pub fn new(interface: String, control: C, figures: Figures) -> Self {
         Self {
             index: nix::net::if_::if_nametoindex(interface.as_str()).ok(),
             interface,
@@ -132,12 +137,13 @@ impl<C: Control> Reporter<C> {
         }
     }
 
-    pub(crate) fn interface(&self) -> &str {
+    /// Returns the name of the interface.
+    pub fn interface(&self) -> &str {
         &self.interface
     }
 
     /// The figures now. Blocks.
-    pub(crate) fn report(&self) -> Result<Report, Closed> {
+    pub fn report(&self) -> Result<Report, Closed> {
         let mut snapshot = self.control.snapshot()?;
         if let Some(dropped) = self.index.and_then(self.figures.queue_drops) {
             let events = &mut snapshot.counters.events;
@@ -150,7 +156,7 @@ impl<C: Control> Reporter<C> {
 /// A change that somebody who must consent refuses; contains the reason.
 #[derive(Debug, thiserror::Error)]
 #[error("the supervisor refuses it: {0}")]
-pub(crate) struct Refused(pub(crate) String);
+pub struct Refused(pub String);
 
 /// Why a request was refused.
 #[derive(Debug, thiserror::Error)]
@@ -173,7 +179,7 @@ enum Refusal {
 
 impl<C: Control> Server<C> {
     /// Creates a server for the tunnel of `reporter`; call it within a tokio runtime.
-    pub(crate) fn new(listener: UnixListener, reporter: Arc<Reporter<C>>) -> io::Result<Self> {
+    pub fn new(listener: UnixListener, reporter: Arc<Reporter<C>>) -> io::Result<Self> {
         Self::with_limits(listener, reporter, LIMITS)
     }
 
@@ -189,7 +195,7 @@ impl<C: Control> Server<C> {
     }
 
     /// Accepts clients forever.
-    pub(crate) async fn serve(self) -> Infallible {
+    pub async fn serve(self) -> Infallible {
         let slots = Arc::new(Semaphore::new(MAX_CLIENTS));
         let clients = Arc::new(Clients::default());
         loop {
@@ -261,7 +267,7 @@ impl<C: Control> Service<C> {
         lines.end_request();
         let is_lost = answer(client, outcome).is_err() || lost_track;
         if text_bytes.max(lines.request_bytes()) >= LARGE {
-            process::return_freed_memory();
+            return_freed_memory();
         }
         match is_lost {
             true => ControlFlow::Break(()),
@@ -370,6 +376,7 @@ impl Refusal {
 ///
 /// Exposes the parser to benches.
 #[must_use]
+#[doc(hidden)]
 pub fn parse_set(lines: &[u8]) -> Option<DeviceUpdate> {
     let mut parser = SetParser::new();
     for line in lines.split(|byte| *byte == b'\n') {

@@ -21,7 +21,7 @@ const KEYS: [&str; 11] = [
 ];
 
 /// The request so far.
-pub(in crate::uapi) struct Request(Vec<Section>);
+pub(crate) struct Request(Vec<Section>);
 
 /// The device, or one peer.
 #[derive(Default)]
@@ -34,16 +34,16 @@ struct Section {
 }
 
 impl Request {
-    pub(in crate::uapi) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(vec![Section::default()])
     }
 
-    pub(in crate::uapi) fn has_peers(&self) -> bool {
+    pub(crate) fn has_peers(&self) -> bool {
         self.0.len() > 1
     }
 
     /// Takes a line if it is valid here.
-    pub(in crate::uapi) fn take(&mut self, line: &[u8]) -> bool {
+    pub(crate) fn take(&mut self, line: &[u8]) -> bool {
         if !is_allowed(line, self.has_peers()) {
             return false;
         }
@@ -58,7 +58,7 @@ impl Request {
     }
 
     /// Each setting once, in one order and spelling.
-    pub(in crate::uapi) fn canonical(&self) -> String {
+    pub(crate) fn canonical(&self) -> String {
         let lines = self.0.iter().flat_map(Section::lines);
         lines.collect::<Vec<_>>().join("\n")
     }

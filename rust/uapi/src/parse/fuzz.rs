@@ -1,8 +1,8 @@
 //! Parses arbitrary lines: the parser accepts what the specification allows, and an accepted update
 //! survives being listed and parsed again.
 
-pub(in crate::uapi) mod book;
-pub(in crate::uapi) mod generate;
+pub(crate) mod book;
+pub(crate) mod generate;
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use convoy_fuzz::{Result, Unstructured};
 use convoy_proto::config::{PeerSnapshot, Snapshot};
 
 use super::*;
-use crate::uapi::write::listing;
+use crate::write::listing;
 use book::Request;
 
 #[test]
@@ -51,7 +51,7 @@ fn parsed(text: &str) -> DeviceUpdate {
 }
 
 /// The request for `update`, in the form of [`Request::canonical`].
-pub(in crate::uapi) fn text_of(update: &DeviceUpdate) -> String {
+pub(crate) fn text_of(update: &DeviceUpdate) -> String {
     let zero = [0; 32];
     let mut lines = Vec::new();
     if let Some(key) = &update.private_key {

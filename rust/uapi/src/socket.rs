@@ -10,20 +10,20 @@ use anyhow::{Context, ensure};
 use nix::sys::socket::{getsockopt, sockopt};
 use tracing::warn;
 
-use crate::socket::SocketFile;
+use convoy_process::socket::SocketFile;
 
 /// Where `wg` looks for the sockets of userspace implementations.
-pub(crate) const DIRECTORY: &str = "/var/run/wireguard";
+pub const DIRECTORY: &str = "/var/run/wireguard";
 
 /// The socket file of `interface`.
-pub(crate) fn path(interface: &str) -> PathBuf {
+pub fn path(interface: &str) -> PathBuf {
     Path::new(DIRECTORY).join(format!("{interface}.sock"))
 }
 
 /// Listens on a socket that another process has bound (`WG_UAPI_FD`).
 ///
 /// An unnamed socket has no file to remove.
-pub(crate) fn adopt(fd: OwnedFd) -> anyhow::Result<(UnixListener, Option<SocketFile>)> {
+pub fn adopt(fd: OwnedFd) -> anyhow::Result<(UnixListener, Option<SocketFile>)> {
     let is_listening = getsockopt(&fd, sockopt::AcceptConn).unwrap_or(false);
     ensure!(is_listening, "WG_UAPI_FD is not a listening socket");
     let listener = UnixListener::from(fd);
