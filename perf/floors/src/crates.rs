@@ -162,7 +162,10 @@ mod tests {
         ),
         ("convoy-process", &[]),
         ("convoy-lab", &["convoy-process", "convoy-stats"]),
-        ("convoy-host", &["convoy-netlink", "convoy-types"]),
+        (
+            "convoy-host",
+            &["convoy-netlink", "convoy-process", "convoy-types"],
+        ),
         ("convoy-netlink", &["convoy-types"]),
         ("convoy-config", &["convoy-types"]),
         (

@@ -7,24 +7,22 @@ mod resources;
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use anyhow::{Context, bail};
+use clap::Args;
 use convoy_aead::{Aead, WhyRing};
+use convoy_proto::config::Snapshot;
+use convoy_stats::Report;
 use convoy_tun::Device;
 use convoy_tunnel::{Exit, Options, Tunnel};
 use nix::sys::signal::{SIGINT, SIGTERM, SigSet};
-use tokio::{
-    signal::unix::{Signal, SignalKind, signal},
-    sync::mpsc,
-};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{debug, info, warn};
 
 use crate::{
     background::{self, Parent},
     confine, link_monitor, logging,
-    metrics::{self, OwnTunnel},
     own_files::OwnFiles,
     panics, process,
     socket::SocketFile,
-    stats,
     supervised::{self, Consenting, Supervised, privileges::SupervisorsPrivileges},
     uapi::{Figures, Reporter, Server},
     wall_clock,
@@ -35,17 +33,35 @@ use resources::{Resources, Watched};
 /// The environment variables of the descriptors that a daemon takes over.
 pub(crate) const HANDED_OVER: [&str; 3] = ["WG_TUN_FD", "WG_UAPI_FD", supervised::LISTENER];
 
-/// Sources of the report of `convoy stats`.
-const FIGURES: Figures = Figures {
-    report: stats::report,
-    queue_drops: link_monitor::queue_drops,
-};
-
 /// How long the threads may take to end after they are asked to.
 const STOP_TIME: Duration = Duration::from_secs(5);
 
+/// Serves a daemon's figures to others than `wg`, by switches of its command line.
+pub(crate) trait Metrics: Args {
+    /// A socket on which nobody answers yet.
+    type Listening;
+
+    /// Reports an interface's snapshot.
+    fn report(interface: &str, snapshot: &Snapshot) -> Report;
+
+    /// Listens where the command line says, while the process still may; `None` if it says nothing.
+    fn listen(&self) -> anyhow::Result<Option<Self::Listening>>;
+
+    /// Returns the file of a Unix socket, which is removed with the daemon's.
+    fn file(listening: &Self::Listening) -> Option<&SocketFile>;
+
+    /// Answers what is asked on the socket, by the daemon's reports.
+    fn serve(
+        listening: Self::Listening,
+        reporter: Arc<Reporter<Consenting<Tunnel>>>,
+    ) -> impl Future<Output = anyhow::Result<Infallible>>;
+}
+
 /// Starts the daemon for `interface` in the background, or runs it here until it ends.
-pub(crate) fn start(interface: &InterfaceName, args: &DaemonArgs) -> anyhow::Result<()> {
+pub(crate) fn start<M: Metrics>(
+    interface: &InterfaceName,
+    args: &DaemonArgs<M>,
+) -> anyhow::Result<()> {
     let mut parent = Parent::detach()?;
     if parent.is_none() && !args.foreground {
         return background::start(background::Output::Log);
@@ -58,9 +74,9 @@ pub(crate) fn start(interface: &InterfaceName, args: &DaemonArgs) -> anyhow::Res
     outcome
 }
 
-fn run(
+fn run<M: Metrics>(
     interface: &InterfaceName,
-    args: &DaemonArgs,
+    args: &DaemonArgs<M>,
     parent: &mut Option<Parent>,
 ) -> anyhow::Result<()> {
     process::forbid_core_dumps();
@@ -68,8 +84,8 @@ fn run(
     Interrupted::postpone()?;
     let mut files = RemovedAtEnd::default();
     panics::end_process(OwnFiles::default());
-    let metrics = metrics::Listening::open(args)?;
-    let metrics_file = metrics.as_ref().and_then(metrics::Listening::file);
+    let metrics = args.metrics.listen()?;
+    let metrics_file = metrics.as_ref().and_then(M::file);
     files.0.add(metrics_file.cloned());
     let resources = Resources::acquire(interface, args)?;
     files.0.add(resources.own_socket_file());
@@ -102,10 +118,10 @@ impl Drop for RemovedAtEnd {
 }
 
 /// Runs the tunnel until something ends it.
-async fn serve(
+async fn serve<M: Metrics>(
     resources: Resources,
-    metrics: Option<metrics::Listening>,
-    args: &DaemonArgs,
+    metrics: Option<M::Listening>,
+    args: &DaemonArgs<M>,
     parent: &mut Option<Parent>,
 ) -> anyhow::Result<()> {
     let interface = resources.interface;
@@ -132,10 +148,14 @@ async fn serve(
         tunnel: tunnel.clone(),
         questions,
     };
-    let reporter = Arc::new(Reporter::new(interface.clone(), control, FIGURES));
+    let figures = Figures {
+        report: M::report,
+        queue_drops: link_monitor::queue_drops,
+    };
+    let reporter = Arc::new(Reporter::new(interface.clone(), control, figures));
     let server = Server::new(resources.listener, Arc::clone(&reporter))
         .context("cannot serve the UAPI socket")?;
-    let metrics = serve_metrics(metrics, OwnTunnel::new(reporter));
+    let metrics = serve_metrics::<M>(metrics, reporter);
 
     let clock = async {
         wall_clock::follow(&tunnel).await;
@@ -169,22 +189,18 @@ async fn serve(
 }
 
 /// Serves metrics if the command line says where; else does nothing for ever.
-async fn serve_metrics(
-    listening: Option<metrics::Listening>,
-    source: impl metrics::Source,
+async fn serve_metrics<M: Metrics>(
+    listening: Option<M::Listening>,
+    reporter: Arc<Reporter<Consenting<Tunnel>>>,
 ) -> anyhow::Result<Infallible> {
     match listening {
-        Some(listening) => {
-            let (_, never_paused) = mpsc::channel(1);
-            let served = metrics::serve(listening, source, never_paused).await;
-            served.context("cannot serve metrics")
-        }
+        Some(listening) => M::serve(listening, reporter).await,
         None => std::future::pending().await,
     }
 }
 
 /// Returns what the tunnel's threads need to know.
-fn options(args: &DaemonArgs) -> Options {
+fn options<M: Args>(args: &DaemonArgs<M>) -> Options {
     let aead = Aead::from(args.aead);
     match aead.why_ring() {
         Some(reason @ WhyRing::SelfTestFailed) => {

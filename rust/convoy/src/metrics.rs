@@ -20,6 +20,7 @@
 //! | peers with series of their own; the others are only in the sums | 2,000 |
 
 mod address;
+pub(crate) mod args;
 mod daemon;
 mod families;
 mod health;
@@ -33,7 +34,7 @@ use std::collections::HashMap;
 use convoy_stats::Report;
 
 pub(crate) use address::Address;
-pub(crate) use daemon::OwnTunnel;
+pub(crate) use args::{DaemonArgs, MetricsArgs};
 pub(crate) use listen::{LISTENER, Listening, arguments, ensure_reopenable};
 pub(crate) use server::{Pause, serve};
 

@@ -16,13 +16,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use convoy_process::trust::{ensure_own, own_directory};
 use serde::{Deserialize, Serialize};
 
 use crate::{
     change::{Change, What, is_ever_changed},
     elsewhere::NetworkNamespace,
     error::HostError,
-    trust::{ensure_own, own_directory},
 };
 
 /// Version of the format.

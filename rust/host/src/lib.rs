@@ -50,7 +50,6 @@ mod resolv_conf;
 mod route;
 mod rule;
 mod sources;
-mod trust;
 mod watch;
 
 pub use convoy_types::Prefix;
@@ -65,4 +64,3 @@ pub use kill_switch::{close_kill_switch, is_kill_switch_closed, open_kill_switch
 pub use options::Options;
 pub use programs::search_path;
 pub use resolv_conf::resolv_conf_without_tunnels;
-pub use trust::own_directory;

@@ -18,6 +18,7 @@ pub mod paragraph;
 mod process;
 pub mod socket;
 pub mod terminal;
+pub mod trust;
 
 pub use process::{
     PROGRAM, bound_freed_memory, close_all_but, close_inherited, forbid_core_dumps, inherited_fd,

@@ -157,7 +157,7 @@ fn a_token_without_metrics_is_an_error() {
     parse(&["--metrics-token-file", "/run/token", "wg0"]).unwrap_err();
     let line = "--metrics 127.0.0.1:9586 --metrics-token-file token wg0";
     let daemon = parse(&line.split(' ').collect::<Vec<_>>()).unwrap().daemon;
-    assert!(daemon.metrics_token_file.unwrap().is_absolute());
+    assert!(daemon.metrics.metrics_token_file.unwrap().is_absolute());
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::Args;
 
-use crate::{daemon::args::DaemonArgs, userspace::args::UserspaceArgs};
+use crate::{metrics::DaemonArgs, userspace::args::UserspaceArgs};
 
 const UP_AFTER_HELP: &str = "\
 Examples:

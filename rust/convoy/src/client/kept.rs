@@ -32,7 +32,7 @@ use super::{
     tunnel::{Adopted, Spawn, TunnelEvent, TunnelProcess},
 };
 use crate::{
-    daemon::args::DaemonArgs,
+    metrics::DaemonArgs,
     socket::{self, ENDING_PAUSE, ENDING_TIME},
     supervised::protocol::BUILD,
 };

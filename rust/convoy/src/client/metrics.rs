@@ -17,7 +17,7 @@ use tracing::error;
 
 use super::tunnel;
 use crate::{
-    daemon::args::DaemonArgs,
+    metrics::DaemonArgs,
     metrics::{self, Client, Listening, Observation, Pause, Source},
     socket::SocketFile,
 };
@@ -54,7 +54,7 @@ pub(crate) struct Paused {
 impl Metrics {
     /// Serves the metrics of the tunnel `name` if the command line says where; call it within a tokio runtime.
     pub(crate) fn serve(args: &DaemonArgs, name: &InterfaceName) -> anyhow::Result<Option<Self>> {
-        let Some(listening) = Listening::inherit(args)? else {
+        let Some(listening) = Listening::inherit(&args.metrics)? else {
             return Ok(None);
         };
         let file = listening.file().cloned();

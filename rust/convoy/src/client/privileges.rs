@@ -32,11 +32,9 @@ use tracing::debug;
 
 use super::tunnel::Step;
 use crate::{
-    daemon::{
-        HANDED_OVER,
-        args::{DaemonArgs, InterfaceName},
-    },
+    daemon::{HANDED_OVER, args::InterfaceName},
     logging,
+    metrics::DaemonArgs,
     process::PROGRAM,
     supervised,
 };

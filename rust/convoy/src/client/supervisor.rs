@@ -48,7 +48,7 @@ use super::{
     terminal::Terminal,
     up::Wanted,
 };
-use crate::{background::Parent, daemon::args::DaemonArgs, logging};
+use crate::{background::Parent, logging, metrics::DaemonArgs};
 
 /// Brings the tunnel up, serves it, and takes it down.
 pub(crate) async fn run(wanted: Wanted, parent: &mut Option<Parent>) -> anyhow::Result<()> {

@@ -34,8 +34,8 @@ pub(crate) use spawn::{Step, arguments};
 
 use super::places::{self, Sockets};
 use crate::{
-    daemon::args::DaemonArgs,
     logging::{LogLevel, live::LevelError},
+    metrics::DaemonArgs,
     supervised::{
         connection::{Connection, Lost},
         protocol::{Key, ToSupervisor, ToTunnel},

@@ -14,9 +14,8 @@ use tracing::warn;
 use super::{args::UpArgs, desired::FIRST_MARK, notify, supervisor, terminal::Terminal};
 use crate::{
     background::{self, Output, Parent},
-    check,
-    daemon::args::DaemonArgs,
-    logging,
+    check, logging,
+    metrics::DaemonArgs,
     own_files::OwnFiles,
     panics, process, userspace,
 };

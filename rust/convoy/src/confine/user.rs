@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::{Context, bail};
 use caps::{CapSet, Capability};
-use convoy_host::own_directory;
+use convoy_process::trust::own_directory;
 use nix::{
     sys::prctl,
     unistd::{Gid, Uid, geteuid, setgroups, setresgid, setresuid},

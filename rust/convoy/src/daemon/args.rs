@@ -1,6 +1,6 @@
 //! The switches of the daemon. Each can also be set in the environment, for use with wg-quick.
 
-use std::{path::PathBuf, str::FromStr};
+use std::str::FromStr;
 
 use clap::{
     ArgAction, Args, ValueEnum,
@@ -9,11 +9,11 @@ use clap::{
 use convoy_aead::Aead;
 use convoy_tun::OffloadRequest;
 
-use crate::{logging::LogFormat, metrics};
+use crate::logging::LogFormat;
 
-/// Switches of the daemon.
+/// Switches of the daemon; `M` are those of its metrics.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct DaemonArgs {
+pub(crate) struct DaemonArgs<M: Args> {
     /// Stay in the foreground
     #[arg(short, long, env = "WG_PROCESS_FOREGROUND", hide_env_values = true)]
     #[arg(value_parser = FalseyValueParser::new())]
@@ -59,24 +59,9 @@ pub(crate) struct DaemonArgs {
     #[arg(value_name = "FORMAT", value_enum, default_value_t = LogFormat::Auto)]
     pub(crate) log_format: LogFormat,
 
-    /// Serve metrics for Prometheus on a Unix socket, or on a port of this machine
-    ///
-    /// GET /metrics answers in OpenMetrics text. GET /healthz answers 200 while packets can pass, otherwise 503 and
-    /// the reason. A client needs a handshake within the last three minutes once it has sent anything: set
-    /// PersistentKeepalive if the tunnel may be idle.
-    #[arg(long, env = "CONVOY_METRICS", hide_env_values = true)]
-    #[arg(value_name = "unix:PATH|127.0.0.1:PORT")]
-    pub(crate) metrics: Option<metrics::Address>,
-
-    /// Answer only requests that bear the token in FILE; a port needs one
-    #[arg(long, env = "CONVOY_METRICS_TOKEN_FILE", hide_env_values = true)]
-    #[arg(value_name = "FILE", requires = "metrics", value_parser = absolute)]
-    pub(crate) metrics_token_file: Option<PathBuf>,
-}
-
-/// A path that outlasts the working directory.
-pub(crate) fn absolute(path: &str) -> std::io::Result<PathBuf> {
-    std::path::absolute(path)
+    /// Switches of its metrics.
+    #[command(flatten)]
+    pub(crate) metrics: M,
 }
 
 /// The implementation that seals and opens packets.

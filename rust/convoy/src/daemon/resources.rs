@@ -7,6 +7,7 @@ use std::{
 };
 
 use anyhow::Context;
+use clap::Args;
 use convoy_tun::{Device, OpenError};
 use nix::{
     libc::ino_t,
@@ -14,7 +15,7 @@ use nix::{
 };
 use tracing::warn;
 
-use super::args::{DaemonArgs, InterfaceName};
+use super::args::{DaemonArgs, InterfaceName, Switch};
 use crate::{
     link_monitor, process,
     socket::{self, SocketFile},
@@ -48,7 +49,10 @@ pub(super) enum Watched {
 }
 
 impl Resources {
-    pub(super) fn acquire(interface: &InterfaceName, args: &DaemonArgs) -> anyhow::Result<Self> {
+    pub(super) fn acquire<M: Args>(
+        interface: &InterfaceName,
+        args: &DaemonArgs<M>,
+    ) -> anyhow::Result<Self> {
         let supervisors = supervised::inherited_listener()?;
         if supervisors.is_some() {
             process::name_like_the_program();
@@ -65,7 +69,7 @@ impl Resources {
                     let is_gone = || nix::net::if_::if_nametoindex(interface.as_str()).is_err();
                     socket::ensure_unused(&wg::path(interface.as_str()), is_gone)?;
                 }
-                open(interface, args)?
+                open(interface, args.tun_offload)?
             }
         };
         // A supervisor has set it, and may have started this process in place of one that died.
@@ -125,10 +129,10 @@ fn adopt(
 }
 
 /// Opens a new device. If a killed daemon still holds one of that name, waits for it to die.
-fn open(interface: &InterfaceName, args: &DaemonArgs) -> Result<Device, OpenError> {
+fn open(interface: &InterfaceName, offload: Switch) -> Result<Device, OpenError> {
     let deadline = Instant::now() + socket::ENDING_TIME;
     loop {
-        match Device::open(interface.as_str(), args.tun_offload.into()) {
+        match Device::open(interface.as_str(), offload.into()) {
             Err(OpenError::Busy(_)) if Instant::now() < deadline => {
                 thread::sleep(socket::ENDING_PAUSE);
             }

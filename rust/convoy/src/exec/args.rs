@@ -4,7 +4,7 @@ use std::{ffi::OsString, path::PathBuf};
 
 use clap::Args;
 
-use crate::daemon::args::DaemonArgs;
+use crate::metrics::DaemonArgs;
 
 const AFTER_HELP: &str = "\
 Examples:

@@ -1,12 +1,21 @@
-//! The tunnel of this process.
+//! The tunnel of this process, and the metrics of a daemon.
 
-use std::sync::Arc;
+use std::{convert::Infallible, sync::Arc};
 
-use convoy_proto::leave_no_trace;
-use tokio::sync::Semaphore;
+use anyhow::Context;
+use convoy_proto::{config::Snapshot, leave_no_trace};
+use convoy_stats::Report;
+use convoy_tunnel::Tunnel;
+use tokio::sync::{Semaphore, mpsc};
 
-use super::{Observation, Source};
-use crate::uapi::{Control, Reporter};
+use super::{Listening, MetricsArgs, Observation, Source, serve};
+use crate::{
+    daemon::Metrics,
+    socket::SocketFile,
+    stats,
+    supervised::Consenting,
+    uapi::{Control, Reporter},
+};
 
 /// Observes the tunnel in this process.
 #[derive(Debug)]
@@ -44,5 +53,30 @@ impl<C: Control> Source for OwnTunnel<C> {
             report,
             client: None,
         }
+    }
+}
+
+impl Metrics for MetricsArgs {
+    type Listening = Listening;
+
+    fn report(interface: &str, snapshot: &Snapshot) -> Report {
+        stats::report(interface, snapshot)
+    }
+
+    fn listen(&self) -> anyhow::Result<Option<Listening>> {
+        Listening::open(self)
+    }
+
+    fn file(listening: &Listening) -> Option<&SocketFile> {
+        listening.file()
+    }
+
+    async fn serve(
+        listening: Listening,
+        reporter: Arc<Reporter<Consenting<Tunnel>>>,
+    ) -> anyhow::Result<Infallible> {
+        let (_, never_paused) = mpsc::channel(1);
+        let served = serve(listening, OwnTunnel::new(reporter), never_paused).await;
+        served.context("cannot serve metrics")
     }
 }

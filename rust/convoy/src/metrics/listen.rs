@@ -15,9 +15,8 @@ use anyhow::{Context, ensure};
 use nix::sys::socket::{getsockopt, sockopt};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::{Address, token::Token};
+use super::{Address, MetricsArgs, token::Token};
 use crate::{
-    daemon::args::DaemonArgs,
     process,
     socket::{self, SocketFile},
 };
@@ -26,7 +25,7 @@ use crate::{
 pub(crate) const LISTENER: &str = "CONVOY_METRICS_FD";
 
 /// The switches that mean what `args` say of metrics.
-pub(crate) fn arguments(args: &DaemonArgs) -> Vec<String> {
+pub(crate) fn arguments(args: &MetricsArgs) -> Vec<String> {
     let address = args.metrics.as_ref();
     let address = address.map(|address| format!("--metrics={address}"));
     let file = args.metrics_token_file.as_deref();
@@ -50,7 +49,7 @@ enum Socket {
 
 impl Listening {
     /// Listens where the command line says; `None` if it says nothing.
-    pub(crate) fn open(args: &DaemonArgs) -> anyhow::Result<Option<Self>> {
+    pub(crate) fn open(args: &MetricsArgs) -> anyhow::Result<Option<Self>> {
         let Some(address) = &args.metrics else {
             return Ok(None);
         };
@@ -71,7 +70,7 @@ impl Listening {
     }
 
     /// As [`Listening::open`], with the socket that another version has handed over, if it listens there. Call it once.
-    pub(crate) fn inherit(args: &DaemonArgs) -> anyhow::Result<Option<Self>> {
+    pub(crate) fn inherit(args: &MetricsArgs) -> anyhow::Result<Option<Self>> {
         let socket = match (process::inherited_fd(LISTENER)?, &args.metrics) {
             (Some(fd), Some(address)) => adopt(fd, address),
             _ => None,
@@ -118,7 +117,7 @@ impl Listening {
 }
 
 /// Fails if a process that listens with these arguments could not be replaced by one that does the same.
-pub(crate) fn ensure_reopenable(args: &DaemonArgs) -> anyhow::Result<()> {
+pub(crate) fn ensure_reopenable(args: &MetricsArgs) -> anyhow::Result<()> {
     token_of(args)?;
     match &args.metrics {
         Some(Address::Unix(path)) => socket::ensure_bindable(path),
@@ -126,7 +125,7 @@ pub(crate) fn ensure_reopenable(args: &DaemonArgs) -> anyhow::Result<()> {
     }
 }
 
-fn token_of(args: &DaemonArgs) -> anyhow::Result<Option<Token>> {
+fn token_of(args: &MetricsArgs) -> anyhow::Result<Option<Token>> {
     let file = args.metrics_token_file.as_deref();
     let token = file.map(|file| {
         Token::read(file).with_context(|| format!("cannot use the token in {}", file.display()))
@@ -267,13 +266,21 @@ mod tests {
     fn switches_survive_their_way_to_another_process() {
         let line = "convoy --metrics=unix:/run/wg0.metrics --metrics-token-file=/run/token wg0";
         let words: Vec<_> = line.split(' ').collect();
-        let args = Cli::try_parse_from(&words).unwrap().daemon;
+        let args = Cli::try_parse_from(&words).unwrap().daemon.metrics;
         assert_eq!(arguments(&args), words[1..3]);
-        assert!(arguments(&Cli::try_parse_from(["convoy", "wg0"]).unwrap().daemon).is_empty());
+        assert!(
+            arguments(
+                &Cli::try_parse_from(["convoy", "wg0"])
+                    .unwrap()
+                    .daemon
+                    .metrics
+            )
+            .is_empty()
+        );
     }
 
     fn open(switches: &[&str]) -> anyhow::Result<Option<Listening>> {
         let line = [&["convoy"], switches, &["wg0"]].concat();
-        Listening::open(&Cli::try_parse_from(line).unwrap().daemon)
+        Listening::open(&Cli::try_parse_from(line).unwrap().daemon.metrics)
     }
 }

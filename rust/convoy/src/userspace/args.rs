@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use convoy_config::{AccessLists, Forwarding, Listener, Offer, parse_listener, parse_prefix};
 use convoy_proto::config::Prefix;
 
-use crate::{daemon::args::absolute, forward::args::size};
+use crate::{forward::args::size, metrics::args::absolute};
 
 /// Too long for the names of interfaces, so that it cannot hide one.
 pub(crate) const NAMESPACE_HOLDER: &str = "namespace-holder";

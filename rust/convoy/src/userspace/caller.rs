@@ -9,7 +9,7 @@ use super::{args::EngineChoice, gateway};
 use crate::{
     background::Parent,
     client::{terminal::Terminal, tunnel::Process},
-    daemon::args::DaemonArgs,
+    metrics::DaemonArgs,
 };
 
 /// Description of the tunnel that is to be brought up.

@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::{Context, ensure};
 use convoy_config::InterfaceName;
-use convoy_host::own_directory;
+use convoy_process::trust::own_directory;
 use nix::unistd::{Uid, geteuid};
 
 use crate::client::places::{RUN, Sockets};

@@ -9,7 +9,7 @@ use convoy_namespace::{Files, Settings};
 use nix::unistd::geteuid;
 
 use super::Purpose;
-use crate::{client::desired::configured_mark, daemon::args::DaemonArgs};
+use crate::{client::desired::configured_mark, metrics::DaemonArgs};
 
 /// Fits a 1,500-byte link over IPv6.
 const DEFAULT_MTU: u16 = 1420;

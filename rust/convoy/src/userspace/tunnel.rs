@@ -18,7 +18,7 @@ use crate::{
         status::Known,
         tunnel::TunnelEvent,
     },
-    daemon::args::DaemonArgs,
+    metrics::DaemonArgs,
 };
 
 /// A tunnel that is kept up.

@@ -36,7 +36,7 @@ impl Supervisor {
         metrics: &mut Option<Metrics>,
     ) -> anyhow::Result<Infallible> {
         self.check().await?;
-        metrics::ensure_reopenable(&self.daemon)?;
+        metrics::ensure_reopenable(&self.daemon.metrics)?;
         socket::ensure_bindable(&places::control(&self.config.name))?;
         // Only the other version may understand the file.
         if convoy_config::read(&self.path).is_ok() {
@@ -49,7 +49,7 @@ impl Supervisor {
             .arg0(env::args_os().next().unwrap_or_else(|| "convoy".into()))
             .args(["up", "--foreground"])
             .args(arguments(&self.daemon))
-            .args(metrics::arguments(&self.daemon))
+            .args(metrics::arguments(&self.daemon.metrics))
             .arg("--")
             .arg(&self.path)
             .env_remove(MARKER);

@@ -22,7 +22,7 @@ use tokio::{io::Interest, time::timeout};
 use super::{ENDING_TIME, Process, Spawn, Starting};
 use crate::{
     background,
-    daemon::args::DaemonArgs,
+    metrics::DaemonArgs,
     process::PROGRAM,
     supervised::{ENDS_WITH_SUPERVISOR, INNER_MTU, descriptors},
 };
@@ -163,7 +163,6 @@ pub(crate) fn arguments(args: &DaemonArgs) -> Vec<String> {
         log_format,
         // This process serves them.
         metrics: _,
-        metrics_token_file: _,
     } = args;
     let switches = [
         ("gso", name_of(gso)),

@@ -231,7 +231,7 @@ impl Server {
             line.push(format!("--metrics-token-file={}", token.display()));
         }
         line.push("wg0".to_owned());
-        let args = Cli::try_parse_from(line).unwrap().daemon;
+        let args = Cli::try_parse_from(line).unwrap().daemon.metrics;
         let listening = Listening::open(&args).unwrap().unwrap();
         let (pauses, paused) = mpsc::channel(1);
         Self {

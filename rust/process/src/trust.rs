@@ -32,7 +32,10 @@ pub fn own_directory(path: &Path) -> io::Result<()> {
 }
 
 /// Fails if somebody other than root and the user of this process can have written it.
-pub(crate) fn ensure_own(found: &Metadata) -> io::Result<()> {
+///
+/// # Errors
+/// Says which, and what to do.
+pub fn ensure_own(found: &Metadata) -> io::Result<()> {
     let reason = if found.uid() != 0 && found.uid() != geteuid().as_raw() {
         "it belongs to another user (fix: look at who made it, then remove it)"
     } else if found.mode() & 0o022 != 0 {
