@@ -79,13 +79,14 @@ mod tests {
         ("netlink-packet-route", &["convoy-gso"]),
         ("netlink-sys", &["convoy-gso"]),
         ("zbus", &["convoy", "convoy-host"]),
-        ("landlock", &["convoy"]),
-        ("seccompiler", &["convoy"]),
+        ("landlock", &["convoy-daemon"]),
+        ("seccompiler", &["convoy", "convoy-daemon"]),
         (
             "clap",
             &[
                 "convoy",
                 "convoy-benches",
+                "convoy-daemon",
                 "convoy-perf",
                 "convoy-process",
                 "convoy-suite",
@@ -168,6 +169,20 @@ mod tests {
         ),
         ("convoy-netlink", &["convoy-types"]),
         ("convoy-config", &["convoy-types"]),
+        (
+            "convoy-daemon",
+            &[
+                "convoy-aead",
+                "convoy-config",
+                "convoy-gso",
+                "convoy-process",
+                "convoy-proto",
+                "convoy-stats",
+                "convoy-tun",
+                "convoy-tunnel",
+                "convoy-uapi",
+            ],
+        ),
         (
             "convoy-uapi",
             &[

@@ -30,7 +30,6 @@ pub(crate) mod names;
 pub(crate) mod notify;
 pub(crate) mod owner;
 mod path_mtu;
-pub(crate) mod places;
 pub(crate) mod privileges;
 pub(crate) mod requests;
 mod save;
@@ -44,4 +43,5 @@ pub(crate) mod tunnel;
 pub(crate) mod up;
 mod wg_quick;
 
+pub(crate) use convoy_daemon::places;
 pub(crate) use convoy_process::terminal;

@@ -2,26 +2,20 @@
 //!
 //! Only `main.rs` calls it, which adds the allocator.
 
-mod capture;
 mod check;
 mod cli;
 mod client;
-mod confine;
-mod daemon;
 mod doctor;
 mod documents;
 mod exec;
 mod forward;
 mod help;
 mod keys;
-mod link_monitor;
 #[cfg(feature = "measure")]
 mod measure;
 mod metrics;
 mod stats;
-mod supervised;
 mod userspace;
-mod wall_clock;
 mod wiping;
 
 use std::process::ExitCode;
@@ -29,6 +23,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, Parser};
 
 use cli::{Cli, Command};
+use convoy_daemon::{self as daemon, capture, supervised, wall_clock};
 use convoy_process::{self as process, background, logging, own_files, panics, paragraph, socket};
 use convoy_uapi as uapi;
 

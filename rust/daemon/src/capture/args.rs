@@ -22,16 +22,16 @@ Exit status:
 /// The arguments of `convoy capture`.
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
-pub(crate) struct CaptureArgs {
+pub struct CaptureArgs {
     /// The interface, or its configuration file
     #[arg(value_name = "NAME|FILE")]
-    pub(crate) name: PathBuf,
+    pub name: PathBuf,
 
     /// The pcapng file to write; `-` for standard output
     #[arg(short, long, value_name = "FILE")]
-    pub(crate) write: PathBuf,
+    pub write: PathBuf,
 
     /// Stop after N packets
     #[arg(short, long, value_name = "N", value_parser = value_parser!(u64).range(1..))]
-    pub(crate) count: Option<u64>,
+    pub count: Option<u64>,
 }

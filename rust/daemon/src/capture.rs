@@ -28,8 +28,10 @@ use nix::{
     },
 };
 
-use crate::{client::places, logging::say};
-pub(crate) use args::CaptureArgs;
+use convoy_process::logging::say;
+
+use crate::places;
+pub use args::CaptureArgs;
 use file::Capture;
 use socket::PacketSocket;
 
@@ -37,7 +39,7 @@ use socket::PacketSocket;
 const LOOK_AGAIN: u8 = 200;
 
 /// Captures until it is interrupted, has enough packets, nobody reads them, or the interface is gone.
-pub(crate) fn run(args: &CaptureArgs) -> anyhow::Result<()> {
+pub fn run(args: &CaptureArgs) -> anyhow::Result<()> {
     let name = places::name_of(&args.name)?;
     // Before it says that it captures, so that an interrupt never loses what was captured.
     let interrupts = interrupts()?;

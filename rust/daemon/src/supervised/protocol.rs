@@ -11,7 +11,7 @@ use convoy_proto::config::PublicKey;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 /// The messages of one direction.
-pub(crate) trait Message: Serialize + DeserializeOwned {
+pub trait Message: Serialize + DeserializeOwned {
     /// Longest line in bytes, its line feed included.
     const MAX_BYTES: usize;
 }
@@ -19,7 +19,7 @@ pub(crate) trait Message: Serialize + DeserializeOwned {
 /// A message of a tunnel to its supervisor.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub(crate) enum ToSupervisor {
+pub enum ToSupervisor {
     /// Introduces the tunnel to each new supervisor.
     Hello {
         /// Version of the program.
@@ -29,23 +29,37 @@ pub(crate) enum ToSupervisor {
     },
     /// A UAPI client wants to change the firewall mark or the port, which waits for the answer.
     Asks {
+        /// Number of the question.
         id: u64,
+        /// The mark; 0 for none.
         fwmark: Option<u32>,
+        /// The port; 0 for any.
         listen_port: Option<u16>,
     },
     /// A UAPI client has changed something: the supervisor may look.
     Changed,
     /// Outcome of a handshake with a followed peer; `given_up` if no other attempt follows by itself.
     Handshake {
+        /// The peer.
         peer: Key,
+        /// Whether the peer has answered.
         answered: bool,
+        /// Whether the tunnel has given up for now.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         given_up: bool,
     },
     /// A followed peer has another endpoint.
-    Moved { peer: Key, endpoint: SocketAddr },
+    Moved {
+        /// The peer.
+        peer: Key,
+        /// Its new endpoint.
+        endpoint: SocketAddr,
+    },
     /// The tunnel is ending in an orderly way.
-    Ended { reason: String },
+    Ended {
+        /// The reason, for the log.
+        reason: String,
+    },
     /// A kind of another version.
     #[serde(other)]
     Unknown,
@@ -54,18 +68,29 @@ pub(crate) enum ToSupervisor {
 /// A message of a supervisor to its tunnel.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub(crate) enum ToTunnel {
+pub enum ToTunnel {
     /// Introduces a supervisor; before it, the tunnel says nothing.
     Hello {
         /// Version of the program.
         version: String,
     },
     /// Answers [`ToSupervisor::Asks`]; without a reason for a refusal, the change takes effect.
-    Answers { id: u64, refused: Option<String> },
+    Answers {
+        /// Number of the question.
+        id: u64,
+        /// Reason for a refusal.
+        refused: Option<String>,
+    },
     /// The peers whose handshakes to report, instead of the former ones.
-    Follow { peers: Vec<Key> },
+    Follow {
+        /// Their keys.
+        peers: Vec<Key>,
+    },
     /// Peers with which to begin a handshake now.
-    Handshake { peers: Vec<Key> },
+    Handshake {
+        /// Their keys.
+        peers: Vec<Key>,
+    },
     /// Ends the tunnel.
     Stop,
     /// A kind of another version.
@@ -74,14 +99,14 @@ pub(crate) enum ToTunnel {
 }
 
 /// Tells builds apart: packages have numbers of their own, as one may be rebuilt without a new version.
-pub(crate) const BUILD: &str = match option_env!("CONVOY_BUILD") {
+pub const BUILD: &str = match option_env!("CONVOY_BUILD") {
     Some(build) => build,
     None => env!("CARGO_PKG_VERSION"),
 };
 
 impl ToTunnel {
     /// Introduces this process.
-    pub(crate) fn hello() -> Self {
+    pub fn hello() -> Self {
         Self::Hello {
             version: BUILD.to_owned(),
         }
@@ -100,7 +125,7 @@ impl Message for ToTunnel {
 /// A public key, in base64 on the line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(try_from = "String", into = "String")]
-pub(crate) struct Key(pub(crate) PublicKey);
+pub struct Key(pub PublicKey);
 
 impl TryFrom<String> for Key {
     type Error = &'static str;

@@ -1,43 +1,56 @@
-//! The daemon's life cycle, from opening the device to shutdown.
+//! The daemon, and the tunnel process of a client: carries the packets of one interface, from opening the device to
+//! shutdown.
+//!
+//! 1. [`start`] opens the device and the sockets, gives up all privileges that it no longer needs, and runs the tunnel.
+//! 2. [`supervised`] is its side of the supervisor that has started it, with what the two tell each other.
+//! 3. [`capture`] records its packets; [`places`] are the files by which others find it.
+//!
+//! The program calls it, and so does whoever starts or asks a tunnel. It changes no route, rule, name server or
+//! firewall of the host, reads no configuration file, and opens no file and executes no program once it is ready.
 
-pub(crate) mod args;
+pub mod args;
 mod attachable;
+pub mod capture;
+mod confine;
+mod link_monitor;
+pub mod places;
 mod resources;
+pub mod supervised;
+pub mod wall_clock;
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use anyhow::{Context, bail};
 use clap::Args;
 use convoy_aead::{Aead, WhyRing};
+use convoy_process::{
+    background::{self, Parent},
+    bound_freed_memory, forbid_core_dumps, logging,
+    own_files::OwnFiles,
+    panics,
+    socket::SocketFile,
+};
 use convoy_proto::config::Snapshot;
 use convoy_stats::Report;
 use convoy_tun::Device;
 use convoy_tunnel::{Exit, Options, Tunnel};
+use convoy_uapi::{Figures, Reporter, Server};
 use nix::sys::signal::{SIGINT, SIGTERM, SigSet};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{debug, info, warn};
 
-use crate::{
-    background::{self, Parent},
-    confine, link_monitor, logging,
-    own_files::OwnFiles,
-    panics, process,
-    socket::SocketFile,
-    supervised::{self, Consenting, Supervised, privileges::SupervisorsPrivileges},
-    uapi::{Figures, Reporter, Server},
-    wall_clock,
-};
 use args::{DaemonArgs, InterfaceName};
 use resources::{Resources, Watched};
+use supervised::{Consenting, Supervised, privileges::SupervisorsPrivileges};
 
 /// The environment variables of the descriptors that a daemon takes over.
-pub(crate) const HANDED_OVER: [&str; 3] = ["WG_TUN_FD", "WG_UAPI_FD", supervised::LISTENER];
+pub const HANDED_OVER: [&str; 3] = ["WG_TUN_FD", "WG_UAPI_FD", supervised::LISTENER];
 
 /// How long the threads may take to end after they are asked to.
 const STOP_TIME: Duration = Duration::from_secs(5);
 
 /// Serves a daemon's figures to others than `wg`, by switches of its command line.
-pub(crate) trait Metrics: Args {
+pub trait Metrics: Args {
     /// A socket on which nobody answers yet.
     type Listening;
 
@@ -58,10 +71,7 @@ pub(crate) trait Metrics: Args {
 }
 
 /// Starts the daemon for `interface` in the background, or runs it here until it ends.
-pub(crate) fn start<M: Metrics>(
-    interface: &InterfaceName,
-    args: &DaemonArgs<M>,
-) -> anyhow::Result<()> {
+pub fn start<M: Metrics>(interface: &InterfaceName, args: &DaemonArgs<M>) -> anyhow::Result<()> {
     let mut parent = Parent::detach()?;
     if parent.is_none() && !args.foreground {
         return background::start(background::Output::Log);
@@ -79,8 +89,8 @@ fn run<M: Metrics>(
     args: &DaemonArgs<M>,
     parent: &mut Option<Parent>,
 ) -> anyhow::Result<()> {
-    process::forbid_core_dumps();
-    process::bound_freed_memory();
+    forbid_core_dumps();
+    bound_freed_memory();
     Interrupted::postpone()?;
     let mut files = RemovedAtEnd::default();
     panics::end_process(OwnFiles::default());

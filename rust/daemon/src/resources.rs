@@ -8,20 +8,20 @@ use std::{
 
 use anyhow::Context;
 use clap::Args;
+use convoy_process::{
+    inherited_fd, name_like_the_program,
+    socket::{self, SocketFile},
+};
 use convoy_tun::{Device, OpenError};
+use convoy_uapi::socket as wg;
 use nix::{
     libc::ino_t,
     sys::stat::{SFlag, fstat},
 };
 use tracing::warn;
 
-use super::args::{DaemonArgs, InterfaceName, Switch};
-use crate::{
-    link_monitor, process,
-    socket::{self, SocketFile},
-    supervised,
-    uapi::socket as wg,
-};
+use crate::args::{DaemonArgs, InterfaceName, Switch};
+use crate::{link_monitor, supervised};
 
 /// MTU of a new interface in bytes, as in wireguard-go: fits a 1,500-byte link over IPv6.
 const DEFAULT_MTU: u16 = 1420;
@@ -55,11 +55,11 @@ impl Resources {
     ) -> anyhow::Result<Self> {
         let supervisors = supervised::inherited_listener()?;
         if supervisors.is_some() {
-            process::name_like_the_program();
+            name_like_the_program();
         }
         let inner_mtu = supervised::inner_mtu()?;
-        let uapi_fd = process::inherited_fd("WG_UAPI_FD")?;
-        let device = match process::inherited_fd("WG_TUN_FD")? {
+        let uapi_fd = inherited_fd("WG_UAPI_FD")?;
+        let device = match inherited_fd("WG_TUN_FD")? {
             Some(fd) => {
                 adopt(fd, interface, inner_mtu).context("cannot use the device of WG_TUN_FD")?
             }

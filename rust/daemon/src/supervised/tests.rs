@@ -6,7 +6,7 @@ use nix::poll::{PollFd, PollFlags, poll};
 use tokio::sync::Notify;
 
 use super::*;
-use crate::uapi::Refused;
+use convoy_uapi::Refused;
 
 /// Far longer than anything here takes.
 const DEADLINE: Duration = Duration::from_secs(20);

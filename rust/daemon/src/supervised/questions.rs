@@ -16,7 +16,7 @@ use tokio::sync::{Notify, mpsc};
 use tracing::{debug, warn};
 
 use super::protocol::ToSupervisor;
-use crate::uapi::{Control, Refused};
+use convoy_uapi::{Control, Refused};
 
 /// How long a change waits for the supervisor's answer.
 const ANSWER_TIME: Duration = Duration::from_secs(5);
@@ -25,7 +25,7 @@ const ANSWER_TIME: Duration = Duration::from_secs(5);
 const NEXT_TIME: Duration = Duration::from_secs(2);
 
 /// The most questions that wait: as many as there are UAPI clients.
-pub(super) const MAX_QUESTIONS: usize = crate::uapi::MAX_CLIENTS;
+pub(super) const MAX_QUESTIONS: usize = convoy_uapi::MAX_CLIENTS;
 
 /// Stands for no supervisor.
 const NOBODY: libc::pid_t = -1;
@@ -67,7 +67,7 @@ pub(super) type Answer = Option<String>;
 
 /// A tunnel whose UAPI clients need its supervisor's consent for some changes.
 #[derive(Clone, Debug)]
-pub(crate) struct Consenting<T> {
+pub struct Consenting<T> {
     pub(crate) tunnel: T,
     /// `None` if the tunnel never has a supervisor.
     pub(crate) questions: Option<Questions>,

@@ -9,28 +9,28 @@ use std::{
 use anyhow::Context;
 use convoy_config::InterfaceName;
 
-use crate::uapi::socket;
+use convoy_uapi::socket;
 
 /// Sockets, states and journals.
-pub(crate) const RUN: &str = "/run/convoy";
+pub const RUN: &str = "/run/convoy";
 
 /// Journals that outlive a power cut.
 const LASTING: &str = "/var/lib/convoy";
 
 /// The sockets of a tunnel process.
 #[derive(Clone, Debug)]
-pub(crate) struct Sockets {
+pub struct Sockets {
     /// Socket of `wg`.
-    pub(crate) uapi: PathBuf,
+    pub uapi: PathBuf,
     /// Where supervisors connect.
-    pub(crate) supervisors: PathBuf,
+    pub supervisors: PathBuf,
     /// Where a service manager may listen that starts tunnel processes.
-    pub(crate) launcher: Option<PathBuf>,
+    pub launcher: Option<PathBuf>,
 }
 
 impl Sockets {
     /// Removes those of a tunnel process that has ended.
-    pub(crate) fn remove(&self) {
+    pub fn remove(&self) {
         for path in [&self.uapi, &self.supervisors] {
             // It may be gone already.
             let _ = fs::remove_file(path);
@@ -39,7 +39,7 @@ impl Sockets {
 }
 
 /// The sockets of the tunnel of `convoy up`.
-pub(crate) fn sockets(name: &InterfaceName) -> Sockets {
+pub fn sockets(name: &InterfaceName) -> Sockets {
     Sockets {
         uapi: uapi(name),
         supervisors: tunnel(name),
@@ -48,44 +48,44 @@ pub(crate) fn sockets(name: &InterfaceName) -> Sockets {
 }
 
 /// The socket on which the tunnel of `name` accepts supervisors.
-pub(crate) fn tunnel(name: &InterfaceName) -> PathBuf {
+pub fn tunnel(name: &InterfaceName) -> PathBuf {
     Path::new(RUN).join(format!("{name}.tunnel"))
 }
 
 /// The supervisor's socket.
-pub(crate) fn control(name: &InterfaceName) -> PathBuf {
+pub fn control(name: &InterfaceName) -> PathBuf {
     Path::new(RUN).join(format!("{name}.control"))
 }
 
-/// The file of [`State`](super::state::State).
-pub(crate) fn state(name: &InterfaceName) -> PathBuf {
+/// The file of a supervisor's state.
+pub fn state(name: &InterfaceName) -> PathBuf {
     Path::new(RUN).join(format!("{name}.state"))
 }
 
-/// The file of what the configuration gave the tunnel ([`super::changed`]).
-pub(crate) fn given(name: &InterfaceName) -> PathBuf {
+/// The file of what the configuration gave the tunnel.
+pub fn given(name: &InterfaceName) -> PathBuf {
     Path::new(RUN).join(format!("{name}.given"))
 }
 
 /// The socket of `wg`.
-pub(crate) fn uapi(name: &InterfaceName) -> PathBuf {
+pub fn uapi(name: &InterfaceName) -> PathBuf {
     socket::path(name.as_str())
 }
 
 /// The directory of the sockets of `wg`.
-pub(crate) fn uapi_directory() -> &'static Path {
+pub fn uapi_directory() -> &'static Path {
     Path::new(socket::DIRECTORY)
 }
 
 /// The interface that a user means, by its name or its file.
-pub(crate) fn name_of(name_or_file: &Path) -> anyhow::Result<InterfaceName> {
+pub fn name_of(name_or_file: &Path) -> anyhow::Result<InterfaceName> {
     let file = convoy_config::path_of(name_or_file);
     let name = InterfaceName::of_file(&file);
     name.with_context(|| format!("{} names no interface", name_or_file.display()))
 }
 
 /// The interfaces that are up, or of which something was left.
-pub(crate) fn all() -> Vec<InterfaceName> {
+pub fn all() -> Vec<InterfaceName> {
     let directories = [RUN, LASTING].map(fs::read_dir).into_iter().flatten();
     let files = directories.flatten().flatten();
     let mut names: Vec<_> = files.filter_map(|file| owner(&file.file_name())).collect();
@@ -104,7 +104,7 @@ fn owner(file: &OsStr) -> Option<InterfaceName> {
 }
 
 /// Whether a supervisor that is dead, or a power cut, left something of this interface.
-pub(crate) fn has_remains(name: &InterfaceName) -> bool {
+pub fn has_remains(name: &InterfaceName) -> bool {
     let journal = format!("{name}.journal");
     let journals = [RUN, LASTING].map(|directory| Path::new(directory).join(&journal));
     let others = [state(name), tunnel(name), control(name)];

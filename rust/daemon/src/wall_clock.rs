@@ -51,13 +51,13 @@ async fn watch(tunnel: &Tunnel) -> std::io::Result<()> {
 
 /// Steps of the wall clock relative to the time that the machine has been awake: when it is set, and when the
 /// machine has woken up. Small corrections that other programs make count, too.
-pub(crate) struct Steps {
+pub struct Steps {
     timer: AsyncFd<Fd>,
 }
 
 impl Steps {
     /// Watches from now on.
-    pub(crate) fn watch() -> std::io::Result<Self> {
+    pub fn watch() -> std::io::Result<Self> {
         let timer = TimerFd::new(
             ClockId::CLOCK_REALTIME,
             TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC,
@@ -69,7 +69,7 @@ impl Steps {
     }
 
     /// Waits for the next step. Cancel-safe.
-    pub(crate) async fn next(&self) -> std::io::Result<()> {
+    pub async fn next(&self) -> std::io::Result<()> {
         let mut ready = self.timer.readable().await?;
         ready.clear_ready();
         match self.timer.get_ref().0.wait() {

@@ -15,7 +15,7 @@ const CHUNK: usize = 16 << 10;
 
 /// A connection; dropping it closes it.
 #[derive(Debug)]
-pub(crate) struct Connection {
+pub struct Connection {
     stream: UnixStream,
     /// Received and not yet returned: at most one message and [`CHUNK`].
     input: Vec<u8>,
@@ -27,7 +27,7 @@ pub(crate) struct Connection {
 
 /// Why a connection is of no use any more.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Lost {
+pub enum Lost {
     /// The other end has closed it.
     #[error("it was closed")]
     Closed,
@@ -55,7 +55,8 @@ impl From<io::Error> for Lost {
 }
 
 impl Connection {
-    pub(crate) fn new(stream: UnixStream) -> Self {
+    /// Exchanges messages on this stream.
+    pub fn new(stream: UnixStream) -> Self {
         Self {
             stream,
             input: Vec::new(),
@@ -66,18 +67,18 @@ impl Connection {
 
     /// The process at the other end: the one that has connected or called listen(2). `None` if it cannot be
     /// seen from here.
-    pub(crate) fn process(&self) -> Option<Pid> {
+    pub fn process(&self) -> Option<Pid> {
         let pid = self.stream.peer_cred().ok()?.pid()?;
         (pid > 0).then(|| Pid::from_raw(pid))
     }
 
     /// Whether messages wait for the other end to read.
-    pub(crate) fn is_behind(&self) -> bool {
+    pub fn is_behind(&self) -> bool {
         !self.output.is_empty()
     }
 
     /// Sends the first message, with descriptors.
-    pub(crate) async fn send_with<M: Message>(
+    pub async fn send_with<M: Message>(
         &mut self,
         message: &M,
         descriptors: &[BorrowedFd<'_>],
@@ -90,7 +91,7 @@ impl Connection {
     }
 
     /// Receives the first message, with its descriptors.
-    pub(crate) async fn receive_with<M: Message>(&mut self) -> Result<(M, Vec<OwnedFd>), Lost> {
+    pub async fn receive_with<M: Message>(&mut self) -> Result<(M, Vec<OwnedFd>), Lost> {
         let mut chunk = [0; CHUNK];
         let receive = || descriptors::receive(&self.stream, &mut chunk);
         let received = self.stream.async_io(Interest::READABLE, receive).await?;
@@ -101,7 +102,7 @@ impl Connection {
 
     /// Queues a message, and writes what the kernel takes at once. The rest goes with [`Connection::next`] or
     /// [`Connection::flush`].
-    pub(crate) fn queue<M: Message>(&mut self, message: &M) -> Result<(), Lost> {
+    pub fn queue<M: Message>(&mut self, message: &M) -> Result<(), Lost> {
         let line = line_of(message)?;
         if self.output.len() + line.len() > M::MAX_BYTES {
             return Err(Lost::NotRead);
@@ -111,7 +112,7 @@ impl Connection {
     }
 
     /// Waits until the kernel has taken all messages.
-    pub(crate) async fn flush(&mut self) -> Result<(), Lost> {
+    pub async fn flush(&mut self) -> Result<(), Lost> {
         while self.is_behind() {
             self.stream.writable().await?;
             self.write_some()?;
@@ -120,7 +121,7 @@ impl Connection {
     }
 
     /// Waits for the next message, and writes meanwhile. Cancel-safe.
-    pub(crate) async fn next<M: Message>(&mut self) -> Result<M, Lost> {
+    pub async fn next<M: Message>(&mut self) -> Result<M, Lost> {
         loop {
             if let Some(message) = self.next_or_flushed().await? {
                 return Ok(message);
@@ -129,7 +130,7 @@ impl Connection {
     }
 
     /// As [`Connection::next`], but also returns, with `None`, once the kernel has taken what was queued.
-    pub(crate) async fn next_or_flushed<M: Message>(&mut self) -> Result<Option<M>, Lost> {
+    pub async fn next_or_flushed<M: Message>(&mut self) -> Result<Option<M>, Lost> {
         loop {
             if let Some(message) = self.received::<M>()? {
                 return Ok(Some(message));

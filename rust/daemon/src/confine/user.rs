@@ -18,7 +18,7 @@ use nix::{
 use rustix::{io::Errno, process::getpriority_user};
 use tracing::{debug, warn};
 
-use crate::client::places::RUN;
+use crate::places::RUN;
 
 /// Users and groups that systemd's table leaves unused, and that Debian gives nobody without asking
 /// (<https://systemd.io/UIDS-GIDS/>).

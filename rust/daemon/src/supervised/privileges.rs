@@ -32,19 +32,28 @@ use super::descriptors;
 const ANSWER_TIME: Duration = Duration::from_secs(3);
 
 /// Longest message in bytes.
-pub(crate) const MAX_BYTES: usize = 512;
+pub const MAX_BYTES: usize = 512;
 
 /// A request of the tunnel.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub(crate) enum Wish {
+pub enum Wish {
     /// Sets the mark of the UDP sockets that come with it, and grows their buffers. Is answered.
-    Prepare { id: u64, mark: u32 },
+    Prepare {
+        /// Number of the request.
+        id: u64,
+        /// The mark; 0 for none.
+        mark: u32,
+    },
     /// Makes the kernel forget the path MTU that it has learnt for a flow.
     ForgetMtu {
+        /// Destination of the flow.
         to: SocketAddr,
+        /// Its source address, if it has one of its own.
         source: Option<IpAddr>,
+        /// Its source port.
         port: u16,
+        /// Its mark; 0 for none.
         mark: u32,
     },
     /// A kind of another version.
@@ -54,10 +63,11 @@ pub(crate) enum Wish {
 
 /// Answers [`Wish::Prepare`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
-pub(crate) struct Prepared {
-    pub(crate) id: u64,
+pub struct Prepared {
+    /// Number of the request.
+    pub id: u64,
     /// The kernel's error number.
-    pub(crate) error: Option<i32>,
+    pub error: Option<i32>,
 }
 
 /// The supervisor's privileges.

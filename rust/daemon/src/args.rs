@@ -9,41 +9,41 @@ use clap::{
 use convoy_aead::Aead;
 use convoy_tun::OffloadRequest;
 
-use crate::logging::LogFormat;
+use convoy_process::logging::LogFormat;
 
 /// Switches of the daemon; `M` are those of its metrics.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct DaemonArgs<M: Args> {
+pub struct DaemonArgs<M: Args> {
     /// Stay in the foreground
     #[arg(short, long, env = "WG_PROCESS_FOREGROUND", hide_env_values = true)]
     #[arg(value_parser = FalseyValueParser::new())]
-    pub(crate) foreground: bool,
+    pub foreground: bool,
 
     /// Send several datagrams in one call (UDP_SEGMENT)
     #[arg(long, env = "CONVOY_GSO", hide_env_values = true)]
     #[arg(value_name = "WHEN", value_enum, default_value_t = Switch::Auto)]
-    pub(crate) gso: Switch,
+    pub gso: Switch,
 
     /// Exchange super-packets with the TUN device (TSO, USO)
     #[arg(long, env = "CONVOY_TUN_OFFLOAD", hide_env_values = true)]
     #[arg(value_name = "WHEN", value_enum, default_value_t = Switch::Auto)]
-    pub(crate) tun_offload: Switch,
+    pub tun_offload: Switch,
 
     /// Receive several datagrams in one call (UDP_GRO)
     #[arg(long, env = "CONVOY_UDP_GRO", hide_env_values = true)]
     #[arg(value_name = "WHEN", value_enum, default_value_t = Switch::Auto)]
-    pub(crate) udp_gro: Switch,
+    pub udp_gro: Switch,
 
     /// Seal and open packets sixteen at a time, or one by one with ring
     #[arg(long, env = "CONVOY_AEAD", hide_env_values = true)]
     #[arg(value_name = "WHICH", value_enum, default_value_t = AeadChoice::Auto)]
-    pub(crate) aead: AeadChoice,
+    pub aead: AeadChoice,
 
     /// Most packets in one batch, 1 to 50
     #[arg(long, env = "CONVOY_BATCH", hide_env_values = true)]
     #[arg(value_name = "PACKETS", default_value_t = 50)]
     #[arg(value_parser = clap::value_parser!(u8).range(1..=50))]
-    pub(crate) batch: u8,
+    pub batch: u8,
 
     /// Lower the MSS in TCP handshakes to what the interface's MTU carries, in both directions
     ///
@@ -52,21 +52,21 @@ pub(crate) struct DaemonArgs<M: Args> {
     #[arg(long, env = "CONVOY_CLAMP_MSS", hide_env_values = true)]
     #[arg(value_name = "on|off", default_value = "off", action = ArgAction::Set)]
     #[arg(value_parser = BoolishValueParser::new())]
-    pub(crate) clamp_mss: bool,
+    pub clamp_mss: bool,
 
     /// Format of the log, which goes to stdout
     #[arg(long, env = "CONVOY_LOG_FORMAT", hide_env_values = true)]
     #[arg(value_name = "FORMAT", value_enum, default_value_t = LogFormat::Auto)]
-    pub(crate) log_format: LogFormat,
+    pub log_format: LogFormat,
 
     /// Switches of its metrics.
     #[command(flatten)]
-    pub(crate) metrics: M,
+    pub metrics: M,
 }
 
 /// The implementation that seals and opens packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum AeadChoice {
+pub enum AeadChoice {
     /// AVX-512 if the CPU has it, otherwise ring
     Auto,
     /// ring
@@ -75,7 +75,7 @@ pub(crate) enum AeadChoice {
 
 /// Whether to use a kernel feature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Switch {
+pub enum Switch {
     /// Use it if the kernel supports it
     Auto,
     /// Fail if the kernel does not support it
@@ -86,10 +86,11 @@ pub(crate) enum Switch {
 
 /// A name that the kernel accepts for an interface and that is not a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct InterfaceName(String);
+pub struct InterfaceName(String);
 
 impl InterfaceName {
-    pub(crate) fn as_str(&self) -> &str {
+    /// Returns the name.
+    pub fn as_str(&self) -> &str {
         &self.0
     }
 }

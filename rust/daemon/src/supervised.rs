@@ -12,10 +12,10 @@
 //! then takes over as the first one did ([`newcomers`]). Without a supervisor, or after a message that is invalid,
 //! the tunnel goes on.
 
-pub(crate) mod connection;
+pub mod connection;
 mod newcomers;
-pub(crate) mod privileges;
-pub(crate) mod protocol;
+pub mod privileges;
+pub mod protocol;
 mod questions;
 
 use std::{
@@ -30,7 +30,8 @@ use std::{
 };
 
 use anyhow::{Context, ensure};
-pub(crate) use convoy_process::descriptors;
+pub use convoy_process::descriptors;
+use convoy_process::inherited_fd;
 use convoy_proto::config::PublicKey;
 use convoy_tun::Device;
 use convoy_tunnel::{Closed, Outcome, PeerEvent, Tunnel};
@@ -45,22 +46,22 @@ use tokio::{
 };
 use tracing::{debug, info, warn};
 
-use crate::process;
 use connection::{Connection, Lost};
 use newcomers::Newcomers;
 use privileges::SupervisorsPrivileges;
 use protocol::{Key, ToSupervisor, ToTunnel};
-pub(crate) use questions::{Consenting, Questions};
+pub use questions::Consenting;
+pub(crate) use questions::Questions;
 use questions::{MAX_QUESTIONS, Question, Supervisor};
 
 /// Names the descriptor of the listening socket; set only by the supervisor.
 pub(crate) const LISTENER: &str = "CONVOY_SUPERVISED_FD";
 
 /// Set for a tunnel that is to end with its supervisor.
-pub(crate) const ENDS_WITH_SUPERVISOR: &str = "CONVOY_ENDS_WITH_SUPERVISOR";
+pub const ENDS_WITH_SUPERVISOR: &str = "CONVOY_ENDS_WITH_SUPERVISOR";
 
 /// Set to the MTU in bytes for a tunnel whose interface is in another network namespace, or a stack in user space.
-pub(crate) const INNER_MTU: &str = "CONVOY_INNER_MTU";
+pub const INNER_MTU: &str = "CONVOY_INNER_MTU";
 
 /// How long the last message may take.
 const FAREWELL_TIME: Duration = Duration::from_secs(1);
@@ -70,7 +71,7 @@ const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
 
 /// The listening socket for supervisors, if a supervisor has started this process.
 pub(crate) fn inherited_listener() -> anyhow::Result<Option<UnixListener>> {
-    let Some(fd) = process::inherited_fd(LISTENER)? else {
+    let Some(fd) = inherited_fd(LISTENER)? else {
         return Ok(None);
     };
     let is_listening = getsockopt(&fd, sockopt::AcceptConn).unwrap_or(false);
