@@ -9,7 +9,7 @@
 //! ```
 //! The supervisor has made the listening socket and hands it over at the start (`CONVOY_SUPERVISED_FD`). It keeps
 //! its place for as long as its connection lasts. Whoever else connects and introduces itself waits for its end,
-//! then takes over as the first one did ([`newcomers`]). Without a supervisor, or after a message that is invalid,
+//! then takes over as the first one did (`newcomers`). Without a supervisor, or after a message that is invalid,
 //! the tunnel goes on.
 
 pub mod connection;

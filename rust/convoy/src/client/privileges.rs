@@ -1,8 +1,6 @@
 //! The hidden step between a supervisor and its tunnel: `convoy tunnel-process` takes the descriptors that the
-//! supervisor hands over and executes this program again as the daemon, which gives up its privileges ([`confine`]).
+//! supervisor hands over and executes this program again as the daemon, which gives up its privileges ([`crate::daemon`]).
 //! Not earlier: others may be unable to execute the program's file.
-//!
-//! [`confine`]: crate::confine
 //!
 //! A service manager that starts the process has already given it a user and capabilities. Its standard input is
 //! then the socket on which the supervisor connects.
