@@ -1,7 +1,7 @@
 //! The WireGuard cross-platform interface (UAPI): how `wg` talks to the daemon.
 //!
-//! The daemon calls [`Server`] with its tunnel as [`Control`]; clients find it by [`socket`]. This crate parses requests,
-//! applies them through [`Control`] and writes the answers. It never touches an interface, a route or a file but the
+//! The daemon calls [`Server`] with its tunnel as [`Control`]; a supervisor finds it by [`socket`], writes a [`request`],
+//! sends it by [`client`] and reads the [`listing`]. It never touches an interface, a route or a file but the
 //! socket, keeps no key longer than a request, and knows no configuration file and no command line.
 //!
 //! A client sends any number of requests, one after another, each ended by a blank line. Each gets
@@ -18,10 +18,13 @@
 //! else. Time, bytes and the number of clients are bounded: when one client too many connects, the
 //! one that has been silent longest is disconnected.
 
+pub mod client;
 mod clients;
 mod lines;
+pub mod listing;
 pub mod log;
 mod parse;
+pub mod request;
 pub mod socket;
 mod write;
 

@@ -5,12 +5,9 @@
 //! `/run/convoy/NAME.tunnel` ([`crate::supervised`]).
 
 mod event;
-mod listing;
 mod privileges;
 mod process;
-mod request;
 mod spawn;
-mod uapi;
 
 use std::{
     io,
@@ -27,8 +24,9 @@ use nix::{errno::Errno, unistd::Pid};
 use tokio::{net::UnixStream, time::timeout};
 use tracing::{debug, error, warn};
 
+pub(crate) use convoy_uapi::listing::{RunningDevice, RunningPeer};
+use convoy_uapi::{client as uapi, listing, request};
 pub(crate) use event::TunnelEvent;
-pub(crate) use listing::{RunningDevice, RunningPeer};
 pub(crate) use process::Process;
 pub(crate) use spawn::{Step, arguments};
 
@@ -98,7 +96,7 @@ pub(crate) async fn set_log(
     level: LogLevel,
     time: Duration,
 ) -> anyhow::Result<()> {
-    let request = crate::uapi::log::request(level, time);
+    let request = convoy_uapi::log::request(level, time);
     let changed = uapi::exchange(&places::uapi(name), request.as_bytes()).await;
     changed
         .map(drop)

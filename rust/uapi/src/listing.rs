@@ -12,36 +12,43 @@ use zeroize::Zeroizing;
 
 /// A tunnel's settings and traffic at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct RunningDevice {
-    pub(crate) private_key: Option<PrivateKey>,
+pub struct RunningDevice {
+    /// `None` if it has none yet.
+    pub private_key: Option<PrivateKey>,
     /// 0 if it has none yet.
-    pub(crate) listen_port: u16,
+    pub listen_port: u16,
     /// 0 for none.
-    pub(crate) fwmark: u32,
+    pub fwmark: u32,
     /// In the order in which they were added.
-    pub(crate) peers: Vec<RunningPeer>,
+    pub peers: Vec<RunningPeer>,
 }
 
 /// One peer of a [`RunningDevice`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct RunningPeer {
-    pub(crate) public_key: PublicKey,
-    pub(crate) preshared_key: Option<PresharedKey>,
-    pub(crate) endpoint: Option<SocketAddr>,
+pub struct RunningPeer {
+    /// Its public key.
+    pub public_key: PublicKey,
+    /// `None` if it has none.
+    pub preshared_key: Option<PresharedKey>,
+    /// Its present endpoint; `None` if that is unknown.
+    pub endpoint: Option<SocketAddr>,
     /// `None` if there was none.
-    pub(crate) last_handshake: Option<SystemTime>,
-    pub(crate) rx_bytes: u64,
-    pub(crate) tx_bytes: u64,
+    pub last_handshake: Option<SystemTime>,
+    /// Bytes of datagrams from it.
+    pub rx_bytes: u64,
+    /// Bytes of datagrams to it.
+    pub tx_bytes: u64,
     /// In seconds; 0 if it is off.
-    pub(crate) persistent_keepalive: u16,
-    pub(crate) allowed_ips: Vec<Prefix>,
+    pub persistent_keepalive: u16,
+    /// In the order in which they were added.
+    pub allowed_ips: Vec<Prefix>,
 }
 
 /// Parses the lines of a listing. Keys that another version adds are ignored.
 ///
 /// # Errors
 /// If a known key has an invalid value; the error does not contain it.
-pub(super) fn parse(lines: &str) -> anyhow::Result<RunningDevice> {
+pub fn parse(lines: &str) -> anyhow::Result<RunningDevice> {
     let mut device = RunningDevice::default();
     for line in lines.lines() {
         let (key, value) = line.split_once('=').context("a line has no key")?;
@@ -74,7 +81,7 @@ impl RunningDevice {
 
 impl RunningPeer {
     /// A peer with nothing but its key.
-    pub(crate) fn new(public_key: PublicKey) -> Self {
+    pub fn new(public_key: PublicKey) -> Self {
         Self {
             public_key,
             preshared_key: None,

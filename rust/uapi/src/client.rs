@@ -25,13 +25,13 @@ const CHUNK: usize = 64 << 10;
 /// The tunnel does not do what it was asked.
 #[derive(Debug, thiserror::Error)]
 #[error("the tunnel refuses it: {}", .0.desc())]
-pub(super) struct Refused(pub(super) Errno);
+pub struct Refused(pub Errno);
 
 /// Sends `request` to the tunnel that listens at `path`; returns the lines of its answer, without `errno=0`.
 ///
 /// # Errors
 /// Also if the tunnel refuses the request.
-pub(super) async fn exchange(path: &Path, request: &[u8]) -> anyhow::Result<Zeroizing<String>> {
+pub async fn exchange(path: &Path, request: &[u8]) -> anyhow::Result<Zeroizing<String>> {
     exchange_on(path, request, patience(request)).await
 }
 

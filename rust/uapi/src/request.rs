@@ -8,7 +8,7 @@ use zeroize::Zeroizing;
 /// The request for `update`, its blank line included.
 ///
 /// The text holds keys: it is wiped when dropped, and never moves to a larger buffer.
-pub(super) fn of(update: &DeviceUpdate) -> Zeroizing<String> {
+pub fn of(update: &DeviceUpdate) -> Zeroizing<String> {
     let mut text = Zeroizing::new(String::with_capacity(length_bound(update)));
     // INVARIANT: writing to a String does not fail.
     device(&mut text, update).expect("a String accepts any write");
@@ -124,7 +124,7 @@ mod tests {
         let request = of(&full());
         let lines = request.strip_prefix("set=1\n").unwrap();
         let lines = lines.strip_suffix("\n\n").unwrap();
-        let understood = crate::uapi::parse_set(lines.as_bytes()).unwrap();
+        let understood = crate::parse_set(lines.as_bytes()).unwrap();
         assert_eq!(*of(&understood), *request);
     }
 
