@@ -102,7 +102,7 @@ mod tests {
         "convoy-stats",
         "convoy-stages",
     ];
-    const IMPURE: [&str; 13] = [
+    const IMPURE: [&str; 14] = [
         "tokio",
         "libc",
         "nix",
@@ -120,7 +120,7 @@ mod tests {
     ];
 
     /// Crates of the workspace that one may depend on. The data path stands on nothing of the client.
-    const FLOORS: [(&str, &[&str]); 15] = [
+    const FLOORS: [(&str, &[&str]); 17] = [
         ("convoy-types", &[]),
         ("convoy-tun", &[]),
         ("convoy-gso", &["convoy-types"]),

@@ -26,6 +26,7 @@ pub mod log;
 mod parse;
 pub mod request;
 pub mod socket;
+mod values;
 mod write;
 
 use std::{

@@ -8,7 +8,8 @@ use std::{
 
 use anyhow::{Context, ensure};
 use convoy_proto::config::{Prefix, PresharedKey, PrivateKey, PublicKey};
-use zeroize::Zeroizing;
+
+use crate::values::{self, endpoint, non_zero};
 
 /// A tunnel's settings and traffic at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -53,7 +54,7 @@ pub fn parse(lines: &str) -> anyhow::Result<RunningDevice> {
     for line in lines.lines() {
         let (key, value) = line.split_once('=').context("a line has no key")?;
         if key == "public_key" {
-            let public_key = PublicKey(*key_32(value).context("a public key is invalid")?);
+            let public_key = PublicKey(*values::key(value).context("a public key is invalid")?);
             device.peers.push(RunningPeer::new(public_key));
             continue;
         }
@@ -70,7 +71,7 @@ impl RunningDevice {
     /// `None` if the value is invalid.
     fn take(&mut self, key: &str, value: &str) -> Option<()> {
         match key {
-            "private_key" => self.private_key = Some(PrivateKey(*key_32(value)?)),
+            "private_key" => self.private_key = Some(PrivateKey(*values::key(value)?)),
             "listen_port" => self.listen_port = parsed(value)?,
             "fwmark" => self.fwmark = parsed(value)?,
             _ => {}
@@ -98,9 +99,7 @@ impl RunningPeer {
     fn take(&mut self, key: &str, value: &str) -> Option<()> {
         match key {
             "preshared_key" => {
-                let key = key_32(value)?;
-                let is_one = key.iter().any(|byte| *byte != 0);
-                self.preshared_key = is_one.then(|| PresharedKey(*key));
+                self.preshared_key = non_zero(&values::key(value)?).map(|key| PresharedKey(**key));
             }
             "endpoint" => self.endpoint = Some(endpoint(value)?),
             "last_handshake_time_sec" => self.add_to_handshake(parsed(value)?, 0)?,
@@ -128,26 +127,8 @@ impl RunningPeer {
     }
 }
 
-fn key_32(value: &str) -> Option<Zeroizing<[u8; 32]>> {
-    let mut bytes = Zeroizing::new([0; 32]);
-    hex::decode_to_slice(value, &mut *bytes).ok()?;
-    Some(bytes)
-}
-
 fn parsed<T: FromStr>(value: &str) -> Option<T> {
     value.parse().ok()
-}
-
-/// An address whose zone, if any, has a name or a number.
-fn endpoint(value: &str) -> Option<SocketAddr> {
-    if let Ok(address) = value.parse() {
-        return Some(address);
-    }
-    let (host, port) = value.strip_prefix('[')?.rsplit_once("]:")?;
-    let (address, zone) = host.split_once('%')?;
-    let scope = nix::net::if_::if_nametoindex(zone).ok()?;
-    let address = parsed(address)?;
-    Some(std::net::SocketAddrV6::new(address, parsed(port)?, 0, scope).into())
 }
 
 #[cfg(test)]

@@ -4,13 +4,15 @@
 //! <https://www.wireguard.com/xplatform/#configuration-protocol>. As in wireguard-go, an unknown
 //! key, or a key of the other section, is an error.
 
-use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::net::SocketAddr;
 
 use convoy_proto::config::{
     AllowedIpUpdate, DeviceUpdate, PeerUpdate, Prefix, PresharedKey, PrivateKey, PublicKey,
 };
 use nix::errno::Errno;
 use zeroize::Zeroizing;
+
+use crate::values::{self, decimal, non_zero};
 
 /// Parses one `set` request line by line.
 #[derive(Debug)]
@@ -200,14 +202,7 @@ fn peer_line(peer: &mut PeerUpdate, key: &str, value: &str) -> Result<(), Reason
 }
 
 fn key_32(key: &'static str, value: &str) -> Result<Zeroizing<[u8; 32]>, Reason> {
-    let mut bytes = Zeroizing::new([0; 32]);
-    hex::decode_to_slice(value, &mut *bytes).map_err(|_| Reason::Value { key, expected: KEY })?;
-    Ok(bytes)
-}
-
-/// The UAPI writes "no key" as zeros.
-fn non_zero(key: &Zeroizing<[u8; 32]>) -> Option<&Zeroizing<[u8; 32]>> {
-    key.iter().any(|byte| *byte != 0).then_some(key)
+    values::key(value).ok_or(Reason::Value { key, expected: KEY })
 }
 
 /// Returns the canonical form of a Curve25519 scalar (RFC 7748 §5), which `get` lists.
@@ -229,32 +224,14 @@ fn number_16(key: &'static str, value: &str) -> Result<u16, Reason> {
     decimal(value).ok_or(Reason::Value { key, expected })
 }
 
-/// Accepts digits only; `from_str` would accept a leading `+`.
-fn decimal<T: std::str::FromStr>(value: &str) -> Option<T> {
-    let digits_only = value.bytes().all(|byte| byte.is_ascii_digit());
-    digits_only.then(|| value.parse().ok()).flatten()
-}
-
 /// Turns an IPv4-mapped address into an IPv4 one: the IPv6 socket carries IPv6 only.
 fn endpoint(value: &str) -> Option<SocketAddr> {
-    let address = value
-        .parse::<SocketAddr>()
-        .ok()
-        .or_else(|| endpoint_in_zone(value))?;
+    let address = values::endpoint(value)?;
     let ip = address.ip().to_canonical();
     Some(match address {
         SocketAddr::V6(v6) if ip.is_ipv6() => SocketAddr::V6(v6),
         _ => SocketAddr::new(ip, address.port()),
     })
-}
-
-/// `[fe80::1%eth0]:51820`: the standard library parses only numeric zones.
-fn endpoint_in_zone(value: &str) -> Option<SocketAddr> {
-    let (host, port) = value.strip_prefix('[')?.rsplit_once("]:")?;
-    let (address, zone) = host.split_once('%')?;
-    let scope = nix::net::if_::if_nametoindex(zone).ok()?;
-    let address: Ipv6Addr = address.parse().ok()?;
-    Some(SocketAddrV6::new(address, decimal(port)?, 0, scope).into())
 }
 
 fn allowed_ip(value: &str) -> Option<AllowedIpUpdate> {

@@ -5,6 +5,8 @@ use std::fmt::{self, Write};
 use convoy_proto::config::{DeviceUpdate, PeerUpdate};
 use zeroize::Zeroizing;
 
+use crate::values::key_line;
+
 /// The request for `update`, its blank line included.
 ///
 /// The text holds keys: it is wiped when dropped, and never moves to a larger buffer.
@@ -71,15 +73,6 @@ fn peer(text: &mut String, update: &PeerUpdate) -> fmt::Result {
         writeln!(text, "allowed_ip={sign}{}", change.network)?;
     }
     Ok(())
-}
-
-/// The UAPI writes "no key" as zeros.
-fn key_line(text: &mut String, name: &str, key: Option<&[u8; 32]>) -> fmt::Result {
-    let mut digits = Zeroizing::new([0; 64]);
-    // INVARIANT: 32 bytes are 64 digits, and hexadecimal digits are UTF-8.
-    hex::encode_to_slice(key.unwrap_or(&[0; 32]), &mut *digits).expect("64 digits hold 32 bytes");
-    let digits = std::str::from_utf8(&*digits).expect("digits are UTF-8");
-    writeln!(text, "{name}={digits}")
 }
 
 #[cfg(test)]

@@ -9,6 +9,8 @@ use std::{
 use convoy_proto::config::{PeerSnapshot, Snapshot};
 use zeroize::Zeroizing;
 
+use crate::values::key_line;
+
 /// Returns the lines of the listing, without the final `errno=0`.
 ///
 /// The text holds keys: it is wiped when dropped, and never moves to a larger buffer.
@@ -30,7 +32,7 @@ fn length_bound(snapshot: &Snapshot) -> usize {
 
 fn device(text: &mut String, snapshot: &Snapshot) -> fmt::Result {
     if let Some(key) = &snapshot.private_key {
-        key_line(text, "private_key", &key.0)?;
+        key_line(text, "private_key", Some(&key.0))?;
     }
     if snapshot.listen_port != 0 {
         writeln!(text, "listen_port={}", snapshot.listen_port)?;
@@ -42,14 +44,13 @@ fn device(text: &mut String, snapshot: &Snapshot) -> fmt::Result {
 }
 
 fn peer(text: &mut String, peer: &PeerSnapshot) -> fmt::Result {
-    let no_key = [0; 32];
-    let preshared_key = peer.preshared_key.as_ref().map_or(&no_key, |key| &key.0);
+    let preshared_key = peer.preshared_key.as_ref().map(|key| &key.0);
     let last_handshake = peer
         .last_handshake
         .and_then(|time| time.duration_since(UNIX_EPOCH).ok())
         .unwrap_or(Duration::ZERO);
 
-    key_line(text, "public_key", &peer.public_key.0)?;
+    key_line(text, "public_key", Some(&peer.public_key.0))?;
     key_line(text, "preshared_key", preshared_key)?;
     text.push_str("protocol_version=1\n");
     if let Some(endpoint) = peer.endpoint {
@@ -80,14 +81,6 @@ fn endpoint_line(text: &mut String, endpoint: SocketAddr) -> fmt::Result {
         return writeln!(text, "endpoint=[{}%{zone}]:{}", v6.ip(), v6.port());
     }
     writeln!(text, "endpoint={endpoint}")
-}
-
-fn key_line(text: &mut String, name: &str, key: &[u8; 32]) -> fmt::Result {
-    let mut digits = Zeroizing::new([0; 64]);
-    // INVARIANT: 32 bytes are 64 digits, and hexadecimal digits are UTF-8.
-    hex::encode_to_slice(key, &mut *digits).expect("64 digits hold 32 bytes");
-    let digits = std::str::from_utf8(&*digits).expect("digits are UTF-8");
-    writeln!(text, "{name}={digits}")
 }
 
 #[cfg(test)]

@@ -122,7 +122,7 @@ fn an_ipv4_mapped_endpoint_is_an_ipv4_endpoint() {
 fn a_zone_may_be_given_by_name() {
     let index = nix::net::if_::if_nametoindex("lo").unwrap();
     let update = peer("endpoint=[fe80::1%lo]:7\n").unwrap();
-    let expected = SocketAddrV6::new("fe80::1".parse().unwrap(), 7, 0, index);
+    let expected = std::net::SocketAddrV6::new("fe80::1".parse().unwrap(), 7, 0, index);
     assert_eq!(update.endpoint, Some(expected.into()));
 }
 
