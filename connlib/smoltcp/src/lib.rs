@@ -10,7 +10,7 @@
 //!
 //! 1. [`device_pair`] makes the device. The tunnel adopts one end; [`Stack::start`] takes the other.
 //! 2. The [`Stack`] is a [`Network`]: it connects, listens, exchanges datagrams and resolves names through the tunnel.
-//! 3. For a [gateway](convoy_gateway), what begins a flow to an address that is not the stack's own comes out of it, and the
+//! 3. For a gateway, what begins a flow to an address that is not the stack's own comes out of it, and the
 //!    gateway's connections and datagrams have that address.
 //! 4. Dropping it ends the thread and resets nothing: all ends see that the network is down.
 //!

@@ -175,6 +175,7 @@ mod tests {
                 "convoy-aead",
                 "convoy-config",
                 "convoy-gso",
+                "convoy-netlink",
                 "convoy-process",
                 "convoy-proto",
                 "convoy-stats",
