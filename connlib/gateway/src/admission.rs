@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::gateway::Ends;
+use super::ends::Ends;
 use convoy_network::{
     counters::Refusal,
     expiry::Expiry,

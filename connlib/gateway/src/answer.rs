@@ -6,7 +6,7 @@ use std::{
     time::Instant,
 };
 
-use super::{budget::Budget, gateway::Ends, inlet::Inside};
+use super::{budget::Budget, ends::Ends, inlet::Inside};
 use convoy_network::peers::Peers;
 use convoy_packet::{
     counters::{Counters, Dropped},

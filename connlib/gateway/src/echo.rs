@@ -17,10 +17,11 @@ use tokio::{
 };
 
 use super::{
+    ends::Ends,
     errors,
     flows::Message,
-    gateway::{Ends, Shared, refused},
     scratch::with_scratch,
+    shared::{Shared, refused},
 };
 use convoy_network::{
     counters::Refusal,

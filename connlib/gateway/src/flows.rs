@@ -5,7 +5,7 @@ use std::{
 
 use tokio::sync::mpsc;
 
-use super::gateway::Ends;
+use super::ends::Ends;
 use convoy_network::{counters::Counters, waiting::Early};
 
 /// Datagrams from the inlet that wait for their flow.

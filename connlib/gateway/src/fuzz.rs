@@ -13,8 +13,8 @@ use tokio::sync::mpsc;
 use super::{
     admission::Admission,
     budget::Budget,
+    ends::Ends,
     flows::{Flows, Message},
-    gateway::Ends,
 };
 use convoy_network::{
     counters::{Counters, Refusal},

@@ -1,48 +1,40 @@
 //! Ends peers' flows here, and goes on with sockets of the host.
 
-use std::{
-    future::poll_fn,
-    net::{IpAddr, SocketAddr},
-    sync::Arc,
-    time::Duration,
-};
+use std::{future::poll_fn, net::IpAddr, sync::Arc};
 
+use convoy_network::{
+    Datagrams, Listener, Network,
+    counters::{Counters, Totals},
+    occupants::Occupants,
+    peers::Peers,
+    policy::Policy,
+    relay::{Relay, Tenant},
+    shares::{Limits, Shares},
+    waiting::Waiting,
+};
+use convoy_packet::{
+    counters::{Dropped, Snapshot},
+    icmp::Unreachable,
+    packet::{ICMPV4, ICMPV6, Packet, TCP, UDP},
+    vnet::VnetHeader,
+};
 use tokio::task::JoinSet;
-use tracing::{debug, warn};
+use tracing::warn;
 
 use super::{
     Dns,
     admission::Admission,
     answer::Answers,
+    connections::Connections,
     echo,
-    flows::{Flows, Message},
+    flows::Flows,
     inlet::{Inlet, LONGEST},
     mapping::Mappings,
     reassembly::Reassembly,
-    tcp::{self, Connections},
-    udp,
-};
-use convoy_network::{
-    Datagrams, Listener, Network,
-    counters::{Counters, Refusal, Totals},
-    occupants::Occupants,
-    relay::{Relay, Tenant},
-    waiting::Waiting,
-};
-use convoy_network::{
-    peers::Peers,
-    policy::Policy,
-    shares::{Limits, Shares},
-};
-use convoy_packet::{
-    counters::Dropped,
-    icmp::Unreachable,
-    packet::{ICMPV4, ICMPV6, Packet, TCP, UDP},
-    vnet::VnetHeader,
+    shared::Shared,
+    tcp, udp,
 };
 
-/// How long a target, or the network inside, may take to answer.
-pub(super) const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 /// Packets that are read before other tasks have their turn.
 const BATCH: usize = 64;
 
@@ -69,25 +61,6 @@ pub struct Gateway {
     tasks: JoinSet<()>,
 }
 
-/// State that all flows share.
-#[derive(Debug)]
-pub(super) struct Shared {
-    pub(super) relay: Arc<Relay>,
-    /// By the peer's number; the last one is of all others.
-    tenants: Box<[Tenant]>,
-    pub(super) answers: Answers,
-    pub(super) outside: Arc<dyn Network>,
-    pub(super) connections: Connections,
-    pub(super) flows_of_datagrams: Flows,
-    pub(super) mappings: Mappings,
-    pub(super) waiting: Waiting,
-    pub(super) flows_of_echoes: Flows,
-    pub(super) tcp: Counters,
-    pub(super) udp: Counters,
-    pub(super) icmp: Counters,
-    pub(super) admission: Admission,
-}
-
 /// Counts of what a gateway has carried and refused so far.
 #[derive(Clone, Debug)]
 pub struct Carried {
@@ -100,14 +73,7 @@ pub struct Carried {
     /// DNS queries, if they are answered.
     pub dns: Option<Totals>,
     /// Packets that were dropped, by reason: those that begin no flow, and of a stack all others.
-    pub packets: convoy_packet::counters::Snapshot,
-}
-
-/// The two ends of a flow, as its packets name them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Ends {
-    pub(super) peer: SocketAddr,
-    pub(super) target: SocketAddr,
+    pub packets: Snapshot,
 }
 
 impl Gateway {
@@ -182,13 +148,6 @@ impl Gateway {
             dns: self.dns.as_ref().map(Dns::totals),
             packets: self.shared.answers.counters().snapshot(),
         }
-    }
-}
-
-impl Shared {
-    /// The share of a peer's connections in the relay's memory.
-    pub(super) fn tenant(&self, peer: u32) -> &Tenant {
-        &self.tenants[(peer as usize).min(self.tenants.len() - 1)]
     }
 }
 
@@ -273,28 +232,4 @@ impl Receiver {
             }
         }
     }
-}
-
-impl Shared {
-    /// Keeps what came out of the inlet until its flow takes it; counts it if too much waits.
-    pub(super) fn keep(
-        &self,
-        (bytes, hops): (&[u8], u8),
-        peer: IpAddr,
-        counters: &Counters,
-    ) -> Option<Message> {
-        // Without a number, it is refused next.
-        let peer = self.admission.peers.of(peer).unwrap_or(u32::MAX);
-        let kept = self.waiting.hold(peer, bytes);
-        if kept.is_none() {
-            counters.refuse(Refusal::TooMuchWaiting);
-        }
-        kept.map(|bytes| Message { bytes, hops })
-    }
-}
-
-/// Logs a refusal, without the target.
-pub(super) fn refused(counters: &Counters, ends: Ends, refusal: Refusal) {
-    counters.refuse(refusal);
-    debug!(peer = %ends.peer, reason = refusal.name(), "refused");
 }

@@ -9,7 +9,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use super::gateway::Ends;
+use super::ends::Ends;
 use convoy_network::{Answer, Datagrams, Listener, OpenSockets, set_options};
 use convoy_packet::{counters::Counters, vnet::VnetHeader};
 use convoy_smoltcp::Stack;

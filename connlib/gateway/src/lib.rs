@@ -19,15 +19,19 @@
 mod admission;
 mod answer;
 mod budget;
+mod connections;
 mod dns;
 mod echo;
+mod ends;
 mod errors;
 mod flows;
 mod gateway;
 mod inlet;
 mod mapping;
+mod pending;
 mod reassembly;
 mod scratch;
+mod shared;
 mod tcp;
 mod udp;
 

@@ -5,14 +5,7 @@
 //!              └── it refuses: RST; no way, no answer: ICMP
 //! ```
 
-mod pending;
-
-use std::{
-    collections::HashMap,
-    io,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{io, sync::Arc, time::Duration};
 
 use tokio::{
     sync::oneshot,
@@ -21,8 +14,12 @@ use tokio::{
 };
 use tracing::debug;
 
-use self::pending::{Pending, Ticket};
-use super::gateway::{CONNECT_LIMIT, Ends, Shared, refused};
+use super::{
+    connections::State,
+    ends::Ends,
+    pending::Ticket,
+    shared::{CONNECT_LIMIT, Shared, refused},
+};
 use convoy_network::shares::Share;
 use convoy_network::{Listener, Stream, counters::Refusal, dial::reason};
 use convoy_packet::{
@@ -33,24 +30,6 @@ use convoy_packet::{
 const ACCEPT_LIMIT: Duration = Duration::from_secs(15);
 /// The pause after a call of accept(2) that failed.
 const PAUSE: Duration = Duration::from_millis(100);
-
-/// The connections that exist or begin.
-///
-/// A map of std, as peers choose their keys.
-#[derive(Debug, Default)]
-pub(super) struct Connections {
-    all: Mutex<HashMap<Ends, State>>,
-    pending: Pending,
-}
-
-#[derive(Debug)]
-enum State {
-    /// The target has not answered.
-    Connecting,
-    /// The peer has not.
-    Accepting(oneshot::Sender<Stream>),
-    Open,
-}
 
 /// A connection's place among all; dropping it makes it free.
 struct Place {
@@ -195,25 +174,6 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         self.shared.connections.all().remove(&self.ends);
-    }
-}
-
-impl Connections {
-    fn all(&self) -> MutexGuard<'_, HashMap<Ends, State>> {
-        self.all.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Returns the sender for the task that waits for the peer's end of a connection.
-    fn accepted(&self, ends: Ends) -> Option<oneshot::Sender<Stream>> {
-        let mut all = self.all();
-        let state = all.get_mut(&ends)?;
-        match std::mem::replace(state, State::Open) {
-            State::Accepting(sender) => Some(sender),
-            other => {
-                *state = other;
-                None
-            }
-        }
     }
 }
 

@@ -22,7 +22,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::{gateway::Ends, *};
+use super::{ends::Ends, *};
 use convoy_network::{
     Answer, Datagrams, Host, Kernel, Listener, Network, Stream,
     counters::{Refusal, Totals},

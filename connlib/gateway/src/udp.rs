@@ -19,10 +19,11 @@ use tokio::{
 };
 
 use super::{
+    ends::Ends,
     errors,
     flows::Message,
-    gateway::{CONNECT_LIMIT, Ends, Shared, refused},
     mapping::Mapping,
+    shared::{CONNECT_LIMIT, Shared, refused},
 };
 use convoy_network::shares::Share;
 use convoy_network::{

@@ -25,7 +25,7 @@ use std::{
     path::Path,
 };
 
-use super::{Settings, network::refused, protocol::Refusal};
+use super::{protocol::Refusal, settings::Settings};
 use convoy_netlink::{LinkChange, Netlink, NetlinkError, Route, RouteScope, RouteType, Rule};
 use convoy_tun::{Device, OffloadRequest};
 use convoy_types::Prefix;
@@ -71,14 +71,14 @@ pub(super) async fn configure(
         ..LinkChange::UP
     };
     let set = netlink.change_link(inlet, up).await;
-    set.map_err(refused("set the inlet up"))?;
+    set.map_err(Refusal::of_netlink("set the inlet up"))?;
     for is_ipv6 in families(settings) {
         for route in [
             route(is_ipv6, RouteType::Unicast, inlet, TO_INLET),
             route(is_ipv6, RouteType::Local, loopback, TO_SOCKETS),
         ] {
             let added = netlink.add_route(&route).await;
-            added.map_err(refused("add the inlet's routes"))?;
+            added.map_err(Refusal::of_netlink("add the inlet's routes"))?;
         }
         for (priority, when, table) in [
             (1, When::Marked(FIRST), TO_INLET),
@@ -86,7 +86,7 @@ pub(super) async fn configure(
             (3, When::From(&settings.interface), TO_SOCKETS),
         ] {
             let added = add_rule(netlink, is_ipv6, priority, when, table).await;
-            added.map_err(refused("add the inlet's rules"))?;
+            added.map_err(Refusal::of_netlink("add the inlet's rules"))?;
         }
     }
     Ok(())

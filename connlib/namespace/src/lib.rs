@@ -31,60 +31,27 @@ mod inside;
 mod mounts;
 mod network;
 mod protocol;
+mod settings;
 mod spaces;
 
 use std::{
     fs,
-    net::IpAddr,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     os::unix::net::UnixStream,
-    path::PathBuf,
     process::{Child, Command, Stdio},
     sync::{Mutex, PoisonError},
 };
 
-use convoy_tun::OffloadRequest;
 use nix::{errno::Errno, unistd::Pid};
-use serde::{Deserialize, Serialize};
 
 pub use error::NamespaceError;
 pub use holder::hold;
 pub use inlet::Inlet;
+pub use settings::{Files, Settings};
 pub use spaces::Spaces;
 
 use convoy_process::descriptors::MOST;
 use protocol::{Answer, Request, SocketKind};
-
-/// The network that a namespace has.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-pub struct Settings {
-    /// The TUN's name.
-    pub interface: String,
-    /// As for [`convoy_tun::Device::open`].
-    #[serde(with = "protocol::Offload")]
-    pub offload: OffloadRequest,
-    /// The TUN's addresses with the lengths of their networks' prefixes.
-    pub addresses: Vec<(IpAddr, u8)>,
-    /// The TUN's MTU in bytes.
-    pub mtu: u16,
-    /// The destinations that lie behind the TUN. Those of an address family without an address are left out.
-    pub routes: Vec<(IpAddr, u8)>,
-    /// Whether flows of peers to other addresses are led out of the namespace: see [`Namespace::take_inlet`].
-    pub is_gateway: bool,
-    /// `None` leaves the files as they are.
-    pub files: Option<Files>,
-}
-
-/// The files of programs that enter the namespace.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-pub struct Files {
-    /// Contents of their `/etc/resolv.conf`.
-    pub resolv_conf: String,
-    /// Files and directories that they do not see.
-    pub hidden: Vec<PathBuf>,
-    /// Directories besides `/run` in which nothing appears that the host adds later, such as a hidden socket.
-    pub replaced: Vec<PathBuf>,
-}
 
 /// A namespace and what came out of it; dropping it ends the holder and all processes inside.
 ///

@@ -11,7 +11,7 @@ use super::{
     inlet::{self, Inlet},
     protocol::Refusal,
 };
-use convoy_netlink::{Address, LinkChange, MAIN_TABLE, Netlink, NetlinkError, Route};
+use convoy_netlink::{Address, LinkChange, MAIN_TABLE, Netlink, Route};
 use convoy_tun::{Device, TX_QUEUE_LEN};
 use convoy_types::Prefix;
 use nix::{net::if_::if_nametoindex, unistd::getegid};
@@ -66,11 +66,11 @@ pub(super) fn probe_paths() -> io::Result<()> {
 }
 
 async fn configure(settings: &Settings) -> Result<(), Refusal> {
-    let netlink = Netlink::open().map_err(refused("open rtnetlink"))?;
+    let netlink = Netlink::open().map_err(Refusal::of_netlink("open rtnetlink"))?;
     let name = &settings.interface;
     let [loopback, tun] = [index_of("lo")?, index_of(name)?];
     let set = netlink.change_link(loopback, LinkChange::UP).await;
-    set.map_err(refused("set lo up"))?;
+    set.map_err(Refusal::of_netlink("set lo up"))?;
     for (address, length) in &settings.addresses {
         let doing = || format!("give {name} the address {address}");
         let address = Address {
@@ -79,7 +79,7 @@ async fn configure(settings: &Settings) -> Result<(), Refusal> {
             ..Address::with_broadcast(prefix(*address, *length, doing)?)
         };
         let added = netlink.add_address(tun, address).await;
-        added.map_err(refused(doing()))?;
+        added.map_err(Refusal::of_netlink(doing()))?;
     }
     // By netlink, because the ioctl wants a capability in the host's user namespace.
     let up = LinkChange {
@@ -88,7 +88,7 @@ async fn configure(settings: &Settings) -> Result<(), Refusal> {
         ..LinkChange::UP
     };
     let set = netlink.change_link(tun, up).await;
-    set.map_err(refused(format!("set {name} up")))?;
+    set.map_err(Refusal::of_netlink(format!("set {name} up")))?;
     add_routes(&netlink, settings, tun).await?;
     if settings.is_gateway {
         let interfaces = [loopback, index_of(inlet::NAME)?];
@@ -116,7 +116,7 @@ async fn add_routes(netlink: &Netlink, settings: &Settings, tun: u32) -> Result<
         match netlink.add_route(&route).await {
             // The route of an address's own network.
             Err(error) if error.cause.kind() == io::ErrorKind::AlreadyExists => {}
-            added => added.map_err(refused(doing()))?,
+            added => added.map_err(Refusal::of_netlink(doing()))?,
         }
     }
     Ok(())
@@ -125,8 +125,4 @@ async fn add_routes(netlink: &Netlink, settings: &Settings, tun: u32) -> Result<
 fn prefix(address: IpAddr, length: u8, doing: impl FnOnce() -> String) -> Result<Prefix, Refusal> {
     let prefix = Prefix::new(address, length);
     prefix.ok_or_else(|| Refusal::at(doing())(io::Error::from_raw_os_error(libc::EINVAL)))
-}
-
-pub(super) fn refused(doing: impl Into<String>) -> impl FnOnce(NetlinkError) -> Refusal {
-    |error| Refusal::at(doing)(error.cause)
 }

@@ -8,12 +8,12 @@ use std::{
     },
 };
 
+use convoy_netlink::NetlinkError;
 use convoy_process::descriptors;
-use convoy_tun::OffloadRequest;
 use nix::errno::Errno;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use super::Settings;
+use super::settings::Settings;
 
 /// Longest message in bytes: half a million routes.
 const MAX_BYTES: usize = 64 << 20;
@@ -57,15 +57,6 @@ pub(super) enum SocketKind {
     Udp,
 }
 
-/// [`OffloadRequest`] for serde.
-#[derive(Deserialize, Serialize)]
-#[serde(remote = "OffloadRequest")]
-pub(super) enum Offload {
-    Auto,
-    On,
-    Off,
-}
-
 impl Refusal {
     /// Names the step during which a system call failed.
     pub(super) fn at(doing: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
@@ -73,6 +64,11 @@ impl Refusal {
             doing: doing.into(),
             error: error.raw_os_error().unwrap_or(libc::EIO),
         }
+    }
+
+    /// Names the step during which the kernel refused a request of rtnetlink.
+    pub(super) fn of_netlink(doing: impl Into<String>) -> impl FnOnce(NetlinkError) -> Self {
+        |error| Self::at(doing)(error.cause)
     }
 }
 

@@ -1,5 +1,7 @@
 //! Forwards connections and datagrams from listeners in one network to targets in another, by rules.
 
+mod context;
+mod service;
 mod tcp;
 mod udp;
 
@@ -15,13 +17,14 @@ use tokio::{sync::Semaphore, task::JoinSet};
 use crate::{
     access::Access,
     counters::{Counters, Totals},
-    dial::Target,
-    login::Login,
     network::Network,
     occupants::Occupants,
     relay::{Relay, Tenant},
     waiting::Waiting,
 };
+use context::{Context, Shared};
+
+pub use service::Service;
 
 /// A service on some addresses, and who may use it.
 #[derive(Clone, Debug)]
@@ -32,19 +35,6 @@ pub struct Rule {
     pub service: Service,
     /// Access: each of these must allow the client.
     pub access: Vec<Access>,
-}
-
-/// A service of a listener.
-#[derive(Clone, Debug)]
-pub enum Service {
-    /// Connections to a target.
-    Tcp(Target),
-    /// Datagrams to a target, and its answers.
-    Udp(Target),
-    /// SOCKS5: connections and datagrams to whatever the client names.
-    Socks5(Option<Login>),
-    /// HTTP's CONNECT: connections to whatever the client names.
-    HttpConnect(Option<Login>),
 }
 
 /// How much may exist at once.
@@ -95,32 +85,6 @@ pub struct Running {
     service: String,
     addresses: Vec<SocketAddr>,
     counters: Arc<Counters>,
-}
-
-/// State that all rules share.
-#[derive(Debug)]
-struct Shared {
-    relay: Arc<Relay>,
-    connections: Arc<Semaphore>,
-    flows: Occupants,
-    most_flows: usize,
-    waiting: Waiting,
-}
-
-/// State that all connections and flows of a listener share.
-#[derive(Debug)]
-struct Context {
-    shared: Arc<Shared>,
-    /// The rule's number.
-    rule: u32,
-    service: Service,
-    access: Vec<Access>,
-    counters: Arc<Counters>,
-    tenant: Tenant,
-    /// Where clients are.
-    near: Arc<dyn Network>,
-    /// Where targets are.
-    far: Arc<dyn Network>,
 }
 
 impl Forwarder {
@@ -275,17 +239,6 @@ impl fmt::Display for Running {
             write!(f, "{address} ")?;
         }
         write!(f, "→ {}", self.service)
-    }
-}
-
-impl fmt::Display for Service {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Tcp(target) => write!(f, "{target}"),
-            Self::Udp(target) => write!(f, "{target} (UDP)"),
-            Self::Socks5(_) => f.write_str("SOCKS5"),
-            Self::HttpConnect(_) => f.write_str("HTTP CONNECT"),
-        }
     }
 }
 

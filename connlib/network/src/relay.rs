@@ -16,8 +16,10 @@ mod copy;
 mod finish;
 mod half;
 mod lender;
+mod moved;
 mod outcome;
 mod pool;
+mod pools;
 mod pressure;
 mod socket;
 mod splice;
@@ -26,7 +28,6 @@ use std::{
     future::{Future, poll_fn},
     io,
     pin::{Pin, pin},
-    sync::atomic::{AtomicU64, Ordering},
     task::{Context, Poll},
     time::Duration,
 };
@@ -39,15 +40,14 @@ use tokio::{
 };
 
 use crate::network::Stream;
-use budget::Budget;
 use half::{Half, Whole};
 use lender::Lender;
 use outcome::{Failure, Outcome, is_source_gone};
-use pool::{Buffers, Pipes};
-use pressure::Pressures;
+use pools::Pools;
 use socket::Socket;
 
 pub use budget::Tenant;
+pub use moved::Moved;
 pub use outcome::{Ended, MIN_BUFFER};
 pub use pressure::Pressure;
 
@@ -58,8 +58,6 @@ pub const DEFAULT_BUFFER: usize = 64 << 10;
 
 /// Size of a pipe in buffers. It holds references to the kernel's pages, and larger ones save system calls.
 const PIPE: usize = 4;
-/// Most bytes that blocked pipes have left in memory.
-const MOST_PARKED: usize = 64 << 20;
 /// How long the end that lives may take to receive what a failed one had sent.
 const LIMIT: Duration = Duration::from_secs(10);
 /// How bytes move between kernel sockets; between other streams they are copied.
@@ -77,44 +75,9 @@ pub enum Method {
 #[derive(Debug)]
 pub struct Relay {
     method: Method,
-    buffers: Buffers,
-    pipes: Pipes,
-    /// Bytes of blocked pipes.
-    parked: Budget,
+    pools: Pools,
     /// How long the end that lives may take to receive what a failed one had sent.
     pub(crate) limit: Duration,
-}
-
-/// The bytes that were moved, counted as they move, and the bounds that were met.
-#[derive(Debug, Default)]
-pub struct Moved {
-    /// From the first connection to the second.
-    pub outbound: AtomicU64,
-    /// From the second connection to the first.
-    pub inbound: AtomicU64,
-    met: Pressures,
-}
-
-impl Moved {
-    /// How often the relay has met a bound.
-    #[must_use]
-    pub fn met(&self, pressure: Pressure) -> u64 {
-        self.met.of(pressure)
-    }
-
-    fn meet(&self, pressure: Pressure) {
-        self.met.count(pressure);
-    }
-
-    /// Counts bytes from a client to a target.
-    pub fn count_outbound(&self, bytes: usize) {
-        self.outbound.fetch_add(bytes as u64, Ordering::Relaxed);
-    }
-
-    /// Counts bytes from a target to a client.
-    pub fn count_inbound(&self, bytes: usize) {
-        self.inbound.fetch_add(bytes as u64, Ordering::Relaxed);
-    }
 }
 
 impl Relay {
@@ -125,9 +88,7 @@ impl Relay {
         let buffer = buffer.clamp(MIN_BUFFER, MAX_BUFFER);
         Self {
             method,
-            buffers: Buffers::new(buffer),
-            pipes: Pipes::new((buffer * PIPE).min(MAX_BUFFER)),
-            parked: Budget::new(MOST_PARKED),
+            pools: Pools::new(buffer, (buffer * PIPE).min(MAX_BUFFER)),
             limit: LIMIT,
         }
     }
@@ -135,15 +96,13 @@ impl Relay {
     /// Most descriptors that its pipes take, two each.
     #[must_use]
     pub fn most_descriptors(&self) -> usize {
-        2 * self.pipes.most()
+        2 * self.pools.pipes.most()
     }
 
     #[cfg(test)]
     fn with_empty_pools(method: Method) -> Self {
         Self {
-            buffers: Buffers::with(0),
-            pipes: Pipes::with(0),
-            parked: Budget::new(0),
+            pools: Pools::empty(),
             ..Self::new(DEFAULT_BUFFER, method)
         }
     }
@@ -163,7 +122,7 @@ impl Relay {
             }
         }
         let lender = Lender {
-            relay: self,
+            pools: &self.pools,
             tenant,
             moved,
         };

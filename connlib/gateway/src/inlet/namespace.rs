@@ -14,7 +14,7 @@ use tokio::{
 };
 
 use super::Inside;
-use crate::gateway::Ends;
+use crate::ends::Ends;
 use convoy_network::{Answer, Datagrams, Family, OpenSockets, SocketKind, transparent};
 use convoy_packet::{
     counters::{Counters, Dropped},

@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::Inside;
-use crate::gateway::Ends;
+use crate::ends::Ends;
 use convoy_network::{Answer, Datagrams};
 use convoy_packet::{counters::Counters, vnet::VnetHeader};
 use convoy_smoltcp::inlet::Inlet;

@@ -9,7 +9,7 @@ use tokio::{
 };
 use tracing::{debug, warn};
 
-use super::{Context, Service};
+use super::{context::Context, service::Service};
 use crate::{
     counters::Refusal,
     dial::{dial, reason},

@@ -13,6 +13,8 @@ use tokio::{
 use super::*;
 use crate::{
     counters::Refusal,
+    dial::Target,
+    login::Login,
     network::{Answer, Datagrams, Host, Kernel, Listener, Stream},
     relay::{DEFAULT_BUFFER, Method},
 };

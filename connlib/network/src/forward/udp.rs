@@ -12,7 +12,7 @@ use std::{
 use tokio::task::JoinSet;
 use tracing::debug;
 
-use super::Context;
+use super::context::Context;
 use crate::{
     counters::Refusal,
     dial::Target,

@@ -1,15 +1,18 @@
 //! Lends pipes and memory to a connection, and counts which bounds it has met.
 
 use super::{
-    MIN_BUFFER, Moved, Pressure, Relay, Tenant,
-    budget::{Shortage, Taken},
+    budget::{Shortage, Taken, Tenant},
+    moved::Moved,
+    outcome::MIN_BUFFER,
     pool::{Lease, Pipe},
+    pools::Pools,
+    pressure::Pressure,
 };
 
 /// The pools of a relay, as the connections of one tenant may use them.
 #[derive(Clone, Copy)]
 pub(super) struct Lender<'a> {
-    pub(super) relay: &'a Relay,
+    pub(super) pools: &'a Pools,
     pub(super) tenant: &'a Tenant,
     pub(super) moved: &'a Moved,
 }
@@ -30,7 +33,7 @@ pub(super) struct Parking<'a> {
 impl<'a> Lender<'a> {
     /// Lends an empty pipe, if there is one.
     pub(super) fn pipe(self) -> Option<Lease<'a, Pipe>> {
-        let pipe = self.relay.pipes.take(&self.tenant.pipes);
+        let pipe = self.pools.pipes.take(&self.tenant.pipes);
         self.counted(pipe, |shortage| match shortage {
             Shortage::Tenant => Pressure::PipeShareUsedUp,
             Shortage::All => Pressure::PipesUsedUp,
@@ -40,7 +43,7 @@ impl<'a> Lender<'a> {
 
     /// Lends a buffer, or else makes a small one.
     pub(super) fn memory(self) -> Memory<'a> {
-        let lease = self.relay.buffers.take(&self.tenant.buffers);
+        let lease = self.pools.buffers.take(&self.tenant.buffers);
         let lease = self.counted(lease, |shortage| match shortage {
             Shortage::Tenant => Pressure::BufferShareUsedUp,
             Shortage::All | Shortage::Kernel => Pressure::BuffersUsedUp,
@@ -53,7 +56,7 @@ impl<'a> Lender<'a> {
 
     /// Lends memory for this many bytes of a blocked pipe.
     pub(super) fn parking(self, bytes: usize) -> Option<Parking<'a>> {
-        let taken = self.relay.parked.take(bytes, &self.tenant.parked);
+        let taken = self.pools.parked.take(bytes, &self.tenant.parked);
         let taken = self.counted(taken, |_| Pressure::ParkingFull)?;
         self.moved.meet(Pressure::Parked);
         Some(Parking {

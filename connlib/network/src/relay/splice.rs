@@ -75,7 +75,7 @@ async fn through(
     lender: Lender<'_>,
     moved: &AtomicU64,
 ) -> Result<Progress, Failure> {
-    let size = lender.relay.pipes.size();
+    let size = lender.pools.pipes.size();
     let mut progress = Progress::More;
     for _ in 0..ROUNDS {
         match source.try_read(|| fill(source, &pipe, size)) {

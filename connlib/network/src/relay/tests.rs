@@ -1,4 +1,11 @@
-use std::{hash::Hasher, sync::Arc, time::Duration};
+use std::{
+    hash::Hasher,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use tokio::{
@@ -305,8 +312,8 @@ async fn idle_connections_hold_neither_buffers_nor_pipes() {
             within(scene.client.read_exact(&mut bytes)).await.unwrap();
         }
         tokio::task::yield_now().await;
-        assert_eq!(relay.buffers.lent(), 0);
-        assert_eq!(relay.pipes.lent(), 0);
+        assert_eq!(relay.pools.buffers.lent(), 0);
+        assert_eq!(relay.pools.pipes.lent(), 0);
     }
 }
 

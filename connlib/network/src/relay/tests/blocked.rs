@@ -1,6 +1,10 @@
 //! Directions whose destination takes nothing: what they hold, and what is left to others.
 
 use super::*;
+use crate::relay::{
+    budget::Budget,
+    pool::{Buffers, Pipes},
+};
 
 #[tokio::test]
 async fn a_blocked_direction_gives_its_pipe_back_and_loses_nothing() {
@@ -11,14 +15,14 @@ async fn a_blocked_direction_gives_its_pipe_back_and_loses_nothing() {
         scene
             .until(|scene| scene.moved.met(Pressure::Parked) >= round)
             .await;
-        assert_eq!(relay.pipes.lent(), 0);
-        assert!(relay.parked.taken() > 0);
+        assert_eq!(relay.pools.pipes.lent(), 0);
+        assert!(relay.pools.parked.taken() > 0);
         let mut received = vec![0; sent.len()];
         within(scene.server.read_exact(&mut received))
             .await
             .unwrap();
         assert_eq!(hash(&received), hash(&sent));
-        scene.until(|_| relay.parked.taken() == 0).await;
+        scene.until(|_| relay.pools.parked.taken() == 0).await;
     }
     // From there on by pipe again.
     let met = scene.moved.met(Pressure::Parked);
@@ -41,15 +45,18 @@ async fn a_destination_that_takes_a_little_now_and_then_does_not_keep_the_pipe()
         }
     };
     within(trickle).await;
-    assert_eq!(relay.pipes.lent(), 0);
+    assert_eq!(relay.pools.pipes.lent(), 0);
 }
 
 #[tokio::test]
 async fn blocked_connections_of_one_tenant_leave_half_of_the_pipes_to_others() {
     // Nothing can be parked: the pipes stay where they are.
     let relay = Arc::new(Relay {
-        pipes: Pipes::with(4),
-        parked: Budget::new(0),
+        pools: Pools {
+            pipes: Pipes::with(4),
+            parked: Budget::new(0),
+            ..Pools::new(DEFAULT_BUFFER, MAX_BUFFER)
+        },
         ..Relay::new(DEFAULT_BUFFER, Method::Splice)
     });
     let tenant = Arc::<Tenant>::default();
@@ -59,7 +66,7 @@ async fn blocked_connections_of_one_tenant_leave_half_of_the_pipes_to_others() {
         let sent = scene.fill().await;
         scenes.push((scene, sent));
     }
-    assert_eq!(relay.pipes.lent(), 2);
+    assert_eq!(relay.pools.pipes.lent(), 2);
     let met = |bound| {
         scenes
             .iter()
@@ -81,13 +88,16 @@ async fn blocked_connections_of_one_tenant_leave_half_of_the_pipes_to_others() {
         let received = read_to_end(&mut scene.server).await;
         assert_eq!((received.len(), hash(&received)), (sent.len(), hash(&sent)));
     }
-    assert_eq!(relay.pipes.lent(), 0);
+    assert_eq!(relay.pools.pipes.lent(), 0);
 }
 
 #[tokio::test]
 async fn blocked_connections_of_one_tenant_leave_half_of_the_buffers_to_others() {
     let relay = Arc::new(Relay {
-        buffers: Buffers::with(4),
+        pools: Pools {
+            buffers: Buffers::with(4),
+            ..Pools::new(DEFAULT_BUFFER, MAX_BUFFER)
+        },
         ..Relay::new(DEFAULT_BUFFER, Method::Copy)
     });
     let tenant = Arc::<Tenant>::default();
@@ -97,7 +107,7 @@ async fn blocked_connections_of_one_tenant_leave_half_of_the_buffers_to_others()
         let sent = scene.fill().await;
         scenes.push((scene, sent));
     }
-    assert_eq!(relay.buffers.lent(), 2);
+    assert_eq!(relay.pools.buffers.lent(), 2);
     let mut other = Scene::with(Arc::clone(&relay)).await;
     other.client.write_all(b"others go on").await.unwrap();
     other.client.shutdown().await.unwrap();
