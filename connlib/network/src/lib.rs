@@ -7,6 +7,8 @@
 //! 4. A [`Policy`](policy::Policy) decides which targets others may name; [`Shares`](shares::Shares) divide what can be
 //!    held among them.
 //!
+//! `cargo run -p convoy-network --example relay` relays between two connections in memory.
+//!
 //! The engines (`convoy-namespace`, `convoy-smoltcp`) and the gateway build on it; programs call it. It knows no engine,
 //! no tunnel and no file, and never starts a process or a thread.
 

@@ -17,6 +17,8 @@
 //! The caller passes the time since boot, including suspend (`CLOCK_BOOTTIME`), which never goes back. It
 //! sets the wall-clock time of boot with [`Node::set_wall_clock`].
 //!
+//! `cargo run -p convoy-proto --example two_nodes` drives two nodes in memory.
+//!
 //! Deliberately left outside: sockets, the TUN, segmentation and coalescing, threads, text.
 //!
 //! The modules [`outbound`] and [`inbound`] are a packet's path. Only [`noise`] names boringtun and snow.

@@ -7,6 +7,8 @@
 //! 3. [`difference()`] is the update for a running device; [`to_wg_quick`] writes a configuration
 //!    back.
 //!
+//! `cargo run -p convoy-config --example edit` reads a file, changes it and prints it.
+//!
 //! A crate of its own, without network, runtime, privileges or protocol, so configurations can be checked
 //! anywhere and fuzzed without the daemon. Any crate of the client may call it.
 //!
