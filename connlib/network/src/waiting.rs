@@ -25,9 +25,12 @@ struct State {
     by_group: HashMap<u32, usize>,
 }
 
-/// A datagram that waits; dropping it gives its memory back.
+/// A datagram that waits; dropping it gives its memory back. Small, as each flow has room for several.
 #[derive(Debug)]
-pub struct Early {
+pub struct Early(Box<Held>);
+
+#[derive(Debug)]
+struct Held {
     bytes: Box<[u8]>,
     group: u32,
     waiting: Waiting,
@@ -45,11 +48,11 @@ impl Waiting {
         state.total += length;
         state.by_group.insert(group, of_group);
         drop(state);
-        Some(Early {
+        Some(Early(Box::new(Held {
             bytes: datagram.into(),
             group,
             waiting: self.clone(),
-        })
+        })))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -61,11 +64,11 @@ impl Deref for Early {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        &self.bytes
+        &self.0.bytes
     }
 }
 
-impl Drop for Early {
+impl Drop for Held {
     fn drop(&mut self) {
         let length = self.bytes.len() + OVERHEAD;
         let mut state = self.waiting.state();
