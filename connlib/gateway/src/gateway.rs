@@ -15,24 +15,15 @@ use convoy_network::{
 use convoy_packet::{
     counters::{Dropped, Snapshot},
     icmp::Unreachable,
-    packet::{ICMPV4, ICMPV6, Packet, TCP, UDP},
+    packet::{ICMPV4, ICMPV6, LONGEST_PACKET, Packet, TCP, UDP},
     vnet::VnetHeader,
 };
 use tokio::task::JoinSet;
 use tracing::warn;
 
 use super::{
-    Dns,
-    admission::Admission,
-    answer::Answers,
-    connections::Connections,
-    echo,
-    flows::Flows,
-    inlet::{Inlet, LONGEST},
-    mapping::Mappings,
-    reassembly::Reassembly,
-    shared::Shared,
-    tcp, udp,
+    Dns, admission::Admission, answer::Answers, connections::Connections, echo, flows::Flows,
+    inlet::Inlet, mapping::Mappings, reassembly::Reassembly, shared::Shared, tcp, udp,
 };
 
 /// Packets that are read before other tasks have their turn.
@@ -158,7 +149,7 @@ async fn receive(shared: Arc<Shared>) {
         reassembly: Reassembly::default(),
         shared,
     };
-    let mut buffer = vec![0; LONGEST];
+    let mut buffer = vec![0; LONGEST_PACKET];
     loop {
         let inside = &receiver.shared.answers.inside;
         tokio::select! {

@@ -15,9 +15,6 @@ use convoy_packet::{counters::Counters, vnet::VnetHeader};
 use convoy_smoltcp::Stack;
 use namespace::Tun;
 
-/// The longest packet.
-pub(super) const LONGEST: usize = 65_535;
-
 /// Beginnings of peers' flows to addresses outside, and the way back.
 #[derive(Debug)]
 pub struct Inlet {

@@ -1,9 +1,9 @@
 use std::cell::RefCell;
 
-use super::inlet::LONGEST;
+use convoy_packet::packet::LONGEST_PACKET;
 
 thread_local! {
-    static SCRATCH: RefCell<Box<[u8]>> = RefCell::new(vec![0; LONGEST].into());
+    static SCRATCH: RefCell<Box<[u8]>> = RefCell::new(vec![0; LONGEST_PACKET].into());
 }
 
 /// Lends this thread's memory for one packet: a buffer for each flow would be most of its memory.

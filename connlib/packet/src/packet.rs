@@ -6,6 +6,8 @@ use smoltcp::wire::{IpProtocol, Ipv4Packet, Ipv6Packet, checksum};
 
 use super::{counters::Dropped, vnet::VnetHeader};
 
+/// The longest packet in bytes, of either family without jumbograms.
+pub const LONGEST_PACKET: usize = 65_535;
 /// Bytes of a header without options.
 pub const IPV4_HEADER: usize = 20;
 /// Bytes of a header without extensions.

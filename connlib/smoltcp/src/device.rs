@@ -5,7 +5,7 @@ use std::{
     io::{self, ErrorKind},
     os::fd::OwnedFd,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -16,14 +16,12 @@ use rustix::net::{
     socketpair, sockopt,
 };
 
-use super::flow::Flow;
 use convoy_packet::{
     counters::{Counters, Dropped},
+    packet::LONGEST_PACKET,
     vnet::VNET_LEN,
 };
 
-/// The longest packet.
-pub(super) const LONGEST_PACKET: usize = 65_535;
 /// The longest message.
 pub(super) const LONGEST_MESSAGE: usize = VNET_LEN + LONGEST_PACKET;
 
@@ -55,14 +53,8 @@ pub(super) struct Device {
     bell: OwnedFd,
     is_blocked: AtomicBool,
     is_gone: AtomicBool,
-    pending: Mutex<Pending>,
-}
-
-#[derive(Debug, Default)]
-struct Pending {
-    messages: VecDeque<Box<[u8]>>,
-    /// Flows that have more to send; each is here once at most.
-    flows: Vec<Arc<Flow>>,
+    /// Messages that wait for room.
+    pending: Mutex<VecDeque<Box<[u8]>>>,
 }
 
 impl Device {
@@ -146,36 +138,36 @@ impl Device {
             // The thread may wait for packets alone.
             self.ring();
         }
-        if pending.messages.len() < MAX_PENDING {
-            pending.messages.push_back(message.into());
+        if pending.len() < MAX_PENDING {
+            pending.push_back(message.into());
         } else {
             counters.drop(Dropped::DeviceFull);
         }
     }
 
-    /// Notes a flow that has more to send once there is room; false if there is now.
-    pub(super) fn wait(&self, flow: &Arc<Flow>) -> bool {
-        let mut pending = self.pending();
+    /// Calls `note` if there is no room, before any flush can find room; returns whether it did.
+    pub(super) fn wait(&self, note: impl FnOnce()) -> bool {
+        let _pending = self.pending();
         let is_blocked = self.is_blocked();
         if is_blocked {
-            pending.flows.push(Arc::clone(flow));
+            note();
         }
         is_blocked
     }
 
-    /// Sends what waits, and returns the flows that have more once all of it has gone.
-    pub(super) fn flush(&self, counters: &Counters) -> Vec<Arc<Flow>> {
+    /// Sends what waits. Once all of it has gone, `take` says who has noted that it has more.
+    pub(super) fn flush<T>(&self, counters: &Counters, take: impl FnOnce() -> Vec<T>) -> Vec<T> {
         let mut pending = self.pending();
-        while let Some(message) = pending.messages.front() {
+        while let Some(message) = pending.front() {
             match send(&self.fd, message, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
                 Ok(_) => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Vec::new(),
                 Err(error) => self.fail(&error.into(), counters),
             }
-            pending.messages.pop_front();
+            pending.pop_front();
         }
         self.is_blocked.store(false, Ordering::Release);
-        std::mem::take(&mut pending.flows)
+        take()
     }
 
     /// Waits until there is a packet or a ring, or room if that is lacking, or until the time is over.
@@ -208,7 +200,7 @@ impl Device {
         let _ = shutdown(&self.fd, Shutdown::Both);
     }
 
-    fn pending(&self) -> MutexGuard<'_, Pending> {
+    fn pending(&self) -> MutexGuard<'_, VecDeque<Box<[u8]>>> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

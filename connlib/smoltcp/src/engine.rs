@@ -95,7 +95,7 @@ impl Engine {
 
     /// Sends what the device had no room for.
     fn resume(&mut self) {
-        for flow in self.shared.device.flush(&self.shared.counters) {
+        for flow in self.shared.flush() {
             let mut inner = flow.lock();
             inner.is_waiting = false;
             self.shared.turn(&flow, &mut inner);
@@ -125,7 +125,7 @@ impl Engine {
         for flow in flows {
             self.shared.fail(&mut flow.lock(), ErrorKind::NetworkDown);
         }
-        self.shared.device.flush(&self.shared.counters);
+        self.shared.flush();
         self.shared.device.close();
     }
 }

@@ -4,10 +4,9 @@ use std::net::IpAddr;
 
 use smoltcp::{storage::Assembler, time::Instant};
 
-use super::device::LONGEST_PACKET;
 use convoy_packet::{
     counters::{Counters, Dropped},
-    packet::{Fragment, Packet, ip_header_len, write_ip_header},
+    packet::{Fragment, LONGEST_PACKET, Packet, ip_header_len, write_ip_header},
 };
 
 /// Packets that are put together at the same time: the oldest of the sender that has most makes room. Each takes 64 KiB at

@@ -54,6 +54,7 @@ mod phy;
 mod queue;
 mod sender;
 mod sending;
+mod settings;
 mod shared;
 mod stream;
 mod table;
@@ -71,32 +72,15 @@ use hickory_resolver::net::runtime::TokioHandle;
 
 pub use convoy_packet::counters::{Dropped, Snapshot};
 pub use device::device_pair;
+pub use settings::{MAX_FLOWS, Settings};
 
-use convoy_network::{
-    Answer, Datagrams, Listener, NameServers, Network, Stream, names::Names, peers::Peers,
-};
+use convoy_network::{Answer, Datagrams, Listener, Network, Stream, names::Names};
 use datagrams::StackDatagrams;
 use engine::Engine;
 use inlet::Inlet;
 use listener::StackListener;
 use names::Inside;
 use shared::Shared;
-
-/// Connections that exist at once, in all states but TIME-WAIT.
-pub const MAX_FLOWS: usize = 8192;
-
-/// The network that a stack is in.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// The stack's addresses with the lengths of their networks' prefixes.
-    pub addresses: Vec<(IpAddr, u8)>,
-    /// The longest packet, except for super-packets: 1,280 to 65,535 bytes.
-    pub mtu: u16,
-    /// Name servers, which are asked through the tunnel.
-    pub names: NameServers,
-    /// Addresses by peer, so that no peer uses up what all share.
-    pub peers: Arc<Peers>,
-}
 
 /// A TCP/IP stack that runs.
 #[derive(Debug)]

@@ -92,7 +92,7 @@ impl Shares {
 /// All buffers together stay below this, in bytes, and most of it is never touched.
 pub(super) const MOST_MEMORY: usize = TIERS[0].1 * LARGE.total()
     + TIERS[1].1 * MEDIUM.total()
-    + (super::MAX_FLOWS - TIERS[0].1 - TIERS[1].1) * SMALL.total();
+    + (super::settings::MAX_FLOWS - TIERS[0].1 - TIERS[1].1) * SMALL.total();
 
 const _: () = assert!(MOST_MEMORY < 512 << 20);
 

@@ -9,13 +9,10 @@ use smoltcp::{
     time::Instant,
 };
 
-use super::{
-    device::{Device, LONGEST_PACKET},
-    sending::Sending,
-};
+use super::{device::Device, sending::Sending};
 use convoy_packet::{
     counters::Counters,
-    packet::{IPV4_HEADER, IPV6_HEADER, Packet, pseudo_sum, seal_ipv4},
+    packet::{IPV4_HEADER, IPV6_HEADER, LONGEST_PACKET, Packet, pseudo_sum, seal_ipv4},
     segment::{ACK, FIN, PSH, RST, SYN, Segment},
     vnet::{GSO_TCPV4, GSO_TCPV6, NEEDS_CSUM, VNET_LEN, VnetHeader},
 };

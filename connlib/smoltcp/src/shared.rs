@@ -10,12 +10,12 @@ use std::{
 use smoltcp::{socket::tcp::State, time::Instant};
 
 use super::{
-    Settings,
     device::Device,
     flow::{Flow, Inner},
     inlet::Arrivals,
     listener::Listening,
     path_mtus::PathMtus,
+    settings::Settings,
     stream::FlowStream,
     table::Table,
 };
@@ -32,6 +32,8 @@ const PAUSE: i64 = 1_000;
 pub(super) struct Shared {
     pub(super) settings: Settings,
     pub(super) device: Device,
+    /// Flows that have more to send than the device has room for; each is here once at most.
+    waiting: Mutex<Vec<Arc<Flow>>>,
     pub(super) counters: Counters,
     /// Locked after a flow, never before one.
     table: Mutex<Table>,
@@ -47,6 +49,7 @@ impl Shared {
         Ok(Self {
             settings,
             device: Device::new(device)?,
+            waiting: Mutex::default(),
             counters: Counters::default(),
             table: Mutex::default(),
             arrivals: OnceLock::new(),
@@ -71,6 +74,16 @@ impl Shared {
 
     pub(super) fn table(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends what the device had no room for; returns the flows that have more, if there is room now.
+    pub(super) fn flush(&self) -> Vec<Arc<Flow>> {
+        let take = || std::mem::take(&mut *self.waiting());
+        self.device.flush(&self.counters, take)
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Vec<Arc<Flow>>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether the thread has ended, or is to end.
@@ -185,7 +198,7 @@ impl Shared {
             return self.retire(slot, inner, Some(flow.tuple));
         }
         if inner.is_refused && !inner.is_waiting {
-            inner.is_waiting = self.device.wait(flow);
+            inner.is_waiting = self.device.wait(|| self.waiting().push(Arc::clone(flow)));
         }
         let now = self.now();
         let soonest = now.total_micros() + PAUSE;

@@ -12,13 +12,13 @@ use slab::Slab;
 use smoltcp::time::Instant;
 
 use super::{
-    MAX_FLOWS,
     datagrams::Bound,
     flow::Flow,
     half_open::HalfOpen,
     listener::Listening,
     memory::{Shares, Sizes},
     queue::Pool,
+    settings::MAX_FLOWS,
     time_wait::TimeWait,
 };
 use convoy_packet::{packet::is_unicast, segment::Tuple};

@@ -17,6 +17,8 @@ use tokio::{
     time::timeout,
 };
 
+use convoy_network::{NameServers, peers::Peers};
+
 use super::*;
 
 /// Every wait of a test ends after this time.

@@ -120,7 +120,7 @@ mod tests {
         ("convoy-aead", 3),
         ("convoy-lab", 3),
         ("convoy-perf", 6),
-        ("convoy-smoltcp", 16),
+        ("convoy-smoltcp", 9),
         ("convoy-tun", 3),
         ("convoy-tunnel", 4),
     ];

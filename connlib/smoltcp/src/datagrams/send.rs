@@ -14,16 +14,14 @@ use convoy_packet::{
     counters::Dropped,
     datagram::UDP_HEADER,
     packet::{
-        FRAGMENT, FRAGMENT_HEADER, IPV6_HEADER, Packet, UDP, ip_header_len, pseudo_sum, seal_ipv4,
-        transport_sum, write_ip_header,
+        FRAGMENT, FRAGMENT_HEADER, IPV6_HEADER, LONGEST_PACKET, Packet, UDP, ip_header_len,
+        pseudo_sum, seal_ipv4, transport_sum, write_ip_header,
     },
     vnet::{GSO_UDP_L4, NEEDS_CSUM, VNET_LEN, VnetHeader},
 };
 
-/// The longest packet of IPv4, and the longest payload of one of IPv6.
-const LONGEST: usize = 65_535;
 /// Where fragments are made, behind the longest message.
-const FRAGMENTS_AT: usize = VNET_LEN + IPV6_HEADER + LONGEST;
+const FRAGMENTS_AT: usize = VNET_LEN + IPV6_HEADER + LONGEST_PACKET;
 
 /// Sends a datagram, in fragments if it is longer than the path's MTU.
 pub(super) fn datagram(
@@ -35,7 +33,8 @@ pub(super) fn datagram(
     let (source, destination) = (from.ip(), to.ip());
     let header = ip_header_len(source);
     let length = UDP_HEADER + datagram.len();
-    let is_too_long = length > LONGEST || (from.is_ipv4() && header + length > LONGEST);
+    let is_too_long =
+        length > LONGEST_PACKET || (from.is_ipv4() && header + length > LONGEST_PACKET);
     if is_too_long {
         return Err(Errno::EMSGSIZE.into());
     }
@@ -82,7 +81,7 @@ pub(super) fn train(
 ) -> io::Result<()> {
     let headers = ip_header_len(from.ip()) + UDP_HEADER;
     let mtu = shared.mtu_to(to.ip());
-    let fits = headers + train.segment_len() <= mtu && headers + train.bytes() <= LONGEST;
+    let fits = headers + train.segment_len() <= mtu && headers + train.bytes() <= LONGEST_PACKET;
     if !fits {
         return Err(Errno::EMSGSIZE.into());
     }
