@@ -295,13 +295,13 @@ MIRI_TESTS = queue:: flush:: receive:: buffers:: cut:: coalesce:: checksum:: out
 
 miri: ## Test queue, flush, cutting, coalescing and the batch's kernel under Miri (nightly; rustup component add miri rust-src)
 	MIRIFLAGS=-Zmiri-disable-isolation PROPTEST_CASES=2 $(CARGO) +nightly miri test --locked \
-		--target-dir target/miri -p convoy-gso -p convoy-tun --lib -- $(MIRI_TESTS)
+		--target-dir target/miri -p convoy-gso -p convoy-packet -p convoy-tun --lib -- $(MIRI_TESTS)
 	MIRIFLAGS=-Zmiri-disable-isolation $(CARGO) +nightly miri test --locked \
 		--target-dir target/miri -p convoy-aead --test aead
 
 HOST = $$(rustc -vV | sed -n 's/^host: //p')
 # The libraries of the data path and their tests.
-DATA_PATH = -p convoy-aead -p convoy-gso -p convoy-tun -p convoy-proto -p convoy-tunnel --lib --tests
+DATA_PATH = -p convoy-aead -p convoy-gso -p convoy-packet -p convoy-tun -p convoy-proto -p convoy-tunnel --lib --tests
 
 asan: ## Test the data path under AddressSanitizer (nightly)
 	RUSTFLAGS=-Zsanitizer=address $(CARGO) +nightly test --locked --target-dir target/asan \

@@ -13,11 +13,12 @@
 
 use std::ops::Range;
 
-use crate::{
+use convoy_packet::{
     checksum::{fold, sum},
-    ip::{self, MAX_PACKET, long, set_long, set_word, tcp, udp, v4, v6, word},
     vnet::{GSO_ECN, GSO_NONE, GSO_TCPV4, GSO_TCPV6, GSO_UDP_L4, NEEDS_CSUM, VnetHeader},
 };
+
+use crate::ip::{self, MAX_PACKET, long, set_long, set_word, tcp, udp, v4, v6, word};
 
 /// A read that no correct kernel returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -2,13 +2,14 @@
 
 use arrayvec::ArrayVec;
 
+use convoy_packet::vnet::VNET_LEN;
+
 use crate::{
     bounds::{BATCH_BYTES, MAX_BATCH_PACKETS},
     coalesce::{Coalesce, Trains},
     counters::WriterCounters,
     ip::MAX_PACKET,
     pool::Lease,
-    vnet::VNET_LEN,
 };
 
 /// Most slots reserved at a time.

@@ -24,7 +24,6 @@
 //! than Linux. Another platform would be another implementation of the private `device::PacketIo`.
 
 mod bounds;
-mod checksum;
 mod coalesce;
 mod counters;
 mod cut;
@@ -41,7 +40,6 @@ mod sparse;
 pub mod stages;
 #[cfg(test)]
 mod testing;
-pub mod vnet;
 mod write;
 mod writer;
 

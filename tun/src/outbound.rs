@@ -1,12 +1,15 @@
 //! A batch of outbound packets: reads from the TUN, which are cut and handed out one by one.
 
+use convoy_packet::{
+    checksum::sum,
+    vnet::{VNET_LEN, VnetHeader},
+};
+
 use crate::{
     bounds::{BATCH_BYTES, MAX_BATCH_PACKETS},
-    checksum::sum,
     cut::{Cutter, Framing, unframe},
     ip::MAX_PACKET,
     pool::Lease,
-    vnet::{VNET_LEN, VnetHeader},
 };
 
 /// Most zeros, in bytes, that [`OutboundPacket::padded`] appends to a packet.

@@ -4,6 +4,8 @@ use std::{io, sync::Arc, thread::JoinHandle, time::Instant};
 
 use tokio::sync::mpsc::{self, error::TryRecvError};
 
+use convoy_packet::vnet::VNET_LEN;
+
 use crate::{
     Device, MAX_BATCH_PACKETS, OUTBOUND_BATCHES,
     device::{PacketIo, Stop},
@@ -11,7 +13,6 @@ use crate::{
     pool::{Lease, Pool},
     schedule::preempt_nobody,
     sparse::{FEW, Loan, PAUSE, Read, Sparse},
-    vnet::VNET_LEN,
 };
 
 /// Starts the thread `tun-reader`, which closes a batch at `batch` packets, clamped to

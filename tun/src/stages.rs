@@ -6,14 +6,14 @@ use std::{
     sync::Arc,
 };
 
+use convoy_packet::{checksum::sum, vnet::VNET_LEN};
+
 use crate::{
     Coalesce, InboundBatch, OutboundBatch,
-    checksum::sum,
     device::{PacketIo, Stop},
     inbound::InboundBuffer,
     outbound::OutboundBuffer,
     pool::Pool,
-    vnet::VNET_LEN,
     write::BatchWriter,
 };
 

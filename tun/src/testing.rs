@@ -4,10 +4,9 @@ pub(crate) mod reference;
 
 use proptest::prelude::*;
 
-use crate::{
-    ip,
-    vnet::{GSO_TCPV4, GSO_TCPV6, GSO_UDP_L4, NEEDS_CSUM, VnetHeader},
-};
+use convoy_packet::vnet::{GSO_TCPV4, GSO_TCPV6, GSO_UDP_L4, NEEDS_CSUM, VnetHeader};
+
+use crate::ip;
 
 /// All headers of a packet.
 #[derive(Clone, Debug)]

@@ -8,14 +8,17 @@ use std::{
     },
 };
 
-use crate::{
+use convoy_packet::{
     checksum::{fold, pseudo_header, sum},
+    vnet::{GSO_TCPV4, GSO_TCPV6, GSO_UDP_L4, NEEDS_CSUM, VNET_LEN, VnetHeader},
+};
+
+use crate::{
     coalesce::{Packet, Shape, Train, Trains},
     counters::WriterCounters,
     device::{PacketIo, Stop},
     inbound::InboundBuffer,
     ip::{self, MAX_PACKET, set_word, tcp, udp, v4, v6},
-    vnet::{GSO_TCPV4, GSO_TCPV6, GSO_UDP_L4, NEEDS_CSUM, VNET_LEN, VnetHeader},
 };
 
 /// Bytes of the buffer in which trains are joined. The super-packet begins on a cache line, behind its

@@ -32,7 +32,6 @@ impl Reassembly {
         counters: &Counters,
     ) -> Option<Vec<u8>> {
         let now = self.begun.elapsed().as_micros() as i64;
-        let now = smoltcp::time::Instant::from_micros(now);
         self.fragments.add(packet, fragment, peer, now, counters)
     }
 }

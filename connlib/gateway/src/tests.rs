@@ -32,6 +32,7 @@ use convoy_network::{
     shares::Limits,
 };
 use convoy_packet::{
+    checksum::sum,
     counters::Dropped,
     packet::{ICMPV4, Packet, TCP, UDP, write_ip_header},
     segment::{RST, SYN, Segment, Tuple, write_segment},
@@ -270,7 +271,7 @@ fn echo_request(ends: Ends) -> Vec<u8> {
     packet[at..at + 8].fill(0);
     packet[at] = 8;
     packet[at + 4..at + 6].copy_from_slice(&ends.peer.port().to_be_bytes());
-    let sum = !smoltcp::wire::checksum::data(&packet[at..]);
+    let sum = !sum(&packet[at..]);
     packet[at + 2..at + 4].copy_from_slice(&sum.to_be_bytes());
     packet
 }

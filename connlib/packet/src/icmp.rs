@@ -5,9 +5,8 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
 };
 
-use smoltcp::wire::checksum;
-
 use super::{
+    checksum::sum,
     packet::{
         FRAGMENT, FRAGMENT_HEADER, ICMPV4, ICMPV6, IPV4_HEADER, IPV6_HEADER, Packet, TCP, UDP,
         ip_header_len, transport_sum, write_ip_header,
@@ -42,7 +41,7 @@ pub enum Kind {
 /// Whether a packet's ICMP checksum is right.
 pub fn is_intact(packet: &Packet<'_>) -> bool {
     match packet.protocol {
-        ICMPV4 => checksum::data(packet.payload()) == 0xffff,
+        ICMPV4 => sum(packet.payload()) == 0xffff,
         _ => packet.has_right_checksum(),
     }
 }
@@ -157,7 +156,7 @@ pub fn write_unreachable(
 fn seal(source: IpAddr, destination: IpAddr, protocol: u8, message: &mut [u8]) {
     message[2..4].fill(0);
     let sum = match protocol {
-        ICMPV4 => !checksum::data(message),
+        ICMPV4 => !sum(message),
         _ => !transport_sum(source, destination, protocol, message),
     };
     message[2..4].copy_from_slice(&sum.to_be_bytes());

@@ -1,11 +1,13 @@
 //! IP packets, TCP segments, UDP datagrams and ICMP messages: read from bytes and written.
 //!
-//! The engine `convoy-smoltcp` and the gateway call it. It is pure: it opens no socket, reads no clock and keeps no flow.
+//! The TUN's threads ([`checksum`], [`vnet`]), the engine `convoy-smoltcp` and the gateway call it. It is pure: it opens no
+//! socket, reads no clock, keeps no flow and depends on no crate of the workspace.
 //! [`counters`] name each reason why a packet is dropped.
 
+pub mod checksum;
 pub mod counters;
 pub mod datagram;
 pub mod icmp;
 pub mod packet;
 pub mod segment;
-pub use convoy_tun::vnet;
+pub mod vnet;

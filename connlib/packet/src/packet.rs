@@ -2,9 +2,11 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use smoltcp::wire::{IpProtocol, Ipv4Packet, Ipv6Packet, checksum};
-
-use super::{counters::Dropped, vnet::VnetHeader};
+use super::{
+    checksum::{fold, sum},
+    counters::Dropped,
+    vnet::VnetHeader,
+};
 
 /// The longest packet in bytes, of either family without jumbograms.
 pub const LONGEST_PACKET: usize = 65_535;
@@ -15,6 +17,14 @@ pub const IPV6_HEADER: usize = 40;
 /// Bytes of an extension header of fragments.
 pub const FRAGMENT_HEADER: usize = 8;
 const HOP_LIMIT: u8 = 64;
+
+/// Next headers of IPv6 that are extensions (RFC 8200 §4).
+const HOP_BY_HOP: u8 = 0;
+const ROUTING: u8 = 43;
+const DESTINATION_OPTIONS: u8 = 60;
+/// Parts of IPv4's flags and fragment offset (RFC 791 §3.1).
+const MORE_FRAGMENTS: u16 = 0x2000;
+const FRAGMENT_OFFSET: u16 = 0x1fff;
 
 /// Extension headers of IPv6 before a packet is taken to be malformed.
 const MOST_EXTENSIONS: usize = 8;
@@ -74,46 +84,48 @@ impl<'a> Packet<'a> {
     }
 
     fn parse_v4(vnet: VnetHeader, bytes: &'a [u8]) -> Result<Self, Dropped> {
-        let packet = Ipv4Packet::new_checked(bytes).map_err(|_| Dropped::Malformed)?;
-        let payload_at = usize::from(packet.header_len());
-        if payload_at < IPV4_HEADER {
+        let header: &[u8; IPV4_HEADER] = bytes.first_chunk().ok_or(Dropped::Malformed)?;
+        let payload_at = usize::from(header[0] & 15) * 4;
+        let length = usize::from(half(header, 2));
+        if payload_at < IPV4_HEADER || length < payload_at {
             return Err(Dropped::Malformed);
         }
-        if !packet.verify_checksum() {
+        let bytes = bytes.get(..length).ok_or(Dropped::Malformed)?;
+        if sum(&bytes[..payload_at]) != 0xffff {
             return Err(Dropped::BadChecksum);
         }
-        let offset = usize::from(packet.frag_offset());
-        let is_fragment = packet.more_frags() || offset > 0;
+        let (flags, [.., a, b, c, d, e, f, g, h]) = (half(header, 6), *header);
+        let has_more = flags & MORE_FRAGMENTS != 0;
+        let offset = usize::from(flags & FRAGMENT_OFFSET) * 8;
         Ok(Self {
             vnet,
-            bytes: &bytes[..packet.total_len().into()],
-            source: packet.src_addr().into(),
-            destination: packet.dst_addr().into(),
-            protocol: packet.next_header().into(),
+            bytes,
+            source: [a, b, c, d].into(),
+            destination: [e, f, g, h].into(),
+            protocol: header[9],
             payload_at,
-            fragment: is_fragment.then(|| Fragment {
-                ident: packet.ident().into(),
+            fragment: (has_more || offset > 0).then(|| Fragment {
+                ident: half(header, 4).into(),
                 offset,
-                is_last: !packet.more_frags(),
+                is_last: !has_more,
             }),
         })
     }
 
     fn parse_v6(vnet: VnetHeader, bytes: &'a [u8]) -> Result<Self, Dropped> {
-        let packet = Ipv6Packet::new_checked(bytes).map_err(|_| Dropped::Malformed)?;
-        let bytes = &bytes[..packet.total_len()];
-        let (mut protocol, mut at) = (u8::from(packet.next_header()), IPV6_HEADER);
+        let fixed: &[u8; IPV6_HEADER] = bytes.first_chunk().ok_or(Dropped::Malformed)?;
+        let length = IPV6_HEADER + usize::from(half(fixed, 4));
+        let bytes = bytes.get(..length).ok_or(Dropped::Malformed)?;
+        let (mut protocol, mut at) = (fixed[6], IPV6_HEADER);
         let mut fragment = None;
         for _ in 0..MOST_EXTENSIONS {
             let header = |length: usize| bytes.get(at..at + length).ok_or(Dropped::Malformed);
-            match IpProtocol::from(protocol) {
-                IpProtocol::HopByHop | IpProtocol::Ipv6Route | IpProtocol::Ipv6Opts
-                    if fragment.is_none() =>
-                {
+            match protocol {
+                HOP_BY_HOP | ROUTING | DESTINATION_OPTIONS if fragment.is_none() => {
                     let head = header(8)?;
                     (protocol, at) = (head[0], at + 8 * (1 + usize::from(head[1])));
                 }
-                IpProtocol::Ipv6Frag if fragment.is_none() => {
+                FRAGMENT if fragment.is_none() => {
                     let head = header(FRAGMENT_HEADER)?;
                     let offset = u16::from_be_bytes([head[2], head[3]]);
                     fragment = Some(Fragment {
@@ -134,8 +146,8 @@ impl<'a> Packet<'a> {
         Ok(Self {
             vnet,
             bytes,
-            source: packet.src_addr().into(),
-            destination: packet.dst_addr().into(),
+            source: address_at(fixed, 8),
+            destination: address_at(fixed, 24),
             protocol,
             payload_at: at,
             fragment: fragment.filter(|it| !is_whole(it)),
@@ -177,6 +189,16 @@ impl<'a> Packet<'a> {
     }
 }
 
+fn half(header: &[u8], at: usize) -> u16 {
+    u16::from_be_bytes([header[at], header[at + 1]])
+}
+
+fn address_at(header: &[u8; IPV6_HEADER], at: usize) -> IpAddr {
+    let mut octets = [0; 16];
+    octets.copy_from_slice(&header[at..at + 16]);
+    octets.into()
+}
+
 /// Whether a host can be at this address.
 pub fn is_unicast(address: IpAddr) -> bool {
     match address {
@@ -191,13 +213,25 @@ pub fn is_unicast(address: IpAddr) -> bool {
 /// The sum of a transport header, its payload and the pseudo-header, without the final complement.
 pub fn transport_sum(source: IpAddr, destination: IpAddr, protocol: u8, payload: &[u8]) -> u16 {
     let pseudo = pseudo_sum(source, destination, protocol, payload.len());
-    checksum::combine(&[pseudo, checksum::data(payload)])
+    fold(u32::from(pseudo) + u32::from(sum(payload)))
 }
 
 /// The sum of the pseudo-header (RFC 9293 §3.1, RFC 8200 §8.1).
 pub fn pseudo_sum(source: IpAddr, destination: IpAddr, protocol: u8, length: usize) -> u16 {
-    let protocol = IpProtocol::from(protocol);
-    checksum::pseudo_header(&source.into(), &destination.into(), protocol, length as u32)
+    let addresses = match (source, destination) {
+        (IpAddr::V4(source), IpAddr::V4(destination)) => {
+            u32::from(sum(&source.octets())) + u32::from(sum(&destination.octets()))
+        }
+        _ => {
+            let of = |address: IpAddr| match address {
+                IpAddr::V4(it) => it.to_ipv6_mapped(),
+                IpAddr::V6(it) => it,
+            };
+            u32::from(sum(&of(source).octets())) + u32::from(sum(&of(destination).octets()))
+        }
+    };
+    let length = length as u32;
+    fold(addresses + u32::from(protocol) + (length >> 16) + (length & 0xffff))
 }
 
 /// Bytes of an IP header without options.
@@ -250,7 +284,7 @@ fn write_ipv4(
 /// Writes the checksum of an IPv4 header without options.
 pub fn seal_ipv4(header: &mut [u8]) {
     header[10..12].fill(0);
-    let sum = !checksum::data(&header[..IPV4_HEADER]);
+    let sum = !sum(&header[..IPV4_HEADER]);
     header[10..12].copy_from_slice(&sum.to_be_bytes());
 }
 
@@ -270,3 +304,6 @@ fn write_ipv6(
     header[8..24].copy_from_slice(&source.octets());
     header[24..40].copy_from_slice(&destination.octets());
 }
+
+#[cfg(test)]
+mod tests;

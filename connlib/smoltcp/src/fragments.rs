@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use smoltcp::{storage::Assembler, time::Instant};
+use smoltcp::storage::Assembler;
 
 use convoy_packet::{
     counters::{Counters, Dropped},
@@ -42,16 +42,16 @@ struct Incomplete {
 }
 
 impl Fragments {
-    /// Adds a fragment that a sender, by its number, has sent; returns the packet that it completes.
+    /// Adds a fragment that a sender, by its number, has sent at a time in microseconds; returns the packet that it
+    /// completes.
     pub fn add(
         &mut self,
         packet: &Packet<'_>,
         fragment: Fragment,
         sender: u32,
-        now: Instant,
+        now: i64,
         counters: &Counters,
     ) -> Option<Vec<u8>> {
-        let now = now.total_micros();
         let before = self.0.len();
         self.0.retain(|it| it.expires > now);
         (self.0.len()..before).for_each(|_| counters.drop(Dropped::FragmentTimeout));

@@ -59,10 +59,7 @@ mod tests {
         ("snow", &["convoy-proto"]),
         ("boringtun", &["convoy-proto"]),
         ("ring", &["convoy-aead"]),
-        (
-            "smoltcp",
-            &["convoy-gateway", "convoy-packet", "convoy-smoltcp"],
-        ),
+        ("smoltcp", &["convoy-smoltcp"]),
         ("fast-socks5", &["convoy-network"]),
         (
             "hickory-resolver",
@@ -95,7 +92,8 @@ mod tests {
     ];
 
     /// Crates that touch neither sockets nor files nor clocks, so they cannot name what does.
-    const PURE: [&str; 5] = [
+    const PURE: [&str; 6] = [
+        "convoy-packet",
         "convoy-types",
         "convoy-aead",
         "convoy-proto",
@@ -122,14 +120,14 @@ mod tests {
     /// Crates of the workspace that one may depend on. The data path stands on nothing of the client.
     const FLOORS: [(&str, &[&str]); 17] = [
         ("convoy-types", &[]),
-        ("convoy-tun", &[]),
+        ("convoy-packet", &[]),
+        ("convoy-tun", &["convoy-packet"]),
         ("convoy-gso", &["convoy-types"]),
         ("convoy-proto", &["convoy-aead", "convoy-types"]),
         (
             "convoy-tunnel",
             &["convoy-aead", "convoy-gso", "convoy-proto", "convoy-tun"],
         ),
-        ("convoy-packet", &["convoy-tun"]),
         ("convoy-network", &["convoy-netlink", "convoy-types"]),
         (
             "convoy-namespace",
@@ -143,12 +141,7 @@ mod tests {
         ),
         (
             "convoy-smoltcp",
-            &[
-                "convoy-network",
-                "convoy-packet",
-                "convoy-tun",
-                "convoy-types",
-            ],
+            &["convoy-network", "convoy-packet", "convoy-types"],
         ),
         (
             "convoy-gateway",
@@ -157,8 +150,6 @@ mod tests {
                 "convoy-network",
                 "convoy-packet",
                 "convoy-smoltcp",
-                "convoy-tun",
-                "convoy-types",
             ],
         ),
         ("convoy-process", &[]),

@@ -1,10 +1,9 @@
 use proptest::prelude::*;
 
+use convoy_packet::checksum::sum;
+
 use super::*;
-use crate::{
-    checksum::sum,
-    testing::{Headers, any_headers, naive_sum, payload},
-};
+use crate::testing::{Headers, any_headers, naive_sum, payload};
 
 proptest! {
     #[test]
@@ -26,7 +25,7 @@ proptest! {
 
     #[test]
     fn no_virtio_header_makes_it_panic(
-        header: [u8; crate::vnet::VNET_LEN],
+        header: [u8; convoy_packet::vnet::VNET_LEN],
         mut packet in proptest::collection::vec(any::<u8>(), 0..300),
     ) {
         let _ = cut_all(VnetHeader::parse(header), &mut packet);

@@ -15,7 +15,7 @@ use nix::{
 use tun_rs::DeviceBuilder;
 
 use super::{Device, Offload, OffloadRequest, OpenError, PacketIo, Stop, TX_QUEUE_LEN};
-use crate::vnet::VNET_LEN;
+use convoy_packet::vnet::VNET_LEN;
 
 /// Super-packets of TCP, also with the ECN flag CWR.
 const TCP_OFFLOADS: libc::c_uint =

@@ -61,7 +61,7 @@ impl Engine {
             return Err(Dropped::BadSource);
         }
         if let Some(fragment) = packet.fragment {
-            let now = shared.now();
+            let now = shared.now().total_micros();
             let sender = shared.peer_of(packet.source);
             let counters = &shared.counters;
             let whole = self.fragments.add(packet, fragment, sender, now, counters);

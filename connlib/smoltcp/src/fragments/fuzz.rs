@@ -176,7 +176,7 @@ impl World {
             payload_at: 0,
             fragment: Some(fragment),
         };
-        let now = Instant::from_micros(self.now);
+        let now = self.now;
         let sender = it.sender as u32;
         self.fragments
             .add(&packet, fragment, sender, now, &self.counters)

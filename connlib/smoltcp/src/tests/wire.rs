@@ -6,6 +6,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::*;
 use convoy_packet::{
+    checksum::sum,
     packet::{ICMPV4, Packet, transport_sum, write_ip_header},
     segment::{Segment, Tuple, write_segment},
     vnet::{VNET_LEN, VnetHeader},
@@ -53,7 +54,7 @@ pub(super) fn packet(from: &str, to: &str, protocol: u8, payload: &[u8], sum_at:
     packet.truncate(at + payload.len());
     packet[at..].copy_from_slice(payload);
     let sum = match protocol {
-        ICMPV4 => !smoltcp::wire::checksum::data(payload),
+        ICMPV4 => !sum(payload),
         _ => !transport_sum(from, to, protocol, payload),
     };
     packet[at + sum_at..at + sum_at + 2].copy_from_slice(&sum.to_be_bytes());

@@ -5,7 +5,7 @@
 
 /// Sums `data` as big-endian 16-bit words; an odd last byte counts as the high half of a word.
 #[inline]
-pub(crate) fn sum(data: &[u8]) -> u16 {
+pub fn sum(data: &[u8]) -> u16 {
     #[cfg(target_arch = "x86_64")]
     if data.len() >= WIDE && std::arch::is_x86_feature_detected!("avx2") {
         // SAFETY: the CPU has AVX2, the only feature that the function requires.
@@ -16,7 +16,7 @@ pub(crate) fn sum(data: &[u8]) -> u16 {
 
 /// Folds a sum of 16-bit words to 16 bits by adding the carries back in.
 #[inline]
-pub(crate) fn fold(sum: u32) -> u16 {
+pub fn fold(sum: u32) -> u16 {
     let once = (sum & 0xffff) + (sum >> 16);
     ((once & 0xffff) + (once >> 16)) as u16
 }
@@ -24,7 +24,7 @@ pub(crate) fn fold(sum: u32) -> u16 {
 /// Sums the pseudo-header of TCP or UDP (RFC 9293 §3.1, RFC 8200 §8.1). `addresses` are the source and
 /// the destination address, as in the IP header.
 #[inline]
-pub(crate) fn pseudo_header(addresses: &[u8], protocol: u8, transport_len: u16) -> u16 {
+pub fn pseudo_header(addresses: &[u8], protocol: u8, transport_len: u16) -> u16 {
     fold(u32::from(sum(addresses)) + u32::from(protocol) + u32::from(transport_len))
 }
 

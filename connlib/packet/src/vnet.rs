@@ -10,7 +10,7 @@ pub const NEEDS_CSUM: u8 = 1;
 pub const DATA_VALID: u8 = 2;
 
 /// One packet.
-pub(crate) const GSO_NONE: u8 = 0;
+pub const GSO_NONE: u8 = 0;
 /// TCP over IPv4, in several segments.
 pub const GSO_TCPV4: u8 = 1;
 /// TCP over IPv6, in several segments.
@@ -18,7 +18,7 @@ pub const GSO_TCPV6: u8 = 4;
 /// Several UDP datagrams of one length; the last may be shorter.
 pub const GSO_UDP_L4: u8 = 5;
 /// A flag in the type field: the first segment may carry CWR.
-pub(crate) const GSO_ECN: u8 = 0x80;
+pub const GSO_ECN: u8 = 0x80;
 
 /// The fields of the header, as the virtio specification names them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
