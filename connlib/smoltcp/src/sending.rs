@@ -11,16 +11,12 @@
 
 mod cubic;
 mod round_trip;
-
-use std::collections::VecDeque;
+mod scoreboard;
 
 use cubic::Cubic;
 use round_trip::RoundTrip;
+use scoreboard::{Arrived, MOST_CUT, MOST_PIECES, Piece, Scoreboard, State, is_before};
 
-/// Most pieces that are tracked; SACKed bytes beyond are acknowledged again later.
-const MOST_PIECES: usize = 256;
-/// With those that sending again has cut.
-const MOST_CUT: usize = 2 * MOST_PIECES;
 /// Segments that overtake a lost one, and acknowledgements that tell so without SACK.
 const THRESHOLD: u32 = 3;
 /// Bytes sent within this time are one piece.
@@ -30,14 +26,7 @@ const SAME_TIME: i64 = 100;
 #[derive(Debug)]
 pub(super) struct Sending {
     mss: u32,
-    /// The numbers of the first byte that has not been acknowledged, and of the next one to be sent.
-    first: u32,
-    next: u32,
-    /// All between these, in their order.
-    pieces: VecDeque<Piece>,
-    /// Bytes of pieces that have arrived, and that are lost and not sent again yet.
-    held: u32,
-    lost: u32,
+    board: Scoreboard,
     control: Cubic,
     times: RoundTrip,
     /// When the newest of what has arrived was sent.
@@ -55,21 +44,6 @@ pub(super) struct Sending {
     /// Acknowledgements of nothing new, from an end without SACK.
     duplicates: u32,
     has_sack: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Piece {
-    end: u32,
-    sent: i64,
-    state: State,
-    is_resent: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    InFlight,
-    Held,
-    Lost,
 }
 
 /// An acknowledgement.
@@ -91,11 +65,7 @@ impl Sending {
         }
         Self {
             mss,
-            first,
-            next: first,
-            pieces: VecDeque::new(),
-            held: 0,
-            lost: 0,
+            board: Scoreboard::new(first),
             control: Cubic::new(mss),
             times,
             newest: i64::MIN,
@@ -112,16 +82,16 @@ impl Sending {
 
     /// Notes that everything before this number was sent.
     pub(super) fn sent(&mut self, now: i64, end: u32) {
-        if !is_before(self.next, end) {
+        if !is_before(self.board.next, end) {
             return;
         }
-        if self.in_flight() == 0 {
+        if self.board.in_flight() == 0 {
             self.progress = now;
         }
         self.last_sent = now;
-        self.next = end;
-        let is_full = self.pieces.len() >= MOST_PIECES;
-        match self.pieces.back_mut() {
+        self.board.next = end;
+        let is_full = self.board.pieces.len() >= MOST_PIECES;
+        match self.board.pieces.back_mut() {
             Some(last) if is_full && last.state == State::InFlight => {
                 (last.end, last.sent) = (end, now);
             }
@@ -132,7 +102,7 @@ impl Sending {
             {
                 last.end = end;
             }
-            _ => self.pieces.push_back(Piece {
+            _ => self.board.pieces.push_back(Piece {
                 end,
                 sent: now,
                 state: State::InFlight,
@@ -143,22 +113,22 @@ impl Sending {
 
     /// Takes an acknowledgement that is acceptable; returns whether it tells of losses.
     pub(super) fn acknowledge(&mut self, now: i64, it: Acknowledgement<'_>) -> bool {
-        if is_before(it.number, self.first) {
+        if is_before(it.number, self.board.first) {
             return false;
         }
-        if is_before(self.next, it.number) {
+        if is_before(self.board.next, it.number) {
             // The byte that has probed a closed window.
             self.sent(now, it.number);
         }
         self.has_sack |= !it.blocks.is_empty();
         let was_full = self.is_full();
-        let has_advanced = it.number != self.first;
+        let has_advanced = it.number != self.board.first;
         let mut arrived = Arrived::default();
-        self.drop_before(it.number, &mut arrived);
+        self.board.drop_before(it.number, &mut arrived);
         for (start, end) in it.blocks {
-            self.hold(*start, *end, &mut arrived);
+            self.board.hold(*start, *end, &mut arrived);
         }
-        self.tidy();
+        self.board.tidy();
         self.learn(now, &arrived);
         if has_advanced || arrived.bytes > 0 {
             self.progress = now;
@@ -167,7 +137,7 @@ impl Sending {
         }
         self.duplicates = match has_advanced {
             true => 0,
-            false => self.duplicates + u32::from(it.is_pure && self.in_flight() > 0),
+            false => self.duplicates + u32::from(it.is_pure && self.board.in_flight() > 0),
         };
         if self
             .recovery
@@ -178,7 +148,7 @@ impl Sending {
         let has_lost = self.find_lost(has_advanced);
         if has_lost && self.recovery.is_none() {
             self.control.cut();
-            self.recovery = Some(self.next);
+            self.recovery = Some(self.board.next);
             self.grant = self.mss;
         }
         if arrived.bytes > 0 && was_full && (self.recovery.is_none() || self.is_collapsed) {
@@ -189,14 +159,14 @@ impl Sending {
 
     /// When [`Self::expire`] is due.
     pub(super) fn deadline(&self) -> Option<i64> {
-        if self.in_flight() == 0 {
+        if self.board.in_flight() == 0 {
             return None;
         }
         let timeout = self.progress + self.times.timeout();
         if !self.may_probe() {
             return Some(timeout);
         }
-        let probe = self.times.probe(self.in_flight() <= self.mss);
+        let probe = self.times.probe(self.board.in_flight() <= self.mss);
         Some(timeout.min(self.last_sent.max(self.progress) + probe))
     }
 
@@ -228,7 +198,7 @@ impl Sending {
 
     /// Begins with a small window again if nothing was sent for long; whether it was.
     pub(super) fn rest(&mut self, now: i64) -> bool {
-        let is_rested = self.in_flight() == 0 && now - self.progress > self.times.timeout();
+        let is_rested = self.board.in_flight() == 0 && now - self.progress > self.times.timeout();
         if is_rested {
             self.progress = now;
             self.control.restart();
@@ -245,31 +215,31 @@ impl Sending {
 
     /// Whether something that is lost may go again now.
     pub(super) fn wants_to_resend(&self) -> bool {
-        self.lost > 0 && self.budget() >= self.mss.min(self.lost)
+        self.board.lost > 0 && self.budget() >= self.mss.min(self.board.lost)
     }
 
     /// The number behind all that was sent.
     pub(super) fn next(&self) -> u32 {
-        self.next
+        self.board.next
     }
 
     /// The number of the first byte that has not been acknowledged.
     pub(super) fn first(&self) -> u32 {
-        self.first
+        self.board.first
     }
 
     /// Whether what has this number was sent and not acknowledged.
     pub(super) fn is_in_flight(&self, number: u32) -> bool {
-        !is_before(number, self.first) && is_before(number, self.next)
+        !is_before(number, self.board.first) && is_before(number, self.board.next)
     }
 
     /// Finds the first part of a range that is to be sent: what is lost, as far as it may go again now, or new.
     ///
     /// It is taken to be sent.
     pub(super) fn next_piece(&mut self, now: i64, from: u32, end: u32) -> Option<(u32, u32)> {
-        let mut start = self.first;
-        for index in 0..self.pieces.len() {
-            let piece = self.pieces[index];
+        let mut start = self.board.first;
+        for index in 0..self.board.pieces.len() {
+            let piece = self.board.pieces[index];
             let (mut lost_from, mut lost_to) = (start, piece.end);
             start = piece.end;
             if is_before(lost_from, from) {
@@ -285,14 +255,14 @@ impl Sending {
             if lost_to.wrapping_sub(lost_from) > budget {
                 lost_to = lost_from.wrapping_add(budget / self.mss * self.mss);
             }
-            if lost_to == lost_from || self.pieces.len() >= MOST_CUT {
+            if lost_to == lost_from || self.board.pieces.len() >= MOST_CUT {
                 break;
             }
             self.resend(now, lost_from, lost_to);
             return Some((lost_from, lost_to));
         }
-        let new = if is_before(from, self.next) {
-            self.next
+        let new = if is_before(from, self.board.next) {
+            self.board.next
         } else {
             from
         };
@@ -301,35 +271,26 @@ impl Sending {
 
     /// Bytes behind the last acknowledgement that may have been sent.
     pub(super) fn window(&self) -> u32 {
-        let free = self.control.window().saturating_sub(self.under_way());
-        let new = free.saturating_sub(self.lost) / self.mss * self.mss;
-        self.in_flight() + new
-    }
-
-    fn in_flight(&self) -> u32 {
-        self.next.wrapping_sub(self.first)
-    }
-
-    /// Bytes that are probably in the network.
-    fn under_way(&self) -> u32 {
-        self.in_flight() - self.held - self.lost
+        let free = self.control.window().saturating_sub(self.board.under_way());
+        let new = free.saturating_sub(self.board.lost) / self.mss * self.mss;
+        self.board.in_flight() + new
     }
 
     fn budget(&self) -> u32 {
-        let free = self.control.window().saturating_sub(self.under_way());
+        let free = self.control.window().saturating_sub(self.board.under_way());
         free.max(self.grant)
     }
 
     /// Whether the window, rather than the program, limits what is in flight.
     fn is_full(&self) -> bool {
-        let under_way = self.under_way() + self.lost;
+        let under_way = self.board.under_way() + self.board.lost;
         let window = self.control.window();
         let half = self.control.is_in_slow_start() && 2 * under_way >= window;
         half || under_way + THRESHOLD * self.mss >= window
     }
 
     fn may_probe(&self) -> bool {
-        let is_undisturbed = self.recovery.is_none() && self.lost == 0;
+        let is_undisturbed = self.recovery.is_none() && self.board.lost == 0;
         is_undisturbed && !self.is_probed && self.times.timeouts() == 0
     }
 
@@ -347,53 +308,6 @@ impl Sending {
         }
     }
 
-    /// Forgets what was acknowledged.
-    fn drop_before(&mut self, number: u32, arrived: &mut Arrived) {
-        while let Some(piece) = self.pieces.front() {
-            let is_whole = !is_before(number, piece.end);
-            let end = if is_whole { piece.end } else { number };
-            arrived.add(piece, end.wrapping_sub(self.first));
-            self.first = end;
-            if !is_whole {
-                break;
-            }
-            self.pieces.pop_front();
-        }
-        self.first = number;
-    }
-
-    /// Notes that a range has arrived.
-    fn hold(&mut self, start: u32, end: u32, arrived: &mut Arrived) {
-        let is_known = !is_before(start, self.first) && !is_before(self.next, end);
-        if !is_known || !is_before(start, end) || self.pieces.len() >= MOST_PIECES {
-            return;
-        }
-        self.split(start);
-        self.split(end);
-        let mut from = self.first;
-        for piece in &mut self.pieces {
-            let length = piece.end.wrapping_sub(from);
-            if !is_before(from, start) && !is_before(end, piece.end) {
-                arrived.add(piece, length);
-                piece.state = State::Held;
-            }
-            from = piece.end;
-        }
-    }
-
-    /// Makes a piece end at this number.
-    fn split(&mut self, at: u32) {
-        let mut from = self.first;
-        for index in 0..self.pieces.len() {
-            let piece = self.pieces[index];
-            if is_before(from, at) && is_before(at, piece.end) {
-                self.pieces.insert(index, Piece { end: at, ..piece });
-                return;
-            }
-            from = piece.end;
-        }
-    }
-
     /// Marks what is lost; whether something is now that was not.
     fn find_lost(&mut self, has_advanced: bool) -> bool {
         let mut has_lost = false;
@@ -402,12 +316,12 @@ impl Sending {
             self.newest.saturating_sub(self.times.reordering()),
         );
         let mut above = 0;
-        for index in (0..self.pieces.len()).rev() {
+        for index in (0..self.board.pieces.len()).rev() {
             let from = match index {
-                0 => self.first,
-                _ => self.pieces[index - 1].end,
+                0 => self.board.first,
+                _ => self.board.pieces[index - 1].end,
             };
-            let piece = &mut self.pieces[index];
+            let piece = &mut self.board.pieces[index];
             match piece.state {
                 State::Held => above += piece.end.wrapping_sub(from),
                 State::InFlight => {
@@ -423,60 +337,52 @@ impl Sending {
         }
         let is_next_hole = has_advanced && self.recovery.is_some();
         if !self.has_sack && (is_next_hole || self.duplicates == THRESHOLD) {
-            has_lost |= self.lose_first();
+            has_lost |= self.board.lose_first(self.mss);
         }
-        self.tidy();
+        self.board.tidy();
         has_lost
-    }
-
-    /// Marks the first segment as lost.
-    fn lose_first(&mut self) -> bool {
-        let end = self.first.wrapping_add(self.mss);
-        self.split(end);
-        match self.pieces.front_mut() {
-            Some(piece) if piece.state == State::InFlight && !piece.is_resent => {
-                piece.state = State::Lost;
-                true
-            }
-            _ => false,
-        }
     }
 
     /// Retransmits the last segment: its acknowledgement tells what is missing before it.
     fn probe(&mut self) {
-        if self.in_flight() > self.mss {
-            self.split(self.next.wrapping_sub(self.mss));
+        if self.board.in_flight() > self.mss {
+            self.board.split(self.board.next.wrapping_sub(self.mss));
         }
-        let last = self.pieces.iter_mut().rfind(|it| it.state != State::Held);
+        let last = self
+            .board
+            .pieces
+            .iter_mut()
+            .rfind(|it| it.state != State::Held);
         if let Some(last) = last {
             last.state = State::Lost;
         }
-        self.tidy();
+        self.board.tidy();
     }
 
     /// Takes all that has not arrived for lost.
     fn give_up(&mut self) {
         // An end that lacks the first byte although it has acknowledged it has discarded what it held.
         let has_reneged = self
+            .board
             .pieces
             .front()
             .is_some_and(|it| it.state == State::Held);
-        for piece in &mut self.pieces {
+        for piece in &mut self.board.pieces {
             if piece.state != State::Held || has_reneged {
                 (piece.state, piece.is_resent) = (State::Lost, true);
                 piece.sent = self.progress;
             }
         }
-        self.recovery = (self.in_flight() > 0).then_some(self.next);
+        self.recovery = (self.board.in_flight() > 0).then_some(self.board.next);
         self.grant = self.mss;
-        self.tidy();
+        self.board.tidy();
     }
 
     fn resend(&mut self, now: i64, start: u32, end: u32) {
-        self.split(start);
-        self.split(end);
-        let mut from = self.first;
-        for piece in &mut self.pieces {
+        self.board.split(start);
+        self.board.split(end);
+        let mut from = self.board.first;
+        for piece in &mut self.board.pieces {
             if !is_before(from, start) && !is_before(end, piece.end) {
                 (piece.state, piece.is_resent) = (State::InFlight, true);
                 piece.sent = now;
@@ -484,73 +390,8 @@ impl Sending {
             from = piece.end;
         }
         self.grant = self.grant.saturating_sub(end.wrapping_sub(start));
-        self.tidy();
+        self.board.tidy();
     }
-
-    /// Joins pieces that are alike, and counts.
-    fn tidy(&mut self) {
-        (self.held, self.lost) = (0, 0);
-        let (mut from, mut kept) = (self.first, 0_usize);
-        for index in 0..self.pieces.len() {
-            let piece = self.pieces[index];
-            let length = piece.end.wrapping_sub(from);
-            from = piece.end;
-            match piece.state {
-                State::Held => self.held += length,
-                State::Lost => self.lost += length,
-                State::InFlight => {}
-            }
-            match kept.checked_sub(1).map(|last| &mut self.pieces[last]) {
-                Some(last) if last.is_like(&piece) => {
-                    (last.end, last.sent) = (piece.end, last.sent.max(piece.sent));
-                }
-                _ => {
-                    self.pieces[kept] = piece;
-                    kept += 1;
-                }
-            }
-        }
-        self.pieces.truncate(kept);
-    }
-}
-
-impl Piece {
-    /// Whether another piece behind this one needs not be told apart from it.
-    fn is_like(&self, next: &Self) -> bool {
-        let is_same = match self.state {
-            State::Held => true,
-            State::Lost => self.is_resent == next.is_resent,
-            State::InFlight => self.is_resent == next.is_resent && self.sent == next.sent,
-        };
-        self.state == next.state && is_same
-    }
-}
-
-/// Bytes that have arrived according to an acknowledgement, and when the newest of them were sent.
-#[derive(Debug, Default)]
-struct Arrived {
-    bytes: u32,
-    fresh: Option<i64>,
-    resent: Option<i64>,
-}
-
-impl Arrived {
-    fn add(&mut self, piece: &Piece, bytes: u32) {
-        if piece.state == State::Held || bytes == 0 {
-            return;
-        }
-        self.bytes += bytes;
-        let newest = match piece.is_resent {
-            true => &mut self.resent,
-            false => &mut self.fresh,
-        };
-        *newest = (*newest).max(Some(piece.sent));
-    }
-}
-
-/// Whether a sequence number comes before another.
-fn is_before(a: u32, b: u32) -> bool {
-    (a.wrapping_sub(b) as i32) < 0
 }
 
 #[cfg(test)]

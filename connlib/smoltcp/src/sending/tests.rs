@@ -218,7 +218,7 @@ fn an_end_that_tells_of_every_second_byte_takes_bounded_memory() {
         it.acknowledge(0, &[(2 * at, 2 * at + 1)]);
         it.resend();
     }
-    assert!(it.sending.pieces.len() <= MOST_CUT + 2);
+    assert!(it.sending.board.pieces.len() <= MOST_CUT + 2);
 }
 
 #[test]
