@@ -30,6 +30,13 @@ pub struct LinkStatistics {
     pub tx_dropped: u64,
 }
 
+impl Namespace {
+    /// The interfaces, addresses and routes inside.
+    pub fn link(&self) -> Link<'_> {
+        Link(self)
+    }
+}
+
 impl Link<'_> {
     /// Sets an interface up.
     pub fn set_up(&self, name: &str) -> Result<(), LabError> {

@@ -19,7 +19,6 @@ use nix::unistd::{Pid, chdir, getpid, getppid};
 use crate::{
     error::{Doing as _, LabError},
     holder::run_directory,
-    link::Link,
 };
 
 /// A network namespace with its own `/run`, kept alive by a holder process.
@@ -79,11 +78,6 @@ impl Namespace {
         outcome
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             .doing(self.step("enter it on a new thread"))
-    }
-
-    /// The interfaces, addresses and routes inside.
-    pub fn link(&self) -> Link<'_> {
-        Link(self)
     }
 
     /// The label given to [`Lab::namespace`](crate::Lab::namespace).

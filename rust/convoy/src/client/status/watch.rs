@@ -23,8 +23,8 @@ use anyhow::{Context, bail};
 use convoy_config::InterfaceName;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-use super::{Status, look};
-use screen::Screen;
+use super::look;
+use screen::{Looked, Screen};
 
 /// How often to look.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -67,9 +67,6 @@ pub(super) fn run(name: Option<InterfaceName>) -> anyhow::Result<()> {
     ratatui::restore();
     outcome
 }
-
-/// The tunnels, and why the status of others cannot be read.
-type Looked = (Vec<Status>, Vec<anyhow::Error>);
 
 /// An event that the screen reacts to.
 enum Happening {

@@ -4,11 +4,13 @@ use std::{collections::VecDeque, time::Instant};
 
 use convoy_stats::Counters;
 
-use super::Looked;
 use crate::client::status::{model::Status, rates};
 
 /// The most looks that are kept: those of a minute, and where it began.
 const LOOKS: usize = 61;
+
+/// The tunnels, and why the status of others cannot be read.
+pub(super) type Looked = (Vec<Status>, Vec<anyhow::Error>);
 
 /// The latest looks, and what is chosen of them.
 #[derive(Default)]
