@@ -25,10 +25,12 @@ pub struct Packet<'a> {
 impl Kernel {
     /// The kernels that this CPU can run; that of plain arrays comes first.
     pub fn all() -> Vec<Self> {
-        let mut all = vec![Self(Engine::Array(Array))];
+        let array = std::iter::once(Self(Engine::Array(Array)));
         #[cfg(target_arch = "x86_64")]
-        all.extend(crate::lanes::Avx512::detect().map(|lanes| Self(Engine::Avx512(lanes))));
-        all
+        let lanes = crate::lanes::Avx512::detect().map(|lanes| Self(Engine::Avx512(lanes)));
+        #[cfg(not(target_arch = "x86_64"))]
+        let lanes = None;
+        array.chain(lanes).collect()
     }
 
     /// An implementation that seals and opens every batch with this kernel, however small the batch.
