@@ -21,7 +21,9 @@
 //!   is left inside.
 //! - **The caller's uid and gid stay the same inside**, so that files belong to whom they did.
 //!
-//! Deliberately left out: who moves the packets, and names.
+//! Programs and the gateway call it. Outside its namespaces it changes nothing, and it keeps nothing on disk.
+//!
+//! Deliberately left out: moving the packets, and looking names up.
 
 mod birth;
 mod error;

@@ -154,7 +154,7 @@ counters! {
     datagrams_out,
     /// Packets that were put together from fragments.
     reassembled,
-    /// Connections whose segments have become shorter because a router demanded it.
+    /// Connections, and hosts, to which packets have become shorter because a router demanded it.
     path_mtu_changes,
 }
 
@@ -163,7 +163,7 @@ counters! {
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// Counts so many more.
+    /// Adds `count`.
     pub fn add(&self, count: u64) {
         self.0.fetch_add(count, Ordering::Relaxed);
     }

@@ -35,9 +35,11 @@
 //! carries at most half a MiB a round trip, and undoing of what was wrongly taken for a loss. Up to 32 gaps in what was
 //! received are remembered. UDP, ICMP, fragments and TIME-WAIT are not smoltcp's but ours.
 //!
-//! Deliberately left out: connections to the stack's own addresses, multicast, broadcast, IP options, extension headers
-//! before TCP, and several interfaces. A wildcard datagram socket answers from the address of its family that is
-//! nearest to the receiver. Nor is the hop limit of packets for a gateway looked at, so that no traceroute shows it.
+//! Programs and the gateway call it. It never starts a process, opens a socket of the kernel other than the device's, or
+//! reads a file.
+//!
+//! Deliberately left out: connections to the stack's own addresses, multicast, broadcast, IP options, and several
+//! interfaces. A wildcard datagram socket answers from the address of its family that is nearest to the receiver.
 
 mod datagrams;
 mod device;

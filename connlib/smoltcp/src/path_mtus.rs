@@ -33,16 +33,22 @@ struct Path {
 }
 
 impl PathMtus {
-    /// Returns the longest packet in bytes that reaches a host, at most `mtu`.
-    pub(super) fn to(&self, host: IpAddr, mtu: usize, now: Instant) -> usize {
+    /// Whether a router has reported a narrow path.
+    pub(super) fn has_any(&self) -> bool {
+        self.has_any.load(Ordering::Relaxed)
+    }
+
+    /// Returns the longest packet in bytes that reaches a host, at most `mtu`. Reads the clock only once a router has
+    /// reported a narrow path.
+    pub(super) fn to(&self, host: IpAddr, mtu: usize, now: impl FnOnce() -> Instant) -> usize {
         let IpAddr::V6(host) = host else {
             return mtu;
         };
-        if !self.has_any.load(Ordering::Relaxed) {
+        if !self.has_any() {
             return mtu;
         }
         let path = self.paths().get(&host).copied();
-        let path = path.filter(|path| now < path.learnt + LIFE);
+        let path = path.filter(|path| now() < path.learnt + LIFE);
         path.map_or(mtu, |path| path.mtu.min(mtu))
     }
 
@@ -80,13 +86,13 @@ mod tests {
     #[test]
     fn a_path_is_narrow_for_ten_minutes_and_never_below_what_each_link_must_take() {
         let (paths, now) = (PathMtus::default(), Instant::from_secs(1));
-        let to = |number, now| paths.to(host(number).into(), 1_420, now);
+        let to = |number, now| paths.to(host(number).into(), 1_420, || now);
         assert_eq!(to(1, now), 1_420);
         assert!(paths.learn(host(1), 1_300, now));
         assert!(!paths.learn(host(1), 1_400, now));
         assert!(paths.learn(host(2), 68, now));
         assert_eq!([to(1, now), to(2, now), to(3, now)], [1_300, 1_280, 1_420]);
-        assert_eq!(paths.to([10, 9, 0, 1].into(), 1_420, now), 1_420);
+        assert_eq!(paths.to([10, 9, 0, 1].into(), 1_420, || now), 1_420);
         assert!(paths.learn(host(4), 9_000, now));
         assert_eq!(to(4, now), 1_420);
         let later = now + LIFE;
@@ -102,7 +108,7 @@ mod tests {
             let now = Instant::from_secs(number);
             assert!(paths.learn(host(number), 1_300, now));
         }
-        let to = |number| paths.to(host(number).into(), 1_420, Instant::from_secs(300));
+        let to = |number| paths.to(host(number).into(), 1_420, || Instant::from_secs(300));
         assert_eq!([to(0), to(1), to(MOST_PATHS as u16)], [1_420, 1_300, 1_300]);
         assert_eq!(paths.paths().len(), MOST_PATHS);
     }

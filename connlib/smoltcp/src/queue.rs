@@ -44,7 +44,7 @@ pub(super) struct Queue<T> {
     /// Bytes of memory that an empty queue keeps at most.
     kept: usize,
     pool: Arc<Pool>,
-    /// What it has taken of the pool.
+    /// Bytes taken from the pool for messages, and for memory that an empty queue keeps.
     pooled: usize,
     pooled_empty: usize,
     waker: Option<Waker>,
@@ -75,7 +75,7 @@ impl<T> Queue<T> {
             return Err(Dropped::QueueFull);
         }
         let more = self.beyond_reserve(message.len() + OVERHEAD) - self.pooled;
-        if !take(&self.pool.used, more, MOST_POOLED) {
+        if more > 0 && !take(&self.pool.used, more, MOST_POOLED) {
             return Err(Dropped::MemoryFull);
         }
         self.pooled += more;
@@ -101,15 +101,17 @@ impl<T> Queue<T> {
         buffer[from_first..taken].copy_from_slice(&second[..taken - from_first]);
         self.bytes.drain(..length);
         let less = self.pooled - self.beyond_reserve(0);
-        self.pool.used.fetch_sub(less, Ordering::Relaxed);
-        self.pooled -= less;
+        if less > 0 {
+            self.pool.used.fetch_sub(less, Ordering::Relaxed);
+            self.pooled -= less;
+        }
         if self.messages.is_empty() {
             self.shrink();
         }
         Ok((taken, about))
     }
 
-    /// Bytes beyond the reserve that it holds with so many more.
+    /// Bytes beyond the reserve that the queue would hold with `more` bytes added.
     fn beyond_reserve(&self, more: usize) -> usize {
         let held = self.bytes.len() + OVERHEAD * self.messages.len() + more;
         held.saturating_sub(RESERVE)

@@ -69,7 +69,7 @@ impl Shared {
 
     /// Returns the longest packet in bytes that may be sent to an address, as far as is known.
     pub(super) fn mtu_to(&self, address: IpAddr) -> usize {
-        self.path_mtus.to(address, self.mtu(), self.now())
+        self.path_mtus.to(address, self.mtu(), || self.now())
     }
 
     pub(super) fn table(&self) -> MutexGuard<'_, Table> {

@@ -62,6 +62,9 @@ pub(crate) fn packet(shared: &Shared, packet: &[u8], room: &mut [u8]) -> io::Res
     let message = &mut room[..VNET_LEN + packet.len()];
     message[..VNET_LEN].fill(0);
     message[VNET_LEN..].copy_from_slice(packet);
+    if packet.len() <= shared.mtu() && !shared.path_mtus.has_any() {
+        return send_message(shared, message, false);
+    }
     let parsed = Packet::parse(VnetHeader::default(), packet);
     let parsed = parsed.map_err(|_| io::ErrorKind::InvalidInput)?;
     if packet.len() <= shared.mtu_to(parsed.destination) {

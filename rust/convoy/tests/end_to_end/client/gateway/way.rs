@@ -125,7 +125,7 @@ fn a_peer_hears_how_long_its_datagrams_may_be() {
             };
             assert!(eventually(DEADLINE, knows).is_some(), "{engine} {host}");
             // From now on, the peer makes fragments.
-            // It was told its socket, too.
+            // The socket has been told as well.
             let _ = socket.take_error();
             socket.send(&[7; NARROW]).unwrap();
             let received = socket.recv(&mut [0; NARROW]);
@@ -149,7 +149,7 @@ fn told((from, kind): (&str, [u8; 2])) -> Told {
     (from.parse().unwrap(), kind)
 }
 
-/// Sends a datagram that may pass so many routers; returns who says what about it, by ICMP's type and code.
+/// Sends a datagram with a hop limit; returns the sender, type and code of the ICMP message that reports it.
 fn probe(place: &Place, target: &str, hops: u32) -> Told {
     let peer = place.peers()[1];
     let target: IpAddr = target.parse().unwrap();
