@@ -74,18 +74,19 @@ SUITE = $(CARGO) run --quiet --locked -p convoy-suite -- $(1) -- --workspace --l
 MOCK_CLOCK = $(call SUITE,) --features convoy-proto/mock-clock --test boringtun
 
 # Files that name a few tests of each feature.
-SMOKE_TESTS = $(foreach target,convoy/tests/end_to_end convoy/tests/speedtest host/tests/host,\
-	--only $(notdir $(target))=rust/$(target)/smoke.txt)
+SMOKE_FILES = $(foreach target,convoy/tests/end_to_end convoy/tests/speedtest host/tests/host,\
+	$(notdir $(target))=rust/$(target)/smoke.txt)
+CASES_FILE = end_to_end=rust/convoy/tests/end_to_end/cases.txt
 
 test: test-packages ## Run all unit tests and a few end-to-end tests of each feature (ten minutes; labs need root)
-	$(call SUITE,$(SMOKE_TESTS) $(ARGS)) --lib --bins --tests
+	$(call SUITE,$(addprefix --only ,$(SMOKE_FILES)) $(ARGS)) --lib --bins --tests
 
 test-all: test-packages ## Run all but the slow tests; those with network namespaces need root and /dev/net/tun
-	$(call SUITE,$(ARGS)) --lib --bins --tests
+	$(call SUITE,$(addprefix --known ,$(SMOKE_FILES) $(CASES_FILE)) $(ARGS)) --lib --bins --tests
 	$(MOCK_CLOCK)
 
 test-cases: test-packages ## Run the tests of inputs and attacks that have once gone wrong (root; part of make test)
-	$(call SUITE,--only end_to_end=rust/convoy/tests/end_to_end/cases.txt $(ARGS)) --test end_to_end
+	$(call SUITE,--only $(CASES_FILE) $(ARGS)) --test end_to_end
 
 test-packages: # Install missing programs for the tests, if root
 	$(call install,$(TEST_PROGRAMS),$(TEST_PACKAGES),tests that need them are skipped)

@@ -34,6 +34,9 @@ struct Args {
     /// Run only those tests of the target TARGET that FILE names, one per line
     #[arg(long, value_name = "TARGET=FILE")]
     only: Vec<Selection>,
+    /// Fail for each name in FILE that stands for no test of the target TARGET
+    #[arg(long, value_name = "TARGET=FILE")]
+    known: Vec<Selection>,
     /// Run this many tests of a target with labs at a time
     #[arg(long, default_value_t = 12)]
     threads: usize,
@@ -87,12 +90,21 @@ fn run(binary: &Binary, args: &Args, tally: &Mutex<Tally>) -> Result<()> {
         Some(tests) => selection::arguments(tests),
         None => args.filters.clone(),
     };
+    let known = args.known.iter().filter(|of| of.target == binary.target);
+    let unknown = known.map(|of| of.unknown(&binary.path));
+    let unknown = unknown.collect::<Result<Vec<_>>>()?.concat();
     if binary.has_labs {
         options.push(format!("--test-threads={}", args.threads));
     }
     let mut results = watch::run(binary, &options)?;
     if let Some(tests) = only {
         results.expect(&binary.name, &tests);
+    }
+    for name in unknown {
+        results.fail(
+            &binary.name,
+            &format!("{name} is selected, but there is no such test"),
+        );
     }
     let mut tally = tally.lock().unwrap_or_else(PoisonError::into_inner);
     tally.add(results);

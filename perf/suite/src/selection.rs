@@ -1,6 +1,6 @@
 //! Names of the tests to run of one target.
 
-use std::{fs, path::Path, process::Command, str::FromStr};
+use std::{collections::BTreeSet, fs, path::Path, process::Command, str::FromStr};
 
 use anyhow::{Context as _, Error, Result, ensure};
 
@@ -18,28 +18,42 @@ impl Selection {
     /// # Errors
     /// If the binary cannot list its tests.
     pub(crate) fn tests(&self, program: &Path) -> Result<Vec<String>> {
-        let listing = Command::new(program)
-            .args(["--list", "--format=terse", "--include-ignored"])
-            .output()
-            .with_context(|| format!("cannot start {}", program.display()))?;
-        ensure!(
-            listing.status.success(),
-            "{} --list failed",
-            program.display()
-        );
-        Ok(select(
-            &self.names,
-            &String::from_utf8_lossy(&listing.stdout),
-        ))
+        Ok(select(&self.names, &list(program)?))
     }
+
+    /// Returns the names that stand for no test of the binary at `program`.
+    ///
+    /// # Errors
+    /// If the binary cannot list its tests.
+    pub(crate) fn unknown(&self, program: &Path) -> Result<Vec<String>> {
+        Ok(unknown(&self.names, &list(program)?))
+    }
+}
+
+/// Returns the tests that the binary at `program` lists, as libtest does.
+fn list(program: &Path) -> Result<String> {
+    let listing = Command::new(program)
+        .args(["--list", "--format=terse", "--include-ignored"])
+        .output()
+        .with_context(|| format!("cannot start {}", program.display()))?;
+    ensure!(
+        listing.status.success(),
+        "{} --list failed",
+        program.display()
+    );
+    Ok(String::from_utf8_lossy(&listing.stdout).into_owned())
+}
+
+/// Returns the names of the tests in a listing of libtest.
+fn tests_in(listing: &str) -> impl Iterator<Item = &str> {
+    listing
+        .lines()
+        .filter_map(|line| line.strip_suffix(": test"))
 }
 
 /// Replaces modules in `names` by their tests. `listing` is what libtest lists.
 fn select(names: &[String], listing: &str) -> Vec<String> {
-    let all: Vec<_> = listing
-        .lines()
-        .filter_map(|line| line.strip_suffix(": test"))
-        .collect();
+    let all: Vec<_> = tests_in(listing).collect();
     let select = |name: &String| -> Vec<String> {
         let within = all.iter().filter(|test| test.starts_with(name.as_str()));
         let tests: Vec<_> = within.map(|&test| test.to_owned()).collect();
@@ -51,6 +65,14 @@ fn select(names: &[String], listing: &str) -> Vec<String> {
         }
     };
     names.iter().flat_map(select).collect()
+}
+
+/// Returns those of `names` that stand for no test in `listing`.
+fn unknown(names: &[String], listing: &str) -> Vec<String> {
+    let all: BTreeSet<_> = tests_in(listing).collect();
+    let mut selected = select(names, listing);
+    selected.retain(|name| !all.contains(name.as_str()));
+    selected
 }
 
 /// Returns the arguments that make libtest run these tests and no others.
@@ -87,7 +109,7 @@ fn names(lines: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{names, select};
+    use super::{names, select, unknown};
 
     #[test]
     fn a_line_is_a_name_or_a_comment() {
@@ -103,5 +125,6 @@ mod tests {
             select(&wanted, listing),
             ["b::one", "b::c::two", "a::one", "c::"]
         );
+        assert_eq!(unknown(&wanted, listing), ["c::"]);
     }
 }
