@@ -7,13 +7,15 @@
 //! 1. `args`, `test`: the request.
 //! 2. `bed`, `compare`, `remote`: the ways to measure.
 //! 3. `measure`: one test, with [`convoy_lab::measure`].
-//! 4. `report`, `text`: the result, as JSON and as text.
+//! 4. `report`, `print`, `text`: the result, as JSON and as text.
 
 mod args;
 mod bed;
 mod compare;
+mod contrast;
 mod inside;
 mod measure;
+mod print;
 mod progress;
 mod remote;
 mod report;
@@ -24,6 +26,7 @@ pub use args::SpeedtestArgs;
 pub use inside::{INSIDE, run_inside};
 
 use crate::Error;
+use report::Results;
 
 /// Runs the tests and prints the result on standard output.
 ///
@@ -33,16 +36,21 @@ use crate::Error;
 /// end of its log.
 pub fn run(args: &SpeedtestArgs) -> Result<(), Error> {
     args.check()?;
-    let outcome = if let Some(address) = args.serve {
-        remote::serve(address)
+    let results = results(args).map_err(Error::explain_shortage)?;
+    results.map_or(Ok(()), |results| print::print(args, results))
+}
+
+/// Runs the tests in the way that `args` ask for; returns their results, if there are any to print.
+fn results(args: &SpeedtestArgs) -> Result<Option<Results>, Error> {
+    if let Some(address) = args.serve {
+        remote::serve(address).map(|()| None)
     } else if let Some(server) = &args.to {
-        remote::measure(args, server)
+        remote::measure(args, server).map(Some)
     } else if let Some(out) = &args.profile {
         bed::run_profiled(args, out)
     } else if let Some(contrast) = args.compare {
-        compare::run(args, contrast)
+        compare::run(args, contrast).map(Some)
     } else {
-        bed::run(args)
-    };
-    outcome.map_err(Error::explain_shortage)
+        bed::run(args).map(Some)
+    }
 }

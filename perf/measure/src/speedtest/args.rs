@@ -9,7 +9,7 @@ use clap::{
 use convoy_lab::wireguard::{Implementation, TunnelOptions};
 
 use super::{
-    compare::Contrast,
+    contrast::Contrast,
     inside,
     test::{MTUS, Test},
 };

@@ -12,7 +12,7 @@ use super::{
     args::SpeedtestArgs,
     inside, measure,
     progress::Progress,
-    report::{self, Ceiling, Results, Run, Runs},
+    report::{Ceiling, Results, Run, Runs},
 };
 use crate::{
     Error,
@@ -30,8 +30,8 @@ pub(super) struct Here<'a> {
     progress: Progress,
 }
 
-/// Measures and prints.
-pub(super) fn run(args: &SpeedtestArgs) -> Result<(), Error> {
+/// Measures a tunnel between two daemons.
+pub(super) fn run(args: &SpeedtestArgs) -> Result<Results, Error> {
     let is_lossy = args.loss > 0.0;
     let steps = 1 + usize::from(is_lossy) + measure::Path::steps(&args.tests);
     let daemon = args.implementation(&args.switches())?;
@@ -50,19 +50,18 @@ pub(super) fn run(args: &SpeedtestArgs) -> Result<(), Error> {
         runs: here.tunnel()?,
         peak_memory_bytes: Some(here.peak_memory()?),
     };
-    // Remove the progress bar before printing the table.
-    drop(here);
-    report::print(args, Results::Runs(results))
+    Ok(Results::Runs(results))
 }
 
-/// Profiles, prints the figures, and writes the profile to `out`; with `--compare`, one below it for each side.
-pub(super) fn run_profiled(args: &SpeedtestArgs, out: &Path) -> Result<(), Error> {
+/// Profiles, and writes the profile to `out`; with `--compare`, one below it for each side. Returns the figures of the
+/// one configuration.
+pub(super) fn run_profiled(args: &SpeedtestArgs, out: &Path) -> Result<Option<Results>, Error> {
     let Some(contrast) = args.compare else {
         let results = Runs {
             runs: profile(args, &args.switches(), out, None)?,
             ..Runs::default()
         };
-        return report::print(args, Results::Runs(results));
+        return Ok(Some(Results::Runs(results)));
     };
     if args.json {
         let refusal = "--json with --profile shows one configuration, not --compare";
@@ -75,7 +74,7 @@ pub(super) fn run_profiled(args: &SpeedtestArgs, out: &Path) -> Result<(), Error
     let (with_out, without_out) = (below(with.name), below(without.name));
     profile(args, &without.daemon, &without_out, None)?;
     // Red is then the feature's cost, blue its saving.
-    profile(args, &with.daemon, &with_out, Some(&without_out)).map(drop)
+    profile(args, &with.daemon, &with_out, Some(&without_out)).map(|_| None)
 }
 
 /// Profiles two daemons with `switches`; returns the figures of the run under `perf stat`.

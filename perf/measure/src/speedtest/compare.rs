@@ -1,30 +1,19 @@
 //! Two configurations of the daemon, interleaved on one bed.
 
-use clap::ValueEnum;
 use convoy_lab::measure::Sample;
-use serde::Serialize;
 
 use super::{
     args::SpeedtestArgs,
     bed::Here,
+    contrast::Contrast,
     measure::Path,
-    report::{self, Compared, Comparison, Results, Run, Side},
+    report::{Compared, Comparison, Results, Run},
     test::{Load, Test},
 };
 use crate::Error;
 
-/// Two configurations of the daemon.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum Contrast {
-    Gso,
-    TunOffload,
-    Batch,
-    Shape,
-}
-
-/// Measures and prints.
-pub(super) fn run(args: &SpeedtestArgs, contrast: Contrast) -> Result<(), Error> {
+/// Measures both sides of `contrast`.
+pub(super) fn run(args: &SpeedtestArgs, contrast: Contrast) -> Result<Results, Error> {
     let [a, b] = contrast.sides(&args.switches())?;
     let daemons = [
         args.implementation(&a.daemon)?,
@@ -55,35 +44,7 @@ pub(super) fn run(args: &SpeedtestArgs, contrast: Contrast) -> Result<(), Error>
         b,
         tests: tests.collect(),
     };
-    report::print(args, Results::Comparison { compare })
-}
-
-impl Contrast {
-    /// The two configurations, each with the switches in `common`.
-    pub(super) fn sides(self, common: &[String]) -> Result<[Side; 2], Error> {
-        let [a, b] = match self {
-            Self::Gso => [("gso", "--gso on"), ("no gso", "--gso off")],
-            Self::TunOffload => [
-                ("tun offload", "--tun-offload on"),
-                ("no tun offload", "--tun-offload off"),
-            ],
-            Self::Batch => [("batch 50", "--batch 50"), ("batch 1", "--batch 1")],
-            Self::Shape => [
-                ("gso, batch 50", "--gso on --batch 50"),
-                ("no gso, batch 1", "--gso off --batch 1"),
-            ],
-        };
-        let mut set = a.1.split(' ').filter(|word| word.starts_with("--"));
-        if let Some(switch) = set.find(|&set| common.iter().any(|given| given == set)) {
-            let refusal = format!("the comparison sets {switch} itself");
-            return Err(Error::Refused(refusal));
-        }
-        Ok([a, b].map(|(name, switches)| {
-            let switches = switches.split(' ').map(str::to_owned);
-            let daemon = common.iter().cloned().chain(switches).collect();
-            Side { name, daemon }
-        }))
-    }
+    Ok(Results::Comparison { compare })
 }
 
 /// Throughput and CPU time of one test.
@@ -128,15 +89,5 @@ mod tests {
         assert_eq!(medians, [5.0, 2.0, 1.0]);
         let ratio = rate.ratio.unwrap();
         assert_eq!((ratio.median, ratio.min, ratio.max), (3.0, 2.0, 5.0));
-    }
-
-    #[test]
-    fn switches_for_both_come_with_the_contrast_unless_it_sets_them() {
-        let common = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
-        let [a, b] = Contrast::Gso.sides(&common("--batch 9")).unwrap();
-        assert_eq!(a.daemon, ["--batch", "9", "--gso", "on"]);
-        assert_eq!(b.daemon, ["--batch", "9", "--gso", "off"]);
-        assert!(Contrast::Shape.sides(&common("--gso off")).is_err());
-        assert!(Contrast::Batch.sides(&common("--gso off")).is_ok());
     }
 }

@@ -15,7 +15,7 @@ use super::{
     inside,
     measure::Path,
     progress::Progress,
-    report::{self, Results, Runs},
+    report::{Results, Runs},
 };
 use crate::{Error, error::Step as _};
 
@@ -31,8 +31,8 @@ pub(super) fn serve(address: IpAddr) -> Result<(), Error> {
     Ok(serve_connections(&listener)?)
 }
 
-/// Measures the path to `server` and prints.
-pub(super) fn measure(args: &SpeedtestArgs, server: &str) -> Result<(), Error> {
+/// Measures the path to `server`.
+pub(super) fn measure(args: &SpeedtestArgs, server: &str) -> Result<Results, Error> {
     let to = resolve(server)?;
     let progress = Progress::new(Path::steps(&args.tests));
     let mut path = Path {
@@ -43,12 +43,11 @@ pub(super) fn measure(args: &SpeedtestArgs, server: &str) -> Result<(), Error> {
         progress: &progress,
     };
     let runs = path.run_all(&args.tests)?;
-    drop(progress);
     let results = Runs {
         runs,
         ..Runs::default()
     };
-    report::print(args, Results::Runs(results))
+    Ok(Results::Runs(results))
 }
 
 fn listen(address: IpAddr) -> std::io::Result<TcpListener> {

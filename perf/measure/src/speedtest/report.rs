@@ -1,15 +1,11 @@
 //! The results of a speed test: the JSON for scripts, and the source of the tables.
 
-use std::{
-    collections::BTreeMap,
-    io::{self, Write as _},
-};
+use std::collections::BTreeMap;
 
 use convoy_lab::measure::{Host, Sample};
 use serde::Serialize;
 
-use super::{args::SpeedtestArgs, compare::Contrast, text};
-use crate::Error;
+use super::contrast::{Contrast, Side};
 
 /// The object that `--json` prints. A figure that does not apply is `null`.
 #[derive(Debug, Serialize)]
@@ -131,14 +127,6 @@ pub(super) struct Comparison {
     pub(super) tests: Vec<Compared>,
 }
 
-/// One of the two configurations.
-#[derive(Debug, Clone, Serialize)]
-pub(super) struct Side {
-    pub(super) name: &'static str,
-    /// The daemons' switches, as on their command line.
-    pub(super) daemon: Vec<String>,
-}
-
 /// One figure of one test in both configurations.
 #[derive(Debug, Serialize)]
 pub(super) struct Compared {
@@ -149,36 +137,4 @@ pub(super) struct Compared {
     pub(super) b: Option<Sample>,
     /// A divided by B, within each round.
     pub(super) ratio: Option<Sample>,
-}
-
-/// Prints the results on standard output, as JSON or as text.
-pub(super) fn print(args: &SpeedtestArgs, results: Results) -> Result<(), Error> {
-    let report = Report {
-        version: env!("CARGO_PKG_VERSION"),
-        host: Host::of_this_machine(),
-        settings: Settings::of(args),
-        results,
-    };
-    let text = match args.json {
-        true => serde_json::to_string(&report).map_err(io::Error::from)? + "\n",
-        false => text::of(&report),
-    };
-    let mut output = io::stdout().lock();
-    output.write_all(text.as_bytes())?;
-    Ok(output.flush()?)
-}
-
-impl Settings {
-    fn of(args: &SpeedtestArgs) -> Self {
-        let is_here = args.to.is_none();
-        Self {
-            secs: args.secs,
-            daemon: args.switches(),
-            mtu: is_here.then_some(args.mtu),
-            peers: is_here.then_some(args.peers),
-            veth_gso: is_here.then(|| args.veth_gso()),
-            loss_percent: args.loss,
-            to: args.to.clone(),
-        }
-    }
 }
