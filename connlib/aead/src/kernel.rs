@@ -8,34 +8,18 @@
 )]
 
 mod chacha20;
+mod lane;
 mod poly1305;
 mod text;
 
 #[cfg(test)]
 pub(crate) use chacha20::Cipher;
+pub(crate) use lane::Lane;
 pub(crate) use poly1305::{Authenticate, Tags};
 pub(crate) use text::{Opening, Sealing, SealingInPlace, Text};
 
 use crate::lanes::{Computation, LANES, Lanes, REGISTER};
-
-/// One packet: its key, nonce (RFC 8439 §2.3), additional data and text.
-pub(crate) struct Lane<'a, T> {
-    pub(crate) key: &'a [u32; 8],
-    pub(crate) nonce: [u32; 3],
-    pub(crate) aad: &'a [u8],
-    pub(crate) text: T,
-}
-
-impl<T: Default> Lane<'_, T> {
-    fn idle() -> Self {
-        Self {
-            key: &[0; 8],
-            nonce: [0; 3],
-            aad: &[],
-            text: T::default(),
-        }
-    }
-}
+use lane::{left, longest, shortest};
 
 /// Encrypts or decrypts up to 16 packets, and computes the tag of each over its ciphertext.
 pub(crate) fn crypt<'a, L: Lanes, T: Text>(
@@ -91,25 +75,4 @@ impl<T: Text> Computation for Crypt<'_, '_, T> {
         mac.absorb_lengths(&aad_len, &text_len);
         mac.tags()
     }
-}
-
-/// The bytes that each lane has left when `block` begins.
-#[inline(always)]
-fn left(lens: &[usize; LANES], block: usize) -> [usize; LANES] {
-    let mut left = *lens;
-    for len in &mut left {
-        *len = len.saturating_sub(block * REGISTER);
-    }
-    left
-}
-
-#[inline(always)]
-fn longest(lens: &[usize; LANES]) -> usize {
-    lens.iter().fold(0, |longest, len| longest.max(*len))
-}
-
-#[inline(always)]
-fn shortest(lens: &[usize; LANES]) -> usize {
-    lens.iter()
-        .fold(usize::MAX, |shortest, len| shortest.min(*len))
 }

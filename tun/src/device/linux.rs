@@ -3,7 +3,6 @@
 use std::{
     io::{Error, ErrorKind, Result},
     os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd},
-    sync::Arc,
 };
 
 use nix::{
@@ -14,39 +13,40 @@ use nix::{
 };
 use tun_rs::DeviceBuilder;
 
-use super::{Device, Offload, OffloadRequest, OpenError, PacketIo, Stop, TX_QUEUE_LEN};
+use super::{Offload, OffloadRequest, OpenError, PacketIo, Stop};
 use convoy_packet::vnet::VNET_LEN;
+
+/// Length of the kernel's queue of packets that wait for the reader thread (`txqueuelen`), in packets.
+///
+/// A longer queue loses fewer packets to bursts and to busy processors, and delays those behind a backlog
+/// more. The kernel's default is 500 for a TUN, and 1,000 for Ethernet.
+pub const TX_QUEUE_LEN: u32 = 2000;
 
 /// Super-packets of TCP, also with the ECN flag CWR.
 const TCP_OFFLOADS: libc::c_uint =
     libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
 const UDP_OFFLOADS: libc::c_uint = libc::TUN_F_USO4 | libc::TUN_F_USO6;
 
-pub(super) fn open(name: &str, offload: OffloadRequest) -> std::result::Result<Device, OpenError> {
+type Opened = std::result::Result<(LinuxTun, Offload), OpenError>;
+
+pub(super) fn open(name: &str, offload: OffloadRequest) -> Opened {
     check_name(name)?;
     let (fd, vnet_hdr) = with_what_there_is(offload, |vnet_hdr| make(name, vnet_hdr))?;
     let (tun, offload) = LinuxTun::new(fd, vnet_hdr)?;
     if let Err(error) = tun.set_queue_len() {
         tracing::warn!(name, %error, "Cannot set txqueuelen");
     }
-    Ok(Device {
-        io: Arc::new(tun),
-        offload,
-    })
+    Ok((tun, offload))
 }
 
-pub(super) fn adopt(fd: OwnedFd) -> std::result::Result<Device, OpenError> {
+pub(super) fn adopt(fd: OwnedFd) -> Opened {
     let request = interface_of(fd.as_raw_fd()).map_err(|_| OpenError::NotATun)?;
     // SAFETY: TUNGETIFF filled in the flags.
     let flags = i32::from(unsafe { request.ifr_ifru.ifru_flags });
     if flags & libc::IFF_TUN == 0 {
         return Err(OpenError::NotATun);
     }
-    let (tun, offload) = LinuxTun::new(fd, flags & libc::IFF_VNET_HDR != 0)?;
-    Ok(Device {
-        io: Arc::new(tun),
-        offload,
-    })
+    LinuxTun::new(fd, flags & libc::IFF_VNET_HDR != 0)
 }
 
 pub(super) fn is_attached(fd: BorrowedFd<'_>) -> bool {
@@ -118,7 +118,7 @@ fn exists(name: &str) -> bool {
 }
 
 #[derive(Debug)]
-struct LinuxTun {
+pub(super) struct LinuxTun {
     fd: OwnedFd,
     /// A socket in the network namespace that the interface was opened in, for requests about it.
     control: OwnedFd,

@@ -6,10 +6,7 @@
 use std::{
     io::{Error, Result},
     os::fd::{AsFd, BorrowedFd, OwnedFd},
-    sync::{
-        Arc,
-        atomic::{AtomicU16, Ordering},
-    },
+    sync::atomic::{AtomicU16, Ordering},
 };
 
 use nix::{
@@ -19,10 +16,14 @@ use nix::{
 };
 use rustix::io::Errno;
 
-use super::{Device, Offload, OpenError, PacketIo, Stop};
+use super::{Offload, OpenError, PacketIo, Stop};
 
 /// Adopts one end of a pair.
-pub(super) fn adopt(fd: OwnedFd, name: String, mtu: u16) -> std::result::Result<Device, OpenError> {
+pub(super) fn adopt(
+    fd: OwnedFd,
+    name: String,
+    mtu: u16,
+) -> std::result::Result<(StackSocket, Offload), OpenError> {
     let keeps_messages = getsockopt(&fd, sockopt::SockType) == Ok(SockType::SeqPacket);
     if !keeps_messages {
         return Err(OpenError::NotADevice);
@@ -30,18 +31,16 @@ pub(super) fn adopt(fd: OwnedFd, name: String, mtu: u16) -> std::result::Result<
     let flags = OFlag::from_bits_retain(fcntl(&fd, FcntlArg::F_GETFL).map_err(Error::from)?);
     fcntl(&fd, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK)).map_err(Error::from)?;
     let mtu = AtomicU16::new(mtu);
-    Ok(Device {
-        io: Arc::new(StackSocket { fd, name, mtu }),
-        offload: Offload {
-            vnet_hdr: true,
-            tcp: true,
-            udp: true,
-        },
-    })
+    let offload = Offload {
+        vnet_hdr: true,
+        tcp: true,
+        udp: true,
+    };
+    Ok((StackSocket { fd, name, mtu }, offload))
 }
 
 #[derive(Debug)]
-struct StackSocket {
+pub(super) struct StackSocket {
     fd: OwnedFd,
     name: String,
     /// In bytes.
@@ -103,11 +102,13 @@ mod tests {
 
     use super::*;
 
-    fn pair() -> (Device, OwnedFd) {
+    fn pair() -> (StackSocket, OwnedFd) {
         let flags = SockFlag::SOCK_CLOEXEC;
         let pair = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, flags);
         let (ours, theirs) = pair.unwrap();
-        (adopt(ours, "wg0".to_owned(), 1280).unwrap(), theirs)
+        let (device, offload) = adopt(ours, "wg0".to_owned(), 1280).unwrap();
+        assert!(offload.vnet_hdr);
+        (device, theirs)
     }
 
     fn errno<T: std::fmt::Debug>(result: Result<T>) -> Option<i32> {
@@ -117,13 +118,13 @@ mod tests {
     #[test]
     fn each_message_is_one_packet() {
         let (device, stack) = pair();
-        assert_eq!(errno(device.io.read(&mut [0; 64])), Some(libc::EAGAIN));
+        assert_eq!(errno(device.read(&mut [0; 64])), Some(libc::EAGAIN));
         rustix::io::write(&stack, b"first").unwrap();
         rustix::io::write(&stack, b"second").unwrap();
         let mut buffer = [0; 64];
-        assert_eq!(device.io.read(&mut buffer).unwrap(), 5);
-        assert_eq!(device.io.read(&mut buffer).unwrap(), 6);
-        assert_eq!(device.io.write(b"answer").unwrap(), 6);
+        assert_eq!(device.read(&mut buffer).unwrap(), 5);
+        assert_eq!(device.read(&mut buffer).unwrap(), 6);
+        assert_eq!(device.write(b"answer").unwrap(), 6);
         assert_eq!(rustix::io::read(&stack, &mut buffer).unwrap(), 6);
         assert_eq!(&buffer[..6], b"answer");
     }
@@ -132,14 +133,14 @@ mod tests {
     fn a_stack_that_has_ended_is_a_deleted_interface() {
         let (device, stack) = pair();
         drop(stack);
-        assert_eq!(errno(device.io.read(&mut [0; 64])), Some(libc::EBADFD));
-        assert_eq!(errno(device.io.write(b"packet")), Some(libc::EBADFD));
+        assert_eq!(errno(device.read(&mut [0; 64])), Some(libc::EBADFD));
+        assert_eq!(errno(device.write(b"packet")), Some(libc::EBADFD));
     }
 
     #[test]
     fn a_full_socket_is_a_full_interface() {
         let (device, _stack) = pair();
-        let full = (0..10_000).find_map(|_| device.io.write(&[0; 1500]).err());
+        let full = (0..10_000).find_map(|_| device.write(&[0; 1500]).err());
         assert_eq!(full.unwrap().raw_os_error(), Some(libc::EAGAIN));
     }
 
@@ -151,7 +152,6 @@ mod tests {
         device.set_mtu(1400).unwrap();
         assert_eq!(device.mtu().unwrap(), 1400);
         assert!(device.network_namespace().is_err());
-        assert!(device.offload().vnet_hdr);
     }
 
     #[test]

@@ -3,7 +3,10 @@
 //! A number modulo p = 2¹³⁰ − 5 is three limbs of 44, 44 and 42 bits, as products of 52 bits want it.
 //! [`Half::absorb`] derives the bounds by which no limb and no sum overflows.
 
-use super::{left, longest, text::row};
+use super::{
+    lane::{left, longest},
+    text::row,
+};
 use crate::lanes::{Computation, LANES, Lanes, REGISTER};
 
 /// The tag of each packet, as a little-endian number.
