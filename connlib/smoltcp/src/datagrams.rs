@@ -5,75 +5,14 @@ pub(super) mod send;
 use std::{
     io::{self, ErrorKind},
     net::SocketAddr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     task::{Context, Poll},
 };
 
 use nix::errno::Errno;
 
-use super::{
-    queue::{Pool, Queue},
-    shared::Shared,
-};
+use super::{bound::Bound, shared::Shared};
 use convoy_network::{Packets, Train};
-use convoy_packet::{counters::Dropped, segment::Tuple};
-
-/// Bytes of memory that an idle flow keeps, of which there may be thousands.
-const KEPT_OF_FLOW: usize = 16 << 10;
-
-/// A port that datagrams can be sent to.
-#[derive(Debug)]
-pub(super) struct Bound {
-    pub(super) at: SocketAddr,
-    /// If there is one, only its datagrams arrive here.
-    pub(super) flow_with: Option<SocketAddr>,
-    state: Mutex<State>,
-}
-
-#[derive(Debug)]
-struct State {
-    /// Datagrams and their senders.
-    queue: Queue<SocketAddr>,
-    /// Only this one is heard.
-    peer: Option<SocketAddr>,
-}
-
-impl Bound {
-    pub(super) fn new(at: SocketAddr) -> Self {
-        Self::with(at, None, usize::MAX, Arc::default())
-    }
-
-    /// For the datagrams of one flow, whose memory is of a pool.
-    pub(super) fn flow(Tuple { local, remote }: Tuple, pool: &Arc<Pool>) -> Self {
-        Self::with(local, Some(remote), KEPT_OF_FLOW, Arc::clone(pool))
-    }
-
-    fn with(at: SocketAddr, peer: Option<SocketAddr>, kept: usize, pool: Arc<Pool>) -> Self {
-        let queue = Queue::new(kept, pool);
-        Self {
-            at,
-            flow_with: peer,
-            state: Mutex::new(State { queue, peer }),
-        }
-    }
-
-    pub(super) fn push(&self, from: SocketAddr, datagram: &[u8]) -> Result<(), Dropped> {
-        let mut state = self.state();
-        if state.peer.is_some_and(|peer| peer != from) {
-            return Err(Dropped::NobodyListens);
-        }
-        state.queue.push(from, datagram)
-    }
-
-    /// The stack has ended.
-    pub(super) fn close(&self) {
-        self.state().queue.close();
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 /// The socket that a user holds.
 #[derive(Debug)]
@@ -89,7 +28,7 @@ impl StackDatagrams {
             return Err(ErrorKind::NetworkDown.into());
         }
         let to = to
-            .or(self.bound.state().peer)
+            .or_else(|| self.bound.peer())
             .ok_or(ErrorKind::NotConnected)?;
         let at = self.bound.at;
         if to.is_ipv4() != at.is_ipv4() {
@@ -110,7 +49,7 @@ impl Packets for StackDatagrams {
 
     fn connect(&self, to: SocketAddr) -> io::Result<()> {
         self.shared.source_for(to.ip())?;
-        self.bound.state().peer = Some(to);
+        self.bound.connect(to);
         Ok(())
     }
 
@@ -130,11 +69,11 @@ impl Packets for StackDatagrams {
     }
 
     fn try_recv_from(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
-        self.bound.state().queue.pop(buffer)
+        self.bound.pop(buffer)
     }
 
     fn poll_readable(&self, context: &mut Context<'_>) -> Poll<()> {
-        self.bound.state().queue.poll_ready(context)
+        self.bound.poll_ready(context)
     }
 }
 

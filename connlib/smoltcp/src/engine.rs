@@ -115,11 +115,12 @@ impl Engine {
     fn close(&mut self) {
         let (listeners, bound) = self.shared.table().close();
         for listening in listeners {
+            // All connections fail below.
             drop(listening.close());
         }
         bound.iter().for_each(|bound| bound.close());
         if let Some(arrivals) = self.shared.arrivals.get() {
-            arrivals.close();
+            drop(arrivals.close());
         }
         let flows = self.shared.table().flows();
         for flow in flows {

@@ -1,10 +1,9 @@
 //! A connection: one socket of smoltcp with an interface of its own.
 
 use std::{
-    cell::RefCell,
     fmt,
     io::{self, ErrorKind},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
     task::Waker,
 };
 
@@ -16,12 +15,12 @@ use smoltcp::{
 };
 
 use super::{
-    listener::Listening,
+    link::Link,
     memory::{Memory, Sizes},
-    phy::{Again, Outgoing, Phy, SCRATCH},
+    phy::{Again, Outgoing, Phy},
+    room::with_room,
     sender::Sender,
     sending::Sending,
-    shared::Shared,
 };
 use convoy_packet::{
     counters::Dropped,
@@ -65,8 +64,8 @@ pub(super) struct Inner {
     pub(super) slot: Option<usize>,
     /// When the table is to wake it.
     pub(super) deadline: Option<i64>,
-    /// The listener that it is to be offered to.
-    pub(super) opener: Option<Arc<Listening>>,
+    /// Whether a listener waits for it to be established.
+    pub(super) is_awaited: bool,
     /// Whether nothing more is written.
     is_shut: bool,
     /// Why it has ended early.
@@ -108,14 +107,9 @@ impl fmt::Debug for Flow {
 /// Memory that a connection takes besides the pages of its buffers that were used, which are given back when it ends.
 const _: () = assert!(size_of::<Flow>() + size_of::<Socket<'static>>() < 2560);
 
-thread_local! {
-    /// Where a thread makes packets.
-    static ROOM: RefCell<Box<[u8]>> = RefCell::new(vec![0; SCRATCH].into());
-}
-
 impl Flow {
     /// A connection that is to be begun by [`Inner::connect`], or else by the other end's SYN.
-    pub(super) fn new(shared: &Shared, tuple: Tuple, sizes: Sizes) -> io::Result<Self> {
+    pub(super) fn new(link: &Link, tuple: Tuple, sizes: Sizes) -> io::Result<Self> {
         let mut memory = Memory::new(sizes)?;
         // SAFETY: called once; the socket is dropped before the memory, and lends its buffers to nobody.
         let (receive, send) = unsafe { memory.buffers() };
@@ -132,17 +126,17 @@ impl Flow {
         socket.listen(endpoint).map_err(io::Error::other)?;
         let mut sockets = SocketSet::new(Vec::with_capacity(1));
         let handle = sockets.add(socket);
-        let mtu = shared.mtu();
+        let mtu = link.mtu();
         let inner = Inner {
             tuple,
             sockets,
             handle,
-            interface: interface(shared, tuple, mtu),
+            interface: interface(link, tuple, mtu),
             _memory: memory,
             mtu,
             slot: None,
             deadline: None,
-            opener: None,
+            is_awaited: false,
             is_shut: false,
             error: None,
             expires: None,
@@ -154,11 +148,11 @@ impl Flow {
             highest: 0,
             acknowledged: 0,
             told: (0, 0),
-            sender: Sender::new(shared.now().total_micros()),
+            sender: Sender::new(link.now().total_micros()),
         };
         Ok(Self {
             tuple,
-            peer: shared.peer_of(tuple.remote.ip()),
+            peer: link.peer_of(tuple.remote.ip()),
             sizes,
             inner: Mutex::new(inner),
         })
@@ -170,17 +164,17 @@ impl Flow {
 }
 
 /// An interface with the connection's own address alone.
-fn interface(shared: &Shared, tuple: Tuple, mtu: usize) -> Interface {
+fn interface(link: &Link, tuple: Tuple, mtu: usize) -> Interface {
     let mut config = Config::new(HardwareAddress::Ip);
     config.random_seed = rand::random();
-    with_outgoing(shared, None, |out| {
+    with_outgoing(link, None, |out| {
         let mut phy = Phy {
             received: None,
             out,
             mtu,
             is_closed: false,
         };
-        let mut interface = Interface::new(config, &mut phy, shared.now());
+        let mut interface = Interface::new(config, &mut phy, link.now());
         interface.update_ip_addrs(|addresses| {
             let address = IpAddress::from(tuple.local.ip());
             let bits = if tuple.local.is_ipv4() { 32 } else { 128 };
@@ -191,18 +185,13 @@ fn interface(shared: &Shared, tuple: Tuple, mtu: usize) -> Interface {
     })
 }
 
-/// Lends this thread's room for packets, [`SCRATCH`] bytes.
-pub(super) fn with_room<R>(make: impl FnOnce(&mut [u8]) -> R) -> R {
-    ROOM.with_borrow_mut(|room| make(room))
-}
-
 fn with_outgoing<R>(
-    shared: &Shared,
+    link: &Link,
     again: Option<Again<'_>>,
     make: impl FnOnce(&mut Outgoing<'_>) -> R,
 ) -> R {
     with_room(|room| {
-        let mut out = Outgoing::new(&shared.device, &shared.counters, room, again);
+        let mut out = Outgoing::new(&link.device, &link.counters, room, again);
         let result = make(&mut out);
         out.flush();
         result
@@ -230,7 +219,7 @@ impl Inner {
     /// Takes a segment. What it makes possible to send waits for [`Self::send`].
     pub(super) fn receive(
         &mut self,
-        shared: &Shared,
+        link: &Link,
         packet: &Packet<'_>,
         segment: &Segment,
     ) -> Result<(), Dropped> {
@@ -252,11 +241,11 @@ impl Inner {
             ACK_DELAY
         };
         self.socket().set_ack_delay(Some(delay));
-        let now = shared.now();
+        let now = link.now();
         let is_acceptable = is_beginning || self.is_acceptable(segment);
         let queued = self.socket().recv_queue();
         let renewed = self.is_overtaken(segment).then(|| self.renew(packet));
-        with_outgoing(shared, None, |out| {
+        with_outgoing(link, None, |out| {
             self.take(now, renewed.as_deref().unwrap_or(packet.bytes), out);
             self.note_received(packet, segment, before, queued);
             if is_acceptable {
@@ -275,7 +264,7 @@ impl Inner {
             (State::Closed | State::LastAck, State::Closed) => {}
             (State::SynSent, State::Closed) => self.error = Some(ErrorKind::ConnectionRefused),
             (_, State::Closed) => {
-                shared.counters.resets.add(1);
+                link.counters.resets.add(1);
                 self.error = Some(ErrorKind::ConnectionReset);
             }
             (State::SynSent | State::SynReceived, State::Established | State::CloseWait) => {
@@ -312,30 +301,30 @@ impl Inner {
     }
 
     /// Sends what can be sent.
-    pub(super) fn send(&mut self, shared: &Shared) {
+    pub(super) fn send(&mut self, link: &Link) {
         if self.slot.is_none() {
             return;
         }
         if self.is_shut {
             self.shut();
         }
-        let (now, before) = (shared.now(), self.state());
-        if self.expire(shared, now) {
-            with_outgoing(shared, None, |out| self.prepare(now, out));
+        let (now, before) = (link.now(), self.state());
+        if self.expire(link, now) {
+            with_outgoing(link, None, |out| self.prepare(now, out));
         }
-        self.emit(shared, now);
+        self.emit(link, now);
         if self.wants_to_resend() && !self.is_refused {
-            with_outgoing(shared, None, |out| self.rewind(now, out));
-            self.emit(shared, now);
+            with_outgoing(link, None, |out| self.rewind(now, out));
+            self.emit(link, now);
         }
         if before != State::Closed && self.state() == State::Closed {
-            shared.counters.timeouts.add(1);
+            link.counters.timeouts.add(1);
             self.error = Some(ErrorKind::TimedOut);
         }
     }
 
     /// Sends what smoltcp has to send now.
-    fn emit(&mut self, shared: &Shared, now: Instant) {
+    fn emit(&mut self, link: &Link, now: Instant) {
         let before = self.state();
         let is_open = self.sender.window > 0 || !self.is_sending();
         let mtu = self.mtu;
@@ -345,7 +334,7 @@ impl Inner {
             told: self.told,
         });
         let (interface, sockets) = (&mut self.interface, &mut self.sockets);
-        let sent = with_outgoing(shared, again, |out| {
+        let sent = with_outgoing(link, again, |out| {
             let mut phy = Phy {
                 received: None,
                 out,
@@ -454,7 +443,7 @@ impl Inner {
     }
 
     /// Makes its segments shorter, as a router wants; whether they are now.
-    pub(super) fn limit_mtu(&mut self, shared: &Shared, mtu: usize) -> bool {
+    pub(super) fn limit_mtu(&mut self, link: &Link, mtu: usize) -> bool {
         let least = if self.tuple.local.is_ipv4() {
             LEAST_MTU
         } else {
@@ -464,7 +453,7 @@ impl Inner {
         let is_shorter = mtu < self.mtu;
         if is_shorter {
             self.mtu = mtu;
-            self.interface = interface(shared, self.tuple, mtu);
+            self.interface = interface(link, self.tuple, mtu);
             let mss = self.mss();
             if let Some(sending) = &mut self.sender.sending {
                 sending.shorten(mss);

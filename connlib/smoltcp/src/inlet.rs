@@ -1,96 +1,27 @@
-//! Beginnings of flows to addresses that are not the stack's own, and a gateway's answers to them.
+//! The gateway's end of a stack: takes what begins flows to addresses that are not the stack's own, and answers it.
 
 use std::{
     io::{self, ErrorKind},
     net::SocketAddr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     task::{Context, Poll},
 };
 
 use super::{
+    arrivals::Arrivals,
     datagrams::{StackDatagrams, send},
-    flow::with_room,
-    listener::{Listening, StackListener},
-    queue::Queue,
+    listener::StackListener,
+    room::with_room,
     shared::Shared,
     table::Table,
 };
 use convoy_network::{Datagrams, Listener};
 use convoy_packet::{
     counters::{Counters, Dropped},
-    datagram::{Received, UDP_HEADER},
-    packet::{Packet, UDP, write_ip_header},
+    packet::Packet,
     segment::{Segment, Tuple},
-    vnet::{DATA_VALID, VnetHeader},
+    vnet::VnetHeader,
 };
-
-/// Bytes of memory that are kept while no packet waits.
-const KEPT: usize = 64 << 10;
-
-/// Packets that wait for the gateway, and the listener of what it admits.
-#[derive(Debug)]
-pub(super) struct Arrivals {
-    queue: Mutex<Queue<VnetHeader>>,
-    admitted: Arc<Listening>,
-}
-
-impl Arrivals {
-    fn new(admitted: Arc<Listening>) -> Self {
-        Self {
-            queue: Mutex::new(Queue::new(KEPT, Arc::default())),
-            admitted,
-        }
-    }
-
-    pub(super) fn push(&self, packet: &Packet<'_>) -> Result<(), Dropped> {
-        self.queue().push(packet.vnet, packet.bytes)
-    }
-
-    /// Adds a packet with datagrams, each in a packet of its own; counts those that there is no room for.
-    pub(super) fn push_datagrams(
-        &self,
-        packet: &Packet<'_>,
-        received: &Received<'_>,
-        counters: &Counters,
-    ) -> Result<(), Dropped> {
-        let Some(each) = packet.vnet.datagram_len() else {
-            return self.push(packet);
-        };
-        let checked = VnetHeader {
-            flags: DATA_VALID,
-            ..VnetHeader::default()
-        };
-        with_room(|room| {
-            for datagram in received.payload.chunks(each) {
-                let length = write_datagram(room, received, datagram);
-                if let Err(reason) = self.queue().push(checked, &room[..length]) {
-                    counters.drop(reason);
-                }
-            }
-        });
-        Ok(())
-    }
-
-    /// The stack has ended, or the gateway.
-    pub(super) fn close(&self) {
-        self.queue().close();
-        drop(self.admitted.close());
-    }
-
-    fn queue(&self) -> MutexGuard<'_, Queue<VnetHeader>> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Writes a packet that carries a verified datagram; returns its length.
-fn write_datagram(into: &mut [u8], received: &Received<'_>, datagram: &[u8]) -> usize {
-    let Received { from, to, .. } = received;
-    let length = UDP_HEADER + datagram.len();
-    let at = write_ip_header(into, from.ip(), to.ip(), UDP, length);
-    send::write_udp_header(&mut into[at..at + length], *from, *to, 0);
-    into[at + UDP_HEADER..at + length].copy_from_slice(datagram);
-    at + length
-}
 
 /// The gateway's end; dropping it closes it.
 #[derive(Debug)]
@@ -102,8 +33,7 @@ pub struct Inlet {
 impl Inlet {
     /// Takes the inlet, of which a stack has only one.
     pub(super) fn open(shared: &Arc<Shared>) -> Option<Self> {
-        let any = SocketAddr::from(([0; 4], 0));
-        let arrivals = Arc::new(Arrivals::new(Arc::new(Listening::new(any))));
+        let arrivals = Arc::new(Arrivals::new());
         shared.arrivals.set(Arc::clone(&arrivals)).ok()?;
         Some(Self {
             shared: Arc::clone(shared),
@@ -186,6 +116,6 @@ impl Inlet {
 
 impl Drop for Inlet {
     fn drop(&mut self) {
-        self.arrivals.close();
+        self.shared.abandon(self.arrivals.close());
     }
 }

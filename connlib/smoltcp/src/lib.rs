@@ -41,6 +41,8 @@
 //! Deliberately left out: connections to the stack's own addresses, multicast, broadcast, IP options, and several
 //! interfaces. A wildcard datagram socket answers from the address of its family that is nearest to the receiver.
 
+mod arrivals;
+mod bound;
 mod datagrams;
 mod device;
 mod engine;
@@ -48,12 +50,15 @@ mod flow;
 pub mod fragments;
 mod half_open;
 pub mod inlet;
+mod link;
 mod listener;
+mod listening;
 mod memory;
 mod names;
 mod path_mtus;
 mod phy;
 mod queue;
+mod room;
 mod sender;
 mod sending;
 mod settings;
@@ -83,6 +88,7 @@ use inlet::Inlet;
 use listener::StackListener;
 use names::Inside;
 use shared::Shared;
+use stream::FlowStream;
 
 /// A TCP/IP stack that runs.
 #[derive(Debug)]
@@ -156,7 +162,7 @@ impl Network for Stack {
 
     fn connect(&self, to: SocketAddr) -> Answer<'_, Stream> {
         Box::pin(async move {
-            let stream = self.shared.connect(to)?;
+            let stream = FlowStream::connect(&self.shared, to)?;
             stream.connected().await?;
             Ok(Stream::Other(Box::new(stream)))
         })

@@ -42,7 +42,7 @@ impl RuntimeProvider for Inside {
     ) -> Pin<Box<dyn Send + Future<Output = io::Result<Self::Tcp>>>> {
         let shared = Arc::clone(&self.shared);
         Box::pin(async move {
-            let stream = shared.connect(server)?;
+            let stream = FlowStream::connect(&shared, server)?;
             timeout(patience.unwrap_or(CONNECT_PATIENCE), stream.connected()).await??;
             Ok(AsyncIoTokioAsStd(stream))
         })

@@ -12,9 +12,9 @@ use smoltcp::{
 
 use super::{
     flow::Inner,
+    link::Link,
     phy::{Outgoing, Phy},
     sending::{Acknowledgement, Sending},
-    shared::Shared,
 };
 use convoy_packet::{
     packet::{Packet, ip_header_len},
@@ -220,7 +220,7 @@ impl Inner {
     }
 
     /// Does what the sender's timers demand; whether that changes what may be sent.
-    pub(super) fn expire(&mut self, shared: &Shared, now: Instant) -> bool {
+    pub(super) fn expire(&mut self, link: &Link, now: Instant) -> bool {
         let has_more = self.socket().send_queue() > 0;
         let micros = now.total_micros();
         let Some(sending) = &mut self.sender.sending else {
@@ -232,9 +232,9 @@ impl Inner {
         let timeouts = sending.timeouts();
         let tried = TRIED_MTUS.iter().find(|(after, _)| *after == timeouts);
         if let Some((_, mtu)) = tried.filter(|_| has_more)
-            && self.limit_mtu(shared, *mtu)
+            && self.limit_mtu(link, *mtu)
         {
-            shared.counters.path_mtu_changes.add(1);
+            link.counters.path_mtu_changes.add(1);
         }
         true
     }

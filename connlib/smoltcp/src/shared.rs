@@ -3,24 +3,23 @@
 use std::{
     io::{self, ErrorKind},
     net::{IpAddr, SocketAddr},
+    ops::Deref,
     os::fd::OwnedFd,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, atomic::AtomicBool, atomic::Ordering},
 };
 
-use smoltcp::{socket::tcp::State, time::Instant};
+use smoltcp::socket::tcp::State;
 
 use super::{
-    device::Device,
+    arrivals::Arrivals,
     flow::{Flow, Inner},
-    inlet::Arrivals,
-    listener::Listening,
-    path_mtus::PathMtus,
+    link::Link,
+    listening::Listening,
     settings::Settings,
-    stream::FlowStream,
     table::Table,
 };
 use convoy_packet::{
-    counters::{Counters, Dropped},
+    counters::Dropped,
     packet::{Packet, is_unicast},
     segment::{Segment, Tuple},
 };
@@ -30,46 +29,33 @@ const PAUSE: i64 = 1_000;
 
 #[derive(Debug)]
 pub(super) struct Shared {
-    pub(super) settings: Settings,
-    pub(super) device: Device,
+    link: Link,
     /// Flows that have more to send than the device has room for; each is here once at most.
     waiting: Mutex<Vec<Arc<Flow>>>,
-    pub(super) counters: Counters,
     /// Locked after a flow, never before one.
     table: Mutex<Table>,
     /// Where what begins flows to other addresses goes.
     pub(super) arrivals: OnceLock<Arc<Arrivals>>,
-    pub(super) path_mtus: PathMtus,
-    begun: std::time::Instant,
     is_over: AtomicBool,
+}
+
+impl Deref for Shared {
+    type Target = Link;
+
+    fn deref(&self) -> &Link {
+        &self.link
+    }
 }
 
 impl Shared {
     pub(super) fn new(device: OwnedFd, settings: Settings) -> io::Result<Self> {
         Ok(Self {
-            settings,
-            device: Device::new(device)?,
+            link: Link::new(device, settings)?,
             waiting: Mutex::default(),
-            counters: Counters::default(),
             table: Mutex::default(),
             arrivals: OnceLock::new(),
-            path_mtus: PathMtus::default(),
-            begun: std::time::Instant::now(),
             is_over: AtomicBool::new(false),
         })
-    }
-
-    pub(super) fn now(&self) -> Instant {
-        Instant::from_micros(self.begun.elapsed().as_micros() as i64)
-    }
-
-    pub(super) fn mtu(&self) -> usize {
-        self.settings.mtu.into()
-    }
-
-    /// Returns the longest packet in bytes that may be sent to an address, as far as is known.
-    pub(super) fn mtu_to(&self, address: IpAddr) -> usize {
-        self.path_mtus.to(address, self.mtu(), || self.now())
     }
 
     pub(super) fn table(&self) -> MutexGuard<'_, Table> {
@@ -96,42 +82,14 @@ impl Shared {
         self.device.ring();
     }
 
-    /// Whether this is an address of the stack.
-    pub(super) fn owns(&self, address: IpAddr) -> bool {
-        self.settings
-            .addresses
-            .iter()
-            .any(|(own, _)| *own == address)
-    }
-
-    /// Returns the number of the peer that has an address; all that no peer has count as one.
-    pub(super) fn peer_of(&self, address: IpAddr) -> u32 {
-        self.settings.peers.of(address).unwrap_or(u32::MAX)
-    }
-
     /// The gateway that takes packets for this address, which is not of the stack.
     pub(super) fn gateway_to(&self, address: IpAddr) -> Result<&Arrivals, Dropped> {
         let arrivals = self.arrivals.get().filter(|_| is_unicast(address));
         arrivals.map(Arc::as_ref).ok_or(Dropped::NotOurs)
     }
 
-    /// The address from which packets go to another: the one in its network, or else the first of its family.
-    pub(super) fn source_for(&self, to: IpAddr) -> io::Result<IpAddr> {
-        let own = || {
-            let addresses = self.settings.addresses.iter();
-            addresses.filter(|(own, _)| own.is_ipv4() == to.is_ipv4())
-        };
-        let is_near = |(own, bits): &&(IpAddr, u8)| {
-            let [own, to] = [*own, to].map(|it| convoy_types::Prefix::network_of(it, *bits));
-            own == to
-        };
-        let found = own().find(is_near).or_else(|| own().next());
-        let unreachable = || io::Error::from(ErrorKind::NetworkUnreachable);
-        found.map(|(own, _)| *own).ok_or_else(unreachable)
-    }
-
     /// Begins a connection; its SYN is on its way.
-    pub(super) fn connect(self: &Arc<Self>, to: SocketAddr) -> io::Result<FlowStream> {
+    pub(super) fn connect(self: &Arc<Self>, to: SocketAddr) -> io::Result<Arc<Flow>> {
         if self.is_over() {
             return Err(ErrorKind::NetworkDown.into());
         }
@@ -157,7 +115,7 @@ impl Shared {
             self.fail(&mut inner, ErrorKind::NetworkDown);
         }
         drop(inner);
-        Ok(FlowStream::new(Arc::clone(self), flow))
+        Ok(flow)
     }
 
     /// Opens the connection that the other end's SYN begins, and `insert` adds; its next turn answers.
@@ -173,11 +131,14 @@ impl Shared {
         let flow = Flow::new(self, tuple, sizes).map_err(|_| Dropped::TooManyFlows)?;
         let flow = Arc::new(flow);
         let mut inner = flow.lock();
-        let inserted = insert(&mut self.table(), &flow);
+        let mut table = self.table();
+        let inserted = insert(&mut table, &flow);
         let (slot, inserted) = inserted.map_err(|_| Dropped::TooManyFlows)?;
+        table.await_established(slot, opener);
+        drop(table);
         self.counters.flows_opened.add(1);
         inner.slot = Some(slot);
-        inner.opener = Some(opener);
+        inner.is_awaited = true;
         inner.receive(self, packet, segment)?;
         drop(inner);
         Ok((flow, inserted))
@@ -219,22 +180,28 @@ impl Shared {
     /// Offers a connection that has been established to its listener.
     fn offer(self: &Arc<Self>, flow: &Arc<Flow>, inner: &mut Inner) {
         let is_half_open = matches!(inner.state(), State::Listen | State::SynReceived);
-        if is_half_open || inner.slot.is_none() {
-            return;
-        }
-        let Some(listening) = inner.opener.take() else {
+        let Some(slot) = inner.slot.filter(|_| inner.is_awaited && !is_half_open) else {
             return;
         };
-        self.table().establish(inner.slot);
-        if inner.state() == State::Closed {
+        inner.is_awaited = false;
+        let listening = self.table().establish(slot);
+        let Some(listening) = listening.filter(|_| inner.state() != State::Closed) else {
             return;
-        }
-        let stream = FlowStream::new(Arc::clone(self), Arc::clone(flow));
-        if let Err(refused) = listening.offer(stream) {
+        };
+        if listening.offer(Arc::clone(flow)).is_err() {
             self.counters.drop(Dropped::BacklogFull);
-            refused.forget();
             inner.socket().abort();
             inner.send(self);
+        }
+    }
+
+    /// Lets the other ends have what was written on connections that nobody holds any more, or resets those that have
+    /// received something which nobody has read.
+    pub(super) fn abandon(self: &Arc<Self>, flows: impl IntoIterator<Item = Arc<Flow>>) {
+        for flow in flows {
+            let mut inner = flow.lock();
+            inner.orphan(self.now());
+            self.turn(&flow, &mut inner);
         }
     }
 

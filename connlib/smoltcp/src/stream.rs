@@ -25,7 +25,6 @@ use convoy_network::Duplex;
 pub(super) struct FlowStream {
     shared: Arc<Shared>,
     flow: Arc<Flow>,
-    is_held: bool,
 }
 
 impl fmt::Debug for FlowStream {
@@ -36,21 +35,12 @@ impl fmt::Debug for FlowStream {
 
 impl FlowStream {
     pub(super) fn new(shared: Arc<Shared>, flow: Arc<Flow>) -> Self {
-        Self {
-            shared,
-            flow,
-            is_held: true,
-        }
+        Self { shared, flow }
     }
 
-    /// The other end's address.
-    pub(super) fn remote(&self) -> SocketAddr {
-        self.flow.tuple.remote
-    }
-
-    /// Drops it without ending the connection.
-    pub(super) fn forget(mut self) {
-        self.is_held = false;
+    /// Begins a connection; its SYN is on its way.
+    pub(super) fn connect(shared: &Arc<Shared>, to: SocketAddr) -> io::Result<Self> {
+        Ok(Self::new(Arc::clone(shared), shared.connect(to)?))
     }
 
     /// Waits until the other end has answered.
@@ -171,10 +161,6 @@ impl Duplex for FlowStream {
 
 impl Drop for FlowStream {
     fn drop(&mut self) {
-        if self.is_held {
-            let mut inner = self.flow.lock();
-            inner.orphan(self.shared.now());
-            self.shared.turn(&self.flow, &mut inner);
-        }
+        self.shared.abandon([Arc::clone(&self.flow)]);
     }
 }

@@ -12,10 +12,10 @@ use slab::Slab;
 use smoltcp::time::Instant;
 
 use super::{
-    datagrams::Bound,
+    bound::Bound,
     flow::Flow,
     half_open::HalfOpen,
-    listener::Listening,
+    listening::Listening,
     memory::{Shares, Sizes},
     queue::Pool,
     settings::MAX_FLOWS,
@@ -37,6 +37,8 @@ const MOST_TRIES: usize = 512;
 pub(super) struct Table {
     flows: Slab<Arc<Flow>>,
     by_tuple: HashMap<Tuple, usize>,
+    /// Listeners that wait for connections to be established.
+    openers: HashMap<usize, Arc<Listening>>,
     /// Without those that a gateway has admitted.
     half_open: HalfOpen,
     memory: Shares,
@@ -111,15 +113,19 @@ impl Table {
         Ok((self.insert(flow)?, ()))
     }
 
-    /// A connection is established.
-    pub(super) fn establish(&mut self, slot: Option<usize>) {
-        if let Some(slot) = slot {
-            self.half_open.remove(slot);
-        }
+    /// Notes the listener that a connection is offered to once it is established.
+    pub(super) fn await_established(&mut self, slot: usize, opener: Arc<Listening>) {
+        self.openers.insert(slot, opener);
+    }
+
+    /// Notes that a connection is established; returns the listener that waits for that.
+    pub(super) fn establish(&mut self, slot: usize) -> Option<Arc<Listening>> {
+        self.half_open.remove(slot);
+        self.openers.remove(&slot)
     }
 
     pub(super) fn remove(&mut self, slot: usize, deadline: Option<i64>) {
-        self.establish(Some(slot));
+        self.establish(slot);
         if let Some(deadline) = deadline {
             self.deadlines.remove(&(deadline, slot));
         }

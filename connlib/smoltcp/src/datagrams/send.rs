@@ -8,7 +8,7 @@ use std::{
 
 use nix::errno::Errno;
 
-use crate::{flow::with_room, shared::Shared};
+use crate::{link::Link, room::with_room};
 use convoy_network::Train;
 use convoy_packet::{
     counters::Dropped,
@@ -25,7 +25,7 @@ const FRAGMENTS_AT: usize = VNET_LEN + IPV6_HEADER + LONGEST_PACKET;
 
 /// Sends a datagram, in fragments if it is longer than the path's MTU.
 pub(super) fn datagram(
-    shared: &Shared,
+    link: &Link,
     from: SocketAddr,
     to: SocketAddr,
     datagram: &[u8],
@@ -41,8 +41,8 @@ pub(super) fn datagram(
     with_room(|room| {
         let udp_at = VNET_LEN + header;
         room[udp_at + UDP_HEADER..udp_at + length].copy_from_slice(datagram);
-        if header + length <= shared.mtu_to(destination) {
-            return send_packet(shared, from, to, &mut room[..udp_at + length], None);
+        if header + length <= link.mtu_to(destination) {
+            return send_packet(link, from, to, &mut room[..udp_at + length], None);
         }
         let udp = &mut room[udp_at..udp_at + length];
         write_udp_header(udp, from, to, 0);
@@ -53,37 +53,37 @@ pub(super) fn datagram(
         };
         udp[6..8].copy_from_slice(&sum.to_be_bytes());
         let datagram = udp_at..udp_at + length;
-        send_fragments(shared, (source, destination), UDP, room, datagram)
+        send_fragments(link, (source, destination), UDP, room, datagram)
     })
 }
 
 /// Sends a packet without extension headers, in fragments if it is longer than the path's MTU.
-pub(crate) fn packet(shared: &Shared, packet: &[u8], room: &mut [u8]) -> io::Result<()> {
+pub(crate) fn packet(link: &Link, packet: &[u8], room: &mut [u8]) -> io::Result<()> {
     let message = &mut room[..VNET_LEN + packet.len()];
     message[..VNET_LEN].fill(0);
     message[VNET_LEN..].copy_from_slice(packet);
-    if packet.len() <= shared.mtu() && !shared.path_mtus.has_any() {
-        return send_message(shared, message, false);
+    if packet.len() <= link.mtu() && !link.path_mtus.has_any() {
+        return send_message(link, message, false);
     }
     let parsed = Packet::parse(VnetHeader::default(), packet);
     let parsed = parsed.map_err(|_| io::ErrorKind::InvalidInput)?;
-    if packet.len() <= shared.mtu_to(parsed.destination) {
-        return send_message(shared, message, false);
+    if packet.len() <= link.mtu_to(parsed.destination) {
+        return send_message(link, message, false);
     }
     let ends = (parsed.source, parsed.destination);
     let payload = VNET_LEN + parsed.payload_at..VNET_LEN + packet.len();
-    send_fragments(shared, ends, parsed.protocol, room, payload)
+    send_fragments(link, ends, parsed.protocol, room, payload)
 }
 
 /// Sends datagrams as one super-packet, which is possible as long as each fits the MTU.
 pub(super) fn train(
-    shared: &Shared,
+    link: &Link,
     from: SocketAddr,
     to: SocketAddr,
     train: &Train<'_>,
 ) -> io::Result<()> {
     let headers = ip_header_len(from.ip()) + UDP_HEADER;
-    let mtu = shared.mtu_to(to.ip());
+    let mtu = link.mtu_to(to.ip());
     let fits = headers + train.segment_len() <= mtu && headers + train.bytes() <= LONGEST_PACKET;
     if !fits {
         return Err(Errno::EMSGSIZE.into());
@@ -94,13 +94,13 @@ pub(super) fn train(
             room[at..at + piece.len()].copy_from_slice(piece);
             at += piece.len();
         }
-        send_packet(shared, from, to, &mut room[..at], Some(train.segment_len()))
+        send_packet(link, from, to, &mut room[..at], Some(train.segment_len()))
     })
 }
 
 /// Sends a message whose payload is in its place, with the length of its datagrams if they are several.
 fn send_packet(
-    shared: &Shared,
+    link: &Link,
     from: SocketAddr,
     to: SocketAddr,
     message: &mut [u8],
@@ -124,7 +124,7 @@ fn send_packet(
         vnet.gso_size = segment_len as u16;
     }
     message[..VNET_LEN].copy_from_slice(&vnet.to_bytes());
-    send_message(shared, message, segment_len.is_some())
+    send_message(link, message, segment_len.is_some())
 }
 
 pub(crate) fn write_udp_header(udp: &mut [u8], from: SocketAddr, to: SocketAddr, sum: u16) {
@@ -137,7 +137,7 @@ pub(crate) fn write_udp_header(udp: &mut [u8], from: SocketAddr, to: SocketAddr,
 
 /// Sends a payload, which lies at `payload` in `room`, as fragments.
 fn send_fragments(
-    shared: &Shared,
+    link: &Link,
     (source, destination): (IpAddr, IpAddr),
     protocol: u8,
     room: &mut [u8],
@@ -145,7 +145,7 @@ fn send_fragments(
 ) -> io::Result<()> {
     let header = ip_header_len(source);
     let more = if source.is_ipv4() { 0 } else { FRAGMENT_HEADER };
-    let each = (shared.mtu_to(destination) - header - more) & !7;
+    let each = (link.mtu_to(destination) - header - more) & !7;
     let ident: u32 = rand::random();
     let (room, message) = room.split_at_mut(FRAGMENTS_AT);
     for (index, part) in room[payload.clone()].chunks(each).enumerate() {
@@ -168,20 +168,17 @@ fn send_fragments(
         }
         let at = header + more;
         ip[at..at + part.len()].copy_from_slice(part);
-        send_message(shared, &message[..VNET_LEN + at + part.len()], false)?;
+        send_message(link, &message[..VNET_LEN + at + part.len()], false)?;
     }
     Ok(())
 }
 
-fn send_message(shared: &Shared, message: &[u8], is_super: bool) -> io::Result<()> {
-    shared
-        .device
-        .try_send(message, &shared.counters)
+fn send_message(link: &Link, message: &[u8], is_super: bool) -> io::Result<()> {
+    link.device
+        .try_send(message, &link.counters)
         .inspect_err(|_| {
-            shared.counters.drop(Dropped::DeviceFull);
+            link.counters.drop(Dropped::DeviceFull);
         })?;
-    shared
-        .counters
-        .count_sent(message.len() - VNET_LEN, is_super);
+    link.counters.count_sent(message.len() - VNET_LEN, is_super);
     Ok(())
 }

@@ -11,9 +11,10 @@ use smoltcp::socket::tcp::State;
 
 use super::{
     super::{
-        flow::{Flow, Inner, with_room},
-        inlet::Arrivals,
-        listener::Listening,
+        arrivals::Arrivals,
+        flow::{Flow, Inner},
+        listening::Listening,
+        room::with_room,
         table::Table,
     },
     Engine,
