@@ -8,7 +8,7 @@ use std::{
 };
 
 use convoy_gso::BoundSockets;
-use convoy_proto::{Followed, Listing, Plan, config::PublicKey};
+use convoy_proto::{Followed, LinkChange, Listing, Plan, config::PublicKey};
 use tokio::sync::{mpsc, oneshot, watch};
 
 /// Most commands waiting for the event loop; further senders block.
@@ -50,6 +50,27 @@ pub(crate) enum Command {
         done: oneshot::Sender<Box<Followed>>,
     },
     /// Begins handshakes with these peers. Returns the list, as freeing it takes a while.
+    Handshake {
+        peers: vec::IntoIter<PublicKey>,
+        done: oneshot::Sender<vec::IntoIter<PublicKey>>,
+    },
+}
+
+/// The rest of a command.
+#[derive(Debug)]
+pub(crate) enum Task {
+    Apply {
+        plan: Box<Plan>,
+        done: SyncSender<Box<Plan>>,
+    },
+    Link {
+        change: LinkChange,
+        done: SyncSender<()>,
+    },
+    Snapshot {
+        listing: Box<Listing>,
+        answer: SyncSender<Box<Listing>>,
+    },
     Handshake {
         peers: vec::IntoIter<PublicKey>,
         done: oneshot::Sender<vec::IntoIter<PublicKey>>,

@@ -16,17 +16,16 @@ use tokio::sync::mpsc;
 use crate::{
     budget::Budget,
     clock::{self, Alarm},
-    command::Requests,
+    command::{Requests, Task},
     error::Exit,
     metrics::Metrics,
     recent::Recent,
     turn::Turn,
 };
-use commands::Task;
-use inbound::InboundHalf;
-use outbound::OutboundHalf;
+use halves::{InboundHalf, OutboundHalf};
 
 mod commands;
+mod halves;
 mod inbound;
 mod lane;
 mod outbound;
@@ -215,7 +214,7 @@ impl EventLoop {
             self.node.poll_timeout(),
             outbound.retry_at(),
             outbound.next_patience_end(&self.node, clock::now()),
-            inbound.retry_at(),
+            inbound.retry_at,
         ];
         if let Some(at) = deadline.into_iter().flatten().min() {
             alarm.arm(at);
@@ -230,7 +229,7 @@ impl EventLoop {
             () = alarm.rings() => {}
             () = sockets.readable(Family::V4), if inbound.can_receive() => {}
             () = sockets.readable(Family::V6), if inbound.can_receive() => {}
-            () = inbound.writer.room(), if inbound.is_writer_full() => {}
+            () = inbound.writer.room(), if inbound.is_writer_full => {}
             // Also while the link is down: packets may arrive before the command that sets it up.
             () = outbound.reader.ready(), if has_room => {}
             () = sockets.writable(Family::V4), if full[0] => {}

@@ -2,43 +2,25 @@
 
 use std::{
     io,
-    sync::mpsc::SyncSender,
     time::{Duration, SystemTime},
     vec,
 };
 
 use convoy_gso::{BoundSockets, UdpSockets};
-use convoy_proto::{LinkChange, Listing, Plan, config::PublicKey, leave_no_trace};
-use tokio::sync::oneshot;
+use convoy_proto::{config::PublicKey, leave_no_trace};
 
 use super::EventLoop;
-use crate::{clock, command::Command, error::Exit, turn::Turn};
+use crate::{
+    clock,
+    command::{Command, Task},
+    error::Exit,
+    turn::Turn,
+};
 
 /// Time for commands in a tick. A slice that has begun is finished.
 const COMMANDS: Duration = Duration::from_micros(400);
 /// Peers whose handshakes one slice schedules; due timers then begin them.
 pub(super) const HANDSHAKES_PER_SLICE: usize = 256;
-
-/// The rest of a command.
-#[derive(Debug)]
-pub(super) enum Task {
-    Apply {
-        plan: Box<Plan>,
-        done: SyncSender<Box<Plan>>,
-    },
-    Link {
-        change: LinkChange,
-        done: SyncSender<()>,
-    },
-    Snapshot {
-        listing: Box<Listing>,
-        answer: SyncSender<Box<Listing>>,
-    },
-    Handshake {
-        peers: vec::IntoIter<PublicKey>,
-        done: oneshot::Sender<vec::IntoIter<PublicKey>>,
-    },
-}
 
 impl EventLoop {
     pub(super) fn run_commands(&mut self, now: Duration) -> bool {

@@ -2,9 +2,8 @@
 
 use std::{io, time::Duration};
 
-use convoy_gso::{ReceiveBuffers, udp::Family};
+use convoy_gso::udp::Family;
 use convoy_proto::{counters::DropReason, inbound::is_handshake};
-use convoy_tun::{InboundBatch, Writer};
 
 use super::EventLoop;
 use crate::{
@@ -22,74 +21,6 @@ const HANDSHAKES_AT_ONCE: usize = 1;
 const HANDSHAKES_PER_TICK: usize = 32;
 /// Pause in receiving after an error other than `EAGAIN`.
 const RECEIVE_PAUSE: Duration = Duration::from_millis(10);
-
-/// Everything between the sockets and the TUN writer.
-#[derive(Debug)]
-pub(super) struct InboundHalf {
-    pub(super) writer: Writer,
-    received: ReceiveBuffers,
-    /// The batch for the TUN that is being filled.
-    batch: Option<InboundBatch>,
-    /// Whether the writer has no batch to fill, so that received datagrams wait.
-    is_writer_full: bool,
-    /// When to receive again after an error.
-    retry_at: Option<Duration>,
-    /// The socket served first.
-    first_family: Family,
-    /// Handshake messages that the tick may still handle.
-    handshakes_left: Budget,
-    /// How long the last tick has received.
-    pub(super) took: Duration,
-}
-
-impl InboundHalf {
-    pub(super) fn new(writer: Writer) -> Self {
-        Self {
-            writer,
-            received: ReceiveBuffers::default(),
-            batch: None,
-            is_writer_full: false,
-            retry_at: None,
-            first_family: Family::V4,
-            handshakes_left: Budget::new(0),
-            took: Duration::ZERO,
-        }
-    }
-
-    pub(super) fn can_receive(&self) -> bool {
-        !self.is_writer_full && self.retry_at.is_none()
-    }
-
-    pub(super) fn is_writer_full(&self) -> bool {
-        self.is_writer_full
-    }
-
-    pub(super) fn retry_at(&self) -> Option<Duration> {
-        self.retry_at
-    }
-
-    /// Puts an ICMP error into the batch for the TUN or, if it is full, into a new one. Returns false if the
-    /// writer is full.
-    fn put_reply(&mut self, reply: &[u8], now: Duration) -> bool {
-        loop {
-            let batch = match &mut self.batch {
-                Some(batch) => batch,
-                None => match self.writer.take(now) {
-                    Some(batch) => self.batch.insert(batch),
-                    None => return false,
-                },
-            };
-            if let Some(slot) = batch.slot(reply.len()) {
-                slot[..reply.len()].copy_from_slice(reply);
-                batch.commit(reply.len());
-                return true;
-            }
-            if let Some(full) = self.batch.take() {
-                self.writer.enqueue(full);
-            }
-        }
-    }
-}
 
 impl EventLoop {
     #[inline(never)]
