@@ -9,6 +9,7 @@ use std::{
 };
 
 use convoy_types::Destination;
+pub use convoy_types::Family;
 use quinn_udp::{EcnCodepoint, Transmit};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
@@ -126,39 +127,6 @@ pub struct UdpSockets {
     routes: Routes,
     narrow: NarrowRoutes,
     privileged: Arc<dyn Privileged>,
-}
-
-/// One of the two sockets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Family {
-    /// The IPv4 socket.
-    V4,
-    /// The IPv6 socket.
-    V6,
-}
-
-impl Family {
-    /// Both, IPv4 first.
-    pub const BOTH: [Self; 2] = [Self::V4, Self::V6];
-
-    /// The other one.
-    #[must_use]
-    pub fn other(self) -> Self {
-        match self {
-            Self::V4 => Self::V6,
-            Self::V6 => Self::V4,
-        }
-    }
-
-    /// The family of `address`.
-    #[must_use]
-    pub fn of(address: SocketAddr) -> Self {
-        if address.is_ipv4() {
-            Self::V4
-        } else {
-            Self::V6
-        }
-    }
 }
 
 impl UdpSockets {
@@ -346,7 +314,7 @@ impl SendDatagrams for UdpSockets {
             // A batch cannot be fragmented. The kernel says the same where it heeds the route's MTU.
             return Err(io::Error::from_raw_os_error(libc::EMSGSIZE));
         }
-        let socket = self.socket_mut(Family::of(destination.to));
+        let socket = self.socket_mut(Family::of(destination.to.ip()));
         let socket = socket.ok_or_else(|| io::Error::from_raw_os_error(libc::EAFNOSUPPORT))?;
         socket.heed_route_mtu(is_narrow)?;
         socket.send(&Transmit {

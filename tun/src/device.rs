@@ -13,10 +13,11 @@ use std::{
     sync::Arc,
 };
 
+use convoy_types::Switch;
 pub use error::OpenError;
 pub(crate) use io::{PacketIo, Stop};
 pub use linux::TX_QUEUE_LEN;
-pub use offload::{Offload, OffloadRequest};
+pub use offload::Offload;
 
 /// An open TUN device; clones share it.
 #[derive(Clone, Debug)]
@@ -31,7 +32,7 @@ impl Device {
     ///
     /// # Errors
     /// An [`OpenError`]: it has a variant for each cause that the user can remedy.
-    pub fn open(name: &str, offload: OffloadRequest) -> Result<Self, OpenError> {
+    pub fn open(name: &str, offload: Switch) -> Result<Self, OpenError> {
         linux::open(name, offload).map(Self::new)
     }
 

@@ -45,8 +45,9 @@ mod writer;
 
 pub use bounds::{BATCH_BYTES, INBOUND_BATCHES, MAX_BATCH_PACKETS, OUTBOUND_BATCHES};
 pub use coalesce::Coalesce;
+pub use convoy_types::Switch;
 pub use counters::{FailedPackets, WriterCounters};
-pub use device::{Device, Offload, OffloadRequest, OpenError, TX_QUEUE_LEN, memory};
+pub use device::{Device, Offload, OpenError, TX_QUEUE_LEN, memory};
 pub use inbound::{InboundBatch, MAX_SLOT};
 pub use outbound::{OutboundBatch, OutboundPacket, ReadCalls};
 pub use reader::{Reader, ReaderExit, TryRecv, spawn_reader};

@@ -22,7 +22,7 @@ use std::{
 };
 
 use convoy_tun::{
-    Coalesce, Device, OffloadRequest, OpenError, Reader, ReaderExit, TX_QUEUE_LEN, TryRecv, Writer,
+    Coalesce, Device, OpenError, Reader, ReaderExit, Switch, TX_QUEUE_LEN, TryRecv, Writer,
     spawn_reader, spawn_writer,
 };
 use nix::{
@@ -35,7 +35,7 @@ const SOON: Duration = Duration::from_secs(10);
 #[test]
 fn tcp_bulk_that_loops_through_split_and_coalesce_arrives_intact() {
     in_namespace(|| {
-        for offload in [OffloadRequest::On, OffloadRequest::Off] {
+        for offload in [Switch::On, Switch::Off] {
             let device = open_up("cv0", offload);
             let loopback = Loopback::start(&device);
             let (sent, packets_per_read, packets_per_write) = loopback.bulk(8 << 20);
@@ -43,7 +43,7 @@ fn tcp_bulk_that_loops_through_split_and_coalesce_arrives_intact() {
                 "{offload:?} {:?}: {sent} bytes, at most {packets_per_read} packets a read, {packets_per_write} a write",
                 device.offload()
             );
-            if offload == OffloadRequest::On {
+            if offload == Switch::On {
                 assert!(packets_per_read > 5 && packets_per_write > 5);
             } else {
                 assert_eq!((packets_per_read, packets_per_write), (1, 1));
@@ -55,7 +55,7 @@ fn tcp_bulk_that_loops_through_split_and_coalesce_arrives_intact() {
 #[test]
 fn udp_trains_are_split_and_coalesced_where_the_kernel_can() {
     in_namespace(|| {
-        let device = open_up("cv0", OffloadRequest::On);
+        let device = open_up("cv0", Switch::On);
         if !device.offload().udp {
             eprintln!("SKIPPED (needs Linux 6.2): USO");
             return;
@@ -96,7 +96,7 @@ fn udp_trains_are_split_and_coalesced_where_the_kernel_can() {
 #[test]
 fn a_reader_survives_a_link_that_goes_down_and_does_not_spin() {
     in_namespace(|| {
-        let device = open_up("cv0", OffloadRequest::Auto);
+        let device = open_up("cv0", Switch::Auto);
         let mut reader = spawn_reader(&device, 50).unwrap();
         drain(&mut reader);
         ip("link set cv0 down");
@@ -129,7 +129,7 @@ fn a_reader_survives_a_link_that_goes_down_and_does_not_spin() {
 #[test]
 fn deleting_the_interface_ends_a_reader_that_waits() {
     in_namespace(|| {
-        let device = open_up("cv0", OffloadRequest::Auto);
+        let device = open_up("cv0", Switch::Auto);
         let mut reader = spawn_reader(&device, 50).unwrap();
         drain(&mut reader);
         ip("link delete cv0");
@@ -157,7 +157,7 @@ fn deleting_the_interface_ends_a_reader_that_waits() {
 #[test]
 fn an_opened_device_is_down_and_has_the_name_the_queue_and_the_mtu_asked_for() {
     in_namespace(|| {
-        let device = Device::open("cv0", OffloadRequest::Auto).unwrap();
+        let device = Device::open("cv0", Switch::Auto).unwrap();
         assert_eq!(device.name().unwrap(), "cv0");
         assert_eq!(device.mtu().unwrap(), 1500);
         device.set_mtu(1420).unwrap();
@@ -167,14 +167,14 @@ fn an_opened_device_is_down_and_has_the_name_the_queue_and_the_mtu_asked_for() {
         assert!(!link.contains("UP"), "{link}");
         ip("link set cv0 name cv1");
         assert_eq!(device.name().unwrap(), "cv1");
-        assert!(Device::open("cv0", OffloadRequest::Off).unwrap().offload() == Default::default());
+        assert!(Device::open("cv0", Switch::Off).unwrap().offload() == Default::default());
     });
 }
 
 #[test]
 fn a_device_tells_the_network_namespace_that_it_is_in() {
     in_namespace(|| {
-        let device = Device::open("cv0", OffloadRequest::Auto).unwrap();
+        let device = Device::open("cv0", Switch::Auto).unwrap();
         let theirs = File::from(device.network_namespace().unwrap());
         let ours = File::open("/proc/thread-self/ns/net").unwrap();
         let inode = |file: &File| file.metadata().unwrap().ino();
@@ -185,13 +185,13 @@ fn a_device_tells_the_network_namespace_that_it_is_in() {
 #[test]
 fn names_that_are_taken_are_refused_with_the_reason() {
     in_namespace(|| {
-        let _first = Device::open("cv0", OffloadRequest::Auto).unwrap();
+        let _first = Device::open("cv0", Switch::Auto).unwrap();
         assert!(matches!(
-            Device::open("cv0", OffloadRequest::Auto),
+            Device::open("cv0", Switch::Auto),
             Err(OpenError::Busy(_))
         ));
         assert!(matches!(
-            Device::open("lo", OffloadRequest::Auto),
+            Device::open("lo", Switch::Auto),
             Err(OpenError::Taken(_))
         ));
     });
@@ -357,7 +357,7 @@ fn drain(reader: &mut Reader) {
     while reader.try_recv().is_ok() {}
 }
 
-fn open_up(name: &str, offload: OffloadRequest) -> Device {
+fn open_up(name: &str, offload: Switch) -> Device {
     let device = once_free(name, || match Device::open(name, offload) {
         Err(OpenError::Busy(_)) => None,
         opened => Some(opened.unwrap()),

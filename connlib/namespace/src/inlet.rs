@@ -27,8 +27,9 @@ use std::{
 
 use super::{protocol::Refusal, settings::Settings};
 use convoy_netlink::{LinkChange, Netlink, NetlinkError, Route, RouteScope, RouteType, Rule};
-use convoy_tun::{Device, OffloadRequest};
+use convoy_tun::Device;
 use convoy_types::Prefix;
+use convoy_types::Switch;
 use listening::Listening;
 
 /// The interface's name.
@@ -54,7 +55,7 @@ pub struct Inlet {
 
 /// Opens the TUN.
 pub(super) fn open() -> Result<OwnedFd, Refusal> {
-    let device = Device::open(NAME, OffloadRequest::Off);
+    let device = Device::open(NAME, Switch::Off);
     let device = device.map_err(|error| Refusal::Tun(error.to_string()))?;
     let device = device.as_fd().try_clone_to_owned();
     device.map_err(Refusal::at("duplicate the inlet"))

@@ -2,7 +2,7 @@
 
 use std::{net::IpAddr, path::PathBuf};
 
-use convoy_tun::OffloadRequest;
+use convoy_types::Switch;
 use serde::{Deserialize, Serialize};
 
 /// The network that a namespace has.
@@ -11,8 +11,7 @@ pub struct Settings {
     /// The TUN's name.
     pub interface: String,
     /// As for [`convoy_tun::Device::open`].
-    #[serde(with = "Offload")]
-    pub offload: OffloadRequest,
+    pub offload: Switch,
     /// The TUN's addresses with the lengths of their networks' prefixes.
     pub addresses: Vec<(IpAddr, u8)>,
     /// The TUN's MTU in bytes.
@@ -34,13 +33,4 @@ pub struct Files {
     pub hidden: Vec<PathBuf>,
     /// Directories besides `/run` in which nothing appears that the host adds later, such as a hidden socket.
     pub replaced: Vec<PathBuf>,
-}
-
-/// [`OffloadRequest`] for serde.
-#[derive(Deserialize, Serialize)]
-#[serde(remote = "OffloadRequest")]
-enum Offload {
-    Auto,
-    On,
-    Off,
 }

@@ -18,7 +18,7 @@ use std::{
 
 use convoy_lab::{eventually, require_lab};
 use convoy_namespace::{Namespace, NamespaceError, Settings, hold};
-use convoy_tun::{Device, OffloadRequest};
+use convoy_tun::{Device, Switch};
 use nix::{
     sys::socket::{Backlog, SockaddrStorage, bind, connect, listen},
     unistd::{Gid, Uid},
@@ -181,7 +181,7 @@ fn settings() -> Settings {
     };
     Settings {
         interface: "wg0".to_owned(),
-        offload: OffloadRequest::Auto,
+        offload: Switch::Auto,
         addresses: ["10.9.0.2/24", "fd09::2/64"].map(prefix).to_vec(),
         mtu: 1_280,
         routes: ["0.0.0.0/0", "::/0"].map(prefix).to_vec(),

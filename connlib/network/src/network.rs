@@ -21,6 +21,7 @@ use std::{
     pin::Pin,
 };
 
+pub use convoy_types::Family;
 pub use datagrams::{Datagrams, Packets};
 pub use guarded::Guarded;
 pub use kernel::set_options;
@@ -99,24 +100,4 @@ pub enum SocketKind {
     Tcp,
     /// UDP
     Udp,
-}
-
-/// An address family.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Family {
-    /// IPv4
-    V4,
-    /// IPv6
-    V6,
-}
-
-impl Family {
-    /// The family of an address.
-    #[must_use]
-    pub fn of(address: &SocketAddr) -> Self {
-        match address {
-            SocketAddr::V4(_) => Self::V4,
-            SocketAddr::V6(_) => Self::V6,
-        }
-    }
 }

@@ -29,7 +29,7 @@ use convoy_network::{
     relay::{DEFAULT_BUFFER, Method, Relay},
 };
 use convoy_smoltcp::{Stack, device_pair};
-use convoy_tun::{Device, OffloadRequest};
+use convoy_tun::{Device, Switch};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
@@ -421,7 +421,7 @@ impl OpenSockets for Inside {
 fn settings(mtu: u16) -> convoy_namespace::Settings {
     convoy_namespace::Settings {
         interface: "wg0".to_owned(),
-        offload: OffloadRequest::Auto,
+        offload: Switch::Auto,
         addresses: ["10.9.0.2/24", "fd09::2/64"].map(prefix).to_vec(),
         mtu,
         routes: ["0.0.0.0/0", "::/0"].map(prefix).to_vec(),

@@ -72,7 +72,7 @@ impl DatagramSink for ToUdp<'_> {
 
     #[inline]
     fn append(&mut self, destination: &Destination, datagram: &[u8]) -> Result<(), SinkFull> {
-        let queue = &mut self.queues[Family::of(destination.to) as usize];
+        let queue = &mut self.queues[Family::of(destination.to.ip()) as usize];
         let appended = queue.append(destination, datagram);
         appended.map_err(|NotAppended| SinkFull)
     }

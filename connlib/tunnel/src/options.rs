@@ -4,18 +4,7 @@ use std::sync::Arc;
 
 use convoy_aead::Aead;
 use convoy_gso::udp::{OwnPrivileges, Privileged};
-
-/// Whether a kernel feature is used.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Switch {
-    /// Used if the kernel has it.
-    #[default]
-    Auto,
-    /// Used; starting fails if the kernel lacks it.
-    On,
-    /// Not used.
-    Off,
-}
+pub use convoy_types::Switch;
 
 /// Options of the data path.
 #[derive(Clone, Debug)]

@@ -9,13 +9,17 @@
 //! the workspace.
 
 mod datagram;
+mod family;
 mod interface_name;
 mod keys;
 mod prefix;
+mod switch;
 mod update;
 
 pub use datagram::{Arrival, Datagram, Destination, MAX_UDP_PAYLOAD};
+pub use family::Family;
 pub use interface_name::{InterfaceName, NameError};
 pub use keys::{PresharedKey, PrivateKey, PublicKey};
 pub use prefix::{InvalidPrefix, Prefix};
+pub use switch::Switch;
 pub use update::{AllowedIpUpdate, DeviceUpdate, PeerUpdate};

@@ -27,7 +27,7 @@ fn a_batch_is_cut_by_the_kernel_and_comes_back_together_with_its_mark() {
             }
             Flusher::new(true).flush(&mut queue, &mut sender, Duration::ZERO);
 
-            let received = receive(&mut receiver, Family::of(to), 30).await;
+            let received = receive(&mut receiver, Family::of(to.ip()), 30).await;
             for (n, (bytes, from, local, ecn)) in received.into_iter().enumerate() {
                 assert_eq!(bytes, [n as u8; 1000]);
                 assert_eq!(from, SocketAddr::new(loopback.ip(), sender.port()));

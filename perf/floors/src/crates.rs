@@ -121,12 +121,18 @@ mod tests {
     const FLOORS: [(&str, &[&str]); 17] = [
         ("convoy-types", &[]),
         ("convoy-packet", &[]),
-        ("convoy-tun", &["convoy-packet"]),
+        ("convoy-tun", &["convoy-packet", "convoy-types"]),
         ("convoy-gso", &["convoy-types"]),
         ("convoy-proto", &["convoy-aead", "convoy-types"]),
         (
             "convoy-tunnel",
-            &["convoy-aead", "convoy-gso", "convoy-proto", "convoy-tun"],
+            &[
+                "convoy-aead",
+                "convoy-gso",
+                "convoy-proto",
+                "convoy-tun",
+                "convoy-types",
+            ],
         ),
         ("convoy-network", &["convoy-netlink", "convoy-types"]),
         (

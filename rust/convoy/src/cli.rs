@@ -10,7 +10,7 @@ use crate::{
         log::LogArgs,
         privileges::TunnelProcessArgs,
     },
-    daemon::args::InterfaceName,
+    daemon::args::DeviceName,
     doctor::{DoctorArgs, probes},
     documents::{self, GenerateDocumentsArgs},
     exec::{EXEC_SUPERVISOR, ExecArgs, ExecSupervisorArgs},
@@ -53,7 +53,7 @@ For an interface that has the name of a command, put -- before it: convoy -- sta
 pub(crate) struct Cli {
     /// Name of the interface, at most 15 bytes
     #[arg(value_name = "IFACE", required = true)]
-    pub(crate) interface: Option<InterfaceName>,
+    pub(crate) interface: Option<DeviceName>,
 
     #[command(flatten)]
     pub(crate) daemon: DaemonArgs,

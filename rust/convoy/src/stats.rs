@@ -17,7 +17,7 @@ use convoy_proto::{
 };
 use convoy_stats::{Counters, Peer, Recent, Report, Traffic, query};
 
-use crate::{daemon::args::InterfaceName, uapi::socket};
+use crate::{daemon::args::DeviceName, uapi::socket};
 pub(crate) use text::{binary, grouped, percentile};
 
 /// The arguments of `convoy stats`.
@@ -25,7 +25,7 @@ pub(crate) use text::{binary, grouped, percentile};
 pub(crate) struct StatsArgs {
     /// Interface of the daemon
     #[arg(value_name = "IFACE")]
-    pub(crate) interface: InterfaceName,
+    pub(crate) interface: DeviceName,
 
     /// Print one line of JSON instead of text
     #[arg(long)]

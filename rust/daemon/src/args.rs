@@ -4,10 +4,13 @@ use std::str::FromStr;
 
 use clap::{
     ArgAction, Args, ValueEnum,
-    builder::{BoolishValueParser, FalseyValueParser},
+    builder::{
+        BoolishValueParser, FalseyValueParser, PossibleValue, PossibleValuesParser,
+        TypedValueParser,
+    },
 };
 use convoy_aead::Aead;
-use convoy_tun::OffloadRequest;
+use convoy_tun::Switch;
 
 use convoy_process::logging::LogFormat;
 
@@ -21,17 +24,17 @@ pub struct DaemonArgs<M: Args> {
 
     /// Send several datagrams in one call (UDP_SEGMENT)
     #[arg(long, env = "CONVOY_GSO", hide_env_values = true)]
-    #[arg(value_name = "WHEN", value_enum, default_value_t = Switch::Auto)]
+    #[arg(value_name = "WHEN", value_parser = switches(), default_value = "auto")]
     pub gso: Switch,
 
     /// Exchange super-packets with the TUN device (TSO, USO)
     #[arg(long, env = "CONVOY_TUN_OFFLOAD", hide_env_values = true)]
-    #[arg(value_name = "WHEN", value_enum, default_value_t = Switch::Auto)]
+    #[arg(value_name = "WHEN", value_parser = switches(), default_value = "auto")]
     pub tun_offload: Switch,
 
     /// Receive several datagrams in one call (UDP_GRO)
     #[arg(long, env = "CONVOY_UDP_GRO", hide_env_values = true)]
-    #[arg(value_name = "WHEN", value_enum, default_value_t = Switch::Auto)]
+    #[arg(value_name = "WHEN", value_parser = switches(), default_value = "auto")]
     pub udp_gro: Switch,
 
     /// Seal and open packets sixteen at a time, or one by one with ring
@@ -73,29 +76,19 @@ pub enum AeadChoice {
     Ring,
 }
 
-/// Whether to use a kernel feature.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Switch {
-    /// Use it if the kernel supports it
-    Auto,
-    /// Fail if the kernel does not support it
-    On,
-    /// Do not use it
-    Off,
-}
-
-/// A name that the kernel accepts for an interface and that is not a path.
+/// The name of a daemon's interface: any that the kernel accepts and that is not a path. A configuration file may give
+/// fewer ([`convoy_config::InterfaceName`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InterfaceName(String);
+pub struct DeviceName(String);
 
-impl InterfaceName {
+impl DeviceName {
     /// Returns the name.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-impl FromStr for InterfaceName {
+impl FromStr for DeviceName {
     type Err = &'static str;
 
     fn from_str(name: &str) -> Result<Self, Self::Err> {
@@ -110,14 +103,19 @@ impl FromStr for InterfaceName {
     }
 }
 
-impl From<Switch> for convoy_tunnel::Switch {
-    fn from(switch: Switch) -> Self {
-        match switch {
-            Switch::Auto => Self::Auto,
-            Switch::On => Self::On,
-            Switch::Off => Self::Off,
-        }
-    }
+/// Parses a [`Switch`] by its name.
+fn switches() -> impl TypedValueParser<Value = Switch> {
+    let values = Switch::ALL.map(|switch| {
+        PossibleValue::new(switch.name()).help(match switch {
+            Switch::Auto => "Use it if the kernel supports it",
+            Switch::On => "Fail if the kernel does not support it",
+            Switch::Off => "Do not use it",
+        })
+    });
+    PossibleValuesParser::new(values).map(|name| {
+        let found = Switch::ALL.into_iter().find(|it| it.name() == name);
+        found.unwrap_or_default()
+    })
 }
 
 impl From<AeadChoice> for Aead {
@@ -125,16 +123,6 @@ impl From<AeadChoice> for Aead {
         match choice {
             AeadChoice::Auto => Self::auto(),
             AeadChoice::Ring => Self::ring(),
-        }
-    }
-}
-
-impl From<Switch> for OffloadRequest {
-    fn from(switch: Switch) -> Self {
-        match switch {
-            Switch::Auto => Self::Auto,
-            Switch::On => Self::On,
-            Switch::Off => Self::Off,
         }
     }
 }

@@ -39,7 +39,7 @@ use nix::sys::signal::{SIGINT, SIGTERM, SigSet};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{debug, info, warn};
 
-use args::{DaemonArgs, InterfaceName};
+use args::{DaemonArgs, DeviceName};
 use resources::{Resources, Watched};
 use supervised::{Consenting, Supervised, privileges::SupervisorsPrivileges};
 
@@ -71,7 +71,7 @@ pub trait Metrics: Args {
 }
 
 /// Starts the daemon for `interface` in the background, or runs it here until it ends.
-pub fn start<M: Metrics>(interface: &InterfaceName, args: &DaemonArgs<M>) -> anyhow::Result<()> {
+pub fn start<M: Metrics>(interface: &DeviceName, args: &DaemonArgs<M>) -> anyhow::Result<()> {
     let mut parent = Parent::detach()?;
     if parent.is_none() && !args.foreground {
         return background::start(background::Output::Log);
@@ -85,7 +85,7 @@ pub fn start<M: Metrics>(interface: &InterfaceName, args: &DaemonArgs<M>) -> any
 }
 
 fn run<M: Metrics>(
-    interface: &InterfaceName,
+    interface: &DeviceName,
     args: &DaemonArgs<M>,
     parent: &mut Option<Parent>,
 ) -> anyhow::Result<()> {
@@ -223,8 +223,8 @@ fn options<M: Args>(args: &DaemonArgs<M>) -> Options {
         ),
     }
     Options {
-        gso: args.gso.into(),
-        udp_gro: args.udp_gro.into(),
+        gso: args.gso,
+        udp_gro: args.udp_gro,
         aead,
         batch: args.batch.into(),
         clamp_mss: args.clamp_mss,

@@ -12,7 +12,7 @@ use convoy_process::{
     inherited_fd, name_like_the_program,
     socket::{self, SocketFile},
 };
-use convoy_tun::{Device, OpenError};
+use convoy_tun::{Device, OpenError, Switch};
 use convoy_uapi::socket as wg;
 use nix::{
     libc::ino_t,
@@ -20,7 +20,7 @@ use nix::{
 };
 use tracing::warn;
 
-use crate::args::{DaemonArgs, InterfaceName, Switch};
+use crate::args::{DaemonArgs, DeviceName};
 use crate::{link_monitor, supervised};
 
 /// MTU of a new interface in bytes, as in wireguard-go: fits a 1,500-byte link over IPv6.
@@ -50,7 +50,7 @@ pub(super) enum Watched {
 
 impl Resources {
     pub(super) fn acquire<M: Args>(
-        interface: &InterfaceName,
+        interface: &DeviceName,
         args: &DaemonArgs<M>,
     ) -> anyhow::Result<Self> {
         let supervisors = supervised::inherited_listener()?;
@@ -111,11 +111,7 @@ impl Resources {
 }
 
 /// Adopts a TUN, or the socket of a stack in user space.
-fn adopt(
-    fd: OwnedFd,
-    interface: &InterfaceName,
-    inner_mtu: Option<u16>,
-) -> Result<Device, OpenError> {
+fn adopt(fd: OwnedFd, interface: &DeviceName, inner_mtu: Option<u16>) -> Result<Device, OpenError> {
     let is_socket = fstat(&fd).is_ok_and(|stat| {
         SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT == SFlag::S_IFSOCK
     });
@@ -129,10 +125,10 @@ fn adopt(
 }
 
 /// Opens a new device. If a killed daemon still holds one of that name, waits for it to die.
-fn open(interface: &InterfaceName, offload: Switch) -> Result<Device, OpenError> {
+fn open(interface: &DeviceName, offload: Switch) -> Result<Device, OpenError> {
     let deadline = Instant::now() + socket::ENDING_TIME;
     loop {
-        match Device::open(interface.as_str(), offload.into()) {
+        match Device::open(interface.as_str(), offload) {
             Err(OpenError::Busy(_)) if Instant::now() < deadline => {
                 thread::sleep(socket::ENDING_PAUSE);
             }

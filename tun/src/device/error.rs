@@ -37,7 +37,7 @@ pub enum OpenError {
         "{0:?} is not an interface name: no spaces, `/` or `:`, and neither empty nor `.` or `..`"
     )]
     InvalidName(String),
-    /// Offload was required ([`OffloadRequest::On`]), and the kernel refuses it.
+    /// Offload was required ([`convoy_types::Switch::On`]), and the kernel refuses it.
     #[error("the kernel refuses offload on the interface {name}: set TUN offload to auto or off")]
     NoOffload {
         /// The interface.

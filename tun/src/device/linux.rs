@@ -13,8 +13,9 @@ use nix::{
 };
 use tun_rs::DeviceBuilder;
 
-use super::{Offload, OffloadRequest, OpenError, PacketIo, Stop};
+use super::{Offload, OpenError, PacketIo, Stop};
 use convoy_packet::vnet::VNET_LEN;
+use convoy_types::Switch;
 
 /// Length of the kernel's queue of packets that wait for the reader thread (`txqueuelen`), in packets.
 ///
@@ -29,7 +30,7 @@ const UDP_OFFLOADS: libc::c_uint = libc::TUN_F_USO4 | libc::TUN_F_USO6;
 
 type Opened = std::result::Result<(LinuxTun, Offload), OpenError>;
 
-pub(super) fn open(name: &str, offload: OffloadRequest) -> Opened {
+pub(super) fn open(name: &str, offload: Switch) -> Opened {
     check_name(name)?;
     let (fd, vnet_hdr) = with_what_there_is(offload, |vnet_hdr| make(name, vnet_hdr))?;
     let (tun, offload) = LinuxTun::new(fd, vnet_hdr)?;
@@ -67,12 +68,12 @@ fn check_name(name: &str) -> std::result::Result<(), OpenError> {
 
 /// Calls `make` with a virtio header and, if that is refused and not required, without one.
 fn with_what_there_is<T>(
-    offload: OffloadRequest,
+    offload: Switch,
     make: impl Fn(bool) -> std::result::Result<T, OpenError>,
 ) -> std::result::Result<(T, bool), OpenError> {
-    let vnet_hdr = offload != OffloadRequest::Off;
+    let vnet_hdr = offload != Switch::Off;
     match make(vnet_hdr) {
-        Err(OpenError::NoOffload { name, source }) if offload == OffloadRequest::Auto => {
+        Err(OpenError::NoOffload { name, source }) if offload == Switch::Auto => {
             tracing::info!(name, error = %source, "The kernel refuses TUN offload: each packet is read and written by itself");
             Ok((make(false)?, false))
         }
@@ -304,14 +305,14 @@ mod tests {
         };
         let has_all = |_| Ok("made");
         let busy = |_| Err::<&str, _>(OpenError::Busy("none0".to_owned()));
-        let made = with_what_there_is(OffloadRequest::Auto, refuses).unwrap();
+        let made = with_what_there_is(Switch::Auto, refuses).unwrap();
         assert_eq!(made, ("plain", false));
-        let refused = with_what_there_is(OffloadRequest::On, refuses);
+        let refused = with_what_there_is(Switch::On, refuses);
         assert!(matches!(refused, Err(OpenError::NoOffload { .. })));
         for (asked, vnet_hdr) in [
-            (OffloadRequest::Auto, true),
-            (OffloadRequest::On, true),
-            (OffloadRequest::Off, false),
+            (Switch::Auto, true),
+            (Switch::On, true),
+            (Switch::Off, false),
         ] {
             let made = with_what_there_is(asked, has_all).unwrap();
             assert_eq!(made, ("made", vnet_hdr));

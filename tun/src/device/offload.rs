@@ -1,16 +1,4 @@
-//! TUN offload: asked for, and granted.
-
-/// Whether super-packets are exchanged with the kernel (TUN offload).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OffloadRequest {
-    /// Uses the offload that the kernel has.
-    #[default]
-    Auto,
-    /// Requires super-packets of TCP; opening fails where the kernel refuses them.
-    On,
-    /// Uses none: each packet is read and written by itself.
-    Off,
-}
+//! TUN offload.
 
 /// The offload that the kernel granted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

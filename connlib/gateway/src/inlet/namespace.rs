@@ -124,7 +124,7 @@ impl Inside for Tun {
     /// As soon as there is one, the kernel finds it for the flow's datagrams.
     fn datagrams(&self, Ends { peer, target }: Ends) -> Answer<'_, Datagrams> {
         Box::pin(async move {
-            let opened = self.sockets.open(SocketKind::Udp, Family::of(&target));
+            let opened = self.sockets.open(SocketKind::Udp, Family::of(target.ip()));
             let opened = opened.await?;
             transparent::permit(&opened, target.is_ipv6())?;
             // Other flows have the same target.

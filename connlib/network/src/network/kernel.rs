@@ -59,14 +59,14 @@ impl<S: OpenSockets> Network for Kernel<S> {
 
     fn connect(&self, to: SocketAddr) -> Answer<'_, Stream> {
         Box::pin(async move {
-            let opened = self.0.open(SocketKind::Tcp, Family::of(&to)).await?;
+            let opened = self.0.open(SocketKind::Tcp, Family::of(to.ip())).await?;
             Ok(Stream::Kernel(tcp(opened)?.connect(to).await?))
         })
     }
 
     fn listen(&self, at: SocketAddr) -> Answer<'_, Listener> {
         Box::pin(async move {
-            let opened = self.0.open(SocketKind::Tcp, Family::of(&at)).await?;
+            let opened = self.0.open(SocketKind::Tcp, Family::of(at.ip())).await?;
             if at.is_ipv6() {
                 setsockopt(&opened, Ipv6V6Only, &true)?;
             }
@@ -79,14 +79,14 @@ impl<S: OpenSockets> Network for Kernel<S> {
 
     fn datagrams(&self, at: SocketAddr) -> Answer<'_, Datagrams> {
         Box::pin(async move {
-            let opened = self.0.open(SocketKind::Udp, Family::of(&at)).await?;
+            let opened = self.0.open(SocketKind::Udp, Family::of(at.ip())).await?;
             bound(opened, at)
         })
     }
 
     fn listening_datagrams(&self, at: SocketAddr) -> Answer<'_, Datagrams> {
         Box::pin(async move {
-            let opened = self.0.open(SocketKind::Udp, Family::of(&at)).await?;
+            let opened = self.0.open(SocketKind::Udp, Family::of(at.ip())).await?;
             if at.ip().is_unspecified() {
                 // Before it has an address: the kernel notes of a datagram only what is asked when it arrives.
                 // Without it, the kernel chooses where answers come from.
@@ -98,7 +98,7 @@ impl<S: OpenSockets> Network for Kernel<S> {
 
     fn datagrams_beside(&self, at: SocketAddr) -> Answer<'_, Datagrams> {
         Box::pin(async move {
-            let opened = self.0.open(SocketKind::Udp, Family::of(&at)).await?;
+            let opened = self.0.open(SocketKind::Udp, Family::of(at.ip())).await?;
             setsockopt(&opened, ReusePort, &true)?;
             bound(opened, at)
         })

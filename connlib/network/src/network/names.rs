@@ -224,7 +224,9 @@ impl RuntimeProvider for Through {
     ) -> Pin<Box<dyn Send + Future<Output = io::Result<Self::Tcp>>>> {
         let sockets = Arc::clone(&self.sockets);
         Box::pin(async move {
-            let socket = sockets.open(SocketKind::Tcp, Family::of(&server)).await?;
+            let socket = sockets
+                .open(SocketKind::Tcp, Family::of(server.ip()))
+                .await?;
             let connected = TcpSocket::from_std_stream(socket.into()).connect(server);
             let stream = timeout(patience.unwrap_or(CONNECT_PATIENCE), connected).await??;
             Ok(AsyncIoTokioAsStd(stream))
@@ -238,7 +240,9 @@ impl RuntimeProvider for Through {
     ) -> Pin<Box<dyn Send + Future<Output = io::Result<Self::Udp>>>> {
         let sockets = Arc::clone(&self.sockets);
         Box::pin(async move {
-            let socket = sockets.open(SocketKind::Udp, Family::of(&local)).await?;
+            let socket = sockets
+                .open(SocketKind::Udp, Family::of(local.ip()))
+                .await?;
             bind(socket.as_raw_fd(), &SockaddrStorage::from(local))?;
             UdpSocket::from_std(socket.into())
         })

@@ -1,11 +1,9 @@
 use clap::{CommandFactory, error::ErrorKind};
 use convoy_config::{Offer, Side};
+use convoy_tun::Switch;
 
 use super::*;
-use crate::{
-    daemon::args::{AeadChoice, Switch},
-    logging::LogFormat,
-};
+use crate::{daemon::args::AeadChoice, logging::LogFormat};
 
 #[test]
 fn the_command_line_is_consistent() {
@@ -214,10 +212,10 @@ fn an_interface_name_is_not_a_path() {
         "sixteen-bytes-xx",
         "a\n",
     ] {
-        name.parse::<InterfaceName>().unwrap_err();
+        name.parse::<DeviceName>().unwrap_err();
     }
     for name in ["wg0", "fifteen-bytes-x", "größe", "-"] {
-        name.parse::<InterfaceName>().unwrap();
+        name.parse::<DeviceName>().unwrap();
     }
 }
 

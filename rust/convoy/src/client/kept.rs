@@ -363,7 +363,7 @@ pub(crate) async fn adopt(name: &InterfaceName) -> anyhow::Result<Option<Adopted
 
 /// Makes the interface.
 fn make(name: &InterfaceName, args: &DaemonArgs) -> anyhow::Result<OwnedFd> {
-    let device = Device::open(name.as_str(), args.tun_offload.into())?;
+    let device = Device::open(name.as_str(), args.tun_offload)?;
     let tun = device.as_fd().try_clone_to_owned();
     tun.context("cannot duplicate the interface's descriptor")
 }

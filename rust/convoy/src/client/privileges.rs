@@ -30,7 +30,7 @@ use tracing::debug;
 
 use super::tunnel::Step;
 use crate::{
-    daemon::{HANDED_OVER, args::InterfaceName},
+    daemon::{HANDED_OVER, args::DeviceName},
     logging,
     metrics::DaemonArgs,
     process::PROGRAM,
@@ -44,7 +44,7 @@ pub(crate) struct TunnelProcessArgs {
     pub(crate) daemon: DaemonArgs,
 
     #[arg(value_name = "IFACE")]
-    pub(crate) interface: InterfaceName,
+    pub(crate) interface: DeviceName,
 }
 
 /// The device and inode number of the stream to systemd's journal.

@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 
 use convoy_namespace::{Files, Namespace, NamespaceError, Settings};
-use convoy_tun::OffloadRequest;
+use convoy_tun::Switch;
 
 use super::finding::Finding;
 use crate::userspace::holder;
@@ -25,7 +25,7 @@ pub(super) fn gather() -> Result<(), NamespaceError> {
 pub(super) fn settings() -> Settings {
     Settings {
         interface: "trial".to_owned(),
-        offload: OffloadRequest::Auto,
+        offload: Switch::Auto,
         // Of TEST-NET-1 (RFC 5737): nobody outside sees it.
         addresses: vec![(Ipv4Addr::new(192, 0, 2, 1).into(), 32)],
         mtu: 1280,

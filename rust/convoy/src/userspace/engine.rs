@@ -161,9 +161,7 @@ fn name_servers(config: &Config) -> NameServers {
             .map(|server| SocketAddr::new(server.value, DNS_PORT))
             .collect(),
         search: domains.map(|domain| domain.name.clone()).collect(),
-        families: addresses
-            .map(|it| Family::of(&SocketAddr::new(it.address(), 0)))
-            .collect(),
+        families: addresses.map(|it| Family::of(it.address())).collect(),
     }
 }
 

@@ -26,7 +26,7 @@ pub(super) fn settings(config: &Config, daemon: &DaemonArgs, sockets: &Path) -> 
     let has_routes = it.table.as_ref().is_none_or(|it| it.value != Table::Off);
     Settings {
         interface: config.name.to_string(),
-        offload: daemon.tun_offload.into(),
+        offload: daemon.tun_offload,
         addresses: it
             .addresses
             .iter()

@@ -6,6 +6,7 @@ use std::{
     net::{IpAddr, Ipv6Addr, SocketAddr},
 };
 
+use convoy_gso::udp::Family;
 use rand::{TryRng, rngs::SysRng};
 use rustix::net::{
     AddressFamily, SendFlags, SocketFlags, SocketType, ipproto, sendto, socket_with,
@@ -41,12 +42,6 @@ pub(super) struct Echoes {
 struct Token {
     identifier: [u8; 2],
     secret: [u8; 16],
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Family {
-    V4,
-    V6,
 }
 
 /// Evidence that an echo request has arrived.
@@ -129,9 +124,9 @@ fn open(family: Family, interface: &str) -> io::Result<UdpSocket> {
 impl Token {
     /// An echo request, without its IP header.
     fn request(&self, family: Family, transmit: &Transmit) -> Vec<u8> {
-        let length = transmit.size as usize - family.header();
+        let length = transmit.size as usize - header_len(family);
         let mut message = vec![0; length];
-        message[0] = family.request();
+        message[0] = request_type(family);
         message[4..6].copy_from_slice(&self.identifier);
         message[6..8].copy_from_slice(&transmit.sequence.to_be_bytes());
         message[ICMP_HEADER..][..self.secret.len()].copy_from_slice(&self.secret);
@@ -156,7 +151,7 @@ impl Token {
                 let packet = message.get(ICMP_HEADER..)?;
                 let to: [u8; 16] = packet.get(24..IPV6_HEADER)?.try_into().ok()?;
                 let to = Ipv6Addr::from(to).into();
-                (family.request(), packet.get(IPV6_HEADER..)?, to)
+                (request_type(family), packet.get(IPV6_HEADER..)?, to)
             }
             Family::V6 => (129, message, from),
         };
@@ -168,28 +163,19 @@ impl Token {
     }
 }
 
-impl Family {
-    fn of(address: IpAddr) -> Self {
-        match address {
-            IpAddr::V4(_) => Self::V4,
-            IpAddr::V6(_) => Self::V6,
-        }
+/// Returns the length of an IP header without options in bytes.
+fn header_len(family: Family) -> usize {
+    match family {
+        Family::V4 => IPV4_HEADER,
+        Family::V6 => IPV6_HEADER,
     }
+}
 
-    /// The length of an IP header without options in bytes.
-    fn header(self) -> usize {
-        match self {
-            Self::V4 => IPV4_HEADER,
-            Self::V6 => IPV6_HEADER,
-        }
-    }
-
-    /// The type of an echo request.
-    fn request(self) -> u8 {
-        match self {
-            Self::V4 => 8,
-            Self::V6 => 128,
-        }
+/// Returns the type of an echo request.
+fn request_type(family: Family) -> u8 {
+    match family {
+        Family::V4 => 8,
+        Family::V6 => 128,
     }
 }
 

@@ -165,9 +165,9 @@ pub(crate) fn arguments(args: &DaemonArgs) -> Vec<String> {
         metrics: _,
     } = args;
     let switches = [
-        ("gso", name_of(gso)),
-        ("tun-offload", name_of(tun_offload)),
-        ("udp-gro", name_of(udp_gro)),
+        ("gso", gso.name().to_owned()),
+        ("tun-offload", tun_offload.name().to_owned()),
+        ("udp-gro", udp_gro.name().to_owned()),
         ("aead", name_of(aead)),
         ("batch", batch.to_string()),
         (

@@ -2,7 +2,7 @@
 
 use std::{net::Ipv4Addr, process};
 
-use convoy_tun::{Device, OffloadRequest, OpenError};
+use convoy_tun::{Device, OpenError, Switch};
 use etherparse::PacketBuilder;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
@@ -41,7 +41,7 @@ pub(crate) struct TunFailure {
 /// Creates a device, which vanishes again at the end; writes to it if the namespace `is_own`.
 pub(super) async fn probe(is_own: bool) -> Result<Tun, TunFailure> {
     let name = format!("probe{}", process::id());
-    let device = Device::open(&name, OffloadRequest::Auto)?;
+    let device = Device::open(&name, Switch::Auto)?;
     let offload = device.offload();
     let mut tun = Tun {
         tcp: offload.tcp,

@@ -70,7 +70,7 @@ fn what_is_forged_mutilated_or_no_reply_is_no_answer() {
     }
     // Our own request, as a loop would bring it back.
     let mut looped = reply.clone();
-    looped[IPV4_HEADER] = Family::V4.request();
+    looped[IPV4_HEADER] = request_type(Family::V4);
     assert!(!is_answer(&looped));
 }
 
