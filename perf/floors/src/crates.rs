@@ -64,8 +64,8 @@ mod tests {
         (
             "hickory-resolver",
             &[
-                "convoy",
                 "convoy-gateway",
+                "convoy-names",
                 "convoy-network",
                 "convoy-smoltcp",
             ],
@@ -118,7 +118,7 @@ mod tests {
     ];
 
     /// Crates of the workspace that one may depend on. The data path stands on nothing of the client.
-    const FLOORS: [(&str, &[&str]); 17] = [
+    const FLOORS: [(&str, &[&str]); 18] = [
         ("convoy-types", &[]),
         ("convoy-packet", &[]),
         ("convoy-tun", &["convoy-packet", "convoy-types"]),
@@ -164,6 +164,7 @@ mod tests {
             "convoy-host",
             &["convoy-netlink", "convoy-process", "convoy-types"],
         ),
+        ("convoy-names", &["convoy-host"]),
         ("convoy-netlink", &["convoy-types"]),
         ("convoy-config", &["convoy-types"]),
         (

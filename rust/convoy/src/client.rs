@@ -26,7 +26,6 @@ pub(crate) mod kept;
 mod lock;
 pub(crate) mod log;
 mod metrics;
-pub(crate) mod names;
 pub(crate) mod notify;
 pub(crate) mod owner;
 mod path_mtu;

@@ -9,6 +9,7 @@ use std::{
 };
 
 use convoy_config::{Config, Host, Peer};
+use convoy_names::Names;
 use convoy_proto::config::{PeerUpdate, PublicKey};
 use tokio::{
     task::{JoinError, JoinSet},
@@ -16,7 +17,7 @@ use tokio::{
 };
 use tracing::{debug, warn};
 
-use super::{desired::Outside, endpoints::Endpoints, names::Names};
+use super::{desired::Outside, endpoints::Endpoints};
 
 /// The most look-ups at once.
 const MAX_LOOK_UPS: usize = 16;

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 
 use convoy_config::{Config, Endpoint, Host, Peer};
+use convoy_names::Names;
 use futures_util::future::join_all;
 use nix::net::if_::if_nametoindex;
 
@@ -11,7 +12,6 @@ use super::{
     netlink::{Link, Netlink, way},
     subject::name_of,
 };
-use crate::client::names::Names;
 
 /// The most peers whose endpoints are looked at.
 pub(super) const MAX_PEERS: usize = 64;

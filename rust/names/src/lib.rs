@@ -9,6 +9,8 @@
 //! 3. They are asked in turn, for both address families at once ([`query`]).
 //! 4. Addresses at which no server can be are left out ([`mod@usable`]).
 //! 5. Addresses to which no route leads go last ([`order`]).
+//!
+//! The supervisor and the doctor call it. It changes nothing on the host, and remembers no answer.
 
 mod hosts;
 mod order;
@@ -33,7 +35,7 @@ const HEAD_START: Duration = Duration::from_secs(1);
 
 /// Looks up names.
 #[derive(Debug)]
-pub(crate) struct Names {
+pub struct Names {
     mark: Option<u32>,
     /// The tunnel's own name servers.
     without: Vec<IpAddr>,
@@ -45,7 +47,7 @@ pub(crate) struct Names {
 impl Names {
     /// `mark`: the firewall mark of the tunnel's datagrams. `without`: the name servers within the tunnel. `own`:
     /// its addresses.
-    pub(crate) fn new(mark: Option<u32>, without: Vec<IpAddr>, own: Vec<IpAddr>) -> Self {
+    pub fn new(mark: Option<u32>, without: Vec<IpAddr>, own: Vec<IpAddr>) -> Self {
         Self {
             mark: mark.filter(|mark| *mark != 0),
             without,
@@ -55,7 +57,7 @@ impl Names {
     }
 
     /// The name servers of other hosts that would be asked now.
-    pub(crate) fn servers(&self) -> Vec<IpAddr> {
+    pub fn servers(&self) -> Vec<IpAddr> {
         let chosen = choose(&self.sources.texts(), &self.without, true);
         let servers = chosen.servers.iter().map(|server| server.address);
         servers.filter(|address| !address.is_loopback()).collect()
@@ -64,7 +66,7 @@ impl Names {
     /// The addresses of a name in order of preference, or the reason why there are none.
     ///
     /// Takes 5 s at most for each name server, and asks the next one after a second.
-    pub(crate) async fn look_up(&self, name: &str) -> Result<Vec<IpAddr>, String> {
+    pub async fn look_up(&self, name: &str) -> Result<Vec<IpAddr>, String> {
         let listed = hosts::addresses_of(name, &self.sources.hosts());
         let addresses = match usable(listed, Flaw::of) {
             (listed, None) if listed.is_empty() => {
