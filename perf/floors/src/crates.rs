@@ -97,7 +97,7 @@ mod tests {
         "convoy-types",
         "convoy-aead",
         "convoy-proto",
-        "convoy-stats",
+        "convoy-report",
         "convoy-stages",
     ];
     const IMPURE: [&str; 14] = [
@@ -159,7 +159,7 @@ mod tests {
             ],
         ),
         ("convoy-process", &[]),
-        ("convoy-lab", &["convoy-process", "convoy-stats"]),
+        ("convoy-lab", &["convoy-process", "convoy-report"]),
         (
             "convoy-host",
             &["convoy-netlink", "convoy-process", "convoy-types"],
@@ -176,7 +176,7 @@ mod tests {
                 "convoy-netlink",
                 "convoy-process",
                 "convoy-proto",
-                "convoy-stats",
+                "convoy-report",
                 "convoy-tun",
                 "convoy-tunnel",
                 "convoy-uapi",
@@ -187,7 +187,7 @@ mod tests {
             &[
                 "convoy-process",
                 "convoy-proto",
-                "convoy-stats",
+                "convoy-report",
                 "convoy-tunnel",
             ],
         ),

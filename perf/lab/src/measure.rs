@@ -18,7 +18,7 @@ mod statistics;
 
 pub use crate::traffic::{Direction, TcpLoad, UdpLoad};
 pub use bed::Bed;
-pub use convoy_stats::Counters;
+pub use convoy_report::Counters;
 pub use daemons::{Reading, Readings, check, counters, log_tail, read};
 pub use ends::{Between, Ends};
 pub use host::Host;

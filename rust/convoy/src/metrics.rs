@@ -31,7 +31,7 @@ mod token;
 
 use std::collections::HashMap;
 
-use convoy_stats::Report;
+use convoy_report::Report;
 
 pub(crate) use address::Address;
 pub(crate) use args::{DaemonArgs, MetricsArgs};

@@ -15,7 +15,7 @@ use convoy_proto::{
     config::{PeerSnapshot, RecentTraffic, Snapshot},
     counters::{self, DropReason},
 };
-use convoy_stats::{Counters, Peer, Recent, Report, Traffic, query};
+use convoy_report::{Counters, Peer, Recent, Report, Traffic, query};
 
 use crate::{daemon::args::DeviceName, uapi::socket};
 pub(crate) use text::{binary, grouped, percentile};

@@ -31,7 +31,7 @@ use convoy_process::{
     socket::SocketFile,
 };
 use convoy_proto::config::Snapshot;
-use convoy_stats::Report;
+use convoy_report::Report;
 use convoy_tun::Device;
 use convoy_tunnel::{Exit, Options, Tunnel};
 use convoy_uapi::{Figures, Reporter, Server};

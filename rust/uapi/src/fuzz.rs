@@ -83,7 +83,7 @@ fn request(input: &mut Unstructured<'_>, said: &mut Vec<u8>) -> Result<()> {
     let operation: &[u8] = match input.arbitrary::<u8>()? {
         0..=159 => b"set=1",
         160..=239 => b"get=1",
-        240..=249 => convoy_stats::REQUEST.as_bytes(),
+        240..=249 => convoy_report::REQUEST.as_bytes(),
         _ => b"get=2",
     };
     said.extend([operation, b"\n"].concat());
@@ -124,7 +124,7 @@ impl Expected {
             let outcome = match line {
                 b"get=1" => self.get(&mut rest, Self::listing),
                 b"set=1" => self.set(&mut rest),
-                line if line == convoy_stats::REQUEST.as_bytes() => {
+                line if line == convoy_report::REQUEST.as_bytes() => {
                     self.get(&mut rest, Self::stats)
                 }
                 _ => Err(Over),
@@ -206,7 +206,7 @@ impl Expected {
             fwmark: number("fwmark"),
             ..Snapshot::default()
         };
-        convoy_stats::answer(&(FIGURES.report)("wg0", &snapshot))
+        convoy_report::answer(&(FIGURES.report)("wg0", &snapshot))
     }
 }
 

@@ -12,7 +12,7 @@
 //! | `get=1` | the device and its peers, one `key=value` per line |
 //! | `set=1`, then `key=value` lines | nothing; applied whole, or not at all |
 //! | `set=convoy_log`, then `level=…` and `seconds=…` | nothing; another log level for a time ([`log`]) |
-//! | `get=convoy_stats` | `convoy_stats=` and one line of JSON ([`convoy_stats`]); its only keys are public |
+//! | `get=convoy_stats` | `convoy_stats=` and one line of JSON ([`convoy_report`]); its only keys are public |
 //!
 //! Each client has a thread of its own, so that one that never finishes its request delays nobody
 //! else. Time, bytes and the number of clients are bounded: when one client too many connects, the
@@ -39,7 +39,7 @@ use convoy_proto::{
     config::{DeviceUpdate, Snapshot},
     leave_no_trace,
 };
-use convoy_stats::Report;
+use convoy_report::Report;
 use convoy_tunnel::{ApplyError, Closed, Tunnel};
 use nix::{errno::Errno, unistd::Pid};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -254,7 +254,7 @@ impl<C: Control> Service<C> {
         let outcome = match lines.next_line() {
             Ok(b"get=1") => self.listing(lines),
             Ok(b"set=1") => self.set(client, lines),
-            Ok(line) if line == convoy_stats::REQUEST.as_bytes() => self.stats(lines),
+            Ok(line) if line == convoy_report::REQUEST.as_bytes() => self.stats(lines),
             Ok(line) if line == log::REQUEST.as_bytes() => set_log(lines),
             Ok(_) => {
                 error!("UAPI: a client requested an unknown operation");
@@ -286,7 +286,7 @@ impl<C: Control> Service<C> {
 
     fn stats(&self, lines: &mut Lines<'_>) -> Result<Zeroizing<String>, Refusal> {
         blank_line(lines)?;
-        Ok(Zeroizing::new(convoy_stats::answer(
+        Ok(Zeroizing::new(convoy_report::answer(
             &self.reporter.report()?,
         )))
     }

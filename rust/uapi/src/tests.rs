@@ -227,7 +227,7 @@ fn the_counters_hold_no_secret() {
     let set = format!("set=1\nprivate_key={KEY}\n\n");
     assert_eq!(daemon.ask(&set), "errno=0\n\n");
     assert!(daemon.ask("get=1\n\n").starts_with("private_key="));
-    let answer = daemon.ask(&format!("{}\n\n", convoy_stats::REQUEST));
+    let answer = daemon.ask(&format!("{}\n\n", convoy_report::REQUEST));
     assert!(answer.starts_with("convoy_stats={"), "{answer}");
     assert!(answer.ends_with("}\nerrno=0\n\n"), "{answer}");
     assert!(!answer.contains(&KEY[8..40]), "{answer}");

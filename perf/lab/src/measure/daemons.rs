@@ -4,7 +4,7 @@
 
 use std::{collections::BTreeMap, io, os::unix::process::ExitStatusExt as _, time::Duration};
 
-use convoy_stats::{Counters, Report};
+use convoy_report::{Counters, Report};
 
 use super::process;
 use crate::LabError;
@@ -57,8 +57,8 @@ fn read_one(daemon: &Daemon) -> Result<Reading, LabError> {
 
 /// The counters of a daemon; `None` if it is not Convoy.
 pub fn counters(daemon: &Daemon) -> Result<Option<Counters>, LabError> {
-    let answer = daemon.request(&format!("{}\n\n", convoy_stats::REQUEST))?;
-    let report = convoy_stats::json_of(&answer)
+    let answer = daemon.request(&format!("{}\n\n", convoy_report::REQUEST))?;
+    let report = convoy_report::json_of(&answer)
         .map(serde_json::from_str::<Report>)
         .transpose()
         .map_err(|error| daemon.failed(format!("its counters cannot be read: {error}")))?;

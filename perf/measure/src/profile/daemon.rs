@@ -7,7 +7,7 @@ use std::{
 };
 
 use convoy_lab::{Pid, measure::process};
-use convoy_stats::Report;
+use convoy_report::Report;
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 
 use super::request;
@@ -103,7 +103,7 @@ impl Daemon {
 
     /// Bytes of all packets that it has carried, in both directions; `None` if it does not report them.
     pub(super) fn bytes_carried(&self) -> Option<u64> {
-        let json = convoy_stats::query(self.socket.as_ref()?).ok()?;
+        let json = convoy_report::query(self.socket.as_ref()?).ok()?;
         let report: Report = serde_json::from_str(&json).ok()?;
         Some(report.counters.bytes_carried())
     }

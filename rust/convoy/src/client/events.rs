@@ -21,7 +21,7 @@ use std::{
 
 use convoy_config::{Config, decode_key};
 use convoy_proto::{Outcome, config::PublicKey};
-use convoy_stats::Report;
+use convoy_report::Report;
 use tokio::sync::mpsc;
 
 pub(crate) use follow::run;

@@ -2,16 +2,13 @@
 //!
 //! ```text
 //!  supervisor ── Reply::Status ──┐
-//!                                ├──▶ Statuses ──▶ text, or JSON by schema/status.schema.json
+//!                                ├──▶ Statuses ──▶ text, or JSON by its schema
 //!  a daemon without one ─ report ┘
 //! ```
 
 mod describe;
-mod model;
 mod rates;
 mod route;
-#[cfg(test)]
-pub(crate) mod schema;
 mod text;
 mod watch;
 
@@ -29,7 +26,7 @@ use std::{
 use anyhow::{Context, bail};
 use convoy_config::{Interface, InterfaceName, Loaded};
 use convoy_host::is_kill_switch_closed;
-use convoy_stats::{QueryError, Report, query};
+use convoy_report::{QueryError, Report, STATUS_SCHEMA, query};
 use nix::unistd::geteuid;
 
 use super::{
@@ -39,13 +36,10 @@ use super::{
     tunnel,
 };
 use crate::{client::args::StatusArgs, userspace};
-pub(crate) use describe::{Known, describe};
-pub(crate) use model::{
+pub(crate) use convoy_report::{
     CarriedStatus, Condition, ForwardStatus, NatStatus, PeerState, PeerStatus, Status, Statuses,
 };
-
-/// Schema of what `--json` prints.
-const SCHEMA: &str = include_str!("../../schema/status.schema.json");
+pub(crate) use describe::{Known, describe};
 
 /// As of `systemctl status`.
 const NOT_UP: u8 = 3;
@@ -59,7 +53,7 @@ const RATE_TIME: Duration = Duration::from_secs(1);
 /// Prints the status of one tunnel, or of all.
 pub(crate) fn run(args: &StatusArgs) -> anyhow::Result<ExitCode> {
     if args.schema {
-        io::stdout().lock().write_all(SCHEMA.as_bytes())?;
+        io::stdout().lock().write_all(STATUS_SCHEMA.as_bytes())?;
         return Ok(ExitCode::SUCCESS);
     }
     let name = args.name.as_deref().map(places::name_of).transpose()?;

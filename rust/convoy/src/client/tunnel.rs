@@ -19,7 +19,7 @@ use std::{
 use anyhow::{Context, bail, ensure};
 use convoy_config::InterfaceName;
 use convoy_proto::config::{DeviceUpdate, PublicKey};
-use convoy_stats::Report;
+use convoy_report::Report;
 use nix::{errno::Errno, unistd::Pid};
 use tokio::{net::UnixStream, time::timeout};
 use tracing::{debug, error, warn};
@@ -70,9 +70,9 @@ pub(crate) async fn report(name: &InterfaceName) -> anyhow::Result<Report> {
 }
 
 async fn report_at(path: &Path) -> anyhow::Result<Report> {
-    let request = format!("{}\n\n", convoy_stats::REQUEST);
+    let request = format!("{}\n\n", convoy_report::REQUEST);
     let answer = uapi::exchange(path, request.as_bytes()).await?;
-    let json = convoy_stats::json_of(&answer).context("the tunnel's answer is no report")?;
+    let json = convoy_report::json_of(&answer).context("the tunnel's answer is no report")?;
     serde_json::from_str(json).context("the tunnel's report does not fit this version of convoy")
 }
 

@@ -132,11 +132,14 @@ impl Severity {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::status::schema::{compare, schema_of};
+    use convoy_report::schema::{compare, schema_of};
+    use std::path::Path;
 
     #[test]
     fn the_schema_of_the_report_is_the_committed_one() {
-        compare("doctor", &schema_of::<Diagnosis>());
+        let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let path = manifest.join("schema/doctor.schema.json");
+        compare(&path, &schema_of::<Diagnosis>());
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::{convert::Infallible, sync::Arc};
 
 use anyhow::Context;
 use convoy_proto::{config::Snapshot, leave_no_trace};
-use convoy_stats::Report;
+use convoy_report::Report;
 use convoy_tunnel::Tunnel;
 use tokio::sync::{Semaphore, mpsc};
 

@@ -13,7 +13,7 @@ mod peers;
 
 use std::{borrow::Cow, fmt};
 
-use convoy_stats::{Counters, Report};
+use convoy_report::{Counters, Report};
 use jiff::Timestamp;
 use prometheus_client::{
     collector::Collector,

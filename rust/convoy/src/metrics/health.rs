@@ -1,6 +1,6 @@
 //! Whether packets can pass: `/healthz`, for keepalived, BIRD or Kubernetes.
 
-use convoy_stats::Report;
+use convoy_report::Report;
 use jiff::Timestamp;
 use thiserror::Error;
 
@@ -88,7 +88,7 @@ fn age(time: u64, now: Timestamp) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use convoy_stats::Peer;
+    use convoy_report::Peer;
 
     use super::*;
     use crate::metrics::Client;

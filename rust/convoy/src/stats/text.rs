@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt, fmt::Write};
 
-use convoy_stats::{Counters, Peer, Report};
+use convoy_report::{Counters, Peer, Report};
 use jiff::Timestamp;
 
 /// The histograms, in the order of the packets' path: outbound, then inbound.

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use convoy_config::Config;
 use convoy_proto::{Outcome, config::DeviceUpdate};
-use convoy_stats::Report;
+use convoy_report::Report;
 use nix::unistd::{Pid, geteuid};
 use tracing::{error, warn};
 

@@ -3,7 +3,7 @@
 use std::{net::UdpSocket, process::Stdio};
 
 use convoy_lab::eventually;
-use convoy_stats::Report;
+use convoy_report::Report;
 
 use crate::{
     scene::{DEADLINE, Pairing, Scene, convoy_program, output_of, wg_dump},

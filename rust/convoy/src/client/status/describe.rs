@@ -4,12 +4,9 @@ use std::{collections::HashMap, net::SocketAddr};
 
 use convoy_config::{Config, encode_key};
 use convoy_proto::config::PublicKey;
-use convoy_stats::{Counters, Peer, Report};
+use convoy_report::{Counters, Peer, PeerState, PeerStatus, Rate, Report, Status};
 
-use super::{
-    model::{PeerState, PeerStatus, Rate, Status},
-    route,
-};
+use super::route;
 
 /// The most peers whose routes are looked up.
 const MAX_ROUTES: usize = 64;

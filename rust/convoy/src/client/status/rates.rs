@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use super::model::{Rate, Status};
+use convoy_report::{Rate, Status};
 
 /// Adds the rates of all tunnels and peers that were there `time` earlier.
 pub(super) fn add(statuses: &mut [Status], earlier: &[Status], time: Duration) {
@@ -37,10 +37,10 @@ fn add_to(status: &mut Status, earlier: &Status, seconds: f64) {
 
 #[cfg(test)]
 mod tests {
-    use convoy_stats::{Counters, Peer, Traffic};
+    use convoy_report::{Counters, Peer, Traffic};
 
     use super::*;
-    use crate::client::status::model::PeerStatus;
+    use convoy_report::PeerStatus;
 
     #[test]
     fn a_rate_is_what_was_moved_between_two_looks() {

@@ -10,11 +10,11 @@ use std::{
 
 use jiff::Timestamp;
 
-use super::model::{
+use crate::{paragraph::fill, stats::binary};
+use convoy_report::{
     CarriedStatus, Condition, ForwardStatus, NatStatus, PeerState, PeerStatus, Rate, Status,
     Statuses,
 };
-use crate::{paragraph::fill, stats::binary};
 use words::{ago, from_now, milliseconds, rate, span, until_now};
 
 /// All tunnels, with ages as of `now`.

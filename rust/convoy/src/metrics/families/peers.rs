@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, fmt};
 
-use convoy_stats::Peer;
+use convoy_report::Peer;
 use jiff::Timestamp;
 use prometheus_client::registry::Unit;
 

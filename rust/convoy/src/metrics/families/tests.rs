@@ -1,6 +1,6 @@
 use std::collections::{BTreeMap, HashMap};
 
-use convoy_stats::{Peer, Traffic};
+use convoy_report::{Peer, Traffic};
 
 use super::*;
 

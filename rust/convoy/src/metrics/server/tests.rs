@@ -1,7 +1,7 @@
 use std::{future::pending, path::PathBuf};
 
 use clap::Parser;
-use convoy_stats::Report;
+use convoy_report::Report;
 use tempfile::TempDir;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},

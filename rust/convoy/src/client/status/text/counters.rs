@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use convoy_stats::Counters;
+use convoy_report::Counters;
 
 use super::{Rate, field, optional, words::rate};
 use crate::stats::{binary, grouped, percentile};

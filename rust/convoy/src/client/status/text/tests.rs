@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use convoy_stats::{Counters, Peer, Traffic};
+use convoy_report::{Counters, Peer, Traffic};
 
 use super::*;
 

@@ -1,6 +1,6 @@
 //! Batch sizes and drops of the last minute.
 
-use convoy_stats::Counters;
+use convoy_report::Counters;
 use ratatui::{
     Frame,
     layout::{Constraint, Layout, Rect},

@@ -1,6 +1,6 @@
 //! Draws the screen: for 80 × 24 characters, and for more.
 
-use convoy_stats::Counters;
+use convoy_report::{Condition, Counters, Status};
 use jiff::Timestamp;
 use ratatui::{
     Frame,
@@ -12,10 +12,7 @@ use ratatui::{
 
 use super::{batches, peers, screen::Screen};
 use crate::{
-    client::status::{
-        model::{Condition, Status},
-        text::{condition, counters::offloads},
-    },
+    client::status::text::{condition, counters::offloads},
     stats::binary,
 };
 

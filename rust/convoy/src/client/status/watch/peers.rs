@@ -1,5 +1,6 @@
 //! The list of peers.
 
+use convoy_report::{PeerState, PeerStatus};
 use jiff::Timestamp;
 use ratatui::{
     Frame,
@@ -9,13 +10,7 @@ use ratatui::{
     widgets::{Block, Borders, Cell, Row, Table},
 };
 
-use crate::{
-    client::status::{
-        model::{PeerState, PeerStatus},
-        text::words::until_now,
-    },
-    stats::binary,
-};
+use crate::{client::status::text::words::until_now, stats::binary};
 
 /// Characters of a key without a name.
 const KEY_CHARACTERS: usize = 8;

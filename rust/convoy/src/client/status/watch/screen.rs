@@ -2,9 +2,11 @@
 
 use std::{collections::VecDeque, time::Instant};
 
-use convoy_stats::Counters;
+use convoy_report::Counters;
 
-use crate::client::status::{model::Status, rates};
+use convoy_report::Status;
+
+use crate::client::status::rates;
 
 /// The most looks that are kept: those of a minute, and where it began.
 const LOOKS: usize = 61;
@@ -112,7 +114,7 @@ fn find<'a>(interfaces: &'a [Status], name: &str) -> Option<&'a Status> {
 mod tests {
     use std::time::Duration;
 
-    use convoy_stats::Traffic;
+    use convoy_report::Traffic;
 
     use super::*;
 

@@ -3,11 +3,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use convoy_stats::{Counters, Peer, Traffic};
+use convoy_report::{Counters, Peer, Traffic};
 use ratatui::{Terminal, backend::TestBackend};
 
 use super::*;
-use crate::client::status::model::{PeerState, PeerStatus};
+use convoy_report::{PeerState, PeerStatus};
 
 const NOW: i64 = 1_800_000_000;
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// Sums over all peers.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Counters {
     /// Packets that went from the TUN to the UDP socket.
@@ -33,7 +33,7 @@ pub struct Counters {
 
 /// Packets in the clear, and their bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Traffic {
     /// Number of packets.

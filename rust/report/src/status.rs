@@ -1,132 +1,135 @@
-//! Model of what `convoy status --json` prints: `rust/convoy/schema/status.schema.json` describes it.
+//! Model of what `convoy status --json` prints: [`STATUS_SCHEMA`] describes it.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-use convoy_stats::{Counters, Peer};
+use crate::{Counters, Peer};
 use serde::{Deserialize, Serialize};
+
+/// JSON Schema of [`Statuses`], as `convoy status --schema` prints it.
+pub const STATUS_SCHEMA: &str = include_str!("../schema/status.schema.json");
 
 /// The output of `convoy status --json`: one line. Times are in seconds since 1970-01-01 UTC.
 ///
 /// Later versions may add fields, and values of `state`; what is here keeps its name and meaning. What is not known
 /// is null or absent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Statuses {
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
+pub struct Statuses {
     /// The tunnels that are up, by name.
-    pub(crate) interfaces: Vec<Status>,
+    pub interfaces: Vec<Status>,
 }
 
 /// One tunnel.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 #[serde(default)]
-pub(crate) struct Status {
+pub struct Status {
     /// The interface.
-    pub(crate) name: String,
+    pub name: String,
     /// Whether the tunnel is as it should be.
-    pub(crate) state: Condition,
+    pub state: Condition,
     /// Its configuration file.
-    pub(crate) config: Option<PathBuf>,
+    pub config: Option<PathBuf>,
     /// When it came up.
-    pub(crate) since: Option<u64>,
+    pub since: Option<u64>,
     /// When a pause ends.
-    pub(crate) paused_until: Option<u64>,
+    pub paused_until: Option<u64>,
     /// The process of `convoy up`.
-    pub(crate) supervisor_pid: Option<u32>,
+    pub supervisor_pid: Option<u32>,
     /// The process that carries the packets.
-    pub(crate) tunnel_pid: Option<u32>,
+    pub tunnel_pid: Option<u32>,
     /// The version of the program that carries the packets.
-    pub(crate) version: Option<String>,
+    pub version: Option<String>,
     /// In base64.
-    pub(crate) public_key: Option<String>,
+    pub public_key: Option<String>,
     /// In bytes.
-    pub(crate) mtu: Option<u32>,
+    pub mtu: Option<u32>,
     /// The UDP port; 0 if there is none yet.
-    pub(crate) listen_port: u16,
+    pub listen_port: u16,
     /// The mark of the tunnel's datagrams; 0 for none.
-    pub(crate) fwmark: u32,
+    pub fwmark: u32,
     /// The configured value: `off`, `on` or `persistent`.
-    pub(crate) kill_switch: Option<String>,
+    pub kill_switch: Option<String>,
     /// Whether the kernel drops what would leave outside the tunnel.
-    pub(crate) kill_switch_closed: Option<bool>,
+    pub kill_switch_closed: Option<bool>,
     /// Name servers.
-    pub(crate) dns: Vec<String>,
+    pub dns: Vec<String>,
     /// Engine of the network of a tunnel without root: `namespace`.
-    pub(crate) engine: Option<String>,
+    pub engine: Option<String>,
     /// The commands of `convoy exec` in a tunnel without root.
-    pub(crate) commands: Option<usize>,
+    pub commands: Option<usize>,
     /// The listeners of `convoy up --userspace`.
-    pub(crate) forwards: Vec<ForwardStatus>,
+    pub forwards: Vec<ForwardStatus>,
     /// The gateway of `convoy up --userspace --nat user`.
-    pub(crate) nat: Option<NatStatus>,
+    pub nat: Option<NatStatus>,
     /// Warnings: whatever is wrong or missing, in words.
-    pub(crate) warnings: Vec<String>,
+    pub warnings: Vec<String>,
     /// Rate of packets in the clear.
-    pub(crate) rate: Option<Rate>,
+    pub rate: Option<Rate>,
     /// In the order of the configuration.
-    pub(crate) peers: Vec<PeerStatus>,
+    pub peers: Vec<PeerStatus>,
     /// The counters of `convoy stats --json`, since the start of the process that carries the packets.
-    pub(crate) stats: Option<Counters>,
+    pub stats: Option<Counters>,
 }
 
 /// A listener that leads into the tunnel, or out of it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 #[serde(default)]
-pub(crate) struct ForwardStatus {
+pub struct ForwardStatus {
     /// Its addresses with their ports.
-    pub(crate) listen: Vec<String>,
+    pub listen: Vec<String>,
     /// Whether it listens inside the tunnel, and connects outside.
-    pub(crate) is_inside: bool,
+    pub is_inside: bool,
     /// `host:port`, `host:port/udp`, `SOCKS5` or `HTTP CONNECT`.
-    pub(crate) target: String,
+    pub target: String,
     /// Counts of what it has carried and refused.
     #[serde(flatten)]
-    pub(crate) carried: CarriedStatus,
+    pub carried: CarriedStatus,
 }
 
 /// Gateway by which peers reach hosts outside the tunnel.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 #[serde(default)]
-pub(crate) struct NatStatus {
+pub struct NatStatus {
     /// Connections.
-    pub(crate) tcp: CarriedStatus,
+    pub tcp: CarriedStatus,
     /// Flows of datagrams.
-    pub(crate) udp: CarriedStatus,
+    pub udp: CarriedStatus,
     /// Flows of echo requests.
-    pub(crate) icmp: CarriedStatus,
+    pub icmp: CarriedStatus,
     /// DNS queries; null if they are not answered.
-    pub(crate) dns: Option<CarriedStatus>,
+    pub dns: Option<CarriedStatus>,
     /// Packets that belong to none of these, by reason.
-    pub(crate) dropped_packets: BTreeMap<String, u64>,
+    pub dropped_packets: BTreeMap<String, u64>,
 }
 
 /// Counts of what was carried and refused.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 #[serde(default)]
-pub(crate) struct CarriedStatus {
+pub struct CarriedStatus {
     /// Connections and flows that have reached their target.
-    pub(crate) opened: u64,
+    pub opened: u64,
     /// Connections and flows that have not ended.
-    pub(crate) open: u64,
+    pub open: u64,
     /// Bytes from clients to targets.
-    pub(crate) bytes_out: u64,
+    pub bytes_out: u64,
     /// Bytes from targets to clients.
-    pub(crate) bytes_in: u64,
+    pub bytes_in: u64,
     /// Datagrams that were discarded: a socket was full, or refused them.
-    pub(crate) dropped_datagrams: u64,
+    pub dropped_datagrams: u64,
     /// How many clients were refused, by reason.
-    pub(crate) refused: BTreeMap<String, u64>,
+    pub refused: BTreeMap<String, u64>,
     /// How often connections had less of the relay's memory than usual, by bound. No byte is lost.
-    pub(crate) bounds_met: BTreeMap<String, u64>,
+    pub bounds_met: BTreeMap<String, u64>,
 }
 
 /// Whether a tunnel is as it should be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) enum Condition {
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
+pub enum Condition {
     /// It is up.
     #[default]
     #[serde(rename = "up")]
@@ -144,26 +147,26 @@ pub(crate) enum Condition {
 
 /// One peer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 #[serde(default)]
-pub(crate) struct PeerStatus {
+pub struct PeerStatus {
     /// The `# friendly_name` above it in the configuration.
-    pub(crate) name: Option<String>,
+    pub name: Option<String>,
     /// Whether packets get through, and why not.
-    pub(crate) state: PeerState,
+    pub state: PeerState,
     /// Problem in words.
-    pub(crate) problem: Option<String>,
+    pub problem: Option<String>,
     /// Rate of datagrams; only with `--rates`.
-    pub(crate) rate: Option<Rate>,
+    pub rate: Option<Rate>,
     /// Report of the tunnel itself.
     #[serde(flatten)]
-    pub(crate) peer: Peer,
+    pub peer: Peer,
 }
 
 /// Whether packets get through to a peer, and why not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) enum PeerState {
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
+pub enum PeerState {
     /// There is a session.
     #[serde(rename = "connected")]
     Connected,
@@ -194,24 +197,40 @@ pub(crate) enum PeerState {
 
 /// Bytes per second, over a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Rate {
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
+pub struct Rate {
     /// The length of this time.
-    pub(crate) seconds: f64,
+    pub seconds: f64,
     /// Received bytes per second.
-    pub(crate) rx: u64,
+    pub rx: u64,
     /// Sent bytes per second.
-    pub(crate) tx: u64,
+    pub tx: u64,
 }
 
 impl Rate {
-    /// `None` if no time has passed.
-    pub(crate) fn of(rx_bytes: u64, tx_bytes: u64, seconds: f64) -> Option<Self> {
+    /// Divides what was carried by the time; `None` if none has passed.
+    #[must_use]
+    pub fn of(rx_bytes: u64, tx_bytes: u64, seconds: f64) -> Option<Self> {
         let per_second = |bytes| (bytes as f64 / seconds) as u64;
         (seconds > 0.0).then(|| Self {
             seconds,
             rx: per_second(rx_bytes),
             tx: per_second(tx_bytes),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::schema::{compare, schema_of};
+
+    #[test]
+    fn the_schema_of_the_status_is_the_committed_one() {
+        let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let path = manifest.join("schema/status.schema.json");
+        compare(&path, &schema_of::<Statuses>());
     }
 }

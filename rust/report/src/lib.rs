@@ -1,4 +1,7 @@
-//! A daemon's counters: the type that `convoy stats --json` prints and every reader parses.
+//! What Convoy says of itself: the types that `convoy stats --json` and `convoy status --json` print, and their readers.
+//!
+//! Every command that shows figures calls it, and the daemon and the supervisor that fill them in. It never counts
+//! anything itself, holds no secret, and opens nothing but the socket of the daemon that [`query()`] asks.
 //!
 //! A daemon answers on its UAPI socket. [`REQUEST`] and a blank line request its [`Report`]; the
 //! response is [`answer`]'s line of JSON, `errno=0` and a blank line.
@@ -11,15 +14,22 @@
 
 mod counters;
 mod query;
+#[cfg(any(test, feature = "schema"))]
+pub mod schema;
+mod status;
 
 pub use counters::{Counters, Traffic};
 pub use query::{QueryError, REQUEST, answer, json_of, query};
+pub use status::{
+    CarriedStatus, Condition, ForwardStatus, NatStatus, PeerState, PeerStatus, Rate, STATUS_SCHEMA,
+    Status, Statuses,
+};
 
 use serde::{Deserialize, Serialize};
 
 /// The counters of a daemon since its start; contains no secret.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Report {
     /// The daemon's version.
@@ -42,7 +52,7 @@ pub struct Report {
 
 /// Packets of the last seconds, in the clear.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Recent {
     /// The length of this time.
@@ -55,7 +65,7 @@ pub struct Recent {
 
 /// One peer.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Peer {
     /// In base64, as `wg` shows it.
