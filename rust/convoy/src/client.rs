@@ -27,7 +27,6 @@ mod lock;
 pub(crate) mod log;
 mod metrics;
 pub(crate) mod notify;
-pub(crate) mod owner;
 mod path_mtu;
 pub(crate) mod privileges;
 pub(crate) mod requests;
@@ -43,4 +42,5 @@ pub(crate) mod up;
 mod wg_quick;
 
 pub(crate) use convoy_daemon::places;
+pub(crate) use convoy_host::owner;
 pub(crate) use convoy_process::terminal;

@@ -192,7 +192,7 @@ fn tunnel(runtime: &Runtime, subject: &Subject) -> anyhow::Result<Vec<Finding>> 
     if subject.status().is_some() {
         findings.push(others::judge_owner(
             &subject.name,
-            owner::signs(&subject.name),
+            owner::signs(&subject.name, &places::uapi(&subject.name)),
         ));
         let links = runtime.block_on(async { Netlink::open()?.links().await })?;
         let own = links.iter().find(|link| link.name == subject.name.as_str());

@@ -42,6 +42,7 @@ mod link;
 mod local;
 mod missing;
 mod options;
+pub mod owner;
 mod pause;
 mod plan;
 mod programs;

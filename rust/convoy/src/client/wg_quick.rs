@@ -5,8 +5,9 @@ use std::{path::Path, process::Stdio, time::Duration};
 use anyhow::{Context, bail};
 use tokio::{process::Command, time::timeout};
 
-use super::{owner::Signs, places};
+use super::places;
 use crate::socket::ensure_unused;
+use convoy_host::owner::Signs;
 
 /// How long it may take, hooks included.
 const TIME_LIMIT: Duration = Duration::from_secs(60);

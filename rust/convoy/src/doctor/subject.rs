@@ -9,7 +9,7 @@ use convoy_host::Prefix;
 use super::{finding::Finding, others::Routing, reverse_path::Marking};
 use crate::client::{
     desired::{Outside, desired},
-    owner::{self, Signs},
+    owner::{self, Refusal},
     places,
     status::{self, Condition, Status},
 };
@@ -29,7 +29,7 @@ pub(super) enum Standing {
     /// By `convoy up`.
     Up(Box<Status>),
     /// Something else has an interface of its name.
-    Foreign(Signs),
+    Foreign(Refusal),
     /// Why it cannot be told.
     Unknown(String),
 }
@@ -141,7 +141,10 @@ fn standing(name: &InterfaceName) -> Standing {
     match status::status(name) {
         Ok(Some(status)) if status.state != Condition::Daemon => Standing::Up(Box::new(status)),
         Err(error) => Standing::Unknown(format!("{error:#}")),
-        Ok(_) if owner::exists(name) => Standing::Foreign(owner::signs(name)),
+        Ok(_) if owner::exists(name) => Standing::Foreign(owner::refusal(
+            name,
+            owner::signs(name, &places::uapi(name)),
+        )),
         Ok(_) => Standing::Down,
     }
 }
@@ -177,14 +180,8 @@ pub(super) fn judge_standing(subject: &Subject) -> Vec<Finding> {
     let name = &subject.name;
     let status = match &subject.standing {
         Standing::Down => return vec![Finding::ok(ID, format!("{name} is not up."))],
-        Standing::Foreign(signs) => {
-            let refusal = owner::refusal(name, *signs);
-            let (what, fix) = refusal.split_once(" (fix: ").unwrap_or((&refusal, ""));
-            return vec![Finding::warning(
-                ID,
-                format!("{what}."),
-                fix.trim_end_matches(')'),
-            )];
+        Standing::Foreign(Refusal { reason, fix }) => {
+            return vec![Finding::warning(ID, format!("{reason}."), fix)];
         }
         Standing::Unknown(reason) => {
             let what = format!("Whether {name} is up cannot be told: {reason}.");

@@ -169,7 +169,7 @@ impl Supervisor {
         if !owner::exists(&name) {
             return Ok(());
         }
-        let signs = owner::signs(&name);
+        let signs = owner::signs(&name, &crate::client::places::uapi(&name));
         if !self.adopts || !wg_quick::may_own(signs) {
             bail!(owner::refusal(&name, signs));
         }

@@ -3,6 +3,8 @@ use std::{
     os::unix::fs::PermissionsExt as _,
 };
 
+use convoy_host::owner::Signs;
+
 use super::*;
 use crate::doctor::finding::Severity;
 
@@ -104,10 +106,8 @@ fn an_interface_of_somebody_else_and_a_dead_supervisor_are_told() {
     };
     assert_eq!(judged(Standing::Down), Severity::Ok);
     assert_eq!(judged(up(0)), Severity::Ok);
-    assert_eq!(
-        judged(Standing::Foreign(Signs::default())),
-        Severity::Warning
-    );
+    let refusal = owner::refusal(&"wg0".parse().unwrap(), Signs::default());
+    assert_eq!(judged(Standing::Foreign(refusal)), Severity::Warning);
     assert_eq!(judged(Standing::Unknown("no".to_owned())), Severity::Note);
     let dead = Status {
         state: Condition::WithoutSupervisor,

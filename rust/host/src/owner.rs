@@ -2,31 +2,41 @@
 
 use std::{fs, os::unix::net::UnixStream, path::Path};
 
-use convoy_config::InterfaceName;
+use convoy_types::InterfaceName;
 use nix::net::if_::if_nametoindex;
-
-use super::places;
 
 /// Signs of who owns an interface that no tunnel of ours has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Signs {
+pub struct Signs {
     /// It is the kernel's WireGuard.
-    pub(crate) is_kernel_wireguard: bool,
+    pub is_kernel_wireguard: bool,
     /// A userspace WireGuard answers for it.
-    pub(crate) has_uapi: bool,
+    pub has_uapi: bool,
     /// NetworkManager has set it up.
-    pub(crate) has_network_manager: bool,
+    pub has_network_manager: bool,
     /// systemd-networkd has set it up.
-    pub(crate) has_networkd: bool,
+    pub has_networkd: bool,
 }
 
-/// Whether there is an interface of this name.
-pub(crate) fn exists(name: &InterfaceName) -> bool {
+/// A refusal to take an interface that is there already.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{reason} (fix: {fix})")]
+pub struct Refusal {
+    /// Name of the interface, and its owner.
+    pub reason: String,
+    /// Commands that free the name.
+    pub fix: String,
+}
+
+/// Tells whether there is an interface of this name.
+#[must_use]
+pub fn exists(name: &InterfaceName) -> bool {
     if_nametoindex(name.as_str()).is_ok()
 }
 
-/// Looks at an interface.
-pub(crate) fn signs(name: &InterfaceName) -> Signs {
+/// Looks at an interface, whose userspace WireGuard would listen at `uapi`.
+#[must_use]
+pub fn signs(name: &InterfaceName, uapi: &Path) -> Signs {
     let index = if_nametoindex(name.as_str()).unwrap_or_default();
     let read = |path: &Path| fs::read_to_string(path).unwrap_or_default();
     let kind = read(
@@ -38,7 +48,7 @@ pub(crate) fn signs(name: &InterfaceName) -> Signs {
     let networkd = read(Path::new(&format!("/run/systemd/netif/links/{index}")));
     Signs {
         is_kernel_wireguard: kind.lines().any(|line| line == "DEVTYPE=wireguard"),
-        has_uapi: UnixStream::connect(places::uapi(name)).is_ok(),
+        has_uapi: UnixStream::connect(uapi).is_ok(),
         has_network_manager: made_by_network_manager(&manager),
         has_networkd: networkd.contains("NETWORK_FILE="),
     }
@@ -51,34 +61,39 @@ fn made_by_network_manager(state: &str) -> bool {
     has("connection-uuid=") && !has("nm-owned=false")
 }
 
-/// Why `convoy up` leaves the interface alone, and what to do.
-pub(crate) fn refusal(name: &InterfaceName, signs: Signs) -> String {
-    if signs.has_network_manager {
-        format!(
-            "{name} is up already: NetworkManager owns it (fix: `nmcli connection down {name}`, or choose \
-             another name)"
+/// Says why `convoy up` leaves the interface alone, and what to do.
+#[must_use]
+pub fn refusal(name: &InterfaceName, signs: Signs) -> Refusal {
+    let is_up = format!("{name} is up already");
+    let (reason, fix) = if signs.has_network_manager {
+        (
+            format!("{is_up}: NetworkManager owns it"),
+            format!("`nmcli connection down {name}`, or choose another name"),
         )
     } else if signs.has_networkd {
-        format!(
-            "{name} is up already: systemd-networkd owns it (fix: remove its .netdev and .network files, \
-             `networkctl delete {name}`, or choose another name)"
+        (
+            format!("{is_up}: systemd-networkd owns it"),
+            format!(
+                "remove its .netdev and .network files, `networkctl delete {name}`, or choose another name"
+            ),
         )
     } else if signs.is_kernel_wireguard {
-        format!(
-            "{name} is up already: it is the kernel's WireGuard, as wg-quick sets it up (fix: \
-             `wg-quick down {name}`, or `convoy up --adopt`)"
+        (
+            format!("{is_up}: it is the kernel's WireGuard, as wg-quick sets it up"),
+            format!("`wg-quick down {name}`, or `convoy up --adopt`"),
         )
     } else if signs.has_uapi {
-        format!(
-            "{name} is up already: another WireGuard program owns it, as wg-quick starts it (fix: \
-             `wg-quick down {name}`, `convoy up --adopt`, or end that program)"
+        (
+            format!("{is_up}: another WireGuard program owns it, as wg-quick starts it"),
+            format!("`wg-quick down {name}`, `convoy up --adopt`, or end that program"),
         )
     } else {
-        format!(
-            "there is another interface {name}, which is no WireGuard (fix: `ip link delete {name}`, or \
-             choose another name)"
+        (
+            format!("there is another interface {name}, which is no WireGuard"),
+            format!("`ip link delete {name}`, or choose another name"),
         )
-    }
+    };
+    Refusal { reason, fix }
 }
 
 #[cfg(test)]
@@ -117,7 +132,7 @@ mod tests {
                 "nmcli connection down wg0",
             ),
         ] {
-            let refusal = refusal(&name, signs);
+            let refusal = refusal(&name, signs).to_string();
             assert!(refusal.contains(remedy), "{refusal}");
         }
     }
@@ -142,7 +157,7 @@ mod tests {
     fn a_link_of_another_kind_shows_no_sign() {
         let name = "lo".parse().unwrap();
         assert!(exists(&name));
-        assert!(!signs(&name).is_kernel_wireguard);
+        assert!(!signs(&name, Path::new("/nowhere")).is_kernel_wireguard);
         assert!(!exists(&"no-such-link".parse().unwrap()));
     }
 }
