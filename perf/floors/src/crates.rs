@@ -118,7 +118,7 @@ mod tests {
     ];
 
     /// Crates of the workspace that one may depend on. The data path stands on nothing of the client.
-    const FLOORS: [(&str, &[&str]); 18] = [
+    const FLOORS: [(&str, &[&str]); 20] = [
         ("convoy-types", &[]),
         ("convoy-packet", &[]),
         ("convoy-tun", &["convoy-packet", "convoy-types"]),
@@ -166,6 +166,24 @@ mod tests {
         ),
         ("convoy-names", &["convoy-host"]),
         ("convoy-netlink", &["convoy-types"]),
+        ("convoy-report", &[]),
+        (
+            "convoy-doctor",
+            &[
+                "convoy-aead",
+                "convoy-config",
+                "convoy-gso",
+                "convoy-host",
+                "convoy-names",
+                "convoy-namespace",
+                "convoy-netlink",
+                "convoy-process",
+                "convoy-proto",
+                "convoy-report",
+                "convoy-tun",
+                "convoy-tunnel",
+            ],
+        ),
         ("convoy-config", &["convoy-types"]),
         (
             "convoy-daemon",

@@ -96,6 +96,15 @@ impl Files {
         let column = shown.text.get(start..at.start as usize)?.chars().count() + 1;
         Some((&shown.path, line, column))
     }
+
+    /// Names the file and line of a place in parentheses, after a space; nothing if there is no such place.
+    #[must_use]
+    pub fn mention(&self, at: Place) -> String {
+        match self.position(at) {
+            Some((path, line, _)) => format!(" ({}:{line})", path.display()),
+            None => String::new(),
+        }
+    }
 }
 
 impl fmt::Debug for Shown {

@@ -1,217 +1,120 @@
-//! `convoy doctor`: what of this host, its kernel and its network stands in a tunnel's way, and what to do about it.
-//!
-//! Each check is a pure function from facts to findings, with a gatherer of the facts beside it:
-//!
-//! | check | facts |
-//! |---|---|
-//! | [`kernel`] | the release |
-//! | [`offload`] | TUN offload, GSO and GRO, by trials in a namespace of their own ([`probes`]); the CPU |
-//! | [`engines`], [`gateway`] | the namespaces of `convoy exec` and of `Nat = user`, by trials |
-//! | [`buffers`], [`reverse_path`], [`profiling`] | settings of the kernel |
-//! | [`dns`], [`clock`] | files |
-//! | [`others`], [`firewall`], [`legacy`], [`ssh`] | rtnetlink, nft, iptables-legacy-save, /proc/net/tcp |
-//! | [`routes`] | the host's routes and name servers, beside those of one tunnel |
-//! | [`subject`], [`endpoints`], [`handshake`] | of one tunnel: its configuration and state, names, routes, a real handshake |
-//!
-//! Nothing of the host changes. What this user may not see is a note, not a failure.
+//! `convoy doctor`: tells [`convoy_doctor`] of a tunnel, and shows what it finds.
 
 mod args;
-mod buffers;
-mod clock;
-mod dns;
-mod endpoints;
-mod engines;
-mod finding;
-mod firewall;
-mod gateway;
-mod handshake;
-mod kernel;
-mod legacy;
-mod netlink;
-mod offload;
-mod others;
-mod peers;
-pub(crate) mod probes;
-mod profiling;
-mod reverse_path;
-mod routes;
-mod ssh;
-mod subject;
-mod sysctl;
-mod text;
 
-use std::{io::Write as _, process::ExitCode};
+use std::{
+    io::Write as _,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
-use anyhow::Context;
-use convoy_aead::Aead;
-use nix::unistd::geteuid;
+use convoy_config::{Config, InterfaceName, KillSwitch};
+use convoy_doctor::{Planned, Program, Standing, Subject, examine};
 use tokio::runtime::Runtime;
 
-use crate::client::{owner, places};
+use crate::{
+    client::{
+        desired::{FIRST_MARK, Outside, configured_mark, desired},
+        foresight::{foresee, held_servers},
+        owner, places,
+        status::{self, Condition},
+    },
+    userspace::holder,
+};
+
 pub(crate) use args::DoctorArgs;
-use buffers::Buffers;
-use clock::Clock;
-use dns::{Resolution, Wanted};
-use finding::{Diagnosis, Finding};
-use netlink::{Link, MAIN_TABLE, Netlink};
-use others::Routing;
-use profiling::{Profiling, installed};
-use reverse_path::{Marking, ReversePath};
-use subject::Subject;
-
-/// Schema of what `--json` prints.
-const SCHEMA: &str = include_str!("../schema/doctor.schema.json");
-
-/// Kinds of interfaces that carry packets of others in UDP.
-const OVERLAYS: [&str; 2] = ["vxlan", "geneve"];
+pub(crate) use convoy_doctor::probes;
 
 /// Checks this host, and a tunnel if one is named; prints what was found.
 pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
     if args.schema {
-        std::io::stdout().lock().write_all(SCHEMA.as_bytes())?;
+        std::io::stdout()
+            .lock()
+            .write_all(convoy_doctor::SCHEMA.as_bytes())?;
         return Ok(ExitCode::SUCCESS);
     }
-    let subject = args.name.as_deref().map(Subject::gather).transpose()?;
-    let mut builder = tokio::runtime::Builder::new_current_thread();
-    let runtime = builder.enable_all().build()?;
-    let mut findings = host(&runtime)?;
-    findings.extend(network(&runtime, subject.as_ref())?);
-    if let Some(subject) = &subject {
-        findings.extend(tunnel(&runtime, subject)?);
-    }
-    if cfg!(feature = "measure") {
-        findings.extend(profiling::judge(&Profiling::gather(geteuid().is_root())));
-    }
-    let name = subject.map(|subject| subject.name.to_string());
-    let diagnosis = Diagnosis::new(name, findings);
+    let program = Program {
+        holder,
+        tunnels: places::all().iter().map(ToString::to_string).collect(),
+        can_profile: cfg!(feature = "measure"),
+    };
+    let subject = args.name.as_deref().map(subject).transpose()?;
+    let diagnosis = examine(&program, subject.as_ref())?;
     if args.json {
         let line = serde_json::to_string(&diagnosis)?;
         writeln!(std::io::stdout(), "{line}")?;
     } else {
         // Strips the colours unless this is a terminal.
-        write!(anstream::stdout(), "{}", text::render(&diagnosis))?;
+        write!(anstream::stdout(), "{}", convoy_doctor::render(&diagnosis))?;
     }
     Ok(diagnosis.severity.exit_code())
 }
 
-/// The kernel, the CPU and the clock.
-fn host(runtime: &Runtime) -> anyhow::Result<Vec<Finding>> {
-    let links = runtime.block_on(async { Netlink::open()?.links().await });
-    let links = links.context("cannot list the network's interfaces")?;
-    let has_overlay = links
-        .iter()
-        .any(|link| OVERLAYS.contains(&link.kind.as_str()));
-    let mut findings = kernel::judge(kernel::running(), has_overlay);
-    findings.extend(offload::judge(&runtime.block_on(probes::gather())));
-    findings.push(offload::judge_aead(Aead::auto()));
-    findings.push(engines::judge(&engines::gather()));
-    let is_root = geteuid().is_root();
-    findings.push(buffers::judge(
-        runtime.block_on(async { Buffers::gather(is_root) }),
-    ));
-    findings.push(clock::judge(&Clock::gather()));
-    Ok(findings)
+/// Reads the configuration that a user means, which by a name is that of the running tunnel, and asks the tunnel.
+///
+/// # Errors
+/// If no interface can have the name.
+fn subject(name_or_file: &Path) -> anyhow::Result<Subject> {
+    let name = places::name_of(name_or_file)?;
+    let standing = standing(&name);
+    let path = path(name_or_file, &standing);
+    let loaded = convoy_config::read(&path).ok();
+    let is_up = matches!(standing, Standing::Up(_));
+    let planned = loaded.map(|it| plan(it.config, !it.warnings.is_empty(), is_up));
+    Ok(Subject {
+        planned: planned.transpose()?,
+        signs: owner::signs(&name, &places::uapi(&name)),
+        name,
+        path,
+        standing,
+    })
 }
 
-/// Reports what others have set in the network, as far as it concerns a tunnel.
-fn network(runtime: &Runtime, subject: Option<&Subject>) -> anyhow::Result<Vec<Finding>> {
-    let (links, rules, routes, chains, legacy) = runtime.block_on(async {
-        let netlink = Netlink::open()?;
-        let (links, rules) = (netlink.links().await?, netlink::rules(&netlink).await);
-        anyhow::Ok((
-            links,
-            rules,
-            netlink::routes(&netlink).await,
-            firewall::gather().await,
-            legacy::gather().await,
-        ))
-    })?;
-    let routing = subject.map_or(Routing::default(), Subject::routing);
-    let mut ours: Vec<_> = places::all().iter().map(ToString::to_string).collect();
-    ours.extend(subject.map(|subject| subject.name.to_string()));
-    let mut findings = dns::judge(&Resolution::gather(), &wanted(subject));
-    findings.push(others::judge_links(&links, &ours));
-    findings.extend(others::judge_rules(&rules, &routes, routing));
-    let excluded = subject.map(Subject::excluded).unwrap_or_default();
-    findings.extend(others::judge_tables(&rules, &routes, routing, &excluded));
-    findings.extend(ssh::judge(&ssh::gather(), &routes, routing, &excluded));
-    if let Some(subject) = subject {
-        let closed = firewall::switches(&chains, &ours);
-        let own = [subject.name.to_string()];
-        let vpns: Vec<_> = others::vpns(&links, &own)
-            .map(|link| link.name.clone())
-            .collect();
-        findings.extend(firewall::judge_beside(&own[0], &closed, &vpns));
+fn path(name_or_file: &Path, standing: &Standing) -> PathBuf {
+    let path = convoy_config::path_of(name_or_file);
+    let is_name = path != name_or_file;
+    match standing {
+        Standing::Up(status) if is_name => status.config.clone().unwrap_or(path),
+        _ => path,
     }
-    findings.push(others::judge_routes(&routes, &links, routing));
-    findings.push(firewall::judge(&chains));
-    findings.extend(legacy::judge(&legacy));
-    let defaults = routes
-        .iter()
-        .filter(|route| route.table == MAIN_TABLE && route.to.is_default() && !route.to.is_ipv6());
-    let default = defaults
-        .filter_map(|route| device(&links, route.device?))
-        .next();
-    let marking = subject.map_or(Marking::None, Subject::marking);
-    findings
-        .extend(default.map(|device| reverse_path::judge(&ReversePath::gather(device), marking)));
-    Ok(findings)
 }
 
-fn device(links: &[Link], index: u32) -> Option<&str> {
-    let link = links.iter().find(|link| link.index == index);
-    link.map(|link| link.name.as_str())
+fn standing(name: &InterfaceName) -> Standing {
+    match status::status(name) {
+        Ok(Some(status)) if status.state != Condition::Daemon => Standing::Up(Box::new(status)),
+        Err(error) => Standing::Unknown(format!("{error:#}")),
+        Ok(_) if owner::exists(name) => {
+            let signs = owner::signs(name, &places::uapi(name));
+            Standing::Foreign(owner::refusal(name, signs))
+        }
+        Ok(_) => Standing::Down,
+    }
 }
 
-fn wanted(subject: Option<&Subject>) -> Wanted {
-    use crate::client::status::Condition::Up;
-    let Some(config) = subject.and_then(Subject::config) else {
-        return Wanted::default();
+/// Foresees what the client would do. A tunnel that is up tells most of it itself.
+fn plan(config: Config, has_warnings: bool, is_up: bool) -> anyhow::Result<Planned> {
+    let wanted = desired(&config, None, Outside::default());
+    let mark = configured_mark(&config);
+    let kill_switch = config.interface.kill_switch.as_ref();
+    let is_persistent = kill_switch.is_some_and(|it| it.value == KillSwitch::Persistent);
+    let foreseen = match is_up {
+        true => Ok(held_servers(&config)),
+        false => runtime()?.block_on(foresee(&config)),
     };
-    let status = subject.and_then(Subject::status);
-    Wanted {
-        servers: config
-            .interface
-            .dns_servers
-            .iter()
-            .map(|it| it.value)
-            .collect(),
-        is_in_effect: status.is_some_and(|status| status.state == Up),
-    }
+    Ok(Planned {
+        has_warnings,
+        has_default: [false, true].map(|ipv6| wanted.has_default(ipv6)),
+        mark,
+        probing_mark: mark.or(is_persistent.then_some(FIRST_MARK)),
+        foreseen: foreseen.map_err(|error| format!("{error:#}")),
+        config,
+    })
 }
 
-/// One tunnel.
-fn tunnel(runtime: &Runtime, subject: &Subject) -> anyhow::Result<Vec<Finding>> {
-    let mut findings = subject::judge_config(subject);
-    findings.extend(subject::judge_standing(subject));
-    let forwards = sysctl::number::<u8>("net.ipv4.ip_forward") == Some(1);
-    findings.extend(reverse_path::judge_forwarding(&subject.hooks(), forwards));
-    if subject.has_kill_switch() {
-        findings.push(firewall::judge_kill_switch(installed("nft").is_some()));
-    }
-    if subject.status().is_some() {
-        findings.push(others::judge_owner(
-            &subject.name,
-            owner::signs(&subject.name, &places::uapi(&subject.name)),
-        ));
-        let links = runtime.block_on(async { Netlink::open()?.links().await })?;
-        let own = links.iter().find(|link| link.name == subject.name.as_str());
-        findings.extend(own.map(|link| buffers::judge_queue(&link.name, link.queue)));
-    }
-    if let Some(config) = subject.config().filter(|it| gateway::is_wanted(it)) {
-        findings.extend(gateway::judge(&gateway::Trials::gather(config)));
-    }
-    if let Some(config) = subject.config() {
-        findings.extend(runtime.block_on(routes::gather(subject, config)));
-    }
-    match subject.config() {
-        Some(config) => findings.extend(peers::check(runtime, subject, config)?),
-        None => findings.extend(
-            subject
-                .status()
-                .map(handshake::judge_status)
-                .unwrap_or_default(),
-        ),
-    }
-    Ok(findings)
+fn runtime() -> std::io::Result<Runtime> {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder.enable_all().build()
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,6 @@
 //! Predicts what a configuration would do on this host.
 
-use convoy_config::{Config, Place, Routed};
+use convoy_config::{Config, Routed};
 
 use super::{
     addresses::Addresses,
@@ -22,19 +22,11 @@ pub(crate) fn held_servers(config: &Config) -> Vec<String> {
     let outside = Addresses::new(config, configured_mark(config)).outside(config);
     let routed = Routed::new(config);
     let held = outside.resolvers.iter().filter_map(|server| {
-        let line = line(config, routed.place_of(*server)?);
+        let line = config.files.mention(routed.place_of(*server)?);
         Some(format!(
             "the tunnel's networks hold the name server {server}{line}: endpoints are looked up outside the tunnel, \
              but what programs ask it goes into the tunnel"
         ))
     });
     held.collect()
-}
-
-/// Names a line in parentheses, after a space.
-pub(crate) fn line(config: &Config, at: Place) -> String {
-    match config.files.position(at) {
-        Some((path, line, _)) => format!(" ({}:{line})", path.display()),
-        None => String::new(),
-    }
 }

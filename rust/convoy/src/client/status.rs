@@ -37,7 +37,7 @@ use super::{
 };
 use crate::{client::args::StatusArgs, userspace};
 pub(crate) use convoy_report::{
-    CarriedStatus, Condition, ForwardStatus, NatStatus, PeerState, PeerStatus, Status, Statuses,
+    CarriedStatus, Condition, ForwardStatus, NatStatus, Status, Statuses,
 };
 pub(crate) use describe::{Known, describe};
 

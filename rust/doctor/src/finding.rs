@@ -1,46 +1,49 @@
-//! Findings of a check, and the report of all checks: `rust/convoy/schema/doctor.schema.json` describes its JSON.
+//! Findings of a check, and the report of all checks.
 
 use std::process::ExitCode;
 
 use serde::{Deserialize, Serialize};
+
+/// JSON Schema of a [`Diagnosis`], as `convoy doctor --schema` prints it.
+pub const SCHEMA: &str = include_str!("../schema/doctor.schema.json");
 
 /// The output of `convoy doctor --json`: one line.
 ///
 /// Later versions may add fields, and findings with other `id`s; what is here keeps its name and meaning.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Diagnosis {
+pub struct Diagnosis {
     /// The version of convoy.
-    pub(crate) version: String,
+    pub version: String,
     /// The tunnel that was asked about.
-    pub(crate) tunnel: Option<String>,
+    pub tunnel: Option<String>,
     /// The greatest of all findings.
-    pub(crate) severity: Severity,
+    pub severity: Severity,
     /// At least one for each check, in the order in which they are shown.
-    pub(crate) findings: Vec<Finding>,
+    pub findings: Vec<Finding>,
 }
 
 /// One result of a check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Finding {
+pub struct Finding {
     /// The check. It has the same name in every version.
-    pub(crate) id: String,
+    pub id: String,
     /// How bad it is.
-    pub(crate) severity: Severity,
+    pub severity: Severity,
     /// The peer that it concerns: its friendly name, or else its public key in base64.
-    pub(crate) peer: Option<String>,
+    pub peer: Option<String>,
     /// Finding in one sentence.
-    pub(crate) what: String,
+    pub what: String,
     /// Advice in one sentence; null if nothing is to be done.
-    pub(crate) fix: Option<String>,
+    pub fix: Option<String>,
 }
 
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Severity {
+pub enum Severity {
     /// As it should be.
     Ok,
     /// Worth knowing, or not checked; nothing is wrong.
@@ -115,8 +118,9 @@ impl Severity {
         }
     }
 
-    /// The exit status of a report; see the command's help.
-    pub(crate) fn exit_code(self) -> ExitCode {
+    /// Returns the exit status of a report; see the command's help.
+    #[must_use]
+    pub fn exit_code(self) -> ExitCode {
         ExitCode::from(self.status())
     }
 

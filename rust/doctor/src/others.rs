@@ -3,13 +3,12 @@
 use std::fmt;
 
 use convoy_config::InterfaceName;
-use convoy_host::Prefix;
+use convoy_host::{Prefix, owner::Signs};
 
 use super::{
     finding::Finding,
     netlink::{Link, MAIN_TABLE, Route, Rule},
 };
-use crate::client::owner::Signs;
 
 /// Kinds of interfaces by which VPNs send packets. `ppp` and IPsec may be others, too.
 const VPN_KINDS: [&str; 6] = ["wireguard", "tun", "ovpn", "ppp", "xfrm", "vti"];

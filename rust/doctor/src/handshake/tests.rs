@@ -4,7 +4,7 @@ use convoy_config::Located;
 use convoy_proto::config::PeerUpdate;
 
 use super::*;
-use crate::doctor::finding::Severity;
+use crate::finding::Severity;
 
 /// A server that knows the public key of `client`.
 struct Server {
@@ -98,7 +98,6 @@ fn silence_is_an_error_that_tells_the_own_public_key() {
 
 #[test]
 fn a_tunnel_that_is_up_tells_its_state_itself() {
-    use crate::client::status::PeerStatus;
     let severity = |state| {
         let status = Status {
             peers: vec![PeerStatus {

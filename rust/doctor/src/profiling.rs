@@ -92,7 +92,7 @@ fn settings(profiling: &Profiling) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::finding::Severity;
+    use crate::finding::Severity;
 
     fn severities(is_root: bool, settings: [i32; 2], missing: &[&'static str]) -> Vec<Severity> {
         let findings = judge(&Profiling {

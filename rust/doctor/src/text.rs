@@ -1,15 +1,16 @@
 //! The text that `convoy doctor` prints for people.
 
-use clap::builder::styling::{AnsiColor, Style};
+use anstyle::{AnsiColor, Style};
 
 use super::finding::{Diagnosis, Finding, Severity};
-use crate::paragraph::fill;
+use convoy_process::paragraph::fill;
 
 /// Where sentences begin.
 const INDENT: usize = 9;
 
-/// One paragraph for each finding, the summary last; with terminal colours, which a stream may strip.
-pub(super) fn render(diagnosis: &Diagnosis) -> String {
+/// Writes one paragraph for each finding, the summary last; with terminal colours, which a stream may strip.
+#[must_use]
+pub fn render(diagnosis: &Diagnosis) -> String {
     let mut text: String = diagnosis.findings.iter().map(paragraph).collect();
     text.push('\n');
     text.push_str(&summary(&diagnosis.findings));

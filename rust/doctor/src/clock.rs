@@ -117,7 +117,7 @@ fn shown(time: SystemTime) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::finding::Severity;
+    use crate::finding::Severity;
 
     /// 2026-11-23.
     const NOW: u64 = 1_795_392_000;

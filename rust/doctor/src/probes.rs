@@ -15,13 +15,13 @@ use nix::sys::{prctl::set_pdeathsig, signal::Signal};
 use serde::{Deserialize, Serialize};
 use tokio::{process::Command, time::timeout};
 
-use crate::process::PROGRAM;
+use convoy_process::PROGRAM;
 
 pub(super) use tun::{Tun, TunFailure};
 pub(super) use udp::Udp;
 
 /// The hidden command: too long for the name of an interface, so that it cannot hide one.
-pub(crate) const COMMAND: &str = "doctor-probe-kernel";
+pub const COMMAND: &str = "doctor-probe-kernel";
 
 /// How long the trials may take in all.
 const TIME: Duration = Duration::from_secs(10);
@@ -52,7 +52,10 @@ pub(super) async fn gather() -> anyhow::Result<Probed> {
 }
 
 /// Tries them, and prints the outcome as JSON.
-pub(crate) fn run() -> anyhow::Result<()> {
+///
+/// # Errors
+/// If the process cannot be set up, or standard output is closed.
+pub fn run() -> anyhow::Result<()> {
     set_pdeathsig(Signal::SIGKILL)?;
     // Before there is another thread.
     let is_own = namespace::enter();

@@ -2,31 +2,53 @@
 
 use std::path::{Path, PathBuf};
 
-use convoy_config::{Config, InterfaceName, KillSwitch, Report, Table, encode_key};
-
-use convoy_host::Prefix;
+use convoy_config::{Config, InterfaceName, KillSwitch, Table, encode_key};
+use convoy_host::{
+    Prefix,
+    owner::{Refusal, Signs},
+};
+use convoy_report::{Condition, Status};
 
 use super::{finding::Finding, others::Routing, reverse_path::Marking};
-use crate::client::{
-    desired::{Outside, desired},
-    owner::{self, Refusal},
-    places,
-    status::{self, Condition, Status},
-};
 
-/// A tunnel.
-pub(super) struct Subject {
-    pub(super) name: InterfaceName,
-    pub(super) path: PathBuf,
-    /// The configuration, and whether there are warnings about it.
-    pub(super) config: Result<(Config, bool), Report>,
-    pub(super) standing: Standing,
+/// A tunnel to examine, up or not.
+#[derive(Debug)]
+pub struct Subject {
+    /// The interface.
+    pub name: InterfaceName,
+    /// File of the configuration.
+    pub path: PathBuf,
+    /// The configuration; `None` if it is not valid.
+    pub planned: Option<Planned>,
+    /// Whether the tunnel is up.
+    pub standing: Standing,
+    /// Other programs that manage the interface.
+    pub signs: Signs,
+}
+
+/// A configuration, and the client's plan for it.
+#[derive(Debug)]
+pub struct Planned {
+    /// The configuration.
+    pub config: Config,
+    /// Whether there are warnings about it.
+    pub has_warnings: bool,
+    /// Whether all packets of IPv4, and of IPv6, go into the tunnel by Convoy's own rules.
+    pub has_default: [bool; 2],
+    /// Mark that the configuration asks for.
+    pub mark: Option<u32>,
+    /// Mark that passes a kill switch while the tunnel is down.
+    pub probing_mark: Option<u32>,
+    /// Warnings about routes and name servers, or why they cannot be told.
+    pub foreseen: Result<Vec<String>, String>,
 }
 
 /// Whether a tunnel is up.
-pub(super) enum Standing {
+#[derive(Debug)]
+pub enum Standing {
+    /// It is not.
     Down,
-    /// By `convoy up`.
+    /// It is, by `convoy up`.
     Up(Box<Status>),
     /// Something else has an interface of its name.
     Foreign(Refusal),
@@ -35,25 +57,8 @@ pub(super) enum Standing {
 }
 
 impl Subject {
-    /// Reads the configuration that a user means, which by a name is that of the running tunnel, and asks the tunnel.
-    ///
-    /// # Errors
-    /// If no interface can have the name.
-    pub(super) fn gather(name_or_file: &Path) -> anyhow::Result<Self> {
-        let name = places::name_of(name_or_file)?;
-        let standing = standing(&name);
-        let path = path(name_or_file, &standing);
-        let config = convoy_config::read(&path).map(|it| (it.config, !it.warnings.is_empty()));
-        Ok(Self {
-            name,
-            path,
-            config,
-            standing,
-        })
-    }
-
     pub(super) fn config(&self) -> Option<&Config> {
-        self.config.as_ref().ok().map(|(config, _)| config)
+        self.planned.as_ref().map(|planned| &planned.config)
     }
 
     /// Returns what the tunnel says of itself, if it is up.
@@ -74,8 +79,7 @@ impl Subject {
         Routing {
             name: Some(self.name.as_str()),
             mark: self.mark(),
-            has_default: [false, true]
-                .map(|ipv6| self.config().is_some_and(|it| has_default(it, ipv6))),
+            has_default: self.has_default(),
         }
     }
 
@@ -86,13 +90,18 @@ impl Subject {
         excluded.map(|it| it.value).collect()
     }
 
+    fn has_default(&self) -> [bool; 2] {
+        let planned = self.planned.as_ref();
+        planned.map(|it| it.has_default).unwrap_or_default()
+    }
+
     /// Returns who leads IPv4 into the tunnel.
     pub(super) fn marking(&self) -> Marking {
         let Some(config) = self.config() else {
             return Marking::None;
         };
         let is_automatic = table(config) == Table::Auto;
-        match (is_automatic, has_default(config, false)) {
+        match (is_automatic, self.has_default()[0]) {
             (true, true) if self.mark().is_some() => Marking::InPlace,
             (true, true) => Marking::Planned,
             (false, _)
@@ -128,37 +137,16 @@ impl Subject {
     }
 }
 
-fn path(name_or_file: &Path, standing: &Standing) -> PathBuf {
-    let path = convoy_config::path_of(name_or_file);
-    let is_name = path != name_or_file;
-    match standing {
-        Standing::Up(status) if is_name => status.config.clone().unwrap_or(path),
-        _ => path,
-    }
-}
-
-fn standing(name: &InterfaceName) -> Standing {
-    match status::status(name) {
-        Ok(Some(status)) if status.state != Condition::Daemon => Standing::Up(Box::new(status)),
-        Err(error) => Standing::Unknown(format!("{error:#}")),
-        Ok(_) if owner::exists(name) => Standing::Foreign(owner::refusal(
-            name,
-            owner::signs(name, &places::uapi(name)),
-        )),
-        Ok(_) => Standing::Down,
-    }
-}
-
 /// Judges the configuration.
 pub(super) fn judge_config(subject: &Subject) -> Vec<Finding> {
     const ID: &str = "config";
     let path = subject.path.display();
     let check = format!("`convoy check {path}` shows where.");
-    let (config, has_warnings) = match &subject.config {
-        Ok(config) => config,
-        Err(_) => return vec![Finding::error(ID, format!("{path} is not valid."), check)],
+    let Some(planned) = &subject.planned else {
+        return vec![Finding::error(ID, format!("{path} is not valid."), check)];
     };
-    let mut findings = vec![match has_warnings {
+    let config = &planned.config;
+    let mut findings = vec![match planned.has_warnings {
         true => Finding::warning(ID, format!("There are warnings about {path}."), check),
         false => Finding::ok(ID, format!("{path} is valid.")),
     }];
@@ -224,11 +212,6 @@ pub(super) fn name_of(peer: &convoy_config::Peer) -> String {
 fn table(config: &Config) -> Table {
     let table = config.interface.table.as_ref();
     table.map(|table| table.value).unwrap_or_default()
-}
-
-/// Whether all packets of a family go into the tunnel by Convoy's own rules.
-fn has_default(config: &Config, ipv6: bool) -> bool {
-    desired(config, None, Outside::default()).has_default(ipv6)
 }
 
 #[cfg(test)]

@@ -127,7 +127,7 @@ impl fmt::Display for Release {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::finding::Severity;
+    use crate::finding::Severity;
 
     fn ids(release: &str, has_overlay: bool) -> Vec<String> {
         let findings = judge(release.parse().ok(), has_overlay);

@@ -1,22 +1,17 @@
 //! Where a tunnel's routes and those of the host lead: what leaves outside, and what goes into the tunnel.
 
-use std::net::IpAddr;
+use std::{net::IpAddr, path::Path};
 
 use convoy_config::{Config, Routed};
 
-use super::{finding::Finding, subject::Subject};
-use crate::client::foresight::{foresee, held_servers, line};
+use super::{finding::Finding, subject::Planned};
 
-/// Looks at the host. A tunnel that is up tells most of it itself.
-pub(super) async fn gather(subject: &Subject, config: &Config) -> Vec<Finding> {
-    let foreseen = match subject.status() {
-        Some(_) => Ok(held_servers(config)),
-        None => foresee(config).await,
-    };
-    match foreseen {
-        Ok(foreseen) => judge(&foreseen, &subject.path.display().to_string()),
+/// Judges what the client foresees for a configuration at `path`.
+pub(super) fn judge_plan(planned: &Planned, path: &Path) -> Vec<Finding> {
+    match &planned.foreseen {
+        Ok(foreseen) => judge(foreseen, &path.display().to_string()),
         Err(error) => {
-            let what = format!("Where packets would leave cannot be told: {error:#}.");
+            let what = format!("Where packets would leave cannot be told: {error}.");
             vec![Finding::note(ID, what, "Run `convoy doctor` as root.")]
         }
     }
@@ -42,7 +37,7 @@ fn judge(foreseen: &[String], path: &str) -> Vec<Finding> {
 
 /// Judges whether a network of the tunnel holds an endpoint.
 pub(super) fn judge_endpoint(config: &Config, routed: &Routed, to: IpAddr) -> Option<Finding> {
-    let line = line(config, routed.place_of(to)?);
+    let line = config.files.mention(routed.place_of(to)?);
     let what = format!(
         "The tunnel's networks hold the endpoint {to}{line}: its datagrams stay outside, but what programs send to it \
          goes into the tunnel."
@@ -60,7 +55,7 @@ fn capitalized(what: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::finding::Severity;
+    use crate::finding::Severity;
 
     #[test]
     fn what_is_foreseen_is_a_warning_each() {

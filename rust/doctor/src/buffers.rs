@@ -88,7 +88,7 @@ pub(super) fn judge_queue(interface: &str, length: u32) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::finding::Severity;
+    use crate::finding::Severity;
 
     fn severity(granted: usize, is_privileged: bool) -> Severity {
         let limit = Some(212_992);

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use convoy_config::{Config, KillSwitch, Routed};
+use convoy_config::Routed;
 use nix::unistd::geteuid;
 use tokio::runtime::Runtime;
 
@@ -12,16 +12,16 @@ use super::{
     handshake::{self, Callee},
     netlink::Netlink,
     routes,
-    subject::{self, Standing, Subject},
+    subject::{self, Planned, Standing, Subject},
 };
-use crate::client::desired::{FIRST_MARK, configured_mark};
 
-/// Checks the peers of `config`, which is that of the tunnel.
+/// Checks the peers of the tunnel's configuration.
 pub(super) fn check(
     runtime: &Runtime,
     subject: &Subject,
-    config: &Config,
+    planned: &Planned,
 ) -> anyhow::Result<Vec<Finding>> {
+    let config = &planned.config;
     let mut findings = Vec::new();
     // Sockets can bear a mark only as root; without one, a tunnel that is up answers the questions itself.
     let mark = subject.mark().filter(|_| geteuid().is_root());
@@ -36,26 +36,27 @@ pub(super) fn check(
             hosts.push(address.ip());
         }
     }
-    findings.extend(runtime.block_on(paths(subject, config, &hosts))?);
+    findings.extend(runtime.block_on(paths(subject, planned, &hosts))?);
     if let Some(status) = subject.status() {
         findings.extend(handshake::judge_status(status));
         return Ok(findings);
     }
     findings.extend(handshake::judge_without_endpoint(config));
-    findings.extend(call(runtime, subject, config, &found)?);
+    findings.extend(call(runtime, subject, planned, &found)?);
     Ok(findings)
 }
 
 async fn paths(
     subject: &Subject,
-    config: &Config,
+    planned: &Planned,
     hosts: &[IpAddr],
 ) -> anyhow::Result<Vec<Finding>> {
+    let config = &planned.config;
     let netlink = Netlink::open()?;
     let links = netlink.links().await?;
     let mtu = subject.status().and_then(|status| status.mtu);
     let mtu = mtu.or(config.interface.mtu.as_ref().map(|mtu| mtu.value.into()));
-    let mark = subject.mark().or(configured_mark(config)).unwrap_or(0);
+    let mark = subject.mark().or(planned.mark).unwrap_or(0);
     let mut findings = Vec::new();
     let routed = Routed::new(config);
     for host in hosts {
@@ -71,9 +72,10 @@ async fn paths(
 fn call(
     runtime: &Runtime,
     subject: &Subject,
-    config: &Config,
+    planned: &Planned,
     found: &[Found],
 ) -> anyhow::Result<Vec<Finding>> {
+    let config = &planned.config;
     const ID: &str = "handshake";
     let peers = config
         .peers
@@ -102,7 +104,9 @@ fn call(
             }
         })
         .collect();
-    let answered = handshake::shake_hands(runtime, &key.value, &callees, probing_mark(config));
+    // Nobody else may set one; without it, the kill switch keeps the handshake in.
+    let mark = planned.probing_mark.filter(|_| geteuid().is_root());
+    let answered = handshake::shake_hands(runtime, &key.value, &callees, mark);
     Ok(match answered {
         Ok(answered) => handshake::judge(&key.value, &callees, &answered),
         Err(error) => {
@@ -110,13 +114,4 @@ fn call(
             vec![Finding::note(ID, what, "Run `convoy doctor` as root.")]
         }
     })
-}
-
-/// The mark that a persistent kill switch lets out while the tunnel is down.
-fn probing_mark(config: &Config) -> Option<u32> {
-    let kill_switch = config.interface.kill_switch.as_ref();
-    let is_persistent = kill_switch.is_some_and(|it| it.value == KillSwitch::Persistent);
-    let mark = configured_mark(config).or(is_persistent.then_some(FIRST_MARK));
-    // Nobody else may set one; without it, the kill switch keeps the handshake in.
-    mark.filter(|_| geteuid().is_root())
 }

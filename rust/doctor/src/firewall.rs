@@ -141,7 +141,7 @@ pub(super) fn judge_kill_switch(has_nft: bool) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::finding::Severity;
+    use crate::finding::Severity;
 
     const LISTING: &[u8] = br#"{"nftables": [
         {"metainfo": {"version": "1.0.6", "json_schema_version": 1}},

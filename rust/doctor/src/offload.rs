@@ -151,7 +151,7 @@ pub(super) fn judge_aead(aead: Aead) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::finding::Severity;
+    use crate::finding::Severity;
 
     const WHOLE: Tun = Tun {
         tcp: true,

@@ -166,7 +166,7 @@ pub(super) fn judge_mtu(path: &Path<'_>, mtu: Option<u32>) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::finding::Severity;
+    use crate::finding::Severity;
 
     fn link(name: &str, kind: &str) -> Link {
         Link {

@@ -1,15 +1,14 @@
 //! Judges whether this user can have a tunnel without root, by a trial.
 
-use std::net::Ipv4Addr;
+use std::{net::Ipv4Addr, process::Command};
 
 use convoy_namespace::{Files, Namespace, NamespaceError, Settings};
 use convoy_tun::Switch;
 
 use super::finding::Finding;
-use crate::userspace::holder;
 
-/// Makes a namespace with a TUN as `convoy exec` does, and removes it.
-pub(super) fn gather() -> Result<(), NamespaceError> {
+/// Makes a namespace with a TUN as `convoy exec` does, held by `holder`, and removes it.
+pub(super) fn gather(holder: Command) -> Result<(), NamespaceError> {
     let settings = Settings {
         files: Some(Files {
             resolv_conf: String::new(),
@@ -18,7 +17,7 @@ pub(super) fn gather() -> Result<(), NamespaceError> {
         }),
         ..settings()
     };
-    Namespace::start(holder(), &settings).map(drop)
+    Namespace::start(holder, &settings).map(drop)
 }
 
 /// Returns the settings of a namespace for a trial.

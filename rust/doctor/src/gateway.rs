@@ -1,13 +1,12 @@
 //! Judges whether this user can have a gateway (`Nat = user`), by trials of what it needs.
 
-use std::io;
+use std::{io, process::Command};
 
 use convoy_config::Config;
 use convoy_namespace::{Namespace, NamespaceError, Settings};
 use nix::sys::socket::{AddressFamily, SockFlag, SockProtocol, SockType, socket};
 
 use super::{engines, finding::Finding};
-use crate::userspace::holder;
 
 /// The outcomes.
 pub(super) struct Trials {
@@ -17,7 +16,7 @@ pub(super) struct Trials {
 
 impl Trials {
     /// Leads flows of peers out of a namespace with the addresses of a tunnel, and opens a socket for echo requests.
-    pub(super) fn gather(config: &Config) -> Self {
+    pub(super) fn gather(holder: Command, config: &Config) -> Self {
         let addresses = config.interface.addresses.iter();
         let settings = Settings {
             addresses: addresses.map(|it| (it.address(), it.length())).collect(),
@@ -32,7 +31,7 @@ impl Trials {
             SockProtocol::Icmp,
         );
         Self {
-            namespace: Namespace::start(holder(), &settings).map(drop),
+            namespace: Namespace::start(holder, &settings).map(drop),
             ping: ping.map(drop).map_err(io::Error::from),
         }
     }

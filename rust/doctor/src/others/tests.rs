@@ -1,7 +1,7 @@
 use convoy_netlink::RouteProtocol;
 
 use super::*;
-use crate::doctor::finding::Severity;
+use crate::finding::Severity;
 
 const MARK: u32 = 51_820;
 

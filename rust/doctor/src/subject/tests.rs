@@ -3,10 +3,10 @@ use std::{
     os::unix::fs::PermissionsExt as _,
 };
 
-use convoy_host::owner::Signs;
+use convoy_host::owner;
 
 use super::*;
-use crate::doctor::finding::Severity;
+use crate::finding::Severity;
 
 const KEY: &str = "6Js1ML6BmYk4BhSiqYUEC8xTCtGFSoPDqH4LQb/MqVM=";
 const PEER: &str = "L36JdEyNlqFHxQm27ms2JdoZLDTyRFcqCYUCdT8x7iY=";
@@ -19,12 +19,21 @@ fn subject(interface: &str, peer: &str, standing: Standing) -> Subject {
     );
     fs::write(&path, text).unwrap();
     fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
-    let config = convoy_config::read(&path).map(|it| (it.config, !it.warnings.is_empty()));
+    let loaded = convoy_config::read(&path).ok();
+    let planned = loaded.map(|it| Planned {
+        config: it.config,
+        has_warnings: !it.warnings.is_empty(),
+        has_default: ["0.0.0.0/0", "::/0"].map(|all| peer.contains(all)),
+        mark: None,
+        probing_mark: None,
+        foreseen: Ok(Vec::new()),
+    });
     Subject {
         name: "wg0".parse().unwrap(),
         path,
-        config,
+        planned,
         standing,
+        signs: Signs::default(),
     }
 }
 
@@ -34,23 +43,6 @@ fn up(fwmark: u32) -> Standing {
         ..Status::default()
     };
     Standing::Up(Box::new(status))
-}
-
-#[test]
-fn a_name_means_the_file_of_the_running_tunnel_and_a_path_itself() {
-    let mut running = Status::default();
-    let path = |file: &str, status: &Status| {
-        let standing = Standing::Up(Box::new(status.clone()));
-        super::path(Path::new(file), &standing)
-            .display()
-            .to_string()
-    };
-    assert_eq!(path("kq", &running), "/etc/wireguard/kq.conf");
-    running.config = Some("/home/ann/kq.conf".into());
-    assert_eq!(path("kq", &running), "/home/ann/kq.conf");
-    assert_eq!(path("./kq.conf", &running), "./kq.conf");
-    let down = super::path(Path::new("kq"), &Standing::Down);
-    assert_eq!(down, Path::new("/etc/wireguard/kq.conf"));
 }
 
 #[test]
@@ -67,14 +59,6 @@ fn a_mark_decides_only_where_convoy_or_the_user_leads_all_packets_by_it() {
         let subject = subject(interface, peer, standing);
         assert_eq!(subject.marking(), expected, "{interface} {peer}");
     }
-}
-
-#[test]
-fn a_tunnel_takes_all_packets_of_the_families_whose_default_route_it_has() {
-    let both = subject("", "AllowedIPs = 0.0.0.0/0, ::/0", Standing::Down);
-    assert_eq!(both.routing().has_default, [true, true]);
-    let one = subject("", "AllowedIPs = ::/0, 10.0.0.0/8", Standing::Down);
-    assert_eq!(one.routing().has_default, [false, true]);
 }
 
 #[test]

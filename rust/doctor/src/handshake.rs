@@ -11,6 +11,7 @@ use convoy_proto::{
     config::{DeviceUpdate, PeerUpdate, PrivateKey, PublicKey},
     noise::Identity,
 };
+use convoy_report::{PeerState, PeerStatus, Status};
 use convoy_tun::{Offload, memory};
 use convoy_tunnel::{Options, Tunnel};
 use tokio::{
@@ -19,7 +20,6 @@ use tokio::{
 };
 
 use super::{finding::Finding, subject::name_of};
-use crate::client::status::{PeerState, Status};
 
 const ID: &str = "handshake";
 
@@ -175,7 +175,7 @@ pub(super) fn judge_without_endpoint(config: &Config) -> Vec<Finding> {
 
 /// Judges the handshakes of a tunnel that is up, by what it says itself.
 pub(super) fn judge_status(status: &Status) -> Vec<Finding> {
-    let judge = |peer: &crate::client::status::PeerStatus| {
+    let judge = |peer: &PeerStatus| {
         let name = peer
             .name
             .clone()

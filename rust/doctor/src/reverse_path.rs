@@ -109,7 +109,7 @@ pub(super) fn judge_forwarding(hooks: &[&str], forwards: bool) -> Option<Finding
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::finding::Severity;
+    use crate::finding::Severity;
 
     #[test]
     fn a_strict_filter_that_does_not_heed_marks_drops_datagrams_if_a_mark_decides() {

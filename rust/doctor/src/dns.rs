@@ -110,7 +110,7 @@ fn servers_in(text: &str) -> BTreeSet<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::finding::Severity;
+    use crate::finding::Severity;
 
     fn resolution(resolv_conf: &str, resolved: Option<&str>) -> Resolution {
         Resolution {
