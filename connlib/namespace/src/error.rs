@@ -17,12 +17,22 @@ pub enum NamespaceError {
         /// The kernel's error.
         source: io::Error,
     },
-    /// The TUN cannot be opened; the text names the fix.
-    #[error("{0}")]
-    Tun(String),
-    /// The kernel cannot lead peers' flows out of the namespace; the text names the fix.
-    #[error("this system has no NAT in user space: {0}")]
-    Gateway(String),
+    /// The TUN cannot be opened.
+    #[error("{reason}{}", after_colon(.fix.as_deref()))]
+    Tun {
+        /// The reason.
+        reason: String,
+        /// What would make it work, if that is known.
+        fix: Option<String>,
+    },
+    /// The kernel cannot lead peers' flows out of the namespace.
+    #[error("this system has no NAT in user space: {reason} (fix: {fix})")]
+    Gateway {
+        /// The reason.
+        reason: String,
+        /// What would make it work.
+        fix: String,
+    },
     /// A step within the namespace failed.
     #[error("cannot {doing}: {source}")]
     Inside {
@@ -63,12 +73,16 @@ impl NamespaceError {
     }
 }
 
+fn after_colon(fix: Option<&str>) -> String {
+    fix.map_or_else(String::new, |fix| format!(": {fix}"))
+}
+
 impl From<Refusal> for NamespaceError {
     fn from(refusal: Refusal) -> Self {
         let errno = io::Error::from_raw_os_error;
         match refusal {
-            Refusal::Tun(reason) => Self::Tun(reason),
-            Refusal::Gateway(reason) => Self::Gateway(reason),
+            Refusal::Tun { reason, fix } => Self::Tun { reason, fix },
+            Refusal::Gateway { reason, fix } => Self::Gateway { reason, fix },
             Refusal::Step { doing, error } => Self::Inside {
                 doing,
                 source: errno(error),

@@ -56,7 +56,7 @@ pub struct Inlet {
 /// Opens the TUN.
 pub(super) fn open() -> Result<OwnedFd, Refusal> {
     let device = Device::open(NAME, Switch::Off);
-    let device = device.map_err(|error| Refusal::Tun(error.to_string()))?;
+    let device = device.map_err(|error| Refusal::of_tun(&error))?;
     let device = device.as_fd().try_clone_to_owned();
     device.map_err(Refusal::at("duplicate the inlet"))
 }

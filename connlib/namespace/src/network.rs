@@ -34,7 +34,7 @@ impl Made {
 /// Sets the network up.
 pub(super) fn set_up(settings: &Settings) -> Result<Made, Refusal> {
     let device = Device::open(&settings.interface, settings.offload);
-    let device = device.map_err(|error| Refusal::Tun(error.to_string()))?;
+    let device = device.map_err(|error| Refusal::of_tun(&error))?;
     let tun = device.as_fd().try_clone_to_owned();
     let tun = tun.map_err(Refusal::at("duplicate the TUN"))?;
     let inlet = settings.is_gateway.then(inlet::open).transpose()?;

@@ -10,6 +10,7 @@ use std::{
 
 use convoy_netlink::NetlinkError;
 use convoy_process::descriptors;
+use convoy_tun::OpenError;
 use nix::errno::Errno;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
@@ -45,8 +46,8 @@ pub(super) enum Answer {
 /// Why the holder does not do it; numbers are the kernel's.
 #[derive(Debug, Deserialize, Serialize)]
 pub(super) enum Refusal {
-    Tun(String),
-    Gateway(String),
+    Tun { reason: String, fix: Option<String> },
+    Gateway { reason: String, fix: String },
     Step { doing: String, error: i32 },
     Socket(i32),
 }
@@ -58,6 +59,14 @@ pub(super) enum SocketKind {
 }
 
 impl Refusal {
+    /// Says why the TUN cannot be opened.
+    pub(super) fn of_tun(error: &OpenError) -> Self {
+        Self::Tun {
+            reason: error.reason(),
+            fix: error.fix(),
+        }
+    }
+
     /// Names the step during which a system call failed.
     pub(super) fn at(doing: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         move |error| Self::Step {

@@ -47,10 +47,9 @@ pub(super) fn judge(tried: &Result<(), NamespaceError>) -> Finding {
             let reason = format!("the kernel refuses a user namespace ({source})");
             (reason, format!("Allow them: {fix}."))
         }
-        // Its text is the reason, a colon and the fix.
-        NamespaceError::Tun(text) => {
-            let (reason, fix) = text.split_once(": ").unwrap_or((text, "see the error"));
-            (reason.to_owned(), format!("To open it, {fix}."))
+        NamespaceError::Tun { reason, fix } => {
+            let fix = fix.as_deref().unwrap_or("see the error");
+            (reason.clone(), format!("To open it, {fix}."))
         }
         other => (other.to_string(), "See the error.".to_owned()),
     };
@@ -77,8 +76,10 @@ mod tests {
         }));
         assert_eq!(refused.severity, Severity::Note);
         assert_eq!(refused.fix.as_deref(), Some("Allow them: `sysctl -w a=1`."));
-        let closed = OpenError::NodeForbidden.to_string();
-        let closed = judge(&Err(NamespaceError::Tun(closed)));
+        let closed = judge(&Err(NamespaceError::Tun {
+            reason: OpenError::NodeForbidden.reason(),
+            fix: OpenError::NodeForbidden.fix(),
+        }));
         assert!(closed.what.ends_with("may not be opened by this user."));
         let fix = "To open it, run as root, or `chmod 0666 /dev/net/tun`.";
         assert_eq!(closed.fix.as_deref(), Some(fix));

@@ -53,10 +53,19 @@ fn judge_namespace(tried: &Result<(), NamespaceError>) -> Finding {
     let Err(error) = tried else {
         return Finding::ok(ID, "Peers' flows can go on as sockets of this user.");
     };
-    let text = error.to_string();
-    let (reason, fix) = match text.split_once(" (fix: ") {
-        Some((reason, fix)) => (reason, fix.strip_suffix(')').unwrap_or(fix)),
-        None => (&text[..], "see the finding about tunnels without root"),
+    let (reason, fix) = match error {
+        NamespaceError::User { fix, source } => {
+            let reason = format!("the kernel refuses a user namespace: {source}");
+            (reason, &fix[..])
+        }
+        NamespaceError::Gateway { reason, fix } => {
+            let reason = format!("this system has no NAT in user space: {reason}");
+            (reason, &fix[..])
+        }
+        other => {
+            let fix = "see the finding about tunnels without root";
+            (other.to_string(), fix)
+        }
     };
     Finding::warning(
         ID,
@@ -84,9 +93,10 @@ mod tests {
     #[test]
     fn what_is_missing_is_named_with_its_fix() {
         let [nat, ping] = judge(&Trials {
-            namespace: Err(NamespaceError::Gateway(
-                "nft is not installed (fix: install nftables)".to_owned(),
-            )),
+            namespace: Err(NamespaceError::Gateway {
+                reason: "nft is not installed".to_owned(),
+                fix: "install nftables".to_owned(),
+            }),
             ping: Err(io::Error::from_raw_os_error(libc::EACCES)),
         });
         assert_eq!(

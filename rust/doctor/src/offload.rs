@@ -31,21 +31,19 @@ fn judge_tun(tun: &Result<Tun, TunFailure>) -> Vec<Finding> {
         }
         Err(TunFailure {
             reason,
+            fix,
             is_permission: true,
         }) => {
-            let what = format!("TUN devices were not tried: {reason}.");
+            let fix = fix.as_deref().map(|fix| format!(": {fix}"));
+            let fix = fix.unwrap_or_default();
+            let what = format!("TUN devices were not tried: {reason}{fix}.");
             vec![Finding::note(ID, what, "Run `convoy doctor` as root.")]
         }
-        Err(TunFailure { reason, .. }) => {
-            let (what, fix) = reason
-                .split_once(": ")
-                .unwrap_or((reason, "See its error."));
-            vec![Finding::error(
-                ID,
-                format!("No TUN device can be created: {what}."),
-                fix,
-            )]
-        }
+        Err(TunFailure { reason, fix, .. }) => vec![Finding::error(
+            ID,
+            format!("No TUN device can be created: {reason}."),
+            fix.as_deref().unwrap_or("See its error."),
+        )],
     }
 }
 
@@ -225,16 +223,25 @@ mod tests {
     #[test]
     fn a_missing_device_is_an_error_but_a_missing_right_is_not() {
         for (is_permission, severity) in [(true, Severity::Note), (false, Severity::Error)] {
-            let reason = "/dev/net/tun does not exist: run `modprobe tun`".to_owned();
             let failure = TunFailure {
-                reason,
+                reason: "/dev/net/tun does not exist".to_owned(),
+                fix: Some("run `modprobe tun`".to_owned()),
                 is_permission,
             };
             let findings = judge(&Ok(Probed {
                 tun: Err(failure),
                 udp: Ok(all()),
             }));
-            assert_eq!(findings[0].severity, severity);
+            let Finding {
+                severity: found,
+                what,
+                fix,
+                ..
+            } = &findings[0];
+            assert_eq!(*found, severity);
+            let is_told = [Some(what), fix.as_ref()].into_iter().flatten();
+            let mut is_told = is_told.filter(|it| it.contains("modprobe tun"));
+            assert!(is_told.next().is_some(), "{what} {fix:?}");
         }
     }
 

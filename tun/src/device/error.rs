@@ -1,44 +1,27 @@
-//! Causes for which a TUN cannot be opened.
+//! Reasons why a TUN cannot be opened, and their fixes.
 
-/// Why a TUN could not be opened, and the remedy.
+use std::fmt;
+
+/// Reason why a TUN cannot be opened. Shown, it names the fix after a colon, if there is one.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The device node is missing and could not be created.
-    #[error(
-        "/dev/net/tun does not exist: run `modprobe tun`, or `mkdir -p /dev/net && mknod -m 0666 /dev/net/tun c 10 200`"
-    )]
     Missing,
     /// The device node exists, but the kernel has no TUN driver.
-    #[error("/dev/net/tun has no driver: run `modprobe tun`")]
     NoDriver,
     /// The permissions of the device node forbid opening it.
-    #[error(
-        "/dev/net/tun may not be opened by this user: run as root, or `chmod 0666 /dev/net/tun`"
-    )]
     NodeForbidden,
     /// The program lacks the capability to create an interface.
-    #[error(
-        "no permission to create the interface {0}: run as root, or give the program CAP_NET_ADMIN (`setcap cap_net_admin+ep`)"
-    )]
     NotPermitted(String),
     /// Another program has opened the interface.
-    #[error("the interface {0} is in use by another program: stop it, or choose another name")]
     Busy(String),
     /// An interface of this name exists that is not a TUN, or a TUN with other flags.
-    #[error(
-        "there is already an interface {0} of another kind: `ip link delete {0}`, or choose another name"
-    )]
     Taken(String),
     /// The name is longer than the kernel allows.
-    #[error("the interface name {0} is too long: 15 bytes at most")]
     NameTooLong(String),
     /// The kernel would refuse the name.
-    #[error(
-        "{0:?} is not an interface name: no spaces, `/` or `:`, and neither empty nor `.` or `..`"
-    )]
     InvalidName(String),
     /// Offload was required ([`convoy_types::Switch::On`]), and the kernel refuses it.
-    #[error("the kernel refuses offload on the interface {name}: set TUN offload to auto or off")]
     NoOffload {
         /// The interface.
         name: String,
@@ -46,12 +29,65 @@ pub enum OpenError {
         source: std::io::Error,
     },
     /// The descriptor to adopt is not that of a TUN.
-    #[error("the descriptor is not that of a TUN interface")]
     NotATun,
     /// The socket to adopt is not one that keeps messages apart.
-    #[error("the socket is not of type SOCK_SEQPACKET")]
     NotADevice,
     /// Any other error.
-    #[error("opening the TUN failed")]
     Other(#[from] std::io::Error),
+}
+
+impl OpenError {
+    /// Returns the reason alone, without a fix.
+    #[must_use]
+    pub fn reason(&self) -> String {
+        match self {
+            Self::Missing => "/dev/net/tun does not exist".to_owned(),
+            Self::NoDriver => "/dev/net/tun has no driver".to_owned(),
+            Self::NodeForbidden => "/dev/net/tun may not be opened by this user".to_owned(),
+            Self::NotPermitted(name) => format!("no permission to create the interface {name}"),
+            Self::Busy(name) => format!("the interface {name} is in use by another program"),
+            Self::Taken(name) => format!("there is already an interface {name} of another kind"),
+            Self::NameTooLong(name) => {
+                format!("the interface name {name} is too long: 15 bytes at most")
+            }
+            Self::InvalidName(name) => format!(
+                "{name:?} is not an interface name: no spaces, `/` or `:`, and neither empty nor `.` or `..`"
+            ),
+            Self::NoOffload { name, .. } => {
+                format!("the kernel refuses offload on the interface {name}")
+            }
+            Self::NotATun => "the descriptor is not that of a TUN interface".to_owned(),
+            Self::NotADevice => "the socket is not of type SOCK_SEQPACKET".to_owned(),
+            Self::Other(_) => "opening the TUN failed".to_owned(),
+        }
+    }
+
+    /// Returns what would make it work, if that is known.
+    #[must_use]
+    pub fn fix(&self) -> Option<String> {
+        let fix = match self {
+            Self::Missing => {
+                "run `modprobe tun`, or `mkdir -p /dev/net && mknod -m 0666 /dev/net/tun c 10 200`"
+            }
+            Self::NoDriver => "run `modprobe tun`",
+            Self::NodeForbidden => "run as root, or `chmod 0666 /dev/net/tun`",
+            Self::NotPermitted(_) => {
+                "run as root, or give the program CAP_NET_ADMIN (`setcap cap_net_admin+ep`)"
+            }
+            Self::Busy(_) => "stop it, or choose another name",
+            Self::Taken(name) => {
+                return Some(format!("`ip link delete {name}`, or choose another name"));
+            }
+            Self::NoOffload { .. } => "set TUN offload to auto or off",
+            _ => return None,
+        };
+        Some(fix.to_owned())
+    }
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.reason())?;
+        self.fix().map_or(Ok(()), |fix| write!(f, ": {fix}"))
+    }
 }

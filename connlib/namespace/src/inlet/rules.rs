@@ -35,16 +35,15 @@ pub(super) fn apply(
         let listener = listeners.find(|it| it.is_ipv6 == is_ipv6);
         listener.map(|it| it.port)
     };
-    let program = program().ok_or_else(|| {
-        Refusal::Gateway(format!(
-            "{PROGRAM} is not installed (fix: install nftables)"
-        ))
+    let program = program().ok_or_else(|| Refusal::Gateway {
+        reason: format!("{PROGRAM} is not installed"),
+        fix: "install nftables".to_owned(),
     })?;
     let rules = rules(tun, own, [ports(false), ports(true)]);
-    run(&program, &rules).map_err(|reason| {
-        Refusal::Gateway(format!(
-            "{PROGRAM} says: {reason} (fix: a kernel with nft_tproxy, and `sudo modprobe nft_tproxy` if that is a module)"
-        ))
+    run(&program, &rules).map_err(|reason| Refusal::Gateway {
+        reason: format!("{PROGRAM} says: {reason}"),
+        fix: "a kernel with nft_tproxy, and `sudo modprobe nft_tproxy` if that is a module"
+            .to_owned(),
     })
 }
 

@@ -32,8 +32,10 @@ pub(crate) struct Tun {
 /// Why there is no device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct TunFailure {
-    /// The reason, and the remedy.
+    /// The reason.
     pub(crate) reason: String,
+    /// What would make it work, if that is known.
+    pub(crate) fix: Option<String>,
     /// Whether only the right is missing.
     pub(crate) is_permission: bool,
 }
@@ -63,7 +65,8 @@ impl From<OpenError> for TunFailure {
     fn from(error: OpenError) -> Self {
         let is_permission = matches!(error, OpenError::NotPermitted(_) | OpenError::NodeForbidden);
         Self {
-            reason: error.to_string(),
+            reason: error.reason(),
+            fix: error.fix(),
             is_permission,
         }
     }
@@ -130,6 +133,6 @@ mod tests {
         let failure = TunFailure::from(OpenError::NotPermitted("probe1".to_owned()));
         assert!(failure.is_permission);
         let failure = TunFailure::from(OpenError::Missing);
-        assert!(!failure.is_permission && failure.reason.contains("modprobe tun"));
+        assert!(!failure.is_permission && failure.fix.unwrap().contains("modprobe tun"));
     }
 }
