@@ -13,12 +13,14 @@
 //! and newer daemons.
 
 mod counters;
+mod figures;
 mod query;
 #[cfg(any(test, feature = "schema"))]
 pub mod schema;
 mod status;
 
 pub use counters::{Counters, Traffic};
+pub use figures::{HISTOGRAMS, HistogramFigure, HistogramUnit};
 pub use query::{QueryError, REQUEST, answer, json_of, query};
 pub use status::{
     CarriedStatus, Condition, ForwardStatus, NatStatus, PeerState, PeerStatus, Rate, STATUS_SCHEMA,

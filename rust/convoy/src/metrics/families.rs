@@ -13,7 +13,7 @@ mod peers;
 
 use std::{borrow::Cow, fmt};
 
-use convoy_report::{Counters, Report};
+use convoy_report::{Counters, HISTOGRAMS, HistogramUnit, Report};
 use jiff::Timestamp;
 use prometheus_client::{
     collector::Collector,
@@ -29,31 +29,6 @@ use super::{
 
 /// The most peers with series of their own: about 2 MB of text.
 const MAX_PEERS: usize = 2_000;
-
-/// Name in a report, name here, description.
-const HISTOGRAMS: [(&str, &str, &str); 5] = [
-    ("packets_per_read", "read_packets", "Packets per TUN read"),
-    (
-        "packets_per_batch",
-        "batch_packets",
-        "Packets per batch of the TUN reader",
-    ),
-    (
-        "segments_per_send",
-        "send_segments",
-        "Datagrams per UDP send",
-    ),
-    (
-        "segments_per_receive",
-        "receive_segments",
-        "Datagrams per UDP receive buffer",
-    ),
-    (
-        "packets_per_write",
-        "write_packets",
-        "Packets per TUN write",
-    ),
-];
 
 /// The observation in OpenMetrics text.
 pub(super) fn text(observation: Observation, now: Timestamp) -> Result<String, fmt::Error> {
@@ -228,15 +203,18 @@ fn write_traffic(out: &mut Out<'_>, counters: &Counters) -> fmt::Result {
 }
 
 fn write_histograms(out: &mut Out<'_>, counters: &Counters) -> fmt::Result {
-    for (reported, name, help) in HISTOGRAMS {
-        if let Some(counts) = counters.histograms.get(reported) {
-            out.histogram(name, help, None, &Histogram::of(counts, Scale::Count))?;
-        }
-    }
-    if let Some(counts) = counters.histograms.get("cpu_time_per_tick") {
-        let times = Histogram::of(counts, Scale::HundredMicroseconds);
-        let help = "CPU time per turn of the event loop; its sum is an estimate";
-        out.histogram("tick_cpu", help, Some(&Unit::Seconds), &times)?;
+    for figure in HISTOGRAMS {
+        let Some(counts) = counters.histograms.get(figure.name) else {
+            continue;
+        };
+        let (unit, scale) = match figure.unit {
+            HistogramUnit::Count => (None, Scale::Count),
+            HistogramUnit::HundredMicroseconds => {
+                (Some(&Unit::Seconds), Scale::HundredMicroseconds)
+            }
+        };
+        let histogram = Histogram::of(counts, scale);
+        out.histogram(figure.metric, figure.help, unit, &histogram)?;
     }
     Ok(())
 }

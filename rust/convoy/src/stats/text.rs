@@ -2,21 +2,8 @@
 
 use std::{collections::BTreeMap, fmt, fmt::Write};
 
-use convoy_report::{Counters, Peer, Report};
+use convoy_report::{Counters, HISTOGRAMS, Peer, Report};
 use jiff::Timestamp;
-
-/// The histograms, in the order of the packets' path: outbound, then inbound.
-const HISTOGRAMS: [(&str, &str); 6] = [
-    ("packets_per_read", "packets per TUN read"),
-    ("packets_per_batch", "packets per batch of the reader"),
-    ("segments_per_send", "segments per UDP send"),
-    ("segments_per_receive", "segments per UDP receive"),
-    ("packets_per_write", "packets per TUN write"),
-    (
-        "cpu_time_per_tick",
-        "CPU time per tick of the event loop, in 100 µs",
-    ),
-];
 
 /// Ranges of values that share a bar. 50 is a full batch, 64 the maximum of one send.
 const BUCKETS: [(usize, usize); 11] = [
@@ -48,9 +35,10 @@ fn write_report(out: &mut String, report: &Report, now: Timestamp) -> fmt::Resul
     let counters = &report.counters;
     writeln!(out, "{} (convoy {})", report.interface, report.version)?;
     write_totals(out, counters)?;
-    for (name, title) in HISTOGRAMS {
-        let counts = counters.histograms.get(name).map_or(&[][..], Vec::as_slice);
-        write_histogram(out, title, counts)?;
+    for figure in HISTOGRAMS {
+        let counts = counters.histograms.get(figure.name);
+        let counts = counts.map_or(&[][..], Vec::as_slice);
+        write_histogram(out, figure.title, counts)?;
     }
     let drops: BTreeMap<_, _> = counters.drops.iter().filter(|(_, n)| **n > 0).collect();
     match drops.is_empty() {

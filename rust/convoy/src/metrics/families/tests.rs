@@ -144,7 +144,7 @@ fn observation() -> Observation {
             bytes: 1_400,
         },
         histograms: HISTOGRAMS
-            .map(|(name, ..)| (name.to_owned(), vec![0, 4, 5, 0]))
+            .map(|it| (it.name.to_owned(), vec![0, 4, 5, 0]))
             .into_iter()
             .chain([("cpu_time_per_tick".to_owned(), vec![9; 65])])
             .collect(),

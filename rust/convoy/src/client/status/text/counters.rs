@@ -2,19 +2,30 @@
 
 use std::fmt::{self, Write};
 
-use convoy_report::Counters;
+use convoy_report::{Counters, HISTOGRAMS};
 
 use super::{Rate, field, optional, words::rate};
 use crate::stats::{binary, grouped, percentile};
 
-/// The histograms of batches, in the order of a packet's path: outbound, then inbound.
-pub(in crate::client::status) const BATCHES: [(&str, &str); 5] = [
-    ("packets_per_read", "packets per TUN read"),
-    ("packets_per_batch", "packets per batch"),
-    ("segments_per_send", "segments per send"),
-    ("segments_per_receive", "segments per receive"),
-    ("packets_per_write", "packets per TUN write"),
-];
+/// Number of histograms of batches.
+pub(in crate::client::status) const BATCHES: u16 = {
+    let (mut count, mut at) = (0, 0);
+    while at < HISTOGRAMS.len() {
+        count += match HISTOGRAMS[at].short_title {
+            Some(_) => 1,
+            None => 0,
+        };
+        at += 1;
+    }
+    count
+};
+
+/// Lists the histograms of batches with their titles, in the order of a packet's path.
+pub(in crate::client::status) fn batch_figures()
+-> impl Iterator<Item = (&'static str, &'static str)> {
+    let all = HISTOGRAMS.into_iter();
+    all.filter_map(|it| Some((it.name, it.short_title?)))
+}
 
 /// The largest values of the ranges that share a bar.
 const RANGES: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
@@ -60,7 +71,7 @@ pub(in crate::client::status) fn offloads(counters: &Counters) -> impl Iterator<
 /// A table of the histograms that have samples.
 fn write_batches(out: &mut String, counters: &Counters) -> fmt::Result {
     let mut has_header = false;
-    for (key, title) in BATCHES {
+    for (key, title) in batch_figures() {
         let Some(batches) = Batches::of(counters, key) else {
             continue;
         };

@@ -10,12 +10,12 @@ use ratatui::{
 };
 
 use crate::{
-    client::status::text::counters::{BATCHES, Batches},
+    client::status::text::counters::{BATCHES, Batches, batch_figures},
     stats::grouped,
 };
 
 /// With the title, and the header of the table.
-pub(super) const HEIGHT: u16 = 2 + BATCHES.len() as u16;
+pub(super) const HEIGHT: u16 = 2 + BATCHES;
 
 /// Width of the table.
 const WIDTH: u16 = 50;
@@ -29,7 +29,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, recent: Option<(Counters, 
 
     let header = format!(" {:<22}{:>6} {:>4} {:>5}  1–64", "", "mean", "50 %", "99 %");
     let mut lines = vec![Line::from(header).dim()];
-    lines.extend(BATCHES.iter().map(|(key, title)| {
+    lines.extend(batch_figures().map(|(key, title)| {
         let numbers = match Batches::of(&minute, key) {
             Some(batches) => format!(
                 "{:>6.1} {:>4} {:>5}  {}",
