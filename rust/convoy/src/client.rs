@@ -35,6 +35,7 @@ pub(crate) mod signals;
 pub(crate) mod sleep;
 mod state;
 pub(crate) mod status;
+pub(crate) mod supervision;
 mod supervisor;
 mod take_down;
 pub(crate) mod tunnel;

@@ -22,6 +22,7 @@ mod forwards;
 mod gateway;
 mod meeting;
 mod peers;
+mod place;
 mod run_directory;
 mod settings;
 mod sockets;

@@ -3,6 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use clap::Args;
+use convoy_lifecycle::LONGEST_PAUSE;
 
 use crate::{metrics::DaemonArgs, userspace::args::UserspaceArgs};
 
@@ -232,9 +233,6 @@ pub(crate) struct ResumeArgs {
     #[arg(value_name = "NAME|FILE")]
     pub(crate) name: PathBuf,
 }
-
-/// The longest pause: nobody should have to remember one.
-pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(24 * 60 * 60);
 
 pub(crate) fn time(text: &str) -> Result<Duration, String> {
     let wrong = || "write a time such as 90s, 5m or 1h30m".to_owned();

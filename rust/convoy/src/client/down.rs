@@ -5,6 +5,7 @@ use std::path::Path;
 use anyhow::{Context, anyhow, bail};
 use convoy_config::{Config, InterfaceName};
 use convoy_host::{HostError, open_kill_switch};
+use convoy_lifecycle as lifecycle;
 use tracing::warn;
 
 use super::{
@@ -13,7 +14,8 @@ use super::{
     lock::lock,
     places,
     state::State,
-    take_down::TakeDown,
+    supervision::{Life, Outside},
+    take_down::Remains,
 };
 use crate::{
     logging::say,
@@ -119,19 +121,25 @@ async fn undo_remains(name: &InterfaceName, keeps_kill_switch: bool) -> anyhow::
     let config = path.as_ref().and_then(|path| read(path, keeps_kill_switch));
     // A control socket that nobody listens at.
     let _ = std::fs::remove_file(places::control(name));
-    let remains = TakeDown {
+    let life = Life::new(lifecycle::State::going_down(lifecycle::Remains {
+        hooks_begun: state.as_ref().is_some_and(|state| state.hooks_begun),
+        is_up: state.as_ref().is_some_and(|state| state.is_up),
+        has_config: config.is_some(),
+        keeps_kill_switch,
+        was_closed_early: false,
+    }));
+    let mut remains = Remains {
         name: name.clone(),
         config,
         host: Some(host),
         tunnel: None,
-        hooks_begun: state.as_ref().is_some_and(|state| state.hooks_begun),
-        is_up: state.as_ref().is_some_and(|state| state.is_up),
+        interface: None,
         picked_mark: None,
-        keeps_kill_switch,
         terminal: None,
     };
-    let said = remains.run().await?;
-    said.iter().for_each(|it| say(&format!("convoy: {it}")));
+    let down = life.take_down(&mut remains, &mut Outside::nobody()).await;
+    let notes = down.outcome().map_err(|reason| anyhow!(reason))?;
+    notes.iter().for_each(|it| say(&format!("convoy: {it}")));
     Ok(())
 }
 

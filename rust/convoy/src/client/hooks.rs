@@ -7,13 +7,14 @@
 pub(super) mod strays;
 
 use std::{
-    env, fmt,
+    env,
     path::PathBuf,
     process::{ExitStatus, Stdio},
     time::Duration,
 };
 
 use convoy_config::{Config, Interface, Located, Untrusted, expand_hook};
+use convoy_lifecycle::Moment;
 use nix::{
     sys::signal::{Signal, killpg},
     unistd::Pid,
@@ -26,15 +27,6 @@ use super::terminal::Terminal;
 
 /// How long a hook may take.
 pub(crate) const TIME_LIMIT: Duration = Duration::from_secs(60);
-
-/// When hooks run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Moment {
-    PreUp,
-    PostUp,
-    PreDown,
-    PostDown,
-}
 
 /// Why a hook did not succeed. Nothing shows its command, which may hold a key.
 #[derive(Debug, Error)]
@@ -85,17 +77,15 @@ impl Hooks {
             }
         };
         Self {
-            hooks: moment.of(&config.interface).iter().map(hook).collect(),
+            hooks: commands(&config.interface, moment)
+                .iter()
+                .map(hook)
+                .collect(),
             trusted: config.hooks_trusted.clone(),
             shell: Shell::find(),
             limit: TIME_LIMIT,
             terminal: terminal.and_then(|terminal| terminal.try_clone().ok()),
         }
-    }
-
-    /// Whether there is none.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.hooks.is_empty()
     }
 
     /// Runs the hooks; stops at the first that fails. Dropped, it ends the one that runs.
@@ -238,20 +228,12 @@ const INTERNAL: [&str; 8] = [
     "WG_UAPI_FD",
 ];
 
-impl Moment {
-    fn of(self, interface: &Interface) -> &[Located<String>] {
-        match self {
-            Self::PreUp => &interface.pre_up,
-            Self::PostUp => &interface.post_up,
-            Self::PreDown => &interface.pre_down,
-            Self::PostDown => &interface.post_down,
-        }
-    }
-}
-
-impl fmt::Display for Moment {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(self, f)
+fn commands(interface: &Interface, moment: Moment) -> &[Located<String>] {
+    match moment {
+        Moment::PreUp => &interface.pre_up,
+        Moment::PostUp => &interface.post_up,
+        Moment::PreDown => &interface.pre_down,
+        Moment::PostDown => &interface.post_down,
     }
 }
 

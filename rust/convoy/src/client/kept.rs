@@ -19,6 +19,7 @@ use std::{
 
 use anyhow::Context;
 use convoy_config::InterfaceName;
+use convoy_lifecycle::{Effect, Event, KillSwitch};
 use convoy_tun::Device;
 use nix::unistd::Pid;
 use tokio::{
@@ -45,10 +46,30 @@ const INTERFACE_DELETED: &str = "the interface was deleted";
 #[derive(Debug)]
 pub(crate) enum KeptEvent {
     Tunnel(TunnelEvent),
-    /// It is time for [`KeptTunnel::start_again`].
+    /// It is time for [`Effect::StartAgain`].
     StartDue,
     /// Another process runs, and has no configuration yet.
     Started,
+}
+
+impl KeptEvent {
+    /// Returns the event about which a tunnel's state decides, or else the tunnel's, which concerns its supervisor
+    /// alone. `kill_switch` is the configuration's.
+    pub(crate) fn decided(self, kill_switch: KillSwitch) -> Result<Event, TunnelEvent> {
+        match self {
+            Self::Tunnel(TunnelEvent::Asks { id, fwmark, .. }) => {
+                Ok(Event::MarkAsked { id, fwmark })
+            }
+            Self::Tunnel(TunnelEvent::Ended { reason }) => Ok(Event::TunnelEnds {
+                reason,
+                kill_switch,
+            }),
+            Self::Tunnel(TunnelEvent::Died) => Ok(Event::TunnelDied),
+            Self::Tunnel(event) => Err(event),
+            Self::StartDue => Ok(Event::StartDue),
+            Self::Started => Ok(Event::TunnelStarted),
+        }
+    }
 }
 
 /// A tunnel and all that its next process needs.
@@ -178,7 +199,7 @@ impl KeptTunnel {
     }
 
     /// Whether the interface is still there, in whatever network namespace.
-    pub(crate) fn has_interface(&self) -> bool {
+    fn has_interface(&self) -> bool {
         Device::is_attached(self.tun.as_fd())
     }
 
@@ -190,6 +211,29 @@ impl KeptTunnel {
     /// Call when the host is set up for the interface.
     pub(crate) fn interface_is_set_up(&mut self) {
         self.is_interface_new = false;
+    }
+
+    /// Performs an effect that concerns the process alone.
+    pub(crate) async fn perform(&mut self, effect: Effect) {
+        match effect {
+            Effect::AllowMark { id, fwmark } => {
+                if let Some(process) = self.process()
+                    && let Err(error) = process.answer(id, fwmark, None).await
+                {
+                    warn!("cannot answer the tunnel: {error:#}");
+                }
+            }
+            // The news may be of an interface that has a successor.
+            Effect::ReplaceInterface if !self.has_interface() => self.interface_deleted(),
+            Effect::NoteReason(reason) => {
+                warn!("The tunnel process says that it ends: {reason}");
+                self.reason = Some(reason);
+            }
+            Effect::NoteDeath => self.died(),
+            Effect::StartAgain => self.start_again(),
+            Effect::FinishTunnel => self.finish().await,
+            _ => {}
+        }
     }
 
     /// The next event. May be cancelled.
@@ -224,25 +268,20 @@ impl KeptTunnel {
         }
     }
 
-    /// Notes why the process is about to end. It decides nothing: the process may go on.
-    pub(crate) fn note_reason(&mut self, reason: String) {
-        self.reason = Some(reason);
-    }
-
     /// Notes that the interface was deleted: the process is of no use any more, and has a moment to end.
-    pub(crate) fn interface_deleted(&mut self, now: Instant) {
+    fn interface_deleted(&mut self) {
         self.reason = Some(INTERFACE_DELETED.to_owned());
-        self.kill_at = self.process.as_ref().map(|_| now + ENDING_TIME);
+        self.kill_at = self.process.as_ref().map(|_| Instant::now() + ENDING_TIME);
     }
 
     /// Notes that the process has died, and when to start another one.
-    pub(crate) fn died(&mut self, now: Instant) {
+    fn died(&mut self) {
         self.process = None;
         self.kill_at = None;
         if !self.has_interface() {
             self.reason = Some(INTERFACE_DELETED.to_owned());
         }
-        self.schedule(now);
+        self.schedule(Instant::now());
     }
 
     /// Ends a process that cannot be used, and notes when to start another one.
@@ -251,11 +290,11 @@ impl KeptTunnel {
             process.kill().await;
         }
         self.reason = Some(reason);
-        self.died(Instant::now());
+        self.died();
     }
 
     /// Waits for a process that ends; none is to follow.
-    pub(crate) async fn finish(&mut self) {
+    async fn finish(&mut self) {
         self.due = None;
         self.starting.shutdown().await;
         if let Some(process) = self.process.take()
@@ -266,7 +305,7 @@ impl KeptTunnel {
     }
 
     /// Starts another process for the same interface. If that fails, it is due again later.
-    pub(crate) fn start_again(&mut self) {
+    fn start_again(&mut self) {
         self.due = None;
         match self.next_process() {
             Ok(next) => drop(self.starting.spawn(TunnelProcess::spawn(next))),
@@ -346,6 +385,14 @@ impl KeptTunnel {
             inner_mtu: self.inner_mtu,
             args: self.args.clone(),
         })
+    }
+}
+
+/// The next event; none without a tunnel. May be cancelled.
+pub(crate) async fn next_of(tunnel: &mut Option<KeptTunnel>) -> KeptEvent {
+    match tunnel {
+        Some(tunnel) => tunnel.next().await,
+        None => pending().await,
     }
 }
 

@@ -1,18 +1,22 @@
-//! Takes a tunnel down, whoever brought it up and however far it got.
+//! The place of a tunnel that goes down, whoever brought it up and however far it got.
 
-use anyhow::{Context, anyhow};
+use std::os::fd::OwnedFd;
+
+use anyhow::Context;
 use convoy_config::{Config, InterfaceName};
 use convoy_host::{Host, open_kill_switch};
+use convoy_lifecycle::{Effect, Event, KillSwitch, Moment, State as Life, Step};
 use tracing::{error, warn};
 
 use super::{
+    control::Asked,
     desired::kill_switch,
-    hooks::{Hooks, Moment},
-    kept::{KeptEvent, KeptTunnel, adopt, remove_dead_sockets, remove_sockets},
+    hooks::Hooks,
+    kept::{KeptEvent, KeptTunnel, adopt, next_of, remove_dead_sockets, remove_sockets},
     save,
     state::State,
+    supervision::{Place, Progress},
     terminal::Terminal,
-    tunnel::TunnelEvent,
 };
 
 /// Returns what stays on the host after a tunnel with this configuration went down.
@@ -27,105 +31,107 @@ pub(crate) fn stays(config: &Config) -> Vec<String> {
 
 /// All that is known of a tunnel that is to go.
 #[derive(Debug)]
-pub(crate) struct TakeDown {
+pub(crate) struct Remains {
     pub(crate) name: InterfaceName,
     /// `None` if it cannot be read any more: then no hook runs.
     pub(crate) config: Option<Config>,
     /// `None` once the interface has left this network namespace.
     pub(crate) host: Option<Host>,
     pub(crate) tunnel: Option<KeptTunnel>,
-    /// Whether a hook may have run.
-    pub(crate) hooks_begun: bool,
-    /// Whether the tunnel was brought up completely.
-    pub(crate) is_up: bool,
+    /// The interface, which is there until everything else is undone.
+    pub(crate) interface: Option<OwnedFd>,
     /// The mark that was chosen for it.
     pub(crate) picked_mark: Option<u32>,
-    /// Whether any kill switch stays, since the tunnel is to come up again.
-    pub(crate) keeps_kill_switch: bool,
     pub(crate) terminal: Option<Terminal>,
 }
 
-impl TakeDown {
-    /// Undoes everything, in the reverse order of `up`; returns what its user must know. What fails does not stop
-    /// the rest.
-    ///
-    /// # Errors
-    /// All that failed.
-    pub(crate) async fn run(mut self) -> anyhow::Result<Vec<String>> {
-        let mut failures = Vec::new();
-        let mut said = Vec::new();
-        let mut note = |outcome: anyhow::Result<()>| {
-            if let Err(failure) = outcome {
-                error!("{failure:#}");
-                failures.push(format!("{failure:#}"));
-            }
-        };
-        if self.is_up {
-            note(self.hooks(Moment::PreDown).await);
-            note(self.save().await.map(|it| said.extend(it)));
-            self.note_end();
-        }
-        // Open until everything else is undone.
-        let mut interface = None;
-        note(match self.tunnel.take() {
-            Some(tunnel) => tunnel.stop().await.map(|tun| interface = Some(tun)),
-            None => stop_orphan(&self.name).await,
-        });
-        note(self.undo_host().await);
-        drop(interface);
-        if self.is_up || self.hooks_begun {
-            note(self.hooks(Moment::PostDown).await);
-        }
-        // Without the configuration, as after a crash under systemd, which keeps credentials to the start, the
-        // next `up` runs the hooks.
-        if self.config.is_some() || !self.keeps_kill_switch {
-            State::remove(&self.name);
-        }
-        match failures.is_empty() {
-            true => Ok(said),
-            false => {
-                failures.extend(said);
-                Err(anyhow!("{}", failures.join("\n")))
-            }
-        }
+impl Place for Remains {
+    type Happening = KeptEvent;
+
+    fn tunnel_runs(&self) -> bool {
+        self.tunnel.as_ref().is_some_and(KeptTunnel::is_running)
     }
 
-    async fn undo_host(&mut self) -> anyhow::Result<()> {
+    async fn step(&mut self, step: Step) -> anyhow::Result<Progress> {
+        let taken = self.take(step).await;
+        taken.inspect_err(|failure| error!("{failure:#}"))
+    }
+
+    async fn perform(
+        &mut self,
+        effect: Effect,
+        _state: &Life,
+        _asked: &mut Option<Asked>,
+    ) -> Option<Event> {
+        self.tunnel.as_mut()?.perform(effect).await;
+        None
+    }
+
+    async fn next(&mut self, _state: &Life) -> KeptEvent {
+        next_of(&mut self.tunnel).await
+    }
+
+    async fn react(&mut self, event: KeptEvent, _state: &Life) -> Option<Event> {
+        // On the way down, the kill switch decides nothing.
+        event.decided(KillSwitch::Off).ok()
+    }
+}
+
+impl Remains {
+    async fn take(&mut self, step: Step) -> anyhow::Result<Progress> {
+        match step {
+            Step::Hooks(moment) => return Ok(self.hooks(moment)),
+            Step::Save => {
+                let notes = self.save().await?.into_iter().collect();
+                return Ok(Progress::Ended(Event::Done(notes)));
+            }
+            Step::NoteEnd => self.note_end(),
+            Step::StopTunnel => match self.tunnel.take() {
+                Some(tunnel) => self.interface = Some(tunnel.stop().await?),
+                None => stop_orphan(&self.name).await?,
+            },
+            Step::UndoHost { keeps_kill_switch } => {
+                let undone = self.undo_host(keeps_kill_switch).await;
+                self.interface = None;
+                undone?;
+            }
+            Step::ForgetState => State::remove(&self.name),
+            Step::OpenKillSwitch => open_kill_switch(self.name.as_str()).await?,
+            // A step on the way up.
+            _ => {}
+        }
+        Progress::done()
+    }
+
+    async fn undo_host(&mut self, keeps_kill_switch: bool) -> anyhow::Result<()> {
         let Some(host) = self.host.take() else {
             // It was let go when the interface left, and its kill switch stayed.
             let config = self.config.as_ref();
             let switch = config.and_then(|config| kill_switch(&config.interface));
             return match switch {
-                Some(switch) if !switch.persistent && !self.keeps_kill_switch => {
+                Some(switch) if !switch.persistent && !keeps_kill_switch => {
                     Ok(open_kill_switch(self.name.as_str()).await?)
                 }
                 _ => Ok(()),
             };
         };
-        match self.keeps_kill_switch {
+        match keeps_kill_switch {
             true => host.release().await?,
             false => host.undo().await?,
         }
         Ok(())
     }
 
-    /// Runs hooks, whose questions to the tunnel are answered meanwhile.
-    async fn hooks(&mut self, moment: Moment) -> anyhow::Result<()> {
-        let Some(config) = &self.config else {
-            return Ok(());
-        };
-        let hooks = Hooks::of(config, moment, self.terminal.as_ref());
-        if hooks.is_empty() {
-            return Ok(());
-        }
-        let mut running = std::pin::pin!(hooks.run());
-        loop {
-            let tunnel = &mut self.tunnel;
-            tokio::select! {
-                outcome = &mut running => return Ok(outcome?),
-                event = next(tunnel) => allow(tunnel, event).await,
+    /// Runs hooks.
+    fn hooks(&self, moment: Moment) -> Progress {
+        let config = self.config.as_ref();
+        let hooks = config.map(|config| Hooks::of(config, moment, self.terminal.as_ref()));
+        Progress::Goes(Box::pin(async {
+            match hooks {
+                Some(hooks) => Ok(hooks.run().await?),
+                None => Ok(()),
             }
-        }
+        }))
     }
 
     /// Saves the running state, if the configuration asks for it; returns what is to be said about it.
@@ -176,34 +182,4 @@ async fn stop_orphan(name: &InterfaceName) -> anyhow::Result<()> {
         None => remove_dead_sockets(name),
     }
     Ok(())
-}
-
-async fn next(tunnel: &mut Option<KeptTunnel>) -> KeptEvent {
-    match tunnel {
-        Some(tunnel) => tunnel.next().await,
-        None => std::future::pending().await,
-    }
-}
-
-/// Allows everything: a tunnel that goes down needs no rules any more.
-async fn allow(tunnel: &mut Option<KeptTunnel>, event: KeptEvent) {
-    let Some(kept) = tunnel else { return };
-    match event {
-        KeptEvent::Tunnel(TunnelEvent::Asks { id, fwmark, .. }) => {
-            if let Some(process) = kept.process()
-                && let Err(error) = process.answer(id, fwmark, None).await
-            {
-                warn!("cannot answer the tunnel: {error:#}");
-            }
-        }
-        KeptEvent::Tunnel(
-            TunnelEvent::Changed | TunnelEvent::Handshake { .. } | TunnelEvent::Moved { .. },
-        ) => {}
-        // Nothing more comes from it.
-        KeptEvent::Tunnel(TunnelEvent::Ended { .. } | TunnelEvent::Died)
-        | KeptEvent::StartDue
-        | KeptEvent::Started => {
-            kept.finish().await;
-        }
-    }
 }

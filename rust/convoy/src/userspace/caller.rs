@@ -1,6 +1,6 @@
 //! The tunnel that is to be brought up, and its caller.
 
-use std::{future::pending, path::PathBuf};
+use std::{future::pending, path::PathBuf, sync::Arc};
 
 use convoy_config::{Config, Forwarding};
 use tokio::net::UnixStream;
@@ -8,7 +8,7 @@ use tokio::net::UnixStream;
 use super::{args::EngineChoice, gateway};
 use crate::{
     background::Parent,
-    client::{terminal::Terminal, tunnel::Process},
+    client::{supervision::Work, terminal::Terminal, tunnel::Process},
     metrics::DaemonArgs,
 };
 
@@ -34,17 +34,20 @@ pub(crate) struct Wanted {
 #[derive(Debug)]
 pub(crate) enum Caller<'a> {
     /// The first command inside; the tunnel ends with the last one.
-    Command(UnixStream, Process),
+    Command(UnixStream, Arc<Process>),
     /// `convoy up`; the tunnel lasts until it is taken down. `None` in the foreground.
     Terminal(&'a mut Option<Parent>),
 }
 
 impl Caller<'_> {
-    /// Waits until nobody wants the tunnel any more. May be cancelled.
-    pub(super) async fn leaves(&self) {
+    /// Waits until nobody wants the tunnel any more.
+    pub(super) fn leaves(&self) -> Work<()> {
         match self {
-            Self::Command(_, process) => process.ended().await,
-            Self::Terminal(_) => pending().await,
+            Self::Command(_, process) => {
+                let process = Arc::clone(process);
+                Box::pin(async move { process.ended().await })
+            }
+            Self::Terminal(_) => Box::pin(pending()),
         }
     }
 }

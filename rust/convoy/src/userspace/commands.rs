@@ -2,6 +2,7 @@
 
 use std::{
     future::pending,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -20,9 +21,10 @@ pub(super) const DELIVERY_TIME: Duration = Duration::from_secs(10);
 const DELIVERY_PAUSE: Duration = Duration::from_millis(50);
 
 /// The process at the other end.
-pub(crate) fn process_of(command: &UnixStream) -> anyhow::Result<Process> {
+pub(crate) fn process_of(command: &UnixStream) -> anyhow::Result<Arc<Process>> {
     let pid = command.peer_cred()?.pid().context("no process asks")?;
-    Process::of_other(Pid::from_raw(pid)).context("cannot watch the command")
+    let process = Process::of_other(Pid::from_raw(pid));
+    process.map(Arc::new).context("cannot watch the command")
 }
 
 /// The commands that run.
@@ -49,7 +51,7 @@ impl Commands {
     pub(super) async fn admit(
         &mut self,
         command: &UnixStream,
-        process: Process,
+        process: Arc<Process>,
         engine: &Engine,
     ) -> anyhow::Result<()> {
         let admitted = match engine.spaces() {

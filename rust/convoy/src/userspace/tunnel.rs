@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use convoy_config::Config;
+use convoy_lifecycle::Effect;
 use convoy_proto::{Outcome, config::DeviceUpdate};
 use convoy_report::Report;
 use nix::unistd::{Pid, geteuid};
@@ -28,13 +29,6 @@ pub(super) struct Tunnel {
     mark: Option<u32>,
     addresses: Addresses,
     kept: KeptTunnel,
-}
-
-/// An event that [`Tunnel::react`] is for.
-#[derive(Debug)]
-pub(super) enum Happening {
-    Process(KeptEvent),
-    Addresses,
 }
 
 impl Tunnel {
@@ -67,44 +61,35 @@ impl Tunnel {
         }
     }
 
-    /// The next thing to react to. May be cancelled.
-    pub(super) async fn next(&mut self) -> Happening {
+    /// The next event of the process; `None` if addresses are to be followed. May be cancelled.
+    pub(super) async fn next(&mut self) -> Option<KeptEvent> {
         tokio::select! {
-            event = self.kept.next() => Happening::Process(event),
-            () = self.addresses.next() => Happening::Addresses,
+            event = self.kept.next() => Some(event),
+            () = self.addresses.next() => None,
         }
     }
 
-    pub(super) async fn react(&mut self, happening: Happening) {
-        let now = Instant::now();
-        match happening {
-            Happening::Process(KeptEvent::Tunnel(event)) => self.on_event(event, now).await,
-            Happening::Process(KeptEvent::StartDue) => self.kept.start_again(),
-            Happening::Process(KeptEvent::Started) => {
+    /// Performs an effect that concerns the process.
+    pub(super) async fn perform(&mut self, effect: Effect) {
+        match effect {
+            // Nothing of the host's depends on the mark.
+            Effect::FollowMark { id, fwmark } => {
+                self.kept.perform(Effect::AllowMark { id, fwmark }).await;
+            }
+            Effect::ConfigureAgain => {
                 if let Err(error) = self.configure().await {
                     error!("cannot configure the tunnel that was started again: {error:#}");
                 }
             }
-            Happening::Addresses => {}
+            effect => self.kept.perform(effect).await,
         }
     }
 
-    async fn on_event(&mut self, event: TunnelEvent, now: Instant) {
-        match event {
-            TunnelEvent::Handshake { peer, outcome } => {
-                let answered = outcome == Outcome::Answered;
-                self.addresses.handshake(&peer, answered, now);
-            }
-            TunnelEvent::Asks { id, fwmark, .. } => {
-                if let Some(process) = self.kept.process()
-                    && let Err(error) = process.answer(id, fwmark, None).await
-                {
-                    warn!("cannot answer the tunnel: {error:#}");
-                }
-            }
-            // Nothing of the host's depends on them; a process that ends is replaced, too.
-            TunnelEvent::Changed | TunnelEvent::Moved { .. } | TunnelEvent::Ended { .. } => {}
-            TunnelEvent::Died => self.kept.died(now),
+    /// Follows handshakes; nothing of the host's depends on the rest.
+    pub(super) fn on_event(&mut self, event: &TunnelEvent) {
+        if let TunnelEvent::Handshake { peer, outcome } = event {
+            let answered = *outcome == Outcome::Answered;
+            self.addresses.handshake(peer, answered, Instant::now());
         }
     }
 
@@ -150,7 +135,7 @@ impl Tunnel {
     }
 
     /// Notes that the host has slept, and may be in another network.
-    pub(super) fn resumed(&mut self) {
+    pub(super) fn look_again(&mut self) {
         self.addresses.network_changed(Instant::now());
     }
 

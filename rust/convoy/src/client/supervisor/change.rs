@@ -4,17 +4,15 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, anyhow, bail, ensure};
 use convoy_config::{Config, SYSTEM_TABLES, difference};
+use convoy_lifecycle::Event;
 use convoy_proto::config::DeviceUpdate;
 use tracing::{error, info, warn};
 
 use super::Supervisor;
 use crate::client::{
-    args::LONGEST_PAUSE,
     changed,
     desired::{configured_mark, desired},
-    events::What,
     kept::KeptTunnel,
-    notify,
     status::seconds,
     up::ensure_hooks_may_run,
 };
@@ -164,44 +162,27 @@ impl Supervisor {
     }
 
     /// Lets packets out beside the tunnel for a time.
-    pub(super) async fn pause(&mut self, seconds: u64) -> anyhow::Result<Vec<String>> {
-        let time = Duration::from_secs(seconds);
-        ensure!(!time.is_zero(), "a pause takes a second at least");
-        ensure!(time <= LONGEST_PAUSE, "a pause takes a day at most");
+    pub(super) async fn pause(&mut self, seconds: u64) -> anyhow::Result<Option<Event>> {
         let Some(host) = &mut self.host else {
-            bail!("{} is in another network namespace", self.config.name);
+            return Ok(None);
         };
         self.path_mtu.stop();
+        let time = Duration::from_secs(seconds);
         host.pause(time).await.context("cannot pause")?;
-        self.note_pause(Some(SystemTime::now() + time));
-        warn!("Paused for {seconds} s: packets leave outside the tunnel");
-        self.events.publish(What::Paused { seconds });
-        self.tell_kill_switch().await;
-        notify::status(&self.line());
-        Ok(Vec::new())
+        let until = SystemTime::now() + time;
+        Ok(Some(Event::Paused { seconds, until }))
     }
 
     /// Ends a pause.
-    pub(super) async fn resume(&mut self) -> anyhow::Result<Vec<String>> {
-        ensure!(
-            self.paused_until.is_some(),
-            "{} is not paused",
-            self.config.name
-        );
+    pub(super) async fn resume(&mut self) -> anyhow::Result<Option<Event>> {
         if let Some(host) = &mut self.host {
             host.resume().await.context("cannot end the pause")?;
         }
-        self.note_pause(None);
-        info!("The pause was ended");
-        self.events.publish(What::Resumed);
-        self.tell_kill_switch().await;
-        notify::status(&self.line());
-        Ok(Vec::new())
+        Ok(Some(Event::Resumed))
     }
 
     /// Notes a pause, also for the time after this process.
     pub(super) fn note_pause(&mut self, until: Option<SystemTime>) {
-        self.paused_until = until;
         self.state.paused_until = until.map(seconds);
         if let Err(error) = self.state.write(&self.config.name) {
             warn!("{error:#}");

@@ -85,11 +85,9 @@ impl Supervisor {
         peers
     }
 
-    /// Probes the paths that are due, while packets go through the tunnel.
+    /// Probes the paths that are due. Call it while packets go through the tunnel.
     pub(super) fn probe_paths(&mut self) {
-        if self.paused_until.is_none() && self.host.is_some() {
-            self.path_mtu.begin(&self.config, self.applied.mtu);
-        }
+        self.path_mtu.begin(&self.config, self.applied.mtu);
     }
 
     /// Lowers the MTU to what a probe has found.

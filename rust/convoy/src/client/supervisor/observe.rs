@@ -1,13 +1,14 @@
 //! Facts that the supervisor knows for metrics.
 
 use convoy_config::encode_key;
+use convoy_lifecycle::State;
 
 use super::Supervisor;
 use crate::{client::kept::KeptTunnel, metrics::Client};
 
 impl Supervisor {
     /// Returns what its tunnel's process does not know.
-    pub(super) async fn observe(&self) -> Client {
+    pub(super) async fn observe(&self, state: &State) -> Client {
         let is_closed = self.is_kill_switch_closed().await;
         let names = self.config.peers.iter().filter_map(|peer| {
             let key = encode_key(&peer.public_key.value.0);
@@ -16,10 +17,10 @@ impl Supervisor {
         Client {
             names: names.collect(),
             is_kill_switch_closed: is_closed,
-            is_paused: self.paused_until.is_some(),
-            has_left: self.host.is_none(),
+            is_paused: state.paused_until().is_some(),
+            has_left: state.has_moved(),
             tunnel_deaths: self.tunnel.as_ref().map_or(0, KeptTunnel::deaths),
-            warnings: self.warnings(is_closed).len(),
+            warnings: self.warnings(is_closed, state).len(),
         }
     }
 }

@@ -1,95 +1,109 @@
-//! Reactions of the supervisor to requests, events and signals.
+//! Reactions of the supervisor to requests, and to events of the host and the tunnel.
 
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
-use convoy_host::{Event, HostError};
+use anyhow::anyhow;
+use convoy_host::{Event as HostEvent, HostError};
+use convoy_lifecycle::{Effect, Event, KillSwitch, Refusal, State};
 use convoy_proto::Outcome;
+use tokio::sync::oneshot;
 use tracing::{info, warn};
 
-use super::{Ending, Supervisor};
+use super::Supervisor;
 use crate::client::{
     control::{Asked, Reply, Request},
     desired::kill_switch,
     events::What,
     kept::{KeptEvent, KeptTunnel},
-    metrics::Metrics,
     notify,
-    signals::SignalEvent,
     tunnel::TunnelEvent,
 };
 
 impl Supervisor {
-    pub(super) async fn on_request(&mut self, asked: Asked) {
-        let outcome = match asked.request {
-            Request::Down => {
-                self.ending = Some(Ending::Requested(asked.reply));
-                return;
-            }
+    /// Does what a client asks that changes no state, and answers it.
+    pub(super) async fn on_request(&mut self, asked: Asked, state: &State) {
+        let Asked {
+            request,
+            reply,
+            subscriber,
+        } = asked;
+        let outcome = match request {
             Request::Status => {
-                let status = self.status().await;
-                // A client that has left is not interested; nor below.
-                let _ = asked.reply.send(status);
+                // A client that has left is not interested.
+                drop(reply.send(self.status(state).await));
                 return;
             }
-            Request::Subscribe => self.subscribe(asked.subscriber).await,
+            Request::Subscribe => self.subscribe(subscriber).await,
             Request::Reload => self.reload().await,
-            Request::Pause { seconds } => self.pause(seconds).await,
-            Request::Resume => self.resume().await,
             Request::Log { level, seconds } => self.set_log(level, seconds).await,
+            // The state decides about these.
+            Request::Down | Request::Pause { .. } | Request::Resume => Ok(Vec::new()),
         };
-        let reply = match outcome {
-            Ok(warnings) => Reply::Done { warnings },
-            Err(error) => {
-                warn!("{error:#}");
-                let reason = format!("{error:#}");
-                Reply::Failed { reason }
-            }
-        };
-        let _ = asked.reply.send(reply);
+        answer(reply, outcome);
     }
 
-    pub(super) async fn on_host_event(&mut self, event: Result<Event, HostError>) {
+    /// Words a refusal.
+    pub(super) fn refusal(&self, refusal: Refusal) -> anyhow::Error {
+        let name = &self.config.name;
+        match refusal {
+            Refusal::NoTime => anyhow!("a pause takes a second at least"),
+            Refusal::TooLong => anyhow!("a pause takes a day at most"),
+            Refusal::HasMoved => anyhow!("{name} is in another network namespace"),
+            Refusal::NotPaused => anyhow!("{name} is not paused"),
+            Refusal::NothingToPause => anyhow!("{name} changes nothing on this host"),
+        }
+    }
+
+    /// Reads the files again, as a signal wants.
+    pub(super) async fn on_reload(&mut self, state: &State) {
+        notify::reloading();
+        match self.reload().await {
+            Ok(warnings) => warnings.iter().for_each(|warning| warn!("{warning}")),
+            Err(error) => warn!("the configuration stays as it is: {error:#}"),
+        }
+        notify::ready(&self.line(state));
+    }
+
+    pub(super) async fn on_host_event(
+        &mut self,
+        event: Result<HostEvent, HostError>,
+    ) -> Option<Event> {
         match event {
             // The host has logged it.
-            Ok(Event::Restored(_)) => {}
-            Ok(Event::KillSwitchRestored) => {
+            Ok(HostEvent::Restored(_)) => {}
+            Ok(HostEvent::KillSwitchRestored) => {
                 self.events.kill_switch(false);
                 self.tell_kill_switch().await;
             }
-            Ok(Event::MtuChanged(mtu)) => {
+            Ok(HostEvent::MtuChanged(mtu)) => {
                 self.applied.mtu = mtu;
                 self.path_mtu.want_all(&self.config);
             }
-            Ok(Event::Warnings(warnings)) => self.on_warnings(warnings),
-            Ok(Event::UnderlayChanged) => {
+            Ok(HostEvent::Warnings(warnings)) => self.on_warnings(warnings),
+            Ok(HostEvent::UnderlayChanged) => {
                 info!("The network has changed");
                 self.events.publish(What::NetworkChanged);
                 self.addresses.network_changed(Instant::now());
                 self.forget_paths().await;
             }
-            Ok(Event::Resumed) => {
-                info!("The pause is over");
-                self.note_pause(None);
-                self.events.publish(What::Resumed);
-                self.tell_kill_switch().await;
-                notify::status(&self.line());
-            }
-            Ok(Event::Moved) => self.on_move().await,
-            Ok(Event::Gone) => self.on_deletion(),
+            Ok(HostEvent::Resumed) => return Some(Event::PauseOver),
+            Ok(HostEvent::Moved) => return Some(Event::InterfaceMoved),
+            Ok(HostEvent::Gone) => return Some(Event::InterfaceDeleted(self.kill_switch())),
             Err(error) => {
                 warn!("cannot keep the host as it should be, trying again: {error}");
                 self.tell_kill_switch().await;
             }
         }
+        None
     }
 
     /// Lets the host go: the interface is in another network namespace, where it is somebody else's.
-    async fn on_move(&mut self) {
+    pub(super) async fn release_host(&mut self) {
         let Some(host) = self.host.take() else { return };
         let name = &self.config.name;
-        let stays = match kill_switch(&self.config.interface) {
-            Some(_) => "; the kill switch stays",
-            None => "",
+        let stays = match self.kill_switch() {
+            KillSwitch::Off => "",
+            KillSwitch::On | KillSwitch::Persistent => "; the kill switch stays",
         };
         warn!("{name} has left this network namespace: its routes and rules are removed{stays}");
         if let Err(error) = host.release().await {
@@ -98,48 +112,23 @@ impl Supervisor {
         notify::status("the interface is in another network namespace");
     }
 
-    /// Ends the tunnel, as wg-quick does, unless a kill switch is to stay closed: then the tunnel gets another
-    /// interface.
-    fn on_deletion(&mut self) {
-        if !self.has_kill_switch() {
-            self.ending = Some(Ending::InterfaceDeleted);
-            return;
-        }
-        let Some(tunnel) = &mut self.tunnel else {
-            return;
-        };
-        // The news may be of an interface that has a successor.
-        if !tunnel.has_interface() {
-            tunnel.interface_deleted(Instant::now());
+    pub(super) fn kill_switch(&self) -> KillSwitch {
+        match kill_switch(&self.config.interface) {
+            None => KillSwitch::Off,
+            Some(switch) if switch.persistent => KillSwitch::Persistent,
+            Some(_) => KillSwitch::On,
         }
     }
 
-    /// Ends the tunnel if its process says that it ends. With a kill switch, nobody's word opens that: if the process
-    /// does end, another one is started.
-    fn on_announced_end(&mut self, reason: String) {
-        if !self.has_kill_switch() {
-            self.ending = Some(Ending::Tunnel(reason));
-        } else if self.host.is_none() {
-            // The interface is in another namespace, and no longer this process's to make again.
-            self.ending = Some(Ending::Failed(reason));
-        } else if let Some(tunnel) = &mut self.tunnel {
-            warn!("The tunnel process says that it ends: {reason}");
-            tunnel.note_reason(reason);
-        }
-    }
-
-    fn has_kill_switch(&self) -> bool {
-        kill_switch(&self.config.interface).is_some()
-    }
-
-    pub(super) async fn on_tunnel_event(&mut self, event: KeptEvent) {
+    pub(super) async fn on_tunnel_event(&mut self, event: KeptEvent) -> Option<Event> {
         let now = Instant::now();
+        let event = match event.decided(self.kill_switch()) {
+            Ok(event) => return Some(event),
+            Err(event) => event,
+        };
         match event {
-            KeptEvent::Tunnel(TunnelEvent::Asks { id, fwmark, .. }) => {
-                self.on_question(id, fwmark).await;
-            }
-            KeptEvent::Tunnel(TunnelEvent::Changed) => self.note_changes().await,
-            KeptEvent::Tunnel(TunnelEvent::Handshake { peer, outcome }) => {
+            TunnelEvent::Changed => self.note_changes().await,
+            TunnelEvent::Handshake { peer, outcome } => {
                 let answered = outcome == Outcome::Answered;
                 self.addresses.handshake(&peer, answered, now);
                 if answered {
@@ -147,50 +136,64 @@ impl Supervisor {
                 }
                 self.events.handshake(&self.config, peer, outcome, now);
             }
-            KeptEvent::Tunnel(TunnelEvent::Moved { peer, endpoint }) => {
+            TunnelEvent::Moved { peer, endpoint } => {
                 self.events.endpoint(&self.config, peer, endpoint);
             }
-            KeptEvent::Tunnel(TunnelEvent::Ended { reason }) => {
-                self.on_announced_end(reason);
-            }
-            KeptEvent::Tunnel(TunnelEvent::Died) => {
-                if let Some(tunnel) = &mut self.tunnel {
-                    tunnel.died(now);
-                }
-                let reason = self.tunnel.as_ref().and_then(KeptTunnel::last_reason);
-                self.events.tunnel_died(reason.map(str::to_owned));
-            }
-            KeptEvent::StartDue => {
-                if let Some(tunnel) = &mut self.tunnel {
-                    tunnel.start_again();
-                }
-            }
-            KeptEvent::Started => self.configure_again().await,
+            // The state decides about these.
+            TunnelEvent::Asks { .. } | TunnelEvent::Ended { .. } | TunnelEvent::Died => {}
         }
+        None
     }
 
-    pub(super) async fn on_signal(&mut self, signal: SignalEvent, metrics: &mut Option<Metrics>) {
-        match signal {
-            SignalEvent::End(signal) => self.ending = Some(Ending::Signal(signal)),
-            SignalEvent::Reload => {
-                notify::reloading();
-                match self.reload().await {
-                    Ok(warnings) => warnings.iter().for_each(|warning| warn!("{warning}")),
-                    Err(error) => warn!("the configuration stays as it is: {error:#}"),
-                }
-                notify::ready(&self.line());
-            }
-            SignalEvent::Replace => {
-                let Err(error) = self.replace(metrics).await;
-                warn!("this version stays: {error:#}");
-            }
+    /// Notes that the tunnel's process is gone, and tells subscribers.
+    pub(super) async fn note_death(&mut self) {
+        if let Some(tunnel) = &mut self.tunnel {
+            tunnel.perform(Effect::NoteDeath).await;
         }
+        let reason = self.tunnel.as_ref().and_then(KeptTunnel::last_reason);
+        self.events.tunnel_died(reason.map(str::to_owned));
     }
 
-    pub(super) fn on_resume(&mut self) {
+    /// Looks peers' addresses and paths up again after sleep.
+    pub(super) fn look_again(&mut self) {
         info!("The machine has slept");
         self.events.publish(What::WokeUp);
         self.addresses.network_changed(Instant::now());
         self.path_mtu.want_all(&self.config);
     }
+
+    /// Notes and announces a pause.
+    pub(super) async fn on_paused(&mut self, seconds: u64, until: SystemTime, state: &State) {
+        self.note_pause(Some(until));
+        warn!("Paused for {seconds} s: packets leave outside the tunnel");
+        self.events.publish(What::Paused { seconds });
+        self.tell_kill_switch().await;
+        notify::status(&self.line(state));
+    }
+
+    /// Notes and announces the end of a pause.
+    pub(super) async fn on_resumed(&mut self, is_asked: bool, state: &State) {
+        self.note_pause(None);
+        match is_asked {
+            true => info!("The pause was ended"),
+            false => info!("The pause is over"),
+        }
+        self.events.publish(What::Resumed);
+        self.tell_kill_switch().await;
+        notify::status(&self.line(state));
+    }
+}
+
+/// Answers a client.
+pub(super) fn answer(client: oneshot::Sender<Reply>, outcome: anyhow::Result<Vec<String>>) {
+    let reply = match outcome {
+        Ok(warnings) => Reply::Done { warnings },
+        Err(error) => {
+            warn!("{error:#}");
+            let reason = format!("{error:#}");
+            Reply::Failed { reason }
+        }
+    };
+    // A client that has left is not interested.
+    let _ = client.send(reply);
 }

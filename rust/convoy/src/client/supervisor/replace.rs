@@ -12,6 +12,7 @@ use std::{
 };
 
 use anyhow::{Context, bail};
+use convoy_lifecycle::State;
 use rustix::io::{FdFlags, fcntl_setfd};
 use tokio::{process::Command, time::timeout};
 use tracing::info;
@@ -19,7 +20,7 @@ use tracing::info;
 use super::Supervisor;
 use crate::{
     background::MARKER,
-    client::{metrics::Metrics, places, tunnel::arguments},
+    client::{places, tunnel::arguments},
     metrics::{self, LISTENER},
     socket,
 };
@@ -31,10 +32,7 @@ impl Supervisor {
     /// Executes the program's file, if what is there now accepts the configuration; returns only an error.
     ///
     /// All that can be refused is tried before: the next process would have no way back.
-    pub(super) async fn replace(
-        &mut self,
-        metrics: &mut Option<Metrics>,
-    ) -> anyhow::Result<Infallible> {
+    pub(super) async fn replace(&mut self, state: &State) -> anyhow::Result<Infallible> {
         self.check().await?;
         metrics::ensure_reopenable(&self.daemon.metrics)?;
         socket::ensure_bindable(&places::control(&self.config.name))?;
@@ -53,15 +51,18 @@ impl Supervisor {
             .arg("--")
             .arg(&self.path)
             .env_remove(MARKER);
-        let Some(metrics) = metrics else {
+        let Some(mut metrics) = self.metrics.take() else {
             return self.execute(&mut command);
         };
-        let _paused = metrics.pause(async || self.observe().await).await;
+        let _paused = metrics.pause(async || self.observe(state).await).await;
         let listener = metrics.descriptor();
         command.env(LISTENER, listener.as_raw_fd().to_string());
-        fcntl_setfd(listener, FdFlags::empty()).context("cannot hand the metrics' socket over")?;
-        let outcome = self.execute(&mut command);
+        let handed_over = fcntl_setfd(listener, FdFlags::empty());
+        let outcome = handed_over
+            .context("cannot hand the metrics' socket over")
+            .and_then(|()| self.execute(&mut command));
         let _ = fcntl_setfd(listener, FdFlags::CLOEXEC);
+        self.metrics = Some(metrics);
         outcome
     }
 

@@ -1,31 +1,30 @@
-//! Brings the tunnel up, step by step. What a failed step leaves, [`TakeDown`](crate::client::take_down) undoes.
+//! The steps on the way up. What a failed step leaves, [`take_down`](crate::client::take_down) undoes.
 
-use std::{
-    pin::pin,
-    time::{Instant, SystemTime},
-};
+use std::time::{Instant, SystemTime};
 
 use anyhow::{bail, ensure};
 use convoy_config::{Config, Peer};
 use convoy_host::{Applied, close_kill_switch};
+use convoy_lifecycle::{Event, Former, Found, Moment, Start};
 use convoy_proto::noise::Identity;
 use tokio::time::sleep;
-use tracing::{info, warn};
+use tracing::info;
 
-use super::{Found, Supervisor};
+use super::Supervisor;
 use crate::{
+    background::Parent,
     client::{
         addresses::Addresses,
         changed::{self, Changed},
         desired::{FIRST_MARK, adoption, configured_mark, desired, kill_switch, whole},
         events::Events,
-        hooks::{Hooks, Moment},
+        hooks::Hooks,
         kept::KeptTunnel,
         lock::lock,
-        owner,
+        notify, owner,
         path_mtu::PathMtu,
         state::State,
-        status::seconds,
+        status::{Condition, line, seconds},
         up::Wanted,
         wg_quick,
     },
@@ -35,18 +34,18 @@ use crate::{
 
 impl Supervisor {
     /// Locks the interface for this process.
-    pub(super) async fn new(wanted: Wanted) -> anyhow::Result<Self> {
+    pub(super) async fn new(wanted: Wanted) -> anyhow::Result<(Self, Start)> {
         let config = wanted.config;
         let host = lock(&config.name).await?;
-        let found = Found {
-            has_tunnel: false,
+        let start = Start::Host {
+            has_hooks: config.interface.has_hooks(),
             is_kill_switch_closed: host.has_kill_switch().await,
         };
         if let Some(source) = &config.source {
             source.remove_unfinished();
         }
         let state = State::new(&wanted.path, seconds(SystemTime::now()));
-        Ok(Self {
+        let supervisor = Self {
             path: wanted.path,
             program: wanted.program,
             addresses: Addresses::new(&config, configured_mark(&config)),
@@ -58,60 +57,45 @@ impl Supervisor {
             config,
             daemon: wanted.daemon,
             adopts: wanted.adopts,
-            is_closed_early: false,
+            parent: None,
             terminal: wanted.terminal,
             state,
-            found,
+            earlier: None,
             host: Some(host),
             applied: Applied::default(),
             tunnel: None,
             picked_mark: None,
             changed: None,
-            paused_until: None,
-            ending: None,
+            metrics: None,
+        };
+        Ok((supervisor, start))
+    }
+
+    /// Looks for what an earlier supervisor left.
+    pub(super) async fn find_tunnel(&mut self) -> anyhow::Result<Found> {
+        self.earlier = State::read(&self.config.name);
+        self.tunnel = KeptTunnel::adopt(&self.config.name, &self.daemon).await?;
+        let earlier = self.earlier.as_ref();
+        let former = |tunnel: &KeptTunnel| match tunnel.is_of_another_version() {
+            true => Former::OtherVersion,
+            false => Former::SameVersion,
+        };
+        Ok(Found {
+            tunnel: self.tunnel.as_ref().map(former),
+            hooks_begun: earlier.is_some_and(|earlier| earlier.hooks_begun),
+            is_up: earlier.is_some_and(|earlier| earlier.is_up),
         })
     }
 
-    /// Brings everything up; takes over what an earlier supervisor left.
-    pub(super) async fn bring_up(&mut self) -> anyhow::Result<()> {
-        let earlier = State::read(&self.config.name);
-        self.tunnel = KeptTunnel::adopt(&self.config.name, &self.daemon).await?;
-        self.found.has_tunnel = self.tunnel.is_some();
-        match self.tunnel.is_some() {
-            true => self.adopt(earlier).await?,
-            false => self.make(earlier).await?,
-        }
-        self.set_up_host().await?;
-        if !self.state.is_up {
-            self.begin_hooks()?;
-            self.run_hooks(Moment::PostUp).await?;
-            // Hooks may give the tunnel its key.
-            if self.config.interface.has_hooks() {
-                self.note_changes().await;
-            }
-            self.state.is_up = true;
-            self.state.write(&self.config.name)?;
-        }
-        self.find_this_machine().await?;
-        for warning in &self.applied.warnings {
-            match &self.terminal {
-                Some(terminal) => terminal.say(&format!("convoy: warning: {warning}")),
-                None => logging::say(&format!("convoy: warning: {warning}")),
-            }
-        }
-        info!("{} is up", self.config.name);
-        Ok(())
-    }
-
     /// Goes on with a tunnel that runs.
-    async fn adopt(&mut self, earlier: Option<State>) -> anyhow::Result<()> {
+    pub(super) async fn take_over(&mut self) -> anyhow::Result<()> {
         let name = self.config.name.clone();
         ensure!(
             owner::exists(&name),
             "the interface of the tunnel {name} that ran without its supervisor is in another network \
              namespace, so the tunnel was ended (fix: `convoy up` again)"
         );
-        if let Some(earlier) = earlier {
+        if let Some(earlier) = self.earlier.take() {
             self.state.hooks_begun = earlier.hooks_begun;
             self.state.is_up = earlier.is_up;
             self.state.since = earlier.since;
@@ -122,52 +106,38 @@ impl Supervisor {
             }
         }
         self.state.write(&name)?;
-        let Some(tunnel) = &mut self.tunnel else {
-            return Ok(());
-        };
         info!("Taking over the tunnel {name}, which ran without its supervisor");
-        if let Some(process) = tunnel.process() {
+        if let Some(process) = self.tunnel.as_mut().and_then(KeptTunnel::process) {
             self.changed = Some(Changed::under_former(&self.config, process.device().await?));
         }
-        let is_of_another_version = tunnel.is_of_another_version();
-        // Before the process is replaced: it refuses what it cannot do, and goes on.
-        self.configure(false).await?;
-        if let Some(tunnel) = &mut self.tunnel
-            && is_of_another_version
-        {
-            info!("It belongs to another version: replacing its process");
-            tunnel.replace().await?;
-            self.configure(true).await?;
-        }
-        Ok(())
+        self.configure(false).await
     }
 
-    /// Makes the interface and starts a tunnel.
-    async fn make(&mut self, earlier: Option<State>) -> anyhow::Result<()> {
-        let name = self.config.name.clone();
-        self.ensure_free(earlier.is_some()).await?;
-        if earlier.is_some_and(|earlier| earlier.is_up || earlier.hooks_begun) {
-            info!("Undoing the hooks of the tunnel {name}, which was killed");
-            if let Err(error) = self.run_hooks(Moment::PostDown).await {
-                warn!("{error:#}");
-            }
+    /// Replaces the process of another version.
+    pub(super) async fn replace_process(&mut self) -> anyhow::Result<()> {
+        info!("It belongs to another version: replacing its process");
+        if let Some(tunnel) = &mut self.tunnel {
+            tunnel.replace().await?;
         }
-        self.state.write(&name)?;
-        self.begin_hooks()?;
-        self.run_hooks(Moment::PreUp).await?;
-        self.tunnel = Some(KeptTunnel::start(&name, &self.daemon).await?);
+        self.configure(true).await
+    }
+
+    /// Makes the interface, and starts and configures a process for it.
+    pub(super) async fn start_tunnel(&mut self) -> anyhow::Result<()> {
+        self.tunnel = Some(KeptTunnel::start(&self.config.name, &self.daemon).await?);
         self.configure(true).await
     }
 
     /// Fails if somebody else has the interface. Ours may take a moment to go if its processes were killed.
-    async fn ensure_free(&mut self, was_ours: bool) -> anyhow::Result<()> {
+    pub(super) async fn free_name(&mut self) -> anyhow::Result<Event> {
         let name = self.config.name.clone();
         let deadline = Instant::now() + ENDING_TIME;
+        let was_ours = self.earlier.is_some();
         while was_ours && owner::exists(&name) && Instant::now() < deadline {
             sleep(ENDING_PAUSE).await;
         }
         if !owner::exists(&name) {
-            return Ok(());
+            return Ok(Event::Done(Vec::new()));
         }
         let signs = owner::signs(&name, &crate::client::places::uapi(&name));
         if !self.adopts || !wg_quick::may_own(signs) {
@@ -181,14 +151,39 @@ impl Supervisor {
                 path = self.path.display()
             );
         }
+        Ok(Event::WgQuickHasIt(self.kill_switch()))
+    }
+
+    /// Closes the kill switch before wg-quick's tunnel goes.
+    pub(super) async fn close_kill_switch(&self) -> anyhow::Result<()> {
         if let Some(switch) = kill_switch(&self.config.interface) {
             let mark = self.mark.unwrap_or(FIRST_MARK);
-            close_kill_switch(name.as_str(), switch, Some(mark)).await?;
-            self.is_closed_early = !switch.persistent;
+            close_kill_switch(self.config.name.as_str(), switch, Some(mark)).await?;
         }
+        Ok(())
+    }
+
+    /// Lets wg-quick take its tunnel down.
+    pub(super) async fn take_from_wg_quick(&self) -> anyhow::Result<()> {
+        let name = &self.config.name;
         info!("Taking {name} over from wg-quick");
         wg_quick::take_down(&self.path).await?;
-        ensure!(!owner::exists(&name), "wg-quick has left {name} behind");
+        ensure!(!owner::exists(name), "wg-quick has left {name} behind");
+        Ok(())
+    }
+
+    /// Tells everybody that the tunnel is up.
+    pub(super) fn tell_caller(&mut self) -> anyhow::Result<()> {
+        for warning in &self.applied.warnings {
+            match &self.terminal {
+                Some(terminal) => terminal.say(&format!("convoy: warning: {warning}")),
+                None => logging::say(&format!("convoy: warning: {warning}")),
+            }
+        }
+        info!("{} is up", self.config.name);
+        self.parent.take().map_or(Ok(()), Parent::ready)?;
+        self.terminal = None;
+        notify::ready(&line(&self.path, Condition::Up));
         Ok(())
     }
 
@@ -238,7 +233,7 @@ impl Supervisor {
     }
 
     /// Changes the host, and waits a little for the endpoints' names.
-    async fn set_up_host(&mut self) -> anyhow::Result<()> {
+    pub(super) async fn set_up_host(&mut self) -> anyhow::Result<()> {
         // They run while the host is being changed.
         let changes = self.addresses.changes(Instant::now());
         self.tell_tunnel(changes).await?;
@@ -249,7 +244,7 @@ impl Supervisor {
     }
 
     /// Removes the peer that is this machine itself, if a hook has set the key that tells it.
-    async fn find_this_machine(&mut self) -> anyhow::Result<()> {
+    pub(super) async fn find_this_machine(&mut self) -> anyhow::Result<()> {
         if self.config.interface.private_key.is_some() {
             return Ok(());
         }
@@ -281,27 +276,8 @@ impl Supervisor {
         config
     }
 
-    /// Notes that hooks may have run from now on.
-    fn begin_hooks(&mut self) -> anyhow::Result<()> {
-        if !self.config.interface.has_hooks() || self.state.hooks_begun {
-            return Ok(());
-        }
-        self.state.hooks_begun = true;
-        self.state.write(&self.config.name)
-    }
-
-    /// Runs hooks, and answers the questions that they raise.
-    async fn run_hooks(&mut self, moment: Moment) -> anyhow::Result<()> {
-        let hooks = Hooks::of(&self.config, moment, self.terminal.as_ref());
-        if hooks.is_empty() {
-            return Ok(());
-        }
-        let mut running = pin!(hooks.run());
-        loop {
-            tokio::select! {
-                outcome = &mut running => return Ok(outcome?),
-                event = super::next_of(&mut self.tunnel) => self.on_tunnel_event(event).await,
-            }
-        }
+    /// Prepares hooks.
+    pub(super) fn hooks(&self, moment: Moment) -> Hooks {
+        Hooks::of(&self.config, moment, self.terminal.as_ref())
     }
 }

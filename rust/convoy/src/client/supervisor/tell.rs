@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use convoy_host::is_kill_switch_closed;
+use convoy_lifecycle::State;
 use tokio::{sync::mpsc, time::timeout};
 
 use super::Supervisor;
@@ -20,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 impl Supervisor {
     /// The answer to `convoy status`.
-    pub(super) async fn status(&mut self) -> Reply {
+    pub(super) async fn status(&mut self, state: &State) -> Reply {
         let process = self.tunnel.as_mut().and_then(KeptTunnel::process);
         let report = match process {
             Some(process) => match timeout(PATIENCE, process.report()).await {
@@ -45,10 +46,10 @@ impl Supervisor {
         let is_closed = self.is_kill_switch_closed().await;
         let status = Status {
             name: self.config.name.to_string(),
-            state: self.condition(),
+            state: condition(state),
             config: Some(self.path.clone()),
             since: Some(self.state.since),
-            paused_until: self.paused_until.map(seconds),
+            paused_until: state.paused_until().map(seconds),
             supervisor_pid: Some(std::process::id()),
             tunnel_pid: pid.map(|pid| pid.as_raw().unsigned_abs()),
             mtu: Some(self.applied.mtu),
@@ -60,7 +61,7 @@ impl Supervisor {
                 .map(|server| server.to_string())
                 .collect(),
             warnings: self
-                .warnings(is_closed)
+                .warnings(is_closed, state)
                 .into_iter()
                 .chain(silence)
                 .chain(described.warnings)
@@ -108,22 +109,15 @@ impl Supervisor {
     }
 
     /// A line for the service manager.
-    pub(super) fn line(&self) -> String {
-        line(&self.path, self.condition())
-    }
-
-    fn condition(&self) -> Condition {
-        match self.paused_until {
-            Some(_) => Condition::Paused,
-            None => Condition::Up,
-        }
+    pub(super) fn line(&self, state: &State) -> String {
+        line(&self.path, condition(state))
     }
 
     /// Returns what `convoy status` warns of.
-    pub(super) fn warnings(&self, is_kill_switch_closed: bool) -> Vec<String> {
+    pub(super) fn warnings(&self, is_kill_switch_closed: bool, state: &State) -> Vec<String> {
         let mut warnings = self.applied.warnings.clone();
         let wants_kill_switch = kill_switch(&self.config.interface).is_some();
-        if wants_kill_switch && !is_kill_switch_closed && self.paused_until.is_none() {
+        if wants_kill_switch && !is_kill_switch_closed && state.paused_until().is_none() {
             warnings.push(format!(
                 "the kill switch is open: another program has removed its rules, and they are not restored yet \
                  (fix: `nft list table inet convoy_{}` and the log show why)",
@@ -131,7 +125,7 @@ impl Supervisor {
             ));
         }
         warnings.extend(self.path_mtu.warnings(self.applied.mtu));
-        if self.host.is_none() {
+        if state.has_moved() {
             warnings.push("the interface is in another network namespace".to_owned());
         }
         let Some(tunnel) = &self.tunnel else {
@@ -154,5 +148,12 @@ impl Supervisor {
             "the tunnel process has died {deaths}{reason} and {present}: see the log"
         ));
         warnings
+    }
+}
+
+fn condition(state: &State) -> Condition {
+    match state.paused_until() {
+        Some(_) => Condition::Paused,
+        None => Condition::Up,
     }
 }
