@@ -130,7 +130,7 @@ pub enum Start {
     Rootless,
 }
 
-/// What is there to be undone.
+/// Remains of a tunnel that are to be undone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct Remains {

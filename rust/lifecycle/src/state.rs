@@ -97,7 +97,7 @@ pub struct ComingUp {
     pub(crate) steps: VecDeque<Step>,
     pub(crate) found: Found,
     pub(crate) remains: Remains,
-    /// What has ended the tunnel while hooks ran.
+    /// Reason to go down once it is up, which came while hooks ran.
     pub(crate) ending: Option<Ending>,
 }
 

@@ -162,6 +162,27 @@ mod tests {
     }
 
     #[test]
+    fn a_state_passes_between_this_version_and_earlier_ones() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("wg0.state");
+        let mut expected = State {
+            supervisor: 42,
+            hooks_begun: true,
+            is_up: true,
+            ..State::new(Path::new("/etc/wireguard/wg0.conf"), 7)
+        };
+        // As they wrote it, before and after there were paths and pauses.
+        let former = r#"{"version":1,"config":"/etc/wireguard/wg0.conf","supervisor":42,"since":7,"hooks_begun":true,"is_up":true}"#;
+        fs::write(&path, former).unwrap();
+        assert_eq!(read(&path).unwrap(), Some(expected.clone()));
+        expected.paused_until = Some(60);
+        let former = former.replace('}', r#","paths":[],"paused_until":60}"#);
+        assert_eq!(serde_json::to_string(&expected).unwrap(), former);
+        fs::write(&path, former).unwrap();
+        assert_eq!(read(&path).unwrap(), Some(expected));
+    }
+
+    #[test]
     fn a_file_that_is_no_state_is_an_error() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("wg0.state");

@@ -159,6 +159,72 @@ mod tests {
     }
 
     #[test]
+    fn every_message_passes_between_this_version_and_earlier_ones() {
+        fn passes<T: Message + PartialEq + std::fmt::Debug>(message: &T, line: &str) {
+            assert_eq!(serde_json::to_string(message).unwrap(), line);
+            assert_eq!(serde_json::from_str::<T>(line).unwrap(), *message);
+        }
+        let peer = Key(PublicKey([7; 32]));
+        let key = String::from(peer);
+        let (version, interface) = ("0.1.0".to_owned(), "wg0".to_owned());
+        let hello = ToSupervisor::Hello { version, interface };
+        passes(
+            &hello,
+            r#"{"type":"hello","version":"0.1.0","interface":"wg0"}"#,
+        );
+        let (id, fwmark, listen_port) = (3, Some(51820), None);
+        let asks = ToSupervisor::Asks {
+            id,
+            fwmark,
+            listen_port,
+        };
+        passes(
+            &asks,
+            r#"{"type":"asks","id":3,"fwmark":51820,"listen_port":null}"#,
+        );
+        passes(&ToSupervisor::Changed, r#"{"type":"changed"}"#);
+        let given_up = ToSupervisor::Handshake {
+            peer,
+            answered: false,
+            given_up: true,
+        };
+        passes(
+            &given_up,
+            &format!(r#"{{"type":"handshake","peer":"{key}","answered":false,"given_up":true}}"#),
+        );
+        let endpoint = "192.0.2.1:51820".parse().unwrap();
+        passes(
+            &ToSupervisor::Moved { peer, endpoint },
+            &format!(r#"{{"type":"moved","peer":"{key}","endpoint":"192.0.2.1:51820"}}"#),
+        );
+        let reason = "SIGTERM".to_owned();
+        passes(
+            &ToSupervisor::Ended { reason },
+            r#"{"type":"ended","reason":"SIGTERM"}"#,
+        );
+        let version = "0.1.0".to_owned();
+        passes(
+            &ToTunnel::Hello { version },
+            r#"{"type":"hello","version":"0.1.0"}"#,
+        );
+        let refused = Some("no".to_owned());
+        passes(
+            &ToTunnel::Answers { id, refused },
+            r#"{"type":"answers","id":3,"refused":"no"}"#,
+        );
+        let peers = || vec![peer];
+        passes(
+            &ToTunnel::Follow { peers: peers() },
+            &format!(r#"{{"type":"follow","peers":["{key}"]}}"#),
+        );
+        passes(
+            &ToTunnel::Handshake { peers: peers() },
+            &format!(r#"{{"type":"handshake","peers":["{key}"]}}"#),
+        );
+        passes(&ToTunnel::Stop, r#"{"type":"stop"}"#);
+    }
+
+    #[test]
     fn what_another_version_adds_is_ignored() {
         let parse = |line| serde_json::from_str::<ToTunnel>(line).unwrap();
         assert_eq!(parse(r#"{"type":"stop","gently":true}"#), ToTunnel::Stop);
