@@ -149,6 +149,10 @@ fn serve(args: &ExecSupervisorArgs, command: UnixStream) -> anyhow::Result<()> {
     }
     let config = check::read(&args.file)?;
     userspace::warn(&config, Purpose::Command);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
     let wanted = Wanted {
         config,
         path: args.file.clone(),
@@ -159,12 +163,9 @@ fn serve(args: &ExecSupervisorArgs, command: UnixStream) -> anyhow::Result<()> {
         buffer: None,
         // From here on, it is the command's.
         terminal: Some(Terminal::take().context("cannot use the terminal")?),
+        relays: runtime.handle().clone(),
     };
     env::set_current_dir("/").context("cannot leave the working directory")?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("cannot start the runtime")?;
     let outcome = runtime.block_on(async {
         command.set_nonblocking(true)?;
         let command = tokio::net::UnixStream::from_std(command)?;

@@ -3,7 +3,7 @@
 use std::{future::pending, path::PathBuf, sync::Arc};
 
 use convoy_config::{Config, Forwarding};
-use tokio::net::UnixStream;
+use tokio::{net::UnixStream, runtime::Handle};
 
 use super::{args::EngineChoice, gateway};
 use crate::{
@@ -28,6 +28,8 @@ pub(crate) struct Wanted {
     pub(crate) buffer: Option<usize>,
     /// Where warnings go until the tunnel is up; else to standard error.
     pub(crate) terminal: Option<Terminal>,
+    /// Runs the connections of ports and of peers; everything else runs where the tunnel is kept.
+    pub(crate) relays: Handle,
 }
 
 /// The one who asked for the tunnel, and hears when it is ready.

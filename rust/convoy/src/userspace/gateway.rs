@@ -67,13 +67,16 @@ impl Wanted {
 
 /// A gateway that runs until it is dropped.
 #[derive(Debug)]
-pub(super) struct Gateway(convoy_gateway::Gateway);
+pub(super) struct Gateway {
+    running: convoy_gateway::Gateway,
+    has_dns: bool,
+}
 
 impl Gateway {
-    /// Starts with what comes out of an engine, whose network is `inside`.
+    /// Starts with what comes out of an engine.
     pub(super) async fn start(
         wanted: Wanted,
-        (engine, inside): (&mut Engine, &Arc<dyn Network>),
+        engine: &mut Engine,
         relay: Arc<Relay>,
         config: &Config,
         has_ports: bool,
@@ -107,17 +110,50 @@ impl Gateway {
             },
         };
         let outside = Arc::new(Kernel(Host));
-        let mut gateway = convoy_gateway::Gateway::start(inlet, outside, relay, settings);
-        if wanted.has_dns {
-            serve_dns(&mut gateway, config, inside).await?;
-        }
+        let running = convoy_gateway::Gateway::start(inlet, outside, relay, settings);
         info!("peers reach targets outside");
-        Ok(Self(gateway))
+        Ok(Self {
+            running,
+            has_dns: wanted.has_dns,
+        })
+    }
+
+    /// Answers DNS queries on the tunnel's own addresses, if that is wanted, on the runtime of the caller.
+    pub(super) async fn serve_dns(
+        &mut self,
+        config: &Config,
+        inside: &Arc<dyn Network>,
+    ) -> anyhow::Result<()> {
+        if !self.has_dns {
+            return Ok(());
+        }
+        let (mut sockets, mut listeners) = (Vec::new(), Vec::new());
+        for own in &config.interface.addresses {
+            let at = SocketAddr::new(own.address(), DNS_PORT);
+            let opened = async {
+                sockets.push(inside.datagrams(at).await?);
+                listeners.push(inside.listen(at).await?);
+                io::Result::Ok(())
+            };
+            let opened = opened.await;
+            opened
+                .with_context(|| format!("cannot answer DNS queries on {at} inside the tunnel"))?;
+        }
+        let peers = config.peers.len() as u32;
+        let [queries, connections] = DNS.map(|[total, peer]| Limits { total, peer, peers });
+        let dns = Dns::new(
+            Upstream::system(),
+            Shares::new(queries),
+            Shares::new(connections),
+        );
+        let dns = dns.context("cannot use the resolver of this host")?;
+        self.running.serve_dns(dns, sockets, listeners);
+        Ok(())
     }
 
     /// Returns what was carried and refused.
     pub(super) fn status(&self) -> NatStatus {
-        let carried = self.0.carried();
+        let carried = self.running.carried();
         let dropped = Dropped::ALL.iter();
         let dropped = dropped.map(|reason| {
             let count = carried.packets.dropped(*reason);
@@ -134,7 +170,7 @@ impl Gateway {
 
     /// Logs what was carried and refused.
     pub(super) fn log(&self) {
-        let carried = self.0.carried();
+        let carried = self.running.carried();
         let Carried {
             tcp,
             udp,
@@ -148,35 +184,6 @@ impl Gateway {
             counters::line(&format!("nat, {protocol}"), &totals);
         }
     }
-}
-
-/// Answers DNS queries on the tunnel's own addresses.
-async fn serve_dns(
-    gateway: &mut convoy_gateway::Gateway,
-    config: &Config,
-    inside: &Arc<dyn Network>,
-) -> anyhow::Result<()> {
-    let (mut sockets, mut listeners) = (Vec::new(), Vec::new());
-    for own in &config.interface.addresses {
-        let at = SocketAddr::new(own.address(), DNS_PORT);
-        let opened = async {
-            sockets.push(inside.datagrams(at).await?);
-            listeners.push(inside.listen(at).await?);
-            io::Result::Ok(())
-        };
-        let opened = opened.await;
-        opened.with_context(|| format!("cannot answer DNS queries on {at} inside the tunnel"))?;
-    }
-    let peers = config.peers.len() as u32;
-    let [queries, connections] = DNS.map(|[total, peer]| Limits { total, peer, peers });
-    let dns = Dns::new(
-        Upstream::system(),
-        Shares::new(queries),
-        Shares::new(connections),
-    );
-    let dns = dns.context("cannot use the resolver of this host")?;
-    gateway.serve_dns(dns, sockets, listeners);
-    Ok(())
 }
 
 /// How many flows there are descriptors for: two each, beside those that pipes and DNS may take. At least half of all are

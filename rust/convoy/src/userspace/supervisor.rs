@@ -1,12 +1,13 @@
 //! The supervisor: brings the tunnel up, keeps it, and leaves nothing behind.
 
-use std::{io, path::PathBuf, sync::Arc, time::SystemTime};
+use std::{future::poll_fn, io, path::PathBuf, pin::pin, sync::Arc, time::SystemTime};
 
 use anyhow::{Context, anyhow};
 use convoy_lifecycle::{Ending, Start, State};
 use convoy_network::relay::{DEFAULT_BUFFER, Method, Relay};
 use tokio::{
     net::UnixStream,
+    runtime::Handle,
     signal::unix::{Signal, SignalKind, signal},
 };
 use tracing::{error, info, warn};
@@ -107,25 +108,33 @@ impl Supervisor {
         let Wanted {
             forwardings,
             buffer,
+            relays,
             ..
         } = wanted;
         let buffer = buffer.unwrap_or(DEFAULT_BUFFER);
         let relay = Arc::new(Relay::new(buffer, Method::Splice));
         let has_ports = forwardings.iter().any(|it| !it.listeners.is_empty());
-        let started = async {
+        let starting = async {
             let (of_forwards, config) = (Arc::clone(&relay), &tunnel.config);
             let forwards =
                 Forwards::start(forwardings, of_forwards, config, Arc::clone(&network)).await?;
             let gateway = match wanted.gateway {
                 Some(wanted) => {
-                    let inside = (&mut engine, &network);
-                    Some(Gateway::start(wanted, inside, relay, config, has_ports).await?)
+                    Some(Gateway::start(wanted, &mut engine, relay, config, has_ports).await?)
                 }
                 None => None,
             };
             Ok((forwards, gateway))
         };
-        let (forwards, gateway) = match started.await {
+        let started = on(&relays, starting).await;
+        let started = match started {
+            Ok((forwards, Some(mut gateway))) => {
+                let served = gateway.serve_dns(&tunnel.config, &network).await;
+                served.map(|()| (forwards, Some(gateway)))
+            }
+            other => other,
+        };
+        let (forwards, gateway) = match started {
             Ok(started) => started,
             Err(error) => {
                 // What has failed matters more than what follows.
@@ -204,4 +213,14 @@ impl Supervisor {
         self.tunnel.stop().await?;
         Ok(self.sockets)
     }
+}
+
+/// Runs `future` here, and all that it spawns and opens on another runtime.
+async fn on<T>(runtime: &Handle, future: impl Future<Output = T>) -> T {
+    let mut future = pin!(future);
+    poll_fn(|context| {
+        let _entered = runtime.enter();
+        future.as_mut().poll(context)
+    })
+    .await
 }

@@ -3,6 +3,7 @@
 use std::{path::PathBuf, thread::available_parallelism};
 
 use anyhow::{Context, anyhow};
+use tokio::runtime::Builder;
 
 use super::{Caller, Purpose, Wanted, gateway, run, warn};
 use crate::{
@@ -31,6 +32,21 @@ pub(crate) fn up(path: PathBuf, args: &UpArgs, parent: &mut Option<Parent>) -> a
             false => Purpose::Ports,
         },
     );
+    // Connections use all processors but the tunnel's.
+    let processors = available_parallelism().map_or(1, usize::from);
+    let relays = Builder::new_multi_thread()
+        .worker_threads(processors.saturating_sub(1).max(1))
+        .on_thread_start(convoy_tun::preempt_nobody)
+        .max_blocking_threads(LOOKUPS)
+        .enable_all()
+        .build()
+        .context("cannot start the threads of connections")?;
+    // The main thread looks for events by itself: a thread of connections does so only now and then while it is busy.
+    let control = Builder::new_current_thread()
+        .max_blocking_threads(LOOKUPS)
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
     let wanted = Wanted {
         path,
         daemon: args.daemon.clone(),
@@ -43,18 +59,11 @@ pub(crate) fn up(path: PathBuf, args: &UpArgs, parent: &mut Option<Parent>) -> a
             Some(_) => Some(Terminal::take().context("cannot use the terminal")?),
             None => None,
         },
+        relays: relays.handle().clone(),
     };
-    // Connections use all processors but the tunnel's.
-    let processors = available_parallelism().map_or(1, usize::from);
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(processors.saturating_sub(1).max(1))
-        .on_thread_start(convoy_tun::preempt_nobody)
-        .max_blocking_threads(LOOKUPS)
-        .enable_all()
-        .build()
-        .context("cannot start the threads of connections")?;
-    let outcome = runtime.block_on(run(wanted, Caller::Terminal(parent)));
+    let outcome = control.block_on(run(wanted, Caller::Terminal(parent)));
     // A name may still be looked up.
-    runtime.shutdown_background();
+    relays.shutdown_background();
+    control.shutdown_background();
     outcome
 }
