@@ -1,11 +1,13 @@
 //! Connections through `-L` and `-R` that do not end as most do, with either engine.
 
+mod device;
 mod names;
 mod paths;
+mod pending;
 
 use std::{
     io::{Read as _, Write as _},
-    net::{Shutdown, TcpListener, TcpStream},
+    net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket},
     os::fd::AsRawFd as _,
     time::Duration,
 };
@@ -18,7 +20,7 @@ use super::super::{
     user::world,
     userspace::{
         down,
-        ports::{connect, up},
+        ports::{ECHO, connect, echo_datagrams, up},
     },
     world::BEHIND,
 };
@@ -57,6 +59,28 @@ fn a_reset_behind_an_end_reaches_the_other_side() {
         let is_told = || far.take_error().unwrap();
         assert!(eventually(DEADLINE, is_told).is_some());
     });
+}
+
+#[test]
+fn answers_leave_from_the_address_of_the_client_that_was_asked() {
+    let Some(world) = world("DNS = 10.8.0.1\n") else {
+        return;
+    };
+    world.shell("ip addr add 192.168.1.77/24 dev eth0");
+    echo_datagrams(&world.server, (BEHIND[0], ECHO));
+    let forward = format!("-L=*:5300:{}:{ECHO}/udp", BEHIND[0]);
+    for engine in ENGINES {
+        up(&world, &[&forward, "--allow=192.168.1.0/24", engine]);
+        let socket = world.net.run(|| UdpSocket::bind("192.168.1.1:0").unwrap());
+        let socket = socket.unwrap();
+        socket.set_read_timeout(Some(DEADLINE)).unwrap();
+        for asked in ["192.168.1.77:5300", "192.168.1.2:5300"] {
+            let asked: SocketAddr = asked.parse().unwrap();
+            socket.send_to(b"question", asked).unwrap();
+            assert_eq!(socket.recv_from(&mut [0; 9]).unwrap(), (8, asked));
+        }
+        down(&world);
+    }
 }
 
 /// Runs `test` with a connection by `-L` and one by `-R`, of each engine: the end that connected and the one that

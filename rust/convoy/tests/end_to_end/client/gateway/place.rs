@@ -162,7 +162,7 @@ pub(in super::super) fn ask(peer: &Namespace, host: &str, port: u16) -> io::Resu
 }
 
 /// Sends the first packet of a connection to [`ECHO`] of a host, and waits for nothing.
-pub(super) fn begins_to_connect(peer: &Namespace, host: &str) -> TcpStream {
+pub(in super::super) fn begins_to_connect(peer: &Namespace, host: &str) -> TcpStream {
     let to = SocketAddr::from((host.parse::<IpAddr>().unwrap(), ECHO));
     let open = || Socket::new(Domain::for_address(to), Type::STREAM, None).unwrap();
     let socket = peer.run(open).unwrap();

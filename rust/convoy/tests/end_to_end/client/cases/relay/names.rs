@@ -1,8 +1,8 @@
 //! Name servers that misbehave, one before one that works, for a proxy and for peers of a gateway.
 
 use std::{
-    net::UdpSocket,
-    thread,
+    net::{Ipv4Addr, UdpSocket},
+    slice, thread,
     time::{Duration, Instant},
 };
 
@@ -22,6 +22,11 @@ use super::{
 /// How long a silent server may hold up the first name, and any server the next one.
 const FIRST: Duration = Duration::from_secs(5);
 const NEXT: Duration = Duration::from_secs(2);
+/// How late an answer may be without being silence.
+const LATE: Duration = Duration::from_millis(30);
+const NO_SUCH_NAME: u8 = 3;
+/// An address behind the tunnel that nothing is heard of.
+const DEAD: [u8; 4] = [10, 8, 0, 199];
 /// A signature, as a record behind a question; its owner is the question's name.
 const SIGNATURE: &[u8] =
     b"\xc0\x0c\0\x2e\0\x01\0\0\0\x3c\0\x17\0\x01\x0d\x02\0\0\0\x3c\x7f\xff\xff\xff\0\0\0\x01\x12\x67\0SIGN";
@@ -33,6 +38,10 @@ enum Server {
     Good([u8; 4]),
     /// The same, and silent about IPv6.
     OnlyIpv4([u8; 4]),
+    /// The same, a little late.
+    Late([u8; 4]),
+    /// Knows two addresses of every name.
+    Two([[u8; 4]; 2]),
     Code(u8),
     Silent,
     /// Nobody listens.
@@ -63,33 +72,32 @@ impl Server {
         let extension = &query[12 + name + 5..];
         // DO, behind the name, type and size of the record of EDNS.
         let is_signed = extension.get(7).is_some_and(|flags| flags & 0x80 != 0);
-        let (code, address) = match self {
-            Self::Good(address) => (0, Some(address)),
-            Self::OnlyIpv4(address) if is_v4 => (0, Some(address)),
-            Self::Code(code) => (code, None),
+        let (code, addresses) = match &self {
+            Self::Good(address) => (0, slice::from_ref(address)),
+            Self::OnlyIpv4(address) if is_v4 => (0, slice::from_ref(address)),
+            Self::Late(address) => {
+                thread::sleep(LATE);
+                (0, slice::from_ref(address))
+            }
+            Self::Two(both) => (0, &both[..]),
+            Self::Code(code) => (*code, &[][..]),
             _ => return None,
         };
-        let address = address.filter(|_| is_v4);
-        let count = u8::from(address.is_some()) * (1 + u8::from(is_signed));
-        let mut answer = query[..2].to_vec();
-        answer.extend([
-            0x81,
-            0x80 | u8::from(is_signed) << 5 | code,
-            0,
-            1,
-            0,
-            count,
-            0,
-            0,
-            0,
-            0,
-        ]);
+        let addresses = if is_v4 { addresses } else { &[] };
+        let signature = if is_signed && !addresses.is_empty() {
+            SIGNATURE
+        } else {
+            &[]
+        };
+        let count = addresses.len() as u8 + u8::from(!signature.is_empty());
+        let flags = [0x81, 0x80 | u8::from(is_signed) << 5 | code];
+        let mut answer = [&query[..2], &flags, &[0, 1, 0, count, 0, 0, 0, 0]].concat();
         answer.extend(question);
-        if let Some(address) = address {
+        for address in addresses {
             answer.extend(b"\xc0\x0c\0\x01\0\x01\0\0\0\x3c\0\x04");
             answer.extend(address);
-            answer.extend(if is_signed { SIGNATURE } else { &[] });
         }
+        answer.extend(signature);
         Some(answer)
     }
 }
@@ -105,20 +113,35 @@ const BEFORE: [Server; 5] = [
 
 #[test]
 fn a_proxy_asks_the_next_server_inside_and_does_not_wait_for_ipv6() {
+    let good = Server::Good(behind());
+    let all = BEFORE.into_iter().chain([Server::OnlyIpv4(behind())]);
+    names_are_reached(&all.map(|before| [before, good]).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_proxy_believes_the_first_server_and_does_not_wait_for_a_silent_address() {
+    let stranger = Server::Code(NO_SUCH_NAME);
+    let late = Server::Late(behind());
+    let half_dead = Server::Two([DEAD, behind()]);
+    names_are_reached(&[[late, stranger], [half_dead, stranger]]);
+}
+
+/// Requires that names which these two servers are asked for lead to the server behind the tunnel, for each pair.
+fn names_are_reached(pairs: &[[Server; 2]]) {
     let Some(world) = world("DNS = 10.8.0.93, 10.8.0.94\n") else {
         return;
     };
     echo(&world.server, (BEHIND[0], ECHO));
-    let good = BEHIND[0].parse::<std::net::Ipv4Addr>().unwrap().octets();
+    let dead = Ipv4Addr::from(DEAD);
+    world.shell_at(&world.server, &format!("ip route add blackhole {dead}"));
     let mut number = 93;
-    for before in BEFORE.into_iter().chain([Server::OnlyIpv4(good)]) {
+    for pair in pairs {
         let servers = [number, number + 1].map(|it| format!("10.8.0.{it}"));
         number += 2;
-        for server in &servers {
-            world.shell_at(&world.server, &format!("ip addr add {server}/32 dev lo"));
+        for (server, at) in pair.iter().zip(&servers) {
+            world.shell_at(&world.server, &format!("ip addr add {at}/32 dev lo"));
+            server.start(&world.server, at);
         }
-        before.start(&world.server, &servers[0]);
-        Server::Good(good).start(&world.server, &servers[1]);
         world.shell(&format!(
             "sed -i 's/^DNS.*/DNS = {}/' /etc/wg0.conf",
             servers.join(", ")
@@ -128,16 +151,18 @@ fn a_proxy_asks_the_next_server_inside_and_does_not_wait_for_ipv6() {
             for (index, limit) in [FIRST, NEXT, NEXT].into_iter().enumerate() {
                 let begun = Instant::now();
                 let stream = socks5(&world, 1080, &format!("n{index}.ex.test"));
-                assert!(
-                    begun.elapsed() < limit,
-                    "{before:?} {engine}: {:?}",
-                    begun.elapsed()
-                );
+                let took = begun.elapsed();
+                assert!(took < limit, "{pair:?} {engine}: {took:?}");
                 echoes(stream.unwrap());
             }
             down(&world);
         }
     }
+}
+
+/// The address of the host behind the tunnel.
+fn behind() -> [u8; 4] {
+    BEHIND[0].parse::<Ipv4Addr>().unwrap().octets()
 }
 
 #[test]
