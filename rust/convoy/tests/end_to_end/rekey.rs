@@ -8,6 +8,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 use convoy_lab::{
     Namespace, Pid, eventually,
     wireguard::{End, Tunnel, TunnelOptions},
@@ -15,13 +16,16 @@ use convoy_lab::{
 
 use crate::{
     pairing::{Pairing, Program},
-    scene::{DEADLINE, Scene, lab_with, wg_dump},
+    scene::{DEADLINE, Scene, lab_with, output_of, wg_dump},
     traffic::{SetOnDrop, echo_until, ping},
 };
 
 /// Rekey-After-Time (the paper, section 6.1) plus a margin for a program that polls rarely.
 pub(crate) const REKEY_DEADLINE: Duration = Duration::from_secs(120 + 30);
 const PORT: u16 = 7_001;
+/// How long rosenpass keeps a key, and how much later its initiator knows the next one, at most.
+const KEY_LIFETIME: Duration = Duration::from_secs(120);
+const KEY_OFFSET: Duration = Duration::from_millis(100);
 
 #[test]
 #[ignore = "make interop"]
@@ -41,6 +45,46 @@ fn sessions_are_renewed_after_two_minutes_without_loss() {
             scope.spawn(move || session_is_renewed(pairing, &tunnel));
         }
     });
+}
+
+/// What rosenpass does: it gives both ends a new key at a time, the responder a round trip before the initiator.
+#[test]
+#[ignore = "make interop"]
+fn a_preshared_key_every_two_minutes_loses_nothing() {
+    let Some(scene) = Scene::new(Pairing::ConvoyToConvoy) else {
+        return;
+    };
+    let (left, right) = (&scene.left, &scene.right);
+    ping(left, right.inner_v4());
+    let handshake = || handshake_time(Program::Convoy, left);
+    let first = handshake();
+    let ends = [&left.namespace, &right.namespace];
+    while_exchanging("preshared keys", ends, right.inner_v4(), || {
+        for key in 1..=2 {
+            set_preshared_key(right, left, key);
+            thread::sleep(KEY_OFFSET);
+            set_preshared_key(left, right, key);
+            thread::sleep(KEY_LIFETIME);
+        }
+        // Continue into the session of the second key.
+        thread::sleep(Duration::from_secs(15));
+    });
+    assert!(handshake() > first + KEY_LIFETIME + KEY_LIFETIME / 2);
+}
+
+fn set_preshared_key(end: &End, peer: &End, key: u8) {
+    let file = end.namespace.run_directory().join("preshared");
+    fs::write(file, BASE64_STANDARD.encode([key; 32])).unwrap();
+    let peer = peer.keys.public_base64();
+    let set = [
+        "set",
+        "wg0",
+        "peer",
+        &peer,
+        "preshared-key",
+        "/run/preshared",
+    ];
+    output_of(&end.namespace, "wg", &set);
 }
 
 /// A tunnel without traffic and persistent keepalives has nothing to do.
