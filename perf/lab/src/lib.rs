@@ -20,7 +20,8 @@
 //! 6. [`loss`] makes a link lose packets.
 //! 7. [`measure`] measures a tunnel between two such daemons.
 //! 8. [`flood`] attacks a daemon; a [`PacketSocket`] sends and captures frames below the IP stack.
-//! 9. A [`Bus`] carries D-Bus messages between a program and services that a test plays.
+//! 9. A [`Router`] is one of a home or a carrier, with its NAT and firewall.
+//! 10. A [`Bus`] carries D-Bus messages between a program and services that a test plays.
 //!
 //! It needs iproute2 (`ip`), and for packet loss and interfaces that cut batches also nftables and ethtool.
 //!
@@ -39,6 +40,7 @@ mod namespace;
 mod packet_socket;
 mod privilege;
 mod require;
+mod router;
 mod tool;
 pub mod traffic;
 mod turn;
@@ -53,4 +55,5 @@ pub use namespace::Namespace;
 pub use nix::unistd::Pid;
 pub use packet_socket::PacketSocket;
 pub use require::{require_lab, require_programs, require_root_lab};
+pub use router::{Joined, Nat, Router, RouterOptions};
 pub use turn::Turn;

@@ -108,6 +108,13 @@ impl Link<'_> {
         self.change(&["route", "add", destination, "via", &gateway.to_string()])
     }
 
+    /// Routes everything of a family that has no other route through a neighbour.
+    pub fn replace_default_route(&self, gateway: IpAddr) -> Result<(), LabError> {
+        let family = if gateway.is_ipv4() { "-4" } else { "-6" };
+        let gateway = gateway.to_string();
+        self.change(&[family, "route", "replace", "default", "via", &gateway])
+    }
+
     /// Makes every address of an IPv4 network a local address.
     pub fn own_network(&self, network: &str) -> Result<(), LabError> {
         self.change(&["route", "replace", "local", network, "dev", "lo"])

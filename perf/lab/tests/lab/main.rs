@@ -10,6 +10,7 @@
 mod flood;
 mod namespaces;
 mod rootless;
+mod routers;
 mod wireguard;
 
 use std::io::{Read, Write};

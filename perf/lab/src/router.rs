@@ -1,0 +1,206 @@
+//! Routers of homes and carriers in namespaces, with the NATs and firewalls that they have in the field.
+//!
+//! ```text
+//!  host eth0 ── lan0 Router wan ── lan0 ┐
+//!  host eth0 ── lan1                    ├ Router::internet: forwards, translates nothing
+//!  host eth0 ─────────────────── lan1 ──┘
+//! ```
+//!
+//! 1. [`Router::internet`] makes the middle, [`Router::router`] a router behind another one, [`Router::host`] joins a
+//!    namespace to one.
+//! 2. [`Router::cut`] makes a router drop what goes to and comes from an address, [`Router::mend`] ends that.
+//!
+//! All needs root and nft(8). Source ports stay as they are, so hosts behind one router need different ones.
+
+mod rules;
+
+use std::{
+    fs,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    sync::atomic::{AtomicU8, Ordering},
+};
+
+use crate::{
+    error::{Doing as _, LabError},
+    lab::Lab,
+    namespace::Namespace,
+    tool,
+};
+
+/// MTU of every link in bytes.
+const MTU: u32 = 1_500;
+/// A router's interface toward the internet.
+const OUTSIDE: &str = "wan";
+
+/// How a router translates addresses of IPv4; those of IPv6 it never does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Nat {
+    /// Routes, and filters nothing.
+    None,
+    /// Maps a source to the same address for all destinations, as most homes do; lets in only replies
+    /// (RFC 4787: endpoint-independent mapping, address- and port-dependent filtering).
+    Home,
+    /// Maps each flow to a port of its own (RFC 4787: address- and port-dependent mapping).
+    Hard,
+}
+
+/// The shape of a [`Router`].
+#[derive(Clone, Copy, Debug)]
+pub struct RouterOptions {
+    /// Translation of IPv4. With any, a stateful firewall protects both families.
+    pub nat: Nat,
+    /// Whether hosts inside reach each other by their addresses outside.
+    pub hairpin: bool,
+    /// Whether hosts inside have addresses of IPv6; not behind a router that is itself behind another one.
+    pub ipv6: bool,
+    /// The first two parts of the addresses inside.
+    pub inside: [u8; 2],
+}
+
+/// A namespace that forwards packets between its links.
+pub struct Router {
+    /// The router's own namespace.
+    pub namespace: Namespace,
+    /// Its addresses outside; `None` for the internet.
+    pub outside: Option<Joined>,
+    options: RouterOptions,
+    /// The first three parts of its addresses of IPv6.
+    prefix: [u16; 3],
+    links: AtomicU8,
+}
+
+/// The addresses of a host, or of a router's outside, on the link to the next router.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Joined {
+    /// Its address of IPv4.
+    pub v4: Ipv4Addr,
+    /// Its address of IPv6, if the router has that.
+    pub v6: Option<Ipv6Addr>,
+}
+
+/// A home of today without IPv6: endpoint-independent mapping, no hairpin.
+impl Default for RouterOptions {
+    fn default() -> Self {
+        Self {
+            nat: Nat::Home,
+            hairpin: false,
+            ipv6: false,
+            inside: [192, 168],
+        }
+    }
+}
+
+impl Router {
+    /// Makes the internet: a router that translates and filters nothing, with networks for benchmarks (RFC 2544).
+    pub fn internet(lab: &Lab) -> Result<Self, LabError> {
+        let options = RouterOptions {
+            nat: Nat::None,
+            hairpin: false,
+            ipv6: true,
+            inside: [198, 18],
+        };
+        let router = Self::new(forwarding(lab, "internet")?, options, None, [0x2001, 2, 0]);
+        router.apply(&rules::of(&options, Ipv4Addr::UNSPECIFIED))?;
+        Ok(router)
+    }
+
+    /// Makes a router behind this one.
+    pub fn router(&self, lab: &Lab, label: &str, options: RouterOptions) -> Result<Self, LabError> {
+        let namespace = forwarding(lab, label)?;
+        let (outside, link) = self.join(&namespace, OUTSIDE)?;
+        let prefix = [self.prefix[0], self.prefix[1], u16::from(link) + 1];
+        if let (Some(v6), true) = (outside.v6, options.ipv6) {
+            let delegated = format!("{:x}:{:x}:{:x}::/48", prefix[0], prefix[1], prefix[2]);
+            let through = self.namespace.link();
+            through.add_route_through(&delegated, v6.into())?;
+        }
+        let router = Self::new(namespace, options, Some(outside), prefix);
+        router.apply(&rules::of(&options, outside.v4))?;
+        Ok(router)
+    }
+
+    /// Joins `namespace` to this router by `interface`, which gets addresses and the default routes.
+    pub fn host(&self, namespace: &Namespace, interface: &str) -> Result<Joined, LabError> {
+        self.join(namespace, interface).map(|(joined, _)| joined)
+    }
+
+    /// Drops all packets to and from `address` from now on, in flows that exist, too.
+    pub fn cut(&self, address: IpAddr) -> Result<(), LabError> {
+        self.apply(&rules::cut(address))
+    }
+
+    /// Ends all [cuts](Router::cut).
+    pub fn mend(&self) -> Result<(), LabError> {
+        self.apply(rules::MEND)
+    }
+
+    fn new(
+        namespace: Namespace,
+        options: RouterOptions,
+        outside: Option<Joined>,
+        prefix: [u16; 3],
+    ) -> Self {
+        Self {
+            namespace,
+            outside,
+            options,
+            prefix,
+            links: AtomicU8::new(0),
+        }
+    }
+
+    /// Also returns the number of the link.
+    fn join(&self, namespace: &Namespace, interface: &str) -> Result<(Joined, u8), LabError> {
+        let link = self.links.fetch_add(1, Ordering::Relaxed);
+        let v4 = |host| Ipv4Addr::new(self.options.inside[0], self.options.inside[1], link, host);
+        let [a, b, c] = self.prefix;
+        let is_internet = self.outside.is_none();
+        // Below the internet, each link is the beginning of what is delegated to a router behind it.
+        let (c, d) = match is_internet {
+            true => (u16::from(link) + 1, 0),
+            false => (c, u16::from(link) + 1),
+        };
+        let v6 = |host| Ipv6Addr::new(a, b, c, d, 0, 0, 0, host);
+        let has_ipv6 = self.options.ipv6;
+        let addresses = |host: u8| {
+            let v6 = has_ipv6.then(|| format!("{}/64", v6(host.into())));
+            [format!("{}/24", v4(host))].into_iter().chain(v6)
+        };
+        let [near, far] = [1, 2].map(|host| addresses(host).collect::<Vec<_>>());
+        let own = format!("lan{link}");
+        self.namespace
+            .link()
+            .add_veth(&own, namespace, interface, MTU)?;
+        self.namespace.link().bring_up(&own, MTU, &near)?;
+        namespace.link().bring_up(interface, MTU, &far)?;
+        let through = namespace.link();
+        through.replace_default_route(v4(1).into())?;
+        if has_ipv6 {
+            through.replace_default_route(v6(1).into())?;
+        }
+        let joined = Joined {
+            v4: v4(2),
+            v6: has_ipv6.then(|| v6(2)),
+        };
+        Ok((joined, link))
+    }
+
+    fn apply(&self, rules: &str) -> Result<(), LabError> {
+        tool::run(&self.namespace, "nft", &["-f", "-"], rules).map(drop)
+    }
+}
+
+/// Makes a namespace that forwards. Its links find neighbours of IPv6 at once, without duplicate address detection.
+fn forwarding(lab: &Lab, label: &str) -> Result<Namespace, LabError> {
+    let namespace = lab.namespace(label)?;
+    for (setting, value) in [
+        ("ipv4/ip_forward", "1"),
+        ("ipv6/conf/all/forwarding", "1"),
+        ("ipv6/conf/default/accept_dad", "0"),
+    ] {
+        // /proc/sys/net shows each thread the settings of its own network namespace.
+        let write = || fs::write(format!("/proc/sys/net/{setting}"), value);
+        namespace.run(write)?.doing(namespace.step("forward"))?;
+    }
+    Ok(namespace)
+}

@@ -1,0 +1,94 @@
+//! A router's rules, as nft(8) takes them.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use super::{Nat, OUTSIDE, RouterOptions};
+
+/// Ends all cuts.
+pub(super) const MEND: &str =
+    "flush set inet convoy_router cut4\nflush set inet convoy_router cut6\n";
+
+/// Returns the rules of a router with this address outside.
+pub(super) fn of(options: &RouterOptions, outside: Ipv4Addr) -> String {
+    let is_filtering = options.nat != Nat::None;
+    filter(is_filtering, options.hairpin) + &translation(options, outside)
+}
+
+/// Drops what goes to and comes from `address`.
+pub(super) fn cut(address: IpAddr) -> String {
+    let set = if address.is_ipv4() { "cut4" } else { "cut6" };
+    format!("add element inet convoy_router {set} {{ {address} }}\n")
+}
+
+fn filter(is_filtering: bool, hairpin: bool) -> String {
+    let policy = if is_filtering { "drop" } else { "accept" };
+    let hairpinned = if hairpin { "accept" } else { "drop" };
+    // Without the last rule, the router would tell strangers that nobody listens.
+    let refuses = if is_filtering {
+        "meta l4proto udp drop"
+    } else {
+        ""
+    };
+    format!(
+        "table inet convoy_router {{
+            set cut4 {{ type ipv4_addr; }}
+            set cut6 {{ type ipv6_addr; }}
+            chain forward {{
+                type filter hook forward priority 0; policy {policy};
+                ip saddr @cut4 drop
+                ip daddr @cut4 drop
+                ip6 saddr @cut6 drop
+                ip6 daddr @cut6 drop
+                ct state established,related accept
+                iifname \"lan*\" oifname \"{OUTSIDE}\" accept
+                iifname \"lan*\" oifname \"lan*\" ct status dnat {hairpinned}
+                iifname \"lan*\" oifname \"lan*\" accept
+            }}
+            chain input {{
+                type filter hook input priority 0;
+                {refuses}
+            }}
+        }}
+"
+    )
+}
+
+/// Returns the table of NAT. With endpoint-independent mapping, an arriving packet is first translated back, then
+/// dropped by the filter unless it is a reply: else it would leave an entry behind that takes the port from the flow
+/// that is to meet it.
+fn translation(options: &RouterOptions, outside: Ipv4Addr) -> String {
+    let (map, arriving, noted, random) = match options.nat {
+        Nat::None => return String::new(),
+        Nat::Home => (
+            "map mapped {
+                type inet_service : ipv4_addr . inet_service
+                flags dynamic,timeout
+                timeout 5m
+                size 4096
+            }",
+            format!("ip daddr {outside} meta l4proto udp dnat ip to udp dport map @mapped"),
+            format!(
+                "oifname \"{OUTSIDE}\" meta l4proto udp \
+                 update @mapped {{ udp sport : ip saddr . udp sport }}"
+            ),
+            "",
+        ),
+        Nat::Hard => ("", String::new(), String::new(), "fully-random"),
+    };
+    format!(
+        "table ip convoy_nat {{
+            {map}
+            chain arriving {{
+                type nat hook prerouting priority dstnat;
+                {arriving}
+            }}
+            chain leaving {{
+                type nat hook postrouting priority srcnat;
+                {noted}
+                oifname \"{OUTSIDE}\" snat to {outside} {random}
+                oifname \"lan*\" ct status dnat snat to {outside}
+            }}
+        }}
+"
+    )
+}
