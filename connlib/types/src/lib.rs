@@ -1,5 +1,5 @@
-//! Values that several crates share, each defined once: keys, prefixes, names of interfaces, updates of a device, and
-//! UDP datagrams.
+//! Values that several crates share, each defined once: keys, prefixes, names of interfaces, updates of a device, addresses
+//! of peers, and UDP datagrams.
 //!
 //! Any crate may use it, from the sockets to the command line; it lets each name the same noun without depending on
 //! another's work. [`PrivateKey`] and [`PresharedKey`] are wiped when they are dropped, and no type here prints a
@@ -8,6 +8,7 @@
 //! It never opens a file or socket, reads a clock, computes with keys or knows a protocol; it depends on no crate of
 //! the workspace.
 
+mod candidate;
 mod datagram;
 mod family;
 mod interface_name;
@@ -16,6 +17,7 @@ mod prefix;
 mod switch;
 mod update;
 
+pub use candidate::{Candidate, CandidateKind};
 pub use datagram::{Arrival, Datagram, Destination, MAX_UDP_PAYLOAD};
 pub use family::Family;
 pub use interface_name::{InterfaceName, NameError};

@@ -52,13 +52,14 @@ mod tests {
     use super::*;
 
     /// Crates that may name a dependency; no other crate may.
-    const OWNERS: [(&str, &[&str]); 17] = [
+    const OWNERS: [(&str, &[&str]); 18] = [
         ("quinn-udp", &["convoy-gso"]),
         ("socket2", &["convoy-gso"]),
         ("tun-rs", &["convoy-tun"]),
         ("snow", &["convoy-proto"]),
         ("boringtun", &["convoy-proto"]),
         ("ring", &["convoy-aead"]),
+        ("turn-client-proto", &["convoy-turn"]),
         ("smoltcp", &["convoy-smoltcp"]),
         ("fast-socks5", &["convoy-network"]),
         (
@@ -92,13 +93,15 @@ mod tests {
     ];
 
     /// Crates that touch neither sockets nor files nor clocks, so they cannot name what does.
-    const PURE: [&str; 7] = [
+    const PURE: [&str; 9] = [
         "convoy-lifecycle",
         "convoy-packet",
+        "convoy-paths",
         "convoy-types",
         "convoy-aead",
         "convoy-proto",
         "convoy-report",
+        "convoy-turn",
         "convoy-stages",
     ];
     const IMPURE: [&str; 14] = [
@@ -119,10 +122,12 @@ mod tests {
     ];
 
     /// Crates of the workspace that one may depend on. The data path stands on nothing of the client.
-    const FLOORS: [(&str, &[&str]); 21] = [
+    const FLOORS: [(&str, &[&str]); 23] = [
         ("convoy-types", &[]),
         ("convoy-lifecycle", &[]),
         ("convoy-packet", &[]),
+        ("convoy-paths", &["convoy-types"]),
+        ("convoy-turn", &[]),
         ("convoy-tun", &["convoy-packet", "convoy-types"]),
         ("convoy-gso", &["convoy-types"]),
         ("convoy-proto", &["convoy-aead", "convoy-types"]),

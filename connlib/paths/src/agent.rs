@@ -1,0 +1,595 @@
+//! Finds and keeps the path to one peer.
+
+use std::{
+    collections::VecDeque,
+    net::{IpAddr, SocketAddr},
+    time::Duration,
+};
+
+use convoy_types::{Candidate, CandidateKind};
+
+use crate::{
+    budget::{PeerBudget, ProbeBudget},
+    candidate::is_probeable,
+    message::{Candidates, Message},
+    offer::Offer,
+    pair::{MAX_LEARNT, MAX_PAIRS, Pair},
+    rank::{is_better, may_be_better, rank},
+};
+
+/// How long the two try to meet, counted from the last news of the peer.
+const MEETING_TIME: Duration = Duration::from_secs(15);
+/// Pause after the first meeting in vain; doubled each time.
+const FIRST_PAUSE: Duration = Duration::from_secs(60);
+/// Longest pause between two meetings while there is data.
+const LONGEST_PAUSE: Duration = Duration::from_secs(600);
+/// Time between probes that keep NATs on the path open: they forget a flow after 30 s or more.
+const KEEPALIVE: Duration = Duration::from_secs(20);
+/// Time after which NATs have surely forgotten a flow that nobody kept.
+const NAT_TIME: Duration = Duration::from_secs(120);
+/// Time without data after which a path ends.
+const IDLE_TIME: Duration = Duration::from_secs(300);
+/// Two initiations of the peer within this time are no ordinary renewal of a session.
+const INITIATIONS_WITHIN: Duration = Duration::from_secs(60);
+/// Initiations in a row, without data or a reply, after which the path is taken to lead nowhere.
+const MOST_INITIATIONS: u32 = 2;
+/// Wait for a token of the budget.
+const BETWEEN_PROBES: Duration = Duration::from_millis(20);
+/// Most answers that wait to be sent.
+const MAX_ANSWERS: usize = 16;
+
+/// How a message of the peer arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// By the hub.
+    Hub,
+    /// Directly.
+    Direct {
+        /// Source address.
+        remote: SocketAddr,
+        /// Local address that it was sent to.
+        local: Option<IpAddr>,
+    },
+}
+
+/// A message to be sealed in the session and sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Transmit {
+    /// The message.
+    pub message: Message,
+    /// Where to send it.
+    pub to: Origin,
+}
+
+/// A change of the path that data takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Data goes to this address.
+    Direct {
+        /// The address.
+        remote: SocketAddr,
+        /// Local address to send from.
+        local: Option<IpAddr>,
+        /// How the address came to be known.
+        kind: CandidateKind,
+    },
+    /// Data goes by the hub.
+    Hub(WhyNotDirect),
+}
+
+/// Why there is no direct path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WhyNotDirect {
+    /// There was no data for the peer, or none for minutes.
+    Idle,
+    /// The two are trying to meet.
+    Meeting,
+    /// The peer does not answer handshakes by the hub: it is off, or does not know of direct paths.
+    NoAnswer,
+    /// The peer has a session, but tells no addresses.
+    NoCandidates,
+    /// None of the peer's addresses answers.
+    Unreachable,
+    /// The path's handshakes went unanswered.
+    Unanswered,
+    /// The peer began handshakes again and again, as if it heard no answer.
+    OneWay,
+    /// The local address of the path has gone.
+    AddressVanished,
+}
+
+/// The side of a peer's path that is this machine's.
+#[derive(Debug)]
+pub struct Agent {
+    /// A random number.
+    seed: u64,
+    offer: Offer,
+    /// The generation of the peer's candidates.
+    heard: Option<u64>,
+    pairs: Vec<Pair>,
+    /// The remote address of the path that is up.
+    path: Option<SocketAddr>,
+    why: WhyNotDirect,
+    /// When the present meeting ends; `None` between meetings.
+    meeting_until: Option<Duration>,
+    has_asked: bool,
+    has_session: bool,
+    /// When the next meeting may begin.
+    not_before: Duration,
+    pause: Duration,
+    keepalive: Option<Duration>,
+    last_data: Duration,
+    /// The number of packets on the path when last looked at.
+    packets: u64,
+    /// The peer's initiations in a row, the time of the last one and the number of packets then.
+    initiations: (u32, Duration, u64),
+    budget: PeerBudget,
+    answers: VecDeque<Transmit>,
+    /// The last change of the path that nobody has polled: only that matters.
+    event: Option<Event>,
+    /// The time of an offer by the hub and its receipt.
+    pub hub_round_trip: Option<Duration>,
+    /// Probes sent.
+    pub probes_sent: u64,
+    /// Probes answered by the peer.
+    pub probes_answered: u64,
+}
+
+impl Agent {
+    /// An agent that waits for data. `seed`: a random number.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self {
+            seed,
+            offer: Offer::default(),
+            heard: None,
+            pairs: Vec::new(),
+            path: None,
+            why: WhyNotDirect::Idle,
+            meeting_until: None,
+            has_asked: false,
+            has_session: false,
+            not_before: Duration::ZERO,
+            pause: FIRST_PAUSE,
+            keepalive: None,
+            last_data: Duration::ZERO,
+            packets: 0,
+            initiations: (0, Duration::ZERO, 0),
+            budget: PeerBudget::default(),
+            answers: VecDeque::new(),
+            event: None,
+            hub_round_trip: None,
+            probes_sent: 0,
+            probes_answered: 0,
+        }
+    }
+
+    /// Call when a packet for the peer goes by the hub. Returns whether a meeting begins: then see to it that there is
+    /// a session, and call [`Self::handle_session`] if there is one already.
+    #[must_use]
+    pub fn want(&mut self, now: Duration) -> bool {
+        self.last_data = now;
+        let begins = self.path.is_none() && self.meeting_until.is_none() && now >= self.not_before;
+        if begins {
+            self.has_asked = false;
+            self.has_session = false;
+            self.enter_meeting(now);
+        }
+        begins
+    }
+
+    /// Call when there is a new session.
+    pub fn handle_session(&mut self, now: Duration) {
+        self.has_session = true;
+        if self.meeting_until.is_none() {
+            return;
+        }
+        self.meeting_until = Some(now + MEETING_TIME);
+        if self.has_asked {
+            return self.offer.resend(now);
+        }
+        self.has_asked = true;
+        self.offer.renew(true, self.seed, now);
+        self.begin_rounds(now);
+    }
+
+    /// Sets this side's candidates, and tells the peer if it has the former ones.
+    pub fn set_local(&mut self, candidates: &[Candidate], now: Duration) {
+        let source = self.path_pair().and_then(|pair| pair.source);
+        let is_local = |list: &[Candidate]| list.iter().any(|it| Some(it.address.ip()) == source);
+        if is_local(self.offer.list()) && !is_local(candidates) {
+            self.drop_path(WhyNotDirect::AddressVanished, now);
+        }
+        if self.offer.set(candidates) && (self.has_asked || self.path.is_some()) {
+            self.offer.renew(false, self.seed, now);
+            self.begin_rounds(now);
+        }
+    }
+
+    /// Handles a message of the peer. `may_probe` says which addresses the caller allows, beside [`is_probeable`].
+    pub fn handle_message(
+        &mut self,
+        message: Message,
+        origin: Origin,
+        may_probe: impl Fn(SocketAddr) -> bool,
+        now: Duration,
+    ) {
+        let may_probe = |address| is_probeable(address) && may_probe(address);
+        match message {
+            Message::Candidates(candidates) => {
+                let generation = candidates.generation;
+                self.answer(Message::Received { generation }, origin);
+                self.handle_candidates(candidates, may_probe, now);
+            }
+            Message::Received { generation } => {
+                let round_trip = self.offer.received(generation, now);
+                if origin == Origin::Hub {
+                    self.hub_round_trip = round_trip.or(self.hub_round_trip);
+                }
+            }
+            Message::Probe { id } => {
+                if let Origin::Direct { remote, .. } = origin {
+                    let observed = remote;
+                    self.answer(Message::Reply { id, observed }, origin);
+                    self.handle_probe(remote, may_probe, now);
+                }
+            }
+            Message::Reply { id, .. } => {
+                if let Origin::Direct { remote, local } = origin {
+                    self.handle_reply(id, remote, local, now);
+                }
+            }
+        }
+    }
+
+    /// Call after an authentic initiation of the peer. `packets`: the number of packets received on the path so far.
+    pub fn handle_initiation(&mut self, packets: u64, now: Duration) {
+        let (count, last, former) = self.initiations;
+        let is_soon = now.saturating_sub(last) < INITIATIONS_WITHIN;
+        let count = if is_soon && former == packets {
+            count + 1
+        } else {
+            0
+        };
+        self.initiations = (count, now, packets);
+        if count >= MOST_INITIATIONS {
+            self.initiations.0 = 0;
+            self.drop_path(WhyNotDirect::OneWay, now);
+        }
+    }
+
+    /// Drops the path, if one is up: data goes by the hub, and the next packet begins a meeting.
+    pub fn drop_path(&mut self, why: WhyNotDirect, now: Duration) {
+        if self.path.take().is_none() {
+            return;
+        }
+        self.pairs.iter_mut().for_each(Pair::doubt);
+        self.keepalive = None;
+        self.why = why;
+        self.not_before = now;
+        self.pause = FIRST_PAUSE;
+        self.meeting_until = None;
+        self.has_asked = false;
+        self.offer.stop();
+        self.event = Some(Event::Hub(why));
+    }
+
+    /// Call when [`Self::poll_timeout`] has passed. `packets`: the number of packets on the path so far, both ways.
+    pub fn handle_timeout(&mut self, packets: u64, now: Duration) {
+        if let Some(due) = self.keepalive.take_if(|at| *at <= now) {
+            match now - due < NAT_TIME {
+                true => self.keep_path(packets, now),
+                // The machine has slept, and NATs have forgotten.
+                false => self.drop_path(WhyNotDirect::Idle, now),
+            }
+        }
+        if self.meeting_until.take_if(|at| *at <= now).is_some() {
+            self.end_in_vain(now);
+        }
+    }
+
+    /// When to call [`Self::handle_timeout`] and [`Self::poll_transmit`] next.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Duration> {
+        let probes = self.pairs.iter().filter_map(|pair| pair.next);
+        let others = [self.offer.next, self.meeting_until, self.keepalive];
+        probes.chain(others.into_iter().flatten()).min()
+    }
+
+    /// The next message to send. `random` makes the numbers of probes; without one, none is sent.
+    pub fn poll_transmit(
+        &mut self,
+        budget: &mut ProbeBudget,
+        random: impl FnOnce() -> Option<u64>,
+        now: Duration,
+    ) -> Option<Transmit> {
+        if let Some(answer) = self.answers.pop_front() {
+            return Some(answer);
+        }
+        if let Some(candidates) = self.offer.poll(now) {
+            let path = self.path_pair().map(Self::address_of);
+            return Some(Transmit {
+                message: Message::Candidates(candidates),
+                to: path.unwrap_or(Origin::Hub),
+            });
+        }
+        let due = self
+            .pairs
+            .iter_mut()
+            .filter(|pair| pair.next.is_some_and(|at| at <= now));
+        let pair = due.min_by_key(|pair| pair.next)?;
+        if !self.budget.take(now) || !budget.take(now) {
+            pair.next = Some(now + BETWEEN_PROBES);
+            return None;
+        }
+        let id = random();
+        pair.probe_sent(id.unwrap_or_default(), now);
+        self.probes_sent += 1;
+        Some(Transmit {
+            message: Message::Probe { id: id? },
+            to: Self::address_of(pair),
+        })
+    }
+
+    /// The next change of the path.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.event.take()
+    }
+
+    /// Why there is no direct path; `None` if there is one.
+    #[must_use]
+    pub fn why_not_direct(&self) -> Option<WhyNotDirect> {
+        self.path.is_none().then_some(self.why)
+    }
+
+    /// The pair of the path that is up.
+    #[must_use]
+    pub fn path_pair(&self) -> Option<&Pair> {
+        let path = self.path?;
+        self.pairs
+            .iter()
+            .find(|pair| pair.candidate.address == path)
+    }
+
+    /// All pairs.
+    #[must_use]
+    pub fn pairs(&self) -> &[Pair] {
+        &self.pairs
+    }
+
+    fn address_of(pair: &Pair) -> Origin {
+        Origin::Direct {
+            remote: pair.candidate.address,
+            local: pair.source,
+        }
+    }
+
+    fn answer(&mut self, message: Message, to: Origin) {
+        if self.answers.len() < MAX_ANSWERS {
+            self.answers.push_back(Transmit { message, to });
+        }
+    }
+
+    fn enter_meeting(&mut self, now: Duration) {
+        self.why = WhyNotDirect::Meeting;
+        self.meeting_until = Some(now + MEETING_TIME);
+    }
+
+    /// Ends a meeting without a path; the next one begins after a pause, if there is data then.
+    fn end_in_vain(&mut self, now: Duration) {
+        self.why = match () {
+            () if !self.has_session => WhyNotDirect::NoAnswer,
+            () if self.heard.is_none() => WhyNotDirect::NoCandidates,
+            () => WhyNotDirect::Unreachable,
+        };
+        self.not_before = now + self.pause;
+        self.pause = (2 * self.pause).min(LONGEST_PAUSE);
+        self.has_asked = false;
+        self.offer.stop();
+        self.pairs.iter_mut().for_each(Pair::doubt);
+        self.event = Some(Event::Hub(self.why));
+    }
+
+    fn handle_candidates(
+        &mut self,
+        candidates: Candidates,
+        may_probe: impl Fn(SocketAddr) -> bool,
+        now: Duration,
+    ) {
+        self.has_session = true;
+        if !self.is_news(candidates.generation) {
+            return;
+        }
+        self.heard = Some(candidates.generation);
+        let allowed = candidates
+            .list
+            .into_iter()
+            .filter(|it| may_probe(it.address));
+        self.replace_told(allowed.collect());
+        if candidates.is_request {
+            self.offer.renew(false, self.seed, now);
+        }
+        if candidates.is_request || self.meeting_until.is_some() {
+            self.continue_meeting(now);
+        }
+        if self.meeting_until.is_some() || self.path.is_some() {
+            self.begin_rounds(now);
+        }
+    }
+
+    /// Whether a generation is later than the last one, or the peer has begun anew.
+    fn is_news(&self, generation: u64) -> bool {
+        self.heard
+            .is_none_or(|heard| generation >> 32 != heard >> 32 || generation > heard)
+    }
+
+    /// Gives the peer, which is there, more time to be met.
+    fn continue_meeting(&mut self, now: Duration) {
+        if self.path.is_none() {
+            self.has_asked = true;
+            self.enter_meeting(now);
+        }
+    }
+
+    /// Replaces the candidates that the peer has told, but for the one of the path.
+    fn replace_told(&mut self, told: Vec<Candidate>) {
+        let path = self.path;
+        self.pairs.retain(|pair| {
+            let Candidate { kind, address } = pair.candidate;
+            let is_told = told.iter().any(|it| it.address == address);
+            is_told || kind == CandidateKind::Learnt || path == Some(address)
+        });
+        for candidate in told {
+            let mut known = self.pairs.iter_mut().map(|pair| &mut pair.candidate);
+            if let Some(known) = known.find(|it| it.address == candidate.address) {
+                known.kind = known.kind.min(candidate.kind);
+            } else if self.pairs.len() < MAX_PAIRS {
+                self.pairs.push(Pair::new(candidate));
+            }
+        }
+    }
+
+    /// Probes all pairs that may be better than the path, and the path itself.
+    fn begin_rounds(&mut self, now: Duration) {
+        let path = self.path_pair().cloned();
+        for pair in &mut self.pairs {
+            match &path {
+                None => pair.begin(now),
+                Some(path) if path.candidate.address == pair.candidate.address => pair.again(now),
+                Some(path) if may_be_better(pair, path, now) => pair.begin(now),
+                Some(_) => pair.next = None,
+            }
+        }
+    }
+
+    /// Learns from the source of an authentic probe.
+    fn handle_probe(
+        &mut self,
+        remote: SocketAddr,
+        may_probe: impl Fn(SocketAddr) -> bool,
+        now: Duration,
+    ) {
+        if !may_probe(remote) {
+            return;
+        }
+        self.continue_meeting(now);
+        let path = self.path_pair().cloned();
+        let known = self
+            .pairs
+            .iter_mut()
+            .find(|it| it.candidate.address == remote);
+        if let Some(pair) = known {
+            match path {
+                // The peer's NAT has just been opened from inside.
+                None if !pair.has_answered() => pair.next = pair.next.map(|at| at.min(now)),
+                Some(path) if path.candidate.address != remote => {
+                    pair.keep(now);
+                    self.keep_pair(path.candidate.address, now);
+                }
+                _ => {}
+            }
+            return;
+        }
+        let Some(pair) = self.learn(remote) else {
+            return;
+        };
+        if path
+            .as_ref()
+            .is_none_or(|path| may_be_better(pair, path, now))
+        {
+            pair.begin(now);
+        }
+        // Perhaps the peer has moved. Only a silent path gives way to its equal.
+        let path = self.path;
+        let path = self
+            .pairs
+            .iter_mut()
+            .find(|it| path == Some(it.candidate.address));
+        if let Some(path) = path {
+            path.again(now);
+        }
+    }
+
+    /// Adds a learnt candidate, in place of the oldest if there are many.
+    fn learn(&mut self, remote: SocketAddr) -> Option<&mut Pair> {
+        let path = self.path;
+        let is_learnt = |pair: &Pair| pair.candidate.kind == CandidateKind::Learnt;
+        let learnt = self.pairs.iter().filter(|pair| is_learnt(pair)).count();
+        if learnt >= MAX_LEARNT || self.pairs.len() >= MAX_PAIRS {
+            let is_replaceable =
+                |pair: &Pair| is_learnt(pair) && path != Some(pair.candidate.address);
+            let oldest = self.pairs.iter().position(is_replaceable)?;
+            self.pairs.remove(oldest);
+        }
+        self.pairs.push(Pair::new(Candidate {
+            kind: CandidateKind::Learnt,
+            address: remote,
+        }));
+        self.pairs.last_mut()
+    }
+
+    /// Takes the pair that has answered, if it is the first or better than the path.
+    fn handle_reply(&mut self, id: u64, remote: SocketAddr, local: Option<IpAddr>, now: Duration) {
+        let path = self.path_pair().cloned();
+        let pair = self
+            .pairs
+            .iter_mut()
+            .find(|it| it.candidate.address == remote);
+        let Some(pair) = pair else {
+            return;
+        };
+        if !pair.replied(id, local, now) {
+            return;
+        }
+        self.probes_answered += 1;
+        self.budget.give_back();
+        self.initiations.0 = 0;
+        let is_path = self.path == Some(remote);
+        if !is_path && path.as_ref().is_none_or(|path| is_better(pair, path, now)) {
+            let pair = pair.clone();
+            self.take_path(&pair, now);
+        }
+    }
+
+    fn take_path(&mut self, new: &Pair, now: Duration) {
+        if self.path.is_none() {
+            self.last_data = now;
+        }
+        let Candidate { kind, address } = new.candidate;
+        self.path = Some(address);
+        self.meeting_until = None;
+        self.pause = FIRST_PAUSE;
+        self.keepalive = Some(now + KEEPALIVE);
+        for pair in &mut self.pairs {
+            let is_worse = rank(pair) > rank(new);
+            pair.next = pair.next.filter(|_| !is_worse);
+        }
+        self.event = Some(Event::Direct {
+            remote: address,
+            local: new.source,
+            kind,
+        });
+    }
+
+    /// Keeps the path open while there is data, and ends it some minutes after the last.
+    fn keep_path(&mut self, packets: u64, now: Duration) {
+        if packets != self.packets {
+            self.packets = packets;
+            self.last_data = now;
+        }
+        if now.saturating_sub(self.last_data) >= IDLE_TIME {
+            return self.drop_path(WhyNotDirect::Idle, now);
+        }
+        self.keepalive = Some(now + KEEPALIVE);
+        if let Some(path) = self.path {
+            self.keep_pair(path, now);
+        }
+    }
+
+    fn keep_pair(&mut self, address: SocketAddr, now: Duration) {
+        let mut pairs = self.pairs.iter_mut();
+        if let Some(pair) = pairs.find(|it| it.candidate.address == address) {
+            pair.keep(now);
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Bounds of the probes that this side sends.
+
+use std::time::Duration;
+
+/// Most probes a second to all peers together.
+pub const PROBES_PER_SECOND: u32 = 50;
+/// Most probes without a reply that one peer makes this side send at once; later on, one a second.
+pub const MOST_UNANSWERED_PROBES: u32 = 150;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Probes that may be sent to all peers together; initially a second's worth.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ProbeBudget(Bucket);
+
+impl ProbeBudget {
+    /// Takes a probe; returns whether there was one.
+    pub fn take(&mut self, now: Duration) -> bool {
+        self.0
+            .take(SECOND / PROBES_PER_SECOND, PROBES_PER_SECOND, now)
+    }
+}
+
+/// Probes that one peer makes this side send.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct PeerBudget(Bucket);
+
+impl PeerBudget {
+    pub(crate) fn take(&mut self, now: Duration) -> bool {
+        self.0.take(SECOND, MOST_UNANSWERED_PROBES, now)
+    }
+
+    /// Gives a probe back, as it was answered: who is asked there is the peer.
+    pub(crate) fn give_back(&mut self) {
+        self.0.full_at = self.0.full_at.saturating_sub(SECOND);
+    }
+}
+
+/// A token bucket by the generic cell rate algorithm: the time at which it will be full.
+#[derive(Clone, Copy, Debug, Default)]
+struct Bucket {
+    full_at: Duration,
+}
+
+impl Bucket {
+    fn take(&mut self, interval: Duration, burst: u32, now: Duration) -> bool {
+        let full_at = self.full_at.max(now) + interval;
+        let has_token = full_at <= now + interval * burst;
+        if has_token {
+            self.full_at = full_at;
+        }
+        has_token
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const T0: Duration = Duration::from_secs(100);
+
+    #[test]
+    fn a_second_has_fifty_probes_and_the_next_as_many() {
+        let mut budget = ProbeBudget::default();
+        assert_eq!((0..200).filter(|_| budget.take(T0)).count(), 50);
+        assert_eq!((0..200).filter(|_| budget.take(T0 + SECOND)).count(), 50);
+    }
+
+    #[test]
+    fn a_peer_that_answers_nothing_gets_one_probe_a_second_in_the_end() {
+        let mut budget = PeerBudget::default();
+        assert_eq!((0..999).filter(|_| budget.take(T0)).count(), 150);
+        let later = (1..=60).filter(|n| budget.take(T0 + *n * SECOND) && !budget.take(T0));
+        assert_eq!(later.count(), 60);
+        budget.give_back();
+        assert!(budget.take(T0 + 60 * SECOND) && !budget.take(T0 + 60 * SECOND));
+    }
+}

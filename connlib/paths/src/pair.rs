@@ -1,0 +1,194 @@
+//! One remote candidate, and what probes have told of it.
+
+use std::{net::IpAddr, time::Duration};
+
+use convoy_types::Candidate;
+
+use crate::message::MAX_CANDIDATES;
+
+/// Most candidates that are learnt from the sources of probes.
+pub const MAX_LEARNT: usize = 4;
+/// Most pairs with one peer.
+pub const MAX_PAIRS: usize = MAX_CANDIDATES + MAX_LEARNT;
+
+/// Probes of a round: a peer's NAT may open only with its own first probe, so the first ones come fast.
+pub(crate) const MAX_PROBES: usize = 12;
+/// Replies after which a round ends: the round trip is known well enough.
+const REPLIES: usize = 3;
+/// Times between the first probes; from then on the last one.
+const INTERVALS: [Duration; 4] = [
+    Duration::from_millis(200),
+    Duration::from_millis(300),
+    Duration::from_millis(500),
+    Duration::from_secs(1),
+];
+/// Probes without a reply after which a path is silent, if the first of them has had the time below.
+const SILENCE: usize = 3;
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// One remote candidate, and what probes have told of it.
+#[derive(Clone, Debug)]
+pub struct Pair {
+    /// The remote candidate.
+    pub candidate: Candidate,
+    /// The local address at which its last reply arrived.
+    pub source: Option<IpAddr>,
+    /// The shortest round trip of the present round, or the last one of the path.
+    pub round_trip: Option<Duration>,
+    /// Probes of this round, by their numbers and times.
+    sent: Vec<(u64, Duration)>,
+    replies: usize,
+    /// Probes since the last reply, and the time of the first.
+    unanswered: usize,
+    unanswered_since: Duration,
+    /// Whether the next probe is a single one.
+    is_kept: bool,
+    /// When to send the next probe.
+    pub(crate) next: Option<Duration>,
+}
+
+impl Pair {
+    pub(crate) fn new(candidate: Candidate) -> Self {
+        Self {
+            candidate,
+            source: None,
+            round_trip: None,
+            sent: Vec::new(),
+            replies: 0,
+            unanswered: 0,
+            unanswered_since: Duration::ZERO,
+            is_kept: false,
+            next: None,
+        }
+    }
+
+    /// Whether it has answered a probe of this round.
+    #[must_use]
+    pub fn has_answered(&self) -> bool {
+        self.replies > 0
+    }
+
+    /// Whether the last probes got no reply.
+    pub(crate) fn is_silent(&self, now: Duration) -> bool {
+        let time = now.saturating_sub(self.unanswered_since);
+        self.unanswered >= SILENCE && time >= PATIENCE
+    }
+
+    /// Begins a round; what an earlier one has told no longer counts.
+    pub(crate) fn begin(&mut self, now: Duration) {
+        self.round_trip = None;
+        self.unanswered = 0;
+        self.again(now);
+    }
+
+    /// Begins a round, but remembers that it has answered before.
+    pub(crate) fn again(&mut self, now: Duration) {
+        self.sent.clear();
+        self.replies = 0;
+        self.next = Some(now);
+    }
+
+    /// Sends one probe now, beside those of the round.
+    pub(crate) fn keep(&mut self, now: Duration) {
+        if self.next.is_none() {
+            self.is_kept = true;
+            self.next = Some(now);
+        }
+    }
+
+    /// Forgets that it has answered: the path has failed.
+    pub(crate) fn doubt(&mut self) {
+        self.round_trip = None;
+        self.sent.clear();
+        self.replies = 0;
+        self.next = None;
+    }
+
+    /// Records a probe sent now.
+    pub(crate) fn probe_sent(&mut self, id: u64, now: Duration) {
+        if self.sent.len() == MAX_PROBES {
+            self.sent.remove(0);
+        }
+        self.sent.push((id, now));
+        if self.unanswered == 0 {
+            self.unanswered_since = now;
+        }
+        self.unanswered += 1;
+        let nth = self.sent.len();
+        if std::mem::take(&mut self.is_kept) {
+            self.next = None;
+            return;
+        }
+        let interval = INTERVALS[(nth - 1).min(INTERVALS.len() - 1)];
+        self.next = (nth < MAX_PROBES).then_some(now + interval);
+    }
+
+    /// Records a reply; returns whether it answers one of the probes.
+    pub(crate) fn replied(&mut self, id: u64, source: Option<IpAddr>, now: Duration) -> bool {
+        let Some(nth) = self.sent.iter().position(|(sent, _)| *sent == id) else {
+            return false;
+        };
+        // A second reply to the probe is a copy.
+        let (_, at) = self.sent[nth];
+        self.sent[nth].0 = !id;
+        let round_trip = now.saturating_sub(at);
+        // The best of a round, and later on the last.
+        let is_first = self.replies == 0 || self.replies >= REPLIES;
+        let shortest = self.round_trip.filter(|_| !is_first);
+        self.round_trip = Some(shortest.map_or(round_trip, |it| it.min(round_trip)));
+        self.source = source;
+        self.unanswered = 0;
+        self.replies += 1;
+        if self.replies >= REPLIES {
+            self.next = None;
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use convoy_types::CandidateKind;
+
+    use super::*;
+
+    pub(crate) fn pair(kind: CandidateKind, address: &str, round_trip: Option<u64>) -> Pair {
+        let address = address.parse().unwrap();
+        Pair {
+            round_trip: round_trip.map(Duration::from_millis),
+            ..Pair::new(Candidate { kind, address })
+        }
+    }
+
+    #[test]
+    fn twelve_probes_come_fast_at_first_and_then_each_second() {
+        let mut pair = pair(CandidateKind::Host, "192.0.2.1:1", None);
+        pair.begin(Duration::ZERO);
+        let mut times = Vec::new();
+        while let Some(at) = pair.next {
+            pair.probe_sent(times.len() as u64, at);
+            times.push(at.as_millis());
+        }
+        let expected = [
+            0, 200, 500, 1000, 2000, 3000, 4000, 5000, 6000, 7000, 8000, 9000,
+        ];
+        assert_eq!(times, expected);
+        assert!(pair.is_silent(Duration::from_secs(2)));
+        assert!(!pair.is_silent(Duration::from_secs(1)));
+    }
+
+    #[test]
+    fn a_reply_counts_once_and_only_for_a_probe_of_this_round() {
+        let mut pair = pair(CandidateKind::Host, "192.0.2.1:1", None);
+        let ms = Duration::from_millis;
+        pair.begin(ms(0));
+        pair.probe_sent(7, ms(0));
+        assert!(!pair.replied(8, None, ms(30)));
+        assert!(pair.replied(7, None, ms(30)));
+        assert!(!pair.replied(7, None, ms(31)), "a copy");
+        assert_eq!(pair.round_trip, Some(ms(30)));
+        pair.begin(ms(100));
+        assert!(!pair.replied(7, None, ms(130)), "of an earlier round");
+        assert!(!pair.has_answered());
+    }
+}

@@ -1,0 +1,271 @@
+//! Two agents meet through NATs, on a network that loses, doubles and delays.
+
+#![allow(unreachable_pub, reason = "each file of the test uses the others")]
+
+mod net;
+mod world;
+
+use std::time::Duration;
+
+use convoy_paths::WhyNotDirect;
+use convoy_types::CandidateKind;
+use net::{
+    Dependence::{self, Address, None as Independent, Port},
+    INTERNET, Net,
+};
+use world::{FAIR, FOUL, Weather, World, candidate};
+
+const SECOND: Duration = Duration::from_secs(1);
+const HOME: (Dependence, Dependence) = (Independent, Port);
+const FULL_CONE: (Dependence, Dependence) = (Independent, Independent);
+const RESTRICTED: (Dependence, Dependence) = (Independent, Address);
+const HARD: (Dependence, Dependence) = (Port, Port);
+
+type Kinds = (Dependence, Dependence);
+
+/// Each end behind a NAT of its own, or at the internet.
+fn apart(a: Option<Kinds>, b: Option<Kinds>) -> Net {
+    let mut net = Net::default();
+    for (n, kinds) in [a, b].into_iter().enumerate() {
+        let n = n as u8;
+        let address = match kinds {
+            Some(_) => ([192, 168, 1 + n, 2], 51820),
+            None => ([203, 0, 113, 10 + n], 51820),
+        };
+        let network = usize::from(n) + 1;
+        let at = if kinds.is_some() { network } else { INTERNET };
+        net.machines.push((at, address.into()));
+        if let Some(kinds) = kinds {
+            net.add_nat((network, INTERNET), [203, 0, 113, 1 + n], kinds, true);
+        }
+    }
+    net
+}
+
+/// Both behind one NAT, which may be behind another.
+fn together(kinds: Kinds, hairpin: bool, is_double: bool) -> Net {
+    let mut net = Net::default();
+    for n in 0..2 {
+        net.machines.push((1, ([192, 168, 1, 2 + n], 51820).into()));
+    }
+    let outer = if is_double { 2 } else { INTERNET };
+    let address = if is_double {
+        [100, 64, 0, 1]
+    } else {
+        [203, 0, 113, 1]
+    };
+    net.add_nat((1, outer), address, kinds, hairpin);
+    if is_double {
+        net.add_nat((2, INTERNET), [203, 0, 113, 2], kinds, hairpin);
+    }
+    net
+}
+
+fn met(net: Net, weather: Weather, seed: u64) -> World {
+    let mut world = World::new(net, weather, seed);
+    world.gather();
+    world.talk(20 * SECOND);
+    world
+}
+
+#[test]
+fn two_peers_behind_most_nats_meet_within_a_second_of_the_first_packet() {
+    for a in [None, Some(HOME), Some(FULL_CONE), Some(RESTRICTED)] {
+        for b in [None, Some(HOME), Some(FULL_CONE), Some(RESTRICTED)] {
+            let mut world = World::new(apart(a, b), FAIR, 1);
+            world.gather();
+            world.talk(SECOND);
+            world.must_be_direct(&format!("{a:?} {b:?}"));
+        }
+    }
+}
+
+#[test]
+fn an_end_without_data_of_its_own_answers_the_other() {
+    let mut world = World::new(apart(Some(HOME), Some(HOME)), FAIR, 1);
+    world.gather();
+    for _ in 0..10 {
+        world.data(0);
+        world.pass(Duration::from_millis(100));
+    }
+    world.must_be_direct("one-way data");
+}
+
+#[test]
+fn a_hard_nat_is_met_by_the_address_that_the_other_learns() {
+    for open in [None, Some(FULL_CONE), Some(RESTRICTED)] {
+        let mut world = met(apart(Some(HARD), open), FAIR, 1);
+        world.must_be_direct(&format!("{open:?}"));
+        assert_eq!(world.kind(1), CandidateKind::Learnt);
+    }
+}
+
+#[test]
+fn two_nats_that_cannot_be_passed_leave_data_on_the_hub_and_pause_longer_each_time() {
+    let mut world = met(apart(Some(HARD), Some(HOME)), FAIR, 1);
+    for end in 0..2 {
+        assert_eq!(world.ends[end].path, None);
+    }
+    world.talk(30 * SECOND);
+    let why = world.ends[0].agent.why_not_direct();
+    assert_eq!(why, Some(WhyNotDirect::Unreachable));
+    let sent = |world: &World| world.ends[0].agent.probes_sent;
+    let before = sent(&world);
+    world.talk(600 * SECOND);
+    let meetings = (sent(&world) - before) / 12;
+    assert!((2..20).contains(&meetings), "{meetings}");
+}
+
+#[test]
+fn behind_one_nat_the_addresses_of_the_home_win() {
+    for hairpin in [false, true] {
+        for is_double in [false, true] {
+            for kinds in [HOME, HARD, FULL_CONE] {
+                let mut world = met(together(kinds, hairpin, is_double), FAIR, 1);
+                world.must_be_direct("together");
+                for end in 0..2 {
+                    assert_eq!(world.kind(end), CandidateKind::Host);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn two_homes_behind_the_nat_of_a_provider_meet_by_its_hairpin() {
+    let mut net = apart(Some(HOME), Some(HOME));
+    for (n, nat) in net.nats.iter_mut().enumerate() {
+        nat.outer = 3;
+        nat.address = [100, 64, 0, 1 + n as u8];
+    }
+    net.add_nat((3, INTERNET), [203, 0, 113, 9], FULL_CONE, true);
+    met(net, FAIR, 1).must_be_direct("carrier-grade");
+}
+
+#[test]
+fn in_foul_weather_they_meet_in_the_end() {
+    for seed in 1..60 {
+        for (a, b) in [
+            (Some(HOME), Some(HOME)),
+            (Some(HARD), None),
+            (Some(RESTRICTED), Some(HARD)),
+            (None, None),
+        ] {
+            let mut world = met(apart(a, b), FOUL, seed * 0x9e37_79b9);
+            world.talk(100 * SECOND);
+            world.must_be_direct(&format!("{a:?} {b:?} {seed}"));
+        }
+    }
+}
+
+#[test]
+fn a_path_without_data_is_kept_for_minutes_and_then_nothing_wakes() {
+    let mut world = met(apart(Some(HOME), Some(HOME)), FAIR, 1);
+    let before = world.ends[0].sent.len();
+    world.pass(330 * SECOND);
+    let kept = world.ends[0].sent.len() - before;
+    assert!(
+        (20..60).contains(&kept),
+        "{kept}: a probe and a reply each 20 s"
+    );
+    for end in &mut world.ends {
+        assert_eq!(end.path, None);
+        assert_eq!(end.agent.poll_timeout(), None);
+        assert_eq!(end.agent.why_not_direct(), Some(WhyNotDirect::Idle));
+    }
+    world.talk(2 * SECOND);
+    world.must_be_direct("again");
+}
+
+#[test]
+fn both_ends_roam_at_once_and_meet_anew() {
+    for seed in 1..20 {
+        let mut world = met(apart(Some(HOME), Some(HOME)), FOUL, seed);
+        for (n, machine) in world.net.machines.iter_mut().enumerate() {
+            machine.1 = ([192, 168, 1 + n as u8, 77], 51820).into();
+        }
+        world.gather();
+        world.talk(120 * SECOND);
+        world.must_be_direct(&format!("{seed}"));
+    }
+}
+
+#[test]
+fn a_nat_that_forgets_is_noticed_by_the_next_probes() {
+    let mut world = met(apart(Some(HOME), None), FAIR, 1);
+    world.must_be_direct("before");
+    world.net.nats[0].restart();
+    world.talk(30 * SECOND);
+    world.must_be_direct("after");
+}
+
+#[test]
+fn time_that_jumps_ends_the_path_and_the_next_packet_begins_a_meeting() {
+    let mut world = met(apart(Some(HOME), Some(HOME)), FAIR, 1);
+    world.now += 3 * 3600 * SECOND;
+    world.pass(SECOND);
+    for end in &world.ends {
+        assert_eq!(end.path, None);
+    }
+    world.talk(2 * SECOND);
+    world.must_be_direct("after");
+}
+
+#[test]
+fn a_path_stays_while_nothing_changes() {
+    let mut world = met(apart(Some(HOME), None), FOUL, 7);
+    world.talk(60 * SECOND);
+    world.must_be_direct("at first");
+    let switches = [0, 1].map(|end| world.ends[end].switches);
+    world.talk(900 * SECOND);
+    assert_eq!([0, 1].map(|end| world.ends[end].switches), switches);
+}
+
+#[test]
+fn a_stock_peer_costs_nothing_but_a_meeting_now_and_then() {
+    let mut world = World::new(apart(Some(HOME), Some(HOME)), FAIR, 1);
+    world.is_stock = true;
+    world.gather();
+    world.talk(700 * SECOND);
+    assert_eq!(world.ends[0].sent, []);
+    let why = world.ends[0].agent.why_not_direct();
+    assert_eq!(why, Some(WhyNotDirect::NoAnswer));
+}
+
+#[test]
+fn a_peer_that_lies_aims_few_probes_at_others() {
+    use convoy_paths::{Candidates, MAX_CANDIDATES, Message, Origin};
+    let mut world = met(apart(None, None), FAIR, 1);
+    world.must_be_direct("before");
+    let before = world.ends[0].sent.len();
+    let liar = world.net.machines[1].1;
+    // New victims each 100 ms for ten minutes, and sources that are forged.
+    for n in 0..6000_u32 {
+        let victim = |k: u32| ([198, 18, (n >> 8) as u8, n as u8], 1000 + k as u16).into();
+        let list = (0..MAX_CANDIDATES as u32)
+            .map(|k| candidate(CandidateKind::Host, victim(k)))
+            .collect();
+        let lie = Message::Candidates(Candidates {
+            generation: (9 << 32) + u64::from(n),
+            is_request: true,
+            list,
+        });
+        let agent = &mut world.ends[0].agent;
+        agent.handle_message(lie, Origin::Hub, |_| true, world.now);
+        let remote = victim(99);
+        let forged = Origin::Direct {
+            remote,
+            local: None,
+        };
+        agent.handle_message(Message::Probe { id: 1 }, forged, |_| true, world.now);
+        world.data(0);
+        world.pass(Duration::from_millis(100));
+    }
+    let sent = &world.ends[0].sent[before..];
+    let probes = sent.iter().filter(|(_, to)| *to != liar).count();
+    // Each forged source got its one reply.
+    let probes = probes - 6000;
+    let most = convoy_paths::MOST_UNANSWERED_PROBES as usize + 600;
+    assert!((100..=most).contains(&probes), "{probes}");
+    assert_eq!(world.ends[0].path, Some(liar), "the path stays");
+}

@@ -1,0 +1,576 @@
+//! The client of one server: allocates, binds a channel for each peer, and begins again after failures.
+
+use std::{collections::VecDeque, net::SocketAddr, time::Duration};
+
+use crate::{
+    MAX_PEERS,
+    channel::ChannelNumber,
+    control::{Change, Control, Handled},
+    credentials::Credentials,
+    error::{Failure, TooManyPeers},
+    held::Held,
+    release::{Progress, Release},
+};
+
+/// Pause after a first failure; it doubles up to [`LONGEST_PAUSE`].
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// Longest silence of a server that is being sent to, before it gets a new request for an allocation. A
+/// WireGuard peer answers data within ten seconds. Doubled up to [`LONGEST_SILENCE`] while nothing arrives.
+const SILENCE: Duration = Duration::from_secs(20);
+const LONGEST_SILENCE: Duration = Duration::from_secs(300);
+/// How long a connection may take to be made.
+const CONNECTING: Duration = Duration::from_secs(15);
+/// Most calls of the library in one step: each lets one transaction end.
+const LIBRARY_CALLS: usize = 3 * MAX_PEERS;
+/// Most events that wait; the newest wins a full queue, as it says how things are.
+const MAX_EVENTS: usize = 64;
+
+/// The transport between client and server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// UDP.
+    Udp,
+    /// TCP, or TLS over it.
+    Stream,
+}
+
+/// A TURN server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Server {
+    /// Its address and port.
+    pub address: SocketAddr,
+    /// How to reach it.
+    pub transport: Transport,
+}
+
+/// Something that the owner of the socket should know or do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Open a stream to the server, then call [`Client::handle_connected`] or [`Client::handle_closed`].
+    Connect,
+    /// Close the stream, if there is one.
+    Close,
+    /// The server has given this address, which peers see.
+    Ready(SocketAddr),
+    /// There is no allocation, or a peer gets no channel.
+    Failed(Failure),
+    /// Datagrams to this peer pass now.
+    Bound(SocketAddr),
+}
+
+/// How far the client is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// No peer is asked for.
+    Idle,
+    /// The stream is being opened.
+    Connecting,
+    /// An allocation is asked for.
+    Allocating,
+    /// The server has given this address.
+    Ready(SocketAddr),
+    /// The client waits after a failure.
+    Paused(Failure),
+    /// [`Client::end`] was called.
+    Ended,
+}
+
+/// A client of one server.
+#[derive(Debug)]
+pub struct Client {
+    server: Server,
+    credentials: Credentials,
+    peers: Vec<Peer>,
+    state: State,
+    held: Held,
+    events: VecDeque<Event>,
+    outbox: VecDeque<Vec<u8>>,
+    /// Failures since the server was last heard for a while.
+    failures: u32,
+    /// Since when datagrams have been sent without anything arriving.
+    unanswered_since: Option<Duration>,
+    /// How long that may last.
+    silence: Duration,
+    /// When the library wants to be called.
+    library_due: Option<Duration>,
+    strangers: u64,
+}
+
+#[derive(Debug)]
+struct Peer {
+    address: SocketAddr,
+    channel: Option<ChannelNumber>,
+    /// When to ask for a channel; `None` while it is asked for, or bound.
+    ask_at: Option<Duration>,
+}
+
+#[derive(Debug)]
+enum State {
+    Idle,
+    Connecting {
+        until: Duration,
+    },
+    /// An allocation that may be left from before is being released.
+    Releasing(Box<Release>),
+    Allocating(Box<Control>),
+    Ready {
+        control: Box<Control>,
+        relayed: SocketAddr,
+        since: Duration,
+    },
+    Paused {
+        until: Duration,
+        failure: Failure,
+        releases: bool,
+    },
+    Ended,
+}
+
+impl Client {
+    /// Makes a client that does nothing until it has peers.
+    #[must_use]
+    pub fn new(server: Server, credentials: Credentials) -> Self {
+        Self {
+            server,
+            credentials,
+            peers: Vec::new(),
+            state: State::Idle,
+            held: Held::default(),
+            events: VecDeque::new(),
+            outbox: VecDeque::new(),
+            failures: 0,
+            unanswered_since: None,
+            silence: SILENCE,
+            library_due: None,
+            strangers: 0,
+        }
+    }
+
+    /// Names every address that may be sent to, in place of the former ones.
+    ///
+    /// A channel cannot be given back: one to a former peer expires, and what it carries is dropped.
+    ///
+    /// # Errors
+    /// [`TooManyPeers`]; nothing has changed.
+    pub fn set_peers(&mut self, peers: &[SocketAddr], now: Duration) -> Result<(), TooManyPeers> {
+        if peers.len() > MAX_PEERS {
+            return Err(TooManyPeers);
+        }
+        let had_families = families(self.peers.iter().map(|it| it.address));
+        let mut next: Vec<Peer> = Vec::with_capacity(peers.len());
+        for &address in peers {
+            if next.iter().any(|it| it.address == address) {
+                continue;
+            }
+            let known = self.peers.iter().position(|it| it.address == address);
+            next.push(match known {
+                Some(n) => self.peers.swap_remove(n),
+                None => Peer {
+                    address,
+                    channel: None,
+                    ask_at: Some(now),
+                },
+            });
+        }
+        self.peers = next;
+        self.held
+            .retain(|to| self.peers.iter().any(|it| it.address == to));
+        let families = families(self.peers.iter().map(|it| it.address));
+        let lacks_family = (0..2).any(|n| families[n] && !had_families[n]);
+        match (&self.state, self.peers.is_empty()) {
+            (State::Idle, false) => self.begin(now),
+            (State::Idle | State::Ended, _) => {}
+            (_, true) => {
+                self.delete(now);
+                self.events.push_back(Event::Close);
+                self.state = State::Idle;
+            }
+            (State::Allocating(_) | State::Ready { .. }, false) if lacks_family => {
+                self.restart(now);
+            }
+            _ => {}
+        }
+        self.advance(now);
+        Ok(())
+    }
+
+    /// The server.
+    #[must_use]
+    pub fn server(&self) -> Server {
+        self.server
+    }
+
+    /// How far the client is.
+    #[must_use]
+    pub fn phase(&self) -> Phase {
+        match &self.state {
+            State::Idle => Phase::Idle,
+            State::Connecting { .. } => Phase::Connecting,
+            State::Releasing(_) | State::Allocating(_) => Phase::Allocating,
+            State::Ready { relayed, .. } => Phase::Ready(*relayed),
+            State::Paused { failure, .. } => Phase::Paused(*failure),
+            State::Ended => Phase::Ended,
+        }
+    }
+
+    /// Whether `to` is one of the peers.
+    #[must_use]
+    pub fn serves(&self, to: SocketAddr) -> bool {
+        self.peers.iter().any(|it| it.address == to)
+    }
+
+    /// The channel that leads to `to`, if it is bound. Tell [`Self::note_sent`] of its use.
+    #[must_use]
+    #[inline]
+    pub fn channel(&self, to: SocketAddr) -> Option<ChannelNumber> {
+        self.peers.iter().find(|it| it.address == to)?.channel
+    }
+
+    /// The peer at the end of `channel`. Tell [`Self::note_received`] of its datagrams.
+    #[must_use]
+    #[inline]
+    pub fn peer(&self, channel: ChannelNumber) -> Option<SocketAddr> {
+        let bound = self.peers.iter().find(|it| it.channel == Some(channel));
+        bound.map(|it| it.address)
+    }
+
+    /// Notes that datagrams have been sent through channels.
+    #[inline]
+    pub fn note_sent(&mut self, now: Duration) {
+        self.unanswered_since.get_or_insert(now);
+    }
+
+    /// Notes that datagrams have arrived through channels.
+    #[inline]
+    pub fn note_received(&mut self) {
+        self.unanswered_since = None;
+        self.silence = SILENCE;
+    }
+
+    /// Keeps a datagram until its peer has a channel, for five seconds at most. Datagrams to others are
+    /// dropped, as are the oldest ones beyond the bound.
+    pub fn hold(&mut self, to: SocketAddr, datagram: &[u8], now: Duration) {
+        match self.serves(to) {
+            true => self.held.push(to, datagram, now),
+            false => self.held.refuse(),
+        }
+    }
+
+    /// Returns the oldest held datagram whose peer has a channel by now.
+    pub fn poll_held(&mut self, now: Duration) -> Option<(SocketAddr, Vec<u8>)> {
+        let Self { held, peers, .. } = self;
+        let is_bound = |to| {
+            peers
+                .iter()
+                .any(|it| it.address == to && it.channel.is_some())
+        };
+        held.take(is_bound, now)
+    }
+
+    /// Returns the number of held datagrams dropped since the last call.
+    pub fn take_dropped(&mut self) -> u64 {
+        self.held.take_dropped()
+    }
+
+    /// Returns the number of messages since the last call that answer nothing: forged, late, or no STUN.
+    pub fn take_strangers(&mut self) -> u64 {
+        std::mem::take(&mut self.strangers)
+    }
+
+    /// Takes the news that the stream is open.
+    pub fn handle_connected(&mut self, now: Duration) {
+        if matches!(self.state, State::Connecting { .. }) {
+            self.allocate();
+            self.advance(now);
+        }
+    }
+
+    /// Takes the news that the stream could not be opened, or has ended.
+    pub fn handle_closed(&mut self, now: Duration) {
+        if !matches!(
+            self.state,
+            State::Idle | State::Paused { .. } | State::Ended
+        ) {
+            self.fail(Failure::Connection, now);
+        }
+    }
+
+    /// Takes a message from the server that is no ChannelData.
+    pub fn handle_message(&mut self, bytes: &[u8], now: Duration) {
+        match &mut self.state {
+            State::Releasing(release) => {
+                if release.handle(bytes, now) == Progress::Done {
+                    self.allocate();
+                }
+            }
+            State::Allocating(control) | State::Ready { control, .. } => {
+                match control.handle(bytes, now) {
+                    Handled::Known => {}
+                    Handled::Unauthorized => self.fail(Failure::Credentials, now),
+                    Handled::Stranger => self.strangers += 1,
+                }
+            }
+            _ => self.strangers += 1,
+        }
+        self.advance(now);
+    }
+
+    /// Does what is due.
+    pub fn handle_timeout(&mut self, now: Duration) {
+        match &self.state {
+            State::Connecting { until } if *until <= now => self.fail(Failure::Silent, now),
+            State::Paused {
+                until, releases, ..
+            } if *until <= now => match *releases {
+                true => self.release(now),
+                false => self.begin(now),
+            },
+            State::Ready { .. } if self.silence_ends().is_some_and(|at| at <= now) => {
+                self.silence = (self.silence * 2).min(LONGEST_SILENCE);
+                self.events.push_back(Event::Failed(Failure::Silent));
+                self.restart(now);
+            }
+            _ => {}
+        }
+        self.advance(now);
+    }
+
+    /// When to call [`Self::handle_timeout`].
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Duration> {
+        match &self.state {
+            State::Idle | State::Ended => None,
+            State::Connecting { until } | State::Paused { until, .. } => Some(*until),
+            State::Releasing(release) => Some(release.due()),
+            State::Allocating(_) => self.library_due,
+            State::Ready { .. } => {
+                let asks = self.peers.iter().filter_map(|it| it.ask_at).min();
+                [self.library_due, self.silence_ends(), asks]
+                    .into_iter()
+                    .flatten()
+                    .min()
+            }
+        }
+    }
+
+    /// Returns the next message to the server.
+    pub fn poll_transmit(&mut self) -> Option<Vec<u8>> {
+        self.outbox.pop_front()
+    }
+
+    /// Returns the next event.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        while self.events.len() > MAX_EVENTS {
+            self.events.pop_front();
+        }
+        self.events.pop_front()
+    }
+
+    /// Gives the allocation back. Send what [`Self::poll_transmit`] returns, once; the client stays silent then.
+    pub fn end(&mut self, now: Duration) {
+        self.delete(now);
+        self.state = State::Ended;
+    }
+
+    fn begin(&mut self, now: Duration) {
+        self.forget_channels(now);
+        match self.server.transport {
+            Transport::Udp => self.allocate(),
+            Transport::Stream => {
+                self.state = State::Connecting {
+                    until: now + CONNECTING,
+                };
+                self.events.push_back(Event::Connect);
+            }
+        }
+    }
+
+    fn allocate(&mut self) {
+        let peers: Vec<_> = self.peers.iter().map(|it| it.address).collect();
+        let control = Control::new(self.server, &self.credentials, &peers);
+        self.state = State::Allocating(Box::new(control));
+    }
+
+    /// Releases whatever this address has on the server, then allocates. A stream is closed instead, which
+    /// does the same.
+    fn restart(&mut self, now: Duration) {
+        self.forget_channels(now);
+        match self.server.transport {
+            Transport::Udp => self.release(now),
+            Transport::Stream => {
+                self.delete(now);
+                self.events.push_back(Event::Close);
+                self.begin(now);
+            }
+        }
+    }
+
+    fn release(&mut self, now: Duration) {
+        match Release::begin(&self.credentials, now) {
+            Some(release) => self.state = State::Releasing(Box::new(release)),
+            None => self.allocate(),
+        }
+    }
+
+    fn fail(&mut self, failure: Failure, now: Duration) {
+        self.forget_channels(now);
+        let until = now + (FIRST_PAUSE * (1 << self.failures.min(6))).min(LONGEST_PAUSE);
+        self.failures += 1;
+        let is_udp = self.server.transport == Transport::Udp;
+        if !is_udp {
+            self.events.push_back(Event::Close);
+        }
+        // The server may still hold an allocation of this address.
+        let releases = is_udp && failure == Failure::Lost;
+        self.state = State::Paused {
+            until,
+            failure,
+            releases,
+        };
+        self.events.push_back(Event::Failed(failure));
+    }
+
+    fn delete(&mut self, now: Duration) {
+        self.forget_channels(now);
+        let (State::Allocating(control) | State::Ready { control, .. }) = &mut self.state else {
+            return;
+        };
+        control.delete(now);
+        // The library spaces its requests; this one is the last, and nobody comes back to send it.
+        let later = now + Duration::from_millis(50);
+        self.outbox.extend(control.poll_transmit(later));
+    }
+
+    fn forget_channels(&mut self, now: Duration) {
+        self.unanswered_since = None;
+        self.library_due = None;
+        for peer in &mut self.peers {
+            (peer.channel, peer.ask_at) = (None, Some(now));
+        }
+    }
+
+    fn silence_ends(&self) -> Option<Duration> {
+        self.unanswered_since.map(|since| since + self.silence)
+    }
+
+    /// Runs the library until it has nothing more to say.
+    fn advance(&mut self, now: Duration) {
+        if let State::Releasing(release) = &mut self.state {
+            let (progress, request) = release.poll(now);
+            self.outbox.extend(request);
+            if progress == Progress::Done {
+                self.allocate();
+            }
+        }
+        for _ in 0..LIBRARY_CALLS {
+            let (State::Allocating(control) | State::Ready { control, .. }) = &mut self.state
+            else {
+                return;
+            };
+            let due = control.poll(now);
+            let request = control.poll_transmit(now);
+            let change = control.poll_change();
+            self.library_due = due;
+            let is_quiet = request.is_none() && change.is_none();
+            self.outbox.extend(request);
+            if let Some(change) = change {
+                self.handle_change(change, now);
+            } else if due.is_none() {
+                self.fail(Failure::Lost, now);
+            }
+            if is_quiet && !self.ask_for_channels(now) {
+                break;
+            }
+        }
+        if let State::Allocating(control) | State::Ready { control, .. } = &mut self.state {
+            control.forget_code();
+        }
+    }
+
+    fn handle_change(&mut self, change: Change, now: Duration) {
+        match change {
+            Change::Allocated(relayed) => {
+                let state = std::mem::replace(&mut self.state, State::Idle);
+                self.state = match state {
+                    State::Allocating(control) => {
+                        self.events.push_back(Event::Ready(relayed));
+                        State::Ready {
+                            control,
+                            relayed,
+                            since: now,
+                        }
+                    }
+                    // The address of the other family.
+                    other => other,
+                };
+            }
+            // Peers of the other family are served all the same.
+            Change::Failed(Failure::Family) if matches!(self.state, State::Ready { .. }) => {
+                self.events.push_back(Event::Failed(Failure::Family));
+            }
+            Change::Failed(failure) => self.fail(failure, now),
+            Change::Bound(address) => self.bound(address, now),
+            Change::NotBound(address, failure) => self.not_bound(address, failure, now),
+        }
+    }
+
+    fn bound(&mut self, address: SocketAddr, now: Duration) {
+        let State::Ready { control, since, .. } = &mut self.state else {
+            return;
+        };
+        let channel = control.number_of(address, now);
+        if let Some(peer) = self.peers.iter_mut().find(|it| it.address == address) {
+            peer.channel = channel;
+            self.events.push_back(Event::Bound(address));
+        }
+        if *since + LONGEST_PAUSE <= now {
+            self.failures = 0;
+        }
+    }
+
+    fn not_bound(&mut self, address: SocketAddr, failure: Failure, now: Duration) {
+        let Some(peer) = self.peers.iter_mut().find(|it| it.address == address) else {
+            return;
+        };
+        if peer.channel.is_some() || failure == Failure::Lost {
+            // The server refuses to refresh it: it has forgotten the allocation, and the library would not ask
+            // for the same channel again for minutes.
+            self.events.push_back(Event::Failed(Failure::Lost));
+            self.fail(Failure::Lost, now);
+            return;
+        }
+        peer.ask_at = Some(now + LONGEST_PAUSE);
+        self.events.push_back(Event::Failed(failure));
+    }
+
+    /// Asks for the channels that are due; returns whether it has.
+    fn ask_for_channels(&mut self, now: Duration) -> bool {
+        let State::Ready { control, .. } = &mut self.state else {
+            return false;
+        };
+        let mut asked = false;
+        for peer in &mut self.peers {
+            if peer.ask_at.is_none_or(|at| now < at) {
+                continue;
+            }
+            if control.bind(peer.address, now) {
+                peer.ask_at = None;
+                asked = true;
+            } else {
+                peer.ask_at = Some(now + LONGEST_PAUSE);
+            }
+        }
+        asked
+    }
+}
+
+fn families(addresses: impl Iterator<Item = SocketAddr>) -> [bool; 2] {
+    addresses.fold([false; 2], |mut families, address| {
+        families[usize::from(address.is_ipv6())] = true;
+        families
+    })
+}
+
+#[cfg(test)]
+mod tests;

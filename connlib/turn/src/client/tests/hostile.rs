@@ -1,0 +1,109 @@
+//! Servers and strangers that lie.
+
+use proptest::prelude::*;
+
+use super::*;
+
+#[test]
+fn a_response_forged_by_somebody_who_saw_no_request_changes_nothing() {
+    let mut world = World::with_peers(&[peer(1)]);
+    let request = world.client.poll_transmit().unwrap();
+    for class in [[0x01, 0x03], [0x01, 0x13]] {
+        let mut forged = request.clone();
+        forged[..2].copy_from_slice(&class);
+        // Another transaction.
+        forged[8] ^= 1;
+        world.client.handle_message(&forged, world.now);
+    }
+    let refusal = Message::builder_error(
+        &Message::from_bytes(&request).unwrap(),
+        MessageWriteVec::new(),
+    );
+    let mut refusal = with_code(refusal, ErrorCode::UNAUTHORIZED);
+    refusal[8] ^= 1;
+    world.client.handle_message(&refusal, world.now);
+    assert_eq!(world.client.phase(), Phase::Allocating);
+    assert_eq!(world.client.take_strangers(), 3);
+    world.at_server(&request);
+    world.run(Duration::from_secs(2));
+    assert!(world.client.channel(peer(1)).is_some());
+}
+
+#[test]
+fn a_success_without_the_right_password_gives_no_allocation() {
+    let mut world = World::with_peers(&[peer(1)]);
+    let mut requests = 0;
+    while let Some(request) = world.client.poll_transmit() {
+        requests += 1;
+        let mut forged = request.clone();
+        // An ALLOCATE success with the right transaction, and the request's attributes.
+        forged[..2].copy_from_slice(&[0x01, 0x03]);
+        world.client.handle_message(&forged, world.now);
+        if requests == 1 {
+            world.at_server(&request);
+            world.serve();
+        }
+    }
+    assert!(!matches!(world.client.phase(), Phase::Ready(_)));
+}
+
+fn with_code(mut message: MessageWriteVec, code: u16) -> Vec<u8> {
+    let code = ErrorCode::builder(code).build().unwrap();
+    message.add_attribute(&code).unwrap();
+    message.finish()
+}
+
+proptest! {
+    #[test]
+    fn no_message_of_the_server_makes_the_client_panic_or_spin(
+        flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
+        which in 0_usize..12,
+        cut in any::<prop::sample::Index>(),
+        cuts in any::<bool>(),
+    ) {
+        let mut world = World::with_peers(&[peer(1), peer_v6()]);
+        for n in 0..12 {
+            let Some(request) = world.client.poll_transmit() else {
+                world.now += Duration::from_millis(50);
+                world.client.handle_timeout(world.now);
+                continue;
+            };
+            let transmit = Transmit::new(
+                request,
+                TransportType::Udp,
+                world.client_address,
+                world.server_address,
+            );
+            let reply = world.server.recv(transmit, instant(world.now));
+            let mut replies: Vec<_> = reply.into_iter().map(|it| it.data.build()).collect();
+            if replies.is_empty() {
+                // An allocation needs a socket first.
+                world.serve();
+                continue;
+            }
+            if n == which {
+                for reply in &mut replies {
+                    for (at, value) in &flips {
+                        let at = at.index(reply.len());
+                        reply[at] = *value;
+                    }
+                    if cuts {
+                        reply.truncate(cut.index(reply.len()));
+                    }
+                }
+            }
+            for reply in replies {
+                world.client.handle_message(&reply, world.now);
+            }
+        }
+        world.run(Duration::from_secs(600));
+        prop_assert!(world.client.channel(peer(1)).is_some(), "{:?}", world.events);
+    }
+
+    #[test]
+    fn garbage_is_counted(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        let mut world = World::ready();
+        world.client.handle_message(&bytes, world.now);
+        prop_assert!(world.client.channel(peer(1)).is_some());
+    }
+}

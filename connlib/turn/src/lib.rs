@@ -1,0 +1,36 @@
+//! A TURN client (RFC 8656): one allocation, its channels, and ChannelData.
+//!
+//! ```text
+//!  handle_message, handle_connected, handle_closed ──▶ Client ──▶ poll_transmit  messages to the server
+//!  handle_timeout ◀── poll_timeout                       │──────▶ poll_event     connect, ready, failed
+//!                                                        └──────▶ channel, peer  numbers of ChannelData
+//! ```
+//!
+//! The driving loop of whoever owns the socket:
+//! 1. [`Client::new`], then [`Client::set_peers`] with every address that may be sent to.
+//! 2. A datagram, or a frame of the stream ([`frame_len`]), from the server: [`parse`] says whether it is
+//!    ChannelData. If it is, [`Client::peer`] names the sender; else [`Client::handle_message`].
+//! 3. A datagram to a peer: with a [`Client::channel`], write [`header`] ahead of it; else [`Client::hold`] it
+//!    and send what [`Client::poll_held`] gives back later.
+//! 4. After each call, send everything from [`Client::poll_transmit`], then wait until [`Client::poll_timeout`].
+//!
+//! The library `turn-client-proto` makes and checks the messages of an allocation. It draws transaction
+//! identifiers itself; all else is pure: no socket, no clock. This crate adds the rest: framing, bounds, pauses
+//! after failures, the release of an allocation that an earlier process has left, and the watch for a silent
+//! server. Deliberately absent: Send and Data indications, TCP allocations (RFC 6062), DTLS.
+
+mod channel;
+mod client;
+mod control;
+mod credentials;
+mod error;
+mod held;
+mod release;
+
+pub use channel::{ChannelNumber, HEADER_LEN, frame_len, header, padding, parse};
+pub use client::{Client, Event, Phase, Server, Transport};
+pub use credentials::Credentials;
+pub use error::{Failure, InvalidCredentials, NotTurn, TooManyPeers};
+
+/// Most peers that an allocation serves, each by its own channel.
+pub const MAX_PEERS: usize = 64;
