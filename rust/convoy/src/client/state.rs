@@ -87,11 +87,12 @@ impl State {
         ending.write(name)
     }
 
-    /// Removes the file, and what a crash left of a new one.
+    /// Removes the file, and what a crash left of a new one. The file goes last: as long as it is there, somebody who
+    /// takes the tunnel down finds the others.
     pub(crate) fn remove(name: &InterfaceName) {
         let path = places::state(name);
         let given = places::given(name);
-        for path in [beside(&path), path, beside(&given), given] {
+        for path in [beside(&given), given, beside(&path), path] {
             // It may never have been written.
             let _ = fs::remove_file(path);
         }
